@@ -22,12 +22,12 @@ func TestAnswersWordForWord(t *testing.T) {
 		talk [][2]string
 		from string // what an answer begins with, which its template writes
 	}{
-		"chatml":                                 {said, ""},
-		"chatml, another eos":                    {said, ""},
-		"llama 2, Prepend":                       {said, " "},
-		"llama 2, Metaspace":                     {said, " "},
-		"a space before the answer":              {said, " "},
-		"a thought behind the generation prompt": {thought, ""},
+		"chatml":                                {said, ""},
+		"chatml, another eos":                   {said, ""},
+		"llama 2, Prepend":                      {said, " "},
+		"llama 2, Metaspace":                    {said, " "},
+		"a space before the answer":             {said, " "},
+		"a thought after the generation prompt": {thought, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -178,7 +178,7 @@ func (r *documentReader) note(n noted) {
 }
 
 // conversation renders messages by the model's chat template and encodes the text that comes of it. The names of
-// special tokens stand for them, whoever wrote them, as in transformers.
+// special tokens stand for them, also in contents, as in transformers.
 func (r *documentReader) conversation(messages, tools json.RawMessage) (d data.Document, err error) {
 	if r.template == nil {
 		return d, fmt.Errorf("it has messages, and the model has %w to make text of them", errNoTemplate)

@@ -105,7 +105,7 @@ func (t *Template) turn(text string, messages []Message, i int, o Options) (Turn
 	return t.compare(turn, text, messages, i, o)
 }
 
-// after renders messages with a mark at the end of one's content, and returns what is behind it.
+// after renders messages with a mark at the end of one's content, and returns what follows it.
 func (t *Template) after(messages []Message, i int, o Options) (string, bool) {
 	m, ok := messages[i].marked()
 	if !ok {
@@ -168,7 +168,7 @@ func (t *Template) Ending(messages []Message, o Options) string {
 	return after
 }
 
-// common is how many bytes two texts begin with alike, up to a whole character.
+// common is the length of what two texts have in common at their beginnings, up to a whole character.
 func common(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -180,7 +180,7 @@ func common(a, b string) int {
 	return n
 }
 
-// commonEnd is how many bytes two texts end with alike, from a whole character.
+// commonEnd is the length of what two texts have in common at their ends, from a whole character.
 func commonEnd(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[len(a)-1-n] == b[len(b)-1-n] {

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -85,4 +86,35 @@ func TestHFStream(t *testing.T) {
 			t.Fatalf("%q became %q", text, got)
 		}
 	})
+}
+
+// TestWithNames: names of special tokens are the tokens, and count as names.
+func TestWithNames(t *testing.T) {
+	file, err := Marshal(Bytes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const end = `{"id": 256, "content": "<end>", "special": true, "normalized": false, "lstrip": false, "rstrip": false, "single_word": false}`
+	tok, err := Unmarshal([]byte(strings.Replace(string(file), `"added_tokens": []`, `"added_tokens": [`+end+`]`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = "a<end>b<end>"
+	named, err := WithNames(tok).AppendEncode([]int32{7}, []byte(text))
+	if want := []int32{7, 'a', 256, 'b', 256}; err != nil || !slices.Equal(named, want) {
+		t.Errorf("%v, want %v, %v", named, want, err)
+	}
+	plain, err := tok.Encode([]byte(text))
+	if err != nil || len(plain) != len(text) || tok.SpecialNames([]byte(text)) != 2 {
+		t.Errorf("%v, %d names, %v", plain, tok.SpecialNames([]byte(text)), err)
+	}
+	ids, spans, err := tok.EncodeSpans([]byte(text), false)
+	if err != nil || !slices.Equal(ids, named[1:]) || spans[1] != (Span{From: 1, To: 6}) {
+		t.Errorf("%v, %v, %v", ids, spans, err)
+	}
+	for _, own := range []Tokenizer{Bytes{}, WithNames(Bytes{})} {
+		if ids, err := own.Encode([]byte("é")); err != nil || !slices.Equal(ids, []int32{0xC3, 0xA9}) || own.SpecialNames([]byte(text)) != 0 {
+			t.Errorf("%s: %v, %v", own.Name(), ids, err)
+		}
+	}
 }

@@ -35,7 +35,7 @@ type Talk struct {
 	// nothing does.
 	End []int32
 	// Before is what the tokenizer puts in front of a text, such as the token that begins one, and
-	// After what it puts behind it.
+	// After what it puts after it.
 	Before, After []int32
 	// Template is the chat template; "": there is none.
 	Template string

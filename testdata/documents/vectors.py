@@ -305,7 +305,7 @@ def cases():
     all_cases = [
         ("byte", dict(name="chatml", template=CHATML, names=IM, rows=TALK)),
         ("byte", dict(name="chatml, another eos", template=CHATML, names=OTHER, rows=TALK)),
-        ("byte", dict(name="a thought behind the generation prompt", template=THINK, names=IM, rows=THOUGHT)),
+        ("byte", dict(name="a thought after the generation prompt", template=THINK, names=IM, rows=THOUGHT)),
         ("byte", dict(name="a thought in the generation prompt", template=PROMPTED, names=IM, rows=THOUGHT)),
         ("byte", dict(name="a space before the answer", template=COLON, names=S, rows=TALK)),
         ("legacy", dict(name="llama 2, Prepend", template=LLAMA2, names=S, rows=TALK)),

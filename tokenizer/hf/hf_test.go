@@ -107,9 +107,11 @@ func TestCut(t *testing.T) {
 			if at > most {
 				t.Fatalf("cut at %d, beyond %d", at, most)
 			}
-			got := append(encode(t, v.tok, text[:at], Plain), encode(t, v.tok, text[at:], Plain)...)
-			if want := encode(t, v.tok, text, Plain); !slices.Equal(got, want) {
-				t.Fatalf("%q and %q: %v, want %v", text[:at], text[at:], got, want)
+			for _, mode := range []Mode{Plain, Special} {
+				got := append(encode(t, v.tok, text[:at], mode), encode(t, v.tok, text[at:], mode)...)
+				if want := encode(t, v.tok, text, mode); !slices.Equal(got, want) {
+					t.Fatalf("%q and %q in mode %d: %v, want %v", text[:at], text[at:], mode, got, want)
+				}
 			}
 		})
 	}
