@@ -8,17 +8,30 @@ import (
 	"sync"
 )
 
-// admission counts what others have open here, and can close it all.
+// admission counts what others have open here, and can close it all. Those who have shown who they are count
+// apart from strangers, so that no number of these keeps them out.
 type admission struct {
-	mu         sync.Mutex
-	closed     bool
-	open       map[*admitted]struct{}
-	perAddress map[netip.Addr]int
-	handshakes int
+	anybody        bool // nobody shows who it is, without TLS: who has said what it speaks is no stranger
+	most           int  // connections
+	mostStrangers  int
+	mostPerAddress int // of each of the two
+
+	mu        sync.Mutex
+	closed    bool
+	number    uint64 // of the last one
+	open      map[*admitted]struct{}
+	known     map[netip.Addr]int
+	strangers map[netip.Addr]map[*admitted]struct{}
+	strange   int // of all addresses
 }
 
-func newAdmission() *admission {
-	return &admission{open: make(map[*admitted]struct{}), perAddress: make(map[netip.Addr]int)}
+func newAdmission(anybody bool, files uint64) *admission {
+	most := LimitConnections
+	if files < LimitConnections+filesKept {
+		most = int(files - min(filesKept, files/2)) //nolint:gosec // less than the sum
+	}
+	return &admission{anybody: anybody, most: most, mostStrangers: min(LimitStrangers, max(1, most/4)), mostPerAddress: LimitConnectionsPerAddress,
+		open: make(map[*admitted]struct{}), known: make(map[netip.Addr]int), strangers: make(map[netip.Addr]map[*admitted]struct{})}
 }
 
 // admitted is a connection that counts until it is closed. It embeds a *net.TCPConn, and no
@@ -27,18 +40,67 @@ type admitted struct {
 	*net.TCPConn
 	admission *admission
 	from      netip.Addr
-	shaking   bool                 // under admission.mu
+	number    uint64               // of those that were admitted
+	strange   bool                 // under admission.mu
 	state     *tls.ConnectionState // with a verified certificate; under admission.mu
 	once      sync.Once
 }
 
-// shown keeps what the other side has shown, for recheck.
-func (c *admitted) shown(state tls.ConnectionState) {
+// shown keeps what the other side has shown, for recheck. It is no stranger any more, if it has shown a
+// certificate.
+func (c *admitted) shown(state tls.ConnectionState) error {
 	c.admission.mu.Lock()
 	defer c.admission.mu.Unlock()
-	if len(state.VerifiedChains) > 0 {
-		c.state = &state
+	if len(state.VerifiedChains) == 0 {
+		return nil
 	}
+	c.state = &state
+	return c.introduce()
+}
+
+// introduce counts a connection among those that are known. admission.mu is held.
+func (c *admitted) introduce() error {
+	a := c.admission
+	if !c.strange {
+		return nil
+	}
+	if n := a.known[c.from]; n >= a.mostPerAddress {
+		return fmt.Errorf("%w: %d from %v are open, the limit", errBusy, n, c.from)
+	}
+	c.unstrange()
+	a.known[c.from]++
+	return nil
+}
+
+// unstrange takes a connection from among strangers. admission.mu is held.
+func (c *admitted) unstrange() {
+	a := c.admission
+	c.strange = false
+	a.strange--
+	if delete(a.strangers[c.from], c); len(a.strangers[c.from]) == 0 {
+		delete(a.strangers, c.from)
+	}
+}
+
+// oldest is the stranger that has been there for longest of those from an address; of the address that most are from, where
+// none is given. mu is held.
+func (a *admission) oldest(from *netip.Addr) (oldest *admitted) {
+	of := a.strangers[netip.Addr{}]
+	if from != nil {
+		of = a.strangers[*from]
+	} else {
+		for _, all := range a.strangers {
+			if len(all) > len(of) {
+				of = all
+			}
+		}
+	}
+	for c := range of {
+		if oldest == nil || c.number < oldest.number {
+			oldest = c
+		}
+	}
+	return oldest
 }
 
 // Recheck closes the connections of those whose certificates Identify accepts no more.
@@ -66,22 +128,35 @@ func (a *admission) admit(raw net.Conn) (*admitted, error) {
 	if !ok {
 		return nil, fmt.Errorf("a connection of type %T; want TCP", raw)
 	}
-	c := &admitted{TCPConn: tcp, admission: a, from: source(raw.RemoteAddr()), shaking: true}
+	c := &admitted{TCPConn: tcp, admission: a, from: source(raw.RemoteAddr()), strange: true}
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	var drop *admitted
 	switch {
 	case a.closed:
+		a.mu.Unlock()
 		return nil, ErrClosed
-	case len(a.open) >= LimitConnections:
-		return nil, fmt.Errorf("%w: %d are open, the limit", errBusy, LimitConnections)
-	case a.perAddress[c.from] >= LimitConnectionsPerAddress:
-		return nil, fmt.Errorf("%w: %d from %v are open, the limit", errBusy, LimitConnectionsPerAddress, c.from)
-	case a.handshakes >= LimitHandshakes:
-		return nil, fmt.Errorf("%w: %d have not said yet who they are, the limit", errBusy, LimitHandshakes)
+	case len(a.strangers[c.from]) >= a.mostPerAddress:
+		drop = a.oldest(&c.from)
+	case a.strange >= a.mostStrangers:
+		drop = a.oldest(nil)
+	case len(a.open) >= a.most:
+		if drop = a.oldest(nil); drop == nil {
+			a.mu.Unlock()
+			return nil, fmt.Errorf("%w: %d are open, the limit", errBusy, a.most)
+		}
 	}
+	a.number++
+	c.number = a.number
 	a.open[c] = struct{}{}
-	a.perAddress[c.from]++
-	a.handshakes++
+	if a.strangers[c.from] == nil {
+		a.strangers[c.from] = make(map[*admitted]struct{})
+	}
+	a.strangers[c.from][c] = struct{}{}
+	a.strange++
+	a.mu.Unlock()
+	if drop != nil {
+		_ = drop.Close() // it has not shown who it is
+	}
 	return c, nil
 }
 
@@ -101,24 +176,25 @@ func source(addr net.Addr) netip.Addr {
 }
 
 // shaken ends the handshake.
-func (c *admitted) shaken() {
+func (c *admitted) shaken() error {
 	c.admission.mu.Lock()
 	defer c.admission.mu.Unlock()
-	if c.shaking {
-		c.shaking = false
-		c.admission.handshakes--
+	if c.admission.anybody {
+		return c.introduce()
 	}
+	return nil
 }
 
 func (c *admitted) Close() error {
 	c.once.Do(func() {
-		c.shaken()
 		a := c.admission
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		delete(a.open, c)
-		if a.perAddress[c.from]--; a.perAddress[c.from] == 0 {
-			delete(a.perAddress, c.from)
+		if c.strange {
+			c.unstrange()
+		} else if a.known[c.from]--; a.known[c.from] == 0 {
+			delete(a.known, c.from)
 		}
 	})
 	return c.TCPConn.Close()

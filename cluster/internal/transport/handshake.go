@@ -77,7 +77,9 @@ func (t *TCP) receive(raw net.Conn, control bool) (net.Conn, string, Peer, error
 	}
 	_ = c.SetDeadline(time.Now().Add(LimitHandshakeTime)) // a closed connection is noticed below
 	conn, protocol, peer, err := t.shake(c, control)
-	c.shaken()
+	if err == nil {
+		err = c.shaken()
+	}
 	if err != nil {
 		_ = c.Close()
 		t.refuse(raw.RemoteAddr(), err)
@@ -134,7 +136,9 @@ func (t *TCP) shake(c *admitted, control bool) (net.Conn, string, Peer, error) {
 		answer = answerRole
 		err = fmt.Errorf("%s: %w: %s is %q", protocol, errRole, peer.Name, peer.Role)
 	default:
-		c.shown(state)
+		if err := c.shown(state); err != nil {
+			return nil, "", Peer{}, err
+		}
 		return conn, protocol, peer, nil
 	}
 	if protocol != ProtocolControl {

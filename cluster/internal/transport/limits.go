@@ -5,13 +5,20 @@ import "time"
 // Limits of what others can make this process hold or do. All sizes of queues and buffers of
 // the package are here.
 const (
-	// LimitConnections is how many connections others may have open here, whatever for.
+	// LimitConnections is how many connections others may have open here, whatever for, where the
+	// process may have as many files open; else see filesKept.
 	LimitConnections = 10_240
-	// LimitConnectionsPerAddress is how many of them may come from one IPv4 address, or from
-	// one /64 of IPv6.
+	// LimitConnectionsPerAddress is how many of those who have shown who they are may come from one IPv4
+	// address, or from one /64 of IPv6.
 	LimitConnectionsPerAddress = 256
-	// LimitHandshakes is how many of them may not have said yet who they are.
-	LimitHandshakes = 1_024
+	// LimitStrangers is how many connections may be of those who have not shown who they are: in the handshake, or to
+	// join. Beyond it, and beyond LimitConnectionsPerAddress of them from one address, the oldest is closed for the
+	// newest: most of those who have something to say have said it before that.
+	LimitStrangers = 1_024
+	// filesKept is how many of the files that the process may have open are not for connections from
+	// others: checkpoints, data, connections to others. It is half of them at most. A quarter of the rest is for
+	// strangers at most.
+	filesKept = 512
 	// LimitHandshakeTime is the time a connection has to say who it is and what it speaks.
 	LimitHandshakeTime = 5 * time.Second
 

@@ -77,7 +77,7 @@ func Listen(cfg Config) (*TCP, error) {
 	t := &TCP{
 		cfg:       cfg,
 		lines:     &boundedLog{logger: cfg.Logger},
-		admission: newAdmission(),
+		admission: newAdmission(cfg.Server == nil, openFiles()),
 		linkEnded: make(chan struct{}),
 		unhandled: newUnits(LimitUnhandledBytes / unhandledUnit),
 		backlogs:  make(map[string]*backlog),
