@@ -49,6 +49,12 @@ func (a *app) newClusterStart() *cobra.Command {
 operators join, the runs, and their files. Paths in configurations are its own:
 data, weights and output folders lie on this host.
 
+What an operator submits is limited. Its paths have to be in the working directory, or in
+the folders given by --root, also where links lead, and never in --dir. ${NAME} in it
+stands for the submitter's environment variables; of this process's only for those given by
+--env. telemetry.otlp may name the collectors given by --otlp; the environment's headers go
+to OTEL_EXPORTER_OTLP_ENDPOINT alone.
+
 It prints the lines to type elsewhere, and writes two tokens into its folder,
 which are secrets: worker.token, with which workers join, and operator.token, with
 which runs are begun and stopped. They hold for 24 hours; new ones are written in
@@ -84,6 +90,9 @@ workers have come back. A second Ctrl-C ends it at once.`,
 	f.Float64Var(&o.silenceS, "silence-s", 3, "`seconds` without a sign of life until a worker is lost")
 	f.Float64Var(&o.leaseS, "lease-s", 30, "`seconds` without a coordinator until workers give their ranks up; cluster.lease_s of a run overrides it")
 	o.metrics.set(cmd)
+	f.StringArrayVar(&o.Submissions.Roots, "root", nil, "`folder` that submissions may use: data, models, tables and outputs; may be repeated (default: the working directory)")
+	f.StringArrayVar(&o.Submissions.Env, "env", nil, "`name` of an environment variable of this process that ${NAME} in submissions may stand for; may be repeated")
+	f.StringArrayVar(&o.Submissions.Collectors, "otlp", nil, "`URL` of a collector that telemetry.otlp in submissions may name; may be repeated (always: $OTEL_EXPORTER_OTLP_ENDPOINT)")
 	f.BoolVar(&o.RemoteTokens, "remote-tokens", false, "let operators make and revoke tokens over the network")
 	return cmd
 }
@@ -122,7 +131,43 @@ func (o *clusterFlags) check() error {
 	if o.Dir, err = clusterDir(o.Dir); err != nil {
 		return err
 	}
+	if err := checkSubmissions(&o.Submissions); err != nil {
+		return err
+	}
 	o.Silence, o.Lease = time.Duration(o.silenceS*float64(time.Second)), time.Duration(o.leaseS*float64(time.Second))
+	return nil
+}
+
+// checkSubmissions completes what submissions may use.
+func checkSubmissions(s *cluster.Submissions) error {
+	if len(s.Roots) == 0 {
+		here, err := os.Getwd()
+		if err != nil {
+			return err
+		}
+		s.Roots = []string{here}
+	}
+	for i, root := range s.Roots {
+		info, err := os.Stat(root)
+		if err != nil {
+			return usagef("--root %s: %v", root, err)
+		}
+		if !info.IsDir() {
+			return usagef("--root %s: it is no folder", root)
+		}
+		if s.Roots[i], err = filepath.Abs(root); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.Env {
+		if names := config.Variables("${" + name); len(names) != 1 || names[0] != name {
+			return usagef("--env %q: give the name of an environment variable, such as DATA", name)
+		}
+	}
+	s.Collectors = append([]string{}, s.Collectors...)
+	if at := os.Getenv(otlpEndpoint); at != "" {
+		s.Collectors = append(s.Collectors, at)
+	}
 	return nil
 }
 
@@ -141,6 +186,7 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	if err != nil {
 		return err
 	}
+	export.submitted = true
 	export.sayNotes()
 	defer export.close() // behind the runs' end
 	o.Began = func(id string, cfg *config.Config, r *troupe.Run) {

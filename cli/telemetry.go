@@ -22,6 +22,8 @@ import (
 const (
 	// limitNotes bounds the warnings of exports that wait to be shown; further ones are dropped.
 	limitNotes = 64
+	// otlpEndpoint is the variable that names the environment's collector.
+	otlpEndpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	// exportsTime is how long the end of a program waits until what is exported is sent and
 	// written.
 	exportsTime = 12 * time.Second
@@ -57,6 +59,7 @@ type exports struct {
 	collector *prom.Collector // nil: there are no metrics
 	server    *prom.Server
 	notes     chan string    // warnings for who shows the run
+	submitted bool           // the runs' configurations are others': see otlp.Options.NoSecrets
 	running   sync.WaitGroup // one for each subscription
 
 	mu    sync.Mutex
@@ -156,7 +159,7 @@ func (s sent) End(result troupe.Result, err error) {
 }
 
 func (e *exports) otel(name string, cfg *config.Config, i troupe.Info) (observer, error) {
-	p, err := otlp.Open(context.Background(), otlp.Options{Endpoint: cfg.Telemetry.OTLP, Environment: os.LookupEnv, Warn: e.warn, Attributes: []attribute.KeyValue{
+	p, err := otlp.Open(context.Background(), otlp.Options{Endpoint: cfg.Telemetry.OTLP, NoSecrets: e.submitted && cfg.Telemetry.OTLP != "" && cfg.Telemetry.OTLP != os.Getenv(otlpEndpoint), Environment: os.LookupEnv, Warn: e.warn, Attributes: []attribute.KeyValue{
 		attribute.String("service.name", "engine"), attribute.String("service.version", describeBuild().Version), attribute.String("service.instance.id", i.ID),
 		attribute.String("engine.run", name), attribute.String("engine.run.id", i.ID), attribute.String("engine.run.folder", i.Out),
 		attribute.String("engine.schedule", i.Schedule), attribute.Int("engine.stages", i.Stages), attribute.Int("engine.ranks", i.Ranks),

@@ -195,7 +195,7 @@ func (a *answerer) submit(m *wire.SubmitRequest) error {
 	}
 	stop := a.alive()
 	r, err := a.c.runs.submit(a.ctx, Submission{Config: m.GetConfig(), File: m.GetFile(), Sets: m.GetSets(), Fresh: m.GetFresh(), FromStep: int(m.GetFromStep()),
-		AcceptNewData: m.GetAcceptNewData(), Name: m.GetName(), registered: m.GetRegistered()}, a.peer.Name)
+		AcceptNewData: m.GetAcceptNewData(), Name: m.GetName(), registered: m.GetRegistered(), variables: m.GetVariables()}, a.peer.Name)
 	stop()
 	if err != nil {
 		return err

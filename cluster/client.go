@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/registry"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -206,8 +207,19 @@ func (c *Client) ask(ctx context.Context, r *wire.ApiRequest) (*wire.ApiReply, e
 // the run. Errors of the configuration are *troupe.SetupError.
 func (c *Client) Submit(ctx context.Context, s Submission) (id string, err error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: s.Config, File: s.File, Sets: s.Sets, Fresh: s.Fresh, FromStep: int64(s.FromStep),
-		AcceptNewData: s.AcceptNewData, Name: s.Name, Registered: registry.Names()}}})
+		AcceptNewData: s.AcceptNewData, Name: s.Name, Registered: registry.Names(), Variables: variablesOf(s.Config, s.Sets)}}})
 	return m.GetSubmit().GetId(), err
+}
+
+// variablesOf are the variables of this process's environment that a configuration names, by ${NAME}.
+func variablesOf(text []byte, sets []string) map[string]string {
+	values := make(map[string]string)
+	for _, name := range config.Variables(append([]string{string(text)}, sets...)...) {
+		if v, set := os.LookupEnv(name); set {
+			values[name] = v
+		}
+	}
+	return values
 }
 
 // Runs lists the runs, in the order in which they were asked for.
@@ -304,7 +316,7 @@ func (c *Client) Change(ctx context.Context, run string, ch troupe.Change) (RunS
 // Forecast asks where a configuration's ranks would be computed, and what a step is
 // predicted to take there. The configuration's paths are the coordinator's.
 func (c *Client) Forecast(ctx context.Context, text []byte, file string, sets []string, seconds float64) (*Forecast, error) {
-	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Forecast{Forecast: &wire.ForecastRequest{Config: text, File: file, Sets: sets, Seconds: seconds, Registered: registry.Names()}}})
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Forecast{Forecast: &wire.ForecastRequest{Config: text, File: file, Sets: sets, Seconds: seconds, Registered: registry.Names(), Variables: variablesOf(text, sets)}}})
 	if err != nil {
 		return nil, err
 	}

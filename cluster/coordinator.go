@@ -57,6 +57,8 @@ type Config struct {
 	LaneStreams int // connections that carry tensors to a process; 0: 2
 	// RemoteTokens lets operators make, list and revoke tokens over the network.
 	RemoteTokens bool
+	// Submissions limits what operators' configurations may ask for.
+	Submissions Submissions
 	// System, if there is one, is the caller's own: it must have no address yet.
 	System *actor.ActorSystem
 	Logger *slog.Logger // nil: nobody is told

@@ -318,7 +318,7 @@ func (a *answerer) forecast(m *wire.ForecastRequest) error {
 	if n := len(m.GetSets()); n > limitSets {
 		return fmt.Errorf("%w: %d --set values; the limit is %d", ErrRequest, n, limitSets)
 	}
-	cfg, err := parseSubmitted(m.GetFile(), m.GetConfig(), m.GetSets(), m.GetRegistered())
+	cfg, err := a.c.parse(m.GetFile(), m.GetConfig(), m.GetSets(), m.GetRegistered(), m.GetVariables())
 	if err != nil {
 		return err
 	}

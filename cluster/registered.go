@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -36,16 +35,22 @@ func sameRegistered(offer *wire.Offer) error {
 // parseSubmitted reads a configuration that a client has sent. Paths and environment
 // variables in it are this process's. What it names that only the client's program has
 // registered is told apart from what nobody knows.
-func parseSubmitted(file string, text []byte, sets, registered []string) (*config.Config, error) {
+func parseSubmitted(file string, text []byte, sets, registered []string, env func(string) (string, bool)) (*config.Config, error) {
 	if err := registry.Check(registered); err != nil {
 		return nil, fmt.Errorf("%w: what the client's program has registered: %w", ErrRequest, err)
 	}
-	cfg, err := config.Parse(file, text, sets, os.LookupEnv)
+	cfg, err := config.Parse(file, text, sets, env)
 	if err == nil {
 		return cfg, nil
 	}
 	var all config.Errors
 	if errors.As(err, &all) {
+		for _, e := range all {
+			if _, name, ok := strings.Cut(e.Msg, "the environment variable "); ok {
+				name, _, _ = strings.Cut(name, " ")
+				e.Hint = fmt.Sprintf("set %s where the run is submitted, give a default (${%s:-text}), or start the coordinator with --env %s to let submissions use its own", name, name, name)
+			}
+		}
 		for _, thing := range registry.Missing(registry.Names(), registered) {
 			_, name, _ := strings.Cut(thing, " ")
 			for _, e := range all {

@@ -23,17 +23,17 @@ func TestSubmittedUnknown(t *testing.T) {
 		{"a client that says nothing", nil, "it is one of none, gpipe", "registered"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := parseSubmitted("own.toml", text, nil, c.registered)
+			_, err := parseSubmitted("own.toml", text, nil, c.registered, nil)
 			var setup *troupe.SetupError
 			if !errors.As(err, &setup) || !strings.Contains(err.Error(), c.want) || c.not != "" && strings.Contains(err.Error(), c.not) {
 				t.Errorf("%v, want %q in it, and not %q", err, c.want, c.not)
 			}
 		})
 	}
-	if _, err := parseSubmitted("own.toml", text, nil, []string{"nonsense\n"}); !errors.Is(err, ErrRequest) {
+	if _, err := parseSubmitted("own.toml", text, nil, []string{"nonsense\n"}, nil); !errors.Is(err, ErrRequest) {
 		t.Errorf("nonsense: %v", err)
 	}
-	if _, err := parseSubmitted("own.toml", []byte("[data]\ntrain = [\"a.txt\"]\n"), nil, []string{"schedule mine"}); err != nil {
+	if _, err := parseSubmitted("own.toml", []byte("[data]\ntrain = [\"a.txt\"]\n"), nil, []string{"schedule mine"}, nil); err != nil {
 		t.Errorf("it does not use what the client's program has: %v", err)
 	}
 }

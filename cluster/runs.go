@@ -48,16 +48,17 @@ type Submission struct {
 	AcceptNewData bool
 	Name          string // of the run; "": the configuration's
 
-	registered []string // what the client's program has registered
+	registered []string          // what the client's program has registered
+	variables  map[string]string // of its environment: those that the configuration names
 }
 
 // submit begins a run, and returns when it has begun. When ctx ends before, so does the run.
-// Paths in the configuration, and environment variables, are this process's.
+// Paths in the configuration are this process's; environment variables are the client's, but for those that Submissions names.
 func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error) {
 	if o.File == "" {
 		o.File = "config.toml"
 	}
-	cfg, err := parseSubmitted(o.File, o.Config, o.Sets, o.registered)
+	cfg, err := s.c.parse(o.File, o.Config, o.Sets, o.registered, o.variables)
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,7 @@ type collector struct {
 	spans   []string
 	metrics []string
 	service string
+	secrets []string
 }
 
 func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -54,6 +55,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.secrets = append(c.secrets, r.Header.Get("Authorization"))
 	switch r.URL.Path {
 	case "/base/v1/traces":
 		var m collectortrace.ExportTraceServiceRequest
@@ -154,6 +156,33 @@ func TestEnvironment(t *testing.T) {
 	p.Close()
 	if c.service != "mine" || len(w.all) != 1 || !strings.Contains(w.all[0], "http/protobuf") {
 		t.Errorf("the service is %q, the warnings are %q", c.service, w.all)
+	}
+}
+
+// TestNoSecrets: an endpoint that is somebody else's gets neither the environment's headers nor its attributes.
+func TestNoSecrets(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer secret")
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=Bearer secret")
+	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "authorization=Bearer secret")
+	t.Setenv("OTEL_SERVICE_NAME", "mine")
+	for _, foreign := range []bool{false, true} {
+		var c collector
+		server := httptest.NewServer(&c)
+		p, err := Open(context.Background(), Options{Endpoint: server.URL + "/base", Environment: none, NoSecrets: foreign, Warn: new(warnings).add})
+		if err != nil {
+			t.Fatal(err)
+		}
+		span(p, "s")
+		p.Close()
+		server.Close()
+		for _, got := range c.secrets {
+			if (got == "Bearer secret") == foreign {
+				t.Errorf("foreign %v: the header is %q", foreign, got)
+			}
+		}
+		if len(c.secrets) == 0 || (c.service == "mine") == foreign {
+			t.Errorf("foreign %v: %d requests, the service is %q", foreign, len(c.secrets), c.service)
+		}
 	}
 }
 

@@ -2,9 +2,11 @@ package otlp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -23,7 +25,10 @@ type Options struct {
 	Endpoint    string               // base URL of the collector; "": as the environment says
 	Attributes  []attribute.KeyValue // of the resource: what runs; the environment's come before them
 	Environment Environment
-	Warn        func(text string) // told once that the collector takes nothing, and in the end what was lost; nil: nobody is
+	// NoSecrets: the endpoint is not the environment's owner's, so that the environment's headers, client certificate and
+	// attributes don't go there.
+	NoSecrets bool
+	Warn      func(text string) // told once that the collector takes nothing, and in the end what was lost; nil: nobody is
 }
 
 // Providers are those of the SDK.
@@ -46,7 +51,11 @@ func Open(ctx context.Context, o Options) (*Providers, error) {
 	}
 	p := &Providers{ending: closeTime, count: &count{where: o.where(), warn: o.Warn}}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.count.trouble(err) }))
-	res, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(o.Attributes...), resource.WithFromEnv())
+	of := []resource.Option{resource.WithTelemetrySDK(), resource.WithAttributes(o.Attributes...)}
+	if !o.NoSecrets {
+		of = append(of, resource.WithFromEnv())
+	}
+	res, err := resource.New(ctx, of...)
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("OpenTelemetry's resource: %w", err)
 	}
@@ -55,18 +64,21 @@ func Open(ctx context.Context, o Options) (*Providers, error) {
 	}
 	traces, metrics := wants(o.Endpoint, o.Environment)
 	if traces {
-		if err := p.sendTraces(ctx, o.Endpoint, res); err != nil {
+		if err := p.sendTraces(ctx, &o, res); err != nil {
 			return nil, err
 		}
 	}
 	if metrics {
-		if err := p.sendMetrics(ctx, o.Endpoint, res); err != nil {
+		if err := p.sendMetrics(ctx, &o, res); err != nil {
 			p.Close()
 			return nil, err
 		}
 	}
 	return p, nil
 }
+
+// encrypted reports whether the endpoint takes TLS.
+func (o *Options) encrypted() bool { return strings.HasPrefix(strings.ToLower(o.Endpoint), "https:") }
 
 // where names the collector for people.
 func (o *Options) where() string {
@@ -76,11 +88,17 @@ func (o *Options) where() string {
 	return "OTEL_EXPORTER_OTLP_ENDPOINT"
 }
 
-func (p *Providers) sendTraces(ctx context.Context, endpoint string, res *resource.Resource) error {
+func (p *Providers) sendTraces(ctx context.Context, o *Options, res *resource.Resource) error {
 	options := []otlptracehttp.Option{otlptracehttp.WithTimeout(sendTime),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second, MaxElapsedTime: retryTime})}
-	if endpoint != "" {
-		at, err := signal(endpoint, "v1/traces")
+	if o.NoSecrets {
+		options = append(options, otlptracehttp.WithHeaders(map[string]string{}))
+		if o.encrypted() {
+			options = append(options, otlptracehttp.WithTLSClientConfig(&tls.Config{MinVersion: tls.VersionTLS12})) // without a certificate of this process
+		}
+	}
+	if o.Endpoint != "" {
+		at, err := signal(o.Endpoint, "v1/traces")
 		if err != nil {
 			return err
 		}
@@ -97,11 +115,17 @@ func (p *Providers) sendTraces(ctx context.Context, endpoint string, res *resour
 	return nil
 }
 
-func (p *Providers) sendMetrics(ctx context.Context, endpoint string, res *resource.Resource) error {
+func (p *Providers) sendMetrics(ctx context.Context, o *Options, res *resource.Resource) error {
 	options := []otlpmetrichttp.Option{otlpmetrichttp.WithTimeout(sendTime),
 		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second, MaxElapsedTime: sendTime})}
-	if endpoint != "" {
-		at, err := signal(endpoint, "v1/metrics")
+	if o.NoSecrets {
+		options = append(options, otlpmetrichttp.WithHeaders(map[string]string{}))
+		if o.encrypted() {
+			options = append(options, otlpmetrichttp.WithTLSClientConfig(&tls.Config{MinVersion: tls.VersionTLS12})) // without a certificate of this process
+		}
+	}
+	if o.Endpoint != "" {
+		at, err := signal(o.Endpoint, "v1/metrics")
 		if err != nil {
 			return err
 		}
