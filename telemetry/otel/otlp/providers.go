@@ -25,8 +25,7 @@ type Options struct {
 	Endpoint    string               // base URL of the collector; "": as the environment says
 	Attributes  []attribute.KeyValue // of the resource: what runs; the environment's come before them
 	Environment Environment
-	// NoSecrets: the endpoint is not the environment's owner's, so that the environment's headers, client certificate and
-	// attributes don't go there.
+	// NoSecrets: somebody else has chosen the endpoint, so that the environment's headers and client certificate don't go there.
 	NoSecrets bool
 	Warn      func(text string) // told once that the collector takes nothing, and in the end what was lost; nil: nobody is
 }
@@ -51,11 +50,7 @@ func Open(ctx context.Context, o Options) (*Providers, error) {
 	}
 	p := &Providers{ending: closeTime, count: &count{where: o.where(), warn: o.Warn}}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.count.trouble(err) }))
-	of := []resource.Option{resource.WithTelemetrySDK(), resource.WithAttributes(o.Attributes...)}
-	if !o.NoSecrets {
-		of = append(of, resource.WithFromEnv())
-	}
-	res, err := resource.New(ctx, of...)
+	res, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(o.Attributes...), resource.WithFromEnv())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("OpenTelemetry's resource: %w", err)
 	}
