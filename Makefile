@@ -143,8 +143,8 @@ check-metrics: ## check what a run gives Prometheus, OpenTelemetry and TensorBoa
 	cd $(METRICS) && $(GO) vet . && PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 30m .
 
 .PHONY: check-hf
-check-hf: ## load models of every family in transformers and compare logits; needs PYTHON with torch and transformers
-	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -run '^TestLoadsInTransformers$$' ./stages
+check-hf: ## load models and tokenizers of every family in transformers, compare logits and ids; needs PYTHON with torch and transformers
+	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -run '^(TestLoadsInTransformers|TestTokenizersInTransformers)$$' ./stages .
 
 .PHONY: check-large
 check-large: build ## tune the last layers of a 1.5 B shape under a limit of 8 GiB (Linux, as root; 14 GB of disk)

@@ -29,7 +29,8 @@ type Exported struct {
 	To         string `json:"to"`
 	Parameters int64  `json:"parameters"`
 	DType      string `json:"dtype"`
-	// Warnings say what is otherwise in the folder than in the model's.
+	// Warnings say what is otherwise in the folder than in the model's, and where other programs will use the
+	// model otherwise than it was trained.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -39,7 +40,8 @@ func exportTypes() map[string]string {
 }
 
 // Export writes a language model as a Hugging Face directory: config.json with the keys that the
-// model came with, its tokenizer's files as they are, and the weights, read and converted
+// model came with, its tokenizer's files as they are (with a tokenizer_config.json where
+// there is none, by which transformers takes tokenizer.json as it is), and the weights, read and converted
 // tensor by tensor. The folder is there whole or not at all; one that exists is not replaced.
 func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 	if o.DType == "" {
@@ -89,6 +91,11 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 		return e, &SetupError{fmt.Errorf("%s: %w", ckpt.Dir(), err)}
 	}
 	maps.Copy(content.Files, kept.Texts)
+	more, err := tokenizerFiles(sizes.Family, content.Files, kept)
+	if err != nil {
+		return e, err
+	}
+	warnings = append(warnings, more...)
 	if content.Files[rundir.ModelFile], err = sizes.HFOver(kept.Model, o.DType); err != nil {
 		return e, err
 	}
