@@ -117,20 +117,16 @@ func (a *answerer) alive() (stop func()) {
 	}
 }
 
-// mayWatch says which requests a viewer may make: those that change nothing.
-func mayWatch(r *wire.ApiRequest) bool {
-	switch r.Kind.(type) {
-	case *wire.ApiRequest_Follow, *wire.ApiRequest_List, *wire.ApiRequest_Status, *wire.ApiRequest_Logs, *wire.ApiRequest_Members, *wire.ApiRequest_Record, *wire.ApiRequest_Actions:
-		return true
-	}
-	return false
-}
+var errNothing = fmt.Errorf("%w: nothing that it knows was asked", ErrRequest)
 
 func (a *answerer) answer(r *wire.ApiRequest) error {
 	if r.GetVersion() != apiVersion {
 		return fmt.Errorf("%w: it speaks version %d of the protocol, and was asked in version %d: use the same program on both sides", ErrRequest, apiVersion, r.GetVersion())
 	}
-	if role := pki.Role(a.peer.Role); role != pki.Operator && !mayWatch(r) {
+	if role := pki.Role(a.peer.Role); !mayAsk(role, r) {
+		if role == pki.Operator {
+			return errNothing // it may ask for all that there is
+		}
 		a.c.log.Warn("refused a request", "name", a.peer.Name, "role", a.peer.Role, "request", fmt.Sprintf("%T", r.Kind))
 		return fmt.Errorf("%w: %s has the role %s, which may watch but not change anything; an operator's token can be had by engine cluster token --role operator", ErrForbidden, a.peer.Name, a.peer.Role)
 	}
@@ -183,7 +179,7 @@ func (a *answerer) answer(r *wire.ApiRequest) error {
 	case *wire.ApiRequest_Members:
 		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Members{Members: a.c.packMembers()}})
 	}
-	return fmt.Errorf("%w: nothing that it knows was asked", ErrRequest)
+	return errNothing
 }
 
 func (a *answerer) submit(m *wire.SubmitRequest) error {

@@ -262,20 +262,6 @@ func newSystem(log *slog.Logger) *actor.ActorSystem {
 		actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // its goroutine sleeps that long
 }
 
-// allow says which roles may use which protocols.
-func allow(p transport.Peer, protocol string) bool {
-	role := pki.Role(p.Role)
-	switch protocol {
-	case mesh.LaneProtocol, probeProtocol, transport.ProtocolControl:
-		return role == pki.Worker || role == pki.Coordinator
-	case beatProtocol, logProtocol:
-		return role == pki.Worker
-	case apiProtocol:
-		return role == pki.Operator || role == pki.Viewer // what of it: see mayWatch
-	}
-	return true
-}
-
 func identify(s tls.ConnectionState) (name, role string, err error) {
 	id, err := pki.IdentityOf(s)
 	return id.Name, string(id.Role), err

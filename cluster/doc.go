@@ -31,7 +31,7 @@
 // are noted in runs.json (journal.go): a coordinator that is started again with the same
 // folder, after Shutdown or a crash, takes them up from their last checkpoints by itself. It
 // keeps the last records of its own log and of the workers', who send theirs by the protocol
-// "log". Who may do what follows from the role in a certificate: see allow and mayWatch.
+// "log". Who may do what follows from the role in a certificate: see access.go.
 //
 // Packages of its own are below internal: pki (authority, tokens, certificates), transport
 // (one port for all), link (control messages, once and in order), lane (tensors), beat (who
