@@ -134,7 +134,7 @@ func TestEncodeCutsBetweenCharacters(t *testing.T) {
 func TestEncodeWidths(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, vocab := range []int{1, 255, 256, 257, 65536, 65537, 1 << 20} {
-		base := max(0x10000-vocab, 0) // above the surrogates, which are no characters
+		base := max(0x10000-vocab, 0)                          // above the surrogates, which are no characters
 		want := []int32{int32(vocab - 1), 0, int32(vocab / 2)} // U+FEFF at the beginning would be a mark
 		var text []byte
 		for _, id := range want {
