@@ -162,16 +162,13 @@ func TestLimits(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for name, source := range map[string]string{
-		"too long":      strings.Repeat("x", MaxTemplateBytes+1),
-		"not ended":     "{% if true %}",
-		"not closed":    "{{ 'a",
-		"conditions":    "{{ 1" + strings.Repeat(" if a else 1", maxNesting+2) + "}}",
-		"brackets":      "{{ " + strings.Repeat("(", 100000),
-		"a power":       "{{ 9 ** 9 }}",
-		"a product":     "{{ 'a' * messages[0].content }}",
-		"a big product": "{{ 'a' * 10000000000 }}",
-		"extends":       "{% extends 'x' %}",
-		"import":        "{% import 'x' as y %}",
+		"too long":   strings.Repeat("x", MaxTemplateBytes+1),
+		"not ended":  "{% if true %}",
+		"not closed": "{{ 'a",
+		"conditions": "{{ 1" + strings.Repeat(" if a else 1", maxNesting+2) + "}}",
+		"brackets":   "{{ " + strings.Repeat("(", 100000),
+		"extends":    "{% extends 'x' %}",
+		"import":     "{% import 'x' as y %}",
 	} {
 		if _, err := Parse(source); !errors.Is(err, ErrTemplate) {
 			t.Errorf("%s: %v is no ErrTemplate", name, err)
@@ -185,7 +182,7 @@ func TestMessages(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	text, err := parse(t, "{{ messages[1].tool_calls[0] | tojson }}{{ messages[1].tool_calls[0].items() | list }}").Render(got, Options{})
-	if want := `{"b": 1, "a": 2}[['b', 1], ['a', 2]]`; err != nil || text != want {
+	if want := `{"b": 1, "a": 2}[('b', 1), ('a', 2)]`; err != nil || text != want {
 		t.Errorf("%q, want %q, %v", text, want, err)
 	}
 	for name, data := range map[string]string{
@@ -248,15 +245,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	e := environment()
-	for _, name := range filters {
-		if !e.Filters.Exists(name) {
-			t.Errorf("no filter %q", name)
-		}
-	}
-	if !tests().Exists("none") {
-		t.Error("no test of none")
-	}
-	for _, name := range []string{"namespace", "dict", "range", "raise_exception"} {
+	for _, name := range []string{"namespace", "range", "raise_exception"} {
 		if !e.Context.Has(name) {
 			t.Errorf("no %q", name)
 		}

@@ -10,9 +10,8 @@ import (
 	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
-// check refuses what could take any time or memory, before the template is parsed: brackets in
-// brackets without end, and products, which repeat a text, by more than a small number. It
-// returns the source as the library reads it rightly.
+// check refuses brackets in brackets without end, before the template is parsed. It returns the source as the library
+// reads it rightly.
 func check(source string, c *config.Config) (string, error) {
 	var all []*tokens.Token // but white space
 	for stream := tokens.LexAll(source, c); !stream.End() && stream.Current() != nil; stream.Next() {
@@ -21,7 +20,7 @@ func check(source string, c *config.Config) (string, error) {
 		}
 	}
 	depth := 0
-	for i, t := range all {
+	for _, t := range all {
 		switch t.Type {
 		case tokens.Error:
 			return "", fmt.Errorf("line %d: %s", t.Line, strconv.Quote(t.Val))
@@ -33,19 +32,13 @@ func check(source string, c *config.Config) (string, error) {
 			depth--
 		case tokens.BlockBegin, tokens.VariableBegin:
 			depth = 0
-		case tokens.Multiply, tokens.Power:
-			before, after := all[max(0, i-1)], all[min(len(all)-1, i+1)]
-			unpacks := before.Type == tokens.LeftParenthesis || before.Type == tokens.Comma // as in f(*args)
-			if !unpacks && (t.Type == tokens.Power || !small(before) && !small(after)) {
-				return "", fmt.Errorf("line %d: %q is supported beside a whole number up to %d alone", t.Line, t.Val, maxTimes)
-			}
 		}
 	}
 	read, err := conditions(negations(source, all), c)
 	if err != nil {
 		return "", err
 	}
-	return lastElements(read, c), nil
+	return read, nil
 }
 
 // variablesIn are the names in a template that are no members of others, without those that it tests,
@@ -72,11 +65,6 @@ func variablesIn(source string, c *config.Config) map[string]bool {
 		}
 	}
 	return names
-}
-
-func small(t *tokens.Token) bool {
-	n, err := strconv.Atoi(t.Val)
-	return t.Type == tokens.Integer && err == nil && n <= maxTimes
 }
 
 // negations writes "not x is defined" as "x is not defined", and "not x in y" as "x not in y": the
@@ -106,25 +94,6 @@ func negations(source string, all []*tokens.Token) string {
 		default:
 			at = t.Pos
 		}
-	}
-	return b.String() + source[at:]
-}
-
-// lastElements writes x[-1] as x[-1:][0]: the library finds nothing at [-1] of a list of one.
-func lastElements(source string, c *config.Config) string {
-	var b strings.Builder
-	at := 0
-	var last [3]*tokens.Token
-	for stream := tokens.LexAll(source, c); !stream.End() && stream.Current() != nil; stream.Next() {
-		t := stream.Current()
-		if t.Type == tokens.Whitespace {
-			continue
-		}
-		if t.Type == tokens.RightBracket && last[0] != nil && last[0].Type == tokens.LeftBracket && last[1].Type == tokens.Subtraction && last[2].Type == tokens.Integer {
-			b.WriteString(source[at:t.Pos] + ":][0]")
-			at = t.Pos + 1
-		}
-		last = [3]*tokens.Token{last[1], last[2], t}
 	}
 	return b.String() + source[at:]
 }

@@ -10,26 +10,23 @@ import (
 	"github.com/nikolalohinski/gonja/v2/exec"
 )
 
-// filters are those that templates may use besides their own here: none that could write much
-// from little, or reads anything else.
-var filters = []string{
-	"abs", "capitalize", "count", "d", "default", "dictsort", "e", "escape", "first", "float", "int", "join", "length", "list",
-	"lower", "map", "max", "min", "reject", "rejectattr", "reverse", "round", "safe", "select", "selectattr", "sort", "string",
-	"sum", "title", "trim", "unique", "upper",
-}
-
-// environment is what templates can call.
+// environment is what templates can call, besides what is computed by tree.
 func environment() *exec.Environment {
-	own := map[string]exec.FilterFunction{
-		"tojson": filterToJSON, "items": filterItems, "last": filterLast, "replace": filterReplace, "indent": filterIndent,
-	}
-	for _, name := range filters {
-		if f, ok := builtins.Filters.Get(name); ok {
-			own[name] = f
+	named := make(map[string]exec.FilterFunction) // for the statement filter
+	for name := range filters {
+		named[name] = func(e *exec.Evaluator, in *exec.Value, args *exec.VarArgs) *exec.Value {
+			c := &call{b: of(e.Environment.Context), name: name, kw: make(map[string]any)}
+			for _, v := range args.Args {
+				c.args = append(c.args, plainValue(v))
+			}
+			for key, v := range args.KwArgs {
+				c.kw[key] = plainValue(v)
+			}
+			return exec.AsValue(filtered(plainValue(in), c))
 		}
 	}
 	c := exec.EmptyContext()
-	for _, name := range []string{"namespace", "dict"} {
+	for _, name := range []string{"namespace"} {
 		if f, ok := builtins.GlobalFunctions.Get(name); ok {
 			c.Set(name, f)
 		}
@@ -37,13 +34,16 @@ func environment() *exec.Environment {
 	c.Update(builtins.GlobalVariables)
 	c.Set("range", numbers)
 	c.Set("none", null)
+	for _, name := range []string{"cycler", "joiner", "lipsum"} {
+		c.Set(name, func(*exec.VarArgs) (any, error) { unsupported(name); return nil, nil })
+	}
 	c.Set(pickName, pick)
 	c.Set(keepName, keep)
 	c.Set(sameName, same)
 	c.Set("raise_exception", raise)
 	return &exec.Environment{
-		Context: c, Filters: exec.NewFilterSet(own), Tests: tests(), ControlStructures: structures(),
-		Methods: exec.Methods{Bool: builtins.Methods.Bool, Int: builtins.Methods.Int, Float: builtins.Methods.Float, Str: stringMethods, Dict: dictMethods, List: listMethods},
+		Context: c, Filters: exec.NewFilterSet(named), Tests: exec.NewTestSet(map[string]exec.TestFunction{}), ControlStructures: structures(),
+		Methods: builtins.Methods,
 	}
 }
 
@@ -59,16 +59,16 @@ func raise(e *exec.Evaluator, args *exec.VarArgs) (any, error) {
 }
 
 // numbers is range(), whose numbers count as steps.
-func numbers(e *exec.Evaluator, args *exec.VarArgs) ([]int, error) {
+func numbers(e *exec.Evaluator, args *exec.VarArgs) (pyRange, error) {
 	var n []int
 	for _, a := range args.Args {
 		if !a.IsInteger() {
-			return nil, exec.ErrInvalidCall(fmt.Errorf("range takes whole numbers, not %q", a.String()))
+			failf("range takes whole numbers, not %s", typeName(plainValue(a)))
 		}
 		n = append(n, a.Integer())
 	}
 	if len(n) < 1 || len(n) > 3 {
-		return nil, exec.ErrInvalidCall(fmt.Errorf("range takes 1 to 3 numbers, not %d", len(n)))
+		failf("range takes 1 to 3 numbers, not %d", len(n))
 	}
 	from, to, by := 0, n[0], 1
 	if len(n) > 1 {
@@ -78,18 +78,18 @@ func numbers(e *exec.Evaluator, args *exec.VarArgs) ([]int, error) {
 		by = n[2]
 	}
 	if by == 0 {
-		return nil, exec.ErrInvalidCall(fmt.Errorf("range by steps of 0"))
+		failf("range by steps of 0")
 	}
 	count := math.Ceil((float64(to) - float64(from)) / float64(by))
 	if count > maxRange {
 		panic(limitError(fmt.Sprintf("a range of %.0f numbers, more than %d", count, maxRange)))
 	}
-	list := make([]int, 0, max(0, int(count)))
+	list := make([]any, 0, max(0, int(count)))
 	for i := range cap(list) {
 		list = append(list, from+i*by)
 	}
 	of(e.Environment.Context).spend(len(list))
-	return list, nil
+	return pyRange{from, to, by, list}, nil
 }
 
 // strftime is strftime_now at one time.

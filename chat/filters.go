@@ -1,241 +1,471 @@
 package chat
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"math"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/nikolalohinski/gonja/v2/exec"
 )
 
-// filterItems lists the members of a dict in their order.
-func filterItems(_ *exec.Evaluator, in *exec.Value, _ *exec.VarArgs) *exec.Value {
-	if in.IsError() || isNone(in) {
-		return exec.AsValue([]any{})
-	}
-	return exec.AsValue(items(in))
-}
+// filters are Jinja's, as transformers has them. Others are refused by name.
+var filters map[string]func(v any, c *call) any
 
-// items are pairs of key and value.
-func items(of *exec.Value) []any {
-	list := []any{}
-	for _, p := range pairs(of) {
-		list = append(list, []any{p.Key.Interface(), p.Value.Interface()})
-	}
-	return list
-}
-
-// pairs are the members of a dict: in their order, or in that of their names where it has none.
-func pairs(of *exec.Value) []*exec.Pair {
-	if d, ok := of.Interface().(*exec.Dict); ok {
-		return d.Pairs
-	}
-	var list []*exec.Pair
-	keys := append(exec.ValuesList{}, of.Keys()...)
-	sort.SliceStable(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
-	for _, key := range keys {
-		v, _ := of.GetItem(key.Interface())
-		list = append(list, &exec.Pair{Key: key, Value: v})
-	}
-	return list
-}
-
-func filterLast(_ *exec.Evaluator, in *exec.Value, _ *exec.VarArgs) *exec.Value {
-	if in.IsError() || in.Len() == 0 {
-		return in
-	}
-	return exec.AsValue(in.Index(in.Len() - 1).Interface())
-}
-
-func filterReplace(e *exec.Evaluator, in *exec.Value, args *exec.VarArgs) *exec.Value {
-	v, err := replace(in.String(), args)
-	if err != nil {
-		return exec.AsValue(err)
-	}
-	return exec.AsValue(v)
-}
-
-// filterIndent puts spaces before all lines but the first.
-func filterIndent(_ *exec.Evaluator, in *exec.Value, args *exec.VarArgs) *exec.Value {
-	width, first, blank := 4, false, false
-	get := func(i int, name string) *exec.Value {
-		if v, ok := args.KwArgs[name]; ok {
-			return v
-		}
-		if i < len(args.Args) {
-			return args.Args[i]
-		}
-		return nil
-	}
-	if v := get(0, "width"); v != nil {
-		width = v.Integer()
-	}
-	if v := get(1, "first"); v != nil {
-		first = v.IsTrue()
-	}
-	if v := get(2, "blank"); v != nil {
-		blank = v.IsTrue()
-	}
-	if width < 0 || width > maxTimes {
-		return exec.AsValue(fmt.Errorf("indent by %d, it must be 0 to %d", width, maxTimes))
-	}
-	lines := strings.Split(in.String(), "\n")
-	for i := range lines {
-		if (i > 0 || first) && (blank || lines[i] != "") {
-			lines[i] = strings.Repeat(" ", width) + lines[i]
-		}
-	}
-	return exec.AsValue(strings.Join(lines, "\n"))
-}
-
-// filterToJSON writes as Python's json.dumps(x, ensure_ascii=False) does: with a space behind
-// colons and commas, members in their order, or indented.
-func filterToJSON(_ *exec.Evaluator, in *exec.Value, args *exec.VarArgs) *exec.Value {
-	if in.IsError() {
-		return in
-	}
-	indent := -1
-	if v, ok := args.KwArgs["indent"]; ok && !isNone(v) {
-		if indent = v.Integer(); indent < 0 || indent > maxTimes {
-			return exec.AsValue(fmt.Errorf("tojson indented by %d, it must be 0 to %d", indent, maxTimes))
-		}
-	}
-	for name := range args.KwArgs {
-		if name != "indent" && name != "ensure_ascii" && name != "separators" && name != "sort_keys" {
-			return exec.AsValue(fmt.Errorf("tojson knows no %q", name))
-		}
-	}
-	w := jsonWriter{indent: indent, comma: ", ", colon: ": "}
-	if indent >= 0 {
-		w.comma = ","
-	}
-	if v, ok := args.KwArgs["ensure_ascii"]; ok {
-		w.ascii = v.IsTrue()
-	}
-	if v, ok := args.KwArgs["sort_keys"]; ok {
-		w.sorted = v.IsTrue()
-	}
-	if v, ok := args.KwArgs["separators"]; ok && v.Len() == 2 {
-		w.comma, w.colon = v.Index(0).String(), v.Index(1).String()
-	}
-	if err := w.write(in, 0); err != nil {
-		return exec.AsValue(err)
-	}
-	return exec.AsSafeValue(w.String())
-}
-
-type jsonWriter struct {
-	strings.Builder
-	indent        int // -1: on one line
-	comma, colon  string
-	ascii, sorted bool
-}
-
-func (w *jsonWriter) write(v *exec.Value, depth int) error {
-	const deepest = 100
-	if depth > deepest {
-		return fmt.Errorf("tojson of a value in more than %d others", deepest)
-	}
-	switch {
-	case isNone(v):
-		w.WriteString("null")
-	case v.IsBool():
-		w.WriteString(strconv.FormatBool(v.Bool()))
-	case v.IsInteger():
-		w.WriteString(strconv.Itoa(v.Integer()))
-	case v.IsFloat():
-		w.WriteString(number(v.Float()))
-	case v.IsString():
-		return w.text(v.String())
-	case v.IsList():
-		return w.list("[", "]", v.Len(), depth, func(i int) error { return w.write(v.Index(i), depth+1) })
-	case v.IsDict():
-		members := pairs(v)
-		if w.sorted {
-			members = append([]*exec.Pair{}, members...)
-			sort.SliceStable(members, func(i, j int) bool { return members[i].Key.String() < members[j].Key.String() })
-		}
-		return w.list("{", "}", len(members), depth, func(i int) error {
-			if err := w.text(members[i].Key.String()); err != nil {
-				return err
+func init() { // map and select call filters and tests
+	filters = map[string]func(v any, c *call) any{
+		"tojson": filterToJSON, "items": filterItems, "indent": filterIndent, "dictsort": filterDictsort, "map": filterMap,
+		"select": filterSelect(false, true), "reject": filterSelect(false, false), "selectattr": filterSelect(true, true), "rejectattr": filterSelect(true, false),
+		"sort": filterSort, "unique": filterUnique, "sum": filterSum, "round": filterRound, "int": filterInt, "float": filterFloat, "join": filterJoin, "batch": filterBatch,
+		"default": filterDefault, "d": filterDefault, "max": extreme(1), "min": extreme(-1),
+		"length": func(v any, c *call) any { c.need(0); return length(v) }, "count": func(v any, c *call) any { c.need(0); return length(v) },
+		"list":      func(v any, c *call) any { c.need(0); return append([]any{}, iterate(v)...) },
+		"string":    func(v any, c *call) any { c.need(0); return str(v) },
+		"safe":      func(v any, c *call) any { c.need(0); return str(v) },
+		"upper":     func(v any, c *call) any { c.need(0); return upper(str(v)) },
+		"lower":     func(v any, c *call) any { c.need(0); return lower(str(v)) },
+		"title":     func(v any, c *call) any { c.need(0); return titleWords(str(v)) },
+		"wordcount": func(v any, c *call) any { c.need(0); return words(str(v)) },
+		"e":         filterEscape, "escape": filterEscape, "forceescape": filterEscape,
+		"capitalize": func(v any, c *call) any { c.need(0); return capitalize(str(v)) },
+		"trim":       func(v any, c *call) any { return trim(str(v), c, strings.Trim, strings.TrimFunc) },
+		"center": func(v any, c *call) any {
+			return justify(str(v), c.number(or(c.bind("width"), "width", 80)), " ", '^')
+		},
+		"format": func(v any, c *call) any {
+			if len(c.args) > 0 && len(c.kw) > 0 {
+				failf("can't handle positional and keyword arguments at the same time")
 			}
-			w.WriteString(w.colon)
-			return w.write(members[i].Value, depth+1)
-		})
-	default:
-		return fmt.Errorf("tojson of %T", v.Interface())
+			if len(c.kw) > 0 {
+				d := exec.NewDict()
+				for name, value := range c.kw {
+					d.Pairs = append(d.Pairs, &exec.Pair{Key: exec.AsValue(name), Value: exec.AsValue(value)})
+				}
+				return percent(str(v), d)
+			}
+			return percent(str(v), tuple(c.args))
+		},
+		"replace": func(v any, c *call) any {
+			a := c.bind("old", "new", "count")
+			n, ok := or(a, "count", -1).(int)
+			if !ok {
+				n = -1
+			}
+			return replace(str(v), str(a["old"]), str(a["new"]), n)
+		},
+		"abs": func(v any, c *call) any {
+			c.need(0)
+			i, f, isWhole, ok := numeric(v)
+			switch {
+			case !ok:
+				failf("bad operand type for abs(): '%s'", typeName(v))
+			case !isWhole:
+				return math.Abs(f)
+			}
+			return max(i, -i)
+		},
+		"first": func(v any, c *call) any { c.need(0); return end(iterate(v), false) },
+		"last": func(v any, c *call) any {
+			c.need(0)
+			if _, is := v.(*generator); is {
+				failf("a generator can't be reversed")
+			}
+			return end(iterate(v), true)
+		},
+		"reverse": func(v any, c *call) any {
+			c.need(0)
+			list := append([]any{}, iterate(v)...)
+			slices.Reverse(list)
+			if _, is := v.(string); is {
+				var b strings.Builder
+				for _, r := range list {
+					b.WriteString(r.(string))
+				}
+				return b.String()
+			}
+			return &generator{list}
+		},
 	}
-	return nil
 }
 
-func (w *jsonWriter) list(open, end string, n, depth int, element func(i int) error) error {
-	w.WriteString(open)
-	for i := range n {
-		if i > 0 {
-			w.WriteString(w.comma)
-		}
-		w.line(depth + 1)
-		if err := element(i); err != nil {
-			return err
-		}
+// filtered calls a filter by its name.
+func filtered(v any, c *call) any {
+	f, ok := filters[c.name]
+	if !ok {
+		unsupported("the filter " + strconv.Quote(c.name))
 	}
-	if n > 0 {
-		w.line(depth)
-	}
-	w.WriteString(end)
-	return nil
+	return f(v, c)
 }
 
-func (w *jsonWriter) line(depth int) {
-	if w.indent >= 0 {
-		w.WriteByte('\n')
-		w.WriteString(strings.Repeat(" ", w.indent*depth))
-	}
-}
-
-func (w *jsonWriter) text(s string) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		return err
-	}
-	text := strings.TrimSuffix(b.String(), "\n")
-	// These two Go escapes and Python doesn't; those below the other way round.
-	text = strings.NewReplacer(`\u2028`, "\u2028", `\u2029`, "\u2029", `\\`, `\\`, "\x7f", "\x7f").Replace(text)
-	if !w.ascii {
-		w.WriteString(text)
-		return nil
-	}
-	for _, r := range text {
-		switch {
-		case r < 0x80:
-			w.WriteRune(r)
-		case r >= 0x10000:
-			r -= 0x10000
-			fmt.Fprintf(w, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
-		default:
-			fmt.Fprintf(w, `\u%04x`, r)
-		}
-	}
-	return nil
-}
-
-// number is a float as Python prints it.
-func number(x float64) string {
+func end(list []any, last bool) any {
 	switch {
-	case math.IsNaN(x):
-		return "NaN"
-	case math.IsInf(x, 0):
-		return strings.Replace("-Infinity", "-", map[bool]string{true: "-", false: ""}[x < 0], 1)
-	case x == math.Trunc(x) && math.Abs(x) < 1e16:
-		return strconv.FormatFloat(x, 'f', 1, 64)
-	case math.Abs(x) >= 1e-4 && math.Abs(x) < 1e16:
-		return strconv.FormatFloat(x, 'f', -1, 64)
+	case len(list) == 0:
+		return nil
+	case last:
+		return plainValue(list[len(list)-1])
 	}
-	return strconv.FormatFloat(x, 'e', -1, 64)
+	return plainValue(list[0])
+}
+
+func filterDefault(v any, c *call) any {
+	a := c.bind("default_value", "boolean")
+	if v == nil || truth(or(a, "boolean", false)) && !truth(v) {
+		return or(a, "default_value", "")
+	}
+	return v
+}
+
+func filterEscape(v any, c *call) any {
+	c.need(0)
+	return strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;").Replace(str(v))
+}
+
+// filterItems lists the members of a dict in their order.
+func filterItems(v any, c *call) any {
+	c.need(0)
+	switch x := v.(type) {
+	case nil:
+		return &generator{}
+	case *exec.Dict:
+		return &generator{items(x)}
+	}
+	failf("can only get item pairs from a mapping")
+	return nil
+}
+
+// filterIndent puts spaces, or another text, before all lines but the first.
+func filterIndent(v any, c *call) any {
+	a := c.bind("width", "first", "blank")
+	by, ok := or(a, "width", 4).(string)
+	if !ok {
+		n := c.number(or(a, "width", 4))
+		if n > maxTimes {
+			unsupported("indent by " + strconv.Itoa(n))
+		}
+		by = strings.Repeat(" ", max(n, 0))
+	}
+	lines := splitlines(str(v)+"\n", false)
+	blank, n := truth(or(a, "blank", false)), 0
+	for i := range lines {
+		line := lines[i].(string)
+		if i > 0 && (blank || line != "") || i == 0 && truth(or(a, "first", false)) {
+			line = by + line
+		}
+		lines[i], n = line, n+len(line)+1
+	}
+	return limited(n, func() string {
+		var b strings.Builder
+		for i, line := range lines {
+			if i > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(line.(string))
+		}
+		return b.String()
+	})
+}
+
+// folded is what texts are compared by where case counts for nothing.
+func folded(v any, caseSensitive bool) any {
+	if s, ok := v.(string); ok && !caseSensitive {
+		return lower(s)
+	}
+	return v
+}
+
+func filterDictsort(v any, c *call) any {
+	a := c.bind("case_sensitive", "by", "reverse")
+	d, ok := v.(*exec.Dict)
+	if !ok {
+		failf("'%s' object has no attribute 'items'", typeName(v))
+	}
+	at, ok := map[any]int{"key": 0, "value": 1}[or(a, "by", "key")]
+	if !ok {
+		failf("you can only sort by either \"key\" or \"value\"")
+	}
+	sensitive := truth(or(a, "case_sensitive", false))
+	list := items(d)
+	sorted(list, truth(or(a, "reverse", false)), func(v any) any { return folded(v.(tuple)[at], sensitive) })
+	return list
+}
+
+// sorted sorts as Python does: what is equal stays in its order, also in reverse.
+func sorted(list []any, reverse bool, key func(v any) any) {
+	slices.SortStableFunc(list, func(x, y any) int {
+		if reverse {
+			x, y = y, x
+		}
+		return order("<", key(plainValue(x)), key(plainValue(y)))
+	})
+}
+
+// attribute follows a path such as a.0.b.
+func attribute(v, path any) any {
+	switch p := path.(type) {
+	case int:
+		return item(v, p)
+	case string:
+		for _, part := range strings.Split(p, ".") {
+			if n, err := strconv.Atoi(part); err == nil && n >= 0 {
+				v = item(v, n)
+			} else {
+				v = item(v, part)
+			}
+		}
+		return v
+	}
+	failf("an attribute is a str or an int, not %s", typeName(path))
+	return nil
+}
+
+func attributeOf(a map[string]any, name string) func(v any) any {
+	path := or(a, name, null)
+	if path == any(null) {
+		return func(v any) any { return v }
+	}
+	return func(v any) any { return attribute(v, path) }
+}
+
+func filterMap(v any, c *call) any {
+	list := iterate(v)
+	mapped := make([]any, len(list))
+	if len(c.args) == 0 {
+		a := c.bind("attribute", "default")
+		if _, ok := a["attribute"]; !ok {
+			failf("map requires a filter argument")
+		}
+		get := attributeOf(a, "attribute")
+		for i := range list {
+			if mapped[i] = get(plainValue(list[i])); mapped[i] == nil {
+				mapped[i] = or(a, "default", nil)
+			}
+		}
+		return &generator{mapped}
+	}
+	for i := range list {
+		c.b.spend(1)
+		mapped[i] = filtered(plainValue(list[i]), &call{c.b, c.text(c.args[0]), c.args[1:], c.kw})
+	}
+	if len(list) == 0 && filters[c.text(c.args[0])] == nil {
+		unsupported("the filter " + strconv.Quote(str(c.args[0])))
+	}
+	return &generator{mapped}
+}
+
+// filterSelect is select, reject, selectattr or rejectattr.
+func filterSelect(byAttribute, keep bool) func(v any, c *call) any {
+	return func(v any, c *call) any {
+		get, args := func(v any) any { return v }, c.args
+		if byAttribute {
+			if len(args) == 0 {
+				failf("%s: missing parameter for attribute name", c.name)
+			}
+			path := args[0]
+			get, args = func(v any) any { return attribute(v, path) }, args[1:]
+		}
+		chosen := []any{}
+		for _, one := range iterate(v) {
+			c.b.spend(1)
+			value := get(plainValue(one))
+			var is bool
+			if len(args) == 0 {
+				is = truth(value)
+			} else {
+				is = tested(value, &call{c.b, c.text(args[0]), args[1:], c.kw})
+			}
+			if is == keep {
+				chosen = append(chosen, plainValue(one))
+			}
+		}
+		return &generator{chosen}
+	}
+}
+
+func filterSort(v any, c *call) any {
+	a := c.bind("reverse", "case_sensitive", "attribute")
+	sensitive, key := truth(or(a, "case_sensitive", false)), func(v any) any { return v }
+	if path, ok := or(a, "attribute", null).(string); ok && strings.Contains(path, ",") {
+		key = func(v any) any {
+			var all tuple
+			for _, part := range strings.Split(path, ",") {
+				all = append(all, folded(attribute(v, part), sensitive))
+			}
+			return all
+		}
+	} else {
+		key = attributeOf(a, "attribute")
+	}
+	list := append([]any{}, iterate(v)...)
+	sorted(list, truth(or(a, "reverse", false)), func(v any) any { return folded(key(v), sensitive) })
+	return list
+}
+
+func filterUnique(v any, c *call) any {
+	a := c.bind("case_sensitive", "attribute")
+	sensitive, get := truth(or(a, "case_sensitive", false)), attributeOf(a, "attribute")
+	var seen, chosen []any
+	for _, one := range iterate(v) {
+		key := folded(get(plainValue(one)), sensitive)
+		c.b.spend(1 + len(seen)/100)
+		if !slices.ContainsFunc(seen, func(v any) bool { return equal(v, key) }) {
+			seen, chosen = append(seen, key), append(chosen, one)
+		}
+	}
+	return &generator{chosen}
+}
+
+func filterSum(v any, c *call) any {
+	a := c.bind("attribute", "start")
+	get, sum := attributeOf(a, "attribute"), or(a, "start", 0)
+	for _, one := range iterate(v) {
+		if s, is := sum.(string); is {
+			failf("sum() can't sum strings: %s", shorter(s))
+		}
+		sum = binary(c.b, "+", sum, get(plainValue(one)))
+	}
+	return sum
+}
+
+// extreme is max or min.
+func extreme(sign int) func(v any, c *call) any {
+	return func(v any, c *call) any {
+		a := c.bind("case_sensitive", "attribute")
+		sensitive, get := truth(or(a, "case_sensitive", false)), attributeOf(a, "attribute")
+		var best, bestKey any
+		for i, one := range iterate(v) {
+			value := plainValue(one)
+			key := folded(get(value), sensitive)
+			if i == 0 || sign*order(map[int]string{1: ">", -1: "<"}[sign], key, bestKey) > 0 {
+				best, bestKey = value, key
+			}
+		}
+		return best
+	}
+}
+
+func filterJoin(v any, c *call) any {
+	a := c.bind("d", "attribute")
+	between, get, n := str(or(a, "d", "")), attributeOf(a, "attribute"), 0
+	var parts []string
+	for _, one := range iterate(v) {
+		part := str(get(plainValue(one)))
+		parts, n = append(parts, part), n+len(part)+len(between)
+	}
+	return limited(n, func() string { return strings.Join(parts, between) })
+}
+
+func filterBatch(v any, c *call) any {
+	a := c.bind("linecount", "fill_with")
+	n := c.number(a["linecount"])
+	if n < 1 || n > maxRange {
+		unsupported("batch by " + strconv.Itoa(n))
+	}
+	var all []any
+	for part := range slices.Chunk(iterate(v), n) {
+		part = append([]any{}, part...)
+		if fill := or(a, "fill_with", null); fill != any(null) {
+			c.b.spend(n)
+			for len(part) < n {
+				part = append(part, fill)
+			}
+		}
+		all = append(all, part)
+	}
+	return &generator{all}
+}
+
+// filterRound rounds halves to even, as Python does.
+func filterRound(v any, c *call) any {
+	a := c.bind("precision", "method")
+	precision, how := c.number(or(a, "precision", 0)), c.text(or(a, "method", "common"))
+	i, f, isWhole, ok := numeric(v)
+	if !ok {
+		failf("type %s doesn't define __round__", typeName(v))
+	}
+	if precision > maxTimes || precision < -maxTimes {
+		unsupported("round to " + strconv.Itoa(precision) + " places")
+	}
+	scale := math.Pow(10, float64(precision))
+	switch how {
+	case "ceil":
+		return math.Ceil(f*scale) / scale
+	case "floor":
+		return math.Floor(f*scale) / scale
+	case "common":
+	default:
+		failf("method must be common, ceil or floor")
+	}
+	switch {
+	case isWhole && precision >= 0:
+		return i
+	case isWhole:
+		return int(math.RoundToEven(f*scale) * math.Pow(10, float64(-precision)))
+	case precision < 0:
+		return math.RoundToEven(f*scale) / scale
+	}
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(f, 'f', precision, 64), 64)
+	if err != nil {
+		return f
+	}
+	return rounded
+}
+
+func filterInt(v any, c *call) any {
+	a := c.bind("default", "base")
+	otherwise, base := or(a, "default", 0), c.number(or(a, "base", 10))
+	switch x := v.(type) {
+	case bool, int:
+		i, _, _, _ := numeric(v)
+		return i
+	case float64:
+		return truncated(x, otherwise)
+	case string:
+		text := strings.TrimFunc(x, space)
+		if base == 16 || base == 8 || base == 2 {
+			text = strings.TrimPrefix(lower(text), map[int]string{16: "0x", 8: "0o", 2: "0b"}[base])
+		}
+		if base < 2 || base > 36 {
+			unsupported("int to the base " + strconv.Itoa(base))
+		}
+		if n, err := strconv.ParseInt(text, base, 64); err == nil {
+			return int(n)
+		}
+		if f, ok := pythonFloat(x); ok {
+			return truncated(f, otherwise)
+		}
+	}
+	return otherwise
+}
+
+func truncated(x float64, otherwise any) any {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return otherwise
+	}
+	if math.Abs(x) >= 1<<62 {
+		unsupported(tooWide)
+	}
+	return int(x)
+}
+
+// pythonFloat is float() of a text.
+func pythonFloat(s string) (float64, bool) {
+	s = strings.TrimFunc(s, space)
+	if strings.ContainsAny(s, "xXpP") {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	return f, err == nil || math.IsInf(f, 0)
+}
+
+func filterFloat(v any, c *call) any {
+	otherwise := or(c.bind("default"), "default", 0.0)
+	if _, f, _, ok := numeric(v); ok {
+		return f
+	}
+	if s, ok := v.(string); ok {
+		if f, ok := pythonFloat(s); ok {
+			return f
+		}
+	}
+	return otherwise
 }

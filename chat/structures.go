@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/nikolalohinski/gonja/v2/builtins"
@@ -13,7 +12,7 @@ import (
 )
 
 // statements are those that templates may use: Jinja's without what reads other templates.
-var statements = []string{"for", "if", "set", "macro", "call", "filter", "raw", "with", "do", "break", "continue"}
+var statements = []string{"for", "if", "set", "macro", "call", "filter", "raw", "with", "break", "continue"}
 
 // structures are the statements, each of which counts against the budget.
 func structures() *exec.ControlStructureSet {
@@ -52,17 +51,6 @@ func (c *counted) Execute(r *exec.Renderer, tag *nodes.ControlStructureBlock) er
 	b := of(r.Environment.Context)
 	b.spend(1)
 	switch s := c.ControlStructure.(type) {
-	case *controls.ForControlStructure:
-		// What a call returns is counted where it is made, and may not be made twice.
-		if call, isCall := s.ObjectEvaluator.(*nodes.Call); !isCall || rewritten(call) {
-			over := r.Eval(s.ObjectEvaluator)
-			if _, is := over.Interface().(none); is {
-				return errors.New("a loop over None, which has no elements")
-			}
-			if over.IsIterable() {
-				b.spend(over.Len())
-			}
-		}
 	case *controls.MacroControlStructure:
 		if err := s.Execute(r, tag); err != nil {
 			return err

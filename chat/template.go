@@ -61,10 +61,12 @@ func Parse(source string) (t *Template, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTemplate, err)
 	}
-	parsed, err := exec.NewTemplate(name, c, loader, environment())
+	e := environment()
+	parsed, err := exec.NewTemplate(name, c, loader, e)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrTemplate, plain(err))
 	}
+	own(parsed, c, loader, e)
 	return &Template{parsed, variablesIn(source, c)}, nil
 }
 
@@ -95,8 +97,15 @@ func (t *Template) render(messages []Message, o Options) (text string, generated
 			return
 		}
 		text, generated = "", nil
-		if over, ok := v.(limitError); ok {
+		switch over := v.(type) {
+		case limitError:
 			err = fmt.Errorf("%w: %w", ErrRender, over)
+			return
+		case faultAt:
+			err = fmt.Errorf("%w: line %d: %s", ErrRender, over.line, strictjson.Plain(string(over.fault)))
+			return
+		case fault:
+			err = fmt.Errorf("%w: %s", ErrRender, strictjson.Plain(string(over)))
 			return
 		}
 		err = fmt.Errorf("%w: %w", ErrRender, caught.Panic(v))

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -65,6 +63,6 @@ func TestStranger(t *testing.T) {
 	c.a.system.Root.Send(c.to, &actors.Credit{Header: c.header(1), Kind: scheduler.BackwardEdge, Edge: 1})
 	c.recorder.await(t, 2)
 	for _, p := range []*process{c.a, c.b} {
-		p.mesh.Forget(uuid.UUID(s.id))
+		p.mesh.Forget(s.id)
 	}
 }
