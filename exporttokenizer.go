@@ -16,12 +16,13 @@ import (
 // plainClass is the class that takes tokenizer.json as it is.
 const plainClass = "PreTrainedTokenizerFast"
 
-// fixedClass is a class that AutoTokenizer takes for a family whatever tokenizer_config.json says, as of
-// transformers 5.24, and a pattern that its tokenizer.json has.
-var fixedClass = map[string]struct {
-	name    string
-	pattern []byte
-}{stages.Qwen2: {"Qwen2Tokenizer", []byte(`|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|`)}}
+// AutoTokenizer takes fixedClass for models of the family fixedFamily whatever tokenizer_config.json says, as of
+// transformers 5.24; fixedPattern is what its tokenizer.json has.
+const (
+	fixedFamily  = stages.Qwen2
+	fixedClass   = "Qwen2Tokenizer"
+	fixedPattern = `|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|`
+)
 
 // tokenizerFiles adds to the files of an export what other programs need to give the model the ids that it was trained
 // on, and says where they will not.
@@ -49,9 +50,9 @@ func tokenizerFiles(family string, files map[string][]byte, from rundir.Files) (
 		}
 		files[rundir.TokenizerConfigFile] = append(text, '\n')
 	}
-	if class, ok := fixedClass[family]; ok && !bytes.Contains(file, class.pattern) {
+	if family == fixedFamily && !bytes.Contains(file, []byte(fixedPattern)) {
 		warnings = append(warnings, fmt.Sprintf("transformers' AutoTokenizer takes %s for models of the family %s, which splits texts otherwise than this tokenizer and may have an end token that the model has no row for: load it with %s.from_pretrained, or use the family qwen3",
-			class.name, family, plainClass))
+			fixedClass, family, plainClass))
 	}
 	return warnings, nil
 }
