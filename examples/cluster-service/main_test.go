@@ -105,7 +105,7 @@ func TestService(t *testing.T) {
 		t.Fatal(err)
 	}
 	paths := []string{"TEXT=" + text, "OUT=" + filepath.Join(dir, "run")}
-	coordinator := start(t, paths, "cluster", "start", "--listen", "127.0.0.1:0", "--dir", dir)
+	coordinator := start(t, paths, "cluster", "start", "--listen", "127.0.0.1:0", "--dir", dir, "--env", "TEXT", "--env", "OUT", "--root", dir, "--root", filepath.Dir(text))
 	var address string
 	until(t, "coordinator", func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "address"))
