@@ -132,11 +132,13 @@ check-service: ## measure examples/service beside 8 clients for SERVICE_SECONDS 
 	@echo "$$($(GO) list -deps ./examples/service | wc -l) packages"
 
 PYTHON ?= python3
+CHAT_SEED ?= 1
 .PHONY: check-chat
 check-chat: ## render conversations by published models' chat templates and compare ids, what is learned and losses with transformers; needs PYTHON with torch and transformers, and downloads 60 MB
 	@d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && $(PYTHON) chat/testdata/vectors.py --published "$$d" && \
+		$(PYTHON) -W ignore chat/testdata/expressions.py --random 5000 --seed $(CHAT_SEED) --to "$$d" && \
 		$(PYTHON) testdata/documents/vectors.py --published "$$d" && \
-		TROUPE_CHAT_TEMPLATES="$$d" $(GO) test -count=1 -v -run '^TestPublished(Documents)?$$' ./chat .
+		TROUPE_CHAT_TEMPLATES="$$d" $(GO) test -count=1 -v -run '^(TestPublished(Documents)?|TestRandomExpressions)$$' ./chat .
 
 .PHONY: check-metrics
 check-metrics: ## check what a run gives Prometheus, OpenTelemetry and TensorBoard with promtool, a collector and TensorBoard; needs PYTHON with tensorboard, and builds promtool (minutes) unless PROMTOOL is one (Linux)

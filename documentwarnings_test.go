@@ -75,6 +75,7 @@ func TestDocumentWarnings(t *testing.T) {
 			dir := v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer])
 			if name == "a name that is not there" {
 				writeFile(t, filepath.Join(dir, "tokenizer_config.json"), "{}")
+				writeFile(t, filepath.Join(dir, "chat_template.jinja"), "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}")
 			}
 			got := warningsOf(t, dir, c.rows, c.sets...)
 			for _, want := range c.want {

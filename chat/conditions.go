@@ -7,6 +7,7 @@ import (
 
 	"github.com/nikolalohinski/gonja/v2/config"
 	"github.com/nikolalohinski/gonja/v2/exec"
+	"github.com/nikolalohinski/gonja/v2/nodes"
 	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
@@ -42,6 +43,12 @@ func pick(e *exec.Evaluator, args *exec.VarArgs) (*exec.Value, error) {
 func same(e *exec.Evaluator, args *exec.VarArgs) (*exec.Value, error) {
 	of(e.Environment.Context).spend(1)
 	return args.First(), nil
+}
+
+// rewritten reports whether a call is one of those above.
+func rewritten(call *nodes.Call) bool {
+	n, ok := call.Func.(*nodes.Name)
+	return ok && (n.Name.Val == pickName || n.Name.Val == sameName)
 }
 
 // conditions writes a template's conditions and brackets as calls.
@@ -206,9 +213,9 @@ func (w *rewriter) grouped(from, open, end, to int) bool {
 	if w.all[open].Type != tokens.LeftParenthesis || end == open+1 || end+1 == to || w.find(open+1, end, tokens.Comma) < end {
 		return false
 	}
-	// Of what is compared it must be known that it is in brackets: (a == b) == c is no chain.
+	// Of what is compared or filtered it must be known that it is in brackets: (a == b) == c is no chain.
 	switch w.all[end+1].Type {
-	case tokens.Dot, tokens.LeftBracket, tokens.Equals, tokens.Ne, tokens.LowerThan, tokens.LowerThanOrEqual, tokens.GreaterThan, tokens.GreaterThanOrEqual:
+	case tokens.Dot, tokens.LeftBracket, tokens.Equals, tokens.Ne, tokens.LowerThan, tokens.LowerThanOrEqual, tokens.GreaterThan, tokens.GreaterThanOrEqual, tokens.Pipe:
 	default:
 		return false
 	}

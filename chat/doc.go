@@ -3,10 +3,12 @@
 //
 // A template comes with a model, from strangers. It sees the messages and the names of special
 // tokens, no files and no other templates, and it ends: what it may compute and write is
-// limited. Jinja is github.com/nikolalohinski/gonja; where that differs from Python in what
-// templates use (methods of strings and dicts, tojson, range, the place of "not"), the code here
-// stands in its place. Known to differ still: a member of what is not
-// defined is not defined either, and so is a loop over it empty, where Python ends with an error.
+// limited. github.com/nikolalohinski/gonja parses a template and runs its statements; what expressions mean is
+// computed here as Python does (tree.go): operators, members, filters, tests, methods and printing. What is not here is
+// refused by its name and the template's line: the filters filesizeformat, groupby, pprint, random, slice, striptags,
+// truncate, urlencode, urlize, wordwrap and xmlattr, the tests escaped, filter and test, cycler, joiner and lipsum, methods
+// that nobody calls, printing generators, and whole numbers beyond 64 bits. Texts know no Markup: what is escaped
+// is a text like any other.
 //
 // The package knows no tokenizer, model or file.
 package chat

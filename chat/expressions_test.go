@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,20 @@ type expressions struct {
 
 // TestExpressions: what a template says means what it means to transformers, or is refused by name.
 func TestExpressions(t *testing.T) {
-	data, err := os.ReadFile("testdata/expressions.json")
+	expressionsIn(t, "testdata/expressions.json")
+}
+
+// TestRandomExpressions is part of make check-chat.
+func TestRandomExpressions(t *testing.T) {
+	folder := os.Getenv("TROUPE_CHAT_TEMPLATES")
+	if folder == "" {
+		t.Skip("make check-chat sets TROUPE_CHAT_TEMPLATES, a folder in which testdata/expressions.py has written random expressions")
+	}
+	expressionsIn(t, filepath.Join(folder, "expressions.json"))
+}
+
+func expressionsIn(t *testing.T, file string) {
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

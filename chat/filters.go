@@ -136,6 +136,7 @@ func filterItems(v any, c *call) any {
 // filterIndent puts spaces, or another text, before all lines but the first.
 func filterIndent(v any, c *call) any {
 	a := c.bind("width", "first", "blank")
+	text := c.text(v)
 	by, ok := or(a, "width", 4).(string)
 	if !ok {
 		n := c.number(or(a, "width", 4))
@@ -144,7 +145,7 @@ func filterIndent(v any, c *call) any {
 		}
 		by = strings.Repeat(" ", max(n, 0))
 	}
-	lines := splitlines(str(v)+"\n", false)
+	lines := splitlines(text+"\n", false)
 	blank, n := truth(or(a, "blank", false)), 0
 	for i := range lines {
 		line := lines[i].(string)
@@ -226,8 +227,16 @@ func attributeOf(a map[string]any, name string) func(v any) any {
 	return func(v any) any { return attribute(v, path) }
 }
 
+// whereTrue are the elements of a value, none of one that is false: map and select don't look at that.
+func whereTrue(v any) []any {
+	if !truth(v) {
+		return nil
+	}
+	return iterate(v)
+}
+
 func filterMap(v any, c *call) any {
-	list := iterate(v)
+	list := whereTrue(v)
 	mapped := make([]any, len(list))
 	if len(c.args) == 0 {
 		a := c.bind("attribute", "default")
@@ -264,10 +273,10 @@ func filterSelect(byAttribute, keep bool) func(v any, c *call) any {
 			get, args = func(v any) any { return attribute(v, path) }, args[1:]
 		}
 		chosen := []any{}
-		for _, one := range iterate(v) {
+		for _, one := range whereTrue(v) {
 			c.b.spend(1)
 			value := get(plainValue(one))
-			var is bool
+			is := false
 			if len(args) == 0 {
 				is = truth(value)
 			} else {
@@ -296,7 +305,7 @@ func filterSort(v any, c *call) any {
 		key = attributeOf(a, "attribute")
 	}
 	list := append([]any{}, iterate(v)...)
-	sorted(list, truth(or(a, "reverse", false)), func(v any) any { return folded(key(v), sensitive) })
+	sorted(list, truth(or(a, "reverse", false)), func(v any) any { return tuple{folded(key(v), sensitive)} }) // equal ones need no order
 	return list
 }
 
@@ -306,6 +315,7 @@ func filterUnique(v any, c *call) any {
 	var seen, chosen []any
 	for _, one := range iterate(v) {
 		key := folded(get(plainValue(one)), sensitive)
+		hashable(key)
 		c.b.spend(1 + len(seen)/100)
 		if !slices.ContainsFunc(seen, func(v any) bool { return equal(v, key) }) {
 			seen, chosen = append(seen, key), append(chosen, one)
@@ -414,6 +424,8 @@ func filterInt(v any, c *call) any {
 	a := c.bind("default", "base")
 	otherwise, base := or(a, "default", 0), c.number(or(a, "base", 10))
 	switch x := v.(type) {
+	case nil:
+		failf("an undefined value is no number")
 	case bool, int:
 		i, _, _, _ := numeric(v)
 		return i
@@ -459,6 +471,9 @@ func pythonFloat(s string) (float64, bool) {
 
 func filterFloat(v any, c *call) any {
 	otherwise := or(c.bind("default"), "default", 0.0)
+	if v == nil {
+		failf("an undefined value is no number")
+	}
 	if _, f, _, ok := numeric(v); ok {
 		return f
 	}

@@ -78,7 +78,7 @@ func percent(format string, args any) string {
 		}
 		b.WriteString(l.percent(value))
 	}
-	if _, isList := args.([]any); used < len(list) && !isDict && !isList {
+	if _, isList := args.([]any); used < len(list) && !isDict && !isList && args != nil { // what could have members may be left over
 		failf("not all arguments converted during string formatting")
 	}
 	return b.String()
@@ -316,12 +316,10 @@ func braces(format string, args []any, named map[string]any) string {
 }
 
 func argument(name string, args []any, named map[string]any, automatic *int) any {
-	at := *automatic
+	at, err := *automatic, error(nil)
 	if name == "" {
 		*automatic++
-	} else if n, err := strconv.Atoi(name); err == nil {
-		at = n
-	} else {
+	} else if at, err = strconv.Atoi(name); err != nil {
 		v, ok := named[name]
 		if !ok {
 			failf("no %q to format", name)

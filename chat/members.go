@@ -98,7 +98,7 @@ func sliced(v, from, to, by any) any {
 	if isText {
 		list = iterate(text)
 	} else if !isList {
-		return nil
+		unsupported("a slice of a " + typeName(v))
 	}
 	step := 1
 	bound := func(b any, otherwise int) int {

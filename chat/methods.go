@@ -191,6 +191,7 @@ func dictMethod(d *exec.Dict, c *call, fail func(string)) any {
 	switch c.name {
 	case "get":
 		a := c.bind("key", "default")
+		hashable(a["key"])
 		if v, ok := lookup(d, a["key"]); ok {
 			return v
 		}

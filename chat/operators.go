@@ -147,7 +147,10 @@ func arithmetic(op string, left, right any) any {
 		return math.Floor(x / y)
 	case "%":
 		m := math.Mod(x, y)
-		if m != 0 && (m < 0) != (y < 0) {
+		switch {
+		case m == 0:
+			m = math.Copysign(0, y)
+		case (m < 0) != (y < 0):
 			m += y
 		}
 		return m

@@ -12,7 +12,6 @@ import (
 	"github.com/nikolalohinski/gonja/v2/exec"
 	"github.com/nikolalohinski/gonja/v2/loaders"
 
-	"github.com/troupe-ml/troupe/internal/caught"
 	"github.com/troupe-ml/troupe/internal/strictjson"
 )
 
@@ -45,7 +44,7 @@ const name = "/chat_template"
 func Parse(source string) (t *Template, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			t, err = nil, fmt.Errorf("%w: %w", ErrTemplate, caught.Panic(v))
+			t, err = nil, fmt.Errorf("%w: it can't be read: what it says is not supported (%v)", ErrTemplate, v)
 		}
 	}()
 	if len(source) > MaxTemplateBytes {
@@ -97,6 +96,10 @@ func (t *Template) render(messages []Message, o Options) (text string, generated
 			return
 		}
 		text, generated = "", nil
+		if b.raised != "" {
+			err = fmt.Errorf("%w: it says: %s", ErrRender, strictjson.Quote(string(b.raised)))
+			return
+		}
 		switch over := v.(type) {
 		case limitError:
 			err = fmt.Errorf("%w: %w", ErrRender, over)
@@ -108,7 +111,7 @@ func (t *Template) render(messages []Message, o Options) (text string, generated
 			err = fmt.Errorf("%w: %s", ErrRender, strictjson.Plain(string(over)))
 			return
 		}
-		err = fmt.Errorf("%w: %w", ErrRender, caught.Panic(v))
+		err = fmt.Errorf("%w: what it does is not supported (%v)", ErrRender, v)
 	}()
 	vars, err := variables(messages, o)
 	if err != nil {

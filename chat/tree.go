@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"unicode"
@@ -120,6 +121,9 @@ func (t *tree) replace(n nodes.Node) nodes.Node {
 		n.Expression = t.hook(printNode{n.Expression}, line(n))
 		return n
 	}
+	if f, ok := n.(*nodes.FilteredExpression); ok {
+		n = nearest(f)
+	}
 	at := line(n)
 	t.visit(reflect.ValueOf(n))
 	switch s := n.(type) {
@@ -137,6 +141,35 @@ func (t *tree) replace(n nodes.Node) nodes.Node {
 		return t.hook(n, at)
 	}
 	return n
+}
+
+// nearest gives filters to what stands next to them. Behind a test, which "in" is to the library, it takes them for those
+// of the whole expression: a and b in c | lower is a and b in (c | lower), and a and b is odd | string is a and
+// ((b is odd) | string). What stands in brackets is in a call of same.
+func nearest(f *nodes.FilteredExpression) nodes.Node {
+	var last func(n nodes.Node) (nodes.Node, bool)
+	last = func(n nodes.Node) (_ nodes.Node, found bool) {
+		switch x := n.(type) {
+		case *nodes.BinaryExpression:
+			x.Right, found = last(x.Right)
+		case *nodes.Negation:
+			x.Term, found = last(x.Term)
+		case *nodes.TestExpression:
+			if x.Test.Name == "in" && len(x.Test.Args) == 1 {
+				x.Test.Args[0] = &nodes.FilteredExpression{Expression: x.Test.Args[0], Filters: f.Filters}
+				return x, true
+			}
+			return &nodes.FilteredExpression{Expression: x, Filters: f.Filters}, true
+		}
+		return n, found
+	}
+	if _, direct := f.Expression.(*nodes.TestExpression); direct && f.Expression.(*nodes.TestExpression).Test.Name != "in" {
+		return f
+	}
+	if n, found := last(f.Expression); found {
+		return n
+	}
+	return f
 }
 
 // line is the line of the template that a node is in.
@@ -260,6 +293,8 @@ func (t *tree) within(at int, f func() any) any {
 		case nil:
 		case fault:
 			panic(faultAt{at, v})
+		case runtime.Error: // of the library, or of what was overlooked here
+			panic(faultAt{at, fault("what it does is not supported: " + v.Error())})
 		default:
 			panic(v)
 		}
@@ -276,10 +311,7 @@ func needNumber(v any) any {
 
 // set puts a member into a dict.
 func set(d *exec.Dict, key, value any) {
-	switch key.(type) {
-	case []any, *exec.Dict:
-		failf("unhashable type: '%s'", typeName(key))
-	}
+	hashable(key)
 	for _, p := range d.Pairs {
 		if equal(plainValue(p.Key), key) {
 			p.Value = exec.AsValue(value)
@@ -309,18 +341,25 @@ func (t *tree) arguments(e *exec.Evaluator, b *budget, name string, args []nodes
 func (t *tree) defined(e *exec.Evaluator, n nodes.Node) any {
 	v := t.eval(e, n)
 	if v == nil {
-		what := "a value"
-		switch x := n.(type) {
-		case *nodes.Name:
-			what = "'" + x.Name.Val + "'"
-		default:
-			if attr, ok := t.hooked(n).(*nodes.GetAttribute); ok {
-				what = "the member '" + attr.Attribute + "'"
-			}
-		}
-		failf("%s is undefined", what)
+		failf("%s is undefined", t.called(n))
 	}
 	return v
+}
+
+// called is what a template calls a value.
+func (t *tree) called(n nodes.Node) string {
+	if name, ok := n.(*nodes.Name); ok {
+		return "'" + name.Name.Val + "'"
+	}
+	switch x := t.hooked(n).(type) {
+	case *nodes.GetAttribute:
+		return "the member '" + x.Attribute + "'"
+	case *nodes.GetItem:
+		if key, ok := x.Arg.(*nodes.String); ok {
+			return "the member '" + key.Val + "'"
+		}
+	}
+	return "a value"
 }
 
 func (t *tree) bound(e *exec.Evaluator, n nodes.Node) any {
@@ -355,8 +394,15 @@ func (t *tree) binary(e *exec.Evaluator, n *nodes.BinaryExpression, b *budget) a
 			return binary(b, op, t.eval(e, left.Right), t.eval(e, n.Right))
 		}
 	}
-	left := t.eval(e, n.Left)
-	return binary(b, op, left, t.eval(e, n.Right))
+	left, right := t.eval(e, n.Left), t.eval(e, n.Right)
+	if (left == nil || right == nil) && op != "==" && op != "!=" && op != "~" && op != "%" {
+		of := n.Left
+		if left != nil {
+			of = n.Right
+		}
+		failf("%s is undefined", t.called(of))
+	}
+	return binary(b, op, left, right)
 }
 
 // loop are the elements of a loop, as the library takes them.

@@ -274,6 +274,18 @@ func equalLists(a, b []any) bool {
 	return true
 }
 
+// hashable refuses what can be no key of a dict.
+func hashable(key any) {
+	switch x := key.(type) {
+	case []any, *exec.Dict:
+		failf("unhashable type: '%s'", typeName(key))
+	case tuple:
+		for _, one := range x {
+			hashable(plainValue(one))
+		}
+	}
+}
+
 // lookup finds a key of a dict.
 func lookup(d *exec.Dict, key any) (any, bool) {
 	for _, p := range d.Pairs {
@@ -341,6 +353,7 @@ func contains(in, v any) bool {
 		}
 		return strings.Contains(x, s)
 	case *exec.Dict:
+		hashable(v)
 		_, ok := lookup(x, v)
 		return ok
 	case none, bool, int, float64:
@@ -479,4 +492,13 @@ func quote(b *strings.Builder, s string) {
 		}
 	}
 	b.WriteRune(mark)
+}
+
+// dictOf makes a dict of pairs.
+func dictOf(pairs ...[2]any) *exec.Dict {
+	d := exec.NewDict()
+	for _, p := range pairs {
+		d.Pairs = append(d.Pairs, &exec.Pair{Key: exec.AsValue(p[0]), Value: exec.AsValue(p[1])})
+	}
+	return d
 }

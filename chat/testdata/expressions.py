@@ -1,10 +1,11 @@
 """Renders expressions as transformers' templates do, for the tests of package chat: writes expressions.json.
 
     python expressions.py
+    python expressions.py --random N --to DIR     writes N random expressions instead; make check-chat does so
 
 Needs transformers, jinja2.
 """
-import json, os
+import argparse, json, os, random
 
 from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -58,6 +59,22 @@ PLAIN = [
     "'a' if true", "'a' if false", "'a' if false else 'b'", "('a' if nope else 'b') ~ 'c'", "1 if 0 else 2 if 0 else 3",
 ]
 
+# what binds to what
+BINDING = [
+    "true and 1 is odd | string", "true and 3 is divisibleby 3 | string", "1 is odd | string ~ 'x'", "not 1 is odd | string", "1 in [1,2] + [3]", "'a' in 'b' ~ 'a'", "'a' in 'b' + 'a'", "1 in [2] or 1 in [1]",
+    "not 1 in [1] or true", "'a' in 'x' | default('a') and 'b' in 'B' | lower", "(true and 'A' in 'a') | string | upper", "1 in [1] is true", "'a' in messages[0].content.lower()", "'a' in messages[0]['content'] | lower | trim", "messages[0].role in ['user', 'tool'] and messages[0].content is string", "('a' in 'ABC') | string",
+    "(1 in [1]) | string | lower", "(1 + 2) | string ~ 'x'", "(messages | first).role | upper", "not 'a' in 'ABC' | lower", "(not 'a' in 'ABC') | string", "('a' if true else 'b') | upper", "((1)) | string", "'x' if (1 in [1] | list) else 'y'",
+    "(1, 2) | list", "(1,) | first", "'A' in 'a' | upper and true", "true and 'A' in 'a' | upper", "1 in [1] | list | reverse | list", "'a' in 'B' | lower or 'b' in 'B' | lower", "1 in [1] | list == true", "('a' ~ 'b') | upper",
+    "not (1 in [1] | list)", "'q' in messages[0].content | lower if true else 3", "1 in [1] | list", "'a' in 'ABC' | lower", "'a' ~ 1 | string", "1 + 2 | string", "not '' | length", "'a' == 'A' | lower",
+    "messages | length > 1", "messages[0].content | lower == 'x'", "1 in {'a':1}.values() | list", "'a' in {'a': 1}.items() | list", "'b' in ({'b':1}).keys() | list", "-1 | abs", "2 * 3 | string", "'a' if 1 | string == '1' else 'b'",
+    "[1,2] | map('string') | join('-') ~ 'x'", "'a' | upper ~ 'b' | upper", "1 < 2 | int", "'x' in messages[0].keys() | list", "1 if nope else 2 | string", "not true | string", "'a' and 'b' | upper", "'a' or 'b' | upper",
+    "'A' is lower | string", "('a' is lower) | string", "1 is defined and 2 | string == '2'", "messages[0].content.split('i') | length", "[1] + [2] | list", "'a' not in 'A' | lower", "2 ** 3 | string", "-2 ** 2",
+    "2 ** 3 ** 2", "2 * 3 % 4", "1 - 2 - 3", "10 // 3 * 3", "'a' ~ 'b' == 'ab'", "1 ~ 2 + 3", "not 1 == 2", "not 1 in [2]",
+    "1 == 1 in [true]", "1 + 1 == 2 and 3 > 2 or false", "-'3' | int", "(-3) | abs", "- 3 | abs", "{'a': 1}['a'] + 1", "[1,2][0] ~ 'x'", "'a' 'b'",
+    "'a' if true else 'b' | upper", "1 if 1 in [1] else 2", "[x for x in [1]]", "messages[0]['content'][:2] | upper", "messages[-1].role | title", "(messages | last).role", "(messages | first)['role']", "messages | map(attribute='role') | list | last",
+    "'%s' % 'a' | upper", "loop is defined", "true and not false", "1 is not none and 1 is number",
+]
+
 BLOCKS = [
     "{% set ns = namespace(a=1) %}{% for x in messages %}{% set ns.a = ns.a + loop.index %}{% endfor %}{{ ns.a }}",
     "{% for x in messages %}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.depth }}{% if not loop.first %}{{ loop.previtem.role }}{% endif %}{% if loop.nextitem is defined %}n{% endif %}{{ loop.cycle('a', 'b') }}{% endfor %}",
@@ -70,9 +87,39 @@ BLOCKS = [
 ]
 
 
+def drawn(r, depth=0):
+    """A random expression."""
+    if depth > 3 or r.random() < 0.25:
+        return r.choice(["1", "0", "-2", "7", "2.5", "0.0", "true", "false", "none", "nope", "'a'", "''", "'Ab c'", "' x '", "'a,b'", "'é'", "'3'", "[]", "[1, 2, 3]", "['b', 'A']", "(1, 'x')", "{}",
+                         "{'b': 1, 'a': 2}", "{'k': [1, none]}", "messages", "messages[0]", "messages[0].content", "messages[1]['role']", "tools", "tools[0].function", "tools[0].function.parameters.properties"])
+    sub = lambda: drawn(r, depth + 1)
+    kind = r.randrange(9)
+    if kind == 0:
+        return f"({sub()} {r.choice(['+', '-', '*', '/', '//', '%', '~'])} {sub()})"
+    if kind == 1:
+        return f"({sub()} {r.choice(['==', '!=', '<', '<=', '>', '>=', 'in', 'not in', 'and', 'or'])} {sub()})"
+    if kind == 2:
+        return f"({sub()} if {sub()} else {sub()})"
+    if kind == 3:
+        return f"({r.choice(['not ', '-', ''])}{sub()})"
+    if kind == 4:
+        return f"({sub()})[{r.choice([sub(), '0', '-1', '1', '1:', ':-1', '::-1', '0:2', '::2'])}]"
+    if kind == 5:
+        return f"({sub()} is {r.choice(['', 'not '])}{r.choice(['defined', 'none', 'string', 'number', 'mapping', 'iterable', 'sequence', 'boolean', 'odd', 'even', 'integer', 'float', 'true', 'lower', 'undefined', 'eq(1)', 'in([1])'])})"
+    if kind == 6:
+        return f"({sub()}).{r.choice(['strip()', 'upper()', 'lower()', 'split()', 'title()', 'content', 'a', 'b', 'get(' + chr(39) + 'a' + chr(39) + ')', 'items() | list', 'keys() | list', 'replace(' + sub() + ', ' + sub() + ')', 'startswith(' + sub() + ')', 'count(' + sub() + ')', 'find(' + sub() + ')', 'join(' + sub() + ')', 'split(' + sub() + ')'])}"
+    return f"({sub()} | {r.choice(['length', 'upper', 'lower', 'title', 'capitalize', 'trim', 'list', 'string', 'int', 'float', 'abs', 'first', 'last', 'join(' + chr(39) + '-' + chr(39) + ')', 'default(1)', 'default(' + sub() + ', true)', 'dictsort', 'items | list', 'reverse | list', 'sort', 'sort(reverse=true)', 'unique | list', 'sum', 'max', 'min', 'round', 'round(1)', 'tojson', 'tojson(indent=2)', 'wordcount', 'replace(' + chr(39) + 'a' + chr(39) + ', ' + sub() + ')', 'map(' + chr(39) + 'upper' + chr(39) + ') | list', 'map(attribute=' + chr(39) + 'role' + chr(39) + ') | list', 'select | list', 'reject(' + chr(39) + 'none' + chr(39) + ') | list', 'selectattr(' + chr(39) + 'role' + chr(39) + ') | list', 'indent(2)', 'batch(2) | list', 'center(7)', 'format(' + sub() + ')'])})"
+
+
 def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--random", type=int, default=0, metavar="N")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--to", default=os.path.dirname(os.path.abspath(__file__)), metavar="DIR")
+    o = p.parse_args()
     rows = []
-    sources = ["{{ " + e.strip() + " }}" for line in VALUES for e in split(line)] + ["{{ " + e + " }}" for e in PLAIN] + BLOCKS
+    r = random.Random(o.seed)
+    sources = ["{{ " + drawn(r) + " }}" for _ in range(o.random)] or ["{{ " + e.strip() + " }}" for line in VALUES for e in split(line)] + ["{{ " + e + " }}" for e in PLAIN + BINDING] + BLOCKS
     for source in sources:
         row = {"source": source}
         try:
@@ -80,7 +127,7 @@ def main():
         except Exception as e:
             row["error"] = type(e).__name__ + ": " + str(e)
         rows.append(row)
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "expressions.json")
+    path = os.path.join(o.to, "expressions.json")
     with open(path, "w", encoding="utf-8") as f:
         json.dump({"messages": MESSAGES, "tools": TOOLS, "rows": rows}, f, ensure_ascii=True, indent=0)
         f.write("\n")
