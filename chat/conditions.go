@@ -7,7 +7,6 @@ import (
 
 	"github.com/nikolalohinski/gonja/v2/config"
 	"github.com/nikolalohinski/gonja/v2/exec"
-	"github.com/nikolalohinski/gonja/v2/nodes"
 	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
@@ -43,12 +42,6 @@ func pick(e *exec.Evaluator, args *exec.VarArgs) (*exec.Value, error) {
 func same(e *exec.Evaluator, args *exec.VarArgs) (*exec.Value, error) {
 	of(e.Environment.Context).spend(1)
 	return args.First(), nil
-}
-
-// rewritten reports whether a call is one of those above.
-func rewritten(call *nodes.Call) bool {
-	n, ok := call.Func.(*nodes.Name)
-	return ok && (n.Name.Val == pickName || n.Name.Val == sameName)
 }
 
 // conditions writes a template's conditions and brackets as calls.

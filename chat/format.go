@@ -316,10 +316,12 @@ func braces(format string, args []any, named map[string]any) string {
 }
 
 func argument(name string, args []any, named map[string]any, automatic *int) any {
-	at, err := *automatic, error(nil)
+	at := *automatic
 	if name == "" {
 		*automatic++
-	} else if at, err = strconv.Atoi(name); err != nil {
+	} else if n, err := strconv.Atoi(name); err == nil {
+		at = n
+	} else {
 		v, ok := named[name]
 		if !ok {
 			failf("no %q to format", name)

@@ -46,7 +46,7 @@ func endsWord(runes []rune, at int) bool {
 	for after < len(runes) && ignorable(runes[after]) {
 		after++
 	}
-	return before >= 0 && cased(runes[before]) && !(after < len(runes) && cased(runes[after]))
+	return before >= 0 && cased(runes[before]) && (after >= len(runes) || !cased(runes[after]))
 }
 
 func cased(r rune) bool {

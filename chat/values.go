@@ -493,12 +493,3 @@ func quote(b *strings.Builder, s string) {
 	}
 	b.WriteRune(mark)
 }
-
-// dictOf makes a dict of pairs.
-func dictOf(pairs ...[2]any) *exec.Dict {
-	d := exec.NewDict()
-	for _, p := range pairs {
-		d.Pairs = append(d.Pairs, &exec.Pair{Key: exec.AsValue(p[0]), Value: exec.AsValue(p[1])})
-	}
-	return d
-}

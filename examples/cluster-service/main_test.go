@@ -104,8 +104,9 @@ func TestService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths := []string{"TEXT=" + text, "OUT=" + filepath.Join(dir, "run")}
-	coordinator := start(t, paths, "cluster", "start", "--listen", "127.0.0.1:0", "--dir", dir, "--env", "TEXT", "--env", "OUT", "--root", dir, "--root", filepath.Dir(text))
+	runs := t.TempDir() // not the coordinator's folder, which submissions may not use
+	paths := []string{"TEXT=" + text, "OUT=" + filepath.Join(runs, "run")}
+	coordinator := start(t, paths, "cluster", "start", "--listen", "127.0.0.1:0", "--dir", dir, "--env", "TEXT", "--env", "OUT", "--root", runs, "--root", filepath.Dir(text))
 	var address string
 	until(t, "coordinator", func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "address"))
@@ -132,7 +133,7 @@ func TestService(t *testing.T) {
 
 	config, err := os.ReadFile("config.toml")
 	if err == nil {
-		config = bytes.Replace(bytes.Replace(config, []byte("steps = 20"), []byte("steps = 1000000"), 1), []byte("${OUT:-runs/service}"), []byte(filepath.Join(dir, "long")), 1)
+		config = bytes.Replace(bytes.Replace(config, []byte("steps = 20"), []byte("steps = 1000000"), 1), []byte("${OUT:-runs/service}"), []byte(filepath.Join(runs, "long")), 1)
 		err = os.WriteFile(filepath.Join(dir, "long.toml"), config, 0o600)
 	}
 	if err != nil {
