@@ -141,8 +141,13 @@ func TestRecord(t *testing.T) {
 // TestSlowSubscriber: one who doesn't read loses step events and is told how many; the run and others don't
 // wait for it.
 func TestSlowSubscriber(t *testing.T) {
-	run := start(t, newConfig(t, filepath.Join(t.TempDir(), "out"), fmt.Sprintf("run.steps=%d", troupe.LimitEvents+40), "model.layers=1", "batch.sequences=1", "run.eval_every=0", "run.checkpoint_every=0"))
+	cfg := newConfig(t, filepath.Join(t.TempDir(), "out"), fmt.Sprintf("run.steps=%d", troupe.LimitEvents+40), "model.layers=1", "batch.sequences=1", "run.eval_every=0", "run.checkpoint_every=0")
+	run, err := troupe.Start(t.Context(), cfg, troupe.Options{Requests: []troupe.Change{{Kind: troupe.ChangePause}}}) // until both read
+	if err != nil {
+		t.Fatal(err)
+	}
 	slow, quick := run.Subscribe(), run.Subscribe()
+	run.Resume()
 	n := 0
 	for e := range quick.Events() {
 		if _, ok := e.(troupe.StepEvent); ok {
