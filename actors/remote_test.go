@@ -25,6 +25,8 @@ type relay struct {
 	mu      sync.Mutex
 	systems map[string]*actor.ActorSystem
 	codecs  map[string]*actors.Codec
+	// unpacking is held by what is unpacked: a codec is of no use once its process has detached.
+	unpacking sync.RWMutex
 }
 
 func newRelay(t testing.TB) *relay {
@@ -52,6 +54,15 @@ func (r *relay) attach(address string) func(*actors.Codec) {
 	}
 }
 
+// detach forgets the codec of an address: what comes for it is dropped from then on.
+func (r *relay) detach(address string) func() {
+	return func() {
+		r.unpacking.Lock()
+		defer r.unpacking.Unlock()
+		r.attach(address)(nil)
+	}
+}
+
 func (r *relay) at(address string) (*actor.ActorSystem, *actors.Codec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,8 +77,13 @@ type way struct {
 
 func (w *way) SendUserMessage(pid *actor.PID, message any) {
 	_, m, _ := actor.UnwrapEnvelope(message)
+	w.unpacking.RLock()
+	defer w.unpacking.RUnlock()
 	_, out := w.at(w.from)
 	system, in := w.at(pid.Address)
+	if out == nil || in == nil {
+		return
+	}
 	p, err := out.Pack(m)
 	if err != nil {
 		w.t.Error(err)
@@ -146,7 +162,7 @@ func (tr training) startOver(t *testing.T, l *log, hosts []string, change func(h
 		w.load = weights.Source
 		s := w.spec(t, l)
 		s.Run, s.Attempt, s.System, s.Data = spec.Run, spec.Attempt, r.join(host), nil
-		s.Attach = r.attach(host)
+		s.Attach, s.Detach = r.attach(host), r.detach(host)
 		for _, at := range hosts {
 			if at == host {
 				at = ""
@@ -163,6 +179,7 @@ func (tr training) startOver(t *testing.T, l *log, hosts []string, change func(h
 		parts = append(parts, st)
 	}
 	spec.Hosts, spec.System, spec.Attach, spec.Device = hosts, r.join("coordinator"), r.attach("coordinator"), nil
+	spec.Detach = r.detach("coordinator")
 	if change != nil {
 		change("", &spec)
 	}
