@@ -7,13 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // ownWriter is what a stage writes its part with.
@@ -178,5 +182,56 @@ func TestEndWhileStagesWrite(t *testing.T) {
 	}
 	if len(l.saves) > 0 {
 		t.Errorf("%d checkpoints are there", len(l.saves))
+	}
+}
+
+// stuckDevice is one whose streams never tell that they have done anything, until it is let go.
+type stuckDevice struct {
+	tensorops.Device
+	begun func()
+	let   <-chan struct{}
+}
+
+type stuckStream struct {
+	tensorops.Stream
+	of stuckDevice
+}
+
+func (d stuckDevice) NewStream(name string) tensorops.Stream {
+	return stuckStream{d.Device.NewStream(name), d}
+}
+
+func (s stuckStream) Submit(l *tensorops.List, done func(error)) {
+	s.Stream.Submit(l, func(err error) {
+		s.of.begun()
+		<-s.of.let
+		done(err)
+	})
+}
+
+// TestEndWithoutAStage: a run that is killed ends, though a stage in another process does nothing any more.
+func TestEndWithoutAStage(t *testing.T) {
+	table := generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: sequences / microbatchSize})
+	tr := training{model: families[0], threads: 1, steps: 4, table: table, cuts: []int{2}}
+	begun, let := make(chan struct{}), make(chan struct{})
+	var said bytes.Buffer
+	run, end := tr.startOver(t, &log{}, []string{"a", "b"}, func(host string, s *actors.Spec) {
+		switch host {
+		case "":
+			s.HaltWithin, s.Logger = 50*time.Millisecond, slog.New(slog.NewTextHandler(&said, nil))
+		case "b":
+			s.Device = stuckDevice{s.Device, sync.OnceFunc(func() { close(begun) }), let}
+		}
+	})
+	<-begun
+	run.Kill()
+	out := wait(t, run)
+	close(let)
+	end()
+	if !errors.Is(out.Err, actors.ErrKilled) {
+		t.Errorf("it ended with %v", out.Err)
+	}
+	if want := `stages="stage 1"`; !strings.Contains(said.String(), want) {
+		t.Errorf("%s is not said: %s", want, &said)
 	}
 }

@@ -27,6 +27,7 @@ type Header struct {
 func (Header) IgnoreDeadLetterLogging()      {}
 func (Request) IgnoreDeadLetterLogging()     {}
 func (kill) IgnoreDeadLetterLogging()        {}
+func (overdue) IgnoreDeadLetterLogging()     {}
 func (halt) IgnoreDeadLetterLogging()        {}
 func (*halted) IgnoreDeadLetterLogging()     {}
 func (leave) IgnoreDeadLetterLogging()       {}

@@ -204,6 +204,8 @@ type Spec struct {
 	OnEvent func(Event)
 
 	StallAfter time.Duration // 0: no watchdog
+	// HaltWithin is how long a run that ends with an error waits for stages in other processes; 0: 30 s.
+	HaltWithin time.Duration
 
 	// System, if there is one, is the caller's own, which the run's actors are spawned in
 	// and stopped in: the run's supervisor as "troupe-" and the attempt, and the others

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
@@ -30,7 +33,16 @@ type supervisor struct {
 	last    lastState // the scheduler's, once it has told it; the start's before
 	told    bool
 	outcome Outcome
+	overdue *time.Timer // of the halt of stages in other processes; nil: none is waited for
 }
+
+// haltTime is how long a run that ends with an error waits for stages in other processes to halt, where Spec.HaltWithin
+// is 0: longer than any action should take. A process that is there, but whose stage does nothing, would else keep the
+// run, and who ends it, for ever.
+const haltTime = 30 * time.Second
+
+// overdue: stages in other processes have not halted in time.
+type overdue struct{}
 
 // Outcome is how a run ended.
 type Outcome struct {
@@ -68,13 +80,13 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		s.spawn(ctx)
 	case *Failed:
 		if s.id.accepts(m.Header) {
-			s.end(Outcome{Err: &ActorError{m.Actor, m.Step, m.Err}})
+			s.end(ctx, Outcome{Err: &ActorError{m.Actor, m.Step, m.Err}})
 		}
 	case *finished:
-		s.end(Outcome{Stopped: m.stopped, Early: m.early, Err: m.err})
+		s.end(ctx, Outcome{Stopped: m.stopped, Early: m.early, Err: m.err})
 	case kill:
 		if !s.ending {
-			s.end(Outcome{Err: ErrKilled})
+			s.end(ctx, Outcome{Err: ErrKilled})
 		}
 	case Request:
 		if pid := s.pids[schedulerName]; pid != nil {
@@ -95,11 +107,13 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		s.gone(ctx, s.spec.stageName(m.rank))
 	case *lost:
 		if !s.ending { // else the stages have nothing to do but leave
-			s.end(Outcome{Err: m.err})
+			s.end(ctx, Outcome{Err: m.err})
 		}
 		for _, rank := range m.ranks {
 			s.gone(ctx, s.spec.stageName(rank))
 		}
+	case overdue:
+		s.without(ctx)
 	case *actor.Terminated:
 		s.gone(ctx, s.name(m.Who))
 	case *lastState:
@@ -116,6 +130,9 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			delete(s.active, name)
 		}
 	case *actor.Stopped:
+		if s.overdue != nil {
+			s.overdue.Stop()
+		}
 		s.outcome.State, s.outcome.Updates = s.last.state, s.last.updates
 		s.result <- s.outcome
 	}
@@ -187,7 +204,7 @@ func (s *supervisor) spawn(ctx actor.Context) {
 
 // end begins the end of the run. The first reason counts, but a run is not
 // finished whose last line could not be written.
-func (s *supervisor) end(o Outcome) {
+func (s *supervisor) end(ctx actor.Context, o Outcome) {
 	if s.ending {
 		if s.outcome.Err == nil {
 			s.outcome.Err = o.Err
@@ -198,7 +215,48 @@ func (s *supervisor) end(o Outcome) {
 	for name := range s.active {
 		s.root.Send(s.pids[name], halt{})
 	}
+	if o.Err != nil && slices.ContainsFunc(s.spec.Hosts, func(h string) bool { return h != "" }) {
+		self := ctx.Self()
+		s.overdue = time.AfterFunc(s.haltWithin(), func() { s.root.Send(self, overdue{}) }) // ends with the supervisor
+	}
 	s.rest("") // where none is active any more
+}
+
+func (s *supervisor) haltWithin() time.Duration {
+	if s.spec.HaltWithin > 0 {
+		return s.spec.HaltWithin
+	}
+	return haltTime
+}
+
+// without counts the stages out that are in other processes and have not halted in time; where all have, those that have
+// not left.
+func (s *supervisor) without(ctx actor.Context) {
+	var late, left []string
+	for name, pid := range s.pids {
+		switch {
+		case pid.Address == s.system.Address():
+		case s.active[name]:
+			late = append(late, name)
+		default:
+			left = append(left, name)
+		}
+	}
+	if len(late) == 0 {
+		late, left = left, nil
+	}
+	if len(late) == 0 {
+		return
+	}
+	slices.Sort(late)
+	s.log.Warn("the run ends without stages that do not answer", "stages", strings.Join(late, ", "), "waited", s.haltWithin())
+	if len(left) > 0 {
+		s.overdue.Reset(s.haltWithin())
+	}
+	for _, name := range late {
+		s.root.Send(s.pids[name], leave{})
+		s.gone(ctx, name)
+	}
 }
 
 // rest notes that a stage has halted; after the last, every actor stops after
