@@ -371,7 +371,7 @@ func (r *Run) finish(o Options) {
 	err := errors.Join(r.restarts.exhausted(out.Err), last, r.snapshots.end(), r.release())
 	r.mu.Lock()
 	r.tellDropped()
-	r.err = err
+	r.err, r.requests.open = err, nil
 	r.result.Step, r.result.Stopped, r.result.BestStep = int(out.State.Step), out.Stopped, int(out.State.BestStep)
 	r.result.Early = out.Early
 	r.result.Updates = out.Updates
@@ -413,6 +413,10 @@ func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 		}
 		if end := r.stopped(err); end != nil {
 			return *end, false
+		}
+		if errors.Is(next, context.Canceled) {
+			out.Err = fmt.Errorf("%w; the run was asked to stop while it waited for other processes, and has written no checkpoint", err)
+			return out, false
 		}
 		if out.Err = errors.Join(err, next); isLost(next) {
 			out.Err = next
@@ -822,20 +826,8 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	r.mu.Unlock()
 	spec.Changes, spec.WriteChange = r.output.Changes(), r.output.WriteChange
 	spec.MayPass = checkpoint.MayPass
-	spec.WriteShared = func(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool, others actors.Others) (string, error) {
-		dir, err := save.WriteShared(ctx, state, saved, best, others)
-		if err == nil {
-			r.noteSaved(state, dir)
-		}
-		return dir, err
-	}
-	spec.WriteCheckpoint = func(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool) (string, error) {
-		dir, err := save.Write(ctx, state, saved, best)
-		if err == nil {
-			r.noteSaved(state, dir)
-		}
-		return dir, err
-	}
+	save.Saved = r.noteSaved
+	spec.WriteShared, spec.WriteCheckpoint = save.WriteShared, save.Write
 	spec.WriteRecord, spec.WriteTrace, spec.OnEvent = r.metrics.Write, traceWriter(p, r.output.FS, info.Threads), r.send
 	spec.StallAfter = time.Duration(cfg.Run.StallAfterS * float64(time.Second))
 	if spec.Logger = o.Logger; spec.System == nil {

@@ -378,7 +378,7 @@ func (w *membership) status() []*wire.StatusReply {
 		all = append(all, r)
 	}
 	for id, why := range w.gaveUp {
-		all = append(all, &wire.StatusReply{Attempt: id[:], TimeNs: w.cfg.wall(time.Now()).UnixNano(), GaveUp: why})
+		all = append(all, &wire.StatusReply{Attempt: id[:], TimeNs: w.cfg.wallNow().UnixNano(), GaveUp: why})
 	}
 	return all
 }

@@ -26,6 +26,8 @@ type Saver struct {
 	// SyncMetrics makes the lines up to a checkpoint's step outlive a power failure
 	// before the checkpoint does: a run that goes on from it does not write them again.
 	SyncMetrics func() error
+	// Saved is told of each checkpoint as soon as it is written; nil: nobody is.
+	Saved func(state actors.TrainerState, dir string)
 }
 
 // NewSaver makes one of what stays the same from checkpoint to checkpoint. A file of kept's is
@@ -131,6 +133,9 @@ func (s *Saver) WriteShared(ctx context.Context, state actors.TrainerState, save
 	}
 	if err != nil {
 		return "", fmt.Errorf("after writing %s: %w", dir, err)
+	}
+	if s.Saved != nil {
+		s.Saved(state, dir)
 	}
 	return dir, nil
 }
