@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"path/filepath"
 	"slices"
@@ -196,7 +197,7 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 		c.system = newSystem(c.log)
 		c.shutdown = c.system.Shutdown
 	}
-	c.beats = beat.NewServer(beat.ServerConfig{Silence: c.cfg.Silence, Admit: c.admit, Joined: c.joined, Gone: c.gone, Status: c.status, Probe: probe, Logger: c.log, Self: func() *wire.Peer { return c.self }})
+	c.beats = beat.NewServer(beat.ServerConfig{Silence: c.cfg.Silence, Admit: c.admit, Joined: c.joined, Gone: c.gone, Status: c.status, Leaving: c.leaving, Probe: probe, Logger: c.log, Self: func() *wire.Peer { return c.self }})
 	ready := make(chan struct{}) // closed when a worker may join
 	var port mesh.Port
 	c.transport, err = transport.Listen(transport.Config{
@@ -355,6 +356,16 @@ func (c *Coordinator) gone(m beat.Member, why error) {
 	c.members.Remove(m.ID)
 }
 
+// leaving hears that a worker is told to end. Where the coordinator is told so too, its runs write their last checkpoints
+// with the worker; else it counts as lost soon.
+func (c *Coordinator) leaving(id uuid.UUID) {
+	time.AfterFunc(leaveGrace, func() { // ends by itself
+		if !c.runs.ending() {
+			c.beats.Expel(id, beat.ErrGoodbye)
+		}
+	})
+}
+
 // memberships follows the list of members.
 func (c *Coordinator) memberships(change members.Change) {
 	for _, id := range change.Joined {
@@ -386,6 +397,9 @@ func (c *Coordinator) leave(id uuid.UUID) {
 	w, m, why := c.workers[id], c.heard[id].Member, c.heard[id].why
 	delete(c.heard, id)
 	delete(c.workers, id)
+	maps.DeleteFunc(c.apart, func(pair [2]uuid.UUID, until time.Time) bool {
+		return pair[0] == id || pair[1] == id || time.Now().After(until)
+	})
 	c.tell()
 	c.mu.Unlock()
 	c.mesh.Forget(id)

@@ -87,6 +87,13 @@ const (
 	// resumeMost bounds the pause between two tries to resume a run. There is no limit to their number: a run that
 	// had begun is dropped by nobody but an operator.
 	resumeMost = time.Minute
+	// drainTime is how long a worker that is told to end waits for its coordinator to release its ranks, drainTick how
+	// often it looks, and drainQuiet after which silence the coordinator counts as ended.
+	drainTime  = 20 * time.Second
+	drainTick  = 50 * time.Millisecond
+	drainQuiet = 2500 * time.Millisecond
+	// leaveGrace is how long a coordinator waits, after one of its workers was told to end, whether it is told so too.
+	leaveGrace = time.Second
 	// logFlushTime is how long a worker that ends may take to send the rest of its log.
 	logFlushTime = time.Second
 	// logRedial is the pause before a worker dials again to send its log.

@@ -416,6 +416,13 @@ func (s *runs) stop(ctx context.Context) {
 	}
 }
 
+// ending reports whether the coordinator ends.
+func (s *runs) ending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
 // close gives the folder back.
 func (s *runs) close() error {
 	s.mu.Lock()

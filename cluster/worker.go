@@ -259,10 +259,19 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 		Dial:     func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, beatProtocol) },
 		Hello:    &wire.Hello{Worker: &wire.Peer{Name: w.cfg.Name, Incarnation: m.id[:], Address: w.transport.Address(), DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
 		Welcomed: m.welcome, Status: m.status, Final: final, Logger: w.log,
-		Wall: w.cfg.wallNow,
+		Wall: w.cfg.wallNow, Leaving: ctx.Done(),
 	})
-	leased, stop := context.WithCancel(ctx)
-	m.running.Add(2)
+	leased, stop := context.WithCancel(context.WithoutCancel(ctx))
+	m.running.Add(3)
+	go func() { // ends with leased
+		defer m.running.Done()
+		select {
+		case <-ctx.Done():
+			m.drain(leased)
+			stop()
+		case <-leased.Done():
+		}
+	}()
 	go func() { // ends with leased
 		defer m.running.Done()
 		m.minds(leased)
@@ -271,7 +280,7 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 		defer m.running.Done()
 		w.logs.run(leased, func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, logProtocol) })
 	}()
-	err = m.client.Run(ctx)
+	err = m.client.Run(leased)
 	stop()
 	m.mu.Lock()
 	m.leaving = true
@@ -353,6 +362,34 @@ func (w *membership) welcome(m *wire.Welcome) {
 	}
 	w.mesh.Reconnected()
 	w.log.Info("joined", "coordinator", m.GetCoordinator().GetAddress(), "address", w.transport.Address())
+}
+
+// drain waits until the coordinator has released this worker's ranks, for drainTime at most, or until it is not
+// heard any more: where a whole cluster is told to end, its coordinator has runs write a last checkpoint, for which it
+// needs the workers. A coordinator that does not end itself takes the worker for lost after leaveGrace.
+func (w *membership) drain(ctx context.Context) {
+	end := time.NewTimer(drainTime)
+	defer end.Stop()
+	tick := time.NewTicker(drainTick)
+	defer tick.Stop()
+	for said := false; ; said = true {
+		w.mu.Lock()
+		busy := len(w.parts) > 0
+		w.mu.Unlock()
+		if !busy || w.client.Quiet() > drainQuiet {
+			return
+		}
+		if !said {
+			w.log.Info("told to end; waits for the coordinator to release its ranks", "most_s", drainTime.Seconds())
+		}
+		select {
+		case <-tick.C:
+		case <-end.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // minds gives the ranks up when the coordinator was silent for longer than their lease.

@@ -2451,6 +2451,7 @@ type Beat struct {
 	Goodbye       bool                   `protobuf:"varint,5,opt,name=goodbye,proto3" json:"goodbye,omitempty"`             // the sender leaves in order
 	Status        []*StatusReply         `protobuf:"bytes,6,rep,name=status,proto3" json:"status,omitempty"`                // of every attempt that the sender has stages of
 	EchoNs        int64                  `protobuf:"varint,7,opt,name=echo_ns,json=echoNs,proto3" json:"echo_ns,omitempty"` // of an answer: sent_ns of the beat that it answers
+	Leaving       bool                   `protobuf:"varint,8,opt,name=leaving,proto3" json:"leaving,omitempty"`             // the sender is told to end, and leaves when it has no ranks any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2532,6 +2533,13 @@ func (x *Beat) GetEchoNs() int64 {
 		return x.EchoNs
 	}
 	return 0
+}
+
+func (x *Beat) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
 }
 
 // Message is a message between actors of a run: see package actors for what each is for.
@@ -9695,7 +9703,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x123\n" +
 	"\vcoordinator\x18\x02 \x01(\v2\x11.troupe.wire.PeerR\vcoordinator\x12\x1b\n" +
 	"\tsilence_s\x18\x03 \x01(\x01R\bsilenceS\x12\x14\n" +
-	"\x05later\x18\x04 \x01(\bR\x05later\"\xcd\x01\n" +
+	"\x05later\x18\x04 \x01(\bR\x05later\"\xe7\x01\n" +
 	"\x04Beat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\bR\x06answer\x12\x17\n" +
@@ -9703,7 +9711,8 @@ const file_wire_proto_rawDesc = "" +
 	"\acame_ns\x18\x04 \x01(\x03R\x06cameNs\x12\x18\n" +
 	"\agoodbye\x18\x05 \x01(\bR\agoodbye\x120\n" +
 	"\x06status\x18\x06 \x03(\v2\x18.troupe.wire.StatusReplyR\x06status\x12\x17\n" +
-	"\aecho_ns\x18\a \x01(\x03R\x06echoNs\"\xe2\n" +
+	"\aecho_ns\x18\a \x01(\x03R\x06echoNs\x12\x18\n" +
+	"\aleaving\x18\b \x01(\bR\aleaving\"\xe2\n" +
 	"\n" +
 	"\aMessage\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.troupe.wire.HeaderR\x06header\x12*\n" +

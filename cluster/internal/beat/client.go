@@ -32,7 +32,9 @@ type ClientConfig struct {
 	Status   func() []*wire.StatusReply
 	Wall     func() time.Time // this process's wall clock; nil: clock.Now. A test makes it wrong
 	Final    func(error) bool // whether an error of Dial's ends it; nil: none does
-	Logger   *slog.Logger
+	// Leaving is closed when this process is told to end, and will leave soon; nil: nobody is told.
+	Leaving <-chan struct{}
+	Logger  *slog.Logger
 }
 
 // Client is a worker's end.
@@ -190,9 +192,10 @@ func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) e
 		defer s.conn.Close() //nolint:errcheck // it has ended
 		tick := time.NewTicker(beatEvery(silence))
 		defer tick.Stop()
-		for {
+		leaving := c.cfg.Leaving
+		for leaves := false; ; {
 			goodbye := ctx.Err() != nil
-			if err := s.beat(c.cfg.Status(), goodbye, silence); err != nil {
+			if err := s.beat(&wire.Beat{Status: c.cfg.Status(), Goodbye: goodbye, Leaving: leaves}, silence); err != nil {
 				return
 			}
 			if goodbye { // closed at once, the stream might take it with it
@@ -204,6 +207,8 @@ func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) e
 			}
 			select {
 			case <-tick.C:
+			case <-leaving: // the coordinator is told at once
+				leaving, leaves = nil, true
 			case <-ctx.Done():
 			}
 		}

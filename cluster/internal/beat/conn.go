@@ -25,13 +25,14 @@ func newStream(conn net.Conn, c *Clock, wall func() time.Time) *stream {
 	return &stream{conn: conn, in: bufio.NewReader(conn), clock: c, wall: wall}
 }
 
-// beat sends a beat.
-func (s *stream) beat(status []*wire.StatusReply, goodbye bool, within time.Duration) error {
+// beat sends a beat, numbered and dated.
+func (s *stream) beat(b *wire.Beat, within time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number++
 	s.sent[s.number%sentBeats] = time.Now()
-	return s.write(&wire.Beat{Number: s.number, Status: status, Goodbye: goodbye, SentNs: s.wall().UnixNano()}, within)
+	b.Number, b.SentNs = s.number, s.wall().UnixNano()
+	return s.write(b, within)
 }
 
 func (s *stream) write(b *wire.Beat, within time.Duration) error {

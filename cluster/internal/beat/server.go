@@ -41,6 +41,8 @@ type ServerConfig struct {
 	Gone   func(m Member, why error)
 	// Status takes what the actors of a member are doing; offset is that of its clock.
 	Status func(m Member, s *wire.StatusReply)
+	// Leaving is told of each beat of a member that is told to end.
+	Leaving func(id uuid.UUID)
 	// Probe dials an address, and says why it could not.
 	Probe  func(ctx context.Context, address string) error
 	Logger *slog.Logger
@@ -220,7 +222,7 @@ func (s *Server) follow(m *member, st *stream) error {
 		tick := time.NewTicker(beatEvery(s.cfg.Silence))
 		defer tick.Stop()
 		for {
-			if err := st.beat(nil, false, s.cfg.Silence); err != nil {
+			if err := st.beat(&wire.Beat{}, s.cfg.Silence); err != nil {
 				_ = st.conn.Close()
 				return
 			}
@@ -244,6 +246,8 @@ func (s *Server) follow(m *member, st *stream) error {
 			return err
 		case b.GetGoodbye():
 			return ErrGoodbye
+		case b.GetLeaving() && s.cfg.Leaving != nil:
+			s.cfg.Leaving(m.ID)
 		}
 		for _, status := range b.GetStatus() {
 			if s.cfg.Status != nil {
