@@ -90,6 +90,8 @@ func TestWhatTextIs(t *testing.T) {
 		{"noext", zst, text, nil},
 		{"skipped", skipped, text, nil},
 		{"concat.gz", gz + gz, text + text, nil},
+		{"padded.gz", gz + strings.Repeat("\x00", 600), text, nil},
+		{"concat_padded.gz", gz + gz + "\x00", text + text, nil},
 		{"concat.zst", zst + zst, text + text, nil},
 
 		{"latin1.txt", latin, "", []string{"latin1.txt, byte 2 (line 1)", "0xfc is no character", "Latin-1", `data.invalid_utf8 = "bytes"`}},
@@ -120,6 +122,9 @@ func TestWhatTextIs(t *testing.T) {
 		{"cut.txt.gz", gz[:len(gz)/2], "", []string{"cut.txt.gz", "damaged or cut short"}},
 		{"cut.txt.zst", zst[:len(zst)/2], "", []string{"cut.txt.zst", "damaged or cut short"}},
 		{"trail.txt.gz", gz + "trailing", "", []string{"trail.txt.gz", "damaged or cut short"}},
+		{"after_padding.gz", gz + "\x00" + gz, "", []string{"after_padding.gz", "damaged or cut short"}},
+		{"part_of_next.gz", gz + gz[:12], "", []string{"part_of_next.gz", "damaged or cut short"}},
+		{"head_of_next.gz", gz + gz[:2], "", []string{"head_of_next.gz", "damaged or cut short"}},
 		{"trail.txt.zst", zst + "trailing", "", []string{"trail.txt.zst", "damaged or cut short"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

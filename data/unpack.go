@@ -3,7 +3,6 @@ package data
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +22,7 @@ type packing struct {
 
 var packings = []packing{
 	{"gzip", ".gz", func(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) }, func(r io.Reader) (io.Reader, func(), error) {
-		in, err := gzip.NewReader(r)
+		in, err := openGzip(r)
 		return in, func() {}, err
 	}},
 	{"zstd", ".zst", zstdBegins, func(r io.Reader) (io.Reader, func(), error) {
