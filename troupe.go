@@ -135,6 +135,7 @@ type Info struct {
 	Threads      int     // of the CPU, where a rank computes on it
 	Samples      bool    // the counts of tokens are of samples, and so are windows
 	Classes      string  // of samples with a label: how many classes there are, and how many samples have each; "" where a coordinator has the run
+	Text         string  // of text: which tokens begin and end it, and which of the model's files say so; "": none does
 	Auto         string  // what device.kind = "auto" has come to, in a sentence; "": it is not asked for, or there is no GPU
 	Kernels      string  // of several devices each with its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"
 }
@@ -789,6 +790,9 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 		if zero := p.DescribeZero(); zero != "" {
 			info.Grid += "; " + zero
 		}
+	}
+	if cfg.Text() && cfg.IDBytes() == 0 {
+		info.Text = r.text.talk.Describe(r.text.tok)
 	}
 	r.computers.describe(&info)
 	r.mu.Lock()

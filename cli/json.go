@@ -61,6 +61,7 @@ func (j *jsonReporter) begin(i troupe.Info) {
 		Threads      int     `json:"threads"`
 		Samples      bool    `json:"samples,omitempty"`
 		Classes      string  `json:"classes,omitempty"`
+		Text         string  `json:"text,omitempty"`
 		Auto         string  `json:"auto,omitempty"`
 		Kernels      string  `json:"kernels"`
 	}(i))

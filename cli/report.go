@@ -86,11 +86,15 @@ func header(i troupe.Info) []string {
 // dataLines describe the model and what it learns from.
 func dataLines(i troupe.Info) []string {
 	if !i.Samples {
-		return []string{
+		lines := []string{
 			fmt.Sprintf("model     %s, %s, vocabulary of %s", i.Family, parametersOf(i), term.Count(int64(i.Vocab))),
 			fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", term.Count(i.TrainTokens), term.Count(i.ValTokens), term.Plural(i.EvalWindows, "window")),
 			fmt.Sprintf("epochs    %s in all, each of %s windows (%s steps)", few(i.Epochs), term.Count(i.EpochWindows), few(i.EpochSteps)),
 		}
+		if i.Text != "" {
+			lines = append(lines, "text      "+term.OneLine(i.Text))
+		}
+		return lines
 	}
 	lines := []string{fmt.Sprintf("model     %s, %s", i.Family, parametersOf(i))}
 	if i.EpochWindows == 0 { // a stream

@@ -41,9 +41,15 @@ type Talk struct {
 	Template string
 	// Special are the texts of special tokens by the names that templates know, such as "bos_token".
 	Special map[string]string
+	origin  map[string]string // their files
+	// Sources name the files that Ends, End, Before, After and Template are from; "": they are none.
+	Sources Sources
 	// Warnings say where the files contradict each other, and what is used then.
 	Warnings []string
 }
+
+// Sources are the files that the facts of a Talk were read from.
+type Sources struct{ Ends, End, Around, Template string }
 
 // Files are those of a checkpoint, or of any directory of a model.
 type Files interface {
@@ -59,14 +65,16 @@ func ReadTalk(c Files, tok tokenizer.Tokenizer) (t Talk, err error) {
 	if err := t.readSpecial(c, settings); err != nil {
 		return t, err
 	}
-	if t.Template, err = readTemplate(c, settings); err != nil {
+	if t.Template, t.Sources.Template, err = readTemplate(c, settings); err != nil {
 		return t, err
 	}
 	if err := t.readEnds(c, tok); err != nil {
 		return t, err
 	}
 	if tok != nil {
-		t.Before, t.After = tok.Around()
+		if t.Before, t.After = tok.Around(); len(t.Before)+len(t.After) > 0 {
+			t.Sources.Around = TokensFile
+		}
 		t.checkAdded(settings)
 	}
 	return t, nil
@@ -78,13 +86,15 @@ func (t *Talk) readSpecial(c Files, settings map[string]json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	t.Special = make(map[string]string)
+	t.Special, t.origin = make(map[string]string), make(map[string]string)
 	further := make(map[string]json.RawMessage) // further ones, under names of the model's own
 	_ = json.Unmarshal(settings["extra_special_tokens"], &further)
-	for _, from := range []map[string]json.RawMessage{older, further, settings} {
+	for i, from := range []map[string]json.RawMessage{older, further, settings} {
 		for name, v := range from {
 			if text, ok := tokenText(v); ok && strings.HasSuffix(name, "_token") {
-				t.Special[name] = text
+				if t.Special[name], t.origin[name] = text, TokenizerConfigFile; i == 0 {
+					t.origin[name] = specialMapFile
+				}
 			}
 		}
 	}
@@ -118,13 +128,20 @@ func (t *Talk) readEnds(c Files, tok tokenizer.Tokenizer) error {
 	}
 	t.Ends = slices.Clone(ids[source])
 	t.End = slices.Clone(t.Ends[:min(1, len(t.Ends))])
+	if len(t.Ends) > 0 {
+		t.Sources.Ends, t.Sources.End = source, source
+	}
 	if own, ok := t.ownEnd(tok); ok {
-		t.End = []int32{own}
+		t.End, t.Sources.End = []int32{own}, t.origin["eos_token"]
 		if !slices.Contains(t.Ends, own) {
 			if len(t.Ends) > 0 {
 				t.warn("eos_token is %q (id %d) in the tokenizer's files, and eos_token_id in %s is %s: documents end with the first, and generation stops at all of them", t.Special["eos_token"], own, source, named(tok, t.Ends))
 			}
 			t.Ends = append(t.Ends, own)
+			if t.Sources.Ends != "" {
+				t.Sources.Ends += " and "
+			}
+			t.Sources.Ends += t.Sources.End
 		}
 	}
 	var ignored []int32
@@ -208,6 +225,25 @@ func (t *Talk) ownEnd(tok tokenizer.Tokenizer) (int32, bool) {
 	return id, ok
 }
 
+// Describe says in a line which tokens begin and end texts, which template conversations have, and which files say so; "":
+// none does.
+func (t *Talk) Describe(tok tokenizer.Tokenizer) string {
+	var all []string
+	add := func(what string, ids []int32, source string) {
+		if len(ids) > 0 {
+			all = append(all, fmt.Sprintf("%s %s, from %s", what, named(tok, ids), source))
+		}
+	}
+	add("a text begins with", t.Before, t.Sources.Around)
+	add("a text is followed by", t.After, t.Sources.Around)
+	add("a document ends with", t.End, t.Sources.End)
+	add("generation stops at", t.Ends, t.Sources.Ends)
+	if t.Template != "" {
+		all = append(all, "the chat template is from "+t.Sources.Template)
+	}
+	return strings.Join(all, "; ")
+}
+
 // named lists ids with the names of their tokens.
 func named(tok tokenizer.Tokenizer, ids []int32) string {
 	var all []string
@@ -223,20 +259,19 @@ func named(tok tokenizer.Tokenizer, ids []int32) string {
 	return strings.Join(all, ", ")
 }
 
-// readTemplate reads the chat template: its own file, else the tokenizer's settings.
-func readTemplate(c Files, settings map[string]json.RawMessage) (string, error) {
+// readTemplate reads the chat template, and says where: its own file, else the tokenizer's settings.
+func readTemplate(c Files, settings map[string]json.RawMessage) (text, source string, err error) {
 	b, err := c.File(TemplateFile)
 	switch {
 	case err == nil:
-		return string(b), nil
+		return string(b), TemplateFile, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return "", err
+		return "", "", err
 	}
-	text, err := templateOf(settings["chat_template"])
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", TokenizerConfigFile, err)
+	if text, err = templateOf(settings["chat_template"]); err != nil {
+		return "", "", fmt.Errorf("%s: %w", TokenizerConfigFile, err)
 	}
-	return text, nil
+	return text, TokenizerConfigFile, nil
 }
 
 // readObject reads a file's members; none where there is no such file.

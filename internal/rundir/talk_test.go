@@ -140,6 +140,28 @@ func TestTalkOfSeveralFiles(t *testing.T) {
 	}
 }
 
+// TestDescribe: each fact is said with the files that it is from.
+func TestDescribe(t *testing.T) {
+	tok := special(t, "<s> A", "<s>", "</s>", "<im>")
+	for want, f := range map[string]files{
+		`a text begins with 256 ("<s>"), from tokenizer.json`: {},
+		`a text begins with 256 ("<s>"), from tokenizer.json; a document ends with 257 ("</s>"), from tokenizer_config.json; generation stops at 258 ("<im>"), 257 ("</s>"), from generation_config.json and tokenizer_config.json; the chat template is from chat_template.jinja`: {
+			"tokenizer_config.json": `{"eos_token": "</s>"}`, "generation_config.json": `{"eos_token_id": 258}`, "chat_template.jinja": "x"},
+		`a text begins with 256 ("<s>"), from tokenizer.json; a document ends with 257 ("</s>"), from special_tokens_map.json; generation stops at 257 ("</s>"), from special_tokens_map.json; the chat template is from tokenizer_config.json`: {
+			"special_tokens_map.json": `{"eos_token": "</s>"}`, "tokenizer_config.json": `{"chat_template": "x"}`},
+		`a text begins with 256 ("<s>"), from tokenizer.json; a document ends with 258 ("<im>"), from config.json; generation stops at 258 ("<im>"), from config.json`: {
+			"config.json": `{"eos_token_id": 258}`},
+	} {
+		talk, err := rundir.ReadTalk(f, tok)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := talk.Describe(tok); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // TestWithEnds: all else of a generation_config.json stays, and one that is new has what config.json says.
 func TestWithEnds(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -6572,6 +6572,7 @@ type RunInfo struct {
 	Frozen        int64                  `protobuf:"varint,25,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	Ranks         int32                  `protobuf:"varint,26,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	Grid          string                 `protobuf:"bytes,27,opt,name=grid,proto3" json:"grid,omitempty"`
+	Text          string                 `protobuf:"bytes,28,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6791,6 +6792,13 @@ func (x *RunInfo) GetRanks() int32 {
 func (x *RunInfo) GetGrid() string {
 	if x != nil {
 		return x.Grid
+	}
+	return ""
+}
+
+func (x *RunInfo) GetText() string {
+	if x != nil {
+		return x.Text
 	}
 	return ""
 }
@@ -10027,7 +10035,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x03end\x18\n" +
 	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03end\x122\n" +
 	"\x06change\x18\v \x01(\v2\x18.troupe.wire.ChangeEventH\x00R\x06changeB\x06\n" +
-	"\x04kind\"\xea\x05\n" +
+	"\x04kind\"\xfe\x05\n" +
 	"\aRunInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03out\x18\x02 \x01(\tR\x03out\x12\x16\n" +
@@ -10062,7 +10070,8 @@ const file_wire_proto_rawDesc = "" +
 	"\asamples\x18\x18 \x01(\bR\asamples\x12\x16\n" +
 	"\x06frozen\x18\x19 \x01(\x03R\x06frozen\x12\x14\n" +
 	"\x05ranks\x18\x1a \x01(\x05R\x05ranks\x12\x12\n" +
-	"\x04grid\x18\x1b \x01(\tR\x04grid\"\xf0\x06\n" +
+	"\x04grid\x18\x1b \x01(\tR\x04grid\x12\x12\n" +
+	"\x04text\x18\x1c \x01(\tR\x04text\"\xf0\x06\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x17\n" +
 	"\x04loss\x18\x02 \x01(\x01H\x00R\x04loss\x88\x01\x01\x12\x1e\n" +
