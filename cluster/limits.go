@@ -93,7 +93,7 @@ const (
 	drainTick  = 50 * time.Millisecond
 	drainQuiet = 2500 * time.Millisecond
 	// leaveGrace is how long a coordinator waits, after one of its workers was told to end, whether it is told so too.
-	leaveGrace = time.Second
+	leaveGrace = 500 * time.Millisecond
 	// logFlushTime is how long a worker that ends may take to send the rest of its log.
 	logFlushTime = time.Second
 	// logRedial is the pause before a worker dials again to send its log.
