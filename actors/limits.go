@@ -21,7 +21,8 @@ const (
 	saveAgainMost  = time.Minute
 	// LimitLastSaves is how often the checkpoint with which a run ends is tried.
 	LimitLastSaves = 6
-	// LimitWrites is how often a line of a run's files is tried to be written, with the same pauses.
+	// LimitWrites is how often a line of a run's files is tried to be written when the run was asked to stop, with the same
+	// pauses.
 	LimitWrites = 6
 	// experienceSteps is how many of the last steps decide between applying an update
 	// speculatively and waiting for it.

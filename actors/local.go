@@ -37,6 +37,11 @@ type local struct {
 	crossing []hostTransfer           // by rank
 	copies   *tensorops.Memory        // for what checkpoints are written from
 
+	// hurry is closed when the run is asked to stop, over when it ends without its last steps' lines: with an error. By
+	// endSoon and endNow.
+	hurry, over     chan struct{}
+	endSoon, endNow func()
+
 	builders sync.WaitGroup // of stages
 	computes []Compute      // by rank; nil: there is none here
 }
@@ -52,6 +57,8 @@ func newLocal(spec Spec) (*local, error) {
 	l := &local{spec: spec, apart: spec.apart(), id: runID{spec.Run, attempt}, byName: make(map[string]*StatusCell), streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
 		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0), recorder: newRecorder()}
 	l.host = l.memory.NewArena("what crosses")
+	l.hurry, l.over = make(chan struct{}), make(chan struct{})
+	l.endSoon, l.endNow = sync.OnceFunc(func() { close(l.hurry) }), sync.OnceFunc(func() { close(l.over) })
 	l.crossing = make([]hostTransfer, spec.ranks())
 	for rank := range l.streams {
 		if spec.host(rank) == "" {

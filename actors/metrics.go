@@ -20,6 +20,7 @@ type publish struct{ event Event }
 // metricsActor writes metrics.jsonl and publishes events.
 type metricsActor struct {
 	part
+	hurry, over <-chan struct{}
 }
 
 func (a *metricsActor) Receive(ctx actor.Context) {
@@ -64,16 +65,30 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 	}
 }
 
-// write writes to a file, and tries again while an error may pass, at most LimitWrites times.
+// write writes to a file, and tries again while an error may pass, with growing pauses. When the run is asked to stop there
+// are LimitWrites tries more, and none when it ends with an error.
 func (a *metricsActor) write(file string, f func() error) error {
-	for tries := 1; ; tries++ {
+	hurry := a.hurry
+	for tries, most := 1, 0; ; tries++ {
 		err := f()
-		if err == nil || tries == LimitWrites || a.spec.MayPass == nil || !a.spec.MayPass(err) {
+		if err == nil || tries == most || a.spec.MayPass == nil || !a.spec.MayPass(err) {
 			return err
 		}
 		pause := pauseAfter(tries)
-		a.publish(WarningEvent{fmt.Sprintf("%s could not be written to: %v; trying again in %.1f s, %d of %d tries are left", file, err, pause.Seconds(), LimitWrites-tries, LimitWrites)})
-		time.Sleep(pause)
+		text := fmt.Sprintf("%s could not be written to: %v; trying again in %.1f s", file, err, pause.Seconds())
+		if most > 0 {
+			text += fmt.Sprintf(", %d of %d tries are left", most-tries, most)
+		}
+		a.publish(WarningEvent{text})
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-hurry:
+			hurry, tries, most = nil, 0, LimitWrites
+		case <-a.over:
+			return err
+		}
+		timer.Stop()
 	}
 }
 

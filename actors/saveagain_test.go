@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -98,26 +97,48 @@ func TestSaveAgainMeanwhile(t *testing.T) {
 	}
 }
 
-// TestWriteAgain: a line that can't be written for a reason that may pass is tried again.
+// TestWriteAgain: a line that can't be written for a reason that may pass is tried again, until the run is asked to stop:
+// then a few times more, and it fails. A run that is killed does not wait.
 func TestWriteAgain(t *testing.T) {
-	for fails, want := range map[int]string{2: "", actors.LimitWrites: "too many open files"} {
-		l := new(log)
-		spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), threads: 2, steps: 3}.spec(t, l)
-		spec.MayPass = func(err error) bool { return errors.Is(err, errPasses) }
-		tries := 0
-		spec.WriteRecord = func(r telemetry.Record) error {
-			if r.Step != 2 {
+	for name, c := range map[string]struct {
+		fails int // tries of step 2's line
+		then  func(*actors.Run)
+		err   string
+	}{
+		"passes":              {3, nil, ""},
+		"stop":                {1 << 30, func(r *actors.Run) { r.Change(actors.Change{Kind: actors.Stop}) }, "too many open files"},
+		"passes after a stop": {4, func(r *actors.Run) { r.Change(actors.Change{Kind: actors.Stop}) }, ""},
+		"kill":                {1 << 30, (*actors.Run).Kill, "killed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), threads: 2, steps: 3}.spec(t, new(log))
+			spec.MayPass = func(err error) bool { return errors.Is(err, errPasses) }
+			tries, third := 0, make(chan struct{})
+			spec.WriteRecord = func(r telemetry.Record) error {
+				if r.Step != 2 {
+					return nil
+				}
+				if tries++; tries == 3 {
+					close(third)
+				}
+				if tries <= c.fails {
+					return errPasses
+				}
 				return nil
 			}
-			if tries++; tries <= fails {
-				return errPasses
+			run := start(t, spec)
+			<-third
+			if c.then != nil {
+				c.then(run)
 			}
-			return nil
-		}
-		began := time.Now()
-		out := start(t, spec).Wait()
-		if want == "" && out.Err != nil || want != "" && (out.Err == nil || !strings.Contains(out.Err.Error(), want)) {
-			t.Errorf("%d failures: %v after %v, want %q", fails, out.Err, time.Since(began), want)
-		}
+			out := run.Wait()
+			if c.err == "" && out.Err != nil || c.err != "" && (out.Err == nil || !strings.Contains(out.Err.Error(), c.err)) {
+				t.Errorf("it ends with %v, want %q", out.Err, c.err)
+			}
+			if name == "stop" && tries < 3+actors.LimitWrites {
+				t.Errorf("%d tries", tries)
+			}
+		})
 	}
 }

@@ -89,6 +89,9 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			s.end(ctx, Outcome{Err: ErrKilled})
 		}
 	case Request:
+		if m.Kind == Stop {
+			s.endSoon()
+		}
 		if pid := s.pids[schedulerName]; pid != nil {
 			ctx.Send(pid, m)
 		}
@@ -120,6 +123,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		s.last, s.told = *m, true
 		s.stopLast(ctx)
 	case *actor.Stopping:
+		s.endNow()
 		if !s.ending && s.outcome.Err == nil { // stopped from outside, in the caller's system
 			s.outcome.Err = ErrKilled
 		}
@@ -161,6 +165,9 @@ func (s *supervisor) name(who *actor.PID) string {
 // spawn makes the actors and tells them their peers.
 func (s *supervisor) spawn(ctx actor.Context) {
 	s.pids, s.active = make(map[string]*actor.PID), make(map[string]bool)
+	if slices.ContainsFunc(s.spec.Requests, func(q Request) bool { return q.Kind == Stop }) {
+		s.endSoon()
+	}
 	add := func(name string, producer actor.Producer, opts ...actor.PropsOption) *actor.PID {
 		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(producer, opts...), name)
 		if err != nil {
@@ -173,7 +180,7 @@ func (s *supervisor) spawn(ctx actor.Context) {
 	peers.Scheduler = add(schedulerName, func() actor.Actor { return newSchedulerActor(s.local, s.tables) })
 	peers.Loader = add(loaderName, func() actor.Actor { return &loader{part: s.part(loaderName)} })
 	peers.Checkpoint = add(checkpointName, func() actor.Actor { return &checkpointActor{part: s.part(checkpointName), log: s.log} })
-	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: s.part(metricsName)} })
+	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: s.part(metricsName), hurry: s.hurry, over: s.over} })
 	if s.spec.Weights != nil {
 		add(weightsName, func() actor.Actor { return &weightsActor{part: s.part(weightsName), host: s.host} })
 	}
@@ -214,6 +221,9 @@ func (s *supervisor) end(ctx actor.Context, o Outcome) {
 	s.ending, s.outcome = true, o
 	for name := range s.active {
 		s.root.Send(s.pids[name], halt{})
+	}
+	if o.Err != nil {
+		s.endNow()
 	}
 	if o.Err != nil && slices.ContainsFunc(s.spec.Hosts, func(h string) bool { return h != "" }) {
 		self := ctx.Self()
