@@ -81,6 +81,7 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 		return nil, err
 	}
 	c.excluded, c.kept = excluded, kept
+	c.warnLeftOut(cfg, accept)
 	r, err := newDocumentReader(tok, talk, cfg.Data.SpecialTokens)
 	if err != nil {
 		return nil, cfg.Errorf("model.from", "%w", err)

@@ -224,6 +224,7 @@ func (t *trained) evalData(o EvalOptions) (*corpora, error) {
 	}
 	if len(o.Data) > 0 {
 		files, err := data.Files(o.Data)
+		c.warnings = leftOut("the data", o.Data, nil)
 		if err == nil && cfg.Documents() {
 			return c, t.evalDocuments(c, cfg, files, nil)
 		}

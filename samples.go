@@ -34,6 +34,9 @@ func loadSamples(cfg *config.Config, accept acceptFunc) (c *corpora, err error) 
 			c = nil
 		}
 	}()
+	if len(cfg.Data.Labels) == 0 { // with them every name is read
+		c.warnLeftOut(cfg, accept)
+	}
 	for _, of := range samples.CountClasses(*c.samples) {
 		c.classes = append(c.classes, of.String())
 		if accept == nil { // a run that is resumed has said it

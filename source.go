@@ -3,6 +3,7 @@ package troupe
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,7 +51,8 @@ func (c *corpora) Close() error {
 // trained on, though data.train names it too: those are excluded.
 func dataFiles(cfg *config.Config) (train, val, excluded []string, err error) {
 	var errs []error
-	if train, err = data.Files(cfg.Data.Train); err != nil {
+	found, err := data.Find(cfg.Data.Train)
+	if err != nil {
 		errs = append(errs, cfg.Errorf("data.train", "%w", unreadableData(err)))
 	}
 	if len(cfg.Data.Val) > 0 {
@@ -61,13 +63,45 @@ func dataFiles(cfg *config.Config) (train, val, excluded []string, err error) {
 	if len(errs) > 0 {
 		return nil, nil, nil, errors.Join(errs...)
 	}
-	if train, excluded, err = data.Exclude(train, val); err != nil {
+	if _, excluded, err = data.Exclude(found.All(), val); err != nil {
 		return nil, nil, nil, cfg.Errorf("data.train", "%w", unreadableData(err))
 	}
+	train = without(found.Files, excluded)
 	if len(train) == 0 {
 		return nil, nil, nil, cfg.Errorf("data.train", "every file that it names is named by data.val too, which leaves nothing to train on: %s", listed(excluded))
 	}
 	return train, val, excluded, nil
+}
+
+// warnLeftOut says which names are not read. A run that is resumed, which has something to accept, has said it.
+func (c *corpora) warnLeftOut(cfg *config.Config, accept acceptFunc) {
+	if accept == nil {
+		c.warnings = append(c.warnings, append(leftOut("data.train", cfg.Data.Train, c.excluded), leftOut("data.val", cfg.Data.Val, nil)...)...)
+	}
+}
+
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
+}
+
+// leftOut says which of the names that a key leads to are not read, except excluded ones, which are said elsewhere.
+func leftOut(key string, patterns, excluded []string) (warnings []string) {
+	found, err := data.Find(patterns)
+	if err != nil { // which whoever reads the files reports
+		return nil
+	}
+	if again := without(found.Again, excluded); len(again) > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s: %d of the names that it leads to are links to, or other spellings of, files that it names too, and each file is read once: %s", key, len(again), listed(again)))
+	}
+	if n := len(found.Other); n > 0 {
+		const most = 3
+		some := strings.Join(found.Other[:min(most, n)], ", ")
+		if n > most {
+			some += fmt.Sprintf(", and %d more", n-most)
+		}
+		warnings = append(warnings, fmt.Sprintf("%s: %d of the names that it leads to are no files and are left out: %s", key, n, some))
+	}
+	return warnings
 }
 
 // listed names the first few files.
@@ -107,6 +141,7 @@ func loadData(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, 
 		return c, err
 	}
 	c.excluded = excluded
+	c.warnLeftOut(cfg, accept)
 	identify := func(key string, id *data.Identity) func(data.Identity) error {
 		return func(is data.Identity) error {
 			if *id = is; accept == nil {

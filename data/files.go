@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,37 +21,87 @@ const anyDepth = "**"
 // "**" for folders of any depth; a "**" at the end stands for all files below.
 // Hidden files match like others. "**" doesn't follow links to folders.
 //
-// Folders, and what else is no regular file, are skipped. A pattern that matches
-// nothing is an error.
+// A link to a file is that file. Folders, and what else is no regular file, are skipped. A pattern
+// that matches nothing is an error.
 func Files(patterns []string) ([]string, error) {
-	var all []string
-	for _, pattern := range patterns {
-		found, err := match(pattern)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
+	f, err := Find(patterns)
+	return f.Files, err
 }
 
-func match(pattern string) ([]string, error) {
+// Found is what patterns lead to, in the order of Files.
+type Found struct {
+	Files []string
+	Again []string // further names of files that are in Files: of links, or spelled in another way
+	Other []string // what matches and is no file, each with what it is; folders where no "**" enters them
+}
+
+// All are all names of files.
+func (f Found) All() []string {
+	all := slices.Concat(f.Files, f.Again)
+	slices.Sort(all)
+	return all
+}
+
+// Find returns what Files does, with what is left out.
+func Find(patterns []string) (f Found, err error) {
+	m := make(matches)
+	for _, pattern := range patterns {
+		if err := m.match(pattern); err != nil {
+			return Found{}, err
+		}
+	}
+	seen := make(map[string]bool)
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if kind := m[name]; kind != "" {
+			f.Other = append(f.Other, fmt.Sprintf("%q (%s)", name, kind))
+			continue
+		}
+		real := name
+		if r, err := filepath.EvalSymlinks(name); err == nil {
+			real = r
+		}
+		if abs, err := filepath.Abs(real); err == nil {
+			real = abs
+		}
+		if seen[real] {
+			f.Again = append(f.Again, name)
+			continue
+		}
+		seen[real] = true
+		f.Files = append(f.Files, name)
+	}
+	return f, nil
+}
+
+// matches are names that patterns lead to, with what they are where they are no files.
+type matches map[string]string
+
+func (m matches) files() (n int) {
+	for _, kind := range m {
+		if kind == "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (m matches) match(pattern string) error {
 	// A path to a file is that file, whatever special characters it contains.
 	info, err := os.Stat(pattern)
 	if err == nil && info.Mode().IsRegular() {
-		return []string{filepath.Clean(pattern)}, nil
+		m[filepath.Clean(pattern)] = ""
+		return nil
 	}
 	if !special(pattern) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil, fmt.Errorf("the file %q does not exist (working directory %s)", pattern, workingDir())
+			return fmt.Errorf("the file %q does not exist (working directory %s)", pattern, workingDir())
 		case err != nil:
-			return nil, fmt.Errorf("data file: %w", plainError(err))
+			return fmt.Errorf("data file: %w", plainError(err))
 		case info.IsDir():
-			return nil, fmt.Errorf("%q is a folder: for all files in it write %q", pattern, filepath.ToSlash(filepath.Join(pattern, anyDepth)))
+			return fmt.Errorf("%q is a folder: for all files in it write %q", pattern, filepath.ToSlash(filepath.Join(pattern, anyDepth)))
 		default:
-			return nil, fmt.Errorf("%q is not a regular file", pattern)
+			return fmt.Errorf("%q is not a regular file", pattern)
 		}
 	}
 
@@ -63,7 +114,7 @@ func match(pattern string) ([]string, error) {
 	}
 	for _, e := range elements {
 		if _, err := filepath.Match(e, ""); err != nil {
-			return nil, fmt.Errorf("the pattern %q is malformed at %q", pattern, e)
+			return fmt.Errorf("the pattern %q is malformed at %q", pattern, e)
 		}
 	}
 	if elements[len(elements)-1] == anyDepth {
@@ -71,20 +122,25 @@ func match(pattern string) ([]string, error) {
 	}
 	elements = slices.CompactFunc(elements, func(a, b string) bool { return a == anyDepth && b == anyDepth })
 
-	var found []string
-	if err := walk(dir, elements, &found); err != nil {
-		return nil, fmt.Errorf("the pattern %q: %w", pattern, plainError(err))
+	found := make(matches)
+	if err := walk(dir, elements, found); err != nil {
+		return fmt.Errorf("the pattern %q: %w", pattern, plainError(err))
 	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("the pattern %q matches no file (working directory %s)", pattern, workingDir())
+	if found.files() == 0 {
+		return fmt.Errorf("the pattern %q matches no file (working directory %s)", pattern, workingDir())
 	}
-	return found, nil
+	for name, kind := range found {
+		if kind != folder || !slices.Contains(elements, anyDepth) {
+			m[name] = kind
+		}
+	}
+	return nil
 }
 
 // walk adds the files below dir that the pattern's elements lead to. A dir that
 // is no folder has none. (A library would do, but for links: the one at hand follows
 // them everywhere, round in circles under "**", or nowhere.)
-func walk(dir string, elements []string, found *[]string) error {
+func walk(dir string, elements []string, found matches) error {
 	switch info, err := os.Stat(orHere(dir)); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -126,20 +182,35 @@ func walk(dir string, elements []string, found *[]string) error {
 	return nil
 }
 
-// step adds path if it ends the pattern and is a file, and walks on otherwise.
-func step(path string, rest []string, found *[]string) error {
+// folder is what a folder is called.
+const folder = "a folder"
+
+// step adds path if it ends the pattern, and walks on otherwise.
+func step(path string, rest []string, found matches) error {
 	if len(rest) > 0 {
 		return walk(path, rest, found)
 	}
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) { // a dangling link, such as an editor's lock
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(path); err == nil { // such as an editor's lock
+			found[path] = "a link to nothing"
+		}
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if info.Mode().IsRegular() {
-		*found = append(*found, path)
+	switch mode := info.Mode(); {
+	case mode.IsRegular():
+		found[path] = ""
+	case mode.IsDir():
+		found[path] = folder
+	case mode&fs.ModeNamedPipe != 0:
+		found[path] = "a named pipe"
+	case mode&fs.ModeSocket != 0:
+		found[path] = "a socket"
+	default:
+		found[path] = "a device"
 	}
 	return nil
 }

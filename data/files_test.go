@@ -52,7 +52,7 @@ func TestFiles(t *testing.T) {
 		{[]string{"x/**/*.txt"}, []string{"x/1.txt", "x/2.txt", "x/link.txt", "x/y/1.txt", "x/y/z/3.txt"}},
 		{[]string{"x/**/**/3.txt", "**/y/**/1.txt"}, []string{"x/y/1.txt", "x/y/z/3.txt"}},
 		{[]string{"x*/*.txt"}, []string{"x.d/4.txt", "x/1.txt", "x/2.txt", "x/link.txt"}}, // '.' sorts before '/'
-		{[]string{"*/1.txt"}, []string{"linked/1.txt", "x/1.txt"}},                        // through links, as data often lies on another disk
+		{[]string{"*/1.txt"}, []string{"linked/1.txt"}},                                   // through links, as data often lies on another disk; x/1.txt is the same file
 		{[]string{"x/y/**"}, []string{"x/y/1.txt", "x/y/z/3.txt"}},
 		{[]string{"**/1.txt"}, []string{"x/1.txt", "x/y/1.txt"}},
 		{[]string{"x/../**/4.txt"}, []string{"x.d/4.txt"}},
@@ -68,6 +68,44 @@ func TestFiles(t *testing.T) {
 		got, err := Files(tc.patterns)
 		if err != nil || !slices.Equal(got, tc.want) {
 			t.Errorf("Files(%q) = %q, %v, want %q", tc.patterns, got, err, tc.want)
+		}
+	}
+}
+
+// TestFind: a file is read once, whatever its names are, and what matches without being a file is told.
+func TestFind(t *testing.T) {
+	dir := tree(t, "a.txt", "b.txt", "x/1.txt", "x/y.txt/2.txt")
+	for name, to := range map[string]string{"a2.txt": "a.txt", "a3.txt": "a2.txt", "gone.txt": "nowhere", "far": "x"} {
+		if err := os.Symlink(to, name); err != nil {
+			t.Skipf("no symbolic links here: %v", err)
+		}
+	}
+	if err := os.Mkdir("folder.txt", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ patterns, files, again, other []string }{
+		{[]string{"?.txt"}, []string{"a.txt", "b.txt"}, nil, nil},
+		{[]string{"a*.txt"}, []string{"a.txt"}, []string{"a2.txt", "a3.txt"}, nil},
+		{[]string{"a3.txt", "a.txt"}, []string{"a.txt"}, []string{"a3.txt"}, nil},
+		{[]string{"b.txt", "./b.txt"}, []string{"b.txt"}, nil, nil},
+		{[]string{"b.txt", filepath.Join(dir, "b.txt")}, []string{filepath.Join(dir, "b.txt")}, []string{"b.txt"}, nil},
+		{[]string{"b.txt", "*.txt"}, []string{"a.txt", "b.txt"}, []string{"a2.txt", "a3.txt"}, []string{`"folder.txt" (a folder)`, `"gone.txt" (a link to nothing)`}},
+		{[]string{"*/1.txt"}, []string{"far/1.txt"}, []string{"x/1.txt"}, nil},
+		{[]string{"x/**"}, []string{"x/1.txt", "x/y.txt/2.txt"}, nil, nil},
+		{[]string{"x/**/*.txt"}, []string{"x/1.txt", "x/y.txt/2.txt"}, nil, nil},
+		{[]string{"x/*"}, []string{"x/1.txt"}, nil, []string{`"x/y.txt" (a folder)`}},
+	} {
+		got, err := Find(tc.patterns)
+		if err != nil || !slices.Equal(got.Files, tc.files) || !slices.Equal(got.Again, tc.again) || !slices.Equal(got.Other, tc.other) {
+			t.Errorf("%q: %+v, %v; want %+v", tc.patterns, got, err, tc)
+		}
+		if all := got.All(); len(all) != len(got.Files)+len(got.Again) || !slices.IsSorted(all) {
+			t.Errorf("%q: all are %q", tc.patterns, all)
+		}
+	}
+	for _, pattern := range []string{"gone*", "folder*"} {
+		if _, err := Find([]string{pattern}); err == nil || !strings.Contains(err.Error(), "matches no file") {
+			t.Errorf("%q: %v", pattern, err)
 		}
 	}
 }

@@ -38,9 +38,13 @@ func OpenSamples(cfg *config.Config) (samples.Data, error) {
 		if len(f.from) == 0 {
 			continue
 		}
-		var err error
-		if *f.to, err = data.Files(f.from); err != nil {
+		found, err := data.Find(f.from)
+		if err != nil {
 			errs = append(errs, cfg.Errorf(f.key, "%w", err))
+		}
+		*f.to = found.Files
+		if len(d.Labels) > 0 { // files of samples and files of labels are pairs: two may share one
+			*f.to = found.All()
 		}
 	}
 	if len(d.Val) == 0 {
