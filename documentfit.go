@@ -113,5 +113,5 @@ func nothingToLearn(docs []data.Document, c cutting, context int) error {
 		return fmt.Errorf("%w: of %d documents none has anything to learn within the context of %d tokens; the first token to learn of %s needs a context of %d: raise the context, or shorten the prompts",
 			data.ErrTooShort, c.Total, context, where(at), shortest)
 	}
-	return fmt.Errorf("%w: of %d documents none has anything to learn, %s is the first: a completion, or what the assistant says, is empty or missing", data.ErrTooShort, c.Total, where(0))
+	return fmt.Errorf("%w: of %d documents none has anything to learn, %s is the first: a completion, or what the role \"assistant\" says, is empty, missing or of the weight 0", data.ErrTooShort, c.Total, where(0))
 }

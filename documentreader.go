@@ -76,11 +76,12 @@ func readRow(line []byte) (row, error) {
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(members, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
 	return members, nil
 }
 
-func (m row) has(key string) bool { _, ok := m[key]; return ok }
+// has reports whether a member is there: what is null is not.
+
+func (m row) has(key string) bool { v, ok := m[key]; return ok && string(v) != "null" }
 
 func (m row) text(key string) (s string, err error) {
 	if json.Unmarshal(m[key], &s) != nil {
@@ -124,10 +125,18 @@ func (r *documentReader) read(line []byte) (data.Document, error) {
 	}
 	keys := make([]string, 0, len(members))
 	for key := range members {
-		keys = append(keys, strictjson.Quote(key))
+		name := strictjson.Quote(key)
+		if !members.has(key) {
+			name += " (null)"
+		}
+		keys = append(keys, name)
 	}
 	slices.Sort(keys)
-	return data.Document{}, fmt.Errorf("it has neither \"text\", nor \"prompt\" and \"completion\", nor \"messages\", but %s", strings.Join(keys[:min(len(keys), 5)], ", "))
+	found := "nothing"
+	if len(keys) > 0 {
+		found = strings.Join(keys[:min(len(keys), 5)], ", ")
+	}
+	return data.Document{}, fmt.Errorf("it has neither \"text\", nor \"prompt\" and \"completion\", nor \"messages\", but %s", found)
 }
 
 // pair encodes a prompt and its completion as the one text that they are: a token that has characters of both
@@ -215,7 +224,10 @@ func (r *documentReader) conversation(messages, tools json.RawMessage) (d data.D
 // readTools takes a list of functions also as the text that tables keep of it.
 func readTools(tools json.RawMessage) (json.RawMessage, error) {
 	var text string
-	if tools == nil || json.Unmarshal(tools, &text) != nil {
+	if tools == nil || string(tools) == "null" {
+		return nil, nil
+	}
+	if json.Unmarshal(tools, &text) != nil {
 		return tools, nil
 	}
 	if !json.Valid([]byte(text)) {
