@@ -80,7 +80,8 @@ func ReadTalk(c Files, tok tokenizer.Tokenizer) (t Talk, err error) {
 	return t, nil
 }
 
-// readSpecial reads the names of special tokens. What tokenizer_config.json says counts.
+// readSpecial reads the names of special tokens, as transformers does: those of special_tokens_map.json count before those of
+// tokenizer_config.json, except where that lists added_tokens_decoder, beside which the map is not read.
 func (t *Talk) readSpecial(c Files, settings map[string]json.RawMessage) error {
 	older, err := readObject(c, specialMapFile)
 	if err != nil {
@@ -89,19 +90,33 @@ func (t *Talk) readSpecial(c Files, settings map[string]json.RawMessage) error {
 	t.Special, t.origin = make(map[string]string), make(map[string]string)
 	further := make(map[string]json.RawMessage) // further ones, under names of the model's own
 	_ = json.Unmarshal(settings["extra_special_tokens"], &further)
-	for i, from := range []map[string]json.RawMessage{older, further, settings} {
-		for name, v := range from {
+	take := func(members map[string]json.RawMessage, file string) {
+		for name, v := range members {
 			if text, ok := tokenText(v); ok && strings.HasSuffix(name, "_token") {
-				if t.Special[name], t.origin[name] = text, TokenizerConfigFile; i == 0 {
-					t.origin[name] = specialMapFile
-				}
+				t.Special[name], t.origin[name] = text, file
 			}
 		}
 	}
+	take(further, TokenizerConfigFile)
+	take(settings, TokenizerConfigFile)
+	_, complete := settings["added_tokens_decoder"]
 	for _, name := range slices.Sorted(maps.Keys(older)) {
-		if text, ok := tokenText(older[name]); ok && t.Special[name] != "" && t.Special[name] != text {
-			t.warn("%s is %q in %s and %q in %s: the first is used", name, t.Special[name], TokenizerConfigFile, text, specialMapFile)
+		text, ok := tokenText(older[name])
+		own := t.Special[name]
+		if !ok || !strings.HasSuffix(name, "_token") || own == text {
+			continue
 		}
+		switch {
+		case complete && own == "":
+			t.warn("%s is %q in %s, which is not read, as in transformers, since %s has added_tokens_decoder: set it there", name, text, specialMapFile, TokenizerConfigFile)
+		case complete:
+			t.warn("%s is %q in %s, which has added_tokens_decoder, and %q in %s: the first is used, as in transformers", name, own, TokenizerConfigFile, text, specialMapFile)
+		case own != "":
+			t.warn("%s is %q in %s and %q in %s: the first is used, as in transformers", name, text, specialMapFile, own, TokenizerConfigFile)
+		}
+	}
+	if !complete {
+		take(older, specialMapFile)
 	}
 	return nil
 }
