@@ -108,7 +108,7 @@ func (b *block) parts(t [3]tensorops.Tensor) (q, k, v tensorops.Tensor) {
 
 func (b *block) attention(c *pass) tensorops.AttentionOpts {
 	return tensorops.AttentionOpts{Batch: c.mb.Sequences, Heads: b.cfg.Heads, KVHeads: b.cfg.KVHeads,
-		Mask: c.mask(b.drops[0], b.cfg.Heads*c.mb.Positions*c.mb.Positions), BF16: c.stage.opts.BF16, Window: b.window}
+		Mask: c.mask(b.drops[0], b.heads*c.places()*c.places()), BF16: c.stage.opts.BF16, Window: b.window}
 }
 
 // rotate turns q and k by their positions, or back.

@@ -16,7 +16,7 @@
 // # Exactness
 //
 // Which rank holds a layer changes no bit. Weights are drawn by (seed, name,
-// index), dropout by (seed, site, step, index in the global batch). Weight
+// index), dropout by (seed, site, step, sequence, position, feature). Weight
 // gradients accumulate in the order in which the caller asks for microbatches,
 // which is ascending in every schedule. Each use of a tied weight has its own
 // accumulator; they are added once, in one order on every rank.

@@ -46,7 +46,7 @@ func (e *embedding) forward(c *pass, st state, _ tensorops.Tensor) tensorops.Ten
 			c.AddPositions(rows, rows, c.weight(e.positions), r.hi-r.lo, r.first)
 		})
 	}
-	if c.mask(e.drop, c.mb.Positions*e.width).P > 0 {
+	if c.drops(e.drop) {
 		c.dropout(y, y, tensorops.Tensor{}, e.drop)
 	}
 	if rows := c.rowGrad(e.tokens); rows != nil && c.mb.Train {
@@ -56,7 +56,7 @@ func (e *embedding) forward(c *pass, st state, _ tensorops.Tensor) tensorops.Ten
 }
 
 func (e *embedding) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor {
-	if c.mask(e.drop, c.mb.Positions*e.width).P > 0 {
+	if c.drops(e.drop) {
 		c.dropout(dy, dy, tensorops.Tensor{}, e.drop)
 	}
 	st.(*embeddingState).dy = dy

@@ -38,3 +38,14 @@ func (s *Stage) WholeGrads(l *tensorops.List) (out []Saved) {
 
 // BucketBytes is the most that one collective of parts takes.
 const BucketBytes = 4 * bucketLen
+
+// DropResidual records y = x with some numbers dropped at a site of the residual stream.
+func (s *Stage) DropResidual(l *tensorops.List, mb Microbatch, y, x tensorops.Tensor, name string, p float64) {
+	c := &pass{List: l, stage: s, mb: &mb}
+	c.dropout(y, x, tensorops.Tensor{}, site{name, p})
+}
+
+// OwnMask is the mask of a sample for a layer of a program's own.
+func (s *Stage) OwnMask(mb Microbatch, name string, p float64, sample int) tensorops.Mask {
+	return (&Pass{c: &pass{stage: s, mb: &mb}, unit: &unit{name: name}}).Mask("", p, sample)
+}

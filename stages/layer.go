@@ -170,13 +170,37 @@ func (p *Pass) Host(n int) []float64 {
 // later microbatches to use again.
 func (p *Pass) State() *any { return &p.st.own }
 
-// Mask names random bits for Dropout: a function of the run's seed, the layer's name, site, the
-// step, and the element's place in the whole batch, so that every layout drops the same.
-func (p *Pass) Mask(site string, probability float64, perSample int) tensorops.Mask {
+// sampleBits is the distance, as a power of two, between the addresses of two samples' random bits: more than a sample has
+// numbers, so that they are apart whatever the samples' shapes.
+const sampleBits = 40
+
+// Mask names random bits for Dropout, and for an attention, of one of the microbatch's samples: a function of the run's seed,
+// the layer's name, site, the step, the sample's place in the whole batch, and an element's place in the sample. So every
+// layout and every size of microbatch drops the same. Where samples are filled up to one length, the dimension that was
+// filled up has to come first in the sample, or an attention's AttentionOpts.Of has to be the greatest length.
+func (p *Pass) Mask(site string, probability float64, sample int) tensorops.Mask {
 	if site != "" {
 		site = "." + site
 	}
-	return p.c.mask(p.unit.site(site, probability), perSample)
+	m := p.c.mask(p.unit.site(site, probability), 0)
+	if m.P > 0 {
+		m.First = uint64(p.FirstSample()+sample) << sampleBits //nolint:gosec // a batch has far fewer than 2²⁴ samples
+	}
+	return m
+}
+
+// Drop records y = x with some numbers set to 0 in training, and the others made larger, each with random bits of its place
+// in its sample: see Mask. y and x are [B, …], of two dimensions or more, and may be the same.
+func (p *Pass) Drop(y, x tensorops.Tensor, site string, probability float64) {
+	n := p.Samples()
+	if n == 1 || !x.Valid() || !y.Valid() || x.Rows()%n != 0 { // not valid after an error
+		p.Dropout(y, x, tensorops.Tensor{}, p.Mask(site, probability, 0))
+		return
+	}
+	of := func(t tensorops.Tensor, i int) tensorops.Tensor { return sequences{i, i + 1, n}.rows(t) }
+	for i := range n {
+		p.Dropout(of(y, i), of(x, i), tensorops.Tensor{}, p.Mask(site, probability, i))
+	}
 }
 
 // Call records an operation of the layer's own, written in Go: see tensorops.Call.

@@ -69,7 +69,7 @@ func (l *Dense) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
 
 func (l *Dense) drop(p *Pass, t tensorops.Tensor) {
 	if p.Train() && l.dropout > 0 {
-		p.Dropout(t, t, tensorops.Tensor{}, p.Mask("", l.dropout, t.Len()/max(p.Samples(), 1)))
+		p.Drop(t, t, "", l.dropout)
 	}
 }
 
@@ -159,7 +159,7 @@ func (l *Dropout) drop(p *Pass, t tensorops.Tensor) tensorops.Tensor {
 		return t
 	}
 	y := p.AllocLike(t)
-	p.Dropout(y, t, tensorops.Tensor{}, p.Mask("", l.p, t.Len()/max(p.Samples(), 1)))
+	p.Drop(y, t, "", l.p)
 	return y
 }
 

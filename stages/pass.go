@@ -40,10 +40,14 @@ type site struct {
 	p    float64
 }
 
-// mask names the random bits of this microbatch at a site, with each sequence
-// having perSequence elements there. Outside of training nothing is dropped.
+// drops reports whether anything is dropped at a site: outside of training nothing is.
+func (c *pass) drops(s site) bool { return c.mb.Train && s.p > 0 }
+
+// mask names the random bits of this microbatch at a site, from those of its first sequence on, with each sequence having
+// perSequence addresses there. That number is the same in all microbatches of a run: by one that varied, such as that of a
+// microbatch's positions, sequences of a step would share bits, and an element's would depend on the microbatch that it is in.
 func (c *pass) mask(s site, perSequence int) tensorops.Mask {
-	if !c.mb.Train || s.p == 0 {
+	if !c.drops(s) {
 		return tensorops.Mask{}
 	}
 	return tensorops.Mask{
@@ -53,6 +57,13 @@ func (c *pass) mask(s site, perSequence int) tensorops.Mask {
 		P:     s.p,
 	}
 }
+
+// places is how many positions a sequence has in the addresses of random bits, whatever a microbatch's length: those of the
+// longest. A microbatch of more has been filled up, and nothing learns from what it was filled up with.
+func (c *pass) places() int { return max(c.stage.model.Config.Context, c.whole()) }
+
+// whole is how many positions the microbatch's sequences have, on all ranks together.
+func (c *pass) whole() int { return c.mb.Positions * c.stage.opts.Context.size() }
 
 // free frees tensors and forgets them, so that a state can be used again.
 func free(l *tensorops.List, ts ...*tensorops.Tensor) {

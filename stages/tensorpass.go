@@ -140,12 +140,12 @@ func (c *pass) ofPositions(t tensorops.Tensor, positions int) tensorops.Tensor {
 }
 
 // dropout records y = skip + x with some elements dropped, at a place of the residual stream.
-// An element's random bits are those of its place in the whole.
+// An element's random bits are those of its sequence, position and feature.
 func (c *pass) dropout(y, x, skip tensorops.Tensor, s site) {
-	width, whole := y.Cols(), c.mb.Positions*c.stage.opts.Context.size() // positions of a sequence
-	m := c.mask(s, whole*width)
+	width, places := y.Cols(), c.places()
+	m := c.mask(s, places*width)
 	runs := c.residualRuns()
-	if m.P == 0 || len(runs) == 1 && !c.sequence() {
+	if m.P == 0 || len(runs) == 1 && !c.sequence() && (c.mb.Sequences == 1 || c.mb.Positions == places) {
 		c.Dropout(y, x, skip, m)
 		return
 	}
@@ -153,7 +153,7 @@ func (c *pass) dropout(y, x, skip tensorops.Tensor, s site) {
 		for _, r := range runs {
 			lo, hi := b*c.positions()+r.lo, b*c.positions()+r.hi
 			part := m
-			part.First += uint64((b*whole + r.first) * width)
+			part.First += uint64((b*places + r.first) * width)
 			c.Dropout(y.RowRange(lo, hi), x.RowRange(lo, hi), skip.RowRange(lo, hi), part)
 		}
 	}
@@ -163,15 +163,18 @@ func (c *pass) dropout(y, x, skip tensorops.Tensor, s site) {
 // dropout lie apart where the heads are split.
 func (c *pass) eachAttention(heads int, f func(first, last int, a tensorops.AttentionOpts), a tensorops.AttentionOpts) {
 	t := c.tensor()
+	if a.Mask.P > 0 && c.mb.Positions != c.places() {
+		a.Of = c.places()
+	}
 	if t.size() <= 1 || a.Mask.P == 0 {
 		f(0, a.Batch, a)
 		return
 	}
-	whole, batch := uint64(c.mb.Positions)*uint64(c.mb.Positions), a.Batch // of a head
-	first := uint64(c.mb.FirstSequence) * uint64(heads) * whole
+	ofHead, batch := uint64(c.places())*uint64(c.places()), a.Batch
+	first := a.Mask.First
 	a.Batch = 1
 	for b := range batch {
-		a.Mask.First = first + uint64(b*heads+t.rank()*a.Heads)*whole
+		a.Mask.First = first + uint64(b*heads+t.rank()*a.Heads)*ofHead
 		f(b, b+1, a)
 	}
 }

@@ -21,6 +21,7 @@ type attentionSizes struct {
 	quads                         int32
 	window                        int32 // 0: all
 	reach                         int32
+	maskQueries, maskKeys         int32
 }
 
 // attentionArgs is attention_args of attention.cuh.
@@ -60,6 +61,9 @@ func attentionSizesOf(x *exec, a tensorops.AttentionSizes, m tensorops.Mask, mat
 	if m.P > 0 {
 		s.mask, s.dropped = dropoutOf(x, m), 1
 	}
+	if s.maskQueries, s.maskKeys = s.tq, s.tk; a.Of > 0 {
+		s.maskQueries, s.maskKeys = int32(a.Of), int32(a.Of)
+	}
 	together := a.Width%4 == 0 // where one head's quads are aligned, all are
 	for _, t := range matrices {
 		together = together && t.Stride()%4 == 0 && fours(address(t), t.DType().Size())
@@ -82,10 +86,13 @@ func launchTiles[A any](x *exec, kernel string, rows, heads int, s *attentionSiz
 	return launch(x, fmt.Sprint(kernel, "_", window), grid{x: tiles, y: ceil(int(s.width), window), threads: attentionThreads}, args)
 }
 
-// onlyCausal refuses what the kernels don't have.
+// onlyCausal refuses what the kernels don't have, and sizes that they can't number.
 func onlyCausal(a tensorops.AttentionSizes, onto bool) error {
-	if a.Whole || onto || a.Of > 0 {
+	if a.Whole || onto {
 		return fmt.Errorf("%w: attention over one block of a sequence's keys after another", tensorops.ErrUnsupported)
+	}
+	if rows := uint64(a.Batch) * uint64(a.Heads) * uint64(max(a.Queries, a.Of)); rows > math.MaxUint32 { //nolint:gosec // each is positive, and below 2³¹
+		return fmt.Errorf("%w: attention with %d rows of scores, and the addresses of its mask are for %d", tensorops.ErrUnsupported, rows, uint32(math.MaxUint32))
 	}
 	return nil
 }

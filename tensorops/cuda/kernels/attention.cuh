@@ -26,6 +26,7 @@ struct attention_sizes {
 	int quads; // quads of every matrix are aligned
 	int window; // keys that a query sees at most; 0: all
 	int reach; // the same, and tk for all
+	int mask_queries, mask_keys; // of a sequence, in the addresses of the mask
 };
 
 struct attention_args {
@@ -84,7 +85,8 @@ __device__ inline bool unseen(const attention_sizes &s, int query, int key) {
 // factors_at are the dropout factors of four probabilities from a key on; place is that of
 // sequence and head among all.
 __device__ inline void factors_at(float factors[4], const attention_sizes &s, i64 place, int query, int key) {
-	dropout_factors(factors, s.mask, ((u64)place * s.tq + query) * s.tk + key);
+	// There are fewer than 2³² rows: see attentionSizesOf.
+	dropout_factors(factors, s.mask, (u64)((u32)place * (u32)s.mask_queries + (u32)query) * (u32)s.mask_keys + (u32)key);
 }
 
 // load_channels reads CHUNK channels from c0 on of a tile of rows, as [CHUNK][ROW].
