@@ -170,7 +170,7 @@ func (a *schedulerActor) request(ctx actor.Context, r Request) {
 	// back what would.
 	needs := r.Step > 0 || r.Kind == SetRate
 	if r.Kind == Resume {
-		needs = a.changes.pauses
+		needs = a.changes.pauses || a.changes.writing > 0 // one of those may be a pause, which it must not overtake
 	}
 	r.Now = r.Kind == SetRate && r.Step == 0
 	if r.Step = max(r.Step, now); a.spec.WriteChange == nil || !needs {

@@ -146,6 +146,40 @@ func TestPauseAndResume(t *testing.T) {
 
 // Stop ends the run at the end of its step with a checkpoint of that step, also
 // while it is paused, and before it has begun.
+// TestResumeBehindAPause: a resumption takes back a pause that is still being journalled, there too.
+func TestResumeBehindAPause(t *testing.T) {
+	l := &log{}
+	spec := fourSteps(t, l)
+	begun, gate := make(chan struct{}), make(chan struct{})
+	var kinds []actors.ChangeKind
+	spec.WriteChange = func(c actors.Change) error {
+		if kinds = append(kinds, c.Kind); len(kinds) == 1 {
+			close(begun)
+			<-gate
+		}
+		return nil
+	}
+	run := start(t, spec)
+	run.Change(actors.Change{Kind: actors.Pause, Step: 3})
+	<-begun
+	run.Resume()
+	time.Sleep(20 * time.Millisecond) // so that it has come
+	close(gate)
+	eventually(t, run, "the end or a pause", func() bool {
+		return len(l.steps()) == 5 || len(eventsOf[actors.PauseEvent](l)) > 0
+	})
+	if paused := eventsOf[actors.PauseEvent](l); len(paused) > 0 {
+		t.Errorf("it is paused: %v", paused)
+		run.Resume()
+	}
+	if out := wait(t, run); out.Err != nil {
+		t.Error(out.Err)
+	}
+	if !slices.Equal(kinds, []actors.ChangeKind{actors.Pause, actors.Resume}) {
+		t.Errorf("the journal has %q", kinds)
+	}
+}
+
 func TestStop(t *testing.T) {
 	for name, c := range map[string]struct {
 		stop    func(t *testing.T, spec actors.Spec, l *log) *actors.Run
