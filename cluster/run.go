@@ -41,6 +41,7 @@ type run struct {
 	hosts     map[int]string  // by rank: the worker's name
 	asked     bool            // somebody has asked it to end
 	requested []troupe.Change // before it has begun
+	late      []troupe.Change // of them, those that came since start has given the others to troupe.Start
 	info      *wire.RunEvent
 	events    []*wire.RunEvent // the last ones
 	number    uint64           // of the last one
@@ -165,7 +166,7 @@ func (w *runWorkers) Assign(ctx context.Context, a placement.Assignment) (placem
 // start begins the run. What it needs is opened and read before it returns.
 func (r *run) start(o troupe.Options) error {
 	r.mu.Lock()
-	o.Requests = slices.Clone(r.requested)
+	o.Requests, r.late = slices.Clone(r.requested), nil
 	r.mu.Unlock()
 	o.Hosts, o.Logger = &runHosts{hosts{Coordinator: r.c, notice: r.waits}, r}, r.c.log
 	inner, err := troupe.Start(r.ctx, r.cfg, o)
@@ -184,12 +185,12 @@ func (r *run) start(o troupe.Options) error {
 	r.info = &wire.RunEvent{Kind: &wire.RunEvent_Info{Info: packInfo(inner.Info())}}
 	r.step = int64(inner.Info().ResumedAt)
 	r.publish(r.info)
-	for _, c := range r.requested[len(o.Requests):] { // which came meanwhile
+	for _, c := range r.late {
 		if err := inner.Change(c); err != nil {
 			r.c.log.Error("a request is lost", "run", r.id, "request", c.String(), "err", err)
 		}
 	}
-	r.requested = nil
+	r.requested, r.late = nil, nil
 	return nil
 }
 
@@ -206,7 +207,9 @@ func (r *run) requests() []troupe.Change {
 // request keeps a change for the run, which has not begun. mu is held.
 func (r *run) request(ch troupe.Change) error {
 	if ch.Kind == actors.Resume {
-		r.requested = slices.DeleteFunc(r.requested, func(o troupe.Change) bool { return o.Kind == actors.Pause })
+		// Those that troupe.Start was given it knows, and has to hear that they are taken back.
+		taken := func(o troupe.Change) bool { return o.Kind == actors.Pause || o.Kind == actors.Resume }
+		r.requested, r.late = slices.DeleteFunc(r.requested, taken), slices.DeleteFunc(r.late, taken)
 	}
 	switch {
 	case slices.Contains(r.requested, ch):
@@ -214,7 +217,7 @@ func (r *run) request(ch troupe.Change) error {
 	case len(r.requested) >= troupe.LimitRequests:
 		return fmt.Errorf("%w: run %s has not begun, and %d changes wait for it, the limit", ErrTryAgain, r.id, len(r.requested))
 	}
-	r.requested = append(r.requested, ch)
+	r.requested, r.late = append(r.requested, ch), append(r.late, ch)
 	if ch.Kind == actors.Stop {
 		r.stops = append(r.stops, ch.Step)
 	}
