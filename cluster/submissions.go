@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/data"
 )
 
 // Submissions says what configurations of operators may make the coordinator do with its own rights.
@@ -133,17 +134,23 @@ func checkPath(path string, roots []string, anywhere bool, deny []string) error 
 	if err != nil {
 		return err
 	}
-	matches, err := filepath.Glob(abs)
-	if err != nil || len(matches) == 0 {
-		matches = []string{abs} // which names none yet, or is no pattern
+	allowed := func(path string) bool {
+		at := follow(path)
+		return (anywhere || beneath(at, roots)) && !beneath(at, deny)
 	}
-	for _, m := range matches {
-		at := follow(m)
-		if !anywhere && !beneath(at, roots) || beneath(at, deny) {
+	if !allowed(abs) { // before anything is looked for there
+		return outside
+	}
+	if err := checkLinks(follow(abs), roots, anywhere, deny, outside); err != nil {
+		return err
+	}
+	if !strings.ContainsAny(abs, `*?[\`) {
+		return nil
+	}
+	files, _ := data.Files([]string{abs}) // where it is wrong, whoever opens it says so
+	for _, f := range files {
+		if !allowed(f) {
 			return outside
-		}
-		if err := checkLinks(at, roots, anywhere, deny, outside); err != nil {
-			return err
 		}
 	}
 	return nil

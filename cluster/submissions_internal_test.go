@@ -81,6 +81,27 @@ func TestSubmissionRoots(t *testing.T) {
 			t.Errorf("%s = %s: %v", key, value, err)
 		}
 	}
+	// What a pattern leads to counts, at any depth, and also where a path with special characters is meant as it stands.
+	for link, to := range map[string]string{"root/deep/a/b/c.csv": "other/s.csv", "root/odd/x[1].csv": "other/s.csv", "root/odd/x1.csv": "root/data/a.csv"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(top, link)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join(top, to), filepath.Join(top, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pattern, inside := range map[string]bool{"deep/**/c.csv": false, "deep/**": false, "deep/*/*/c.csv": false, "odd/x[1].csv": false, "**/authority/a.csv": false, filepath.Join(root, "**"): false,
+		"data/**": true, "data/**/a.csv": true, "odd/x1*": true} {
+		_, err := limited(Submissions{Roots: []string{root}}, own).parse("c.toml", []byte(fmt.Sprintf("data.train = [%q]\n", pattern)), nil, nil, nil)
+		if errors.Is(err, ErrOutside) == inside {
+			t.Errorf("data.train = %s: %v", pattern, err)
+		}
+	}
+	for _, pattern := range []string{"**/authority/a.csv", filepath.Join(top, "**"), filepath.Join(top, "*", "**", "a.csv"), filepath.Join(top, "**", "*.token")} {
+		if _, err := limited(Submissions{}, own).parse("c.toml", []byte(fmt.Sprintf("data.train = [%q]\n", pattern)), nil, nil, nil); !errors.Is(err, ErrOutside) {
+			t.Errorf("data.train = %s, without roots: %v", pattern, err)
+		}
+	}
 	// Without roots any path will do, but for the coordinator's own folder.
 	if _, err := limited(Submissions{}, own).parse("c.toml", []byte(fmt.Sprintf("data.train = [%q]\n", filepath.Join(other, "s.csv"))), nil, nil, nil); err != nil {
 		t.Error(err)
