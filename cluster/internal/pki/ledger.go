@@ -49,8 +49,10 @@ func (s *ledgerStore) read(f func(*ledger) error) error {
 	return f(s.now)
 }
 
-// update makes a change and keeps it. A full disk must not keep a worker out: then the change stands in memory until the
-// next one.
+// errNotKept: a change stands in memory alone, until the next one.
+var errNotKept = errors.New("it counts for this process alone, until something else is kept")
+
+// update makes a change and keeps it. Where it can't be kept it is made all the same, and the error is errNotKept.
 func (s *ledgerStore) update(change func(*ledger) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,10 +75,19 @@ func (s *ledgerStore) update(change func(*ledger) error) error {
 		return nil
 	}
 	if err := replacePrivate(issuedPath(s.dir), encodeLedger(next), keepOwner); err != nil {
-		return nil //nolint:nilerr // see above
+		return fmt.Errorf("%w: %w", errNotKept, err)
 	}
 	version, err := versionOf(issuedPath(s.dir))
 	s.seen = version
+	return err
+}
+
+// letIn is update for a process that is let in: a full disk must not keep it out.
+func (s *ledgerStore) letIn(change func(*ledger) error) error {
+	err := s.update(change)
+	if errors.Is(err, errNotKept) {
+		return nil
+	}
 	return err
 }
 

@@ -72,7 +72,7 @@ func (a *Authority) Join(j Joining, now time.Time) (certDER []byte, id Identity,
 		certDER, err = a.sign(public, id, j.TokenID, CertificateTTL, now)
 	}
 	if err == nil {
-		err = a.issued.update(func(l *ledger) error { return l.join(j, role, keyHash(public), now) })
+		err = a.issued.letIn(func(l *ledger) error { return l.join(j, role, keyHash(public), now) })
 	}
 	if err != nil {
 		return nil, Identity{}, err
@@ -96,7 +96,7 @@ func (a *Authority) Renew(shown *x509.Certificate, csrDER []byte, now time.Time)
 	if certDER, err = a.sign(public, id, tokenOf(shown), CertificateTTL, now); err != nil {
 		return nil, err
 	}
-	err = a.issued.update(func(l *ledger) error {
+	err = a.issued.letIn(func(l *ledger) error {
 		return l.renew(id, tokenOf(shown), keyHash(shown.PublicKey), keyHash(public), now)
 	})
 	return certDER, err
@@ -114,13 +114,17 @@ func (a *Authority) Accepts(cert *x509.Certificate) error {
 
 // Release lets another key have a worker's name. Its holder's certificates count no more.
 func (a *Authority) Release(name string) error {
-	return a.issued.update(func(l *ledger) error {
+	err := a.issued.update(func(l *ledger) error {
 		if _, known := l.names[name]; !known {
-			return fmt.Errorf("releasing the name %.100q: %w", name, ErrNameUnknown)
+			return ErrNameUnknown
 		}
 		delete(l.names, name)
 		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("releasing the name %.100q: %w", name, err)
+	}
+	return nil
 }
 
 // Names lists the names of workers that belong to somebody.
@@ -158,6 +162,9 @@ func keyHash(public crypto.PublicKey) [32]byte {
 
 func (l *ledger) join(j Joining, role Role, key [32]byte, now time.Time) error {
 	l.prune(now)
+	if l.tokens[j.TokenID].revoked { // where that could be kept here alone
+		return ErrTokenRevoked
+	}
 	if role == Worker {
 		r, known := l.names[j.Name]
 		if known && !slices.Contains(r.keys, key) {
@@ -188,8 +195,11 @@ func (l *ledger) mayTake(r nameRecord, j Joining) error {
 }
 
 func (l *ledger) renew(id Identity, token string, shown, key [32]byte, now time.Time) error {
+	if err := l.accepts(id, token, shown); err != nil { // something may have been revoked or released just now
+		return err
+	}
 	if id.Role == Worker {
-		r := l.names[id.Name] // which accepts has looked at
+		r := l.names[id.Name]
 		r.keys, r.Until = [][32]byte{shown, key}, now.Add(CertificateTTL)
 		l.names[id.Name] = r
 	}

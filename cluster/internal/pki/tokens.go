@@ -150,8 +150,8 @@ func (a *Authority) Revoke(id string) error {
 		}
 		return nil
 	})
-	if err == nil {
-		err = a.tokens.update(func(records map[string]tokenRecord) error {
+	if err == nil || errors.Is(err, errNotKept) {
+		err = errors.Join(err, a.tokens.update(func(records map[string]tokenRecord) error {
 			r, known := records[id]
 			switch {
 			case known:
@@ -161,7 +161,7 @@ func (a *Authority) Revoke(id string) error {
 				return ErrTokenUnknown
 			}
 			return nil
-		})
+		}))
 	}
 	if err != nil {
 		return fmt.Errorf("revoking the token %q: %w", id[:min(len(id), 2*idBytes)], err)
