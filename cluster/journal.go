@@ -397,8 +397,8 @@ func decodeEntry(dec *json.Decoder) (e entry, err error) {
 // decodeRequests reads what was asked of a run.
 func decodeRequests(dec *json.Decoder) (all []troupe.Change, err error) {
 	err = strictjson.Array(dec, func() error {
-		if len(all) == troupe.LimitRequests {
-			return fmt.Errorf("more than %d", troupe.LimitRequests)
+		if len(all) == limitKeptRequests {
+			return fmt.Errorf("more than %d", limitKeptRequests)
 		}
 		var c troupe.Change
 		err := strictjson.Object(dec, func(key string) (err error) {

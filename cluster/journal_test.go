@@ -56,6 +56,22 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// TestJournalOfManyRequests: as many requests as a run takes can be read again.
+func TestJournalOfManyRequests(t *testing.T) {
+	e := entries[0]
+	e.Requests = []troupe.Change{{Kind: actors.Resume}, {Kind: actors.Pause}, {Kind: actors.Checkpoint}, {Kind: actors.Stop}}
+	for step := range int64(troupe.LimitRequests) {
+		e.Requests = append(e.Requests, troupe.Change{Kind: actors.Pause, Step: step + 1})
+	}
+	text, err := encodeJournal([]entry{e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := decodeJournal(text); err != nil || !reflect.DeepEqual(got, []entry{e}) {
+		t.Errorf("%d requests: %v", len(e.Requests), err)
+	}
+}
+
 // TestDamagedJournal: nothing that could be another run than it was is taken for one.
 func TestDamagedJournal(t *testing.T) {
 	good, err := encodeJournal(entries)

@@ -1,6 +1,10 @@
 package cluster
 
-import "time"
+import (
+	"time"
+
+	"github.com/troupe-ml/troupe"
+)
 
 // Limits of what others can make this process hold or do, and of what it keeps.
 const (
@@ -42,6 +46,9 @@ const (
 	// limitBeatActions bounds the actions that come with a beat; the others come with the next.
 	limitBeatActions = 1 << 14
 
+	// limitKeptRequests is how many requests of a run are kept: beside those of troupe.LimitRequests, one of each kind that
+	// names no step.
+	limitKeptRequests = troupe.LimitRequests + 8
 	// limitJournalBytes bounds the file of the runs in progress.
 	limitJournalBytes = 64 << 20
 

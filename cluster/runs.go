@@ -154,7 +154,9 @@ func (s *runs) begin(r *run) error {
 	if err != nil {
 		r.inner.Kill() // a coordinator that is started again would take it for one that has not begun
 		_, _ = r.watch()
-		r.detach()
+		if !r.detach() { // it was told to end meanwhile
+			r.cancel()
+		}
 		return err
 	}
 	s.c.cfg.at(pointBegun)
@@ -198,8 +200,9 @@ func (s *runs) note(r *run, change func(*entry)) error {
 // keep notes what was asked of a run and is not done yet. That it is to stop now is noted apart, since a
 // coordinator that ends stops its runs, too.
 func (s *runs) keep(r *run) error {
-	open := slices.DeleteFunc(r.requests(), func(c troupe.Change) bool { return c.Kind == actors.Stop && c.Step == 0 })
-	return s.note(r, func(e *entry) { e.Requests = open })
+	return s.note(r, func(e *entry) { // which has mu: what is asked meanwhile is not lost by an older list
+		e.Requests = slices.DeleteFunc(r.requests(), func(c troupe.Change) bool { return c.Kind == actors.Stop && c.Step == 0 })
+	})
 }
 
 // ended notes that a run has ended. One that ends with the coordinator stays in the journal.

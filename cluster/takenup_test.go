@@ -5,13 +5,35 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/folder"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
+
+// prepare makes the folder of a coordinator that had a run.
+func prepare(t *testing.T, dir, state string, requests []troupe.Change) {
+	t.Helper()
+	text := filepath.Join(dir, "text.txt")
+	if err := os.WriteFile(text, []byte(strings.Repeat("a few words of a text ", 60)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf("[run]\nname = \"r\"\nout = %q\nsteps = 1000000\neval_every = 0\ncheckpoint_every = 0\n[model]\nlayers = 1\nhidden = 8\nheads = 2\ncontext = 8\n[data]\ntrain = [%q]\n[batch]\nsequences = 4\nmicrobatch = 2\n", filepath.Join(dir, "out"), text)
+	j, err := openJournal(state)
+	if err == nil {
+		err = j.put(entry{ID: "01ab23cd", Name: "r", Folder: dir, Config: config, Workers: 1, Submitted: "2026-11-22T10:00:00Z", State: begun, Requests: requests})
+	}
+	if err == nil {
+		err = j.close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // TestAskedWhileItWaits: what is asked of a run that another coordinator had, while it waits for workers, counts over what
 // was asked before: a run that is resumed there trains, though it was paused.
@@ -30,22 +52,8 @@ func TestAskedWhileItWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			text := filepath.Join(dir, "text.txt")
-			if err := os.WriteFile(text, []byte(strings.Repeat("a few words of a text ", 60)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			config := fmt.Sprintf("[run]\nname = \"r\"\nout = %q\nsteps = 1000000\neval_every = 0\ncheckpoint_every = 0\n[model]\nlayers = 1\nhidden = 8\nheads = 2\ncontext = 8\n[data]\ntrain = [%q]\n[batch]\nsequences = 4\nmicrobatch = 2\n", filepath.Join(dir, "out"), text)
 			state := filepath.Join(dir, "state")
-			j, err := openJournal(state)
-			if err == nil {
-				err = j.put(entry{ID: "01ab23cd", Name: "r", Folder: dir, Config: config, Workers: 1, Submitted: "2026-11-22T10:00:00Z", State: begun, Requests: had.requests})
-			}
-			if err == nil {
-				err = j.close()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			prepare(t, dir, state, had.requests)
 			c := startCoordinator(t, Config{Dir: state}, 0)
 			r, err := c.runs.find("r")
 			if err != nil {
@@ -80,3 +88,54 @@ func TestAskedWhileItWaits(t *testing.T) {
 		})
 	}
 }
+
+// TestStoppedWhereNothingIsNoted: a run that is told to end while it begins, and which the coordinator can't note, ends.
+func TestStoppedWhereNothingIsNoted(t *testing.T) {
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state")
+	prepare(t, dir, state, nil)
+	var c *Coordinator
+	at, begins := make(chan struct{}), 0
+	c = startCoordinator(t, Config{Dir: state, atPoint: func(point string) {
+		if point != pointStarted {
+			return
+		}
+		if begins++; begins > 1 {
+			return
+		}
+		<-at // c is set
+		c.runs.mu.Lock()
+		j := c.runs.journal
+		dir := j.dir
+		j.dir = full{dir}
+		c.runs.mu.Unlock()
+		if _, warning, err := c.runs.control(&wire.ControlRequest{Run: "r", Action: wire.ControlRequest_STOP}, "test"); err != nil || warning == "" {
+			t.Errorf("a stop: %q, %v", warning, err)
+		}
+		time.AfterFunc(500*time.Millisecond, func() {
+			c.runs.mu.Lock()
+			defer c.runs.mu.Unlock()
+			j.dir = dir
+		})
+	}}, 0)
+	close(at)
+	token, err := c.NewToken(RoleWorker, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	startWorker(t, c, token, "w")
+	r, err := c.runs.find("r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-r.done:
+	case <-time.After(20 * time.Second):
+		t.Errorf("the run goes on, begun %d times: %v", begins, r.summary())
+	}
+}
+
+// full is a folder on a full disk.
+type full struct{ folder.FS }
+
+func (full) Create(string) (folder.File, error) { return nil, syscall.ENOSPC }
