@@ -404,6 +404,11 @@ func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 	r.mu.Lock()
 	r.between = true
 	r.mu.Unlock()
+	if isLost(out.Err) { // before restarts are counted: a run that is asked to stop may end with the checkpoint that it has
+		if end := r.stopped(out.Err); end != nil {
+			return *end, false
+		}
+	}
 	for err := out.Err; r.restarts.allows(err, r.saved()); {
 		if end := r.stopped(err); end != nil {
 			return *end, false

@@ -23,7 +23,7 @@ func TestDropAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stage.Close()
+	defer func() { _ = stage.Close() }()
 	// dropped is a microbatch's pattern by sequence, of lengths[i] positions each.
 	dropped := func(first, sequences, positions int) (all [][]float32) {
 		l := stream.NewList()
@@ -70,7 +70,7 @@ func TestOwnMasks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stage.Close()
+	defer func() { _ = stage.Close() }()
 	at := func(first, sample int) tensorops.Mask {
 		return stage.OwnMask(stages.Microbatch{Step: 1, Train: true, FirstSequence: first, Sequences: 4}, "own", 0.5, sample)
 	}
