@@ -72,6 +72,8 @@ type changes struct {
 	rates   []Change  // in effect, in the order of their steps
 	pauses  bool      // the journal has one that no resumption there takes back
 	writing int       // that are not journalled yet
+	resumes int       // resumptions among them
+	held    []Request // pauses that were asked for after those: they take effect after them
 	hold    int64     // the first step behind which one of those takes effect
 }
 
@@ -173,6 +175,13 @@ func (a *schedulerActor) request(ctx actor.Context, r Request) {
 		needs = a.changes.pauses || a.changes.writing > 0 // one of those may be a pause, which it must not overtake
 	}
 	r.Now = r.Kind == SetRate && r.Step == 0
+	switch {
+	case r.Kind == Pause && r.Step == 0 && a.changes.resumes > 0:
+		a.changes.held = append(a.changes.held, r)
+		return
+	case r.Kind == Resume:
+		a.changes.held = nil // those it takes back
+	}
 	if r.Step = max(r.Step, now); a.spec.WriteChange == nil || !needs {
 		a.changed(ctx, r, false)
 		return
@@ -180,7 +189,22 @@ func (a *schedulerActor) request(ctx actor.Context, r Request) {
 	if a.changes.writing++; a.changes.writing == 1 || r.Step < a.changes.hold {
 		a.changes.hold = r.Step
 	}
+	if r.Kind == Resume {
+		a.changes.resumes++
+	}
 	ctx.Request(a.peers.Metrics, &journal{a.header(), r})
+}
+
+// resumed takes up the pauses that were held back for a resumption that is journalled now.
+func (a *schedulerActor) resumed(ctx actor.Context) {
+	if a.changes.resumes--; a.changes.resumes > 0 {
+		return
+	}
+	held := a.changes.held
+	a.changes.held = nil
+	for _, r := range held {
+		a.request(ctx, r)
+	}
 }
 
 // stopsAt says why the run can't stop at the end of a step. Whoever names one wants the

@@ -144,8 +144,6 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// Stop ends the run at the end of its step with a checkpoint of that step, also
-// while it is paused, and before it has begun.
 // TestResumeBehindAPause: a resumption takes back a pause that is still being journalled, there too.
 func TestResumeBehindAPause(t *testing.T) {
 	l := &log{}
@@ -180,6 +178,52 @@ func TestResumeBehindAPause(t *testing.T) {
 	}
 }
 
+// TestPauseAfterAResumption: a pause that is asked for while a resumption is being journalled holds after it; one that another
+// resumption takes back does not.
+func TestPauseAfterAResumption(t *testing.T) {
+	for name, more := range map[string]bool{"paused": false, "resumed": true} {
+		t.Run(name, func(t *testing.T) {
+			l := &log{}
+			spec := fourSteps(t, l)
+			begun, gate := make(chan struct{}), make(chan struct{})
+			spec.WriteChange = func(c actors.Change) error {
+				if c.Kind == actors.SetRate {
+					close(begun)
+					<-gate
+				}
+				return nil
+			}
+			spec.Requests = []actors.Request{{ID: 1, Change: actors.Change{Kind: actors.Pause}}}
+			run := start(t, spec)
+			eventually(t, run, "a pause", func() bool { return len(eventsOf[actors.PauseEvent](l)) > 0 })
+			run.Change(actors.Change{Kind: actors.SetRate, LR: 0.5, MinLR: 0.25})
+			<-begun
+			run.Resume()
+			run.Pause()
+			if more {
+				run.Resume()
+			}
+			close(gate)
+			if !more {
+				eventually(t, run, "another pause", func() bool { return len(eventsOf[actors.PauseEvent](l)) == 3 })
+				run.Resume()
+			}
+			if out := wait(t, run); out.Err != nil {
+				t.Error(out.Err)
+			}
+			var got []bool
+			for _, e := range eventsOf[actors.PauseEvent](l) {
+				got = append(got, e.Paused)
+			}
+			if want := map[bool][]bool{false: {true, false, true, false}, true: {true, false}}[more]; !slices.Equal(got, want) {
+				t.Errorf("it is paused and goes on as %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// Stop ends the run at the end of its step with a checkpoint of that step, also
+// while it is paused, and before it has begun.
 func TestStop(t *testing.T) {
 	for name, c := range map[string]struct {
 		stop    func(t *testing.T, spec actors.Spec, l *log) *actors.Run

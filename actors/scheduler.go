@@ -210,6 +210,9 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.changes.writing--
 		a.changes.journalled(m.request.Change)
 		a.changed(ctx, m.request, true)
+		if m.request.Kind == Resume {
+			a.resumed(ctx)
+		}
 		a.proceed(ctx)
 	case *actor.Stopping:
 		a.again.stop()
