@@ -30,6 +30,8 @@ func (q *requests) add(c Change) (actors.Request, error) {
 		q.open = slices.DeleteFunc(q.open, func(o openRequest) bool { return o.ID > q.given && o.Kind == actors.SetRate && o.Step == 0 })
 	case c.Kind == actors.Resume:
 		q.open = slices.DeleteFunc(q.open, func(o openRequest) bool { return o.Kind == actors.Pause })
+	case c.Kind == actors.Checkpoint && c.Step == 0: // one that is being written is of an older step: another is to follow
+		q.open = slices.DeleteFunc(q.open, func(o openRequest) bool { return o.Change == c })
 	}
 	if c.Kind != actors.SetRate && slices.ContainsFunc(q.open, func(o openRequest) bool { return o.Change == c }) {
 		return r, nil
@@ -119,6 +121,7 @@ func (r *Run) ask(c Change) error {
 	}
 	if r.between {
 		if c.Kind == actors.Stop && c.Step == 0 {
+			r.cut = true
 			r.interrupt()
 		}
 		return nil
@@ -150,6 +153,7 @@ func (r *Run) Kill() {
 	defer r.mu.Unlock()
 	r.killed = true
 	if r.between {
+		r.cut = true
 		r.interrupt()
 		return
 	}

@@ -29,6 +29,8 @@ func TestRequests(t *testing.T) {
 		{"a stop stays", []any{stop, int64(3), int64(4)}, 4, []Change{stop}},
 		{"a checkpoint until it is written", []any{save, int64(3), save}, 4, []Change{save}},
 		{"it is written", []any{save, int64(3), done(1)}, 4, nil},
+		{"another while it is being written", []any{save, save, done(1)}, 4, []Change{save}},
+		{"both are", []any{save, save, done(1), done(2)}, 4, nil},
 		{"another is not", []any{save, int64(3), done(1), save}, 4, []Change{save}},
 		{"a rate until the journal has it", []any{rate(1), int64(3), rate(2)}, 4, []Change{rate(1), rate(2)}},
 		{"it has", []any{rate(1), int64(3), done(1)}, 4, nil},

@@ -195,6 +195,7 @@ type Run struct {
 	inner     *actors.Run // the attempt
 	between   bool        // it has ended, and the next has not begun
 	interrupt func()      // ends the wait for processes between two attempts
+	cut       bool        // it is to end, though it has not begun yet
 	requests  requests
 	killed    bool
 	dropped   int
@@ -313,7 +314,9 @@ func (r *Run) begin(ctx context.Context, o Options, wait time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.mu.Lock()
-	r.interrupt = cancel
+	if r.interrupt = cancel; r.cut {
+		cancel()
+	}
 	r.mu.Unlock()
 	own := *r.cfg // what setup fills in is of this attempt
 	spec, err := r.setup(ctx, &own, o, wait)
@@ -436,6 +439,7 @@ func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 // another attempt, to write a checkpoint.
 func (r *Run) stopped(err error) *actors.Outcome {
 	r.mu.Lock()
+	r.cut = false // what was asked until now is looked at here
 	killed, stops, last, saved := r.killed, r.requests.stops(r.savedStep), r.savedState, r.result.Dir != ""
 	r.mu.Unlock()
 	switch {
