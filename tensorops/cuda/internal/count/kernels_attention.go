@@ -10,6 +10,7 @@ type (
 		Quads                         int32
 		Window                        int32
 		Reach                         int32
+		MaskQueries, MaskKeys         int32
 	}
 	attentionArgs struct {
 		O, LSE, Q, K, V                    uint64
