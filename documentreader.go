@@ -80,7 +80,6 @@ func readRow(line []byte) (row, error) {
 }
 
 // has reports whether a member is there: what is null is not.
-
 func (m row) has(key string) bool { v, ok := m[key]; return ok && string(v) != "null" }
 
 func (m row) text(key string) (s string, err error) {

@@ -224,10 +224,10 @@ func (s *supervisor) end(ctx actor.Context, o Outcome) {
 	}
 	if o.Err != nil {
 		s.endNow()
-	}
-	if o.Err != nil && slices.ContainsFunc(s.spec.Hosts, func(h string) bool { return h != "" }) {
-		self := ctx.Self()
-		s.overdue = time.AfterFunc(s.haltWithin(), func() { s.root.Send(self, overdue{}) }) // ends with the supervisor
+		if s.apart {
+			self := ctx.Self()
+			s.overdue = time.AfterFunc(s.haltWithin(), func() { s.root.Send(self, overdue{}) }) // ends with the supervisor
+		}
 	}
 	s.rest("") // where none is active any more
 }

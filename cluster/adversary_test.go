@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -70,19 +69,7 @@ func TestAdversaryProgram(t *testing.T) {
 	if join == "" {
 		t.Skip("it is a process of another test")
 	}
-	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := ParseToken(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { // ends with the standard input
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
+	ctx, token := fromStdin(t)
 	a := &adversary{dir: os.Getenv(adversaryEnv + "_DIR"), edge: os.Getenv(adversaryEnv + "_EDGE"), assigned: make(chan *wire.Assign, 1), came: make(chan struct{}, 1)}
 	if err := a.run(ctx, WorkerConfig{Join: join, Token: token, Name: os.Getenv(adversaryEnv + "_NAME"), Threads: 1, LaneStreams: 2, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)

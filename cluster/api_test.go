@@ -40,12 +40,20 @@ func TestAPIWorker(t *testing.T) {
 	if address == "" {
 		t.Skip("it is a process of other tests")
 	}
+	ctx, token := fromStdin(t)
+	if err := Work(ctx, WorkerConfig{Join: address, Token: token, Name: os.Getenv(workerEnv + "_NAME"), Threads: 1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fromStdin is the token that the standard input of a test's program begins with; ctx ends with that input.
+func fromStdin(t *testing.T) (ctx context.Context, token Token) {
+	t.Helper()
 	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := ParseToken(line)
-	if err != nil {
+	if token, err = ParseToken(line); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -53,9 +61,7 @@ func TestAPIWorker(t *testing.T) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	if err := Work(ctx, WorkerConfig{Join: address, Token: token, Name: os.Getenv(workerEnv + "_NAME"), Threads: 1}); err != nil {
-		t.Fatal(err)
-	}
+	return ctx, token
 }
 
 // startCoordinator starts one with workers in processes of their own.

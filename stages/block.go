@@ -107,8 +107,12 @@ func (b *block) parts(t [3]tensorops.Tensor) (q, k, v tensorops.Tensor) {
 }
 
 func (b *block) attention(c *pass) tensorops.AttentionOpts {
-	return tensorops.AttentionOpts{Batch: c.mb.Sequences, Heads: b.cfg.Heads, KVHeads: b.cfg.KVHeads,
+	a := tensorops.AttentionOpts{Batch: c.mb.Sequences, Heads: b.cfg.Heads, KVHeads: b.cfg.KVHeads,
 		Mask: c.mask(b.drops[0], b.heads*c.places()*c.places()), BF16: c.stage.opts.BF16, Window: b.window}
+	if a.Mask.P > 0 && c.mb.Positions != c.places() {
+		a.Of = c.places()
+	}
+	return a
 }
 
 // rotate turns q and k by their positions, or back.

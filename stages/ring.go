@@ -57,7 +57,6 @@ func (b *block) ofPair(c *pass, sequence int, p pair) tensorops.AttentionOpts {
 	a.Batch, a.Whole, a.Onto = 1, p.whole(), p.onto
 	if a.Mask.P > 0 {
 		each := c.mb.Positions / 2
-		a.Of = c.places()
 		head := (c.mb.FirstSequence+sequence)*b.heads + c.tensor().rank()*b.cfg.Heads
 		a.Mask.First = (uint64(head)*uint64(a.Of)+uint64(p.blocks[0]*each))*uint64(a.Of) + uint64(p.blocks[1]*each) //nolint:gosec // places in tensors
 	}

@@ -163,9 +163,6 @@ func (c *pass) dropout(y, x, skip tensorops.Tensor, s site) {
 // dropout lie apart where the heads are split.
 func (c *pass) eachAttention(heads int, f func(first, last int, a tensorops.AttentionOpts), a tensorops.AttentionOpts) {
 	t := c.tensor()
-	if a.Mask.P > 0 && c.mb.Positions != c.places() {
-		a.Of = c.places()
-	}
 	if t.size() <= 1 || a.Mask.P == 0 {
 		f(0, a.Batch, a)
 		return
