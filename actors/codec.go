@@ -164,7 +164,7 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		if m.Err != nil {
 			v.Error = cut(m.Err.Error())
 		} else {
-			v.Tensor, p.Parts = packTensor(m.Tensor), tensorParts(m.Tensor)
+			v.Tensor, p.Parts = packTensor(m.Tensor), tensorops.Runs(m.Tensor)
 		}
 		w.Kind, p.Release = &wire.Message_Weight{Weight: v}, m.release
 	default:
@@ -219,24 +219,8 @@ func packTensor(t tensorops.Tensor) *wire.Tensor {
 func (p *Packed) numbers(t tensorops.Tensor) {
 	var ok bool
 	if p.Pieces, ok = tensorops.Leaving(t); !ok {
-		p.Parts = tensorParts(t)
+		p.Parts = tensorops.Runs(t)
 	}
-}
-
-// tensorParts are the numbers of a tensor in host memory: in one piece, or of a view row
-// by row.
-func tensorParts(t tensorops.Tensor) [][]byte {
-	switch {
-	case !t.Valid():
-		return nil
-	case t.Contiguous():
-		return [][]byte{tensorops.Bytes(t)}
-	}
-	var rows [][]byte
-	for r := range t.Rows() {
-		rows = append(rows, tensorops.Bytes(t.RowRange(r, r+1)))
-	}
-	return rows
 }
 
 // wallNs is what this process's clock shows at a time.

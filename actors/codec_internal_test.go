@@ -210,7 +210,7 @@ func numbers(m any) [][]byte {
 	tensor := func(x *tensorops.Tensor) [][]byte {
 		all := [][]byte{fmt.Append(nil, x.Valid())}
 		if x.Valid() {
-			all = [][]byte{fmt.Append(nil, x.DType(), x.Shape()), bytes.Join(tensorParts(*x), nil)}
+			all = [][]byte{fmt.Append(nil, x.DType(), x.Shape()), bytes.Join(tensorops.Runs(*x), nil)}
 		}
 		*x = tensorops.Tensor{}
 		return all

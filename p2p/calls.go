@@ -31,8 +31,8 @@ func Like(ts ...tensorops.Tensor) []Spec {
 type Call struct {
 	// Want are the tensors that are expected; nil: any. Others are ErrUnexpected.
 	Want []Spec
-	// Prev and Next are the ranks to talk to in place of the stages before and behind; nil:
-	// those.
+	// Prev and Next are the stages to talk to instead of the previous and the next one; nil: those. A stage that has no
+	// previous or next one talks to none, whatever they are.
 	Prev, Next *int
 	// End: the call is of the first stage's last layers, in a U-shape.
 	End bool
@@ -44,14 +44,16 @@ type Received struct{ Forward, Backward []tensorops.Tensor }
 
 // Handle is a call under way.
 type Handle struct {
-	ended chan struct{}
-	mu    sync.Mutex
-	left  int
-	got   Received
-	err   error
+	ended     chan struct{}
+	mu        sync.Mutex
+	left      int
+	got       Received
+	err       error
+	abandoned bool // nobody waits any more for what comes
 }
 
-// Wait waits until all has been sent and received. When ctx ends before, the transfers go on.
+// Wait waits until all has been sent and received. When ctx ends before, the transfers go on. With another error, Received
+// has what came all the same, and it is the caller's to release: a send that fails loses nothing that was received.
 func (h *Handle) Wait(ctx context.Context) (Received, error) {
 	select {
 	case <-h.ended:
@@ -68,6 +70,7 @@ func (h *Handle) Wait(ctx context.Context) (Received, error) {
 // Ended is closed when all has been sent and received.
 func (h *Handle) Ended() <-chan struct{} { return h.ended }
 
+// end ends one part of the call.
 func (h *Handle) end(err error, set func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,12 +81,27 @@ func (h *Handle) end(err error, set func()) {
 		h.err = err
 	}
 	if h.left--; h.left == 0 {
-		if h.err != nil {
-			release(h.got.Forward)
-			release(h.got.Backward)
-			h.got = Received{}
-		}
+		h.dropAbandoned()
 		close(h.ended)
+	}
+}
+
+// abandon releases what has come, and what is still to come, since nobody waits for it any more.
+func (h *Handle) abandon() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.abandoned = true
+	if h.left == 0 {
+		h.dropAbandoned()
+	}
+}
+
+// dropAbandoned is called with mu held when all parts have ended.
+func (h *Handle) dropAbandoned() {
+	if h.abandoned {
+		release(h.got.Forward)
+		release(h.got.Backward)
+		h.got = Received{}
 	}
 }
 
@@ -94,38 +112,101 @@ type part struct {
 	tensors []tensorops.Tensor
 }
 
-// begin starts the transfers of a call that the stage has.
+// begin starts the transfers of a call that the stage has. A call that is refused starts none of them: nothing is sent, and
+// what is to be received waits for a later call.
 func (p *Port) begin(c Call, parts ...part) *Handle {
 	h := &Handle{ended: make(chan struct{}), left: len(parts)}
-	for _, one := range parts {
+	since := time.Now()
+	refused := p.checkPeers(c, parts)
+	share := refused == nil && p.grouped() // all ranks of a group refuse the same stages, but only the first looks at tensors
+	if refused == nil {
+		refused = p.checkSends(c, parts)
+	}
+	var sends [][]item
+	if refused == nil {
+		sends, refused = p.prepare(c, parts)
+	} else {
+		releaseParts(parts)
+	}
+	for i, one := range parts {
 		peer, has := p.peer(one, c)
+		l := lane{peer, one.way}
 		switch {
-		case !has:
-			if one.receive {
-				h.end(nil, nil)
-			} else {
-				release(one.tensors) // who sends gives away
-				h.end(nil, nil)
-			}
-		case peer < 0 || peer >= p.size:
-			release(one.tensors)
-			h.end(fmt.Errorf("stage %d, %v: %w: %d of %d", p.rank, one.way, ErrRank, peer, p.size), nil)
-		case one.receive && p.grouped():
-			p.beginShared(h, lane{peer, one.way}, c)
+		case has && one.receive && share:
+			p.beginShared(h, l, c, since, refused)
+		case refused != nil || !has:
+			h.end(refused, nil)
 		case one.receive:
-			p.beginReceive(h, lane{peer, one.way}, c)
-		case p.grouped() && p.cfg.Group.Rank() > 0:
-			release(one.tensors) // the first rank has the same
-			h.end(nil, nil)
+			p.beginReceive(h, l, c, since)
+		case p.sends():
+			p.beginSend(h, l, sends[i], since)
 		default:
-			p.beginSend(h, lane{peer, one.way}, one.tensors)
+			h.end(nil, nil)
 		}
 	}
 	return h
 }
 
-// peer is whom a transfer is with; false: the stage has none. The rules of a U-shape are those of
-// MindSpeed's layer-wise disaggregated training.
+// sends reports whether this rank sends for its stage: in a tensor group the first one does, which has the same tensors as the
+// others.
+func (p *Port) sends() bool { return !p.grouped() || p.cfg.Group.Rank() == 0 }
+
+// checkPeers refuses stages that don't exist.
+func (p *Port) checkPeers(c Call, parts []part) error {
+	for _, one := range parts {
+		if peer, has := p.peer(one, c); has && (peer < 0 || peer >= p.size) {
+			return fmt.Errorf("stage %d, %v: %w: stage %d of %d; Call.Prev and Call.Next are 0 to %d", p.rank, one.way, ErrRank, peer, p.size, p.size-1)
+		}
+	}
+	return nil
+}
+
+// checkSends refuses tensors that can't be sent.
+func (p *Port) checkSends(c Call, parts []part) error {
+	for _, one := range parts {
+		if peer, has := p.peer(one, c); has && !one.receive && p.sends() {
+			if err := p.sendable(one.tensors); err != nil {
+				return p.sendError(lane{peer, one.way}, err)
+			}
+		}
+	}
+	return nil
+}
+
+// prepare makes the messages of the parts that send, and releases the tensors of those that don't, which are given away all
+// the same. All messages are there before one is sent.
+func (p *Port) prepare(c Call, parts []part) ([][]item, error) {
+	sends := make([][]item, len(parts))
+	for i, one := range parts {
+		peer, has := p.peer(one, c)
+		if one.receive || !has || !p.sends() {
+			release(one.tensors)
+			continue
+		}
+		var err error
+		if sends[i], err = p.leaving(one.tensors); err != nil {
+			releaseParts(parts[i+1:])
+			for _, items := range sends[:i] {
+				releaseItems(items)
+			}
+			return nil, p.sendError(lane{peer, one.way}, err)
+		}
+	}
+	return sends, nil
+}
+
+func releaseParts(parts []part) {
+	for _, one := range parts {
+		release(one.tensors)
+	}
+}
+
+func (p *Port) sendError(l lane, err error) error {
+	return fmt.Errorf("stage %d, %v to stage %d: %w", p.rank, l.way, l.peer, err)
+}
+
+// peer is whom a transfer is with; false: the stage has none, whatever Call.Prev and Call.Next are. The rules of a U-shape
+// are those of MindSpeed's layer-wise disaggregated training.
 func (p *Port) peer(one part, c Call) (rank int, has bool) {
 	if one.way == Ring {
 		if one.receive {
@@ -133,53 +214,33 @@ func (p *Port) peer(one part, c Call) (rank int, has bool) {
 		}
 		return (p.rank + 1) % p.size, true
 	}
-	before := (one.way == Forward) == one.receive // the stage before, not the one behind
-	if before && c.Prev != nil {
-		return *c.Prev, true
-	}
-	if !before && c.Next != nil {
-		return *c.Next, true
-	}
-	first, last := p.IsFirst(), p.IsLast()
+	toPrev := (one.way == Forward) == one.receive // with the previous stage, not the next one
+	end := p.cfg.UShape && p.IsFirst() && c.End   // of the pipeline: the previous stage is the last one, and there is no next one
 	switch {
-	case p.cfg.UShape && before && first:
-		return p.size - 1, c.End // the end of the first stage has the last one before it
-	case p.cfg.UShape && !before && last:
-		return 0, true
-	case p.cfg.UShape && !before && first && c.End:
+	case toPrev && p.IsFirst() && !end, !toPrev && end, !toPrev && p.IsLast() && !p.cfg.UShape:
 		return 0, false
-	case before && first, !before && last:
-		return 0, false
-	case before:
-		return p.rank - 1, true
+	case toPrev && c.Prev != nil:
+		return *c.Prev, true
+	case !toPrev && c.Next != nil:
+		return *c.Next, true
+	case toPrev:
+		return (p.rank + p.size - 1) % p.size, true
 	}
-	return p.rank + 1, true
+	return (p.rank + 1) % p.size, true
 }
 
-func (p *Port) beginSend(h *Handle, l lane, ts []tensorops.Tensor) {
-	since := time.Now()
-	if n := len(ts); n == 0 || n > LimitTensors || slices.ContainsFunc(ts, func(t tensorops.Tensor) bool { return !t.Valid() || !t.Contiguous() }) {
-		release(ts)
-		h.end(fmt.Errorf("stage %d, %v to stage %d: %w: 1 to %d contiguous tensors make a message", p.rank, l.way, l.peer, tensorops.ErrShape, LimitTensors), nil)
-		return
-	}
-	items, err := p.leaving(ts)
-	if err != nil {
-		h.end(fmt.Errorf("stage %d, %v to stage %d: %w", p.rank, l.way, l.peer, err), nil)
-		return
-	}
+func (p *Port) beginSend(h *Handle, l lane, items []item, since time.Time) {
 	p.post(l, items, func(err error) {
 		if err != nil {
 			releaseItems(items)
-			err = fmt.Errorf("stage %d, %v to stage %d: %w", p.rank, l.way, l.peer, err)
+			err = p.sendError(l, err)
 		}
 		p.timed(l.way, "send", since)
 		h.end(err, nil)
 	})
 }
 
-func (p *Port) beginReceive(h *Handle, l lane, c Call) {
-	since := time.Now()
+func (p *Port) beginReceive(h *Handle, l lane, c Call, since time.Time) {
 	p.receive(l, func(items []item, err error) {
 		p.arriving(items, err, func(ts []tensorops.Tensor, err error) {
 			if err == nil {

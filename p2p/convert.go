@@ -1,8 +1,37 @@
 package p2p
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"fmt"
 
-// leaving makes of tensors what goes on the way: this rank's parts, and rounded, if the Config says so. The
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// sendable refuses tensors of which no message can be made.
+func (p *Port) sendable(ts []tensorops.Tensor) error {
+	if n := len(ts); n == 0 || n > LimitTensors {
+		return fmt.Errorf("%w: %d tensors to send; a message has 1 to %d", tensorops.ErrShape, n, LimitTensors)
+	}
+	for i, t := range ts {
+		switch {
+		case !t.Valid():
+			return fmt.Errorf("%w: tensor %d of %d is none", tensorops.ErrShape, i+1, len(ts))
+		case p.reads(t) && t.Buffer().Mem == nil && t.Len() > 0:
+			return errDevice(i, ts)
+		}
+	}
+	return nil
+}
+
+func errDevice(i int, ts []tensorops.Tensor) error {
+	return fmt.Errorf("%w: tensor %d of %d, %v, is in a device's memory, which the host can't read; copy it to host memory first", tensorops.ErrShape, i+1, len(ts), ts[i])
+}
+
+// reads reports whether the numbers of a tensor are read to send it, and it is not handed over as it is.
+func (p *Port) reads(t tensorops.Tensor) bool {
+	return p.remote || p.cfg.Scatter != nil || p.cfg.WireDType == tensorops.BFloat16 || !t.Contiguous()
+}
+
+// leaving makes of tensors what goes on the way: without gaps, this rank's parts, and rounded, if the Config says so. The
 // tensors are taken.
 func (p *Port) leaving(ts []tensorops.Tensor) (items []item, err error) {
 	items = make([]item, len(ts))
@@ -10,7 +39,10 @@ func (p *Port) leaving(ts []tensorops.Tensor) (items []item, err error) {
 		items[i] = item{Tensor: t}
 	}
 	for i := range items {
-		if err = p.scatter(&items[i]); err == nil {
+		if err = p.closeGaps(&items[i]); err == nil {
+			err = p.scatter(&items[i])
+		}
+		if err == nil {
 			err = p.narrow(&items[i])
 		}
 		if err != nil {
@@ -19,6 +51,33 @@ func (p *Port) leaving(ts []tensorops.Tensor) (items []item, err error) {
 		}
 	}
 	return items, nil
+}
+
+// closeGaps copies a view of some columns, whose rows don't follow each other.
+func (p *Port) closeGaps(it *item) error {
+	if it.Contiguous() {
+		return nil
+	}
+	dense, err := p.copyOf(it.Tensor)
+	if err != nil {
+		return err
+	}
+	it.Release()
+	it.Tensor = dense
+	return nil
+}
+
+// copyOf copies a tensor in host memory, without gaps.
+func (p *Port) copyOf(t tensorops.Tensor) (tensorops.Tensor, error) {
+	to, err := tensorops.NewTensor(p.cfg.Arena, t.DType(), t.Shape()...)
+	if err != nil {
+		return to, err
+	}
+	rest := tensorops.Bytes(to)
+	for _, run := range tensorops.Runs(t) {
+		rest = rest[copy(rest, run):]
+	}
+	return to, nil
 }
 
 func (p *Port) scatter(it *item) error {

@@ -14,12 +14,14 @@
 //   - A message carries one or more tensors of any shape and type, and says which. What a call
 //     expects is compared with what came: see Call.Want.
 //   - The first stage receives no activation and sends no gradient, the last one receives no
-//     gradient and sends no activation: such calls end at once with nothing. In a U-shape, where the first stage has
-//     the last layers too, Call.End says of which half of it a call is.
+//     gradient and sends no activation: such calls end at once with nothing, whatever Call.Prev and Call.Next are. In a U-shape,
+//     where the first stage has the last layers too, Call.End says of which half of it a call is.
+//   - A call that is refused, for its tensors or its stages, begins none of its transfers. One whose send fails later returns
+//     what it received with the error.
 //   - Where stages have tensor groups of different sizes, Config.Group is a stage's: its first rank alone talks to other
 //     stages, and broadcasts what it gets to the others, whose ports Member makes.
 //   - Sending gives a tensor away. In one process it is handed over as it is; to another process its
-//     bytes go, and it is released when they are there.
+//     bytes go, and it is released when they are there. A view of some columns arrives as a tensor of its own, without gaps.
 //
 // A training run doesn't use the package: its stages are actors, whose messages have addresses of their
 // own (package actors). The package may import tensorops and collective. It must never know stages or

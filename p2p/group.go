@@ -42,9 +42,9 @@ type shared struct {
 	done  func([]tensorops.Tensor, error)
 }
 
-// beginShared receives what every rank of the group is to have.
-func (p *Port) beginShared(h *Handle, l lane, c Call) {
-	since := time.Now()
+// beginShared receives what every rank of the group is to have. Where the first rank's call was refused, the others, which wait
+// for its broadcast, are told that nothing comes.
+func (p *Port) beginShared(h *Handle, l lane, c Call, since time.Time, refused error) {
 	s := &shared{done: func(ts []tensorops.Tensor, err error) {
 		if err == nil {
 			if err = expected(ts, c.Want); err != nil {
@@ -71,8 +71,8 @@ func (p *Port) beginShared(h *Handle, l lane, c Call) {
 	}
 	p.shared.turn = append(p.shared.turn, s)
 	p.mu.Unlock()
-	if p.cfg.Group.Rank() > 0 {
-		p.share(s, nil, nil)
+	if p.cfg.Group.Rank() > 0 || refused != nil {
+		p.share(s, nil, refused)
 		return
 	}
 	p.receive(l, func(items []item, err error) {

@@ -85,6 +85,22 @@ func TestGroupOfEachStage(t *testing.T) {
 					check(all(0, func(p *p2p.Port) *p2p.Handle { return p.SendBackward([]tensorops.Tensor{r.tensor(6)}, end) }))
 					check(all(2, func(p *p2p.Port) *p2p.Handle { return p.RecvBackward(call) }), []float32{6})
 				}
+				// A call whose tensors the first rank refuses is refused to all, and the next one is as ever.
+				refused := all(1, func(p *p2p.Port) *p2p.Handle { return p.SendForwardRecvForward(nil, call) })
+				for rank, h := range refused {
+					_, err := h.Wait(r.ctx)
+					if want := []error{tensorops.ErrShape, p2p.ErrFirst, p2p.ErrFirst}[rank]; !errors.Is(err, want) {
+						t.Errorf("rank %d: %v, want %v", rank, err, want)
+					}
+				}
+				far := 7
+				for rank, h := range all(1, func(p *p2p.Port) *p2p.Handle { return p.RecvForward(p2p.Call{Prev: &far}) }) {
+					if _, err := h.Wait(r.ctx); !errors.Is(err, p2p.ErrRank) {
+						t.Errorf("rank %d: %v, want %v", rank, err, p2p.ErrRank)
+					}
+				}
+				check(all(0, func(p *p2p.Port) *p2p.Handle { return p.SendForward([]tensorops.Tensor{r.tensor(4)}, call) }))
+				check(all(1, func(p *p2p.Port) *p2p.Handle { return p.RecvForward(call) }), []float32{4})
 				// What the first rank will never get, no rank waits for.
 				lost := []*p2p.Handle{of[1][0].RecvForward(call), of[1][1].RecvForward(call)}
 				ports[1].Close(errors.New("the test ends"))

@@ -3,6 +3,7 @@ package p2p
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -21,6 +22,9 @@ func errParts(it *item, p *Port) error {
 func (p *Port) SendTensorMeta(ctx context.Context, need bool, specs []Spec, c Call) (again bool, err error) {
 	if !need {
 		return false, nil
+	}
+	if err := checkSpecs(specs); err != nil {
+		return true, fmt.Errorf("stage %d: %w", p.rank, err)
 	}
 	numbers := metaOf(specs)
 	t, err := tensorops.NewTensor(p.cfg.Arena, tensorops.Int32, len(numbers))
@@ -51,6 +55,19 @@ func (p *Port) RecvTensorMeta(ctx context.Context, known []Spec, c Call) ([]Spec
 		return nil, fmt.Errorf("stage %d: %w: %d numbers are no types and shapes", p.rank, ErrUnexpected, t.Len())
 	}
 	return specs, nil
+}
+
+// checkSpecs refuses types and shapes of which no tensor is, and more of them than a message has.
+func checkSpecs(specs []Spec) error {
+	if len(specs) > LimitTensors {
+		return fmt.Errorf("%w: %d tensors, a message has at most %d", tensorops.ErrShape, len(specs), LimitTensors)
+	}
+	for i, s := range specs {
+		if !s.DType.Known() || len(s.Shape) > tensorops.MaxRank || slices.ContainsFunc(s.Shape, func(d int) bool { return d < 0 || d > tensorops.MaxDim }) {
+			return fmt.Errorf("%w: %v, of tensor %d of %d, is no type and shape: up to %d dimensions of 0 to %d elements", tensorops.ErrShape, s, i+1, len(specs), tensorops.MaxRank, tensorops.MaxDim)
+		}
+	}
+	return nil
 }
 
 func metaOf(specs []Spec) []int32 {

@@ -12,6 +12,7 @@ import (
 // them (see package collective).
 func Over(rank, size int, cfg Config, carrier collective.Carrier) *Port {
 	p := newPort(rank, size, cfg)
+	p.remote = true
 	p.send = func(to int, m message, done func(error)) {
 		header := binary.LittleEndian.AppendUint64([]byte{byte(m.way), byte(len(m.items))}, m.number)
 		parts := make([][]byte, len(m.items))

@@ -62,6 +62,28 @@ func same(a [][]float32, b ...[]float32) bool {
 	return slices.EqualFunc(a, b, slices.Equal[[]float32])
 }
 
+func check(got p2p.Received, t *testing.T, name string, forward, backward []float32) {
+	t.Helper()
+	of := func(v []float32) (all [][]float32) {
+		if v != nil {
+			all = append(all, v)
+		}
+		return all
+	}
+	if !same(values(got.Forward), of(forward)...) || !same(values(got.Backward), of(backward)...) {
+		t.Errorf("%s: %v and %v came, want %v and %v", name, values(got.Forward), values(got.Backward), forward, backward)
+	}
+}
+
+// device is a tensor [2, 2] in memory that the host can't read.
+func (r *rig) device() tensorops.Tensor {
+	t, err := tensorops.NewTensor(tensorops.NewDryStream().Arena(), tensorops.Float32, 2, 2)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return t
+}
+
 // networks are ways to make the ports of n stages.
 func networks(r *rig) map[string]func(n int, cfg p2p.Config) []*p2p.Port {
 	return map[string]func(n int, cfg p2p.Config) []*p2p.Port{
@@ -209,6 +231,16 @@ func TestShapes(t *testing.T) {
 		if err != nil || again {
 			t.Errorf("%s: meta: %v, %v", name, again, err)
 		}
+		for what, bad := range map[string][]p2p.Spec{
+			"a dimension below 0":      {{DType: tensorops.Float32, Shape: []int{2, -1}}},
+			"too many dimensions":      {{DType: tensorops.Float32, Shape: make([]int, tensorops.MaxRank+1)}},
+			"a type that there is not": {{DType: 200}},
+			"too many tensors":         make([]p2p.Spec, p2p.LimitTensors+1),
+		} {
+			if again, err := p[0].SendTensorMeta(r.ctx, true, bad, p2p.Call{}); !errors.Is(err, tensorops.ErrShape) || !again {
+				t.Errorf("%s: meta of %s: %v, %v", name, what, again, err)
+			}
+		}
 		specs, err := p[1].RecvTensorMeta(r.ctx, nil, p2p.Call{})
 		if err != nil || fmt.Sprint(specs) != "[bfloat16[2 3 4] int32[]]" {
 			t.Errorf("%s: meta: %v, %v", name, specs, err)
@@ -238,6 +270,171 @@ func TestShapes(t *testing.T) {
 	}
 }
 
+// TestNoEdge: a stage without a previous or a next one has none, whoever Call.Prev and Call.Next name: single and combined
+// calls do what is left of them at once.
+func TestNoEdge(t *testing.T) {
+	r := newRig(t)
+	u := p2p.Config{UShape: true}
+	type call = func(p *p2p.Port, x []tensorops.Tensor, c p2p.Call) *p2p.Handle
+	recvForward := func(p *p2p.Port, _ []tensorops.Tensor, c p2p.Call) *p2p.Handle { return p.RecvForward(c) }
+	recvBackward := func(p *p2p.Port, _ []tensorops.Tensor, c p2p.Call) *p2p.Handle { return p.RecvBackward(c) }
+	all := func(p *p2p.Port, x []tensorops.Tensor, c p2p.Call) *p2p.Handle {
+		return p.SendForwardBackwardRecvForwardBackward(x, []tensorops.Tensor{r.tensor(8)}, c)
+	}
+	for name, c := range map[string]struct {
+		cfg   p2p.Config
+		rank  int
+		end   bool
+		do    call
+		waits bool // for the transfer that the stage has
+	}{
+		"first, recv_forward":                                   {rank: 0, do: recvForward},
+		"first, send_backward":                                  {rank: 0, do: (*p2p.Port).SendBackward},
+		"first, send_backward_recv_forward":                     {rank: 0, do: (*p2p.Port).SendBackwardRecvForward},
+		"first, send_forward_recv_forward":                      {rank: 0, do: (*p2p.Port).SendForwardRecvForward},
+		"first, send_backward_recv_backward":                    {rank: 0, do: (*p2p.Port).SendBackwardRecvBackward, waits: true},
+		"first, send_forward_backward_recv_forward_backward":    {rank: 0, do: all, waits: true},
+		"last, recv_backward":                                   {rank: 2, do: recvBackward},
+		"last, send_forward":                                    {rank: 2, do: (*p2p.Port).SendForward},
+		"last, send_forward_recv_backward":                      {rank: 2, do: (*p2p.Port).SendForwardRecvBackward},
+		"last, send_backward_recv_backward":                     {rank: 2, do: (*p2p.Port).SendBackwardRecvBackward},
+		"last, send_forward_recv_forward":                       {rank: 2, do: (*p2p.Port).SendForwardRecvForward, waits: true},
+		"last, send_forward_backward_recv_forward_backward":     {rank: 2, do: all, waits: true},
+		"U, first, recv_forward":                                {cfg: u, rank: 0, do: recvForward},
+		"U, first, send_backward":                               {cfg: u, rank: 0, do: (*p2p.Port).SendBackward},
+		"U, end, recv_backward":                                 {cfg: u, rank: 0, end: true, do: recvBackward},
+		"U, end, send_forward":                                  {cfg: u, rank: 0, end: true, do: (*p2p.Port).SendForward},
+		"U, end, send_forward_recv_backward":                    {cfg: u, rank: 0, end: true, do: (*p2p.Port).SendForwardRecvBackward},
+		"U, end, send_forward_recv_forward":                     {cfg: u, rank: 0, end: true, do: (*p2p.Port).SendForwardRecvForward, waits: true},
+		"U, last, send_forward":                                 {cfg: u, rank: 2, do: (*p2p.Port).SendForward},
+		"U, last, recv_backward":                                {cfg: u, rank: 2, do: recvBackward, waits: true},
+		"U, first, send_forward_backward_recv_forward_backward": {cfg: u, rank: 0, do: all, waits: true},
+	} {
+		ports := p2p.Local(3, c.cfg)
+		middle := 1
+		h := c.do(ports[c.rank], []tensorops.Tensor{r.tensor(7)}, p2p.Call{Prev: &middle, Next: &middle, End: c.end})
+		select {
+		case <-h.Ended():
+			if got := r.wait(h); c.waits || got.Forward != nil || got.Backward != nil {
+				t.Errorf("%s: it ended with %v and %v", name, values(got.Forward), values(got.Backward))
+			}
+		default:
+			if !c.waits {
+				t.Errorf("%s: it waits", name)
+			}
+		}
+		for _, p := range ports {
+			p.Close(nil)
+		}
+	}
+}
+
+// TestRefused: a combined call whose tensors or stages can't be is refused before any of its transfers begins: nothing that was
+// sent to the stage is lost, and nothing leaves.
+func TestRefused(t *testing.T) {
+	r := newRig(t)
+	far := 9
+	one := func(v float32) []tensorops.Tensor { return []tensorops.Tensor{r.tensor(v)} }
+	for network, ports := range networks(r) {
+		for why, c := range map[string]struct {
+			bad  func() []tensorops.Tensor
+			call p2p.Call
+			want error
+		}{
+			"no tensors":         {func() []tensorops.Tensor { return nil }, p2p.Call{}, tensorops.ErrShape},
+			"none in the middle": {func() []tensorops.Tensor { return []tensorops.Tensor{r.tensor(1), {}, r.tensor(2)} }, p2p.Call{}, tensorops.ErrShape},
+			"too many tensors":   {func() []tensorops.Tensor { return make([]tensorops.Tensor, p2p.LimitTensors+1) }, p2p.Call{}, tensorops.ErrShape},
+			"device's memory":    {func() []tensorops.Tensor { return []tensorops.Tensor{r.device().Columns(0, 1)} }, p2p.Call{}, tensorops.ErrShape},
+			"no such stage":      {func() []tensorops.Tensor { return one(1) }, p2p.Call{Next: &far}, p2p.ErrRank},
+		} {
+			for call, do := range map[string]func(p *p2p.Port) *p2p.Handle{
+				"send_forward_recv_forward":  func(p *p2p.Port) *p2p.Handle { return p.SendForwardRecvForward(c.bad(), c.call) },
+				"send_forward_recv_backward": func(p *p2p.Port) *p2p.Handle { return p.SendForwardRecvBackward(c.bad(), c.call) },
+				"send_forward_backward_recv_forward_backward": func(p *p2p.Port) *p2p.Handle {
+					return p.SendForwardBackwardRecvForwardBackward(c.bad(), one(3), c.call)
+				},
+			} {
+				name := network + ", " + why + ", " + call
+				p := ports(3, p2p.Config{})
+				h := do(p[1])
+				select {
+				case <-h.Ended():
+					if got, err := h.Wait(r.ctx); !errors.Is(err, c.want) || got.Forward != nil || got.Backward != nil {
+						t.Errorf("%s: %v, error %v", name, got, err)
+					}
+				default:
+					t.Errorf("%s: it waits", name)
+				}
+				r.wait(p[0].SendForward(one(1), p2p.Call{}))
+				r.wait(p[2].SendBackward(one(2), p2p.Call{}))
+				check(r.wait(p[1].SendForwardRecvBackward(one(5), p2p.Call{})), t, name, nil, []float32{2})
+				check(r.wait(p[1].SendBackwardRecvForward(one(6), p2p.Call{})), t, name, []float32{1}, nil)
+				check(r.wait(p[2].RecvForward(p2p.Call{})), t, name, []float32{5}, nil)
+				check(r.wait(p[0].RecvBackward(p2p.Call{})), t, name, nil, []float32{6})
+				for _, port := range p {
+					port.Close(nil)
+				}
+			}
+		}
+	}
+}
+
+// TestGapless: a view of some columns arrives as they are, single and to several groups, rounded on its way and in parts too.
+func TestGapless(t *testing.T) {
+	r := newRig(t)
+	view := func() []tensorops.Tensor {
+		m, err := tensorops.NewTensor(r.arena, tensorops.Float32, 3, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range tensorops.Elements[float32](m) {
+			tensorops.Elements[float32](m)[i] = float32(i)
+		}
+		return []tensorops.Tensor{m.Columns(0, 2)}
+	}
+	want := []float32{0, 1, 4, 5, 8, 9}
+	for network, ports := range networks(r) {
+		for how, cfg := range map[string]p2p.Config{"as it is": {}, "bfloat16": {WireDType: tensorops.BFloat16}} {
+			name := network + ", " + how
+			a, b := ports(2, cfg), ports(2, cfg)
+			r.wait(a[0].SendForward(view(), p2p.Call{}))
+			check(r.wait(a[1].RecvForward(p2p.Call{Want: []p2p.Spec{{DType: tensorops.Float32, Shape: []int{3, 2}}}})), t, name, want, nil)
+			if err := (p2p.Several{a[0], b[0]}).SendForward(r.ctx, view(), p2p.Call{}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			got, err := p2p.Several{a[1], b[1]}.RecvForward(r.ctx, p2p.Call{})
+			if err != nil || !same(values(got), want) {
+				t.Errorf("%s: several: %v, %v", name, values(got), err)
+			}
+			if err := (p2p.Several{a[1], b[1]}).SendBackward(r.ctx, view(), p2p.Call{}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			check(r.wait(b[0].RecvBackward(p2p.Call{})), t, name, nil, want)
+			for _, port := range append(a, b...) {
+				port.Close(nil)
+			}
+		}
+	}
+	group := collective.Local("tp", 2)
+	var lanes [2][]*p2p.Port
+	var receives [2]*p2p.Handle
+	for rank := range lanes {
+		lanes[rank] = p2p.Local(2, p2p.Config{Scatter: group[rank]})
+		r.wait(lanes[rank][0].SendForward(view(), p2p.Call{}))
+		receives[rank] = lanes[rank][1].RecvForward(p2p.Call{})
+	}
+	for rank, h := range receives {
+		check(r.wait(h), t, fmt.Sprintf("parts, rank %d", rank), want, nil)
+	}
+	for _, ports := range lanes {
+		for _, port := range ports {
+			port.Close(nil)
+		}
+	}
+}
+
+// TestUnread: where messages are too many to wait, who sends and who receives are told, and no later one takes the place of one
+// that was refused.
 func TestUnread(t *testing.T) {
 	r := newRig(t)
 	p := p2p.Local(2, p2p.Config{})
@@ -247,6 +444,33 @@ func TestUnread(t *testing.T) {
 	if _, err := p[0].SendForward([]tensorops.Tensor{r.tensor(1)}, p2p.Call{}).Wait(r.ctx); !errors.Is(err, p2p.ErrFull) {
 		t.Errorf("error %v", err)
 	}
+	// What waits is received, and then nobody waits for what was refused.
+	for range p2p.LimitUnread {
+		r.wait(p[1].RecvForward(p2p.Call{}))
+	}
+	if _, err := p[1].RecvForward(p2p.Call{}).Wait(r.ctx); !errors.Is(err, p2p.ErrFull) {
+		t.Errorf("the message that was refused: error %v", err)
+	}
+	if _, err := p[0].SendForward([]tensorops.Tensor{r.tensor(1)}, p2p.Call{}).Wait(r.ctx); !errors.Is(err, p2p.ErrFull) {
+		t.Errorf("a later message: error %v", err)
+	}
+	for _, port := range p {
+		port.Close(nil)
+	}
+}
+
+// TestSendFailsLate: a combined call whose send the other stage refuses gives what it has received.
+func TestSendFailsLate(t *testing.T) {
+	r := newRig(t)
+	p := p2p.Local(3, p2p.Config{})
+	p[2].Close(errors.New("it is gone"))
+	h := p[1].SendForwardRecvForward([]tensorops.Tensor{r.tensor(5)}, p2p.Call{})
+	r.wait(p[0].SendForward([]tensorops.Tensor{r.tensor(1)}, p2p.Call{}))
+	got, err := h.Wait(r.ctx)
+	if !errors.Is(err, p2p.ErrClosed) {
+		t.Errorf("error %v", err)
+	}
+	check(got, t, "the call whose send failed", []float32{1}, nil)
 	for _, port := range p {
 		port.Close(nil)
 	}
@@ -311,6 +535,69 @@ func TestSeveral(t *testing.T) {
 	r.wait(b[0].SendForward([]tensorops.Tensor{r.tensor(2)}, p2p.Call{}))
 	if _, err := both.RecvForward(r.ctx, p2p.Call{}); !errors.Is(err, p2p.ErrUnexpected) {
 		t.Errorf("error %v", err)
+	}
+	for _, p := range append(a, b...) {
+		p.Close(nil)
+	}
+}
+
+// TestSeveralRefuse: what one group can't do is refused before another one does it; no groups send nothing and receive
+// nothing.
+func TestSeveralRefuse(t *testing.T) {
+	r := newRig(t)
+	one := func(v float32) []tensorops.Tensor { return []tensorops.Tensor{r.tensor(v)} }
+	x := one(1)
+	if err := (p2p.Several{}).SendForward(r.ctx, x, p2p.Call{}); err != nil || !x[0].Released() {
+		t.Errorf("no groups, send_forward: %v, released %v", err, x[0].Released())
+	}
+	if err := (p2p.Several{}).SendBackward(r.ctx, one(1), p2p.Call{}); err != nil {
+		t.Errorf("no groups, send_backward: %v", err)
+	}
+	if got, err := (p2p.Several{}).RecvForward(r.ctx, p2p.Call{}); got != nil || err != nil {
+		t.Errorf("no groups, recv_forward: %v, %v", got, err)
+	}
+	if got, err := (p2p.Several{}).RecvBackward(r.ctx, p2p.Call{}); got != nil || err != nil {
+		t.Errorf("no groups, recv_backward: %v, %v", got, err)
+	}
+	a, b := p2p.Local(3, p2p.Config{}), p2p.Local(2, p2p.Config{})
+	to := 2 // b has no such stage
+	for name, c := range map[string]struct {
+		s    p2p.Several
+		ts   []tensorops.Tensor
+		call p2p.Call
+		want error
+	}{
+		"a stage of one group": {p2p.Several{a[0], b[0]}, one(1), p2p.Call{Next: &to}, p2p.ErrRank},
+		"no tensors":           {p2p.Several{a[0], b[0]}, nil, p2p.Call{}, tensorops.ErrShape},
+		"none in the middle":   {p2p.Several{a[0], b[0]}, []tensorops.Tensor{r.tensor(1), {}, r.tensor(2)}, p2p.Call{}, tensorops.ErrShape},
+		"device's memory":      {p2p.Several{a[0], b[0]}, []tensorops.Tensor{r.tensor(1), r.device()}, p2p.Call{}, tensorops.ErrShape},
+		"no port":              {p2p.Several{a[0], nil}, one(1), p2p.Call{}, p2p.ErrRank},
+	} {
+		if err := c.s.SendForward(r.ctx, c.ts, c.call); !errors.Is(err, c.want) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if _, err := (p2p.Several{a[1], b[1], nil}).RecvForward(r.ctx, p2p.Call{}); !errors.Is(err, p2p.ErrRank) {
+		t.Errorf("no port: error %v", err)
+	}
+	// No group was sent anything, and none lacks anything.
+	for v, p := range map[float32][]*p2p.Port{3: a, 5: b} {
+		r.wait(p[0].SendForward(one(v), p2p.Call{}))
+	}
+	got, err := p2p.Several{a[1], b[1]}.RecvForward(r.ctx, p2p.Call{})
+	if err != nil || !same(values(got), []float32{4}) {
+		t.Errorf("%v, %v", values(got), err)
+	}
+	// What comes after a wait that ended early is released.
+	ctx, cancel := context.WithCancel(r.ctx)
+	cancel()
+	if _, err := (p2p.Several{a[1], b[1]}).RecvForward(ctx, p2p.Call{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	late := one(1)
+	r.wait(a[0].SendForward(late, p2p.Call{}))
+	if !late[0].Released() {
+		t.Error("what nobody waits for is kept")
 	}
 	for _, p := range append(a, b...) {
 		p.Close(nil)

@@ -15,7 +15,8 @@ import (
 var (
 	// ErrUnexpected: what came is not what the call expects.
 	ErrUnexpected = errors.New("unexpected tensors")
-	// ErrFull: LimitUnread messages wait that nobody has asked for.
+	// ErrFull: LimitUnread messages wait that nobody has asked for. No more can be sent in this direction, and who receives
+	// gets those that wait, then this error.
 	ErrFull = errors.New("too many messages are unread")
 	// ErrClosed: the port was closed.
 	ErrClosed = errors.New("the port is closed")
@@ -64,6 +65,7 @@ type Port struct {
 	cfg        Config
 	rank, size int
 	send       func(to int, m message, done func(error))
+	remote     bool            // others are in other processes
 	own        tensorops.Arena // the port's, where Config has none; closed with it
 
 	mu     sync.Mutex
@@ -71,6 +73,7 @@ type Port struct {
 	asked  map[lane]uint64
 	came   map[address][]item
 	unread map[lane]int
+	over   map[lane]uint64 // by lane whose messages were too many: the number of the first that was refused
 	wait   map[address]func([]item, error)
 	closed error
 	timers map[string]Timer
@@ -128,7 +131,7 @@ func LocalOf(cfg []Config) []*Port {
 
 func newPort(rank, size int, cfg Config) *Port {
 	p := &Port{cfg: cfg, rank: rank, size: size, sent: make(map[lane]uint64), asked: make(map[lane]uint64),
-		came: make(map[address][]item), unread: make(map[lane]int), wait: make(map[address]func([]item, error)), timers: make(map[string]Timer)}
+		came: make(map[address][]item), unread: make(map[lane]int), over: make(map[lane]uint64), wait: make(map[address]func([]item, error)), timers: make(map[string]Timer)}
 	if p.cfg.Arena == nil {
 		p.own = tensorops.NewHostMemory(0).NewArena(fmt.Sprintf("port of stage %d", rank))
 		p.cfg.Arena = p.own
@@ -230,15 +233,19 @@ func (p *Port) deliver(from int, m message) error {
 	at := address{l, m.number}
 	p.mu.Lock()
 	done := p.wait[at]
+	_, over := p.over[l]
 	switch {
 	case p.closed != nil:
 		defer p.mu.Unlock()
 		return p.closed
 	case done != nil:
 		delete(p.wait, at)
-	case p.unread[l] >= LimitUnread:
+	case over, p.unread[l] >= LimitUnread:
 		defer p.mu.Unlock()
-		return fmt.Errorf("stage %d, %v from stage %d: %w: %d", p.rank, m.way, from, ErrFull, LimitUnread)
+		if !over { // a later message must not take this one's place
+			p.over[l] = m.number
+		}
+		return p.errFull(l)
 	default:
 		p.unread[l]++
 		p.came[at] = m.items
@@ -250,6 +257,10 @@ func (p *Port) deliver(from int, m message) error {
 	return nil
 }
 
+func (p *Port) errFull(l lane) error {
+	return fmt.Errorf("stage %d, %v from stage %d: %w: %d", p.rank, l.way, l.peer, ErrFull, LimitUnread)
+}
+
 // receive asks for the next message of a lane.
 func (p *Port) receive(l lane, done func([]item, error)) {
 	p.mu.Lock()
@@ -258,6 +269,11 @@ func (p *Port) receive(l lane, done func([]item, error)) {
 		err := p.closed
 		p.mu.Unlock()
 		done(nil, err)
+		return
+	}
+	if first, over := p.over[l]; over && at.number >= first {
+		p.mu.Unlock()
+		done(nil, p.errFull(l))
 		return
 	}
 	p.asked[l]++

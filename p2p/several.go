@@ -8,65 +8,119 @@ import (
 )
 
 // Several are ports of one stage in several pipeline groups, such as those of a neighbour that is split otherwise:
-// each call goes to all, and what comes is averaged, in float32, and rounded to its type again.
+// each call goes to all, and what comes is averaged, in float32, and rounded to its type again. Where there are none, nothing
+// is sent, and nothing comes.
 type Several []*Port
 
 // SendForward sends copies of this stage's output to all groups.
 func (s Several) SendForward(ctx context.Context, ts []tensorops.Tensor, c Call) error {
-	return s.sendAll(ctx, ts, c, (*Port).SendForward)
+	return s.sendAll(ctx, ts, c, Forward)
 }
 
 // SendBackward sends copies of the gradient of this stage's input to all groups.
 func (s Several) SendBackward(ctx context.Context, ts []tensorops.Tensor, c Call) error {
-	return s.sendAll(ctx, ts, c, (*Port).SendBackward)
+	return s.sendAll(ctx, ts, c, Backward)
 }
 
 // RecvForward receives the mean of the activations of all groups.
 func (s Several) RecvForward(ctx context.Context, c Call) ([]tensorops.Tensor, error) {
-	return s.mean(ctx, func(p *Port) *Handle { return p.RecvForward(c) }, func(r Received) []tensorops.Tensor { return r.Forward })
+	return s.mean(ctx, c, Forward)
 }
 
 // RecvBackward receives the mean of the gradients of all groups.
 func (s Several) RecvBackward(ctx context.Context, c Call) ([]tensorops.Tensor, error) {
-	return s.mean(ctx, func(p *Port) *Handle { return p.RecvBackward(c) }, func(r Received) []tensorops.Tensor { return r.Backward })
+	return s.mean(ctx, c, Backward)
 }
 
-func (s Several) sendAll(ctx context.Context, ts []tensorops.Tensor, c Call, send func(*Port, []tensorops.Tensor, Call) *Handle) error {
-	defer release(ts)
-	handles := make([]*Handle, 0, len(s))
-	for _, p := range s {
-		own := make([]tensorops.Tensor, 0, len(ts))
-		for _, t := range ts {
-			u, err := tensorops.NewTensor(p.cfg.Arena, t.DType(), t.Shape()...)
-			if err != nil {
-				release(own)
-				return err
-			}
-			copy(tensorops.Bytes(u), tensorops.Bytes(t))
-			own = append(own, u)
+// check refuses a call before any group begins it, so that none is ahead of the others.
+func (s Several) check(c Call, one part) error {
+	for i, p := range s {
+		if p == nil {
+			return fmt.Errorf("%w: the port of group %d of %d is nil", ErrRank, i+1, len(s))
 		}
-		handles = append(handles, send(p, own, c))
-	}
-	for _, h := range handles {
-		if _, err := h.Wait(ctx); err != nil {
-			return err
+		err := p.checkPeers(c, []part{one})
+		if err == nil {
+			err = p.checkSends(c, []part{one})
+		}
+		if err != nil {
+			return fmt.Errorf("group %d of %d: %w", i+1, len(s), err)
 		}
 	}
 	return nil
 }
 
-func (s Several) mean(ctx context.Context, recv func(*Port) *Handle, of func(Received) []tensorops.Tensor) (sum []tensorops.Tensor, err error) {
+func (s Several) sendAll(ctx context.Context, ts []tensorops.Tensor, c Call, way Direction) error {
+	defer release(ts)
+	one := part{way: way, tensors: ts}
+	if err := s.check(c, one); err != nil {
+		return err
+	}
+	sends := make([]part, 0, len(s))
+	for i, p := range s {
+		own, err := p.copies(one, c)
+		if err != nil {
+			releaseParts(sends)
+			return fmt.Errorf("group %d of %d: %w", i+1, len(s), err)
+		}
+		sends = append(sends, part{way: way, tensors: own})
+	}
 	handles := make([]*Handle, len(s))
 	for i, p := range s {
-		handles[i] = recv(p)
+		handles[i] = p.begin(c, sends[i])
+	}
+	var first error
+	for _, h := range handles {
+		if _, err := h.Wait(ctx); first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// copies are the tensors that a port sends; none if it sends nothing.
+func (p *Port) copies(one part, c Call) ([]tensorops.Tensor, error) {
+	if _, has := p.peer(one, c); !has || !p.sends() {
+		return nil, nil
+	}
+	own := make([]tensorops.Tensor, 0, len(one.tensors))
+	for i, t := range one.tensors {
+		if t.Buffer().Mem == nil && t.Len() > 0 {
+			release(own)
+			return nil, errDevice(i, one.tensors)
+		}
+		u, err := p.copyOf(t)
+		if err != nil {
+			release(own)
+			return nil, err
+		}
+		own = append(own, u)
+	}
+	return own, nil
+}
+
+func (s Several) mean(ctx context.Context, c Call, way Direction) (sum []tensorops.Tensor, err error) {
+	if len(s) == 0 {
+		return nil, nil
+	}
+	one := part{way: way, receive: true}
+	if err := s.check(c, one); err != nil {
+		return nil, err
+	}
+	handles := make([]*Handle, len(s))
+	for i, p := range s {
+		handles[i] = p.begin(c, one)
 	}
 	all := make([][]tensorops.Tensor, 0, len(s))
 	for _, h := range handles {
 		got, werr := h.Wait(ctx)
-		if werr != nil && err == nil {
-			err = werr
+		if werr != nil {
+			h.abandon() // of a wait that ended early, what comes later
+			if err == nil {
+				err = werr
+			}
+			continue
 		}
-		all = append(all, of(got))
+		all = append(all, append(got.Forward, got.Backward...))
 	}
 	defer func() {
 		for i, ts := range all {

@@ -294,3 +294,18 @@ func Bytes(t Tensor) []byte {
 	size := t.DType().Size()
 	return t.buf.Mem[t.off*size:][:t.Len()*size]
 }
+
+// Runs views the elements of a tensor in host memory as bytes: in one piece if it is contiguous, else row by row.
+func Runs(t Tensor) [][]byte {
+	switch {
+	case !t.Valid():
+		return nil
+	case t.Contiguous():
+		return [][]byte{Bytes(t)}
+	}
+	rows := make([][]byte, t.Rows())
+	for r := range rows {
+		rows[r] = Bytes(t.RowRange(r, r+1))
+	}
+	return rows
+}

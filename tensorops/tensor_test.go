@@ -186,3 +186,35 @@ func TestHostBytes(t *testing.T) {
 		t.Error("nothing is not nothing")
 	}
 }
+
+// TestRuns: the bytes of a contiguous tensor are one run, those of a view of some columns are one a row.
+func TestRuns(t *testing.T) {
+	a := tensorops.NewHostMemory(0).NewArena("test")
+	defer a.Close()
+	m, err := tensorops.NewTensor(a, tensorops.Int32, 3, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range tensorops.Elements[int32](m) {
+		tensorops.Elements[int32](m)[i] = int32(i)
+	}
+	for name, c := range map[string]struct {
+		of   tensorops.Tensor
+		want [][]int32
+	}{
+		"none":       {tensorops.Tensor{}, nil},
+		"contiguous": {m, [][]int32{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}},
+		"rows":       {m.RowRange(1, 3), [][]int32{{4, 5, 6, 7, 8, 9, 10, 11}}},
+		"columns":    {m.Columns(2, 4), [][]int32{{2, 3}, {6, 7}, {10, 11}}},
+		"one row":    {m.RowRange(2, 3).Columns(1, 3), [][]int32{{9, 10}}},
+		"no columns": {m.Columns(4, 4), [][]int32{{}, {}, {}}},
+	} {
+		var got [][]int32
+		for _, run := range tensorops.Runs(c.of) {
+			got = append(got, tensorops.HostNumbers[int32](run))
+		}
+		if !slices.EqualFunc(got, c.want, slices.Equal[[]int32]) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
