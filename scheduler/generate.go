@@ -70,15 +70,12 @@ func (s Spec) phases() ([][]Action, error) {
 	return byRank(func(s Spec, rank int) []Action { return s.order(rank, visits) })(s)
 }
 
-// visit is one microbatch's way through one of a rank's chunks.
-type visit struct{ microbatch, local int }
-
-// visits lists the visits of a rank in the order of its forwards: a group of
+// visits lists the virtual microbatches of a rank in the order of its forwards: a group of
 // microbatches passes through the first chunk, then the same group through the
 // next chunk, and after the last chunk comes the next group. It is the same for
 // all ranks. With the chunks counted backwards it is also the order of the
 // backwards.
-func (s Spec) visits() []visit {
+func (s Spec) visits() []VirtualMicrobatch {
 	group := s.MicrobatchGroupSize
 	switch {
 	case s.Schedule == BreadthFirst:
@@ -86,12 +83,12 @@ func (s Spec) visits() []visit {
 	case !s.grouped():
 		group = 1 // one microbatch after the other
 	}
-	list := make([]visit, 0, s.Microbatches*s.Chunks)
+	list := make([]VirtualMicrobatch, 0, s.Microbatches*s.Chunks)
 	for first := 0; first < s.Microbatches; first += group {
 		beyond := min(first+group, s.Microbatches)
 		for local := range s.Chunks {
 			for m := first; m < beyond; m++ {
-				list = append(list, visit{m, local})
+				list = append(list, VirtualMicrobatch{m, local})
 			}
 		}
 	}
@@ -102,7 +99,7 @@ func (s Spec) visits() []visit {
 // pipeline, then forwards and backwards in turn, then the backwards that are
 // left. Where the backward is split, its weight gradient follows as many backwards
 // later as the rank puts off, and what is left at the end.
-func (s Spec) order(rank int, visits []visit) []Action {
+func (s Spec) order(rank int, visits []VirtualMicrobatch) []Action {
 	if s.ForwardOnly {
 		row := make([]Action, 0, len(visits))
 		for _, v := range visits {
@@ -152,12 +149,12 @@ func (s Spec) order(rank int, visits []visit) []Action {
 	return row
 }
 
-func (s Spec) forward(v visit, rank int) Action {
-	return Action{Chunk: int32(v.local*s.Ranks + rank), Type: F, Microbatch: int32(v.microbatch)}
+func (s Spec) forward(v VirtualMicrobatch, rank int) Action {
+	return Action{Chunk: int32(v.LocalChunk*s.Ranks + rank), Type: F, Microbatch: int32(v.Microbatch)}
 }
 
-func (s Spec) backward(t Type, v visit, rank int) Action {
-	return Action{Chunk: int32((s.Chunks-1-v.local)*s.Ranks + rank), Type: t, Microbatch: int32(v.microbatch)}
+func (s Spec) backward(t Type, v VirtualMicrobatch, rank int) Action {
+	return Action{Chunk: int32((s.Chunks-1-v.LocalChunk)*s.Ranks + rank), Type: t, Microbatch: int32(v.Microbatch)}
 }
 
 // putOff says whether backwards are split, and how many of a rank's weight gradients

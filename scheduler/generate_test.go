@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -315,40 +314,4 @@ func TestFigures(t *testing.T) {
 
 func rowString(row []Action) string {
 	return (&Table{Ranks: [][]Action{row}}).String()
-}
-
-// TestMegatronOrder holds the schedule table and the order of chunks that
-// Megatron's documentation gives for 2 ranks, 2 chunks, 5 microbatches in groups
-// of 3. In an order, c is the forward of a rank's c-th chunk and −c its backward,
-// from 1.
-func TestMegatronOrder(t *testing.T) {
-	spec := Spec{Schedule: Interleaved, Ranks: 2, Chunks: 2, Microbatches: 5, MicrobatchGroupSize: 3}
-	var microbatches, chunks []int
-	for _, v := range spec.visits() {
-		microbatches, chunks = append(microbatches, v.microbatch), append(chunks, v.local)
-	}
-	if got, want := fmt.Sprint(microbatches), "[0 1 2 0 1 2 3 4 3 4]"; got != want {
-		t.Errorf("microbatches %s, want %s", got, want)
-	}
-	if got, want := fmt.Sprint(chunks), "[0 0 0 1 1 1 0 0 1 1]"; got != want {
-		t.Errorf("chunks %s, want %s", got, want)
-	}
-
-	table := generate(t, spec)
-	for rank, want := range []string{
-		"[1 1 1 2 2 2 -2 1 -2 1 -2 2 -1 2 -1 -1 -2 -2 -1 -1]",
-		"[1 1 1 2 -2 2 -2 2 -2 1 -1 1 -1 2 -1 2 -2 -2 -1 -1]",
-	} {
-		var order []int
-		for _, a := range table.Ranks[rank] {
-			chunk := table.LocalChunk(int(a.Chunk)) + 1
-			if a.Type == B {
-				chunk = -chunk
-			}
-			order = append(order, chunk)
-		}
-		if got := fmt.Sprint(order); got != want {
-			t.Errorf("rank %d: %s\nwant    %s", rank, got, want)
-		}
-	}
 }
