@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -57,6 +58,12 @@ input and weight gradients together. Their data is read, for the fields of a sam
 With --groups it prints every rank with its place along tensor, context, pipeline and data
 parallelism and the ranks of its groups.
 
+With --order it prints what each rank of the pipeline runs, as Megatron-Core writes it: how many virtual
+microbatches it has (microbatches × chunks), how many of them it runs forward before forwards and backwards
+take turns, how many are left, and the order of its passes: 2 is a forward of the rank's second chunk,
+-2 a backward. With a configuration it also prints the shapes of the tensors that each rank
+receives and sends for a microbatch.
+
 Without one: make the table of a schedule, or read one; prove that it can be run; play it with
 the costs given, and draw what comes out.
 
@@ -75,6 +82,8 @@ from step to step. csv and comms write the table, which is what a run takes.`,
   engine plan config.toml --check
   engine plan config.toml --groups
   engine plan config.toml --cluster 10.0.0.1:7070
+  engine plan config.toml --order
+  engine plan --schedule interleaved --stages 2 --chunks 2 --microbatches 5 --microbatch-group-size 3 --order
   engine plan --schedule 1f1b --stages 4 --microbatches 8
   engine plan --schedule zb-v --stages 4 --chunks 2 --microbatches 8 --format svg --out zbv.svg
   engine plan --schedule auto --stages 4 --chunks 2 --microbatches 8 --max-in-flight 6 --costs 1,1.2,0.8
@@ -107,6 +116,7 @@ from step to step. csv and comms write the table, which is what a run takes.`,
 	var ofTables []string
 	f.VisitAll(func(flag *pflag.Flag) { ofTables = append(ofTables, flag.Name) })
 	ofConfigs := o.config.flags(cmd)
+	f.BoolVar(&o.config.order, "order", false, "print each rank's order of passes as Megatron-Core writes it, the counts of its virtual microbatches and, with a configuration, the shapes of what it receives and sends")
 	o.flags(f, planFormats)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -119,7 +129,7 @@ from step to step. csv and comms write the table, which is what a run takes.`,
 			return err
 		}
 		planConfig := a.planConfig
-		if o.config.client.cluster != "" && !o.config.groups {
+		if o.config.client.cluster != "" && !o.config.groups && !o.config.order {
 			planConfig = a.planCluster
 		}
 		err := measuring(cmd.Context(), func(ctx context.Context) error { return planConfig(ctx, cmd, args[0], &o.config, o.drawing) })
@@ -145,6 +155,13 @@ func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
 		return err
 	}
 	a.working = true
+	if o.config.order {
+		r, err := orderOf(table, o.spec)
+		if err != nil {
+			return usagef("--order: %w", err)
+		}
+		return r.writeTo(a, o.drawing)
+	}
 	report, timeline, err := scheduler.Analyse(table)
 	if err != nil {
 		return err
@@ -170,26 +187,41 @@ func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
 // writesTable says whether the format is a table's, which has no times.
 func (o *planOptions) writesTable() bool { return o.format == "csv" || o.format == "comms" }
 
+// timeless names the flag that asks for something without times; "" if none does.
+func (o *planOptions) timeless() string {
+	switch {
+	case o.config.order:
+		return "--order"
+	case o.writesTable():
+		return "--format " + o.format
+	}
+	return ""
+}
+
 // checkIdle refuses flags that say nothing about what is written.
 func (o *planOptions) checkIdle(cmd *cobra.Command) error {
 	var errs []error
 	if o.jitter == 0 {
 		errs = append(errs, idle(cmd, "without --jitter", "seed"))
 	}
-	if o.format != "json" {
+	switch {
+	case o.config.order:
+		errs = append(errs, o.textOrJSON("--order"), idle(cmd, "with --order", "full", "columns"))
+	case o.format != "json":
 		errs = append(errs, idle(cmd, "without --format json", "full"))
 	}
 	chooses := o.spec.Schedule == scheduler.Auto || o.spec.Schedule == scheduler.Dynamic
 	if !chooses && o.table == "" {
 		errs = append(errs, idle(cmd, "but with the schedules auto and dynamic", "max-in-flight"))
 	}
-	if o.writesTable() {
-		errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "cores"))
+	if flag := o.timeless(); flag != "" {
+		beside := "with " + flag + ", which has no times"
+		errs = append(errs, idle(cmd, beside, "cores"))
 		if !chooses {
-			errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "costs", "link"))
+			errs = append(errs, idle(cmd, beside, "costs", "link"))
 		}
 		if o.spec.Schedule != scheduler.Auto {
-			errs = append(errs, idle(cmd, "with --format "+o.format+", which has no times", "jitter", "slow"))
+			errs = append(errs, idle(cmd, beside, "jitter", "slow"))
 		}
 	}
 	return errors.Join(errs...)
@@ -320,6 +352,23 @@ func (d *drawing) check(cmd *cobra.Command, formats []string) error {
 		return idle(cmd, "with --format "+d.format, "columns")
 	}
 	return nil
+}
+
+// textOrJSON refuses the formats that a flag does without.
+func (d *drawing) textOrJSON(flag string) error {
+	if d.format != "ascii" && d.format != "json" {
+		return usagef("--format %s: with %s there are ascii and json", d.format, flag)
+	}
+	return nil
+}
+
+// writeJSON writes what a command found out.
+func writeJSON(w io.Writer, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		_, err = w.Write(append(text, '\n'))
+	}
+	return err
 }
 
 // write writes to --out, or to the standard output.

@@ -36,6 +36,7 @@ type planConfigOptions struct {
 	check     bool
 	pairs     int
 	groups    bool
+	order     bool
 	client    clientFlags
 }
 
@@ -63,6 +64,9 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 	}
 	return append(names, "set", "cluster", "token-file", "cert-file", "dir")
 }
+
+// measuringFlags have no effect where nothing is measured or predicted.
+var measuringFlags = []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "layer-costs", "save-costs", "seconds", "check", "pairs", "cluster"}
 
 // limits of what the flags take.
 const (
@@ -167,12 +171,18 @@ func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o
 	if err := errors.Join(o.validate(), o.checkIdle(cmd), d.check(cmd, planFormats)); err != nil {
 		return err
 	}
-	if o.device != "" && !o.groups {
+	if o.groups && o.order {
+		return usagef("--groups and --order: each prints a table of its own, leave one out")
+	}
+	if o.device != "" && !o.groups && !o.order {
 		o.sets = append(append([]string{}, o.sets...), "device.kind="+device.CUDA)
 	}
 	cfg, err := loadPlanned(path, o.sets)
 	if err == nil && o.groups {
 		return a.planGroups(cmd, cfg, d)
+	}
+	if err == nil && o.order {
+		return a.planOrder(cmd, cfg, d)
 	}
 	if err == nil && !cfg.Language() {
 		return a.planOwn(cmd, cfg, d)
@@ -273,11 +283,7 @@ func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
 	case "ascii":
 		return r.text(w)
 	case "json":
-		text, err := json.MarshalIndent(r, "", "  ")
-		if err == nil {
-			_, err = w.Write(append(text, '\n'))
-		}
-		return err
+		return writeJSON(w, r)
 	case "csv":
 		_, err := io.WriteString(w, option.Plan().Table().CSV())
 		return err

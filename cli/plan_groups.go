@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,12 +36,11 @@ const mostGroupMembers = 1 << 22
 
 // planGroups says which rank has which place and which groups. Nothing is measured.
 func (a *app) planGroups(cmd *cobra.Command, cfg *config.Config, d drawing) error {
-	if err := idle(cmd, "with --groups, which measures nothing",
-		"devices", "memory-gib", "latency-us", "bandwidth-gbps", "layer-costs", "save-costs", "seconds", "check", "pairs", "cluster"); err != nil {
+	if err := idle(cmd, "with --groups, which measures nothing", measuringFlags...); err != nil {
 		return err
 	}
-	if d.format != "ascii" && d.format != "json" {
-		return usagef("--format %s: with --groups there are ascii and json", d.format)
+	if err := d.textOrJSON("--groups"); err != nil {
+		return err
 	}
 	a.working = true
 	g, err := grid.New(cfg.GridSizes())
@@ -58,11 +56,7 @@ func (a *app) planGroups(cmd *cobra.Command, cfg *config.Config, d drawing) erro
 	}
 	return d.write(a, func(w io.Writer) error {
 		if d.format == "json" {
-			text, err := json.MarshalIndent(r, "", "  ")
-			if err == nil {
-				_, err = w.Write(append(text, '\n'))
-			}
-			return err
+			return writeJSON(w, r)
 		}
 		return r.write(w)
 	})

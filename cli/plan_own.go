@@ -43,7 +43,7 @@ func mistakes(err error) int {
 // not measured: their costs are what they say, or follow from their parameters.
 func (a *app) planOwn(cmd *cobra.Command, cfg *config.Config, d drawing) error {
 	if err := idle(cmd, "with a model that is no language model, whose layers are not measured",
-		"devices", "memory-gib", "latency-us", "bandwidth-gbps", "device", "layer-costs", "save-costs", "seconds", "check", "pairs", "cluster"); err != nil {
+		append([]string{"device"}, measuringFlags...)...); err != nil {
 		return err
 	}
 	a.working = true

@@ -26,6 +26,9 @@ var (
 	// ErrDeadlock: ranks wait for each other.
 	ErrDeadlock = errors.New("table deadlocks")
 
+	// ErrNotation: Megatron-Core's order can't say what a table does.
+	ErrNotation = errors.New("no order in Megatron-Core's notation")
+
 	// ErrCosts: a cost is negative or no number, or credits don't match the
 	// table.
 	ErrCosts = errors.New("impossible costs")

@@ -100,23 +100,23 @@ func MegatronOrder(table []VirtualMicrobatch, chunks, warmUp int) ([]int, error)
 }
 
 // MegatronOrder is the order of a rank's passes as Megatron-Core writes it: c+1 for a forward of the rank's chunk c, from 0, and −(c+1) for
-// a backward. It is ErrTable where the order can't say what the rank does: where input and weight gradients are apart, or a
+// a backward. It is ErrNotation where the order can't say what the rank does: where input and weight gradients are apart, or a
 // forward and a backward run as one.
 func (t *Table) MegatronOrder(rank int) ([]int, error) {
 	if rank < 0 || rank >= len(t.Ranks) {
 		return nil, fmt.Errorf("%w: there is no rank %d; the ranks are 0 to %d", ErrRank, rank, len(t.Ranks)-1)
 	}
 	if t.Schedule == Dynamic {
-		return nil, fmt.Errorf("%w: ranks of the schedule dynamic leave their order for work that is ready, so there is none to write", ErrTable)
+		return nil, fmt.Errorf("%w: ranks of schedule dynamic leave their order for work that is ready", ErrNotation)
 	}
 	order := make([]int, 0, len(t.Ranks[rank]))
 	for i, a := range t.Ranks[rank] {
 		id := t.LocalChunk(int(a.Chunk)) + 1
 		switch {
 		case a.Overlap:
-			return nil, fmt.Errorf("%w: action %d of rank %d, %v, runs as one with the next; Megatron-Core's order has them apart", ErrTable, i, rank, a)
+			return nil, fmt.Errorf("%w: action %d of rank %d, %v, runs as one with the next; the notation has them apart", ErrNotation, i, rank, a)
 		case a.Type == I || a.Type == W:
-			return nil, fmt.Errorf("%w: action %d of rank %d, %v, is a part of a backward; Megatron-Core's order has whole ones: use a schedule that keeps input and weight gradients together, such as %s", ErrTable, i, rank, a, DefaultSchedule(len(t.Ranks), max(1, t.NumChunks/len(t.Ranks))))
+			return nil, fmt.Errorf("%w: action %d of rank %d, %v, is a part of a backward; the notation has whole ones: use a schedule that keeps input and weight gradients together, such as %s", ErrNotation, i, rank, a, DefaultSchedule(len(t.Ranks), max(1, t.NumChunks/len(t.Ranks))))
 		case a.Type == B:
 			id = -id
 		}

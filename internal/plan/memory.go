@@ -122,8 +122,14 @@ func (p *Plan) newDry(st *stages.Stage, rank int, table *scheduler.Table, of int
 
 // act records an action into a list, of microbatches of full size.
 func (d *dryPasses) act(l *tensorops.List, a scheduler.Action) {
+	for _, t := range d.pass(l, a) {
+		l.Free(t)
+	}
+}
+
+// pass is act without freeing what the action sends.
+func (d *dryPasses) pass(l *tensorops.List, a scheduler.Action) (out []tensorops.Tensor) {
 	var mb stages.Microbatch
-	var out []tensorops.Tensor
 	v, i := int(a.Chunk), int(a.Microbatch)
 	if a.Type == scheduler.F {
 		mb = stages.Microbatch{Step: 1, Index: i, Sequences: d.cfg.Batch.Microbatch, Positions: d.cfg.Model.Context, Tokens: d.ids, Targets: d.ids, Train: !d.table.ForwardOnly}
@@ -150,9 +156,7 @@ func (d *dryPasses) act(l *tensorops.List, a scheduler.Action) {
 	case scheduler.B:
 		out = d.st.Backward(l, v, i, in...)
 	}
-	for _, t := range out {
-		l.Free(t)
-	}
+	return out
 }
 
 // arrive records how inputs that come as pieces become whole, as a stage actor does.
@@ -222,11 +226,12 @@ func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action, t
 	if last := int32(p.table.NumChunks - 1); a.Type == scheduler.F && a.Chunk == 0 || a.Type != scheduler.F && a.Chunk == last {
 		return nil
 	}
-	positions := p.cfg.Model.Context / p.grid.Size(grid.Context)
-	if p.sequence() {
-		positions /= p.grid.TensorSize(p.table.RankOf(int(a.Chunk)))
+	shape, err := p.edgeShape(p.table.RankOf(int(a.Chunk)), depths)
+	if err != nil {
+		l.Fail(err)
+		return nil
 	}
-	return []tensorops.Tensor{l.Alloc(st.EdgeType(), depths*p.cfg.Batch.Microbatch, positions, p.model.Config.Hidden)}
+	return []tensorops.Tensor{l.Alloc(shape.DType, shape.Dims...)}
 }
 
 // SkipBytes is how many tensors a skip edge carries for a microbatch, and their size.

@@ -1,0 +1,104 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// TestTransfers: the types and shapes that a rank is said to send are those of the tensors that its passes make, and what it is said
+// to receive is what the neighbour is said to send, where both have tensor groups of one size.
+func TestTransfers(t *testing.T) {
+	for _, sets := range []string{
+		"pipeline.stages=1",
+		"pipeline.stages=2",
+		"pipeline.stages=2 pipeline.chunks=2 batch.microbatch=3",
+		"pipeline.stages=2 pipeline.schedule=zb-v",
+		"pipeline.stages=2 pipeline.schedule=u-shape",
+		"pipeline.stages=2 pipeline.wire_dtype=bfloat16",
+		"pipeline.stages=2 parallel.tensor=2",
+		"pipeline.stages=2 parallel.tensor=2 parallel.sequence=true",
+		"pipeline.stages=2 parallel.context=4",
+		"pipeline.stages=2 parallel.context=2 parallel.tensor=2 parallel.sequence=true",
+		"pipeline.stages=4 model.mtp_layers=1 model.tie_embeddings=false pipeline.layout=Ett|tt|m|L",
+		`pipeline.stages=2 model.freeze=["embed","0-3"] model.tie_embeddings=false`,
+	} {
+		p, err := gridPlan(t, strings.Fields(sets)...)
+		if err != nil {
+			t.Errorf("%s: %v", sets, err)
+			continue
+		}
+		sent := make(map[string][]stages.Shape)
+		for rank, row := range p.table.Ranks {
+			dry := tensorops.NewDryStream()
+			st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.dryOptions(rank))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := st.DryLoad(); err != nil {
+				t.Fatal(err)
+			}
+			d := p.newDry(st, rank, p.table, p.microbatches())
+			for _, a := range row {
+				l := dry.NewList()
+				out := d.pass(l, a)
+				if a.Type != scheduler.W {
+					sent[fmt.Sprint(a.Chunk, a.Type == scheduler.F)] = shapesOfTensors(out)
+				}
+				for _, x := range out {
+					l.Free(x)
+				}
+				if err := tensorops.Run(dry, l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := st.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		by := make([]Transfers, p.table.NumChunks)
+		for rank := range p.table.Ranks {
+			all, err := p.Transfers(rank)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range all {
+				by[x.Chunk] = x
+			}
+		}
+		for c, x := range by {
+			for forward, says := range map[bool][]stages.Shape{true: x.SendForward, false: x.SendBackward} {
+				if made := sent[fmt.Sprint(c, forward)]; !sameShapes(made, says) {
+					t.Errorf("%s: chunk %d, forward %v: it sends %v, and is said to send %v", sets, c, forward, made, says)
+				}
+			}
+			if x.Chunk != c {
+				t.Errorf("%s: chunk %d is missing", sets, c)
+			}
+			if c > 0 && (!sameShapes(x.RecvForward, by[c-1].SendForward) || !sameShapes(x.SendBackward, by[c-1].RecvBackward)) {
+				t.Errorf("%s: from chunk %d to %d: %v and %v", sets, c-1, c, by[c-1], x)
+			}
+		}
+		if first, last := by[0], by[len(by)-1]; first.RecvForward != nil || first.SendBackward != nil || last.SendForward != nil || last.RecvBackward != nil {
+			t.Errorf("%s: the ends have %v and %v", sets, first, last)
+		}
+	}
+}
+
+func shapesOfTensors(ts []tensorops.Tensor) (all []stages.Shape) {
+	for _, x := range ts {
+		if x.Valid() {
+			all = append(all, stages.Shape{DType: x.DType(), Dims: x.Shape()})
+		}
+	}
+	return all
+}
+
+func sameShapes(a, b []stages.Shape) bool {
+	return slices.EqualFunc(a, b, func(x, y stages.Shape) bool { return x.DType == y.DType && slices.Equal(x.Dims, y.Dims) })
+}
