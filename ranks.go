@@ -120,7 +120,7 @@ func (c *computers) place(ctx context.Context, s *actors.Spec, a placement.Assig
 		return err
 	}
 	c.ofRanks = r.Memory
-	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach, s.Clock = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach, r.Detach, r.Clock
+	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach, s.Clock, s.CutLinks = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach, r.Detach, r.Clock, r.CutLinks
 	return nil
 }
 

@@ -300,13 +300,35 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 			return nil, err
 		}
 	}
-	if err := r.begin(ctx, o, 0); err != nil {
+	if err := r.beginFirst(ctx, o); err != nil {
 		r.actor.end(EndEvent{Err: err})
 		return nil, err
 	}
 	r.stop = context.AfterFunc(ctx, r.Stop)
 	go r.finish(o) // ends with the run
 	return r, nil
+}
+
+// beginFirst makes the first attempt, and others while processes are lost before one has begun: nothing was trained or
+// written yet, and there may be others.
+func (r *Run) beginFirst(ctx context.Context, o Options) error {
+	err := r.begin(ctx, o, 0)
+	for isLost(err) {
+		if !r.restarts.allows(err, 0) {
+			return fmt.Errorf("%w: %w", ErrNoWorkers, r.restarts.exhausted(err))
+		}
+		next := r.begin(ctx, o, r.lease())
+		if next != nil && !isLost(next) {
+			return errors.Join(err, next)
+		}
+		err = next
+	}
+	return err
+}
+
+// lease is how long an attempt that follows the loss of a process waits for others.
+func (r *Run) lease() time.Duration {
+	return time.Duration(r.cfg.Cluster.LeaseS * float64(time.Second))
 }
 
 // begin makes an attempt at the run. ctx ends the wait for the processes that it needs.
@@ -459,7 +481,7 @@ func (r *Run) goOn(o Options, err error) error {
 	}
 	r.send(RestartEvent{Err: err, Restart: r.restarts.done, Most: r.restarts.most})
 	o.Fresh, o.FromStep = false, 0 // that was obeyed
-	return r.begin(context.WithoutCancel(r.ctx), o, time.Duration(r.cfg.Cluster.LeaseS*float64(time.Second)))
+	return r.begin(context.WithoutCancel(r.ctx), o, r.lease())
 }
 
 // asSetup marks an error of the setup, unless trying again may help.

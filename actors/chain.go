@@ -12,32 +12,29 @@ func (s Status) Chain() []string {
 	}
 	at, ok := byName[schedulerName]
 	var lines []string
+	var path []Snapshot
 	for seen := map[string]bool{}; ok; at, ok = byName[at.From] {
-		line := at.place()
+		line := at.name()
 		if at.Wait == WaitNothing || at.From == "" {
 			return append(lines, fmt.Sprintf("%s is %s, %.1f s%s", line, at.doing(), s.Time.Sub(at.Since).Seconds(), s.heard(at)))
 		}
 		line += " waits for " + at.waitsFor()
-		if next, known := byName[at.From]; known {
-			line += " from " + next.place()
+		next, known := byName[at.From]
+		if known {
+			line += " from " + next.name()
 		} else {
 			line += " from " + at.From
 		}
 		lines = append(lines, fmt.Sprintf("%s, %.1f s%s", line, s.Time.Sub(at.Since).Seconds(), s.heard(at)))
-		if seen[at.Actor] {
-			return append(lines, "which is a cycle of waits")
+		if cut, ok := s.cutBetween(next, at); known && ok {
+			return append(lines, cut.String())
+		}
+		if path = append(path, at); seen[at.Actor] {
+			return append(lines, s.circle(path))
 		}
 		seen[at.Actor] = true
 	}
 	return lines
-}
-
-// place names an actor with its host.
-func (s Snapshot) place() string {
-	if s.Host == "" {
-		return s.Actor
-	}
-	return s.Actor + " on " + s.Host
 }
 
 // heard says of an actor elsewhere when its process was heard of last.

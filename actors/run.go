@@ -96,7 +96,13 @@ func (r *Run) watch() {
 func (r *Run) Attempt() uuid.UUID { return r.id.attempt }
 
 // Status reads every actor's cell. It needs no actor to answer.
-func (r *Run) Status() Status { return Status{Time: time.Now(), Actors: r.status()} }
+func (r *Run) Status() Status {
+	s := Status{Time: time.Now(), Actors: r.status()}
+	if spec := r.shown.Load(); spec != nil && spec.CutLinks != nil {
+		s.Cut = spec.CutLinks()
+	}
+	return s
+}
 
 // Observe takes what an actor in another process was last heard to be doing.
 func (r *Run) Observe(s Snapshot) {

@@ -112,6 +112,8 @@ type Spec struct {
 	FailGroups func(error)
 	// GroupStatus says what a rank of this process waits for in its groups; nil: there are none.
 	GroupStatus func(rank int) (GroupWait, bool)
+	// CutLinks are the links between processes on which nothing arrives; nil: nobody knows.
+	CutLinks func() []CutLink
 	// MaxInFlight, if there is one, lets training leave the table's order: each rank runs the
 	// first action of its row that is ready, and holds at most that number of outputs
 	// (scheduler.Dispatcher). Without it the table is the order.

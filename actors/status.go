@@ -14,6 +14,8 @@ type Status struct {
 	Time     time.Time
 	Actors   []Snapshot
 	Requests []Change // that are not done yet
+	// Cut are the links between the run's processes on which nothing arrives, as far as it is known.
+	Cut []CutLink
 }
 
 // String is the table that a person reads, and the root of the waits.
@@ -121,11 +123,12 @@ func (s Status) Explain() string {
 		return ""
 	}
 	seen := map[string]bool{}
-	var path, waits []string
+	var path []Snapshot
+	var waits []string
 	for {
-		path = append(path, at.Actor)
+		path = append(path, at)
 		if seen[at.Actor] {
-			return strings.Join(append(waits, "root: a cycle of waits: "+strings.Join(path, " ← ")), "\n")
+			return strings.Join(append(waits, "root: "+s.circle(path)), "\n")
 		}
 		seen[at.Actor] = true
 		next, ok := byName[at.From]
@@ -134,6 +137,9 @@ func (s Status) Explain() string {
 		}
 		if at.Host != "" {
 			waits = append(waits, fmt.Sprintf("%s waits for %s from %s, %.1f s", at.name(), at.waitsFor(), next.name(), s.Time.Sub(at.Since).Seconds()))
+		}
+		if cut, ok := s.cutBetween(next, at); ok {
+			return strings.Join(append(waits, "root: "+cut.String()), "\n")
 		}
 		at = next
 	}

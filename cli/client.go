@@ -74,7 +74,7 @@ func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
 	if u, err := user.Current(); err == nil {
 		cfg.Name = u.Username
 	}
-	if o.certFile != "" {
+	if o.certFile != "" && o.tokenFile == "" { // with both the token is for a certificate that is of no use any more
 		if _, err := os.Stat(o.certFile); err == nil {
 			return cluster.NewClient(ctx, cfg)
 		}

@@ -82,7 +82,8 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 		if err := waitFor(submitting, c, o.workers); err != nil {
 			return "", err
 		}
-		return c.Submit(submitting, cluster.Submission{Config: text, File: path, Sets: o.sets, Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData})
+		return c.Submit(submitting, cluster.Submission{Config: text, File: path, Sets: o.sets, Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData,
+			Notice: func(text string) { say(a.err, "%s", text) }})
 	}, signals)
 	if errors.Is(err, cluster.ErrLost) {
 		return fmt.Errorf("%w; engine ps tells whether the run has begun, when the coordinator is back", err)

@@ -27,7 +27,8 @@ func (a *app) newStatus() *cobra.Command {
 		Use:   "status [RUN]",
 		Short: "Show what every actor of a cluster's runs does and waits for",
 		Long: `Show the workers of a cluster, when each was heard of last and how far its clock is
-ahead of the coordinator's, and for a run (without RUN for each that is in progress)
+ahead of the coordinator's, the workers that are refused since the coordinator can't
+reach them, and for a run (without RUN for each that is in progress)
 what every actor does and waits for, on which host, and the chain of waits down to
 the one that holds up the others. Times are by the coordinator's clock.`,
 		Example: `  engine status
@@ -62,10 +63,17 @@ the one that holds up the others. Times are by the coordinator's clock.`,
 				}
 				all = append(all, s)
 			}
+			far, asked, err := c.Unreachable(cmd.Context())
+			if err != nil {
+				return err
+			}
 			if asJSON {
-				return a.json(statusJSON(o.cluster, members, now, all))
+				return a.json(statusJSON(o.cluster, members, now, far, asked, all))
 			}
 			a.showMembers(members, now)
+			for _, w := range far {
+				a.printf("refused %s, which asked %.1f s ago: %s\n", term.OneLine(w.Name), asked.Sub(w.Asked).Seconds(), term.OneLine(w.Error))
+			}
 			for _, s := range all {
 				a.showRun(s)
 			}
@@ -156,7 +164,7 @@ func (a *app) showRun(s runStatus) {
 }
 
 // statusJSON is the status as programs read it.
-func statusJSON(address string, members []cluster.ClusterMember, now time.Time, runs []runStatus) any {
+func statusJSON(address string, members []cluster.ClusterMember, now time.Time, far []cluster.UnreachableWorker, asked time.Time, runs []runStatus) any {
 	type worker struct {
 		Name        string `json:"name"`
 		Address     string `json:"address"`
@@ -171,6 +179,12 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 		HeardS       float64 `json:"heard_s"` // ago
 		ClockAheadMS float64 `json:"clock_ahead_ms"`
 		RoundTripMS  float64 `json:"round_trip_ms"`
+	}
+	type unreachable struct {
+		Name    string  `json:"name"`
+		Address string  `json:"address"`
+		Error   string  `json:"error"`
+		AskedS  float64 `json:"asked_s"` // ago
 	}
 	type actor struct {
 		Actor  string   `json:"actor"`
@@ -194,8 +208,14 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 	out := struct {
 		Cluster string   `json:"cluster"`
 		Workers []worker `json:"workers"`
-		Runs    []run    `json:"runs"`
-	}{Cluster: address, Workers: []worker{}, Runs: []run{}}
+
+		Unreachable []unreachable `json:"unreachable"` // that ask to join, and are refused
+
+		Runs []run `json:"runs"`
+	}{Cluster: address, Workers: []worker{}, Unreachable: []unreachable{}, Runs: []run{}}
+	for _, w := range far {
+		out.Unreachable = append(out.Unreachable, unreachable{w.Name, w.Address, w.Error, asked.Sub(w.Asked).Seconds()})
+	}
 	for _, m := range members {
 		out.Workers = append(out.Workers, worker{m.Name, m.Address, m.Cores, m.MemoryBytes, m.Kernels, append([]cluster.OfferedDevice{}, m.Devices...), m.RunID, append([]int{}, m.Ranks...), now.Sub(m.Heard).Seconds(), ms(m.ClockAhead), ms(m.RoundTrip)})
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
@@ -27,6 +28,25 @@ var protocolRoles = map[string][]pki.Role{
 // allow says which roles may use which protocols.
 func allow(p transport.Peer, protocol string) bool {
 	return slices.Contains(protocolRoles[protocol], pki.Role(p.Role))
+}
+
+// checkRole refuses a token or a certificate whose role is none of some: who uses it is told before the coordinator is asked.
+func checkRole(what string, role pki.Role, want ...pki.Role) error {
+	if role == "" || slices.Contains(want, role) { // one that can't be read says so later
+		return nil
+	}
+	if len(want) == 1 {
+		return fmt.Errorf("%w: the %s is for %s; %s needs %s.token", ErrForbidden, what, withArticle(role), withArticle(want[0]), want[0])
+	}
+	return fmt.Errorf("%w: the %s is for %s; use an operator's or a viewer's", ErrForbidden, what, withArticle(role))
+}
+
+// withArticle names a process of a role.
+func withArticle(role pki.Role) string {
+	if role == pki.Operator {
+		return "an " + string(role)
+	}
+	return "a " + string(role)
 }
 
 // requestRoles says which roles may make which requests of the protocol "api": a viewer those that change nothing.

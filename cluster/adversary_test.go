@@ -154,6 +154,7 @@ func (a *adversary) listen() (err error) {
 			_ = a.link.Receive(e)
 		}, Streams: map[string]func(net.Conn, transport.Peer){
 			mesh.LaneProtocol: func(conn net.Conn, _ transport.Peer) { a.lane.Accept(conn, func(lane.ID) error { return nil }) },
+			probeProtocol:     new(prober).serve,
 		}}})
 	if err != nil {
 		return err

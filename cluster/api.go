@@ -117,6 +117,35 @@ func (a *answerer) alive() (stop func()) {
 	}
 }
 
+// tellWaits tells the client what a run waits for that is about to begin, until the function that it returns is called:
+// nobody can follow a run of which nobody has the id yet.
+func (a *answerer) tellWaits(r *run) (stop func()) {
+	_, f := r.follow(0)
+	ctx, cancel := context.WithCancel(a.ctx)
+	done := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(done)
+		for {
+			select {
+			case e, more := <-f.events:
+				if !more {
+					return
+				}
+				if text := e.GetWaiting().GetText(); text != "" {
+					_ = a.write(&wire.ApiReply{Kind: &wire.ApiReply_Alive{Alive: &wire.Alive{Waiting: text}}}) // alive finds out whether the client is there
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		r.leave(f)
+	}
+}
+
 var errNothing = fmt.Errorf("%w: nothing that it knows was asked", ErrRequest)
 
 func (a *answerer) answer(r *wire.ApiRequest) error {
@@ -190,8 +219,10 @@ func (a *answerer) submit(m *wire.SubmitRequest) error {
 		return fmt.Errorf("%w: step %d", ErrRequest, m.GetFromStep())
 	}
 	stop := a.alive()
+	stopWaits := func() {}
 	r, err := a.c.runs.submit(a.ctx, Submission{Config: m.GetConfig(), File: m.GetFile(), Sets: m.GetSets(), Fresh: m.GetFresh(), FromStep: int(m.GetFromStep()),
-		AcceptNewData: m.GetAcceptNewData(), Name: m.GetName(), registered: m.GetRegistered(), variables: m.GetVariables()}, a.peer.Name)
+		AcceptNewData: m.GetAcceptNewData(), Name: m.GetName(), registered: m.GetRegistered(), variables: m.GetVariables(), begins: func(r *run) { stopWaits = a.tellWaits(r) }}, a.peer.Name)
+	stopWaits()
 	stop()
 	if err != nil {
 		return err
@@ -365,6 +396,9 @@ func (c *Coordinator) packMembers() *wire.MembersReply {
 			one.Ranks = append(one.Ranks, small(rank))
 		}
 		reply.Members = append(reply.Members, one)
+	}
+	for _, w := range c.unreachable.list(time.Now()) {
+		reply.Unreachable = append(reply.Unreachable, &wire.UnreachableWorker{Name: w.Name, Address: clean(w.Address, limitErrorBytes), Error: clean(w.Error, limitErrorBytes), AskedNs: clock.At(w.Asked).UnixNano()})
 	}
 	return reply
 }

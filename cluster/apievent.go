@@ -124,6 +124,9 @@ func packStatus(s actors.Status) *wire.RunStatusReply {
 	for _, c := range s.Requests {
 		w.Requests = append(w.Requests, packChange(c))
 	}
+	for _, l := range s.Cut {
+		w.Cut = append(w.Cut, &wire.CutLink{From: l.From, To: l.To, ForNs: int64(l.For)})
+	}
 	return w
 }
 
@@ -149,6 +152,9 @@ func unpackStatus(w *wire.RunStatusReply) (actors.Status, error) {
 	}
 	for _, c := range w.GetRequests() {
 		s.Requests = append(s.Requests, unpackChange(c))
+	}
+	for _, l := range w.GetCut() {
+		s.Cut = append(s.Cut, actors.CutLink{From: l.GetFrom(), To: l.GetTo(), For: time.Duration(l.GetForNs())})
 	}
 	return s, nil
 }

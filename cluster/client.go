@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/clock"
 	"github.com/troupe-ml/troupe/internal/registry"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -79,14 +80,16 @@ func (c *Client) certificate(ctx context.Context, cfg ClientConfig) (cert tls.Ce
 	if cfg.CertFile != "" {
 		cert, c.root, err = pki.ReadCertificateFile(cfg.CertFile)
 		switch {
-		case !errors.Is(err, os.ErrNotExist):
+		case err == nil && (cfg.Token.ID == "" || outlived(cert, c.root, cfg.Token, clock.Now()) == ""):
+			return cert, checkRole("certificate in "+cfg.CertFile, pki.RoleIn(cert), RoleOperator, RoleViewer)
+		case err != nil && !errors.Is(err, os.ErrNotExist):
 			return cert, err
 		case cfg.Token.ID == "":
 			return cert, fmt.Errorf("%w; a token makes one (--token-file)", err)
 		}
 	}
-	if cfg.Token.Role != RoleOperator && cfg.Token.Role != RoleViewer {
-		return cert, fmt.Errorf("%w: the token is for a %s; use an operator's or a viewer's", ErrForbidden, cfg.Token.Role)
+	if err := checkRole("token", cfg.Token.Role, RoleOperator, RoleViewer); err != nil {
+		return cert, err
 	}
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // never fails, as its documentation says
@@ -136,8 +139,9 @@ func unreachable(err error) error {
 
 // call is a request whose answers are being read.
 type call struct {
-	conn net.Conn
-	stop func() bool
+	conn   net.Conn
+	stop   func() bool
+	notice func(text string) // is told what the answer waits for; nil: nobody is
 }
 
 func (c *Client) call(ctx context.Context, r *wire.ApiRequest) (*call, error) {
@@ -185,17 +189,25 @@ func (k *call) next() (*wire.ApiReply, error) {
 			return nil, unpackError(m.GetError())
 		case m.GetAlive() == nil:
 			return &m, nil
+		case m.GetAlive().GetWaiting() != "" && k.notice != nil:
+			k.notice(m.GetAlive().GetWaiting())
 		}
 	}
 }
 
 // ask sends a request that has one answer.
 func (c *Client) ask(ctx context.Context, r *wire.ApiRequest) (*wire.ApiReply, error) {
+	return c.askFor(ctx, r, nil)
+}
+
+// askFor is ask, with who is told what the answer waits for.
+func (c *Client) askFor(ctx context.Context, r *wire.ApiRequest, notice func(text string)) (*wire.ApiReply, error) {
 	k, err := c.call(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	defer k.close()
+	k.notice = notice
 	m, err := k.next()
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -206,8 +218,8 @@ func (c *Client) ask(ctx context.Context, r *wire.ApiRequest) (*wire.ApiReply, e
 // Submit asks for a run, and returns its id when it has begun. When ctx ends before, so does
 // the run. Errors of the configuration are *troupe.SetupError.
 func (c *Client) Submit(ctx context.Context, s Submission) (id string, err error) {
-	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: s.Config, File: s.File, Sets: s.Sets, Fresh: s.Fresh, FromStep: int64(s.FromStep),
-		AcceptNewData: s.AcceptNewData, Name: s.Name, Registered: registry.Names(), Variables: variablesOf(s.Config, s.Sets)}}})
+	m, err := c.askFor(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: s.Config, File: s.File, Sets: s.Sets, Fresh: s.Fresh, FromStep: int64(s.FromStep),
+		AcceptNewData: s.AcceptNewData, Name: s.Name, Registered: registry.Names(), Variables: variablesOf(s.Config, s.Sets)}}}, s.Notice)
 	return m.GetSubmit().GetId(), err
 }
 
@@ -352,6 +364,16 @@ func (c *Client) Members(ctx context.Context) (members []ClusterMember, now time
 		members = append(members, one)
 	}
 	return members, time.Unix(0, m.GetMembers().GetTimeNs()), err
+}
+
+// Unreachable lists the workers that ask to join and are refused, since the coordinator can't reach them. now is the
+// coordinator's time.
+func (c *Client) Unreachable(ctx context.Context) (workers []UnreachableWorker, now time.Time, err error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Members{Members: &wire.MembersRequest{}}})
+	for _, w := range m.GetMembers().GetUnreachable() {
+		workers = append(workers, UnreachableWorker{w.GetName(), w.GetAddress(), w.GetError(), time.Unix(0, w.GetAskedNs())})
+	}
+	return workers, time.Unix(0, m.GetMembers().GetTimeNs()), err
 }
 
 // ClusterMember is a worker, as a client sees it.

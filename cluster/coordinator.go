@@ -111,7 +111,8 @@ type Coordinator struct {
 	apart      map[[2]uuid.UUID]time.Time // workers that could not reach each other, and until when they are kept apart
 	closed     bool
 
-	names arrivals
+	names       arrivals
+	unreachable unreachables
 }
 
 // workerState is what the coordinator knows of a worker beside its beats.
@@ -197,7 +198,7 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 		c.system = newSystem(c.log)
 		c.shutdown = c.system.Shutdown
 	}
-	c.beats = beat.NewServer(beat.ServerConfig{Silence: c.cfg.Silence, Admit: c.admit, Joined: c.joined, Gone: c.gone, Status: c.status, Leaving: c.leaving, Probe: probe, Logger: c.log, Self: func() *wire.Peer { return c.self }})
+	c.beats = beat.NewServer(beat.ServerConfig{Silence: c.cfg.Silence, Reach: c.reach, Admit: c.admit, Joined: c.joined, Gone: c.gone, Status: c.status, Unreachable: c.far, Leaving: c.leaving, Probe: probe, Logger: c.log, Self: func() *wire.Peer { return c.self }})
 	ready := make(chan struct{}) // closed when a worker may join
 	var port mesh.Port
 	c.transport, err = transport.Listen(transport.Config{
@@ -288,8 +289,26 @@ func (c *Coordinator) NewToken(role pki.Role, ttl time.Duration) (Token, error) 
 // Hosts are the cluster's workers, for the troupe.Options of one run.
 func (c *Coordinator) Hosts() placement.Hosts { return &hosts{Coordinator: c} }
 
-// admit says whether a process may become a member.
+// admit takes a process as a member, if it may be one.
 func (c *Coordinator) admit(h *wire.Hello, _ string) error {
+	if err := c.refuses(h); err != nil {
+		return err
+	}
+	for _, m := range c.beats.Members() { // which are not heard, as refuses has found
+		switch {
+		case m.Name == h.GetWorker().GetName():
+			c.beats.Expel(m.ID, fmt.Errorf("%w: it was started again", beat.ErrDead))
+		case sharesAddress(h.GetWorker(), m):
+			c.beats.Expel(m.ID, fmt.Errorf("%w: worker %q has its address", beat.ErrDead, h.GetWorker().GetName()))
+		}
+	}
+	c.names.came(h.GetWorker().GetName())
+	return c.mesh.SetPeer(h.GetWorker())
+}
+
+// refuses says why a process may not become a member: its program is another one, or it has the name or the address
+// of another process, so that what is for one of the two would be sent to the other.
+func (c *Coordinator) refuses(h *wire.Hello) error {
 	registered := sameRegistered(h.GetOffer())
 	if h.GetBuild() != c.build {
 		build := fmt.Errorf("its build is %.200q, the coordinator's %q: the bits of what is trained depend on it, so use the same program everywhere", h.GetBuild(), c.build)
@@ -301,41 +320,29 @@ func (c *Coordinator) admit(h *wire.Hello, _ string) error {
 	if registered != nil {
 		return fmt.Errorf("%w; a program must register the same whenever it is started", registered)
 	}
-	for _, m := range c.beats.Members() {
-		if m.Name != h.GetWorker().GetName() {
-			continue
-		}
-		if m.Connected { // with the same key, which two processes have then
-			return fmt.Errorf("%w: %q is the name of a worker at %s, which has the same key and was heard %.1f s ago; each worker needs a certificate of its own: was --cert-file copied?",
-				beat.ErrLater, m.Name, m.Address, time.Since(m.Heard).Seconds())
-		}
-		c.beats.Expel(m.ID, fmt.Errorf("%w: it was started again", beat.ErrDead))
-	}
-	c.names.came(h.GetWorker().GetName())
-	if err := c.checkAddresses(h.GetWorker()); err != nil {
-		return err
-	}
-	return c.mesh.SetPeer(h.GetWorker())
-}
-
-// checkAddresses refuses a worker whose addresses are those of another process: what is for one of the two would be sent to
-// the other.
-func (c *Coordinator) checkAddresses(w *wire.Peer) error {
-	own := []string{w.GetAddress(), w.GetDataAddress()}
-	taken := func(address string) bool { return address != "" && slices.Contains(own, address) }
-	if taken(c.self.GetAddress()) || taken(c.self.GetDataAddress()) {
+	w := h.GetWorker()
+	if sharesAddress(w, beat.Member{Address: c.self.GetAddress(), DataAddress: c.self.GetDataAddress()}) {
 		return fmt.Errorf("its address %s is the coordinator's own", w.GetAddress())
 	}
 	for _, m := range c.beats.Members() {
-		if m.Name == w.GetName() || !taken(m.Address) && !taken(m.DataAddress) {
-			continue
+		heard := time.Since(m.Heard).Seconds()
+		switch {
+		case !m.Connected:
+		case m.Name == w.GetName(): // with the same key, which two processes have then
+			return fmt.Errorf("%w: %q is the name of a worker at %s, which has the same key and was heard %.1f s ago; each worker needs a certificate of its own: was --cert-file copied?",
+				beat.ErrLater, m.Name, m.Address, heard)
+		case sharesAddress(w, m):
+			return fmt.Errorf("its address %s is that of worker %q, which was heard %.1f s ago; listen at another one (--listen, --advertise)", w.GetAddress(), m.Name, heard)
 		}
-		if m.Connected {
-			return fmt.Errorf("its address %s is that of worker %q, which was heard %.1f s ago; listen at another one (--listen, --advertise)", w.GetAddress(), m.Name, time.Since(m.Heard).Seconds())
-		}
-		c.beats.Expel(m.ID, fmt.Errorf("%w: worker %q has its address", beat.ErrDead, w.GetName()))
 	}
 	return nil
+}
+
+// sharesAddress reports whether a process has an address of a member's.
+func sharesAddress(w *wire.Peer, m beat.Member) bool {
+	own := []string{w.GetAddress(), w.GetDataAddress()}
+	taken := func(address string) bool { return address != "" && slices.Contains(own, address) }
+	return taken(m.Address) || taken(m.DataAddress)
 }
 
 // joined and gone put what beats say on the list of members.
@@ -383,6 +390,7 @@ func (c *Coordinator) enter(id uuid.UUID) {
 	delete(c.heard, id)
 	c.workers[id] = &workerState{Member: m}
 	c.tell()
+	c.unreachable.forget(m.Name)
 	c.log.Info("worker joined", "worker", m.Name, "address", m.Address, "cores", m.Offer.GetCores(), "kernels", m.Offer.GetKernels(), "devices", len(m.Offer.GetDevices()))
 }
 
@@ -466,41 +474,51 @@ func (c *Coordinator) control(from uuid.UUID, m *wire.Control) {
 	if c.replied(from, m) {
 		return
 	}
-	c.mu.Lock()
-	var a *attempt
-	if w := c.workers[from]; w != nil {
-		a = w.attempt
-	}
-	c.mu.Unlock()
-	if a != nil {
+	if a := c.attemptOf(from); a != nil {
 		a.answer(from, m)
 	}
 }
 
+// attemptOf is the attempt that a worker has a part in; nil: none.
+func (c *Coordinator) attemptOf(worker uuid.UUID) *attempt {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.workers[worker]; w != nil {
+		return w.attempt
+	}
+	return nil
+}
+
 // status takes what a worker's actors are doing.
 func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
-	c.mu.Lock()
-	var a *attempt
-	if w := c.workers[m.ID]; w != nil {
-		a = w.attempt
-	}
-	c.mu.Unlock()
-	quiet := c.mesh.Unreachable(c.cfg.Silence)[m.ID]
-	if a != nil {
+	if a := c.attemptOf(m.ID); a != nil {
 		a.observe(m, s)
-		a.unreachable(m, s.GetUnreachable())
-		if quiet == 0 && len(s.GetUnreachable()) == 0 {
+	}
+}
+
+// far takes which processes a worker can't reach, and looks whether it is reached: also one that has no ranks yet, which
+// may be about to get them, or is asked for something else.
+func (c *Coordinator) far(m beat.Member, far []*wire.Unreachable) {
+	a := c.attemptOf(m.ID)
+	quiet := c.mesh.Quiet(m.ID)
+	if quiet < c.cfg.Silence {
+		quiet = 0
+	}
+	if a != nil {
+		a.unreachable(m, far)
+		if quiet == 0 && len(far) == 0 {
 			a.well(m.Name)
 		}
 	}
+	why := fmt.Errorf("messages to it are not acknowledged for %.1f s", quiet.Seconds())
 	switch {
 	case quiet == 0:
 	case quiet < unreachableSilences*c.cfg.Silence:
 		if a != nil {
-			a.stalled(m.Name, quiet, fmt.Errorf("messages to it are not acknowledged for %.1f s", quiet.Seconds()))
+			a.stalled(m.Name, quiet, why)
 		}
 	default:
-		c.beats.Expel(m.ID, fmt.Errorf("messages to it are not acknowledged for %.1f s", quiet.Seconds()))
+		c.beats.Expel(m.ID, why)
 	}
 }
 

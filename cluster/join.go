@@ -96,6 +96,9 @@ func (w *worker) dialCoordinator(ctx context.Context, protocol string) (net.Conn
 func dialCoordinator(ctx context.Context, at *locator, root []byte, k *pki.Keeper, protocol string) (net.Conn, error) {
 	return at.dial(ctx, func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := transport.Dialer{TLS: pki.ClientTLS(root, k.Get, pki.Coordinator)}.Dial(ctx, address, protocol)
+		if why := pki.Expired(k, clock.Now()); err != nil && why != nil && errors.Is(err, transport.ErrRefused) {
+			return nil, fmt.Errorf("%w: %w", why, err)
+		}
 		return conn, pki.Explain(err)
 	})
 }

@@ -111,7 +111,7 @@ func (c *Coordinator) watchRevoked(ctx context.Context) {
 
 // final reports whether an error of dialling the coordinator means that this process never will be let in again.
 func final(err error) bool {
-	return errors.Is(err, transport.ErrRevoked) || errors.Is(err, transport.ErrReplaced)
+	return errors.Is(err, transport.ErrRevoked) || errors.Is(err, transport.ErrReplaced) || errors.Is(err, transport.ErrRole)
 }
 
 // ErrNameHeld: the name that a worker wants belongs to another one.

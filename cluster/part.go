@@ -362,7 +362,6 @@ func (w *membership) status() []*wire.StatusReply {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []*wire.StatusReply
-	far := w.mesh.Unreachable(w.silence)
 	for _, p := range w.parts {
 		if p.stages == nil {
 			continue
@@ -372,13 +371,21 @@ func (w *membership) status() []*wire.StatusReply {
 			r.Actors = append(r.Actors, actors.PackSnapshot(s, w.cfg.wall))
 		}
 		p.recorded(r)
-		for id, quiet := range far {
-			r.Unreachable = append(r.Unreachable, &wire.Unreachable{Incarnation: id[:], ForS: quiet.Seconds()})
-		}
 		all = append(all, r)
 	}
 	for id, why := range w.gaveUp {
 		all = append(all, &wire.StatusReply{Attempt: id[:], TimeNs: w.cfg.wallNow().UnixNano(), GaveUp: why})
+	}
+	return all
+}
+
+// unreachable lists the processes that this one can't reach.
+func (w *membership) unreachable() (all []*wire.Unreachable) {
+	w.mu.Lock()
+	silence := w.silence
+	w.mu.Unlock()
+	for id, quiet := range w.mesh.Unreachable(silence) {
+		all = append(all, &wire.Unreachable{Incarnation: id[:], ForS: quiet.Seconds()})
 	}
 	return all
 }

@@ -170,7 +170,7 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	if err != nil {
 		return nil, nil, err
 	}
-	a = &attempt{c: h.Coordinator, cfg: cfg, id: id, generation: h.generation, tellWaiting: h.tellWaiting, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), told: make(map[string]bool), memory: make(map[int]int64)}
+	a = &attempt{c: h.Coordinator, cfg: cfg, id: id, generation: h.generation, tellWaiting: h.tellWaiting, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), told: make(map[string]bool), cuts: newCuts(h.Coordinator, free), memory: make(map[int]int64)}
 	for _, w := range free {
 		w.attempt = a
 		a.shares = append(a.shares, &share{Member: w.Member})
@@ -300,7 +300,8 @@ type attempt struct {
 	// tellWaiting is told what is waited for.
 	tellWaiting func(text string)
 	ended       time.Time // since when its workers are being given back; zero: they are not; c.mu
-	apart       string    // which tensor groups are on several hosts, or which workers have no ranks since none is; "": neither
+	cuts        *cuts
+	apart       string // which tensor groups are on several hosts, or which workers have no ranks since none is; "": neither
 
 	mu     sync.Mutex
 	actors *actors.Run
@@ -377,7 +378,7 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 		return placement.Ranks{}, err
 	}
 	r := placement.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
-		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
+		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock, CutLinks: a.cuts.links, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
 	peers := make([]*wire.Peer, len(r.Hosts))
 	for _, s := range a.shares {
 		for _, rank := range s.ranks {
@@ -415,11 +416,21 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 	}
 	patience, waits := newPatience(), a.busy()
 	defer patience.stop()
+	var late <-chan time.Time // from when on those that are not ready hold up others
 	for len(waits) > 0 {
 		select {
 		case <-patience.timer.C:
-			a.tellWaiting(fmt.Sprintf("the run waits for %s to be ready to compute, for %.0f s", namesOf(waits), patience.waited().Seconds()))
+			a.tellWaiting(fmt.Sprintf("the run waits for %s to be ready to compute, for %.0f s%s", namesOf(waits), patience.waited().Seconds(), a.heldBy(waits)))
+		case <-late:
+			for _, s := range waits {
+				a.lost(s.Member, fmt.Errorf("it was not ready to compute %.0f s after the first of the others", readyTime.Seconds()))
+			}
 		case got := <-a.answers:
+			if late == nil {
+				timer := time.NewTimer(readyTime)
+				defer timer.Stop()
+				late = timer.C
+			}
 			waits = slices.DeleteFunc(waits, func(s *share) bool { return s.ID == got.from })
 			if got.error != "" {
 				return r, &workerError{a.name(got.from), got.error}
@@ -436,6 +447,25 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 		}
 	}
 	return r, nil
+}
+
+// readyTime is how long a worker that is reached may take to be ready for its ranks, behind the first of the others: to open
+// its devices, and to look for the run's folder. One that isn't then may have a driver or a disk that hangs. Workers that
+// aren't reached are found sooner: see Coordinator.far.
+const readyTime = 2 * time.Minute
+
+// heldBy says which of the workers that are waited for can't be reached, or can't reach; "": none, as far as it is known.
+func (a *attempt) heldBy(waits []*share) string {
+	var all []string
+	for _, l := range a.cuts.links() {
+		if slices.ContainsFunc(waits, func(s *share) bool { return s.Name == l.From || s.Name == l.To }) {
+			all = append(all, l.String())
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(all, "; ")
 }
 
 // processes are the workers that have ranks, by their addresses.
@@ -581,6 +611,8 @@ func (a *attempt) lost(m beat.Member, why error) {
 		}
 		if a.actors != nil {
 			a.actors.Lost(s.ranks, err)
+		} else if len(s.ranks) > 0 {
+			a.tellWaiting(fmt.Sprintf("%v; the run is begun without it", err))
 		}
 	}
 }
@@ -631,6 +663,7 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 // unreachable takes a worker's word that it can't reach another process, though both can
 // reach this one: the attempt ends, and the next one does without one of the two.
 func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
+	a.cuts.note(m, far)
 	for _, u := range far {
 		id, err := uuid.FromBytes(u.GetIncarnation())
 		if err != nil || id != a.c.id && a.ranksOf(id) == nil {
@@ -668,11 +701,16 @@ func (a *attempt) well(worker string) {
 func (a *attempt) stalled(worker string, quiet time.Duration, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.actors == nil || a.told[worker] {
+	if a.told[worker] {
 		return
 	}
 	a.told[worker] = true
-	a.actors.Publish(troupe.WarningEvent{Text: fmt.Sprintf("%s is there, but %v", worker, why)})
+	text := fmt.Sprintf("%s is there, but %v", worker, why)
+	if a.actors == nil { // it has not begun
+		a.tellWaiting(text)
+		return
+	}
+	a.actors.Publish(troupe.WarningEvent{Text: text})
 	a.actors.Stalled(quiet)
 }
 

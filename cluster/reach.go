@@ -8,11 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 )
@@ -31,22 +34,53 @@ const (
 // reach calls f until the coordinator is there: where many processes are started at once
 // it may come last, and its name may not exist yet. What trying again does not help ends it.
 func (w *worker) reach(ctx context.Context, f func() error) error {
-	var said time.Time
 	for pause := reachFirst; ; pause = min(2*pause, reachMost) {
 		err := f()
 		if err == nil || ctx.Err() != nil || !absent(err) {
 			return err
 		}
-		if time.Since(said) >= reachSayEvery {
-			w.log.Warn("the coordinator can't be reached; the worker keeps trying", "coordinator", w.cfg.Join, "err", err)
-			said = time.Now()
-		}
+		w.obstacles.tell(w.log, w.cfg.Join, err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return err
 		}
 	}
+}
+
+// obstacles are what keeps a worker from its coordinator, by what is said of them. The side that is refused has to say so:
+// nobody who has started a worker reads the log of the other.
+type obstacles struct {
+	mu   sync.Mutex
+	said map[string]time.Time
+}
+
+// tell says why a try has failed, which another one follows: at once, and then every reachSayEvery.
+func (o *obstacles) tell(log *slog.Logger, coordinator string, err error) {
+	text := "this worker is no member of the coordinator's cluster; it keeps trying"
+	switch {
+	case errors.Is(err, beat.ErrUnreachable):
+		text = "the coordinator can't reach this worker, which therefore gets no ranks; it keeps trying"
+	case absent(err):
+		text = "the coordinator can't be reached; the worker keeps trying"
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if last, known := o.said[text]; known && time.Since(last) < reachSayEvery {
+		return
+	}
+	if o.said == nil {
+		o.said = make(map[string]time.Time)
+	}
+	o.said[text] = time.Now()
+	log.Warn(text, "coordinator", coordinator, "err", err)
+}
+
+// gone notes that the worker is a member: what comes then is told at once.
+func (o *obstacles) gone() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.said)
 }
 
 // absent reports whether an error says that nobody has answered, in contrast to a no.

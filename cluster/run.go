@@ -261,7 +261,7 @@ func (r *run) watch() (troupe.Result, error) {
 func (r *run) note(e troupe.Event) {
 	switch e := e.(type) {
 	case troupe.StepEvent:
-		r.step = int64(e.Step)
+		r.step, r.waiting = int64(e.Step), waiting{} // for what it may have waited when it recovered
 		if e.Loss != nil {
 			r.loss = e.Loss
 		}
@@ -330,7 +330,8 @@ func (r *run) follow(after uint64) (past []*wire.RunEvent, f *follower) {
 		past = append(past, warning(fmt.Sprintf("%d events are no longer kept", r.events[0].Number-after-1)))
 	}
 	for _, e := range r.events {
-		if e.Number > after && e != r.info {
+		over := e.GetWaiting() != nil && e.Number < r.info.GetNumber() // it has begun since
+		if e.Number > after && e != r.info && !over {
 			past = append(past, e)
 		}
 	}

@@ -47,7 +47,11 @@ type Submission struct {
 	FromStep      int
 	AcceptNewData bool
 	Name          string // of the run; "": the configuration's
+	// Notice is told what the run waits for before it has begun; nil: nobody is.
+	Notice func(text string)
 
+	// begins is told of the run before it begins, which may take long; nil: nobody is.
+	begins     func(*run)
 	registered []string          // what the client's program has registered
 	variables  map[string]string // of its environment: those that the configuration names
 }
@@ -75,6 +79,9 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 	r := s.newRun(cfg, entry{State: submitted, Fresh: o.Fresh, FromStep: o.FromStep, Name: clean(o.Name, limitNameBytes), By: by, Folder: here, Config: string(cfg.TOML()), AcceptNewData: o.AcceptNewData, Submitted: clock.Now().UTC().Format(time.RFC3339)})
 	if err := s.add(r); err != nil {
 		return nil, err
+	}
+	if o.begins != nil {
+		o.begins(r)
 	}
 	stop := context.AfterFunc(ctx, r.cancel)
 	err = s.note(r, func(*entry) {}) // a coordinator that dies from here on takes it up when it is started again

@@ -48,13 +48,16 @@ const mostSeen = 8
 
 // seen names the workers that this process knows of, with what keeps each from a run; "": there are none. mu is held.
 func (h *hosts) seen(gpu bool) string {
-	return describeWorkers(h.beats.Members(), h.workers, h.free(), gpu)
+	return describeWorkers(h.beats.Members(), h.workers, h.free(), h.unreachable.list(time.Now()), gpu)
 }
 
-// describeWorkers says of those that beats are heard of, and of those on the list of members, why a run does not get
-// them.
-func describeWorkers(heard []beat.Member, listed map[uuid.UUID]*workerState, free []*workerState, gpu bool) string {
+// describeWorkers says of those that beats are heard of, of those on the list of members, and of those that ask to join and
+// can't be reached, why a run does not get them.
+func describeWorkers(heard []beat.Member, listed map[uuid.UUID]*workerState, free []*workerState, far []UnreachableWorker, gpu bool) string {
 	var all []string
+	for _, w := range far {
+		all = append(all, fmt.Sprintf("%s is refused: %s", w.Name, w.Error))
+	}
 	beats := make(map[uuid.UUID]bool)
 	for _, m := range heard {
 		if beats[m.ID] = true; listed[m.ID] == nil {

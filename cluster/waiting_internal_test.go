@@ -31,18 +31,19 @@ func TestDescribeWorkers(t *testing.T) {
 			free = append(free, w)
 		}
 	}
-	if got := describeWorkers(nil, listed, nil, false); got != "" {
+	if got := describeWorkers(nil, listed, nil, nil, false); got != "" {
 		t.Errorf("of none: %q", got)
 	}
+	far := []UnreachableWorker{{Name: "far", Error: "the coordinator can't reach it"}}
 	add("a", true, true, true, nil)
 	add("b", true, true, false, nil)
 	add("c", true, true, false, &attempt{cfg: cfg})
 	add("d", true, true, false, &attempt{cfg: cfg, ended: time.Now().Add(-7 * time.Second)})
 	add("e", true, false, false, nil)
 	add("f", false, true, true, nil)
-	common := `; b could not reach a worker that is free, and is not used beside it for a while; c has ranks of run "mine"; d is being given back by run "mine" for 7.0 s; e is heard, but not on the list of members; f is on the list of members, but not heard`
+	common := `; b could not reach a worker that is free, and is not used beside it for a while; c has ranks of run "mine"; d is being given back by run "mine" for 7.0 s; e is heard, but not on the list of members; f is on the list of members, but not heard; far is refused: the coordinator can't reach it`
 	for gpu, want := range map[bool]string{false: "a is free" + common, true: "a has no GPU" + common} {
-		if got := describeWorkers(heard, listed, free, gpu); got != want {
+		if got := describeWorkers(heard, listed, free, far, gpu); got != want {
 			t.Errorf("with GPUs %v:\n%s\nwant\n%s", gpu, got, want)
 		}
 	}
@@ -50,7 +51,7 @@ func TestDescribeWorkers(t *testing.T) {
 		add("g", true, true, false, &attempt{cfg: cfg})
 	}
 	want := "a is free" + common + `; g has ranks of run "mine"; g has ranks of run "mine"; and 3 more`
-	if got := describeWorkers(heard, listed, free, false); got != want {
+	if got := describeWorkers(heard, listed, free, far, false); got != want {
 		t.Errorf("of many:\n%s\nwant\n%s", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -104,6 +105,12 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, beat.ErrUnreachable): // which may end, as a firewall's rules change
+			w.obstacles.tell(w.log, w.cfg.Join, err)
+			select {
+			case <-time.After(reachMost):
+			case <-ctx.Done():
+			}
 		case beat.NotYet(err) && again.next(ctx):
 			w.log.Warn("the coordinator does not take this worker yet; it tries again", "err", err)
 		case !errors.Is(err, beat.ErrRefused) || !welcomed:
@@ -140,6 +147,7 @@ type worker struct {
 	transport *transport.TCP
 	port      mesh.Port
 	probes    prober
+	obstacles obstacles
 	numbering []byte // incarnation of the coordinator that numbers attempts; the membership's mu
 	highest   uint64 // number of the latest attempt that it was given by that one; the membership's mu
 }
@@ -170,6 +178,11 @@ func (w *worker) join(ctx context.Context) error {
 	if w.cfg.CertFile != "" {
 		cert, w.root, err = pki.ReadCertificateFile(w.cfg.CertFile)
 	}
+	if err == nil && w.cfg.CertFile != "" {
+		if err := checkRole("certificate in "+w.cfg.CertFile, pki.RoleIn(cert), RoleWorker); err != nil {
+			return err
+		}
+	}
 	if err == nil && w.cfg.CertFile != "" && w.unnamed {
 		if name := pki.NameIn(cert); name != "" { // which may have a number
 			w.call(name)
@@ -182,6 +195,12 @@ func (w *worker) join(ctx context.Context) error {
 		}
 	}
 	if w.cfg.CertFile == "" || errors.Is(err, os.ErrNotExist) {
+		if w.cfg.Token.ID == "" {
+			return fmt.Errorf("a token is needed to join (--token-file): %w", cmp.Or(err, errors.New("there is no certificate")))
+		}
+		if err := checkRole("token", w.cfg.Token.Role, RoleWorker); err != nil {
+			return err
+		}
 		cert, err = w.joinAs(ctx)
 		if err != nil {
 			return fmt.Errorf("joining the cluster at %s: %w", w.cfg.Join, err)
@@ -258,8 +277,9 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 	m.client = beat.NewClient(beat.ClientConfig{
 		Dial:     func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, beatProtocol) },
 		Hello:    &wire.Hello{Worker: &wire.Peer{Name: w.cfg.Name, Incarnation: m.id[:], Address: w.transport.Address(), DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
-		Welcomed: m.welcome, Status: m.status, Final: final, Logger: w.log,
-		Wall: w.cfg.wallNow, Leaving: ctx.Done(),
+		Welcomed: m.welcome, Status: m.status, Unreachable: m.unreachable, Final: final, Logger: w.log,
+		Failed: func(err error) { w.obstacles.tell(w.log, w.cfg.Join, err) },
+		Wall:   w.cfg.wallNow, Leaving: ctx.Done(),
 	})
 	leased, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.running.Add(3)
@@ -361,6 +381,7 @@ func (w *membership) welcome(m *wire.Welcome) {
 		return
 	}
 	w.mesh.Reconnected()
+	w.obstacles.gone()
 	w.log.Info("joined", "coordinator", m.GetCoordinator().GetAddress(), "address", w.transport.Address())
 }
 

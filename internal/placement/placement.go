@@ -69,6 +69,8 @@ type Ranks struct {
 	Detach  func()
 	// Clock is how the clock of a rank's process stands to this one's.
 	Clock func(rank int) actors.Clock
+	// CutLinks are the links between processes on which nothing arrives; nil: nobody knows.
+	CutLinks func() []actors.CutLink
 	// Memory is the most tensor memory that each rank has taken at a time, as far as it is known.
 	Memory func() []int64
 }

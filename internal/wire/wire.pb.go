@@ -275,7 +275,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96, 0}
+	return file_wire_proto_rawDescGZIP(), []int{97, 0}
 }
 
 // Envelope is a control message on its way from one process to another. It is numbered,
@@ -1445,7 +1445,6 @@ type StatusReply struct {
 	Attempt       []byte                 `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	TimeNs        int64                  `protobuf:"varint,2,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"` // by the worker's clock, since 1970
 	Actors        []*Snapshot            `protobuf:"bytes,3,rep,name=actors,proto3" json:"actors,omitempty"`
-	Unreachable   []*Unreachable         `protobuf:"bytes,4,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
 	Actions       []*RankActions         `protobuf:"bytes,5,rep,name=actions,proto3" json:"actions,omitempty"` // that have finished since the last one, where they are timed
 	Memory        []*RankMemory          `protobuf:"bytes,6,rep,name=memory,proto3" json:"memory,omitempty"`
 	GaveUp        string                 `protobuf:"bytes,7,opt,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"` // why the worker gave up its ranks of the attempt, which nobody had ordered
@@ -1500,13 +1499,6 @@ func (x *StatusReply) GetTimeNs() int64 {
 func (x *StatusReply) GetActors() []*Snapshot {
 	if x != nil {
 		return x.Actors
-	}
-	return nil
-}
-
-func (x *StatusReply) GetUnreachable() []*Unreachable {
-	if x != nil {
-		return x.Unreachable
 	}
 	return nil
 }
@@ -2377,7 +2369,8 @@ type Welcome struct {
 	Error         string                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	Coordinator   *Peer                  `protobuf:"bytes,2,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
 	SilenceS      float64                `protobuf:"fixed64,3,opt,name=silence_s,json=silenceS,proto3" json:"silence_s,omitempty"`
-	Later         bool                   `protobuf:"varint,4,opt,name=later,proto3" json:"later,omitempty"` // with an error: it may be gone when the process asks again
+	Later         bool                   `protobuf:"varint,4,opt,name=later,proto3" json:"later,omitempty"`             // with an error: it may be gone when the process asks again
+	Unreachable   bool                   `protobuf:"varint,5,opt,name=unreachable,proto3" json:"unreachable,omitempty"` // with an error: the coordinator can't reach the worker at the address that it advertises
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2440,6 +2433,13 @@ func (x *Welcome) GetLater() bool {
 	return false
 }
 
+func (x *Welcome) GetUnreachable() bool {
+	if x != nil {
+		return x.Unreachable
+	}
+	return false
+}
+
 // Beat goes there and back, on the stream behind Hello and Welcome, whether anything
 // happens or not.
 type Beat struct {
@@ -2452,6 +2452,7 @@ type Beat struct {
 	Status        []*StatusReply         `protobuf:"bytes,6,rep,name=status,proto3" json:"status,omitempty"`                // of every attempt that the sender has stages of
 	EchoNs        int64                  `protobuf:"varint,7,opt,name=echo_ns,json=echoNs,proto3" json:"echo_ns,omitempty"` // of an answer: sent_ns of the beat that it answers
 	Leaving       bool                   `protobuf:"varint,8,opt,name=leaving,proto3" json:"leaving,omitempty"`             // the sender is told to end, and leaves when it has no ranks any more
+	Unreachable   []*Unreachable         `protobuf:"bytes,9,rep,name=unreachable,proto3" json:"unreachable,omitempty"`      // processes that the sender can't reach
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2540,6 +2541,13 @@ func (x *Beat) GetLeaving() bool {
 		return x.Leaving
 	}
 	return false
+}
+
+func (x *Beat) GetUnreachable() []*Unreachable {
+	if x != nil {
+		return x.Unreachable
+	}
+	return nil
 }
 
 // Message is a message between actors of a run: see package actors for what each is for.
@@ -5726,6 +5734,7 @@ func (*ApiReply_Actions) isApiReply_Kind() {}
 
 type Alive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Waiting       string                 `protobuf:"bytes,1,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5758,6 +5767,13 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *Alive) GetWaiting() string {
+	if x != nil {
+		return x.Waiting
+	}
+	return ""
 }
 
 // ApiError is an error that a client makes one of its own again.
@@ -7925,6 +7941,7 @@ type RunStatusReply struct {
 	TimeNs        int64                  `protobuf:"varint,2,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"`
 	Actors        []*ActorStatus         `protobuf:"bytes,3,rep,name=actors,proto3" json:"actors,omitempty"`
 	Requests      []*ChangeEvent         `protobuf:"bytes,4,rep,name=requests,proto3" json:"requests,omitempty"` // that are not done yet
+	Cut           []*CutLink             `protobuf:"bytes,5,rep,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7987,6 +8004,74 @@ func (x *RunStatusReply) GetRequests() []*ChangeEvent {
 	return nil
 }
 
+func (x *RunStatusReply) GetCut() []*CutLink {
+	if x != nil {
+		return x.Cut
+	}
+	return nil
+}
+
+// CutLink is actors.CutLink.
+type CutLink struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"` // the worker's name; "": the coordinator
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	ForNs         int64                  `protobuf:"varint,3,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutLink) Reset() {
+	*x = CutLink{}
+	mi := &file_wire_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutLink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutLink) ProtoMessage() {}
+
+func (x *CutLink) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutLink.ProtoReflect.Descriptor instead.
+func (*CutLink) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *CutLink) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *CutLink) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *CutLink) GetForNs() int64 {
+	if x != nil {
+		return x.ForNs
+	}
+	return 0
+}
+
 type ActorStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Snapshot      *Snapshot              `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
@@ -7998,7 +8083,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8010,7 +8095,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8023,7 +8108,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -8060,7 +8145,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8072,7 +8157,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8085,7 +8170,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -8139,7 +8224,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8151,7 +8236,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8164,7 +8249,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -8224,7 +8309,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8236,7 +8321,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8249,7 +8334,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -8316,7 +8401,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8328,7 +8413,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8341,7 +8426,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -8405,7 +8490,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8417,7 +8502,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8430,7 +8515,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -8471,7 +8556,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8483,7 +8568,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8496,7 +8581,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -8524,7 +8609,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8536,7 +8621,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8549,7 +8634,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -8585,7 +8670,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8597,7 +8682,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8610,7 +8695,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{103}
+	return file_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -8641,7 +8726,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8653,7 +8738,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8666,7 +8751,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{104}
+	return file_wire_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -8721,7 +8806,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8733,7 +8818,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8746,7 +8831,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{105}
+	return file_wire_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -8775,7 +8860,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8787,7 +8872,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8800,7 +8885,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{106}
+	return file_wire_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -8832,7 +8917,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8844,7 +8929,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8857,7 +8942,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{107}
+	return file_wire_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -8941,7 +9026,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8953,7 +9038,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8966,7 +9051,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{108}
+	return file_wire_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -8991,7 +9076,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9003,7 +9088,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9016,7 +9101,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{109}
+	return file_wire_proto_rawDescGZIP(), []int{110}
 }
 
 type RevokeToken struct {
@@ -9028,7 +9113,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9040,7 +9125,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9053,7 +9138,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{110}
+	return file_wire_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -9073,7 +9158,7 @@ type ReleaseName struct {
 
 func (x *ReleaseName) Reset() {
 	*x = ReleaseName{}
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9085,7 +9170,7 @@ func (x *ReleaseName) String() string {
 func (*ReleaseName) ProtoMessage() {}
 
 func (x *ReleaseName) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9098,7 +9183,7 @@ func (x *ReleaseName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseName.ProtoReflect.Descriptor instead.
 func (*ReleaseName) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{111}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ReleaseName) GetName() string {
@@ -9119,7 +9204,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9131,7 +9216,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9144,7 +9229,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{112}
+	return file_wire_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -9179,7 +9264,7 @@ type NameInfo struct {
 
 func (x *NameInfo) Reset() {
 	*x = NameInfo{}
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9191,7 +9276,7 @@ func (x *NameInfo) String() string {
 func (*NameInfo) ProtoMessage() {}
 
 func (x *NameInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9204,7 +9289,7 @@ func (x *NameInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameInfo.ProtoReflect.Descriptor instead.
 func (*NameInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{113}
+	return file_wire_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *NameInfo) GetName() string {
@@ -9241,7 +9326,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9253,7 +9338,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9266,7 +9351,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{114}
+	return file_wire_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -9312,7 +9397,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9324,7 +9409,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9337,20 +9422,21 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{115}
+	return file_wire_proto_rawDescGZIP(), []int{116}
 }
 
 type MembersReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TimeNs        int64                  `protobuf:"varint,1,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"`
 	Members       []*MemberStatus        `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
+	Unreachable   []*UnreachableWorker   `protobuf:"bytes,3,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9362,7 +9448,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9375,7 +9461,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{116}
+	return file_wire_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -9390,6 +9476,82 @@ func (x *MembersReply) GetMembers() []*MemberStatus {
 		return x.Members
 	}
 	return nil
+}
+
+func (x *MembersReply) GetUnreachable() []*UnreachableWorker {
+	if x != nil {
+		return x.Unreachable
+	}
+	return nil
+}
+
+// UnreachableWorker asks to join, and is refused since the coordinator can't reach it.
+type UnreachableWorker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // that it advertises
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	AskedNs       int64                  `protobuf:"varint,4,opt,name=asked_ns,json=askedNs,proto3" json:"asked_ns,omitempty"` // when it has asked last, since 1970
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnreachableWorker) Reset() {
+	*x = UnreachableWorker{}
+	mi := &file_wire_proto_msgTypes[118]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnreachableWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnreachableWorker) ProtoMessage() {}
+
+func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[118]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnreachableWorker.ProtoReflect.Descriptor instead.
+func (*UnreachableWorker) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{118}
+}
+
+func (x *UnreachableWorker) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UnreachableWorker) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *UnreachableWorker) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *UnreachableWorker) GetAskedNs() int64 {
+	if x != nil {
+		return x.AskedNs
+	}
+	return 0
 }
 
 type MemberStatus struct {
@@ -9412,7 +9574,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9424,7 +9586,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9437,7 +9599,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{117}
+	return file_wire_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -9619,15 +9781,14 @@ const file_wire_proto_rawDesc = "" +
 	"\aseconds\x18\x04 \x01(\x01R\aseconds\"6\n" +
 	"\bMeasured\x12\x14\n" +
 	"\x05costs\x18\x01 \x01(\fR\x05costs\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\"\xa9\x02\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xf3\x01\n" +
 	"\vStatusReply\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x17\n" +
 	"\atime_ns\x18\x02 \x01(\x03R\x06timeNs\x12-\n" +
-	"\x06actors\x18\x03 \x03(\v2\x15.troupe.wire.SnapshotR\x06actors\x12:\n" +
-	"\vunreachable\x18\x04 \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\x122\n" +
+	"\x06actors\x18\x03 \x03(\v2\x15.troupe.wire.SnapshotR\x06actors\x122\n" +
 	"\aactions\x18\x05 \x03(\v2\x18.troupe.wire.RankActionsR\aactions\x12/\n" +
 	"\x06memory\x18\x06 \x03(\v2\x17.troupe.wire.RankMemoryR\x06memory\x12\x17\n" +
-	"\agave_up\x18\a \x01(\tR\x06gaveUp\"\xa7\x01\n" +
+	"\agave_up\x18\a \x01(\tR\x06gaveUpJ\x04\b\x04\x10\x05\"\xa7\x01\n" +
 	"\vRankActions\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
@@ -9706,12 +9867,13 @@ const file_wire_proto_rawDesc = "" +
 	"\x05Hello\x12)\n" +
 	"\x06worker\x18\x01 \x01(\v2\x11.troupe.wire.PeerR\x06worker\x12\x14\n" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12(\n" +
-	"\x05offer\x18\x03 \x01(\v2\x12.troupe.wire.OfferR\x05offer\"\x87\x01\n" +
+	"\x05offer\x18\x03 \x01(\v2\x12.troupe.wire.OfferR\x05offer\"\xa9\x01\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x123\n" +
 	"\vcoordinator\x18\x02 \x01(\v2\x11.troupe.wire.PeerR\vcoordinator\x12\x1b\n" +
 	"\tsilence_s\x18\x03 \x01(\x01R\bsilenceS\x12\x14\n" +
-	"\x05later\x18\x04 \x01(\bR\x05later\"\xe7\x01\n" +
+	"\x05later\x18\x04 \x01(\bR\x05later\x12 \n" +
+	"\vunreachable\x18\x05 \x01(\bR\vunreachable\"\xa3\x02\n" +
 	"\x04Beat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\bR\x06answer\x12\x17\n" +
@@ -9720,7 +9882,8 @@ const file_wire_proto_rawDesc = "" +
 	"\agoodbye\x18\x05 \x01(\bR\agoodbye\x120\n" +
 	"\x06status\x18\x06 \x03(\v2\x18.troupe.wire.StatusReplyR\x06status\x12\x17\n" +
 	"\aecho_ns\x18\a \x01(\x03R\x06echoNs\x12\x18\n" +
-	"\aleaving\x18\b \x01(\bR\aleaving\"\xe2\n" +
+	"\aleaving\x18\b \x01(\bR\aleaving\x12:\n" +
+	"\vunreachable\x18\t \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\"\xe2\n" +
 	"\n" +
 	"\aMessage\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.troupe.wire.HeaderR\x06header\x12*\n" +
@@ -9957,8 +10120,9 @@ const file_wire_proto_rawDesc = "" +
 	"\bforecast\x18\f \x01(\v2\x1a.troupe.wire.ForecastReplyH\x00R\bforecast\x122\n" +
 	"\x06record\x18\r \x01(\v2\x18.troupe.wire.RecordReplyH\x00R\x06record\x125\n" +
 	"\aactions\x18\x0e \x01(\v2\x19.troupe.wire.ActionsReplyH\x00R\aactionsB\x06\n" +
-	"\x04kind\"\a\n" +
-	"\x05Alive\"\xe8\x01\n" +
+	"\x04kind\"!\n" +
+	"\x05Alive\x12\x18\n" +
+	"\awaiting\x18\x01 \x01(\tR\awaiting\"\xe8\x01\n" +
 	"\bApiError\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.troupe.wire.ApiError.KindR\x04kind\x12\x14\n" +
 	"\x05texts\x18\x02 \x03(\tR\x05texts\"\x95\x01\n" +
@@ -10197,12 +10361,17 @@ const file_wire_proto_rawDesc = "" +
 	"\x05_lossB\v\n" +
 	"\t_val_loss\"$\n" +
 	"\x10RunStatusRequest\x12\x10\n" +
-	"\x03run\x18\x01 \x01(\tR\x03run\"\xbc\x01\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\"\xe4\x01\n" +
 	"\x0eRunStatusReply\x12)\n" +
 	"\x03run\x18\x01 \x01(\v2\x17.troupe.wire.RunSummaryR\x03run\x12\x17\n" +
 	"\atime_ns\x18\x02 \x01(\x03R\x06timeNs\x120\n" +
 	"\x06actors\x18\x03 \x03(\v2\x18.troupe.wire.ActorStatusR\x06actors\x124\n" +
-	"\brequests\x18\x04 \x03(\v2\x18.troupe.wire.ChangeEventR\brequests\"o\n" +
+	"\brequests\x18\x04 \x03(\v2\x18.troupe.wire.ChangeEventR\brequests\x12&\n" +
+	"\x03cut\x18\x05 \x03(\v2\x14.troupe.wire.CutLinkR\x03cut\"D\n" +
+	"\aCutLink\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x15\n" +
+	"\x06for_ns\x18\x03 \x01(\x03R\x05forNs\"o\n" +
 	"\vActorStatus\x121\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x15.troupe.wire.SnapshotR\bsnapshot\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x19\n" +
@@ -10314,10 +10483,16 @@ const file_wire_proto_rawDesc = "" +
 	"\texpires_s\x18\x03 \x01(\x03R\bexpiresS\x12\x18\n" +
 	"\arevoked\x18\x04 \x01(\bR\arevoked\x12\x12\n" +
 	"\x04uses\x18\x05 \x01(\x03R\x04uses\"\x10\n" +
-	"\x0eMembersRequest\"\\\n" +
+	"\x0eMembersRequest\"\x9e\x01\n" +
 	"\fMembersReply\x12\x17\n" +
 	"\atime_ns\x18\x01 \x01(\x03R\x06timeNs\x123\n" +
-	"\amembers\x18\x02 \x03(\v2\x19.troupe.wire.MemberStatusR\amembers\"\xef\x02\n" +
+	"\amembers\x18\x02 \x03(\v2\x19.troupe.wire.MemberStatusR\amembers\x12@\n" +
+	"\vunreachable\x18\x03 \x03(\v2\x1e.troupe.wire.UnreachableWorkerR\vunreachable\"r\n" +
+	"\x11UnreachableWorker\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x19\n" +
+	"\basked_ns\x18\x04 \x01(\x03R\aaskedNs\"\xef\x02\n" +
 	"\fMemberStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -10346,7 +10521,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 122)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
 var file_wire_proto_goTypes = []any{
 	(JoinReply_Name)(0),        // 0: troupe.wire.JoinReply.Name
 	(ApiError_Kind)(0),         // 1: troupe.wire.ApiError.Kind
@@ -10447,33 +10622,35 @@ var file_wire_proto_goTypes = []any{
 	(*RunSummary)(nil),         // 96: troupe.wire.RunSummary
 	(*RunStatusRequest)(nil),   // 97: troupe.wire.RunStatusRequest
 	(*RunStatusReply)(nil),     // 98: troupe.wire.RunStatusReply
-	(*ActorStatus)(nil),        // 99: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 100: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 101: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 102: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 103: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 104: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 105: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 106: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 107: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 108: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 109: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 110: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 111: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 112: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 113: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 114: troupe.wire.RevokeToken
-	(*ReleaseName)(nil),        // 115: troupe.wire.ReleaseName
-	(*TokensReply)(nil),        // 116: troupe.wire.TokensReply
-	(*NameInfo)(nil),           // 117: troupe.wire.NameInfo
-	(*TokenInfo)(nil),          // 118: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 119: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 120: troupe.wire.MembersReply
-	(*MemberStatus)(nil),       // 121: troupe.wire.MemberStatus
-	nil,                        // 122: troupe.wire.SubmitRequest.VariablesEntry
-	nil,                        // 123: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 124: troupe.wire.StepEvent.ValMetricsEntry
-	nil,                        // 125: troupe.wire.ForecastRequest.VariablesEntry
+	(*CutLink)(nil),            // 99: troupe.wire.CutLink
+	(*ActorStatus)(nil),        // 100: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 101: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 102: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 103: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 104: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 105: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 106: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 107: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 108: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 109: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 110: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 111: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 112: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 113: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 114: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 115: troupe.wire.RevokeToken
+	(*ReleaseName)(nil),        // 116: troupe.wire.ReleaseName
+	(*TokensReply)(nil),        // 117: troupe.wire.TokensReply
+	(*NameInfo)(nil),           // 118: troupe.wire.NameInfo
+	(*TokenInfo)(nil),          // 119: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 120: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 121: troupe.wire.MembersReply
+	(*UnreachableWorker)(nil),  // 122: troupe.wire.UnreachableWorker
+	(*MemberStatus)(nil),       // 123: troupe.wire.MemberStatus
+	nil,                        // 124: troupe.wire.SubmitRequest.VariablesEntry
+	nil,                        // 125: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 126: troupe.wire.StepEvent.ValMetricsEntry
+	nil,                        // 127: troupe.wire.ForecastRequest.VariablesEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	32,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -10493,18 +10670,18 @@ var file_wire_proto_depIdxs = []int32{
 	13,  // 14: troupe.wire.Connected.links:type_name -> troupe.wire.Link
 	12,  // 15: troupe.wire.Carry.to:type_name -> troupe.wire.Peer
 	23,  // 16: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
-	22,  // 17: troupe.wire.StatusReply.unreachable:type_name -> troupe.wire.Unreachable
-	19,  // 18: troupe.wire.StatusReply.actions:type_name -> troupe.wire.RankActions
-	20,  // 19: troupe.wire.StatusReply.memory:type_name -> troupe.wire.RankMemory
-	21,  // 20: troupe.wire.RankActions.times:type_name -> troupe.wire.ActionTimes
-	24,  // 21: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
-	24,  // 22: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
-	26,  // 23: troupe.wire.Offer.devices:type_name -> troupe.wire.OfferedDevice
-	0,   // 24: troupe.wire.JoinReply.name:type_name -> troupe.wire.JoinReply.Name
-	12,  // 25: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
-	25,  // 26: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
-	12,  // 27: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
-	18,  // 28: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
+	19,  // 17: troupe.wire.StatusReply.actions:type_name -> troupe.wire.RankActions
+	20,  // 18: troupe.wire.StatusReply.memory:type_name -> troupe.wire.RankMemory
+	21,  // 19: troupe.wire.RankActions.times:type_name -> troupe.wire.ActionTimes
+	24,  // 20: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
+	24,  // 21: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
+	26,  // 22: troupe.wire.Offer.devices:type_name -> troupe.wire.OfferedDevice
+	0,   // 23: troupe.wire.JoinReply.name:type_name -> troupe.wire.JoinReply.Name
+	12,  // 24: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
+	25,  // 25: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
+	12,  // 26: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
+	18,  // 27: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
+	22,  // 28: troupe.wire.Beat.unreachable:type_name -> troupe.wire.Unreachable
 	33,  // 29: troupe.wire.Message.header:type_name -> troupe.wire.Header
 	35,  // 30: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
 	36,  // 31: troupe.wire.Message.order:type_name -> troupe.wire.Order
@@ -10557,11 +10734,11 @@ var file_wire_proto_depIdxs = []int32{
 	75,  // 78: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
 	94,  // 79: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
 	97,  // 80: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	100, // 81: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	106, // 82: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	111, // 83: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	119, // 84: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	101, // 85: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	101, // 81: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	107, // 82: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	112, // 83: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	120, // 84: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	102, // 85: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
 	77,  // 86: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
 	79,  // 87: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
 	72,  // 88: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
@@ -10571,15 +10748,15 @@ var file_wire_proto_depIdxs = []int32{
 	81,  // 92: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
 	95,  // 93: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
 	98,  // 94: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	105, // 95: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	107, // 96: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	116, // 97: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	120, // 98: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	102, // 99: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	106, // 95: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	108, // 96: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	117, // 97: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	121, // 98: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	103, // 99: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
 	78,  // 100: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
 	80,  // 101: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
 	1,   // 102: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	122, // 103: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
+	124, // 103: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
 	96,  // 104: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
 	21,  // 105: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
 	82,  // 106: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
@@ -10592,8 +10769,8 @@ var file_wire_proto_depIdxs = []int32{
 	92,  // 113: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
 	93,  // 114: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
 	90,  // 115: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
-	123, // 116: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	124, // 117: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	125, // 116: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	126, // 117: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
 	84,  // 118: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
 	21,  // 119: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
 	85,  // 120: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
@@ -10602,30 +10779,32 @@ var file_wire_proto_depIdxs = []int32{
 	96,  // 123: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
 	2,   // 124: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
 	96,  // 125: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	99,  // 126: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	100, // 126: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
 	90,  // 127: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	23,  // 128: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	3,   // 129: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	125, // 130: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
-	103, // 131: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	104, // 132: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	96,  // 133: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	108, // 134: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	109, // 135: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	108, // 136: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	112, // 137: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	113, // 138: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	114, // 139: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	115, // 140: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
-	118, // 141: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	117, // 142: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
-	121, // 143: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	26,  // 144: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	145, // [145:145] is the sub-list for method output_type
-	145, // [145:145] is the sub-list for method input_type
-	145, // [145:145] is the sub-list for extension type_name
-	145, // [145:145] is the sub-list for extension extendee
-	0,   // [0:145] is the sub-list for field type_name
+	99,  // 128: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
+	23,  // 129: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 130: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	127, // 131: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	104, // 132: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	105, // 133: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	96,  // 134: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	109, // 135: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	110, // 136: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	109, // 137: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	113, // 138: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	114, // 139: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	115, // 140: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	116, // 141: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	119, // 142: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	118, // 143: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	123, // 144: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	122, // 145: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
+	26,  // 146: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	147, // [147:147] is the sub-list for method output_type
+	147, // [147:147] is the sub-list for method input_type
+	147, // [147:147] is the sub-list for extension type_name
+	147, // [147:147] is the sub-list for extension extendee
+	0,   // [0:147] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -10718,7 +10897,7 @@ func file_wire_proto_init() {
 	}
 	file_wire_proto_msgTypes[79].OneofWrappers = []any{}
 	file_wire_proto_msgTypes[92].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[107].OneofWrappers = []any{
+	file_wire_proto_msgTypes[108].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -10730,7 +10909,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   122,
+			NumMessages:   124,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

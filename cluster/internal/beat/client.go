@@ -22,6 +22,12 @@ var errNotYet = fmt.Errorf("%w for now", ErrRefused)
 // NotYet reports whether a refusal may be gone when the process asks again.
 func NotYet(err error) bool { return errors.Is(err, errNotYet) }
 
+// unreachableError is the coordinator's word that it can't reach this process. It is an ErrUnreachable.
+type unreachableError struct{ text string }
+
+func (e *unreachableError) Error() string   { return e.text }
+func (e *unreachableError) Unwrap() []error { return []error{ErrRefused, ErrUnreachable} }
+
 // ClientConfig is what a worker's end needs.
 type ClientConfig struct {
 	Dial  func(ctx context.Context) (net.Conn, error)
@@ -32,6 +38,11 @@ type ClientConfig struct {
 	Status   func() []*wire.StatusReply
 	Wall     func() time.Time // this process's wall clock; nil: clock.Now. A test makes it wrong
 	Final    func(error) bool // whether an error of Dial's ends it; nil: none does
+	// Failed is told why a try to become a member, or to be one again, has failed, if there will be another one;
+	// nil: nobody is told.
+	Failed func(error)
+	// Unreachable lists the processes that this one can't reach; nil: it reaches all.
+	Unreachable func() []*wire.Unreachable
 	// Leaving is closed when this process is told to end, and will leave soon; nil: nobody is told.
 	Leaving <-chan struct{}
 	Logger  *slog.Logger
@@ -50,6 +61,12 @@ type Client struct {
 func NewClient(cfg ClientConfig) *Client {
 	if cfg.Wall == nil {
 		cfg.Wall = clock.Now
+	}
+	if cfg.Failed == nil {
+		cfg.Failed = func(error) {}
+	}
+	if cfg.Unreachable == nil {
+		cfg.Unreachable = func() []*wire.Unreachable { return nil }
 	}
 	c := &Client{cfg: cfg}
 	c.hear()
@@ -85,6 +102,8 @@ func (c *Client) Run(ctx context.Context) error {
 			return err
 		case welcome:
 			pause = redialFirst
+		default:
+			c.cfg.Failed(err)
 		}
 		c.cfg.Logger.Debug("the stream to the coordinator broke", "err", err, "again_ms", pause.Milliseconds())
 		select {
@@ -124,11 +143,13 @@ func (c *Client) once(ctx context.Context) (welcome bool, err error) {
 		return false, err
 	}
 	if w.GetError() != "" {
-		refused := ErrRefused
-		if w.GetLater() {
-			refused = errNotYet
+		switch {
+		case w.GetUnreachable():
+			return false, &unreachableError{fmt.Sprintf("%.1000s", w.GetError())}
+		case w.GetLater():
+			return false, fmt.Errorf("%w: %.1000s", errNotYet, w.GetError())
 		}
-		return false, fmt.Errorf("%w: %.1000s", refused, w.GetError())
+		return false, fmt.Errorf("%w: %.1000s", ErrRefused, w.GetError())
 	}
 	silence := time.Duration(w.GetSilenceS() * float64(time.Second))
 	if silence < 10*time.Millisecond || silence > time.Hour {
@@ -195,7 +216,7 @@ func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) e
 		leaving := c.cfg.Leaving
 		for leaves := false; ; {
 			goodbye := ctx.Err() != nil
-			if err := s.beat(&wire.Beat{Status: c.cfg.Status(), Goodbye: goodbye, Leaving: leaves}, silence); err != nil {
+			if err := s.beat(&wire.Beat{Status: c.cfg.Status(), Unreachable: c.cfg.Unreachable(), Goodbye: goodbye, Leaving: leaves}, silence); err != nil {
 				return
 			}
 			if goodbye { // closed at once, the stream might take it with it

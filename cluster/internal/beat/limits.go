@@ -22,6 +22,8 @@ const (
 	soonPart = 30
 	// helloTime is how long a new stream may take to say whose it is.
 	helloTime = 5 * time.Second
+	// ReachTime is how much of that finding out may take whether the coordinator reaches the worker too.
+	ReachTime = 3 * time.Second
 	// probeEvery is how often an address is tried whose stream broke, and refusals how many
 	// refused connections in a row say that the process is dead.
 	probeEvery = 50 * time.Millisecond

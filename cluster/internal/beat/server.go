@@ -26,6 +26,8 @@ var (
 
 	// ErrLater is Admit's for a process that may become a member when it asks again.
 	ErrLater = errors.New("not yet")
+	// ErrUnreachable is Reach's for a process that can't be reached where it says that it listens.
+	ErrUnreachable = errors.New("the coordinator can't reach this worker")
 )
 
 // ServerConfig is what the coordinator's end needs. Its functions are called from the
@@ -33,6 +35,9 @@ var (
 type ServerConfig struct {
 	Self    func() *wire.Peer
 	Silence time.Duration
+	// Reach is called before Admit, and says why the process that greets can't be reached: a process that hears
+	// the coordinator may not be heard by it. It may take ReachTime, beside others; nil: all can be.
+	Reach func(ctx context.Context, h *wire.Hello, name string) error
 	// Admit says whether a process may become a member. name is what its certificate says;
 	// "" without TLS.
 	Admit func(h *wire.Hello, name string) error
@@ -41,6 +46,8 @@ type ServerConfig struct {
 	Gone   func(m Member, why error)
 	// Status takes what the actors of a member are doing; offset is that of its clock.
 	Status func(m Member, s *wire.StatusReply)
+	// Unreachable is told with each beat which processes a member can't reach; mostly none. nil: nobody is told.
+	Unreachable func(m Member, far []*wire.Unreachable)
 	// Leaving is told of each beat of a member that is told to end.
 	Leaving func(id uuid.UUID)
 	// Probe dials an address, and says why it could not.
@@ -110,7 +117,11 @@ func (s *Server) Serve(conn net.Conn, name string) {
 	defer stop()
 	m, st, err := s.hello(conn, name)
 	if m == nil {
-		s.cfg.Logger.Warn("refused a worker", "from", conn.RemoteAddr(), "name", name, "err", err)
+		level := slog.LevelWarn
+		if errors.Is(err, ErrUnreachable) { // who asks again and again; Reach has told
+			level = slog.LevelDebug
+		}
+		s.cfg.Logger.Log(s.ctx, level, "refused a worker", "from", conn.RemoteAddr(), "name", name, "err", err)
 		return
 	}
 	if err == nil { // else it is a member that does not know yet, and dials again or is dead
@@ -148,7 +159,7 @@ func (s *Server) hello(conn net.Conn, name string) (*member, *stream, error) {
 	m, err := s.admit(&h, name)
 	answer := &wire.Welcome{Coordinator: s.cfg.Self(), SilenceS: s.cfg.Silence.Seconds()}
 	if err != nil {
-		answer.Error, answer.Later = err.Error(), errors.Is(err, ErrLater)
+		answer.Error, answer.Later, answer.Unreachable = err.Error(), errors.Is(err, ErrLater), errors.Is(err, ErrUnreachable)
 	}
 	if werr := wire.WriteFrame(conn, answer, LimitBeatBytes); err == nil {
 		err = werr
@@ -188,17 +199,21 @@ func (s *Server) admit(h *wire.Hello, name string) (m *member, err error) {
 	if name != "" && h.GetWorker().GetName() != name {
 		return nil, fmt.Errorf("it calls itself %.100q, but its certificate %q", h.GetWorker().GetName(), name)
 	}
+	if m, err := s.known(id); m != nil || err != nil {
+		return m, err
+	}
+	if s.cfg.Reach != nil { // which takes its time: others are admitted meanwhile
+		ctx, cancel := context.WithTimeout(s.ctx, ReachTime)
+		err := s.cfg.Reach(ctx, h, name)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+	}
 	s.admitting.Lock()
 	defer s.admitting.Unlock()
-	s.mu.Lock()
-	m = s.members[id]
-	expired := slices.Contains(s.gone, id)
-	s.mu.Unlock()
-	switch {
-	case expired:
-		return nil, ErrExpired
-	case m != nil:
-		return m, nil
+	if m, err := s.known(id); m != nil || err != nil {
+		return m, err
 	}
 	if err := s.cfg.Admit(h, name); err != nil {
 		return nil, err
@@ -210,6 +225,16 @@ func (s *Server) admit(h *wire.Hello, name string) (m *member, err error) {
 	defer s.mu.Unlock()
 	s.members[id] = m
 	return m, nil
+}
+
+// known is the member of an incarnation; nil: there is none yet.
+func (s *Server) known(id uuid.UUID) (*member, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Contains(s.gone, id) {
+		return nil, ErrExpired
+	}
+	return s.members[id], nil
 }
 
 // follow reads a member's beats and sends own ones until the stream ends.
@@ -249,13 +274,16 @@ func (s *Server) follow(m *member, st *stream) error {
 		case b.GetLeaving() && s.cfg.Leaving != nil:
 			s.cfg.Leaving(m.ID)
 		}
+		s.mu.Lock()
+		now := m.Member
+		s.mu.Unlock()
 		for _, status := range b.GetStatus() {
 			if s.cfg.Status != nil {
-				s.mu.Lock()
-				now := m.Member
-				s.mu.Unlock()
 				s.cfg.Status(now, status)
 			}
+		}
+		if s.cfg.Unreachable != nil {
+			s.cfg.Unreachable(now, b.GetUnreachable())
 		}
 	}
 }

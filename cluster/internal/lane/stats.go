@@ -69,3 +69,16 @@ func (n *Node) Stats() Stats {
 	}
 	return all
 }
+
+// Stuck is PeerStats.Stuck of one peer.
+func (n *Node) Stuck(id ID) time.Duration {
+	n.mu.Lock()
+	o := n.outs[id]
+	n.mu.Unlock()
+	if o == nil {
+		return 0
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stuck()
+}

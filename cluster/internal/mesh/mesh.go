@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,20 +196,20 @@ func (m *Mesh) Forget(id ID) {
 // for how long: for them neither messages nor tensors are acknowledged. It is
 // to be called now and then, more often than within.
 func (m *Mesh) Unreachable(within time.Duration) map[ID]time.Duration {
-	stuck := make(map[ID]time.Duration)
-	for _, s := range m.lane.Stats().Peers {
-		stuck[ID(s.ID)] = s.Stuck
-	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	all := slices.Collect(maps.Keys(m.peers))
+	m.mu.Unlock()
 	far := make(map[ID]time.Duration)
-	for id := range m.peers {
-		if quiet := max(m.link.Stuck(id), stuck[id]); quiet >= within {
+	for _, id := range all {
+		if quiet := m.Quiet(id); quiet >= within {
 			far[id] = quiet
 		}
 	}
 	return far
 }
+
+// Quiet is for how long something has waited for a process without any acknowledgement; 0: nothing waits. See Unreachable.
+func (m *Mesh) Quiet(id ID) time.Duration { return max(m.link.Stuck(id), m.lane.Stuck(lane.ID(id))) }
 
 // Reconnected says that this process can reach others again, after a time in which it could not:
 // what waits for them goes at once, over new connections.

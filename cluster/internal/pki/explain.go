@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/troupe-ml/troupe/internal/clock"
 )
@@ -22,10 +23,19 @@ func Explain(err error) error {
 			of, stamp(invalid.Cert.NotBefore), stamp(invalid.Cert.NotAfter), stamp(clock.Now()), err)
 	}
 	if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
-		return fmt.Errorf("the peer's certificate is from another authority: is this the right cluster? After a new authority all processes join again with a token: %w", err)
+		return fmt.Errorf("the peer's certificate is from another authority: is this the right cluster? Where the coordinator's folder was made again, start this process again with a token of the new one (--token-file): %w", err)
 	}
 	if remote := (*net.OpError)(nil); errors.As(err, &remote) && remote.Op == "remote error" {
 		return fmt.Errorf("the peer refused this process; its log says why: %w", err)
 	}
 	return err
+}
+
+// Expired says that a process's own certificate is no longer valid, and what to do; nil: it is valid.
+func Expired(k *Keeper, now time.Time) error {
+	cert, err := k.Get()
+	if err != nil || !now.After(cert.Leaf.NotAfter) {
+		return nil
+	}
+	return fmt.Errorf("the certificate of this process, %s, has expired on %s: start it again with a token (--token-file)", ownIdentity(*cert), stamp(cert.Leaf.NotAfter))
 }

@@ -98,14 +98,16 @@ func IdentityOf(state tls.ConnectionState) (Identity, error) {
 }
 
 // NameIn is the name that a certificate of this process says; "": none.
-func NameIn(cert tls.Certificate) string {
+func NameIn(cert tls.Certificate) string { return ownIdentity(cert).Name }
+
+// RoleIn is its role.
+func RoleIn(cert tls.Certificate) Role { return ownIdentity(cert).Role }
+
+func ownIdentity(cert tls.Certificate) Identity {
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	if err != nil {
-		return ""
+		return Identity{}
 	}
-	id, err := identityIn(leaf)
-	if err != nil {
-		return ""
-	}
-	return id.Name
+	id, _ := identityIn(leaf) // which is none with an error
+	return id
 }

@@ -134,7 +134,7 @@ func (t *TCP) shake(c *admitted, control bool) (net.Conn, string, Peer, error) {
 		err = fmt.Errorf("%s: %w", protocol, err)
 	case peer != (Peer{}) && t.cfg.Allow != nil && !t.cfg.Allow(peer, protocol):
 		answer = answerRole
-		err = fmt.Errorf("%s: %w: %s is %q", protocol, errRole, peer.Name, peer.Role)
+		err = fmt.Errorf("%s: %w: %s is %q", protocol, ErrRole, peer.Name, peer.Role)
 	default:
 		if err := c.shown(state); err != nil {
 			return nil, "", Peer{}, err

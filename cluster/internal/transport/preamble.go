@@ -27,7 +27,7 @@ const (
 var answers = map[byte]error{
 	answerProtocol:    errProtocol,
 	answerCertificate: errCertificate,
-	answerRole:        errRole,
+	answerRole:        ErrRole,
 	answerRevoked:     ErrRevoked,
 	answerReplaced:    ErrReplaced,
 }

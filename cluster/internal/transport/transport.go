@@ -64,6 +64,8 @@ var (
 	// now. What Identify returns as such is said to the other side.
 	ErrRevoked  = errors.New("the token by which this process has joined was revoked, or is not known any more")
 	ErrReplaced = errors.New("the name of this process was released, or belongs to another process by now")
+	// ErrRole is for a protocol that the role of who dials may not use.
+	ErrRole = errors.New("its role may not use this protocol")
 	// ErrRefused is for what the other side doesn't let this process do.
 	ErrRefused = errors.New("refused by the other side")
 	// ErrClosed is for what is asked of a closed transport.
@@ -77,7 +79,6 @@ var (
 	errBusy        = errors.New("too many connections")
 	errProtocol    = errors.New("unknown protocol")
 	errCertificate = errors.New("needs a certificate")
-	errRole        = errors.New("its role may not use this protocol")
 	errPlain       = errors.New("speaks neither this protocol nor gRPC")
 	errMessage     = errors.New("forbidden message")
 	errReplaced    = errors.New("it was dropped, to be dialled again")

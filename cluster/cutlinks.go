@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster/internal/beat"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// cuts are the links of an attempt on which nothing arrives. They have a lock of their own: whoever reads a run's status
+// asks for them, also who holds the attempt's.
+type cuts struct {
+	c     *Coordinator
+	names map[uuid.UUID]string // of the attempt's workers
+
+	mu   sync.Mutex
+	from map[uuid.UUID]cutFrom // by the worker that sends
+}
+
+// cutFrom is what a worker can't reach, as its last beat says.
+type cutFrom struct {
+	heard time.Time
+	to    []*wire.Unreachable
+}
+
+func newCuts(c *Coordinator, workers []*workerState) *cuts {
+	u := &cuts{c: c, names: make(map[uuid.UUID]string), from: make(map[uuid.UUID]cutFrom)}
+	for _, w := range workers {
+		u.names[w.ID] = w.Name
+	}
+	return u
+}
+
+// note takes a beat's word of what a worker can't reach.
+func (u *cuts) note(m beat.Member, far []*wire.Unreachable) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(far) == 0 {
+		delete(u.from, m.ID)
+		return
+	}
+	u.from[m.ID] = cutFrom{time.Now(), far}
+}
+
+// links are those of workers by their beats, and those of the coordinator by what waits here.
+func (u *cuts) links() (all []actors.CutLink) {
+	for id, name := range u.names {
+		if quiet := u.c.mesh.Quiet(id); quiet >= u.c.cfg.Silence {
+			all = append(all, actors.CutLink{To: name, For: quiet})
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for id, from := range u.from {
+		for _, far := range from.to {
+			to, _ := uuid.FromBytes(far.GetIncarnation()) // of nobody, where it is none
+			if u.names[to] == "" && to != u.c.id {
+				continue // of another attempt
+			}
+			all = append(all, actors.CutLink{From: u.names[id], To: u.names[to], For: time.Duration(far.GetForS()*float64(time.Second)) + time.Since(from.heard)})
+		}
+	}
+	slices.SortFunc(all, func(a, b actors.CutLink) int { return strings.Compare(a.From+" "+a.To, b.From+" "+b.To) })
+	return all
+}
