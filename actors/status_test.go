@@ -89,3 +89,44 @@ func TestStatusTable(t *testing.T) {
 		golden(t, "status_"+name+".txt", actors.Status{Time: now, Actors: all}.String())
 	}
 }
+
+// TestCutLink: waits that lead back to an actor are of a message that is missing. Where it is known which link it can't
+// pass, the status names that link; else which actors wait for each other, and that this is between hosts.
+func TestCutLink(t *testing.T) {
+	now := time.Unix(1000, 0)
+	actor := func(name, host string, rank int, w actors.Wait, from string) actors.Snapshot {
+		return actors.Snapshot{Actor: name, Host: host, Rank: rank, Step: 7, Phase: actors.Train, Doing: actors.Waiting, Wait: w, From: from, Since: now.Add(-3 * time.Second), Heard: now}
+	}
+	pair := func(host0, host1 string) []actors.Snapshot {
+		return []actors.Snapshot{actor("scheduler", "", -1, actors.WaitStages, "stage 0"), actor("stage 0", host0, 0, actors.WaitGradient, "stage 1"), actor("stage 1", host1, 1, actors.WaitActivation, "stage 0")}
+	}
+	lost := []actors.Snapshot{actor("scheduler", "", -1, actors.WaitStages, "stage 0"), actor("stage 0", "w0", 0, actors.WaitOrder, "scheduler")}
+	busy := pair("w0", "w1")
+	busy[2].Wait, busy[2].Doing, busy[2].From = actors.WaitNothing, actors.Reducing, ""
+	for _, test := range []struct {
+		name   string
+		actors []actors.Snapshot
+		cut    []actors.CutLink
+		root   string // that the last line begins with
+		lines  int    // of Chain
+	}{
+		{"between workers", pair("w0", "w1"), []actors.CutLink{{From: "w0", To: "w1", For: 3100 * time.Millisecond}}, "w0 does not reach w1: nothing that it sent was acknowledged for 3.1 s", 4},
+		{"the other way", pair("w0", "w1"), []actors.CutLink{{From: "w1", To: "w0", For: 4 * time.Second}}, "w1 does not reach w0: nothing that it sent was acknowledged for 4.0 s", 3},
+		{"an order", lost, []actors.CutLink{{To: "w0", For: 5 * time.Second}}, "the coordinator does not reach w0: nothing that it sent was acknowledged for 5.0 s", 3},
+		{"a report", lost, []actors.CutLink{{From: "w0", For: 5 * time.Second}}, "w0 does not reach the coordinator: nothing that it sent was acknowledged for 5.0 s", 2},
+		{"a link that is not on the way", pair("w0", "w1"), []actors.CutLink{{From: "w1", To: "w2", For: time.Minute}}, "w1 does not reach w2: nothing that it sent was acknowledged for 60.0 s", 5},
+		{"not known yet", pair("w0", "w1"), nil, "a message between hosts has not arrived: scheduler ← stage 0 on w0 ← stage 1 on w1 ← stage 0 on w0", 5},
+		{"in one worker", pair("w0", "w0"), nil, "a cycle of waits: scheduler ← stage 0 on w0 ← stage 1 on w0 ← stage 0 on w0", 5},
+		{"in one process", pair("", ""), nil, "a cycle of waits: scheduler ← stage 0 ← stage 1 ← stage 0", 5},
+		{"somebody works", busy, []actors.CutLink{{From: "w0", To: "w1", For: time.Second}}, "stage 1 on w1", 3},
+	} {
+		s := actors.Status{Time: now, Actors: test.actors, Cut: test.cut}
+		explained, chain := strings.Split(s.Explain(), "\n"), s.Chain()
+		if last := explained[len(explained)-1]; !strings.HasPrefix(last, "root: "+test.root) {
+			t.Errorf("%s: %q, want root: %q", test.name, explained, test.root)
+		}
+		if last := chain[len(chain)-1]; !strings.HasPrefix(last, test.root) || len(chain) != test.lines {
+			t.Errorf("%s: the chain is %q, want %d lines and %q", test.name, chain, test.lines, test.root)
+		}
+	}
+}
