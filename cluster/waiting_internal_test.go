@@ -50,7 +50,7 @@ func TestDescribeWorkers(t *testing.T) {
 	for range 5 {
 		add("g", true, true, false, &attempt{cfg: cfg})
 	}
-	want := "a is free" + common + `; g has ranks of run "mine"; g has ranks of run "mine"; and 3 more`
+	want := "a is free" + common + `; g has ranks of run "mine"; and 4 more`
 	if got := describeWorkers(heard, listed, free, far, false); got != want {
 		t.Errorf("of many:\n%s\nwant\n%s", got, want)
 	}
