@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync"
 
 	"github.com/troupe-ml/troupe/internal/rng"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -109,14 +110,40 @@ func (b *builder) key() rng.Key {
 	return rng.NewKey(b.seed, b.inputs)
 }
 
-// numbers draws n normal deviates. The library's are four times as fast as the engine's, which
-// any element could be asked of alone.
+// deviates are the standard normal deviates that large inputs are taken from. To draw each input's would take longer than
+// what most devices compute of them.
+var deviates = sync.OnceValue(func() *[numDeviates]float32 {
+	source := rand.New(rand.NewPCG(1, 2))
+	all := new([numDeviates]float32)
+	for i := range all {
+		all[i] = float32(source.NormFloat64())
+	}
+	return all
+})
+
+// numDeviates is a power of two, so that every odd stride comes by all of them.
+const numDeviates = 1 << 17
+
+// limitDrawn is how many deviates an input may have that draws its own.
+const limitDrawn = 4096
+
+// numbers makes n normal deviates. Each large input begins elsewhere among the deviates and has a stride of its own, so that
+// no two of a case have the same ones beside each other. Small ones draw their own: the library's numbers are four times as
+// fast as the engine's, which any element could be asked of alone.
 func (b *builder) numbers(n int, mean, deviation float64) []float32 {
-	values := make([]float32, n)
-	key := b.key()
-	source := rand.New(rand.NewPCG(uint64(key.K0), uint64(key.K1)))
+	values, key := make([]float32, n), b.key()
+	if n <= limitDrawn {
+		source := rand.New(rand.NewPCG(uint64(key.K0), uint64(key.K1)))
+		for i := range values {
+			values[i] = float32(mean + deviation*source.NormFloat64())
+		}
+		return values
+	}
+	from := deviates()
+	at, stride := uint64(key.K0), uint64(key.K1)|1
 	for i := range values {
-		values[i] = float32(mean + deviation*source.NormFloat64())
+		values[i] = float32(mean + deviation*float64(from[at%numDeviates]))
+		at += stride
 	}
 	return values
 }

@@ -2,7 +2,7 @@ package optest
 
 import (
 	"bytes"
-	"sync"
+	"sync/atomic"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -24,12 +24,21 @@ func Deterministic[S Subtests[S]](t S, mk func(threads int) tensorops.Device, op
 		t.Run(run.name, func(t S) {
 			dev := mk(run.threads)
 			defer dev.Close()
-			if run.busy {
-				defer keepBusy(t, dev)()
+			other, err := newBusy(dev)
+			if err != nil {
+				t.Fatalf("busy stream: %v", err)
 			}
 			s := dev.NewStream("optest")
 			for i, c := range cases {
-				got, err := c.run(s)
+				var got []*output
+				var err error
+				if run.busy {
+					if failed := other.beside(func() { got, err = c.run(s) }); failed != nil {
+						t.Fatalf("busy stream: %v", failed)
+					}
+				} else {
+					got, err = c.run(s)
+				}
 				if err != nil {
 					t.Fatalf("%s: %v", c.Name, err)
 				}
@@ -42,34 +51,53 @@ func Deterministic[S Subtests[S]](t S, mk func(threads int) tensorops.Device, op
 					}
 				}
 			}
+			if err := other.close(); err != nil {
+				t.Errorf("busy stream: %v", err)
+			}
 		})
 	}
 }
 
-// keepBusy multiplies matrices on a stream of its own until the function that it
-// returns is called.
-func keepBusy(t T, dev tensorops.Device) (stop func()) {
+// busy multiplies matrices on a stream of its own.
+type busy struct {
+	stream  tensorops.Stream
+	x, y, z tensorops.Tensor
+}
+
+// limitProducts is how many products there are beside one case at most.
+const limitProducts = 8
+
+func newBusy(dev tensorops.Device) (*busy, error) {
 	s := dev.NewStream("busy")
-	quit := make(chan struct{})
-	var ended sync.WaitGroup
-	ended.Go(func() {
-		for {
-			select {
-			case <-quit:
-				return
-			default:
-			}
-			b := newBuilder(s, "busy")
-			b.MatMul(b.garbage(100, 200), b.normal(100, 150), b.normal(150, 200), tensorops.MatMulOpts{})
-			if _, err := b.run(s); err != nil {
-				t.Errorf("busy stream: %v", err)
-				return
-			}
-		}
-	})
-	return func() {
-		close(quit)
-		ended.Wait()
-		s.Close()
+	b := newBuilder(s, "busy")
+	w := &busy{s, b.garbage(100, 200), b.normal(100, 150), b.normal(150, 200)}
+	return w, tensorops.Run(s, b.List)
+}
+
+func (w *busy) close() error {
+	l := w.stream.NewList()
+	for _, t := range []tensorops.Tensor{w.x, w.y, w.z} {
+		l.Free(t)
 	}
+	err := tensorops.Run(w.stream, l)
+	w.stream.Close()
+	return err
+}
+
+// beside calls f while products are computed, one after the other.
+func (w *busy) beside(f func()) error {
+	var over atomic.Bool
+	failed := make(chan error, 1)
+	go func() { // ends soon after f
+		var err error
+		for n := 0; n < limitProducts && err == nil && (n == 0 || !over.Load()); n++ {
+			l := w.stream.NewList()
+			l.MatMul(w.x, w.y, w.z, tensorops.MatMulOpts{})
+			err = tensorops.Run(w.stream, l)
+		}
+		failed <- err
+	}()
+	f()
+	over.Store(true)
+	return <-failed
 }
