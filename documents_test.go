@@ -28,6 +28,8 @@ func TestDocumentBits(t *testing.T) {
 	for k, sets := range [][]string{nil, {"model.family=llama", "device.dtype=bfloat16", `model.freeze=["embed", "0-1"]`, "model.tie_embeddings=false"}} {
 		t.Run(fmt.Sprint(sets), func(t *testing.T) {
 			sets = append([]string{"data.train=" + pairsOf(t, 120), "data.format=documents", "batch.sequences=16", "batch.microbatch=2"}, sets...)
+			_, _, few := span()
+			sets = append(sets, few...)
 			want := filepath.Join(t.TempDir(), "out")
 			train(t, want, sets...)
 			checkClipped(t, want)
@@ -82,7 +84,8 @@ func TestTextDocuments(t *testing.T) {
 		fmt.Fprintf(&b, "{\"text\": \"document %d of them says so\\n\", \"id\": %d}\n\n", i, i)
 	}
 	path := write(t, filepath.Join(t.TempDir(), "texts.jsonl"), b.String())
-	sets := []string{"data.train=" + path, "data.format=documents"}
+	_, _, few := span()
+	sets := append([]string{"data.train=" + path, "data.format=documents"}, few...)
 	want := filepath.Join(t.TempDir(), "out")
 	train(t, want, sets...)
 	sameUnder(t, want, "2 stages", append(sets, "pipeline.stages=2"))

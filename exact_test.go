@@ -64,7 +64,8 @@ func TestExact(t *testing.T) {
 				if raceDetector && precision != "" {
 					t.Skip("races don't depend on the numbers")
 				}
-				sets := slices.Concat(family, types)
+				_, _, few := span()
+				sets := slices.Concat(family, types, few)
 				want := filepath.Join(t.TempDir(), "out")
 				train(t, want, sets...) // 1 stage
 				checkClipped(t, want)
@@ -93,7 +94,8 @@ func TestExactOtherFamilies(t *testing.T) {
 				continue
 			}
 			t.Run(name+precision, func(t *testing.T) {
-				sets := slices.Concat(family, types)
+				_, _, few := span()
+				sets := slices.Concat(family, types, few)
 				want := filepath.Join(t.TempDir(), "out")
 				train(t, want, sets...)
 				checkClipped(t, want)
@@ -107,24 +109,25 @@ func TestExactOtherFamilies(t *testing.T) {
 	}
 }
 
-// sameUnder trains under a layout, from the start and from the third step on of a run of
-// six, and holds both against that run.
+// sameUnder trains under a layout, from the start and from the middle on of a run of a span,
+// and holds both against that run.
 func sameUnder(t *testing.T, want, layout string, sets []string) {
+	middle, end, _ := span()
 	t.Run(layout, func(t *testing.T) {
 		t.Parallel()
 		out := filepath.Join(t.TempDir(), "out")
 		train(t, out, sets...)
 		sameFigures(t, want, out)
-		sameState(t, want, out, 6)
+		sameState(t, want, out, end)
 	})
 	t.Run("resumed, "+layout, func(t *testing.T) {
 		t.Parallel()
-		out := rewind(t, want, 3)
-		if result, _ := train(t, out, sets...); result.Step != 6 {
+		out := rewind(t, want, middle)
+		if result, _ := train(t, out, sets...); int(result.Step) != end {
 			t.Fatalf("it ended at step %d", result.Step)
 		}
 		sameFigures(t, want, out)
-		sameState(t, want, out, 6)
+		sameState(t, want, out, end)
 	})
 }
 
@@ -132,8 +135,8 @@ func sameUnder(t *testing.T, want, layout string, sets []string) {
 func checkClipped(t *testing.T, out string) {
 	t.Helper()
 	rs := records(t, out)
-	if len(rs) != 7 {
-		t.Fatalf("%d lines, want 7: the validation before training and 6 steps", len(rs))
+	if _, end, _ := span(); len(rs) != end+1 {
+		t.Fatalf("%d lines, want %d: the validation before training and %d steps", len(rs), end+1, end)
 	}
 	for _, r := range rs[1:] {
 		if r.GradNorm == nil || *r.GradNorm <= 0.05 || r.Skipped {

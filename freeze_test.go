@@ -48,8 +48,9 @@ func TestFrozen(t *testing.T) {
 	for k, f := range frozen {
 		t.Run(f.name, func(t *testing.T) {
 			want := filepath.Join(t.TempDir(), "out")
-			train(t, want, f.sets...)
-			before, after := openAt(t, want, 3), openAt(t, want, 6)
+			middle, end, few := span()
+			train(t, want, slices.Concat(f.sets, few)...)
+			before, after := openAt(t, want, middle), openAt(t, want, end)
 			state := after.Optimizer().Names()
 			for _, name := range after.Model().Names() {
 				_, was := floats(t, before.Model(), name)
@@ -75,7 +76,7 @@ func TestFrozen(t *testing.T) {
 					if slices.Contains(f.sets, "model.mtp_layers=1") && strings.Contains(strings.Join(sets, " "), "layout") {
 						continue // of four layers
 					}
-					sameUnder(t, want, l.name, slices.Concat(f.sets, sets))
+					sameUnder(t, want, l.name, slices.Concat(f.sets, sets, few))
 				}
 			}
 		})

@@ -17,9 +17,9 @@ import (
 // same bits whenever it runs and under every schedule; a run goes on under another grid.
 func TestGrid(t *testing.T) {
 	for _, family := range []string{"gpt2", "llama"} {
-		steps := sometimes(6, 12)
+		steps := sometimes(4, 12)
 		base := []string{"model.family=" + family, fmt.Sprint("run.steps=", steps), fmt.Sprint("run.eval_every=", steps/2), fmt.Sprint("run.checkpoint_every=", steps/2), "model.kv_heads=4"}
-		more := fmt.Sprint("run.steps=", steps+3)
+		more := fmt.Sprint("run.steps=", steps+2)
 		if family == "llama" {
 			base = append(base, "model.kv_heads=2", "model.ffn=48")
 		}
@@ -64,7 +64,7 @@ func TestGrid(t *testing.T) {
 				// On one rank from there on.
 				train(t, again, append(append([]string{}, base...), more)...)
 				nearFigures(t, further, again, 1e-5)
-				if report, err := checkpoint.Verify(stepDir(again, steps+3)); err != nil || !report.Intact() {
+				if report, err := checkpoint.Verify(stepDir(again, steps+2)); err != nil || !report.Intact() {
 					t.Errorf("the checkpoint: %v, %v", report, err)
 				}
 			})

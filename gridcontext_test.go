@@ -30,7 +30,7 @@ func TestGridContext(t *testing.T) {
 			continue // races don't depend on the numbers; make check-grids runs all
 		}
 		t.Run(c.name, func(t *testing.T) {
-			steps := sometimes(6, 12)
+			steps := sometimes(4, 12)
 			base := slices.Concat([]string{fmt.Sprint("run.steps=", steps), fmt.Sprint("run.eval_every=", steps/2), fmt.Sprint("run.checkpoint_every=", steps/2), "model.kv_heads=4"}, c.sets)
 			var model []string // what is the model's
 			for _, set := range base {
@@ -54,11 +54,11 @@ func TestGridContext(t *testing.T) {
 			further := func(more int, sets []string) []string {
 				return append(slices.Clone(sets), fmt.Sprint("run.steps=", steps+more))
 			}
-			train(t, want, further(3, model)...)
-			train(t, again, further(3, model)...)
+			train(t, want, further(2, model)...)
+			train(t, again, further(2, model)...)
 			nearFiguresBy(t, want, again, relative, 10*relative)
-			train(t, again, further(6, base)...)
-			train(t, want, further(6, model)...)
+			train(t, again, further(4, base)...)
+			train(t, want, further(4, model)...)
 			nearFiguresBy(t, want, again, relative, 10*relative)
 		})
 	}

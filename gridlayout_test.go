@@ -41,14 +41,14 @@ func TestGridLayouts(t *testing.T) {
 		}},
 	} {
 		t.Run(m.name+", "+m.grid, func(t *testing.T) {
-			base := append(slices.Concat(m.sets, grids[m.grid]), "run.steps=6", "run.eval_every=3", "run.checkpoint_every=6")
+			base := append(slices.Concat(m.sets, grids[m.grid]), "run.steps=4", "run.eval_every=2", "run.checkpoint_every=4")
 			want := filepath.Join(t.TempDir(), "want")
 			train(t, want, base...)
 			for _, layout := range m.layouts {
 				got := filepath.Join(t.TempDir(), "got")
 				train(t, got, slices.Concat(base, layout)...)
 				sameFigures(t, want, got)
-				sameState(t, want, got, 6)
+				sameState(t, want, got, 4)
 				if t.Failed() {
 					t.Fatalf("with %q", layout)
 				}

@@ -43,6 +43,14 @@ func sometimes(short, full int) int {
 	return short
 }
 
+// span makes smallRun a run of few steps, with a validation and a checkpoint in its middle and at its end: what follows the
+// one is there as what follows the other. make check-bits takes more.
+func span() (middle, end int, sets []string) {
+	end = sometimes(4, 6)
+	middle = end / 2
+	return middle, end, []string{fmt.Sprint("run.steps=", end), fmt.Sprint("run.eval_every=", middle), fmt.Sprint("run.checkpoint_every=", middle)}
+}
+
 // smallRun trains a step in some milliseconds, with everything on that could
 // make a layout show: dropout, tied embeddings, and a clip_norm that no gradient
 // stays below.

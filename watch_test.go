@@ -247,7 +247,7 @@ func TestMarks(t *testing.T) {
 // step's; under every layout the same.
 func TestStats(t *testing.T) {
 	want := filepath.Join(t.TempDir(), "want")
-	train(t, want, "run.checkpoint_every=1", "run.stats_every=1", "model.tie_embeddings=false")
+	train(t, want, "run.steps=4", "run.checkpoint_every=1", "run.stats_every=1", "model.tie_embeddings=false")
 	for name, sets := range map[string][]string{
 		"1 stage":       nil,
 		"3 stages":      {"pipeline.stages=3"},
@@ -261,9 +261,9 @@ func TestStats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out := filepath.Join(t.TempDir(), "out")
-			train(t, out, append([]string{"run.checkpoint_every=1", "run.stats_every=1", "model.tie_embeddings=false"}, sets...)...)
+			train(t, out, append([]string{"run.steps=4", "run.checkpoint_every=1", "run.stats_every=1", "model.tie_embeddings=false"}, sets...)...)
 			stats, err := telemetry.ReadStats(filepath.Join(out, "stats.jsonl"))
-			if err != nil || len(stats) != 6 {
+			if err != nil || len(stats) != 4 {
 				t.Fatalf("%d lines, %v", len(stats), err)
 			}
 			metrics := records(t, out)

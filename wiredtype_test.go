@@ -13,7 +13,7 @@ import (
 // schedule that has the same chunks.
 func TestWireDType(t *testing.T) {
 	for _, family := range []string{"gpt2", "llama"} {
-		base := []string{"model.family=" + family, "model.kv_heads=4", "run.steps=8", "run.eval_every=4", "run.checkpoint_every=8", "model.mtp_layers=1", "pipeline.layout=Ett|ttmL"}
+		base := []string{"model.family=" + family, "model.kv_heads=4", "run.steps=4", "run.eval_every=2", "run.checkpoint_every=4", "model.mtp_layers=1", "pipeline.layout=Ett|ttmL"}
 		exact, want := filepath.Join(t.TempDir(), "exact"), filepath.Join(t.TempDir(), "want")
 		train(t, exact, append(base, "pipeline.stages=2")...)
 		rounded := append(slices.Clone(base), "pipeline.stages=2", "pipeline.wire_dtype=bfloat16")
@@ -33,7 +33,7 @@ func TestWireDType(t *testing.T) {
 			train(t, got, slices.Concat(rounded, sets)...)
 			if t.Run(family+strings.Join(sets, " "), func(t *testing.T) {
 				sameFigures(t, want, got)
-				sameState(t, want, got, 8)
+				sameState(t, want, got, 4)
 			}); t.Failed() {
 				return
 			}

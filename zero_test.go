@@ -79,12 +79,9 @@ func TestZeroNear(t *testing.T) {
 	if raceDetector {
 		t.Skip("races don't depend on the numbers")
 	}
-	base := []string{"model.hidden=128", "model.layers=8", "run.eval_every=10", "run.checkpoint_every=0"}
-	steps := 10
-	if long {
-		steps = 50
-	}
-	further := append(slices.Clone(base), fmt.Sprint("run.steps=", steps+3))
+	base := []string{"model.hidden=128", "model.layers=8", "run.eval_every=5", "run.checkpoint_every=0"}
+	steps := sometimes(5, 50)
+	further := append(slices.Clone(base), fmt.Sprint("run.steps=", steps+2))
 	base = append(base, fmt.Sprint("run.steps=", steps))
 	want := filepath.Join(t.TempDir(), "want")
 	train(t, want, base...)
@@ -109,7 +106,7 @@ func TestZeroSnapshot(t *testing.T) {
 		{"parallel.context=2", "pipeline.stages=2", "pipeline.schedule=1f1b"},
 	} {
 		out, o := filepath.Join(t.TempDir(), "out"), troupe.GenerateOptions{Prompt: "the ", Tokens: 24, Temperature: 1, Seed: 3}
-		run := start(t, newConfig(t, out, append([]string{"run.steps=6", "run.checkpoint_every=1", "run.keep=0", "run.eval_every=0", "model.hidden=132", "model.layers=8"}, grid...)...))
+		run := start(t, newConfig(t, out, append([]string{"run.steps=5", "run.checkpoint_every=1", "run.keep=0", "run.eval_every=0", "model.hidden=132", "model.layers=8", "batch.sequences=4"}, grid...)...))
 		until(t, run, step(2))
 		s := snapshot(t, run, troupe.SnapshotOptions{})
 		finish(t, run)
