@@ -565,8 +565,8 @@ func (r *Run) setup(ctx context.Context, cfg *config.Config, o Options, wait tim
 	for _, text := range p.Model().Thawed() {
 		r.warn("model.freeze: %s", text)
 	}
-	if p.Report().OutOfOrder {
-		r.warn("%s computes weight gradients out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", cfg.Pipeline.Schedule)
+	if o := p.OutOfOrder(); o.Any() {
+		r.warn("%s computes %v out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", cfg.Pipeline.Schedule, o)
 	}
 	if n := cfg.Pipeline.Stages * cfg.Pipeline.Chunks; n > 1 && cfg.Pipeline.WireDType != "" {
 		r.warn("what travels between the %d chunks is rounded to %s (pipeline.wire_dtype): losses depend on where the model is cut", n, cfg.Pipeline.WireDType)

@@ -29,7 +29,7 @@ func split(t testing.TB, table *scheduler.Table, delay int) *scheduler.Table {
 		}
 		out.Ranks = append(out.Ranks, append(cells, late...))
 	}
-	if r, err := scheduler.Check(&out); err != nil || r.OutOfOrder {
+	if r, err := scheduler.Check(&out); err != nil || r.OutOfOrder.Any() {
 		t.Fatalf("the split table: %v, %+v", err, r)
 	}
 	return &out

@@ -277,7 +277,7 @@ func (r graphRun) run() (l *log, err error) {
 	if err != nil {
 		return nil, err
 	}
-	evals, err := scheduler.Generate(scheduler.Spec{Schedule: forwardOnly[r.table.Placement], Ranks: r.table.NumRanks(), Chunks: r.chunks, Microbatches: 2, ForwardOnly: true})
+	evals, err := scheduler.Forwards(r.table.Placement, r.table.NumRanks(), r.chunks, 2)
 	if err == nil {
 		err = evals.SetSkips(r.table.Skips)
 	}
@@ -314,9 +314,6 @@ func (r graphRun) run() (l *log, err error) {
 	}
 	return l, run.Wait().Err
 }
-
-// forwardOnly are the schedules whose tables validate those of a placement.
-var forwardOnly = map[scheduler.Placement]string{scheduler.V: scheduler.ZBV, scheduler.U: scheduler.UShape}
 
 // drawGraph draws the options of a random graph.
 func drawGraph(t *rapid.T) (options []string) {

@@ -55,11 +55,11 @@ func generate(t testing.TB, s scheduler.Spec) *scheduler.Table {
 // evalTable is a forward-only table for the ranks of a training table.
 func evalTable(t testing.TB, train *scheduler.Table, microbatches int) *scheduler.Table {
 	t.Helper()
-	s := scheduler.Spec{Ranks: train.NumRanks(), Chunks: train.NumChunks / train.NumRanks(), Microbatches: microbatches, ForwardOnly: true}
-	if train.Placement == scheduler.V {
-		s.Schedule = scheduler.ZBV
+	table, err := scheduler.Forwards(train.Placement, train.NumRanks(), (train.NumChunks+train.NumRanks()-1)/train.NumRanks(), microbatches)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return generate(t, s)
+	return table
 }
 
 // randomText is a Source of random tokens, some of whose targets are masked.

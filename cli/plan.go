@@ -325,8 +325,8 @@ func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler
 	if tl.SteadyStateStep > 0 && tl.SteadyStateStep < tl.Makespan {
 		chart.Facts = append(chart.Facts, draw.Fact{Label: "period", Value: fmt.Sprintf("%.4g, where steps follow without a wait for the optimizer", tl.SteadyStateStep)})
 	}
-	if r.OutOfOrder {
-		chart.Facts = append(chart.Facts, draw.Fact{Label: "weight gradients", Value: "not in microbatch order: sums round differently from other schedules'"})
+	if r.OutOfOrder.Any() {
+		chart.Facts = append(chart.Facts, draw.Fact{Label: r.OutOfOrder.String(), Value: "not in microbatch order: sums may round differently from other schedules'"})
 	}
 	return drawCharts(w, a, o.drawing, chart)
 }

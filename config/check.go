@@ -89,7 +89,7 @@ func orEmpty(c check) check {
 // orFile accepts the name of a file with an extension, too.
 func orFile(c check, extension string) check {
 	return func(v any) (string, string) {
-		if strings.HasSuffix(v.(string), extension) {
+		if hasExtension(v.(string), extension) {
 			return textUpTo(MaxPathBytes)(v)
 		}
 		problem, hint := c(v)

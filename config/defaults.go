@@ -85,7 +85,7 @@ func (c *Config) resolve() {
 		c.Pipeline.PostValidation = c.GainsByPostValidation() && c.ranksApart() && slices.Max(c.Parallel.Tensor) <= 1 && c.Parallel.Context <= 1 && !c.SharesWeights()
 	}
 	if c.Pipeline.MicrobatchGroupSize == 0 {
-		c.Pipeline.MicrobatchGroupSize = c.Pipeline.Stages
+		c.Pipeline.MicrobatchGroupSize = c.TableSpec().DefaultGroup()
 	}
 }
 

@@ -3,7 +3,6 @@ package config
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/troupe-ml/troupe/scheduler"
 )
@@ -80,8 +79,8 @@ var idleKeys = []idleKey{
 
 	{"pipeline.recompute_keep", "pipeline.recompute", func(c *Config) bool { return c.Pipeline.Recompute != "partial" },
 		"", `set recompute = "partial" or leave recompute_keep out`},
-	{"pipeline.microbatch_group_size", "pipeline.schedule", hasOwnTable, ", whose table says in what order microbatches go", "leave microbatch_group_size out"},
-	{"pipeline.defer_weights", "pipeline.schedule", hasOwnTable, ", whose table says what is deferred", "leave defer_weights out"},
+	{"pipeline.microbatch_group_size", "pipeline.schedule", (*Config).HasOwnTable, ", whose table says in what order microbatches go", "leave microbatch_group_size out"},
+	{"pipeline.defer_weights", "pipeline.schedule", (*Config).HasOwnTable, ", whose table says what is deferred", "leave defer_weights out"},
 	{"pipeline.max_in_flight", "pipeline.schedule", func(c *Config) bool {
 		return c.Pipeline.Schedule != scheduler.Auto && c.Pipeline.Schedule != scheduler.Dynamic
 	},
@@ -153,8 +152,7 @@ var idleKeys = []idleKey{
 // cpus are the kinds that compute on the CPU.
 var cpus = []string{"cpu", "auto"}
 
-func isSGD(c *Config) bool       { return c.Optimizer.Name == "sgd" }
-func hasOwnTable(c *Config) bool { return strings.HasSuffix(c.Pipeline.Schedule, ".csv") }
+func isSGD(c *Config) bool { return c.Optimizer.Name == "sgd" }
 
 // computesOn reports whether a rank's device is of one of the kinds.
 func (c *Config) computesOn(kinds ...string) bool {

@@ -29,7 +29,7 @@ func (c *Config) Paths() (all []PathValue) {
 			}
 		}
 	}
-	if hasOwnTable(c) {
+	if c.HasOwnTable() {
 		add("pipeline.schedule", &c.Pipeline.Schedule)
 	}
 	return all

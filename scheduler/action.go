@@ -19,8 +19,8 @@ const (
 )
 
 var typeNames = [...]string{"?", F: "F", I: "I", W: "W", B: "B",
-	sendF: "SEND_F", recvF: "RECV_F", sendB: "SEND_B", recvB: "RECV_B",
-	unshard: "UNSHARD", reshard: "RESHARD", reduceGrad: "REDUCE_GRAD"}
+	sendF: "SEND_F", recvF: "RECV_F", sendB: "SEND_B", recvB: "RECV_B", waitSendF: "WAIT_SEND_F", waitSendB: "WAIT_SEND_B",
+	unshard: "UNSHARD", reshard: "RESHARD", reduceGrad: "REDUCE_GRAD", waitReduceGrad: "WAIT_REDUCE_GRAD"}
 
 // String returns the type's letter.
 func (t Type) String() string {

@@ -11,10 +11,8 @@ type Report struct {
 	Credits Credits
 	// Edges are those that the credits are of, which stages go by.
 	Edges *Edges
-	// OutOfOrder says that some chunk's weight gradients are not computed in
-	// ascending microbatch order. Training by such a table is right, but its sums
-	// round differently from every other schedule's.
-	OutOfOrder bool
+	// OutOfOrder names the passes whose order changes the last bits of gradients.
+	OutOfOrder OutOfOrder
 }
 
 // Check proves that a table can be run: each action stands once, on the rank

@@ -10,10 +10,10 @@ import (
 type index struct {
 	pass       [2]pass // by EdgeKind: F; I or B. A forward-only table has no second
 	edges      *Edges
-	outOfOrder bool // some chunk's weight gradients don't come in ascending microbatch order
-	// Of a file that has them, the positions from 1 of the sends, by the chunk that sends,
-	// and of the receives, by the chunk that receives; 0: none.
-	sends, receives [2][][]int32
+	outOfOrder OutOfOrder
+	// Of a file that has them, the positions from 1 of the sends and the waits for them, by
+	// the chunk that sends, and of the receives, by the chunk that receives; 0: none.
+	sends, receives, waits [2][][]int32
 }
 
 // pass holds positions in the ranks' orders, for each chunk.
@@ -80,9 +80,9 @@ func (t *Table) checkActions(file bool) (*index, error) {
 	visits := min(claimed, int64(t.numActions())+1)
 	done := make([]steps, visits)
 	ix := &index{}
-	var lastWeight []int32 // by chunk, the microbatch of the one before
+	var order *orderCheck
 	if visits == claimed {
-		lastWeight = make([]int32, t.NumChunks)
+		order = newOrderCheck(t.NumChunks)
 		ix.pass[ForwardEdge].at = matrix(t.NumChunks, t.Microbatches)
 		if !t.ForwardOnly {
 			ix.pass[BackwardEdge].at = matrix(t.NumChunks, t.Microbatches)
@@ -123,9 +123,8 @@ func (t *Table) checkActions(file bool) (*index, error) {
 			if kind, ok := a.Type.edge(); ok {
 				ix.pass[kind].at[a.Chunk][a.Microbatch] = int32(i)
 			}
-			if stepsOf[a.Type]&stepW != 0 {
-				ix.outOfOrder = ix.outOfOrder || a.Microbatch < lastWeight[a.Chunk]
-				lastWeight[a.Chunk] = a.Microbatch
+			if !t.ForwardOnly {
+				order.add(a)
 			}
 		}
 	}
@@ -144,6 +143,7 @@ func (t *Table) checkActions(file bool) (*index, error) {
 		before := Action{Chunk: a.Chunk, Type: firstStep(need), Microbatch: a.Microbatch}
 		return nil, t.faultWith(ErrOrder, r, i, fmt.Sprintf("comes before %v", before), need)
 	}
+	ix.outOfOrder = order.found
 	for kind := range ix.pass {
 		ix.pass[kind].order = sortedRows(ix.pass[kind].at)
 	}

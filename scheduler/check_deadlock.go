@@ -24,7 +24,7 @@ func (p *player) waitOf(rank int) wait {
 	at := place{rank, p.next[rank]}
 	row := p.table.Ranks[rank]
 	for _, a := range row[at.position : at.position+Width(row, at.position)] {
-		if in, ok := p.send(a); ok && !p.started(in) {
+		if in, ok := p.counterpart(a); ok && !p.started(in) {
 			return wait{at, fmt.Sprintf("%v needs %v", a, p.action(in)), in}
 		}
 		kind, ok := a.Type.edge()

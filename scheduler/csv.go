@@ -14,15 +14,19 @@ import (
 //	(action;action)OVERLAP_F_B  a forward and a B or I that run as one
 //	                            nothing: a bubble that somebody drew
 //
-// with the types F, I, W and B; SEND_F, RECV_F, SEND_B and RECV_B; and without a
-// microbatch UNSHARD, RESHARD and REDUCE_GRAD. Lines may end as on Windows, and the
-// last one may end or not. Nothing else is allowed: no spaces, no leading zeros, no
+// with the types F, I, W and B; SEND_F, RECV_F, SEND_B, RECV_B, WAIT_SEND_F and
+// WAIT_SEND_B; and without a microbatch UNSHARD, RESHARD, REDUCE_GRAD and
+// WAIT_REDUCE_GRAD. A cell may have spaces around it and stand in double quotes, and the
+// file may begin with a byte order mark, as spreadsheets write them. Lines may end as on
+// Windows, and the last one may end or not. Nothing else is allowed: no leading zeros, no
 // empty rows.
 //
-// A table holds actions only. So sends, receives and collectives are checked and
+// A table holds actions only. So sends, receives, waits and collectives are checked and
 // dropped: in a run they follow from the order. A file that has one send or receive
 // must have all that it needs, in an order in which the ranks come to their ends when
-// each receive waits for its send, and a send for nothing.
+// each receive waits for its send, a wait for the receive of what was sent, and a send for
+// nothing. PyTorch 2.15 waits once for each send and each REDUCE_GRAD, earlier versions
+// never: a file that waits for one waits for all.
 //
 // What is read can be run: Check has nothing to say about it. The rows say no
 // more, so the rest is taken from them: the chunks and microbatches that occur, a
@@ -35,7 +39,7 @@ import (
 // SetSkips. A file with sends and receives can't have any, since PyTorch's don't say which
 // chunk is at their other end.
 func ReadCSV(name, text string, skips ...Skip) (*Table, error) {
-	s := &csvTable{name: name, text: text, skips: skips, table: &Table{ForwardOnly: true}}
+	s := &csvTable{name: name, text: strings.TrimPrefix(text, byteOrderMark), skips: skips, table: &Table{ForwardOnly: true}}
 	for _, step := range []func() error{
 		s.read, s.checkChunks, s.choosePlacement, s.checkActions,
 		s.checkTransfers, s.checkMatches, s.checkParameters,
@@ -115,6 +119,9 @@ func (s *csvTable) read() error {
 	if len(s.text) > MaxTableBytes {
 		return fmt.Errorf("%s%w: %d bytes, the limit is %d", s.prefix(), ErrSyntax, len(s.text), MaxTableBytes)
 	}
+	if isUTF16(s.text) {
+		return fmt.Errorf("%s%w: the file is in UTF-16: save it as UTF-8", s.prefix(), ErrSyntax)
+	}
 	actions := 0
 	for line := range lines(s.text) {
 		if err := s.readRow(line, &actions); err != nil {
@@ -147,7 +154,7 @@ func (s *csvTable) readRow(line string, actions *int) error {
 	column, before := int32(0), *actions
 	for text := range strings.SplitSeq(line, ",") {
 		column++
-		if text == "" {
+		if text = plainCell(text); text == "" {
 			continue
 		}
 		c, err := parseCell(text)

@@ -38,13 +38,17 @@ func TestBrokenCSV(t *testing.T) {
 	}{
 		// Cells.
 		{"junk after a cell", replaced(plainCSV, "0B0", "0B0;"), ErrSyntax},
-		{"a space", replaced(plainCSV, ",1B0", ", 1B0"), ErrSyntax},
+		{"a space in a cell", replaced(plainCSV, ",1B0", ",1 B0"), ErrSyntax},
 		{"a leading zero", replaced(plainCSV, "1F1", "1F01"), ErrSyntax},
 		{"an unknown type", replaced(plainCSV, "1F1", "1X1"), ErrSyntax},
 		{"no microbatch", replaced(plainCSV, "1B1", "1B"), ErrSyntax},
 		{"a microbatch too many", "0UNSHARD0," + plainCSV, ErrSyntax},
 		{"the dialect before November 2024", "0F0,,0BW0\n", ErrSyntax},
-		{"quotes", replaced(plainCSV, "1B1", `"1B1"`), ErrSyntax},
+		{"a quotation mark that is not closed", replaced(plainCSV, "1B1", `"1B1`), ErrSyntax},
+		{"quotes around two cells", replaced(plainCSV, "1F0,1B0", `"1F0,1B0"`), ErrSyntax},
+		{"semicolons between cells", strings.ReplaceAll(plainCSV, ",", ";"), ErrSyntax},
+		{"tabs between cells", strings.ReplaceAll(plainCSV, ",", "\t"), ErrSyntax},
+		{"a byte order mark in the middle", replaced(plainCSV, "1F0", "\ufeff1F0"), ErrSyntax},
 		{"a pair of forwards", "0F0,(0F1;0F2)OVERLAP_F_B\n", ErrSyntax},
 		{"a pair of one visit", "0F0,(0F1;0B1)OVERLAP_F_B,0B0\n", ErrSyntax},
 		{"a number above all limits", "0F0,0B0,0F67108864\n", ErrSyntax},
@@ -90,6 +94,15 @@ func TestBrokenCSV(t *testing.T) {
 		{"a send of a chunk that is not there", replaced(sentCSV, "1F1", "1F1,3SEND_F1"), ErrTable},
 		{"a send of a microbatch that is not there", replaced(sentCSV, "1B1", "1B1,1SEND_B2"), ErrTable},
 		{"a gradient in a forward-only table", "0F0,0RECV_B0\n1F0\n", ErrTable},
+		{"a wait without send", replaced(plainCSV, "0F0", "0F0,0WAIT_SEND_F0"), ErrOrder},
+		{"a wait before its send", replaced(waitedCSV, "0SEND_F0,0F1", "0F1", ",0B0,0WAIT_SEND_F0", ",0WAIT_SEND_F0,0SEND_F0,0B0"), ErrOrder},
+		{"a wait twice", replaced(waitedCSV, ",1WAIT_SEND_B0", ",1WAIT_SEND_B0,1WAIT_SEND_B0"), ErrDuplicate},
+		{"a send without wait beside others", replaced(waitedCSV, ",0WAIT_SEND_F1", ""), ErrIncomplete},
+		{"a wait on the wrong rank", replaced(waitedCSV, ",0WAIT_SEND_F0", "", ",1WAIT_SEND_B0", ",0WAIT_SEND_F0,1WAIT_SEND_B0"), ErrRank},
+		{"a wait of the last chunk", replaced(waitedCSV, ",1WAIT_SEND_B0", ",1WAIT_SEND_B0,1WAIT_SEND_F0"), ErrTable},
+		{"a wait within a rank", replaced(folded, "1F0", "1F0,1WAIT_SEND_F0"), ErrTable},
+		{"a wait that its receiver waits for", "0F0,0SEND_F0,0WAIT_SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0WAIT_SEND_F1\n" +
+			"1RECV_F1,1F1,1RECV_F0,1F0,1B0,1SEND_B0,1B1,1SEND_B1,1WAIT_SEND_B0,1WAIT_SEND_B1\n", ErrDeadlock},
 		{"receives before sends in a cycle", "0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n", ErrDeadlock},
 
 		// Parameters and gradients.
@@ -103,6 +116,10 @@ func TestBrokenCSV(t *testing.T) {
 		{"REDUCE_GRAD before the last gradient", replaced(plainCSV, "0B1", "0REDUCE_GRAD,0B1"), ErrOrder},
 		{"REDUCE_GRAD twice", replaced(plainCSV, "1B1", "1B1,1REDUCE_GRAD,1REDUCE_GRAD"), ErrDuplicate},
 		{"REDUCE_GRAD in a forward-only table", "0F0,0REDUCE_GRAD\n", ErrTable},
+		{"WAIT_REDUCE_GRAD without REDUCE_GRAD", replaced(plainCSV, "1B1", "1B1,1WAIT_REDUCE_GRAD"), ErrOrder},
+		{"WAIT_REDUCE_GRAD before REDUCE_GRAD", replaced(plainCSV, "1B1", "1B1,1WAIT_REDUCE_GRAD,1REDUCE_GRAD"), ErrOrder},
+		{"WAIT_REDUCE_GRAD twice", replaced(plainCSV, "1B1", "1B1,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1WAIT_REDUCE_GRAD"), ErrDuplicate},
+		{"REDUCE_GRAD without wait beside another", replaced(plainCSV, "0B1", "0B1,0REDUCE_GRAD,0WAIT_REDUCE_GRAD", "1B1", "1B1,1REDUCE_GRAD"), ErrIncomplete},
 	} {
 		_, err := ReadCSV("table.csv", c.text)
 		if !errors.Is(err, c.want) {

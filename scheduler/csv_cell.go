@@ -6,36 +6,44 @@ import (
 	"strings"
 )
 
-// The types of the cells that a file has besides actions: transfers between chunks, and
-// collectives of a chunk's ranks, which concern its parameters and have no microbatch. A
-// table has none of them: they follow from it.
+// The types of the cells that a file has besides actions: transfers between chunks, the
+// waits for the ends of sends, and collectives of a chunk's ranks, which concern its
+// parameters and have no microbatch. A table has none of them: they follow from it.
 const (
 	sendF Type = B + 1 + iota
 	recvF
 	sendB
 	recvB
+	waitSendF
+	waitSendB
 	unshard
 	reshard
 	reduceGrad
+	waitReduceGrad
+	numTypes
 )
 
 func (t Type) isTransfer() bool { return sendF <= t && t <= recvB }
 
 func (t Type) isSend() bool { return t == sendF || t == sendB }
 
+func (t Type) isWaitSend() bool { return t == waitSendF || t == waitSendB }
+
 func (t Type) isCollective() bool { return t >= unshard }
 
-// transferEdge is for transfers.
+// transferEdge is for transfers and waits for sends.
 func (t Type) transferEdge() EdgeKind {
-	if t >= sendB {
+	switch t {
+	case sendB, recvB, waitSendB:
 		return BackwardEdge
 	}
 	return ForwardEdge
 }
 
-// sendOn and receiveOn are the transfers of an edge.
-func sendOn(k EdgeKind) Type    { return sendF + 2*Type(k) }
-func receiveOn(k EdgeKind) Type { return recvF + 2*Type(k) }
+// sendOn, receiveOn and waitSendOn are the transfers of an edge, and the wait for the send.
+func sendOn(k EdgeKind) Type     { return sendF + 2*Type(k) }
+func receiveOn(k EdgeKind) Type  { return recvF + 2*Type(k) }
+func waitSendOn(k EdgeKind) Type { return waitSendF + Type(k) }
 
 // csvCell is what a csvCell of a file holds: an action, a pair of them, or a communication.
 type csvCell struct {
@@ -47,6 +55,9 @@ type csvCell struct {
 func parseCell(s string) (csvCell, error) {
 	c, err := readCell(s)
 	if err != nil {
+		if mark := strayMark(s); mark != "" {
+			return csvCell{}, fmt.Errorf("%w: cell %q has %s", ErrSyntax, shorten(s), mark)
+		}
 		return csvCell{}, fmt.Errorf("%w: cell %q: %w", ErrSyntax, shorten(s), err)
 	}
 	return c, nil
@@ -57,7 +68,7 @@ func readCell(s string) (csvCell, error) {
 		pair, err := readPair(s)
 		return csvCell{pair, 2}, err
 	}
-	a, err := readTyped(s, reduceGrad)
+	a, err := readTyped(s, numTypes-1)
 	return csvCell{[2]Action{a}, 1}, err
 }
 
@@ -74,11 +85,11 @@ func readPair(s string) ([2]Action, error) {
 	if second == "" || strings.Contains(second, ";") {
 		return [2]Action{}, fmt.Errorf("%d actions, want 2", 1+strings.Count(strings.TrimSuffix(inner, ";"), ";"))
 	}
-	a, err := readAction(first)
+	a, err := readAction(strings.TrimSpace(first))
 	if err != nil {
 		return [2]Action{}, fmt.Errorf("first action: %w", err)
 	}
-	b, err := readAction(second)
+	b, err := readAction(strings.TrimSpace(second))
 	if err != nil {
 		return [2]Action{}, fmt.Errorf("second action: %w", err)
 	}

@@ -37,7 +37,7 @@ func (s *csvTable) choosePlacement() error {
 		}
 		if a.Type <= B && int(a.Chunk) == t.NumChunks-1 {
 			return s.fail(at, ErrTable,
-				"%v makes %d chunks on %d rows: placement loop needs a multiple of the rows, V twice as many, U one more",
+				"%v makes %d chunks on %d rows: placements loop and V need a multiple of the rows, U one more",
 				a, t.NumChunks, t.NumRanks())
 		}
 	}

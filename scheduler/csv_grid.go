@@ -29,7 +29,7 @@ func window(line string, position int) (cells []string, more bool) {
 			return cells, true
 		}
 		if i >= position-gridActions {
-			cells = append(cells, " "+c+" ")
+			cells = append(cells, " "+plainCell(c)+" ")
 		}
 	}
 	return cells, false

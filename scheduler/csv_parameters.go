@@ -4,7 +4,7 @@ package scheduler
 type parameters struct {
 	unsharded, resharded int32 // column of the last UNSHARD or RESHARD, 0: none
 	used                 int32 // column of the last action
-	reduced              int32 // column of REDUCE_GRAD
+	reduced, waited      int32 // column of REDUCE_GRAD, and of the wait for it
 }
 
 // whole says whether they are gathered on the rank.
@@ -13,7 +13,8 @@ func (p parameters) whole() bool { return p.unsharded > p.resharded }
 // checkParameters checks the collectives. A chunk that gathers its parameters does so
 // before it computes, and again after each time that it lets go of them; a chunk that
 // never does holds them all the time. Gradients are reduced once, when the last is
-// there. Each chunk stands on one rank, so the columns can be compared.
+// there; a file that waits for one reduction waits for each. Each chunk stands on one rank,
+// so the columns can be compared.
 func (s *csvTable) checkParameters() error {
 	if !s.has(Type.isCollective) {
 		return nil
@@ -29,6 +30,14 @@ func (s *csvTable) checkParameters() error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+	if !s.has(func(t Type) bool { return t == waitReduceGrad }) {
+		return nil
+	}
+	for at, a := range s.cells {
+		if a.Type == reduceGrad && chunks[a.Chunk].waited == 0 {
+			return s.fail(at, ErrIncomplete, "%v has no %v after it: a file with waits for reductions needs one for each, or none", a, Action{Chunk: a.Chunk, Type: waitReduceGrad})
 		}
 	}
 	return nil
@@ -81,6 +90,14 @@ func (s *csvTable) checkCollective(p *parameters, at place, a Action) error {
 			return s.fail(at, ErrDuplicate, "%v has been done before, in column %d", a, p.reduced)
 		}
 		p.reduced = s.column(at)
+	case waitReduceGrad:
+		if p.reduced == 0 {
+			return s.fail(at, ErrOrder, "%v has no %v before it", a, Action{Chunk: a.Chunk, Type: reduceGrad})
+		}
+		if p.waited != 0 {
+			return s.fail(at, ErrDuplicate, "%v has been done before, in column %d", a, p.waited)
+		}
+		p.waited = s.column(at)
 	}
 	return nil
 }

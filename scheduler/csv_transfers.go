@@ -3,14 +3,17 @@ package scheduler
 import "fmt"
 
 // checkTransfers says that each communication stands on the rank of its chunk, and each
-// send and receive on an edge between ranks, once, and on the right side of its
-// action. It notes where they stand.
+// send, receive and wait for a send on an edge between ranks, once, and on the right side
+// of its action or send. It notes where they stand.
 func (s *csvTable) checkTransfers() error {
-	t := s.table
-	if s.has(Type.isTransfer) {
+	t, waits := s.table, s.has(Type.isWaitSend)
+	if waits || s.has(Type.isTransfer) {
 		for k := range s.index.sends {
 			s.index.sends[k] = matrix(t.NumChunks, t.Microbatches)
 			s.index.receives[k] = matrix(t.NumChunks, t.Microbatches)
+			if waits {
+				s.index.waits[k] = matrix(t.NumChunks, t.Microbatches)
+			}
 		}
 	}
 	for at, a := range s.cells {
@@ -25,7 +28,7 @@ func (s *csvTable) checkTransfers() error {
 		case int(a.Microbatch) >= t.Microbatches:
 			return s.fail(at, ErrTable, "%v, but the microbatches are 0 to %d", a, t.Microbatches-1)
 		}
-		if a.Type.isTransfer() {
+		if a.Type.isTransfer() || a.Type.isWaitSend() {
 			if err := s.checkTransfer(at, a); err != nil {
 				return err
 			}
@@ -35,7 +38,7 @@ func (s *csvTable) checkTransfers() error {
 }
 
 func (s *csvTable) checkTransfer(at place, a Action) error {
-	t, kind, send := s.table, a.Type.transferEdge(), a.Type.isSend()
+	t, kind, send, wait := s.table, a.Type.transferEdge(), a.Type.isSend(), a.Type.isWaitSend()
 	if len(s.skips) > 0 {
 		return s.fail(at, ErrTable, "%v, but the model has skip edges, the first %v, for which a file has no sends and receives: leave out all of them, they follow from the order", a, s.skips[0])
 	}
@@ -44,9 +47,12 @@ func (s *csvTable) checkTransfer(at place, a Action) error {
 	}
 	peer, exists := kind.from(int(a.Chunk), t.NumChunks)
 	list := s.index.receives[kind]
-	if send {
+	if send || wait {
 		peer, exists = kind.to(int(a.Chunk), t.NumChunks)
 		list = s.index.sends[kind]
+	}
+	if wait {
+		list = s.index.waits[kind]
 	}
 	switch {
 	case !exists && a.Chunk == 0 && peer < 0:
@@ -63,6 +69,12 @@ func (s *csvTable) checkTransfer(at place, a Action) error {
 	}
 	*position = int32(at.position) + 1
 
+	if wait {
+		if s.index.sends[kind][a.Chunk][a.Microbatch] == 0 { // those of the same row that came before
+			return s.fail(at, ErrOrder, "%v has no %v before it", a, Action{Chunk: a.Chunk, Type: sendOn(kind), Microbatch: a.Microbatch})
+		}
+		return nil
+	}
 	action := s.index.at(t, kind, a.Chunk, a.Microbatch)
 	b := t.Ranks[action.rank][action.position]
 	switch {
@@ -75,7 +87,7 @@ func (s *csvTable) checkTransfer(at place, a Action) error {
 }
 
 // checkMatches says that every output that leaves its rank has its send and its
-// receive, in a file that has any.
+// receive, in a file that has any, and its wait, in a file that has any.
 func (s *csvTable) checkMatches() error {
 	t := s.table
 	if s.index.sends[ForwardEdge] == nil {
@@ -114,6 +126,10 @@ func (s *csvTable) checkMatch(at place, a Action, kind EdgeKind, to int) error {
 			"%v has no %v after it, and rank %d no %v: a file with sends and receives needs all of them, or none", a, send, rank, receive))
 		f.missing = send.String()
 		return f
+	}
+	if waits := s.index.waits[kind]; waits != nil && waits[a.Chunk][a.Microbatch] == 0 {
+		return s.fail(place{at.rank, sent - 1}, ErrIncomplete, "%v has no %v after it: a file with waits for sends needs one for each, or none",
+			send, Action{Chunk: a.Chunk, Type: waitSendOn(kind), Microbatch: a.Microbatch})
 	}
 	return nil
 }

@@ -13,29 +13,37 @@ func (t *Table) CSV() string {
 
 // CSVWithCommunication writes CSV with sends and receives, for runtimes that need
 // matched pairs of them: between ranks, a receive right before the action that needs
-// it, and a send right after the one whose output it sends. Skip edges have none, since the
+// it, and a send right after the one whose output it sends. Each send has a wait where PyTorch
+// puts it: an activation's after the backward of the same chunk and microbatch, which shows
+// that the receiver has it; every other at the end of the row. Skip edges have none, since the
 // dialect's don't say which chunk is at the other end: a table that has some can't be
 // written so that another runtime runs it.
 func (t *Table) CSVWithCommunication() string {
 	var text []byte
 	for rank, row := range t.Ranks {
+		w := transferWriter{t, rank, text}
 		for i := 0; i < len(row); {
 			together := row[i:min(i+Width(row, i), len(row))]
 			for _, a := range together {
-				if kind, ok := a.Type.edge(); ok {
-					peer, exists := kind.from(int(a.Chunk), t.NumChunks)
-					text = t.appendTransfer(text, rank, a, receiveOn(kind), peer, exists)
+				w.receive(a)
+			}
+			w.text = append(appendRow(w.text, together, ','), ',')
+			for _, a := range together {
+				if a.Type == I || a.Type == B {
+					w.wait(a, ForwardEdge)
 				}
 			}
-			text = append(appendRow(text, together, ','), ',')
 			for _, a := range together {
-				if kind, ok := a.Type.edge(); ok {
-					peer, exists := kind.to(int(a.Chunk), t.NumChunks)
-					text = t.appendTransfer(text, rank, a, sendOn(kind), peer, exists)
-				}
+				w.send(a)
 			}
 			i += len(together)
 		}
+		for _, a := range row {
+			if kind, ok := a.Type.edge(); ok && (kind == BackwardEdge || t.ForwardOnly) {
+				w.wait(a, kind)
+			}
+		}
+		text = w.text
 		if len(row) > 0 {
 			text = text[:len(text)-1] // the last comma
 		}
@@ -44,11 +52,36 @@ func (t *Table) CSVWithCommunication() string {
 	return string(text)
 }
 
-// appendTransfer writes the cell of an action's transfer, where there is a chunk at the
-// other end and it is on another rank.
-func (t *Table) appendTransfer(text []byte, rank int, a Action, o Type, peer int, exists bool) []byte {
-	if !exists || t.RankOf(peer) == rank {
-		return text
+// transferWriter writes the transfers of a rank's row.
+type transferWriter struct {
+	table *Table
+	rank  int
+	text  []byte
+}
+
+func (w *transferWriter) receive(a Action) {
+	if kind, ok := a.Type.edge(); ok {
+		peer, exists := kind.from(int(a.Chunk), w.table.NumChunks)
+		w.cell(a, receiveOn(kind), peer, exists)
 	}
-	return append(Action{Chunk: a.Chunk, Type: o, Microbatch: a.Microbatch}.appendTo(text), ',')
+}
+
+func (w *transferWriter) send(a Action) {
+	if kind, ok := a.Type.edge(); ok {
+		peer, exists := kind.to(int(a.Chunk), w.table.NumChunks)
+		w.cell(a, sendOn(kind), peer, exists)
+	}
+}
+
+// wait is for what an action's chunk has sent of its microbatch by a kind of edge.
+func (w *transferWriter) wait(a Action, kind EdgeKind) {
+	peer, exists := kind.to(int(a.Chunk), w.table.NumChunks)
+	w.cell(a, waitSendOn(kind), peer, exists)
+}
+
+// cell writes a transfer where there is a chunk at the other end and it is on another rank.
+func (w *transferWriter) cell(a Action, o Type, peer int, exists bool) {
+	if exists && w.table.RankOf(peer) != w.rank {
+		w.text = append(Action{Chunk: a.Chunk, Type: o, Microbatch: a.Microbatch}.appendTo(w.text), ',')
+	}
 }

@@ -8,6 +8,7 @@ type greedy struct {
 	numRanks     int
 	numChunks    int
 	microbatches int
+	forwardOnly  bool
 	split        bool  // I and W apart
 	bound        []int // by rank: most outputs held, from F to the B or W
 	costs        Costs
@@ -18,7 +19,7 @@ type greedy struct {
 
 // play returns the orders of all ranks.
 func (g *greedy) play() ([][]Action, error) {
-	t := &Table{Placement: g.placement, NumChunks: g.numChunks, Microbatches: g.microbatches, Ranks: make([][]Action, g.numRanks)}
+	t := &Table{Placement: g.placement, NumChunks: g.numChunks, Microbatches: g.microbatches, ForwardOnly: g.forwardOnly, Ranks: make([][]Action, g.numRanks)}
 	p := &greedyPolicy{greedy: g, ranks: make([]*progress, g.numRanks)}
 	for rank := range p.ranks {
 		p.ranks[rank] = newProgress(t, rank, g.bound[rank])
@@ -45,6 +46,9 @@ func (g *greedyPolicy) next(rank int, _ func(Action) bool) []Action {
 	if !g.split {
 		types[laneI] = B
 		lanes = types[:laneW]
+	}
+	if g.forwardOnly {
+		lanes = types[:laneI]
 	}
 	p := g.ranks[rank]
 	found, least := false, 0

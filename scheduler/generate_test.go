@@ -58,12 +58,7 @@ func specs(visit func(Spec)) {
 
 // legal holds the rules of the schedules once more, written independently.
 func legal(s Spec) bool {
-	n := s.MicrobatchGroupSize
-	if n == 0 {
-		n = s.Ranks
-	}
-	rest := s.Microbatches % n
-	grouped := s.Ranks <= n && n <= s.Microbatches && (rest == 0 || rest >= s.Ranks)
+	grouped := s.MicrobatchGroupSize == 0 || groupFits(s, s.MicrobatchGroupSize)
 	switch s.Schedule {
 	case None:
 		return s.Ranks == 1
@@ -81,13 +76,45 @@ func legal(s Spec) bool {
 	return s.Chunks == 1
 }
 
+// groupFits holds the rule of groups.
+func groupFits(s Spec, n int) bool {
+	if s.Microbatches <= s.Ranks {
+		return n == s.Microbatches
+	}
+	rest := s.Microbatches % n
+	return s.Ranks <= n && n <= s.Microbatches && (rest == 0 || rest >= s.Ranks)
+}
+
+// groupOf is the group of a spec: the given one, or the least that fits.
+func groupOf(s Spec) int {
+	n := max(1, s.MicrobatchGroupSize)
+	for s.MicrobatchGroupSize == 0 && !groupFits(s, n) {
+		n++
+	}
+	return n
+}
+
+// TestDefaultGroup: the default is the least group that fits, and there always is one.
+func TestDefaultGroup(t *testing.T) {
+	for p := 1; p <= 20; p++ {
+		for m := 1; m <= 200; m++ {
+			s := Spec{Schedule: Interleaved, Ranks: p, Chunks: 2, Microbatches: m}
+			if got, want := s.DefaultGroup(), groupOf(s); got != want {
+				t.Errorf("%d microbatches on %d ranks: group %d, want %d", m, p, got, want)
+			}
+		}
+	}
+	for _, s := range []Spec{{Schedule: OneFOneB, Ranks: 4, Chunks: 1, Microbatches: 15}, {Schedule: ZB1P, Ranks: 4, Chunks: 1, Microbatches: 2}, {Schedule: "a file", Ranks: 4, Chunks: 2, Microbatches: 2}} {
+		if got := s.DefaultGroup(); got != 4 {
+			t.Errorf("%+v has no groups: %d, want its ranks", s, got)
+		}
+	}
+}
+
 // peakBounds are the least and the most that a rank may hold at its peak by the
 // schedule's formula; without one, anything.
 func peakBounds(s Spec, rank int) (least, most int) {
-	p, m, v, n := s.Ranks, s.Microbatches, s.Chunks, s.MicrobatchGroupSize
-	if n == 0 {
-		n = p
-	}
+	p, m, v, n := s.Ranks, s.Microbatches, s.Chunks, groupOf(s)
 	below := p - 1 - rank
 	exactly := func(n int) (int, int) { return n, n }
 	switch s.Schedule {
@@ -130,9 +157,9 @@ func peakBounds(s Spec, rank int) (least, most int) {
 func makespan(s Spec) (units int, ok bool) {
 	p, m, v := s.Ranks, s.Microbatches, s.Chunks
 	switch s.Schedule {
-	case None, GPipe, OneFOneB, EagerOneFOneB, Interleaved:
+	case None, GPipe, OneFOneB, EagerOneFOneB:
 		return 3*m*v + 3*(p-1), true
-	case BreadthFirst:
+	case BreadthFirst, Interleaved:
 		return 3*m*v + 3*(p-1), m >= p || v == 1
 	case ZBH1:
 		return 3*m + p - 1, m >= p
@@ -166,7 +193,7 @@ func TestEveryTable(t *testing.T) {
 			t.Errorf("%+v: %v", s, err)
 			return
 		}
-		if report.OutOfOrder {
+		if report.OutOfOrder.Any() {
 			t.Errorf("%+v: weight gradients out of order", s)
 		}
 		for r, peak := range report.PeakInFlight {

@@ -15,7 +15,7 @@ type Generator struct {
 	// Placement says which rank holds which chunk.
 	Placement Placement
 	// ChunksMin and ChunksMax are the least and the most chunks on each rank. 0 means 1 and
-	// ChunksMin; with the placements V and U, which have no choice, 2.
+	// ChunksMin; with the placement V 2 and ChunksMin, with U, which has no choice, 2.
 	ChunksMin, ChunksMax int
 	// Rows makes the order of every rank. The spec's defaults are filled in, and Ranks,
 	// Chunks and Microbatches fit one another; what the schedule can't do with them is an
@@ -27,7 +27,7 @@ type Generator struct {
 // Register adds a schedule, which from then on is one like those of this package: Generate
 // makes it, Schedules lists it, a configuration and `engine plan --schedule` may name it,
 // Auto and recommendations try it. Each table that the generator makes is proved before it
-// is used, by Check, and to compute weight gradients in ascending microbatch order.
+// is used, by Check, and to run all passes of OutOfOrder in ascending microbatch order.
 //
 // It is for the beginning of a program, an init function or main, before anything else is
 // called: all processes of a cluster must have registered the same. Register panics if the
@@ -35,12 +35,12 @@ type Generator struct {
 // has no Rows or impossible chunks.
 func Register(name string, g Generator) {
 	least, most := g.ChunksMin, g.ChunksMax
-	fixed := 1
+	fewest := 1
 	if g.Placement == V || g.Placement == U {
-		fixed = 2
+		fewest = 2
 	}
 	if least == 0 {
-		least = fixed
+		least = fewest
 	}
 	if most == 0 {
 		most = least
@@ -50,7 +50,7 @@ func Register(name string, g Generator) {
 		panic(fmt.Sprintf("schedule %.100q can't be registered: its Rows is nil", name))
 	case g.Placement > U:
 		panic(fmt.Sprintf("schedule %.100q can't be registered: unknown placement %v", name, g.Placement))
-	case least < 1 || most < least || most > anyChunks || fixed == 2 && (least != 2 || most != 2):
+	case least < fewest || most < least || most > anyChunks || g.Placement == U && most != 2:
 		panic(fmt.Sprintf("schedule %.100q can't be registered: %d to %d chunks on each rank are impossible in placement %v", name, least, most, g.Placement))
 	}
 	own.Add(name, kind{name, g.Placement, [2]int{least, most}, false, g.proved})
@@ -84,9 +84,9 @@ func (g Generator) proved(s Spec) ([][]Action, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schedule %s, which this program has registered: %w", s.Schedule, err)
 	}
-	if report.OutOfOrder {
-		return nil, fmt.Errorf("schedule %s, which this program has registered: %w: some chunk's weight gradients don't come in ascending microbatch order, so that sums would round differently from every other schedule's; only a table in a file may do that",
-			s.Schedule, ErrOrder)
+	if report.OutOfOrder.Any() {
+		return nil, fmt.Errorf("schedule %s, which this program has registered: %w: some chunk's %v don't come in ascending microbatch order, so that sums would round differently from every other schedule's; only a table in a file may do that",
+			s.Schedule, ErrOrder, report.OutOfOrder)
 	}
 	return rows, nil
 }

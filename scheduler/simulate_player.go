@@ -135,7 +135,7 @@ func (p *player) advance(rank int) error {
 func (p *player) readyAt(rank int, a Action) (at float64, missing place, known bool) {
 	kind, ok := a.Type.edge()
 	if !ok {
-		in, ok := p.send(a)
+		in, ok := p.counterpart(a)
 		if !ok {
 			return 0, place{}, true
 		}
@@ -181,16 +181,17 @@ func (p *player) input(e Edge, a Action) place {
 	return place{int(p.rankOf[e.From]), int(p.index.pass[e.Kind].at[e.From][a.Microbatch])}
 }
 
-// send returns what a receive waits for: its send. Where the two meet, each waits for what
-// is in front of the other.
-func (p *player) send(a Action) (place, bool) {
-	if !a.Type.isTransfer() || a.Type.isSend() && !p.meet {
+// counterpart returns what a receive waits for: its send; and what the wait for a send waits
+// for: the receive. Where sends and receives meet, each waits for what is in front of the other.
+func (p *player) counterpart(a Action) (place, bool) {
+	wait := a.Type.isWaitSend()
+	if !a.Type.isTransfer() && !wait || a.Type.isSend() && !p.meet {
 		return place{}, false
 	}
 	kind := a.Type.transferEdge()
 	other, _ := kind.from(int(a.Chunk), p.table.NumChunks)
 	at := p.index.sends[kind]
-	if a.Type.isSend() {
+	if a.Type.isSend() || wait {
 		other, _ = kind.to(int(a.Chunk), p.table.NumChunks)
 		at = p.index.receives[kind]
 	}

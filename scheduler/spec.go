@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-ml/troupe/internal/plural"
 	"github.com/troupe-ml/troupe/internal/registry"
 )
 
@@ -115,7 +116,7 @@ func Schedules() []string {
 func StagesOf(schedule string, ranks, perRank int) (stages []int, ok bool) {
 	k, ok := (Spec{Schedule: schedule}).kind()
 	n, err := k.placement.Chunks(ranks, perRank)
-	if !ok || schedule == Auto || err != nil || n > MaxActions {
+	if !ok || schedule == Auto || err != nil || n > MaxActions || perRank < k.perRank[0] || perRank > k.perRank[1] {
 		return nil, false
 	}
 	for v := range n {
@@ -140,7 +141,7 @@ type Spec struct {
 	Chunks       int // chunks on each rank
 	Microbatches int
 	// MicrobatchGroupSize is how many microbatches of an interleaved schedule (Interleaved, ZB1P)
-	// pass through a chunk before the rank turns to its next chunk. 0 means Ranks.
+	// pass through a chunk before the rank turns to its next chunk. 0 means DefaultGroup().
 	MicrobatchGroupSize int
 	// MaxInFlight is the most outputs that a rank of Auto's table may hold, from a chunk's
 	// F to its B or W. 0 means any number. Other schedules hold what they hold.
@@ -233,9 +234,33 @@ func (s Spec) withDefaults() Spec {
 		s.Schedule = DefaultSchedule(s.Ranks, s.Chunks)
 	}
 	if s.MicrobatchGroupSize == 0 && s.grouped() {
-		s.MicrobatchGroupSize = s.Ranks
+		s.MicrobatchGroupSize = leastGroup(s.Ranks, s.Microbatches)
 	}
 	return s
+}
+
+// DefaultGroup is the MicrobatchGroupSize that 0 means: the least group that fits, or, of a
+// schedule that has no groups, the ranks. A group fits that has at least as many microbatches
+// as there are ranks, and leaves none or as many for the last group; of fewer microbatches than
+// ranks, the one of all of them.
+func (s Spec) DefaultGroup() int {
+	if s.MicrobatchGroupSize = 0; !s.grouped() {
+		return max(1, s.Ranks)
+	}
+	return leastGroup(s.Ranks, s.Microbatches)
+}
+
+func leastGroup(ranks, microbatches int) int {
+	if ranks < 1 || microbatches <= ranks {
+		return max(1, microbatches)
+	}
+	// In r rounds groups have at least microbatches/r each, rounded up.
+	for rounds := microbatches / ranks; ; rounds-- {
+		group := (microbatches + rounds - 1) / rounds
+		if last := microbatches % group; last == 0 || last >= ranks { // as with one round it is
+			return group
+		}
+	}
 }
 
 // grouped says whether microbatches go through a rank's chunks in groups.
@@ -246,7 +271,7 @@ func (s Spec) grouped() bool {
 
 // checkGroup holds the rules of interleaving. With fewer microbatches than ranks
 // in a group, rank 0 would turn to its next chunk before the group's first
-// microbatch has come around, and wait.
+// microbatch has come around, and wait; only a step that has no more does.
 func (s Spec) checkGroup() error {
 	if !s.grouped() {
 		if s.MicrobatchGroupSize != 0 {
@@ -257,22 +282,20 @@ func (s Spec) checkGroup() error {
 	if s.Schedule == Auto || s.Schedule == Dynamic {
 		return nil // what the group does not fit is not chosen
 	}
-	if s.MicrobatchGroupSize < s.Ranks {
-		return fmt.Errorf("microbatch group size %d is below the %d ranks: raise it to at least %d", s.MicrobatchGroupSize, s.Ranks, s.Ranks)
-	}
-	if s.ForwardOnly {
+	group, fits := s.MicrobatchGroupSize, leastGroup(s.Ranks, s.Microbatches)
+	switch {
+	case group < 1:
+		return fmt.Errorf("microbatch group size %d: want at least 1; leave it out for %d", group, fits)
+	case group < s.Ranks && group < s.Microbatches:
+		return fmt.Errorf("microbatch group size %d is below the %s: use %d, or leave it out", group, plural.Of(s.Ranks, "rank"), fits)
+	case s.ForwardOnly:
 		return nil
+	case group > s.Microbatches:
+		return fmt.Errorf("microbatch group size %d is above the %s: lower it, or leave it out for %d", group, plural.Of(s.Microbatches, "microbatch"), fits)
 	}
-	if s.MicrobatchGroupSize > s.Microbatches {
-		if s.MicrobatchGroupSize == s.Ranks {
-			return fmt.Errorf("%d microbatches are fewer than the %d ranks of an interleaved schedule: use at least %d",
-				s.Microbatches, s.Ranks, s.Ranks)
-		}
-		return fmt.Errorf("microbatch group size %d is above the %d microbatches: lower it, %d is the least", s.MicrobatchGroupSize, s.Microbatches, s.Ranks)
-	}
-	if rest := s.Microbatches % s.MicrobatchGroupSize; rest != 0 && rest < s.Ranks {
-		return fmt.Errorf("%d microbatches in groups of %d leave a last group of %d, below the %d ranks: use %d microbatches, or another group",
-			s.Microbatches, s.MicrobatchGroupSize, rest, s.Ranks, s.Microbatches-rest)
+	if last := s.Microbatches % group; last != 0 && last < s.Ranks {
+		return fmt.Errorf("%s in groups of %d leave a last group of %d, below the %s: use groups of %d, or %s",
+			plural.Of(s.Microbatches, "microbatch"), group, last, plural.Of(s.Ranks, "rank"), fits, plural.Of(s.Microbatches-last, "microbatch"))
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ const (
 	// Loop deals the chunks out to the ranks in rounds: chunk c is on rank
 	// c mod ranks.
 	Loop Placement = iota
-	// V goes to the last rank and back: two chunks a rank, and the first rank
-	// holds the first and the last chunk.
+	// V goes to the last rank and back: of two chunks a rank, the first rank
+	// holds the first and the last chunk. With more it turns again at each end.
 	V
 	// U goes around once and closes on rank 0, which holds the first and the
 	// last of ranks+1 chunks; every other rank holds one.
@@ -29,8 +29,8 @@ func (p Placement) String() string {
 
 // Rank returns the rank that holds a chunk.
 func (p Placement) Rank(chunk, ranks int) int {
-	if p == V && chunk >= ranks {
-		return 2*ranks - 1 - chunk
+	if p == V && chunk/ranks%2 == 1 { // on the way back
+		return ranks - 1 - chunk%ranks
 	}
 	return chunk % ranks
 }
@@ -45,14 +45,14 @@ func (p Placement) Chunks(ranks, perRank int) (int, error) {
 		return 0, fmt.Errorf("%d ranks with %d chunks each: the limit is %d chunks", ranks, perRank, MaxActions)
 	}
 	switch {
-	case p == Loop:
+	case p == Loop, p == V && perRank > 1:
 		return ranks * perRank, nil
-	case p == V && perRank == 2:
-		return 2 * ranks, nil
 	case p == U && perRank == 2:
 		return ranks + 1, nil
-	case p == V || p == U:
-		return 0, fmt.Errorf("placement %s needs 2 chunks on each rank, not %d", p, perRank)
+	case p == V:
+		return 0, fmt.Errorf("placement V needs at least 2 chunks on each rank, not %d: choose loop, or raise the chunks", perRank)
+	case p == U:
+		return 0, fmt.Errorf("placement U needs 2 chunks on each rank, not %d", perRank)
 	}
 	return 0, fmt.Errorf("unknown placement %s", p)
 }
@@ -62,8 +62,8 @@ func (p Placement) fits(chunks, ranks int) error {
 	switch {
 	case p == Loop && chunks%ranks != 0:
 		return fmt.Errorf("placement loop: %d chunks are no multiple of %d ranks", chunks, ranks)
-	case p == V && chunks != 2*ranks:
-		return fmt.Errorf("placement V: %d chunks are not twice the %d ranks", chunks, ranks)
+	case p == V && (chunks%ranks != 0 || chunks < 2*ranks):
+		return fmt.Errorf("placement V: %d chunks are not twice the %d ranks, or a higher multiple", chunks, ranks)
 	case p == U && chunks != ranks+1:
 		return fmt.Errorf("placement U: %d chunks are not one more than the %d ranks", chunks, ranks)
 	case p > U:

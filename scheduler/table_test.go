@@ -16,6 +16,8 @@ func TestTablePlaces(t *testing.T) {
 		{Loop, 2, 3, []int{0, 1, 0, 1, 0, 1}, []int{0, 0, 1, 1, 2, 2}},
 		{V, 3, 2, []int{0, 1, 2, 2, 1, 0}, []int{0, 0, 0, 1, 1, 1}},
 		{U, 3, 2, []int{0, 1, 2, 0}, []int{0, 0, 0, 1}},
+		{V, 2, 3, []int{0, 1, 1, 0, 0, 1}, []int{0, 0, 1, 1, 2, 2}},
+		{V, 3, 4, []int{0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0}, []int{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3}},
 		{V, 1, 2, []int{0, 0}, []int{0, 1}},
 		{U, 1, 2, []int{0, 0}, []int{0, 1}},
 	} {
@@ -41,7 +43,7 @@ func TestImpossiblePlaces(t *testing.T) {
 	for _, c := range []struct {
 		placement     Placement
 		ranks, chunks int
-	}{{V, 2, 3}, {U, 2, 1}, {U + 1, 2, 2}, {Loop, 0, 1}, {Loop, 1, -1}, {Loop, math.MaxInt, math.MaxInt}} {
+	}{{V, 2, 1}, {U, 2, 3}, {U, 2, 1}, {U + 1, 2, 2}, {Loop, 0, 1}, {Loop, 1, -1}, {Loop, math.MaxInt, math.MaxInt}} {
 		if chunks, err := c.placement.Chunks(c.ranks, c.chunks); err == nil {
 			t.Errorf("%v, %d ranks, %d chunks: %d chunks, want an error", c.placement, c.ranks, c.chunks, chunks)
 		}

@@ -217,15 +217,15 @@ func describeGaps(t *Table, tl *Timeline, o IdleOptions) (string, error) {
 }
 
 func describe(r *Report) string {
-	order := "ascending"
-	if r.OutOfOrder {
-		order = "out of order"
+	order := "weight gradients  ascending"
+	if r.OutOfOrder.Any() {
+		order = fmt.Sprintf("out of order      %v", r.OutOfOrder)
 	}
 	skips := ""
 	if c := r.Credits; len(c.SkipForward) > 0 {
 		skips = fmt.Sprintf("of skips          %v and %v\n", c.SkipForward, c.SkipBackward)
 	}
-	return fmt.Sprintf("peak in flight    %v\nforward credits   %v\nbackward credits  %v\n%sweight gradients  %s",
+	return fmt.Sprintf("peak in flight    %v\nforward credits   %v\nbackward credits  %v\n%s%s",
 		r.PeakInFlight, r.Credits.Forward, r.Credits.Backward, skips, order)
 }
 

@@ -138,14 +138,10 @@ func (f *files) readConfig() error {
 // the model.
 func idealOf(cfg *config.Config) *float64 {
 	p := cfg.Pipeline
-	if strings.HasSuffix(p.Schedule, ".csv") || p.Schedule == scheduler.Auto || p.Schedule == scheduler.Dynamic || cfg.Batch.Microbatch < 1 || cfg.Batch.Sequences/cfg.Batch.Microbatch*p.Stages*p.Chunks > limitActions/4 {
+	if cfg.HasOwnTable() || p.Schedule == scheduler.Auto || p.Schedule == scheduler.Dynamic || cfg.Batch.Microbatch < 1 || cfg.Batch.Sequences/cfg.Batch.Microbatch*p.Stages*p.Chunks > limitActions/4 {
 		return nil
 	}
-	spec := scheduler.Spec{Schedule: p.Schedule, Ranks: p.Stages, Chunks: p.Chunks, Microbatches: microbatches(cfg), MaxInFlight: p.MaxInFlight, DeferWeights: p.DeferWeights}
-	if p.MicrobatchGroupSize != p.Stages { // which a printed configuration always gives
-		spec.MicrobatchGroupSize = p.MicrobatchGroupSize
-	}
-	t, err := scheduler.Generate(spec)
+	t, err := scheduler.Generate(cfg.TableSpec())
 	if err != nil {
 		return nil
 	}

@@ -140,8 +140,8 @@ func firstPipeline[T any](cfg *config.Config, ofRanks []T) []T {
 // place finds the placement that puts every chunk on its rank.
 func place(t *scheduler.Table) bool {
 	for p := scheduler.Loop; p <= scheduler.U; p++ {
-		switch n, err := p.Chunks(t.NumRanks(), 2); {
-		case p == scheduler.Loop && t.NumChunks%t.NumRanks() != 0, p != scheduler.Loop && (err != nil || n != t.NumChunks):
+		perRank := (t.NumChunks + t.NumRanks() - 1) / t.NumRanks() // at most
+		if n, err := p.Chunks(t.NumRanks(), perRank); err != nil || n != t.NumChunks {
 			continue
 		}
 		fits := true

@@ -97,7 +97,7 @@ func readBeginning(w http.ResponseWriter, req *http.Request) (text []byte, sets 
 		}
 	}
 	for key, v := range values {
-		if err := allowed(key, v); err != nil {
+		if err := allowed(key); err != nil {
 			return nil, nil, err
 		}
 		sets = append(sets, key+"="+v)

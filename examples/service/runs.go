@@ -145,6 +145,9 @@ func (s *runs) start(text []byte, sets []string, leave func()) (r *run, err erro
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBad, err)
 	}
+	if cfg.HasOwnTable() {
+		return nil, fmt.Errorf("%w: pipeline.schedule is not to be set to a file here", errBad)
+	}
 	// The service's own actor. It is there before the run, so that it misses nothing.
 	watcher, err := s.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &recorder{events: r.events, ended: leave} }), "recorder-"+r.id)
 	if err != nil {
@@ -209,11 +212,11 @@ func (s *runs) close(grace time.Duration) error {
 	return nil
 }
 
-// allowed refuses what a request may not say: where files are.
-func allowed(key, value string) error {
+// allowed refuses keys that a request may not set: where files are.
+func allowed(key string) error {
 	section, _, _ := strings.Cut(key, ".")
 	switch {
-	case key == "run.name", key == "run.out", key == "model.from", strings.HasSuffix(strings.TrimRight(value, `"'`), ".csv"):
+	case key == "run.name", key == "run.out", key == "model.from":
 	case slices.Contains([]string{"run", "model", "batch", "optimizer", "pipeline"}, section):
 		return nil
 	case key == "data.tokenizer", key == "data.val_fraction":

@@ -231,6 +231,8 @@ func TestBadInput(t *testing.T) {
 		{"POST", "/runs?run.out=elsewhere", text, 400, "not to be set"},
 		{"POST", "/runs?model.from=elsewhere", text, 400, "not to be set"},
 		{"POST", "/runs?pipeline.schedule=%22/etc/table.csv%22", text, 400, "not to be set"},
+		{"POST", "/runs?pipeline.schedule=%22/etc/table.CSV%22", text, 400, "not to be set"},
+		{"POST", "/runs?pipeline.schedule=%22/etc/table%5Cu002ecsv%22", text, 400, "not to be set"},
 		{"POST", "/runs", `{"text": "`, 400, "JSON"},
 		{"POST", "/runs", `{"txt": "x"}`, 400, "txt"},
 		{"POST", "/runs", `{"text": "x", "set": {"run.steps": {}}}`, 400, "run.steps"},

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
@@ -163,13 +162,7 @@ func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config 
 // makeTable makes the table, and the layout that goes with its chunks.
 func (p *Plan) makeTable() error {
 	c := p.cfg
-	p.spec = scheduler.Spec{Schedule: c.Pipeline.Schedule, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks,
-		Microbatches: before(1, p.grid.Size(grid.Data), c.Batch.Sequences/c.Batch.Microbatch), MaxInFlight: c.Pipeline.MaxInFlight, DeferWeights: c.Pipeline.DeferWeights}
-	// The default group, which a printed configuration gives too, asks for nothing
-	// that a schedule without groups could not do.
-	if c.Pipeline.MicrobatchGroupSize != c.Pipeline.Stages {
-		p.spec.MicrobatchGroupSize = c.Pipeline.MicrobatchGroupSize
-	}
+	p.spec = c.TableSpec()
 	if c.Pipeline.Schedule == scheduler.Auto || c.Pipeline.Schedule == scheduler.Dynamic {
 		// It goes by what the chunks cost, and so by the layout.
 		n := p.spec.Ranks * p.spec.Chunks
@@ -182,7 +175,7 @@ func (p *Plan) makeTable() error {
 		p.spec.Costs = p.costs()
 	}
 	var err error
-	if strings.HasSuffix(c.Pipeline.Schedule, ".csv") {
+	if c.HasOwnTable() {
 		err = p.readTable()
 	} else if p.table, err = scheduler.Generate(p.spec); err != nil {
 		err = c.Errorf("pipeline.schedule", "%v", err)
@@ -364,16 +357,18 @@ func (p *Plan) EmbeddingRanks() []int {
 	return ranks
 }
 
+// OutOfOrder names the passes whose order in the table changes the last bits of this model's
+// gradients; the zero value: no bit differs from those of other tables.
+func (p *Plan) OutOfOrder() scheduler.OutOfOrder {
+	o := p.report.OutOfOrder
+	o.LossForwards = o.LossForwards && p.model.Config.Language()
+	o.InputGrads = o.InputGrads && len(p.model.WholeLayers()) > 0
+	return o
+}
+
 // EvalTable is a forward-only table for n microbatches, of the chunks' placement.
 func (p *Plan) EvalTable(microbatches int) (*scheduler.Table, error) {
-	s := scheduler.Spec{Ranks: p.spec.Ranks, Chunks: p.spec.Chunks, Microbatches: microbatches, ForwardOnly: true}
-	switch p.table.Placement {
-	case scheduler.V:
-		s.Schedule = scheduler.ZBV
-	case scheduler.U:
-		s.Schedule = scheduler.UShape
-	}
-	t, err := scheduler.Generate(s)
+	t, err := scheduler.Forwards(p.table.Placement, p.spec.Ranks, p.spec.Chunks, microbatches)
 	if err == nil {
 		err = t.SetSkips(p.table.Skips)
 	}

@@ -225,11 +225,12 @@ func (s *search) schedules(g shape, chunks, microbatches int) []string {
 // play predicts an option's time; nil: there is no such option.
 func (s *search) play(w way) (*Option, error) {
 	c := s.base
-	c.Pipeline.Stages, c.Pipeline.Chunks, c.Pipeline.Schedule, c.Pipeline.MicrobatchGroupSize = w.stages, w.chunks, w.schedule, w.stages
+	c.Pipeline.Stages, c.Pipeline.Chunks, c.Pipeline.Schedule = w.stages, w.chunks, w.schedule
 	c.Pipeline.Recompute, c.Pipeline.RecomputeKeep = w.recompute, w.keep
 	c.Pipeline.PostValidation = s.cluster.Devices > 1 && c.GainsByPostValidation() && w.tensor*w.context == 1
 	c.Parallel.Tensor, c.Parallel.Context, c.Parallel.Data, c.Parallel.Sequence, c.Parallel.Zero = []int{w.tensor}, w.context, w.data, w.sequence, w.zero
 	c.Batch.Microbatch = w.microbatch
+	c.Pipeline.MicrobatchGroupSize = c.TableSpec().DefaultGroup()
 	batch, err := s.costs.Batch(w.microbatch)
 	if err != nil {
 		return nil, err

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/troupe-ml/troupe/internal/plural"
 )
 
 // Short writes a number in about four characters: 999, 12.3k, 4.56M.
@@ -47,13 +48,7 @@ func Count(n int64) string {
 
 // Plural writes a number with its noun: 1 batch, 2 batches.
 func Plural(n int, noun string) string {
-	switch {
-	case n == 1:
-		return "1 " + noun
-	case strings.HasSuffix(noun, "ch"):
-		noun += "e"
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return plural.Of(n, noun)
 }
 
 // Bytes writes a size: 512 B, 1.2 MiB.

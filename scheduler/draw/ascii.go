@@ -8,6 +8,8 @@ import (
 	"math"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/troupe-ml/troupe/internal/plural"
 )
 
 // idleMark stands where a rank does nothing, goingOn where an action goes on.
@@ -148,7 +150,7 @@ func (s textScale) write(out *bufio.Writer, c *Chart, width int) {
 		fmt.Fprintln(out)
 	}
 	if short > 0 {
-		fmt.Fprintf(out, "%s shorter than half a column left out\n\n", count(short, "action"))
+		fmt.Fprintf(out, "%s shorter than half a column left out\n\n", plural.Of(short, "action"))
 	}
 }
 

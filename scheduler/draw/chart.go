@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 
+	"github.com/troupe-ml/troupe/internal/plural"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
@@ -75,24 +76,14 @@ func title(t *scheduler.Table) string {
 	if name == "" {
 		name = "table"
 	}
-	text := fmt.Sprintf("%s, %s", name, count(t.NumRanks(), "rank"))
+	text := fmt.Sprintf("%s, %s", name, plural.Of(t.NumRanks(), "rank"))
 	if t.NumChunks != t.NumRanks() {
-		text += ", " + count(t.NumChunks, "chunk")
+		text += ", " + plural.Of(t.NumChunks, "chunk")
 	}
 	if n := len(t.Skips); n > 0 {
-		text += ", " + count(n, "skip")
+		text += ", " + plural.Of(n, "skip")
 	}
-	return text + ", " + count(t.Microbatches, "microbatch")
-}
-
-func count(n int, what string) string {
-	switch {
-	case n == 1:
-		return "1 " + what
-	case what == "microbatch":
-		return fmt.Sprintf("%d microbatches", n)
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return text + ", " + plural.Of(t.Microbatches, "microbatch")
 }
 
 // localChunk returns a chunk's place among those of its rank, as scheduler.Table does.
