@@ -148,6 +148,11 @@ check-metrics: ## check what a run gives Prometheus, OpenTelemetry and TensorBoa
 check-hf: ## load models and tokenizers of every family in transformers, compare logits and ids; needs PYTHON with torch and transformers
 	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -run '^(TestLoadsInTransformers|TestTokenizersInTransformers)$$' ./stages .
 
+TORCH_SEED ?= 1
+.PHONY: check-torch-tables
+check-torch-tables: ## read, prove, simulate and train by tables that PyTorch writes, and have it load ours: 120 random ones each way, of TORCH_SEED (1); needs PYTHON with torch 2.15 or later
+	TROUPE_PYTHON=$(PYTHON) TROUPE_TORCH_SEED=$(TORCH_SEED) $(GO) test -count=1 -v -timeout 20m -run '^TestTorchTables$$' .
+
 .PHONY: check-large
 check-large: build ## tune the last layers of a 1.5 B shape under a limit of 8 GiB (Linux, as root; 14 GB of disk)
 	$(PYTHON) bench/large.py --engine $(BIN)/engine

@@ -60,7 +60,8 @@ var layers = [][]string{
 	{"cluster/internal/lane/bench"},
 	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
 	{"cluster/discovery", "cluster/internal/secure", "grid", "internal/wire"},
-	{"internal/caught", "internal/chart", "internal/clock", "internal/fanout", "internal/gpus", "internal/hostmem", "internal/plural", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
+	{"internal/caught", "internal/chart", "internal/clock", "internal/fanout", "internal/gpus", "internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
+	{"internal/plural"},
 }
 
 // TestLayers: no import goes up, and each package has its layer.

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,10 +20,20 @@ import (
 // flight is a list that was submitted and has not completed.
 type flight struct {
 	step  int64
+	phase Phase // of its actions; 0: it has none
 	began time.Time
 	after func(ctx actor.Context, f *flight) // what follows its completion
 	doing []visit                            // its actions
 	batch *Batch                             // host memory that it reads
+}
+
+// failIn fails in what was submitted. A validation's microbatches have the numbers of a step's, so
+// it is named.
+func (a *stageActor) failIn(ctx actor.Context, f *flight, err error) {
+	if f.phase == Eval {
+		err = fmt.Errorf("%v: %w", f.phase, err)
+	}
+	a.fail(ctx, f.step, err)
 }
 
 // queuesLists is how many lists this stage may have submitted.
@@ -68,7 +79,7 @@ func (a *stageActor) submit(l *tensorops.List, then func(ctx actor.Context)) {
 
 // submitActions hands over the list of the actions that were recorded.
 func (a *stageActor) submitActions(l *tensorops.List) {
-	f := flight{after: a.finishActions, doing: a.doing, batch: a.batch}
+	f := flight{phase: a.order.Phase, after: a.finishActions, doing: a.doing, batch: a.batch}
 	a.doing, a.batch = nil, nil
 	a.launch(l, f)
 }
@@ -109,7 +120,7 @@ func (a *stageActor) completed(ctx actor.Context, m *deviceDone) {
 	case a.failed:
 		return
 	case m.err != nil:
-		a.fail(ctx, f.step, m.err)
+		a.failIn(ctx, &f, m.err)
 		return
 	}
 	f.after(ctx, &f)

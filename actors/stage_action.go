@@ -239,12 +239,12 @@ func (a *stageActor) finishActions(ctx actor.Context, f *flight) {
 				a.doubt = err
 			}
 		} else if err != nil {
-			a.fail(ctx, f.step, err)
+			a.failIn(ctx, f, err)
 			return
 		}
 		if v.Type == scheduler.F {
 			if err := a.reportLoss(v); err != nil {
-				a.fail(ctx, f.step, err)
+				a.failIn(ctx, f, err)
 				return
 			}
 		}

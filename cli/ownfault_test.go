@@ -82,6 +82,8 @@ func TestOwnFaults(t *testing.T) {
 		{"panic", layer + `forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, nil},
 		{"panic", layer + `forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, []string{"--set", "pipeline.recompute=full"}},
 		{"panic", `.*layer 2.faulty, forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, []string{"--local-cluster", "2"}},
+		{"panic in a validation", `stage \d failed in step 4: validation: (stage \d: )?layer 2.faulty, forward of microbatch 0: panic: out of ideas \(cli.*`, nil},
+		{"panic in a validation", `stage \d failed in step 4: validation: (stage \d: )?layer 2.faulty, forward of microbatch 0: panic: out of ideas \(cli.*`, []string{"--local-cluster", "2"}},
 		{"call panic", layer + `forward of microbatch 0: add: panic: out of ideas \(cli.\(\*faulty\).Forward.func1 own_test.go:\d+\)`, nil},
 		{"call error", layer + `forward of microbatch 0: add: out of ideas`, nil},
 		{"output", layer + `forward of microbatch 0: unexpected tensor on an edge: it returned 0 outputs and should return 1`, nil},

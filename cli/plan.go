@@ -16,21 +16,23 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/planner"
+	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/scheduler/draw"
 )
 
 // planOptions are the flags of `engine plan`.
 type planOptions struct {
-	spec   scheduler.Spec
-	table  string // a file instead of a schedule
-	costs  []float64
-	link   float64
-	cores  float64
-	jitter float64
-	seed   uint64
-	slow   string
-	full   bool
+	spec     scheduler.Spec
+	table    string // a file instead of a schedule
+	costs    []float64
+	link     float64
+	cores    float64
+	jitter   float64
+	seed     uint64
+	slow     string
+	slowRank int // of slow
+	full     bool
 	drawing
 	config planConfigOptions
 }
@@ -70,7 +72,8 @@ the costs given, and draw what comes out.
 Costs are those of a forward, an input gradient and a weight gradient on one chunk, in
 any unit; a backward in one piece takes the sum of the last two. Figures are in the same
 unit. "peak" counts a rank's outputs of chunks that are held for their backward. The
-format comms is csv with sends and receives.
+formats csv and comms are PyTorch's dialect (compute_only and compute_comms): comms has sends,
+receives and the waits for sends. --table reads both, also with spaces, quotes or a byte order mark.
 
 The schedule dynamic has a table for its priorities, which ranks leave for work that is
 ready; it is chosen by the costs and the link given, without jitter or a slow rank. What is
@@ -101,7 +104,7 @@ from step to step. csv and comms write the table, which is what a run takes.`,
 	f.IntVar(&o.spec.Ranks, "stages", 1, "`number` of stages of the pipeline, each on a rank of its own")
 	f.IntVar(&o.spec.Chunks, "chunks", 0, "`number` of chunks on each rank (default: 1, or 2 where the schedule wants two)")
 	f.IntVar(&o.spec.Microbatches, "microbatches", 1, "`number` of microbatches")
-	f.IntVar(&o.spec.MicrobatchGroupSize, "microbatch-group-size", 0, "`number` of microbatches that pass through a chunk before the next chunk's turn (default: the stages)")
+	f.IntVar(&o.spec.MicrobatchGroupSize, "microbatch-group-size", 0, "`number` of microbatches that pass through a chunk before the next chunk's turn (default: the least that fits, which is the stages where they divide the microbatches)")
 	f.IntVar(&o.spec.MaxInFlight, "max-in-flight", 0, "`number` of chunk outputs that a rank may hold at most, for the schedules auto and dynamic (default: any)")
 	f.IntVar(&o.spec.DeferWeights, "defer-weights", 0, "`number` of microbatches, the last ones, whose weight gradients on the last chunk are deferred to the end")
 	f.BoolVar(&o.spec.ForwardOnly, "forward-only", false, "forward passes only, as in validation")
@@ -152,6 +155,9 @@ func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
 	}
 	table, err := o.load(cmd, machine)
 	if err != nil {
+		return err
+	}
+	if err := o.checkSlow(table.NumRanks()); err != nil {
 		return err
 	}
 	a.working = true
@@ -214,6 +220,10 @@ func (o *planOptions) checkIdle(cmd *cobra.Command) error {
 	if !chooses && o.table == "" {
 		errs = append(errs, idle(cmd, "but with the schedules auto and dynamic", "max-in-flight"))
 	}
+	if o.spec.ForwardOnly {
+		errs = append(errs, idle(cmd, "with --forward-only: no weight gradient is computed", "defer-weights"))
+		errs = append(errs, idle(cmd, "with --forward-only: nothing is held for a backward", "max-in-flight"))
+	}
 	if flag := o.timeless(); flag != "" {
 		beside := "with " + flag + ", which has no times"
 		errs = append(errs, idle(cmd, beside, "cores"))
@@ -244,12 +254,11 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 		costs = scheduler.Jittered(costs, o.jitter, o.seed)
 	}
 	if o.slow != "" {
-		var rank int
 		var factor float64
-		if n, err := fmt.Sscanf(o.slow, "%d=%g", &rank, &factor); err != nil || n != 2 || rank < 0 || !(factor > 0) {
+		if n, err := fmt.Sscanf(o.slow, "%d=%g", &o.slowRank, &factor); err != nil || n != 2 || o.slowRank < 0 || !(factor > 0) {
 			return scheduler.Machine{}, usagef("--slow %q: want a rank and how many times as long it takes: --slow 2=1.5", o.slow)
 		}
-		costs = scheduler.Slowed(costs, rank, factor)
+		costs = scheduler.Slowed(costs, o.slowRank, factor)
 	}
 	if o.spec.Costs = costs; o.spec.Schedule == scheduler.Dynamic {
 		o.spec.Costs = plain // its table is chosen before anyone knows of jitter and slow ranks
@@ -268,6 +277,14 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 		m.Link = func(_, _ int) float64 { return o.link }
 	}
 	return m, nil
+}
+
+// checkSlow refuses a slow rank that the table does not have.
+func (o *planOptions) checkSlow(ranks int) error {
+	if o.slow != "" && o.slowRank >= ranks {
+		return usagef("--slow %s: the table has no rank %d: its %s are numbered from 0", o.slow, o.slowRank, term.Plural(ranks, "rank"))
+	}
+	return nil
 }
 
 // atUnitCosts says whether nothing was said of the machine.

@@ -1,6 +1,10 @@
 package scheduler
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/troupe-ml/troupe/internal/plural"
+)
 
 // checkChunks says that every chunk up to the highest stands on some row. A row that
 // was forgotten shows here.
@@ -37,8 +41,8 @@ func (s *csvTable) choosePlacement() error {
 		}
 		if a.Type <= B && int(a.Chunk) == t.NumChunks-1 {
 			return s.fail(at, ErrTable,
-				"%v makes %d chunks on %d rows: placements loop and V need a multiple of the rows, U one more",
-				a, t.NumChunks, t.NumRanks())
+				"%v makes %s on %s: placements loop and V need a multiple of the rows, U one more",
+				a, plural.Of(t.NumChunks, "chunk"), plural.Of(t.NumRanks(), "row"))
 		}
 	}
 	return nil

@@ -1,7 +1,7 @@
 // Package scheduler decides, before anything runs, who computes what and in
 // which order. It is pure: tables in, tables and figures out. It may import
-// only the standard library and internal/registry, which has the names of schedules that a
-// program registers, and must never know of actors, clocks, devices or
+// only the standard library, internal/plural and internal/registry, which has the names of schedules
+// that a program registers, and must never know of actors, clocks, devices or
 // I/O, so that one table can be checked, simulated, drawn and run, and all four
 // speak of the same thing.
 //
@@ -73,9 +73,10 @@
 //  2. table: the order of every rank; placements; drawing the place of an error
 //  3. spec: what a table is asked for by
 //  4. generate: the schedules. generate.go has those in phases; v, vpattern and u those of
-//     their placements; greedy and auto those that are played; defer changes a table;
-//     register has those of the program
-//  5. check: that every action is there (actions), that ranks never wait in a cycle
+//     their placements; greedy and auto those that are played; forwards those that validate;
+//     defer changes a table; register has those of the program
+//  5. check: that every action is there (actions), which passes change bits by their order
+//     (order), that ranks never wait in a cycle
 //     (deadlock), how an error says where (fault), and whether a table would run
 //     without buffers (rendezvous)
 //  6. simulate: a table played. Where nothing depends on the moment, player does it in one
@@ -85,7 +86,7 @@
 //  7. dynamic: priorities, and who decides by them; progress is what a rank knows there
 //     and in greedy play
 //  8. layout: layers on chunks; balance and cut find one
-//  9. csv: a table's text
+//  9. csv: a table's text; dialect has the marks around its cells
 //  10. measured: what the actions of a step that was run have waited for; critical finds the path
 //     that the step's time is made of, idle the causes of gaps
 //

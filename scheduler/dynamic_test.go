@@ -299,7 +299,7 @@ func TestBrokenRankings(t *testing.T) {
 		want  error
 		says  string
 	}{
-		{"below the chunks", good, 1, ErrSpec, "rank 0 holds 2 chunks, and may hold 1 outputs: raise the bound to at least 2"},
+		{"below the chunks", good, 1, ErrSpec, "rank 0 holds 2 chunks, and may hold 1 output: raise the bound to at least 2"},
 		{"no table", &Table{}, 4, ErrTable, "at least 1"},
 		{"forwards descend", swapped("0F0", "0F1"), 4, ErrOrder, "ascending"},
 		{"weight gradients descend", swapped("0W2", "0W3"), 4, ErrOrder, "0W3 on rank 0"},

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/troupe-ml/troupe/internal/plural"
 )
 
 // auto tries every schedule that fits the spec, and tables played greedily with its
@@ -37,8 +39,8 @@ func (s Spec) auto() (*Table, error) {
 		}
 	}
 	if best == nil {
-		return nil, fmt.Errorf("%w: no table for %d ranks with %d chunks holds at most %d outputs (%s): raise the bound",
-			ErrSpec, s.Ranks, s.Chunks, s.MaxInFlight, strings.Join(beyond, ", "))
+		return nil, fmt.Errorf("%w: no table for %s with %s holds at most %s (%s): raise the bound",
+			ErrSpec, plural.Of(s.Ranks, "rank"), plural.Of(s.Chunks, "chunk"), plural.Of(s.MaxInFlight, "output"), strings.Join(beyond, ", "))
 	}
 	best.Schedule = s.Schedule
 	return best, nil

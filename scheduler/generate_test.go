@@ -159,7 +159,9 @@ func makespan(s Spec) (units int, ok bool) {
 	switch s.Schedule {
 	case None, GPipe, OneFOneB, EagerOneFOneB:
 		return 3*m*v + 3*(p-1), true
-	case BreadthFirst, Interleaved:
+	case Interleaved: // a round through the ranks takes the time of as many microbatches at least
+		return 3*(max(m, p)*(v-1)+m) + 3*(p-1), true
+	case BreadthFirst:
 		return 3*m*v + 3*(p-1), m >= p || v == 1
 	case ZBH1:
 		return 3*m + p - 1, m >= p

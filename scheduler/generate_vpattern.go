@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/troupe-ml/troupe/internal/plural"
 )
 
 // Schedules of controllable memory (arXiv 2405.15362): one microbatch's way down and
@@ -161,7 +163,7 @@ func (s Spec) bounded(choices []slopes, bound int) ([][]Action, error) {
 	if rows := s.pattern(choices, bound); rows != nil {
 		return rows, nil
 	}
-	return nil, fmt.Errorf("%w: schedule %s: no pattern for %d ranks holds at most %d outputs", ErrSpec, s.Schedule, s.Ranks, bound)
+	return nil, fmt.Errorf("%w: schedule %s: no pattern for %s holds at most %s", ErrSpec, s.Schedule, plural.Of(s.Ranks, "rank"), plural.Of(bound, "output"))
 }
 
 // closedUp lets ranks leave the pattern's order for what is ready, within the bound,

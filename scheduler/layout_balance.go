@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/troupe-ml/troupe/internal/plural"
 )
 
 // LayerCosts is what the parts of a model cost, in any unit, such as the FLOPs
@@ -32,11 +34,11 @@ func BalancedLayout(costs LayerCosts, mtp float64, s LayoutSpec, chunks int) (*L
 			ErrCosts, costs.Embedding, costs.Layer, costs.Head)
 	}
 	if s.Layers < 0 || chunks < 1 || s.Layers > MaxLayoutSymbols || chunks > MaxLayoutSymbols-s.Layers-1 {
-		return nil, fmt.Errorf("%w: %d layers on %d chunks: want at least 0 layers and 1 chunk, at most %d together",
-			ErrLayout, s.Layers, chunks, MaxLayoutSymbols-1)
+		return nil, fmt.Errorf("%w: %s on %s: want at least 0 layers and 1 chunk, at most %d together",
+			ErrLayout, plural.Of(s.Layers, "layer"), plural.Of(chunks, "chunk"), MaxLayoutSymbols-1)
 	}
 	if s.Ranks < 1 || s.Ranks > chunks {
-		return nil, fmt.Errorf("%w: %d ranks for %d chunks: want 1 to %d", ErrLayout, s.Ranks, chunks, chunks)
+		return nil, fmt.Errorf("%w: %s for %s: want 1 to %d", ErrLayout, plural.Of(s.Ranks, "rank"), plural.Of(chunks, "chunk"), chunks)
 	}
 	if !(mtp >= 0) || math.IsInf(mtp, 1) {
 		return nil, fmt.Errorf("%w: a multi-token-prediction layer costs %v: want a finite number from 0", ErrCosts, mtp)
@@ -75,10 +77,10 @@ func BalancedSequence(symbols string, costs []float64, s LayoutSpec, chunks int)
 		}
 	}
 	if least := min(2, n); chunks < 1 || chunks > MaxLayoutSymbols || chunks > 1 && least < 2 {
-		return nil, fmt.Errorf("%w: %d parts on %d chunks: want 1 chunk to %d, and a part for the first and the last", ErrLayout, n, chunks, MaxLayoutSymbols)
+		return nil, fmt.Errorf("%w: %s on %s: want 1 chunk to %d, and a part for the first and the last", ErrLayout, plural.Of(n, "part"), plural.Of(chunks, "chunk"), MaxLayoutSymbols)
 	}
 	if s.Ranks < 1 || s.Ranks > chunks {
-		return nil, fmt.Errorf("%w: %d ranks for %d chunks: want 1 to %d", ErrLayout, s.Ranks, chunks, chunks)
+		return nil, fmt.Errorf("%w: %s for %s: want 1 to %d", ErrLayout, plural.Of(s.Ranks, "rank"), plural.Of(chunks, "chunk"), chunks)
 	}
 	if symbols[0] == byte(SymbolMTP) {
 		return nil, fmt.Errorf("%w: the model begins with m, but multi-token-prediction layers stand behind all others", ErrLayout)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/troupe-ml/troupe/internal/plural"
 )
 
 // LayoutSpec is what a layout has to fit.
@@ -28,8 +30,8 @@ func (l *Layout) Validate(s LayoutSpec) error {
 		return fmt.Errorf("%w: %w", ErrLayout, err)
 	}
 	if len(l.Chunks) != chunks {
-		return fmt.Errorf("%w: it has %d chunks, but %d ranks with %d each (placement %s) make %d",
-			ErrLayout, len(l.Chunks), s.Ranks, s.Chunks, s.Placement, chunks)
+		return fmt.Errorf("%w: it has %s, but %s with %d each (placement %s) make %d",
+			ErrLayout, plural.Of(len(l.Chunks), "chunk"), plural.Of(s.Ranks, "rank"), s.Chunks, s.Placement, chunks)
 	}
 	check := l.checkSymbols
 	if s.Symbols != "" {

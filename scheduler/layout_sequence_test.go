@@ -34,7 +34,7 @@ func TestValidateSequence(t *testing.T) {
 		{"tttL", "|tttL", 2, "chunk 0 is empty: it must hold the model's first part, t"},
 		{"tttL", "tttL|", 2, "chunk 1, the last, is empty: it must hold the model's last part, L"},
 		{"tttL", "", 1, "it ends with chunk 0 after 0 parts, but the model goes on with t"},
-		{"tttL", "t|t", 1, "it has 2 chunks, but 1 ranks with 1 each"},
+		{"tttL", "t|t", 1, "it has 2 chunks, but 1 rank with 1 each"},
 		{"EtxL", "EttL", 1, `part 3 of the model has the unknown symbol 'x'`},
 		{strings.Repeat("t", MaxLayoutSymbols+1), "t", 1, "want 1 to"},
 		{"EtmtL", "EtmtL", 1, "holds a t after the first m"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/troupe-ml/troupe/internal/plural"
 	"github.com/troupe-ml/troupe/internal/registry"
 )
 
@@ -64,7 +65,7 @@ func (g Generator) proved(s Spec) ([][]Action, error) {
 		return nil, fmt.Errorf("%w: schedule %s: %w", ErrSpec, s.Schedule, err)
 	}
 	if len(made) != s.Ranks {
-		return nil, fmt.Errorf("%w: schedule %s, which this program has registered, made %d rows for %d ranks", ErrTable, s.Schedule, len(made), s.Ranks)
+		return nil, fmt.Errorf("%w: schedule %s, which this program has registered, made %s for %s", ErrTable, s.Schedule, plural.Of(len(made), "row"), plural.Of(s.Ranks, "rank"))
 	}
 	rows := make([][]Action, len(made)) // which are the caller's to change
 	for r, row := range made {

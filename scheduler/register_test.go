@@ -111,7 +111,7 @@ func TestRegisteredWrong(t *testing.T) {
 		is     error
 		want   string
 	}{
-		{"a row is missing", func(rows [][]Action) [][]Action { return rows[1:] }, ErrTable, "made 1 rows for 2 ranks"},
+		{"a row is missing", func(rows [][]Action) [][]Action { return rows[1:] }, ErrTable, "made 1 row for 2 ranks"},
 		{"no rows", func([][]Action) [][]Action { return nil }, ErrTable, "made 0 rows for 2 ranks"},
 		{"an action is missing", func(rows [][]Action) [][]Action { rows[1] = rows[1][:len(rows[1])-1]; return rows }, ErrIncomplete, "which this program has registered"},
 		{"an action is strange", func(rows [][]Action) [][]Action { rows[0][0].Chunk = -1; return rows }, ErrTable, "which this program has registered"},

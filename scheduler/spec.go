@@ -197,17 +197,17 @@ func (s Spec) resolve() (Spec, error) {
 		return fail("schedule none has no pipeline and runs on 1 rank, not %d: choose %s, or 1 rank",
 			s.Ranks, DefaultSchedule(s.Ranks, s.Chunks))
 	case s.Chunks < least && most > least:
-		return fail("schedule %s needs at least %d chunks on each rank, not %d: raise the chunks, or choose %s",
-			s.Schedule, least, s.Chunks, DefaultSchedule(s.Ranks, 1))
+		return fail("schedule %s needs at least %s on each rank, not %d: raise the chunks, or choose %s",
+			s.Schedule, plural.Of(least, "chunk"), s.Chunks, DefaultSchedule(s.Ranks, 1))
 	case (s.Chunks < least || s.Chunks > most) && most == 1:
 		return fail("schedule %s holds 1 chunk on each rank, not %d: choose interleaved, or 1 chunk", s.Schedule, s.Chunks)
 	case s.Chunks < least || s.Chunks > most:
-		return fail("schedule %s holds %d chunks on each rank, not %d", s.Schedule, most, s.Chunks)
+		return fail("schedule %s holds %s on each rank, not %d", s.Schedule, plural.Of(most, "chunk"), s.Chunks)
 	case s.Schedule == DualPipeV && !s.ForwardOnly && s.Microbatches < 2*s.Ranks:
-		return fail("schedule dualpipev needs at least twice as many microbatches as its %d ranks, %d, not %d: raise them, or choose zb-v",
-			s.Ranks, 2*s.Ranks, s.Microbatches)
+		return fail("schedule dualpipev needs at least twice as many microbatches as its %s, %d, not %d: raise them, or choose zb-v",
+			plural.Of(s.Ranks, "rank"), 2*s.Ranks, s.Microbatches)
 	case s.DeferWeights < 0 || s.DeferWeights > s.Microbatches:
-		return fail("the weight gradients of %d microbatches cannot wait for the end of a step of %d: want 0 to %d", s.DeferWeights, s.Microbatches, s.Microbatches)
+		return fail("the weight gradients of %s cannot wait for the end of a step of %d: want 0 to %d", plural.Of(s.DeferWeights, "microbatch"), s.Microbatches, s.Microbatches)
 	case s.MaxInFlight < 0:
 		return fail("max in flight %d: it cannot be negative", s.MaxInFlight)
 	}
