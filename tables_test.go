@@ -54,7 +54,7 @@ func TestTables(t *testing.T) {
 	var cases []tableCase
 	for _, size := range [][3]int{{2, 3, 8}, {2, 4, 8}, {3, 3, 8}, {3, 4, 2}} {
 		table := gpipeOver(t, scheduler.V, size[0], size[1], size[2])
-		cases = append(cases, tableCase{fmt.Sprintf("V of %d chunks on %d ranks, %d microbatches", size[1], size[0], size[2]), size[2], own(table, table.CSV())})
+		cases = append(cases, tableCase{fmt.Sprintf("V of %d chunks on %d ranks, %d microbatches", size[1], size[0], size[2]), size[2], own(table, table.CSV()), false})
 	}
 	zb, err := scheduler.Generate(scheduler.Spec{Schedule: scheduler.ZB1P, Ranks: 2, Chunks: 2, Microbatches: 8})
 	if err != nil {
@@ -63,13 +63,13 @@ func TestTables(t *testing.T) {
 	upper := strings.TrimSuffix(tableFile(t, ""), "csv") + "CSV"
 	write(t, upper, zb.CSV())
 	cases = append(cases,
-		tableCase{"with sends, receives and waits", 8, own(zb, zb.CSVWithCommunication())},
-		tableCase{"spaces and quotes", 8, own(zb, "\ufeff\""+strings.ReplaceAll(strings.TrimSuffix(strings.ReplaceAll(zb.CSV(), ",", `", "`), "\n"), "\n", "\" \r\n\"")+"\"\r\n")},
-		tableCase{"a name that ends in .CSV", 8, append(layoutOf(zb), "pipeline.schedule="+upper)})
+		tableCase{"with sends, receives and waits", 8, own(zb, zb.CSVWithCommunication()), false},
+		tableCase{"spaces and quotes", 8, own(zb, "\ufeff\""+strings.ReplaceAll(strings.TrimSuffix(strings.ReplaceAll(zb.CSV(), ",", `", "`), "\n"), "\n", "\" \r\n\"")+"\"\r\n"), false},
+		tableCase{"a name that ends in .CSV", 8, append(layoutOf(zb), "pipeline.schedule="+upper), false})
 	for _, schedule := range []string{scheduler.Interleaved, scheduler.ZB1P} {
 		for _, m := range []int{1, 2, 7} {
 			cases = append(cases, tableCase{fmt.Sprintf("%s, %d microbatches on 4 ranks", schedule, m), m,
-				[]string{"pipeline.stages=4", "pipeline.chunks=2", "pipeline.schedule=" + schedule}})
+				[]string{"pipeline.stages=4", "pipeline.chunks=2", "pipeline.schedule=" + schedule}, false})
 		}
 	}
 	checkTables(t, cases)
@@ -80,6 +80,7 @@ type tableCase struct {
 	name         string
 	microbatches int
 	sets         []string
+	rounds       bool // in another order: the losses are close, the bits differ
 }
 
 // checkTables trains by tables and compares the bits with those of one stage.
@@ -95,6 +96,10 @@ func checkTables(t *testing.T, cases []tableCase) {
 		t.Run(c.name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
 			train(t, out, slices.Concat(batch, c.sets)...)
+			if c.rounds {
+				closeTo(t, alone[c.microbatches], out)
+				return
+			}
 			sameFigures(t, alone[c.microbatches], out)
 			sameState(t, alone[c.microbatches], out, 6)
 		})
