@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -23,27 +24,77 @@ func (c *Coordinator) reach(ctx context.Context, h *wire.Hello, name string) err
 		return err
 	}
 	w := h.GetWorker()
-	type own struct{ address, flags string }
-	addresses := []own{{w.GetAddress(), "--listen, --advertise"}}
-	if data := w.GetDataAddress(); data != "" && data != w.GetAddress() {
-		addresses = append(addresses, own{data, "--data-address"})
-	}
 	dialer := transport.Dialer{TLS: pki.ClientTLSTo(name, c.authority.Root(), c.keeper.Get, pki.Worker)}
 	var all []error
-	for _, of := range addresses {
-		conn, err := dialer.Dial(ctx, of.address, probeProtocol)
-		if err == nil {
-			_ = conn.Close() // that it stood is all
-			continue
+	for _, of := range ownAddresses(w) {
+		if err := touch(ctx, of.address, dialer.Dial); err != nil {
+			all = append(all, fmt.Errorf("%w at its own address, %s: %w; give an address that other hosts reach (%s), or let connections to it through", beat.ErrUnreachable, of.address, err, of.flags))
 		}
-		all = append(all, fmt.Errorf("%w at its own address, %s: %w; give an address that other hosts reach (%s), or let connections to it through",
-			beat.ErrUnreachable, of.address, pki.Explain(err), of.flags))
 	}
 	err := errors.Join(all...)
 	if err != nil && c.unreachable.note(name, w.GetAddress(), err, time.Now()) {
 		c.log.Warn("refused a worker that can't be reached; it asks again", "worker", name, "err", err)
 	}
 	return err
+}
+
+// ownAddress is one at which a process says that it is reached, with the flags that set it.
+type ownAddress struct{ address, flags string }
+
+func ownAddresses(p *wire.Peer) []ownAddress {
+	all := []ownAddress{{p.GetAddress(), "--listen, --advertise"}}
+	if data := p.GetDataAddress(); data != "" && data != p.GetAddress() {
+		all = append(all, ownAddress{data, "--data-address"})
+	}
+	return all
+}
+
+// touch opens a stream to a process and closes it: that it stood is all.
+func touch(ctx context.Context, address string, dial func(ctx context.Context, address, protocol string) (net.Conn, error)) error {
+	conn, err := dial(ctx, address, probeProtocol)
+	if err != nil {
+		return pki.Explain(err)
+	}
+	return conn.Close()
+}
+
+// farError is that of a worker which the coordinator has welcomed, and which can't reach it at the addresses that it names
+// as its own: what joins at one address may be sent to another one.
+type farError struct {
+	coordinator *wire.Peer
+	err         error
+}
+
+func (e *farError) Error() string { return e.err.Error() }
+func (e *farError) Unwrap() error { return e.err }
+
+// reachCoordinator dials the coordinator at its own addresses.
+func (w *worker) reachCoordinator(ctx context.Context, coordinator *wire.Peer) *farError {
+	ctx, cancel := context.WithTimeout(ctx, beat.ReachTime)
+	defer cancel()
+	var all []error
+	for _, of := range ownAddresses(coordinator) {
+		if err := touch(ctx, of.address, w.transport.Dial); err != nil {
+			all = append(all, fmt.Errorf("the coordinator names %s as its own address, and this worker can't reach it there: %w; start the coordinator with an address that workers reach (%s)", of.address, err, of.flags))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return &farError{coordinator, errors.Join(all...)}
+}
+
+// awaitCoordinator tries the coordinator's own addresses until they are reached, or it may have others. Meanwhile the
+// worker is no member: it would be given ranks, and could not be heard of them.
+func (w *worker) awaitCoordinator(ctx context.Context, far *farError) {
+	for began := time.Now(); far != nil && ctx.Err() == nil && time.Since(began) < reachSayEvery; far = w.reachCoordinator(ctx, far.coordinator) {
+		w.obstacles.tell(w.log, w.cfg.Join, far)
+		select {
+		case <-time.After(reachMost):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 const (

@@ -185,6 +185,40 @@ func TestWorkerOutOfReach(t *testing.T) {
 	}
 }
 
+// TestCoordinatorOutOfReach: a worker that joins at an address of the coordinator's, and can't reach the one that it
+// advertises, says so and is no member, until it reaches that.
+func TestCoordinatorOutOfReach(t *testing.T) {
+	if raceDetector {
+		t.Skip("two of protoactor's remotes in a process are a race: gRPC's logger is global")
+	}
+	r, own := newRelay(t), unusedAddress(t)
+	c, err := cluster.NewCoordinator(cluster.Config{Listen: own, Advertise: r.address, Silence: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	log, stop := works(t, cluster.WorkerConfig{Join: own, Token: workerToken(t, c), Name: "w"})
+	log.eventually(t, "this worker reaches the coordinator at one of its addresses alone, and therefore gets no ranks; it keeps trying")
+	contains(t, log.String(), "the coordinator names "+r.address+" as its own address, and this worker can't reach it there: ", "connection refused", "--advertise")
+	if n := len(c.Members()); n != 0 {
+		t.Errorf("there are %d members, want none", n)
+	}
+	joins := strings.Count(log.String(), "msg=joined")
+	r.open(t, own)
+	for begin := time.Now(); strings.Count(log.String(), "msg=joined") == joins; time.Sleep(5 * time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("it does not join:\n%s", log)
+		}
+	}
+	if err := c.Wait(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	r.close()
+}
+
 // TestWorkerGetsOutOfReach: a worker that can't be reached any more when a run begins is lost, and the run begins without
 // it. Meanwhile who has asked for the run, and who looks at it, is told what it waits for.
 func TestWorkerGetsOutOfReach(t *testing.T) {

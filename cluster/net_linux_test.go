@@ -214,6 +214,18 @@ func TestNetBetweenWorkers(t *testing.T) {
 	}
 }
 
+// TestNetNeverBetweenWorkers: so do two that can't reach each other from the start, though the coordinator reaches both.
+func TestNetNeverBetweenWorkers(t *testing.T) {
+	n := newNetwork(t, 3, 20, "pipeline.stages=3")
+	n.lab.Cut("worker-0", "worker-1")
+	n.lab.Cut("worker-1", "worker-0")
+	n.begin(t, 0)
+	if r := n.finish(t); r.restarts != 1 {
+		t.Errorf("%d restarts, want 1", r.restarts)
+	}
+	n.saidWhy(t, n.await(t, "the restart", n.place, 0, func(e event) bool { return e.Kind == "restart" }))
+}
+
 // saidWhy makes sure that before a run gave one of two workers up it said that they can't reach
 // each other, and what waits for what.
 func (n *network) saidWhy(t *testing.T, restart event) {
@@ -228,7 +240,8 @@ func (n *network) saidWhy(t *testing.T, restart event) {
 			stall = e
 		}
 	}
-	if warned.Kind == "" || !strings.Contains(stall.Text, "waits for") || !strings.Contains(stall.Text, "on worker-") {
+	link := strings.Contains(stall.Text, "root: worker-0 does not reach worker-1: ") || strings.Contains(stall.Text, "root: worker-1 does not reach worker-0: ")
+	if warned.Kind == "" || !strings.Contains(stall.Text, "waits for") || !strings.Contains(stall.Text, "on worker-") || !link {
 		t.Errorf("before one of them was given up (%v) the run said %q, and %q of what it waits for", restart, warned.Text, stall.Text)
 		return
 	}

@@ -414,9 +414,21 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 			return r, a.lostError(s, err)
 		}
 	}
+	err = a.ready(ctx, func(got answer) {
+		if a.onEdge(a.shareOf(got.from)) && a.seesFolder(probe, got) {
+			for _, rank := range a.ranksOf(got.from) {
+				r.Shares[rank] = true
+			}
+		}
+	})
+	return r, err
+}
+
+// ready waits until every worker is ready to compute its ranks, and tells which was not in time.
+func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
 	patience, waits := newPatience(), a.busy()
 	defer patience.stop()
-	var late <-chan time.Time // from when on those that are not ready hold up others
+	var late <-chan time.Time // when those that are not ready have held up others for long
 	for len(waits) > 0 {
 		select {
 		case <-patience.timer.C:
@@ -433,20 +445,16 @@ func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placemen
 			}
 			waits = slices.DeleteFunc(waits, func(s *share) bool { return s.ID == got.from })
 			if got.error != "" {
-				return r, &workerError{a.name(got.from), got.error}
+				return &workerError{a.name(got.from), got.error}
 			}
-			if a.onEdge(a.shareOf(got.from)) && a.seesFolder(probe, got) {
-				for _, rank := range a.ranksOf(got.from) {
-					r.Shares[rank] = true
-				}
-			}
+			is(got)
 		case <-a.gone:
-			return r, a.err
+			return a.err
 		case <-ctx.Done():
-			return r, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // readyTime is how long a worker that is reached may take to be ready for its ranks, behind the first of the others: to open
@@ -612,7 +620,7 @@ func (a *attempt) lost(m beat.Member, why error) {
 		if a.actors != nil {
 			a.actors.Lost(s.ranks, err)
 		} else if len(s.ranks) > 0 {
-			a.tellWaiting(fmt.Sprintf("%v; the run is begun without it", err))
+			a.tellWaiting(fmt.Sprintf("%v; the run uses other workers", err))
 		}
 	}
 }

@@ -58,7 +58,10 @@ type obstacles struct {
 // tell says why a try has failed, which another one follows: at once, and then every reachSayEvery.
 func (o *obstacles) tell(log *slog.Logger, coordinator string, err error) {
 	text := "this worker is no member of the coordinator's cluster; it keeps trying"
+	var far *farError
 	switch {
+	case errors.As(err, &far):
+		text = "this worker reaches the coordinator at one of its addresses alone, and therefore gets no ranks; it keeps trying"
 	case errors.Is(err, beat.ErrUnreachable):
 		text = "the coordinator can't reach this worker, which therefore gets no ranks; it keeps trying"
 	case absent(err):

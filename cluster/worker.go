@@ -102,9 +102,12 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 	var again retries
 	for {
 		welcomed, err := w.membership(ctx)
+		var far *farError
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case errors.As(err, &far):
+			w.awaitCoordinator(ctx, far)
 		case errors.Is(err, beat.ErrUnreachable): // which may end, as a firewall's rules change
 			w.obstacles.tell(w.log, w.cfg.Join, err)
 			select {
@@ -160,8 +163,11 @@ type membership struct {
 	id     uuid.UUID
 	mesh   *mesh.Mesh
 	client *beat.Client
+	leased context.Context // ends with the membership
+	stop   func()          // ends it
 
 	mu          sync.Mutex
+	far         *farError // why it has ended by itself; nil: it has not
 	welcomed    bool
 	coordinator *wire.Peer
 	silence     time.Duration // after which a process is lost
@@ -282,6 +288,7 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 		Wall:   w.cfg.wallNow, Leaving: ctx.Done(),
 	})
 	leased, stop := context.WithCancel(context.WithoutCancel(ctx))
+	m.leased, m.stop = leased, stop
 	m.running.Add(3)
 	go func() { // ends with leased
 		defer m.running.Done()
@@ -304,7 +311,9 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 	stop()
 	m.mu.Lock()
 	m.leaving = true
-	welcomed = m.welcomed
+	if welcomed = m.welcomed; m.far != nil {
+		err = m.far
+	}
 	m.mu.Unlock()
 	m.giveUp("the membership has ended")
 	m.running.Wait()
@@ -383,6 +392,25 @@ func (w *membership) welcome(m *wire.Welcome) {
 	w.mesh.Reconnected()
 	w.obstacles.gone()
 	w.log.Info("joined", "coordinator", m.GetCoordinator().GetAddress(), "address", w.transport.Address())
+	if was == nil || string(was.GetIncarnation()) != string(id[:]) {
+		w.running.Add(1)
+		go func() { // ends with leased, or within beat.ReachTime
+			defer w.running.Done()
+			w.dialBack(m.GetCoordinator())
+		}()
+	}
+}
+
+// dialBack ends the membership where the worker can't reach the coordinator at the addresses that this names: messages go there.
+func (w *membership) dialBack(coordinator *wire.Peer) {
+	far := w.reachCoordinator(w.leased, coordinator)
+	if far == nil || w.leased.Err() != nil {
+		return
+	}
+	w.mu.Lock()
+	w.far = far
+	w.mu.Unlock()
+	w.stop()
 }
 
 // drain waits until the coordinator has released this worker's ranks, for drainTime at most, or until it is not
