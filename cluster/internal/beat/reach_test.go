@@ -23,8 +23,7 @@ func TestReach(t *testing.T) {
 	tried, far := make(chan string, 16), make(chan struct{})
 	unreachable := make(chan []*wire.Unreachable, 1024)
 	joined := make(chan beat.Member, 16)
-	var server *beat.Server
-	server = beat.NewServer(beat.ServerConfig{
+	server := beat.NewServer(beat.ServerConfig{
 		Self: func() *wire.Peer { return &wire.Peer{Name: "coordinator"} }, Silence: silence, Logger: slog.New(slog.DiscardHandler),
 		Reach: func(ctx context.Context, h *wire.Hello, _ string) error {
 			tried <- h.GetWorker().GetName()
