@@ -67,10 +67,13 @@ func TestTables(t *testing.T) {
 		tableCase{"spaces and quotes", 8, own(zb, "\ufeff\""+strings.ReplaceAll(strings.TrimSuffix(strings.ReplaceAll(zb.CSV(), ",", `", "`), "\n"), "\n", "\" \r\n\"")+"\"\r\n"), false},
 		tableCase{"a name that ends in .CSV", 8, append(layoutOf(zb), "pipeline.schedule="+upper), false})
 	for _, schedule := range []string{scheduler.Interleaved, scheduler.ZB1P} {
-		for _, m := range []int{1, 2, 7} {
+		for _, m := range []int{1, 2, 7, 15} {
 			cases = append(cases, tableCase{fmt.Sprintf("%s, %d microbatches on 4 ranks", schedule, m), m,
 				[]string{"pipeline.stages=4", "pipeline.chunks=2", "pipeline.schedule=" + schedule}, false})
 		}
+	}
+	for _, stages := range []int{2, 3} { // may choose a V of three
+		cases = append(cases, tableCase{fmt.Sprintf("auto, 3 chunks on %d ranks", stages), 8, []string{fmt.Sprintf("pipeline.stages=%d", stages), "pipeline.chunks=3", "pipeline.schedule=auto"}, false})
 	}
 	checkTables(t, cases)
 }

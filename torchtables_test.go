@@ -23,6 +23,11 @@ type torchTable struct {
 	Microbatches int    `json:"microbatches"`
 }
 
+// ofTorch are the schedules here whose tables are PyTorch's, action by action.
+var ofTorch = map[string]string{
+	"Interleaved1F1B": scheduler.Interleaved, "InterleavedZeroBubble": scheduler.ZB1P, "ZBVZeroBubble": scheduler.ZBV, "DualPipeV": scheduler.DualPipeV,
+}
+
 // TestTorchTables: the PyTorch that TROUPE_PYTHON names writes tables with communications, of
 // all its multi-stage schedules, which are read, proved, simulated and trained by here; and it
 // loads as many of Troupe's. `make check-torch-tables` runs it.
@@ -62,7 +67,7 @@ func readTorchTables(t *testing.T, folder string, count int) {
 		t.Fatalf("PyTorch wrote %d tables, want %d", len(index), count)
 	}
 	var cases []tableCase
-	trained, reordered := map[string]bool{}, 0
+	trained, reordered, equal := map[string]bool{}, 0, 0
 	for _, x := range index {
 		file := filepath.Join(folder, x.Name+".comms.csv")
 		table, err := scheduler.ReadCSV(x.Schedule, read(t, file))
@@ -76,6 +81,13 @@ func readTorchTables(t *testing.T, folder string, count int) {
 		}
 		if table.NumRanks() != x.Ranks || table.NumChunks != x.Stages || table.Microbatches != x.Microbatches {
 			t.Errorf("%+v: read as %d ranks, %d chunks, %d microbatches", x, table.NumRanks(), table.NumChunks, table.Microbatches)
+		}
+		if name := ofTorch[x.Schedule]; name != "" && x.Stages > x.Ranks {
+			own, err := scheduler.Generate(scheduler.Spec{Schedule: name, Ranks: x.Ranks, Chunks: x.Stages / x.Ranks, Microbatches: x.Microbatches})
+			if err != nil || own.CSV() != table.CSV() {
+				t.Errorf("%+v: %v; PyTorch's table is\n%s, %s is\n%v", x, err, table, name, own)
+			}
+			equal++
 		}
 		report, timeline, err := scheduler.Analyse(table)
 		if err != nil || !(timeline.Makespan > 0) {
@@ -91,6 +103,7 @@ func readTorchTables(t *testing.T, folder string, count int) {
 			append(layoutOf(table), "pipeline.schedule="+file), rounds})
 	}
 	checkTables(t, cases)
+	t.Logf("%d of them are the tables that Troupe makes, action by action", equal)
 	t.Logf("read, proved and simulated %d tables with communications, of %d schedules; trained by %d with the bits of one stage, by %d, which are out of microbatch order, with its losses within 1e-5",
 		len(index), len(trained), len(cases)-reordered, reordered)
 	if len(trained) < 5 {

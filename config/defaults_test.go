@@ -53,6 +53,10 @@ func TestDefaultsThatFollow(t *testing.T) {
 		{[]string{"pipeline.stages=2", "pipeline.schedule=zb-v", "pipeline.post_validation=false"}, "pipeline.post_validation", "false"},
 		{[]string{"pipeline.stages=2", "pipeline.schedule=a.csv", "pipeline.post_validation=true"}, "pipeline.post_validation", "true"},
 		{[]string{"pipeline.stages=3"}, "pipeline.microbatch_group_size", "3"},
+		{[]string{"pipeline.stages=4", "pipeline.chunks=2", "batch.sequences=15", "batch.microbatch=1"}, "pipeline.microbatch_group_size", "5"},
+		{[]string{"pipeline.stages=4", "pipeline.chunks=2", "batch.sequences=15", "batch.microbatch=1", "pipeline.schedule=own.CSV"}, "pipeline.microbatch_group_size", "4"},
+		{[]string{"pipeline.stages=4", "pipeline.chunks=2", "batch.sequences=2", "batch.microbatch=1"}, "pipeline.microbatch_group_size", "2"},
+		{[]string{"pipeline.stages=4", "pipeline.chunks=2", "batch.sequences=15", "batch.microbatch=1", "parallel.data=3"}, "pipeline.microbatch_group_size", "5"},
 		{[]string{"pipeline.stages=3", "pipeline.microbatch_group_size=0"}, "pipeline.microbatch_group_size", "3"},
 		{[]string{"pipeline.stages=3", "pipeline.microbatch_group_size=5"}, "pipeline.microbatch_group_size", "5"},
 	} {

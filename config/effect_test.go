@@ -29,6 +29,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"optimizer.momentum=0", "optimizer.name", nil, "0.9", []string{"optimizer.name=sgd"}},
 		{"pipeline.recompute_keep=1", "pipeline.recompute", []string{"pipeline.recompute=full"}, "0", []string{"pipeline.recompute=partial"}},
 		{"pipeline.microbatch_group_size=4", "pipeline.schedule", []string{csv}, "2", []string{"pipeline.chunks=2"}},
+		{"pipeline.defer_weights=1", "pipeline.schedule", []string{"pipeline.schedule=MINE.CSV"}, "0", nil},
 		{"pipeline.defer_weights=1", "pipeline.schedule", []string{csv}, "0", []string{"pipeline.schedule=1f1b"}},
 		{"pipeline.max_in_flight=3", "pipeline.schedule", []string{csv}, "0", []string{"pipeline.schedule=auto"}},
 		{"parallel.zero=1", "parallel.data", nil, "0", []string{"parallel.data=2"}},

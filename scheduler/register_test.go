@@ -117,6 +117,17 @@ func TestRegisteredWrong(t *testing.T) {
 		{"an action is strange", func(rows [][]Action) [][]Action { rows[0][0].Chunk = -1; return rows }, ErrTable, "which this program has registered"},
 		{"an action is on the wrong rank", func(rows [][]Action) [][]Action { rows[0], rows[1] = rows[1], rows[0]; return rows }, ErrRank, "which this program has registered"},
 		{"the order is reversed", func(rows [][]Action) [][]Action { slices.Reverse(rows[0]); return rows }, ErrOrder, "which this program has registered"},
+		{"forwards of the loss are out of order", func(rows [][]Action) [][]Action { slices.Reverse(rows[1][:4]); return rows }, ErrOrder, "forwards of the last chunk don't come in ascending microbatch order"},
+		{"input gradients are out of order", func(rows [][]Action) [][]Action {
+			b := rows[0][4:]
+			apart := slices.Concat(slices.Clone(b), b)
+			for i := range apart {
+				apart[i].Type = []Type{I, W}[i/4]
+			}
+			slices.Reverse(apart[:4])
+			rows[0] = slices.Concat(rows[0][:4], apart)
+			return rows
+		}, ErrOrder, "input gradients don't come in ascending microbatch order"},
 		{"weight gradients are out of order", func(rows [][]Action) [][]Action {
 			for _, row := range rows {
 				slices.Reverse(row[len(row)/2:])
