@@ -55,6 +55,8 @@ type Options struct {
 	// and lets activations have its memory in between. It saves memory where a step is a single microbatch,
 	// whose activations go as its gradients come; no bit depends on it. It is for memory that the host addresses.
 	BriefGrads bool
+	// MemoryBytes is what the stage's pool of memory may hold: before it asks for more, it gives back what is free. 0: any.
+	MemoryBytes int64
 	// LowWeights keeps, with Inference and BF16, the weights of products in bfloat16 alone.
 	LowWeights bool
 	// Residual is the type of the residual stream, which is what travels between chunks:
@@ -267,8 +269,13 @@ func (s *Stage) allocate() error {
 		}
 	}
 	low := s.lowWeights()
-	if pool, ok := s.stream.Arena().(*tensorops.Pool); ok && s.opts.BriefGrads {
-		pool.Join()
+	if pool, ok := s.stream.Arena().(*tensorops.Pool); ok {
+		if s.opts.BriefGrads {
+			pool.Join()
+		}
+		if s.opts.MemoryBytes > 0 {
+			pool.Bound(s.opts.MemoryBytes)
+		}
 	}
 	l := s.stream.NewList()
 	for i, here := range places {

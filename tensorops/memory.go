@@ -72,13 +72,21 @@ func (m *Memory) NewArenaVia(name string, via func(func() error) error) *Pool {
 // first: it is least likely to be asked for again. Trim calls the source from where it is called.
 func (m *Memory) Trim(bytes int64) (given int64) {
 	m.mu.Lock()
+	pools := slices.Clone(m.pools)
+	m.mu.Unlock()
+	return m.trim(pools, bytes)
+}
+
+// trim is Trim of some pools.
+func (m *Memory) trim(pools []*Pool, bytes int64) (given int64) {
+	m.mu.Lock()
 	type candidate struct {
 		since uint64
 		bytes int
 		take  func() *Buffer
 	}
 	var idle []candidate
-	for _, p := range m.pools {
+	for _, p := range pools {
 		for _, free := range p.free {
 			for _, b := range free {
 				if p.idle(b.since) {

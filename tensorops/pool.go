@@ -19,8 +19,27 @@ type Pool struct {
 	slabs  slabs
 	lent   Lent
 	held   int64    // bytes, lent and free
+	bound  int64    // of held, as far as what is free can go; 0: none
 	lists  []uint64 // when those began that are not yet complete, in that order: they may use what is free since
 	closed bool
+}
+
+// Bound makes the pool give back what is free before it asks for more than so many bytes in all. Without, it keeps what it was
+// once asked for, in every size, such as those of a last microbatch that has fewer sequences. What is in use may be more.
+func (p *Pool) Bound(bytes int64) {
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	p.bound = bytes
+}
+
+// excess is by how much the pool would hold more than its bound with so many bytes more.
+func (p *Pool) excess(bytes int) int64 {
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	if p.bound == 0 {
+		return 0
+	}
+	return p.held + int64(bytes) - p.bound
 }
 
 // Take is Arena's.
@@ -144,6 +163,9 @@ func (p *Pool) allocate(b *Buffer) error {
 	// together are more.
 	if excess := m.excess(); excess > 0 {
 		m.Trim(excess)
+	}
+	if excess := p.excess(b.bytes); excess > 0 {
+		m.trim([]*Pool{p}, excess)
 	}
 	if err := m.source.Alloc(b); err != nil {
 		return err

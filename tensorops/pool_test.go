@@ -196,3 +196,47 @@ func TestArenaClosesWhileItIsUsed(t *testing.T) {
 		}
 	}
 }
+
+// TestBound: a pool with a bound gives back what is free before it holds more, keeps what a list may still use, and hands out more
+// than its bound where all of it is in use.
+func TestBound(t *testing.T) {
+	for name, join := range map[string]bool{"classes": false, "slabs": true} {
+		const size = 4 << 20
+		m := NewHostMemory(0)
+		a, other := m.NewArena("a"), m.NewArena("other")
+		if join {
+			a.Join()
+		}
+		a.Bound(3 * size)
+		other.Put(take(t, other, size))
+		hold := a.Hold()
+		one, two := take(t, a, size), take(t, a, size)
+		a.Put(one) // a list that is not complete may use it
+		kept := take(t, a, size+size/2)
+		if got := m.TakenBy()["a"]; got < 3*size+size/2 {
+			t.Errorf("%s: it took %d bytes while a list could use what was free", name, got)
+		}
+		a.Release(hold)
+		a.Put(kept)
+		next := take(t, a, 2*size-size/4)
+		held := func() int64 { s := m.Stats(); return s.InUse + s.Pooled - size } // without the other's
+		if got := held(); got > 3*size {
+			t.Errorf("%s: it holds %d bytes, its bound is %d", name, got, 3*size)
+		}
+		if got := m.Stats().Pooled; got < size {
+			t.Errorf("%s: another pool's memory went: %d bytes are free", name, got)
+		}
+		large := take(t, a, 3*size)
+		if got, inUse := held(), int64(6*size-size/4); got < inUse || got > 6*size {
+			t.Errorf("%s: it holds %d bytes with %d in use", name, got, inUse)
+		}
+		for _, b := range []*Buffer{two, next, large} {
+			a.Put(b)
+		}
+		a.Close()
+		other.Close()
+		if got := m.Stats(); got.InUse != 0 || got.Pooled != 0 {
+			t.Errorf("%s: after all: %+v", name, got)
+		}
+	}
+}

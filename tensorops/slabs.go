@@ -92,7 +92,11 @@ func (p *Pool) slabBytes(size int) int {
 	if p.memory.stats.Limit > 0 { // what is left over would count
 		return size
 	}
-	return max(size, int(min(max(p.held/perDoubling, leastSlab), largestSlab))/pieceGrain*pieceGrain)
+	slab := max(size, int(min(max(p.held/perDoubling, leastSlab), largestSlab))/pieceGrain*pieceGrain)
+	if p.bound > 0 && p.held+int64(slab) > p.bound {
+		return size
+	}
+	return slab
 }
 
 // cutFree takes the smallest free piece that is large enough, of these the first in the order of slabs and places, so

@@ -103,6 +103,7 @@ func (p *Plan) optionsOf(rank int, groups Groups) stages.Options {
 // they share are the largest.
 func (p *Plan) dryOptions(stage int) stages.Options {
 	o := p.LayerOptions(stage, dryGroup)
+	o.MemoryBytes = 0 // what a step takes is to be found, not made to fit
 	if n := p.grid.Size(grid.Copies); n > 1 {
 		o.Data = stages.DataParallel{Group: dryGroup(grid.Copies, n), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
 	}

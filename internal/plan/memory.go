@@ -324,10 +324,13 @@ func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
 	return inPlace, nil
 }
 
+// limitBytes is device.memory_gib in bytes; 0: there is no limit.
+func (p *Plan) limitBytes() int64 { return int64(p.cfg.Device.MemoryGiB * (1 << 30)) }
+
 // checkLimit refuses ranks whose tensors are more than device.memory_gib allows; inPlace says that tensors fit, and not
 // the copy that a checkpoint is written from.
 func (p *Plan) checkLimit(tensors []int64) (inPlace string, err error) {
-	limit := int64(p.cfg.Device.MemoryGiB * (1 << 30))
+	limit := p.limitBytes()
 	if limit == 0 {
 		return "", nil
 	}

@@ -98,6 +98,9 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 		}
 	}
 	o.BriefGrads = !gpu && p.grid.Size(grid.Data) == 1 && c.Batch.Sequences <= c.Batch.Microbatch && !c.Pipeline.PostValidation
+	if !gpu { // whose launches recur with the addresses that its tensors have
+		o.MemoryBytes = p.limitBytes()
+	}
 	o.Copies = o.BF16 && gpu
 	o.LowBias = o.Copies
 	return o
