@@ -220,13 +220,27 @@ type Run struct {
 // without reading the data: the model, the layout, the schedule, the memory, and
 // that the files exist.
 func Check(cfg *config.Config) error {
-	if err := check(cfg); err != nil {
+	return check(cfg, func(p *plan.Plan, gpus []device.GPU) error {
+		_, err := p.CheckMemory(gpus)
+		return err
+	}, true)
+}
+
+// CheckElsewhere is Check for other machines than this one: no device is looked for here, and each rank has one of its
+// own with so many bytes of memory for its tensors; 0: memory isn't judged.
+func CheckElsewhere(cfg *config.Config, deviceBytes int64) error {
+	return check(cfg, func(p *plan.Plan, _ []device.GPU) error { return p.CheckDeviceMemory(deviceBytes) }, false)
+}
+
+// check is Check with a judgement of memory; here: on the devices of this machine.
+func check(cfg *config.Config, memory func(*plan.Plan, []device.GPU) error, here bool) error {
+	if err := checkAll(cfg, memory, here); err != nil {
 		return &SetupError{err}
 	}
 	return nil
 }
 
-func check(cfg *config.Config) (err error) {
+func checkAll(cfg *config.Config, memory func(*plan.Plan, []device.GPU) error, here bool) (err error) {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
@@ -248,7 +262,9 @@ func check(cfg *config.Config) (err error) {
 	own := *cfg // what "auto" comes to is of this check
 	cfg = &own
 	device.ResolveAuto(context.Background(), cfg, false)
-	if d, err := device.OpenSet(cfg); err != nil {
+	if !here {
+		// Its devices are other machines'.
+	} else if d, err := device.OpenSet(cfg); err != nil {
 		errs = append(errs, err)
 	} else {
 		gpus, gpuPath = d.GPUs(), d.GPUPath()
@@ -275,7 +291,7 @@ func check(cfg *config.Config) (err error) {
 	}
 	if err == nil {
 		p.SetKernels(gpuPath)
-		_, err = p.CheckMemory(gpus)
+		err = memory(p, gpus)
 	}
 	return errors.Join(append(errs, err)...)
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -37,14 +38,20 @@ func (a *app) newConfig() *cobra.Command {
 
 func (a *app) newConfigCheck() *cobra.Command {
 	var sets []string
+	var memoryGiB float64
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check whether a configuration can be run",
 		Long: `Check whether a configuration can be run, as far as that can be told without
 reading the data: keys and values, the layers against the layout, the schedule,
 the memory, and that there are files to train on. All mistakes are reported at
-once, each with its row and column.`,
+once, each with its row and column.
+
+Memory and devices are this machine's. A configuration of several ranks may be a
+cluster's: that it doesn't fit here is then a warning. With --memory-gib nothing here
+is looked at, and each rank has a device with so much memory.`,
 		Example: `  engine config check config.toml
+  engine config check config.toml --memory-gib 80
   engine config check config.toml --set pipeline.stages=4 --set 'data.train=["a.txt", "b.txt"]'`,
 		Args:              takes("FILE"),
 		ValidArgsFunction: completeFiles("toml"),
@@ -53,7 +60,7 @@ once, each with its row and column.`,
 			if err != nil {
 				return err
 			}
-			if err := troupe.Check(cfg); err != nil {
+			if err := a.checkConfig(cfg, memoryGiB); err != nil {
 				return err
 			}
 			a.printf("%s: ok\n", args[0])
@@ -62,7 +69,31 @@ once, each with its row and column.`,
 		}),
 	}
 	setFlag(cmd, &sets)
+	cmd.Flags().Float64Var(&memoryGiB, "memory-gib", 0, "memory of each rank's device, as a `number` of GiB, to judge by instead of this machine")
 	return cmd
+}
+
+// checkConfig judges a configuration by this machine, or by devices of so much memory. What only this machine lacks is a
+// warning where there are several ranks.
+func (a *app) checkConfig(cfg *config.Config, memoryGiB float64) error {
+	switch {
+	case !(memoryGiB >= 0 && memoryGiB <= maxMemoryGiB):
+		return usagef("--memory-gib %v: give a number of GiB from 0 to %d", memoryGiB, maxMemoryGiB)
+	case memoryGiB > 0:
+		return troupe.CheckElsewhere(cfg, int64(memoryGiB*(1<<30)))
+	}
+	here := troupe.Check(cfg)
+	if here == nil || !severalRanks(cfg) || troupe.CheckElsewhere(cfg, 0) != nil {
+		return here
+	}
+	a.warn(fmt.Sprintf("this machine alone can't run it: %v; --memory-gib judges by other devices", here))
+	return nil
+}
+
+// severalRanks reports whether a configuration has ranks to spread over machines.
+func severalRanks(cfg *config.Config) bool {
+	p := cfg.Parallel
+	return cfg.Pipeline.Stages > 1 || p.Context*p.Data > 1 || slices.Max(p.Tensor) > 1
 }
 
 // summarize says in a few lines what a configuration asks for.

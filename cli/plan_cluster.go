@@ -19,7 +19,7 @@ import (
 // planCluster says where a cluster's workers would compute a configuration, and what a step
 // is predicted to take there.
 func (a *app) planCluster(ctx context.Context, cmd *cobra.Command, path string, o *planConfigOptions, d drawing) error {
-	for _, name := range []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "check", "pairs", "device", "layer-costs", "save-costs", "out"} {
+	for _, name := range []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "devices-per-node", "node-bandwidth-gbps", "node-latency-us", "check", "pairs", "device", "layer-costs", "save-costs", "out"} {
 		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
 			return usagef("--%s: with --cluster devices, memory and ways are the workers' own, and are measured; leave it out", name)
 		}

@@ -29,6 +29,9 @@ type planConfigOptions struct {
 	memoryGiB float64
 	latencyUS float64
 	gigabits  float64
+	perNode   int     // devices of a node; 0: nodes don't matter
+	nodeUS    float64 // between two devices of one node; below 0: latencyUS
+	nodeGbps  float64
 	device    string // a GPU, by its name in package gpus, to estimate costs for
 	costs     string // a file to take them from
 	save      string // a file to leave them in
@@ -46,7 +49,10 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 	f.IntVar(&o.devices, "devices", 1, "`number` of devices like this machine, each for one rank of the grid; with 1, ranks share this machine")
 	f.Float64Var(&o.memoryGiB, "memory-gib", 0, "memory of a device that a run may take, as a `number` of GiB (default: device.memory_gib, else what is free here)")
 	f.Float64Var(&o.latencyUS, "latency-us", 0, "`time` of an empty message between two devices, in microseconds")
-	f.Float64Var(&o.gigabits, "bandwidth-gbps", 0, "`speed` of a link between two devices, in Gbit/s (default: messages take no time)")
+	f.Float64Var(&o.gigabits, "bandwidth-gbps", 0, "`speed` of a device's link to others, in Gbit/s (default: messages take no time)")
+	f.IntVar(&o.perNode, "devices-per-node", 0, "`number` of devices of a node, where those of one node have a faster link: ranks 0 to N-1 are on the first")
+	f.Float64Var(&o.nodeGbps, "node-bandwidth-gbps", 0, "`speed` of a device's link to those of its node, in Gbit/s (default: the data sheet's with --device, else messages take no time there)")
+	f.Float64Var(&o.nodeUS, "node-latency-us", -1, "`time` of an empty message between two devices of a node, in microseconds (default: --latency-us)")
 	f.StringVar(&o.device, "device", "", "`name` of a GPU to estimate for, from shapes and its data sheet, instead of measuring here: "+strings.Join(gpus.Names(), ", "))
 	f.StringVar(&o.costs, "layer-costs", "", "`file` of layer costs, measured elsewhere, to take instead of measuring")
 	f.StringVar(&o.save, "save-costs", "", "`file` to write the layer costs to")
@@ -70,20 +76,28 @@ var measuringFlags = []string{"devices", "memory-gib", "latency-us", "bandwidth-
 
 // limits of what the flags take.
 const (
-	maxDevices = 1024
+	maxDevices = 1 << 16
 	maxPairs   = 1000
+
+	maxMemoryGiB = 1 << 20
 )
 
 func (o *planConfigOptions) validate() error {
 	switch {
 	case o.devices < 1 || o.devices > maxDevices:
 		return usagef("--devices %d: give 1 to %d", o.devices, maxDevices)
-	case !(o.memoryGiB >= 0 && o.memoryGiB <= 1<<20):
-		return usagef("--memory-gib %v: give a number of GiB from 0 to %d", o.memoryGiB, 1<<20)
+	case !(o.memoryGiB >= 0 && o.memoryGiB <= maxMemoryGiB):
+		return usagef("--memory-gib %v: give a number of GiB from 0 to %d", o.memoryGiB, maxMemoryGiB)
 	case !(o.latencyUS >= 0 && o.latencyUS <= 1e9):
 		return usagef("--latency-us %v: give microseconds from 0 to 1e9", o.latencyUS)
 	case !(o.gigabits >= 0 && o.gigabits <= 1e9):
 		return usagef("--bandwidth-gbps %v: give Gbit/s from 0 to 1e9", o.gigabits)
+	case o.perNode < 0 || o.perNode > o.devices || o.perNode > 0 && o.devices%o.perNode != 0:
+		return usagef("--devices-per-node %d: give a number that divides the %d of --devices", o.perNode, o.devices)
+	case !(o.nodeUS <= 1e9):
+		return usagef("--node-latency-us %v: give microseconds from 0 to 1e9", o.nodeUS)
+	case !(o.nodeGbps >= 0 && o.nodeGbps <= 1e9):
+		return usagef("--node-bandwidth-gbps %v: give Gbit/s from 0 to 1e9", o.nodeGbps)
 	case !(o.seconds > 0 && o.seconds <= 3600):
 		return usagef("--seconds %v: give more than 0, up to 3600", o.seconds)
 	case o.pairs < 1 || o.pairs > maxPairs:
@@ -122,14 +136,29 @@ func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
 		errs = append(errs, idle(cmd, "with --device, since nothing is measured", "seconds"))
 	}
 	if o.devices == 1 {
-		errs = append(errs, idle(cmd, "with one device, which sends no messages", "latency-us", "bandwidth-gbps"))
+		errs = append(errs, idle(cmd, "with one device, which sends no messages", "latency-us", "bandwidth-gbps", "devices-per-node"))
+	}
+	if o.perNode <= 1 {
+		errs = append(errs, idle(cmd, "without --devices-per-node of several", "node-latency-us", "node-bandwidth-gbps"))
 	}
 	return errors.Join(errs...)
 }
 
-func (o *planConfigOptions) cluster() planner.Devices {
-	return planner.Devices{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: o.gigabits * 1e9 / 8}
+func (o *planConfigOptions) cluster(dtype string) planner.Devices {
+	d := planner.Devices{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: bytesPerS(o.gigabits), PeakFLOPs: o.gpu().FLOPs(dtype)}
+	if o.perNode > 1 {
+		d.Nodes = planner.Nodes{Devices: o.perNode, Within: planner.Link{LatencyUS: o.latencyUS, BytesPerS: o.gpu().LinkBytesPerS}}
+		if o.nodeGbps > 0 {
+			d.Nodes.Within.BytesPerS = bytesPerS(o.nodeGbps)
+		}
+		if o.nodeUS >= 0 {
+			d.Nodes.Within.LatencyUS = o.nodeUS
+		}
+	}
+	return d
 }
+
+func bytesPerS(gigabits float64) float64 { return gigabits * 1e9 / 8 }
 
 // free is what the configuration's device has free here; 0 where the costs were measured
 // elsewhere, and this machine has no such device.
@@ -158,12 +187,14 @@ type planReport struct {
 	ByBatch    []*planner.Option `json:"by_microbatch"`
 	TooLarge   []*planner.Option `json:"too_large"`
 	Tried      int               `json:"tried"`
+	Impossible int               `json:"impossible,omitempty"` // options that can't be, such as of a layer that no device holds
 	Check      *planner.Verdict  `json:"check,omitempty"`
 	// Estimated names the GPU that the costs are estimated for, where nothing was measured.
 	Estimated string `json:"estimated_for,omitempty"`
 
 	config  *config.Config
 	cluster planner.Devices
+	reason  error // why the first impossible option is
 }
 
 // planConfig measures, predicts, recommends and says why.
@@ -194,7 +225,7 @@ func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o
 	load := func(sets []string) (*config.Config, error) {
 		return loadConfig(path, append(append([]string{}, o.sets...), sets...))
 	}
-	r := &planReport{config: cfg, cluster: o.cluster(), Estimated: o.gpu().Name}
+	r := &planReport{config: cfg, cluster: o.cluster(cfg.Device.DType), Estimated: o.gpu().Name}
 	if o.check {
 		if r.Check, err = planner.Check(ctx, load, o.pairs, o.seconds, a.sayMeasuring); err != nil {
 			return err
@@ -252,6 +283,7 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress fu
 		return err
 	}
 	r.Best, r.ByGrid, r.BySchedule, r.ByStages, r.ByBatch, r.TooLarge, r.Tried = p.Best, p.ByGrid, p.BySchedule, p.ByStages, p.ByMicrobatch, p.TooLarge, p.Tried
+	r.Impossible, r.reason = p.Impossible, p.Reason
 	return nil
 }
 

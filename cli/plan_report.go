@@ -16,7 +16,7 @@ import (
 func (r *planReport) text(w io.Writer) error {
 	p := &planText{w: w}
 	if g, ok := gpus.Named(r.Estimated); ok {
-		p.printf("An estimate for %s, from shapes and its data sheet (%.0f TFLOP/s in bfloat16, %.3g TB/s, %s); no GPU reaches these speeds: on an H200 a step of GPT-2 124M took 1.8 times as long as its estimate.\n",
+		p.printf("An estimate for %s, from shapes, its data sheet (%.0f TFLOP/s in bfloat16, %.3g TB/s, %s) and the shares of such speeds that were measured on an H200; the larger the model, the more it may be too slow.\n",
 			g.Name, g.BF16FLOPs/1e12, g.BytesPerS/1e12, term.Bytes(g.MemoryBytes))
 	}
 	p.costs(r.Costs)
@@ -66,6 +66,9 @@ func (p *planText) costs(c *planner.Costs) {
 	if err := t.Flush(); p.err == nil {
 		p.err = err
 	}
+	if c.Shrunk > 1 {
+		p.line("measured on layers 1/%d as wide, whose times are multiplied by the ratio of their operations: whole ones take too much memory or time here", c.Shrunk)
+	}
 	p.line("the update of a weight takes %s ns", round(c.UpdateNS))
 	if n := len(c.Shares); n > 1 {
 		p.line("with %d actions at a time, each runs at %.2f of solo speed, all together at %.2f", n, c.Shares[n-1], float64(n)*c.Shares[n-1])
@@ -90,7 +93,7 @@ func (p *planText) option(o *planner.Option) {
 		p.line("does not fit: %s", o.Misfit)
 		return
 	}
-	p.line("step %s ms (%s of it the update), %s tokens/s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS), term.Short(o.TokensPerS), o.BubblePct, memory(o))
+	p.line("step %s ms (%s of it the update), %s tokens/s%s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS), term.Short(o.TokensPerS), mfu(o), o.BubblePct, memory(o))
 	if o.Schedule == scheduler.Dynamic {
 		p.line("the order as it was played here; a run's differs from step to step")
 	}
@@ -110,6 +113,14 @@ func (p *planText) option(o *planner.Option) {
 	if len(with) > 0 {
 		p.line("a rank's collectives take %s in a step, some of it beside what it computes", strings.Join(with, " and "))
 	}
+}
+
+// mfu is what part of the devices' peak the model's operations are.
+func mfu(o *planner.Option) string {
+	if o.MFUPct == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (MFU %.1f %%)", o.MFUPct)
 }
 
 // gridOf names the sizes of an option's grid.
@@ -166,6 +177,10 @@ func (p *planText) recommended(r *planReport) {
 		fits = "what memory the devices have is not known: --memory-gib tells"
 	}
 	if r.Best == nil {
+		if len(r.TooLarge) == 0 {
+			p.line("nothing: none of %s can be: %v", term.Plural(r.Impossible, "option"), r.reason)
+			return
+		}
 		p.line("nothing: of %d options the %d fastest need more than %s, with recomputation too; the fastest needs %s.", r.Tried, len(r.TooLarge), given, term.Bytes(r.TooLarge[0].NeedBytes()))
 		p.line("Make the model or batch.sequences smaller, or take more devices.")
 		return
@@ -176,7 +191,10 @@ func (p *planText) recommended(r *planReport) {
 	}
 	p.line("%s", fits)
 	p.printf("\n%s", recommendation(r.Best))
-	p.heading(fmt.Sprintf("Why: the fastest of %d options", r.Tried))
+	p.heading("Why: " + why(r))
+	if r.Impossible > 0 {
+		p.line("%s could not be; the first: %v", term.Plural(r.Impossible, "more option"), r.reason)
+	}
 	for _, g := range []struct {
 		name    string
 		options []*planner.Option
@@ -184,6 +202,26 @@ func (p *planText) recommended(r *planReport) {
 		p.table(g.name, g.options, r.Best)
 	}
 	p.layers(r)
+}
+
+// why says how what is recommended was chosen.
+func why(r *planReport) string {
+	first := r.fastest()
+	if first == nil || first.StepMS >= r.Best.StepMS {
+		return fmt.Sprintf("the fastest of %s", term.Plural(r.Tried, "option"))
+	}
+	return fmt.Sprintf("of %s the simplest of those within 2 %% of the fastest, which is %.1f %% faster (%s, %s)", term.Plural(r.Tried, "option"),
+		100*(r.Best.StepMS/first.StepMS-1), first.Schedule, shortGrid(first))
+}
+
+// fastest is the first row of the tables.
+func (r *planReport) fastest() *planner.Option {
+	for _, rows := range [][]*planner.Option{r.ByGrid, r.ByStages, r.BySchedule, r.ByBatch} {
+		if len(rows) > 0 {
+			return rows[0]
+		}
+	}
+	return nil
 }
 
 // byGrid and byStages compare grids, where there are some of more than stages, else stages.
@@ -212,7 +250,7 @@ func (p *planText) table(name string, options []*planner.Option, best *planner.O
 	}
 	p.line("%s", name)
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "    schedule\tgrid\tchunks\tmicrobatch\trecomputation\tstep ms\tby recommended\tbubble %\tmemory\t")
+	fmt.Fprintln(t, "    schedule\tgrid\tchunks\tmicrobatch\trecomputation\tstep ms\tof recommended\tbubble %\tmemory\t")
 	for _, o := range options[:min(len(options), mostListed)] {
 		fmt.Fprintf(t, "    %s\t%s\t%d\t%d\t%s\t%s\t%.2f\t%.1f\t%s\t\n", o.Schedule, shortGrid(o), o.Chunks, o.Microbatch, recomputation(o), round(o.StepMS), o.StepMS/best.StepMS, o.BubblePct, term.Bytes(o.NeedBytes()))
 	}

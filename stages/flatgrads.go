@@ -2,6 +2,7 @@ package stages
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
@@ -11,7 +12,8 @@ import (
 // they are complete, so that runs of them are added over the replicas while others are computed. Those
 // that are not complete before the step's end come last.
 type flatGrads struct {
-	grads   tensorops.Tensor // [elements, 1], with what fills them up behind
+	grads   tensorops.Tensor // shape: flatShape
+	n       int              // elements of it that are gradients'
 	runs    []gradRun
 	late    []*localParam // those of no run
 	begun   int           // runs whose sum is recorded
@@ -56,17 +58,42 @@ func (s *Stage) layFlat(l *tensorops.List) {
 			lay(h)
 		}
 	}
-	if n > 0 {
-		f.grads = l.Alloc(tensorops.Float32, n, 1)
+	if f.n = n; n > 0 {
+		f.grads = l.Alloc(tensorops.Float32, flatShape(n)...)
 		l.Fill(f.grads, 0)
 	}
 	for _, h := range s.local {
 		if from := at[h.param.Index]; !h.param.Frozen && !h.splitsGrad {
-			h.g[h.place()] = f.grads.RowRange(from, from+h.param.Len()).View(h.param.Shape...)
+			h.g[h.place()] = f.grads.Part(from, h.param.Shape...)
 		}
 	}
 	if s.opts.Data.splits() {
 		s.layParts(l)
+	}
+}
+
+// flatCols is the last dimension of flat gradients that are more than one dimension can be.
+const flatCols = 1 << 20
+
+// flatShape is a shape of at least so many elements, which may be more than tensorops.MaxDim.
+func flatShape(n int) []int {
+	if n <= tensorops.MaxDim {
+		return []int{n}
+	}
+	return []int{(n + flatCols - 1) / flatCols, flatCols}
+}
+
+// mostPiece is how many elements a collective adds at most.
+const mostPiece = 1 << 30
+
+// pieces are views of the elements [from, to), each of one dimension.
+func (f *flatGrads) pieces(from, to int) iter.Seq[tensorops.Tensor] {
+	return func(yield func(tensorops.Tensor) bool) {
+		for ; from < to; from += mostPiece {
+			if !yield(f.grads.Part(from, min(mostPiece, to-from))) {
+				return
+			}
+		}
 	}
 }
 
@@ -91,7 +118,7 @@ func (s *Stage) layRuns(lay func(*localParam)) {
 		for i := len(c.layers) - 1; i >= 0; i-- {
 			for _, h := range s.local {
 				of := users[h.param.Index]
-				if !s.completeEarly(h, of) || of[len(of)-1] != (layerAt{c, i}) {
+				if len(of) == 0 || of[len(of)-1] != (layerAt{c, i}) || !s.completeEarly(h, of) {
 					continue
 				}
 				lay(h)
@@ -140,8 +167,9 @@ func (s *Stage) layerDone(l *tensorops.List, c *chunk, i, microbatches int) {
 			s.closeGrads(l) // of the run before
 			s.reduceOwn(l, run.params)
 		} else {
-			t := f.grads.RowRange(run.from, run.to).View(run.to - run.from)
-			s.begin(l, tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: t, Src: t, How: tensorops.Sum})
+			for t := range f.pieces(run.from, run.to) {
+				s.begin(l, tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: t, Src: t, How: tensorops.Sum})
+			}
 		}
 		f.begun++
 	}
@@ -180,8 +208,8 @@ func (s *Stage) addReplicas(l *tensorops.List) {
 		if f.begun > 0 {
 			from = f.runs[f.begun-1].to
 		}
-		if n := f.grads.Len(); from < n {
-			l.AllReduce(f.grads.RowRange(from, n).View(n-from), tensorops.Sum, s.opts.Data.Group)
+		for t := range f.pieces(from, f.n) {
+			l.AllReduce(t, tensorops.Sum, s.opts.Data.Group)
 		}
 	}
 	s.clearDone()

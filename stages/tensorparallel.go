@@ -138,7 +138,7 @@ func (s *Stage) sumBucket(l *tensorops.List, bucket []*localParam, n int) {
 		p := h.param
 		rows := p.Whole[0]
 		cols := elements(p.Whole) / rows
-		whole := sums.View(n, 1).RowRange(at, at+rows*cols).View(rows, cols)
+		whole := sums.Part(at, rows, cols)
 		at += rows * cols
 		if p.Slice.whole() {
 			views[i] = whole.View(p.Whole...)

@@ -91,7 +91,7 @@ func (s *Stage) parted(p *Param, t tensorops.Tensor) (all, own tensorops.Tensor)
 
 // within is a run of a dense tensor's elements.
 func within(t tensorops.Tensor, from, to int) tensorops.Tensor {
-	return t.View(t.Len(), 1).RowRange(from, to).View(to - from)
+	return t.Part(from, to-from)
 }
 
 // bucket views the exchange as one of the buckets; of it all has a row for each rank.
@@ -100,7 +100,7 @@ func (s *Stage) bucket(pieces []piece) (all, own tensorops.Tensor) {
 	for _, p := range pieces {
 		n += p.n
 	}
-	return s.parts.all.RowRange(0, size*n).View(size, n), s.parts.own.RowRange(0, n).View(1, n)
+	return s.parts.all.Part(0, size, n), s.parts.own.Part(0, 1, n)
 }
 
 // eachPart calls f with each piece of a bucket as a rank has it: the range of the parameter's elements, and

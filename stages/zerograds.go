@@ -35,12 +35,12 @@ func (s *Stage) openGrad(l *tensorops.List, h *localParam) {
 	if h.padded.Valid() || l.Err() != nil {
 		return
 	}
-	t := l.Alloc(tensorops.Float32, s.opts.Data.size()*s.partLen(h.param), 1)
+	t := l.Alloc(tensorops.Float32, s.opts.Data.size(), s.partLen(h.param))
 	if l.Err() != nil {
 		return
 	}
 	l.Fill(t, 0)
-	h.padded, h.g[h.place()] = t, t.RowRange(0, h.param.Len()).View(h.param.Shape...)
+	h.padded, h.g[h.place()] = t, t.Part(0, h.param.Shape...)
 }
 
 // reduceWhole begins the sum over the replicas of this rank's part of a whole gradient.

@@ -196,6 +196,23 @@ func (t Tensor) RowRange(lo, hi int) Tensor {
 	return v
 }
 
+// Part returns the view of a contiguous tensor's elements from one on, under a shape: they are counted in
+// memory's order, and may be more than a dimension can be.
+func (t Tensor) Part(from int, dims ...int) Tensor {
+	if !t.Valid() {
+		return Tensor{}
+	}
+	v, err := shaped(t.dtype, dims)
+	if err != nil {
+		panic(fmt.Sprintf("tensorops: part of %v: %v", t, err))
+	}
+	if from < 0 || v.Len() > t.Len()-from || !t.Contiguous() {
+		panic(fmt.Sprintf("tensorops: %v has no part of shape %d from element %d on", t, v.Shape(), from))
+	}
+	v.buf, v.off = t.buf, t.off+from
+	return v
+}
+
 // As returns the same elements as numbers of another type, for a device that stores them as such.
 func (t Tensor) As(d DType) Tensor {
 	t.dtype = d

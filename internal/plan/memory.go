@@ -12,13 +12,15 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
+// usualActions is how long a row is that is recorded whole.
+const usualActions = 4096
+
 // dryActions is how much of a rank's row is recorded to meet its peak: all of a row of
 // usual length. Of a longer one, up to where it holds the most outputs, and then as many
 // microbatches through every chunk and back as the row goes on repeating: a group, of
 // which partial recomputation treats the next differently until its own window is
 // through.
-func (p *Plan) dryActions(rank int) int {
-	usual := 4096
+func (p *Plan) dryActions(rank, usual int) int {
 	if p.zero() > 1 { // what a chunk's last microbatch lets go of counts
 		usual = 1 << 16
 	}
@@ -35,7 +37,7 @@ func (p *Plan) MemoryBytes() ([]int64, error) {
 	bytes := make([]int64, p.table.NumRanks())
 	for r, row := range p.table.Ranks {
 		var err error
-		if bytes[r], err = p.dryRun(r, row[:min(len(row), p.dryActions(r))]); err != nil {
+		if bytes[r], err = p.dryRun(r, row[:min(len(row), p.dryActions(r, usualActions))]); err != nil {
 			return nil, fmt.Errorf("rank %d: %w", r, err)
 		}
 	}
@@ -45,7 +47,8 @@ func (p *Plan) MemoryBytes() ([]int64, error) {
 // LeastBytes is what the fullest rank's weights, gradients and optimizer state take, without any activations: the
 // least that it needs, found without recording passes.
 func (p *Plan) LeastBytes() (most int64, err error) {
-	for stage := range p.table.NumRanks() {
+	for _, alike := range p.alike() {
+		stage := alike[0]
 		dry, o := tensorops.NewDryStream(), p.dryOptions(stage)
 		o.BriefGrads = false // all of them are there at the update
 		st, err := stages.NewStage(p.model, dry, p.chunks[stage], o)
@@ -326,6 +329,25 @@ func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
 
 // limitBytes is device.memory_gib in bytes; 0: there is no limit.
 func (p *Plan) limitBytes() int64 { return int64(p.cfg.Device.MemoryGiB * (1 << 30)) }
+
+// CheckDeviceMemory refuses ranks whose tensors are more than device.memory_gib allows, or than a device has for each;
+// 0: it is not known.
+func (p *Plan) CheckDeviceMemory(bytes int64) error {
+	tensors, err := p.MemoryBytes()
+	if err == nil {
+		_, err = p.checkLimit(tensors)
+	}
+	if err != nil {
+		return err
+	}
+	for stage, need := range tensors {
+		if bytes > 0 && need > bytes {
+			return p.cfg.Errorf("model.hidden", "%w: a rank of stage %d needs %s of tensors, its device has %s; `engine plan CONFIG --devices N --memory-gib G` proposes a grid of N ranks that each fit",
+				ErrMemory, stage, term.Bytes(need), term.Bytes(bytes))
+		}
+	}
+	return nil
+}
 
 // checkLimit refuses ranks whose tensors are more than device.memory_gib allows; inPlace says that tensors fit, and not
 // the copy that a checkpoint is written from.

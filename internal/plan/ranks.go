@@ -85,7 +85,7 @@ func (p *Plan) CheckGPU(ranks []int, freeBytes int64) error {
 	for _, r := range ranks {
 		stage := p.stageOf(r)
 		row := p.table.Ranks[stage]
-		b, err := p.dryRun(stage, row[:min(len(row), p.dryActions(stage))])
+		b, err := p.dryRun(stage, row[:min(len(row), p.dryActions(stage, usualActions))])
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (p *Plan) CheckRanks(ranks []int) error {
 	for _, r := range ranks {
 		stage := p.stageOf(r)
 		row := p.table.Ranks[stage]
-		b, err := p.dryRun(stage, row[:min(len(row), p.dryActions(stage))])
+		b, err := p.dryRun(stage, row[:min(len(row), p.dryActions(stage, usualActions))])
 		if errors.Is(err, tensorops.ErrOutOfMemory) {
 			return p.cfg.Errorf("model.hidden", "rank %d: %w on any machine: %v", r, ErrMemory, err)
 		}

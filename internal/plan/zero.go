@@ -142,7 +142,7 @@ func (p *Plan) totalBytes(zero int) (sum int64, err error) {
 	q, c := *p, *p.cfg
 	q.cfg, c.Parallel.Zero = &c, zero
 	q.wholeGrads = p.wholeGrads && zero == 3
-	bytes, err := q.MemoryBytes()
+	bytes, err := q.FullestBytes()
 	for stage, b := range bytes {
 		sum += b * int64(p.ranksOf(stage))
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/grid"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -193,7 +194,17 @@ func recordGroups(b *plan.Plan, cluster Devices, costs []*Costs) ([]grouped, err
 	}
 	whole := sync.OnceValues(func() (*plan.Plan, error) { return undivided(b) }) // for all stages, if one needs it
 	all := make([]grouped, b.Table().NumRanks())
+	known := cluster.recorded
+	if known == nil {
+		known = make(recordings)
+	}
+	of := recordOf(b)
 	for stage := range all {
+		kind := of + b.RecordKind(stage) + cluster.groupKind(stage, costs[stage])
+		if r, seen := known[kind]; seen {
+			all[stage] = r.grouped.of(b, r.chunks, stage)
+			continue
+		}
 		g := grouped{passOf: b.PassOf(stage), passes: make(map[chunkPass][]step), shares: make(map[chunkPass]float64)}
 		addNS := costs[stage].AddNS
 		err := b.Record(stage, func(chunk int, pass plan.Pass, ops []tensorops.Op) {
@@ -209,8 +220,51 @@ func recordGroups(b *plan.Plan, cluster Devices, costs []*Costs) ([]grouped, err
 			return nil, err
 		}
 		all[stage] = g
+		known[kind] = recording{g, b.Chunks(stage)}
 	}
 	return all, nil
+}
+
+// recordings are those of stages by what they are of: plans that are compared have many stages alike.
+type recordings map[string]recording
+
+type recording struct {
+	grouped
+	chunks []stages.ChunkSpec // of the stage that was recorded
+}
+
+// recordOf is equal for plans of one model whose stages of one kind record the same.
+func recordOf(b *plan.Plan) string {
+	c := b.Config()
+	return fmt.Sprintf("%d %v %v %v %d ", c.Batch.Microbatch, b.Grid(), c.Parallel.Sequence, b.DescribeZero(), b.Table().Microbatches)
+}
+
+// groupKind is equal for stages on which the same collectives take as long.
+func (c Devices) groupKind(stage int, costs *Costs) string {
+	kind := fmt.Sprintf(" %v %v", costs.AddNS, c.carryMS(stage, 1))
+	for _, d := range plan.GroupDimensions {
+		if c.Group != nil {
+			latencyMS, bytesPerS := c.Group(stage, d)
+			kind += fmt.Sprintf(" %v %v", latencyMS, bytesPerS)
+		}
+	}
+	return kind
+}
+
+// of are the lists of another stage of the same kind.
+func (g grouped) of(b *plan.Plan, chunks []stages.ChunkSpec, other int) grouped {
+	chunk := make(map[int]int)
+	for i, c := range chunks {
+		chunk[c.Chunk] = b.Chunks(other)[i].Chunk
+	}
+	own := grouped{passOf: b.PassOf(other), norms: g.norms, update: g.update, passes: make(map[chunkPass][]step), shares: make(map[chunkPass]float64)}
+	for key, steps := range g.passes {
+		own.passes[chunkPass{chunk[key.chunk], key.pass}] = steps
+	}
+	for key, share := range g.shares {
+		own.shares[chunkPass{chunk[key.chunk], key.pass}] = share
+	}
+	return own
 }
 
 // divide makes the shares those of what costs are of: of the same parts, or of whole layers, by their operations.
@@ -247,6 +301,7 @@ func undivided(b *plan.Plan) (*plan.Plan, error) {
 	cfg := *b.Config()
 	cfg.Parallel.Tensor, cfg.Parallel.Context, cfg.Parallel.Sequence = []int{1}, 1, false
 	cfg.Parallel.Edges, cfg.Parallel.World = "auto", 0
+	cfg.Pipeline.Layout = b.Layout().String() // which costs may have decided
 	var table []byte
 	if text := b.TableText(); len(text) > 0 {
 		table = text

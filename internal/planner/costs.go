@@ -60,6 +60,9 @@ type Costs struct {
 	Tensor       int  `json:"tensor,omitempty"`
 	Sequence     bool `json:"sequence,omitempty"` // see parallel.sequence
 	ContextRanks int  `json:"context_ranks,omitempty"`
+	// Shrunk is how many times narrower the layers were that were measured, where whole ones don't fit or take too long;
+	// their times are multiplied by the ratio of their operations. 0: they were whole.
+	Shrunk int `json:"shrunk,omitempty"`
 	// Batches are the sizes of microbatches that were measured.
 	Batches []BatchCosts `json:"batches"`
 	// UpdateNS is what the norm and the update of one weight take, in nanoseconds.
@@ -131,7 +134,7 @@ func (c *Costs) check() error {
 			return fmt.Errorf("%w: %q is no name of kernels or of a type", ErrCosts, name)
 		}
 	}
-	errs := []error{number("update_ns", c.UpdateNS, 0), number("add_ns", c.AddNS, 0), number("tensor", float64(c.Tensor), 0), number("context_ranks", float64(c.ContextRanks), 0)}
+	errs := []error{number("update_ns", c.UpdateNS, 0), number("add_ns", c.AddNS, 0), number("tensor", float64(c.Tensor), 0), number("context_ranks", float64(c.ContextRanks), 0), number("shrunk", float64(c.Shrunk), 0)}
 	for n, s := range c.Shares {
 		errs = append(errs, number(fmt.Sprintf("shares[%d]", n), s, 1e-9))
 	}

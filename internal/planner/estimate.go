@@ -9,17 +9,33 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
+// What of a data sheet's speeds programs reach, as it was measured on an H200 (BENCHMARKS.md, "On a GPU"): attention and
+// its gradient of 16 sequences of GPT-2's layer alone (132 and 423 µs), what moves numbers by AdamW's and the norms' kernels,
+// and products by what remains of a whole step of GPT-2 124M, 35.1 ms. Larger products run nearer to the peak,
+// so that an estimate of a large model is rather too slow.
+const (
+	productShare       = 0.59
+	attentionShare     = 0.20
+	attentionGradShare = 0.15
+	memoryShare        = 0.85
+)
+
 // Estimate derives the costs of a configuration's layers on a GPU from shapes and the GPU's data
 // sheet, where Measure would run them. Each operation takes as long as the memory needs for its operands, each
-// once, or the multiplication units for its products, whichever is longer, and launchTime. So it is a bound from below:
-// no GPU reaches what its data sheet says, and none has confirmed these numbers.
+// once, or the multiplication units for its products, whichever is longer, and launchTime: at the shares of the data
+// sheet's speeds that were measured on one GPU.
 func Estimate(b *plan.Plan, microbatches []int, g gpus.GPU) (*Costs, error) {
 	cfg := b.Config()
 	c := &Costs{Kernels: "estimated " + g.Name, DType: cfg.Device.DType, Threads: 1, Context: cfg.Model.Context, Hidden: b.Model().Config.Hidden,
-		Shares: []float64{1}, AddNS: 3e9 / g.BytesPerS} // two are read for one that is written
+		Shares: []float64{1}, AddNS: 3e9 / (memoryShare * g.BytesPerS)} // two are read for one that is written
+	model, err := trainedModel(b)
+	if err != nil {
+		return nil, err
+	}
+	whole := &sample{model: model, decoders: mostDecoders, shrunk: 1}
 	for _, sequences := range microbatches {
 		e := &estimator{DryStream: tensorops.NewDryStream(), gpu: g}
-		m, err := newMeter(b, b.StageOptions(0), e, sequences, false)
+		m, err := newMeter(whole, b.StageOptions(0), e, sequences, false)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +89,15 @@ func (e *estimator) time(o *tensorops.Op) time.Duration {
 	if o.Has(tensorops.FlagBF16) {
 		peak = e.gpu.BF16FLOPs
 	}
-	seconds := max(float64(bytesOf(o))/e.gpu.BytesPerS, flopsOf(o)/peak)
+	switch o.Kind {
+	case tensorops.KindAttention:
+		peak *= attentionShare
+	case tensorops.KindAttentionGrad:
+		peak *= attentionGradShare
+	default:
+		peak *= productShare
+	}
+	seconds := max(float64(bytesOf(o))/(memoryShare*e.gpu.BytesPerS), flopsOf(o)/peak)
 	return time.Duration(seconds * float64(time.Second))
 }
 

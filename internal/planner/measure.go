@@ -59,7 +59,11 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 	var updates []float64
 	for _, sequences := range microbatches {
 		progress(fmt.Sprintf("layers, in microbatches of %d", sequences))
-		m, err := newMeter(b, options, dev.NewStream("planner"), sequences, true)
+		of, err := sampleOf(b, options, dev, sequences, !ofRank)
+		if err != nil {
+			return nil, err
+		}
+		m, err := newMeter(of, options, dev.NewStream("planner"), sequences, true)
 		if err != nil {
 			return nil, err
 		}
@@ -68,22 +72,24 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 		if err != nil {
 			return nil, fmt.Errorf("measure microbatches of %d sequences: %w", sequences, err)
 		}
-		c.Batches = append(c.Batches, m.costs(typical))
+		c.Batches = append(c.Batches, of.whole(b, m.costs(typical)))
+		c.Shrunk = max(c.Shrunk, of.shrunk)
 		updates = append(updates, median(m.updates))
+	}
+	if c.Shrunk == 1 {
+		c.Shrunk = 0
 	}
 	c.UpdateNS = slices.Min(updates)
 	if c.AddNS, err = measureAdd(dev); err != nil {
 		return nil, fmt.Errorf("measure additions: %w", err)
 	}
 	progress("actions beside each other")
-	c.Shares, err = measureShares(ctx, b, dev, microbatches[0])
+	of, err := sampleOf(b, options, dev, microbatches[0], !ofRank)
+	if err == nil {
+		c.Shares, err = measureShares(ctx, b, of, dev, microbatches[0])
+	}
 	return c, err
 }
-
-// meterLayers is how many of the decoder layers are measured: enough that each finds its
-// weights and activations where it would among all of them, in memory and not in a
-// cache.
-const meterLayers = 6
 
 // meter runs some of a model's layers, each as a chunk of its own, and times their
 // passes.
@@ -105,13 +111,10 @@ type meterChunk struct {
 }
 
 // newMeter makes one on a stream. Without loading, weights are of no value.
-func newMeter(b *plan.Plan, options stages.Options, stream tensorops.Stream, sequences int, load bool) (*meter, error) {
+func newMeter(sample *sample, options stages.Options, stream tensorops.Stream, sequences int, load bool) (*meter, error) {
 	m := &meter{stream: stream, now: time.Now}
-	model, err := trainedModel(b)
-	if err != nil {
-		m.close()
-		return nil, err
-	}
+	model := sample.model
+	var err error
 	var specs []stages.ChunkSpec
 	symbols, decoders := model.Symbols(), 0
 	for i := 0; i < len(symbols); {
@@ -122,7 +125,7 @@ func newMeter(b *plan.Plan, options stages.Options, stream tensorops.Stream, seq
 		if s == scheduler.SymbolLayer {
 			decoders++
 		}
-		if s != scheduler.SymbolLayer || decoders <= meterLayers {
+		if s != scheduler.SymbolLayer || decoders <= sample.decoders {
 			specs = append(specs, stages.ChunkSpec{Chunk: len(specs), First: i, Last: last})
 			m.chunks = append(m.chunks, meterChunk{symbol: s, layers: last - i})
 		}

@@ -354,7 +354,11 @@ func TestCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dev.Close()
-	if _, err := measureShares(ctx, b, dev, 1); !errors.Is(err, context.Canceled) || dev.Memory().InUse != 0 {
+	of, err := sampleOf(b, b.StageOptions(0), dev, 1, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := measureShares(ctx, b, of, dev, 1); !errors.Is(err, context.Canceled) || dev.Memory().InUse != 0 {
 		t.Errorf("measureShares: error %v, %d bytes in use, want context.Canceled and none", err, dev.Memory().InUse)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -456,7 +460,7 @@ func gpt2(t *testing.T) *plan.Plan {
 }
 
 // TestEstimate holds estimates to what bounds them: arithmetic at the data sheet's speed from below, and
-// twice that with all bytes from above, as measured by nobody.
+// twice that with all bytes from above; and that of an H200 to what was measured on one.
 func TestEstimate(t *testing.T) {
 	h100, _ := gpus.Named("h100")
 	b := gpt2(t)
@@ -478,8 +482,21 @@ func TestEstimate(t *testing.T) {
 		t.Errorf("a step of %v ms, arithmetic takes %v", p.StepMS, least)
 	}
 	// The norm reads gradients, the update reads four and writes four numbers of each weight, and half a one.
-	if want := 1e9 * (4 + 8*4 + 2) / h100.BytesPerS; costs.UpdateNS < want || costs.UpdateNS > 1.1*want {
+	if want := 1e9 * (4 + 8*4 + 2) / (memoryShare * h100.BytesPerS); costs.UpdateNS < want || costs.UpdateNS > 1.1*want {
 		t.Errorf("the update of a weight takes %v ns, want about %v", costs.UpdateNS, want)
+	}
+	h200, _ := gpus.Named("h200")
+	measured, err := Estimate(b, []int{16}, h200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, err := Predict(b, measured, Devices{Devices: 1, PeakFLOPs: h200.BF16FLOPs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 466,861 tokens/s, MFU 37.7 %: BENCHMARKS.md, "On a GPU".
+	if math.Abs(step.TokensPerS/466_861-1) > 0.03 || math.Abs(step.MFUPct/37.7-1) > 0.03 {
+		t.Errorf("an H200 is estimated to train %.0f tokens/s, MFU %.1f %%", step.TokensPerS, step.MFUPct)
 	}
 	// What is bound by bytes follows the memory, what is bound by products does not.
 	faster := h100
@@ -541,7 +558,11 @@ func TestMeasuringGivesBack(t *testing.T) {
 			t.Errorf("after %s: %+v", after, m)
 		}
 	}
-	m, err := newMeter(b, b.StageOptions(0), dev.NewStream("test"), 1, true)
+	of, err := sampleOf(b, b.StageOptions(0), dev, 1, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newMeter(of, b.StageOptions(0), dev.NewStream("test"), 1, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -550,7 +571,7 @@ func TestMeasuringGivesBack(t *testing.T) {
 	}
 	m.close()
 	left("layers")
-	if _, err := measureShares(t.Context(), b, dev, 1); err != nil {
+	if _, err := measureShares(t.Context(), b, of, dev, 1); err != nil {
 		t.Error(err)
 	}
 	left("shares")

@@ -25,6 +25,10 @@ type Devices struct {
 	// BytesPerS; 0: no time.
 	LatencyUS float64
 	BytesPerS float64
+	// PeakFLOPs are the multiplications and additions of a device in a second by its data sheet; 0: not known.
+	PeakFLOPs float64
+	// Nodes are where the devices are, if some of them have faster links.
+	Nodes Nodes
 	// Message, if there is one, is how many milliseconds a message of some bytes takes from
 	// one stage to another, in place of these.
 	Message func(from, to int, bytes int64) float64
@@ -37,6 +41,8 @@ type Devices struct {
 	// CarryNS, if there is one, is how many nanoseconds a stage's ranks compute less for each byte that they send or receive
 	// meanwhile, since the same processors carry it.
 	CarryNS func(stage int) float64
+
+	recorded recordings // of a search; else nil
 }
 
 // carryMS is how much less is computed while some bytes go out or come in.
@@ -47,19 +53,16 @@ func (c Devices) carryMS(stage int, bytes float64) float64 {
 	return bytes * c.CarryNS(stage) / 1e6
 }
 
-// messageMS is how long a message is under way.
-func (c Devices) messageMS(bytes int64) float64 {
-	ms := c.LatencyUS / 1e3
-	if c.BytesPerS > 0 {
-		ms += 1e3 * float64(bytes) / c.BytesPerS
-	}
-	return ms
-}
+// link is between two devices, of nodes of their own.
+func (c Devices) link() Link { return Link{c.LatencyUS, c.BytesPerS} }
 
 // Prediction is what a step of a configuration is predicted to take.
 type Prediction struct {
 	StepMS     float64 `json:"step_ms"`
 	TokensPerS float64 `json:"tokens_per_s"`
+	// MFUPct is what part of the devices' peak the model's own operations are, without what is computed again; 0: no peak
+	// is known.
+	MFUPct     float64 `json:"mfu_pct,omitempty"`
 	MakespanMS float64 `json:"makespan_ms"` // from the first action's start to the last one's end; steps may overlap
 	UpdateMS   float64 `json:"update_ms"`   // what norms and the optimizer add
 	BubblePct  float64 `json:"bubble_pct"`
@@ -105,6 +108,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	if err := cluster.room(b); err != nil {
 		return nil, err
 	}
+	cluster = cluster.on(b.Grid())
 	ofRank := make([]*Costs, t.NumRanks())
 	batches := make([]BatchCosts, t.NumRanks())
 	var err error
@@ -129,7 +133,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	weights := b.Trained()
 	if cluster.Devices > 1 {
 		bytes := b.EdgeBytes()
-		p.MessageMS = cluster.messageMS(bytes)
+		p.MessageMS = cluster.link().ms(float64(bytes))
 		if err := finite(fmt.Sprintf("a message of %d bytes", bytes), p.MessageMS); err != nil {
 			return nil, err
 		}
@@ -187,6 +191,13 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 		}
 	}
 	p.TokensPerS = 1e3 * float64(cfg.Batch.Sequences*cfg.Model.Context) / p.StepMS
+	if cluster.PeakFLOPs > 0 {
+		devices := 1
+		if cluster.Devices > 1 {
+			devices = b.Grid().World()
+		}
+		p.MFUPct = 100 * p.TokensPerS * b.TokenFLOPs() / (float64(devices) * cluster.PeakFLOPs)
+	}
 	return p, nil
 }
 
@@ -225,7 +236,7 @@ func oneKind(b *plan.Plan) error {
 
 // Memory adds what each device holds.
 func (p *Prediction) Memory(b *plan.Plan, cluster Devices) error {
-	tensors, err := b.MemoryBytes()
+	tensors, err := b.FullestBytes()
 	if err != nil {
 		return err
 	}

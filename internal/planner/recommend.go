@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/device"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
@@ -55,6 +56,9 @@ type Recommendation struct {
 	// memory than there is.
 	TooLarge []*Option
 	Tried    int // options that were played
+	// Impossible is how many candidates could not be played, and Reason why the first could not.
+	Impossible int
+	Reason     error
 }
 
 // equalTime is how much longer an option may take than the fastest and still be as good.
@@ -63,6 +67,7 @@ const equalTime = 1.02
 // Recommend looks for the fastest way to train a configuration's model. It looks at the
 // sizes of microbatches that the costs know.
 func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices) (*Recommendation, error) {
+	cluster.recorded = make(recordings)
 	s := &search{costs: costs, cluster: cluster, base: *b.Config(), model: b.Model()}
 	if err := oneKind(b); err != nil {
 		return nil, err
@@ -71,14 +76,38 @@ func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices)
 	s.base.Device.Kind, s.base.Device.Ranks = b.DeviceKind(0), nil // other numbers of ranks are tried
 	s.base.Pipeline.Layout, s.base.Pipeline.Recompute, s.base.Pipeline.RecomputeKeep, s.base.Pipeline.MaxInFlight, s.base.Pipeline.DeferWeights = "", "none", 0, 0, 0
 	s.base.Parallel = config.OnePipeline()
-	if err := s.playAll(ctx); err != nil {
+	if err := cluster.Nodes.check(cluster.Devices); err != nil {
 		return nil, err
 	}
-	p := &Recommendation{Tried: len(s.options)}
-	if err := s.fit(ctx, p); err != nil {
-		return nil, err
+	s.trained, s.stateParts = b.Model().TrainedOf(wholeModel(b.Model())), len(plan.Optimizer(b.Config()).Parts())
+	p := &Recommendation{}
+	for rest, round := s.candidates(), 0; len(rest) > 0 && p.Best == nil && round < mostRounds; round++ {
+		n := min(len(rest), mostPlayed)
+		if err := s.playAll(ctx, rest[:n]); err != nil {
+			return nil, err
+		}
+		p.Tried += len(s.options)
+		if err := s.fit(ctx, p); err != nil {
+			return nil, err
+		}
+		rest = rest[n:]
+	}
+	p.Impossible, p.Reason = s.impossible, s.reason
+	if p.Tried == 0 && s.reason != nil {
+		return nil, s.reason
+	}
+	if p.Tried == 0 {
+		return nil, fmt.Errorf("%w: no schedule takes %d layers and %d sequences in microbatches of the sizes that have costs", ErrCosts, s.base.Model.Layers, s.base.Batch.Sequences)
 	}
 	return p, nil
+}
+
+// mostRounds is how often the search goes on with further candidates while none fits.
+const mostRounds = 4
+
+// wholeModel is one chunk of all layers.
+func wholeModel(m *stages.Model) []stages.ChunkSpec {
+	return []stages.ChunkSpec{{Last: len(m.Symbols())}}
 }
 
 // search looks through a configuration's options.
@@ -87,7 +116,14 @@ type search struct {
 	cluster Devices
 	base    config.Config
 	model   *stages.Model
-	options []*Option
+	// The parameters that are trained, and the tensors of state that the optimizer has for each.
+	trained    int64
+	stateParts int
+
+	someMayFit bool // of the candidates
+	options    []*Option
+	impossible int
+	reason     error // why the first of these is
 }
 
 // way is what an option is made of.
@@ -110,37 +146,44 @@ type shape struct {
 // alone reports whether all ranks are one pipeline's.
 func (g shape) alone() bool { return g.tensor*g.context*g.data == 1 }
 
-// playAll plays everything without recomputation, which only adds time.
-func (s *search) playAll(ctx context.Context) error {
-	for _, g := range s.shapes() {
-		for _, batch := range s.costs.Batches {
-			if n := s.base.Batch.Sequences / batch.Microbatch; s.base.Batch.Sequences%batch.Microbatch != 0 || g.data > n {
-				continue
-			}
-			for chunks := 1; chunks <= mostChunks && (chunks == 1 || g.stages > 1 && g.stages*chunks <= s.base.Model.Layers+2); chunks++ {
-				for _, name := range s.schedules(g, chunks, s.base.Batch.Sequences/batch.Microbatch) {
-					if err := ctx.Err(); err != nil {
-						return err
-					}
-					o, err := s.play(way{shape: g, chunks: chunks, schedule: name, microbatch: batch.Microbatch, recompute: "none"})
-					if err != nil {
-						return err
-					}
-					if o != nil {
-						s.options = append(s.options, o)
-					}
-				}
-			}
+// playAll plays candidates. One that can't be is left out.
+func (s *search) playAll(ctx context.Context, all []candidate) error {
+	s.options = nil
+	for _, c := range all {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-	}
-	if len(s.options) == 0 {
-		return fmt.Errorf("%w: no schedule takes %d layers and %d sequences in microbatches of the sizes that have costs", ErrCosts, s.base.Model.Layers, s.base.Batch.Sequences)
+		b, err := s.resolve(c.way)
+		if b != nil && c.zero == 0 && s.someMayFit && s.tooLarge(b) {
+			continue // nor would recomputation help
+		}
+		var o *Option
+		if err == nil && b != nil {
+			o, err = s.predict(c.way, b)
+		}
+		switch {
+		case err != nil:
+			s.leaveOut(err)
+		case o != nil:
+			s.options = append(s.options, o)
+		}
 	}
 	slices.SortStableFunc(s.options, faster)
 	return nil
 }
 
+// leaveOut counts a candidate that can't be.
+func (s *search) leaveOut(reason error) {
+	if s.impossible++; s.reason == nil {
+		s.reason = reason
+	}
+}
+
 const (
+	// manyDevices is from how many on replicas share more than the optimizer's state only where they must: what they save
+	// by it takes long to find out.
+	manyDevices = 8
+
 	mostChunks = 4    // that are tried
 	mostShared = 4    // ranks that are tried on one device
 	mostAuto   = 1024 // visits of a table that the schedule auto is asked for
@@ -163,7 +206,7 @@ func (s *search) shapes() (all []shape) {
 			if world%tensor != 0 || s.model.CheckTensor(tensor) != nil {
 				continue
 			}
-			for context := 1; context <= world/tensor; context *= 2 {
+			for context := 1; context <= world/tensor && (context == 1 || s.base.Device.Kind != device.CUDA); context *= 2 { // a GPU has whole sequences
 				if world/tensor%context == 0 && s.model.CheckContext(context) == nil {
 					all = s.sharing(all, shape{tensor: tensor, context: context}, world)
 				}
@@ -224,6 +267,24 @@ func (s *search) schedules(g shape, chunks, microbatches int) []string {
 
 // play predicts an option's time; nil: there is no such option.
 func (s *search) play(w way) (*Option, error) {
+	b, err := s.resolve(w)
+	if b == nil || err != nil {
+		return nil, err
+	}
+	return s.predict(w, b)
+}
+
+// predict is what a way's plan takes.
+func (s *search) predict(w way, b *plan.Plan) (*Option, error) {
+	o, err := newOption(b, s.costs, s.cluster)
+	if err == nil {
+		o.way = w
+	}
+	return o, err
+}
+
+// resolve is a way's plan; nil: there is none.
+func (s *search) resolve(w way) (*plan.Plan, error) {
 	c := s.base
 	c.Pipeline.Stages, c.Pipeline.Chunks, c.Pipeline.Schedule = w.stages, w.chunks, w.schedule
 	c.Pipeline.Recompute, c.Pipeline.RecomputeKeep = w.recompute, w.keep
@@ -239,11 +300,7 @@ func (s *search) play(w way) (*Option, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // the schedule does not take these numbers
 	}
-	o, err := newOption(b, s.costs, s.cluster)
-	if err == nil {
-		o.way = w
-	}
-	return o, err
+	return b, nil
 }
 
 // Configured is the option that a configuration asks for as it stands. Where the devices are too few for its grid,
@@ -312,13 +369,15 @@ func (s *search) fit(ctx context.Context, p *Recommendation) error {
 			continue // neither recommended nor compared with
 		}
 		if err := o.measure(s.cluster); err != nil {
-			return err
+			s.leaveOut(err)
+			continue
 		}
 		if !o.Fits && o.StepMS < fastest { // else it would not gain from recomputation
 			p.TooLarge = append(p.TooLarge, o)
 			var err error
 			if o, err = s.recomputing(o); err != nil {
-				return err
+				s.leaveOut(err)
+				continue
 			}
 		}
 		if o != nil && o.Fits {
@@ -355,7 +414,8 @@ func (o *Option) kinds() [4]any {
 // more; nil: nothing does.
 func (s *search) recomputing(o *Option) (*Option, error) {
 	zeros := []int{o.Zero}
-	for z := o.Zero + 1; o.Zero > 0 && z <= mostZero; z++ {
+	few := s.cluster.Devices <= manyDevices || s.tooLarge(o.plan)
+	for z := o.Zero + 1; o.Zero > 0 && few && z <= mostZero; z++ {
 		zeros = append(zeros, z)
 	}
 	for _, z := range zeros[1:] {
@@ -382,19 +442,34 @@ func (s *search) recomputing(o *Option) (*Option, error) {
 // mostZero is the highest parallel.zero that is tried; what is refused is no option.
 const mostZero = 3
 
-// playFitting is an option if it fits; else nil.
+// playFitting is an option if it fits; else nil. Memory comes first: to play takes longer.
 func (s *search) playFitting(w way) (*Option, error) {
-	o, err := s.play(w)
-	if err != nil || o == nil {
+	b, err := s.resolve(w)
+	if err != nil || b == nil {
 		return nil, err
 	}
-	if least, err := o.plan.LeastBytes(); err != nil || s.cluster.Devices > 1 && least > s.cluster.MemoryBytes {
+	if s.tooLarge(b) {
+		return nil, nil
+	}
+	held := &Option{Prediction: &Prediction{}, plan: b}
+	if err := held.measure(s.cluster); err != nil || !held.Fits {
 		return nil, err
 	}
-	if err := o.measure(s.cluster); err != nil || !o.Fits {
-		return nil, err
+	o, err := s.predict(w, b)
+	if err == nil {
+		o.TensorBytes, o.CheckpointBytes, o.Fits = held.TensorBytes, held.CheckpointBytes, true
 	}
-	return o, nil
+	return o, err
+}
+
+// tooLarge reports whether weights, gradients and the optimizer's state alone need more than a device has. A plan of which
+// that can't be told is not.
+func (s *search) tooLarge(b *plan.Plan) bool {
+	if s.cluster.Devices <= 1 || s.cluster.MemoryBytes <= 0 {
+		return false
+	}
+	least, err := b.LeastBytes()
+	return err == nil && least > s.cluster.MemoryBytes
 }
 
 // leastRecomputing keeps the activations of as many microbatches as fit.

@@ -28,9 +28,9 @@ type runner struct {
 const runnerRepeats = 4
 
 // measureShares tells how fast actions run beside each other, up to as many at a time as
-// the device has threads: see Costs.Shares.
-func measureShares(ctx context.Context, b *plan.Plan, dev device.Device, sequences int) ([]float64, error) {
-	runners, err := newRunners(b, dev, sequences)
+// the device has threads and memory: see Costs.Shares.
+func measureShares(ctx context.Context, b *plan.Plan, of *sample, dev device.Device, sequences int) ([]float64, error) {
+	runners, err := newRunners(b, of, dev, sequences)
 	defer func() {
 		for _, r := range runners {
 			tensorops.CloseStream(r.stream)
@@ -85,17 +85,15 @@ func doubling(n int) []int {
 	return append(out, n)
 }
 
-func newRunners(b *plan.Plan, dev device.Device, sequences int) ([]*runner, error) {
-	model, err := trainedModel(b)
-	if err != nil {
-		return nil, err
-	}
+func newRunners(b *plan.Plan, of *sample, dev device.Device, sequences int) ([]*runner, error) {
+	model := of.model
+	var err error
 	layer := slices.Index([]byte(model.Symbols()), byte(scheduler.SymbolLayer))
 	c := model.Config
 	noise := make([]float32, sequences*c.Context*c.Hidden)
 	rng.Normal(noise, rng.NewKey(1, rng.StringStream("planner noise")), 0, 0, 1)
 	var runners []*runner
-	for range dev.Threads() {
+	for range of.runners {
 		r := &runner{stream: dev.NewStream("planner"), microbatch: microbatch(c, sequences), noise: noise, hidden: c.Hidden}
 		runners = append(runners, r)
 		if r.stage, err = stages.NewStage(model, r.stream, []stages.ChunkSpec{{First: layer, Last: layer + 1}}, b.StageOptions(0)); err != nil {

@@ -1,0 +1,83 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/troupe-ml/troupe/internal/device"
+)
+
+// kind names what a stage's layers are, so that stages of one kind record the same operations in the same order, chunk by
+// chunk. Layers that differ by their place, or may, make every stage one of its own.
+func (p *Plan) kind(stage int) string {
+	c := p.model.Config
+	if !c.Language() || len(p.cfg.Model.Freeze) > 0 || len(c.Full) > 0 {
+		return fmt.Sprint(stage)
+	}
+	var k strings.Builder
+	fmt.Fprintf(&k, "%d %s", p.grid.TensorSize(stage), device.KindOf(p.cfg, stage))
+	for _, chunk := range p.chunks[stage] {
+		before := p.model.Symbols()[:chunk.First]
+		fmt.Fprintf(&k, " %v %v %d:%s", chunk.Chunk == 0, chunk.Chunk == p.table.NumChunks-1, strings.Count(before, "m"), p.model.Symbols()[chunk.First:chunk.Last])
+	}
+	return k.String()
+}
+
+// alike are the stages of each kind.
+func (p *Plan) alike() [][]int {
+	var kinds [][]int
+	index := make(map[string]int)
+	for stage := range p.table.NumRanks() {
+		k := p.kind(stage)
+		i, seen := index[k]
+		if !seen {
+			i = len(kinds)
+			index[k], kinds = i, append(kinds, nil)
+		}
+		kinds[i] = append(kinds[i], stage)
+	}
+	return kinds
+}
+
+// RecordKind is equal for stages of which Record shows the same, but for the numbers of their chunks.
+func (p *Plan) RecordKind(stage int) string {
+	passOf := p.PassOf(stage)
+	var variants []string
+	seen := make(map[Pass]bool)
+	for _, a := range p.table.Ranks[stage] {
+		if v := passOf(a); !seen[v] {
+			seen[v] = true
+			variants = append(variants, fmt.Sprint(v))
+		}
+	}
+	slices.Sort(variants)
+	return p.kind(stage) + " " + strings.Join(variants, " ")
+}
+
+// manyRanks is from how many on a search takes the memory of one stage of each kind for all of them.
+const manyRanks = 8
+
+// briefActions is dryActions where many plans are compared.
+const briefActions = 256
+
+// FullestBytes is MemoryBytes for plans that are compared. Of many ranks it is found for that of each kind which holds
+// the most outputs, and as much is taken to be all of these need.
+func (p *Plan) FullestBytes() ([]int64, error) {
+	if p.grid.World() <= manyRanks {
+		return p.MemoryBytes()
+	}
+	bytes := make([]int64, p.table.NumRanks())
+	for _, stages := range p.alike() {
+		fullest := slices.MaxFunc(stages, func(a, b int) int { return p.report.PeakInFlight[a] - p.report.PeakInFlight[b] })
+		row := p.table.Ranks[fullest]
+		most, err := p.dryRun(fullest, row[:min(len(row), p.dryActions(fullest, briefActions))])
+		if err != nil {
+			return nil, fmt.Errorf("rank %d: %w", fullest, err)
+		}
+		for _, stage := range stages {
+			bytes[stage] = most
+		}
+	}
+	return bytes, nil
+}

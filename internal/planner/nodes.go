@@ -1,0 +1,125 @@
+package planner
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/grid"
+)
+
+// Link is a way between two devices: a message of n bytes takes LatencyUS microseconds, and n by BytesPerS;
+// 0: no time.
+type Link struct {
+	LatencyUS float64
+	BytesPerS float64
+}
+
+// ms is how long a message is under way.
+func (l Link) ms(bytes float64) float64 {
+	ms := l.LatencyUS / 1e3
+	if l.BytesPerS > 0 {
+		ms += 1e3 * bytes / l.BytesPerS
+	}
+	return ms
+}
+
+// Nodes are hosts with as many devices each, on which neighbouring ranks lie: rank r is on node r / Devices.
+type Nodes struct {
+	Devices int  // of a node; 0: all are one node's, or it is not known
+	Within  Link // between two devices of one node
+}
+
+// check refuses nodes that don't share the devices out.
+func (n Nodes) check(devices int) error {
+	if n.Devices < 0 || n.Devices > 0 && devices > n.Devices && devices%n.Devices != 0 {
+		return fmt.Errorf("%w: %d don't make whole nodes of %d", ErrDevices, devices, n.Devices)
+	}
+	return nil
+}
+
+// joined reports whether some neighbouring devices are on one node.
+func (n Nodes) joined() bool { return n.Devices > 1 }
+
+// on are the devices as a grid's ranks lie on them, where some links are faster than others.
+func (d Devices) on(g *grid.Grid) Devices {
+	if !d.Nodes.joined() || d.Message != nil || d.Group != nil {
+		return d
+	}
+	type pair struct{ from, to int }
+	known := make(map[pair]bool) // whether a stage's ranks send to another's within their nodes
+	within := func(from, to int) bool {
+		at := pair{from, to}
+		inside, seen := known[at]
+		if !seen {
+			inside = d.Nodes.near(g, from, to)
+			known[at] = inside
+		}
+		return inside
+	}
+	outer := d.link()
+	d.Message = func(from, to int, bytes int64) float64 {
+		if within(from, to) {
+			return d.Nodes.Within.ms(float64(bytes))
+		}
+		return outer.ms(float64(bytes))
+	}
+	type group struct {
+		stage int
+		dim   grid.Dimension
+	}
+	links := make(map[group]Link)
+	d.Group = func(stage int, dim grid.Dimension) (latencyMS, bytesPerS float64) {
+		at := group{stage, dim}
+		l, seen := links[at]
+		if !seen {
+			l = d.Nodes.among(g.Group(g.Rank(grid.Coordinates{grid.Pipeline: stage}), dim), outer)
+			links[at] = l
+		}
+		return l.LatencyUS / 1e3, l.BytesPerS
+	}
+	return d
+}
+
+// near reports whether every rank of a stage has the rank of the other that it sends to on its own node.
+func (n Nodes) near(g *grid.Grid, from, to int) bool {
+	for rank := range g.World() {
+		at := g.Coordinates(rank)
+		if at[grid.Pipeline] != from {
+			continue
+		}
+		at[grid.Pipeline] = to
+		at[grid.Tensor] = min(at[grid.Tensor], g.TensorSize(to)-1)
+		if g.Rank(at)/n.Devices != rank/n.Devices {
+			return false
+		}
+	}
+	return true
+}
+
+// among is what a message to the others of a group takes on average, where each sends as much to every other: the bytes
+// for those of its node and for the rest go one after the other.
+func (n Nodes) among(ranks []int, outer Link) Link {
+	inside := 0 // of the others, on the first one's node
+	for _, r := range ranks[1:] {
+		if r/n.Devices == ranks[0]/n.Devices {
+			inside++
+		}
+	}
+	others := len(ranks) - 1
+	switch inside {
+	case others:
+		return n.Within
+	case 0:
+		return outer
+	}
+	perByte := func(l Link, of int) float64 {
+		if l.BytesPerS == 0 {
+			return 0
+		}
+		return float64(of) / float64(others) / l.BytesPerS
+	}
+	l := Link{LatencyUS: max(outer.LatencyUS, n.Within.LatencyUS)}
+	if s := perByte(n.Within, inside) + perByte(outer, others-inside); s > 0 {
+		l.BytesPerS = 1 / s
+	}
+	return l
+}
