@@ -95,6 +95,10 @@ check-grids: ## train under a table of grids, a process for each rank, beside on
 	TROUPE_GRIDS=1 $(IN_MEMORY) $(GO) test -v -count=1 -timeout 60m -run '^TestGridTable$$' ./cluster
 	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -count=1 -timeout 20m -run '^Test(Grid|Zero)' .
 
+.PHONY: check-plans
+check-plans: ## plan models of 7, 70 and 405 billion parameters for 8 to 8,192 GPUs
+	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 30m -run '^TestLargePlans$$' ./internal/planner
+
 KILLS_SEED ?= 0
 .PHONY: check-kills
 check-kills: ## kill, stop and interrupt workers and the coordinator, pause a run, change its rate and set the clocks at random moments, in pipelines and grids (Linux; KILLS_SEED=n)

@@ -48,8 +48,9 @@ func (a *app) newPlan() *cobra.Command {
 		Long: `With a configuration: measure what its layers take on this machine, predict the time
 and the memory of a step, look for the stages, layout, schedule, microbatch and
 recomputation that are fastest on the devices given, and say why. Nothing is trained but
-with --check, and no data is read. With --device nothing is measured either: costs are estimated
-for a GPU, from shapes and its data sheet. With --cluster it prints which worker would compute
+with --check, and no data is read. Measuring takes at most half of the free memory; of layers that are
+too large for it, narrower ones are measured. With --device nothing is measured: costs are estimated for
+a GPU, from shapes, its data sheet and what part of such speeds was reached on one. With --cluster it prints which worker would compute
 which stage, the measured ways between them, and the step predicted over these. The formats that draw show what is configured above
 what is recommended; csv is the recommended table.
 
@@ -82,6 +83,7 @@ from step to step. csv and comms write the table, which is what a run takes.`,
 		Example: `  engine plan config.toml
   engine plan config.toml --devices 4 --memory-gib 16 --bandwidth-gbps 25 --latency-us 20
   engine plan config.toml --device h100 --set device.dtype=bfloat16
+  engine plan config.toml --device h100 --devices 1024 --devices-per-node 8 --bandwidth-gbps 400 --latency-us 10
   engine plan config.toml --check
   engine plan config.toml --groups
   engine plan config.toml --cluster 10.0.0.1:7070
