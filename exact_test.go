@@ -123,7 +123,7 @@ func sameUnder(t *testing.T, want, layout string, sets []string) {
 	t.Run("resumed, "+layout, func(t *testing.T) {
 		t.Parallel()
 		out := rewind(t, want, middle)
-		if result, _ := train(t, out, sets...); int(result.Step) != end {
+		if result, _ := train(t, out, sets...); result.Step != end {
 			t.Fatalf("it ended at step %d", result.Step)
 		}
 		sameFigures(t, want, out)

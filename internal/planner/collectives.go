@@ -202,7 +202,7 @@ func recordGroups(b *plan.Plan, cluster Devices, costs []*Costs) ([]grouped, err
 	for stage := range all {
 		kind := of + b.RecordKind(stage) + cluster.groupKind(stage, costs[stage])
 		if r, seen := known[kind]; seen {
-			all[stage] = r.grouped.of(b, r.chunks, stage)
+			all[stage] = r.of(b, r.chunks, stage)
 			continue
 		}
 		g := grouped{passOf: b.PassOf(stage), passes: make(map[chunkPass][]step), shares: make(map[chunkPass]float64)}
