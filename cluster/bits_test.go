@@ -54,6 +54,14 @@ warmup_steps = 2
 clip_norm = 0.05
 `
 
+// fewSteps makes smallRun a run of four steps, with a checkpoint in its middle and at its end; make check-bits takes its six.
+func fewSteps() (steps int, sets []string) {
+	if steps = 4; long {
+		steps = 6
+	}
+	return steps, []string{fmt.Sprint("run.steps=", steps)}
+}
+
 // families are the keys that make smallRun a model of each family.
 var families = map[string][]string{
 	"gpt2, tied":    {"model.family=gpt2", "model.tie_embeddings=true"},
@@ -205,7 +213,9 @@ func TestBits(t *testing.T) {
 	for n, g := range groups {
 		g.join(t, workers(n)...)
 	}
+	steps, few := fewSteps()
 	for family, sets := range inBFloat16(families) {
+		sets = slices.Concat(sets, few)
 		if raceDetector && strings.Contains(family, "bfloat16") {
 			continue
 		}
@@ -229,11 +239,11 @@ func TestBits(t *testing.T) {
 					if busy := groups[n].train(t, run); busy != n {
 						t.Errorf("%d workers had ranks, want %d", busy, n)
 					}
-					sameRun(t, want, out, 6)
+					sameRun(t, want, out, steps)
 				}
 				run.FromStep = 2
 				trainHere(t, run)
-				sameRun(t, want, out, 6)
+				sameRun(t, want, out, steps)
 			})
 		}
 	}

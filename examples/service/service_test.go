@@ -142,7 +142,7 @@ func TestService(t *testing.T) {
 func TestEndGoesOn(t *testing.T) {
 	skipWithoutSignals(t)
 	p := start(t)
-	sets := append([]string{"run.steps=500", "run.eval_every=100"}, small...)
+	sets := append([]string{"run.steps=300", "run.eval_every=60"}, small...)
 	var ids []string
 	for seed := range 2 {
 		id := p.begin(append(sets, fmt.Sprintf("run.seed=%d", seed+1), fmt.Sprintf("pipeline.stages=%d", seed+1))...)
@@ -153,7 +153,7 @@ func TestEndGoesOn(t *testing.T) {
 	for _, id := range ids {
 		folder := filepath.Join(p.dir, id, "run")
 		before := records(t, folder)
-		if n := before[len(before)-1].Step; n >= 500 {
+		if n := before[len(before)-1].Step; n >= 300 {
 			t.Logf("%s had ended at step %d: the machine is busy", id, n)
 		}
 		engine(t, "run", filepath.Join(folder, "config.toml"))
@@ -162,7 +162,7 @@ func TestEndGoesOn(t *testing.T) {
 		alone := filepath.Join(t.TempDir(), "alone")
 		engine(t, "run", filepath.Join(folder, "config.toml"), "--set", "run.out="+alone)
 		want := records(t, alone)
-		if len(got) != len(want) || got[len(got)-1].Step != 500 {
+		if len(got) != len(want) || got[len(got)-1].Step != 300 {
 			t.Fatalf("%d lines, of the undisturbed run %d", len(got), len(want))
 		}
 		for i := range got {
