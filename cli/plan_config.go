@@ -72,7 +72,7 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 }
 
 // measuringFlags have no effect where nothing is measured or predicted.
-var measuringFlags = []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "layer-costs", "save-costs", "seconds", "check", "pairs", "cluster"}
+var measuringFlags = []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "devices-per-node", "node-bandwidth-gbps", "node-latency-us", "layer-costs", "save-costs", "seconds", "check", "pairs", "cluster"}
 
 // limits of what the flags take.
 const (
