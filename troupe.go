@@ -261,14 +261,15 @@ func checkAll(cfg *config.Config, memory func(*plan.Plan, []device.GPU) error, h
 	var gpuPath string
 	own := *cfg // what "auto" comes to is of this check
 	cfg = &own
-	device.ResolveAuto(context.Background(), cfg, false)
-	if !here {
-		// Its devices are other machines'.
-	} else if d, err := device.OpenSet(cfg); err != nil {
+	cfg.SetAutoGPU(false)
+	if here { // else its devices are other machines'
+		device.ResolveAuto(context.Background(), cfg, false)
+		d, err := device.OpenSet(cfg)
+		if err == nil {
+			gpus, gpuPath = d.GPUs(), d.GPUPath()
+			d.Close()
+		}
 		errs = append(errs, err)
-	} else {
-		gpus, gpuPath = d.GPUs(), d.GPUPath()
-		d.Close()
 	}
 	vocab, err := plan.VocabOf(cfg)
 	if err != nil {

@@ -48,8 +48,8 @@ the memory, and that there are files to train on. All mistakes are reported at
 once, each with its row and column.
 
 Memory and devices are this machine's. A configuration of several ranks may be a
-cluster's: that it doesn't fit here is then a warning. With --memory-gib nothing here
-is looked at, and each rank has a device with so much memory.`,
+cluster's: that it doesn't fit here is then a warning. With --memory-gib no device and no
+memory of this machine is looked at, and each rank has a device with so much memory.`,
 		Example: `  engine config check config.toml
   engine config check config.toml --memory-gib 80
   engine config check config.toml --set pipeline.stages=4 --set 'data.train=["a.txt", "b.txt"]'`,

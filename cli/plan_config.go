@@ -30,7 +30,8 @@ type planConfigOptions struct {
 	latencyUS float64
 	gigabits  float64
 	perNode   int     // devices of a node; 0: nodes don't matter
-	nodeUS    float64 // between two devices of one node; below 0: latencyUS
+	nodeUS    float64 // between two devices of one node
+	nodeGiven [2]bool // whether nodeUS and nodeGbps are
 	nodeGbps  float64
 	device    string // a GPU, by its name in package gpus, to estimate costs for
 	costs     string // a file to take them from
@@ -52,7 +53,7 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 	f.Float64Var(&o.gigabits, "bandwidth-gbps", 0, "`speed` of a device's link to others, in Gbit/s (default: messages take no time)")
 	f.IntVar(&o.perNode, "devices-per-node", 0, "`number` of devices of a node, where those of one node have a faster link: ranks 0 to N-1 are on the first")
 	f.Float64Var(&o.nodeGbps, "node-bandwidth-gbps", 0, "`speed` of a device's link to those of its node, in Gbit/s (default: the data sheet's with --device, else messages take no time there)")
-	f.Float64Var(&o.nodeUS, "node-latency-us", -1, "`time` of an empty message between two devices of a node, in microseconds (default: --latency-us)")
+	f.Float64Var(&o.nodeUS, "node-latency-us", 0, "`time` of an empty message between two devices of a node, in microseconds (default: --latency-us)")
 	f.StringVar(&o.device, "device", "", "`name` of a GPU to estimate for, from shapes and its data sheet, instead of measuring here: "+strings.Join(gpus.Names(), ", "))
 	f.StringVar(&o.costs, "layer-costs", "", "`file` of layer costs, measured elsewhere, to take instead of measuring")
 	f.StringVar(&o.save, "save-costs", "", "`file` to write the layer costs to")
@@ -94,7 +95,7 @@ func (o *planConfigOptions) validate() error {
 		return usagef("--bandwidth-gbps %v: give Gbit/s from 0 to 1e9", o.gigabits)
 	case o.perNode < 0 || o.perNode > o.devices || o.perNode > 0 && o.devices%o.perNode != 0:
 		return usagef("--devices-per-node %d: give a number that divides the %d of --devices", o.perNode, o.devices)
-	case !(o.nodeUS <= 1e9):
+	case !(o.nodeUS >= 0 && o.nodeUS <= 1e9):
 		return usagef("--node-latency-us %v: give microseconds from 0 to 1e9", o.nodeUS)
 	case !(o.nodeGbps >= 0 && o.nodeGbps <= 1e9):
 		return usagef("--node-bandwidth-gbps %v: give Gbit/s from 0 to 1e9", o.nodeGbps)
@@ -126,6 +127,7 @@ func (o *planConfigOptions) gpu() gpus.GPU {
 // checkIdle refuses flags that say nothing about what is measured or played.
 func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
 	var errs []error
+	o.nodeGiven = [2]bool{cmd.Flags().Changed("node-latency-us"), cmd.Flags().Changed("node-bandwidth-gbps")}
 	if !o.check {
 		errs = append(errs, idle(cmd, "without --check", "pairs"))
 	}
@@ -148,10 +150,10 @@ func (o *planConfigOptions) cluster(dtype string) planner.Devices {
 	d := planner.Devices{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: bytesPerS(o.gigabits), PeakFLOPs: o.gpu().FLOPs(dtype)}
 	if o.perNode > 1 {
 		d.Nodes = planner.Nodes{Devices: o.perNode, Within: planner.Link{LatencyUS: o.latencyUS, BytesPerS: o.gpu().LinkBytesPerS}}
-		if o.nodeGbps > 0 {
+		if o.nodeGiven[1] {
 			d.Nodes.Within.BytesPerS = bytesPerS(o.nodeGbps)
 		}
-		if o.nodeUS >= 0 {
+		if o.nodeGiven[0] {
 			d.Nodes.Within.LatencyUS = o.nodeUS
 		}
 	}
@@ -195,6 +197,7 @@ type planReport struct {
 	config  *config.Config
 	cluster planner.Devices
 	reason  error // why the first impossible option is
+	left    int   // options that were not tried
 }
 
 // planConfig measures, predicts, recommends and says why.
@@ -283,7 +286,7 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress fu
 		return err
 	}
 	r.Best, r.ByGrid, r.BySchedule, r.ByStages, r.ByBatch, r.TooLarge, r.Tried = p.Best, p.ByGrid, p.BySchedule, p.ByStages, p.ByMicrobatch, p.TooLarge, p.Tried
-	r.Impossible, r.reason = p.Impossible, p.Reason
+	r.Impossible, r.reason, r.left = p.Impossible, p.Reason, p.Left
 	return nil
 }
 

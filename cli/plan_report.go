@@ -178,10 +178,13 @@ func (p *planText) recommended(r *planReport) {
 	}
 	if r.Best == nil {
 		if len(r.TooLarge) == 0 {
-			p.line("nothing: none of %s can be: %v", term.Plural(r.Impossible, "option"), r.reason)
+			p.line("nothing: none of %s can be; the first: %v", term.Plural(r.Impossible, "option"), r.reason)
 			return
 		}
 		p.line("nothing: of %d options the %d fastest need more than %s, with recomputation too; the fastest needs %s.", r.Tried, len(r.TooLarge), given, term.Bytes(r.TooLarge[0].NeedBytes()))
+		if r.left > 0 {
+			p.line("%s that promised less were not tried.", term.Plural(r.left, "option"))
+		}
 		p.line("Make the model or batch.sequences smaller, or take more devices.")
 		return
 	}

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"iter"
 
 	"github.com/troupe-ml/troupe/grid"
 )
@@ -71,7 +72,7 @@ func (d Devices) on(g *grid.Grid) Devices {
 		at := group{stage, dim}
 		l, seen := links[at]
 		if !seen {
-			l = d.Nodes.among(g.Group(g.Rank(grid.Coordinates{grid.Pipeline: stage}), dim), outer)
+			l = d.Nodes.slowest(g, stage, dim, outer)
 			links[at] = l
 		}
 		return l.LatencyUS / 1e3, l.BytesPerS
@@ -81,11 +82,8 @@ func (d Devices) on(g *grid.Grid) Devices {
 
 // near reports whether every rank of a stage has the rank of the other that it sends to on its own node.
 func (n Nodes) near(g *grid.Grid, from, to int) bool {
-	for rank := range g.World() {
+	for rank := range ofStage(g, from) {
 		at := g.Coordinates(rank)
-		if at[grid.Pipeline] != from {
-			continue
-		}
 		at[grid.Pipeline] = to
 		at[grid.Tensor] = min(at[grid.Tensor], g.TensorSize(to)-1)
 		if g.Rank(at)/n.Devices != rank/n.Devices {
@@ -95,16 +93,66 @@ func (n Nodes) near(g *grid.Grid, from, to int) bool {
 	return true
 }
 
-// among is what a message to the others of a group takes on average, where each sends as much to every other: the bytes
-// for those of its node and for the rest go one after the other.
-func (n Nodes) among(ranks []int, outer Link) Link {
-	inside := 0 // of the others, on the first one's node
-	for _, r := range ranks[1:] {
-		if r/n.Devices == ranks[0]/n.Devices {
-			inside++
+// ofStage are the ranks of a stage.
+func ofStage(g *grid.Grid, stage int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		at := grid.Coordinates{grid.Pipeline: stage}
+		for at[grid.Data] = range g.Size(grid.Data) {
+			for at[grid.Context] = range g.Size(grid.Context) {
+				for at[grid.Tensor] = range g.TensorSize(stage) {
+					if !yield(g.Rank(at)) {
+						return
+					}
+				}
+			}
 		}
 	}
-	others := len(ranks) - 1
+}
+
+// slowest is among of the group of a stage that has the slowest links: all ranks of it wait for that one, or for the
+// next stages that do. Groups lie on nodes in as many ways as a node has devices at most, one after the other.
+func (n Nodes) slowest(g *grid.Grid, stage int, dim grid.Dimension, outer Link) (l Link) {
+	seen := make(map[int]bool) // ranks of groups that were looked at
+	groups := 0
+	for rank := range ofStage(g, stage) {
+		if seen[rank] {
+			continue
+		}
+		ranks := g.Group(rank, dim)
+		for _, r := range ranks {
+			seen[r] = true
+		}
+		if other := n.among(ranks, outer); groups == 0 || other.ms(typicalBytes) > l.ms(typicalBytes) {
+			l = other
+		}
+		if groups++; groups == n.Devices {
+			break
+		}
+	}
+	return l
+}
+
+// typicalBytes is a size of a message by which links are compared.
+const typicalBytes = 1 << 20
+
+// among is what a message to the others of a group takes on average, where each sends as much to every other, of the member for
+// which it takes the longest: the bytes for those of its node and for the rest go one after the other.
+func (n Nodes) among(ranks []int, outer Link) (l Link) {
+	on := make(map[int]int) // members by node
+	for _, r := range ranks {
+		on[r/n.Devices]++
+	}
+	others, first := len(ranks)-1, true
+	for _, members := range on {
+		if of := n.mixed(members-1, others, outer); first || of.ms(typicalBytes) > l.ms(typicalBytes) {
+			l, first = of, false
+		}
+	}
+	return l
+}
+
+// mixed is the link of a member with so many of the others on its node.
+func (n Nodes) mixed(inside, others int, outer Link) Link {
 	switch inside {
 	case others:
 		return n.Within

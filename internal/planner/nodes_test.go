@@ -46,6 +46,17 @@ func TestNodes(t *testing.T) {
 			t.Errorf("%s: a message between stages takes %v ms, want %v", c.name, got, want.ms(1e6))
 		}
 	}
+	// Pairs on nodes of three: ranks 2 and 3 are on two of them. Replicas 0, 2 and 4: two on the first node, one alone.
+	odd := Devices{Devices: 6, LatencyUS: 10, BytesPerS: 1e9, Nodes: Nodes{Devices: 3, Within: Link{LatencyUS: 2, BytesPerS: 10e9}}}
+	g, err := grid.New(grid.Sizes{Tensor: []int{2}, Data: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dim := range []grid.Dimension{grid.Tensor, grid.Copies} {
+		if latency, rate := odd.on(g).Group(0, dim); latency != 0.010 || rate != 1e9 {
+			t.Errorf("groups along %v that straddle nodes: %v ms, %v bytes/s", dim, latency, rate)
+		}
+	}
 	if err := (Nodes{Devices: 3}).check(16); !errors.Is(err, ErrDevices) {
 		t.Errorf("16 devices on nodes of 3: %v", err)
 	}

@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -59,6 +60,8 @@ type Recommendation struct {
 	// Impossible is how many candidates could not be played, and Reason why the first could not.
 	Impossible int
 	Reason     error
+	// Left are those that promised too little to be played.
+	Left int
 }
 
 // equalTime is how much longer an option may take than the fastest and still be as good.
@@ -91,8 +94,12 @@ func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices)
 			return nil, err
 		}
 		rest = rest[n:]
+		p.Left = len(rest)
 	}
 	p.Impossible, p.Reason = s.impossible, s.reason
+	if errors.Is(s.reason, plan.ErrMemory) {
+		return p, nil
+	}
 	if p.Tried == 0 && s.reason != nil {
 		return nil, s.reason
 	}
@@ -155,6 +162,7 @@ func (s *search) playAll(ctx context.Context, all []candidate) error {
 		}
 		b, err := s.resolve(c.way)
 		if b != nil && c.zero == 0 && s.someMayFit && s.tooLarge(b) {
+			s.leaveOut(fmt.Errorf("%w: on %v weights, gradients and the optimizer's state alone are more than the %s of a device", plan.ErrMemory, b.Grid(), plan.GiB(float64(s.cluster.MemoryBytes))))
 			continue // nor would recomputation help
 		}
 		var o *Option
