@@ -74,10 +74,9 @@ func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
 	if u, err := user.Current(); err == nil {
 		cfg.Name = u.Username
 	}
-	if o.certFile != "" && o.tokenFile == "" { // with both the token is for a certificate that is of no use any more
-		if _, err := os.Stat(o.certFile); err == nil {
-			return cluster.NewClient(ctx, cfg)
-		}
+	// With both the token is for a certificate that is of no use any more, unless it was deleted after its use.
+	if o.certFile != "" && (o.tokenFile == "" || !exists(o.tokenFile)) && exists(o.certFile) {
+		return cluster.NewClient(ctx, cfg)
 	}
 	path := o.tokenFile
 	if path == "" {
@@ -115,4 +114,9 @@ func (o *clientFlags) find(dir string, noDir error) (err error) {
 		return usagef("--cluster is missing: give the coordinator's HOST:PORT, or dns:// or etcd:// with what finds it, or set %s; no coordinator runs on this host with the folder %s", envCluster, dir)
 	}
 	return err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -113,6 +113,7 @@ type Coordinator struct {
 
 	names       arrivals
 	unreachable unreachables
+	dialling    chan struct{} // a place for each worker that is dialled back
 }
 
 // workerState is what the coordinator knows of a worker beside its beats.
@@ -141,7 +142,7 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Coordinator{cfg: cfg, logs: newLogRing(), serving: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState),
+	c := &Coordinator{cfg: cfg, dialling: make(chan struct{}, limitDialBacks), logs: newLogRing(), serving: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState),
 		up: make(chan struct{}), asked: make(map[uint64]question), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{})}
 	c.log = slog.New(&logHandler{next: cfg.Logger.Handler(), process: coordinatorName, sink: func(r *wire.LogRecord) { c.logs.add([]*wire.LogRecord{r}, 0) }})
 	c.runs = &runs{c: c}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,9 @@ func newCuts(c *Coordinator, workers []*workerState) *cuts {
 	return u
 }
 
+// mostFarS is the longest time, in seconds, for which a worker can say that it does not reach another.
+const mostFarS = 1e9
+
 // note takes a beat's word of what a worker can't reach.
 func (u *cuts) note(m beat.Member, far []*wire.Unreachable) {
 	u.mu.Lock()
@@ -45,7 +49,14 @@ func (u *cuts) note(m beat.Member, far []*wire.Unreachable) {
 		delete(u.from, m.ID)
 		return
 	}
-	u.from[m.ID] = cutFrom{time.Now(), far}
+	known := make(map[uuid.UUID]*wire.Unreachable) // a beat may name one as often as it has room for
+	for _, f := range far {
+		to, _ := uuid.FromBytes(f.GetIncarnation()) // of nobody, where it is none
+		if s := f.GetForS(); (u.names[to] != "" || to == u.c.id) && s >= 0 && s <= mostFarS {
+			known[to] = f
+		}
+	}
+	u.from[m.ID] = cutFrom{time.Now(), slices.Collect(maps.Values(known))}
 }
 
 // links are those of workers by their beats, and those of the coordinator by what waits here.
@@ -59,10 +70,7 @@ func (u *cuts) links() (all []actors.CutLink) {
 	defer u.mu.Unlock()
 	for id, from := range u.from {
 		for _, far := range from.to {
-			to, _ := uuid.FromBytes(far.GetIncarnation()) // of nobody, where it is none
-			if u.names[to] == "" && to != u.c.id {
-				continue // of another attempt
-			}
+			to, _ := uuid.FromBytes(far.GetIncarnation())
 			all = append(all, actors.CutLink{From: u.names[id], To: u.names[to], For: time.Duration(far.GetForS()*float64(time.Second)) + time.Since(from.heard)})
 		}
 	}

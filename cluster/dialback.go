@@ -23,20 +23,39 @@ func (c *Coordinator) reach(ctx context.Context, h *wire.Hello, name string) err
 	if err := c.refuses(h); err != nil { // which says more
 		return err
 	}
+	select { // a worker's word makes the coordinator dial: so many at a time
+	case c.dialling <- struct{}{}:
+		defer func() { <-c.dialling }()
+	case <-ctx.Done():
+		return fmt.Errorf("%w yet: the coordinator is dialling %d others", beat.ErrUnreachable, cap(c.dialling))
+	}
 	w := h.GetWorker()
 	dialer := transport.Dialer{TLS: pki.ClientTLSTo(name, c.authority.Root(), c.keeper.Get, pki.Worker)}
-	var all []error
-	for _, of := range ownAddresses(w) {
-		if err := touch(ctx, of.address, dialer.Dial); err != nil {
-			all = append(all, fmt.Errorf("%w at its own address, %s: %w; give an address that other hosts reach (%s), or let connections to it through", beat.ErrUnreachable, of.address, err, of.flags))
-		}
+	own := ownAddresses(w)
+	all := make([]error, len(own))
+	var dials sync.WaitGroup
+	for i, of := range own { // at once: a slow address takes no time from another
+		dials.Go(func() {
+			if err := touch(ctx, of.address, dialer.Dial); err != nil {
+				all[i] = fmt.Errorf("%w at its own address, %.*s: %w; give an address that other hosts reach (%s), or let connections to it through", beat.ErrUnreachable, shownAddress, of.address, err, of.flags)
+			}
+		})
 	}
+	dials.Wait()
 	err := errors.Join(all...)
 	if err != nil && c.unreachable.note(name, w.GetAddress(), err, time.Now()) {
 		c.log.Warn("refused a worker that can't be reached; it asks again", "worker", name, "err", err)
 	}
 	return err
 }
+
+const (
+	// limitDialBacks is how many workers the coordinator dials at a time.
+	limitDialBacks = 64
+	// shownAddress and shownError are how much of a worker's words is shown and kept.
+	shownAddress = 260
+	shownError   = 1000
+)
 
 // ownAddress is one at which a process says that it is reached, with the flags that set it.
 type ownAddress struct{ address, flags string }
@@ -134,8 +153,8 @@ func (u *unreachables) note(name, address string, err error, now time.Time) (new
 	if u.all == nil {
 		u.all = make(map[string]UnreachableWorker)
 	}
-	u.all[name] = UnreachableWorker{name, address, err.Error(), now}
-	return !known || was.Address != address
+	u.all[name] = UnreachableWorker{name, fmt.Sprintf("%.*s", shownAddress, address), fmt.Sprintf("%.*s", shownError, err.Error()), now}
+	return !known || was.Address != u.all[name].Address
 }
 
 // forget notes that a worker has joined.
