@@ -37,7 +37,7 @@ func (c *Coordinator) reach(ctx context.Context, h *wire.Hello, name string) err
 	for i, of := range own { // at once: a slow address takes no time from another
 		dials.Go(func() {
 			if err := touch(ctx, of.address, dialer.Dial); err != nil {
-				all[i] = fmt.Errorf("%w at its own address, %.*s: %w; give an address that other hosts reach (%s), or let connections to it through", beat.ErrUnreachable, shownAddress, of.address, err, of.flags)
+				all[i] = fmt.Errorf("%w at its own address, %s: %w; give an address that other hosts reach (%s), or let connections to it through", beat.ErrUnreachable, cut(of.address, shownAddress), err, of.flags)
 			}
 		})
 	}
@@ -56,6 +56,9 @@ const (
 	shownAddress = 260
 	shownError   = 1000
 )
+
+// cut is a text without what is beyond so many characters.
+func cut(text string, characters int) string { return fmt.Sprintf("%.*s", characters, text) }
 
 // ownAddress is one at which a process says that it is reached, with the flags that set it.
 type ownAddress struct{ address, flags string }
@@ -153,7 +156,7 @@ func (u *unreachables) note(name, address string, err error, now time.Time) (new
 	if u.all == nil {
 		u.all = make(map[string]UnreachableWorker)
 	}
-	u.all[name] = UnreachableWorker{name, fmt.Sprintf("%.*s", shownAddress, address), fmt.Sprintf("%.*s", shownError, err.Error()), now}
+	u.all[name] = UnreachableWorker{name, cut(address, shownAddress), cut(err.Error(), shownError), now}
 	return !known || was.Address != u.all[name].Address
 }
 
