@@ -220,27 +220,24 @@ type Run struct {
 // without reading the data: the model, the layout, the schedule, the memory, and
 // that the files exist.
 func Check(cfg *config.Config) error {
-	return check(cfg, func(p *plan.Plan, gpus []device.GPU) error {
-		_, err := p.CheckMemory(gpus)
-		return err
-	}, true)
+	return setupError(check(cfg, true, 0))
 }
 
 // CheckElsewhere is Check for other machines than this one: no device is looked for here, and each rank has one of its
 // own with so many bytes of memory for its tensors; 0: memory isn't judged.
 func CheckElsewhere(cfg *config.Config, deviceBytes int64) error {
-	return check(cfg, func(p *plan.Plan, _ []device.GPU) error { return p.CheckDeviceMemory(deviceBytes) }, false)
+	return setupError(check(cfg, false, deviceBytes))
 }
 
-// check is Check with a judgement of memory; here: on the devices of this machine.
-func check(cfg *config.Config, memory func(*plan.Plan, []device.GPU) error, here bool) error {
-	if err := checkAll(cfg, memory, here); err != nil {
+func setupError(err error) error {
+	if err != nil {
 		return &SetupError{err}
 	}
 	return nil
 }
 
-func checkAll(cfg *config.Config, memory func(*plan.Plan, []device.GPU) error, here bool) (err error) {
+// check is Check if here is true, else CheckElsewhere.
+func check(cfg *config.Config, here bool, deviceBytes int64) (err error) {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
@@ -290,9 +287,13 @@ func checkAll(cfg *config.Config, memory func(*plan.Plan, []device.GPU) error, h
 	if err == nil && ckpt != nil {
 		err = plan.CheckWeights(ckpt, p.Model(), nil)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case here:
 		p.SetKernels(gpuPath)
-		err = memory(p, gpus)
+		_, err = p.CheckMemory(gpus)
+	default:
+		err = p.CheckDeviceMemory(deviceBytes)
 	}
 	return errors.Join(append(errs, err)...)
 }

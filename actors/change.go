@@ -195,7 +195,7 @@ func (a *schedulerActor) request(ctx actor.Context, r Request) {
 	ctx.Request(a.peers.Metrics, &journal{a.header(), r})
 }
 
-// resumed takes up the pauses that waited until a resumption was journalled.
+// resumed applies the pauses that waited until a resumption was journalled.
 func (a *schedulerActor) resumed(ctx actor.Context) {
 	if a.changes.resumes--; a.changes.resumes > 0 {
 		return

@@ -31,7 +31,6 @@ type planConfigOptions struct {
 	gigabits  float64
 	perNode   int     // devices of a node; 0: nodes don't matter
 	nodeUS    float64 // between two devices of one node
-	nodeGiven [2]bool // whether nodeUS and nodeGbps are
 	nodeGbps  float64
 	device    string // a GPU, by its name in package gpus, to estimate costs for
 	costs     string // a file to take them from
@@ -127,7 +126,6 @@ func (o *planConfigOptions) gpu() gpus.GPU {
 // checkIdle refuses flags that say nothing about what is measured or played.
 func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
 	var errs []error
-	o.nodeGiven = [2]bool{cmd.Flags().Changed("node-latency-us"), cmd.Flags().Changed("node-bandwidth-gbps")}
 	if !o.check {
 		errs = append(errs, idle(cmd, "without --check", "pairs"))
 	}
@@ -146,14 +144,14 @@ func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-func (o *planConfigOptions) cluster(dtype string) planner.Devices {
+func (o *planConfigOptions) cluster(cmd *cobra.Command, dtype string) planner.Devices {
 	d := planner.Devices{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: bytesPerS(o.gigabits), PeakFLOPs: o.gpu().FLOPs(dtype)}
 	if o.perNode > 1 {
 		d.Nodes = planner.Nodes{Devices: o.perNode, Within: planner.Link{LatencyUS: o.latencyUS, BytesPerS: o.gpu().LinkBytesPerS}}
-		if o.nodeGiven[1] {
+		if cmd.Flags().Changed("node-bandwidth-gbps") {
 			d.Nodes.Within.BytesPerS = bytesPerS(o.nodeGbps)
 		}
-		if o.nodeGiven[0] {
+		if cmd.Flags().Changed("node-latency-us") {
 			d.Nodes.Within.LatencyUS = o.nodeUS
 		}
 	}
@@ -228,7 +226,7 @@ func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o
 	load := func(sets []string) (*config.Config, error) {
 		return loadConfig(path, append(append([]string{}, o.sets...), sets...))
 	}
-	r := &planReport{config: cfg, cluster: o.cluster(cfg.Device.DType), Estimated: o.gpu().Name}
+	r := &planReport{config: cfg, cluster: o.cluster(cmd, cfg.Device.DType), Estimated: o.gpu().Name}
 	if o.check {
 		if r.Check, err = planner.Check(ctx, load, o.pairs, o.seconds, a.sayMeasuring); err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 func (r *planReport) text(w io.Writer) error {
 	p := &planText{w: w}
 	if g, ok := gpus.Named(r.Estimated); ok {
-		p.printf("An estimate for %s, from shapes, its data sheet (%.0f TFLOP/s in bfloat16, %.3g TB/s, %s) and the shares of such speeds that were measured on an H200; the larger the model, the more it may be too slow.\n",
+		p.printf("An estimate for %s, from shapes, its data sheet (%.0f TFLOP/s in bfloat16, %.3g TB/s, %s) and the efficiency measured on one H200. Large models may run faster.\n",
 			g.Name, g.BF16FLOPs/1e12, g.BytesPerS/1e12, term.Bytes(g.MemoryBytes))
 	}
 	p.costs(r.Costs)
@@ -67,7 +67,7 @@ func (p *planText) costs(c *planner.Costs) {
 		p.err = err
 	}
 	if c.Shrunk > 1 {
-		p.line("measured on layers 1/%d as wide, whose times are multiplied by the ratio of their operations: whole ones take too much memory or time here", c.Shrunk)
+		p.line("measured on layers 1/%d as wide and scaled by the ratio of their operations: full layers take too much memory or time on this machine", c.Shrunk)
 	}
 	p.line("the update of a weight takes %s ns", round(c.UpdateNS))
 	if n := len(c.Shares); n > 1 {
@@ -178,12 +178,12 @@ func (p *planText) recommended(r *planReport) {
 	}
 	if r.Best == nil {
 		if len(r.TooLarge) == 0 {
-			p.line("nothing: none of %s can be; the first: %v", term.Plural(r.Impossible, "option"), r.reason)
+			p.line("nothing: none of %s is possible. The first error: %v", term.Plural(r.Impossible, "option"), r.reason)
 			return
 		}
 		p.line("nothing: of %d options the %d fastest need more than %s, with recomputation too; the fastest needs %s.", r.Tried, len(r.TooLarge), given, term.Bytes(r.TooLarge[0].NeedBytes()))
 		if r.left > 0 {
-			p.line("%s that promised less were not tried.", term.Plural(r.left, "option"))
+			p.line("%s were not tried, because they looked slower.", term.Plural(r.left, "option"))
 		}
 		p.line("Make the model or batch.sequences smaller, or take more devices.")
 		return
@@ -196,7 +196,7 @@ func (p *planText) recommended(r *planReport) {
 	p.printf("\n%s", recommendation(r.Best))
 	p.heading("Why: " + why(r))
 	if r.Impossible > 0 {
-		p.line("%s could not be; the first: %v", term.Plural(r.Impossible, "more option"), r.reason)
+		p.line("skipped %s; the first error: %v", term.Plural(r.Impossible, "impossible option"), r.reason)
 	}
 	for _, g := range []struct {
 		name    string
@@ -207,7 +207,7 @@ func (p *planText) recommended(r *planReport) {
 	p.layers(r)
 }
 
-// why says how what is recommended was chosen.
+// why explains the choice of the recommendation.
 func why(r *planReport) string {
 	first := r.fastest()
 	if first == nil || first.StepMS >= r.Best.StepMS {

@@ -398,7 +398,7 @@ func (c *Coordinator) packMembers() *wire.MembersReply {
 		reply.Members = append(reply.Members, one)
 	}
 	for _, w := range c.unreachable.list(time.Now()) {
-		reply.Unreachable = append(reply.Unreachable, &wire.UnreachableWorker{Name: w.Name, Address: clean(w.Address, limitErrorBytes), Error: clean(w.Error, limitErrorBytes), AskedNs: clock.At(w.Asked).UnixNano()})
+		reply.Unreachable = append(reply.Unreachable, &wire.UnreachableWorker{Name: w.Name, Address: w.Address, Error: w.Error, AskedNs: clock.At(w.Asked).UnixNano()})
 	}
 	return reply
 }

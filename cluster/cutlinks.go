@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// cuts are the links of an attempt on which nothing arrives. They have a lock of their own: whoever reads a run's status
-// asks for them, also who holds the attempt's.
+// cuts are the links of an attempt on which nothing arrives. They have their own lock, because a caller that reads a
+// run's status may hold the attempt's.
 type cuts struct {
 	c     *Coordinator
 	names map[uuid.UUID]string // of the attempt's workers

@@ -37,7 +37,7 @@ func (c *Coordinator) reach(ctx context.Context, h *wire.Hello, name string) err
 	for i, of := range own { // at once: a slow address takes no time from another
 		dials.Go(func() {
 			if err := touch(ctx, of.address, dialer.Dial); err != nil {
-				all[i] = fmt.Errorf("%w at its own address, %s: %w; give an address that other hosts reach (%s), or let connections to it through", beat.ErrUnreachable, cut(of.address, shownAddress), err, of.flags)
+				all[i] = fmt.Errorf("%w at its own address, %s: %w; give an address that other hosts reach (%s), or let connections to it through", beat.ErrUnreachable, clean(of.address, shownAddress), err, of.flags)
 			}
 		})
 	}
@@ -52,13 +52,10 @@ func (c *Coordinator) reach(ctx context.Context, h *wire.Hello, name string) err
 const (
 	// limitDialBacks is how many workers the coordinator dials at a time.
 	limitDialBacks = 64
-	// shownAddress and shownError are how much of a worker's words is shown and kept.
+	// shownAddress and shownError are how many bytes of a worker's address and of an error are kept and shown.
 	shownAddress = 260
 	shownError   = 1000
 )
-
-// cut is a text without what is beyond so many characters.
-func cut(text string, characters int) string { return fmt.Sprintf("%.*s", characters, text) }
 
 // ownAddress is one at which a process says that it is reached, with the flags that set it.
 type ownAddress struct{ address, flags string }
@@ -156,7 +153,7 @@ func (u *unreachables) note(name, address string, err error, now time.Time) (new
 	if u.all == nil {
 		u.all = make(map[string]UnreachableWorker)
 	}
-	u.all[name] = UnreachableWorker{name, cut(address, shownAddress), cut(err.Error(), shownError), now}
+	u.all[name] = UnreachableWorker{name, clean(address, shownAddress), clean(err.Error(), shownError), now}
 	return !known || was.Address != u.all[name].Address
 }
 

@@ -113,10 +113,9 @@ func loudCoordinator(t *testing.T, silence time.Duration) (*cluster.Coordinator,
 	return c, log
 }
 
-// TestWorkerOutOfReach: a worker that the coordinator can't reach at the address that it advertises is no member. Its own
-// log says why, the coordinator's says it once, and operators see it. It joins as soon as it is reached.
-func TestWorkerOutOfReach(t *testing.T) {
-	c, boss := loudCoordinator(t, 20*time.Second)
+// operatorOf connects an operator to a coordinator until the test ends.
+func operatorOf(t *testing.T, c *cluster.Coordinator) *cluster.Client {
+	t.Helper()
 	token, err := c.NewToken(cluster.RoleOperator, time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +124,15 @@ func TestWorkerOutOfReach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer operator.Close()
+	t.Cleanup(operator.Close)
+	return operator
+}
+
+// TestWorkerOutOfReach: a worker that the coordinator can't reach at the address that it advertises is no member. Its own
+// log says why, the coordinator's says it once, and operators see it. It joins as soon as it is reached.
+func TestWorkerOutOfReach(t *testing.T) {
+	c, boss := loudCoordinator(t, 20*time.Second)
+	operator := operatorOf(t, c)
 	good, stopGood := works(t, cluster.WorkerConfig{Join: c.Address(), Token: workerToken(t, c), Name: "good"})
 	good.eventually(t, "msg=joined")
 	for _, test := range []struct{ name, behind, says string }{
@@ -223,15 +230,7 @@ func TestCoordinatorOutOfReach(t *testing.T) {
 // it. Meanwhile who has asked for the run, and who looks at it, is told what it waits for.
 func TestWorkerGetsOutOfReach(t *testing.T) {
 	c, _ := loudCoordinator(t, 2*time.Second)
-	token, err := c.NewToken(cluster.RoleOperator, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	operator, err := cluster.NewClient(t.Context(), cluster.ClientConfig{Address: c.Address(), Token: token})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer operator.Close()
+	operator := operatorOf(t, c)
 	r, own := newRelay(t), unusedAddress(t)
 	r.open(t, own)
 	far, stopFar := works(t, cluster.WorkerConfig{Join: c.Address(), Token: workerToken(t, c), Name: "a", Listen: own, Advertise: r.address})

@@ -17,8 +17,8 @@ func hasExtension(name, extension string) bool {
 	return strings.EqualFold(filepath.Ext(name), extension)
 }
 
-// TableSpec is what the table of a step is asked for by, but for the costs that some schedules
-// go by. Of replicas with different numbers of microbatches it is the first one's, which has most.
+// TableSpec is the request for a step's table, without the costs that some schedules use. If replicas have different
+// numbers of microbatches, it describes the first replica, which has the most.
 func (c *Config) TableSpec() scheduler.Spec {
 	p, replicas := c.Pipeline, max(1, c.Parallel.Data)
 	microbatches := (c.Batch.Sequences/max(1, c.Batch.Microbatch) + replicas - 1) / replicas

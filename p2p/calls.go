@@ -52,8 +52,8 @@ type Handle struct {
 	abandoned bool // nobody waits any more for what comes
 }
 
-// Wait waits until all has been sent and received. When ctx ends before, the transfers go on. With another error, Received
-// has what came all the same, and it is the caller's to release: a send that fails loses nothing that was received.
+// Wait waits until every tensor has been sent and received. If ctx ends first, the transfers continue. With any other
+// error, Received holds the tensors that arrived, and the caller releases them: a failed send loses no received tensor.
 func (h *Handle) Wait(ctx context.Context) (Received, error) {
 	select {
 	case <-h.ended:

@@ -31,8 +31,8 @@ func (p *Port) reads(t tensorops.Tensor) bool {
 	return p.remote || p.cfg.Scatter != nil || p.cfg.WireDType == tensorops.BFloat16 || !t.Contiguous()
 }
 
-// leaving makes of tensors what goes on the way: without gaps, this rank's parts, and rounded, if the Config says so. The
-// tensors are taken.
+// leaving converts tensors to the items that are sent: without gaps, split into this rank's parts and rounded if the
+// Config says so. It takes ownership of the tensors.
 func (p *Port) leaving(ts []tensorops.Tensor) (items []item, err error) {
 	items = make([]item, len(ts))
 	for i, t := range ts {

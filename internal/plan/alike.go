@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/device"
 )
 
-// kind names what a stage's layers are, so that stages of one kind record the same operations in the same order, chunk by
-// chunk. Layers that differ by their place, or may, make every stage one of its own.
+// kind names a stage's layers. Stages of one kind record the same operations in the same order, chunk by chunk. If layers
+// may differ by their position in the model, every stage is its own kind.
 func (p *Plan) kind(stage int) string {
 	c := p.model.Config
 	if !c.Language() || len(p.cfg.Model.Freeze) > 0 || len(c.Full) > 0 {
@@ -24,8 +24,8 @@ func (p *Plan) kind(stage int) string {
 	return k.String()
 }
 
-// alike are the stages of each kind.
-func (p *Plan) alike() [][]int {
+// stagesByKind groups the stages by kind.
+func (p *Plan) stagesByKind() [][]int {
 	var kinds [][]int
 	index := make(map[string]int)
 	for stage := range p.table.NumRanks() {
@@ -40,7 +40,7 @@ func (p *Plan) alike() [][]int {
 	return kinds
 }
 
-// RecordKind is equal for stages of which Record shows the same, but for the numbers of their chunks.
+// RecordKind is equal for two stages if Record shows the same operations for both, except for their chunk numbers.
 func (p *Plan) RecordKind(stage int) string {
 	passOf := p.PassOf(stage)
 	var variants []string
@@ -55,20 +55,20 @@ func (p *Plan) RecordKind(stage int) string {
 	return p.kind(stage) + " " + strings.Join(variants, " ")
 }
 
-// manyRanks is from how many on a search takes the memory of one stage of each kind for all of them.
+// manyRanks is the largest grid whose memory FullestBytes computes stage by stage.
 const manyRanks = 8
 
-// briefActions is dryActions where many plans are compared.
+// briefActions is how many actions of a rank's row FullestBytes records at least, in place of usualActions.
 const briefActions = 256
 
-// FullestBytes is MemoryBytes for plans that are compared. Of many ranks it is found for that of each kind which holds
-// the most outputs, and as much is taken to be all of these need.
+// FullestBytes estimates MemoryBytes for a search that compares many plans. In a grid of more than manyRanks ranks it
+// records, of each kind, only the stage with the most outputs in flight, and assigns its memory to all stages of that kind.
 func (p *Plan) FullestBytes() ([]int64, error) {
 	if p.grid.World() <= manyRanks {
 		return p.MemoryBytes()
 	}
 	bytes := make([]int64, p.table.NumRanks())
-	for _, stages := range p.alike() {
+	for _, stages := range p.stagesByKind() {
 		fullest := slices.MaxFunc(stages, func(a, b int) int { return p.report.PeakInFlight[a] - p.report.PeakInFlight[b] })
 		row := p.table.Ranks[fullest]
 		most, err := p.dryRun(fullest, row[:min(len(row), p.dryActions(fullest, briefActions))])

@@ -47,8 +47,8 @@ func (p *Plan) MemoryBytes() ([]int64, error) {
 // LeastBytes is what the fullest rank's weights, gradients and optimizer state take, without any activations: the
 // least that it needs, found without recording passes.
 func (p *Plan) LeastBytes() (most int64, err error) {
-	for _, alike := range p.alike() {
-		stage := alike[0]
+	for _, kind := range p.stagesByKind() {
+		stage := kind[0]
 		dry, o := tensorops.NewDryStream(), p.dryOptions(stage)
 		o.BriefGrads = false // all of them are there at the update
 		st, err := stages.NewStage(p.model, dry, p.chunks[stage], o)

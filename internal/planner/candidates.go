@@ -8,18 +8,17 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// mostPlayed is how many candidates are played at a time, those that promise the most first. Smaller searches play
-// all that there are.
+// mostPlayed is how many candidates a round of the search plays, the most promising ones first.
 const mostPlayed = 256
 
-// candidate is a way that is not played yet.
+// candidate is an option before it is played.
 type candidate struct {
 	way
 	roughMS float64 // what a step may take, by arithmetic
 }
 
-// candidates are the ways to try, those that promise the most first. Left out are those whose weights alone need more
-// memory than a device has, unless all do. Without recomputation, which only adds time.
+// candidates lists the options to try, the most promising ones first. It leaves out grids whose weights, gradients and
+// optimizer state exceed a device's memory, unless all do. None recomputes: that only adds time.
 func (s *search) candidates() []candidate {
 	var all, small []candidate
 	for _, g := range s.shapes() {

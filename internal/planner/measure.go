@@ -57,11 +57,15 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 		typical = func(v []float64) float64 { return slowestOf(ranks, v) }
 	}
 	var updates []float64
+	var first *sample
 	for _, sequences := range microbatches {
 		progress(fmt.Sprintf("layers, in microbatches of %d", sequences))
 		of, err := sampleOf(b, options, dev, sequences, !ofRank)
 		if err != nil {
 			return nil, err
+		}
+		if first == nil {
+			first = of
 		}
 		m, err := newMeter(of, options, dev.NewStream("planner"), sequences, true)
 		if err != nil {
@@ -84,10 +88,7 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 		return nil, fmt.Errorf("measure additions: %w", err)
 	}
 	progress("actions beside each other")
-	of, err := sampleOf(b, options, dev, microbatches[0], !ofRank)
-	if err == nil {
-		c.Shares, err = measureShares(ctx, b, of, dev, microbatches[0])
-	}
+	c.Shares, err = measureShares(ctx, b, first, dev, microbatches[0])
 	return c, err
 }
 

@@ -109,7 +109,7 @@ func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices)
 	return p, nil
 }
 
-// mostRounds is how often the search goes on with further candidates while none fits.
+// mostRounds is how many times the search plays mostPlayed candidates until one fits.
 const mostRounds = 4
 
 // wholeModel is one chunk of all layers.
