@@ -37,7 +37,7 @@ test: ## run all tests; make check-race and make check-cluster run them with the
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
 
 # Packages that start goroutines, but for the cluster's.
-RACE_PACKAGES := . ./actors ./checkpoint ./collective ./data/samples ./internal/fanout ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry/...
+RACE_PACKAGES := . ./actors ./checkpoint ./internal/collective ./data/samples ./internal/run/fanout ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry/...
 
 .PHONY: check-race
 check-race: ## run the tests of what starts goroutines with the race detector; needs a C compiler (gcc or clang)
@@ -73,13 +73,13 @@ proto: ## write the Go code of the wire's schema again
 
 .PHONY: check-net
 check-net: ## run the tests over networks with delay, loss, a rate and partitions (Linux, as root)
-	TROUPE_NETLAB=1 $(GO) test -v -count=1 -timeout 20m -run Net ./internal/netlab/... $(addsuffix /...,$(wildcard ./cluster))
+	TROUPE_NETLAB=1 $(GO) test -v -count=1 -timeout 20m -run Net ./internal/testing/netlab/... $(addsuffix /...,$(wildcard ./cluster))
 
 WORLDS ?= 200000
 WORLDS_SEED ?= 18
 .PHONY: check-worlds
 check-worlds: ## compare the checker of grids with executions of WORLDS (200000) random worlds of WORLDS_SEED
-	$(GO) test -v -count=1 -timeout 60m -run '^TestAgree$$' ./scheduler/world -worlds $(WORLDS) -seed $(WORLDS_SEED)
+	$(GO) test -v -count=1 -timeout 60m -run '^TestAgree$$' ./internal/world -worlds $(WORLDS) -seed $(WORLDS_SEED)
 
 .PHONY: check-long
 check-long: ## run all tests in their long forms, of which make test runs a part (an hour)
@@ -97,7 +97,7 @@ check-grids: ## train under a table of grids, a process for each rank, beside on
 
 .PHONY: check-plans
 check-plans: ## plan models of 7, 70 and 405 billion parameters for 8 to 8,192 GPUs
-	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 30m -run '^TestLargePlans$$' ./internal/planner
+	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 30m -run '^TestLargePlans$$' ./internal/forecast
 
 KILLS_SEED ?= 0
 .PHONY: check-kills
@@ -139,10 +139,10 @@ PYTHON ?= python3
 CHAT_SEED ?= 1
 .PHONY: check-chat
 check-chat: ## render conversations by published models' chat templates and compare ids, what is learned and losses with transformers; needs PYTHON with torch and transformers, and downloads 60 MB
-	@d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && $(PYTHON) chat/testdata/vectors.py --published "$$d" && \
-		$(PYTHON) -W ignore chat/testdata/expressions.py --random 5000 --seed $(CHAT_SEED) --to "$$d" && \
+	@d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && $(PYTHON) internal/chat/testdata/vectors.py --published "$$d" && \
+		$(PYTHON) -W ignore internal/chat/testdata/expressions.py --random 5000 --seed $(CHAT_SEED) --to "$$d" && \
 		$(PYTHON) testdata/documents/vectors.py --published "$$d" && \
-		TROUPE_CHAT_TEMPLATES="$$d" $(GO) test -count=1 -v -run '^(TestPublished(Documents)?|TestRandomExpressions)$$' ./chat .
+		TROUPE_CHAT_TEMPLATES="$$d" $(GO) test -count=1 -v -run '^(TestPublished(Documents)?|TestRandomExpressions)$$' ./internal/chat .
 
 .PHONY: check-metrics
 check-metrics: ## check what a run gives Prometheus, OpenTelemetry and TensorBoard with promtool, a collector and TensorBoard; needs PYTHON with tensorboard, and builds promtool (minutes) unless PROMTOOL is one (Linux)

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-ml/troupe/chat"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/chat"
 )
 
 // TestAnswersWordForWord: a model that was tuned until it knows its answers gives them word for word, and stops

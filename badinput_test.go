@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/data"
 )
 
 // refused starts a run that must not begin: the error is a *SetupError, with is

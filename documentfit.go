@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/data"
 )
 
 // DocumentCounts say what of some documents did not fit the context.

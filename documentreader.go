@@ -9,11 +9,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/troupe-ml/troupe/chat"
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/rundir"
-	"github.com/troupe-ml/troupe/internal/strictjson"
-	"github.com/troupe-ml/troupe/tokenizer"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/internal/chat"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // documentReader turns lines into documents. It is safe for concurrent use.

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/rundir"
-	"github.com/troupe-ml/troupe/tokenizer"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // Documents are JSON lines: {"text"}, {"prompt", "completion"} or {"messages"}. Where all are texts

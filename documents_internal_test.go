@@ -3,8 +3,8 @@ package troupe
 import (
 	"testing"
 
-	"github.com/troupe-ml/troupe/internal/rundir"
-	"github.com/troupe-ml/troupe/tokenizer"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // FuzzDocument: no line panics, and what is read of one has as many marks as ids.

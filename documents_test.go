@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/data"
 )
 
 // pairsOf writes prompts with completions of 17 different lengths, some longer than the context.

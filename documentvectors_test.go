@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/safetensors"
 )
 
 // documentVectors are documents as transformers encodes them: see testdata/documents/vectors.py.

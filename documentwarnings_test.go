@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-ml/troupe/chat"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/rundir"
-	"github.com/troupe-ml/troupe/tokenizer"
+	"github.com/troupe-ml/troupe/internal/chat"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // warningsOf are those of a run's start.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/checkpoint/crashfs"
+	"github.com/troupe-ml/troupe/internal/testing/crashfs"
 )
 
 // TestPowerFailure: whatever the power failure leaves, the newest checkpoint's steps

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"github.com/troupe-ml/troupe/internal/sysinfo"
+	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 )
 
 // environment says by what, and on what machine, a run is trained: for those who compare runs later.

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/tokenizer"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // noText are the ids that stand for no text, beside the tokenizer's special ones: those that the model's

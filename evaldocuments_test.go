@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/data"
 )
 
 // pair is a document whose prompt and completion have so many bytes, which are its tokens.

@@ -7,9 +7,9 @@ import (
 	"maps"
 
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
 	"github.com/troupe-ml/troupe/internal/plan"
-	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/safetensors"
 	"github.com/troupe-ml/troupe/stages"
 )
 

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/internal/device"
-	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
 )
 
 // SetFreeMemory makes the machine seem to have n bytes left.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/troupe-ml/troupe/chat"
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/internal/rundir"
-	"github.com/troupe-ml/troupe/tokenizer"
+	"github.com/troupe-ml/troupe/internal/chat"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // exportTexts makes the files of a model's text those of an export, and says what it changed.

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
-	"github.com/troupe-ml/troupe/tokenizer"
 )
 
 // transformers' AutoTokenizer chooses a class by tokenizer_config.json, and without one by the model's type. The

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/tokenizer"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // TestExportNamesTokenizer: an export says which class takes its tokenizer as it is, and where transformers takes

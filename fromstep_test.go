@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/checkpoint/crashfs"
+	"github.com/troupe-ml/troupe/internal/testing/crashfs"
 )
 
 // from goes on from the checkpoint of a step.

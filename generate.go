@@ -10,12 +10,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/troupe-ml/troupe/chat"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/chat"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tokenizer"
 )
 
 // GenerateOptions say what to write.

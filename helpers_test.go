@@ -15,8 +15,8 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/safetensors"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+	"github.com/troupe-ml/troupe/internal/safetensors"
 	"github.com/troupe-ml/troupe/stages"
 )
 

@@ -14,44 +14,43 @@ import (
 // layers are the packages from the top down, as ARCHITECTURE.md draws them: a package may
 // import what is below its layer, never what is beside or above it.
 var layers = [][]string{
-	{"internal/exampletest", "internal/netlab"}, // of tests, which alone may import them
+	{"internal/testing/exampletest", "internal/testing/netlab"}, // of tests, which alone may import them
 	{"cmd/engine", "stages/gorgonia/bench", "examples/cluster-service", "examples/custom-layer", "examples/encoder-decoder", "examples/gorgonia-mlp", "examples/own", "examples/skip", "examples/ushape"},
 	{"cli"},
-	{"internal/view"},
+	{"internal/show/view"},
 	{"cluster/discovery/dns", "cluster/discovery/etcd", "telemetry/otel/otlp"},
 	{"cluster"},
-	{"internal/planner"},
+	{"internal/forecast"},
 	{"internal/bench", "examples/service"}, // which links no cluster
 	{"ui"},
 	{"telemetry/prom", "telemetry/otel", "telemetry/tensorboard"},
 	{"."},
-	{"internal/placement"},
 	{"cluster/internal/mesh"},
-	{"internal/report"},
+	{"internal/show/report"},
 	{"internal/plan"},
-	{"internal/rundir"},
-	{"internal/device"},
-	{"checkpoint/faultfs", "checkpoint/crashfs"}, // of tests
+	{"internal/run/rundir"},
+	{"internal/host/device"},
+	{"internal/testing/faultfs", "internal/testing/crashfs"}, // of tests
 	{"checkpoint"},
-	{"checkpoint/safetensors"},
+	{"internal/safetensors"},
 	{"actors"},
 	{"telemetry/history"},
 	{"telemetry"},
 	{"config"},
 	{"data/samples"},
-	{"internal/folder", "data"},
+	{"internal/host/folder", "internal/data"},
 	{"stages/gorgonia"},
 	{"stages/layertest"}, // of tests
 	{"stages"},
-	{"chat", "tokenizer"},
-	{"tokenizer/hf"},
-	{"scheduler/draw", "scheduler/world"},
+	{"internal/chat", "internal/tokenizer"},
+	{"internal/tokenizer/hf"},
+	{"internal/show/draw", "internal/world"},
 	{"scheduler"},
-	{"tensorops/optest"},
+	{"internal/optest"},
 	{"cluster/internal/groups/bench"},
 	{"cluster/internal/groups"},
 	{"p2p"},
-	{"collective"},
+	{"internal/collective"},
 	{"tensorops/cpu", "tensorops/cuda", "tensorops/ref"},
 	{"tensorops/cpu/internal/attn", "tensorops/cuda/internal/count", "tensorops/cuda/internal/ptxgen"},
 	{"tensorops/cpu/internal/gemm", "tensorops/cpu/internal/vec", "tensorops/cuda/internal/driver", "tensorops/cuda/internal/standin", "tensorops/cuda/kernels"},
@@ -59,9 +58,9 @@ var layers = [][]string{
 	{"tensorops"},
 	{"cluster/internal/lane/bench"},
 	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
-	{"cluster/discovery", "cluster/internal/secure", "grid", "internal/wire"},
-	{"internal/caught", "internal/chart", "internal/clock", "internal/fanout", "internal/gpus", "internal/hostmem", "internal/registry", "internal/rng", "internal/strictjson", "internal/sysinfo", "internal/term"},
-	{"internal/plural"},
+	{"cluster/discovery", "cluster/internal/secure", "internal/grid", "internal/wire"},
+	{"internal/base/caught", "internal/show/chart", "internal/base/clock", "internal/run/fanout", "internal/host/gpus", "internal/host/hostmem", "internal/base/registry", "internal/base/rng", "internal/base/strictjson", "internal/host/sysinfo", "internal/show/term"},
+	{"internal/base/words"},
 }
 
 // TestLayers: no import goes up, and each package has its layer.

@@ -23,8 +23,8 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/sysinfo"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 )
 
 // tenRunsEnv, when it is set, makes the test binary train ten times in the folder that it

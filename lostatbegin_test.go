@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/plan"
 )
 
 // lostHosts have workers that are lost whenever they are given ranks, as often as there are some.
@@ -21,10 +21,10 @@ type lostHosts struct {
 	released int
 }
 
-func (h *lostHosts) Choose(_ context.Context, _ *config.Config, wait time.Duration) (placement.Workers, error) {
+func (h *lostHosts) Choose(_ context.Context, _ *config.Config, wait time.Duration) (plan.Workers, error) {
 	h.waits = append(h.waits, wait)
 	if len(h.waits) > h.workers {
-		return nil, placement.ErrNoRoom
+		return nil, plan.ErrNoRoom
 	}
 	return lostWorker{h}, nil
 }
@@ -34,8 +34,8 @@ type lostWorker struct{ h *lostHosts }
 func (lostWorker) Path() string    { return "go" }
 func (lostWorker) Devices() string { return "cpu" }
 func (lostWorker) Threads() int    { return 1 }
-func (lostWorker) Assign(context.Context, placement.Assignment) (placement.Ranks, error) {
-	return placement.Ranks{}, &placement.LostError{Worker: "a", Ranks: []int{0}, Err: errors.New("messages to it are not acknowledged")}
+func (lostWorker) Assign(context.Context, plan.Assignment) (plan.Ranks, error) {
+	return plan.Ranks{}, &plan.LostError{Worker: "a", Ranks: []int{0}, Err: errors.New("messages to it are not acknowledged")}
 }
 func (lostWorker) Watch(*actors.Run) {}
 func (w lostWorker) Release()        { w.h.released++ }

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/internal/clock"
+	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 

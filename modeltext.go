@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe/chat"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/rundir"
-	"github.com/troupe-ml/troupe/tokenizer"
+	"github.com/troupe-ml/troupe/internal/chat"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // modelText turns texts and conversations into the ids of a model. Training, evaluation and generation

@@ -8,9 +8,9 @@ import (
 	"syscall"
 
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/clock"
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/base/clock"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // acceptFunc accepts files, which a key names, by their content. It is asked before a text is

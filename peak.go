@@ -3,7 +3,7 @@ package troupe
 import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/tensorops"
 )

@@ -8,20 +8,19 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/device"
-	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // ErrNoWorkers: the processes that a run over a cluster needs are not there. When they are,
 // it can go on.
-var ErrNoWorkers = placement.ErrNoRoom
+var ErrNoWorkers = plan.ErrNoRoom
 
 // computers are what a run's ranks compute on: devices of this process, or others.
 type computers struct {
-	set     *device.Set       // nil: in other processes
-	workers placement.Workers // nil: here
+	set     *device.Set  // nil: in other processes
+	workers plan.Workers // nil: here
 	closed  bool
 	auto    string // what device.kind = "auto" has come to; "": nothing to say
 	// ofRanks is what other processes tell of the most tensor memory of each rank at a time; nil: nothing.
@@ -30,7 +29,7 @@ type computers struct {
 
 // openComputers opens them. leftOut says why no GPU is to be taken where "auto" stands; "": if there
 // is one, it may be.
-func openComputers(ctx context.Context, cfg *config.Config, hosts placement.Hosts, wait time.Duration, leftOut string) (*computers, error) {
+func openComputers(ctx context.Context, cfg *config.Config, hosts plan.Hosts, wait time.Duration, leftOut string) (*computers, error) {
 	var c computers
 	var err error
 	cfg.SetAutoGPU(false)
@@ -110,7 +109,7 @@ func (c *computers) groups(p *plan.Plan) plan.Groups {
 }
 
 // place says where a run's stages are.
-func (c *computers) place(ctx context.Context, s *actors.Spec, a placement.Assignment) error {
+func (c *computers) place(ctx context.Context, s *actors.Spec, a plan.Assignment) error {
 	if c.set != nil {
 		s.Devices = c.set.OfRanks()
 		return nil
@@ -152,7 +151,7 @@ func (r *restarts) allows(err error, step int64) bool {
 
 // isLost reports whether a process that computed ranks was lost.
 func isLost(err error) bool {
-	var lost *placement.LostError
+	var lost *plan.LostError
 	return errors.As(err, &lost)
 }
 

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
 )
 
 // sampler draws tokens. What it does to the logits, and in which order, is what transformers'

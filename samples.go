@@ -7,8 +7,8 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/data"
 	"github.com/troupe-ml/troupe/data/samples"
+	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tokenizer"
 )
 
 // textSampler has the model write a text at each validation of an attempt, with the weights that

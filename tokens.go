@@ -12,10 +12,10 @@ import (
 	"runtime/debug"
 
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/folder"
-	"github.com/troupe-ml/troupe/internal/rundir"
-	"github.com/troupe-ml/troupe/tokenizer"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // tokenStore keeps the token ids of a run's texts in its folder, each file under the digest of

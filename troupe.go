@@ -17,17 +17,16 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/device"
-	"github.com/troupe-ml/troupe/internal/fanout"
-	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/plan"
-	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/run/fanout"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
-	"github.com/troupe-ml/troupe/tokenizer"
 )
 
 // Events of a run, sent in order.
@@ -103,7 +102,7 @@ type Options struct {
 	Requests []Change
 	// Hosts, if there are any, compute the run's ranks in other processes: package cluster has
 	// them. System is theirs then.
-	Hosts placement.Hosts
+	Hosts plan.Hosts
 }
 
 // Info describes a run that has been set up.
@@ -504,7 +503,7 @@ func (r *Run) goOn(o Options, err error) error {
 
 // asSetup marks an error of the setup, unless trying again may help.
 func asSetup(err error) error {
-	if checkpoint.MayPass(err) || errors.Is(err, placement.ErrNoRoom) || isLost(err) {
+	if checkpoint.MayPass(err) || errors.Is(err, plan.ErrNoRoom) || isLost(err) {
 		return err
 	}
 	return &SetupError{err}
@@ -800,7 +799,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 	if err != nil {
 		return nil, err
 	}
-	assignment := placement.Assignment{Run: start.Run, Config: cfg, Plan: p, EvalMicrobatches: evalMicrobatches, Stored: r.ckpt != nil, WithState: withState, Step: start.Step}
+	assignment := plan.Assignment{Run: start.Run, Config: cfg, Plan: p, EvalMicrobatches: evalMicrobatches, Stored: r.ckpt != nil, WithState: withState, Step: start.Step}
 	if cfg.Cluster.SharedFolder == "auto" {
 		assignment.Folder = r.output.FS
 	}

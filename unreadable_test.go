@@ -11,12 +11,12 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/checkpoint/faultfs"
+	"github.com/troupe-ml/troupe/internal/testing/faultfs"
 )
 
 // TestNotStarted: what keeps a run from beginning leaves its folder as it is, and is a
 // *SetupError unless trying again may help. What there is of it, the tests of
-// internal/rundir go through.
+// internal/run/rundir go through.
 func TestNotStarted(t *testing.T) {
 	manifest := func(out string) string { return filepath.Join(stepDir(out, 6), "manifest.json") }
 	for _, tt := range []struct {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
-	"github.com/troupe-ml/troupe/tokenizer"
 )
 
 // TestEvaluate: where the windows of validation are those of a whole text, both

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/internal/fanout"
+	"github.com/troupe-ml/troupe/internal/run/fanout"
 )
 
 // Actions is what was recorded of the order that a run's stages work on: see Run.Record.

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/safetensors"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
-	"github.com/troupe-ml/troupe/tokenizer"
 )
 
 // tinyModels are models whose directories take a few kilobytes.

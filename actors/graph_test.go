@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+	"github.com/troupe-ml/troupe/internal/safetensors"
 )
 
 // Content is what a checkpoint is to hold.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/checkpoint/crashfs"
+	"github.com/troupe-ml/troupe/internal/testing/crashfs"
 )
 
 // state is what Newest has to find: small(step, tag).

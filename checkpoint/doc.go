@@ -48,7 +48,7 @@
 // fail (package faultfs).
 //
 // What is read is untrusted: names come from an allow-list and are opened beneath
-// the folder (internal/folder), symbolic links are refused, every length is bounded
+// the folder (internal/host/folder), symbolic links are refused, every length is bounded
 // (limits.go) before it is used, and with a manifest every byte is hashed before it
 // is handed out. The links `last` and `best` are read, never followed.
 //
@@ -59,7 +59,7 @@
 // to is always there, unless something else has removed it. Readers need no lock:
 // OpenAt opens what a person means by a path, VerifyAt reports on it.
 //
-// The package imports its own subpackages, internal/folder, internal/strictjson, the
+// The package imports its own subpackages, internal/host/folder, internal/base/strictjson, the
 // standard library and golang.org/x/sys/unix. It must never know what a tensor or a
 // file's content means: to it a tensor is a name, a dtype, a shape and bytes.
 package checkpoint

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // The errors that callers branch on. Each comes wrapped with the place and the

@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/checkpoint/crashfs"
-	"github.com/troupe-ml/troupe/checkpoint/faultfs"
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+	"github.com/troupe-ml/troupe/internal/safetensors"
+	"github.com/troupe-ml/troupe/internal/testing/crashfs"
+	"github.com/troupe-ml/troupe/internal/testing/faultfs"
 )
 
 // Of a store that can't be listed nothing is known: nobody takes it for an empty one,

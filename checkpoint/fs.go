@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // FS is the folder of a run, with all that a Store reads and writes. Its names are

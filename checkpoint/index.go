@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
 )
 
 // encodeIndex writes model.safetensors.index.json: which shard has which tensor.

@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/troupe-ml/troupe/internal/clock"
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/base/clock"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 const LockName = ".lock"

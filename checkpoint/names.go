@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/folder"
-	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // The files that Save writes by itself.

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+	"github.com/troupe-ml/troupe/internal/safetensors"
 )
 
 // foreign writes a directory as other programs do.

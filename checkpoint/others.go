@@ -13,7 +13,7 @@ import (
 	"io"
 	"path"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // Others are processes that hold tensors of a checkpoint, those that are Absent, and see

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/troupe-ml/troupe/internal/folder"
-	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // The pointers of a store: relative symbolic links to a checkpoint or, where the

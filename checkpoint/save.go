@@ -10,7 +10,7 @@ import (
 	"io"
 	"path"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/checkpoint/faultfs"
+	"github.com/troupe-ml/troupe/internal/testing/faultfs"
 )
 
 // whole is content in one file of weights: every file that a run's checkpoint has.

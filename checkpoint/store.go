@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // Store is the folder checkpoints/ of a run's output folder. One process at a

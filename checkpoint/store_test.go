@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/checkpoint/crashfs"
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+	"github.com/troupe-ml/troupe/internal/safetensors"
+	"github.com/troupe-ml/troupe/internal/testing/crashfs"
 )
 
 func TestSaveAndRead(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
-	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/internal/safetensors"
 )
 
 // Tensors are the named tensors of one or several files.

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
-	"github.com/troupe-ml/troupe/internal/folder"
-	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/internal/safetensors"
 )
 
 // ProblemKind says what is wrong with a file.

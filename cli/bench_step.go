@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/bench"
-	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
@@ -149,24 +149,24 @@ func (a *app) benchStep(ctx context.Context, in io.Reader, o stepFlags) (err err
 
 func (a *app) stepReport(r bench.StepsResult) {
 	row := func(name, format string, args ...any) { a.printf("%-8s %s\n", name, fmt.Sprintf(format, args...)) }
-	row("model", "%s: %s, %s of width %d, %s parameters, vocabulary of %s", r.Model, r.Family, term.Plural(r.Layers, "layer"), r.Hidden, term.Count(r.Parameters), term.Count(int64(r.Vocab)))
-	row("batch", "%s of %d tokens in %s", term.Plural(r.Sequences, "sequence"), r.Context, term.Plural(r.Microbatches, "microbatch"))
-	row("pipeline", "schedule %s: %s × %s", r.Schedule, term.Plural(r.Stages, "stage"), term.Plural(r.Chunks, "chunk"))
-	row("device", "%s, %s kernels, %s", r.DType, r.Kernels, term.Plural(r.Threads, "thread"))
-	row("step", "%s ms (%s, 10–90 %% of %s)", round(r.MS.Median), spread(r.MS), term.Plural(r.MS.Samples, "sample"))
+	row("model", "%s: %s, %s of width %d, %s parameters, vocabulary of %s", r.Model, r.Family, words.Plural(r.Layers, "layer"), r.Hidden, words.Count(r.Parameters), words.Count(int64(r.Vocab)))
+	row("batch", "%s of %d tokens in %s", words.Plural(r.Sequences, "sequence"), r.Context, words.Plural(r.Microbatches, "microbatch"))
+	row("pipeline", "schedule %s: %s × %s", r.Schedule, words.Plural(r.Stages, "stage"), words.Plural(r.Chunks, "chunk"))
+	row("device", "%s, %s kernels, %s", r.DType, r.Kernels, words.Plural(r.Threads, "thread"))
+	row("step", "%s ms (%s, 10–90 %% of %s)", round(r.MS.Median), spread(r.MS), words.Plural(r.MS.Samples, "sample"))
 	row("speed", "%s tokens/s (%s)", round(r.TokensPerS.Median), spread(r.TokensPerS))
 	row("compute", "%s GFLOP/s (%s)", round(r.GFLOPS.Median), spread(r.GFLOPS))
 	if r.HostCPUMS > 0 {
 		row("host", "%s ms of a step on cores", round(r.HostCPUMS))
 	}
 	if r.DeviceTakenBytes > 0 {
-		row("GPU", "%s taken for tensors, %s of it in use at the peak", term.Bytes(r.DeviceTakenBytes), term.Bytes(r.DevicePeakBytes))
+		row("GPU", "%s taken for tensors, %s of it in use at the peak", words.Bytes(r.DeviceTakenBytes), words.Bytes(r.DevicePeakBytes))
 	}
 	if r.PeakBytes == 0 {
 		row("memory", "unavailable on this system")
 		return
 	}
-	row("memory", "%s at the peak, beyond the %s held before", term.Bytes(r.PeakBytes), term.Bytes(r.HeldBytes))
+	row("memory", "%s at the peak, beyond the %s held before", words.Bytes(r.PeakBytes), words.Bytes(r.HeldBytes))
 }
 
 // stepsMax bounds the steps of one request.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 func (a *app) newCkpt() *cobra.Command {
@@ -60,7 +60,7 @@ the SHA-256 of the data that the run was trained and validated on, and what
 				if !c.Written.IsZero() {
 					written = c.Written.Local().Format(time.DateTime)
 				}
-				_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", c.Step, term.Bytes(c.Bytes), best, written, c.marks(), c.files())
+				_, _ = fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", c.Step, words.Bytes(c.Bytes), best, written, c.marks(), c.files())
 			}
 			return w.Flush()
 		}),
@@ -128,7 +128,7 @@ func (a *app) verify(path string, asJSON bool) error {
 	case err != nil:
 		return err
 	case bad > 0:
-		return fmt.Errorf("%d of %s not intact", bad, term.Plural(all, "checkpoint"))
+		return fmt.Errorf("%d of %s not intact", bad, words.Plural(all, "checkpoint"))
 	}
 	return nil
 }
@@ -180,5 +180,5 @@ func (c listed) files() string {
 	if c.Problem == "" {
 		return c.State
 	}
-	return strings.ToUpper(c.State) + ": " + strings.Join(strings.Fields(term.Harmless(c.Problem)), " ")
+	return strings.ToUpper(c.State) + ": " + strings.Join(strings.Fields(words.Harmless(c.Problem)), " ")
 }

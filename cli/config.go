@@ -10,7 +10,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // loadConfig reads a configuration. Whatever is wrong with it, down to a file
@@ -101,10 +101,10 @@ func (a *app) summarize(c *config.Config) {
 	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
 	row := func(format string, args ...any) { _, _ = fmt.Fprintf(w, "  "+format+"\n", args...) }
 	m, p := c.Model, c.Pipeline
-	row("model\t%s: %s of width %d, %s, context %d", m.Family, term.Plural(m.Layers, "layer"), m.Hidden, term.Plural(m.Heads, "head"), m.Context)
-	row("batch\t%s in %s of %d", term.Plural(c.Batch.Sequences, "sequence"), term.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), c.Batch.Microbatch)
-	row("pipeline\tschedule %s: %s × %s", term.OneLine(p.Schedule), term.Plural(p.Stages, "stage"), term.Plural(p.Chunks, "chunk"))
-	row("run\t%s, output in %s", term.Plural(c.Run.Steps, "step"), term.OneLine(c.Run.Out))
+	row("model\t%s: %s of width %d, %s, context %d", m.Family, words.Plural(m.Layers, "layer"), m.Hidden, words.Plural(m.Heads, "head"), m.Context)
+	row("batch\t%s in %s of %d", words.Plural(c.Batch.Sequences, "sequence"), words.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), c.Batch.Microbatch)
+	row("pipeline\tschedule %s: %s × %s", words.OneLine(p.Schedule), words.Plural(p.Stages, "stage"), words.Plural(p.Chunks, "chunk"))
+	row("run\t%s, output in %s", words.Plural(c.Run.Steps, "step"), words.OneLine(c.Run.Out))
 	_ = w.Flush() // its writer keeps the error
 }
 

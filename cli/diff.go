@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/internal/report"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/show/report"
 )
 
 func (a *app) newDiff() *cobra.Command {
@@ -64,12 +64,12 @@ func writeDiff(w io.Writer, d *report.Difference) error {
 		of   report.Side
 	}{{"A", d.A}, {"B", d.B}}
 	for _, side := range sides {
-		row("%s  %s\t%s\t%s", side.name, term.OneLine(side.of.Path), term.OneLine(side.of.Name), progress(side.of))
+		row("%s  %s\t%s\t%s", side.name, words.OneLine(side.of.Path), words.OneLine(side.of.Name), progress(side.of))
 	}
 	_ = tw.Flush() // out keeps the error
 	for _, side := range sides {
 		for _, note := range side.of.Notes {
-			row("%s: %s", side.name, term.OneLine(note))
+			row("%s: %s", side.name, words.OneLine(note))
 		}
 	}
 	row("")
@@ -95,7 +95,7 @@ func writeDiff(w io.Writer, d *report.Difference) error {
 	if len(d.Figures) > 0 {
 		row("\nFIGURE\tSTEPS\tEQUAL\tFIRST DIFFERENCE\tLARGEST B - A\tLAST B - A\tONLY IN ONE")
 		for _, f := range d.Figures {
-			row("%s\t%d\t%d\t%s\t%s\t%s\t%s", term.OneLine(f.Name), f.Both, f.Equal, values(f.First), apart(f.Largest), apart(f.Last), alone(f))
+			row("%s\t%d\t%d\t%s\t%s\t%s\t%s", words.OneLine(f.Name), f.Both, f.Equal, values(f.First), apart(f.Largest), apart(f.Last), alone(f))
 		}
 		_ = tw.Flush() // as above
 	}
@@ -133,11 +133,11 @@ func differs(keys int) string {
 func agreement(a report.Agreement) string {
 	switch {
 	case !a.Known:
-		return term.OneLine(a.Text)
+		return words.OneLine(a.Text)
 	case a.Same:
-		return "the same: " + term.OneLine(a.Text)
+		return "the same: " + words.OneLine(a.Text)
 	}
-	return "differ: " + term.OneLine(a.Text)
+	return "differ: " + words.OneLine(a.Text)
 }
 
 // sameLosses says up to where the losses are the same.
@@ -149,13 +149,13 @@ func sameLosses(d *report.Difference) string {
 	case d.Figures[i].First != nil:
 		return fmt.Sprintf("differ from step %d on", d.Figures[i].First.Step)
 	}
-	return fmt.Sprintf("the same bits at all %s of both", term.Plural(d.Figures[i].Both, "step"))
+	return fmt.Sprintf("the same bits at all %s of both", words.Plural(d.Figures[i].Both, "step"))
 }
 
 // brief keeps a value of a configuration on its line.
 func brief(value string) string {
 	const most = 60
-	runes := []rune(term.OneLine(value))
+	runes := []rune(words.OneLine(value))
 	if len(runes) > most {
 		return string(runes[:most]) + "…"
 	}
@@ -209,10 +209,10 @@ func alone(f report.FigureDifference) string {
 		add("B ends at step %d, A at %d", f.EndB, f.EndA)
 	}
 	if f.OnlyA > 0 {
-		add("%s of A", term.Plural(f.OnlyA, "step"))
+		add("%s of A", words.Plural(f.OnlyA, "step"))
 	}
 	if f.OnlyB > 0 {
-		add("%s of B", term.Plural(f.OnlyB, "step"))
+		add("%s of B", words.Plural(f.OnlyB, "step"))
 	}
 	if text == "" {
 		return "-"
@@ -231,7 +231,7 @@ func byteNumber(v float64) string {
 	if math.IsNaN(v) {
 		return "-"
 	}
-	return term.Bytes(int64(v))
+	return words.Bytes(int64(v))
 }
 
 func ratio(v float64) string {

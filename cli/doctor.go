@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-ml/troupe/internal/registry"
-	"github.com/troupe-ml/troupe/internal/sysinfo"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/registry"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
@@ -103,7 +103,7 @@ func (a *app) showDiagnosis(d diagnosis) {
 	row("memory", "%s, %s available", sizeOf(d.MemoryBytes), sizeOf(d.AvailableBytes))
 	var caches []string
 	for _, c := range d.Caches {
-		caches = append(caches, fmt.Sprintf("L%d %s %s", c.Level, c.Type, term.Bytes(c.Bytes)))
+		caches = append(caches, fmt.Sprintf("L%d %s %s", c.Level, c.Type, words.Bytes(c.Bytes)))
 	}
 	row("caches", "%s", orUnknown(strings.Join(caches, ", ")))
 	row("features", "%s", orUnknown(features(d.Features, true)))
@@ -159,7 +159,7 @@ func sizeOf(bytes int64) string {
 	if bytes == 0 {
 		return "unknown"
 	}
-	return term.Bytes(bytes)
+	return words.Bytes(bytes)
 }
 
 func orUnknown(text string) string {

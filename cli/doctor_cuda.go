@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/device"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
@@ -64,7 +64,7 @@ func diagnoseCUDA() cudaDiagnosis {
 func (d cudaDiagnosis) lines() []string {
 	var lines []string
 	for i, g := range d.Devices {
-		line := fmt.Sprintf("device %d (cuda:%d): %s, compute capability %s, %s", i, i, g.Name, g.Capability, term.Bytes(g.MemoryBytes))
+		line := fmt.Sprintf("device %d (cuda:%d): %s, compute capability %s, %s", i, i, g.Name, g.Capability, words.Bytes(g.MemoryBytes))
 		switch {
 		case len(g.Peers) > 0:
 			line += fmt.Sprintf(", copies from the memory of %d", g.Peers)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/show/term"
 )
 
 // jsonOut is the output for JSON.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 func (a *app) newEval() *cobra.Command {
@@ -53,7 +53,7 @@ in "documents".`,
 				return err
 			}
 			if res.Samples {
-				a.printf("loss %.4f%s  %s\n%s, step %d\n", res.Loss, metricsText(res.Metrics), term.Plural(res.Windows, "sample"), term.OneLine(res.From), res.Step)
+				a.printf("loss %.4f%s  %s\n%s, step %d\n", res.Loss, metricsText(res.Metrics), words.Plural(res.Windows, "sample"), words.OneLine(res.From), res.Step)
 				return nil
 			}
 			perByte := ""
@@ -61,7 +61,7 @@ in "documents".`,
 				perByte = fmt.Sprintf("  %.4f bits per byte", res.BitsPerByte)
 			}
 			a.printf("loss %.4f  perplexity %.4g%s  %s tokens in %s\n%s, step %d\n",
-				res.Loss, res.Perplexity, perByte, term.Count(res.Tokens), term.Plural(res.Windows, "window"), term.OneLine(res.From), res.Step)
+				res.Loss, res.Perplexity, perByte, words.Count(res.Tokens), words.Plural(res.Windows, "window"), words.OneLine(res.From), res.Step)
 			return nil
 		}),
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/cluster/discovery"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
@@ -160,5 +160,5 @@ func message(err error, withStack bool) string {
 // say writes a message to the error stream, on one line. Where that is closed there is
 // nobody to tell.
 func say(w io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintf(w, "engine: %s\n", term.OneLine(fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintf(w, "engine: %s\n", words.OneLine(fmt.Sprintf(format, args...)))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 func (a *app) newExport() *cobra.Command {
@@ -47,7 +47,7 @@ files with an index. The folder must not be there yet; it appears when all is wr
 			if asJSON {
 				return a.json(e)
 			}
-			a.printf("%s: %s parameters of %s as %s\n", term.OneLine(e.To), term.Count(e.Parameters), term.OneLine(e.From), e.DType)
+			a.printf("%s: %s parameters of %s as %s\n", words.OneLine(e.To), words.Count(e.Parameters), words.OneLine(e.From), e.DType)
 			return nil
 		}),
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/chat"
+	"github.com/troupe-ml/troupe/internal/chat"
 )
 
 // talking says that a command is a conversation.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
 )
 
 // listed is a checkpoint as `engine ckpt ls` shows it.

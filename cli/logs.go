@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe/cluster"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // offsetTold is how much a clock's offset must change to be told again.
@@ -114,6 +114,6 @@ func (p *logPrinter) record(r cluster.LogRecord) error {
 		}
 		fmt.Fprintf(&b, " %s=%s", a[0], value)
 	}
-	p.app.printf("%s\n", term.OneLine(b.String()))
+	p.app.printf("%s\n", words.OneLine(b.String()))
 	return nil
 }

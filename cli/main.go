@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/show/term"
 )
 
 // Main runs the command line of os.Args, and ends the process with its exit status.
@@ -18,7 +19,7 @@ func Main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // run is the whole program; it returns the exit status.
 func run(args []string, out, errs io.Writer) int {
 	broken := make(chan struct{}, 1)
-	errs = term.NewWriter(outlet{errs, broken}, term.Harmless) // nobody but people reads it
+	errs = term.NewWriter(outlet{errs, broken}, words.Harmless) // nobody but people reads it
 	errs = &diverted{w: errs}
 	a := &app{out: &stream{w: outlet{out, broken}}, err: errs, broken: broken, terminal: term.IsTerminal(out), width: term.Width(out), now: time.Now}
 	root := a.newRoot()
@@ -50,7 +51,7 @@ type app struct {
 
 // people is the output for what people read: nothing in it can steer a terminal,
 // whatever file it comes from.
-func (a *app) people() io.Writer { return term.NewWriter(a.out, term.Harmless) }
+func (a *app) people() io.Writer { return term.NewWriter(a.out, words.Harmless) }
 
 // programs is the output for what programs read. They get every byte, but a terminal
 // does not obey.

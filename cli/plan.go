@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/forecast"
 	"github.com/troupe-ml/troupe/internal/plan"
-	"github.com/troupe-ml/troupe/internal/planner"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/show/draw"
 	"github.com/troupe-ml/troupe/scheduler"
-	"github.com/troupe-ml/troupe/scheduler/draw"
 )
 
 // planOptions are the flags of `engine plan`.
@@ -138,7 +138,7 @@ from step to step. csv and comms write the table, which is what a run takes.`,
 			planConfig = a.planCluster
 		}
 		err := measuring(cmd.Context(), func(ctx context.Context) error { return planConfig(ctx, cmd, args[0], &o.config, o.drawing) })
-		if errors.Is(err, planner.ErrCosts) || errors.Is(err, planner.ErrDevices) {
+		if errors.Is(err, forecast.ErrCosts) || errors.Is(err, forecast.ErrDevices) {
 			return &usageError{err}
 		}
 		return err
@@ -284,7 +284,7 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 // checkSlow refuses a slow rank that the table does not have.
 func (o *planOptions) checkSlow(ranks int) error {
 	if o.slow != "" && o.slowRank >= ranks {
-		return usagef("--slow %s: the table has no rank %d: its %s are numbered from 0", o.slow, o.slowRank, term.Plural(ranks, "rank"))
+		return usagef("--slow %s: the table has no rank %d: its %s are numbered from 0", o.slow, o.slowRank, words.Plural(ranks, "rank"))
 	}
 	return nil
 }

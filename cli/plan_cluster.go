@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/plan"
-	"github.com/troupe-ml/troupe/internal/term"
 )
 
 // planCluster says where a cluster's workers would compute a configuration, and what a step
@@ -60,9 +60,9 @@ func (a *app) showForecast(f *cluster.Forecast) error {
 	for _, r := range f.Ranks {
 		on := "cpu"
 		if r.Device != "" {
-			on = term.OneLine(r.Device)
+			on = words.OneLine(r.Device)
 		}
-		_, e := fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", r.Rank, term.OneLine(r.Worker), term.OneLine(r.Host), r.Cores, on, plan.GiB(float64(r.Bytes)), plan.GiB(float64(r.MemoryBytes)))
+		_, e := fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", r.Rank, words.OneLine(r.Worker), words.OneLine(r.Host), r.Cores, on, plan.GiB(float64(r.Bytes)), plan.GiB(float64(r.MemoryBytes)))
 		err = errors.Join(err, e)
 	}
 	if len(f.Links) > 0 {
@@ -70,13 +70,13 @@ func (a *app) showForecast(f *cluster.Forecast) error {
 		err = errors.Join(err, e)
 	}
 	for _, l := range f.Links {
-		_, e := fmt.Fprintf(w, "%s\t%s\t%.3f ms\t%.2f\n", term.OneLine(l.From), term.OneLine(l.To), l.LatencyMS, 8*l.BytesPerS/1e9)
+		_, e := fmt.Fprintf(w, "%s\t%s\t%.3f ms\t%.2f\n", words.OneLine(l.From), words.OneLine(l.To), l.LatencyMS, 8*l.BytesPerS/1e9)
 		err = errors.Join(err, e)
 	}
 	err = errors.Join(err, w.Flush())
-	a.printf("\na step is predicted to take %.1f ms: %s tokens/s, bubble %.1f%%, %.2f ms for a message between neighbours\n", f.StepMS, term.Short(f.TokensPerS), f.BubblePct, f.MessageMS)
+	a.printf("\na step is predicted to take %.1f ms: %s tokens/s, bubble %.1f%%, %.2f ms for a message between neighbours\n", f.StepMS, words.Short(f.TokensPerS), f.BubblePct, f.MessageMS)
 	if f.Apart != "" {
-		a.printf("%s\n", term.OneLine(f.Apart))
+		a.printf("%s\n", words.OneLine(f.Apart))
 	}
 	a.printf("each worker has measured the layers, all at the same time; ranks of one worker are taken to have cores of their own\n")
 	return err

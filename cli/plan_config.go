@@ -14,11 +14,11 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/device"
-	"github.com/troupe-ml/troupe/internal/gpus"
+	"github.com/troupe-ml/troupe/internal/forecast"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/host/gpus"
 	"github.com/troupe-ml/troupe/internal/plan"
-	"github.com/troupe-ml/troupe/internal/planner"
-	"github.com/troupe-ml/troupe/scheduler/draw"
+	"github.com/troupe-ml/troupe/internal/show/draw"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
@@ -144,10 +144,10 @@ func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-func (o *planConfigOptions) cluster(cmd *cobra.Command, dtype string) planner.Devices {
-	d := planner.Devices{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: bytesPerS(o.gigabits), PeakFLOPs: o.gpu().FLOPs(dtype)}
+func (o *planConfigOptions) cluster(cmd *cobra.Command, dtype string) forecast.Devices {
+	d := forecast.Devices{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: bytesPerS(o.gigabits), PeakFLOPs: o.gpu().FLOPs(dtype)}
 	if o.perNode > 1 {
-		d.Nodes = planner.Nodes{Devices: o.perNode, Within: planner.Link{LatencyUS: o.latencyUS, BytesPerS: o.gpu().LinkBytesPerS}}
+		d.Nodes = forecast.Nodes{Devices: o.perNode, Within: forecast.Link{LatencyUS: o.latencyUS, BytesPerS: o.gpu().LinkBytesPerS}}
 		if cmd.Flags().Changed("node-bandwidth-gbps") {
 			d.Nodes.Within.BytesPerS = bytesPerS(o.nodeGbps)
 		}
@@ -178,22 +178,22 @@ func (o *planConfigOptions) free(b *plan.Plan) (int64, error) {
 
 // planReport is what `engine plan CONFIG` finds out, as its json has it.
 type planReport struct {
-	Costs      *planner.Costs    `json:"costs"`
-	Configured *planner.Option   `json:"configured"`
-	Best       *planner.Option   `json:"best"` // null: nothing fits
-	BySchedule []*planner.Option `json:"by_schedule"`
-	ByGrid     []*planner.Option `json:"by_grid"`
-	ByStages   []*planner.Option `json:"by_stages"`
-	ByBatch    []*planner.Option `json:"by_microbatch"`
-	TooLarge   []*planner.Option `json:"too_large"`
-	Tried      int               `json:"tried"`
-	Impossible int               `json:"impossible,omitempty"` // options that can't be, such as of a layer that no device holds
-	Check      *planner.Verdict  `json:"check,omitempty"`
+	Costs      *forecast.Costs    `json:"costs"`
+	Configured *forecast.Option   `json:"configured"`
+	Best       *forecast.Option   `json:"best"` // null: nothing fits
+	BySchedule []*forecast.Option `json:"by_schedule"`
+	ByGrid     []*forecast.Option `json:"by_grid"`
+	ByStages   []*forecast.Option `json:"by_stages"`
+	ByBatch    []*forecast.Option `json:"by_microbatch"`
+	TooLarge   []*forecast.Option `json:"too_large"`
+	Tried      int                `json:"tried"`
+	Impossible int                `json:"impossible,omitempty"` // options that can't be, such as of a layer that no device holds
+	Check      *forecast.Verdict  `json:"check,omitempty"`
 	// Estimated names the GPU that the costs are estimated for, where nothing was measured.
 	Estimated string `json:"estimated_for,omitempty"`
 
 	config  *config.Config
-	cluster planner.Devices
+	cluster forecast.Devices
 	reason  error // why the first impossible option is
 	left    int   // options that were not tried
 }
@@ -228,7 +228,7 @@ func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o
 	}
 	r := &planReport{config: cfg, cluster: o.cluster(cmd, cfg.Device.DType), Estimated: o.gpu().Name}
 	if o.check {
-		if r.Check, err = planner.Check(ctx, load, o.pairs, o.seconds, a.sayMeasuring); err != nil {
+		if r.Check, err = forecast.Check(ctx, load, o.pairs, o.seconds, a.sayMeasuring); err != nil {
 			return err
 		}
 	}
@@ -264,22 +264,22 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress fu
 			return err
 		}
 	}
-	sizes := planner.Microbatches(b.Config().Batch.Sequences, b.Config().Batch.Microbatch)
+	sizes := forecast.Microbatches(b.Config().Batch.Sequences, b.Config().Batch.Microbatch)
 	switch {
 	case o.device != "":
-		r.Costs, err = planner.Estimate(b, sizes, o.gpu())
+		r.Costs, err = forecast.Estimate(b, sizes, o.gpu())
 	case o.costs != "":
 		r.Costs, err = o.takeCosts()
 	default:
-		r.Costs, err = planner.Measure(ctx, b, sizes, o.seconds, progress)
+		r.Costs, err = forecast.Measure(ctx, b, sizes, o.seconds, progress)
 	}
 	if err != nil {
 		return err
 	}
-	if r.Configured, err = planner.Configured(b, r.Costs, r.cluster); err != nil {
+	if r.Configured, err = forecast.Configured(b, r.Costs, r.cluster); err != nil {
 		return err
 	}
-	p, err := planner.Recommend(ctx, b, r.Costs, r.cluster)
+	p, err := forecast.Recommend(ctx, b, r.Costs, r.cluster)
 	if err != nil {
 		return err
 	}
@@ -289,17 +289,17 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress fu
 }
 
 // takeCosts reads the costs that were measured elsewhere.
-func (o *planConfigOptions) takeCosts() (*planner.Costs, error) {
+func (o *planConfigOptions) takeCosts() (*forecast.Costs, error) {
 	f, err := os.Open(o.costs)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // nothing was written
-	text, err := io.ReadAll(io.LimitReader(f, planner.MaxCostsBytes+1))
+	text, err := io.ReadAll(io.LimitReader(f, forecast.MaxCostsBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", o.costs, err)
 	}
-	c, err := planner.ReadCosts(text)
+	c, err := forecast.ReadCosts(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.costs, err)
 	}
@@ -336,7 +336,7 @@ func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
 	return drawCharts(w, a, d, charts...)
 }
 
-func optionChart(title string, o *planner.Option) draw.Chart {
+func optionChart(title string, o *forecast.Option) draw.Chart {
 	c := draw.FromTimeline(o.Order, o.Timeline)
 	c.Title, c.Unit = title+": "+c.Title, draw.Milliseconds
 	c.Facts = append(c.Facts, draw.Fact{Label: "layout", Value: o.Layout})
@@ -344,7 +344,7 @@ func optionChart(title string, o *planner.Option) draw.Chart {
 }
 
 // recommendation is what to write into the configuration.
-func recommendation(o *planner.Option) string {
+func recommendation(o *forecast.Option) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "[pipeline]\nstages = %d\nchunks = %d\nschedule = %q\nlayout = %q\nrecompute = %q\n", o.Stages, o.Chunks, o.Schedule, o.Layout, o.Recompute)
 	if o.RecomputeKeep > 0 {

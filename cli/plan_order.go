@@ -11,8 +11,8 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/plan"
-	"github.com/troupe-ml/troupe/internal/term"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -140,7 +140,7 @@ func (r *orderReport) text(w io.Writer) error {
 		name = "a table that was read"
 	}
 	p := &planText{w: w}
-	p.printf("%s, %s, %s, %s\n\n", name, term.Plural(len(r.Ranks), "rank"), term.Plural(r.Chunks, "chunk"), term.Plural(r.Microbatches, "microbatch"))
+	p.printf("%s, %s, %s, %s\n\n", name, words.Plural(len(r.Ranks), "rank"), words.Plural(r.Chunks, "chunk"), words.Plural(r.Microbatches, "microbatch"))
 	switch s := r.ScheduleTable; {
 	case s != nil:
 		p.scheduleTable(s)

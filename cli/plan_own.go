@@ -10,11 +10,11 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/bench"
 	"github.com/troupe-ml/troupe/internal/plan"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/show/draw"
 	"github.com/troupe-ml/troupe/scheduler"
-	"github.com/troupe-ml/troupe/scheduler/draw"
 )
 
 // loadPlanned reads a configuration to plan for. A language model's data need not be there:
@@ -91,16 +91,16 @@ func ownText(p *plan.Plan) (string, error) {
 	}
 	var b strings.Builder
 	names, weights := p.Model().Names(), p.Parameters()
-	fmt.Fprintf(&b, "model     %s, %s parameters in %s\n", p.Config().Model.Family, term.Count(p.Model().Parameters()), term.Plural(len(names), "layer"))
+	fmt.Fprintf(&b, "model     %s, %s parameters in %s\n", p.Config().Model.Family, words.Count(p.Model().Parameters()), words.Plural(len(names), "layer"))
 	for r := range p.Table().NumRanks() {
-		fmt.Fprintf(&b, "stage %-3d %s parameters, %.1f MiB\n", r, term.Count(weights[r]), float64(bytes[r])/(1<<20))
+		fmt.Fprintf(&b, "stage %-3d %s parameters, %.1f MiB\n", r, words.Count(weights[r]), float64(bytes[r])/(1<<20))
 		for _, c := range p.Chunks(r) {
 			fmt.Fprintf(&b, "  chunk %-2d %s\n", c.Chunk, strings.Join(names[c.First:c.Last], " "))
 		}
 	}
 	for k, s := range p.Table().Skips {
 		tensors, size := p.SkipBytes(k)
-		fmt.Fprintf(&b, "skip      from chunk %d to chunk %d: %s, %.1f KiB a microbatch, at most %d under way\n", s.From, s.To, term.Plural(tensors, "tensor"), float64(size)/1024, p.Report().Credits.OfSkip(scheduler.ForwardEdge, k))
+		fmt.Fprintf(&b, "skip      from chunk %d to chunk %d: %s, %.1f KiB a microbatch, at most %d under way\n", s.From, s.To, words.Plural(tensors, "tensor"), float64(size)/1024, p.Report().Credits.OfSkip(scheduler.ForwardEdge, k))
 	}
 	if whole := p.Model().WholeLayers(); len(whole) > 0 {
 		fmt.Fprintf(&b, "whole     %s: input and weight gradients are computed together, so a schedule that puts weight gradients off gains nothing by these layers\n", strings.Join(whole, " "))

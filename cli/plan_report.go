@@ -6,9 +6,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/troupe-ml/troupe/internal/gpus"
-	"github.com/troupe-ml/troupe/internal/planner"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/forecast"
+	"github.com/troupe-ml/troupe/internal/host/gpus"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
@@ -17,15 +17,15 @@ func (r *planReport) text(w io.Writer) error {
 	p := &planText{w: w}
 	if g, ok := gpus.Named(r.Estimated); ok {
 		p.printf("An estimate for %s, from shapes, its data sheet (%.0f TFLOP/s in bfloat16, %.3g TB/s, %s) and the efficiency measured on one H200. Large models may run faster.\n",
-			g.Name, g.BF16FLOPs/1e12, g.BytesPerS/1e12, term.Bytes(g.MemoryBytes))
+			g.Name, g.BF16FLOPs/1e12, g.BytesPerS/1e12, words.Bytes(g.MemoryBytes))
 	}
 	p.costs(r.Costs)
 	p.heading("As configured")
 	p.option(r.Configured)
 	if v := r.Check; v != nil {
-		p.line("measured %s ms a step, predicted %s, predicted / measured %.3f, the median of %s", round(v.MeasuredStepMS), round(v.PredictedStepMS), v.StepRatio, term.Plural(v.Pairs, "pair"))
+		p.line("measured %s ms a step, predicted %s, predicted / measured %.3f, the median of %s", round(v.MeasuredStepMS), round(v.PredictedStepMS), v.StepRatio, words.Plural(v.Pairs, "pair"))
 		if v.MeasuredBytes > 0 {
-			p.line("measured %s of memory, predicted %s, predicted / measured %.3f", term.Bytes(v.MeasuredBytes), term.Bytes(v.PredictedBytes), v.MemoryRatio)
+			p.line("measured %s of memory, predicted %s, predicted / measured %.3f", words.Bytes(v.MeasuredBytes), words.Bytes(v.PredictedBytes), v.MemoryRatio)
 		}
 	}
 	p.recommended(r)
@@ -52,8 +52,8 @@ var layerNames = []struct{ symbol, name string }{
 	{string(rune(scheduler.SymbolEmbedding)), "embedding"}, {string(rune(scheduler.SymbolLayer)), "layer"},
 	{string(rune(scheduler.SymbolMTP)), "multi-token prediction"}, {string(rune(scheduler.SymbolLoss)), "head and loss"}}
 
-func (p *planText) costs(c *planner.Costs) {
-	p.printf("Costs: %s kernels, %s, %s, context %d\n", c.Kernels, c.DType, term.Plural(c.Threads, "thread"), c.Context)
+func (p *planText) costs(c *forecast.Costs) {
+	p.printf("Costs: %s kernels, %s, %s, context %d\n", c.Kernels, c.DType, words.Plural(c.Threads, "thread"), c.Context)
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "  microbatch of\tms for each\tforward\tinput gradient\tweight gradient\tbackward\t")
 	for _, b := range c.Batches {
@@ -83,17 +83,17 @@ func layerMS(ms float64) string {
 	return round(ms)
 }
 
-func (p *planText) option(o *planner.Option) {
+func (p *planText) option(o *forecast.Option) {
 	if o.Ranks > o.Stages {
-		p.line("%s: %s", term.Plural(o.Ranks, "rank"), gridOf(o))
+		p.line("%s: %s", words.Plural(o.Ranks, "rank"), gridOf(o))
 	}
-	p.line("%s: %s × %s, %s of %s, layout %s, recomputation %s", o.Schedule, term.Plural(o.Stages, "stage"), term.Plural(o.Chunks, "chunk"),
-		term.Plural(o.Microbatches, "microbatch"), term.Plural(o.Microbatch, "sequence"), o.Layout, recomputation(o))
+	p.line("%s: %s × %s, %s of %s, layout %s, recomputation %s", o.Schedule, words.Plural(o.Stages, "stage"), words.Plural(o.Chunks, "chunk"),
+		words.Plural(o.Microbatches, "microbatch"), words.Plural(o.Microbatch, "sequence"), o.Layout, recomputation(o))
 	if o.Misfit != "" {
 		p.line("does not fit: %s", o.Misfit)
 		return
 	}
-	p.line("step %s ms (%s of it the update), %s tokens/s%s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS), term.Short(o.TokensPerS), mfu(o), o.BubblePct, memory(o))
+	p.line("step %s ms (%s of it the update), %s tokens/s%s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS), words.Short(o.TokensPerS), mfu(o), o.BubblePct, memory(o))
 	if o.Schedule == scheduler.Dynamic {
 		p.line("the order as it was played here; a run's differs from step to step")
 	}
@@ -116,7 +116,7 @@ func (p *planText) option(o *planner.Option) {
 }
 
 // mfu is what part of the devices' peak the model's operations are.
-func mfu(o *planner.Option) string {
+func mfu(o *forecast.Option) string {
 	if o.MFUPct == 0 {
 		return ""
 	}
@@ -124,7 +124,7 @@ func mfu(o *planner.Option) string {
 }
 
 // gridOf names the sizes of an option's grid.
-func gridOf(o *planner.Option) string {
+func gridOf(o *forecast.Option) string {
 	text := fmt.Sprintf("tensor %d × data %d × pipeline %d", o.Tensor, o.Data, o.Stages)
 	if o.Context > 1 {
 		text += fmt.Sprintf(" × context %d", o.Context)
@@ -139,7 +139,7 @@ func gridOf(o *planner.Option) string {
 }
 
 // shortGrid names them in a table.
-func shortGrid(o *planner.Option) string {
+func shortGrid(o *forecast.Option) string {
 	text := fmt.Sprintf("tp%d dp%d pp%d", o.Tensor, o.Data, o.Stages)
 	if o.Context > 1 {
 		text += fmt.Sprintf(" cp%d", o.Context)
@@ -150,7 +150,7 @@ func shortGrid(o *planner.Option) string {
 	return text
 }
 
-func recomputation(o *planner.Option) string {
+func recomputation(o *forecast.Option) string {
 	if o.RecomputeKeep > 0 {
 		return fmt.Sprintf("%s, keep %d", o.Recompute, o.RecomputeKeep)
 	}
@@ -158,32 +158,32 @@ func recomputation(o *planner.Option) string {
 }
 
 // memory is what the devices need.
-func memory(o *planner.Option) string {
+func memory(o *forecast.Option) string {
 	var each []string
 	for d := range o.TensorBytes {
-		each = append(each, term.Bytes(o.TensorBytes[d]+o.CheckpointBytes[d]))
+		each = append(each, words.Bytes(o.TensorBytes[d]+o.CheckpointBytes[d]))
 	}
 	if len(each) > 8 {
-		return fmt.Sprintf("at most %s on a device", term.Bytes(o.NeedBytes()))
+		return fmt.Sprintf("at most %s on a device", words.Bytes(o.NeedBytes()))
 	}
 	return strings.Join(each, ", ")
 }
 
 func (p *planText) recommended(r *planReport) {
 	p.heading("Recommended")
-	given := fmt.Sprintf("%s on each of %s", term.Bytes(r.cluster.MemoryBytes), term.Plural(r.cluster.Devices, "device"))
+	given := fmt.Sprintf("%s on each of %s", words.Bytes(r.cluster.MemoryBytes), words.Plural(r.cluster.Devices, "device"))
 	fits := "it fits " + given
 	if r.cluster.MemoryBytes == 0 {
 		fits = "what memory the devices have is not known: --memory-gib tells"
 	}
 	if r.Best == nil {
 		if len(r.TooLarge) == 0 {
-			p.line("nothing: none of %s is possible. The first error: %v", term.Plural(r.Impossible, "option"), r.reason)
+			p.line("nothing: none of %s is possible. The first error: %v", words.Plural(r.Impossible, "option"), r.reason)
 			return
 		}
-		p.line("nothing: of %d options the %d fastest need more than %s, with recomputation too; the fastest needs %s.", r.Tried, len(r.TooLarge), given, term.Bytes(r.TooLarge[0].NeedBytes()))
+		p.line("nothing: of %d options the %d fastest need more than %s, with recomputation too; the fastest needs %s.", r.Tried, len(r.TooLarge), given, words.Bytes(r.TooLarge[0].NeedBytes()))
 		if r.left > 0 {
-			p.line("%s were not tried, because they looked slower.", term.Plural(r.left, "option"))
+			p.line("%s were not tried, because they looked slower.", words.Plural(r.left, "option"))
 		}
 		p.line("Make the model or batch.sequences smaller, or take more devices.")
 		return
@@ -196,11 +196,11 @@ func (p *planText) recommended(r *planReport) {
 	p.printf("\n%s", recommendation(r.Best))
 	p.heading("Why: " + why(r))
 	if r.Impossible > 0 {
-		p.line("skipped %s; the first error: %v", term.Plural(r.Impossible, "impossible option"), r.reason)
+		p.line("skipped %s; the first error: %v", words.Plural(r.Impossible, "impossible option"), r.reason)
 	}
 	for _, g := range []struct {
 		name    string
-		options []*planner.Option
+		options []*forecast.Option
 	}{{"for each grid", byGrid(r)}, {"for each number of stages", byStages(r)}, {"for each schedule", r.BySchedule}, {"for each size of microbatch", r.ByBatch}, {"faster, but too large for the memory", r.TooLarge}} {
 		p.table(g.name, g.options, r.Best)
 	}
@@ -211,15 +211,15 @@ func (p *planText) recommended(r *planReport) {
 func why(r *planReport) string {
 	first := r.fastest()
 	if first == nil || first.StepMS >= r.Best.StepMS {
-		return fmt.Sprintf("the fastest of %s", term.Plural(r.Tried, "option"))
+		return fmt.Sprintf("the fastest of %s", words.Plural(r.Tried, "option"))
 	}
-	return fmt.Sprintf("of %s the simplest of those within 2 %% of the fastest, which is %.1f %% faster (%s, %s)", term.Plural(r.Tried, "option"),
+	return fmt.Sprintf("of %s the simplest of those within 2 %% of the fastest, which is %.1f %% faster (%s, %s)", words.Plural(r.Tried, "option"),
 		100*(r.Best.StepMS/first.StepMS-1), first.Schedule, shortGrid(first))
 }
 
 // fastest is the first row of the tables.
-func (r *planReport) fastest() *planner.Option {
-	for _, rows := range [][]*planner.Option{r.ByGrid, r.ByStages, r.BySchedule, r.ByBatch} {
+func (r *planReport) fastest() *forecast.Option {
+	for _, rows := range [][]*forecast.Option{r.ByGrid, r.ByStages, r.BySchedule, r.ByBatch} {
 		if len(rows) > 0 {
 			return rows[0]
 		}
@@ -228,7 +228,7 @@ func (r *planReport) fastest() *planner.Option {
 }
 
 // byGrid and byStages compare grids, where there are some of more than stages, else stages.
-func byGrid(r *planReport) []*planner.Option {
+func byGrid(r *planReport) []*forecast.Option {
 	for _, o := range r.ByGrid {
 		if o.Ranks > o.Stages {
 			return r.ByGrid
@@ -237,7 +237,7 @@ func byGrid(r *planReport) []*planner.Option {
 	return nil
 }
 
-func byStages(r *planReport) []*planner.Option {
+func byStages(r *planReport) []*forecast.Option {
 	if byGrid(r) != nil {
 		return nil
 	}
@@ -247,7 +247,7 @@ func byStages(r *planReport) []*planner.Option {
 // mostListed is how many options a table lists.
 const mostListed = 8
 
-func (p *planText) table(name string, options []*planner.Option, best *planner.Option) {
+func (p *planText) table(name string, options []*forecast.Option, best *forecast.Option) {
 	if len(options) == 0 {
 		return
 	}
@@ -255,7 +255,7 @@ func (p *planText) table(name string, options []*planner.Option, best *planner.O
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "    schedule\tgrid\tchunks\tmicrobatch\trecomputation\tstep ms\tof recommended\tbubble %\tmemory\t")
 	for _, o := range options[:min(len(options), mostListed)] {
-		fmt.Fprintf(t, "    %s\t%s\t%d\t%d\t%s\t%s\t%.2f\t%.1f\t%s\t\n", o.Schedule, shortGrid(o), o.Chunks, o.Microbatch, recomputation(o), round(o.StepMS), o.StepMS/best.StepMS, o.BubblePct, term.Bytes(o.NeedBytes()))
+		fmt.Fprintf(t, "    %s\t%s\t%d\t%d\t%s\t%s\t%.2f\t%.1f\t%s\t\n", o.Schedule, shortGrid(o), o.Chunks, o.Microbatch, recomputation(o), round(o.StepMS), o.StepMS/best.StepMS, o.BubblePct, words.Bytes(o.NeedBytes()))
 	}
 	if err := t.Flush(); p.err == nil {
 		p.err = err

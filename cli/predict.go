@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -57,7 +57,7 @@ standard error.`,
 				return writePrediction(out, p, names, classes)
 			})
 			if err = errors.Join(err, out.Flush()); err == nil {
-				say(a.err, "loss %.4f%s  %s of %s, step %d", res.Loss, metricsText(res.Metrics), term.Plural(res.Windows, "sample"), term.OneLine(res.From), res.Step)
+				say(a.err, "loss %.4f%s  %s of %s, step %d", res.Loss, metricsText(res.Metrics), words.Plural(res.Windows, "sample"), words.OneLine(res.From), res.Step)
 			}
 			return err
 		}),

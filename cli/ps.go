@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe/cluster"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 func (a *app) newPs() *cobra.Command {
@@ -48,13 +48,13 @@ commands take a run's id, the beginning of it, or its name.`,
 				if len(s.Workers) > 0 && !s.Over() {
 					workers = strings.Join(s.Workers, " ")
 				}
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, term.OneLine(s.Name), s.State, s.Step, s.Steps, loss(s.Loss), loss(s.ValLoss), workers,
-					s.Submitted.Local().Format(time.DateTime), term.OneLine(s.Out))
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, words.OneLine(s.Name), s.State, s.Step, s.Steps, loss(s.Loss), loss(s.ValLoss), workers,
+					s.Submitted.Local().Format(time.DateTime), words.OneLine(s.Out))
 			}
 			err = w.Flush()
 			for _, s := range all {
 				if s.Waiting != "" {
-					a.printf("%s is waiting: %s\n", runName(s), term.OneLine(s.Waiting))
+					a.printf("%s is waiting: %s\n", runName(s), words.OneLine(s.Waiting))
 				}
 			}
 			return err
@@ -73,7 +73,7 @@ func loss(v *float64) string {
 }
 
 // runName names a run for a person.
-func runName(s cluster.RunSummary) string { return s.ID + " (" + term.OneLine(s.Name) + ")" }
+func runName(s cluster.RunSummary) string { return s.ID + " (" + words.OneLine(s.Name) + ")" }
 
 // runJSON is a run as programs read it.
 type runJSON struct {

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/show/term"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
@@ -71,7 +72,7 @@ func (t *textReporter) begin(i troupe.Info) {
 // header describes a run in a few lines.
 func header(i troupe.Info) []string {
 	lines := append(dataLines(i),
-		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, term.Plural(i.Stages, "stage"), term.Plural(i.Chunks, "chunk"), term.Plural(i.Microbatches, "microbatch"), i.BubblePct),
+		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, words.Plural(i.Stages, "stage"), words.Plural(i.Chunks, "chunk"), words.Plural(i.Microbatches, "microbatch"), i.BubblePct),
 		fmt.Sprintf("layout    %s", i.Layout))
 	if i.Grid != "" {
 		lines = append(lines, "grid      "+i.Grid)
@@ -87,26 +88,26 @@ func header(i troupe.Info) []string {
 func dataLines(i troupe.Info) []string {
 	if !i.Samples {
 		lines := []string{
-			fmt.Sprintf("model     %s, %s, vocabulary of %s", i.Family, parametersOf(i), term.Count(int64(i.Vocab))),
-			fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", term.Count(i.TrainTokens), term.Count(i.ValTokens), term.Plural(i.EvalWindows, "window")),
-			fmt.Sprintf("epochs    %s in all, each of %s windows (%s steps)", few(i.Epochs), term.Count(i.EpochWindows), few(i.EpochSteps)),
+			fmt.Sprintf("model     %s, %s, vocabulary of %s", i.Family, parametersOf(i), words.Count(int64(i.Vocab))),
+			fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", words.Count(i.TrainTokens), words.Count(i.ValTokens), words.Plural(i.EvalWindows, "window")),
+			fmt.Sprintf("epochs    %s in all, each of %s windows (%s steps)", few(i.Epochs), words.Count(i.EpochWindows), few(i.EpochSteps)),
 		}
 		if i.Text != "" {
-			lines = append(lines, "text      "+term.OneLine(i.Text))
+			lines = append(lines, "text      "+words.OneLine(i.Text))
 		}
 		return lines
 	}
 	lines := []string{fmt.Sprintf("model     %s, %s", i.Family, parametersOf(i))}
 	if i.EpochWindows == 0 { // a stream
-		return append(lines, fmt.Sprintf("data      a stream of samples to train on, %s to validate on", term.Count(int64(i.EvalWindows))))
+		return append(lines, fmt.Sprintf("data      a stream of samples to train on, %s to validate on", words.Count(int64(i.EvalWindows))))
 	}
-	val := fmt.Sprintf("%s to validate on", term.Count(i.ValTokens))
+	val := fmt.Sprintf("%s to validate on", words.Count(i.ValTokens))
 	if int64(i.EvalWindows) < i.ValTokens {
-		val += fmt.Sprintf(" (%s of them each time)", term.Count(int64(i.EvalWindows)))
+		val += fmt.Sprintf(" (%s of them each time)", words.Count(int64(i.EvalWindows)))
 	}
-	lines = append(lines, fmt.Sprintf("data      %s samples to train on, %s", term.Count(i.TrainTokens), val))
+	lines = append(lines, fmt.Sprintf("data      %s samples to train on, %s", words.Count(i.TrainTokens), val))
 	if i.Classes != "" {
-		lines = append(lines, "labels    "+term.OneLine(i.Classes))
+		lines = append(lines, "labels    "+words.OneLine(i.Classes))
 	}
 	return append(lines,
 		fmt.Sprintf("epochs    %s in all, each of %s steps", few(i.Epochs), few(i.EpochSteps)))
@@ -115,15 +116,15 @@ func dataLines(i troupe.Info) []string {
 // parametersOf says how many there are, and how many of them are trained.
 func parametersOf(i troupe.Info) string {
 	if i.Frozen == 0 {
-		return term.Count(i.Parameters) + " parameters"
+		return words.Count(i.Parameters) + " parameters"
 	}
-	return fmt.Sprintf("%s parameters, of which %s are trained", term.Count(i.Parameters), term.Count(i.Parameters-i.Frozen))
+	return fmt.Sprintf("%s parameters, of which %s are trained", words.Count(i.Parameters), words.Count(i.Parameters-i.Frozen))
 }
 
 // few writes a number with three digits, or as many as it has before the point.
 func few(x float64) string {
 	if x >= 1000 {
-		return term.Count(int64(math.Round(x)))
+		return words.Count(int64(math.Round(x)))
 	}
 	return fmt.Sprintf("%.3g", x)
 }
@@ -137,7 +138,7 @@ func (t *textReporter) event(e troupe.Event) {
 		if e.Best {
 			best = ", the best so far"
 		}
-		t.log("checkpoint %s in %s%s", e.Dir, term.Duration(e.Took), best)
+		t.log("checkpoint %s in %s%s", e.Dir, words.Duration(e.Took), best)
 	case troupe.WarningEvent:
 		t.warn("%s", e.Text)
 	case troupe.RestartEvent:
@@ -149,7 +150,7 @@ func (t *textReporter) event(e troupe.Event) {
 			t.log("goes on from step %d", e.Step)
 		}
 	case troupe.StallEvent:
-		t.warn("nothing has moved for %s", term.Duration(e.Quiet))
+		t.warn("nothing has moved for %s", words.Duration(e.Quiet))
 		t.notice(e.Status.String())
 	}
 }
@@ -163,11 +164,11 @@ func (t *textReporter) log(format string, args ...any) {
 
 // line writes one line, whatever names and paths are in it.
 func (t *textReporter) line(format string, args ...any) {
-	t.screen.Line(term.OneLine(fmt.Sprintf(format, args...)))
+	t.screen.Line(words.OneLine(fmt.Sprintf(format, args...)))
 }
 
 func (t *textReporter) warn(format string, args ...any) {
-	t.screen.Notice("engine: warning: " + term.OneLine(fmt.Sprintf(format, args...)))
+	t.screen.Notice("engine: warning: " + words.OneLine(fmt.Sprintf(format, args...)))
 }
 
 func (t *textReporter) step(e troupe.StepEvent) {
@@ -240,7 +241,7 @@ func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
 	}
 	fields := losses(e)
 	if left := t.meter.Remaining(t.info.Steps - e.Step); left > 0 {
-		fields = append(fields, term.Duration(left)+" left")
+		fields = append(fields, words.Duration(left)+" left")
 	}
 	fields = append(fields, pace(e, t.unit())...)
 	if e.BubblePct != nil {
@@ -253,7 +254,7 @@ func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
 func deviceLine(i troupe.Info) string {
 	line := computesOn(i)
 	if i.Auto != "" {
-		line += "; " + term.OneLine(i.Auto)
+		line += "; " + words.OneLine(i.Auto)
 	}
 	return line
 }
@@ -261,11 +262,11 @@ func deviceLine(i troupe.Info) string {
 func computesOn(i troupe.Info) string {
 	switch on := strings.Split(i.Device, ", "); {
 	case i.Device == "cpu":
-		return fmt.Sprintf("cpu, %s, kernels %s", term.Plural(i.Threads, "thread"), i.Kernels)
+		return fmt.Sprintf("cpu, %s, kernels %s", words.Plural(i.Threads, "thread"), i.Kernels)
 	case !slices.Contains(on, "cpu"):
 		return fmt.Sprintf("%s, kernels %s", i.Device, i.Kernels)
 	}
-	return fmt.Sprintf("%s, %s of the CPU", i.Kernels, term.Plural(i.Threads, "thread"))
+	return fmt.Sprintf("%s, %s of the CPU", i.Kernels, words.Plural(i.Threads, "thread"))
 }
 
 // losses and pace write the figures of a step, as far as there are any.
@@ -306,7 +307,7 @@ func pace(e troupe.StepEvent, unit string) (fields []string) {
 		fields = append(fields, fmt.Sprintf("lr %.2e", *e.LR))
 	}
 	if e.TokensPerS != nil {
-		fields = append(fields, term.Short(*e.TokensPerS)+" "+unit)
+		fields = append(fields, words.Short(*e.TokensPerS)+" "+unit)
 	}
 	return fields
 }
@@ -321,7 +322,7 @@ func (t *textReporter) end(res troupe.Result) {
 
 // closing says how a run ended.
 func (t *textReporter) closing(res troupe.Result) []string {
-	parts := []string{fmt.Sprintf("done: step %d/%d in %s", res.Step, t.info.Steps, term.Duration(t.app.now().Sub(t.began)))}
+	parts := []string{fmt.Sprintf("done: step %d/%d in %s", res.Step, t.info.Steps, words.Duration(t.app.now().Sub(t.began)))}
 	switch {
 	case res.Stopped:
 		parts[0] = fmt.Sprintf("stopped at step %d/%d", res.Step, t.info.Steps)
@@ -350,7 +351,7 @@ func (t *textReporter) closing(res troupe.Result) []string {
 		parts = append(parts, fmt.Sprintf("updates: %d kept, %d rolled back (%.1f%%), %d waited", u.Kept, u.RolledBack, 100*float64(u.RolledBack)/float64(speculated), u.Waited))
 	}
 	if t.skipped > 0 {
-		parts = append(parts, term.Plural(t.skipped, "step")+" skipped")
+		parts = append(parts, words.Plural(t.skipped, "step")+" skipped")
 	}
 	if res.Dir != "" {
 		parts = append(parts, "checkpoint "+res.Dir)
@@ -362,7 +363,7 @@ func (t *textReporter) closing(res troupe.Result) []string {
 }
 
 func (t *textReporter) sample(ctx context.Context, o troupe.GenerateOptions) error {
-	t.screen.Line(fmt.Sprintf("\nsample (%s, temperature %g):", term.Plural(o.Tokens, "token"), o.Temperature))
+	t.screen.Line(fmt.Sprintf("\nsample (%s, temperature %g):", words.Plural(o.Tokens, "token"), o.Temperature))
 	o.Warn = func(text string) { t.warn("%s", text) }
 	if err := generate(ctx, o, t.app.programs()); err != nil {
 		return err

@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/internal/folder"
-	"github.com/troupe-ml/troupe/internal/report"
-	"github.com/troupe-ml/troupe/internal/term"
-	"github.com/troupe-ml/troupe/scheduler/draw"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/internal/show/draw"
+	"github.com/troupe-ml/troupe/internal/show/report"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
@@ -59,7 +59,7 @@ step. The run may be in progress, or have crashed; what is missing is said on th
 			if err != nil {
 				return err
 			}
-			a.printf("%s: %s\n", term.OneLine(to), term.Bytes(bytes))
+			a.printf("%s: %s\n", words.OneLine(to), words.Bytes(bytes))
 			return nil
 		}),
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // runFlags are the flags of `engine run`.
@@ -223,7 +223,7 @@ func (a *app) startLocal(ctx context.Context, cfg *config.Config, workers int, o
 	l, err := cluster.NewLocal(ctx, cluster.LocalConfig{Workers: workers, Threads: threads, Silence: seconds(cfg.Cluster.SilenceS), Lease: seconds(cfg.Cluster.LeaseS),
 		Command: a.localWorker, Logger: a.logger(slog.LevelError)})
 	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", term.Plural(workers, "worker process"), err)
+		return nil, fmt.Errorf("starting %s: %w", words.Plural(workers, "worker process"), err)
 	}
 	o.Hosts = l.Hosts()
 	r, err := troupe.Start(ctx, cfg, o)

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // runStatus is what a run and its actors are doing.
@@ -72,7 +72,7 @@ the one that holds up the others. Times are by the coordinator's clock.`,
 			}
 			a.showMembers(members, now)
 			for _, w := range far {
-				a.printf("refused %s, which asked %.1f s ago: %s\n", term.OneLine(w.Name), asked.Sub(w.Asked).Seconds(), term.OneLine(w.Error))
+				a.printf("refused %s, which asked %.1f s ago: %s\n", words.OneLine(w.Name), asked.Sub(w.Asked).Seconds(), words.OneLine(w.Error))
 			}
 			for _, s := range all {
 				a.showRun(s)
@@ -98,7 +98,7 @@ func (a *app) showMembers(members []cluster.ClusterMember, now time.Time) {
 		if run == "" {
 			run = "-"
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.1f s ago\t%s\n", term.OneLine(m.Name), m.Address, m.Cores, term.Bytes(m.MemoryBytes), term.OneLine(m.Kernels), devices(m.Devices), run, ranks(m.Ranks),
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.1f s ago\t%s\n", words.OneLine(m.Name), m.Address, m.Cores, words.Bytes(m.MemoryBytes), words.OneLine(m.Kernels), devices(m.Devices), run, ranks(m.Ranks),
 			now.Sub(m.Heard).Seconds(), clock(m.ClockAhead, m.RoundTrip))
 	}
 	_ = w.Flush() // its writer keeps the error
@@ -109,7 +109,7 @@ func devices(all []cluster.OfferedDevice) string {
 	var names []string
 	count := make(map[string]int)
 	for _, d := range all {
-		name := fmt.Sprintf("%s, %s", term.OneLine(d.Name), term.Bytes(d.MemoryBytes))
+		name := fmt.Sprintf("%s, %s", words.OneLine(d.Name), words.Bytes(d.MemoryBytes))
 		if count[name]++; count[name] == 1 {
 			names = append(names, name)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 func (a *app) newStop() *cobra.Command {
@@ -86,7 +86,7 @@ and the run stops there also when it resumes from an older checkpoint meanwhile.
 			case s.Checkpoint == "":
 				a.printf("%s: stopped at step %d/%d; there is no checkpoint\n", runName(s), s.Step, s.Steps)
 			default:
-				a.printf("%s: stopped at step %d/%d; checkpoint %s\n", runName(s), s.Step, s.Steps, term.OneLine(s.Checkpoint))
+				a.printf("%s: stopped at step %d/%d; checkpoint %s\n", runName(s), s.Step, s.Steps, words.OneLine(s.Checkpoint))
 			}
 			return nil
 		}),

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/telemetry/tensorboard"
 )
 
@@ -42,7 +42,7 @@ as steps took.`,
 			if asJSON {
 				return a.json(e)
 			}
-			a.printf("%s: %s, up to step %d\n", term.OneLine(e.Path), term.Plural(e.Records, "record"), e.Last)
+			a.printf("%s: %s, up to step %d\n", words.OneLine(e.Path), words.Plural(e.Records, "record"), e.Last)
 			return nil
 		}),
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/rundir"
-	"github.com/troupe-ml/troupe/internal/term"
-	"github.com/troupe-ml/troupe/tokenizer"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // tokenizeFlags say what engine tokenize does.
@@ -160,7 +160,7 @@ func openTokenizer(from string) (tokenizer.Tokenizer, error) {
 	}
 	tok, err := tokenizer.Unmarshal(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", term.OneLine(filepath.Dir(file)), err)
+		return nil, fmt.Errorf("%s: %w", words.OneLine(filepath.Dir(file)), err)
 	}
 	return tok, nil
 }
@@ -301,7 +301,7 @@ func encodeFiles(out *bufio.Writer, tok tokenizer.Tokenizer, o tokenizeFlags, na
 		at += len(text)
 		written += len(ids)
 		if p.last && !o.asJSON {
-			_, err = fmt.Fprintf(out, "%s: %s of %s\n", term.OneLine(nameOf(p.name)), term.Plural(written, "token"), term.Plural(at, "byte"))
+			_, err = fmt.Fprintf(out, "%s: %s of %s\n", words.OneLine(nameOf(p.name)), words.Plural(written, "token"), words.Plural(at, "byte"))
 		}
 		return err
 	})

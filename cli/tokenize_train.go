@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/rundir"
-	"github.com/troupe-ml/troupe/internal/term"
-	"github.com/troupe-ml/troupe/tokenizer"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // tokenizerConfigFile says what a tokenizer's special tokens are for.
@@ -57,6 +57,6 @@ func (a *app) trainTokenizer(o tokenizeFlags, patterns []string) error {
 	if size < o.vocab {
 		fewer = fmt.Sprintf(", fewer than %d: the text has no more pairs to merge", o.vocab)
 	}
-	a.printf("wrote %s: %s tokens from %s bytes in %s%s\n", term.OneLine(file), term.Count(int64(size)), term.Count(trainer.Bytes()), term.Plural(len(names), "file"), fewer)
+	a.printf("wrote %s: %s tokens from %s bytes in %s%s\n", words.OneLine(file), words.Count(int64(size)), words.Count(trainer.Bytes()), words.Plural(len(names), "file"), fewer)
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // Limits of engine top.
@@ -141,7 +141,7 @@ func (r topRun) speedText() string {
 	if math.IsNaN(r.speed) || r.Over() {
 		return "-"
 	}
-	return term.Short(r.speed)
+	return words.Short(r.speed)
 }
 
 // table writes the state as two tables.
@@ -158,7 +158,7 @@ func (s topState) table(w io.Writer, selected string) error {
 	}
 	_, _ = fmt.Fprintln(tw, mark("")+"RUN\tNAME\tSTATE\tSTEP\tLOSS\tTOKENS/S\tWAITS")
 	for _, r := range s.runs {
-		_, _ = fmt.Fprintf(tw, "%s%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n", mark(r.ID), r.ID, term.OneLine(r.Name), r.State, r.Step, r.Steps, loss(r.Loss), r.speedText(), term.OneLine(r.waits()))
+		_, _ = fmt.Fprintf(tw, "%s%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n", mark(r.ID), r.ID, words.OneLine(r.Name), r.State, r.Step, r.Steps, loss(r.Loss), r.speedText(), words.OneLine(r.waits()))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (s topState) table(w io.Writer, selected string) error {
 		if run == "" {
 			run = "-"
 		}
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\t%.1f s ago\n", term.OneLine(m.Name), m.Address, m.Cores, term.Bytes(m.MemoryBytes), run, ranks(m.Ranks), s.now.Sub(m.Heard).Seconds())
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\t%.1f s ago\n", words.OneLine(m.Name), m.Address, m.Cores, words.Bytes(m.MemoryBytes), run, ranks(m.Ranks), s.now.Sub(m.Heard).Seconds())
 	}
 	return tw.Flush()
 }

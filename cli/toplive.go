@@ -11,8 +11,8 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
-	"github.com/troupe-ml/troupe/internal/term"
-	"github.com/troupe-ml/troupe/internal/view"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/show/view"
 )
 
 // topLive shows a cluster until a person leaves. It takes the whole screen and gives back what
@@ -191,7 +191,7 @@ func (m *topModel) frame() []string {
 	var all []string
 	last := "up, down, enter: one run's stages   q: quit, the runs go on"
 	if m.state.err != nil {
-		last = "the coordinator can't be asked: " + term.OneLine(m.state.err.Error())
+		last = "the coordinator can't be asked: " + words.OneLine(m.state.err.Error())
 	}
 	if m.detail != "" {
 		title := m.detail

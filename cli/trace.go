@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/show/draw"
 	"github.com/troupe-ml/troupe/scheduler"
-	"github.com/troupe-ml/troupe/scheduler/draw"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 

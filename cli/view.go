@@ -15,8 +15,9 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/internal/term"
-	"github.com/troupe-ml/troupe/internal/view"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/show/term"
+	"github.com/troupe-ml/troupe/internal/show/view"
 )
 
 // How often a view asks what the actors do: of a run in this program, and of a coordinator's.
@@ -346,14 +347,14 @@ func (m *viewModel) change(kind actors.ChangeKind) tea.Cmd {
 			return aboveMsg("engine: this run takes no changes from here; engine cluster pause, resume and checkpoint make them")
 		}
 		if err := r.Change(troupe.Change{Kind: kind}); err != nil {
-			return aboveMsg("engine: " + term.OneLine(err.Error()))
+			return aboveMsg("engine: " + words.OneLine(err.Error()))
 		}
 		return nil
 	}
 }
 
 func (m *viewModel) showStatus() tea.Msg {
-	return aboveMsg(strings.TrimRight(term.Harmless(m.run.Status().String()), "\n"))
+	return aboveMsg(strings.TrimRight(words.Harmless(m.run.Status().String()), "\n"))
 }
 
 // View draws the frame. Some rows of the terminal are left to what stands above.

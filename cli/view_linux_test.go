@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/troupe-ml/troupe/internal/view"
+	"github.com/troupe-ml/troupe/internal/show/view"
 )
 
 // seenOn keeps what a program writes to a terminal.

@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/troupe-ml/troupe/grid"
-	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/plan"
 )
 
 // machines makes workers of a text such as "a:4c8g a:4c b:2c": host, cores, and GiB, which may be left out.
@@ -73,7 +73,7 @@ func TestArrange(t *testing.T) {
 		workers, hosts := machines(t, c.workers)
 		parts, apart, err := arrange(g, evenly(g.World(), int64(1<<30)), evenly(g.World(), 1.0), workers, hosts)
 		if c.want == nil {
-			if !errors.Is(err, placement.ErrNoRoom) {
+			if !errors.Is(err, plan.ErrNoRoom) {
 				t.Errorf("%s: %v, %v", c.name, parts, err)
 			}
 			continue
@@ -111,7 +111,7 @@ func TestArrangeKeepsGroups(t *testing.T) {
 		workers, hosts = workers[:n], hosts[:n]
 		parts, apart, err := arrange(g, evenly(g.World(), int64(1)), evenly(g.World(), 1.0), workers, hosts)
 		if err != nil {
-			if roomy || !errors.Is(err, placement.ErrNoRoom) {
+			if roomy || !errors.Is(err, plan.ErrNoRoom) {
 				t.Fatal(err)
 			}
 			return

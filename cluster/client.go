@@ -19,8 +19,8 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/clock"
-	"github.com/troupe-ml/troupe/internal/registry"
+	"github.com/troupe-ml/troupe/internal/base/clock"
+	"github.com/troupe-ml/troupe/internal/base/registry"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 

@@ -24,8 +24,8 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/clock"
-	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/base/clock"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -288,7 +288,7 @@ func (c *Coordinator) NewToken(role pki.Role, ttl time.Duration) (Token, error) 
 }
 
 // Hosts are the cluster's workers, for the troupe.Options of one run.
-func (c *Coordinator) Hosts() placement.Hosts { return &hosts{Coordinator: c} }
+func (c *Coordinator) Hosts() plan.Hosts { return &hosts{Coordinator: c} }
 
 // admit takes a process as a member, if it may be one.
 func (c *Coordinator) admit(h *wire.Hello, _ string) error {
@@ -460,7 +460,7 @@ func (c *Coordinator) Wait(ctx context.Context, workers int) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %d of %d have joined: %w", placement.ErrNoRoom, n, workers, context.Cause(ctx))
+			return fmt.Errorf("%w: %d of %d have joined: %w", plan.ErrNoRoom, n, workers, context.Cause(ctx))
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/device"
-	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
@@ -154,7 +154,7 @@ func (a *attempt) slots(ranks int) []slot {
 }
 
 // divideGPUs gives the workers their ranks by the memory of their GPUs.
-func (a *attempt) divideGPUs(as placement.Assignment) error {
+func (a *attempt) divideGPUs(as plan.Assignment) error {
 	need, err := as.Plan.TensorBytes()
 	if err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -55,8 +54,8 @@ func TestGPUs(t *testing.T) {
 		{"both see both", 2, []worker{{"ab", much}, {"ab", much}}, "0:GPU a | 1:GPU b"},
 		{"four ranks", 4, []worker{{"ab", much}, {"cd", much}}, "0:GPU a 1:GPU b | 2:GPU c 3:GPU d"},
 		{"one GPU for two", 2, []worker{{"a", much}, {"a", much}}, "0:GPU a | 1:GPU a"},
-		{"little memory", 2, []worker{{"a", 1 << 10}}, placement.ErrNoRoom.Error()},
-		{"none", 2, []worker{{"", 0}}, placement.ErrNoRoom.Error()},
+		{"little memory", 2, []worker{{"a", 1 << 10}}, plan.ErrNoRoom.Error()},
+		{"none", 2, []worker{{"", 0}}, plan.ErrNoRoom.Error()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := &hosts{Coordinator: &Coordinator{changed: make(chan struct{}), beats: beat.NewServer(beat.ServerConfig{})}}
@@ -72,10 +71,10 @@ func TestGPUs(t *testing.T) {
 			}
 			a, _, err := h.choose(p.Config(), 1, false)
 			if err == nil {
-				err = a.divide(placement.Assignment{Config: p.Config(), Plan: p})
+				err = a.divide(plan.Assignment{Config: p.Config(), Plan: p})
 			}
 			if err != nil {
-				if !errors.Is(err, placement.ErrNoRoom) || !strings.Contains(err.Error(), c.want) {
+				if !errors.Is(err, plan.ErrNoRoom) || !strings.Contains(err.Error(), c.want) {
 					t.Fatal(err)
 				}
 				return

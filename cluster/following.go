@@ -9,7 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/internal/fanout"
+	"github.com/troupe-ml/troupe/internal/run/fanout"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 

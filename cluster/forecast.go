@@ -10,10 +10,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/grid"
-	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/forecast"
+	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/plan"
-	"github.com/troupe-ml/troupe/internal/planner"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -63,7 +62,7 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 		return nil, err
 	}
 	defer a.unused()
-	as := placement.Assignment{Config: p.Config(), Plan: p}
+	as := plan.Assignment{Config: p.Config(), Plan: p}
 	if err := a.divide(as); err != nil {
 		return nil, err
 	}
@@ -111,7 +110,7 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 			}
 		}
 	}
-	got, err := planner.Predict(p, nil, a.devices(p.Grid(), of, links, crowded, carried, costs))
+	got, err := forecast.Predict(p, nil, a.devices(p.Grid(), of, links, crowded, carried, costs))
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +120,7 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 
 // devices are what a plan's grid is computed on: of is the share of each rank, links are those that one worker at a time
 // sends over, crowded the same where all send; carried is by worker what a byte takes of its computing, in nanoseconds.
-func (a *attempt) devices(g *grid.Grid, of []*share, links, crowded map[[2]string]*wire.Link, carried map[string]float64, costs map[uuid.UUID]*planner.Costs) planner.Devices {
+func (a *attempt) devices(g *grid.Grid, of []*share, links, crowded map[[2]string]*wire.Link, carried map[string]float64, costs map[uuid.UUID]*forecast.Costs) forecast.Devices {
 	// The slowest of a stage's ranks holds up the others.
 	slowest := func(stage int, ms func(rank int) float64) (most float64) {
 		for r := range of {
@@ -132,7 +131,7 @@ func (a *attempt) devices(g *grid.Grid, of []*share, links, crowded map[[2]strin
 		return most
 	}
 	between := func(from, to int) *wire.Link { return links[[2]string{of[from].Name, of[to].Name}] } // nil: within a worker
-	return planner.Devices{Devices: len(of), Message: func(from, to int, bytes int64) float64 {
+	return forecast.Devices{Devices: len(of), Message: func(from, to int, bytes int64) float64 {
 		return slowest(from, func(r int) float64 {
 			at := g.Coordinates(r)
 			at[grid.Pipeline] = to
@@ -143,8 +142,8 @@ func (a *attempt) devices(g *grid.Grid, of []*share, links, crowded map[[2]strin
 			}
 			return l.GetLatencyMs() + 1e3*float64(bytes)/l.GetBytesPerS()
 		})
-	}, Costs: func(stage int) *planner.Costs {
-		var found *planner.Costs
+	}, Costs: func(stage int) *forecast.Costs {
+		var found *forecast.Costs
 		slowest(stage, func(r int) float64 {
 			c := costs[of[r].ID]
 			if found == nil || c.LayerMS() > found.LayerMS() {
@@ -243,13 +242,13 @@ func (a *attempt) linksFrom(ctx context.Context, from *share) ([]*wire.Link, err
 
 // costs has all workers measure what the model's layers take there, at the same time: in the
 // run they compute at the same time too, and those of one host share its memory.
-func (a *attempt) costs(ctx context.Context, p *plan.Plan, seconds float64) (map[uuid.UUID]*planner.Costs, error) {
+func (a *attempt) costs(ctx context.Context, p *plan.Plan, seconds float64) (map[uuid.UUID]*forecast.Costs, error) {
 	busy := a.busy()
-	costs, err := eachOf(busy, func(i int) (*planner.Costs, error) { return a.c.measure(ctx, busy[i], p, seconds) })
+	costs, err := eachOf(busy, func(i int) (*forecast.Costs, error) { return a.c.measure(ctx, busy[i], p, seconds) })
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[uuid.UUID]*planner.Costs)
+	all := make(map[uuid.UUID]*forecast.Costs)
 	for i, s := range busy {
 		all[s.ID] = costs[i]
 	}
@@ -257,7 +256,7 @@ func (a *attempt) costs(ctx context.Context, p *plan.Plan, seconds float64) (map
 }
 
 // measure has a worker measure what a model's layers take there.
-func (c *Coordinator) measure(ctx context.Context, s *share, p *plan.Plan, seconds float64) (*planner.Costs, error) {
+func (c *Coordinator) measure(ctx context.Context, s *share, p *plan.Plan, seconds float64) (*forecast.Costs, error) {
 	model, err := json.Marshal(p.Model().Config)
 	if err != nil {
 		return nil, err
@@ -269,7 +268,7 @@ func (c *Coordinator) measure(ctx context.Context, s *share, p *plan.Plan, secon
 	if text := reply.GetMeasured().GetError(); text != "" {
 		return nil, errors.New(text)
 	}
-	return planner.ReadCosts(reply.GetMeasured().GetCosts())
+	return forecast.ReadCosts(reply.GetMeasured().GetCosts())
 }
 
 // limitMeasureS bounds the time that a worker measures for.
@@ -288,7 +287,7 @@ func (w *membership) measure(number uint64, m *wire.Measure) {
 	w.tell(&wire.Control{Request: number, Kind: &wire.Control_Measured{Measured: answer}})
 }
 
-func (w *worker) costs(m *wire.Measure) (*planner.Costs, error) {
+func (w *worker) costs(m *wire.Measure) (*forecast.Costs, error) {
 	cfg, err := config.ParseStored("the coordinator's configuration", m.GetConfig())
 	if err != nil {
 		return nil, err
@@ -310,7 +309,7 @@ func (w *worker) costs(m *wire.Measure) (*planner.Costs, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*limitMeasureS*time.Second)
 	defer cancel()
-	return planner.MeasureRank(ctx, p, []int{cfg.Batch.Microbatch}, min(m.GetSeconds(), limitMeasureS))
+	return forecast.MeasureRank(ctx, p, []int{cfg.Batch.Microbatch}, min(m.GetSeconds(), limitMeasureS))
 }
 
 // forecast answers an operator who asks for one.

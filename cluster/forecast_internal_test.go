@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
-	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
-	"github.com/troupe-ml/troupe/collective"
-	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/collective"
+	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/tensorops"
 )

@@ -16,8 +16,8 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/internal/folder"
-	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // Files in a coordinator's folder.

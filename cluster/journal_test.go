@@ -11,7 +11,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/checkpoint/crashfs"
+	"github.com/troupe-ml/troupe/internal/testing/crashfs"
 )
 
 var entries = []entry{

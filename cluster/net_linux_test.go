@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-ml/troupe/internal/netlab"
+	"github.com/troupe-ml/troupe/internal/testing/netlab"
 )
 
 // The hosts of a lab.

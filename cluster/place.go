@@ -18,9 +18,9 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/device"
-	"github.com/troupe-ml/troupe/internal/placement"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -76,7 +76,7 @@ func (c *Coordinator) keptApart(a, b uuid.UUID) bool {
 const regroupTime = time.Second
 
 // Choose takes as many free workers as there are ranks, or all.
-func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (placement.Workers, error) {
+func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (plan.Workers, error) {
 	began := time.Now()
 	deadline, regroup, patience := time.NewTimer(wait), time.NewTimer(min(wait, regroupTime)), newPatience()
 	defer deadline.Stop()
@@ -97,7 +97,7 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 		case errors.Is(err, errReleasing) && took < releaseTime:
 			regroup.Reset(releaseTime - took)
 			deadline.Reset(max(wait, releaseTime) - took) // who waits for nothing waits for these
-		case wait == 0 || !errors.Is(err, placement.ErrNoRoom):
+		case wait == 0 || !errors.Is(err, plan.ErrNoRoom):
 			return nil, err
 		default:
 			if left := min(wait, regroupTime) - took; left > 0 { // also where it was reset
@@ -120,7 +120,7 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 // releaseTime is how long a run waits for workers that another one is giving back.
 const releaseTime = 5 * time.Second
 
-var errReleasing = fmt.Errorf("%w: some are being given back", placement.ErrNoRoom)
+var errReleasing = fmt.Errorf("%w: some are being given back", plan.ErrNoRoom)
 
 // choose takes at least that many free workers, or none; patient says that it does better to
 // take none yet where more are being given back.
@@ -137,7 +137,7 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	ranks := cfg.Ranks()
 	_, gpu := kindsOf(cfg)
 	defer func() {
-		if seen := h.seen(gpu); errors.Is(err, placement.ErrNoRoom) && seen != "" {
+		if seen := h.seen(gpu); errors.Is(err, plan.ErrNoRoom) && seen != "" {
 			err = fmt.Errorf("%w (%s)", err, seen)
 		}
 	}()
@@ -149,9 +149,9 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	}
 	if len(free) < max(1, least) {
 		if len(h.workers) == 0 {
-			return nil, h.changed, fmt.Errorf("%w: none has joined; start one (engine worker), or give --workers to wait for them", placement.ErrNoRoom)
+			return nil, h.changed, fmt.Errorf("%w: none has joined; start one (engine worker), or give --workers to wait for them", plan.ErrNoRoom)
 		}
-		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free%s, and the run, of %s, needs %d", placement.ErrNoRoom, len(free), len(h.workers), what, term.Plural(ranks, "rank"), max(1, least))
+		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free%s, and the run, of %s, needs %d", plan.ErrNoRoom, len(free), len(h.workers), what, words.Plural(ranks, "rank"), max(1, least))
 	}
 	if place := cfg.Cluster.Place; len(place) > 0 {
 		if free, err = h.named(cfg, place, free); err != nil {
@@ -202,7 +202,7 @@ func (h *hosts) named(cfg *config.Config, place []string, free []*workerState) (
 		}
 		i := slices.IndexFunc(free, func(w *workerState) bool { return w.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("%w: cluster.place puts rank %d on worker %q, which is not free", placement.ErrNoRoom, rank, name)
+			return nil, fmt.Errorf("%w: cluster.place puts rank %d on worker %q, which is not free", plan.ErrNoRoom, rank, name)
 		}
 		chosen = append(chosen, free[i])
 	}
@@ -211,7 +211,7 @@ func (h *hosts) named(cfg *config.Config, place []string, free []*workerState) (
 
 // divide gives the chosen workers their ranks, and these their devices: those that the
 // configuration says, or by memory and cores.
-func (a *attempt) divide(as placement.Assignment) error {
+func (a *attempt) divide(as plan.Assignment) error {
 	cpu, gpu := kindsOf(as.Config)
 	if gpu && !cpu && len(as.Config.Cluster.Place) == 0 {
 		if err := a.divideGPUs(as); err != nil {
@@ -249,7 +249,7 @@ func (a *attempt) busy() (some []*share) {
 	return some
 }
 
-func (a *attempt) divideHosts(as placement.Assignment) error {
+func (a *attempt) divideHosts(as plan.Assignment) error {
 	bytes, err := as.Plan.RankBytes()
 	if err != nil {
 		return err
@@ -372,12 +372,12 @@ func (a *attempt) Threads() int {
 }
 
 // Assign gives every worker its ranks.
-func (a *attempt) Assign(ctx context.Context, as placement.Assignment) (placement.Ranks, error) {
+func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, error) {
 	a.run = as.Run
 	if err := a.divide(as); err != nil {
-		return placement.Ranks{}, err
+		return plan.Ranks{}, err
 	}
-	r := placement.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
+	r := plan.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
 		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock, CutLinks: a.cuts.links, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
 	peers := make([]*wire.Peer, len(r.Hosts))
 	for _, s := range a.shares {
@@ -487,7 +487,7 @@ func (a *attempt) processes() map[string]uuid.UUID {
 
 // probe makes the file by which workers show that they see the run's folder; nil: they are not
 // asked.
-func (a *attempt) probe(as placement.Assignment) *folderProbe {
+func (a *attempt) probe(as plan.Assignment) *folderProbe {
 	if as.Folder == nil {
 		return nil
 	}
@@ -597,7 +597,7 @@ func (a *attempt) Watch(r *actors.Run) {
 			}
 		}
 	}
-	var lost *placement.LostError
+	var lost *plan.LostError
 	if errors.As(a.err, &lost) {
 		r.Lost(lost.Ranks, lost)
 	}
@@ -626,7 +626,7 @@ func (a *attempt) lost(m beat.Member, why error) {
 }
 
 func (a *attempt) lostError(s *share, why error) error {
-	return &placement.LostError{Worker: s.Name + " at " + s.Address, Ranks: s.ranks, Doing: s.doing, Err: why}
+	return &plan.LostError{Worker: s.Name + " at " + s.Address, Ranks: s.ranks, Doing: s.doing, Err: why}
 }
 
 // observe takes what a worker's stages are doing, by this process's clock.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
-	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/plan"
 )
 
 // TestReady: a worker that is not ready long after others is lost, with the reason; where none is ready yet, all are waited
@@ -56,7 +56,7 @@ func TestReady(t *testing.T) {
 				if took := time.Since(began).Seconds(); took != test.ends {
 					t.Errorf("it ends after %g s, want %g", took, test.ends)
 				}
-				var lost *placement.LostError
+				var lost *plan.LostError
 				var refused *workerError
 				switch {
 				case test.lost != "" && (!errors.As(err, &lost) || err.Error() != test.lost || !slices.Equal(lost.Ranks, []int{1})):

@@ -8,7 +8,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/registry"
+	"github.com/troupe-ml/troupe/internal/base/registry"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -53,7 +53,7 @@ func (r *run) tryAgain(begin func() error, final func(error) bool, pause time.Du
 		if err == nil || r.ctx.Err() != nil || final(err) {
 			return err
 		}
-		var lost *placement.LostError
+		var lost *plan.LostError
 		most := resumeMost
 		if errors.As(err, &lost) || errors.Is(err, troupe.ErrNoWorkers) {
 			most = refollowMost

@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/placement"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -94,7 +94,7 @@ type runHosts struct {
 
 // Choose notes which workers the run gets. One that is taken up waits for as many as it
 // had, and then for any at all.
-func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (placement.Workers, error) {
+func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (plan.Workers, error) {
 	h.r.mu.Lock()
 	want := h.r.want
 	h.r.mu.Unlock()
@@ -104,7 +104,7 @@ func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Dur
 			_, gpu := kindsOf(cfg)
 			seen := h.seen(gpu)
 			h.mu.Unlock()
-			h.tellWaiting(fmt.Sprintf("the run waits for %s, as many as it had, and for %.0f s more at most (%s)", term.Plural(want, "worker"), (takeUpWait - sayTime).Seconds(), cmp.Or(seen, "none has joined")))
+			h.tellWaiting(fmt.Sprintf("the run waits for %s, as many as it had, and for %.0f s more at most (%s)", words.Plural(want, "worker"), (takeUpWait - sayTime).Seconds(), cmp.Or(seen, "none has joined")))
 			_ = h.waitFor(ctx, want, takeUpWait-sayTime) // with fewer it goes on all the same
 		}
 		wait = forever
@@ -141,12 +141,12 @@ const forever = 100 * 365 * 24 * time.Hour
 
 // runWorkers are workers that were chosen for a run.
 type runWorkers struct {
-	placement.Workers
+	plan.Workers
 	r *run
 }
 
 // Assign notes the run's own id, and before the run's folder is written to that it is.
-func (w *runWorkers) Assign(ctx context.Context, a placement.Assignment) (placement.Ranks, error) {
+func (w *runWorkers) Assign(ctx context.Context, a plan.Assignment) (plan.Ranks, error) {
 	w.r.mu.Lock()
 	w.r.uuid = a.Run
 	w.r.mu.Unlock()

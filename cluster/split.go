@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/placement"
 	"github.com/troupe-ml/troupe/internal/plan"
 )
 
@@ -48,7 +47,7 @@ func split(bytes []int64, work []float64, workers []capacity) (parts [][]int, sl
 		}
 	}
 	if math.IsInf(least[w][n], 1) {
-		return nil, 0, fmt.Errorf("%w: %s", placement.ErrNoRoom, shortage(bytes, workers))
+		return nil, 0, fmt.Errorf("%w: %s", plan.ErrNoRoom, shortage(bytes, workers))
 	}
 	parts = make([][]int, w)
 	for k, r := w, n; k > 0; k-- {

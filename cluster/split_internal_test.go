@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/troupe-ml/troupe/internal/placement"
+	"github.com/troupe-ml/troupe/internal/plan"
 )
 
 func TestSplit(t *testing.T) {
@@ -30,7 +30,7 @@ func TestSplit(t *testing.T) {
 	} {
 		got, _, err := split(c.bytes, c.work, c.workers)
 		if c.want == nil {
-			if !errors.Is(err, placement.ErrNoRoom) {
+			if !errors.Is(err, plan.ErrNoRoom) {
 				t.Errorf("%s: %v, %v", c.name, got, err)
 			}
 			continue

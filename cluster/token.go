@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
-	"github.com/troupe-ml/troupe/internal/clock"
+	"github.com/troupe-ml/troupe/internal/base/clock"
 )
 
 // ParseToken reads a token's text.

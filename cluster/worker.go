@@ -20,10 +20,10 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
-	"github.com/troupe-ml/troupe/internal/clock"
-	"github.com/troupe-ml/troupe/internal/device"
-	"github.com/troupe-ml/troupe/internal/registry"
-	"github.com/troupe-ml/troupe/internal/sysinfo"
+	"github.com/troupe-ml/troupe/internal/base/clock"
+	"github.com/troupe-ml/troupe/internal/base/registry"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 

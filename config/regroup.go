@@ -3,7 +3,7 @@ package config
 import (
 	"fmt"
 
-	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/grid"
 )
 
 // Regrouped says how the ranks that share sums differ between a stored configuration and today's; ""

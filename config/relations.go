@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/data/samples"
-	"github.com/troupe-ml/troupe/grid"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -246,7 +246,7 @@ func (c *checker) parallel() {
 		c.fail("parallel.order", strings.TrimPrefix(err.Error(), grid.ErrGrid.Error()+": "), "")
 		return
 	case p.World > 0 && p.World != g.World():
-		c.fail("parallel.world", fmt.Sprintf("the world is to have %s, but %v are %d", term.Plural(p.World, "rank"), g, g.World()), "change a size, or leave world out")
+		c.fail("parallel.world", fmt.Sprintf("the world is to have %s, but %v are %d", words.Plural(p.World, "rank"), g, g.World()), "change a size, or leave world out")
 	}
 	for _, group := range []struct {
 		key, share string

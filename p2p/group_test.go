@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/troupe-ml/troupe/collective"
+	"github.com/troupe-ml/troupe/internal/collective"
 	"github.com/troupe-ml/troupe/p2p"
 	"github.com/troupe-ml/troupe/tensorops"
 )

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/troupe-ml/troupe/collective"
+	"github.com/troupe-ml/troupe/internal/collective"
 	"github.com/troupe-ml/troupe/p2p"
 	"github.com/troupe-ml/troupe/tensorops"
 )

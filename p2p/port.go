@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupe-ml/troupe/collective"
+	"github.com/troupe-ml/troupe/internal/collective"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

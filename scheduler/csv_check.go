@@ -3,7 +3,7 @@ package scheduler
 import (
 	"errors"
 
-	"github.com/troupe-ml/troupe/internal/plural"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // checkChunks says that every chunk up to the highest stands on some row. A row that
@@ -42,7 +42,7 @@ func (s *csvTable) choosePlacement() error {
 		if a.Type <= B && int(a.Chunk) == t.NumChunks-1 {
 			return s.fail(at, ErrTable,
 				"%v makes %s on %s: placements loop and V need a multiple of the rows, U one more",
-				a, plural.Of(t.NumChunks, "chunk"), plural.Of(t.NumRanks(), "row"))
+				a, words.Plural(t.NumChunks, "chunk"), words.Plural(t.NumRanks(), "row"))
 		}
 	}
 	return nil

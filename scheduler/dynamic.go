@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/troupe-ml/troupe/internal/plural"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // Priorities is what the ranks of a dynamic order go by: the places that the actions have
@@ -46,7 +46,7 @@ func NewPriorities(t *Table, bound int) (*Priorities, error) {
 	for rank := range r.ranks {
 		p := newProgress(t, rank, bound)
 		if n := len(p.chunks); bound < n && !t.ForwardOnly {
-			return nil, fmt.Errorf("%w: rank %d holds %s, and may hold %s: raise the bound to at least %d", ErrSpec, rank, plural.Of(n, "chunk"), plural.Of(bound, "output"), n)
+			return nil, fmt.Errorf("%w: rank %d holds %s, and may hold %s: raise the bound to at least %d", ErrSpec, rank, words.Plural(n, "chunk"), words.Plural(bound, "output"), n)
 		}
 		rk := &r.ranks[rank]
 		rk.row, rk.lanes = slices.Clone(t.Ranks[rank]), make([][numLanes][]int, len(p.chunks))

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/plural"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // auto tries every schedule that fits the spec, and tables played greedily with its
@@ -40,7 +40,7 @@ func (s Spec) auto() (*Table, error) {
 	}
 	if best == nil {
 		return nil, fmt.Errorf("%w: no table for %s with %s holds at most %s (%s): raise the bound",
-			ErrSpec, plural.Of(s.Ranks, "rank"), plural.Of(s.Chunks, "chunk"), plural.Of(s.MaxInFlight, "output"), strings.Join(beyond, ", "))
+			ErrSpec, words.Plural(s.Ranks, "rank"), words.Plural(s.Chunks, "chunk"), words.Plural(s.MaxInFlight, "output"), strings.Join(beyond, ", "))
 	}
 	best.Schedule = s.Schedule
 	return best, nil

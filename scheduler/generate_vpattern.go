@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/troupe-ml/troupe/internal/plural"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // Schedules of controllable memory (arXiv 2405.15362): one microbatch's way down and
@@ -163,7 +163,7 @@ func (s Spec) bounded(choices []slopes, bound int) ([][]Action, error) {
 	if rows := s.pattern(choices, bound); rows != nil {
 		return rows, nil
 	}
-	return nil, fmt.Errorf("%w: schedule %s: no pattern for %s holds at most %s", ErrSpec, s.Schedule, plural.Of(s.Ranks, "rank"), plural.Of(bound, "output"))
+	return nil, fmt.Errorf("%w: schedule %s: no pattern for %s holds at most %s", ErrSpec, s.Schedule, words.Plural(s.Ranks, "rank"), words.Plural(bound, "output"))
 }
 
 // closedUp lets ranks leave the pattern's order for what is ready, within the bound,

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/plural"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // LayerCosts is what the parts of a model cost, in any unit, such as the FLOPs
@@ -35,10 +35,10 @@ func BalancedLayout(costs LayerCosts, mtp float64, s LayoutSpec, chunks int) (*L
 	}
 	if s.Layers < 0 || chunks < 1 || s.Layers > MaxLayoutSymbols || chunks > MaxLayoutSymbols-s.Layers-1 {
 		return nil, fmt.Errorf("%w: %s on %s: want at least 0 layers and 1 chunk, at most %d together",
-			ErrLayout, plural.Of(s.Layers, "layer"), plural.Of(chunks, "chunk"), MaxLayoutSymbols-1)
+			ErrLayout, words.Plural(s.Layers, "layer"), words.Plural(chunks, "chunk"), MaxLayoutSymbols-1)
 	}
 	if s.Ranks < 1 || s.Ranks > chunks {
-		return nil, fmt.Errorf("%w: %s for %s: want 1 to %d", ErrLayout, plural.Of(s.Ranks, "rank"), plural.Of(chunks, "chunk"), chunks)
+		return nil, fmt.Errorf("%w: %s for %s: want 1 to %d", ErrLayout, words.Plural(s.Ranks, "rank"), words.Plural(chunks, "chunk"), chunks)
 	}
 	if !(mtp >= 0) || math.IsInf(mtp, 1) {
 		return nil, fmt.Errorf("%w: a multi-token-prediction layer costs %v: want a finite number from 0", ErrCosts, mtp)
@@ -77,10 +77,10 @@ func BalancedSequence(symbols string, costs []float64, s LayoutSpec, chunks int)
 		}
 	}
 	if least := min(2, n); chunks < 1 || chunks > MaxLayoutSymbols || chunks > 1 && least < 2 {
-		return nil, fmt.Errorf("%w: %s on %s: want 1 chunk to %d, and a part for the first and the last", ErrLayout, plural.Of(n, "part"), plural.Of(chunks, "chunk"), MaxLayoutSymbols)
+		return nil, fmt.Errorf("%w: %s on %s: want 1 chunk to %d, and a part for the first and the last", ErrLayout, words.Plural(n, "part"), words.Plural(chunks, "chunk"), MaxLayoutSymbols)
 	}
 	if s.Ranks < 1 || s.Ranks > chunks {
-		return nil, fmt.Errorf("%w: %s for %s: want 1 to %d", ErrLayout, plural.Of(s.Ranks, "rank"), plural.Of(chunks, "chunk"), chunks)
+		return nil, fmt.Errorf("%w: %s for %s: want 1 to %d", ErrLayout, words.Plural(s.Ranks, "rank"), words.Plural(chunks, "chunk"), chunks)
 	}
 	if symbols[0] == byte(SymbolMTP) {
 		return nil, fmt.Errorf("%w: the model begins with m, but multi-token-prediction layers stand behind all others", ErrLayout)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/plural"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // LayoutSpec is what a layout has to fit.
@@ -31,7 +31,7 @@ func (l *Layout) Validate(s LayoutSpec) error {
 	}
 	if len(l.Chunks) != chunks {
 		return fmt.Errorf("%w: it has %s, but %s with %d each (placement %s) make %d",
-			ErrLayout, plural.Of(len(l.Chunks), "chunk"), plural.Of(s.Ranks, "rank"), s.Chunks, s.Placement, chunks)
+			ErrLayout, words.Plural(len(l.Chunks), "chunk"), words.Plural(s.Ranks, "rank"), s.Chunks, s.Placement, chunks)
 	}
 	check := l.checkSymbols
 	if s.Symbols != "" {

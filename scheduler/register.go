@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/troupe-ml/troupe/internal/plural"
-	"github.com/troupe-ml/troupe/internal/registry"
+	"github.com/troupe-ml/troupe/internal/base/registry"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // own are the schedules that the program has registered.
@@ -65,7 +65,7 @@ func (g Generator) proved(s Spec) ([][]Action, error) {
 		return nil, fmt.Errorf("%w: schedule %s: %w", ErrSpec, s.Schedule, err)
 	}
 	if len(made) != s.Ranks {
-		return nil, fmt.Errorf("%w: schedule %s, which this program has registered, made %s for %s", ErrTable, s.Schedule, plural.Of(len(made), "row"), plural.Of(s.Ranks, "rank"))
+		return nil, fmt.Errorf("%w: schedule %s, which this program has registered, made %s for %s", ErrTable, s.Schedule, words.Plural(len(made), "row"), words.Plural(s.Ranks, "rank"))
 	}
 	rows := make([][]Action, len(made)) // which are the caller's to change
 	for r, row := range made {

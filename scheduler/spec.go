@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/plural"
-	"github.com/troupe-ml/troupe/internal/registry"
+	"github.com/troupe-ml/troupe/internal/base/registry"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // The schedules that Generate knows beside those that a program registers.
@@ -198,16 +198,16 @@ func (s Spec) resolve() (Spec, error) {
 			s.Ranks, DefaultSchedule(s.Ranks, s.Chunks))
 	case s.Chunks < least && most > least:
 		return fail("schedule %s needs at least %s on each rank, not %d: raise the chunks, or choose %s",
-			s.Schedule, plural.Of(least, "chunk"), s.Chunks, DefaultSchedule(s.Ranks, 1))
+			s.Schedule, words.Plural(least, "chunk"), s.Chunks, DefaultSchedule(s.Ranks, 1))
 	case (s.Chunks < least || s.Chunks > most) && most == 1:
 		return fail("schedule %s holds 1 chunk on each rank, not %d: choose interleaved, or 1 chunk", s.Schedule, s.Chunks)
 	case s.Chunks < least || s.Chunks > most:
-		return fail("schedule %s holds %s on each rank, not %d", s.Schedule, plural.Of(most, "chunk"), s.Chunks)
+		return fail("schedule %s holds %s on each rank, not %d", s.Schedule, words.Plural(most, "chunk"), s.Chunks)
 	case s.Schedule == DualPipeV && !s.ForwardOnly && s.Microbatches < 2*s.Ranks:
 		return fail("schedule dualpipev needs at least twice as many microbatches as its %s, %d, not %d: raise them, or choose zb-v",
-			plural.Of(s.Ranks, "rank"), 2*s.Ranks, s.Microbatches)
+			words.Plural(s.Ranks, "rank"), 2*s.Ranks, s.Microbatches)
 	case s.DeferWeights < 0 || s.DeferWeights > s.Microbatches:
-		return fail("the weight gradients of %s cannot wait for the end of a step of %d: want 0 to %d", plural.Of(s.DeferWeights, "microbatch"), s.Microbatches, s.Microbatches)
+		return fail("the weight gradients of %s cannot wait for the end of a step of %d: want 0 to %d", words.Plural(s.DeferWeights, "microbatch"), s.Microbatches, s.Microbatches)
 	case s.MaxInFlight < 0:
 		return fail("max in flight %d: it cannot be negative", s.MaxInFlight)
 	}
@@ -287,15 +287,15 @@ func (s Spec) checkGroup() error {
 	case group < 1:
 		return fmt.Errorf("microbatch group size %d: want at least 1; leave it out for %d", group, fits)
 	case group < s.Ranks && group < s.Microbatches:
-		return fmt.Errorf("microbatch group size %d is below the %s: use %d, or leave it out", group, plural.Of(s.Ranks, "rank"), fits)
+		return fmt.Errorf("microbatch group size %d is below the %s: use %d, or leave it out", group, words.Plural(s.Ranks, "rank"), fits)
 	case s.ForwardOnly:
 		return nil
 	case group > s.Microbatches:
-		return fmt.Errorf("microbatch group size %d is above the %s: lower it, or leave it out for %d", group, plural.Of(s.Microbatches, "microbatch"), fits)
+		return fmt.Errorf("microbatch group size %d is above the %s: lower it, or leave it out for %d", group, words.Plural(s.Microbatches, "microbatch"), fits)
 	}
 	if last := s.Microbatches % group; last != 0 && last < s.Ranks {
 		return fmt.Errorf("%s in groups of %d leave a last group of %d, below the %s: use groups of %d, or %s",
-			plural.Of(s.Microbatches, "microbatch"), group, last, plural.Of(s.Ranks, "rank"), fits, plural.Of(s.Microbatches-last, "microbatch"))
+			words.Plural(s.Microbatches, "microbatch"), group, last, words.Plural(s.Ranks, "rank"), fits, words.Plural(s.Microbatches-last, "microbatch"))
 	}
 	return nil
 }

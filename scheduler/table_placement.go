@@ -3,7 +3,7 @@ package scheduler
 import (
 	"fmt"
 
-	"github.com/troupe-ml/troupe/internal/plural"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // Placement says which rank holds a chunk.
@@ -46,7 +46,7 @@ func (p Placement) Chunks(ranks, perRank int) (int, error) {
 		return 0, fmt.Errorf("ranks %d, chunks on each %d: both must be at least 1", ranks, perRank)
 	}
 	if ranks > MaxActions/perRank {
-		return 0, fmt.Errorf("%s with %s each: the limit is %d chunks", plural.Of(ranks, "rank"), plural.Of(perRank, "chunk"), MaxActions)
+		return 0, fmt.Errorf("%s with %s each: the limit is %d chunks", words.Plural(ranks, "rank"), words.Plural(perRank, "chunk"), MaxActions)
 	}
 	switch {
 	case p == Loop, p == V && perRank > 1:
@@ -65,11 +65,11 @@ func (p Placement) Chunks(ranks, perRank int) (int, error) {
 func (p Placement) fits(chunks, ranks int) error {
 	switch {
 	case p == Loop && chunks%ranks != 0:
-		return fmt.Errorf("placement loop: %s for %s: the chunks must be a multiple of the ranks", plural.Of(chunks, "chunk"), plural.Of(ranks, "rank"))
+		return fmt.Errorf("placement loop: %s for %s: the chunks must be a multiple of the ranks", words.Plural(chunks, "chunk"), words.Plural(ranks, "rank"))
 	case p == V && (chunks%ranks != 0 || chunks < 2*ranks):
-		return fmt.Errorf("placement V: %s for %s: the chunks must be a multiple of the ranks, at least twice as many", plural.Of(chunks, "chunk"), plural.Of(ranks, "rank"))
+		return fmt.Errorf("placement V: %s for %s: the chunks must be a multiple of the ranks, at least twice as many", words.Plural(chunks, "chunk"), words.Plural(ranks, "rank"))
 	case p == U && chunks != ranks+1:
-		return fmt.Errorf("placement U: %s for %s: there must be one chunk more than ranks", plural.Of(chunks, "chunk"), plural.Of(ranks, "rank"))
+		return fmt.Errorf("placement U: %s for %s: there must be one chunk more than ranks", words.Plural(chunks, "chunk"), words.Plural(ranks, "rank"))
 	case p > U:
 		return fmt.Errorf("unknown placement %s", p)
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
+	"github.com/troupe-ml/troupe/internal/safetensors"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/caught"
-	"github.com/troupe-ml/troupe/internal/registry"
+	"github.com/troupe-ml/troupe/internal/base/caught"
+	"github.com/troupe-ml/troupe/internal/base/registry"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

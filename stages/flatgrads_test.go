@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/troupe-ml/troupe/collective"
+	"github.com/troupe-ml/troupe/internal/collective"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )

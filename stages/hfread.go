@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
 )
 
 // ParseHF reads a config.json. Every key of it is honoured, known to change nothing, or

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/troupe-ml/troupe/internal/caught"
+	"github.com/troupe-ml/troupe/internal/base/caught"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

@@ -1,7 +1,7 @@
 package stages
 
 import (
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

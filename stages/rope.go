@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

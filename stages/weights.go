@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/troupe-ml/troupe/internal/hostmem"
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
+	"github.com/troupe-ml/troupe/internal/host/hostmem"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/troupe-ml/troupe/checkpoint/crashfs"
+	"github.com/troupe-ml/troupe/internal/testing/crashfs"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 

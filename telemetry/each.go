@@ -3,7 +3,7 @@ package telemetry
 import (
 	"fmt"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // Each calls use with every record of a metrics.jsonl of a folder, in the file's order, so that

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")

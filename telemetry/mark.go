@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // Mark is something that happened to a run at a step, for those who look at its curves later: a

@@ -1,6 +1,6 @@
 package telemetry
 
-import "github.com/troupe-ml/troupe/internal/folder"
+import "github.com/troupe-ml/troupe/internal/host/folder"
 
 // maxLineBytes is the longest line that is read; a record has some 300 bytes.
 const maxLineBytes = 1 << 20

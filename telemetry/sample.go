@@ -3,7 +3,7 @@ package telemetry
 import (
 	"encoding/json"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // Sample is a text that the model has written with the weights of a validation: a line of

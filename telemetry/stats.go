@@ -3,7 +3,7 @@ package telemetry
 import (
 	"encoding/json"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // Stats is what a step says of memory and of the model's layers: a line of stats.jsonl, every

@@ -1,6 +1,6 @@
 package telemetry
 
-import "github.com/troupe-ml/troupe/internal/folder"
+import "github.com/troupe-ml/troupe/internal/host/folder"
 
 // Writer appends records to a metrics.jsonl. It is for one goroutine, but for Sync.
 type Writer = LineWriter[Record]

@@ -1,6 +1,6 @@
 package tensorops
 
-import "github.com/troupe-ml/troupe/internal/rng"
+import "github.com/troupe-ml/troupe/internal/base/rng"
 
 // GELU records y = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))), GPT-2's form of
 // Hendrycks and Gimpel's unit.

@@ -3,7 +3,7 @@ package tensorops
 import (
 	"fmt"
 
-	"github.com/troupe-ml/troupe/internal/caught"
+	"github.com/troupe-ml/troupe/internal/base/caught"
 )
 
 // Call is an operation that a program brings itself, written in Go.

@@ -3,7 +3,7 @@ package tensorops
 import (
 	"fmt"
 
-	"github.com/troupe-ml/troupe/internal/hostmem"
+	"github.com/troupe-ml/troupe/internal/host/hostmem"
 )
 
 // host is the host's memory as a Source. Large buffers lie outside of the collector's

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/troupe-ml/troupe/internal/hostmem"
+	"github.com/troupe-ml/troupe/internal/host/hostmem"
 )
 
 // MaxRank is the largest number of dimensions of a tensor.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/grid"
-	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
 )
 
 // config is the run's, where its folder is here; else nil.

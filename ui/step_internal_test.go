@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
 )

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // tail reads the lines of a file that another process appends to. A last line without its end is

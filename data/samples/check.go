@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/troupe-ml/troupe/internal/caught"
+	"github.com/troupe-ml/troupe/internal/base/caught"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

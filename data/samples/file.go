@@ -9,9 +9,9 @@ import (
 	"math"
 	"os"
 
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/strictjson"
-	"github.com/troupe-ml/troupe/internal/sysinfo"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 )
 
 // file is read once, from its beginning to its end.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"hash"
 
-	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/data"
 )
 
 // Identifier is a dataset that knows its Identity without reading its samples.

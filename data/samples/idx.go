@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

@@ -9,8 +9,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

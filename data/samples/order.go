@@ -3,8 +3,8 @@ package samples
 import (
 	"fmt"
 
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
+	"github.com/troupe-ml/troupe/internal/data"
 )
 
 // Order says which sample comes when: each once an epoch, in an order that is drawn for

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/troupe-ml/troupe/internal/registry"
+	"github.com/troupe-ml/troupe/internal/base/registry"
 )
 
 // format is one that the program has registered.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/troupe-ml/troupe/data"
+	"github.com/troupe-ml/troupe/internal/data"
 )
 
 // Stream is data without a known length, read one sample behind the other. Only one goroutine

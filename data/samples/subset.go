@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/troupe-ml/troupe/data"
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
+	"github.com/troupe-ml/troupe/internal/data"
 )
 
 // Subset is some of a dataset's samples, in the order in which they are named.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/data/samples"
-	"github.com/troupe-ml/troupe/internal/exampletest"
+	"github.com/troupe-ml/troupe/internal/testing/exampletest"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

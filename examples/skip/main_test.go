@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-ml/troupe/internal/exampletest"
+	"github.com/troupe-ml/troupe/internal/testing/exampletest"
 )
 
 func TestMain(m *testing.M) { exampletest.Main(m, main, register) }

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/sysinfo"
+	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

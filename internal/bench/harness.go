@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/troupe-ml/troupe/internal/device"
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/host/device"
 )
 
 // kind names a stage's layers. Stages of one kind record the same operations in the same order, chunk by chunk. If layers

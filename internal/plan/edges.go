@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"github.com/troupe-ml/troupe/grid"
+	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/stages"
 )
 

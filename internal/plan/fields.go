@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/data"
 	"github.com/troupe-ml/troupe/data/samples"
+	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )

@@ -5,9 +5,9 @@ import (
 	"sync"
 
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/collective"
-	"github.com/troupe-ml/troupe/grid"
-	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/collective"
+	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/troupe-ml/troupe/grid"
-	"github.com/troupe-ml/troupe/internal/device"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -343,7 +343,7 @@ func (p *Plan) CheckDeviceMemory(bytes int64) error {
 	for stage, need := range tensors {
 		if bytes > 0 && need > bytes {
 			return p.cfg.Errorf("model.hidden", "%w: a rank of stage %d needs %s of tensors, its device has %s; `engine plan CONFIG --devices N --memory-gib G` proposes a grid of N ranks that each fit",
-				ErrMemory, stage, term.Bytes(need), term.Bytes(bytes))
+				ErrMemory, stage, words.Bytes(need), words.Bytes(bytes))
 		}
 	}
 	return nil
@@ -364,11 +364,11 @@ func (p *Plan) checkLimit(tensors []int64) (inPlace string, err error) {
 		stage := p.stageOf(r)
 		if need := tensors[stage]; need > limit {
 			return "", p.cfg.Errorf("device.memory_gib", "%w: rank %d (stage %d) needs %s of tensors, and may take %s; `engine plan CONFIG --devices N` proposes a grid of N ranks that each fit",
-				ErrMemory, r, stage, term.Bytes(need), term.Bytes(limit))
+				ErrMemory, r, stage, words.Bytes(need), words.Bytes(limit))
 		}
 		if need := tensors[stage] + copied; need > limit && inPlace == "" && p.KindOf(r) != device.CUDA {
 			inPlace = fmt.Sprintf("rank %d needs %s of tensors and %s to copy its part of a checkpoint, and device.memory_gib allows %s: checkpoints are written from the tensors themselves, and training waits meanwhile",
-				r, term.Bytes(tensors[stage]), term.Bytes(copied), term.Bytes(limit))
+				r, words.Bytes(tensors[stage]), words.Bytes(copied), words.Bytes(limit))
 		}
 	}
 	return inPlace, nil

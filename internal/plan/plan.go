@@ -7,9 +7,9 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/grid"
-	"github.com/troupe-ml/troupe/internal/device"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -173,7 +173,7 @@ func (p *Plan) makeTable() error {
 			return err
 		}
 		if len(p.layout.Chunks) != n {
-			return c.Errorf("pipeline.layout", "it has %s, but %s with %d each have %d", term.Plural(len(p.layout.Chunks), "chunk"), term.Plural(p.spec.Ranks, "stage"), p.spec.Chunks, n)
+			return c.Errorf("pipeline.layout", "it has %s, but %s with %d each have %d", words.Plural(len(p.layout.Chunks), "chunk"), words.Plural(p.spec.Ranks, "stage"), p.spec.Chunks, n)
 		}
 		p.spec.Costs = p.costs()
 	}
@@ -263,13 +263,13 @@ func (p *Plan) readTable() error {
 	case t.NumRanks() != want.Ranks:
 		return c.Errorf("pipeline.schedule", "%s has %d rows, one for each rank, but pipeline.stages is %d", path, t.NumRanks(), want.Ranks)
 	case c.Batch.Sequences/c.Batch.Microbatch%p.grid.Size(grid.Data) != 0:
-		return c.Errorf("parallel.data", "%d replicas can't share a step's %s alike, and %s is the table of each; choose sizes that divide", p.grid.Size(grid.Data), term.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), path)
+		return c.Errorf("parallel.data", "%d replicas can't share a step's %s alike, and %s is the table of each; choose sizes that divide", p.grid.Size(grid.Data), words.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), path)
 	case t.Microbatches != want.Microbatches && p.grid.Size(grid.Data) > 1:
-		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d, of which each of %d replicas has %d", path, term.Plural(t.Microbatches, "microbatch"), c.Batch.Sequences/c.Batch.Microbatch, p.grid.Size(grid.Data), want.Microbatches)
+		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d, of which each of %d replicas has %d", path, words.Plural(t.Microbatches, "microbatch"), c.Batch.Sequences/c.Batch.Microbatch, p.grid.Size(grid.Data), want.Microbatches)
 	case t.Microbatches != want.Microbatches:
-		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d", path, term.Plural(t.Microbatches, "microbatch"), want.Microbatches)
+		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d", path, words.Plural(t.Microbatches, "microbatch"), want.Microbatches)
 	case err != nil || t.NumChunks != numChunks:
-		return c.Errorf("pipeline.schedule", "%s has %s in placement %s, but pipeline.chunks is %d", path, term.Plural(t.NumChunks, "chunk"), t.Placement, want.Chunks)
+		return c.Errorf("pipeline.schedule", "%s has %s in placement %s, but pipeline.chunks is %d", path, words.Plural(t.NumChunks, "chunk"), t.Placement, want.Chunks)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/stages"
 )
 

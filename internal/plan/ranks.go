@@ -3,8 +3,8 @@ package plan
 import (
 	"errors"
 
-	"github.com/troupe-ml/troupe/grid"
-	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/tensorops"
 )

@@ -5,9 +5,9 @@ import (
 
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/rundir"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
-	"github.com/troupe-ml/troupe/tokenizer"
 )
 
 // LoadFrom fills the model's sizes and the tokenizer from model.from and opens

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
-	"github.com/troupe-ml/troupe/tokenizer"
 )
 
 // fromConfig is a configuration that begins from a directory.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/grid"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -80,7 +80,7 @@ func (p *Plan) tableOf(microbatches int) (*scheduler.Table, error) {
 	}
 	if p.text != nil {
 		return nil, p.cfg.Errorf("parallel.data", "a table of one's own has %s, and of the step's %d a replica would have %d; choose sizes that divide",
-			term.Plural(p.table.Microbatches, "microbatch"), p.cfg.Batch.Sequences/p.cfg.Batch.Microbatch, microbatches)
+			words.Plural(p.table.Microbatches, "microbatch"), p.cfg.Batch.Sequences/p.cfg.Batch.Microbatch, microbatches)
 	}
 	s := p.spec
 	s.Microbatches = microbatches
@@ -89,7 +89,7 @@ func (p *Plan) tableOf(microbatches int) (*scheduler.Table, error) {
 		err = t.SetSkips(p.table.Skips)
 	}
 	if err != nil {
-		return nil, p.cfg.Errorf("pipeline.schedule", "the table of a replica with %s: %w", term.Plural(microbatches, "microbatch"), err)
+		return nil, p.cfg.Errorf("pipeline.schedule", "the table of a replica with %s: %w", words.Plural(microbatches, "microbatch"), err)
 	}
 	return t, nil
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/checkpoint"
-	"github.com/troupe-ml/troupe/checkpoint/safetensors"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/rundir"
-	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/safetensors"
 	"github.com/troupe-ml/troupe/stages"
 )
 

@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/collective"
-	"github.com/troupe-ml/troupe/grid"
-	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/collective"
+	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/world"
 	"github.com/troupe-ml/troupe/scheduler"
-	"github.com/troupe-ml/troupe/scheduler/world"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )

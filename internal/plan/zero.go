@@ -3,8 +3,8 @@ package plan
 import (
 	"math"
 
-	"github.com/troupe-ml/troupe/grid"
-	"github.com/troupe-ml/troupe/internal/term"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
@@ -86,10 +86,10 @@ func (p *Plan) checkZero() error {
 		}
 		if zero == 3 {
 			return c.Errorf("parallel.zero", "3 saves nothing here: with %s for each replica all ranks take %s, and %s with %d; the weights of two layers are whole at once, and a stage has too few layers for that (pipeline.stages is %d); set zero = %d",
-				term.Plural(few.microbatches(), "microbatch"), term.Bytes(with), term.Bytes(without), lower, c.Pipeline.Stages, lower)
+				words.Plural(few.microbatches(), "microbatch"), words.Bytes(with), words.Bytes(without), lower, c.Pipeline.Stages, lower)
 		}
 		return c.Errorf("parallel.zero", "2 saves nothing here: with %s for each replica all ranks take %s, and %s with 1; a gradient is whole until its layers have seen the step's last microbatch, and with pipeline.schedule = %q and %s on each stage too many are at once; set zero = 1, or schedule = %q with more pipeline.chunks, or a batch of one microbatch for each replica",
-			term.Plural(few.microbatches(), "microbatch"), term.Bytes(with), term.Bytes(without), c.Pipeline.Schedule, term.Plural(c.Pipeline.Chunks, "chunk"), scheduler.BreadthFirst)
+			words.Plural(few.microbatches(), "microbatch"), words.Bytes(with), words.Bytes(without), c.Pipeline.Schedule, words.Plural(c.Pipeline.Chunks, "chunk"), scheduler.BreadthFirst)
 	}
 	return nil
 }

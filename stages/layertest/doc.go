@@ -35,5 +35,5 @@
 //	closing       OpenLayer.Close fails
 //	forward       it does not run at all: the error says why
 //
-// The package may import stages, tensorops with its devices cpu and ref, and internal/rng.
+// The package may import stages, tensorops with its devices cpu and ref, and internal/base/rng.
 package layertest

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/troupe-ml/troupe/internal/caught"
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/caught"
+	"github.com/troupe-ml/troupe/internal/base/rng"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )

@@ -26,5 +26,5 @@
 // 1,000,000 steps of ten figures. While the file is read, a block for each core and one more come on top. See limits.go.
 //
 // Nothing is written, beside the run or elsewhere. The package may import the standard library,
-// telemetry and internal/folder. It must never know who draws the curves; it reads no clock.
+// telemetry and internal/host/folder. It must never know who draws the curves; it reads no clock.
 package history

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 

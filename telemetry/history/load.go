@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/troupe-ml/troupe/internal/folder"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 

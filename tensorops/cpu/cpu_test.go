@@ -6,9 +6,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/troupe-ml/troupe/internal/optest"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
-	"github.com/troupe-ml/troupe/tensorops/optest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

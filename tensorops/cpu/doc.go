@@ -9,6 +9,6 @@
 // is split never changes a result: a range owns its outputs, and a sum is never
 // cut by a range's border.
 //
-// The package may import tensorops and internal/rng. It must not know models,
+// The package may import tensorops and internal/base/rng. It must not know models,
 // schedules or actors.
 package cpu

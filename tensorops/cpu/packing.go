@@ -3,7 +3,7 @@ package cpu
 import (
 	"unsafe"
 
-	"github.com/troupe-ml/troupe/internal/hostmem"
+	"github.com/troupe-ml/troupe/internal/host/hostmem"
 )
 
 // packing is memory for packed operands: on huge pages where it is large, since a

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupe-ml/troupe/internal/optest"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
-	"github.com/troupe-ml/troupe/tensorops/optest"
 )
 
 // TestOpsByLibrary runs the products of the one table of cases by cuBLASLt.

@@ -13,11 +13,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/troupe-ml/troupe/internal/optest"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
 	"github.com/troupe-ml/troupe/tensorops/cuda/kernels"
-	"github.com/troupe-ml/troupe/tensorops/optest"
 )
 
 // folder is where the stand-in is built.

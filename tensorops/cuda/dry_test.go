@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupe-ml/troupe/internal/optest"
 	"github.com/troupe-ml/troupe/tensorops"
-	"github.com/troupe-ml/troupe/tensorops/optest"
 )
 
 // beside has a dry stream launch what a device's does.

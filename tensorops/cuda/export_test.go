@@ -5,7 +5,7 @@ package cuda
 import (
 	"slices"
 
-	"github.com/troupe-ml/troupe/tensorops/optest"
+	"github.com/troupe-ml/troupe/internal/optest"
 )
 
 // StandIn builds the library that stands in for a GPU.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupe-ml/troupe/internal/optest"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 	"github.com/troupe-ml/troupe/tensorops/cuda/kernels"
-	"github.com/troupe-ml/troupe/tensorops/optest"
 )
 
 // TestPTX: a device that is opened without NVRTC computes, by kernels of every file that

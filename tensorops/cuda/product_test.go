@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

@@ -15,11 +15,11 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/device"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/optest"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
-	"github.com/troupe-ml/troupe/tensorops/optest"
 )
 
 // TestTrains: whole runs on the stand-in have the CPU's losses, within what another order

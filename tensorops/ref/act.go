@@ -3,7 +3,7 @@ package ref
 import (
 	"math"
 
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

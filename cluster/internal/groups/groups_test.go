@@ -17,7 +17,7 @@ import (
 
 	"github.com/troupe-ml/troupe/cluster/internal/groups"
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
-	"github.com/troupe-ml/troupe/collective"
+	"github.com/troupe-ml/troupe/internal/collective"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

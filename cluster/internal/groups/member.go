@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
-	"github.com/troupe-ml/troupe/collective"
+	"github.com/troupe-ml/troupe/internal/collective"
 )
 
 // member carries what one member of a group sends and is sent. It is its collective.Carrier.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
-	"github.com/troupe-ml/troupe/collective"
+	"github.com/troupe-ml/troupe/internal/collective"
 )
 
 // Kinds of control messages.

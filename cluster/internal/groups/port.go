@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
-	"github.com/troupe-ml/troupe/collective"
+	"github.com/troupe-ml/troupe/internal/collective"
 )
 
 // Errors of Open.

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
-	"github.com/troupe-ml/troupe/collective"
+	"github.com/troupe-ml/troupe/internal/collective"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 

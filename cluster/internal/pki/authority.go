@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/troupe-ml/troupe/internal/clock"
+	"github.com/troupe-ml/troupe/internal/base/clock"
 )
 
 // An Authority signs the certificates of a cluster and knows its tokens. It lives with the

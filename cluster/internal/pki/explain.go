@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/troupe-ml/troupe/internal/clock"
+	"github.com/troupe-ml/troupe/internal/base/clock"
 )
 
 // Explain adds to an error of a TLS connection what was compared and what to do. The error

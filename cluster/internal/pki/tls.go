@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/troupe-ml/troupe/internal/clock"
+	"github.com/troupe-ml/troupe/internal/base/clock"
 )
 
 // serverName is a DNS name that every certificate has. It stands for the address, which is

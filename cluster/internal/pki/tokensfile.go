@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/troupe-ml/troupe/internal/strictjson"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
 )
 
 // tokensVersion is the version of tokens.json that this package reads and writes.

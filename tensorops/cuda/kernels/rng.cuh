@@ -1,4 +1,4 @@
-// Random bits: those of package internal/rng, to the bit.
+// Random bits: those of package internal/base/rng, to the bit.
 #ifndef TROUPE_RNG_CUH
 #define TROUPE_RNG_CUH
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
 )
 
 // BenchmarkLoops reports the rate of reading and writing operands that lie in

@@ -3,7 +3,7 @@ package vec
 import (
 	"math"
 
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
 )
 
 // Dropout draws the masks of one dropout. Element i of the global batch is kept

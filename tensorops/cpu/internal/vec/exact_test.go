@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/troupe-ml/troupe/internal/rng"
+	"github.com/troupe-ml/troupe/internal/base/rng"
 )
 
 var (
@@ -217,7 +217,7 @@ func TestRoPE(t *testing.T) {
 	})
 }
 
-// The masks are those of internal/rng, wherever they begin.
+// The masks are those of internal/base/rng, wherever they begin.
 func TestKeep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rng.Key{K0: rapid.Uint32().Draw(t, "k0"), K1: rapid.Uint32().Draw(t, "k1")}

@@ -12,12 +12,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/troupe-ml/troupe/internal/optest"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/count"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
 	"github.com/troupe-ml/troupe/tensorops/cuda/kernels"
-	"github.com/troupe-ml/troupe/tensorops/optest"
 )
 
 // long is for what takes long: make check-cuda.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/gpus"
+	"github.com/troupe-ml/troupe/internal/host/gpus"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/count"
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/standin"
 )

@@ -1,0 +1,30 @@
+package words
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Harmless replaces what could steer a terminal, such as escape sequences, and
+// bytes that are no UTF-8. Line breaks and tabs stay. It is for text that nobody
+// vouches for, such as what a model writes.
+func Harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) {
+			return r
+		}
+		return utf8.RuneError
+	}, text)
+}
+
+// OneLine makes text harmless and keeps it on its line. It is for what goes into a
+// message, where a line break could begin another one that looks as good.
+func OneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || r == '\u2028' || r == '\u2029' {
+			return utf8.RuneError
+		}
+		return r
+	}, Harmless(text))
+}

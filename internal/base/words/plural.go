@@ -1,0 +1,17 @@
+package words
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Plural writes a number with its noun: 1 batch, 2 batches.
+func Plural(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "ch"):
+		noun += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

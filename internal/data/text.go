@@ -1,0 +1,320 @@
+package data
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"math"
+	"os"
+	"sort"
+
+	"github.com/troupe-ml/troupe/internal/host/sysinfo"
+)
+
+// Encoder is what a text is encoded with. It is safe for concurrent use.
+type Encoder interface {
+	// Vocab is the number of ids: they lie in [0, Vocab).
+	Vocab() int
+	// AppendEncode appends the ids of a text to dst. An error that has the
+	// methods ByteOffset() int and Unwrap() error is reported at its place in
+	// the file.
+	AppendEncode(dst []int32, text []byte) ([]int32, error)
+	// Cut returns a place in a text of more than most bytes, at most that far from its
+	// beginning, at which it may be cut: encoding both parts gives the ids of the
+	// whole. 0: there is none.
+	Cut(text []byte, most int) int
+}
+
+// Text is the content of files, one behind the other.
+type Text struct {
+	bytes  []byte
+	files  []string
+	starts []int // of each file in bytes
+	skips  []int // bytes of each file's content before its text: a byte order mark
+}
+
+// ReadText reads files whole, in their order; the text stays in memory, and its
+// size is limited by that alone. Of files that gzip or zstd has compressed it reads the content. A
+// byte order mark at the beginning of a file is no part of its text. What is no text in UTF-8 is
+// ErrNotText, with its file and place.
+func ReadText(files []string) (*Text, error) {
+	t, err := readFiles(files, NotText)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.checkUTF8()
+}
+
+// checkUTF8 is an error about the first byte that is not UTF-8, with its place.
+func (t *Text) checkUTF8() error {
+	for i, name := range t.files {
+		begin, end := t.span(i)
+		text := t.bytes[begin:end]
+		if at, err := notUTF8(text); err != nil {
+			return fmt.Errorf("%s, byte %d (line %d): %w", plain(name), at+t.skips[i], 1+bytes.Count(text[:at], []byte("\n")), err)
+		}
+	}
+	return nil
+}
+
+// TextOf is the text of a file's content, as ReadText has it; of one that is no file, such as the standard input.
+func TextOf(name string, content []byte) ([]byte, error) {
+	if err := NotText(name, content); err != nil {
+		return nil, err
+	}
+	t := &Text{bytes: bytes.TrimPrefix(content, byteOrderMark), files: []string{name}, starts: []int{0}}
+	t.skips = []int{len(content) - len(t.bytes)}
+	return t.bytes, t.checkUTF8()
+}
+
+// ReadBytes is ReadText of what need not be text.
+func ReadBytes(files []string) (*Text, error) {
+	return readFiles(files, func(string, []byte) error { return nil })
+}
+
+// filePart is a file's part of a text.
+type filePart struct {
+	size, skip int    // bytes of its text, and before it
+	content    []byte // of a compressed file; nil: the text is in the file
+}
+
+// look says what a file has to give, of at most most bytes. check judges the beginning of its content.
+func look(name string, most int64, check func(name string, head []byte) error) (p filePart, err error) {
+	size, err := fileSize(name)
+	if err != nil {
+		return p, err
+	}
+	head := make([]byte, min(size, headBytes))
+	if _, err = readFile(name, 0, head); err != nil {
+		return p, err
+	}
+	packing, err := packingOf(name, head)
+	if err != nil {
+		return p, err
+	}
+	if packing != nil {
+		if p.content, err = unpack(name, most); err != nil {
+			return p, err
+		}
+		head, size = p.content[:min(len(p.content), headBytes)], int64(len(p.content))
+	}
+	if err := check(name, head); err != nil {
+		return p, err
+	}
+	if bytes.HasPrefix(head, byteOrderMark) {
+		p.skip = len(byteOrderMark)
+	}
+	if size -= int64(p.skip); size > most {
+		return p, fmt.Errorf("with the %d bytes of %s the text has more than the %d bytes of this machine's memory: use less, or token ids (format = \"uint16\"), which are not read whole", size, plain(name), most)
+	}
+	p.size = int(size)
+	return p, nil
+}
+
+func readFiles(files []string, check func(name string, head []byte) error) (*Text, error) {
+	t := &Text{files: files, starts: make([]int, len(files)), skips: make([]int, len(files))}
+	total, most := int64(0), sysinfo.MachineBytes()
+	if most == 0 {
+		most = math.MaxInt64
+	}
+	parts := make([]filePart, len(files))
+	for i, name := range files {
+		var err error
+		if parts[i], err = look(name, most-total, check); err != nil {
+			return nil, fmt.Errorf("data file: %w", err)
+		}
+		t.skips[i] = parts[i].skip
+		total += int64(parts[i].size)
+	}
+	if total == 0 {
+		return nil, fmt.Errorf("%w: %d text files with 0 bytes together%s", ErrEmpty, len(files), first(files))
+	}
+	t.bytes = make([]byte, total)
+	at := 0
+	for i, name := range files {
+		t.starts[i] = at
+		p := &parts[i]
+		if p.content != nil {
+			at += copy(t.bytes[at:], p.content[p.skip:])
+			p.content = nil
+			continue
+		}
+		n, err := readFile(name, p.skip, t.bytes[at:at+p.size])
+		if err != nil {
+			return nil, fmt.Errorf("data file: %w, after %d of its %d bytes (%d of %d of all files)", err, n, p.size, at+n, total)
+		}
+		at += n
+	}
+	return t, nil
+}
+
+// span is where a file's text lies.
+func (t *Text) span(file int) (begin, end int) {
+	if file+1 < len(t.starts) {
+		return t.starts[file], t.starts[file+1]
+	}
+	return t.starts[file], len(t.bytes)
+}
+
+// readFile fills dst from a byte of a file on, and returns how many bytes it
+// has read.
+func readFile(name string, from int, dst []byte) (int, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, plainError(err)
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	n, err := io.ReadFull(io.NewSectionReader(f, int64(from), int64(len(dst))), dst)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%s became shorter while it was read: %w", plain(name), io.ErrUnexpectedEOF)
+	}
+	return n, err
+}
+
+// fileSize returns the size of a regular file. It doesn't open the file: opening
+// a pipe would wait for its writer.
+func fileSize(name string) (int64, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return 0, plainError(err)
+	}
+	if !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("%s is not a regular file", plain(name))
+	}
+	return info.Size(), nil
+}
+
+// first names the first file, for messages about all of them.
+func first(files []string) string {
+	if len(files) == 0 {
+		return ""
+	}
+	return ", the first " + plain(files[0])
+}
+
+// Bytes returns the text itself, not a copy.
+func (t *Text) Bytes() []byte { return t.bytes }
+
+// Identity is that of the files, empty ones left out.
+func (t *Text) Identity() Identity {
+	var starts []int64
+	c := contents{hash: func(h hash.Hash, file int, from, to int64) error {
+		h.Write(t.bytes[starts[file]+from : starts[file]+to])
+		return nil
+	}}
+	for i, begin := range t.starts {
+		if _, end := t.span(i); end > begin {
+			starts, c.bytes = append(starts, int64(begin)), append(c.bytes, int64(end-begin))
+		}
+	}
+	id, _ := c.identity() // what lies in memory can be read
+	return id
+}
+
+// Hash writes all that the files have to a hash, and where each begins.
+func (t *Text) Hash(h hash.Hash) {
+	number(h, int64(len(t.starts)))
+	for _, at := range t.starts {
+		number(h, int64(at))
+	}
+	h.Write(t.bytes)
+}
+
+// fileAt is the file that a byte of the text is of.
+func (t *Text) fileAt(offset int) int {
+	// The last file that starts there or before: empty ones before it start
+	// there too.
+	return sort.Search(len(t.starts), func(i int) bool { return t.starts[i] > offset }) - 1
+}
+
+// Position returns the file, and the byte in it, of a byte of the text.
+func (t *Text) Position(offset int) (file string, byteInFile int) {
+	i := t.fileAt(offset)
+	return t.files[i], offset - t.starts[i] + t.skips[i]
+}
+
+// Locate adds file and place to an error about a byte of the text: one with the
+// methods ByteOffset and Unwrap. Other errors stay as they are.
+func (t *Text) Locate(err error) error { return t.locate(err, 0) }
+
+// locate is Locate for an error about the text from byte base on.
+func (t *Text) locate(err error, base int) error {
+	var at interface {
+		error
+		ByteOffset() int
+		Unwrap() error
+	}
+	if !errors.As(err, &at) {
+		return err
+	}
+	file, offset := t.Position(base + at.ByteOffset())
+	return fmt.Errorf("%s, byte %d: %w", plain(file), offset, at.Unwrap())
+}
+
+// Encode encodes the files one by one. An id is held in one, two or four bytes
+// by the size of the vocabulary, and the text is no longer needed.
+func (t *Text) Encode(enc Encoder) (Corpus, error) {
+	switch vocab := enc.Vocab(); {
+	case vocab <= 1<<8:
+		return encode[uint8](t, enc)
+	case vocab <= 1<<16:
+		return encode[uint16](t, enc)
+	default:
+		return encode[int32](t, enc)
+	}
+}
+
+func encode[ID uint8 | uint16 | int32](t *Text, enc Encoder) (Corpus, error) {
+	vocab := enc.Vocab()
+	// Tokens have a byte at least, but for what a normalizer adds, so this rarely grows
+	// and copies. Where they have more, the rest of it is never touched.
+	ids := make(inMemory[ID], 0, len(t.bytes))
+	file, at := 0, 0
+	next := func() ([]byte, bool) { // the pieces of all files
+		for ; file < len(t.starts); file++ {
+			if _, end := t.span(file); at < end {
+				piece := firstPiece(enc, t.bytes[at:end])
+				at += len(piece)
+				return piece, true
+			}
+		}
+		return nil, false
+	}
+	done := 0 // bytes of the text
+	err := EncodeAll(enc, next, func(piece []byte, got []int32, err error) error {
+		if err != nil {
+			return t.locate(err, done)
+		}
+		for _, id := range got {
+			if id < 0 || int(id) >= vocab {
+				name, _ := t.Position(done)
+				return fmt.Errorf("%w: encoding %s gave the id %d, but the vocabulary has %d ids", ErrVocab, plain(name), id, vocab)
+			}
+			ids = append(ids, ID(id))
+		}
+		done += len(piece)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ids, nil
+}
+
+// inMemory is a corpus of ids in as few bytes as the vocabulary allows.
+type inMemory[ID uint8 | uint16 | int32] []ID
+
+func (c inMemory[ID]) Len() int64   { return int64(len(c)) }
+func (c inMemory[ID]) Close() error { return nil }
+
+func (c inMemory[ID]) Read(dst []int32, off int64) error {
+	if err := checkRange(len(dst), off, c.Len()); err != nil {
+		return err
+	}
+	for i, id := range c[off : off+int64(len(dst))] {
+		dst[i] = int32(id)
+	}
+	return nil
+}

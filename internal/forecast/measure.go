@@ -1,0 +1,319 @@
+package forecast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/troupe-ml/troupe/internal/base/rng"
+	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Measure takes the costs of a configuration's layers on this machine, at some sizes of
+// microbatch, for about this number of seconds each. progress, if there is one, is told what is
+// being measured.
+func Measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds float64, progress func(string)) (*Costs, error) {
+	return measure(ctx, b, microbatches, seconds, progress, false)
+}
+
+// MeasureRank is Measure of what a rank of the configuration's grid has of its layers, if all stages have groups of the same
+// sizes: narrow products, and what each rank does whole, take longer than their share of whole layers.
+func MeasureRank(ctx context.Context, b *plan.Plan, microbatches []int, seconds float64) (*Costs, error) {
+	for stage := range b.Table().NumRanks() {
+		if b.Grid().TensorSize(stage) != b.Grid().TensorSize(0) {
+			return Measure(ctx, b, microbatches, seconds, nil)
+		}
+	}
+	return measure(ctx, b, microbatches, seconds, nil, true)
+}
+
+func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds float64, progress func(string), ofRank bool) (*Costs, error) {
+	if progress == nil {
+		progress = func(string) {}
+	}
+	if err := oneKind(b); err != nil {
+		return nil, err
+	}
+	dev, err := device.Open(b.Config())
+	if err != nil {
+		return nil, err
+	}
+	defer dev.Close()
+	cfg := b.Config()
+	c := &Costs{Kernels: dev.Path(), DType: cfg.Device.DType, Threads: dev.Threads(), Context: cfg.Model.Context, Hidden: b.Model().Config.Hidden}
+	options, typical := b.StageOptions(0), median
+	if ofRank {
+		options = b.LayerOptions(0, loneGroup)
+		c.Tensor, c.ContextRanks, c.Sequence = b.Grid().TensorSize(0), b.Grid().Size(grid.Context), cfg.Parallel.Sequence
+		ranks := b.Grid().TensorSize(0) * b.Grid().Size(grid.Context)
+		typical = func(v []float64) float64 { return slowestOf(ranks, v) }
+	}
+	var updates []float64
+	var first *sample
+	for _, sequences := range microbatches {
+		progress(fmt.Sprintf("layers, in microbatches of %d", sequences))
+		of, err := sampleOf(b, options, dev, sequences, !ofRank)
+		if err != nil {
+			return nil, err
+		}
+		if first == nil {
+			first = of
+		}
+		m, err := newMeter(of, options, dev.NewStream("planner"), sequences, true)
+		if err != nil {
+			return nil, err
+		}
+		err = m.sample(ctx, seconds)
+		m.close()
+		if err != nil {
+			return nil, fmt.Errorf("measure microbatches of %d sequences: %w", sequences, err)
+		}
+		c.Batches = append(c.Batches, of.whole(b, m.costs(typical)))
+		c.Shrunk = max(c.Shrunk, of.shrunk)
+		updates = append(updates, median(m.updates))
+	}
+	if c.Shrunk == 1 {
+		c.Shrunk = 0
+	}
+	c.UpdateNS = slices.Min(updates)
+	if c.AddNS, err = measureAdd(dev); err != nil {
+		return nil, fmt.Errorf("measure additions: %w", err)
+	}
+	progress("actions beside each other")
+	c.Shares, err = measureShares(ctx, b, first, dev, microbatches[0])
+	return c, err
+}
+
+// meter runs some of a model's layers, each as a chunk of its own, and times their
+// passes.
+type meter struct {
+	stream     tensorops.Stream
+	now        func() time.Time
+	stage      *stages.Stage
+	chunks     []meterChunk
+	microbatch stages.Microbatch
+	step       int
+	weights    int64
+	updates    []float64 // ns for one weight
+}
+
+type meterChunk struct {
+	symbol scheduler.Symbol
+	layers int
+	times  [scheduler.B + 1][]float64 // by pass, ms
+}
+
+// newMeter makes one on a stream. Without loading, weights are of no value.
+func newMeter(sample *sample, options stages.Options, stream tensorops.Stream, sequences int, load bool) (*meter, error) {
+	m := &meter{stream: stream, now: time.Now}
+	model := sample.model
+	var err error
+	var specs []stages.ChunkSpec
+	symbols, decoders := model.Symbols(), 0
+	for i := 0; i < len(symbols); {
+		s, last := scheduler.Symbol(symbols[i]), i+1
+		for s == scheduler.SymbolMTP && scheduler.Symbol(symbols[last]) == s { // they stand in one chunk
+			last++
+		}
+		if s == scheduler.SymbolLayer {
+			decoders++
+		}
+		if s != scheduler.SymbolLayer || decoders <= sample.decoders {
+			specs = append(specs, stages.ChunkSpec{Chunk: len(specs), First: i, Last: last})
+			m.chunks = append(m.chunks, meterChunk{symbol: s, layers: last - i})
+		}
+		i = last
+	}
+	if m.stage, err = stages.NewStage(model, m.stream, specs, options); err == nil && load {
+		err = m.stage.Load(stages.InitWeights(1), false)
+	}
+	if err != nil {
+		m.close()
+		return nil, err
+	}
+	if m.weights = model.ParametersOf(specs); options.Tensor.Group != nil {
+		m.weights /= int64(options.Tensor.Group.Size()) // but for the few that each has
+	}
+	m.microbatch = microbatch(model.Config, sequences)
+	return m, nil
+}
+
+// trainedModel is a plan's model with nothing frozen: costs are of layers that are trained, and
+// plan.Plan.LayerCosts leaves out what others don't do.
+func trainedModel(b *plan.Plan) (*stages.Model, error) { return stages.NewModel(b.Model().Config) }
+
+// microbatch is one of random tokens.
+func microbatch(c stages.Config, sequences int) stages.Microbatch {
+	n := sequences * c.Context
+	ids := make([]int32, 2*n)
+	key := rng.NewKey(1, rng.StringStream("planner tokens"))
+	for i := range ids {
+		ids[i] = int32(rng.Intn(key, 0, uint64(i), uint64(c.Vocab)))
+	}
+	return stages.Microbatch{Step: 1, Sequences: sequences, Positions: c.Context, Tokens: ids[:n], Targets: ids[n:], Train: true}
+}
+
+func (m *meter) close() { tensorops.CloseStream(m.stream) }
+
+// leastRounds is how many times each pass is timed at least.
+const leastRounds = 2
+
+// sample times rounds: a step with backwards in one piece, one with the two gradients
+// apart, and their updates. The first round, which finds memory not yet in place, does
+// not count.
+func (m *meter) sample(ctx context.Context, seconds float64) error {
+	var began time.Time
+	for round := 0; round <= leastRounds || time.Since(began).Seconds() < seconds; round++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for _, split := range []bool{false, true} {
+			if err := m.pass(split); err != nil {
+				return err
+			}
+		}
+		if round == 0 {
+			began = time.Now()
+			m.updates = nil
+			for i := range m.chunks {
+				m.chunks[i].times = [scheduler.B + 1][]float64{}
+			}
+		}
+	}
+	return nil
+}
+
+// pass takes a microbatch through all chunks and back, and updates the weights.
+func (m *meter) pass(split bool) error {
+	m.microbatch.Index = m.step
+	var x tensorops.Tensor
+	for v := range m.chunks {
+		if err := m.time(v, scheduler.F, func(l *tensorops.List) { x = stages.Only(m.stage.Forward(l, v, &m.microbatch, x)) }); err != nil {
+			return err
+		}
+	}
+	var dy tensorops.Tensor
+	for v := len(m.chunks) - 1; v >= 0; v-- {
+		typ := scheduler.B
+		record := func(l *tensorops.List) { dy = stages.Only(m.stage.Backward(l, v, m.step, dy)) }
+		if split {
+			typ = scheduler.I
+			record = func(l *tensorops.List) { dy = stages.Only(m.stage.InputGrad(l, v, m.step, dy)) }
+		}
+		if err := m.time(v, typ, record); err != nil {
+			return err
+		}
+	}
+	for v := len(m.chunks) - 1; v >= 0 && split; v-- {
+		if err := m.time(v, scheduler.W, func(l *tensorops.List) { m.stage.WeightGrad(l, v, m.step) }); err != nil {
+			return err
+		}
+	}
+	m.step++
+	began := m.now()
+	l := m.stream.NewList()
+	m.stage.GradNorms(l)
+	err := tensorops.Run(m.stream, l)
+	if err == nil {
+		l = m.stream.NewList()
+		m.stage.Apply(l, stages.Update{Count: m.step, LR: 1e-5, GradScale: 1e-3})
+		err = tensorops.Run(m.stream, l)
+	}
+	m.updates = append(m.updates, float64(m.now().Sub(began))/float64(m.weights))
+	return err
+}
+
+func (m *meter) time(v int, t scheduler.Type, record func(l *tensorops.List)) error {
+	began := m.now()
+	l := m.stream.NewList()
+	record(l)
+	err := tensorops.Run(m.stream, l)
+	c := &m.chunks[v]
+	c.times[t] = append(c.times[t], float64(m.now().Sub(began))/float64(time.Millisecond)/float64(c.layers))
+	return err
+}
+
+// costs are made of the times of all rounds, and of all layers of a kind: each is what typical says of them.
+func (m *meter) costs(typical func(times []float64) float64) BatchCosts {
+	times := make(map[string]*[scheduler.B + 1][]float64)
+	for _, c := range m.chunks {
+		s := string(rune(c.symbol))
+		if times[s] == nil {
+			times[s] = new([scheduler.B + 1][]float64)
+		}
+		for t := range c.times {
+			times[s][t] = append(times[s][t], c.times[t]...)
+		}
+	}
+	out := BatchCosts{Microbatch: m.microbatch.Sequences, Layers: make(map[string]LayerCost)}
+	for s, t := range times {
+		input, weight, both := typical(t[scheduler.I]), typical(t[scheduler.W]), typical(t[scheduler.B])
+		// A backward has the operations of both gradients. That they differ in time is
+		// chance, from which no schedule shall gain.
+		backward := (input + weight + both) / 2
+		out.Layers[s] = LayerCost{ForwardMS: typical(t[scheduler.F]), InputGradMS: backward * input / (input + weight),
+			WeightGradMS: backward * weight / (input + weight), BackwardMS: backward}
+	}
+	return out
+}
+
+// addBytes is how much is added at a time to measure what a byte takes: as much as a layer's
+// activations, which are not all in a cache.
+const addBytes = 8 << 20
+
+// measureAdd is what a byte takes to add to as many others, in nanoseconds.
+func measureAdd(dev tensorops.Device) (float64, error) {
+	stream := dev.NewStream("planner")
+	defer tensorops.CloseStream(stream)
+	var times []float64
+	for round := range 6 {
+		l := stream.NewList()
+		sum, x := l.Alloc(tensorops.Float32, addBytes/4), l.Alloc(tensorops.Float32, addBytes/4)
+		l.Fill(sum, 0)
+		l.Fill(x, 1)
+		if err := tensorops.Run(stream, l); err != nil {
+			return 0, err
+		}
+		l = stream.NewList()
+		l.Add(sum, sum, x)
+		began := time.Now()
+		err := tensorops.Run(stream, l)
+		took := float64(time.Since(began)) / addBytes
+		l = stream.NewList()
+		l.Free(sum)
+		l.Free(x)
+		if err = errors.Join(err, tensorops.Run(stream, l)); err != nil {
+			return 0, err
+		}
+		if round > 0 { // the first finds memory not yet in place
+			times = append(times, took)
+		}
+	}
+	return median(times), nil
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Sorted(slices.Values(v))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// slowestOf is what the slowest of n ranks takes, on average, if each takes any of some times: those that work in groups wait
+// for it. Of one it is the mean: a rank's passes add up.
+func slowestOf(n int, times []float64) (mean float64) {
+	all := float64(len(times))
+	for i, t := range slices.Sorted(slices.Values(times)) {
+		mean += t * (math.Pow(float64(i+1)/all, float64(n)) - math.Pow(float64(i)/all, float64(n)))
+	}
+	return mean
+}

@@ -1,0 +1,173 @@
+package forecast
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/troupe-ml/troupe/internal/grid"
+)
+
+// Link is a way between two devices: a message of n bytes takes LatencyUS microseconds, and n by BytesPerS;
+// 0: no time.
+type Link struct {
+	LatencyUS float64
+	BytesPerS float64
+}
+
+// ms is how long a message is under way.
+func (l Link) ms(bytes float64) float64 {
+	ms := l.LatencyUS / 1e3
+	if l.BytesPerS > 0 {
+		ms += 1e3 * bytes / l.BytesPerS
+	}
+	return ms
+}
+
+// Nodes are hosts with as many devices each, on which neighbouring ranks lie: rank r is on node r / Devices.
+type Nodes struct {
+	Devices int  // of a node; 0: all are one node's, or it is not known
+	Within  Link // between two devices of one node
+}
+
+// check refuses nodes that don't share the devices out.
+func (n Nodes) check(devices int) error {
+	if n.Devices < 0 || n.Devices > 0 && devices > n.Devices && devices%n.Devices != 0 {
+		return fmt.Errorf("%w: %d don't make whole nodes of %d", ErrDevices, devices, n.Devices)
+	}
+	return nil
+}
+
+// joined reports whether some neighbouring devices are on one node.
+func (n Nodes) joined() bool { return n.Devices > 1 }
+
+// on are the devices as a grid's ranks lie on them, where some links are faster than others.
+func (d Devices) on(g *grid.Grid) Devices {
+	if !d.Nodes.joined() || d.Message != nil || d.Group != nil {
+		return d
+	}
+	type pair struct{ from, to int }
+	known := make(map[pair]bool) // whether a stage's ranks send to another's within their nodes
+	within := func(from, to int) bool {
+		at := pair{from, to}
+		inside, seen := known[at]
+		if !seen {
+			inside = d.Nodes.near(g, from, to)
+			known[at] = inside
+		}
+		return inside
+	}
+	outer := d.link()
+	d.Message = func(from, to int, bytes int64) float64 {
+		if within(from, to) {
+			return d.Nodes.Within.ms(float64(bytes))
+		}
+		return outer.ms(float64(bytes))
+	}
+	type group struct {
+		stage int
+		dim   grid.Dimension
+	}
+	links := make(map[group]Link)
+	d.Group = func(stage int, dim grid.Dimension) (latencyMS, bytesPerS float64) {
+		at := group{stage, dim}
+		l, seen := links[at]
+		if !seen {
+			l = d.Nodes.slowest(g, stage, dim, outer)
+			links[at] = l
+		}
+		return l.LatencyUS / 1e3, l.BytesPerS
+	}
+	return d
+}
+
+// near reports whether every rank of a stage has the rank of the other that it sends to on its own node.
+func (n Nodes) near(g *grid.Grid, from, to int) bool {
+	for rank := range ofStage(g, from) {
+		at := g.Coordinates(rank)
+		at[grid.Pipeline] = to
+		at[grid.Tensor] = min(at[grid.Tensor], g.TensorSize(to)-1)
+		if g.Rank(at)/n.Devices != rank/n.Devices {
+			return false
+		}
+	}
+	return true
+}
+
+// ofStage are the ranks of a stage.
+func ofStage(g *grid.Grid, stage int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		at := grid.Coordinates{grid.Pipeline: stage}
+		for at[grid.Data] = range g.Size(grid.Data) {
+			for at[grid.Context] = range g.Size(grid.Context) {
+				for at[grid.Tensor] = range g.TensorSize(stage) {
+					if !yield(g.Rank(at)) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// slowest is among of the group of a stage that has the slowest links: all ranks of it wait for that one, or for the
+// next stages that do. Groups lie on nodes in as many ways as a node has devices at most, one after the other.
+func (n Nodes) slowest(g *grid.Grid, stage int, dim grid.Dimension, outer Link) (l Link) {
+	seen := make(map[int]bool) // ranks of groups that were looked at
+	groups := 0
+	for rank := range ofStage(g, stage) {
+		if seen[rank] {
+			continue
+		}
+		ranks := g.Group(rank, dim)
+		for _, r := range ranks {
+			seen[r] = true
+		}
+		if other := n.among(ranks, outer); groups == 0 || other.ms(typicalBytes) > l.ms(typicalBytes) {
+			l = other
+		}
+		if groups++; groups == n.Devices {
+			break
+		}
+	}
+	return l
+}
+
+// typicalBytes is a size of a message by which links are compared.
+const typicalBytes = 1 << 20
+
+// among is what a message to the others of a group takes on average, where each sends as much to every other, of the member for
+// which it takes the longest: the bytes for those of its node and for the rest go one after the other.
+func (n Nodes) among(ranks []int, outer Link) (l Link) {
+	on := make(map[int]int) // members by node
+	for _, r := range ranks {
+		on[r/n.Devices]++
+	}
+	others, first := len(ranks)-1, true
+	for _, members := range on {
+		if of := n.mixed(members-1, others, outer); first || of.ms(typicalBytes) > l.ms(typicalBytes) {
+			l, first = of, false
+		}
+	}
+	return l
+}
+
+// mixed is the link of a member with so many of the others on its node.
+func (n Nodes) mixed(inside, others int, outer Link) Link {
+	switch inside {
+	case others:
+		return n.Within
+	case 0:
+		return outer
+	}
+	perByte := func(l Link, of int) float64 {
+		if l.BytesPerS == 0 {
+			return 0
+		}
+		return float64(of) / float64(others) / l.BytesPerS
+	}
+	l := Link{LatencyUS: max(outer.LatencyUS, n.Within.LatencyUS)}
+	if s := perByte(n.Within, inside) + perByte(outer, others-inside); s > 0 {
+		l.BytesPerS = 1 / s
+	}
+	return l
+}

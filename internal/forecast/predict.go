@@ -1,0 +1,332 @@
+package forecast
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// ErrDevices: a configuration does not go with the devices.
+var ErrDevices = errors.New("devices")
+
+// Devices is what a model is to be trained on: equal devices, each with a rank of the grid, or one
+// that all ranks share.
+type Devices struct {
+	Devices int
+	// MemoryBytes is what each device has for a run; 0: not known.
+	MemoryBytes int64
+	// A message of n bytes between two devices takes LatencyUS microseconds, and n by
+	// BytesPerS; 0: no time.
+	LatencyUS float64
+	BytesPerS float64
+	// PeakFLOPs are the multiplications and additions of a device in a second by its data sheet; 0: not known.
+	PeakFLOPs float64
+	// Nodes are where the devices are, if some of them have faster links.
+	Nodes Nodes
+	// Message, if there is one, is how many milliseconds a message of some bytes takes from
+	// one stage to another, in place of these.
+	Message func(from, to int, bytes int64) float64
+	// Costs, if there is one, are those measured on a stage's own device, in place of one
+	// device's for all.
+	Costs func(stage int) *Costs
+	// Group, if there is one, is what a message takes between those of a stage's ranks that are in a group along a
+	// dimension, in place of LatencyUS and BytesPerS.
+	Group func(stage int, d grid.Dimension) (latencyMS, bytesPerS float64)
+	// CarryNS, if there is one, is how many nanoseconds a stage's ranks compute less for each byte that they send or receive
+	// meanwhile, since the same processors carry it.
+	CarryNS func(stage int) float64
+
+	recorded recordings // of a search; else nil
+}
+
+// carryMS is how much less is computed while some bytes go out or come in.
+func (c Devices) carryMS(stage int, bytes float64) float64 {
+	if c.CarryNS == nil || c.Devices <= 1 {
+		return 0
+	}
+	return bytes * c.CarryNS(stage) / 1e6
+}
+
+// link is between two devices, of nodes of their own.
+func (c Devices) link() Link { return Link{c.LatencyUS, c.BytesPerS} }
+
+// Prediction is what a step of a configuration is predicted to take.
+type Prediction struct {
+	StepMS     float64 `json:"step_ms"`
+	TokensPerS float64 `json:"tokens_per_s"`
+	// MFUPct is what part of the devices' peak the model's own operations are, without what is computed again; 0: no peak
+	// is known.
+	MFUPct     float64 `json:"mfu_pct,omitempty"`
+	MakespanMS float64 `json:"makespan_ms"` // from the first action's start to the last one's end; steps may overlap
+	UpdateMS   float64 `json:"update_ms"`   // what norms and the optimizer add
+	BubblePct  float64 `json:"bubble_pct"`
+	MessageMS  float64 `json:"message_ms"` // of one between two ranks
+	// How long the collectives of a rank take in a step, those included that go on beside what is computed, of the rank
+	// with the most: of its tensor group, of its context group, and with those that have copies of its weights.
+	TensorMS  float64 `json:"tensor_ms,omitempty"`
+	ContextMS float64 `json:"context_ms,omitempty"`
+	DataMS    float64 `json:"data_ms,omitempty"`
+	// Memory, by device: tensors, and the copy that a checkpoint is written from.
+	TensorBytes     []int64 `json:"tensor_bytes,omitempty"`
+	CheckpointBytes []int64 `json:"checkpoint_bytes,omitempty"`
+	PeakInFlight    []int   `json:"peak_in_flight"` // outputs, by rank
+
+	Order    *scheduler.Table    `json:"-"` // the table, or, of a dynamic schedule, the order that it was played in
+	Timeline *scheduler.Timeline `json:"-"`
+}
+
+// NeedBytes is the memory that the fullest device needs.
+func (p *Prediction) NeedBytes() int64 {
+	var most int64
+	for d := range p.TensorBytes {
+		most = max(most, p.TensorBytes[d]+p.CheckpointBytes[d])
+	}
+	return most
+}
+
+// room says what a plan lacks where each rank has a device of its own.
+func (d Devices) room(b *plan.Plan) error {
+	if n := b.Grid().World(); d.Devices > 1 && n > d.Devices {
+		return fmt.Errorf("%w: %d ranks on %d: give each rank one of its own, or all ranks a single one", ErrDevices, n, d.Devices)
+	}
+	return nil
+}
+
+// Predict plays a configuration's table with costs on a cluster, or the dynamic order that
+// follows it. It says nothing about memory: see Memory.
+func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
+	cfg, t := b.Config(), b.Table()
+	if err := oneKind(b); err != nil {
+		return nil, err
+	}
+	if err := cluster.room(b); err != nil {
+		return nil, err
+	}
+	cluster = cluster.on(b.Grid())
+	ofRank := make([]*Costs, t.NumRanks())
+	batches := make([]BatchCosts, t.NumRanks())
+	var err error
+	for r := range ofRank {
+		if ofRank[r] = costs; cluster.Costs != nil {
+			ofRank[r] = cluster.Costs(r)
+		}
+		if batches[r], err = ofRank[r].batchFor(b); err != nil {
+			return nil, err
+		}
+	}
+	p := &Prediction{PeakInFlight: b.Report().PeakInFlight, Order: t}
+	machine := scheduler.Machine{Costs: actionCosts(b, batches)}
+	together, err := recordGroups(b, cluster, ofRank)
+	if err != nil {
+		return nil, err
+	}
+	var within []byDimension // by stage
+	if together != nil {
+		machine.Costs, within = inGroups(b, together, machine.Costs)
+	}
+	weights := b.Trained()
+	if cluster.Devices > 1 {
+		bytes := b.EdgeBytes()
+		p.MessageMS = cluster.link().ms(float64(bytes))
+		if err := finite(fmt.Sprintf("a message of %d bytes", bytes), p.MessageMS); err != nil {
+			return nil, err
+		}
+		machine.Link = func(int, int) float64 { return p.MessageMS }
+		if cluster.Message != nil {
+			machine.Link = func(from, to int) float64 { return cluster.Message(from, to, bytes) }
+			p.MessageMS = 0
+			for r := range t.NumRanks() - 1 {
+				p.MessageMS = max(p.MessageMS, machine.Link(r, r+1))
+			}
+		}
+		machine.Costs = cluster.carrying(b, machine.Costs, bytes)
+		for r, n := range weights {
+			ms := ofRank[r].UpdateNS * float64(n) / 1e6
+			if together != nil {
+				ms = together[r].endMS(b, r, ms, &within[r])
+			}
+			p.UpdateMS = max(p.UpdateMS, ms)
+		}
+	} else {
+		costs := ofRank[0]
+		each := b.Grid().World() / t.NumRanks() // ranks that do the same at a time
+		machine.Share = func(running int) float64 { return costs.Share(running * each) }
+		replicas := float64(b.Grid().Size(grid.Copies))
+		if cfg.Parallel.Zero > 0 {
+			replicas = 1
+		}
+		for _, n := range weights {
+			p.UpdateMS += costs.UpdateNS * float64(n) / 1e6 * replicas
+		}
+	}
+	for _, ms := range within {
+		p.TensorMS, p.ContextMS, p.DataMS = max(p.TensorMS, ms[grid.Tensor]), max(p.ContextMS, ms[grid.Context]), max(p.DataMS, ms[grid.Copies])
+	}
+	if bound := b.DynamicBound(); bound > 0 {
+		var report *scheduler.Report
+		if p.Order, report, p.Timeline, err = machine.PlayDynamic(t, bound); err == nil {
+			p.PeakInFlight = report.PeakInFlight
+		}
+	} else {
+		p.Timeline, err = machine.Simulate(t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.MakespanMS, p.BubblePct = p.Timeline.Makespan, 100*p.Timeline.BubbleFraction
+	p.StepMS = p.MakespanMS + p.UpdateMS
+	if cfg.Pipeline.PostValidation {
+		switch p.Timeline.SteadyStateStep, err = machine.SteadyStateStep(t); {
+		case err == nil:
+			p.StepMS = p.Timeline.SteadyStateStep + p.UpdateMS
+			p.BubblePct = 100 * max(0, 1-sum(p.Timeline.Busy)/(float64(t.NumRanks())*p.Timeline.SteadyStateStep))
+		case !errors.Is(err, scheduler.ErrPeriod): // it is not known where ranks share cores
+			return nil, err
+		}
+	}
+	p.TokensPerS = 1e3 * float64(cfg.Batch.Sequences*cfg.Model.Context) / p.StepMS
+	if cluster.PeakFLOPs > 0 {
+		devices := 1
+		if cluster.Devices > 1 {
+			devices = b.Grid().World()
+		}
+		p.MFUPct = 100 * p.TokensPerS * b.TokenFLOPs() / (float64(devices) * cluster.PeakFLOPs)
+	}
+	return p, nil
+}
+
+// carrying adds to what a rank computes what it takes to receive an action's input and to send its output, where the
+// same processors do both.
+func (c Devices) carrying(b *plan.Plan, costs scheduler.Costs, bytes int64) scheduler.Costs {
+	if c.CarryNS == nil {
+		return costs
+	}
+	t := b.Table()
+	last := int32(len(b.Layout().Chunks)) - 1 //nolint:gosec // a number of chunks
+	return func(rank int, a scheduler.Action) float64 {
+		ms := costs(rank, a)
+		if a.Type == scheduler.W {
+			return ms
+		}
+		for _, next := range []int32{a.Chunk - 1, a.Chunk + 1} {
+			if next >= 0 && next <= last && t.RankOf(int(next)) != rank {
+				ms += c.carryMS(rank, float64(bytes))
+			}
+		}
+		return ms
+	}
+}
+
+// oneKind refuses a configuration whose ranks compute on devices of several kinds: costs
+// are those of one.
+func oneKind(b *plan.Plan) error {
+	for r := range b.Table().NumRanks() {
+		if first, kind := b.DeviceKind(0), b.DeviceKind(r); kind != first {
+			return b.Config().Errorf("device.ranks", "ranks 0 and %d compute on %s and %s, and layer costs are those of one device; plan for each kind by itself, without this key", r, first, kind)
+		}
+	}
+	return nil
+}
+
+// Memory adds what each device holds.
+func (p *Prediction) Memory(b *plan.Plan, cluster Devices) error {
+	tensors, err := b.FullestBytes()
+	if err != nil {
+		return err
+	}
+	devices := b.Grid().World()
+	if cluster.Devices <= 1 {
+		devices = 1
+	}
+	copies, err := b.CopyBytes()
+	if err != nil {
+		return err
+	}
+	p.TensorBytes, p.CheckpointBytes = make([]int64, devices), make([]int64, devices)
+	for r := range b.Grid().World() {
+		p.TensorBytes[r%devices] += tensors[b.Grid().Coordinates(r)[grid.Pipeline]]
+		if b.DeviceKind(0) != device.CUDA { // whose memory has no copy
+			p.CheckpointBytes[r%devices] += copies[r]
+		}
+	}
+	return nil
+}
+
+func sum(v []float64) (s float64) {
+	for _, x := range v {
+		s += x
+	}
+	return s
+}
+
+// actionCosts are the sums of a chunk's layers; what is recomputed, the backward takes
+// once more.
+func actionCosts(b *plan.Plan, batches []BatchCosts) scheduler.Costs {
+	layout := b.Layout()
+	byChunk := make([][scheduler.B + 1]float64, len(layout.Chunks))
+	again := make([]float64, len(layout.Chunks)) // of the layers that recompute
+	layer := 0
+	var apart [scheduler.B + 1]float64
+	for v, symbols := range layout.Chunks {
+		of := b.LayerCosts(batches[b.Table().RankOf(v)].of)
+		for _, s := range symbols {
+			for t := scheduler.F; t <= scheduler.B; t++ {
+				byChunk[v][t] += of(layer, t)
+			}
+			if (s == scheduler.SymbolLayer || s == scheduler.SymbolMTP) && b.Model().GoesBack(layer) {
+				again[v] += of(layer, scheduler.F)
+			}
+			if s == scheduler.SymbolLoss {
+				apart = headApart(byChunk[v], batches[b.Table().RankOf(v)], b.Model().TrainedShare(layer))
+			}
+			layer++
+		}
+	}
+	recomputes, headLater := b.Recomputes(), b.HeadLater()
+	return func(rank int, a scheduler.Action) float64 {
+		ms := byChunk[a.Chunk][a.Type]
+		if int(a.Chunk) == len(byChunk)-1 && headLater(b.Table().Microbatches, int(a.Microbatch)) {
+			ms = apart[a.Type]
+		}
+		if (a.Type == scheduler.I || a.Type == scheduler.B) && recomputes(rank, int(a.Microbatch)) {
+			ms += again[a.Chunk]
+		}
+		return ms
+	}
+}
+
+// batchFor are the costs at a plan's size of microbatch, of all that its model has.
+func (c *Costs) batchFor(b *plan.Plan) (BatchCosts, error) {
+	cfg := b.Config()
+	if err := c.fits(cfg.Model.Context, b.Model().Config.Hidden); err != nil {
+		return BatchCosts{}, err
+	}
+	batch, err := c.Batch(cfg.Batch.Microbatch)
+	if err != nil {
+		return batch, err
+	}
+	if s := b.Model().Symbols(); strings.ContainsRune(s, stages.SymbolMTP) {
+		if _, ok := batch.Layers[string(stages.SymbolMTP)]; !ok {
+			return batch, fmt.Errorf("%w: of microbatch %d, the layer m is missing, of which the model has %d", ErrCosts, batch.Microbatch, b.Model().Config.MTPLayers)
+		}
+	}
+	return batch, nil
+}
+
+// headApart are the costs of the last chunk where the head's weight gradient, of the share that is
+// trained, is put off. Otherwise its forward makes it.
+func headApart(last [scheduler.B + 1]float64, batch BatchCosts, trained float64) (apart [scheduler.B + 1]float64) {
+	product := batch.of(scheduler.SymbolLoss, scheduler.F) * plan.HeadShare * trained
+	weight := batch.of(scheduler.SymbolLoss, scheduler.W) * trained
+	apart[scheduler.F] = last[scheduler.F] - product
+	apart[scheduler.W] = product + weight
+	apart[scheduler.I] = last[scheduler.B] - weight
+	apart[scheduler.B] = last[scheduler.B] + product
+	return apart
+}

@@ -1,0 +1,134 @@
+package forecast
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// ErrMeasure: not even a small part of the model can be measured here.
+var ErrMeasure = errors.New("the layers can't be measured")
+
+// sample is what of a model is measured: all of it is there neither room nor time for.
+type sample struct {
+	model    *stages.Model
+	decoders int // layers, each as a chunk of its own
+	shrunk   int // how many times narrower the model is
+	runners  int // layers beside each other, at most
+}
+
+const (
+	// mostDecoders is how many of the decoder layers are measured: enough that each finds its
+	// weights and activations where it would among all of them, in memory and not in a
+	// cache.
+	mostDecoders = 6
+	// mostFLOPs are those of a microbatch there and back through the layers that are measured: a minute of a
+	// small machine's, with the repetitions.
+	mostFLOPs = 3e12
+	// mostShrunk is how many times narrower a model is measured at most.
+	mostShrunk = 64
+	// freeShare is the part of the free memory that measuring may take.
+	freeShare = 0.5
+)
+
+// sampleOf chooses what of a model is measured on a device: fewer layers where all would need more than half of the memory that
+// is free or too long, then narrower ones, of which what they take is multiplied. narrower: the layers may be.
+func sampleOf(b *plan.Plan, options stages.Options, dev device.Device, sequences int, narrower bool) (*sample, error) {
+	config := b.Model().Config
+	room := int64(freeShare * float64(device.FreeBytes(dev)))
+	for s := (&sample{decoders: mostDecoders, shrunk: 1}); ; {
+		var err error
+		if s.model, err = stages.NewModel(config); err != nil {
+			return nil, err
+		}
+		bytes, err := s.bytes(options, sequences)
+		if err != nil && !errors.Is(err, tensorops.ErrOutOfMemory) {
+			return nil, err
+		}
+		fits := err == nil && (room <= 0 || bytes <= room)
+		if s.runners = dev.Threads(); room > 0 { // each takes less than the layers together
+			s.runners = int(max(1, min(int64(s.runners), room*int64(s.decoders)/max(bytes, 1))))
+		}
+		if fits && s.flops(sequences) <= mostFLOPs {
+			return s, nil
+		}
+		if s.decoders > 1 {
+			s.decoders /= 2
+			continue
+		}
+		next, ok := narrowed(config)
+		if ok = ok && narrower && s.shrunk < mostShrunk; !ok {
+			if !fits {
+				return nil, fmt.Errorf("%w: a layer with embedding and head needs %s in microbatches of %d, half of what is free is %s; --device estimates for a GPU, --layer-costs takes what was measured elsewhere",
+					ErrMeasure, plan.GiB(float64(bytes)), sequences, plan.GiB(float64(room)))
+			}
+			return s, nil
+		}
+		config, s.decoders, s.shrunk = next, mostDecoders, 2*s.shrunk
+	}
+}
+
+// narrowed is a model of half the width, heads and vocabulary.
+func narrowed(c stages.Config) (stages.Config, bool) {
+	if c.Hidden%2 != 0 || c.FFN%2 != 0 || c.Heads%2 != 0 || c.KVHeads%2 != 0 && c.KVHeads > 1 || c.Hidden < 256 {
+		return c, false
+	}
+	if c.HeadDim == 0 {
+		c.HeadDim = c.Hidden / c.Heads
+	}
+	c.Hidden, c.FFN, c.Heads, c.KVHeads, c.Vocab = c.Hidden/2, c.FFN/2, c.Heads/2, max(1, c.KVHeads/2), max(2, c.Vocab/2)
+	if c.HeadDim*c.Heads == c.Hidden { // what it would be anyway
+		c.HeadDim = 0
+	}
+	return c, true
+}
+
+// bytes is what measuring takes, found by recording a step without executing it.
+func (s *sample) bytes(options stages.Options, sequences int) (int64, error) {
+	dry := tensorops.NewDryStream()
+	m, err := newMeter(s, options, dry, sequences, false)
+	if err != nil {
+		return 0, err
+	}
+	defer m.close()
+	for _, split := range []bool{false, true} {
+		if err := m.pass(split); err != nil {
+			return 0, err
+		}
+	}
+	return dry.Memory().Taken, nil
+}
+
+// flops are those of a microbatch there and back.
+func (s *sample) flops(sequences int) float64 {
+	c := s.model.Config
+	e, t, l := c.FLOPs(c.Context)
+	return 3 * float64(sequences*c.Context) * (e + float64(min(s.decoders, c.Layers))*t + l + float64(c.MTPLayers)*c.MTPFLOPs(c.Context))
+}
+
+// whole are the costs of a model's own layers, from those of narrower ones: by the ratio of their operations.
+func (s *sample) whole(b *plan.Plan, batch BatchCosts) BatchCosts {
+	if s.shrunk == 1 {
+		return batch
+	}
+	own, small := b.Model().Config, s.model.Config
+	e, t, l := own.FLOPs(own.Context)
+	se, st, sl := small.FLOPs(own.Context)
+	by := map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e / se, scheduler.SymbolLayer: t / st, scheduler.SymbolLoss: l / sl}
+	if own.MTPLayers > 0 {
+		by[scheduler.SymbolMTP] = own.MTPFLOPs(own.Context) / small.MTPFLOPs(own.Context)
+	}
+	out := BatchCosts{Microbatch: batch.Microbatch, Layers: make(map[string]LayerCost)}
+	for symbol, factor := range by {
+		c, there := batch.Layers[string(rune(symbol))]
+		if there {
+			out.Layers[string(rune(symbol))] = LayerCost{factor * c.ForwardMS, factor * c.InputGradMS, factor * c.WeightGradMS, factor * c.BackwardMS}
+		}
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package hostmem_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"github.com/troupe-ml/troupe/internal/host/hostmem"
+)
+
+func TestPieces(t *testing.T) {
+	for _, size := range []int{0, 1, 63, 64, 4097, 1 << 18, 1<<18 + 1, 2<<20 - 1, 2 << 20, 5<<20 + 17} {
+		p, err := hostmem.New(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Bytes) != size || cap(p.Bytes) != size {
+			t.Fatalf("%d bytes asked, %d (capacity %d) came", size, len(p.Bytes), cap(p.Bytes))
+		}
+		if at := uintptr(unsafe.Pointer(unsafe.SliceData(p.Bytes))); at%hostmem.Align != 0 {
+			t.Errorf("%d bytes begin at %#x", size, at)
+		}
+		for i := range p.Bytes {
+			p.Bytes[i] = byte(i)
+		}
+		if err := p.Free(); err != nil {
+			t.Error(err)
+		}
+		if err := p.Free(); err != nil || p.Bytes != nil {
+			t.Error("a second Free must do nothing:", err)
+		}
+	}
+}
+
+func TestTooMuch(t *testing.T) {
+	if p, err := hostmem.New(1 << 47); err == nil {
+		t.Errorf("128 TiB were given: %d bytes", len(p.Bytes))
+	}
+}
+
+func TestMapFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := hostmem.MapFile(f, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil || string(content) != "cont" {
+		t.Errorf("%q, %v", content, err)
+	}
+	if err := hostmem.UnmapFile(content); err != nil {
+		t.Error(err)
+	}
+	if _, err := hostmem.MapFile(f, 4); err == nil {
+		t.Error("a closed file was mapped")
+	}
+}

@@ -1,0 +1,113 @@
+package rundir
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/internal/host/folder"
+)
+
+// limitChanges bounds the changes that a run's journal holds.
+const limitChanges = 10_000
+
+// Changes are those that the journal has. One that a person has gone back behind, by the
+// name of a step, is kept aside: see cutChanges.
+func (d *Dir) Changes() []actors.Change { return d.changes }
+
+// readChanges reads the journal.
+func (d *Dir) readChanges() error {
+	text, err := folder.ReadFile(d.FS, ChangesFile, checkpoint.FileBytesMax)
+	if errors.Is(err, fs.ErrNotExist) {
+		d.changes = nil
+		return nil
+	}
+	if err == nil {
+		d.changes, err = parseChanges(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w; correct it, or move it away, with which the run goes on without these changes", ErrFolder, d.FS.Path(ChangesFile), err)
+	}
+	return nil
+}
+
+// parseChanges reads the lines of a journal.
+func parseChanges(text []byte) ([]actors.Change, error) {
+	var all []actors.Change
+	row := 0
+	for line := range bytes.Lines(text) {
+		row++
+		dec := json.NewDecoder(bytes.NewReader(line))
+		dec.DisallowUnknownFields()
+		var c actors.Change
+		err := dec.Decode(&c)
+		if err == nil {
+			if _, end := dec.Token(); end != io.EOF {
+				err = errors.New("something follows the object")
+			}
+		}
+		if err == nil {
+			err = c.Check()
+		}
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("row %d: %w: %s", row, err, strictjson.Plain(string(line[:min(len(line), 100)])))
+		case row > limitChanges:
+			return nil, fmt.Errorf("it has more than %d rows", limitChanges)
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// WriteChange journals a change. When it returns, the change is on the disk.
+func (d *Dir) WriteChange(c actors.Change) error {
+	if len(d.changes) >= limitChanges {
+		return fmt.Errorf("%s has %d changes, the limit", d.FS.Path(ChangesFile), limitChanges)
+	}
+	all := append(d.changes[:len(d.changes):len(d.changes)], c)
+	if err := d.replaceChanges(all); err != nil {
+		return err
+	}
+	d.changes = all
+	return nil
+}
+
+func (d *Dir) replaceChanges(all []actors.Change) error {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	for _, c := range all {
+		if err := enc.Encode(c); err != nil {
+			return err
+		}
+	}
+	return checkpoint.WriteFileAtomic(d.FS, ChangesFile, text.Bytes())
+}
+
+// cutChanges drops what was to happen behind a step that a person has gone back to, and
+// keeps a copy.
+func (d *Dir) cutChanges(from int64) error {
+	var kept []actors.Change
+	for _, c := range d.changes {
+		if c.Step <= from {
+			kept = append(kept, c)
+		}
+	}
+	if !d.byName || len(kept) == len(d.changes) {
+		return nil
+	}
+	if _, err := folder.CopyAside(d.FS, ChangesFile, checkpoint.SupersededSuffix); err != nil {
+		return fmt.Errorf("keeping %s: %w", d.FS.Path(ChangesFile), err)
+	}
+	if err := d.replaceChanges(kept); err != nil {
+		return err
+	}
+	d.changes = kept
+	return nil
+}

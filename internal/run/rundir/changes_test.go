@@ -1,0 +1,43 @@
+package rundir_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+)
+
+// TestChangesSurvive: what is journalled is there for the next start; one that goes back by
+// name keeps what lies behind it aside.
+func TestChangesSurvive(t *testing.T) {
+	out := trained(t)
+	l, err := begin(newConfig(t, out), 0)
+	must(t, err)
+	early, late := actors.Change{Kind: actors.SetRate, Step: 2, LR: 1, MinLR: 0.5}, actors.Change{Kind: actors.Pause, Step: 5}
+	must(t, l.dir.WriteChange(early))
+	must(t, l.dir.WriteChange(late))
+	must(t, l.end())
+	l, err = begin(newConfig(t, out), 0)
+	must(t, err)
+	if got := l.dir.Changes(); !reflect.DeepEqual(got, []actors.Change{early, late}) {
+		t.Errorf("they are %v", got)
+	}
+	must(t, l.end())
+	l, err = begin(newConfig(t, out), 3)
+	must(t, err)
+	if got := l.dir.Changes(); !reflect.DeepEqual(got, []actors.Change{early}) {
+		t.Errorf("back at step 3 they are %v", got)
+	}
+	must(t, l.end())
+	if kept := read(t, filepath.Join(out, rundir.ChangesFile+".superseded")); !strings.Contains(kept, "pause") {
+		t.Errorf("kept is %s", kept)
+	}
+	must(t, os.WriteFile(filepath.Join(out, rundir.ChangesFile), []byte("{"), 0o600))
+	if _, err := begin(newConfig(t, out), 0); err == nil || !strings.Contains(err.Error(), rundir.ChangesFile+": row 1") {
+		t.Errorf("a damaged journal: %v", err)
+	}
+}

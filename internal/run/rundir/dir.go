@@ -1,0 +1,134 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/host/folder"
+)
+
+// Dir is the folder of a run, locked.
+type Dir struct {
+	FS       checkpoint.FS // the folder
+	Store    *checkpoint.Store
+	Config   []byte   // its config.toml; nil: there is none
+	Warnings []string // what a person should know of what was found
+	Begun    bool     // Begin has changed something
+
+	path   string
+	lock   *checkpoint.Lock
+	aside  []aside // to be set aside when the run begins
+	byName bool    // a person named the step that it goes on from
+
+	changes []actors.Change // that the journal has
+}
+
+// View is a run's view of its folder; tests look through another one.
+var View = func(f checkpoint.FS) checkpoint.FS { return f }
+
+// Open locks a run's folder and checks that it is this run's to write to.
+func Open(cfg *config.Config, fresh bool) (*Dir, error) {
+	d := &Dir{path: cfg.Run.Out}
+	if err := d.admissible(cfg, fresh); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.lock, err = checkpoint.LockDir(d.path); err != nil {
+		return nil, err
+	}
+	d.FS = View(d.lock.FS())
+	// Once more: another run may have come and gone before the lock.
+	if err = d.admissibleIn(cfg, fresh, d.FS); err == nil {
+		d.Store, err = checkpoint.OpenStore(d.FS, ".")
+	}
+	if err == nil {
+		err = d.readChanges()
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.lock.Unlock())
+	}
+	return d, nil
+}
+
+// admissible refuses a folder that holds something else than this run.
+func (d *Dir) admissible(cfg *config.Config, fresh bool) error {
+	fsys, err := checkpoint.OpenFS(d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return cfg.Errorf("run.out", "%w %s: %w", ErrFolder, d.path, err)
+	}
+	return errors.Join(d.admissibleIn(cfg, fresh, View(fsys)), fsys.Close())
+}
+
+func (d *Dir) admissibleIn(cfg *config.Config, fresh bool, fsys checkpoint.FS) error {
+	entries, err := fsys.ReadDir(".")
+	if err != nil {
+		return cfg.Errorf("run.out", "%w %s: %w", ErrFolder, d.path, folder.Unreadable(err))
+	}
+	locked := false // by a run, now or before: it locks the folder first
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if err := d.ownKind(e); err != nil {
+			return cfg.Errorf("run.out", "%w", err)
+		}
+		switch {
+		case e.Name() == checkpoint.LockName:
+			locked = true
+		case !strings.HasPrefix(e.Name(), folder.TmpPrefix):
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if fresh {
+		return cfg.Errorf("run.out", "%w %s is not empty (%s) and a fresh start was asked for; choose another run.out or move the old run away", ErrFolder, d.path, strings.Join(names[:min(3, len(names))], ", "))
+	}
+	text, err := folder.ReadFile(fsys, ConfigFile, checkpoint.FileBytesMax)
+	if errors.Is(err, fs.ErrNotExist) {
+		return cfg.Errorf("run.out", "%w %s holds %s and no %s: it is not a run's; choose another run.out", ErrFolder, d.path, names[0], ConfigFile)
+	}
+	if err != nil {
+		return cfg.Errorf("run.out", "%w: %w", ErrFolder, err)
+	}
+	if !locked {
+		return cfg.Errorf("run.out", "%w %s holds a %s that no run has written, since there is no %s; choose another run.out", ErrFolder, d.path, ConfigFile, checkpoint.LockName)
+	}
+	d.Config = text
+	return nil
+}
+
+// ownKind refuses what stands in the place of a run's file or folder, and is none:
+// through a link a run would write elsewhere. Whoever opens it refuses it too, but
+// later.
+func (d *Dir) ownKind(e fs.DirEntry) error {
+	kind, path := "file", filepath.Join(d.path, e.Name())
+	switch e.Name() {
+	case checkpoint.StoreName, TokenDir:
+		if e.IsDir() {
+			return nil
+		}
+		kind = "folder"
+	case ConfigFile, MetricsFile, TraceFile, EventsFile, StatsFile, SamplesFile, ChangesFile, checkpoint.LockName:
+		if e.Type().IsRegular() {
+			return nil
+		}
+	default:
+		return nil
+	}
+	if e.Type()&fs.ModeSymlink != 0 {
+		return fmt.Errorf("%w: %s is a symbolic link, which is not followed: put the %s itself there, or choose another run.out", ErrFolder, path, kind)
+	}
+	return fmt.Errorf("%w: %s is no %s; remove it, or choose another run.out", ErrFolder, path, kind)
+}
+
+// Close gives the lock back.
+func (d *Dir) Close() error { return d.lock.Unlock() }

@@ -1,0 +1,36 @@
+package rundir
+
+import (
+	"encoding/hex"
+	"errors"
+	"strings"
+
+	"github.com/troupe-ml/troupe/internal/host/folder"
+)
+
+// Names in a run's folder, and in a checkpoint.
+const (
+	ConfigFile  = "config.toml"
+	MetricsFile = "metrics.jsonl"
+	TraceFile   = "trace.jsonl"   // the traced steps, one a line
+	EventsFile  = "events.jsonl"  // what happened, one a line
+	StatsFile   = "stats.jsonl"   // norms of layers and memory, every so many steps
+	SamplesFile = "samples.jsonl" // what the model wrote at each validation
+	ChangesFile = "changes.jsonl" // the journal of changes that were asked for, one a line
+	TrainerFile = "trainer.json"
+	ModelFile   = "config.json"
+	TokensFile  = "tokenizer.json"
+	TokenDir    = "tokens"                    // folder of the run's texts as token ids
+	TokenSuffix = ".ids"                      // of the files in it
+	ProbePrefix = folder.TmpPrefix + "probe-" // of files by which workers show that they see the folder
+)
+
+// IsTokenFile reports whether a file in TokenDir is one of token ids, whole or not finished.
+func IsTokenFile(name string) bool {
+	hexa := strings.TrimSuffix(strings.TrimPrefix(name, folder.TmpPrefix), TokenSuffix)
+	_, err := hex.DecodeString(hexa)
+	return err == nil && len(hexa) == 64 && strings.HasSuffix(name, TokenSuffix)
+}
+
+// ErrFolder: the folder cannot be used for this run.
+var ErrFolder = errors.New("output folder")

@@ -1,0 +1,118 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
+)
+
+// Resumed is what a run goes on from.
+type Resumed struct {
+	Checkpoint *checkpoint.Checkpoint
+	State      actors.TrainerState
+	Tokenizer  tokenizer.Tokenizer
+}
+
+// Resume opens the checkpoint to go on from: that of a step or, with 0, the newest
+// intact one; nil when there is none at all. Nothing is changed yet: begin sets the
+// newer ones aside.
+func (d *Dir) Resume(fromStep int) (*Resumed, error) {
+	if err := d.Store.CheckPointers(); err != nil {
+		return nil, err
+	}
+	ckpt, err := d.find(fromStep)
+	if fromStep == 0 && errors.Is(err, checkpoint.ErrNone) {
+		return nil, d.unsaved()
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Resumed{Checkpoint: ckpt}
+	if err := r.read(); err != nil {
+		err = d.advise(&checkpoint.StepError{Step: ckpt.Step(), Err: err})
+		return nil, errors.Join(fmt.Errorf("checkpoint %s: %w", ckpt.Dir(), err), ckpt.Close())
+	}
+	return r, nil
+}
+
+// read takes the trainer's state and the tokenizer.
+func (r *Resumed) read() error {
+	b, err := r.Checkpoint.File(TrainerFile)
+	if err != nil {
+		return err
+	}
+	if r.State, err = trainerState(b); err != nil {
+		return err
+	}
+	r.Tokenizer, err = ReadTokenizer(r.Checkpoint)
+	return err
+}
+
+// trainerState reads a trainer's state of this program's version.
+func trainerState(text []byte) (s actors.TrainerState, err error) {
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("%s: %w", TrainerFile, err)
+	}
+	switch v := s.FormatVersion; {
+	case v > actors.TrainerStateVersion:
+		return s, TooNew(v)
+	case v < actors.TrainerStateVersion:
+		return s, fmt.Errorf("%s: format version %d, when training windows were drawn with replacement instead of each once an epoch: its run can't go on as it was; a new one can start from its weights (model.from)", TrainerFile, v)
+	}
+	return s, nil
+}
+
+// TooNew is the error about a trainer's state of a version above those known here.
+func TooNew(version int) error {
+	return fmt.Errorf("%s: %w: version %d, this program knows %d; use the program that wrote it, or a newer one", TrainerFile, checkpoint.ErrVersion, version, actors.TrainerStateVersion)
+}
+
+// ReadTokenizer reads a checkpoint's tokenizer; nil without an error when it has
+// none.
+func ReadTokenizer(c *checkpoint.Checkpoint) (tokenizer.Tokenizer, error) {
+	b, err := c.File(TokensFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return tokenizer.Unmarshal(b)
+}
+
+// OpenTokenizer reads a tokenizer.json, or that of a folder: a run's and a checkpoint's too.
+func OpenTokenizer(path string) (t tokenizer.Tokenizer, err error) {
+	dir, name, _ := tokenizerAt(path)
+	f, err := checkpoint.OpenFS(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	b, err := folder.ReadFile(f, name, tokenizer.MaxFileBytes)
+	if err != nil {
+		return nil, err
+	}
+	if t, err = tokenizer.Unmarshal(b); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path(name), err)
+	}
+	return t, nil
+}
+
+// tokenizerAt says where a tokenizer is that a path means, and whether that is all of a folder.
+func tokenizerAt(path string) (dir, name string, whole bool) {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return filepath.Dir(path), filepath.Base(path), false
+	}
+	if at, err := checkpoint.Resolve(path); err == nil {
+		path = at
+	}
+	return path, TokensFile, true
+}

@@ -1,0 +1,141 @@
+package rundir
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"sort"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/safetensors"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Saver writes checkpoints.
+type Saver struct {
+	store  *checkpoint.Store
+	keep   int
+	static map[string][]byte // config.json, tokenizer.json
+	// SyncMetrics makes the lines up to a checkpoint's step outlive a power failure
+	// before the checkpoint does: a run that goes on from it does not write them again.
+	SyncMetrics func() error
+	// Saved is told of each checkpoint as soon as it is written; nil: nobody is.
+	Saved func(state actors.TrainerState, dir string)
+}
+
+// NewSaver makes one of what stays the same from checkpoint to checkpoint. A file of kept's is
+// left as it is, but for the model's type in config.json, and a tokenizer other than its own.
+func NewSaver(store *checkpoint.Store, keep int, cfgTOML []byte, model stages.Config, t tokenizer.Tokenizer, kept Kept) (*Saver, error) {
+	s := &Saver{store: store, keep: keep, static: map[string][]byte{ConfigFile: cfgTOML}}
+	maps.Copy(s.static, kept.Texts)
+	hf, err := model.HFOver(kept.Model, "float32")
+	if err != nil {
+		return nil, err
+	}
+	s.static[ModelFile] = hf
+	if t == nil {
+		return s, nil
+	}
+	if s.static[TokensFile], err = tokenizer.Marshal(t); err != nil {
+		return nil, err
+	}
+	switch own := kept.Texts[TokensFile]; {
+	case bytes.Equal(own, s.static[TokensFile]):
+	case sameTokenizer(own, t):
+		s.static[TokensFile] = own
+	default: // what says the same of another tokenizer would contradict it
+		for _, name := range vocabFiles {
+			delete(s.static, name)
+		}
+	}
+	return s, nil
+}
+
+func finite(v *float64) *float64 {
+	if v == nil || math.IsNaN(*v) || math.IsInf(*v, 0) {
+		return nil
+	}
+	return v
+}
+
+// Write stores the parts that the stages gave, in the model's order: the file
+// does not depend on the layout.
+func (s *Saver) Write(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool) (string, error) {
+	return s.WriteShared(ctx, state, saved, best, actors.Others{Holds: func(string) bool { return false }})
+}
+
+// WriteShared is Write where stages in other processes hold some tensors and write them to the
+// folder themselves.
+func (s *Saver) WriteShared(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool, others actors.Others) (string, error) {
+	sort.SliceStable(saved, func(i, j int) bool {
+		if saved[i].Index != saved[j].Index {
+			return saved[i].Index < saved[j].Index
+		}
+		return saved[i].Part < saved[j].Part
+	})
+	c := checkpoint.Content{Step: int(state.Step), Files: make(map[string][]byte)}
+	for _, v := range saved {
+		t := safetensors.F32(v.Name, v.Shape, v.Data)
+		if v.DType == tensorops.BFloat16 {
+			t = safetensors.Tensor{Name: v.Name, DType: "BF16", Shape: v.Shape, Data: v.Narrow}
+		}
+		if others.Holds(v.Name) {
+			t.Data, t.Stream, t.Absent = nil, nil, true
+		}
+		if v.Part == "" {
+			c.Model = append(c.Model, t)
+		} else {
+			c.Optimizer = append(c.Optimizer, t)
+		}
+	}
+	if others.Write != nil {
+		c.Others = &checkpoint.Others{Tag: others.Attempt.String(), Write: func(_ context.Context, places []checkpoint.Place) ([]uint32, error) {
+			own := make([]actors.Place, len(places))
+			for i, p := range places {
+				own[i] = actors.Place{Tensor: p.Tensor, File: p.File, Offset: p.Offset}
+			}
+			return others.Write(own)
+		}}
+	}
+	for name, b := range s.static {
+		c.Files[name] = b
+	}
+	// JSON has no NaN: a loss that is not a number is as good as none.
+	state.FirstValLoss, state.BestValLoss = finite(state.FirstValLoss), finite(state.BestValLoss)
+	trainer, err := json.MarshalIndent(state, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	c.Files[TrainerFile] = append(trainer, '\n')
+	if err := s.SyncMetrics(); err != nil {
+		return "", err
+	}
+	dir, err := s.store.Save(ctx, c)
+	if wrong := (*checkpoint.OthersError)(nil); errors.As(err, &wrong) {
+		return "", &actors.NotWrittenError{Tensors: wrong.Tensors, Err: err}
+	}
+	if err != nil {
+		return "", err
+	}
+	err = s.store.SetLast(c.Step)
+	if best {
+		err = errors.Join(err, s.store.SetBest(c.Step))
+	}
+	if err == nil && state.SkippedInARow == 0 { // else the last checkpoint with weights that are of use may be an older one
+		_, err = s.store.Prune(s.keep)
+	}
+	if err != nil {
+		return "", fmt.Errorf("after writing %s: %w", dir, err)
+	}
+	if s.Saved != nil {
+		s.Saved(state, dir)
+	}
+	return dir, nil
+}

@@ -1,0 +1,371 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
+)
+
+// Files of a Hugging Face directory that say how a model reads and writes text, besides its
+// tokenizer.json.
+const (
+	GenerationFile      = "generation_config.json"
+	TokenizerConfigFile = "tokenizer_config.json"
+	TemplateFile        = "chat_template.jinja"
+)
+
+// specialMapFile has special tokens too, in older directories nothing else has.
+const specialMapFile = "special_tokens_map.json"
+
+// Talk is what a model's directory says of its text: the one place that reads which tokens begin and end
+// texts, for training, evaluation, generation and export.
+type Talk struct {
+	// Ends are the ids that end a text: eos_token_id of generation_config.json, else of config.json,
+	// and the tokenizer's eos_token.
+	Ends []int32
+	// End is the one that ends a document: the tokenizer's eos_token, else the first of Ends; none:
+	// nothing does.
+	End []int32
+	// Before is what the tokenizer puts in front of a text, such as the token that begins one, and
+	// After what it puts after it.
+	Before, After []int32
+	// Template is the chat template; "": there is none.
+	Template string
+	// Special are the texts of special tokens by the names that templates know, such as "bos_token".
+	Special map[string]string
+	origin  map[string]string // their files
+	// Sources name the files that Ends, End, Before, After and Template are from; "": they are none.
+	Sources Sources
+	// Warnings say where the files contradict each other, and what is used then.
+	Warnings []string
+}
+
+// Sources are the files that the facts of a Talk were read from.
+type Sources struct{ Ends, End, Around, Template string }
+
+// Files are those of a checkpoint, or of any directory of a model.
+type Files interface {
+	File(name string) ([]byte, error)
+}
+
+// ReadTalk reads it. A file that is not there says nothing; tok may be nil, if it is not known.
+func ReadTalk(c Files, tok tokenizer.Tokenizer) (t Talk, err error) {
+	settings, err := readObject(c, TokenizerConfigFile)
+	if err != nil {
+		return t, err
+	}
+	if err := t.readSpecial(c, settings); err != nil {
+		return t, err
+	}
+	if t.Template, t.Sources.Template, err = readTemplate(c, settings); err != nil {
+		return t, err
+	}
+	if err := t.readEnds(c, tok); err != nil {
+		return t, err
+	}
+	if tok != nil {
+		if t.Before, t.After = tok.Around(); len(t.Before)+len(t.After) > 0 {
+			t.Sources.Around = TokensFile
+		}
+		t.checkAdded(settings)
+	}
+	return t, nil
+}
+
+// readSpecial reads the names of special tokens, as transformers does: those of special_tokens_map.json count before those of
+// tokenizer_config.json, except where that lists added_tokens_decoder, beside which the map is not read.
+func (t *Talk) readSpecial(c Files, settings map[string]json.RawMessage) error {
+	older, err := readObject(c, specialMapFile)
+	if err != nil {
+		return err
+	}
+	t.Special, t.origin = make(map[string]string), make(map[string]string)
+	further := make(map[string]json.RawMessage) // further ones, under names of the model's own
+	_ = json.Unmarshal(settings["extra_special_tokens"], &further)
+	take := func(members map[string]json.RawMessage, file string) {
+		for name, v := range members {
+			if text, ok := tokenText(v); ok && strings.HasSuffix(name, "_token") {
+				t.Special[name], t.origin[name] = text, file
+			}
+		}
+	}
+	take(further, TokenizerConfigFile)
+	take(settings, TokenizerConfigFile)
+	_, complete := settings["added_tokens_decoder"]
+	for _, name := range slices.Sorted(maps.Keys(older)) {
+		text, ok := tokenText(older[name])
+		own := t.Special[name]
+		if !ok || !strings.HasSuffix(name, "_token") || own == text {
+			continue
+		}
+		switch {
+		case complete && own == "":
+			t.warn("%s is %q in %s, which is not read, as in transformers, since %s has added_tokens_decoder: set it there", name, text, specialMapFile, TokenizerConfigFile)
+		case complete:
+			t.warn("%s is %q in %s, which has added_tokens_decoder, and %q in %s: the first is used, as in transformers", name, own, TokenizerConfigFile, text, specialMapFile)
+		case own != "":
+			t.warn("%s is %q in %s and %q in %s: the first is used, as in transformers", name, text, specialMapFile, own, TokenizerConfigFile)
+		}
+	}
+	if !complete {
+		take(older, specialMapFile)
+	}
+	return nil
+}
+
+func (t *Talk) warn(format string, args ...any) {
+	t.Warnings = append(t.Warnings, fmt.Sprintf(format, args...))
+}
+
+// readEnds reads which tokens end a text.
+func (t *Talk) readEnds(c Files, tok tokenizer.Tokenizer) error {
+	ids := make(map[string][]int32) // by file
+	for _, name := range []string{GenerationFile, ModelFile} {
+		members, err := readObject(c, name)
+		if err != nil {
+			return err
+		}
+		if ids[name], err = idsOf(members["eos_token_id"]); err != nil {
+			return fmt.Errorf("%s: eos_token_id is %w", name, err)
+		}
+	}
+	source := GenerationFile
+	if len(ids[source]) == 0 {
+		source = ModelFile
+	}
+	t.Ends = slices.Clone(ids[source])
+	t.End = slices.Clone(t.Ends[:min(1, len(t.Ends))])
+	if len(t.Ends) > 0 {
+		t.Sources.Ends, t.Sources.End = source, source
+	}
+	if own, ok := t.ownEnd(tok); ok {
+		t.End, t.Sources.End = []int32{own}, t.origin["eos_token"]
+		if !slices.Contains(t.Ends, own) {
+			if len(t.Ends) > 0 {
+				t.warn("eos_token is %q (id %d) in the tokenizer's files, and eos_token_id in %s is %s: documents end with the first, and generation stops at all of them", t.Special["eos_token"], own, source, named(tok, t.Ends))
+			}
+			t.Ends = append(t.Ends, own)
+			if t.Sources.Ends != "" {
+				t.Sources.Ends += " and "
+			}
+			t.Sources.Ends += t.Sources.End
+		}
+	}
+	var ignored []int32
+	for _, id := range ids[ModelFile] {
+		if !slices.Contains(t.Ends, id) {
+			ignored = append(ignored, id)
+		}
+	}
+	if len(ignored) > 0 {
+		t.warn("eos_token_id in %s is %s, and %s has %s: the first is not used", ModelFile, named(tok, ignored), source, named(tok, ids[source]))
+	}
+	return nil
+}
+
+// GenerationEnds are the ids that end what other programs have the model write: eos_token_id of
+// generation_config.json, else of config.json.
+func GenerationEnds(c Files) (ids []int32, err error) {
+	for _, name := range []string{GenerationFile, ModelFile} {
+		members, err := readObject(c, name)
+		if err == nil {
+			ids, err = idsOf(members["eos_token_id"])
+		}
+		if err != nil || len(ids) > 0 {
+			return ids, err
+		}
+	}
+	return nil, nil
+}
+
+// WithEnds is a generation_config.json that has ids as eos_token_id and all else as it was. Where there is none yet,
+// it has what other programs would take from config.json in its place.
+func WithEnds(c Files, ids []int32) ([]byte, error) {
+	members, err := readObject(c, GenerationFile)
+	if err != nil {
+		return nil, err
+	}
+	if members == nil {
+		model, err := readObject(c, ModelFile)
+		if err != nil {
+			return nil, err
+		}
+		members = make(map[string]json.RawMessage)
+		for _, name := range []string{"bos_token_id", "pad_token_id"} {
+			if v := model[name]; len(v) > 0 && string(v) != "null" {
+				members[name] = v
+			}
+		}
+	}
+	if members["eos_token_id"], err = json.Marshal(ids); err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(members, "", "  ")
+	return append(text, '\n'), err
+}
+
+// checkAdded compares what tokenizer_config.json says of tokens that are added to a text with what
+// tokenizer.json adds, which is done.
+func (t *Talk) checkAdded(settings map[string]json.RawMessage) {
+	for _, at := range []struct {
+		key, where string
+		ids        []int32
+	}{{"add_bos_token", "before", t.Before}, {"add_eos_token", "after", t.After}} {
+		var says bool
+		if v := settings[at.key]; len(v) == 0 || json.Unmarshal(v, &says) != nil || string(v) == "null" || says == (len(at.ids) > 0) {
+			continue
+		}
+		t.warn("%s is %t in %s, and the post-processor of %s adds %d tokens %s a text: the latter is done", at.key, says, TokenizerConfigFile, TokensFile, len(at.ids), at.where)
+	}
+}
+
+// ownEnd is the id of the tokenizer's eos_token.
+func (t *Talk) ownEnd(tok tokenizer.Tokenizer) (int32, bool) {
+	name := t.Special["eos_token"]
+	if name == "" || tok == nil {
+		return 0, false
+	}
+	id, ok := tok.TokenID(name)
+	if !ok {
+		t.warn("eos_token is %q, which is no token of the %s tokenizer", name, tok.Name())
+	}
+	return id, ok
+}
+
+// Describe says in a line which tokens begin and end texts, which template conversations have, and which files say so; "":
+// none does.
+func (t *Talk) Describe(tok tokenizer.Tokenizer) string {
+	var all []string
+	add := func(what string, ids []int32, source string) {
+		if len(ids) > 0 {
+			all = append(all, fmt.Sprintf("%s %s, from %s", what, named(tok, ids), source))
+		}
+	}
+	add("a text begins with", t.Before, t.Sources.Around)
+	add("a text is followed by", t.After, t.Sources.Around)
+	add("a document ends with", t.End, t.Sources.End)
+	add("generation stops at", t.Ends, t.Sources.Ends)
+	if t.Template != "" {
+		all = append(all, "the chat template is from "+t.Sources.Template)
+	}
+	return strings.Join(all, "; ")
+}
+
+// named lists ids with the names of their tokens.
+func named(tok tokenizer.Tokenizer, ids []int32) string {
+	var all []string
+	for _, id := range ids {
+		text := strconv.Itoa(int(id))
+		if tok != nil {
+			if name, ok := tok.Token(id); ok {
+				text += fmt.Sprintf(" (%q)", name)
+			}
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
+}
+
+// readTemplate reads the chat template, and says where: its own file, else the tokenizer's settings.
+func readTemplate(c Files, settings map[string]json.RawMessage) (text, source string, err error) {
+	b, err := c.File(TemplateFile)
+	switch {
+	case err == nil:
+		return string(b), TemplateFile, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", "", err
+	}
+	if text, err = templateOf(settings["chat_template"]); err != nil {
+		return "", "", fmt.Errorf("%s: %w", TokenizerConfigFile, err)
+	}
+	return text, TokenizerConfigFile, nil
+}
+
+// readObject reads a file's members; none where there is no such file.
+func readObject(c Files, name string) (map[string]json.RawMessage, error) {
+	b, err := c.File(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	dec, err := strictjson.NewDecoder(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	members := make(map[string]json.RawMessage)
+	err = strictjson.Object(dec, func(key string) error {
+		var v json.RawMessage
+		err := dec.Decode(&v)
+		members[key] = v
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return members, nil
+}
+
+// idsOf reads an id, or a list of them.
+func idsOf(v json.RawMessage) ([]int32, error) {
+	if len(v) == 0 || string(v) == "null" {
+		return nil, nil
+	}
+	var ids []int32
+	var one int32
+	if json.Unmarshal(v, &one) == nil {
+		ids = []int32{one}
+	} else if json.Unmarshal(v, &ids) != nil {
+		return nil, fmt.Errorf("%s, it must be an id or a list of ids", strictjson.Quote(string(v)))
+	}
+	if slices.ContainsFunc(ids, func(id int32) bool { return id < 0 }) {
+		return nil, fmt.Errorf("%s, and ids are 0 or more", strictjson.Quote(string(v)))
+	}
+	return ids, nil
+}
+
+// tokenText is the text of a special token: as it is, or in an object.
+func tokenText(v json.RawMessage) (string, bool) {
+	var text string
+	if json.Unmarshal(v, &text) == nil && string(v) != "null" {
+		return text, true
+	}
+	var token struct {
+		Content *string `json:"content"`
+	}
+	if json.Unmarshal(v, &token) == nil && token.Content != nil {
+		return *token.Content, true
+	}
+	return "", false
+}
+
+// templateOf is the chat template among the settings of a tokenizer: a text, or the one of several
+// that is called "default".
+func templateOf(v json.RawMessage) (string, error) {
+	if len(v) == 0 || string(v) == "null" {
+		return "", nil
+	}
+	var text string
+	if json.Unmarshal(v, &text) == nil {
+		return text, nil
+	}
+	var named []struct{ Name, Template string }
+	if json.Unmarshal(v, &named) != nil {
+		return "", errors.New("chat_template is neither a text nor a list of named ones")
+	}
+	for _, n := range named {
+		if n.Name == "default" {
+			return n.Template, nil
+		}
+	}
+	return "", fmt.Errorf("chat_template has %d templates, and none is called \"default\"", len(named))
+}

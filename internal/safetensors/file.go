@@ -1,0 +1,96 @@
+package safetensors
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/troupe-ml/troupe/internal/host/folder"
+)
+
+// File is an open file, mapped into memory. Its methods may be called from
+// several goroutines, Close only when all are done.
+type File struct {
+	*Header
+	path    string
+	content []byte // the whole file; nil once closed
+}
+
+// Open maps the file at path and checks its header. The file must not shrink
+// while it is open: the operating system would kill a reader of the lost part.
+func Open(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := FromFile(folder.Wrap(f))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+// Source is an open file; folder.File is one.
+type Source interface {
+	io.ReaderAt
+	Name() string
+	Stat() (fs.FileInfo, error)
+	// Map maps the first size bytes into memory, for folder.Unmap to give back.
+	Map(size int) ([]byte, error)
+}
+
+// FromFile is Open for a file that is open already. It stays the caller's to
+// close, and may be closed at once.
+func FromFile(f Source) (*File, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %w: not a regular file", f.Name(), ErrFormat)
+	}
+	size := info.Size()
+	// The header is checked through the descriptor: no mapping for a bad file.
+	header, err := Parse(f, size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	if int64(int(size)) != size {
+		return nil, fmt.Errorf("%s: %d bytes are more than this machine can address", f.Name(), size)
+	}
+	content, err := f.Map(int(size))
+	if err != nil {
+		return nil, fmt.Errorf("%s: mapping %d bytes: %w", f.Name(), size, err)
+	}
+	return &File{Header: header, path: f.Name(), content: content}, nil
+}
+
+// Path is what the file was opened as.
+func (f *File) Path() string { return f.path }
+
+// Bytes returns the tensor's bytes, little-endian. They are valid until Close
+// and must not be written to.
+func (f *File) Bytes(name string) ([]byte, error) {
+	if f.content == nil {
+		return nil, fmt.Errorf("%s: tensor %q: %w", f.path, name, os.ErrClosed)
+	}
+	info, ok := f.Info(name)
+	if !ok {
+		return nil, fmt.Errorf("%s has no tensor %q", f.path, name)
+	}
+	begin := f.data + info.Offset
+	end := begin + info.Size
+	return f.content[begin:end:end], nil
+}
+
+// Close ends the mapping. Closing twice is harmless.
+func (f *File) Close() error {
+	content := f.content
+	f.content = nil
+	if content == nil {
+		return nil
+	}
+	return folder.Unmap(content)
+}

@@ -1,0 +1,550 @@
+package report
+
+import (
+	"bytes"
+	_ "embed" // the page and its style
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/show/chart"
+	"github.com/troupe-ml/troupe/internal/show/draw"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageStyle string
+
+var pageTemplate = template.Must(template.New("report").Parse(pageHTML))
+
+// Mark is what a page has near its beginning, by which it is known.
+const Mark = `<meta name="generator" content="engine report">`
+
+// PageOptions say how a page is made.
+type PageOptions struct {
+	// Charts makes the charts of a traced step, the plan above what was measured.
+	Charts func(path string, t telemetry.Trace) ([]draw.Chart, error)
+}
+
+// page has the values of the template, which escapes them where they stand.
+type page struct {
+	Title, Status string
+	Style         template.CSS
+	Tiles         []tile
+	Wrong         []string
+	Events        []event
+	EventsSay     string
+	Charts        []template.HTML
+	CurvesSay     string
+	Layers        []layerRow
+	LayersSay     string
+	Pipeline      template.HTML
+	PipelineSay   string
+	Ranks         []rankRow
+	About         []tile
+	Samples       []telemetry.Sample
+	SamplesSay    string
+	Config        string
+	Notes         []string
+
+	run   *Run
+	marks []telemetry.Mark
+	stats []telemetry.Stats
+	trace *telemetry.Trace // nil: there is none
+}
+
+type tile struct{ Label, Value, More string }
+
+type event struct{ Step, Time, Kind, Text string }
+
+type rankRow struct {
+	Name, Busy, Idle string
+	Peak             int
+}
+
+// Page writes a run as one HTML page, which needs no other file, no network and no script.
+func Page(w io.Writer, r *Run, o PageOptions) error {
+	p := &page{run: r, Title: clean(r.Name()), Style: template.CSS(chart.Style + pageStyle + draw.PictureStyle), Notes: slices.Clone(r.Notes)}
+	all := p.readRecorded()
+	p.readTrace()
+	p.sum()
+	p.tellWrong()
+	p.tellEvents()
+	if err := errors.Join(p.drawCurves(), p.drawLayers()); err != nil {
+		return err
+	}
+	p.drawPipeline(o)
+	p.tellAbout()
+	p.tellSamples(all)
+	if r.Config != nil {
+		p.Config = string(r.Config.TOML())
+	}
+	for i, note := range p.Notes {
+		p.Notes[i] = clean(note)
+	}
+	var out bytes.Buffer // so that nothing is written of a page that fails
+	if err := pageTemplate.Execute(&out, p); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	_, err := out.WriteTo(w)
+	return err
+}
+
+// clean replaces what no page shows: control characters, and those that turn text around.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
+// readRecorded reads what a run may have beside its metrics, up to the step that counts.
+func (p *page) readRecorded() (samples []telemetry.Sample) {
+	if p.run.dir == "" {
+		return nil
+	}
+	fsys, err := folder.Open(p.run.dir)
+	if err != nil {
+		p.Notes = append(p.Notes, err.Error())
+		return nil
+	}
+	defer func() { _ = fsys.Close() }() // nothing was written
+	var errs [3]error
+	p.marks, errs[0] = telemetry.ReadMarksFrom(fsys, rundir.EventsFile)
+	p.stats, errs[1] = telemetry.ReadStatsFrom(fsys, rundir.StatsFile)
+	samples, errs[2] = telemetry.ReadSamplesFrom(fsys, rundir.SamplesFile)
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			p.Notes = append(p.Notes, err.Error())
+		}
+	}
+	p.marks = upTo(p.run, p.marks, func(m telemetry.Mark) int { return m.Step })
+	p.stats = upTo(p.run, p.stats, func(s telemetry.Stats) int { return s.Step })
+	return upTo(p.run, samples, func(s telemetry.Sample) int { return s.Step })
+}
+
+// upTo leaves out what came behind the step that counts.
+func upTo[T any](r *Run, all []T, step func(T) int) []T {
+	if r.UpTo < 0 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(v T) bool { return step(v) > r.UpTo })
+}
+
+// unit is what a run's speed and size are told in.
+func (p *page) unit() string {
+	if p.run.Config != nil && !p.run.Config.Text() {
+		return "samples"
+	}
+	return "tokens"
+}
+
+// sum fills the tiles.
+func (p *page) sum() {
+	r := p.run
+	step, of := r.Step(), ""
+	if r.Config != nil {
+		of = " of " + words.Count(int64(r.Config.Run.Steps))
+	}
+	p.Status = fmt.Sprintf("%s, at step %s%s", clean(r.Path), words.Count(int64(step)), of)
+	if r.UpTo >= 0 {
+		p.Status += ", as it was at that checkpoint"
+	}
+	if !r.Written.IsZero() {
+		p.Status += "; last figures of " + r.Written.UTC().Format("2006-01-02 15:04:05 UTC")
+	}
+	add := func(label, value, more string) {
+		if value != "" {
+			p.Tiles = append(p.Tiles, tile{label, value, more})
+		}
+	}
+	add("Step", words.Count(int64(step)), strings.TrimPrefix(of, " "))
+	for _, of := range []struct{ name, label string }{{"loss", "Loss"}, {"val_loss", "Validation loss"}} {
+		if f := figureOf(r, of.name); len(f.steps) > 0 {
+			n := len(f.steps) - 1
+			add(of.label, decimal(f.values[n]), "at step "+words.Count(int64(f.steps[n])))
+		}
+	}
+	if best, at := least(figureOf(r, "val_loss")); at >= 0 {
+		add("Best validation loss", decimal(best), "at step "+words.Count(int64(at)))
+	}
+	if n, at := trainedOn(r); n > 0 {
+		add(strings.ToUpper(p.unit()[:1])+p.unit()[1:]+" trained on", words.Short(float64(n)), "up to step "+words.Count(int64(at)))
+	}
+	took := 0.0
+	for _, ms := range figureOf(r, "step_ms").values {
+		if ms > 0 {
+			took += ms
+		}
+	}
+	if took > 0 {
+		add("Time in steps", words.Duration(time.Duration(min(took*1e6, math.MaxInt64/2))), "")
+	}
+	for _, of := range []struct {
+		name, label string
+		show        func(float64) string
+		more        string
+	}{
+		{"step_ms", "Time of a step", func(v float64) string { return fmt.Sprintf("%.4g ms", v) }, "median"},
+		{"tokens_per_s", "Speed", func(v float64) string { return words.Short(v) + " " + p.unit() + "/s" }, "median"},
+		{"bubble_pct", "Bubble", func(v float64) string { return fmt.Sprintf("%.1f %%", v) }, "median"},
+		{"peak_pct", "Of the processor's peak", func(v float64) string { return fmt.Sprintf("%.1f %%", v) }, "median"},
+		{"peak_mem_bytes", "Peak memory", func(v float64) string { return words.Bytes(int64(v)) }, "of the process"},
+	} {
+		if v := typical(of.name, figureOf(r, of.name).values); !math.IsNaN(v) {
+			add(of.label, of.show(v), of.more)
+		}
+	}
+}
+
+// trainedOn is how much a run was trained on, and up to which step that is known.
+func trainedOn(r *Run) (n int64, step int) {
+	if r.History != nil && r.UpTo < 0 {
+		if last, ok := r.History.Last(); ok && last.Tokens > 0 {
+			return last.Tokens, last.Step
+		}
+	}
+	if r.State != nil {
+		return r.State.Tokens, int(r.State.Step)
+	}
+	return 0, 0
+}
+
+// least is the least number of a figure, and the first step that has it; -1: there is none.
+func least(f figure) (v float64, step int) {
+	v, step = math.NaN(), -1
+	for i, x := range f.values {
+		if !math.IsNaN(x) && (step < 0 || x < v) {
+			v, step = x, f.steps[i]
+		}
+	}
+	return v, step
+}
+
+// decimal writes a loss.
+func decimal(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "no number"
+	case math.Abs(v) >= 1e-3 && math.Abs(v) < 1e6:
+		return fmt.Sprintf("%.4f", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}
+
+// tellWrong lists what was not as it should be.
+func (p *page) tellWrong() {
+	say := func(format string, args ...any) { p.Wrong = append(p.Wrong, clean(fmt.Sprintf(format, args...))) }
+	r := p.run
+	if r.History != nil {
+		skipped := upTo(r, r.History.Skipped(), func(step int) int { return step })
+		if n := len(skipped); n > 0 {
+			say("%s skipped, whose update was not applied: %s.", were(n, "step"), some(skipped))
+		}
+		for _, name := range r.History.Names() {
+			f := figureOf(r, name)
+			var gone []int
+			for i, v := range f.values {
+				if math.IsNaN(v) {
+					gone = append(gone, f.steps[i])
+				}
+			}
+			if len(gone) > 0 {
+				say("%s is no number (NaN or infinite) at %s: %s.", name, words.Plural(len(gone), "step"), some(gone))
+			}
+		}
+	}
+	for _, kind := range []struct{ kind, one, more string }{
+		{telemetry.MarkRestart, "It was restarted once", "It was restarted %d times"},
+		{telemetry.MarkStall, "It stalled once", "It stalled %d times"},
+		{telemetry.MarkWarning, "There was a warning", "There were %d warnings"},
+	} {
+		var at []int
+		for _, m := range p.marks {
+			if m.Kind == kind.kind {
+				at = append(at, m.Step)
+			}
+		}
+		switch n := len(at); {
+		case n == 1:
+			say("%s, at step %s.", kind.one, some(at))
+		case n > 1:
+			say(kind.more+", at steps %s.", n, some(at))
+		}
+	}
+	if n := len(p.marks); n > 0 && p.marks[n-1].Kind == telemetry.MarkEnd {
+		if cause, failed := strings.CutPrefix(p.marks[n-1].Text, "it failed: "); failed {
+			say("It failed: %s", cause)
+		} else {
+			p.Status += "; it has ended: " + clean(p.marks[n-1].Text)
+		}
+	}
+	if r.State != nil {
+		for _, d := range r.State.Decisions {
+			what := "went on with new data by a person's word"
+			if d.Kind == actors.FromStep {
+				what = "went on from an older step by a person's word"
+			}
+			say("At step %s, %s: %s.", words.Count(d.Step), what, d.Detail)
+		}
+	}
+	p.tellAside()
+}
+
+// tellAside lists what the run has set aside.
+func (p *page) tellAside() {
+	if p.run.dir == "" || p.run.UpTo >= 0 {
+		return
+	}
+	fsys, err := folder.Open(p.run.dir)
+	if err != nil {
+		return // said before
+	}
+	defer func() { _ = fsys.Close() }() // nothing was written
+	var names []string
+	for _, dir := range []string{".", "checkpoints"} {
+		entries, err := fsys.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if strings.Contains(e.Name(), ".damaged") || strings.Contains(e.Name(), ".superseded") {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	if len(names) > 0 {
+		p.Wrong = append(p.Wrong, clean(fmt.Sprintf("It has set aside: %s.", strings.Join(names[:min(len(names), 10)], ", ")))+moreThan(len(names), 10))
+	}
+}
+
+func moreThan(n, shown int) string {
+	if n <= shown {
+		return ""
+	}
+	return fmt.Sprintf(" (and %d more)", n-shown)
+}
+
+func were(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " was"
+	}
+	return words.Plural(n, noun) + " were"
+}
+
+// some names the first of some steps.
+func some(steps []int) string {
+	const shown = 8
+	var text []string
+	for _, step := range steps[:min(len(steps), shown)] {
+		text = append(text, words.Count(int64(step)))
+	}
+	return strings.Join(text, ", ") + moreThan(len(steps), shown)
+}
+
+// kinds are the words for what happens.
+var kinds = map[string]string{
+	telemetry.MarkStart: "begins", telemetry.MarkResume: "goes on from a checkpoint", telemetry.MarkRestart: "restarted", telemetry.MarkPause: "paused",
+	telemetry.MarkContinue: "goes on", telemetry.MarkRate: "learning rate", telemetry.MarkStop: "asked to stop", telemetry.MarkStall: "stalled",
+	telemetry.MarkWarning: "warning", telemetry.MarkEnd: "ends",
+}
+
+// tellEvents lists what happened, without what the curves and samples show.
+func (p *page) tellEvents() {
+	var shown []telemetry.Mark
+	for _, m := range p.marks {
+		if m.Kind != telemetry.MarkCheckpoint && m.Kind != telemetry.MarkSample {
+			shown = append(shown, m)
+		}
+	}
+	n := len(shown)
+	p.EventsSay = words.Plural(n, "event")
+	if n > limitEvents {
+		shown = shown[n-limitEvents:]
+		p.EventsSay = fmt.Sprintf("the last %d of %d events", limitEvents, n)
+	}
+	for _, m := range shown {
+		kind, known := kinds[m.Kind]
+		if !known {
+			kind = clean(m.Kind)
+		}
+		e := event{Step: words.Count(int64(m.Step)), Kind: kind, Text: clean(m.Text)}
+		if m.TimeMS > 0 {
+			e.Time = time.UnixMilli(m.TimeMS).UTC().Format(time.DateTime)
+		}
+		p.Events = append(p.Events, e)
+	}
+}
+
+// tellAbout says what the run is.
+func (p *page) tellAbout() {
+	add := func(label, format string, args ...any) {
+		p.About = append(p.About, tile{Label: label, Value: clean(fmt.Sprintf(format, args...))})
+	}
+	r := p.run
+	if c := r.Config; c != nil {
+		m := c.Model
+		model := m.Family
+		if c.Language() {
+			model += fmt.Sprintf(": %s of width %s, %s, context %s", words.Plural(m.Layers, "layer"), words.Count(int64(m.Hidden)), words.Plural(m.Heads, "head"), words.Count(int64(m.Context)))
+		}
+		if r.Parameters > 0 {
+			model += fmt.Sprintf("; %s parameters", words.Count(r.Parameters))
+		}
+		if m.From != "" {
+			model += "; from " + m.From
+		}
+		add("Model", "%s", model)
+		text := c.Data.Format
+		if c.Text() {
+			text += ", tokenizer " + c.Data.Tokenizer
+		}
+		add("Data", "%s; %s", text, strings.Join(c.Data.Train, ", "))
+	}
+	if s := r.State; s != nil && s.Data.Train.SHA256 != "" {
+		add("Content of the data", "%s; %s %s", identity(s.Data.Train), words.Count(s.TrainTokens), p.unit())
+		if s.Data.Val != nil {
+			add("To validate on", "%s", identity(*s.Data.Val))
+		}
+	}
+	if c := r.Config; c != nil {
+		add("Batch", "%s in microbatches of %d", words.Plural(c.Batch.Sequences, "sequence"), c.Batch.Microbatch)
+		o := c.Optimizer
+		add("Optimizer", "%s, learning rate %.4g to %.4g, %s warm-up steps, decay %s, clip norm %g", o.Name, o.LR, o.MinLR, words.Count(int64(o.WarmupSteps)), o.Decay, o.ClipNorm)
+		pipe := fmt.Sprintf("schedule %s, %s with %s each, %s", c.Pipeline.Schedule, words.Plural(c.Pipeline.Stages, "stage"), words.Plural(c.Pipeline.Chunks, "chunk"),
+			words.Plural(c.Batch.Sequences/max(c.Batch.Microbatch, 1), "microbatch"))
+		if c.Pipeline.Layout != "" {
+			pipe += ", layout " + c.Pipeline.Layout
+		}
+		add("Pipeline", "%s", pipe)
+		if g := c.Parallel; slices.Max(append([]int{1}, g.Tensor...)) > 1 || g.Context > 1 || g.Data > 1 {
+			add("Grid", "tensor %v, context %d, data %d, ZeRO %d", g.Tensor, g.Context, g.Data, g.Zero)
+		}
+		device := c.Device.Kind
+		if len(c.Device.Ranks) > 0 {
+			device = strings.Join(c.Device.Ranks, ", ")
+		}
+		add("Device", "%s, numbers in %s", device, c.Device.DType)
+	}
+	if s := r.State; s != nil {
+		add("Kernels", "%s", s.Kernels)
+		add("Checkpoint", "%s, step %s, run %s", r.Checkpoint, words.Count(s.Step), s.Run)
+	}
+	for _, m := range slices.Backward(p.marks) {
+		if by := m.Text; m.Kind == telemetry.MarkStart && by != "" {
+			add("Begun by", "%s", by)
+			break
+		} else if _, by, ok := strings.Cut(by, "; "); m.Kind == telemetry.MarkResume && ok {
+			add("Last by", "%s", by)
+			break
+		}
+	}
+	if len(p.About) == 0 {
+		add("Nothing", "neither a configuration nor a checkpoint could be read")
+	}
+}
+
+// tellSamples shows the last texts.
+func (p *page) tellSamples(all []telemetry.Sample) {
+	n := len(all)
+	if n == 0 {
+		return
+	}
+	p.SamplesSay = "What the model wrote at each validation, the latest first; the prompt is underlined."
+	if n > limitSamples {
+		p.SamplesSay = fmt.Sprintf("The latest %d of %d; the prompt is underlined.", limitSamples, n)
+		all = all[n-limitSamples:]
+	}
+	for _, s := range slices.Backward(all) {
+		p.Samples = append(p.Samples, telemetry.Sample{Step: s.Step, Prompt: clean(cut(s.Prompt)), Text: clean(cut(s.Text))})
+	}
+}
+
+// cut bounds a text.
+func cut(text string) string {
+	if len(text) <= limitSampleBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limitSampleBytes], "") + "…"
+}
+
+// readTrace reads the last step that was traced, of those that count.
+func (p *page) readTrace() {
+	say := func(text string) { p.PipelineSay = text }
+	say("No step was traced: a run records some with run.trace_every.")
+	if p.run.dir == "" {
+		return
+	}
+	path := filepath.Join(p.run.dir, rundir.TraceFile)
+	t, steps, err := telemetry.ReadTrace(path, -1)
+	if err == nil && p.run.UpTo >= 0 && t.Step > p.run.UpTo {
+		if steps = upTo(p.run, steps, func(step int) int { return step }); len(steps) == 0 {
+			say("No step was traced up to this checkpoint.")
+			return
+		}
+		t, _, err = telemetry.ReadTrace(path, slices.Max(steps))
+	}
+	switch {
+	case err == nil:
+		p.trace = &t
+	case !errors.Is(err, fs.ErrNotExist):
+		say("The traced steps can't be read.")
+		p.Notes = append(p.Notes, err.Error())
+	}
+}
+
+// drawPipeline draws the traced step.
+func (p *page) drawPipeline(o PageOptions) {
+	if p.trace == nil || o.Charts == nil {
+		return
+	}
+	say := func(format string, args ...any) { p.PipelineSay = clean(fmt.Sprintf(format, args...)) }
+	fail := func(err error) {
+		say("Step %s was traced, and can't be drawn.", words.Count(int64(p.trace.Step)))
+		p.Notes = append(p.Notes, err.Error())
+	}
+	charts, err := o.Charts(filepath.Join(p.run.dir, rundir.TraceFile), *p.trace)
+	if err != nil {
+		fail(err)
+		return
+	}
+	actions := 0
+	for i := range charts {
+		for _, l := range charts[i].Lanes {
+			actions += len(l.Actions)
+		}
+	}
+	measured := &charts[len(charts)-1]
+	f := measured.Figures()
+	say("Step %s, the last one that was traced: it took %.4g ms, with a bubble of %.1f %%.", words.Count(int64(p.trace.Step)), f.Makespan, 100*f.BubbleFraction)
+	for r := range measured.Lanes {
+		p.Ranks = append(p.Ranks, rankRow{clean(measured.Lanes[r].Name), fmt.Sprintf("%.4g", f.Busy[r]), fmt.Sprintf("%.4g", f.Idle[r]), f.PeakInFlight[r]})
+	}
+	if actions > LimitBoxes {
+		p.PipelineSay += fmt.Sprintf(" Its %s actions are more than a page shows; engine trace --format perfetto has them all.", words.Count(int64(actions)))
+		return
+	}
+	var out bytes.Buffer
+	if err := draw.Picture(&out, charts...); err != nil {
+		fail(err)
+		return
+	}
+	p.Pipeline = template.HTML(out.String()) // package draw has escaped it
+}

@@ -1,0 +1,93 @@
+package term
+
+import (
+	"io"
+	"os"
+
+	"github.com/troupe-ml/troupe/internal/base/words"
+
+	"golang.org/x/term"
+)
+
+// clearLine goes to the first column and empties the line.
+const clearLine = "\r\x1b[K"
+
+// Screen writes lines to two streams, and keeps a bar below them while one is
+// drawn. It is for one goroutine. Errors of writing are for the streams to keep:
+// whoever shows progress has something more important to go on with.
+type Screen struct {
+	out, err io.Writer
+	width    func() int // nil: no terminal, and no bar
+
+	bar   Bar
+	shown bool
+}
+
+// NewScreen makes a screen of a pair of streams. width tells a terminal's
+// columns at any moment; nil says that out is none.
+func NewScreen(out, err io.Writer, width func() int) *Screen {
+	return &Screen{out: out, err: err, width: width}
+}
+
+// Width returns the function that NewScreen wants for a stream: nil where that
+// is no terminal, or one that can't redraw a line.
+func Width(out io.Writer) func() int {
+	if !IsTerminal(out) || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	f := out.(*os.File)
+	return func() int {
+		width, _, err := term.GetSize(int(f.Fd()))
+		if err != nil || width <= 0 {
+			return 80 // a terminal that doesn't know, such as a serial line
+		}
+		return width
+	}
+}
+
+// IsTerminal reports whether a stream is a terminal.
+func IsTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// HasBar reports whether bars are shown.
+func (s *Screen) HasBar() bool { return s.width != nil }
+
+// Line writes a line to the output, made harmless.
+func (s *Screen) Line(text string) { s.above(s.out, text) }
+
+// Notice writes a line to the error stream, made harmless.
+func (s *Screen) Notice(text string) { s.above(s.err, text) }
+
+// above writes a line where the bar is, and the bar below it.
+func (s *Screen) above(w io.Writer, text string) {
+	shown := s.shown
+	s.Clear()
+	s.write(w, words.Harmless(text)+"\n")
+	if shown {
+		s.Draw(s.bar)
+	}
+}
+
+// Draw shows the bar, or redraws it.
+func (s *Screen) Draw(b Bar) {
+	if s.width == nil {
+		return
+	}
+	s.bar, s.shown = b, true
+	// The last column stays free: some terminals wrap as soon as it is used.
+	s.write(s.out, clearLine+b.Render(s.width()-1))
+}
+
+// Clear takes the bar away.
+func (s *Screen) Clear() {
+	if s.shown {
+		s.shown = false
+		s.write(s.out, clearLine)
+	}
+}
+
+func (s *Screen) write(w io.Writer, text string) {
+	_, _ = io.WriteString(w, text)
+}
