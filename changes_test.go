@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // TestChangesRepeat: a learning rate that was changed and a pause that was asked for at a
@@ -21,19 +21,19 @@ func TestChangesRepeat(t *testing.T) {
 	run := start(t, newConfig(t, out, sets...))
 	run.Pause() // so that what follows is there in time
 	paused := until(t, run, func(e troupe.PauseEvent) bool { return e.Paused })
-	rate := troupe.Change{Kind: actors.SetRate, Step: paused.Step + 5, LR: 0.02, MinLR: 0.01}
+	rate := troupe.Change{Kind: event.ChangeRate, Step: paused.Step + 5, LR: 0.02, MinLR: 0.01}
 	if err := run.Change(rate); err != nil {
 		t.Fatal(err)
 	}
-	if err := run.Change(troupe.Change{Kind: actors.SetRate, LR: -1}); !errors.Is(err, troupe.ErrOptions) {
+	if err := run.Change(troupe.Change{Kind: event.ChangeRate, LR: -1}); !errors.Is(err, troupe.ErrOptions) {
 		t.Errorf("a rate of -1: %v", err)
 	}
-	told := until(t, run, func(e troupe.ChangeEvent) bool { return e.Kind == actors.SetRate })
+	told := until(t, run, func(e troupe.ChangeEvent) bool { return e.Kind == event.ChangeRate })
 	if told.Change != rate || told.Err != nil {
 		t.Errorf("told %+v", told)
 	}
 	run.Resume()
-	if err := run.Change(troupe.Change{Kind: actors.Pause, Step: paused.Step + 7}); err != nil {
+	if err := run.Change(troupe.Change{Kind: event.ChangePause, Step: paused.Step + 7}); err != nil {
 		t.Fatal(err)
 	}
 	again := until(t, run, func(e troupe.PauseEvent) bool { return e.Paused })
@@ -68,7 +68,7 @@ func TestStopAtStep(t *testing.T) {
 
 	out := filepath.Join(t.TempDir(), "out")
 	run := start(t, newConfig(t, out, sets...))
-	if err := run.Change(troupe.Change{Kind: actors.Pause, Step: 3}); err != nil {
+	if err := run.Change(troupe.Change{Kind: event.ChangePause, Step: 3}); err != nil {
 		t.Fatal(err)
 	}
 	paused := until(t, run, func(e troupe.PauseEvent) bool { return e.Paused }).Step
@@ -76,12 +76,12 @@ func TestStopAtStep(t *testing.T) {
 		step    int64
 		refused bool
 	}{{1, true}, {paused, true}, {25, true}, {paused + 2, false}} {
-		ch := troupe.Change{Kind: actors.Stop, Step: c.step}
+		ch := troupe.Change{Kind: event.ChangeStop, Step: c.step}
 		if err := run.Change(ch); err != nil {
 			t.Fatal(err)
 		}
-		told := until(t, run, func(e troupe.ChangeEvent) bool { return e.Kind == actors.Stop })
-		if told.Change != ch || errors.Is(told.Err, actors.ErrStep) != c.refused {
+		told := until(t, run, func(e troupe.ChangeEvent) bool { return e.Kind == event.ChangeStop })
+		if told.Change != ch || errors.Is(told.Err, event.ErrStep) != c.refused {
 			t.Errorf("a stop at step %d: told %+v", c.step, told)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // endless is a run that ends when it is told to.
@@ -53,7 +54,7 @@ func TestControl(t *testing.T) {
 			t.Errorf("the status has no %q:\n%s", want, text)
 		}
 	}
-	if s := status.Actors[0]; s.Doing != actors.Paused || s.Step != paused.Step {
+	if s := status.Actors[0]; s.Doing != event.Paused || s.Step != paused.Step {
 		t.Errorf("the scheduler is %v at step %d, it paused at %d", s.Doing, s.Step, paused.Step)
 	}
 

@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 )
 
 // texts writes the text to train on, and half of it to validate on, into a folder.
@@ -26,9 +26,9 @@ func texts(t *testing.T) (train, val string) {
 }
 
 // trainerState reads what a checkpoint says of the run.
-func trainerState(t *testing.T, out string, step int) actors.TrainerState {
+func trainerState(t *testing.T, out string, step int) trainstate.State {
 	t.Helper()
-	var s actors.TrainerState
+	var s trainstate.State
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(stepDir(out, step), "trainer.json"))), &s); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestChangedData(t *testing.T) {
 				t.Errorf("warnings %v", w)
 			}
 			last := trainerState(t, out, 9)
-			if len(last.Decisions) != 1 || last.Decisions[0].Kind != actors.NewData || last.Decisions[0].Step != 6 || !strings.Contains(last.Decisions[0].Detail, tt.key) {
+			if len(last.Decisions) != 1 || last.Decisions[0].Kind != trainstate.NewData || last.Decisions[0].Step != 6 || !strings.Contains(last.Decisions[0].Detail, tt.key) {
 				t.Errorf("recorded: %+v", last.Decisions)
 			}
 			if (last.FirstValLoss == nil) != (tt.bestEnds == 1) || last.Data.Train.Difference(first.Data.Train) == "" && last.Data.Val.Difference(*first.Data.Val) == "" {

@@ -12,7 +12,9 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -121,7 +123,7 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 		return res, err
 	}
 	loss := math.NaN()
-	spec.OnEvent = func(e actors.Event) {
+	spec.OnEvent = func(e event.Event) {
 		if s, ok := e.(StepEvent); ok && s.ValLoss != nil {
 			loss = *s.ValLoss
 		}
@@ -250,12 +252,12 @@ func (t *trained) validationText(c *corpora, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	var state actors.TrainerState
+	var state trainstate.State
 	if err := json.Unmarshal(b, &state); err != nil {
 		return fmt.Errorf("%s: %s: %w", t.ckpt.Dir(), rundir.TrainerFile, err)
 	}
 	switch v := state.FormatVersion; {
-	case v > actors.TrainerStateVersion:
+	case v > trainstate.Version:
 		return fmt.Errorf("%s: %w", t.ckpt.Dir(), rundir.TooNew(v))
 	case v == 1: // which split the tail off, and did not identify its data
 		cfg.Data.ValSplit = data.Tail

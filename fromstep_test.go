@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/testing/crashfs"
 )
 
@@ -49,7 +49,7 @@ func TestFromStep(t *testing.T) {
 	sameFigures(t, want, out)
 	sameState(t, want, out, 6)
 	d := trainerState(t, out, 6).Decisions
-	if len(d) != 1 || d[0].Kind != actors.FromStep || d[0].Step != 2 || !strings.Contains(d[0].Detail, "6, 4, 3") {
+	if len(d) != 1 || d[0].Kind != trainstate.FromStep || d[0].Step != 2 || !strings.Contains(d[0].Detail, "6, 4, 3") {
 		t.Errorf("recorded: %+v", d)
 	}
 
@@ -135,7 +135,7 @@ func TestFromStepCrash(t *testing.T) {
 		sameFigures(t, want, out)
 		sameState(t, want, out, 6)
 		d := trainerState(t, out, 6).Decisions
-		if len(d) == 0 || d[len(d)-1].Kind != actors.FromStep || d[len(d)-1].Step != 2 {
+		if len(d) == 0 || d[len(d)-1].Kind != trainstate.FromStep || d[len(d)-1].Step != 2 {
 			t.Errorf("recorded: %+v", d)
 		}
 		var kept bool

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -67,7 +68,7 @@ func TestGridWaits(t *testing.T) {
 				defer close(ended)
 				drain(run)
 			}()
-			var status actors.Status
+			var status event.Status
 			for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 				if status = run.Status(); strings.Contains(status.Explain(), "root: stage 0 (dp 1), running") && strings.Contains(status.String(), "collective 4 of group dp") {
 					break
@@ -77,7 +78,7 @@ func TestGridWaits(t *testing.T) {
 				}
 			}
 			for _, a := range status.Actors {
-				if a.Actor == "stage 0 (dp 0)" && (a.Wait != actors.WaitGroup || a.From != "stage 0 (dp 1)" ||
+				if a.Actor == "stage 0 (dp 0)" && (a.Wait != event.WaitGroup || a.From != "stage 0 (dp 1)" ||
 					!strings.HasPrefix(a.Collective, "all_reduce sum float32[") || !strings.Contains(a.Describe(), "collective 4 of group dp")) {
 					t.Errorf("%s; %+v", a.Describe(), a)
 				}

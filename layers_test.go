@@ -34,7 +34,7 @@ var layers = [][]string{
 	{"checkpoint"},
 	{"internal/safetensors"},
 	{"actors"},
-	{"telemetry/history"},
+	{"internal/run/trainstate", "telemetry/event", "telemetry/history"},
 	{"telemetry"},
 	{"config"},
 	{"data/samples"},

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // marks are a run's events.jsonl: what happened to it, for those who look at its curves. Between
@@ -141,9 +142,9 @@ func (r *Run) markEvent(e Event) {
 	case ChangeEvent:
 		switch {
 		case e.Err != nil:
-		case e.Kind == actors.SetRate:
+		case e.Kind == event.ChangeRate:
 			r.mark(step, telemetry.MarkRate, fmt.Sprintf("from step %d on, its peak %g and its end %g", e.Step+1, e.LR, e.MinLR))
-		case e.Kind == actors.Stop:
+		case e.Kind == event.ChangeStop:
 			r.mark(step, telemetry.MarkStop, fmt.Sprintf("after step %d", e.Step))
 		}
 	case RestartEvent:

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 )
 
 // acceptFunc accepts files, which a key names, by their content. It is asked before a text is
@@ -19,7 +19,7 @@ type acceptFunc func(key string, is data.Identity) error
 
 // newData compares the data with what a run was trained and validated on so far.
 type newData struct {
-	was    actors.DataIdentity
+	was    trainstate.Data
 	out    string // the run's
 	accept bool   // by a person's word
 
@@ -48,11 +48,11 @@ func (n *newData) compare(key string, is data.Identity) error {
 }
 
 // decision is the person's word; nil: there was no need for it.
-func (n *newData) decision(step int64) *actors.Decision {
+func (n *newData) decision(step int64) *trainstate.Decision {
 	if len(n.changes) == 0 {
 		return nil
 	}
-	return &actors.Decision{Step: step, Time: clock.Now().UTC(), Kind: actors.NewData, Detail: strings.Join(n.changes, "; ")}
+	return &trainstate.Decision{Step: step, Time: clock.Now().UTC(), Kind: trainstate.NewData, Detail: strings.Join(n.changes, "; ")}
 }
 
 // unreadableData marks an error of the system's, which may pass by itself: see

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -84,7 +85,7 @@ func (t *trained) evaluateSamples(ctx context.Context, o PredictOptions, emit fu
 	var metrics map[string]float64
 	ctx, cancel := context.WithCancel(ctx) // by what emit returns, too
 	defer cancel()
-	spec.OnEvent = func(e actors.Event) {
+	spec.OnEvent = func(e event.Event) {
 		switch e := e.(type) {
 		case StepEvent:
 			if e.ValLoss != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // requests are what was asked of a run and is not done. They belong to the run, not to an
@@ -26,18 +27,18 @@ type openRequest struct {
 func (q *requests) add(c Change) (actors.Request, error) {
 	r := actors.Request{Change: c}
 	switch {
-	case c.Kind == actors.SetRate && c.Step == 0: // of those that no attempt has heard of the last one counts
-		q.open = slices.DeleteFunc(q.open, func(o openRequest) bool { return o.ID > q.given && o.Kind == actors.SetRate && o.Step == 0 })
-	case c.Kind == actors.Resume:
-		q.open = slices.DeleteFunc(q.open, func(o openRequest) bool { return o.Kind == actors.Pause })
-	case c.Kind == actors.Checkpoint && c.Step == 0: // one that is being written is of an older step: another is to follow
+	case c.Kind == event.ChangeRate && c.Step == 0: // of those that no attempt has heard of the last one counts
+		q.open = slices.DeleteFunc(q.open, func(o openRequest) bool { return o.ID > q.given && o.Kind == event.ChangeRate && o.Step == 0 })
+	case c.Kind == event.ChangeResume:
+		q.open = slices.DeleteFunc(q.open, func(o openRequest) bool { return o.Kind == event.ChangePause })
+	case c.Kind == event.ChangeCheckpoint && c.Step == 0: // one that is being written is of an older step: another is to follow
 		q.open = slices.DeleteFunc(q.open, func(o openRequest) bool { return o.Change == c })
 	}
-	if c.Kind != actors.SetRate && slices.ContainsFunc(q.open, func(o openRequest) bool { return o.Change == c }) {
+	if c.Kind != event.ChangeRate && slices.ContainsFunc(q.open, func(o openRequest) bool { return o.Change == c }) {
 		return r, nil
 	}
 	// What names no step is never refused: there is one of each kind at most.
-	if (c.Step > 0 || c.Kind == actors.SetRate) && len(q.open) >= LimitRequests {
+	if (c.Step > 0 || c.Kind == event.ChangeRate) && len(q.open) >= LimitRequests {
 		return r, fmt.Errorf("%w: %d changes are not done yet, the limit", ErrOptions, len(q.open))
 	}
 	q.last++
@@ -50,14 +51,14 @@ func (q *requests) add(c Change) (actors.Request, error) {
 // for a later step come from there.
 func (q *requests) begin(start int64) (all []actors.Request) {
 	q.open = slices.DeleteFunc(q.open, func(o openRequest) bool {
-		return o.Kind == actors.Checkpoint && o.Step > 0 && o.Step <= start // it exists
+		return o.Kind == event.ChangeCheckpoint && o.Step > 0 && o.Step <= start // it exists
 	})
 	for i := range q.open {
 		o := &q.open[i]
 		if o.noted && o.Step > start {
 			continue
 		}
-		if (o.Kind == actors.Pause || o.Kind == actors.Stop) && o.Step <= start {
+		if (o.Kind == event.ChangePause || o.Kind == event.ChangeStop) && o.Step <= start {
 			o.Step, o.noted = 0, false // its step has ended
 		}
 		all = append(all, o.Request)
@@ -91,7 +92,7 @@ func (q *requests) event(e actors.RequestEvent) {
 
 // stops reports whether the run is to stop no later than with a step that has ended.
 func (q *requests) stops(step int64) bool {
-	return slices.ContainsFunc(q.open, func(o openRequest) bool { return o.Kind == actors.Stop && o.Step <= step })
+	return slices.ContainsFunc(q.open, func(o openRequest) bool { return o.Kind == event.ChangeStop && o.Step <= step })
 }
 
 func (q *requests) list() (all []Change) {
@@ -120,7 +121,7 @@ func (r *Run) ask(c Change) error {
 		return err
 	}
 	if r.between {
-		if c.Kind == actors.Stop && c.Step == 0 {
+		if c.Kind == event.ChangeStop && c.Step == 0 {
 			r.cut = true
 			r.interrupt()
 		}
@@ -135,17 +136,17 @@ func (r *Run) ask(c Change) error {
 func (r *Run) wish(kind ChangeKind) { _ = r.ask(Change{Kind: kind}) }
 
 // Pause holds the run at the end of its step; Resume lets it continue.
-func (r *Run) Pause() { r.wish(actors.Pause) }
+func (r *Run) Pause() { r.wish(event.ChangePause) }
 
 // Resume lets a paused run continue.
-func (r *Run) Resume() { r.wish(actors.Resume) }
+func (r *Run) Resume() { r.wish(event.ChangeResume) }
 
 // Checkpoint asks for a checkpoint at the end of the step.
-func (r *Run) Checkpoint() { r.wish(actors.Checkpoint) }
+func (r *Run) Checkpoint() { r.wish(event.ChangeCheckpoint) }
 
 // Stop ends the run at the end of its step, with a checkpoint. Where a process was lost, the
 // run ends at its last checkpoint, if there is one.
-func (r *Run) Stop() { r.wish(actors.Stop) }
+func (r *Run) Stop() { r.wish(event.ChangeStop) }
 
 // Kill ends the run at once, without a checkpoint.
 func (r *Run) Kill() {

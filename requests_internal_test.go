@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // TestRequests: what the next attempt is given, after what was asked and what the last one told.
 func TestRequests(t *testing.T) {
-	pause, resume, stop, save := Change{Kind: actors.Pause}, Change{Kind: actors.Resume}, Change{Kind: actors.Stop}, Change{Kind: actors.Checkpoint}
+	pause, resume, stop, save := Change{Kind: event.ChangePause}, Change{Kind: event.ChangeResume}, Change{Kind: event.ChangeStop}, Change{Kind: event.ChangeCheckpoint}
 	at := func(c Change, step int64) Change { c.Step = step; return c }
-	rate := func(lr float64) Change { return Change{Kind: actors.SetRate, LR: lr} }
+	rate := func(lr float64) Change { return Change{Kind: event.ChangeRate, LR: lr} }
 	done := func(id uint64) actors.RequestEvent { return actors.RequestEvent{ID: id, Done: true} }
 	noted := func(id uint64, step int64) actors.RequestEvent { return actors.RequestEvent{ID: id, Step: step} }
 	for _, tt := range []struct {
@@ -75,14 +76,14 @@ func TestRequests(t *testing.T) {
 func TestRequestsLimit(t *testing.T) {
 	var q requests
 	for step := range int64(LimitRequests) {
-		if _, err := q.add(Change{Kind: actors.Pause, Step: step + 1}); err != nil {
+		if _, err := q.add(Change{Kind: event.ChangePause, Step: step + 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := q.add(Change{Kind: actors.Stop, Step: 5}); err == nil {
+	if _, err := q.add(Change{Kind: event.ChangeStop, Step: 5}); err == nil {
 		t.Error("one more is taken")
 	}
-	for _, kind := range []ChangeKind{actors.Stop, actors.Checkpoint, actors.Pause, actors.Resume} {
+	for _, kind := range []ChangeKind{event.ChangeStop, event.ChangeCheckpoint, event.ChangePause, event.ChangeResume} {
 		if _, err := q.add(Change{Kind: kind}); err != nil {
 			t.Errorf("%v: %v", kind, err)
 		}

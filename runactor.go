@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // Messages to a run's actor, Run.PID. A Change is one too: it is answered with a ChangeReply,
@@ -29,13 +30,10 @@ type (
 
 // EndEvent is a watcher's last: how the run has ended, as Wait tells it. Who reads Run.Events finds
 // the channel closed instead.
-type EndEvent struct {
-	Result Result
-	Err    error
-}
+type EndEvent = event.EndEvent
 
 // Status is what every actor of a run is doing.
-type Status = actors.Status
+type Status = event.Status
 
 // runActor is a run to other actors of the service's. It only passes on: it never waits for the
 // run, nor the run for it.
@@ -59,10 +57,10 @@ type watcher struct {
 	dropped int
 }
 
-// event is one on its way to the watchers.
-type event struct{ Event }
+// delivery is an event on its way to the watchers.
+type delivery struct{ Event }
 
-func (event) IgnoreDeadLetterLogging() {}
+func (delivery) IgnoreDeadLetterLogging() {}
 
 // startActor spawns the run's actor in the caller's system, if there is one.
 func (r *Run) startActor(o Options) error {
@@ -102,7 +100,7 @@ func (a *runActor) tell(e Event) {
 		return
 	}
 	a.queued.Add(1)
-	a.root.Send(a.pid, event{e})
+	a.root.Send(a.pid, delivery{e})
 }
 
 // waiting is how many events have not come to the watchers yet.
@@ -144,7 +142,7 @@ func (a *runActor) Receive(ctx actor.Context) {
 			a.subscribe(ctx, pid)
 		}
 		a.initial = nil
-	case event:
+	case delivery:
 		a.queued.Add(-1)
 		lost := int(a.lost.Swap(0))
 		for _, w := range a.watchers {

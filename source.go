@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/data/samples"
 	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -20,7 +20,7 @@ import (
 type corpora struct {
 	tokenizer  tokenizer.Tokenizer
 	train, val data.Corpus
-	identity   actors.DataIdentity
+	identity   trainstate.Data
 	excluded   []string // files that data.train names, and data.val too
 	close      []data.Corpus
 	kept       *tokenStore // where ids of texts are kept; nil: nowhere

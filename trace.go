@@ -3,7 +3,6 @@ package troupe
 import (
 	"time"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/grid"
@@ -11,6 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // traceEvery is the number of steps after which one is traced; 0: none is.
@@ -23,7 +23,7 @@ func traceEvery(cfg *config.Config, o Options) int64 {
 
 // traceWriter appends traces to the output folder's trace.jsonl, if the configuration
 // asks for them; otherwise there is none.
-func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64, trace [][]actors.ActionTime, clocks []actors.Clock) error {
+func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64, trace [][]event.ActionTime, clocks []event.Clock) error {
 	every := int64(p.Config().Run.TraceEvery)
 	if every == 0 {
 		return nil
@@ -33,7 +33,7 @@ func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64,
 	for v := range flops {
 		flops[v] *= tokens
 	}
-	return func(step int64, trace [][]actors.ActionTime, clocks []actors.Clock) error {
+	return func(step int64, trace [][]event.ActionTime, clocks []event.Clock) error {
 		if step%every != 0 {
 			return nil // Options.Trace asked for it
 		}

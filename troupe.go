@@ -22,9 +22,11 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/fanout"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
@@ -32,17 +34,17 @@ import (
 // Events of a run, sent in order.
 type (
 	// Event is one of the types below.
-	Event = actors.Event
+	Event = event.Event
 	// StepEvent: a step ended; Step 0 is the validation before training.
-	StepEvent = actors.StepEvent
+	StepEvent = event.StepEvent
 	// CheckpointEvent: a checkpoint was written.
-	CheckpointEvent = actors.CheckpointEvent
+	CheckpointEvent = event.CheckpointEvent
 	// StallEvent: nothing has moved for run.stall_after_s.
-	StallEvent = actors.StallEvent
+	StallEvent = event.StallEvent
 	// PauseEvent: the run paused at a step's end, or goes on.
-	PauseEvent = actors.PauseEvent
+	PauseEvent = event.PauseEvent
 	// ChangeEvent: a change is journalled, or was refused.
-	ChangeEvent = actors.ChangeEvent
+	ChangeEvent = event.ChangeEvent
 )
 
 // DivergedError ends a run that skipped run.max_skipped_steps steps in a row.
@@ -50,34 +52,30 @@ type DivergedError = actors.DivergedError
 
 // Change is a request to a run: to pause, write a checkpoint or stop when a step has ended,
 // or to go on with another learning rate.
-type Change = actors.Change
+type Change = event.Change
 
 // ChangeKind says what is to happen.
-type ChangeKind = actors.ChangeKind
+type ChangeKind = event.ChangeKind
 
 // The kinds of changes.
 const (
-	ChangePause      = actors.Pause
-	ChangeResume     = actors.Resume
-	ChangeCheckpoint = actors.Checkpoint
-	ChangeStop       = actors.Stop
-	ChangeRate       = actors.SetRate
+	ChangePause      = event.ChangePause
+	ChangeResume     = event.ChangeResume
+	ChangeCheckpoint = event.ChangeCheckpoint
+	ChangeStop       = event.ChangeStop
+	ChangeRate       = event.ChangeRate
 )
 
 // Updates counts steps by how their update was made, where pipeline.post_validation is
 // on: applied speculatively and kept, or rolled back, or waited for.
-type Updates = actors.Updates
+type Updates = event.Updates
 
 // RestartEvent: a process that computed ranks was lost, and the run goes on by itself.
-type RestartEvent struct {
-	Err     error // names the process, its ranks and what they did
-	Restart int   // since the last new checkpoint
-	Most    int   // restarts that cluster.max_restarts allows
-}
+type RestartEvent = event.RestartEvent
 
 // WarningEvent: something a person should know, such as a damaged checkpoint
 // that was passed over, or one that could not be written and is tried again.
-type WarningEvent = actors.WarningEvent
+type WarningEvent = event.WarningEvent
 
 // Options are what a configuration does not say.
 type Options struct {
@@ -106,51 +104,10 @@ type Options struct {
 }
 
 // Info describes a run that has been set up.
-type Info struct {
-	Name, Out    string
-	ID           string // a UUID, which stays the same when the run goes on; empty where a coordinator has the run
-	Family       string
-	Parameters   int64
-	Frozen       int64 // of them: not trained
-	Vocab        int
-	TrainTokens  int64
-	ValTokens    int64
-	EvalWindows  int
-	EpochWindows int64   // training windows, each visited once in an epoch
-	EpochSteps   float64 // that an epoch takes
-	Epochs       float64 // that all steps make
-	Steps        int
-	ResumedAt    int // step of the checkpoint that it goes on from; 0: a fresh start
-	Schedule     string
-	Stages       int    // of the pipeline
-	Ranks        int    // of the grid: the stages, unless parallel.tensor, context or data say more
-	Grid         string // where ranks are more than stages: the sizes and the groups, and what replicas share, in one line
-	Chunks       int    // of all stages
-	Microbatches int
-	Layout       string
-	BubblePct    float64 // ideal: of the table at unit costs
-	PeakInFlight []int   // by rank
-	Device       string  // "cpu" or "cuda"; all, as "cuda, cpu" or "cuda:0, cuda:1", where ranks differ
-	Threads      int     // of the CPU, where a rank computes on it
-	Samples      bool    // the counts of tokens are of samples, and so are windows
-	Classes      string  // of samples with a label: how many classes there are, and how many samples have each; "" where a coordinator has the run
-	Text         string  // of text: which tokens begin and end it, and which of the model's files say so; "": none does
-	Auto         string  // what device.kind = "auto" has come to, in a sentence; "": it is not asked for, or there is no GPU
-	Kernels      string  // of several devices each with its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"
-}
+type Info = event.Info
 
 // Result is how a run ended.
-type Result struct {
-	Step         int
-	Stopped      bool // by request, before the last step
-	Early        bool // before the last step, since run.patience was at its end
-	FirstValLoss float64
-	LastValLoss  float64 // NaN: there was no validation
-	BestValLoss  float64
-	BestStep     int
-	Dir          string // the last checkpoint
-	Updates      Updates
-}
+type Result = event.Result
 
 // SetupError says that the configuration, the data or the output folder is not
 // what a run needs. When Start returns it, nothing was changed. Wait returns it
@@ -200,8 +157,8 @@ type Run struct {
 	dropped   int
 	// recordUntil is when Record ends.
 	recordUntil time.Time
-	savedStep   int64               // of the last checkpoint
-	savedState  actors.TrainerState // that it holds
+	savedStep   int64            // of the last checkpoint
+	savedState  trainstate.State // that it holds
 	result      Result
 	err         error
 	done        chan struct{} // closed when result and err are final
@@ -420,7 +377,7 @@ func (r *Run) finish(o Options) {
 	r.result.Updates = out.Updates
 	r.result.FirstValLoss, r.result.BestValLoss = deref(out.State.FirstValLoss), deref(out.State.BestValLoss)
 	r.mu.Unlock()
-	r.actor.end(EndEvent{r.result, r.err})
+	r.actor.end(EndEvent{Result: r.result, Err: r.err})
 	r.feed.Close()
 	close(r.events)
 	close(r.done)
@@ -667,13 +624,13 @@ func (r *Run) warnDevices(cfg *config.Config) {
 }
 
 // begins says where the run begins or goes on, and where its weights come from.
-func (r *Run) begins(cfg *config.Config, back *rundir.Resumed, changed *newData) (start actors.TrainerState, load stages.Source, err error) {
+func (r *Run) begins(cfg *config.Config, back *rundir.Resumed, changed *newData) (start trainstate.State, load stages.Source, err error) {
 	load = stages.InitWeights(cfg.Run.Seed)
 	if r.ckpt != nil {
 		load = plan.Weights(r.ckpt)
 	}
 	if back == nil {
-		start = actors.TrainerState{FormatVersion: actors.TrainerStateVersion, Seed: cfg.Run.Seed, Optimizer: cfg.Optimizer.Name}
+		start = trainstate.State{FormatVersion: trainstate.Version, Seed: cfg.Run.Seed, Optimizer: cfg.Optimizer.Name}
 		start.Run, err = uuid.NewV7()
 	} else {
 		start = back.State
@@ -696,7 +653,7 @@ func (r *Run) begins(cfg *config.Config, back *rundir.Resumed, changed *newData)
 }
 
 // restartBest forgets the best validation loss, which was measured on something else.
-func (r *Run) restartBest(start *actors.TrainerState, why string) {
+func (r *Run) restartBest(start *trainstate.State, why string) {
 	if start.BestStep > 0 {
 		r.warn("%s: the best validation loss so far, %.4f at step %d, was measured otherwise and no longer counts", why, deref(start.BestValLoss), start.BestStep)
 	}
@@ -778,7 +735,7 @@ func (r *Run) keep(cfg *config.Config, continues bool) (rundir.Kept, error) {
 }
 
 // spec describes the run to the actors.
-func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, load stages.Source, withState bool, o Options) (*actors.Spec, error) {
+func (r *Run) spec(cfg *config.Config, p *plan.Plan, start trainstate.State, load stages.Source, withState bool, o Options) (*actors.Spec, error) {
 	src, err := feedOf(r.corpora, cfg, start.Step)
 	if err != nil {
 		return nil, err
@@ -890,7 +847,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start actors.TrainerState, 
 
 // noteSaved notes the last checkpoint, as soon as it is written: the attempt may end before an
 // event tells of it.
-func (r *Run) noteSaved(state actors.TrainerState, dir string) {
+func (r *Run) noteSaved(state trainstate.State, dir string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Dir, r.savedStep, r.savedState = dir, state.Step, state

@@ -3,15 +3,15 @@ package troupe
 import (
 	"time"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/run/fanout"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // Actions is what was recorded of the order that a run's stages work on: see Run.Record.
-type Actions = actors.Actions
+type Actions = event.Actions
 
 // ActionTime says when an action ran.
-type ActionTime = actors.ActionTime
+type ActionTime = event.ActionTime
 
 // Subscription is one of any number of readers of a run's events.
 type Subscription struct{ reader *fanout.Reader[Event] }

@@ -1,80 +1,23 @@
 package actors
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
-
-// Change is a request to a run: what is to happen when Step steps have ended. Where it
-// changes what is computed, or names a step, it is journalled before it takes effect, and
-// takes effect at the same step again when the run goes on from an older checkpoint. One that
-// names a step which has ended takes effect with the one in progress; a stop there is refused.
-type Change struct {
-	Kind ChangeKind `json:"kind"`
-	Step int64      `json:"step"` // 0: when the step in progress has ended
-	// Of SetRate: the peak of the learning rate, and where its decay ends, from the step
-	// after Step on.
-	LR    float64 `json:"lr,omitempty"`
-	MinLR float64 `json:"min_lr,omitempty"`
-	// Now marks a learning rate in the journal that named no step when it was asked for: a later
-	// request for another rate, before Step, cancels it.
-	Now bool `json:"now,omitempty"`
-}
-
-// ChangeKind says what is to happen.
-type ChangeKind string
-
-// The kinds of changes.
-const (
-	Pause      ChangeKind = "pause"
-	Resume     ChangeKind = "resume" // takes every pause back, at once
-	Checkpoint ChangeKind = "checkpoint"
-	Stop       ChangeKind = "stop"
-	SetRate    ChangeKind = "rate"
-)
-
-// String says the change in a few words: "pause after step 5", "rate 0.001 to 0.0001".
-func (c Change) String() string {
-	text := string(c.Kind)
-	if c.Kind == SetRate {
-		text += fmt.Sprintf(" %g to %g", c.LR, c.MinLR)
-	}
-	if c.Step > 0 {
-		text += fmt.Sprintf(" after step %d", c.Step)
-	}
-	return text
-}
-
-// ErrStep: a run can't stop at the step that a change names.
-var ErrStep = errors.New("the run can't stop at that step")
-
-// Check says what is wrong with a change.
-func (c Change) Check() error {
-	switch {
-	case !slices.Contains([]ChangeKind{Pause, Resume, Checkpoint, Stop, SetRate}, c.Kind):
-		return fmt.Errorf("%.100q is no change of a run: it is pause, resume, checkpoint, stop or rate", c.Kind)
-	case c.Step < 0:
-		return fmt.Errorf("a change at step %d: give 1 or more, or 0 for as soon as possible", c.Step)
-	case c.Kind == SetRate && !(c.LR > 0 && c.MinLR >= 0 && finite(c.LR) && finite(c.MinLR)):
-		return fmt.Errorf("a learning rate from %g to %g: give a finite number above 0, and one from 0", c.LR, c.MinLR)
-	case c.Kind != SetRate && (c.LR != 0 || c.MinLR != 0 || c.Now):
-		return fmt.Errorf("a learning rate with %s, which has none", c.Kind)
-	}
-	return nil
-}
 
 // changes are a scheduler actor's.
 type changes struct {
-	due     []Request // that take effect at a step to come
-	rates   []Change  // in effect, in the order of their steps
-	pauses  bool      // the journal has one that no resumption there takes back
-	writing int       // that are not journalled yet
-	resumes int       // resumptions among them
-	held    []Request // pauses that were asked for after those: they take effect after them
-	hold    int64     // the first step behind which one of those takes effect
+	due     []Request      // that take effect at a step to come
+	rates   []event.Change // in effect, in the order of their steps
+	pauses  bool           // the journal has one that no resumption there takes back
+	writing int            // that are not journalled yet
+	resumes int            // resumptions among them
+	held    []Request      // pauses that were asked for after those: they take effect after them
+	hold    int64          // the first step behind which one of those takes effect
 }
 
 // journal asks the metrics actor to journal a change; journalled says that it is.
@@ -91,10 +34,10 @@ type (
 
 // newChanges takes up those that were journalled: rates from the beginning, the rest from
 // the step on that the run goes on from.
-func newChanges(journalled []Change, step int64) (c changes) {
+func newChanges(journalled []event.Change, step int64) (c changes) {
 	for _, ch := range journalled {
 		c.journalled(ch)
-		if ch.Kind == SetRate || ch.Kind == Resume || ch.Step > step {
+		if ch.Kind == event.ChangeRate || ch.Kind == event.ChangeResume || ch.Step > step {
 			c.take(Request{Change: ch})
 		}
 	}
@@ -102,21 +45,21 @@ func newChanges(journalled []Change, step int64) (c changes) {
 }
 
 // journalled notes a change that the journal has.
-func (c *changes) journalled(ch Change) {
+func (c *changes) journalled(ch event.Change) {
 	switch ch.Kind {
-	case Pause:
+	case event.ChangePause:
 		c.pauses = true
-	case Resume:
+	case event.ChangeResume:
 		c.pauses = false
 	}
 }
 
 // take notes a change that is journalled, or needs no journal. It returns the rates that it cancels.
-func (c *changes) take(r Request) (cancelled []Change) {
+func (c *changes) take(r Request) (cancelled []event.Change) {
 	switch r.Kind {
-	case SetRate: // of several at a step the last one counts
+	case event.ChangeRate: // of several at a step the last one counts
 		// Those that were to take effect at once belong to steps that were lost since.
-		c.rates = slices.DeleteFunc(c.rates, func(o Change) bool {
+		c.rates = slices.DeleteFunc(c.rates, func(o event.Change) bool {
 			pending := o.Now && o.Step > r.Step
 			if pending {
 				cancelled = append(cancelled, o)
@@ -128,8 +71,8 @@ func (c *changes) take(r Request) (cancelled []Change) {
 			i--
 		}
 		c.rates = slices.Insert(c.rates, i, r.Change)
-	case Resume:
-		c.due = slices.DeleteFunc(c.due, func(o Request) bool { return o.Kind == Pause })
+	case event.ChangeResume:
+		c.due = slices.DeleteFunc(c.due, func(o Request) bool { return o.Kind == event.ChangePause })
 	default:
 		c.due = append(c.due, r)
 	}
@@ -156,30 +99,30 @@ func (a *schedulerActor) rate(step int64) float64 {
 // step after it begins.
 func (a *schedulerActor) request(ctx actor.Context, r Request) {
 	err := r.Check()
-	if err == nil && r.Kind == Stop && r.Step > 0 {
+	if err == nil && r.Kind == event.ChangeStop && r.Step > 0 {
 		err = a.stopsAt(r.Step)
 	}
 	if err != nil {
-		ctx.Send(a.peers.Metrics, &publish{ChangeEvent{Change: r.Change, Err: err}})
+		ctx.Send(a.peers.Metrics, &publish{event.ChangeEvent{Change: r.Change, Err: err}})
 		a.tell(ctx, r.ID, r.Step, true)
 		return
 	}
 	now := a.state.Step
-	if a.phase == Train {
+	if a.phase == event.Train {
 		now++
 	}
 	// What names no step changes no figures, and need not happen again; a resumption only takes
 	// back what would.
-	needs := r.Step > 0 || r.Kind == SetRate
-	if r.Kind == Resume {
+	needs := r.Step > 0 || r.Kind == event.ChangeRate
+	if r.Kind == event.ChangeResume {
 		needs = a.changes.pauses || a.changes.writing > 0 // one of those may be a pause, which it must not overtake
 	}
-	r.Now = r.Kind == SetRate && r.Step == 0
+	r.Now = r.Kind == event.ChangeRate && r.Step == 0
 	switch {
-	case r.Kind == Pause && r.Step == 0 && a.changes.resumes > 0:
+	case r.Kind == event.ChangePause && r.Step == 0 && a.changes.resumes > 0:
 		a.changes.held = append(a.changes.held, r)
 		return
-	case r.Kind == Resume:
+	case r.Kind == event.ChangeResume:
 		a.changes.held = nil // those it takes back
 	}
 	if r.Step = max(r.Step, now); a.spec.WriteChange == nil || !needs {
@@ -189,7 +132,7 @@ func (a *schedulerActor) request(ctx actor.Context, r Request) {
 	if a.changes.writing++; a.changes.writing == 1 || r.Step < a.changes.hold {
 		a.changes.hold = r.Step
 	}
-	if r.Kind == Resume {
+	if r.Kind == event.ChangeResume {
 		a.changes.resumes++
 	}
 	ctx.Request(a.peers.Metrics, &journal{a.header(), r})
@@ -212,9 +155,9 @@ func (a *schedulerActor) resumed(ctx actor.Context) {
 func (a *schedulerActor) stopsAt(step int64) error {
 	switch {
 	case step <= a.state.Step:
-		return fmt.Errorf("%w: step %d has ended, %d steps have; name a later one, or none to stop as soon as possible", ErrStep, step, a.state.Step)
+		return fmt.Errorf("%w: step %d has ended, %d steps have; name a later one, or none to stop as soon as possible", event.ErrStep, step, a.state.Step)
 	case step > a.spec.Steps:
-		return fmt.Errorf("%w: it ends with step %d, before step %d", ErrStep, a.spec.Steps, step)
+		return fmt.Errorf("%w: it ends with step %d, before step %d", event.ErrStep, a.spec.Steps, step)
 	}
 	return nil
 }
@@ -222,15 +165,15 @@ func (a *schedulerActor) stopsAt(step int64) error {
 // changed puts a change into effect, or notes it for its step; journalled says that the journal has it.
 func (a *schedulerActor) changed(ctx actor.Context, r Request, journalled bool) {
 	cancelled := a.changes.take(r)
-	if r.Kind == Resume {
+	if r.Kind == event.ChangeResume {
 		a.pause = false
 		if a.paused {
 			a.paused = false
-			ctx.Send(a.peers.Metrics, &publish{PauseEvent{a.state.Step, false}})
+			ctx.Send(a.peers.Metrics, &publish{event.PauseEvent{Step: a.state.Step, Paused: false}})
 		}
 	}
-	ctx.Send(a.peers.Metrics, &publish{ChangeEvent{Change: r.Change, Cancelled: cancelled}})
-	if done := r.Kind == Resume || r.Kind == SetRate; done || journalled {
+	ctx.Send(a.peers.Metrics, &publish{event.ChangeEvent{Change: r.Change, Cancelled: cancelled}})
+	if done := r.Kind == event.ChangeResume || r.Kind == event.ChangeRate; done || journalled {
 		a.tell(ctx, r.ID, r.Step, done)
 	}
 	a.takeDue()
@@ -239,7 +182,7 @@ func (a *schedulerActor) changed(ctx actor.Context, r Request, journalled bool) 
 // takeDue takes up what is due at the step that has ended, or is in progress.
 func (a *schedulerActor) takeDue() {
 	reached := a.state.Step
-	if a.phase == Train {
+	if a.phase == event.Train {
 		reached++
 	}
 	a.changes.due = slices.DeleteFunc(a.changes.due, func(r Request) bool {
@@ -247,14 +190,14 @@ func (a *schedulerActor) takeDue() {
 			return false
 		}
 		switch r.Kind {
-		case Pause:
+		case event.ChangePause:
 			a.pause = true
-		case Checkpoint:
+		case event.ChangeCheckpoint:
 			a.saveNow = true
 			if r.ID > 0 {
 				a.saves.wanted = append(a.saves.wanted, r.ID)
 			}
-		case Stop:
+		case event.ChangeStop:
 			a.stop = true
 		}
 		return true

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // written is the end of a checkpoint's write.
@@ -77,7 +79,7 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 			a.fail(ctx, m.Step, fmt.Errorf("checkpoint of step %d: %w", m.Step, m.err))
 			return
 		}
-		a.cell.store(Snapshot{Step: m.Step})
+		a.cell.store(event.Snapshot{Step: m.Step})
 		if a.spec.inPlace(m.Step) {
 			ctx.Send(a.peers.Scheduler, &StateCopied{m.Header})
 		}
@@ -145,7 +147,7 @@ func (a *checkpointActor) take(ctx actor.Context, m *StageState) {
 	if !a.spec.inPlace(begin.Step) { // else nobody may change what is written
 		ctx.Send(a.peers.Scheduler, &StateCopied{begin.Header})
 	}
-	a.cell.store(Snapshot{Step: begin.Step, Doing: Writing})
+	a.cell.store(event.Snapshot{Step: begin.Step, Doing: event.Writing})
 	a.writers.Add(1)
 	go func() { // ends with the write; Stopping waits for it
 		defer a.writers.Done()

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/internal/base/clock"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
@@ -253,7 +254,7 @@ func packStageDone(m *StageDone, wallNs func(time.Time) int64) *wire.StageDone {
 }
 
 // packPlaces names each file once.
-func packPlaces(places []Place) *wire.WriteState {
+func packPlaces(places []trainstate.Place) *wire.WriteState {
 	w, number := &wire.WriteState{}, make(map[string]uint32)
 	for _, p := range places {
 		n, known := number[p.File]

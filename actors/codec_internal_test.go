@@ -17,9 +17,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -54,7 +56,9 @@ type ends struct {
 func newEnds(t testing.TB) ends {
 	t.Helper()
 	spec := Spec{Run: uuid.UUID{1, 2, 3}, Attempt: uuid.UUID{4, 5, 6}, MicrobatchSize: 1, Context: 4, Sequences: 4, Hosts: []string{"w0", "w1"}, TiedRanks: []int{0, 1}, Shares: []bool{true, true},
-		WriteShared: func(context.Context, TrainerState, []stages.Saved, bool, Others) (string, error) { return "", nil }}
+		WriteShared: func(context.Context, trainstate.State, []stages.Saved, bool, trainstate.Others) (string, error) {
+			return "", nil
+		}}
 	var err error
 	if spec.Table, err = scheduler.Generate(scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}); err != nil {
 		t.Fatal(err)
@@ -156,8 +160,8 @@ func (e ends) samples(t testing.TB) []sample {
 	return []sample{
 		{toStages, &Peers{Header: h, Scheduler: pid(schedulerName), Loader: pid(loaderName), Checkpoint: pid(checkpointName),
 			Stages: []*actor.PID{actor.NewPID("here", actorID(h.Attempt, stageName(0))), actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}}},
-		{toStages, &Order{Header: h, Phase: Train, Trace: true, Norms: true, Speculative: &stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Table: e.stages.spec.Table, Credits: table.trainCredits}},
-		{toStages, &Order{Header: h, Phase: Eval, Table: e.stages.spec.EvalTable, Credits: table.evalCredits}},
+		{toStages, &Order{Header: h, Phase: event.Train, Trace: true, Norms: true, Speculative: &stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Table: e.stages.spec.Table, Credits: table.trainCredits}},
+		{toStages, &Order{Header: h, Phase: event.Eval, Table: e.stages.spec.EvalTable, Credits: table.evalCredits}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Microbatch: 2, Extent: Extent{1, 2, 3}, Tensor: e.tensor(t, 2, 3, 4)}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, Tensor: e.tensor(t, 3, 8).Columns(2, 5)}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, Tensor: e.half(t, 2, 3, 5)}},
@@ -170,7 +174,7 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &TiedGradient{Header: h, From: 1, Grad: stages.TiedGrad{Param: 5, Uses: unpackUses(2), First: 6, Grad: e.tensor(t, 3)}}},
 		{toStages, &Apply{Header: h, Skip: true, Update: stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Kept: true, Abort: 4}},
 		{toStages, &SaveState{Header: h, Keep: true}},
-		{toStages, &WriteState{Header: h, Places: []Place{{File: "a", Offset: 5}, {File: "b"}, {File: "a", Offset: 1 << 40}}}},
+		{toStages, &WriteState{Header: h, Places: []trainstate.Place{{File: "a", Offset: 5}, {File: "b"}, {File: "a", Offset: 1 << 40}}}},
 		{toStages, &SendState{h}},
 		{toStages, &DropState{h}},
 		{toStages, &ExpectInput{Header: h, Action: scheduler.Action{Type: scheduler.I, Microbatch: 3}}},
@@ -178,10 +182,10 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, leave{}},
 		{toStages, &Weight{Header: h, Request: 3, Tensor: e.tensor(t, 2, 2)}},
 		{toStages, &Weight{Header: h, Request: 3, Err: &RemoteError{Text: "no such weight"}}},
-		{toCoordinator, &DataRequest{Header: h, Phase: Eval, Chunk: 1, Microbatch: 1, Tokens: true, Targets: true, ReplyTo: asks}},
-		{toCoordinator, &DataRequest{Header: h, Phase: Train, Chunk: 1, Fields: []string{"x", "y"}, ReplyTo: asks}},
+		{toCoordinator, &DataRequest{Header: h, Phase: event.Eval, Chunk: 1, Microbatch: 1, Tokens: true, Targets: true, ReplyTo: asks}},
+		{toCoordinator, &DataRequest{Header: h, Phase: event.Train, Chunk: 1, Fields: []string{"x", "y"}, ReplyTo: asks}},
 		{toCoordinator, &StageDone{Header: h, Rank: 1, Losses: []Loss{{Microbatch: 1, Report: stages.Report{Sum: 2.5, Targets: 3, Metrics: []stages.Metric{{Name: "mtp", Sum: 4.5, Count: 1}, {Name: "all", Sum: 2, Total: true}}}}, {Report: stages.Report{Sum: 1, Targets: 1}}}, Norms: []stages.Norm{{Param: 2, Squared: 0.125}}, Weights: []stages.Norm{{Param: 3, Squared: 0.25}}, Busy: time.Second,
-			Trace: []ActionTime{{act, time.Unix(1, 2), time.Unix(3, 4)}}}},
+			Trace: []event.ActionTime{{Action: act, Start: time.Unix(1, 2), End: time.Unix(3, 4)}}}},
 		{toCoordinator, &Applied{h, 1}},
 		{toCoordinator, state},
 		{toCoordinator, &StageState{Header: h, Rank: 1, Kept: true, Saved: []stages.Saved{{Name: "w", Index: 3, Part: "m", Shape: []int{2, 3}}, {Name: "frozen", Shape: []int{2}, DType: tensorops.BFloat16}}}},
@@ -466,9 +470,9 @@ func FuzzTake(f *testing.F) {
 // FuzzSnapshot: what another process says that its actors do can be shown.
 func FuzzSnapshot(f *testing.F) {
 	act := scheduler.Action{Chunk: 1, Type: scheduler.B, Microbatch: 3}
-	for d := range doings {
-		for w := WaitNothing; w <= WaitRoom; w++ {
-			text, err := proto.Marshal(PackSnapshot(Snapshot{Actor: schedulerName, Rank: -1, Step: 3, Phase: Train, Doing: Doing(d), Action: act, Wait: w, Needs: act, From: "stage 0", Held: 1, Need: 2, Since: time.Unix(5, 6)}, right))
+	for d := range event.Failing + 1 {
+		for w := event.WaitNothing; w <= event.WaitRoom; w++ {
+			text, err := proto.Marshal(PackSnapshot(event.Snapshot{Actor: schedulerName, Rank: -1, Step: 3, Phase: event.Train, Doing: d, Action: act, Wait: w, Needs: act, From: "stage 0", Held: 1, Need: 2, Since: time.Unix(5, 6)}, right))
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -496,7 +500,7 @@ func FuzzSnapshot(f *testing.F) {
 			if s.Describe() == "" {
 				t.Error("it is described by nothing")
 			}
-			_ = Status{Time: time.Unix(9, 0), Actors: []Snapshot{{Actor: schedulerName, Wait: WaitStages, From: s.Actor}, s}}.String()
+			_ = event.Status{Time: time.Unix(9, 0), Actors: []event.Snapshot{{Actor: schedulerName, Wait: event.WaitStages, From: s.Actor}, s}}.String()
 		}
 	})
 }

@@ -7,11 +7,13 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // Names of the actors, as people read them.
 const (
-	schedulerName  = "scheduler"
+	schedulerName  = event.Scheduler
 	loaderName     = "loader"
 	checkpointName = "checkpoint"
 	metricsName    = "metrics"
@@ -77,7 +79,7 @@ type part struct {
 // fail tells the supervisor, which stops the run. step is where in the run it was.
 func (p *part) fail(ctx actor.Context, step int64, err error) {
 	p.failed = true
-	p.cell.store(Snapshot{Step: step, Doing: Failing})
+	p.cell.store(event.Snapshot{Step: step, Doing: event.Failing})
 	ctx.Send(ctx.Parent(), &Failed{Header: p.runID.header(step, 0), Actor: p.cell.Load().Actor, Err: err})
 }
 
@@ -134,8 +136,8 @@ func (r *barrier) reset() {
 
 // snapshot says that reports are missing. The first rank that is out stands for
 // all of them.
-func (r *barrier) snapshot(step int64, p Phase) Snapshot {
-	s := Snapshot{Step: step, Phase: p, Doing: Waiting, Wait: WaitStages, Held: r.n, Need: len(r.came)}
+func (r *barrier) snapshot(step int64, p event.Phase) event.Snapshot {
+	s := event.Snapshot{Step: step, Phase: p, Doing: event.Waiting, Wait: event.WaitStages, Held: r.n, Need: len(r.came)}
 	if r.first < len(r.came) {
 		s.From = r.name(r.first)
 	}

@@ -14,9 +14,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -74,8 +76,8 @@ func (s *stepper) settle() {
 func (s *stepper) paused() {
 	s.t.Helper()
 	eventually(s.t, s.run, fmt.Sprintf("the pause after step %d", s.done), func() bool {
-		p := eventsOf[actors.PauseEvent](s.l)
-		return len(p) > 0 && p[len(p)-1] == actors.PauseEvent{Step: s.done, Paused: true}
+		p := eventsOf[event.PauseEvent](s.l)
+		return len(p) > 0 && p[len(p)-1] == event.PauseEvent{Step: s.done, Paused: true}
 	})
 }
 
@@ -117,11 +119,11 @@ func TestPauseAndResume(t *testing.T) {
 	l := &log{}
 	s := startPaused(t, fourSteps(t, l), l) // before the stages are ready: the validation is made, no step
 	run := s.run
-	if doing := run.Status().Actors[0].Doing; doing != actors.Paused || len(l.steps()) != 1 {
+	if doing := run.Status().Actors[0].Doing; doing != event.Paused || len(l.steps()) != 1 {
 		t.Errorf("the scheduler is %v after %d events", doing, len(l.steps()))
 	}
 	run.Checkpoint() // also while it is paused
-	eventually(t, run, "the checkpoint", func() bool { return len(eventsOf[actors.CheckpointEvent](l)) == 1 })
+	eventually(t, run, "the checkpoint", func() bool { return len(eventsOf[event.CheckpointEvent](l)) == 1 })
 	run.Checkpoint() // exists already
 	s.step()
 	s.step()
@@ -131,8 +133,8 @@ func TestPauseAndResume(t *testing.T) {
 	if out := wait(t, run); out.Err != nil || out.Stopped || out.State.Step != 4 {
 		t.Errorf("the run ends with %+v", out)
 	}
-	want := []actors.PauseEvent{{Step: 0, Paused: true}, {Step: 0}, {Step: 1, Paused: true}, {Step: 1}, {Step: 2, Paused: true}, {Step: 2}}
-	if got := eventsOf[actors.PauseEvent](l); !slices.Equal(got, want) {
+	want := []event.PauseEvent{{Step: 0, Paused: true}, {Step: 0}, {Step: 1, Paused: true}, {Step: 1}, {Step: 2, Paused: true}, {Step: 2}}
+	if got := eventsOf[event.PauseEvent](l); !slices.Equal(got, want) {
 		t.Errorf("pauses %v, want %v", got, want)
 	}
 	var steps []int64
@@ -149,8 +151,8 @@ func TestResumeBehindAPause(t *testing.T) {
 	l := &log{}
 	spec := fourSteps(t, l)
 	begun, gate := make(chan struct{}), make(chan struct{})
-	var kinds []actors.ChangeKind
-	spec.WriteChange = func(c actors.Change) error {
+	var kinds []event.ChangeKind
+	spec.WriteChange = func(c event.Change) error {
 		if kinds = append(kinds, c.Kind); len(kinds) == 1 {
 			close(begun)
 			<-gate
@@ -158,22 +160,22 @@ func TestResumeBehindAPause(t *testing.T) {
 		return nil
 	}
 	run := start(t, spec)
-	run.Change(actors.Change{Kind: actors.Pause, Step: 3})
+	run.Change(event.Change{Kind: event.ChangePause, Step: 3})
 	<-begun
 	run.Resume()
 	time.Sleep(20 * time.Millisecond) // so that it has come
 	close(gate)
 	eventually(t, run, "the end or a pause", func() bool {
-		return len(l.steps()) == 5 || len(eventsOf[actors.PauseEvent](l)) > 0
+		return len(l.steps()) == 5 || len(eventsOf[event.PauseEvent](l)) > 0
 	})
-	if paused := eventsOf[actors.PauseEvent](l); len(paused) > 0 {
+	if paused := eventsOf[event.PauseEvent](l); len(paused) > 0 {
 		t.Errorf("it is paused: %v", paused)
 		run.Resume()
 	}
 	if out := wait(t, run); out.Err != nil {
 		t.Error(out.Err)
 	}
-	if !slices.Equal(kinds, []actors.ChangeKind{actors.Pause, actors.Resume}) {
+	if !slices.Equal(kinds, []event.ChangeKind{event.ChangePause, event.ChangeResume}) {
 		t.Errorf("the journal has %q", kinds)
 	}
 }
@@ -186,17 +188,17 @@ func TestPauseAfterAResumption(t *testing.T) {
 			l := &log{}
 			spec := fourSteps(t, l)
 			begun, gate := make(chan struct{}), make(chan struct{})
-			spec.WriteChange = func(c actors.Change) error {
-				if c.Kind == actors.SetRate {
+			spec.WriteChange = func(c event.Change) error {
+				if c.Kind == event.ChangeRate {
 					close(begun)
 					<-gate
 				}
 				return nil
 			}
-			spec.Requests = []actors.Request{{ID: 1, Change: actors.Change{Kind: actors.Pause}}}
+			spec.Requests = []actors.Request{{ID: 1, Change: event.Change{Kind: event.ChangePause}}}
 			run := start(t, spec)
-			eventually(t, run, "a pause", func() bool { return len(eventsOf[actors.PauseEvent](l)) > 0 })
-			run.Change(actors.Change{Kind: actors.SetRate, LR: 0.5, MinLR: 0.25})
+			eventually(t, run, "a pause", func() bool { return len(eventsOf[event.PauseEvent](l)) > 0 })
+			run.Change(event.Change{Kind: event.ChangeRate, LR: 0.5, MinLR: 0.25})
 			<-begun
 			run.Resume()
 			run.Pause()
@@ -205,14 +207,14 @@ func TestPauseAfterAResumption(t *testing.T) {
 			}
 			close(gate)
 			if !more {
-				eventually(t, run, "another pause", func() bool { return len(eventsOf[actors.PauseEvent](l)) == 3 })
+				eventually(t, run, "another pause", func() bool { return len(eventsOf[event.PauseEvent](l)) == 3 })
 				run.Resume()
 			}
 			if out := wait(t, run); out.Err != nil {
 				t.Error(out.Err)
 			}
 			var got []bool
-			for _, e := range eventsOf[actors.PauseEvent](l) {
+			for _, e := range eventsOf[event.PauseEvent](l) {
 				got = append(got, e.Paused)
 			}
 			if want := map[bool][]bool{false: {true, false, true, false}, true: {true, false}}[more]; !slices.Equal(got, want) {
@@ -432,7 +434,7 @@ func TestCheckpointsAndLines(t *testing.T) {
 		note("line %d, validated %v", r.Step, r.ValLoss != nil)
 		return nil
 	}
-	spec.WriteCheckpoint = func(_ context.Context, s actors.TrainerState, _ []stages.Saved, best bool) (string, error) {
+	spec.WriteCheckpoint = func(_ context.Context, s trainstate.State, _ []stages.Saved, best bool) (string, error) {
 		if s.Tokens != s.Step*16 || s.Updates != s.Step || *s.FirstValLoss != 0.5 {
 			t.Errorf("the state at step %d is %+v", s.Step, s)
 		}
@@ -519,14 +521,14 @@ func TestRecordsAreBounded(t *testing.T) {
 		spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: 1}), threads: 1, steps: actors.LimitRecords + 100}.spec(t, l)
 		spec.PostValidate = ahead
 		gate := make(chan struct{})
-		spec.OnEvent = func(e actors.Event) {
+		spec.OnEvent = func(e event.Event) {
 			<-gate
 			l.event(e)
 		}
 		run := start(t, spec)
 		eventually(t, run, "the wait", func() bool {
 			s := run.Status().Actors[0]
-			return s.Wait == actors.WaitDisk && s.From == "metrics" && s.Step == actors.LimitRecords+1
+			return s.Wait == event.WaitDisk && s.From == "metrics" && s.Step == actors.LimitRecords+1
 		})
 		close(gate)
 		if out := wait(t, run); out.Err != nil || len(l.steps()) != actors.LimitRecords+100 {
@@ -563,9 +565,9 @@ func TestRequestsAtRandomMoments(t *testing.T) {
 			}
 		}
 		paused := false
-		for _, p := range eventsOf[actors.PauseEvent](l) {
+		for _, p := range eventsOf[event.PauseEvent](l) {
 			if p.Paused == paused {
-				t.Errorf("seed %d: pauses %v", seed, eventsOf[actors.PauseEvent](l))
+				t.Errorf("seed %d: pauses %v", seed, eventsOf[event.PauseEvent](l))
 			}
 			paused = p.Paused
 		}

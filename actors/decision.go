@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // decide adds up the step and sends the update. The squared norms are added in
@@ -61,7 +62,7 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 	// A rank that ended the step before early has worked for this one before it began:
 	// where its lead is lost again, there is more work than time.
 	bubble := max(0, 100*(1-float64(a.busy)/(float64(a.spec.ranks())*float64(wall))))
-	a.last = &StepEvent{Trace: a.trace, Clocks: a.clocks, Record: telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm, LR: &rate, Tokens: a.state.Tokens,
+	a.last = &event.StepEvent{Trace: a.trace, Clocks: a.clocks, Record: telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm, LR: &rate, Tokens: a.state.Tokens,
 		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakPct: peak, PeakMemBytes: sysinfo.PeakBytes(), Skipped: m.Skip, Update: how}}
 	a.last.Metrics = a.metrics()
 	if mtp, ok := a.last.Metrics[stages.MTPLoss]; ok {

@@ -10,9 +10,11 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -73,7 +75,7 @@ func (c *Codec) unpackForCoordinator(h Header, w *wire.Message, from string) (an
 		if n := len(r.GetFields()); n > stages.MaxFields {
 			return nil, fmt.Errorf("%w: a request for %d fields, of at most %d", ErrMessage, n, stages.MaxFields)
 		}
-		return &DataRequest{Header: h, Phase: Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(), Tokens: r.GetTokens(), Targets: r.GetTargets(), Fields: r.GetFields(), ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
+		return &DataRequest{Header: h, Phase: event.Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(), Tokens: r.GetTokens(), Targets: r.GetTargets(), Fields: r.GetFields(), ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
 	case *wire.Message_StageDone:
 		return c.stageDone(h, k.StageDone)
 	case *wire.Message_Applied:
@@ -157,7 +159,7 @@ func (c *Codec) stagePIDs() []*actor.PID {
 }
 
 func (c *Codec) order(h Header, o *wire.Order) (any, error) {
-	m := &Order{Header: h, Phase: Phase(o.GetPhase()), Trace: o.GetTrace(), Norms: o.GetNorms()}
+	m := &Order{Header: h, Phase: event.Phase(o.GetPhase()), Trace: o.GetTrace(), Norms: o.GetNorms()}
 	if n := len(c.tables.replicas); int64(o.GetReplica()) >= int64(n) {
 		return nil, fmt.Errorf("%w: an order for replica %d of %d", ErrMessage, o.GetReplica(), n)
 	}
@@ -165,7 +167,7 @@ func (c *Codec) order(h Header, o *wire.Order) (any, error) {
 		update := unpackUpdate(u)
 		m.Speculative = &update
 	}
-	if m.Phase != Train && (m.Phase != Eval || c.spec.EvalTable == nil) {
+	if m.Phase != event.Train && (m.Phase != event.Eval || c.spec.EvalTable == nil) {
 		return nil, fmt.Errorf("%w: an order for phase %d", ErrMessage, o.GetPhase())
 	}
 	return c.tables.order(&c.spec, int(o.GetReplica()), *m), nil
@@ -198,7 +200,7 @@ func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.Trace = append(m.Trace, ActionTime{a, time.Unix(0, t.GetStartNs()), time.Unix(0, t.GetEndNs())})
+		m.Trace = append(m.Trace, event.ActionTime{Action: a, Start: time.Unix(0, t.GetStartNs()), End: time.Unix(0, t.GetEndNs())})
 	}
 	return m, nil
 }
@@ -246,12 +248,12 @@ func (c *Codec) checkEdge(kind uint32, chunk int32) error {
 }
 
 // checkData makes sure that a phase has a microbatch.
-func (c *Codec) checkData(p Phase, chunk, microbatch int32) error {
+func (c *Codec) checkData(p event.Phase, chunk, microbatch int32) error {
 	t := c.spec.Table
-	if p == Eval {
+	if p == event.Eval {
 		t = c.spec.EvalTable
 	}
-	if t == nil || p != Train && p != Eval || chunk < 0 || int(chunk) >= t.NumChunks || microbatch < 0 || int(microbatch) >= c.spec.microbatches(p) {
+	if t == nil || p != event.Train && p != event.Eval || chunk < 0 || int(chunk) >= t.NumChunks || microbatch < 0 || int(microbatch) >= c.spec.microbatches(p) {
 		return fmt.Errorf("%w: %v's microbatch %d for chunk %d", ErrMessage, p, microbatch, chunk)
 	}
 	return nil
@@ -465,7 +467,7 @@ func savedType(v *wire.Saved) (tensorops.DType, error) {
 	return 0, fmt.Errorf("%w: a checkpoint's tensor of type %d", ErrMessage, v.GetDtype())
 }
 
-func unpackPlaces(w *wire.WriteState) (places []Place, err error) {
+func unpackPlaces(w *wire.WriteState) (places []trainstate.Place, err error) {
 	if len(w.GetFile()) != len(w.GetOffset()) {
 		return nil, fmt.Errorf("%w: %d files for %d places", ErrMessage, len(w.GetFile()), len(w.GetOffset()))
 	}
@@ -473,7 +475,7 @@ func unpackPlaces(w *wire.WriteState) (places []Place, err error) {
 		if int64(n) >= int64(len(w.GetFiles())) {
 			return nil, fmt.Errorf("%w: file %d, of %d", ErrMessage, n, len(w.GetFiles()))
 		}
-		places = append(places, Place{File: cut(w.GetFiles()[n]), Offset: w.GetOffset()[i]})
+		places = append(places, trainstate.Place{File: cut(w.GetFiles()[n]), Offset: w.GetOffset()[i]})
 	}
 	return places, nil
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -92,11 +92,11 @@ func runDispatched(b *testing.B, table *scheduler.Table, recording time.Duration
 	}
 	measured := l.steps()[1:] // the first step fills the pools
 	return dispatched{
-		overhead: medianOf(measured, func(s actors.StepEvent) float64 {
+		overhead: medianOf(measured, func(s event.StepEvent) float64 {
 			wall, makespan := wallAndMakespan(b, table, checked, s)
 			return 100 * (wall - makespan) / wall
 		}),
-		stepMS: medianOf(measured, func(s actors.StepEvent) float64 { return *s.StepMS }),
+		stepMS: medianOf(measured, func(s event.StepEvent) float64 { return *s.StepMS }),
 	}
 }
 

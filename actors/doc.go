@@ -49,7 +49,7 @@
 //
 // Each actor keeps its state in a StatusCell beside its mailbox: what it does, what it
 // waits for, from whom, since when. Reading a cell changes nothing and needs no
-// answer from the actor, so a wedged stage still answers. Table prints the
+// answer from the actor, so a wedged stage still answers. event.Status prints the
 // cells, and Explain follows the waits to their root.
 //
 // Every message carries run, attempt and step; one of another attempt is dropped.

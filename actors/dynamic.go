@@ -5,6 +5,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // dynamic is a stage's part of a dynamic order: what to do next is its dispatcher's to
@@ -82,12 +83,12 @@ func (a *stageActor) choose() []scheduler.Action {
 }
 
 // blocked describes what keeps the first action by priority from starting.
-func (a *stageActor) blocked() Snapshot {
+func (a *stageActor) blocked() event.Snapshot {
 	act, _ := a.dynamic.dispatcher.First()
 	v := a.visit(act)
 	s := a.missing(&v)
-	if s.Wait == WaitNothing {
-		s.Wait, s.From = WaitRoom, a.spec.stageName(a.rank)
+	if s.Wait == event.WaitNothing {
+		s.Wait, s.From = event.WaitRoom, a.spec.stageName(a.rank)
 	}
 	return s
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -54,7 +55,7 @@ func TestDynamicOrders(t *testing.T) {
 }
 
 // checkDynamic holds a traced step against the table that it followed.
-func checkDynamic(t *testing.T, table *scheduler.Table, bound int, s actors.StepEvent) {
+func checkDynamic(t *testing.T, table *scheduler.Table, bound int, s event.StepEvent) {
 	t.Helper()
 	ran := *table
 	ran.Ranks = make([][]scheduler.Action, len(s.Trace))

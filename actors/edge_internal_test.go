@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // TestEdgeKeeps: data, the first stage's weights and states go only to processes that need them, of a run with an edge to
@@ -78,14 +79,14 @@ func TestAnswersGoToTheSender(t *testing.T) {
 			message any
 			ok      bool
 		}{
-			{"w0", &DataRequest{Header: h, Phase: Train, ReplyTo: actor.NewPID("spare", actorID(h.Attempt, stageName(0)))}, true},
-			{"w0", &DataRequest{Header: h, Phase: Train, ReplyTo: actor.NewPID("w0", actorID(h.Attempt, stageName(1)))}, false},
-			{"w0", &DataRequest{Header: h, Phase: Train, ReplyTo: actor.NewPID("w0", SupervisorID(h.Attempt))}, false},
-			{"w0", &DataRequest{Header: h, Phase: Train, Chunk: 1, ReplyTo: actor.NewPID("w0", actorID(h.Attempt, stageName(0)))}, false},
-			{"w1", &DataRequest{Header: h, Phase: Train, ReplyTo: actor.NewPID("w0", actorID(h.Attempt, stageName(0)))}, false},
-			{"w1", &DataRequest{Header: h, Phase: Train, ReplyTo: actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}, false},
-			{"w1", &DataRequest{Header: h, Phase: Train, Chunk: 1, ReplyTo: actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}, false}, // which reads none
-			{"spare", &DataRequest{Header: h, Phase: Train, ReplyTo: actor.NewPID("spare", actorID(h.Attempt, stageName(0)))}, false},
+			{"w0", &DataRequest{Header: h, Phase: event.Train, ReplyTo: actor.NewPID("spare", actorID(h.Attempt, stageName(0)))}, true},
+			{"w0", &DataRequest{Header: h, Phase: event.Train, ReplyTo: actor.NewPID("w0", actorID(h.Attempt, stageName(1)))}, false},
+			{"w0", &DataRequest{Header: h, Phase: event.Train, ReplyTo: actor.NewPID("w0", SupervisorID(h.Attempt))}, false},
+			{"w0", &DataRequest{Header: h, Phase: event.Train, Chunk: 1, ReplyTo: actor.NewPID("w0", actorID(h.Attempt, stageName(0)))}, false},
+			{"w1", &DataRequest{Header: h, Phase: event.Train, ReplyTo: actor.NewPID("w0", actorID(h.Attempt, stageName(0)))}, false},
+			{"w1", &DataRequest{Header: h, Phase: event.Train, ReplyTo: actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}, false},
+			{"w1", &DataRequest{Header: h, Phase: event.Train, Chunk: 1, ReplyTo: actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}, false}, // which reads none
+			{"spare", &DataRequest{Header: h, Phase: event.Train, ReplyTo: actor.NewPID("spare", actorID(h.Attempt, stageName(0)))}, false},
 			{"w0", &ReadWeight{Header: h, Param: "embedding", ReplyTo: actor.NewPID("spare", SupervisorID(h.Attempt))}, true},
 			{"w1", &ReadWeight{Header: h, Param: "between", ReplyTo: actor.NewPID("w0", SupervisorID(h.Attempt))}, true},
 			{"w1", &ReadWeight{Header: h, Param: "embedding", ReplyTo: actor.NewPID("w0", SupervisorID(h.Attempt))}, false},

@@ -11,9 +11,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -102,7 +104,7 @@ func TestFailureEndsTheRun(t *testing.T) {
 	}
 	checkpoint := func(do func() error) change {
 		return func(s *actors.Spec) {
-			s.WriteCheckpoint = func(context.Context, actors.TrainerState, []stages.Saved, bool) (string, error) { return "", do() }
+			s.WriteCheckpoint = func(context.Context, trainstate.State, []stages.Saved, bool) (string, error) { return "", do() }
 		}
 	}
 	type failure struct {
@@ -125,8 +127,8 @@ func TestFailureEndsTheRun(t *testing.T) {
 		{"checkpoint", "checkpoint", 2, nil, checkpoint(giveUp)},
 		{"checkpoint panics", "checkpoint", 2, nil, checkpoint(throwUp)},
 		{"event panics", "metrics", 2, nil, func(s *actors.Spec) {
-			s.OnEvent = func(e actors.Event) {
-				if e, ok := e.(actors.StepEvent); ok && e.Step == 2 {
+			s.OnEvent = func(e event.Event) {
+				if e, ok := e.(event.StepEvent); ok && e.Step == 2 {
 					panic(errBoom)
 				}
 			}
@@ -231,10 +233,10 @@ func TestFailureFinishesTheCheckpoint(t *testing.T) {
 			var run *actors.Run
 			spec := fakeRun{table: table, threads: 2, steps: 1 << 30}.spec(t, &log{})
 			spec.CheckpointEvery = 1 << 20
-			spec.WriteCheckpoint = func(context.Context, actors.TrainerState, []stages.Saved, bool) (string, error) {
+			spec.WriteCheckpoint = func(context.Context, trainstate.State, []stages.Saved, bool) (string, error) {
 				close(writing)
 				<-failing
-				eventually(t, run, "the end", func() bool { return run.Status().Actors[0].Doing != actors.Running })
+				eventually(t, run, "the end", func() bool { return run.Status().Actors[0].Doing != event.Running })
 				written = true
 				return "dir", nil
 			}

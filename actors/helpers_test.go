@@ -16,8 +16,10 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/rng"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
@@ -99,12 +101,12 @@ func (s randomText) EvalFill(index int, tokens, targets []int32) error {
 // log keeps what a run reports. It is safe for concurrent use.
 type log struct {
 	mu     sync.Mutex
-	events []actors.Event
+	events []event.Event
 	saves  []save
 }
 
 type save struct {
-	state actors.TrainerState
+	state trainstate.State
 	saved []stages.Saved
 	best  bool
 }
@@ -116,7 +118,7 @@ func (s *save) source(p *stages.Param, part string, dst []float32) error {
 	return nil
 }
 
-func (l *log) event(e actors.Event) {
+func (l *log) event(e event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = append(l.events, e)
@@ -128,7 +130,7 @@ func (l *log) clear() {
 	l.events = l.events[:0]
 }
 
-func (l *log) write(_ context.Context, state actors.TrainerState, saved []stages.Saved, best bool) (string, error) {
+func (l *log) write(_ context.Context, state trainstate.State, saved []stages.Saved, best bool) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range saved {
@@ -140,7 +142,7 @@ func (l *log) write(_ context.Context, state actors.TrainerState, saved []stages
 }
 
 // steps lists the step events.
-func (l *log) steps() []actors.StepEvent { return eventsOf[actors.StepEvent](l) }
+func (l *log) steps() []event.StepEvent { return eventsOf[event.StepEvent](l) }
 
 // eventsOf lists the events of one type.
 func eventsOf[E any](l *log) (found []E) {
@@ -160,7 +162,7 @@ type figures struct {
 	loss, norm, valLoss uint64
 }
 
-func figuresOf(e actors.StepEvent) figures {
+func figuresOf(e event.StepEvent) figures {
 	bits := func(v *float64) uint64 {
 		if v == nil {
 			return math.Float64bits(math.NaN())
@@ -258,7 +260,7 @@ func (tr training) spec(t testing.TB, l *log) actors.Spec {
 		tr.optimizer = adamw
 	}
 	load := stages.InitWeights(5)
-	var state actors.TrainerState
+	var state trainstate.State
 	if tr.from != nil {
 		state, load = tr.from.state, tr.from.source
 	}

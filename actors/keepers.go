@@ -8,7 +8,9 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // keepers writes a checkpoint of what the stages have given, and lets those that keep their
@@ -30,7 +32,7 @@ func (k *keepers) write() (dir string, err error) {
 	defer caught(&err)
 	defer k.release()
 	for {
-		k.cell.store(Snapshot{Step: k.begin.Step, Doing: Writing})
+		k.cell.store(event.Snapshot{Step: k.begin.Step, Doing: event.Writing})
 		saved, holder := k.saved()
 		if saved, err = join(saved); err != nil {
 			return "", err
@@ -38,10 +40,10 @@ func (k *keepers) write() (dir string, err error) {
 		if len(holder) == 0 {
 			return k.spec.WriteCheckpoint(context.Background(), k.begin.State, saved, k.begin.Best)
 		}
-		dir, err = k.spec.WriteShared(context.Background(), k.begin.State, saved, k.begin.Best, Others{
+		dir, err = k.spec.WriteShared(context.Background(), k.begin.State, saved, k.begin.Best, trainstate.Others{
 			Attempt: k.begin.Attempt,
 			Holds:   func(tensor string) bool { _, held := holder[tensor]; return held },
-			Write:   func(places []Place) ([]uint32, error) { return k.letWrite(places, holder) },
+			Write:   func(places []trainstate.Place) ([]uint32, error) { return k.letWrite(places, holder) },
 		})
 		failed := k.failed(err, holder)
 		if len(failed) == 0 {
@@ -82,11 +84,11 @@ func (e *cantWriteError) Error() string {
 }
 
 // letWrite asks each stage that keeps its part to write it, and waits for all.
-func (k *keepers) letWrite(places []Place, holder map[string]tensorAt) (sums []uint32, err error) {
+func (k *keepers) letWrite(places []trainstate.Place, holder map[string]tensorAt) (sums []uint32, err error) {
 	asked := make(map[int]*WriteState)
 	for _, s := range k.states {
 		if s.Kept {
-			asked[s.Rank] = &WriteState{Header: s.Header, Places: make([]Place, len(s.Saved))}
+			asked[s.Rank] = &WriteState{Header: s.Header, Places: make([]trainstate.Place, len(s.Saved))}
 		}
 	}
 	for _, p := range places {
@@ -125,7 +127,7 @@ func (k *keepers) letWrite(places []Place, holder map[string]tensorAt) (sums []u
 		got[w.Rank] = w.Sums
 		came.mark(w.Rank)
 	}
-	k.cell.store(Snapshot{Step: k.begin.Step, Doing: Writing})
+	k.cell.store(event.Snapshot{Step: k.begin.Step, Doing: event.Writing})
 	if len(cant.ranks) > 0 {
 		return nil, cant
 	}
@@ -149,7 +151,7 @@ func (k *keepers) next() (any, error) {
 // failed are the ranks that have to send their parts, after an error.
 func (k *keepers) failed(err error, holder map[string]tensorAt) (ranks []int) {
 	var cant *cantWriteError
-	var wrong *NotWrittenError
+	var wrong *trainstate.NotWrittenError
 	why := make(map[int]error)
 	switch {
 	case errors.As(err, &cant):

@@ -15,13 +15,14 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // ownWriter is what a stage writes its part with.
-type ownWriter = func(context.Context, int64, []actors.Place, []stages.Saved) ([]uint32, error)
+type ownWriter = func(context.Context, int64, []trainstate.Place, []stages.Saved) ([]uint32, error)
 
 // sharedDisk is a folder that hosts see: tensors by their offset.
 type sharedDisk struct {
@@ -41,7 +42,7 @@ func sumOf(v []float32) uint32 {
 }
 
 func (d *sharedDisk) writeOwn(host string) ownWriter {
-	return func(_ context.Context, _ int64, places []actors.Place, saved []stages.Saved) (sums []uint32, err error) {
+	return func(_ context.Context, _ int64, places []trainstate.Place, saved []stages.Saved) (sums []uint32, err error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.wrote[host]++
@@ -54,16 +55,16 @@ func (d *sharedDisk) writeOwn(host string) ownWriter {
 }
 
 // writeShared gathers what the others have written and has it written as if all had come.
-func (d *sharedDisk) writeShared(l *log) func(context.Context, actors.TrainerState, []stages.Saved, bool, actors.Others) (string, error) {
-	return func(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool, others actors.Others) (string, error) {
+func (d *sharedDisk) writeShared(l *log) func(context.Context, trainstate.State, []stages.Saved, bool, trainstate.Others) (string, error) {
+	return func(ctx context.Context, state trainstate.State, saved []stages.Saved, best bool, others trainstate.Others) (string, error) {
 		d.mu.Lock()
 		clear(d.tensors)
 		d.mu.Unlock()
-		var places []actors.Place
+		var places []trainstate.Place
 		var of []int
 		for i, v := range saved {
 			if others.Holds(v.Name) {
-				places, of = append(places, actors.Place{Tensor: v.Name, File: "f", Offset: int64(i)}), append(of, i)
+				places, of = append(places, trainstate.Place{Tensor: v.Name, File: "f", Offset: int64(i)}), append(of, i)
 			}
 		}
 		sums, err := others.Write(places)
@@ -72,7 +73,7 @@ func (d *sharedDisk) writeShared(l *log) func(context.Context, actors.TrainerSta
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		var wrong actors.NotWrittenError
+		var wrong trainstate.NotWrittenError
 		for i, p := range places {
 			if v := d.tensors[p.Offset]; v == nil || sumOf(v) != sums[i] {
 				wrong.Tensors = append(wrong.Tensors, p.Tensor)
@@ -100,20 +101,20 @@ func TestStagesWriteTheirParts(t *testing.T) {
 		b      func(*sharedDisk) ownWriter
 		writes map[string]int
 	}{
-		"all": {[]bool{true, true, true}, func(d *sharedDisk) func(context.Context, int64, []actors.Place, []stages.Saved) ([]uint32, error) {
+		"all": {[]bool{true, true, true}, func(d *sharedDisk) func(context.Context, int64, []trainstate.Place, []stages.Saved) ([]uint32, error) {
 			return d.writeOwn("b")
 		}, map[string]int{"a": 8, "b": 4}},
 		"one host":            {[]bool{true, false, true}, nil, map[string]int{"a": 8}},
 		"a rank of it":        {[]bool{true, false, false}, nil, map[string]int{"a": 4}},
 		"one can't by itself": {[]bool{true, true, true}, nil, map[string]int{"a": 8}},
 		"one fails": {[]bool{true, true, true}, func(*sharedDisk) ownWriter {
-			return func(context.Context, int64, []actors.Place, []stages.Saved) ([]uint32, error) { return nil, boom }
+			return func(context.Context, int64, []trainstate.Place, []stages.Saved) ([]uint32, error) { return nil, boom }
 		}, map[string]int{"a": 10}},
 		"one panics": {[]bool{true, true, true}, func(*sharedDisk) ownWriter {
-			return func(context.Context, int64, []actors.Place, []stages.Saved) ([]uint32, error) { panic("oh") }
+			return func(context.Context, int64, []trainstate.Place, []stages.Saved) ([]uint32, error) { panic("oh") }
 		}, map[string]int{"a": 10}},
 		"one tells too little": {[]bool{true, true, true}, func(*sharedDisk) ownWriter {
-			return func(context.Context, int64, []actors.Place, []stages.Saved) ([]uint32, error) {
+			return func(context.Context, int64, []trainstate.Place, []stages.Saved) ([]uint32, error) {
 				return []uint32{1}, nil
 			}
 		}, map[string]int{"a": 10}},
@@ -166,7 +167,7 @@ func TestEndWhileStagesWrite(t *testing.T) {
 		case "a":
 			s.WriteOwn = d.writeOwn("a")
 		case "b":
-			s.WriteOwn = func(ctx context.Context, _ int64, _ []actors.Place, _ []stages.Saved) ([]uint32, error) {
+			s.WriteOwn = func(ctx context.Context, _ int64, _ []trainstate.Place, _ []stages.Saved) ([]uint32, error) {
 				close(writing)
 				<-ctx.Done()
 				return nil, ctx.Err()

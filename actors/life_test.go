@@ -11,8 +11,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -134,7 +136,7 @@ func TestNothingIsLeft(t *testing.T) {
 			s.Data = strangeText{s.Data}
 		}, tensorops.ErrToken},
 		{"no checkpoint", func(s *actors.Spec, _ **actors.Run) {
-			s.WriteCheckpoint = func(context.Context, actors.TrainerState, []stages.Saved, bool) (string, error) { return "", errBoom }
+			s.WriteCheckpoint = func(context.Context, trainstate.State, []stages.Saved, bool) (string, error) { return "", errBoom }
 		}, errBoom},
 	} {
 		for name, spec := range trainings(t) {
@@ -227,7 +229,7 @@ func TestEndedRunKeepsNoData(t *testing.T) {
 		runtime.GC()
 		return kept.Value() == nil
 	})
-	if s := run.Status(); s.Actors[0].Doing != actors.Finished {
+	if s := run.Status(); s.Actors[0].Doing != event.Finished {
 		t.Errorf("%v", s)
 	}
 }

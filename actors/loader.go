@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -77,13 +78,13 @@ func (a *loader) Receive(ctx actor.Context) {
 		if a.failed || !a.runID.accepts(m.Header) {
 			return
 		}
-		a.cell.store(Snapshot{Step: m.Step, Phase: m.Phase, Doing: Reading})
+		a.cell.store(event.Snapshot{Step: m.Step, Phase: m.Phase, Doing: event.Reading})
 		b, err := a.fill(m)
 		if err != nil {
 			a.fail(ctx, m.Step, err)
 			return
 		}
-		a.cell.store(Snapshot{Step: m.Step, Phase: m.Phase})
+		a.cell.store(event.Snapshot{Step: m.Step, Phase: m.Phase})
 		ctx.Send(m.ReplyTo, &Data{Header: m.Header, Chunk: m.Chunk, Microbatch: m.Microbatch, Batch: b})
 	}
 }
@@ -95,7 +96,7 @@ func (a *loader) Receive(ctx actor.Context) {
 func (a *loader) fill(m *DataRequest) (*Batch, error) {
 	data, first := a.spec.Data, int(m.Microbatch)*a.spec.MicrobatchSize
 	count, positions, length := a.spec.MicrobatchSize, 0, data.EvalLen
-	if m.Phase == Eval {
+	if m.Phase == event.Eval {
 		windows := data.EvalWindows()
 		if first >= windows && windows > 0 {
 			return a.fillBlank(m, data.EvalLen(0)), nil
@@ -118,7 +119,7 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 	for i := range count {
 		tokens, targets, n := b.Tokens[i*positions:][:positions], b.Targets[i*positions:][:positions], length(first+i)
 		var err error
-		if m.Phase == Eval {
+		if m.Phase == event.Eval {
 			err = data.EvalFill(first+i, tokens[:n], targets[:n])
 		} else {
 			err = data.Train(m.Step, first+i, tokens[:n], targets[:n])
@@ -160,7 +161,7 @@ func (a *loader) fillFields(data Samples, m *DataRequest, e Extent) (b *Batch, e
 	defer caught(&err) // in a program's own code
 	b = a.pool.get(0, 0)
 	b.Extent = e
-	if m.Phase == Eval {
+	if m.Phase == event.Eval {
 		b.Fields, err = data.EvalFields(e.FirstSequence, e.Sequences, m.Fields)
 	} else {
 		b.Fields, err = data.TrainFields(m.Step, e.FirstSequence, e.Sequences, m.Fields)

@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -140,8 +141,8 @@ func (l *local) close() {
 }
 
 // status reads every cell.
-func (l *local) status() []Snapshot {
-	var all []Snapshot
+func (l *local) status() []event.Snapshot {
+	var all []event.Snapshot
 	for _, c := range l.cells {
 		all = append(all, l.inGroup(c.Load()))
 	}
@@ -150,13 +151,13 @@ func (l *local) status() []Snapshot {
 
 // inGroup adds to what a stage does the collective that its device waits in. It is asked for when
 // somebody looks: no actor knows it.
-func (l *local) inGroup(s Snapshot) Snapshot {
+func (l *local) inGroup(s event.Snapshot) event.Snapshot {
 	spec := l.shown.Load()
-	if spec == nil || spec.GroupStatus == nil || s.Rank < 0 || spec.host(s.Rank) != "" || s.Wait != WaitNothing {
+	if spec == nil || spec.GroupStatus == nil || s.Rank < 0 || spec.host(s.Rank) != "" || s.Wait != event.WaitNothing {
 		return s
 	}
 	if w, waits := spec.GroupStatus(s.Rank); waits {
-		s.Wait, s.Collective, s.From, s.Since = WaitGroup, w.What, spec.stageName(w.From), w.Since
+		s.Wait, s.Collective, s.From, s.Since = event.WaitGroup, w.What, spec.stageName(w.From), w.Since
 	}
 	return s
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -100,7 +101,7 @@ func BenchmarkPeriod(b *testing.B) {
 			const cold = 2
 			spec := fixedRun(b, table, unit, int64(b.N)+cold, l)
 			spec.PostValidate = c.postValidate
-			if out := wait(b, start(b, spec)); out.Err != nil || c.postValidate && out.Updates != (actors.Updates{Kept: spec.Steps - cold, RolledBack: 1, Waited: 1}) {
+			if out := wait(b, start(b, spec)); out.Err != nil || c.postValidate && out.Updates != (event.Updates{Kept: spec.Steps - cold, RolledBack: 1, Waited: 1}) {
 				b.Fatalf("the run ends with %+v", out)
 			}
 			var all []float64

@@ -4,8 +4,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // After the first steps nothing grows any more: neither the tensors in use at a
@@ -19,8 +19,8 @@ func TestSteadyMemory(t *testing.T) {
 		l := &log{}
 		spec := tr.spec(t, l)
 		spec.EvalEvery, spec.WriteCheckpoint = 25, nil
-		spec.OnEvent = func(e actors.Event) {
-			if _, ok := e.(actors.PauseEvent); ok {
+		spec.OnEvent = func(e event.Event) {
+			if _, ok := e.(event.PauseEvent); ok {
 				l.clear()
 				l.event(e)
 			}
@@ -70,8 +70,8 @@ func TestAllocationDoesNotGrowWithTheModel(t *testing.T) {
 		l := &log{}
 		spec := tr.spec(t, l)
 		spec.EvalEvery, spec.WriteCheckpoint = 0, nil
-		spec.OnEvent = func(e actors.Event) {
-			if _, ok := e.(actors.PauseEvent); ok {
+		spec.OnEvent = func(e event.Event) {
+			if _, ok := e.(event.PauseEvent); ok {
 				l.clear()
 				l.event(e)
 			}

@@ -6,9 +6,10 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
 
-	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -38,25 +39,6 @@ func (*deviceDone) IgnoreDeadLetterLogging() {}
 func (*publish) IgnoreDeadLetterLogging()    {}
 func (*lastState) IgnoreDeadLetterLogging()  {}
 
-// Phase says what an order is for.
-type Phase uint8
-
-// The phases.
-const (
-	Train Phase = iota + 1
-	Eval
-)
-
-func (p Phase) String() string {
-	switch p {
-	case Train:
-		return "training"
-	case Eval:
-		return "validation"
-	}
-	return "no phase"
-}
-
 // Peers tells an actor its peers.
 type Peers struct {
 	Header
@@ -67,7 +49,7 @@ type Peers struct {
 // Order is a stage's work for one step: its row of the table.
 type Order struct {
 	Header
-	Phase Phase
+	Phase event.Phase
 	// Replica is the rank's; Table is that of it, whose first microbatch is the step's with the number
 	// First; nil: the replica has none of this phase's.
 	Replica int
@@ -118,7 +100,7 @@ type Credit struct {
 // DataRequest asks the loader for a microbatch.
 type DataRequest struct {
 	Header
-	Phase           Phase
+	Phase           event.Phase
 	Chunk           int32
 	Microbatch      int32
 	Tokens, Targets bool
@@ -164,19 +146,6 @@ type TiedGradient struct {
 	Grad stages.TiedGrad
 }
 
-// ActionTime says when an action ran.
-type ActionTime struct {
-	Action     scheduler.Action
-	Start, End time.Time
-}
-
-// Clock says how the clock of a rank's process stands to this process's.
-type Clock struct {
-	Process string        // its name; "": it is this one, and the rest means nothing
-	Ahead   time.Duration // how far it is ahead
-	Within  time.Duration // what that may be wrong by; 0: nothing is known yet, and Ahead is 0
-}
-
 // StageDone says that a stage has finished its order; after training, that its
 // gradients are summed up.
 type StageDone struct {
@@ -187,7 +156,7 @@ type StageDone struct {
 	// Weights are the norms of the weights that the step has computed with, if the order asks for them.
 	Weights []stages.Norm
 	Busy    time.Duration // device time since the order came, or where it came ahead since the report before
-	Trace   []ActionTime
+	Trace   []event.ActionTime
 }
 
 // Apply is the decision about a step.
@@ -227,7 +196,7 @@ type StageState struct {
 // order.
 type WriteState struct {
 	Header
-	Places []Place
+	Places []trainstate.Place
 }
 
 // StateWritten answers WriteState, with the CRC-32C of each tensor.
@@ -248,7 +217,7 @@ type (
 // BeginSave tells the checkpoint actor what belongs to the next checkpoint.
 type BeginSave struct {
 	Header
-	State TrainerState
+	State trainstate.State
 	Best  bool
 }
 
@@ -296,8 +265,8 @@ type finished struct {
 
 // lastState tells the supervisor, when the scheduler stops, how far the run has come.
 type lastState struct {
-	state   TrainerState
-	updates Updates
+	state   trainstate.State
+	updates event.Updates
 }
 
 // halt tells a stage to start nothing more. Its answer, halted, comes when its
@@ -335,49 +304,3 @@ type Weight struct {
 	Tensor  tensorops.Tensor
 	Err     error
 }
-
-// TrainerState is what a checkpoint holds beside the model: trainer.json.
-type TrainerState struct {
-	FormatVersion int       `json:"format_version"`
-	Run           uuid.UUID `json:"run"`
-	Step          int64     `json:"step"`    // finished steps; the data's position follows from it
-	Updates       int64     `json:"updates"` // steps that were not skipped
-	Tokens        int64     `json:"tokens"`  // trained on
-	// SkippedInARow are the last steps that were skipped, if the last one was.
-	SkippedInARow int64    `json:"skipped_in_a_row,omitempty"`
-	BestStep      int64    `json:"best_step,omitempty"`
-	BestValLoss   *float64 `json:"best_val_loss,omitempty"`
-	FirstValLoss  *float64 `json:"first_val_loss,omitempty"` // before the first step
-	TrainTokens   int64    `json:"train_tokens"`             // in the training data
-	Seed          uint64   `json:"seed"`
-	Kernels       string   `json:"kernels"` // the device's path; bits are the same within one
-	Optimizer     string   `json:"optimizer"`
-	// Data is what it was trained and validated on so far.
-	Data        DataIdentity `json:"data"`
-	EvalWindows int          `json:"eval_windows"` // of one validation
-	Decisions   []Decision   `json:"decisions,omitempty"`
-}
-
-// DataIdentity identifies the texts of a run by their content.
-type DataIdentity struct {
-	Train data.Identity  `json:"train"`
-	Val   *data.Identity `json:"val,omitempty"` // nil: a part of the training files
-}
-
-// Decision is a person's word by which a run went on otherwise than it would have.
-type Decision struct {
-	Step   int64     `json:"step"` // that it went on from
-	Time   time.Time `json:"time"`
-	Kind   string    `json:"kind"` // FromStep or NewData
-	Detail string    `json:"detail"`
-}
-
-// Kinds of decisions.
-const (
-	FromStep = "from_step"       // the step was named, and newer checkpoints set aside
-	NewData  = "accept_new_data" // the data had changed
-)
-
-// TrainerStateVersion is the version of TrainerState. Up to version 1 training windows
-// were drawn with replacement, instead of each once an epoch.
-const TrainerStateVersion = 2

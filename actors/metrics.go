@@ -5,17 +5,19 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // writeStep is a finished step; the sender is told when its line is written.
 type writeStep struct {
 	Header
-	event StepEvent
+	event event.StepEvent
 	norms *Norms // nil: they are not logged
 }
 
 // publish is any other event.
-type publish struct{ event Event }
+type publish struct{ event event.Event }
 
 // metricsActor writes metrics.jsonl and publishes events.
 type metricsActor struct {
@@ -30,7 +32,7 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 	}
 	switch m := ctx.Message().(type) {
 	case *writeStep:
-		a.cell.store(Snapshot{Step: m.Step, Doing: Writing})
+		a.cell.store(event.Snapshot{Step: m.Step, Doing: event.Writing})
 		if a.spec.WriteRecord != nil {
 			if err := a.write("metrics.jsonl", func() error { return a.spec.WriteRecord(m.event.Record) }); err != nil {
 				a.fail(ctx, m.Step, fmt.Errorf("metrics of step %d: %w", m.event.Step, err))
@@ -51,15 +53,15 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 		}
 		ctx.Respond(&recorded{m.Header})
 		a.publish(m.event)
-		a.cell.store(Snapshot{Step: m.Step})
+		a.cell.store(event.Snapshot{Step: m.Step})
 	case *journal:
-		a.cell.store(Snapshot{Step: m.Step, Doing: Writing})
+		a.cell.store(event.Snapshot{Step: m.Step, Doing: event.Writing})
 		if err := a.write("changes.jsonl", func() error { return a.spec.WriteChange(m.request.Change) }); err != nil {
 			a.fail(ctx, m.Step, fmt.Errorf("journal of changes: %w", err))
 			return
 		}
 		ctx.Respond(&journalled{m.Header, m.request})
-		a.cell.store(Snapshot{Step: m.Step})
+		a.cell.store(event.Snapshot{Step: m.Step})
 	case *publish:
 		a.publish(m.event)
 	}
@@ -79,7 +81,7 @@ func (a *metricsActor) write(file string, f func() error) error {
 		if most > 0 {
 			text += fmt.Sprintf(", %d of %d tries are left", most-tries, most)
 		}
-		a.publish(WarningEvent{text})
+		a.publish(event.WarningEvent{Text: text})
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -92,7 +94,7 @@ func (a *metricsActor) write(file string, f func() error) error {
 	}
 }
 
-func (a *metricsActor) publish(e Event) {
+func (a *metricsActor) publish(e event.Event) {
 	if a.spec.OnEvent != nil {
 		a.spec.OnEvent(e)
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // BenchmarkEngineOverhead measures the engine's own time: actions that keep a
@@ -43,7 +43,7 @@ func BenchmarkEngineOverhead(b *testing.B) {
 }
 
 // report compares the steps' times with the makespans of their table.
-func report(b *testing.B, table *scheduler.Table, steps []actors.StepEvent, spin time.Duration) {
+func report(b *testing.B, table *scheduler.Table, steps []event.StepEvent, spin time.Duration) {
 	checked, err := scheduler.Check(table)
 	if err != nil {
 		b.Fatal(err)
@@ -76,7 +76,7 @@ func makespanOf(b *testing.B, table *scheduler.Table, checked *scheduler.Report,
 
 // wallAndMakespan are a traced step's time from its first action's start to its last one's
 // end, and the makespan of the table with the measured times of its actions.
-func wallAndMakespan(b *testing.B, table *scheduler.Table, checked *scheduler.Report, s actors.StepEvent) (wall, makespan float64) {
+func wallAndMakespan(b *testing.B, table *scheduler.Table, checked *scheduler.Report, s event.StepEvent) (wall, makespan float64) {
 	b.Helper()
 	first, last := s.Trace[0][0].Start, s.Trace[0][0].End
 	times := make(map[scheduler.Action]float64)

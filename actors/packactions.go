@@ -6,6 +6,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // overlapBit marks the type of an action that overlaps with the next one.
@@ -13,7 +14,7 @@ const overlapBit = 128
 
 // PackActions makes the times of actions ready to leave for another process. wall is what this process's clock
 // shows at a time.
-func PackActions(times []ActionTime, wall func(time.Time) time.Time) *wire.ActionTimes {
+func PackActions(times []event.ActionTime, wall func(time.Time) time.Time) *wire.ActionTimes {
 	w := &wire.ActionTimes{Chunks: make([]int32, 0, len(times)), Types: make([]byte, 0, len(times)), Microbatches: make([]int32, 0, len(times)),
 		StartsNs: make([]int64, 0, len(times)), TookNs: make([]int64, 0, len(times))}
 	var before int64
@@ -32,7 +33,7 @@ func PackActions(times []ActionTime, wall func(time.Time) time.Time) *wire.Actio
 
 // UnpackActions takes the times of at most so many actions from another process. Their chunks and
 // microbatches are numbers to show, and no more: a table may have none of them.
-func UnpackActions(w *wire.ActionTimes, most int) ([]ActionTime, error) {
+func UnpackActions(w *wire.ActionTimes, most int) ([]event.ActionTime, error) {
 	n := len(w.GetChunks())
 	if n > most {
 		return nil, fmt.Errorf("%w: the times of %d actions, of at most %d", ErrMessage, n, most)
@@ -43,7 +44,7 @@ func UnpackActions(w *wire.ActionTimes, most int) ([]ActionTime, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	times := make([]ActionTime, n)
+	times := make([]event.ActionTime, n)
 	var at int64
 	for i := range times {
 		kind := scheduler.Type(w.GetTypes()[i] &^ overlapBit)
@@ -53,7 +54,7 @@ func UnpackActions(w *wire.ActionTimes, most int) ([]ActionTime, error) {
 		}
 		at += w.GetStartsNs()[i]
 		start := time.Unix(0, at)
-		times[i] = ActionTime{Action: a, Start: start, End: start.Add(time.Duration(w.GetTookNs()[i]))}
+		times[i] = event.ActionTime{Action: a, Start: start, End: start.Add(time.Duration(w.GetTookNs()[i]))}
 	}
 	return times, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // FuzzActionTimes: whatever comes as times of actions is refused or goes out again as it came, and makes no
@@ -15,9 +16,9 @@ import (
 func FuzzActionTimes(f *testing.F) {
 	at := time.Unix(1764000000, 5)
 	same := func(t time.Time) time.Time { return t }
-	for _, times := range [][]ActionTime{nil, {
-		{scheduler.Action{Chunk: 1, Type: scheduler.F, Microbatch: 300, Overlap: true}, at, at.Add(time.Second)},
-		{scheduler.Action{Chunk: 70000, Type: scheduler.B}, at.Add(-time.Hour), at},
+	for _, times := range [][]event.ActionTime{nil, {
+		{Action: scheduler.Action{Chunk: 1, Type: scheduler.F, Microbatch: 300, Overlap: true}, Start: at, End: at.Add(time.Second)},
+		{Action: scheduler.Action{Chunk: 70000, Type: scheduler.B}, Start: at.Add(-time.Hour), End: at},
 	}} {
 		text, err := proto.Marshal(PackActions(times, same))
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -20,7 +21,7 @@ import (
 // flight is a list that was submitted and has not completed.
 type flight struct {
 	step  int64
-	phase Phase // of its actions; 0: it has none
+	phase event.Phase // of its actions; 0: it has none
 	began time.Time
 	after func(ctx actor.Context, f *flight) // what follows its completion
 	doing []visit                            // its actions
@@ -30,7 +31,7 @@ type flight struct {
 // failIn fails in what was submitted. A validation's microbatches have the numbers of a step's, so
 // it is named.
 func (a *stageActor) failIn(ctx actor.Context, f *flight, err error) {
-	if f.phase == Eval {
+	if f.phase == event.Eval {
 		err = fmt.Errorf("%v: %w", f.phase, err)
 	}
 	a.fail(ctx, f.step, err)
@@ -58,7 +59,7 @@ func (a *stageActor) mayQueue() bool {
 	if next == nil && len(a.todo) > 0 {
 		next, _ = a.todo[0].(*Order)
 	}
-	if next == nil || next.Phase != Train || next.Priorities != nil {
+	if next == nil || next.Phase != event.Train || next.Priorities != nil {
 		return false
 	}
 	return a.order == nil || a.next < len(a.row) || a.stage.WantsTied() == 0

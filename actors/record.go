@@ -5,19 +5,8 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
-
-// Actions is what was recorded of the order that the stages work on: a training step, or a
-// validation.
-type Actions struct {
-	Step  int64 // of a validation: the finished ones
-	Phase Phase // 0: nothing has begun yet
-	Began time.Time
-	// Ranks are the finished actions of each rank, in the order in which they ran, by this
-	// process's clock; of ranks in other processes those that it was told of. nil: the step is not recorded.
-	// They must not be changed.
-	Ranks [][]ActionTime
-}
 
 // recorder says until when orders are timed because somebody watches. Everybody may ask and set it.
 type recorder struct {
@@ -43,7 +32,7 @@ func (r *recorder) on() bool { return int64(time.Since(r.base)) < r.until.Load()
 // underWay is the order that the scheduler actor has begun last.
 type underWay struct {
 	step, order int64
-	phase       Phase
+	phase       event.Phase
 	began       time.Time
 	traced      bool
 }
@@ -52,15 +41,15 @@ type underWay struct {
 // it; any may read what is there at any moment, without a lock.
 type actionLog struct {
 	step, order int64
-	phase       Phase
+	phase       event.Phase
 	before      *actionLog // of the order before, which others may be at yet; its own is nil
-	times       []ActionTime
+	times       []event.ActionTime
 	n           atomic.Int64 // of times that are there
 }
 
 // newActionLog makes room for the actions of a row.
-func newActionLog(h Header, p Phase, row int, before *actionLog) *actionLog {
-	l := &actionLog{step: h.Step, order: h.Order, phase: p, times: make([]ActionTime, row)}
+func newActionLog(h Header, p event.Phase, row int, before *actionLog) *actionLog {
+	l := &actionLog{step: h.Step, order: h.Order, phase: p, times: make([]event.ActionTime, row)}
 	if before != nil {
 		l.before = &actionLog{step: before.step, order: before.order, phase: before.phase, times: before.done()}
 		l.before.n.Store(int64(len(l.before.times)))
@@ -69,7 +58,7 @@ func newActionLog(h Header, p Phase, row int, before *actionLog) *actionLog {
 }
 
 // add takes a finished action; one more than the row has is not kept.
-func (l *actionLog) add(t ActionTime) {
+func (l *actionLog) add(t event.ActionTime) {
 	if n := l.n.Load(); n < int64(len(l.times)) {
 		l.times[n] = t
 		l.n.Store(n + 1)
@@ -77,7 +66,7 @@ func (l *actionLog) add(t ActionTime) {
 }
 
 // done are the finished actions so far.
-func (l *actionLog) done() []ActionTime {
+func (l *actionLog) done() []event.ActionTime {
 	n := l.n.Load()
 	return l.times[:n:n]
 }
@@ -99,21 +88,21 @@ func (r *Run) Record(d time.Duration) { r.recorder.extend(d) }
 
 // Actions is what was recorded so far of the order that the stages work on, or if they are between two
 // of the last one. It asks no actor, and so it answers also where all wait for each other.
-func (r *Run) Actions() Actions {
+func (r *Run) Actions() event.Actions {
 	at := r.underWay.Load()
 	if at == nil {
-		return Actions{}
+		return event.Actions{}
 	}
-	a := Actions{Step: at.step, Phase: at.phase, Began: at.began}
+	a := event.Actions{Step: at.step, Phase: at.phase, Began: at.began}
 	if !at.traced {
 		return a
 	}
-	a.Ranks = make([][]ActionTime, 0, len(r.cells))
+	a.Ranks = make([][]event.ActionTime, 0, len(r.cells))
 	for _, c := range r.cells {
 		if c.Load().Rank < 0 {
 			continue
 		}
-		var done []ActionTime
+		var done []event.ActionTime
 		if l := c.actions.Load().of(at.order); l != nil {
 			done = l.done() // of which nothing is written any more
 		}
@@ -126,9 +115,9 @@ func (r *Run) Actions() Actions {
 type RankActions struct {
 	Rank        int
 	Step, Order int64
-	Phase       Phase
+	Phase       event.Phase
 	First       int
-	Times       []ActionTime
+	Times       []event.ActionTime
 }
 
 // ObserveActions takes finished actions of a rank in another process, by this one's clock. Those
@@ -164,7 +153,7 @@ func (c *StatusCell) observeActions(a RankActions, row int) {
 }
 
 // rowLen is how many actions a rank has in an order.
-func (s *Spec) rowLen(rank int, p Phase) int {
+func (s *Spec) rowLen(rank int, p event.Phase) int {
 	at := s.place(rank)
 	t := s.replicas()[at[grid.Data]].table(p)
 	if t == nil {

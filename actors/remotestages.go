@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // Stages are the stages of a run that are in this process, while its other actors are in
@@ -104,7 +106,7 @@ func (s *Stages) finish() {
 }
 
 // Status reads the stages' cells. It needs no actor to answer.
-func (s *Stages) Status() Status { return Status{Time: time.Now(), Actors: s.status()} }
+func (s *Stages) Status() event.Status { return event.Status{Time: time.Now(), Actors: s.status()} }
 
 // Kill ends the stages at once, whatever the coordinator does.
 func (s *Stages) Kill() {

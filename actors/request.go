@@ -1,12 +1,17 @@
 package actors
 
-import "github.com/asynkron/protoactor-go/actor"
+import (
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
+)
 
 // Request is a change that was asked of a run. Whoever began the run numbers requests from 1,
 // and RequestEvents say by the number what has become of one; 0: nobody is told.
 type Request struct {
 	ID uint64
-	Change
+	event.Change
 }
 
 // RequestEvent says what has become of a request. It is for who began the run, beside the
@@ -17,6 +22,13 @@ type RequestEvent struct {
 	// Done: nothing of it is left to do, or it was refused. Otherwise it is in the journal, and
 	// each attempt that resumes before Step carries it out.
 	Done bool
+}
+
+// OutputEvent: what the layers of one stage have given out of a microbatch of a validation,
+// in a run that collects it (Spec.Collect).
+type OutputEvent struct {
+	Microbatch int
+	Outputs    []stages.Output
 }
 
 // tell says what has become of a request.
@@ -31,10 +43,10 @@ func (a *schedulerActor) takeRequests(ctx actor.Context) {
 	step := a.state.Step
 	holds := false // no step begins before somebody asks for it
 	for _, r := range a.spec.Requests {
-		holds = holds || r.Step <= step && (r.Kind == Pause || r.Kind == Stop)
+		holds = holds || r.Step <= step && (r.Kind == event.ChangePause || r.Kind == event.ChangeStop)
 	}
 	for _, r := range a.spec.Requests {
-		if r.Kind == Checkpoint && r.Step == 0 && step < a.spec.Steps && !holds {
+		if r.Kind == event.ChangeCheckpoint && r.Step == 0 && step < a.spec.Steps && !holds {
 			// The checkpoint that the attempt resumes from, if there is one, is older than the request.
 			r.Step = step + 1
 			a.changes.due = append(a.changes.due, r)

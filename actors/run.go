@@ -7,6 +7,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // Run is a training run in progress.
@@ -87,8 +89,8 @@ func (r *Run) watch() {
 		return
 	}
 	watchdog{
-		after: r.spec.StallAfter, moves: r.moves.Load, paused: func() bool { return r.cells[0].Load().Doing == Paused },
-		tell: func(quiet time.Duration) { r.spec.OnEvent(StallEvent{Quiet: quiet, Status: r.Status()}) },
+		after: r.spec.StallAfter, moves: r.moves.Load, paused: func() bool { return r.cells[0].Load().Doing == event.Paused },
+		tell: func(quiet time.Duration) { r.spec.OnEvent(event.StallEvent{Quiet: quiet, Status: r.Status()}) },
 	}.run(r.quit)
 }
 
@@ -96,8 +98,8 @@ func (r *Run) watch() {
 func (r *Run) Attempt() uuid.UUID { return r.id.attempt }
 
 // Status reads every actor's cell. It needs no actor to answer.
-func (r *Run) Status() Status {
-	s := Status{Time: time.Now(), Actors: r.status()}
+func (r *Run) Status() event.Status {
+	s := event.Status{Time: time.Now(), Actors: r.status()}
 	if spec := r.shown.Load(); spec != nil && spec.CutLinks != nil {
 		s.Cut = spec.CutLinks()
 	}
@@ -105,18 +107,18 @@ func (r *Run) Status() Status {
 }
 
 // Observe takes what an actor in another process was last heard to be doing.
-func (r *Run) Observe(s Snapshot) {
+func (r *Run) Observe(s event.Snapshot) {
 	if c := r.byName[s.Actor]; c != nil && s.Rank >= 0 && c.Load().Rank == s.Rank {
 		c.observe(s)
 	}
 }
 
 // Publish tells whoever listens to the run's events of another one.
-func (r *Run) Publish(e Event) { r.system.Root.Send(r.supervisor, &publish{e}) }
+func (r *Run) Publish(e event.Event) { r.system.Root.Send(r.supervisor, &publish{e}) }
 
 // Stalled says, unasked, what everybody waits for.
 func (r *Run) Stalled(quiet time.Duration) {
-	r.Publish(StallEvent{Quiet: quiet, Status: r.Status()})
+	r.Publish(event.StallEvent{Quiet: quiet, Status: r.Status()})
 }
 
 // Lost tells the run that the process of some ranks is gone: it ends with err.
@@ -125,20 +127,20 @@ func (r *Run) Lost(ranks []int, err error) {
 }
 
 // Pause holds the run at the end of its step, Resume lets it go on.
-func (r *Run) Pause() { r.Change(Change{Kind: Pause}) }
+func (r *Run) Pause() { r.Change(event.Change{Kind: event.ChangePause}) }
 
 // Resume lets a paused run go on.
-func (r *Run) Resume() { r.Change(Change{Kind: Resume}) }
+func (r *Run) Resume() { r.Change(event.Change{Kind: event.ChangeResume}) }
 
 // Checkpoint asks for a checkpoint at the end of the step.
-func (r *Run) Checkpoint() { r.Change(Change{Kind: Checkpoint}) }
+func (r *Run) Checkpoint() { r.Change(event.Change{Kind: event.ChangeCheckpoint}) }
 
 // Stop ends the run at the end of its step, with the validation if one is due there, and a
 // checkpoint.
-func (r *Run) Stop() { r.Change(Change{Kind: Stop}) }
+func (r *Run) Stop() { r.Change(event.Change{Kind: event.ChangeStop}) }
 
 // Change makes a change, which an event tells of when it is journalled.
-func (r *Run) Change(c Change) { r.Ask(Request{Change: c}) }
+func (r *Run) Change(c event.Change) { r.Ask(Request{Change: c}) }
 
 // Ask is Change for who keeps requests beyond this attempt: see Spec.Requests.
 func (r *Run) Ask(q Request) { r.system.Root.Send(r.supervisor, q) }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // saveAgain is when another checkpoint is written after one that could not be.
@@ -70,7 +72,7 @@ func (a *schedulerActor) notSaved(ctx actor.Context, m *notSaved) {
 	if last {
 		text = fmt.Sprintf("the last checkpoint, of step %d, could not be written: %v; trying again in %.1f s, %d of %d tries are left", m.Step, m.Err, pause.Seconds(), LimitLastSaves-*tries, LimitLastSaves)
 	}
-	ctx.Send(a.peers.Metrics, &publish{WarningEvent{text}})
+	ctx.Send(a.peers.Metrics, &publish{event.WarningEvent{Text: text}})
 	a.again.stop()
 	a.again.pending = true
 	root, self := ctx.ActorSystem().Root, ctx.Self()

@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // errPasses is an error that may pass.
@@ -41,7 +43,7 @@ func TestSaveAgain(t *testing.T) {
 			spec.CheckpointEvery = tc.every
 			spec.MayPass = func(err error) bool { return errors.Is(err, errPasses) }
 			tries := 0
-			spec.WriteCheckpoint = func(ctx context.Context, s actors.TrainerState, saved []stages.Saved, best bool) (string, error) {
+			spec.WriteCheckpoint = func(ctx context.Context, s trainstate.State, saved []stages.Saved, best bool) (string, error) {
 				if tries++; tc.fails(s.Step, tries) {
 					return "", errPasses
 				}
@@ -52,13 +54,13 @@ func TestSaveAgain(t *testing.T) {
 				t.Errorf("the run: %v, want %q", out.Err, tc.err)
 			}
 			var saved []int64
-			for _, e := range eventsOf[actors.CheckpointEvent](l) {
+			for _, e := range eventsOf[event.CheckpointEvent](l) {
 				saved = append(saved, e.Step)
 			}
 			if got := fmt.Sprint(saved); got != tc.saved {
 				t.Errorf("saved %s, want %s", got, tc.saved)
 			}
-			warnings := eventsOf[actors.WarningEvent](l)
+			warnings := eventsOf[event.WarningEvent](l)
 			if len(warnings) != tc.warned {
 				t.Errorf("%d warnings, want %d: %v", len(warnings), tc.warned, warnings)
 			}
@@ -79,7 +81,7 @@ func TestSaveAgainMeanwhile(t *testing.T) {
 	spec.CheckpointEvery = 2
 	spec.MayPass = func(err error) bool { return errors.Is(err, errPasses) }
 	var failed atomic.Int64
-	spec.WriteCheckpoint = func(ctx context.Context, s actors.TrainerState, saved []stages.Saved, best bool) (string, error) {
+	spec.WriteCheckpoint = func(ctx context.Context, s trainstate.State, saved []stages.Saved, best bool) (string, error) {
 		if failed.Load() == 0 {
 			failed.Store(s.Step)
 			return "", errPasses
@@ -87,12 +89,12 @@ func TestSaveAgainMeanwhile(t *testing.T) {
 		return l.write(ctx, s, saved, best)
 	}
 	run := start(t, spec)
-	eventually(t, run, "a checkpoint", func() bool { return len(eventsOf[actors.CheckpointEvent](l)) > 0 })
-	run.Change(actors.Change{Kind: actors.Stop})
+	eventually(t, run, "a checkpoint", func() bool { return len(eventsOf[event.CheckpointEvent](l)) > 0 })
+	run.Change(event.Change{Kind: event.ChangeStop})
 	if out := run.Wait(); out.Err != nil {
 		t.Error(out.Err)
 	}
-	if first := eventsOf[actors.CheckpointEvent](l)[0].Step; first < failed.Load()+1 {
+	if first := eventsOf[event.CheckpointEvent](l)[0].Step; first < failed.Load()+1 {
 		t.Errorf("the checkpoint of step %d could not be written, and the next is of %d", failed.Load(), first)
 	}
 }
@@ -106,8 +108,8 @@ func TestWriteAgain(t *testing.T) {
 		err   string
 	}{
 		"passes":              {3, nil, ""},
-		"stop":                {1 << 30, func(r *actors.Run) { r.Change(actors.Change{Kind: actors.Stop}) }, "too many open files"},
-		"passes after a stop": {4, func(r *actors.Run) { r.Change(actors.Change{Kind: actors.Stop}) }, ""},
+		"stop":                {1 << 30, func(r *actors.Run) { r.Change(event.Change{Kind: event.ChangeStop}) }, "too many open files"},
+		"passes after a stop": {4, func(r *actors.Run) { r.Change(event.Change{Kind: event.ChangeStop}) }, ""},
 		"kill":                {1 << 30, (*actors.Run).Kill, "killed"},
 	} {
 		t.Run(name, func(t *testing.T) {

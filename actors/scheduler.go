@@ -7,9 +7,11 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // schedulerActor drives the run: orders out, reports in, one decision a step.
@@ -19,12 +21,12 @@ type schedulerActor struct {
 	local *local
 	peers *Peers
 
-	state  TrainerState
+	state  trainstate.State
 	orders int64   // sent so far
 	ready  barrier // stages with weights
 
 	// The order in progress.
-	phase  Phase // 0: none
+	phase  event.Phase // 0: none
 	order  int64
 	began  time.Time
 	losses *stages.Accumulator
@@ -34,8 +36,8 @@ type schedulerActor struct {
 	// As norms, of the weights, in a step whose norms are logged.
 	weights []float64
 	busy    time.Duration
-	trace   [][]ActionTime
-	clocks  []Clock // of the trace, by rank; nil: all ranks are in this process
+	trace   [][]event.ActionTime
+	clocks  []event.Clock // of the trace, by rank; nil: all ranks are in this process
 
 	targets float64 // of the last step
 
@@ -44,19 +46,19 @@ type schedulerActor struct {
 	ahead      *Order
 	predicted  stages.Update
 	experience experience
-	updates    Updates
+	updates    event.Updates
 
-	last      *StepEvent // of the step that ended, until its validation is in
-	fastest   float64    // tokens a second of the fastest step
-	logged    *Norms     // of that step; nil: they are not logged
-	evaled    int64      // step of the last validation, −1: none
-	saved     int64      // step of the last checkpoint begun, −1: none
-	best      bool       // the last validation was the best
-	saving    int        // checkpoints in progress
-	savingNow bool       // stages still copy their state for one
-	copying   int        // copies of a validation's weights that are under way
-	recording int        // steps whose line is not written yet
-	applied   barrier    // stages that have answered the last Apply
+	last      *event.StepEvent // of the step that ended, until its validation is in
+	fastest   float64          // tokens a second of the fastest step
+	logged    *Norms           // of that step; nil: they are not logged
+	evaled    int64            // step of the last validation, −1: none
+	saved     int64            // step of the last checkpoint begun, −1: none
+	best      bool             // the last validation was the best
+	saving    int              // checkpoints in progress
+	savingNow bool             // stages still copy their state for one
+	copying   int              // copies of a validation's weights that are under way
+	recording int              // steps whose line is not written yet
+	applied   barrier          // stages that have answered the last Apply
 	changes   changes
 	copies    []*weightCopy // that wait for the step's end
 	pause     bool
@@ -86,7 +88,7 @@ type replicaTables struct {
 func (t *tables) order(s *Spec, replica int, o Order) *Order {
 	r, of := s.replicas()[replica], &t.replicas[replica]
 	o.Replica, o.Table, o.First = replica, r.table(o.Phase), r.first(o.Phase)
-	if o.Phase == Eval {
+	if o.Phase == event.Eval {
 		o.Credits = of.evalCredits
 	} else {
 		o.Credits, o.Priorities = of.trainCredits, of.priorities
@@ -184,7 +186,7 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 	case *Saved:
 		if a.runID.accepts(m.Header) {
 			a.saving--
-			ctx.Send(a.peers.Metrics, &publish{CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Took: m.Took}})
+			ctx.Send(a.peers.Metrics, &publish{event.CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Took: m.Took}})
 			a.again = saveAgain{}
 			for _, id := range a.saves.end(m.Step) {
 				a.tell(ctx, id, m.Step, true)
@@ -210,7 +212,7 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.changes.writing--
 		a.changes.journalled(m.request.Change)
 		a.changed(ctx, m.request, true)
-		if m.request.Kind == Resume {
+		if m.request.Kind == event.ChangeResume {
 			a.resumed(ctx)
 		}
 		a.proceed(ctx)
@@ -261,7 +263,7 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 	ending := !saveDue && last
 	switch {
 	case diverged == nil && a.evalDue():
-		a.send(ctx, Eval)
+		a.send(ctx, event.Eval)
 	case a.last != nil:
 		a.writeRecord(ctx)
 		a.proceed(ctx)
@@ -273,12 +275,12 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 	case saveDue:
 		a.save(ctx)
 	case ending && a.copying > 0:
-		a.cell.store(Snapshot{Step: step, Doing: Copying})
+		a.cell.store(event.Snapshot{Step: step, Doing: event.Copying})
 	case ending && !a.applied.all():
 		a.cell.store(a.applied.snapshot(step, 0))
 	case ending:
 		a.ended = true
-		a.cell.store(Snapshot{Step: step, Doing: Finished})
+		a.cell.store(event.Snapshot{Step: step, Doing: event.Finished})
 		f := &finished{Header: a.header(), stopped: step < a.spec.Steps && !a.impatient(), early: step < a.spec.Steps && a.impatient()}
 		if diverged != nil && !a.stop {
 			f.stopped, f.err = false, diverged
@@ -286,18 +288,18 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 		ctx.Send(ctx.Parent(), f)
 	case a.pause:
 		// Before the event: who reads the event finds the status paused.
-		a.cell.store(Snapshot{Step: step, Doing: Paused})
+		a.cell.store(event.Snapshot{Step: step, Doing: event.Paused})
 		if !a.paused {
 			a.paused = true
-			ctx.Send(a.peers.Metrics, &publish{PauseEvent{step, true}})
+			ctx.Send(a.peers.Metrics, &publish{event.PauseEvent{Step: step, Paused: true}})
 		}
 	default:
-		a.send(ctx, Train)
+		a.send(ctx, event.Train)
 	}
 }
 
 func (a *schedulerActor) waitDisk(from string) {
-	a.cell.store(Snapshot{Step: a.state.Step, Doing: Waiting, Wait: WaitDisk, From: from})
+	a.cell.store(event.Snapshot{Step: a.state.Step, Doing: event.Waiting, Wait: event.WaitDisk, From: from})
 }
 
 // evalDue: before the first step, every EvalEvery steps, and after the last; also where
@@ -370,9 +372,9 @@ func (a *schedulerActor) clearSaveNow(ctx actor.Context) bool {
 }
 
 // send gives every stage its order for what comes next.
-func (a *schedulerActor) send(ctx actor.Context, p Phase) {
+func (a *schedulerActor) send(ctx actor.Context, p event.Phase) {
 	step := a.state.Step
-	if p == Train {
+	if p == event.Train {
 		step++
 	}
 	o := a.newOrder(p, step)
@@ -381,11 +383,11 @@ func (a *schedulerActor) send(ctx actor.Context, p Phase) {
 }
 
 // newOrder is the order that all ranks get, but for what is their replica's.
-func (a *schedulerActor) newOrder(p Phase, step int64) *Order {
+func (a *schedulerActor) newOrder(p event.Phase, step int64) *Order {
 	a.orders++
 	h := a.runID.header(step, a.orders)
 	o := &Order{Header: h, Phase: p, Trace: a.local.recorder.on()}
-	if p == Train {
+	if p == event.Train {
 		o.Trace = o.Trace || due(a.spec.TraceEvery, step)
 		o.Norms = a.spec.WriteStats != nil && due(a.spec.StatsEvery, step)
 	}
@@ -415,7 +417,7 @@ func (a *schedulerActor) begin(ctx actor.Context, o *Order) {
 	clear(a.norms)
 	clear(a.weights)
 	a.cell.store(a.done.snapshot(o.Step, o.Phase))
-	if o.Phase == Train && a.spec.PostValidate {
+	if o.Phase == event.Train && a.spec.PostValidate {
 		a.speculate(ctx)
 	}
 }
@@ -440,7 +442,7 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 	a.weights = inSlot(a.weights, m.Weights, slots, slot)
 	if m.Trace != nil {
 		if a.trace == nil {
-			a.trace = make([][]ActionTime, a.spec.ranks())
+			a.trace = make([][]event.ActionTime, a.spec.ranks())
 		}
 		a.trace[m.Rank] = m.Trace
 		a.setTime(m)
@@ -452,7 +454,7 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 	}
 	phase := a.phase
 	a.phase = 0
-	if phase == Eval {
+	if phase == event.Eval {
 		a.evalDone()
 	} else {
 		a.decide(ctx)
@@ -482,7 +484,7 @@ func (a *schedulerActor) setTime(m *StageDone) {
 		m.Trace[i].Start, m.Trace[i].End = t.Start.Add(-c.Ahead), t.End.Add(-c.Ahead)
 	}
 	if a.clocks == nil {
-		a.clocks = make([]Clock, a.spec.ranks())
+		a.clocks = make([]event.Clock, a.spec.ranks())
 	}
 	a.clocks[m.Rank] = c
 }
@@ -493,7 +495,7 @@ func (a *schedulerActor) evalDone() {
 	a.copyEval()
 	loss := a.losses.Loss()
 	if a.last == nil {
-		a.last = &StepEvent{Record: telemetry.Record{Step: int(a.state.Step)}}
+		a.last = &event.StepEvent{Record: telemetry.Record{Step: int(a.state.Step)}}
 	}
 	a.last.ValLoss, a.last.ValMetrics = &loss, a.metrics()
 	if !finite(loss) {

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // ErrSender: a message came from a process that may not send it. It is an ErrMessage too.
@@ -209,7 +210,7 @@ func (c *Codec) checkState(w *wire.Message, from string) error {
 // checkRequest makes sure that a request for data is of a process that reads them, for a rank of its own.
 func (c *Codec) checkRequest(w *wire.Message, from string) error {
 	r := w.GetDataRequest()
-	if err := c.checkData(Phase(r.GetPhase()), r.GetChunk(), r.GetMicrobatch()); err != nil {
+	if err := c.checkData(event.Phase(r.GetPhase()), r.GetChunk(), r.GetMicrobatch()); err != nil {
 		return err
 	}
 	if !c.spec.reads(from, r.GetChunk()) {

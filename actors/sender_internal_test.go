@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -52,7 +53,7 @@ func senderTable(t testing.TB, e ends) map[string][]senderCase {
 	of := func(rank int) []string { return []string{fmt.Sprint("w", rank)} }
 	pid := func(host, name string) *actor.PID { return actor.NewPID(host, actorID(h.Attempt, name)) }
 	asks := func(chunk int32, rank int) *DataRequest {
-		return &DataRequest{Header: h, Phase: Train, Chunk: chunk, Tokens: true, ReplyTo: pid("w0", stageName(rank))}
+		return &DataRequest{Header: h, Phase: event.Train, Chunk: chunk, Tokens: true, ReplyTo: pid("w0", stageName(rank))}
 	}
 	reads := func(param string) *ReadWeight {
 		return &ReadWeight{Header: h, Param: param, ReplyTo: actor.NewPID("w0", SupervisorID(h.Attempt))}
@@ -66,7 +67,7 @@ func senderTable(t testing.TB, e ends) map[string][]senderCase {
 	}
 	return map[string][]senderCase{
 		"peers":       {{&Peers{Header: h, Scheduler: pid("x", schedulerName), Loader: pid("x", loaderName), Checkpoint: pid("x", checkpointName), Stages: make([]*actor.PID, 4)}, boss}},
-		"order":       {{&Order{Header: h, Phase: Train}, boss}},
+		"order":       {{&Order{Header: h, Phase: event.Train}, boss}},
 		"apply":       {{&Apply{Header: h}, boss}},
 		"save_state":  {{&SaveState{Header: h}, boss}},
 		"write_state": {{&WriteState{Header: h}, boss}},

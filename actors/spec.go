@@ -11,9 +11,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -113,7 +115,7 @@ type Spec struct {
 	// GroupStatus says what a rank of this process waits for in its groups; nil: there are none.
 	GroupStatus func(rank int) (GroupWait, bool)
 	// CutLinks are the links between processes on which nothing arrives; nil: nobody knows.
-	CutLinks func() []CutLink
+	CutLinks func() []event.CutLink
 	// MaxInFlight, if there is one, lets training leave the table's order: each rank runs the
 	// first action of its row that is ready, and holds at most that number of outputs
 	// (scheduler.Dispatcher). Without it the table is the order.
@@ -140,7 +142,7 @@ type Spec struct {
 	Rate     stages.Rate
 	ClipNorm float64 // 0: none
 
-	Start           TrainerState // Step 0: a fresh start
+	Start           trainstate.State // Step 0: a fresh start
 	Steps           int64
 	EvalEvery       int64 // 0: before the first step and after the last
 	Patience        int64 // validations without a better loss after which the run ends; 0: none
@@ -148,12 +150,12 @@ type Spec struct {
 
 	// WriteCheckpoint writes a checkpoint and returns its directory; nil: none
 	// are written. The tensors are its to read until it returns.
-	WriteCheckpoint func(ctx context.Context, state TrainerState, saved []stages.Saved, best bool) (string, error)
+	WriteCheckpoint func(ctx context.Context, state trainstate.State, saved []stages.Saved, best bool) (string, error)
 	// Shares says of each rank whether its process sees the run's folder, so that its stage can
 	// write its part of a checkpoint itself; none: no process does. Such checkpoints are
 	// written by WriteShared: tensors without Data are the others'.
 	Shares      []bool
-	WriteShared func(ctx context.Context, state TrainerState, saved []stages.Saved, best bool, others Others) (string, error)
+	WriteShared func(ctx context.Context, state trainstate.State, saved []stages.Saved, best bool, others trainstate.Others) (string, error)
 	// MayPass says whether an error of writing a checkpoint, or a line of the run's files, is worth another try; nil:
 	// none is, and the attempt fails.
 	MayPass func(error) bool
@@ -165,7 +167,7 @@ type Spec struct {
 	LastInPlace bool
 	// WriteOwn is what a stage in another process than the checkpoint actor's writes its part
 	// with; nil: it can't. It returns the CRC-32C of each tensor.
-	WriteOwn func(ctx context.Context, step int64, places []Place, saved []stages.Saved) ([]uint32, error)
+	WriteOwn func(ctx context.Context, step int64, places []trainstate.Place, saved []stages.Saved) ([]uint32, error)
 	// MaxSkipped ends the run with a DivergedError when so many steps in a row had no finite loss and
 	// gradient; 0: never.
 	MaxSkipped int64
@@ -174,13 +176,13 @@ type Spec struct {
 	Requests []Request
 	// Changes were journalled by earlier attempts. WriteChange journals one, durably, before
 	// it takes effect; nil: nothing is journalled.
-	Changes     []Change
-	WriteChange func(Change) error
+	Changes     []event.Change
+	WriteChange func(event.Change) error
 	// WriteRecord appends to metrics.jsonl; nil: nothing is written.
 	WriteRecord func(telemetry.Record) error
 	// WriteTrace takes the times of a step's actions, and the clocks that were taken off them
 	// (see StepEvent); nil: nothing is written.
-	WriteTrace func(step int64, trace [][]ActionTime, clocks []Clock) error
+	WriteTrace func(step int64, trace [][]event.ActionTime, clocks []event.Clock) error
 	// WriteStats takes norms by parameter, every StatsEvery steps; nil or 0: they are not taken.
 	WriteStats func(Norms) error
 	StatsEvery int64
@@ -194,7 +196,7 @@ type Spec struct {
 	CopyAtEval func(step int64) (to func(param int) []float32, done func(place func() error))
 	// Clock is how the clock of a rank that is in another process stands to this one's; nil:
 	// as this one's.
-	Clock func(rank int) Clock
+	Clock func(rank int) event.Clock
 	// Wall is what a process's clock shows at a time that it tells another process; nil: that
 	// time. A test makes it wrong.
 	Wall func(time.Time) time.Time
@@ -203,7 +205,7 @@ type Spec struct {
 	// OnEvent is told what happens, from the metrics actor and the watchdog. It
 	// must not block for long: training doesn't wait for it, but its own events
 	// queue behind it.
-	OnEvent func(Event)
+	OnEvent func(event.Event)
 
 	StallAfter time.Duration // 0: no watchdog
 	// HaltWithin is how long a run that ends with an error waits for stages in other processes; 0: 30 s.
@@ -239,33 +241,6 @@ type StoredWeights struct {
 	Params []*stages.Param
 	Source stages.Source
 }
-
-// Place is where a tensor's numbers go in a checkpoint.
-type Place struct {
-	Tensor string
-	File   string
-	Offset int64 // bytes
-}
-
-// Others are the stages in other processes that write their parts of a checkpoint themselves.
-type Others struct {
-	Attempt uuid.UUID
-	// Holds reports whether a tensor is theirs.
-	Holds func(tensor string) bool
-	// Write lets them write their tensors, whose CRC-32C it returns. Where some can't it fails,
-	// when none writes any more.
-	Write func(places []Place) (sums []uint32, err error)
-}
-
-// NotWrittenError is WriteShared's about tensors that are not what their stages say they have
-// written.
-type NotWrittenError struct {
-	Tensors []string
-	Err     error
-}
-
-func (e *NotWrittenError) Error() string { return e.Err.Error() }
-func (e *NotWrittenError) Unwrap() error { return e.Err }
 
 // sharers is the most ranks that have a part each of one tensor that is saved.
 func (s *Spec) sharers() int {
@@ -335,9 +310,9 @@ func (s *Spec) checkWindows() error {
 	}
 	windows := s.Data.EvalWindows()
 	// Replicas that all have as many may have some without windows.
-	more := s.microbatches(Eval) - (windows+s.MicrobatchSize-1)/s.MicrobatchSize
+	more := s.microbatches(event.Eval) - (windows+s.MicrobatchSize-1)/s.MicrobatchSize
 	if !e.ForwardOnly || more < 0 || more >= len(s.replicas()) {
-		return fmt.Errorf("%w: %d validation windows need a forward-only table of microbatches of %d, not of %d microbatches", ErrSpec, windows, s.MicrobatchSize, s.microbatches(Eval))
+		return fmt.Errorf("%w: %d validation windows need a forward-only table of microbatches of %d, not of %d microbatches", ErrSpec, windows, s.MicrobatchSize, s.microbatches(event.Eval))
 	}
 	return nil
 }

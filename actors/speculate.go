@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -21,12 +22,8 @@ const (
 	UpdateWaited     = "waited"      // applied after the decision
 )
 
-// Updates counts the steps of a run by how their update was made; zeros without
-// post-validation.
-type Updates struct{ Kept, RolledBack, Waited int64 }
-
-// count adds a step and names its kind.
-func (u *Updates) count(ahead, kept bool) string {
+// countUpdate adds a step and names its kind.
+func countUpdate(u *event.Updates, ahead, kept bool) string {
 	switch {
 	case !ahead:
 		u.Waited++
@@ -73,7 +70,7 @@ func (a *schedulerActor) speculate(ctx actor.Context) {
 		return
 	}
 	predicted := a.predicted
-	a.ahead = a.newOrder(Train, step+1)
+	a.ahead = a.newOrder(event.Train, step+1)
 	a.ahead.Speculative = &predicted
 	a.issue(ctx, a.ahead)
 }
@@ -93,7 +90,7 @@ func (a *schedulerActor) postValidate(m *Apply) (next *Order, how string) {
 	}
 	m.Kept = !m.Skip && m.Update == a.predicted
 	a.experience.add(m.Kept)
-	how = a.updates.count(a.ahead != nil, m.Kept)
+	how = countUpdate(&a.updates, a.ahead != nil, m.Kept)
 	next, a.ahead = a.ahead, nil
 	if next != nil && (!m.Kept || !a.nothingBetween(a.state.Step)) {
 		m.Abort, next = next.Order, nil
@@ -119,7 +116,7 @@ func (a *stageActor) mustSpeculate(m *Order) bool {
 // speculate applies the update that the next order goes by.
 func (a *stageActor) speculate(m *Order) {
 	a.update = updateSpeculative
-	a.cell.store(Snapshot{Step: a.step, Doing: Updating})
+	a.cell.store(event.Snapshot{Step: a.step, Doing: event.Updating})
 	l := a.stream.NewList()
 	a.stage.SpeculativeApply(l, *m.Speculative)
 	a.submit(l, func(actor.Context) {})

@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -154,15 +155,15 @@ func TestPostValidationChangesNoBit(t *testing.T) {
 			eval, ck  int64
 			optimizer stages.Optimizer
 			evalLens  []int
-			counts    actors.Updates
+			counts    event.Updates
 		}{
-			{"never clipped", 0, nil, 0, 0, adamw, nil, actors.Updates{Kept: 14, RolledBack: 1, Waited: 1}},
-			{"clipped at times", half, nil, 0, 0, adamw, nil, actors.Updates{}},
-			{"clipped at times, momentum", 1.5 * medianOf(momentum), nil, 0, 0, momentum, nil, actors.Updates{}},
-			{"always clipped", half / 100, nil, 0, 0, adamw, nil, actors.Updates{RolledBack: 5, Waited: 11}},
-			{"skipped at times", 0, []int{1, 4, 5, 9, 16}, 0, 0, adamw, nil, actors.Updates{Kept: 11, RolledBack: 4, Waited: 1}},
-			{"validated and saved on the way", half, []int{7}, 3, 4, adamw, []int{6, 4}, actors.Updates{}},
-			{"validated after every step", 0, nil, 1, 0, momentum, []int{6}, actors.Updates{Waited: 16}},
+			{"never clipped", 0, nil, 0, 0, adamw, nil, event.Updates{Kept: 14, RolledBack: 1, Waited: 1}},
+			{"clipped at times", half, nil, 0, 0, adamw, nil, event.Updates{}},
+			{"clipped at times, momentum", 1.5 * medianOf(momentum), nil, 0, 0, momentum, nil, event.Updates{}},
+			{"always clipped", half / 100, nil, 0, 0, adamw, nil, event.Updates{RolledBack: 5, Waited: 11}},
+			{"skipped at times", 0, []int{1, 4, 5, 9, 16}, 0, 0, adamw, nil, event.Updates{Kept: 11, RolledBack: 4, Waited: 1}},
+			{"validated and saved on the way", half, []int{7}, 3, 4, adamw, []int{6, 4}, event.Updates{}},
+			{"validated after every step", 0, nil, 1, 0, momentum, []int{6}, event.Updates{Waited: 16}},
 		} {
 			if i > 0 && !strings.HasPrefix(c.name, "validated and saved") {
 				continue // the second family has everything at once
@@ -180,7 +181,7 @@ func TestPostValidationChangesNoBit(t *testing.T) {
 					}
 					sameSaves(t, want, got)
 					var how []string
-					var counts actors.Updates
+					var counts event.Updates
 					for _, e := range got.steps() {
 						switch e.Update {
 						case actors.UpdateKept:
@@ -197,7 +198,7 @@ func TestPostValidationChangesNoBit(t *testing.T) {
 					if !slices.Equal(how, predicted) || counts != out.Updates {
 						t.Errorf("updates were made so: %v (%+v), want %v", how, out.Updates, predicted)
 					}
-					if c.counts != (actors.Updates{}) && counts != c.counts || c.counts == (actors.Updates{}) && (counts.Kept == 0 || counts.RolledBack < 2) {
+					if c.counts != (event.Updates{}) && counts != c.counts || c.counts == (event.Updates{}) && (counts.Kept == 0 || counts.RolledBack < 2) {
 						t.Errorf("%+v, want %+v, or some kept and some more than the first rolled back", counts, c.counts)
 					}
 				})
@@ -260,7 +261,7 @@ func holdAhead(t *testing.T, spec actors.Spec, step int64) *ahead {
 	h.run = start(t, spec)
 	eventually(t, h.run, "the step ahead", func() bool {
 		s := h.run.Status().Actors[4]
-		return s.Step == step+1 && s.Doing == actors.Waiting && s.Wait != actors.WaitTokens
+		return s.Step == step+1 && s.Doing == event.Waiting && s.Wait != event.WaitTokens
 	})
 	return h
 }
@@ -289,8 +290,8 @@ func TestRequestsWhileAStepIsAhead(t *testing.T) {
 			"pause": {func(h *ahead, l *log) {
 				h.request(h.run.Pause)
 				h.gate.open()
-				eventually(h.t, h.run, "the pause", func() bool { return len(eventsOf[actors.PauseEvent](l)) == 1 })
-				if e := eventsOf[actors.PauseEvent](l)[0]; e != (actors.PauseEvent{Step: at, Paused: true}) {
+				eventually(h.t, h.run, "the pause", func() bool { return len(eventsOf[event.PauseEvent](l)) == 1 })
+				if e := eventsOf[event.PauseEvent](l)[0]; e != (event.PauseEvent{Step: at, Paused: true}) {
 					h.t.Errorf("paused by %+v", e)
 				}
 				h.run.Resume()
@@ -384,7 +385,7 @@ func TestStatusOfAStepAhead(t *testing.T) {
 	eventually(t, h.run, root, func() bool {
 		s := h.run.Status()
 		a := s.Actors[4]
-		return strings.HasPrefix(s.Explain(), root) && a.Wait == actors.WaitGradient && a.Step == 2 && a.From == "stage 1"
+		return strings.HasPrefix(s.Explain(), root) && a.Wait == event.WaitGradient && a.Step == 2 && a.From == "stage 1"
 	})
 	h.gate.open()
 	if out := wait(t, h.run); out.Err != nil {
@@ -423,11 +424,11 @@ func TestDecisionIsWaitedFor(t *testing.T) {
 	h.gate.open()
 	eventually(t, h.run, "the wait for the decision", func() bool {
 		s := h.run.Status().Actors[5]
-		return s.Step == step+1 && s.Wait == actors.WaitDecision && s.From == "scheduler" && s.Action == scheduler.Action{Chunk: 1, Type: scheduler.F} &&
+		return s.Step == step+1 && s.Wait == event.WaitDecision && s.From == "scheduler" && s.Action == scheduler.Action{Chunk: 1, Type: scheduler.F} &&
 			strings.Contains(h.run.Status().String(), "the decision about the step before")
 	})
 	decided.open()
-	if out := wait(t, h.run); out.Err != nil || out.Updates != (actors.Updates{Kept: 4, RolledBack: 1, Waited: 1}) {
+	if out := wait(t, h.run); out.Err != nil || out.Updates != (event.Updates{Kept: 4, RolledBack: 1, Waited: 1}) {
 		t.Errorf("the run ends with %+v", out)
 	}
 	if n := early.Load(); n != 0 {
@@ -481,12 +482,12 @@ func TestAbortedOrdersMessages(t *testing.T) {
 	before := send(void, 100)
 	h.request(h.run.Pause)
 	h.gate.open()
-	eventually(t, h.run, "the pause", func() bool { return len(eventsOf[actors.PauseEvent](l)) == 1 })
+	eventually(t, h.run, "the pause", func() bool { return len(eventsOf[event.PauseEvent](l)) == 1 })
 	eventually(t, h.run, "the release of what came before", func() bool { return before() && spec.Device.Memory().InUse == 0 })
 	after := send(void, 0)
 	eventually(t, h.run, "the release of what came after", func() bool { return after() && spec.Device.Memory().InUse == 0 })
 	h.run.Resume()
-	if out := wait(t, h.run); out.Err != nil || out.State.Step != 4 || out.Updates != (actors.Updates{Kept: 2, RolledBack: 1, Waited: 1}) {
+	if out := wait(t, h.run); out.Err != nil || out.State.Step != 4 || out.Updates != (event.Updates{Kept: 2, RolledBack: 1, Waited: 1}) {
 		t.Errorf("the run ends with %+v", out)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -111,7 +112,7 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.self, a.root = ctx.Self(), ctx.ActorSystem().Root
 		a.inbox, a.kept = make(map[inboxKey]owner), make(map[int64]*keptState)
 		a.live, a.quit = context.WithCancel(context.Background())
-		a.cell.store(Snapshot{Doing: Starting})
+		a.cell.store(event.Snapshot{Doing: event.Starting})
 	case *Peers:
 		a.peers, a.step = m, m.Step
 		a.move(ctx, peersKnown)
@@ -125,7 +126,7 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		default:
 			a.stage, a.hostTransfer.addressable = m.stage, m.addressable
 			a.queues = a.queuesLists()
-			a.cell.store(Snapshot{Step: a.step, Wait: WaitOrder, From: schedulerName})
+			a.cell.store(event.Snapshot{Step: a.step, Wait: event.WaitOrder, From: schedulerName})
 			ctx.Send(a.peers.Scheduler, &StageReady{Header: a.peers.Header, Rank: a.rank})
 		}
 	case *deviceDone:
@@ -347,8 +348,8 @@ func (a *stageActor) needsData(act scheduler.Action) bool {
 }
 
 // snap describes this stage in the order in progress.
-func (a *stageActor) snap(d Doing) Snapshot {
-	s := Snapshot{Doing: d}
+func (a *stageActor) snap(d event.Doing) event.Snapshot {
+	s := event.Snapshot{Doing: d}
 	if a.order != nil {
 		s.Step, s.Phase = a.order.Step, a.order.Phase
 		if a.next < len(a.row) {

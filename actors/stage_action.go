@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -80,13 +81,13 @@ func (a *stageActor) act(ctx actor.Context) bool {
 	}
 	for _, act := range acts {
 		v := a.visit(act)
-		if wait := a.missing(&v); wait.Wait != WaitNothing {
+		if wait := a.missing(&v); wait.Wait != event.WaitNothing {
 			a.cell.store(wait)
 			return false
 		}
 		a.doing = append(a.doing, v)
 	}
-	s := a.snap(Running)
+	s := a.snap(event.Running)
 	s.Action = a.doing[0].Action
 	a.cell.store(s)
 	a.next += len(a.doing)
@@ -125,27 +126,27 @@ func (a *stageActor) act(ctx actor.Context) bool {
 }
 
 // missing says what keeps an action from starting.
-func (a *stageActor) missing(v *visit) Snapshot {
-	s := a.snap(Waiting)
+func (a *stageActor) missing(v *visit) event.Snapshot {
+	s := a.snap(event.Waiting)
 	s.Action = v.Action
 	slot := slices.IndexFunc(v.in, func(pieces []*Transfer) bool { return slices.Contains(pieces, nil) })
 	credit, lacks := a.lacksCredit(v)
 	switch {
 	case slot >= 0:
 		from, c := v.ins[slot].Chunk, &v.takes[slot]
-		s.Wait, s.From = WaitActivation, a.spec.stageName(int(c.peer(c.pieces[slices.Index(v.in[slot], nil)])))
+		s.Wait, s.From = event.WaitActivation, a.spec.stageName(int(c.peer(c.pieces[slices.Index(v.in[slot], nil)])))
 		s.Needs = scheduler.Action{Chunk: int32(from), Type: scheduler.F, Microbatch: v.Microbatch}
 		if v.kind == scheduler.BackwardEdge {
-			s.Wait, s.Needs.Type = WaitGradient, v.Type
+			s.Wait, s.Needs.Type = event.WaitGradient, v.Type
 		}
 	case a.needsData(v.Action) && v.data == nil:
-		s.Wait, s.From, s.Needs = WaitTokens, loaderName, v.Action
+		s.Wait, s.From, s.Needs = event.WaitTokens, loaderName, v.Action
 	case lacks:
-		s.Wait, s.From = WaitCredit, a.spec.stageName(int(credit.ranks[0]))
+		s.Wait, s.From = event.WaitCredit, a.spec.stageName(int(credit.ranks[0]))
 		s.Needs = scheduler.Action{Chunk: credit.chunk, Type: v.Type, Microbatch: v.Microbatch}
 		s.Need = 1
 	case a.update == updateSpeculative && a.touchesGradients(v.Action):
-		s.Wait, s.From = WaitDecision, schedulerName
+		s.Wait, s.From = event.WaitDecision, schedulerName
 	}
 	return s
 }
@@ -203,7 +204,7 @@ func (a *stageActor) start() {
 
 // microbatch describes what a forward works on, as its input says or its data.
 func (a *stageActor) microbatch(v *visit) stages.Microbatch {
-	mb := stages.Microbatch{Step: a.order.Step, Index: int(v.Microbatch), Train: a.order.Phase == Train}
+	mb := stages.Microbatch{Step: a.order.Step, Index: int(v.Microbatch), Train: a.order.Phase == event.Train}
 	if len(v.in) > 0 {
 		v.extent = v.in[0][0].Extent
 	}
@@ -232,7 +233,7 @@ func (a *stageActor) finishActions(ctx actor.Context, f *flight) {
 			a.dynamic.dispatcher.End(v.Action)
 		}
 		if a.log != nil {
-			a.log.add(ActionTime{v.Action, f.began, a.finished})
+			a.log.add(event.ActionTime{Action: v.Action, Start: f.began, End: a.finished})
 		}
 		if err := a.stage.Verify(chunk); err != nil && a.update == updateSpeculative {
 			if a.doubt == nil {
@@ -248,7 +249,7 @@ func (a *stageActor) finishActions(ctx actor.Context, f *flight) {
 				return
 			}
 		}
-		if v.Type == scheduler.F && a.order.Phase == Eval {
+		if v.Type == scheduler.F && a.order.Phase == event.Eval {
 			a.stage.Finish(chunk, index)
 		}
 		for i, o := range v.out {
@@ -274,7 +275,7 @@ func (a *stageActor) reportLoss(v *visit) error {
 	if n := len(loss.Metrics); n > stages.MaxMetrics {
 		return fmt.Errorf("%w: the loss reports %d metrics of microbatch %d, of at most %d", stages.ErrInput, n, index, stages.MaxMetrics)
 	}
-	if a.spec.Collect && a.order.Phase == Eval {
+	if a.spec.Collect && a.order.Phase == event.Eval {
 		loss.Outputs = a.stage.Outputs(chunk, index)
 	}
 	if computes || len(loss.Outputs) > 0 {

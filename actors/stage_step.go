@@ -5,6 +5,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -13,7 +14,7 @@ import (
 // reports whether anything was started or ended.
 func (a *stageActor) endOrder(ctx actor.Context) bool {
 	switch {
-	case a.order.Phase == Eval:
+	case a.order.Phase == event.Eval:
 		a.report(ctx, nil, nil)
 	case a.stage.WantsTied() == 0:
 		a.norms()
@@ -24,7 +25,7 @@ func (a *stageActor) endOrder(ctx actor.Context) bool {
 		for i, g := range a.tied {
 			a.tied[i].Grad = a.stageOut(l, g.Grad, others[g.To])
 		}
-		a.cell.store(a.snap(Reducing))
+		a.cell.store(a.snap(event.Reducing))
 		a.submit(l, a.sendTied)
 	default:
 		return a.takeTied(ctx)
@@ -64,8 +65,8 @@ func (a *stageActor) sendTied(ctx actor.Context) {
 func (a *stageActor) takeTied(ctx actor.Context) bool {
 	for _, key := range a.awaited {
 		if _, ok := a.inbox[key].(*TiedGradient); !ok {
-			s := a.snap(Waiting)
-			s.Wait, s.From = WaitTied, a.spec.stageName(int(key.chunk))
+			s := a.snap(event.Waiting)
+			s.Wait, s.From = event.WaitTied, a.spec.stageName(int(key.chunk))
 			a.cell.store(s)
 			return false
 		}
@@ -92,7 +93,7 @@ func (a *stageActor) norms() {
 	if s, ok := a.stage.(WeightNormer); ok && a.order.Norms {
 		weights = s.WeightNorms(l)
 	}
-	a.cell.store(a.snap(Reducing))
+	a.cell.store(a.snap(event.Reducing))
 	a.summing = true
 	a.submit(l, func(ctx actor.Context) { a.report(ctx, a.stage.Norms(nil), weights()) })
 }
@@ -104,12 +105,12 @@ func (a *stageActor) report(ctx actor.Context, norms, weights []stages.Norm) {
 		m.Trace = a.log.done()
 	}
 	ctx.Send(a.peers.Scheduler, m)
-	wait := WaitOrder
-	if a.order.Phase == Train {
-		wait = WaitDecision
+	wait := event.WaitOrder
+	if a.order.Phase == event.Train {
+		wait = event.WaitDecision
 		a.update = updatePending
 	}
-	a.cell.store(Snapshot{Step: a.order.Step, Phase: a.order.Phase, Wait: wait, From: schedulerName})
+	a.cell.store(event.Snapshot{Step: a.order.Step, Phase: a.order.Phase, Wait: wait, From: schedulerName})
 	a.ended = a.order.Order
 	a.tied, a.order, a.row, a.summing = nil, nil, nil, false
 	a.restartClock()
@@ -120,7 +121,7 @@ func (a *stageActor) report(ctx actor.Context, norms, weights []stages.Norm) {
 func (a *stageActor) applyDecision() {
 	m := a.decision
 	a.decision, a.step = nil, m.Step
-	a.cell.store(Snapshot{Step: m.Step, Doing: Updating})
+	a.cell.store(event.Snapshot{Step: m.Step, Doing: event.Updating})
 	l, doubt := a.stream.NewList(), a.doubt
 	a.doubt = nil
 	switch {
@@ -139,7 +140,7 @@ func (a *stageActor) applyDecision() {
 			}
 			return
 		}
-		a.cell.store(Snapshot{Step: m.Step, Wait: WaitOrder, From: schedulerName})
+		a.cell.store(event.Snapshot{Step: m.Step, Wait: event.WaitOrder, From: schedulerName})
 	})
 }
 
@@ -151,14 +152,14 @@ func (a *stageActor) save(m *SaveState) {
 		copies = a.local.copies.NewArena(a.cell.Load().Actor + ", checkpoint")
 	}
 	saved := a.stage.Save(l, copies)
-	a.cell.store(Snapshot{Step: m.Step, Doing: Copying})
+	a.cell.store(event.Snapshot{Step: m.Step, Doing: event.Copying})
 	a.submit(l, func(ctx actor.Context) {
 		state := &StageState{Header: m.Header, Rank: a.rank, Saved: saved, Copies: copies}
 		if m.Keep && a.spec.WriteOwn != nil {
 			state = a.keepState(state)
 		}
 		ctx.Send(a.peers.Checkpoint, state)
-		a.cell.store(Snapshot{Step: m.Step, Wait: WaitOrder, From: schedulerName})
+		a.cell.store(event.Snapshot{Step: m.Step, Wait: event.WaitOrder, From: schedulerName})
 	})
 }
 

@@ -11,9 +11,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -79,10 +81,10 @@ func TestStuckDevice(t *testing.T) {
 	run := start(t, spec)
 	run.Record(time.Hour)
 	const root = "root: stage 1, running 3F2 (forward of microbatch 2 on chunk 3) for "
-	var stall actors.StallEvent
+	var stall event.StallEvent
 	eventually(t, run, "the report", func() bool {
 		// The machine may be slow, and the run quiet, before, also where another actor is the root.
-		for _, e := range eventsOf[actors.StallEvent](l) {
+		for _, e := range eventsOf[event.StallEvent](l) {
 			if strings.HasPrefix(e.Status.Explain(), root) {
 				stall = e
 			}
@@ -95,7 +97,7 @@ func TestStuckDevice(t *testing.T) {
 	eventually(t, run, root, func() bool { return strings.HasPrefix(run.Status().Explain(), root) })
 	// What was done before is there, though nobody can answer.
 	a := run.Actions()
-	if a.Step != 3 || a.Phase != actors.Train || len(a.Ranks) != 2 || a.Began.IsZero() {
+	if a.Step != 3 || a.Phase != event.Train || len(a.Ranks) != 2 || a.Began.IsZero() {
 		t.Fatalf("recorded: %+v", a)
 	}
 	for rank, times := range a.Ranks {
@@ -149,7 +151,7 @@ func TestRootOfAStall(t *testing.T) {
 			s.WriteRecord = func(telemetry.Record) error { <-open; return nil }
 		}, "scheduler", "a write to disk", "root: metrics, writing for"},
 		{"checkpoint", oneFOneB, -1, "", 0, func(s *actors.Spec, open <-chan struct{}) {
-			s.WriteCheckpoint = func(context.Context, actors.TrainerState, []stages.Saved, bool) (string, error) {
+			s.WriteCheckpoint = func(context.Context, trainstate.State, []stages.Saved, bool) (string, error) {
 				<-open
 				return "", nil
 			}
@@ -172,7 +174,7 @@ func TestRootOfAStall(t *testing.T) {
 			t.Cleanup(gate.open) // before the device closes
 			c.change(&spec, gate.closed)
 			run := start(t, spec)
-			var s actors.Status
+			var s event.Status
 			eventually(t, run, c.root, func() bool {
 				s = run.Status()
 				return strings.HasPrefix(s.Explain(), c.root)
@@ -207,7 +209,7 @@ func TestCreditsOpenAnEdge(t *testing.T) {
 		t.Helper()
 		eventually(t, run, "the wait", func() bool {
 			s := run.Status().Actors[4]
-			return s.Step == 2 && s.Wait == actors.WaitCredit && s.Action == scheduler.Action{Type: scheduler.F, Microbatch: microbatch}
+			return s.Step == 2 && s.Wait == event.WaitCredit && s.Action == scheduler.Action{Type: scheduler.F, Microbatch: microbatch}
 		})
 	}
 	h := actors.Header{Run: spec.Run, Attempt: run.Attempt(), Step: 2, Order: 2}

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // supervisor spawns the actors of a run that are in its process and supervises them; those
@@ -46,8 +49,8 @@ type overdue struct{}
 
 // Outcome is how a run ended.
 type Outcome struct {
-	State   TrainerState
-	Updates Updates
+	State   trainstate.State
+	Updates event.Updates
 	Stopped bool  // before the last step, by request
 	Early   bool  // before the last step, since Spec.Patience was at its end
 	Err     error // the first failure
@@ -89,7 +92,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			s.end(ctx, Outcome{Err: ErrKilled})
 		}
 	case Request:
-		if m.Kind == Stop {
+		if m.Kind == event.ChangeStop {
 			s.endSoon()
 		}
 		if pid := s.pids[schedulerName]; pid != nil {
@@ -165,7 +168,7 @@ func (s *supervisor) name(who *actor.PID) string {
 // spawn makes the actors and tells them their peers.
 func (s *supervisor) spawn(ctx actor.Context) {
 	s.pids, s.active = make(map[string]*actor.PID), make(map[string]bool)
-	if slices.ContainsFunc(s.spec.Requests, func(q Request) bool { return q.Kind == Stop }) {
+	if slices.ContainsFunc(s.spec.Requests, func(q Request) bool { return q.Kind == event.ChangeStop }) {
 		s.endSoon()
 	}
 	add := func(name string, producer actor.Producer, opts ...actor.PropsOption) *actor.PID {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -120,7 +121,7 @@ func (r *Run) CopyWeights(to func(param int) []float32) (step int64, err error) 
 // post-validation a stage may be ahead by an update; the copy waits for the end of the step.
 func (a *schedulerActor) takeWeights(ctx actor.Context, c *weightCopy) {
 	a.copies = append(a.copies, c)
-	if !a.spec.PostValidate || a.phase != Train {
+	if !a.spec.PostValidate || a.phase != event.Train {
 		a.copyWeights(ctx)
 	}
 }
@@ -151,7 +152,7 @@ func (a *stageActor) copyWeights(ctx actor.Context) {
 	}
 	was := a.cell.Load()
 	now := was
-	now.Doing, now.Wait = Copying, WaitNothing
+	now.Doing, now.Wait = event.Copying, event.WaitNothing
 	a.cell.store(now)
 	l := a.stream.NewList()
 	if place := stage.CopyWeights(l, c.to); place != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // weights is memory for all weights of a model.
@@ -106,8 +107,8 @@ func TestCopyWeightsOfAPausedRun(t *testing.T) {
 	l := &log{}
 	run := start(t, tr.spec(t, l))
 	run.Pause()
-	eventually(t, run, "a pause", func() bool { return len(eventsOf[actors.PauseEvent](l)) > 0 })
-	at := eventsOf[actors.PauseEvent](l)[0].Step
+	eventually(t, run, "a pause", func() bool { return len(eventsOf[event.PauseEvent](l)) > 0 })
+	at := eventsOf[event.PauseEvent](l)[0].Step
 	for range 3 {
 		w := room(t, tr.model)
 		if step, err := run.CopyWeights(w.of); err != nil || step != at {

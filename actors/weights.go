@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -30,7 +31,7 @@ func (a *weightsActor) Receive(ctx actor.Context) {
 		if !a.runID.accepts(m.Header) {
 			return
 		}
-		a.cell.store(Snapshot{Step: m.Step, Doing: Reading})
+		a.cell.store(event.Snapshot{Step: m.Step, Doing: event.Reading})
 		answer := &Weight{Header: m.Header, Request: m.Request, Param: m.Param, Err: errGone}
 		switch {
 		case a.failed:
@@ -40,7 +41,7 @@ func (a *weightsActor) Receive(ctx actor.Context) {
 			answer.Tensor, answer.Err = a.read(m)
 		}
 		ctx.Send(m.ReplyTo, answer)
-		a.cell.store(Snapshot{Step: m.Step})
+		a.cell.store(event.Snapshot{Step: m.Step})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // Replica is one of several copies of a pipeline, each of which computes some of a step's
@@ -169,7 +170,7 @@ func Alike(all []Replica) bool {
 }
 
 // microbatches is how many there are of a phase, of all replicas.
-func (s *Spec) microbatches(p Phase) (n int) {
+func (s *Spec) microbatches(p event.Phase) (n int) {
 	for _, r := range s.replicas() {
 		if t := r.table(p); t != nil {
 			n += t.Microbatches
@@ -178,16 +179,16 @@ func (s *Spec) microbatches(p Phase) (n int) {
 	return n
 }
 
-func (r *Replica) table(p Phase) *scheduler.Table {
-	if p == Eval {
+func (r *Replica) table(p event.Phase) *scheduler.Table {
+	if p == event.Eval {
 		return r.EvalTable
 	}
 	return r.Table
 }
 
 // first is how many microbatches of a phase are before the replica's.
-func (r *Replica) first(p Phase) int {
-	if p == Eval {
+func (r *Replica) first(p event.Phase) int {
+	if p == event.Eval {
 		return r.EvalFirst
 	}
 	return r.First

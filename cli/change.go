@@ -4,12 +4,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // newChange makes a command that changes a run.
-func (a *app) newChange(name, short string, kind actors.ChangeKind) *cobra.Command {
+func (a *app) newChange(name, short string, kind event.ChangeKind) *cobra.Command {
 	var o clientFlags
 	ch := troupe.Change{Kind: kind}
 	var asJSON bool
@@ -23,7 +23,7 @@ names a step, and one of the learning rate, is written to the run's changes.json
 takes effect, and takes effect at the same step again when the run resumes from an older
 checkpoint: the figures repeat. A learning rate without a step cancels earlier ones that
 were to take effect later.`,
-		Example: "  engine cluster " + name + " tiny" + map[bool]string{true: " --lr 3e-4 --at-step 2000"}[kind == actors.SetRate],
+		Example: "  engine cluster " + name + " tiny" + map[bool]string{true: " --lr 3e-4 --at-step 2000"}[kind == event.ChangeRate],
 		Args:    takes("RUN"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("at-step") {
@@ -31,7 +31,7 @@ were to take effect later.`,
 					return err
 				}
 			}
-			if kind == actors.SetRate && !cmd.Flags().Changed("min-lr") {
+			if kind == event.ChangeRate && !cmd.Flags().Changed("min-lr") {
 				ch.MinLR = ch.LR / 10
 			}
 			if err := ch.Check(); err != nil {
@@ -60,10 +60,10 @@ were to take effect later.`,
 	}
 	o.set(cmd)
 	f := cmd.Flags()
-	if kind != actors.Resume {
+	if kind != event.ChangeResume {
 		f.Int64Var(&ch.Step, "at-step", 0, "when this `step` has ended (default: the one in progress)")
 	}
-	if kind == actors.SetRate {
+	if kind == event.ChangeRate {
 		f.Float64Var(&ch.LR, "lr", 0, "the new peak of the `rate`")
 		f.Float64Var(&ch.MinLR, "min-lr", 0, "where its decay ends (default: a tenth)")
 		must(cmd.MarkFlagRequired("lr"))
@@ -88,4 +88,4 @@ func stepNamed(step int64) error {
 }
 
 // changeWords say what a run was told to do.
-var changeWords = map[actors.ChangeKind]string{actors.Pause: "pause", actors.Resume: "go on", actors.Checkpoint: "write a checkpoint", actors.Stop: "stop", actors.SetRate: "change its learning rate"}
+var changeWords = map[event.ChangeKind]string{event.ChangePause: "pause", event.ChangeResume: "go on", event.ChangeCheckpoint: "write a checkpoint", event.ChangeStop: "stop", event.ChangeRate: "change its learning rate"}

@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // tokenTTL is the life of the tokens that a coordinator writes by itself; it writes new ones
@@ -27,8 +27,8 @@ const tokenTTL = 24 * time.Hour
 func (a *app) newCluster() *cobra.Command {
 	cmd := &cobra.Command{Use: "cluster", Short: "Run a cluster's coordinator, make tokens, control runs"}
 	cmd.AddCommand(a.newClusterStart(), a.newClusterToken(), a.newClusterTokens(), a.newClusterRevoke(), a.newClusterRelease(),
-		a.newChange("pause", "Hold a run at the end of its step", actors.Pause), a.newChange("resume", "Let a run go on that was paused, and take back pauses to come", actors.Resume),
-		a.newChange("checkpoint", "Have a run write a checkpoint at the end of its step", actors.Checkpoint), a.newChange("rate", "Have a run go on with another learning rate", actors.SetRate))
+		a.newChange("pause", "Hold a run at the end of its step", event.ChangePause), a.newChange("resume", "Let a run go on that was paused, and take back pauses to come", event.ChangeResume),
+		a.newChange("checkpoint", "Have a run write a checkpoint at the end of its step", event.ChangeCheckpoint), a.newChange("rate", "Have a run go on with another learning rate", event.ChangeRate))
 	asGroup(cmd)
 	return cmd
 }

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // training is what following a run takes; *troupe.Run is one.
 type training interface {
 	Info() troupe.Info
 	Events() <-chan troupe.Event
-	Status() actors.Status
+	Status() event.Status
 	Stop()
 	Kill()
 	Wait() (troupe.Result, error)

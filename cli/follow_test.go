@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // fakeRun is a run of which the test says how it reacts.
@@ -23,7 +24,7 @@ type fakeRun struct {
 
 func (f *fakeRun) Events() <-chan troupe.Event { return f.events }
 func (f *fakeRun) Info() troupe.Info           { return troupe.Info{} }
-func (f *fakeRun) Status() actors.Status       { return actors.Status{} }
+func (f *fakeRun) Status() event.Status        { return event.Status{} }
 func (f *fakeRun) Wait() (troupe.Result, error) {
 	return troupe.Result{Stopped: f.stops > 0}, f.err
 }
@@ -60,7 +61,7 @@ func TestFollow(t *testing.T) {
 		{name: "one signal", signals: []os.Signal{syscall.SIGTERM}, endsOnStop: true, stops: 1, said: stopped},
 		{name: "two signals", signals: []os.Signal{syscall.SIGINT, syscall.SIGINT}, endsOnKill: true, wantErr: actors.ErrKilled, stops: 1, kills: 1, said: stopped},
 		{name: "a status, and a signal", signals: []os.Signal{syscall.SIGQUIT, syscall.SIGQUIT, syscall.SIGINT}, endsOnStop: true, stops: 1,
-			said: actors.Status{}.String() + actors.Status{}.String() + stopped},
+			said: event.Status{}.String() + event.Status{}.String() + stopped},
 		{name: "a closed output, told often, and a signal", signals: []os.Signal{syscall.SIGPIPE, syscall.SIGPIPE, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGTERM},
 			stops: 1, said: closed + stopped},
 		{name: "a closed terminal, told twice", signals: []os.Signal{syscall.SIGHUP, syscall.SIGHUP}, stops: 1, said: hungUp},

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 )
 
 // listed is a checkpoint as `engine ckpt ls` shows it.
@@ -26,8 +26,8 @@ type listed struct {
 	State       string    `json:"state"`         // "complete", or a checkpoint.State
 	Problem     string    `json:"problem"`       // the first one; "": all files have their length
 
-	Data      *actors.DataIdentity `json:"data"` // null: not known
-	Decisions []actors.Decision    `json:"decisions,omitempty"`
+	Data      *trainstate.Data      `json:"data"` // null: not known
+	Decisions []trainstate.Decision `json:"decisions,omitempty"`
 }
 
 // complete is the state of a checkpoint whose files are all there in their length:
@@ -118,14 +118,14 @@ func (c *listed) look(s *checkpoint.Store) error {
 		c.Problem = look.Problems[0].String()
 		return nil
 	}
-	var state actors.TrainerState
+	var state trainstate.State
 	switch err := json.Unmarshal(look.File, &state); {
 	case look.File == nil:
 		c.State, c.Problem = string(checkpoint.StateMissing), rundir.TrainerFile+": the manifest does not list it"
 	case err != nil:
 		c.State, c.Problem = string(checkpoint.StateDamaged), fmt.Sprintf("%s: %v", rundir.TrainerFile, err)
-	case state.FormatVersion > actors.TrainerStateVersion:
-		c.State, c.Problem = string(checkpoint.StateTooNew), fmt.Sprintf("%s: version %d, this program knows %d", rundir.TrainerFile, state.FormatVersion, actors.TrainerStateVersion)
+	case state.FormatVersion > trainstate.Version:
+		c.State, c.Problem = string(checkpoint.StateTooNew), fmt.Sprintf("%s: version %d, this program knows %d", rundir.TrainerFile, state.FormatVersion, trainstate.Version)
 	default:
 		c.BestValLoss, c.BestStep, c.Decisions = state.BestValLoss, state.BestStep, state.Decisions
 		if state.Data.Train.SHA256 != "" {

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/show/term"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // TestReport shows one run in every way; testdata/report has what is seen.
@@ -56,7 +56,7 @@ func play(show reporter, tick func()) {
 		show.event(step(101 + i))
 	}
 	show.event(troupe.CheckpointEvent{Step: 107, Dir: "runs/small/checkpoints/step-00000107", Best: true, Took: 12 * time.Millisecond})
-	show.event(troupe.StallEvent{Quiet: time.Minute, Status: actors.Status{}})
+	show.event(troupe.StallEvent{Quiet: time.Minute, Status: event.Status{}})
 	show.notice("engine: finishing the step\n")
 	show.close()
 	show.end(troupe.Result{Step: 107, Stopped: true, FirstValLoss: 5.5, LastValLoss: 2.4, BestValLoss: 2.3, BestStep: 90, Dir: "runs/small/checkpoints/step-00000107"})

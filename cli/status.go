@@ -9,15 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // runStatus is what a run and its actors are doing.
 type runStatus struct {
 	run    cluster.RunSummary
-	actors actors.Status
+	actors event.Status
 }
 
 func (a *app) newStatus() *cobra.Command {

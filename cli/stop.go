@@ -12,12 +12,13 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 func (a *app) newStop() *cobra.Command {
 	var o clientFlags
 	var kill, noWait, asJSON bool
-	at := troupe.Change{Kind: actors.Stop}
+	at := troupe.Change{Kind: event.ChangeStop}
 	cmd := &cobra.Command{
 		Use:   "stop RUN",
 		Short: "Stop a run of a cluster, with a checkpoint",

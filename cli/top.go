@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // Limits of engine top.
@@ -78,7 +78,7 @@ Elsewhere than on a terminal, and with --once, it prints the tables once.`,
 // topRun is a run as engine top shows it.
 type topRun struct {
 	cluster.RunSummary
-	status actors.Status
+	status event.Status
 	speed  float64 // NaN: not known
 }
 

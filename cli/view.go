@@ -10,11 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-ml/troupe/telemetry/event"
+
 	tea "charm.land/bubbletea/v2"
+
 	xterm "golang.org/x/term"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/show/term"
 	"github.com/troupe-ml/troupe/internal/show/view"
@@ -175,7 +177,7 @@ func (v *viewReporter) look(ctx context.Context) {
 
 // lookMsg is what the actors do.
 type lookMsg struct {
-	status  actors.Status
+	status  event.Status
 	actions troupe.Actions
 }
 
@@ -312,13 +314,13 @@ func (m *viewModel) key(key string) tea.Cmd {
 			m.question = "stop at once? What was trained since the last checkpoint is lost. y, or any other key for no"
 		}
 	case "p":
-		kind := actors.Pause
+		kind := event.ChangePause
 		if m.view.Paused() {
-			kind = actors.Resume
+			kind = event.ChangeResume
 		}
 		return m.change(kind)
 	case "c":
-		return m.change(actors.Checkpoint)
+		return m.change(event.ChangeCheckpoint)
 	case "?":
 		m.help = !m.help
 	case "down", "j":
@@ -340,7 +342,7 @@ func (m *viewModel) key(key string) tea.Cmd {
 // changeable is a run that takes changes.
 type changeable interface{ Change(troupe.Change) error }
 
-func (m *viewModel) change(kind actors.ChangeKind) tea.Cmd {
+func (m *viewModel) change(kind event.ChangeKind) tea.Cmd {
 	return func() tea.Msg {
 		r, ok := m.run.(changeable)
 		if !ok {

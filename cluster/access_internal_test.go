@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 var updateAccess = flag.Bool("update", false, "write the tables of SECURITY.md again")
@@ -239,7 +240,7 @@ func TestStatusOfOwnRanks(t *testing.T) {
 	a := &attempt{c: c, id: uuid.New(), shares: []*share{mine, others}, memory: make(map[int]int64)}
 	for rank, refused := range map[int]int64{0: 0, 1: 1, 9: 1, -1: 1} {
 		before := c.mesh.Refused()
-		a.observe(mine.Member, &wire.StatusReply{Attempt: a.id[:], Actors: []*wire.Snapshot{actors.PackSnapshot(actors.Snapshot{Actor: "stage 0", Rank: rank, Doing: actors.Waiting, Since: time.Now()}, func(t time.Time) time.Time { return t })},
+		a.observe(mine.Member, &wire.StatusReply{Attempt: a.id[:], Actors: []*wire.Snapshot{actors.PackSnapshot(event.Snapshot{Actor: "stage 0", Rank: rank, Doing: event.Waiting, Since: time.Now()}, func(t time.Time) time.Time { return t })},
 			Memory: []*wire.RankMemory{{Rank: small(rank), Bytes: 5}}})
 		if n := c.mesh.Refused() - before; n != refused {
 			t.Errorf("the status of rank %d: %d refused, want %d", rank, n, refused)

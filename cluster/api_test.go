@@ -22,12 +22,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // workerEnv makes this test's program a worker: it names the coordinator.
@@ -202,7 +202,7 @@ func TestRuns(t *testing.T) {
 		defer c.runs.mu.Unlock()
 		return c.runs.journal.entries
 	}()
-	if len(kept) != 1 || !slices.Equal(kept[0].Requests, []troupe.Change{{Kind: actors.Pause}}) || kept[0].Workers != 2 || kept[0].ID != id {
+	if len(kept) != 1 || !slices.Equal(kept[0].Requests, []troupe.Change{{Kind: event.ChangePause}}) || kept[0].Workers != 2 || kept[0].ID != id {
 		t.Errorf("noted %+v", kept)
 	}
 	if _, err := o.Control(ctx, id, Resume); err != nil {

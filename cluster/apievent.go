@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // packInfo and unpackInfo bring what describes a run over the wire.
@@ -112,7 +113,7 @@ func unpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 }
 
 // packStatus and unpackStatus bring what every actor is doing over the wire.
-func packStatus(s actors.Status) *wire.RunStatusReply {
+func packStatus(s event.Status) *wire.RunStatusReply {
 	w := &wire.RunStatusReply{TimeNs: clock.At(s.Time).UnixNano()}
 	for _, a := range s.Actors {
 		one := &wire.ActorStatus{Snapshot: actors.PackSnapshot(a, clock.At), Host: a.Host}
@@ -138,8 +139,8 @@ func unpackChange(w *wire.ChangeEvent) troupe.Change {
 	return troupe.Change{Kind: troupe.ChangeKind(w.GetKind()), Step: w.GetStep(), LR: w.GetLr(), MinLR: w.GetMinLr()}
 }
 
-func unpackStatus(w *wire.RunStatusReply) (actors.Status, error) {
-	s := actors.Status{Time: time.Unix(0, w.GetTimeNs())}
+func unpackStatus(w *wire.RunStatusReply) (event.Status, error) {
+	s := event.Status{Time: time.Unix(0, w.GetTimeNs())}
 	for _, one := range w.GetActors() {
 		a, err := actors.UnpackSnapshot(one.GetSnapshot())
 		if err != nil {
@@ -154,7 +155,7 @@ func unpackStatus(w *wire.RunStatusReply) (actors.Status, error) {
 		s.Requests = append(s.Requests, unpackChange(c))
 	}
 	for _, l := range w.GetCut() {
-		s.Cut = append(s.Cut, actors.CutLink{From: l.GetFrom(), To: l.GetTo(), For: time.Duration(l.GetForNs())})
+		s.Cut = append(s.Cut, event.CutLink{From: l.GetFrom(), To: l.GetTo(), For: time.Duration(l.GetForNs())})
 	}
 	return s, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // over sends a message over the wire.
@@ -36,8 +37,8 @@ func ptr(v float64) *float64 { return &v }
 
 // TestEventsArrive: every kind of event arrives as it was sent.
 func TestEventsArrive(t *testing.T) {
-	status := actors.Status{Time: time.Unix(100, 5), Actors: []actors.Snapshot{
-		{Actor: "stage 1", Rank: 1, Step: 3, Doing: actors.Waiting, Action: scheduler.Action{Chunk: 1, Type: scheduler.F, Microbatch: 2}, Wait: actors.WaitActivation, From: "stage 0", Held: 1, Need: 2,
+	status := event.Status{Time: time.Unix(100, 5), Actors: []event.Snapshot{
+		{Actor: "stage 1", Rank: 1, Step: 3, Doing: event.Waiting, Action: scheduler.Action{Chunk: 1, Type: scheduler.F, Microbatch: 2}, Wait: event.WaitActivation, From: "stage 0", Held: 1, Need: 2,
 			Since: time.Unix(99, 0), Host: "b", Heard: time.Unix(98, 0)},
 		{Actor: "loader", Rank: -1, Since: time.Unix(90, 0)},
 	}}

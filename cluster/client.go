@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/base/registry"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // ClientConfig is what an operator or a viewer needs to reach a coordinator.
@@ -289,10 +289,10 @@ func unpackControl(w *wire.ControlReply) RunSummary {
 
 // Status is what every actor of a run is doing. The run is named by its id, the beginning of
 // that, or its name.
-func (c *Client) Status(ctx context.Context, run string) (RunSummary, actors.Status, error) {
+func (c *Client) Status(ctx context.Context, run string) (RunSummary, event.Status, error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Status{Status: &wire.RunStatusRequest{Run: run}}})
 	if err != nil {
-		return RunSummary{}, actors.Status{}, err
+		return RunSummary{}, event.Status{}, err
 	}
 	s, err := unpackStatus(m.GetStatus())
 	return unpackSummary(m.GetStatus().GetRun()), s, err

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // cuts are the links of an attempt on which nothing arrives. They have their own lock, because a caller that reads a
@@ -60,10 +60,10 @@ func (u *cuts) note(m beat.Member, far []*wire.Unreachable) {
 }
 
 // links are those of workers by their beats, and those of the coordinator by what waits here.
-func (u *cuts) links() (all []actors.CutLink) {
+func (u *cuts) links() (all []event.CutLink) {
 	for id, name := range u.names {
 		if quiet := u.c.mesh.Quiet(id); quiet >= u.c.cfg.Silence {
-			all = append(all, actors.CutLink{To: name, For: quiet})
+			all = append(all, event.CutLink{To: name, For: quiet})
 		}
 	}
 	u.mu.Lock()
@@ -71,9 +71,9 @@ func (u *cuts) links() (all []actors.CutLink) {
 	for id, from := range u.from {
 		for _, far := range from.to {
 			to, _ := uuid.FromBytes(far.GetIncarnation())
-			all = append(all, actors.CutLink{From: u.names[id], To: u.names[to], For: time.Duration(far.GetForS()*float64(time.Second)) + time.Since(from.heard)})
+			all = append(all, event.CutLink{From: u.names[id], To: u.names[to], For: time.Duration(far.GetForS()*float64(time.Second)) + time.Since(from.heard)})
 		}
 	}
-	slices.SortFunc(all, func(a, b actors.CutLink) int { return strings.Compare(a.From+" "+a.To, b.From+" "+b.To) })
+	slices.SortFunc(all, func(a, b event.CutLink) int { return strings.Compare(a.From+" "+a.To, b.From+" "+b.To) })
 	return all
 }

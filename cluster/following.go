@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/run/fanout"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // ErrDetached: who followed the run does so no more; it goes on.
@@ -229,7 +229,7 @@ func (f *Followed) Info() troupe.Info {
 func (f *Followed) Events() <-chan troupe.Event { return f.events }
 
 // Status is what every actor is doing; nothing where the coordinator can't be asked.
-func (f *Followed) Status() actors.Status {
+func (f *Followed) Status() event.Status {
 	ctx, cancel := context.WithTimeout(f.ctx, requestTime)
 	defer cancel()
 	_, s, err := f.c.Status(ctx, f.ID)

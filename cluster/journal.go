@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/strictjson"
 	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // Files in a coordinator's folder.
@@ -377,7 +377,7 @@ func decodeEntry(dec *json.Decoder) (e entry, err error) {
 		e.State = begun
 	}
 	if paused {
-		e.Requests = []troupe.Change{{Kind: actors.Pause}}
+		e.Requests = []troupe.Change{{Kind: event.ChangePause}}
 	}
 	switch {
 	case e.version == 0:

@@ -10,13 +10,13 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/testing/crashfs"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 var entries = []entry{
 	{ID: "01ab23cd", Name: "one", By: "operator-x", Folder: "/here", Config: "[run]\nname = \"one\"\n", Workers: 2, Submitted: "2026-11-22T10:00:00Z", State: begun,
-		Requests: []troupe.Change{{Kind: actors.Pause}, {Kind: actors.Stop, Step: 70}, {Kind: actors.SetRate, LR: 1e-3, MinLR: 1e-4}}},
+		Requests: []troupe.Change{{Kind: event.ChangePause}, {Kind: event.ChangeStop, Step: 70}, {Kind: event.ChangeRate, LR: 1e-3, MinLR: 1e-4}}},
 	{ID: "deadbeef", Name: "two \"quoted\"", Folder: "/", Config: "", AcceptNewData: true, Stopping: true, Submitted: "2026-11-22T10:00:01Z", Fresh: true, FromStep: 7, State: submitted},
 }
 
@@ -59,9 +59,9 @@ func TestJournal(t *testing.T) {
 // TestJournalOfManyRequests: as many requests as a run takes can be read again.
 func TestJournalOfManyRequests(t *testing.T) {
 	e := entries[0]
-	e.Requests = []troupe.Change{{Kind: actors.Resume}, {Kind: actors.Pause}, {Kind: actors.Checkpoint}, {Kind: actors.Stop}}
+	e.Requests = []troupe.Change{{Kind: event.ChangeResume}, {Kind: event.ChangePause}, {Kind: event.ChangeCheckpoint}, {Kind: event.ChangeStop}}
 	for step := range int64(troupe.LimitRequests) {
-		e.Requests = append(e.Requests, troupe.Change{Kind: actors.Pause, Step: step + 1})
+		e.Requests = append(e.Requests, troupe.Change{Kind: event.ChangePause, Step: step + 1})
 	}
 	text, err := encodeJournal([]entry{e})
 	if err != nil {
@@ -124,7 +124,7 @@ func TestOldJournal(t *testing.T) {
 	later := `, "fresh": false, "from_step": 0, "state": "begun"`
 	want := entry{ID: "01ab23cd", Name: "one", By: "x", Folder: "/here", Workers: 2, Submitted: "2026-11-22T10:00:00Z", State: begun}
 	paused := want
-	paused.Requests = []troupe.Change{{Kind: actors.Pause}}
+	paused.Requests = []troupe.Change{{Kind: event.ChangePause}}
 	for _, tt := range []struct {
 		text string
 		want entry

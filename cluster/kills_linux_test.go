@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
 )
 
@@ -167,7 +166,7 @@ func testKills(t *testing.T, seed uint64, layout ...string) {
 	want := filepath.Join(t.TempDir(), "want")
 	for step := int64(40); step < int64(k.steps); step += 60 { // known before, so that the undisturbed run has them too
 		lr := 1e-3 * float64(1+step%7)
-		k.rates = append(k.rates, troupe.Change{Kind: actors.SetRate, Step: step, LR: lr, MinLR: lr / 10})
+		k.rates = append(k.rates, troupe.Change{Kind: troupe.ChangeRate, Step: step, LR: lr, MinLR: lr / 10})
 	}
 	trainHere(t, command{Config: smallRun, Sets: keys(t, want, base), Requests: k.rates})
 
@@ -411,16 +410,16 @@ func (k *kills) order(f *fault, kind int) {
 	switch kind {
 	case 13:
 		f.kind, f.length = "pause", time.Duration(k.random.Int64N(int64(2*time.Second)))
-		k.ask(troupe.Change{Kind: actors.Pause})
+		k.ask(troupe.Change{Kind: troupe.ChangePause})
 		k.asking.Add(1)
 		go func() { // ends with the pause
 			defer k.asking.Done()
 			time.Sleep(f.length)
-			k.ask(troupe.Change{Kind: actors.Resume})
+			k.ask(troupe.Change{Kind: troupe.ChangeResume})
 		}()
 	case 14:
 		f.kind = "rate" // as it is, since the undisturbed run has none at a moment that nobody knows
-		current := troupe.Change{Kind: actors.SetRate, LR: killsRate, MinLR: killsRate / 10}
+		current := troupe.Change{Kind: troupe.ChangeRate, LR: killsRate, MinLR: killsRate / 10}
 		for _, c := range k.rates {
 			if c.Step <= int64(f.step)+1 {
 				current.LR, current.MinLR = c.LR, c.MinLR

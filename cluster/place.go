@@ -22,6 +22,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // hosts are a coordinator's workers, for one run.
@@ -532,14 +533,14 @@ func (a *attempt) seesFolder(p *folderProbe, got answer) bool {
 }
 
 // clock is how the clock of a rank's worker stands to this process's, by its latest beats.
-func (a *attempt) clock(rank int) actors.Clock {
+func (a *attempt) clock(rank int) event.Clock {
 	for _, s := range a.shares {
 		if slices.Contains(s.ranks, rank) {
 			m := a.c.beats.Member(s.ID)
-			return actors.Clock{Process: s.Name, Ahead: m.Offset, Within: (m.RoundTrip + 1) / 2}
+			return event.Clock{Process: s.Name, Ahead: m.Offset, Within: (m.RoundTrip + 1) / 2}
 		}
 	}
-	return actors.Clock{}
+	return event.Clock{}
 }
 
 func (a *attempt) name(worker uuid.UUID) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // What is recorded of a run goes from its workers to the coordinator with their beats, and from there to those who
@@ -37,11 +38,11 @@ func packTrace(e troupe.StepEvent) *wire.Trace {
 }
 
 // unpackRanks takes the times of the actions of all ranks.
-func unpackRanks(w []*wire.ActionTimes) ([][]actors.ActionTime, error) {
+func unpackRanks(w []*wire.ActionTimes) ([][]event.ActionTime, error) {
 	if len(w) > limitTraceRanks {
 		return nil, fmt.Errorf("the times of %d ranks, of at most %d", len(w), limitTraceRanks)
 	}
-	all, left := make([][]actors.ActionTime, len(w)), limitTraceActions
+	all, left := make([][]event.ActionTime, len(w)), limitTraceActions
 	for r, one := range w {
 		times, err := actors.UnpackActions(one, left)
 		if err != nil {
@@ -64,7 +65,7 @@ func unpackTrace(e *troupe.StepEvent, w *wire.Trace) (err error) {
 		return fmt.Errorf("a trace: %w", err)
 	}
 	for _, c := range w.GetClocks() {
-		e.Clocks = append(e.Clocks, actors.Clock{Process: c.GetProcess(), Ahead: time.Duration(c.GetAheadNs()), Within: time.Duration(c.GetWithinNs())})
+		e.Clocks = append(e.Clocks, event.Clock{Process: c.GetProcess(), Ahead: time.Duration(c.GetAheadNs()), Within: time.Duration(c.GetWithinNs())})
 	}
 	return nil
 }
@@ -144,7 +145,7 @@ func (a *attempt) observeRecorded(s *share, offset time.Duration, reply *wire.St
 	}
 	left := limitBeatActions
 	for _, w := range reply.GetActions() {
-		if !mine[w.GetRank()] || w.GetFirst() < 0 || w.GetFirst() > limitTraceActions || w.GetPhase() > uint32(actors.Eval) {
+		if !mine[w.GetRank()] || w.GetFirst() < 0 || w.GetFirst() > limitTraceActions || w.GetPhase() > uint32(event.Eval) {
 			return fmt.Errorf("actions of rank %d from the number %d on", w.GetRank(), w.GetFirst())
 		}
 		times, err := actors.UnpackActions(w.GetTimes(), left)
@@ -156,7 +157,7 @@ func (a *attempt) observeRecorded(s *share, offset time.Duration, reply *wire.St
 			times[i].Start, times[i].End = t.Start.Add(-offset), t.End.Add(-offset)
 		}
 		if a.actors != nil {
-			a.actors.ObserveActions(actors.RankActions{Rank: int(w.GetRank()), Step: w.GetStep(), Order: w.GetOrder(), Phase: actors.Phase(w.GetPhase()), First: int(w.GetFirst()), Times: times}) //nolint:gosec // looked at above
+			a.actors.ObserveActions(actors.RankActions{Rank: int(w.GetRank()), Step: w.GetStep(), Order: w.GetOrder(), Phase: event.Phase(w.GetPhase()), First: int(w.GetFirst()), Times: times}) //nolint:gosec // looked at above
 		}
 	}
 	for _, w := range reply.GetMemory() {
@@ -263,7 +264,7 @@ func (c *Client) Actions(ctx context.Context, run string) (troupe.Actions, error
 		return troupe.Actions{}, err
 	}
 	w := m.GetActions()
-	a := troupe.Actions{Step: w.GetStep(), Phase: actors.Phase(min(w.GetPhase(), uint32(actors.Eval)))} //nolint:gosec // bounded
+	a := troupe.Actions{Step: w.GetStep(), Phase: event.Phase(min(w.GetPhase(), uint32(event.Eval)))} //nolint:gosec // bounded
 	if w.GetBeganNs() != 0 {
 		a.Began = time.Unix(0, w.GetBeganNs())
 	}

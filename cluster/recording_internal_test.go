@@ -9,18 +9,19 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // TestTraceOverTheWire: a step's trace comes to who follows as it was, pairs and clocks with it; one that is
 // too large is not sent.
 func TestTraceOverTheWire(t *testing.T) {
 	at := time.Unix(1764000000, 123456789)
-	act := func(chunk int32, kind scheduler.Type, m int32, overlap bool, from, to time.Duration) actors.ActionTime {
-		return actors.ActionTime{Action: scheduler.Action{Chunk: chunk, Type: kind, Microbatch: m, Overlap: overlap}, Start: at.Add(from), End: at.Add(to)}
+	act := func(chunk int32, kind scheduler.Type, m int32, overlap bool, from, to time.Duration) event.ActionTime {
+		return event.ActionTime{Action: scheduler.Action{Chunk: chunk, Type: kind, Microbatch: m, Overlap: overlap}, Start: at.Add(from), End: at.Add(to)}
 	}
-	e := troupe.StepEvent{Record: telemetry.Record{Step: 7}, Trace: [][]actors.ActionTime{
+	e := troupe.StepEvent{Record: telemetry.Record{Step: 7}, Trace: [][]event.ActionTime{
 		{act(0, scheduler.F, 0, true, 0, 5), act(3, scheduler.B, 1, false, 0, 5), act(0, scheduler.W, 200, false, -7, time.Second)}, nil},
-		Clocks: []actors.Clock{{}, {Process: "worker-1", Ahead: -time.Second, Within: time.Millisecond}}}
+		Clocks: []event.Clock{{}, {Process: "worker-1", Ahead: -time.Second, Within: time.Millisecond}}}
 	w := packStep(e)
 	if w.Trace != nil {
 		t.Error("everybody gets the trace")
@@ -39,7 +40,7 @@ func TestTraceOverTheWire(t *testing.T) {
 			t.Errorf("%+v came as %+v", a, b)
 		}
 	}
-	e.Trace[1] = make([]actors.ActionTime, limitTraceActions)
+	e.Trace[1] = make([]event.ActionTime, limitTraceActions)
 	if packTrace(e) != nil {
 		t.Error("a trace of any size is sent")
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
 )
 
@@ -170,7 +169,7 @@ func surviveAll(t *testing.T, a *asked, random *rand.Rand) {
 		a.kill(busy[random.IntN(len(busy))])
 		return place
 	}
-	place := strike(troupe.Change{Kind: actors.Pause})
+	place := strike(troupe.Change{Kind: troupe.ChangePause})
 	restart := a.await("the restart", place, kindOf("restart"))
 	events, _ := a.line.from(0)
 	for i, e := range events {
@@ -189,13 +188,13 @@ func surviveAll(t *testing.T, a *asked, random *rand.Rand) {
 			t.Errorf("the paused run trains: %v", e)
 		}
 	}
-	a.ask(troupe.Change{Kind: actors.Resume})
+	a.ask(troupe.Change{Kind: troupe.ChangeResume})
 
-	place = strike(troupe.Change{Kind: actors.Checkpoint})
+	place = strike(troupe.Change{Kind: troupe.ChangeCheckpoint})
 	a.await("the restart", place, kindOf("restart"))
 	a.await("the checkpoint", place, func(e event) bool { return e.Kind == "checkpoint" && e.Step%7 != 0 })
 
-	place = strike(troupe.Change{Kind: actors.SetRate, LR: 0.00123, MinLR: 0.00123})
+	place = strike(troupe.Change{Kind: troupe.ChangeRate, LR: 0.00123, MinLR: 0.00123})
 	a.await("the restart", place, kindOf("restart"))
 	a.await("the rate", place, func(e event) bool { return e.Kind == "step" && e.Rate == 0.00123 })
 	a.await("a step", a.line.place(), stepFrom(1))
@@ -203,7 +202,7 @@ func surviveAll(t *testing.T, a *asked, random *rand.Rand) {
 		t.Errorf("all is done, and the status says %q", text)
 	}
 
-	place = strike(troupe.Change{Kind: actors.Stop})
+	place = strike(troupe.Change{Kind: troupe.ChangeStop})
 	end := a.await("the end", place, ended)
 	if end.Error != "" || end.Count != 1 {
 		t.Errorf("it ended with %v", end)
@@ -221,13 +220,13 @@ func TestRateAfterRollback(t *testing.T) {
 	g.join(t, workers(3)...)
 	a := askCluster(t, g, "run.steps=150", "run.checkpoint_every=0", "run.eval_every=0", "pipeline.stages=2", "optimizer.warmup_steps=0")
 	a.await("step 50", 0, stepFrom(50))
-	a.ask(troupe.Change{Kind: actors.SetRate, LR: 9e-3, MinLR: 9e-3})
+	a.ask(troupe.Change{Kind: troupe.ChangeRate, LR: 9e-3, MinLR: 9e-3})
 	a.await("the older rate", 0, func(e event) bool { return e.Rate == 9e-3 })
 	place := a.line.place()
 	a.kill("worker-0")
 	a.await("the restart", place, kindOf("restart"))
 	a.await("a step after it", a.line.place(), stepFrom(1))
-	a.ask(troupe.Change{Kind: actors.SetRate, LR: 1e-5, MinLR: 1e-5})
+	a.ask(troupe.Change{Kind: troupe.ChangeRate, LR: 1e-5, MinLR: 1e-5})
 	if end := a.await("the end", place, ended); end.Error != "" {
 		t.Fatalf("%v\n%s", end, g.describe())
 	}
@@ -263,7 +262,7 @@ func TestGaveUp(t *testing.T) {
 	}
 	a.await("the restart", place, kindOf("restart"))
 	a.await("a step after it", a.line.place(), stepFrom(1))
-	a.ask(troupe.Change{Kind: actors.Stop})
+	a.ask(troupe.Change{Kind: troupe.ChangeStop})
 	if end := a.await("the end", place, ended); end.Error != "" || end.Count != 1 {
 		t.Errorf("%v\n%s", end, g.describe())
 	}

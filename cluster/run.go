@@ -12,11 +12,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // run is one that a coordinator was asked for, from then until it is no longer listed.
@@ -206,9 +206,9 @@ func (r *run) requests() []troupe.Change {
 
 // request keeps a change for the run, which has not begun. mu is held.
 func (r *run) request(ch troupe.Change) error {
-	if ch.Kind == actors.Resume {
+	if ch.Kind == event.ChangeResume {
 		// Those that troupe.Start was given it knows, and has to hear that they are taken back.
-		taken := func(o troupe.Change) bool { return o.Kind == actors.Pause || o.Kind == actors.Resume }
+		taken := func(o troupe.Change) bool { return o.Kind == event.ChangePause || o.Kind == event.ChangeResume }
 		r.requested, r.late = slices.DeleteFunc(r.requested, taken), slices.DeleteFunc(r.late, taken)
 	}
 	switch {
@@ -218,7 +218,7 @@ func (r *run) request(ch troupe.Change) error {
 		return fmt.Errorf("%w: run %s has not begun, and %d changes wait for it, the limit", ErrTryAgain, r.id, len(r.requested))
 	}
 	r.requested, r.late = append(r.requested, ch), append(r.late, ch)
-	if ch.Kind == actors.Stop {
+	if ch.Kind == event.ChangeStop {
 		r.stops = append(r.stops, ch.Step)
 	}
 	return nil
@@ -393,8 +393,8 @@ func (r *run) end(res troupe.Result, err error, interrupted bool) {
 }
 
 // changeKinds are the changes of a run that an operator may ask for.
-var changeKinds = map[wire.ControlRequest_Action]actors.ChangeKind{wire.ControlRequest_PAUSE: actors.Pause, wire.ControlRequest_RESUME: actors.Resume,
-	wire.ControlRequest_CHECKPOINT: actors.Checkpoint, wire.ControlRequest_STOP: actors.Stop, wire.ControlRequest_RATE: actors.SetRate}
+var changeKinds = map[wire.ControlRequest_Action]event.ChangeKind{wire.ControlRequest_PAUSE: event.ChangePause, wire.ControlRequest_RESUME: event.ChangeResume,
+	wire.ControlRequest_CHECKPOINT: event.ChangeCheckpoint, wire.ControlRequest_STOP: event.ChangeStop, wire.ControlRequest_RATE: event.ChangeRate}
 
 // control does what somebody asks of the run.
 func (r *run) control(m *wire.ControlRequest) error {
@@ -440,7 +440,7 @@ func (r *run) change(ch troupe.Change) (wait chan error, err error) {
 		}
 		return nil, r.request(ch)
 	}
-	if ch.Kind == actors.Stop {
+	if ch.Kind == event.ChangeStop {
 		if len(r.answers) >= limitRequests {
 			return nil, fmt.Errorf("%w: %d others wait for the run's answer", ErrTryAgain, len(r.answers))
 		}
@@ -490,12 +490,12 @@ func (r *run) kill() {
 }
 
 // status is what every actor of the run is doing.
-func (r *run) status() actors.Status {
+func (r *run) status() event.Status {
 	r.mu.Lock()
 	inner, hosts := r.inner, r.hosts
 	r.mu.Unlock()
 	if inner == nil {
-		return actors.Status{Time: time.Now(), Requests: r.requests()}
+		return event.Status{Time: time.Now(), Requests: r.requests()}
 	}
 	s := inner.Status()
 	for i, a := range s.Actors {

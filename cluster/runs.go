@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // runIDBytes is the length of a run's id, before it is written in hexadecimal digits.
@@ -106,7 +106,7 @@ func (s *runs) newRun(cfg *config.Config, e entry) *run {
 	r := &run{c: s.c, entry: e, id: e.ID, name: e.Name, by: e.By, cfg: cfg, done: make(chan struct{}), followers: make(map[*follower]struct{})}
 	r.requested = slices.Clone(e.Requests)
 	for _, c := range e.Requests {
-		if c.Kind == actors.Stop {
+		if c.Kind == event.ChangeStop {
 			r.stops = append(r.stops, c.Step)
 		}
 	}
@@ -208,7 +208,7 @@ func (s *runs) note(r *run, change func(*entry)) error {
 // coordinator that ends stops its runs, too.
 func (s *runs) keep(r *run) error {
 	return s.note(r, func(e *entry) { // which has mu: what is asked meanwhile is not lost by an older list
-		e.Requests = slices.DeleteFunc(r.requests(), func(c troupe.Change) bool { return c.Kind == actors.Stop && c.Step == 0 })
+		e.Requests = slices.DeleteFunc(r.requests(), func(c troupe.Change) bool { return c.Kind == event.ChangeStop && c.Step == 0 })
 	})
 }
 

@@ -14,10 +14,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -173,7 +173,7 @@ var writeOwn = checkpoint.WriteOwn
 
 // writeOwn writes a stage's part of the coordinator's checkpoint to the folder that both see.
 // The attempt is in the name of the checkpoint's folder: that of a newer one is out of reach.
-func (p *part) writeOwn(ctx context.Context, step int64, places []actors.Place, saved []stages.Saved) ([]uint32, error) {
+func (p *part) writeOwn(ctx context.Context, step int64, places []trainstate.Place, saved []stages.Saved) ([]uint32, error) {
 	own := make([]checkpoint.Own, len(places))
 	for i, at := range places {
 		own[i] = checkpoint.Own{File: at.File, Offset: at.Offset, Data: saved[i].Bytes()}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // prepare makes the folder of a coordinator that had a run.
@@ -38,7 +38,7 @@ func prepare(t *testing.T, dir, state string, requests []troupe.Change) {
 // TestAskedWhileItWaits: what is asked of a run that another coordinator had, while it waits for workers, counts over what
 // was asked before: a run that is resumed there trains, though it was paused.
 func TestAskedWhileItWaits(t *testing.T) {
-	pause, later := troupe.Change{Kind: actors.Pause}, troupe.Change{Kind: actors.Pause, Step: 2}
+	pause, later := troupe.Change{Kind: event.ChangePause}, troupe.Change{Kind: event.ChangePause, Step: 2}
 	resume, save := wire.ControlRequest_RESUME, wire.ControlRequest_CHECKPOINT
 	for name, had := range map[string]struct {
 		requests []troupe.Change

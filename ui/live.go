@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // live is what is known of a run that trains in this process, or is followed from it.
@@ -331,7 +331,7 @@ const silence = time.Second
 
 func viewStatus(s troupe.Status, cfg *config.Config) statusView {
 	v := statusView{TimeMS: clock.At(s.Time).UnixMilli(), Actors: []actorView{}, Chain: s.Chain(), Links: []linkView{}}
-	byName := make(map[string]actors.Snapshot, len(s.Actors))
+	byName := make(map[string]event.Snapshot, len(s.Actors))
 	ranks := 0
 	for _, a := range s.Actors {
 		byName[a.Actor] = a
@@ -341,7 +341,7 @@ func viewStatus(s troupe.Status, cfg *config.Config) statusView {
 	for _, a := range s.Actors {
 		one := actorView{Name: a.Actor, Rank: a.Rank, Step: a.Step, Doing: a.Doing.String(), Text: a.Describe(), From: a.From, Since: s.Time.Sub(a.Since).Seconds(), Host: a.Host,
 			Chunk: -1, Micro: -1}
-		if a.Doing == actors.Running || a.Action != (scheduler.Action{}) {
+		if a.Doing == event.Running || a.Action != (scheduler.Action{}) {
 			one.Chunk, one.Type, one.Micro = int(a.Action.Chunk), int(a.Action.Type), int(a.Action.Microbatch)
 		}
 		if a.Rank >= 0 {
@@ -353,15 +353,15 @@ func viewStatus(s troupe.Status, cfg *config.Config) statusView {
 		v.Actors = append(v.Actors, one)
 	}
 	seen := make(map[string]bool)
-	var silent actors.Snapshot // of those on the way, whose process was not heard for longest
+	var silent event.Snapshot // of those on the way, whose process was not heard for longest
 	for at, ok := byName["scheduler"]; ok && !seen[at.Actor]; at, ok = byName[at.From] {
 		seen[at.Actor] = true
 		if !at.Heard.IsZero() && (silent.Heard.IsZero() || at.Heard.Before(silent.Heard)) {
 			silent = at
 		}
 		_, more := byName[at.From]
-		v.Links = append(v.Links, linkView{stageOf(cfg, at.Rank, ranks), at.Actor, at.Wait == actors.WaitNothing || !more})
-		if at.Wait == actors.WaitNothing {
+		v.Links = append(v.Links, linkView{stageOf(cfg, at.Rank, ranks), at.Actor, at.Wait == event.WaitNothing || !more})
+		if at.Wait == event.WaitNothing {
 			return v
 		}
 	}

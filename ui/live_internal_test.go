@@ -5,31 +5,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // TestRoot: the drawing marks where the chain of waits ends; in a circle, the process that is silent.
 func TestRoot(t *testing.T) {
 	now := time.Unix(100, 0)
-	at := func(name string, rank int, wait actors.Wait, from string, heard float64) actors.Snapshot {
-		s := actors.Snapshot{Actor: name, Rank: rank, Doing: actors.Waiting, Wait: wait, From: from, Since: now.Add(-5 * time.Second)}
+	at := func(name string, rank int, wait event.Wait, from string, heard float64) event.Snapshot {
+		s := event.Snapshot{Actor: name, Rank: rank, Doing: event.Waiting, Wait: wait, From: from, Since: now.Add(-5 * time.Second)}
 		if heard > 0 {
 			s.Host, s.Heard = "host-"+name, now.Add(-time.Duration(heard*float64(time.Second)))
 		}
 		return s
 	}
-	scheduler := at("scheduler", -1, actors.WaitStages, "a", 0)
+	scheduler := at("scheduler", -1, event.WaitStages, "a", 0)
 	for name, tc := range map[string]struct {
-		actors []actors.Snapshot
+		actors []event.Snapshot
 		root   string
 		says   string
 	}{
-		"a chain":          {[]actors.Snapshot{scheduler, at("a", 0, actors.WaitActivation, "b", 0), at("b", 1, actors.WaitNothing, "", 0)}, "b", "b is"},
-		"a circle":         {[]actors.Snapshot{scheduler, at("a", 0, actors.WaitActivation, "b", 0.1), at("b", 1, actors.WaitCredit, "a", 0.2)}, "", "a message between hosts has not arrived"},
-		"a silent process": {[]actors.Snapshot{scheduler, at("a", 0, actors.WaitActivation, "b", 0.1), at("b", 1, actors.WaitCredit, "a", 7)}, "b", "host-b, with b, has not been heard for 7.0 s"},
+		"a chain":          {[]event.Snapshot{scheduler, at("a", 0, event.WaitActivation, "b", 0), at("b", 1, event.WaitNothing, "", 0)}, "b", "b is"},
+		"a circle":         {[]event.Snapshot{scheduler, at("a", 0, event.WaitActivation, "b", 0.1), at("b", 1, event.WaitCredit, "a", 0.2)}, "", "a message between hosts has not arrived"},
+		"a silent process": {[]event.Snapshot{scheduler, at("a", 0, event.WaitActivation, "b", 0.1), at("b", 1, event.WaitCredit, "a", 7)}, "b", "host-b, with b, has not been heard for 7.0 s"},
 		"nothing":          {nil, "", ""},
 	} {
-		v := viewStatus(actors.Status{Time: now, Actors: tc.actors}, nil)
+		v := viewStatus(event.Status{Time: now, Actors: tc.actors}, nil)
 		root := ""
 		for _, l := range v.Links {
 			if l.Root {

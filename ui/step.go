@@ -8,11 +8,11 @@ import (
 	"math"
 	"time"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // errNoTrace: nothing is known of when the actions of a step ran.
@@ -87,7 +87,7 @@ func (m *measured) check(name string) error {
 
 // fromEvent takes what a live run has told of a step. Of a grid one rank of each stage is taken, as
 // trace.jsonl has it.
-func fromEvent(step int, trace [][]actors.ActionTime, clocks []actors.Clock, cfg *config.Config, schedule string) (*measured, error) {
+func fromEvent(step int, trace [][]event.ActionTime, clocks []event.Clock, cfg *config.Config, schedule string) (*measured, error) {
 	trace, clocks = firstPipeline(cfg, trace), firstPipeline(cfg, clocks)
 	var begin time.Time
 	for _, row := range trace {

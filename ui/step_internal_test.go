@@ -12,10 +12,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // traceOf is a table played by the simulator, as a run would have recorded it.
@@ -87,11 +87,11 @@ func TestPicture(t *testing.T) {
 		}
 
 		began := time.Unix(1000, 0)
-		live := make([][]actors.ActionTime, len(trace.MS))
+		live := make([][]event.ActionTime, len(trace.MS))
 		for r, row := range table.Ranks {
 			for i, a := range row {
 				when := func(ms float64) time.Time { return began.Add(time.Duration(ms * float64(time.Millisecond))) }
-				live[r] = append(live[r], actors.ActionTime{Action: a, Start: when(tl.Start[r][i]), End: when(tl.End[r][i])})
+				live[r] = append(live[r], event.ActionTime{Action: a, Start: when(tl.Start[r][i]), End: when(tl.End[r][i])})
 			}
 		}
 		now, err := fromEvent(3, live, nil, nil, spec.Schedule)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // reader is one who follows a run: what it has been sent, so that it gets what is new.
@@ -84,12 +84,12 @@ func (rd *reader) send() (over bool, err error) {
 	if marks, n := e.marks(rd.mark); len(marks) > 0 {
 		rd.mark = n
 		fmt.Fprintf(&out, "id: %d\n", n)
-		event(&out, "marks", marks)
+		writeEvent(&out, "marks", marks)
 	}
 	d := e.describe()
 	if text, _ := json.Marshal(d); !bytes.Equal(text, rd.run) {
 		rd.run = text
-		event(&out, "run", json.RawMessage(text))
+		writeEvent(&out, "run", json.RawMessage(text))
 	}
 	if rd.pipeline {
 		rd.drawing(&out)
@@ -102,7 +102,7 @@ func (rd *reader) send() (over bool, err error) {
 	}
 	over = e.live != nil && (d.State == "ended" || d.State == "stopped" || d.State == "failed")
 	if over {
-		event(&out, "over", struct{}{})
+		writeEvent(&out, "over", struct{}{})
 	}
 	if err := rd.ctrl.SetWriteDeadline(time.Now().Add(slowReader)); err != nil {
 		return false, err
@@ -114,8 +114,8 @@ func (rd *reader) send() (over bool, err error) {
 	return over, rd.ctrl.Flush()
 }
 
-// event writes one. JSON has no line breaks.
-func event(out *bytes.Buffer, kind string, data any) {
+// writeEvent writes one. JSON has no line breaks.
+func writeEvent(out *bytes.Buffer, kind string, data any) {
 	text, err := json.Marshal(data)
 	if err != nil { // of a number that JSON has none for
 		return
@@ -127,7 +127,7 @@ func event(out *bytes.Buffer, kind string, data any) {
 func (rd *reader) drawing(out *bytes.Buffer) {
 	if step, ok := rd.entry.lastTraced(); ok && step != rd.traced {
 		rd.traced = step
-		event(out, "traced", map[string]int{"step": step})
+		writeEvent(out, "traced", map[string]int{"step": step})
 	}
 	l := rd.entry.live
 	if l == nil {
@@ -140,7 +140,7 @@ func (rd *reader) drawing(out *bytes.Buffer) {
 	}
 	if text, _ := json.Marshal(viewStatus(s, rd.entry.config())); !bytes.Equal(text, rd.status) {
 		rd.status = text
-		event(out, "status", json.RawMessage(text))
+		writeEvent(out, "status", json.RawMessage(text))
 	}
 	rd.underWay(out, l.run.Actions())
 }
@@ -177,8 +177,8 @@ func (rd *reader) underWay(out *bytes.Buffer, a troupe.Actions) {
 			v.Acts = append(v.Acts, int64(stage[r]), int64(t.Action.Chunk), int64(t.Action.Type), int64(t.Action.Microbatch), us(t.Start), us(t.End))
 		}
 	}
-	if v.Fresh || len(v.Acts) > 0 || a.Phase == actors.Train {
-		event(out, "now", v)
+	if v.Fresh || len(v.Acts) > 0 || a.Phase == event.Train {
+		writeEvent(out, "now", v)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/rng"
 	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
@@ -183,7 +184,7 @@ const restEvery = 200 * time.Microsecond
 
 func (s *Steps) resting() bool {
 	for _, a := range s.run.Status().Actors {
-		if a.Rank >= 0 && (a.Step != s.done || a.Wait != actors.WaitOrder) {
+		if a.Rank >= 0 && (a.Step != s.done || a.Wait != event.WaitOrder) {
 			return false
 		}
 	}

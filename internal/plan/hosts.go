@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // ErrNoRoom: there are not the processes that a run needs. When there are, it can go on.
@@ -65,9 +66,9 @@ type Ranks struct {
 	Attach  func(*actors.Codec)
 	Detach  func()
 	// Clock is how the clock of a rank's process stands to this one's.
-	Clock func(rank int) actors.Clock
+	Clock func(rank int) event.Clock
 	// CutLinks are the links between processes on which nothing arrives; nil: nobody knows.
-	CutLinks func() []actors.CutLink
+	CutLinks func() []event.CutLink
 	// Memory is the most tensor memory that each rank has taken at a time, as far as it is known.
 	Memory func() []int64
 }

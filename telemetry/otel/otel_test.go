@@ -11,14 +11,17 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+
+	"github.com/troupe-ml/troupe/telemetry/event"
+
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
 )
@@ -115,12 +118,12 @@ func TestStep(t *testing.T) {
 	plain.ValLoss, plain.Skipped = p(4), true
 	a.Observe(plain)
 	recorded := step(2)
-	recorded.Trace = [][]actors.ActionTime{
+	recorded.Trace = [][]event.ActionTime{
 		{{Action: scheduler.Action{Chunk: 0, Type: scheduler.F, Microbatch: 3}, Start: at(100), End: at(150)}, {Action: scheduler.Action{Type: scheduler.B}, Start: at(200), End: at(290)}},
 		nil,
 		{{Action: scheduler.Action{Chunk: 1, Type: scheduler.I, Microbatch: 1}, Start: at(160), End: at(170)}, {Action: scheduler.Action{Chunk: 1, Type: scheduler.W, Microbatch: 1}, Start: at(170), End: at(400)}},
 	}
-	recorded.Clocks = []actors.Clock{{}, {}, {Process: "w1", Within: 2 * time.Millisecond}}
+	recorded.Clocks = []event.Clock{{}, {}, {Process: "w1", Within: 2 * time.Millisecond}}
 	a.Observe(recorded)
 
 	steps := a.named("step")

@@ -10,12 +10,15 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/troupe-ml/troupe/telemetry/event"
+
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
+
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 )
 
 // Options say whom a Recorder tells.
@@ -196,7 +199,7 @@ func (r *Recorder) actions(parent context.Context, e troupe.StepEvent) {
 	}
 }
 
-func (r *Recorder) action(parent context.Context, a actors.ActionTime, where []attribute.KeyValue) {
+func (r *Recorder) action(parent context.Context, a event.ActionTime, where []attribute.KeyValue) {
 	name, ok := passes[a.Action.Type]
 	if !ok {
 		name = strings.ToLower(a.Action.Type.String())

@@ -15,11 +15,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/troupe-ml/troupe/telemetry/event"
+
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
 )
@@ -134,18 +136,18 @@ func TestCounts(t *testing.T) {
 func TestRanks(t *testing.T) {
 	now := time.Now()
 	c := NewCollector()
-	s := source{memory: []int64{100, 200, 0}, status: troupe.Status{Time: now, Actors: []actors.Snapshot{
-		{Actor: "scheduler", Rank: -1, Wait: actors.WaitStages, From: "stage 1", Since: now},
-		{Actor: "stage 0", Rank: 0, Doing: actors.Running, Since: now},
-		{Actor: "stage 1", Rank: 1, Doing: actors.Waiting, Wait: actors.WaitActivation, From: "stage 0", Since: now.Add(-2 * time.Second), Host: "w1"},
-		{Actor: "stage 2", Rank: 2, Doing: actors.Idle, Wait: actors.WaitGroup, From: "nobody knows", Since: now.Add(time.Second)},
-		{Actor: "stage 3", Rank: 3, Doing: actors.Doing(200), Wait: actors.Wait(200), From: "scheduler", Since: now.Add(-time.Second)},
-		{Actor: "stage 9999", Rank: limitRanks, Doing: actors.Running, Since: now},
+	s := source{memory: []int64{100, 200, 0}, status: troupe.Status{Time: now, Actors: []event.Snapshot{
+		{Actor: "scheduler", Rank: -1, Wait: event.WaitStages, From: "stage 1", Since: now},
+		{Actor: "stage 0", Rank: 0, Doing: event.Running, Since: now},
+		{Actor: "stage 1", Rank: 1, Doing: event.Waiting, Wait: event.WaitActivation, From: "stage 0", Since: now.Add(-2 * time.Second), Host: "w1"},
+		{Actor: "stage 2", Rank: 2, Doing: event.Idle, Wait: event.WaitGroup, From: "nobody knows", Since: now.Add(time.Second)},
+		{Actor: "stage 3", Rank: 3, Doing: event.Doing(200), Wait: event.Wait(200), From: "scheduler", Since: now.Add(-time.Second)},
+		{Actor: "stage 9999", Rank: limitRanks, Doing: event.Running, Since: now},
 	}}}
 	r := add(t, c, "a", s)
 	e := step(1, 1000)
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
-	e.Trace = [][]actors.ActionTime{
+	e.Trace = [][]event.ActionTime{
 		{{Start: at(0), End: at(50)}, {Start: at(0), End: at(50)}, {Start: at(50), End: at(100)}}, // a pair has one time
 		{{Start: at(50), End: at(75)}},
 		nil,
@@ -218,10 +220,10 @@ func full(t testing.TB) *Collector {
 	c := NewCollector()
 	now := time.Now()
 	r := add(t, c, "a run", source{info: troupe.Info{ID: "01", Family: "gpt2", Schedule: "1f1b", Device: "cpu", Kernels: "avx2", Stages: 2, Ranks: 2, Steps: 10, Parameters: 100},
-		memory: []int64{1}, status: troupe.Status{Time: now, Actors: []actors.Snapshot{{Actor: "stage 0", Rank: 0, Wait: actors.WaitOrder, From: "scheduler", Since: now}}}})
+		memory: []int64{1}, status: troupe.Status{Time: now, Actors: []event.Snapshot{{Actor: "stage 0", Rank: 0, Wait: event.WaitOrder, From: "scheduler", Since: now}}}})
 	e := step(1, 1)
 	e.MTPLoss, e.PeakPct, e.ValLoss, e.Metrics, e.ValMetrics = p(1), p(40), p(2), map[string]float64{"accuracy": 1}, map[string]float64{"accuracy": 1}
-	e.Trace = [][]actors.ActionTime{{{Action: scheduler.Action{Type: scheduler.F}, Start: now, End: now.Add(time.Second)}}}
+	e.Trace = [][]event.ActionTime{{{Action: scheduler.Action{Type: scheduler.F}, Start: now, End: now.Add(time.Second)}}}
 	r.Observe(e)
 	r.Observe(troupe.CheckpointEvent{Step: 1, Took: time.Second})
 	return c

@@ -5,16 +5,16 @@ import (
 	"strconv"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // states and waits are the words for what a rank does and waits for: values of labels, of which
 // there are no others.
 var (
-	states = map[actors.Doing]string{actors.Idle: "idle", actors.Starting: "starting", actors.Running: "running", actors.Waiting: "waiting", actors.Reducing: "reducing", actors.Updating: "updating",
-		actors.Copying: "copying", actors.Reading: "reading", actors.Writing: "writing", actors.Paused: "paused", actors.Finished: "finished", actors.Failing: "failed"}
-	waits = map[actors.Wait]string{actors.WaitActivation: "activation", actors.WaitGradient: "gradient", actors.WaitTokens: "tokens", actors.WaitCredit: "credit", actors.WaitTied: "tied_gradient",
-		actors.WaitOrder: "order", actors.WaitStages: "stages", actors.WaitDecision: "decision", actors.WaitDisk: "disk", actors.WaitRoom: "room", actors.WaitGroup: "group"}
+	states = map[event.Doing]string{event.Idle: "idle", event.Starting: "starting", event.Running: "running", event.Waiting: "waiting", event.Reducing: "reducing", event.Updating: "updating",
+		event.Copying: "copying", event.Reading: "reading", event.Writing: "writing", event.Paused: "paused", event.Finished: "finished", event.Failing: "failed"}
+	waits = map[event.Wait]string{event.WaitActivation: "activation", event.WaitGradient: "gradient", event.WaitTokens: "tokens", event.WaitCredit: "credit", event.WaitTied: "tied_gradient",
+		event.WaitOrder: "order", event.WaitStages: "stages", event.WaitDecision: "decision", event.WaitDisk: "disk", event.WaitRoom: "room", event.WaitGroup: "group"}
 )
 
 // other stands for what has no word of its own.
@@ -30,7 +30,7 @@ func word[K comparable](words map[K]string, k K) string {
 // ranks tells what each rank does. Memory of 0 is not known.
 func (t *teller) ranks(s troupe.Status, memory []int64, bubbles []float64) {
 	known := make(map[string]string, len(s.Actors)) // how whom a rank waits for is called
-	var all []actors.Snapshot
+	var all []event.Snapshot
 	for _, a := range s.Actors {
 		known[a.Actor] = label(a.Actor) // one of the few beside the ranks
 		if a.Rank >= 0 {
@@ -38,7 +38,7 @@ func (t *teller) ranks(s troupe.Status, memory []int64, bubbles []float64) {
 			all = append(all, a)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b actors.Snapshot) int { return a.Rank - b.Rank })
+	slices.SortStableFunc(all, func(a, b event.Snapshot) int { return a.Rank - b.Rank })
 	told := -1
 	for _, a := range all {
 		if a.Rank == told || a.Rank >= limitRanks {
@@ -48,7 +48,7 @@ func (t *teller) ranks(s troupe.Status, memory []int64, bubbles []float64) {
 		rank := strconv.Itoa(a.Rank)
 		t.gauge(descRankInfo, 1, rank, label(a.Actor), label(a.Host))
 		t.gauge(descRankState, 1, rank, word(states, a.Doing))
-		if a.Wait != actors.WaitNothing {
+		if a.Wait != event.WaitNothing {
 			from, ok := known[a.From]
 			if !ok {
 				from = other

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // What a run does.
@@ -106,7 +106,7 @@ func (r *Run) step(e troupe.StepEvent) {
 }
 
 // bubblesOf are the shares of a recorded step in which each rank ran nothing; nil: nothing ran.
-func bubblesOf(trace [][]actors.ActionTime) []float64 {
+func bubblesOf(trace [][]event.ActionTime) []float64 {
 	var first, end time.Time
 	busy := make([]time.Duration, len(trace))
 	for rank, row := range trace {

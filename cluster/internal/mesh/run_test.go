@@ -14,8 +14,10 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
@@ -46,15 +48,15 @@ type outcome struct {
 	saved   []stages.Saved
 }
 
-func (o *outcome) event(e actors.Event) {
-	if e, ok := e.(actors.StepEvent); ok {
+func (o *outcome) event(e event.Event) {
+	if e, ok := e.(event.StepEvent); ok {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.figures = append(o.figures, math.Float64bits(*e.Loss), math.Float64bits(*e.GradNorm))
 	}
 }
 
-func (o *outcome) write(_ context.Context, _ actors.TrainerState, saved []stages.Saved, _ bool) (string, error) {
+func (o *outcome) write(_ context.Context, _ trainstate.State, saved []stages.Saved, _ bool) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i := range saved {
@@ -137,7 +139,7 @@ func TestSameBitsUnderFaults(t *testing.T) {
 			begun := make(chan struct{})
 			run, parts := over(t, all, c.hosts, func(*process) actors.Spec {
 				s := smallRun(t, 3, threeRanks, got)
-				s.OnEvent = func(e actors.Event) {
+				s.OnEvent = func(e event.Event) {
 					got.event(e)
 					once.Do(func() { close(begun) })
 				}
@@ -244,7 +246,7 @@ func TestLostProcess(t *testing.T) {
 	var once sync.Once
 	run, parts := over(t, all, []string{"a", "b", "a", "b"}, func(*process) actors.Spec {
 		s := virtualRun(table, math.MaxInt32)
-		s.OnEvent = func(actors.Event) { once.Do(func() { close(begun) }) }
+		s.OnEvent = func(event.Event) { once.Do(func() { close(begun) }) }
 		return s
 	})
 	<-begun

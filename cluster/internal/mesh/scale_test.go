@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // traffic is what has gone between processes.
@@ -76,8 +77,8 @@ func BenchmarkStages(b *testing.B) {
 				s := virtualRun(plan, warm+steps)
 				if p.name == boss {
 					s.Device = nil
-					s.OnEvent = func(e actors.Event) {
-						switch e, _ := e.(actors.StepEvent); e.Step {
+					s.OnEvent = func(e event.Event) {
+						switch e, _ := e.(event.StepEvent); e.Step {
 						case warm:
 							first, began = trafficOf(all), time.Now()
 						case warm + steps:

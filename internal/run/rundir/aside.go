@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
@@ -90,7 +90,7 @@ func (d *Dir) wentBack(steps []int, fromStep int) bool {
 			continue // older ones know of the same decision
 		}
 		for _, decision := range slices.Backward(decisions) {
-			if decision.Kind == actors.FromStep {
+			if decision.Kind == trainstate.FromStep {
 				return decision.Step == int64(fromStep)
 			}
 		}
@@ -102,7 +102,7 @@ func (d *Dir) wentBack(steps []int, fromStep int) bool {
 // decisions are those that the checkpoint of a step knows of. The rest of it is not read,
 // nor judged, unless its own word can't be had: a crash may have left a second one of the
 // step.
-func (d *Dir) decisions(step int) ([]actors.Decision, error) {
+func (d *Dir) decisions(step int) ([]trainstate.Decision, error) {
 	look, err := d.Store.Look(step, TrainerFile)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (d *Dir) decisions(step int) ([]actors.Decision, error) {
 // Decision is what a person chose by naming a step; nil: nobody did. It is one too where
 // no newer checkpoint was there, or a start that a crash cut short has set them aside:
 // the same command given again finds by it that it was obeyed.
-func (d *Dir) Decision(from int64) *actors.Decision {
+func (d *Dir) Decision(from int64) *trainstate.Decision {
 	if !d.byName {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (d *Dir) Decision(from int64) *actors.Decision {
 	if len(steps) > 0 {
 		detail = "set aside: the checkpoints of steps " + strings.Join(steps, ", ")
 	}
-	return &actors.Decision{Step: from, Time: clock.Now().UTC(), Kind: actors.FromStep, Detail: detail}
+	return &trainstate.Decision{Step: from, Time: clock.Now().UTC(), Kind: trainstate.FromStep, Detail: detail}
 }
 
 // advise adds to an error about a checkpoint that isn't proven to be damaged how to go on

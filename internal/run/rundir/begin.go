@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
@@ -25,7 +25,7 @@ type Beginning struct {
 // where there is none: by it the folder is known as the run's. An old one is replaced when
 // the metrics, which go by it, are cut: see unsaved. resumes says that start is a
 // checkpoint's.
-func (d *Dir) Begin(configTOML []byte, start actors.TrainerState, resumes bool) (b Beginning, err error) {
+func (d *Dir) Begin(configTOML []byte, start trainstate.State, resumes bool) (b Beginning, err error) {
 	if resumes { // else no line stays, and unsaved has read them
 		if b.LastValLoss, err = d.lastValLoss(metricsCut(start)); err != nil {
 			return b, err
@@ -97,7 +97,7 @@ func (d *Dir) lastValLoss(upTo int) (last *float64, err error) {
 }
 
 // metricsCut is the last step whose line stays: none for a fresh start.
-func metricsCut(start actors.TrainerState) int {
+func metricsCut(start trainstate.State) int {
 	if start.Step == 0 {
 		return -1
 	}
@@ -106,7 +106,7 @@ func metricsCut(start actors.TrainerState) int {
 
 // point sets `best` for a checkpoint that the run goes on from: a crash may have come
 // before it, or newer checkpoints are aside.
-func (d *Dir) point(state actors.TrainerState) error {
+func (d *Dir) point(state trainstate.State) error {
 	if state.BestStep > 0 {
 		if err := d.Store.SetBest(int(state.BestStep)); !errors.Is(err, checkpoint.ErrNone) {
 			return err

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 )
 
 // TestMetricsAreCut to the step that a run goes on from, whatever it had done since; the
@@ -259,7 +259,7 @@ func TestPointersFirst(t *testing.T) {
 	must(t, err)
 	must(t, os.RemoveAll(stepDir(out, 6)))
 	before := tree(t, out)
-	b, err := l.dir.Begin(l.cfg.TOML(), actors.TrainerState{Step: 6}, true)
+	b, err := l.dir.Begin(l.cfg.TOML(), trainstate.State{Step: 6}, true)
 	if !errors.Is(err, checkpoint.ErrNone) || b.Metrics != nil {
 		t.Errorf("error %v", err)
 	}

@@ -8,10 +8,10 @@ import (
 	"io"
 	"io/fs"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/internal/base/strictjson"
 	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // limitChanges bounds the changes that a run's journal holds.
@@ -19,7 +19,7 @@ const limitChanges = 10_000
 
 // Changes are those that the journal has. One that a person has gone back behind, by the
 // name of a step, is kept aside: see cutChanges.
-func (d *Dir) Changes() []actors.Change { return d.changes }
+func (d *Dir) Changes() []event.Change { return d.changes }
 
 // readChanges reads the journal.
 func (d *Dir) readChanges() error {
@@ -38,14 +38,14 @@ func (d *Dir) readChanges() error {
 }
 
 // parseChanges reads the lines of a journal.
-func parseChanges(text []byte) ([]actors.Change, error) {
-	var all []actors.Change
+func parseChanges(text []byte) ([]event.Change, error) {
+	var all []event.Change
 	row := 0
 	for line := range bytes.Lines(text) {
 		row++
 		dec := json.NewDecoder(bytes.NewReader(line))
 		dec.DisallowUnknownFields()
-		var c actors.Change
+		var c event.Change
 		err := dec.Decode(&c)
 		if err == nil {
 			if _, end := dec.Token(); end != io.EOF {
@@ -67,7 +67,7 @@ func parseChanges(text []byte) ([]actors.Change, error) {
 }
 
 // WriteChange journals a change. When it returns, the change is on the disk.
-func (d *Dir) WriteChange(c actors.Change) error {
+func (d *Dir) WriteChange(c event.Change) error {
 	if len(d.changes) >= limitChanges {
 		return fmt.Errorf("%s has %d changes, the limit", d.FS.Path(ChangesFile), limitChanges)
 	}
@@ -79,7 +79,7 @@ func (d *Dir) WriteChange(c actors.Change) error {
 	return nil
 }
 
-func (d *Dir) replaceChanges(all []actors.Change) error {
+func (d *Dir) replaceChanges(all []event.Change) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	for _, c := range all {
@@ -93,7 +93,7 @@ func (d *Dir) replaceChanges(all []actors.Change) error {
 // cutChanges drops what was to happen behind a step that a person has gone back to, and
 // keeps a copy.
 func (d *Dir) cutChanges(from int64) error {
-	var kept []actors.Change
+	var kept []event.Change
 	for _, c := range d.changes {
 		if c.Step <= from {
 			kept = append(kept, c)

@@ -5,18 +5,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 func TestChanges(t *testing.T) {
 	for _, tt := range []struct {
 		text string
-		want []actors.Change
+		want []event.Change
 		err  string
 	}{
 		{"", nil, ""},
 		{`{"kind":"pause","step":3}` + "\n" + `{"kind":"rate","step":4,"lr":0.5,"min_lr":0.1}` + "\n",
-			[]actors.Change{{Kind: actors.Pause, Step: 3}, {Kind: actors.SetRate, Step: 4, LR: 0.5, MinLR: 0.1}}, ""},
+			[]event.Change{{Kind: event.ChangePause, Step: 3}, {Kind: event.ChangeRate, Step: 4, LR: 0.5, MinLR: 0.1}}, ""},
 		{`{"kind":"pause","step":3}` + "\nx", nil, "row 2"},
 		{`{"kind":"pause","step":3} {}`, nil, "row 1: something follows"},
 		{`{"kind":"jump","step":3}`, nil, `row 1: "jump" is no change`},

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // TestChangesSurvive: what is journalled is there for the next start; one that goes back by
@@ -17,19 +17,19 @@ func TestChangesSurvive(t *testing.T) {
 	out := trained(t)
 	l, err := begin(newConfig(t, out), 0)
 	must(t, err)
-	early, late := actors.Change{Kind: actors.SetRate, Step: 2, LR: 1, MinLR: 0.5}, actors.Change{Kind: actors.Pause, Step: 5}
+	early, late := event.Change{Kind: event.ChangeRate, Step: 2, LR: 1, MinLR: 0.5}, event.Change{Kind: event.ChangePause, Step: 5}
 	must(t, l.dir.WriteChange(early))
 	must(t, l.dir.WriteChange(late))
 	must(t, l.end())
 	l, err = begin(newConfig(t, out), 0)
 	must(t, err)
-	if got := l.dir.Changes(); !reflect.DeepEqual(got, []actors.Change{early, late}) {
+	if got := l.dir.Changes(); !reflect.DeepEqual(got, []event.Change{early, late}) {
 		t.Errorf("they are %v", got)
 	}
 	must(t, l.end())
 	l, err = begin(newConfig(t, out), 3)
 	must(t, err)
-	if got := l.dir.Changes(); !reflect.DeepEqual(got, []actors.Change{early}) {
+	if got := l.dir.Changes(); !reflect.DeepEqual(got, []event.Change{early}) {
 		t.Errorf("back at step 3 they are %v", got)
 	}
 	must(t, l.end())

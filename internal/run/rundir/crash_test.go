@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/testing/crashfs"
 )
 
@@ -68,7 +68,7 @@ func (w way) again(t *testing.T, out, newest, metrics string) {
 		t.Errorf("the metrics have the steps %v", all)
 	}
 	d := l.state.Decisions
-	if named := len(d) == 1 && d[0].Kind == actors.FromStep && d[0].Step == 2; named != (w.fromStep > 0) {
+	if named := len(d) == 1 && d[0].Kind == trainstate.FromStep && d[0].Step == 2; named != (w.fromStep > 0) {
 		t.Errorf("recorded: %+v", d)
 	}
 	noneLeft(t, out)

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // Dir is the folder of a run, locked.
@@ -26,7 +26,7 @@ type Dir struct {
 	aside  []aside // to be set aside when the run begins
 	byName bool    // a person named the step that it goes on from
 
-	changes []actors.Change // that the journal has
+	changes []event.Change // that the journal has
 }
 
 // View is a run's view of its folder; tests look through another one.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 )
 
 // everyTwo has checkpoints of the steps 2, 4 and 6.
@@ -40,7 +40,7 @@ func TestFromStep(t *testing.T) {
 		t.Errorf("kept are the metrics\n%s", read(t, filepath.Join(out, "metrics.jsonl.superseded")))
 	}
 	d := goesOn(t, newConfig(t, out, everyTwo...), 0, 6).state.Decisions
-	if len(d) != 1 || d[0].Kind != actors.FromStep || d[0].Step != 2 || d[0].Detail != "set aside: the checkpoints of steps 6, 4" {
+	if len(d) != 1 || d[0].Kind != trainstate.FromStep || d[0].Step != 2 || d[0].Detail != "set aside: the checkpoints of steps 6, 4" {
 		t.Errorf("recorded: %+v", d)
 	}
 
@@ -147,7 +147,7 @@ func TestFromStepOnceMore(t *testing.T) {
 			if tt.aside != "" {
 				same(t, was, tree(t, stepDir(out, 6)+"."+tt.aside))
 			}
-			if d := l.state.Decisions; len(d) == 0 || d[len(d)-1].Kind != actors.FromStep || d[len(d)-1].Step != 2 {
+			if d := l.state.Decisions; len(d) == 0 || d[len(d)-1].Kind != trainstate.FromStep || d[len(d)-1].Step != 2 {
 				t.Errorf("what it saves doesn't know of the way back: %+v", d)
 			}
 			told := slices.ContainsFunc(l.warnings(), func(w string) bool {

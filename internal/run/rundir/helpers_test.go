@@ -14,10 +14,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
@@ -62,13 +62,13 @@ type life struct {
 	cfg   *config.Config
 	dir   *rundir.Dir
 	back  *rundir.Resumed // nil: from scratch
-	state actors.TrainerState
+	state trainstate.State
 	begun rundir.Beginning
 }
 
 // begin starts a run. With an error it has ended again.
 func begin(cfg *config.Config, fromStep int) (l *life, err error) {
-	l = &life{cfg: cfg, state: actors.TrainerState{FormatVersion: actors.TrainerStateVersion}}
+	l = &life{cfg: cfg, state: trainstate.State{FormatVersion: trainstate.Version}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.end())

@@ -8,16 +8,16 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // Resumed is what a run goes on from.
 type Resumed struct {
 	Checkpoint *checkpoint.Checkpoint
-	State      actors.TrainerState
+	State      trainstate.State
 	Tokenizer  tokenizer.Tokenizer
 }
 
@@ -57,14 +57,14 @@ func (r *Resumed) read() error {
 }
 
 // trainerState reads a trainer's state of this program's version.
-func trainerState(text []byte) (s actors.TrainerState, err error) {
+func trainerState(text []byte) (s trainstate.State, err error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return s, fmt.Errorf("%s: %w", TrainerFile, err)
 	}
 	switch v := s.FormatVersion; {
-	case v > actors.TrainerStateVersion:
+	case v > trainstate.Version:
 		return s, TooNew(v)
-	case v < actors.TrainerStateVersion:
+	case v < trainstate.Version:
 		return s, fmt.Errorf("%s: format version %d, when training windows were drawn with replacement instead of each once an epoch: its run can't go on as it was; a new one can start from its weights (model.from)", TrainerFile, v)
 	}
 	return s, nil
@@ -72,7 +72,7 @@ func trainerState(text []byte) (s actors.TrainerState, err error) {
 
 // TooNew is the error about a trainer's state of a version above those known here.
 func TooNew(version int) error {
-	return fmt.Errorf("%s: %w: version %d, this program knows %d; use the program that wrote it, or a newer one", TrainerFile, checkpoint.ErrVersion, version, actors.TrainerStateVersion)
+	return fmt.Errorf("%s: %w: version %d, this program knows %d; use the program that wrote it, or a newer one", TrainerFile, checkpoint.ErrVersion, version, trainstate.Version)
 }
 
 // ReadTokenizer reads a checkpoint's tokenizer; nil without an error when it has

@@ -10,8 +10,8 @@ import (
 	"math"
 	"sort"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/safetensors"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
@@ -27,7 +27,7 @@ type Saver struct {
 	// before the checkpoint does: a run that goes on from it does not write them again.
 	SyncMetrics func() error
 	// Saved is told of each checkpoint as soon as it is written; nil: nobody is.
-	Saved func(state actors.TrainerState, dir string)
+	Saved func(state trainstate.State, dir string)
 }
 
 // NewSaver makes one of what stays the same from checkpoint to checkpoint. A file of kept's is
@@ -67,13 +67,13 @@ func finite(v *float64) *float64 {
 
 // Write stores the parts that the stages gave, in the model's order: the file
 // does not depend on the layout.
-func (s *Saver) Write(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool) (string, error) {
-	return s.WriteShared(ctx, state, saved, best, actors.Others{Holds: func(string) bool { return false }})
+func (s *Saver) Write(ctx context.Context, state trainstate.State, saved []stages.Saved, best bool) (string, error) {
+	return s.WriteShared(ctx, state, saved, best, trainstate.Others{Holds: func(string) bool { return false }})
 }
 
 // WriteShared is Write where stages in other processes hold some tensors and write them to the
 // folder themselves.
-func (s *Saver) WriteShared(ctx context.Context, state actors.TrainerState, saved []stages.Saved, best bool, others actors.Others) (string, error) {
+func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved []stages.Saved, best bool, others trainstate.Others) (string, error) {
 	sort.SliceStable(saved, func(i, j int) bool {
 		if saved[i].Index != saved[j].Index {
 			return saved[i].Index < saved[j].Index
@@ -97,9 +97,9 @@ func (s *Saver) WriteShared(ctx context.Context, state actors.TrainerState, save
 	}
 	if others.Write != nil {
 		c.Others = &checkpoint.Others{Tag: others.Attempt.String(), Write: func(_ context.Context, places []checkpoint.Place) ([]uint32, error) {
-			own := make([]actors.Place, len(places))
+			own := make([]trainstate.Place, len(places))
 			for i, p := range places {
-				own[i] = actors.Place{Tensor: p.Tensor, File: p.File, Offset: p.Offset}
+				own[i] = trainstate.Place{Tensor: p.Tensor, File: p.File, Offset: p.Offset}
 			}
 			return others.Write(own)
 		}}
@@ -119,7 +119,7 @@ func (s *Saver) WriteShared(ctx context.Context, state actors.TrainerState, save
 	}
 	dir, err := s.store.Save(ctx, c)
 	if wrong := (*checkpoint.OthersError)(nil); errors.As(err, &wrong) {
-		return "", &actors.NotWrittenError{Tensors: wrong.Tensors, Err: err}
+		return "", &trainstate.NotWrittenError{Tensors: wrong.Tensors, Err: err}
 	}
 	if err != nil {
 		return "", err

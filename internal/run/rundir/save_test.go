@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -45,7 +45,7 @@ func TestSaveInOrder(t *testing.T) {
 	var trees []string
 	for _, order := range [][]stages.Saved{parts, backwards, {parts[4], parts[0], parts[5], parts[2], parts[1], parts[3]}} {
 		s, out := newSaver(t, 0, nil)
-		dir, err := s.Write(context.Background(), actors.TrainerState{Step: 1}, slices.Clone(order), false)
+		dir, err := s.Write(context.Background(), trainstate.State{Step: 1}, slices.Clone(order), false)
 		must(t, err)
 		if dir != stepDir(out, 1) || pointer(t, out, "last") != "step-00000001" || pointer(t, out, "best") != "" {
 			t.Errorf("it is at %s, last points to %q, best to %q", dir, pointer(t, out, "last"), pointer(t, out, "best"))
@@ -67,7 +67,7 @@ func TestSaveInOrder(t *testing.T) {
 func TestSavedFiles(t *testing.T) {
 	for _, tok := range []tokenizer.Tokenizer{nil, tokenizer.Bytes{}} {
 		s, _ := newSaver(t, 0, tok)
-		dir, err := s.Write(context.Background(), actors.TrainerState{Step: 1}, saved(1), false)
+		dir, err := s.Write(context.Background(), trainstate.State{Step: 1}, saved(1), false)
 		must(t, err)
 		ckpt, err := checkpoint.Open(dir)
 		must(t, err)
@@ -92,13 +92,13 @@ func TestSaveNoNumbers(t *testing.T) {
 	three := 3.0
 	for _, loss := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), three} {
 		s, _ := newSaver(t, 0, nil)
-		state := actors.TrainerState{Step: 1, FirstValLoss: &loss, BestValLoss: &loss}
+		state := trainstate.State{Step: 1, FirstValLoss: &loss, BestValLoss: &loss}
 		dir, err := s.Write(context.Background(), state, saved(1), false)
 		must(t, err)
 		if state.FirstValLoss != &loss {
 			t.Error("the run's own state is changed")
 		}
-		var got actors.TrainerState
+		var got trainstate.State
 		must(t, json.Unmarshal([]byte(read(t, filepath.Join(dir, "trainer.json"))), &got))
 		for _, v := range []*float64{got.FirstValLoss, got.BestValLoss} {
 			if (v != nil) != (loss == three) || v != nil && *v != loss {
@@ -112,7 +112,7 @@ func TestSaveNoNumbers(t *testing.T) {
 func TestSaveKeeps(t *testing.T) {
 	s, out := newSaver(t, 2, nil)
 	for step := 1; step <= 5; step++ {
-		_, err := s.Write(context.Background(), actors.TrainerState{Step: int64(step)}, saved(step), step == 2)
+		_, err := s.Write(context.Background(), trainstate.State{Step: int64(step)}, saved(step), step == 2)
 		must(t, err)
 	}
 	if names := list(t, out, "checkpoints"); !slices.Equal(names, []string{"best", "last", "step-00000002", "step-00000004", "step-00000005"}) || pointer(t, out, "best") != "step-00000002" {
@@ -125,7 +125,7 @@ func TestSaveSyncsFirst(t *testing.T) {
 	s, out := newSaver(t, 0, nil)
 	full := errors.New("the disk is full")
 	s.SyncMetrics = func() error { return full }
-	if _, err := s.Write(context.Background(), actors.TrainerState{Step: 1}, saved(1), false); !errors.Is(err, full) {
+	if _, err := s.Write(context.Background(), trainstate.State{Step: 1}, saved(1), false); !errors.Is(err, full) {
 		t.Errorf("error %v", err)
 	}
 	if names := list(t, out); len(names) > 0 {
@@ -137,19 +137,19 @@ func TestSaveSyncsFirst(t *testing.T) {
 // whole.
 func TestSaveFails(t *testing.T) {
 	s, out := newSaver(t, 1, nil)
-	_, err := s.Write(context.Background(), actors.TrainerState{Step: 1}, saved(1), true)
+	_, err := s.Write(context.Background(), trainstate.State{Step: 1}, saved(1), true)
 	must(t, err)
 	before := tree(t, out)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := s.Write(ended, actors.TrainerState{Step: 2}, saved(2), false); !errors.Is(err, context.Canceled) {
+	if _, err := s.Write(ended, trainstate.State{Step: 2}, saved(2), false); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	same(t, before, tree(t, out))
 
 	best := filepath.Join(out, "checkpoints", "best")
 	must(t, errors.Join(os.Remove(best), os.Mkdir(best, 0o755)))
-	if _, err := s.Write(context.Background(), actors.TrainerState{Step: 2}, saved(2), true); err == nil || !strings.Contains(err.Error(), "after writing "+stepDir(out, 2)) || !strings.Contains(err.Error(), best) {
+	if _, err := s.Write(context.Background(), trainstate.State{Step: 2}, saved(2), true); err == nil || !strings.Contains(err.Error(), "after writing "+stepDir(out, 2)) || !strings.Contains(err.Error(), best) {
 		t.Errorf("error %v", err)
 	}
 	for _, step := range []int{1, 2} {

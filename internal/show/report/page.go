@@ -2,7 +2,10 @@ package report
 
 import (
 	"bytes"
-	_ "embed" // the page and its style
+
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
+
+	_ "embed"
 	"errors"
 	"fmt"
 	"html/template"
@@ -15,7 +18,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
@@ -23,6 +25,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/show/draw"
 	"github.com/troupe-ml/troupe/telemetry"
 )
+
+// the page and its style
 
 //go:embed page.html
 var pageHTML string
@@ -299,7 +303,7 @@ func (p *page) tellWrong() {
 	if r.State != nil {
 		for _, d := range r.State.Decisions {
 			what := "went on with new data by a person's word"
-			if d.Kind == actors.FromStep {
+			if d.Kind == trainstate.FromStep {
 				what = "went on from an older step by a person's word"
 			}
 			say("At step %s, %s: %s.", words.Count(d.Step), what, d.Detail)

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry/history"
 )
@@ -26,14 +26,14 @@ type Run struct {
 	Path       string // as it was given
 	Config     *config.Config
 	History    *history.History
-	Written    time.Time            // when the metrics were last
-	Checkpoint string               // the newest one whose state could be read, or the folder itself
-	State      *actors.TrainerState // of that checkpoint
-	Model      *stages.Config       // of that checkpoint
-	Parameters int64                // of the model; 0: not known
-	UpTo       int                  // the last step that counts: of a checkpoint's folder, its own; -1: all
-	Notes      []string             // what is missing, or can't be read
-	dir        string               // that the metrics are in; "": there is none
+	Written    time.Time         // when the metrics were last
+	Checkpoint string            // the newest one whose state could be read, or the folder itself
+	State      *trainstate.State // of that checkpoint
+	Model      *stages.Config    // of that checkpoint
+	Parameters int64             // of the model; 0: not known
+	UpTo       int               // the last step that counts: of a checkpoint's folder, its own; -1: all
+	Notes      []string          // what is missing, or can't be read
+	dir        string            // that the metrics are in; "": there is none
 }
 
 func (r *Run) note(format string, args ...any) {
@@ -201,11 +201,11 @@ func (r *Run) readNewest(fsys folder.FS) {
 func (r *Run) readCheckpoint(fsys folder.FS, path string, cfg *config.Config) {
 	r.Checkpoint = path
 	text, err := folder.ReadFile(fsys, rundir.TrainerFile, checkpoint.FileBytesMax)
-	var state actors.TrainerState
+	var state trainstate.State
 	if err == nil {
 		err = json.Unmarshal(text, &state)
 	}
-	if err == nil && state.FormatVersion > actors.TrainerStateVersion {
+	if err == nil && state.FormatVersion > trainstate.Version {
 		err = rundir.TooNew(state.FormatVersion)
 	}
 	if err != nil {

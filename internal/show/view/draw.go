@@ -6,9 +6,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/show/term"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // Draw draws the view into so many columns and at most so many lines.
@@ -103,7 +103,7 @@ func (v *View) foot(width int) (lines []string) {
 	return lines
 }
 
-func hostsOf(stages []actors.Snapshot) int {
+func hostsOf(stages []event.Snapshot) int {
 	seen := make(map[string]bool)
 	for _, s := range stages {
 		if s.Host != "" {
@@ -114,7 +114,7 @@ func hostsOf(stages []actors.Snapshot) int {
 }
 
 // pipeline draws the stages' rows, and above them what all of them do.
-func (v *View) pipeline(stages []actors.Snapshot, byHost bool, width, height int) []string {
+func (v *View) pipeline(stages []event.Snapshot, byHost bool, width, height int) []string {
 	if len(stages) == 0 || height < 2 {
 		return nil
 	}
@@ -167,14 +167,14 @@ func (v *View) window() (from, to time.Time) {
 }
 
 // summary counts what the stages do.
-func (v *View) summary(stages []actors.Snapshot, strip time.Duration) string {
+func (v *View) summary(stages []event.Snapshot, strip time.Duration) string {
 	running := make(map[byte]int)
 	waiting, others := 0, 0
 	for _, s := range stages {
 		switch s.Doing {
-		case actors.Running:
+		case event.Running:
 			running[s.Action.Type.String()[0]]++
-		case actors.Waiting:
+		case event.Waiting:
 			waiting++
 		default:
 			others++
@@ -200,28 +200,28 @@ func (v *View) summary(stages []actors.Snapshot, strip time.Duration) string {
 }
 
 // waits says in few words what is waited for.
-var waits = map[actors.Wait]string{
-	actors.WaitTokens: "tokens", actors.WaitCredit: "credit", actors.WaitTied: "tied gradient", actors.WaitOrder: "order", actors.WaitStages: "reports",
-	actors.WaitDecision: "decision", actors.WaitDisk: "disk", actors.WaitRoom: "room", actors.WaitGroup: "group",
+var waits = map[event.Wait]string{
+	event.WaitTokens: "tokens", event.WaitCredit: "credit", event.WaitTied: "tied gradient", event.WaitOrder: "order", event.WaitStages: "reports",
+	event.WaitDecision: "decision", event.WaitDisk: "disk", event.WaitRoom: "room", event.WaitGroup: "group",
 }
 
 // doing says in few words what a stage does, or waits for, from whom and since when.
-func (v *View) doing(s actors.Snapshot, width int) string {
+func (v *View) doing(s event.Snapshot, width int) string {
 	since := v.status.Time.Sub(s.Since)
 	text := s.Doing.String()
-	if s.Doing == actors.Running {
+	if s.Doing == event.Running {
 		text = fmt.Sprintf("%c%d", s.Action.Type.String()[0], s.Action.Microbatch)
 		if v.info.Chunks > v.info.Stages {
 			text += fmt.Sprintf(" of chunk %d", s.Action.Chunk)
 		}
 	}
-	if s.Wait != actors.WaitNothing {
+	if s.Wait != event.WaitNothing {
 		what := waits[s.Wait]
 		if what == "" {
 			what = s.Needs.String()
 		}
 		text = "waits: " + what
-		if s.From != "" && s.Wait != actors.WaitOrder && s.Wait != actors.WaitDecision {
+		if s.From != "" && s.Wait != event.WaitOrder && s.Wait != event.WaitDecision {
 			if from := text + " from " + s.From; len(from)+6 <= width {
 				text = from
 			} else {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // strip is what a rank did lately.
@@ -49,13 +49,13 @@ func (s *strip) add(x span) {
 }
 
 // observe takes what was seen of a rank whose actions are not recorded.
-func (s *strip) observe(a actors.Snapshot, at time.Time) {
+func (s *strip) observe(a event.Snapshot, at time.Time) {
 	var kind byte
 	s.runs = span{}
 	switch a.Doing {
-	case actors.Running:
+	case event.Running:
 		kind = a.Action.Type.String()[0]
-	case actors.Updating, actors.Reducing:
+	case event.Updating, event.Reducing:
 		kind = 'U'
 	default:
 		return

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // View is what is known of a run. It is for one goroutine.
@@ -20,7 +20,7 @@ type View struct {
 	meter  telemetry.Meter
 	loss   series
 	vals   series
-	status actors.Status
+	status event.Status
 	ranks  []strip
 
 	checkpoint, warning string
@@ -88,7 +88,7 @@ func (v *View) step(e troupe.StepEvent) {
 }
 
 // Observe tells what every actor does now, and what is recorded of the step under way.
-func (v *View) Observe(s actors.Status, a troupe.Actions) {
+func (v *View) Observe(s event.Status, a troupe.Actions) {
 	if len(s.Actors) == 0 {
 		return // the coordinator can't be asked at the moment
 	}
@@ -116,14 +116,14 @@ func (v *View) rank(r int) *strip {
 }
 
 // stages are the snapshots of the stages, by host and rank.
-func (v *View) stages() []actors.Snapshot {
-	var all []actors.Snapshot
+func (v *View) stages() []event.Snapshot {
+	var all []event.Snapshot
 	for _, a := range v.status.Actors {
 		if a.Rank >= 0 {
 			all = append(all, a)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b actors.Snapshot) int {
+	slices.SortStableFunc(all, func(a, b event.Snapshot) int {
 		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Rank, b.Rank))
 	})
 	return all

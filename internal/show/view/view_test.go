@@ -16,9 +16,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -39,17 +39,17 @@ func example(o Options, stages int, host func(rank int) string) *View {
 		v.Event(e, epoch)
 	}
 	at := epoch.Add(time.Second)
-	s := actors.Status{Time: at, Actors: []actors.Snapshot{{Actor: "scheduler", Rank: -1, Doing: actors.Idle, Wait: actors.WaitStages, From: "stage 0", Need: stages, Since: at.Add(-40 * time.Millisecond)}}}
+	s := event.Status{Time: at, Actors: []event.Snapshot{{Actor: "scheduler", Rank: -1, Doing: event.Idle, Wait: event.WaitStages, From: "stage 0", Need: stages, Since: at.Add(-40 * time.Millisecond)}}}
 	var a troupe.Actions
 	for r := range stages {
-		one := actors.Snapshot{Actor: fmt.Sprintf("stage %d", r), Rank: r, Step: 201, Since: at.Add(-20 * time.Millisecond)}
+		one := event.Snapshot{Actor: fmt.Sprintf("stage %d", r), Rank: r, Step: 201, Since: at.Add(-20 * time.Millisecond)}
 		if host != nil {
 			one.Host = host(r)
 		}
 		if r%2 == 0 {
-			one.Doing, one.Action = actors.Running, scheduler.Action{Chunk: int32(r), Type: scheduler.B, Microbatch: 3}
+			one.Doing, one.Action = event.Running, scheduler.Action{Chunk: int32(r), Type: scheduler.B, Microbatch: 3}
 		} else {
-			one.Doing, one.Wait, one.Needs, one.From = actors.Waiting, actors.WaitGradient, scheduler.Action{Chunk: int32(r + 1), Type: scheduler.B, Microbatch: 4}, fmt.Sprintf("stage %d", r+1)
+			one.Doing, one.Wait, one.Needs, one.From = event.Waiting, event.WaitGradient, scheduler.Action{Chunk: int32(r + 1), Type: scheduler.B, Microbatch: 4}, fmt.Sprintf("stage %d", r+1)
 			one.Since = at.Add(-1200 * time.Millisecond)
 		}
 		s.Actors = append(s.Actors, one)

@@ -1,4 +1,4 @@
-package actors
+package event
 
 import (
 	"fmt"
@@ -118,7 +118,7 @@ func (s Status) Explain() string {
 	for _, a := range s.Actors {
 		byName[a.Actor] = a
 	}
-	at, ok := byName[schedulerName]
+	at, ok := byName[Scheduler]
 	if !ok {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package actors
+package event
 
 import "fmt"
 
@@ -10,7 +10,7 @@ func (s Status) Chain() []string {
 	for _, a := range s.Actors {
 		byName[a.Actor] = a
 	}
-	at, ok := byName[schedulerName]
+	at, ok := byName[Scheduler]
 	var lines []string
 	var path []Snapshot
 	for seen := map[string]bool{}; ok; at, ok = byName[at.From] {

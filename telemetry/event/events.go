@@ -1,9 +1,8 @@
-package actors
+package event
 
 import (
 	"time"
 
-	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
@@ -16,13 +15,6 @@ type StepEvent struct {
 	IdealBubblePct float64        // of the table at unit costs
 	Trace          [][]ActionTime // by rank, when the run traces; by this process's clock
 	Clocks         []Clock        // by rank, of a trace: what was taken off its times; nil: all ranks are in this process
-}
-
-// OutputEvent: what the layers of one stage have given out of a microbatch of a validation,
-// in a run that collects it (Spec.Collect).
-type OutputEvent struct {
-	Microbatch int
-	Outputs    []stages.Output
 }
 
 // CheckpointEvent: a checkpoint was written.
@@ -57,4 +49,18 @@ type ChangeEvent struct {
 type PauseEvent struct {
 	Step   int64
 	Paused bool
+}
+
+// RestartEvent: a process that computed ranks was lost, and the run goes on by itself.
+type RestartEvent struct {
+	Err     error // names the process, its ranks and what they did
+	Restart int   // since the last new checkpoint
+	Most    int   // restarts that cluster.max_restarts allows
+}
+
+// EndEvent is a watcher's last: how the run has ended, as Wait tells it. Who reads Run.Events finds
+// the channel closed instead.
+type EndEvent struct {
+	Result Result
+	Err    error
 }
