@@ -9,18 +9,29 @@
 //	err := h.Wait(ctx)
 //	members[0].Leave(nil)
 //
+// # How members meet
+//
+// In one process the members' tensors are read and written where they lie (local.go). Between processes each
+// member sends every slice to the member that reduces it, which sends the result to all (exchange.go, plan.go);
+// small tensors go to all members whole. A [Carrier] moves the messages: package cluster/internal/groups has one
+// over the cluster's lane.
+//
+// Between processes of one host, contributions are reduced where they lie in shared memory. The carrier lends
+// the memory ([Loan]), and the group returns it when they are summed or when the group is over. A collective ends
+// for a member when its contribution has left. If a member computed before that, it would delay the others.
+//
 // # What holds
 //
-//   - The members' collectives meet in the order in which each member starts them. Each carries a number,
-//     and what it is: a member that brings another one is named in the error at all ends, and the group is over.
+//   - The members' collectives meet in the order in which each member starts them. Each carries a number and
+//     its kind and shapes. A member that brings another one is named in the error at all ends, and the group is over.
 //   - Every element is reduced in the order of the members' ranks, from 0 on, whatever carries it and
 //     however it is cut: float32 by float32 operations, bfloat16 widened to float32 and rounded once at
 //     the end. A mean is the sum divided by the number of members. So results are the same to the bit at every
 //     member and in every run, and reduce_scatter gives the parts of what all_reduce gives.
-//   - Who starts a collective lends its tensors until done is called. After an error, what it was to write is
+//   - The caller lends the tensors of a collective until done is called. After an error its results are
 //     undefined.
-//   - A member that leaves ends the collectives of the others, with its name. Nobody waits silently:
-//     [Group.Status] says for what, since when and for whom.
+//   - A member that leaves ends the collectives of the others, with its name. No wait is silent:
+//     [Group.Status] says what a member waits for, since when and for whom.
 //
 // The package may import tensorops and the loops of tensorops/cpu. It must never know actors, stages, schedules, or how bytes travel between
 // processes.

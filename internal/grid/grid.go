@@ -1,8 +1,10 @@
 // Package grid says which rank of a run has which place in the grid of tensor, context,
-// pipeline and data parallelism, and which ranks form the groups that work together.
+// pipeline and data parallelism, and which ranks form the groups that work together. A Grid follows from the
+// sizes and the order in [parallel]. An Edge says in which pieces a tensor crosses between tensor groups of different
+// sizes.
 //
-// It is arithmetic: it knows no process, no message and no model. Its values are the caller's to make
-// and to pass on.
+// The configuration's checks, internal/plan, the actors and the cluster all ask it. It is arithmetic: it knows no
+// process, no message and no model.
 package grid
 
 import (

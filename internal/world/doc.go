@@ -1,6 +1,6 @@
-// Package world proves that all ranks of a grid come to the end of a step: also where they wait for each
-// other in collectives, beside the inputs and credits of their pipelines, which [scheduler.Check] proves of one table
-// alone. It is pure: orders in, a proof or a fault out.
+// Package world proves that all ranks of a grid finish a step. [scheduler.Check] proves one pipeline's table:
+// its inputs and credits. In a grid, ranks wait for each other in collectives too. The package is pure: orders in, a
+// proof or a fault out.
 //
 // # The model
 //
@@ -8,25 +8,34 @@
 // overlapped pair as one, and what follows the row, such as norms and the update. This is what stages do (package
 // actors):
 //
-//   - A step starts when all that it takes has arrived and each edge that it sends by has a credit. It then takes
-//     those credits, and the credits of what it has taken go back.
-//   - Its operations come one after the other, as its list has them. Members of a group meet in the order in which each
-//     comes to the group's collectives: the third of one is with the third of every other. A member waits in a
-//     collective until all have come to it; in one that is begun for later ([Op.Later]), at the next [Await] of the
-//     same step, or at the step's end.
-//   - What a step sends leaves when its operations have ended.
+//   - A step starts when all its inputs have arrived and each edge that it sends over has a credit. It then takes
+//     those credits, and returns the credits of its inputs.
+//   - Its operations run one after the other, in its list's order. Members of a group meet in the order in which each
+//     reaches the group's collectives: the third collective of one meets the third of every other. A member waits in a
+//     collective until all have reached it. If the collective is begun for later ([Op.Later]), the member waits at the
+//     next [Await] of the same step, or at the step's end.
+//   - A step's outputs leave when its operations have ended.
 //
-// Nothing in it depends on the moment: each wait is for a fixed set of what others do, so one play, in any
-// order, comes as far as every run does. A run that waits for less, as one whose sends need no receiver, comes at
+// Nothing in the model depends on timing: each wait is for a fixed set of actions of others, so one play, in any
+// order, gets as far as every run does. A run that waits for less, such as one whose sends need no receiver, gets at
 // least as far.
 //
 // # What is found
 //
-// Members that bring different collectives ([ErrMismatch]), or the same one for different numbers, which no run would
-// notice ([ErrMixed]); a member that is through and never comes ([ErrMissing]); ranks that wait for each other in
-// a cycle, over groups, edges and credits ([ErrDeadlock]); more collectives begun at once than a group takes
-// ([ErrPending]); and a world that is none ([ErrWorld]). A [Fault] names ranks, steps and group, draws the
-// place, and says what to do.
+//   - [ErrMismatch]: members bring different collectives.
+//   - [ErrMixed]: members bring the same collective for different tensors, which no run would notice.
+//   - [ErrMissing]: a member has finished and never comes.
+//   - [ErrDeadlock]: ranks wait for each other in a cycle, over groups, edges and credits.
+//   - [ErrPending]: more collectives are begun at once than a group takes.
+//   - [ErrWorld]: the input is not a valid world.
 //
-// [Orders] makes the world of a grid: its tables, and what each rank's lists hold.
+// A [Fault] names ranks, steps and group, draws the place, and says what to do.
+//
+// # Where a world comes from
+//
+// [Orders] makes the world of a grid from its tables and the lists of each rank. Before a run begins, package plan
+// records the lists in a dry run (internal/plan/world.go); of a long row it records some microbatches, which stand for
+// the others. Two tests hold the model: TestWorldIsWhatRanksDo (internal/plan) compares the supposed collectives
+// with those that the streams of real runs begin. TestAgree compares the verdicts with 10,000 real executions in groups of
+// package collective.
 package world

@@ -4,35 +4,36 @@
 //
 // # How it runs
 //
-// Each microbatch in flight has a graph of its own, taken from a pool: operations may have
-// state. The package runs a graph's operations itself, in the order in which they were
-// made, on the goroutine of whoever calls: first those that the outputs need, and those of
-// the gradients when the outputs' gradients have come. Gorgonia's own machine cannot stop
-// between the two, locks a thread, and runs operations on a goroutine of its own, where a
-// panic ends the process. Results have the machine's bits.
+// Operations may have state, so each microbatch in flight has a graph of its own from a pool
+// (model.go). The package runs a graph's operations itself, in the order in which they were
+// made, on the caller's goroutine (program.go, instance.go): those of the outputs in the
+// layer's forward, those of the gradients when the outputs' gradients have come. Gorgonia's
+// own machine cannot stop between the two, locks a thread, and runs operations on a goroutine
+// of its own, where a panic ends the process. Results have the machine's bits.
 //
-// The gradients' operations are Gorgonia's symbolic ones. Those of inputs and of parameters
-// come together: a layer's backward is whole.
+// The gradients' operations are Gorgonia's symbolic ones (backward.go). Gradients of inputs
+// and of parameters come together: the layer has no separate weight gradient pass. A product
+// that is a parameter's gradient is added to the gradient in place.
 //
-// Parameters and inputs are read where they lie, by all graphs at the same time. Nothing
-// writes to them. A graph's results stay in its memory until its next use, gradients until
-// the next backward pass of the same shapes: whoever needs them longer copies them.
+// All graphs read parameters and inputs in place, at the same time. Nothing writes to them. A
+// graph's results stay in its memory until its next use, gradients until the next backward
+// pass of the same shapes. Copy them to keep them longer.
 //
 // # What is refused
 //
-// Some of Gorgonia's operations compute a wrong gradient, or a wrong result, or one that
-// depends on the clock or on earlier microbatches. A graph that has one is refused when it
-// is built, with the reason and what to write instead: see Refused.
+// Some of Gorgonia's operations compute a wrong gradient or result, or one that depends on the
+// clock or on earlier microbatches; ops_test.go and axes_test.go show each. A graph that has
+// one is refused when it is built, with the reason and a replacement: see Refused (refuse.go).
 //
 // One mistake cannot be seen in a graph: Gorgonia takes SoftMax and LogSoftMax of the same
-// node for the same, and gives the one that was asked for first. Who needs both takes Exp
-// of LogSoftMax.
+// node for the same operation, and returns the one that was built first. If you need both, use
+// Exp of LogSoftMax.
 //
 // # Bits
 //
-// The same inputs and weights give the same bits, whichever graph computes them, beside
-// whatever else is in flight. Gorgonia's matrix products are the engine's (UseEngineBLAS),
-// on one core: cores are kept busy by stages and ranks, not by one graph.
+// The same inputs and weights give the same bits, whichever graph computes them and whatever
+// else is in flight. Gorgonia's matrix products are the engine's (UseEngineBLAS), on one core:
+// stages and ranks keep the cores busy, not one graph.
 //
 // The package may import tensorops, tensorops/cpu and stages. Nothing but programs that
 // use it imports it, so that others don't carry Gorgonia.

@@ -1,13 +1,27 @@
-// Package cpu is the Device that computes on the machine's cores: no cgo and
-// nothing to install. Kernels are multi-threaded and cache-blocked; the inner
-// loop of matrix products is assembly where the processor has AVX2 and FMA, and
-// Go elsewhere.
+// Package cpu is the Device that computes on the machine's cores. It needs no cgo and nothing
+// installed. Its inner loops are assembly where the processor has AVX2 and FMA, or NEON, and Go
+// elsewhere.
 //
-// All streams of a device share one set of cores (cores.go): an operation is
-// split into ranges that whichever core is free takes, so one busy stream uses
-// all cores and many streams share them without oversubscription. How the work
-// is split never changes a result: a range owns its outputs, and a sum is never
-// cut by a range's border.
+// # Cores
+//
+// All streams of a device share one set of cores (cores.go). An operation is split into ranges,
+// and each free core takes the next one. So one busy stream uses all cores, and many streams share
+// them without oversubscription. How the work is split never changes a result: a range owns its
+// outputs, and no border between ranges cuts a sum.
+//
+// # Inner loops
+//
+// Three packages below internal do the work of one core: gemm (matrix products from packed strips),
+// attn (attention of one head, whose scores stay in the cache) and vec (loops over vectors). Their
+// assembly is generated (asmgen, make generate), one file for each kernel and instruction set.
+// AVX2, AVX-512 and NEON make the same sums in the same order. TestRecorded of each package holds
+// them to the same bits, and a test of the same name does so for whole runs.
+//
+// # bfloat16
+//
+// A product reads float32 or bfloat16 while it packs its operands, and rounds each sum once, when
+// the sum is complete (matmul.go). Every other operation widens a part that fits the cache, works on
+// it in float32 and rounds the result (values.go). So there is one set of loops.
 //
 // The package may import tensorops and internal/base/rng. It must not know models,
 // schedules or actors.
