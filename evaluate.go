@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/stages"
@@ -98,7 +99,7 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 	}
 	c, err := t.evalData(o)
 	if err != nil {
-		return res, asSetup(err)
+		return res, plan.AsSetup(err)
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	var src actors.Source
@@ -110,7 +111,7 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 		tokens = c.val.Len() - int64(len(data.Pieces(c.val)))
 	}
 	if src.EvalWindows() == 0 {
-		return res, &SetupError{fmt.Errorf("%w: the text has %d tokens, a loss needs 2", data.ErrTooShort, c.val.Len())}
+		return res, &SetupError{Err: fmt.Errorf("%w: the text has %d tokens, a loss needs 2", data.ErrTooShort, c.val.Len())}
 	}
 	if o.Microbatch <= 0 {
 		o.Microbatch = 4
@@ -136,7 +137,7 @@ func (t *trained) evaluate(ctx context.Context, o EvalOptions) (res EvalResult, 
 	out := run.Wait()
 	stop()
 	if errors.Is(out.Err, data.ErrVocab) {
-		out.Err = &SetupError{out.Err}
+		out.Err = &SetupError{Err: out.Err}
 	}
 	if err := errors.Join(ctx.Err(), out.Err); err != nil {
 		return res, err

@@ -49,46 +49,46 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 	}
 	dtype, ok := exportTypes()[o.DType]
 	if !ok {
-		return e, &SetupError{fmt.Errorf("%w: the dtype %q; it is float32, bfloat16 or float16", ErrOptions, o.DType)}
+		return e, &SetupError{Err: fmt.Errorf("%w: the dtype %q; it is float32, bfloat16 or float16", ErrOptions, o.DType)}
 	}
 	ckpt, err := checkpoint.OpenAt(o.From)
 	if err != nil {
-		return e, &SetupError{err}
+		return e, &SetupError{Err: err}
 	}
 	defer func() { err = errors.Join(err, ckpt.Close()) }()
 	sizes, err := plan.ReadModel(ckpt)
 	if err != nil {
-		return e, &SetupError{fmt.Errorf("%s: %w", ckpt.Dir(), err)}
+		return e, &SetupError{Err: fmt.Errorf("%s: %w", ckpt.Dir(), err)}
 	}
 	if !sizes.Language() {
-		return e, &SetupError{fmt.Errorf("%w: %s is of the family %q, which other programs don't know; only language models are exported", ErrOptions, ckpt.Dir(), sizes.Family)}
+		return e, &SetupError{Err: fmt.Errorf("%w: %s is of the family %q, which other programs don't know; only language models are exported", ErrOptions, ckpt.Dir(), sizes.Family)}
 	}
 	model, err := stages.NewModel(sizes)
 	if err == nil {
 		err = plan.CheckWeights(ckpt, model, nil)
 	}
 	if err != nil {
-		return e, &SetupError{err}
+		return e, &SetupError{Err: err}
 	}
 	content := checkpoint.Content{Files: make(map[string][]byte), MaxShardBytes: o.ShardBytes}
 	for _, p := range model.Params {
 		stored, data, err := plan.Stored(ckpt, p)
 		if err != nil {
-			return e, &SetupError{err}
+			return e, &SetupError{Err: err}
 		}
 		t, err := safetensors.Converted(p.Name, dtype, p.Shape, stored.DType, data)
 		if err != nil {
-			return e, &SetupError{err}
+			return e, &SetupError{Err: err}
 		}
 		content.Model = append(content.Model, t)
 	}
 	kept, err := rundir.Keep(ckpt)
 	if err != nil {
-		return e, &SetupError{err}
+		return e, &SetupError{Err: err}
 	}
 	warnings, err := exportTexts(ckpt, kept)
 	if err != nil {
-		return e, &SetupError{fmt.Errorf("%s: %w", ckpt.Dir(), err)}
+		return e, &SetupError{Err: fmt.Errorf("%s: %w", ckpt.Dir(), err)}
 	}
 	maps.Copy(content.Files, kept.Texts)
 	more, err := tokenizerFiles(sizes.Family, content.Files, kept)
@@ -100,7 +100,7 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 		return e, err
 	}
 	if err := checkpoint.Export(ctx, o.To, content); err != nil {
-		return e, asSetup(err)
+		return e, plan.AsSetup(err)
 	}
 	return Exported{From: ckpt.Dir(), To: o.To, Parameters: model.Parameters(), DType: o.DType, Warnings: warnings}, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/chat"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
@@ -56,7 +57,7 @@ type GenerateOptions struct {
 }
 
 // ErrOptions: a number is out of its range.
-var ErrOptions = errors.New("impossible option")
+var ErrOptions = plan.ErrOptions
 
 // ErrNotFinite: a model computes NaN or infinity where a number is needed.
 var ErrNotFinite = errors.New("not a finite number")
@@ -143,11 +144,11 @@ func (t *trained) generate(ctx context.Context, o GenerateOptions, stream tensor
 	}
 	said, err := t.text()
 	if err != nil {
-		return &SetupError{err}
+		return &SetupError{Err: err}
 	}
 	prompt, err := t.prompt(said, o)
 	if err != nil {
-		return &SetupError{fmt.Errorf("the prompt: %w", err)}
+		return &SetupError{Err: fmt.Errorf("the prompt: %w", err)}
 	}
 	t.warnOnce(o.Warn)
 	ends := said.stops(o.Messages, o.chat())

@@ -48,7 +48,7 @@ func openTrained(o ModelOptions, tokenize bool) (t *trained, err error) {
 	t = &trained{}
 	defer func() {
 		if err != nil {
-			err = &SetupError{errors.Join(err, t.close())}
+			err = &SetupError{Err: errors.Join(err, t.close())}
 		}
 	}()
 	if t.ckpt, err = checkpoint.OpenAt(o.From); err != nil {
@@ -125,14 +125,14 @@ func (t *trained) checkMemory(what string, use func(s tensorops.Stream, st *stag
 		err = use(dry, st)
 	}
 	if errors.Is(err, tensorops.ErrOutOfMemory) {
-		return &SetupError{fmt.Errorf("%w on any machine: %s: %s: %w", ErrMemory, t.from(), what, err)}
+		return &SetupError{Err: fmt.Errorf("%w on any machine: %s: %s: %w", ErrMemory, t.from(), what, err)}
 	}
 	if err != nil {
 		return err
 	}
 	need, free := float64(dry.Memory().Taken-there), device.FreeBytes(t.device)
 	if free > 0 && need > float64(free) {
-		return &SetupError{fmt.Errorf("%w: the %d parameters of %s and %s take %s, the device has %s free",
+		return &SetupError{Err: fmt.Errorf("%w: the %d parameters of %s and %s take %s, the device has %s free",
 			ErrMemory, t.model.Config.Parameters(), t.from(), what, plan.GiB(need), plan.GiB(float64(free)))}
 	}
 	return nil

@@ -52,7 +52,7 @@ func Predict(ctx context.Context, o PredictOptions, emit func(Prediction) error)
 		return EvalResult{}, err
 	}
 	if t.model.Config.Language() {
-		err = &SetupError{fmt.Errorf("%w: %s is a language model; engine generate continues a text with it", ErrOptions, t.ckpt.Dir())}
+		err = &SetupError{Err: fmt.Errorf("%w: %s is a language model; engine generate continues a text with it", ErrOptions, t.ckpt.Dir())}
 		return EvalResult{}, errors.Join(err, t.close())
 	}
 	if o.Microbatch <= 0 {
@@ -66,15 +66,15 @@ func Predict(ctx context.Context, o PredictOptions, emit func(Prediction) error)
 func (t *trained) evaluateSamples(ctx context.Context, o PredictOptions, emit func(Prediction) error) (res EvalResult, err error) {
 	c, cfg, err := t.samplesOf(o.Data)
 	if err != nil {
-		return res, asSetup(err)
+		return res, plan.AsSetup(err)
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	src, err := t.forwardFeed(c, cfg)
 	if err != nil {
-		return res, asSetup(err)
+		return res, plan.AsSetup(err)
 	}
 	if src.windows == 0 {
-		return res, &SetupError{fmt.Errorf("%w: the run of %s had no data to validate on; name some", ErrOptions, t.ckpt.Dir())}
+		return res, &SetupError{Err: fmt.Errorf("%w: the run of %s had no data to validate on; name some", ErrOptions, t.ckpt.Dir())}
 	}
 	spec, err := t.forwardSpec(src, o.Microbatch)
 	if err != nil {

@@ -2,7 +2,6 @@ package troupe
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -139,7 +138,7 @@ type restarts struct {
 // allows reports whether a run that ended with err is to go on by itself, from the
 // checkpoint of a step.
 func (r *restarts) allows(err error, step int64) bool {
-	if !isLost(err) {
+	if !plan.IsLost(err) {
 		return false
 	}
 	if step > r.step {
@@ -147,12 +146,6 @@ func (r *restarts) allows(err error, step int64) bool {
 	}
 	r.done++
 	return r.done <= r.most
-}
-
-// isLost reports whether a process that computed ranks was lost.
-func isLost(err error) bool {
-	var lost *plan.LostError
-	return errors.As(err, &lost)
 }
 
 // exhausted says so of a run that may not go on.

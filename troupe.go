@@ -111,11 +111,8 @@ type Result = event.Result
 
 // SetupError says that the configuration, the data or the output folder is not
 // what a run needs. When Start returns it, nothing was changed. Wait returns it
-// for data that turned out to be unusable on the way.
-type SetupError struct{ Err error }
-
-func (e *SetupError) Error() string { return e.Err.Error() }
-func (e *SetupError) Unwrap() error { return e.Err }
+// for data that turned out to be unusable on the way. Its field Err is the cause.
+type SetupError = plan.SetupError
 
 // ErrOutput: the output folder cannot be used for this run.
 var ErrOutput = rundir.ErrFolder
@@ -187,7 +184,7 @@ func CheckElsewhere(cfg *config.Config, deviceBytes int64) error {
 
 func setupError(err error) error {
 	if err != nil {
-		return &SetupError{err}
+		return &SetupError{Err: err}
 	}
 	return nil
 }
@@ -287,12 +284,12 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 // written yet, and there may be others.
 func (r *Run) beginFirst(ctx context.Context, o Options) error {
 	err := r.begin(ctx, o, 0)
-	for isLost(err) {
+	for plan.IsLost(err) {
 		if !r.restarts.allows(err, 0) {
 			return fmt.Errorf("%w: %w", ErrNoWorkers, r.restarts.exhausted(err))
 		}
 		next := r.begin(ctx, o, r.lease())
-		if next != nil && !isLost(next) {
+		if next != nil && !plan.IsLost(next) {
 			return errors.Join(err, next)
 		}
 		err = next
@@ -320,7 +317,7 @@ func (r *Run) begin(ctx context.Context, o Options, wait time.Duration) error {
 		// The GPU was nobody's wish: what it can't do, or hold, the CPU may.
 		r.gpuLeft = fmt.Sprintf("the GPU was left out: %v; the CPU is used", err)
 		if closing := r.release(); closing != nil {
-			return asSetup(errors.Join(err, closing))
+			return plan.AsSetup(errors.Join(err, closing))
 		}
 		own = *r.cfg
 		spec, err = r.setup(ctx, &own, o, wait)
@@ -331,7 +328,7 @@ func (r *Run) begin(ctx context.Context, o Options, wait time.Duration) error {
 	}
 	if err != nil {
 		if err = checkpoint.AsNoSpace(err); r.output == nil || !r.output.Begun {
-			err = asSetup(err)
+			err = plan.AsSetup(err)
 		}
 		return errors.Join(err, r.release())
 	}
@@ -364,7 +361,7 @@ func (r *Run) finish(o Options) {
 		d.Checkpoint = r.savedBefore(d.First)
 	}
 	if errors.Is(out.Err, data.ErrVocab) {
-		out.Err = &SetupError{out.Err}
+		out.Err = &SetupError{Err: out.Err}
 	}
 	last := r.endSampler(out.Err != nil)
 	r.markEnd(out)
@@ -403,7 +400,7 @@ func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 	r.mu.Lock()
 	r.between = true
 	r.mu.Unlock()
-	if isLost(out.Err) { // before restarts are counted: a run that is asked to stop may end with the checkpoint that it has
+	if plan.IsLost(out.Err) { // before restarts are counted: a run that is asked to stop may end with the checkpoint that it has
 		if end := r.stopped(out.Err); end != nil {
 			return *end, false
 		}
@@ -423,7 +420,7 @@ func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 			out.Err = fmt.Errorf("%w; the run was asked to stop while it waited for other processes, and has written no checkpoint", err)
 			return out, false
 		}
-		if out.Err = errors.Join(err, next); isLost(next) {
+		if out.Err = errors.Join(err, next); plan.IsLost(next) {
 			out.Err = next
 		}
 		err = next
@@ -456,14 +453,6 @@ func (r *Run) goOn(o Options, err error) error {
 	r.send(RestartEvent{Err: err, Restart: r.restarts.done, Most: r.restarts.most})
 	o.Fresh, o.FromStep = false, 0 // that was obeyed
 	return r.begin(context.WithoutCancel(r.ctx), o, r.lease())
-}
-
-// asSetup marks an error of the setup, unless trying again may help.
-func asSetup(err error) error {
-	if checkpoint.MayPass(err) || errors.Is(err, plan.ErrNoRoom) || isLost(err) {
-		return err
-	}
-	return &SetupError{err}
 }
 
 // setup opens everything and describes the run to the actors.

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -15,9 +14,6 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
-
-// ErrMemory: the model does not fit this machine's memory.
-var ErrMemory = errors.New("not enough memory")
 
 // Plan is a configuration resolved against itself: the model, who holds which
 // layers, and the tables.

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"errors"
+
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
