@@ -141,8 +141,8 @@ CHAT_SEED ?= 1
 check-chat: ## render conversations by published models' chat templates and compare ids, what is learned and losses with transformers; needs PYTHON with torch and transformers, and downloads 60 MB
 	@d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && $(PYTHON) internal/chat/testdata/vectors.py --published "$$d" && \
 		$(PYTHON) -W ignore internal/chat/testdata/expressions.py --random 5000 --seed $(CHAT_SEED) --to "$$d" && \
-		$(PYTHON) testdata/documents/vectors.py --published "$$d" && \
-		TROUPE_CHAT_TEMPLATES="$$d" $(GO) test -count=1 -v -run '^(TestPublished(Documents)?|TestRandomExpressions)$$' ./internal/chat .
+		$(PYTHON) internal/testing/documents/vectors.py --published "$$d" && \
+		TROUPE_CHAT_TEMPLATES="$$d" $(GO) test -count=1 -v -run '^(TestPublished(Documents|DocumentLosses)?|TestRandomExpressions)$$' ./internal/chat ./internal/run/corpus ./infer
 
 .PHONY: check-metrics
 check-metrics: ## check what a run gives Prometheus, OpenTelemetry and TensorBoard with promtool, a collector and TensorBoard; needs PYTHON with tensorboard, and builds promtool (minutes) unless PROMTOOL is one (Linux)

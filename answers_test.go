@@ -10,12 +10,13 @@ import (
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/chat"
+	"github.com/troupe-ml/troupe/internal/testing/documents"
 )
 
 // TestAnswersWordForWord: a model that was tuned until it knows its answers gives them word for word, and stops
 // by itself, whatever its tokenizer and its chat template write around them.
 func TestAnswersWordForWord(t *testing.T) {
-	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
+	v := documents.Read(t)
 	said := [][2]string{{"What waits?", "the stage waits"}, {"How many?", "a run of four"}, {"Hello there", "Yes, and no."}}
 	thought := [][2]string{{"What waits?", "<think>\nA stage may wait.\n</think>\n\nThe stage."}, {"How many?", "<think>\nCount them.\n</think>\n\nFour."}}
 	for name, c := range map[string]struct {
@@ -31,7 +32,7 @@ func TestAnswersWordForWord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := v.tunable(t, name)
+			dir := tunable(t, v, name)
 			var rows strings.Builder
 			for _, turn := range c.talk {
 				row, err := json.Marshal(map[string]any{"messages": []map[string]string{{"role": "user", "content": turn[0]}, {"role": "assistant", "content": turn[1]}}})
@@ -61,14 +62,14 @@ func TestAnswersWordForWord(t *testing.T) {
 // TestPromptsAsTrained: the prompt of a document, given to generate, has the ids that were trained on, whether names of special
 // tokens are tokens or text.
 func TestPromptsAsTrained(t *testing.T) {
-	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
+	v := documents.Read(t)
 	const rows = `{"prompt":"<|im_start|>user\nWhat waits?<|im_end|>\n<|im_start|>assistant\n","completion":"the stage waits<|im_end|>\n"}
 {"prompt":"<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n","completion":"a run of four<|im_end|>\n"}
 `
 	for special, ended := range map[string]string{config.SpecialAsTokens: "", config.SpecialAsText: "<|im_end|>\n"} {
 		t.Run(special, func(t *testing.T) {
 			t.Parallel()
-			out := tune(t, v.tunable(t, "rendered pairs that end"), rows, "data.special_tokens="+special)
+			out := tune(t, tunable(t, v, "rendered pairs that end"), rows, "data.special_tokens="+special)
 			for asked, want := range map[string]string{"What waits?": "the stage waits", "How many?": "a run of four"} {
 				var answer strings.Builder
 				o := GenerateOptions{ModelOptions: ModelOptions{From: out}, Prompt: "<|im_start|>user\n" + asked + "<|im_end|>\n<|im_start|>assistant\n", Tokens: 40}
@@ -85,7 +86,7 @@ func TestPromptsAsTrained(t *testing.T) {
 }
 
 // tunable writes the model of a case, larger, so that it can learn.
-func (v documentVectors) tunable(t *testing.T, name string) string {
+func tunable(t *testing.T, v documents.Vectors, name string) string {
 	t.Helper()
 	for _, c := range v.Cases {
 		if c.Name != name {
@@ -118,7 +119,7 @@ func (v documentVectors) tunable(t *testing.T, name string) string {
 				c.Tensors[i][2] = 0.15
 			}
 		}
-		return c.write(t, v.Tokenizers[c.Tokenizer])
+		return c.Write(t, v.Tokenizers[c.Tokenizer])
 	}
 	t.Fatalf("no case %q", name)
 	return ""
@@ -128,7 +129,7 @@ func (v documentVectors) tunable(t *testing.T, name string) string {
 func tune(t *testing.T, dir, rows string, sets ...string) (out string) {
 	t.Helper()
 	file := filepath.Join(dir, "talk.jsonl")
-	writeFile(t, file, rows)
+	documents.WriteFile(t, file, rows)
 	text := fmt.Sprintf(`
 run = {out = %q, steps = 120, eval_every = 0, checkpoint_every = 0, log_every = 120}
 model = {from = %q, context = 96}
@@ -137,7 +138,7 @@ batch = {sequences = 4, microbatch = 4}
 optimizer = {lr = 1e-2, warmup_steps = 5, weight_decay = 0.0}
 device = {kind = "cpu", threads = 1}
 `, filepath.Join(dir, "out"), dir, file, filepath.Join(dir, "talk2.jsonl"))
-	writeFile(t, filepath.Join(dir, "talk2.jsonl"), rows)
+	documents.WriteFile(t, filepath.Join(dir, "talk2.jsonl"), rows)
 	cfg, err := config.Parse("tune.toml", []byte(text), sets, nil)
 	if err != nil {
 		t.Fatal(err)

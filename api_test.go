@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the golden files of the API again
 // TestAPI: what services program against changes only with its golden file, which has what go doc
 // -all shows, but made here, so that no version of that command is needed.
 func TestAPI(t *testing.T) {
-	for name, dir := range map[string]string{"troupe": ".", "config": "config", "event": "telemetry/event"} {
+	for name, dir := range map[string]string{"troupe": ".", "config": "config", "event": "telemetry/event", "infer": "infer"} {
 		golden := filepath.Join("testdata", "api", name+".txt")
 		got := api(t, dir)
 		if *update {

@@ -10,17 +10,15 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/chat"
-	"github.com/troupe-ml/troupe/internal/run/rundir"
-	"github.com/troupe-ml/troupe/internal/tokenizer"
+	"github.com/troupe-ml/troupe/internal/testing/documents"
 )
 
 // warningsOf are those of a run's start.
 func warningsOf(t *testing.T, dir, rows string, sets ...string) (texts []string) {
 	t.Helper()
 	file, val := filepath.Join(dir, "train.data"), filepath.Join(dir, "val.data")
-	writeFile(t, file, rows)
-	writeFile(t, val, rows)
+	documents.WriteFile(t, file, rows)
+	documents.WriteFile(t, val, rows)
 	text := fmt.Sprintf("run = {out = %q, steps = 1}\nmodel = {from = %q, context = 24}\ndata = {train = [%q], val = [%q]}\nbatch = {sequences = 1}\ndevice = {kind = 'cpu'}\n",
 		filepath.Join(t.TempDir(), "out"), dir, file, val)
 	cfg, err := config.Parse("warn.toml", []byte(text), sets, nil)
@@ -45,7 +43,7 @@ func warningsOf(t *testing.T, dir, rows string, sets ...string) (texts []string)
 // TestDocumentWarnings: what is doubtful about documents, and about the files of their model, is said at the first start,
 // with counts, and what is not, is not.
 func TestDocumentWarnings(t *testing.T) {
-	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
+	v := documents.Read(t)
 	const (
 		names  = "names of special tokens in data.train are taken as tokens"
 		asText = "names of special tokens in data.train are taken as text"
@@ -71,11 +69,10 @@ func TestDocumentWarnings(t *testing.T) {
 		"a name that is not there": {"llama 2, Prepend", talk, []string{"data.format=documents"}, []string{"the chat template uses bos_token and eos_token, which tokenizer_config.json does not name"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := slices.IndexFunc(v.Cases, func(d documentCase) bool { return d.Name == c.of })
-			dir := v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer])
+			dir := v.Write(t, c.of)
 			if name == "a name that is not there" {
-				writeFile(t, filepath.Join(dir, "tokenizer_config.json"), "{}")
-				writeFile(t, filepath.Join(dir, "chat_template.jinja"), "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}")
+				documents.WriteFile(t, filepath.Join(dir, "tokenizer_config.json"), "{}")
+				documents.WriteFile(t, filepath.Join(dir, "chat_template.jinja"), "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}")
 			}
 			got := warningsOf(t, dir, c.rows, c.sets...)
 			for _, want := range c.want {
@@ -90,96 +87,13 @@ func TestDocumentWarnings(t *testing.T) {
 	}
 }
 
-// TestPromptIds: a prompt begins as the tokenizer begins a text, once, and does not end as one.
-func TestPromptIds(t *testing.T) {
-	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
-	for of, want := range map[string]string{"pairs, <s> A </s>": "<s> ▁A", "pairs, <s> A": "<s> ▁A", "pairs, the token that begins a text ends it": "</s> A", "pairs": "A"} {
-		i := slices.IndexFunc(v.Cases, func(d documentCase) bool { return d.Name == of })
-		m, err := openTrained(ModelOptions{From: v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer])}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, prompt := range []string{"A", strings.Fields(want)[0] + "A"} {
-			said, err := m.text()
-			if err != nil {
-				t.Fatal(err)
-			}
-			ids, err := m.prompt(said, GenerateOptions{Prompt: prompt})
-			var names []string
-			for _, id := range ids {
-				name, _ := m.tokenizer.Token(id)
-				names = append(names, name)
-			}
-			if got := strings.Join(names, " "); err != nil || prompt == "A" && got != want || strings.Count(got, strings.Fields(want)[0]) > 1 && of != "pairs" {
-				t.Errorf("%s: the prompt %q has the ids of %q, want %q, %v", of, prompt, got, want, err)
-			}
-		}
-		if err := m.close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// TestExportNamesEnds: an export names all tokens at which generation stops.
-func TestExportNamesEnds(t *testing.T) {
-	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
-	for of, c := range map[string]struct {
-		generation, want string
-		changed          bool
-	}{
-		"chatml, another eos": {"", "[\n    0,\n    4\n  ]", true},
-		"chatml":              {`{"eos_token_id": 4, "top_k": 3}`, `{"eos_token_id": 4, "top_k": 3}`, false},
-		"llama 2, Prepend":    {`{"eos_token_id": 1}`, "[\n    1,\n    2\n  ]", true},
-	} {
-		i := slices.IndexFunc(v.Cases, func(d documentCase) bool { return d.Name == of })
-		dir := v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer])
-		if c.generation != "" {
-			writeFile(t, filepath.Join(dir, rundir.GenerationFile), c.generation)
-		}
-		to := filepath.Join(t.TempDir(), "export")
-		e, err := Export(context.Background(), ExportOptions{From: dir, To: to})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := os.ReadFile(filepath.Join(to, rundir.GenerationFile))
-		if err != nil || !strings.Contains(string(got), c.want) || c.changed != (len(e.Warnings) > 0) {
-			t.Errorf("%s: %s, want %s, %q, %v", of, got, c.want, e.Warnings, err)
-		}
-	}
-}
-
-// TestStops: generation stops at the ends of all files and at the one of the chat template.
-func TestStops(t *testing.T) {
-	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
-	for of, want := range map[string][]int32{"chatml, another eos": {0, 4}, "chatml": {4}, "gemma": {6, 2}, "no end": {2}} {
-		i := slices.IndexFunc(v.Cases, func(d documentCase) bool { return d.Name == of })
-		m, err := openTrained(ModelOptions{From: v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer])}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		said, err := m.text()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := said.stops([]chat.Message{{Role: "user", Content: "q"}}, chat.Options{}); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", of, got, want)
-		}
-		if got := said.stops(nil, chat.Options{}); !slices.Equal(got, said.talk.Ends) {
-			t.Errorf("%s, after a prompt: %v, want %v", of, got, said.talk.Ends)
-		}
-		if err := m.close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// TestSpecialTokensOfARun: what names of special tokens are is a run's for good, and its ids are kept for that alone.
+// TestSpecialTokensOfARun: what names of special tokens are is a run's for good.
 func TestSpecialTokensOfARun(t *testing.T) {
-	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
-	i := slices.IndexFunc(v.Cases, func(d documentCase) bool { return d.Name == "rendered pairs" })
-	dir, out := v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer]), filepath.Join(t.TempDir(), "out")
+	v := documents.Read(t)
+	const of = "rendered pairs"
+	dir, out := v.Write(t, of), filepath.Join(t.TempDir(), "out")
 	file := filepath.Join(dir, "train.jsonl")
-	writeFile(t, file, strings.Repeat("{\"prompt\": \"<|im_start|>a\", \"completion\": \"b<|im_end|>\"}\n", 2)+"{\"prompt\": \"a\", \"completion\": \"b\"}\n")
+	documents.WriteFile(t, file, strings.Repeat("{\"prompt\": \"<|im_start|>a\", \"completion\": \"b<|im_end|>\"}\n", 2)+"{\"prompt\": \"a\", \"completion\": \"b\"}\n")
 	read := func(steps int, sets ...string) (*Run, error) {
 		text := fmt.Sprintf("run = {out = %q, steps = %d, eval_every = 0}\nmodel = {from = %q, context = 24}\ndata = {train = [%q], format = 'documents'}\nbatch = {sequences = 1}\ndevice = {kind = 'cpu'}\n", out, steps, dir, file)
 		cfg, err := config.Parse("run.toml", []byte(text), sets, nil)
@@ -208,27 +122,16 @@ func TestSpecialTokensOfARun(t *testing.T) {
 	if stored, err := os.ReadFile(filepath.Join(again.result.Dir, "config.toml")); err != nil || !strings.Contains(string(stored), `special_tokens = "text"`) {
 		t.Errorf("it continues with other names: %s, %v", stored, err)
 	}
-	// The ids of the one are not taken for those of the other, where both are kept.
-	as := func(special string) any {
-		r, err := newDocumentReader(tokenizer.Bytes{}, rundir.Talk{}, special)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.decides()
-	}
-	if a, b := fmt.Sprint(as(config.SpecialAsText)), fmt.Sprint(as(config.SpecialAsTokens)); a == b {
-		t.Errorf("both are kept as %s", a)
-	}
 }
 
 // TestTokenizerFromElsewhere: a run from scratch ends documents as the folder of its tokenizer says, and does so
 // when it is resumed.
 func TestTokenizerFromElsewhere(t *testing.T) {
-	v := readDocumentVectors(t, "testdata/documents/vectors.json.gz")
-	i := slices.IndexFunc(v.Cases, func(d documentCase) bool { return d.Name == "rendered pairs" })
-	dir, out := v.Cases[i].write(t, v.Tokenizers[v.Cases[i].Tokenizer]), filepath.Join(t.TempDir(), "out")
+	v := documents.Read(t)
+	const of = "rendered pairs"
+	dir, out := v.Write(t, of), filepath.Join(t.TempDir(), "out")
 	file := filepath.Join(dir, "train.jsonl")
-	writeFile(t, file, strings.Repeat("{\"prompt\": \"a\", \"completion\": \"b\"}\n", 8))
+	documents.WriteFile(t, file, strings.Repeat("{\"prompt\": \"a\", \"completion\": \"b\"}\n", 8))
 	for steps := 1; steps <= 2; steps++ {
 		text := fmt.Sprintf("run = {out = %q, steps = %d, eval_every = 0}\nmodel = {layers = 1, hidden = 16, heads = 2, context = 24}\ndata = {train = [%q], format = 'documents', tokenizer = %q}\nbatch = {sequences = 1}\ndevice = {kind = 'cpu'}\n", out, steps, file, dir)
 		cfg, err := config.Parse("run.toml", []byte(text), nil, nil)

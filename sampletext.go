@@ -8,10 +8,11 @@ import (
 	"sync/atomic"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/infer"
+	"github.com/troupe-ml/troupe/internal/run/trained"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
-	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // textSampler has the model write a text at each validation of an attempt, with the weights that
@@ -19,14 +20,14 @@ import (
 // training goes on, by one core. Where the ranks are in other processes the weights are those of the checkpoint
 // of the validated step, if there is one.
 type textSampler struct {
-	run     *Run
-	device  config.Device
-	apart   bool
-	last    int64 // apart: the step that was validated last
-	o       GenerateOptions
-	trained trained // whose weights are copied to
-	stream  tensorops.Stream
-	w       *telemetry.SampleWriter
+	run    *Run
+	device config.Device
+	apart  bool
+	last   int64 // apart: the step that was validated last
+	o      GenerateOptions
+	model  *trained.Model // whose weights are copied to; nil where ranks are in other processes
+	gen    *infer.Generator
+	w      *telemetry.SampleWriter
 
 	busy    atomic.Bool // the weights are being copied or used
 	skipped atomic.Int64
@@ -55,14 +56,15 @@ func newTextSampler(r *Run, cfg *config.Config, m *stages.Model, tok tokenizer.T
 	case tok == nil:
 		return nil, "the data's tokenizer is not known"
 	}
-	s = &textSampler{run: r, o: GenerateOptions{Prompt: cfg.Run.SamplePrompt, Tokens: cfg.Run.SampleTokens}, trained: trained{model: m, tokenizer: tok, said: r.text, warned: true}, w: w,
+	s = &textSampler{run: r, o: GenerateOptions{Prompt: cfg.Run.SamplePrompt, Tokens: cfg.Run.SampleTokens}, w: w,
 		device: cfg.Device, apart: r.apart, last: -1, tasks: make(chan sampleTask, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	s.device.Threads = 1
 	if !s.apart {
-		if err := s.trained.hold(s.device); err != nil {
-			return nil, errors.Join(err, s.trained.close()).Error()
+		var err error
+		if s.model, err = trained.Hold(m, tok, r.text, s.device); err != nil {
+			return nil, err.Error()
 		}
-		s.stream = s.trained.device.NewStream("sample")
+		s.gen = infer.GeneratorOf(s.model)
 	}
 	warned := false // every validation would say the same
 	s.o.Warn = func(text string) {
@@ -82,7 +84,7 @@ func (s *textSampler) copyAtEval(step int64) (to func(param int) []float32, done
 		s.skipped.Add(1)
 		return nil, nil
 	}
-	return s.trained.weights.HostWeight, func(place func() error) { s.tasks <- sampleTask{step: step, place: place} }
+	return s.model.Weights.HostWeight, func(place func() error) { s.tasks <- sampleTask{step: step, place: place} }
 }
 
 // event is told, in their order, of steps and checkpoints.
@@ -154,11 +156,11 @@ func (s *textSampler) text(t sampleTask) (string, error) {
 		err := Generate(s.ctx, o, emit)
 		return text.String(), err
 	}
-	s.trained.whence = fmt.Sprintf("the run at step %d", t.step)
+	s.model.Source = fmt.Sprintf("the run at step %d", t.step)
 	if err := t.place(); err != nil {
 		return "", err
 	}
-	err := s.trained.generate(s.ctx, s.o, s.stream, emit)
+	err := s.gen.Generate(s.ctx, s.o, emit)
 	return text.String(), err
 }
 
@@ -174,5 +176,9 @@ func (s *textSampler) end(cut bool) error {
 	close(s.quit)
 	<-s.done
 	s.cancel()
-	return errors.Join(s.trained.close(), s.w.Close())
+	err := s.w.Close()
+	if s.model != nil {
+		err = errors.Join(s.model.Close(), err)
+	}
+	return err
 }

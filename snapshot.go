@@ -10,10 +10,11 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/host/device"
-	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/infer"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
+	"github.com/troupe-ml/troupe/internal/run/trained"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
-	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // Errors of Run.Snapshot.
@@ -82,9 +83,6 @@ func (s *Snapshot) Generate(ctx context.Context, o GenerateOptions, emit func(te
 	if o.ModelOptions != (ModelOptions{}) {
 		return fmt.Errorf("%w: a snapshot has its own model and device, and ModelOptions %+v", ErrOptions, o.ModelOptions)
 	}
-	if err := o.check(); err != nil {
-		return err
-	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -114,11 +112,11 @@ type weightsAt struct {
 	dir   string // of the checkpoint that they were read from; "": they are from the run
 	taken time.Time
 
-	trained *trained
-	refs    int // guarded by home.mu
+	model *trained.Model
+	refs  int // guarded by home.mu
 
-	mu      sync.Mutex
-	streams []tensorops.Stream // that nobody uses; at most as many as have generated at a time
+	mu   sync.Mutex
+	idle []*infer.Generator // that nobody uses; at most as many as have generated at a time
 }
 
 func (w *weightsAt) share() {
@@ -130,23 +128,23 @@ func (w *weightsAt) share() {
 // release lets go of the weights. The newest stay for a while.
 func (w *weightsAt) release() error { return w.home.release(w) }
 
-// generate continues a prompt on a stream that nobody else uses meanwhile.
+// generate continues a prompt on a generator that nobody else uses meanwhile.
 func (w *weightsAt) generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
 	w.mu.Lock()
-	var stream tensorops.Stream
-	if n := len(w.streams); n > 0 {
-		stream, w.streams = w.streams[n-1], w.streams[:n-1]
+	var g *infer.Generator
+	if n := len(w.idle); n > 0 {
+		g, w.idle = w.idle[n-1], w.idle[:n-1]
 	}
 	w.mu.Unlock()
-	if stream == nil {
-		stream = w.trained.device.NewStream("generate")
+	if g == nil {
+		g = infer.GeneratorOf(w.model)
 	}
 	defer func() {
 		w.mu.Lock()
-		w.streams = append(w.streams, stream)
+		w.idle = append(w.idle, g)
 		w.mu.Unlock()
 	}()
-	return w.trained.generate(ctx, o, stream, emit)
+	return g.Generate(ctx, o, emit)
 }
 
 // snapshots are those of a run.
@@ -284,7 +282,7 @@ func (s *snapshots) free(w *weightsAt) error {
 	s.mu.Lock()
 	s.alive--
 	s.mu.Unlock()
-	return w.trained.close()
+	return w.model.Close()
 }
 
 // end is called when the run has ended: nothing is copied from it any more, and weights stay
@@ -313,18 +311,20 @@ func (s *snapshots) end() error {
 
 // snapshotSource is what the next snapshot of a run would be of.
 type snapshotSource struct {
-	inner   *actors.Run // nil: a checkpoint
-	dir     string
-	step    int64 // that has ended last
-	trained trained
-	device  config.Device
-	err     error
+	inner  *actors.Run // nil: a checkpoint
+	dir    string
+	step   int64 // that has ended last
+	shape  *stages.Model
+	tok    tokenizer.Tokenizer
+	text   *corpus.Text
+	device config.Device
+	err    error
 }
 
 func (r *Run) snapshotSource() (s snapshotSource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s = snapshotSource{step: r.step, trained: trained{model: r.model, tokenizer: r.tokenizer, said: r.text, warned: true}, device: r.cfg.Device}
+	s = snapshotSource{step: r.step, shape: r.model, tok: r.tokenizer, text: r.text, device: r.cfg.Device}
 	ended := false
 	select {
 	case <-r.done:
@@ -359,51 +359,37 @@ func (s *snapshotSource) accepts(w *weightsAt, o SnapshotOptions) bool {
 func (s *snapshotSource) take(spare *weightsAt) (*weightsAt, error) {
 	if s.inner == nil {
 		if spare != nil {
-			_ = spare.trained.close() // nothing but memory
+			_ = spare.model.Close() // nothing but memory
 		}
 		return s.read()
 	}
 	w := spare
 	if w == nil || w.dir != "" {
-		t := s.trained
-		w = &weightsAt{trained: &t}
-		if err := t.hold(s.device); err != nil {
-			return nil, errors.Join(err, t.close())
+		m, err := trained.Hold(s.shape, s.tok, s.text, s.device)
+		if err != nil {
+			return nil, err
 		}
+		w = &weightsAt{model: m}
 	}
-	step, err := s.inner.CopyWeights(w.trained.weights.HostWeight)
+	step, err := s.inner.CopyWeights(w.model.Weights.HostWeight)
 	if err != nil {
-		return nil, errors.Join(err, w.trained.close())
+		return nil, errors.Join(err, w.model.Close())
 	}
 	w.step, w.taken = step, time.Now()
-	w.trained.whence = fmt.Sprintf("the run at step %d", step)
+	w.model.Source = fmt.Sprintf("the run at step %d", step)
 	return w, nil
 }
 
 // read reads the weights of the checkpoint.
 func (s *snapshotSource) read() (*weightsAt, error) {
-	t, err := openTrained(ModelOptions{From: s.dir, Threads: s.device.Threads, Kernels: s.device.Kernels}, false)
+	m, err := trained.Open(trained.Options{From: s.dir, Threads: s.device.Threads, Kernels: s.device.Kernels}, false)
 	if err != nil {
 		return nil, err
 	}
-	if t.weights, err = t.stage(t.device.NewStream("snapshot")); err != nil {
-		return nil, errors.Join(err, t.close())
+	if m.Weights, err = m.Stage(m.Device.NewStream("snapshot")); err != nil {
+		return nil, errors.Join(err, m.Close())
 	}
-	return &weightsAt{trained: t, step: int64(t.ckpt.Step()), dir: s.dir, taken: time.Now()}, nil
-}
-
-// hold makes memory for the weights on a CPU device of the snapshot's own.
-func (t *trained) hold(o config.Device) (err error) {
-	need, free := float64(4*t.model.Config.Parameters()), float64(device.HostFreeBytes())
-	if free > 0 && need > free {
-		return fmt.Errorf("%w: a snapshot of %d parameters takes %s, the machine has %s free", ErrMemory, t.model.Config.Parameters(), plan.GiB(need), plan.GiB(free))
-	}
-	if t.device, err = device.OpenKind(device.Options{Threads: o.Threads, Kernels: o.Kernels}); err != nil {
-		return err
-	}
-	plan.SetPrecision(&t.precision, &config.Config{Model: config.Model{Family: t.model.Config.Family}, Device: o})
-	t.weights, err = t.empty(t.device.NewStream("snapshot"))
-	return err
+	return &weightsAt{model: m, step: int64(m.Checkpoint.Step()), dir: s.dir, taken: time.Now()}, nil
 }
 
 // compile-time: what is copied is a stage's.

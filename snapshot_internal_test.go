@@ -57,9 +57,9 @@ batch = {sequences = 4, microbatch = 1}
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer want.trained.close() //nolint:errcheck // nothing but memory
-			for _, p := range want.trained.model.Params {
-				if !slices.Equal(s.w.trained.weights.HostWeight(p.Index), want.trained.weights.HostWeight(p.Index)) {
+			defer want.model.Close() //nolint:errcheck // nothing but memory
+			for _, p := range want.model.Shape.Params {
+				if !slices.Equal(s.w.model.Weights.HostWeight(p.Index), want.model.Weights.HostWeight(p.Index)) {
 					t.Errorf("%s of the snapshot of step %d is not the checkpoint's", p.Name, s.w.step)
 				}
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/fanout"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/run/trainstate"
@@ -127,10 +128,10 @@ type Run struct {
 	info      Info
 	computers *computers
 	gpuLeft   string // why "auto" takes no GPU after all; "": it may
-	corpora   *corpora
-	tokens    *tokenStore
-	kept      rundir.Kept // files of what the run began from
-	text      *modelText  // guarded by mu
+	data      *corpus.Data
+	tokens    *corpus.TokenStore
+	kept      rundir.Kept  // files of what the run began from
+	text      *corpus.Text // guarded by mu
 	output    *rundir.Dir
 	metrics   *telemetry.Writer
 	ckpt      *checkpoint.Checkpoint // that the weights come from
@@ -197,7 +198,7 @@ func check(cfg *config.Config, here bool, deviceBytes int64) (err error) {
 	var errs []error
 	if !cfg.Text() {
 		// Their fields are the model's.
-	} else if _, _, _, err := dataFiles(cfg); err != nil {
+	} else if _, _, _, err := corpus.Files(cfg); err != nil {
 		errs = append(errs, err)
 	}
 	ckpt, err := plan.LoadFrom(cfg)
@@ -485,11 +486,11 @@ func (r *Run) setup(ctx context.Context, cfg *config.Config, o Options, wait tim
 	if err != nil {
 		return nil, err
 	}
-	var changed newData
-	var accept acceptFunc
+	var changed corpus.Comparison
+	var accept corpus.Accept
 	if back != nil {
-		changed = newData{was: back.State.Data, out: cfg.Run.Out, accept: o.AcceptNewData}
-		accept = changed.compare
+		changed = corpus.Comparison{Was: back.State.Data, Out: cfg.Run.Out, Accept: o.AcceptNewData}
+		accept = changed.Check
 	}
 	if r.kept, err = r.keep(cfg, back != nil); err != nil {
 		return nil, err
@@ -498,24 +499,24 @@ func (r *Run) setup(ctx context.Context, cfg *config.Config, o Options, wait tim
 	if err != nil {
 		return nil, cfg.Errorf("model.from", "%w", err)
 	}
-	r.tokens = newTokenStore(r.output.FS)
-	if r.corpora, err = loadData(cfg, stored, talk, accept, r.tokens); err != nil {
+	r.tokens = corpus.NewTokenStore(r.output.FS)
+	if r.data, err = corpus.Load(cfg, stored, talk, accept, r.tokens); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
-	r.text = newModelText(r.corpora.tokenizer, talk, cfg.Data.SpecialTokens)
+	r.text = corpus.NewText(r.data.Tokenizer, talk, cfg.Data.SpecialTokens)
 	r.mu.Unlock()
 	if cfg.Text() && cfg.IDBytes() == 0 {
-		r.corpora.warnings = append(r.text.warnings(), r.corpora.warnings...)
+		r.data.Warnings = append(r.text.Warnings(), r.data.Warnings...)
 	}
-	for _, w := range append(r.tokens.warnings, r.corpora.warnings...) {
+	for _, w := range append(r.tokens.Warnings, r.data.Warnings...) {
 		r.warn("%s", w)
 	}
-	if err := checkVocab(cfg, r.corpora.tokenizer); err != nil {
+	if err := corpus.CheckVocab(cfg, r.data.Tokenizer); err != nil {
 		return nil, err
 	}
-	if n := len(r.corpora.excluded); n > 0 {
-		r.warn("%d of the files that data.train names are data.val's too: validated on, not trained on: %s", n, listed(r.corpora.excluded))
+	if n := len(r.data.Excluded); n > 0 {
+		r.warn("%d of the files that data.train names are data.val's too: validated on, not trained on: %s", n, corpus.Listed(r.data.Excluded))
 	}
 	start, load, err := r.begins(cfg, back, &changed)
 	if err != nil {
@@ -613,7 +614,7 @@ func (r *Run) warnDevices(cfg *config.Config) {
 }
 
 // begins says where the run begins or goes on, and where its weights come from.
-func (r *Run) begins(cfg *config.Config, back *rundir.Resumed, changed *newData) (start trainstate.State, load stages.Source, err error) {
+func (r *Run) begins(cfg *config.Config, back *rundir.Resumed, changed *corpus.Comparison) (start trainstate.State, load stages.Source, err error) {
 	load = stages.InitWeights(cfg.Run.Seed)
 	if r.ckpt != nil {
 		load = plan.Weights(r.ckpt)
@@ -629,15 +630,15 @@ func (r *Run) begins(cfg *config.Config, back *rundir.Resumed, changed *newData)
 		if d := r.output.Decision(start.Step); d != nil {
 			start.Decisions = append(start.Decisions, *d)
 		}
-		if d := changed.decision(start.Step); d != nil {
+		if d := changed.Decision(start.Step); d != nil {
 			r.warn("the run goes on with new data (%s)", d.Detail)
 			start.Decisions = append(start.Decisions, *d)
 		}
-		if changed.validation {
+		if changed.Validation {
 			r.restartBest(&start, "the validation text changed")
 		}
 	}
-	start.Data, start.TrainTokens, start.Kernels = r.corpora.identity, r.corpora.trainLen(), r.computers.path()
+	start.Data, start.TrainTokens, start.Kernels = r.data.Identity, r.data.TrainLen(), r.computers.path()
 	return start, load, err
 }
 
@@ -651,8 +652,8 @@ func (r *Run) restartBest(start *trainstate.State, why string) {
 
 // plan resolves the configuration for the weights that the run goes on from.
 func (r *Run) plan(cfg *config.Config, withState bool) (*plan.Plan, error) {
-	vocab := vocabOf(cfg, r.corpora.tokenizer)
-	fields := r.corpora.fields
+	vocab := corpus.VocabOf(cfg, r.data.Tokenizer)
+	fields := r.data.Fields
 	if fields == nil && !cfg.Language() {
 		var err error
 		if fields, err = plan.FieldsOf(cfg, vocab); err != nil {
@@ -725,7 +726,7 @@ func (r *Run) keep(cfg *config.Config, continues bool) (rundir.Kept, error) {
 
 // spec describes the run to the actors.
 func (r *Run) spec(cfg *config.Config, p *plan.Plan, start trainstate.State, load stages.Source, withState bool, o Options) (*actors.Spec, error) {
-	src, err := feedOf(r.corpora, cfg, start.Step)
+	src, err := corpus.FeedOf(r.data, cfg, start.Step)
 	if err != nil {
 		return nil, err
 	}
@@ -733,8 +734,8 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start trainstate.State, loa
 		r.restartBest(&start, fmt.Sprintf("validations are of %d windows now, not of %d", is, was))
 	}
 	start.EvalWindows = src.EvalWindows()
-	evalMicrobatches := (src.windows + cfg.Batch.Microbatch - 1) / cfg.Batch.Microbatch
-	save, err := rundir.NewSaver(r.output.Store, cfg.Run.Keep, cfg.TOML(), p.Model().Config, r.corpora.maker(cfg, p.Model().Config.Vocab), r.kept)
+	evalMicrobatches := (src.Windows + cfg.Batch.Microbatch - 1) / cfg.Batch.Microbatch
+	save, err := rundir.NewSaver(r.output.Store, cfg.Run.Keep, cfg.TOML(), p.Model().Config, r.data.Maker(cfg, p.Model().Config.Vocab), r.kept)
 	if err != nil {
 		return nil, err
 	}
@@ -760,7 +761,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start trainstate.State, loa
 		return nil, err
 	}
 	r.markBegin(begun.Marks, start.Step, withState)
-	for _, w := range r.tokens.write() {
+	for _, w := range r.tokens.Write() {
 		r.warn("%s", w)
 	}
 	if begun.LastValLoss != nil {
@@ -771,10 +772,10 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start trainstate.State, loa
 	}
 	save.SyncMetrics = r.metrics.Sync
 	info := Info{Name: cfg.Run.Name, Out: cfg.Run.Out, ID: start.Run.String(), Family: p.Model().Config.Family, Parameters: p.Model().Parameters(), Frozen: p.Model().Parameters() - p.Model().Trained(), Vocab: p.Model().Config.Vocab,
-		TrainTokens: r.corpora.trainLen(), ValTokens: r.corpora.valLen(), EvalWindows: src.windows,
-		EpochWindows: src.epoch, EpochSteps: float64(src.epoch) / float64(cfg.Batch.Sequences),
-		Epochs:  float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / max(float64(src.epoch), 1),
-		Samples: !cfg.Text(), Classes: strings.Join(r.corpora.classes, "; "),
+		TrainTokens: r.data.TrainLen(), ValTokens: r.data.ValLen(), EvalWindows: src.Windows,
+		EpochWindows: src.Epoch, EpochSteps: float64(src.Epoch) / float64(cfg.Batch.Sequences),
+		Epochs:  float64(cfg.Run.Steps) * float64(cfg.Batch.Sequences) / max(float64(src.Epoch), 1),
+		Samples: !cfg.Text(), Classes: strings.Join(r.data.Classes, "; "),
 		Steps: cfg.Run.Steps, ResumedAt: int(start.Step),
 		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
 		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,
@@ -786,11 +787,11 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start trainstate.State, loa
 		}
 	}
 	if cfg.Text() && cfg.IDBytes() == 0 {
-		info.Text = r.text.talk.Describe(r.text.tok)
+		info.Text = r.text.Describe()
 	}
 	r.computers.describe(&info)
 	r.mu.Lock()
-	r.info, r.step, r.model, r.tokenizer = info, start.Step, p.Model(), r.corpora.tokenizer
+	r.info, r.step, r.model, r.tokenizer = info, start.Step, p.Model(), r.data.Tokenizer
 	r.mu.Unlock()
 	if ckpt := r.ckpt; ckpt != nil {
 		if o.Hosts != nil {
@@ -802,7 +803,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start trainstate.State, loa
 	spec.Run, spec.Start, spec.Steps = start.Run, start, int64(cfg.Run.Steps)
 	spec.Patience, spec.MaxSkipped = int64(cfg.Run.Patience), int64(cfg.Run.MaxSkippedSteps)
 	spec.EvalEvery, spec.CheckpointEvery, spec.TraceEvery = int64(cfg.Run.EvalEvery), int64(cfg.Run.CheckpointEvery), traceEvery(cfg, o)
-	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src.Source, cfg.Batch.Microbatch, src.context, cfg.Batch.Sequences
+	spec.Data, spec.MicrobatchSize, spec.Context, spec.Sequences = src.Source, cfg.Batch.Microbatch, src.Context, cfg.Batch.Sequences
 	spec.Rate, spec.ClipNorm = rateOf(cfg), cfg.Optimizer.ClipNorm
 	memory := r.rankMemory(&spec, p.Grid().World())
 	r.mu.Lock()
@@ -813,7 +814,7 @@ func (r *Run) spec(cfg *config.Config, p *plan.Plan, start trainstate.State, loa
 	spec.StatsEvery, spec.WriteStats = int64(cfg.Run.StatsEvery), func(n actors.Norms) error { return stats.Write(layers.line(n)) }
 	spec.PeakTokensPerS = r.peakTokens(cfg, p)
 	var why string
-	if r.sampler, why = newTextSampler(r, cfg, p.Model(), r.corpora.tokenizer, begun.Samples); why != "" {
+	if r.sampler, why = newTextSampler(r, cfg, p.Model(), r.data.Tokenizer, begun.Samples); why != "" {
 		r.warn("no text is written at validations, though run.sample_tokens is %d: %s", cfg.Run.SampleTokens, why)
 	}
 	if r.sampler != nil && !r.apart {
@@ -997,8 +998,8 @@ func (r *Run) release() error {
 	if r.metrics != nil {
 		errs = append(errs, r.metrics.Close())
 	}
-	if r.corpora != nil {
-		errs = append(errs, r.corpora.Close())
+	if r.data != nil {
+		errs = append(errs, r.data.Close())
 	}
 	if r.computers != nil {
 		r.computers.close()
@@ -1010,7 +1011,7 @@ func (r *Run) release() error {
 		errs = append(errs, r.output.Close())
 	}
 	// Whoever keeps the run keeps no text by it, and the next attempt opens its own.
-	r.metrics, r.stats, r.corpora, r.ckpt, r.output = nil, nil, nil, nil, nil
+	r.metrics, r.stats, r.data, r.ckpt, r.output = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 

@@ -18,9 +18,8 @@ const (
 	TargetsField = "targets"
 )
 
-// OpenSamples opens the data of a configuration that are no text.
-func OpenSamples(cfg *config.Config) (samples.Data, error) {
-	d := cfg.Data
+// OpenSamples opens data that are no text: d is cfg.Data, or what other files are read by.
+func OpenSamples(cfg *config.Config, d config.Data) (samples.Data, error) {
 	o := samples.Options{Format: d.Format, Separator: d.Separator, Label: d.Label, Features: d.Features, Targets: d.Targets,
 		IDs: d.IDs, Varying: d.Varying, Classes: d.Classes, ClassNames: d.ClassNames, Scale: d.Scale}
 	if d.Format != "idx" && d.Format != "jsonl" {
@@ -72,7 +71,7 @@ func FieldsOf(cfg *config.Config, vocab int) ([]stages.Field, error) {
 			{Name: TargetsField, DType: tensorops.Int32, Shape: shape, Classes: vocab},
 		}, nil
 	}
-	d, err := OpenSamples(cfg)
+	d, err := OpenSamples(cfg, cfg.Data)
 	if err != nil {
 		return nil, err
 	}

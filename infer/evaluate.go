@@ -1,0 +1,164 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
+	"github.com/troupe-ml/troupe/internal/run/trained"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// EvalOptions say what to evaluate.
+type EvalOptions struct {
+	ModelOptions
+	Data       []string // files or globs; none: the validation text of the run that the checkpoint is from
+	Format     string   // "text", "documents", "uint16" or "uint32"; "": the run's
+	Microbatch int      // sequences at a time; 0: 4
+	// Context is the length of the windows in tokens, up to the model's positions; 0: that which the
+	// model was trained with.
+	Context int
+	// TooLong says what becomes of a document that is longer than the context, other than a text alone: "cut"
+	// or "refuse"; "": "cut".
+	TooLong string
+	// InvalidUTF8 says what becomes of a text that is not UTF-8: "refuse" or "bytes"; "": the run's
+	// data.invalid_utf8.
+	InvalidUTF8 string
+	// SpecialTokens says what the names of special tokens in texts, prompts and completions are: "tokens" or
+	// "text"; "": as in the run, and where there is none, tokens.
+	SpecialTokens string
+}
+
+// DocumentCounts say what of some documents did not fit the context.
+type DocumentCounts struct {
+	Total   int `json:"total"`
+	Cut     int `json:"cut"`     // documents whose end did not fit, and whose beginning is used
+	Dropped int `json:"dropped"` // documents of which nothing to learn fits
+	// TargetsLeftOut counts the tokens to learn that are in no record for that, or because
+	// their document is a single token.
+	TargetsLeftOut int64 `json:"targets_left_out"`
+}
+
+// EvalResult is the loss over a whole text.
+type EvalResult struct {
+	Loss       float64 `json:"loss"` // mean over target tokens, in nats
+	Perplexity float64 `json:"perplexity"`
+	// BitsPerByte is the sum of the loss over all targets, in bits, by the bytes of their text: it
+	// compares models with different tokenizers. 0: the tokenizer is not known.
+	BitsPerByte float64 `json:"bits_per_byte,omitempty"`
+	Context     int     `json:"context,omitempty"` // tokens of a window
+	Tokens      int64   `json:"tokens"`            // targets: every token once, but the first, and the first of each block of a run's validation text
+	Windows     int     `json:"windows"`
+	// Documents says what of documents the loss is not over; nil: the data are none, or texts that are
+	// joined, of which nothing is left out.
+	Documents *DocumentCounts `json:"documents,omitempty"`
+	// Warnings say what a reader of the loss should know of the data.
+	Warnings []string `json:"warnings,omitempty"`
+	Samples  bool     `json:"samples,omitempty"` // Tokens are samples
+	// Metrics are what the model's layers report beside the loss, such as a classifier's accuracy.
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+	Step    int                `json:"step"` // of the checkpoint
+	From    string             `json:"from"`
+}
+
+// Evaluate computes a model's loss on a text: windows one after the other, each
+// token but the first a target once, the last window as short as it is. It runs
+// a forward-only schedule on the same actors as training. A loss that is no number is
+// ErrNotFinite, beside the result that has it.
+func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
+	if f := o.Format; f != "" && f != "text" && f != "documents" && f != "uint16" && f != "uint32" {
+		return EvalResult{}, fmt.Errorf("%w: the format %q; it is text, documents, uint16 or uint32", ErrOptions, f)
+	}
+	if w := o.TooLong; w != "" && w != "cut" && w != "refuse" {
+		return EvalResult{}, fmt.Errorf("%w: too long documents are to be %q; it is cut or refuse", ErrOptions, w)
+	}
+	if s := o.InvalidUTF8; s != "" && s != config.UTF8OrRefuse && s != config.UTF8OrBytes {
+		return EvalResult{}, fmt.Errorf("%w: text that is not UTF-8 as %q; it is refuse or bytes", ErrOptions, s)
+	}
+	if s := o.SpecialTokens; s != "" && s != config.SpecialAsTokens && s != config.SpecialAsText {
+		return EvalResult{}, fmt.Errorf("%w: special tokens as %q; they are taken as tokens or text", ErrOptions, s)
+	}
+	m, err := open(o.ModelOptions, false)
+	if err != nil {
+		return EvalResult{}, err
+	}
+	if !m.Shape.Config.Language() {
+		if o.Format != "" {
+			return EvalResult{}, errors.Join(fmt.Errorf("%w: the format %q; data are read as the run's were", ErrOptions, o.Format), m.Close())
+		}
+		res, err := evaluateSamples(ctx, m, PredictOptions{ModelOptions: o.ModelOptions, Data: o.Data, Microbatch: max(o.Microbatch, 4)}, nil)
+		return res, errors.Join(err, m.Close())
+	}
+	res, err := evaluateText(ctx, m, o)
+	return res, errors.Join(err, m.Close())
+}
+
+func evaluateText(ctx context.Context, m *trained.Model, o EvalOptions) (res EvalResult, err error) {
+	if o.Context, err = m.Lengthen(o.Context); err != nil {
+		return res, err
+	}
+	c, err := corpus.LoadEval(readerOf(m), corpus.EvalOptions{Data: o.Data, Format: o.Format, TooLong: o.TooLong, InvalidUTF8: o.InvalidUTF8, SpecialTokens: o.SpecialTokens, Context: o.Context})
+	if err != nil {
+		return res, plan.AsSetup(err)
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	src, targets := c.EvalFeed(o.Context)
+	if src.Windows == 0 {
+		return res, &SetupError{Err: fmt.Errorf("%w: the text has %d tokens, a loss needs 2", data.ErrTooShort, c.Val.Len())}
+	}
+	if o.Microbatch <= 0 {
+		o.Microbatch = 4
+	}
+	if err := checkEvalMemory(m, src, o.Microbatch); err != nil {
+		return res, err
+	}
+	loss, _, err := forward(ctx, m, src, o.Microbatch, nil)
+	if errors.Is(err, data.ErrVocab) {
+		err = &SetupError{Err: err}
+	}
+	if err != nil {
+		return res, err
+	}
+	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: targets, Windows: src.Windows, Context: o.Context, Documents: (*DocumentCounts)(c.Counts), Warnings: c.Warnings,
+		Step: m.Checkpoint.Step(), From: m.Checkpoint.Dir()}
+	if m.Tokenizer != nil && c.Val != nil {
+		bytes, err := targetBytes(c.Val, m.Tokenizer, noText(m))
+		if err != nil {
+			return res, err
+		}
+		if bytes > 0 && !math.IsInf(loss, 0) && !math.IsNaN(loss) {
+			res.BitsPerByte = loss / math.Ln2 * float64(targets) / float64(bytes)
+		}
+	}
+	return res, checkFinite(m, loss)
+}
+
+// readerOf is what the reading of data needs to know of a model.
+func readerOf(m *trained.Model) corpus.Model {
+	return corpus.Model{Checkpoint: m.Checkpoint, Config: m.Shape.Config, Tokenizer: m.Tokenizer, NoTokenizer: m.NoTokenizer, Text: m.Text}
+}
+
+// checkEvalMemory refuses windows that are too long, or too many at a time, for the
+// device.
+func checkEvalMemory(m *trained.Model, src corpus.Feed, microbatch int) error {
+	sequences, positions := min(microbatch, src.Windows), 0
+	for i := range src.Windows {
+		positions = max(positions, src.EvalLen(i))
+	}
+	what := fmt.Sprintf("windows of %d tokens, %d at a time,", positions, sequences)
+	return m.CheckMemory(what, func(s tensorops.Stream, st *stages.Stage) error {
+		if positions > math.MaxInt32/sequences {
+			return fmt.Errorf("%w: %d tokens at a time", tensorops.ErrOutOfMemory, int64(sequences)*int64(positions))
+		}
+		ids := make([]int32, sequences*positions)
+		l := s.NewList()
+		st.Forward(l, 0, &stages.Microbatch{Sequences: sequences, Positions: positions, Tokens: ids, Targets: ids})
+		return tensorops.Run(s, l)
+	})
+}

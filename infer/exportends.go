@@ -1,0 +1,56 @@
+package infer
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/chat"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
+)
+
+// exportTexts makes the files of a model's text those of an export, and says what it changed.
+func exportTexts(ckpt *checkpoint.Checkpoint, kept rundir.Kept) (changed []string, err error) {
+	tok, err := rundir.ReadTokenizer(ckpt)
+	if checkpoint.TryAgain(err) {
+		return nil, err
+	}
+	if err != nil { // a tokenizer that is not known stays as it is
+		return nil, nil
+	}
+	text, err := nameEnds(kept, tok)
+	if text != "" {
+		changed = append(changed, text)
+	}
+	return changed, err
+}
+
+// nameEnds has generation_config.json name all tokens that end what the model writes here, where its files do
+// not agree or the chat template ends answers with another one: other programs read that file alone. It returns
+// what it changed, in words.
+func nameEnds(kept rundir.Kept, tok tokenizer.Tokenizer) (changed string, err error) {
+	if tok == nil {
+		return "", nil
+	}
+	talk, err := rundir.ReadTalk(kept, tok)
+	if err != nil {
+		return "", err
+	}
+	ends := corpus.NewText(tok, talk, "").Stops([]chat.Message{{Role: "user", Content: "x"}}, chat.Options{})
+	was, err := rundir.GenerationEnds(kept)
+	if err != nil || len(ends) == 0 || !slices.ContainsFunc(ends, func(id int32) bool { return !slices.Contains(was, id) }) {
+		return "", err
+	}
+	if kept.Texts[rundir.GenerationFile], err = rundir.WithEnds(kept, ends); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("eos_token_id in %s is %s now, so that other programs stop where engine generate does; it was %s", rundir.GenerationFile, idsText(ends), idsText(was)), nil
+}
+
+func idsText(ids []int32) string {
+	text, _ := json.Marshal(append([]int32{}, ids...)) // numbers always can be
+	return string(text)
+}

@@ -1,0 +1,93 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
+	"github.com/troupe-ml/troupe/internal/run/trained"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// PredictOptions say what to predict.
+type PredictOptions struct {
+	ModelOptions
+	Data       []string // files or globs; none: the validation data of the run that the checkpoint is from
+	Microbatch int      // samples at a time; 0: 64
+}
+
+// Prediction is what a model gives out for samples First, First+1, …: each of its outputs,
+// [samples, …].
+type Prediction struct {
+	First   int
+	Outputs []stages.Output
+}
+
+// Output is the one of a name; none if the model has none of that name.
+func (p Prediction) Output(name string) (tensorops.Array, bool) {
+	for _, o := range p.Outputs {
+		if o.Name == name {
+			return o.Array, true
+		}
+	}
+	return tensorops.Array{}, false
+}
+
+// Predict runs a model that is no language model forward over samples, and calls emit with what its layers give
+// out (stages.Pass.Collect, stages.Graph.Output), such as a classifier's "logits", in the order of the samples. The
+// result is as Evaluate's.
+func Predict(ctx context.Context, o PredictOptions, emit func(Prediction) error) (EvalResult, error) {
+	m, err := open(o.ModelOptions, false)
+	if err != nil {
+		return EvalResult{}, err
+	}
+	if m.Shape.Config.Language() {
+		err = &SetupError{Err: fmt.Errorf("%w: %s is a language model; engine generate continues a text with it", ErrOptions, m.Checkpoint.Dir())}
+		return EvalResult{}, errors.Join(err, m.Close())
+	}
+	if o.Microbatch <= 0 {
+		o.Microbatch = 64
+	}
+	res, err := evaluateSamples(ctx, m, o, emit)
+	return res, errors.Join(err, m.Close())
+}
+
+// evaluateSamples is Evaluate of such a model; emit may be nil.
+func evaluateSamples(ctx context.Context, m *trained.Model, o PredictOptions, emit func(Prediction) error) (res EvalResult, err error) {
+	c, cfg, err := corpus.LoadSamples(readerOf(m), o.Data)
+	if err != nil {
+		return res, plan.AsSetup(err)
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	src, err := c.ForwardFeed(cfg)
+	if err != nil {
+		return res, plan.AsSetup(err)
+	}
+	if src.Windows == 0 {
+		return res, &SetupError{Err: fmt.Errorf("%w: the run of %s had no data to validate on; name some", ErrOptions, m.Checkpoint.Dir())}
+	}
+	loss, metrics, err := forward(ctx, m, src, o.Microbatch, emit)
+	if err != nil {
+		return res, err
+	}
+	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: int64(src.Windows) * int64(src.Context), Windows: src.Windows, Metrics: metrics, Samples: !cfg.Text(), Step: m.Checkpoint.Step(), From: m.Checkpoint.Dir()}
+	return res, checkFinite(m, loss)
+}
+
+// ClassNames are the names of the classes that a checkpoint's model was trained on, by their ids; nil: they have none.
+func ClassNames(o ModelOptions) ([]string, error) {
+	m, err := open(o, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range m.Shape.Config.Fields {
+		if len(f.Names) > 0 {
+			return f.Names, m.Close()
+		}
+	}
+	return nil, m.Close()
+}

@@ -1,0 +1,171 @@
+package infer
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/troupe-ml/troupe/internal/base/rng"
+)
+
+// sampler draws tokens. What it does to the logits, and in which order, is what transformers'
+// generate does: repetition penalty, temperature, top-k, top-p, min-p.
+type sampler struct {
+	o     GenerateOptions
+	key   rng.Key
+	there []bool // by id: it stands in the text already
+	all   []candidate
+}
+
+// candidate is a token that may be drawn.
+type candidate struct {
+	id    int32
+	logit float64
+	p     float64 // its probability, up to a factor
+}
+
+func newSampler(o GenerateOptions, vocab int) *sampler {
+	return &sampler{o: o, key: rng.NewKey(o.Seed, rng.StringStream("generate")), there: make([]bool, vocab), all: make([]candidate, 0, vocab)}
+}
+
+// seen notes tokens of the text, for the repetition penalty.
+func (s *sampler) seen(ids ...int32) {
+	for _, id := range ids {
+		if id >= 0 && int(id) < len(s.there) {
+			s.there[id] = true
+		}
+	}
+}
+
+// check refuses logits that no token can be drawn by. Minus infinity only says that a
+// token never comes, as long as another one may.
+func (s *sampler) check(logits []float32) error {
+	top := float32(math.Inf(-1))
+	for id := range s.there {
+		l := float64(logits[id])
+		if math.IsNaN(l) || math.IsInf(l, 1) {
+			return fmt.Errorf("%w: the logit of id %d is %g", ErrNotFinite, id, l)
+		}
+		top = max(top, logits[id])
+	}
+	if math.IsInf(float64(top), -1) {
+		return fmt.Errorf("%w: all %d logits are -Inf", ErrNotFinite, len(s.there))
+	}
+	return nil
+}
+
+// choose draws token number i from the logits. Ids above the tokenizer's are
+// padding of the model's vocabulary and never drawn.
+func (s *sampler) choose(logits []float32, i uint64) int32 {
+	all := s.penalised(logits)
+	if s.o.Temperature == 0 {
+		return slices.MaxFunc(all, func(a, b candidate) int {
+			return cmp.Or(cmp.Compare(a.logit, b.logit), cmp.Compare(b.id, a.id))
+		}).id
+	}
+	kept := s.filter(all)
+	var sum float64
+	for _, c := range kept {
+		sum += c.p
+	}
+	word, _, _, _ := rng.Block(s.key, 0, i)
+	u := rng.Uniform(word) * sum
+	for _, c := range kept {
+		if u -= c.p; u <= 0 {
+			return c.id
+		}
+	}
+	return kept[len(kept)-1].id
+}
+
+// penalised are the logits with the repetition penalty.
+func (s *sampler) penalised(logits []float32) []candidate {
+	s.all = s.all[:0]
+	for id, there := range s.there {
+		l := float64(logits[id])
+		if r := s.o.RepetitionPenalty; there && r != 0 {
+			if l > 0 {
+				l /= r
+			} else {
+				l *= r
+			}
+		}
+		s.all = append(s.all, candidate{id: int32(id), logit: l})
+	}
+	return s.all
+}
+
+// filter are the tokens to draw from, the most likely first, with their probabilities.
+func (s *sampler) filter(all []candidate) []candidate {
+	slices.SortFunc(all, func(a, b candidate) int { return cmp.Or(cmp.Compare(b.logit, a.logit), cmp.Compare(a.id, b.id)) })
+	if s.o.TopK > 0 {
+		all = all[:min(len(all), s.o.TopK)]
+	}
+	top, sum := all[0].logit, 0.0
+	for i := range all {
+		all[i].p = math.Exp((all[i].logit - top) / s.o.Temperature)
+		sum += all[i].p
+	}
+	if s.o.TopP > 0 && s.o.TopP < 1 {
+		before := 0.0
+		for i := range all {
+			if i > 0 && before >= s.o.TopP*sum {
+				all = all[:i]
+				break
+			}
+			before += all[i].p
+		}
+	}
+	if s.o.MinP > 0 {
+		n := 1
+		for n < len(all) && all[n].p >= s.o.MinP*all[0].p {
+			n++
+		}
+		all = all[:n]
+	}
+	return all
+}
+
+// stopper ends a text before the one of some texts that is whole first. It holds back what may be the beginning of one.
+type stopper struct {
+	stops [][]byte
+	held  []byte
+}
+
+func newStopper(stops []string) *stopper {
+	s := &stopper{}
+	for _, text := range stops {
+		s.stops = append(s.stops, []byte(text))
+	}
+	return s
+}
+
+// take returns what of a text can be written, and whether it ends there.
+func (s *stopper) take(text []byte) (out []byte, ended bool) {
+	text = append(s.held, text...)
+	cut, end := -1, -1 // of the stop that is whole first
+	for _, stop := range s.stops {
+		if at := bytes.Index(text, stop); at >= 0 && (end < 0 || at+len(stop) < end || at+len(stop) == end && at < cut) {
+			cut, end = at, at+len(stop)
+		}
+	}
+	if end >= 0 {
+		s.held = nil
+		return text[:cut], true
+	}
+	hold := 0
+	for _, stop := range s.stops {
+		for n := min(len(stop)-1, len(text)); n > hold; n-- {
+			if bytes.HasSuffix(text, stop[:n]) {
+				hold = n
+			}
+		}
+	}
+	s.held = slices.Clone(text[len(text)-hold:])
+	return text[:len(text)-hold], false
+}
+
+// rest is what is held back at the end.
+func (s *stopper) rest() []byte { return s.held }

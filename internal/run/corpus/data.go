@@ -1,0 +1,278 @@
+package corpus
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/data/samples"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// Data is what a run or an evaluation reads: texts as token ids, documents, or samples.
+type Data struct {
+	Tokenizer  tokenizer.Tokenizer
+	Train, Val data.Corpus
+	Identity   trainstate.Data
+	Excluded   []string // files that both data.train and data.val name: validated on, not trained on
+	close      []data.Corpus
+	kept       *TokenStore // where ids of texts are kept; nil: nowhere
+
+	TrainRecords, ValRecords *data.Records // in place of texts: documents one by one
+	Warnings                 []string
+	Counts                   *DocumentCounts // of what is evaluated
+	names                    int             // of special tokens in texts that were encoded now
+
+	Samples *samples.Data  // in place of texts
+	Fields  []stages.Field // of samples
+	Classes []string       // of each label, for people
+}
+
+// Close frees the texts.
+func (c *Data) Close() error {
+	var errs []error
+	for _, d := range c.close {
+		errs = append(errs, d.Close())
+	}
+	if c.Samples != nil && c.Samples.Stream != nil {
+		errs = append(errs, c.Samples.Stream.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Files finds the files that a configuration names. What it is validated on is not
+// trained on, though data.train names it too: those are excluded.
+func Files(cfg *config.Config) (train, val, excluded []string, err error) {
+	var errs []error
+	found, err := data.Find(cfg.Data.Train)
+	if err != nil {
+		errs = append(errs, cfg.Errorf("data.train", "%w", unreadable(err)))
+	}
+	if len(cfg.Data.Val) > 0 {
+		if val, err = data.Files(cfg.Data.Val); err != nil {
+			errs = append(errs, cfg.Errorf("data.val", "%w", unreadable(err)))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, nil, nil, errors.Join(errs...)
+	}
+	if _, excluded, err = data.Exclude(found.All(), val); err != nil {
+		return nil, nil, nil, cfg.Errorf("data.train", "%w", unreadable(err))
+	}
+	train = without(found.Files, excluded)
+	if len(train) == 0 {
+		return nil, nil, nil, cfg.Errorf("data.train", "every file that it names is named by data.val too, which leaves nothing to train on: %s", Listed(excluded))
+	}
+	return train, val, excluded, nil
+}
+
+// warnLeftOut says which names are not read. A run that is resumed, which has something to accept, has said it.
+func (c *Data) warnLeftOut(cfg *config.Config, accept Accept) {
+	if accept == nil {
+		c.Warnings = append(c.Warnings, append(leftOut("data.train", cfg.Data.Train, c.Excluded), leftOut("data.val", cfg.Data.Val, nil)...)...)
+	}
+}
+
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
+}
+
+// leftOut says which of the names that a key leads to are not read, except excluded ones, which are said elsewhere.
+func leftOut(key string, patterns, excluded []string) (warnings []string) {
+	found, err := data.Find(patterns)
+	if err != nil { // which whoever reads the files reports
+		return nil
+	}
+	if again := without(found.Again, excluded); len(again) > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s: %d of the names that it leads to are links to, or other spellings of, files that it names too, and each file is read once: %s", key, len(again), Listed(again)))
+	}
+	if n := len(found.Other); n > 0 {
+		const most = 3
+		some := strings.Join(found.Other[:min(most, n)], ", ")
+		if n > most {
+			some += fmt.Sprintf(", and %d more", n-most)
+		}
+		warnings = append(warnings, fmt.Sprintf("%s: %d of the names that it leads to are no files and are left out: %s", key, n, some))
+	}
+	return warnings
+}
+
+// Listed names the first few files.
+func Listed(files []string) string {
+	const most = 3
+	var names []string
+	for _, f := range files[:min(most, len(files))] {
+		names = append(names, strconv.Quote(f))
+	}
+	if more := len(files) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Load reads the texts. talk is what the model's directory says of its text; stored is the tokenizer of the checkpoint that the
+// run goes on from; nil: it is made from the training text. accept and kept may be nil.
+func Load(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, accept Accept, kept *TokenStore) (c *Data, err error) {
+	if !cfg.Text() {
+		return loadSamples(cfg, accept)
+	}
+	if cfg.Documents() {
+		return loadDocuments(cfg, stored, talk, accept, kept)
+	}
+	c = &Data{Tokenizer: stored, kept: kept}
+	if stored == nil && cfg.Data.Tokenizer == "bytes" {
+		c.Tokenizer = tokenizer.Bytes{}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+			c = nil
+		}
+	}()
+	trainFiles, valFiles, excluded, err := Files(cfg)
+	if err != nil {
+		return c, err
+	}
+	how := readingOf(cfg, c.Tokenizer)
+	c.Excluded = excluded
+	c.warnLeftOut(cfg, accept)
+	identify := func(key string, id *data.Identity) func(data.Identity) error {
+		return func(is data.Identity) error {
+			if *id = is; accept == nil {
+				return nil
+			}
+			return accept(key, is)
+		}
+	}
+	if c.Train, err = c.read(how, trainFiles, identify("data.train", &c.Identity.Train)); err != nil {
+		return c, cfg.Errorf("data.train", "%w", err)
+	}
+	if len(valFiles) > 0 {
+		c.Identity.Val = &data.Identity{}
+		if c.Val, err = c.read(how, valFiles, identify("data.val", c.Identity.Val)); err != nil {
+			return c, cfg.Errorf("data.val", "%w", err)
+		}
+	} else if c.Train, c.Val, err = data.Split(c.Train, cfg.Data.ValSplit, cfg.Data.ValFraction); err != nil {
+		return c, cfg.Errorf(valKey(cfg), "%w", err)
+	}
+	c.warnNames(cfg.Data.SpecialTokens, cfg.IsSet("data.special_tokens"))
+	for _, part := range []struct {
+		key, name string
+		corpus    data.Corpus
+	}{{"data.train", "training", c.Train}, {valKey(cfg), "validation", c.Val}} {
+		if err := data.CheckLength(part.corpus.Len(), cfg.Model.Context); err != nil {
+			return c, cfg.Errorf(part.key, "the %s text: %w", part.name, err)
+		}
+	}
+	return c, nil
+}
+
+// warnNames says what is done with the names of special tokens in texts that were encoded now: special is as
+// data.special_tokens. chosen: a person has said that they are tokens.
+func (c *Data) warnNames(special string, chosen bool) {
+	if plain := special == config.SpecialAsText; c.names > 0 && (plain || !chosen) {
+		c.Warnings = append(c.Warnings, namesWarning(c.names, "the data", plain))
+	}
+}
+
+// valKey is the key that the validation text comes from.
+func valKey(cfg *config.Config) string {
+	if len(cfg.Data.Val) > 0 {
+		return "data.val"
+	}
+	return "data.val_fraction"
+}
+
+// read makes a corpus of files, which it closes with the others, if accept takes their
+// content. With a nil one nobody asks for it, and ids are not read for it.
+func (c *Data) read(how reading, files []string, accept func(is data.Identity) error) (corpus data.Corpus, err error) {
+	if how.idBytes > 0 {
+		corpus, err = c.readIDs(files, how.vocab, how.idBytes, accept)
+	} else {
+		corpus, err = c.readText(how, files, accept)
+	}
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	return corpus, nil
+}
+
+func (c *Data) readIDs(files []string, vocab, idBytes int, accept func(is data.Identity) error) (data.Corpus, error) {
+	ids, err := data.OpenIDs(files, vocab, idBytes)
+	if err != nil {
+		return nil, err
+	}
+	c.close = append(c.close, ids)
+	if accept == nil {
+		return ids, nil
+	}
+	id, err := ids.Identity()
+	if err != nil {
+		return nil, err
+	}
+	return ids, accept(id)
+}
+
+func (c *Data) readText(how reading, files []string, accept func(is data.Identity) error) (data.Corpus, error) {
+	read := data.ReadText
+	if how.invalidUTF8 == config.UTF8OrBytes {
+		read = data.ReadBytes
+	}
+	text, err := read(files)
+	if err != nil {
+		return nil, err
+	}
+	if accept != nil {
+		if err := accept(text.Identity()); err != nil {
+			return nil, err
+		}
+	}
+	if c.Tokenizer == nil {
+		if c.Tokenizer, err = tokenizer.BuildChars(text.Bytes()); err != nil {
+			return nil, text.Locate(err)
+		}
+	}
+	plain := how.special == config.SpecialAsText
+	corpus, fresh, err := c.kept.corpus(text, c.Tokenizer, plain)
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		c.names += c.Tokenizer.SpecialNames(text.Bytes())
+	}
+	c.close = append(c.close, corpus)
+	return corpus, nil
+}
+
+// Maker is the tokenizer that made the ids, to be stored with the model; nil when
+// it is not known, as with ids that another program has written.
+func (c *Data) Maker(cfg *config.Config, vocab int) tokenizer.Tokenizer {
+	if c.Tokenizer == nil || cfg.IDBytes() > 0 && c.Tokenizer.Vocab() != vocab {
+		return nil
+	}
+	return c.Tokenizer
+}
+
+// VocabOf is the size of the vocabulary: the configuration's, else the
+// tokenizer's.
+func VocabOf(cfg *config.Config, t tokenizer.Tokenizer) int {
+	if cfg.Model.Vocab > 0 || t == nil {
+		return cfg.Model.Vocab
+	}
+	return t.Vocab()
+}
+
+// CheckVocab refuses a model that has no row for some of the tokenizer's ids.
+func CheckVocab(cfg *config.Config, t tokenizer.Tokenizer) error {
+	if v := cfg.Model.Vocab; t != nil && v > 0 && v < t.Vocab() && cfg.IDBytes() == 0 {
+		return cfg.Errorf("model.vocab", "a vocabulary of %d is smaller than the %d ids of the %s tokenizer; set it to at least that or leave it out", v, t.Vocab(), t.Name())
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package corpus
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
+)
+
+// Documents are JSON lines: {"text"}, {"prompt", "completion"} or {"messages"}. Where all are texts
+// they are joined, each ended by the model's end token, and trained on in windows as any text. Else
+// each is a sequence of its own, of which completions, and what the assistant says, are learned.
+
+// readDocuments reads and encodes all documents of files, on all cores.
+func readDocuments(text *data.Text, r *documentReader) ([]data.Document, error) {
+	type line struct {
+		file string
+		row  int
+		text []byte
+	}
+	var lines []line
+	if err := text.Lines(func(file string, row int, text []byte) error {
+		lines = append(lines, line{file, row, text})
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	all, errs := make([]data.Document, len(lines)), make([]error, len(lines))
+	var next atomic.Int64
+	var failed atomic.Bool
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(lines)) {
+		workers.Go(func() {
+			for !failed.Load() {
+				i := int(next.Add(1)) - 1
+				if i >= len(lines) {
+					return
+				}
+				if all[i], errs[i] = r.read(lines[i].text); errs[i] != nil {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	for i, err := range errs { // lines are taken in their order: the first fault is among them
+		if err != nil {
+			return nil, fmt.Errorf("%s, row %d: %w", data.Plain(lines[i].file), lines[i].row, err)
+		}
+	}
+	return all, nil
+}
+
+// joined makes one corpus of documents that are texts.
+func joined(docs []data.Document) data.Corpus {
+	n := 0
+	for _, d := range docs {
+		n += len(d.IDs)
+	}
+	ids := make([]int32, 0, n)
+	for _, d := range docs {
+		ids = append(ids, d.IDs...)
+	}
+	return data.NewTokens(ids)
+}
+
+// loadDocuments reads data.train and data.val, which are documents.
+func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk, accept Accept, kept *TokenStore) (_ *Data, err error) {
+	if tok == nil {
+		tok = tokenizer.Bytes{}
+	}
+	c := &Data{Tokenizer: tok}
+	trainFiles, valFiles, excluded, err := Files(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c.Excluded, c.kept = excluded, kept
+	c.warnLeftOut(cfg, accept)
+	r, err := newDocumentReader(tok, talk, cfg.Data.SpecialTokens)
+	if err != nil {
+		return nil, cfg.Errorf("model.from", "%w", err)
+	}
+	read := func(key string, files []string, id *data.Identity) ([]data.Document, error) {
+		text, err := data.ReadText(files)
+		if err != nil {
+			return nil, cfg.Errorf(key, "%w", unreadable(err))
+		}
+		*id = text.Identity()
+		if accept != nil {
+			if err := accept(key, *id); err != nil {
+				return nil, cfg.Errorf(key, "%w", err)
+			}
+		}
+		docs, err := kept.documents(text, r)
+		if err == nil {
+			err = place(text, docs)
+		}
+		if err == nil && len(docs) == 0 {
+			err = fmt.Errorf("%w: there are no documents", data.ErrEmpty)
+		}
+		if err != nil {
+			return nil, cfg.Errorf(key, "%w", err)
+		}
+		c.Warnings = append(c.Warnings, r.warnings(key, cfg.IsSet("data.special_tokens"))...)
+		return docs, nil
+	}
+	train, err := read("data.train", trainFiles, &c.Identity.Train)
+	if err != nil {
+		return nil, err
+	}
+	var val []data.Document
+	if len(valFiles) > 0 {
+		c.Identity.Val = &data.Identity{}
+		if val, err = read("data.val", valFiles, c.Identity.Val); err != nil {
+			return nil, err
+		}
+	} else {
+		if train, val, err = splitDocuments(train, cfg.Data.ValFraction); err != nil {
+			return nil, cfg.Errorf("data.val_fraction", "%w", err)
+		}
+	}
+	return c, c.takeDocuments(cfg, train, val)
+}
+
+// splitDocuments parts those that are validated on from the others.
+func splitDocuments(docs []data.Document, valFraction float64) (train, val []data.Document, err error) {
+	is, err := data.SplitDocuments(len(docs), valFraction)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, d := range docs {
+		if is[i] {
+			val = append(val, d)
+		} else {
+			train = append(train, d)
+		}
+	}
+	return train, val, nil
+}
+
+// allText reports whether all documents are texts.
+func allText(docs []data.Document) bool {
+	return !slices.ContainsFunc(docs, func(d data.Document) bool { return !d.Text })
+}
+
+// takeDocuments makes of documents what is trained and validated on.
+func (c *Data) takeDocuments(cfg *config.Config, train, val []data.Document) (err error) {
+	if allText(train) && allText(val) {
+		c.Train, c.Val = joined(train), joined(val)
+		for _, part := range []struct {
+			key    string
+			corpus data.Corpus
+		}{{"data.train", c.Train}, {valKey(cfg), c.Val}} {
+			if err := data.CheckLength(part.corpus.Len(), cfg.Model.Context); err != nil {
+				return cfg.Errorf(part.key, "the documents: %w", err)
+			}
+		}
+		return nil
+	}
+	var cut, cutVal cutting
+	if c.TrainRecords, cut, err = fit(train, cfg.Model.Context, cfg.Data.TooLong); err != nil {
+		return cfg.Errorf("data.train", "%w", err)
+	}
+	if c.ValRecords, cutVal, err = fit(val, cfg.Model.Context, cfg.Data.TooLong); err != nil {
+		return cfg.Errorf(valKey(cfg), "%w", err)
+	}
+	c.Warnings = append(c.Warnings, cut.plus(cutVal).warnings(cfg.Model.Context)...)
+	return nil
+}
+
+// recordSource feeds the loader with records.
+type recordSource struct {
+	train, val *data.Records
+	seed       uint64
+	sequences  int64 // in a step
+	windows    []int // records of val
+}
+
+func newRecordSource(c *Data, cfg *config.Config, evalWindows int) *recordSource {
+	s := &recordSource{train: c.TrainRecords, val: c.ValRecords, seed: cfg.Run.Seed, sequences: int64(cfg.Batch.Sequences)}
+	n := s.val.Len()
+	want := min(n, evalWindows)
+	for i := range want {
+		s.windows = append(s.windows, int(int64(i)*int64(n)/int64(want))) // from all over them
+	}
+	return s
+}
+
+func (s *recordSource) record(step int64, index int) int {
+	return data.Order(s.seed, (step-1)*s.sequences+int64(index), s.train.Len())
+}
+
+func (s *recordSource) TrainLen(step int64, index int) int {
+	return s.train.Positions(s.record(step, index))
+}
+
+func (s *recordSource) Train(step int64, index int, tokens, targets []int32) error {
+	return s.train.Fill(s.record(step, index), tokens, targets)
+}
+
+func (s *recordSource) EvalWindows() int      { return len(s.windows) }
+func (s *recordSource) EvalLen(index int) int { return s.val.Positions(s.windows[index]) }
+
+func (s *recordSource) EvalFill(index int, tokens, targets []int32) error {
+	return s.val.Fill(s.windows[index], tokens, targets)
+}

@@ -1,0 +1,319 @@
+package corpus
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// Model is what the reading of an evaluation's data needs to know of the model.
+type Model struct {
+	Checkpoint  *checkpoint.Checkpoint
+	Config      stages.Config
+	Tokenizer   tokenizer.Tokenizer   // nil: none that is known
+	NoTokenizer error                 // why it is not known
+	Text        func() (*Text, error) // called where there is a tokenizer
+}
+
+// EvalOptions say which text is evaluated, and how it is read. "" is as in the model's run.
+type EvalOptions struct {
+	Data          []string // files or globs; none: the validation text of the run that the model is from
+	Format        string
+	TooLong       string // "": "cut"
+	InvalidUTF8   string
+	SpecialTokens string
+	Context       int // tokens of a window
+}
+
+// reading says how files become token ids.
+type reading struct {
+	format      string
+	idBytes     int // of a stored id; 0: the files are text
+	vocab       int // of stored ids
+	invalidUTF8 string
+	special     string
+	tooLong     string
+	context     int
+}
+
+// readingOf is how a configuration reads its data with a tokenizer.
+func readingOf(cfg *config.Config, tok tokenizer.Tokenizer) reading {
+	return reading{format: cfg.Data.Format, idBytes: cfg.IDBytes(), vocab: VocabOf(cfg, tok), invalidUTF8: cfg.Data.InvalidUTF8,
+		special: cfg.Data.SpecialTokens, tooLong: cfg.Data.TooLong, context: cfg.Model.Context}
+}
+
+func (r reading) documents() bool { return r.format == "documents" }
+
+// reading is how a text is read: as the options say, else as the run of cfg did, which is nil where there was none.
+func (m Model) reading(o EvalOptions, cfg *config.Config) (r reading, err error) {
+	if cfg != nil {
+		r = readingOf(cfg, m.Tokenizer)
+	}
+	switch f := o.Format; {
+	case f == "":
+	case len(o.Data) == 0 && f != r.format:
+		return r, fmt.Errorf("%w: the format %q, but the run's own data are %q; name a text of that format, or leave it out", plan.ErrOptions, f, r.format)
+	default:
+		r.format, r.idBytes = f, (&config.Config{Data: config.Data{Format: f}}).IDBytes()
+	}
+	if o.TooLong != "" && !r.documents() {
+		return r, fmt.Errorf("%w: what is too long (%s) is said of documents alone, and the data are %q; leave it out, or name the format documents", plan.ErrOptions, o.TooLong, r.format)
+	}
+	r.tooLong, r.vocab, r.context = o.TooLong, m.Config.Vocab, o.Context
+	if r.tooLong == "" {
+		r.tooLong = "cut"
+	}
+	if o.InvalidUTF8 != "" {
+		r.invalidUTF8 = o.InvalidUTF8
+	}
+	if o.SpecialTokens != "" {
+		r.special = o.SpecialTokens
+	}
+	if m.Tokenizer == nil && r.idBytes == 0 {
+		const otherwise = "without a known tokenizer only token ids (format uint16) can be evaluated"
+		if m.NoTokenizer != nil {
+			return r, fmt.Errorf("%s: %w; %s", m.Checkpoint.Dir(), m.NoTokenizer, otherwise)
+		}
+		return r, fmt.Errorf("%s has no %s; %s", m.Checkpoint.Dir(), rundir.TokensFile, otherwise)
+	}
+	return r, nil
+}
+
+// LoadEval reads a text for a language model's evaluation, as Val or ValRecords.
+func LoadEval(m Model, o EvalOptions) (_ *Data, err error) {
+	cfg, err := StoredConfig(m.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	if cfg == nil && len(o.Data) == 0 {
+		return nil, fmt.Errorf("%s does not say what it was validated on; name a text", m.Checkpoint.Dir())
+	}
+	how, err := m.reading(o, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &Data{Tokenizer: m.Tokenizer}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if len(o.Data) == 0 {
+		err = m.validationText(c, cfg, how)
+	} else {
+		err = m.namedText(c, o.Data, how)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.warnNames(how.special, true)
+	return c, nil
+}
+
+// StoredConfig is how the run was configured that a checkpoint is from; nil: it is from none.
+func StoredConfig(ckpt *checkpoint.Checkpoint) (*config.Config, error) {
+	stored, err := ckpt.File(rundir.ConfigFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.ParseStored(rundir.ConfigFile, stored)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ckpt.Dir(), err)
+	}
+	return cfg, nil
+}
+
+func (m Model) namedText(c *Data, names []string, how reading) error {
+	files, err := data.Files(names)
+	c.Warnings = leftOut("the data", names, nil)
+	switch {
+	case err != nil:
+	case how.documents():
+		return m.documents(c, how, files, nil, 0)
+	default:
+		c.Val, err = c.read(how, files, nil)
+	}
+	return unreadable(err)
+}
+
+// validationText opens that of the run which the model is from, as it was.
+func (m Model) validationText(c *Data, cfg *config.Config, how reading) error {
+	b, err := m.Checkpoint.File(rundir.TrainerFile)
+	if err != nil {
+		return err
+	}
+	var state trainstate.State
+	if err := json.Unmarshal(b, &state); err != nil {
+		return fmt.Errorf("%s: %s: %w", m.Checkpoint.Dir(), rundir.TrainerFile, err)
+	}
+	split := cfg.Data.ValSplit
+	switch v := state.FormatVersion; {
+	case v > trainstate.Version:
+		return fmt.Errorf("%s: %w", m.Checkpoint.Dir(), rundir.TooNew(v))
+	case v == 1: // which split the tail off, and did not identify its data
+		split = data.Tail
+	}
+	key, names, was := "data.val", cfg.Data.Val, state.Data.Val
+	if len(names) == 0 {
+		key, names, was = "data.train", cfg.Data.Train, &state.Data.Train
+	}
+	files, err := data.Files(names)
+	if err != nil {
+		return cfg.Errorf(key, "%w", unreadable(err))
+	}
+	var accept func(is data.Identity) error
+	if state.FormatVersion != 1 && was != nil {
+		accept = func(is data.Identity) error {
+			if d := was.Difference(is); d != "" {
+				return fmt.Errorf("the text is not the one that the run was validated on (%s); restore it, or name the text to evaluate", d)
+			}
+			return nil
+		}
+	}
+	if how.documents() {
+		fraction := 0.0 // all of data.val
+		if key == "data.train" && accept != nil {
+			fraction = cfg.Data.ValFraction
+		}
+		return m.documents(c, how, files, accept, fraction)
+	}
+	corpus, err := c.read(how, files, accept)
+	if err != nil {
+		return cfg.Errorf(key, "%w", err)
+	}
+	if c.Val = corpus; key == "data.train" {
+		_, c.Val, err = data.Split(corpus, split, cfg.Data.ValFraction)
+	}
+	return err
+}
+
+// documents reads documents to evaluate: all of files, or where fraction is not 0 those that a run validates on.
+func (m Model) documents(c *Data, how reading, files []string, accept func(is data.Identity) error, fraction float64) error {
+	text, err := data.ReadText(files)
+	if err == nil && accept != nil {
+		err = accept(text.Identity())
+	}
+	if err != nil {
+		return err
+	}
+	said, err := m.Text()
+	if err != nil {
+		return err
+	}
+	r, err := newDocumentReader(m.Tokenizer, said.Talk, how.special)
+	if err != nil {
+		return err
+	}
+	docs, err := readDocuments(text, r)
+	if err == nil {
+		err = place(text, docs)
+	}
+	if err == nil && fraction > 0 {
+		_, docs, err = splitDocuments(docs, fraction)
+	}
+	if err != nil {
+		return err
+	}
+	c.Warnings = append(c.Warnings, append(said.Warnings(), r.warnings("the data", true)...)...)
+	if allText(docs) {
+		c.Val = joined(docs)
+		return nil
+	}
+	var cut cutting
+	c.ValRecords, cut, err = fit(docs, how.context, how.tooLong)
+	c.Counts, c.Warnings = &cut.DocumentCounts, append(c.Warnings, cut.warnings(how.context)...)
+	return err
+}
+
+// EvalFeed visits every token of Val, or every record of ValRecords, once, in windows of so many tokens; targets
+// counts the tokens that are predicted.
+func (c *Data) EvalFeed(context int) (f Feed, targets int64) {
+	f.Context = context
+	if c.ValRecords != nil {
+		all := make([]int, c.ValRecords.Len())
+		for i := range all {
+			all[i] = i
+		}
+		f.Source, targets = &recordSource{val: c.ValRecords, windows: all}, c.ValRecords.Targets()
+	} else {
+		f.Source = &source{val: c.Val, windows: data.Sequential(c.Val, context)}
+		targets = c.Val.Len() - int64(len(data.Pieces(c.Val)))
+	}
+	f.Windows = f.EvalWindows()
+	return f, targets
+}
+
+// LoadSamples opens the data to run a model forward over, and how the run that it is from is configured: files that
+// are read like those of that run, or where none are named its validation data.
+func LoadSamples(m Model, files []string) (*Data, *config.Config, error) {
+	cfg, err := StoredConfig(m.Checkpoint)
+	if err == nil && cfg == nil {
+		err = fmt.Errorf("%s does not say how its run read samples: it has no %s", m.Checkpoint.Dir(), rundir.ConfigFile)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(files) > 0 {
+		c, err := m.namedSamples(cfg, files)
+		return c, cfg, err
+	}
+	c, err := Load(cfg, m.Tokenizer, rundir.Talk{}, nil, nil)
+	if err != nil {
+		return nil, cfg, err
+	}
+	if c.Fields != nil {
+		err = plan.SameFields(m.Config.Fields, c.Fields)
+	}
+	if err != nil {
+		return nil, cfg, errors.Join(fmt.Errorf("%s: %w", m.Checkpoint.Dir(), err), c.Close())
+	}
+	return c, cfg, nil
+}
+
+// namedSamples opens files that are read like the run's data, which need not be there any more.
+func (m Model) namedSamples(cfg *config.Config, files []string) (c *Data, err error) {
+	if cfg.Text() {
+		c = &Data{Tokenizer: m.Tokenizer}
+		if files, err = data.Files(files); err == nil {
+			c.Val, err = c.read(readingOf(cfg, m.Tokenizer), files, nil)
+			c.Train = c.Val
+		}
+	} else {
+		of := cfg.Data
+		of.Train, of.Val, of.ValFraction = files, nil, 0
+		for _, f := range m.Config.Fields {
+			if f.Classes > 0 { // as many, by the same ids, though some don't occur
+				of.Classes, of.ClassNames = f.Classes, f.Names
+			}
+		}
+		if c, err = openSamples(cfg, of); err == nil {
+			err = plan.SameFields(m.Config.Fields, c.Fields)
+			c.Samples.Val = c.Samples.Train
+		}
+	}
+	if err != nil {
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
+		return nil, fmt.Errorf("%s: %w", m.Checkpoint.Dir(), unreadable(err))
+	}
+	return c, nil
+}
+
+// ForwardFeed visits all samples of the validation data.
+func (c *Data) ForwardFeed(cfg *config.Config) (Feed, error) {
+	return feedOf(c, cfg, 0, int(c.ValLen()))
+}

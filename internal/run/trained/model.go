@@ -1,0 +1,165 @@
+package trained
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Options say which trained model to open, and on what. Package infer's ModelOptions have the same fields.
+type Options struct {
+	From    string
+	Device  string
+	Threads int
+	Kernels string
+	DType   string
+}
+
+// Model is an open model.
+type Model struct {
+	Checkpoint *checkpoint.Checkpoint // that it was opened from; nil: its weights are copied to it
+	Shape      *stages.Model
+	Device     device.Device
+	// Precision has the types to compute in.
+	Precision stages.Options
+
+	Tokenizer   tokenizer.Tokenizer // nil: none that is known
+	NoTokenizer error               // why it is not known
+	text        *corpus.Text        // nil: not read yet, see Text; where several use the model it is there
+	warned      bool                // WarnOnce has said its warnings
+
+	Weights *stages.Stage // the whole model, on Device; nil: not made yet
+	Source  string        // where the weights are from, where there is no Checkpoint
+}
+
+// Open opens a model; tokenize says that it must have a tokenizer that
+// this program knows.
+func Open(o Options, tokenize bool) (t *Model, err error) {
+	t = &Model{}
+	defer func() {
+		if err != nil {
+			err = &plan.SetupError{Err: errors.Join(err, t.Close())}
+		}
+	}()
+	if t.Checkpoint, err = checkpoint.OpenAt(o.From); err != nil {
+		return t, err
+	}
+	c, err := plan.ReadModel(t.Checkpoint)
+	if err != nil {
+		return t, fmt.Errorf("%s: %w", t.Checkpoint.Dir(), err)
+	}
+	if t.Shape, err = stages.NewModel(c); err != nil {
+		return t, err
+	}
+	if tokenize && !c.Language() {
+		return t, fmt.Errorf("%w: %s is no language model but of the family %q, which writes no text; engine predict runs it on samples", plan.ErrOptions, t.Checkpoint.Dir(), c.Family)
+	}
+	if o.DType != "" && o.DType != "float32" && o.DType != "bfloat16" {
+		return t, fmt.Errorf("%w: the dtype %q; it is float32 or bfloat16", plan.ErrOptions, o.DType)
+	}
+	if t.Precision, err = plan.Precision(t.Checkpoint, o.DType, c.Language()); err != nil {
+		return t, fmt.Errorf("%s: %w", t.Checkpoint.Dir(), err)
+	}
+	if t.Tokenizer, t.NoTokenizer = rundir.ReadTokenizer(t.Checkpoint); t.NoTokenizer != nil && (tokenize || checkpoint.TryAgain(t.NoTokenizer)) {
+		return t, fmt.Errorf("%s: %w", t.Checkpoint.Dir(), t.NoTokenizer)
+	}
+	if t.Tokenizer == nil && tokenize {
+		return t, fmt.Errorf("%s has no %s, which is needed to read and write text", t.Checkpoint.Dir(), rundir.TokensFile)
+	}
+	if err := plan.CheckWeights(t.Checkpoint, t.Shape, nil); err != nil {
+		return t, err
+	}
+	if t.Tokenizer != nil && t.Tokenizer.Vocab() > c.Vocab {
+		return t, fmt.Errorf("%s: the tokenizer has %d ids, the model %d", t.Checkpoint.Dir(), t.Tokenizer.Vocab(), c.Vocab)
+	}
+	if tokenize {
+		if _, err := t.Text(); err != nil {
+			return t, err
+		}
+	}
+	kind, ordinal := config.SplitDevice(o.Device)
+	if t.Device, err = device.OpenKind(device.Options{Kind: kind, Ordinal: max(0, ordinal), Threads: o.Threads, Kernels: o.Kernels}); err != nil {
+		return t, err
+	}
+	return t, nil
+}
+
+// Stage makes the whole model one chunk, without gradients.
+func (t *Model) Stage(s tensorops.Stream) (*stages.Stage, error) {
+	st, err := t.empty(s)
+	if err != nil {
+		return nil, err
+	}
+	return st, st.Load(plan.Weights(t.Checkpoint), false)
+}
+
+// empty is Stage without its weights.
+func (t *Model) empty(s tensorops.Stream) (*stages.Stage, error) {
+	whole := []stages.ChunkSpec{{Chunk: 0, First: 0, Last: len(t.Shape.Symbols())}}
+	o := t.Precision
+	o.Inference = true
+	o.LowWeights = o.BF16 && t.Checkpoint != nil // a run copies float32
+	return stages.NewStage(t.Shape, s, whole, o)
+}
+
+// CheckMemory refuses what does not fit the device: the model, and what use makes of it,
+// which is recorded without executing it. what names the use.
+func (t *Model) CheckMemory(what string, use func(s tensorops.Stream, st *stages.Stage) error) error {
+	dry := tensorops.NewDryStream()
+	st, err := t.empty(dry)
+	var there int64 // of the weights, where the device has them already
+	if t.Weights != nil {
+		there = dry.Memory().Taken
+	}
+	if err == nil {
+		err = use(dry, st)
+	}
+	if errors.Is(err, tensorops.ErrOutOfMemory) {
+		return &plan.SetupError{Err: fmt.Errorf("%w on any machine: %s: %s: %w", plan.ErrMemory, t.From(), what, err)}
+	}
+	if err != nil {
+		return err
+	}
+	need, free := float64(dry.Memory().Taken-there), device.FreeBytes(t.Device)
+	if free > 0 && need > float64(free) {
+		return &plan.SetupError{Err: fmt.Errorf("%w: the %d parameters of %s and %s take %s, the device has %s free",
+			plan.ErrMemory, t.Shape.Config.Parameters(), t.From(), what, plan.GiB(need), plan.GiB(float64(free)))}
+	}
+	return nil
+}
+
+// From names where the model is from, for people.
+func (t *Model) From() string {
+	if t.Checkpoint == nil {
+		return t.Source
+	}
+	return t.Checkpoint.Dir()
+}
+
+// Suspicion says what is wrong, most likely, with a model that computes no numbers.
+func (t *Model) Suspicion() string {
+	return fmt.Sprintf("the weights in %s have diverged or are damaged; take an earlier checkpoint, such as the best one of the run", t.From())
+}
+
+// Close frees the model.
+func (t *Model) Close() (err error) {
+	if t.Weights != nil {
+		err = t.Weights.Close()
+	}
+	if t.Device != nil {
+		t.Device.Close()
+	}
+	if t.Checkpoint != nil {
+		err = errors.Join(err, t.Checkpoint.Close())
+	}
+	return err
+}
