@@ -89,8 +89,7 @@ func TestSkipsBits(t *testing.T) {
 	trainDigits(t, want, sets...)
 	for i, more := range [][]string{
 		{"pipeline.stages=4"},
-		{"pipeline.stages=6", "pipeline.schedule=dynamic"},
-		{"pipeline.stages=3", "pipeline.schedule=dynamic", "pipeline.chunks=2"},
+		{"pipeline.stages=3", "pipeline.schedule=auto", "pipeline.chunks=2"},
 		{"pipeline.stages=3", "pipeline.schedule=zb-h1", "pipeline.post_validation=true"},
 		{"pipeline.stages=2", "pipeline.schedule=zb-v", "pipeline.recompute=full", "pipeline.post_validation=true"},
 		{"pipeline.stages=4", "pipeline.chunks=2", "pipeline.schedule=interleaved"},

@@ -35,7 +35,7 @@ func TestGrid(t *testing.T) {
 		}{
 			{"dp2", []string{"parallel.data=2"}, ""},
 			{"dp3 of 8 microbatches", []string{"parallel.data=3"}, ""},
-			{"dp2 pp2", []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=1f1b"}, "dynamic"},
+			{"dp2 pp2", []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=1f1b"}, "gpipe"},
 			{"dp3 pp2 with post-validation", []string{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true"}, "gpipe"},
 			{"tp2", []string{"parallel.tensor=2"}, ""},
 			{"tp2 sequence", []string{"parallel.tensor=2", "parallel.sequence=true"}, ""},

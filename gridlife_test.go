@@ -100,7 +100,6 @@ func TestGridEnds(t *testing.T) {
 	for i, sets := range [][]string{
 		{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2"},
 		{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true", "batch.sequences=4", "eval_batches=1"},
-		{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=dynamic"},
 		{"parallel.tensor=2", "parallel.sequence=true", "pipeline.stages=2", "pipeline.schedule=zb-h1"},
 	} {
 		sets = append([]string{fmt.Sprint("run.steps=", sometimes(24, 40)), "run.eval_every=4", "run.checkpoint_every=8", "run.keep=0"}, sets...)

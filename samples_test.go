@@ -78,7 +78,7 @@ func TestSamplesBits(t *testing.T) {
 		{"pipeline.stages=2", "pipeline.chunks=3", "pipeline.schedule=interleaved"},
 		{"pipeline.stages=3", "pipeline.schedule=zb-v", "pipeline.recompute=full"},
 		{"pipeline.stages=2", "pipeline.layout=Et||tt|tL", "pipeline.chunks=2", "pipeline.schedule=interleaved"},
-		{"pipeline.stages=3", "pipeline.schedule=dynamic"},
+		{"pipeline.stages=3", "pipeline.schedule=zb-h1"},
 		{"pipeline.stages=2", "device.threads=1"},
 	} {
 		out := filepath.Join(dir, fmt.Sprint(i))

@@ -55,7 +55,6 @@ func TestWatchedBits(t *testing.T) {
 	for name, sets := range map[string][]string{
 		"1 stage":         nil,
 		"zb-h1":           {"pipeline.stages=3", "pipeline.schedule=zb-h1"},
-		"dynamic":         {"pipeline.stages=2", "pipeline.schedule=dynamic"},
 		"dualpipev":       {"pipeline.stages=2", "pipeline.schedule=dualpipev"},
 		"post-validation": {"pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true", "optimizer.clip_norm=0"},
 		"a grid":          {"pipeline.stages=2", "parallel.tensor=2", "parallel.data=2", "parallel.zero=1"},
@@ -255,7 +254,6 @@ func TestStats(t *testing.T) {
 		"data":          {"parallel.data=2"},
 		"zero 1":        {"parallel.data=2", "parallel.zero=1", "pipeline.stages=2"},
 		"zero 3":        {"parallel.data=2", "parallel.zero=3", "model.hidden=128", "model.layers=8"},
-		"dynamic":       {"pipeline.stages=2", "pipeline.schedule=dynamic"},
 		"frozen layers": {"pipeline.stages=2", `model.freeze=["embed", "1"]`},
 	} {
 		t.Run(name, func(t *testing.T) {

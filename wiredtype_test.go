@@ -26,7 +26,6 @@ func TestWireDType(t *testing.T) {
 		for _, sets := range [][]string{
 			{"pipeline.schedule=zb-h1"},
 			{"pipeline.schedule=zb-h2", "pipeline.post_validation=true"},
-			{"pipeline.schedule=dynamic"},
 			{"pipeline.recompute=full"},
 		} {
 			got := filepath.Join(t.TempDir(), "got")

@@ -33,7 +33,7 @@ func TestZero(t *testing.T) {
 		{"bfloat16", zero1, []string{"device.dtype=bfloat16"}, []string{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, dp2pp2},
 		{"llama, with post-validation", zero1, []string{"model.family=llama", "model.ffn=48"}, guessed, split},
 		{"with post-validation, clipped", zero1, []string{"optimizer.clip_norm=0.5"}, guessed, dp2},
-		{"dynamic", zero1, []string{"optimizer.clip_norm=0.5"}, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=dynamic"}, split},
+		{"gpipe", zero1, []string{"optimizer.clip_norm=0.5"}, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=gpipe"}, split},
 		{"tensor groups", zero1, nil, split, dp2pp2},
 		{"large parameters", zero1, []string{"model.hidden=128"}, dp2pp2, dp2},
 		{"large parameters, frozen, bfloat16", zero1, []string{"model.hidden=128", "device.dtype=bfloat16", "model.freeze=['1']", "model.tie_embeddings=false"}, guessed, dp3},

@@ -142,9 +142,6 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 	case *StageReady:
 		h = m.Header
 		w.Kind = &wire.Message_StageReady{StageReady: &wire.StageReady{Rank: int32(m.Rank)}}
-	case *ExpectInput:
-		h = m.Header
-		w.Kind = &wire.Message_ExpectInput{ExpectInput: &wire.ExpectInput{Action: packAction(m.Action)}}
 	case *Failed:
 		h = m.Header
 		w.Kind = &wire.Message_Failed{Failed: packFailure(m)}

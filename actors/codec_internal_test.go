@@ -109,7 +109,7 @@ type sample struct {
 // from is the process that may send the sample to the one that it is for.
 func (s sample) from() string {
 	switch s.message.(type) {
-	case *Transfer, *TiedGradient, *Credit, *ExpectInput:
+	case *Transfer, *TiedGradient, *Credit:
 		return "w1"
 	}
 	if s.to == toStages {
@@ -177,7 +177,6 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &WriteState{Header: h, Places: []trainstate.Place{{File: "a", Offset: 5}, {File: "b"}, {File: "a", Offset: 1 << 40}}}},
 		{toStages, &SendState{h}},
 		{toStages, &DropState{h}},
-		{toStages, &ExpectInput{Header: h, Action: scheduler.Action{Type: scheduler.I, Microbatch: 3}}},
 		{toStages, halt{}},
 		{toStages, leave{}},
 		{toStages, &Weight{Header: h, Request: 3, Tensor: e.tensor(t, 2, 2)}},

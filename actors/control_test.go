@@ -313,7 +313,6 @@ func TestStopWhereAValidationIsDue(t *testing.T) {
 	for name, change := range map[string]func(*actors.Spec){
 		"in order":        func(*actors.Spec) {},
 		"post-validation": func(s *actors.Spec) { s.PostValidate = true },
-		"dynamic":         func(s *actors.Spec) { s.MaxInFlight = 4 },
 	} {
 		for at := range int64(steps + 1) {
 			t.Run(fmt.Sprintf("%s, in step %d", name, at), func(t *testing.T) {

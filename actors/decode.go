@@ -56,9 +56,6 @@ func (c *Codec) unpackForStage(h Header, w *wire.Message) (any, error) {
 		return &SendState{h}, nil
 	case *wire.Message_DropState:
 		return &DropState{h}, nil
-	case *wire.Message_ExpectInput:
-		a, err := c.action(k.ExpectInput.GetAction())
-		return &ExpectInput{Header: h, Action: a}, err
 	case *wire.Message_Halt:
 		return halt{}, nil
 	case *wire.Message_Leave:

@@ -248,7 +248,6 @@ type graphRun struct {
 	cuts      []int // borders of the chunks
 	threads   int
 	recompute int // every so manieth microbatch; 0: none
-	dynamic   bool
 	ahead     bool // post-validation
 }
 
@@ -271,10 +270,6 @@ func (r graphRun) run() (l *log, err error) {
 	}
 	routes := m.Routes(all)
 	if err := r.table.SetSkips(actors.Skips(routes)); err != nil {
-		return nil, err
-	}
-	report, err := scheduler.Check(r.table)
-	if err != nil {
 		return nil, err
 	}
 	evals, err := scheduler.Forwards(r.table.Placement, r.table.NumRanks(), r.chunks, 2)
@@ -305,9 +300,6 @@ func (r graphRun) run() (l *log, err error) {
 		Steps: 2, EvalEvery: 1, WriteCheckpoint: l.write, OnEvent: l.event,
 	}
 	spec.PostValidate = r.ahead
-	if r.dynamic {
-		spec.MaxInFlight = report.DynamicBound(0)
-	}
 	run, err := actors.Start(spec)
 	if err != nil {
 		return nil, err
@@ -370,14 +362,14 @@ func TestRandomGraphs(t *testing.T) {
 		spec := rapid.SampledFrom(specs).Draw(t, "schedule")
 		spec.Microbatches = microbatches
 		got := want
-		got.chunks, got.threads, got.recompute, got.dynamic = spec.Chunks, rapid.IntRange(1, 2).Draw(t, "threads"), rapid.IntRange(0, 2).Draw(t, "recompute"), rapid.Bool().Draw(t, "dynamic")
+		got.chunks, got.threads, got.recompute = spec.Chunks, rapid.IntRange(1, 2).Draw(t, "threads"), rapid.IntRange(0, 2).Draw(t, "recompute")
 		if want.table, err = scheduler.Generate(scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: microbatches}); err != nil {
 			t.Fatal(err)
 		}
 		if got.table, err = scheduler.Generate(spec); err != nil {
 			t.Fatal(err)
 		}
-		got.ahead = !got.dynamic && rapid.Bool().Draw(t, "ahead")
+		got.ahead = rapid.Bool().Draw(t, "ahead")
 		for range got.table.NumChunks - 1 {
 			got.cuts = append(got.cuts, rapid.IntRange(0, layers).Draw(t, "cut"))
 		}

@@ -70,7 +70,6 @@ func trainings(t testing.TB) map[string]func(l *log) actors.Spec {
 		"multi-token prediction": of(plain(predicting, two, []int{2}), nothing),
 		"post-validation": of(plain(families[0], generate(t, scheduler.Spec{Schedule: scheduler.ZBH2, Ranks: 3, Chunks: 1, Microbatches: m}), []int{1, 3}),
 			func(s *actors.Spec) { s.PostValidate, s.ClipNorm, s.EvalEvery, s.CheckpointEvery = true, 0, 0, 0 }),
-		"dynamic": of(plain(families[1], zbv, []int{1, 2, 4}), func(s *actors.Spec) { s.MaxInFlight = 4 }),
 		"between devices": of(plain(families[0], two, []int{2}),
 			func(s *actors.Spec) { s.Device, s.Devices = nil, placement(t, "Aa") }),
 	}

@@ -57,8 +57,6 @@ type Order struct {
 	First   int
 	// Credits bound what may be under way on each edge.
 	Credits scheduler.Credits
-	// Priorities, if there is one, takes the place of the row's order.
-	Priorities *scheduler.Priorities
 	// Trace asks for the time of every action, Norms for the norms of the weights.
 	Trace, Norms bool
 	// Speculative, if there is one, says that the order comes ahead of the decision about

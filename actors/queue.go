@@ -59,7 +59,7 @@ func (a *stageActor) mayQueue() bool {
 	if next == nil && len(a.todo) > 0 {
 		next, _ = a.todo[0].(*Order)
 	}
-	if next == nil || next.Phase != event.Train || next.Priorities != nil {
+	if next == nil || next.Phase != event.Train {
 		return false
 	}
 	return a.order == nil || a.next < len(a.row) || a.stage.WantsTied() == 0

@@ -81,7 +81,6 @@ type tables struct {
 // replicaTables is what follows from the tables of a replica.
 type replicaTables struct {
 	trainCredits, evalCredits scheduler.Credits
-	priorities                *scheduler.Priorities // nil: the table is the order
 }
 
 // order is that of a replica.
@@ -91,7 +90,7 @@ func (t *tables) order(s *Spec, replica int, o Order) *Order {
 	if o.Phase == event.Eval {
 		o.Credits = of.evalCredits
 	} else {
-		o.Credits, o.Priorities = of.trainCredits, of.priorities
+		o.Credits = of.trainCredits
 	}
 	return &o
 }
@@ -113,11 +112,6 @@ func (s *Spec) analyseTables() (t tables, err error) {
 			return t, err
 		}
 		of.trainCredits = r.Credits
-		if s.MaxInFlight > 0 {
-			if of.priorities, err = scheduler.NewPriorities(replica.Table, s.MaxInFlight); err != nil {
-				return t, err
-			}
-		}
 		t.idealBubble = max(t.idealBubble, 100*tl.BubbleFraction)
 		if replica.EvalTable != nil {
 			if r, err = scheduler.Check(replica.EvalTable); err != nil {

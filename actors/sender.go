@@ -58,7 +58,6 @@ var rules = makeRules(
 	overLane(forStages("weight", SentByCoordinator, (*wire.Message_Weight)(nil), nil)),
 	overLane(forStages("transfer", SentByProducer, (*wire.Message_Transfer)(nil), (*Codec).checkTransfer)),
 	overLane(forStages("tied_gradient", SentByProducer, (*wire.Message_TiedGradient)(nil), (*Codec).checkTied)),
-	forStages("expect_input", SentByProducer, (*wire.Message_ExpectInput)(nil), (*Codec).checkExpect),
 	forStages("credit", SentByConsumer, (*wire.Message_Credit)(nil), (*Codec).checkCredit),
 	forBoss("data_request", SentByReader, (*wire.Message_DataRequest)(nil), (*Codec).checkRequest),
 	forBoss("read_weight", SentByHolder, (*wire.Message_ReadWeight)(nil), (*Codec).checkRead),
@@ -331,22 +330,6 @@ func (c *Codec) checkTied(w *wire.Message, from string) error {
 	}
 	if !slices.Contains(c.spec.TiedRanks, c.spec.stageOf(int(rank))) {
 		return fmt.Errorf("%w: the gradient of a tied weight from rank %d, whose stage uses none", ErrSender, rank)
-	}
-	return nil
-}
-
-func (c *Codec) checkExpect(w *wire.Message, from string) error {
-	a, err := c.action(w.GetExpectInput().GetAction())
-	if err != nil {
-		return err
-	}
-	kind := scheduler.ForwardEdge
-	if a.Type != scheduler.F {
-		kind = scheduler.BackwardEdge
-	}
-	makers := c.neighbours().makers[[2]int32{int32(kind), a.Chunk}]
-	if !c.spec.has(from, func(rank int) bool { return makers[int32(c.spec.stageOf(rank))] }) { //nolint:gosec // stages of a table
-		return fmt.Errorf("%w: the input of %v is said to be computed by %s, which does not compute it", ErrSender, a, from)
 	}
 	return nil
 }

@@ -82,8 +82,6 @@ func senderTable(t testing.TB, e ends) map[string][]senderCase {
 		"tied_gradient": {{&TiedGradient{Header: h, From: 3, Grad: stages.TiedGrad{Grad: e.tensor(t, 2)}}, of(3)},
 			{&TiedGradient{Header: h, From: 2, Grad: stages.TiedGrad{Grad: e.tensor(t, 2)}}, none},  // whose stage has no tied weight
 			{&TiedGradient{Header: h, From: 1, Grad: stages.TiedGrad{Grad: e.tensor(t, 2)}}, none}}, // which is here
-		"expect_input": {{&ExpectInput{Header: h, Action: scheduler.Action{Chunk: 1, Type: scheduler.F}}, of(0)},
-			{&ExpectInput{Header: h, Action: scheduler.Action{Chunk: 1, Type: scheduler.B}}, of(2)}, {&ExpectInput{Header: h, Action: scheduler.Action{Chunk: 2, Type: scheduler.F}}, none}},
 		"credit": {{&Credit{Header: h, Kind: scheduler.ForwardEdge, Edge: 1}, of(2)}, {&Credit{Header: h, Kind: scheduler.BackwardEdge, Edge: 1}, of(0)},
 			{&Credit{Header: h, Kind: scheduler.ForwardEdge, Edge: 0}, none}},
 		"data_request":  {{asks(0, 0), of(0)}, {asks(3, 3), of(3)}, {asks(1, 1), none}, {asks(0, 3), none}, {asks(3, 0), none}},

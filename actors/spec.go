@@ -116,13 +116,8 @@ type Spec struct {
 	GroupStatus func(rank int) (GroupWait, bool)
 	// CutLinks are the links between processes on which nothing arrives; nil: nobody knows.
 	CutLinks func() []event.CutLink
-	// MaxInFlight, if there is one, lets training leave the table's order: each rank runs the
-	// first action of its row that is ready, and holds at most that number of outputs
-	// (scheduler.Dispatcher). Without it the table is the order.
-	MaxInFlight int
 	// PostValidate lets stages apply a step's update speculatively and begin the next
-	// step before all have reported; a wrong update is rolled back. It needs the table's
-	// order.
+	// step before all have reported; a wrong update is rolled back.
 	PostValidate bool
 	// TraceEvery is the number of steps after which a step's actions are timed and
 	// reported; 0: never.
@@ -282,9 +277,6 @@ func (s *Spec) check() error {
 	}
 	if err := s.checkDevices(); err != nil {
 		return err
-	}
-	if s.PostValidate && s.MaxInFlight > 0 {
-		return fmt.Errorf("%w: post-validation needs a fixed order, and max in flight is %d", ErrSpec, s.MaxInFlight)
 	}
 	return errors.Join(s.checkWorld(), s.checkEval(), s.checkWindows())
 }

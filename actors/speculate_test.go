@@ -561,15 +561,6 @@ func TestRollingBackTakesNoMore(t *testing.T) {
 	}
 }
 
-// TestPostValidationNeedsAnOrder that is fixed.
-func TestPostValidationNeedsAnOrder(t *testing.T) {
-	spec := fourSteps(t, &log{})
-	spec.PostValidate, spec.MaxInFlight = true, 3
-	if _, err := actors.Start(spec); !errors.Is(err, actors.ErrSpec) {
-		t.Errorf("error %v, want ErrSpec", err)
-	}
-}
-
 // doubtful is a stage whose numbers are wrong while its update is a speculative one.
 type doubtful struct {
 	actors.Compute

@@ -65,7 +65,6 @@ type stageActor struct {
 	batch    *Batch            // host memory that what is being recorded reads
 	tied     []stages.TiedGrad // this rank's part, until it is sent
 	awaited  []inboxKey        // parts of it that are to come from other ranks
-	dynamic  dynamic
 
 	busy    time.Duration // device time: see StageDone
 	counted time.Time     // up to when it is counted
@@ -133,8 +132,6 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.completed(ctx, m)
 	case *Transfer:
 		a.keep(ctx, m.Header, inboxKey{m.Order, uint8(m.Kind), m.To, m.Microbatch, m.Slot, m.Part}, m)
-	case *ExpectInput:
-		a.expect(m)
 	case *Data:
 		a.keep(ctx, m.Header, inboxKey{m.Order, inData, m.Chunk, m.Microbatch - a.first(), 0, 0}, m)
 	case *TiedGradient:
@@ -223,7 +220,6 @@ func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m owner) {
 		return
 	}
 	a.inbox[key] = m
-	a.arrived(key)
 	a.advance(ctx)
 }
 
@@ -299,7 +295,6 @@ func (a *stageActor) begin(ctx actor.Context, m *Order) {
 		}
 		a.asked[chunk] = chunkData{}
 	}
-	a.beginDynamic()
 	for _, chunk := range a.chunks {
 		a.ask(ctx, chunk)
 	}
@@ -312,8 +307,7 @@ type chunkData struct {
 }
 
 // ask requests the tokens and targets of a chunk's forwards to come, several at a time: each
-// time the loader is woken, which takes a core from the devices. Their order is the row's,
-// also where the stage may leave the row: see scheduler.NewPriorities.
+// time the loader is woken, which takes a core from the devices.
 func (a *stageActor) ask(ctx actor.Context, chunk int32) {
 	d := &a.asked[chunk]
 	if d.ahead > LimitDataAhead/2 {

@@ -74,12 +74,7 @@ func (a *stageActor) act(ctx actor.Context) bool {
 		return a.endOrder(ctx)
 	}
 	a.doing = a.doing[:0]
-	acts := a.choose()
-	if len(acts) == 0 {
-		a.cell.store(a.blocked())
-		return false
-	}
-	for _, act := range acts {
+	for _, act := range a.row[a.next : a.next+scheduler.Width(a.row, a.next)] {
 		v := a.visit(act)
 		if wait := a.missing(&v); wait.Wait != event.WaitNothing {
 			a.cell.store(wait)
@@ -93,9 +88,6 @@ func (a *stageActor) act(ctx actor.Context) bool {
 	a.next += len(a.doing)
 	for i := range a.doing {
 		v := &a.doing[i]
-		if a.dynamic.dispatcher != nil {
-			a.dynamic.dispatcher.Begin(v.Action)
-		}
 		for _, w := range v.to {
 			*a.creditsOf(v.kind, v.Chunk, w) -= len(w.ranks)
 		}
@@ -111,7 +103,6 @@ func (a *stageActor) act(ctx actor.Context) bool {
 	// The device works: now for the others.
 	for i := range doing {
 		v := &doing[i]
-		a.announce(ctx, v)
 		for _, w := range v.from {
 			for _, rank := range w.ranks {
 				ctx.Send(a.peers.Stages[rank], &Credit{Header: a.order.Header, Kind: v.kind, Edge: w.chunk, Skip: w.skip})
@@ -229,9 +220,6 @@ func (a *stageActor) finishActions(ctx actor.Context, f *flight) {
 	for i := range f.doing {
 		v := &f.doing[i]
 		chunk, index := int(v.Chunk), int(v.Microbatch)
-		if a.dynamic.dispatcher != nil {
-			a.dynamic.dispatcher.End(v.Action)
-		}
 		if a.log != nil {
 			a.log.add(event.ActionTime{Action: v.Action, Start: f.began, End: a.finished})
 		}

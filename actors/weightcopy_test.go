@@ -43,7 +43,6 @@ func TestCopyWeights(t *testing.T) {
 		"1f1b":            {one, []int{2}, func(*actors.Spec) {}},
 		"interleaved":     {generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: 8}), []int{1, 2, 3}, func(s *actors.Spec) { s.EvalEvery = 1 }},
 		"zero-bubble":     {generate(t, scheduler.Spec{Schedule: scheduler.ZBH1, Ranks: 2, Chunks: 1, Microbatches: 8}), []int{2}, func(*actors.Spec) {}},
-		"dynamic":         {one, []int{2}, func(s *actors.Spec) { s.MaxInFlight = 4 }},
 		"post-validation": {one, []int{2}, func(s *actors.Spec) { s.PostValidate, s.EvalEvery, s.ClipNorm = true, 0, 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,12 +74,7 @@ Costs are those of a forward, an input gradient and a weight gradient on one chu
 any unit; a backward in one piece takes the sum of the last two. Figures are in the same
 unit. "peak" counts a rank's outputs of chunks that are held for their backward. The
 formats csv and comms are PyTorch's dialect (compute_only and compute_comms): comms has sends,
-receives and the waits for sends. --table reads both, also with spaces, quotes or a byte order mark.
-
-The schedule dynamic has a table for its priorities, which ranks leave for work that is
-ready; it is chosen by the costs and the link given, without jitter or a slow rank. What is
-drawn, and what the figures are of, is the order played with all of these; a run's differs
-from step to step. csv and comms write the table, which is what a run takes.`,
+receives and the waits for sends. --table reads both, also with spaces, quotes or a byte order mark.`,
 		Example: `  engine plan config.toml
   engine plan config.toml --devices 4 --memory-gib 16 --bandwidth-gbps 25 --latency-us 20
   engine plan config.toml --device h100 --set device.dtype=bfloat16
@@ -107,7 +102,7 @@ from step to step. csv and comms write the table, which is what a run takes.`,
 	f.IntVar(&o.spec.Chunks, "chunks", 0, "`number` of chunks on each rank (default: 1, or 2 where the schedule wants two)")
 	f.IntVar(&o.spec.Microbatches, "microbatches", 1, "`number` of microbatches")
 	f.IntVar(&o.spec.MicrobatchGroupSize, "microbatch-group-size", 0, "`number` of microbatches that pass through a chunk before the next chunk's turn (default: the least that fits, which is the stages where they divide the microbatches)")
-	f.IntVar(&o.spec.MaxInFlight, "max-in-flight", 0, "`number` of chunk outputs that a rank may hold at most, for the schedules auto and dynamic (default: any)")
+	f.IntVar(&o.spec.MaxInFlight, "max-in-flight", 0, "`number` of chunk outputs that a rank may hold at most, for the schedule auto (default: any)")
 	f.IntVar(&o.spec.DeferWeights, "defer-weights", 0, "`number` of microbatches, the last ones, whose weight gradients on the last chunk are deferred to the end")
 	f.BoolVar(&o.spec.ForwardOnly, "forward-only", false, "forward passes only, as in validation")
 	f.StringVar(&o.table, "table", "", "`file` of a table (CSV: a row a rank, cells such as 0F3), instead of a schedule")
@@ -180,13 +175,7 @@ func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
 		}
 	}
 	var facts []draw.Fact
-	if table.Schedule == scheduler.Dynamic && !o.writesTable() {
-		static := timeline.Makespan
-		if table, report, timeline, err = machine.PlayDynamic(table, report.DynamicBound(o.spec.MaxInFlight)); err != nil {
-			return err
-		}
-		facts = append(facts, draw.Fact{Label: "order", Value: fmt.Sprintf("as it was played; the table that gives the priorities takes %.4g", static)})
-	} else if timeline.SteadyStateStep, err = machine.SteadyStateStep(table); err != nil && !errors.Is(err, scheduler.ErrPeriod) {
+	if timeline.SteadyStateStep, err = machine.SteadyStateStep(table); err != nil && !errors.Is(err, scheduler.ErrPeriod) {
 		return err
 	}
 	return o.write(a, func(w io.Writer) error { return o.draw(w, a, table, report, timeline, facts) })
@@ -218,9 +207,9 @@ func (o *planOptions) checkIdle(cmd *cobra.Command) error {
 	case o.format != "json":
 		errs = append(errs, idle(cmd, "without --format json", "full"))
 	}
-	chooses := o.spec.Schedule == scheduler.Auto || o.spec.Schedule == scheduler.Dynamic
+	chooses := o.spec.Schedule == scheduler.Auto
 	if !chooses && o.table == "" {
-		errs = append(errs, idle(cmd, "but with the schedules auto and dynamic", "max-in-flight"))
+		errs = append(errs, idle(cmd, "without --schedule auto", "max-in-flight"))
 	}
 	if o.spec.ForwardOnly {
 		errs = append(errs, idle(cmd, "with --forward-only: no weight gradient is computed", "defer-weights"))
@@ -230,10 +219,7 @@ func (o *planOptions) checkIdle(cmd *cobra.Command) error {
 		beside := "with " + flag + ", which has no times"
 		errs = append(errs, idle(cmd, beside, "cores"))
 		if !chooses {
-			errs = append(errs, idle(cmd, beside, "costs", "link"))
-		}
-		if o.spec.Schedule != scheduler.Auto {
-			errs = append(errs, idle(cmd, beside, "jitter", "slow"))
+			errs = append(errs, idle(cmd, beside, "costs", "link", "jitter", "slow"))
 		}
 	}
 	return errors.Join(errs...)
@@ -248,7 +234,6 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 	var costs scheduler.Costs = func(_ int, a scheduler.Action) float64 {
 		return [...]float64{scheduler.F: f, scheduler.I: i, scheduler.W: w, scheduler.B: i + w}[a.Type]
 	}
-	plain := costs
 	if o.jitter < 0 || o.jitter > 1 {
 		return scheduler.Machine{}, usagef("--jitter %v: want a share from 0 to 1", o.jitter)
 	}
@@ -262,9 +247,7 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 		}
 		costs = scheduler.Slowed(costs, o.slowRank, factor)
 	}
-	if o.spec.Costs = costs; o.spec.Schedule == scheduler.Dynamic {
-		o.spec.Costs = plain // its table is chosen before anyone knows of jitter and slow ranks
-	}
+	o.spec.Costs = costs
 	m := scheduler.Machine{Costs: costs}
 	if !(o.cores >= 0) || math.IsInf(o.cores, 1) {
 		return m, usagef("--cores %v: want a finite number of cores from 0", o.cores)

@@ -53,9 +53,6 @@ func (a *app) planOwn(cmd *cobra.Command, cfg *config.Config, d drawing) error {
 	}
 	table, m := p.Table(), scheduler.Machine{Costs: p.Costs()}
 	timeline, err := m.Simulate(table)
-	if bound := p.DynamicBound(); err == nil && bound > 0 {
-		table, _, timeline, err = m.PlayDynamic(table, bound)
-	}
 	if err != nil {
 		return err
 	}

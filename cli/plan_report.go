@@ -94,9 +94,6 @@ func (p *planText) option(o *forecast.Option) {
 		return
 	}
 	p.line("step %s ms (%s of it the update), %s tokens/s%s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS), words.Short(o.TokensPerS), mfu(o), o.BubblePct, memory(o))
-	if o.Schedule == scheduler.Dynamic {
-		p.line("the order as it was played here; a run's differs from step to step")
-	}
 	if o.MessageMS > 0 && o.Stages > 1 {
 		p.line("a message between two devices takes %s ms", round(o.MessageMS))
 	}

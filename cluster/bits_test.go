@@ -91,7 +91,6 @@ func layouts(t testing.TB) []layout {
 		{"interleaved", 4, []string{"pipeline.chunks=2", "pipeline.schedule=interleaved"}},
 		{"zb-v", 4, []string{"pipeline.schedule=zb-v"}},
 		{"a table", 4, []string{"pipeline.schedule=" + tableFile(t)}},
-		{"dynamic", 4, []string{"pipeline.schedule=dynamic"}},
 		{"ahead", 4, []string{"pipeline.schedule=zb-h2", "pipeline.post_validation=true"}},
 	}
 }

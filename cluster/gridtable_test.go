@@ -36,7 +36,7 @@ var gridTable = []struct {
 	{"dp2 zero-1", []string{"parallel.data=2", "parallel.zero=1"}, nil, "dp2"},
 	{"dp3 zero-1, uneven", []string{"parallel.data=3", "parallel.zero=1"}, nil, "dp3, uneven"},
 	{"tp2 pp2", []string{"parallel.tensor=2", "pipeline.stages=2"}, []string{"zb-h1", "gpipe"}, ""},
-	{"pp2 dp2", []string{"parallel.data=2", "pipeline.stages=2"}, []string{"zb-h1", "gpipe", "dynamic"}, ""},
+	{"pp2 dp2", []string{"parallel.data=2", "pipeline.stages=2"}, []string{"zb-h1", "gpipe"}, ""},
 	{"pp2 dp2 zero-1", []string{"parallel.data=2", "pipeline.stages=2", "parallel.zero=1"}, []string{"zb-h1"}, "pp2 dp2"},
 	{"tp2 dp2", []string{"parallel.tensor=2", "parallel.data=2"}, nil, ""},
 	{"tp2 pp2 dp2", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2"}, []string{"zb-h1", "gpipe"}, ""},

@@ -143,7 +143,7 @@ type Pipeline struct {
 	Chunks              int    `toml:"chunks"`                // per rank; default 1, or 2 where the schedule wants two
 	Schedule            string `toml:"schedule"`              // a schedule's name, or a table's file (.csv); default by stages and chunks
 	MicrobatchGroupSize int    `toml:"microbatch_group_size"` // microbatches a rank takes through a chunk before the next; default the least that fits, from stages on
-	MaxInFlight         int    `toml:"max_in_flight"`         // of auto and dynamic: most chunk outputs that a rank holds; default 0 = any number
+	MaxInFlight         int    `toml:"max_in_flight"`         // of auto: most chunk outputs that a rank holds; default 0 = any number
 	DeferWeights        int    `toml:"defer_weights"`         // last microbatches whose weight gradients on the last stage wait for the step's end; default 0
 	PostValidation      bool   `toml:"post_validation"`       // begin the next step before the gradient's norm is known; default true where each rank has a device of its own, for zb-v, and for zb-h2 where the ends share no weight
 	Layout              string `toml:"layout"`                // default "" = balanced automatically

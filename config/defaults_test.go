@@ -49,7 +49,6 @@ func TestDefaultsThatFollow(t *testing.T) {
 		{[]string{`device.ranks=["cpu", "auto"]`, "pipeline.stages=2", "pipeline.schedule=zb-v"}, "pipeline.post_validation", "false"},
 		{[]string{"pipeline.stages=1", "pipeline.schedule=zb-v"}, "pipeline.post_validation", "false"},
 		{[]string{"pipeline.stages=2", "pipeline.schedule=dualpipev"}, "pipeline.post_validation", "false"},
-		{[]string{"pipeline.stages=2", "pipeline.schedule=dynamic"}, "pipeline.post_validation", "false"},
 		{[]string{"pipeline.stages=2", "pipeline.schedule=zb-v", "pipeline.post_validation=false"}, "pipeline.post_validation", "false"},
 		{[]string{"pipeline.stages=2", "pipeline.schedule=a.csv", "pipeline.post_validation=true"}, "pipeline.post_validation", "true"},
 		{[]string{"pipeline.stages=3"}, "pipeline.microbatch_group_size", "3"},

@@ -81,9 +81,7 @@ var idleKeys = []idleKey{
 		"", `set recompute = "partial" or leave recompute_keep out`},
 	{"pipeline.microbatch_group_size", "pipeline.schedule", (*Config).HasOwnTable, ", whose table says in what order microbatches go", "leave microbatch_group_size out"},
 	{"pipeline.defer_weights", "pipeline.schedule", (*Config).HasOwnTable, ", whose table says what is deferred", "leave defer_weights out"},
-	{"pipeline.max_in_flight", "pipeline.schedule", func(c *Config) bool {
-		return c.Pipeline.Schedule != scheduler.Auto && c.Pipeline.Schedule != scheduler.Dynamic
-	},
+	{"pipeline.max_in_flight", "pipeline.schedule", func(c *Config) bool { return c.Pipeline.Schedule != scheduler.Auto },
 		", whose table says what a rank holds", `set schedule = "auto" or leave max_in_flight out`},
 
 	{"pipeline.wire_dtype", "model.family", func(c *Config) bool { return c.Pipeline.WireDType != "" && c.Model.From == "" && !c.Language() },

@@ -8,7 +8,6 @@ import (
 	"github.com/troupe-ml/troupe/data/samples"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/grid"
-	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 )
 
@@ -47,7 +46,6 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k.data()
 	k.batch()
 	k.optimizer()
-	k.pipeline()
 	k.lists()
 	k.cluster()
 	k.parallel()
@@ -219,15 +217,6 @@ func (c *checker) optimizer() {
 	}
 }
 
-func (c *checker) pipeline() {
-	p := c.Pipeline
-	if c.clean("pipeline.post_validation", "pipeline.schedule") && p.PostValidation && p.Schedule == scheduler.Dynamic {
-		c.disagree("pipeline.post_validation", "pipeline.schedule",
-			fmt.Sprintf("wants every rank to follow its row of a table, and with %s none does", c.say("pipeline.schedule")),
-			"leave post_validation out or choose another schedule")
-	}
-}
-
 // parallel compares the sizes of the grid with each other, and with what there is to share.
 func (c *checker) parallel() {
 	if !c.clean("parallel.tensor", "parallel.context", "parallel.data", "parallel.order", "parallel.world", "pipeline.stages") {
@@ -252,9 +241,6 @@ func (c *checker) parallel() {
 		key, share string
 		has        bool
 	}{{"parallel.tensor", "a layer", slices.Max(p.Tensor) > 1}, {"parallel.context", "a sequence", p.Context > 1}} {
-		if c.clean("pipeline.schedule") && group.has && c.Pipeline.Schedule == scheduler.Dynamic {
-			c.disagree("pipeline.schedule", group.key, "lets each rank choose what is next, and the ranks that share "+group.share+" have to do the same", "choose another schedule")
-		}
 		if c.clean("pipeline.post_validation") && group.has && c.Pipeline.PostValidation {
 			c.disagree("pipeline.post_validation", group.key, "may stop ranks in the middle of a step, and those that share "+group.share+" wait for each other there", "set post_validation = false")
 		}
@@ -288,9 +274,6 @@ func (c *checker) zero() {
 	p := c.Parallel
 	if !c.clean("parallel.zero") || p.Data*p.Context == 1 || p.Zero < 2 {
 		return
-	}
-	if c.clean("pipeline.schedule") && c.Pipeline.Schedule == scheduler.Dynamic {
-		c.disagree("parallel.zero", "pipeline.schedule", "has replicas come to the sum of a gradient at once, and each rank chooses what is next", "choose another schedule, or set zero = 1")
 	}
 	if n := c.Batch.Sequences / max(c.Batch.Microbatch, 1); c.clean("batch.sequences", "batch.microbatch") && n%p.Data > 0 && n > p.Data {
 		c.disagree("parallel.zero", "parallel.data", fmt.Sprintf("has replicas come to the sum of a gradient at once, and the %d microbatches of a step don't divide by %d", n, p.Data), "choose batch.sequences or batch.microbatch so that they do, or set zero = 1")

@@ -55,7 +55,15 @@ func TestStoredSchedule(t *testing.T) {
 	if err != nil || c.Pipeline.Schedule != "mine" {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if _, err := Parse("own.toml", text, nil, nil); err == nil || !strings.Contains(err.Error(), `unknown value "mine"`) || !strings.Contains(err.Error(), "dynamic") {
+	if _, err := Parse("own.toml", text, nil, nil); err == nil || !strings.Contains(err.Error(), `unknown value "mine"`) || !strings.Contains(err.Error(), "auto") {
+		t.Errorf("Parse: %v", err)
+	}
+	// So can what a version stored that had this schedule; a run is refused with what to choose instead.
+	dynamic := bytes.Replace(text, []byte(`"mine"`), []byte("\"dynamic\"\nmax_in_flight = 3"), 1)
+	if c, err := ParseStored("stored.toml", dynamic); err != nil || c.Pipeline.Schedule != "dynamic" || c.Pipeline.MaxInFlight != 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, err := Parse("own.toml", dynamic, nil, nil); err == nil || !strings.Contains(err.Error(), `"dynamic" was removed`) || !strings.Contains(err.Error(), "zb-h1") {
 		t.Errorf("Parse: %v", err)
 	}
 	if _, err := ParseStored("stored.toml", bytes.Replace(text, []byte("mine"), []byte("My Own"), 1)); err == nil {
@@ -136,10 +144,8 @@ func drawConfig(t *rapid.T) *Config {
 	if c.Pipeline.Schedule == "mine.csv" {
 		c.Pipeline.DeferWeights = 0
 	}
-	if c.Pipeline.Schedule != "dynamic" {
-		c.Pipeline.PostValidation = rapid.Bool().Draw(t, "post_validation")
-	}
-	if s := c.Pipeline.Schedule; s == "auto" || s == "dynamic" {
+	c.Pipeline.PostValidation = rapid.Bool().Draw(t, "post_validation")
+	if c.Pipeline.Schedule == "auto" {
 		c.Pipeline.MaxInFlight = rapid.IntRange(0, LimitInFlight).Draw(t, "bound")
 	}
 	c.Model.Dropout = rate.Draw(t, "dropout")

@@ -103,7 +103,7 @@ var schema = []field{
 
 	{key: "pipeline.stages", at: func(c *Config) any { return &c.Pipeline.Stages }, example: "2", check: whole(1, MaxStages), free: true},
 	{key: "pipeline.chunks", at: func(c *Config) any { return &c.Pipeline.Chunks }, example: "2", check: whole(1, MaxChunks), free: true},
-	{key: "pipeline.schedule", at: func(c *Config) any { return &c.Pipeline.Schedule }, example: `"1f1b"`, check: orEmpty(orFile(schedule, tableExtension)), stored: orEmpty(orFile(scheduleWord, tableExtension)), free: true},
+	{key: "pipeline.schedule", at: func(c *Config) any { return &c.Pipeline.Schedule }, example: `"1f1b"`, check: orEmpty(notRemoved(orFile(schedule, tableExtension))), stored: orEmpty(orFile(scheduleWord, tableExtension)), free: true},
 	{key: "pipeline.microbatch_group_size", at: func(c *Config) any { return &c.Pipeline.MicrobatchGroupSize }, example: "2", check: whole(0, MaxMicrobatchGroupSize), free: true},
 	{key: "pipeline.max_in_flight", at: func(c *Config) any { return &c.Pipeline.MaxInFlight }, example: "8", check: whole(0, LimitInFlight), free: true},
 	{key: "pipeline.defer_weights", at: func(c *Config) any { return &c.Pipeline.DeferWeights }, example: "2", check: whole(0, MaxSequences), free: true},
@@ -148,6 +148,17 @@ var schema = []field{
 // schedule checks for the name of a schedule, among them those that the program has
 // registered by now.
 func schedule(v any) (string, string) { return oneOf(scheduler.Schedules()...)(v) }
+
+// notRemoved says what to choose instead of a schedule of earlier versions.
+func notRemoved(c check) check {
+	return func(v any) (string, string) {
+		problem, hint := c(v)
+		if instead := scheduler.Removed(v.(string)); problem != "" && instead != "" {
+			return quoted(v.(string)) + " was removed", instead
+		}
+		return problem, hint
+	}
+}
 
 // family and format check for names, among them those that the program has registered by now.
 func family(v any) (string, string) { return orAnothers(oneOf(stages.Families()...))(v) }

@@ -37,9 +37,7 @@
 // turns, cool-down) or a loop of actions that somebody published. [VHalf] and [VMin]
 // repeat a block of times and keep the order that comes out. [UShape], and some of the
 // tables that [Auto] chooses from, are played: whenever a rank is free it takes the
-// best action that is ready, if it can still let go of all that it would hold. A run may
-// leave its table in the same way: a [Priorities] takes the table as priorities, and each
-// rank's [Dispatcher] says what to begin.
+// best action that is ready, if it can still let go of all that it would hold.
 //
 // A program adds schedules of its own with [Register], which are then like the others.
 //
@@ -73,8 +71,8 @@
 //  2. table: the order of every rank; placements; drawing the place of an error
 //  3. spec: what a table is asked for by
 //  4. generate: the schedules. generate.go has those in phases; v, vpattern and u those of
-//     their placements; greedy and auto those that are played; forwards those that validate;
-//     defer changes a table; register has those of the program
+//     their placements; greedy and auto those that are played, closeup one that is played in part;
+//     progress is what a rank knows in such a play; forwards those that validate; defer changes a table; register has those of the program
 //  5. check: that every action is there (actions), which passes change bits by their order
 //     (order), that ranks never wait in a cycle
 //     (deadlock), how an error says where (fault), and whether a table would run
@@ -82,12 +80,10 @@
 //  6. simulate: a table played. Where nothing depends on the moment, player does it in one
 //     pass; all else is the one loop of events (loop, events), with a policy for what a
 //     free rank takes next: the next of its row (inrow), the best that is ready
-//     (generate_greedy), what a dispatcher says (dynamic); on cores of its own or shared
-//  7. dynamic: priorities, and who decides by them; progress is what a rank knows there
-//     and in greedy play
-//  8. layout: layers on chunks; balance and cut find one
-//  9. csv: a table's text; dialect has the marks around its cells
-//  10. measured: what the actions of a step that was run have waited for; critical finds the path
+//     (generate_greedy), the first of its row that is ready (generate_closeup); on cores of its own or shared
+//  7. layout: layers on chunks; balance and cut find one
+//  8. csv: a table's text; dialect has the marks around its cells
+//  9. measured: what the actions of a step that was run have waited for; critical finds the path
 //     that the step's time is made of, idle the causes of gaps
 //
 // testdata/play.txt shows tables played in each way, testdata/skips.txt some with skips,

@@ -12,7 +12,7 @@ func Generate(s Spec) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Schedule == Auto || s.Schedule == Dynamic {
+	if s.Schedule == Auto {
 		return s.auto()
 	}
 	k, _ := s.kind()

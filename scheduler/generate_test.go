@@ -36,7 +36,7 @@ func simulated(t *testing.T, table *Table, costs Costs) *Timeline {
 }
 
 // specs calls visit with every spec up to 8 ranks, 3 chunks and 16 microbatches,
-// legal or not. Auto and Dynamic are tested apart.
+// legal or not. Auto is tested apart.
 func specs(visit func(Spec)) {
 	for _, k := range builtIn {
 		if k.rows == nil {

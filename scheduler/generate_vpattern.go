@@ -165,23 +165,3 @@ func (s Spec) bounded(choices []slopes, bound int) ([][]Action, error) {
 	}
 	return nil, fmt.Errorf("%w: schedule %s: no pattern for %s holds at most %s", ErrSpec, s.Schedule, words.Plural(s.Ranks, "rank"), words.Plural(bound, "output"))
 }
-
-// closedUp lets ranks leave the pattern's order for what is ready, within the bound,
-// and keeps what comes out if it ends earlier: at both ends of a step the pattern waits
-// for what is not there.
-func (s Spec) closedUp(rows [][]Action, bound int) ([][]Action, error) {
-	t := &Table{Placement: V, NumChunks: 2 * s.Ranks, Microbatches: s.Microbatches, Ranks: rows}
-	r, err := NewPriorities(t, bound)
-	if err != nil {
-		return nil, err
-	}
-	fixed, err := Simulate(t, UnitCosts)
-	if err != nil {
-		return nil, err
-	}
-	free, tl, err := Machine{Costs: UnitCosts}.SimulateDynamic(r)
-	if err != nil || tl.Makespan >= fixed.Makespan {
-		return rows, err
-	}
-	return free.Ranks, nil
-}

@@ -21,7 +21,7 @@ type VirtualMicrobatch struct {
 
 // VirtualMicrobatches is Megatron-Core's schedule table (get_schedule_table): Microbatches × Chunks forwards in the order of every
 // rank. Backwards have the same order, with the chunks counted from the last one. It is ErrSpec for schedules whose ranks don't
-// share one order: those in a V or a U, auto, dynamic, and a program's own.
+// share one order: those in a V or a U, auto, and a program's own.
 func (s Spec) VirtualMicrobatches() ([]VirtualMicrobatch, error) {
 	s, err := s.resolvePhases()
 	if err != nil {
@@ -105,9 +105,6 @@ func MegatronOrder(table []VirtualMicrobatch, chunks, warmUp int) ([]int, error)
 func (t *Table) MegatronOrder(rank int) ([]int, error) {
 	if rank < 0 || rank >= len(t.Ranks) {
 		return nil, fmt.Errorf("%w: there is no rank %d; the ranks are 0 to %d", ErrRank, rank, len(t.Ranks)-1)
-	}
-	if t.Schedule == Dynamic {
-		return nil, fmt.Errorf("%w: ranks of schedule dynamic leave their order for work that is ready", ErrNotation)
 	}
 	order := make([]int, 0, len(t.Ranks[rank]))
 	for i, a := range t.Ranks[rank] {

@@ -173,7 +173,6 @@ func TestMegatronRefused(t *testing.T) {
 		"order of I and W":       {order(zbv, 1), ErrNotation, "part of a backward"},
 		"order of deferred W":    {order(Spec{Schedule: OneFOneB, Ranks: 2, Chunks: 1, Microbatches: 4, DeferWeights: 1}, 1), ErrNotation, "part of a backward"},
 		"order of pairs":         {pairErr, ErrNotation, "runs as one with the next"},
-		"order of dynamic":       {order(Spec{Schedule: Dynamic, Ranks: 2, Chunks: 1, Microbatches: 4}, 0), ErrNotation, "leave their order"},
 		"order of no such rank":  {order(oneF, -1), ErrRank, "no rank -1"},
 		"warm-up too long":       {convert(make([]VirtualMicrobatch, 3), 1, 4), ErrSpec, "a warm-up of 4 of 3"},
 		"no chunks":              {convert(nil, 0, 0), ErrSpec, "at least 1 chunk"},

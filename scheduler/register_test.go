@@ -78,7 +78,7 @@ func TestRegistered(t *testing.T) {
 	}{
 		{Spec{Schedule: "mine", Ranks: 2, Chunks: 1, Microbatches: 3}, "schedule mine: 3 microbatches are odd"},
 		{Spec{Schedule: "mine", Ranks: 2, Chunks: 2, Microbatches: 4}, "schedule mine holds 1 chunk on each rank, not 2"},
-		{Spec{Schedule: "yours", Ranks: 2, Chunks: 1, Microbatches: 4}, "dynamic, mine"},
+		{Spec{Schedule: "yours", Ranks: 2, Chunks: 1, Microbatches: 4}, "auto, mine"},
 	} {
 		if _, err := Generate(c.spec); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q in it", c.spec, err, c.want)

@@ -11,14 +11,13 @@ type event struct {
 }
 
 // eventKind is in the order in which events of one time happen: a rank decides by all
-// that has ended and come, and knows nothing yet of what others begin.
+// that has ended and come.
 type eventKind uint8
 
 const (
 	actionEnded eventKind = iota
 	inputArrived
 	rankDecides
-	inputComing
 )
 
 // before says which of two events happens first.

@@ -7,8 +7,8 @@ import (
 )
 
 // loop plays ranks event by event. What a free rank takes next is its policy's to say:
-// the next of its row ([inRow]), the best that is ready ([greedyPolicy]), or what a
-// [Dispatcher] says ([dispatched]). When an action ends is known when it begins, or, where
+// the next of its row ([inRow]), the best that is ready ([greedyPolicy]), or the first of its row that is
+// ready ([closeUpPolicy]). When an action ends is known when it begins, or, where
 // ranks share cores, follows from what runs beside it ([sharedCores]).
 //
 // A table in its own order on ranks that share nothing is the one play without it: see
@@ -17,7 +17,6 @@ type loop struct {
 	Machine
 	events
 	policy   policy
-	listener listener // nil: it isn't one
 	can      func(Action) bool
 	cores    *sharedCores // nil: each rank has its own
 	table    *Table       // the orders that come out
@@ -39,10 +38,6 @@ type policy interface {
 	arrived(rank int, a Action) // all inputs of one of the rank's actions are there
 }
 
-// listener is a policy that wants to know, too, when the input of one of a rank's actions
-// is being made: of several the neighbour's, which begins after the others have ended.
-type listener interface{ coming(rank int, a Action) }
-
 // newLoop plays the chunks and ranks of a table.
 func newLoop(m Machine, t *Table, edges *Edges, p policy) *loop {
 	ranks := t.NumRanks()
@@ -58,7 +53,6 @@ func newLoop(m Machine, t *Table, edges *Edges, p policy) *loop {
 	}
 	l.expect()
 	l.can = l.hasCredit
-	l.listener, _ = p.(listener)
 	if m.Share != nil {
 		l.cores = newSharedCores(m.Share, l.timeline.Busy)
 	}
@@ -103,8 +97,6 @@ func (l *loop) happen(e event) error {
 		}
 		l.policy.arrived(e.rank, e.action)
 		l.decide(e.time, e.rank)
-	case inputComing: // which is no reason to begin something
-		l.listener.coming(e.rank, e.action)
 	case rankDecides:
 		l.deciding[e.rank] = false
 		if actions := l.policy.next(e.rank, l.can); len(actions) > 0 {
@@ -146,12 +138,6 @@ func (l *loop) begin(now float64, rank int, actions []Action) error {
 		l.timeline.Start[rank] = append(l.timeline.Start[rank], now)
 		l.policy.begin(rank, a)
 		l.moveCredits(now, a)
-		if l.listener == nil {
-			continue
-		}
-		if err := l.send(now, rank, a, inputComing); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -160,7 +146,7 @@ func (l *loop) end(now float64, rank int) error {
 	for _, a := range l.running[rank] {
 		l.timeline.End[rank] = append(l.timeline.End[rank], now)
 		l.policy.end(rank, a)
-		if err := l.send(now, rank, a, inputArrived); err != nil {
+		if err := l.send(now, rank, a); err != nil {
 			return err
 		}
 	}
@@ -170,18 +156,15 @@ func (l *loop) end(now float64, rank int) error {
 }
 
 // send lets the ranks that an action's output goes to know of it after a message's time.
-func (l *loop) send(now float64, rank int, a Action, what eventKind) error {
+func (l *loop) send(now float64, rank int, a Action) error {
 	kind, ok := a.Type.edge()
 	if !ok {
 		return nil
 	}
 	a.Overlap = false
 	for _, e := range l.edges.Outs(kind, a.Chunk) {
-		if what == inputComing && e.IsSkip() {
-			continue
-		}
 		a.Chunk = e.To
-		if err := l.sendTo(now, rank, a, what); err != nil {
+		if err := l.sendTo(now, rank, a); err != nil {
 			return err
 		}
 	}
@@ -189,7 +172,7 @@ func (l *loop) send(now float64, rank int, a Action, what eventKind) error {
 }
 
 // sendTo lets the rank of an action know of its input.
-func (l *loop) sendTo(now float64, rank int, a Action, what eventKind) error {
+func (l *loop) sendTo(now float64, rank int, a Action) error {
 	to := l.table.RankOf(int(a.Chunk))
 	later := l.Link != nil && to != rank
 	if later {
@@ -202,8 +185,8 @@ func (l *loop) sendTo(now float64, rank int, a Action, what eventKind) error {
 		}
 		now += way
 	}
-	e := event{time: now, kind: what, rank: to, action: a}
-	if what == inputArrived && !later {
+	e := event{time: now, kind: inputArrived, rank: to, action: a}
+	if !later {
 		return l.happen(e) // as it would before anything else of this time
 	}
 	l.push(e)
@@ -247,22 +230,16 @@ func (l *loop) slot(e Edge) int {
 
 // hasCredit says whether all edges that an action's output leaves by have room.
 func (l *loop) hasCredit(a Action) bool {
-	_, full := l.full(a)
-	return !full
-}
-
-// full returns the first edge of an action's output that has no room, if there is one.
-func (l *loop) full(a Action) (Edge, bool) {
 	kind, ok := a.Type.edge()
 	if !ok || l.Credits == nil {
-		return Edge{}, false
+		return true
 	}
 	for _, e := range l.edges.Outs(kind, a.Chunk) {
 		if l.underWay[kind][l.slot(e)] >= l.Credits.OfEdge(e) {
-			return e, true
+			return false
 		}
 	}
-	return Edge{}, false
+	return true
 }
 
 // moveCredits takes a credit of each edge for the output of an action that begins, and

@@ -173,15 +173,7 @@ func TestUNet(t *testing.T) {
 		if want := simulated(t, plain, UnitCosts); !reflect.DeepEqual(bounded, want) {
 			t.Errorf("%s: it takes %v with skips and %v without", c.spec.Schedule, bounded.Makespan, want.Makespan)
 		}
-		bound := max(2, with.DynamicBound(0)) // of a forward-only U, too
-		order, report, tl, err := m.PlayDynamic(table, bound)
-		if err != nil {
-			t.Fatalf("%s, dynamic: %v", c.spec.Schedule, err)
-		}
-		if !slices.Equal(order.Skips, table.Skips) || len(report.Credits.SkipForward) != len(table.Skips) {
-			t.Errorf("%s, dynamic: skips %v with credits %v", c.spec.Schedule, order.Skips, report.Credits)
-		}
-		checkSkipTimes(t, order, tl, nil, &credits)
+		checkSkipTimes(t, table, bounded, nil, &credits)
 	}
 }
 
@@ -275,11 +267,10 @@ func TestSkipTakesItsLink(t *testing.T) {
 		shared.Share = SharedCores(float64(c.spec.Ranks))
 		own, err1 := m.Simulate(table)
 		looped, err2 := shared.Simulate(table)
-		_, dynamic, err3 := m.SimulateDynamic(priorities(t, table, 4))
-		if err := errors.Join(err1, err2, err3); err != nil {
+		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
-		for how, tl := range map[string]*Timeline{"own cores": own, "shared cores": looped, "dynamic": dynamic} {
+		for how, tl := range map[string]*Timeline{"own cores": own, "shared cores": looped} {
 			if tl.Makespan != c.want {
 				t.Errorf("%+v with skips %v, %s: makespan %v, want %v", c.spec, c.skips, how, tl.Makespan, c.want)
 			}
@@ -313,14 +304,11 @@ func TestSkipPeriod(t *testing.T) {
 func TestTooFewSkipCredits(t *testing.T) {
 	table := withSkips(t, generate(t, Spec{Ranks: 4, Chunks: 1, Microbatches: 8}), unet(4)...)
 	for _, c := range []struct {
-		kind    EdgeKind
-		static  string
-		dynamic string
+		kind EdgeKind
+		want string
 	}{
-		{ForwardEdge, "rank 0: 0F0 needs one of the 0 forward credits of skip edge 0→3, the next comes back with 3F0 on rank 3",
-			"0F0 is next, and the forward direction of skip edge 0→3 has 0 credits: give it at least 1"},
-		{BackwardEdge, "rank 3: 3B0 needs one of the 0 backward credits of skip edge 0→3, the next comes back with 0B0 on rank 0",
-			"rank 0: 0B0 is next"}, // whose rank is asked first
+		{ForwardEdge, "rank 0: 0F0 needs one of the 0 forward credits of skip edge 0→3, the next comes back with 3F0 on rank 3"},
+		{BackwardEdge, "rank 3: 3B0 needs one of the 0 backward credits of skip edge 0→3, the next comes back with 0B0 on rank 0"},
 	} {
 		credits := check(t, table).Credits
 		if c.kind == ForwardEdge {
@@ -333,12 +321,9 @@ func TestTooFewSkipCredits(t *testing.T) {
 		m.Share = SharedCores(2)
 		_, shared := m.Simulate(table)
 		for _, err := range []error{static, shared} {
-			if !errors.Is(err, ErrDeadlock) || !strings.Contains(err.Error(), c.static) {
-				t.Errorf("got %v\nwant %s", err, c.static)
+			if !errors.Is(err, ErrDeadlock) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v\nwant %s", err, c.want)
 			}
-		}
-		if _, _, err := m.SimulateDynamic(priorities(t, table, 4)); !errors.Is(err, ErrDeadlock) || !strings.Contains(err.Error(), c.dynamic) {
-			t.Errorf("got %v\nwant %s", err, c.dynamic)
 		}
 	}
 	credits := check(t, table).Credits
@@ -455,8 +440,8 @@ func drawSkipTable(rt *rapid.T) *Table {
 }
 
 // TestAnySkips: every schedule's table with any skips runs under any costs and links within
-// its credits, the same in the player and in the loop, and in a dynamic order with one
-// credit an edge. With a credit fewer on a skip it runs, or the error names that skip.
+// its credits, the same in the player and in the loop. With a credit fewer on a skip it
+// runs, or the error names that skip.
 func TestAnySkips(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		table := drawSkipTable(rt)
@@ -504,38 +489,12 @@ func TestAnySkips(t *testing.T) {
 				rt.Fatalf("period %v, the makespan is %v, %v", period, tl.Makespan, err)
 			}
 		}
-		playDynamicSkips(rt, table, m)
 		for i, s := range table.Skips {
 			for _, kind := range []EdgeKind{ForwardEdge, BackwardEdge} {
 				takeOneCredit(rt, table, report.Credits, i, s, kind)
 			}
 		}
 	})
-}
-
-// playDynamicSkips plays a dynamic order with one credit for each edge.
-func playDynamicSkips(rt *rapid.T, table *Table, m Machine) {
-	one := slices.Repeat([]int{1}, max(table.NumChunks, len(table.Skips)))
-	m.Credits = &Credits{Forward: one[:table.NumChunks], Backward: one[:table.NumChunks], SkipForward: one[:len(table.Skips)], SkipBackward: one[:len(table.Skips)]}
-	bound := max(2, (table.NumChunks+table.NumRanks()-1)/table.NumRanks(), slices.Max(peakInFlight(table))-1)
-	if rapid.IntRange(0, 3).Draw(rt, "share") == 0 {
-		m.Share = SharedCores(1.5)
-	}
-	r, err := NewPriorities(table, bound)
-	if errors.Is(err, ErrOrder) { // DualPipeV's weights
-		return
-	}
-	if err != nil {
-		rt.Fatal(err)
-	}
-	order, tl, err := m.SimulateDynamic(r)
-	if err != nil {
-		rt.Fatalf("bound %d\n%s\n%v", bound, table, err)
-	}
-	checkSkipTimes(rt, order, tl, m.Link, m.Credits)
-	if _, err := Check(order); err != nil {
-		rt.Fatalf("%s\n%v", order, err)
-	}
 }
 
 func takeOneCredit(rt *rapid.T, table *Table, credits Credits, skip int, s Skip, kind EdgeKind) {

@@ -45,9 +45,6 @@ const (
 	UShape = "u-shape"
 	// Auto is the best table known for the costs and the bound of the spec.
 	Auto = "auto"
-	// Dynamic is Auto's table as priorities: a run may leave its order for work that
-	// is ready.
-	Dynamic = "dynamic"
 )
 
 // kind is what the spec of a schedule must obey.
@@ -61,8 +58,16 @@ type kind struct {
 
 const anyChunks = MaxActions
 
-// builtIn lists the schedules of this package as users should see them. Auto and Dynamic
-// choose among the others, and have the placement of what they choose.
+// Removed says what to choose instead of a schedule that earlier versions had; "": they had none of the name.
+func Removed(name string) string {
+	if name == "dynamic" {
+		return `choose "zb-h1" or "auto": losses and checkpoints are the same`
+	}
+	return ""
+}
+
+// builtIn lists the schedules of this package as users should see them. Auto
+// chooses among the others, and has the placement of what it chooses.
 var builtIn []kind
 
 func init() { // Auto's generator looks at kinds
@@ -82,7 +87,6 @@ func init() { // Auto's generator looks at kinds
 		{DualPipeV, V, [2]int{2, 2}, false, forwardsOfZBV(byRank(Spec.dualPipeV))},
 		{UShape, U, [2]int{2, 2}, false, Spec.uShape},
 		{Auto, Loop, [2]int{1, anyChunks}, true, nil},
-		{Dynamic, Loop, [2]int{1, anyChunks}, true, nil},
 	}
 	names := make([]string, len(builtIn))
 	for i, k := range builtIn {
@@ -191,6 +195,8 @@ func (s Spec) resolve() (Spec, error) {
 	}
 	k, ok := s.kind()
 	switch least, most := k.perRank[0], k.perRank[1]; {
+	case !ok && Removed(s.Schedule) != "":
+		return fail("schedule %s was removed: %s", s.Schedule, Removed(s.Schedule))
 	case !ok:
 		return fail("unknown schedule %q: choose one of %s", shorten(s.Schedule), strings.Join(Schedules(), ", "))
 	case s.Schedule == None && s.Ranks > 1:
@@ -279,7 +285,7 @@ func (s Spec) checkGroup() error {
 		}
 		return nil
 	}
-	if s.Schedule == Auto || s.Schedule == Dynamic {
+	if s.Schedule == Auto {
 		return nil // what the group does not fit is not chosen
 	}
 	group, fits := s.MicrobatchGroupSize, leastGroup(s.Ranks, s.Microbatches)

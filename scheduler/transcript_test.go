@@ -102,18 +102,12 @@ func run(t *testing.T, table **Table, name string, o options, input string) stri
 		if err == nil {
 			result = describe(report)
 		}
-	case "simulate", "dynamic":
-		order := *table
+	case "simulate":
 		var tl *Timeline
-		if name == "simulate" {
-			tl, err = o.machine().Simulate(order)
-		} else {
-			order, tl, err = o.machine().SimulateDynamic(priorities(t, order, o.int("bound")))
-		}
-		if err == nil {
+		if tl, err = o.machine().Simulate(*table); err == nil {
 			result = fmt.Sprintf("makespan %v, bubble %.1f %%\nbusy %v\nidle %v", tl.Makespan, 100*tl.BubbleFraction, tl.Busy, tl.Idle)
 			if o.has("draw") {
-				result += "\n" + draw(order, tl)
+				result += "\n" + draw(*table, tl)
 			}
 		}
 	case "critical", "idle":

@@ -138,7 +138,7 @@ func (f *files) readConfig() error {
 // the model.
 func idealOf(cfg *config.Config) *float64 {
 	p := cfg.Pipeline
-	if cfg.HasOwnTable() || p.Schedule == scheduler.Auto || p.Schedule == scheduler.Dynamic || cfg.Batch.Microbatch < 1 || cfg.Batch.Sequences/cfg.Batch.Microbatch*p.Stages*p.Chunks > limitActions/4 {
+	if cfg.HasOwnTable() || p.Schedule == scheduler.Auto || cfg.Batch.Microbatch < 1 || cfg.Batch.Sequences/cfg.Batch.Microbatch*p.Stages*p.Chunks > limitActions/4 {
 		return nil
 	}
 	t, err := scheduler.Generate(cfg.TableSpec())

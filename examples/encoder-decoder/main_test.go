@@ -133,5 +133,5 @@ func TestData(t *testing.T) {
 
 // TestMemory: what the plan says that tensors take is about what they take.
 func TestMemory(t *testing.T) {
-	exampletest.Memory(t, configFile, 0.2, exampletest.FixedOrder(), "pipeline.layout=", "model.context=6") // the longest source
+	exampletest.Memory(t, configFile, 0.2, exampletest.Layouts(), "pipeline.layout=", "model.context=6") // the longest source
 }

@@ -98,7 +98,6 @@ func TestBits(t *testing.T) {
 		"interleaved":     sets("pipeline.schedule=interleaved", "pipeline.stages=2", "pipeline.chunks=2"),
 		"zb-h1":           sets("pipeline.schedule=zb-h1"),
 		"zb-v":            sets("pipeline.schedule=zb-v", "pipeline.stages=2"),
-		"dynamic":         sets("pipeline.schedule=dynamic"),
 		"recomputed":      sets("pipeline.recompute=full"),
 		"three processes": append(sets(), "--local-cluster", "3"),
 	} {

@@ -69,7 +69,7 @@ func TestListed(t *testing.T) {
 		want string
 	}{
 		{[]string{"plan", "--schedule", "waves", "--stages", "2", "--microbatches", "4", "--format", "csv"}, "0F0,0F1,0B0,0B1,0F2,0F3,0B2,0B3"},
-		{[]string{"plan", "--help"}, "dynamic, waves"},
+		{[]string{"plan", "--help"}, "auto, waves"},
 		{[]string{"doctor"}, "schedule waves"},
 	} {
 		if out := own(t, c.args...); !strings.Contains(out, c.want) {

@@ -93,5 +93,5 @@ func TestMistakes(t *testing.T) {
 // TestMemory: what the plan says that tensors take, with those of skips that are under way, is
 // about what they take.
 func TestMemory(t *testing.T) {
-	exampletest.Memory(t, configFile, 0.2, exampletest.FixedOrder())
+	exampletest.Memory(t, configFile, 0.2, exampletest.Layouts())
 }

@@ -236,7 +236,7 @@ type recording struct {
 // recordOf is equal for plans of one model whose stages of one kind record the same.
 func recordOf(b *plan.Plan) string {
 	c := b.Config()
-	return fmt.Sprintf("%d %v %v %v %d %v %v %v ", c.Batch.Microbatch, b.Grid(), c.Parallel.Sequence, b.DescribeZero(), b.Table().Microbatches, b.EmbeddingRanks(), b.DynamicBound() > 0, c.Pipeline.PostValidation)
+	return fmt.Sprintf("%d %v %v %v %d %v %v ", c.Batch.Microbatch, b.Grid(), c.Parallel.Sequence, b.DescribeZero(), b.Table().Microbatches, b.EmbeddingRanks(), c.Pipeline.PostValidation)
 }
 
 // groupKind is equal for stages on which the same collectives take as long.

@@ -19,7 +19,6 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/host/gpus"
 	"github.com/troupe-ml/troupe/internal/plan"
-	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
@@ -158,58 +157,10 @@ func TestMeasureFrozen(t *testing.T) {
 	}
 }
 
-// A dynamic order is played as ranks come to it: a whole one of the table's actions, of
-// which no rank holds more outputs than its bound, and never slower than its work.
-func TestPredictDynamic(t *testing.T) {
-	const work = 3 * 8 * 32.0 // ms: a forward and its backward of 8 layers and 32 sequences
-	for _, c := range []struct {
-		name        string
-		sets        []string
-		cluster     Devices
-		least, most float64 // makespan, ms
-	}{
-		{"one device", []string{"pipeline.stages=2", "pipeline.layout=Et*4|t*4,L"}, Devices{Devices: 1}, work / 1.5, work},
-		{"own devices", []string{"pipeline.stages=4", "pipeline.layout=Ett|tt|tt|ttL"}, Devices{Devices: 4}, work / 4, work/4 + 3*3*8},
-		{"tight", []string{"pipeline.stages=4", "pipeline.layout=Ett|tt|tt|ttL", "pipeline.max_in_flight=2"}, Devices{Devices: 4}, work / 4, work},
-		{"slow messages", []string{"pipeline.stages=4", "pipeline.layout=Ett|tt|tt|ttL"}, Devices{Devices: 4, LatencyUS: 4000}, work/4 + 3*4, work},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			b := resolved(t, append(c.sets, "pipeline.schedule=dynamic")...)
-			p, err := Predict(b, unitCosts(4), c.cluster)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p.MakespanMS < c.least*(1-1e-9) || p.MakespanMS > c.most*(1+1e-9) || p.StepMS < p.MakespanMS {
-				t.Errorf("makespan %v ms of a step of %v, want from %v to %v", p.MakespanMS, p.StepMS, c.least, c.most)
-			}
-			if want := 1e3 * 32 * 8 / p.StepMS; math.Abs(p.TokensPerS-want) > 1e-9*want {
-				t.Errorf("%v tokens a second, want %v", p.TokensPerS, want)
-			}
-			if !strings.Contains(p.Order.Schedule, "as played") || actions(p.Order) != actions(b.Table()) {
-				t.Errorf("the order is %q of %d actions, the table has %d", p.Order.Schedule, actions(p.Order), actions(b.Table()))
-			}
-			report, err := scheduler.Check(p.Order)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !slices.Equal(p.PeakInFlight, report.PeakInFlight) || slices.Max(p.PeakInFlight) > b.DynamicBound() {
-				t.Errorf("outputs in flight %v, the order has %v, the bound is %d", p.PeakInFlight, report.PeakInFlight, b.DynamicBound())
-			}
-		})
-	}
-}
-
-func actions(t *scheduler.Table) (n int) {
-	for _, row := range t.Ranks {
-		n += len(row)
-	}
-	return n
-}
-
 // A message that takes forever, or no number of milliseconds, has no prediction, whatever
 // the order comes from.
 func TestPredictRefusesLinks(t *testing.T) {
-	for _, schedule := range []string{"1f1b", "dynamic"} {
+	for _, schedule := range []string{"1f1b", "auto"} {
 		b := resolved(t, "pipeline.stages=4", "pipeline.schedule="+schedule)
 		for took, c := range map[string]Devices{
 			"+Inf ms":   {Devices: 4, BytesPerS: 1e-310},

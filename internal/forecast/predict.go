@@ -77,7 +77,7 @@ type Prediction struct {
 	CheckpointBytes []int64 `json:"checkpoint_bytes,omitempty"`
 	PeakInFlight    []int   `json:"peak_in_flight"` // outputs, by rank
 
-	Order    *scheduler.Table    `json:"-"` // the table, or, of a dynamic schedule, the order that it was played in
+	Order    *scheduler.Table    `json:"-"`
 	Timeline *scheduler.Timeline `json:"-"`
 }
 
@@ -98,8 +98,7 @@ func (d Devices) room(b *plan.Plan) error {
 	return nil
 }
 
-// Predict plays a configuration's table with costs on a cluster, or the dynamic order that
-// follows it. It says nothing about memory: see Memory.
+// Predict plays a configuration's table with costs on a cluster. It says nothing about memory: see Memory.
 func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	cfg, t := b.Config(), b.Table()
 	if err := oneKind(b); err != nil {
@@ -168,15 +167,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	for _, ms := range within {
 		p.TensorMS, p.ContextMS, p.DataMS = max(p.TensorMS, ms[grid.Tensor]), max(p.ContextMS, ms[grid.Context]), max(p.DataMS, ms[grid.Copies])
 	}
-	if bound := b.DynamicBound(); bound > 0 {
-		var report *scheduler.Report
-		if p.Order, report, p.Timeline, err = machine.PlayDynamic(t, bound); err == nil {
-			p.PeakInFlight = report.PeakInFlight
-		}
-	} else {
-		p.Timeline, err = machine.Simulate(t)
-	}
-	if err != nil {
+	if p.Timeline, err = machine.Simulate(t); err != nil {
 		return nil, err
 	}
 	p.MakespanMS, p.BubblePct = p.Timeline.Makespan, 100*p.Timeline.BubbleFraction

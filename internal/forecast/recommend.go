@@ -261,7 +261,7 @@ func (s *search) schedules(g shape, chunks, microbatches int) []string {
 	var out []string
 	for _, name := range scheduler.Schedules() {
 		switch name {
-		case scheduler.None, scheduler.Dynamic: // unpipelined; made while it runs
+		case scheduler.None: // unpipelined
 			continue
 		case scheduler.Auto:
 			if g.stages*chunks*microbatches > mostAuto || s.cluster.Devices <= 1 {

@@ -162,7 +162,7 @@ func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config 
 func (p *Plan) makeTable() error {
 	c := p.cfg
 	p.spec = c.TableSpec()
-	if c.Pipeline.Schedule == scheduler.Auto || c.Pipeline.Schedule == scheduler.Dynamic {
+	if c.Pipeline.Schedule == scheduler.Auto {
 		// It goes by what the chunks cost, and so by the layout.
 		n := p.spec.Ranks * p.spec.Chunks
 		if err := p.makeLayout(n); err != nil {
@@ -226,15 +226,6 @@ func (p *Plan) makeRoutes() error {
 		return c.Errorf("pipeline.schedule", "%v", err)
 	}
 	return nil
-}
-
-// DynamicBound is the most outputs that a rank of a dynamic order holds: the
-// configuration's, or as many as a rank of the table it follows; 0: the order is fixed.
-func (p *Plan) DynamicBound() int {
-	if p.cfg.Pipeline.Schedule != scheduler.Dynamic {
-		return 0
-	}
-	return p.report.DynamicBound(p.cfg.Pipeline.MaxInFlight)
 }
 
 // readTable reads a user's own table, which must have the configuration's sizes.

@@ -20,8 +20,8 @@ const VocabBytes = 256
 
 // Resolve makes the plan of a configuration without its data: a vocabulary that the text
 // would tell is taken to be that of bytes. cost is what the layers are spread over the
-// stages by where the configuration doesn't say, and what the schedules auto and dynamic
-// go by; nil: by their arithmetic. The configuration stays as it is.
+// stages by where the configuration doesn't say, and what the schedule auto
+// goes by; nil: by their arithmetic. The configuration stays as it is.
 func Resolve(cfg *config.Config, cost CostFunc) (*Plan, error) {
 	own := *cfg // what is loaded is not the caller's
 	if err := own.Validate(); err != nil {

@@ -3,7 +3,6 @@ package plan_test
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -49,25 +48,6 @@ func TestOwnTable(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), "pipeline.schedule: ") || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want %q in it", tt.name, err, tt.want)
-		}
-	}
-}
-
-// TestDynamicBound: a dynamic order holds as many outputs as it was told, or as the table
-// that it follows; a fixed one has no bound.
-func TestDynamicBound(t *testing.T) {
-	for _, tt := range []struct {
-		sets []string
-		want func(p *plan.Plan) int
-	}{
-		{[]string{"pipeline.schedule=1f1b"}, func(*plan.Plan) int { return 0 }},
-		{[]string{"pipeline.schedule=dynamic"}, func(p *plan.Plan) int { return slices.Max(p.Report().PeakInFlight) }},
-		{[]string{"pipeline.schedule=dynamic", "pipeline.max_in_flight=3"}, func(*plan.Plan) int { return 3 }},
-	} {
-		p, err := plan.Resolve(fromConfig(t, "", append(tt.sets, "pipeline.stages=2")...), nil)
-		must(t, err)
-		if got, want := p.DynamicBound(), tt.want(p); got != want {
-			t.Errorf("%v: %d, want %d", tt.sets, got, want)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (p *Plan) CheckWorld(evalMicrobatches int) (*world.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := p.world(replicas, false, actors.Alike(replicas) && p.DynamicBound() == 0)
+	w, err := p.world(replicas, false, actors.Alike(replicas))
 	var report *world.Report
 	if err == nil {
 		report, err = world.Check(w)
@@ -111,8 +111,6 @@ func (p *Plan) checkFixed(lists world.Lists, row []scheduler.Action) error {
 	for i, ops := range lists.Actions {
 		switch {
 		case len(ops) == 0:
-		case p.DynamicBound() > 0:
-			return fmt.Errorf("%w: %v has %s, and with schedule %q each rank chooses what is next; choose a schedule of fixed order", world.ErrMismatch, row[i], ops[0].What, scheduler.Dynamic)
 		case p.cfg.Pipeline.PostValidation && row[i].Type == scheduler.F:
 			return fmt.Errorf("%w: %v has %s, and pipeline.post_validation may end it on some ranks alone; set post_validation = false", world.ErrMismatch, row[i], ops[0].What)
 		}

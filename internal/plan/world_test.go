@@ -119,7 +119,6 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 	for _, c := range []string{
 		"parallel.data=2",
 		"parallel.data=3 pipeline.stages=2 pipeline.schedule=zb-h1",
-		"parallel.data=2 pipeline.stages=2 pipeline.schedule=dynamic",
 		"parallel.data=2 pipeline.stages=2 pipeline.schedule=gpipe parallel.zero=1",
 		"parallel.data=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=breadth-first parallel.zero=2 batch.sequences=4 model.hidden=192",
 		"parallel.tensor=2 pipeline.stages=2 pipeline.schedule=1f1b",
@@ -186,7 +185,7 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			train, err := p.world(replicas, false, actors.Alike(replicas) && p.DynamicBound() == 0)
+			train, err := p.world(replicas, false, actors.Alike(replicas))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +212,7 @@ func sameLists(t *testing.T, p *Plan, rank int) {
 		t.Fatal(err)
 	}
 	table, of := replicas[p.grid.Coordinates(rank)[grid.Data]].Table, 0
-	if actors.Alike(replicas) && p.DynamicBound() == 0 {
+	if actors.Alike(replicas) {
 		of = table.Microbatches
 	}
 	groups := p.recordGroups()
@@ -316,10 +315,9 @@ func swapLast(row []scheduler.Action) []scheduler.Action {
 	return row
 }
 
-// TestNoCollectivesWhereOrdersAreLeft: a rank that chooses what is next, or may have to drop it, has none in its row.
+// TestNoCollectivesWhereOrdersAreLeft: a rank that may have to drop what is next has none in its row.
 func TestNoCollectivesWhereOrdersAreLeft(t *testing.T) {
 	for _, c := range []struct{ sets, says string }{
-		{"pipeline.schedule=dynamic", "chooses what is next"},
 		{"pipeline.schedule=zb-h2 pipeline.post_validation=true", "post_validation = false"},
 	} {
 		p, err := gridPlan(t, append(strings.Fields(c.sets), "parallel.data=2", "pipeline.stages=2")...)

@@ -40,7 +40,7 @@ func (p *Plan) DescribeZero() string {
 // else 0.
 func (p *Plan) microbatches() int {
 	total, n := p.cfg.Batch.Sequences/p.cfg.Batch.Microbatch, p.grid.Size(grid.Data)
-	if total%n != 0 || p.DynamicBound() > 0 {
+	if total%n != 0 {
 		return 0
 	}
 	return total / n

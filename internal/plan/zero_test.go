@@ -37,14 +37,12 @@ func TestZeroRefused(t *testing.T) {
 		{2, []string{"parallel.data=2"}, `pipeline.schedule = "none" and 1 chunk on each stage too many are at once`},
 		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, `pipeline.schedule = "zb-h1"`},
 		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2"}, `pipeline.schedule = "interleaved"`},
-		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=dynamic"}, `each rank chooses what is next`},
 		{2, []string{"parallel.data=5"}, `the 24 microbatches of a step don't divide by 5`},
 		{3, []string{"parallel.data=5"}, `the 24 microbatches of a step don't divide by 5`},
 		{3, []string{"parallel.data=2", "device.kind=cuda", "device.dtype=bfloat16"}, `is not for a GPU with device.dtype = "bfloat16"`},
 		{3, []string{"parallel.data=2", "model.family=mlp"}, `layers of this family may hand them on`},
 		{3, []string{"parallel.data=2", "model.layers=1"}, `3 saves nothing here: with 4 microbatches for each replica`},
 		{3, []string{"parallel.data=2", "model.layers=1", "batch.sequences=2", "batch.microbatch=1"}, `3 saves nothing here: with 1 microbatch for each replica`},
-		{3, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=dynamic"}, `each rank chooses what is next`},
 		{3, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.post_validation=true"}, `set post_validation = false`},
 	} {
 		_, err := zeroPlan(t, append(c.sets, fmt.Sprintf("parallel.zero=%d", c.zero))...)

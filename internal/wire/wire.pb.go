@@ -150,7 +150,7 @@ func (x ApiError_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApiError_Kind.Descriptor instead.
 func (ApiError_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68, 0}
+	return file_wire_proto_rawDescGZIP(), []int{67, 0}
 }
 
 type RunSummary_State int32
@@ -214,7 +214,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92, 0}
+	return file_wire_proto_rawDescGZIP(), []int{91, 0}
 }
 
 type ControlRequest_Action int32
@@ -275,7 +275,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97, 0}
+	return file_wire_proto_rawDescGZIP(), []int{96, 0}
 }
 
 // Envelope is a control message on its way from one process to another. It is numbered,
@@ -2570,7 +2570,6 @@ type Message struct {
 	//	*Message_SaveState
 	//	*Message_StageState
 	//	*Message_StageReady
-	//	*Message_ExpectInput
 	//	*Message_Failed
 	//	*Message_Halt
 	//	*Message_Halted
@@ -2748,15 +2747,6 @@ func (x *Message) GetStageReady() *StageReady {
 	return nil
 }
 
-func (x *Message) GetExpectInput() *ExpectInput {
-	if x != nil {
-		if x, ok := x.Kind.(*Message_ExpectInput); ok {
-			return x.ExpectInput
-		}
-	}
-	return nil
-}
-
 func (x *Message) GetFailed() *Failed {
 	if x != nil {
 		if x, ok := x.Kind.(*Message_Failed); ok {
@@ -2912,10 +2902,6 @@ type Message_StageReady struct {
 	StageReady *StageReady `protobuf:"bytes,14,opt,name=stage_ready,json=stageReady,proto3,oneof"`
 }
 
-type Message_ExpectInput struct {
-	ExpectInput *ExpectInput `protobuf:"bytes,15,opt,name=expect_input,json=expectInput,proto3,oneof"`
-}
-
 type Message_Failed struct {
 	Failed *Failed `protobuf:"bytes,16,opt,name=failed,proto3,oneof"`
 }
@@ -2985,8 +2971,6 @@ func (*Message_SaveState) isMessage_Kind() {}
 func (*Message_StageState) isMessage_Kind() {}
 
 func (*Message_StageReady) isMessage_Kind() {}
-
-func (*Message_ExpectInput) isMessage_Kind() {}
 
 func (*Message_Failed) isMessage_Kind() {}
 
@@ -4827,50 +4811,6 @@ func (x *StageReady) GetRank() int32 {
 	return 0
 }
 
-type ExpectInput struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Action        *Action                `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExpectInput) Reset() {
-	*x = ExpectInput{}
-	mi := &file_wire_proto_msgTypes[57]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExpectInput) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExpectInput) ProtoMessage() {}
-
-func (x *ExpectInput) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[57]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExpectInput.ProtoReflect.Descriptor instead.
-func (*ExpectInput) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{57}
-}
-
-func (x *ExpectInput) GetAction() *Action {
-	if x != nil {
-		return x.Action
-	}
-	return nil
-}
-
 type Failed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Actor         string                 `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
@@ -4883,7 +4823,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4895,7 +4835,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4908,7 +4848,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{58}
+	return file_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Failed) GetActor() string {
@@ -4947,7 +4887,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4959,7 +4899,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4972,7 +4912,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{59}
+	return file_wire_proto_rawDescGZIP(), []int{58}
 }
 
 type Halted struct {
@@ -4984,7 +4924,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4996,7 +4936,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5009,7 +4949,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{60}
+	return file_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -5028,7 +4968,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5040,7 +4980,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5053,7 +4993,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{61}
+	return file_wire_proto_rawDescGZIP(), []int{60}
 }
 
 type Left struct {
@@ -5065,7 +5005,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5017,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5030,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{62}
+	return file_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Left) GetRank() int32 {
@@ -5112,7 +5052,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5124,7 +5064,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5137,7 +5077,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{63}
+	return file_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -5180,7 +5120,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5192,7 +5132,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5205,7 +5145,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{64}
+	return file_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -5255,7 +5195,7 @@ type ApiRequest struct {
 
 func (x *ApiRequest) Reset() {
 	*x = ApiRequest{}
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5267,7 +5207,7 @@ func (x *ApiRequest) String() string {
 func (*ApiRequest) ProtoMessage() {}
 
 func (x *ApiRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5280,7 +5220,7 @@ func (x *ApiRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiRequest.ProtoReflect.Descriptor instead.
 func (*ApiRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{65}
+	return file_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ApiRequest) GetVersion() uint32 {
@@ -5491,7 +5431,7 @@ type ApiReply struct {
 
 func (x *ApiReply) Reset() {
 	*x = ApiReply{}
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5503,7 +5443,7 @@ func (x *ApiReply) String() string {
 func (*ApiReply) ProtoMessage() {}
 
 func (x *ApiReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5516,7 +5456,7 @@ func (x *ApiReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiReply.ProtoReflect.Descriptor instead.
 func (*ApiReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{66}
+	return file_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ApiReply) GetError() *ApiError {
@@ -5741,7 +5681,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5753,7 +5693,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5766,7 +5706,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{67}
+	return file_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Alive) GetWaiting() string {
@@ -5787,7 +5727,7 @@ type ApiError struct {
 
 func (x *ApiError) Reset() {
 	*x = ApiError{}
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5799,7 +5739,7 @@ func (x *ApiError) String() string {
 func (*ApiError) ProtoMessage() {}
 
 func (x *ApiError) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5812,7 +5752,7 @@ func (x *ApiError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiError.ProtoReflect.Descriptor instead.
 func (*ApiError) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68}
+	return file_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ApiError) GetKind() ApiError_Kind {
@@ -5846,7 +5786,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5858,7 +5798,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5871,7 +5811,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{69}
+	return file_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SubmitRequest) GetConfig() []byte {
@@ -5947,7 +5887,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5959,7 +5899,7 @@ func (x *SubmitReply) String() string {
 func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5972,7 +5912,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{70}
+	return file_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SubmitReply) GetId() string {
@@ -6002,7 +5942,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6014,7 +5954,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6027,7 +5967,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71}
+	return file_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *FollowRequest) GetRun() string {
@@ -6064,7 +6004,7 @@ type Following struct {
 
 func (x *Following) Reset() {
 	*x = Following{}
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6076,7 +6016,7 @@ func (x *Following) String() string {
 func (*Following) ProtoMessage() {}
 
 func (x *Following) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6089,7 +6029,7 @@ func (x *Following) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Following.ProtoReflect.Descriptor instead.
 func (*Following) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{72}
+	return file_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Following) GetEpoch() []byte {
@@ -6133,7 +6073,7 @@ type RecordRequest struct {
 
 func (x *RecordRequest) Reset() {
 	*x = RecordRequest{}
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6145,7 +6085,7 @@ func (x *RecordRequest) String() string {
 func (*RecordRequest) ProtoMessage() {}
 
 func (x *RecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6158,7 +6098,7 @@ func (x *RecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRequest.ProtoReflect.Descriptor instead.
 func (*RecordRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{73}
+	return file_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *RecordRequest) GetRun() string {
@@ -6190,7 +6130,7 @@ type RecordReply struct {
 
 func (x *RecordReply) Reset() {
 	*x = RecordReply{}
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6202,7 +6142,7 @@ func (x *RecordReply) String() string {
 func (*RecordReply) ProtoMessage() {}
 
 func (x *RecordReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6215,7 +6155,7 @@ func (x *RecordReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordReply.ProtoReflect.Descriptor instead.
 func (*RecordReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{74}
+	return file_wire_proto_rawDescGZIP(), []int{73}
 }
 
 // ActionsRequest asks for what was recorded of the step under way. Times are by the coordinator's clock.
@@ -6228,7 +6168,7 @@ type ActionsRequest struct {
 
 func (x *ActionsRequest) Reset() {
 	*x = ActionsRequest{}
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6240,7 +6180,7 @@ func (x *ActionsRequest) String() string {
 func (*ActionsRequest) ProtoMessage() {}
 
 func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6253,7 +6193,7 @@ func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsRequest.ProtoReflect.Descriptor instead.
 func (*ActionsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75}
+	return file_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ActionsRequest) GetRun() string {
@@ -6276,7 +6216,7 @@ type ActionsReply struct {
 
 func (x *ActionsReply) Reset() {
 	*x = ActionsReply{}
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6288,7 +6228,7 @@ func (x *ActionsReply) String() string {
 func (*ActionsReply) ProtoMessage() {}
 
 func (x *ActionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6301,7 +6241,7 @@ func (x *ActionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsReply.ProtoReflect.Descriptor instead.
 func (*ActionsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{76}
+	return file_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ActionsReply) GetStep() int64 {
@@ -6362,7 +6302,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6374,7 +6314,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6387,7 +6327,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{77}
+	return file_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RunEvent) GetNumber() uint64 {
@@ -6595,7 +6535,7 @@ type RunInfo struct {
 
 func (x *RunInfo) Reset() {
 	*x = RunInfo{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6607,7 +6547,7 @@ func (x *RunInfo) String() string {
 func (*RunInfo) ProtoMessage() {}
 
 func (x *RunInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6620,7 +6560,7 @@ func (x *RunInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInfo.ProtoReflect.Descriptor instead.
 func (*RunInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RunInfo) GetName() string {
@@ -6847,7 +6787,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6859,7 +6799,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6872,7 +6812,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -7013,7 +6953,7 @@ type Trace struct {
 
 func (x *Trace) Reset() {
 	*x = Trace{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7025,7 +6965,7 @@ func (x *Trace) String() string {
 func (*Trace) ProtoMessage() {}
 
 func (x *Trace) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7038,7 +6978,7 @@ func (x *Trace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trace.ProtoReflect.Descriptor instead.
 func (*Trace) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Trace) GetRanks() []*ActionTimes {
@@ -7066,7 +7006,7 @@ type RankClock struct {
 
 func (x *RankClock) Reset() {
 	*x = RankClock{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7078,7 +7018,7 @@ func (x *RankClock) String() string {
 func (*RankClock) ProtoMessage() {}
 
 func (x *RankClock) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7091,7 +7031,7 @@ func (x *RankClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankClock.ProtoReflect.Descriptor instead.
 func (*RankClock) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RankClock) GetProcess() string {
@@ -7127,7 +7067,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7139,7 +7079,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7152,7 +7092,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -7192,7 +7132,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7204,7 +7144,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7217,7 +7157,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -7238,7 +7178,7 @@ type RestartEvent struct {
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7250,7 +7190,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7263,7 +7203,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -7297,7 +7237,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7309,7 +7249,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7322,7 +7262,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -7353,7 +7293,7 @@ type ChangeEvent struct {
 
 func (x *ChangeEvent) Reset() {
 	*x = ChangeEvent{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7365,7 +7305,7 @@ func (x *ChangeEvent) String() string {
 func (*ChangeEvent) ProtoMessage() {}
 
 func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7378,7 +7318,7 @@ func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEvent.ProtoReflect.Descriptor instead.
 func (*ChangeEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ChangeEvent) GetKind() string {
@@ -7426,7 +7366,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7438,7 +7378,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7451,7 +7391,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -7478,7 +7418,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7490,7 +7430,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7503,7 +7443,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -7534,7 +7474,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7546,7 +7486,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7559,7 +7499,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -7654,7 +7594,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7666,7 +7606,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7679,7 +7619,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 type ListReply struct {
@@ -7691,7 +7631,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7703,7 +7643,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7716,7 +7656,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -7750,7 +7690,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7762,7 +7702,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7775,7 +7715,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RunSummary) GetId() string {
@@ -7899,7 +7839,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7911,7 +7851,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7924,7 +7864,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -7948,7 +7888,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7960,7 +7900,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7973,7 +7913,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -8023,7 +7963,7 @@ type CutLink struct {
 
 func (x *CutLink) Reset() {
 	*x = CutLink{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8035,7 +7975,7 @@ func (x *CutLink) String() string {
 func (*CutLink) ProtoMessage() {}
 
 func (x *CutLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8048,7 +7988,7 @@ func (x *CutLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutLink.ProtoReflect.Descriptor instead.
 func (*CutLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *CutLink) GetFrom() string {
@@ -8083,7 +8023,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8095,7 +8035,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8108,7 +8048,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -8145,7 +8085,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8157,7 +8097,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8170,7 +8110,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -8224,7 +8164,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8236,7 +8176,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8249,7 +8189,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -8309,7 +8249,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8321,7 +8261,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8334,7 +8274,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -8401,7 +8341,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8413,7 +8353,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8426,7 +8366,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -8490,7 +8430,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8502,7 +8442,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8515,7 +8455,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -8556,7 +8496,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8568,7 +8508,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8581,7 +8521,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -8609,7 +8549,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8621,7 +8561,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8634,7 +8574,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{103}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -8670,7 +8610,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8682,7 +8622,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8695,7 +8635,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{104}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -8726,7 +8666,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8738,7 +8678,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8751,7 +8691,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{105}
+	return file_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -8806,7 +8746,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8818,7 +8758,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8831,7 +8771,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{106}
+	return file_wire_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -8860,7 +8800,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8872,7 +8812,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8885,7 +8825,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{107}
+	return file_wire_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -8917,7 +8857,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8929,7 +8869,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8942,7 +8882,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{108}
+	return file_wire_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -9026,7 +8966,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9038,7 +8978,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9051,7 +8991,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{109}
+	return file_wire_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -9076,7 +9016,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9088,7 +9028,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9101,7 +9041,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{110}
+	return file_wire_proto_rawDescGZIP(), []int{109}
 }
 
 type RevokeToken struct {
@@ -9113,7 +9053,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9125,7 +9065,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9138,7 +9078,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{111}
+	return file_wire_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -9158,7 +9098,7 @@ type ReleaseName struct {
 
 func (x *ReleaseName) Reset() {
 	*x = ReleaseName{}
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9170,7 +9110,7 @@ func (x *ReleaseName) String() string {
 func (*ReleaseName) ProtoMessage() {}
 
 func (x *ReleaseName) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9183,7 +9123,7 @@ func (x *ReleaseName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseName.ProtoReflect.Descriptor instead.
 func (*ReleaseName) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{112}
+	return file_wire_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ReleaseName) GetName() string {
@@ -9204,7 +9144,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9216,7 +9156,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9229,7 +9169,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{113}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -9264,7 +9204,7 @@ type NameInfo struct {
 
 func (x *NameInfo) Reset() {
 	*x = NameInfo{}
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9276,7 +9216,7 @@ func (x *NameInfo) String() string {
 func (*NameInfo) ProtoMessage() {}
 
 func (x *NameInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9289,7 +9229,7 @@ func (x *NameInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameInfo.ProtoReflect.Descriptor instead.
 func (*NameInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{114}
+	return file_wire_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *NameInfo) GetName() string {
@@ -9326,7 +9266,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9338,7 +9278,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9351,7 +9291,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{115}
+	return file_wire_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -9397,7 +9337,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9409,7 +9349,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9422,7 +9362,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{116}
+	return file_wire_proto_rawDescGZIP(), []int{115}
 }
 
 type MembersReply struct {
@@ -9436,7 +9376,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9448,7 +9388,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9461,7 +9401,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{117}
+	return file_wire_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -9498,7 +9438,7 @@ type UnreachableWorker struct {
 
 func (x *UnreachableWorker) Reset() {
 	*x = UnreachableWorker{}
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9510,7 +9450,7 @@ func (x *UnreachableWorker) String() string {
 func (*UnreachableWorker) ProtoMessage() {}
 
 func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9523,7 +9463,7 @@ func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableWorker.ProtoReflect.Descriptor instead.
 func (*UnreachableWorker) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{118}
+	return file_wire_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *UnreachableWorker) GetName() string {
@@ -9574,7 +9514,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9586,7 +9526,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9599,7 +9539,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{119}
+	return file_wire_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -9883,7 +9823,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06status\x18\x06 \x03(\v2\x18.troupe.wire.StatusReplyR\x06status\x12\x17\n" +
 	"\aecho_ns\x18\a \x01(\x03R\x06echoNs\x12\x18\n" +
 	"\aleaving\x18\b \x01(\bR\aleaving\x12:\n" +
-	"\vunreachable\x18\t \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\"\xe2\n" +
+	"\vunreachable\x18\t \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\"\xa9\n" +
 	"\n" +
 	"\aMessage\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.troupe.wire.HeaderR\x06header\x12*\n" +
@@ -9904,8 +9844,7 @@ const file_wire_proto_rawDesc = "" +
 	"\vstage_state\x18\r \x01(\v2\x17.troupe.wire.StageStateH\x00R\n" +
 	"stageState\x12:\n" +
 	"\vstage_ready\x18\x0e \x01(\v2\x17.troupe.wire.StageReadyH\x00R\n" +
-	"stageReady\x12=\n" +
-	"\fexpect_input\x18\x0f \x01(\v2\x18.troupe.wire.ExpectInputH\x00R\vexpectInput\x12-\n" +
+	"stageReady\x12-\n" +
 	"\x06failed\x18\x10 \x01(\v2\x13.troupe.wire.FailedH\x00R\x06failed\x12'\n" +
 	"\x04halt\x18\x11 \x01(\v2\x11.troupe.wire.HaltH\x00R\x04halt\x12-\n" +
 	"\x06halted\x18\x12 \x01(\v2\x13.troupe.wire.HaltedH\x00R\x06halted\x12*\n" +
@@ -9921,7 +9860,7 @@ const file_wire_proto_rawDesc = "" +
 	"send_state\x18\x19 \x01(\v2\x16.troupe.wire.SendStateH\x00R\tsendState\x127\n" +
 	"\n" +
 	"drop_state\x18\x1a \x01(\v2\x16.troupe.wire.DropStateH\x00R\tdropStateB\x06\n" +
-	"\x04kind\"^\n" +
+	"\x04kindJ\x04\b\x0f\x10\x10\"^\n" +
 	"\x06Header\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\fR\aattempt\x12\x12\n" +
@@ -10064,9 +10003,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x05limit\x18\a \x01(\x03R\x05limit\" \n" +
 	"\n" +
 	"StageReady\x12\x12\n" +
-	"\x04rank\x18\x01 \x01(\x05R\x04rank\":\n" +
-	"\vExpectInput\x12+\n" +
-	"\x06action\x18\x01 \x01(\v2\x13.troupe.wire.ActionR\x06action\"^\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\"^\n" +
 	"\x06Failed\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
@@ -10521,7 +10458,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 123)
 var file_wire_proto_goTypes = []any{
 	(JoinReply_Name)(0),        // 0: troupe.wire.JoinReply.Name
 	(ApiError_Kind)(0),         // 1: troupe.wire.ApiError.Kind
@@ -10584,73 +10521,72 @@ var file_wire_proto_goTypes = []any{
 	(*Saved)(nil),              // 58: troupe.wire.Saved
 	(*Slice)(nil),              // 59: troupe.wire.Slice
 	(*StageReady)(nil),         // 60: troupe.wire.StageReady
-	(*ExpectInput)(nil),        // 61: troupe.wire.ExpectInput
-	(*Failed)(nil),             // 62: troupe.wire.Failed
-	(*Halt)(nil),               // 63: troupe.wire.Halt
-	(*Halted)(nil),             // 64: troupe.wire.Halted
-	(*Leave)(nil),              // 65: troupe.wire.Leave
-	(*Left)(nil),               // 66: troupe.wire.Left
-	(*ReadWeight)(nil),         // 67: troupe.wire.ReadWeight
-	(*Weight)(nil),             // 68: troupe.wire.Weight
-	(*ApiRequest)(nil),         // 69: troupe.wire.ApiRequest
-	(*ApiReply)(nil),           // 70: troupe.wire.ApiReply
-	(*Alive)(nil),              // 71: troupe.wire.Alive
-	(*ApiError)(nil),           // 72: troupe.wire.ApiError
-	(*SubmitRequest)(nil),      // 73: troupe.wire.SubmitRequest
-	(*SubmitReply)(nil),        // 74: troupe.wire.SubmitReply
-	(*FollowRequest)(nil),      // 75: troupe.wire.FollowRequest
-	(*Following)(nil),          // 76: troupe.wire.Following
-	(*RecordRequest)(nil),      // 77: troupe.wire.RecordRequest
-	(*RecordReply)(nil),        // 78: troupe.wire.RecordReply
-	(*ActionsRequest)(nil),     // 79: troupe.wire.ActionsRequest
-	(*ActionsReply)(nil),       // 80: troupe.wire.ActionsReply
-	(*RunEvent)(nil),           // 81: troupe.wire.RunEvent
-	(*RunInfo)(nil),            // 82: troupe.wire.RunInfo
-	(*StepEvent)(nil),          // 83: troupe.wire.StepEvent
-	(*Trace)(nil),              // 84: troupe.wire.Trace
-	(*RankClock)(nil),          // 85: troupe.wire.RankClock
-	(*CheckpointEvent)(nil),    // 86: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 87: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 88: troupe.wire.RestartEvent
-	(*StallEvent)(nil),         // 89: troupe.wire.StallEvent
-	(*ChangeEvent)(nil),        // 90: troupe.wire.ChangeEvent
-	(*PauseEvent)(nil),         // 91: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 92: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 93: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 94: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 95: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 96: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 97: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 98: troupe.wire.RunStatusReply
-	(*CutLink)(nil),            // 99: troupe.wire.CutLink
-	(*ActorStatus)(nil),        // 100: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 101: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 102: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 103: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 104: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 105: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 106: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 107: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 108: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 109: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 110: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 111: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 112: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 113: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 114: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 115: troupe.wire.RevokeToken
-	(*ReleaseName)(nil),        // 116: troupe.wire.ReleaseName
-	(*TokensReply)(nil),        // 117: troupe.wire.TokensReply
-	(*NameInfo)(nil),           // 118: troupe.wire.NameInfo
-	(*TokenInfo)(nil),          // 119: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 120: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 121: troupe.wire.MembersReply
-	(*UnreachableWorker)(nil),  // 122: troupe.wire.UnreachableWorker
-	(*MemberStatus)(nil),       // 123: troupe.wire.MemberStatus
-	nil,                        // 124: troupe.wire.SubmitRequest.VariablesEntry
-	nil,                        // 125: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 126: troupe.wire.StepEvent.ValMetricsEntry
-	nil,                        // 127: troupe.wire.ForecastRequest.VariablesEntry
+	(*Failed)(nil),             // 61: troupe.wire.Failed
+	(*Halt)(nil),               // 62: troupe.wire.Halt
+	(*Halted)(nil),             // 63: troupe.wire.Halted
+	(*Leave)(nil),              // 64: troupe.wire.Leave
+	(*Left)(nil),               // 65: troupe.wire.Left
+	(*ReadWeight)(nil),         // 66: troupe.wire.ReadWeight
+	(*Weight)(nil),             // 67: troupe.wire.Weight
+	(*ApiRequest)(nil),         // 68: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 69: troupe.wire.ApiReply
+	(*Alive)(nil),              // 70: troupe.wire.Alive
+	(*ApiError)(nil),           // 71: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 72: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 73: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 74: troupe.wire.FollowRequest
+	(*Following)(nil),          // 75: troupe.wire.Following
+	(*RecordRequest)(nil),      // 76: troupe.wire.RecordRequest
+	(*RecordReply)(nil),        // 77: troupe.wire.RecordReply
+	(*ActionsRequest)(nil),     // 78: troupe.wire.ActionsRequest
+	(*ActionsReply)(nil),       // 79: troupe.wire.ActionsReply
+	(*RunEvent)(nil),           // 80: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 81: troupe.wire.RunInfo
+	(*StepEvent)(nil),          // 82: troupe.wire.StepEvent
+	(*Trace)(nil),              // 83: troupe.wire.Trace
+	(*RankClock)(nil),          // 84: troupe.wire.RankClock
+	(*CheckpointEvent)(nil),    // 85: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 86: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 87: troupe.wire.RestartEvent
+	(*StallEvent)(nil),         // 88: troupe.wire.StallEvent
+	(*ChangeEvent)(nil),        // 89: troupe.wire.ChangeEvent
+	(*PauseEvent)(nil),         // 90: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 91: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 92: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 93: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 94: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 95: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 96: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 97: troupe.wire.RunStatusReply
+	(*CutLink)(nil),            // 98: troupe.wire.CutLink
+	(*ActorStatus)(nil),        // 99: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 100: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 101: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 102: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 103: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 104: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 105: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 106: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 107: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 108: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 109: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 110: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 111: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 112: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 113: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 114: troupe.wire.RevokeToken
+	(*ReleaseName)(nil),        // 115: troupe.wire.ReleaseName
+	(*TokensReply)(nil),        // 116: troupe.wire.TokensReply
+	(*NameInfo)(nil),           // 117: troupe.wire.NameInfo
+	(*TokenInfo)(nil),          // 118: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 119: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 120: troupe.wire.MembersReply
+	(*UnreachableWorker)(nil),  // 121: troupe.wire.UnreachableWorker
+	(*MemberStatus)(nil),       // 122: troupe.wire.MemberStatus
+	nil,                        // 123: troupe.wire.SubmitRequest.VariablesEntry
+	nil,                        // 124: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 125: troupe.wire.StepEvent.ValMetricsEntry
+	nil,                        // 126: troupe.wire.ForecastRequest.VariablesEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	32,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -10696,115 +10632,113 @@ var file_wire_proto_depIdxs = []int32{
 	52,  // 40: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
 	53,  // 41: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
 	60,  // 42: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	61,  // 43: troupe.wire.Message.expect_input:type_name -> troupe.wire.ExpectInput
-	62,  // 44: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	63,  // 45: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	64,  // 46: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	65,  // 47: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	66,  // 48: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	67,  // 49: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	68,  // 50: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	54,  // 51: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
-	55,  // 52: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
-	56,  // 53: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
-	57,  // 54: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
-	34,  // 55: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	34,  // 56: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	34,  // 57: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	37,  // 58: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	38,  // 59: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	39,  // 60: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	34,  // 61: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	38,  // 62: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	39,  // 63: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
-	39,  // 64: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	46,  // 65: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	48,  // 66: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	49,  // 67: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	48,  // 68: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
-	47,  // 69: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
-	24,  // 70: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	37,  // 71: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	58,  // 72: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	59,  // 73: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
-	24,  // 74: troupe.wire.ExpectInput.action:type_name -> troupe.wire.Action
-	34,  // 75: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	39,  // 76: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	73,  // 77: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	75,  // 78: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	94,  // 79: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	97,  // 80: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	101, // 81: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	107, // 82: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	112, // 83: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	120, // 84: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	102, // 85: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	77,  // 86: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
-	79,  // 87: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
-	72,  // 88: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	71,  // 89: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	74,  // 90: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	76,  // 91: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	81,  // 92: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	95,  // 93: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	98,  // 94: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	106, // 95: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	108, // 96: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	117, // 97: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	121, // 98: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	103, // 99: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	78,  // 100: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
-	80,  // 101: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
-	1,   // 102: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	124, // 103: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
-	96,  // 104: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	21,  // 105: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
-	82,  // 106: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	83,  // 107: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	86,  // 108: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	87,  // 109: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	88,  // 110: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	89,  // 111: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	91,  // 112: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	92,  // 113: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	93,  // 114: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	90,  // 115: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
-	125, // 116: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	126, // 117: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	84,  // 118: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	21,  // 119: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	85,  // 120: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	98,  // 121: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	72,  // 122: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	96,  // 123: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	2,   // 124: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	96,  // 125: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	100, // 126: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	90,  // 127: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	99,  // 128: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
-	23,  // 129: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	3,   // 130: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	127, // 131: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
-	104, // 132: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	105, // 133: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	96,  // 134: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	109, // 135: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	110, // 136: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	109, // 137: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	113, // 138: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	114, // 139: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	115, // 140: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	116, // 141: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
-	119, // 142: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	118, // 143: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
-	123, // 144: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	122, // 145: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
-	26,  // 146: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	147, // [147:147] is the sub-list for method output_type
-	147, // [147:147] is the sub-list for method input_type
-	147, // [147:147] is the sub-list for extension type_name
-	147, // [147:147] is the sub-list for extension extendee
-	0,   // [0:147] is the sub-list for field type_name
+	61,  // 43: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	62,  // 44: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	63,  // 45: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	64,  // 46: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	65,  // 47: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	66,  // 48: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	67,  // 49: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	54,  // 50: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
+	55,  // 51: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
+	56,  // 52: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
+	57,  // 53: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
+	34,  // 54: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	34,  // 55: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	34,  // 56: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	37,  // 57: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	38,  // 58: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	39,  // 59: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	34,  // 60: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	38,  // 61: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	39,  // 62: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
+	39,  // 63: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	46,  // 64: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	48,  // 65: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	49,  // 66: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	48,  // 67: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
+	47,  // 68: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
+	24,  // 69: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	37,  // 70: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	58,  // 71: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	59,  // 72: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
+	34,  // 73: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	39,  // 74: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	72,  // 75: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	74,  // 76: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	93,  // 77: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	96,  // 78: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	100, // 79: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	106, // 80: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	111, // 81: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	119, // 82: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	101, // 83: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	76,  // 84: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
+	78,  // 85: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
+	71,  // 86: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	70,  // 87: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	73,  // 88: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	75,  // 89: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	80,  // 90: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	94,  // 91: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	97,  // 92: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	105, // 93: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	107, // 94: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	116, // 95: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	120, // 96: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	102, // 97: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	77,  // 98: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
+	79,  // 99: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
+	1,   // 100: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	123, // 101: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
+	95,  // 102: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	21,  // 103: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
+	81,  // 104: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	82,  // 105: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	85,  // 106: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	86,  // 107: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	87,  // 108: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	88,  // 109: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	90,  // 110: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	91,  // 111: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	92,  // 112: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	89,  // 113: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
+	124, // 114: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	125, // 115: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	83,  // 116: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	21,  // 117: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	84,  // 118: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	97,  // 119: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	71,  // 120: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	95,  // 121: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	2,   // 122: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	95,  // 123: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	99,  // 124: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	89,  // 125: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	98,  // 126: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
+	23,  // 127: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 128: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	126, // 129: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	103, // 130: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	104, // 131: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	95,  // 132: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	108, // 133: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	109, // 134: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	108, // 135: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	112, // 136: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	113, // 137: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	114, // 138: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	115, // 139: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	118, // 140: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	117, // 141: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	122, // 142: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	121, // 143: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
+	26,  // 144: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	145, // [145:145] is the sub-list for method output_type
+	145, // [145:145] is the sub-list for method input_type
+	145, // [145:145] is the sub-list for extension type_name
+	145, // [145:145] is the sub-list for extension extendee
+	0,   // [0:145] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -10842,7 +10776,6 @@ func file_wire_proto_init() {
 		(*Message_SaveState)(nil),
 		(*Message_StageState)(nil),
 		(*Message_StageReady)(nil),
-		(*Message_ExpectInput)(nil),
 		(*Message_Failed)(nil),
 		(*Message_Halt)(nil),
 		(*Message_Halted)(nil),
@@ -10855,7 +10788,7 @@ func file_wire_proto_init() {
 		(*Message_SendState)(nil),
 		(*Message_DropState)(nil),
 	}
-	file_wire_proto_msgTypes[65].OneofWrappers = []any{
+	file_wire_proto_msgTypes[64].OneofWrappers = []any{
 		(*ApiRequest_Submit)(nil),
 		(*ApiRequest_Follow)(nil),
 		(*ApiRequest_List)(nil),
@@ -10868,7 +10801,7 @@ func file_wire_proto_init() {
 		(*ApiRequest_Record)(nil),
 		(*ApiRequest_Actions)(nil),
 	}
-	file_wire_proto_msgTypes[66].OneofWrappers = []any{
+	file_wire_proto_msgTypes[65].OneofWrappers = []any{
 		(*ApiReply_Alive)(nil),
 		(*ApiReply_Submit)(nil),
 		(*ApiReply_Following)(nil),
@@ -10883,7 +10816,7 @@ func file_wire_proto_init() {
 		(*ApiReply_Record)(nil),
 		(*ApiReply_Actions)(nil),
 	}
-	file_wire_proto_msgTypes[77].OneofWrappers = []any{
+	file_wire_proto_msgTypes[76].OneofWrappers = []any{
 		(*RunEvent_Info)(nil),
 		(*RunEvent_Step)(nil),
 		(*RunEvent_Checkpoint)(nil),
@@ -10895,9 +10828,9 @@ func file_wire_proto_init() {
 		(*RunEvent_End)(nil),
 		(*RunEvent_Change)(nil),
 	}
-	file_wire_proto_msgTypes[79].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[92].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[108].OneofWrappers = []any{
+	file_wire_proto_msgTypes[78].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[91].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[107].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -10909,7 +10842,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   124,
+			NumMessages:   123,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

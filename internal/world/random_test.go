@@ -33,7 +33,7 @@ func (r random) table(stages, chunks, microbatches int) *scheduler.Table {
 	names := scheduler.Schedules()
 	for range 30 {
 		s := scheduler.Spec{Schedule: names[r.IntN(len(names))], Ranks: stages, Chunks: chunks, Microbatches: microbatches}
-		if s.Schedule == scheduler.Dynamic || s.Schedule == scheduler.Auto {
+		if s.Schedule == scheduler.Auto {
 			continue
 		}
 		if t, err := scheduler.Generate(s); err == nil {

@@ -39,15 +39,9 @@ func Layouts() []Layout {
 		{"4 stages zb-v, recompute full", sets("stages=4", "schedule=zb-v", "recompute=full")},
 		{"2 stages interleaved", sets("stages=2", "chunks=2")},
 		{"3 stages interleaved, recompute partial", sets("stages=3", "chunks=2", "microbatch_group_size=4", "recompute=partial", "recompute_keep=1")},
-		{"3 stages dynamic", sets("stages=3", "schedule=dynamic")},
-		{"2 stages dynamic, 4 chunks, recompute full", sets("stages=2", "chunks=4", "schedule=dynamic", "recompute=full")},
+		{"2 stages auto, 4 chunks, recompute full", sets("stages=2", "chunks=4", "schedule=auto", "recompute=full")},
 		{"1 stage, recompute full", sets("stages=1", "recompute=full")},
 	}
-}
-
-// FixedOrder are those of them in which what is in flight does not depend on the time.
-func FixedOrder() []Layout {
-	return slices.DeleteFunc(Layouts(), func(l Layout) bool { return slices.Contains(l.Sets, "pipeline.schedule=dynamic") })
 }
 
 func sets(keys ...string) (all []string) {
