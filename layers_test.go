@@ -20,6 +20,7 @@ var layers = [][]string{
 	{"internal/show/view"},
 	{"cluster/discovery/dns", "cluster/discovery/etcd", "telemetry/otel/otlp"},
 	{"cluster"},
+	{"cluster/internal/journal"},
 	{"internal/forecast"},
 	{"internal/bench", "examples/service"}, // which links no cluster
 	{"ui"},
@@ -30,6 +31,7 @@ var layers = [][]string{
 	{"internal/run/corpus"},
 	{"cluster/internal/mesh"},
 	{"internal/show/report"},
+	{"cluster/internal/arrange"},
 	{"internal/plan"},
 	{"internal/run/rundir"},
 	{"internal/host/device"},
@@ -60,7 +62,8 @@ var layers = [][]string{
 	{"tensorops/cpu/internal/guard"}, // of tests
 	{"tensorops"},
 	{"cluster/internal/lane/bench"},
-	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
+	{"cluster/internal/locate"},
+	{"cluster/internal/beat", "cluster/internal/lane", "cluster/internal/link", "cluster/internal/logring", "cluster/internal/members", "cluster/internal/pki", "cluster/internal/transport"},
 	{"cluster/discovery", "cluster/internal/secure", "internal/grid", "internal/wire"},
 	{"internal/base/caught", "internal/show/chart", "internal/base/clock", "internal/run/fanout", "internal/host/gpus", "internal/host/hostmem", "internal/base/registry", "internal/base/rng", "internal/base/strictjson", "internal/host/sysinfo", "internal/show/term"},
 	{"internal/base/words"},

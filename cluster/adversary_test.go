@@ -24,6 +24,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
 	"github.com/troupe-ml/troupe/cluster/internal/link"
+	"github.com/troupe-ml/troupe/cluster/internal/locate"
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
@@ -99,7 +100,7 @@ func (a *adversary) run(ctx context.Context, cfg WorkerConfig) (err error) {
 	if a.w.build, err = buildID(); err != nil {
 		return err
 	}
-	if a.w.at, err = newLocator(cfg.Join); err != nil {
+	if a.w.at, err = locate.New(cfg.Join); err != nil {
 		return err
 	}
 	if err := a.w.join(ctx); err != nil {

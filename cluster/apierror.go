@@ -3,12 +3,12 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -49,7 +49,7 @@ func packError(err error) *wire.ApiError {
 		e.Texts = append(e.Texts[:limitErrorTexts], fmt.Sprintf("and %d more", more))
 	}
 	for i, text := range e.Texts {
-		e.Texts[i] = clean(text, limitErrorBytes)
+		e.Texts[i] = words.Cut(text, limitErrorBytes)
 	}
 	return e
 }
@@ -118,11 +118,3 @@ type remoteError struct{ err, kind error }
 func (e *remoteError) Error() string        { return e.err.Error() }
 func (e *remoteError) Is(target error) bool { return errors.Is(e.kind, target) }
 func (e *remoteError) Unwrap() error        { return e.err }
-
-// shorten cuts a text that is too long for the wire.
-func shorten(text string, bytes int) string {
-	if len(text) <= bytes {
-		return text
-	}
-	return strings.ToValidUTF8(text[:bytes], "") + "…"
-}

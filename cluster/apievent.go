@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/clock"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/telemetry/event"
@@ -20,7 +20,7 @@ func packInfo(i troupe.Info) *wire.RunInfo {
 	w := &wire.RunInfo{Name: i.Name, Out: i.Out, Family: i.Family, Parameters: i.Parameters, Vocab: int64(i.Vocab), TrainTokens: i.TrainTokens, ValTokens: i.ValTokens,
 		EvalWindows: int64(i.EvalWindows), EpochWindows: i.EpochWindows, EpochSteps: i.EpochSteps, Epochs: i.Epochs, Steps: int64(i.Steps), ResumedAt: int64(i.ResumedAt),
 		Schedule: i.Schedule, Stages: small(i.Stages), Chunks: small(i.Chunks), Microbatches: small(i.Microbatches), Layout: i.Layout, BubblePct: i.BubblePct,
-		Device: i.Device, Threads: small(i.Threads), Kernels: i.Kernels, Samples: i.Samples, Frozen: i.Frozen, Ranks: small(i.Ranks), Grid: i.Grid, Text: clean(i.Text, limitErrorBytes)}
+		Device: i.Device, Threads: small(i.Threads), Kernels: i.Kernels, Samples: i.Samples, Frozen: i.Frozen, Ranks: small(i.Ranks), Grid: i.Grid, Text: words.Cut(i.Text, limitErrorBytes)}
 	for _, n := range i.PeakInFlight {
 		w.PeakInFlight = append(w.PeakInFlight, small(n))
 	}
@@ -51,13 +51,13 @@ func packEvent(e troupe.Event) *wire.RunEvent {
 	case troupe.WarningEvent:
 		return warning(e.Text)
 	case troupe.RestartEvent:
-		return &wire.RunEvent{Kind: &wire.RunEvent_Restart{Restart: &wire.RestartEvent{Error: clean(e.Err.Error(), limitErrorBytes), Restart: small(e.Restart), Most: small(e.Most)}}}
+		return &wire.RunEvent{Kind: &wire.RunEvent_Restart{Restart: &wire.RestartEvent{Error: words.Cut(e.Err.Error(), limitErrorBytes), Restart: small(e.Restart), Most: small(e.Most)}}}
 	case troupe.StallEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Stall{Stall: &wire.StallEvent{QuietNs: int64(e.Quiet), Status: packStatus(e.Status)}}}
 	case troupe.ChangeEvent:
 		w := packChange(e.Change)
 		if e.Err != nil {
-			w.Error = clean(e.Err.Error(), limitErrorBytes)
+			w.Error = words.Cut(e.Err.Error(), limitErrorBytes)
 		}
 		return &wire.RunEvent{Kind: &wire.RunEvent_Change{Change: w}}
 	case troupe.PauseEvent:
@@ -67,12 +67,7 @@ func packEvent(e troupe.Event) *wire.RunEvent {
 }
 
 func warning(text string) *wire.RunEvent {
-	return &wire.RunEvent{Kind: &wire.RunEvent_Warning{Warning: &wire.WarningEvent{Text: clean(text, limitErrorBytes)}}}
-}
-
-// clean makes any text fit for the wire.
-func clean(text string, bytes int) string {
-	return shorten(strings.ToValidUTF8(text, "\uFFFD"), bytes)
+	return &wire.RunEvent{Kind: &wire.RunEvent_Warning{Warning: &wire.WarningEvent{Text: words.Cut(text, limitErrorBytes)}}}
 }
 
 func packStep(e troupe.StepEvent) *wire.StepEvent {

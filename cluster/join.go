@@ -2,13 +2,15 @@ package cluster
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"time"
 
+	"github.com/troupe-ml/troupe/cluster/internal/locate"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/secure"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
@@ -26,14 +28,14 @@ const joinTime = 10 * time.Second
 var ErrRefused = errors.New("the coordinator refuses to let this process join")
 
 // join gets a certificate for a token.
-func join(ctx context.Context, at *locator, t pki.Token, name string, kept bool) (cert tls.Certificate, root []byte, err error) {
+func join(ctx context.Context, at *locate.Locator, t pki.Token, name string, kept bool) (cert tls.Certificate, root []byte, err error) {
 	key, csr, err := pki.NewRequest(pki.Identity{Name: name, Role: t.Role})
 	if err != nil {
 		return cert, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
-	conn, err := at.dial(ctx, func(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := at.Dial(ctx, func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := transport.Dialer{TLS: pki.JoinTLS(t)}.Dial(ctx, address, transport.ProtocolJoin)
 		return conn, pki.Explain(err)
 	})
@@ -79,22 +81,11 @@ var nameErrors = map[wire.JoinReply_Name]error{wire.JoinReply_IN_USE: errNameInU
 // renewProtocol is the name of the stream by which a member gets a new certificate.
 const renewProtocol = "renew"
 
-// renew has the coordinator sign a new certificate for the identity that it knows this
-// process by.
-func (w *worker) renew(ctx context.Context, csr []byte) ([]byte, error) {
-	return renew(ctx, w.at, w.root, w.keeper, csr)
-}
-
-// dialCoordinator opens a stream to the coordinator, wherever that is now.
-func (w *worker) dialCoordinator(ctx context.Context, protocol string) (net.Conn, error) {
-	return dialCoordinator(ctx, w.at, w.root, w.keeper, protocol)
-}
-
 // dialCoordinator opens a stream to the coordinator of the authority with a root. What has a
 // certificate of the authority in another role, such as a worker that now has the address, is
 // not it.
-func dialCoordinator(ctx context.Context, at *locator, root []byte, k *pki.Keeper, protocol string) (net.Conn, error) {
-	return at.dial(ctx, func(ctx context.Context, address string) (net.Conn, error) {
+func dialCoordinator(ctx context.Context, at *locate.Locator, root []byte, k *pki.Keeper, protocol string) (net.Conn, error) {
+	return at.Dial(ctx, func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := transport.Dialer{TLS: pki.ClientTLS(root, k.Get, pki.Coordinator)}.Dial(ctx, address, protocol)
 		if why := pki.Expired(k, clock.Now()); err != nil && why != nil && errors.Is(err, transport.ErrRefused) {
 			return nil, fmt.Errorf("%w: %w", why, err)
@@ -104,7 +95,7 @@ func dialCoordinator(ctx context.Context, at *locator, root []byte, k *pki.Keepe
 }
 
 // renew has the coordinator sign a new certificate.
-func renew(ctx context.Context, at *locator, root []byte, k *pki.Keeper, csr []byte) ([]byte, error) {
+func renew(ctx context.Context, at *locate.Locator, root []byte, k *pki.Keeper, csr []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
 	conn, err := dialCoordinator(ctx, at, root, k, renewProtocol)
@@ -128,83 +119,33 @@ func renew(ctx context.Context, at *locator, root []byte, k *pki.Keeper, csr []b
 	return r.GetCertificate(), nil
 }
 
-// serveRenew is the coordinator's side: a certificate lives on as long as its holder asks, and nothing behind it was revoked.
-func (c *Coordinator) serveRenew(conn net.Conn, p transport.Peer) {
-	defer conn.Close() //nolint:errcheck // it has ended
-	encrypted, ok := conn.(*secure.Conn)
-	if !ok {
-		return
+// outlived says why a certificate in a file is no longer of use to a process that has a token
+// too: it has expired, or the token is of another cluster.
+func outlived(cert tls.Certificate, root []byte, t pki.Token, now time.Time) string {
+	if sha256.Sum256(root) != t.Authority {
+		return "the token is of another cluster"
 	}
-	var r wire.JoinRequest
-	err := conn.SetDeadline(time.Now().Add(joinTime))
-	if err == nil {
-		err = wire.ReadFrame(conn, &r, limitJoinBytes)
-	}
-	answer := &wire.JoinReply{}
-	if err == nil {
-		answer.Certificate, err = c.authority.Renew(encrypted.ConnectionState().PeerCertificates[0], r.GetCsr(), clock.Now()) // the gate has checked it
-	}
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	if err != nil {
-		c.log.Warn("no new certificate", "name", p.Name, "err", err)
-		answer.Error = err.Error()
+		return err.Error()
 	}
-	_ = wire.WriteFrame(conn, answer, limitJoinBytes)
+	if leaf.Subject.SerialNumber == "" { // see pki.Authority.Accepts
+		return "an earlier version has made it"
+	}
+	if now.After(leaf.NotAfter) {
+		return fmt.Sprintf("it has expired, on %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return ""
 }
 
-// serveJoin is the coordinator's side: it gives whoever has a token a certificate.
-func (c *Coordinator) serveJoin(conn net.Conn, _ transport.Peer) {
-	defer conn.Close() //nolint:errcheck // it has ended
-	var r wire.JoinRequest
-	err := conn.SetDeadline(time.Now().Add(joinTime))
-	if err == nil {
-		err = wire.ReadFrame(conn, &r, limitJoinBytes)
-	}
-	if err != nil {
-		c.log.Warn("nobody joins", "from", conn.RemoteAddr(), "err", err)
-		return
-	}
-	answer := &wire.JoinReply{}
-	cert, id, err := c.signJoin(&r)
-	switch {
-	case err == nil:
-		answer.Certificate, answer.Root = cert, c.authority.Root()
-		level := slog.LevelDebug // with each of their commands; those that change something are logged
-		if id.Role == pki.Worker {
-			level = slog.LevelInfo
-		}
-		c.log.Log(context.Background(), level, "gave a certificate", "name", id.Name, "role", id.Role, "from", conn.RemoteAddr())
-	case errors.Is(err, pki.ErrTokenRefused):
-		answer.Error = pki.ErrTokenRefused.Error() // why is for the log alone
-	default:
-		answer.Error, answer.Name = err.Error(), nameOf(err)
-	}
-	if err != nil {
-		c.log.Warn("refused to let a process join", "from", conn.RemoteAddr(), "name", fmt.Sprintf("%.100q", r.GetName()), "err", err)
-	}
-	_ = wire.WriteFrame(conn, answer, limitJoinBytes)
-}
+// ErrNameHeld: the name that a worker wants belongs to another one.
+var ErrNameHeld = errors.New("the name belongs to another worker")
 
-// nameOf says what of an error is about the name.
-func nameOf(err error) wire.JoinReply_Name {
-	switch {
-	case errors.Is(err, errNameLater):
-		return wire.JoinReply_LATER
-	case errors.Is(err, pki.ErrNameInUse):
-		return wire.JoinReply_IN_USE
-	case errors.Is(err, pki.ErrNameHeld):
-		return wire.JoinReply_HELD
-	}
-	return wire.JoinReply_OTHER
-}
+// Its holder is a member now, or may be dead.
+var (
+	errNameInUse = fmt.Errorf("%w, which is in the cluster", ErrNameHeld)
+	errNameLater = fmt.Errorf("%w, which may have died", ErrNameHeld)
+)
 
-// signJoin checks a request. Names of workers have one holder each: see pki.Joining.
-func (c *Coordinator) signJoin(r *wire.JoinRequest) ([]byte, pki.Identity, error) {
-	if r.GetName() == coordinatorName {
-		return nil, pki.Identity{}, fmt.Errorf("%q is the coordinator's own name; choose another (--name)", coordinatorName)
-	}
-	cert, id, err := c.authority.Join(pki.Joining{TokenID: r.GetTokenId(), Secret: r.GetSecret(), CSR: r.GetCsr(), Name: r.GetName(), Kept: r.GetKept(), InUse: c.inUse}, clock.Now())
-	if err == nil && id.Role == pki.Worker {
-		c.names.expected(id.Name)
-	}
-	return cert, id, err
-}
+// ErrRevoked: the token by which a process has joined was revoked.
+var ErrRevoked = transport.ErrRevoked

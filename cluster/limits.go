@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"time"
-
-	"github.com/troupe-ml/troupe"
 )
 
 // Limits of what others can make this process hold or do, and of what it keeps.
@@ -25,8 +23,6 @@ const (
 	// limitErrorTexts is how many of them there may be.
 	limitErrorTexts = 64
 
-	// limitRuns is how many runs a coordinator has in progress.
-	limitRuns = 256
 	// limitHistory is how many runs that have ended are listed.
 	limitHistory = 64
 	// limitEvents is how many of a run's last events are kept for those who follow later.
@@ -46,26 +42,11 @@ const (
 	// limitBeatActions bounds the actions that come with a beat; the others come with the next.
 	limitBeatActions = 1 << 14
 
-	// limitKeptRequests is how many requests of a run are kept: beside those of troupe.LimitRequests, one of each kind that
-	// names no step.
-	limitKeptRequests = troupe.LimitRequests + 8
-	// limitJournalBytes bounds the file of the runs in progress.
-	limitJournalBytes = 64 << 20
-
-	// limitLogRecords is how many records of the log are kept, and limitLogBytes their size.
-	limitLogRecords = 4096
-	limitLogBytes   = 16 << 20
-	// limitFollowerBatches is how many batches of records may wait for a follower of the log.
-	limitFollowerBatches = 1024
 	// limitLogQueue is how many records may wait in a worker for their way to the coordinator.
 	limitLogQueue = 512
 	// limitLogBatch is how many records go in one message, and limitLogBatchBytes its size.
 	limitLogBatch      = 64
 	limitLogBatchBytes = 1 << 20
-	// limitLogTextBytes, limitLogValueBytes and limitLogAttributes bound a record.
-	limitLogTextBytes  = 2 << 10
-	limitLogValueBytes = 2 << 10
-	limitLogAttributes = 32
 )
 
 const (

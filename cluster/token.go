@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupe-ml/troupe/cluster/internal/journal"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/internal/base/clock"
 )
@@ -60,3 +61,6 @@ func (t *Tokens) Names() []NameInfo { return t.authority.Names() }
 
 // Release ends a worker's hold on its name, and the worker's membership.
 func (t *Tokens) Release(name string) error { return t.authority.Release(name) }
+
+// AddressIn reads where the coordinator of a folder is reached, which runs on this host.
+func AddressIn(dir string) (string, error) { return journal.AddressIn(dir) }

@@ -28,3 +28,12 @@ func OneLine(text string) string {
 		return r
 	}, Harmless(text))
 }
+
+// Cut makes text valid UTF-8, and cuts it where it has more than some bytes: an ellipsis shows that.
+func Cut(text string, bytes int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "") + "…"
+}

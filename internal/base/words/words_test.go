@@ -84,6 +84,19 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
+// A text that is cut is valid and shows that it was.
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		bytes int
+		want  string
+	}{{"short", 5, "short"}, {"longer", 4, "long…"}, {"aé", 2, "a…"}, {"a\xffb", 9, "a\uFFFDb"}, {"", 0, ""}} {
+		if got := Cut(c.text, c.bytes); got != c.want {
+			t.Errorf("%q to %d bytes: %q, want %q", c.text, c.bytes, got, c.want)
+		}
+	}
+}
+
 // However a text is cut, it is edited as a whole.
 func TestPlural(t *testing.T) {
 	for _, c := range []struct {

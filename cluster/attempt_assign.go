@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// Assign gives every worker its ranks.
+func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, error) {
+	a.run = as.Run
+	if err := a.divide(as); err != nil {
+		return plan.Ranks{}, err
+	}
+	r := plan.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
+		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock, CutLinks: a.cuts.links, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
+	peers := make([]*wire.Peer, len(r.Hosts))
+	for _, s := range a.shares {
+		for _, rank := range s.ranks {
+			r.Hosts[rank] = s.Address
+			peers[rank] = s.peer()
+		}
+	}
+	model, err := json.Marshal(as.Plan.Model().Config)
+	if err != nil {
+		return r, err
+	}
+	if err := a.checkEdge(); err != nil {
+		return r, err
+	}
+	probe := a.probe(as)
+	defer a.unprobe(probe)
+	r.Shares = make([]bool, len(r.Hosts))
+	digest := as.Plan.Digest()
+	for _, s := range a.busy() {
+		m := &wire.Assign{Run: as.Run[:], Attempt: a.id[:], Generation: a.generation, Hosts: peers, Config: as.Config.TOML(), Model: model,
+			Table: as.Plan.TableText(), Digest: digest[:], FromCheckpoint: as.Stored, WithState: as.WithState, LeaseS: as.Config.Cluster.LeaseS, Step: as.Step}
+		if a.onEdge(s) {
+			probe.assign(m)
+		}
+		for _, rank := range s.ranks {
+			m.Ranks = append(m.Ranks, int32(rank)) //nolint:gosec // bounded by config
+		}
+		for _, d := range s.devices {
+			m.Ordinals = append(m.Ordinals, d.GetOrdinal())
+		}
+		m.EvalMicrobatches = int32(as.EvalMicrobatches) //nolint:gosec // bounded by config
+		if err := a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Assign{Assign: m}}); err != nil {
+			return r, a.lostError(s, err)
+		}
+	}
+	err = a.ready(ctx, func(got answer) {
+		if a.onEdge(a.shareOf(got.from)) && a.seesFolder(probe, got) {
+			for _, rank := range a.ranksOf(got.from) {
+				r.Shares[rank] = true
+			}
+		}
+	})
+	return r, err
+}
+
+// ready waits until every worker is ready to compute its ranks, and tells which was not in time.
+func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
+	patience, waits := newPatience(), a.busy()
+	defer patience.stop()
+	var late <-chan time.Time // when those that are not ready have held up others for long
+	for len(waits) > 0 {
+		select {
+		case <-patience.timer.C:
+			a.tellWaiting(fmt.Sprintf("the run waits for %s to be ready to compute, for %.0f s%s", namesOf(waits), patience.waited().Seconds(), a.heldBy(waits)))
+		case <-late:
+			for _, s := range waits {
+				a.lost(s.Member, fmt.Errorf("it was not ready to compute %.0f s after the first of the others", readyTime.Seconds()))
+			}
+		case got := <-a.answers:
+			if late == nil {
+				timer := time.NewTimer(readyTime)
+				defer timer.Stop()
+				late = timer.C
+			}
+			waits = slices.DeleteFunc(waits, func(s *share) bool { return s.ID == got.from })
+			if got.error != "" {
+				return &workerError{a.name(got.from), got.error}
+			}
+			is(got)
+		case <-a.gone:
+			return a.err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// readyTime is how long a worker that is reached may take to be ready for its ranks, behind the first of the others: to open
+// its devices, and to look for the run's folder. One that isn't then may have a driver or a disk that hangs. Workers that
+// aren't reached are found sooner: see Coordinator.far.
+const readyTime = 2 * time.Minute
+
+// heldBy says which of the workers that are waited for can't be reached, or can't reach; "": none, as far as it is known.
+func (a *attempt) heldBy(waits []*share) string {
+	var all []string
+	for _, l := range a.cuts.links() {
+		if slices.ContainsFunc(waits, func(s *share) bool { return s.Name == l.From || s.Name == l.To }) {
+			all = append(all, l.String())
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(all, "; ")
+}
+
+// answer is a worker's answer to an assignment.
+type answer struct {
+	from  uuid.UUID
+	error string
+	probe []byte // what it has put beside the probe
+	blind string // why it does not see the run's folder
+}
+
+// answer takes a worker's message about the attempt.
+func (a *attempt) answer(from uuid.UUID, m *wire.Control) {
+	switch k := m.Kind.(type) {
+	case *wire.Control_Assigned:
+		if string(k.Assigned.GetAttempt()) == string(a.id[:]) {
+			select {
+			case a.answers <- answer{from, k.Assigned.GetError(), k.Assigned.GetProbeAnswer(), k.Assigned.GetProbeError()}:
+			default: // more answers than there are workers
+			}
+		}
+	case *wire.Control_Released:
+		if string(k.Released.GetAttempt()) == string(a.id[:]) {
+			a.c.free(from, a)
+		}
+	}
+}
+
+// Release gives the workers back.
+func (a *attempt) Release() {
+	a.c.mu.Lock()
+	a.ended = time.Now()
+	a.c.mu.Unlock()
+	for _, s := range a.shares {
+		// One that is gone needs no word.
+		_ = a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Release{Release: &wire.Release{Attempt: a.id[:]}}})
+	}
+}
+
+// free makes a worker available to another attempt.
+func (c *Coordinator) free(worker uuid.UUID, a *attempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.workers[worker]; w != nil && w.attempt == a {
+		w.attempt = nil
+		c.tell()
+	}
+}
+
+// unused gives back workers that were chosen, and assigned nothing.
+func (a *attempt) unused() {
+	for _, s := range a.shares {
+		a.c.free(s.ID, a)
+	}
+}

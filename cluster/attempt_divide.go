@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/troupe-ml/troupe/cluster/internal/arrange"
+	"github.com/troupe-ml/troupe/internal/plan"
+)
+
+// divide gives the chosen workers their ranks, and these their devices: those that the
+// configuration says, or by memory and cores.
+func (a *attempt) divide(as plan.Assignment) error {
+	cpu, gpu := kindsOf(as.Config)
+	if gpu && !cpu && len(as.Config.Cluster.Place) == 0 {
+		if err := a.divideGPUs(as); err != nil {
+			return err
+		}
+	} else if err := a.divideHosts(as); err != nil {
+		return err
+	} else if gpu {
+		for _, s := range a.shares {
+			if err := s.onGPUs(as.Config); err != nil {
+				return err
+			}
+		}
+	}
+	var idle []string
+	for _, s := range a.shares {
+		if len(s.ranks) == 0 { // others may have it
+			a.c.free(s.ID, a)
+			idle = append(idle, s.Name)
+		}
+	}
+	if len(idle) > 0 {
+		a.apart = fmt.Sprintf("no ranks for %s, since tensor groups stay on one host: make parallel.tensor smaller, or use more stages or replicas, to use all", strings.Join(idle, ", "))
+	}
+	return nil
+}
+
+func (a *attempt) divideHosts(as plan.Assignment) error {
+	bytes, err := as.Plan.RankBytes()
+	if err != nil {
+		return err
+	}
+	sameHost := make(map[string]int64)
+	var hosts []string
+	for _, s := range a.shares {
+		sameHost[s.host()]++
+		hosts = append(hosts, s.host())
+	}
+	if place := as.Config.Cluster.Place; len(place) > 0 {
+		parts := make([][]int, len(a.shares))
+		for rank, name := range place {
+			for i, s := range a.shares {
+				if s.Name == name {
+					s.ranks = append(s.ranks, rank)
+					parts[i] = s.ranks
+				}
+			}
+		}
+		a.apart = arrange.Spread(as.Plan.Grid(), parts, hosts, bytes)
+		return nil
+	}
+	var workers []arrange.Capacity
+	for _, s := range a.shares {
+		workers = append(workers, arrange.Capacity{Name: s.Name, MemoryBytes: s.Offer.GetMemoryBytes() / sameHost[s.host()], Cores: int(s.Offer.GetCores())})
+	}
+	parts, apart, err := arrange.Ranks(as.Plan.Grid(), bytes, as.Plan.RankFLOPs(), workers, hosts)
+	if err != nil {
+		return err
+	}
+	a.apart = apart
+	for i, s := range a.shares {
+		s.ranks = parts[i]
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/cluster/internal/beat"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// unreachableSilences is for how many times the silence something may wait to be sent to a
+// process that is alive. TCP waits twice as long each time before it sends again what a
+// broken network has lost: behind a break shorter than the silence it goes on within two.
+const unreachableSilences = 3
+
+// lost is called when a worker of the attempt is gone.
+func (a *attempt) lost(m beat.Member, why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.shares {
+		if s.ID != m.ID {
+			continue
+		}
+		s.Member = m
+		err := a.lostError(s, why)
+		if a.err == nil {
+			a.err = err
+			close(a.gone)
+		}
+		if a.actors != nil {
+			a.actors.Lost(s.ranks, err)
+		} else if len(s.ranks) > 0 {
+			a.tellWaiting(fmt.Sprintf("%v; the run uses other workers", err))
+		}
+	}
+}
+
+func (a *attempt) lostError(s *share, why error) error {
+	return &plan.LostError{Worker: s.Name + " at " + s.Address, Ranks: s.ranks, Doing: s.doing, Err: why}
+}
+
+// unreachable takes a worker's word that it can't reach another process, though both can
+// reach this one: the attempt ends, and the next one does without one of the two.
+func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
+	a.cuts.note(m, far)
+	for _, u := range far {
+		id, err := uuid.FromBytes(u.GetIncarnation())
+		if err != nil || id != a.c.id && a.ranksOf(id) == nil {
+			continue
+		}
+		why := fmt.Errorf("it could not reach %s for %.1f s", a.name(id), u.GetForS())
+		quiet := time.Duration(u.GetForS() * float64(time.Second))
+		if quiet < unreachableSilences*a.c.cfg.Silence {
+			a.stalled(m.Name, quiet, why)
+			continue
+		}
+		if id == a.c.id {
+			a.c.beats.Expel(m.ID, why)
+			return
+		}
+		a.c.mu.Lock()
+		a.c.apart[[2]uuid.UUID{m.ID, id}] = time.Now().Add(apartTime)
+		a.c.mu.Unlock()
+		a.lost(m, why)
+	}
+}
+
+// well notes that a worker reaches all, and is reached.
+func (a *attempt) well(worker string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.told, worker)
+}
+
+// stalled says that the run waits because something can't be reached: once for a worker, until
+// it is well again.
+//
+// It comes with the first beat behind the silence, and so within beat.beatMost and a round trip
+// of it, counted from when the first of what waits was sent or the last was acknowledged.
+func (a *attempt) stalled(worker string, quiet time.Duration, why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.told[worker] {
+		return
+	}
+	a.told[worker] = true
+	text := fmt.Sprintf("%s is there, but %v", worker, why)
+	if a.actors == nil { // it has not begun
+		a.tellWaiting(text)
+		return
+	}
+	a.actors.Publish(troupe.WarningEvent{Text: text})
+	a.actors.Stalled(quiet)
+}

@@ -1,0 +1,133 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster/internal/beat"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
+)
+
+// Watch tells the run of what happens to its workers.
+func (a *attempt) Watch(r *actors.Run) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.actors = r
+	if a.apart != "" {
+		r.Publish(troupe.WarningEvent{Text: a.apart})
+	}
+	for _, s := range r.Status().Actors { // until it is heard what they do
+		for _, part := range a.shares {
+			if slices.Contains(part.ranks, s.Rank) {
+				s.Host, s.Heard = part.Name, part.Heard
+				r.Observe(s)
+			}
+		}
+	}
+	var lost *plan.LostError
+	if errors.As(a.err, &lost) {
+		r.Lost(lost.Ranks, lost)
+	}
+}
+
+// observe takes what a worker's stages are doing, by this process's clock.
+func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
+	if string(reply.GetAttempt()) != string(a.id[:]) {
+		return
+	}
+	if why := reply.GetGaveUp(); why != "" { // it stays a member, and can be given ranks again
+		a.lost(m, fmt.Errorf("it gave its ranks up: %s", words.Cut(why, limitErrorBytes)))
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var doing []string
+	for _, w := range reply.GetActors() {
+		s, err := actors.UnpackSnapshot(w)
+		if err == nil && !slices.Contains(a.ranksOf(m.ID), s.Rank) {
+			err = fmt.Errorf("it is of rank %d, which the worker does not have", s.Rank)
+		}
+		if err != nil {
+			a.c.mesh.Refuse(m.Name, fmt.Errorf("a status: %w", err))
+			continue
+		}
+		s.Since = m.Heard.Add(s.Since.Sub(time.Unix(0, reply.GetTimeNs()))) // ages are right, whatever the clocks
+		s.Host, s.Heard = m.Name, m.Heard
+		doing = append(doing, s.Describe())
+		if a.actors != nil {
+			a.actors.Observe(s)
+		}
+	}
+	for _, s := range a.shares {
+		if s.ID != m.ID {
+			continue
+		}
+		s.doing = strings.Join(doing, "; ")
+		if err := a.observeRecorded(s, m.Offset, reply); err != nil {
+			a.c.mesh.Refuse(m.Name, err)
+		}
+	}
+}
+
+// observeRecorded takes the actions that a worker's stages have finished, and what memory they have taken. mu is held.
+func (a *attempt) observeRecorded(s *share, offset time.Duration, reply *wire.StatusReply) error {
+	mine := make(map[int32]bool, len(s.ranks))
+	for _, rank := range s.ranks {
+		mine[small(rank)] = true
+	}
+	left := limitBeatActions
+	for _, w := range reply.GetActions() {
+		if !mine[w.GetRank()] || w.GetFirst() < 0 || w.GetFirst() > limitTraceActions || w.GetPhase() > uint32(event.Eval) {
+			return fmt.Errorf("actions of rank %d from the number %d on", w.GetRank(), w.GetFirst())
+		}
+		times, err := actors.UnpackActions(w.GetTimes(), left)
+		if err != nil {
+			return err
+		}
+		left -= len(times)
+		for i, t := range times {
+			times[i].Start, times[i].End = t.Start.Add(-offset), t.End.Add(-offset)
+		}
+		if a.actors != nil {
+			a.actors.ObserveActions(actors.RankActions{Rank: int(w.GetRank()), Step: w.GetStep(), Order: w.GetOrder(), Phase: event.Phase(w.GetPhase()), First: int(w.GetFirst()), Times: times}) //nolint:gosec // looked at above
+		}
+	}
+	for _, w := range reply.GetMemory() {
+		if mine[w.GetRank()] {
+			a.memory[int(w.GetRank())] = w.GetBytes()
+		}
+	}
+	return nil
+}
+
+// rankMemory is the most tensor memory that each rank has taken at a time, as far as it was heard.
+func (a *attempt) rankMemory(ranks int) []int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := make([]int64, ranks)
+	for rank, n := range a.memory {
+		if rank < ranks {
+			all[rank] = n
+		}
+	}
+	return all
+}
+
+// clock is how the clock of a rank's worker stands to this process's, by its latest beats.
+func (a *attempt) clock(rank int) event.Clock {
+	for _, s := range a.shares {
+		if slices.Contains(s.ranks, rank) {
+			m := a.c.beats.Member(s.ID)
+			return event.Clock{Process: s.Name, Ahead: m.Offset, Within: (m.RoundTrip + 1) / 2}
+		}
+	}
+	return event.Clock{}
+}

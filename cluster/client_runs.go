@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/registry"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
+)
+
+// Submit asks for a run, and returns its id when it has begun. When ctx ends before, so does
+// the run. Errors of the configuration are *troupe.SetupError.
+func (c *Client) Submit(ctx context.Context, s Submission) (id string, err error) {
+	m, err := c.askFor(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: s.Config, File: s.File, Sets: s.Sets, Fresh: s.Fresh, FromStep: int64(s.FromStep),
+		AcceptNewData: s.AcceptNewData, Name: s.Name, Registered: registry.Names(), Variables: variablesOf(s.Config, s.Sets)}}}, s.Notice)
+	return m.GetSubmit().GetId(), err
+}
+
+// variablesOf are the variables of this process's environment that a configuration names, by ${NAME}.
+func variablesOf(text []byte, sets []string) map[string]string {
+	values := make(map[string]string)
+	for _, name := range config.Variables(append([]string{string(text)}, sets...)...) {
+		if v, set := os.LookupEnv(name); set {
+			values[name] = v
+		}
+	}
+	return values
+}
+
+// Runs lists the runs, in the order in which they were asked for.
+func (c *Client) Runs(ctx context.Context) ([]RunSummary, error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_List{List: &wire.ListRequest{}}})
+	var all []RunSummary
+	for _, r := range m.GetList().GetRuns() {
+		all = append(all, unpackSummary(r))
+	}
+	return all, err
+}
+
+// RunSummary describes a run in a few words.
+type RunSummary struct {
+	ID, Name    string
+	State       string // starting, waiting, running, paused, stopping, done, stopped or failed
+	Step, Steps int
+	Loss        *float64
+	ValLoss     *float64
+	Workers     []string
+	Submitted   time.Time
+	SubmittedBy string
+	Ended       time.Time // zero: not yet
+	Out         string
+	Restarts    int
+	Checkpoint  string // the last one
+	Error       string
+	Waiting     string // what a run waits for before it begins or is resumed, and when it tries again
+	// Warning is said by the answer to a request: it was carried out, but something about it was not.
+	Warning string
+}
+
+// Over reports whether the run has ended.
+func (s RunSummary) Over() bool { return !s.Ended.IsZero() }
+
+var states = [...]string{"starting", "waiting", "running", "paused", "stopping", "done", "stopped", "failed"}
+
+func unpackSummary(w *wire.RunSummary) RunSummary {
+	s := RunSummary{ID: w.GetId(), Name: w.GetName(), State: "unknown", Step: int(w.GetStep()), Steps: int(w.GetSteps()), Loss: w.Loss, ValLoss: w.ValLoss, Workers: w.GetWorkers(), Submitted: time.Unix(0, w.GetSubmittedNs()),
+		SubmittedBy: w.GetSubmittedBy(), Out: w.GetOut(), Restarts: int(w.GetRestarts()), Checkpoint: w.GetDir(), Error: w.GetError(), Waiting: w.GetWaiting()}
+	if n := int(w.GetState()); n >= 0 && n < len(states) {
+		s.State = states[n]
+	}
+	if w.GetEndedNs() != 0 {
+		s.Ended = time.Unix(0, w.GetEndedNs())
+	}
+	return s
+}
+
+func unpackControl(w *wire.ControlReply) RunSummary {
+	s := unpackSummary(w.GetRun())
+	s.Warning = w.GetWarning()
+	return s
+}
+
+// Status is what every actor of a run is doing. The run is named by its id, the beginning of
+// that, or its name.
+func (c *Client) Status(ctx context.Context, run string) (RunSummary, event.Status, error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Status{Status: &wire.RunStatusRequest{Run: run}}})
+	if err != nil {
+		return RunSummary{}, event.Status{}, err
+	}
+	s, err := unpackStatus(m.GetStatus())
+	return unpackSummary(m.GetStatus().GetRun()), s, err
+}
+
+// Control is what may be asked of a run in progress.
+type Control int32
+
+// The controls.
+const (
+	Pause      = Control(wire.ControlRequest_PAUSE)
+	Resume     = Control(wire.ControlRequest_RESUME)
+	Checkpoint = Control(wire.ControlRequest_CHECKPOINT)
+	Stop       = Control(wire.ControlRequest_STOP) // at the end of its step, with a checkpoint
+	Kill       = Control(wire.ControlRequest_KILL) // at once
+)
+
+// Change asks for a change of a run: see troupe.Change. It returns when the run was told.
+func (c *Client) Change(ctx context.Context, run string, ch troupe.Change) (RunSummary, error) {
+	r := &wire.ControlRequest{Run: run, Step: ch.Step, Lr: ch.LR, MinLr: ch.MinLR}
+	for action, kind := range changeKinds {
+		if kind == ch.Kind {
+			r.Action = action
+		}
+	}
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Control{Control: r}})
+	if err != nil {
+		return RunSummary{}, err
+	}
+	return unpackControl(m.GetControl()), nil
+}
+
+// Control asks something of a run. It returns when the run was told.
+func (c *Client) Control(ctx context.Context, run string, what Control) (RunSummary, error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Control{Control: &wire.ControlRequest{Run: run, Action: wire.ControlRequest_Action(what)}}})
+	if err != nil {
+		return RunSummary{}, err
+	}
+	return unpackControl(m.GetControl()), nil
+}
+
+// Forecast asks where a configuration's ranks would be computed, and what a step is
+// predicted to take there. The configuration's paths are the coordinator's.
+func (c *Client) Forecast(ctx context.Context, text []byte, file string, sets []string, seconds float64) (*Forecast, error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Forecast{Forecast: &wire.ForecastRequest{Config: text, File: file, Sets: sets, Seconds: seconds, Registered: registry.Names(), Variables: variablesOf(text, sets)}}})
+	if err != nil {
+		return nil, err
+	}
+	r := m.GetForecast()
+	f := &Forecast{StepMS: r.GetStepMs(), TokensPerS: r.GetTokensPerS(), BubblePct: r.GetBubblePct(), MessageMS: r.GetMessageMs(), Apart: r.GetApart()}
+	for _, k := range r.GetRanks() {
+		f.Ranks = append(f.Ranks, RankForecast{int(k.GetRank()), k.GetWorker(), k.GetHost(), int(k.GetCores()), k.GetDevice(), k.GetBytes(), k.GetMemoryBytes()})
+	}
+	for _, l := range r.GetLinks() {
+		f.Links = append(f.Links, LinkForecast{l.GetFrom(), l.GetTo(), l.GetLatencyMs(), l.GetBytesPerS()})
+	}
+	return f, nil
+}
+
+// Actions is what was recorded of the step that a run works on, by the coordinator's clock.
+func (c *Client) Actions(ctx context.Context, run string) (troupe.Actions, error) {
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Actions{Actions: &wire.ActionsRequest{Run: run}}})
+	if err != nil {
+		return troupe.Actions{}, err
+	}
+	w := m.GetActions()
+	a := troupe.Actions{Step: w.GetStep(), Phase: event.Phase(min(w.GetPhase(), uint32(event.Eval)))} //nolint:gosec // bounded
+	if w.GetBeganNs() != 0 {
+		a.Began = time.Unix(0, w.GetBeganNs())
+	}
+	if w.GetRecorded() {
+		if a.Ranks, err = unpackRanks(w.GetRanks()); err != nil {
+			return troupe.Actions{}, fmt.Errorf("the coordinator's answer: %w", err)
+		}
+	}
+	return a, nil
+}

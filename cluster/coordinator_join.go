@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/troupe-ml/troupe/cluster/internal/pki"
+	"github.com/troupe-ml/troupe/cluster/internal/secure"
+	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/base/clock"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// serveJoin is the coordinator's side: it gives whoever has a token a certificate.
+func (c *Coordinator) serveJoin(conn net.Conn, _ transport.Peer) {
+	defer conn.Close() //nolint:errcheck // it has ended
+	var r wire.JoinRequest
+	err := conn.SetDeadline(time.Now().Add(joinTime))
+	if err == nil {
+		err = wire.ReadFrame(conn, &r, limitJoinBytes)
+	}
+	if err != nil {
+		c.log.Warn("nobody joins", "from", conn.RemoteAddr(), "err", err)
+		return
+	}
+	answer := &wire.JoinReply{}
+	cert, id, err := c.signJoin(&r)
+	switch {
+	case err == nil:
+		answer.Certificate, answer.Root = cert, c.authority.Root()
+		level := slog.LevelDebug // with each of their commands; those that change something are logged
+		if id.Role == pki.Worker {
+			level = slog.LevelInfo
+		}
+		c.log.Log(context.Background(), level, "gave a certificate", "name", id.Name, "role", id.Role, "from", conn.RemoteAddr())
+	case errors.Is(err, pki.ErrTokenRefused):
+		answer.Error = pki.ErrTokenRefused.Error() // why is for the log alone
+	default:
+		answer.Error, answer.Name = err.Error(), nameOf(err)
+	}
+	if err != nil {
+		c.log.Warn("refused to let a process join", "from", conn.RemoteAddr(), "name", fmt.Sprintf("%.100q", r.GetName()), "err", err)
+	}
+	_ = wire.WriteFrame(conn, answer, limitJoinBytes)
+}
+
+// signJoin checks a request. Names of workers have one holder each: see pki.Joining.
+func (c *Coordinator) signJoin(r *wire.JoinRequest) ([]byte, pki.Identity, error) {
+	if r.GetName() == coordinatorName {
+		return nil, pki.Identity{}, fmt.Errorf("%q is the coordinator's own name; choose another (--name)", coordinatorName)
+	}
+	cert, id, err := c.authority.Join(pki.Joining{TokenID: r.GetTokenId(), Secret: r.GetSecret(), CSR: r.GetCsr(), Name: r.GetName(), Kept: r.GetKept(), InUse: c.inUse}, clock.Now())
+	if err == nil && id.Role == pki.Worker {
+		c.names.expected(id.Name)
+	}
+	return cert, id, err
+}
+
+// nameOf says what of an error is about the name.
+func nameOf(err error) wire.JoinReply_Name {
+	switch {
+	case errors.Is(err, errNameLater):
+		return wire.JoinReply_LATER
+	case errors.Is(err, pki.ErrNameInUse):
+		return wire.JoinReply_IN_USE
+	case errors.Is(err, pki.ErrNameHeld):
+		return wire.JoinReply_HELD
+	}
+	return wire.JoinReply_OTHER
+}
+
+// serveRenew is the coordinator's side: a certificate lives on as long as its holder asks, and nothing behind it was revoked.
+func (c *Coordinator) serveRenew(conn net.Conn, p transport.Peer) {
+	defer conn.Close() //nolint:errcheck // it has ended
+	encrypted, ok := conn.(*secure.Conn)
+	if !ok {
+		return
+	}
+	var r wire.JoinRequest
+	err := conn.SetDeadline(time.Now().Add(joinTime))
+	if err == nil {
+		err = wire.ReadFrame(conn, &r, limitJoinBytes)
+	}
+	answer := &wire.JoinReply{}
+	if err == nil {
+		answer.Certificate, err = c.authority.Renew(encrypted.ConnectionState().PeerCertificates[0], r.GetCsr(), clock.Now()) // the gate has checked it
+	}
+	if err != nil {
+		c.log.Warn("no new certificate", "name", p.Name, "err", err)
+		answer.Error = err.Error()
+	}
+	_ = wire.WriteFrame(conn, answer, limitJoinBytes)
+}

@@ -1,0 +1,133 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/internal/forecast"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// links has every worker measure the way to every other, one after the other: they would
+// disturb each other.
+func (a *attempt) links(ctx context.Context) (map[[2]string]*wire.Link, error) {
+	busy := a.busy()
+	links := make([][]*wire.Link, len(busy))
+	for i, from := range busy {
+		var err error
+		if links[i], err = a.linksFrom(ctx, from); err != nil {
+			return nil, fmt.Errorf("worker %s: %w", from.Name, err)
+		}
+	}
+	return byEnds(busy, links), nil
+}
+
+// crowded is links while all workers send at once, as they do in collectives.
+func (a *attempt) crowded(ctx context.Context) (map[[2]string]*wire.Link, error) {
+	busy := a.busy()
+	links, err := eachOf(busy, func(i int) ([]*wire.Link, error) { return a.linksFrom(ctx, busy[i]) })
+	if err != nil {
+		return nil, err
+	}
+	return byEnds(busy, links), nil
+}
+
+// byEnds are the links of each worker by its name and that of the other end.
+func byEnds(workers []*share, links [][]*wire.Link) map[[2]string]*wire.Link {
+	found := make(map[[2]string]*wire.Link)
+	for i, from := range workers {
+		for _, l := range links[i] {
+			found[[2]string{from.Name, l.GetTo()}] = l
+		}
+	}
+	return found
+}
+
+// linksFrom has a worker measure the way to every other.
+func (a *attempt) linksFrom(ctx context.Context, from *share) ([]*wire.Link, error) {
+	var peers []*wire.Peer
+	for _, to := range a.busy() {
+		if to != from {
+			peers = append(peers, to.peer())
+		}
+	}
+	if len(peers) == 0 {
+		return nil, nil
+	}
+	reply, err := a.c.ask(ctx, from.ID, &wire.Control{Kind: &wire.Control_Connect{Connect: &wire.Connect{Peers: peers}}})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range reply.GetConnected().GetLinks() {
+		if l.GetError() != "" || !(l.GetBytesPerS() > 0) || !(l.GetLatencyMs() >= 0) {
+			return nil, fmt.Errorf("the way to %.100s: %g bytes a second, %g ms: %.1000s", l.GetTo(), l.GetBytesPerS(), l.GetLatencyMs(), l.GetError())
+		}
+	}
+	return reply.GetConnected().GetLinks(), nil
+}
+
+// costs has all workers measure what the model's layers take there, at the same time: in the
+// run they compute at the same time too, and those of one host share its memory.
+func (a *attempt) costs(ctx context.Context, p *plan.Plan, seconds float64) (map[uuid.UUID]*forecast.Costs, error) {
+	busy := a.busy()
+	costs, err := eachOf(busy, func(i int) (*forecast.Costs, error) { return a.c.measure(ctx, busy[i], p, seconds) })
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[uuid.UUID]*forecast.Costs)
+	for i, s := range busy {
+		all[s.ID] = costs[i]
+	}
+	return all, nil
+}
+
+// measure has a worker measure what a model's layers take there.
+func (c *Coordinator) measure(ctx context.Context, s *share, p *plan.Plan, seconds float64) (*forecast.Costs, error) {
+	model, err := json.Marshal(p.Model().Config)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.ask(ctx, s.ID, &wire.Control{Kind: &wire.Control_Measure{Measure: &wire.Measure{Config: p.Config().TOML(), Model: model, Table: p.TableText(), Seconds: seconds}}})
+	if err != nil {
+		return nil, err
+	}
+	if text := reply.GetMeasured().GetError(); text != "" {
+		return nil, errors.New(text)
+	}
+	return forecast.ReadCosts(reply.GetMeasured().GetCosts())
+}
+
+// carried has all workers compute while each sends to the next, and says what a byte takes of each one's threads:
+// nothing of one that is alone.
+func (a *attempt) carried(ctx context.Context) (map[string]float64, error) {
+	busy := a.busy()
+	if len(busy) < 2 {
+		return nil, nil
+	}
+	ns, err := eachOf(busy, func(i int) (float64, error) { return a.carriedBy(ctx, busy[i], busy[(i+1)%len(busy)]) })
+	if err != nil {
+		return nil, fmt.Errorf("what messages take of computing: %w", err)
+	}
+	found := make(map[string]float64)
+	for i, s := range busy {
+		found[s.Name] = ns[i]
+	}
+	return found, nil
+}
+
+func (a *attempt) carriedBy(ctx context.Context, from, to *share) (float64, error) {
+	reply, err := a.c.ask(ctx, from.ID, &wire.Control{Kind: &wire.Control_Carry{Carry: &wire.Carry{To: to.peer()}}})
+	if err != nil {
+		return 0, err
+	}
+	got := reply.GetCarried()
+	if got.GetError() != "" || !(got.GetByteNs() >= 0) {
+		return 0, fmt.Errorf("sending to %s: %g ns a byte: %.1000s", to.Name, got.GetByteNs(), got.GetError())
+	}
+	return got.GetByteNs(), nil
+}

@@ -1,0 +1,306 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/cluster/internal/journal"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
+)
+
+// run is one that a coordinator was asked for, from then until it is no longer listed.
+type run struct {
+	c         *Coordinator
+	entry     journal.Entry // what the journal has of it; guarded by runs.mu
+	forgotten bool          // the journal is to have it no more; guarded by runs.mu
+	id, name  string
+	by        string
+	cfg       *config.Config
+	submitted time.Time
+	ctx       context.Context // its end stops the run, with a checkpoint
+	cancel    context.CancelFunc
+	done      chan struct{} // closed when it has ended
+
+	mu        sync.Mutex
+	state     wire.RunSummary_State
+	want      int             // workers to wait for when it is taken up; 0: none
+	inner     *troupe.Run     // nil: it has not begun
+	uuid      uuid.UUID       // that the run's own files have
+	workers   []string        // names
+	hosts     map[int]string  // by rank: the worker's name
+	asked     bool            // somebody has asked it to end
+	requested []troupe.Change // before it has begun
+	late      []troupe.Change // of them, those that came since start has given the others to troupe.Start
+	info      *wire.RunEvent
+	events    []*wire.RunEvent // the last ones
+	number    uint64           // of the last one
+	followers map[*follower]struct{}
+	followed  uint64         // number of the last follower
+	answers   []changeAnswer // that who asked for a change waits for
+	stops     []int64        // steps with which it ends, as somebody has asked
+	ended     time.Time
+	step      int64
+	loss, val *float64
+	dir       string
+	restarts  int32
+	waiting   waiting
+	err       error
+}
+
+// waiting is what a run waits for before it begins, or is resumed.
+type waiting struct {
+	text string    // "": nothing
+	next time.Time // of the next try; zero: none, it is told when there is something new
+}
+
+func (w waiting) String() string {
+	if w.text == "" || w.next.IsZero() {
+		return w.text
+	}
+	return fmt.Sprintf("%s; next try in %.1f s", w.text, max(0, time.Until(w.next).Seconds()))
+}
+
+// start begins the run. What it needs is opened and read before it returns.
+func (r *run) start(o troupe.Options) error {
+	r.mu.Lock()
+	o.Requests, r.late = slices.Clone(r.requested), nil
+	r.mu.Unlock()
+	o.Hosts, o.Logger = &runHosts{hosts{Coordinator: r.c, notice: r.waits}, r}, r.c.log
+	inner, err := troupe.Start(r.ctx, r.cfg, o)
+	if err != nil {
+		return err
+	}
+	if r.c.cfg.Began != nil {
+		r.c.cfg.Began(r.id, r.cfg, inner)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inner, r.want, r.waiting = inner, 0, waiting{}
+	if r.state != wire.RunSummary_STOPPING {
+		r.state = wire.RunSummary_RUNNING
+	}
+	r.info = &wire.RunEvent{Kind: &wire.RunEvent_Info{Info: packInfo(inner.Info())}}
+	r.step = int64(inner.Info().ResumedAt)
+	r.publish(r.info)
+	for _, c := range r.late {
+		if err := inner.Change(c); err != nil {
+			r.c.log.Error("a request is lost", "run", r.id, "request", c.String(), "err", err)
+		}
+	}
+	r.requested, r.late = nil, nil
+	return nil
+}
+
+// requests are what was asked of the run and is not done yet.
+func (r *run) requests() []troupe.Change {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inner == nil {
+		return slices.Clone(r.requested)
+	}
+	return r.inner.Requests()
+}
+
+// request keeps a change for the run, which has not begun. mu is held.
+func (r *run) request(ch troupe.Change) error {
+	if ch.Kind == event.ChangeResume {
+		// Those that troupe.Start was given it knows, and has to hear that they are taken back.
+		taken := func(o troupe.Change) bool { return o.Kind == event.ChangePause || o.Kind == event.ChangeResume }
+		r.requested, r.late = slices.DeleteFunc(r.requested, taken), slices.DeleteFunc(r.late, taken)
+	}
+	switch {
+	case slices.Contains(r.requested, ch):
+		return nil
+	case len(r.requested) >= troupe.LimitRequests:
+		return fmt.Errorf("%w: run %s has not begun, and %d changes wait for it, the limit", ErrTryAgain, r.id, len(r.requested))
+	}
+	r.requested, r.late = append(r.requested, ch), append(r.late, ch)
+	if ch.Kind == event.ChangeStop {
+		r.stops = append(r.stops, ch.Step)
+	}
+	return nil
+}
+
+// waits tells who follows what the run waits for.
+func (r *run) waits(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waitFor(waiting{text: text})
+}
+
+// waitFor is waits, with the time of the next try. mu is held.
+func (r *run) waitFor(w waiting) {
+	r.waiting = w
+	r.publish(&wire.RunEvent{Kind: &wire.RunEvent_Waiting{Waiting: &wire.WaitingEvent{Text: words.Cut(w.String(), limitErrorBytes)}}})
+}
+
+// watch passes the run's events on until it has ended, and returns how.
+func (r *run) watch() (troupe.Result, error) {
+	for e := range r.inner.Events() {
+		r.mu.Lock()
+		r.note(e)
+		if w := packEvent(e); w != nil {
+			if s, ok := e.(troupe.StepEvent); ok {
+				r.publishStep(w, s)
+			} else {
+				r.publish(w)
+			}
+		}
+		r.mu.Unlock()
+		if err := r.c.runs.keep(r); err != nil {
+			r.c.log.Error("what was asked of a run is not noted; a coordinator that is started again does not know it", "run", r.id, "err", err)
+		}
+	}
+	return r.inner.Wait()
+}
+
+// note keeps what a list of runs shows. mu is held.
+func (r *run) note(e troupe.Event) {
+	switch e := e.(type) {
+	case troupe.StepEvent:
+		r.step, r.waiting = int64(e.Step), waiting{} // for what it may have waited when it recovered
+		if e.Loss != nil {
+			r.loss = e.Loss
+		}
+		if e.ValLoss != nil {
+			r.val = e.ValLoss
+		}
+	case troupe.CheckpointEvent:
+		r.dir = e.Dir
+	case troupe.RestartEvent:
+		r.restarts++
+	case troupe.ChangeEvent:
+		// What is asked for names its step, which the event has, too.
+		if i := slices.IndexFunc(r.answers, func(a changeAnswer) bool { return a.change.Kind == e.Kind && a.change.Step == e.Step }); i >= 0 {
+			if r.answers[i].err <- e.Err; e.Err == nil {
+				r.stops = append(r.stops, e.Step)
+			}
+			r.answers = slices.Delete(r.answers, i, i+1)
+		}
+	case troupe.PauseEvent:
+		if r.state == wire.RunSummary_STOPPING {
+			break
+		}
+		if r.state = wire.RunSummary_RUNNING; e.Paused {
+			r.state = wire.RunSummary_PAUSED
+		}
+	}
+}
+
+// over reports whether the run has ended. mu is held.
+func (r *run) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return !r.ended.IsZero()
+	}
+}
+
+// end notes how the run ended. An interrupted one goes on with the next coordinator: who
+// follows is not told an end.
+func (r *run) end(res troupe.Result, err error, interrupted bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended, r.err = time.Now(), err
+	if res.Dir != "" {
+		r.dir = res.Dir
+	}
+	if res.Step > 0 {
+		r.step = int64(res.Step)
+	}
+	switch {
+	case err != nil:
+		r.state = wire.RunSummary_FAILED
+	case res.Stopped:
+		r.state = wire.RunSummary_STOPPED
+	default:
+		r.state = wire.RunSummary_DONE
+	}
+	if !interrupted {
+		r.publish(&wire.RunEvent{Kind: &wire.RunEvent_End{End: packEnd(res, err)}})
+	}
+	for f := range r.followers {
+		r.drop(f)
+	}
+	if more := len(r.events) - limitEndedEvents; more > 0 {
+		r.events = slices.Clone(r.events[more:])
+	}
+	close(r.done)
+}
+
+// status is what every actor of the run is doing.
+func (r *run) status() event.Status {
+	r.mu.Lock()
+	inner, hosts := r.inner, r.hosts
+	r.mu.Unlock()
+	if inner == nil {
+		return event.Status{Time: time.Now(), Requests: r.requests()}
+	}
+	s := inner.Status()
+	for i, a := range s.Actors {
+		if a.Rank >= 0 && a.Host == "" { // nothing was heard of it yet
+			s.Actors[i].Host = hosts[a.Rank]
+		}
+	}
+	return s
+}
+
+// summary describes the run in a few words.
+func (r *run) summary() *wire.RunSummary {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &wire.RunSummary{Id: r.id, Name: r.name, State: r.state, Step: r.step, Steps: int64(r.cfg.Run.Steps), Loss: r.loss, ValLoss: r.val, Workers: r.workers, SubmittedNs: r.submitted.UnixNano(),
+		SubmittedBy: r.by, Out: words.Cut(r.cfg.Run.Out, limitErrorBytes), Restarts: r.restarts, Dir: words.Cut(r.dir, limitErrorBytes)}
+	if !r.ended.IsZero() {
+		s.EndedNs = r.ended.UnixNano()
+	}
+	if r.err != nil {
+		s.Error = words.Cut(r.err.Error(), limitErrorBytes)
+	} else if r.ended.IsZero() {
+		s.Waiting = words.Cut(r.waiting.String(), limitErrorBytes)
+	}
+	return s
+}
+
+// ids are what the run is called in logs.
+func (r *run) ids() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return []string{r.id, r.uuid.String()}
+}
+
+func (r *run) workerNames() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.workers
+}
+
+// lastStep is the last step that has ended.
+func (r *run) lastStep() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.step
+}
+
+// detach makes a run whose attempts have ended one that has not begun, so that what is asked of it is kept for the next
+// one; false: it was told to end.
+func (r *run) detach() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asked {
+		return false
+	}
+	r.requested = r.inner.Requests()
+	r.inner, r.want = nil, max(1, len(r.workers))
+	return true
+}

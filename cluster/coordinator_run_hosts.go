@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/troupe-ml/troupe/cluster/internal/journal"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/plan"
+)
+
+// runHosts are the workers for a run.
+type runHosts struct {
+	hosts
+	r *run
+}
+
+// Choose notes which workers the run gets. One that is taken up waits for as many as it
+// had, and then for any at all.
+func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (plan.Workers, error) {
+	h.r.mu.Lock()
+	want := h.r.want
+	h.r.mu.Unlock()
+	if want > 0 {
+		if h.waitFor(ctx, want, sayTime) != nil && ctx.Err() == nil {
+			h.mu.Lock()
+			_, gpu := kindsOf(cfg)
+			seen := h.seen(gpu)
+			h.mu.Unlock()
+			h.tellWaiting(fmt.Sprintf("the run waits for %s, as many as it had, and for %.0f s more at most (%s)", words.Plural(want, "worker"), (takeUpWait - sayTime).Seconds(), cmp.Or(seen, "none has joined")))
+			_ = h.waitFor(ctx, want, takeUpWait-sayTime) // with fewer it goes on all the same
+		}
+		wait = forever
+	}
+	w, err := h.hosts.Choose(ctx, cfg, wait)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	of := make(map[int]string)
+	if a, ok := w.(*attempt); ok {
+		for _, s := range a.shares {
+			names = append(names, s.Name)
+			for _, rank := range s.ranks {
+				of[rank] = s.Name
+			}
+		}
+	}
+	h.r.mu.Lock()
+	h.r.workers, h.r.hosts = names, of
+	h.r.mu.Unlock()
+	return &runWorkers{w, h.r}, nil
+}
+
+// waitFor waits for so many workers for some time.
+func (h *runHosts) waitFor(ctx context.Context, workers int, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return h.Wait(ctx, workers)
+}
+
+// forever is longer than any coordinator lives.
+const forever = 100 * 365 * 24 * time.Hour
+
+// runWorkers are workers that were chosen for a run.
+type runWorkers struct {
+	plan.Workers
+	r *run
+}
+
+// Assign notes the run's own id, and before the run's folder is written to that it is.
+func (w *runWorkers) Assign(ctx context.Context, a plan.Assignment) (plan.Ranks, error) {
+	w.r.mu.Lock()
+	w.r.uuid = a.Run
+	w.r.mu.Unlock()
+	ranks, err := w.Workers.Assign(ctx, a)
+	if err != nil {
+		return ranks, err
+	}
+	err = w.r.c.runs.note(w.r, func(e *journal.Entry) {
+		if e.State == journal.Submitted {
+			e.State, e.Workers = journal.Beginning, len(w.r.workerNames())
+		}
+	})
+	w.r.c.cfg.at(pointPlaced)
+	return ranks, err
+}

@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/cluster/internal/journal"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/telemetry/event"
+)
+
+// runs are those that a coordinator was asked for, in progress and ended.
+type runs struct {
+	c       *Coordinator
+	running sync.WaitGroup // of runs in progress
+
+	mu      sync.Mutex
+	journal *journal.Journal // nil: nothing is kept
+	all     []*run           // in the order in which they were asked for
+	closing bool
+}
+
+func (s *runs) newRun(cfg *config.Config, e journal.Entry) *run {
+	r := &run{c: s.c, entry: e, id: e.ID, name: e.Name, by: e.By, cfg: cfg, done: make(chan struct{}), followers: make(map[*follower]struct{})}
+	r.requested = slices.Clone(e.Requests)
+	for _, c := range e.Requests {
+		if c.Kind == event.ChangeStop {
+			r.stops = append(r.stops, c.Step)
+		}
+	}
+	r.submitted, _ = time.Parse(time.RFC3339, e.Submitted) // which is its own, or was looked at
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+// add lists a run, and counts it as one in progress.
+func (s *runs) add(r *run) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	busy := 0
+	for _, other := range s.all {
+		other.mu.Lock()
+		if !other.over() {
+			busy++
+		}
+		other.mu.Unlock()
+	}
+	switch {
+	case s.closing:
+		return ErrClosing
+	case busy >= journal.LimitRuns:
+		return fmt.Errorf("%w: %d runs are in progress, and there may be no more", ErrRequest, busy)
+	}
+	for r.id == "" || s.byID(r.id) {
+		var id [journal.RunIDBytes]byte
+		_, _ = rand.Read(id[:]) // never fails, as its documentation says
+		r.id = hex.EncodeToString(id[:])
+	}
+	r.entry.ID = r.id
+	s.all = append(s.all, r)
+	s.running.Add(1)
+	return nil
+}
+
+func (s *runs) byID(id string) bool {
+	return slices.ContainsFunc(s.all, func(r *run) bool { return r.id == id })
+}
+
+// note changes what the journal has of a run.
+func (s *runs) note(r *run, change func(*journal.Entry)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&r.entry)
+	if s.journal == nil || r.forgotten {
+		return nil
+	}
+	return s.journal.Put(r.entry)
+}
+
+// keep notes what was asked of a run and is not done yet. That it is to stop now is noted apart, since a
+// coordinator that ends stops its runs, too.
+func (s *runs) keep(r *run) error {
+	return s.note(r, func(e *journal.Entry) { // which has mu: what is asked meanwhile is not lost by an older list
+		e.Requests = slices.DeleteFunc(r.requests(), func(c troupe.Change) bool { return c.Kind == event.ChangeStop && c.Step == 0 })
+	})
+}
+
+// ended notes that a run has ended. One that ends with the coordinator stays in the journal.
+func (s *runs) ended(r *run, res troupe.Result, err error) {
+	r.mu.Lock()
+	asked := r.asked || slices.Contains(r.stops, int64(res.Step))
+	r.mu.Unlock()
+	s.mu.Lock()
+	interrupted := s.closing && !asked && (res.Stopped || err != nil)
+	r.forgotten = true
+	if s.journal != nil && !interrupted {
+		if jerr := s.journal.Remove(r.id); jerr != nil {
+			s.c.log.Error("a run that has ended stays noted as one in progress", "run", r.id, "err", jerr)
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case interrupted:
+		s.c.log.Info("a run goes on when the coordinator is started again", "run", r.id, "step", res.Step, "checkpoint", res.Dir)
+	case err != nil:
+		s.c.log.Error("a run has failed", "run", r.id, "step", res.Step, "err", err)
+	case res.Stopped:
+		s.c.log.Info("a run was stopped", "run", r.id, "step", res.Step, "checkpoint", res.Dir)
+	default:
+		s.c.log.Info("a run is done", "run", r.id, "step", res.Step, "checkpoint", res.Dir)
+	}
+	r.end(res, err, interrupted)
+	r.cancel()
+	s.prune()
+}
+
+// prune bounds the history.
+func (s *runs) prune() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	over := 0
+	for _, r := range slices.Backward(s.all) {
+		r.mu.Lock()
+		if r.over() {
+			over++
+		}
+		r.mu.Unlock()
+	}
+	s.all = slices.DeleteFunc(s.all, func(r *run) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if over > limitHistory && r.over() {
+			over--
+			return true
+		}
+		return false
+	})
+}
+
+// find is the run that an id, its beginning, or a name is of. Of several with one name it
+// is the one in progress, else the last.
+func (s *runs) find(text string) (*run, error) {
+	if text == "" || len(text) > limitNameBytes {
+		return nil, fmt.Errorf("%w: %.50q; give a run's id or its name", ErrNoRun, text)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var byID, byName, going []*run
+	for _, r := range s.all {
+		if strings.HasPrefix(r.id, text) {
+			byID = append(byID, r)
+		}
+		if r.name == text {
+			byName = append(byName, r)
+			r.mu.Lock()
+			if !r.over() {
+				going = append(going, r)
+			}
+			r.mu.Unlock()
+		}
+	}
+	switch {
+	case len(going) == 1:
+		return going[0], nil
+	case len(going) > 1:
+		byID = going
+	case len(byID) == 1:
+		return byID[0], nil
+	case len(byID) == 0 && len(byName) > 0:
+		return byName[len(byName)-1], nil
+	}
+	if len(byID) > 1 {
+		var ids []string
+		for _, r := range byID {
+			ids = append(ids, r.id)
+		}
+		return nil, fmt.Errorf("%w: %q could be each of %s; give the whole id", ErrNoRun, text, strings.Join(ids, ", "))
+	}
+	return nil, fmt.Errorf("%w: %q; engine ps lists those that there are", ErrNoRun, text)
+}
+
+// list is every run, in the order in which they were asked for.
+func (s *runs) list() []*run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
+}
+
+// stop ends all runs with a checkpoint, or without one when ctx ends. They go on with the
+// next coordinator of the folder.
+func (s *runs) stop(ctx context.Context) {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	for _, r := range s.list() {
+		r.cancel()
+	}
+	ended := make(chan struct{})
+	go func() { // ends with the runs
+		s.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		for _, r := range s.list() {
+			r.kill()
+		}
+		<-ended
+	}
+}
+
+// ending reports whether the coordinator ends.
+func (s *runs) ending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// close gives the folder back.
+func (s *runs) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.journal == nil {
+		return nil
+	}
+	err := errors.Join(s.journal.Announce(""), s.journal.Close())
+	s.journal = nil
+	return err
+}

@@ -1,0 +1,133 @@
+// Package logring keeps the last records of the logs of a cluster's processes, and passes on those that
+// come. It knows records alone, and must never know connections.
+package logring
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// Limits of what is kept, and of what may wait.
+const (
+	// LimitRecords is how many records are kept, and LimitBytes their size.
+	LimitRecords = 4096
+	LimitBytes   = 16 << 20
+	// LimitBatches is how many batches of records may wait for a follower.
+	LimitBatches = 1024
+
+	// What bounds a record.
+	limitTextBytes  = 2 << 10
+	limitKeyBytes   = 256
+	limitValueBytes = 2 << 10
+	limitAttributes = 32
+)
+
+// Ring keeps the last records of the logs of a cluster's processes.
+type Ring struct {
+	mu        sync.Mutex
+	records   []*wire.LogRecord
+	bytes     int    // of all of them, as they are encoded
+	dropped   uint64 // by workers, for want of room
+	followers map[*Follower]struct{}
+}
+
+// Follower is one who gets records as they come.
+type Follower struct {
+	Batches chan []*wire.LogRecord // closed when it was too slow
+}
+
+// New makes an empty ring.
+func New() *Ring { return &Ring{followers: make(map[*Follower]struct{})} }
+
+// Add keeps records, and passes them on.
+func (l *Ring) Add(records []*wire.LogRecord, dropped uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dropped += dropped
+	for _, r := range records {
+		l.records = append(l.records, r)
+		l.bytes += proto.Size(r)
+	}
+	for len(l.records) > LimitRecords || l.bytes > LimitBytes {
+		l.bytes -= proto.Size(l.records[0])
+		l.records[0] = nil
+		l.records = l.records[1:]
+	}
+	for f := range l.followers {
+		select {
+		case f.Batches <- records:
+		default:
+			delete(l.followers, f)
+			close(f.Batches)
+		}
+	}
+}
+
+// Follow gives the records so far, by time, and with a follower those to come.
+func (l *Ring) Follow(live bool) (records []*wire.LogRecord, dropped uint64, f *Follower) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	records = inOrder(l.records)
+	if live {
+		f = &Follower{Batches: make(chan []*wire.LogRecord, LimitBatches)}
+		l.followers[f] = struct{}{}
+	}
+	return records, l.dropped, f
+}
+
+// inOrder merges the records of all processes by time. Those of a process stay in the order in which they
+// came: where somebody has set its clock back, they count as later than all before.
+func inOrder(records []*wire.LogRecord) []*wire.LogRecord {
+	type dated struct {
+		at int64
+		*wire.LogRecord
+	}
+	latest := make(map[string]int64)
+	all := make([]dated, len(records))
+	for i, r := range records {
+		at := r.GetTimeNs()
+		if was, ok := latest[r.GetProcess()]; ok {
+			at = max(at, was)
+		}
+		latest[r.GetProcess()] = at
+		all[i] = dated{at, r}
+	}
+	slices.SortStableFunc(all, func(a, b dated) int { return cmp.Compare(a.at, b.at) })
+	sorted := make([]*wire.LogRecord, len(all))
+	for i, d := range all {
+		sorted[i] = d.LogRecord
+	}
+	return sorted
+}
+
+// Leave ends a follower.
+func (l *Ring) Leave(f *Follower) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.followers, f)
+}
+
+// Bound cuts a record of another process to the limits of one.
+func Bound(r *wire.LogRecord) {
+	r.Text = words.Cut(r.GetText(), limitTextBytes)
+	r.Attributes = r.GetAttributes()[:min(len(r.GetAttributes()), limitAttributes)]
+	for _, a := range r.Attributes {
+		a.Key, a.Value = words.Cut(a.GetKey(), limitKeyBytes), words.Cut(a.GetValue(), limitValueBytes)
+	}
+}
+
+// OfRun reports whether a record is about a run.
+func OfRun(r *wire.LogRecord, ids ...string) bool {
+	for _, a := range r.GetAttributes() {
+		if a.GetKey() == "run" && slices.Contains(ids, a.GetValue()) {
+			return true
+		}
+	}
+	return false
+}

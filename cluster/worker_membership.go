@@ -1,0 +1,191 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/cluster/internal/beat"
+	"github.com/troupe-ml/troupe/cluster/internal/mesh"
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// membership is the life of a worker under one incarnation. What is of one never reaches another:
+// messages name the incarnation that they are for and from, and attempts are carried by the
+// membership that they were assigned to.
+type membership struct {
+	*worker
+	id     uuid.UUID
+	mesh   *mesh.Mesh
+	client *beat.Client
+	leased context.Context // ends with the membership
+	stop   func()          // ends it
+
+	mu          sync.Mutex
+	far         *farError // why it has ended by itself; nil: it has not
+	welcomed    bool
+	coordinator *wire.Peer
+	silence     time.Duration // after which a process is lost
+	parts       map[uuid.UUID]*part
+	gaveUp      map[uuid.UUID]string // why, by attempt, until the coordinator releases it
+	leaving     bool                 // nothing begins any more
+	running     sync.WaitGroup       // of what assigns and releases
+}
+
+// membership lives under a new incarnation until the coordinator refuses it, or ctx ends. It
+// reports whether the coordinator had welcomed it.
+func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
+	m := &membership{worker: w, parts: make(map[uuid.UUID]*part), gaveUp: make(map[uuid.UUID]string)}
+	if m.id, err = uuid.NewV7(); err != nil {
+		return false, err
+	}
+	offer, err := w.offer()
+	if err != nil {
+		return false, err
+	}
+	m.mesh = mesh.New(mesh.Config{Self: m.id, Name: w.cfg.Name, System: w.system, Secure: true, Streams: w.cfg.LaneStreams, Control: m.control, Logger: w.log,
+		Broken: func(id uuid.UUID, err error) {
+			w.log.Error("a process can't be sent to any more", "process", id, "err", err)
+			go m.giveUp("something could not be sent") // whoever sends may hold what giving up takes
+		}}, w.transport)
+	w.port.Use(m.mesh)
+	m.client = beat.NewClient(beat.ClientConfig{
+		Dial:     func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, beatProtocol) },
+		Hello:    &wire.Hello{Worker: &wire.Peer{Name: w.cfg.Name, Incarnation: m.id[:], Address: w.transport.Address(), DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
+		Welcomed: m.welcome, Status: m.status, Unreachable: m.unreachable, Final: final, Logger: w.log,
+		Failed: func(err error) { w.obstacles.tell(w.log, w.cfg.Join, err) },
+		Wall:   w.cfg.wallNow, Leaving: ctx.Done(),
+	})
+	leased, stop := context.WithCancel(context.WithoutCancel(ctx))
+	m.leased, m.stop = leased, stop
+	m.running.Add(3)
+	go func() { // ends with leased
+		defer m.running.Done()
+		select {
+		case <-ctx.Done():
+			m.drain(leased)
+			stop()
+		case <-leased.Done():
+		}
+	}()
+	go func() { // ends with leased
+		defer m.running.Done()
+		m.minds(leased)
+	}()
+	go func() { // ends with leased
+		defer m.running.Done()
+		w.logs.run(leased, func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, logProtocol) })
+	}()
+	err = m.client.Run(leased)
+	stop()
+	m.mu.Lock()
+	m.leaving = true
+	if welcomed = m.welcomed; m.far != nil {
+		err = m.far
+	}
+	m.mu.Unlock()
+	m.giveUp("the membership has ended")
+	m.running.Wait()
+	w.port.Use(nil)
+	m.mesh.Close()
+	return welcomed, err
+}
+
+// welcome takes the coordinator's word that this worker is a member. Another coordinator
+// than before knows nothing of the attempts here.
+func (w *membership) welcome(m *wire.Welcome) {
+	w.mu.Lock()
+	was := w.coordinator
+	w.coordinator, w.welcomed = m.GetCoordinator(), true
+	if next := m.GetCoordinator().GetIncarnation(); string(next) != string(w.numbering) {
+		w.numbering, w.highest = next, 0 // each coordinator numbers its own attempts
+	}
+	for _, p := range w.parts { // the last beats may not have come
+		clear(p.told)
+	}
+	w.silence = time.Duration(m.GetSilenceS() * float64(time.Second))
+	w.mu.Unlock()
+	id, _ := uuid.FromBytes(m.GetCoordinator().GetIncarnation()) // which SetPeer looks at
+	if was != nil && string(was.GetIncarnation()) != string(id[:]) {
+		if old, err := uuid.FromBytes(was.GetIncarnation()); err == nil {
+			w.mesh.Forget(old)
+		}
+		w.giveUp("the coordinator was started again") // before an order of the new one can come
+	}
+	if err := w.mesh.SetPeer(m.GetCoordinator()); err != nil {
+		w.log.Error("the coordinator's greeting", "err", err)
+		return
+	}
+	w.mesh.Reconnected()
+	w.obstacles.gone()
+	w.log.Info("joined", "coordinator", m.GetCoordinator().GetAddress(), "address", w.transport.Address())
+	if was == nil || string(was.GetIncarnation()) != string(id[:]) {
+		w.running.Add(1)
+		go func() { // ends with leased, or within beat.ReachTime
+			defer w.running.Done()
+			w.dialBack(m.GetCoordinator())
+		}()
+	}
+}
+
+// drain waits until the coordinator has released this worker's ranks, for drainTime at most, or until it is not
+// heard any more: where a whole cluster is told to end, its coordinator has runs write a last checkpoint, for which it
+// needs the workers. A coordinator that does not end itself takes the worker for lost after leaveGrace.
+func (w *membership) drain(ctx context.Context) {
+	end := time.NewTimer(drainTime)
+	defer end.Stop()
+	tick := time.NewTicker(drainTick)
+	defer tick.Stop()
+	for said := false; ; said = true {
+		w.mu.Lock()
+		busy := len(w.parts) > 0
+		w.mu.Unlock()
+		if !busy || w.client.Quiet() > drainQuiet {
+			return
+		}
+		if !said {
+			w.log.Info("told to end; waits for the coordinator to release its ranks", "most_s", drainTime.Seconds())
+		}
+		select {
+		case <-tick.C:
+		case <-end.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// minds gives the ranks up when the coordinator was silent for longer than their lease.
+func (w *membership) minds(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		quiet := w.client.Quiet()
+		w.mu.Lock()
+		for _, p := range w.parts {
+			if quiet >= p.lease {
+				p.giveUp(fmt.Sprintf("it heard nothing of the coordinator for %.1f s, and cluster.lease_s is %g", quiet.Seconds(), p.lease.Seconds()))
+			}
+		}
+		w.mu.Unlock()
+	}
+}
+
+// giveUp ends every attempt's stages here.
+func (w *membership) giveUp(why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.parts {
+		p.giveUp(why)
+	}
+}

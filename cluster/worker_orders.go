@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// control takes a message of the coordinator's.
+func (w *membership) control(from uuid.UUID, m *wire.Control) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	boss := w.coordinator
+	switch {
+	case w.leaving:
+		return
+	case string(boss.GetIncarnation()) != string(from[:]):
+		w.mesh.Refuse(from.String(), errors.New("an order that is not the coordinator's"))
+		return
+	}
+	switch k := m.Kind.(type) {
+	case *wire.Control_Assign:
+		w.assigned(k.Assign, boss)
+	case *wire.Control_Release:
+		w.released(k.Release)
+	case *wire.Control_Connect:
+		w.running.Go(func() { w.connect(m.GetRequest(), k.Connect) }) // ends with what it measures
+	case *wire.Control_Carry:
+		w.running.Go(func() { w.carry(m.GetRequest(), k.Carry) }) // ends with what it measures
+	case *wire.Control_Measure:
+		w.running.Go(func() { w.measure(m.GetRequest(), k.Measure) }) // ends with what it measures
+	}
+}
+
+// assigned begins to compute ranks, and answers whether they are ready. w.mu is held.
+func (w *membership) assigned(m *wire.Assign, boss *wire.Peer) {
+	p, old, err := w.accept(m) // in the order in which messages came: a release may be next
+	w.running.Go(func() {      // ends when the stages have begun
+		answer := &wire.Assigned{Attempt: m.GetAttempt()}
+		if err == nil {
+			err = w.assign(p, old, m, boss, answer)
+		}
+		if err != nil {
+			answer.Error = err.Error()
+			w.log.Error("can't compute", "ranks", m.GetRanks(), "err", err)
+		}
+		w.tell(&wire.Control{Kind: &wire.Control_Assigned{Assigned: answer}})
+	})
+}
+
+// released ends the ranks of an attempt, and answers when nothing of them is left. w.mu is held.
+func (w *membership) released(m *wire.Release) {
+	id, err := uuid.FromBytes(m.GetAttempt())
+	if err != nil {
+		return
+	}
+	p := w.parts[id]
+	delete(w.gaveUp, id)
+	w.running.Go(func() { // ends with the attempt's stages
+		if p != nil {
+			w.mu.Lock()
+			p.end("the coordinator releases them")
+			w.mu.Unlock()
+			p.wait()
+		}
+		w.tell(&wire.Control{Kind: &wire.Control_Released{Released: &wire.Released{Attempt: id[:]}}})
+	})
+}
+
+// tell sends the coordinator a message.
+func (w *membership) tell(m *wire.Control) {
+	w.mu.Lock()
+	boss := w.coordinator
+	w.mu.Unlock()
+	id, err := uuid.FromBytes(boss.GetIncarnation())
+	if err == nil {
+		err = w.mesh.Control(id, m)
+	}
+	if err != nil {
+		w.log.Error("can't tell the coordinator", "err", err)
+	}
+}

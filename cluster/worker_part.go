@@ -1,0 +1,277 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// part is a worker's part of an attempt at a run.
+type part struct {
+	w         *membership
+	id, run   uuid.UUID
+	lease     time.Duration
+	stages    *actors.Stages // nil: not begun
+	ended     bool           // it was told to end; w.mu
+	peers     []uuid.UUID    // other workers
+	processes []uuid.UUID    // of all ranks
+	folder    *folder.Folder // the run's, to write checkpoints to; nil: it is not seen here
+	set       *device.Set
+	told      map[int]actors.Told // what the coordinator was told of actions, by rank; w.mu
+	dropped   chan struct{}       // closed when nothing of it is left
+}
+
+// accept makes this worker's part of an attempt, and ends those of older ones. w.mu is held.
+func (w *membership) accept(m *wire.Assign) (p *part, old []*part, err error) {
+	p = &part{w: w, told: make(map[int]actors.Told), dropped: make(chan struct{}), lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
+	if p.run, err = uuid.FromBytes(m.GetRun()); err != nil {
+		return nil, nil, fmt.Errorf("the run: %w", err)
+	}
+	if p.id, err = uuid.FromBytes(m.GetAttempt()); err != nil {
+		return nil, nil, fmt.Errorf("the attempt: %w", err)
+	}
+	if m.GetGeneration() <= w.highest {
+		return nil, nil, fmt.Errorf("it is attempt number %d, and this worker has seen number %d", m.GetGeneration(), w.highest)
+	}
+	w.highest = m.GetGeneration()
+	clear(w.gaveUp)
+	for _, o := range w.parts { // the coordinator has released them, or has never heard of them
+		o.end("a newer attempt has begun")
+		old = append(old, o)
+	}
+	w.parts[p.id] = p
+	return p, old, nil
+}
+
+// assign begins the stages of a part that was accepted, once the older ones have ended. answer is told whether it
+// sees the run's folder.
+func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Peer, answer *wire.Assigned) error {
+	for _, o := range old {
+		o.wait()
+	}
+	p.see(m, answer)
+	spec, weights, err := p.resolve(m, boss)
+	if err == nil {
+		if p.folder != nil {
+			spec.WriteOwn = p.writeOwn
+		}
+		spec.Run, spec.Attempt = p.run, p.id
+		w.mu.Lock()
+		if p.ended {
+			err = errors.New("the attempt has ended")
+		} else {
+			p.stages, err = actors.StartStages(*spec, boss.GetAddress(), weights)
+		}
+		w.mu.Unlock()
+	}
+	if err != nil {
+		w.drop(p)
+		return err
+	}
+	w.log.Info("computes", "run", p.run, "ranks", m.GetRanks())
+	w.running.Add(1)
+	go func() { // ends with the stages
+		defer w.running.Done()
+		p.stages.Wait()
+		w.drop(p)
+		w.log.Info("computes no more", "run", p.run, "ranks", m.GetRanks())
+	}()
+	return nil
+}
+
+// resolve comes to the same plan as the coordinator, and makes of it what the stages need.
+func (p *part) resolve(m *wire.Assign, boss *wire.Peer) (*actors.Spec, *actors.WeightReader, error) {
+	w := p.w
+	cfg, err := config.ParseStored("the coordinator's configuration", m.GetConfig())
+	if err != nil {
+		return nil, nil, err
+	}
+	if w.cfg.Threads > 0 {
+		cfg.Device.Threads = w.cfg.Threads
+	}
+	var model stages.Config
+	if err := json.Unmarshal(m.GetModel(), &model); err != nil {
+		return nil, nil, fmt.Errorf("the model: %w", err)
+	}
+	var table []byte
+	if len(m.GetTable()) > 0 {
+		table = m.GetTable()
+	}
+	pl, err := plan.NewOf(cfg, model, table)
+	if err != nil {
+		return nil, nil, err
+	}
+	if digest := pl.Digest(); string(digest[:]) != string(m.GetDigest()) {
+		return nil, nil, fmt.Errorf("this worker comes to another plan than the coordinator: %x, not %x", digest[:8], m.GetDigest()[:min(8, len(m.GetDigest()))])
+	}
+	ranks, hosts, err := p.hosts(m, pl.Grid().World())
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := pl.CheckRanks(ranks); err != nil {
+		return nil, nil, err
+	}
+	load := stages.InitWeights(cfg.Run.Seed)
+	var weights *actors.WeightReader
+	if m.GetFromCheckpoint() {
+		weights = actors.NewWeightReader()
+		load = stages.Sliced(weights.Source)
+	}
+	groups := &rankGroups{mesh: w.mesh, attempt: p.id, grid: pl.Grid(), processes: p.processes}
+	spec, err := pl.Stages(int(m.GetEvalMicrobatches()), load, m.GetWithState(), groups)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec.Hosts, spec.System, spec.Logger, spec.Wall = hosts, w.system, w.log, w.cfg.wall
+	spec.Start.Step = m.GetStep()
+	if p.set, err = p.open(cfg, pl, ranks, m.GetOrdinals()); err != nil {
+		return nil, nil, err
+	}
+	spec.Devices = p.set.OfRanks()
+	processes := p.processesBy(hosts, boss)
+	spec.Attach, spec.Detach = func(c *actors.Codec) { w.mesh.Attach(c, processes) }, func() { w.mesh.Detach(p.id) }
+	return &spec, weights, nil
+}
+
+// open makes the devices of the ranks here, and looks whether what is on a GPU fits it.
+func (p *part) open(cfg *config.Config, pl *plan.Plan, ranks []int, ordinals []int32) (*device.Set, error) {
+	at := make(map[int]int)
+	for i, r := range ranks {
+		at[r] = 0
+		if device.KindOf(cfg, cfg.StageOf(r)) != device.CUDA {
+			continue
+		}
+		if len(ordinals) != len(ranks) {
+			return nil, fmt.Errorf("%d GPUs are named for ranks %d", len(ordinals), ranks)
+		}
+		at[r] = int(ordinals[i])
+	}
+	set, err := device.OpenSetAt(cfg, at)
+	if err != nil {
+		return nil, err
+	}
+	set.OnWarning(func(text string) { p.w.log.Warn(text) })
+	if err := p.checkGPUs(cfg, pl, set, at); err != nil {
+		set.Close()
+		return nil, err
+	}
+	return set, nil
+}
+
+func (p *part) checkGPUs(cfg *config.Config, pl *plan.Plan, set *device.Set, at map[int]int) error {
+	on := make(map[tensorops.Device][]int)
+	of := set.OfRanks()
+	for r, ordinal := range at {
+		if device.KindOf(cfg, cfg.StageOf(r)) != device.CUDA {
+			continue
+		}
+		on[of[r]] = append(on[of[r]], r)
+		for _, d := range p.w.devices {
+			// A library that was found may not begin on the GPU.
+			if offered := device.WithTF32(d.GetKernels(), cfg.Device.TF32); int(d.GetOrdinal()) == ordinal && offered != of[r].Path() {
+				return fmt.Errorf("GPU %d has %s kernels, and %s were offered: see engine doctor there", ordinal, of[r].Path(), offered)
+			}
+		}
+	}
+	for _, d := range set.Opened() {
+		if ranks := on[d]; len(ranks) > 0 {
+			slices.Sort(ranks)
+			pl.SetKernels(d.Path())
+			if err := pl.CheckGPU(ranks, device.FreeBytes(d)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// hosts are the addresses of the ranks' processes, "" for this one, and the ranks here.
+func (p *part) hosts(m *wire.Assign, ranks int) (own []int, hosts []string, err error) {
+	if len(m.GetHosts()) != ranks {
+		return nil, nil, fmt.Errorf("%d processes for %d ranks", len(m.GetHosts()), ranks)
+	}
+	for r, h := range m.GetHosts() {
+		id, _ := uuid.FromBytes(h.GetIncarnation()) // SetPeer refuses one that is none
+		p.processes = append(p.processes, id)
+		if string(h.GetIncarnation()) == string(p.w.id[:]) {
+			own, hosts = append(own, r), append(hosts, "")
+			continue
+		}
+		if err := p.w.mesh.SetPeer(h); err != nil {
+			return nil, nil, err
+		}
+		hosts = append(hosts, h.GetAddress())
+		p.peers = append(p.peers, id)
+	}
+	if len(own) != len(m.GetRanks()) {
+		return nil, nil, fmt.Errorf("ranks %d are given, but %d are this process's", m.GetRanks(), own)
+	}
+	return own, hosts, nil
+}
+
+// processesBy are the other processes of the attempt, by the addresses that it has for them.
+func (p *part) processesBy(hosts []string, boss *wire.Peer) map[string]uuid.UUID {
+	id, _ := uuid.FromBytes(boss.GetIncarnation()) // which SetPeer has looked at
+	at := map[string]uuid.UUID{boss.GetAddress(): id}
+	for rank, host := range hosts {
+		if host != "" {
+			at[host] = p.processes[rank]
+		}
+	}
+	return at
+}
+
+// giveUp ends the part's stages, which the coordinator has not ordered: beats tell it, until it releases
+// the attempt. w.mu is held.
+func (p *part) giveUp(why string) {
+	if !p.ended {
+		p.w.gaveUp[p.id] = why
+	}
+	p.end(why)
+}
+
+// end ends the part's stages. w.mu is held.
+func (p *part) end(why string) {
+	if p.ended {
+		return
+	}
+	p.ended = true
+	if p.stages != nil {
+		p.w.log.Info("gives its ranks up", "why", why)
+		p.stages.Kill()
+	}
+}
+
+// wait waits until nothing of the part is left.
+func (p *part) wait() { <-p.dropped }
+
+// drop forgets a part that has ended, and the workers that it was with: before another part, which
+// may be with them too, makes them known again.
+func (w *membership) drop(p *part) {
+	for _, id := range p.peers {
+		w.mesh.Forget(id)
+	}
+	if p.set != nil {
+		p.set.Close()
+	}
+	if p.folder != nil {
+		_ = p.folder.Close() // nothing was written to the folder itself
+	}
+	w.mu.Lock()
+	delete(w.parts, p.id)
+	w.mu.Unlock()
+	close(p.dropped)
+}
