@@ -64,6 +64,7 @@ func TestTables(t *testing.T) {
 	write(t, upper, zb.CSV())
 	cases = append(cases,
 		tableCase{"with sends, receives and waits", 8, own(zb, zb.CSVWithCommunication()), false},
+		tableCase{"its own number of chunks", 8, []string{"pipeline.stages=2", "pipeline.schedule=" + tableFile(t, zb.CSV())}, false},
 		tableCase{"spaces and quotes", 8, own(zb, "\ufeff\""+strings.ReplaceAll(strings.TrimSuffix(strings.ReplaceAll(zb.CSV(), ",", `", "`), "\n"), "\n", "\" \r\n\"")+"\"\r\n"), false},
 		tableCase{"a name that ends in .CSV", 8, append(layoutOf(zb), "pipeline.schedule="+upper), false})
 	for _, schedule := range []string{scheduler.Interleaved, scheduler.ZB1P} {

@@ -526,6 +526,9 @@ func (r *Run) setup(ctx context.Context, cfg *config.Config, o Options, wait tim
 	if err != nil {
 		return nil, err
 	}
+	for _, text := range p.Warnings() {
+		r.warn("%s", text)
+	}
 	for _, text := range p.Model().Thawed() {
 		r.warn("model.freeze: %s", text)
 	}

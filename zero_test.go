@@ -74,6 +74,34 @@ func TestZero(t *testing.T) {
 	}
 }
 
+// TestZeroIdle: ZeRO-2 and 3 that save no memory are warned of, and have the bits of plain replicas all the same.
+func TestZeroIdle(t *testing.T) {
+	for zero, sets := range map[string][]string{
+		"parallel.zero=2": {"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=1f1b"},
+		"parallel.zero=3": {"parallel.data=2", "model.layers=1"},
+	} {
+		begin := append([]string{"run.steps=3", "run.eval_every=2", "run.checkpoint_every=2"}, sets...)
+		want, got := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "got")
+		train(t, want, begin...)
+		run := start(t, newConfig(t, got, append(slices.Clone(begin), zero)...))
+		var warnings []string
+		for e := range run.Events() {
+			if w, is := e.(troupe.WarningEvent); is {
+				warnings = append(warnings, w.Text)
+			}
+		}
+		if _, err := run.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "saves nothing here") }) {
+			t.Errorf("%s: warnings %q", zero, warnings)
+		}
+		sameFigures(t, want, got)
+		sameState(t, want, got, 2)
+		sameState(t, want, got, 3)
+	}
+}
+
 // TestZeroNear: figures are those of one rank within 1e-5 over many steps, and a run goes on there.
 func TestZeroNear(t *testing.T) {
 	if raceDetector {

@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/plan"
 )
 
 // loadConfig reads a configuration. Whatever is wrong with it, down to a file
@@ -62,6 +63,12 @@ memory of this machine is looked at, and each rank has a device with so much mem
 			}
 			if err := a.checkConfig(cfg, memoryGiB); err != nil {
 				return err
+			}
+			if p, err := plan.Resolve(cfg, nil); err == nil { // else it can be run elsewhere alone
+				for _, text := range p.Warnings() {
+					a.warn(text)
+				}
+				cfg = p.Config()
 			}
 			a.printf("%s: ok\n", args[0])
 			a.summarize(cfg)

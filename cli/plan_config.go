@@ -232,7 +232,7 @@ func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o
 			return err
 		}
 	}
-	if err := r.find(ctx, o, a.sayMeasuring); err != nil {
+	if err := r.find(ctx, o, a.sayMeasuring, a.warn); err != nil {
 		return err
 	}
 	if o.save != "" {
@@ -251,10 +251,13 @@ func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o
 func (a *app) sayMeasuring(what string) { say(a.err, "measuring %s", what) }
 
 // find fills the report.
-func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress func(string)) error {
+func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress, warn func(string)) error {
 	b, err := plan.Resolve(r.config, nil)
 	if err != nil {
 		return &troupe.SetupError{Err: err}
+	}
+	for _, text := range b.Warnings() {
+		warn(text)
 	}
 	if _, err := b.CheckWorld(1); err != nil {
 		return &troupe.SetupError{Err: err}

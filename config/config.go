@@ -140,7 +140,7 @@ type Optimizer struct {
 // Pipeline is how the layers are spread over ranks, and in what order they work.
 type Pipeline struct {
 	Stages              int    `toml:"stages"`                // of the pipeline; default 1
-	Chunks              int    `toml:"chunks"`                // per rank; default 1, or 2 where the schedule wants two
+	Chunks              int    `toml:"chunks"`                // per rank; default: those of the layout or of a table, else 1, or 2 where the schedule wants two
 	Schedule            string `toml:"schedule"`              // a schedule's name, or a table's file (.csv); default by stages and chunks
 	MicrobatchGroupSize int    `toml:"microbatch_group_size"` // microbatches a rank takes through a chunk before the next; default the least that fits, from stages on
 	MaxInFlight         int    `toml:"max_in_flight"`         // of auto: most chunk outputs that a rank holds; default 0 = any number

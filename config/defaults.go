@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/troupe-ml/troupe/internal/grid"
@@ -76,7 +77,7 @@ func (c *Config) resolve() {
 		c.Optimizer.WarmupSteps = min(defaultWarmupSteps, c.Run.Steps)
 	}
 	if !c.IsSet("pipeline.chunks") {
-		c.Pipeline.Chunks = scheduler.DefaultChunks(c.Pipeline.Schedule)
+		c.Pipeline.Chunks = c.chunksOfLayout()
 	}
 	if c.Pipeline.Schedule == "" {
 		c.Pipeline.Schedule = scheduler.DefaultSchedule(c.Pipeline.Stages, c.Pipeline.Chunks)
@@ -87,6 +88,22 @@ func (c *Config) resolve() {
 	if c.Pipeline.MicrobatchGroupSize == 0 {
 		c.Pipeline.MicrobatchGroupSize = c.TableSpec().DefaultGroup()
 	}
+}
+
+// chunksOfLayout is how many chunks each stage has by pipeline.layout, where the schedule takes so many, else as many as
+// the schedule wants. (A user's own table says it too: the plan reads that.)
+func (c *Config) chunksOfLayout() int {
+	p := c.Pipeline
+	least := scheduler.DefaultChunks(p.Schedule)
+	layout, err := scheduler.ParseLayout(p.Layout)
+	if err != nil || p.Stages < 1 || len(layout.Chunks)%p.Stages != 0 {
+		return least
+	}
+	n := len(layout.Chunks) / p.Stages
+	if _, takes := scheduler.StagesOf(cmp.Or(p.Schedule, scheduler.DefaultSchedule(p.Stages, n)), p.Stages, n); takes || p.Schedule == scheduler.Auto {
+		return n
+	}
+	return least
 }
 
 func (c *Config) resolveShape() {

@@ -210,11 +210,6 @@ func (c *checker) optimizer() {
 			fmt.Sprintf("is above %s", c.say("optimizer.lr")),
 			"the learning rate decays to min_lr; make it lr or less")
 	}
-	if c.clean("optimizer.warmup_steps", "run.steps") && c.Optimizer.WarmupSteps > c.Run.Steps {
-		c.disagree("optimizer.warmup_steps", "run.steps",
-			fmt.Sprintf("is more than %s", c.say("run.steps")),
-			"warm up for fewer steps or train for more")
-	}
 }
 
 // parallel compares the sizes of the grid with each other, and with what there is to share.

@@ -308,6 +308,9 @@ func (s *search) resolve(w way) (*plan.Plan, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // the schedule does not take these numbers
 	}
+	if !b.ZeroSaves() {
+		return nil, nil
+	}
 	return b, nil
 }
 
@@ -447,7 +450,7 @@ func (s *search) recomputing(o *Option) (*Option, error) {
 	return nil, nil
 }
 
-// mostZero is the highest parallel.zero that is tried; what is refused is no option.
+// mostZero is the highest parallel.zero that is tried; one that is refused, or saves nothing, is no option.
 const mostZero = 3
 
 // playFitting is an option if it fits; else nil. Memory comes first: to play takes longer.

@@ -35,6 +35,8 @@ type Plan struct {
 	shapes  []stages.Shape       // of the values between layers; nil: a language model's
 	// wholeGrads: with parallel.zero = 3 gradients stay whole, where to share them would save nothing.
 	wholeGrads bool
+	zeroIdle   bool // see ZeroSaves
+	warnings   []string
 	// holdWeights: gathered weights stay until a rank turns to another chunk.
 	holdWeights bool
 }
@@ -141,6 +143,7 @@ func (p *Plan) make(sizes stages.Config) error {
 	if err := p.makeTable(); err != nil {
 		return err
 	}
+	p.checkSteps()
 	return p.checkZero()
 }
 
@@ -156,6 +159,20 @@ func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config 
 		Fields: from.Fields, Layout: m.Stack, Options: m.Options,
 		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta, NormEps: from.NormEps,
 		MTPLayers: m.MTPLayers, MTPWeight: m.MTPWeight, MaxPositions: from.Positions()}
+}
+
+// Warnings say what of the configuration is legal and does less than it seems to.
+func (p *Plan) Warnings() []string { return p.warnings }
+
+func (p *Plan) warn(format string, args ...any) {
+	p.warnings = append(p.warnings, fmt.Sprintf(format, args...))
+}
+
+// checkSteps warns of a run that ends before its learning rate is what it is to be.
+func (p *Plan) checkSteps() {
+	if warmup, steps := p.cfg.Optimizer.WarmupSteps, p.cfg.Run.Steps; warmup > steps {
+		p.warn("optimizer.warmup_steps = %d is more than run.steps = %d: the run ends before the learning rate comes to optimizer.lr", warmup, steps)
+	}
 }
 
 // makeTable makes the table, and the layout that goes with its chunks.
@@ -242,6 +259,9 @@ func (p *Plan) readTable() error {
 	if err != nil {
 		return c.Errorf("pipeline.schedule", "%v", err)
 	}
+	if !c.IsSet("pipeline.chunks") {
+		p.chunksOfTable()
+	}
 	t, want := p.table, p.spec
 	numChunks, err := t.Placement.Chunks(want.Ranks, want.Chunks)
 	switch {
@@ -259,6 +279,17 @@ func (p *Plan) readTable() error {
 		return c.Errorf("pipeline.schedule", "%s has %s in placement %s, but pipeline.chunks is %d", path, words.Plural(t.NumChunks, "chunk"), t.Placement, want.Chunks)
 	}
 	return nil
+}
+
+// chunksOfTable takes the number of chunks on each rank from a user's own table.
+func (p *Plan) chunksOfTable() {
+	t := p.table
+	for perRank := 1; perRank <= t.NumChunks; perRank++ {
+		if n, err := t.Placement.Chunks(t.NumRanks(), perRank); err == nil && n == t.NumChunks {
+			p.cfg.Pipeline.Chunks, p.spec.Chunks = perRank, perRank
+			return
+		}
+	}
 }
 
 // makeLayout cuts the model into chunks.

@@ -91,3 +91,16 @@ func TestMixedPlan(t *testing.T) {
 		t.Errorf("rank 2 does not fit: error %v", err)
 	}
 }
+
+// TestShortRun: a run that is cut short ends within its warm-up, and is told so.
+func TestShortRun(t *testing.T) {
+	for warmup, want := range map[string]string{"3": "optimizer.warmup_steps = 3 is more than run.steps = 2", "2": ""} {
+		p, err := New(mixed(t, "device.kind=cpu", "optimizer.warmup_steps="+warmup), 1000, stages.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(p.Warnings(), "; "); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("a warm-up of %s steps: %q, want %q", warmup, got, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
 )
@@ -38,7 +39,7 @@ func TestOwnTable(t *testing.T) {
 		{"no table", broken, "broken.csv"},
 		{"no file", filepath.Join(t.TempDir(), "none.csv"), "none.csv"},
 	} {
-		p, err := plan.Resolve(fromConfig(t, "", "pipeline.stages=2", "pipeline.schedule="+tt.path), nil)
+		p, err := plan.Resolve(fromConfig(t, "", "pipeline.stages=2", "pipeline.chunks=1", "pipeline.schedule="+tt.path), nil)
 		if tt.want == "" {
 			must(t, err)
 			if text, err := os.ReadFile(tt.path); err != nil || p.Table().CSV() != string(text) {
@@ -48,6 +49,29 @@ func TestOwnTable(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), "pipeline.schedule: ") || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want %q in it", tt.name, err, tt.want)
+		}
+	}
+}
+
+// TestChunksOfOwnTable: where nobody gives their number, it is the table's.
+func TestChunksOfOwnTable(t *testing.T) {
+	for schedule, chunks := range map[string]int{scheduler.OneFOneB: 1, scheduler.Interleaved: 2, scheduler.ZBV: 2, scheduler.UShape: 2, scheduler.ZB1P: 3} {
+		path := tableFile(t, scheduler.Spec{Schedule: schedule, Ranks: 2, Chunks: chunks, Microbatches: 4})
+		cfg := fromConfig(t, "", "pipeline.stages=2", "model.layers=8", "pipeline.schedule="+path)
+		p, err := plan.Resolve(cfg, nil)
+		must(t, err)
+		if got := p.Config().Pipeline.Chunks; got != chunks || p.Spec().Chunks != chunks || cfg.Pipeline.Chunks != 1 {
+			t.Errorf("%s: %d chunks on each rank, want %d; the caller's configuration has %d", schedule, got, chunks, cfg.Pipeline.Chunks)
+		}
+		// Another process reads what this one has resolved.
+		stored, err := config.ParseStored("stored", p.Config().TOML())
+		must(t, err)
+		text, err := os.ReadFile(path)
+		must(t, err)
+		again, err := plan.NewOf(stored, p.Model().Config, text)
+		must(t, err)
+		if again.Digest() != p.Digest() {
+			t.Errorf("%s: another process has another plan", schedule)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/troupe-ml/troupe/internal/base/words"
@@ -36,6 +37,9 @@ func (p *Plan) DescribeZero() string {
 	}
 }
 
+// ZeroSaves reports whether what replicas share by parallel.zero takes less memory than with a lower one.
+func (p *Plan) ZeroSaves() bool { return !p.zeroIdle }
+
 // microbatches is how many of a step a replica has, if all have as many and compute them in the same order;
 // else 0.
 func (p *Plan) microbatches() int {
@@ -49,7 +53,7 @@ func (p *Plan) microbatches() int {
 // holdAt is how much more memory may be taken where weights are gathered for several microbatches at once.
 const holdAt = 1.1
 
-// checkZero refuses ZeRO-2 and 3 where they save nothing, or can't be.
+// checkZero refuses ZeRO-3 where it can't be, and warns of ZeRO-2 and 3 where they save nothing.
 func (p *Plan) checkZero() error {
 	zero, c := p.zero(), p.cfg
 	if zero < 2 {
@@ -84,12 +88,17 @@ func (p *Plan) checkZero() error {
 		if lower == 0 || with < without {
 			continue
 		}
+		p.zeroIdle = true
+		takes := fmt.Sprintf("parallel.zero = %d saves nothing here: with %s for each replica all ranks take %s, and %s with %d",
+			zero, words.Plural(few.microbatches(), "microbatch"), words.Bytes(with), words.Bytes(without), lower)
 		if zero == 3 {
-			return c.Errorf("parallel.zero", "3 saves nothing here: with %s for each replica all ranks take %s, and %s with %d; the weights of two layers are whole at once, and a stage has too few layers for that (pipeline.stages is %d); set zero = %d",
-				words.Plural(few.microbatches(), "microbatch"), words.Bytes(with), words.Bytes(without), lower, c.Pipeline.Stages, lower)
+			p.warn("%s. The weights of two layers are whole at once, and a stage has too few layers for that (pipeline.stages is %d): zero = %d is as good",
+				takes, c.Pipeline.Stages, lower)
+			return nil
 		}
-		return c.Errorf("parallel.zero", "2 saves nothing here: with %s for each replica all ranks take %s, and %s with 1; a gradient is whole until its layers have seen the step's last microbatch, and with pipeline.schedule = %q and %s on each stage too many are at once; set zero = 1, or schedule = %q with more pipeline.chunks, or a batch of one microbatch for each replica",
-			words.Plural(few.microbatches(), "microbatch"), words.Bytes(with), words.Bytes(without), c.Pipeline.Schedule, words.Plural(c.Pipeline.Chunks, "chunk"), scheduler.BreadthFirst)
+		p.warn("%s. A gradient is whole until its layers have seen the step's last microbatch, and with pipeline.schedule = %q and %s on each stage too many are at once: "+
+			"zero = 1 is as good, or use schedule = %q with more pipeline.chunks, or a batch of one microbatch for each replica",
+			takes, c.Pipeline.Schedule, words.Plural(c.Pipeline.Chunks, "chunk"), scheduler.BreadthFirst)
 	}
 	return nil
 }

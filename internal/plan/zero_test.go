@@ -26,28 +26,50 @@ batch = {sequences = 24, microbatch = 1}
 	return plan.New(cfg, cfg.Model.Vocab, stages.Config{})
 }
 
-// TestZeroRefused: ZeRO-2 and 3 are refused where they save nothing, with what they would take, and where replicas
-// don't come to a sum at once.
+// TestZeroRefused: ZeRO-2 and 3 are refused where replicas don't come to a sum at once.
 func TestZeroRefused(t *testing.T) {
 	for _, c := range []struct {
 		zero int
 		sets []string
 		want string
 	}{
-		{2, []string{"parallel.data=2"}, `pipeline.schedule = "none" and 1 chunk on each stage too many are at once`},
-		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, `pipeline.schedule = "zb-h1"`},
-		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2"}, `pipeline.schedule = "interleaved"`},
 		{2, []string{"parallel.data=5"}, `the 24 microbatches of a step don't divide by 5`},
 		{3, []string{"parallel.data=5"}, `the 24 microbatches of a step don't divide by 5`},
 		{3, []string{"parallel.data=2", "device.kind=cuda", "device.dtype=bfloat16"}, `is not for a GPU with device.dtype = "bfloat16"`},
 		{3, []string{"parallel.data=2", "model.family=mlp"}, `layers of this family may hand them on`},
-		{3, []string{"parallel.data=2", "model.layers=1"}, `3 saves nothing here: with 4 microbatches for each replica`},
-		{3, []string{"parallel.data=2", "model.layers=1", "batch.sequences=2", "batch.microbatch=1"}, `3 saves nothing here: with 1 microbatch for each replica`},
 		{3, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.post_validation=true"}, `set post_validation = false`},
 	} {
 		_, err := zeroPlan(t, append(c.sets, fmt.Sprintf("parallel.zero=%d", c.zero))...)
 		if err == nil || !strings.Contains(err.Error(), "parallel.zero") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %s", c.sets, err, c.want)
+		}
+	}
+}
+
+// TestZeroIdle: where ZeRO-2 and 3 save nothing, a warning says what they take, and what would help.
+func TestZeroIdle(t *testing.T) {
+	for _, c := range []struct {
+		zero int
+		sets []string
+		want string // "": they save memory
+	}{
+		{2, []string{"parallel.data=2"}, `pipeline.schedule = "none" and 1 chunk on each stage too many are at once`},
+		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, `pipeline.schedule = "zb-h1"`},
+		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2"}, `pipeline.schedule = "interleaved"`},
+		{3, []string{"parallel.data=2", "model.layers=1"}, `parallel.zero = 3 saves nothing here: with 4 microbatches for each replica`},
+		{3, []string{"parallel.data=2", "model.layers=1", "batch.sequences=2", "batch.microbatch=1"}, `parallel.zero = 3 saves nothing here: with 1 microbatch for each replica`},
+		{2, []string{"parallel.data=24"}, ""},
+		{1, []string{"parallel.data=2"}, ""},
+	} {
+		p, err := zeroPlan(t, append(c.sets, fmt.Sprintf("parallel.zero=%d", c.zero))...)
+		if err != nil {
+			t.Errorf("%v: %v", c.sets, err)
+			continue
+		}
+		warnings := p.Warnings()
+		if p.ZeroSaves() != (c.want == "") || len(warnings) > 1 || (len(warnings) == 0) != (c.want == "") ||
+			c.want != "" && !strings.Contains(warnings[0], c.want) {
+			t.Errorf("%v: %q, want %q", c.sets, warnings, c.want)
 		}
 	}
 }
