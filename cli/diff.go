@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/show/report"
+	"github.com/troupe-ml/troupe/telemetry"
 )
 
 func (a *app) newDiff() *cobra.Command {
@@ -104,8 +105,8 @@ func writeDiff(w io.Writer, d *report.Difference) error {
 		for _, s := range d.Speed {
 			show := shortNumber
 			name := "median of " + s.Name
-			if s.Name == "peak_mem_bytes" {
-				name, show = "largest peak_mem_bytes", byteNumber
+			if telemetry.FigureOf(s.Name).Unit == telemetry.Bytes {
+				name, show = "largest "+s.Name, byteNumber
 			}
 			row("%s\t%s\t%s\t%s", name, show(s.A), show(s.B), ratio(s.Ratio()))
 		}

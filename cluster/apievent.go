@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/clock"
@@ -71,18 +73,58 @@ func warning(text string) *wire.RunEvent {
 }
 
 func packStep(e troupe.StepEvent) *wire.StepEvent {
-	return &wire.StepEvent{Step: int64(e.Step), Loss: e.Loss, MtpLoss: e.MTPLoss, ValLoss: e.ValLoss, GradNorm: e.GradNorm, Lr: e.LR, Tokens: e.Tokens, TokensPerS: e.TokensPerS, StepMs: e.StepMS,
-		BubblePct: e.BubblePct, PeakMemBytes: e.PeakMemBytes, PeakPct: e.PeakPct, Skipped: e.Skipped, Update: e.Update, IdealBubblePct: e.IdealBubblePct, Metrics: e.Metrics, ValMetrics: e.ValMetrics}
+	w := &wire.StepEvent{Step: int64(e.Step), Tokens: e.Tokens, Skipped: e.Skipped, Update: e.Update, IdealBubblePct: e.IdealBubblePct, Metrics: e.Metrics, ValMetrics: e.ValMetrics}
+	for i := range telemetry.Figures {
+		f := &telemetry.Figures[i]
+		v, field := f.Get(&e.Record), fieldOf(w, f)
+		switch {
+		case v == nil:
+		case field == nil && w.Figures == nil:
+			w.Figures = map[string]float64{f.Name: *v}
+		case field == nil:
+			w.Figures[f.Name] = *v
+		case f.Whole():
+			w.ProtoReflect().Set(field, protoreflect.ValueOfInt64(int64(*v)))
+		default:
+			w.ProtoReflect().Set(field, protoreflect.ValueOfFloat64(*v))
+		}
+	}
+	return w
+}
+
+// unpackStep makes what packStep has packed, but for the trace.
+func unpackStep(w *wire.StepEvent) troupe.StepEvent {
+	e := troupe.StepEvent{Record: telemetry.Record{Step: int(w.GetStep()), Tokens: w.GetTokens(), Skipped: w.GetSkipped(), Update: w.GetUpdate(), Metrics: w.GetMetrics(), ValMetrics: w.GetValMetrics()},
+		IdealBubblePct: w.GetIdealBubblePct()}
+	for i := range telemetry.Figures {
+		f := &telemetry.Figures[i]
+		v, ok := w.GetFigures()[f.Name]
+		if field := fieldOf(w, f); field != nil {
+			ok = w.ProtoReflect().Has(field)
+			if of := w.ProtoReflect().Get(field); f.Whole() {
+				v = float64(of.Int())
+			} else {
+				v = of.Float()
+			}
+		}
+		if ok {
+			f.Set(&e.Record, &v)
+		}
+	}
+	return e
+}
+
+// fieldOf is the field that a message has for a figure; nil: there is none.
+func fieldOf(w *wire.StepEvent, f *telemetry.Figure) protoreflect.FieldDescriptor {
+	return w.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(f.Name))
 }
 
 // unpackEvent makes an event of one that has come; nil: it is of no kind that a run sends.
 func unpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	switch k := w.GetKind().(type) {
 	case *wire.RunEvent_Step:
-		s := k.Step
-		e := troupe.StepEvent{Record: telemetry.Record{Step: int(s.GetStep()), Loss: s.Loss, MTPLoss: s.MtpLoss, ValLoss: s.ValLoss, GradNorm: s.GradNorm, LR: s.Lr, Tokens: s.GetTokens(), TokensPerS: s.TokensPerS,
-			StepMS: s.StepMs, BubblePct: s.BubblePct, PeakMemBytes: s.GetPeakMemBytes(), PeakPct: s.PeakPct, Skipped: s.GetSkipped(), Update: s.GetUpdate(), Metrics: s.GetMetrics(), ValMetrics: s.GetValMetrics()}, IdealBubblePct: s.GetIdealBubblePct()}
-		err := unpackTrace(&e, s.GetTrace())
+		e := unpackStep(k.Step)
+		err := unpackTrace(&e, k.Step.GetTrace())
 		return e, err
 	case *wire.RunEvent_Checkpoint:
 		c := k.Checkpoint

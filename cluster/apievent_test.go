@@ -42,8 +42,13 @@ func TestEventsArrive(t *testing.T) {
 			Since: time.Unix(99, 0), Host: "b", Heard: time.Unix(98, 0)},
 		{Actor: "loader", Rank: -1, Since: time.Unix(90, 0)},
 	}}
+	step := troupe.StepEvent{Record: telemetry.Record{Step: 4, Tokens: 5, Skipped: true, Update: "kept", Metrics: map[string]float64{"accuracy": 0.5}, ValMetrics: map[string]float64{"accuracy": 0.25}}, IdealBubblePct: 10}
+	for i := range telemetry.Figures {
+		telemetry.Figures[i].Set(&step.Record, ptr(float64(i+1)))
+	}
+	step.LR = ptr(0)
 	for _, e := range []troupe.Event{
-		troupe.StepEvent{Record: telemetry.Record{Step: 4, Loss: ptr(1.5), MTPLoss: ptr(2), ValLoss: ptr(3), GradNorm: ptr(4), LR: ptr(0), Tokens: 5, TokensPerS: ptr(6), StepMS: ptr(7), BubblePct: ptr(8), PeakMemBytes: 9, PeakPct: ptr(11), Skipped: true, Update: "kept", Metrics: map[string]float64{"accuracy": 0.5}, ValMetrics: map[string]float64{"accuracy": 0.25}}, IdealBubblePct: 10},
+		step,
 		troupe.StepEvent{},
 		troupe.CheckpointEvent{Step: 4, Dir: "a/b", Best: true, Took: time.Second},
 		troupe.WarningEvent{Text: "mind"},
@@ -69,6 +74,19 @@ func TestEventsArrive(t *testing.T) {
 	}
 	if e, err := unpackEvent(&wire.RunEvent{}); e != nil || err != nil {
 		t.Errorf("no event: %v, %v", e, err)
+	}
+}
+
+// TestFiguresOfOtherBuilds: a build before telemetry.Figures had a field for each figure, and a later one may have
+// figures that are not known here.
+func TestFiguresOfOtherBuilds(t *testing.T) {
+	got := unpackStep(over(t, &wire.StepEvent{Step: 1, Loss: ptr(0.5), PeakMemBytes: 3, PeakPct: ptr(4), Figures: map[string]float64{"of_tomorrow": 1, "loss": 9}}, new(wire.StepEvent)))
+	if want := (troupe.StepEvent{Record: telemetry.Record{Step: 1, Loss: ptr(0.5), PeakMemBytes: 3, PeakPct: ptr(4)}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	w := packStep(troupe.StepEvent{Record: telemetry.Record{Loss: ptr(0.5), PeakMemBytes: 3, PeakPct: ptr(4)}})
+	if w.GetLoss() != 0.5 || w.GetPeakMemBytes() != 3 || w.GetPeakPct() != 4 || len(w.GetFigures()) != 0 {
+		t.Errorf("a build before finds %v", w)
 	}
 }
 

@@ -9,6 +9,7 @@ package telemetry
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 )
@@ -44,76 +45,93 @@ type Record struct {
 	Metrics, ValMetrics map[string]float64
 }
 
-// line is a Record as the file has it.
-type line struct {
-	Step         *int   `json:"step"`
-	Loss         figure `json:"loss,omitzero"`
-	MTPLoss      figure `json:"mtp_loss,omitzero"`
-	ValLoss      figure `json:"val_loss,omitzero"`
-	GradNorm     figure `json:"grad_norm,omitzero"`
-	LR           figure `json:"lr,omitzero"`
-	Tokens       int64  `json:"tokens,omitzero"`
-	TokensPerS   figure `json:"tokens_per_s,omitzero"`
-	StepMS       figure `json:"step_ms,omitzero"`
-	BubblePct    figure `json:"bubble_pct,omitzero"`
-	PeakMemBytes int64  `json:"peak_mem_bytes,omitzero"`
-	PeakPct      figure `json:"peak_pct,omitzero"`
-	Skipped      bool   `json:"skipped,omitzero"`
-	Update       string `json:"update,omitzero"`
+// fixed is what a line has besides Figures.
+type fixed struct {
+	Step    *int   `json:"step"`
+	Tokens  int64  `json:"tokens"`
+	Skipped bool   `json:"skipped"`
+	Update  string `json:"update"`
 
-	Metrics    figures `json:"metrics,omitempty"`
-	ValMetrics figures `json:"val_metrics,omitempty"`
+	Metrics    figures `json:"metrics"`
+	ValMetrics figures `json:"val_metrics"`
 }
 
-// MarshalJSON writes the record with the keys of metrics.jsonl.
+// MarshalJSON writes the record with the keys of metrics.jsonl: what is learned, then the tokens,
+// then what the machine made of it.
 func (r Record) MarshalJSON() ([]byte, error) {
-	return json.Marshal(line{
-		Step:         &r.Step,
-		Loss:         figure{r.Loss},
-		MTPLoss:      figure{r.MTPLoss},
-		ValLoss:      figure{r.ValLoss},
-		GradNorm:     figure{r.GradNorm},
-		LR:           figure{r.LR},
-		Tokens:       r.Tokens,
-		TokensPerS:   figure{r.TokensPerS},
-		StepMS:       figure{r.StepMS},
-		BubblePct:    figure{r.BubblePct},
-		PeakMemBytes: r.PeakMemBytes,
-		PeakPct:      figure{r.PeakPct},
-		Skipped:      r.Skipped,
-		Update:       r.Update,
-		Metrics:      figuresOf(r.Metrics),
-		ValMetrics:   figuresOf(r.ValMetrics),
-	})
+	text := strconv.AppendInt([]byte(`{"step":`), int64(r.Step), 10)
+	text = r.appendFigures(text, false)
+	if r.Tokens != 0 {
+		text = strconv.AppendInt(append(text, `,"tokens":`...), r.Tokens, 10)
+	}
+	text = r.appendFigures(text, true)
+	if r.Skipped {
+		text = append(text, `,"skipped":true`...)
+	}
+	more, err := json.Marshal(struct {
+		Update     string  `json:"update,omitzero"`
+		Metrics    figures `json:"metrics,omitempty"`
+		ValMetrics figures `json:"val_metrics,omitempty"`
+	}{r.Update, figuresOf(r.Metrics), figuresOf(r.ValMetrics)})
+	if err != nil {
+		return nil, err
+	}
+	if len(more) > len("{}") {
+		text = append(append(text, ','), more[1:len(more)-1]...)
+	}
+	return append(text, '}'), nil
+}
+
+// appendFigures writes the figures that depend on the machine, or the others.
+func (r *Record) appendFigures(text []byte, machine bool) []byte {
+	for i := range Figures {
+		f := &Figures[i]
+		v := f.Get(r)
+		if v == nil || f.Machine != machine {
+			continue
+		}
+		text = append(append(append(text, `,"`...), f.Name...), `":`...)
+		if f.whole != nil {
+			text = strconv.AppendInt(text, *f.whole(r), 10)
+		} else {
+			text = figure{v}.append(text)
+		}
+	}
+	return text
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Other keys are ignored: a later
 // version may have more.
 func (r *Record) UnmarshalJSON(data []byte) error {
-	var l line
+	var l fixed
 	if err := json.Unmarshal(data, &l); err != nil {
 		return err
 	}
 	if err := checkStep(l.Step); err != nil {
 		return err
 	}
-	*r = Record{
-		Step:         *l.Step,
-		Loss:         l.Loss.v,
-		MTPLoss:      l.MTPLoss.v,
-		ValLoss:      l.ValLoss.v,
-		GradNorm:     l.GradNorm.v,
-		LR:           l.LR.v,
-		Tokens:       l.Tokens,
-		TokensPerS:   l.TokensPerS.v,
-		StepMS:       l.StepMS.v,
-		BubblePct:    l.BubblePct.v,
-		PeakMemBytes: l.PeakMemBytes,
-		PeakPct:      l.PeakPct.v,
-		Skipped:      l.Skipped,
-		Update:       l.Update,
-		Metrics:      l.Metrics.values(),
-		ValMetrics:   l.ValMetrics.values(),
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(data, &keys); err != nil {
+		return err
+	}
+	*r = Record{Step: *l.Step, Tokens: l.Tokens, Skipped: l.Skipped, Update: l.Update, Metrics: l.Metrics.values(), ValMetrics: l.ValMetrics.values()}
+	for i := range Figures {
+		f := &Figures[i]
+		text, ok := keys[f.Name]
+		if !ok {
+			continue
+		}
+		var err error
+		if f.whole != nil {
+			err = json.Unmarshal(text, f.whole(r))
+		} else {
+			var v figure
+			err = v.UnmarshalJSON(text)
+			f.Set(r, v.v)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
 	}
 	return nil
 }
@@ -150,12 +168,14 @@ func (f figures) values() map[string]float64 {
 // number for it.
 type figure struct{ v *float64 }
 
-func (f figure) MarshalJSON() ([]byte, error) {
+func (f figure) MarshalJSON() ([]byte, error) { return f.append(nil), nil }
+
+func (f figure) append(text []byte) []byte {
 	if f.v == nil || math.IsNaN(*f.v) || math.IsInf(*f.v, 0) {
-		return []byte("null"), nil
+		return append(text, "null"...)
 	}
 	// The fewest digits that read back as the same number.
-	return strconv.AppendFloat(nil, *f.v, 'g', -1, 64), nil
+	return strconv.AppendFloat(text, *f.v, 'g', -1, 64)
 }
 
 func (f *figure) UnmarshalJSON(data []byte) error {

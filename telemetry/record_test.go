@@ -22,10 +22,12 @@ func sameFigure(a, b *float64) bool {
 }
 
 func sameRecord(a, b Record) bool {
-	return a.Step == b.Step && a.Tokens == b.Tokens && a.PeakMemBytes == b.PeakMemBytes && a.Skipped == b.Skipped && a.Update == b.Update &&
-		sameFigure(a.Loss, b.Loss) && sameFigure(a.MTPLoss, b.MTPLoss) && sameFigure(a.ValLoss, b.ValLoss) && sameFigure(a.GradNorm, b.GradNorm) &&
-		sameFigure(a.LR, b.LR) && sameFigure(a.TokensPerS, b.TokensPerS) && sameFigure(a.StepMS, b.StepMS) &&
-		sameFigure(a.BubblePct, b.BubblePct) && sameFigure(a.PeakPct, b.PeakPct)
+	for i := range Figures {
+		if f := &Figures[i]; f.whole == nil && !sameFigure(f.Get(&a), f.Get(&b)) || f.whole != nil && *f.whole(&a) != *f.whole(&b) {
+			return false
+		}
+	}
+	return a.Step == b.Step && a.Tokens == b.Tokens && a.Skipped == b.Skipped && a.Update == b.Update
 }
 
 // bits are floats of any bit pattern.
@@ -35,14 +37,45 @@ func bits() *rapid.Generator[float64] {
 
 func anyRecord() *rapid.Generator[Record] {
 	return rapid.Custom(func(t *rapid.T) Record {
-		f := func(name string) *float64 { return rapid.Ptr(rapid.OneOf(bits(), rapid.Float64()), true).Draw(t, name) }
-		return Record{
-			Step: rapid.IntMin(0).Draw(t, "step"), Loss: f("loss"), MTPLoss: f("mtp"), ValLoss: f("val"), GradNorm: f("norm"), LR: f("lr"),
-			Tokens: rapid.Int64().Draw(t, "tokens"), TokensPerS: f("speed"), StepMS: f("ms"), BubblePct: f("bubble"),
-			PeakMemBytes: rapid.Int64().Draw(t, "mem"), PeakPct: f("peak"), Skipped: rapid.Bool().Draw(t, "skipped"),
+		r := Record{
+			Step: rapid.IntMin(0).Draw(t, "step"), Tokens: rapid.Int64().Draw(t, "tokens"), Skipped: rapid.Bool().Draw(t, "skipped"),
 			Update: rapid.SampledFrom([]string{"", "kept", "rolled_back", "waited"}).Draw(t, "update"),
 		}
+		for i := range Figures {
+			if f := &Figures[i]; f.whole != nil {
+				*f.whole(&r) = rapid.Int64().Draw(t, f.Name)
+			} else {
+				f.Set(&r, rapid.Ptr(rapid.OneOf(bits(), rapid.Float64()), true).Draw(t, f.Name))
+			}
+		}
+		return r
 	})
+}
+
+// TestFigures: the table's rows are complete, and each names a field of its own.
+func TestFigures(t *testing.T) {
+	var all Record
+	for i := range Figures {
+		f := &Figures[i]
+		if f.Name == "" || f.Tag == "" || f.Title == "" || f.Line == "" || !strings.HasSuffix(f.Help, ".") || FigureOf(f.Name) != f {
+			t.Errorf("%+v is incomplete", f)
+		}
+		if f.Chart != "" && (FigureOf(f.Chart) == nil || FigureOf(f.Chart).Unit != f.Unit || FigureOf(f.Chart).Chart != "") {
+			t.Errorf("%s has no place in the chart of %q", f.Name, f.Chart)
+		}
+		if f.Get(&all) != nil {
+			t.Errorf("%s has the field of another", f.Name)
+		}
+		f.Set(&all, p(float64(i+1)))
+	}
+	for i := range Figures {
+		if v := Figures[i].Get(&all); v == nil || *v != float64(i+1) {
+			t.Errorf("%s is %v, want %d", Figures[i].Name, v, i+1)
+		}
+	}
+	if FigureOf("accuracy") != nil {
+		t.Error("a metric of a model's own is a figure")
+	}
 }
 
 func TestRecordRoundTrip(t *testing.T) {

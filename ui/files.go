@@ -41,7 +41,7 @@ type files struct {
 	cfgText []byte
 	ideal   *float64
 	err     error
-	figures curves
+	figures *history.History // nil: there are none yet
 	events  *tail
 	stats   *tail
 	texts   *tail
@@ -293,7 +293,7 @@ func (f *files) readCheckpoints() error {
 	return nil
 }
 
-func (f *files) curves() curves {
+func (f *files) curves() *history.History {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.figures
@@ -375,16 +375,13 @@ func (f *files) describe(d *description) {
 		if r, ok := f.figures.Last(); ok {
 			d.take(r)
 		}
-		if d.ValLoss == nil || d.Loss == nil {
-			for _, name := range []string{"loss", "val_loss"} {
-				if b := f.figures.Series(name, history.BySteps, math.Inf(-1), math.Inf(1), 1); len(b) > 0 {
-					v := b[len(b)-1].Last
-					if name == "loss" && d.Loss == nil {
-						d.Loss = &v
-					} else if name == "val_loss" && d.ValLoss == nil {
-						d.ValLoss = &v
-					}
-				}
+		for _, name := range []string{"loss", "val_loss"} { // which the last step need not have
+			of := telemetry.FigureOf(name)
+			if of.Get(&d.last) != nil {
+				continue
+			}
+			if b := f.figures.Series(name, history.BySteps, math.Inf(-1), math.Inf(1), 1); len(b) > 0 {
+				of.Set(&d.last, &b[len(b)-1].Last)
 			}
 		}
 	}
@@ -397,8 +394,8 @@ func (f *files) describe(d *description) {
 // state is what the files let one think of a run that another process trains.
 func (f *files) state(d *description) string {
 	quiet := quietAfter
-	if d.StepMS != nil && *d.StepMS < 1e9 {
-		quiet = max(quiet, time.Duration(*d.StepMS*10)*time.Millisecond)
+	if ms := d.last.StepMS; ms != nil && *ms < 1e9 {
+		quiet = max(quiet, time.Duration(*ms*10)*time.Millisecond)
 	}
 	last, ok := f.marks.last("start", "resume", "end", "stop")
 	switch over := ok && last.Kind == "end"; {

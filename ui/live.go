@@ -12,12 +12,13 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry/event"
+	"github.com/troupe-ml/troupe/telemetry/history"
 )
 
 // live is what is known of a run that trains in this process, or is followed from it.
 type live struct {
 	run     Run
-	records *memory // nil figures of a run whose folder is elsewhere
+	records *history.History // figures of a run whose folder is elsewhere
 	marks   markLog
 	done    chan struct{} // closed by close
 	ended   chan struct{} // closed when the run's end is noted
@@ -42,7 +43,7 @@ type live struct {
 }
 
 func newLive(run Run) *live {
-	return &live{run: run, records: newMemory(), done: make(chan struct{}), ended: make(chan struct{})}
+	return &live{run: run, records: history.New(limitRecords), done: make(chan struct{}), ended: make(chan struct{})}
 }
 
 func (l *live) close() {
@@ -146,7 +147,7 @@ func (l *live) event(e troupe.Event) {
 		bare.Trace = nil
 		l.last = &bare
 		l.mu.Unlock()
-		l.records.add(e.Record)
+		_ = l.records.Add(e.Record) // of a record with too many metrics the page shows none
 		return
 	case troupe.CheckpointEvent:
 		step, m.Kind, m.Text = e.Step, "checkpoint", fmt.Sprintf("%s in %.1f s", e.Dir, e.Took.Seconds())

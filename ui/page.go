@@ -1,12 +1,17 @@
 package ui
 
 import (
+	"cmp"
 	"embed"
+	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/troupe-ml/troupe/telemetry"
 )
 
 //go:embed page
@@ -24,8 +29,32 @@ var assets = func() map[string][]byte {
 			panic(err)
 		}
 	}
+	all["figures.js"] = figuresScript()
 	return all
 }()
+
+// figuresScript is the page's copy of telemetry.Figures.
+func figuresScript() []byte {
+	type figure struct {
+		Name    string         `json:"name"`
+		Unit    telemetry.Unit `json:"unit"`
+		Title   string         `json:"title"`
+		Help    string         `json:"help"`
+		Chart   string         `json:"chart"` // the name of the figure in whose chart it is drawn
+		Line    string         `json:"line"`
+		Zero    bool           `json:"zero"`
+		Machine bool           `json:"machine"`
+	}
+	var all []figure
+	for _, f := range telemetry.Figures {
+		all = append(all, figure{f.Name, f.Unit, f.Title, f.Help, cmp.Or(f.Chart, f.Name), f.Line, f.Zero, f.Machine})
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		panic(err) // texts and bools have JSON
+	}
+	return fmt.Appendf(nil, "export const figures = %s;\n", text)
+}
 
 const indexName = "index.html"
 

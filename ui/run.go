@@ -1,11 +1,13 @@
 package ui
 
 import (
+	"encoding/json"
 	"math"
 	"sync"
 	"time"
 
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/history"
 )
 
 // entry is a run that is shown: a live one, one of files, or a live one whose files are here.
@@ -40,7 +42,7 @@ func (e *entry) folder() *files {
 }
 
 // curves are the run's figures, step by step.
-func (e *entry) curves() curves {
+func (e *entry) curves() *history.History {
 	if f := e.folder(); f != nil {
 		f.refresh()
 		if c := f.curves(); c != nil && c.Len() > 0 {
@@ -50,7 +52,7 @@ func (e *entry) curves() curves {
 	if e.live != nil {
 		return e.live.records
 	}
-	return newMemory()
+	return history.New(0)
 }
 
 // marks are what happened to the run, behind the one with a number.
@@ -71,14 +73,7 @@ type description struct {
 	Text         string   `json:"text,omitempty"`
 	Step         int      `json:"step"`
 	Steps        int      `json:"steps"`
-	Loss         *float64 `json:"loss"`
-	ValLoss      *float64 `json:"val_loss"`
-	TokensPerS   *float64 `json:"tokens_per_s"`
-	StepMS       *float64 `json:"step_ms"`
-	BubblePct    *float64 `json:"bubble_pct"`
 	IdealPct     *float64 `json:"ideal_bubble_pct"`
-	PeakPct      *float64 `json:"peak_pct"`
-	PeakMemBytes int64    `json:"peak_mem_bytes"`
 	Tokens       int64    `json:"tokens"`
 	Unit         string   `json:"unit"` // tokens, or samples
 	Model        string   `json:"model"`
@@ -95,6 +90,31 @@ type description struct {
 	StatsEvery   *int     `json:"stats_every"`
 	Updated      int64    `json:"updated_ms"` // Unix time of the last figure
 	Error        string   `json:"error,omitempty"`
+
+	last telemetry.Record // the newest of each figure
+}
+
+// MarshalJSON adds the figures by their names: a number that is not finite, or was not taken, is null.
+func (d description) MarshalJSON() ([]byte, error) {
+	type plain description
+	text, err := json.Marshal(plain(d))
+	if err != nil {
+		return nil, err
+	}
+	figures := make(map[string]*float64, len(telemetry.Figures))
+	for i := range telemetry.Figures {
+		f := &telemetry.Figures[i]
+		v := f.Get(&d.last)
+		switch {
+		case v == nil && f.Whole():
+			v = new(float64)
+		case v != nil && (math.IsNaN(*v) || math.IsInf(*v, 0)):
+			v = nil
+		}
+		figures[f.Name] = v
+	}
+	more, err := json.Marshal(figures)
+	return append(append(text[:len(text)-1], ','), more[1:]...), err
 }
 
 // describe says what a run is, and how far.
@@ -107,26 +127,19 @@ func (e *entry) describe() description {
 	if e.live != nil {
 		e.live.describe(&d)
 	}
-	d.finite()
+	if d.IdealPct != nil && (math.IsNaN(*d.IdealPct) || math.IsInf(*d.IdealPct, 0)) {
+		d.IdealPct = nil
+	}
 	return d
 }
 
 // take notes the figures of the last step. Those that a step need not have stay.
 func (d *description) take(r telemetry.Record) {
 	d.Step, d.Tokens = r.Step, max(d.Tokens, r.Tokens)
-	for _, f := range []struct{ to, from **float64 }{{&d.Loss, &r.Loss}, {&d.ValLoss, &r.ValLoss}, {&d.TokensPerS, &r.TokensPerS}, {&d.StepMS, &r.StepMS}, {&d.BubblePct, &r.BubblePct}, {&d.PeakPct, &r.PeakPct}} {
-		if *f.from != nil {
-			*f.to = *f.from
-		}
-	}
-	d.PeakMemBytes = max(d.PeakMemBytes, r.PeakMemBytes)
-}
-
-// finite takes out what JSON has no number for.
-func (d *description) finite() {
-	for _, f := range []**float64{&d.Loss, &d.ValLoss, &d.TokensPerS, &d.StepMS, &d.BubblePct, &d.IdealPct, &d.PeakPct} {
-		if *f != nil && (math.IsNaN(**f) || math.IsInf(**f, 0)) {
-			*f = nil
+	for i := range telemetry.Figures {
+		f := &telemetry.Figures[i]
+		if v := f.Get(&r); v != nil && !(f.Whole() && f.Get(&d.last) != nil && *f.Get(&d.last) > *v) {
+			f.Set(&d.last, v)
 		}
 	}
 }

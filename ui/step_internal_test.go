@@ -233,24 +233,3 @@ func lastBreak(text []byte) int {
 	}
 	return 0
 }
-
-// TestMemory: what is kept of a run without a folder is thinned out, and goes back with the run.
-func TestMemory(t *testing.T) {
-	m := newMemory()
-	for i := 1; i <= 3*limitRecords; i++ {
-		v := float64(i)
-		m.add(telemetry.Record{Step: i, Loss: &v, Tokens: int64(10 * i)})
-	}
-	if n := m.Len(); n > limitRecords || n < limitRecords/4 {
-		t.Errorf("%d steps are kept", n)
-	}
-	b := m.Series("loss", 0, math.Inf(-1), math.Inf(1), 100)
-	if len(b) < 95 || b[0].Min > 10 || b[len(b)-1].Last < 2.9*limitRecords {
-		t.Errorf("%d buckets from %+v to %+v", len(b), b[0], b[len(b)-1])
-	}
-	v := 1.5
-	m.add(telemetry.Record{Step: m.every * 4, Loss: &v})
-	if last, ok := m.Last(); !ok || last.Step != m.every*4 || m.Len() > 5 {
-		t.Errorf("after the run went back %d steps are kept, the last is %+v", m.Len(), last)
-	}
-}

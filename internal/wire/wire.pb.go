@@ -6761,6 +6761,8 @@ func (x *RunInfo) GetText() string {
 
 // StepEvent has a trace for who has asked for it. The coordinator writes others to the run's
 // folder.
+// StepEvent has a field for each of the first figures, by its name in telemetry.Figures; figures has
+// those that came later.
 type StepEvent struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Step           int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
@@ -6781,6 +6783,7 @@ type StepEvent struct {
 	ValMetrics     map[string]float64     `protobuf:"bytes,16,rep,name=val_metrics,json=valMetrics,proto3" json:"val_metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	PeakPct        *float64               `protobuf:"fixed64,17,opt,name=peak_pct,json=peakPct,proto3,oneof" json:"peak_pct,omitempty"`
 	Trace          *Trace                 `protobuf:"bytes,18,opt,name=trace,proto3" json:"trace,omitempty"`
+	Figures        map[string]float64     `protobuf:"bytes,19,rep,name=figures,proto3" json:"figures,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -6937,6 +6940,13 @@ func (x *StepEvent) GetPeakPct() float64 {
 func (x *StepEvent) GetTrace() *Trace {
 	if x != nil {
 		return x.Trace
+	}
+	return nil
+}
+
+func (x *StepEvent) GetFigures() map[string]float64 {
+	if x != nil {
+		return x.Figures
 	}
 	return nil
 }
@@ -10172,7 +10182,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06frozen\x18\x19 \x01(\x03R\x06frozen\x12\x14\n" +
 	"\x05ranks\x18\x1a \x01(\x05R\x05ranks\x12\x12\n" +
 	"\x04grid\x18\x1b \x01(\tR\x04grid\x12\x12\n" +
-	"\x04text\x18\x1c \x01(\tR\x04text\"\xf0\x06\n" +
+	"\x04text\x18\x1c \x01(\tR\x04text\"\xeb\a\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x17\n" +
 	"\x04loss\x18\x02 \x01(\x01H\x00R\x04loss\x88\x01\x01\x12\x1e\n" +
@@ -10195,11 +10205,15 @@ const file_wire_proto_rawDesc = "" +
 	"\vval_metrics\x18\x10 \x03(\v2&.troupe.wire.StepEvent.ValMetricsEntryR\n" +
 	"valMetrics\x12\x1e\n" +
 	"\bpeak_pct\x18\x11 \x01(\x01H\bR\apeakPct\x88\x01\x01\x12(\n" +
-	"\x05trace\x18\x12 \x01(\v2\x12.troupe.wire.TraceR\x05trace\x1a:\n" +
+	"\x05trace\x18\x12 \x01(\v2\x12.troupe.wire.TraceR\x05trace\x12=\n" +
+	"\afigures\x18\x13 \x03(\v2#.troupe.wire.StepEvent.FiguresEntryR\afigures\x1a:\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a=\n" +
 	"\x0fValMetricsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a:\n" +
+	"\fFiguresEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\a\n" +
 	"\x05_lossB\v\n" +
@@ -10458,7 +10472,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 123)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
 var file_wire_proto_goTypes = []any{
 	(JoinReply_Name)(0),        // 0: troupe.wire.JoinReply.Name
 	(ApiError_Kind)(0),         // 1: troupe.wire.ApiError.Kind
@@ -10586,7 +10600,8 @@ var file_wire_proto_goTypes = []any{
 	nil,                        // 123: troupe.wire.SubmitRequest.VariablesEntry
 	nil,                        // 124: troupe.wire.StepEvent.MetricsEntry
 	nil,                        // 125: troupe.wire.StepEvent.ValMetricsEntry
-	nil,                        // 126: troupe.wire.ForecastRequest.VariablesEntry
+	nil,                        // 126: troupe.wire.StepEvent.FiguresEntry
+	nil,                        // 127: troupe.wire.ForecastRequest.VariablesEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	32,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -10706,39 +10721,40 @@ var file_wire_proto_depIdxs = []int32{
 	124, // 114: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
 	125, // 115: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
 	83,  // 116: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	21,  // 117: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	84,  // 118: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	97,  // 119: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	71,  // 120: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	95,  // 121: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	2,   // 122: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	95,  // 123: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	99,  // 124: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	89,  // 125: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	98,  // 126: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
-	23,  // 127: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	3,   // 128: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	126, // 129: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
-	103, // 130: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	104, // 131: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	95,  // 132: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	108, // 133: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	109, // 134: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	108, // 135: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	112, // 136: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	113, // 137: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	114, // 138: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	115, // 139: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
-	118, // 140: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	117, // 141: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
-	122, // 142: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	121, // 143: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
-	26,  // 144: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	145, // [145:145] is the sub-list for method output_type
-	145, // [145:145] is the sub-list for method input_type
-	145, // [145:145] is the sub-list for extension type_name
-	145, // [145:145] is the sub-list for extension extendee
-	0,   // [0:145] is the sub-list for field type_name
+	126, // 117: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
+	21,  // 118: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	84,  // 119: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	97,  // 120: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	71,  // 121: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	95,  // 122: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	2,   // 123: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	95,  // 124: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	99,  // 125: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	89,  // 126: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	98,  // 127: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
+	23,  // 128: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 129: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	127, // 130: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	103, // 131: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	104, // 132: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	95,  // 133: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	108, // 134: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	109, // 135: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	108, // 136: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	112, // 137: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	113, // 138: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	114, // 139: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	115, // 140: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	118, // 141: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	117, // 142: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	122, // 143: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	121, // 144: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
+	26,  // 145: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	146, // [146:146] is the sub-list for method output_type
+	146, // [146:146] is the sub-list for method input_type
+	146, // [146:146] is the sub-list for extension type_name
+	146, // [146:146] is the sub-list for extension extendee
+	0,   // [0:146] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -10842,7 +10858,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   123,
+			NumMessages:   124,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -14,20 +14,23 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// History is a metrics.jsonl, as far as it has been read. Its methods may be called from several
+// History is a metrics.jsonl, as far as it has been read, or what Add was given. Its methods may be called from several
 // goroutines; while Refresh reads, the others answer from what was there.
 type History struct {
-	fsys  folder.FS
+	fsys  folder.FS // nil: of no file
 	name  string
 	block int // bytes
+	most  int // rows, where there is no file
+	every int // steps between those rows
 
 	reading sync.Mutex  // guards the two below
 	read    place       // of the file
 	info    fs.FileInfo // of the file that was read; nil: none was
 
-	mu   sync.RWMutex // guards the two below
+	mu   sync.RWMutex // guards the three below
 	rows *table
 	last *telemetry.Record // nil: there is no row
+	left float64           // seconds of the records after the last row, which were left out
 }
 
 // Open reads a file of an open folder, which stays its caller's. A last line that is cut short, as
@@ -44,10 +47,48 @@ func open(fsys folder.FS, name string, blockBytes int) (*History, error) {
 	return h, nil
 }
 
+// New makes a History of no file, for Add. So that it has at most so many rows, it keeps every second
+// step, or every fourth and so on, beside those with a figure that few steps have.
+func New(most int) *History { return &History{most: most, every: 1, rows: newTable()} }
+
+// Add appends a record to a History of no file. One of a step that is there takes the place of that
+// one and of all after it.
+func (h *History) Add(record telemetry.Record) error {
+	var r row
+	r.take(&record)
+	one := newTable()
+	if err := one.add(&r); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = &record
+	if record.Step%h.every != 0 && !one.sparse() {
+		h.rows.cut(record.Step)
+		if record.StepMS != nil && *record.StepMS > 0 {
+			h.left += *record.StepMS / 1000
+		}
+		return nil
+	}
+	if err := h.rows.join(one); err != nil {
+		return err
+	}
+	h.rows.seconds[len(h.rows.seconds)-1] += h.left
+	h.left = 0
+	if len(h.rows.steps) > h.most {
+		h.every *= 2
+		h.rows = h.rows.thinned(h.every)
+	}
+	return nil
+}
+
 // Refresh reads what was appended since, or all of it again if the file is another, is shorter than
 // it was, or has other text where the last row was: a run that goes back to an older step replaces
-// it. With an error everything stays as it was, and the next Refresh tries again.
+// it. With an error everything stays as it was, and the next Refresh tries again. Of no file it does nothing.
 func (h *History) Refresh() error {
+	if h.fsys == nil {
+		return nil
+	}
 	h.reading.Lock()
 	defer h.reading.Unlock()
 	f, err := h.fsys.Open(h.name)
@@ -161,16 +202,15 @@ const (
 	ValMetrics = "val_metrics."
 )
 
-// Names are the series that there are: loss, mtp_loss, val_loss, grad_norm, lr, tokens_per_s, step_ms,
-// bubble_pct, peak_mem_bytes and peak_pct, as far as the file has them; then metrics and val_metrics, each
-// with its prefix.
+// Names are the series that there are: those of telemetry.Figures that the file has, in their order;
+// then metrics and val_metrics, each with its prefix.
 func (h *History) Names() []string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	var names []string
-	for k := range figures {
+	for k := range telemetry.Figures {
 		if len(h.rows.figures[k].values) > 0 {
-			names = append(names, figures[k].name)
+			names = append(names, telemetry.Figures[k].Name)
 		}
 	}
 	for k, prefix := range []string{Metrics, ValMetrics} {
@@ -201,10 +241,8 @@ func (h *History) Figures(name string) (steps []int, values []float64) {
 
 // named finds a series; nil: there is none.
 func (t *table) named(name string) *series {
-	for k := range figures {
-		if figures[k].name == name {
-			return &t.figures[k]
-		}
+	if k, ok := keys[name]; ok && k < limitFigures {
+		return &t.figures[k]
 	}
 	for k, prefix := range []string{Metrics, ValMetrics} {
 		if own, ok := bytes.CutPrefix([]byte(name), []byte(prefix)); ok {

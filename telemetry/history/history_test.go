@@ -59,9 +59,10 @@ func pointOf(step int, v float64) point {
 func wanted(all []telemetry.Record) map[string][]point {
 	want := map[string][]point{}
 	for _, r := range all {
-		for k := range figures {
-			if v := figures[k].of(&r); v != nil {
-				want[figures[k].name] = append(want[figures[k].name], pointOf(r.Step, *v))
+		for k := range telemetry.Figures {
+			f := &telemetry.Figures[k]
+			if v := f.Get(&r); v != nil {
+				want[f.Name] = append(want[f.Name], pointOf(r.Step, *v))
 			}
 		}
 		for name, v := range r.Metrics {
@@ -426,5 +427,86 @@ func TestScanned(t *testing.T) {
 		if !r.scan(line) {
 			t.Errorf("not scanned: %s", line)
 		}
+	}
+}
+
+// TestAdded: records that were added one by one give what their file gives.
+func TestAdded(t *testing.T) {
+	dir := t.TempDir()
+	fsys := openFolder(t, dir)
+	defer fsys.Close() //nolint:errcheck // of a test
+	rapid.Check(t, func(t *rapid.T) {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(anyText(60).Draw(t, "text")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		h, err := Open(fsys, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := telemetry.Read(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		added := New(1000)
+		for _, r := range records {
+			if err := added.Add(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := added.Refresh(); err != nil || !slices.Equal(added.Names(), h.Names()) || !slices.Equal(added.Skipped(), h.Skipped()) || !slices.Equal(added.rows.seconds, h.rows.seconds) {
+			t.Fatalf("%v, %v, %v: names %v, want %v", err, added.Skipped(), added.rows.seconds, added.Names(), h.Names())
+		}
+		for _, name := range h.Names() {
+			if got, want := series1(added, name), series1(h, name); !slices.Equal(got, want) {
+				t.Fatalf("%s is %v, want %v", name, got, want)
+			}
+		}
+	})
+}
+
+// TestThinned: of too many rows those in between go, but neither the last nor those of validations.
+func TestThinned(t *testing.T) {
+	p := func(v float64) *float64 { return &v }
+	h := New(100)
+	for i := range 5000 {
+		r := telemetry.Record{Step: i, Tokens: int64(i), Loss: p(float64(i)), StepMS: p(1000), Skipped: i == 0, Metrics: map[string]float64{"accuracy": float64(i)}}
+		if i%1000 == 0 {
+			r.ValLoss = p(math.Inf(1))
+		}
+		if err := h.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := h.Len(); n < 50 || n > 100 {
+		t.Errorf("%d rows", n)
+	}
+	if last, ok := h.Last(); !ok || last.Step != 4999 {
+		t.Errorf("the last step is %d", last.Step)
+	}
+	if from, to, ok := h.Span(BySeconds); from != 1 || to < 4900 || to > 5000 || !ok {
+		t.Errorf("from %v s to %v s", from, to)
+	}
+	for name, least := range map[string]int{"loss": h.Len(), Metrics + "accuracy": h.Len(), "val_loss": 5} {
+		steps, values := h.Figures(name)
+		if len(steps) != least {
+			t.Errorf("%d values of %s, want %d", len(steps), name, least)
+		}
+		for i, step := range steps {
+			if v := values[i]; v != float64(step) && name != "val_loss" || name == "val_loss" && !math.IsNaN(v) {
+				t.Errorf("%s of step %d is %v", name, step, v)
+			}
+		}
+	}
+	if got := h.Skipped(); !slices.Equal(got, []int{0}) {
+		t.Errorf("skipped: %v", got)
+	}
+	if all := h.Series("loss", BySteps, 0, 5000, 10); len(all) != 10 || all[9].Last < 4900 || all[9].X != all[9].Last {
+		t.Errorf("%+v", all)
+	}
+	if err := h.Add(telemetry.Record{Step: 200, Loss: p(1.5)}); err != nil { // the run went back
+		t.Fatal(err)
+	}
+	if last, _ := h.Last(); last.Step != 200 || h.Len() > 10 {
+		t.Errorf("%d rows, the last of step %d", h.Len(), last.Step)
 	}
 }

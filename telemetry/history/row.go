@@ -11,32 +11,12 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// figures are those of a record that are a series under their own name, in the order of Names.
-var figures = [...]struct {
-	name  string
-	usual bool // most rows have it
-	of    func(*telemetry.Record) *float64
-}{
-	{"loss", true, func(r *telemetry.Record) *float64 { return r.Loss }},
-	{"mtp_loss", false, func(r *telemetry.Record) *float64 { return r.MTPLoss }},
-	{"val_loss", false, func(r *telemetry.Record) *float64 { return r.ValLoss }},
-	{"grad_norm", true, func(r *telemetry.Record) *float64 { return r.GradNorm }},
-	{"lr", true, func(r *telemetry.Record) *float64 { return r.LR }},
-	{"tokens_per_s", true, func(r *telemetry.Record) *float64 { return r.TokensPerS }},
-	{"step_ms", true, func(r *telemetry.Record) *float64 { return r.StepMS }},
-	{"bubble_pct", true, func(r *telemetry.Record) *float64 { return r.BubblePct }},
-	{"peak_mem_bytes", true, peakMem},
-	{"peak_pct", true, func(r *telemetry.Record) *float64 { return r.PeakPct }},
-}
+// limitFigures bounds telemetry.Figures: a row has a bit for each.
+const limitFigures = 24
 
-// The keys of a line: first the figures, by their place.
+// The keys of a line: first the figures, by their place in telemetry.Figures.
 const (
-	keyStepMS  = 6
-	keyPeakMem = 8
-)
-
-const (
-	keyStep = len(figures) + iota
+	keyStep = limitFigures + iota
 	keyTokens
 	keySkipped
 	keyUpdate
@@ -45,50 +25,19 @@ const (
 	keyOther // of a later version
 )
 
-// peakMem is the peak of memory, which the record has as a whole number; nil: it is not known.
-func peakMem(r *telemetry.Record) *float64 {
-	if r.PeakMemBytes == 0 {
-		return nil
+var keys, keyStepMS = func() (map[string]int, int) {
+	keys := map[string]int{"step": keyStep, "tokens": keyTokens, "skipped": keySkipped, "update": keyUpdate,
+		"metrics": keyMetrics, "val_metrics": keyValMetrics}
+	for k := range telemetry.Figures {
+		keys[telemetry.Figures[k].Name] = k
 	}
-	bytes := float64(r.PeakMemBytes)
-	return &bytes
-}
+	return keys, keys["step_ms"]
+}()
 
-// keyOf finds a key; the names are those of telemetry's lines.
+// keyOf finds a key.
 func keyOf(name []byte) int {
-	switch string(name) {
-	case "step":
-		return keyStep
-	case "loss":
-		return 0
-	case "mtp_loss":
-		return 1
-	case "val_loss":
-		return 2
-	case "grad_norm":
-		return 3
-	case "lr":
-		return 4
-	case "tokens_per_s":
-		return 5
-	case "step_ms":
-		return keyStepMS
-	case "bubble_pct":
-		return 7
-	case "peak_mem_bytes":
-		return keyPeakMem
-	case "peak_pct":
-		return 9
-	case "tokens":
-		return keyTokens
-	case "skipped":
-		return keySkipped
-	case "update":
-		return keyUpdate
-	case "metrics":
-		return keyMetrics
-	case "val_metrics":
-		return keyValMetrics
+	if k, ok := keys[string(name)]; ok {
+		return k
 	}
 	return keyOther
 }
@@ -99,7 +48,7 @@ type row struct {
 	tokens  int64
 	skipped bool
 	has     uint32 // a bit for each figure that is there
-	figures [len(figures)]float64
+	figures [limitFigures]float64
 	metrics []metric
 }
 
@@ -123,12 +72,12 @@ func (r *row) read(text []byte) error {
 	return nil
 }
 
-// take fills the row from a record.
+// take fills the row from a record. What is infinite is null in a file, and NaN here.
 func (r *row) take(record *telemetry.Record) {
 	*r = row{step: record.Step, tokens: record.Tokens, skipped: record.Skipped, metrics: r.metrics[:0]}
-	for k := range figures {
-		if v := figures[k].of(record); v != nil {
-			r.figures[k] = *v
+	for k := range telemetry.Figures {
+		if v := telemetry.Figures[k].Get(record); v != nil {
+			r.figures[k] = numberOrNaN(*v)
 			r.has |= 1 << k
 		}
 	}
@@ -137,9 +86,16 @@ func (r *row) take(record *telemetry.Record) {
 		values map[string]float64
 	}{{false, record.Metrics}, {true, record.ValMetrics}} {
 		for _, name := range slices.Sorted(maps.Keys(of.values)) {
-			r.metrics = append(r.metrics, metric{of.val, []byte(name), of.values[name]})
+			r.metrics = append(r.metrics, metric{of.val, []byte(name), numberOrNaN(of.values[name])})
 		}
 	}
+}
+
+func numberOrNaN(v float64) float64 {
+	if math.IsInf(v, 0) {
+		return math.NaN()
+	}
+	return v
 }
 
 // scan reads a line as telemetry.Writer writes it, and reports whether it is one: an object of
@@ -187,13 +143,6 @@ func (r *row) value(k int, text []byte, at int) int {
 	case keyTokens:
 		r.tokens, at = whole(text, at)
 		return at
-	case keyPeakMem:
-		n, next := whole(text, at)
-		if n != 0 {
-			r.figures[k] = float64(n)
-			r.has |= 1 << k
-		}
-		return next
 	case keySkipped:
 		if bytes.HasPrefix(text[at:], []byte("true")) {
 			r.skipped = true
@@ -207,6 +156,14 @@ func (r *row) value(k int, text []byte, at int) int {
 		return r.named(k == keyValMetrics, text, at)
 	case keyOther:
 		return other(text, at)
+	}
+	if telemetry.Figures[k].Whole() {
+		n, next := whole(text, at)
+		if n != 0 {
+			r.figures[k] = float64(n)
+			r.has |= 1 << k
+		}
+		return next
 	}
 	v, next := number(text, at)
 	r.figures[k] = v

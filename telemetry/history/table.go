@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"slices"
 	"sort"
+
+	"github.com/troupe-ml/troupe/telemetry"
 )
 
 // table is what rows say, by columns. Its steps ascend strictly.
@@ -14,7 +16,7 @@ type table struct {
 	tokens  []int64   // the most that a row up to this one has
 	seconds []float64 // up to the end of this one; only of the whole: see join
 	skipped []uint32  // rows whose update was not applied
-	figures [len(figures)]series
+	figures [limitFigures]series
 	metrics [2]map[string]*series // of the step, and of the validation
 }
 
@@ -144,11 +146,68 @@ func (t *table) join(o *table) error {
 	return t.checkMetrics()
 }
 
+// sparse says that a row has a figure that few steps have.
+func (t *table) sparse() bool {
+	for k := range telemetry.Figures {
+		if telemetry.Figures[k].Sparse && len(t.figures[k].values) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// thinned is a table of the steps that a number divides, and of those with a figure that few steps have.
+func (t *table) thinned(every int) *table {
+	n := len(t.steps)
+	kept := make([]bool, n)
+	for row, step := range t.steps {
+		kept[row] = step%every == 0
+	}
+	for k := range telemetry.Figures {
+		if s := &t.figures[k]; telemetry.Figures[k].Sparse {
+			for i := range s.values {
+				kept[s.row(i)] = kept[s.row(i)] || len(s.values) <= n/2 || i%2 == 0
+			}
+		}
+	}
+	out, place := newTable(), make([]uint32, n)
+	for row, keep := range kept {
+		if keep {
+			place[row] = uint32(len(out.steps))
+			out.steps, out.tokens = append(out.steps, t.steps[row]), append(out.tokens, t.tokens[row])
+			out.seconds = append(out.seconds, t.seconds[row])
+		}
+	}
+	for _, row := range t.skipped {
+		if kept[row] {
+			out.skipped = append(out.skipped, place[row])
+		}
+	}
+	thin := func(to, from *series) {
+		for i, v := range from.values {
+			if row := from.row(i); kept[row] {
+				to.add(place[row], v)
+			}
+		}
+		to.build()
+	}
+	for k := range t.figures {
+		thin(&out.figures[k], &t.figures[k])
+	}
+	for k, of := range t.metrics {
+		for name, s := range of {
+			out.metrics[k][name] = &series{}
+			thin(out.metrics[k][name], s)
+		}
+	}
+	return out
+}
+
 // expect makes room for rows that have the usual figures.
 func (t *table) expect(rows int) {
 	t.steps, t.tokens = make([]int, 0, rows), make([]int64, 0, rows)
-	for k := range t.figures {
-		if figures[k].usual {
+	for k := range telemetry.Figures {
+		if !telemetry.Figures[k].Sparse {
 			t.figures[k].values = make([]float64, 0, rows)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/telemetry"
 )
 
 // instruments are the metrics of a run.
@@ -18,10 +19,11 @@ type instruments struct {
 	run  attribute.KeyValue
 	errs []error
 
-	duration, saving                                                            metric.Float64Histogram
-	loss, mtpLoss, valLoss, norm, lr, speed, bubble, ideal, peak, figure, value metric.Float64Gauge
-	memory, at                                                                  metric.Int64Gauge
-	steps, skipped, tokens, checkpoints, restarts, stalls                       metric.Int64Counter
+	figures                                               []func(v float64) // by their place in telemetry.Figures; nil: a histogram has the figure
+	duration, saving                                      metric.Float64Histogram
+	ideal, figure, value                                  metric.Float64Gauge
+	at                                                    metric.Int64Gauge
+	steps, skipped, tokens, checkpoints, restarts, stalls metric.Int64Counter
 }
 
 func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error) {
@@ -50,48 +52,44 @@ func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error
 	i.duration = histogram("engine.step.duration", "How long a step took.")
 	i.saving = histogram("engine.checkpoint.duration", "How long writing a checkpoint took.")
 	i.at = whole("engine.step", "{step}", "The step that has ended last.")
-	i.loss = gauge("engine.loss", "1", "Loss of the last step: the mean over its target tokens.")
-	i.mtpLoss = gauge("engine.mtp_loss", "1", "Loss of multi-token prediction of the last step.")
-	i.valLoss = gauge("engine.validation_loss", "1", "Loss of the last validation.")
-	i.norm = gauge("engine.gradient_norm", "1", "Norm of the whole gradient of the last step, before clipping.")
-	i.lr = gauge("engine.learning_rate", "1", "Learning rate of the last step.")
-	i.speed = gauge("engine.tokens_per_second", "{token}/s", "Tokens a second, of the last step.")
-	i.bubble = gauge("engine.bubble_ratio", "1", "Share of the ranks' time without a running action, of the last step.")
 	i.ideal = gauge("engine.bubble_ideal_ratio", "1", "The same of the schedule's table, if all actions of a kind took equally long.")
-	i.peak = gauge("engine.peak_ratio", "1", "Operations that the model asks for in a second, as a share of the processor's peak, of the last step.")
 	i.figure = gauge("engine.metric", "1", "What the model's layers report beside the loss, of the last step.")
 	i.value = gauge("engine.validation_metric", "1", "What the model's layers report beside the loss, of the last validation.")
-	i.memory = whole("engine.memory.peak", "By", "The most memory that the process has taken at a time.")
 	i.steps = counter("engine.steps", "{step}", "Steps that have ended.")
 	i.skipped = counter("engine.steps_skipped", "{step}", "Steps whose update was skipped, since a figure was not finite.")
 	i.tokens = counter("engine.tokens", "{token}", "Tokens, or samples where the data are no text, of steps that have ended.")
 	i.checkpoints = counter("engine.checkpoints", "{checkpoint}", "Checkpoints that were written.")
 	i.restarts = counter("engine.restarts", "{restart}", "Restarts from the last checkpoint after a process was lost.")
 	i.stalls = counter("engine.stalls", "{stall}", "Times that nothing had moved for run.stall_after_s.")
+	for _, f := range telemetry.Figures {
+		name, unit := "engine."+f.Metric, units[f.Unit]
+		switch {
+		case f.Metric == "":
+			i.figures = append(i.figures, nil)
+		case f.Whole():
+			g := whole(name, unit, f.Help)
+			i.figures = append(i.figures, func(v float64) { g.Record(context.Background(), int64(v), i.of) })
+		default:
+			g := gauge(name, unit, f.Help)
+			i.figures = append(i.figures, func(v float64) { g.Record(context.Background(), f.Scaled(v), i.of) })
+		}
+	}
 	return i, errors.Join(i.errs...)
 }
+
+// units are those that OpenTelemetry has for figures'.
+var units = map[telemetry.Unit]string{telemetry.Number: "1", telemetry.Percent: "1", telemetry.TokensPerSecond: "{token}/s", telemetry.Milliseconds: "ms", telemetry.Bytes: "By"}
 
 // step tells of a step, and of how many steps and tokens there are more.
 func (i *instruments) step(e troupe.StepEvent, steps, tokens int64) {
 	ctx := context.Background()
-	set := func(g metric.Float64Gauge, v *float64, scale float64) {
-		if v != nil {
-			g.Record(ctx, *v*scale, i.of)
+	for k, tell := range i.figures {
+		if v := telemetry.Figures[k].Get(&e.Record); v != nil && tell != nil {
+			tell(*v)
 		}
 	}
-	set(i.loss, e.Loss, 1)
-	set(i.mtpLoss, e.MTPLoss, 1)
-	set(i.valLoss, e.ValLoss, 1)
-	set(i.norm, e.GradNorm, 1)
-	set(i.lr, e.LR, 1)
-	set(i.speed, e.TokensPerS, 1)
-	set(i.bubble, e.BubblePct, 0.01)
-	set(i.peak, e.PeakPct, 0.01)
 	if e.BubblePct != nil {
 		i.ideal.Record(ctx, e.IdealBubblePct/100, i.of)
-	}
-	if e.PeakMemBytes > 0 {
-		i.memory.Record(ctx, e.PeakMemBytes, i.of)
 	}
 	i.named(i.figure, e.Metrics)
 	i.named(i.value, e.ValMetrics)

@@ -19,6 +19,7 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/telemetry"
 )
 
 // Options say whom a Recorder tells.
@@ -126,15 +127,9 @@ func (r *Recorder) observeStep(e troupe.StepEvent, now time.Time) {
 	from, until := extent(e, now)
 	r.endRestart(from)
 	attributes := []attribute.KeyValue{keyStep.Int(e.Step)}
-	figure := func(key attribute.Key, v *float64, scale float64) {
-		if v != nil {
-			attributes = append(attributes, key.Float64(*v*scale))
-		}
+	for _, name := range []string{"loss", "grad_norm", "lr", "bubble_pct"} {
+		attributes = append(attributes, figure(name, &e.Record)...)
 	}
-	figure(keyLoss, e.Loss, 1)
-	figure(keyNorm, e.GradNorm, 1)
-	figure(keyLR, e.LR, 1)
-	figure(keyBubble, e.BubblePct, 0.01)
 	if e.BubblePct != nil {
 		attributes = append(attributes, keyIdeal.Float64(e.IdealBubblePct/100))
 	}
@@ -150,12 +145,22 @@ func (r *Recorder) observeStep(e troupe.StepEvent, now time.Time) {
 	}
 	span := r.begin(name, from, attributes...)
 	if e.ValLoss != nil {
-		span.AddEvent("validation", trace.WithTimestamp(until), trace.WithAttributes(keyValLoss.Float64(*e.ValLoss)))
+		span.AddEvent("validation", trace.WithTimestamp(until), trace.WithAttributes(figure("val_loss", &e.Record)...))
 	}
 	r.actions(trace.ContextWithSpan(context.Background(), span), e)
 	end(span, until)
 	steps, tokens := r.trained(e)
 	r.meters.step(e, steps, tokens)
+}
+
+// figure is the attribute of a figure that was taken.
+func figure(name string, r *telemetry.Record) []attribute.KeyValue {
+	f := telemetry.FigureOf(name)
+	v := f.Get(r)
+	if v == nil {
+		return nil
+	}
+	return []attribute.KeyValue{attribute.Float64("engine."+f.Metric, f.Scaled(*v))}
 }
 
 // extent is when a step began and ended. Where it was recorded its actions tell; else the event

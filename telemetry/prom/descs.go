@@ -1,6 +1,13 @@
 package prom
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/troupe-ml/troupe/telemetry"
+)
 
 const prefix = "engine_"
 
@@ -22,20 +29,10 @@ var (
 	descSteps   = desc("steps_total", "Steps that have ended since this process began with the run.")
 	descSkipped = desc("steps_skipped_total", "Steps whose update was skipped, since a figure was not finite.")
 	descTokens  = desc("tokens_total", "Tokens, or samples where the data are no text, of steps that have ended since this process began with the run.")
-	descSpeed   = desc("tokens_per_second", "Tokens, or samples where the data are no text, a second, of the last step.")
 
-	descLoss    = desc("loss", "Loss of the last step: the mean over its target tokens.")
-	descMTPLoss = desc("mtp_loss", "Loss of multi-token prediction of the last step: the mean over its layers.")
-	descVal     = desc("validation_loss", "Loss of the last validation.")
-	descNorm    = desc("gradient_norm", "Norm of the whole gradient of the last step, before clipping.")
-	descLR      = desc("learning_rate", "Learning rate of the last step.")
-	descMetric  = desc("metric", "What the model's layers report beside the loss, of the last step.", "name")
-	descValues  = desc("validation_metric", "What the model's layers report beside the loss, of the last validation.", "name")
-
-	descBubble = desc("bubble_ratio", "Share of the ranks' time without a running action, of the last step.")
+	descMetric = desc("metric", "What the model's layers report beside the loss, of the last step.", "name")
+	descValues = desc("validation_metric", "What the model's layers report beside the loss, of the last validation.", "name")
 	descIdeal  = desc("bubble_ideal_ratio", "The same of the schedule's table, if all actions of a kind took equally long.")
-	descPeak   = desc("peak_ratio", "Operations that the model asks for in a second, as a share of the processor's peak, of the last step.")
-	descMemory = desc("memory_peak_bytes", "The most memory that the process has taken at a time.")
 
 	descRestarts    = desc("restarts_total", "Restarts from the last checkpoint after a process was lost.")
 	descStalls      = desc("stalls_total", "Times that nothing had moved for run.stall_after_s.")
@@ -52,9 +49,25 @@ var (
 	descRankBubble = desc("rank_bubble_ratio", "Share of the last recorded step in which a rank ran no action.", "rank")
 )
 
-var descs = []*prometheus.Desc{descInfo, descState, descPaused, descStages, descRanks, descParams, descPlanned, descStep, descSteps, descSkipped, descTokens, descSpeed,
-	descLoss, descMTPLoss, descVal, descNorm, descLR, descMetric, descValues, descBubble, descIdeal, descPeak, descMemory, descRestarts, descStalls, descWarnings, descCheckpoints,
-	descSaved, descSavedAt, descSteppedAt, descRankInfo, descRankState, descRankWait, descRankMemory, descRankBubble}
+// descFigures are those of telemetry.Figures, by their place; nil: a histogram has the figure.
+var descFigures = func() []*prometheus.Desc {
+	all := make([]*prometheus.Desc, len(telemetry.Figures))
+	for i, f := range telemetry.Figures {
+		if f.Metric == "" {
+			continue
+		}
+		name := strings.ReplaceAll(f.Metric, ".", "_")
+		if f.Unit == telemetry.Bytes {
+			name += "_bytes"
+		}
+		all[i] = desc(name, f.Help)
+	}
+	return all
+}()
+
+var descs = append(slices.DeleteFunc(slices.Clone(descFigures), func(d *prometheus.Desc) bool { return d == nil }),
+	descInfo, descState, descPaused, descStages, descRanks, descParams, descPlanned, descStep, descSteps, descSkipped, descTokens, descMetric, descValues, descIdeal,
+	descRestarts, descStalls, descWarnings, descCheckpoints, descSaved, descSavedAt, descSteppedAt, descRankInfo, descRankState, descRankWait, descRankMemory, descRankBubble)
 
 // What takes time is shown as a histogram: its native form where it is asked for, else by bounds
 // from a millisecond to an hour.

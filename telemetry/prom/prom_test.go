@@ -222,7 +222,10 @@ func full(t testing.TB) *Collector {
 	r := add(t, c, "a run", source{info: troupe.Info{ID: "01", Family: "gpt2", Schedule: "1f1b", Device: "cpu", Kernels: "avx2", Stages: 2, Ranks: 2, Steps: 10, Parameters: 100},
 		memory: []int64{1}, status: troupe.Status{Time: now, Actors: []event.Snapshot{{Actor: "stage 0", Rank: 0, Wait: event.WaitOrder, From: "scheduler", Since: now}}}})
 	e := step(1, 1)
-	e.MTPLoss, e.PeakPct, e.ValLoss, e.Metrics, e.ValMetrics = p(1), p(40), p(2), map[string]float64{"accuracy": 1}, map[string]float64{"accuracy": 1}
+	for i := range telemetry.Figures {
+		telemetry.Figures[i].Set(&e.Record, p(40))
+	}
+	e.Metrics, e.ValMetrics = map[string]float64{"accuracy": 1}, map[string]float64{"accuracy": 1}
 	e.Trace = [][]event.ActionTime{{{Action: scheduler.Action{Type: scheduler.F}, Start: now, End: now.Add(time.Second)}}}
 	r.Observe(e)
 	r.Observe(troupe.CheckpointEvent{Step: 1, Took: time.Second})

@@ -203,19 +203,16 @@ func (r *Run) figures(t *teller) {
 	if !r.steppedAt.IsZero() {
 		t.gauge(descSteppedAt, unix(r.steppedAt))
 	}
-	t.known(descLoss, r.last.Loss, 1)
-	t.known(descMTPLoss, r.last.MTPLoss, 1)
-	t.known(descVal, r.valLoss, 1)
-	t.known(descNorm, r.last.GradNorm, 1)
-	t.known(descLR, r.last.LR, 1)
-	t.known(descSpeed, r.last.TokensPerS, 1)
-	if r.last.BubblePct != nil {
-		t.known(descBubble, r.last.BubblePct, 0.01)
-		t.gauge(descIdeal, r.ideal/100)
+	last := r.last
+	last.ValLoss = r.valLoss
+	for i, d := range descFigures {
+		f := &telemetry.Figures[i]
+		if v := f.Get(&last); v != nil && d != nil {
+			t.gauge(d, f.Scaled(*v))
+		}
 	}
-	t.known(descPeak, r.last.PeakPct, 0.01)
-	if r.last.PeakMemBytes > 0 {
-		t.gauge(descMemory, float64(r.last.PeakMemBytes))
+	if r.last.BubblePct != nil {
+		t.gauge(descIdeal, r.ideal/100)
 	}
 	t.named(descMetric, r.last.Metrics)
 	t.named(descValues, r.valValues)
@@ -235,13 +232,6 @@ func (t *teller) gauge(d *prometheus.Desc, v float64, labels ...string) {
 
 func (t *teller) counter(d *prometheus.Desc, v float64) {
 	t.told = append(t.told, prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, t.run))
-}
-
-// known tells a figure that may not have been taken.
-func (t *teller) known(d *prometheus.Desc, v *float64, scale float64) {
-	if v != nil {
-		t.gauge(d, *v*scale)
-	}
 }
 
 // named tells a model's own figures. Names that are equal once they are cut short are told once.

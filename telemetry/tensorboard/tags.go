@@ -17,21 +17,12 @@ func scalarsOf(r telemetry.Record, idealBubblePct float64) []scalar {
 			all = append(all, scalar{tag, float32(*v)})
 		}
 	}
-	add("train/loss", r.Loss)
-	add("train/mtp_loss", r.MTPLoss)
-	add("val/loss", r.ValLoss)
-	add("train/grad_norm", r.GradNorm)
-	add("train/lr", r.LR)
-	add("speed/tokens_per_s", r.TokensPerS)
-	add("speed/step_ms", r.StepMS)
-	add("speed/bubble_pct", r.BubblePct)
-	if r.BubblePct != nil && idealBubblePct >= 0 {
-		add("speed/bubble_ideal_pct", &idealBubblePct)
-	}
-	add("speed/peak_pct", r.PeakPct)
-	if r.PeakMemBytes > 0 {
-		bytes := float64(r.PeakMemBytes)
-		add("memory/peak_bytes", &bytes)
+	for i := range telemetry.Figures {
+		f := &telemetry.Figures[i]
+		add(f.Tag, f.Get(&r))
+		if f.Name == "bubble_pct" && r.BubblePct != nil && idealBubblePct >= 0 {
+			add("speed/bubble_ideal_pct", &idealBubblePct)
+		}
 	}
 	for _, of := range []struct {
 		group   string

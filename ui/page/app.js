@@ -1,6 +1,7 @@
 // The page: which run and which view the address names, the head with what a run is, theme and keys.
 
-import { el, text, figure, short, bytes, ms, pct, plural, count, duration, freshColours, say } from './dom.js';
+import { el, text, figure, short, pct, plural, count, duration, freshColours, say, writers } from './dom.js';
+import { figures } from './figures.js';
 import { get, follow, takeToken, keepToken, token } from './net.js';
 import { nowView } from './now.js';
 import { curvesView } from './curves.js';
@@ -165,9 +166,15 @@ function showRun(r) {
     const unit = d.unit === 'samples' ? 'samples/s' : 'tokens/s';
     if (d.step_ms) pace = pace ? 0.95 * pace + 0.05 * d.step_ms : d.step_ms;
     const left = d.steps > d.step && pace && d.state === 'running' ? duration((d.steps - d.step) * pace / 1000) : '';
-    const all = [['Step', count(d.step), d.steps ? `of ${count(d.steps)}${left ? `, ${left} left` : ''}` : ''], ['Loss', figure(d.loss), ''], ['Validation loss', figure(d.val_loss), ''], ['Speed', short(d.tokens_per_s), unit], ['Time of a step', ms(d.step_ms), ''],
-      ['Bubble', pct(d.bubble_pct), d.ideal_bubble_pct !== null ? `ideal ${pct(d.ideal_bubble_pct)}` : ''], ...(d.peak_pct !== null ? [['Of the peak', pct(d.peak_pct), '']] : []), ['Memory', bytes(d.peak_mem_bytes), '']];
-    if (facts.children.length !== all.length) facts.replaceChildren(...all.map(([n]) => el('div', {}, el('dt', {}, n), el('dd', {}, el('span'), ' ', el('small')))));
+    const more = { tokens_per_s: unit, bubble_pct: d.ideal_bubble_pct !== null ? `ideal ${pct(d.ideal_bubble_pct)}` : '' };
+    const shown = figures.filter((f) => f.name === 'loss' || f.name === 'val_loss' || (f.machine && (d[f.name] !== null || !d.step)));
+    const all = [['Step', count(d.step), d.steps ? `of ${count(d.steps)}${left ? `, ${left} left` : ''}` : ''],
+      ...shown.map((f) => [f.title, (f.unit === '%' ? pct : writers[f.unit] || short)(d[f.name]), more[f.name] ?? (writers[f.unit] ? '' : f.unit)])];
+    const titles = all.map(([title]) => title).join('|');
+    if (facts.dataset.key !== titles) {
+      facts.dataset.key = titles;
+      facts.replaceChildren(...all.map(([title]) => el('div', {}, el('dt', {}, title), el('dd', {}, el('span'), ' ', el('small')))));
+    }
     all.forEach(([, v, more], i) => { const dd = facts.children[i].lastChild; text(dd.firstChild, v); text(dd.lastChild, v === '–' ? '' : more); });
     const note = d.state === 'failed' ? ['error', 'The run has failed. ', d.error] : d.error ? ['error', 'A file of the run can’t be read. ', d.error] : d.live && d.state === 'ended' ? ['note', 'The run has ended. ', 'The page keeps what it has.'] : d.live && d.state === 'stopped' ? ['note', 'The run was stopped. ', 'The same command goes on from its last checkpoint.'] : d.state === 'quiet' && d.step ? ['note', 'No news for a while. ', 'Nobody writes to the folder at the moment; the run may have been stopped or killed.'] : null;
     const k = note?.join('|') || '';

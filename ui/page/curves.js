@@ -1,23 +1,18 @@
 // The view "Curves": the figures of one run or several, over steps, tokens or time.
 
-import { el, figure, short, place, bytes, table, ms, duration } from './dom.js';
+import { el, figure, short, place, bytes, table, duration, writers } from './dom.js';
+import { figures } from './figures.js';
 import { get } from './net.js';
 import { Axis, Chart, runColours } from './plot.js';
 
 // The charts, in this order, and the figures of each. Those that no run has are left out.
-const kinds = [
-  { title: 'Loss', names: ['loss', 'val_loss'], smooth: true, log: true },
-  { title: 'Gradient norm', names: ['grad_norm'], smooth: true, log: true },
-  { title: 'Learning rate', names: ['lr'] },
-  { title: 'Speed', names: ['tokens_per_s'], zero: true, smooth: true, format: short, unit: 'tokens/s' },
-  { title: 'Time of a step', names: ['step_ms'], zero: true, smooth: true, format: ms },
-  { title: 'Share of the peak', names: ['peak_pct'], zero: true, smooth: true, format: (v) => `${figure(v, 3)} %` },
-  { title: 'Bubble', names: ['bubble_pct'], zero: true, smooth: true, ideal: true, format: (v) => `${figure(v, 3)} %` },
-  { title: 'Memory by rank', names: [], zero: true, memory: true, format: bytes, base: 1024 },
-  { title: 'Memory of the process', names: ['peak_mem_bytes'], zero: true, format: bytes, base: 1024 },
-];
+const kinds = figures.filter((f) => f.chart === f.name).map((f) => ({
+  title: f.title, help: f.help, names: figures.filter((l) => l.chart === f.name).map((l) => l.name), smooth: true, zero: f.zero, log: !f.zero, ideal: f.name === 'bubble_pct',
+  format: writers[f.unit] || short, unit: writers[f.unit] ? '' : f.unit, base: f.unit === 'bytes' ? 1024 : 10,
+}));
+kinds.splice(kinds.findIndex((k) => k.base === 1024), 0, { title: 'Memory by rank', names: [], zero: true, memory: true, format: bytes, base: 1024 });
 
-const label = { loss: 'loss', val_loss: 'validation loss', grad_norm: 'gradient norm', lr: 'learning rate', tokens_per_s: 'speed', step_ms: 'step', peak_pct: 'share of the peak', bubble_pct: 'measured', peak_mem_bytes: 'peak' };
+const label = Object.fromEntries(figures.map((f) => [f.name, f.line]));
 
 export function curvesView(app, id, others) {
   let by = 'steps', chosen = [id, ...others.filter((o) => o !== id)], runs = [], smooth = 0, log = false, charts = [], stop = false, timer = null, names = {}, marks = {}, memory = {}, busy = false, again = false, whole = 0;
@@ -135,7 +130,7 @@ export function curvesView(app, id, others) {
           const s = got[r][n];
           if (!s || !s.x.length) return;
           const many = chosen.length > 1;
-          series.push({ ...s, name: many ? `${nameOf(r)}${i || c.kind.names.length > 1 ? ` ${label[n] || n.split('.')[0].replace('val_metrics', 'validation').replace('metrics', 'training')}` : ''}` : label[n] || (n.startsWith('val_') ? `validation ${c.title}` : c.title), hue: many ? hueOf(r) : i ? 'r1' : 'r0', dash: i ? 1 : 0 });
+          series.push({ ...s, name: many ? `${nameOf(r)}${i || c.kind.names.length > 1 ? ` ${label[n] || n.split('.')[0].replace('val_metrics', 'validation').replace('metrics', 'training')}` : ''}` : label[n] || (n.startsWith('val_') ? `validation ${c.title}` : c.title), hue: many ? hueOf(r) : runColours[i], dash: i });
         });
         if (c.kind.ideal) {
           const ideal = runs.find((x) => x.id === r)?.ideal_bubble_pct;

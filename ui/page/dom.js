@@ -76,6 +76,9 @@ export function duration(s) {
 }
 
 export const pct = (v) => (v === null || v === undefined || !isFinite(v) ? '–' : `${v.toFixed(1)} %`);
+
+// writers write a figure with its unit; of other units a chart's title has them.
+export const writers = { '': figure, ms, bytes, '%': (v) => `${figure(v, 3)} %` };
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? '' : 's'}`;
 export const clock = (t) => new Date(t).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
 

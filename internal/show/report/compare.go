@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/telemetry"
 )
 
 // Difference is how two runs differ.
@@ -60,7 +61,7 @@ type Pair struct {
 
 // SpeedDifference is how the typical value of a figure differs, which no two runs have the same.
 type SpeedDifference struct {
-	Name string  // "step_ms", "tokens_per_s", "bubble_pct": medians; "peak_mem_bytes": the largest
+	Name string  // of a figure that depends on the machine: medians, or of sizes the largest
 	A, B float64 // NaN: there is none
 }
 
@@ -79,10 +80,9 @@ func Compare(a, b *Run) *Difference {
 		d.Config = config.Diff(a.Config, b.Config)
 	}
 	d.Data, d.Kernels = compareData(a, b), compareKernels(a, b)
-	speed := []string{"step_ms", "tokens_per_s", "bubble_pct", "peak_mem_bytes", "peak_pct"}
 	for _, name := range names(a, b) {
 		x, y := figureOf(a, name), figureOf(b, name)
-		if slices.Contains(speed, name) {
+		if f := telemetry.FigureOf(name); f != nil && f.Machine {
 			d.Speed = append(d.Speed, SpeedDifference{name, typical(name, x.values), typical(name, y.values)})
 		} else {
 			d.Figures = append(d.Figures, compareFigure(name, x, y, min(lastStep(a), lastStep(b))))
@@ -195,13 +195,13 @@ func (d *FigureDifference) pair(p Pair) {
 	}
 }
 
-// typical is the median of the numbers of a figure, or the largest of memory's; NaN: there are none.
+// typical is the median of the numbers of a figure, or the largest of a size; NaN: there are none.
 func typical(name string, values []float64) float64 {
 	numbers := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
 	if len(numbers) == 0 {
 		return math.NaN()
 	}
-	if name == "peak_mem_bytes" {
+	if f := telemetry.FigureOf(name); f != nil && f.Unit == telemetry.Bytes {
 		return slices.Max(numbers)
 	}
 	slices.Sort(numbers)

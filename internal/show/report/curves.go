@@ -15,11 +15,11 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/history"
 )
 
-// curve makes a line of a series, in other units by a factor.
-func (p *page) curve(series, name string, factor float64, dots bool) (chart.Line, bool) {
+// curve makes a line of a series, in other units by a factor; none where the run lacks the series.
+func (p *page) curve(series, name string, factor float64, dots bool) []chart.Line {
 	l := chart.Line{Name: name}
 	if p.run.History == nil {
-		return l, false
+		return nil
 	}
 	to := math.Inf(1)
 	if p.run.UpTo >= 0 {
@@ -34,47 +34,44 @@ func (p *page) curve(series, name string, factor float64, dots bool) (chart.Line
 		}
 		l.Points = append(l.Points, chart.Point{X: b.X, Y: b.Mean * factor, Low: b.Min * factor, High: b.Max * factor})
 	}
-	return l, len(l.Points) > 0
+	if len(l.Points) == 0 {
+		return nil
+	}
+	return []chart.Line{l}
+}
+
+// scale is the unit that a figure is drawn in, and the factor that leads to it.
+func (p *page) scale(f *telemetry.Figure) (factor float64, unit string) {
+	switch f.Unit {
+	case telemetry.Bytes:
+		return byteUnit(figureOf(p.run, f.Name).values)
+	case telemetry.TokensPerSecond:
+		return 1, p.unit() + "/s"
+	}
+	return 1, string(f.Unit)
 }
 
 // drawCurves draws the charts of the figures that there are.
 func (p *page) drawCurves() error {
-	type line struct {
-		series, name string
-		dots         bool
-	}
-	memory, memoryUnit := byteUnit(figureOf(p.run, "peak_mem_bytes").values)
-	charts := []struct {
-		id, title, unit string
-		factor          float64
-		zero            bool
-		lines           []line
-	}{
-		{"loss", "Loss", "", 1, false, []line{{"loss", "training", false}, {"val_loss", "validation", true}, {"mtp_loss", "multi-token prediction", false}}},
-		{"grad-norm", "Gradient norm", "before clipping", 1, false, []line{{"grad_norm", "norm", false}}},
-		{"lr", "Learning rate", "", 1, true, []line{{"lr", "rate", false}}},
-		{"speed", "Speed", p.unit() + "/s", 1, true, []line{{"tokens_per_s", "speed", false}}},
-		{"peak", "Share of the processor's peak", "%", 1, true, []line{{"peak_pct", "share", false}}},
-		{"bubble", "Bubble", "% of rank-time", 1, true, []line{{"bubble_pct", "measured", false}}},
-		{"memory", "Memory", memoryUnit, memory, true, []line{{"peak_mem_bytes", "peak of the process", false}}},
-	}
 	marks, signs := p.chartMarks()
 	draw := func(c chart.Chart) error {
 		c.Across, c.Marks = "step", marks
 		c.Log = !c.Zero && wide(c.Lines)
 		return p.add(&c)
 	}
-	for _, of := range charts {
-		c := chart.Chart{ID: of.id, Title: of.title, Unit: of.unit, Zero: of.zero}
-		for _, l := range of.lines {
-			if curve, ok := p.curve(l.series, l.name, of.factor, l.dots); ok {
-				c.Lines = append(c.Lines, curve)
+	for i := range telemetry.Figures {
+		f := &telemetry.Figures[i]
+		factor, unit := p.scale(f)
+		c := chart.Chart{ID: strings.ReplaceAll(f.Name, "_", "-"), Title: f.Title, Unit: strings.TrimSpace(unit + " " + f.Note), Zero: f.Zero}
+		for _, l := range telemetry.Figures {
+			if l.Name == f.Name && l.Chart == "" || l.Chart == f.Name {
+				c.Lines = append(c.Lines, p.curve(l.Name, l.Line, factor, l.Sparse)...)
 			}
 		}
 		if len(c.Lines) == 0 {
 			continue
 		}
-		if of.id == "bubble" {
+		if f.Name == "bubble_pct" {
 			c.Lines = append(c.Lines, p.idealBubble(c.Lines[0].Points)...)
 		}
 		if err := draw(c); err != nil {
@@ -92,11 +89,7 @@ func (p *page) drawCurves() error {
 			break
 		}
 		c := chart.Chart{ID: fmt.Sprintf("metric-%d", i), Title: name}
-		for _, l := range []line{{history.Metrics + name, "training", false}, {history.ValMetrics + name, "validation", true}} {
-			if curve, ok := p.curve(l.series, l.name, 1, l.dots); ok {
-				c.Lines = append(c.Lines, curve)
-			}
-		}
+		c.Lines = append(p.curve(history.Metrics+name, "training", 1, false), p.curve(history.ValMetrics+name, "validation", 1, true)...)
 		if err := draw(c); err != nil {
 			return err
 		}

@@ -180,10 +180,10 @@ func (p *page) sum() {
 		}
 	}
 	add("Step", words.Count(int64(step)), strings.TrimPrefix(of, " "))
-	for _, of := range []struct{ name, label string }{{"loss", "Loss"}, {"val_loss", "Validation loss"}} {
-		if f := figureOf(r, of.name); len(f.steps) > 0 {
+	for _, name := range []string{"loss", "val_loss"} {
+		if f := figureOf(r, name); len(f.steps) > 0 {
 			n := len(f.steps) - 1
-			add(of.label, decimal(f.values[n]), "at step "+words.Count(int64(f.steps[n])))
+			add(telemetry.FigureOf(name).Title, decimal(f.values[n]), "at step "+words.Count(int64(f.steps[n])))
 		}
 	}
 	if best, at := least(figureOf(r, "val_loss")); at >= 0 {
@@ -201,21 +201,29 @@ func (p *page) sum() {
 	if took > 0 {
 		add("Time in steps", words.Duration(time.Duration(min(took*1e6, math.MaxInt64/2))), "")
 	}
-	for _, of := range []struct {
-		name, label string
-		show        func(float64) string
-		more        string
-	}{
-		{"step_ms", "Time of a step", func(v float64) string { return fmt.Sprintf("%.4g ms", v) }, "median"},
-		{"tokens_per_s", "Speed", func(v float64) string { return words.Short(v) + " " + p.unit() + "/s" }, "median"},
-		{"bubble_pct", "Bubble", func(v float64) string { return fmt.Sprintf("%.1f %%", v) }, "median"},
-		{"peak_pct", "Of the processor's peak", func(v float64) string { return fmt.Sprintf("%.1f %%", v) }, "median"},
-		{"peak_mem_bytes", "Peak memory", func(v float64) string { return words.Bytes(int64(v)) }, "of the process"},
-	} {
-		if v := typical(of.name, figureOf(r, of.name).values); !math.IsNaN(v) {
-			add(of.label, of.show(v), of.more)
+	for i := range telemetry.Figures {
+		f := &telemetry.Figures[i]
+		v, more := typical(f.Name, figureOf(r, f.Name).values), "median"
+		if f.Unit == telemetry.Bytes {
+			more = "of the process"
+		}
+		if f.Machine && !math.IsNaN(v) {
+			add(f.Title, p.show(f, v), more)
 		}
 	}
+}
+
+// show writes a figure with its unit.
+func (p *page) show(f *telemetry.Figure, v float64) string {
+	switch f.Unit {
+	case telemetry.TokensPerSecond:
+		return words.Short(v) + " " + p.unit() + "/s"
+	case telemetry.Bytes:
+		return words.Bytes(int64(v))
+	case telemetry.Percent:
+		return fmt.Sprintf("%.1f %%", v)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%.4g %s", v, f.Unit))
 }
 
 // trainedOn is how much a run was trained on, and up to which step that is known.
