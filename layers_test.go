@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"internal/show/view"},
 	{"cluster/discovery/dns", "cluster/discovery/etcd", "telemetry/otel/otlp"},
 	{"cluster"},
-	{"cluster/internal/journal"},
+	{"cluster/internal/apiwire", "cluster/internal/journal"},
 	{"internal/forecast"},
 	{"internal/bench", "examples/service"}, // which links no cluster
 	{"ui"},

@@ -19,10 +19,12 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
+// newBench is for whoever works on the kernels: engine --help does not list it.
 func (a *app) newBench() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure how fast this machine computes",
+		Hidden: true,
+		Use:    "bench",
+		Short:  "Measure how fast this machine computes",
 		Long: `Measure how fast this machine computes: matrix products, a layer's operations,
 whole training steps. Everything runs as in training. Times and rates are medians,
 with the 10th and the 90th percentile. GFLOP are 10⁹ floating-point operations,

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/cluster/internal/mesh"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
@@ -241,7 +242,7 @@ func TestStatusOfOwnRanks(t *testing.T) {
 	for rank, refused := range map[int]int64{0: 0, 1: 1, 9: 1, -1: 1} {
 		before := c.mesh.Refused()
 		a.observe(mine.Member, &wire.StatusReply{Attempt: a.id[:], Actors: []*wire.Snapshot{actors.PackSnapshot(event.Snapshot{Actor: "stage 0", Rank: rank, Doing: event.Waiting, Since: time.Now()}, func(t time.Time) time.Time { return t })},
-			Memory: []*wire.RankMemory{{Rank: small(rank), Bytes: 5}}})
+			Memory: []*wire.RankMemory{{Rank: apiwire.Small(rank), Bytes: 5}}})
 		if n := c.mesh.Refused() - before; n != refused {
 			t.Errorf("the status of rank %d: %d refused, want %d", rank, n, refused)
 		}

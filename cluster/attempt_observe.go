@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/plan"
@@ -44,7 +45,7 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 		return
 	}
 	if why := reply.GetGaveUp(); why != "" { // it stays a member, and can be given ranks again
-		a.lost(m, fmt.Errorf("it gave its ranks up: %s", words.Cut(why, limitErrorBytes)))
+		a.lost(m, fmt.Errorf("it gave its ranks up: %s", words.Cut(why, apiwire.LimitErrorBytes)))
 		return
 	}
 	a.mu.Lock()
@@ -81,11 +82,11 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 func (a *attempt) observeRecorded(s *share, offset time.Duration, reply *wire.StatusReply) error {
 	mine := make(map[int32]bool, len(s.ranks))
 	for _, rank := range s.ranks {
-		mine[small(rank)] = true
+		mine[apiwire.Small(rank)] = true
 	}
 	left := limitBeatActions
 	for _, w := range reply.GetActions() {
-		if !mine[w.GetRank()] || w.GetFirst() < 0 || w.GetFirst() > limitTraceActions || w.GetPhase() > uint32(event.Eval) {
+		if !mine[w.GetRank()] || w.GetFirst() < 0 || w.GetFirst() > apiwire.LimitTraceActions || w.GetPhase() > uint32(event.Eval) {
 			return fmt.Errorf("actions of rank %d from the number %d on", w.GetRank(), w.GetFirst())
 		}
 		times, err := actors.UnpackActions(w.GetTimes(), left)

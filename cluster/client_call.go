@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/cluster/internal/locate"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -62,7 +63,7 @@ func (k *call) next() (*wire.ApiReply, error) {
 		case err != nil:
 			return nil, unreachable(err)
 		case m.GetError() != nil:
-			return nil, unpackError(m.GetError())
+			return nil, apiwire.UnpackError(m.GetError())
 		case m.GetAlive() == nil:
 			return &m, nil
 		case m.GetAlive().GetWaiting() != "" && k.notice != nil:

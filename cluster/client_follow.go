@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/internal/run/fanout"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/telemetry/event"
@@ -185,7 +186,7 @@ func (f *Followed) read(k *call) error {
 			case <-f.ready: // it was taken up
 				f.send(troupe.WarningEvent{Text: fmt.Sprintf("the run goes on from step %d", w.GetInfo().GetResumedAt())})
 			default:
-				f.info = unpackInfo(w.GetInfo())
+				f.info = apiwire.UnpackInfo(w.GetInfo())
 				close(f.ready)
 			}
 		case w.GetWaiting() != nil:
@@ -196,10 +197,10 @@ func (f *Followed) read(k *call) error {
 				f.notice(w.GetWaiting().GetText())
 			}
 		case w.GetEnd() != nil:
-			f.result, f.err = unpackEnd(w.GetEnd())
+			f.result, f.err = apiwire.UnpackEnd(w.GetEnd())
 			return nil
 		default:
-			e, err := unpackEvent(w)
+			e, err := apiwire.UnpackEvent(w)
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/registry"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -92,7 +93,7 @@ func (c *Client) Status(ctx context.Context, run string) (RunSummary, event.Stat
 	if err != nil {
 		return RunSummary{}, event.Status{}, err
 	}
-	s, err := unpackStatus(m.GetStatus())
+	s, err := apiwire.UnpackStatus(m.GetStatus())
 	return unpackSummary(m.GetStatus().GetRun()), s, err
 }
 
@@ -162,7 +163,7 @@ func (c *Client) Actions(ctx context.Context, run string) (troupe.Actions, error
 		a.Began = time.Unix(0, w.GetBeganNs())
 	}
 	if w.GetRecorded() {
-		if a.Ranks, err = unpackRanks(w.GetRanks()); err != nil {
+		if a.Ranks, err = apiwire.UnpackRanks(w.GetRanks()); err != nil {
 			return troupe.Actions{}, fmt.Errorf("the coordinator's answer: %w", err)
 		}
 	}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -188,9 +187,6 @@ func (c *Coordinator) Close() {
 		c.log.Error("closing the coordinator's folder", "err", err)
 	}
 }
-
-// errClosed: the coordinator is closed.
-var errClosed = errors.New("the coordinator has ended")
 
 // Shutdown ends the coordinator in order: every run writes a checkpoint, unless ctx ends
 // first, and goes on when a coordinator with the same folder is started.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -69,7 +70,7 @@ func (c *Coordinator) serveAPI(conn net.Conn, p transport.Peer) {
 		err = fmt.Errorf("%w: the coordinator answers %d such requests already", ErrTryAgain, cap(room))
 	}
 	if err != nil && ctx.Err() == nil {
-		_ = a.write(&wire.ApiReply{Error: packError(err)})
+		_ = a.write(&wire.ApiReply{Error: apiwire.PackError(err)})
 	}
 	cancel()
 	_ = conn.Close()
@@ -175,7 +176,7 @@ func (a *answerer) dispatch(r *wire.ApiRequest) error {
 		if err != nil {
 			return err
 		}
-		reply := packStatus(r.status())
+		reply := apiwire.PackStatus(r.status())
 		reply.Run = r.summary()
 		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Status{Status: reply}})
 	case *wire.ApiRequest_Record:

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/cluster/internal/journal"
 	"github.com/troupe-ml/troupe/cluster/internal/logring"
@@ -336,7 +337,7 @@ func TestBusy(t *testing.T) {
 		if err := wire.ReadFrame(bytes.NewReader(request(c, pki.Viewer, frame.Bytes(), time.Minute)), &m, limitReplyBytes); err != nil {
 			t.Fatal(err)
 		}
-		return unpackError(m.GetError())
+		return apiwire.UnpackError(m.GetError())
 	}
 	if err := ask(list); err != nil {
 		t.Errorf("beside followers: %v", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/plan"
@@ -120,7 +121,7 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil, nil, errClosed
+		return nil, nil, apiwire.ErrEnded
 	}
 	if err := checkNumbers(cfg); err != nil {
 		return nil, nil, err

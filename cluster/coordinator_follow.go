@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -61,7 +62,7 @@ func (r *run) follow(after uint64) (past []*wire.RunEvent, f *follower) {
 		past = append(past, r.info)
 	}
 	if len(r.events) > 0 && after > 0 && r.events[0].Number > after+1 {
-		past = append(past, warning(fmt.Sprintf("%d events are no longer kept", r.events[0].Number-after-1)))
+		past = append(past, apiwire.Warning(fmt.Sprintf("%d events are no longer kept", r.events[0].Number-after-1)))
 	}
 	for _, e := range r.events {
 		over := e.GetWaiting() != nil && e.Number < r.info.GetNumber() // it has begun since
@@ -84,7 +85,8 @@ func (r *run) leave(f *follower) {
 	delete(r.followers, f)
 }
 
-// record has the run time its actions, for a follower of it.
+// record has the run time its actions, for a follower of it. What is recorded goes from workers to the coordinator with
+// their beats, and from there to those who have asked for it, by the numbers of their followings.
 func (r *run) record(follower uint64, d time.Duration) error {
 	if d <= 0 {
 		return fmt.Errorf("%w: recording for %v", ErrRequest, d)
@@ -113,8 +115,8 @@ func (r *run) publishStep(e *wire.RunEvent, s troupe.StepEvent) {
 		}
 		if !packed {
 			packed = true
-			if t := packTrace(s); t != nil {
-				with := packStep(s)
+			if t := apiwire.PackTrace(s); t != nil {
+				with := apiwire.PackStep(s)
 				with.Trace = t
 				traced = &wire.RunEvent{Number: e.Number, Kind: &wire.RunEvent_Step{Step: with}}
 				if proto.Size(traced) > limitReplyBytes/2 {
@@ -145,7 +147,7 @@ func (r *run) actions() *wire.ActionsReply {
 		reply.BeganNs = clock.At(a.Began).UnixNano()
 	}
 	for _, times := range a.Ranks {
-		most := limitTraceActions / len(a.Ranks) // the latest of so many that an answer has no room for all
+		most := apiwire.LimitTraceActions / len(a.Ranks) // the latest of so many that an answer has no room for all
 		reply.Ranks = append(reply.Ranks, actors.PackActions(times[max(0, len(times)-most):], clock.At))
 	}
 	return reply
@@ -164,7 +166,7 @@ func (a *answerer) follow(m *wire.FollowRequest) error {
 	defer a.alive()()
 	past, f := r.follow(after)
 	defer r.leave(f)
-	if err := a.write(&wire.ApiReply{Kind: &wire.ApiReply_Following{Following: &wire.Following{Epoch: a.c.id[:], Run: r.summary(), LogEvery: small(r.cfg.Run.LogEvery), Follower: f.number}}}); err != nil {
+	if err := a.write(&wire.ApiReply{Kind: &wire.ApiReply_Following{Following: &wire.Following{Epoch: a.c.id[:], Run: r.summary(), LogEvery: apiwire.Small(r.cfg.Run.LogEvery), Follower: f.number}}}); err != nil {
 		return err
 	}
 	a.c.log.Info("a run is followed", "run", r.id, "by", a.peer.Name)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/forecast"
 	"github.com/troupe-ml/troupe/internal/grid"
@@ -207,7 +208,7 @@ func (a *answerer) forecast(m *wire.ForecastRequest) error {
 	}
 	r := &wire.ForecastReply{StepMs: f.StepMS, TokensPerS: f.TokensPerS, BubblePct: f.BubblePct, MessageMs: f.MessageMS, Apart: f.Apart}
 	for _, k := range f.Ranks {
-		r.Ranks = append(r.Ranks, &wire.ForecastRank{Rank: small(k.Rank), Worker: k.Worker, Host: k.Host, Cores: small(k.Cores), Bytes: k.Bytes, MemoryBytes: k.MemoryBytes, Device: k.Device})
+		r.Ranks = append(r.Ranks, &wire.ForecastRank{Rank: apiwire.Small(k.Rank), Worker: k.Worker, Host: k.Host, Cores: apiwire.Small(k.Cores), Bytes: k.Bytes, MemoryBytes: k.MemoryBytes, Device: k.Device})
 	}
 	for _, l := range f.Links {
 		r.Links = append(r.Links, &wire.ForecastLink{From: l.From, To: l.To, LatencyMs: l.LatencyMS, BytesPerS: l.BytesPerS})

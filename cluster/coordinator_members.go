@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/cluster/internal/members"
 	"github.com/troupe-ml/troupe/internal/base/clock"
@@ -234,7 +235,7 @@ func (c *Coordinator) packMembers() *wire.MembersReply {
 	}
 	reply := &wire.MembersReply{TimeNs: clock.Now().UnixNano()}
 	for _, m := range c.Members() {
-		one := &wire.MemberStatus{Name: m.Name, Address: m.Address, Cores: small(m.Cores), MemoryBytes: m.MemoryBytes, Kernels: m.Kernels, JoinedNs: clock.At(m.Joined).UnixNano(), HeardNs: clock.At(m.Heard).UnixNano(),
+		one := &wire.MemberStatus{Name: m.Name, Address: m.Address, Cores: apiwire.Small(m.Cores), MemoryBytes: m.MemoryBytes, Kernels: m.Kernels, JoinedNs: clock.At(m.Joined).UnixNano(), HeardNs: clock.At(m.Heard).UnixNano(),
 			ClockAheadNs: int64(m.ClockAhead), RoundTripNs: int64(m.RoundTrip)}
 		if len(m.Ranks) > 0 {
 			one.Run = byUUID[m.Run.String()]
@@ -244,7 +245,7 @@ func (c *Coordinator) packMembers() *wire.MembersReply {
 			one.Devices = append(one.Devices, &wire.OfferedDevice{Kind: d.Kind, Id: id, Name: d.Name, MemoryBytes: d.MemoryBytes, Kernels: d.Kernels})
 		}
 		for _, rank := range m.Ranks {
-			one.Ranks = append(one.Ranks, small(rank))
+			one.Ranks = append(one.Ranks, apiwire.Small(rank))
 		}
 		reply.Members = append(reply.Members, one)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/cluster/internal/journal"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/words"
@@ -88,7 +89,7 @@ func (r *run) start(o troupe.Options) error {
 	if r.state != wire.RunSummary_STOPPING {
 		r.state = wire.RunSummary_RUNNING
 	}
-	r.info = &wire.RunEvent{Kind: &wire.RunEvent_Info{Info: packInfo(inner.Info())}}
+	r.info = &wire.RunEvent{Kind: &wire.RunEvent_Info{Info: apiwire.PackInfo(inner.Info())}}
 	r.step = int64(inner.Info().ResumedAt)
 	r.publish(r.info)
 	for _, c := range r.late {
@@ -140,7 +141,7 @@ func (r *run) waits(text string) {
 // waitFor is waits, with the time of the next try. mu is held.
 func (r *run) waitFor(w waiting) {
 	r.waiting = w
-	r.publish(&wire.RunEvent{Kind: &wire.RunEvent_Waiting{Waiting: &wire.WaitingEvent{Text: words.Cut(w.String(), limitErrorBytes)}}})
+	r.publish(&wire.RunEvent{Kind: &wire.RunEvent_Waiting{Waiting: &wire.WaitingEvent{Text: words.Cut(w.String(), apiwire.LimitErrorBytes)}}})
 }
 
 // watch passes the run's events on until it has ended, and returns how.
@@ -148,7 +149,7 @@ func (r *run) watch() (troupe.Result, error) {
 	for e := range r.inner.Events() {
 		r.mu.Lock()
 		r.note(e)
-		if w := packEvent(e); w != nil {
+		if w := apiwire.PackEvent(e); w != nil {
 			if s, ok := e.(troupe.StepEvent); ok {
 				r.publishStep(w, s)
 			} else {
@@ -227,7 +228,7 @@ func (r *run) end(res troupe.Result, err error, interrupted bool) {
 		r.state = wire.RunSummary_DONE
 	}
 	if !interrupted {
-		r.publish(&wire.RunEvent{Kind: &wire.RunEvent_End{End: packEnd(res, err)}})
+		r.publish(&wire.RunEvent{Kind: &wire.RunEvent_End{End: apiwire.PackEnd(res, err)}})
 	}
 	for f := range r.followers {
 		r.drop(f)
@@ -260,14 +261,14 @@ func (r *run) summary() *wire.RunSummary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &wire.RunSummary{Id: r.id, Name: r.name, State: r.state, Step: r.step, Steps: int64(r.cfg.Run.Steps), Loss: r.loss, ValLoss: r.val, Workers: r.workers, SubmittedNs: r.submitted.UnixNano(),
-		SubmittedBy: r.by, Out: words.Cut(r.cfg.Run.Out, limitErrorBytes), Restarts: r.restarts, Dir: words.Cut(r.dir, limitErrorBytes)}
+		SubmittedBy: r.by, Out: words.Cut(r.cfg.Run.Out, apiwire.LimitErrorBytes), Restarts: r.restarts, Dir: words.Cut(r.dir, apiwire.LimitErrorBytes)}
 	if !r.ended.IsZero() {
 		s.EndedNs = r.ended.UnixNano()
 	}
 	if r.err != nil {
-		s.Error = words.Cut(r.err.Error(), limitErrorBytes)
+		s.Error = words.Cut(r.err.Error(), apiwire.LimitErrorBytes)
 	} else if r.ended.IsZero() {
-		s.Waiting = words.Cut(r.waiting.String(), limitErrorBytes)
+		s.Waiting = words.Cut(r.waiting.String(), apiwire.LimitErrorBytes)
 	}
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/cluster/internal/journal"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -24,7 +25,7 @@ func newTestRun() *run {
 
 func (r *run) steps(from, to int) {
 	for i := from; i <= to; i++ {
-		e := packEvent(troupe.StepEvent{Record: telemetry.Record{Step: i}})
+		e := apiwire.PackEvent(troupe.StepEvent{Record: telemetry.Record{Step: i}})
 		r.mu.Lock()
 		r.publish(e)
 		r.mu.Unlock()

@@ -44,7 +44,7 @@
 //
 // Packages of its own are below internal: pki (authority, tokens, certificates), transport
 // (one port for all), link (control messages, once and in order), lane (tensors), beat (who
-// is alive), mesh (what joins them to the actors), arrange (ranks to workers), journal (runs in
+// is alive), mesh (what joins them to the actors), apiwire (what the API says), arrange (ranks to workers), journal (runs in
 // progress, on the disk), locate (where the coordinator is), logring (the last lines of logs). The
 // package must not know layers or the inner rules of schedules.
 package cluster

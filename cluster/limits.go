@@ -18,10 +18,6 @@ const (
 	limitSets = 1024
 	// limitNameBytes bounds a run's name, and what a request names a run by.
 	limitNameBytes = 256
-	// limitErrorBytes bounds each text of an error that is sent.
-	limitErrorBytes = 8 << 10
-	// limitErrorTexts is how many of them there may be.
-	limitErrorTexts = 64
 
 	// limitHistory is how many runs that have ended are listed.
 	limitHistory = 64
@@ -36,9 +32,6 @@ const (
 	// limitFollowerTraces is how many traces of steps may wait for a follower: the steps behind come
 	// without.
 	limitFollowerTraces = 4
-	// limitTraceActions bounds the actions of a trace that is sent, and limitTraceRanks its ranks.
-	limitTraceActions = 1 << 19
-	limitTraceRanks   = 1 << 16
 	// limitBeatActions bounds the actions that come with a beat; the others come with the next.
 	limitBeatActions = 1 << 14
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -43,12 +44,12 @@ func (w *membership) unreachable() (all []*wire.Unreachable) {
 func (p *part) recorded(r *wire.StatusReply) {
 	wall := p.w.cfg.wall
 	for _, a := range p.stages.ActionsSince(p.told, limitBeatActions) {
-		r.Actions = append(r.Actions, &wire.RankActions{Rank: small(a.Rank), Step: a.Step, Order: a.Order, Phase: uint32(a.Phase), First: int64(a.First), Times: actors.PackActions(a.Times, wall)})
+		r.Actions = append(r.Actions, &wire.RankActions{Rank: apiwire.Small(a.Rank), Step: a.Step, Order: a.Order, Phase: uint32(a.Phase), First: int64(a.First), Times: actors.PackActions(a.Times, wall)})
 	}
 	taken := p.set.TakenBy()
 	for _, s := range p.stages.Status().Actors {
 		if n, ok := taken[s.Actor]; ok {
-			r.Memory = append(r.Memory, &wire.RankMemory{Rank: small(s.Rank), Bytes: n})
+			r.Memory = append(r.Memory, &wire.RankMemory{Rank: apiwire.Small(s.Rank), Bytes: n})
 		}
 	}
 }

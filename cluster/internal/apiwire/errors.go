@@ -1,4 +1,6 @@
-package cluster
+// Package apiwire brings over the wire what a coordinator tells those who submit and watch: errors, events, statuses and
+// traces. It must never know connections, nor who may ask for what.
+package apiwire
 
 import (
 	"errors"
@@ -12,27 +14,20 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Errors of what is asked of a coordinator.
+// Errors of what is asked of a coordinator: see package cluster, which has them by the same names.
 var (
-	// ErrRequest: what was asked makes no sense.
-	ErrRequest = errors.New("the coordinator can't do that")
-	// ErrForbidden: the role of who asks may not do it.
+	ErrRequest   = errors.New("the coordinator can't do that")
 	ErrForbidden = errors.New("not allowed")
-	// ErrNoRun: there is no such run.
-	ErrNoRun = errors.New("no such run")
-	// ErrClosing: the coordinator ends. Runs in progress go on when it is started again.
-	ErrClosing = errors.New("the coordinator ends")
-	// ErrSlow: what was followed came faster than it was read.
-	ErrSlow = errors.New("cut off: what was followed came faster than it was read")
-	// ErrLost: the coordinator can't be reached, or is gone.
-	ErrLost = errors.New("the coordinator can't be reached")
-	// ErrTryAgain: something that may pass was in the way, such as another process that uses
-	// the output folder.
-	ErrTryAgain = errors.New("try again")
+	ErrNoRun     = errors.New("no such run")
+	ErrClosing   = errors.New("the coordinator ends")
+	ErrSlow      = errors.New("cut off: what was followed came faster than it was read")
+	ErrTryAgain  = errors.New("try again")
+	// ErrEnded: the coordinator is closed. It arrives as ErrClosing.
+	ErrEnded = errors.New("the coordinator has ended")
 )
 
-// packError makes an error ready to leave.
-func packError(err error) *wire.ApiError {
+// PackError makes an error ready to leave.
+func PackError(err error) *wire.ApiError {
 	if err == nil {
 		return nil
 	}
@@ -49,7 +44,7 @@ func packError(err error) *wire.ApiError {
 		e.Texts = append(e.Texts[:limitErrorTexts], fmt.Sprintf("and %d more", more))
 	}
 	for i, text := range e.Texts {
-		e.Texts[i] = words.Cut(text, limitErrorBytes)
+		e.Texts[i] = words.Cut(text, LimitErrorBytes)
 	}
 	return e
 }
@@ -78,7 +73,7 @@ func kindOf(err error) wire.ApiError_Kind {
 		return wire.ApiError_NO_RUN
 	case errors.Is(err, ErrSlow):
 		return wire.ApiError_SLOW
-	case errors.Is(err, ErrClosing), errors.Is(err, errClosed):
+	case errors.Is(err, ErrClosing), errors.Is(err, ErrEnded):
 		return wire.ApiError_CLOSING
 	}
 	return wire.ApiError_FAILED
@@ -90,8 +85,8 @@ var kinds = map[wire.ApiError_Kind]error{
 	wire.ApiError_NO_WORKERS: troupe.ErrNoWorkers, wire.ApiError_KILLED: actors.ErrKilled, wire.ApiError_OPTIONS: troupe.ErrOptions, wire.ApiError_TRY_AGAIN: ErrTryAgain,
 }
 
-// unpackError makes an error of one that has come.
-func unpackError(e *wire.ApiError) error {
+// UnpackError makes an error of one that has come.
+func UnpackError(e *wire.ApiError) error {
 	if e == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package cluster
+package apiwire
 
 import (
 	"fmt"
@@ -11,16 +11,13 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// What is recorded of a run goes from its workers to the coordinator with their beats, and from there to those who
-// have asked for it, who name themselves by the number of their following.
-
-// packTrace makes a step's trace ready to leave; nil: it has none, or one that is too large.
-func packTrace(e troupe.StepEvent) *wire.Trace {
+// PackTrace makes a step's trace ready to leave; nil: it has none, or one that is too large.
+func PackTrace(e troupe.StepEvent) *wire.Trace {
 	n := 0
 	for _, times := range e.Trace {
 		n += len(times)
 	}
-	if n == 0 || n > limitTraceActions || len(e.Trace) > limitTraceRanks {
+	if n == 0 || n > LimitTraceActions || len(e.Trace) > LimitTraceRanks {
 		return nil
 	}
 	t := &wire.Trace{}
@@ -33,12 +30,12 @@ func packTrace(e troupe.StepEvent) *wire.Trace {
 	return t
 }
 
-// unpackRanks takes the times of the actions of all ranks.
-func unpackRanks(w []*wire.ActionTimes) ([][]event.ActionTime, error) {
-	if len(w) > limitTraceRanks {
-		return nil, fmt.Errorf("the times of %d ranks, of at most %d", len(w), limitTraceRanks)
+// UnpackRanks takes the times of the actions of all ranks.
+func UnpackRanks(w []*wire.ActionTimes) ([][]event.ActionTime, error) {
+	if len(w) > LimitTraceRanks {
+		return nil, fmt.Errorf("the times of %d ranks, of at most %d", len(w), LimitTraceRanks)
 	}
-	all, left := make([][]event.ActionTime, len(w)), limitTraceActions
+	all, left := make([][]event.ActionTime, len(w)), LimitTraceActions
 	for r, one := range w {
 		times, err := actors.UnpackActions(one, left)
 		if err != nil {
@@ -54,10 +51,10 @@ func unpackTrace(e *troupe.StepEvent, w *wire.Trace) (err error) {
 	if w == nil {
 		return nil
 	}
-	if len(w.GetClocks()) > limitTraceRanks {
-		return fmt.Errorf("a trace with %d clocks, of at most %d", len(w.GetClocks()), limitTraceRanks)
+	if len(w.GetClocks()) > LimitTraceRanks {
+		return fmt.Errorf("a trace with %d clocks, of at most %d", len(w.GetClocks()), LimitTraceRanks)
 	}
-	if e.Trace, err = unpackRanks(w.GetRanks()); err != nil {
+	if e.Trace, err = UnpackRanks(w.GetRanks()); err != nil {
 		return fmt.Errorf("a trace: %w", err)
 	}
 	for _, c := range w.GetClocks() {

@@ -1,4 +1,4 @@
-package cluster
+package apiwire
 
 import (
 	"testing"
@@ -22,12 +22,12 @@ func TestTraceOverTheWire(t *testing.T) {
 	e := troupe.StepEvent{Record: telemetry.Record{Step: 7}, Trace: [][]event.ActionTime{
 		{act(0, scheduler.F, 0, true, 0, 5), act(3, scheduler.B, 1, false, 0, 5), act(0, scheduler.W, 200, false, -7, time.Second)}, nil},
 		Clocks: []event.Clock{{}, {Process: "worker-1", Ahead: -time.Second, Within: time.Millisecond}}}
-	w := packStep(e)
+	w := PackStep(e)
 	if w.Trace != nil {
 		t.Error("everybody gets the trace")
 	}
-	w.Trace = packTrace(e)
-	got, err := unpackEvent(&wire.RunEvent{Kind: &wire.RunEvent_Step{Step: w}})
+	w.Trace = PackTrace(e)
+	got, err := UnpackEvent(&wire.RunEvent{Kind: &wire.RunEvent_Step{Step: w}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +40,8 @@ func TestTraceOverTheWire(t *testing.T) {
 			t.Errorf("%+v came as %+v", a, b)
 		}
 	}
-	e.Trace[1] = make([]event.ActionTime, limitTraceActions)
-	if packTrace(e) != nil {
+	e.Trace[1] = make([]event.ActionTime, LimitTraceActions)
+	if PackTrace(e) != nil {
 		t.Error("a trace of any size is sent")
 	}
 }

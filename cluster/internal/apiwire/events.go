@@ -1,35 +1,42 @@
-package cluster
+package apiwire
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/telemetry"
-	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// packInfo and unpackInfo bring what describes a run over the wire.
-func packInfo(i troupe.Info) *wire.RunInfo {
+// Limits of what is sent.
+const (
+	// LimitErrorBytes bounds each text of an error, and limitErrorTexts is how many of them there may be.
+	LimitErrorBytes = 8 << 10
+	limitErrorTexts = 64
+	// LimitTraceActions bounds the actions of a trace, and LimitTraceRanks its ranks.
+	LimitTraceActions = 1 << 19
+	LimitTraceRanks   = 1 << 16
+)
+
+// PackInfo makes what describes a run ready to leave.
+func PackInfo(i troupe.Info) *wire.RunInfo {
 	w := &wire.RunInfo{Name: i.Name, Out: i.Out, Family: i.Family, Parameters: i.Parameters, Vocab: int64(i.Vocab), TrainTokens: i.TrainTokens, ValTokens: i.ValTokens,
 		EvalWindows: int64(i.EvalWindows), EpochWindows: i.EpochWindows, EpochSteps: i.EpochSteps, Epochs: i.Epochs, Steps: int64(i.Steps), ResumedAt: int64(i.ResumedAt),
-		Schedule: i.Schedule, Stages: small(i.Stages), Chunks: small(i.Chunks), Microbatches: small(i.Microbatches), Layout: i.Layout, BubblePct: i.BubblePct,
-		Device: i.Device, Threads: small(i.Threads), Kernels: i.Kernels, Samples: i.Samples, Frozen: i.Frozen, Ranks: small(i.Ranks), Grid: i.Grid, Text: words.Cut(i.Text, limitErrorBytes)}
+		Schedule: i.Schedule, Stages: Small(i.Stages), Chunks: Small(i.Chunks), Microbatches: Small(i.Microbatches), Layout: i.Layout, BubblePct: i.BubblePct,
+		Device: i.Device, Threads: Small(i.Threads), Kernels: i.Kernels, Samples: i.Samples, Frozen: i.Frozen, Ranks: Small(i.Ranks), Grid: i.Grid, Text: words.Cut(i.Text, LimitErrorBytes)}
 	for _, n := range i.PeakInFlight {
-		w.PeakInFlight = append(w.PeakInFlight, small(n))
+		w.PeakInFlight = append(w.PeakInFlight, Small(n))
 	}
 	return w
 }
 
-func unpackInfo(w *wire.RunInfo) troupe.Info {
+// UnpackInfo describes a run by what has come.
+func UnpackInfo(w *wire.RunInfo) troupe.Info {
 	i := troupe.Info{Name: w.GetName(), Out: w.GetOut(), Family: w.GetFamily(), Parameters: w.GetParameters(), Vocab: int(w.GetVocab()), TrainTokens: w.GetTrainTokens(), ValTokens: w.GetValTokens(),
 		EvalWindows: int(w.GetEvalWindows()), EpochWindows: w.GetEpochWindows(), EpochSteps: w.GetEpochSteps(), Epochs: w.GetEpochs(), Steps: int(w.GetSteps()), ResumedAt: int(w.GetResumedAt()),
 		Schedule: w.GetSchedule(), Stages: int(w.GetStages()), Chunks: int(w.GetChunks()), Microbatches: int(w.GetMicrobatches()), Layout: w.GetLayout(), BubblePct: w.GetBubblePct(),
@@ -40,26 +47,26 @@ func unpackInfo(w *wire.RunInfo) troupe.Info {
 	return i
 }
 
-// small is a count that the configuration bounds far below 2^31.
-func small(n int) int32 { return int32(max(math.MinInt32, min(n, math.MaxInt32))) } //nolint:gosec // bounded
+// Small is a count that the configuration bounds far below 2^31.
+func Small(n int) int32 { return int32(max(math.MinInt32, min(n, math.MaxInt32))) } //nolint:gosec // bounded
 
-// packEvent makes an event of a run ready to leave; nil: it is of a kind that does not.
-func packEvent(e troupe.Event) *wire.RunEvent {
+// PackEvent makes an event of a run ready to leave; nil: it is of a kind that does not.
+func PackEvent(e troupe.Event) *wire.RunEvent {
 	switch e := e.(type) {
 	case troupe.StepEvent:
-		return &wire.RunEvent{Kind: &wire.RunEvent_Step{Step: packStep(e)}}
+		return &wire.RunEvent{Kind: &wire.RunEvent_Step{Step: PackStep(e)}}
 	case troupe.CheckpointEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Checkpoint{Checkpoint: &wire.CheckpointEvent{Step: e.Step, Dir: e.Dir, Best: e.Best, TookNs: int64(e.Took)}}}
 	case troupe.WarningEvent:
-		return warning(e.Text)
+		return Warning(e.Text)
 	case troupe.RestartEvent:
-		return &wire.RunEvent{Kind: &wire.RunEvent_Restart{Restart: &wire.RestartEvent{Error: words.Cut(e.Err.Error(), limitErrorBytes), Restart: small(e.Restart), Most: small(e.Most)}}}
+		return &wire.RunEvent{Kind: &wire.RunEvent_Restart{Restart: &wire.RestartEvent{Error: words.Cut(e.Err.Error(), LimitErrorBytes), Restart: Small(e.Restart), Most: Small(e.Most)}}}
 	case troupe.StallEvent:
-		return &wire.RunEvent{Kind: &wire.RunEvent_Stall{Stall: &wire.StallEvent{QuietNs: int64(e.Quiet), Status: packStatus(e.Status)}}}
+		return &wire.RunEvent{Kind: &wire.RunEvent_Stall{Stall: &wire.StallEvent{QuietNs: int64(e.Quiet), Status: PackStatus(e.Status)}}}
 	case troupe.ChangeEvent:
 		w := packChange(e.Change)
 		if e.Err != nil {
-			w.Error = words.Cut(e.Err.Error(), limitErrorBytes)
+			w.Error = words.Cut(e.Err.Error(), LimitErrorBytes)
 		}
 		return &wire.RunEvent{Kind: &wire.RunEvent_Change{Change: w}}
 	case troupe.PauseEvent:
@@ -68,11 +75,13 @@ func packEvent(e troupe.Event) *wire.RunEvent {
 	return nil
 }
 
-func warning(text string) *wire.RunEvent {
-	return &wire.RunEvent{Kind: &wire.RunEvent_Warning{Warning: &wire.WarningEvent{Text: words.Cut(text, limitErrorBytes)}}}
+// Warning is the event of a warning.
+func Warning(text string) *wire.RunEvent {
+	return &wire.RunEvent{Kind: &wire.RunEvent_Warning{Warning: &wire.WarningEvent{Text: words.Cut(text, LimitErrorBytes)}}}
 }
 
-func packStep(e troupe.StepEvent) *wire.StepEvent {
+// PackStep makes the event of a step ready to leave, without its trace.
+func PackStep(e troupe.StepEvent) *wire.StepEvent {
 	w := &wire.StepEvent{Step: int64(e.Step), Tokens: e.Tokens, Skipped: e.Skipped, Update: e.Update, IdealBubblePct: e.IdealBubblePct, Metrics: e.Metrics, ValMetrics: e.ValMetrics}
 	for i := range telemetry.Figures {
 		f := &telemetry.Figures[i]
@@ -92,7 +101,7 @@ func packStep(e troupe.StepEvent) *wire.StepEvent {
 	return w
 }
 
-// unpackStep makes what packStep has packed, but for the trace.
+// unpackStep makes what PackStep has packed, but for the trace.
 func unpackStep(w *wire.StepEvent) troupe.StepEvent {
 	e := troupe.StepEvent{Record: telemetry.Record{Step: int(w.GetStep()), Tokens: w.GetTokens(), Skipped: w.GetSkipped(), Update: w.GetUpdate(), Metrics: w.GetMetrics(), ValMetrics: w.GetValMetrics()},
 		IdealBubblePct: w.GetIdealBubblePct()}
@@ -119,8 +128,8 @@ func fieldOf(w *wire.StepEvent, f *telemetry.Figure) protoreflect.FieldDescripto
 	return w.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(f.Name))
 }
 
-// unpackEvent makes an event of one that has come; nil: it is of no kind that a run sends.
-func unpackEvent(w *wire.RunEvent) (troupe.Event, error) {
+// UnpackEvent makes an event of one that has come; nil: it is of no kind that a run sends.
+func UnpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	switch k := w.GetKind().(type) {
 	case *wire.RunEvent_Step:
 		e := unpackStep(k.Step)
@@ -134,7 +143,7 @@ func unpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	case *wire.RunEvent_Restart:
 		return troupe.RestartEvent{Err: errors.New(k.Restart.GetError()), Restart: int(k.Restart.GetRestart()), Most: int(k.Restart.GetMost())}, nil
 	case *wire.RunEvent_Stall:
-		status, err := unpackStatus(k.Stall.GetStatus())
+		status, err := UnpackStatus(k.Stall.GetStatus())
 		return troupe.StallEvent{Quiet: time.Duration(k.Stall.GetQuietNs()), Status: status}, err
 	case *wire.RunEvent_Change:
 		c := k.Change
@@ -149,61 +158,14 @@ func unpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	return nil, nil
 }
 
-// packStatus and unpackStatus bring what every actor is doing over the wire.
-func packStatus(s event.Status) *wire.RunStatusReply {
-	w := &wire.RunStatusReply{TimeNs: clock.At(s.Time).UnixNano()}
-	for _, a := range s.Actors {
-		one := &wire.ActorStatus{Snapshot: actors.PackSnapshot(a, clock.At), Host: a.Host}
-		if !a.Heard.IsZero() {
-			one.HeardNs = clock.At(a.Heard).UnixNano()
-		}
-		w.Actors = append(w.Actors, one)
-	}
-	for _, c := range s.Requests {
-		w.Requests = append(w.Requests, packChange(c))
-	}
-	for _, l := range s.Cut {
-		w.Cut = append(w.Cut, &wire.CutLink{From: l.From, To: l.To, ForNs: int64(l.For)})
-	}
-	return w
-}
-
-func packChange(c troupe.Change) *wire.ChangeEvent {
-	return &wire.ChangeEvent{Kind: string(c.Kind), Step: c.Step, Lr: c.LR, MinLr: c.MinLR}
-}
-
-func unpackChange(w *wire.ChangeEvent) troupe.Change {
-	return troupe.Change{Kind: troupe.ChangeKind(w.GetKind()), Step: w.GetStep(), LR: w.GetLr(), MinLR: w.GetMinLr()}
-}
-
-func unpackStatus(w *wire.RunStatusReply) (event.Status, error) {
-	s := event.Status{Time: time.Unix(0, w.GetTimeNs())}
-	for _, one := range w.GetActors() {
-		a, err := actors.UnpackSnapshot(one.GetSnapshot())
-		if err != nil {
-			return s, fmt.Errorf("what an actor is doing: %w", err)
-		}
-		if a.Host = one.GetHost(); one.GetHeardNs() != 0 {
-			a.Heard = time.Unix(0, one.GetHeardNs())
-		}
-		s.Actors = append(s.Actors, a)
-	}
-	for _, c := range w.GetRequests() {
-		s.Requests = append(s.Requests, unpackChange(c))
-	}
-	for _, l := range w.GetCut() {
-		s.Cut = append(s.Cut, event.CutLink{From: l.GetFrom(), To: l.GetTo(), For: time.Duration(l.GetForNs())})
-	}
-	return s, nil
-}
-
-// packEnd says how a run ended.
-func packEnd(r troupe.Result, err error) *wire.EndEvent {
-	return &wire.EndEvent{Error: packError(err), Step: int64(r.Step), Stopped: r.Stopped, FirstValLoss: r.FirstValLoss, LastValLoss: r.LastValLoss, BestValLoss: r.BestValLoss, BestStep: int64(r.BestStep),
+// PackEnd says how a run ended.
+func PackEnd(r troupe.Result, err error) *wire.EndEvent {
+	return &wire.EndEvent{Error: PackError(err), Step: int64(r.Step), Stopped: r.Stopped, FirstValLoss: r.FirstValLoss, LastValLoss: r.LastValLoss, BestValLoss: r.BestValLoss, BestStep: int64(r.BestStep),
 		Dir: r.Dir, Kept: r.Updates.Kept, RolledBack: r.Updates.RolledBack, Waited: r.Updates.Waited, Early: r.Early}
 }
 
-func unpackEnd(w *wire.EndEvent) (troupe.Result, error) {
+// UnpackEnd says how a run ended, by what has come.
+func UnpackEnd(w *wire.EndEvent) (troupe.Result, error) {
 	return troupe.Result{Step: int(w.GetStep()), Stopped: w.GetStopped(), FirstValLoss: w.GetFirstValLoss(), LastValLoss: w.GetLastValLoss(), BestValLoss: w.GetBestValLoss(), BestStep: int(w.GetBestStep()), Dir: w.GetDir(),
-		Updates: troupe.Updates{Kept: w.GetKept(), RolledBack: w.GetRolledBack(), Waited: w.GetWaited()}, Early: w.GetEarly()}, unpackError(w.GetError())
+		Updates: troupe.Updates{Kept: w.GetKept(), RolledBack: w.GetRolledBack(), Waited: w.GetWaited()}, Early: w.GetEarly()}, UnpackError(w.GetError())
 }

@@ -1,4 +1,4 @@
-package cluster
+package apiwire
 
 import (
 	"errors"
@@ -58,21 +58,21 @@ func TestEventsArrive(t *testing.T) {
 		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeRate, Step: 8, LR: 0.5, MinLR: 0.25}},
 		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeStop, Step: 2}, Err: errors.New("the step is over")},
 	} {
-		got, err := unpackEvent(over(t, packEvent(e), new(wire.RunEvent)))
+		got, err := UnpackEvent(over(t, PackEvent(e), new(wire.RunEvent)))
 		if err != nil || !reflect.DeepEqual(got, e) {
 			t.Errorf("got %+v, %v, want %+v", got, err, e)
 		}
 	}
 	info := troupe.Info{Name: "n", Out: "o", Family: "gpt2", Parameters: 1, Frozen: 25, Vocab: 2, TrainTokens: 3, ValTokens: 4, EvalWindows: 5, EpochWindows: 6, EpochSteps: 7, Epochs: 8, Steps: 9, ResumedAt: 10, Schedule: "1f1b", Stages: 11, Chunks: 12,
 		Microbatches: 13, Layout: "E|L", BubblePct: 14, PeakInFlight: []int{15, 16}, Device: "cpu", Threads: 17, Kernels: "avx2", Samples: true, Ranks: 44, Grid: "tp 2"}
-	if got := unpackInfo(over(t, packInfo(info), new(wire.RunInfo))); !reflect.DeepEqual(got, info) {
+	if got := UnpackInfo(over(t, PackInfo(info), new(wire.RunInfo))); !reflect.DeepEqual(got, info) {
 		t.Errorf("got %+v, want %+v", got, info)
 	}
 	res := troupe.Result{Step: 1, Stopped: true, FirstValLoss: 2, LastValLoss: 3, BestValLoss: 4, BestStep: 5, Dir: "d", Updates: troupe.Updates{Kept: 6, RolledBack: 7, Waited: 8}}
-	if got, err := unpackEnd(over(t, packEnd(res, nil), new(wire.EndEvent))); err != nil || !reflect.DeepEqual(got, res) {
+	if got, err := UnpackEnd(over(t, PackEnd(res, nil), new(wire.EndEvent))); err != nil || !reflect.DeepEqual(got, res) {
 		t.Errorf("got %+v, %v, want %+v", got, err, res)
 	}
-	if e, err := unpackEvent(&wire.RunEvent{}); e != nil || err != nil {
+	if e, err := UnpackEvent(&wire.RunEvent{}); e != nil || err != nil {
 		t.Errorf("no event: %v, %v", e, err)
 	}
 }
@@ -84,7 +84,7 @@ func TestFiguresOfOtherBuilds(t *testing.T) {
 	if want := (troupe.StepEvent{Record: telemetry.Record{Step: 1, Loss: ptr(0.5), PeakMemBytes: 3, PeakPct: ptr(4)}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	w := packStep(troupe.StepEvent{Record: telemetry.Record{Loss: ptr(0.5), PeakMemBytes: 3, PeakPct: ptr(4)}})
+	w := PackStep(troupe.StepEvent{Record: telemetry.Record{Loss: ptr(0.5), PeakMemBytes: 3, PeakPct: ptr(4)}})
 	if w.GetLoss() != 0.5 || w.GetPeakMemBytes() != 3 || w.GetPeakPct() != 4 || len(w.GetFigures()) != 0 {
 		t.Errorf("a build before finds %v", w)
 	}
@@ -93,7 +93,7 @@ func TestFiguresOfOtherBuilds(t *testing.T) {
 // TestErrorsArrive: an error's text and what callers branch on arrive.
 func TestErrorsArrive(t *testing.T) {
 	_, parsed := config.Parse("c.toml", []byte("[run]\nstepps = 1\nname = 2\n"), nil, nil)
-	long := errors.New(strings.Repeat("\xff", 3*limitErrorBytes))
+	long := errors.New(strings.Repeat("\xff", 3*LimitErrorBytes))
 	for _, c := range []struct {
 		err  error
 		is   error // nil: a *troupe.SetupError
@@ -111,7 +111,7 @@ func TestErrorsArrive(t *testing.T) {
 		{actors.ErrKilled, actors.ErrKilled, true},
 		{long, nil, false},
 	} {
-		got := unpackError(over(t, packError(c.err), new(wire.ApiError)))
+		got := UnpackError(over(t, PackError(c.err), new(wire.ApiError)))
 		var setup *troupe.SetupError
 		switch {
 		case c.same && got.Error() != c.err.Error():
@@ -120,11 +120,11 @@ func TestErrorsArrive(t *testing.T) {
 			t.Errorf("%v is not %v", got, c.is)
 		case c.is == nil && c.same && !errors.As(got, &setup):
 			t.Errorf("%v is no error of the setup", got)
-		case len(got.Error()) > limitErrorBytes+10:
+		case len(got.Error()) > LimitErrorBytes+10:
 			t.Errorf("%d bytes arrive", len(got.Error()))
 		}
 	}
-	if unpackError(packError(nil)) != nil {
+	if UnpackError(PackError(nil)) != nil {
 		t.Error("no error arrives as one")
 	}
 }
