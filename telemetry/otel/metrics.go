@@ -1,10 +1,12 @@
 package otel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -62,7 +64,7 @@ func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error
 	i.restarts = counter("engine.restarts", "{restart}", "Restarts from the last checkpoint after a process was lost.")
 	i.stalls = counter("engine.stalls", "{stall}", "Times that nothing had moved for run.stall_after_s.")
 	for _, f := range telemetry.Figures {
-		name, unit := "engine."+f.Metric, units[f.Unit]
+		name, unit := "engine."+f.Metric, cmp.Or(units[f.Unit], "{"+strings.TrimSuffix(string(f.Unit), "s")+"}")
 		switch {
 		case f.Metric == "":
 			i.figures = append(i.figures, nil)
@@ -77,7 +79,7 @@ func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error
 	return i, errors.Join(i.errs...)
 }
 
-// units are those that OpenTelemetry has for figures'.
+// units are those that OpenTelemetry has for figures'; what counts things is in braces.
 var units = map[telemetry.Unit]string{telemetry.Number: "1", telemetry.Percent: "1", telemetry.TokensPerSecond: "{token}/s", telemetry.Milliseconds: "ms", telemetry.Bytes: "By"}
 
 // step tells of a step, and of how many steps and tokens there are more.
