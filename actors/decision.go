@@ -16,7 +16,7 @@ import (
 // the model's order of parameters, here and nowhere else, so the sum is the same
 // under every layout.
 func (a *schedulerActor) decide(ctx actor.Context) {
-	wall := time.Since(a.began)
+	wall, spent := time.Since(a.began), sysinfo.CPUTime()-a.spent
 	var sum float64
 	for _, n := range a.norms {
 		sum += n
@@ -59,11 +59,16 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 		pct := 100 * perSecond / max(a.spec.PeakTokensPerS, a.fastest)
 		peak = &pct
 	}
+	var cores *float64
+	if spent > 0 {
+		n := spent.Seconds() / wall.Seconds()
+		cores = &n
+	}
 	// A rank that ended the step before early has worked for this one before it began:
 	// where its lead is lost again, there is more work than time.
 	bubble := max(0, 100*(1-float64(a.busy)/(float64(a.spec.ranks())*float64(wall))))
 	a.last = &event.StepEvent{Trace: a.trace, Clocks: a.clocks, Record: telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm, LR: &rate, Tokens: a.state.Tokens,
-		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakPct: peak, PeakMemBytes: sysinfo.PeakBytes(), Skipped: m.Skip, Update: how}}
+		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakPct: peak, PeakMemBytes: sysinfo.PeakBytes(), CPUCores: cores, Skipped: m.Skip, Update: how}}
 	a.last.Metrics = a.metrics()
 	if mtp, ok := a.last.Metrics[stages.MTPLoss]; ok {
 		a.last.MTPLoss = &mtp

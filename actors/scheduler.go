@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
@@ -29,6 +30,7 @@ type schedulerActor struct {
 	phase  event.Phase // 0: none
 	order  int64
 	began  time.Time
+	spent  time.Duration // of the process's cores up to then
 	losses *stages.Accumulator
 	done   barrier
 	norms  []float64 // by parameter, of each slot: see Spec.slots
@@ -403,7 +405,7 @@ func (a *schedulerActor) issue(ctx actor.Context, o *Order) {
 
 // begin makes an order that was issued the one in progress.
 func (a *schedulerActor) begin(ctx actor.Context, o *Order) {
-	a.phase, a.order, a.began, a.logs = o.Phase, o.Order, time.Now(), o.Norms
+	a.phase, a.order, a.began, a.spent, a.logs = o.Phase, o.Order, time.Now(), sysinfo.CPUTime(), o.Norms
 	a.local.underWay.Store(&underWay{o.Step, o.Order, o.Phase, a.began, o.Trace})
 	a.losses.Reset()
 	a.done.reset()

@@ -10,6 +10,7 @@ const (
 	Milliseconds    Unit = "ms"
 	Percent         Unit = "%"
 	Bytes           Unit = "bytes"
+	Cores           Unit = "cores"
 )
 
 // Figure describes a number that a step may report. metrics.jsonl and its history, Prometheus,
@@ -76,6 +77,10 @@ var Figures = []Figure{
 		Title: "Share of the peak", Line: "share", Zero: true, Machine: true,
 		Help:  "Operations that the model asks for in a second, as a share of the processor's peak, of the last step.",
 		float: func(r *Record) **float64 { return &r.PeakPct }},
+	{Name: "cpu_cores", Metric: "cpu.cores", Tag: "speed/cpu_cores", Unit: Cores,
+		Title: "CPU cores in use", Line: "the process", Zero: true, Machine: true,
+		Help:  "CPU cores that the process kept busy during the last step, on average.",
+		float: func(r *Record) **float64 { return &r.CPUCores }},
 }
 
 var figureIndex = func() map[string]int {

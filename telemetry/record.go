@@ -38,8 +38,11 @@ type Record struct {
 	// faster than the peak and becomes the peak. nil: the peak is not known,
 	// as of GPUs and of other hosts.
 	PeakPct *float64
-	Skipped bool   // the update was not applied
-	Update  string // how it was made: "kept", "rolled_back" or "waited"; empty where there is one way
+	// CPUCores is how many cores the run's process kept busy during the step, on average: the time that it
+	// spent on cores divided by the step's. Workers on other hosts don't count. nil: the system doesn't tell.
+	CPUCores *float64
+	Skipped  bool   // the update was not applied
+	Update   string // how it was made: "kept", "rolled_back" or "waited"; empty where there is one way
 	// What the model's own layers report beside the loss, such as a classifier's accuracy, of
 	// the step and of the validation; nil: nothing.
 	Metrics, ValMetrics map[string]float64
