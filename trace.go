@@ -1,14 +1,11 @@
 package troupe
 
 import (
-	"time"
-
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
-	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
@@ -37,42 +34,11 @@ func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64,
 		if step%every != 0 {
 			return nil // Options.Trace asked for it
 		}
-		trace, clocks = firstPipeline(p.Grid(), trace), firstPipeline(p.Grid(), clocks)
-		t := telemetry.Trace{Step: int(step), Schedule: p.Table().Schedule, ChunkFLOPs: flops, Threads: threads, MS: make([][][2]float64, len(trace))}
-		var begin time.Time
-		for _, row := range trace {
-			if len(row) > 0 && (begin.IsZero() || row[0].Start.Before(begin)) {
-				begin = row[0].Start
-			}
+		s := event.Timed(p.Table().Schedule, grid.OfStages(p.Grid(), trace), grid.OfStages(p.Grid(), clocks))
+		if s == nil {
+			return nil
 		}
-		ms := func(at time.Time) float64 { return float64(at.Sub(begin)) / float64(time.Millisecond) }
-		table := scheduler.Table{Ranks: make([][]scheduler.Action, len(trace))}
-		for r, row := range trace {
-			for _, a := range row {
-				table.Ranks[r] = append(table.Ranks[r], a.Action)
-				t.MS[r] = append(t.MS[r], [2]float64{ms(a.Start), ms(a.End)})
-			}
-		}
-		for _, c := range clocks {
-			t.Clocks = append(t.Clocks, telemetry.Clock{Host: c.Process, OffsetMS: float64(c.Ahead) / float64(time.Millisecond), UncertaintyMS: float64(c.Within) / float64(time.Millisecond)})
-		}
-		t.Table = table.CSV()
-		for _, s := range p.Table().Skips {
-			t.Skips = append(t.Skips, [2]int{s.From, s.To})
-		}
-		return telemetry.WriteTrace(fsys, rundir.TraceFile, t)
+		s.Number, s.Table.Skips = int(step), p.Table().Skips
+		return telemetry.WriteTrace(fsys, rundir.TraceFile, telemetry.TraceOf(s, flops, threads))
 	}
-}
-
-// firstPipeline is what is known of one rank of each stage: of the first replica, and of tensor groups the first
-// rank. The others have the same table.
-func firstPipeline[T any](g *grid.Grid, ofRanks []T) []T {
-	if len(ofRanks) == 0 {
-		return nil
-	}
-	first := make([]T, g.Size(grid.Pipeline))
-	for stage := range first {
-		first[stage] = ofRanks[g.Rank(grid.Coordinates{grid.Pipeline: stage})]
-	}
-	return first
 }

@@ -13,9 +13,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/host/folder"
-	"github.com/troupe-ml/troupe/internal/show/draw"
 	"github.com/troupe-ml/troupe/internal/show/report"
-	"github.com/troupe-ml/troupe/telemetry"
 )
 
 func (a *app) newReport() *cobra.Command {
@@ -28,8 +26,8 @@ func (a *app) newReport() *cobra.Command {
 		Short: "Write a run as one page to send around",
 		Long: `Write a run as one HTML page to send around: what it is, its curves, its pipeline
 in the last step that was traced, its layers and samples as far as they were recorded,
-what went wrong, and its configuration. The page needs no other file, no network and
-no script.
+what went wrong, and its configuration. The page needs no other file and no network.
+A script in it draws the pipeline; browsers without scripts show a picture.
 
 DIR is the folder of a run, or of a checkpoint: then everything is as it was at that
 step. The run may be in progress, or have crashed; what is missing is said on the page.`,
@@ -46,7 +44,7 @@ step. The run may be in progress, or have crashed; what is missing is said on th
 			if err != nil {
 				return &troupe.SetupError{Err: err}
 			}
-			write := func(w io.Writer) error { return report.Page(w, run, report.PageOptions{Charts: traceCharts}) }
+			write := func(w io.Writer) error { return report.Page(w, run) }
 			if to == "-" {
 				return write(a.programs())
 			}
@@ -75,16 +73,6 @@ func reportName(dir string) (string, error) {
 		return "", err
 	}
 	return filepath.Base(abs) + "-report.html", nil
-}
-
-// traceCharts makes the charts of a traced step.
-func traceCharts(path string, t telemetry.Trace) ([]draw.Chart, error) {
-	m, err := measure(path, t)
-	if err != nil {
-		return nil, err
-	}
-	planned, measured := m.charts()
-	return []draw.Chart{planned, measured}, nil
 }
 
 // writeReport puts a page in the place of a file that is a report, or where there is none: whole, or

@@ -36,6 +36,16 @@ func newIndex(t *Table) (*index, error) {
 }
 
 func (t *Table) checkSizes() error {
+	if err := t.checkCounts(); err != nil {
+		return err
+	}
+	if err := t.Placement.fits(t.NumChunks, len(t.Ranks)); err != nil {
+		return fmt.Errorf("%w: %w", ErrTable, err)
+	}
+	return nil
+}
+
+func (t *Table) checkCounts() error {
 	if len(t.Ranks) == 0 || t.NumChunks < 1 || t.Microbatches < 1 {
 		return fmt.Errorf("%w: ranks %d, chunks %d, microbatches %d: each must be at least 1",
 			ErrTable, len(t.Ranks), t.NumChunks, t.Microbatches)
@@ -43,9 +53,6 @@ func (t *Table) checkSizes() error {
 	if t.NumChunks > MaxActions || t.Microbatches > MaxActions || t.numActions() > MaxActions {
 		return fmt.Errorf("%w: chunks %d, microbatches %d, actions %d: the limit is %d",
 			ErrTable, t.NumChunks, t.Microbatches, t.numActions(), MaxActions)
-	}
-	if err := t.Placement.fits(t.NumChunks, len(t.Ranks)); err != nil {
-		return fmt.Errorf("%w: %w", ErrTable, err)
 	}
 	return nil
 }

@@ -52,13 +52,12 @@ func (p *Path) TotalMS() float64 {
 }
 
 // Critical returns the critical path of a measured step: if any action on it had been shorter, the step would have been
-// so too. times are the start and the end of each action in milliseconds since the step began, by rank and position in the
-// table's order; fewer for a rank whose last actions have not ended.
+// so too. Ranks of the step may have actions that have not ended.
 //
 // It is found from the end. The last action of the path is the one that ends last. The one before it is that which the
 // action waited for last: the action before it on its rank, or one whose output it takes, by a table's edge or skip. An output counts
 // as there when it was made and as much later as the fastest message of the step between the two ranks took:
-// how long each one is under way nobody measures. With credits, if they are not nil, the action whose
+// how long each one is under way nobody measures. With credits the action whose
 // start gave one back counts too. An overlapped pair waits for what either of its actions needs. What is left
 // between the end of one action and the start of the next is a wait of the kind of the second's Why.
 //
@@ -66,13 +65,13 @@ func (p *Path) TotalMS() float64 {
 // long as the makespan, and has no waits but those of messages.
 //
 // Where clocks of hosts are wrong a wait may come out below 0; it counts as 0.
-func Critical(t *Table, times [][][2]float64, credits *Credits) (*Path, error) {
-	m, err := measure(t, times, credits)
+func (s *Step) Critical() (*Path, error) {
+	m, err := s.measure()
 	if err != nil {
 		return nil, err
 	}
 	last, end := place{rank: -1}, math.Inf(-1)
-	for r, row := range times {
+	for r, row := range s.MS {
 		for i := range row {
 			if at := m.end(place{r, i}); at > end {
 				last, end = place{r, i}, at
@@ -84,7 +83,7 @@ func Critical(t *Table, times [][][2]float64, credits *Credits) (*Path, error) {
 		return path, nil
 	}
 	at, whole := last, true
-	for range t.numActions() + 1 {
+	for range s.Table.numActions() + 1 {
 		c := m.latest(at)
 		s := PathStep{Rank: at.rank, Position: at.position, Action: m.action(at), Start: m.start(at), End: m.start(at), Why: c.why}
 		if whole {

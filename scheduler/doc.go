@@ -83,8 +83,8 @@
 //     (generate_greedy), the first of its row that is ready (generate_closeup); on cores of its own or shared
 //  7. layout: layers on chunks; balance and cut find one
 //  8. csv: a table's text; dialect has the marks around its cells
-//  9. measured: what the actions of a step that was run have waited for; critical finds the path
-//     that the step's time is made of, idle the causes of gaps
+//  9. step: a step with its times, measured or simulated; measured: what its actions have waited for;
+//     critical finds the path that the step's time is made of, idle the causes of gaps
 //
 // testdata/play.txt shows tables played in each way, testdata/skips.txt some with skips,
 // testdata/broken.txt what is wrong with some, testdata/measured.txt what steps' times are made of, as

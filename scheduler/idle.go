@@ -1,10 +1,5 @@
 package scheduler
 
-import (
-	"fmt"
-	"math"
-)
-
 // Cause says why a rank computed nothing for a while.
 type Cause uint8
 
@@ -39,19 +34,9 @@ type Gap struct {
 // Len is its time.
 func (g Gap) Len() float64 { return g.End - g.Start }
 
-// IdleOptions say more of a measured step.
-type IdleOptions struct {
-	Credits *Credits // nil: they are not known, and nothing is taken for a wait for one
-	// StepMS is when the step had ended, with its update decided; 0: with its last action.
-	StepMS float64
-	// Reads says which chunks read data with their forwards; nil: the first, tokens, and the last,
-	// targets.
-	Reads func(chunk int) bool
-}
-
-// Idle returns, for each rank, the gaps between the step's begin and its end, in order, each with its cause. times are
-// as those of Critical; a rank whose last actions have no times has the gap behind its last one up to the latest time
-// as a wait for nobody knows what, with the cause Between.
+// Idle returns, for each rank, the gaps between the step's begin and its end, in order, each with its cause. A rank whose
+// last actions have no times has the gap behind its last one up to the latest time as a wait for nobody knows what, with the
+// cause Between.
 //
 // A gap before an action is of one cause, that which was over last:
 //
@@ -60,43 +45,37 @@ type IdleOptions struct {
 //     behind Needs' end is MessageMS. A message that is under way as the rank becomes free is a wait too, if the time
 //     until the start is not more than the fastest one between those ranks took.
 //   - Credit: the action Needs of the rank From had not begun, by which a credit for the output came back.
-//   - Starved: none of these, and the action is a forward that reads data: its inputs from other ranks were there, and its rank
-//     was free.
+//   - Starved: none of these, and the action is a forward of the first chunk, which reads tokens, or of the last, which reads
+//     targets: its inputs from other ranks were there, and its rank was free.
 //   - Between: none of these. The rank received, recorded and sent; with post-validation it updated its weights.
 //
 // Behind a rank's last action the gap is CoolDown up to the end of all ranks' last one, and Optimizer from there to StepMS.
 //
 // The gaps of all ranks add up to the step's bubble: ranks times StepMS without the times of actions.
-func Idle(t *Table, times [][][2]float64, o IdleOptions) ([][]Gap, error) {
-	m, err := measure(t, times, o.Credits)
+func (s *Step) Idle() ([][]Gap, error) {
+	m, err := s.measure()
 	if err != nil {
 		return nil, err
 	}
-	if !(o.StepMS >= 0) || math.IsInf(o.StepMS, 0) {
-		return nil, fmt.Errorf("%w: the step ends at %v ms", ErrCosts, o.StepMS)
-	}
-	if o.Reads == nil {
-		o.Reads = func(chunk int) bool { return chunk == 0 || chunk == t.NumChunks-1 }
-	}
 	last := 0.0
-	for _, row := range times {
+	for _, row := range s.MS {
 		for _, at := range row {
 			last = max(last, at[1])
 		}
 	}
-	end := max(last, o.StepMS)
-	gaps := make([][]Gap, len(times))
-	for r, row := range times {
+	end := max(last, s.StepMS)
+	gaps := make([][]Gap, len(s.MS))
+	for r, row := range s.MS {
 		free := 0.0 // since when
 		for i, at := range row {
 			if later(at[0], free) {
-				gaps[r] = append(gaps[r], m.gap(place{r, i}, free, o))
+				gaps[r] = append(gaps[r], m.gap(place{r, i}, free))
 			}
 			free = max(free, at[1])
 		}
 		if later(last, free) {
 			cause := CoolDown
-			if len(row) < len(t.Ranks[r]) {
+			if len(row) < len(s.Table.Ranks[r]) {
 				cause = Between
 			}
 			gaps[r] = append(gaps[r], Gap{Start: free, End: last, Cause: cause, Next: -1, From: -1})
@@ -110,7 +89,7 @@ func Idle(t *Table, times [][][2]float64, o IdleOptions) ([][]Gap, error) {
 }
 
 // gap is the one before an action, from when its rank was free.
-func (m *measured) gap(p place, free float64, o IdleOptions) Gap {
+func (m *measured) gap(p place, free float64) Gap {
 	g := Gap{Start: free, End: m.start(p), Cause: Between, Next: p.position, From: -1}
 	over := free // when the latest of its waits was
 	m.eachCredit(p, func(from place) {
@@ -133,7 +112,7 @@ func (m *measured) gap(p place, free float64, o IdleOptions) Gap {
 	}
 	first, last := m.partners(p)
 	for i := first; i <= last; i++ {
-		if a := m.table.Ranks[p.rank][i]; a.Type == F && o.Reads(int(a.Chunk)) {
+		if a := m.Table.Ranks[p.rank][i]; a.Type == F && (a.Chunk == 0 || int(a.Chunk) == m.Table.NumChunks-1) {
 			g.Cause = Starved
 		}
 	}

@@ -5,51 +5,42 @@ import (
 	"math"
 )
 
-// A step that was measured, or simulated, is a table with the start and the end of each action in milliseconds, by
-// rank and position, as telemetry.Trace has them. What follows takes such times as they are: they may lack the last actions
-// of each rank, while the step is under way, and those of ranks on other hosts may be wrong by what clocks are.
-
 // fewVisits is how many of microbatches to chunks a measured table may claim that has fewer actions.
 const fewVisits = 1 << 20
 
 // measured is a step with what its actions waited for.
 type measured struct {
-	table *Table
+	*Step
 	edges *Edges
-	times [][][2]float64
 	// at is where the action is whose output goes by an edge of a kind, by its chunk and microbatch; rank −1: it
 	// has not ended.
 	at [2][]place
 	// takes is, with credits, the position of the n-th action of a chunk that consumes by the edges of a kind.
 	takes [2][][]int32
 	// sent is the place of each action among those of its chunk that send by a kind's edges, from 0.
-	sent    [2][]int32
-	credits *Credits
+	sent [2][]int32
 	// fastest is the least time between the end of an action and the start of one on another rank that takes
 	// its output: what a message is known to take at most, by the two ranks.
 	fastest map[[2]int]float64
 }
 
 // measure looks at a step's times. Their number may be less than the actions of a rank.
-func measure(t *Table, times [][][2]float64, credits *Credits) (*measured, error) {
+func (s *Step) measure() (*measured, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	t := s.Table
 	if err := t.checkSizes(); err != nil {
 		return nil, err
 	}
-	if len(times) != len(t.Ranks) {
-		return nil, fmt.Errorf("%w: times of %d ranks for a table of %d", ErrCosts, len(times), len(t.Ranks))
-	}
-	if err := (Machine{Credits: credits}).checkCredits(t); err != nil {
+	if err := (Machine{Credits: s.Credits}).checkCredits(t); err != nil {
 		return nil, err
-	}
-	// A step that has just begun has few actions yet.
-	if visits := int64(t.NumChunks) * int64(t.Microbatches); visits > max(int64(t.numActions()), fewVisits) {
-		return nil, fmt.Errorf("%w: %d microbatches on %d chunks, and %d actions", ErrTable, t.Microbatches, t.NumChunks, t.numActions())
 	}
 	edges, err := t.Edges()
 	if err != nil {
 		return nil, err
 	}
-	m := &measured{table: t, edges: edges, times: times, credits: credits, fastest: make(map[[2]int]float64)}
+	m := &measured{Step: s, edges: edges, fastest: make(map[[2]int]float64)}
 	for kind := range m.at {
 		m.at[kind] = make([]place, t.NumChunks*t.Microbatches)
 		for i := range m.at[kind] {
@@ -58,21 +49,16 @@ func measure(t *Table, times [][][2]float64, credits *Credits) (*measured, error
 		m.sent[kind] = make([]int32, t.NumChunks*t.Microbatches)
 		m.takes[kind] = make([][]int32, t.NumChunks)
 	}
-	for r, row := range times {
-		if len(row) > len(t.Ranks[r]) {
-			return nil, fmt.Errorf("%w: times of %d actions for the %d of rank %d", ErrCosts, len(row), len(t.Ranks[r]), r)
-		}
-		for i, at := range row {
-			if !(at[1] >= at[0]) || math.IsInf(at[0], 0) || math.IsInf(at[1], 0) {
-				return nil, fmt.Errorf("%w: %v on rank %d is from %v to %v ms", ErrCosts, t.Ranks[r][i], r, at[0], at[1])
-			}
+	for r, row := range s.MS {
+		for i := range row {
 			a := t.Ranks[r][i]
 			kind, ok := a.Type.edge()
 			if !ok {
 				continue
 			}
-			if a.Chunk < 0 || int(a.Chunk) >= t.NumChunks || a.Microbatch < 0 || int(a.Microbatch) >= t.Microbatches || t.RankOf(int(a.Chunk)) != r {
-				return nil, fmt.Errorf("%w: %v on rank %d, of %d chunks and %d microbatches", ErrTable, a, r, t.NumChunks, t.Microbatches)
+			if t.RankOf(int(a.Chunk)) != r {
+				return nil, fmt.Errorf("%w: %v is on rank %d, but chunk %d is on rank %d in placement %v",
+					ErrTable, a, r, a.Chunk, t.RankOf(int(a.Chunk)), t.Placement)
 			}
 			visit := int(a.Chunk)*t.Microbatches + int(a.Microbatch)
 			m.at[kind][visit] = place{r, i}
@@ -80,7 +66,7 @@ func measure(t *Table, times [][][2]float64, credits *Credits) (*measured, error
 			m.takes[kind][a.Chunk] = append(m.takes[kind][a.Chunk], int32(i))
 		}
 	}
-	for r, row := range times {
+	for r, row := range s.MS {
 		for i := range row {
 			m.eachInput(place{r, i}, func(from place) {
 				if from.rank == r {
@@ -97,13 +83,13 @@ func measure(t *Table, times [][][2]float64, credits *Credits) (*measured, error
 	return m, nil
 }
 
-func (m *measured) action(p place) Action { return m.table.Ranks[p.rank][p.position] }
-func (m *measured) start(p place) float64 { return m.times[p.rank][p.position][0] }
-func (m *measured) end(p place) float64   { return m.times[p.rank][p.position][1] }
+func (m *measured) action(p place) Action { return m.Table.Ranks[p.rank][p.position] }
+func (m *measured) start(p place) float64 { return m.MS[p.rank][p.position][0] }
+func (m *measured) end(p place) float64   { return m.MS[p.rank][p.position][1] }
 
 // partners are the actions that run as one with that at a place.
 func (m *measured) partners(p place) (first, last int) {
-	row := m.table.Ranks[p.rank]
+	row := m.Table.Ranks[p.rank]
 	first, last = p.position, p.position
 	if first > 0 && row[first-1].Overlap {
 		first--
@@ -111,7 +97,7 @@ func (m *measured) partners(p place) (first, last int) {
 	if row[first].Overlap && first+1 < len(row) {
 		last = first + 1
 	}
-	return first, min(last, len(m.times[p.rank])-1)
+	return first, min(last, len(m.MS[p.rank])-1)
 }
 
 // before is the action before one, or before its pair, on its rank.
@@ -124,13 +110,13 @@ func (m *measured) before(p place) (place, bool) {
 func (m *measured) eachInput(p place, f func(from place)) {
 	first, last := m.partners(p)
 	for i := first; i <= last; i++ {
-		a := m.table.Ranks[p.rank][i]
+		a := m.Table.Ranks[p.rank][i]
 		kind, ok := a.Type.edge()
 		if !ok {
 			continue
 		}
 		for _, e := range m.edges.Ins(kind, a.Chunk) {
-			if from := m.at[kind][int(e.From)*m.table.Microbatches+int(a.Microbatch)]; from.rank >= 0 {
+			if from := m.at[kind][int(e.From)*m.Table.Microbatches+int(a.Microbatch)]; from.rank >= 0 {
 				f(from)
 			}
 		}
@@ -140,21 +126,21 @@ func (m *measured) eachInput(p place, f func(from place)) {
 // eachCredit gives the actions that gave back, as they began, the credits which an action took, or its
 // pair.
 func (m *measured) eachCredit(p place, f func(from place)) {
-	if m.credits == nil {
+	if m.Credits == nil {
 		return
 	}
 	first, last := m.partners(p)
 	for i := first; i <= last; i++ {
-		a := m.table.Ranks[p.rank][i]
+		a := m.Table.Ranks[p.rank][i]
 		kind, ok := a.Type.edge()
 		if !ok {
 			continue
 		}
-		n := int(m.sent[kind][int(a.Chunk)*m.table.Microbatches+int(a.Microbatch)])
+		n := int(m.sent[kind][int(a.Chunk)*m.Table.Microbatches+int(a.Microbatch)])
 		for _, e := range m.edges.Outs(kind, a.Chunk) {
 			takes := m.takes[kind][e.To]
-			if k := n - max(0, m.credits.OfEdge(e)); k >= 0 && k < len(takes) {
-				f(place{m.table.RankOf(int(e.To)), int(takes[k])})
+			if k := n - max(0, m.Credits.OfEdge(e)); k >= 0 && k < len(takes) {
+				f(place{m.Table.RankOf(int(e.To)), int(takes[k])})
 			}
 		}
 	}

@@ -12,17 +12,17 @@ func BenchmarkMeasured(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	times := timesOf(tl)
+	step := StepOf(table, tl)
 	b.Run("Critical", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := Critical(table, times, nil); err != nil {
+			if _, err := step.Critical(); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("Idle", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := Idle(table, times, IdleOptions{}); err != nil {
+			if _, err := step.Idle(); err != nil {
 				b.Fatal(err)
 			}
 		}

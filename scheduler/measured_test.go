@@ -31,8 +31,9 @@ func TestAnyMeasured(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		times := timesOf(tl)
-		path, err := Critical(table, times, m.Credits)
+		measured := StepOf(table, tl)
+		measured.Credits = m.Credits
+		path, err := measured.Critical()
 		if err != nil {
 			rt.Fatalf("%s\n%v", table, err)
 		}
@@ -42,7 +43,8 @@ func TestAnyMeasured(t *testing.T) {
 		}
 		checkPath(rt, table, path, m, near)
 		step := tl.Makespan + rapid.Float64Range(0, 3).Draw(rt, "end")
-		gaps, err := Idle(table, times, IdleOptions{Credits: m.Credits, StepMS: step})
+		measured.StepMS = step
+		gaps, err := measured.Idle()
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -128,20 +130,20 @@ func TestMeasuredSoFar(t *testing.T) {
 			rt.Fatal(err)
 		}
 		now := rapid.Float64Range(0, tl.Makespan).Draw(rt, "now")
-		times, last := timesOf(tl), 0.0
-		for r, row := range times {
+		step, last := StepOf(table, tl), 0.0
+		for r, row := range step.MS {
 			n := 0
 			for n < len(row) && row[n][1] <= now {
 				last = max(last, row[n][1])
 				n++
 			}
-			times[r] = row[:n]
+			step.MS[r] = row[:n]
 		}
-		path, err := Critical(table, times, nil)
+		path, err := step.Critical()
 		if err != nil || math.Abs(path.TotalMS()-last) > 1e-9 {
 			rt.Fatalf("%v: %v, %v", last, path, err)
 		}
-		if _, err := Idle(table, times, IdleOptions{}); err != nil {
+		if _, err := step.Idle(); err != nil {
 			rt.Fatal(err)
 		}
 	})
@@ -151,39 +153,56 @@ func TestMeasuredSoFar(t *testing.T) {
 func TestMeasuredWrong(t *testing.T) {
 	table := generate(t, Spec{Ranks: 2, Chunks: 1, Microbatches: 1})
 	ok := [][][2]float64{{{0, 1}, {4, 5}}, {{1, 2}, {2, 4}}}
+	wrong := func(chunks int, a Action) Step {
+		ranks := make([][]Action, chunks)
+		ranks[0] = []Action{a}
+		s := Step{Table: &Table{NumChunks: chunks, Microbatches: 1, Ranks: ranks}, MS: make([][][2]float64, chunks)}
+		s.MS[0] = [][2]float64{{0, 1}}
+		return s
+	}
+	huge := Step{Table: &Table{NumChunks: 1 << 20, Microbatches: 1 << 20, Ranks: make([][]Action, 1)}, MS: make([][][2]float64, 1)}
 	for name, c := range map[string]struct {
-		table *Table
-		times [][][2]float64
-		o     IdleOptions
-		want  error
+		step Step
+		want error
 	}{
-		"none of a rank":      {table, ok[:1], IdleOptions{}, ErrCosts},
-		"too many":            {table, [][][2]float64{{{0, 1}, {1, 2}, {2, 3}}, nil}, IdleOptions{}, ErrCosts},
-		"an end before":       {table, [][][2]float64{{{1, 0}}, nil}, IdleOptions{}, ErrCosts},
-		"no number":           {table, [][][2]float64{{{0, math.NaN()}}, nil}, IdleOptions{}, ErrCosts},
-		"no number, infinite": {table, [][][2]float64{{{0, math.Inf(1)}}, nil}, IdleOptions{}, ErrCosts},
-		"credits of another":  {table, ok, IdleOptions{Credits: &Credits{}}, ErrCosts},
-		"an empty table":      {&Table{}, nil, IdleOptions{}, ErrTable},
-		"a huge table":        {&Table{NumChunks: 1 << 20, Microbatches: 1 << 20, Ranks: make([][]Action, 1)}, make([][][2]float64, 1), IdleOptions{}, ErrTable},
-		"an unknown chunk":    {&Table{NumChunks: 2, Microbatches: 1, Ranks: [][]Action{{{Chunk: 7, Type: F}}, nil}}, [][][2]float64{{{0, 1}}, nil}, IdleOptions{}, ErrTable},
-		"another's chunk":     {&Table{NumChunks: 2, Microbatches: 1, Ranks: [][]Action{{{Chunk: 1, Type: F}}, nil}}, [][][2]float64{{{0, 1}}, nil}, IdleOptions{}, ErrTable},
+		"none of a rank":      {Step{Table: table, MS: ok[:1]}, ErrCosts},
+		"too many":            {Step{Table: table, MS: [][][2]float64{{{0, 1}, {1, 2}, {2, 3}}, nil}}, ErrCosts},
+		"an end before":       {Step{Table: table, MS: [][][2]float64{{{1, 0}}, nil}}, ErrCosts},
+		"no number":           {Step{Table: table, MS: [][][2]float64{{{0, math.NaN()}}, nil}}, ErrCosts},
+		"no number, infinite": {Step{Table: table, MS: [][][2]float64{{{0, math.Inf(1)}}, nil}}, ErrCosts},
+		"no end":              {Step{Table: table, MS: ok, StepMS: math.NaN()}, ErrCosts},
+		"credits of another":  {Step{Table: table, MS: ok, Credits: &Credits{}}, ErrCosts},
+		"an empty table":      {Step{Table: &Table{}}, ErrTable},
+		"a huge table":        {huge, ErrTable},
+		"an unknown chunk":    {wrong(2, Action{Chunk: 7, Type: F}), ErrTable},
+		"another's chunk":     {wrong(2, Action{Chunk: 1, Type: F}), ErrTable},
+		"no action":           {wrong(1, Action{}), ErrTable},
+		"half a pair":         {wrong(1, Action{Type: F, Overlap: true}), ErrTable},
 	} {
-		if _, err := Critical(c.table, c.times, c.o.Credits); !errors.Is(err, c.want) {
+		if _, err := c.step.Critical(); !errors.Is(err, c.want) {
 			t.Errorf("%s: the path's error is %v", name, err)
 		}
-		if _, err := Idle(c.table, c.times, c.o); !errors.Is(err, c.want) {
+		if _, err := c.step.Idle(); !errors.Is(err, c.want) {
 			t.Errorf("%s: the gaps' error is %v", name, err)
 		}
+		if err := c.step.Check(); !errors.Is(err, c.want) && name != "credits of another" && name != "another's chunk" {
+			t.Errorf("%s: the step's error is %v", name, err)
+		}
 	}
-	if _, err := Idle(table, ok, IdleOptions{StepMS: math.NaN()}); !errors.Is(err, ErrCosts) {
-		t.Errorf("a step without an end: %v", err)
+	for name, s := range map[string]Step{
+		"an action without a time": {Table: table, MS: [][][2]float64{{{0, 1}}, {{1, 2}, {2, 4}}}},
+		"clocks of one rank":       {Table: table, MS: ok, Clocks: make([]Clock, 1)},
+	} {
+		if err := s.Check(); !errors.Is(err, ErrCosts) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
-	wrong := [][][2]float64{{{0, 1}, {3.5, 5}}, {{0.5, 2}, {2, 4}}} // rank 1's clock is behind
-	path, err := Critical(table, wrong, nil)
+	skewed := Step{Table: table, MS: [][][2]float64{{{0, 1}, {3.5, 5}}, {{0.5, 2}, {2, 4}}}} // rank 1's clock is behind
+	path, err := skewed.Critical()
 	if err != nil || path.MessageMS != 0 || len(path.Steps) != 4 {
 		t.Errorf("with a wrong clock: %+v, %v", path, err)
 	}
-	gaps, err := Idle(table, wrong, IdleOptions{})
+	gaps, err := skewed.Idle()
 	if err != nil || len(gaps[0]) != 1 || gaps[0][0].Cause != Waits {
 		t.Errorf("with a wrong clock: %+v, %v", gaps, err)
 	}
@@ -194,7 +213,7 @@ func TestMeasuredWrong(t *testing.T) {
 func TestStarved(t *testing.T) {
 	table := generate(t, Spec{Schedule: GPipe, Ranks: 2, Chunks: 1, Microbatches: 2})
 	times := [][][2]float64{{{1, 2}, {5, 6}, {9, 10}, {14, 15}}, {{2, 3}, {6, 7}, {8, 9}, {9, 10}}}
-	gaps, err := Idle(table, times, IdleOptions{})
+	gaps, err := (&Step{Table: table, MS: times}).Idle()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,4 +232,45 @@ func TestStarved(t *testing.T) {
 			t.Errorf("gap %d: %v, want %v", i, got[i], want[i])
 		}
 	}
+}
+
+// TestStepPlayed: a step of mean times is its own plan, a pair's time is shared, and a recorded order gives the table back.
+func TestStepPlayed(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		table := drawSkipTable(rt)
+		tl, err := Simulate(table, UnitCosts)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		step := StepOf(table, tl)
+		if err := step.Check(); err != nil {
+			rt.Fatal(err)
+		}
+		plan, err := step.Plan()
+		if err != nil || math.Abs(plan.Makespan-tl.Makespan) > 1e-9*tl.Makespan {
+			rt.Fatalf("%s\nthe plan takes %+v, the step %v (%v)", table, plan, tl.Makespan, err)
+		}
+		again := step.Timeline()
+		for r, row := range table.Ranks {
+			busy := 0.0
+			for i := range row {
+				busy += step.Took(r, i)
+			}
+			if math.Abs(busy-tl.Busy[r]) > 1e-9 || math.Abs(again.Busy[r]-tl.Busy[r]) > 1e-9 {
+				rt.Fatalf("%s\nactions of rank %d took %v, and %v, of %v", table, r, busy, again.Busy[r], tl.Busy[r])
+			}
+		}
+		if math.Abs(again.BubbleFraction-tl.BubbleFraction) > 1e-9 || again.Makespan != tl.Makespan {
+			rt.Fatalf("%s\n%+v is not %+v", table, again, tl)
+		}
+		made := TableOf(table.Schedule, table.Ranks)
+		for c := range table.NumChunks {
+			if made.RankOf(c) != table.RankOf(c) {
+				rt.Fatalf("%s\nchunk %d is on rank %d, not %d", table, c, made.RankOf(c), table.RankOf(c))
+			}
+		}
+		if made.NumChunks != table.NumChunks || made.Microbatches != table.Microbatches || made.ForwardOnly != table.ForwardOnly {
+			rt.Fatalf("%s\nbecomes %+v", table, made)
+		}
+	})
 }

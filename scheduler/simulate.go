@@ -94,11 +94,14 @@ func newTimeline(ranks int) *Timeline {
 }
 
 // Summarise sets the makespan, the idle times and the bubble from Start, End and Busy,
-// for a timeline that was measured. Every rank has an action.
+// for a timeline that was measured, where ranks' clocks may differ.
 func (tl *Timeline) Summarise() {
 	tl.Makespan = 0
 	busy := 0.0
 	for r, end := range tl.End {
+		if len(end) == 0 {
+			continue
+		}
 		last := end[len(end)-1]
 		tl.Makespan = max(tl.Makespan, last)
 		tl.Idle[r] = last - tl.Start[r][0] - tl.Busy[r]
@@ -107,6 +110,6 @@ func (tl *Timeline) Summarise() {
 	tl.BubbleFraction = 0
 	if tl.Makespan > 0 {
 		all := tl.Makespan * float64(len(tl.End))
-		tl.BubbleFraction = (all - busy) / all
+		tl.BubbleFraction = max(0, (all-busy)/all)
 	}
 }

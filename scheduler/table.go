@@ -21,6 +21,17 @@ type Table struct {
 	edges *Edges // of NumChunks and Skips when SetSkips was called
 }
 
+// TableOf makes the table of a step from the order of all ranks that was recorded. What the rows do not say is taken from
+// them: the chunks and microbatches that occur, and the placement that fits best.
+func TableOf(schedule string, ranks [][]Action) *Table {
+	t := &Table{Schedule: schedule, ForwardOnly: true}
+	for _, row := range ranks {
+		t.addRow(row)
+	}
+	t.Placement, _ = t.guessPlacement()
+	return t
+}
+
 // NumRanks returns the number of ranks.
 func (t *Table) NumRanks() int { return len(t.Ranks) }
 
@@ -117,6 +128,9 @@ func (t *Table) addRow(row []Action) {
 // if none fits the number of chunks.
 func (t *Table) guessPlacement() (best Placement, ok bool) {
 	least := math.MaxInt
+	if len(t.Ranks) == 0 {
+		return best, false
+	}
 	for p := Loop; p <= U; p++ {
 		if p.fits(t.NumChunks, len(t.Ranks)) != nil {
 			continue

@@ -123,14 +123,15 @@ func run(t *testing.T, table **Table, name string, o options, input string) stri
 		if tl, err = m.Simulate(*table); err != nil {
 			break
 		}
+		step := StepOf(*table, tl)
+		step.Credits = m.Credits
+		if o.has("step") {
+			step.StepMS = o.float("step")
+		}
 		if name == "critical" {
-			result, err = describePath(*table, tl, m.Credits)
+			result, err = describePath(step)
 		} else {
-			io := IdleOptions{Credits: m.Credits}
-			if o.has("step") {
-				io.StepMS = o.float("step")
-			}
-			result, err = describeGaps(*table, tl, io)
+			result, err = describeGaps(step)
 		}
 	case "layout":
 		var l *Layout
@@ -161,19 +162,8 @@ func run(t *testing.T, table **Table, name string, o options, input string) stri
 	return result + "\n"
 }
 
-// timesOf are a timeline's as measured ones come.
-func timesOf(tl *Timeline) [][][2]float64 {
-	times := make([][][2]float64, len(tl.Start))
-	for r, start := range tl.Start {
-		for i, at := range start {
-			times[r] = append(times[r], [2]float64{at, tl.End[r][i]})
-		}
-	}
-	return times
-}
-
-func describePath(t *Table, tl *Timeline, c *Credits) (string, error) {
-	p, err := Critical(t, timesOf(tl), c)
+func describePath(step *Step) (string, error) {
+	p, err := step.Critical()
 	if err != nil {
 		return "", err
 	}
@@ -189,8 +179,8 @@ func describePath(t *Table, tl *Timeline, c *Credits) (string, error) {
 	return b.String(), nil
 }
 
-func describeGaps(t *Table, tl *Timeline, o IdleOptions) (string, error) {
-	gaps, err := Idle(t, timesOf(tl), o)
+func describeGaps(s *Step) (string, error) {
+	gaps, err := s.Idle()
 	if err != nil {
 		return "", err
 	}

@@ -3,7 +3,7 @@
 // (events.jsonl), Stats of layers and memory every so many steps (stats.jsonl), a Sample of
 // text for each validation (samples.jsonl), Traces (trace.jsonl); and a Meter for speed and time left.
 //
-// The package imports the standard library and internal/host/folder. It must never know
+// The package imports the standard library, internal/host/folder and scheduler, for what a trace holds. It must never know
 // what computes the figures, or who shows them; it reads no clock.
 package telemetry
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/scheduler"
 )
 
 // Trace is when each rank ran what in one step. It is a line of trace.jsonl, which
@@ -34,13 +35,58 @@ type Trace struct {
 	Clocks []Clock `json:"clocks,omitempty"`
 }
 
-// Clock is what times of a rank in another process were corrected by: OffsetMS, by which the
-// process's clock was ahead of the coordinator's, is taken off them. What is left of the error is
-// at most UncertaintyMS, half of the round trip of the message that it was measured by.
-type Clock struct {
-	Host          string  `json:"host"` // the worker's name; "": the rank is in the coordinator's process
-	OffsetMS      float64 `json:"offset_ms"`
-	UncertaintyMS float64 `json:"uncertainty_ms"` // 0: the offset was not known yet
+// Clock is what the times of a rank in another process were corrected by.
+type Clock = scheduler.Clock
+
+// UnmarshalJSON reads what earlier versions wrote, too: they call chunk_flops stage_flops.
+func (t *Trace) UnmarshalJSON(text []byte) error {
+	type plain Trace
+	line := struct {
+		*plain
+		StageFLOPs []float64 `json:"stage_flops"`
+	}{plain: (*plain)(t)}
+	err := json.Unmarshal(text, &line)
+	if t.ChunkFLOPs == nil {
+		t.ChunkFLOPs = line.StageFLOPs
+	}
+	return err
+}
+
+// TraceOf is the line of trace.jsonl that holds a step.
+func TraceOf(s *scheduler.Step, chunkFLOPs []float64, threads int) Trace {
+	t := Trace{Step: s.Number, Schedule: s.Table.Schedule, Table: s.Table.CSV(), MS: s.MS, ChunkFLOPs: chunkFLOPs, Threads: threads}
+	t.Clocks = s.Clocks
+	for _, skip := range s.Table.Skips {
+		t.Skips = append(t.Skips, [2]int{skip.From, skip.To})
+	}
+	return t
+}
+
+// Measured is the step that a line holds, checked: a table that can run, a time for each of its actions, the operations of
+// each chunk, and the clock of each rank or of none. Errors name the file and the step.
+func (t *Trace) Measured(file string) (*scheduler.Step, error) {
+	skips := make([]scheduler.Skip, len(t.Skips))
+	for i, s := range t.Skips {
+		skips[i] = scheduler.Skip{From: s[0], To: s[1]}
+	}
+	table, err := scheduler.ReadCSV(fmt.Sprintf("%s, the table of step %d", file, t.Step), t.Table, skips...)
+	if err != nil {
+		return nil, err
+	}
+	table.Schedule = t.Schedule
+	s := &scheduler.Step{Number: t.Step, Table: table, MS: t.MS, Clocks: t.Clocks}
+	if err := s.Check(); err != nil {
+		return nil, fmt.Errorf("%s: step %d: %w", file, t.Step, err)
+	}
+	if n := len(t.ChunkFLOPs); n != table.NumChunks {
+		return nil, fmt.Errorf("%s: step %d: operations of %d chunks for a table of %d", file, t.Step, n, table.NumChunks)
+	}
+	report, err := scheduler.Check(table)
+	if err != nil {
+		return nil, fmt.Errorf("%s: step %d: %w", file, t.Step, err)
+	}
+	s.Credits = &report.Credits
+	return s, nil
 }
 
 // maxTraceBytes is the longest line of a trace.jsonl that is read: some ten million
@@ -114,15 +160,9 @@ func ReadTrace(path string, step int) (t Trace, steps []int, err error) {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			break
 		}
-		var next struct {
-			Trace
-			StageFLOPs []float64 `json:"stage_flops"` // chunk_flops as earlier versions call it
-		}
+		var next Trace
 		if err == nil {
 			err = json.Unmarshal(line, &next)
-		}
-		if next.ChunkFLOPs == nil {
-			next.ChunkFLOPs = next.StageFLOPs
 		}
 		if err != nil {
 			return t, nil, fmt.Errorf("%s: row %d: %w", path, row, err)
@@ -131,7 +171,7 @@ func ReadTrace(path string, step int) (t Trace, steps []int, err error) {
 			steps = append(steps, next.Step)
 		}
 		if step < 0 || next.Step == step {
-			t, found = next.Trace, true
+			t, found = next, true
 		}
 	}
 	switch {

@@ -214,7 +214,7 @@ func (s *Server) step(w http.ResponseWriter, r *http.Request, e *entry) error {
 	if err != nil {
 		return err
 	}
-	return send(w, r, "application/octet-stream", p.bytes)
+	return send(w, r, "application/octet-stream", p.Bytes)
 }
 
 func (s *Server) names(w http.ResponseWriter, r *http.Request, e *entry) error {

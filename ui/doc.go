@@ -13,7 +13,8 @@
 //
 // # Data
 //
-// The page asks for what it draws: a step of the pipeline as arrays of numbers (step.go), curves in
+// The page asks for what it draws: a step of the pipeline as arrays of numbers, by
+// the scripts of internal/show/draw, which plans and reports have, too; curves in
 // as many points as there are pixels (curves.go), a stream of what happens (stream.go). While
 // somebody looks at the pipeline of a live run its actions are recorded, else they are not; that
 // never changes a bit of the training. Readers never hold a run up: each takes the newest when it

@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/show/draw"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/telemetry/history"
@@ -138,7 +139,8 @@ func (f *files) readConfig() error {
 // the model.
 func idealOf(cfg *config.Config) *float64 {
 	p := cfg.Pipeline
-	if cfg.HasOwnTable() || p.Schedule == scheduler.Auto || cfg.Batch.Microbatch < 1 || cfg.Batch.Sequences/cfg.Batch.Microbatch*p.Stages*p.Chunks > limitActions/4 {
+	if cfg.HasOwnTable() || p.Schedule == scheduler.Auto || cfg.Batch.Microbatch < 1 ||
+		cfg.Batch.Sequences/cfg.Batch.Microbatch*p.Stages*p.Chunks > draw.MaxStepActions/4 {
 		return nil
 	}
 	t, err := scheduler.Generate(cfg.TableSpec())

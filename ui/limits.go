@@ -20,9 +20,6 @@ const (
 	limitSamples   = 256     // of a run that are kept, the newest
 	limitRecords   = 1 << 16 // steps of a run without a folder that are kept, thinned out evenly
 	limitTraces    = 1 << 16 // steps of a trace.jsonl that are known; later ones are not
-	limitActions   = 1 << 22 // of a step that is drawn
-	limitGaps      = 1 << 18 // of a step that are told one by one; sums are of all
-	limitWaits     = 12      // pairs of ranks that are told
 	limitLiveBatch = 20_000  // actions of the step under way in one message
 	limitPictures  = 4       // steps of a run that are kept ready to be sent
 

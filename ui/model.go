@@ -62,18 +62,18 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request, e *entry) error {
 	if p, err := e.picture(-1); err == nil {
 		v.Traced = p.step
 		all := 0.0
-		for _, b := range p.busy {
+		for _, b := range p.Busy {
 			all += b
 		}
-		for rank, b := range p.busy {
+		for rank, b := range p.Busy {
 			st := at(rank)
 			st.Busy = b
 			if all > 0 {
 				st.Share = b / all
 			}
 		}
-		for c, share := range p.share {
-			st := at(p.ranks[c])
+		for c, share := range p.Shares {
+			st := at(p.Ranks[c])
 			st.Chunks, st.Shares = append(st.Chunks, c), append(st.Shares, share)
 		}
 	}

@@ -11,22 +11,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-ml/troupe/internal/show/draw"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
 //go:embed page
 var pageFiles embed.FS
 
-// assets are the page's files by their names.
+// assets are the page's files by their names, with those that draw a step.
 var assets = func() map[string][]byte {
 	all := make(map[string][]byte)
-	entries, err := pageFiles.ReadDir("page")
-	if err != nil {
-		panic(err) // they are in the program
-	}
-	for _, e := range entries {
-		if all[e.Name()], err = pageFiles.ReadFile("page/" + e.Name()); err != nil {
-			panic(err)
+	for _, files := range []embed.FS{draw.BrowserFiles, pageFiles} {
+		entries, err := files.ReadDir("page")
+		if err != nil {
+			panic(err) // they are in the program
+		}
+		for _, e := range entries {
+			if all[e.Name()], err = files.ReadFile("page/" + e.Name()); err != nil {
+				panic(err)
+			}
 		}
 	}
 	all["figures.js"] = figuresScript()

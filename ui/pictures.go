@@ -8,6 +8,9 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/show/draw"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry"
 )
 
 // config is the run's, where its folder is here; else nil.
@@ -28,11 +31,8 @@ func stagesOf(cfg *config.Config, ranks int) []int {
 	for r := range lanes {
 		lanes[r] = r
 	}
-	if cfg == nil || ranks == cfg.Pipeline.Stages {
-		return lanes
-	}
-	g, err := grid.New(cfg.GridSizes())
-	if err != nil || g.World() != ranks {
+	g := gridOf(cfg, ranks)
+	if g == nil {
 		return lanes
 	}
 	for r := range lanes {
@@ -46,11 +46,8 @@ func stagesOf(cfg *config.Config, ranks int) []int {
 
 // stageOf is the stage of a rank.
 func stageOf(cfg *config.Config, rank, ranks int) int {
-	if cfg == nil || ranks == cfg.Pipeline.Stages || rank < 0 {
-		return rank
-	}
-	g, err := grid.New(cfg.GridSizes())
-	if err != nil || g.World() != ranks {
+	g := gridOf(cfg, ranks)
+	if g == nil || rank < 0 {
 		return rank
 	}
 	return g.Coordinates(rank)[grid.Pipeline]
@@ -102,7 +99,7 @@ func (e *entry) picture(step int) (*picture, error) {
 		}
 	}
 	recorded := false
-	m, err := (*measured)(nil), errNoTrace
+	traced, err := (*scheduler.Step)(nil), errNoTrace
 	if e.live != nil {
 		if s, ok := e.live.lastTraced(); ok && s.Step == step {
 			if n := len(e.pictures); n > 0 && step == newest && time.Since(e.analysed) < analysisShare*e.took {
@@ -113,21 +110,16 @@ func (e *entry) picture(step int) (*picture, error) {
 			schedule := e.live.info.Schedule
 			e.live.mu.Unlock()
 			e.analysed = time.Now()
-			m, err = fromEvent(s.Step, s.Trace, s.Clocks, e.config(), schedule)
-			if err == nil && s.StepMS != nil {
-				m.stepMS = *s.StepMS
-			}
+			traced, err = liveStep(s, e.config(), schedule)
 		}
 	}
 	if f := e.folder(); f != nil && !recorded {
 		e.analysed = time.Now()
-		t, terr := f.trace(step)
-		if terr == nil {
-			if m, err = fromTrace(f.fsys.Path(rundir.TraceFile), t); err == nil {
-				m.stepMS = f.stepMS(step)
+		var t telemetry.Trace
+		if t, err = f.trace(step); err == nil {
+			if traced, err = t.Measured(f.fsys.Path(rundir.TraceFile)); err == nil {
+				traced.StepMS = f.stepMS(step)
 			}
-		} else {
-			err = terr
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -136,7 +128,7 @@ func (e *entry) picture(step int) (*picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := m.draw()
+	drawing, err := draw.ForBrowser(traced)
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +136,7 @@ func (e *entry) picture(step int) (*picture, error) {
 	if len(e.pictures) >= limitPictures {
 		e.pictures = e.pictures[1:]
 	}
+	p := &picture{drawing, step}
 	e.pictures = append(e.pictures, p)
 	return p, nil
 }

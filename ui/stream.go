@@ -159,7 +159,7 @@ func (rd *reader) underWay(out *bytes.Buffer, a troupe.Actions) {
 	if len(a.Ranks) == 0 { // the step is not recorded
 		return
 	}
-	v := nowView{Step: a.Step, Phase: a.Phase.String(), Elapsed: msOf(time.Since(a.Began)), Acts: []int64{}}
+	v := nowView{Step: a.Step, Phase: a.Phase.String(), Elapsed: float64(time.Since(a.Began)) / float64(time.Millisecond), Acts: []int64{}}
 	if a.Step != rd.step || !a.Began.Equal(rd.began) || len(rd.sent) != len(a.Ranks) {
 		rd.step, rd.began, rd.sent, v.Fresh = a.Step, a.Began, make([]int, len(a.Ranks)), true
 	}

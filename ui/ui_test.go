@@ -338,9 +338,13 @@ func TestMounted(t *testing.T) {
 func pageText(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	files, err := filepath.Glob("page/*")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+	var files []string
+	for _, folder := range []string{"page", "../internal/show/draw/page"} {
+		some, err := filepath.Glob(folder + "/*")
+		if err != nil || len(some) == 0 {
+			t.Fatal(some, err)
+		}
+		files = append(files, some...)
 	}
 	for _, f := range files {
 		b, err := os.ReadFile(f)

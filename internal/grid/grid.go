@@ -298,3 +298,16 @@ func (g *Grid) Name(rank int, dims ...Dimension) string {
 	}
 	return strings.Join(names, "-") + " of " + strings.Join(common, ", ")
 }
+
+// OfStages takes of what is known of each rank that of one rank of each stage: the first replica's, and of tensor and context
+// groups the first. The others of a stage have the same table. Without a grid, and of other ranks than its own, it is all.
+func OfStages[T any](g *Grid, ofRanks []T) []T {
+	if g == nil || len(ofRanks) != g.World() {
+		return ofRanks
+	}
+	first := make([]T, g.Size(Pipeline))
+	for stage := range first {
+		first[stage] = ofRanks[g.Rank(Coordinates{Pipeline: stage})]
+	}
+	return first
+}

@@ -1,9 +1,9 @@
 // The view "Now": the pipeline, live or of a step that was recorded, and why ranks waited.
 
-import { el, text, ms, table, figure, plural, clock, calm, say } from './dom.js';
+import { el, text, ms, table, figure, plural, clock, calm, say, styled, swatch } from './dom.js';
 import { get, getBytes } from './net.js';
 import { decode, Growing } from './step.js';
-import { Pipeline, causes } from './pipeline.js';
+import { Pipeline, causes, controls, legend } from './pipeline.js';
 
 const slow = 700; // ms of a step from which on it is drawn while it is under way
 
@@ -11,25 +11,15 @@ export function nowView(app, id) {
   const pipe = new Pipeline();
   const message = el('div'), stall = el('div');
   const picker = el('select', { 'aria-label': 'Step to draw' }, el('option', { value: 'live' }, 'newest step'));
-  const critical = toggle('Critical path', true, (on) => { pipe.showCritical = on; pipe.draw(); });
-  const transfers = toggle('Transfers', true, (on) => { pipe.showTransfers = on; pipe.draw(); });
-  const zoomIn = el('button', { type: 'button', 'aria-label': 'Zoom in', onclick: () => pipe.zoom(0.5) }, '+');
-  const zoomOut = el('button', { type: 'button', 'aria-label': 'Zoom out', onclick: () => pipe.zoom(2) }, '−');
-  const whole = el('button', { type: 'button', onclick: () => pipe.reset() }, 'Whole step');
-  const legend = el('ul', { class: 'legend', 'aria-label': 'Colours' });
+  const colours = el('div');
   const card = el('section', { class: 'card', 'aria-label': 'Pipeline', hidden: true },
-    el('header', {}, el('h2', {}, 'Pipeline'), picker, critical, transfers, zoomOut, zoomIn, whole), pipe.element, legend);
+    el('header', {}, el('h2', {}, 'Pipeline'), picker, controls(pipe)), pipe.element, colours);
   const why = el('section', { class: 'card', hidden: true }), doing = el('section', { class: 'card', hidden: true }), waits = el('section', { class: 'card', hidden: true });
   const log = el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'What happened')), el('p', { class: 'none' }, 'Nothing yet.'), el('ol', { class: 'log', tabindex: '0', 'aria-label': 'What happened, the newest first', hidden: true }));
   const root = el('div', {}, message, stall, card, el('div', { class: 'columns' }, why, waits), el('div', { class: 'columns' }, doing, log));
 
   let pinned = null, busy = false, wanted = null, shown = -1, status = null, ended = false, run = null, steps = [], noTrace = false, told = -1e9, later = null, drew = 0;
   const growing = new Growing();
-
-  function toggle(name, on, act) {
-    const b = el('button', { type: 'button', 'aria-pressed': String(on), onclick: () => { const now = b.getAttribute('aria-pressed') !== 'true'; b.setAttribute('aria-pressed', String(now)); act(now); } }, name);
-    return b;
-  }
 
   // load fetches a step and draws it; while one is on its way, the newest that was wanted is next.
   async function load(step) {
@@ -78,7 +68,7 @@ export function nowView(app, id) {
     why.hidden = waits.hidden = false;
     if (why.contains(document.activeElement) || waits.contains(document.activeElement)) return; // somebody reads it by keys
     why.replaceChildren(el('header', {}, el('h2', {}, 'Where the bubble comes from')),
-      el('p', {}, `${ms(idle)} of ${ms(all)} of all ranks' time, ${(100 * idle / all).toFixed(1)} %. With equal costs the schedule would have ${h.ideal_bubble_pct.toFixed(1)} %. The critical path is ${plural(h.critical, 'action')} long and computes for ${ms(h.critical_ms)} of ${ms(h.makespan_ms)}; messages on it take ${ms(h.critical_message_ms)}, the time between two actions of a stage ${ms(h.critical_rank_ms)}.`),
+      el('p', {}, `${ms(idle)} of ${ms(all)} of all ranks' time, ${(100 * idle / all).toFixed(1)} %. With equal costs the schedule would have ${h.ideal_bubble_pct.toFixed(1)} %. The critical path is ${plural(h.critical, 'action')} long and computes for ${ms(h.critical_ms)} of ${ms(h.makespan_ms)}; messages on it take ${ms(h.critical_message_ms)},${h.critical_credit_ms > 0 ? ` credits ${ms(h.critical_credit_ms)},` : ''} the time between two actions of a stage ${ms(h.critical_rank_ms)}.`),
       table('Bubble by cause', [['cause'], ['time of all ranks', 'n'], ['share', 'n'], ['beside the greatest', 'optional']], rows));
     const lanes = h.counts.map((_, r) => {
       const b = h.busy_ms[r] / (h.step_ms || 1);
@@ -94,22 +84,13 @@ export function nowView(app, id) {
       waits.append(el('p', { class: 'readout' }, h.clocks.filter((c) => c.host && !seen.has(c.host) && seen.add(c.host)).map((c) =>
         c.uncertainty_ms ? `The clock of ${c.host} is taken to be ${figure(Math.abs(c.offset_ms), 2)} ms ${c.offset_ms < 0 ? 'behind' : 'ahead'}, ± ${figure(c.uncertainty_ms, 2)} ms.` : `The offset of ${c.host}'s clock is not known yet.`).join(' ')));
     }
-    paintLegend(s);
+    colours.replaceChildren(legend(s));
   }
 
   function worst(h, r) {
     let k = 0;
     h.sums_ms[r].forEach((v, i) => { if (v > h.sums_ms[r][k]) k = i; });
     return h.sums_ms[r][k] > 0 ? `${h.causes[k]}, ${ms(h.sums_ms[r][k])}` : '';
-  }
-
-  function paintLegend(s) {
-    const has = new Set();
-    for (const l of s.lanes) for (let t = 1; t <= 4; t++) if (!has.has(t) && l.type.includes(t)) has.add(t);
-    const key = (t, name) => has.has(t) && el('li', {}, styled(el('span', { class: 'key', 'aria-hidden': 'true' }, ['', 'F', 'I', 'W', 'B'][t]), { background: `var(--${['', 'f', 'i', 'w', 'b'][t]})`, color: `var(--on-${['', 'f', 'i', 'w', 'b'][t]})` }), name);
-    const used = s.head.causes.map((name, k) => [name, k]).filter(([, k]) => s.head.sums_ms.some((r) => r[k] > 0));
-    legend.replaceChildren(...[key(1, 'forward'), key(4, 'backward'), key(2, 'input gradient'), key(3, 'weight gradient'),
-      ...used.map(([name, k]) => el('li', {}, swatch(`c-${causes[k]}`), name)), el('li', {}, el('span', { class: 'edge', 'aria-hidden': 'true' }), 'critical path')].filter(Boolean));
   }
 
   // paintStatus shows what every actor does, and a stall in words and on the drawing.
@@ -194,16 +175,9 @@ export function nowView(app, id) {
       },
     },
     end() { ended = true; clearInterval(timer); clearTimeout(later); },
-    theme() { pipe.palette = null; pipe.draw(); },
+    theme() { pipe.recolour(); },
   };
 }
-
-function styled(e, styles) {
-  for (const [k, v] of Object.entries(styles)) e.style.setProperty(k, v);
-  return e;
-}
-
-function swatch(name) { return styled(el('span', { class: 'swatch', 'aria-hidden': 'true' }), { background: `var(--${name})` }); }
 
 export function meter(parts) {
   return el('div', { class: 'meter', 'aria-hidden': 'true' }, parts.filter(([v]) => v > 0).map(([v, name]) => styled(el('i'), { width: `${(100 * Math.min(1, v)).toFixed(2)}%`, background: `var(--${name})` })));

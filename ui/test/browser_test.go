@@ -261,6 +261,12 @@ func (p *tab) drawn() {
 // theme and width change how the page looks.
 func (p *tab) theme(name string) {
 	p.t.Helper()
+	if !eval[bool](p, `document.getElementById('theme') !== null`) { // a page without that button does as the system
+		if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}); err != nil {
+			p.fail(err)
+		}
+		return
+	}
 	got := eval[string](p, fmt.Sprintf(`(() => { for (let i = 0; i < 3 && !document.getElementById('theme').textContent.endsWith(%[1]q); i++) document.getElementById('theme').click(); return document.documentElement.dataset.theme; })()`, name))
 	if got != name {
 		p.t.Errorf("the theme is %q, not %q", got, name)

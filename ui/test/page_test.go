@@ -170,16 +170,13 @@ func TestLargeTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trace := telemetry.Trace{Step: 7, Schedule: table.Schedule, Table: table.CSV(), ChunkFLOPs: make([]float64, table.NumChunks), Threads: 1}
+	step := scheduler.StepOf(table, tl)
+	step.Number = 7
 	actions := 0
-	for r := range tl.Start {
-		row := make([][2]float64, len(tl.Start[r]))
-		for i := range row {
-			row[i] = [2]float64{tl.Start[r][i], tl.End[r][i]}
-		}
+	for _, row := range table.Ranks {
 		actions += len(row)
-		trace.MS = append(trace.MS, row)
 	}
+	trace := telemetry.TraceOf(step, make([]float64, table.NumChunks), 1)
 	text, err := json.Marshal(trace)
 	if err != nil {
 		t.Fatal(err)
@@ -325,6 +322,51 @@ func TestRuns(t *testing.T) {
 	p = open(t, start(t, empty, "ui", ".").link)
 	p.says("No runs are here yet")
 	p.look("empty")
+}
+
+// TestFiles: a plan, a step and a report are pages that draw themselves from a file, and ask for nothing.
+func TestFiles(t *testing.T) {
+	dir := workplace(t, "files")
+	path, err := engine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command(t, dir, path, "run", "config.toml", "--quiet", "--local-cluster", "2", "--set", "run.name=filed", "--set", "pipeline.schedule=zb-h1")
+	for name, args := range map[string][]string{
+		"plan":   {"plan", "--schedule", "interleaved", "--stages", "4", "--chunks", "3", "--microbatches", "8", "--format", "html", "--out"},
+		"step":   {"trace", "runs/filed", "--format", "html", "--out"},
+		"report": {"report", "runs/filed", "--to"},
+	} {
+		file := filepath.Join(dir, name+".html")
+		command(t, dir, path, append(args, file)...)
+		p := open(t, "file://"+file)
+		p.drawn()
+		p.look("file-" + name)
+		if p.asked != 1 {
+			t.Errorf("%s: %d requests were made", name, p.asked)
+		}
+		p.width(desktop)
+		const pixels = `document.querySelector('canvas').toDataURL()`
+		readout := func(pattern string) {
+			p.wait(fmt.Sprintf(`/%s/.test(document.querySelector('.readout').textContent)`, pattern))
+		}
+		// The time of what the pointer is at.
+		eval[bool](p, `(() => { const c = document.querySelector('canvas'), r = c.getBoundingClientRect(); for (let x = r.left + 130; x < r.right; x += 5) { c.dispatchEvent(new PointerEvent('pointermove', {clientX: x, clientY: r.top + 52})); if (/forward of microbatch/.test(document.querySelector('.readout').textContent)) break; } return true; })()`)
+		readout(`^Stage 0.*: \d+F\d, forward of microbatch \d on chunk \d+, .* from `)
+		// Keys zoom, and show the way of a microbatch.
+		whole := eval[string](p, pixels)
+		eval[bool](p, `(() => { document.querySelector('canvas').focus(); return true; })()`)
+		p.key("+")
+		p.wait(pixels + ` !== ` + fmt.Sprintf("%q", whole))
+		p.key("0", "n", "n")
+		readout(`^Microbatch 1: from `)
+		p.picture("file-" + name + "-way")
+		p.key(kb.Escape)
+		p.wait(pixels + ` === ` + fmt.Sprintf("%q", whole))
+		p.key(kb.Enter, kb.ArrowDown)
+		readout(`^Stage 1`)
+		p.check()
+	}
 }
 
 func write(t *testing.T, path string, text []byte) {

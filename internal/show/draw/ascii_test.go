@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupe-ml/troupe/scheduler"
 	"pgregory.net/rapid"
+
+	"github.com/troupe-ml/troupe/scheduler"
 )
 
 func TestTextShowsEveryActionOnce(t *testing.T) {

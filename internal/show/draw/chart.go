@@ -30,6 +30,10 @@ type Chart struct {
 	// Credits are those of the edges, with skips in the order of Skips; nil: not known.
 	// Perfetto names them.
 	Credits *scheduler.Credits
+	// Table is the order of all ranks; nil: it is what the lanes say.
+	Table *scheduler.Table
+	// Step is the step that was measured; nil: the chart is a plan.
+	Step *scheduler.Step
 }
 
 // Lane is what one rank did.
@@ -61,7 +65,7 @@ type Fact struct{ Label, Value string }
 // must belong together: the writers of this package refuse a chart whose rows differ in
 // length.
 func FromTimeline(t *scheduler.Table, tl *scheduler.Timeline) Chart {
-	c := Chart{Title: title(t), Unit: Units, Makespan: tl.Makespan, Lanes: make([]Lane, t.NumRanks()), Skips: t.Skips}
+	c := Chart{Title: title(t), Unit: Units, Makespan: tl.Makespan, Lanes: make([]Lane, t.NumRanks()), Skips: t.Skips, Table: t}
 	for r, row := range t.Ranks {
 		c.Lanes[r] = Lane{Name: fmt.Sprintf("rank %d", r), Actions: row}
 		if r < len(tl.Start) && r < len(tl.End) {

@@ -158,7 +158,6 @@ func TestGolden(t *testing.T) {
 	}
 	p := makePlan(t, goldenSpecs[0].spec)
 	golden(t, "1f1b_p4_m8_measured.txt", drawn(t, ascii(100), p.chart(), p.measured()))
-	golden(t, "1f1b_p4_m8_measured.html", drawn(t, HTML, p.chart(), p.measured()))
 }
 
 func (p plan) summary(full bool) writer {

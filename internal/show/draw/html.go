@@ -1,42 +1,33 @@
 package draw
 
 import (
-	_ "embed" // the page, its style and its script
+	_ "embed" // the page and its style
 	"html/template"
 	"io"
+
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
-//go:embed page.html
+//go:embed page/page.html
 var pageHTML string
 
-//go:embed page.css
+//go:embed page/page.css
 var pageStyle string
 
-// PictureStyle is what a page with a Picture has among its styles, so that the picture follows the
-// reader's choice of light or dark.
-//
-//go:embed picture.css
-var PictureStyle string
-
-//go:embed page.js
-var pageScript string
-
-// page is what stands before the picture, "head", and behind it, "tail": the picture may be
-// large, and goes out between the two as it is drawn.
 var page = template.Must(template.New("page").Parse(pageHTML))
 
 // pageData are the page's values. Texts are escaped where they stand.
 type pageData struct {
-	Title  string
-	Style  template.CSS
-	Script template.JS
-	Charts []chartFigures
+	Title, Policy   string
+	Style           template.CSS
+	Drawing, Script template.HTML
+	Charts          []chartFigures
 }
 
 // chartFigures are the figures of a chart in a table.
 type chartFigures struct {
-	Title, Unit, Makespan, Bubble string
-	Ranks                         []rankFigures
+	Title, Unit string
+	Ranks       []rankFigures
 }
 
 type rankFigures struct {
@@ -44,10 +35,9 @@ type rankFigures struct {
 	Peak             int
 }
 
-// HTML writes charts as a page that needs no other file and no network: the picture
-// that SVG draws, and each rank's busy and idle time and peak. Its script zooms and
-// pans along the time, and shows a microbatch's way through the ranks. Without script it
-// is a picture in a box that scrolls. It follows the reader's choice of light or dark.
+// HTML writes charts as a page that needs no other file and no network: each drawn by the script that the program's own page
+// uses, to zoom and look around in, with its figures and each rank's busy and idle time and peak. Charts in the same unit have
+// one scale and move together. Without scripts a browser shows them as SVG does. It follows the reader's choice of light or dark.
 //
 // It fails with ErrTooLarge above MaxBoxes actions.
 func HTML(w io.Writer, charts ...Chart) error {
@@ -55,16 +45,16 @@ func HTML(w io.Writer, charts ...Chart) error {
 	if err != nil {
 		return err
 	}
-	data := pageData{Title: oneLine(charts[0].Title), Style: template.CSS(pageStyle + PictureStyle), Script: template.JS(pageScript)}
+	data := pageData{Title: words.OneLine(charts[0].Title), Policy: InlinePolicy, Script: InlineScript}
+	data.Style = template.CSS(InlineStyle + pageStyle)
+	if data.Drawing, err = p.inline(); err != nil {
+		return err
+	}
 	for i := range charts {
 		data.Charts = append(data.Charts, figuresOf(&charts[i], p.figures[i]))
 	}
 	out := buffered(w)
-	if err := page.ExecuteTemplate(out, "head", data); err != nil {
-		return err
-	}
-	p.write(out)
-	if err := page.ExecuteTemplate(out, "tail", data); err != nil {
+	if err := page.Execute(out, data); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -72,9 +62,9 @@ func HTML(w io.Writer, charts ...Chart) error {
 
 // figuresOf lists the figures of each rank.
 func figuresOf(c *Chart, f Figures) chartFigures {
-	of := chartFigures{Title: c.Title, Unit: c.Unit, Makespan: number(f.Makespan), Bubble: percent(f.BubbleFraction)}
+	of := chartFigures{Title: words.OneLine(c.Title), Unit: c.Unit}
 	for r := range c.Lanes {
-		of.Ranks = append(of.Ranks, rankFigures{shorten(c.Lanes[r].Name), number(f.Busy[r]), number(f.Idle[r]), f.PeakInFlight[r]})
+		of.Ranks = append(of.Ranks, rankFigures{words.OneLine(shorten(c.Lanes[r].Name)), number(f.Busy[r]), number(f.Idle[r]), f.PeakInFlight[r]})
 	}
 	return of
 }

@@ -5,6 +5,15 @@ const (
 	// MaxBoxes bounds the actions of all charts of one picture or page. A browser
 	// still scrolls that many.
 	MaxBoxes = 200_000
+	// MaxStepActions bounds the actions of a step that a script draws.
+	MaxStepActions = 1 << 22
+	// maxGaps bounds the gaps of such a step that are listed; sums are of all. maxWaits
+	// bounds the pairs of ranks that are listed.
+	maxGaps  = 1 << 18
+	maxWaits = 12
+	// maxFallback bounds the actions of the picture that a page has for browsers without
+	// scripts: it takes ten times what the script's numbers do.
+	maxFallback = 20_000
 	// MaxCells bounds the columns of a text, times its lanes.
 	MaxCells = 1_000_000
 	// MaxListed bounds the actions of a table that Summary lists without being asked

@@ -31,10 +31,11 @@ const (
 	tickGap     = 70   // between the times of the axis
 )
 
-// picture is the layout that SVG and HTML share.
+// picture is the layout that SVG and the part of HTML for browsers without scripts share.
 type picture struct {
 	charts        []Chart
 	figures       []Figures
+	actions       int                // of all charts
 	scales        map[string]float64 // by unit: pixels of a unit of time
 	tops          []float64          // of each chart
 	left          float64            // of time 0
@@ -58,7 +59,7 @@ func newPicture(format string, charts []Chart) (*picture, error) {
 		return nil, fmt.Errorf("%w: %s of %d actions is above the limit of %d: write csv, json or perfetto instead",
 			ErrTooLarge, format, actions, MaxBoxes)
 	}
-	p := &picture{charts: charts, scales: make(map[string]float64), types: make(map[scheduler.Type]bool), chunks: 1}
+	p := &picture{charts: charts, actions: actions, scales: make(map[string]float64), types: make(map[scheduler.Type]bool), chunks: 1}
 	names, tenth := 0, math.Inf(1)
 	for i := range charts {
 		c := &charts[i]

@@ -29,21 +29,7 @@ func SVG(w io.Writer, charts ...Chart) error {
 	return out.Flush()
 }
 
-// Picture writes what SVG does as an element of somebody's page, which has PictureStyle among its
-// styles, and no other picture of this package.
-//
-// It fails with ErrTooLarge above MaxBoxes actions.
-func Picture(w io.Writer, charts ...Chart) error {
-	p, err := newPicture("svg", charts)
-	if err != nil {
-		return err
-	}
-	out := buffered(w)
-	p.write(out)
-	return out.Flush()
-}
-
-// write draws the svg element. Its structure is what page.js builds upon.
+// write draws the svg element.
 func (p *picture) write(out *bufio.Writer) {
 	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" class="timeline" width="%s" height="%s" viewBox="0 0 %s %s" role="img" aria-labelledby="timeline-title timeline-figures" font-family="system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="%d">`+"\n",
 		px(p.width), px(p.height), px(p.width), px(p.height), textFont)
@@ -90,8 +76,7 @@ func (p *picture) writeChart(out *bufio.Writer, i int) {
 	}
 	fmt.Fprintln(out, "</g>")
 
-	fmt.Fprintf(out, `<g class="chart" transform="translate(%s,%s)" data-scale="%s" data-makespan="%s"%s>`+"\n",
-		px(p.left), px(top), exact(scale), exact(p.figures[i].Makespan), c.skipData())
+	fmt.Fprintf(out, `<g class="chart" transform="translate(%s,%s)" data-scale="%s">`+"\n", px(p.left), px(top), exact(scale))
 	fmt.Fprintln(out, `<g class="zoom">`)
 	for r := range c.Lanes {
 		p.writeLane(out, c, r, scale, across)
@@ -103,7 +88,6 @@ func (p *picture) writeChart(out *bufio.Writer, i int) {
 	}
 	fmt.Fprintln(out, `</g>`)
 	writeAxis(out, scale, across, bottom)
-	fmt.Fprintln(out, `<g class="messages"></g>`)
 
 	fmt.Fprintf(out, `<g class="names"><rect class="page" x="%s" y="-4" width="%s" height="%s"/>`, px(-p.left), px(p.left-4), px(bottom+axisHeight-6))
 	for r := range c.Lanes {
@@ -114,18 +98,6 @@ func (p *picture) writeChart(out *bufio.Writer, i int) {
 	}
 	fmt.Fprintf(out, "\n"+`<text class="faint" x="-10" y="%s" font-size="11" text-anchor="end">%s</text>`, px(bottom+17), escape(c.Unit))
 	fmt.Fprintln(out, "\n</g>\n</g>")
-}
-
-// skipData is the attribute by which the page's script knows the skips.
-func (c *Chart) skipData() string {
-	if len(c.Skips) == 0 {
-		return ""
-	}
-	var text []string
-	for _, s := range c.Skips {
-		text = append(text, fmt.Sprintf("%d-%d", s.From, s.To))
-	}
-	return fmt.Sprintf(` data-skips="%s"`, strings.Join(text, " "))
 }
 
 // writeLane draws the boxes of a rank, and the idle time behind them.

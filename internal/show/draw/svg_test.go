@@ -161,7 +161,7 @@ func TestPageStandsAlone(t *testing.T) {
 			t.Errorf("the page has %q", s)
 		}
 	}
-	for _, s := range []string{`role="img"`, `aria-label=`, "prefers-color-scheme: dark", "<table>"} {
+	for _, s := range []string{`role="img"`, "aria-label", "prefers-color-scheme: dark", "<table>", "Content-Security-Policy"} {
 		if !strings.Contains(page, s) {
 			t.Errorf("the page lacks %q", s)
 		}

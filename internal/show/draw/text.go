@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
@@ -68,10 +69,10 @@ func (c *Chart) headline(f Figures) []string {
 	return lines
 }
 
-// escape makes a text fit for XML and HTML, also between quotes.
+// escape makes a text fit for XML and HTML, also between quotes, and harmless to read.
 func escape(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything
+	_ = xml.EscapeText(&b, []byte(words.Harmless(s))) // a Builder takes everything
 	return b.String()
 }
 

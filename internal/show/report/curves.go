@@ -201,20 +201,12 @@ func byteUnit(bytes []float64) (factor float64, unit string) {
 // idealBubble is a line at the bubble of the traced step's table at unit costs, beside what was
 // measured.
 func (p *page) idealBubble(measured []chart.Point) []chart.Line {
-	if p.trace == nil {
+	if p.step == nil {
 		return nil
 	}
-	var skips []scheduler.Skip
-	for _, s := range p.trace.Skips {
-		skips = append(skips, scheduler.Skip{From: s[0], To: s[1]})
-	}
-	table, err := scheduler.ReadCSV("the traced table", p.trace.Table, skips...)
+	played, err := scheduler.Simulate(p.step.Table, scheduler.UnitCosts)
 	if err != nil {
 		return nil // drawPipeline says so
-	}
-	played, err := scheduler.Simulate(table, scheduler.UnitCosts)
-	if err != nil {
-		return nil // as above
 	}
 	ideal := 100 * played.BubbleFraction
 	return []chart.Line{{Name: "ideal, at unit costs", Points: []chart.Point{chart.At(measured[0].X, ideal), chart.At(measured[len(measured)-1].X, ideal)}}}

@@ -2,8 +2,6 @@ package report
 
 // The limits of this package.
 const (
-	// LimitBoxes bounds the actions of a step that a page draws.
-	LimitBoxes = 20_000
 	// limitPoints is how many points a curve of a page has at most.
 	limitPoints = 400
 	// limitSparkPoints is how many those of a table have.

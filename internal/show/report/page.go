@@ -23,6 +23,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/show/chart"
 	"github.com/troupe-ml/troupe/internal/show/draw"
+	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
@@ -39,11 +40,8 @@ var pageTemplate = template.Must(template.New("report").Parse(pageHTML))
 // Mark is what a page has near its beginning, by which it is known.
 const Mark = `<meta name="generator" content="engine report">`
 
-// PageOptions say how a page is made.
-type PageOptions struct {
-	// Charts makes the charts of a traced step, the plan above what was measured.
-	Charts func(path string, t telemetry.Trace) ([]draw.Chart, error)
-}
+// noScript is the content security policy of a page without a pipeline.
+const noScript = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 // page has the values of the template, which escapes them where they stand.
 type page struct {
@@ -57,7 +55,9 @@ type page struct {
 	CurvesSay     string
 	Layers        []layerRow
 	LayersSay     string
+	Policy        string // of the content
 	Pipeline      template.HTML
+	Script        template.HTML // that draws it
 	PipelineSay   string
 	Ranks         []rankRow
 	About         []tile
@@ -69,7 +69,7 @@ type page struct {
 	run   *Run
 	marks []telemetry.Mark
 	stats []telemetry.Stats
-	trace *telemetry.Trace // nil: there is none
+	step  *scheduler.Step // the last one that was traced; nil: none can be drawn
 }
 
 type tile struct{ Label, Value, More string }
@@ -81,9 +81,11 @@ type rankRow struct {
 	Peak             int
 }
 
-// Page writes a run as one HTML page, which needs no other file, no network and no script.
-func Page(w io.Writer, r *Run, o PageOptions) error {
-	p := &page{run: r, Title: clean(r.Name()), Style: template.CSS(chart.Style + pageStyle + draw.PictureStyle), Notes: slices.Clone(r.Notes)}
+// Page writes a run as one HTML page, which needs no other file, and no network. A script draws
+// the pipeline in it; browsers without scripts show a picture.
+func Page(w io.Writer, r *Run) error {
+	p := &page{run: r, Policy: noScript, Title: clean(r.Name()), Notes: slices.Clone(r.Notes)}
+	p.Style = template.CSS(chart.Style + draw.InlineStyle + pageStyle)
 	all := p.readRecorded()
 	p.readTrace()
 	p.sum()
@@ -92,7 +94,7 @@ func Page(w io.Writer, r *Run, o PageOptions) error {
 	if err := errors.Join(p.drawCurves(), p.drawLayers()); err != nil {
 		return err
 	}
-	p.drawPipeline(o)
+	p.drawPipeline()
 	p.tellAbout()
 	p.tellSamples(all)
 	if r.Config != nil {
@@ -515,48 +517,45 @@ func (p *page) readTrace() {
 	}
 	switch {
 	case err == nil:
-		p.trace = &t
+		if p.step, err = t.Measured(path); err != nil {
+			p.cantDraw(t.Step, err)
+		}
 	case !errors.Is(err, fs.ErrNotExist):
 		say("The traced steps can't be read.")
 		p.Notes = append(p.Notes, err.Error())
 	}
 }
 
+func (p *page) cantDraw(step int, err error) {
+	p.PipelineSay = fmt.Sprintf("Step %s was traced, and can't be drawn.", words.Count(int64(step)))
+	p.Notes = append(p.Notes, err.Error())
+}
+
 // drawPipeline draws the traced step.
-func (p *page) drawPipeline(o PageOptions) {
-	if p.trace == nil || o.Charts == nil {
+func (p *page) drawPipeline() {
+	if p.step == nil {
 		return
 	}
-	say := func(format string, args ...any) { p.PipelineSay = clean(fmt.Sprintf(format, args...)) }
-	fail := func(err error) {
-		say("Step %s was traced, and can't be drawn.", words.Count(int64(p.trace.Step)))
-		p.Notes = append(p.Notes, err.Error())
-	}
-	charts, err := o.Charts(filepath.Join(p.run.dir, rundir.TraceFile), *p.trace)
+	planned, measured, err := draw.FromStep(p.step)
 	if err != nil {
-		fail(err)
+		p.cantDraw(p.step.Number, err)
 		return
 	}
-	actions := 0
-	for i := range charts {
-		for _, l := range charts[i].Lanes {
-			actions += len(l.Actions)
-		}
-	}
-	measured := &charts[len(charts)-1]
 	f := measured.Figures()
-	say("Step %s, the last one that was traced: it took %.4g ms, with a bubble of %.1f %%.", words.Count(int64(p.trace.Step)), f.Makespan, 100*f.BubbleFraction)
-	for r := range measured.Lanes {
-		p.Ranks = append(p.Ranks, rankRow{clean(measured.Lanes[r].Name), fmt.Sprintf("%.4g", f.Busy[r]), fmt.Sprintf("%.4g", f.Idle[r]), f.PeakInFlight[r]})
+	p.PipelineSay = fmt.Sprintf("Step %s, the last one that was traced: it took %.4g ms, with a bubble of %.1f %%.",
+		words.Count(int64(p.step.Number)), f.Makespan, 100*f.BubbleFraction)
+	ms := func(v float64) string { return fmt.Sprintf("%.4g", v) }
+	for r, lane := range measured.Lanes {
+		p.Ranks = append(p.Ranks, rankRow{clean(lane.Name), ms(f.Busy[r]), ms(f.Idle[r]), f.PeakInFlight[r]})
 	}
-	if actions > LimitBoxes {
-		p.PipelineSay += fmt.Sprintf(" Its %s actions are more than a page shows; engine trace --format perfetto has them all.", words.Count(int64(actions)))
+	drawing, err := draw.Inline(planned, measured)
+	if errors.Is(err, draw.ErrTooLarge) {
+		p.PipelineSay += " Its actions are more than a page shows; engine trace --format perfetto has them all."
 		return
 	}
-	var out bytes.Buffer
-	if err := draw.Picture(&out, charts...); err != nil {
-		fail(err)
+	if err != nil {
+		p.cantDraw(p.step.Number, err)
 		return
 	}
-	p.Pipeline = template.HTML(out.String()) // package draw has escaped it
+	p.Pipeline, p.Script, p.Policy = drawing, draw.InlineScript, draw.InlinePolicy
 }

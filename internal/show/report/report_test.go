@@ -17,8 +17,6 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/troupe-ml/troupe/internal/show/draw"
-	"github.com/troupe-ml/troupe/scheduler"
-	"github.com/troupe-ml/troupe/telemetry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -155,20 +153,7 @@ func TestRuins(t *testing.T) {
 func pageOf(t *testing.T, r *Run) string {
 	t.Helper()
 	var out bytes.Buffer
-	err := Page(&out, r, PageOptions{Charts: func(_ string, trace telemetry.Trace) ([]draw.Chart, error) {
-		table, err := scheduler.ReadCSV("table", trace.Table)
-		if err != nil {
-			return nil, err
-		}
-		tl, err := scheduler.Simulate(table, scheduler.UnitCosts)
-		if err != nil {
-			return nil, err
-		}
-		c := draw.FromTimeline(table, tl)
-		c.Title = "<script>planned"
-		return []draw.Chart{c}, nil
-	}})
-	if err != nil {
+	if err := Page(&out, r); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -207,7 +192,7 @@ func hostileRun(t *testing.T, steps int) string {
 		"events.jsonl":                           events.String(),
 		"stats.jsonl":                            stats.String(),
 		"samples.jsonl":                          samples.String(),
-		"trace.jsonl":                            `{"step":3,"schedule":"x","table":"0F0,0B0\n","ms":[[[0,1],[1,2]]],"chunk_flops":[1],"threads":1}` + "\n",
+		"trace.jsonl":                            fmt.Sprintf(`{"step":3,"schedule":%[1]s,"table":"0F0,0B0\n","ms":[[[0,1],[1,2]]],"chunk_flops":[1],"threads":1,"clocks":[{"host":%[1]s}]}`+"\n", quoted),
 		"checkpoints/step-00000004/trainer.json": trainer(4, strings.ReplaceAll(hostile, "\a", ""), "00ff"),
 		"checkpoints/step-00000004/config.json":  modelText,
 		"checkpoints/step-00000002.damaged/x":    "",
@@ -236,12 +221,16 @@ func TestPage(t *testing.T) {
 	if strings.ContainsAny(text, "\u202e\u0007") {
 		t.Error("control characters have stayed")
 	}
-	if again := pageOf(t, read(t, hostileRun(t, 10))); strings.Contains(again, "<script") {
-		t.Error("markup has stayed")
+	script := string(draw.InlineScript)
+	if again := pageOf(t, read(t, hostileRun(t, 10))); strings.Count(again, "<script") != 1 || !strings.Contains(again, script) || !strings.Contains(again, "data-step=") {
+		t.Error("markup has stayed, or the pipeline is not drawn")
+	}
+	if bare := pageOf(t, read(t, made(t, map[string]string{"metrics.jsonl": metrics(1, 3, func(int) string { return "1" })}))); strings.Contains(bare, "<script") || strings.Contains(bare, "script-src") {
+		t.Error("there is a script and nothing to draw")
 	}
 }
 
-// parsed reads a page as a browser does: it has no script and refers to nothing outside; all tables
+// parsed reads a page as a browser does: it has no script but that of the pipeline and refers to nothing outside; all tables
 // have headers, all pictures say what they show, and no identifier comes twice.
 func parsed(t *testing.T, text string) map[string]int {
 	t.Helper()
@@ -273,7 +262,7 @@ func parsed(t *testing.T, text string) map[string]int {
 				if strings.HasPrefix(a.Key, "on") || slices.Contains([]string{"src", "href", "xlink:href", "style", "action", "srcset", "data"}, a.Key) {
 					t.Errorf("%s has %s=%q", tok.Data, a.Key, a.Val)
 				}
-				if strings.Contains(a.Val, "//") && a.Key != "xmlns" && a.Key != "aria-label" {
+				if strings.Contains(a.Val, "//") && a.Key != "xmlns" && a.Key != "aria-label" && a.Key != "data-step" && a.Key != "content" {
 					t.Errorf("%s has %s=%q", tok.Data, a.Key, a.Val)
 				}
 			}
@@ -285,7 +274,11 @@ func parsed(t *testing.T, text string) map[string]int {
 			}
 			refs = append(refs, strings.Fields(attr["aria-labelledby"])...)
 			switch tok.Data {
-			case "script", "img", "iframe", "object", "embed", "link", "base", "form", "a", "image", "use", "foreignobject":
+			case "script":
+				if in.Next(); !strings.Contains(string(draw.InlineScript), ">"+string(in.Raw())+"</script>") || attr["type"] != "module" || counts["script"] > 1 {
+					t.Error("there is a script")
+				}
+			case "img", "iframe", "object", "embed", "link", "base", "form", "a", "image", "use", "foreignobject":
 				t.Errorf("there is a %s", tok.Data)
 			case "table":
 				heads = 0

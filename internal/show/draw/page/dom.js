@@ -82,7 +82,7 @@ export const writers = { '': figure, ms, bytes, '%': (v) => `${figure(v, 3)} %` 
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? '' : 's'}`;
 export const clock = (t) => new Date(t).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
 
-// colours are those of the theme, by their names in app.css.
+// colours are those of the theme, by their names in pipeline.css.
 let cached = null;
 export function colour(name) {
   cached ??= getComputedStyle(document.documentElement);
@@ -92,6 +92,13 @@ export function freshColours() { cached = null; }
 
 // say tells those who listen to the page.
 export function say(s) { text(document.getElementById('said'), s); }
+
+export function styled(e, styles) {
+  for (const [k, v] of Object.entries(styles)) e.style.setProperty(k, v);
+  return e;
+}
+
+export function swatch(name) { return styled(el('span', { class: 'swatch', 'aria-hidden': 'true' }), { background: `var(--${name})` }); }
 
 export const calm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
 

@@ -1,4 +1,4 @@
-// A step of the pipeline as arrays of numbers: as the server sends it (step.go says how), or as it
+// A step of the pipeline as arrays of numbers: as Troupe sends it (encode.go says how), or as it
 // grows while it is under way.
 
 export const letters = ['?', 'F', 'I', 'W', 'B'];

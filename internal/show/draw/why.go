@@ -1,4 +1,4 @@
-package ui
+package draw
 
 import (
 	"cmp"
@@ -31,25 +31,21 @@ type reasons struct {
 	waits    [][3]float64 // rank, rank that it waited for, ms: the longest sums first
 }
 
-// analyse follows the step back from its end, and names the cause of each gap. stepMS is when the
-// step had ended with its update; 0: that is not known.
-func (m *measured) analyse(stepMS float64) (*reasons, error) {
+// analyse follows the step back from its end, and names the cause of each gap.
+func analyse(s *scheduler.Step) (*reasons, error) {
 	why := &reasons{critical: &scheduler.Path{}}
-	for _, row := range m.times {
+	for _, row := range s.MS {
 		why.path, why.sums = append(why.path, make([]bool, len(row))), append(why.sums, make([]float64, len(causeNames)))
 	}
-	if m.unplaced {
-		return why, nil
-	}
-	path, err := scheduler.Critical(m.table, m.times, nil)
+	path, err := s.Critical()
 	if err != nil {
 		return why, err
 	}
 	why.critical = path
-	for _, s := range path.Steps {
-		why.path[s.Rank][s.Position] = true
+	for _, at := range path.Steps {
+		why.path[at.Rank][at.Position] = true
 	}
-	idle, err := scheduler.Idle(m.table, m.times, scheduler.IdleOptions{StepMS: stepMS})
+	idle, err := s.Idle()
 	if err != nil {
 		return why, err
 	}
@@ -63,14 +59,14 @@ func (m *measured) analyse(stepMS float64) (*reasons, error) {
 			why.gaps = append(why.gaps, gap{int32(r), g}) //nolint:gosec // within the limits of a table
 		}
 	}
-	why.few(stepMS)
+	why.few(s.StepMS)
 	for pair, ms := range waited {
 		why.waits = append(why.waits, [3]float64{float64(pair[0]), float64(pair[1]), ms})
 	}
 	slices.SortFunc(why.waits, func(a, b [3]float64) int {
 		return cmp.Or(cmp.Compare(b[2], a[2]), cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
 	})
-	why.waits = why.waits[:min(len(why.waits), limitWaits)]
+	why.waits = why.waits[:min(len(why.waits), maxWaits)]
 	return why, nil
 }
 
@@ -78,7 +74,7 @@ func (m *measured) analyse(stepMS float64) (*reasons, error) {
 func (why *reasons) few(stepMS float64) {
 	for least := stepMS / 20_000; ; least = 2*least + 1e-6 {
 		why.gaps = slices.DeleteFunc(why.gaps, func(g gap) bool { return g.Len() < least })
-		if len(why.gaps) <= limitGaps {
+		if len(why.gaps) <= maxGaps {
 			return
 		}
 	}

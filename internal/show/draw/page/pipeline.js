@@ -2,10 +2,10 @@
 // as pixels, so that hundreds of thousands of actions stay fluid: only what is visible is looked at,
 // and what is narrower than a pixel is summed up, each column by the shares of what ran in it.
 
-import { el, colour, sized, ms, text, say } from './dom.js';
+import { el, colour, sized, ms, figure, trimmed, text, say, styled, swatch } from './dom.js';
 import { letters, words, firstAfter, neighbours, spread, levels } from './step.js';
 
-const causes = ['warmup', 'wait', 'starved', 'credit', 'between', 'cooldown', 'optimizer'];
+export const causes = ['warmup', 'wait', 'starved', 'credit', 'between', 'cooldown', 'optimizer'];
 
 // rgba is a colour as a pixel.
 function pixel(css) {
@@ -19,17 +19,22 @@ const mix = (p, q, t) => {
   return (255 << 24 | c(16) << 16 | c(8) << 8 | c(0)) >>> 0;
 };
 
+const shades = 8; // in which the chunks of a stage are told apart
+let pipelines = 0;
+
 export class Pipeline {
   constructor() {
     this.step = null; this.growing = null; this.status = null;
     this.view = null; // [t0, t1] in ms; null: all
     this.selected = null; // {block, lane, at}
     this.lane = 0;
+    this.micro = null; // the microbatch whose way is shown
+    this.follow = null; // is told of a new view
     this.showCritical = true; this.showTransfers = true;
     this.readout = el('p', { class: 'readout' });
     this.canvas = el('canvas', { tabindex: '0', role: 'application', 'aria-roledescription': 'pipeline drawing', 'aria-label': 'Pipeline: stages over time' });
-    this.summary = el('p', { class: 'hidden', id: 'pipeline-summary' });
-    this.canvas.setAttribute('aria-describedby', 'pipeline-summary');
+    this.summary = el('p', { class: 'hidden', id: `pipeline-summary-${pipelines++}` });
+    this.canvas.setAttribute('aria-describedby', this.summary.id);
     this.element = el('figure', { class: 'draw' }, this.canvas, this.readout, this.summary);
     this.pointers = new Map();
     this.tell(null);
@@ -47,11 +52,21 @@ export class Pipeline {
   show(step) {
     const was = this.step?.head;
     this.step = step;
-    if (was && (was.schedule !== step.head.schedule || was.counts.length !== step.head.counts.length)) { this.view = null; this.selected = null; }
+    if (was && (was.schedule !== step.head.schedule || was.counts.length !== step.head.counts.length)) { this.view = null; this.selected = null; this.micro = null; }
     if (this.selected && this.selected.at >= (step.lanes[this.selected.lane]?.n ?? 0)) this.selected = null;
     this.describe();
     this.draw();
   }
+
+  // amount writes a time in the step's unit.
+  amount(v) {
+    if (this.step?.head.unit !== 'units') return ms(v);
+    const n = trimmed(figure(v, 5));
+    return n === '1' ? '1 unit' : `${n} units`;
+  }
+
+  // simulated tells of a step that no run took: what is drawn is the plan.
+  simulated() { return this.step && !this.step.head.step && !this.growing; }
 
   ranks() { return this.step?.lanes.length || this.growing?.lanes.length || 0; }
 
@@ -132,6 +147,9 @@ export class Pipeline {
     if (this.palette?.key === key) return this.palette;
     const get = (n) => pixel(colour(n));
     const p = { key, card: get('card'), lane: get('lane'), critical: get('critical'), type: [0, get('f'), get('i'), get('w'), get('b')], cause: causes.map((n) => get(`c-${n}`)) };
+    // Chunks of a stage: away from the colour of the text on them, so that it stays as readable.
+    p.shades = Array.from({ length: shades }, (_, k) => p.type.map((v, t) => t && mix(v, pixel(colour(`on-${'fiwb'[t - 1]}`)) & 0x800000 ? 0xff000000 : 0xffffffff, 0.35 * k / (shades - 1))));
+    p.faded = p.type.map((v) => mix(v, p.card, 0.8));
     p.hatch = p.type.map((v) => mix(v, p.card, 0.32));
     return (this.palette = p);
   }
@@ -159,9 +177,17 @@ export class Pipeline {
     const lit = this.showCritical && block === 'measured' && !this.growing;
     const strip = Math.max(2, Math.round(h * 0.16));
     if (last - first > (x1 - x0) / 2) {
-      this.paintColumns(l, first, last, y, h, c, lit, strip);
+      this.paintColumns(l, first, last, y, h, this.micro === null ? c : { ...c, type: c.faded }, lit, strip);
+      for (let i = first; i < last && this.micro !== null; i++) {
+        const from = x0 + Math.round((l.start[i] - t0) * k);
+        if (l.micro[i] === this.micro) this.fill(from, y, Math.max(from + 1, x0 + Math.round((l.end[i] - t0) * k)), y + h, c.type[l.type[i]]);
+      }
       return;
     }
+    const ranks = this.ranks(), locals = Math.ceil((this.step?.head.chunks ?? 0) / ranks);
+    const shadeOf = (chunk) => c.shades[locals > 1 ? Math.min(shades - 1, Math.round(Math.floor(chunk / ranks) / (locals - 1) * (shades - 1))) : 0];
+    const seen = (i) => this.micro === null || l.micro[i] === this.micro;
+    const fillOf = (i) => (seen(i) ? shadeOf(l.chunk[i]) : c.faded)[l.type[i]];
     const room = 15 * scale, patterned = h >= 8 * scale;
     for (let i = first; i < last; i++) {
       const from = x0 + Math.round((l.start[i] - t0) * k);
@@ -171,17 +197,20 @@ export class Pipeline {
       if (wide > 3 * scale) to -= Math.max(1, Math.round(scale / 2)); // a line between boxes
       const end = Math.max(to, from + 1);
       if (l.flags[i] & 2 && i + 1 < last) { // a pair runs as one: each has half of the lane
-        this.fill(from, y, end, y + (h >> 1), c.type[t]);
-        this.fill(from, y + (h >> 1), end, y + h, c.type[l.type[i + 1]]);
-        if (wide > 2 * room && h >= 18 * scale) labels.push([from, y, wide, h >> 1, t, l.chunk[i], l.micro[i]], [from, y + (h >> 1), wide, h >> 1, l.type[i + 1], l.chunk[i + 1], l.micro[i + 1]]);
+        this.fill(from, y, end, y + (h >> 1), fillOf(i));
+        this.fill(from, y + (h >> 1), end, y + h, fillOf(i + 1));
+        if (wide > 2 * room && h >= 18 * scale) {
+          if (seen(i)) labels.push([from, y, wide, h >> 1, t, l.chunk[i], l.micro[i]]);
+          if (seen(i + 1)) labels.push([from, y + (h >> 1), wide, h >> 1, l.type[i + 1], l.chunk[i + 1], l.micro[i + 1]]);
+        }
         if (lit && (l.flags[i] | l.flags[i + 1]) & 1) this.fill(from, y + h - strip, end, y + h, c.critical);
         i++;
         continue;
       }
-      this.fill(from, y, end, y + h, c.type[t]);
-      if (t === 3 && patterned && wide > 5 * scale) this.hatch(from, end, y, h, c.hatch[t], Math.round(5 * scale));
+      this.fill(from, y, end, y + h, fillOf(i));
+      if (t === 3 && seen(i) && patterned && wide > 5 * scale) this.hatch(from, end, y, h, c.hatch[t], Math.round(5 * scale));
       if (lit && l.flags[i] & 1) this.fill(from, y + h - strip, end, y + h, c.critical);
-      if (wide > room && h >= 10 * scale && labels.length < 4000) labels.push([from, y, wide, lit ? h - strip / 2 : h, t, l.chunk[i], l.micro[i]]);
+      if (wide > room && seen(i) && h >= 10 * scale && labels.length < 4000) labels.push([from, y, wide, lit ? h - strip / 2 : h, t, l.chunk[i], l.micro[i]]);
     }
   }
 
@@ -265,13 +294,13 @@ export class Pipeline {
     ctx.fillStyle = soft;
     ctx.strokeStyle = colour('line');
     ctx.lineWidth = 1;
-    const unit = t1 > 2000 ? 1000 : 1;
+    const units = this.step?.head.unit === 'units', unit = t1 > 2000 && !units ? 1000 : 1;
     ctx.beginPath();
     for (let t = Math.ceil(t0 / step) * step; t <= t1; t += step) {
       const x = this.x(t);
       if (x > width - 28) break;
       const places = Math.max(0, -Math.floor(Math.log10(step / unit) + 1e-9));
-      ctx.fillText(`${(t / unit).toFixed(Math.min(4, places))}${unit === 1000 ? ' s' : ' ms'}`, x + 3, 9);
+      ctx.fillText(`${(t / unit).toFixed(Math.min(4, places))}${units ? '' : unit === 1000 ? ' s' : ' ms'}`, x + 3, 9);
       ctx.moveTo(Math.round(x) + 0.5, 2); ctx.lineTo(Math.round(x) + 0.5, L.axis - 4);
     }
     ctx.stroke();
@@ -286,7 +315,8 @@ export class Pipeline {
       if (!L.narrow || at + ctx.measureText(more).width < width) ctx.fillText(more, at, y);
     };
     if (L.planned) title(0, 'Planned', L.narrow ? `${ms(head.planned_ms)} · bubble ${head.planned_bubble_pct.toFixed(1)} %` : `${ms(head.planned_ms)} with mean times of step ${head.step} · bubble ${head.planned_bubble_pct.toFixed(1)} %`);
-    if (this.growing) title(L.planned, `Step ${this.growing.step}`, `${this.growing.phase}, under way for ${ms(this.growing.now())}`);
+    if (this.simulated()) title(0, 'Planned', `${this.amount(head.makespan_ms)} · bubble ${head.bubble_pct.toFixed(1)} %`);
+    else if (this.growing) title(L.planned, `Step ${this.growing.step}`, `${this.growing.phase}, under way for ${ms(this.growing.now())}`);
     else if (head) title(L.planned, `Measured`, `step ${head.step}: ${ms(head.makespan_ms)} · bubble ${head.bubble_pct.toFixed(1)} %`);
     const root = this.stall ? this.root : -1;
     ctx.textAlign = 'right';
@@ -361,7 +391,7 @@ export class Pipeline {
   }
 
   paintSelection(ctx, L) {
-    if (this.showTransfers) this.paintTransfers(ctx, L);
+    if (this.showTransfers || this.micro !== null) this.paintTransfers(ctx, L);
     if (this.growing || !this.step) return;
     const s = this.selected;
     if (!s) return;
@@ -383,7 +413,7 @@ export class Pipeline {
   paintTransfers(ctx, L) {
     const { t0, t1 } = this.map, h = L.row - L.gap, most = 600;
     let lines = [];
-    if (L.row < 12) return;
+    if (L.row < 12 && this.micro === null) return;
     if (this.growing) {
       const now = this.growing.now();
       lines = this.growing.transfers(this.step?.head, most).map(([a, r, b, q]) => [a, r, b ?? now, q, b === null]);
@@ -391,7 +421,7 @@ export class Pipeline {
     for (let r = 0; !this.growing && this.step && r < L.ranks && lines.length <= most; r++) {
       const l = this.step.lanes[r];
       for (let i = firstAfter(l, t0), e = this.lastBefore(l, t1); i < e && lines.length <= most; i++) {
-        if (l.type[i] === 3) continue;
+        if (l.type[i] === 3 || (this.micro !== null && l.micro[i] !== this.micro)) continue;
         for (const p of neighbours(this.step, r, i).outputs) if (p.lane !== r) lines.push([l.end[i], r, this.step.lanes[p.lane].start[p.at], p.lane]);
       }
     }
@@ -428,21 +458,21 @@ export class Pipeline {
     text(this.readout, h ? this.words(h) : this.hint());
   }
 
-  hint() { return this.growing ? '' : 'Point at a box, or press Enter here to go from action to action with the arrow keys.'; }
+  hint() { return this.growing ? '' : 'Point at a box, or press Enter here to go from action to action with the arrow keys. n and p step through the microbatches.'; }
 
   words(h) {
     const l = (h.block === 'planned' ? this.step.planned : this.measured())[h.lane];
     const host = this.L.hosts[h.lane] ? ` on ${this.L.hosts[h.lane]}` : '';
     if (h.at < 0) {
       const g = this.step && !this.growing && h.block === 'measured' ? this.gapAt(h.lane, h.t) : -1;
-      if (g < 0) return `Stage ${h.lane}${host}, ${ms(h.t)}: nothing runs`;
+      if (g < 0) return `Stage ${h.lane}${host}, ${this.amount(h.t)}: nothing runs`;
       const G = this.step.gaps, cause = this.step.head.causes[G.cause[g]];
       const whom = G.from[g] >= 0 ? `, for ${G.chunk[g]}${letters[G.type[g]]}${G.micro[g]} of stage ${G.from[g]}` : '';
-      return `Stage ${h.lane}${host}: ${cause}${whom}, ${ms(G.end[g] - G.start[g])} from ${ms(G.start[g])}`;
+      return `Stage ${h.lane}${host}: ${cause}${whom}, ${this.amount(G.end[g] - G.start[g])} from ${this.amount(G.start[g])}`;
     }
     const i = h.at, name = letters[l.type[i]];
     const critical = l.flags[i] & 1 && h.block === 'measured' ? ', on the critical path' : '';
-    return `Stage ${h.lane}${host}: ${l.chunk[i]}${name}${l.micro[i]}, ${words[name]} of microbatch ${l.micro[i]} on chunk ${l.chunk[i]}, ${ms(l.end[i] - l.start[i])} from ${ms(l.start[i])} (${h.block}${critical})`;
+    return `Stage ${h.lane}${host}: ${l.chunk[i]}${name}${l.micro[i]}, ${words[name]} of microbatch ${l.micro[i]} on chunk ${l.chunk[i]}, ${this.amount(l.end[i] - l.start[i])} from ${this.amount(l.start[i])} (${this.simulated() ? 'planned' : h.block}${critical})`;
   }
 
   gapAt(lane, t) {
@@ -453,7 +483,9 @@ export class Pipeline {
 
   describe() {
     const h = this.step.head;
-    text(this.summary, `Step ${h.step}, schedule ${h.schedule || 'of a file'}: ${h.counts.length} stages, ${h.chunks} chunks, ${h.microbatches} microbatches. Measured ${ms(h.makespan_ms)} with a bubble of ${h.bubble_pct.toFixed(1)} %, planned ${ms(h.planned_ms)} with ${h.planned_bubble_pct.toFixed(1)} %. The critical path has ${h.critical} actions that take ${ms(h.critical_ms)}. The tables below have the sums by cause.`);
+    const what = h.step ? `Step ${h.step}` : 'Planned step';
+    const times = h.step ? `Measured ${this.amount(h.makespan_ms)} with a bubble of ${h.bubble_pct.toFixed(1)} %, planned ${this.amount(h.planned_ms)} with ${h.planned_bubble_pct.toFixed(1)} %.` : `It takes ${this.amount(h.makespan_ms)} with a bubble of ${h.bubble_pct.toFixed(1)} %.`;
+    text(this.summary, `${what}, schedule ${h.schedule || 'of a file'}: ${h.counts.length} stages, ${h.chunks} chunks, ${h.microbatches} microbatches. ${times} The critical path has ${h.critical} actions that take ${this.amount(h.critical_ms)}.`);
   }
 
   zoom(factor, at) {
@@ -467,6 +499,7 @@ export class Pipeline {
     const { all } = this.range();
     t0 = Math.max(0, Math.min(all - span, t0));
     this.view = span >= all * 0.999 ? null : [t0, t0 + span];
+    this.follow?.(this.view);
     this.draw();
   }
 
@@ -475,7 +508,24 @@ export class Pipeline {
     this.move(t0 + share * (t1 - t0), t1 - t0);
   }
 
-  reset() { this.view = null; this.draw(); }
+  reset() { this.view = null; this.follow?.(null); this.draw(); }
+
+  // recolour takes the colours of another theme.
+  recolour() { this.palette = null; this.draw(); }
+
+  // way shows the way of the next microbatch through the stages, or with −1 of the one before.
+  way(by) {
+    const n = this.step?.head.microbatches;
+    if (!n || this.growing) return;
+    const from = this.micro ?? (this.selected ? this.step.lanes[this.selected.lane].micro[this.selected.at] - by : by > 0 ? -1 : n);
+    this.micro = (from + by + n) % n;
+    let begin = Infinity, end = 0;
+    for (const l of this.step.lanes) for (let i = 0; i < l.n; i++) if (l.micro[i] === this.micro) { begin = Math.min(begin, l.start[i]); end = Math.max(end, l.end[i]); }
+    const w = `Microbatch ${this.micro}: from ${this.amount(begin)} to ${this.amount(end)}. Escape shows all.`;
+    text(this.readout, w);
+    say(w);
+    this.draw();
+  }
 
   // pick selects an action by keys and keeps it in view.
   pick(lane, at) {
@@ -511,7 +561,9 @@ export class Pipeline {
         if (l) this.pick(this.lane, firstAfter(l, (t0 + t1) / 2));
         break;
       }
-      case 'Escape': if (!sel) return; this.selected = null; this.held = false; this.tell(null); this.draw(); break;
+      case 'n': this.way(1); break;
+      case 'p': this.way(-1); break;
+      case 'Escape': if (!sel && this.micro === null) return; this.selected = null; this.micro = null; this.held = false; this.tell(null); this.draw(); break;
       case 'ArrowLeft': if (sel && !e.shiftKey) this.pick(sel.lane, sel.at - 1); else this.pan(-0.2); break;
       case 'ArrowRight': if (sel && !e.shiftKey) this.pick(sel.lane, sel.at + 1); else this.pan(0.2); break;
       case 'ArrowUp': if (!sel) return; if (sel.lane > 0) this.pick(sel.lane - 1, near(sel.lane - 1)); break;
@@ -572,9 +624,32 @@ export class Pipeline {
     };
     c.addEventListener('pointerup', up);
     c.addEventListener('pointercancel', up);
-    c.addEventListener('pointerleave', () => { if (!this.selected) this.tell(null); });
+    c.addEventListener('pointerleave', () => { if (!this.selected && this.micro === null) this.tell(null); });
     c.addEventListener('dblclick', (e) => { this.zoom(0.4, this.time(at(e)[0])); });
   }
+}
+
+// controls are the buttons of a drawing.
+export function controls(pipe) {
+  const toggle = (name, key) => {
+    const b = el('button', { type: 'button', 'aria-pressed': 'true', onclick: () => { pipe[key] = !pipe[key]; b.setAttribute('aria-pressed', String(pipe[key])); pipe.draw(); } }, name);
+    return b;
+  };
+  const button = (name, label, act) => el('button', { type: 'button', 'aria-label': label, onclick: act }, name);
+  return [toggle('Critical path', 'showCritical'), toggle('Transfers', 'showTransfers'),
+    button('‹', 'Show the way of the previous microbatch', () => pipe.way(-1)), button('›', 'Show the way of the next microbatch', () => pipe.way(1)),
+    button('−', 'Zoom out', () => pipe.zoom(2)), button('+', 'Zoom in', () => pipe.zoom(0.5)), button('Whole step', null, () => pipe.reset())];
+}
+
+// legend has a line for each colour that a step has.
+export function legend(s) {
+  const has = new Set();
+  for (const l of s.lanes) for (let t = 1; t <= 4; t++) if (!has.has(t) && l.type.includes(t)) has.add(t);
+  const key = (t, name) => has.has(t) && el('li', {}, styled(el('span', { class: 'key', 'aria-hidden': 'true' }, letters[t]), { background: `var(--${'fiwb'[t - 1]})`, color: `var(--on-${'fiwb'[t - 1]})` }), name);
+  const used = s.head.causes.map((name, k) => [name, k]).filter(([, k]) => s.head.sums_ms.some((r) => r[k] > 0));
+  return el('ul', { class: 'legend', 'aria-label': 'Colours' }, key(1, 'forward'), key(4, 'backward'), key(2, 'input gradient'), key(3, 'weight gradient'),
+    s.head.chunks > s.lanes.length && el('li', {}, 'the shade is the chunk of the stage'),
+    used.map(([name, k]) => el('li', {}, swatch(`c-${causes[k]}`), name)), el('li', {}, el('span', { class: 'edge', 'aria-hidden': 'true' }), 'critical path'));
 }
 
 function arrow(ctx, x0, y0, x1, y1) {
@@ -595,5 +670,3 @@ export function nice(v) {
   const p = 10 ** Math.floor(Math.log10(Math.max(v, 1e-12))), m = v / p;
   return (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10) * p;
 }
-
-export { causes };

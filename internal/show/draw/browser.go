@@ -1,0 +1,116 @@
+package draw
+
+import (
+	"embed"
+	"fmt"
+	"math"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+// BrowserFiles are the scripts and the style by which a page draws a step, in the folder page: pipeline.js draws what
+// step.js decodes, dom.js has what both need, and pipeline.css their colours.
+//
+//go:embed page/dom.js page/step.js page/pipeline.js page/static.js page/pipeline.css
+var BrowserFiles embed.FS
+
+// Drawing is a step as a page's script takes it.
+type Drawing struct {
+	Bytes  []byte    // of the response that step.js decodes
+	Busy   []float64 // ms by rank
+	Shares []float64 // by chunk: its part of all ranks' busy time
+	Ranks  []int     // by chunk
+}
+
+// stepHeader comes before the arrays of numbers.
+type stepHeader struct {
+	Step         int               `json:"step"` // 0: the step was simulated
+	Unit         string            `json:"unit"` // of all times
+	Schedule     string            `json:"schedule"`
+	Chunks       int               `json:"chunks"`
+	Microbatches int               `json:"microbatches"`
+	Counts       []int             `json:"counts"` // of actions, by rank
+	Makespan     float64           `json:"makespan_ms"`
+	Planned      float64           `json:"planned_ms"` // 0: there is no plan beside it
+	BubblePct    float64           `json:"bubble_pct"`
+	PlannedPct   float64           `json:"planned_bubble_pct"`
+	IdealPct     float64           `json:"ideal_bubble_pct"`
+	Busy         []float64         `json:"busy_ms"` // by rank
+	Hosts        []string          `json:"hosts,omitempty"`
+	Clocks       []scheduler.Clock `json:"clocks,omitempty"`
+	Skips        [][2]int          `json:"skips,omitempty"`
+	StepMS       float64           `json:"step_ms"` // with its update
+	Causes       []string          `json:"causes"`
+	Sums         [][]float64       `json:"sums_ms"` // by rank and cause
+	Waits        [][3]float64      `json:"waits"`   // rank, rank that it waited for, ms: the longest sums first
+	Gaps         int               `json:"gaps"`
+	Critical     int               `json:"critical"`            // actions of the critical path
+	ComputeMS    float64           `json:"critical_ms"`         // that they take
+	MessageMS    float64           `json:"critical_message_ms"` // that it waits for messages
+	CreditMS     float64           `json:"critical_credit_ms"`  // and for credits
+	RankMS       float64           `json:"critical_rank_ms"`    // and between actions of a rank
+	Note         string            `json:"note,omitempty"`
+}
+
+// ForBrowser makes the drawing of a measured step, with its plan above it. It fails with ErrTooLarge for more than
+// MaxStepActions actions, and as the step's Check does. A step whose table cannot be played has no plan, and says so.
+func ForBrowser(s *scheduler.Step) (*Drawing, error) { return forBrowser(s, Milliseconds, true) }
+
+func forBrowser(s *scheduler.Step, unit string, measured bool) (*Drawing, error) {
+	n := 0
+	for _, row := range s.Table.Ranks {
+		n += len(row)
+	}
+	if n > MaxStepActions {
+		return nil, fmt.Errorf("%w: step %d has %d actions, the limit is %d", ErrTooLarge, s.Number, n, MaxStepActions)
+	}
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	actual := s.Timeline()
+	h := stepHeader{Step: s.Number, Unit: unit, Schedule: s.Table.Schedule, Chunks: s.Table.NumChunks, Microbatches: s.Table.Microbatches,
+		Makespan: actual.Makespan, BubblePct: 100 * actual.BubbleFraction, Busy: actual.Busy, Clocks: s.Clocks,
+		StepMS: max(actual.Makespan, s.StepMS)}
+	for _, c := range s.Clocks {
+		h.Hosts = append(h.Hosts, c.Host)
+	}
+	for _, skip := range s.Table.Skips {
+		h.Skips = append(h.Skips, [2]int{skip.From, skip.To})
+	}
+	var planned *scheduler.Timeline
+	if measured {
+		var err error
+		if planned, err = s.Plan(); err != nil {
+			h.Note = fmt.Sprintf("There is no plan to draw: %v. ", err)
+		} else {
+			h.Planned, h.PlannedPct = planned.Makespan, 100*planned.BubbleFraction
+		}
+		if ideal, err := scheduler.Simulate(s.Table, scheduler.UnitCosts); err == nil {
+			h.IdealPct = 100 * ideal.BubbleFraction
+		}
+	}
+	whole := *s
+	whole.StepMS = h.StepMS
+	why, err := analyse(&whole)
+	if err != nil {
+		h.Note += fmt.Sprintf("Why ranks waited is not known: %v.", err)
+	}
+	h.Causes, h.Sums, h.Waits, h.Gaps = causeNames, why.sums, why.waits, len(why.gaps)
+	h.Critical, h.ComputeMS, h.MessageMS = len(why.critical.Steps), why.critical.ComputeMS, why.critical.MessageMS
+	h.CreditMS, h.RankMS = why.critical.CreditMS, why.critical.RankMS
+
+	d := &Drawing{Busy: actual.Busy, Shares: make([]float64, s.Table.NumChunks), Ranks: make([]int, s.Table.NumChunks)}
+	all := 0.0
+	for r, row := range s.Table.Ranks {
+		for i, a := range row {
+			took := s.Took(r, i)
+			d.Ranks[a.Chunk], d.Shares[a.Chunk] = r, d.Shares[a.Chunk]+took
+			all += took
+		}
+	}
+	for c := range d.Shares {
+		d.Shares[c] /= max(all, math.SmallestNonzeroFloat64)
+	}
+	d.Bytes, err = encode(s, h, actual, planned, why)
+	return d, err
+}

@@ -1,0 +1,124 @@
+package draw
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // the style of pictures and the last script
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"regexp"
+	"strings"
+
+	"github.com/troupe-ml/troupe/scheduler"
+)
+
+//go:embed picture.css
+var pictureStyle string
+
+// What a page has beside the drawings that Inline makes: InlineStyle among its styles, InlineScript once, behind the
+// drawings, and InlinePolicy as its content security policy, which lets no other script run and nothing be loaded.
+var (
+	InlineStyle  = file("pipeline.css") + pictureStyle
+	InlinePolicy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" + scriptHash + "'; base-uri 'none'; form-action 'none'"
+	InlineScript = template.HTML(`<div id="said" class="hidden" role="status" aria-live="polite"></div>
+<script type="module">` + script + `</script>`)
+)
+
+var (
+	script     = bundle("dom.js", "step.js", "pipeline.js", "static.js")
+	scriptHash = func() string { sum := sha256.Sum256([]byte(script)); return base64.StdEncoding.EncodeToString(sum[:]) }()
+)
+
+func file(name string) string {
+	text, err := BrowserFiles.ReadFile("page/" + name)
+	if err != nil {
+		panic(err) // it is in the program
+	}
+	return string(text)
+}
+
+var (
+	importLine = regexp.MustCompile(`(?m)^import .*\n`)
+	exportWord = regexp.MustCompile(`(?m)^export `)
+)
+
+// bundle joins modules to one, in the order in which they need each other: a page that is a file may import none.
+// Their names must differ.
+func bundle(names ...string) string {
+	var all strings.Builder
+	for _, name := range names {
+		all.WriteString(exportWord.ReplaceAllString(importLine.ReplaceAllString(file(name), ""), ""))
+	}
+	return all.String()
+}
+
+// Inline draws charts in somebody's page: one drawing for each, and one for a plan and the measured step behind it. Without
+// scripts a browser shows the picture that SVG writes, if that has not too many boxes; so it does for a chart that is no step
+// of any table, which the script can't draw. A page has one Inline.
+//
+// It fails as SVG does.
+func Inline(charts ...Chart) (template.HTML, error) {
+	p, err := newPicture("html", charts)
+	if err != nil {
+		return "", err
+	}
+	return p.inline()
+}
+
+func (p *picture) inline() (template.HTML, error) {
+	var out bytes.Buffer
+	about, before, behind := "", "<noscript>\n", "</noscript>\n"
+	for i := range p.charts {
+		c := &p.charts[i]
+		about += fmt.Sprintf("<p class=\"about\"><b>%s</b> %s</p>\n", escape(c.Title), escape(strings.Join(c.headline(p.figures[i]), " · ")))
+		if p.planOfNext(i) {
+			continue
+		}
+		if d, err := c.forBrowser(); err != nil {
+			fmt.Fprintf(&out, "%s<p class=\"about\">Only its picture can be drawn: %s.</p>\n", about, escape(err.Error()))
+			before, behind = "", ""
+		} else {
+			fmt.Fprintf(&out, "<div class=\"pipeline\" data-step=\"%s\">\n%s</div>\n", base64.StdEncoding.EncodeToString(d.Bytes), about)
+		}
+		about = ""
+	}
+	out.WriteString(before)
+	if p.actions > maxFallback && before != "" {
+		fmt.Fprintf(&out, "<p>A script draws these %d actions, and this browser runs none. "+
+			"The format svg is a picture of them.</p>\n", p.actions)
+	} else {
+		w := buffered(&out)
+		p.write(w)
+		if err := w.Flush(); err != nil {
+			return "", err
+		}
+	}
+	out.WriteString(behind)
+	return template.HTML(out.String()), nil
+}
+
+// planOfNext says whether a chart is the plan of the measured step behind it, which is drawn with its plan.
+func (p *picture) planOfNext(i int) bool {
+	c := p.charts[i:]
+	return c[0].Step == nil && len(c) > 1 && c[1].Step != nil && c[1].Table == c[0].Table
+}
+
+func (c *Chart) forBrowser() (*Drawing, error) {
+	if c.Step != nil {
+		return ForBrowser(c.Step)
+	}
+	tl := &scheduler.Timeline{}
+	actions := make([][]scheduler.Action, len(c.Lanes))
+	for r, l := range c.Lanes {
+		actions[r], tl.Start, tl.End = l.Actions, append(tl.Start, l.Start), append(tl.End, l.End)
+	}
+	t := c.Table
+	if t == nil {
+		t = scheduler.TableOf("", actions)
+		t.Skips = c.Skips
+	}
+	s := scheduler.StepOf(t, tl)
+	s.Credits, s.StepMS = c.Credits, c.Makespan
+	return forBrowser(s, c.Unit, false)
+}

@@ -1,0 +1,142 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+)
+
+// Step is one step with the times of its actions, measured or simulated. It is what drawings of a step are made from.
+type Step struct {
+	Number int // of the run; 0: the step was simulated
+	Table  *Table
+	// MS are the start and the end of each action, by rank and position in the table's order, in milliseconds since the
+	// step began; of a simulated step in the unit of its costs. The two actions of an overlapped pair have the same times. A
+	// rank whose last actions have not ended has fewer. Times on other hosts may be wrong by what clocks are.
+	MS [][][2]float64
+	// StepMS is when the step had ended, with its update decided; 0: with its last action.
+	StepMS  float64
+	Credits *Credits // nil: not known, and no wait is for one
+	Clocks  []Clock  // by rank; nil: all ranks ran in one process
+}
+
+// Clock is what the times of a rank in another process were corrected by: OffsetMS, by which that clock was ahead of the
+// coordinator's, was subtracted. The error that is left is at most UncertaintyMS.
+type Clock struct {
+	Host          string  `json:"host"` // the worker's name; "": the rank is in the coordinator's process
+	OffsetMS      float64 `json:"offset_ms"`
+	UncertaintyMS float64 `json:"uncertainty_ms"` // 0: the offset was not known yet
+}
+
+// StepOf is the step that a simulation plays.
+func StepOf(t *Table, tl *Timeline) *Step {
+	s := &Step{Table: t, MS: make([][][2]float64, len(tl.Start))}
+	for r, row := range tl.Start {
+		s.MS[r] = make([][2]float64, len(row))
+		for i, start := range row {
+			s.MS[r][i] = [2]float64{start, tl.End[r][i]}
+		}
+	}
+	return s
+}
+
+// Check refuses what is no whole step: with ErrTable wrong sizes and actions outside of them, with ErrCosts times that no
+// step has. It does not look at the order of actions, as Check of a table does.
+func (s *Step) Check() error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	for r, row := range s.Table.Ranks {
+		if len(s.MS[r]) != len(row) {
+			return fmt.Errorf("%w: %d times for the %d actions of rank %d", ErrCosts, len(s.MS[r]), len(row), r)
+		}
+	}
+	if n := len(s.Clocks); n != 0 && n != len(s.MS) {
+		return fmt.Errorf("%w: clocks of %d ranks for a table of %d", ErrCosts, n, len(s.MS))
+	}
+	return nil
+}
+
+// check is for steps under way, too.
+func (s *Step) check() error {
+	t := s.Table
+	if err := t.checkCounts(); err != nil {
+		return err
+	}
+	if len(s.MS) != len(t.Ranks) {
+		return fmt.Errorf("%w: times of %d ranks for a table of %d", ErrCosts, len(s.MS), len(t.Ranks))
+	}
+	// A step that has just begun has few actions yet.
+	if visits := int64(t.NumChunks) * int64(t.Microbatches); visits > max(int64(t.numActions()), fewVisits) {
+		return fmt.Errorf("%w: %d microbatches on %d chunks, and %d actions", ErrTable, t.Microbatches, t.NumChunks, t.numActions())
+	}
+	if !(s.StepMS >= 0) || math.IsInf(s.StepMS, 0) {
+		return fmt.Errorf("%w: the step ends at %v ms", ErrCosts, s.StepMS)
+	}
+	for r, row := range t.Ranks {
+		if len(s.MS[r]) > len(row) {
+			return fmt.Errorf("%w: %d times for the %d actions of rank %d", ErrCosts, len(s.MS[r]), len(row), r)
+		}
+		for i, a := range row {
+			if a.Type < F || a.Type > B || a.Chunk < 0 || int(a.Chunk) >= t.NumChunks || a.Microbatch < 0 || int(a.Microbatch) >= t.Microbatches {
+				return fmt.Errorf("%w: %v on rank %d, of %d chunks and %d microbatches", ErrTable, a, r, t.NumChunks, t.Microbatches)
+			}
+			if a.Overlap && (i+1 == len(row) || row[i+1].Overlap) {
+				return fmt.Errorf("%w: %v on rank %d overlaps with no action after it", ErrTable, a, r)
+			}
+		}
+		for i, at := range s.MS[r] {
+			if !(at[1] >= at[0]) || math.IsInf(at[0], 0) || math.IsInf(at[1], 0) {
+				return fmt.Errorf("%w: %v on rank %d is from %v to %v ms", ErrCosts, row[i], r, at[0], at[1])
+			}
+		}
+	}
+	return nil
+}
+
+// Took is an action's part of its time: a pair's actions have one time together, of which each is taken to have what it
+// would at unit costs.
+func (s *Step) Took(rank, position int) float64 {
+	row, first := s.Table.Ranks[rank], position
+	if first > 0 && row[first-1].Overlap {
+		first--
+	}
+	all := 0.0
+	for _, a := range row[first : first+Width(row, first)] {
+		all += UnitCosts(rank, a)
+	}
+	at := s.MS[rank][first]
+	return (at[1] - at[0]) * UnitCosts(rank, row[position]) / all
+}
+
+// Timeline is a whole step as a simulation tells it.
+func (s *Step) Timeline() *Timeline {
+	tl := newTimeline(len(s.MS))
+	for r, row := range s.Table.Ranks {
+		for i := 0; i < len(row); {
+			at, width := s.MS[r][i], Width(row, i)
+			for range width {
+				tl.Start[r], tl.End[r] = append(tl.Start[r], at[0]), append(tl.End[r], at[1])
+			}
+			tl.Busy[r] += at[1] - at[0]
+			i += width
+		}
+	}
+	tl.Summarise()
+	return tl
+}
+
+// Means are costs: the mean time that each type of action took on each chunk of a whole step.
+func (s *Step) Means() Costs {
+	at := func(a Action) int { return int(a.Chunk)*int(B+1) + int(a.Type) }
+	ms, count := make([]float64, s.Table.NumChunks*int(B+1)), make([]float64, s.Table.NumChunks*int(B+1))
+	for r, row := range s.Table.Ranks {
+		for i, a := range row {
+			ms[at(a)] += s.Took(r, i)
+			count[at(a)]++
+		}
+	}
+	return func(_ int, a Action) float64 { return ms[at(a)] / max(1, count[at(a)]) }
+}
+
+// Plan plays the table of a whole step with its mean times. What differs from the step is waiting and chance.
+func (s *Step) Plan() (*Timeline, error) { return Simulate(s.Table, s.Means()) }
