@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/run/feed"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
@@ -75,7 +76,7 @@ func (r *Run) startActor(o Options) error {
 	// Should it panic, it is started again with what it knows.
 	a.pid, err = a.root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return a }), actors.SupervisorPrefix+"run-"+id.String())
 	if err == nil {
-		r.actor = a
+		r.out.actor = a
 	}
 	return err
 }
@@ -84,10 +85,10 @@ func (r *Run) startActor(o Options) error {
 // send it a Change, a StatusRequest, a Subscribe or an Unsubscribe. It ends with the run, which who
 // watches it (actor.Watch) is told; stopping it stops the run, with a checkpoint.
 func (r *Run) PID() *actor.PID {
-	if r.actor == nil {
+	if r.out.actor == nil {
 		return nil
 	}
-	return r.actor.pid
+	return r.out.actor.pid
 }
 
 // tell passes an event on to the watchers. Step events are dropped where too many wait.
@@ -206,7 +207,7 @@ func (w *watcher) pass(ctx actor.Context, e Event) {
 		w.sent++
 	}
 	if w.dropped > 0 && w.sent < LimitEvents {
-		ctx.Request(w.pid, droppedWarning(w.dropped))
+		ctx.Request(w.pid, feed.Dropped(w.dropped))
 		w.dropped = 0
 	}
 	ctx.Request(w.pid, e) // by which it knows the run's PID

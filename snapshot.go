@@ -324,7 +324,11 @@ type snapshotSource struct {
 func (r *Run) snapshotSource() (s snapshotSource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s = snapshotSource{step: r.step, shape: r.model, tok: r.tokenizer, text: r.text, device: r.cfg.Device}
+	if r.attempt == nil {
+		s.err = fmt.Errorf("%w: the run has not begun yet", ErrNoSnapshot)
+		return s
+	}
+	s = snapshotSource{step: r.step, shape: r.attempt.Model, tok: r.attempt.Tokenizer, text: r.attempt.Text, device: r.cfg.Device}
 	ended := false
 	select {
 	case <-r.done:

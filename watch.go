@@ -1,9 +1,10 @@
 package troupe
 
 import (
-	"time"
+	"fmt"
 
-	"github.com/troupe-ml/troupe/internal/run/fanout"
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/run/feed"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
@@ -14,69 +15,105 @@ type Actions = event.Actions
 type ActionTime = event.ActionTime
 
 // Subscription is one of any number of readers of a run's events.
-type Subscription struct{ reader *fanout.Reader[Event] }
+type Subscription = event.Subscription
 
-// NewSubscription makes one, for packages of this module that pass a run's events on.
-func NewSubscription(r *fanout.Reader[Event]) *Subscription { return &Subscription{r} }
-
-// NewEventFeed makes what such subscriptions are of.
-func NewEventFeed() *fanout.Feed[Event] {
-	return fanout.New(LimitEvents, func(n int) Event { return droppedWarning(n) })
+// outlet gives a run's events to all who read them. The run's mu guards it.
+type outlet struct {
+	events  chan Event
+	feed    feed.Feed // of the subscriptions
+	actor   *runActor // nil: there is none
+	traced  int64     // the configuration has every so many steps traced; 0: none
+	dropped int
 }
 
-// PublishEvent gives an event to every reader of a feed.
-func PublishEvent(f *fanout.Feed[Event], e Event) {
+// publish gives an event to all who read them. A reader that is too slow loses step events, and is
+// told how many.
+func (o *outlet) publish(e Event) {
+	o.feed.Publish(e)
 	s, step := e.(StepEvent)
-	f.Publish(!step, func(waiting int) Event {
-		if step {
-			return thinned(s, waiting)
-		}
-		return e
-	})
+	if step && (o.traced == 0 || int64(s.Step)%o.traced != 0) { // else whoever reads them wants the trace
+		e = feed.Thinned(s, max(len(o.events), o.actor.waiting()))
+	}
+	o.actor.tell(e)
+	if step && len(o.events) >= cap(o.events)-16 {
+		o.dropped++
+		return
+	}
+	if len(o.events) < cap(o.events)-17 {
+		o.tellDropped()
+	}
+	select {
+	case o.events <- e:
+	default:
+		o.dropped++
+	}
 }
 
-// Events are what happens from now on, in order; the channel is closed when the run has ended, and by
-// Close. A reader that is too slow loses step events, or their traces, and a WarningEvent says how many; the run
-// doesn't wait.
-func (s *Subscription) Events() <-chan Event { return s.reader.Values() }
+// tellDropped says how many events were lost, if there is room.
+func (o *outlet) tellDropped() {
+	if o.dropped == 0 || len(o.events) == cap(o.events) {
+		return
+	}
+	o.events <- feed.Dropped(o.dropped)
+	o.dropped = 0
+}
 
-// Close ends the subscription.
-func (s *Subscription) Close() { s.reader.Close() }
+// send publishes an event, and marks what people look for later.
+func (r *Run) send(e Event) {
+	if q, ok := e.(actors.RequestEvent); ok {
+		r.mu.Lock()
+		r.requests.Event(q)
+		r.mu.Unlock()
+		return
+	}
+	r.publish(e)
+	if c, ok := e.(ChangeEvent); ok {
+		for _, old := range c.Cancelled {
+			r.warn("the learning rate %g from step %d on cancels %g, which was asked for in a step that was lost and was to come back after step %d", c.LR, c.Step+1, old.LR, old.Step)
+		}
+	}
+	switch e.(type) {
+	case StepEvent, CheckpointEvent: // which come while the attempt goes on, whose sampler it is
+		r.attempt.Event(e)
+	}
+	r.unmarked(r.marks.Event(e, r.ended())) // and not before: it may wait for the disk
+}
+
+// publish gives an event to all who read them.
+func (r *Run) publish(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok := e.(StepEvent); ok {
+		r.step = int64(s.Step)
+		if s.ValLoss != nil {
+			r.result.LastValLoss = *s.ValLoss
+		}
+	}
+	r.out.publish(e)
+}
+
+func (r *Run) warn(format string, args ...any) {
+	r.send(WarningEvent{Text: fmt.Sprintf(format, args...)})
+}
+
+// unmarked says that what happens can't be written to events.jsonl. The run continues.
+func (r *Run) unmarked(err error) {
+	if err != nil {
+		r.publish(WarningEvent{Text: fmt.Sprintf("what happens to the run is no longer written: %v", err)})
+	}
+}
+
+// ended is the step that has ended last.
+func (r *Run) ended() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.step
+}
+
+// Events are what happens, in order; the channel is closed when the run has
+// ended. Nobody needs to read it.
+func (r *Run) Events() <-chan Event { return r.out.events }
 
 // Subscribe gives the run's events from now on to one more reader. Events are not taken away
 // from other readers, or from Events.
-func (r *Run) Subscribe() *Subscription { return NewSubscription(r.feed.Subscribe()) }
-
-// Record times the actions of the steps and validations that begin within d from now, for those who watch:
-// StepEvent.Trace is there then, for all ranks, and Actions has what is done of the step under way. Calling it again
-// extends it. What is trained stays the same, to the bit, and it takes next to no time. Only run.trace_every writes trace.jsonl.
-func (r *Run) Record(d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if until := time.Now().Add(d); until.After(r.recordUntil) {
-		r.recordUntil = until
-	}
-	if r.inner != nil && !r.between {
-		r.inner.Record(d)
-	}
-}
-
-// Actions is what was recorded so far of the step or the validation under way, or between two of the
-// last one; what runs now is in Status. It answers at any moment, also where the stages wait for each other.
-func (r *Run) Actions() Actions {
-	r.mu.Lock()
-	inner := r.inner
-	r.mu.Unlock()
-	if inner == nil {
-		return Actions{}
-	}
-	return inner.Actions()
-}
-
-// thinned is a step event for a reader with so many events waiting. Of traces, which may be large, few wait.
-func thinned(s StepEvent, waiting int) StepEvent {
-	if waiting >= limitTraces {
-		s.Trace, s.Clocks = nil, nil
-	}
-	return s
-}
+func (r *Run) Subscribe() *Subscription { return r.out.feed.Subscribe() }

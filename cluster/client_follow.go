@@ -9,7 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
-	"github.com/troupe-ml/troupe/internal/run/fanout"
+	"github.com/troupe-ml/troupe/internal/run/feed"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
@@ -30,7 +30,7 @@ type Followed struct {
 	notice  func(string)
 	running sync.WaitGroup
 	events  chan troupe.Event
-	feed    *fanout.Feed[troupe.Event]
+	feed    feed.Feed
 	ready   chan struct{} // closed when info is there, or never will be
 	done    chan struct{} // closed when result and err are final
 
@@ -59,7 +59,7 @@ func (c *Client) Follow(ctx context.Context, run string, o FollowOptions) (*Foll
 	if o.Notice == nil {
 		o.Notice = func(string) {}
 	}
-	f := &Followed{ID: run, LogEvery: 1, c: c, notice: o.Notice, events: make(chan troupe.Event, 16), feed: troupe.NewEventFeed(), ready: make(chan struct{}), done: make(chan struct{})}
+	f := &Followed{ID: run, LogEvery: 1, c: c, notice: o.Notice, events: make(chan troupe.Event, 16), feed: feed.New(), ready: make(chan struct{}), done: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	k, err := f.open(f.ctx)
 	if err != nil && o.Known && (errors.Is(err, ErrLost) || errors.Is(err, ErrClosing)) {
@@ -213,7 +213,7 @@ func (f *Followed) read(k *call) error {
 
 // send gives an event to who reads them.
 func (f *Followed) send(e troupe.Event) {
-	troupe.PublishEvent(f.feed, e)
+	f.feed.Publish(e)
 	select {
 	case f.events <- e:
 	case <-f.ctx.Done():

@@ -38,7 +38,7 @@ func (r *recording) extend(d time.Duration) (number uint64) {
 // Subscribe gives the run's events from now on to one more reader, as (*troupe.Run).Subscribe. Events
 // must be read all the same.
 func (f *Followed) Subscribe() *troupe.Subscription {
-	return troupe.NewSubscription(f.feed.Subscribe())
+	return f.feed.Subscribe()
 }
 
 // Record is (*troupe.Run).Record. The coordinator is asked in the background; where it can't be, Notice is told.

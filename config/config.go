@@ -25,15 +25,19 @@ type Config struct {
 	file        string         // the file's name, for messages
 	headers     map[string]Pos // where each section of the file begins
 	given       map[string]Pos // where each key was given, by file or --set
-	shapeLoaded bool           // LoadShape has filled the model's shape
-	gpuByAuto   bool           // SetAutoGPU
+	shapeLoaded bool           // WithShape has filled the model's shape
+	gpuByAuto   bool           // WithAutoGPU
 }
 
-// SetAutoGPU says what device.kind = "auto" comes to on the machine that computes: its GPU, or the
-// CPU, which it is before anybody says so. It is no part of what is written or compared.
-func (c *Config) SetAutoGPU(gpu bool) { c.gpuByAuto = gpu }
+// WithAutoGPU is the configuration for a machine on which device.kind = "auto" is the GPU, or the CPU, which it is
+// before anybody says so. It is no part of what is written or compared.
+func (c *Config) WithAutoGPU(gpu bool) *Config {
+	own := *c
+	own.gpuByAuto = gpu
+	return &own
+}
 
-// AutoGPU reports what SetAutoGPU was told.
+// AutoGPU reports what WithAutoGPU was told.
 func (c *Config) AutoGPU() bool { return c.gpuByAuto }
 
 // Run says what the run is called, how long it is and what it reports.

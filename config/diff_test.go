@@ -122,7 +122,7 @@ func TestResumeWithOtherValidation(t *testing.T) {
 	}
 }
 
-func TestLoadShape(t *testing.T) {
+func TestWithShape(t *testing.T) {
 	shape := Model{Family: "llama", Layers: 2, Hidden: 64, Heads: 4, KVHeads: 2, FFN: 192, Context: 32,
 		TieEmbeddings: true, RopeTheta: 500000, Vocab: 256, MTPLayers: 1}
 	text := "[model]\nfrom = 'runs/a'\ndropout = 0.25\nlayers = 2\n[data]\ntrain = ['a.txt']\n"
@@ -139,8 +139,13 @@ func TestLoadShape(t *testing.T) {
 		t.Errorf("the open configuration reads back with %v", changes)
 	}
 
-	if err := c.LoadShape(shape); err != nil {
+	unshaped := c
+	c, err := c.WithShape(shape)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if string(unshaped.TOML()) != open {
+		t.Error("the configuration without a shape has changed")
 	}
 	want := shape
 	want.From, want.Dropout, want.MTPWeight = "runs/a", 0.25, 0.3
@@ -154,12 +159,12 @@ func TestLoadShape(t *testing.T) {
 	if changes := everyDifference(c, again); changes != nil {
 		t.Errorf("the filled configuration reads back with %v", changes)
 	}
-	if err := again.LoadShape(shape); err != nil {
+	if _, err := again.WithShape(shape); err != nil {
 		t.Errorf("the filled configuration, read back: %v", err)
 	}
 }
 
-func TestLoadShapeRefuses(t *testing.T) {
+func TestWithShapeRefuses(t *testing.T) {
 	text := "[model]\nfrom = 'runs/a'\nlayers = 3\n[data]\ntrain = ['a.txt']\n[batch]\nsequences=1048576"
 	good := Model{Family: "gpt2", Layers: 3, Hidden: 64, Heads: 4, KVHeads: 4, FFN: 256, Context: 32, RopeTheta: 1e4}
 	for _, c := range []struct {
@@ -178,7 +183,7 @@ func TestLoadShapeRefuses(t *testing.T) {
 		shape := good
 		c.change(&shape)
 		got := ""
-		if err := parse(t, text).LoadShape(shape); err != nil {
+		if _, err := parse(t, text).WithShape(shape); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {

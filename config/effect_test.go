@@ -79,7 +79,7 @@ func TestWithoutEffectOnceLoaded(t *testing.T) {
 		{mtp, ""},
 	} {
 		cfg := parse(t, "data.train = ['a.txt']\nmodel = {from = 'x', mtp_weight = 0.1}")
-		err := cfg.LoadShape(c.model)
+		_, err := cfg.WithShape(c.model)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("with %d layers of multi-token prediction: error %v, want %q", c.model.MTPLayers, err, c.want)
 		}

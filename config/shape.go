@@ -1,16 +1,15 @@
 package config
 
-// isOpen reports whether a key waits for LoadShape.
+// isOpen reports whether a key waits for WithShape.
 func (c *Config) isOpen(f *field) bool {
 	return f.shape && c.Model.From != "" && !c.shapeLoaded && !c.IsSet(f.key)
 }
 
-// LoadShape fills the keys of the model's shape with those of the checkpoint
-// that model.from names, and checks the result. A key that was given as well must
-// say the same; dropout is no part of the shape and stays as it is. After an
-// error c is of no use.
-func (c *Config) LoadShape(shape Model) error {
-	source := &Config{Model: shape}
+// WithShape is the configuration with the keys of the model's shape as in the checkpoint
+// that model.from names, checked. A key that was given as well must say the same; dropout is no part of the shape and
+// stays as it is.
+func (c *Config) WithShape(shape Model) (*Config, error) {
+	source, own := &Config{Model: shape}, *c
 	var errs Errors
 	for i := range schema {
 		f := &schema[i]
@@ -24,11 +23,41 @@ func (c *Config) LoadShape(shape Model) error {
 			errs = append(errs, err)
 			continue
 		}
-		f.store(c, f.load(source))
+		f.store(&own, f.load(source))
 	}
 	if len(errs) > 0 {
-		return errs.sorted()
+		return nil, errs.sorted()
 	}
-	c.shapeLoaded = true
-	return c.Validate()
+	own.shapeLoaded = true
+	return &own, own.Validate()
+}
+
+// WithTokenizer is the configuration with another data.tokenizer.
+func (c *Config) WithTokenizer(name string) *Config {
+	own := *c
+	own.Data.Tokenizer = name
+	return &own
+}
+
+// WithChunks is the configuration with another pipeline.chunks.
+func (c *Config) WithChunks(n int) *Config {
+	own := *c
+	own.Pipeline.Chunks = n
+	return &own
+}
+
+// WithDefaultsOf is the configuration with what a stored one of the same run has where nobody has set it now: defaults
+// that depend on the run's length, or that were others when the run began. It is checked.
+func (c *Config) WithDefaultsOf(stored *Config) (*Config, error) {
+	own := *c
+	if !c.IsSet("optimizer.warmup_steps") {
+		own.Optimizer.WarmupSteps = stored.Optimizer.WarmupSteps
+		if err := own.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	if !c.IsSet("data.special_tokens") && c.Text() && c.IDBytes() == 0 {
+		own.Data.SpecialTokens = stored.Data.SpecialTokens // runs that are older than the key took names for text
+	}
+	return &own, nil
 }

@@ -286,7 +286,7 @@ func (p *Plan) chunksOfTable() {
 	t := p.table
 	for perRank := 1; perRank <= t.NumChunks; perRank++ {
 		if n, err := t.Placement.Chunks(t.NumRanks(), perRank); err == nil && n == t.NumChunks {
-			p.cfg.Pipeline.Chunks, p.spec.Chunks = perRank, perRank
+			p.cfg, p.spec.Chunks = p.cfg.WithChunks(perRank), perRank
 			return
 		}
 	}

@@ -21,13 +21,12 @@ const VocabBytes = 256
 // Resolve makes the plan of a configuration without its data: a vocabulary that the text
 // would tell is taken to be that of bytes. cost is what the layers are spread over the
 // stages by where the configuration doesn't say, and what the schedule auto
-// goes by; nil: by their arithmetic. The configuration stays as it is.
+// goes by; nil: by their arithmetic.
 func Resolve(cfg *config.Config, cost CostFunc) (*Plan, error) {
-	own := *cfg // what is loaded is not the caller's
-	if err := own.Validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	ckpt, err := LoadFrom(&own)
+	cfg, ckpt, err := LoadFrom(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -38,16 +37,14 @@ func Resolve(cfg *config.Config, cost CostFunc) (*Plan, error) {
 			return nil, err
 		}
 	}
-	vocab, err := VocabOf(&own)
+	vocab, err := VocabOf(cfg)
 	if err != nil {
 		return nil, err
 	}
-	fields, err := FieldsOf(&own, vocab)
-	if err != nil {
+	if from.Fields, err = FieldsOf(cfg, vocab); err != nil {
 		return nil, err
 	}
-	from.Fields = fields
-	return newBy(&own, vocab, from, cost)
+	return newBy(cfg, vocab, from, cost)
 }
 
 // VocabOf is the vocabulary's size, as far as it is known before the text is read: of

@@ -10,64 +10,68 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// LoadFrom fills the model's sizes and the tokenizer from model.from and opens
-// that checkpoint; nil when there is none.
-func LoadFrom(cfg *config.Config) (*checkpoint.Checkpoint, error) {
+// LoadFrom is the configuration with the model's sizes and the tokenizer of model.from, and that checkpoint, open;
+// nil when there is none.
+func LoadFrom(cfg *config.Config) (*config.Config, *checkpoint.Checkpoint, error) {
 	if cfg.Model.From == "" {
-		return nil, nil
+		return cfg, nil, nil
 	}
 	ckpt, err := checkpoint.OpenAt(cfg.Model.From)
 	if err != nil {
-		return nil, cfg.Errorf("model.from", "%w", err)
+		return nil, nil, cfg.Errorf("model.from", "%w", err)
 	}
-	if err := LoadShape(cfg, ckpt); err != nil {
-		return nil, errors.Join(err, ckpt.Close())
+	shaped, err := LoadShape(cfg, ckpt)
+	if err != nil {
+		return nil, nil, errors.Join(err, ckpt.Close())
 	}
-	return ckpt, nil
+	return shaped, ckpt, nil
 }
 
-func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) error {
+// LoadShape is the configuration with the sizes and the tokenizer of the checkpoint from, which model.from names, or
+// which has all that was taken from there.
+func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) (*config.Config, error) {
 	m, err := ReadModel(from)
 	if err != nil {
-		return cfg.Errorf("model.from", "%s: %w", from.Dir(), err)
+		return nil, cfg.Errorf("model.from", "%s: %w", from.Dir(), err)
 	}
 	if m.Family == stages.GPT2 {
 		m.RopeTheta = unusedRopeTheta
 	}
 	if m.Language() {
 		if m.Context, err = contextOf(cfg, m); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	err = cfg.LoadShape(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN, HeadDim: m.HeadDim, Window: m.Window,
+	shaped, err := cfg.WithShape(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN, HeadDim: m.HeadDim, Window: m.Window,
 		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta, MTPLayers: m.MTPLayers,
 		Stack: m.Layout, Options: m.Options})
-	if err != nil || cfg.Data.Format != "text" && !cfg.Documents() {
-		return err
+	if err != nil {
+		return nil, err
 	}
-	if cfg.TokenizerPath() != "" { // whoever names a file knows why
-		return nil
+	if cfg.Data.Format != "text" && !cfg.Documents() || cfg.TokenizerPath() != "" { // whoever names a file knows why
+		return shaped, nil
 	}
 	// The weights know the ids of the tokenizer that they were trained with.
 	const otherwise = "to train it on, give the text as token ids (data.format = \"uint16\")"
 	t, err := rundir.ReadTokenizer(from)
 	switch {
 	case errors.Is(err, tokenizer.ErrUnsupported):
-		return cfg.Errorf("model.from", "%s: %w; %s", from.Dir(), err, otherwise)
+		return nil, cfg.Errorf("model.from", "%s: %w; %s", from.Dir(), err, otherwise)
 	case err != nil:
-		return cfg.Errorf("model.from", "%s: %w", from.Dir(), err)
+		return nil, cfg.Errorf("model.from", "%s: %w", from.Dir(), err)
 	case t == nil && !cfg.IsSet("data.tokenizer"):
-		return cfg.Errorf("model.from", "%s has no %s to say which ids its weights were trained with; %s, or name the tokenizer by data.tokenizer", from.Dir(), rundir.TokensFile, otherwise)
+		return nil, cfg.Errorf("model.from", "%s has no %s to say which ids its weights were trained with; %s, or name the tokenizer by data.tokenizer", from.Dir(), rundir.TokensFile, otherwise)
 	case t == nil || t.Name() == cfg.Data.Tokenizer:
-		return nil
+		return shaped, nil
 	}
 	if cfg.IsSet("data.tokenizer") {
-		return cfg.Errorf("data.tokenizer", "%q, but the model in model.from was trained with %q; leave the key out, or start from another checkpoint", cfg.Data.Tokenizer, t.Name())
+		return nil, cfg.Errorf("data.tokenizer", "%q, but the model in model.from was trained with %q; leave the key out, or start from another checkpoint", cfg.Data.Tokenizer, t.Name())
 	}
-	if cfg.Data.Tokenizer = t.Name(); t.Name() == tokenizer.HFName {
-		cfg.Data.Tokenizer = config.TokenizerAt(cfg.Model.From)
+	name := t.Name()
+	if name == tokenizer.HFName {
+		name = config.TokenizerAt(cfg.Model.From)
 	}
-	return nil
+	return shaped.WithTokenizer(name), nil
 }
 
 // contextOf is the context to train a model at: the configuration's, where it has one

@@ -58,8 +58,7 @@ func TestLoadShape(t *testing.T) {
 		{"no checkpoint", t.TempDir(), nil, []string{"model.from: ", checkpoint.ErrNotCheckpoint.Error()}, "", 0},
 		{"nothing there", "nowhere", nil, []string{"model.from: ", "nowhere"}, "", 0},
 	} {
-		cfg := fromConfig(t, tt.from, tt.sets...)
-		ckpt, err := plan.LoadFrom(cfg)
+		cfg, ckpt, err := plan.LoadFrom(fromConfig(t, tt.from, tt.sets...))
 		if len(tt.want) > 0 {
 			if err == nil {
 				t.Fatalf("%s: it is loaded, %v", tt.name, ckpt.Close())
@@ -80,7 +79,7 @@ func TestLoadShape(t *testing.T) {
 		}
 		must(t, ckpt.Close())
 	}
-	if ckpt, err := plan.LoadFrom(fromConfig(t, "")); ckpt != nil || err != nil {
+	if _, ckpt, err := plan.LoadFrom(fromConfig(t, "")); ckpt != nil || err != nil {
 		t.Errorf("without model.from: %v, %v", ckpt, err)
 	}
 }

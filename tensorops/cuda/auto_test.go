@@ -76,8 +76,8 @@ func resolved(t *testing.T, ctx context.Context, test bool, sets ...string) (say
 	if err != nil {
 		t.Fatal(err)
 	}
-	says = device.ResolveAuto(ctx, cfg, test)
-	return says, device.KindOf(cfg, 0)
+	gpu, says := device.ResolveAuto(ctx, cfg, test)
+	return says, device.KindOf(cfg.WithAutoGPU(gpu), 0)
 }
 
 // TestAuto: a GPU is taken that passes its self-test, which is made once for a driver.

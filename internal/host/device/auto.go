@@ -11,32 +11,30 @@ import (
 // auto is the kind that takes a GPU where one is there that computes rightly.
 const auto = "auto"
 
-// ResolveAuto decides what device.kind = "auto" comes to on this machine, for ranks in this
+// ResolveAuto decides whether device.kind = "auto" is a GPU on this machine, for ranks in this
 // process, and says so in a line; "" where there is nothing to say: nothing asks for it, or no GPU
 // is there. A GPU is taken that has passed a self-test: of the table of cases that every device is
 // held to, against the float64 oracle. It is made when test allows it and no verdict is kept of
-// this GPU, driver and program.
+// this GPU, driver and program. The answer is for Config.WithAutoGPU.
 //
 // It never fails: where something is wrong with the GPU, the CPU is taken.
-func ResolveAuto(ctx context.Context, cfg *config.Config, test bool) (says string) {
-	cfg.SetAutoGPU(false)
+func ResolveAuto(ctx context.Context, cfg *config.Config, test bool) (gpu bool, says string) {
 	if !wantsGPU(cfg) {
-		return ""
+		return false, ""
 	}
 	c, err := findCandidate()
 	if err != nil {
-		return ""
+		return false, ""
 	}
 	v, kept := c.kept()
 	switch {
 	case kept:
 	case !test:
-		return c.untested()
+		return false, c.untested()
 	default:
 		v = c.test(ctx)
 	}
-	cfg.SetAutoGPU(v.Passed)
-	return c.says(v, kept)
+	return v.Passed, c.says(v, kept)
 }
 
 // wantsGPU reports whether ranks are on "auto", and nothing asks for what only the CPU has.

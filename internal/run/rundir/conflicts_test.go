@@ -23,7 +23,7 @@ func TestConflicts(t *testing.T) {
 		{"two keys", []string{"run.seed=8", "optimizer.lr=0.5"}, []string{"run.seed", "optimizer.lr", "now it is 0.5"}},
 		{"another warm-up", []string{"optimizer.warmup_steps=1"}, []string{"optimizer.warmup_steps"}},
 	} {
-		err := rundir.Conflicts(newConfig(t, "out", tt.sets...), "runs/a/config.toml", was)
+		_, err := rundir.Conflicts(newConfig(t, "out", tt.sets...), "runs/a/config.toml", was)
 		if (err != nil) != (len(tt.want) > 0) || err != nil && !errors.Is(err, rundir.ErrFolder) {
 			t.Errorf("%s: error %v", tt.name, err)
 		}
@@ -43,11 +43,12 @@ func TestConflictsKeepTheWarmUp(t *testing.T) {
 	if longer.Optimizer.WarmupSteps == first.Optimizer.WarmupSteps {
 		t.Fatalf("a warm-up of %d steps whatever the length", first.Optimizer.WarmupSteps)
 	}
-	must(t, rundir.Conflicts(longer, "config.toml", first.TOML()))
+	longer, err := rundir.Conflicts(longer, "config.toml", first.TOML())
+	must(t, err)
 	if longer.Optimizer.WarmupSteps != first.Optimizer.WarmupSteps {
 		t.Errorf("a warm-up of %d steps, before it was of %d", longer.Optimizer.WarmupSteps, first.Optimizer.WarmupSteps)
 	}
-	if err := rundir.Conflicts(newConfig(t, "out", "run.steps=2"), "config.toml", first.TOML()); err == nil || !strings.Contains(err.Error(), "warmup_steps") {
+	if _, err := rundir.Conflicts(newConfig(t, "out", "run.steps=2"), "config.toml", first.TOML()); err == nil || !strings.Contains(err.Error(), "warmup_steps") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -55,7 +56,7 @@ func TestConflictsKeepTheWarmUp(t *testing.T) {
 // TestConflictsUnknown: a stored configuration that can't be read is the folder's fault.
 func TestConflictsUnknown(t *testing.T) {
 	for _, text := range []string{"title = 'my site'", "run = 7", "[[["} {
-		if err := rundir.Conflicts(newConfig(t, "out"), "runs/a/config.toml", []byte(text)); !errors.Is(err, rundir.ErrFolder) || !strings.Contains(err.Error(), "runs/a/config.toml") {
+		if _, err := rundir.Conflicts(newConfig(t, "out"), "runs/a/config.toml", []byte(text)); !errors.Is(err, rundir.ErrFolder) || !strings.Contains(err.Error(), "runs/a/config.toml") {
 			t.Errorf("%q: error %v", text, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package troupe
+package runlog
 
 import (
 	"github.com/troupe-ml/troupe/checkpoint"
@@ -10,17 +10,17 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// traceEvery is the number of steps after which one is traced; 0: none is.
-func traceEvery(cfg *config.Config, o Options) int64 {
-	if o.Trace {
+// TraceEvery is the number of steps after which one is traced; 0: none is. all: every one is.
+func TraceEvery(cfg *config.Config, all bool) int64 {
+	if all {
 		return 1
 	}
 	return int64(cfg.Run.TraceEvery)
 }
 
-// traceWriter appends traces to the output folder's trace.jsonl, if the configuration
+// TraceWriter appends traces to the output folder's trace.jsonl, if the configuration
 // asks for them; otherwise there is none.
-func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64, trace [][]event.ActionTime, clocks []event.Clock) error {
+func TraceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64, trace [][]event.ActionTime, clocks []event.Clock) error {
 	every := int64(p.Config().Run.TraceEvery)
 	if every == 0 {
 		return nil
@@ -32,7 +32,7 @@ func traceWriter(p *plan.Plan, fsys checkpoint.FS, threads int) func(step int64,
 	}
 	return func(step int64, trace [][]event.ActionTime, clocks []event.Clock) error {
 		if step%every != 0 {
-			return nil // Options.Trace asked for it
+			return nil // it was traced for whoever reads events
 		}
 		s := event.Timed(p.Table().Schedule, grid.OfStages(p.Grid(), trace), grid.OfStages(p.Grid(), clocks))
 		if s == nil {

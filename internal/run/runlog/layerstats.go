@@ -1,4 +1,4 @@
-package troupe
+package runlog
 
 import (
 	"math"
@@ -13,17 +13,18 @@ import (
 // compile-time: a stage knows the norms of its weights.
 var _ actors.WeightNormer = (*stages.Stage)(nil)
 
-// layerStats makes a line of stats.jsonl of norms by parameter.
-type layerStats struct {
+// LayerStats makes a line of stats.jsonl of norms by parameter.
+type LayerStats struct {
 	layers  []telemetry.LayerStats // without norms
 	trained []bool                 // by layer: whether some of it is
 	of      []int                  // by parameter: its layer
 	memory  func() []int64         // by rank; nil: not known
 }
 
-func newLayerStats(p *plan.Plan, memory func() []int64) *layerStats {
+// NewLayerStats is of a plan's layers; memory is of each rank, as RankMemory of a run.
+func NewLayerStats(p *plan.Plan, memory func() []int64) *LayerStats {
 	m := p.Model()
-	s := &layerStats{of: m.LayersOf(), memory: memory}
+	s := &LayerStats{of: m.LayersOf(), memory: memory}
 	at := p.StagesOfLayers()
 	for i, name := range m.LayerNames() {
 		s.layers = append(s.layers, telemetry.LayerStats{Name: name, Stage: at[i]})
@@ -41,8 +42,8 @@ func newLayerStats(p *plan.Plan, memory func() []int64) *layerStats {
 	return s
 }
 
-// line is that of a step.
-func (s *layerStats) line(n actors.Norms) telemetry.Stats {
+// Line is that of a step.
+func (s *LayerStats) Line(n actors.Norms) telemetry.Stats {
 	weights, grads := make([]float64, len(s.layers)), make([]float64, len(s.layers)) // squared
 	for param, layer := range s.of {
 		weights[layer] += squared(n.Weights, param)

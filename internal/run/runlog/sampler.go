@@ -1,4 +1,4 @@
-package troupe
+package runlog
 
 import (
 	"context"
@@ -9,25 +9,25 @@ import (
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/infer"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/trained"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// textSampler has the model write a text at each validation of an attempt, with the weights that
+// Sampler has the model write a text at each validation of an attempt, with the weights that
 // were validated. The stages copy them before their next order, as for a checkpoint; the text is written while
 // training goes on, by one core. Where the ranks are in other processes the weights are those of the checkpoint
 // of the validated step, if there is one.
-type textSampler struct {
-	run    *Run
+type Sampler struct {
+	SamplerOptions
 	device config.Device
-	apart  bool
-	last   int64 // apart: the step that was validated last
-	o      GenerateOptions
+	last   int64 // Apart: the step that was validated last
+	what   infer.GenerateOptions
 	model  *trained.Model // whose weights are copied to; nil where ranks are in other processes
 	gen    *infer.Generator
-	w      *telemetry.SampleWriter
 
 	busy    atomic.Bool // the weights are being copied or used
 	skipped atomic.Int64
@@ -45,41 +45,53 @@ type sampleTask struct {
 	dir   string       // of the checkpoint that they are in; "": they are the sampler's
 }
 
-// newTextSampler makes one, if the configuration asks for samples; why says why there are none all
+// SamplerOptions say whose texts are written, where, and who is told.
+type SamplerOptions struct {
+	Config    *config.Config
+	Model     *stages.Model
+	Tokenizer tokenizer.Tokenizer // nil: not known
+	Text      *corpus.Text
+	Apart     bool // the ranks are in other processes
+	Writer    *telemetry.SampleWriter
+	Warn      func(format string, args ...any)
+	Written   func(step int64) // a text is in the file
+}
+
+// NewSampler makes one, if the configuration asks for samples; why says why there are none all
 // the same. It must be ended.
-func newTextSampler(r *Run, cfg *config.Config, m *stages.Model, tok tokenizer.Tokenizer, w *telemetry.SampleWriter) (s *textSampler, why string) {
+func NewSampler(o SamplerOptions) (s *Sampler, why string) {
+	run := o.Config.Run
 	switch {
-	case cfg.Run.SampleTokens == 0:
+	case run.SampleTokens == 0:
 		return nil, ""
-	case !m.Config.Language():
-		return nil, fmt.Sprintf("a model of the family %q writes none", m.Config.Family)
-	case tok == nil:
+	case !o.Model.Config.Language():
+		return nil, fmt.Sprintf("a model of the family %q writes none", o.Model.Config.Family)
+	case o.Tokenizer == nil:
 		return nil, "the data's tokenizer is not known"
 	}
-	s = &textSampler{run: r, o: GenerateOptions{Prompt: cfg.Run.SamplePrompt, Tokens: cfg.Run.SampleTokens}, w: w,
-		device: cfg.Device, apart: r.apart, last: -1, tasks: make(chan sampleTask, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	s = &Sampler{SamplerOptions: o, device: o.Config.Device, last: -1, tasks: make(chan sampleTask, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	s.device.Threads = 1
-	if !s.apart {
+	if !s.Apart {
 		var err error
-		if s.model, err = trained.Hold(m, tok, r.text, s.device); err != nil {
+		if s.model, err = trained.Hold(o.Model, o.Tokenizer, o.Text, s.device); err != nil {
 			return nil, err.Error()
 		}
 		s.gen = infer.GeneratorOf(s.model)
 	}
 	warned := false // every validation would say the same
-	s.o.Warn = func(text string) {
+	s.what = infer.GenerateOptions{Prompt: run.SamplePrompt, Tokens: run.SampleTokens, Warn: func(text string) {
 		if !warned {
 			warned = true
-			r.warn("the samples (run.sample_tokens): %s", text)
+			s.Warn("the samples (run.sample_tokens): %s", text)
 		}
-	}
+	}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	go s.loop() // ends with end
+	go s.loop() // ends with End
 	return s, ""
 }
 
-// copyAtEval is actors.Spec's.
-func (s *textSampler) copyAtEval(step int64) (to func(param int) []float32, done func(place func() error)) {
+// CopyAtEval is actors.Spec's.
+func (s *Sampler) CopyAtEval(step int64) (to func(param int) []float32, done func(place func() error)) {
 	if !s.busy.CompareAndSwap(false, true) {
 		s.skipped.Add(1)
 		return nil, nil
@@ -87,17 +99,17 @@ func (s *textSampler) copyAtEval(step int64) (to func(param int) []float32, done
 	return s.model.Weights.HostWeight, func(place func() error) { s.tasks <- sampleTask{step: step, place: place} }
 }
 
-// event is told, in their order, of steps and checkpoints.
-func (s *textSampler) event(e Event) {
-	if s == nil || !s.apart {
+// Event is told, in their order, of steps and checkpoints.
+func (s *Sampler) Event(e event.Event) {
+	if s == nil || !s.Apart {
 		return
 	}
 	switch e := e.(type) {
-	case StepEvent:
+	case event.StepEvent:
 		if e.ValLoss != nil {
 			s.last = int64(e.Step)
 		}
-	case CheckpointEvent:
+	case event.CheckpointEvent:
 		switch {
 		case e.Step != s.last:
 		case !s.busy.CompareAndSwap(false, true):
@@ -108,7 +120,7 @@ func (s *textSampler) event(e Event) {
 	}
 }
 
-func (s *textSampler) loop() {
+func (s *Sampler) loop() {
 	defer close(s.done)
 	for {
 		select {
@@ -126,47 +138,47 @@ func (s *textSampler) loop() {
 }
 
 // sample writes the text of a step.
-func (s *textSampler) sample(t sampleTask) {
+func (s *Sampler) sample(t sampleTask) {
 	defer s.busy.Store(false)
 	text, err := s.text(t)
 	if err == nil {
-		err = s.w.Write(telemetry.Sample{Step: int(t.step), Prompt: s.o.Prompt, Text: text})
+		err = s.Writer.Write(telemetry.Sample{Step: int(t.step), Prompt: s.what.Prompt, Text: text})
 	}
 	switch {
 	case err == nil:
-		s.run.mark(t.step, telemetry.MarkSample, "")
+		s.Written(t.step)
 	case s.ctx.Err() == nil:
-		s.run.warn("there is no sample of step %d: %v", t.step, err)
+		s.Warn("there is no sample of step %d: %v", t.step, err)
 	}
 	if n := s.skipped.Swap(0); n > 0 {
-		s.run.warn("validations came while the sample of step %d was being written, and have none: %d; fewer run.sample_tokens take less time", t.step, n)
+		s.Warn("validations came while the sample of step %d was being written, and have none: %d; fewer run.sample_tokens take less time", t.step, n)
 	}
 }
 
 // text has the model write.
-func (s *textSampler) text(t sampleTask) (string, error) {
+func (s *Sampler) text(t sampleTask) (string, error) {
 	var text strings.Builder
 	emit := func(b []byte) error {
 		_, err := text.Write(b)
 		return err
 	}
 	if t.dir != "" {
-		o := s.o
-		o.ModelOptions = ModelOptions{From: t.dir, Threads: s.device.Threads, Kernels: s.device.Kernels}
-		err := Generate(s.ctx, o, emit)
+		o := s.what
+		o.ModelOptions = infer.ModelOptions{From: t.dir, Threads: s.device.Threads, Kernels: s.device.Kernels}
+		err := infer.Generate(s.ctx, o, emit)
 		return text.String(), err
 	}
 	s.model.Source = fmt.Sprintf("the run at step %d", t.step)
 	if err := t.place(); err != nil {
 		return "", err
 	}
-	err := s.gen.Generate(s.ctx, s.o, emit)
+	err := s.gen.Generate(s.ctx, s.what, emit)
 	return text.String(), err
 }
 
-// end waits until the last text is written, and gives the weights back. cut ends that text where
+// End waits until the last text is written, and gives the weights back. cut ends that text where
 // it is. No stage copies any more.
-func (s *textSampler) end(cut bool) error {
+func (s *Sampler) End(cut bool) error {
 	if s == nil {
 		return nil
 	}
@@ -176,7 +188,7 @@ func (s *textSampler) end(cut bool) error {
 	close(s.quit)
 	<-s.done
 	s.cancel()
-	err := s.w.Close()
+	err := s.Writer.Close()
 	if s.model != nil {
 		err = errors.Join(s.model.Close(), err)
 	}

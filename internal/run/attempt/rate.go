@@ -1,4 +1,4 @@
-package troupe
+package attempt
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // rateOf is the course of the learning rate.
@@ -20,10 +21,10 @@ func rateOf(cfg *config.Config) stages.Rate {
 
 // rateChange says how the learning rate after a step differs from that of the stored configuration; "": it
 // does not.
-func rateChange(stored, cfg *config.Config, changes []Change, after int64) string {
+func rateChange(stored, cfg *config.Config, changes []event.Change, after int64) string {
 	was, is := rateOf(stored), rateOf(cfg)
 	for _, c := range changes {
-		if c.Kind == ChangeRate && c.Step <= after {
+		if c.Kind == event.ChangeRate && c.Step <= after {
 			was.LR, was.MinLR = c.LR, c.MinLR
 			is.LR, is.MinLR = c.LR, c.MinLR
 		}

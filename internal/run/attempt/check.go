@@ -1,0 +1,75 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// Check says whether a configuration can be run on this machine, as far as that can be told without reading the data.
+func Check(cfg *config.Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	gpu, _ := device.ResolveAuto(context.Background(), cfg, false)
+	cfg = cfg.WithAutoGPU(gpu)
+	var gpus []device.GPU
+	var path string
+	set, err := device.OpenSet(cfg)
+	if err == nil {
+		gpus, path = set.GPUs(), set.GPUPath()
+		set.Close()
+	}
+	return errors.Join(err, check(cfg, func(p *plan.Plan) error {
+		p.SetKernels(path)
+		_, err := p.CheckMemory(gpus)
+		return err
+	}))
+}
+
+// CheckElsewhere is Check for other machines: each rank has a device of its own with so many bytes of memory for its
+// tensors; 0: memory isn't judged.
+func CheckElsewhere(cfg *config.Config, deviceBytes int64) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	return check(cfg.WithAutoGPU(false), func(p *plan.Plan) error { return p.CheckDeviceMemory(deviceBytes) })
+}
+
+func check(cfg *config.Config, memory func(*plan.Plan) error) (err error) {
+	var missing error
+	if cfg.Text() { // the fields of other data are the model's
+		_, _, _, missing = corpus.Files(cfg)
+	}
+	cfg, ckpt, err := plan.LoadFrom(cfg)
+	if err != nil {
+		return errors.Join(missing, err)
+	}
+	if ckpt != nil {
+		defer func() { err = errors.Join(err, ckpt.Close()) }()
+	}
+	var from stages.Config
+	if ckpt != nil {
+		from, err = plan.ReadModel(ckpt)
+	}
+	vocab, vocabErr := plan.VocabOf(cfg)
+	if err = errors.Join(vocabErr, err); err == nil {
+		from.Fields, err = plan.FieldsOf(cfg, vocab)
+	}
+	if err != nil {
+		return errors.Join(missing, err)
+	}
+	p, err := plan.New(cfg, vocab, from)
+	if err == nil && ckpt != nil {
+		err = plan.CheckWeights(ckpt, p.Model(), nil)
+	}
+	if err == nil {
+		err = memory(p)
+	}
+	return errors.Join(missing, err)
+}

@@ -1,0 +1,166 @@
+package attempt
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/runlog"
+	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
+)
+
+// describe describes the run to the actors. The folder is changed here, when nothing can be refused any more.
+func (a *Attempt) describe() error {
+	if err := a.openFeed(); err != nil {
+		return err
+	}
+	evalMicrobatches := (a.feed.Windows + a.cfg.Batch.Microbatch - 1) / a.cfg.Batch.Microbatch
+	model := a.plan.Model().Config
+	save, err := rundir.NewSaver(a.output.Store, a.cfg.Run.Keep, a.cfg.TOML(), model, a.data.Maker(a.cfg, model.Vocab), a.kept)
+	if err != nil {
+		return err
+	}
+	if err := a.placeStages(evalMicrobatches); err != nil {
+		return err
+	}
+	begun, err := a.beginFolder()
+	if err != nil {
+		return err
+	}
+	a.Step, a.Model, a.LastValLoss = a.start.Step, a.plan.Model(), begun.LastValLoss
+	a.Info = a.info()
+	a.memory = a.rankMemory()
+	a.env.Begun(a)
+	a.setTraining()
+	a.setWriters(save, begun)
+	return nil
+}
+
+// openFeed makes what the loader reads.
+func (a *Attempt) openFeed() (err error) {
+	if a.feed, err = corpus.FeedOf(a.data, a.cfg, a.start.Step); err != nil {
+		return err
+	}
+	if was, is := a.start.EvalWindows, a.feed.Windows; a.resumes() && was != is {
+		a.restartBest(fmt.Sprintf("validations are of %d windows now, not of %d", is, was))
+	}
+	a.start.EvalWindows = a.feed.Windows
+	return nil
+}
+
+// placeStages makes the stages, and says where they are.
+func (a *Attempt) placeStages(evalMicrobatches int) (err error) {
+	if _, err := a.plan.CheckWorld(evalMicrobatches); err != nil {
+		return err
+	}
+	if a.spec, err = a.plan.Stages(evalMicrobatches, a.load, a.resumes(), a.devices.groups(a.plan)); err != nil {
+		return err
+	}
+	assignment := plan.Assignment{Run: a.start.Run, Config: a.cfg, Plan: a.plan, EvalMicrobatches: evalMicrobatches,
+		Stored: a.ckpt != nil, WithState: a.resumes(), Step: a.start.Step}
+	if a.cfg.Cluster.SharedFolder == "auto" {
+		assignment.Folder = a.output.FS
+	}
+	return a.devices.place(a.env.Context, &a.spec, assignment)
+}
+
+// beginFolder makes the folder the run's, and opens its files.
+func (a *Attempt) beginFolder() (rundir.Beginning, error) {
+	begun, err := a.output.Begin(a.cfg.TOML(), a.start, a.resumes())
+	for _, w := range begun.Warnings {
+		a.env.Warn("%s", w)
+	}
+	if a.metrics, a.stats = begun.Metrics, begun.Stats; err != nil {
+		return begun, err
+	}
+	a.env.Unmarked(a.env.Marks.Begin(begun.Marks, a.start.Step, a.resumes()))
+	for _, w := range a.tokens.Write() {
+		a.env.Warn("%s", w)
+	}
+	if a.resumes() {
+		a.env.Saved(a.start, a.output.Store.Path(int(a.start.Step)))
+	}
+	return begun, nil
+}
+
+// info describes the run to people.
+func (a *Attempt) info() event.Info {
+	p, cfg, m := a.plan, a.cfg, a.plan.Model()
+	sequences, epoch := float64(cfg.Batch.Sequences), float64(a.feed.Epoch)
+	info := event.Info{
+		Name: cfg.Run.Name, Out: cfg.Run.Out, ID: a.start.Run.String(), Steps: cfg.Run.Steps, ResumedAt: int(a.start.Step),
+		Family: m.Config.Family, Parameters: m.Parameters(), Frozen: m.Parameters() - m.Trained(), Vocab: m.Config.Vocab,
+		TrainTokens: a.data.TrainLen(), ValTokens: a.data.ValLen(), EvalWindows: a.feed.Windows,
+		EpochWindows: a.feed.Epoch, EpochSteps: epoch / sequences, Epochs: float64(cfg.Run.Steps) * sequences / max(epoch, 1),
+		Samples: !cfg.Text(), Classes: strings.Join(a.data.Classes, "; "),
+		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
+		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,
+	}
+	if info.Ranks = p.Grid().World(); info.Ranks > info.Stages {
+		info.Grid = p.Grid().Describe()
+		if zero := p.DescribeZero(); zero != "" {
+			info.Grid += "; " + zero
+		}
+	}
+	if a.readsText() {
+		info.Text = a.Text.Describe()
+	}
+	a.devices.describe(&info)
+	return info
+}
+
+// setTraining fills in what is trained on, for how long, and how.
+func (a *Attempt) setTraining() {
+	s, run := &a.spec, a.cfg.Run
+	if ckpt := a.ckpt; ckpt != nil {
+		if a.o.Hosts != nil {
+			s.Weights = &actors.StoredWeights{Params: a.Model.Params, Source: a.load}
+		}
+		// Whoever removes the checkpoint once the weights are read gets its space back.
+		s.Ready = func() { _ = ckpt.Close() }
+	}
+	s.Run, s.Start, s.Steps = a.start.Run, a.start, int64(run.Steps)
+	s.Patience, s.MaxSkipped = int64(run.Patience), int64(run.MaxSkippedSteps)
+	s.EvalEvery, s.CheckpointEvery, s.TraceEvery = int64(run.EvalEvery), int64(run.CheckpointEvery), runlog.TraceEvery(a.cfg, a.o.Trace)
+	s.Data, s.MicrobatchSize, s.Context, s.Sequences = a.feed.Source, a.cfg.Batch.Microbatch, a.feed.Context, a.cfg.Batch.Sequences
+	s.Rate, s.ClipNorm = rateOf(a.cfg), a.cfg.Optimizer.ClipNorm
+	s.StallAfter = time.Duration(run.StallAfterS * float64(time.Second))
+	s.PeakTokensPerS = a.peakTokens()
+	s.SaveInPlace, s.LastInPlace = a.inPlace, a.o.Hosts == nil && a.plan.AllOnHost()
+	s.Requests = a.env.Requests(a.start.Step)
+	if s.Logger = a.o.Logger; s.System == nil {
+		s.System = a.o.System
+	}
+}
+
+// setWriters fills in what is written, and who is told.
+func (a *Attempt) setWriters(save *rundir.Saver, begun rundir.Beginning) {
+	s := &a.spec
+	layers, stats := runlog.NewLayerStats(a.plan, a.memory), begun.Stats
+	s.StatsEvery, s.WriteStats = int64(a.cfg.Run.StatsEvery), func(n actors.Norms) error { return stats.Write(layers.Line(n)) }
+	a.writeTexts(begun)
+	s.Changes, s.WriteChange = a.output.Changes(), a.output.WriteChange
+	s.MayPass = checkpoint.MayPass
+	save.SyncMetrics, save.Saved = a.metrics.Sync, a.env.Saved
+	s.WriteShared, s.WriteCheckpoint = save.WriteShared, save.Write
+	s.WriteRecord, s.WriteTrace, s.OnEvent = a.metrics.Write, runlog.TraceWriter(a.plan, a.output.FS, a.Info.Threads), a.env.Event
+}
+
+// writeTexts has the model write a text at each validation, where the configuration asks for it.
+func (a *Attempt) writeTexts(begun rundir.Beginning) {
+	var why string
+	a.sampler, why = runlog.NewSampler(runlog.SamplerOptions{Config: a.cfg, Model: a.Model, Tokenizer: a.Tokenizer, Text: a.Text, Apart: a.o.Hosts != nil,
+		Writer: begun.Samples, Warn: a.env.Warn, Written: func(step int64) { a.env.Unmarked(a.env.Marks.Add(step, telemetry.MarkSample, "")) }})
+	if why != "" {
+		a.env.Warn("no text is written at validations, though run.sample_tokens is %d: %s", a.cfg.Run.SampleTokens, why)
+	}
+	if a.sampler != nil && a.o.Hosts == nil {
+		a.spec.CopyAtEval = a.sampler.CopyAtEval
+	}
+}

@@ -1,0 +1,120 @@
+package attempt
+
+import (
+	"context"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/telemetry/event"
+)
+
+// devices are what the ranks compute on: devices of this process, or others.
+type devices struct {
+	set     *device.Set  // nil: in other processes
+	workers plan.Workers // nil: here
+	closed  bool
+	auto    string // what device.kind = "auto" has come to; "": nothing to say
+	// ofRanks is what other processes tell of the most tensor memory of each rank at a time; nil: nothing.
+	ofRanks func() []int64
+}
+
+// openDevices opens them, and resolves which device kind = "auto" is. noGPU says why no GPU is to be taken there; "": if
+// there is one, it may be. The configuration that it returns is there after an error too.
+func openDevices(ctx context.Context, cfg *config.Config, o Options, noGPU string) (*config.Config, *devices, error) {
+	cfg = cfg.WithAutoGPU(false)
+	if o.Hosts != nil { // ranks in other processes are placed by what these offer: there "auto" is the CPU
+		workers, err := o.Hosts.Choose(ctx, cfg, o.Wait)
+		if err != nil {
+			return cfg, nil, err
+		}
+		return cfg, &devices{workers: workers}, nil
+	}
+	auto := noGPU
+	if noGPU == "" {
+		var gpu bool
+		gpu, auto = device.ResolveAuto(ctx, cfg, true)
+		cfg = cfg.WithAutoGPU(gpu)
+	}
+	set, err := device.OpenSet(cfg)
+	if err != nil {
+		return cfg, nil, err
+	}
+	return cfg, &devices{set: set, auto: auto}, nil
+}
+
+func (c *devices) close() {
+	switch {
+	case c.closed:
+	case c.set != nil:
+		c.set.Close()
+	default:
+		c.workers.Release()
+	}
+	c.closed = true
+}
+
+// path names the kernels.
+func (c *devices) path() string {
+	if c.set != nil {
+		return c.set.Path()
+	}
+	return c.workers.Path()
+}
+
+// describe fills in what people read of them.
+func (c *devices) describe(i *event.Info) {
+	i.Kernels, i.Auto = c.path(), c.auto
+	if c.set != nil {
+		i.Device, i.Threads = c.set.Names(), c.set.Threads()
+	} else {
+		i.Device, i.Threads = c.workers.Devices(), c.workers.Threads()
+	}
+}
+
+// checkMemory refuses a model that does not fit. Other processes look for themselves.
+func (c *devices) checkMemory(p *plan.Plan) (inPlace string, err error) {
+	if c.set == nil {
+		return "", nil
+	}
+	p.SetKernels(c.set.GPUPath())
+	return p.CheckMemory(c.set.GPUs())
+}
+
+func (c *devices) memoryByStage() map[string]int64 {
+	if c.set == nil {
+		return nil
+	}
+	return c.set.TakenBy()
+}
+
+// groups are those of the ranks that this process computes.
+func (c *devices) groups(p *plan.Plan) plan.Groups {
+	if c.set == nil {
+		return plan.NoGroups{}
+	}
+	return p.LocalGroups()
+}
+
+// place says where a run's stages are.
+func (c *devices) place(ctx context.Context, s *actors.Spec, a plan.Assignment) error {
+	if c.set != nil {
+		s.Devices = c.set.OfRanks()
+		return nil
+	}
+	r, err := c.workers.Assign(ctx, a)
+	if err != nil {
+		return err
+	}
+	c.ofRanks = r.Memory
+	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach, s.Clock, s.CutLinks = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach, r.Detach, r.Clock, r.CutLinks
+	return nil
+}
+
+// watch lets whoever has the stages tell the run of them.
+func (c *devices) watch(r *actors.Run) {
+	if c.workers != nil {
+		c.workers.Watch(r)
+	}
+}

@@ -1,0 +1,311 @@
+package attempt
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// open opens everything, and describes the run to the actors.
+func (a *Attempt) open(ctx context.Context) (err error) {
+	if err := a.cfg.Validate(); err != nil {
+		return err
+	}
+	a.cfg, a.devices, err = openDevices(ctx, a.cfg, a.o, a.noGPU)
+	if a.byAuto = a.cfg.AutoGPU(); err != nil {
+		return err
+	}
+	if err := a.openFolder(); err != nil {
+		return err
+	}
+	if err := a.openData(); err != nil {
+		return err
+	}
+	if err := a.begins(); err != nil {
+		return err
+	}
+	if err := a.makePlan(); err != nil {
+		return err
+	}
+	return a.describe()
+}
+
+// openFolder opens the run's folder and the checkpoint that the run begins or resumes from.
+func (a *Attempt) openFolder() (err error) {
+	if a.output, err = rundir.Open(a.cfg, a.o.Fresh); err != nil {
+		return err
+	}
+	if a.back, err = a.output.Resume(a.o.FromStep); err != nil {
+		return err
+	}
+	if a.back != nil {
+		a.ckpt = a.back.Checkpoint
+	}
+	if err := a.loadShape(); err != nil {
+		return err
+	}
+	a.warnDevices()
+	for _, w := range a.output.Warnings {
+		a.env.Warn("%s", w)
+	}
+	return nil
+}
+
+// resumes reports whether the run resumes.
+func (a *Attempt) resumes() bool { return a.back != nil }
+
+// loadShape takes from the weights what they decide: from the checkpoint that the run resumes from,
+// which has all that was taken from model.from once, else from model.from.
+func (a *Attempt) loadShape() (err error) {
+	if !a.resumes() {
+		if a.cfg, a.ckpt, err = plan.LoadFrom(a.cfg); err != nil {
+			return err
+		}
+	} else if a.cfg.Model.From != "" {
+		if a.cfg, err = plan.LoadShape(a.cfg, a.ckpt); err != nil {
+			return err
+		}
+	}
+	if a.output.Config != nil {
+		if a.cfg, err = rundir.Conflicts(a.cfg, filepath.Join(a.cfg.Run.Out, rundir.ConfigFile), a.output.Config); err != nil {
+			return err
+		}
+	}
+	if !a.resumes() {
+		return nil
+	}
+	text, err := a.ckpt.File(rundir.ConfigFile)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(a.ckpt.Dir(), rundir.ConfigFile)
+	if a.cfg, err = rundir.Conflicts(a.cfg, name, text); err != nil {
+		return err
+	}
+	stored, err := config.ParseStored(name, text)
+	if err != nil {
+		return err
+	}
+	if how := config.Regrouped(stored, a.cfg); how != "" {
+		a.env.Warn("the run %s: losses may differ in the last digits, in float32 within 1e-5 of them", how)
+	}
+	if how := rateChange(stored, a.cfg, a.output.Changes(), a.back.State.Step); how != "" {
+		a.env.Warn("%s", how)
+	}
+	return nil
+}
+
+// warnDevices says what the devices can't do of what was asked for.
+func (a *Attempt) warnDevices() {
+	set := a.devices.set
+	if set == nil {
+		return
+	}
+	set.OnWarning(func(text string) { a.env.Warn("%s", text) })
+	if apart := set.Apart(); len(apart) > 0 {
+		a.env.Warn("no access to each other's memory have %s: what crosses between them goes through the host's", strings.Join(apart, ", "))
+	}
+	for _, d := range set.Opened() {
+		if a.cfg.Device.DType == "bfloat16" && !d.FastBF16() {
+			a.env.Warn("device.dtype is bfloat16, and %s kernels have no instructions for it (AVX-512 BF16 and AMX are such, and GPUs from Ampere on have theirs): "+
+				"its numbers take half the memory, and its products are as slow as float32's", d.Path())
+		}
+		if a.cfg.Device.TF32 && !device.KnowsTF32(d) {
+			a.env.Warn("device.tf32 is true, and cuBLASLt, which knows it, was not found (engine doctor says where it was looked for): products are of whole float32 numbers")
+		}
+	}
+}
+
+// openData reads the data, and says what is doubtful about them.
+func (a *Attempt) openData() error {
+	stored, err := a.storedTokenizer()
+	if err != nil {
+		return err
+	}
+	var accept corpus.Accept
+	if a.resumes() {
+		a.changed = corpus.Comparison{Was: a.back.State.Data, Out: a.cfg.Run.Out, Accept: a.o.AcceptNewData}
+		accept = a.changed.Check
+	}
+	if a.kept, err = a.keep(); err != nil {
+		return err
+	}
+	talk, err := rundir.ReadTalk(a.kept, stored)
+	if err != nil {
+		return a.cfg.Errorf("model.from", "%w", err)
+	}
+	a.tokens = corpus.NewTokenStore(a.output.FS)
+	if a.data, err = corpus.Load(a.cfg, stored, talk, accept, a.tokens); err != nil {
+		return err
+	}
+	a.Tokenizer, a.Text = a.data.Tokenizer, corpus.NewText(a.data.Tokenizer, talk, a.cfg.Data.SpecialTokens)
+	warnings := a.tokens.Warnings
+	if a.readsText() {
+		warnings = append(warnings, a.Text.Warnings()...)
+	}
+	for _, w := range append(warnings, a.data.Warnings...) {
+		a.env.Warn("%s", w)
+	}
+	if err := corpus.CheckVocab(a.cfg, a.data.Tokenizer); err != nil {
+		return err
+	}
+	if n := len(a.data.Excluded); n > 0 {
+		a.env.Warn("%d of the files that data.train names are data.val's too: validated on, not trained on: %s", n, corpus.Listed(a.data.Excluded))
+	}
+	return nil
+}
+
+// readsText reports whether the data are text, and not ids or samples.
+func (a *Attempt) readsText() bool { return a.cfg.Text() && a.cfg.IDBytes() == 0 }
+
+// storedTokenizer is the one to resume with: the checkpoint's, or that which
+// data.tokenizer names, or that of the model which the run starts from. One that is not known matters for text alone:
+// see plan.LoadShape.
+func (a *Attempt) storedTokenizer() (tokenizer.Tokenizer, error) {
+	if a.resumes() {
+		return a.back.Tokenizer, nil
+	}
+	if path := a.cfg.TokenizerPath(); a.cfg.Text() && path != "" && a.cfg.IsSet("data.tokenizer") {
+		t, err := rundir.OpenTokenizer(path)
+		if err != nil {
+			return nil, a.cfg.Errorf("data.tokenizer", "%w", err)
+		}
+		return t, nil
+	}
+	if a.ckpt == nil {
+		return nil, nil
+	}
+	t, err := rundir.ReadTokenizer(a.ckpt)
+	if checkpoint.TryAgain(err) {
+		return nil, fmt.Errorf("%s: %w", a.ckpt.Dir(), err)
+	}
+	return t, nil
+}
+
+// keep reads the files that the run keeps: of the checkpoint that it begins or resumes from, and
+// where it begins with a tokenizer from elsewhere those beside that.
+func (a *Attempt) keep() (rundir.Kept, error) {
+	kept, err := rundir.Keep(a.ckpt)
+	if err != nil {
+		return kept, err
+	}
+	if path := a.cfg.TokenizerPath(); path != "" && a.cfg.IsSet("data.tokenizer") && !a.resumes() {
+		texts, err := rundir.TextsAt(path)
+		if err != nil {
+			return kept, a.cfg.Errorf("data.tokenizer", "%w", err)
+		}
+		if texts != nil {
+			kept.Texts = texts
+		}
+	}
+	return kept, nil
+}
+
+// begins says where the run begins or resumes, and where its weights come from.
+func (a *Attempt) begins() (err error) {
+	a.load = stages.InitWeights(a.cfg.Run.Seed)
+	if a.ckpt != nil {
+		a.load = plan.Weights(a.ckpt)
+	}
+	if !a.resumes() {
+		a.start = trainstate.State{FormatVersion: trainstate.Version, Seed: a.cfg.Run.Seed, Optimizer: a.cfg.Optimizer.Name}
+		a.start.Run, err = uuid.NewV7()
+	} else {
+		a.start = a.back.State
+		if path := a.devices.path(); a.start.Kernels != path {
+			a.env.Warn("the run was trained with %s kernels and goes on with %s: losses may differ in the last bits", a.start.Kernels, path)
+		}
+		if d := a.output.Decision(a.start.Step); d != nil {
+			a.start.Decisions = append(a.start.Decisions, *d)
+		}
+		if d := a.changed.Decision(a.start.Step); d != nil {
+			a.env.Warn("the run goes on with new data (%s)", d.Detail)
+			a.start.Decisions = append(a.start.Decisions, *d)
+		}
+		if a.changed.Validation {
+			a.restartBest("the validation text changed")
+		}
+	}
+	a.start.Data, a.start.TrainTokens, a.start.Kernels = a.data.Identity, a.data.TrainLen(), a.devices.path()
+	return err
+}
+
+// restartBest forgets the best validation loss, which was measured on something else.
+func (a *Attempt) restartBest(why string) {
+	if s := &a.start; s.BestStep > 0 && s.BestValLoss != nil {
+		a.env.Warn("%s: the best validation loss so far, %.4f at step %d, was measured otherwise and no longer counts", why, *s.BestValLoss, s.BestStep)
+	}
+	a.start.FirstValLoss, a.start.BestValLoss, a.start.BestStep = nil, nil, 0
+}
+
+// makePlan resolves the configuration with the data and the weights that the run begins from. It refuses what does not
+// fit the memory.
+func (a *Attempt) makePlan() (err error) {
+	if a.plan, err = a.resolve(); err != nil {
+		return err
+	}
+	a.cfg = a.plan.Config()
+	for _, text := range a.plan.Warnings() {
+		a.env.Warn("%s", text)
+	}
+	for _, text := range a.plan.Model().Thawed() {
+		a.env.Warn("model.freeze: %s", text)
+	}
+	if o := a.plan.OutOfOrder(); o.Any() {
+		a.env.Warn("%s computes %v out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", a.cfg.Pipeline.Schedule, o)
+	}
+	if n := a.cfg.Pipeline.Stages * a.cfg.Pipeline.Chunks; n > 1 && a.cfg.Pipeline.WireDType != "" {
+		a.env.Warn("what travels between the %d chunks is rounded to %s (pipeline.wire_dtype): losses depend on where the model is cut", n, a.cfg.Pipeline.WireDType)
+	}
+	inPlace, err := a.devices.checkMemory(a.plan)
+	if err != nil {
+		return err
+	}
+	if a.inPlace = inPlace != ""; a.inPlace {
+		a.env.Warn("%s", inPlace)
+	}
+	return nil
+}
+
+func (a *Attempt) resolve() (*plan.Plan, error) {
+	vocab := corpus.VocabOf(a.cfg, a.data.Tokenizer)
+	fields := a.data.Fields
+	if fields == nil && !a.cfg.Language() {
+		var err error
+		if fields, err = plan.FieldsOf(a.cfg, vocab); err != nil {
+			return nil, err
+		}
+	}
+	if a.ckpt == nil {
+		return plan.New(a.cfg, vocab, stages.Config{Fields: fields})
+	}
+	m, err := plan.ReadModel(a.ckpt)
+	if err != nil {
+		return nil, err
+	}
+	if err := plan.SameFields(m.Fields, fields); err != nil {
+		return nil, a.cfg.Errorf("data.train", "%w", err)
+	}
+	p, err := plan.New(a.cfg, vocab, m)
+	if err != nil {
+		return nil, err
+	}
+	var parts []string
+	if a.resumes() {
+		parts = plan.Optimizer(a.cfg).Parts()
+	}
+	return p, plan.CheckWeights(a.ckpt, p.Model(), parts)
+}
