@@ -70,7 +70,7 @@ func TestGridWaits(t *testing.T) {
 			}()
 			var status event.Status
 			for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-				if status = run.Status(); strings.Contains(status.Explain(), "root: stage 0 (dp 1), running") && strings.Contains(status.String(), "collective 4 of group dp") {
+				if status = run.Status(); strings.Contains(status.Explain(), "root: stage 0 (dp 1) is running") && strings.Contains(status.String(), "collective 4 of group dp") {
 					break
 				}
 				if time.Now().After(deadline) {

@@ -61,7 +61,7 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	r := &Run{ctx: ctx, cfg: &own, apart: o.Hosts != nil, restarts: restarts{most: cfg.Cluster.MaxRestarts}, done: make(chan struct{}),
 		out:    outlet{events: make(chan Event, LimitEvents), feed: feed.New(), traced: runlog.TraceEvery(cfg, o.Trace)},
 		gap:    gap{between: true, interrupt: func() {}},
-		result: Result{LastValLoss: math.NaN()}}
+		result: Result{Steps: cfg.Run.Steps, LastValLoss: math.NaN()}}
 	if err := r.startActor(o); err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (r *Run) finish(o Options) {
 		out.Err = &SetupError{Err: out.Err}
 	}
 	last := r.attempt.EndTexts(out.Err != nil)
-	r.unmarked(r.marks.End(out))
+	r.unmarked(r.marks.End(out, r.cfg.Run.Steps))
 	r.end(out, errors.Join(r.restarts.exhausted(out.Err), last, r.snapshots.end(), r.attempt.Close()))
 }
 

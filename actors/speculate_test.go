@@ -381,7 +381,7 @@ func TestRandomRequestsChangeNoBit(t *testing.T) {
 func TestStatusOfAStepAhead(t *testing.T) {
 	table := generate(t, scheduler.Spec{Schedule: scheduler.GPipe, Ranks: 2, Chunks: 1, Microbatches: 2})
 	h := holdAhead(t, fakeRun{table: table, threads: 2, steps: 3, untied: true}.spec(t, &log{}), 1)
-	const root = "root: stage 1, summing gradients (training) for "
+	const root = "root: stage 1 is summing gradients (training), "
 	eventually(t, h.run, root, func() bool {
 		s := h.run.Status()
 		a := s.Actors[4]

@@ -62,7 +62,7 @@ func TestInterruptThenLoss(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.ends(exitTryAgain)
-			p.prints(`(?m)^stopped at step .* checkpoint runs/tiny/checkpoints/step-.*; the same command goes on from there\n\z`)
+			p.prints(`(?m)^stopped at step .* checkpoint runs/tiny/checkpoints/step-.*; the same command resumes from there\n\z`)
 			again := startEngine(t, dir, sets...)
 			again.prints(`(?m)^resumed at step [0-9]+$`)
 			again.signal(syscall.SIGINT)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // jsonReporter writes an object a line. Each has "event"; that of a step has the
@@ -68,6 +69,10 @@ func (j *jsonReporter) begin(i troupe.Info) {
 }
 
 func (j *jsonReporter) event(e troupe.Event) {
+	m, _ := event.MarkOf(e, 0)
+	if m.Warns() {
+		j.notice("engine: warning: " + indented(m.Text))
+	}
 	switch e := e.(type) {
 	case troupe.StepEvent:
 		if e.Skipped {
@@ -80,31 +85,32 @@ func (j *jsonReporter) event(e troupe.Event) {
 			Dir    string  `json:"dir"`
 			Best   bool    `json:"best"`
 			TookMS float64 `json:"took_ms"`
-		}{e.Step, e.Dir, e.Best, e.Took.Seconds() * 1000})
+			Text   string  `json:"text"`
+		}{e.Step, e.Dir, e.Best, e.Took.Seconds() * 1000, m.Text})
 	case troupe.WarningEvent:
-		say(j.app.err, "warning: %s", e.Text)
 		j.emit("warning", struct {
 			Text string `json:"text"`
-		}{e.Text})
+		}{m.Text})
 	case troupe.RestartEvent:
-		say(j.app.err, "warning: %v; the run goes on from its last checkpoint (restart %d of %d)", e.Err, e.Restart, e.Most)
 		j.emit("restart", struct {
 			Error   string `json:"error"`
 			Restart int    `json:"restart"`
 			Most    int    `json:"max_restarts"`
-		}{e.Err.Error(), e.Restart, e.Most})
+			Text    string `json:"text"`
+		}{e.Err.Error(), e.Restart, e.Most, m.Text})
 	case troupe.PauseEvent:
 		j.emit("pause", struct {
-			Step   int64 `json:"step"`
-			Paused bool  `json:"paused"`
-		}{e.Step, e.Paused})
+			Step   int64  `json:"step"`
+			Paused bool   `json:"paused"`
+			Text   string `json:"text"`
+		}{e.Step, e.Paused, m.Text})
 	case troupe.StallEvent:
-		say(j.app.err, "warning: nothing has moved for %.1f s", e.Quiet.Seconds())
-		j.notice(e.Status.String())
+		j.notice(e.Status.Table())
 		j.emit("stall", struct {
 			QuietS float64 `json:"quiet_s"`
 			Root   string  `json:"root"`
-		}{e.Quiet.Seconds(), e.Status.Explain()})
+			Text   string  `json:"text"`
+		}{e.Quiet.Seconds(), e.Status.Explain(), m.Text})
 	}
 }
 

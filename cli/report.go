@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/show/term"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // reporter shows a run. Its methods are called one after the other.
@@ -130,28 +131,19 @@ func few(x float64) string {
 }
 
 func (t *textReporter) event(e troupe.Event) {
-	switch e := e.(type) {
-	case troupe.StepEvent:
-		t.step(e)
-	case troupe.CheckpointEvent:
-		best := ""
-		if e.Best {
-			best = ", the best so far"
-		}
-		t.log("checkpoint %s in %s%s", e.Dir, words.Duration(e.Took), best)
-	case troupe.WarningEvent:
-		t.warn("%s", e.Text)
-	case troupe.RestartEvent:
-		t.warn("%v; the run goes on from its last checkpoint (restart %d of %d)", e.Err, e.Restart, e.Most)
-	case troupe.PauseEvent:
-		if e.Paused {
-			t.log("paused at step %d", e.Step)
-		} else {
-			t.log("goes on from step %d", e.Step)
-		}
-	case troupe.StallEvent:
-		t.warn("nothing has moved for %s", words.Duration(e.Quiet))
-		t.notice(e.Status.String())
+	if s, ok := e.(troupe.StepEvent); ok {
+		t.step(s)
+		return
+	}
+	switch m, ok := event.MarkOf(e, 0); {
+	case !ok:
+	case m.Warns():
+		t.warn("%s", m.Text)
+	default:
+		t.log("%s", m.Text)
+	}
+	if s, ok := e.(troupe.StallEvent); ok {
+		t.notice(s.Status.Table())
 	}
 }
 
@@ -168,7 +160,16 @@ func (t *textReporter) line(format string, args ...any) {
 }
 
 func (t *textReporter) warn(format string, args ...any) {
-	t.screen.Notice("engine: warning: " + words.OneLine(fmt.Sprintf(format, args...)))
+	t.screen.Notice("engine: warning: " + indented(fmt.Sprintf(format, args...)))
+}
+
+// indented makes each line of a text harmless, and indents those after the first.
+func indented(text string) string {
+	all := strings.Split(text, "\n")
+	for i := range all {
+		all[i] = words.OneLine(all[i])
+	}
+	return strings.Join(all, "\n  ")
 }
 
 func (t *textReporter) step(e troupe.StepEvent) {
@@ -322,16 +323,16 @@ func (t *textReporter) end(res troupe.Result) {
 
 // closing says how a run ended.
 func (t *textReporter) closing(res troupe.Result) []string {
-	parts := []string{fmt.Sprintf("done: step %d/%d in %s", res.Step, t.info.Steps, words.Duration(t.app.now().Sub(t.began)))}
-	switch {
+	end, _ := event.MarkOf(troupe.EndEvent{Result: res}, res.Step)
+	parts := []string{end.Text}
+	switch idle := res.Step == t.info.ResumedAt; {
 	case res.Stopped:
-		parts[0] = fmt.Sprintf("stopped at step %d/%d", res.Step, t.info.Steps)
-	case res.Early && res.Step == t.info.ResumedAt:
-		parts[0] = fmt.Sprintf("done already: step %d/%d, without a better validation loss since step %d; raise run.patience to go on", res.Step, t.info.Steps, res.BestStep)
-	case res.Early:
-		parts[0] = fmt.Sprintf("done early: step %d/%d, without a better validation loss since step %d (run.patience)", res.Step, t.info.Steps, res.BestStep)
-	case res.Step == t.info.ResumedAt:
-		parts[0] = fmt.Sprintf("done already: step %d/%d", res.Step, t.info.Steps)
+	case idle && res.Early:
+		parts = append(parts, "nothing is left to train; raise run.patience to continue")
+	case idle:
+		parts = append(parts, "nothing is left to train")
+	default:
+		parts[0] += " in " + words.Duration(t.app.now().Sub(t.began))
 	}
 	switch {
 	case t.valLoss == nil && math.IsNaN(res.LastValLoss): // there was no validation
@@ -357,7 +358,7 @@ func (t *textReporter) closing(res troupe.Result) []string {
 		parts = append(parts, "checkpoint "+res.Dir)
 	}
 	if res.Stopped {
-		parts = append(parts, "the same command goes on from there")
+		parts = append(parts, "the same command resumes from there")
 	}
 	return parts
 }

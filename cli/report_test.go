@@ -59,7 +59,7 @@ func play(show reporter, tick func()) {
 	show.event(troupe.StallEvent{Quiet: time.Minute, Status: event.Status{}})
 	show.notice("engine: finishing the step\n")
 	show.close()
-	show.end(troupe.Result{Step: 107, Stopped: true, FirstValLoss: 5.5, LastValLoss: 2.4, BestValLoss: 2.3, BestStep: 90, Dir: "runs/small/checkpoints/step-00000107"})
+	show.end(troupe.Result{Step: 107, Steps: 1000, Stopped: true, FirstValLoss: 5.5, LastValLoss: 2.4, BestValLoss: 2.3, BestStep: 90, Dir: "runs/small/checkpoints/step-00000107"})
 }
 
 // step makes the event of a step: number 104 with a validation, 105 skipped.
@@ -122,21 +122,21 @@ func TestClosing(t *testing.T) {
 		res       troupe.Result
 		want      string
 	}{
-		{"done", 0, &val, 0, troupe.Result{Step: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6, Dir: "d"},
+		{"done", 0, &val, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6, Dir: "d"},
 			"done: step 9/9 in 0ms; validation loss 5.0000 → 2.5000; checkpoint d"},
-		{"an earlier one was the best", 0, &val, 1, troupe.Result{Step: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2, BestStep: 6},
+		{"an earlier one was the best", 0, &val, 1, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2, BestStep: 6},
 			"done: step 9/9 in 0ms; validation loss 5.0000 → 2.5000 (best 2.0000 at step 6); 1 step skipped"},
-		{"post-validated", 0, &val, 0, troupe.Result{Step: 200, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6, Updates: troupe.Updates{Kept: 190, RolledBack: 6, Waited: 4}},
+		{"post-validated", 0, &val, 0, troupe.Result{Step: 200, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6, Updates: troupe.Updates{Kept: 190, RolledBack: 6, Waited: 4}},
 			"done: step 200/9 in 0ms; validation loss 5.0000 → 2.5000; updates: 190 kept, 6 rolled back (3.1%), 4 waited"},
-		{"never speculated", 0, &val, 0, troupe.Result{Step: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6, Updates: troupe.Updates{Waited: 9}},
+		{"never speculated", 0, &val, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6, Updates: troupe.Updates{Waited: 9}},
 			"done: step 9/9 in 0ms; validation loss 5.0000 → 2.5000; updates: 0 kept, 0 rolled back (0.0%), 9 waited"},
-		{"nothing to do", 9, nil, 0, troupe.Result{Step: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 9},
-			"done already: step 9/9; validation loss 5.0000 → 2.5000"},
-		{"stopped before a second validation", 0, &val, 0, troupe.Result{Step: 3, Stopped: true, FirstValLoss: 5, LastValLoss: 5, BestValLoss: nan},
-			"stopped at step 3/9; validation loss before training 5.0000; the same command goes on from there"},
-		{"not a number", 0, &nan, 0, troupe.Result{Step: 9, FirstValLoss: 5, LastValLoss: nan, BestValLoss: nan},
+		{"nothing to do", 9, nil, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 9},
+			"done: step 9/9; nothing is left to train; validation loss 5.0000 → 2.5000"},
+		{"stopped before a second validation", 0, &val, 0, troupe.Result{Step: 3, Steps: 9, Stopped: true, FirstValLoss: 5, LastValLoss: 5, BestValLoss: nan},
+			"stopped at step 3/9; validation loss before training 5.0000; the same command resumes from there"},
+		{"not a number", 0, &nan, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: nan, BestValLoss: nan},
 			"done: step 9/9 in 0ms; validation loss 5.0000 → NaN"},
-		{"no validation", 0, nil, 0, troupe.Result{Step: 9, FirstValLoss: nan, LastValLoss: nan, BestValLoss: nan},
+		{"no validation", 0, nil, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: nan, LastValLoss: nan, BestValLoss: nan},
 			"done: step 9/9 in 0ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

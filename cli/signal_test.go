@@ -104,7 +104,7 @@ func TestStoppedRunGoesOn(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	p.says("engine: finishing the step")
 	p.ends(exitTryAgain)
-	p.prints(`(?m)^stopped at step .* checkpoint runs/tiny/checkpoints/step-.*; the same command goes on from there\n\z`)
+	p.prints(`(?m)^stopped at step .* checkpoint runs/tiny/checkpoints/step-.*; the same command resumes from there\n\z`)
 
 	again := startEngine(t, dir, "run", "tiny.toml", "--set", "run.steps=1000000")
 	again.prints(`(?m)^resumed at step [0-9]+$`)

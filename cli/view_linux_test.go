@@ -103,7 +103,7 @@ func TestView(t *testing.T) {
 		t.Error("keys come by lines")
 	}
 	press("p")
-	at = seen.await(t, at, "paused at step ")
+	at = seen.await(t, at, "paused after step ")
 	press("c")
 	at = seen.await(t, at, "checkpoint runs/tiny/checkpoints/step-")
 	press("s")

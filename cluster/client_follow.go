@@ -184,7 +184,7 @@ func (f *Followed) read(k *call) error {
 		case w.GetInfo() != nil:
 			select {
 			case <-f.ready: // it was taken up
-				f.send(troupe.WarningEvent{Text: fmt.Sprintf("the run goes on from step %d", w.GetInfo().GetResumedAt())})
+				f.send(troupe.WarningEvent{Text: fmt.Sprintf("the run was resumed from step %d", w.GetInfo().GetResumedAt())})
 			default:
 				f.info = apiwire.UnpackInfo(w.GetInfo())
 				close(f.ready)
@@ -198,6 +198,7 @@ func (f *Followed) read(k *call) error {
 			}
 		case w.GetEnd() != nil:
 			f.result, f.err = apiwire.UnpackEnd(w.GetEnd())
+			f.result.Steps = f.info.Steps
 			return nil
 		default:
 			e, err := apiwire.UnpackEvent(w)

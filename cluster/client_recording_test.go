@@ -125,7 +125,7 @@ func TestRecording(t *testing.T) {
 	for _, m := range marks {
 		said += m.Kind + " " + m.Text + "\n"
 	}
-	for _, want := range []string{"start", "stop", "end stopped by request"} {
+	for _, want := range []string{"start", "stop", "end stopped at step"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("no %q in %s", want, said)
 		}

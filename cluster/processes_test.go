@@ -339,7 +339,7 @@ func told(e troupe.Event) event {
 	case troupe.WarningEvent:
 		return event{Kind: "warning", Text: e.Text}
 	case troupe.StallEvent:
-		return event{Kind: "stall", Text: e.Status.Explain()}
+		return event{Kind: "stall", Text: strings.Join(append(e.Status.Chain(), e.Status.Explain()), "\n")}
 	}
 	return event{Kind: fmt.Sprintf("%T", e)}
 }

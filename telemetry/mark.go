@@ -28,11 +28,37 @@ const (
 	MarkContinue   = "continue" // after a pause
 	MarkRate       = "rate"     // the learning rate was changed
 	MarkStop       = "stop"     // somebody has asked for it
+	MarkRequest    = "request"  // somebody has asked for another change, or one was refused
 	MarkStall      = "stall"    // nothing moved; with who waits for whom
 	MarkWarning    = "warning"
 	MarkSample     = "sample" // samples.jsonl has another line
 	MarkEnd        = "end"    // with the error, if there is one
 )
+
+// Warns reports whether a person should look into it.
+func (m Mark) Warns() bool {
+	return m.Kind == MarkWarning || m.Kind == MarkRestart || m.Kind == MarkStall
+}
+
+// The text of the end of a run that failed is this and the error. Earlier versions wrote the second one.
+const (
+	failed    = "failed: "
+	wasFailed = "it failed: "
+)
+
+// Failed is the text of the end of a run that failed.
+func Failed(err error) string { return failed + err.Error() }
+
+// Failure is the error of the end of a run that failed; false: it is no such mark.
+func (m Mark) Failure() (text string, ok bool) {
+	if m.Kind != MarkEnd {
+		return "", false
+	}
+	if text, ok = strings.CutPrefix(m.Text, failed); ok {
+		return text, true
+	}
+	return strings.CutPrefix(m.Text, wasFailed)
+}
 
 // maxMarkText is how many bytes of a mark's text are kept, and maxMarkBytes the longest line:
 // JSON writes a byte as up to six.

@@ -399,11 +399,12 @@ func (f *files) state(d *description) string {
 	if ms := d.last.StepMS; ms != nil && *ms < 1e9 {
 		quiet = max(quiet, time.Duration(*ms*10)*time.Millisecond)
 	}
-	last, ok := f.marks.last("start", "resume", "end", "stop")
-	switch over := ok && last.Kind == "end"; {
+	last, ok := f.marks.last(telemetry.MarkStart, telemetry.MarkResume, telemetry.MarkEnd, telemetry.MarkStop)
+	_, failed := telemetry.Mark{Kind: last.Kind, Text: last.Text}.Failure()
+	switch over := ok && last.Kind == telemetry.MarkEnd; {
 	case d.Steps > 0 && d.Step >= d.Steps:
 		return "ended"
-	case over && strings.Contains(last.Text, "fail"):
+	case failed:
 		return "failed"
 	case over:
 		return "stopped"

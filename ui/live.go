@@ -130,12 +130,11 @@ func (l *live) begin(i troupe.Info, s *Server) {
 }
 
 func (l *live) event(e troupe.Event) {
-	step := int64(0)
+	step := 0
 	l.mu.Lock()
 	if l.last != nil {
-		step = int64(l.last.Step)
+		step = l.last.Step
 	}
-	var m mark
 	switch e := e.(type) {
 	case troupe.StepEvent:
 		l.at, l.stalled = time.Now(), false
@@ -149,51 +148,20 @@ func (l *live) event(e troupe.Event) {
 		l.mu.Unlock()
 		_ = l.records.Add(e.Record) // of a record with too many metrics the page shows none
 		return
-	case troupe.CheckpointEvent:
-		step, m.Kind, m.Text = e.Step, "checkpoint", fmt.Sprintf("%s in %.1f s", e.Dir, e.Took.Seconds())
-		if e.Best {
-			m.Text += ", the best so far"
-		}
 	case troupe.PauseEvent:
 		l.paused = e.Paused
-		step, m.Kind, m.Text = e.Step, "continue", fmt.Sprintf("goes on from step %d", e.Step)
-		if e.Paused {
-			m.Kind, m.Text = "pause", fmt.Sprintf("paused at the end of step %d", e.Step)
-		}
-	case troupe.ChangeEvent:
-		m.Kind, m.Text = changeMark(e)
 	case troupe.StallEvent:
 		l.stalled = true
-		m.Kind, m.Text = "stall", fmt.Sprintf("nothing has moved for %.1f s; %s", e.Quiet.Seconds(), e.Status.Explain())
-	case troupe.RestartEvent:
-		m.Kind, m.Text = "restart", fmt.Sprintf("%v; the run goes on from its last checkpoint (restart %d of %d)", e.Err, e.Restart, e.Most)
-	case troupe.WarningEvent:
-		m.Kind, m.Text = "warning", e.Text
 	}
 	l.mu.Unlock()
-	if m.Kind != "" {
-		m.Step, m.TimeMS = step, clock.Now().UnixMilli()
-		l.marks.add(m)
-	}
+	l.mark(e, step)
 }
 
-// changeMark says what became of a change that somebody has asked for.
-func changeMark(e troupe.ChangeEvent) (kind, text string) {
-	kind = map[troupe.ChangeKind]string{troupe.ChangeStop: "stop", troupe.ChangeRate: "rate"}[e.Kind]
-	if kind == "" {
-		kind = "change"
+// mark notes an event that has words.
+func (l *live) mark(e troupe.Event, step int) {
+	if m, ok := event.MarkOf(e, step); ok {
+		l.marks.add(mark{TimeMS: m.TimeMS, Step: int64(m.Step), Kind: m.Kind, Text: m.Text})
 	}
-	text = string(e.Kind)
-	if e.Kind == troupe.ChangeRate {
-		text = fmt.Sprintf("learning rate %g, down to %g", e.LR, e.MinLR)
-	}
-	if e.Step > 0 {
-		text += fmt.Sprintf(" at step %d", e.Step)
-	}
-	if e.Err != nil {
-		return "warning", text + " is refused: " + e.Err.Error()
-	}
-	return kind, text + ": taken"
 }
 
 func (l *live) end(result troupe.Result, err error) {
@@ -203,16 +171,7 @@ func (l *live) end(result troupe.Result, err error) {
 	l.mu.Lock()
 	l.over, l.result, l.err, l.stalled = true, result, err, false
 	l.mu.Unlock()
-	text := "done"
-	switch {
-	case err != nil:
-		text = "failed: " + err.Error()
-	case result.Stopped:
-		text = fmt.Sprintf("stopped at step %d", result.Step)
-	case result.Early:
-		text = fmt.Sprintf("done early at step %d, without a better validation loss since step %d", result.Step, result.BestStep)
-	}
-	l.marks.add(mark{TimeMS: clock.Now().UnixMilli(), Step: int64(result.Step), Kind: "end", Text: text})
+	l.mark(troupe.EndEvent{Result: result, Err: err}, result.Step)
 	close(l.ended)
 }
 

@@ -470,12 +470,12 @@ func TestLive(t *testing.T) {
 			t.Errorf("%.40q: %d %s, want %d", body, w.Code, w.Body, status)
 		}
 	}
-	next("marks", "paused at the end of step")
+	next("marks", "paused after step")
 	next("run", `"state":"paused"`)
 	ask(`{"kind":"resume"}`)
-	next("marks", "goes on from step")
+	next("marks", "resumed after step")
 	ask(`{"kind":"rate","lr":0.002,"min_lr":0.0001}`)
-	next("marks", "learning rate 0.002")
+	next("marks", "peak 0.002")
 	stop()
 	// Behind the first mark there are others; the first does not come again.
 	next, stop = follow("1")

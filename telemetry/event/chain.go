@@ -2,6 +2,15 @@ package event
 
 import "fmt"
 
+// Explain says in one line which actor holds up the run: the last line of Chain; "": no actor is known.
+func (s Status) Explain() string {
+	lines := s.Chain()
+	if len(lines) == 0 {
+		return ""
+	}
+	return "root: " + lines[len(lines)-1]
+}
+
 // Chain follows the waits from the scheduler to the actor that holds up the run, a line for
 // each: who waits for what from whom, on which hosts, since when, and when a host was heard
 // of last.

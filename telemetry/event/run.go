@@ -37,6 +37,7 @@ type Info struct {
 // Result is how a run ended.
 type Result struct {
 	Step         int
+	Steps        int  // that the configuration asks for
 	Stopped      bool // by request, before the last step
 	Early        bool // before the last step, since run.patience was at its end
 	FirstValLoss float64

@@ -18,8 +18,19 @@ type Status struct {
 	Cut []CutLink
 }
 
-// String is the table that a person reads, and the root of the waits.
+// String is the table that a person reads, the root of the waits, and what is requested.
 func (s Status) String() string {
+	text := s.Table()
+	for _, line := range []string{s.Explain(), s.Requested()} {
+		if line != "" {
+			text += line + "\n"
+		}
+	}
+	return text
+}
+
+// Table has a line for each actor.
+func (s Status) Table() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	elsewhere, host := s.hosts(), ""
@@ -31,15 +42,10 @@ func (s Status) String() string {
 		if elsewhere {
 			host = orDash(a.Host) + "\t"
 		}
-		fmt.Fprintf(w, "%s\t%s%d\t%s\t%s\t%s\t%.1f s\n", a.Actor, host, a.Step, a.doing(), orDash(a.waitsFor()), orDash(a.From), s.Time.Sub(a.Since).Seconds())
+		fmt.Fprintf(w, "%s\t%s%d\t%s\t%s\t%s\t%.1f s\n",
+			a.Actor, host, a.Step, a.doing(), orDash(a.waitsFor()), orDash(a.From), s.Time.Sub(a.Since).Seconds())
 	}
 	w.Flush() //nolint:errcheck // a strings.Builder does not fail
-	if e := s.Explain(); e != "" {
-		fmt.Fprintf(&b, "%s\n", e)
-	}
-	if text := s.Requested(); text != "" {
-		fmt.Fprintf(&b, "%s\n", text)
-	}
 	return b.String()
 }
 
@@ -110,48 +116,6 @@ func (s Snapshot) waitsFor() string {
 	}
 	return ""
 }
-
-// Explain follows the waits from the scheduler to the actor that holds up the
-// run, and says it in a sentence.
-func (s Status) Explain() string {
-	byName := make(map[string]Snapshot, len(s.Actors))
-	for _, a := range s.Actors {
-		byName[a.Actor] = a
-	}
-	at, ok := byName[Scheduler]
-	if !ok {
-		return ""
-	}
-	seen := map[string]bool{}
-	var path []Snapshot
-	var waits []string
-	for {
-		path = append(path, at)
-		if seen[at.Actor] {
-			return strings.Join(append(waits, "root: "+s.circle(path)), "\n")
-		}
-		seen[at.Actor] = true
-		next, ok := byName[at.From]
-		if at.Wait == WaitNothing || !ok {
-			break
-		}
-		if at.Host != "" {
-			waits = append(waits, fmt.Sprintf("%s waits for %s from %s, %.1f s", at.name(), at.waitsFor(), next.name(), s.Time.Sub(at.Since).Seconds()))
-		}
-		if cut, ok := s.cutBetween(next, at); ok {
-			return strings.Join(append(waits, "root: "+cut.String()), "\n")
-		}
-		at = next
-	}
-	root := fmt.Sprintf("root: %s, %s for %.1f s", at.name(), at.doing(), s.Time.Sub(at.Since).Seconds())
-	if quiet := s.Time.Sub(at.Heard); at.Host != "" && quiet >= tellQuiet {
-		root += fmt.Sprintf("; %s has not been heard for %.1f s", at.Host, quiet.Seconds())
-	}
-	return strings.Join(append(waits, root), "\n")
-}
-
-// tellQuiet is the silence of a worker from which on it may be why a run waits.
-const tellQuiet = time.Second
 
 // name is what people call the actor, with its worker.
 func (s Snapshot) name() string {

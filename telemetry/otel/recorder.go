@@ -82,6 +82,7 @@ func end(span trace.Span, at time.Time) { span.End(trace.WithTimestamp(at)) }
 // Observe tells of an event of the run.
 func (r *Recorder) Observe(e troupe.Event) {
 	now := r.o.Now()
+	m, _ := event.MarkOf(e, 0)
 	switch e := e.(type) {
 	case troupe.StepEvent:
 		r.observeStep(e, now)
@@ -95,7 +96,7 @@ func (r *Recorder) Observe(e troupe.Event) {
 		r.meters.restart()
 	case troupe.StallEvent:
 		span := r.begin("stall", now.Add(-e.Quiet), keyWaits.StringSlice(e.Status.Chain()))
-		span.SetStatus(codes.Error, "nothing has moved for "+e.Quiet.String())
+		span.SetStatus(codes.Error, m.Text)
 		end(span, now)
 		r.meters.stall()
 	case troupe.PauseEvent:
@@ -104,7 +105,7 @@ func (r *Recorder) Observe(e troupe.Event) {
 			r.paused = r.begin("paused", now, keyStep.Int64(e.Step))
 		}
 	case troupe.WarningEvent:
-		r.run.AddEvent("warning", trace.WithTimestamp(now), trace.WithAttributes(attribute.String("message", e.Text)))
+		r.run.AddEvent("warning", trace.WithTimestamp(now), trace.WithAttributes(attribute.String("message", m.Text)))
 	}
 }
 

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
@@ -144,10 +145,10 @@ func (p *page) metrics() []string {
 
 // signs are the letters of what happened.
 var signs = []struct{ kind, sign, text string }{
-	{telemetry.MarkResume, "C", "the run goes on from a checkpoint"},
-	{telemetry.MarkRestart, "R", "it was restarted"},
-	{telemetry.MarkStall, "S", "it stalled"},
-	{telemetry.MarkRate, "L", "the learning rate was changed"},
+	{telemetry.MarkResume, "C", "resumed from a checkpoint"},
+	{telemetry.MarkRestart, "R", "restarted"},
+	{telemetry.MarkStall, "S", "stalled"},
+	{telemetry.MarkRate, "L", "learning rate changed"},
 }
 
 // chartMarks are what happened, for the charts, and what the letters stand for.
@@ -175,10 +176,7 @@ func (p *page) chartMarks() (marks []chart.Mark, says string) {
 		for _, m := range p.marks {
 			if m.Kind == s.kind {
 				n++
-				text := s.text
-				if m.Text != "" {
-					text += ": " + m.Text
-				}
+				text := cmp.Or(m.Text, s.text)
 				marks = append(marks, chart.Mark{X: float64(m.Step), Sign: s.sign, Text: text})
 			}
 		}

@@ -304,10 +304,10 @@ func (p *page) tellWrong() {
 		}
 	}
 	if n := len(p.marks); n > 0 && p.marks[n-1].Kind == telemetry.MarkEnd {
-		if cause, failed := strings.CutPrefix(p.marks[n-1].Text, "it failed: "); failed {
+		if cause, failed := p.marks[n-1].Failure(); failed {
 			say("It failed: %s", cause)
 		} else {
-			p.Status += "; it has ended: " + clean(p.marks[n-1].Text)
+			p.Status += "; " + clean(p.marks[n-1].Text)
 		}
 	}
 	if r.State != nil {
@@ -373,13 +373,6 @@ func some(steps []int) string {
 	return strings.Join(text, ", ") + moreThan(len(steps), shown)
 }
 
-// kinds are the words for what happens.
-var kinds = map[string]string{
-	telemetry.MarkStart: "begins", telemetry.MarkResume: "goes on from a checkpoint", telemetry.MarkRestart: "restarted", telemetry.MarkPause: "paused",
-	telemetry.MarkContinue: "goes on", telemetry.MarkRate: "learning rate", telemetry.MarkStop: "asked to stop", telemetry.MarkStall: "stalled",
-	telemetry.MarkWarning: "warning", telemetry.MarkEnd: "ends",
-}
-
 // tellEvents lists what happened, without what the curves and samples show.
 func (p *page) tellEvents() {
 	var shown []telemetry.Mark
@@ -395,11 +388,7 @@ func (p *page) tellEvents() {
 		p.EventsSay = fmt.Sprintf("the last %d of %d events", limitEvents, n)
 	}
 	for _, m := range shown {
-		kind, known := kinds[m.Kind]
-		if !known {
-			kind = clean(m.Kind)
-		}
-		e := event{Step: words.Count(int64(m.Step)), Kind: kind, Text: clean(m.Text)}
+		e := event{Step: words.Count(int64(m.Step)), Kind: clean(m.Kind), Text: clean(m.Text)}
 		if m.TimeMS > 0 {
 			e.Time = time.UnixMilli(m.TimeMS).UTC().Format(time.DateTime)
 		}

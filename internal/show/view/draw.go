@@ -98,7 +98,7 @@ func (v *View) foot(width int) (lines []string) {
 		lines = append(lines, cut("warning: "+words.OneLine(v.warning), width))
 	}
 	if v.checkpoint != "" {
-		lines = append(lines, cut("checkpoint "+words.OneLine(v.checkpoint), width))
+		lines = append(lines, cut(words.OneLine(v.checkpoint), width))
 	}
 	return lines
 }

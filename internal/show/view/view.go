@@ -48,15 +48,16 @@ func (v *View) Begin(i troupe.Info) {
 
 // Event tells what has happened.
 func (v *View) Event(e troupe.Event, now time.Time) {
+	m, _ := event.MarkOf(e, v.last.Step)
 	switch e := e.(type) {
 	case troupe.StepEvent:
 		v.step(e)
 	case troupe.CheckpointEvent:
-		v.checkpoint = e.Dir
+		v.checkpoint = m.Text
 	case troupe.WarningEvent:
-		v.warning, v.warned = e.Text, now
+		v.warning, v.warned = m.Text, now
 	case troupe.RestartEvent:
-		v.warning, v.warned = e.Err.Error(), now
+		v.warning, v.warned = m.Text, now
 		v.ranks, v.stall = nil, nil
 	case troupe.PauseEvent:
 		v.paused, v.pausedAt = e.Paused, e.Step

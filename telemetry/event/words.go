@@ -1,0 +1,73 @@
+package event
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/troupe-ml/troupe/internal/base/clock"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/telemetry"
+)
+
+// MarkOf says an event in words, as of now: a line of events.jsonl, and what the page, the command line and
+// reports show of it. ended is the last finished step, for events that name none. A step has no words of its
+// own: false. The text of a stall has several lines, the others have one.
+func MarkOf(e Event, ended int) (telemetry.Mark, bool) {
+	m := telemetry.Mark{TimeMS: clock.Now().UnixMilli(), Step: ended}
+	switch e := e.(type) {
+	case CheckpointEvent:
+		m.Step, m.Kind, m.Text = int(e.Step), telemetry.MarkCheckpoint, fmt.Sprintf("checkpoint %s written in %s", e.Dir, words.Duration(e.Took))
+		if e.Best {
+			m.Text += ", the best so far"
+		}
+	case PauseEvent:
+		m.Step, m.Kind, m.Text = int(e.Step), telemetry.MarkContinue, fmt.Sprintf("resumed after step %d", e.Step)
+		if e.Paused {
+			m.Kind, m.Text = telemetry.MarkPause, fmt.Sprintf("paused after step %d", e.Step)
+		}
+	case ChangeEvent:
+		m.Kind, m.Text = sayChange(e)
+	case RestartEvent:
+		m.Kind, m.Text = telemetry.MarkRestart, fmt.Sprintf("%v; resuming from the last checkpoint (restart %d of %d)", e.Err, e.Restart, e.Most)
+	case StallEvent:
+		lines := append([]string{"nothing has moved for " + words.Duration(e.Quiet)}, e.Status.Chain()...)
+		if n := len(lines); n > 1 {
+			lines[n-1] = e.Status.Explain()
+		}
+		m.Kind, m.Text = telemetry.MarkStall, strings.Join(lines, "\n")
+	case WarningEvent:
+		m.Kind, m.Text = telemetry.MarkWarning, e.Text
+	case EndEvent:
+		m.Step, m.Kind, m.Text = e.Result.Step, telemetry.MarkEnd, sayEnd(e)
+	default:
+		return telemetry.Mark{}, false
+	}
+	return m, true
+}
+
+// sayChange says what was asked for, and why it was refused.
+func sayChange(e ChangeEvent) (kind, text string) {
+	if e.Err != nil {
+		return telemetry.MarkRequest, fmt.Sprintf("refused: %v: %v", e.Change, e.Err)
+	}
+	switch e.Kind {
+	case ChangeRate:
+		return telemetry.MarkRate, fmt.Sprintf("learning rate from step %d on: peak %g, end %g", e.Step+1, e.LR, e.MinLR)
+	case ChangeStop:
+		return telemetry.MarkStop, "requested: " + e.Change.String()
+	}
+	return telemetry.MarkRequest, "requested: " + e.Change.String()
+}
+
+func sayEnd(e EndEvent) string {
+	r := e.Result
+	switch {
+	case e.Err != nil:
+		return telemetry.Failed(e.Err)
+	case r.Stopped:
+		return fmt.Sprintf("stopped at step %d/%d", r.Step, r.Steps)
+	case r.Early:
+		return fmt.Sprintf("done early: step %d/%d, without a better validation loss since step %d (run.patience)", r.Step, r.Steps, r.BestStep)
+	}
+	return fmt.Sprintf("done: step %d/%d", r.Step, r.Steps)
+}
