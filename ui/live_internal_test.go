@@ -1,10 +1,12 @@
 package ui
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
@@ -38,6 +40,31 @@ func TestRoot(t *testing.T) {
 		}
 		if root != tc.root || !strings.Contains(strings.Join(v.Chain, "\n"), tc.says) {
 			t.Errorf("%s: the root is %q in %q, want %q with %q", name, root, v.Chain, tc.root, tc.says)
+		}
+	}
+}
+
+// TestLiveWords: the page of a live run says an event in the words of events.jsonl.
+func TestLiveWords(t *testing.T) {
+	l := &live{ended: make(chan struct{})}
+	all := []troupe.Event{
+		troupe.CheckpointEvent{Step: 3, Dir: "runs/a/step-3", Took: time.Second},
+		troupe.PauseEvent{Step: 3, Paused: true},
+		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeRate, Step: 4, LR: 0.2, MinLR: 0.1}},
+		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeStop, Step: 2}, Err: errors.New("step 2 has ended")},
+		troupe.RestartEvent{Err: errors.New("worker w2 failed"), Restart: 1, Most: 3},
+		troupe.StallEvent{Quiet: time.Minute},
+		troupe.WarningEvent{Text: "the disk is nearly full"},
+	}
+	for _, e := range all {
+		l.event(e)
+	}
+	end := troupe.EndEvent{Result: troupe.Result{Step: 4, Steps: 9, Stopped: true}}
+	l.end(end.Result, end.Err)
+	marks, _ := l.marks.after(0)
+	for i, e := range append(all, end) {
+		if want, _ := event.MarkOf(e, 0); marks[i].Text != want.Text || marks[i].Kind != want.Kind {
+			t.Errorf("%T: %+v, want %+v", e, marks[i], want)
 		}
 	}
 }
