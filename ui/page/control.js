@@ -92,7 +92,7 @@ export function controlView(app, id) {
     element: root,
     on: {
       run(d) { run = d; paint(); },
-      marks(all) { for (const m of all) if (['pause', 'continue', 'stop', 'rate', 'change', 'warning', 'end'].includes(m.kind) || (m.kind === 'checkpoint' && m.time_ms > asked && asked)) add(new Date(m.time_ms), m.kind, m.text); },
+      marks(all) { for (const m of all) if (['pause', 'continue', 'stop', 'rate', 'change', 'request', 'warning', 'end'].includes(m.kind) || (m.kind === 'checkpoint' && m.time_ms > asked && asked)) add(new Date(m.time_ms), m.kind, m.text); },
     },
     me() { key = ''; paint(); },
     end() {}, theme() {},
