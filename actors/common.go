@@ -69,7 +69,7 @@ func caught(err *error) {
 // part is what the actors of a run have in common.
 type part struct {
 	spec   *Spec
-	cell   *StatusCell
+	cell   *statusCell
 	runID  runID
 	failed bool // or told to halt: nothing starts any more
 

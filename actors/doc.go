@@ -47,7 +47,7 @@
 //
 // # Nothing waits silently
 //
-// Each actor keeps its state in a StatusCell beside its mailbox: what it does, what it
+// Each actor keeps its state in a statusCell beside its mailbox: what it does, what it
 // waits for, from whom, since when. Reading a cell changes nothing and needs no
 // answer from the actor, so a wedged stage still answers. event.Status prints the
 // cells, and Explain follows the waits to their root.

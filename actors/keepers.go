@@ -17,7 +17,7 @@ import (
 // parts write them. One that can't has to send its part: then the checkpoint is written anew.
 type keepers struct {
 	spec    *Spec
-	cell    *StatusCell
+	cell    *statusCell
 	begin   *BeginSave
 	stages  []*actor.PID
 	root    *actor.RootContext

@@ -5,12 +5,12 @@ import "time"
 // The bounds of this package's queues. What is in flight between stages is
 // bounded by the table's credits.
 const (
-	// LimitDataAhead is how many microbatches of tokens and targets a stage asks for ahead
+	// limitDataAhead is how many microbatches of tokens and targets a stage asks for ahead
 	// of their forward, for each chunk that takes any.
-	LimitDataAhead = 4
-	// LimitSaves is how many checkpoints may be in progress: one is written
+	limitDataAhead = 4
+	// limitSaves is how many checkpoints may be in progress: one is written
 	// while training goes on.
-	LimitSaves = 1
+	limitSaves = 1
 	// LimitRecords is how many steps may wait for their line in metrics.jsonl, or
 	// for their event, before training waits for them.
 	LimitRecords = 1024

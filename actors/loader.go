@@ -201,7 +201,7 @@ func (b *Batch) Release() {
 }
 
 // batchPool keeps batches for reuse. It holds no more than were in flight at
-// once, which LimitDataAhead bounds for each chunk.
+// once, which limitDataAhead bounds for each chunk.
 type batchPool struct {
 	mu   sync.Mutex
 	free []*Batch

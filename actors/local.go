@@ -28,8 +28,8 @@ type local struct {
 	// arrivals have the memory of a rank's device for what comes to it from other processes in
 	// pieces; nil: it comes by way of the host's.
 	arrivals []tensorops.Arena
-	cells    []*StatusCell
-	byName   map[string]*StatusCell
+	cells    []*statusCell
+	byName   map[string]*statusCell
 	moves    atomic.Int64
 	recorder *recorder
 	underWay atomic.Pointer[underWay] // nil: no order has begun, or this process has no scheduler
@@ -55,7 +55,7 @@ func newLocal(spec Spec) (*local, error) {
 			return nil, err
 		}
 	}
-	l := &local{spec: spec, apart: spec.apart(), id: runID{spec.Run, attempt}, byName: make(map[string]*StatusCell), streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
+	l := &local{spec: spec, apart: spec.apart(), id: runID{spec.Run, attempt}, byName: make(map[string]*statusCell), streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
 		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0), recorder: newRecorder()}
 	l.host = l.memory.NewArena("what crosses")
 	l.hurry, l.over = make(chan struct{}), make(chan struct{})
@@ -86,7 +86,7 @@ func newLocal(spec Spec) (*local, error) {
 
 // addCell makes an actor's cell.
 func (l *local) addCell(name string, rank int) {
-	c := NewStatusCell(name, rank, &l.moves)
+	c := newStatusCell(name, rank, &l.moves)
 	l.cells, l.byName[name] = append(l.cells, c), c
 }
 

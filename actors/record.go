@@ -132,7 +132,7 @@ func (l *local) ObserveActions(a RankActions) {
 }
 
 // observeActions takes them for a stage that is in another process, with rows of so many actions.
-func (c *StatusCell) observeActions(a RankActions, row int) {
+func (c *statusCell) observeActions(a RankActions, row int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.actions.Load()

@@ -266,7 +266,7 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 	case a.recording > 0 && (saveDue || ending) || a.recording >= LimitRecords:
 		// The line of a step comes before its checkpoint.
 		a.waitDisk(metricsName)
-	case a.saving > 0 && ending || a.saving >= LimitSaves && saveDue:
+	case a.saving > 0 && ending || a.saving >= limitSaves && saveDue:
 		a.waitDisk(checkpointName)
 	case saveDue:
 		a.save(ctx)

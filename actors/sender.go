@@ -20,12 +20,12 @@ type Sender string
 
 // The senders.
 const (
-	SentByCoordinator Sender = "the coordinator"
-	SentByRank        Sender = "the process of the rank that it names"
-	SentByProducer    Sender = "the process of the rank that computes what it carries or announces"
-	SentByConsumer    Sender = "the process of a rank that takes the chunk's output"
-	SentByReader      Sender = "a process whose ranks read data, for a rank of its own"
-	SentByHolder      Sender = "a process whose ranks hold the parameter"
+	sentByCoordinator Sender = "the coordinator"
+	sentByRank        Sender = "the process of the rank that it names"
+	sentByProducer    Sender = "the process of the rank that computes what it carries or announces"
+	sentByConsumer    Sender = "the process of a rank that takes the chunk's output"
+	sentByReader      Sender = "a process whose ranks read data, for a rank of its own"
+	sentByHolder      Sender = "a process whose ranks hold the parameter"
 )
 
 // MessageKind is a kind of message between processes, by its name on the wire.
@@ -45,30 +45,30 @@ type rule struct {
 
 // rules has every kind of message that may leave its process. What is not in it is refused.
 var rules = makeRules(
-	forStages("peers", SentByCoordinator, (*wire.Message_Peers)(nil), nil),
-	forStages("order", SentByCoordinator, (*wire.Message_Order)(nil), nil),
-	forStages("apply", SentByCoordinator, (*wire.Message_Apply)(nil), nil),
-	forStages("save_state", SentByCoordinator, (*wire.Message_SaveState)(nil), nil),
-	forStages("write_state", SentByCoordinator, (*wire.Message_WriteState)(nil), nil),
-	forStages("send_state", SentByCoordinator, (*wire.Message_SendState)(nil), nil),
-	forStages("drop_state", SentByCoordinator, (*wire.Message_DropState)(nil), nil),
-	forStages("halt", SentByCoordinator, (*wire.Message_Halt)(nil), nil),
-	forStages("leave", SentByCoordinator, (*wire.Message_Leave)(nil), nil),
-	overLane(forStages("data", SentByCoordinator, (*wire.Message_Data)(nil), nil)),
-	overLane(forStages("weight", SentByCoordinator, (*wire.Message_Weight)(nil), nil)),
-	overLane(forStages("transfer", SentByProducer, (*wire.Message_Transfer)(nil), (*Codec).checkTransfer)),
-	overLane(forStages("tied_gradient", SentByProducer, (*wire.Message_TiedGradient)(nil), (*Codec).checkTied)),
-	forStages("credit", SentByConsumer, (*wire.Message_Credit)(nil), (*Codec).checkCredit),
-	forBoss("data_request", SentByReader, (*wire.Message_DataRequest)(nil), (*Codec).checkRequest),
-	forBoss("read_weight", SentByHolder, (*wire.Message_ReadWeight)(nil), (*Codec).checkRead),
+	forStages("peers", sentByCoordinator, (*wire.Message_Peers)(nil), nil),
+	forStages("order", sentByCoordinator, (*wire.Message_Order)(nil), nil),
+	forStages("apply", sentByCoordinator, (*wire.Message_Apply)(nil), nil),
+	forStages("save_state", sentByCoordinator, (*wire.Message_SaveState)(nil), nil),
+	forStages("write_state", sentByCoordinator, (*wire.Message_WriteState)(nil), nil),
+	forStages("send_state", sentByCoordinator, (*wire.Message_SendState)(nil), nil),
+	forStages("drop_state", sentByCoordinator, (*wire.Message_DropState)(nil), nil),
+	forStages("halt", sentByCoordinator, (*wire.Message_Halt)(nil), nil),
+	forStages("leave", sentByCoordinator, (*wire.Message_Leave)(nil), nil),
+	overLane(forStages("data", sentByCoordinator, (*wire.Message_Data)(nil), nil)),
+	overLane(forStages("weight", sentByCoordinator, (*wire.Message_Weight)(nil), nil)),
+	overLane(forStages("transfer", sentByProducer, (*wire.Message_Transfer)(nil), (*Codec).checkTransfer)),
+	overLane(forStages("tied_gradient", sentByProducer, (*wire.Message_TiedGradient)(nil), (*Codec).checkTied)),
+	forStages("credit", sentByConsumer, (*wire.Message_Credit)(nil), (*Codec).checkCredit),
+	forBoss("data_request", sentByReader, (*wire.Message_DataRequest)(nil), (*Codec).checkRequest),
+	forBoss("read_weight", sentByHolder, (*wire.Message_ReadWeight)(nil), (*Codec).checkRead),
 	ofRank("stage_done", (*wire.Message_StageDone)(nil), func(w *wire.Message) int32 { return w.GetStageDone().GetRank() }),
 	ofRank("applied", (*wire.Message_Applied)(nil), func(w *wire.Message) int32 { return w.GetApplied().GetRank() }),
 	ofRank("stage_ready", (*wire.Message_StageReady)(nil), func(w *wire.Message) int32 { return w.GetStageReady().GetRank() }),
 	ofRank("state_written", (*wire.Message_StateWritten)(nil), func(w *wire.Message) int32 { return w.GetStateWritten().GetRank() }),
 	ofRank("halted", (*wire.Message_Halted)(nil), func(w *wire.Message) int32 { return w.GetHalted().GetRank() }),
 	ofRank("left", (*wire.Message_Left)(nil), func(w *wire.Message) int32 { return w.GetLeft().GetRank() }),
-	overLane(forBoss("stage_state", SentByRank, (*wire.Message_StageState)(nil), (*Codec).checkState)),
-	forBoss("failed", SentByRank, (*wire.Message_Failed)(nil), (*Codec).checkFailed),
+	overLane(forBoss("stage_state", sentByRank, (*wire.Message_StageState)(nil), (*Codec).checkState)),
+	forBoss("failed", sentByRank, (*wire.Message_Failed)(nil), (*Codec).checkFailed),
 )
 
 type keyedRule struct {
@@ -86,7 +86,7 @@ func forBoss(name string, s Sender, kind any, check func(*Codec, *wire.Message, 
 
 // ofRank is the rule of a report about a rank, for the coordinator.
 func ofRank(name string, kind any, rank func(*wire.Message) int32) keyedRule {
-	return forBoss(name, SentByRank, kind, func(c *Codec, w *wire.Message, from string) error { return c.checkRank(rank(w), from) })
+	return forBoss(name, sentByRank, kind, func(c *Codec, w *wire.Message, from string) error { return c.checkRank(rank(w), from) })
 }
 
 func overLane(r keyedRule) keyedRule {

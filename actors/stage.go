@@ -310,10 +310,10 @@ type chunkData struct {
 // time the loader is woken, which takes a core from the devices.
 func (a *stageActor) ask(ctx actor.Context, chunk int32) {
 	d := &a.asked[chunk]
-	if d.ahead > LimitDataAhead/2 {
+	if d.ahead > limitDataAhead/2 {
 		return
 	}
-	for ; d.row < len(a.row) && d.ahead < LimitDataAhead; d.row++ {
+	for ; d.row < len(a.row) && d.ahead < limitDataAhead; d.row++ {
 		if act := a.row[d.row]; act.Chunk == chunk && a.needsData(act) {
 			a.request(ctx, chunk, act.Microbatch)
 			d.ahead++

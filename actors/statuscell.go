@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// StatusCell holds an actor's latest Snapshot. Anybody may read it at any moment.
-type StatusCell struct {
+// statusCell holds an actor's latest Snapshot. Anybody may read it at any moment.
+type statusCell struct {
 	mu    sync.Mutex
 	snap  event.Snapshot
 	moves *atomic.Int64 // counts changes of all cells of a run
@@ -17,20 +17,20 @@ type StatusCell struct {
 	actions atomic.Pointer[actionLog]
 }
 
-// NewStatusCell makes a cell whose changes are counted in moves.
-func NewStatusCell(name string, rank int, moves *atomic.Int64) *StatusCell {
-	return &StatusCell{snap: event.Snapshot{Actor: name, Rank: rank, Since: time.Now()}, moves: moves}
+// newStatusCell makes a cell whose changes are counted in moves.
+func newStatusCell(name string, rank int, moves *atomic.Int64) *statusCell {
+	return &statusCell{snap: event.Snapshot{Actor: name, Rank: rank, Since: time.Now()}, moves: moves}
 }
 
 // Load returns the latest snapshot.
-func (c *StatusCell) Load() event.Snapshot {
+func (c *statusCell) Load() event.Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.snap
 }
 
 // observe replaces the snapshot by another process's.
-func (c *StatusCell) observe(s event.Snapshot) {
+func (c *statusCell) observe(s event.Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.snap
@@ -42,7 +42,7 @@ func (c *StatusCell) observe(s event.Snapshot) {
 
 // store replaces what the actor does; the name stays, and the time is now unless
 // nothing has changed.
-func (c *StatusCell) store(s event.Snapshot) {
+func (c *statusCell) store(s event.Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Actor, s.Rank, s.Since = c.snap.Actor, c.snap.Rank, c.snap.Since

@@ -20,7 +20,7 @@ type Content struct {
 	// tokenizer.json, … They stand beside the tensors as they are.
 	Files map[string][]byte
 	// MaxShardBytes is the size above which the model is split into several
-	// files; 0 is DefaultShardBytes. A single larger tensor has a file of its own.
+	// files; 0 is defaultShardBytes. A single larger tensor has a file of its own.
 	MaxShardBytes int64
 	// Others write the tensors that are Absent; nil: there are none.
 	Others *Others
@@ -117,8 +117,8 @@ func (c Content) planModel() ([]plannedFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(index) > IndexBytesMax {
-		return nil, fmt.Errorf("%s has %d bytes, at most %d can be read back", indexName, len(index), IndexBytesMax)
+	if len(index) > indexBytesMax {
+		return nil, fmt.Errorf("%s has %d bytes, at most %d can be read back", indexName, len(index), indexBytesMax)
 	}
 	return append(files, planBytes(indexName, index)), nil
 }
@@ -127,7 +127,7 @@ func (c Content) planModel() ([]plannedFile, error) {
 func (c Content) shards() ([][]safetensors.Tensor, error) {
 	limit := c.MaxShardBytes
 	if limit == 0 {
-		limit = DefaultShardBytes
+		limit = defaultShardBytes
 	}
 	var shards [][]safetensors.Tensor
 	begin, used := 0, int64(0)

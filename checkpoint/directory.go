@@ -66,7 +66,7 @@ func (d *directory) read(name string, limit int64) ([]byte, error) {
 
 // manifest reads the manifest; a folder without one is fs.ErrNotExist.
 func (d *directory) manifest() (*Manifest, error) {
-	text, err := d.read(manifestName, ManifestBytesMax)
+	text, err := d.read(manifestName, manifestBytesMax)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (d *directory) manifest() (*Manifest, error) {
 
 // index reads the model's index.
 func (d *directory) index() (shardOf map[string]string, err error) {
-	text, err := d.read(indexName, IndexBytesMax)
+	text, err := d.read(indexName, indexBytesMax)
 	if err != nil {
 		return nil, err
 	}

@@ -2,12 +2,12 @@ package checkpoint
 
 // The limits of what is written and read.
 const (
-	// DefaultShardBytes is the size from which a model is split into shards.
-	DefaultShardBytes = 5_000_000_000
-	// ManifestBytesMax bounds manifest.json.
-	ManifestBytesMax = 4 << 20
-	// IndexBytesMax bounds model.safetensors.index.json.
-	IndexBytesMax = 64 << 20
+	// defaultShardBytes is the size from which a model is split into shards.
+	defaultShardBytes = 5_000_000_000
+	// manifestBytesMax bounds manifest.json.
+	manifestBytesMax = 4 << 20
+	// indexBytesMax bounds model.safetensors.index.json.
+	indexBytesMax = 64 << 20
 	// FileBytesMax bounds any other file that File reads into memory.
 	FileBytesMax = 256 << 20
 	// ShardsMax bounds the shards of one model.

@@ -82,11 +82,8 @@ func (c *Checkpoint) Step() int {
 // Model has the model's tensors, of all its shards.
 func (c *Checkpoint) Model() *Tensors { return c.model }
 
-// Optimizer has the optimizer's tensors, none without HasOptimizer.
+// Optimizer has the optimizer's tensors, none where its state was left out.
 func (c *Checkpoint) Optimizer() *Tensors { return c.optimizer }
-
-// HasOptimizer tells whether the optimizer's state is there.
-func (c *Checkpoint) HasOptimizer() bool { return len(c.optimizer.files) > 0 }
 
 // File reads one of the other files: config.json, trainer.json, … One that isn't
 // there gives fs.ErrNotExist.

@@ -90,7 +90,7 @@ func orEmpty(c check) check {
 func orFile(c check, extension string) check {
 	return func(v any) (string, string) {
 		if hasExtension(v.(string), extension) {
-			return textUpTo(MaxPathBytes)(v)
+			return textUpTo(maxPathBytes)(v)
 		}
 		problem, hint := c(v)
 		if problem != "" {
@@ -103,7 +103,7 @@ func orFile(c check, extension string) check {
 // tokenizerName accepts the tokenizers that have a name, and paths.
 func tokenizerName(v any) (string, string) {
 	if isPath(v.(string)) {
-		return textUpTo(MaxPathBytes)(v)
+		return textUpTo(maxPathBytes)(v)
 	}
 	problem, hint := oneOf("bytes", "chars")(v)
 	if problem != "" {
@@ -129,7 +129,7 @@ func pathName(v any) (string, string) {
 	if v == "" {
 		return "the path is empty", "name a file or folder"
 	}
-	return textUpTo(MaxPathBytes)(v)
+	return textUpTo(maxPathBytes)(v)
 }
 
 // listUpTo checks each entry of a list, and that there are not too many.
@@ -150,10 +150,10 @@ func listUpTo(most int, each check) check {
 
 // patterns checks for files and globs.
 func patterns(v any) (string, string) {
-	if len(v.([]string)) > MaxPatterns {
-		return fmt.Sprintf("the list has more than %d entries", MaxPatterns), `a glob such as "data/*.txt" stands for many files`
+	if len(v.([]string)) > maxPatterns {
+		return fmt.Sprintf("the list has more than %d entries", maxPatterns), `a glob such as "data/*.txt" stands for many files`
 	}
-	return listUpTo(MaxPatterns, pathName)(v)
+	return listUpTo(maxPatterns, pathName)(v)
 }
 
 // folderName checks for a name that run.out can end in.
@@ -165,7 +165,7 @@ func folderName(v any) (string, string) {
 	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsFunc(name, odd) {
 		return quoted(name) + " can't name a folder", "use letters, digits, blanks and . _ -, with no dot in front"
 	}
-	return textUpTo(MaxNameBytes)(v)
+	return textUpTo(maxNameBytes)(v)
 }
 
 var wordPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
@@ -173,7 +173,7 @@ var wordPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 // lowerCaseWord checks for the name of something that others know.
 func lowerCaseWord(v any) (string, string) {
 	word := v.(string)
-	if !wordPattern.MatchString(word) || len(word) > MaxWordBytes {
+	if !wordPattern.MatchString(word) || len(word) > maxWordBytes {
 		return quoted(word) + " is not a plain lower-case word", `use a word such as "auto" or "go"`
 	}
 	return "", ""
@@ -182,7 +182,7 @@ func lowerCaseWord(v any) (string, string) {
 // lowerCaseName checks for a name that something of any program may have.
 func lowerCaseName(v any) (string, string) {
 	if msg, _ := scheduleWord(v); msg != "" {
-		return quoted(v.(string)) + " is no name", fmt.Sprintf("it has small letters, digits, - and _, at most %d", MaxScheduleBytes)
+		return quoted(v.(string)) + " is no name", fmt.Sprintf("it has small letters, digits, - and _, at most %d", maxScheduleBytes)
 	}
 	return "", ""
 }
@@ -192,8 +192,8 @@ var scheduleWordPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 // scheduleWord checks for a name that a schedule of any program may have.
 func scheduleWord(v any) (string, string) {
 	word := v.(string)
-	if !scheduleWordPattern.MatchString(word) || len(word) > MaxScheduleBytes {
-		return quoted(word) + " is no name of a schedule", fmt.Sprintf("it has small letters, digits, - and _, at most %d", MaxScheduleBytes)
+	if !scheduleWordPattern.MatchString(word) || len(word) > maxScheduleBytes {
+		return quoted(word) + " is no name of a schedule", fmt.Sprintf("it has small letters, digits, - and _, at most %d", maxScheduleBytes)
 	}
 	return "", ""
 }

@@ -12,8 +12,8 @@ var deviceKinds = []string{"auto", "cpu", cuda}
 // cuda is the kind that there may be several of, told apart by their numbers.
 const cuda = "cuda"
 
-// LimitGPUs bounds the number of a GPU, as in "cuda:3".
-const LimitGPUs = 64
+// limitGPUs bounds the number of a GPU, as in "cuda:3".
+const limitGPUs = 64
 
 // SplitDevice is the kind of a device, as device.kind has it, and which one it is of several:
 // "cuda:1" is the second GPU. Without a number it is -1; "cuda:x" is no kind that there is.
@@ -23,7 +23,7 @@ func SplitDevice(word string) (kind string, ordinal int) {
 		return word, -1
 	}
 	n, err := strconv.Atoi(number)
-	if kind != cuda || err != nil || n < 0 || n >= LimitGPUs || strconv.Itoa(n) != number {
+	if kind != cuda || err != nil || n < 0 || n >= limitGPUs || strconv.Itoa(n) != number {
 		return word, -1
 	}
 	return kind, n
@@ -33,7 +33,7 @@ func SplitDevice(word string) (kind string, ordinal int) {
 func deviceWord(v any) (string, string) {
 	kind, _ := SplitDevice(v.(string))
 	if kind == v && strings.HasPrefix(kind, cuda+":") {
-		return quoted(kind) + " is no GPU", fmt.Sprintf(`use "cuda:0" to "cuda:%d", or "cuda"`, LimitGPUs-1)
+		return quoted(kind) + " is no GPU", fmt.Sprintf(`use "cuda:0" to "cuda:%d", or "cuda"`, limitGPUs-1)
 	}
 	return oneOf(deviceKinds...)(kind)
 }

@@ -102,8 +102,8 @@ func TestMistakesAreBounded(t *testing.T) {
 	} {
 		_, err := Parse("config.toml", []byte(c.text), nil, nil)
 		var errs Errors
-		if !errors.As(err, &errs) || len(errs) > MaxErrors+1 {
-			t.Errorf("%s: got %d mistakes, want 1 to %d", c.name, len(errs), MaxErrors+1)
+		if !errors.As(err, &errs) || len(errs) > maxErrors+1 {
+			t.Errorf("%s: got %d mistakes, want 1 to %d", c.name, len(errs), maxErrors+1)
 		}
 	}
 }
@@ -113,18 +113,18 @@ func TestLongLists(t *testing.T) {
 	for _, c := range []struct {
 		key, entry string
 		most       int
-	}{{"data.train", "a", MaxPatterns}, {"data.val", "a", MaxPatterns}, {"device.ranks", "cpu", MaxStages}} {
+	}{{"data.train", "a", maxPatterns}, {"data.val", "a", maxPatterns}, {"device.ranks", "cpu", maxStages}} {
 		list := func(n int) string {
 			return c.key + "=[" + strings.Repeat(fmt.Sprintf("%q,", c.entry), n) + "]"
 		}
-		sets := []string{"data.train=a", "data.val_fraction=0.1", fmt.Sprintf("pipeline.stages=%d", MaxStages)}
+		sets := []string{"data.train=a", "data.val_fraction=0.1", fmt.Sprintf("pipeline.stages=%d", maxStages)}
 		if c.key == "data.val" {
 			sets[1] = "data.val_fraction=0"
 		}
 		if _, err := Parse("long", nil, append(sets, list(c.most)), nil); err != nil {
 			t.Errorf("%d entries of %s: %v", c.most, c.key, err)
 		}
-		for _, n := range []int{c.most + 1, 3 * MaxStages} {
+		for _, n := range []int{c.most + 1, 3 * maxStages} {
 			_, err := Parse("long", nil, append(sets, list(n)), nil)
 			if want := fmt.Sprintf("%s: the list has more than %d entries", c.key, c.most); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%d entries of %s: %v, want %q", n, c.key, err, want)

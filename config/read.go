@@ -88,7 +88,7 @@ type document struct {
 }
 
 // full bounds the work on a file that is no config at all.
-func (d *document) full() bool { return len(d.errs) >= MaxErrors }
+func (d *document) full() bool { return len(d.errs) >= maxErrors }
 
 // pos turns an offset into row and column.
 func (d *document) pos(offset int) Pos {

@@ -196,10 +196,10 @@ func (c *checker) batch() {
 		}
 	}
 	if c.clean("batch.sequences", "model.context") {
-		if tokens := int64(b.Sequences) * int64(c.Model.Context); tokens > MaxStepTokens {
+		if tokens := int64(b.Sequences) * int64(c.Model.Context); tokens > maxStepTokens {
 			c.disagree("batch.sequences", "model.context",
 				fmt.Sprintf("times %s makes %d tokens in a step", c.say("model.context"), tokens),
-				fmt.Sprintf("use at most %d", MaxStepTokens))
+				fmt.Sprintf("use at most %d", maxStepTokens))
 		}
 	}
 }

@@ -101,9 +101,9 @@ func drawConfig(t *rapid.T) *Config {
 			Steps: rapid.IntRange(1, MaxSteps).Draw(t, "steps"), Seed: rapid.Uint64Range(0, 1<<63-1).Draw(t, "seed"),
 			EvalEvery: count.Draw(t, "eval_every"), EvalBatches: count.Draw(t, "eval_batches"),
 			CheckpointEvery: count.Draw(t, "checkpoint_every"), Keep: count.Draw(t, "keep"), MaxSkippedSteps: count.Draw(t, "max_skipped_steps"),
-			TraceEvery: rapid.IntRange(0, MaxCount).Draw(t, "trace_every"),
-			LogEvery:   count.Draw(t, "log_every"), StallAfterS: rapid.Float64Range(0, MaxStallS).Draw(t, "stall_after_s"),
-			StatsEvery: count.Draw(t, "stats_every"), SampleTokens: rapid.IntRange(1, MaxSampleTokens).Draw(t, "sample_tokens"), SamplePrompt: text.Draw(t, "sample_prompt"),
+			TraceEvery: rapid.IntRange(0, maxCount).Draw(t, "trace_every"),
+			LogEvery:   count.Draw(t, "log_every"), StallAfterS: rapid.Float64Range(0, maxStallS).Draw(t, "stall_after_s"),
+			StatsEvery: count.Draw(t, "stats_every"), SampleTokens: rapid.IntRange(1, maxSampleTokens).Draw(t, "sample_tokens"), SamplePrompt: text.Draw(t, "sample_prompt"),
 		},
 		Data: Data{TooLong: "cut", InvalidUTF8: "refuse", SpecialTokens: rapid.SampledFrom([]string{SpecialAsTokens, SpecialAsText}).Draw(t, "special_tokens"),
 			Train:     rapid.SliceOfN(file, 1, 5).Draw(t, "train"),
@@ -112,26 +112,26 @@ func drawConfig(t *rapid.T) *Config {
 		},
 		Optimizer: Optimizer{
 			Name:        rapid.SampledFrom([]string{"adamw", "sgd"}).Draw(t, "optimizer"),
-			LR:          rapid.Float64Range(1e-300, MaxLR).Draw(t, "lr"),
+			LR:          rapid.Float64Range(1e-300, maxLR).Draw(t, "lr"),
 			Decay:       rapid.SampledFrom([]string{"cosine", "linear", "constant"}).Draw(t, "decay"),
 			Beta1:       rate.Draw(t, "beta1"),
 			Beta2:       rate.Draw(t, "beta2"),
-			Eps:         rapid.Float64Range(MinEps, 1).Draw(t, "eps"),
+			Eps:         rapid.Float64Range(minEps, 1).Draw(t, "eps"),
 			Momentum:    rate.Draw(t, "momentum"),
-			WeightDecay: rapid.Float64Range(0, MaxWeightDecay).Draw(t, "weight_decay"),
-			ClipNorm:    rapid.Float64Range(0, MaxClipNorm).Draw(t, "clip_norm"),
+			WeightDecay: rapid.Float64Range(0, maxWeightDecay).Draw(t, "weight_decay"),
+			ClipNorm:    rapid.Float64Range(0, maxClipNorm).Draw(t, "clip_norm"),
 		},
 		Pipeline: Pipeline{
-			Stages: rapid.IntRange(1, MaxStages).Draw(t, "stages"), Chunks: rapid.IntRange(1, MaxChunks).Draw(t, "chunks"),
+			Stages: rapid.IntRange(1, maxStages).Draw(t, "stages"), Chunks: rapid.IntRange(1, maxChunks).Draw(t, "chunks"),
 			Schedule:            rapid.SampledFrom(append([]string{"mine.csv"}, scheduler.Schedules()...)).Draw(t, "schedule"),
 			DeferWeights:        rapid.IntRange(0, 64).Draw(t, "defer_weights"),
-			MicrobatchGroupSize: rapid.IntRange(1, MaxMicrobatchGroupSize).Draw(t, "group"), Layout: rapid.String().Draw(t, "layout"),
+			MicrobatchGroupSize: rapid.IntRange(1, maxMicrobatchGroupSize).Draw(t, "group"), Layout: rapid.String().Draw(t, "layout"),
 			Recompute: rapid.SampledFrom([]string{"none", "full", "partial"}).Draw(t, "recompute"),
 		},
 		Parallel: Parallel{Tensor: []int{1}, Context: 1, Data: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder},
-		Device:   Device{Kind: "cpu", DType: "float32", Residual: "float32", Threads: rapid.IntRange(0, MaxThreads).Draw(t, "threads"), Kernels: "go"},
-		Cluster: Cluster{SilenceS: rapid.Float64Range(MinSilenceS, MaxSilenceS/4).Draw(t, "silence_s"), LeaseS: rapid.Float64Range(MaxSilenceS/2, MaxSilenceS).Draw(t, "lease_s"),
-			MaxRestarts: rapid.IntRange(0, MaxCount).Draw(t, "max_restarts"), SharedFolder: rapid.SampledFrom([]string{"auto", "off"}).Draw(t, "shared_folder")},
+		Device:   Device{Kind: "cpu", DType: "float32", Residual: "float32", Threads: rapid.IntRange(0, maxThreads).Draw(t, "threads"), Kernels: "go"},
+		Cluster: Cluster{SilenceS: rapid.Float64Range(minSilenceS, maxSilenceS/4).Draw(t, "silence_s"), LeaseS: rapid.Float64Range(maxSilenceS/2, maxSilenceS).Draw(t, "lease_s"),
+			MaxRestarts: rapid.IntRange(0, maxCount).Draw(t, "max_restarts"), SharedFolder: rapid.SampledFrom([]string{"auto", "off"}).Draw(t, "shared_folder")},
 		Telemetry: Telemetry{Metrics: rapid.SampledFrom([]string{"", "127.0.0.1:0", "[::1]:9464", "localhost:9464"}).Draw(t, "metrics"), OTLP: rapid.SampledFrom([]string{"", "http://localhost:4318", "https://collector.example/otlp"}).Draw(t, "otlp"),
 			TensorBoard: rapid.Bool().Draw(t, "tensorboard")},
 	}
@@ -146,7 +146,7 @@ func drawConfig(t *rapid.T) *Config {
 	}
 	c.Pipeline.PostValidation = rapid.Bool().Draw(t, "post_validation")
 	if c.Pipeline.Schedule == "auto" {
-		c.Pipeline.MaxInFlight = rapid.IntRange(0, LimitInFlight).Draw(t, "bound")
+		c.Pipeline.MaxInFlight = rapid.IntRange(0, limitInFlight).Draw(t, "bound")
 	}
 	c.Model.Dropout = rate.Draw(t, "dropout")
 	if rapid.Bool().Draw(t, "from a checkpoint") {
@@ -165,7 +165,7 @@ func drawConfig(t *rapid.T) *Config {
 	c.Optimizer.MinLR = c.Optimizer.LR * rapid.Float64Range(0, 1).Draw(t, "min_lr/lr")
 	c.Optimizer.WarmupSteps = rapid.IntRange(0, c.Run.Steps).Draw(t, "warmup_steps")
 	if c.Pipeline.Recompute == "partial" {
-		c.Pipeline.RecomputeKeep = rapid.IntRange(0, MaxSequences).Draw(t, "recompute_keep")
+		c.Pipeline.RecomputeKeep = rapid.IntRange(0, maxSequences).Draw(t, "recompute_keep")
 	}
 	return c
 }
@@ -176,11 +176,11 @@ func drawShape(t *rapid.T, dropout float64) Model {
 		Layers:  rapid.IntRange(1, MaxLayers).Draw(t, "layers"),
 		KVHeads: rapid.IntRange(1, 64).Draw(t, "kv_heads"),
 		FFN:     rapid.IntRange(1, MaxFFN).Draw(t, "ffn"),
-		Context: rapid.IntRange(1, MaxStepTokens/(64*64)).Draw(t, "context"),
+		Context: rapid.IntRange(1, maxStepTokens/(64*64)).Draw(t, "context"),
 		Dropout: dropout, TieEmbeddings: rapid.Bool().Draw(t, "tie_embeddings"),
 		RopeTheta: rapid.Float64Range(1, MaxRopeTheta).Draw(t, "rope_theta"),
 		Vocab:     rapid.IntRange(0, MaxVocab).Draw(t, "vocab"),
-		MTPWeight: rapid.Float64Range(0, MaxMTPWeight).Draw(t, "mtp_weight"),
+		MTPWeight: rapid.Float64Range(0, maxMTPWeight).Draw(t, "mtp_weight"),
 	}
 	m.MTPLayers = rapid.IntRange(0, min(MaxMTPLayers, m.Context-1)).Draw(t, "mtp_layers")
 	m.Heads = m.KVHeads

@@ -10,7 +10,7 @@ import (
 // hostPort checks for an address to listen at.
 func hostPort(v any) (string, string) {
 	const hint = `give HOST:PORT, such as "127.0.0.1:9464"`
-	if msg, hint := textUpTo(MaxAddressBytes)(v); msg != "" {
+	if msg, hint := textUpTo(maxAddressBytes)(v); msg != "" {
 		return msg, hint
 	}
 	_, port, err := net.SplitHostPort(v.(string))
@@ -26,7 +26,7 @@ func hostPort(v any) (string, string) {
 // collector checks for the base URL of an OpenTelemetry collector.
 func collector(v any) (string, string) {
 	const hint = `give one such as "http://localhost:4318"`
-	if msg, hint := textUpTo(MaxAddressBytes)(v); msg != "" {
+	if msg, hint := textUpTo(maxAddressBytes)(v); msg != "" {
 		return msg, hint
 	}
 	u, err := url.Parse(v.(string))

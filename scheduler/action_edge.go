@@ -67,7 +67,7 @@ func (c Credits) OfSkip(kind EdgeKind, skip int) int {
 
 // OfEdge returns the credits of any edge.
 func (c Credits) OfEdge(e Edge) int {
-	if e.IsSkip() {
+	if e.isSkip() {
 		return c.OfSkip(e.Kind, int(e.Skip))
 	}
 	return c.Of(e.Kind, int(e.From))

@@ -72,14 +72,14 @@ func (p *player) peakUnderWay() Credits {
 	}
 	for chunk := range int32(chunks) {
 		for _, e := range p.index.edges.Outs(ForwardEdge, chunk) {
-			if e.IsSkip() {
+			if e.isSkip() {
 				c.SkipForward[e.Skip] = p.peakOnEdge(e)
 			} else {
 				c.Forward[chunk] = p.peakOnEdge(e)
 			}
 		}
 		for _, e := range p.index.edges.Outs(BackwardEdge, chunk) {
-			if e.IsSkip() {
+			if e.isSkip() {
 				c.SkipBackward[e.Skip] = p.peakOnEdge(e)
 			} else {
 				c.Backward[chunk] = p.peakOnEdge(e)

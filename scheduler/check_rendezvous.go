@@ -57,7 +57,7 @@ func RendezvousSafe(t *Table) bool {
 // transferChunk is the chunk of a transfer: the action's for a neighbour's, and for a skip's
 // a number behind those of the chunks, the same at both ends.
 func transferChunk(t *Table, e Edge, chunk int32) int32 {
-	if e.IsSkip() {
+	if e.isSkip() {
 		return int32(t.NumChunks) + e.Skip
 	}
 	return chunk

@@ -25,15 +25,15 @@ type Edge struct {
 	Skip     int32 // place in Table.Skips; −1: the chunks are neighbours
 }
 
-// IsSkip says whether the chunks of an edge are no neighbours.
-func (e Edge) IsSkip() bool { return e.Skip >= 0 }
+// isSkip says whether the chunks of an edge are no neighbours.
+func (e Edge) isSkip() bool { return e.Skip >= 0 }
 
 // skip returns the chunks of a skip's edge in the order of the activation.
 func (e Edge) skip() Skip { return Skip{int(min(e.From, e.To)), int(max(e.From, e.To))} }
 
 // owner names whose the credits of an edge are.
 func (e Edge) owner() string {
-	if e.IsSkip() {
+	if e.isSkip() {
 		return fmt.Sprintf("skip edge %v", e.skip())
 	}
 	return fmt.Sprintf("chunk %d", e.From)

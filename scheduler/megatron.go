@@ -108,7 +108,7 @@ func (t *Table) MegatronOrder(rank int) ([]int, error) {
 	}
 	order := make([]int, 0, len(t.Ranks[rank]))
 	for i, a := range t.Ranks[rank] {
-		id := t.LocalChunk(int(a.Chunk)) + 1
+		id := t.localChunk(int(a.Chunk)) + 1
 		switch {
 		case a.Overlap:
 			return nil, fmt.Errorf("%w: action %d of rank %d, %v, runs as one with the next; the notation has them apart", ErrNotation, i, rank, a)

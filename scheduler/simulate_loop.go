@@ -222,7 +222,7 @@ func (l *loop) complete(a Action) bool {
 // slot is the place of an edge among those of its kind: its sender's for a neighbour's, and
 // behind them all that of a skip.
 func (l *loop) slot(e Edge) int {
-	if e.IsSkip() {
+	if e.isSkip() {
 		return l.table.NumChunks + int(e.Skip)
 	}
 	return int(e.From)

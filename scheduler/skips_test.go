@@ -102,7 +102,7 @@ func TestEdges(t *testing.T) {
 			var parts []string
 			for _, e := range edges {
 				part := fmt.Sprintf("%d>%d", e.From, e.To)
-				if e.IsSkip() {
+				if e.isSkip() {
 					part += fmt.Sprintf("#%d", e.Skip)
 				}
 				if e.Kind != c.kind {

@@ -38,8 +38,8 @@ func (t *Table) NumRanks() int { return len(t.Ranks) }
 // RankOf returns the rank that holds a chunk.
 func (t *Table) RankOf(chunk int) int { return t.Placement.Rank(chunk, len(t.Ranks)) }
 
-// LocalChunk returns a chunk's place among those of its rank, from 0.
-func (t *Table) LocalChunk(chunk int) int { return chunk / len(t.Ranks) }
+// localChunk returns a chunk's place among those of its rank, from 0.
+func (t *Table) localChunk(chunk int) int { return chunk / len(t.Ranks) }
 
 // Width is the number of actions that run as one from i on: 2 for an overlapped pair.
 func Width(row []Action, i int) int {

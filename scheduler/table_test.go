@@ -31,9 +31,9 @@ func TestTablePlaces(t *testing.T) {
 		}
 		table := &Table{Placement: c.placement, NumChunks: chunks, Ranks: make([][]Action, c.ranks)}
 		for s := range chunks {
-			if table.RankOf(s) != c.rankOf[s] || table.LocalChunk(s) != c.local[s] {
+			if table.RankOf(s) != c.rankOf[s] || table.localChunk(s) != c.local[s] {
 				t.Errorf("%v on %d ranks: chunk %d is local chunk %d of rank %d, want %d of rank %d",
-					c.placement, c.ranks, s, table.LocalChunk(s), table.RankOf(s), c.local[s], c.rankOf[s])
+					c.placement, c.ranks, s, table.localChunk(s), table.RankOf(s), c.local[s], c.rankOf[s])
 			}
 		}
 	}

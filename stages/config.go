@@ -89,8 +89,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: hidden %d does not divide by heads %d", ErrModel, c.Hidden, c.Heads)
 	case c.Heads%c.KVHeads != 0:
 		return fmt.Errorf("%w: heads %d does not divide by kv_heads %d", ErrModel, c.Heads, c.KVHeads)
-	case c.NormEps != 0 && !(c.NormEps >= MinNormEps && c.NormEps <= MaxNormEps):
-		return fmt.Errorf("%w: the norms' epsilon is %g, it must be %g to %g", ErrModel, c.NormEps, MinNormEps, float64(MaxNormEps))
+	case c.NormEps != 0 && !(c.NormEps >= MinNormEps && c.NormEps <= maxNormEps):
+		return fmt.Errorf("%w: the norms' epsilon is %g, it must be %g to %g", ErrModel, c.NormEps, MinNormEps, float64(maxNormEps))
 	case c.MaxPositions != 0 && c.MaxPositions < c.Context:
 		return fmt.Errorf("%w: a context of %d is more than the model's %d positions", ErrModel, c.Context, c.MaxPositions)
 	case c.MTPLayers >= c.Context:

@@ -212,7 +212,7 @@ func (c Config) validateSizes() error {
 	}{
 		{"layers", c.Layers, 0, MaxLayers}, {"hidden", c.Hidden, 0, MaxHidden}, {"heads", c.Heads, 0, MaxHeads},
 		{"ffn", c.FFN, 0, MaxFFN}, {"context", c.Context, 0, MaxContext}, {"vocab", c.Vocab, 0, MaxVocab},
-		{"fields", len(c.Fields), 0, MaxFields}, {"options", len(c.Options) + len(c.Layout), 0, MaxOptions},
+		{"fields", len(c.Fields), 0, MaxFields}, {"options", len(c.Options) + len(c.Layout), 0, maxOptions},
 	} {
 		if f.value < f.min || f.value > f.max {
 			return fmt.Errorf("%w: %s is %d, it must be %d to %d", ErrModel, f.name, f.value, f.min, f.max)
@@ -227,8 +227,8 @@ func (c Config) validateSizes() error {
 			if d == -1 {
 				d = max(c.Context, 1)
 			}
-			if d > 0 && n > MaxLayerParam/d {
-				return fmt.Errorf("%w: a sample's field %q has shape %v, and more than %d elements", ErrModel, f.Name, f.Shape, MaxLayerParam)
+			if d > 0 && n > maxLayerParam/d {
+				return fmt.Errorf("%w: a sample's field %q has shape %v, and more than %d elements", ErrModel, f.Name, f.Shape, maxLayerParam)
 			}
 			n *= max(d, 1)
 		}

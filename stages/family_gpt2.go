@@ -68,7 +68,7 @@ func (f gpt2Family) keys(r *reading) rules {
 		"n_head":                  whole(&r.heads, 1, MaxHeads),
 		"num_attention_heads":     whole(&r.heads, 1, MaxHeads),
 		"n_inner":                 orNull(whole(&r.ffn, 1, MaxFFN)),
-		"layer_norm_epsilon":      number(&r.eps, MinNormEps, MaxNormEps),
+		"layer_norm_epsilon":      number(&r.eps, MinNormEps, maxNormEps),
 		"resid_pdrop":             number(&r.dropout, 0, 1),
 		"embd_pdrop":              number(new(said[float64]), 0, 1),
 		"attn_pdrop":              number(new(said[float64]), 0, 1),

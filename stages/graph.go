@@ -86,8 +86,8 @@ func (g *Graph) owns(v Value) bool {
 	return ok
 }
 
-// MaxLayerName bounds the name of a layer, in bytes.
-const MaxLayerName = 128
+// maxLayerName bounds the name of a layer, in bytes.
+const maxLayerName = 128
 
 func (g *Graph) add(symbol byte, name string, l Layer, in []Value) []Value {
 	m := g.model
@@ -96,8 +96,8 @@ func (g *Graph) add(symbol byte, name string, l Layer, in []Value) []Value {
 		return g.outputs(l)
 	case l == nil:
 		g.Fail("layer %q is nil", name)
-	case name == "" || len(name) > MaxLayerName || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }):
-		g.Fail("%.100q is no name for a layer: use at most %d plain characters", name, MaxLayerName)
+	case name == "" || len(name) > maxLayerName || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }):
+		g.Fail("%.100q is no name for a layer: use at most %d plain characters", name, maxLayerName)
 	case g.names[name]:
 		g.Fail("two layers are called %q", name)
 	case m.hasLoss():
@@ -153,8 +153,8 @@ func (g *Graph) addParam(u *unit, p LayerParam) {
 	name := u.name + "." + p.Name
 	n := 1
 	for _, d := range p.Shape {
-		if d < 1 || d > MaxLayerParam/n {
-			g.Fail("parameter %q has shape %v: it must have 1 to %d elements", name, p.Shape, MaxLayerParam)
+		if d < 1 || d > maxLayerParam/n {
+			g.Fail("parameter %q has shape %v: it must have 1 to %d elements", name, p.Shape, maxLayerParam)
 			return
 		}
 		n *= d

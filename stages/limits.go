@@ -14,12 +14,12 @@ const (
 	MinRopeTheta = 1
 	MaxRopeTheta = 1e15
 	MinNormEps   = 1e-30 // still above zero as a float32
-	MaxNormEps   = 1
-	// MaxLayerParam bounds the elements of a parameter of a program's own layer, MaxFields the
-	// fields of its data, MaxOptions the options of a model.
-	MaxLayerParam = 1 << 34
+	maxNormEps   = 1
+	// maxLayerParam bounds the elements of a parameter of a program's own layer, MaxFields the
+	// fields of its data, maxOptions the options of a model.
+	maxLayerParam = 1 << 34
 	MaxFields     = 64
-	MaxOptions    = 256
+	maxOptions    = 256
 	// MaxMetrics bounds the metrics of a Report.
 	MaxMetrics = 64
 	// MaxHFBytes bounds the text of a config.json.

@@ -90,7 +90,7 @@ func (rotary) keys(r *reading) rules {
 		"num_attention_heads":     whole(&r.heads, 1, MaxHeads),
 		"num_key_value_heads":     r.groups,
 		"head_dim":                orNull(whole(&r.headDim, 1, MaxHidden)),
-		"rms_norm_eps":            number(&r.eps, MinNormEps, MaxNormEps),
+		"rms_norm_eps":            number(&r.eps, MinNormEps, maxNormEps),
 		"rope_theta":              number(&r.theta, MinRopeTheta, MaxRopeTheta),
 		"rope_parameters":         r.rope.read(r), // transformers from 5 on
 		"rope_scaling":            r.rope.read(r), // before

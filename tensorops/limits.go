@@ -5,6 +5,6 @@ package tensorops
 // that queue ahead.
 const LimitStreamQueue = 64
 
-// LimitBufferBytes bounds one buffer: a size that no machine has is an error of
+// limitBufferBytes bounds one buffer: a size that no machine has is an error of
 // the caller's, and Go would end the program.
-const LimitBufferBytes int64 = 1 << 44
+const limitBufferBytes int64 = 1 << 44

@@ -214,7 +214,7 @@ func TestSourceBehindAThread(t *testing.T) {
 
 // TestTooLarge: a size that no machine has is refused before anybody is asked.
 func TestTooLarge(t *testing.T) {
-	if _, err := NewHostMemory(0).NewArena("a").Take(int(LimitBufferBytes) + 1); !errors.Is(err, ErrOutOfMemory) {
+	if _, err := NewHostMemory(0).NewArena("a").Take(int(limitBufferBytes) + 1); !errors.Is(err, ErrOutOfMemory) {
 		t.Errorf("error %v", err)
 	}
 }

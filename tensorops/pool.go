@@ -44,8 +44,8 @@ func (p *Pool) excess(bytes int) int64 {
 
 // Take is Arena's.
 func (p *Pool) Take(bytes int) (*Buffer, error) {
-	if int64(bytes) > LimitBufferBytes {
-		return nil, fmt.Errorf("%w: %s asks for %d bytes in one buffer, the limit is %d", ErrOutOfMemory, p.name, bytes, LimitBufferBytes)
+	if int64(bytes) > limitBufferBytes {
+		return nil, fmt.Errorf("%w: %s asks for %d bytes in one buffer, the limit is %d", ErrOutOfMemory, p.name, bytes, limitBufferBytes)
 	}
 	if bytes >= leastPiece && p.joins() {
 		return p.takePiece(bytes)

@@ -12,7 +12,7 @@ import (
 // own class, and larger sizes have larger classes.
 func TestClasses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		bytes := rapid.OneOf(rapid.IntRange(0, 1000), rapid.IntRange(0, int(LimitBufferBytes))).Draw(t, "bytes")
+		bytes := rapid.OneOf(rapid.IntRange(0, 1000), rapid.IntRange(0, int(limitBufferBytes))).Draw(t, "bytes")
 		c, size := class(bytes)
 		if c < 0 || c >= classes || size < bytes || size%16 != 0 {
 			t.Fatalf("%d bytes are of class %d with %d", bytes, c, size)

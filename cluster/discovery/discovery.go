@@ -128,8 +128,8 @@ func unknown(text, scheme string) error {
 
 // parse takes an address apart. net/url would refuse a list of hosts.
 func parse(text string) (*url.URL, error) {
-	if len(text) > LimitTextBytes {
-		return nil, fmt.Errorf("%w: it has %d bytes; at most %d are taken", ErrAddress, len(text), LimitTextBytes)
+	if len(text) > limitTextBytes {
+		return nil, fmt.Errorf("%w: it has %d bytes; at most %d are taken", ErrAddress, len(text), limitTextBytes)
 	}
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || !isScheme(scheme) {

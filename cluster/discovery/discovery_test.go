@@ -47,7 +47,7 @@ func TestOpen(t *testing.T) {
 		{text: "other://a", want: "it knows announcing+x, plain, and HOST:PORT; a package that registers it"},
 		{text: "etcd://a", want: `import _ "github.com/troupe-ml/troupe/cluster/discovery/etcd" adds it`},
 		{text: "dns+srv://a", want: `import _ "github.com/troupe-ml/troupe/cluster/discovery/dns" adds it`},
-		{text: "plain://" + strings.Repeat("a", LimitTextBytes), want: "at most 4096"},
+		{text: "plain://" + strings.Repeat("a", limitTextBytes), want: "at most 4096"},
 	} {
 		f, err := Open(c.text)
 		switch {

@@ -1,7 +1,7 @@
 package discovery
 
-// LimitTextBytes bounds the text of an address, such as "etcd://HOST:PORT/PREFIX".
-const LimitTextBytes = 4096
+// limitTextBytes bounds the text of an address, such as "etcd://HOST:PORT/PREFIX".
+const limitTextBytes = 4096
 
 // LimitFound is how many addresses are tried of those that were found, and
 // LimitAddressBytes how long each may be.

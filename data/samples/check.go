@@ -10,8 +10,8 @@ import (
 
 // CheckFields says whether the fields of a dataset can be worked with.
 func CheckFields(fields []Field) error {
-	if n := len(fields); n == 0 || n > LimitFields {
-		return fmt.Errorf("%w: a sample has %d fields, it must have 1 to %d", ErrOptions, n, LimitFields)
+	if n := len(fields); n == 0 || n > limitFields {
+		return fmt.Errorf("%w: a sample has %d fields, it must have 1 to %d", ErrOptions, n, limitFields)
 	}
 	seen := make(map[string]bool)
 	for i, f := range fields {
@@ -25,10 +25,10 @@ func CheckFields(fields []Field) error {
 			return fmt.Errorf("%w: two fields are called %s", ErrOptions, name)
 		case f.DType > tensorops.Int32:
 			return fmt.Errorf("%w: field %s is %v: fields are %v or %v", ErrOptions, name, f.DType, tensorops.Float32, tensorops.Int32)
-		case len(f.Shape) > LimitRank:
-			return fmt.Errorf("%w: field %s has %d dimensions, the limit is %d", ErrShape, name, len(f.Shape), LimitRank)
-		case f.Classes < 0 || f.Classes > LimitClasses:
-			return fmt.Errorf("%w: field %s has %d classes, it may have 1 to %d, or 0 if it is no label", ErrOptions, name, f.Classes, LimitClasses)
+		case len(f.Shape) > limitRank:
+			return fmt.Errorf("%w: field %s has %d dimensions, the limit is %d", ErrShape, name, len(f.Shape), limitRank)
+		case f.Classes < 0 || f.Classes > limitClasses:
+			return fmt.Errorf("%w: field %s has %d classes, it may have 1 to %d, or 0 if it is no label", ErrOptions, name, f.Classes, limitClasses)
 		case f.Classes > 0 && f.DType != tensorops.Int32:
 			return fmt.Errorf("%w: field %s is a label of %d classes, but of type %v: labels are %v", ErrOptions, name, f.Classes, f.DType, tensorops.Int32)
 		}

@@ -28,7 +28,7 @@ type csvTable struct {
 	rows     int
 }
 
-func openCSV(o Options) (*table, error) { return openCSVUpTo(o, LimitRowBytes) }
+func openCSV(o Options) (*table, error) { return openCSVUpTo(o, limitRowBytes) }
 
 // openCSVUpTo refuses longer rows.
 func openCSVUpTo(o Options, rowBytes int64) (*table, error) {
@@ -96,8 +96,8 @@ func (c *csvTable) read(name string) error {
 			header[i] = strings.TrimSpace(cell)
 		}
 	}
-	if len(header) > LimitColumns {
-		return rows.fail(-1, "", fmt.Errorf("%w: %d columns, the limit is %d", ErrFormat, len(header), LimitColumns))
+	if len(header) > limitColumns {
+		return rows.fail(-1, "", fmt.Errorf("%w: %d columns, the limit is %d", ErrFormat, len(header), limitColumns))
 	}
 	chosen, err := c.choose(header)
 	if err != nil {

@@ -16,12 +16,12 @@ type Identifier interface{ Identity() data.Identity }
 // Identity tells whether a dataset has the samples that it had before, whatever its files are
 // called and of whatever format they are. It is the dataset's own word if it is an Identifier,
 // and otherwise read from the fields, the number of samples, and all samples; of more than
-// LimitIdentityBytes, going by the first one's size, from LimitIdentitySamples of them.
+// limitIdentityBytes, going by the first one's size, from limitIdentitySamples of them.
 func Identity(d Dataset) (data.Identity, error) {
 	if own, ok := d.(Identifier); ok {
 		return own.Identity(), nil
 	}
-	return identityUpTo(d, LimitIdentityBytes, LimitIdentitySamples)
+	return identityUpTo(d, limitIdentityBytes, limitIdentitySamples)
 }
 
 func identityUpTo(d Dataset, wholeBytes int64, samplesMax int) (data.Identity, error) {

@@ -90,8 +90,8 @@ func (x *idxFile) readHeader(f *file) (sampleBytes int64, err error) {
 	switch {
 	case head[0] != 0 || head[1] != 0 || !known:
 		return 0, x.fail(0, fmt.Errorf("%w: the file begins with % x, one of IDX begins with 00 00, one of 08 09 0b 0c 0d 0e for the elements' type, and the number of dimensions: is it another format?", ErrFormat, head))
-	case rank < 1 || rank > LimitRank+1:
-		return 0, x.fail(3, fmt.Errorf("%w: %d dimensions, there must be 1 to %d, the first of which is the samples", ErrFormat, rank, LimitRank+1))
+	case rank < 1 || rank > limitRank+1:
+		return 0, x.fail(3, fmt.Errorf("%w: %d dimensions, there must be 1 to %d, the first of which is the samples", ErrFormat, rank, limitRank+1))
 	}
 	dims := make([]byte, 4*rank)
 	if err := x.headerBytes(f, dims); err != nil {

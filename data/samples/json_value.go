@@ -53,8 +53,8 @@ func (v *jsonValue) walk(depth int) error {
 
 func (v *jsonValue) array(depth int) error {
 	switch {
-	case depth == LimitRank:
-		return fmt.Errorf("%w: arrays nest more than %d deep", ErrFormat, LimitRank)
+	case depth == limitRank:
+		return fmt.Errorf("%w: arrays nest more than %d deep", ErrFormat, limitRank)
 	case v.rank != -1 && depth >= v.rank:
 		return fmt.Errorf("%w: an array stands beside a value: arrays must nest alike", ErrFormat)
 	}

@@ -29,7 +29,7 @@ type jsonColumn struct {
 	label, scaled bool
 }
 
-func openJSONL(o Options) (*table, error) { return openJSONLUpTo(o, LimitRowBytes) }
+func openJSONL(o Options) (*table, error) { return openJSONLUpTo(o, limitRowBytes) }
 
 // openJSONLUpTo refuses longer lines.
 func openJSONLUpTo(o Options, lineBytes int) (*table, error) {

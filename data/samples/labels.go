@@ -72,7 +72,7 @@ func (l *labels) number(text string, v float64) (int32, error) {
 
 // classInRange says whether a whole number is one of as many classes; 0: as many as there may be.
 func classInRange(v float64, classes int) error {
-	switch most := orElse(classes, LimitClasses); {
+	switch most := orElse(classes, limitClasses); {
 	case v < 0:
 		return fmt.Errorf("%w: found %.0f, classes are numbered from 0 up: number them so, or give names for them", ErrLabel, v)
 	case v < float64(most):
@@ -94,7 +94,7 @@ func (l *labels) name(text string) (int32, error) {
 	if !utf8.ValidString(text) { // a run's files, which keep the names, could not have it
 		return 0, fmt.Errorf("%w: the label %s is not UTF-8: is the file in Latin-1 or Windows-1252? Save it as UTF-8", ErrFormat, shown(text))
 	}
-	most := min(orElse(l.classes, LimitClassNames), LimitClassNames)
+	most := min(orElse(l.classes, limitClassNames), limitClassNames)
 	if len(l.names) == most {
 		return 0, fmt.Errorf("%w: the name %s is one more than %d classes, which are %s: mend it, or set data.classes; to predict numbers set data.targets in place of data.label",
 			ErrLabel, shown(text), most, list(l.names))

@@ -99,11 +99,11 @@ func (o Options) check() error {
 	if finite := o.Scale-o.Scale == 0; !finite {
 		return fmt.Errorf("%w: data.scale is %g, it must be a finite number", ErrOptions, o.Scale)
 	}
-	if o.Classes < 0 || o.Classes > LimitClasses {
-		return fmt.Errorf("%w: data.classes is %d, it must lie in 1 to %d, or be 0 to count them", ErrOptions, o.Classes, LimitClasses)
+	if o.Classes < 0 || o.Classes > limitClasses {
+		return fmt.Errorf("%w: data.classes is %d, it must lie in 1 to %d, or be 0 to count them", ErrOptions, o.Classes, limitClasses)
 	}
-	if n := len(o.ClassNames); n > LimitClassNames || o.Classes > 0 && n > o.Classes {
-		return fmt.Errorf("%w: data.class_names has %d names, and data.classes is %d: name as many, at most %d", ErrOptions, n, o.Classes, LimitClassNames)
+	if n := len(o.ClassNames); n > limitClassNames || o.Classes > 0 && n > o.Classes {
+		return fmt.Errorf("%w: data.class_names has %d names, and data.classes is %d: name as many, at most %d", ErrOptions, n, o.Classes, limitClassNames)
 	}
 	for i, name := range o.ClassNames {
 		if slices.Contains(o.ClassNames[:i], name) {

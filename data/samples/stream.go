@@ -26,7 +26,7 @@ type OpenStream func(position int64) (Stream, error)
 
 // StreamSource gives a run the samples of a stream: sample n of the run is sample n of the stream.
 //
-// It expects to be asked for one after the other. It keeps the last ones (LimitStreamAhead), so
+// It expects to be asked for one after the other. It keeps the last ones (limitStreamAhead), so
 // that they can be asked for once more, and in another order; whoever asks for others gets
 // them if the stream can be opened there, and otherwise ErrPosition. It is safe for concurrent use.
 type StreamSource struct {
@@ -98,7 +98,7 @@ func (s *StreamSource) sample(number int64) (Sample, error) {
 		return s.kept[number-first].sample, nil
 	}
 	// At its beginning a stream that is asked for another position is one that goes on.
-	near := number >= s.next && number-s.next < LimitStreamAhead && (number == s.next || len(s.kept) > 0)
+	near := number >= s.next && number-s.next < limitStreamAhead && (number == s.next || len(s.kept) > 0)
 	if s.stream == nil || !near {
 		if err := s.seek(number); err != nil {
 			return nil, err
@@ -164,7 +164,7 @@ func (s *StreamSource) read() (Sample, error) {
 		bytes += int64(len(a.Bytes()))
 	}
 	s.kept, s.bytes, s.next = append(s.kept, keptSample{sample, bytes}), s.bytes+bytes, s.next+1
-	for len(s.kept) > 1 && (len(s.kept) > LimitStreamAhead || s.bytes > LimitStreamAheadBytes) {
+	for len(s.kept) > 1 && (len(s.kept) > limitStreamAhead || s.bytes > limitStreamAheadBytes) {
 		s.bytes -= s.kept[0].bytes
 		s.kept[0] = keptSample{} // what append copies no more must not stay
 		s.kept = s.kept[1:]

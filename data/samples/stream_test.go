@@ -92,31 +92,31 @@ func TestStreamSource(t *testing.T) {
 }
 
 func TestStreamInOrder(t *testing.T) {
-	s, times, _ := source(t, 3*LimitStreamAhead, 0, false)
+	s, times, _ := source(t, 3*limitStreamAhead, 0, false)
 	if err := s.Start(0); err != nil {
 		t.Fatal(err)
 	}
-	for i := range int64(2 * LimitStreamAhead) {
+	for i := range int64(2 * limitStreamAhead) {
 		s.mustBe(t, i)
 	}
-	for _, number := range []int64{LimitStreamAhead, 2*LimitStreamAhead + 5, 2 * LimitStreamAhead} { // once more, and out of order
+	for _, number := range []int64{limitStreamAhead, 2*limitStreamAhead + 5, 2 * limitStreamAhead} { // once more, and out of order
 		s.mustBe(t, number)
 	}
-	if *times != 1 || len(s.kept) != LimitStreamAhead {
+	if *times != 1 || len(s.kept) != limitStreamAhead {
 		t.Errorf("opened %d times, %d samples kept", *times, len(s.kept))
 	}
 	_, err := s.Sample(5)
 	if want := "sample 5 of the stream: position out of reach: the stream stands at sample 8198 and can't be opened at sample 5, so a checkpoint of this run can't be gone on from: give a stream that can be opened at a position, or begin anew"; place(err, "-/-") != want || !errors.Is(err, ErrPosition) {
 		t.Errorf("got %v", err)
 	}
-	s.mustBe(t, 2*LimitStreamAhead+6) // it goes on
+	s.mustBe(t, 2*limitStreamAhead+6) // it goes on
 	if _, err := s.Sample(-1); !errors.Is(err, ErrPosition) {
 		t.Errorf("sample -1: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Sample(3 * LimitStreamAhead); err == nil {
+	if _, err := s.Sample(3 * limitStreamAhead); err == nil {
 		t.Error("a sample after Close")
 	}
 }

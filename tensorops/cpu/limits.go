@@ -1,6 +1,6 @@
 package cpu
 
-// LimitAngles bounds the angles of rotary embeddings that a device keeps: 131,072
+// limitAngles bounds the angles of rotary embeddings that a device keeps: 131,072
 // positions of heads of 128 channels, in 64 MiB. Angles beyond it are computed for each
 // use.
-const LimitAngles = 8 << 20
+const limitAngles = 8 << 20

@@ -8,7 +8,7 @@ import (
 )
 
 // angleCache keeps the cosines and sines of positions, which every layer and
-// microbatch shares. All its tables together have at most LimitAngles angles.
+// microbatch shares. All its tables together have at most limitAngles angles.
 type angleCache struct {
 	mu     sync.Mutex
 	tables map[angleKey]angles
@@ -34,7 +34,7 @@ type angles struct{ cos, sin []float32 }
 // more with every token.
 func (c *angleCache) get(key angleKey, positions int) (angles, bool) {
 	half := key.half
-	if positions > LimitAngles/half {
+	if positions > limitAngles/half {
 		return angles{}, false
 	}
 	c.mu.Lock()
@@ -43,12 +43,12 @@ func (c *angleCache) get(key angleKey, positions int) (angles, bool) {
 	if len(have.cos) >= positions*half {
 		return have, true
 	}
-	n := max(positions*half, min(2*len(have.cos), LimitAngles/half*half))
+	n := max(positions*half, min(2*len(have.cos), limitAngles/half*half))
 	table := angles{make([]float32, n), make([]float32, n)}
 	known := copy(table.cos, have.cos)
 	copy(table.sin, have.sin)
 	angles{table.cos[known:], table.sin[known:]}.fill(key, known/half)
-	if c.kept += n - known; c.tables == nil || c.kept > LimitAngles {
+	if c.kept += n - known; c.tables == nil || c.kept > limitAngles {
 		c.tables, c.kept = make(map[angleKey]angles), n
 	}
 	c.tables[key] = table

@@ -49,11 +49,11 @@ func TestAnglesBounded(t *testing.T) {
 		for _, a := range c.tables {
 			sum += len(a.cos)
 		}
-		if sum != c.kept || sum > LimitAngles {
-			t.Fatalf("%d angles are kept, %d counted, the limit is %d", sum, c.kept, LimitAngles)
+		if sum != c.kept || sum > limitAngles {
+			t.Fatalf("%d angles are kept, %d counted, the limit is %d", sum, c.kept, limitAngles)
 		}
 	}
-	if _, kept := c.get(angleKey{theta: 2, half: half}, LimitAngles/half+1); kept {
+	if _, kept := c.get(angleKey{theta: 2, half: half}, limitAngles/half+1); kept {
 		t.Error("a table above the limit is kept")
 	}
 	if _, kept := c.get(angleKey{theta: 2, half: half}, math.MaxInt); kept {

@@ -90,7 +90,7 @@ func (b *blas) plan(m *driver.Matmul) (*driver.MatmulPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(b.plans) >= LimitPlans {
+	if len(b.plans) >= limitPlans {
 		b.forget()
 	}
 	b.plans[*m] = p

@@ -77,7 +77,7 @@ func TestGELURule(t *testing.T) {
 		fuses  bool
 		suffix string
 	}{
-		{"sm_90", GELUByRule, false, ""}, {"sm_80", GELUByRule, true, ""}, {"compute_90", GELUByRule, true, ""},
+		{"sm_90", geluByRule, false, ""}, {"sm_80", geluByRule, true, ""}, {"compute_90", geluByRule, true, ""},
 		{"sm_90", GELUFused, true, "-gelu-fused"}, {"sm_80", GELUFused, true, ""},
 		{"sm_90", GELUApart, false, ""}, {"sm_80", GELUApart, false, "-gelu-apart"},
 	} {
@@ -349,7 +349,7 @@ func TestPlans(t *testing.T) {
 		t.Errorf("asked %d times again", n)
 	}
 	if err := d.owner.call(func() error {
-		for i := range LimitPlans {
+		for i := range limitPlans {
 			if _, err := d.blas.plan(&driver.Matmul{M: 1, N: 1, K: 1 + i, LDA: 1, LDB: 1 + i, LDD: 1, Epilogue: driver.NoEpilogue,
 				AlignA: 4, AlignB: 4, AlignD: 4}); err != nil {
 				return err
@@ -359,7 +359,7 @@ func TestPlans(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(d.blas.plans); n > LimitPlans {
+	if n := len(d.blas.plans); n > limitPlans {
 		t.Errorf("%d plans are kept", n)
 	}
 	if n := asked(); n != 1 {
@@ -438,7 +438,7 @@ func TestRoundedOnce(t *testing.T) {
 			list.MatMul(x[3], x[0], x[1], o)
 		}, 5},
 		{"more than are joined", func(list *tensorops.List, x [4]tensorops.Tensor, o tensorops.MatMulOpts) {
-			for range LimitJoined + 1 {
+			for range limitJoined + 1 {
 				list.MatMul(x[3], x[0], x[1], o)
 			}
 		}, 4},

@@ -41,8 +41,8 @@ func (c *checkedIDs) uploaded(to tensorops.Tensor, from []byte) {
 		}
 		r.least, r.most = min(r.least, id), max(r.most, id)
 	}
-	if len(c.known) == LimitCheckedIDs {
-		c.next %= LimitCheckedIDs
+	if len(c.known) == limitCheckedIDs {
+		c.next %= limitCheckedIDs
 		c.known = slices.Delete(c.known, c.next, c.next+1)
 		c.next++
 	}

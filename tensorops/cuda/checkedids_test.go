@@ -116,7 +116,7 @@ func TestCheckedIDsRoom(t *testing.T) {
 	var c checkedIDs
 	arena := tensorops.NewHostMemory(0).NewArena("test")
 	defer arena.Close()
-	for i := range 2*LimitCheckedIDs + 3 {
+	for i := range 2*limitCheckedIDs + 3 {
 		tensor, err := tensorops.NewTensor(arena, tensorops.Int32, 4)
 		if err != nil {
 			t.Fatal(err)
@@ -127,7 +127,7 @@ func TestCheckedIDsRoom(t *testing.T) {
 		}
 		c.uploaded(tensor, tensorops.HostBytes([]int32{1, 2, 3, int32(i)}))
 	}
-	if len(c.known) != LimitCheckedIDs || !slices.IsSortedFunc(c.known, func(a, b idRange) int { return int(int64(a.first) - int64(b.first)) }) {
+	if len(c.known) != limitCheckedIDs || !slices.IsSortedFunc(c.known, func(a, b idRange) int { return int(int64(a.first) - int64(b.first)) }) {
 		t.Errorf("%d are known, sorted or not", len(c.known))
 	}
 	for i := range c.known[1:] {

@@ -59,7 +59,7 @@ func (c *copies) in(f *launchBatch, to driver.Address, piece []byte) error {
 
 // arrive lets bytes come to a place on the device: begin begins the copy to an address, on a stream.
 func (c *copies) arrive(f *launchBatch, to driver.Address, bytes int, begin func(driver.Address, driver.Stream) error) error {
-	if bytes < minAside || f.arrivingBytes()+bytes > LimitArrivingBytes {
+	if bytes < minAside || f.arrivingBytes()+bytes > limitArrivingBytes {
 		return begin(to, c.kernels)
 	}
 	b, err := c.arriving.Take(bytes)
@@ -95,7 +95,7 @@ func (c *copies) out(f *launchBatch, piece []byte, from driver.Address) error {
 // settle lets the kernels' stream wait for copies out, if one of the operations that come
 // next touches what they read, or if they are too many to look through.
 func (c *copies) settle(ops []tensorops.Op) error {
-	if len(c.leaving) == 0 || len(c.leaving) < LimitLeaving && !c.touched(ops) {
+	if len(c.leaving) == 0 || len(c.leaving) < limitLeaving && !c.touched(ops) {
 		return nil
 	}
 	c.leaving = c.leaving[:0]

@@ -40,7 +40,7 @@ func TestLargeCopies(t *testing.T) {
 	l, path := stand(t)
 	s := newDevice(t, path, Options{}).NewStream("large")
 	l.Delay(100)
-	want := make([]float32, LimitStagingBytes/4*2+12345)
+	want := make([]float32, limitStagingBytes/4*2+12345)
 	for i := range want {
 		want[i] = float32(i % 65536)
 	}
@@ -97,7 +97,7 @@ func TestCollective(t *testing.T) {
 		l, path := stand(t)
 		d := newDevice(t, path, Options{})
 		l.Delay(200)
-		const n = LimitStagingBytes/4 + 1000
+		const n = limitStagingBytes/4 + 1000
 		var both sync.WaitGroup
 		both.Add(2)
 		group := pair{both: &both, mu: &sync.Mutex{}, sum: make([]float32, n), fail: fail}

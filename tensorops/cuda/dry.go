@@ -89,7 +89,7 @@ func (d *Dry) Launch(ops []tensorops.Op) {
 
 // Bytes is what it took, and what a stream takes besides, whatever it launches.
 func (d *Dry) Bytes() int64 {
-	bytes := d.memory.Stats().Taken + faultBytes + LimitMasks*variableBytes
+	bytes := d.memory.Stats().Taken + faultBytes + limitMasks*variableBytes
 	if d.blas.isThere() {
 		bytes += workspaceBytes
 	}

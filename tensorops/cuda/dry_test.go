@@ -46,7 +46,7 @@ func TestDry(t *testing.T) {
 		{"own products", Options{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if !long && test.o.BLAS != "" && test.o.GELU == GELUByRule {
+			if !long && test.o.BLAS != "" && test.o.GELU == geluByRule {
 				t.Skip("the next has more; make check-cuda runs it")
 			}
 			d := newDevice(t, path, test.o)

@@ -15,7 +15,7 @@ type GELU uint8
 
 // The ways.
 const (
-	GELUByRule GELU = iota
+	geluByRule GELU = iota
 	GELUFused       // by the library; the device's path says so where the rule is another
 	GELUApart       // by the kernel; likewise
 )
@@ -41,7 +41,7 @@ func (g GELU) fuses(target string) bool {
 // tells.
 func (g GELU) suffix(target string) string {
 	switch fused := g.fuses(target); {
-	case fused == GELUByRule.fuses(target):
+	case fused == geluByRule.fuses(target):
 		return ""
 	case fused:
 		return "-gelu-fused"

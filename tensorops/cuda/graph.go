@@ -128,7 +128,7 @@ func (g *graphs) again(h uint64) bool {
 
 // room makes room for one more graph, at the cost of one that has not been used for long.
 func (g *graphs) room(d *driver.Driver) bool {
-	if len(g.kept) < LimitGraphs {
+	if len(g.kept) < limitGraphs {
 		return true
 	}
 	var oldest string
@@ -138,7 +138,7 @@ func (g *graphs) room(d *driver.Driver) bool {
 			oldest, when = key, is.used
 		}
 	}
-	const long = 4 * LimitGraphs // segments
+	const long = 4 * limitGraphs // segments
 	if g.time-when < long {
 		return false
 	}

@@ -58,7 +58,7 @@ var (
 func matMuls(x *exec, ops []tensorops.Op) (done int, err error) {
 	most := 1
 	if x.blas.isThere() && ops[0].Has(tensorops.FlagBF16) {
-		most = LimitJoined
+		most = limitJoined
 	}
 	var made roundings
 	for done < len(ops) && done < most && ops[done].Kind == tensorops.KindMatMul {

@@ -32,7 +32,7 @@ func squaredNorms(x *exec, ops []tensorops.Op) (int, error) {
 	var outs extents
 	blocks := int64(0)
 	for i := range ops { // the first is always one of them
-		if ops[i].Kind != tensorops.KindSquaredNorm || i == LimitTable {
+		if ops[i].Kind != tensorops.KindSquaredNorm || i == limitTable {
 			break
 		}
 		a := ops[i].SquaredNorm()
@@ -79,7 +79,7 @@ func adamWs(x *exec, ops []tensorops.Op) (int, error) {
 	var changed extents
 	blocks := int64(0)
 	for i := range ops { // the first is always one of them
-		if ops[i].Kind != tensorops.KindAdamW || i == LimitTable {
+		if ops[i].Kind != tensorops.KindAdamW || i == limitTable {
 			break
 		}
 		a := ops[i].AdamW()

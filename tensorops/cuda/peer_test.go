@@ -50,7 +50,7 @@ func TestPeerCopy(t *testing.T) {
 	}
 	l.Delay(300)
 	a, b := d[0].NewStream("a"), d[1].NewStream("b")
-	for _, n := range []int{0, 1, 1000, minAside/4 + 3, LimitArrivingBytes/4 + 1} {
+	for _, n := range []int{0, 1, 1000, minAside/4 + 3, limitArrivingBytes/4 + 1} {
 		before := l.Calls("cuMemcpyPeerAsync")
 		for round := range 3 {
 			x := numbered(t, a, round, n)

@@ -47,14 +47,14 @@ type ferry struct {
 	work chan *piece // to be copied; it has room for all
 
 	mu     sync.Mutex
-	made   int // pieces, at most LimitPieces
+	made   int // pieces, at most limitPieces
 	closed bool
 	ended  chan struct{} // closed with the goroutine; nil: none was needed yet
 }
 
 func (f *ferry) begin(d *Device, leaves bool) {
 	f.device, f.leaves = d, leaves
-	f.free, f.work = make(chan *piece, LimitPieces), make(chan *piece, LimitPieces)
+	f.free, f.work = make(chan *piece, limitPieces), make(chan *piece, limitPieces)
 }
 
 // piece is page-locked memory.
@@ -95,7 +95,7 @@ func (f *ferry) more() (*piece, error) {
 	if f.closed {
 		return nil, tensorops.ErrClosed
 	}
-	if f.made == LimitPieces {
+	if f.made == limitPieces {
 		return nil, nil
 	}
 	p := &piece{ferry: f, result: make(chan error, 1)}

@@ -113,7 +113,7 @@ func TestPiecesLimit(t *testing.T) {
 	from, _ := tensorops.Leaving(x)
 	to, _ := tensorops.Arriving(x)
 	var all []tensorops.Piece
-	for range LimitPieces {
+	for range limitPieces {
 		p, err := from.Lend(nil)
 		if p == nil {
 			t.Fatalf("%d pieces, %v", len(all), err)

@@ -169,7 +169,7 @@ func TestFailedCapture(t *testing.T) {
 	}
 }
 
-// TestManyGraphs: a stream keeps LimitGraphs, and one that is not used for long makes room.
+// TestManyGraphs: a stream keeps limitGraphs, and one that is not used for long makes room.
 func TestManyGraphs(t *testing.T) {
 	l, path := stand(t)
 	d := newDevice(t, path, Options{})
@@ -186,20 +186,20 @@ func TestManyGraphs(t *testing.T) {
 		}
 	}
 	kept := s.(*stream).exec.graphs.kept
-	for value := range LimitGraphs + 1 {
+	for value := range limitGraphs + 1 {
 		fill(value)
 		fill(value)
 	}
-	if len(kept) != LimitGraphs {
-		t.Errorf("%d graphs are kept, the limit is %d", len(kept), LimitGraphs)
+	if len(kept) != limitGraphs {
+		t.Errorf("%d graphs are kept, the limit is %d", len(kept), limitGraphs)
 	}
 	ended := l.Calls("cuGraphExecDestroy")
-	for range 4 * LimitGraphs {
+	for range 4 * limitGraphs {
 		fill(1)
 	}
-	fill(LimitGraphs)
-	if ended := l.Calls("cuGraphExecDestroy") - ended; ended != 1 || len(kept) != LimitGraphs {
-		t.Errorf("%d graphs were ended and %d are kept, want 1 and %d", ended, len(kept), LimitGraphs)
+	fill(limitGraphs)
+	if ended := l.Calls("cuGraphExecDestroy") - ended; ended != 1 || len(kept) != limitGraphs {
+		t.Errorf("%d graphs were ended and %d are kept, want 1 and %d", ended, len(kept), limitGraphs)
 	}
 }
 
@@ -440,7 +440,7 @@ func TestWholePieces(t *testing.T) {
 			size := 1 + used%minStagingBytes
 			b, err := s.whole(size)
 			if err != nil {
-				if err != errNoRoom || used < LimitStagingBytes/2 { //nolint:errorlint // the very error
+				if err != errNoRoom || used < limitStagingBytes/2 { //nolint:errorlint // the very error
 					return fmt.Errorf("after %d bytes: %w", used, err)
 				}
 				break

@@ -9,7 +9,7 @@ import (
 
 // staging is page-locked memory that one batch's uploads and fetches pass through:
 // the device copies from and to it on its own. It grows as it is asked for, to
-// LimitStagingBytes.
+// limitStagingBytes.
 type staging struct {
 	driver *driver.Driver
 	blocks [][]byte
@@ -29,7 +29,7 @@ func (s *staging) take(bytes int) ([]byte, error) {
 		for size < bytes {
 			size *= 2
 		}
-		if size = min(size, LimitStagingBytes-s.bytes); size == 0 {
+		if size = min(size, limitStagingBytes-s.bytes); size == 0 {
 			return nil, nil
 		}
 		b, err := s.driver.AllocHost(size)

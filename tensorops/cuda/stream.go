@@ -25,7 +25,7 @@ type stream struct {
 	copies   copies
 	ids      checkedIDs
 	all      []*launchBatch
-	idle     chan *launchBatch // capacity LimitLaunchBatches, as the next
+	idle     chan *launchBatch // capacity limitLaunchBatches, as the next
 	launched chan *launchBatch // in the order of their launch
 
 	mu     sync.Mutex
@@ -45,8 +45,8 @@ func newStream(d *Device, name string) *stream {
 		name:     name,
 		dev:      d,
 		arena:    d.memory.NewArenaVia(name, d.owner.call),
-		idle:     make(chan *launchBatch, LimitLaunchBatches),
-		launched: make(chan *launchBatch, LimitLaunchBatches),
+		idle:     make(chan *launchBatch, limitLaunchBatches),
+		launched: make(chan *launchBatch, limitLaunchBatches),
 		ended:    make(chan struct{}),
 	}
 	s.queue = tensorops.NewQueue(name, s.arena, nil)
@@ -85,7 +85,7 @@ func (s *stream) begin() (err error) {
 	if s.fault, err = d.Alloc(faultBytes); err != nil {
 		return err
 	}
-	if s.exec.variables.at, err = d.Alloc(LimitMasks * variableBytes); err != nil {
+	if s.exec.variables.at, err = d.Alloc(limitMasks * variableBytes); err != nil {
 		return err
 	}
 	if s.dev.blas.isThere() {
@@ -98,7 +98,7 @@ func (s *stream) begin() (err error) {
 	if err := s.copies.begin(); err != nil {
 		return err
 	}
-	for range LimitLaunchBatches {
+	for range limitLaunchBatches {
 		f, err := newLaunchBatch(d, s.handle, s.copies.stream)
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func (s *stream) Submit(l *tensorops.List, done func(error)) {
 }
 
 // QueuesLists is tensorops.Queuer's: as many as can be launched, and one that follows them.
-func (s *stream) QueuesLists() int { return LimitLaunchBatches + 1 }
+func (s *stream) QueuesLists() int { return limitLaunchBatches + 1 }
 
 // Close lets what was launched end; lists that wait fail with ErrClosed. What the arena
 // keeps is given back.
@@ -165,7 +165,7 @@ func (s *stream) advance() {
 			s.idle <- f
 			return
 		}
-		if len(s.idle) == LimitLaunchBatches-1 { // nothing else runs: all copies are made
+		if len(s.idle) == limitLaunchBatches-1 { // nothing else runs: all copies are made
 			s.copies.leaving = s.copies.leaving[:0]
 		}
 		s.launch(f)

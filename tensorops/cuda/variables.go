@@ -31,7 +31,7 @@ func (x *exec) vary(ops []tensorops.Op) (int, error) {
 		if !masked(&ops[i]) {
 			continue
 		}
-		if count == LimitMasks {
+		if count == limitMasks {
 			ops = ops[:i]
 			break
 		}

@@ -13,14 +13,14 @@ type Work struct {
 	LibraryGELUs    int64    `json:"library_gelus"`         // of these, with the GELU behind them
 	LibrarySums     int64    `json:"library_column_sums"`   // of these, with sums of columns along with them
 	KernelProducts  int64    `json:"kernel_products"`       // by the kernels here
-	Fallen          []string `json:"fallen,omitempty"`      // of these, the forms that cuBLASLt is there for and has no algorithm of, at most LimitFallen of them
+	Fallen          []string `json:"fallen,omitempty"`      // of these, the forms that cuBLASLt is there for and has no algorithm of, at most limitFallen of them
 	Graphs          int64    `json:"graphs"`                // that were made
 	FailedGraphs    int64    `json:"failed_graphs"`         // captures that failed: their segments were launched kernel by kernel
 	GraphError      string   `json:"graph_error,omitempty"` // of the last that failed
 }
 
-// LimitFallen bounds the forms of products that a device lists as no library's.
-const LimitFallen = 64
+// limitFallen bounds the forms of products that a device lists as no library's.
+const limitFallen = 64
 
 // work counts for all streams of a device.
 type work struct {
@@ -44,7 +44,7 @@ func (w *work) count(change func(*Work)) {
 // fell counts a product that the library has no algorithm for.
 func (w *work) fell(form string) {
 	w.count(func(is *Work) {
-		if len(is.Fallen) < LimitFallen && !slices.Contains(is.Fallen, form) {
+		if len(is.Fallen) < limitFallen && !slices.Contains(is.Fallen, form) {
 			is.Fallen = append(is.Fallen, form)
 		}
 	})

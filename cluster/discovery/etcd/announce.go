@@ -22,7 +22,7 @@ func (f *finder) Announce(ctx context.Context, cluster, address string) error {
 	key := f.prefix + cluster
 	asking, stop := context.WithTimeout(ctx, askTime)
 	defer stop()
-	lease, err := f.client.Grant(asking, int64(LeaseTTL.Seconds()))
+	lease, err := f.client.Grant(asking, int64(leaseTTL.Seconds()))
 	if err == nil {
 		_, err = f.client.Put(asking, key, address, clientv3.WithLease(lease.ID))
 	}

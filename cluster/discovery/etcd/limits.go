@@ -2,9 +2,9 @@ package etcd
 
 import "time"
 
-// LeaseTTL is how long the address of a coordinator that has died stays known. etcd may keep
+// leaseTTL is how long the address of a coordinator that has died stays known. etcd may keep
 // it for longer while it elects a leader.
-const LeaseTTL = 10 * time.Second
+const leaseTTL = 10 * time.Second
 
 const (
 	// askTime is how long etcd may take for an answer.
@@ -15,7 +15,7 @@ const (
 	retryTime = time.Second
 	// redialMost is the longest pause between two tries to connect to one of its servers, shorter
 	// than a lease.
-	redialMost = LeaseTTL / 3
+	redialMost = leaseTTL / 3
 	// aliveEvery is how often a connection with a watch is tried, and aliveTime how long an
 	// answer may take.
 	aliveEvery = 10 * time.Second
