@@ -22,20 +22,15 @@ import (
 // Compute is what a stage actor asks of the stage that it runs; *stages.Stage
 // is one. Its methods record and never wait.
 type Compute interface {
+	stages.Passes
 	NeedsTokens(chunk int) bool
 	NeedsTargets(chunk int) bool
 	Fields(chunk int) []string
 	ComputesLoss(chunk int) bool
-	Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in ...tensorops.Tensor) []tensorops.Tensor
-	InputGrad(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor
-	WeightGrad(l *tensorops.List, chunk, index int)
-	Backward(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor
 	Finish(chunk, index int)
 	Verify(chunk int) error
 	Report(chunk, index int) stages.Report
 	Outputs(chunk, index int) []stages.Output
-	CompleteInput(l *tensorops.List, chunk int, mb *stages.Microbatch, t tensorops.Tensor) tensorops.Tensor
-	CompleteGrad(l *tensorops.List, chunk, index int, t tensorops.Tensor) tensorops.Tensor
 	TiedGrads(l *tensorops.List, to []stages.TensorPlace) []stages.TiedGrad
 	WantsTied() int
 	TakeTied(stages.TiedGrad) error

@@ -194,26 +194,24 @@ func (m *meter) sample(ctx context.Context, seconds float64) error {
 // pass takes a microbatch through all chunks and back, and updates the weights.
 func (m *meter) pass(split bool) error {
 	m.microbatch.Index = m.step
-	var x tensorops.Tensor
+	var x, dy tensorops.Tensor
+	var err error
 	for v := range m.chunks {
-		if err := m.time(v, scheduler.F, func(l *tensorops.List) { x = stages.Only(m.stage.Forward(l, v, &m.microbatch, x)) }); err != nil {
+		if x, err = m.time(v, scheduler.F, x); err != nil {
 			return err
 		}
 	}
-	var dy tensorops.Tensor
+	backward := scheduler.B
+	if split {
+		backward = scheduler.I
+	}
 	for v := len(m.chunks) - 1; v >= 0; v-- {
-		typ := scheduler.B
-		record := func(l *tensorops.List) { dy = stages.Only(m.stage.Backward(l, v, m.step, dy)) }
-		if split {
-			typ = scheduler.I
-			record = func(l *tensorops.List) { dy = stages.Only(m.stage.InputGrad(l, v, m.step, dy)) }
-		}
-		if err := m.time(v, typ, record); err != nil {
+		if dy, err = m.time(v, backward, dy); err != nil {
 			return err
 		}
 	}
 	for v := len(m.chunks) - 1; v >= 0 && split; v-- {
-		if err := m.time(v, scheduler.W, func(l *tensorops.List) { m.stage.WeightGrad(l, v, m.step) }); err != nil {
+		if _, err := m.time(v, scheduler.W); err != nil {
 			return err
 		}
 	}
@@ -221,8 +219,7 @@ func (m *meter) pass(split bool) error {
 	began := m.now()
 	l := m.stream.NewList()
 	m.stage.GradNorms(l)
-	err := tensorops.Run(m.stream, l)
-	if err == nil {
+	if err = tensorops.Run(m.stream, l); err == nil {
 		l = m.stream.NewList()
 		m.stage.Apply(l, stages.Update{Count: m.step, LR: 1e-5, GradScale: 1e-3})
 		err = tensorops.Run(m.stream, l)
@@ -231,14 +228,16 @@ func (m *meter) pass(split bool) error {
 	return err
 }
 
-func (m *meter) time(v int, t scheduler.Type, record func(l *tensorops.List)) error {
+// time runs an action, and returns its output.
+func (m *meter) time(v int, t scheduler.Type, in ...tensorops.Tensor) (tensorops.Tensor, error) {
 	began := m.now()
 	l := m.stream.NewList()
-	record(l)
+	a := scheduler.Action{Type: t, Chunk: int32(v), Microbatch: int32(m.step)} //nolint:gosec // as many as are measured
+	out := stages.Only(stages.Act(l, m.stage, a, &m.microbatch, in...))
 	err := tensorops.Run(m.stream, l)
 	c := &m.chunks[v]
 	c.times[t] = append(c.times[t], float64(m.now().Sub(began))/float64(time.Millisecond)/float64(c.layers))
-	return err
+	return out, err
 }
 
 // costs are made of the times of all rounds, and of all layers of a kind: each is what typical says of them.

@@ -112,8 +112,10 @@ func together(runners []*runner) error {
 	for _, r := range runners {
 		l := r.stream.NewList()
 		for range runnerRepeats {
-			l.Free(stages.Only(r.stage.Forward(l, 0, &r.microbatch, r.input(l))))
-			l.Free(stages.Only(r.stage.Backward(l, 0, r.microbatch.Index, r.input(l))))
+			for _, t := range []scheduler.Type{scheduler.F, scheduler.B} {
+				a := scheduler.Action{Type: t, Microbatch: int32(r.microbatch.Index)} //nolint:gosec // the only one
+				l.Free(stages.Only(stages.Act(l, r.stage, a, &r.microbatch, r.input(l))))
+			}
 		}
 		r.stream.Submit(l, func(err error) { ended <- err })
 	}

@@ -131,7 +131,7 @@ func (d *dryPasses) act(l *tensorops.List, a scheduler.Action) {
 }
 
 // pass is act without freeing what the action sends.
-func (d *dryPasses) pass(l *tensorops.List, a scheduler.Action) (out []tensorops.Tensor) {
+func (d *dryPasses) pass(l *tensorops.List, a scheduler.Action) []tensorops.Tensor {
 	var mb stages.Microbatch
 	v, i := int(a.Chunk), int(a.Microbatch)
 	if a.Type == scheduler.F {
@@ -149,20 +149,10 @@ func (d *dryPasses) pass(l *tensorops.List, a scheduler.Action) (out []tensorops
 	if d.tensor >= 0 {
 		d.arrive(l, a, &mb, in)
 	}
-	switch a.Type {
-	case scheduler.F:
-		out = d.st.Forward(l, v, &mb, in...)
-	case scheduler.I:
-		out = d.st.InputGrad(l, v, i, in...)
-	case scheduler.W:
-		d.st.WeightGrad(l, v, i)
-	case scheduler.B:
-		out = d.st.Backward(l, v, i, in...)
-	}
-	return out
+	return stages.Act(l, d.st, a, &mb, in...)
 }
 
-// arrive records how inputs that come as pieces become whole, as a stage actor does.
+// arrive records how inputs that come as pieces become whole.
 func (d *dryPasses) arrive(l *tensorops.List, a scheduler.Action, mb *stages.Microbatch, in []tensorops.Tensor) {
 	if len(in) == 0 || !d.model.Config.Language() {
 		return
@@ -174,21 +164,19 @@ func (d *dryPasses) arrive(l *tensorops.List, a scheduler.Action, mb *stages.Mic
 	e := grid.NewEdge(d.grid.TensorSize(from), d.grid.TensorSize(d.rank), d.sequence(), d.way())
 	t := in[0]
 	switch {
-	case e.To == 1 || e.Way != grid.Broadcast && e.Way != grid.Scatter || !t.Valid():
+	case !t.Valid():
 		return
+	case e.To == 1:
 	case e.Way == grid.Scatter:
 		part := l.Alloc(t.DType(), t.Dim(0), t.Dim(1)/e.To, t.Dim(2))
 		l.Free(t)
 		t = part
-	case d.tensor > 0:
+	case e.Way == grid.Broadcast && d.tensor > 0:
 		l.Free(t)
-		t = tensorops.Tensor{}
+		in[0] = stages.Arrive(l, d.st, a, mb, &e)
+		return
 	}
-	if a.Type == scheduler.F {
-		in[0] = d.st.CompleteInput(l, int(a.Chunk), mb, t)
-	} else {
-		in[0] = d.st.CompleteGrad(l, int(a.Chunk), int(a.Microbatch), t)
-	}
+	in[0] = stages.Arrive(l, d.st, a, mb, &e, t)
 }
 
 // checkCalls refuses operations in Go on a GPU.

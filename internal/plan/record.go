@@ -101,23 +101,11 @@ func (p *Plan) recordPass(stage int, v Pass, split bool, see func(int, Pass, []t
 	fields := p.model.Sample(b)
 	record := func(i int, typ scheduler.Type) error {
 		l, chunk := dry.NewList(), p.chunks[stage][i].Chunk
-		in := p.inputs(l, st, scheduler.Action{Type: typ, Chunk: int32(chunk)}, true) //nolint:gosec // a number of chunks
-		var out []tensorops.Tensor
-		switch typ {
-		case scheduler.F:
-			own := mb
-			for _, name := range st.Fields(chunk) {
-				own.Fields = append(own.Fields, fields[name])
-			}
-			out = st.Forward(l, chunk, &own, in...)
-		case scheduler.I:
-			out = st.InputGrad(l, chunk, 0, in...)
-		case scheduler.W:
-			st.WeightGrad(l, chunk, 0)
-		case scheduler.B:
-			out = st.Backward(l, chunk, 0, in...)
+		act, own := scheduler.Action{Type: typ, Chunk: int32(chunk)}, mb //nolint:gosec // a number of chunks
+		for _, name := range st.Fields(chunk) {
+			own.Fields = append(own.Fields, fields[name])
 		}
-		for _, t := range out {
+		for _, t := range stages.Act(l, st, act, &own, p.inputs(l, st, act, true)...) {
 			l.Free(t)
 		}
 		pass := v
