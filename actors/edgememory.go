@@ -3,7 +3,6 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -19,59 +18,20 @@ import (
 // On one device a tensor is handed over, wherever it lies. To and from another process the
 // codec copies in pieces, if the device does (tensorops.Pieces).
 
-// device is the one that a rank computes on.
-func (s *Spec) device(rank int) tensorops.Device {
-	if len(s.Devices) > 0 {
-		return s.Devices[rank]
-	}
-	return s.Device
-}
-
-// checkDevices makes sure that every rank has a device.
-func (s *Spec) checkDevices() error {
-	if n := len(s.Devices); n > 0 && n != s.ranks() {
-		return fmt.Errorf("%w: %d devices for %d ranks: give one for each, or a single one for all", ErrSpec, n, s.ranks())
-	}
-	for r := range s.ranks() {
-		if s.host(r) != "" {
-			continue
-		}
-		d := s.device(r)
-		if d == nil {
-			return fmt.Errorf("%w: rank %d has no device", ErrSpec, r)
-		}
-		if len(s.Devices) > 0 && !reflect.ValueOf(d).Comparable() {
-			return fmt.Errorf("%w: the device of rank %d, a %T, cannot be told from others: give a pointer to it", ErrSpec, r, d)
-		}
-	}
-	return nil
-}
-
-// share reports whether two ranks are on the same device.
-func (s *Spec) share(a, b int) bool {
-	return s.host(a) == s.host(b) && (len(s.Devices) == 0 || s.Devices[a] == s.Devices[b])
-}
-
-// copiesFrom reports whether a rank's device copies from another's memory, both in this process.
-func (s *Spec) copiesFrom(to, from int) bool {
-	if s.host(to) != "" || s.host(from) != "" {
-		return false
-	}
-	p, ok := s.device(to).(tensorops.Peer)
-	return ok && p.CopiesFrom(s.device(from))
-}
-
-// hostTransfer is what a stage needs for it.
-type hostTransfer struct {
+// edgeMemory is what a rank needs for it.
+type edgeMemory struct {
+	rank        int
+	spec        *Spec
+	own         tensorops.Arena // of the rank's stream
 	host        tensorops.Arena // the run's, for what crosses
 	locked      tensorops.Arena // of page-locked memory, for the same; nil: the device has none
 	device      tensorops.Arena // of the device's memory, for what another one copies from there; nil: none does
 	addressable bool            // by the host: the memory of this stage's device
 }
 
-// newHostTransfer makes a rank's, whose stream there is.
-func (l *local) newHostTransfer(rank int) hostTransfer {
-	h, name := hostTransfer{host: l.host}, l.spec.stageName(rank)
+// newEdgeMemory makes a rank's, whose stream there is.
+func (l *local) newEdgeMemory(rank int) *edgeMemory {
+	h, name := &edgeMemory{rank: rank, spec: &l.spec, own: l.streams[rank].Arena(), host: l.host}, l.spec.stageName(rank)
 	for other := range l.spec.ranks() {
 		if l.spec.host(other) != "" || l.spec.share(rank, other) {
 			continue
@@ -80,14 +40,14 @@ func (l *local) newHostTransfer(rank int) hostTransfer {
 			h.locked = d.NewHostArena(name + " (what crosses)")
 		}
 		if h.device == nil && l.spec.copiesFrom(other, rank) {
-			h.device, _ = tensorops.Beside(l.streams[rank].Arena(), name+" (what leaves)")
+			h.device, _ = tensorops.Beside(h.own, name+" (what leaves)")
 		}
 	}
 	return h
 }
 
 // close gives its memory back.
-func (h hostTransfer) close() {
+func (h *edgeMemory) close() {
 	for _, a := range []tensorops.Arena{h.locked, h.device} {
 		if a != nil {
 			a.Close()
@@ -96,7 +56,7 @@ func (h hostTransfer) close() {
 }
 
 // take makes a tensor for what crosses by way of the host.
-func (h hostTransfer) take(like tensorops.Tensor) (tensorops.Tensor, error) {
+func (h *edgeMemory) take(like tensorops.Tensor) (tensorops.Tensor, error) {
 	if h.locked != nil {
 		out, err := tensorops.NewTensor(h.locked, like.DType(), like.Shape()...)
 		if !errors.Is(err, tensorops.ErrOutOfMemory) {
@@ -116,19 +76,19 @@ func addressable(a tensorops.Arena) (bool, error) {
 	return b.Mem != nil, nil
 }
 
-// stageOut records that a tensor of this stage's leaves for a rank, and returns the one that
+// send records that a tensor of the rank's leaves for another rank, and returns the one that
 // goes: on completion it is whole.
-func (a *stageActor) stageOut(l *tensorops.List, t tensorops.Tensor, rank int) tensorops.Tensor {
-	if !t.Valid() || a.hostTransfer.addressable || a.spec.share(a.rank, rank) {
+func (h *edgeMemory) send(l *tensorops.List, t tensorops.Tensor, rank int) tensorops.Tensor {
+	if !t.Valid() || h.addressable || h.spec.share(h.rank, rank) {
 		return t
 	}
-	if a.spec.host(rank) != "" {
+	if h.spec.host(rank) != "" {
 		if _, ok := tensorops.Leaving(t); ok {
 			return t
 		}
 	}
-	if a.hostTransfer.device != nil && a.spec.copiesFrom(rank, a.rank) {
-		out, err := tensorops.NewTensor(a.hostTransfer.device, t.DType(), t.Shape()...)
+	if h.device != nil && h.spec.copiesFrom(rank, h.rank) {
+		out, err := tensorops.NewTensor(h.device, t.DType(), t.Shape()...)
 		if err == nil {
 			l.PeerCopy(out, t)
 			l.Free(t)
@@ -139,7 +99,7 @@ func (a *stageActor) stageOut(l *tensorops.List, t tensorops.Tensor, rank int) t
 			return t
 		}
 	}
-	out, err := a.hostTransfer.take(t)
+	out, err := h.take(t)
 	if err != nil {
 		l.Fail(fmt.Errorf("what leaves for rank %d: %w", rank, err))
 		return t
@@ -149,14 +109,14 @@ func (a *stageActor) stageOut(l *tensorops.List, t tensorops.Tensor, rank int) t
 	return out
 }
 
-// stageIn records that a tensor from another rank comes in, and returns the one that this
-// stage's operations take.
-func (a *stageActor) stageIn(l *tensorops.List, t tensorops.Tensor) tensorops.Tensor {
-	if !t.Valid() || a.hostTransfer.addressable {
+// receive records that a tensor from another rank comes in, and returns the one that this
+// rank's operations take.
+func (h *edgeMemory) receive(l *tensorops.List, t tensorops.Tensor) tensorops.Tensor {
+	if !t.Valid() || h.addressable {
 		return t
 	}
 	peer := t.Buffer().Mem == nil
-	if peer && !tensorops.Elsewhere(a.stream.Arena(), t) {
+	if peer && !tensorops.Elsewhere(h.own, t) {
 		return t
 	}
 	if !t.Contiguous() {

@@ -10,143 +10,231 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// crossing is how a tensor gets from the ranks that share one stage to those that share another, as one of them
+// edges are a rank's: from whom the inputs of its actions come and to whom its outputs go, in which memory, and the
+// credits that it has for outputs.
+type edges struct {
+	memory  *edgeMemory
+	own     []int32           // the rank's chunks
+	chunks  []*[2]side        // by chunk and scheduler.EdgeKind; nil: a chunk of another rank
+	credits scheduler.Credits // by chunk; of the rank's
+}
+
+// side are a chunk's edges of one kind, as a rank that has the chunk sees them.
+type side struct {
+	ins, outs []stages.Port // of each tensor that an action takes, and makes
+	from, to  []neighbour   // each chunk at the other end once
+	// How each of those tensors gets to this rank, and from it.
+	takes, sends []exchange
+}
+
+// neighbour is the other end of an edge.
+type neighbour struct {
+	chunk int32
+	skip  int32   // 0: the chunk before or after; else 1 and the edge's place in the table's skips
+	ranks []int32 // that have the chunk, and that this rank sends to or takes from
+}
+
+// exchange is how a tensor gets from the ranks that share one stage to those that share another, as one of them
 // sees it.
-type crossing struct {
+type exchange struct {
 	edge   grid.Edge
-	own    int          // this rank's place among those of its stage
+	place  int          // this rank's among those of its stage
 	peers  []int32      // the ranks of the other stage
 	pieces []grid.Piece // that this rank sends, or takes
 	takes  bool
 }
 
-// peer is the rank that a piece goes to, or comes from.
-func (c *crossing) peer(p grid.Piece) int32 {
-	if c.takes {
-		return c.peers[p.Sender]
-	}
-	return c.peers[p.Receiver]
-}
-
-// ranks are those that this rank sends to, or takes from.
-func (c *crossing) ranks() (all []int32) {
-	for _, p := range c.pieces {
-		if r := c.peer(p); !slices.Contains(all, r) {
-			all = append(all, r)
-		}
-	}
-	return all
-}
-
-// sends is how what a rank makes gets to a stage.
-func (s *Spec) sends(rank, stage int) crossing {
-	c := crossing{own: s.place(rank)[grid.Tensor], peers: s.group(rank, stage)}
-	c.edge = grid.NewEdge(s.tensorSize(rank), len(c.peers), s.Slices, s.Way)
-	c.pieces = c.edge.Sends(c.own)
-	return c
-}
-
-// takes is how what a stage makes gets to a rank.
-func (s *Spec) takes(rank, stage int) crossing {
-	c := crossing{own: s.place(rank)[grid.Tensor], peers: s.group(rank, stage), takes: true}
-	c.edge = grid.NewEdge(len(c.peers), s.tensorSize(rank), s.Slices, s.Way)
-	c.pieces = c.edge.Takes(c.own)
-	return c
-}
-
-// part is a piece of an output on its way.
-type leaving struct {
+// outgoing is a piece of an output on its way.
+type outgoing struct {
 	slot   int
 	rank   int32
 	part   int32
 	tensor tensorops.Tensor // none: the receiver gets the numbers within its group
 }
 
-// depart records that an output leaves, in pieces. It owns t.
-func (a *stageActor) depart(l *tensorops.List, slot int, t tensorops.Tensor, c *crossing) (all []leaving) {
-	first, limit := c.edge.Has(c.own)
+// none are the edges of an action without any.
+var none side
+
+// of are the edges of an action, and their kind.
+func (e *edges) of(a scheduler.Action) (*side, scheduler.EdgeKind) {
+	switch a.Type {
+	case scheduler.F:
+		return &e.chunks[a.Chunk][scheduler.ForwardEdge], scheduler.ForwardEdge
+	case scheduler.I, scheduler.B:
+		return &e.chunks[a.Chunk][scheduler.BackwardEdge], scheduler.BackwardEdge
+	}
+	return &none, scheduler.ForwardEdge
+}
+
+// take records that the inputs of a pass come in, and returns them as the stage takes them.
+func (e *edges) take(l *tensorops.List, stage Compute, p *pass, mb *stages.Microbatch) (in []tensorops.Tensor) {
+	for slot, messages := range p.in {
+		var pieces []tensorops.Tensor
+		for _, m := range messages {
+			if m.Tensor.Valid() {
+				pieces = append(pieces, e.memory.receive(l, m.Tensor))
+			}
+		}
+		in = append(in, stages.Arrive(l, stage, p.Action, mb, &p.takes[slot].edge, pieces...))
+	}
+	return in
+}
+
+// give records that the outputs of a pass leave, each in its pieces (pass.out). It owns out.
+func (e *edges) give(l *tensorops.List, p *pass, out []tensorops.Tensor) {
+	if len(out) != len(p.outs) && l.Err() == nil {
+		l.Fail(fmt.Errorf("%w: %v made %d tensors, and %d are to be sent", stages.ErrInput, p.Action, len(out), len(p.outs)))
+	}
+	for slot, t := range out {
+		if slot >= len(p.outs) { // after an error
+			p.out = append(p.out, outgoing{tensor: t})
+			continue
+		}
+		e.divide(l, p, slot, t)
+	}
+}
+
+// divide records that one output leaves.
+func (e *edges) divide(l *tensorops.List, p *pass, slot int, t tensorops.Tensor) {
+	x := &p.sends[slot]
+	first, limit := x.edge.Has(x.place)
 	last := -1 // that is all of t, and takes it along
-	for i, p := range c.pieces {
-		if p.First == first && p.Limit == limit {
+	for i, piece := range x.pieces {
+		if piece.First == first && piece.Limit == limit {
 			last = i
 		}
 	}
-	for i, p := range c.pieces {
-		rank, x := c.peer(p), tensorops.Tensor{}
+	for i, piece := range x.pieces {
+		rank, sent := x.peer(piece), tensorops.Tensor{}
 		switch {
-		case p.Empty():
+		case piece.Empty():
 		case i == last:
-			x = t
-		case p.First == first && p.Limit == limit:
-			x = l.Alloc(t.DType(), t.Shape()...)
-			l.Copy(x, t)
+			sent = t
+		case piece.First == first && piece.Limit == limit:
+			sent = l.Alloc(t.DType(), t.Shape()...)
+			l.Copy(sent, t)
 		default:
-			x = cutPositions(l, t, p.First-first, p.Limit-first, limit-first)
+			sent = stages.CutPositions(l, t, piece.First-first, piece.Limit-first, limit-first)
 		}
-		all = append(all, leaving{slot: slot, rank: rank, part: int32(p.Part), tensor: a.stageOut(l, x, int(rank))}) //nolint:gosec // ranks of a grid
+		p.out = append(p.out, outgoing{slot: slot, rank: rank, part: int32(piece.Part), tensor: e.memory.send(l, sent, int(rank))}) //nolint:gosec // ranks of a grid
 	}
 	if last < 0 && t.Valid() {
 		l.Free(t)
 	}
-	return all
 }
 
-// cutPositions records a copy of the positions from lo to hi, of parts of all, of a tensor [B, T, C].
-func cutPositions(l *tensorops.List, t tensorops.Tensor, lo, hi, parts int) tensorops.Tensor {
-	if !t.Valid() { // after an error
-		return t
+// prepare takes the edges of a rank's chunks from a run's routes.
+func (e *edges) prepare(s *Spec, t *scheduler.Table, rank int) {
+	e.credits.Forward, e.credits.Backward = make([]int, t.NumChunks), make([]int, t.NumChunks)
+	e.chunks = make([]*[2]side, t.NumChunks)
+	for chunk := range t.NumChunks {
+		if t.RankOf(chunk) == s.place(rank)[grid.Pipeline] {
+			e.own, e.chunks[chunk] = append(e.own, int32(chunk)), s.edgesOf(t, rank, chunk)
+		}
 	}
-	if t.Rank() != 3 || t.Dim(1)%parts != 0 || !t.Contiguous() {
-		l.Fail(fmt.Errorf("%w: the positions of %v don't divide into %d equal parts", stages.ErrInput, t, parts))
-		return tensorops.Tensor{}
+}
+
+// grant gives a rank the credits of an order.
+func (e *edges) grant(c *scheduler.Credits) {
+	e.credits.SkipForward = append(e.credits.SkipForward[:0], c.SkipForward...)
+	e.credits.SkipBackward = append(e.credits.SkipBackward[:0], c.SkipBackward...)
+	for _, chunk := range e.own { // and not for all, of which there may be many
+		e.credits.Forward[chunk], e.credits.Backward[chunk] = c.Forward[chunk], c.Backward[chunk]
+		for kind := range e.chunks[chunk] {
+			for _, n := range e.chunks[chunk][kind].to { // each of those ranks gives back what it takes
+				*e.credit(scheduler.EdgeKind(kind), chunk, n.skip) *= len(n.ranks) //nolint:gosec // there are two kinds
+			}
+		}
 	}
-	b, each, c := t.Dim(0), t.Dim(1)/parts, t.Dim(2)
-	x := l.Alloc(t.DType(), b, (hi-lo)*each, c)
-	l.Copy(x.View(b, (hi-lo)*each*c), t.View(b, t.Dim(1)*c).Columns(lo*each*c, hi*each*c))
+}
+
+// credit is what is left on an edge that begins at a chunk; skip as in neighbour.
+func (e *edges) credit(kind scheduler.EdgeKind, chunk, skip int32) *int {
+	c := &e.credits
+	switch {
+	case skip == 0 && kind == scheduler.ForwardEdge:
+		return &c.Forward[chunk]
+	case skip == 0:
+		return &c.Backward[chunk]
+	case kind == scheduler.ForwardEdge:
+		return &c.SkipForward[skip-1]
+	}
+	return &c.SkipBackward[skip-1]
+}
+
+// lacksCredit is the first edge without one that a pass's output needs. Each rank that it goes to gives one back.
+func (e *edges) lacksCredit(p *pass) (neighbour, bool) {
+	for _, n := range p.to {
+		if *e.credit(p.kind, p.Chunk, n.skip) < len(n.ranks) {
+			return n, true
+		}
+	}
+	return neighbour{}, false
+}
+
+// spend takes the credits that a pass's output needs.
+func (e *edges) spend(p *pass) {
+	for _, n := range p.to {
+		*e.credit(p.kind, p.Chunk, n.skip) -= len(n.ranks)
+	}
+}
+
+// edgesOf are those of a chunk as a rank that has it sees them, by kind.
+func (s *Spec) edgesOf(t *scheduler.Table, rank, chunk int) *[2]side {
+	r := s.route(chunk)
+	both := &[2]side{{ins: r.Ins, outs: r.Outs}, {ins: r.GradOuts, outs: r.GradIns}}
+	for kind := range both {
+		of := &both[kind]
+		of.takes, of.from = s.exchanges(t, rank, chunk, of.ins, true)
+		of.sends, of.to = s.exchanges(t, rank, chunk, of.outs, false)
+	}
+	return both
+}
+
+// exchanges are those with the chunks of some ports, from which the rank takes, or to which it sends.
+func (s *Spec) exchanges(t *scheduler.Table, rank, chunk int, ports []stages.Port, takes bool) (each []exchange, all []neighbour) {
+	for _, p := range ports {
+		x := s.exchange(rank, t.RankOf(p.Chunk), takes)
+		each = append(each, x)
+		n := neighbour{chunk: int32(p.Chunk), ranks: x.ranks()}
+		if s := (scheduler.Skip{From: min(chunk, p.Chunk), To: max(chunk, p.Chunk)}); s.To-s.From > 1 {
+			n.skip = int32(slices.Index(t.Skips, s)) + 1
+		}
+		if !slices.ContainsFunc(all, func(o neighbour) bool { return o.chunk == n.chunk }) {
+			all = append(all, n)
+		}
+	}
+	return each, all
+}
+
+// exchange is how a rank takes what a stage makes, or sends it what it makes itself.
+func (s *Spec) exchange(rank, stage int, takes bool) exchange {
+	x := exchange{place: s.place(rank)[grid.Tensor], peers: s.group(rank, stage), takes: takes}
+	own, others := s.tensorSize(rank), len(x.peers)
+	if takes {
+		x.edge = grid.NewEdge(others, own, s.Slices, s.Way)
+		x.pieces = x.edge.Takes(x.place)
+	} else {
+		x.edge = grid.NewEdge(own, others, s.Slices, s.Way)
+		x.pieces = x.edge.Sends(x.place)
+	}
 	return x
 }
 
-// arrive records that an input comes in, from its pieces.
-func (a *stageActor) arrive(l *tensorops.List, v *visit, slot int, mb *stages.Microbatch) tensorops.Tensor {
-	c := &v.takes[slot]
-	var t tensorops.Tensor
-	var pieces []tensorops.Tensor
-	for _, m := range v.in[slot] {
-		if m.Tensor.Valid() {
-			pieces = append(pieces, a.stageIn(l, m.Tensor))
-		}
+// peer is the rank that a piece goes to, or comes from.
+func (x *exchange) peer(p grid.Piece) int32 {
+	if x.takes {
+		return x.peers[p.Sender]
 	}
-	if len(pieces) == 1 {
-		t = pieces[0]
-	} else if len(pieces) > 1 {
-		t = joinPositions(l, pieces)
-	}
-	switch {
-	case c.edge.To == 1 || c.edge.Way != grid.Broadcast && c.edge.Way != grid.Scatter:
-		return t
-	case v.kind == scheduler.ForwardEdge:
-		return a.stage.CompleteInput(l, int(v.Chunk), mb, t)
-	}
-	return a.stage.CompleteGrad(l, int(v.Chunk), int(v.Microbatch), t)
+	return x.peers[p.Receiver]
 }
 
-// joinPositions records that tensors [B, Tᵢ, C] become one. It owns them.
-func joinPositions(l *tensorops.List, pieces []tensorops.Tensor) tensorops.Tensor {
-	positions, first := 0, pieces[0]
-	for _, t := range pieces {
-		if t.Rank() != 3 || t.DType() != first.DType() || t.Dim(0) != first.Dim(0) || t.Dim(2) != first.Dim(2) || !t.Contiguous() {
-			l.Fail(fmt.Errorf("%w: %v and %v are not positions of the same sequences", stages.ErrInput, first, t))
-			return tensorops.Tensor{}
+// ranks are those that this rank sends to, or takes from.
+func (x *exchange) ranks() (all []int32) {
+	for _, p := range x.pieces {
+		if r := x.peer(p); !slices.Contains(all, r) {
+			all = append(all, r)
 		}
-		positions += t.Dim(1)
-	}
-	b, c := first.Dim(0), first.Dim(2)
-	all, at := l.Alloc(first.DType(), b, positions, c), 0
-	for _, t := range pieces {
-		n := t.Dim(1)
-		l.Copy(all.View(b, positions*c).Columns(at*c, (at+n)*c), t.View(b, n*c))
-		l.Free(t)
-		at += n
 	}
 	return all
 }

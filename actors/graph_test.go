@@ -247,7 +247,7 @@ type graphRun struct {
 	chunks    int   // on each rank
 	cuts      []int // borders of the chunks
 	threads   int
-	recompute int // every so manieth microbatch; 0: none
+	recompute int  // every so manieth microbatch; 0: none
 	ahead     bool // post-validation
 }
 

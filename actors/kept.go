@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -15,6 +16,18 @@ type keptState struct {
 	dropped bool // and then is to be released
 }
 
+// keptStates are those of a stage.
+type keptStates struct {
+	states map[int64]*keptState // by step
+	quit   context.CancelFunc   // of what writes them
+	live   context.Context      // which it ends
+}
+
+func (k *keptStates) open() {
+	k.states = make(map[int64]*keptState)
+	k.live, k.quit = context.WithCancel(context.Background())
+}
+
 // ownWritten tells a stage that its part of a checkpoint is written, or can't be.
 type ownWritten struct {
 	answer StateWritten
@@ -24,7 +37,7 @@ func (*ownWritten) IgnoreDeadLetterLogging() {}
 
 // keepState keeps a state, and returns what the checkpoint actor is told of it.
 func (a *stageActor) keepState(s *StageState) *StageState {
-	a.kept[s.Step] = &keptState{state: s}
+	a.kept.states[s.Step] = &keptState{state: s}
 	told := &StageState{Header: s.Header, Rank: s.Rank, Saved: slices.Clone(s.Saved), Kept: true}
 	for i := range told.Saved {
 		told.Saved[i].Data, told.Saved[i].Narrow = nil, nil
@@ -34,7 +47,7 @@ func (a *stageActor) keepState(s *StageState) *StageState {
 
 // writeKept writes what is kept beside the training.
 func (a *stageActor) writeKept(ctx actor.Context, m *WriteState) {
-	k := a.kept[m.Step]
+	k := a.kept.states[m.Step]
 	done := &ownWritten{StateWritten{Header: m.Header, Rank: a.rank}}
 	if k == nil || k.busy || len(m.Places) != len(k.state.Saved) {
 		done.answer.Err = fmt.Errorf("stage %d keeps nothing of step %d to be written to %d places", a.rank, m.Step, len(m.Places))
@@ -47,12 +60,12 @@ func (a *stageActor) writeKept(ctx actor.Context, m *WriteState) {
 		defer a.local.builders.Done()
 		defer a.root.Send(a.self, done)
 		defer caught(&done.answer.Err)
-		done.answer.Sums, done.answer.Err = a.spec.WriteOwn(a.live, m.Step, m.Places, k.state.Saved)
+		done.answer.Sums, done.answer.Err = a.spec.WriteOwn(a.kept.live, m.Step, m.Places, k.state.Saved)
 	}()
 }
 
 func (a *stageActor) keptWritten(ctx actor.Context, m *ownWritten) {
-	k := a.kept[m.answer.Step]
+	k := a.kept.states[m.answer.Step]
 	k.busy = false
 	if k.dropped {
 		a.dropKept(m.answer.Step)
@@ -63,22 +76,22 @@ func (a *stageActor) keptWritten(ctx actor.Context, m *ownWritten) {
 
 // sendKept sends what it could not write.
 func (a *stageActor) sendKept(ctx actor.Context, m *SendState) {
-	k := a.kept[m.Step]
+	k := a.kept.states[m.Step]
 	if k == nil || k.busy {
 		a.fail(ctx, m.Step, fmt.Errorf("it keeps no state of step %d that could be sent", m.Step))
 		return
 	}
-	delete(a.kept, m.Step)
+	delete(a.kept.states, m.Step)
 	ctx.Send(a.peers.Checkpoint, k.state)
 }
 
 func (a *stageActor) dropKept(step int64) {
-	switch k := a.kept[step]; {
+	switch k := a.kept.states[step]; {
 	case k == nil:
 	case k.busy:
 		k.dropped = true
 	default:
-		delete(a.kept, step)
+		delete(a.kept.states, step)
 		k.state.release()
 	}
 }

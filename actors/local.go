@@ -35,7 +35,7 @@ type local struct {
 	underWay atomic.Pointer[underWay] // nil: no order has begun, or this process has no scheduler
 	memory   *tensorops.Memory        // for what crosses from one device to another
 	host     tensorops.Arena          // of it
-	crossing []hostTransfer           // by rank
+	edges    []*edgeMemory            // by rank; nil: in another process
 	copies   *tensorops.Memory        // for what checkpoints are written from
 
 	// hurry is closed when the run is asked to stop, over when it ends without its last steps' lines: with an error. By
@@ -60,7 +60,7 @@ func newLocal(spec Spec) (*local, error) {
 	l.host = l.memory.NewArena("what crosses")
 	l.hurry, l.over = make(chan struct{}), make(chan struct{})
 	l.endSoon, l.endNow = sync.OnceFunc(func() { close(l.hurry) }), sync.OnceFunc(func() { close(l.over) })
-	l.crossing = make([]hostTransfer, spec.ranks())
+	l.edges = make([]*edgeMemory, spec.ranks())
 	for rank := range l.streams {
 		if spec.host(rank) == "" {
 			l.streams[rank] = spec.device(rank).NewStream(spec.stageName(rank))
@@ -73,7 +73,7 @@ func newLocal(spec Spec) (*local, error) {
 	}
 	for rank, s := range l.streams {
 		if s != nil {
-			l.crossing[rank] = l.newHostTransfer(rank)
+			l.edges[rank] = l.newEdgeMemory(rank)
 		}
 	}
 	if l.log = spec.Logger; l.log == nil {
@@ -97,7 +97,7 @@ func (l *local) part(name string) part {
 
 // newStage makes the actor of a rank that is in this process.
 func (l *local) newStage(rank int) *stageActor {
-	return &stageActor{part: l.part(l.spec.stageName(rank)), local: l, rank: rank, at: l.spec.place(rank), stream: l.streams[rank], hostTransfer: l.crossing[rank]}
+	return &stageActor{part: l.part(l.spec.stageName(rank)), local: l, rank: rank, at: l.spec.place(rank), stream: l.streams[rank], edges: edges{memory: l.edges[rank]}}
 }
 
 // close gives back what the process holds, once no actor of the run is left in it. However
@@ -129,7 +129,7 @@ func (l *local) close() {
 		if a := l.arrivals[rank]; a != nil {
 			a.Close()
 		}
-		l.crossing[rank].close()
+		l.edges[rank].close()
 	}
 	if l.shutdown != nil {
 		l.shutdown()

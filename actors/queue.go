@@ -18,19 +18,32 @@ import (
 // first ones. The device executes lists in their order, so nothing that is computed
 // changes. What others get is sent when its own list has completed, as ever.
 
-// flight is a list that was submitted and has not completed.
-type flight struct {
-	step  int64
-	phase event.Phase // of its actions; 0: it has none
-	began time.Time
-	after func(ctx actor.Context, f *flight) // what follows its completion
-	doing []visit                            // its actions
-	batch *Batch                             // host memory that it reads
+// deviceQueue are the lists that the device executes, or has yet to.
+type deviceQueue struct {
+	lists     []submission
+	most      int           // lists that may be submitted and not complete
+	summing   bool          // the order's norms are
+	finished  time.Time     // end of the last list that has completed
+	busy      time.Duration // device time: see StageDone
+	counted   time.Time     // up to when it is counted
+	recording []pass        // one, or an overlapped pair
+	completed []pass        // whose results are not sent
+	batch     *Batch        // host memory that what is being recorded reads
+}
+
+// submission is a list that was submitted and has not completed.
+type submission struct {
+	step   int64
+	phase  event.Phase // of its actions; 0: it has none
+	began  time.Time
+	after  func(ctx actor.Context, f *submission) // what follows its completion
+	passes []pass                                 // its actions
+	batch  *Batch                                 // host memory that it reads
 }
 
 // failIn fails in what was submitted. A validation's microbatches have the numbers of a step's, so
 // it is named.
-func (a *stageActor) failIn(ctx actor.Context, f *flight, err error) {
+func (a *stageActor) failIn(ctx actor.Context, f *submission, err error) {
 	if f.phase == event.Eval {
 		err = fmt.Errorf("%v: %w", f.phase, err)
 	}
@@ -52,7 +65,7 @@ func (a *stageActor) queuesLists() int {
 // mayQueue reports whether what comes next may be recorded while the device executes other lists.
 // What needs a device at rest, such as a copy of the weights, waits for it, and so does what comes after.
 func (a *stageActor) mayQueue() bool {
-	if a.state != stageRunning || len(a.flights) >= a.queues || len(a.copies) > 0 || a.decision != nil || a.summing {
+	if a.state != stageRunning || len(a.device.lists) >= a.device.most || len(a.copies) > 0 || a.update.decision != nil || a.device.summing {
 		return false
 	}
 	next := a.order
@@ -66,55 +79,55 @@ func (a *stageActor) mayQueue() bool {
 }
 
 // reportLater is what a forward that was just recorded will have reported.
-func (a *stageActor) reportLater(v *visit) func() stages.Report {
-	if a.queues == 1 {
+func (a *stageActor) reportLater(p *pass) func() stages.Report {
+	if a.device.most == 1 {
 		return nil
 	}
-	return a.stage.(Queuer).ReportLater(int(v.Chunk), int(v.Microbatch)) //nolint:forcetypeassert // queuesLists has looked
+	return a.stage.(Queuer).ReportLater(int(p.Chunk), int(p.Microbatch)) //nolint:forcetypeassert // queuesLists has looked
 }
 
 // submit hands a list to the device; then follows its completion.
 func (a *stageActor) submit(l *tensorops.List, then func(ctx actor.Context)) {
-	a.launch(l, flight{after: func(ctx actor.Context, _ *flight) { then(ctx) }})
+	a.launch(l, submission{after: func(ctx actor.Context, _ *submission) { then(ctx) }})
 }
 
 // submitActions hands over the list of the actions that were recorded.
 func (a *stageActor) submitActions(l *tensorops.List) {
-	f := flight{phase: a.order.Phase, after: a.finishActions, doing: a.doing, batch: a.batch}
-	a.doing, a.batch = nil, nil
+	f := submission{phase: a.order.Phase, after: a.finishActions, passes: a.device.recording, batch: a.device.batch}
+	a.device.recording, a.device.batch = nil, nil
 	a.launch(l, f)
 }
 
-func (a *stageActor) launch(l *tensorops.List, f flight) {
+func (a *stageActor) launch(l *tensorops.List, f submission) {
 	f.step, f.began = a.step, time.Now()
-	a.flights = append(a.flights, f)
+	a.device.lists = append(a.device.lists, f)
 	a.stream.Submit(l, func(err error) {
 		a.root.Send(a.self, &deviceDone{err, time.Now()})
 	})
 	a.state = a.state.on(submitted)
 }
 
-// completed follows the completion of the list that was submitted first.
-func (a *stageActor) completed(ctx actor.Context, m *deviceDone) {
-	f := a.flights[0]
-	a.flights = slices.Delete(a.flights, 0, 1)
-	if f.began.Before(a.finished) { // it was behind another
-		f.began = a.finished
+// listCompleted follows the completion of the list that was submitted first.
+func (a *stageActor) listCompleted(ctx actor.Context, m *deviceDone) {
+	f := a.device.lists[0]
+	a.device.lists = slices.Delete(a.device.lists, 0, 1)
+	if f.began.Before(a.device.finished) { // it was behind another
+		f.began = a.device.finished
 	}
-	a.finished = m.end
-	if a.counted.Before(f.began) {
-		a.counted = f.began
+	a.device.finished = m.end
+	if a.device.counted.Before(f.began) {
+		a.device.counted = f.began
 	}
-	if busy := m.end.Sub(a.counted); busy > 0 {
-		a.busy += busy
-		a.counted = m.end
+	if busy := m.end.Sub(a.device.counted); busy > 0 {
+		a.device.busy += busy
+		a.device.counted = m.end
 	}
 	if f.batch != nil {
 		f.batch.Release()
 	}
-	sent := len(a.lost)
-	a.lost = append(a.lost, f.doing...)
-	if len(a.flights) == 0 {
+	sent := len(a.device.completed)
+	a.device.completed = append(a.device.completed, f.passes...)
+	if len(a.device.lists) == 0 {
 		a.move(ctx, atRest)
 	}
 	switch {
@@ -128,11 +141,11 @@ func (a *stageActor) completed(ctx actor.Context, m *deviceDone) {
 	if a.failed {
 		return
 	}
-	clear(a.lost[sent:])
-	a.lost = a.lost[:sent]
-	if a.doing == nil { // its memory serves again
-		clear(f.doing)
-		a.doing = f.doing[:0]
+	clear(a.device.completed[sent:])
+	a.device.completed = a.device.completed[:sent]
+	if a.device.recording == nil { // its memory serves again
+		clear(f.passes)
+		a.device.recording = f.passes[:0]
 	}
 	a.advance(ctx)
 }

@@ -260,13 +260,12 @@ type outputEdge struct {
 // neighbours are the ranks that those in this process exchange tensors with.
 type neighbours struct {
 	producer map[inputPlace]int32
-	makers   map[[2]int32]map[int32]bool // stages that make a chunk's input from its neighbour, by EdgeKind and chunk
 	taken    map[outputEdge][]int32
 }
 
 // findNeighbours follows the routes of all chunks that are here.
 func (c *Codec) findNeighbours() neighbours {
-	n := neighbours{make(map[inputPlace]int32), make(map[[2]int32]map[int32]bool), make(map[outputEdge][]int32)}
+	n := neighbours{make(map[inputPlace]int32), make(map[outputEdge][]int32)}
 	s := &c.spec
 	for rank := range s.ranks() {
 		if s.host(rank) != "" {
@@ -276,34 +275,23 @@ func (c *Codec) findNeighbours() neighbours {
 			if s.Table.RankOf(chunk) != s.stageOf(rank) {
 				continue
 			}
-			ways := s.waysOf(s.Table, rank, chunk)
-			for kind := range ways.ins {
-				n.add(s, scheduler.EdgeKind(kind), int32(rank), int32(chunk), ways) //nolint:gosec // ranks and chunks of a table; there are two kinds
+			for kind, side := range s.edgesOf(s.Table, rank, chunk) {
+				n.add(scheduler.EdgeKind(kind), int32(rank), int32(chunk), &side) //nolint:gosec // ranks and chunks of a table; there are two kinds
 			}
 		}
 	}
 	return n
 }
 
-func (n neighbours) add(s *Spec, kind scheduler.EdgeKind, rank, chunk int32, ways *ways) {
-	for slot, crossing := range ways.takes[kind] {
-		for _, p := range crossing.pieces {
-			n.producer[inputPlace{kind, chunk, rank, int32(slot), int32(p.Part)}] = crossing.peer(p) //nolint:gosec // tensors of an edge
+func (n neighbours) add(kind scheduler.EdgeKind, rank, chunk int32, of *side) {
+	for slot, x := range of.takes {
+		for _, p := range x.pieces {
+			n.producer[inputPlace{kind, chunk, rank, int32(slot), int32(p.Part)}] = x.peer(p) //nolint:gosec // tensors of an edge
 		}
 	}
-	for _, w := range ways.from[kind] {
-		if w.skip > 0 {
-			continue
-		}
-		key := [2]int32{int32(kind), chunk}
-		if n.makers[key] == nil {
-			n.makers[key] = make(map[int32]bool)
-		}
-		n.makers[key][int32(s.Table.RankOf(int(w.chunk)))] = true //nolint:gosec // stages of a table
-	}
-	for _, w := range ways.to[kind] {
-		key := outputEdge{kind, chunk, w.skip}
-		n.taken[key] = append(n.taken[key], w.ranks...)
+	for _, to := range of.to {
+		key := outputEdge{kind, chunk, to.skip}
+		n.taken[key] = append(n.taken[key], to.ranks...)
 	}
 }
 

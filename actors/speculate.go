@@ -107,15 +107,22 @@ const (
 	updateSpeculative                    // applied ahead of the decision: until then, gradients stay
 )
 
+// stepUpdate is the update of the step that a stage reported last.
+type stepUpdate struct {
+	decision *Apply // to be taken as soon as the device is at rest
+	state    updateState
+	doubt    error // what was wrong with numbers of a speculative update: none if it is rolled back
+}
+
 // mustSpeculate reports whether an order came ahead, so that the update of the step
 // before it has to be applied speculatively first.
 func (a *stageActor) mustSpeculate(m *Order) bool {
-	return m.Speculative != nil && a.update == updatePending
+	return m.Speculative != nil && a.update.state == updatePending
 }
 
 // speculate applies the update that the next order goes by.
 func (a *stageActor) speculate(m *Order) {
-	a.update = updateSpeculative
+	a.update.state = updateSpeculative
 	a.cell.store(event.Snapshot{Step: a.step, Doing: event.Updating})
 	l := a.stream.NewList()
 	a.stage.SpeculativeApply(l, *m.Speculative)
@@ -133,8 +140,8 @@ func (a *stageActor) touchesGradients(act scheduler.Action) bool {
 // back the speculative update. It reports whether there was one: if not, the update is
 // still to be made.
 func (a *stageActor) endSpeculation(l *tensorops.List, m *Apply) bool {
-	applied := a.update == updateSpeculative
-	a.update = updateSettled
+	applied := a.update.state == updateSpeculative
+	a.update.state = updateSettled
 	if m.Abort != 0 {
 		a.abort(l, m.Abort)
 	}
@@ -155,7 +162,7 @@ func (a *stageActor) endSpeculation(l *tensorops.List, m *Apply) bool {
 func (a *stageActor) abort(l *tensorops.List, order int64) {
 	if a.order != nil {
 		a.stage.AbortMicrobatches(l)
-		a.order, a.row, a.doing = nil, nil, a.doing[:0]
+		a.order, a.row, a.device.recording = nil, nil, a.device.recording[:0]
 	}
 	a.todo = slices.DeleteFunc(a.todo, func(m any) bool {
 		o, ok := m.(*Order)

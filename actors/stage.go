@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -10,27 +9,26 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
-	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// stageActor runs one rank's orders.
+// stageActor runs one rank's orders. It takes messages, starts what can start, and follows what the device has done;
+// the tensors of an action come and leave over its edges.
 type stageActor struct {
 	part
-	local        *local
-	rank         int
-	at           grid.Coordinates // of the rank
-	stream       tensorops.Stream
-	hostTransfer hostTransfer
-	peers        *Peers
-	self         *actor.PID
-	root         *actor.RootContext
+	local  *local
+	rank   int
+	at     grid.Coordinates // of the rank
+	stream tensorops.Stream
+	peers  *Peers
+	self   *actor.PID
+	root   *actor.RootContext
 
-	state   stageState
-	leaving bool    // to stop when it has halted
-	stage   Compute // from resting on
-	step    int64   // of the order, update or save that was begun last
+	state    stageState
+	stopping bool    // to stop when it has halted
+	stage    Compute // from resting on
+	step     int64   // of the order, update or save that was begun last
 
 	// What was sent to this stage and not consumed yet, by order, kind, chunk
 	// and microbatch. The sender's credits bound it.
@@ -38,40 +36,24 @@ type stageActor struct {
 	todo   []any         // orders and saves that wait for the one in progress
 	copies []*weightCopy // that are asked for
 
-	decision *Apply // on the step that was reported last, to be taken as soon as the device is at rest
-	update   updateState
-	doubt    error // what was wrong with numbers of a speculative update: none if it is rolled back
+	progress
+	edges  edges
+	device deviceQueue
+	tied   tiedParts
+	update stepUpdate
+	kept   keptStates
+}
 
-	// The order in progress, and the number of the last that ended.
-	ended   int64
-	order   *Order
-	row     []scheduler.Action
-	next    int               // place in row
-	alike   bool              // see Spec.alike
-	chunks  []int32           // of this rank
-	waysOf  []*ways           // by chunk; of this rank's
-	credits scheduler.Credits // by chunk; of this rank's
-	asked   []chunkData       // by chunk
-	losses  []Loss
-	log     *actionLog // nil: actions are not timed
-
-	// The lists that the device executes, or has yet to: see queue.go.
-	flights  []flight
-	queues   int               // lists that may be submitted and not complete
-	summing  bool              // the order's norms are
-	finished time.Time         // end of the last list that has completed
-	doing    []visit           // the actions that are being recorded: one, or an overlapped pair
-	lost     []visit           // those that have completed, and whose results are not sent
-	batch    *Batch            // host memory that what is being recorded reads
-	tied     []stages.TiedGrad // this rank's part, until it is sent
-	awaited  []inboxKey        // parts of it that are to come from other ranks
-
-	busy    time.Duration // device time: see StageDone
-	counted time.Time     // up to when it is counted
-
-	kept map[int64]*keptState // by step
-	quit context.CancelFunc   // of what writes them
-	live context.Context      // which it ends
+// progress is how far a stage is in its order.
+type progress struct {
+	ended  int64 // the number of the last order that ended
+	order  *Order
+	row    []scheduler.Action
+	next   int         // place in row
+	alike  bool        // see Spec.alike
+	asked  []chunkData // by chunk
+	losses []Loss
+	log    *actionLog // nil: actions are not timed
 }
 
 // What an inbox entry is.
@@ -94,7 +76,7 @@ type inboxKey struct {
 // built says that the stage was made.
 type built struct {
 	stage       Compute
-	addressable bool // see hostTransfer
+	addressable bool // see edgeMemory
 	err         error
 }
 
@@ -109,8 +91,8 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		a.self, a.root = ctx.Self(), ctx.ActorSystem().Root
-		a.inbox, a.kept = make(map[inboxKey]owner), make(map[int64]*keptState)
-		a.live, a.quit = context.WithCancel(context.Background())
+		a.inbox = make(map[inboxKey]owner)
+		a.kept.open()
 		a.cell.store(event.Snapshot{Doing: event.Starting})
 	case *Peers:
 		a.peers, a.step = m, m.Step
@@ -123,13 +105,13 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		case m.err != nil:
 			a.fail(ctx, a.step, m.err)
 		default:
-			a.stage, a.hostTransfer.addressable = m.stage, m.addressable
-			a.queues = a.queuesLists()
+			a.stage, a.edges.memory.addressable = m.stage, m.addressable
+			a.device.most = a.queuesLists()
 			a.cell.store(event.Snapshot{Step: a.step, Wait: event.WaitOrder, From: schedulerName})
 			ctx.Send(a.peers.Scheduler, &StageReady{Header: a.peers.Header, Rank: a.rank})
 		}
 	case *deviceDone:
-		a.completed(ctx, m)
+		a.listCompleted(ctx, m)
 	case *Transfer:
 		a.keep(ctx, m.Header, inboxKey{m.Order, uint8(m.Kind), m.To, m.Microbatch, m.Slot, m.Part}, m)
 	case *Data:
@@ -138,7 +120,7 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.keep(ctx, m.Header, inboxKey{m.Order, inTied, m.From, int32(m.Grad.Param), 0, 0}, m)
 	case *Credit:
 		if a.runID.accepts(m.Header) && a.order != nil && m.Order == a.order.Order {
-			*a.creditsOf(m.Kind, m.Edge, way{skip: m.Skip})++
+			*a.edges.credit(m.Kind, m.Edge, m.Skip)++
 			a.advance(ctx)
 		}
 	case *Order:
@@ -148,7 +130,7 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.todo = append(a.todo, m)
 		a.advance(ctx)
 	case *Apply:
-		a.decision = m
+		a.update.decision = m
 		a.advance(ctx)
 	case *SaveState:
 		a.todo = append(a.todo, m)
@@ -169,15 +151,15 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.endGroups()
 		a.move(ctx, haltAsked)
 	case leave:
-		a.failed, a.leaving = true, true
+		a.failed, a.stopping = true, true
 		a.endGroups()
-		a.quit()
+		a.kept.quit()
 		if a.state == stageHalted {
 			ctx.Stop(ctx.Self())
 		}
 		a.move(ctx, haltAsked)
 	case *actor.Stopping:
-		a.quit()
+		a.kept.quit()
 	}
 }
 
@@ -224,15 +206,15 @@ func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m owner) {
 }
 
 // restartClock counts the device's time from zero.
-func (a *stageActor) restartClock() { a.busy, a.counted = 0, time.Now() }
+func (a *stageActor) restartClock() { a.device.busy, a.device.counted = 0, time.Now() }
 
 // advance starts whatever can start.
 func (a *stageActor) advance(ctx actor.Context) {
 	for !a.failed && (a.state == stageResting || a.mayQueue()) {
 		switch {
-		case len(a.copies) > 0 && (a.decision == nil || a.copies[0].Step < a.decision.Step):
+		case len(a.copies) > 0 && (a.update.decision == nil || a.copies[0].Step < a.update.decision.Step):
 			a.copyWeights(ctx)
-		case a.decision != nil:
+		case a.update.decision != nil:
 			a.applyDecision()
 		case a.order != nil:
 			if !a.act(ctx) {
@@ -241,13 +223,13 @@ func (a *stageActor) advance(ctx actor.Context) {
 		case len(a.todo) == 0:
 			return
 		default:
-			a.take(ctx)
+			a.takeNext(ctx)
 		}
 	}
 }
 
-// take turns to what came first.
-func (a *stageActor) take(ctx actor.Context) {
+// takeNext turns to what came first.
+func (a *stageActor) takeNext(ctx actor.Context) {
 	m := a.todo[0]
 	if o, ok := m.(*Order); ok && a.mustSpeculate(o) {
 		a.speculate(o)
@@ -256,14 +238,14 @@ func (a *stageActor) take(ctx actor.Context) {
 	a.todo = append(a.todo[:0], a.todo[1:]...)
 	switch m := m.(type) {
 	case *Order:
-		a.begin(ctx, m)
+		a.beginOrder(ctx, m)
 	case *SaveState:
 		a.save(m)
 	}
 }
 
-// begin takes up an order.
-func (a *stageActor) begin(ctx actor.Context, m *Order) {
+// beginOrder takes up an order.
+func (a *stageActor) beginOrder(ctx actor.Context, m *Order) {
 	a.order, a.row, a.next = m, m.row(a.at[grid.Pipeline]), 0
 	a.step, a.alike = m.Step, a.spec.alike()
 	a.losses, a.log = nil, nil
@@ -275,27 +257,12 @@ func (a *stageActor) begin(ctx actor.Context, m *Order) {
 		return
 	}
 	if len(a.asked) == 0 { // training and validation have the same chunks
-		a.credits.Forward, a.credits.Backward = make([]int, m.Table.NumChunks), make([]int, m.Table.NumChunks)
 		a.asked = make([]chunkData, m.Table.NumChunks)
-		a.waysOf = make([]*ways, m.Table.NumChunks)
-		for chunk := range m.Table.NumChunks {
-			if m.Table.RankOf(chunk) == a.at[grid.Pipeline] {
-				a.chunks, a.waysOf[chunk] = append(a.chunks, int32(chunk)), a.spec.waysOf(m.Table, a.rank, chunk)
-			}
-		}
+		a.edges.prepare(a.spec, m.Table, a.rank)
 	}
-	a.credits.SkipForward = append(a.credits.SkipForward[:0], m.Credits.SkipForward...)
-	a.credits.SkipBackward = append(a.credits.SkipBackward[:0], m.Credits.SkipBackward...)
-	for _, chunk := range a.chunks { // and not for all, of which there may be many
-		a.credits.Forward[chunk], a.credits.Backward[chunk] = m.Credits.Forward[chunk], m.Credits.Backward[chunk]
-		for kind, to := range a.waysOf[chunk].to {
-			for _, w := range to { // each of those ranks gives back what it takes
-				*a.creditsOf(scheduler.EdgeKind(kind), chunk, w) *= len(w.ranks) //nolint:gosec // there are two kinds
-			}
-		}
+	a.edges.grant(&m.Credits)
+	for _, chunk := range a.edges.own {
 		a.asked[chunk] = chunkData{}
-	}
-	for _, chunk := range a.chunks {
 		a.ask(ctx, chunk)
 	}
 }

@@ -13,58 +13,53 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// edges are the ways of an action's inputs and outputs.
-type edges struct {
-	kind      scheduler.EdgeKind
-	ins, outs []stages.Port // of each tensor
-	from, to  []way         // each chunk once
-	// How each of the tensors comes, and leaves.
-	takes, sends []crossing
-}
-
-func (a *stageActor) edges(act scheduler.Action) edges {
-	kind := scheduler.ForwardEdge
-	switch act.Type {
-	case scheduler.F:
-	case scheduler.I, scheduler.B:
-		kind = scheduler.BackwardEdge
-	default:
-		return edges{}
-	}
-	w := a.waysOf[act.Chunk]
-	return edges{kind, w.ins[kind], w.outs[kind], w.from[kind], w.to[kind], w.takes[kind], w.sends[kind]}
-}
-
-// visit is an action of this rank, with what it consumes and what it makes.
-type visit struct {
+// pass is an action of this rank, with what it consumes and what it makes.
+type pass struct {
 	scheduler.Action
-	edges
+	*side
+	kind   scheduler.EdgeKind
 	in     [][]*Transfer // by slot, its pieces; nil: it has not come
 	data   *Data
 	extent Extent               // of a forward's microbatch
-	out    []leaving            // until they are sent
+	out    []outgoing           // until they are sent
 	report func() stages.Report // of a forward; nil: the stage is asked
 }
 
-// visit is an action with what has come for it.
-func (a *stageActor) visit(act scheduler.Action) visit {
-	v, order := visit{Action: act, edges: a.edges(act)}, a.order.Order
-	if n := len(v.ins); n > 0 {
-		v.in = make([][]*Transfer, n)
-		for slot := range v.in {
-			v.in[slot] = make([]*Transfer, len(v.takes[slot].pieces))
-			for part := range v.in[slot] {
-				v.in[slot][part], _ = a.inbox[a.inputKey(&v, slot, part)].(*Transfer)
+// pass is an action with what has come for it.
+func (a *stageActor) pass(act scheduler.Action) pass {
+	p := pass{Action: act}
+	p.side, p.kind = a.edges.of(act)
+	if n := len(p.ins); n > 0 {
+		p.in = make([][]*Transfer, n)
+		for slot := range p.in {
+			p.in[slot] = make([]*Transfer, len(p.takes[slot].pieces))
+			for part := range p.in[slot] {
+				p.in[slot][part], _ = a.inbox[a.inputKey(&p, slot, part)].(*Transfer)
 			}
 		}
 	}
-	v.data, _ = a.inbox[inboxKey{order, inData, v.Chunk, v.Microbatch, 0, 0}].(*Data)
-	return v
+	p.data, _ = a.inbox[a.dataKey(&p)].(*Data)
+	return p
 }
 
-// inputKey is that of a piece of an action's input.
-func (a *stageActor) inputKey(v *visit, slot, part int) inboxKey {
-	return inboxKey{a.order.Order, uint8(v.kind), v.Chunk, v.Microbatch, int32(slot), int32(part)} //nolint:gosec // tensors of an edge
+// inputKey is that of a piece of a pass's input.
+func (a *stageActor) inputKey(p *pass, slot, part int) inboxKey {
+	return inboxKey{a.order.Order, uint8(p.kind), p.Chunk, p.Microbatch, int32(slot), int32(part)} //nolint:gosec // tensors of an edge
+}
+
+// dataKey is that of its tokens.
+func (a *stageActor) dataKey(p *pass) inboxKey {
+	return inboxKey{a.order.Order, inData, p.Chunk, p.Microbatch, 0, 0}
+}
+
+// consume takes from the inbox what has come for a pass that begins.
+func (a *stageActor) consume(p *pass) {
+	for slot, pieces := range p.in {
+		for part := range pieces {
+			delete(a.inbox, a.inputKey(p, slot, part))
+		}
+	}
+	delete(a.inbox, a.dataKey(p))
 }
 
 // act starts the next action of the order if it can, or an overlapped pair of them, or
@@ -73,138 +68,100 @@ func (a *stageActor) act(ctx actor.Context) bool {
 	if a.next == len(a.row) {
 		return a.endOrder(ctx)
 	}
-	a.doing = a.doing[:0]
+	a.device.recording = a.device.recording[:0]
 	for _, act := range a.row[a.next : a.next+scheduler.Width(a.row, a.next)] {
-		v := a.visit(act)
-		if wait := a.missing(&v); wait.Wait != event.WaitNothing {
+		p := a.pass(act)
+		if wait := a.missing(&p); wait.Wait != event.WaitNothing {
 			a.cell.store(wait)
 			return false
 		}
-		a.doing = append(a.doing, v)
+		a.device.recording = append(a.device.recording, p)
 	}
 	s := a.snap(event.Running)
-	s.Action = a.doing[0].Action
+	s.Action = a.device.recording[0].Action
 	a.cell.store(s)
-	a.next += len(a.doing)
-	for i := range a.doing {
-		v := &a.doing[i]
-		for _, w := range v.to {
-			*a.creditsOf(v.kind, v.Chunk, w) -= len(w.ranks)
-		}
-		for slot, pieces := range v.in {
-			for part := range pieces {
-				delete(a.inbox, a.inputKey(v, slot, part))
-			}
-		}
-		delete(a.inbox, inboxKey{a.order.Order, inData, v.Chunk, v.Microbatch, 0, 0})
+	a.next += len(a.device.recording)
+	passes := a.device.recording
+	for i := range passes {
+		a.edges.spend(&passes[i])
+		a.consume(&passes[i])
 	}
-	doing := a.doing
 	a.start()
 	// The device works: now for the others.
-	for i := range doing {
-		v := &doing[i]
-		for _, w := range v.from {
-			for _, rank := range w.ranks {
-				ctx.Send(a.peers.Stages[rank], &Credit{Header: a.order.Header, Kind: v.kind, Edge: w.chunk, Skip: w.skip})
+	for i := range passes {
+		p := &passes[i]
+		for _, n := range p.from {
+			for _, rank := range n.ranks {
+				ctx.Send(a.peers.Stages[rank], &Credit{Header: a.order.Header, Kind: p.kind, Edge: n.chunk, Skip: n.skip})
 			}
 		}
-		if v.data != nil {
-			a.asked[v.Chunk].ahead--
-			a.ask(ctx, v.Chunk)
+		if p.data != nil {
+			a.asked[p.Chunk].ahead--
+			a.ask(ctx, p.Chunk)
 		}
 	}
 	return true
 }
 
 // missing says what keeps an action from starting.
-func (a *stageActor) missing(v *visit) event.Snapshot {
+func (a *stageActor) missing(p *pass) event.Snapshot {
 	s := a.snap(event.Waiting)
-	s.Action = v.Action
-	slot := slices.IndexFunc(v.in, func(pieces []*Transfer) bool { return slices.Contains(pieces, nil) })
-	credit, lacks := a.lacksCredit(v)
+	s.Action = p.Action
+	slot := slices.IndexFunc(p.in, func(pieces []*Transfer) bool { return slices.Contains(pieces, nil) })
+	credit, lacks := a.edges.lacksCredit(p)
 	switch {
 	case slot >= 0:
-		from, c := v.ins[slot].Chunk, &v.takes[slot]
-		s.Wait, s.From = event.WaitActivation, a.spec.stageName(int(c.peer(c.pieces[slices.Index(v.in[slot], nil)])))
-		s.Needs = scheduler.Action{Chunk: int32(from), Type: scheduler.F, Microbatch: v.Microbatch}
-		if v.kind == scheduler.BackwardEdge {
-			s.Wait, s.Needs.Type = event.WaitGradient, v.Type
+		from, c := p.ins[slot].Chunk, &p.takes[slot]
+		s.Wait, s.From = event.WaitActivation, a.spec.stageName(int(c.peer(c.pieces[slices.Index(p.in[slot], nil)])))
+		s.Needs = scheduler.Action{Chunk: int32(from), Type: scheduler.F, Microbatch: p.Microbatch}
+		if p.kind == scheduler.BackwardEdge {
+			s.Wait, s.Needs.Type = event.WaitGradient, p.Type
 		}
-	case a.needsData(v.Action) && v.data == nil:
-		s.Wait, s.From, s.Needs = event.WaitTokens, loaderName, v.Action
+	case a.needsData(p.Action) && p.data == nil:
+		s.Wait, s.From, s.Needs = event.WaitTokens, loaderName, p.Action
 	case lacks:
 		s.Wait, s.From = event.WaitCredit, a.spec.stageName(int(credit.ranks[0]))
-		s.Needs = scheduler.Action{Chunk: credit.chunk, Type: v.Type, Microbatch: v.Microbatch}
+		s.Needs = scheduler.Action{Chunk: credit.chunk, Type: p.Type, Microbatch: p.Microbatch}
 		s.Need = 1
-	case a.update == updateSpeculative && a.touchesGradients(v.Action):
+	case a.update.state == updateSpeculative && a.touchesGradients(p.Action):
 		s.Wait, s.From = event.WaitDecision, schedulerName
 	}
 	return s
 }
 
-// rankOf is the rank that has a chunk of this rank's pipeline.
-func (a *stageActor) rankOf(chunk int32) int {
-	return a.spec.beside(a.rank, a.order.Table.RankOf(int(chunk)))
-}
-
-func (a *stageActor) peer(chunk int32) *actor.PID { return a.peers.Stages[a.rankOf(chunk)] }
-
 // start records what is to be done and hands it to the device, a pair as one list.
 func (a *stageActor) start() {
 	l := a.stream.NewList()
-	for i := range a.doing {
-		v := &a.doing[i]
-		chunk, index := int(v.Chunk), int(v.Microbatch)
+	for i := range a.device.recording {
+		p := &a.device.recording[i]
 		var mb stages.Microbatch
-		if v.Type == scheduler.F {
-			mb = a.microbatch(v)
+		if p.Type == scheduler.F {
+			mb = a.microbatch(p)
 		}
-		var in, out []tensorops.Tensor
-		for slot := range v.in {
-			in = append(in, a.arrive(l, v, slot, &mb))
+		in := a.edges.take(l, a.stage, p, &mb)
+		a.edges.give(l, p, stages.Act(l, a.stage, p.Action, &mb, in...))
+		if p.Type == scheduler.F {
+			p.report = a.reportLater(p)
 		}
-		switch v.Type {
-		case scheduler.F:
-			out = a.stage.Forward(l, chunk, &mb, in...)
-		case scheduler.I:
-			out = a.stage.InputGrad(l, chunk, index, in...)
-		case scheduler.W:
-			a.stage.WeightGrad(l, chunk, index)
-		case scheduler.B:
-			out = a.stage.Backward(l, chunk, index, in...)
-		}
-		if len(out) != len(v.outs) && l.Err() == nil {
-			l.Fail(fmt.Errorf("%w: %v made %d tensors, and %d are to be sent", stages.ErrInput, v.Action, len(out), len(v.outs)))
-		}
-		for slot, t := range out {
-			if slot < len(v.outs) {
-				v.out = append(v.out, a.depart(l, slot, t, &v.sends[slot])...)
-			} else {
-				v.out = append(v.out, leaving{tensor: t}) // after an error
-			}
-		}
-		if v.Type == scheduler.F {
-			v.report = a.reportLater(v)
-		}
-		if v.data != nil { // a forward, of which a pair has one
-			a.batch = v.data.Batch
+		if p.data != nil { // a forward, of which a pair has one
+			a.device.batch = p.data.Batch
 		}
 	}
 	a.submitActions(l)
 }
 
 // microbatch describes what a forward works on, as its input says or its data.
-func (a *stageActor) microbatch(v *visit) stages.Microbatch {
-	mb := stages.Microbatch{Step: a.order.Step, Index: int(v.Microbatch), Train: a.order.Phase == event.Train}
-	if len(v.in) > 0 {
-		v.extent = v.in[0][0].Extent
+func (a *stageActor) microbatch(p *pass) stages.Microbatch {
+	mb := stages.Microbatch{Step: a.order.Step, Index: int(p.Microbatch), Train: a.order.Phase == event.Train}
+	if len(p.in) > 0 {
+		p.extent = p.in[0][0].Extent
 	}
-	if v.data != nil {
-		b := v.data.Batch
-		v.extent, mb.Tokens, mb.Targets, mb.Fields = b.Extent, b.Tokens, b.Targets, b.Fields
+	if p.data != nil {
+		b := p.data.Batch
+		p.extent, mb.Tokens, mb.Targets, mb.Fields = b.Extent, b.Tokens, b.Targets, b.Fields
 	}
 	mb.Collect = a.spec.Collect && !mb.Train
-	mb.FirstSequence, mb.Sequences, mb.Positions = v.extent.FirstSequence, v.extent.Sequences, v.extent.Positions
+	mb.FirstSequence, mb.Sequences, mb.Positions = p.extent.FirstSequence, p.extent.Sequences, p.extent.Positions
 	if mb.Train && a.spec.Recompute != nil {
 		mb.Recompute = a.spec.Recompute(a.at[grid.Pipeline], mb.Index)
 	}
@@ -216,46 +173,46 @@ func (a *stageActor) microbatch(v *visit) stages.Microbatch {
 }
 
 // finishActions sends the results of what was started.
-func (a *stageActor) finishActions(ctx actor.Context, f *flight) {
-	for i := range f.doing {
-		v := &f.doing[i]
-		chunk, index := int(v.Chunk), int(v.Microbatch)
+func (a *stageActor) finishActions(ctx actor.Context, f *submission) {
+	for i := range f.passes {
+		p := &f.passes[i]
+		chunk, index := int(p.Chunk), int(p.Microbatch)
 		if a.log != nil {
-			a.log.add(event.ActionTime{Action: v.Action, Start: f.began, End: a.finished})
+			a.log.add(event.ActionTime{Action: p.Action, Start: f.began, End: a.device.finished})
 		}
-		if err := a.stage.Verify(chunk); err != nil && a.update == updateSpeculative {
-			if a.doubt == nil {
-				a.doubt = err
+		if err := a.stage.Verify(chunk); err != nil && a.update.state == updateSpeculative {
+			if a.update.doubt == nil {
+				a.update.doubt = err
 			}
 		} else if err != nil {
 			a.failIn(ctx, f, err)
 			return
 		}
-		if v.Type == scheduler.F {
-			if err := a.reportLoss(v); err != nil {
+		if p.Type == scheduler.F {
+			if err := a.reportLoss(p); err != nil {
 				a.failIn(ctx, f, err)
 				return
 			}
 		}
-		if v.Type == scheduler.F && a.order.Phase == event.Eval {
+		if p.Type == scheduler.F && a.order.Phase == event.Eval {
 			a.stage.Finish(chunk, index)
 		}
-		for i, o := range v.out {
-			to := v.outs[o.slot]
-			v.out[i].tensor = tensorops.Tensor{}
-			ctx.Send(a.peers.Stages[o.rank], &Transfer{Header: a.order.Header, Kind: v.kind, To: int32(to.Chunk), Rank: o.rank, Microbatch: v.Microbatch, Slot: int32(to.Slot), Part: o.part, Extent: v.extent, Tensor: o.tensor})
+		for i, o := range p.out {
+			to := p.outs[o.slot]
+			p.out[i].tensor = tensorops.Tensor{}
+			ctx.Send(a.peers.Stages[o.rank], &Transfer{Header: a.order.Header, Kind: p.kind, To: int32(to.Chunk), Rank: o.rank, Microbatch: p.Microbatch, Slot: int32(to.Slot), Part: o.part, Extent: p.extent, Tensor: o.tensor})
 		}
 	}
 }
 
 // reportLoss notes what a forward that has completed says: the loss, and what is collected.
-func (a *stageActor) reportLoss(v *visit) error {
-	chunk, index := int(v.Chunk), int(v.Microbatch)
+func (a *stageActor) reportLoss(p *pass) error {
+	chunk, index := int(p.Chunk), int(p.Microbatch)
 	loss := Loss{Microbatch: index + a.order.First}
 	computes := a.stage.ComputesLoss(chunk) && a.at[grid.Tensor] == 0 && a.at[grid.Context] == 0 // whose others have the same
 	if computes {
-		if v.report != nil {
-			loss.Report = v.report()
+		if p.report != nil {
+			loss.Report = p.report()
 		} else {
 			loss.Report = a.stage.Report(chunk, index)
 		}

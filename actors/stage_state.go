@@ -50,7 +50,7 @@ func (a *stageActor) move(ctx actor.Context, e stageEvent) {
 	if a.state == stageHalted && before != stageHalted {
 		ctx.Send(ctx.Parent(), &halted{a.rank})
 		a.drain()
-		if a.leaving {
+		if a.stopping {
 			ctx.Stop(ctx.Self())
 		}
 	}

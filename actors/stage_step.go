@@ -9,6 +9,12 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
+// tiedParts are what an order makes and takes of tied gradients.
+type tiedParts struct {
+	parts   []stages.TiedGrad // this rank's, until they are sent
+	awaited []inboxKey        // those that are to come from other ranks
+}
+
 // endOrder follows the last action of an order. After training, the uses of a
 // tied weight exchange their gradients, and every gradient's norm is taken. It
 // reports whether anything was started or ended.
@@ -18,12 +24,12 @@ func (a *stageActor) endOrder(ctx actor.Context) bool {
 		a.report(ctx, nil, nil)
 	case a.stage.WantsTied() == 0:
 		a.norms()
-	case a.tied == nil:
+	case a.tied.parts == nil:
 		l := a.stream.NewList()
 		others, places := a.tiedWith()
-		a.tied = a.stage.TiedGrads(l, places)
-		for i, g := range a.tied {
-			a.tied[i].Grad = a.stageOut(l, g.Grad, others[g.To])
+		a.tied.parts = a.stage.TiedGrads(l, places)
+		for i, g := range a.tied.parts {
+			a.tied.parts[i].Grad = a.edges.memory.send(l, g.Grad, others[g.To])
 		}
 		a.cell.store(a.snap(event.Reducing))
 		a.submit(l, a.sendTied)
@@ -51,19 +57,19 @@ func (a *stageActor) tiedWith() (others []int, places []stages.TensorPlace) {
 // and notes what is to come from them.
 func (a *stageActor) sendTied(ctx actor.Context) {
 	others, _ := a.tiedWith()
-	a.awaited = a.awaited[:0]
-	for i, g := range a.tied { // who needs a part of this rank's has a part that this rank needs
+	a.tied.awaited = a.tied.awaited[:0]
+	for i, g := range a.tied.parts { // who needs a part of this rank's has a part that this rank needs
 		other := others[g.To]
-		a.tied[i].Grad = tensorops.Tensor{}
+		a.tied.parts[i].Grad = tensorops.Tensor{}
 		ctx.Send(a.peers.Stages[other], &TiedGradient{Header: a.order.Header, From: int32(a.rank), Grad: g})
-		a.awaited = append(a.awaited, inboxKey{a.order.Order, inTied, int32(other), int32(g.Param), 0, 0})
+		a.tied.awaited = append(a.tied.awaited, inboxKey{a.order.Order, inTied, int32(other), int32(g.Param), 0, 0})
 	}
 }
 
 // takeTied takes the other ranks' parts when all have come, and norms follow; else the
 // stage waits, and the answer is false.
 func (a *stageActor) takeTied(ctx actor.Context) bool {
-	for _, key := range a.awaited {
+	for _, key := range a.tied.awaited {
 		if _, ok := a.inbox[key].(*TiedGradient); !ok {
 			s := a.snap(event.Waiting)
 			s.Wait, s.From = event.WaitTied, a.spec.stageName(int(key.chunk))
@@ -78,29 +84,29 @@ func (a *stageActor) takeTied(ctx actor.Context) bool {
 // norms takes every gradient's norm, once the parts that other ranks have sent are added.
 func (a *stageActor) norms() {
 	l := a.stream.NewList()
-	for _, key := range a.awaited {
+	for _, key := range a.tied.awaited {
 		g := a.inbox[key].(*TiedGradient).Grad
 		delete(a.inbox, key)
-		g.Grad = a.stageIn(l, g.Grad)
+		g.Grad = a.edges.memory.receive(l, g.Grad)
 		if err := a.stage.TakeTied(g); err != nil {
 			l.Fail(err)
 			l.Free(g.Grad)
 		}
 	}
-	a.awaited = a.awaited[:0]
+	a.tied.awaited = a.tied.awaited[:0]
 	a.stage.GradNorms(l)
 	weights := func() []stages.Norm { return nil }
 	if s, ok := a.stage.(WeightNormer); ok && a.order.Norms {
 		weights = s.WeightNorms(l)
 	}
 	a.cell.store(a.snap(event.Reducing))
-	a.summing = true
+	a.device.summing = true
 	a.submit(l, func(ctx actor.Context) { a.report(ctx, a.stage.Norms(nil), weights()) })
 }
 
 // report ends the order.
 func (a *stageActor) report(ctx actor.Context, norms, weights []stages.Norm) {
-	m := &StageDone{Header: a.order.Header, Rank: a.rank, Losses: a.losses, Norms: norms, Weights: weights, Busy: a.busy}
+	m := &StageDone{Header: a.order.Header, Rank: a.rank, Losses: a.losses, Norms: norms, Weights: weights, Busy: a.device.busy}
 	if a.log != nil {
 		m.Trace = a.log.done()
 	}
@@ -108,22 +114,22 @@ func (a *stageActor) report(ctx actor.Context, norms, weights []stages.Norm) {
 	wait := event.WaitOrder
 	if a.order.Phase == event.Train {
 		wait = event.WaitDecision
-		a.update = updatePending
+		a.update.state = updatePending
 	}
 	a.cell.store(event.Snapshot{Step: a.order.Step, Phase: a.order.Phase, Wait: wait, From: schedulerName})
 	a.ended = a.order.Order
-	a.tied, a.order, a.row, a.summing = nil, nil, nil, false
+	a.tied.parts, a.order, a.row, a.device.summing = nil, nil, nil, false
 	a.restartClock()
 }
 
 // applyDecision ends the step that the scheduler has decided: it updates the weights or
 // drops the gradients. With post-validation the next order may have begun.
 func (a *stageActor) applyDecision() {
-	m := a.decision
-	a.decision, a.step = nil, m.Step
+	m := a.update.decision
+	a.update.decision, a.step = nil, m.Step
 	a.cell.store(event.Snapshot{Step: m.Step, Doing: event.Updating})
-	l, doubt := a.stream.NewList(), a.doubt
-	a.doubt = nil
+	l, doubt := a.stream.NewList(), a.update.doubt
+	a.update.doubt = nil
 	switch {
 	case a.endSpeculation(l, m):
 	case m.Skip:
@@ -169,14 +175,14 @@ func (a *stageActor) drain() {
 		m.release()
 	}
 	clear(a.inbox)
-	for _, v := range append(a.lost, a.doing...) {
+	for _, v := range append(a.device.completed, a.device.recording...) {
 		for _, o := range v.out {
 			o.tensor.Release()
 		}
 	}
-	a.doing, a.lost = nil, nil
-	for _, g := range a.tied {
+	a.device.recording, a.device.completed = nil, nil
+	for _, g := range a.tied.parts {
 		g.Grad.Release()
 	}
-	a.tied = nil
+	a.tied.parts = nil
 }

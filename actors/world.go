@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
@@ -192,4 +193,33 @@ func (r *Replica) first(p event.Phase) int {
 		return r.EvalFirst
 	}
 	return r.First
+}
+
+// route is a chunk's; without routes each chunk has one tensor for the next one, and gets its
+// gradient back.
+func (s *Spec) route(chunk int) stages.Route {
+	if s.Routes != nil {
+		return s.Routes[chunk]
+	}
+	var r stages.Route
+	if chunk > 0 {
+		r.Ins = []stages.Port{{Chunk: chunk - 1}}
+	}
+	if chunk < s.Table.NumChunks-1 {
+		r.Outs = []stages.Port{{Chunk: chunk + 1}}
+	}
+	r.GradIns, r.GradOuts = r.Ins, r.Outs
+	return r
+}
+
+// Skips are the edges between chunks that are not neighbours, for Table.SetSkips.
+func Skips(routes []stages.Route) (skips []scheduler.Skip) {
+	for chunk, r := range routes {
+		for _, p := range r.Outs {
+			if s := (scheduler.Skip{From: chunk, To: p.Chunk}); s.To > s.From+1 && !slices.Contains(skips, s) {
+				skips = append(skips, s)
+			}
+		}
+	}
+	return skips
 }

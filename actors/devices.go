@@ -1,0 +1,50 @@
+package actors
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// device is the one that a rank computes on.
+func (s *Spec) device(rank int) tensorops.Device {
+	if len(s.Devices) > 0 {
+		return s.Devices[rank]
+	}
+	return s.Device
+}
+
+// checkDevices makes sure that every rank has a device.
+func (s *Spec) checkDevices() error {
+	if n := len(s.Devices); n > 0 && n != s.ranks() {
+		return fmt.Errorf("%w: %d devices for %d ranks: give one for each, or a single one for all", ErrSpec, n, s.ranks())
+	}
+	for r := range s.ranks() {
+		if s.host(r) != "" {
+			continue
+		}
+		d := s.device(r)
+		if d == nil {
+			return fmt.Errorf("%w: rank %d has no device", ErrSpec, r)
+		}
+		if len(s.Devices) > 0 && !reflect.ValueOf(d).Comparable() {
+			return fmt.Errorf("%w: the device of rank %d, a %T, cannot be told from others: give a pointer to it", ErrSpec, r, d)
+		}
+	}
+	return nil
+}
+
+// share reports whether two ranks are on the same device.
+func (s *Spec) share(a, b int) bool {
+	return s.host(a) == s.host(b) && (len(s.Devices) == 0 || s.Devices[a] == s.Devices[b])
+}
+
+// copiesFrom reports whether a rank's device copies from another's memory, both in this process.
+func (s *Spec) copiesFrom(to, from int) bool {
+	if s.host(to) != "" || s.host(from) != "" {
+		return false
+	}
+	p, ok := s.device(to).(tensorops.Peer)
+	return ok && p.CopiesFrom(s.device(from))
+}
