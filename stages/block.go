@@ -257,7 +257,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	if len(b.up) > 1 {
 		b.up[1].inputGrad(c, s.dn2, s.du1, true)
 	}
-	all := n.arrived(c)
+	all := n.wait(c)
 	s.dn2 = c.totalBeside(s.dn2, func() { b.mlpWeightGrad(c, s, all, true) })
 	s.didNorms[0] = b.norm2.grads(c, dh, s.dn2, s.h, s.stats2, dy)
 
@@ -275,7 +275,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	for i := range b.qkv {
 		b.qkv[i].inputGrad(c, s.dn1, s.dqkv[i], i > 0)
 	}
-	all = n.arrived(c)
+	all = n.wait(c)
 	s.dn1 = c.totalBeside(s.dn1, func() { b.attentionWeightGrad(c, s, all) })
 	s.didNorms[1] = b.norm1.grads(c, dx, s.dn1, s.x, s.stats1, dh)
 	if len(b.headNorms) == 0 { // whose norms need what they took

@@ -18,13 +18,13 @@ func (o *Options) EdgeType() tensorops.DType {
 	return o.Residual
 }
 
-// arrived makes of what came from other chunks, which it owns, tensors of the residual stream's type.
-func (s *Stage) arrived(l *tensorops.List, ts []tensorops.Tensor) []tensorops.Tensor {
+// fromEdge makes of what came from other chunks, which it owns, tensors of the residual stream's type.
+func (s *Stage) fromEdge(l *tensorops.List, ts []tensorops.Tensor) []tensorops.Tensor {
 	return s.retyped(l, ts, tensorops.Float32)
 }
 
-// leaving makes of what goes to other chunks, which it owns, tensors of the edges' type.
-func (s *Stage) leaving(l *tensorops.List, ts []tensorops.Tensor) []tensorops.Tensor {
+// toEdge makes of what goes to other chunks, which it owns, tensors of the edges' type.
+func (s *Stage) toEdge(l *tensorops.List, ts []tensorops.Tensor) []tensorops.Tensor {
 	return s.retyped(l, ts, tensorops.BFloat16)
 }
 

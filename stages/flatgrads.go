@@ -146,6 +146,14 @@ func (s *Stage) completeEarly(h *localParam, users []layerAt) bool {
 		!slices.ContainsFunc(users, func(u layerAt) bool { return !u.c.back[u.i] || frozenLayer(u.c.layers[u.i]) })
 }
 
+// replicaSums adds the sums of gradients over the replicas to the step's last passes.
+type replicaSums struct {
+	noHook
+	stage *Stage
+}
+
+func (r replicaSums) afterWeightGrad(p *pass, i int) { r.stage.layerDone(p.List, p.chunk, i, p.mb.Of) }
+
 // layerDone counts a microbatch whose weight gradients a layer has made. After the step's last one it
 // begins the sums over the replicas that are complete by it, in the order of the runs: that is the same on
 // every replica.
@@ -168,7 +176,7 @@ func (s *Stage) layerDone(l *tensorops.List, c *chunk, i, microbatches int) {
 			s.reduceOwn(l, run.params)
 		} else {
 			for t := range f.pieces(run.from, run.to) {
-				s.begin(l, tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: t, Src: t, How: tensorops.Sum})
+				s.beginCollective(l, tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: t, Src: t, How: tensorops.Sum})
 			}
 		}
 		f.begun++
@@ -178,8 +186,8 @@ func (s *Stage) layerDone(l *tensorops.List, c *chunk, i, microbatches int) {
 // limitBegun bounds the collectives that go on beside a list: a group bounds those that it knows of.
 const limitBegun = 256
 
-// begin records the beginning of a collective of the replicas.
-func (s *Stage) begin(l *tensorops.List, a tensorops.CollectiveArgs) {
+// beginCollective records the beginning of a collective of the replicas.
+func (s *Stage) beginCollective(l *tensorops.List, a tensorops.CollectiveArgs) {
 	if l.Begun() == limitBegun {
 		l.Await()
 	}

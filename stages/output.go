@@ -124,7 +124,7 @@ func (s *Stage) report(c *chunk, f *inFlight) Report {
 		return Report{}
 	}
 	st := f.states[last].(*unitState) //nolint:forcetypeassert // it is of newState
-	p := f.begin(s, nil, c)
+	p := f.newPass(s, nil, c)
 	defer func() {
 		if v := recover(); v != nil {
 			panic(&LayerError{u.name, passReport, f.mb.Index, caught.Panic(v)})

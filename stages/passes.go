@@ -19,76 +19,74 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tens
 	}
 	in = valid(in)
 	f := c.acquire()
-	err := s.takePart(f, mb)
+	f.mb = *mb
+	err := s.hooks.share(f)
 	if err == nil {
-		mb = &f.mb
-		err = s.checkEdge(c, "input", len(c.ins), c.mtpBefore, mb, in)
+		err = s.checkEdge(c, "input", len(c.ins), c.mtpBefore, &f.mb, in)
 	}
 	if err != nil {
 		c.spare = append(c.spare, f)
 		l.Fail(err)
 		return nil
 	}
-	in = s.arrived(l, in)
+	in = s.fromEdge(l, in)
 	c.live[mb.Index] = f
-	p := f.begin(s, l, c)
-	if mb.Train && c.computesLoss && s.model.language() { // whose gradients are made along with the loss
-		s.openGrads(l, c, len(c.layers)-1)
+	p := f.newPass(s, l, c)
+	if f.mb.Train && c.computesLoss && s.model.language() { // whose gradients are made along with the loss
+		s.hooks.beforeWeightGrad(p, len(c.layers)-1)
 	}
-	if s.NeedsTokens(chunk) && c.needsTokens {
-		p.tokens = p.ids(mb.Tokens)
-	}
-	if s.NeedsTargets(chunk) {
-		p.targets = p.ids(mb.Targets)
-	}
-	f.tokens, f.targets = p.tokens, p.targets
 	f.upload(p, c)
 	for i, v := range c.ins {
 		f.put(l, c, v, p.hold(in[i]))
 	}
-	weights := s.gather(l, c, false, mb.Train)
-	for i, layer := range c.layers {
-		w := &c.wires[i]
-		weights.before(i)
-		switch layer := layer.(type) {
-		case *unit:
-			st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
-			for _, v := range w.ins {
-				st.in = append(st.in, f.values[v])
-			}
-			p.state = st
-			outs := layer.forward(p, st)
-			st.recompute = mb.Train && mb.Recompute && c.back[i]
-			for k, v := range w.outs {
-				f.put(l, c, v, outs[k])
-			}
-			if !mb.Train || mb.Recompute || !c.back[i] {
-				st.drop(l, !mb.Train || !c.back[i])
-			}
-		case unary:
-			var x tensorops.Tensor
-			if len(w.ins) > 0 {
-				x = f.values[w.ins[0]].take(l)
-			}
-			y := layer.forward(p, f.states[i], x)
-			if len(w.outs) > 0 {
-				f.put(l, c, w.outs[0], p.hold(y))
-			}
-			if !mb.Train || !c.back[i] {
-				f.states[i].drop(l, true)
-			}
-		}
-		weights.after(i)
+	s.hooks.beforeLayers(p, false)
+	for i := range c.layers {
+		s.hooks.beforeLayer(p, i)
+		f.forward(p, c, i)
+		s.hooks.afterLayer(p, i)
 	}
 	out := make([]tensorops.Tensor, 0, len(c.outs))
 	for _, v := range c.outs {
 		out = append(out, f.values[v].take(l))
 	}
-	if !mb.Train {
+	if !f.mb.Train {
 		free(l, &f.tokens, &f.targets)
 		f.freeFields(l)
 	}
-	return s.leaving(l, out)
+	return s.toEdge(l, out)
+}
+
+// forward records a layer's forward.
+func (f *inFlight) forward(p *pass, c *chunk, i int) {
+	l, w, keeps := p.List, &c.wires[i], f.mb.Train && c.back[i]
+	switch layer := c.layers[i].(type) {
+	case *unit:
+		st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
+		for _, v := range w.ins {
+			st.in = append(st.in, f.values[v])
+		}
+		p.state = st
+		outs := layer.forward(p, st)
+		st.recompute = keeps && f.mb.Recompute
+		for k, v := range w.outs {
+			f.put(l, c, v, outs[k])
+		}
+		if !keeps || f.mb.Recompute {
+			st.drop(l, !keeps)
+		}
+	case unary:
+		var x tensorops.Tensor
+		if len(w.ins) > 0 {
+			x = f.values[w.ins[0]].take(l)
+		}
+		y := layer.forward(p, f.states[i], x)
+		if len(w.outs) > 0 {
+			f.put(l, c, w.outs[0], p.hold(y))
+		}
+		if !keeps {
+			f.states[i].drop(l, true)
+		}
+	}
 }
 
 // InputGrad records a chunk's input gradient (I). It owns dy, the gradients of what the chunk
@@ -106,21 +104,22 @@ func (s *Stage) WeightGrad(l *tensorops.List, chunk, index int) {
 		l.Fail(fmt.Errorf("%w: weight gradient of microbatch %d on chunk %d", ErrMicrobatch, index, chunk))
 		return
 	}
-	p := f.begin(s, l, c)
+	p := f.newPass(s, l, c)
 	for i := len(c.layers) - 1; i >= 0; i-- {
 		if !f.gradsTogether(c.layers[i], c) {
 			f.weightGrad(p, c, i)
 		}
 	}
-	s.closeGrads(l)
+	s.hooks.afterGradients(p)
 	c.release(l, f)
 }
 
+// weightGrad records a layer's weight gradient.
 func (f *inFlight) weightGrad(p *pass, c *chunk, i int) {
 	if !c.back[i] || frozenLayer(c.layers[i]) {
 		return // its state was freed
 	}
-	p.stage.openGrads(p.List, c, i)
+	p.stage.hooks.beforeWeightGrad(p, i)
 	switch layer := c.layers[i].(type) {
 	case *unit:
 		st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
@@ -129,7 +128,7 @@ func (f *inFlight) weightGrad(p *pass, c *chunk, i int) {
 	case unary:
 		layer.weightGrad(p, f.states[i])
 	}
-	p.stage.layerDone(p.List, c, i, f.mb.Of)
+	p.stage.hooks.afterWeightGrad(p, i)
 }
 
 // Backward records both (B): I and W of each layer in turn, with the same
@@ -149,59 +148,26 @@ func (s *Stage) backward(l *tensorops.List, chunk, index int, dy []tensorops.Ten
 		l.Fail(err)
 		return nil
 	}
-	dy = s.arrived(l, dy)
-	p := f.begin(s, l, c)
+	dy = s.fromEdge(l, dy)
+	p := f.newPass(s, l, c)
 	for i, v := range c.gradOuts {
 		f.grads[v] = p.hold(dy[i])
 	}
-	gathered := s.gather(l, c, true, true)
+	s.hooks.beforeLayers(p, true)
 	for i := len(c.layers) - 1; i >= 0; i-- {
 		if !c.back[i] {
 			continue
 		}
-		w := &c.wires[i]
-		gathered.before(i)
+		s.hooks.beforeLayer(p, i)
 		together := weights || f.gradsTogether(c.layers[i], c)
-		frozen := frozenLayer(c.layers[i])
-		p.weightsToo = together && !frozen
-		if u, own := c.layers[i].(*unit); p.weightsToo || own && u.whole && !frozen {
-			s.openGrads(l, c, i)
-		}
-		switch layer := c.layers[i].(type) {
-		case *unit:
-			st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
-			p.state = st
-			f.gradsOf(p, w.outs, st)
-			grads := layer.inputGrad(p, st)
-			for k, v := range w.ins {
-				if layer.wants[k] {
-					f.addGrad(p, v, grads[k])
-				}
-			}
-		case unary:
-			var dy tensorops.Tensor
-			if len(w.outs) > 0 {
-				dy = f.grads[w.outs[0]].take(l)
-			}
-			dx := layer.inputGrad(p, f.states[i], dy)
-			switch {
-			case len(w.ins) == 0:
-			case slices.Contains(c.noGrad, w.ins[0]):
-				l.Free(dx)
-			default:
-				f.addGrad(p, w.ins[0], p.hold(dx))
-			}
-		}
-		if frozen {
-			f.states[i].drop(l, true)
-		}
+		f.inputGrad(p, c, i, together)
 		if together {
 			f.weightGrad(p, c, i)
 		}
-		gathered.after(i)
+		s.hooks.afterLayer(p, i)
 	}
 	f.input = true
-	s.closeGrads(l)
+	s.hooks.afterGradients(p)
 	if weights {
 		c.release(l, f)
 	}
@@ -209,7 +175,44 @@ func (s *Stage) backward(l *tensorops.List, chunk, index int, dy []tensorops.Ten
 	for _, v := range c.gradIns {
 		out = append(out, f.grads[v].take(l))
 	}
-	return s.leaving(l, out)
+	return s.toEdge(l, out)
+}
+
+// inputGrad records a layer's input gradient; together says that its weight gradient follows at once.
+func (f *inFlight) inputGrad(p *pass, c *chunk, i int, together bool) {
+	w, frozen := &c.wires[i], frozenLayer(c.layers[i])
+	p.weightsToo = together && !frozen
+	if u, own := c.layers[i].(*unit); p.weightsToo || own && u.whole && !frozen {
+		p.stage.hooks.beforeWeightGrad(p, i)
+	}
+	switch layer := c.layers[i].(type) {
+	case *unit:
+		st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
+		p.state = st
+		f.gradsOf(p, w.outs, st)
+		grads := layer.inputGrad(p, st)
+		for k, v := range w.ins {
+			if layer.wants[k] {
+				f.addGrad(p, v, grads[k])
+			}
+		}
+	case unary:
+		var dy tensorops.Tensor
+		if len(w.outs) > 0 {
+			dy = f.grads[w.outs[0]].take(p.List)
+		}
+		dx := layer.inputGrad(p, f.states[i], dy)
+		switch {
+		case len(w.ins) == 0:
+		case slices.Contains(c.noGrad, w.ins[0]):
+			p.Free(dx)
+		default:
+			f.addGrad(p, w.ins[0], p.hold(dx))
+		}
+	}
+	if frozen {
+		f.states[i].drop(p.List, true)
+	}
 }
 
 // gradsTogether reports whether InputGrad makes a layer's weight gradient too, since only

@@ -86,7 +86,7 @@ func (c *pass) ofBoth(kv tensorops.Tensor) [2]tensorops.Tensor {
 // sendOn begins to send a tensor to the next rank of the context group, and takes memory for what comes from the one before.
 func (c *pass) sendOn(t tensorops.Tensor) (arriving tensorops.Tensor) {
 	arriving = c.AllocLike(t)
-	c.begin(tensorops.CollectiveArgs{What: tensorops.RingForward, Dst: arriving, Src: t, Group: c.stage.opts.Context.Group})
+	c.beginCollective(tensorops.CollectiveArgs{What: tensorops.RingForward, Dst: arriving, Src: t, Group: c.stage.opts.Context.Group})
 	return arriving
 }
 

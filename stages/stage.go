@@ -80,6 +80,7 @@ type Options struct {
 // submits the list.
 type Stage struct {
 	opened  map[*unit]OpenLayer
+	hooks   hooks // what ranks do together in a pass; none for one rank
 	boxes   boxes
 	model   *Model
 	stream  tensorops.Stream
@@ -166,6 +167,7 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 		return nil, err
 	}
 	s := &Stage{opened: make(map[*unit]OpenLayer), model: m, stream: stream, opts: o, chunks: make(map[int]*chunk), byParam: make([]*localParam, len(m.Params))}
+	s.hooks = s.hooksOf()
 	for _, spec := range chunks {
 		if spec.First < 0 || spec.Last < spec.First || spec.Last > len(m.layers) {
 			return nil, fmt.Errorf("%w: chunk %d has layers %d to %d of %d", ErrModel, spec.Chunk, spec.First, spec.Last, len(m.layers))
@@ -515,8 +517,8 @@ func (c *chunk) release(l *tensorops.List, f *inFlight) {
 	}
 }
 
-// begin prepares its pass for recording into a list.
-func (f *inFlight) begin(s *Stage, l *tensorops.List, c *chunk) *pass {
+// newPass prepares its pass for recording into a list.
+func (f *inFlight) newPass(s *Stage, l *tensorops.List, c *chunk) *pass {
 	f.pass = pass{List: l, stage: s, mb: &f.mb, chunk: c, flight: f, tokens: f.tokens, targets: f.targets}
 	return &f.pass
 }

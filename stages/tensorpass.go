@@ -37,13 +37,20 @@ func (c *pass) firstPosition() int {
 // localRows is the number of rows of the residual stream on this rank, rows that of all.
 func (c *pass) localRows() int { return c.mb.Sequences * c.positions() }
 
-// takePart sets what this rank has of a microbatch. One whose positions the ranks can't share alike is refused.
-func (s *Stage) takePart(f *inFlight, mb *Microbatch) (err error) {
-	if f.mb, err = s.opts.Context.part(mb, f); err != nil {
+// sharedPositions leaves this rank its positions of a microbatch. One whose positions the ranks can't share alike is refused.
+type sharedPositions struct {
+	noHook
+	stage *Stage
+}
+
+func (h sharedPositions) share(f *inFlight) error {
+	own, err := h.stage.opts.Context.part(&f.mb, f)
+	if err != nil {
 		return err
 	}
-	if t := s.opts.Tensor; t.Sequence && f.mb.Positions%t.size() != 0 {
-		return fmt.Errorf("%w: microbatch %d has %d positions, which sequence parallelism of %d can't share alike", ErrInput, mb.Index, f.mb.Positions, t.size())
+	f.mb = own
+	if t := h.stage.opts.Tensor; t.Sequence && f.mb.Positions%t.size() != 0 {
+		return fmt.Errorf("%w: microbatch %d has %d positions, which sequence parallelism of %d can't share alike", ErrInput, f.mb.Index, f.mb.Positions, t.size())
 	}
 	return nil
 }
@@ -64,8 +71,8 @@ func (c *pass) total(t tensorops.Tensor) tensorops.Tensor {
 	}
 }
 
-// begin begins a collective beside what follows.
-func (c *pass) begin(a tensorops.CollectiveArgs) {
+// beginCollective begins a collective beside what follows.
+func (c *pass) beginCollective(a tensorops.CollectiveArgs) {
 	c.Begin(a)
 	if c.stage.opts.NoOverlap {
 		c.Await()
@@ -81,7 +88,7 @@ func (c *pass) totalBeside(t tensorops.Tensor, record func()) tensorops.Tensor {
 	if c.sequence() {
 		a.What, a.Dim, a.Dst = tensorops.ReduceScatter, 1, c.ofPositions(t, c.positions())
 	}
-	c.begin(a)
+	c.beginCollective(a)
 	record()
 	c.Await()
 	if c.sequence() {
@@ -91,22 +98,22 @@ func (c *pass) totalBeside(t tensorops.Tensor, record func()) tensorops.Tensor {
 }
 
 // gatherAhead begins to gather what a norm makes of x again for a weight gradient, beside what
-// follows, where that gradient comes soon. gatherAhead and arrived are a pair.
+// follows, where that gradient comes soon. gatherAhead and wait are a pair.
 func (c *pass) gatherAhead(m *norm, x tensorops.Tensor) (a ahead) {
 	if !c.sequence() || !c.weightsToo {
 		return ahead{}
 	}
 	a.part = m.recompute(c, x)
 	a.all = c.ofPositions(a.part, c.mb.Positions)
-	c.begin(tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: a.all, Src: a.part, Dim: 1, Group: c.tensor().Group})
+	c.beginCollective(tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: a.all, Src: a.part, Dim: 1, Group: c.tensor().Group})
 	return a
 }
 
 // ahead is what is being gathered; none where it is not.
 type ahead struct{ part, all tensorops.Tensor }
 
-// arrived returns all positions, or none.
-func (a *ahead) arrived(c *pass) tensorops.Tensor {
+// wait returns all positions, or none.
+func (a *ahead) wait(c *pass) tensorops.Tensor {
 	if a.part.Valid() {
 		c.Await()
 		c.Free(a.part)

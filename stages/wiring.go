@@ -221,8 +221,15 @@ func (c *chunk) addFields(names []string) {
 	}
 }
 
-// upload brings the microbatch's fields to the device.
+// upload brings what the chunk reads of the microbatch to the device: token ids, targets, and fields.
 func (f *inFlight) upload(p *pass, c *chunk) {
+	if c.needsTokens {
+		p.tokens = p.ids(f.mb.Tokens)
+	}
+	if p.stage.NeedsTargets(c.number) {
+		p.targets = p.ids(f.mb.Targets)
+	}
+	f.tokens, f.targets = p.tokens, p.targets
 	if len(f.mb.Fields) != len(c.fields) {
 		p.Fail(fmt.Errorf("%w: chunk %d reads the fields %q of the data, got %d of them for microbatch %d", ErrInput, c.number, c.fields, len(f.mb.Fields), f.mb.Index))
 		return

@@ -77,7 +77,7 @@ func (s *Stage) reduceOwn(l *tensorops.List, params []*localParam) {
 			s.reduceWhole(l, h)
 		case s.liesInParts(h.param):
 			all, own := s.parted(h.param, h.g[h.place()])
-			s.begin(l, tensorops.CollectiveArgs{What: tensorops.ReduceScatter, Dst: own, Src: all, How: tensorops.Sum})
+			s.beginCollective(l, tensorops.CollectiveArgs{What: tensorops.ReduceScatter, Dst: own, Src: all, How: tensorops.Sum})
 		}
 	}
 }
@@ -150,7 +150,7 @@ func (s *Stage) updateParts(l *tensorops.List, u Update, clear bool) {
 		s.updateOne(l, u, h, within(h.w, from, to), s.ownGrad(h), tensorops.Tensor{}, false)
 		if s.liesInParts(h.param) {
 			all, own := s.parted(h.param, h.w)
-			s.begin(l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: all, Src: own})
+			s.beginCollective(l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: all, Src: own})
 		}
 	}
 	if clear {

@@ -17,11 +17,17 @@ func (s *Stage) splitGrad(l *tensorops.List, h *localParam) bool {
 	return true
 }
 
+// gradRoom has a whole gradient there while layers add to it: with ZeRO-2, and of brief gradients.
+type gradRoom struct {
+	noHook
+	stage *Stage
+}
+
+func (g gradRoom) beforeWeightGrad(p *pass, i int) { g.stage.openGrads(p.List, p.chunk, i) }
+func (g gradRoom) afterGradients(p *pass)          { g.stage.closeGrads(p.List) }
+
 // openGrads makes room for the whole gradients that a layer is about to add to.
 func (s *Stage) openGrads(l *tensorops.List, c *chunk, i int) {
-	if !s.opts.Data.splitsGrads() && !s.opts.BriefGrads {
-		return
-	}
 	for _, u := range c.layers[i].uses() {
 		h := s.byParam[u.param.Index]
 		if h.splitsGrad {
@@ -50,7 +56,7 @@ func (s *Stage) reduceWhole(l *tensorops.List, h *localParam) {
 		return
 	}
 	each := h.gradPart.Len()
-	s.begin(l, tensorops.CollectiveArgs{What: tensorops.ReduceScatter, Dst: h.gradPart.View(1, each), Src: h.padded.View(s.opts.Data.size(), each), How: tensorops.Sum})
+	s.beginCollective(l, tensorops.CollectiveArgs{What: tensorops.ReduceScatter, Dst: h.gradPart.View(1, each), Src: h.padded.View(s.opts.Data.size(), each), How: tensorops.Sum})
 	s.flat.summing = append(s.flat.summing, h)
 }
 

@@ -29,6 +29,19 @@ func (s *Stage) ownWeight(h *localParam) tensorops.Tensor {
 	return within(h.weightPart, 0, to-from)
 }
 
+// gatheredWeights has the weights of a layer there when it computes with them.
+type gatheredWeights struct {
+	noHook
+	stage *Stage
+	now   *gathering // of the pass that is being recorded
+}
+
+func (g *gatheredWeights) beforeLayers(p *pass, backward bool) {
+	g.now = g.stage.gather(p.List, p.chunk, backward, p.mb.Train)
+}
+func (g *gatheredWeights) beforeLayer(_ *pass, i int) { g.now.before(i) }
+func (g *gatheredWeights) afterLayer(_ *pass, i int)  { g.now.after(i) }
+
 // gathering goes through the layers of a chunk in the order of a pass.
 type gathering struct {
 	s      *Stage
@@ -42,9 +55,6 @@ type gathering struct {
 // gather begins a pass. Its layers are those that compute with weights, in its order.
 func (s *Stage) gather(l *tensorops.List, c *chunk, backward, train bool) *gathering {
 	g := &gathering{s: s, l: l, c: c}
-	if !s.opts.Data.splitsWeights() {
-		return g
-	}
 	if s.holding != c {
 		s.letGo(l)
 		s.holding = c
@@ -70,19 +80,19 @@ func (g *gathering) before(i int) {
 		return
 	}
 	for ; g.began <= at; g.began++ {
-		g.begin(g.layers[g.began])
+		g.start(g.layers[g.began])
 	}
 	if g.await {
 		g.l.Await()
 		g.await = false
 	}
 	if g.began < len(g.layers) {
-		g.begin(g.layers[g.began])
+		g.start(g.layers[g.began])
 		g.began++
 	}
 }
 
-func (g *gathering) begin(i int) {
+func (g *gathering) start(i int) {
 	for _, h := range g.split(i) {
 		if h.w.Valid() || g.l.Err() != nil { // the layer before has it too
 			continue
@@ -92,7 +102,7 @@ func (g *gathering) begin(i int) {
 		if g.l.Err() != nil {
 			return
 		}
-		g.s.begin(g.l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: t, Src: h.weightPart.View(1, each)})
+		g.s.beginCollective(g.l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: t, Src: h.weightPart.View(1, each)})
 		g.await = true
 		h.w = within(t, 0, h.param.Len()).View(h.param.Shape...)
 	}
