@@ -43,7 +43,7 @@
 // Nothing is copied between stages on one device. From one device to another a tensor
 // goes in memory that the host can address: a stage whose memory it cannot copies at the
 // end of the list that makes it, and at the head of the list that takes it. See
-// hosttransfer.go.
+// edges.go.
 //
 // # Nothing waits silently
 //

@@ -13,6 +13,10 @@
 //	dx := stage.InputGrad(list, chunk, mb, dy)   // B is InputGrad then
 //	stage.WeightGrad(list, chunk, mb)            // WeightGrad
 //
+// Act records an action of a table by these, for everybody: a run, forecasts, proofs and measurements. passes.go is the
+// pass of a rank alone, from top to bottom; what ranks do together in it is in hooks (hooks.go), edges.go makes inputs
+// whole and gives outputs the type of the edges.
+//
 // # Exactness
 //
 // Which rank holds a layer changes no bit. Weights are drawn by (seed, name,
@@ -77,6 +81,6 @@
 // that of a rank.
 //
 // The package may import tensorops, and of Troupe's internal packages caught, hostmem,
-// registry, rng and strictjson. It must not know actors, other stages, schedules, files or the
+// registry, rng, strictjson and grid, and scheduler for an Action. It must not know actors, other stages, tables, files or the
 // network.
 package stages

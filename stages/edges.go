@@ -1,6 +1,12 @@
 package stages
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // rounds reports whether what travels between chunks is of another type than within them.
 func (s *Stage) rounds() bool {
@@ -41,4 +47,145 @@ func (s *Stage) retyped(l *tensorops.List, ts []tensorops.Tensor, to tensorops.D
 		l.Free(t)
 	}
 	return ts
+}
+
+// Arrive records that the pieces that came over an edge for one input of an action become that input. It owns them;
+// there are none where the tensor group has it and this rank's part is to come from there.
+func Arrive(l *tensorops.List, p Passes, a scheduler.Action, mb *Microbatch, e *grid.Edge, pieces ...tensorops.Tensor) tensorops.Tensor {
+	t := joinPositions(l, pieces)
+	switch {
+	case e.To == 1 || e.Way != grid.Broadcast && e.Way != grid.Scatter:
+		return t
+	case a.Type == scheduler.F:
+		return p.CompleteInput(l, int(a.Chunk), mb, t)
+	}
+	return p.CompleteGrad(l, int(a.Chunk), int(a.Microbatch), t)
+}
+
+// joinPositions records that tensors [B, Tᵢ, C] become one. It owns them.
+func joinPositions(l *tensorops.List, pieces []tensorops.Tensor) tensorops.Tensor {
+	switch len(pieces) {
+	case 0:
+		return tensorops.Tensor{}
+	case 1:
+		return pieces[0]
+	}
+	positions, first := 0, pieces[0]
+	for _, t := range pieces {
+		if t.Rank() != 3 || t.DType() != first.DType() || t.Dim(0) != first.Dim(0) || t.Dim(2) != first.Dim(2) || !t.Contiguous() {
+			l.Fail(fmt.Errorf("%w: %v and %v are not positions of the same sequences", ErrInput, first, t))
+			return tensorops.Tensor{}
+		}
+		positions += t.Dim(1)
+	}
+	b, c := first.Dim(0), first.Dim(2)
+	all, at := l.Alloc(first.DType(), b, positions, c), 0
+	for _, t := range pieces {
+		n := t.Dim(1)
+		l.Copy(all.View(b, positions*c).Columns(at*c, (at+n)*c), t.View(b, n*c))
+		l.Free(t)
+		at += n
+	}
+	return all
+}
+
+// CutPositions records a copy of the positions from lo to hi, of parts equal ones, of a tensor [B, T, C]: a piece of
+// an output that leaves.
+func CutPositions(l *tensorops.List, t tensorops.Tensor, lo, hi, parts int) tensorops.Tensor {
+	if !t.Valid() { // after an error
+		return t
+	}
+	if t.Rank() != 3 || t.Dim(1)%parts != 0 || !t.Contiguous() {
+		l.Fail(fmt.Errorf("%w: the positions of %v don't divide into %d equal parts", ErrInput, t, parts))
+		return tensorops.Tensor{}
+	}
+	b, each, c := t.Dim(0), t.Dim(1)/parts, t.Dim(2)
+	x := l.Alloc(t.DType(), b, (hi-lo)*each, c)
+	l.Copy(x.View(b, (hi-lo)*each*c), t.View(b, t.Dim(1)*c).Columns(lo*each*c, hi*each*c))
+	return x
+}
+
+// What comes over an edge for a tensor group need not come to each of its ranks: the first one may get it and share
+// it with the others, or each of them gets a part.
+
+// CompleteInput makes of what came for this rank of a chunk's input, in a language model, the input that every
+// rank of the tensor group has: of nothing, or on the first rank of all, by a broadcast; of an equal part of the positions
+// by gathering them. It owns t.
+func (s *Stage) CompleteInput(l *tensorops.List, chunk int, mb *Microbatch, t tensorops.Tensor) tensorops.Tensor {
+	c := s.chunks[chunk]
+	if c == nil {
+		l.Fail(fmt.Errorf("%w: forward of microbatch %d on chunk %d", ErrMicrobatch, mb.Index, chunk))
+		return t
+	}
+	own := *mb
+	own.Positions /= s.opts.Context.size()
+	return s.complete(l, c, "input", c.mtpBefore, &own, t)
+}
+
+// CompleteGrad is CompleteInput for the gradient of what the chunk has sent.
+func (s *Stage) CompleteGrad(l *tensorops.List, chunk, index int, t tensorops.Tensor) tensorops.Tensor {
+	c, f := s.find(chunk, index)
+	if f == nil {
+		l.Fail(fmt.Errorf("%w: backward of microbatch %d on chunk %d", ErrMicrobatch, index, chunk))
+		return t
+	}
+	return s.complete(l, c, "gradient", c.mtpBefore+c.mtp, &f.mb, t)
+}
+
+func (s *Stage) complete(l *tensorops.List, c *chunk, what string, mtp int, mb *Microbatch, t tensorops.Tensor) tensorops.Tensor {
+	g, shape := s.opts.Tensor, s.edgeShape(mtp, mb)
+	if g.size() <= 1 {
+		return t
+	}
+	alloc := func() tensorops.Tensor { return l.Alloc(s.EdgeType(), shape[0], shape[1], shape[2]) }
+	if part := shape[1] / g.size(); t.Valid() && part > 0 && part*g.size() == shape[1] && t.Rank() == 3 && t.Dim(1) == part {
+		all := alloc()
+		l.AllGather(all, t, 1, g.Group)
+		l.Free(t)
+		return all
+	}
+	if !t.Valid() && g.rank() > 0 {
+		t = alloc()
+	} else if err := s.checkShape(c, what, shape, mb, t); err != nil {
+		l.Fail(err)
+		return t
+	}
+	l.Broadcast(t, 0, g.Group)
+	return t
+}
+
+// checkEdge compares what came over a chunk's edges with what it takes: n tensors. In a
+// language model that is [B, T, C], in training B times one more than the layers of multi-token
+// prediction before the edge, or nothing at the model's ends.
+func (s *Stage) checkEdge(c *chunk, what string, n, mtp int, mb *Microbatch, ts []tensorops.Tensor) error {
+	if len(ts) != n {
+		if n == 0 {
+			return fmt.Errorf("%w: chunk %d takes no %s, got %v for microbatch %d", ErrInput, c.number, what, ts[0], mb.Index)
+		}
+		if len(ts) > 0 || !s.model.language() {
+			return fmt.Errorf("%w: chunk %d takes %d tensors as its %s, got %d for microbatch %d", ErrInput, c.number, n, what, len(ts), mb.Index)
+		}
+		ts = []tensorops.Tensor{{}}
+	}
+	if n == 0 || !s.model.language() {
+		return nil
+	}
+	return s.checkShape(c, what, s.edgeShape(mtp, mb), mb, ts[0])
+}
+
+// edgeShape is that of what travels between the chunks of a language model, behind so many layers of multi-token
+// prediction.
+func (s *Stage) edgeShape(mtp int, mb *Microbatch) [3]int {
+	b := mb.Sequences
+	if mb.Train {
+		b *= 1 + mtp
+	}
+	return [3]int{b, s.edgePositions(mb), s.model.Config.Hidden}
+}
+
+func (s *Stage) checkShape(c *chunk, what string, shape [3]int, mb *Microbatch, t tensorops.Tensor) error {
+	if !t.Valid() || t.DType() != s.EdgeType() || t.Rank() != 3 || [3]int(t.Shape()) != shape {
+		return fmt.Errorf("%w: chunk %d takes a %s of %v%v for microbatch %d, got %v", ErrInput, c.number, what, s.EdgeType(), shape, mb.Index, t)
+	}
+	return nil
 }

@@ -22,6 +22,67 @@ type pass struct {
 	weightsToo bool
 }
 
+// inFlight is a microbatch between its forward and its weight gradient.
+type inFlight struct {
+	mb              Microbatch // of this rank's positions
+	ownTokens       []int32    // of those, where they are not all
+	ownTargets      []int32
+	states          []state
+	tokens, targets tensorops.Tensor
+	fields          []holding // as chunk.fields
+	values, grads   []holding // of each value of the chunk's
+	outputs         []Output
+	input           bool // the input gradient was recorded
+	pass            pass
+}
+
+func (s *Stage) find(chunk, index int) (*chunk, *inFlight) {
+	c := s.chunks[chunk]
+	if c == nil {
+		return nil, nil
+	}
+	return c, c.live[index]
+}
+
+// acquire takes an unused one, with states for every layer.
+func (c *chunk) acquire() *inFlight {
+	if k := len(c.spare) - 1; k >= 0 {
+		f := c.spare[k]
+		c.spare = c.spare[:k]
+		return f
+	}
+	f := &inFlight{values: make([]holding, c.values), grads: make([]holding, c.values)}
+	for _, l := range c.layers {
+		f.states = append(f.states, l.newState())
+	}
+	return f
+}
+
+// release ends a microbatch in flight.
+func (c *chunk) release(l *tensorops.List, f *inFlight) {
+	free(l, &f.tokens, &f.targets)
+	f.freeFields(l)
+	delete(c.live, f.mb.Index)
+	f.input = false
+	f.mb.Tokens, f.mb.Targets, f.mb.Fields, f.outputs = nil, nil, nil, nil
+	if !c.queued {
+		c.spare = append(c.spare, f)
+	}
+}
+
+// newPass prepares its pass for recording into a list.
+func (f *inFlight) newPass(s *Stage, l *tensorops.List, c *chunk) *pass {
+	f.pass = pass{List: l, stage: s, mb: &f.mb, chunk: c, flight: f, tokens: f.tokens, targets: f.targets}
+	return &f.pass
+}
+
+// ids uploads token ids; their number must be the microbatch's.
+func (c *pass) ids(host []int32) tensorops.Tensor {
+	t := c.Alloc(tensorops.Int32, c.mb.Sequences, c.mb.Positions)
+	c.Upload(t, tensorops.HostBytes(host))
+	return t
+}
+
 func (c *pass) hold(t tensorops.Tensor) holding { return c.stage.boxes.hold(t) }
 
 func (c *pass) weight(u use) tensorops.Tensor { return c.stage.byParam[u.param.Index].w }

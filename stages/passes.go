@@ -4,8 +4,37 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/tensorops"
 )
+
+// Passes are what a rank records for the actions of a table; *Stage has them.
+type Passes interface {
+	Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tensorops.Tensor) []tensorops.Tensor
+	InputGrad(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor
+	WeightGrad(l *tensorops.List, chunk, index int)
+	Backward(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor
+	CompleteInput(l *tensorops.List, chunk int, mb *Microbatch, t tensorops.Tensor) tensorops.Tensor
+	CompleteGrad(l *tensorops.List, chunk, index int, t tensorops.Tensor) tensorops.Tensor
+}
+
+// Act records an action of a table: in a run, in the forecasts of memory and time, in the proof that a grid's step
+// ends, and where layers are timed. mb is the microbatch of a forward; other actions know theirs. Act owns in, the
+// action's whole inputs (Arrive), and returns its outputs, which the caller owns.
+func Act(l *tensorops.List, p Passes, a scheduler.Action, mb *Microbatch, in ...tensorops.Tensor) []tensorops.Tensor {
+	chunk, index := int(a.Chunk), int(a.Microbatch)
+	switch a.Type {
+	case scheduler.F:
+		return p.Forward(l, chunk, mb, in...)
+	case scheduler.I:
+		return p.InputGrad(l, chunk, index, in...)
+	case scheduler.W:
+		p.WeightGrad(l, chunk, index)
+	case scheduler.B:
+		return p.Backward(l, chunk, index, in...)
+	}
+	return nil
+}
 
 // Forward records a chunk's forward pass. It owns in, what comes over the chunk's edges
 // (Model.Routes has their order), and returns the outputs, which the caller owns. In a language
@@ -219,40 +248,4 @@ func (f *inFlight) inputGrad(p *pass, c *chunk, i int, together bool) {
 // the head's is put off.
 func (f *inFlight) gradsTogether(l layer, c *chunk) bool {
 	return f.mb.HeadLater && c.computesLoss && l.symbol() != SymbolLoss
-}
-
-// checkEdge compares what came over a chunk's edges with what it takes: n tensors. In a
-// language model that is [B, T, C], in training B times one more than the layers of multi-token
-// prediction before the edge, or nothing at the model's ends.
-func (s *Stage) checkEdge(c *chunk, what string, n, mtp int, mb *Microbatch, ts []tensorops.Tensor) error {
-	if len(ts) != n {
-		if n == 0 {
-			return fmt.Errorf("%w: chunk %d takes no %s, got %v for microbatch %d", ErrInput, c.number, what, ts[0], mb.Index)
-		}
-		if len(ts) > 0 || !s.model.language() {
-			return fmt.Errorf("%w: chunk %d takes %d tensors as its %s, got %d for microbatch %d", ErrInput, c.number, n, what, len(ts), mb.Index)
-		}
-		ts = []tensorops.Tensor{{}}
-	}
-	if n == 0 || !s.model.language() {
-		return nil
-	}
-	return s.checkShape(c, what, s.edgeShape(mtp, mb), mb, ts[0])
-}
-
-// edgeShape is that of what travels between the chunks of a language model, behind so many layers of multi-token
-// prediction.
-func (s *Stage) edgeShape(mtp int, mb *Microbatch) [3]int {
-	b := mb.Sequences
-	if mb.Train {
-		b *= 1 + mtp
-	}
-	return [3]int{b, s.edgePositions(mb), s.model.Config.Hidden}
-}
-
-func (s *Stage) checkShape(c *chunk, what string, shape [3]int, mb *Microbatch, t tensorops.Tensor) error {
-	if !t.Valid() || t.DType() != s.EdgeType() || t.Rank() != 3 || [3]int(t.Shape()) != shape {
-		return fmt.Errorf("%w: chunk %d takes a %s of %v%v for microbatch %d, got %v", ErrInput, c.number, what, s.EdgeType(), shape, mb.Index, t)
-	}
-	return nil
 }
