@@ -37,7 +37,7 @@ test: ## run all tests; make check-race and make check-cluster run them with the
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
 
 # Packages that start goroutines, but for the cluster's.
-RACE_PACKAGES := . ./actors ./checkpoint ./internal/collective ./data/samples ./internal/run/fanout ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry/...
+RACE_PACKAGES := . ./test/... ./infer ./actors ./checkpoint ./internal/collective ./data/samples ./internal/run/fanout ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry/...
 
 .PHONY: check-race
 check-race: ## run the tests of what starts goroutines with the race detector; needs a C compiler (gcc or clang)
@@ -87,13 +87,13 @@ check-long: ## run all tests in their long forms, of which make test runs a part
 
 .PHONY: check-bits
 check-bits: ## train under every layout, in one process and several, in float32 and bfloat16, and compare every bit
-	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -v -count=1 -timeout 20m -run '^Test(Exact.*|Frozen|DocumentBits)$$' .
+	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -v -count=1 -timeout 20m -run '^Test(Exact.*|Frozen|DocumentBits)$$' ./test/bits
 	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -v -count=1 -timeout 20m -run '^Test(Bits|GridBits|ZeroBits|LostInGroup)$$' ./cluster
 
 .PHONY: check-grids
 check-grids: ## train under a table of grids, a process for each rank, beside one process, and under more in one process
 	TROUPE_GRIDS=1 $(IN_MEMORY) $(GO) test -v -count=1 -timeout 60m -run '^TestGridTable$$' ./cluster
-	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -count=1 -timeout 20m -run '^Test(Grid|Zero)' .
+	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -count=1 -timeout 20m -run '^Test(Grid|Zero)' ./test/grid ./test/bits
 
 .PHONY: check-plans
 check-plans: ## plan models of 7, 70 and 405 billion parameters for 8 to 8,192 GPUs
@@ -150,12 +150,12 @@ check-metrics: ## check what a run gives Prometheus, OpenTelemetry and TensorBoa
 
 .PHONY: check-hf
 check-hf: ## load models and tokenizers of every family in transformers, compare logits and ids; needs PYTHON with torch and transformers
-	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -run '^(TestLoadsInTransformers|TestTokenizersInTransformers)$$' ./stages .
+	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -run '^(TestLoadsInTransformers|TestTokenizersInTransformers)$$' ./stages ./test/data
 
 TORCH_SEED ?= 1
 .PHONY: check-torch-tables
 check-torch-tables: ## read, prove, simulate and train by tables that PyTorch writes, and have it load ours: 120 random ones each way, of TORCH_SEED (1); needs PYTHON with torch 2.15 or later
-	TROUPE_PYTHON=$(PYTHON) TROUPE_TORCH_SEED=$(TORCH_SEED) $(GO) test -count=1 -v -timeout 20m -run '^TestTorchTables$$' .
+	TROUPE_PYTHON=$(PYTHON) TROUPE_TORCH_SEED=$(TORCH_SEED) $(GO) test -count=1 -v -timeout 20m -run '^TestTorchTables$$' ./test/data
 
 .PHONY: check-large
 check-large: build ## tune the last layers of a 1.5 B shape under a limit of 8 GiB (Linux, as root; 14 GB of disk)
@@ -169,7 +169,7 @@ LONG ?= 1
 .PHONY: check-arm64
 check-arm64: ## run the tests of the kernels for arm64, and small runs, by an emulator (qemu-user-static); compare the encodings with binutils
 	@command -v qemu-aarch64-static >/dev/null || command -v qemu-aarch64 >/dev/null || echo "no qemu-aarch64 here (Debian: qemu-user-static): the kernels for arm64 are not tested"
-	TROUPE_ARM64=1 TROUPE_LONG_TESTS=$(LONG) $(GO) test -v -count=1 -timeout 60m -run '^TestARM64$$' .
+	TROUPE_ARM64=1 TROUPE_LONG_TESTS=$(LONG) $(GO) test -v -count=1 -timeout 60m -run '^TestARM64$$' ./test/grid
 	GOOS=linux GOARCH=arm64 $(GO) vet -tags nocuda ./tensorops/cpu/...
 	GOOS=darwin GOARCH=arm64 $(GO) vet -tags nocuda ./tensorops/cpu/...
 	cd $(ASMGEN) && $(GO) test -v -count=1 -run '^Test(Assembles|Disassembles|Instructions)$$' .

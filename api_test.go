@@ -15,6 +15,8 @@ import (
 	"sort"
 	"strings"
 	"testing"
+
+	"github.com/troupe-ml/troupe/internal/testing/testrun"
 )
 
 var update = flag.Bool("update", false, "write the golden files of the API again")
@@ -26,9 +28,9 @@ func TestAPI(t *testing.T) {
 		golden := filepath.Join("testdata", "api", name+".txt")
 		got := api(t, dir)
 		if *update {
-			write(t, golden, got)
+			testrun.Write(t, golden, got)
 		}
-		if want := strings.ReplaceAll(read(t, golden), "\r\n", "\n"); got != want {
+		if want := strings.ReplaceAll(testrun.Read(t, golden), "\r\n", "\n"); got != want {
 			t.Errorf("the API of %s is not that of %s: if it is meant to change, go test -run TestAPI . -update\n%s", name, golden, firstDifference(want, got))
 		}
 	}

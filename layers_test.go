@@ -14,7 +14,7 @@ import (
 // layers are the packages from the top down, as ARCHITECTURE.md draws them: a package may
 // import what is below its layer, never what is beside or above it.
 var layers = [][]string{
-	{"internal/testing/documents", "internal/testing/exampletest", "internal/testing/netlab"}, // of tests, which alone may import them
+	{"internal/testing/documents", "internal/testing/exampletest", "internal/testing/netlab", "internal/testing/testrun"}, // of tests, which alone may import them
 	{"cmd/engine", "stages/gorgonia/bench", "examples/cluster-service", "examples/custom-layer", "examples/encoder-decoder", "examples/gorgonia-mlp", "examples/own", "examples/skip", "examples/ushape"},
 	{"cli"},
 	{"internal/show/view"},

@@ -1,0 +1,48 @@
+package testrun
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/config"
+)
+
+// Refused starts a run that must not begin: the error is a *SetupError, with is
+// (unless nil) in its chain and all of want in its text, and the output folder
+// stays as it is.
+func Refused(t *testing.T, cfg *config.Config, o troupe.Options, is error, want ...string) {
+	t.Helper()
+	before := Tree(t, cfg.Run.Out)
+	run, err := troupe.Start(context.Background(), cfg, o)
+	if err == nil {
+		run.Kill()
+		_, err = run.Wait()
+		t.Fatalf("it began, and ended with %v", err)
+	}
+	if setup := new(troupe.SetupError); !errors.As(err, &setup) {
+		t.Errorf("%v is no *SetupError", err)
+	}
+	if is != nil && !errors.Is(err, is) {
+		t.Errorf("%v is not %v", err, is)
+	}
+	for _, text := range want {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("error %q, want %q in it", err, text)
+		}
+	}
+	if after := Tree(t, cfg.Run.Out); after != before {
+		t.Errorf("the folder had\n%sit has\n%s", before, after)
+	}
+}
+
+// Trained is a run of smallRun that has ended.
+func Trained(t *testing.T, sets ...string) (out string) {
+	t.Helper()
+	out = filepath.Join(t.TempDir(), "out")
+	Train(t, out, sets...)
+	return out
+}

@@ -1,0 +1,141 @@
+package bits
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/troupe-ml/troupe/internal/testing/testrun"
+)
+
+// precisions are the types to compute in, with those of the residual stream.
+var precisions = map[string][]string{
+	"":                             nil,
+	", bfloat16":                   {"device.dtype=bfloat16"},
+	", bfloat16, residual float32": {"device.dtype=bfloat16", "device.residual=float32"},
+}
+
+// layouts spread the same training in every way.
+var layouts = []struct {
+	name string
+	sets []string
+}{
+	{"1 thread", []string{"device.threads=1"}},
+	{"2 threads", []string{"device.threads=2"}},
+	{"2 stages 1f1b", []string{"pipeline.stages=2"}},
+	{"4 stages gpipe", []string{"pipeline.stages=4", "pipeline.schedule=gpipe"}},
+	{"interleaved, group 2", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=2"}},
+	{"interleaved, group 4, 1 thread", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=4", "device.threads=1"}},
+	{"uneven stages", []string{"pipeline.stages=3", "pipeline.layout=Et|tt|tL"}},
+	{"an empty stage", []string{"pipeline.stages=3", "pipeline.layout=Et*3||tL"}},
+	{"embedding and loss alone", []string{"pipeline.stages=3", "pipeline.layout=E|t*4|L"}},
+	{"eager 1f1b", []string{"pipeline.stages=3", "pipeline.schedule=eager-1f1b"}},
+	{"breadth-first", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=breadth-first"}},
+	{"zb-h1", []string{"pipeline.stages=3", "pipeline.schedule=zb-h1"}},
+	{"zb-h2", []string{"pipeline.stages=2", "pipeline.schedule=zb-h2"}},
+	{"zb1p", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=zb1p"}},
+	{"zb-v", []string{"pipeline.stages=2", "pipeline.schedule=zb-v"}},
+	{"v-half", []string{"pipeline.stages=2", "pipeline.schedule=v-half", "device.threads=1"}},
+	{"v-min", []string{"pipeline.stages=3", "pipeline.schedule=v-min"}},
+	{"dualpipev", []string{"pipeline.stages=2", "pipeline.schedule=dualpipev"}},
+	{"u-shape", []string{"pipeline.stages=3", "pipeline.schedule=u-shape"}},
+	{"auto", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=auto", "pipeline.max_in_flight=5"}},
+	{"zb-v, recompute partial", []string{"pipeline.stages=2", "pipeline.schedule=zb-v", "pipeline.recompute=partial", "pipeline.recompute_keep=1"}},
+	{"auto, bound", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=auto", "pipeline.max_in_flight=5"}},
+	{"head's weights deferred", []string{"pipeline.stages=3", "pipeline.defer_weights=3"}},
+	{"last stage's weights deferred", []string{"pipeline.stages=2", "pipeline.schedule=zb-h1", "pipeline.defer_weights=2"}},
+	{"recompute full", []string{"pipeline.stages=2", "pipeline.recompute=full"}},
+	{"recompute full, 1 stage", []string{"pipeline.recompute=full"}},
+	{"recompute partial", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.recompute=partial", "pipeline.recompute_keep=2"}},
+}
+
+// TestExact: the losses, the gradient norms, the weights and the optimizer's
+// state are the same to the last bit under every layout, and in a run that goes
+// on from its middle under another one.
+func TestExact(t *testing.T) {
+	for name, family := range testrun.Families {
+		for precision, types := range precisions {
+			t.Run(name+precision, func(t *testing.T) {
+				if testrun.RaceDetector && precision != "" {
+					t.Skip("races don't depend on the numbers")
+				}
+				_, _, few := testrun.Span()
+				sets := slices.Concat(family, types, few)
+				want := filepath.Join(t.TempDir(), "out")
+				testrun.Train(t, want, sets...) // 1 stage
+				checkClipped(t, want)
+				for i, l := range layouts {
+					// Each layout is run by one family at least; make check-bits runs all by all.
+					if testrun.RaceDetector && i%6 != 2 || !testrun.RaceDetector && !testrun.Long && (i%2 == 0) == (name == "llama") || precision != "" && i%3 != 0 && !testrun.Long {
+						continue
+					}
+					sameUnder(t, want, l.name, slices.Concat(sets, l.sets))
+				}
+			})
+		}
+	}
+}
+
+// TestExactOtherFamilies is TestExact, under fewer layouts, for what other families have: norms
+// of heads, heads of another width, biases, and windows.
+func TestExactOtherFamilies(t *testing.T) {
+	for name, family := range map[string][]string{
+		"qwen3, window": {"model.family=qwen3", "model.kv_heads=2", "model.head_dim=10", "model.window=6"},
+		"qwen2":         {"model.family=qwen2", "model.kv_heads=2"},
+		"mistral":       {"model.family=mistral", "model.window=3"},
+	} {
+		for precision, types := range precisions {
+			if precision == ", bfloat16, residual float32" || testrun.RaceDetector && precision != "" {
+				continue
+			}
+			t.Run(name+precision, func(t *testing.T) {
+				_, _, few := testrun.Span()
+				sets := slices.Concat(family, types, few)
+				want := filepath.Join(t.TempDir(), "out")
+				testrun.Train(t, want, sets...)
+				checkClipped(t, want)
+				for _, l := range layouts {
+					if slices.Contains([]string{"uneven stages", "zb-v", "1 thread", "recompute partial"}[:testrun.Sometimes(2, 4)], l.name) {
+						sameUnder(t, want, l.name, slices.Concat(sets, l.sets))
+					}
+				}
+			})
+		}
+	}
+}
+
+// sameUnder trains under a layout, from the start and from the middle on of a run of a span,
+// and holds both against that run.
+func sameUnder(t *testing.T, want, layout string, sets []string) {
+	middle, end, _ := testrun.Span()
+	t.Run(layout, func(t *testing.T) {
+		t.Parallel()
+		out := filepath.Join(t.TempDir(), "out")
+		testrun.Train(t, out, sets...)
+		testrun.SameFigures(t, want, out)
+		testrun.SameState(t, want, out, end)
+	})
+	t.Run("resumed, "+layout, func(t *testing.T) {
+		t.Parallel()
+		out := testrun.Rewind(t, want, middle)
+		if result, _ := testrun.Train(t, out, sets...); result.Step != end {
+			t.Fatalf("it ended at step %d", result.Step)
+		}
+		testrun.SameFigures(t, want, out)
+		testrun.SameState(t, want, out, end)
+	})
+}
+
+// checkClipped makes sure that clip_norm bites at every step.
+func checkClipped(t *testing.T, out string) {
+	t.Helper()
+	rs := testrun.Records(t, out)
+	if _, end, _ := testrun.Span(); len(rs) != end+1 {
+		t.Fatalf("%d lines, want %d: the validation before training and %d steps", len(rs), end+1, end)
+	}
+	for _, r := range rs[1:] {
+		if r.GradNorm == nil || *r.GradNorm <= 0.05 || r.Skipped {
+			t.Fatalf("step %d was not clipped: %s", r.Step, testrun.Figures(r))
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package data
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/testing/testrun"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
+)
+
+// TestExportNamesTokenizer: an export says which class takes its tokenizer as it is, and where transformers takes
+// another one all the same.
+func TestExportNamesTokenizer(t *testing.T) {
+	dir := exportsOfFamilies(t)
+	for _, family := range []string{"gpt2", "llama", "mistral", "qwen2", "qwen3"} {
+		for _, kind := range []string{"chars", "bytes", "trained"} {
+			var config map[string]any
+			if err := json.Unmarshal([]byte(testrun.Read(t, filepath.Join(dir, family+"-"+kind, "tokenizer_config.json"))), &config); err != nil || config["tokenizer_class"] != "PreTrainedTokenizerFast" {
+				t.Errorf("%s, %s: %v, %v", family, kind, config, err)
+			}
+			e, err := troupe.Export(t.Context(), troupe.ExportOptions{From: filepath.Join(dir, family+"-"+kind), To: filepath.Join(t.TempDir(), "again")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if said := len(e.Warnings) == 1 && strings.Contains(e.Warnings[0], "Qwen2Tokenizer for models of the family qwen2"); said != (family == "qwen2") || len(e.Warnings) > 1 {
+				t.Errorf("%s, %s: it warns %q", family, kind, e.Warnings)
+			}
+		}
+	}
+}
+
+// exportsOfFamilies exports a run of each family with each kind of tokenizer, into folders such as gpt2-chars.
+func exportsOfFamilies(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	text := testrun.Read(t, "testdata/troupe.txt")
+	trainer := tokenizer.NewTrainer()
+	trainer.Add([]byte(text))
+	file, _, err := trainer.Train(300, []string{"<|endoftext|>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trained := testrun.Write(t, filepath.Join(dir, "tokenizer.json"), string(file)) // alone, without a tokenizer_config.json
+	for _, family := range []string{"gpt2", "llama", "mistral", "qwen2", "qwen3"} {
+		for kind, name := range map[string]string{"chars": "chars", "bytes": "bytes", "trained": trained} {
+			out := filepath.Join(dir, "run-"+family+"-"+kind)
+			testrun.Train(t, out, "model.family="+family, "model.layers=1", "data.tokenizer="+name, "run.steps=2", "run.eval_every=0", "run.checkpoint_every=0")
+			if _, err := troupe.Export(t.Context(), troupe.ExportOptions{From: out, To: filepath.Join(dir, family+"-"+kind)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}
+
+// TestTokenizersInTransformers is part of make check-hf: AutoTokenizer gives the ids of tokenizer.json, unless the export
+// has warned, and has no token that the model has no row for.
+func TestTokenizersInTransformers(t *testing.T) {
+	python := os.Getenv("TROUPE_PYTHON")
+	if python == "" {
+		t.Skip("make check-hf sets TROUPE_PYTHON, a Python with transformers")
+	}
+	const program = `
+import os, sys, tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+dir, texts = sys.argv[1], [open(sys.argv[2]).read()[:2000], "it's 42 stages!\n\n  two  spaces: 1234567, we'll\r\n\tsee"]
+for name in sorted(n for n in os.listdir(dir) if os.path.isdir(os.path.join(dir, n)) and not n.startswith("run-")):
+    path = os.path.join(dir, name)
+    want = tokenizers.Tokenizer.from_file(os.path.join(path, "tokenizer.json"))
+    for load in AutoTokenizer, PreTrainedTokenizerFast:
+        got = load.from_pretrained(path)
+        same = len(got) == want.get_vocab_size()
+        for text in texts:
+            text = "".join(c for c in text if name.split("-")[1] != "chars" or want.token_to_id(c) is not None)
+            same = same and got(text)["input_ids"] == want.encode(text).ids
+        print(name, load.__name__, type(got).__name__, "same" if same else "other")
+`
+	cmd := exec.CommandContext(t.Context(), python, "-c", program, exportsOfFamilies(t), "testdata/troupe.txt")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs.String())
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	for _, line := range lines {
+		t.Log(line)
+		warned := strings.HasPrefix(line, "qwen2-") && strings.Contains(line, " AutoTokenizer ")
+		if strings.HasSuffix(line, " other") && !warned {
+			t.Errorf("other ids: %s", line)
+		}
+	}
+	if len(lines) != 30 {
+		t.Errorf("%d lines", len(lines))
+	}
+}
