@@ -54,6 +54,18 @@
 //
 // Every message carries run, attempt and step; one of another attempt is dropped.
 //
+// # Beside the step
+//
+// A checkpoint: the stages copy their state to host memory outside of the collector's heap and continue, while
+// the checkpoint actor writes the copies. Where there is no room for copies, and after the last step, the files are written
+// from the tensors themselves and the next step waits (Spec.SaveInPlace).
+//
+// A copy of the weights for a program (weightcopy.go): the request reaches each stage after the update of the last step and
+// before the decision about the next one. In between no weight changes, so all copies are of one step.
+//
+// Recording (record.go): when somebody watches, or with run.trace_every, orders ask for times. A stage puts each finished
+// action into a log with room for its row. Anybody reads the log without a lock and without asking an actor.
+//
 // # In whose actor system
 //
 // A run's actors are in a system of its own, or in one that the caller has given

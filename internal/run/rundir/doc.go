@@ -1,8 +1,8 @@
-// Package rundir owns a run's output folder: who may write into it, what a run goes on from,
-// what is set aside for that, and what a checkpoint holds beside the tensors.
+// Package rundir owns a run's output folder: who may write into it, which checkpoint a run resumes
+// from, which files are moved aside for that, and what a checkpoint holds beside the tensors.
 //
-// Open locks the folder, Resume opens the checkpoint to go on from, and nothing is changed
-// until Begin. What is passed over is renamed, never removed.
+// Open locks the folder, Resume opens the checkpoint, and nothing is changed until Begin. A damaged
+// checkpoint that is passed over is renamed, never removed.
 //
 // The package may import config, checkpoint, telemetry, tokenizer, and actors and stages for
 // what they save. It must not know how a model is made or trained.
