@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/troupe-ml/troupe/checkpoint"
@@ -37,13 +36,9 @@ const complete = "complete"
 // withStore opens the checkpoints of a run for use; the path may also be that of its
 // folder checkpoints. A run without any is checkpoint.ErrNone.
 func withStore(path string, use func(s *checkpoint.Store, steps []int) error) (err error) {
-	abs, err := filepath.Abs(path)
+	out, err := rundir.RunFolder(path)
 	if err != nil {
 		return err
-	}
-	out := path
-	if filepath.Base(abs) == checkpoint.StoreName {
-		out = filepath.Join(path, "..")
 	}
 	if _, err := os.Stat(path); err != nil {
 		return err

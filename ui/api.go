@@ -187,7 +187,7 @@ func (s *Server) marksOf(w http.ResponseWriter, r *http.Request, e *entry) error
 	saved := []int{}
 	if f := e.folder(); f != nil {
 		f.mu.Lock()
-		saved = append(saved, f.saved...)
+		saved = append(saved, f.in.Checkpoints...)
 		f.mu.Unlock()
 	}
 	return answer(w, r, map[string]any{"marks": marks, "checkpoints": saved})

@@ -23,11 +23,6 @@ const (
 	limitLiveBatch = 20_000  // actions of the step under way in one message
 	limitPictures  = 4       // steps of a run that are kept ready to be sent
 
-	limitConfigBytes = 1 << 20
-	limitLineBytes   = 16 << 20 // of stats.jsonl, samples.jsonl and events.jsonl
-	limitTraceBytes  = 1 << 28  // of a line of trace.jsonl
-	limitPartBytes   = 16 << 20 // of a file that are read at a time
-
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = 10 * time.Second
 	idleTimeout   = 2 * time.Minute

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/telemetry"
 )
 
 // modelView is the model by stages and layers.
@@ -53,7 +54,7 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request, e *entry) error {
 	if f := e.folder(); f != nil {
 		f.refresh()
 		f.mu.Lock()
-		v.norms(f.norms, f.cfg, at)
+		v.norms(f.in.Stats, f.cfg, at)
 		if f.cfg != nil {
 			v.Every = &f.cfg.Run.StatsEvery
 		}
@@ -85,7 +86,7 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request, e *entry) error {
 }
 
 // norms takes the history of the layers that the last line has.
-func (v *modelView) norms(all []stats, cfg *config.Config, at func(stage int) *stageView) {
+func (v *modelView) norms(all []telemetry.Stats, cfg *config.Config, at func(stage int) *stageView) {
 	if len(all) == 0 {
 		return
 	}
@@ -102,25 +103,25 @@ func (v *modelView) norms(all []stats, cfg *config.Config, at func(stage int) *s
 	}
 	for k, s := range all {
 		v.Steps = append(v.Steps, s.Step)
-		v.Mem = append(v.Mem, s.Mem)
+		v.Mem = append(v.Mem, s.MemBytes)
 		for _, l := range s.Layers {
 			if i, ok := place[l.Name]; ok {
 				v.Layers[i].Weights[k], v.Layers[i].Grads[k] = (*number)(l.WeightNorm), (*number)(l.GradNorm)
 			}
 		}
 	}
-	for rank, b := range last.Mem {
-		st := at(stageOf(cfg, rank, len(last.Mem)))
+	for rank, b := range last.MemBytes {
+		st := at(stageOf(cfg, rank, len(last.MemBytes)))
 		st.Mem = max(st.Mem, b) // of the rank that takes most
 	}
 }
 
 func (s *Server) samplesOf(w http.ResponseWriter, r *http.Request, e *entry) error {
-	all := []sample{}
+	all := []telemetry.Sample{}
 	if f := e.folder(); f != nil {
 		f.refresh()
 		f.mu.Lock()
-		all = append(all, f.samples...)
+		all = append(all, f.in.Samples...)
 		f.mu.Unlock()
 	}
 	return answer(w, r, map[string]any{"samples": all})

@@ -74,8 +74,8 @@ func (e *entry) tracedSteps() (steps []int) {
 		f.refresh()
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		for _, s := range f.steps {
-			steps = append(steps, s.step)
+		for _, s := range f.in.Traced {
+			steps = append(steps, s.Step)
 		}
 	}
 	return steps

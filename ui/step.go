@@ -1,17 +1,16 @@
 package ui
 
 import (
-	"errors"
-
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/show/draw"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // errNoTrace: nothing is known of when the actions of a step ran.
-var errNoTrace = errors.New("no step was recorded")
+var errNoTrace = rundir.ErrNoTrace
 
 // picture is a step of the pipeline, ready to be drawn.
 type picture struct {

@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/show/draw"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
@@ -73,7 +70,6 @@ func FuzzTrace(f *testing.F) {
 	f.Add(text)
 	f.Add([]byte(`{"step":1,"table":"0F0\n","ms":[[[0,1e308]]],"chunk_flops":[1],"skips":[[0,9]],"clocks":[{"host":"a"}]}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		_, _ = stepOf(line)
 		var trace telemetry.Trace
 		if json.Unmarshal(line, &trace) != nil {
 			return
@@ -87,62 +83,4 @@ func FuzzTrace(f *testing.F) {
 			t.Errorf("%.10q", d.Bytes)
 		}
 	})
-}
-
-// FuzzTail: lines come whole, once, and in order, however the file grows and in whatever parts it is read.
-func FuzzTail(f *testing.F) {
-	f.Add([]byte("a\nbc\n\nd"), uint8(2), uint8(1))
-	dir := f.TempDir()
-	f.Fuzz(func(t *testing.T, text []byte, cut, parts uint8) {
-		if len(text) > 1<<12 {
-			return
-		}
-		path := filepath.Join(dir, "file")
-		at := min(len(text), int(cut))
-		if err := os.WriteFile(path, text[:at], 0o600); err != nil {
-			t.Fatal(err)
-		}
-		fsys, err := folder.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = fsys.Close() }()
-		tail := newTail(fsys, "file", 1<<20)
-		tail.parts = int(parts) + 1
-		var got []byte
-		read := func() {
-			if err := tail.read(func() { got = nil }, func(_ int64, line []byte) error {
-				got = append(append(got, line...), '\n')
-				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		read()
-		file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = file.Write(text[at:])
-		if err := file.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		read()
-		want := text[:len(text)-len(text[lastBreak(text):])]
-		if string(got) != string(want) {
-			t.Errorf("%q comes as %q", text, got)
-		}
-	})
-}
-
-func lastBreak(text []byte) int {
-	for i := len(text); i > 0; i-- {
-		if text[i-1] == '\n' {
-			return i
-		}
-	}
-	return 0
 }

@@ -4,6 +4,8 @@
 // Open locks the folder, Resume opens the checkpoint, and nothing is changed until Begin. A damaged
 // checkpoint that is passed over is renamed, never removed.
 //
-// The package may import config, checkpoint, telemetry, tokenizer, and actors and stages for
+// A Reader follows the folder of a run of this or another process, for those who show it.
+//
+// The package may import config, checkpoint, telemetry and its history, tokenizer, and actors and stages for
 // what they save. It must not know how a model is made or trained.
 package rundir

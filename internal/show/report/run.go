@@ -80,9 +80,9 @@ func Read(path string) (*Run, error) {
 		return nil, err
 	}
 	r := &Run{Path: path, UpTo: -1}
-	dir := path
-	if filepath.Base(abs) == checkpoint.StoreName {
-		dir = filepath.Join(path, "..")
+	dir, err := rundir.RunFolder(path)
+	if err != nil {
+		return nil, err
 	}
 	fsys, err := folder.Open(dir)
 	if err != nil {
@@ -125,18 +125,13 @@ func has(fsys folder.FS, name string) bool {
 }
 
 func (r *Run) readConfig(fsys folder.FS) {
-	text, err := folder.ReadFile(fsys, rundir.ConfigFile, config.MaxFileBytes)
-	if errors.Is(err, fs.ErrNotExist) {
-		r.note("%s is missing", fsys.Path(rundir.ConfigFile))
-		return
-	}
-	if err == nil {
-		r.Config, err = config.ParseStored(fsys.Path(rundir.ConfigFile), text)
-	}
-	if err != nil {
-		r.Config = nil
+	in := rundir.NewReader(fsys, rundir.ReaderOptions{})
+	if err := in.ReadConfig(); err != nil {
 		r.note("the configuration: %v", err)
+	} else if in.Config == nil {
+		r.note("%s is missing", fsys.Path(rundir.ConfigFile))
 	}
+	r.Config = in.Config
 }
 
 func (r *Run) readMetrics(dir string) {
@@ -147,21 +142,13 @@ func (r *Run) readMetrics(dir string) {
 		return
 	}
 	defer func() { _ = fsys.Close() }() // nothing was written
-	h, err := history.Open(fsys, rundir.MetricsFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		r.note("%s is missing", fsys.Path(rundir.MetricsFile))
-		return
-	}
-	if err != nil {
+	in := rundir.NewReader(fsys, rundir.ReaderOptions{})
+	if err := in.ReadMetrics(); err != nil {
 		r.note("%v", err)
 		return
 	}
-	r.History = h
-	if f, err := fsys.Open(rundir.MetricsFile); err == nil {
-		if info, err := f.Stat(); err == nil {
-			r.Written = info.ModTime()
-		}
-		_ = f.Close() // nothing was written
+	if r.History, r.Written = in.History, in.Changed; r.History == nil {
+		r.note("%s is missing", fsys.Path(rundir.MetricsFile))
 	}
 }
 

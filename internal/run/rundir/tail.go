@@ -1,4 +1,4 @@
-package ui
+package rundir
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ type tail struct {
 }
 
 func newTail(fsys folder.FS, name string, limit int) *tail {
-	return &tail{fsys: fsys, name: name, limit: limit, parts: limitPartBytes}
+	return &tail{fsys: fsys, name: name, limit: limit, parts: tailPartBytes}
 }
 
 // read calls use with each line that is new and where it begins, and reset before where the file is
