@@ -87,7 +87,6 @@
 // reads goes back with the memory that it is in. So nothing has to be freed one by one,
 // and after Wait no tensor of the run's is in use.
 //
-// The package may import stages, scheduler, tensorops, telemetry, data for what a
-// checkpoint says of it, and protoactor. It must not know sockets, kernels, files or
-// the terminal: those come in as functions and interfaces of Spec.
+// The package must not know sockets, kernels, files or the terminal: those come in as functions
+// and interfaces of Spec.
 package actors

@@ -59,7 +59,6 @@
 // to is always there, unless something else has removed it. Readers need no lock:
 // OpenAt opens what a person means by a path, VerifyAt reports on it.
 //
-// The package imports its own subpackages, internal/host/folder, internal/base/strictjson, the
-// standard library and golang.org/x/sys/unix. It must never know what a tensor or a
-// file's content means: to it a tensor is a name, a dtype, a shape and bytes.
+// The package must never know what a tensor or a file's content means: to it a tensor is a name, a
+// dtype, a shape and bytes.
 package checkpoint

@@ -8,7 +8,6 @@
 //
 // Main does not return. The program calls itself engine in what it prints.
 //
-// The package turns flags into options of package troupe, and what comes back
-// into lines, a progress bar or JSON, and an exit status. It may import every
-// package of the module but the commands. It must not know how anything is computed.
+// The package turns flags into options of package troupe, and what comes back into lines, a
+// progress bar or JSON, and an exit status. The package must not know how anything is computed.
 package cli

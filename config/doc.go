@@ -28,7 +28,6 @@
 // more, such as what a layout means or whether a file exists, can point at the
 // same place (Errorf).
 //
-// The package may import the standard library, the TOML parser, and scheduler for the
-// schedules' names. It must never know another package of Troupe: whatever takes two of
-// them to judge is judged where both are known.
+// The package must never know models, data or devices: what takes facts about them is judged where
+// they are known.
 package config

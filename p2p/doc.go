@@ -23,7 +23,6 @@
 //   - Sending gives a tensor away. In one process it is handed over as it is; to another process its
 //     bytes go, and it is released when they are there. A view of some columns arrives as a tensor of its own, without gaps.
 //
-// A training run doesn't use the package: its stages are actors, whose messages have addresses of their
-// own (package actors). The package may import tensorops and collective. It must never know stages or
-// schedules.
+// A training run doesn't use the package: its stages are actors, whose messages have addresses of
+// their own (package actors). The package must never know stages or schedules.
 package p2p

@@ -1,9 +1,7 @@
-// Package scheduler decides, before anything runs, who computes what and in
-// which order. It is pure: tables in, tables and figures out. It may import
-// only the standard library, internal/base/words and internal/base/registry, which has the names of schedules
-// that a program registers, and must never know of actors, clocks, devices or
-// I/O, so that one table can be checked, simulated, drawn and run, and all four
-// speak of the same thing.
+// Package scheduler decides, before anything runs, who computes what and in which order. It is
+// pure: tables in, tables and figures out. The package must never know of actors, clocks, devices
+// or I/O, so that one table can be checked, simulated, drawn and run, and all four speak of the
+// same thing.
 //
 // # Words
 //

@@ -80,7 +80,5 @@
 // the k depths of multi-token prediction after the model's own. With sequence parallelism T is
 // that of a rank.
 //
-// The package may import tensorops, and of Troupe's internal packages caught, hostmem,
-// registry, rng, strictjson and grid, and scheduler for an Action. It must not know actors, other stages, tables, files or the
-// network.
+// The package must not know actors, other stages, tables, files or the network.
 package stages

@@ -52,8 +52,7 @@
 // sequence, N = B·T rows, C channels, H heads, D channels of a head, V
 // vocabulary, M×N×K the sizes of a matrix product.
 //
-// The package may import internal/base/rng and internal/host/hostmem. It must not know models, layers,
-// schedules or actors. The devices are in its folders: cpu, and ref, the slow
-// and readable float64 oracle; optest holds the one table of cases that every
-// device runs.
+// The package must not know models, layers, schedules or actors. The devices are in its folders:
+// cpu, and ref, the slow and readable float64 oracle; optest holds the one table of cases that
+// every device runs.
 package tensorops

@@ -26,6 +26,6 @@
 //
 // The module ui/test looks at the page in headless Chromium (make check-ui).
 //
-// The package imports the root package, telemetry, scheduler and config. It must never know of the
-// terminal, the command line, gRPC or the cluster: a service that mounts it links none of them.
+// The package must never know of the terminal, the command line, gRPC or the cluster: a service
+// that mounts it links none of them.
 package ui

@@ -18,5 +18,5 @@
 // does not. So nothing here is asked while connections hold, and a service that is down does
 // not disturb a cluster that runs.
 //
-// The package imports nothing of Troupe's, and must never know tokens and certificates.
+// The package must never know tokens and certificates.
 package discovery

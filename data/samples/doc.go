@@ -13,7 +13,6 @@
 // A Stream is data without a known length, read one sample behind the other; StreamSource
 // gives it to a run.
 //
-// The package imports the standard library, tensorops for its Array, data for the Identity,
-// and of Troupe's internal packages caught, registry, rng, strictjson and sysinfo. It must never know a
-// configuration (its errors name the keys of one, and no more), a model, or the actors that it feeds.
+// The package must never know a configuration (its errors name the keys of one, and no more), a
+// model, or the actors that it feeds.
 package samples

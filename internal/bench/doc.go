@@ -3,6 +3,5 @@
 // through the interface that training uses, a stream's lists or a run, so that
 // the figures are those of training.
 //
-// It may import every package but the commands. It must not know flags, the
-// terminal, or what other programs can do.
+// The package must not know flags, the terminal, or what other programs can do.
 package bench

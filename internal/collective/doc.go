@@ -33,6 +33,5 @@
 //   - A member that leaves ends the collectives of the others, with its name. No wait is silent:
 //     [Group.Status] says what a member waits for, since when and for whom.
 //
-// The package may import tensorops and the loops of tensorops/cpu. It must never know actors, stages, schedules, or how bytes travel between
-// processes.
+// The package must never know actors, stages, schedules, or how bytes travel between processes.
 package collective

@@ -15,6 +15,5 @@
 // that an operation replaces are filled with NaN before, and so is what lies
 // beside the columns of a view: whoever reads or leaves garbage is found out.
 //
-// The package may import tensorops, ref and internal/base/rng. It must not know any
-// other device.
+// The package must not know any other device.
 package optest

@@ -15,7 +15,6 @@
 // that trains on one machine links no gRPC. Digest proves that coordinator and worker resolved the
 // same configuration to the same plan.
 //
-// The root package, the planner and the benchmarks share it. It may import what knows a part
-// of the answer (config, scheduler, stages, checkpoint, device, rundir). It must not know
-// actors, nor how a run goes.
+// The root package, forecast and the benchmarks share it. The package must not know
+// how a run goes.
 package plan

@@ -21,7 +21,5 @@
 // so that large weights need no second copy. What Write accepts, Open accepts:
 // the writer decodes its own header before the first byte goes out.
 //
-// The package imports the standard library, internal/host/folder for the mapping and
-// internal/base/strictjson. It must never know what a tensor is for, nor which files make a
-// checkpoint.
+// The package must never know what a tensor is for, nor which files make a checkpoint.
 package safetensors

@@ -35,6 +35,5 @@
 // else is in flight. Gorgonia's matrix products are the engine's (UseEngineBLAS), on one core:
 // stages and ranks keep the cores busy, not one graph.
 //
-// The package may import tensorops, tensorops/cpu and stages. Nothing but programs that
-// use it imports it, so that others don't carry Gorgonia.
+// No package of the engine imports it, so that programs that don't use it don't carry Gorgonia.
 package gorgonia

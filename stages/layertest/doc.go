@@ -34,6 +34,4 @@
 //	parameters    Params differs from call to call
 //	closing       OpenLayer.Close fails
 //	forward       it does not run at all: the error says why
-//
-// The package may import stages, tensorops with its devices cpu and ref, and internal/base/rng.
 package layertest

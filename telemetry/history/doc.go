@@ -25,6 +25,6 @@
 // A row takes 24 bytes, and each of its figures 10, or 14 where not every row has one: some 130 MB for
 // 1,000,000 steps of ten figures. While the file is read, a block for each core and one more come on top. See limits.go.
 //
-// Nothing is written, beside the run or elsewhere. The package may import the standard library,
-// telemetry and internal/host/folder. It must never know who draws the curves; it reads no clock.
+// Nothing is written, beside the run or elsewhere. The package must never know who draws the
+// curves; it reads no clock.
 package history

@@ -7,6 +7,5 @@
 // open. The run is in the resource of the providers, which are the caller's; package otlp makes
 // some that send to a collector.
 //
-// The package imports OpenTelemetry's interfaces, package troupe and actors. It must never know
-// the SDK, an exporter, a network or the command line.
+// The package must never know the SDK, an exporter, a network or the command line.
 package otel

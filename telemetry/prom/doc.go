@@ -13,7 +13,6 @@
 //     kind of wait and each rank that it exchanges anything with;
 //   - name: the first limitMetrics figures of the model's own, in the order of their names.
 //
-// The package imports package troupe, actors for what a rank does, config, and the client library. It must
-// never know the command line or a cluster. Nothing is registered with the client's global
-// registry.
+// The package must never know the command line or a cluster. Nothing is registered with the
+// client's global registry.
 package prom

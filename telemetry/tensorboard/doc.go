@@ -9,6 +9,5 @@
 // of the folder have of this step and later ones: a run that goes on from an older step is shown
 // once.
 //
-// The package imports package troupe for the events, config, telemetry, internal/host/folder,
-// internal/run/rundir, and of protobuf the encoding of fields alone. It must never know a network or the command line.
+// The package must never know a network or the command line.
 package tensorboard

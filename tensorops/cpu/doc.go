@@ -23,6 +23,5 @@
 // the sum is complete (matmul.go). Every other operation widens a part that fits the cache, works on
 // it in float32 and rounds the result (values.go). So there is one set of loops.
 //
-// The package may import tensorops and internal/base/rng. It must not know models,
-// schedules or actors.
+// The package must not know models, schedules or actors.
 package cpu

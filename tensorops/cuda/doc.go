@@ -91,6 +91,5 @@
 // internal/count counts there what a step of GPT-2 124M moves, computes and waits for, kernel by
 // kernel (make count-cuda).
 //
-// The package may import tensorops, and what opens libraries. It must not know models,
-// stages or actors.
+// The package must not know models, stages or actors.
 package cuda

@@ -8,7 +8,6 @@
 // int32 are stored as float64, so that nothing is rounded between operations but what is
 // written into a tensor of bfloat16; Upload and Fetch convert from and to the host's types.
 //
-// The package may import tensorops and internal/base/rng. It must not know models,
-// schedules or actors, and nothing in it may be made faster at the price of a
-// line that needs explaining.
+// The package must not know models, schedules or actors, and nothing in it may be made faster at
+// the price of a line that needs explaining.
 package ref

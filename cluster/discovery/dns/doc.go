@@ -7,6 +7,5 @@
 // HOST:PORT without a scheme takes names too, and the first of their addresses that accepts a
 // connection; dns:// tries them all until one proves to be the coordinator.
 //
-// Nothing is remembered from one lookup to the next. The package imports discovery and the
-// standard library alone.
+// Nothing is remembered from one lookup to the next.
 package dns

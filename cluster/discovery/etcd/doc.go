@@ -12,5 +12,5 @@
 // A Finder watches the keys from the first Find on, and answers with what it knows: also
 // with what it knew last, while etcd can't be reached.
 //
-// The package imports discovery and etcd's client, and must never know tokens.
+// The package must never know tokens.
 package etcd

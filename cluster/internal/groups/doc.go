@@ -17,5 +17,5 @@
 // leaves its groups silently (collective.Group.Abandon), so no error of a collective hides the reason. The run's
 // status gets the waits of the groups from [Port.Waiting] when somebody reads it.
 //
-// The package may import collective and the lane. It must never know actors, stages or schedules.
+// The package must never know actors, stages or schedules.
 package groups

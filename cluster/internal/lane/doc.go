@@ -45,6 +45,5 @@
 //
 // Package bench below measures the lane beside TCP, TLS, gRPC and protoactor.
 //
-// The package may import the standard library and golang.org/x/sys. It must never know tensors, layers, actors,
-// schedules or how streams are made secure.
+// The package must never know tensors, layers, actors, schedules or how streams are made secure.
 package lane

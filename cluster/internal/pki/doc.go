@@ -24,6 +24,5 @@
 //	tokens.json     the tokens, with hashes of their secrets
 //	.lock           taken for the time of a change; several processes may open one authority
 //
-// The package imports the standard library and internal/base/strictjson. It must never know
-// actors, protoactor, or sockets.
+// The package must never know actors, protoactor, or sockets.
 package pki

@@ -24,6 +24,5 @@
 // actors cannot watch actors of other processes, and need not: beats notice a death. For the same
 // reason no PID of another process resolves to protoactor's remote.
 //
-// The package may import protoactor, gRPC and the wire's schema. It must never know what an
-// envelope means.
+// The package must never know what an envelope means.
 package transport

@@ -12,5 +12,5 @@
 // registration must not matter, and nothing is ever taken back. It panics where that is the
 // programmer's mistake: a bad name, one that is taken, too many.
 //
-// The package may import the standard library alone. It must never know what is registered.
+// The package must never know what is registered.
 package registry

@@ -1,3 +1,2 @@
-// Package words writes numbers, sizes, durations and untrusted words for people to read. It
-// imports the standard library alone, so that arithmetic can use it as terminals do.
+// Package words writes numbers, sizes, durations and untrusted words for people to read.
 package words

@@ -2,6 +2,5 @@
 // configuration's ranks ask for. What "auto" asks for it decides by a self-test of
 // the GPU (auto.go, selftest.go).
 //
-// It may import config, tensorops with optest, and the devices. It must not know models, schedules or
-// files.
+// The package must not know models, schedules or files.
 package device

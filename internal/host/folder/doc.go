@@ -14,6 +14,5 @@
 // FS put its operations together: files that are replaced whole, names for what is
 // kept aside, reads that don't take a part of a file for all of it.
 //
-// The package imports the standard library, golang.org/x/sys/unix and hostmem, which
-// maps files. It must never know what a file is for.
+// The package must never know what a file is for.
 package folder

@@ -1,6 +1,5 @@
 // Package sysinfo tells what the machine offers: memory, processor, caches,
 // vector units. What it cannot find out is zero or empty.
 //
-// It imports the standard library and golang.org/x/sys/cpu. It must not know what
-// the answers are for.
+// The package must not know what the answers are for.
 package sysinfo

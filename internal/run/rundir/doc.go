@@ -6,6 +6,5 @@
 //
 // A Reader follows the folder of a run of this or another process, for those who show it.
 //
-// The package may import config, checkpoint, telemetry and its history, tokenizer, and actors and stages for
-// what they save. It must not know how a model is made or trained.
+// The package must not know how a model is made or trained.
 package rundir

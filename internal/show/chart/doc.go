@@ -5,5 +5,5 @@
 // each picture says in words what it shows.
 //
 // What is written is escaped, refers to nothing outside of the page, and is the same for the same
-// input. The package imports the standard library. It must never know what the curves are of.
+// input. The package must never know what the curves are of.
 package chart

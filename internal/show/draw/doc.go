@@ -1,7 +1,6 @@
-// Package draw shows when each rank computed what: as text, as a picture, as a page
-// to look around in, as a trace for Perfetto, and as figures. It may import only the
-// standard library, protobuf's wire format and scheduler, and must never know of actors, files or flags, so
-// that a plan and a measured run are drawn by the same code.
+// Package draw shows when each rank computed what: as text, as a picture, as a page to look around
+// in, as a trace for Perfetto, and as figures. The package must never know of actors, files or
+// flags, so that a plan and a measured run are drawn by the same code.
 //
 // # A chart
 //

@@ -3,7 +3,5 @@
 // moment, without its lock: the run may go on, or have crashed. What is not there, or can't be read, is
 // said and left out; nothing is written.
 //
-// The package may import config, checkpoint, rundir, telemetry and its history, actors and stages for
-// what a checkpoint holds, and draw and chart, which make pictures. It must never know of flags or
-// terminals.
+// The package must never know of flags or terminals.
 package report

@@ -2,6 +2,5 @@
 // that scroll by, numbers in few characters, and text of any origin made harmless
 // for a terminal.
 //
-// It imports the standard library and golang.org/x/term. It must never know what
-// makes progress, nor read a clock.
+// The package must never know what makes progress, nor read a clock.
 package term

@@ -3,5 +3,5 @@
 // weights and optimizer state to the last bit. Program runs the test binary as the example's
 // program. Golden compares with a file in testdata.
 //
-// It may import everything but the command line. Only tests import it.
+// Only tests import it.
 package exampletest

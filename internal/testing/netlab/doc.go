@@ -35,6 +35,5 @@
 // TCP in a host is cubic where the machine lets a namespace choose it, else reno, never
 // the machine's own default.
 //
-// The package imports the standard library and golang.org/x/sys, and nothing of this
-// module. It must never know what runs in its hosts.
+// The package must never know what runs in its hosts.
 package netlab

@@ -7,7 +7,6 @@
 // (unicode.bin, which testdata/unicode.py asks of it): it knows other versions of Unicode
 // than Go. Invalid UTF-8 becomes U+FFFD as Python's errors="replace" has it.
 //
-// A Tokenizer is safe for concurrent use. The package imports the standard library and
-// regexp2, for patterns that it doesn't know. It must never know where a text comes from, or
+// A Tokenizer is safe for concurrent use. The package must never know where a text comes from, or
 // what a model does with ids.
 package hf

@@ -24,5 +24,5 @@
 // become an operand. All else is float32: scores and sums, the softmax, whose sum is that of P before
 // it is rounded, and do·o. Another path that multiplies bfloat16 needs a product of its own.
 //
-// The package may import gemm and vec. It knows no tensors, and splits nothing over cores.
+// It knows no tensors, and splits nothing over cores.
 package attn

@@ -21,6 +21,5 @@
 // operand a strip holds arbitrary numbers, whose products are never stored. Where
 // bfloat16 is multiplied as such, the numbers are pairs of consecutive k.
 //
-// The package may import nothing of Troupe. Its assembly is generated: see
-// package asmgen beside it.
+// Its assembly is generated: see package asmgen beside it.
 package gemm

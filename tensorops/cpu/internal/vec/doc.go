@@ -24,8 +24,7 @@
 // shorter one is a panic. Unless a function says otherwise, a result may be in
 // the place of an operand, but not overlap it in part.
 //
-// The package may import internal/base/rng, whose generator dropout's is. It must
-// not know tensors. Its assembly is generated: see asmgen beside it.
+// The package must not know tensors. Its assembly is generated: see asmgen beside it.
 package vec
 
 //go:generate sh -c "cd ../asmgen && go run . vec"
