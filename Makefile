@@ -235,6 +235,10 @@ check-fuzz: ## run every fuzz target for FUZZ_SECONDS (60)
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ_SECONDS)s $$pkg; \
 	  done; done
 
+.PHONY: check-vuln
+check-vuln: ## look for known vulnerabilities in what the engine calls, by govulncheck
+	GO=$(GO) scripts/check-vuln
+
 .PHONY: lint
 lint: $(LINT) ## run go vet and the linters, and check the formatting
 	@files=$$(gofmt -l .); test -z "$$files" || (echo "gofmt: these files are not formatted:"; echo "$$files"; exit 1)
