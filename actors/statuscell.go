@@ -34,7 +34,9 @@ func (c *statusCell) observe(s event.Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.snap
-	was.Heard = s.Heard // that it was heard is no move
+	// That the other process was heard is no move, and since when its actor does what it does comes a little different
+	// each time: its age is taken from the moment of the message. Whatever moves shows in the rest, or in another actor.
+	was.Heard, was.Since = s.Heard, s.Since
 	if c.snap = s; s != was {
 		c.moves.Add(1)
 	}

@@ -14,7 +14,8 @@ type CutLink struct {
 
 // String says which process does not reach which, and for how long.
 func (l CutLink) String() string {
-	return fmt.Sprintf("%s does not reach %s: nothing that it sent was acknowledged for %.1f s", hostName(l.From), hostName(l.To), l.For.Seconds())
+	return fmt.Sprintf("%s does not reach %s: nothing that it sent was acknowledged for %.1f s", hostName(l.From), hostName(l.To),
+		l.For.Seconds())
 }
 
 func hostName(host string) string {
@@ -50,10 +51,30 @@ func (s Status) circle(path []Snapshot) string {
 			cut = append(cut, l.String())
 		}
 		return strings.Join(cut, "; ")
+	case s.silent(path) != "":
+		return s.silent(path) + ": " + waits
 	case crosses(path):
 		return "a message between hosts has not arrived: " + waits
 	}
 	return "a cycle of waits: " + waits
+}
+
+// silentFor is how long a process may be silent before what it was last heard to do is old: it tells once a second.
+const silentFor = 2 * time.Second
+
+// silent names the process in a path that has been silent for longest; "": none has been for long. What is known of its
+// actors is of an earlier moment than what is known of others, and the waits of both may seem to go round.
+func (s Status) silent(path []Snapshot) string {
+	var oldest Snapshot
+	for _, a := range path {
+		if !a.Heard.IsZero() && s.Time.Sub(a.Heard) >= silentFor && (oldest.Heard.IsZero() || a.Heard.Before(oldest.Heard)) {
+			oldest = a
+		}
+	}
+	if oldest.Heard.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%s has not been heard for %.1f s", oldest.Host, s.Time.Sub(oldest.Heard).Seconds())
 }
 
 // crosses reports whether the circle that a path ends in has actors of several processes.

@@ -46,7 +46,8 @@ func TestStatusTable(t *testing.T) {
 		return a
 	}
 	waiting := func(rank int, cell string, w event.Wait, needs string, from string) event.Snapshot {
-		s := event.Snapshot{Actor: "stage " + string(rune('0'+rank)), Rank: rank, Step: 7, Phase: event.Train, Doing: event.Waiting, Action: action(cell), Wait: w, From: from, Since: ago(100 * rank)}
+		s := event.Snapshot{Actor: "stage " + string(rune('0'+rank)), Rank: rank, Step: 7, Phase: event.Train, Doing: event.Waiting,
+			Action: action(cell), Wait: w, From: from, Since: ago(100 * rank)}
 		if needs != "" {
 			s.Needs = action(needs)
 		}
@@ -56,7 +57,8 @@ func TestStatusTable(t *testing.T) {
 	credit.Need = 1
 	for name, all := range map[string][]event.Snapshot{
 		"running": {
-			{Actor: "scheduler", Step: 7, Phase: event.Train, Doing: event.Waiting, Wait: event.WaitStages, From: "stage 0", Held: 1, Need: 4, Since: ago(3141)},
+			{Actor: "scheduler", Step: 7, Phase: event.Train, Doing: event.Waiting, Wait: event.WaitStages, From: "stage 0", Held: 1, Need: 4,
+				Since: ago(3141)},
 			{Actor: "loader", Step: 7, Phase: event.Train, Doing: event.Reading, Since: ago(2)},
 			{Actor: "checkpoint", Step: 5, Doing: event.Writing, Since: ago(61000)},
 			{Actor: "metrics", Step: 6, Since: ago(1000)},
@@ -95,12 +97,16 @@ func TestStatusTable(t *testing.T) {
 func TestCutLink(t *testing.T) {
 	now := time.Unix(1000, 0)
 	actor := func(name, host string, rank int, w event.Wait, from string) event.Snapshot {
-		return event.Snapshot{Actor: name, Host: host, Rank: rank, Step: 7, Phase: event.Train, Doing: event.Waiting, Wait: w, From: from, Since: now.Add(-3 * time.Second), Heard: now}
+		return event.Snapshot{Actor: name, Host: host, Rank: rank, Step: 7, Phase: event.Train, Doing: event.Waiting, Wait: w, From: from,
+			Since: now.Add(-3 * time.Second), Heard: now}
 	}
 	pair := func(host0, host1 string) []event.Snapshot {
-		return []event.Snapshot{actor("scheduler", "", -1, event.WaitStages, "stage 0"), actor("stage 0", host0, 0, event.WaitGradient, "stage 1"), actor("stage 1", host1, 1, event.WaitActivation, "stage 0")}
+		return []event.Snapshot{actor("scheduler", "", -1, event.WaitStages, "stage 0"),
+			actor("stage 0", host0, 0, event.WaitGradient, "stage 1"), actor("stage 1", host1, 1, event.WaitActivation, "stage 0")}
 	}
 	lost := []event.Snapshot{actor("scheduler", "", -1, event.WaitStages, "stage 0"), actor("stage 0", "w0", 0, event.WaitOrder, "scheduler")}
+	stopped := pair("w0", "w1")
+	stopped[1].Heard = now.Add(-3200 * time.Millisecond)
 	busy := pair("w0", "w1")
 	busy[2].Wait, busy[2].Doing, busy[2].From = event.WaitNothing, event.Reducing, ""
 	for _, test := range []struct {
@@ -110,12 +116,20 @@ func TestCutLink(t *testing.T) {
 		root   string // that the last line begins with
 		lines  int    // of Chain
 	}{
-		{"between workers", pair("w0", "w1"), []event.CutLink{{From: "w0", To: "w1", For: 3100 * time.Millisecond}}, "w0 does not reach w1: nothing that it sent was acknowledged for 3.1 s", 4},
-		{"the other way", pair("w0", "w1"), []event.CutLink{{From: "w1", To: "w0", For: 4 * time.Second}}, "w1 does not reach w0: nothing that it sent was acknowledged for 4.0 s", 3},
-		{"an order", lost, []event.CutLink{{To: "w0", For: 5 * time.Second}}, "the coordinator does not reach w0: nothing that it sent was acknowledged for 5.0 s", 3},
-		{"a report", lost, []event.CutLink{{From: "w0", For: 5 * time.Second}}, "w0 does not reach the coordinator: nothing that it sent was acknowledged for 5.0 s", 2},
-		{"a link that is not on the way", pair("w0", "w1"), []event.CutLink{{From: "w1", To: "w2", For: time.Minute}}, "w1 does not reach w2: nothing that it sent was acknowledged for 60.0 s", 5},
-		{"not known yet", pair("w0", "w1"), nil, "a message between hosts has not arrived: scheduler ← stage 0 on w0 ← stage 1 on w1 ← stage 0 on w0", 5},
+		{"between workers", pair("w0", "w1"), []event.CutLink{{From: "w0", To: "w1", For: 3100 * time.Millisecond}},
+			"w0 does not reach w1: nothing that it sent was acknowledged for 3.1 s", 4},
+		{"the other way", pair("w0", "w1"), []event.CutLink{{From: "w1", To: "w0", For: 4 * time.Second}},
+			"w1 does not reach w0: nothing that it sent was acknowledged for 4.0 s", 3},
+		{"an order", lost, []event.CutLink{{To: "w0", For: 5 * time.Second}},
+			"the coordinator does not reach w0: nothing that it sent was acknowledged for 5.0 s", 3},
+		{"a report", lost, []event.CutLink{{From: "w0", For: 5 * time.Second}},
+			"w0 does not reach the coordinator: nothing that it sent was acknowledged for 5.0 s", 2},
+		{"a link that is not on the way", pair("w0", "w1"), []event.CutLink{{From: "w1", To: "w2", For: time.Minute}},
+			"w1 does not reach w2: nothing that it sent was acknowledged for 60.0 s", 5},
+		{"not known yet", pair("w0", "w1"), nil,
+			"a message between hosts has not arrived: scheduler ← stage 0 on w0 ← stage 1 on w1 ← stage 0 on w0", 5},
+		{"a worker is silent", stopped, nil,
+			"w0 has not been heard for 3.2 s: scheduler ← stage 0 on w0 ← stage 1 on w1 ← stage 0 on w0", 5},
 		{"in one worker", pair("w0", "w0"), nil, "a cycle of waits: scheduler ← stage 0 on w0 ← stage 1 on w0 ← stage 0 on w0", 5},
 		{"in one process", pair("", ""), nil, "a cycle of waits: scheduler ← stage 0 ← stage 1 ← stage 0", 5},
 		{"somebody works", busy, []event.CutLink{{From: "w0", To: "w1", For: time.Second}}, "stage 1 on w1", 3},
