@@ -32,6 +32,8 @@ var (
 	// ErrCosts: a cost is negative or no number, or credits don't match the
 	// table.
 	ErrCosts = errors.New("impossible costs")
+	// ErrTimes: what was measured of a step doesn't fit its table, or is no time.
+	ErrTimes = errors.New("impossible times")
 	// ErrPeriod: steps of the table don't repeat, or it would take too long to tell how.
 	ErrPeriod = errors.New("no period")
 )

@@ -165,12 +165,12 @@ func TestMeasuredWrong(t *testing.T) {
 		step Step
 		want error
 	}{
-		"none of a rank":      {Step{Table: table, MS: ok[:1]}, ErrCosts},
-		"too many":            {Step{Table: table, MS: [][][2]float64{{{0, 1}, {1, 2}, {2, 3}}, nil}}, ErrCosts},
-		"an end before":       {Step{Table: table, MS: [][][2]float64{{{1, 0}}, nil}}, ErrCosts},
-		"no number":           {Step{Table: table, MS: [][][2]float64{{{0, math.NaN()}}, nil}}, ErrCosts},
-		"no number, infinite": {Step{Table: table, MS: [][][2]float64{{{0, math.Inf(1)}}, nil}}, ErrCosts},
-		"no end":              {Step{Table: table, MS: ok, StepMS: math.NaN()}, ErrCosts},
+		"none of a rank":      {Step{Table: table, MS: ok[:1]}, ErrTimes},
+		"too many":            {Step{Table: table, MS: [][][2]float64{{{0, 1}, {1, 2}, {2, 3}}, nil}}, ErrTimes},
+		"an end before":       {Step{Table: table, MS: [][][2]float64{{{1, 0}}, nil}}, ErrTimes},
+		"no number":           {Step{Table: table, MS: [][][2]float64{{{0, math.NaN()}}, nil}}, ErrTimes},
+		"no number, infinite": {Step{Table: table, MS: [][][2]float64{{{0, math.Inf(1)}}, nil}}, ErrTimes},
+		"no end":              {Step{Table: table, MS: ok, StepMS: math.NaN()}, ErrTimes},
 		"credits of another":  {Step{Table: table, MS: ok, Credits: &Credits{}}, ErrCosts},
 		"an empty table":      {Step{Table: &Table{}}, ErrTable},
 		"a huge table":        {huge, ErrTable},
@@ -193,7 +193,7 @@ func TestMeasuredWrong(t *testing.T) {
 		"an action without a time": {Table: table, MS: [][][2]float64{{{0, 1}}, {{1, 2}, {2, 4}}}},
 		"clocks of one rank":       {Table: table, MS: ok, Clocks: make([]Clock, 1)},
 	} {
-		if err := s.Check(); !errors.Is(err, ErrCosts) {
+		if err := s.Check(); !errors.Is(err, ErrTimes) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

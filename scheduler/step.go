@@ -39,7 +39,7 @@ func StepOf(t *Table, tl *Timeline) *Step {
 	return s
 }
 
-// Check refuses what is no whole step: with ErrTable wrong sizes and actions outside of them, with ErrCosts times that no
+// Check refuses what is no whole step: with ErrTable wrong sizes and actions outside of them, with ErrTimes times that no
 // step has. It does not look at the order of actions, as Check of a table does.
 func (s *Step) Check() error {
 	if err := s.check(); err != nil {
@@ -47,11 +47,11 @@ func (s *Step) Check() error {
 	}
 	for r, row := range s.Table.Ranks {
 		if len(s.MS[r]) != len(row) {
-			return fmt.Errorf("%w: %d times for the %d actions of rank %d", ErrCosts, len(s.MS[r]), len(row), r)
+			return fmt.Errorf("%w: %d times for the %d actions of rank %d", ErrTimes, len(s.MS[r]), len(row), r)
 		}
 	}
 	if n := len(s.Clocks); n != 0 && n != len(s.MS) {
-		return fmt.Errorf("%w: clocks of %d ranks for a table of %d", ErrCosts, n, len(s.MS))
+		return fmt.Errorf("%w: clocks of %d ranks for a table of %d", ErrTimes, n, len(s.MS))
 	}
 	return nil
 }
@@ -63,18 +63,18 @@ func (s *Step) check() error {
 		return err
 	}
 	if len(s.MS) != len(t.Ranks) {
-		return fmt.Errorf("%w: times of %d ranks for a table of %d", ErrCosts, len(s.MS), len(t.Ranks))
+		return fmt.Errorf("%w: times of %d ranks for a table of %d", ErrTimes, len(s.MS), len(t.Ranks))
 	}
 	// A step that has just begun has few actions yet.
 	if visits := int64(t.NumChunks) * int64(t.Microbatches); visits > max(int64(t.numActions()), fewVisits) {
 		return fmt.Errorf("%w: %d microbatches on %d chunks, and %d actions", ErrTable, t.Microbatches, t.NumChunks, t.numActions())
 	}
 	if !(s.StepMS >= 0) || math.IsInf(s.StepMS, 0) {
-		return fmt.Errorf("%w: the step ends at %v ms", ErrCosts, s.StepMS)
+		return fmt.Errorf("%w: the step ends at %v ms", ErrTimes, s.StepMS)
 	}
 	for r, row := range t.Ranks {
 		if len(s.MS[r]) > len(row) {
-			return fmt.Errorf("%w: %d times for the %d actions of rank %d", ErrCosts, len(s.MS[r]), len(row), r)
+			return fmt.Errorf("%w: %d times for the %d actions of rank %d", ErrTimes, len(s.MS[r]), len(row), r)
 		}
 		for i, a := range row {
 			if a.Type < F || a.Type > B || a.Chunk < 0 || int(a.Chunk) >= t.NumChunks || a.Microbatch < 0 || int(a.Microbatch) >= t.Microbatches {
@@ -86,7 +86,7 @@ func (s *Step) check() error {
 		}
 		for i, at := range s.MS[r] {
 			if !(at[1] >= at[0]) || math.IsInf(at[0], 0) || math.IsInf(at[1], 0) {
-				return fmt.Errorf("%w: %v on rank %d is from %v to %v ms", ErrCosts, row[i], r, at[0], at[1])
+				return fmt.Errorf("%w: %v on rank %d is from %v to %v ms", ErrTimes, row[i], r, at[0], at[1])
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func isTime(e ast.Expr, names ...string) bool {
 // TestWallClock: the program takes the wall clock's time from this package alone, so that durations and order, for
 // which there is time.Now, can't come from it by mistake.
 func TestWallClock(t *testing.T) {
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestWallClock(t *testing.T) {
 		case err != nil:
 			return err
 		case d.IsDir():
-			if name := d.Name(); name == ".git" || name == "bench" || name == "testdata" || path == filepath.Join(root, "internal", "clock") {
+			if name := d.Name(); name == ".git" || name == "bench" || name == "testdata" || path == filepath.Join(root, "internal", "base", "clock") {
 				return fs.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root {
@@ -71,7 +71,8 @@ func TestWallClock(t *testing.T) {
 				return true
 			}
 			if of, ok := call.Fun.(*ast.SelectorExpr); ok && wallMethods[of.Sel.Name] && isTime(of.X, "Now") {
-				t.Errorf("%s: time.Now().%s is the wall clock: use clock.Now or clock.At, and time.Since for durations", files.Position(call.Pos()), of.Sel.Name)
+				t.Errorf("%s: time.Now().%s is the wall clock: use clock.Now or clock.At, and time.Since for durations", files.Position(call.Pos()),
+					of.Sel.Name)
 			}
 			if isTime(call, "Since", "Until") && len(call.Args) == 1 && isTime(call.Args[0], "Unix", "UnixMilli", "UnixMicro", "Parse") {
 				t.Errorf("%s: a duration from a time without a monotonic reading", files.Position(call.Pos()))

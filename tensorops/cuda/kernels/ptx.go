@@ -78,7 +78,8 @@ func PTXRecord() (string, error) {
 // returns the file's name too.
 func NewPTXRecord(major, minor int) (name, text string, err error) {
 	sum, err := digest()
-	return ptxRecord, fmt.Sprintf("sources %s\nNVRTC %d.%d for %s with %s\n", sum, major, minor, PTXTarget, strings.Join(CompileOptions, " ")), err
+	return ptxRecord, fmt.Sprintf("sources %s\nNVRTC %d.%d for %s with %s\n", sum, major, minor, PTXTarget, strings.Join(CompileOptions, " ")),
+		err
 }
 
 // PTXIsCurrent reports whether the PTX was made from the sources here.
