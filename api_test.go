@@ -31,7 +31,8 @@ func TestAPI(t *testing.T) {
 			testrun.Write(t, golden, got)
 		}
 		if want := strings.ReplaceAll(testrun.Read(t, golden), "\r\n", "\n"); got != want {
-			t.Errorf("the API of %s is not that of %s: if it is meant to change, go test -run TestAPI . -update\n%s", name, golden, firstDifference(want, got))
+			t.Errorf("the API of %s is not that of %s: if it is meant to change, go test -run TestAPI . -update\n%s", name, golden,
+				firstDifference(want, got))
 		}
 	}
 }

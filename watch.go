@@ -69,7 +69,8 @@ func (r *Run) send(e Event) {
 	r.publish(e)
 	if c, ok := e.(ChangeEvent); ok {
 		for _, old := range c.Cancelled {
-			r.warn("the learning rate %g from step %d on cancels %g, which was asked for in a step that was lost and was to come back after step %d", c.LR, c.Step+1, old.LR, old.Step)
+			r.warn("the learning rate %g from step %d on cancels %g, which was asked for in a step that was lost and was to come back after step %d",
+				c.LR, c.Step+1, old.LR, old.Step)
 		}
 	}
 	switch e.(type) {

@@ -155,7 +155,8 @@ func (a *schedulerActor) resumed(ctx actor.Context) {
 func (a *schedulerActor) stopsAt(step int64) error {
 	switch {
 	case step <= a.state.Step:
-		return fmt.Errorf("%w: step %d has ended, %d steps have; name a later one, or none to stop as soon as possible", event.ErrStep, step, a.state.Step)
+		return fmt.Errorf("%w: step %d has ended, %d steps have; name a later one, or none to stop as soon as possible", event.ErrStep, step,
+			a.state.Step)
 	case step > a.spec.Steps:
 		return fmt.Errorf("%w: it ends with step %d, before step %d", event.ErrStep, a.spec.Steps, step)
 	}

@@ -104,7 +104,8 @@ func (a *checkpointActor) giveUp(why map[int]error) {
 		for other := range a.alone {
 			a.alone[other] = a.alone[other] || a.spec.host(other) == a.spec.host(rank)
 		}
-		a.log.Warn("a stage can't write its part of checkpoints; its process sends what it saves from now on", "rank", rank, "process", a.spec.host(rank), "err", err)
+		a.log.Warn("a stage can't write its part of checkpoints; its process sends what it saves from now on", "rank", rank, "process",
+			a.spec.host(rank), "err", err)
 	}
 }
 
@@ -153,6 +154,7 @@ func (a *checkpointActor) take(ctx actor.Context, m *StageState) {
 		defer a.writers.Done()
 		start := time.Now()
 		dir, err := w.write()
-		root.Send(self, &written{Saved: Saved{Header: begin.Header, Dir: dir, Best: begin.Best, Took: time.Since(start)}, alone: w.alone, err: err})
+		root.Send(self, &written{Saved: Saved{Header: begin.Header, Dir: dir, Best: begin.Best, Took: time.Since(start)}, alone: w.alone,
+			err: err})
 	}()
 }

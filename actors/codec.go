@@ -72,13 +72,16 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 	switch m := m.(type) {
 	case *Peers:
 		h = m.Header
-		w.Kind = &wire.Message_Peers{Peers: &wire.Peers{Scheduler: packPID(m.Scheduler), Loader: packPID(m.Loader), Checkpoint: packPID(m.Checkpoint), Ranks: int32(len(m.Stages))}} //nolint:gosec // ranks of a table
+		w.Kind = &wire.Message_Peers{Peers: &wire.Peers{Scheduler: packPID(m.Scheduler), Loader: packPID(m.Loader),
+			Checkpoint: packPID(m.Checkpoint), Ranks: int32(len(m.Stages))}}
 	case *Order:
 		h = m.Header
-		w.Kind = &wire.Message_Order{Order: &wire.Order{Phase: uint32(m.Phase), Trace: m.Trace, Norms: m.Norms, Speculative: packUpdate(m.Speculative), Replica: uint32(m.Replica)}}
+		w.Kind = &wire.Message_Order{Order: &wire.Order{Phase: uint32(m.Phase), Trace: m.Trace, Norms: m.Norms,
+			Speculative: packUpdate(m.Speculative), Replica: uint32(m.Replica)}}
 	case *Transfer:
 		h, p.Bulk = m.Header, true
-		w.Kind = &wire.Message_Transfer{Transfer: &wire.Transfer{Edge: uint32(m.Kind), To: m.To, Rank: m.Rank, Microbatch: m.Microbatch, Slot: m.Slot, Part: m.Part, Extent: packExtent(m.Extent), Tensor: packTensor(m.Tensor)}}
+		w.Kind = &wire.Message_Transfer{Transfer: &wire.Transfer{Edge: uint32(m.Kind), To: m.To, Rank: m.Rank, Microbatch: m.Microbatch,
+			Slot: m.Slot, Part: m.Part, Extent: packExtent(m.Extent), Tensor: packTensor(m.Tensor)}}
 		p.numbers(m.Tensor)
 		p.Release = m.release
 	case *Credit:
@@ -86,11 +89,13 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		w.Kind = &wire.Message_Credit{Credit: &wire.Credit{Edge: uint32(m.Kind), Chunk: m.Edge, Skip: m.Skip}}
 	case *DataRequest:
 		h = m.Header
-		w.Kind = &wire.Message_DataRequest{DataRequest: &wire.DataRequest{Phase: uint32(m.Phase), Chunk: m.Chunk, Microbatch: m.Microbatch, Tokens: m.Tokens, Targets: m.Targets, Fields: m.Fields, ReplyTo: packPID(m.ReplyTo)}}
+		w.Kind = &wire.Message_DataRequest{DataRequest: &wire.DataRequest{Phase: uint32(m.Phase), Chunk: m.Chunk, Microbatch: m.Microbatch,
+			Tokens: m.Tokens, Targets: m.Targets, Fields: m.Fields, ReplyTo: packPID(m.ReplyTo)}}
 	case *Data:
 		h, p.Bulk = m.Header, true
 		b := m.Batch
-		w.Kind = &wire.Message_Data{Data: &wire.Data{Chunk: m.Chunk, Microbatch: m.Microbatch, Extent: packExtent(b.Extent), Tokens: int64(len(b.Tokens)), Targets: int64(len(b.Targets))}}
+		w.Kind = &wire.Message_Data{Data: &wire.Data{Chunk: m.Chunk, Microbatch: m.Microbatch, Extent: packExtent(b.Extent),
+			Tokens: int64(len(b.Tokens)), Targets: int64(len(b.Targets))}}
 		p.Parts, p.Release = [][]byte{tensorops.HostBytes(b.Tokens), tensorops.HostBytes(b.Targets)}, m.release
 		for _, f := range b.Fields {
 			w.GetData().Fields = append(w.GetData().Fields, &wire.Tensor{Dtype: uint32(f.DType()), Dims: packDims(f.Shape)})
@@ -98,7 +103,8 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		}
 	case *TiedGradient:
 		h, p.Bulk = m.Header, true
-		w.Kind = &wire.Message_TiedGradient{TiedGradient: &wire.TiedGradient{From: m.From, Param: int32(m.Grad.Param), Uses: packUses(m.Grad.Uses), First: int64(m.Grad.First), Tensor: packTensor(m.Grad.Grad)}}
+		w.Kind = &wire.Message_TiedGradient{TiedGradient: &wire.TiedGradient{From: m.From, Param: int32(m.Grad.Param),
+			Uses: packUses(m.Grad.Uses), First: int64(m.Grad.First), Tensor: packTensor(m.Grad.Grad)}}
 		p.numbers(m.Grad.Grad)
 		p.Release = m.release
 	case *StageDone:
@@ -133,7 +139,8 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		h, p.Bulk = m.Header, true
 		s := &wire.StageState{Rank: int32(m.Rank), Kept: m.Kept}
 		for _, v := range m.Saved {
-			s.Saved = append(s.Saved, &wire.Saved{Name: v.Name, Index: int32(v.Index), Part: v.Part, Dims: packDims(v.Shape), Dtype: uint32(v.DType), Slice: packSlice(v)})
+			s.Saved = append(s.Saved, &wire.Saved{Name: v.Name, Index: int32(v.Index), Part: v.Part, Dims: packDims(v.Shape), Dtype: uint32(v.DType),
+				Slice: packSlice(v)})
 			if !m.Kept {
 				p.Parts = append(p.Parts, v.Bytes())
 			}
@@ -155,7 +162,8 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		w.Kind = &wire.Message_Left{Left: &wire.Left{Rank: int32(m.rank)}}
 	case *ReadWeight:
 		h = m.Header
-		w.Kind = &wire.Message_ReadWeight{ReadWeight: &wire.ReadWeight{Request: m.Request, Name: m.Param, Part: m.Part, ReplyTo: packPID(m.ReplyTo)}}
+		w.Kind = &wire.Message_ReadWeight{ReadWeight: &wire.ReadWeight{Request: m.Request, Name: m.Param, Part: m.Part,
+			ReplyTo: packPID(m.ReplyTo)}}
 	case *Weight:
 		h, p.Bulk = m.Header, true
 		v := &wire.Weight{Request: m.Request}
@@ -256,7 +264,7 @@ func packPlaces(places []trainstate.Place) *wire.WriteState {
 	for _, p := range places {
 		n, known := number[p.File]
 		if !known {
-			n = uint32(len(w.Files)) //nolint:gosec // files of a checkpoint
+			n = uint32(len(w.Files))
 			number[p.File], w.Files = n, append(w.Files, p.File)
 		}
 		w.File, w.Offset = append(w.File, n), append(w.Offset, p.Offset)
@@ -299,5 +307,6 @@ func packSlice(v stages.Saved) *wire.Slice {
 		return nil
 	}
 	s := v.Slice
-	return &wire.Slice{Whole: packDims(v.Whole), Dim: int32(s.Dim), Sections: int32(s.Sections), From: int64(s.From), To: int64(s.To), First: int64(s.First), Limit: int64(s.Limit)} //nolint:gosec // dimensions of a tensor
+	return &wire.Slice{Whole: packDims(v.Whole), Dim: int32(s.Dim), Sections: int32(s.Sections), From: int64(s.From), To: int64(s.To),
+		First: int64(s.First), Limit: int64(s.Limit)}
 }

@@ -55,7 +55,8 @@ type ends struct {
 
 func newEnds(t testing.TB) ends {
 	t.Helper()
-	spec := Spec{Run: uuid.UUID{1, 2, 3}, Attempt: uuid.UUID{4, 5, 6}, MicrobatchSize: 1, Context: 4, Sequences: 4, Hosts: []string{"w0", "w1"}, TiedRanks: []int{0, 1}, Shares: []bool{true, true},
+	spec := Spec{Run: uuid.UUID{1, 2, 3}, Attempt: uuid.UUID{4, 5, 6}, MicrobatchSize: 1, Context: 4, Sequences: 4,
+		Hosts: []string{"w0", "w1"}, TiedRanks: []int{0, 1}, Shares: []bool{true, true},
 		WriteShared: func(context.Context, trainstate.State, []stages.Saved, bool, trainstate.Others) (string, error) {
 			return "", nil
 		}}
@@ -75,7 +76,8 @@ func newEnds(t testing.TB) ends {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.system = actor.NewActorSystem(actor.WithDeadLetterThrottleInterval(time.Nanosecond), actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return l.log }))
+		l.system = actor.NewActorSystem(actor.WithDeadLetterThrottleInterval(time.Nanosecond),
+			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return l.log }))
 		l.system.ProcessRegistry.Address = "here"
 		l.shutdown = l.system.Shutdown
 		t.Cleanup(l.close)
@@ -151,7 +153,8 @@ func (e ends) samples(t testing.TB) []sample {
 	act := scheduler.Action{Chunk: 1, Type: scheduler.I, Microbatch: 3}
 	state := &StageState{Header: h, Rank: 1, Copies: e.coordinator.copies.NewArena("sample")}
 	for i, dims := range [][]int{{2, 3}, {1}, {4}} {
-		state.Saved = append(state.Saved, stages.Saved{Name: fmt.Sprint("w", i), Index: i, Part: "m", Shape: dims, Data: slices.Repeat([]float32{float32(i) + 0.25}, product(dims))})
+		state.Saved = append(state.Saved, stages.Saved{Name: fmt.Sprint("w", i), Index: i, Part: "m", Shape: dims,
+			Data: slices.Repeat([]float32{float32(i) + 0.25}, product(dims))})
 	}
 	frozen := stages.Saved{Name: "frozen", Index: 3, Shape: []int{2, 3}}
 	frozen.Hold(e.half(t, 2, 3))
@@ -160,17 +163,22 @@ func (e ends) samples(t testing.TB) []sample {
 	return []sample{
 		{toStages, &Peers{Header: h, Scheduler: pid(schedulerName), Loader: pid(loaderName), Checkpoint: pid(checkpointName),
 			Stages: []*actor.PID{actor.NewPID("here", actorID(h.Attempt, stageName(0))), actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}}},
-		{toStages, &Order{Header: h, Phase: event.Train, Trace: true, Norms: true, Speculative: &stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Table: e.stages.spec.Table, Credits: table.trainCredits}},
+		{toStages, &Order{Header: h, Phase: event.Train, Trace: true, Norms: true,
+			Speculative: &stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Table: e.stages.spec.Table, Credits: table.trainCredits}},
 		{toStages, &Order{Header: h, Phase: event.Eval, Table: e.stages.spec.EvalTable, Credits: table.evalCredits}},
-		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Microbatch: 2, Extent: Extent{1, 2, 3}, Tensor: e.tensor(t, 2, 3, 4)}},
+		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Microbatch: 2, Extent: Extent{1, 2, 3},
+			Tensor: e.tensor(t, 2, 3, 4)}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, Tensor: e.tensor(t, 3, 8).Columns(2, 5)}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, Tensor: e.half(t, 2, 3, 5)}},
 		{toStages, &Transfer{Header: h, Kind: scheduler.BackwardEdge, To: 0, Tensor: e.half(t, 3, 8).Columns(2, 5)}},
 		{toStages, &Credit{Header: h, Kind: scheduler.ForwardEdge}},
-		{toStages, &Data{Header: h, Chunk: 1, Microbatch: 2, Batch: &Batch{Extent: Extent{1, 1, 2}, Tokens: []int32{5, 6}, Targets: []int32{7, 8}}}},
+		{toStages, &Data{Header: h, Chunk: 1, Microbatch: 2, Batch: &Batch{Extent: Extent{1, 1, 2}, Tokens: []int32{5, 6},
+			Targets: []int32{7, 8}}}},
 		{toStages, &Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 2}, Tokens: []int32{}, Targets: []int32{7, 8}}}},
-		{toStages, &Data{Header: h, Chunk: 1, Batch: &Batch{Extent: Extent{4, 2, 1}, Tokens: []int32{}, Targets: []int32{}, Fields: []tensorops.Array{
-			{Shape: []int{2, 3}, Float: []float32{1, 2, 3, 4, 5, 6}}, {Shape: []int{2}, Int: []int32{7, 8}}, {Shape: []int{2, 1}, Double: []float64{0.5, 0.25}}}}}},
+		{toStages, &Data{Header: h, Chunk: 1, Batch: &Batch{Extent: Extent{4, 2, 1}, Tokens: []int32{}, Targets: []int32{},
+			Fields: []tensorops.Array{
+				{Shape: []int{2, 3}, Float: []float32{1, 2, 3, 4, 5, 6}}, {Shape: []int{2}, Int: []int32{7, 8}},
+				{Shape: []int{2, 1}, Double: []float64{0.5, 0.25}}}}}},
 		{toStages, &TiedGradient{Header: h, From: 1, Grad: stages.TiedGrad{Param: 5, Uses: unpackUses(2), First: 6, Grad: e.tensor(t, 3)}}},
 		{toStages, &Apply{Header: h, Skip: true, Update: stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Kept: true, Abort: 4}},
 		{toStages, &SaveState{Header: h, Keep: true}},
@@ -183,11 +191,15 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &Weight{Header: h, Request: 3, Err: &RemoteError{Text: "no such weight"}}},
 		{toCoordinator, &DataRequest{Header: h, Phase: event.Eval, Chunk: 1, Microbatch: 1, Tokens: true, Targets: true, ReplyTo: asks}},
 		{toCoordinator, &DataRequest{Header: h, Phase: event.Train, Chunk: 1, Fields: []string{"x", "y"}, ReplyTo: asks}},
-		{toCoordinator, &StageDone{Header: h, Rank: 1, Losses: []Loss{{Microbatch: 1, Report: stages.Report{Sum: 2.5, Targets: 3, Metrics: []stages.Metric{{Name: "mtp", Sum: 4.5, Count: 1}, {Name: "all", Sum: 2, Total: true}}}}, {Report: stages.Report{Sum: 1, Targets: 1}}}, Norms: []stages.Norm{{Param: 2, Squared: 0.125}}, Weights: []stages.Norm{{Param: 3, Squared: 0.25}}, Busy: time.Second,
+		{toCoordinator, &StageDone{Header: h, Rank: 1, Losses: []Loss{{Microbatch: 1,
+			Report: stages.Report{Sum: 2.5, Targets: 3, Metrics: []stages.Metric{{Name: "mtp", Sum: 4.5, Count: 1},
+				{Name: "all", Sum: 2, Total: true}}}}, {Report: stages.Report{Sum: 1, Targets: 1}}}, Norms: []stages.Norm{{Param: 2, Squared: 0.125}},
+			Weights: []stages.Norm{{Param: 3, Squared: 0.25}}, Busy: time.Second,
 			Trace: []event.ActionTime{{Action: act, Start: time.Unix(1, 2), End: time.Unix(3, 4)}}}},
 		{toCoordinator, &Applied{h, 1}},
 		{toCoordinator, state},
-		{toCoordinator, &StageState{Header: h, Rank: 1, Kept: true, Saved: []stages.Saved{{Name: "w", Index: 3, Part: "m", Shape: []int{2, 3}}, {Name: "frozen", Shape: []int{2}, DType: tensorops.BFloat16}}}},
+		{toCoordinator, &StageState{Header: h, Rank: 1, Kept: true, Saved: []stages.Saved{{Name: "w", Index: 3, Part: "m", Shape: []int{2, 3}},
+			{Name: "frozen", Shape: []int{2}, DType: tensorops.BFloat16}}}},
 		{toCoordinator, &StateWritten{Header: h, Rank: 1, Sums: []uint32{1, 2}}},
 		{toCoordinator, &StateWritten{Header: h, Rank: 1, Err: &RemoteError{Text: "no such folder"}}},
 		{toCoordinator, &StageReady{h, 1}},
@@ -471,7 +483,8 @@ func FuzzSnapshot(f *testing.F) {
 	act := scheduler.Action{Chunk: 1, Type: scheduler.B, Microbatch: 3}
 	for d := range event.Failing + 1 {
 		for w := event.WaitNothing; w <= event.WaitRoom; w++ {
-			text, err := proto.Marshal(PackSnapshot(event.Snapshot{Actor: schedulerName, Rank: -1, Step: 3, Phase: event.Train, Doing: d, Action: act, Wait: w, Needs: act, From: "stage 0", Held: 1, Need: 2, Since: time.Unix(5, 6)}, right))
+			text, err := proto.Marshal(PackSnapshot(event.Snapshot{Actor: schedulerName, Rank: -1, Step: 3, Phase: event.Train, Doing: d,
+				Action: act, Wait: w, Needs: act, From: "stage 0", Held: 1, Need: 2, Since: time.Unix(5, 6)}, right))
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -499,7 +512,8 @@ func FuzzSnapshot(f *testing.F) {
 			if s.Describe() == "" {
 				t.Error("it is described by nothing")
 			}
-			_ = event.Status{Time: time.Unix(9, 0), Actors: []event.Snapshot{{Actor: schedulerName, Wait: event.WaitStages, From: s.Actor}, s}}.String()
+			_ = event.Status{Time: time.Unix(9, 0), Actors: []event.Snapshot{{Actor: schedulerName, Wait: event.WaitStages, From: s.Actor},
+				s}}.String()
 		}
 	})
 }

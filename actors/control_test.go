@@ -112,7 +112,8 @@ func (s *stepper) free() {
 
 func fourSteps(t testing.TB, l *log) actors.Spec {
 	t.Helper()
-	return fakeRun{table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), threads: 2, steps: 4, evalLens: []int{4, 4}}.spec(t, l)
+	return fakeRun{table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), threads: 2, steps: 4,
+		evalLens: []int{4, 4}}.spec(t, l)
 }
 
 func TestPauseAndResume(t *testing.T) {
@@ -454,7 +455,8 @@ func TestCheckpointsAndLines(t *testing.T) {
 		step            int
 		best, validated bool
 	}{{2, true, true}, {3, false, false}, {6, false, true}, {7, false, true}} {
-		line, ckpt := place(fmt.Sprintf("line %d, validated %v", n.step, n.validated)), place(fmt.Sprintf("checkpoint %d, best %v", n.step, n.best))
+		line, ckpt := place(fmt.Sprintf("line %d, validated %v", n.step, n.validated)),
+			place(fmt.Sprintf("checkpoint %d, best %v", n.step, n.best))
 		if line < 0 || ckpt < line || ckpt < last {
 			t.Errorf("step %d: the line is in place %d, the checkpoint in %d, the one before in %d, of %q", n.step, line, ckpt, last, order)
 		}
@@ -517,7 +519,8 @@ func TestSkippedStep(t *testing.T) {
 func TestRecordsAreBounded(t *testing.T) {
 	for _, ahead := range []bool{false, true} {
 		l := &log{}
-		spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: 1}), threads: 1, steps: actors.LimitRecords + 100}.spec(t, l)
+		spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: 1}), threads: 1,
+			steps: actors.LimitRecords + 100}.spec(t, l)
 		spec.PostValidate = ahead
 		gate := make(chan struct{})
 		spec.OnEvent = func(e event.Event) {

@@ -67,8 +67,10 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 	// A rank that ended the step before early has worked for this one before it began:
 	// where its lead is lost again, there is more work than time.
 	bubble := max(0, 100*(1-float64(a.busy)/(float64(a.spec.ranks())*float64(wall))))
-	a.last = &event.StepEvent{Trace: a.trace, Clocks: a.clocks, Record: telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm, LR: &rate, Tokens: a.state.Tokens,
-		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakPct: peak, PeakMemBytes: sysinfo.PeakBytes(), CPUCores: cores, Skipped: m.Skip, Update: how}}
+	a.last = &event.StepEvent{Trace: a.trace, Clocks: a.clocks, Record: telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm,
+		LR: &rate, Tokens: a.state.Tokens,
+		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakPct: peak, PeakMemBytes: sysinfo.PeakBytes(), CPUCores: cores,
+		Skipped: m.Skip, Update: how}}
 	a.last.Metrics = a.metrics()
 	if mtp, ok := a.last.Metrics[stages.MTPLoss]; ok {
 		a.last.MTPLoss = &mtp

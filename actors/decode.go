@@ -46,7 +46,8 @@ func (c *Codec) unpackForStage(h Header, w *wire.Message) (any, error) {
 	case *wire.Message_Credit:
 		return &Credit{Header: h, Kind: scheduler.EdgeKind(k.Credit.GetEdge()), Edge: k.Credit.GetChunk(), Skip: k.Credit.GetSkip()}, nil
 	case *wire.Message_Apply:
-		return &Apply{Header: h, Skip: k.Apply.GetSkip(), Update: unpackUpdate(k.Apply.GetUpdate()), Kept: k.Apply.GetKept(), Abort: k.Apply.GetAbort()}, nil
+		return &Apply{Header: h, Skip: k.Apply.GetSkip(), Update: unpackUpdate(k.Apply.GetUpdate()), Kept: k.Apply.GetKept(),
+			Abort: k.Apply.GetAbort()}, nil
 	case *wire.Message_SaveState:
 		return &SaveState{Header: h, Keep: k.SaveState.GetKeep()}, nil
 	case *wire.Message_WriteState:
@@ -72,7 +73,8 @@ func (c *Codec) unpackForCoordinator(h Header, w *wire.Message, from string) (an
 		if n := len(r.GetFields()); n > stages.MaxFields {
 			return nil, fmt.Errorf("%w: a request for %d fields, of at most %d", ErrMessage, n, stages.MaxFields)
 		}
-		return &DataRequest{Header: h, Phase: event.Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(), Tokens: r.GetTokens(), Targets: r.GetTargets(), Fields: r.GetFields(), ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
+		return &DataRequest{Header: h, Phase: event.Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(),
+			Tokens: r.GetTokens(), Targets: r.GetTargets(), Fields: r.GetFields(), ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
 	case *wire.Message_StageDone:
 		return c.stageDone(h, k.StageDone)
 	case *wire.Message_Applied:
@@ -98,7 +100,8 @@ func (c *Codec) unpackForCoordinator(h Header, w *wire.Message, from string) (an
 		return &left{rank}, err
 	case *wire.Message_ReadWeight:
 		r := k.ReadWeight
-		return &ReadWeight{Header: h, Request: r.GetRequest(), Param: cut(r.GetName()), Part: cut(r.GetPart()), ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
+		return &ReadWeight{Header: h, Request: r.GetRequest(), Param: cut(r.GetName()), Part: cut(r.GetPart()),
+			ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
 	}
 	return nil, fmt.Errorf("%w: %T, at the coordinator", ErrMessage, w.Kind)
 }
@@ -132,7 +135,8 @@ func (c *Codec) peers(h Header, p *wire.Peers) (any, error) {
 	for name, at := range map[string]struct {
 		from *wire.Pid
 		to   **actor.PID
-	}{schedulerName: {p.GetScheduler(), &m.Scheduler}, loaderName: {p.GetLoader(), &m.Loader}, checkpointName: {p.GetCheckpoint(), &m.Checkpoint}} {
+	}{schedulerName: {p.GetScheduler(), &m.Scheduler}, loaderName: {p.GetLoader(), &m.Loader},
+		checkpointName: {p.GetCheckpoint(), &m.Checkpoint}} {
 		if at.from.GetId() != actorID(c.id.attempt, name) {
 			return nil, fmt.Errorf("%w: the %s is said to be %.100q", ErrMessage, name, at.from.GetId())
 		}
@@ -250,7 +254,8 @@ func (c *Codec) checkData(p event.Phase, chunk, microbatch int32) error {
 	if p == event.Eval {
 		t = c.spec.EvalTable
 	}
-	if t == nil || p != event.Train && p != event.Eval || chunk < 0 || int(chunk) >= t.NumChunks || microbatch < 0 || int(microbatch) >= c.spec.microbatches(p) {
+	if t == nil || p != event.Train && p != event.Eval || chunk < 0 || int(chunk) >= t.NumChunks || microbatch < 0 ||
+		int(microbatch) >= c.spec.microbatches(p) {
 		return fmt.Errorf("%w: %v's microbatch %d for chunk %d", ErrMessage, p, microbatch, chunk)
 	}
 	return nil
@@ -258,7 +263,8 @@ func (c *Codec) checkData(p event.Phase, chunk, microbatch int32) error {
 
 func (c *Codec) action(a *wire.Action) (scheduler.Action, error) {
 	out := scheduler.Action{Chunk: a.GetChunk(), Type: scheduler.Type(a.GetType()), Microbatch: a.GetMicrobatch()}
-	if a.GetType() < uint32(scheduler.F) || a.GetType() > uint32(scheduler.B) || a.GetChunk() < 0 || int(a.GetChunk()) >= c.spec.Table.NumChunks || a.GetMicrobatch() < 0 {
+	if a.GetType() < uint32(scheduler.F) || a.GetType() > uint32(scheduler.B) || a.GetChunk() < 0 ||
+		int(a.GetChunk()) >= c.spec.Table.NumChunks || a.GetMicrobatch() < 0 {
 		return out, fmt.Errorf("%w: action %d of microbatch %d on chunk %d", ErrMessage, a.GetType(), a.GetMicrobatch(), a.GetChunk())
 	}
 	return out, nil
@@ -309,7 +315,8 @@ func (c *Codec) takeTransfer(h Header, t *wire.Transfer, lens []int) (owner, [][
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	m := &Transfer{Header: h, Kind: scheduler.EdgeKind(t.GetEdge()), To: t.GetTo(), Rank: t.GetRank(), Microbatch: t.GetMicrobatch(), Slot: t.GetSlot(), Part: t.GetPart(), Extent: extent}
+	m := &Transfer{Header: h, Kind: scheduler.EdgeKind(t.GetEdge()), To: t.GetTo(), Rank: t.GetRank(), Microbatch: t.GetMicrobatch(),
+		Slot: t.GetSlot(), Part: t.GetPart(), Extent: extent}
 	if t.GetTensor() == nil && len(lens) == 0 && c.spec.tensorSize(int(t.GetRank())) > 1 {
 		return m, nil, nil, nil // it comes within the group
 	}
@@ -369,7 +376,8 @@ func (c *Codec) takeTied(h Header, t *wire.TiedGradient, lens []int) (owner, [][
 		return nil, nil, fmt.Errorf("%w: the gradient of parameter %d from rank %d", ErrMessage, t.GetParam(), t.GetFrom())
 	}
 	x, parts, err := c.takeTensor(c.host, t.GetTensor(), lens)
-	return &TiedGradient{Header: h, From: t.GetFrom(), Grad: stages.TiedGrad{Param: int(t.GetParam()), Uses: unpackUses(t.GetUses()), First: int(t.GetFirst()), Grad: x}}, parts, err
+	return &TiedGradient{Header: h, From: t.GetFrom(), Grad: stages.TiedGrad{Param: int(t.GetParam()), Uses: unpackUses(t.GetUses()),
+		First: int(t.GetFirst()), Grad: x}}, parts, err
 }
 
 func (c *Codec) takeState(h Header, s *wire.StageState, lens []int) (owner, [][]byte, error) {
@@ -430,7 +438,8 @@ func (c *Codec) takeSlice(v *stages.Saved, numbers int, s *wire.Slice) (err erro
 		return fmt.Errorf("%w: %d numbers of %s as a part of %d", ErrMessage, numbers, v.Name, n)
 	}
 	v.Whole = whole
-	v.Slice = stages.Slice{Dim: int(s.GetDim()), Sections: int(s.GetSections()), From: int(s.GetFrom()), To: int(s.GetTo()), First: int(s.GetFirst()), Limit: int(s.GetLimit())}
+	v.Slice = stages.Slice{Dim: int(s.GetDim()), Sections: int(s.GetSections()), From: int(s.GetFrom()), To: int(s.GetTo()),
+		First: int(s.GetFirst()), Limit: int(s.GetLimit())}
 	return nil
 }
 
@@ -449,7 +458,8 @@ func (c *Codec) takeKept(h Header, rank int, s *wire.StageState, lens []int) (ow
 		if err != nil {
 			return nil, nil, err
 		}
-		m.Saved = append(m.Saved, stages.Saved{Name: cut(v.GetName()), Index: int(v.GetIndex()), Part: cut(v.GetPart()), Shape: shape, DType: dtype})
+		m.Saved = append(m.Saved, stages.Saved{Name: cut(v.GetName()), Index: int(v.GetIndex()), Part: cut(v.GetPart()), Shape: shape,
+			DType: dtype})
 	}
 	return m, nil, nil
 }
@@ -513,7 +523,8 @@ func unpackUses(bits uint32) (u stages.Uses) {
 func unpackExtent(e *wire.Extent) (Extent, error) {
 	for _, n := range []int64{e.GetFirstSequence(), e.GetSequences(), e.GetPositions()} {
 		if n < 0 || n > math.MaxInt32 {
-			return Extent{}, fmt.Errorf("%w: a microbatch of %d sequences from %d on, of %d positions", ErrMessage, e.GetSequences(), e.GetFirstSequence(), e.GetPositions())
+			return Extent{}, fmt.Errorf("%w: a microbatch of %d sequences from %d on, of %d positions", ErrMessage, e.GetSequences(),
+				e.GetFirstSequence(), e.GetPositions())
 		}
 	}
 	return Extent{int(e.GetFirstSequence()), int(e.GetSequences()), int(e.GetPositions())}, nil

@@ -26,7 +26,8 @@ func BenchmarkDispatcher(b *testing.B) {
 		for _, ranks := range []int{2, 8, 16} {
 			for _, schedule := range []string{scheduler.OneFOneB, scheduler.Interleaved, scheduler.ZBV} {
 				b.Run(fmt.Sprintf("recording=%v/ranks=%d/%s", recording, ranks, schedule), func(b *testing.B) {
-					table := generate(b, scheduler.Spec{Schedule: schedule, Ranks: ranks, Chunks: scheduler.DefaultChunks(schedule), Microbatches: 2 * ranks})
+					table := generate(b, scheduler.Spec{Schedule: schedule, Ranks: ranks, Chunks: scheduler.DefaultChunks(schedule),
+						Microbatches: 2 * ranks})
 					one := func(onOwn bool) dispatched { return runDispatched(b, table, recording, onOwn) }
 					var own, sender, quotients []dispatched
 					for i := range b.N {
@@ -112,7 +113,8 @@ type virtualDevice struct {
 func (d *virtualDevice) NewStream(name string) tensorops.Stream {
 	memory := tensorops.NewHostMemory(0)
 	arena := memory.NewArena(name)
-	s := &virtualStream{queue: tensorops.NewQueue(name, arena, nil), arena: arena, times: d.times, rank: d.made, ends: make(chan time.Time, tensorops.LimitStreamQueue), ended: make(chan struct{})}
+	s := &virtualStream{queue: tensorops.NewQueue(name, arena, nil), arena: arena, times: d.times, rank: d.made,
+		ends: make(chan time.Time, tensorops.LimitStreamQueue), ended: make(chan struct{})}
 	d.made++
 	go s.run()
 	return s

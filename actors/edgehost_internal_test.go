@@ -53,7 +53,8 @@ func TestEdgeKeeps(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range []any{&Weight{Header: h, Param: "embedding", Err: ErrEdge}, &Transfer{Header: h, Kind: scheduler.ForwardEdge, To: 1}, &Order{Header: h}, &Apply{Header: h}} {
+	for _, m := range []any{&Weight{Header: h, Param: "embedding", Err: ErrEdge}, &Transfer{Header: h, Kind: scheduler.ForwardEdge, To: 1},
+		&Order{Header: h}, &Apply{Header: h}} {
 		if err := e.coordinator.Leave(m, "w1"); err != nil {
 			t.Errorf("%s: %v", Name(m), err)
 		}
@@ -85,7 +86,8 @@ func TestAnswersGoToTheSender(t *testing.T) {
 			{"w0", &DataRequest{Header: h, Phase: event.Train, Chunk: 1, ReplyTo: actor.NewPID("w0", actorID(h.Attempt, stageName(0)))}, false},
 			{"w1", &DataRequest{Header: h, Phase: event.Train, ReplyTo: actor.NewPID("w0", actorID(h.Attempt, stageName(0)))}, false},
 			{"w1", &DataRequest{Header: h, Phase: event.Train, ReplyTo: actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}, false},
-			{"w1", &DataRequest{Header: h, Phase: event.Train, Chunk: 1, ReplyTo: actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}, false}, // which reads none
+			// which reads none
+			{"w1", &DataRequest{Header: h, Phase: event.Train, Chunk: 1, ReplyTo: actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}, false},
 			{"spare", &DataRequest{Header: h, Phase: event.Train, ReplyTo: actor.NewPID("spare", actorID(h.Attempt, stageName(0)))}, false},
 			{"w0", &ReadWeight{Header: h, Param: "embedding", ReplyTo: actor.NewPID("spare", SupervisorID(h.Attempt))}, true},
 			{"w1", &ReadWeight{Header: h, Param: "between", ReplyTo: actor.NewPID("w0", SupervisorID(h.Attempt))}, true},

@@ -117,7 +117,8 @@ func (e *edges) divide(l *tensorops.List, p *pass, slot int, t tensorops.Tensor)
 		default:
 			sent = stages.CutPositions(l, t, piece.First-first, piece.Limit-first, limit-first)
 		}
-		p.out = append(p.out, outgoing{slot: slot, rank: rank, part: int32(piece.Part), tensor: e.memory.send(l, sent, int(rank))}) //nolint:gosec // ranks of a grid
+		p.out = append(p.out, outgoing{slot: slot, rank: rank, part: int32(piece.Part),
+			tensor: e.memory.send(l, sent, int(rank))})
 	}
 	if last < 0 && t.Valid() {
 		l.Free(t)
@@ -143,7 +144,7 @@ func (e *edges) grant(c *scheduler.Credits) {
 		e.credits.Forward[chunk], e.credits.Backward[chunk] = c.Forward[chunk], c.Backward[chunk]
 		for kind := range e.chunks[chunk] {
 			for _, n := range e.chunks[chunk][kind].to { // each of those ranks gives back what it takes
-				*e.credit(scheduler.EdgeKind(kind), chunk, n.skip) *= len(n.ranks) //nolint:gosec // there are two kinds
+				*e.credit(scheduler.EdgeKind(kind), chunk, n.skip) *= len(n.ranks)
 			}
 		}
 	}

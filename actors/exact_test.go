@@ -48,7 +48,8 @@ func TestSameBitsUnderEveryTable(t *testing.T) {
 	all := func(int, int) bool { return true }
 	evalLens := []int{10, 10, 10, 10, 7}
 	for _, model := range families {
-		none := training{model: model, threads: 1, steps: 4, evalLens: evalLens, table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})}
+		none := training{model: model, threads: 1, steps: 4, evalLens: evalLens,
+			table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})}
 		want := none.run(t)
 		for _, e := range want.steps()[1:] {
 			if !(*e.GradNorm > clipNorm) || math.IsNaN(*e.Loss) || e.Skipped {
@@ -66,7 +67,8 @@ func TestSameBitsUnderEveryTable(t *testing.T) {
 			{"unpipelined, 2 threads, recomputing all", 2, none.table, nil, all},
 			{"2 ranks 1f1b", 2, oneFOneB, []int{2}, nil},
 			{"2 ranks 1f1b, 1 thread, recomputing some", 1, oneFOneB, []int{3}, some},
-			{"4 ranks gpipe, 3 threads", 3, generate(t, scheduler.Spec{Schedule: scheduler.GPipe, Ranks: 4, Chunks: 1, Microbatches: m}), []int{1, 2, 4}, nil},
+			{"4 ranks gpipe, 3 threads", 3, generate(t, scheduler.Spec{Schedule: scheduler.GPipe, Ranks: 4, Chunks: 1, Microbatches: m}),
+				[]int{1, 2, 4}, nil},
 			{"interleaved, group 2", 2, interleaved(2), []int{1, 2, 4}, nil},
 			{"interleaved, group 4, empty chunks", 2, interleaved(4), []int{2, 2, 4}, some},
 			{"3 uneven ranks", 2, generate(t, scheduler.Spec{Ranks: 3, Chunks: 1, Microbatches: m}), []int{1, 4}, all},
@@ -92,7 +94,10 @@ func sameState(t *testing.T, name string, want, got save) {
 	}
 	for i, w := range want.saved {
 		g := got.saved[i]
-		same := w.Name == g.Name && slices.EqualFunc(w.Data, g.Data, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
+		same := w.Name == g.Name && slices.EqualFunc(w.Data, g.Data, func(a,
+			b float32) bool {
+			return math.Float32bits(a) == math.Float32bits(b)
+		})
 		if !same {
 			t.Errorf("%s: %s differs from %s", name, g.Name, w.Name)
 		}
@@ -103,7 +108,8 @@ func sameState(t *testing.T, name string, want, got save) {
 // the undisturbed one.
 func TestSameBitsAfterResuming(t *testing.T) {
 	const m = sequences / microbatchSize
-	whole := training{model: families[0], threads: 2, steps: 6, evalLens: []int{10, 4}, table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})}
+	whole := training{model: families[0], threads: 2, steps: 6, evalLens: []int{10, 4},
+		table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})}
 	want := whole.run(t)
 	first := whole
 	first.table, first.cuts = generate(t, scheduler.Spec{Ranks: 3, Chunks: 1, Microbatches: m}), []int{1, 3}
@@ -129,7 +135,8 @@ func TestSameBitsAfterResuming(t *testing.T) {
 // Windows of different length in one microbatch give the loss that they give in
 // microbatches of their own.
 func TestValidationWindowsOfAnyLength(t *testing.T) {
-	tr := training{model: families[1], threads: 1, evalLens: []int{10, 3, 10, 1, 6}, table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: 8})}
+	tr := training{model: families[1], threads: 1, evalLens: []int{10, 3, 10, 1, 6},
+		table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: 8})}
 	apart := *tr.run(t).steps()[0].ValLoss
 	tr.table = generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: 4})
 	l := &log{}
@@ -146,7 +153,8 @@ func TestValidationWindowsOfAnyLength(t *testing.T) {
 
 // A Spec whose parts contradict each other is refused before anything starts.
 func TestContradictions(t *testing.T) {
-	good := training{model: families[0], threads: 1, evalLens: []int{10, 10, 10}, table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 8}), cuts: []int{2}}
+	good := training{model: families[0], threads: 1, evalLens: []int{10, 10, 10},
+		table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 8}), cuts: []int{2}}
 	for name, change := range map[string]func(*actors.Spec){
 		"sequences": func(s *actors.Spec) { s.Sequences = 9 },
 		"validation ranks": func(s *actors.Spec) {

@@ -212,7 +212,8 @@ func TestPanicOfEveryActor(t *testing.T) {
 // A device's own error names the operation: here, a token that the vocabulary
 // does not have.
 func TestDeviceErrorOfARealModel(t *testing.T) {
-	tr := training{model: families[0], threads: 2, steps: 4, table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 8}), cuts: []int{2}}
+	tr := training{model: families[0], threads: 2, steps: 4, table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 8}),
+		cuts: []int{2}}
 	spec := tr.spec(t, &log{})
 	spec.Data = randomText{vocab: 1000}
 	out := wait(t, start(t, spec))

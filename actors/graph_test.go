@@ -346,10 +346,14 @@ func drawGraph(t *rapid.T) (options []string) {
 func TestRandomGraphs(t *testing.T) {
 	specs := []scheduler.Spec{
 		{Schedule: scheduler.OneFOneB, Ranks: 2, Chunks: 1}, {Schedule: scheduler.OneFOneB, Ranks: 4, Chunks: 1},
-		{Schedule: scheduler.GPipe, Ranks: 3, Chunks: 1}, {Schedule: scheduler.ZBH1, Ranks: 3, Chunks: 1}, {Schedule: scheduler.ZBH2, Ranks: 2, Chunks: 1},
-		{Schedule: scheduler.Interleaved, Ranks: 2, Chunks: 3}, {Schedule: scheduler.ZB1P, Ranks: 2, Chunks: 2}, {Schedule: scheduler.BreadthFirst, Ranks: 2, Chunks: 2},
-		{Schedule: scheduler.ZBV, Ranks: 2, Chunks: 2}, {Schedule: scheduler.ZBV, Ranks: 3, Chunks: 2}, {Schedule: scheduler.VMin, Ranks: 2, Chunks: 2},
-		{Schedule: scheduler.DualPipeV, Ranks: 2, Chunks: 2}, {Schedule: scheduler.UShape, Ranks: 3, Chunks: 2}, {Schedule: scheduler.OneFOneB, Ranks: 1, Chunks: 1},
+		{Schedule: scheduler.GPipe, Ranks: 3, Chunks: 1}, {Schedule: scheduler.ZBH1, Ranks: 3, Chunks: 1},
+		{Schedule: scheduler.ZBH2, Ranks: 2, Chunks: 1},
+		{Schedule: scheduler.Interleaved, Ranks: 2, Chunks: 3}, {Schedule: scheduler.ZB1P, Ranks: 2, Chunks: 2},
+		{Schedule: scheduler.BreadthFirst, Ranks: 2, Chunks: 2},
+		{Schedule: scheduler.ZBV, Ranks: 2, Chunks: 2}, {Schedule: scheduler.ZBV, Ranks: 3, Chunks: 2},
+		{Schedule: scheduler.VMin, Ranks: 2, Chunks: 2},
+		{Schedule: scheduler.DualPipeV, Ranks: 2, Chunks: 2}, {Schedule: scheduler.UShape, Ranks: 3, Chunks: 2},
+		{Schedule: scheduler.OneFOneB, Ranks: 1, Chunks: 1},
 	}
 	const microbatches = 4
 	rapid.Check(t, func(t *rapid.T) {
@@ -383,7 +387,8 @@ func TestRandomGraphs(t *testing.T) {
 			t.Fatal(err)
 		}
 		steps := a.steps()
-		if len(steps) != 3 || steps[2].GradNorm == nil || math.IsNaN(*steps[2].GradNorm) || *steps[2].GradNorm <= 1e-3 && *steps[2].GradNorm != 0 {
+		if len(steps) != 3 || steps[2].GradNorm == nil || math.IsNaN(*steps[2].GradNorm) || *steps[2].GradNorm <= 1e-3 &&
+			*steps[2].GradNorm != 0 {
 			t.Fatalf("%d steps, the last one %+v", len(steps), steps[len(steps)-1])
 		}
 		if x, y := b.figures(), a.figures(); !slices.Equal(x, y) {
@@ -391,7 +396,10 @@ func TestRandomGraphs(t *testing.T) {
 		}
 		x, y := a.saves[len(a.saves)-1].saved, b.saves[len(b.saves)-1].saved
 		if !slices.EqualFunc(x, y, func(x, y stages.Saved) bool {
-			return x.Name == y.Name && slices.EqualFunc(x.Data, y.Data, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
+			return x.Name == y.Name && slices.EqualFunc(x.Data, y.Data, func(a,
+				b float32) bool {
+				return math.Float32bits(a) == math.Float32bits(b)
+			})
 		}) {
 			t.Fatal("the weights or the optimizer's state differ")
 		}

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // families are small models of both families, with everything on.
 var families = []stages.Config{
 	{Family: stages.GPT2, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, Tie: true},
-	{Family: stages.Llama, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, Tie: true, RopeTheta: 1000},
+	{Family: stages.Llama, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, Tie: true,
+		RopeTheta: 1000},
 }
 
 var adamw = stages.Optimizer{Name: stages.AdamW, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}

@@ -53,7 +53,8 @@ func placements(ranks int) []string {
 // address their memory.
 func TestHostTransferChangesNoBit(t *testing.T) {
 	const m, steps = sequences / microbatchSize, 8
-	plain := training{threads: 1, steps: steps, evalLens: []int{6, 4}, table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})}
+	plain := training{threads: 1, steps: steps, evalLens: []int{6, 4}, table: generate(t,
+		scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})}
 	for i, model := range families {
 		plain.model = small(model)
 		unclipped, _ := regime{training: plain}.run(t, false)
@@ -78,7 +79,8 @@ func TestHostTransferChangesNoBit(t *testing.T) {
 					}
 					sameSaves(t, want, l)
 					crossed := run.HostTransfers()
-					if crosses := strings.ContainsAny(letters, "AB") && letters != "A" && letters != "AA"; (crossed.Peak > 0) != crosses || crossed.InUse != 0 || crossed.Pooled != 0 {
+					if crosses := strings.ContainsAny(letters, "AB") && letters != "A" && letters != "AA"; (crossed.Peak > 0) != crosses ||
+						crossed.InUse != 0 || crossed.Pooled != 0 {
 						t.Errorf("%+v of the run's own memory", crossed)
 					}
 				})

@@ -55,7 +55,8 @@ func newLocal(spec Spec) (*local, error) {
 			return nil, err
 		}
 	}
-	l := &local{spec: spec, apart: spec.apart(), id: runID{spec.Run, attempt}, byName: make(map[string]*statusCell), streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
+	l := &local{spec: spec, apart: spec.apart(), id: runID{spec.Run, attempt}, byName: make(map[string]*statusCell),
+		streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
 		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0), recorder: newRecorder()}
 	l.host = l.memory.NewArena("what crosses")
 	l.hurry, l.over = make(chan struct{}), make(chan struct{})
@@ -97,7 +98,8 @@ func (l *local) part(name string) part {
 
 // newStage makes the actor of a rank that is in this process.
 func (l *local) newStage(rank int) *stageActor {
-	return &stageActor{part: l.part(l.spec.stageName(rank)), local: l, rank: rank, at: l.spec.place(rank), stream: l.streams[rank], edges: edges{memory: l.edges[rank]}}
+	return &stageActor{part: l.part(l.spec.stageName(rank)), local: l, rank: rank, at: l.spec.place(rank), stream: l.streams[rank],
+		edges: edges{memory: l.edges[rank]}}
 }
 
 // close gives back what the process holds, once no actor of the run is left in it. However

@@ -101,7 +101,8 @@ func BenchmarkPeriod(b *testing.B) {
 			const cold = 2
 			spec := fixedRun(b, table, unit, int64(b.N)+cold, l)
 			spec.PostValidate = c.postValidate
-			if out := wait(b, start(b, spec)); out.Err != nil || c.postValidate && out.Updates != (event.Updates{Kept: spec.Steps - cold, RolledBack: 1, Waited: 1}) {
+			if out := wait(b, start(b, spec)); out.Err != nil || c.postValidate &&
+				out.Updates != (event.Updates{Kept: spec.Steps - cold, RolledBack: 1, Waited: 1}) {
 				b.Fatalf("the run ends with %+v", out)
 			}
 			var all []float64

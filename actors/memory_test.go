@@ -37,7 +37,8 @@ func TestSteadyMemory(t *testing.T) {
 		pooled, heap := spec.Device.Memory().Pooled, heapBytes()
 		run.steps(last - 1 - steady)
 		if m := spec.Device.Memory(); m.InUse != first.InUse || m.Pooled > pooled+pooled/20 {
-			t.Errorf("%s: %+v after step %d; %d in use after the first, %d pooled after step %d", model.Family, m, run.done, first.InUse, pooled, steady)
+			t.Errorf("%s: %+v after step %d; %d in use after the first, %d pooled after step %d", model.Family, m, run.done, first.InUse, pooled,
+				steady)
 		}
 		if h := heapBytes(); h > heap+64<<10 {
 			t.Errorf("%s: the heap has %d bytes after step %d, %d after step %d", model.Family, h, run.done, heap, steady)

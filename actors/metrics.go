@@ -40,7 +40,10 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 			}
 		}
 		if a.spec.WriteTrace != nil && m.event.Trace != nil {
-			if err := a.write("trace.jsonl", func() error { return a.spec.WriteTrace(int64(m.event.Step), m.event.Trace, m.event.Clocks) }); err != nil {
+			if err := a.write("trace.jsonl", func() error {
+				return a.spec.WriteTrace(int64(m.event.Step), m.event.Trace,
+					m.event.Clocks)
+			}); err != nil {
 				a.fail(ctx, m.Step, err)
 				return
 			}

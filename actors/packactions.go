@@ -15,8 +15,9 @@ const overlapBit = 128
 // PackActions makes the times of actions ready to leave for another process. wall is what this process's clock
 // shows at a time.
 func PackActions(times []event.ActionTime, wall func(time.Time) time.Time) *wire.ActionTimes {
-	w := &wire.ActionTimes{Chunks: make([]int32, 0, len(times)), Types: make([]byte, 0, len(times)), Microbatches: make([]int32, 0, len(times)),
-		StartsNs: make([]int64, 0, len(times)), TookNs: make([]int64, 0, len(times))}
+	w := &wire.ActionTimes{Chunks: make([]int32, 0, len(times)), Types: make([]byte, 0, len(times)),
+		Microbatches: make([]int32, 0, len(times)),
+		StartsNs:     make([]int64, 0, len(times)), TookNs: make([]int64, 0, len(times))}
 	var before int64
 	for _, t := range times {
 		start := wall(t.Start).UnixNano()
@@ -39,7 +40,8 @@ func UnpackActions(w *wire.ActionTimes, most int) ([]event.ActionTime, error) {
 		return nil, fmt.Errorf("%w: the times of %d actions, of at most %d", ErrMessage, n, most)
 	}
 	if len(w.GetTypes()) != n || len(w.GetMicrobatches()) != n || len(w.GetStartsNs()) != n || len(w.GetTookNs()) != n {
-		return nil, fmt.Errorf("%w: %d chunks, %d types, %d microbatches, %d starts and %d ends of actions", ErrMessage, n, len(w.GetTypes()), len(w.GetMicrobatches()), len(w.GetStartsNs()), len(w.GetTookNs()))
+		return nil, fmt.Errorf("%w: %d chunks, %d types, %d microbatches, %d starts and %d ends of actions", ErrMessage, n, len(w.GetTypes()),
+			len(w.GetMicrobatches()), len(w.GetStartsNs()), len(w.GetTookNs()))
 	}
 	if n == 0 {
 		return nil, nil

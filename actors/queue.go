@@ -83,7 +83,7 @@ func (a *stageActor) reportLater(p *pass) func() stages.Report {
 	if a.device.most == 1 {
 		return nil
 	}
-	return a.stage.(Queuer).ReportLater(int(p.Chunk), int(p.Microbatch)) //nolint:forcetypeassert // queuesLists has looked
+	return a.stage.(Queuer).ReportLater(int(p.Chunk), int(p.Microbatch))
 }
 
 // submit hands a list to the device; then follows its completion.

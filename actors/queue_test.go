@@ -62,7 +62,8 @@ func TestQueuedLists(t *testing.T) {
 	evalLens := []int{10, 10, 7}
 	some := func(_, microbatch int) bool { return microbatch%2 == 1 }
 	for _, model := range families {
-		plain := training{model: model, threads: 1, steps: 4, evalLens: evalLens, table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})}
+		plain := training{model: model, threads: 1, steps: 4, evalLens: evalLens,
+			table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})}
 		want := plain.run(t)
 		for _, c := range []struct {
 			name  string
@@ -115,12 +116,13 @@ func (f *breaking) Backward(l *tensorops.List, chunk, index int, dy ...tensorops
 // TestQueuedListFails: a list that fails while others wait behind it fails the run, with its own error and nothing left.
 func TestQueuedListFails(t *testing.T) {
 	broken := errors.New("broken for the test")
-	tr := training{model: families[0], threads: 2, steps: 4, cuts: []int{2}, table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: sequences / microbatchSize})}
+	tr := training{model: families[0], threads: 2, steps: 4, cuts: []int{2},
+		table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: sequences / microbatchSize})}
 	tr.wrap = func(rank int, c actors.Compute) actors.Compute {
 		if rank == 0 {
 			return c
 		}
-		return &breaking{c, c.(actors.Queuer), 11, broken} //nolint:forcetypeassert // a stage is one
+		return &breaking{c, c.(actors.Queuer), 11, broken}
 	}
 	spec := tr.spec(t, &log{})
 	spec.Device = &slowToTell{Device: spec.Device}

@@ -201,11 +201,12 @@ func TestSameBitsInOtherProcesses(t *testing.T) {
 		cuts  []int
 		hosts []string
 	}{
-		"1 rank":                    {generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m}), nil, []string{"a"}},
-		"1f1b, a process each":      {generate(t, scheduler.Spec{Ranks: 3, Chunks: 1, Microbatches: m}), []int{2, 3}, []string{"a", "b", "c"}},
-		"1f1b, two in a process":    {generate(t, scheduler.Spec{Ranks: 3, Chunks: 1, Microbatches: m}), []int{2, 3}, []string{"b", "a", "a"}},
-		"interleaved":               {generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: m}), []int{1, 2, 4}, []string{"a", "b"}},
-		"zb-v, ends in one process": {generate(t, scheduler.Spec{Schedule: scheduler.ZBV, Ranks: 2, Chunks: 2, Microbatches: m}), []int{1, 2, 4}, []string{"a", "b"}},
+		"1 rank":                 {generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m}), nil, []string{"a"}},
+		"1f1b, a process each":   {generate(t, scheduler.Spec{Ranks: 3, Chunks: 1, Microbatches: m}), []int{2, 3}, []string{"a", "b", "c"}},
+		"1f1b, two in a process": {generate(t, scheduler.Spec{Ranks: 3, Chunks: 1, Microbatches: m}), []int{2, 3}, []string{"b", "a", "a"}},
+		"interleaved":            {generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: m}), []int{1, 2, 4}, []string{"a", "b"}},
+		"zb-v, ends in one process": {generate(t, scheduler.Spec{Schedule: scheduler.ZBV, Ranks: 2, Chunks: 2, Microbatches: m}), []int{1, 2, 4},
+			[]string{"a", "b"}},
 	}
 	for _, model := range families {
 		alone := training{model: model, threads: 1, steps: 4, evalLens: evalLens, table: tables["1 rank"].table}

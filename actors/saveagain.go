@@ -68,9 +68,11 @@ func (a *schedulerActor) notSaved(ctx actor.Context, m *notSaved) {
 		}
 	}
 	pause := pauseAfter(*tries)
-	text := fmt.Sprintf("the checkpoint of step %d could not be written: %v; training continues, and the next checkpoint is written in %.1f s", m.Step, m.Err, pause.Seconds())
+	text := fmt.Sprintf("the checkpoint of step %d could not be written: %v; training continues, and the next checkpoint is written in %.1f s",
+		m.Step, m.Err, pause.Seconds())
 	if last {
-		text = fmt.Sprintf("the last checkpoint, of step %d, could not be written: %v; trying again in %.1f s, %d of %d tries are left", m.Step, m.Err, pause.Seconds(), LimitLastSaves-*tries, LimitLastSaves)
+		text = fmt.Sprintf("the last checkpoint, of step %d, could not be written: %v; trying again in %.1f s, %d of %d tries are left", m.Step,
+			m.Err, pause.Seconds(), LimitLastSaves-*tries, LimitLastSaves)
 	}
 	ctx.Send(a.peers.Metrics, &publish{event.WarningEvent{Text: text}})
 	a.again.stop()

@@ -129,7 +129,8 @@ func (s *Spec) analyseTables() (t tables, err error) {
 func newSchedulerActor(l *local, t tables) *schedulerActor {
 	p := l.part(schedulerName)
 	s := p.spec
-	a := &schedulerActor{part: p, tables: t, local: l, state: s.Start, evaled: -1, saved: -1, ready: newBarrier(s), done: newBarrier(s), applied: newBarrier(s)}
+	a := &schedulerActor{part: p, tables: t, local: l, state: s.Start, evaled: -1, saved: -1, ready: newBarrier(s), done: newBarrier(s),
+		applied: newBarrier(s)}
 	for rank := range s.ranks() {
 		a.applied.mark(rank) // there was no Apply yet
 	}

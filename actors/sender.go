@@ -276,7 +276,7 @@ func (c *Codec) findNeighbours() neighbours {
 				continue
 			}
 			for kind, side := range s.edgesOf(s.Table, rank, chunk) {
-				n.add(scheduler.EdgeKind(kind), int32(rank), int32(chunk), &side) //nolint:gosec // ranks and chunks of a table; there are two kinds
+				n.add(scheduler.EdgeKind(kind), int32(rank), int32(chunk), &side)
 			}
 		}
 	}
@@ -286,7 +286,7 @@ func (c *Codec) findNeighbours() neighbours {
 func (n neighbours) add(kind scheduler.EdgeKind, rank, chunk int32, of *side) {
 	for slot, x := range of.takes {
 		for _, p := range x.pieces {
-			n.producer[inputPlace{kind, chunk, rank, int32(slot), int32(p.Part)}] = x.peer(p) //nolint:gosec // tensors of an edge
+			n.producer[inputPlace{kind, chunk, rank, int32(slot), int32(p.Part)}] = x.peer(p)
 		}
 	}
 	for _, to := range of.to {
@@ -304,9 +304,11 @@ func (c *Codec) checkTransfer(w *wire.Message, from string) error {
 	rank, known := c.neighbours().producer[at]
 	switch {
 	case !known:
-		return fmt.Errorf("%w: piece %d of tensor %d for chunk %d on rank %d, which takes no such one here", ErrMessage, at.part, at.slot, at.chunk, at.rank)
+		return fmt.Errorf("%w: piece %d of tensor %d for chunk %d on rank %d, which takes no such one here", ErrMessage, at.part, at.slot,
+			at.chunk, at.rank)
 	case c.spec.host(int(rank)) != from || from == "":
-		return fmt.Errorf("%w: a tensor for chunk %d from %s, and rank %d of %s makes it", ErrSender, at.chunk, from, rank, c.spec.host(int(rank)))
+		return fmt.Errorf("%w: a tensor for chunk %d from %s, and rank %d of %s makes it", ErrSender, at.chunk, from, rank,
+			c.spec.host(int(rank)))
 	}
 	return nil
 }

@@ -66,7 +66,8 @@ func senderTable(t testing.TB, e ends) map[string][]senderCase {
 			Saved: []stages.Saved{{Name: name, Part: part, Shape: []int{1}, Data: []float32{1}}}}
 	}
 	return map[string][]senderCase{
-		"peers":       {{&Peers{Header: h, Scheduler: pid("x", schedulerName), Loader: pid("x", loaderName), Checkpoint: pid("x", checkpointName), Stages: make([]*actor.PID, 4)}, boss}},
+		"peers": {{&Peers{Header: h, Scheduler: pid("x", schedulerName), Loader: pid("x", loaderName), Checkpoint: pid("x", checkpointName),
+			Stages: make([]*actor.PID, 4)}, boss}},
 		"order":       {{&Order{Header: h, Phase: event.Train}, boss}},
 		"apply":       {{&Apply{Header: h}, boss}},
 		"save_state":  {{&SaveState{Header: h}, boss}},
@@ -78,11 +79,13 @@ func senderTable(t testing.TB, e ends) map[string][]senderCase {
 		"data":        {{&Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 1}, Tokens: []int32{1}}}, boss}},
 		"weight":      {{&Weight{Header: h, Tensor: e.tensor(t, 2)}, boss}, {&Weight{Header: h, Err: errGone}, boss}},
 		"transfer": {{transfer(scheduler.ForwardEdge, 1, 1), of(0)}, {transfer(scheduler.BackwardEdge, 1, 1), of(2)},
-			{transfer(scheduler.ForwardEdge, 2, 1), none}, {transfer(scheduler.ForwardEdge, 1, 2), none}, {transfer(scheduler.ForwardEdge, 1, 9), none}},
+			{transfer(scheduler.ForwardEdge, 2, 1), none}, {transfer(scheduler.ForwardEdge, 1, 2), none},
+			{transfer(scheduler.ForwardEdge, 1, 9), none}},
 		"tied_gradient": {{&TiedGradient{Header: h, From: 3, Grad: stages.TiedGrad{Grad: e.tensor(t, 2)}}, of(3)},
 			{&TiedGradient{Header: h, From: 2, Grad: stages.TiedGrad{Grad: e.tensor(t, 2)}}, none},  // whose stage has no tied weight
 			{&TiedGradient{Header: h, From: 1, Grad: stages.TiedGrad{Grad: e.tensor(t, 2)}}, none}}, // which is here
-		"credit": {{&Credit{Header: h, Kind: scheduler.ForwardEdge, Edge: 1}, of(2)}, {&Credit{Header: h, Kind: scheduler.BackwardEdge, Edge: 1}, of(0)},
+		"credit": {{&Credit{Header: h, Kind: scheduler.ForwardEdge, Edge: 1}, of(2)},
+			{&Credit{Header: h, Kind: scheduler.BackwardEdge, Edge: 1}, of(0)},
 			{&Credit{Header: h, Kind: scheduler.ForwardEdge, Edge: 0}, none}},
 		"data_request":  {{asks(0, 0), of(0)}, {asks(3, 3), of(3)}, {asks(1, 1), none}, {asks(0, 3), none}, {asks(3, 0), none}},
 		"read_weight":   {{reads("between"), of(2)}, {reads("tied"), append(of(0), of(3)...)}, {reads("unknown"), none}},
@@ -92,9 +95,11 @@ func senderTable(t testing.TB, e ends) map[string][]senderCase {
 		"state_written": {{&StateWritten{Header: h, Rank: 2}, of(2)}},
 		"halted":        {{&halted{2}, of(2)}},
 		"left":          {{&left{2}, of(2)}},
-		"stage_state": {{state(2, "between", ""), of(2)}, {state(2, "m.between", "m"), of(2)}, {state(2, "tied", ""), none}, // another stage's weight
+		// another stage's weight
+		"stage_state": {{state(2, "between", ""), of(2)}, {state(2, "m.between", "m"), of(2)}, {state(2, "tied", ""), none},
 			{state(3, "tied", ""), of(3)}},
-		"failed": {{&Failed{Header: h, Actor: stageName(2), Err: errGone}, of(2)}, {&Failed{Header: h, Actor: schedulerName, Err: errGone}, none}},
+		"failed": {{&Failed{Header: h, Actor: stageName(2), Err: errGone}, of(2)},
+			{&Failed{Header: h, Actor: schedulerName, Err: errGone}, none}},
 	}
 }
 

@@ -299,7 +299,8 @@ func (s *Spec) checkWindows() error {
 	// Replicas that all have as many may have some without windows.
 	more := s.microbatches(event.Eval) - (windows+s.MicrobatchSize-1)/s.MicrobatchSize
 	if !e.ForwardOnly || more < 0 || more >= len(s.replicas()) {
-		return fmt.Errorf("%w: %d validation windows need a forward-only table of microbatches of %d, not of %d microbatches", ErrSpec, windows, s.MicrobatchSize, s.microbatches(event.Eval))
+		return fmt.Errorf("%w: %d validation windows need a forward-only table of microbatches of %d, not of %d microbatches", ErrSpec, windows,
+			s.MicrobatchSize, s.microbatches(event.Eval))
 	}
 	return nil
 }

@@ -123,12 +123,17 @@ func pipelined(t testing.TB) map[string]training {
 	const m = sequences / microbatchSize
 	some := func(_, microbatch int) bool { return microbatch%2 == 1 }
 	return map[string]training{
-		"zb-h2, 3 ranks":              {threads: 2, table: generate(t, scheduler.Spec{Schedule: scheduler.ZBH2, Ranks: 3, Chunks: 1, Microbatches: m}), cuts: []int{1, 3}},
-		"zb-h1":                       {threads: 1, table: generate(t, scheduler.Spec{Schedule: scheduler.ZBH1, Ranks: 2, Chunks: 1, Microbatches: m}), cuts: []int{2}},
-		"zb-v, recomputing some":      {threads: 2, table: generate(t, scheduler.Spec{Schedule: scheduler.ZBV, Ranks: 2, Chunks: 2, Microbatches: m}), cuts: []int{1, 2, 4}, recompute: some},
-		"gpipe, 4 ranks":              {threads: 3, table: generate(t, scheduler.Spec{Schedule: scheduler.GPipe, Ranks: 4, Chunks: 1, Microbatches: m}), cuts: []int{1, 2, 4}},
-		"interleaved, an empty chunk": {threads: 2, table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: m}), cuts: []int{2, 2, 4}, recompute: some},
-		"one rank":                    {threads: 2, table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})},
+		"zb-h2, 3 ranks": {threads: 2, table: generate(t, scheduler.Spec{Schedule: scheduler.ZBH2, Ranks: 3, Chunks: 1,
+			Microbatches: m}), cuts: []int{1, 3}},
+		"zb-h1": {threads: 1, table: generate(t, scheduler.Spec{Schedule: scheduler.ZBH1, Ranks: 2, Chunks: 1,
+			Microbatches: m}), cuts: []int{2}},
+		"zb-v, recomputing some": {threads: 2, table: generate(t, scheduler.Spec{Schedule: scheduler.ZBV, Ranks: 2, Chunks: 2,
+			Microbatches: m}), cuts: []int{1, 2, 4}, recompute: some},
+		"gpipe, 4 ranks": {threads: 3, table: generate(t, scheduler.Spec{Schedule: scheduler.GPipe, Ranks: 4, Chunks: 1,
+			Microbatches: m}), cuts: []int{1, 2, 4}},
+		"interleaved, an empty chunk": {threads: 2, table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: m}),
+			cuts: []int{2, 2, 4}, recompute: some},
+		"one rank": {threads: 2, table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})},
 	}
 }
 
@@ -198,7 +203,8 @@ func TestPostValidationChangesNoBit(t *testing.T) {
 					if !slices.Equal(how, predicted) || counts != out.Updates {
 						t.Errorf("updates were made so: %v (%+v), want %v", how, out.Updates, predicted)
 					}
-					if c.counts != (event.Updates{}) && counts != c.counts || c.counts == (event.Updates{}) && (counts.Kept == 0 || counts.RolledBack < 2) {
+					if c.counts != (event.Updates{}) && counts != c.counts || c.counts == (event.Updates{}) &&
+						(counts.Kept == 0 || counts.RolledBack < 2) {
 						t.Errorf("%+v, want %+v, or some kept and some more than the first rolled back", counts, c.counts)
 					}
 				})
@@ -280,7 +286,8 @@ func (h *ahead) request(what func()) {
 // are those of an undisturbed run.
 func TestRequestsWhileAStepIsAhead(t *testing.T) {
 	const m, at, steps = sequences / microbatchSize, 3, 7
-	plain := training{model: small(families[0]), threads: 1, steps: steps, evalLens: []int{6}, table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})}
+	plain := training{model: small(families[0]), threads: 1, steps: steps, evalLens: []int{6},
+		table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})}
 	for _, clip := range []float64{0, 1e-6} { // the update is kept, or rolled back
 		want, _ := regime{training: plain, clip: clip, ckEvery: at}.run(t, false)
 		for name, c := range map[string]struct {
@@ -347,7 +354,8 @@ func TestRequestsWhileAStepIsAhead(t *testing.T) {
 // updates are kept and rolled back.
 func TestRandomRequestsChangeNoBit(t *testing.T) {
 	const m = sequences / microbatchSize
-	plain := training{model: small(families[1]), threads: 2, steps: 30, table: generate(t, scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})}
+	plain := training{model: small(families[1]), threads: 2, steps: 30, table: generate(t,
+		scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: m})}
 	unclipped, _ := regime{training: plain}.run(t, false)
 	clip := median(unclipped.norms())
 	want, _ := regime{training: plain, clip: clip}.run(t, false)
@@ -424,7 +432,8 @@ func TestDecisionIsWaitedFor(t *testing.T) {
 	h.gate.open()
 	eventually(t, h.run, "the wait for the decision", func() bool {
 		s := h.run.Status().Actors[5]
-		return s.Step == step+1 && s.Wait == event.WaitDecision && s.From == "scheduler" && s.Action == scheduler.Action{Chunk: 1, Type: scheduler.F} &&
+		return s.Step == step+1 && s.Wait == event.WaitDecision && s.From == "scheduler" &&
+			s.Action == scheduler.Action{Chunk: 1, Type: scheduler.F} &&
 			strings.Contains(h.run.Status().String(), "the decision about the step before")
 	})
 	decided.open()
@@ -469,7 +478,8 @@ func TestAbortedOrdersMessages(t *testing.T) {
 	defer s.Close()
 	void := actors.Header{Run: spec.Run, Attempt: h.run.Attempt(), Step: 3, Order: 4}
 	send := func(header actors.Header, microbatch int32) (released func() bool) {
-		h.run.Tell("stage 1", &actors.Transfer{Header: header, Kind: scheduler.ForwardEdge, To: 1, Microbatch: microbatch, Tensor: newTensor(t, s)})
+		h.run.Tell("stage 1", &actors.Transfer{Header: header, Kind: scheduler.ForwardEdge, To: 1, Microbatch: microbatch,
+			Tensor: newTensor(t, s)})
 		h.run.Tell("stage 0", &actors.Transfer{Header: header, Kind: scheduler.BackwardEdge, Microbatch: microbatch, Tensor: newTensor(t, s)})
 		h.run.Tell("stage 0", &actors.TiedGradient{Header: header, Grad: stages.TiedGrad{Param: int(microbatch), Grad: newTensor(t, s)}})
 		h.run.Tell("stage 0", &actors.Credit{Header: header, Kind: scheduler.ForwardEdge})
@@ -503,7 +513,8 @@ func TestFailureWhileAStepIsAhead(t *testing.T) {
 		n    int32
 		step int64
 	}{
-		{"speculative apply", 0, 2, 2}, {"speculative apply", 2, 2, 2}, {"commit", 0, 1, 2}, {"commit", 1, 2, 3}, {"rollback", 0, 1, 1}, {"rollback", 2, 1, 1}, {"abort", 0, 1, 1},
+		{"speculative apply", 0, 2, 2}, {"speculative apply", 2, 2, 2}, {"commit", 0, 1, 2}, {"commit", 1, 2, 3}, {"rollback", 0, 1, 1},
+		{"rollback", 2, 1, 1}, {"abort", 0, 1, 1},
 	} {
 		for how, do := range map[string]func(l *tensorops.List) error{
 			"refused": func(*tensorops.List) error { return errBoom },

@@ -44,7 +44,7 @@ func (a *stageActor) pass(act scheduler.Action) pass {
 
 // inputKey is that of a piece of a pass's input.
 func (a *stageActor) inputKey(p *pass, slot, part int) inboxKey {
-	return inboxKey{a.order.Order, uint8(p.kind), p.Chunk, p.Microbatch, int32(slot), int32(part)} //nolint:gosec // tensors of an edge
+	return inboxKey{a.order.Order, uint8(p.kind), p.Chunk, p.Microbatch, int32(slot), int32(part)}
 }
 
 // dataKey is that of its tokens.
@@ -200,7 +200,8 @@ func (a *stageActor) finishActions(ctx actor.Context, f *submission) {
 		for i, o := range p.out {
 			to := p.outs[o.slot]
 			p.out[i].tensor = tensorops.Tensor{}
-			ctx.Send(a.peers.Stages[o.rank], &Transfer{Header: a.order.Header, Kind: p.kind, To: int32(to.Chunk), Rank: o.rank, Microbatch: p.Microbatch, Slot: int32(to.Slot), Part: o.part, Extent: p.extent, Tensor: o.tensor})
+			ctx.Send(a.peers.Stages[o.rank], &Transfer{Header: a.order.Header, Kind: p.kind, To: int32(to.Chunk), Rank: o.rank,
+				Microbatch: p.Microbatch, Slot: int32(to.Slot), Part: o.part, Extent: p.extent, Tensor: o.tensor})
 		}
 	}
 }

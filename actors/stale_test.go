@@ -47,7 +47,8 @@ func TestStaleMessagesAreDropped(t *testing.T) {
 		run.Tell("stage 0", &actors.Credit{Header: h, Kind: scheduler.ForwardEdge})
 		batch, released := actors.NewTrackedBatch()
 		run.Tell("stage 0", &actors.Data{Header: h, Batch: batch})
-		run.Tell("scheduler", &actors.StageDone{Header: h, Losses: []actors.Loss{{Microbatch: 1, Report: stages.Report{Sum: 1000, Targets: 1}}}, Norms: []stages.Norm{{Param: 0, Squared: 1000}}})
+		run.Tell("scheduler", &actors.StageDone{Header: h, Losses: []actors.Loss{{Microbatch: 1, Report: stages.Report{Sum: 1000, Targets: 1}}},
+			Norms: []stages.Norm{{Param: 0, Squared: 1000}}})
 		if h.Order == 3 { // these name no order, only an attempt
 			run.Tell("loader", &actors.DataRequest{Header: h})
 			run.Tell("scheduler", &actors.StageReady{Header: h})

@@ -76,8 +76,10 @@ func inSystem(s *actor.ActorSystem) (names []string, subscriptions int32) {
 func TestTwoRunsInACallersSystem(t *testing.T) {
 	const m = sequences / microbatchSize
 	trainings := []training{
-		{model: families[0], threads: 1, steps: 6, evalLens: []int{10, 4}, table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: m}), cuts: []int{2}},
-		{model: families[1], threads: 1, steps: 4, table: generate(t, scheduler.Spec{Schedule: scheduler.ZBV, Ranks: 2, Chunks: 2, Microbatches: m}), cuts: []int{1, 2, 4}},
+		{model: families[0], threads: 1, steps: 6, evalLens: []int{10, 4}, table: generate(t,
+			scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: m}), cuts: []int{2}},
+		{model: families[1], threads: 1, steps: 4, table: generate(t, scheduler.Spec{Schedule: scheduler.ZBV, Ranks: 2, Chunks: 2,
+			Microbatches: m}), cuts: []int{1, 2, 4}},
 	}
 	system, said, answers := callersSystem(t)
 	before, subscribed := inSystem(system)
@@ -132,7 +134,8 @@ func TestRunsLeaveACallersSystem(t *testing.T) {
 		hooks := []hook{nil, nil, nil,
 			fails(1, "B", 6, func(*tensorops.List) error { return errBoom }),
 			fails(0, "F", 6, func(*tensorops.List) error { panic(errBoom) })}
-		spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), threads: 1, steps: 3, hook: hooks[i%5]}.spec(t, l)
+		spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), threads: 1, steps: 3, hook: hooks[i%5]}.spec(t,
+			l)
 		spec.System = system
 		want := []error{nil, nil, actors.ErrKilled, errBoom, errBoom}[i%5]
 		spec.Steps = []int64{3, 1 << 40, 1 << 40, 3, 3}[i%5]
@@ -211,11 +214,13 @@ func TestRunLogs(t *testing.T) {
 		says []string
 	}{
 		"finished": {nil, []string{"level=INFO msg=\"run begins\"", "ranks=2", "level=INFO msg=\"run ended\"", "step=4 stopped=false"}},
-		"failed":   {fails(0, "F", 1, func(*tensorops.List) error { return errBoom }), []string{"level=ERROR msg=\"run failed\"", "stage 0 failed in step 1: stage 0: boom"}},
+		"failed": {fails(0, "F", 1, func(*tensorops.List) error { return errBoom }),
+			[]string{"level=ERROR msg=\"run failed\"", "stage 0 failed in step 1: stage 0: boom"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var text lines
-			spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), threads: 1, steps: 4, hook: c.hook}.spec(t, &log{})
+			spec := fakeRun{table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), threads: 1, steps: 4, hook: c.hook}.spec(t,
+				&log{})
 			spec.Logger = slog.New(slog.NewTextHandler(&text, nil))
 			wait(t, start(t, spec))
 			for _, s := range append(c.says, "attempt=") {

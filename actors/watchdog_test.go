@@ -25,10 +25,12 @@ func TestWatchdog(t *testing.T) {
 		{"nothing moves", []happens{{time.Hour, "end"}}, []time.Duration{after}},
 		{"it ends before", []happens{{after - time.Second, "end"}}, nil},
 		{"it moves just before", []happens{{29 * time.Second, "move"}, {time.Hour, "end"}}, []time.Duration{59 * time.Second}},
-		{"it keeps moving", []happens{{20 * time.Second, "move"}, {20 * time.Second, "move"}, {20 * time.Second, "move"}, {20 * time.Second, "end"}}, nil},
+		{"it keeps moving", []happens{{20 * time.Second, "move"}, {20 * time.Second, "move"}, {20 * time.Second, "move"},
+			{20 * time.Second, "end"}}, nil},
 		{"it stalls twice", []happens{{time.Minute, "move"}, {time.Minute, "end"}}, []time.Duration{after, 90 * time.Second}},
 		{"a pause", []happens{{time.Second, "pause"}, {time.Hour, "end"}}, nil},
-		{"it stalls after a pause", []happens{{time.Second, "pause"}, {time.Minute, "resume"}, {time.Minute, "end"}}, []time.Duration{91 * time.Second}},
+		{"it stalls after a pause", []happens{{time.Second, "pause"}, {time.Minute, "resume"}, {time.Minute, "end"}},
+			[]time.Duration{91 * time.Second}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

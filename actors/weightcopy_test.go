@@ -40,9 +40,11 @@ func TestCopyWeights(t *testing.T) {
 		cuts  []int
 		set   func(*actors.Spec)
 	}{
-		"1f1b":            {one, []int{2}, func(*actors.Spec) {}},
-		"interleaved":     {generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: 8}), []int{1, 2, 3}, func(s *actors.Spec) { s.EvalEvery = 1 }},
-		"zero-bubble":     {generate(t, scheduler.Spec{Schedule: scheduler.ZBH1, Ranks: 2, Chunks: 1, Microbatches: 8}), []int{2}, func(*actors.Spec) {}},
+		"1f1b": {one, []int{2}, func(*actors.Spec) {}},
+		"interleaved": {generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: 8}), []int{1, 2, 3},
+			func(s *actors.Spec) { s.EvalEvery = 1 }},
+		"zero-bubble": {generate(t, scheduler.Spec{Schedule: scheduler.ZBH1, Ranks: 2, Chunks: 1, Microbatches: 8}), []int{2},
+			func(*actors.Spec) {}},
 		"post-validation": {one, []int{2}, func(s *actors.Spec) { s.PostValidate, s.EvalEvery, s.ClipNorm = true, 0, 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +104,8 @@ func TestCopyWeights(t *testing.T) {
 
 // A run that rests is copied too, and one that is killed answers.
 func TestCopyWeightsOfAPausedRun(t *testing.T) {
-	tr := training{model: families[1], threads: 1, steps: 1000, cuts: []int{2}, table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 8})}
+	tr := training{model: families[1], threads: 1, steps: 1000, cuts: []int{2},
+		table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 8})}
 	l := &log{}
 	run := start(t, tr.spec(t, l))
 	run.Pause()

@@ -46,14 +46,14 @@ func (s *Spec) place(rank int) grid.Coordinates {
 // group are the ranks of a stage that share its layers, of the pipeline that a rank is in.
 func (s *Spec) group(rank, stage int) []int32 {
 	if s.Grid == nil {
-		return []int32{int32(stage)} //nolint:gosec // stages of a table
+		return []int32{int32(stage)}
 	}
 	at := s.Grid.Coordinates(rank)
 	at[grid.Pipeline] = stage
 	all := make([]int32, s.Grid.TensorSize(stage))
 	for i := range all {
 		at[grid.Tensor] = i
-		all[i] = int32(s.Grid.Rank(at)) //nolint:gosec // ranks of a grid
+		all[i] = int32(s.Grid.Rank(at))
 	}
 	return all
 }
@@ -134,7 +134,8 @@ func (s *Spec) checkWorld() error {
 			return fmt.Errorf("%w: replica %d of %d has no microbatches", ErrSpec, i, len(all))
 		}
 		if r.First != train || r.EvalFirst != eval {
-			return fmt.Errorf("%w: replica %d begins with microbatch %d and %d, and %d and %d are before it", ErrSpec, i, r.First, r.EvalFirst, train, eval)
+			return fmt.Errorf("%w: replica %d begins with microbatch %d and %d, and %d and %d are before it", ErrSpec, i, r.First, r.EvalFirst,
+				train, eval)
 		}
 		train += r.Table.Microbatches
 		for _, t := range []*scheduler.Table{r.Table, r.EvalTable} {

@@ -51,7 +51,8 @@ func (e *StepError) Unwrap() error { return e.Err }
 
 // mayPass are the system's errors that can be gone a moment later.
 var mayPass = []error{
-	syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.ESTALE, syscall.ETIMEDOUT,
+	syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.ESTALE,
+	syscall.ETIMEDOUT,
 	io.ErrUnexpectedEOF, // a read that was short
 }
 
@@ -59,7 +60,8 @@ var mayPass = []error{
 // run: another process has the output folder, the disk is full, or the system could not do something at the
 // moment. That something may not be read, or is a link, does not pass.
 func MayPass(err error) bool {
-	return errors.Is(err, ErrLocked) || errors.Is(err, ErrNoSpace) || isNoSpace(err) || slices.ContainsFunc(mayPass, func(e error) bool { return errors.Is(err, e) })
+	return errors.Is(err, ErrLocked) || errors.Is(err, ErrNoSpace) || isNoSpace(err) ||
+		slices.ContainsFunc(mayPass, func(e error) bool { return errors.Is(err, e) })
 }
 
 // TryAgain tells whether a start that has failed is worth trying again: another process has the output folder, or

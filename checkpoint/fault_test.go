@@ -45,7 +45,8 @@ func TestUnreadableStore(t *testing.T) {
 		"Save":      func() error { _, err := s.Save(context.Background(), small(300, "")); return err },
 	} {
 		err := use()
-		if !errors.Is(err, checkpoint.ErrUnreadable) || !errors.Is(err, fs.ErrPermission) || errors.Is(err, checkpoint.ErrNone) || !strings.Contains(err.Error(), filepath.Join(out, "checkpoints")) {
+		if !errors.Is(err, checkpoint.ErrUnreadable) || !errors.Is(err, fs.ErrPermission) || errors.Is(err, checkpoint.ErrNone) ||
+			!strings.Contains(err.Error(), filepath.Join(out, "checkpoints")) {
 			t.Errorf("%s: %v, want ErrUnreadable with the place", name, err)
 		}
 		if after := tree(t, out); after != before {
@@ -81,7 +82,8 @@ func TestUnreadablePointers(t *testing.T) {
 			fsys.Set("checkpoints/"+pointer, fault)
 			for name, use := range uses {
 				err := use()
-				if !errors.Is(err, is) || !strings.Contains(err.Error(), "make it readable, or remove it") || !strings.Contains(err.Error(), filepath.Join("checkpoints", pointer)) {
+				if !errors.Is(err, is) || !strings.Contains(err.Error(), "make it readable, or remove it") ||
+					!strings.Contains(err.Error(), filepath.Join("checkpoints", pointer)) {
 					t.Errorf("%s, %s, %v: %v, want its cause, place and what to do", pointer, name, is, err)
 				}
 			}

@@ -58,7 +58,8 @@ func TestManifestRefuses(t *testing.T) {
 		{"negative size", strings.Replace(sample, `1184`, `-1`, 1), "it gives model.safetensors -1 bytes"},
 		{"an unknown key", strings.Replace(sample, `"step"`, `"extra": 1, "step"`, 1), "contradicts its own checksum"},
 		{"another spelling", strings.Replace(sample, `"step"`, `"Step"`, 1), "contradicts its own checksum"},
-		{"another order", strings.NewReplacer("config.json", "model.safetensors", "model.safetensors", "config.json").Replace(sample), "contradicts its own checksum"},
+		{"another order", strings.NewReplacer("config.json", "model.safetensors", "model.safetensors", "config.json").Replace(sample),
+			"contradicts its own checksum"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := decodeManifest([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -32,7 +32,8 @@ var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 func checkName(name string) error {
 	if !fileName.MatchString(name) {
-		return fmt.Errorf("the file name %s is not allowed in a checkpoint: letters, digits, dot, dash and underscore are, at most 128", strictjson.Quote(name))
+		return fmt.Errorf("the file name %s is not allowed in a checkpoint: letters, digits, dot, dash and underscore are, at most 128",
+			strictjson.Quote(name))
 	}
 	return nil
 }

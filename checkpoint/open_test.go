@@ -98,14 +98,20 @@ func TestOpenRefuses(t *testing.T) {
 		{"an empty folder", foreign(t, nil, nil), checkpoint.ErrNotCheckpoint, "neither model.safetensors nor model.safetensors.index.json"},
 		{"no folder", filepath.Join(t.TempDir(), "gone"), fs.ErrNotExist, "gone"},
 		{"not safetensors", foreign(t, map[string]string{"model.safetensors": "hello, world"}, nil), safetensors.ErrFormat, "model.safetensors"},
-		{"a truncated shard", foreign(t, map[string]string{"model.safetensors": "\x10\x00\x00\x00\x00\x00\x00\x00{"}, nil), safetensors.ErrTruncated, "model.safetensors"},
+		{"a truncated shard", foreign(t, map[string]string{"model.safetensors": "\x10\x00\x00\x00\x00\x00\x00\x00{"}, nil),
+			safetensors.ErrTruncated, "model.safetensors"},
 		{"a shard is missing", foreign(t, index(foreignIndex), map[string][]safetensors.Tensor{first: {one("a", 1)}}), fs.ErrNotExist, second},
-		{"a tensor is missing", foreign(t, index(foreignIndex), map[string][]safetensors.Tensor{first: {one("a", 1)}, second: {one("c", 1)}}), nil, second + ` has no tensor "b"`},
-		{"a tensor in two shards", foreign(t, index(foreignIndex), map[string][]safetensors.Tensor{first: {one("a", 1), one("b", 9)}, second: {one("b", 2)}}), nil, second + ` has the tensor "b", which another shard has too`},
-		{"a tensor in the wrong shard", foreign(t, index(foreignIndex), map[string][]safetensors.Tensor{first: {one("a", 1), one("b", 1)}, second: {one("c", 1)}}), nil, second + ` has no tensor "b"`},
+		{"a tensor is missing", foreign(t, index(foreignIndex), map[string][]safetensors.Tensor{first: {one("a", 1)}, second: {one("c", 1)}}),
+			nil, second + ` has no tensor "b"`},
+		{"a tensor in two shards", foreign(t, index(foreignIndex), map[string][]safetensors.Tensor{first: {one("a", 1), one("b", 9)},
+			second: {one("b", 2)}}), nil, second + ` has the tensor "b", which another shard has too`},
+		{"a tensor in the wrong shard", foreign(t, index(foreignIndex), map[string][]safetensors.Tensor{first: {one("a", 1), one("b", 1)},
+			second: {one("c", 1)}}), nil, second + ` has no tensor "b"`},
 		{"a shard outside", foreign(t, index(`{"weight_map":{"a":"../model.safetensors"}}`), nil), nil, `"../model.safetensors" is not allowed`},
-		{"a bad manifest", foreign(t, map[string]string{"manifest.json": `{"format_version":1}`}, nil), checkpoint.ErrDamaged, "manifest.json: malformed: it contradicts its own checksum"},
-		{"a newer format", foreign(t, map[string]string{"manifest.json": `{"format_version":2}`}, nil), checkpoint.ErrVersion, "version 2, this program knows 1"},
+		{"a bad manifest", foreign(t, map[string]string{"manifest.json": `{"format_version":1}`}, nil), checkpoint.ErrDamaged,
+			"manifest.json: malformed: it contradicts its own checksum"},
+		{"a newer format", foreign(t, map[string]string{"manifest.json": `{"format_version":2}`}, nil), checkpoint.ErrVersion,
+			"version 2, this program knows 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := checkpoint.Open(c.dir)
@@ -211,7 +217,8 @@ func TestResolve(t *testing.T) {
 	must(t, os.RemoveAll(stepDir(broken, 100)))
 	must(t, os.Symlink(stepDir(out, 200), stepDir(broken, 100)))
 	must(t, storeIn(t, broken).SetLast(100))
-	if _, err := checkpoint.Resolve(broken); !errors.Is(err, checkpoint.ErrUnreadable) || !strings.Contains(err.Error(), stepDir(broken, 100)+" is a symbolic link") {
+	if _, err := checkpoint.Resolve(broken); !errors.Is(err, checkpoint.ErrUnreadable) ||
+		!strings.Contains(err.Error(), stepDir(broken, 100)+" is a symbolic link") {
 		t.Errorf("a link: %v", err)
 	}
 }

@@ -75,12 +75,14 @@ func TestOthersFail(t *testing.T) {
 		write func(out string, own []checkpoint.Own, sums []uint32) ([]uint32, error)
 		want  func(error) bool
 	}{
-		"an error": {func(string, []checkpoint.Own, []uint32) ([]uint32, error) { return nil, boom }, func(err error) bool { return errors.Is(err, boom) }},
+		"an error": {func(string, []checkpoint.Own, []uint32) ([]uint32, error) { return nil, boom },
+			func(err error) bool { return errors.Is(err, boom) }},
 		"an end": {func(string, []checkpoint.Own, []uint32) ([]uint32, error) {
 			cancel()
 			return nil, ctx.Err()
 		}, func(err error) bool { return errors.Is(err, context.Canceled) }},
-		"too few": {func(_ string, _ []checkpoint.Own, sums []uint32) ([]uint32, error) { return sums[1:], nil }, func(err error) bool { return err != nil }},
+		"too few": {func(_ string, _ []checkpoint.Own, sums []uint32) ([]uint32, error) { return sums[1:], nil },
+			func(err error) bool { return err != nil }},
 		"not here": {func(_ string, own []checkpoint.Own, sums []uint32) ([]uint32, error) {
 			return sums, os.WriteFile(filepath.Join(t.TempDir(), own[0].File), own[0].Data, 0o600)
 		}, isOthersError},

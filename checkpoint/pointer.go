@@ -107,7 +107,8 @@ func (s *Store) readPointer(pointer string) (step int, ok bool, err error) {
 			if errors.Is(err, syscall.EINVAL) { // it is no link
 				err = nil
 			}
-			return 0, false, fmt.Errorf("%w: it is to point to a checkpoint; make it readable, or remove it", errors.Join(folder.Unreadable(err), fileErr))
+			return 0, false, fmt.Errorf("%w: it is to point to a checkpoint; make it readable, or remove it",
+				errors.Join(folder.Unreadable(err), fileErr))
 		}
 		target = strings.TrimSuffix(string(text), "\n")
 	}

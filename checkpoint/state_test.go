@@ -22,7 +22,8 @@ func whole(step int) checkpoint.Content {
 	return c
 }
 
-var wholeFiles = []string{"config.json", "config.toml", "manifest.json", "model.safetensors", "optimizer.safetensors", "tokenizer.json", "trainer.json"}
+var wholeFiles = []string{"config.json", "config.toml", "manifest.json", "model.safetensors", "optimizer.safetensors", "tokenizer.json",
+	"trainer.json"}
 
 // kinds are the ways in which a file can be unreadable without being damaged.
 var kinds = []struct {
@@ -102,7 +103,8 @@ func TestUnreadableNeverFallsBack(t *testing.T) {
 		t.Run("permission of "+folder, func(t *testing.T) {
 			fsys.Set(folder, faultfs.Fault{Open: syscall.EACCES})
 			defer fsys.Set(folder, faultfs.Fault{})
-			if c, _, err := s.Newest(); !errors.Is(err, checkpoint.ErrUnreadable) || !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), folder) {
+			if c, _, err := s.Newest(); !errors.Is(err, checkpoint.ErrUnreadable) || !errors.Is(err, fs.ErrPermission) ||
+				!strings.Contains(err.Error(), folder) {
 				t.Errorf("%v, %v", c, err)
 			}
 		})
@@ -257,7 +259,8 @@ func checkFallsBack(t *testing.T, s *checkpoint.Store, dir, name string, data []
 			t.Fatal(err)
 		}
 		must(t, c.Close())
-		if c.Step() != 100 || len(damaged) != 1 || damaged[0].Step != 200 || damaged[0].Path != dir || !errors.Is(damaged[0].Err, checkpoint.ErrDamaged) ||
+		if c.Step() != 100 || len(damaged) != 1 || damaged[0].Step != 200 || damaged[0].Path != dir ||
+			!errors.Is(damaged[0].Err, checkpoint.ErrDamaged) ||
 			!strings.Contains(damaged[0].Err.Error(), name) || !strings.Contains(damaged[0].Err.Error(), "step-00000200") {
 			t.Fatalf("found step %d, damaged %v", c.Step(), damaged)
 		}

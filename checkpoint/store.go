@@ -121,7 +121,8 @@ func (s *Store) Newest() (c *Checkpoint, damaged []Damaged, err error) {
 		return nil, nil, err
 	}
 	if ok && (len(entries) == 0 || entries[0].step < last) {
-		return nil, nil, &StepError{last, faultf(Missing, "%s points to step %d, and there is neither its checkpoint nor a later one; restore it", s.path(lastName), last)}
+		return nil, nil, &StepError{last, faultf(Missing, "%s points to step %d, and there is neither its checkpoint nor a later one; restore it",
+			s.path(lastName), last)}
 	}
 	return s.first(entries)
 }
@@ -156,7 +157,8 @@ func (s *Store) first(entries []entry) (c *Checkpoint, damaged []Damaged, err er
 			return c, damaged, nil
 		}
 		if state := stateOf(err); state != StateDamaged {
-			return nil, damaged, &StepError{e.step, fmt.Errorf("%w; it is not passed over, since it is not proven to be damaged: %s", err, state.advice())}
+			return nil, damaged, &StepError{e.step, fmt.Errorf("%w; it is not passed over, since it is not proven to be damaged: %s", err,
+				state.advice())}
 		}
 		damaged = append(damaged, Damaged{e.step, s.path(e.name), err})
 		errs = append(errs, err)

@@ -80,13 +80,19 @@ func TestSaveRefuses(t *testing.T) {
 		{"a file without a name", checkpoint.Content{Files: map[string][]byte{"": nil}}, `"" is not allowed`},
 		{"the manifest", checkpoint.Content{Files: map[string][]byte{"manifest.json": nil}}, "is the checkpoint's own"},
 		{"the weights as a file", checkpoint.Content{Files: map[string][]byte{"model.safetensors": nil}}, "is the checkpoint's own"},
-		{"a tensor twice", checkpoint.Content{Model: []safetensors.Tensor{tensor, tensor}}, `model.safetensors: cannot be written as safetensors: the key "w" appears twice`},
-		{"a tensor twice in shards", checkpoint.Content{Model: []safetensors.Tensor{tensor, tensor}, MaxShardBytes: 8}, `"w" appears twice, in model-00001-of-00002.safetensors and model-00002`},
-		{"a bad tensor of the model", checkpoint.Content{Model: []safetensors.Tensor{tensor, {Name: "v", DType: "F99"}}}, `tensor "v": unknown dtype "F99"`},
-		{"too large a file", checkpoint.Content{Files: map[string][]byte{"config.json": make([]byte, checkpoint.FileBytesMax+1)}}, "config.json has 268435457 bytes, at most 268435456"},
+		{"a tensor twice", checkpoint.Content{Model: []safetensors.Tensor{tensor, tensor}},
+			`model.safetensors: cannot be written as safetensors: the key "w" appears twice`},
+		{"a tensor twice in shards", checkpoint.Content{Model: []safetensors.Tensor{tensor, tensor}, MaxShardBytes: 8},
+			`"w" appears twice, in model-00001-of-00002.safetensors and model-00002`},
+		{"a bad tensor of the model", checkpoint.Content{Model: []safetensors.Tensor{tensor, {Name: "v", DType: "F99"}}},
+			`tensor "v": unknown dtype "F99"`},
+		{"too large a file", checkpoint.Content{Files: map[string][]byte{"config.json": make([]byte, checkpoint.FileBytesMax+1)}},
+			"config.json has 268435457 bytes, at most 268435456"},
 		{"too many files", checkpoint.Content{Files: manyFiles(checkpoint.FilesMax)}, "8193 files, a checkpoint has at most 8192"},
-		{"too many shards", checkpoint.Content{Model: slices.Repeat([]safetensors.Tensor{tensor}, checkpoint.ShardsMax+1), MaxShardBytes: 1}, "4097 shards, at most 4096 can be read back: MaxShardBytes 1 is too small"},
-		{"a bad tensor", checkpoint.Content{Optimizer: []safetensors.Tensor{{Name: "m", DType: "F99"}}}, `optimizer.safetensors: tensor "m": unknown dtype "F99"`},
+		{"too many shards", checkpoint.Content{Model: slices.Repeat([]safetensors.Tensor{tensor}, checkpoint.ShardsMax+1), MaxShardBytes: 1},
+			"4097 shards, at most 4096 can be read back: MaxShardBytes 1 is too small"},
+		{"a bad tensor", checkpoint.Content{Optimizer: []safetensors.Tensor{{Name: "m", DType: "F99"}}},
+			`optimizer.safetensors: tensor "m": unknown dtype "F99"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := t.TempDir()
@@ -260,7 +266,8 @@ func TestNoneAndAllDamaged(t *testing.T) {
 	if !errors.Is(err, checkpoint.ErrAllDamaged) || !errors.Is(err, checkpoint.ErrDamaged) || len(damaged) != 2 {
 		t.Fatalf("%v, %v", damaged, err)
 	}
-	for i, want := range []string{"step-00000200: the checkpoint is damaged: trainer.json: truncated: 3 of", "step-00000100: the checkpoint is damaged: manifest.json: malformed: unexpected end"} {
+	for i, want := range []string{"step-00000200: the checkpoint is damaged: trainer.json: truncated: 3 of",
+		"step-00000100: the checkpoint is damaged: manifest.json: malformed: unexpected end"} {
 		if !strings.Contains(damaged[i].Err.Error(), want) {
 			t.Errorf("%v: %q is not in it", damaged[i].Err, want)
 		}
@@ -272,7 +279,8 @@ func TestStepInNameAndManifestDiffer(t *testing.T) {
 	s, out := saved(t, 100, 200)
 	must(t, os.Rename(stepDir(out, 200), stepDir(out, 300)))
 	_, _, err := s.Newest()
-	if !errors.Is(err, checkpoint.ErrUnreadable) || !strings.Contains(err.Error(), "step-00000300 holds the checkpoint of step 200: rename it to step-00000200") {
+	if !errors.Is(err, checkpoint.ErrUnreadable) || !strings.Contains(err.Error(),
+		"step-00000300 holds the checkpoint of step 200: rename it to step-00000200") {
 		t.Errorf("error %v", err)
 	}
 	if checkpoint.TryAgain(err) {
@@ -289,7 +297,8 @@ func TestAt(t *testing.T) {
 	must(t, err)
 	checkContent(t, c, content(200, ""))
 	must(t, c.Close())
-	if _, err := s.At(150); !errors.Is(err, checkpoint.ErrNone) || !strings.Contains(err.Error(), "of step 150; there are those of [100 200 300]") {
+	if _, err := s.At(150); !errors.Is(err, checkpoint.ErrNone) || !strings.Contains(err.Error(),
+		"of step 150; there are those of [100 200 300]") {
 		t.Errorf("no such step: %v", err)
 	}
 	must(t, os.Truncate(filepath.Join(stepDir(out, 200), "trainer.json"), 3))

@@ -63,7 +63,8 @@ func (o *benchFlags) check() error {
 
 // onRequestFlag adds --on-request to a command.
 func onRequestFlag(cmd *cobra.Command, on *bool, line string) {
-	cmd.Flags().BoolVar(on, "on-request", false, "measure only when a line on the standard input asks to ("+line+"), and answer with a line of JSON")
+	cmd.Flags().BoolVar(on, "on-request", false, "measure only when a line on the standard input asks to ("+line+
+		"), and answer with a line of JSON")
 }
 
 // measuring calls f with a context that a signal ends. What f leaves behind, such

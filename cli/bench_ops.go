@@ -45,7 +45,8 @@ it and hearing of its end don't count; on a GPU those take longer than many a ke
 	o.benchModel.add(cmd)
 	f := cmd.Flags()
 	f.IntSliceVar(&o.threads, "threads", nil, "`numbers` of cores to use (default: 1 and all)")
-	f.StringVar(&o.device, "device", "", "`kind` of device to compute on: cpu or cuda, or a GPU by its number, such as cuda:1 (default: the configuration's)")
+	f.StringVar(&o.device, "device", "",
+		"`kind` of device to compute on: cpu or cuda, or a GPU by its number, such as cuda:1 (default: the configuration's)")
 	f.StringVar(&o.dtype, "dtype", "", "`type` to multiply matrices in: float32 or bfloat16 (default: the configuration's)")
 	completeWords(cmd, "threads")
 	completeWords(cmd, "device", "cpu", "cuda")

@@ -85,7 +85,8 @@ func (o *stepFlags) sets() []string {
 			sets = append(sets, fmt.Sprintf("%s=%d", key.name, key.value))
 		}
 	}
-	for _, key := range []struct{ name, value string }{{"device.dtype", o.dtype}, {"pipeline.schedule", o.schedule}, {"device.kernels", o.kernels}} {
+	for _, key := range []struct{ name, value string }{{"device.dtype", o.dtype}, {"pipeline.schedule", o.schedule},
+		{"device.kernels", o.kernels}} {
 		if key.value != "" {
 			sets = append(sets, key.name+"="+key.value)
 		}
@@ -149,7 +150,8 @@ func (a *app) benchStep(ctx context.Context, in io.Reader, o stepFlags) (err err
 
 func (a *app) stepReport(r bench.StepsResult) {
 	row := func(name, format string, args ...any) { a.printf("%-8s %s\n", name, fmt.Sprintf(format, args...)) }
-	row("model", "%s: %s, %s of width %d, %s parameters, vocabulary of %s", r.Model, r.Family, words.Plural(r.Layers, "layer"), r.Hidden, words.Count(r.Parameters), words.Count(int64(r.Vocab)))
+	row("model", "%s: %s, %s of width %d, %s parameters, vocabulary of %s", r.Model, r.Family, words.Plural(r.Layers, "layer"), r.Hidden,
+		words.Count(r.Parameters), words.Count(int64(r.Vocab)))
 	row("batch", "%s of %d tokens in %s", words.Plural(r.Sequences, "sequence"), r.Context, words.Plural(r.Microbatches, "microbatch"))
 	row("pipeline", "schedule %s: %s × %s", r.Schedule, words.Plural(r.Stages, "stage"), words.Plural(r.Chunks, "chunk"))
 	row("device", "%s, %s kernels, %s", r.DType, r.Kernels, words.Plural(r.Threads, "thread"))

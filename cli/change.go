@@ -51,7 +51,8 @@ were to take effect later.`,
 			case asJSON:
 				return a.json(jsonRun(s))
 			case ch.Step > 0:
-				a.printf("%s: told to %s when step %d has ended, now at step %d/%d\n", runName(s), changeWords[kind], max(ch.Step, int64(s.Step)), s.Step, s.Steps)
+				a.printf("%s: told to %s when step %d has ended, now at step %d/%d\n", runName(s), changeWords[kind], max(ch.Step, int64(s.Step)),
+					s.Step, s.Steps)
 			default:
 				a.printf("%s: told to %s, at step %d/%d\n", runName(s), changeWords[kind], s.Step, s.Steps)
 			}
@@ -88,4 +89,5 @@ func stepNamed(step int64) error {
 }
 
 // changeWords say what a run was told to do.
-var changeWords = map[event.ChangeKind]string{event.ChangePause: "pause", event.ChangeResume: "go on", event.ChangeCheckpoint: "write a checkpoint", event.ChangeStop: "stop", event.ChangeRate: "change its learning rate"}
+var changeWords = map[event.ChangeKind]string{event.ChangePause: "pause", event.ChangeResume: "go on",
+	event.ChangeCheckpoint: "write a checkpoint", event.ChangeStop: "stop", event.ChangeRate: "change its learning rate"}

@@ -35,13 +35,15 @@ type clientFlags struct {
 
 // set adds the flags to a command.
 func (o *clientFlags) set(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.cluster, "cluster", "", "the coordinator's `address`, HOST:PORT or as of engine worker --join (default: $"+envCluster+", else the one of this host)")
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "the coordinator's `address`, HOST:PORT or as of engine worker --join (default: $"+
+		envCluster+", else the one of this host)")
 	o.setCredentials(cmd)
 }
 
 func (o *clientFlags) setCredentials(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.tokenFile, "token-file", "", "`file` with an operator's or a viewer's token (default: $"+envTokenFile+", else the one in --dir)")
+	f.StringVar(&o.tokenFile, "token-file", "", "`file` with an operator's or a viewer's token (default: $"+envTokenFile+
+		", else the one in --dir)")
 	f.StringVar(&o.certFile, "cert-file", "", "`file` that keeps a certificate; with it no token is needed again")
 	f.StringVar(&o.dir, "dir", "", "the coordinator's `folder`, where this is its host (default: that of engine cluster start)")
 }
@@ -88,7 +90,8 @@ func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
 		}
 		path = filepath.Join(dir, operatorTokenFile)
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, usagef("--token-file is missing: give the file with an operator's or a viewer's token, which engine cluster token makes on the coordinator's host (there is no %s here)", path)
+			return nil,
+				usagef("--token-file is missing: give the file with an operator's or a viewer's token, which engine cluster token makes on the coordinator's host (there is no %s here)", path)
 		}
 	}
 	var err error

@@ -29,7 +29,8 @@ func TestClosedOutput(t *testing.T) {
 		t.Skip("there are no signals")
 	}
 	const said = "engine: the output was closed; finishing the step and writing a checkpoint\n"
-	diverging := []string{"--set", "optimizer.name=sgd", "--set", "optimizer.lr=1e6", "--set", "optimizer.clip_norm=0", "--set", "optimizer.warmup_steps=0", "--set", "run.max_skipped_steps=0"}
+	diverging := []string{"--set", "optimizer.name=sgd", "--set", "optimizer.lr=1e6", "--set", "optimizer.clip_norm=0", "--set",
+		"optimizer.warmup_steps=0", "--set", "run.max_skipped_steps=0"}
 	for _, c := range []struct {
 		name   string
 		flags  []string

@@ -27,8 +27,10 @@ const tokenTTL = 24 * time.Hour
 func (a *app) newCluster() *cobra.Command {
 	cmd := &cobra.Command{Use: "cluster", Short: "Run a cluster's coordinator, make tokens, control runs"}
 	cmd.AddCommand(a.newClusterStart(), a.newClusterToken(), a.newClusterTokens(), a.newClusterRevoke(), a.newClusterRelease(),
-		a.newChange("pause", "Hold a run at the end of its step", event.ChangePause), a.newChange("resume", "Let a run go on that was paused, and take back pauses to come", event.ChangeResume),
-		a.newChange("checkpoint", "Have a run write a checkpoint at the end of its step", event.ChangeCheckpoint), a.newChange("rate", "Have a run go on with another learning rate", event.ChangeRate))
+		a.newChange("pause", "Hold a run at the end of its step", event.ChangePause),
+		a.newChange("resume", "Let a run go on that was paused, and take back pauses to come", event.ChangeResume),
+		a.newChange("checkpoint", "Have a run write a checkpoint at the end of its step", event.ChangeCheckpoint),
+		a.newChange("rate", "Have a run go on with another learning rate", event.ChangeRate))
 	asGroup(cmd)
 	return cmd
 }
@@ -84,15 +86,21 @@ workers have come back. A second Ctrl-C ends it at once.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:7070", "`host:port` to listen at")
 	f.StringVar(&o.Advertise, "advertise", "", "`host:port` that others reach it by, where that is another")
-	f.StringVar(&o.Announce, "announce", "", "make the `address` known there, such as etcd://HOST:2379/PREFIX, by which --join and --cluster find it")
+	f.StringVar(&o.Announce, "announce", "",
+		"make the `address` known there, such as etcd://HOST:2379/PREFIX, by which --join and --cluster find it")
 	f.StringVar(&o.DataListen, "data-address", "", "`host:port` of a second network for tensors (default: the same)")
-	f.StringVar(&o.Dir, "dir", "", "`folder` for authority, tokens and runs in progress (default: $XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
+	f.StringVar(&o.Dir, "dir", "",
+		"`folder` for authority, tokens and runs in progress (default: $XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
 	f.Float64Var(&o.silenceS, "silence-s", 3, "`seconds` without a sign of life until a worker is lost")
-	f.Float64Var(&o.leaseS, "lease-s", 30, "`seconds` without a coordinator until workers give their ranks up; cluster.lease_s of a run overrides it")
+	f.Float64Var(&o.leaseS, "lease-s", 30,
+		"`seconds` without a coordinator until workers give their ranks up; cluster.lease_s of a run overrides it")
 	o.metrics.set(cmd)
-	f.StringArrayVar(&o.Submissions.Roots, "root", nil, "`folder` that submissions may use: data, models, tables and outputs; may be repeated (default: the working directory)")
-	f.StringArrayVar(&o.Submissions.Env, "env", nil, "`name` of an environment variable of this process that ${NAME} in submissions may stand for; may be repeated")
-	f.StringArrayVar(&o.Submissions.Collectors, "otlp", nil, "`URL` of a collector that telemetry.otlp in submissions may name; may be repeated (always: $OTEL_EXPORTER_OTLP_ENDPOINT)")
+	f.StringArrayVar(&o.Submissions.Roots, "root", nil,
+		"`folder` that submissions may use: data, models, tables and outputs; may be repeated (default: the working directory)")
+	f.StringArrayVar(&o.Submissions.Env, "env", nil,
+		"`name` of an environment variable of this process that ${NAME} in submissions may stand for; may be repeated")
+	f.StringArrayVar(&o.Submissions.Collectors, "otlp", nil,
+		"`URL` of a collector that telemetry.otlp in submissions may name; may be repeated (always: $OTEL_EXPORTER_OTLP_ENDPOINT)")
 	f.BoolVar(&o.RemoteTokens, "remote-tokens", false, "let operators make and revoke tokens over the network")
 	return cmd
 }
@@ -191,7 +199,8 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	defer export.close() // behind the runs' end
 	o.Began = func(id string, cfg *config.Config, r *troupe.Run) {
 		if cfg.Telemetry.Metrics != "" {
-			o.Logger.Warn("a run's telemetry.metrics has no effect here: engine cluster start --metrics serves all runs", "run", id, "metrics", cfg.Telemetry.Metrics)
+			o.Logger.Warn("a run's telemetry.metrics has no effect here: engine cluster start --metrics serves all runs", "run", id, "metrics",
+				cfg.Telemetry.Metrics)
 		}
 		export.watch(cfg.Run.Name+"-"+id, cfg, r)
 	}
@@ -215,7 +224,8 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 		a.printf("for Prometheus:    %s\n", export.server.URL())
 	}
 	a.printf("\n")
-	a.printf("Other hosts need a copy of %s (workers) or %s (operators, with --token-file); they are secrets.\n", workerTokenFile, operatorTokenFile)
+	a.printf("Other hosts need a copy of %s (workers) or %s (operators, with --token-file); they are secrets.\n", workerTokenFile,
+		operatorTokenFile)
 	renew := time.NewTicker(tokenTTL / 2)
 	defer renew.Stop()
 	for {

@@ -26,7 +26,8 @@ func loadConfig(path string, sets []string) (*config.Config, error) {
 
 // setFlag adds --set to a command.
 func setFlag(cmd *cobra.Command, sets *[]string) {
-	cmd.Flags().StringArrayVar(sets, "set", nil, "override a key of the file: `section.key=value`, the value in TOML or a plain string; repeatable")
+	cmd.Flags().StringArrayVar(sets, "set", nil,
+		"override a key of the file: `section.key=value`, the value in TOML or a plain string; repeatable")
 	must(cmd.RegisterFlagCompletionFunc("set", cobra.NoFileCompletions))
 }
 
@@ -76,7 +77,8 @@ memory of this machine is looked at, and each rank has a device with so much mem
 		}),
 	}
 	setFlag(cmd, &sets)
-	cmd.Flags().Float64Var(&memoryGiB, "memory-gib", 0, "memory of each rank's device, as a `number` of GiB, to judge by instead of this machine")
+	cmd.Flags().Float64Var(&memoryGiB, "memory-gib", 0,
+		"memory of each rank's device, as a `number` of GiB, to judge by instead of this machine")
 	return cmd
 }
 
@@ -108,8 +110,10 @@ func (a *app) summarize(c *config.Config) {
 	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
 	row := func(format string, args ...any) { _, _ = fmt.Fprintf(w, "  "+format+"\n", args...) }
 	m, p := c.Model, c.Pipeline
-	row("model\t%s: %s of width %d, %s, context %d", m.Family, words.Plural(m.Layers, "layer"), m.Hidden, words.Plural(m.Heads, "head"), m.Context)
-	row("batch\t%s in %s of %d", words.Plural(c.Batch.Sequences, "sequence"), words.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), c.Batch.Microbatch)
+	row("model\t%s: %s of width %d, %s, context %d", m.Family, words.Plural(m.Layers, "layer"), m.Hidden, words.Plural(m.Heads, "head"),
+		m.Context)
+	row("batch\t%s in %s of %d", words.Plural(c.Batch.Sequences, "sequence"), words.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"),
+		c.Batch.Microbatch)
 	row("pipeline\tschedule %s: %s × %s", words.OneLine(p.Schedule), words.Plural(p.Stages, "stage"), words.Plural(p.Chunks, "chunk"))
 	row("run\t%s, output in %s", words.Plural(c.Run.Steps, "step"), words.OneLine(c.Run.Out))
 	_ = w.Flush() // its writer keeps the error

@@ -301,7 +301,8 @@ type speedJSON struct {
 }
 
 func diffJSONOf(d *report.Difference) diffJSON {
-	j := diffJSON{A: sideJSONOf(d.A), B: sideJSONOf(d.B), Data: agreementJSONOf(d.Data), Kernels: agreementJSONOf(d.Kernels), Figures: []figureDiffJSON{}, Speed: []speedJSON{}}
+	j := diffJSON{A: sideJSONOf(d.A), B: sideJSONOf(d.B), Data: agreementJSONOf(d.Data), Kernels: agreementJSONOf(d.Kernels),
+		Figures: []figureDiffJSON{}, Speed: []speedJSON{}}
 	if !d.NoConfig {
 		changes := []changeJSON{}
 		for _, c := range d.Config {
@@ -310,7 +311,8 @@ func diffJSONOf(d *report.Difference) diffJSON {
 		j.Config = &changes
 	}
 	for _, f := range d.Figures {
-		j.Figures = append(j.Figures, figureDiffJSON{f.Name, f.Both, f.Equal, f.OnlyA, f.OnlyB, pairJSONOf(f.First), pairJSONOf(f.Largest), pairJSONOf(f.Last), f.EndA, f.EndB})
+		j.Figures = append(j.Figures, figureDiffJSON{f.Name, f.Both, f.Equal, f.OnlyA, f.OnlyB, pairJSONOf(f.First), pairJSONOf(f.Largest),
+			pairJSONOf(f.Last), f.EndA, f.EndB})
 	}
 	for _, s := range d.Speed {
 		j.Speed = append(j.Speed, speedJSON{s.Name, figure(s.A), figure(s.B), figure(s.Ratio())})

@@ -53,7 +53,8 @@ in "documents".`,
 				return err
 			}
 			if res.Samples {
-				a.printf("loss %.4f%s  %s\n%s, step %d\n", res.Loss, metricsText(res.Metrics), words.Plural(res.Windows, "sample"), words.OneLine(res.From), res.Step)
+				a.printf("loss %.4f%s  %s\n%s, step %d\n", res.Loss, metricsText(res.Metrics), words.Plural(res.Windows, "sample"),
+					words.OneLine(res.From), res.Step)
 				return nil
 			}
 			perByte := ""
@@ -69,10 +70,13 @@ in "documents".`,
 	f := cmd.Flags()
 	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to evaluate; repeatable (default: the run's validation text)")
 	f.StringVar(&o.Format, "format", "", "`text`, documents (JSON lines), or uint16 or uint32, little-endian token ids (default: the run's)")
-	f.StringVar(&o.InvalidUTF8, "invalid-utf8", "", "`refuse` a text that is not UTF-8, or take its bytes as they are (default: the run's data.invalid_utf8)")
-	f.StringVar(&o.SpecialTokens, "special-tokens", "", "take names of special tokens in texts, prompts and completions as `tokens` or as text (default: the run's data.special_tokens, else tokens)")
+	f.StringVar(&o.InvalidUTF8, "invalid-utf8", "",
+		"`refuse` a text that is not UTF-8, or take its bytes as they are (default: the run's data.invalid_utf8)")
+	f.StringVar(&o.SpecialTokens, "special-tokens", "",
+		"take names of special tokens in texts, prompts and completions as `tokens` or as text (default: the run's data.special_tokens, else tokens)")
 	f.IntVar(&o.Context, "context", 0, "`tokens` of a window, up to the model's positions (default: the context that it was trained with)")
-	f.StringVar(&o.TooLong, "too-long", "", "what becomes of a document with a prompt or messages that is longer than the context: `cut` or refuse (default cut)")
+	f.StringVar(&o.TooLong, "too-long", "",
+		"what becomes of a document with a prompt or messages that is longer than the context: `cut` or refuse (default cut)")
 	f.IntVar(&o.Microbatch, "microbatch", 4, "`sequences` to compute at a time")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	completeWords(cmd, "format", "text", "documents", "uint16", "uint32")

@@ -63,7 +63,8 @@ func TestExitCode(t *testing.T) {
 func setupOf(err error) error { return &troupe.SetupError{Err: err} }
 
 func TestExplain(t *testing.T) {
-	cause := &actors.ActorError{Actor: "stage 1", Step: 5, Err: &actors.Panic{Value: "index out of range", Stack: []byte("goroutine 7\nstage.go:1\n")}}
+	cause := &actors.ActorError{Actor: "stage 1", Step: 5, Err: &actors.Panic{Value: "index out of range",
+		Stack: []byte("goroutine 7\nstage.go:1\n")}}
 	for _, c := range []struct {
 		name  string
 		err   error
@@ -74,9 +75,11 @@ func TestExplain(t *testing.T) {
 		{"said already", errStopped, "", ""},
 		{"one line", errors.New("no"), "", "engine: no\n"},
 		{"several", errors.Join(errors.New("a"), errors.New("b\n\nc\n")), "", "engine: a\nengine: b\nengine:   c\n"},
-		{"joined within", setupOf(errors.Join(errors.New("a"), errors.Join(config.Errors{{Msg: "b"}, {Msg: "c"}}))), "", "engine: a\nengine: default: b\nengine: default: c\n"},
+		{"joined within", setupOf(errors.Join(errors.New("a"), errors.Join(config.Errors{{Msg: "b"}, {Msg: "c"}}))), "",
+			"engine: a\nengine: default: b\nengine: default: c\n"},
 		{"a wrapped join", fmt.Errorf("x: %w", errors.Join(errors.New("a"), errors.New("b"))), "", "engine: x: a\nengine:   b\n"},
-		{"forged", fmt.Errorf("%w: no\nengine: done\r\x1b[2J\u009b\u202e", fs.ErrNotExist), "", "engine: file does not exist: no\nengine:   engine: done\uFFFD\uFFFD[2J\uFFFD\uFFFD\n"},
+		{"forged", fmt.Errorf("%w: no\nengine: done\r\x1b[2J\u009b\u202e", fs.ErrNotExist), "",
+			"engine: file does not exist: no\nengine:   engine: done\uFFFD\uFFFD[2J\uFFFD\uFFFD\n"},
 		{"panic", errors.Join(cause, errors.New("the last checkpoint is x")), "",
 			"engine: stage 1 failed in step 5: internal error: index out of range (ENGINE_DEBUG=1 shows where)\nengine: the last checkpoint is x\n"},
 	} {

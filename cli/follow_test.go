@@ -59,13 +59,16 @@ func TestFollow(t *testing.T) {
 		said                   string
 	}{
 		{name: "one signal", signals: []os.Signal{syscall.SIGTERM}, endsOnStop: true, stops: 1, said: stopped},
-		{name: "two signals", signals: []os.Signal{syscall.SIGINT, syscall.SIGINT}, endsOnKill: true, wantErr: actors.ErrKilled, stops: 1, kills: 1, said: stopped},
+		{name: "two signals", signals: []os.Signal{syscall.SIGINT, syscall.SIGINT}, endsOnKill: true, wantErr: actors.ErrKilled, stops: 1,
+			kills: 1, said: stopped},
 		{name: "a status, and a signal", signals: []os.Signal{syscall.SIGQUIT, syscall.SIGQUIT, syscall.SIGINT}, endsOnStop: true, stops: 1,
 			said: event.Status{}.String() + event.Status{}.String() + stopped},
-		{name: "a closed output, told often, and a signal", signals: []os.Signal{syscall.SIGPIPE, syscall.SIGPIPE, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGTERM},
+		{name: "a closed output, told often, and a signal", signals: []os.Signal{syscall.SIGPIPE, syscall.SIGPIPE, syscall.SIGHUP,
+			syscall.SIGPIPE, syscall.SIGTERM},
 			stops: 1, said: closed + stopped},
 		{name: "a closed terminal, told twice", signals: []os.Signal{syscall.SIGHUP, syscall.SIGHUP}, stops: 1, said: hungUp},
-		{name: "a closed terminal and two signals", signals: []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGINT}, endsOnKill: true, wantErr: actors.ErrKilled, stops: 1, kills: 1, said: hungUp + stopped},
+		{name: "a closed terminal and two signals", signals: []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGINT}, endsOnKill: true,
+			wantErr: actors.ErrKilled, stops: 1, kills: 1, said: hungUp + stopped},
 		{name: "a signal and a closed output", signals: []os.Signal{syscall.SIGINT, syscall.SIGPIPE}, stops: 1, said: stopped},
 		{name: hangs, signals: []os.Signal{syscall.SIGINT, syscall.SIGTERM}, wantErr: errKilled, stops: 1, kills: 1, said: stopped},
 	} {

@@ -73,11 +73,13 @@ the template functions that an answer may call: a JSON array of their descriptio
 	f.StringVar(&t.messages, "messages", "", "`file` with a conversation to answer, as JSON; - is the input")
 	f.StringVar(&t.tools, "tools", "", "`file` with functions that an answer may call, for the chat template, as JSON")
 	f.IntVar(&o.Tokens, "tokens", 200, "largest `number` of tokens to write")
-	f.Float64Var(&o.Temperature, "temperature", defaultTemperature, "`number`: the larger, the more random; 0 always takes the most likely token")
+	f.Float64Var(&o.Temperature, "temperature", defaultTemperature,
+		"`number`: the larger, the more random; 0 always takes the most likely token")
 	f.IntVar(&o.TopK, "top-k", 0, "choose among the `k` most likely tokens; 0: among all")
 	f.Float64Var(&o.TopP, "top-p", 0, "choose among the most likely tokens that have this `share` of the probability together; 0: among all")
 	f.Float64Var(&o.MinP, "min-p", 0, "leave out tokens less likely than this `share` of the most likely one's probability")
-	f.Float64Var(&o.RepetitionPenalty, "repetition-penalty", 0, "`number` that logits of tokens already in the text are divided by; 0 or 1: none")
+	f.Float64Var(&o.RepetitionPenalty, "repetition-penalty", 0,
+		"`number` that logits of tokens already in the text are divided by; 0 or 1: none")
 	f.StringArrayVar(&o.Stop, "stop", nil, "`text` to end before; repeatable")
 	f.BoolVar(&o.IgnoreEnd, "ignore-end", false, "go on where the model ends its text")
 	f.IntVar(&o.Context, "context", 0, "`tokens` that the model sees at most, the prompt's among them (default: all its positions)")

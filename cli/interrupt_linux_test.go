@@ -42,13 +42,14 @@ func TestInterruptThenLoss(t *testing.T) {
 	if os.Getenv("TROUPE_KILLS") == "1" {
 		times = 10
 	}
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
+	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 4))
 	for i := range times {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			dir := workdir(t)
-			sets := []string{"run", "tiny.toml", "--local-cluster", "2", "--set", "run.steps=1000000", "--set", "run.checkpoint_every=5", "--set", "pipeline.stages=2", "--set", "cluster.silence_s=5"}
+			sets := []string{"run", "tiny.toml", "--local-cluster", "2", "--set", "run.steps=1000000", "--set", "run.checkpoint_every=5", "--set",
+				"pipeline.stages=2", "--set", "cluster.silence_s=5"}
 			p := startEngine(t, dir, sets...)
 			p.prints(`(?m)^checkpoint `)
 			workers := childrenOf(t, p.cmd.Process.Pid)

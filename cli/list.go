@@ -120,7 +120,8 @@ func (c *listed) look(s *checkpoint.Store) error {
 	case err != nil:
 		c.State, c.Problem = string(checkpoint.StateDamaged), fmt.Sprintf("%s: %v", rundir.TrainerFile, err)
 	case state.FormatVersion > trainstate.Version:
-		c.State, c.Problem = string(checkpoint.StateTooNew), fmt.Sprintf("%s: version %d, this program knows %d", rundir.TrainerFile, state.FormatVersion, trainstate.Version)
+		c.State, c.Problem = string(checkpoint.StateTooNew), fmt.Sprintf("%s: version %d, this program knows %d", rundir.TrainerFile,
+			state.FormatVersion, trainstate.Version)
 	default:
 		c.BestValLoss, c.BestStep, c.Decisions = state.BestValLoss, state.BestStep, state.Decisions
 		if state.Data.Train.SHA256 != "" {

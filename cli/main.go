@@ -21,7 +21,8 @@ func run(args []string, out, errs io.Writer) int {
 	broken := make(chan struct{}, 1)
 	errs = term.NewWriter(outlet{errs, broken}, words.Harmless) // nobody but people reads it
 	errs = &diverted{w: errs}
-	a := &app{out: &stream{w: outlet{out, broken}}, err: errs, broken: broken, terminal: term.IsTerminal(out), width: term.Width(out), now: time.Now}
+	a := &app{out: &stream{w: outlet{out, broken}}, err: errs, broken: broken, terminal: term.IsTerminal(out), width: term.Width(out),
+		now: time.Now}
 	root := a.newRoot()
 	root.SetArgs(args)
 	root.SetOut(a.people())
@@ -116,7 +117,9 @@ it has trained. A run is described by one TOML file:
 	root.SetVersionTemplate("engine {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.newRun(), a.newEval(), a.newPredict(), a.newGenerate(), a.newTokenize(), a.newExport(), a.newTensorBoard(), a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newDiff(), a.newReport(), a.newUI(), a.newBench(), a.newDoctor(), a.newCluster(), a.newWorker(), a.newPs(), a.newTop(), a.newStatus(), a.newLogs(), a.newFollow(), a.newStop(), a.newVersion(), exitCodes())
+	root.AddCommand(a.newRun(), a.newEval(), a.newPredict(), a.newGenerate(), a.newTokenize(), a.newExport(), a.newTensorBoard(),
+		a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newDiff(), a.newReport(), a.newUI(), a.newBench(), a.newDoctor(),
+		a.newCluster(), a.newWorker(), a.newPs(), a.newTop(), a.newStatus(), a.newLogs(), a.newFollow(), a.newStop(), a.newVersion(), exitCodes())
 	for _, more := range hidden {
 		root.AddCommand(more(a))
 	}

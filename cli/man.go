@@ -42,5 +42,6 @@ func writeMan(root *cobra.Command, dir string) error {
 	root.DisableAutoGenTag = true
 	// The same commands give the same pages: they bear no date but that of the epoch.
 	epoch := time.Unix(0, 0).UTC()
-	return doc.GenManTree(root, &doc.GenManHeader{Title: "ENGINE", Section: "1", Date: &epoch, Source: "engine " + describeBuild().Version, Manual: "Troupe"}, dir)
+	return doc.GenManTree(root, &doc.GenManHeader{Title: "ENGINE", Section: "1", Date: &epoch, Source: "engine " + describeBuild().Version,
+		Manual: "Troupe"}, dir)
 }

@@ -80,27 +80,36 @@ func TestOwnFaults(t *testing.T) {
 		more        []string
 	}{
 		{"panic", layer + `forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, nil},
-		{"panic", layer + `forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, []string{"--set", "pipeline.recompute=full"}},
-		{"panic", `.*layer 2.faulty, forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`, []string{"--local-cluster", "2"}},
-		{"panic in a validation", `stage \d failed in step 4: validation: (stage \d: )?layer 2.faulty, forward of microbatch 0: panic: out of ideas \(cli.*`, nil},
+		{"panic", layer + `forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`,
+			[]string{"--set", "pipeline.recompute=full"}},
+		{"panic", `.*layer 2.faulty, forward of microbatch 0: panic: out of ideas \(cli.\(\*faulty\).Forward own_test.go:\d+, .*`,
+			[]string{"--local-cluster", "2"}},
+		{"panic in a validation",
+			`stage \d failed in step 4: validation: (stage \d: )?layer 2.faulty, forward of microbatch 0: panic: out of ideas \(cli.*`, nil},
 		{"call panic", layer + `forward of microbatch 0: add: panic: out of ideas \(cli.\(\*faulty\).Forward.func1 own_test.go:\d+\)`, nil},
 		{"call error", layer + `forward of microbatch 0: add: out of ideas`, nil},
 		{"output", layer + `forward of microbatch 0: unexpected tensor on an edge: it returned 0 outputs and should return 1`, nil},
 		{"nan", layer + `forward of microbatch 0: output 0 has not a finite number`, nil},
-		{"gradient", layer + `input gradient of microbatch 0: unexpected tensor on an edge: it returned a gradient of float32\[8 2\] for input 0, which is float32\[2 8\]`, nil},
+		{"gradient", layer +
+			`input gradient of microbatch 0: unexpected tensor on an edge: it returned a gradient of float32\[8 2\] for input 0, which is float32\[2 8\]`, nil},
 		{"gradient panic", layer + `input gradient of microbatch 0: panic: out of ideas \(cli.*`, nil},
 		{"weight panic", layer + `weight gradient of microbatch 0: panic: out of ideas \(cli.*`, nil},
 		{"free", layer + `input gradient of microbatch 0: unexpected tensor on an edge: it freed float32\[2 8\], which it was given`, nil},
-		{"read later", `loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample (\d+) of 256: shelf \d+ is empty`, nil},
-		{"read panic later", `loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: panic: out of ideas \(cli.*`, nil},
-		{"label later", `loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: label outside the classes: field "y" has the label 4, but its 4 classes are 0 to 3`, nil},
+		{"read later",
+			`loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample (\d+) of 256: shelf \d+ is empty`,
+			nil},
+		{"read panic later",
+			`loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: panic: out of ideas \(cli.*`, nil},
+		{"label later",
+			`loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: label outside the classes: field "y" has the label 4, but its 4 classes are 0 to 3`, nil},
 	} {
 		t.Run(strings.Join(append([]string{c.fault}, c.more...), " "), func(t *testing.T) {
 			t.Parallel()
 			dir := mineFolder(t)
 			status, says := runMine(t, dir, c.fault, append([]string{"run", "mine.toml", "--quiet"}, c.more...)...)
 			// That of step 4 may not have had the stages' copies yet.
-			if pattern := `^engine: ` + c.says + "\nengine: the last checkpoint is out/checkpoints/step-0000000[24]\n$"; status != exitFailed || !regexp.MustCompile(pattern).MatchString(filepath.ToSlash(says)) {
+			if pattern := `^engine: ` + c.says + "\nengine: the last checkpoint is out/checkpoints/step-0000000[24]\n$"; status != exitFailed ||
+				!regexp.MustCompile(pattern).MatchString(filepath.ToSlash(says)) {
 				t.Fatalf("status %d, and it says\n%swant 1 and\n%s", status, says, pattern)
 			}
 			if status, says := runMine(t, dir, "", "ckpt", "verify", "out"); status != exitOK {
@@ -125,7 +134,8 @@ func TestOwnOrder(t *testing.T) {
 	const last = "\n1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3\n"
 	for _, c := range []struct{ name, stack, table, warns string }{
 		{"input gradients of layers that make both apart", apart, "0F0,0F1,0F2,0F3,0I3,0I1,0I0,0I2,0W0,0W1,0W2,0W3" + split, ""},
-		{"input gradients of a layer that makes both at once", inOne, "0F0,0F1,0F2,0F3,0I3,0I1,0I0,0I2,0W0,0W1,0W2,0W3" + split, "computes input gradients out of microbatch order"},
+		{"input gradients of a layer that makes both at once", inOne, "0F0,0F1,0F2,0F3,0I3,0I1,0I0,0I2,0W0,0W1,0W2,0W3" + split,
+			"computes input gradients out of microbatch order"},
 		{"forwards of the loss, which has no weight", apart, "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F3,1F1,1F0,1F2,1B0,1B1,1B2,1B3\n", ""},
 		{"weight gradients", apart, "0F0,0F1,0F2,0F3,0B3,0B1,0B0,0B2" + last, "computes weight gradients out of microbatch order"},
 	} {
@@ -136,7 +146,8 @@ func TestOwnOrder(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, "mine.csv"), []byte(c.table), 0o666); err != nil {
 					t.Fatal(err)
 				}
-				status, says := runMine(t, dir, "", "run", "mine.toml", "--quiet", "--set", "model.stack="+c.stack, "--set", "pipeline.schedule="+schedule)
+				status, says := runMine(t, dir, "", "run", "mine.toml", "--quiet", "--set", "model.stack="+c.stack, "--set", "pipeline.schedule="+
+					schedule)
 				if status != exitOK {
 					t.Fatalf("status %d: %s", status, says)
 				}

@@ -97,18 +97,23 @@ receives and the waits for sends. --table reads both, also with spaces, quotes o
 		ValidArgsFunction: completeFiles("toml"),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.spec.Schedule, "schedule", "", "`name` of the schedule: "+strings.Join(scheduler.Schedules(), ", ")+" (default: by stages and chunks)")
+	f.StringVar(&o.spec.Schedule, "schedule", "", "`name` of the schedule: "+strings.Join(scheduler.Schedules(), ", ")+
+		" (default: by stages and chunks)")
 	f.IntVar(&o.spec.Ranks, "stages", 1, "`number` of stages of the pipeline, each on a rank of its own")
 	f.IntVar(&o.spec.Chunks, "chunks", 0, "`number` of chunks on each rank (default: 1, or 2 where the schedule wants two)")
 	f.IntVar(&o.spec.Microbatches, "microbatches", 1, "`number` of microbatches")
-	f.IntVar(&o.spec.MicrobatchGroupSize, "microbatch-group-size", 0, "`number` of microbatches that pass through a chunk before the next chunk's turn (default: the least that fits, which is the stages where they divide the microbatches)")
-	f.IntVar(&o.spec.MaxInFlight, "max-in-flight", 0, "`number` of chunk outputs that a rank may hold at most, for the schedule auto (default: any)")
-	f.IntVar(&o.spec.DeferWeights, "defer-weights", 0, "`number` of microbatches, the last ones, whose weight gradients on the last chunk are deferred to the end")
+	f.IntVar(&o.spec.MicrobatchGroupSize, "microbatch-group-size", 0,
+		"`number` of microbatches that pass through a chunk before the next chunk's turn (default: the least that fits, which is the stages where they divide the microbatches)")
+	f.IntVar(&o.spec.MaxInFlight, "max-in-flight", 0,
+		"`number` of chunk outputs that a rank may hold at most, for the schedule auto (default: any)")
+	f.IntVar(&o.spec.DeferWeights, "defer-weights", 0,
+		"`number` of microbatches, the last ones, whose weight gradients on the last chunk are deferred to the end")
 	f.BoolVar(&o.spec.ForwardOnly, "forward-only", false, "forward passes only, as in validation")
 	f.StringVar(&o.table, "table", "", "`file` of a table (CSV: a row a rank, cells such as 0F3), instead of a schedule")
 	f.Float64SliceVar(&o.costs, "costs", []float64{1, 1, 1}, "`costs` of F, I and W")
 	f.Float64Var(&o.link, "link", 0, "`time` of a message between two ranks")
-	f.Float64Var(&o.cores, "cores", 0, "`number` of actions that can run at a time at full speed, where ranks share a machine (default: each has its own)")
+	f.Float64Var(&o.cores, "cores", 0,
+		"`number` of actions that can run at a time at full speed, where ranks share a machine (default: each has its own)")
 	f.Float64Var(&o.jitter, "jitter", 0, "`share` by which costs vary up and down, from 0 to 1")
 	f.Uint64Var(&o.seed, "seed", 1, "`seed` of the jitter")
 	f.StringVar(&o.slow, "slow", "", "`rank=factor`: a rank that takes that many times as long")
@@ -116,7 +121,8 @@ receives and the waits for sends. --table reads both, also with spaces, quotes o
 	var ofTables []string
 	f.VisitAll(func(flag *pflag.Flag) { ofTables = append(ofTables, flag.Name) })
 	ofConfigs := o.config.flags(cmd)
-	f.BoolVar(&o.config.order, "order", false, "print each rank's order of passes as Megatron-Core writes it, the counts of its virtual microbatches and, with a configuration, the shapes of what it receives and sends")
+	f.BoolVar(&o.config.order, "order", false,
+		"print each rank's order of passes as Megatron-Core writes it, the counts of its virtual microbatches and, with a configuration, the shapes of what it receives and sends")
 	o.flags(f, planFormats)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -291,7 +297,8 @@ func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.
 		}
 		return t, nil
 	}
-	for _, name := range []string{"schedule", "stages", "chunks", "microbatches", "microbatch-group-size", "max-in-flight", "defer-weights", "forward-only"} {
+	for _, name := range []string{"schedule", "stages", "chunks", "microbatches", "microbatch-group-size", "max-in-flight", "defer-weights",
+		"forward-only"} {
 		if cmd.Flags().Changed(name) {
 			return nil, usagef("--%s and --table: a table says that itself, leave one out", name)
 		}
@@ -325,10 +332,12 @@ func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler
 	chart := draw.FromTimeline(t, tl)
 	chart.Facts, chart.Credits = facts, &r.Credits
 	if tl.SteadyStateStep > 0 && tl.SteadyStateStep < tl.Makespan {
-		chart.Facts = append(chart.Facts, draw.Fact{Label: "period", Value: fmt.Sprintf("%.4g, where steps follow without a wait for the optimizer", tl.SteadyStateStep)})
+		chart.Facts = append(chart.Facts, draw.Fact{Label: "period",
+			Value: fmt.Sprintf("%.4g, where steps follow without a wait for the optimizer", tl.SteadyStateStep)})
 	}
 	if r.OutOfOrder.Any() {
-		chart.Facts = append(chart.Facts, draw.Fact{Label: r.OutOfOrder.String(), Value: "not in microbatch order: sums may round differently from other schedules'"})
+		chart.Facts = append(chart.Facts, draw.Fact{Label: r.OutOfOrder.String(),
+			Value: "not in microbatch order: sums may round differently from other schedules'"})
 	}
 	return drawCharts(w, a, o.drawing, chart)
 }

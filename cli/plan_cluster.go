@@ -19,7 +19,8 @@ import (
 // planCluster says where a cluster's workers would compute a configuration, and what a step
 // is predicted to take there.
 func (a *app) planCluster(ctx context.Context, cmd *cobra.Command, path string, o *planConfigOptions, d drawing) error {
-	for _, name := range []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "devices-per-node", "node-bandwidth-gbps", "node-latency-us", "check", "pairs", "device", "layer-costs", "save-costs", "out"} {
+	for _, name := range []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "devices-per-node", "node-bandwidth-gbps",
+		"node-latency-us", "check", "pairs", "device", "layer-costs", "save-costs", "out"} {
 		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
 			return usagef("--%s: with --cluster devices, memory and ways are the workers' own, and are measured; leave it out", name)
 		}
@@ -62,7 +63,8 @@ func (a *app) showForecast(f *cluster.Forecast) error {
 		if r.Device != "" {
 			on = words.OneLine(r.Device)
 		}
-		_, e := fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", r.Rank, words.OneLine(r.Worker), words.OneLine(r.Host), r.Cores, on, plan.GiB(float64(r.Bytes)), plan.GiB(float64(r.MemoryBytes)))
+		_, e := fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", r.Rank, words.OneLine(r.Worker), words.OneLine(r.Host), r.Cores, on,
+			plan.GiB(float64(r.Bytes)), plan.GiB(float64(r.MemoryBytes)))
 		err = errors.Join(err, e)
 	}
 	if len(f.Links) > 0 {
@@ -74,7 +76,8 @@ func (a *app) showForecast(f *cluster.Forecast) error {
 		err = errors.Join(err, e)
 	}
 	err = errors.Join(err, w.Flush())
-	a.printf("\na step is predicted to take %.1f ms: %s tokens/s, bubble %.1f%%, %.2f ms for a message between neighbours\n", f.StepMS, words.Short(f.TokensPerS), f.BubblePct, f.MessageMS)
+	a.printf("\na step is predicted to take %.1f ms: %s tokens/s, bubble %.1f%%, %.2f ms for a message between neighbours\n", f.StepMS,
+		words.Short(f.TokensPerS), f.BubblePct, f.MessageMS)
 	if f.Apart != "" {
 		a.printf("%s\n", words.OneLine(f.Apart))
 	}

@@ -46,20 +46,27 @@ type planConfigOptions struct {
 // flags adds them, and returns their names.
 func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.IntVar(&o.devices, "devices", 1, "`number` of devices like this machine, each for one rank of the grid; with 1, ranks share this machine")
-	f.Float64Var(&o.memoryGiB, "memory-gib", 0, "memory of a device that a run may take, as a `number` of GiB (default: device.memory_gib, else what is free here)")
+	f.IntVar(&o.devices, "devices", 1,
+		"`number` of devices like this machine, each for one rank of the grid; with 1, ranks share this machine")
+	f.Float64Var(&o.memoryGiB, "memory-gib", 0,
+		"memory of a device that a run may take, as a `number` of GiB (default: device.memory_gib, else what is free here)")
 	f.Float64Var(&o.latencyUS, "latency-us", 0, "`time` of an empty message between two devices, in microseconds")
 	f.Float64Var(&o.gigabits, "bandwidth-gbps", 0, "`speed` of a device's link to others, in Gbit/s (default: messages take no time)")
-	f.IntVar(&o.perNode, "devices-per-node", 0, "`number` of devices of a node, where those of one node have a faster link: ranks 0 to N-1 are on the first")
-	f.Float64Var(&o.nodeGbps, "node-bandwidth-gbps", 0, "`speed` of a device's link to those of its node, in Gbit/s (default: the data sheet's with --device, else messages take no time there)")
-	f.Float64Var(&o.nodeUS, "node-latency-us", 0, "`time` of an empty message between two devices of a node, in microseconds (default: --latency-us)")
-	f.StringVar(&o.device, "device", "", "`name` of a GPU to estimate for, from shapes and its data sheet, instead of measuring here: "+strings.Join(gpus.Names(), ", "))
+	f.IntVar(&o.perNode, "devices-per-node", 0,
+		"`number` of devices of a node, where those of one node have a faster link: ranks 0 to N-1 are on the first")
+	f.Float64Var(&o.nodeGbps, "node-bandwidth-gbps", 0,
+		"`speed` of a device's link to those of its node, in Gbit/s (default: the data sheet's with --device, else messages take no time there)")
+	f.Float64Var(&o.nodeUS, "node-latency-us", 0,
+		"`time` of an empty message between two devices of a node, in microseconds (default: --latency-us)")
+	f.StringVar(&o.device, "device", "", "`name` of a GPU to estimate for, from shapes and its data sheet, instead of measuring here: "+
+		strings.Join(gpus.Names(), ", "))
 	f.StringVar(&o.costs, "layer-costs", "", "`file` of layer costs, measured elsewhere, to take instead of measuring")
 	f.StringVar(&o.save, "save-costs", "", "`file` to write the layer costs to")
 	f.Float64Var(&o.seconds, "seconds", 1, "how long to measure each size of microbatch, in `seconds`")
 	f.BoolVar(&o.check, "check", false, "train some steps as configured, and compare them with the prediction")
 	f.IntVar(&o.pairs, "pairs", 5, "`number` of times that --check measures costs and steps, in turn")
-	f.BoolVar(&o.groups, "groups", false, "list every rank with its place in the grid of [parallel] and the ranks of its groups; nothing is measured")
+	f.BoolVar(&o.groups, "groups", false,
+		"list every rank with its place in the grid of [parallel] and the ranks of its groups; nothing is measured")
 	var names []string
 	f.VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
 	cmd.Flags().AddFlagSet(f)
@@ -72,7 +79,8 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 }
 
 // measuringFlags have no effect where nothing is measured or predicted.
-var measuringFlags = []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "devices-per-node", "node-bandwidth-gbps", "node-latency-us", "layer-costs", "save-costs", "seconds", "check", "pairs", "cluster"}
+var measuringFlags = []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "devices-per-node", "node-bandwidth-gbps",
+	"node-latency-us", "layer-costs", "save-costs", "seconds", "check", "pairs", "cluster"}
 
 // limits of what the flags take.
 const (
@@ -145,7 +153,8 @@ func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
 }
 
 func (o *planConfigOptions) cluster(cmd *cobra.Command, dtype string) forecast.Devices {
-	d := forecast.Devices{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS, BytesPerS: bytesPerS(o.gigabits), PeakFLOPs: o.gpu().FLOPs(dtype)}
+	d := forecast.Devices{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS,
+		BytesPerS: bytesPerS(o.gigabits), PeakFLOPs: o.gpu().FLOPs(dtype)}
 	if o.perNode > 1 {
 		d.Nodes = forecast.Nodes{Devices: o.perNode, Within: forecast.Link{LatencyUS: o.latencyUS, BytesPerS: o.gpu().LinkBytesPerS}}
 		if cmd.Flags().Changed("node-bandwidth-gbps") {
@@ -286,7 +295,8 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress, w
 	if err != nil {
 		return err
 	}
-	r.Best, r.ByGrid, r.BySchedule, r.ByStages, r.ByBatch, r.TooLarge, r.Tried = p.Best, p.ByGrid, p.BySchedule, p.ByStages, p.ByMicrobatch, p.TooLarge, p.Tried
+	r.Best, r.ByGrid, r.BySchedule, r.ByStages, r.ByBatch, r.TooLarge, r.Tried = p.Best, p.ByGrid, p.BySchedule, p.ByStages, p.ByMicrobatch,
+		p.TooLarge, p.Tried
 	r.Impossible, r.reason, r.left = p.Impossible, p.Reason, p.Left
 	return nil
 }
@@ -349,7 +359,8 @@ func optionChart(title string, o *forecast.Option) draw.Chart {
 // recommendation is what to write into the configuration.
 func recommendation(o *forecast.Option) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "[pipeline]\nstages = %d\nchunks = %d\nschedule = %q\nlayout = %q\nrecompute = %q\n", o.Stages, o.Chunks, o.Schedule, o.Layout, o.Recompute)
+	fmt.Fprintf(&s, "[pipeline]\nstages = %d\nchunks = %d\nschedule = %q\nlayout = %q\nrecompute = %q\n", o.Stages, o.Chunks, o.Schedule,
+		o.Layout, o.Recompute)
 	if o.RecomputeKeep > 0 {
 		fmt.Fprintf(&s, "recompute_keep = %d\n", o.RecomputeKeep)
 	}

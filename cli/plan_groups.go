@@ -68,7 +68,8 @@ func groupsOf(g *grid.Grid) (*groupsReport, error) {
 		members += g.World() * g.Size(dim)
 	}
 	if members > mostGroupMembers {
-		return nil, fmt.Errorf("--groups: the groups of %v, listed for each of %d ranks, would have %d members; up to %d are listed", g, g.World(), members, mostGroupMembers)
+		return nil, fmt.Errorf("--groups: the groups of %v, listed for each of %d ranks, would have %d members; up to %d are listed", g,
+			g.World(), members, mostGroupMembers)
 	}
 	r := &groupsReport{World: g.World(), Order: g.Order(), Text: g.Describe()}
 	found := make(map[string][]int) // each group is listed once in memory

@@ -92,7 +92,8 @@ func orderOf(t *scheduler.Table, spec scheduler.Spec) (*orderReport, error) {
 
 // planOrder describes a configuration's table. Nothing is measured.
 func (a *app) planOrder(cmd *cobra.Command, cfg *config.Config, d drawing) error {
-	if err := errors.Join(idle(cmd, "with --order, which measures nothing", append([]string{"device", "columns"}, measuringFlags...)...), d.textOrJSON("--order")); err != nil {
+	if err := errors.Join(idle(cmd, "with --order, which measures nothing", append([]string{"device", "columns"}, measuringFlags...)...),
+		d.textOrJSON("--order")); err != nil {
 		return err
 	}
 	a.working = true
@@ -110,7 +111,8 @@ func (a *app) planOrder(cmd *cobra.Command, cfg *config.Config, d drawing) error
 			return &troupe.SetupError{Err: err}
 		}
 		for _, x := range all {
-			r.Ranks[rank].Transfers = append(r.Ranks[rank].Transfers, orderTransfer{x.Chunk, shapeTexts(x.RecvForward), shapeTexts(x.SendForward), shapeTexts(x.RecvBackward), shapeTexts(x.SendBackward)})
+			r.Ranks[rank].Transfers = append(r.Ranks[rank].Transfers, orderTransfer{x.Chunk, shapeTexts(x.RecvForward), shapeTexts(x.SendForward),
+				shapeTexts(x.RecvBackward), shapeTexts(x.SendBackward)})
 		}
 	}
 	return r.writeTo(a, d)
@@ -140,7 +142,8 @@ func (r *orderReport) text(w io.Writer) error {
 		name = "a table that was read"
 	}
 	p := &planText{w: w}
-	p.printf("%s, %s, %s, %s\n\n", name, words.Plural(len(r.Ranks), "rank"), words.Plural(r.Chunks, "chunk"), words.Plural(r.Microbatches, "microbatch"))
+	p.printf("%s, %s, %s, %s\n\n", name, words.Plural(len(r.Ranks), "rank"), words.Plural(r.Chunks, "chunk"),
+		words.Plural(r.Microbatches, "microbatch"))
 	switch s := r.ScheduleTable; {
 	case s != nil:
 		p.scheduleTable(s)
@@ -164,7 +167,8 @@ func (r *orderReport) text(w io.Writer) error {
 		fmt.Fprintln(t, "RANK\tCHUNK\tRECV FORWARD\tSEND FORWARD\tRECV BACKWARD\tSEND BACKWARD")
 		for _, k := range r.Ranks {
 			for _, x := range k.Transfers {
-				fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\n", k.Rank, x.Chunk, tensors(x.RecvForward), tensors(x.SendForward), tensors(x.RecvBackward), tensors(x.SendBackward))
+				fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\n", k.Rank, x.Chunk, tensors(x.RecvForward), tensors(x.SendForward), tensors(x.RecvBackward),
+					tensors(x.SendBackward))
 			}
 		}
 	})

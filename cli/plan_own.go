@@ -75,7 +75,8 @@ func (a *app) planOwn(cmd *cobra.Command, cfg *config.Config, d drawing) error {
 			}
 		}
 		chart := draw.FromTimeline(table, timeline)
-		chart.Facts = append(chart.Facts, draw.Fact{Label: "layout", Value: p.Layout().String()}, draw.Fact{Label: "costs", Value: "estimates by arithmetic; 1 is the mean forward of a chunk"})
+		chart.Facts = append(chart.Facts, draw.Fact{Label: "layout", Value: p.Layout().String()},
+			draw.Fact{Label: "costs", Value: "estimates by arithmetic; 1 is the mean forward of a chunk"})
 		return drawCharts(w, a, d, chart)
 	})
 }
@@ -88,7 +89,8 @@ func ownText(p *plan.Plan) (string, error) {
 	}
 	var b strings.Builder
 	names, weights := p.Model().Names(), p.Parameters()
-	fmt.Fprintf(&b, "model     %s, %s parameters in %s\n", p.Config().Model.Family, words.Count(p.Model().Parameters()), words.Plural(len(names), "layer"))
+	fmt.Fprintf(&b, "model     %s, %s parameters in %s\n", p.Config().Model.Family, words.Count(p.Model().Parameters()),
+		words.Plural(len(names), "layer"))
 	for r := range p.Table().NumRanks() {
 		fmt.Fprintf(&b, "stage %-3d %s parameters, %.1f MiB\n", r, words.Count(weights[r]), float64(bytes[r])/(1<<20))
 		for _, c := range p.Chunks(r) {
@@ -97,10 +99,12 @@ func ownText(p *plan.Plan) (string, error) {
 	}
 	for k, s := range p.Table().Skips {
 		tensors, size := p.SkipBytes(k)
-		fmt.Fprintf(&b, "skip      from chunk %d to chunk %d: %s, %.1f KiB a microbatch, at most %d under way\n", s.From, s.To, words.Plural(tensors, "tensor"), float64(size)/1024, p.Report().Credits.OfSkip(scheduler.ForwardEdge, k))
+		fmt.Fprintf(&b, "skip      from chunk %d to chunk %d: %s, %.1f KiB a microbatch, at most %d under way\n", s.From, s.To,
+			words.Plural(tensors, "tensor"), float64(size)/1024, p.Report().Credits.OfSkip(scheduler.ForwardEdge, k))
 	}
 	if whole := p.Model().WholeLayers(); len(whole) > 0 {
-		fmt.Fprintf(&b, "whole     %s: input and weight gradients are computed together, so a schedule that puts weight gradients off gains nothing by these layers\n", strings.Join(whole, " "))
+		fmt.Fprintf(&b,
+			"whole     %s: input and weight gradients are computed together, so a schedule that puts weight gradients off gains nothing by these layers\n", strings.Join(whole, " "))
 	}
 	return b.String() + "\n", nil
 }

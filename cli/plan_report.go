@@ -23,9 +23,11 @@ func (r *planReport) text(w io.Writer) error {
 	p.heading("As configured")
 	p.option(r.Configured)
 	if v := r.Check; v != nil {
-		p.line("measured %s ms a step, predicted %s, predicted / measured %.3f, the median of %s", round(v.MeasuredStepMS), round(v.PredictedStepMS), v.StepRatio, words.Plural(v.Pairs, "pair"))
+		p.line("measured %s ms a step, predicted %s, predicted / measured %.3f, the median of %s", round(v.MeasuredStepMS),
+			round(v.PredictedStepMS), v.StepRatio, words.Plural(v.Pairs, "pair"))
 		if v.MeasuredBytes > 0 {
-			p.line("measured %s of memory, predicted %s, predicted / measured %.3f", words.Bytes(v.MeasuredBytes), words.Bytes(v.PredictedBytes), v.MemoryRatio)
+			p.line("measured %s of memory, predicted %s, predicted / measured %.3f", words.Bytes(v.MeasuredBytes), words.Bytes(v.PredictedBytes),
+				v.MemoryRatio)
 		}
 	}
 	p.recommended(r)
@@ -59,7 +61,8 @@ func (p *planText) costs(c *forecast.Costs) {
 	for _, b := range c.Batches {
 		for _, l := range layerNames {
 			if cost, ok := b.Layers[l.symbol]; ok {
-				fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\t%s\t\n", b.Microbatch, l.name, layerMS(cost.ForwardMS), layerMS(cost.InputGradMS), layerMS(cost.WeightGradMS), layerMS(cost.BackwardMS))
+				fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\t%s\t\n", b.Microbatch, l.name, layerMS(cost.ForwardMS), layerMS(cost.InputGradMS),
+					layerMS(cost.WeightGradMS), layerMS(cost.BackwardMS))
 			}
 		}
 	}
@@ -93,7 +96,8 @@ func (p *planText) option(o *forecast.Option) {
 		p.line("does not fit: %s", o.Misfit)
 		return
 	}
-	p.line("step %s ms (%s of it the update), %s tokens/s%s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS), words.Short(o.TokensPerS), mfu(o), o.BubblePct, memory(o))
+	p.line("step %s ms (%s of it the update), %s tokens/s%s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS),
+		words.Short(o.TokensPerS), mfu(o), o.BubblePct, memory(o))
 	if o.MessageMS > 0 && o.Stages > 1 {
 		p.line("a message between two devices takes %s ms", round(o.MessageMS))
 	}
@@ -178,7 +182,8 @@ func (p *planText) recommended(r *planReport) {
 			p.line("nothing: none of %s is possible. The first error: %v", words.Plural(r.Impossible, "option"), r.reason)
 			return
 		}
-		p.line("nothing: of %d options the %d fastest need more than %s, with recomputation too; the fastest needs %s.", r.Tried, len(r.TooLarge), given, words.Bytes(r.TooLarge[0].NeedBytes()))
+		p.line("nothing: of %d options the %d fastest need more than %s, with recomputation too; the fastest needs %s.", r.Tried, len(r.TooLarge),
+			given, words.Bytes(r.TooLarge[0].NeedBytes()))
 		if r.left > 0 {
 			p.line("%s were not tried, because they looked slower.", words.Plural(r.left, "option"))
 		}
@@ -198,7 +203,8 @@ func (p *planText) recommended(r *planReport) {
 	for _, g := range []struct {
 		name    string
 		options []*forecast.Option
-	}{{"for each grid", byGrid(r)}, {"for each number of stages", byStages(r)}, {"for each schedule", r.BySchedule}, {"for each size of microbatch", r.ByBatch}, {"faster, but too large for the memory", r.TooLarge}} {
+	}{{"for each grid", byGrid(r)}, {"for each number of stages", byStages(r)}, {"for each schedule", r.BySchedule},
+		{"for each size of microbatch", r.ByBatch}, {"faster, but too large for the memory", r.TooLarge}} {
 		p.table(g.name, g.options, r.Best)
 	}
 	p.layers(r)
@@ -210,7 +216,8 @@ func why(r *planReport) string {
 	if first == nil || first.StepMS >= r.Best.StepMS {
 		return fmt.Sprintf("the fastest of %s", words.Plural(r.Tried, "option"))
 	}
-	return fmt.Sprintf("of %s the simplest of those within 2 %% of the fastest, which is %.1f %% faster (%s, %s)", words.Plural(r.Tried, "option"),
+	return fmt.Sprintf("of %s the simplest of those within 2 %% of the fastest, which is %.1f %% faster (%s, %s)",
+		words.Plural(r.Tried, "option"),
 		100*(r.Best.StepMS/first.StepMS-1), first.Schedule, shortGrid(first))
 }
 
@@ -252,7 +259,8 @@ func (p *planText) table(name string, options []*forecast.Option, best *forecast
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "    schedule\tgrid\tchunks\tmicrobatch\trecomputation\tstep ms\tof recommended\tbubble %\tmemory\t")
 	for _, o := range options[:min(len(options), mostListed)] {
-		fmt.Fprintf(t, "    %s\t%s\t%d\t%d\t%s\t%s\t%.2f\t%.1f\t%s\t\n", o.Schedule, shortGrid(o), o.Chunks, o.Microbatch, recomputation(o), round(o.StepMS), o.StepMS/best.StepMS, o.BubblePct, words.Bytes(o.NeedBytes()))
+		fmt.Fprintf(t, "    %s\t%s\t%d\t%d\t%s\t%s\t%.2f\t%.1f\t%s\t\n", o.Schedule, shortGrid(o), o.Chunks, o.Microbatch, recomputation(o),
+			round(o.StepMS), o.StepMS/best.StepMS, o.BubblePct, words.Bytes(o.NeedBytes()))
 	}
 	if err := t.Flush(); p.err == nil {
 		p.err = err
@@ -270,5 +278,6 @@ func (p *planText) layers(r *planReport) {
 	}
 	all := func(symbol string) float64 { return b.Layers[symbol].ForwardMS + b.Layers[symbol].BackwardMS }
 	layer := all("t")
-	p.line("the layout goes by what forward and backward take: the embedding %.2f, head and loss %.2f of a layer", all("E")/layer, all("L")/layer)
+	p.line("the layout goes by what forward and backward take: the embedding %.2f, head and loss %.2f of a layer", all("E")/layer,
+		all("L")/layer)
 }

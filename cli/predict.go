@@ -57,7 +57,8 @@ standard error.`,
 				return writePrediction(out, p, names, classes)
 			})
 			if err = errors.Join(err, out.Flush()); err == nil {
-				say(a.err, "loss %.4f%s  %s of %s, step %d", res.Loss, metricsText(res.Metrics), words.Plural(res.Windows, "sample"), words.OneLine(res.From), res.Step)
+				say(a.err, "loss %.4f%s  %s of %s, step %d", res.Loss, metricsText(res.Metrics), words.Plural(res.Windows, "sample"),
+					words.OneLine(res.From), res.Step)
 			}
 			return err
 		}),

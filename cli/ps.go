@@ -48,7 +48,8 @@ commands take a run's id, the beginning of it, or its name.`,
 				if len(s.Workers) > 0 && !s.Over() {
 					workers = strings.Join(s.Workers, " ")
 				}
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, words.OneLine(s.Name), s.State, s.Step, s.Steps, loss(s.Loss), loss(s.ValLoss), workers,
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, words.OneLine(s.Name), s.State, s.Step, s.Steps, loss(s.Loss),
+					loss(s.ValLoss), workers,
 					s.Submitted.Local().Format(time.DateTime), words.OneLine(s.Out))
 			}
 			err = w.Flush()
@@ -96,7 +97,8 @@ type runJSON struct {
 }
 
 func jsonRun(s cluster.RunSummary) runJSON {
-	r := runJSON{ID: s.ID, Name: s.Name, State: s.State, Step: s.Step, Steps: s.Steps, Workers: append([]string{}, s.Workers...), Submitted: s.Submitted.UTC(), SubmittedBy: s.SubmittedBy,
+	r := runJSON{ID: s.ID, Name: s.Name, State: s.State, Step: s.Step, Steps: s.Steps, Workers: append([]string{}, s.Workers...),
+		Submitted: s.Submitted.UTC(), SubmittedBy: s.SubmittedBy,
 		Out: s.Out, Restarts: s.Restarts, Checkpoint: s.Checkpoint, Error: s.Error, Waiting: s.Waiting}
 	if s.Loss != nil {
 		r.Loss = figure(*s.Loss)

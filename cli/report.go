@@ -73,7 +73,8 @@ func (t *textReporter) begin(i troupe.Info) {
 // header describes a run in a few lines.
 func header(i troupe.Info) []string {
 	lines := append(dataLines(i),
-		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, words.Plural(i.Stages, "stage"), words.Plural(i.Chunks, "chunk"), words.Plural(i.Microbatches, "microbatch"), i.BubblePct),
+		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, words.Plural(i.Stages, "stage"),
+			words.Plural(i.Chunks, "chunk"), words.Plural(i.Microbatches, "microbatch"), i.BubblePct),
 		fmt.Sprintf("layout    %s", i.Layout))
 	if i.Grid != "" {
 		lines = append(lines, "grid      "+i.Grid)
@@ -90,7 +91,8 @@ func dataLines(i troupe.Info) []string {
 	if !i.Samples {
 		lines := []string{
 			fmt.Sprintf("model     %s, %s, vocabulary of %s", i.Family, parametersOf(i), words.Count(int64(i.Vocab))),
-			fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", words.Count(i.TrainTokens), words.Count(i.ValTokens), words.Plural(i.EvalWindows, "window")),
+			fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", words.Count(i.TrainTokens), words.Count(i.ValTokens),
+				words.Plural(i.EvalWindows, "window")),
 			fmt.Sprintf("epochs    %s in all, each of %s windows (%s steps)", few(i.Epochs), words.Count(i.EpochWindows), few(i.EpochSteps)),
 		}
 		if i.Text != "" {
@@ -349,7 +351,8 @@ func (t *textReporter) closing(res troupe.Result) []string {
 	}
 	if u := res.Updates; u != (troupe.Updates{}) {
 		speculated := max(1, u.Kept+u.RolledBack)
-		parts = append(parts, fmt.Sprintf("updates: %d kept, %d rolled back (%.1f%%), %d waited", u.Kept, u.RolledBack, 100*float64(u.RolledBack)/float64(speculated), u.Waited))
+		parts = append(parts, fmt.Sprintf("updates: %d kept, %d rolled back (%.1f%%), %d waited", u.Kept, u.RolledBack,
+			100*float64(u.RolledBack)/float64(speculated), u.Waited))
 	}
 	if t.skipped > 0 {
 		parts = append(parts, words.Plural(t.skipped, "step")+" skipped")

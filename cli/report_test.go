@@ -45,7 +45,8 @@ func TestReport(t *testing.T) {
 
 // play is a run of seven steps that was stopped; tick lets time pass.
 func play(show reporter, tick func()) {
-	info := troupe.Info{Name: "small", Out: "runs/small", Family: "gpt2", Parameters: 1234567, Vocab: 256, TrainTokens: 40000, ValTokens: 4000, EpochWindows: 312, EpochSteps: 39, Epochs: 25.641,
+	info := troupe.Info{Name: "small", Out: "runs/small", Family: "gpt2", Parameters: 1234567, Vocab: 256, TrainTokens: 40000, ValTokens: 4000,
+		EpochWindows: 312, EpochSteps: 39, Epochs: 25.641,
 		EvalWindows: 16, Steps: 1000, ResumedAt: 100, Schedule: "interleaved", Stages: 2, Chunks: 4, Microbatches: 8, Layout: "Et|t|t|tL",
 		BubblePct: 11.1, PeakInFlight: []int{5, 3}, Device: "cpu", Threads: 2, Kernels: "avx2",
 		Ranks: 4, Grid: "4 ranks, tp 1 × cp 1 × pp 2 × dp 2 in the order tp-cp-pp-dp: groups pp 2 of 2, dp 2 of 2"}
@@ -59,13 +60,15 @@ func play(show reporter, tick func()) {
 	show.event(troupe.StallEvent{Quiet: time.Minute, Status: event.Status{}})
 	show.notice("engine: finishing the step\n")
 	show.close()
-	show.end(troupe.Result{Step: 107, Steps: 1000, Stopped: true, FirstValLoss: 5.5, LastValLoss: 2.4, BestValLoss: 2.3, BestStep: 90, Dir: "runs/small/checkpoints/step-00000107"})
+	show.end(troupe.Result{Step: 107, Steps: 1000, Stopped: true, FirstValLoss: 5.5, LastValLoss: 2.4, BestValLoss: 2.3, BestStep: 90,
+		Dir: "runs/small/checkpoints/step-00000107"})
 }
 
 // step makes the event of a step: number 104 with a validation, 105 skipped.
 func step(n int) troupe.StepEvent {
 	loss, norm, lr, speed, ms, bubble := 3-float64(n)/1000, 0.9876, 1e-3, 25600.0, 40.0, 21.5
-	r := telemetry.Record{Step: n, Loss: &loss, GradNorm: &norm, LR: &lr, Tokens: int64(n) * 1024, TokensPerS: &speed, StepMS: &ms, BubblePct: &bubble}
+	r := telemetry.Record{Step: n, Loss: &loss, GradNorm: &norm, LR: &lr, Tokens: int64(n) * 1024, TokensPerS: &speed, StepMS: &ms,
+		BubblePct: &bubble}
 	switch n {
 	case 104:
 		val := 2.4
@@ -103,7 +106,8 @@ func TestDevice(t *testing.T) {
 		{troupe.Info{Device: "cuda", Threads: 1, Kernels: "cuda-sm_90"}, "cuda, kernels cuda-sm_90"},
 		{troupe.Info{Device: "cuda", Threads: 1, Kernels: "cuda-sm_90", Auto: "took cuda:0"}, "cuda, kernels cuda-sm_90; took cuda:0"},
 		{troupe.Info{Device: "cuda:0, cuda:1", Threads: 1, Kernels: "cuda-sm_90"}, "cuda:0, cuda:1, kernels cuda-sm_90"},
-		{troupe.Info{Device: "cuda, cpu", Threads: 8, Kernels: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"}, "cuda-sm_90 (rank 0), cpu-avx2 (rank 1), 8 threads of the CPU"},
+		{troupe.Info{Device: "cuda, cpu", Threads: 8, Kernels: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"},
+			"cuda-sm_90 (rank 0), cpu-avx2 (rank 1), 8 threads of the CPU"},
 	} {
 		if got := deviceLine(c.info); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
@@ -124,15 +128,19 @@ func TestClosing(t *testing.T) {
 	}{
 		{"done", 0, &val, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6, Dir: "d"},
 			"done: step 9/9 in 0ms; validation loss 5.0000 → 2.5000; checkpoint d"},
-		{"an earlier one was the best", 0, &val, 1, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2, BestStep: 6},
+		{"an earlier one was the best", 0, &val, 1, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2,
+			BestStep: 6},
 			"done: step 9/9 in 0ms; validation loss 5.0000 → 2.5000 (best 2.0000 at step 6); 1 step skipped"},
-		{"post-validated", 0, &val, 0, troupe.Result{Step: 200, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6, Updates: troupe.Updates{Kept: 190, RolledBack: 6, Waited: 4}},
+		{"post-validated", 0, &val, 0, troupe.Result{Step: 200, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6,
+			Updates: troupe.Updates{Kept: 190, RolledBack: 6, Waited: 4}},
 			"done: step 200/9 in 0ms; validation loss 5.0000 → 2.5000; updates: 190 kept, 6 rolled back (3.1%), 4 waited"},
-		{"never speculated", 0, &val, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6, Updates: troupe.Updates{Waited: 9}},
+		{"never speculated", 0, &val, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 6,
+			Updates: troupe.Updates{Waited: 9}},
 			"done: step 9/9 in 0ms; validation loss 5.0000 → 2.5000; updates: 0 kept, 0 rolled back (0.0%), 9 waited"},
 		{"nothing to do", 9, nil, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 9},
 			"done: step 9/9; nothing is left to train; validation loss 5.0000 → 2.5000"},
-		{"stopped before a second validation", 0, &val, 0, troupe.Result{Step: 3, Steps: 9, Stopped: true, FirstValLoss: 5, LastValLoss: 5, BestValLoss: nan},
+		{"stopped before a second validation", 0, &val, 0, troupe.Result{Step: 3, Steps: 9, Stopped: true, FirstValLoss: 5, LastValLoss: 5,
+			BestValLoss: nan},
 			"stopped at step 3/9; validation loss before training 5.0000; the same command resumes from there"},
 		{"not a number", 0, &nan, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: nan, BestValLoss: nan},
 			"done: step 9/9 in 0ms; validation loss 5.0000 → NaN"},
@@ -140,7 +148,8 @@ func TestClosing(t *testing.T) {
 			"done: step 9/9 in 0ms"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := &textReporter{app: &app{now: func() time.Time { return time.Time{} }}, info: troupe.Info{Steps: 9, ResumedAt: c.resumedAt}, valLoss: c.valLoss, skipped: c.skipped}
+			r := &textReporter{app: &app{now: func() time.Time { return time.Time{} }}, info: troupe.Info{Steps: 9, ResumedAt: c.resumedAt},
+				valLoss: c.valLoss, skipped: c.skipped}
 			if got := strings.Join(r.closing(c.res), "; "); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}

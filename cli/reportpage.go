@@ -61,7 +61,8 @@ step. The run may be in progress, or have crashed; what is missing is said on th
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&to, "to", "", "`file` to write, - for the standard output (default: the folder's name and -report.html, in the working directory)")
+	cmd.Flags().StringVar(&to, "to", "",
+		"`file` to write, - for the standard output (default: the folder's name and -report.html, in the working directory)")
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite a file that is no report")
 	return cmd
 }

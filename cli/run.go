@@ -133,7 +133,8 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 	f.IntVar(&o.workers, "workers", 0, "with --cluster: begin when this number of `workers` has joined (default: with those that are there)")
 	f.BoolVar(&o.detach, "detach", false, "with --cluster: print the run's id when it has begun, and don't follow it")
 	o.client.setCredentials(cmd)
-	f.StringVar(&o.page.address, "ui", "", "show the run in a browser while it trains: print a link to a page, served at an `address` (default "+usualUI+"); write --ui=ADDRESS")
+	f.StringVar(&o.page.address, "ui", "",
+		"show the run in a browser while it trains: print a link to a page, served at an `address` (default "+usualUI+"); write --ui=ADDRESS")
 	f.Lookup("ui").NoOptDefVal = usualUI
 	o.page.setTLS(cmd)
 	o.metrics.set(cmd)
@@ -203,7 +204,8 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 			Prompt:       o.prompt, Tokens: o.sampleTokens, Temperature: defaultTemperature, Seed: cfg.Run.Seed,
 		})
 		if err != nil {
-			return fmt.Errorf("the training is done, but not the sample: %v", err) //nolint:errorlint // the training is done: what kept the sample from coming is no error of the setup
+			return fmt.Errorf("the training is done, but not the sample: %v",
+				err) //nolint:errorlint // the training is done: what kept the sample from coming is no error of the setup
 		}
 	}
 	return nil
@@ -220,7 +222,8 @@ func (a *app) startLocal(ctx context.Context, cfg *config.Config, workers int, o
 		threads = runtime.GOMAXPROCS(0)
 	}
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	l, err := cluster.NewLocal(ctx, cluster.LocalConfig{Workers: workers, Threads: threads, Silence: seconds(cfg.Cluster.SilenceS), Lease: seconds(cfg.Cluster.LeaseS),
+	l, err := cluster.NewLocal(ctx, cluster.LocalConfig{Workers: workers, Threads: threads, Silence: seconds(cfg.Cluster.SilenceS),
+		Lease:   seconds(cfg.Cluster.LeaseS),
 		Command: a.localWorker, Logger: a.logger(slog.LevelError)})
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", words.Plural(workers, "worker process"), err)

@@ -27,13 +27,16 @@ func (o *runFlags) checkCluster(cmd *cobra.Command) error {
 		}
 		return idle(cmd, "without --cluster", "detach", "workers", "token-file", "cert-file", "dir")
 	}
-	if err := unwanted(cmd, []string{"local-cluster"}, "the run is either the coordinator's (--cluster) or one of this machine; leave one out"); err != nil {
+	if err := unwanted(cmd, []string{"local-cluster"},
+		"the run is either the coordinator's (--cluster) or one of this machine; leave one out"); err != nil {
 		return err
 	}
-	if err := unwanted(cmd, []string{"sample"}, "the checkpoint is on the coordinator's host; engine generate --from writes there"); err != nil {
+	if err := unwanted(cmd, []string{"sample"},
+		"the checkpoint is on the coordinator's host; engine generate --from writes there"); err != nil {
 		return err
 	}
-	if err := unwanted(cmd, []string{"metrics", "metrics-insecure"}, "the coordinator has the metrics of all its runs (engine cluster start --metrics); leave it out"); err != nil {
+	if err := unwanted(cmd, []string{"metrics", "metrics-insecure"},
+		"the coordinator has the metrics of all its runs (engine cluster start --metrics); leave it out"); err != nil {
 		return err
 	}
 	if o.workers < 0 || o.workers > maxCluster {
@@ -82,8 +85,9 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 		if err := waitFor(submitting, c, o.workers); err != nil {
 			return "", err
 		}
-		return c.Submit(submitting, cluster.Submission{Config: text, File: path, Sets: o.sets, Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData,
-			Notice: func(text string) { say(a.err, "%s", text) }})
+		return c.Submit(submitting, cluster.Submission{Config: text, File: path, Sets: o.sets, Fresh: o.fresh, FromStep: o.fromStep,
+			AcceptNewData: o.newData,
+			Notice:        func(text string) { say(a.err, "%s", text) }})
 	}, signals)
 	if errors.Is(err, cluster.ErrLost) {
 		return fmt.Errorf("%w; engine ps tells whether the run has begun, when the coordinator is back", err)

@@ -115,7 +115,8 @@ func TestStoppedRunGoesOn(t *testing.T) {
 func TestSecondSignalStopsAtOnce(t *testing.T) {
 	dir := workdir(t)
 	// A step of many seconds.
-	p := startEngine(t, dir, "run", "tiny.toml", "--set", "model.hidden=256", "--set", "model.context=32", "--set", "batch.sequences=8192", "--set", "batch.microbatch=64")
+	p := startEngine(t, dir, "run", "tiny.toml", "--set", "model.hidden=256", "--set", "model.context=32", "--set", "batch.sequences=8192",
+		"--set", "batch.microbatch=64")
 	p.prints(`(?m)^step 0/6 `)
 	p.signal(syscall.SIGINT)
 	p.says("engine: finishing the step")

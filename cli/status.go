@@ -98,7 +98,8 @@ func (a *app) showMembers(members []cluster.ClusterMember, now time.Time) {
 		if run == "" {
 			run = "-"
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.1f s ago\t%s\n", words.OneLine(m.Name), m.Address, m.Cores, words.Bytes(m.MemoryBytes), words.OneLine(m.Kernels), devices(m.Devices), run, ranks(m.Ranks),
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.1f s ago\t%s\n", words.OneLine(m.Name), m.Address, m.Cores,
+			words.Bytes(m.MemoryBytes), words.OneLine(m.Kernels), devices(m.Devices), run, ranks(m.Ranks),
 			now.Sub(m.Heard).Seconds(), clock(m.ClockAhead, m.RoundTrip))
 	}
 	_ = w.Flush() // its writer keeps the error
@@ -164,7 +165,8 @@ func (a *app) showRun(s runStatus) {
 }
 
 // statusJSON is the status as programs read it.
-func statusJSON(address string, members []cluster.ClusterMember, now time.Time, far []cluster.UnreachableWorker, asked time.Time, runs []runStatus) any {
+func statusJSON(address string, members []cluster.ClusterMember, now time.Time, far []cluster.UnreachableWorker, asked time.Time,
+	runs []runStatus) any {
 	type worker struct {
 		Name        string `json:"name"`
 		Address     string `json:"address"`
@@ -217,12 +219,16 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 		out.Unreachable = append(out.Unreachable, unreachable{w.Name, w.Address, w.Error, asked.Sub(w.Asked).Seconds()})
 	}
 	for _, m := range members {
-		out.Workers = append(out.Workers, worker{m.Name, m.Address, m.Cores, m.MemoryBytes, m.Kernels, append([]cluster.OfferedDevice{}, m.Devices...), m.RunID, append([]int{}, m.Ranks...), now.Sub(m.Heard).Seconds(), ms(m.ClockAhead), ms(m.RoundTrip)})
+		out.Workers = append(out.Workers, worker{m.Name, m.Address, m.Cores, m.MemoryBytes, m.Kernels,
+			append([]cluster.OfferedDevice{}, m.Devices...), m.RunID, append([]int{}, m.Ranks...), now.Sub(m.Heard).Seconds(), ms(m.ClockAhead),
+			ms(m.RoundTrip)})
 	}
 	for _, s := range runs {
-		r := run{runJSON: jsonRun(s.run), Actors: []actor{}, Root: s.actors.Explain(), Chain: append([]string{}, s.actors.Chain()...), Requests: append([]troupe.Change{}, s.actors.Requests...)}
+		r := run{runJSON: jsonRun(s.run), Actors: []actor{}, Root: s.actors.Explain(), Chain: append([]string{}, s.actors.Chain()...),
+			Requests: append([]troupe.Change{}, s.actors.Requests...)}
 		for _, x := range s.actors.Actors {
-			one := actor{Actor: x.Actor, Host: x.Host, Rank: x.Rank, Step: x.Step, Doing: x.Doing.String(), Text: x.Describe(), From: x.From, SinceS: s.actors.Time.Sub(x.Since).Seconds()}
+			one := actor{Actor: x.Actor, Host: x.Host, Rank: x.Rank, Step: x.Step, Doing: x.Doing.String(), Text: x.Describe(), From: x.From,
+				SinceS: s.actors.Time.Sub(x.Since).Seconds()}
 			if !x.Heard.IsZero() {
 				heard := s.actors.Time.Sub(x.Heard).Seconds()
 				one.HeardS = &heard

@@ -140,7 +140,8 @@ func (b board) End(troupe.Result, error) {
 }
 
 func (e *exports) tensorboard(cfg *config.Config, i troupe.Info) (observer, error) {
-	rec, err := tensorboard.NewRecorder(tensorboard.Options{Run: i.Out, From: tensorboard.FirstStep(i), Config: string(cfg.TOML()), Warn: e.warn})
+	rec, err := tensorboard.NewRecorder(tensorboard.Options{Run: i.Out, From: tensorboard.FirstStep(i), Config: string(cfg.TOML()),
+		Warn: e.warn})
 	if err != nil {
 		return nil, err
 	}
@@ -159,8 +160,10 @@ func (s sent) End(result troupe.Result, err error) {
 }
 
 func (e *exports) otel(name string, cfg *config.Config, i troupe.Info) (observer, error) {
-	p, err := otlp.Open(context.Background(), otlp.Options{Endpoint: cfg.Telemetry.OTLP, NoSecrets: e.submitted && cfg.Telemetry.OTLP != "" && cfg.Telemetry.OTLP != os.Getenv(otlpEndpoint), Environment: os.LookupEnv, Warn: e.warn, Attributes: []attribute.KeyValue{
-		attribute.String("service.name", "engine"), attribute.String("service.version", describeBuild().Version), attribute.String("service.instance.id", i.ID),
+	p, err := otlp.Open(context.Background(), otlp.Options{Endpoint: cfg.Telemetry.OTLP, NoSecrets: e.submitted && cfg.Telemetry.OTLP != "" &&
+		cfg.Telemetry.OTLP != os.Getenv(otlpEndpoint), Environment: os.LookupEnv, Warn: e.warn, Attributes: []attribute.KeyValue{
+		attribute.String("service.name", "engine"), attribute.String("service.version", describeBuild().Version),
+		attribute.String("service.instance.id", i.ID),
 		attribute.String("engine.run", name), attribute.String("engine.run.id", i.ID), attribute.String("engine.run.folder", i.Out),
 		attribute.String("engine.schedule", i.Schedule), attribute.Int("engine.stages", i.Stages), attribute.Int("engine.ranks", i.Ranks),
 		attribute.Int("process.pid", os.Getpid()), attribute.String("process.runtime.version", runtime.Version())}})

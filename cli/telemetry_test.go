@@ -18,7 +18,7 @@ func awaitMetrics(t *testing.T, url, pattern string) {
 	re := regexp.MustCompile("(?m)" + pattern)
 	var text string
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(20 * time.Millisecond) {
-		res, err := http.Get(url) //nolint:gosec // the program's own address
+		res, err := http.Get(url)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,13 +71,15 @@ func TestClusterMetrics(t *testing.T) {
 	}
 	join := strings.TrimSpace(string(address))
 	w := startEngine(t, dir, "worker", "--join", join, "--token-file", "state/worker.token", "--name", "w0", "--threads", "1")
-	first := startEngine(t, dir, "run", "tiny.toml", "--cluster", join, "--dir", "state", "--workers", "1", "--set", "telemetry.tensorboard=true", "--set", "telemetry.metrics=127.0.0.1:0")
+	first := startEngine(t, dir, "run", "tiny.toml", "--cluster", join, "--dir", "state", "--workers", "1", "--set",
+		"telemetry.tensorboard=true", "--set", "telemetry.metrics=127.0.0.1:0")
 	first.ends(exitOK)
 	awaitMetrics(t, url, `^engine_run_state\{run="tiny-[0-9a-f]{8}",state="done"\} 1$`)
 	if files, err := filepath.Glob(filepath.Join(dir, "runs", "tiny", "tensorboard", "events.out.tfevents.*")); err != nil || len(files) != 1 {
 		t.Errorf("event files: %v, %v", files, err)
 	}
-	second := startEngine(t, dir, "run", "tiny.toml", "--cluster", join, "--dir", "state", "--set", "run.name=second", "--set", "run.steps=1000000", "--detach")
+	second := startEngine(t, dir, "run", "tiny.toml", "--cluster", join, "--dir", "state", "--set", "run.name=second", "--set",
+		"run.steps=1000000", "--detach")
 	second.ends(exitOK)
 	awaitMetrics(t, url, `^engine_rank_info\{host="w0",name="stage 1",rank="1",run="second-[0-9a-f]{8}"\} 1$`)
 	awaitMetrics(t, url, `^engine_steps_total\{run="second-[0-9a-f]{8}"\} [1-9]`)

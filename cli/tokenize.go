@@ -93,7 +93,8 @@ all FILEs, which may be quoted patterns such as 'corpus/**/*.txt', and written i
 	f.BoolVar(&o.train, "train", false, "train a tokenizer")
 	f.IntVar(&o.vocab, "vocab", 8192, "`number` of tokens to train")
 	f.StringVar(&o.to, "to", "", "`folder` to write the trained tokenizer into")
-	f.StringArrayVar(&o.tokens, "special-token", []string{"<|endoftext|>"}, "`name` of a special token of the trained tokenizer; repeatable; the first one ends texts")
+	f.StringArrayVar(&o.tokens, "special-token", []string{"<|endoftext|>"},
+		"`name` of a special token of the trained tokenizer; repeatable; the first one ends texts")
 	completeWords(cmd, "special", specialNone, specialNames, specialAdd)
 	completeWords(cmd, "invalid-utf8", config.UTF8OrRefuse, config.UTF8OrBytes)
 	completeWords(cmd, "vocab")
@@ -119,7 +120,8 @@ func (o tokenizeFlags) check(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if o.invalidUTF8 != config.UTF8OrRefuse && o.invalidUTF8 != config.UTF8OrBytes {
-		return usagef("--invalid-utf8 %q%s: refuse or bytes", o.invalidUTF8, didYouMean(o.invalidUTF8, []string{config.UTF8OrRefuse, config.UTF8OrBytes}, ""))
+		return usagef("--invalid-utf8 %q%s: refuse or bytes", o.invalidUTF8,
+			didYouMean(o.invalidUTF8, []string{config.UTF8OrRefuse, config.UTF8OrBytes}, ""))
 	}
 	switch o.special {
 	case specialNone, specialNames, specialAdd:
@@ -375,7 +377,8 @@ func decodeFiles(out *bufio.Writer, tok tokenizer.Tokenizer, o tokenizeFlags, na
 		}
 		for i, id := range ids {
 			if id < 0 || int(id) >= tok.Vocab() {
-				return &troupe.SetupError{Err: fmt.Errorf("%s: the id %d at position %d is outside the tokenizer's %d", nameOf(name), id, i, tok.Vocab())}
+				return &troupe.SetupError{Err: fmt.Errorf("%s: the id %d at position %d is outside the tokenizer's %d", nameOf(name), id, i,
+					tok.Vocab())}
 			}
 		}
 		decoded := tok.Decode(ids)

@@ -57,6 +57,7 @@ func (a *app) trainTokenizer(o tokenizeFlags, patterns []string) error {
 	if size < o.vocab {
 		fewer = fmt.Sprintf(", fewer than %d: the text has no more pairs to merge", o.vocab)
 	}
-	a.printf("wrote %s: %s tokens from %s bytes in %s%s\n", words.OneLine(file), words.Count(int64(size)), words.Count(trainer.Bytes()), words.Plural(len(names), "file"), fewer)
+	a.printf("wrote %s: %s tokens from %s bytes in %s%s\n", words.OneLine(file), words.Count(int64(size)), words.Count(trainer.Bytes()),
+		words.Plural(len(names), "file"), fewer)
 	return nil
 }

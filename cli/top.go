@@ -158,7 +158,8 @@ func (s topState) table(w io.Writer, selected string) error {
 	}
 	_, _ = fmt.Fprintln(tw, mark("")+"RUN\tNAME\tSTATE\tSTEP\tLOSS\tTOKENS/S\tWAITS")
 	for _, r := range s.runs {
-		_, _ = fmt.Fprintf(tw, "%s%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n", mark(r.ID), r.ID, words.OneLine(r.Name), r.State, r.Step, r.Steps, loss(r.Loss), r.speedText(), words.OneLine(r.waits()))
+		_, _ = fmt.Fprintf(tw, "%s%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n", mark(r.ID), r.ID, words.OneLine(r.Name), r.State, r.Step, r.Steps,
+			loss(r.Loss), r.speedText(), words.OneLine(r.waits()))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -171,7 +172,8 @@ func (s topState) table(w io.Writer, selected string) error {
 		if run == "" {
 			run = "-"
 		}
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\t%.1f s ago\n", words.OneLine(m.Name), m.Address, m.Cores, words.Bytes(m.MemoryBytes), run, ranks(m.Ranks), s.now.Sub(m.Heard).Seconds())
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\t%.1f s ago\n", words.OneLine(m.Name), m.Address, m.Cores, words.Bytes(m.MemoryBytes), run,
+			ranks(m.Ranks), s.now.Sub(m.Heard).Seconds())
 	}
 	return tw.Flush()
 }
@@ -223,7 +225,8 @@ func (a *app) topOnce(ctx context.Context, c *cluster.Client, run string, asJSON
 		out.Runs = append(out.Runs, one)
 	}
 	for _, m := range s.members {
-		out.Workers = append(out.Workers, workerLine{m.Name, m.Address, m.Cores, m.MemoryBytes, m.RunID, append([]int{}, m.Ranks...), s.now.Sub(m.Heard).Seconds()})
+		out.Workers = append(out.Workers, workerLine{m.Name, m.Address, m.Cores, m.MemoryBytes, m.RunID, append([]int{}, m.Ranks...),
+			s.now.Sub(m.Heard).Seconds()})
 	}
 	return a.json(out)
 }

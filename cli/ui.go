@@ -29,7 +29,8 @@ type uiFlags struct {
 }
 
 func (o *uiFlags) setTLS(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.certFile, "tls-cert", "", "certificate `file` (PEM) of the page's server; elsewhere than on loopback one is made if none is given")
+	cmd.Flags().StringVar(&o.certFile, "tls-cert", "",
+		"certificate `file` (PEM) of the page's server; elsewhere than on loopback one is made if none is given")
 	cmd.Flags().StringVar(&o.key, "tls-key", "", "`file` of its key (PEM)")
 }
 
@@ -205,7 +206,7 @@ func (p *page) attach(name string, run ui.Run) {
 // controlled is a coordinator's run that is followed. Changes of it are asked of the coordinator.
 type controlled struct {
 	*cluster.Followed
-	ctx    context.Context //nolint:containedctx // of the command that follows it
+	ctx    context.Context
 	client *cluster.Client
 }
 

@@ -97,7 +97,8 @@ func (a *app) viewSize() (size [2]int, why string) {
 	}
 	columns, rows, err := xterm.GetSize(int(os.Stdout.Fd()))
 	if err != nil || columns < view.LeastColumns || rows < view.LeastRows {
-		return size, fmt.Sprintf("the terminal has %d columns and %d rows, and a view takes %d and %d", columns, rows, view.LeastColumns, view.LeastRows)
+		return size, fmt.Sprintf("the terminal has %d columns and %d rows, and a view takes %d and %d", columns, rows, view.LeastColumns,
+			view.LeastRows)
 	}
 	return [2]int{columns, rows}, ""
 }
@@ -370,7 +371,8 @@ func (m *viewModel) View() tea.View {
 	case m.question != "":
 		last = []string{m.question}
 	case m.help:
-		last = []string{"q stop  p pause, resume  c checkpoint  s status", "up, down, PgUp, PgDn scroll the stages  ? hide this", "F forward B backward I input gradient W weight gradient U update"}
+		last = []string{"q stop  p pause, resume  c checkpoint  s status", "up, down, PgUp, PgDn scroll the stages  ? hide this",
+			"F forward B backward I input gradient W weight gradient U update"}
 	case m.keys:
 		last = []string{"q stop  p pause  c checkpoint  s status  ? keys"}
 	}

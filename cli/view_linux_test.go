@@ -198,7 +198,8 @@ func TestViewIsPlain(t *testing.T) {
 	cmd := exec.Command("engine", "run", "tiny.toml", "--view")
 	cmd.Dir = workdir(t)
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "plain lines instead of a view: the output is no terminal") || strings.Contains(string(out), "\x1b") {
+	if err != nil || !strings.Contains(string(out), "plain lines instead of a view: the output is no terminal") ||
+		strings.Contains(string(out), "\x1b") {
 		t.Errorf("%v\n%q", err, out)
 	}
 }
@@ -206,7 +207,8 @@ func TestViewIsPlain(t *testing.T) {
 // TestViewKeepsTheOrderOfLines: commands of the library run side by side, lines come one
 // after the other.
 func TestViewKeepsTheOrderOfLines(t *testing.T) {
-	cmd, _, _, seen := onTerminal(t, 200, nil, "run", "tiny.toml", "--view", "--set", "run.steps=300", "--set", "run.eval_every=0", "--set", "run.checkpoint_every=0", "--set", "run.log_every=1")
+	cmd, _, _, seen := onTerminal(t, 200, nil, "run", "tiny.toml", "--view", "--set", "run.steps=300", "--set", "run.eval_every=0", "--set",
+		"run.checkpoint_every=0", "--set", "run.log_every=1")
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,8 @@ func (a *app) localWorker(ctx context.Context, name, join string, threads int) *
 	if err != nil {
 		path = os.Args[0]
 	}
-	cmd := exec.CommandContext(ctx, path, "worker", "--local", "--join", join, "--token-file", "-", "--name", name, "--threads", strconv.Itoa(threads)) //nolint:gosec // this program
+	cmd := exec.CommandContext(ctx, path, "worker", "--local", "--join", join, "--token-file", "-", "--name", name, "--threads",
+		strconv.Itoa(threads))
 	cmd.Args[0] = os.Args[0]
 	cmd.Stderr = a.err
 	return cmd

@@ -82,7 +82,8 @@ func accessTables() string {
 
 // TestSecurityTables: the tables of SECURITY.md are the program's, and have a row for whatever the wire knows.
 func TestSecurityTables(t *testing.T) {
-	const path, begin, end = "../SECURITY.md", "<!-- tables: go test ./cluster -run TestSecurityTables -update -->\n", "<!-- end of tables -->\n"
+	const path, begin, end = "../SECURITY.md", "<!-- tables: go test ./cluster -run TestSecurityTables -update -->\n",
+		"<!-- end of tables -->\n"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -94,11 +95,12 @@ func TestSecurityTables(t *testing.T) {
 	}
 	want := "\n" + accessTables() + "\n"
 	if *updateAccess {
-		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil { //nolint:gosec // a document
+		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if got != want {
-		t.Errorf("the tables of SECURITY.md are not the program's: go test ./cluster -run TestSecurityTables -update. It has\n%s\nwant\n%s", got, want)
+		t.Errorf("the tables of SECURITY.md are not the program's: go test ./cluster -run TestSecurityTables -update. It has\n%s\nwant\n%s", got,
+			want)
 	}
 	for _, f := range kindsOfOneof(&wire.ApiRequest{}) {
 		if requestRoles[string(f.Name())] == nil {
@@ -120,7 +122,8 @@ func TestSecurityTables(t *testing.T) {
 
 // TestProtocolByRole walks the cells of protocols. Those that a coordinator and a worker listen for all have a row.
 func TestProtocolByRole(t *testing.T) {
-	want := map[string]string{"join": "cwov", "renew": "cwov", "control": "cw", "lane": "cw", "probe": "cw", "beat": "w", "log": "w", "api": "ov", "other": ""}
+	want := map[string]string{"join": "cwov", "renew": "cwov", "control": "cw", "lane": "cw", "probe": "cw", "beat": "w", "log": "w",
+		"api": "ov", "other": ""}
 	for protocol := range protocolRoles {
 		if _, known := want[protocol]; !known {
 			t.Errorf("the protocol %s has no row here", protocol)
@@ -138,7 +141,8 @@ func TestProtocolByRole(t *testing.T) {
 
 // TestRequestByRole asks a coordinator for everything, in each role.
 func TestRequestByRole(t *testing.T) {
-	want := map[string]string{"submit": "o", "control": "o", "tokens": "o", "forecast": "o", "follow": "ov", "list": "ov", "status": "ov", "logs": "ov", "members": "ov", "record": "ov", "actions": "ov"}
+	want := map[string]string{"submit": "o", "control": "o", "tokens": "o", "forecast": "o", "follow": "ov", "list": "ov", "status": "ov",
+		"logs": "ov", "members": "ov", "record": "ov", "actions": "ov"}
 	c := deaf(t)
 	c.cfg.RemoteTokens = true
 	var err error
@@ -241,7 +245,8 @@ func TestStatusOfOwnRanks(t *testing.T) {
 	a := &attempt{c: c, id: uuid.New(), shares: []*share{mine, others}, memory: make(map[int]int64)}
 	for rank, refused := range map[int]int64{0: 0, 1: 1, 9: 1, -1: 1} {
 		before := c.mesh.Refused()
-		a.observe(mine.Member, &wire.StatusReply{Attempt: a.id[:], Actors: []*wire.Snapshot{actors.PackSnapshot(event.Snapshot{Actor: "stage 0", Rank: rank, Doing: event.Waiting, Since: time.Now()}, func(t time.Time) time.Time { return t })},
+		a.observe(mine.Member, &wire.StatusReply{Attempt: a.id[:], Actors: []*wire.Snapshot{actors.PackSnapshot(event.Snapshot{Actor: "stage 0",
+			Rank: rank, Doing: event.Waiting, Since: time.Now()}, func(t time.Time) time.Time { return t })},
 			Memory: []*wire.RankMemory{{Rank: apiwire.Small(rank), Bytes: 5}}})
 		if n := c.mesh.Refused() - before; n != refused {
 			t.Errorf("the status of rank %d: %d refused, want %d", rank, n, refused)

@@ -71,8 +71,10 @@ func TestAdversaryProgram(t *testing.T) {
 		t.Skip("it is a process of another test")
 	}
 	ctx, token := fromStdin(t)
-	a := &adversary{dir: os.Getenv(adversaryEnv + "_DIR"), edge: os.Getenv(adversaryEnv + "_EDGE"), assigned: make(chan *wire.Assign, 1), came: make(chan struct{}, 1)}
-	if err := a.run(ctx, WorkerConfig{Join: join, Token: token, Name: os.Getenv(adversaryEnv + "_NAME"), Threads: 1, LaneStreams: 2, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	a := &adversary{dir: os.Getenv(adversaryEnv + "_DIR"), edge: os.Getenv(adversaryEnv + "_EDGE"), assigned: make(chan *wire.Assign, 1),
+		came: make(chan struct{}, 1)}
+	if err := a.run(ctx, WorkerConfig{Join: join, Token: token, Name: os.Getenv(adversaryEnv + "_NAME"), Threads: 1, LaneStreams: 2,
+		Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -124,7 +126,10 @@ func (a *adversary) run(ctx context.Context, cfg WorkerConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	client := beat.NewClient(beat.ClientConfig{Dial: func(ctx context.Context) (net.Conn, error) { return a.w.dialCoordinator(ctx, beatProtocol) },
+	client := beat.NewClient(beat.ClientConfig{Dial: func(ctx context.Context) (net.Conn,
+		error) {
+		return a.w.dialCoordinator(ctx, beatProtocol)
+	},
 		Hello: &wire.Hello{Worker: &wire.Peer{Name: cfg.Name, Incarnation: a.id[:], Address: a.net.Address()}, Build: a.w.build, Offer: offer},
 		Welcomed: func(w *wire.Welcome) {
 			a.mu.Lock()
@@ -147,7 +152,8 @@ func (a *adversary) run(ctx context.Context, cfg WorkerConfig) (err error) {
 func (a *adversary) listen() (err error) {
 	a.system = newSystem(a.w.log)
 	a.net, err = transport.Listen(transport.Config{System: a.system, Listen: "127.0.0.1:0", Server: pki.ServerTLS(a.w.root, a.w.keeper.Get),
-		Client: func(string) *tls.Config { return pki.ClientTLS(a.w.root, a.w.keeper.Get) }, Allow: func(transport.Peer, string) bool { return true }, Identify: identify, Logger: a.w.log,
+		Client: func(string) *tls.Config { return pki.ClientTLS(a.w.root, a.w.keeper.Get) },
+		Allow:  func(transport.Peer, string) bool { return true }, Identify: identify, Logger: a.w.log,
 		Handlers: transport.Handlers{Envelope: func(_ transport.Peer, e *wire.Envelope) {
 			if text, err := proto.Marshal(e); err == nil {
 				a.take(text)
@@ -160,15 +166,17 @@ func (a *adversary) listen() (err error) {
 	if err != nil {
 		return err
 	}
-	a.link = link.New(link.Config{Self: a.id, Name: a.w.cfg.Name, Send: a.net.Send, Redial: func(_ link.ID, address string) { a.net.Redial(address) }, Deliver: a.deliver})
+	a.link = link.New(link.Config{Self: a.id, Name: a.w.cfg.Name, Send: a.net.Send,
+		Redial: func(_ link.ID, address string) { a.net.Redial(address) }, Deliver: a.deliver})
 	a.lane = a.newLane(a.id)
 	return nil
 }
 
 func (a *adversary) newLane(self uuid.UUID) *lane.Node {
-	return lane.New(lane.Config{Self: lane.ID(self), Streams: 2, NoSharedMemory: true, Dial: func(ctx context.Context, address string) (net.Conn, error) {
-		return a.net.Dial(ctx, address, mesh.LaneProtocol)
-	}})
+	return lane.New(lane.Config{Self: lane.ID(self), Streams: 2, NoSharedMemory: true,
+		Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			return a.net.Dial(ctx, address, mesh.LaneProtocol)
+		}})
 }
 
 // know makes a process one that messages go to.
@@ -198,7 +206,8 @@ func (a *adversary) greetAs(ctx context.Context, address, data string) error {
 	}
 	defer conn.Close() //nolint:errcheck // nothing is kept
 	id := uuid.New()
-	if err := wire.WriteFrame(conn, &wire.Hello{Worker: &wire.Peer{Name: a.w.cfg.Name, Incarnation: id[:], Address: address, DataAddress: data}, Build: a.w.build, Offer: &wire.Offer{Cores: 1}}, beat.LimitBeatBytes); err != nil {
+	if err := wire.WriteFrame(conn, &wire.Hello{Worker: &wire.Peer{Name: a.w.cfg.Name, Incarnation: id[:], Address: address,
+		DataAddress: data}, Build: a.w.build, Offer: &wire.Offer{Cores: 1}}, beat.LimitBeatBytes); err != nil {
 		return err
 	}
 	var w wire.Welcome
@@ -214,7 +223,7 @@ func (a *adversary) greetAs(ctx context.Context, address, data string) error {
 // await waits for a file, or until ctx ends.
 func await(ctx context.Context, path string) []byte {
 	for ctx.Err() == nil {
-		if text, err := os.ReadFile(path); err == nil { //nolint:gosec // of the test
+		if text, err := os.ReadFile(path); err == nil {
 			return text
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -259,7 +268,8 @@ func (a *adversary) attack(ctx context.Context) {
 	put(a.path(triedSuffix), nil)
 	await(ctx, filepath.Join(a.dir, killedFile))
 	// One that goes on says nothing, and the run would end without it after half a minute.
-	_ = a.link.Post(a.bossID(), &wire.Envelope{Target: actors.SupervisorID(attempt), Body: &wire.Envelope_Message{Message: &wire.Message{Header: header(assign), Kind: &wire.Message_Left{Left: &wire.Left{Rank: 1}}}}})
+	_ = a.link.Post(a.bossID(), &wire.Envelope{Target: actors.SupervisorID(attempt),
+		Body: &wire.Envelope_Message{Message: &wire.Message{Header: header(assign), Kind: &wire.Message_Left{Left: &wire.Left{Rank: 1}}}}})
 	if await(ctx, filepath.Join(a.dir, endedFile)); ctx.Err() != nil {
 		return
 	}
@@ -275,13 +285,15 @@ func (a *adversary) begin(ctx context.Context, m *wire.Assign) {
 	attempt, _ := uuid.FromBytes(m.GetAttempt())
 	a.open(a.lane, attempt)
 	boss := a.bossID()
-	_ = a.link.Post(boss, &wire.Envelope{Body: &wire.Envelope_Control{Control: &wire.Control{Kind: &wire.Control_Assigned{Assigned: &wire.Assigned{Attempt: m.GetAttempt()}}}}})
+	_ = a.link.Post(boss,
+		&wire.Envelope{Body: &wire.Envelope_Control{Control: &wire.Control{Kind: &wire.Control_Assigned{Assigned: &wire.Assigned{Attempt: m.GetAttempt()}}}}})
 	supervisor := actors.SupervisorID(attempt)
 	a.untilOneCame(ctx, func() {
 		for _, name := range a.params() {
 			for _, part := range []string{"", "m", "v"} {
 				read := &wire.ReadWeight{Request: 1, Name: name, Part: part, ReplyTo: &wire.Pid{Address: a.net.Address(), Id: supervisor}}
-				_ = a.link.Post(boss, &wire.Envelope{Target: supervisor + "/weights", Body: &wire.Envelope_Message{Message: &wire.Message{Header: header(m), Kind: &wire.Message_ReadWeight{ReadWeight: read}}}})
+				_ = a.link.Post(boss, &wire.Envelope{Target: supervisor + "/weights",
+					Body: &wire.Envelope_Message{Message: &wire.Message{Header: header(m), Kind: &wire.Message_ReadWeight{ReadWeight: read}}}})
 			}
 		}
 	})
@@ -395,7 +407,8 @@ func (a *adversary) forged(m *wire.Assign, supervisor string, answers []string) 
 	for i, reply := range replies {
 		for chunk := range int32(3) {
 			for _, phase := range []uint32{1, 2} {
-				all = append(all, &wire.Message{Header: h, Kind: &wire.Message_DataRequest{DataRequest: &wire.DataRequest{Phase: phase, Chunk: chunk, Tokens: true, Targets: true, ReplyTo: reply}}})
+				all = append(all, &wire.Message{Header: h, Kind: &wire.Message_DataRequest{DataRequest: &wire.DataRequest{Phase: phase, Chunk: chunk,
+					Tokens: true, Targets: true, ReplyTo: reply}}})
 			}
 		}
 		for j, name := range a.params() {
@@ -403,21 +416,27 @@ func (a *adversary) forged(m *wire.Assign, supervisor string, answers []string) 
 				continue
 			}
 			for _, part := range []string{"", "m", "v"} {
-				all = append(all, &wire.Message{Header: h, Kind: &wire.Message_ReadWeight{ReadWeight: &wire.ReadWeight{Request: 1, Name: name, Part: part, ReplyTo: reply}}})
+				all = append(all, &wire.Message{Header: h, Kind: &wire.Message_ReadWeight{ReadWeight: &wire.ReadWeight{Request: 1, Name: name,
+					Part: part, ReplyTo: reply}}})
 			}
 		}
 		self := func(name string) *wire.Pid { return &wire.Pid{Address: a.net.Address(), Id: supervisor + "/" + name} }
-		all = append(all, &wire.Message{Header: h, Kind: &wire.Message_Peers{Peers: &wire.Peers{Scheduler: self("scheduler"), Loader: self("loader"), Checkpoint: self("checkpoint"), Ranks: 2}}},
-			&wire.Message{Header: h, Kind: &wire.Message_SaveState{SaveState: &wire.SaveState{}}}, &wire.Message{Header: h, Kind: &wire.Message_SaveState{SaveState: &wire.SaveState{Keep: true}}},
-			&wire.Message{Header: h, Kind: &wire.Message_SendState{SendState: &wire.SendState{}}}, &wire.Message{Header: h, Kind: &wire.Message_StageReady{StageReady: &wire.StageReady{Rank: 0}}},
-			&wire.Message{Header: h, Kind: &wire.Message_Halted{Halted: &wire.Halted{Rank: 0}}}, &wire.Message{Header: h, Kind: &wire.Message_Left{Left: &wire.Left{Rank: 0}}},
-			&wire.Message{Header: h, Kind: &wire.Message_StageState{StageState: &wire.StageState{Rank: 0}}}, &wire.Message{Header: h, Kind: &wire.Message_Failed{Failed: &wire.Failed{Actor: "stage 0", Error: "it broke"}}})
+		all = append(all, &wire.Message{Header: h, Kind: &wire.Message_Peers{Peers: &wire.Peers{Scheduler: self("scheduler"),
+			Loader: self("loader"), Checkpoint: self("checkpoint"), Ranks: 2}}},
+			&wire.Message{Header: h, Kind: &wire.Message_SaveState{SaveState: &wire.SaveState{}}},
+			&wire.Message{Header: h, Kind: &wire.Message_SaveState{SaveState: &wire.SaveState{Keep: true}}},
+			&wire.Message{Header: h, Kind: &wire.Message_SendState{SendState: &wire.SendState{}}},
+			&wire.Message{Header: h, Kind: &wire.Message_StageReady{StageReady: &wire.StageReady{Rank: 0}}},
+			&wire.Message{Header: h, Kind: &wire.Message_Halted{Halted: &wire.Halted{Rank: 0}}},
+			&wire.Message{Header: h, Kind: &wire.Message_Left{Left: &wire.Left{Rank: 0}}},
+			&wire.Message{Header: h, Kind: &wire.Message_StageState{StageState: &wire.StageState{Rank: 0}}},
+			&wire.Message{Header: h, Kind: &wire.Message_Failed{Failed: &wire.Failed{Actor: "stage 0", Error: "it broke"}}})
 	}
 	return all
 }
 
 func (a *adversary) params() []string {
-	text, _ := os.ReadFile(filepath.Join(a.dir, paramsFile)) //nolint:gosec // of the test
+	text, _ := os.ReadFile(filepath.Join(a.dir, paramsFile))
 	return strings.Fields(string(text))
 }
 
@@ -429,7 +448,9 @@ func (a *adversary) tryOthers(ctx context.Context, m *wire.Assign) {
 	as := a.newLane(edge)
 	as.SetPeer(lane.ID(a.bossID()), a.bossAddress())
 	group := a.open(as, attempt)
-	request := &wire.Envelope{Target: actors.SupervisorID(attempt) + "/loader", Body: &wire.Envelope_Message{Message: &wire.Message{Header: header(m), Kind: &wire.Message_DataRequest{DataRequest: &wire.DataRequest{Phase: 1, Tokens: true}}}}}
+	request := &wire.Envelope{Target: actors.SupervisorID(attempt) + "/loader",
+		Body: &wire.Envelope_Message{Message: &wire.Message{Header: header(m),
+			Kind: &wire.Message_DataRequest{DataRequest: &wire.DataRequest{Phase: 1, Tokens: true}}}}}
 	if text, err := proto.Marshal(request); err == nil {
 		ended := make(chan error, 1)
 		group.Send(lane.ID(a.bossID()), text, [][]byte{make([]byte, 8)}, func(err error) { ended <- err })
@@ -442,7 +463,8 @@ func (a *adversary) tryOthers(ctx context.Context, m *wire.Assign) {
 		}
 	}
 	as.Close()
-	a.net.Send(a.bossAddress(), &wire.Envelope{From: edge[:], To: a.bossBytes(), Sender: "edge", Seq: 1, Target: request.GetTarget(), Body: request.GetBody()})
+	a.net.Send(a.bossAddress(), &wire.Envelope{From: edge[:], To: a.bossBytes(), Sender: "edge", Seq: 1, Target: request.GetTarget(),
+		Body: request.GetBody()})
 	for _, f := range kindsOfOneof(&wire.Control{}) {
 		one := &wire.Control{Request: 1}
 		one.ProtoReflect().Set(f, one.ProtoReflect().NewField(f))

@@ -22,7 +22,8 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 		return plan.Ranks{}, err
 	}
 	r := plan.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
-		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock, CutLinks: a.cuts.links, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
+		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock,
+		CutLinks: a.cuts.links, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
 	peers := make([]*wire.Peer, len(r.Hosts))
 	for _, s := range a.shares {
 		for _, rank := range s.ranks {
@@ -43,17 +44,18 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 	digest := as.Plan.Digest()
 	for _, s := range a.busy() {
 		m := &wire.Assign{Run: as.Run[:], Attempt: a.id[:], Generation: a.generation, Hosts: peers, Config: as.Config.TOML(), Model: model,
-			Table: as.Plan.TableText(), Digest: digest[:], FromCheckpoint: as.Stored, WithState: as.WithState, LeaseS: as.Config.Cluster.LeaseS, Step: as.Step}
+			Table: as.Plan.TableText(), Digest: digest[:], FromCheckpoint: as.Stored, WithState: as.WithState, LeaseS: as.Config.Cluster.LeaseS,
+			Step: as.Step}
 		if a.onEdge(s) {
 			probe.assign(m)
 		}
 		for _, rank := range s.ranks {
-			m.Ranks = append(m.Ranks, int32(rank)) //nolint:gosec // bounded by config
+			m.Ranks = append(m.Ranks, int32(rank))
 		}
 		for _, d := range s.devices {
 			m.Ordinals = append(m.Ordinals, d.GetOrdinal())
 		}
-		m.EvalMicrobatches = int32(as.EvalMicrobatches) //nolint:gosec // bounded by config
+		m.EvalMicrobatches = int32(as.EvalMicrobatches)
 		if err := a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Assign{Assign: m}}); err != nil {
 			return r, a.lostError(s, err)
 		}
@@ -76,7 +78,8 @@ func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
 	for len(waits) > 0 {
 		select {
 		case <-patience.timer.C:
-			a.tellWaiting(fmt.Sprintf("the run waits for %s to be ready to compute, for %.0f s%s", namesOf(waits), patience.waited().Seconds(), a.heldBy(waits)))
+			a.tellWaiting(fmt.Sprintf("the run waits for %s to be ready to compute, for %.0f s%s", namesOf(waits), patience.waited().Seconds(),
+				a.heldBy(waits)))
 		case <-late:
 			for _, s := range waits {
 				a.lost(s.Member, fmt.Errorf("it was not ready to compute %.0f s after the first of the others", readyTime.Seconds()))

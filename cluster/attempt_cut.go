@@ -71,7 +71,8 @@ func (u *cuts) links() (all []event.CutLink) {
 	for id, from := range u.from {
 		for _, far := range from.to {
 			to, _ := uuid.FromBytes(far.GetIncarnation())
-			all = append(all, event.CutLink{From: u.names[id], To: u.names[to], For: time.Duration(far.GetForS()*float64(time.Second)) + time.Since(from.heard)})
+			all = append(all, event.CutLink{From: u.names[id], To: u.names[to],
+				For: time.Duration(far.GetForS()*float64(time.Second)) + time.Since(from.heard)})
 		}
 	}
 	slices.SortFunc(all, func(a, b event.CutLink) int { return strings.Compare(a.From+" "+a.To, b.From+" "+b.To) })

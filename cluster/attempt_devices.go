@@ -54,13 +54,16 @@ func sameKernels(cfg *config.Config, chosen []*workerState) error {
 	first := chosen[0]
 	for _, w := range chosen[1:] {
 		if was, is := first.Offer.GetKernels(), w.Offer.GetKernels(); cpu && was != is && cfg.Device.Kernels == "auto" {
-			return cfg.Errorf("device.kernels", "worker %s has %s kernels and %s has %s: bits would depend on the placement; name one that both have", first.Name, was, w.Name, is)
+			return cfg.Errorf("device.kernels",
+				"worker %s has %s kernels and %s has %s: bits would depend on the placement; name one that both have", first.Name, was, w.Name, is)
 		}
 		if !gpu {
 			continue
 		}
 		if was, is := gpus(first.Offer)[0].GetKernels(), gpus(w.Offer)[0].GetKernels(); was != is {
-			return cfg.Errorf("device.kind", "worker %s has a GPU with %s kernels and %s one with %s: bits would depend on the placement; name workers of one kind in cluster.place", first.Name, was, w.Name, is)
+			return cfg.Errorf("device.kind",
+				"worker %s has a GPU with %s kernels and %s one with %s: bits would depend on the placement; name workers of one kind in cluster.place",
+				first.Name, was, w.Name, is)
 		}
 	}
 	return nil
@@ -155,7 +158,8 @@ func checkNumbers(cfg *config.Config) error {
 	}
 	for r := range cfg.Ranks() {
 		if n := cfg.Device.OrdinalOf(cfg.StageOf(r)); n >= 0 {
-			return cfg.Errorf(device.Key(cfg), `rank %d is to be on cuda:%d, and nothing says of which worker: over a cluster ranks with "cuda" go to GPUs by memory; give that, or name the worker of each rank in cluster.place`, r, n)
+			return cfg.Errorf(device.Key(cfg),
+				`rank %d is to be on cuda:%d, and nothing says of which worker: over a cluster ranks with "cuda" go to GPUs by memory; give that, or name the worker of each rank in cluster.place`, r, n)
 		}
 	}
 	return nil

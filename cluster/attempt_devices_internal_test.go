@@ -18,7 +18,8 @@ import (
 // gpuRun parses a run of some ranks.
 func gpuRun(t *testing.T, stages int, sets ...string) *config.Config {
 	t.Helper()
-	sets = append(sets, fmt.Sprintf("pipeline.stages=%d", stages), "model.layers=4", "model.hidden=32", "model.heads=4", "model.context=32", "model.vocab=256")
+	sets = append(sets, fmt.Sprintf("pipeline.stages=%d", stages), "model.layers=4", "model.hidden=32", "model.heads=4", "model.context=32",
+		"model.vocab=256")
 	cfg, err := config.Parse("gpus.toml", []byte("data.train = ['a.txt']"), sets, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +31,8 @@ func gpuRun(t *testing.T, stages int, sets ...string) *config.Config {
 func offering(name, ids string, memoryBytes int64) *workerState {
 	o := &wire.Offer{Cores: 8, MemoryBytes: 1 << 40, Kernels: "avx2"}
 	for i, id := range ids {
-		o.Devices = append(o.Devices, &wire.OfferedDevice{Kind: "cuda", Ordinal: int32(i), Id: []byte{byte(id)}, Name: "GPU " + string(id), MemoryBytes: memoryBytes, Kernels: "cuda-sm_90"})
+		o.Devices = append(o.Devices, &wire.OfferedDevice{Kind: "cuda", Ordinal: int32(i), Id: []byte{byte(id)}, Name: "GPU " + string(id),
+			MemoryBytes: memoryBytes, Kernels: "cuda-sm_90"})
 	}
 	return &workerState{Member: beat.Member{Name: name, Address: "10.0.0.1:1", Offer: o}}
 }
@@ -129,7 +131,8 @@ func TestGPUKernels(t *testing.T) {
 	one, other := offering("one", "a", 1), offering("other", "b", 1)
 	other.Offer.Devices[0].Kernels = "cuda-sm_80"
 	both := []*workerState{one, other}
-	if err := sameKernels(gpuRun(t, 2, "device.kind=cuda"), both); err == nil || !strings.Contains(err.Error(), "device.kind: worker one has a GPU with cuda-sm_90") {
+	if err := sameKernels(gpuRun(t, 2, "device.kind=cuda"), both); err == nil ||
+		!strings.Contains(err.Error(), "device.kind: worker one has a GPU with cuda-sm_90") {
 		t.Errorf("error %v", err)
 	}
 	cpu := gpuRun(t, 2)

@@ -64,7 +64,8 @@ func (a *attempt) divideHosts(as plan.Assignment) error {
 	}
 	var workers []arrange.Capacity
 	for _, s := range a.shares {
-		workers = append(workers, arrange.Capacity{Name: s.Name, MemoryBytes: s.Offer.GetMemoryBytes() / sameHost[s.host()], Cores: int(s.Offer.GetCores())})
+		workers = append(workers, arrange.Capacity{Name: s.Name, MemoryBytes: s.Offer.GetMemoryBytes() / sameHost[s.host()],
+			Cores: int(s.Offer.GetCores())})
 	}
 	parts, apart, err := arrange.Ranks(as.Plan.Grid(), bytes, as.Plan.RankFLOPs(), workers, hosts)
 	if err != nil {

@@ -23,7 +23,8 @@ func (a *attempt) checkEdge() error {
 			continue
 		}
 		if err := s.checkHere(); err != nil {
-			return fmt.Errorf("cluster.edge keeps data and the weights of stage 0 on this host, and worker %q, which has ranks of it, %w", s.Name, err)
+			return fmt.Errorf("cluster.edge keeps data and the weights of stage 0 on this host, and worker %q, which has ranks of it, %w", s.Name,
+				err)
 		}
 	}
 	return nil
@@ -32,7 +33,8 @@ func (a *attempt) checkEdge() error {
 // checkHere refuses a worker of another host: one that says that it is there, or that has dialled from there. Both ends of a
 // tunnel look alike: see SECURITY.md.
 func (s *share) checkHere() error {
-	for _, at := range []struct{ what, address string }{{"is at", s.Address}, {"takes tensors at", s.DataAddress}, {"has dialled from", s.Remote}} {
+	for _, at := range []struct{ what, address string }{{"is at", s.Address}, {"takes tensors at", s.DataAddress},
+		{"has dialled from", s.Remote}} {
 		if at.address == "" && at.what == "takes tensors at" {
 			continue // at its address
 		}

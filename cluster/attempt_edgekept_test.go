@@ -54,7 +54,7 @@ func secrets(t *testing.T, dir string) (private, shared map[string][]byte, param
 		if err != nil || !strings.HasSuffix(path, ".safetensors") {
 			return err
 		}
-		text, err := os.ReadFile(path) //nolint:gosec // of the test
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
@@ -110,8 +110,9 @@ func startAdversary(t *testing.T, c *Coordinator, dir, name, edge string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestAdversaryProgram$") //nolint:gosec // this program
-	cmd.Env = append(os.Environ(), adversaryEnv+"="+c.Address(), adversaryEnv+"_NAME="+name, adversaryEnv+"_DIR="+dir, adversaryEnv+"_EDGE="+edge, "GORACE=atexit_sleep_ms=0")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestAdversaryProgram$")
+	cmd.Env = append(os.Environ(), adversaryEnv+"="+c.Address(), adversaryEnv+"_NAME="+name, adversaryEnv+"_DIR="+dir, adversaryEnv+"_EDGE="+
+		edge, "GORACE=atexit_sleep_ms=0")
 	var out workerOutput
 	cmd.Stdout, cmd.Stderr = &out, &out
 	in, err := cmd.StdinPipe()
@@ -163,7 +164,8 @@ func TestEdgeAgainstAdversaries(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	run, err = troupe.Start(ctx, ushape(t, dir, "run.steps=1000", "cluster.edge=true", `cluster.place=["edge", "cloud"]`), troupe.Options{Hosts: c.Hosts()})
+	run, err = troupe.Start(ctx, ushape(t, dir, "run.steps=1000", "cluster.edge=true", `cluster.place=["edge", "cloud"]`),
+		troupe.Options{Hosts: c.Hosts()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,10 +201,10 @@ func TestEdgeAgainstAdversaries(t *testing.T) {
 		if await(ctx, filepath.Join(files, name+afterSuffix)); ctx.Err() != nil {
 			t.Fatalf("%s has not tried all afterwards", name)
 		}
-		if text, err := os.ReadFile(filepath.Join(files, name+failedSuffix)); err == nil { //nolint:gosec // of the test
+		if text, err := os.ReadFile(filepath.Join(files, name+failedSuffix)); err == nil {
 			t.Errorf("%s got what it should not: %s", name, text)
 		}
-		taken, err := os.ReadFile(filepath.Join(files, name+takenSuffix)) //nolint:gosec // of the test
+		taken, err := os.ReadFile(filepath.Join(files, name+takenSuffix))
 		if err != nil {
 			t.Fatal(err)
 		}

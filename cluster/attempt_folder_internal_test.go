@@ -100,7 +100,8 @@ func TestProbe(t *testing.T) {
 			case err != nil || at == nil:
 				t.Errorf("the worker says %v", err)
 			default:
-				if err = p.check(self, answer); c.denied == "" && err != nil || c.denied != "" && (err == nil || !strings.Contains(err.Error(), c.denied)) {
+				if err = p.check(self, answer); c.denied == "" && err != nil || c.denied != "" &&
+					(err == nil || !strings.Contains(err.Error(), c.denied)) {
 					t.Errorf("the coordinator finds %v, want %q", err, c.denied)
 				}
 				answer[0]++

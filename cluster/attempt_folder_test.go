@@ -135,7 +135,8 @@ func TestSharedFolder(t *testing.T) {
 			}
 			trainHere(t, command{Config: smallRun, Sets: keys(t, out, mixed), FromStep: 2})
 			sameRun(t, want, out, 6)
-			if got := fmt.Sprint(names(t, filepath.Join(disk, fmt.Sprint("out", i))), names(t, filepath.Join(disk, fmt.Sprint("out", i), "checkpoints"))); got != "[checkpoints] []" {
+			if got := fmt.Sprint(names(t, filepath.Join(disk, fmt.Sprint("out", i))),
+				names(t, filepath.Join(disk, fmt.Sprint("out", i), "checkpoints"))); got != "[checkpoints] []" {
 				t.Errorf("on the other disk there is %s", got)
 			}
 		})
@@ -169,7 +170,8 @@ func TestDeniedFolder(t *testing.T) {
 // written, until a file says that it goes on.
 func slowly(s settings, t *teller) {
 	var once sync.Once
-	cluster.SetWriteOwn(func(ctx context.Context, fsys checkpoint.FS, out string, step int, tag string, own []checkpoint.Own) ([]uint32, error) {
+	cluster.SetWriteOwn(func(ctx context.Context, fsys checkpoint.FS, out string, step int, tag string, own []checkpoint.Own) ([]uint32,
+		error) {
 		if step != s.SlowStep {
 			return checkpoint.WriteOwn(ctx, fsys, out, step, tag, own)
 		}

@@ -98,7 +98,8 @@ func (a *attempt) observeRecorded(s *share, offset time.Duration, reply *wire.St
 			times[i].Start, times[i].End = t.Start.Add(-offset), t.End.Add(-offset)
 		}
 		if a.actors != nil {
-			a.actors.ObserveActions(actors.RankActions{Rank: int(w.GetRank()), Step: w.GetStep(), Order: w.GetOrder(), Phase: event.Phase(w.GetPhase()), First: int(w.GetFirst()), Times: times}) //nolint:gosec // looked at above
+			a.actors.ObserveActions(actors.RankActions{Rank: int(w.GetRank()), Step: w.GetStep(), Order: w.GetOrder(),
+				Phase: event.Phase(w.GetPhase()), First: int(w.GetFirst()), Times: times})
 		}
 	}
 	for _, w := range reply.GetMemory() {

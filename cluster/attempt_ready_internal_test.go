@@ -29,16 +29,19 @@ func TestReady(t *testing.T) {
 		{"both at once", after(1, 1), 1, "", 0, false},
 		{"both late", after(500, 501), 501, "", 6, false},
 		{"one is late", after(1, 100), 100, "", 4, false},
-		{"one never", after(1, 0), 1 + readyTime.Seconds(), "worker w1 at x:1 with rank 1 is lost: it was not ready to compute 120 s after the first of the others", 4, false},
+		{"one never", after(1, 0), 1 + readyTime.Seconds(),
+			"worker w1 at x:1 with rank 1 is lost: it was not ready to compute 120 s after the first of the others", 4, false},
 		{"one can't", after(1, 2), 2, "", 0, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var said []string
-				a := &attempt{answers: make(chan answer, len(test.ready)), gone: make(chan struct{}), tellWaiting: func(text string) { said = append(said, text) }, cuts: &cuts{}}
+				a := &attempt{answers: make(chan answer, len(test.ready)), gone: make(chan struct{}),
+					tellWaiting: func(text string) { said = append(said, text) }, cuts: &cuts{}}
 				for i, s := range test.ready {
 					id := uuid.New()
-					a.shares = append(a.shares, &share{Member: beat.Member{ID: id, Name: fmt.Sprint("w", i), Address: fmt.Sprint("x:", i)}, ranks: []int{i}})
+					a.shares = append(a.shares, &share{Member: beat.Member{ID: id, Name: fmt.Sprint("w", i), Address: fmt.Sprint("x:", i)},
+						ranks: []int{i}})
 					if s == 0 {
 						continue
 					}

@@ -79,8 +79,12 @@ func TestDeathBeforeARefusal(t *testing.T) {
 	if err := os.WriteFile(mine, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	place := g.dies(t, cluster.PointSubmitted, cluster.Submission{Config: []byte(smallRun), Sets: keys(t, out, []string{"pipeline.stages=2"}), Fresh: true})
-	dropped := g.await(t, "the run to be dropped", place, patience, func(e event) bool { return e.Kind == "log" && e.Attrs["state"] == cluster.PointSubmitted })
+	place := g.dies(t, cluster.PointSubmitted, cluster.Submission{Config: []byte(smallRun), Sets: keys(t, out, []string{"pipeline.stages=2"}),
+		Fresh: true})
+	dropped := g.await(t, "the run to be dropped", place, patience, func(e event) bool {
+		return e.Kind == "log" &&
+			e.Attrs["state"] == cluster.PointSubmitted
+	})
 	t.Log(dropped)
 	if text := read(t, mine); text != "mine" {
 		t.Errorf("the folder's file is %q", text)

@@ -74,7 +74,8 @@ func inBFloat16(families map[string][]string) map[string][]string {
 	for name, sets := range families {
 		all[name+", bfloat16"] = slices.Concat(sets, []string{"device.dtype=bfloat16"})
 	}
-	all["gpt2, bfloat16, residual float32"] = slices.Concat(families["gpt2, tied"], []string{"device.dtype=bfloat16", "device.residual=float32"})
+	all["gpt2, bfloat16, residual float32"] = slices.Concat(families["gpt2, tied"],
+		[]string{"device.dtype=bfloat16", "device.residual=float32"})
 	return all
 }
 
@@ -153,7 +154,7 @@ func stepFile(out string, step int, name string) string {
 
 func read(t testing.TB, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path) //nolint:gosec // a test's file
+	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +222,8 @@ func TestBits(t *testing.T) {
 		want := filepath.Join(t.TempDir(), "want")
 		trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
 		for i, l := range layouts(t) {
-			if raceDetector && i%3 != 2 || !raceDetector && !long && (i%2 == 0) == strings.HasPrefix(family, "llama") || strings.Contains(family, "bfloat16") && i%3 != 0 && !long {
+			if raceDetector && i%3 != 2 || !raceDetector && !long && (i%2 == 0) == strings.HasPrefix(family, "llama") ||
+				strings.Contains(family, "bfloat16") && i%3 != 0 && !long {
 				continue // races don't depend on the numbers; make check-bits runs all layouts by all families
 			}
 			t.Run(family+", "+l.name, func(t *testing.T) {

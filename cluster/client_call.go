@@ -103,7 +103,8 @@ func unreachable(err error) error {
 	}
 	var op *net.OpError
 	var dns *net.DNSError
-	if errors.As(err, &op) && op.Op != "remote error" || errors.As(err, &dns) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.As(err, &op) && op.Op != "remote error" || errors.As(err, &dns) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return err

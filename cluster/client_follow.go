@@ -59,7 +59,8 @@ func (c *Client) Follow(ctx context.Context, run string, o FollowOptions) (*Foll
 	if o.Notice == nil {
 		o.Notice = func(string) {}
 	}
-	f := &Followed{ID: run, LogEvery: 1, c: c, notice: o.Notice, events: make(chan troupe.Event, 16), feed: feed.New(), ready: make(chan struct{}), done: make(chan struct{})}
+	f := &Followed{ID: run, LogEvery: 1, c: c, notice: o.Notice, events: make(chan troupe.Event, 16), feed: feed.New(),
+		ready: make(chan struct{}), done: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	k, err := f.open(f.ctx)
 	if err != nil && o.Known && (errors.Is(err, ErrLost) || errors.Is(err, ErrClosing)) {
@@ -80,7 +81,8 @@ func (c *Client) Follow(ctx context.Context, run string, o FollowOptions) (*Foll
 
 // open asks for the run's events.
 func (f *Followed) open(ctx context.Context) (*call, error) {
-	k, err := f.c.call(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Follow{Follow: &wire.FollowRequest{Run: f.ID, Epoch: f.epoch, After: f.after}}})
+	k, err := f.c.call(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Follow{Follow: &wire.FollowRequest{Run: f.ID, Epoch: f.epoch,
+		After: f.after}}})
 	if err != nil {
 		return nil, err
 	}

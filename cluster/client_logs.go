@@ -21,7 +21,8 @@ type LogRecord struct {
 
 // Logs calls show with what was logged since a time, and with follow what is, until ctx
 // ends; run "" is all. dropped counts records that were lost.
-func (c *Client) Logs(ctx context.Context, run string, since time.Time, follow bool, show func(records []LogRecord, dropped uint64) error) error {
+func (c *Client) Logs(ctx context.Context, run string, since time.Time, follow bool,
+	show func(records []LogRecord, dropped uint64) error) error {
 	request := &wire.LogsRequest{Run: run, Follow: follow}
 	if !since.IsZero() {
 		request.SinceNs = since.UnixNano()
@@ -44,7 +45,8 @@ func (c *Client) Logs(ctx context.Context, run string, since time.Time, follow b
 		}
 		var records []LogRecord
 		for _, w := range m.GetLogs().GetRecords() {
-			r := LogRecord{Time: time.Unix(0, w.GetTimeNs()), Level: slog.Level(w.GetLevel()), Process: w.GetProcess(), Text: w.GetText(), Offset: time.Duration(w.GetOffsetNs())}
+			r := LogRecord{Time: time.Unix(0, w.GetTimeNs()), Level: slog.Level(w.GetLevel()), Process: w.GetProcess(), Text: w.GetText(),
+				Offset: time.Duration(w.GetOffsetNs())}
 			for _, a := range w.GetAttributes() {
 				r.Attributes = append(r.Attributes, [2]string{a.GetKey(), a.GetValue()})
 			}

@@ -17,7 +17,9 @@ type ClusterMember struct {
 func (c *Client) Members(ctx context.Context) (members []ClusterMember, now time.Time, err error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Members{Members: &wire.MembersRequest{}}})
 	for _, w := range m.GetMembers().GetMembers() {
-		one := ClusterMember{Member: Member{Name: w.GetName(), Address: w.GetAddress(), Cores: int(w.GetCores()), MemoryBytes: w.GetMemoryBytes(), Kernels: w.GetKernels(), Devices: unpackDevices(w.GetDevices()), Joined: time.Unix(0, w.GetJoinedNs()), Heard: time.Unix(0, w.GetHeardNs()),
+		one := ClusterMember{Member: Member{Name: w.GetName(), Address: w.GetAddress(), Cores: int(w.GetCores()), MemoryBytes: w.GetMemoryBytes(),
+			Kernels: w.GetKernels(), Devices: unpackDevices(w.GetDevices()), Joined: time.Unix(0, w.GetJoinedNs()),
+			Heard:      time.Unix(0, w.GetHeardNs()),
 			ClockAhead: time.Duration(w.GetClockAheadNs()), RoundTrip: time.Duration(w.GetRoundTripNs())}, RunID: w.GetRun()}
 		for _, rank := range w.GetRanks() {
 			one.Ranks = append(one.Ranks, int(rank))

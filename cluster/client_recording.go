@@ -54,7 +54,8 @@ func (f *Followed) Record(d time.Duration) {
 func (f *Followed) record(number uint64, d time.Duration) {
 	ctx, cancel := context.WithTimeout(f.ctx, requestTime)
 	defer cancel()
-	_, err := f.c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Record{Record: &wire.RecordRequest{Run: f.ID, Follower: number, ForNs: int64(d)}}})
+	_, err := f.c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Record{Record: &wire.RecordRequest{Run: f.ID, Follower: number,
+		ForNs: int64(d)}}})
 	if err != nil && f.ctx.Err() == nil {
 		f.notice(fmt.Sprintf("the run's actions are not recorded: %v", err))
 	}

@@ -37,7 +37,8 @@ func TestRecording(t *testing.T) {
 	o := newTestClient(t, c, RoleOperator)
 	ctx := t.Context()
 	out := filepath.Join(dir, "out")
-	id, err := o.Submit(ctx, Submission{File: "c.toml", Config: fmt.Appendf(nil, "[run]\nname = \"r\"\nout = %q\nsteps = 1000000\neval_every = 0\ncheckpoint_every = 0\nstats_every = 1\n[model]\nlayers = 2\nhidden = 8\nheads = 2\ncontext = 8\n[data]\ntrain = [%q]\n[batch]\nsequences = 4\nmicrobatch = 2\n[optimizer]\nwarmup_steps = 2\ndecay = \"constant\"\n[pipeline]\nstages = 2\n", out, text)})
+	id, err := o.Submit(ctx, Submission{File: "c.toml", Config: fmt.Appendf(nil,
+		"[run]\nname = \"r\"\nout = %q\nsteps = 1000000\neval_every = 0\ncheckpoint_every = 0\nstats_every = 1\n[model]\nlayers = 2\nhidden = 8\nheads = 2\ncontext = 8\n[data]\ntrain = [%q]\n[batch]\nsequences = 4\nmicrobatch = 2\n[optimizer]\nwarmup_steps = 2\ndecay = \"constant\"\n[pipeline]\nstages = 2\n", out, text)})
 	if err != nil {
 		t.Fatal(err)
 	}

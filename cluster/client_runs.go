@@ -17,7 +17,8 @@ import (
 // Submit asks for a run, and returns its id when it has begun. When ctx ends before, so does
 // the run. Errors of the configuration are *troupe.SetupError.
 func (c *Client) Submit(ctx context.Context, s Submission) (id string, err error) {
-	m, err := c.askFor(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: s.Config, File: s.File, Sets: s.Sets, Fresh: s.Fresh, FromStep: int64(s.FromStep),
+	m, err := c.askFor(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: s.Config, File: s.File,
+		Sets: s.Sets, Fresh: s.Fresh, FromStep: int64(s.FromStep),
 		AcceptNewData: s.AcceptNewData, Name: s.Name, Registered: registry.Names(), Variables: variablesOf(s.Config, s.Sets)}}}, s.Notice)
 	return m.GetSubmit().GetId(), err
 }
@@ -69,8 +70,10 @@ func (s RunSummary) Over() bool { return !s.Ended.IsZero() }
 var states = [...]string{"starting", "waiting", "running", "paused", "stopping", "done", "stopped", "failed"}
 
 func unpackSummary(w *wire.RunSummary) RunSummary {
-	s := RunSummary{ID: w.GetId(), Name: w.GetName(), State: "unknown", Step: int(w.GetStep()), Steps: int(w.GetSteps()), Loss: w.Loss, ValLoss: w.ValLoss, Workers: w.GetWorkers(), Submitted: time.Unix(0, w.GetSubmittedNs()),
-		SubmittedBy: w.GetSubmittedBy(), Out: w.GetOut(), Restarts: int(w.GetRestarts()), Checkpoint: w.GetDir(), Error: w.GetError(), Waiting: w.GetWaiting()}
+	s := RunSummary{ID: w.GetId(), Name: w.GetName(), State: "unknown", Step: int(w.GetStep()), Steps: int(w.GetSteps()), Loss: w.Loss,
+		ValLoss: w.ValLoss, Workers: w.GetWorkers(), Submitted: time.Unix(0, w.GetSubmittedNs()),
+		SubmittedBy: w.GetSubmittedBy(), Out: w.GetOut(), Restarts: int(w.GetRestarts()), Checkpoint: w.GetDir(), Error: w.GetError(),
+		Waiting: w.GetWaiting()}
 	if n := int(w.GetState()); n >= 0 && n < len(states) {
 		s.State = states[n]
 	}
@@ -126,7 +129,8 @@ func (c *Client) Change(ctx context.Context, run string, ch troupe.Change) (RunS
 
 // Control asks something of a run. It returns when the run was told.
 func (c *Client) Control(ctx context.Context, run string, what Control) (RunSummary, error) {
-	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Control{Control: &wire.ControlRequest{Run: run, Action: wire.ControlRequest_Action(what)}}})
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Control{Control: &wire.ControlRequest{Run: run,
+		Action: wire.ControlRequest_Action(what)}}})
 	if err != nil {
 		return RunSummary{}, err
 	}
@@ -136,14 +140,17 @@ func (c *Client) Control(ctx context.Context, run string, what Control) (RunSumm
 // Forecast asks where a configuration's ranks would be computed, and what a step is
 // predicted to take there. The configuration's paths are the coordinator's.
 func (c *Client) Forecast(ctx context.Context, text []byte, file string, sets []string, seconds float64) (*Forecast, error) {
-	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Forecast{Forecast: &wire.ForecastRequest{Config: text, File: file, Sets: sets, Seconds: seconds, Registered: registry.Names(), Variables: variablesOf(text, sets)}}})
+	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Forecast{Forecast: &wire.ForecastRequest{Config: text, File: file, Sets: sets,
+		Seconds: seconds, Registered: registry.Names(), Variables: variablesOf(text, sets)}}})
 	if err != nil {
 		return nil, err
 	}
 	r := m.GetForecast()
-	f := &Forecast{StepMS: r.GetStepMs(), TokensPerS: r.GetTokensPerS(), BubblePct: r.GetBubblePct(), MessageMS: r.GetMessageMs(), Apart: r.GetApart()}
+	f := &Forecast{StepMS: r.GetStepMs(), TokensPerS: r.GetTokensPerS(), BubblePct: r.GetBubblePct(), MessageMS: r.GetMessageMs(),
+		Apart: r.GetApart()}
 	for _, k := range r.GetRanks() {
-		f.Ranks = append(f.Ranks, RankForecast{int(k.GetRank()), k.GetWorker(), k.GetHost(), int(k.GetCores()), k.GetDevice(), k.GetBytes(), k.GetMemoryBytes()})
+		f.Ranks = append(f.Ranks, RankForecast{int(k.GetRank()), k.GetWorker(), k.GetHost(), int(k.GetCores()), k.GetDevice(), k.GetBytes(),
+			k.GetMemoryBytes()})
 	}
 	for _, l := range r.GetLinks() {
 		f.Links = append(f.Links, LinkForecast{l.GetFrom(), l.GetTo(), l.GetLatencyMs(), l.GetBytesPerS()})
@@ -158,7 +165,7 @@ func (c *Client) Actions(ctx context.Context, run string) (troupe.Actions, error
 		return troupe.Actions{}, err
 	}
 	w := m.GetActions()
-	a := troupe.Actions{Step: w.GetStep(), Phase: event.Phase(min(w.GetPhase(), uint32(event.Eval)))} //nolint:gosec // bounded
+	a := troupe.Actions{Step: w.GetStep(), Phase: event.Phase(min(w.GetPhase(), uint32(event.Eval)))}
 	if w.GetBeganNs() != 0 {
 		a.Began = time.Unix(0, w.GetBeganNs())
 	}

@@ -13,7 +13,9 @@ type TokenInfo = pki.TokenInfo
 
 // NewToken has the coordinator make a token, where it lets operators do that.
 func (c *Client) NewToken(ctx context.Context, role pki.Role, ttl time.Duration) (Token, error) {
-	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_Create{Create: &wire.CreateToken{Role: string(role), TtlS: int64(ttl / time.Second)}}}}})
+	m, err := c.ask(ctx,
+		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{
+			Kind: &wire.TokensRequest_Create{Create: &wire.CreateToken{Role: string(role), TtlS: int64(ttl / time.Second)}}}}})
 	if err != nil {
 		return Token{}, err
 	}
@@ -22,10 +24,12 @@ func (c *Client) NewToken(ctx context.Context, role pki.Role, ttl time.Duration)
 
 // Tokens lists the coordinator's tokens, where it lets operators do that.
 func (c *Client) Tokens(ctx context.Context) ([]TokenInfo, error) {
-	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_List{List: &wire.ListTokens{}}}}})
+	m, err := c.ask(ctx,
+		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_List{List: &wire.ListTokens{}}}}})
 	var all []TokenInfo
 	for _, t := range m.GetTokens().GetTokens() {
-		all = append(all, TokenInfo{ID: t.GetId(), Role: pki.Role(t.GetRole()), Expires: time.Unix(t.GetExpiresS(), 0), Revoked: t.GetRevoked(), Uses: t.GetUses()})
+		all = append(all, TokenInfo{ID: t.GetId(), Role: pki.Role(t.GetRole()), Expires: time.Unix(t.GetExpiresS(), 0), Revoked: t.GetRevoked(),
+			Uses: t.GetUses()})
 	}
 	return all, err
 }
@@ -35,7 +39,8 @@ type NameInfo = pki.NameInfo
 
 // Names lists the names that workers have, where the coordinator lets operators do that.
 func (c *Client) Names(ctx context.Context) (all []NameInfo, err error) {
-	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_List{List: &wire.ListTokens{}}}}})
+	m, err := c.ask(ctx,
+		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_List{List: &wire.ListTokens{}}}}})
 	for _, n := range m.GetTokens().GetNames() {
 		all = append(all, NameInfo{Name: n.GetName(), Token: n.GetToken(), Until: time.Unix(n.GetUntilS(), 0)})
 	}
@@ -44,12 +49,14 @@ func (c *Client) Names(ctx context.Context) (all []NameInfo, err error) {
 
 // Release lets another key have a worker's name, where the coordinator lets operators do that.
 func (c *Client) Release(ctx context.Context, name string) error {
-	_, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_Release{Release: &wire.ReleaseName{Name: name}}}}})
+	_, err := c.ask(ctx,
+		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_Release{Release: &wire.ReleaseName{Name: name}}}}})
 	return err
 }
 
 // Revoke ends a token, and what it has let in, where the coordinator lets operators do that.
 func (c *Client) Revoke(ctx context.Context, id string) error {
-	_, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_Revoke{Revoke: &wire.RevokeToken{Id: id}}}}})
+	_, err := c.ask(ctx,
+		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_Revoke{Revoke: &wire.RevokeToken{Id: id}}}}})
 	return err
 }

@@ -33,7 +33,8 @@ func TestClocksAreSet(t *testing.T) {
 	g.join(t, "a", "b")
 	place := g.line.place()
 	begun := g.ask(t, command{Do: "run", Config: smallRun, Workers: 2, Seconds: patience.Seconds(),
-		Sets: keys(t, filepath.Join(t.TempDir(), "out"), []string{"pipeline.stages=2", "run.steps=100000", "cluster.silence_s=2", "cluster.lease_s=3"})})
+		Sets: keys(t, filepath.Join(t.TempDir(), "out"), []string{"pipeline.stages=2", "run.steps=100000", "cluster.silence_s=2",
+			"cluster.lease_s=3"})})
 	step := func(n int) func(event) bool {
 		return func(e event) bool { return e.Kind == "step" && e.Step >= n }
 	}
@@ -50,7 +51,8 @@ func TestClocksAreSet(t *testing.T) {
 	g.await(t, "the run's end", place, patience, func(e event) bool { return e.Kind == "end" && e.ID == begun.ID })
 	events, _ := g.line.from(0)
 	for _, e := range events {
-		if e.Kind == "restart" || e.Kind == "stall" || e.Kind == "warning" || e.Kind == "log" && e.Text == "worker is gone" && e.Attrs["why"] != "it has left" {
+		if e.Kind == "restart" || e.Kind == "stall" || e.Kind == "warning" || e.Kind == "log" && e.Text == "worker is gone" &&
+			e.Attrs["why"] != "it has left" {
 			t.Errorf("the run noticed: %v", e)
 		}
 	}

@@ -124,9 +124,12 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Coordinator{cfg: cfg, dialling: make(chan struct{}, limitDialBacks), logs: logring.New(), serving: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), heard: make(map[uuid.UUID]heard), workers: make(map[uuid.UUID]*workerState),
-		up: make(chan struct{}), asked: make(map[uint64]question), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{})}
-	c.log = slog.New(logring.NewHandler(cfg.Logger.Handler(), coordinatorName, func(r *wire.LogRecord) { c.logs.Add([]*wire.LogRecord{r}, 0) }))
+	c := &Coordinator{cfg: cfg, dialling: make(chan struct{}, limitDialBacks), logs: logring.New(),
+		serving: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), heard: make(map[uuid.UUID]heard),
+		workers: make(map[uuid.UUID]*workerState),
+		up:      make(chan struct{}), asked: make(map[uint64]question), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{})}
+	c.log = slog.New(logring.NewHandler(cfg.Logger.Handler(), coordinatorName,
+		func(r *wire.LogRecord) { c.logs.Add([]*wire.LogRecord{r}, 0) }))
 	c.runs = &runs{c: c}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel

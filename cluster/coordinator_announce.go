@@ -20,7 +20,8 @@ func (c *Coordinator) announce(ctx context.Context, a discovery.Announcer) {
 			return
 		}
 		if time.Since(said) >= reachSayEvery {
-			c.log.Warn("the coordinator's address can't be announced; it keeps trying, and what runs is not disturbed", "announce", c.cfg.Announce, "err", err)
+			c.log.Warn("the coordinator's address can't be announced; it keeps trying, and what runs is not disturbed", "announce", c.cfg.Announce,
+				"err", err)
 			said = time.Now()
 		}
 		select {

@@ -128,7 +128,8 @@ func (a *answerer) tellWaits(r *run) (stop func()) {
 					return
 				}
 				if text := e.GetWaiting().GetText(); text != "" {
-					_ = a.write(&wire.ApiReply{Kind: &wire.ApiReply_Alive{Alive: &wire.Alive{Waiting: text}}}) // alive finds out whether the client is there
+					// alive finds out whether the client is there
+					_ = a.write(&wire.ApiReply{Kind: &wire.ApiReply_Alive{Alive: &wire.Alive{Waiting: text}}})
 				}
 			case <-ctx.Done():
 				return
@@ -147,7 +148,8 @@ var errNothing = fmt.Errorf("%w: nothing that it knows was asked", ErrRequest)
 // answer answers a request, if it may be made.
 func (a *answerer) answer(r *wire.ApiRequest) error {
 	if r.GetVersion() != apiVersion {
-		return fmt.Errorf("%w: it speaks version %d of the protocol, and was asked in version %d: use the same program on both sides", ErrRequest, apiVersion, r.GetVersion())
+		return fmt.Errorf("%w: it speaks version %d of the protocol, and was asked in version %d: use the same program on both sides", ErrRequest,
+			apiVersion, r.GetVersion())
 	}
 	if role := pki.Role(a.peer.Role); !mayAsk(role, r) {
 		if role == pki.Operator {
@@ -221,8 +223,10 @@ func (a *answerer) submit(m *wire.SubmitRequest) error {
 	}
 	stop := a.alive()
 	stopWaits := func() {}
-	r, err := a.c.runs.submit(a.ctx, Submission{Config: m.GetConfig(), File: m.GetFile(), Sets: m.GetSets(), Fresh: m.GetFresh(), FromStep: int(m.GetFromStep()),
-		AcceptNewData: m.GetAcceptNewData(), Name: m.GetName(), registered: m.GetRegistered(), variables: m.GetVariables(), begins: func(r *run) { stopWaits = a.tellWaits(r) }}, a.peer.Name)
+	r, err := a.c.runs.submit(a.ctx, Submission{Config: m.GetConfig(), File: m.GetFile(), Sets: m.GetSets(), Fresh: m.GetFresh(),
+		FromStep:      int(m.GetFromStep()),
+		AcceptNewData: m.GetAcceptNewData(), Name: m.GetName(), registered: m.GetRegistered(), variables: m.GetVariables(),
+		begins: func(r *run) { stopWaits = a.tellWaits(r) }}, a.peer.Name)
 	stopWaits()
 	stop()
 	if err != nil {

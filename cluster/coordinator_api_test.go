@@ -132,7 +132,9 @@ func TestRuns(t *testing.T) {
 	if err := os.WriteFile(text, []byte(strings.Repeat("a few words of a text ", 60)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	submission := Submission{File: "c.toml", Config: fmt.Appendf(nil, "[run]\nname = \"r\"\nout = %q\nsteps = 1000000\neval_every = 0\ncheckpoint_every = 0\n[model]\nlayers = 2\nhidden = 8\nheads = 2\ncontext = 8\n[data]\ntrain = [%q]\n[batch]\nsequences = 4\nmicrobatch = 2\n[optimizer]\nwarmup_steps = 2\ndecay = \"constant\"\n[pipeline]\nstages = 2\n", filepath.Join(dir, "out"), text)}
+	submission := Submission{File: "c.toml",
+		Config: fmt.Appendf(nil,
+			"[run]\nname = \"r\"\nout = %q\nsteps = 1000000\neval_every = 0\ncheckpoint_every = 0\n[model]\nlayers = 2\nhidden = 8\nheads = 2\ncontext = 8\n[data]\ntrain = [%q]\n[batch]\nsequences = 4\nmicrobatch = 2\n[optimizer]\nwarmup_steps = 2\ndecay = \"constant\"\n[pipeline]\nstages = 2\n", filepath.Join(dir, "out"), text)}
 	state := filepath.Join(dir, "state")
 	c := startCoordinator(t, Config{Dir: state, RemoteTokens: true}, 2)
 	o := newTestClient(t, c, RoleOperator)
@@ -205,7 +207,8 @@ func TestRuns(t *testing.T) {
 		defer c.runs.mu.Unlock()
 		return c.runs.journal.Entries()
 	}()
-	if len(kept) != 1 || !slices.Equal(kept[0].Requests, []troupe.Change{{Kind: event.ChangePause}}) || kept[0].Workers != 2 || kept[0].ID != id {
+	if len(kept) != 1 || !slices.Equal(kept[0].Requests, []troupe.Change{{Kind: event.ChangePause}}) || kept[0].Workers != 2 ||
+		kept[0].ID != id {
 		t.Errorf("noted %+v", kept)
 	}
 	if _, err := o.Control(ctx, id, Resume); err != nil {
@@ -233,7 +236,9 @@ func TestRuns(t *testing.T) {
 func deaf(t testing.TB) *Coordinator {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	c := &Coordinator{cfg: Config{Logger: log}, log: log, heard: make(map[uuid.UUID]heard), asked: make(map[uint64]question), workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), logs: logring.New(), serving: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), up: make(chan struct{})}
+	c := &Coordinator{cfg: Config{Logger: log}, log: log, heard: make(map[uuid.UUID]heard), asked: make(map[uint64]question),
+		workers: make(map[uuid.UUID]*workerState), changed: make(chan struct{}), logs: logring.New(), serving: make(chan struct{}, limitRequests),
+		following: make(chan struct{}, limitFollowers), up: make(chan struct{})}
 	c.runs, c.beats = &runs{c: c}, beat.NewServer(beat.ServerConfig{Logger: log})
 	close(c.up)
 	t.Cleanup(c.beats.Close)
@@ -309,13 +314,15 @@ func TestRoles(t *testing.T) {
 // TestNonsense: what is no request is dropped, or answered by an error.
 func TestNonsense(t *testing.T) {
 	c := deaf(t)
-	for name, text := range map[string]string{"nothing": "", "HTTP": "GET / HTTP/1.1\r\n\r\n", "too long": "\xff\xff\xff\x7f", "no message": "\x02\x00\x00\x00\xff\xff"} {
+	for name, text := range map[string]string{"nothing": "", "HTTP": "GET / HTTP/1.1\r\n\r\n", "too long": "\xff\xff\xff\x7f",
+		"no message": "\x02\x00\x00\x00\xff\xff"} {
 		if got := request(c, pki.Operator, []byte(text), time.Minute); len(got) > 0 {
 			t.Errorf("%s is answered by %q", name, got)
 		}
 	}
 	var m wire.ApiReply
-	if err := wire.ReadFrame(bytes.NewReader(request(c, pki.Operator, []byte("\x00\x00\x00\x00"), time.Minute)), &m, limitReplyBytes); err != nil || !strings.Contains(m.GetError().GetTexts()[0], "version 0") {
+	if err := wire.ReadFrame(bytes.NewReader(request(c, pki.Operator, []byte("\x00\x00\x00\x00"), time.Minute)), &m,
+		limitReplyBytes); err != nil || !strings.Contains(m.GetError().GetTexts()[0], "version 0") {
 		t.Errorf("another version: %v, %v", &m, err)
 	}
 }
@@ -357,7 +364,8 @@ func TestBusy(t *testing.T) {
 func FuzzServeAPI(f *testing.F) {
 	for _, m := range []*wire.ApiRequest{
 		{Version: apiVersion, Kind: &wire.ApiRequest_List{}},
-		{Version: apiVersion, Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: []byte("[run]\nsteps = 1\n"), Sets: []string{"run.name=x"}}}},
+		{Version: apiVersion, Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: []byte("[run]\nsteps = 1\n"),
+			Sets: []string{"run.name=x"}}}},
 		{Version: apiVersion, Kind: &wire.ApiRequest_Control{Control: &wire.ControlRequest{Run: "x", Action: 3}}},
 		{Version: apiVersion, Kind: &wire.ApiRequest_Record{Record: &wire.RecordRequest{Run: "x", Follower: 1, ForNs: 1e9}}},
 		{Version: apiVersion, Kind: &wire.ApiRequest_Actions{Actions: &wire.ActionsRequest{Run: "x"}}},

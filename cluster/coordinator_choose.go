@@ -144,7 +144,8 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 		if len(h.workers) == 0 {
 			return nil, h.changed, fmt.Errorf("%w: none has joined; start one (engine worker), or give --workers to wait for them", plan.ErrNoRoom)
 		}
-		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free%s, and the run, of %s, needs %d", plan.ErrNoRoom, len(free), len(h.workers), what, words.Plural(ranks, "rank"), max(1, least))
+		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free%s, and the run, of %s, needs %d", plan.ErrNoRoom, len(free),
+			len(h.workers), what, words.Plural(ranks, "rank"), max(1, least))
 	}
 	if place := cfg.Cluster.Place; len(place) > 0 {
 		if free, err = h.named(cfg, place, free); err != nil {
@@ -163,7 +164,9 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	if err != nil {
 		return nil, nil, err
 	}
-	a = &attempt{c: h.Coordinator, cfg: cfg, id: id, generation: h.generation, tellWaiting: h.tellWaiting, answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), told: make(map[string]bool), cuts: newCuts(h.Coordinator, free), memory: make(map[int]int64)}
+	a = &attempt{c: h.Coordinator, cfg: cfg, id: id, generation: h.generation, tellWaiting: h.tellWaiting,
+		answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), told: make(map[string]bool), cuts: newCuts(h.Coordinator, free),
+		memory: make(map[int]int64)}
 	for _, w := range free {
 		w.attempt = a
 		a.shares = append(a.shares, &share{Member: w.Member})

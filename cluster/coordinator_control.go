@@ -18,8 +18,10 @@ type changeAnswer struct {
 }
 
 // changeKinds are the changes of a run that an operator may ask for.
-var changeKinds = map[wire.ControlRequest_Action]event.ChangeKind{wire.ControlRequest_PAUSE: event.ChangePause, wire.ControlRequest_RESUME: event.ChangeResume,
-	wire.ControlRequest_CHECKPOINT: event.ChangeCheckpoint, wire.ControlRequest_STOP: event.ChangeStop, wire.ControlRequest_RATE: event.ChangeRate}
+var changeKinds = map[wire.ControlRequest_Action]event.ChangeKind{wire.ControlRequest_PAUSE: event.ChangePause,
+	wire.ControlRequest_RESUME:     event.ChangeResume,
+	wire.ControlRequest_CHECKPOINT: event.ChangeCheckpoint, wire.ControlRequest_STOP: event.ChangeStop,
+	wire.ControlRequest_RATE: event.ChangeRate}
 
 // control does what somebody asks of the run.
 func (r *run) control(m *wire.ControlRequest) error {
@@ -131,7 +133,8 @@ func (s *runs) control(m *wire.ControlRequest, by string) (r *run, warning strin
 		err = s.note(r, func(e *journal.Entry) { e.Stopping = true })
 	}
 	if err != nil {
-		warning = fmt.Sprintf("run %s was told, but the coordinator could not note it, and would not know it when it is started again: %v", r.id, err)
+		warning = fmt.Sprintf("run %s was told, but the coordinator could not note it, and would not know it when it is started again: %v", r.id,
+			err)
 		s.c.log.Error("a request is not noted", "run", r.id, "err", err)
 	}
 	return r, warning, nil

@@ -166,7 +166,8 @@ func (a *answerer) follow(m *wire.FollowRequest) error {
 	defer a.alive()()
 	past, f := r.follow(after)
 	defer r.leave(f)
-	if err := a.write(&wire.ApiReply{Kind: &wire.ApiReply_Following{Following: &wire.Following{Epoch: a.c.id[:], Run: r.summary(), LogEvery: apiwire.Small(r.cfg.Run.LogEvery), Follower: f.number}}}); err != nil {
+	if err := a.write(&wire.ApiReply{Kind: &wire.ApiReply_Following{Following: &wire.Following{Epoch: a.c.id[:], Run: r.summary(),
+		LogEvery: apiwire.Small(r.cfg.Run.LogEvery), Follower: f.number}}}); err != nil {
 		return err
 	}
 	a.c.log.Info("a run is followed", "run", r.id, "by", a.peer.Name)

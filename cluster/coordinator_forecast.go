@@ -23,7 +23,8 @@ type Forecast struct {
 	TokensPerS float64        `json:"tokens_per_s"`
 	BubblePct  float64        `json:"bubble_pct"`
 	MessageMS  float64        `json:"message_ms"` // of the slowest way between neighbours
-	Apart      string         `json:"apart"`      // which tensor groups are on several hosts, or which workers have no ranks since none is; "": neither
+	// which tensor groups are on several hosts, or which workers have no ranks since none is; "": neither
+	Apart string `json:"apart"`
 }
 
 // RankForecast is the place of a rank.
@@ -208,7 +209,8 @@ func (a *answerer) forecast(m *wire.ForecastRequest) error {
 	}
 	r := &wire.ForecastReply{StepMs: f.StepMS, TokensPerS: f.TokensPerS, BubblePct: f.BubblePct, MessageMs: f.MessageMS, Apart: f.Apart}
 	for _, k := range f.Ranks {
-		r.Ranks = append(r.Ranks, &wire.ForecastRank{Rank: apiwire.Small(k.Rank), Worker: k.Worker, Host: k.Host, Cores: apiwire.Small(k.Cores), Bytes: k.Bytes, MemoryBytes: k.MemoryBytes, Device: k.Device})
+		r.Ranks = append(r.Ranks, &wire.ForecastRank{Rank: apiwire.Small(k.Rank), Worker: k.Worker, Host: k.Host, Cores: apiwire.Small(k.Cores),
+			Bytes: k.Bytes, MemoryBytes: k.MemoryBytes, Device: k.Device})
 	}
 	for _, l := range f.Links {
 		r.Links = append(r.Links, &wire.ForecastLink{From: l.From, To: l.To, LatencyMs: l.LatencyMS, BytesPerS: l.BytesPerS})

@@ -53,7 +53,8 @@ func (c *Coordinator) signJoin(r *wire.JoinRequest) ([]byte, pki.Identity, error
 	if r.GetName() == coordinatorName {
 		return nil, pki.Identity{}, fmt.Errorf("%q is the coordinator's own name; choose another (--name)", coordinatorName)
 	}
-	cert, id, err := c.authority.Join(pki.Joining{TokenID: r.GetTokenId(), Secret: r.GetSecret(), CSR: r.GetCsr(), Name: r.GetName(), Kept: r.GetKept(), InUse: c.inUse}, clock.Now())
+	cert, id, err := c.authority.Join(pki.Joining{TokenID: r.GetTokenId(), Secret: r.GetSecret(), CSR: r.GetCsr(), Name: r.GetName(),
+		Kept: r.GetKept(), InUse: c.inUse}, clock.Now())
 	if err == nil && id.Role == pki.Worker {
 		c.names.expected(id.Name)
 	}
@@ -87,7 +88,8 @@ func (c *Coordinator) serveRenew(conn net.Conn, p transport.Peer) {
 	}
 	answer := &wire.JoinReply{}
 	if err == nil {
-		answer.Certificate, err = c.authority.Renew(encrypted.ConnectionState().PeerCertificates[0], r.GetCsr(), clock.Now()) // the gate has checked it
+		// the gate has checked it
+		answer.Certificate, err = c.authority.Renew(encrypted.ConnectionState().PeerCertificates[0], r.GetCsr(), clock.Now())
 	}
 	if err != nil {
 		c.log.Warn("no new certificate", "name", p.Name, "err", err)

@@ -28,7 +28,8 @@ func TestLease(t *testing.T) {
 		}
 		c := &Coordinator{cfg: Config{Silence: tc.silence, Lease: tc.lease}}
 		err = c.lease(cfg)
-		if tc.err == "" && (err != nil || cfg.Cluster.LeaseS != tc.want) || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+		if tc.err == "" && (err != nil || cfg.Cluster.LeaseS != tc.want) || tc.err != "" &&
+			(err == nil || !strings.Contains(err.Error(), tc.err)) {
 			t.Errorf("%+v: %v s, %v", tc, cfg.Cluster.LeaseS, err)
 		}
 	}

@@ -65,7 +65,8 @@ func (a *attempt) linksFrom(ctx context.Context, from *share) ([]*wire.Link, err
 	}
 	for _, l := range reply.GetConnected().GetLinks() {
 		if l.GetError() != "" || !(l.GetBytesPerS() > 0) || !(l.GetLatencyMs() >= 0) {
-			return nil, fmt.Errorf("the way to %.100s: %g bytes a second, %g ms: %.1000s", l.GetTo(), l.GetBytesPerS(), l.GetLatencyMs(), l.GetError())
+			return nil, fmt.Errorf("the way to %.100s: %g bytes a second, %g ms: %.1000s", l.GetTo(), l.GetBytesPerS(), l.GetLatencyMs(),
+				l.GetError())
 		}
 	}
 	return reply.GetConnected().GetLinks(), nil
@@ -92,7 +93,8 @@ func (c *Coordinator) measure(ctx context.Context, s *share, p *plan.Plan, secon
 	if err != nil {
 		return nil, err
 	}
-	reply, err := c.ask(ctx, s.ID, &wire.Control{Kind: &wire.Control_Measure{Measure: &wire.Measure{Config: p.Config().TOML(), Model: model, Table: p.TableText(), Seconds: seconds}}})
+	reply, err := c.ask(ctx, s.ID, &wire.Control{Kind: &wire.Control_Measure{Measure: &wire.Measure{Config: p.Config().TOML(), Model: model,
+		Table: p.TableText(), Seconds: seconds}}})
 	if err != nil {
 		return nil, err
 	}

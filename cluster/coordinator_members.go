@@ -48,7 +48,8 @@ type heard struct {
 func (c *Coordinator) Members() []Member {
 	var all []Member
 	for _, m := range c.beats.Members() {
-		w := Member{Name: m.Name, Address: m.Address, Cores: int(m.Offer.GetCores()), MemoryBytes: m.Offer.GetMemoryBytes(), Kernels: m.Offer.GetKernels(), Devices: unpackDevices(m.Offer.GetDevices()),
+		w := Member{Name: m.Name, Address: m.Address, Cores: int(m.Offer.GetCores()), MemoryBytes: m.Offer.GetMemoryBytes(),
+			Kernels: m.Offer.GetKernels(), Devices: unpackDevices(m.Offer.GetDevices()),
 			Joined: m.Joined, Heard: m.Heard, ClockAhead: m.Offset, RoundTrip: m.RoundTrip}
 		c.mu.Lock()
 		if s := c.workers[m.ID]; s != nil && s.attempt != nil {
@@ -120,7 +121,8 @@ func (c *Coordinator) refuses(h *wire.Hello) error {
 			return fmt.Errorf("%w: %q is the name of a worker at %s, which has the same key and was heard %.1f s ago; each worker needs a certificate of its own: was --cert-file copied?",
 				beat.ErrLater, m.Name, m.Address, heard)
 		case sharesAddress(w, m):
-			return fmt.Errorf("its address %s is that of worker %q, which was heard %.1f s ago; listen at another one (--listen, --advertise)", w.GetAddress(), m.Name, heard)
+			return fmt.Errorf("its address %s is that of worker %q, which was heard %.1f s ago; listen at another one (--listen, --advertise)",
+				w.GetAddress(), m.Name, heard)
 		}
 	}
 	return nil
@@ -179,7 +181,8 @@ func (c *Coordinator) enter(id uuid.UUID) {
 	c.workers[id] = &workerState{Member: m}
 	c.tell()
 	c.unreachable.forget(m.Name)
-	c.log.Info("worker joined", "worker", m.Name, "address", m.Address, "cores", m.Offer.GetCores(), "kernels", m.Offer.GetKernels(), "devices", len(m.Offer.GetDevices()))
+	c.log.Info("worker joined", "worker", m.Name, "address", m.Address, "cores", m.Offer.GetCores(), "kernels", m.Offer.GetKernels(),
+		"devices", len(m.Offer.GetDevices()))
 }
 
 func (c *Coordinator) leave(id uuid.UUID) {
@@ -235,14 +238,16 @@ func (c *Coordinator) packMembers() *wire.MembersReply {
 	}
 	reply := &wire.MembersReply{TimeNs: clock.Now().UnixNano()}
 	for _, m := range c.Members() {
-		one := &wire.MemberStatus{Name: m.Name, Address: m.Address, Cores: apiwire.Small(m.Cores), MemoryBytes: m.MemoryBytes, Kernels: m.Kernels, JoinedNs: clock.At(m.Joined).UnixNano(), HeardNs: clock.At(m.Heard).UnixNano(),
+		one := &wire.MemberStatus{Name: m.Name, Address: m.Address, Cores: apiwire.Small(m.Cores), MemoryBytes: m.MemoryBytes, Kernels: m.Kernels,
+			JoinedNs: clock.At(m.Joined).UnixNano(), HeardNs: clock.At(m.Heard).UnixNano(),
 			ClockAheadNs: int64(m.ClockAhead), RoundTripNs: int64(m.RoundTrip)}
 		if len(m.Ranks) > 0 {
 			one.Run = byUUID[m.Run.String()]
 		}
 		for _, d := range m.Devices {
 			id, _ := hex.DecodeString(d.ID) // which unpackDevices has written
-			one.Devices = append(one.Devices, &wire.OfferedDevice{Kind: d.Kind, Id: id, Name: d.Name, MemoryBytes: d.MemoryBytes, Kernels: d.Kernels})
+			one.Devices = append(one.Devices, &wire.OfferedDevice{Kind: d.Kind, Id: id, Name: d.Name, MemoryBytes: d.MemoryBytes,
+				Kernels: d.Kernels})
 		}
 		for _, rank := range m.Ranks {
 			one.Ranks = append(one.Ranks, apiwire.Small(rank))
@@ -250,7 +255,8 @@ func (c *Coordinator) packMembers() *wire.MembersReply {
 		reply.Members = append(reply.Members, one)
 	}
 	for _, w := range c.unreachable.list(time.Now()) {
-		reply.Unreachable = append(reply.Unreachable, &wire.UnreachableWorker{Name: w.Name, Address: w.Address, Error: w.Error, AskedNs: clock.At(w.Asked).UnixNano()})
+		reply.Unreachable = append(reply.Unreachable, &wire.UnreachableWorker{Name: w.Name, Address: w.Address, Error: w.Error,
+			AskedNs: clock.At(w.Asked).UnixNano()})
 	}
 	return reply
 }

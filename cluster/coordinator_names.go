@@ -60,14 +60,16 @@ func (c *Coordinator) inUse(name string) error {
 		if m.Name != name {
 			continue
 		}
-		err := fmt.Errorf("%q is the name of a worker at %s, which was heard %.1f s ago; choose another (--name)", m.Name, m.Address, time.Since(m.Heard).Seconds())
+		err := fmt.Errorf("%q is the name of a worker at %s, which was heard %.1f s ago; choose another (--name)", m.Name, m.Address,
+			time.Since(m.Heard).Seconds())
 		if !m.Connected {
 			err = fmt.Errorf("%w: %w", errNameLater, err)
 		}
 		return err
 	}
 	if took, awaited := c.names.awaited(name); awaited {
-		return fmt.Errorf("%w: %q is the name of a worker that got a certificate %.1f s ago; choose another (--name)", errNameLater, name, took.Seconds())
+		return fmt.Errorf("%w: %q is the name of a worker that got a certificate %.1f s ago; choose another (--name)", errNameLater, name,
+			took.Seconds())
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ type testWorker struct {
 // startWorker starts one; name "" is that of this host.
 func startWorker(t *testing.T, c *Coordinator, token Token, name string) *testWorker {
 	t.Helper()
-	w := &testWorker{cmd: exec.Command(os.Args[0], "-test.run=^TestAPIWorker$"), ended: make(chan struct{})} //nolint:gosec // this program
+	w := &testWorker{cmd: exec.Command(os.Args[0], "-test.run=^TestAPIWorker$"), ended: make(chan struct{})}
 	w.cmd.Env = append(os.Environ(), workerEnv+"="+c.Address(), fmt.Sprintf("%s_NAME=%s", workerEnv, name), "GORACE=atexit_sleep_ms=0")
 	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
 	in, err := w.cmd.StdinPipe()

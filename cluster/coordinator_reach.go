@@ -37,7 +37,8 @@ func (c *Coordinator) reach(ctx context.Context, h *wire.Hello, name string) err
 	for i, of := range own { // at once: a slow address takes no time from another
 		dials.Go(func() {
 			if err := touch(ctx, of.address, dialer.Dial); err != nil {
-				all[i] = fmt.Errorf("%w at its own address, %s: %w; give an address that other hosts reach (%s), or let connections to it through", beat.ErrUnreachable, words.Cut(of.address, shownAddress), err, of.flags)
+				all[i] = fmt.Errorf("%w at its own address, %s: %w; give an address that other hosts reach (%s), or let connections to it through",
+					beat.ErrUnreachable, words.Cut(of.address, shownAddress), err, of.flags)
 			}
 		})
 	}

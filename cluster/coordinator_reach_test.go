@@ -150,7 +150,8 @@ func TestWorkerOutOfReach(t *testing.T) {
 				r.open(t, test.behind)
 			}
 			own := unusedAddress(t)
-			log, stop := works(t, cluster.WorkerConfig{Join: c.Address(), Token: workerToken(t, c), Name: test.name, Listen: own, Advertise: r.address})
+			log, stop := works(t, cluster.WorkerConfig{Join: c.Address(), Token: workerToken(t, c), Name: test.name, Listen: own,
+				Advertise: r.address})
 			log.eventually(t, "the coordinator can't reach this worker, which therefore gets no ranks; it keeps trying")
 			for _, log := range []*lines{log, boss} {
 				contains(t, log.String(), "can't reach this worker at its own address, "+r.address, test.says, "--advertise")
@@ -161,7 +162,8 @@ func TestWorkerOutOfReach(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if i := slices.IndexFunc(all, func(w cluster.UnreachableWorker) bool { return w.Name == test.name }); i >= 0 && all[i].Asked.After(asked) {
+				if i := slices.IndexFunc(all, func(w cluster.UnreachableWorker) bool { return w.Name == test.name }); i >= 0 &&
+					all[i].Asked.After(asked) {
 					asked = all[i].Asked
 					refused++
 					contains(t, all[i].Error, test.says)
@@ -206,7 +208,8 @@ func TestCoordinatorOutOfReach(t *testing.T) {
 	t.Cleanup(c.Close)
 	log, stop := works(t, cluster.WorkerConfig{Join: own, Token: workerToken(t, c), Name: "w"})
 	log.eventually(t, "this worker reaches the coordinator at one of its addresses alone, and therefore gets no ranks; it keeps trying")
-	contains(t, log.String(), "the coordinator names "+r.address+" as its own address, and this worker can't reach it there: ", "connection refused", "--advertise")
+	contains(t, log.String(), "the coordinator names "+r.address+" as its own address, and this worker can't reach it there: ",
+		"connection refused", "--advertise")
 	if n := len(c.Members()); n != 0 {
 		t.Errorf("there are %d members, want none", n)
 	}
@@ -241,7 +244,8 @@ func TestWorkerGetsOutOfReach(t *testing.T) {
 	}
 	r.close()
 	var told, seen []string
-	id, err := operator.Submit(t.Context(), cluster.Submission{Config: []byte(smallRun), Sets: keys(t, filepath.Join(t.TempDir(), "out"), []string{"pipeline.stages=1"}),
+	id, err := operator.Submit(t.Context(), cluster.Submission{Config: []byte(smallRun),
+		Sets: keys(t, filepath.Join(t.TempDir(), "out"), []string{"pipeline.stages=1"}),
 		Notice: func(text string) {
 			told = append(told, text)
 			if runs, err := operator.Runs(t.Context()); err == nil && len(runs) == 1 {
@@ -252,7 +256,8 @@ func TestWorkerGetsOutOfReach(t *testing.T) {
 		t.Fatalf("%v, told %q", err, told)
 	}
 	for _, all := range [][]string{told, seen} {
-		contains(t, strings.Join(all, "\n"), "a is there, but messages to it are not acknowledged for ", "worker a at "+r.address+" with rank 0 is lost: messages to it are not acknowledged for ")
+		contains(t, strings.Join(all, "\n"), "a is there, but messages to it are not acknowledged for ", "worker a at "+r.address+
+			" with rank 0 is lost: messages to it are not acknowledged for ")
 	}
 	f, err := operator.Follow(t.Context(), id, cluster.FollowOptions{})
 	if err != nil {
@@ -287,7 +292,8 @@ func TestWrongRole(t *testing.T) {
 		}
 		tokens[role], files[role] = token, filepath.Join(dir, string(role)+".pem")
 	}
-	log, stop := works(t, cluster.WorkerConfig{Join: c.Address(), Token: tokens[cluster.RoleWorker], Name: "w", CertFile: files[cluster.RoleWorker]})
+	log, stop := works(t, cluster.WorkerConfig{Join: c.Address(), Token: tokens[cluster.RoleWorker], Name: "w",
+		CertFile: files[cluster.RoleWorker]})
 	log.eventually(t, "msg=joined")
 	if err := stop(); err != nil {
 		t.Error(err)
@@ -360,7 +366,9 @@ func TestWorkerSaysWhy(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if err := cluster.Work(t.Context(), cluster.WorkerConfig{Join: address, Name: "w", CertFile: filepath.Join(t.TempDir(), "no.pem")}); err == nil || !strings.Contains(err.Error(), "a token is needed to join (--token-file)") {
+	if err := cluster.Work(t.Context(), cluster.WorkerConfig{Join: address, Name: "w",
+		CertFile: filepath.Join(t.TempDir(), "no.pem")}); err == nil || !strings.Contains(err.Error(),
+		"a token is needed to join (--token-file)") {
 		t.Errorf("with neither a certificate nor a token: %v", err)
 	}
 }

@@ -16,9 +16,12 @@ func TestRegistered(t *testing.T) {
 		want []string
 		not  string
 	}{
-		{"nothing", nil, []string{"has not registered schedule mine, schedule ours, which the coordinator's has"}, "which the coordinator's has not"},
-		{"other", []string{"ours", "theirs"}, []string{"has not registered schedule mine, which the coordinator's has", "has registered schedule theirs, which the coordinator's has not"}, ""},
-		{"more", []string{"mine", "ours", "theirs"}, []string{"has registered schedule theirs, which the coordinator's has not"}, "has not registered"},
+		{"nothing", nil, []string{"has not registered schedule mine, schedule ours, which the coordinator's has"},
+			"which the coordinator's has not"},
+		{"other", []string{"ours", "theirs"}, []string{"has not registered schedule mine, which the coordinator's has",
+			"has registered schedule theirs, which the coordinator's has not"}, ""},
+		{"more", []string{"mine", "ours", "theirs"}, []string{"has registered schedule theirs, which the coordinator's has not"},
+			"has not registered"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			place := g.line.place()
@@ -42,7 +45,8 @@ func TestRegistered(t *testing.T) {
 	g.start(t, "worker", s, g.token(t, 60))
 	g.await(t, "the worker to join", place, patience, joined("same"))
 	out := filepath.Join(t.TempDir(), "out")
-	if busy := g.train(t, command{Config: smallRun, Sets: keys(t, out, []string{"pipeline.stages=2", "pipeline.schedule=mine"}), Workers: 1}); busy != 1 {
+	if busy := g.train(t, command{Config: smallRun, Sets: keys(t, out, []string{"pipeline.stages=2", "pipeline.schedule=mine"}),
+		Workers: 1}); busy != 1 {
 		t.Errorf("%d workers had ranks, want 1", busy)
 	}
 }

@@ -26,7 +26,8 @@ func (e *workerError) Error() string { return "worker " + e.worker + ": " + e.te
 // system, data that are not mounted, too few workers, or one that can't compute now. The run is resumed then.
 func mayPass(err error) bool {
 	var refused *workerError
-	return errors.As(err, &refused) || checkpoint.MayPass(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, troupe.ErrNoWorkers) || errors.Is(err, ErrTryAgain)
+	return errors.As(err, &refused) || checkpoint.MayPass(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, troupe.ErrNoWorkers) ||
+		errors.Is(err, ErrTryAgain)
 }
 
 // drops says whether a run that had not begun when the coordinator was started is dropped, since it can't begin: the
@@ -118,7 +119,8 @@ func (s *runs) keepOn(r *run) (troupe.Result, error) {
 			res.Stopped = true
 			return res, nil
 		}
-		s.c.log.Info("a run is resumed", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.lastStep(), "workers", strings.Join(r.workerNames(), " "))
+		s.c.log.Info("a run is resumed", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.lastStep(), "workers",
+			strings.Join(r.workerNames(), " "))
 	}
 }
 
@@ -159,12 +161,14 @@ func (s *runs) takeUp() {
 			case e.Stopping: // it was told to end before the other coordinator died
 			default:
 				if err = r.takeUp(begin, e.State); err == nil {
-					s.c.log.Info("a run goes on", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.summary().GetStep(), "workers", strings.Join(r.workerNames(), " "))
+					s.c.log.Info("a run goes on", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.summary().GetStep(), "workers",
+						strings.Join(r.workerNames(), " "))
 					res, err = s.keepOn(r)
 				} else if r.ctx.Err() != nil {
 					err = nil // it was told to end before it began
 				} else if e.State != journal.Begun {
-					s.c.log.Warn("dropped a run that had not begun when the coordinator ended, and can't begin", "run", r.id, "name", r.name, "state", string(e.State), "err", err)
+					s.c.log.Warn("dropped a run that had not begun when the coordinator ended, and can't begin", "run", r.id, "name", r.name, "state",
+						string(e.State), "err", err)
 				}
 			}
 			s.ended(r, res, err)

@@ -26,7 +26,8 @@ func prepare(t *testing.T, dir, state string, requests []troupe.Change) {
 	config := fmt.Sprintf("[run]\nname = \"r\"\nout = %q\nsteps = 1000000\neval_every = 0\ncheckpoint_every = 0\n[model]\nlayers = 1\nhidden = 8\nheads = 2\ncontext = 8\n[data]\ntrain = [%q]\n[batch]\nsequences = 4\nmicrobatch = 2\n", filepath.Join(dir, "out"), text)
 	j, err := journal.Open(state)
 	if err == nil {
-		err = j.Put(journal.Entry{ID: "01ab23cd", Name: "r", Folder: dir, Config: config, Workers: 1, Submitted: "2026-11-22T10:00:00Z", State: journal.Begun, Requests: requests})
+		err = j.Put(journal.Entry{ID: "01ab23cd", Name: "r", Folder: dir, Config: config, Workers: 1, Submitted: "2026-11-22T10:00:00Z",
+			State: journal.Begun, Requests: requests})
 	}
 	if err == nil {
 		err = j.Close()
@@ -110,7 +111,8 @@ func TestStoppedWhereNothingIsNoted(t *testing.T) {
 		dir := j.Through(nil)
 		j.Through(full{dir})
 		c.runs.mu.Unlock()
-		if _, warning, err := c.runs.control(&wire.ControlRequest{Run: "r", Action: wire.ControlRequest_STOP}, "test"); err != nil || warning == "" {
+		if _, warning, err := c.runs.control(&wire.ControlRequest{Run: "r", Action: wire.ControlRequest_STOP}, "test"); err != nil ||
+			warning == "" {
 			t.Errorf("a stop: %q, %v", warning, err)
 		}
 		time.AfterFunc(500*time.Millisecond, func() {

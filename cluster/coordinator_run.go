@@ -260,8 +260,10 @@ func (r *run) status() event.Status {
 func (r *run) summary() *wire.RunSummary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &wire.RunSummary{Id: r.id, Name: r.name, State: r.state, Step: r.step, Steps: int64(r.cfg.Run.Steps), Loss: r.loss, ValLoss: r.val, Workers: r.workers, SubmittedNs: r.submitted.UnixNano(),
-		SubmittedBy: r.by, Out: words.Cut(r.cfg.Run.Out, apiwire.LimitErrorBytes), Restarts: r.restarts, Dir: words.Cut(r.dir, apiwire.LimitErrorBytes)}
+	s := &wire.RunSummary{Id: r.id, Name: r.name, State: r.state, Step: r.step, Steps: int64(r.cfg.Run.Steps), Loss: r.loss, ValLoss: r.val,
+		Workers: r.workers, SubmittedNs: r.submitted.UnixNano(),
+		SubmittedBy: r.by, Out: words.Cut(r.cfg.Run.Out, apiwire.LimitErrorBytes), Restarts: r.restarts,
+		Dir: words.Cut(r.dir, apiwire.LimitErrorBytes)}
 	if !r.ended.IsZero() {
 		s.EndedNs = r.ended.UnixNano()
 	}

@@ -30,7 +30,8 @@ func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Dur
 			_, gpu := kindsOf(cfg)
 			seen := h.seen(gpu)
 			h.mu.Unlock()
-			h.tellWaiting(fmt.Sprintf("the run waits for %s, as many as it had, and for %.0f s more at most (%s)", words.Plural(want, "worker"), (takeUpWait - sayTime).Seconds(), cmp.Or(seen, "none has joined")))
+			h.tellWaiting(fmt.Sprintf("the run waits for %s, as many as it had, and for %.0f s more at most (%s)", words.Plural(want, "worker"),
+				(takeUpWait - sayTime).Seconds(), cmp.Or(seen, "none has joined")))
 			_ = h.waitFor(ctx, want, takeUpWait-sayTime) // with fewer it goes on all the same
 		}
 		wait = forever

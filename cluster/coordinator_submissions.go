@@ -58,7 +58,8 @@ func (s *Submissions) environment(variables map[string]string) func(string) (str
 // check refuses paths outside of the roots, and collectors that the coordinator was not started with.
 func (s *Submissions) check(cfg *config.Config, own string) error {
 	if at := cfg.Telemetry.OTLP; s.Collectors != nil && at != "" && !slices.Contains(s.Collectors, at) {
-		return cfg.Errorf("telemetry.otlp", "this coordinator sends to no collector at %q; leave it out, or start the coordinator with --otlp %s", at, at)
+		return cfg.Errorf("telemetry.otlp", "this coordinator sends to no collector at %q; leave it out, or start the coordinator with --otlp %s",
+			at, at)
 	}
 	roots, err := resolved(s.Roots)
 	if err != nil {
@@ -190,9 +191,11 @@ func (c *Coordinator) lease(cfg *config.Config) error {
 	}
 	if lease, silence := cfg.Cluster.LeaseS, c.cfg.Silence.Seconds(); lease <= silence {
 		if !cfg.IsSet(key) {
-			return fmt.Errorf("%w: its lease of %g s must be longer than its silence of %g s; start it with a longer --lease-s", ErrRequest, lease, silence)
+			return fmt.Errorf("%w: its lease of %g s must be longer than its silence of %g s; start it with a longer --lease-s", ErrRequest, lease,
+				silence)
 		}
-		return cfg.Errorf(key, "%g s must be longer than the silence of this coordinator, %g s (--silence-s); raise it, or leave it out", lease, silence)
+		return cfg.Errorf(key, "%g s must be longer than the silence of this coordinator, %g s (--silence-s); raise it, or leave it out", lease,
+			silence)
 	}
 	return nil
 }

@@ -20,7 +20,8 @@ func TestSubmissionRoots(t *testing.T) {
 	top := t.TempDir()
 	root, other, own := filepath.Join(top, "root"), filepath.Join(top, "other"), filepath.Join(top, "root", "state")
 	const secret = "root:$6$topsecret:19000:0:99999"
-	for _, f := range []string{"root/data/a.csv", "root/data/b.csv", "root/model/config.json", "root/state/worker.token", "root/state/authority/a.csv", "other/s.csv", "other/t.json"} {
+	for _, f := range []string{"root/data/a.csv", "root/data/b.csv", "root/model/config.json", "root/state/worker.token",
+		"root/state/authority/a.csv", "other/s.csv", "other/t.json"} {
 		path := filepath.Join(top, f)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -29,7 +30,8 @@ func TestSubmissionRoots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for link, to := range map[string]string{"root/link.csv": "other/s.csv", "root/folder": "other", "root/model-with-link/config.json": "other/t.json", "root/inner.csv": "root/data/a.csv",
+	for link, to := range map[string]string{"root/link.csv": "other/s.csv", "root/folder": "other",
+		"root/model-with-link/config.json": "other/t.json", "root/inner.csv": "root/data/a.csv",
 		"root/dangling": "other/new", "root/globbed/x.csv": "other/s.csv", "root/to-state": "root/state"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(top, link)), 0o700); err != nil {
 			t.Fatal(err)
@@ -39,10 +41,13 @@ func TestSubmissionRoots(t *testing.T) {
 		}
 	}
 	t.Chdir(root)
-	keys := map[string]string{"run.out": "%q", "model.from": "%q", "data.train": "[%q]", "data.val": "[%q]", "data.tokenizer": "%q", "data.labels": "[%q]", "data.val_labels": "[%q]", "pipeline.schedule": "%q"}
+	keys := map[string]string{"run.out": "%q", "model.from": "%q", "data.train": "[%q]", "data.val": "[%q]", "data.tokenizer": "%q",
+		"data.labels": "[%q]", "data.val_labels": "[%q]", "pipeline.schedule": "%q"}
 	for path, inside := range map[string]bool{
-		filepath.Join(other, "s.csv"): false, filepath.Join(other, "no-such.csv"): false, "/etc/no-such/x.csv": false, "../other/s.csv": false, "folder/../s.csv": false,
-		"link.csv": false, "folder/s.csv": false, "folder/no-such.csv": false, "dangling/x.csv": false, "state/worker.token.csv": false, filepath.Join(own, "authority", "a.csv"): false, "to-state/x.csv": false,
+		filepath.Join(other, "s.csv"): false, filepath.Join(other, "no-such.csv"): false, "/etc/no-such/x.csv": false, "../other/s.csv": false,
+		"folder/../s.csv": false,
+		"link.csv":        false, "folder/s.csv": false, "folder/no-such.csv": false, "dangling/x.csv": false, "state/worker.token.csv": false,
+		filepath.Join(own, "authority", "a.csv"): false, "to-state/x.csv": false,
 		"data/a.csv": true, "./data/b.csv": true, "inner.csv": true, "data/no-such.csv": true, filepath.Join(root, "data", "a.csv"): true,
 	} {
 		for key, form := range keys {
@@ -77,12 +82,14 @@ func TestSubmissionRoots(t *testing.T) {
 	}
 	for key, form := range map[string]string{"model.from": "model-with-link", "data.train": "globbed/*.csv"} {
 		value := fmt.Sprintf(keys[key], form)
-		if _, err := limited(Submissions{Roots: []string{root}}, own).parse("c.toml", []byte("data.train = [\"data/a.csv\"]\n"), []string{key + "=" + value}, nil, nil); !errors.Is(err, ErrOutside) {
+		if _, err := limited(Submissions{Roots: []string{root}}, own).parse("c.toml", []byte("data.train = [\"data/a.csv\"]\n"),
+			[]string{key + "=" + value}, nil, nil); !errors.Is(err, ErrOutside) {
 			t.Errorf("%s = %s: %v", key, value, err)
 		}
 	}
 	// What a pattern leads to counts, at any depth, and also where a path with special characters is meant as it stands.
-	for link, to := range map[string]string{"root/deep/a/b/c.csv": "other/s.csv", "root/odd/x[1].csv": "other/s.csv", "root/odd/x1.csv": "root/data/a.csv"} {
+	for link, to := range map[string]string{"root/deep/a/b/c.csv": "other/s.csv", "root/odd/x[1].csv": "other/s.csv",
+		"root/odd/x1.csv": "root/data/a.csv"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(top, link)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -90,23 +97,29 @@ func TestSubmissionRoots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for pattern, inside := range map[string]bool{"deep/**/c.csv": false, "deep/**": false, "deep/*/*/c.csv": false, "odd/x[1].csv": false, "**/authority/a.csv": false, filepath.Join(root, "**"): false,
+	for pattern, inside := range map[string]bool{"deep/**/c.csv": false, "deep/**": false, "deep/*/*/c.csv": false, "odd/x[1].csv": false,
+		"**/authority/a.csv": false, filepath.Join(root, "**"): false,
 		"data/**": true, "data/**/a.csv": true, "odd/x1*": true} {
-		_, err := limited(Submissions{Roots: []string{root}}, own).parse("c.toml", []byte(fmt.Sprintf("data.train = [%q]\n", pattern)), nil, nil, nil)
+		_, err := limited(Submissions{Roots: []string{root}}, own).parse("c.toml", []byte(fmt.Sprintf("data.train = [%q]\n", pattern)), nil, nil,
+			nil)
 		if errors.Is(err, ErrOutside) == inside {
 			t.Errorf("data.train = %s: %v", pattern, err)
 		}
 	}
-	for _, pattern := range []string{"**/authority/a.csv", filepath.Join(top, "**"), filepath.Join(top, "*", "**", "a.csv"), filepath.Join(top, "**", "*.token")} {
-		if _, err := limited(Submissions{}, own).parse("c.toml", []byte(fmt.Sprintf("data.train = [%q]\n", pattern)), nil, nil, nil); !errors.Is(err, ErrOutside) {
+	for _, pattern := range []string{"**/authority/a.csv", filepath.Join(top, "**"), filepath.Join(top, "*", "**", "a.csv"),
+		filepath.Join(top, "**", "*.token")} {
+		if _, err := limited(Submissions{}, own).parse("c.toml", []byte(fmt.Sprintf("data.train = [%q]\n", pattern)), nil, nil,
+			nil); !errors.Is(err, ErrOutside) {
 			t.Errorf("data.train = %s, without roots: %v", pattern, err)
 		}
 	}
 	// Without roots any path will do, but for the coordinator's own folder.
-	if _, err := limited(Submissions{}, own).parse("c.toml", []byte(fmt.Sprintf("data.train = [%q]\n", filepath.Join(other, "s.csv"))), nil, nil, nil); err != nil {
+	if _, err := limited(Submissions{}, own).parse("c.toml", []byte(fmt.Sprintf("data.train = [%q]\n", filepath.Join(other, "s.csv"))), nil,
+		nil, nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := limited(Submissions{}, own).parse("c.toml", []byte("data.train = [\"state/worker.token\"]\n"), nil, nil, nil); !errors.Is(err, ErrOutside) {
+	if _, err := limited(Submissions{}, own).parse("c.toml", []byte("data.train = [\"state/worker.token\"]\n"), nil, nil, nil); !errors.Is(err,
+		ErrOutside) {
 		t.Errorf("the coordinator's own folder: %v", err)
 	}
 }
@@ -128,7 +141,8 @@ func TestSubmissionVariables(t *testing.T) {
 		{"${HOME}", nil, ""},
 		{"${PATH}", map[string]string{"PATH": "mine"}, "mine"},
 	} {
-		cfg, err := limited(Submissions{Env: []string{"SUBMISSION_SHARED"}}, "").parse("c.toml", []byte("data.train = [\"a\"]\n"), []string{"run.out=" + c.use}, nil, c.variables)
+		cfg, err := limited(Submissions{Env: []string{"SUBMISSION_SHARED"}}, "").parse("c.toml", []byte("data.train = [\"a\"]\n"),
+			[]string{"run.out=" + c.use}, nil, c.variables)
 		switch {
 		case c.want == "" && (err == nil || !strings.Contains(err.Error(), "--env")):
 			t.Errorf("%s with %v: %v", c.use, c.variables, err)
@@ -139,20 +153,25 @@ func TestSubmissionVariables(t *testing.T) {
 			t.Errorf("%s tells the value: %v", c.use, err)
 		}
 	}
-	if got := variablesOf([]byte(`x = "${SUBMISSION_SECRET}/${NOT_SET_ANYWHERE}"`), []string{"run.out=${SUBMISSION_SHARED:-x}"}); len(got) != 2 || got["SUBMISSION_SECRET"] != "hunter2" || got["SUBMISSION_SHARED"] != "shared" {
+	if got := variablesOf([]byte(`x = "${SUBMISSION_SECRET}/${NOT_SET_ANYWHERE}"`),
+		[]string{"run.out=${SUBMISSION_SHARED:-x}"}); len(got) != 2 || got["SUBMISSION_SECRET"] != "hunter2" ||
+		got["SUBMISSION_SHARED"] != "shared" {
 		t.Errorf("a client sends %v", got)
 	}
 }
 
 // TestSubmissionCollectors: telemetry.otlp names none but the collectors that the coordinator was started with.
 func TestSubmissionCollectors(t *testing.T) {
-	for url, ok := range map[string]bool{"http://127.0.0.1:4318": true, "http://127.0.0.1:43180": false, "http://127.0.0.1:4318/x": false, "http://169.254.169.254": false} {
-		_, err := limited(Submissions{Collectors: []string{"http://127.0.0.1:4318"}}, "").parse("c.toml", []byte("data.train = [\"a\"]\n"), []string{"telemetry.otlp=" + url}, nil, nil)
+	for url, ok := range map[string]bool{"http://127.0.0.1:4318": true, "http://127.0.0.1:43180": false, "http://127.0.0.1:4318/x": false,
+		"http://169.254.169.254": false} {
+		_, err := limited(Submissions{Collectors: []string{"http://127.0.0.1:4318"}}, "").parse("c.toml", []byte("data.train = [\"a\"]\n"),
+			[]string{"telemetry.otlp=" + url}, nil, nil)
 		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "--otlp") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	if _, err := limited(Submissions{Collectors: []string{}}, "").parse("c.toml", []byte("data.train = [\"a\"]\n"), []string{"telemetry.otlp=http://127.0.0.1:4318"}, nil, nil); err == nil {
+	if _, err := limited(Submissions{Collectors: []string{}}, "").parse("c.toml", []byte("data.train = [\"a\"]\n"),
+		[]string{"telemetry.otlp=http://127.0.0.1:4318"}, nil, nil); err == nil {
 		t.Error("a collector is taken where there are none")
 	}
 }

@@ -52,7 +52,8 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 	if err != nil {
 		return nil, err
 	}
-	r := s.newRun(cfg, journal.Entry{State: journal.Submitted, Fresh: o.Fresh, FromStep: o.FromStep, Name: words.Cut(o.Name, limitNameBytes), By: by, Folder: here, Config: string(cfg.TOML()), AcceptNewData: o.AcceptNewData, Submitted: clock.Now().UTC().Format(time.RFC3339)})
+	r := s.newRun(cfg, journal.Entry{State: journal.Submitted, Fresh: o.Fresh, FromStep: o.FromStep, Name: words.Cut(o.Name, limitNameBytes),
+		By: by, Folder: here, Config: string(cfg.TOML()), AcceptNewData: o.AcceptNewData, Submitted: clock.Now().UTC().Format(time.RFC3339)})
 	if err := s.add(r); err != nil {
 		return nil, err
 	}
@@ -69,7 +70,8 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 	if err != nil {
 		return nil, errors.Join(err, s.forget(r))
 	}
-	s.c.log.Info("a run has begun", "run", r.id, "uuid", r.ids()[1], "name", r.name, "by", by, "workers", strings.Join(r.workerNames(), " "), "out", cfg.Run.Out)
+	s.c.log.Info("a run has begun", "run", r.id, "uuid", r.ids()[1], "name", r.name, "by", by, "workers", strings.Join(r.workerNames(), " "),
+		"out", cfg.Run.Out)
 	go func() { // ends with the run
 		defer s.running.Done()
 		res, err := s.keepOn(r)

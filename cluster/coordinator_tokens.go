@@ -11,7 +11,8 @@ import (
 // tokens makes, lists and revokes tokens, where the coordinator lets it.
 func (a *answerer) tokens(m *wire.TokensRequest) error {
 	if !a.c.cfg.RemoteTokens {
-		return fmt.Errorf("%w: this coordinator gives no tokens over the network; do it on its host, or start it with --remote-tokens", ErrForbidden)
+		return fmt.Errorf("%w: this coordinator gives no tokens over the network; do it on its host, or start it with --remote-tokens",
+			ErrForbidden)
 	}
 	reply := &wire.TokensReply{}
 	switch k := m.Kind.(type) {
@@ -30,7 +31,8 @@ func (a *answerer) tokens(m *wire.TokensRequest) error {
 			reply.Names = append(reply.Names, &wire.NameInfo{Name: n.Name, Token: n.Token, UntilS: n.Until.Unix()})
 		}
 		for _, t := range a.c.authority.Tokens() {
-			reply.Tokens = append(reply.Tokens, &wire.TokenInfo{Id: t.ID, Role: string(t.Role), ExpiresS: t.Expires.Unix(), Revoked: t.Revoked, Uses: t.Uses})
+			reply.Tokens = append(reply.Tokens, &wire.TokenInfo{Id: t.ID, Role: string(t.Role), ExpiresS: t.Expires.Unix(), Revoked: t.Revoked,
+				Uses: t.Uses})
 		}
 	case *wire.TokensRequest_Revoke:
 		if err := a.c.authority.Revoke(k.Revoke.GetId()); err != nil {

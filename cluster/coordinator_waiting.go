@@ -54,7 +54,8 @@ func (h *hosts) seen(gpu bool) string {
 
 // describeWorkers says of those that beats are heard of, of those on the list of members, and of those that ask to join and
 // can't be reached, why a run does not get them.
-func describeWorkers(heard []beat.Member, listed map[uuid.UUID]*workerState, free []*workerState, far []UnreachableWorker, gpu bool) string {
+func describeWorkers(heard []beat.Member, listed map[uuid.UUID]*workerState, free []*workerState, far []UnreachableWorker,
+	gpu bool) string {
 	var all []string
 	for _, w := range far {
 		all = append(all, fmt.Sprintf("%s is refused: %s", w.Name, w.Error))

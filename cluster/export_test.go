@@ -11,7 +11,8 @@ import (
 func SetFolderView(view func(path string) string) { folderView = view }
 
 // SetWriteOwn puts something around how a worker writes to a checkpoint.
-func SetWriteOwn(write func(ctx context.Context, fsys checkpoint.FS, out string, step int, tag string, own []checkpoint.Own) ([]uint32, error)) {
+func SetWriteOwn(write func(ctx context.Context, fsys checkpoint.FS, out string, step int, tag string, own []checkpoint.Own) ([]uint32,
+	error)) {
 	writeOwn = write
 }
 

@@ -12,9 +12,11 @@ var grids = []struct {
 	workers []int // from the start, and from step 2
 }{
 	{"tp2 pp2 dp2", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, []int{4, 2}},
-	{"dp3, uneven, ahead", []string{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true"}, []int{2, 4}},
+	{"dp3, uneven, ahead", []string{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true"},
+		[]int{2, 4}},
 	{"tp2 sequence", []string{"parallel.tensor=2", "parallel.sequence=true"}, []int{2, 1}},
-	{"tp 1, 2 and dp2", []string{"parallel.tensor=[1, 2]", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "pipeline.schedule=1f1b"}, []int{4, 2}},
+	{"tp 1, 2 and dp2", []string{"parallel.tensor=[1, 2]", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2",
+		"pipeline.schedule=1f1b"}, []int{4, 2}},
 	{"cp2 pp2", []string{"parallel.context=2", "pipeline.stages=2", "pipeline.schedule=1f1b", "parallel.zero=1"}, []int{4, 2}},
 	{"tp 2, 1 sequence", []string{"parallel.tensor=[2, 1]", "parallel.sequence=true", "pipeline.stages=2"}, []int{2, 1}},
 }

@@ -24,10 +24,14 @@ var gridTable = []struct {
 }{
 	{"dp2, wide", []string{wide, "parallel.data=2"}, nil, ""},
 	{"dp2 zero-3, wide", []string{wide, "parallel.data=2", "parallel.zero=3"}, nil, "dp2, wide"},
-	{"pp2 dp2, wide, breadth-first", []string{wide, "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=3", "pipeline.schedule=breadth-first"}, []string{"interleaved"}, ""},
-	{"pp2 dp2 zero-2, wide, breadth-first", []string{wide, "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=3", "pipeline.schedule=breadth-first", "parallel.zero=2"}, nil, "pp2 dp2, wide, breadth-first"},
-	{"pp2 dp2 zero-3, wide, breadth-first", []string{wide, "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=3", "pipeline.schedule=breadth-first", "parallel.zero=3"}, nil, "pp2 dp2, wide, breadth-first"},
-	{"tp2 pp2 dp2 zero-2, wide, breadth-first", []string{wide, "parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=3", "pipeline.schedule=breadth-first", "parallel.zero=2"}, nil, ""},
+	{"pp2 dp2, wide, breadth-first", []string{wide, "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=3",
+		"pipeline.schedule=breadth-first"}, []string{"interleaved"}, ""},
+	{"pp2 dp2 zero-2, wide, breadth-first", []string{wide, "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=3",
+		"pipeline.schedule=breadth-first", "parallel.zero=2"}, nil, "pp2 dp2, wide, breadth-first"},
+	{"pp2 dp2 zero-3, wide, breadth-first", []string{wide, "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=3",
+		"pipeline.schedule=breadth-first", "parallel.zero=3"}, nil, "pp2 dp2, wide, breadth-first"},
+	{"tp2 pp2 dp2 zero-2, wide, breadth-first", []string{wide, "parallel.tensor=2", "parallel.data=2", "pipeline.stages=2",
+		"pipeline.chunks=3", "pipeline.schedule=breadth-first", "parallel.zero=2"}, nil, ""},
 	{"tp2", []string{"parallel.tensor=2"}, nil, ""},
 	{"tp2 sequence", []string{"parallel.tensor=2", "parallel.sequence=true"}, nil, ""},
 	{"tp4 sequence", []string{"parallel.tensor=4", "parallel.sequence=true"}, nil, ""},
@@ -42,34 +46,44 @@ var gridTable = []struct {
 	{"tp2 pp2 dp2", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2"}, []string{"zb-h1", "gpipe"}, ""},
 	{"tp2 pp2 dp2 zero-1", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "parallel.zero=1"}, nil, "tp2 pp2 dp2"},
 	{"tp 1 and 2", []string{"parallel.tensor=[1,2]", "pipeline.stages=2"}, []string{"zb-h1", "gpipe"}, ""},
-	{"tp 2 and 1, dp2 sequence, interleaved", []string{"parallel.tensor=[2,1]", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved", "parallel.sequence=true"}, []string{"breadth-first"}, ""},
+	{"tp 2 and 1, dp2 sequence, interleaved", []string{"parallel.tensor=[2,1]", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2",
+		"pipeline.schedule=interleaved", "parallel.sequence=true"}, []string{"breadth-first"}, ""},
 	{"tp 2, 1 and 4", []string{"parallel.tensor=[2,1,4]", "pipeline.stages=3"}, []string{"zb-h1"}, ""},
 	{"tp 1 and 2, dp2 zero-1", []string{"parallel.tensor=[1,2]", "parallel.data=2", "pipeline.stages=2", "parallel.zero=1"}, nil, ""},
-	{"tp2 pp2 dp2 sequence, interleaved", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved", "parallel.sequence=true", "parallel.order=pp-dp-tp"}, []string{"zb-v"}, ""},
+	{"tp2 pp2 dp2 sequence, interleaved", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2",
+		"pipeline.schedule=interleaved", "parallel.sequence=true", "parallel.order=pp-dp-tp"}, []string{"zb-v"}, ""},
 	{"tp2 dp2 zero-3, wide", []string{wide, "parallel.tensor=2", "parallel.data=2", "parallel.zero=3"}, nil, ""},
 	// One microbatch for each replica: ZeRO-2 saves something without a pipeline.
 	{"dp2, wide, one microbatch", []string{wide, large, "parallel.data=2"}, nil, ""},
 	{"dp2 zero-2, wide, one microbatch", []string{wide, large, "parallel.data=2", "parallel.zero=2"}, nil, "dp2, wide, one microbatch"},
-	{"tp2 dp2 sequence zero-2, wide, one microbatch", []string{wide, large, "parallel.tensor=2", "parallel.sequence=true", "parallel.data=2", "parallel.zero=2"}, nil, ""},
+	{"tp2 dp2 sequence zero-2, wide, one microbatch", []string{wide, large, "parallel.tensor=2", "parallel.sequence=true", "parallel.data=2",
+		"parallel.zero=2"}, nil, ""},
 	// In a U the edge has the first layers, the last ones and the loss; between are stages that are neither first nor last,
 	// or the last stage alone.
 	{"u pp2", slices.Concat(edge(2), []string{"pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Et|tttt|tL"}), nil, ""},
 	{"u pp3", slices.Concat(edge(3), []string{"pipeline.stages=3", "pipeline.schedule=u-shape", "pipeline.layout=Et|tt|tt|tL"}), nil, ""},
-	{"u, tp 1 and 2", slices.Concat(edge(3), []string{"parallel.tensor=[1,2]", "pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Ett|ttt|tL"}), nil, ""},
-	{"u, tp 2 and 1", slices.Concat(edge(3), []string{"parallel.tensor=[2,1]", "pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Et|tttt|tL", "parallel.edges=scatter"}), nil, ""},
-	{"u, tp 1, 2 and 2 sequence", slices.Concat(edge(5), []string{"parallel.tensor=[1,2,2]", "pipeline.stages=3", "pipeline.schedule=u-shape", "pipeline.layout=Et|tt|tt|tL", "parallel.sequence=true"}), nil, ""},
-	{"u, tp 1 and 2, dp2 zero-1", slices.Concat(edge(6), []string{"parallel.tensor=[1,2]", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Ett|ttt|tL"}), nil, ""},
-	{"u, tp2 pp2", slices.Concat(edge(4), []string{"parallel.tensor=2", "pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Et|tttt|tL"}), nil, ""},
+	{"u, tp 1 and 2", slices.Concat(edge(3), []string{"parallel.tensor=[1,2]", "pipeline.stages=2", "pipeline.schedule=u-shape",
+		"pipeline.layout=Ett|ttt|tL"}), nil, ""},
+	{"u, tp 2 and 1", slices.Concat(edge(3), []string{"parallel.tensor=[2,1]", "pipeline.stages=2", "pipeline.schedule=u-shape",
+		"pipeline.layout=Et|tttt|tL", "parallel.edges=scatter"}), nil, ""},
+	{"u, tp 1, 2 and 2 sequence", slices.Concat(edge(5), []string{"parallel.tensor=[1,2,2]", "pipeline.stages=3", "pipeline.schedule=u-shape",
+		"pipeline.layout=Et|tt|tt|tL", "parallel.sequence=true"}), nil, ""},
+	{"u, tp 1 and 2, dp2 zero-1", slices.Concat(edge(6), []string{"parallel.tensor=[1,2]", "parallel.data=2", "parallel.zero=1",
+		"pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Ett|ttt|tL"}), nil, ""},
+	{"u, tp2 pp2", slices.Concat(edge(4), []string{"parallel.tensor=2", "pipeline.stages=2", "pipeline.schedule=u-shape",
+		"pipeline.layout=Et|tttt|tL"}), nil, ""},
 	{"cp2", []string{"parallel.context=2"}, nil, ""},
 	{"cp4", []string{"parallel.context=4"}, nil, ""},
 	{"cp2 pp2", []string{"parallel.context=2", "pipeline.stages=2"}, []string{"zb-h1", "gpipe"}, ""},
 	{"cp2 zero-1", []string{"parallel.context=2", "parallel.zero=1"}, nil, "cp2"},
 	{"cp2 dp2, wide", []string{wide, "parallel.context=2", "parallel.data=2"}, nil, ""},
 	{"cp2 dp2 zero-3, wide", []string{wide, "parallel.context=2", "parallel.data=2", "parallel.zero=3"}, nil, "cp2 dp2, wide"},
-	{"tp2 cp2 sequence, interleaved", []string{"parallel.tensor=2", "parallel.context=2", "parallel.sequence=true", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved"}, []string{"breadth-first"}, ""},
+	{"tp2 cp2 sequence, interleaved", []string{"parallel.tensor=2", "parallel.context=2", "parallel.sequence=true", "pipeline.stages=2",
+		"pipeline.chunks=2", "pipeline.schedule=interleaved"}, []string{"breadth-first"}, ""},
 	{"tp2 cp2 pp2 dp2", []string{"parallel.tensor=2", "parallel.context=2", "parallel.data=2", "pipeline.stages=2"}, nil, ""},
 	{"tp 1 and 2, cp2 zero-1", []string{"parallel.tensor=[1,2]", "parallel.context=2", "pipeline.stages=2", "parallel.zero=1"}, nil, ""},
-	{"u, tp 1 and 2, cp2", slices.Concat(edge(6), []string{"parallel.tensor=[1,2]", "parallel.context=2", "pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Ett|ttt|tL"}), nil, ""},
+	{"u, tp 1 and 2, cp2", slices.Concat(edge(6), []string{"parallel.tensor=[1,2]", "parallel.context=2", "pipeline.stages=2",
+		"pipeline.schedule=u-shape", "pipeline.layout=Ett|ttt|tL"}), nil, ""},
 }
 
 // edge keeps data and the weights of stage 0 on the coordinator's host, and gives each of so many ranks a worker.
@@ -152,7 +166,8 @@ func TestGridTable(t *testing.T) {
 				}
 				run(again, 25, base, gridTable[next].sets)
 				resumed := far(t, one, again)
-				t.Logf("%s: %.1e apart, resumed under the next grid %.1e; the same bits with %s", c.name, apart, resumed, cmp.Or(strings.Join(slices.Concat(c.schedules, given(c.plain)), ", "), "itself"))
+				t.Logf("%s: %.1e apart, resumed under the next grid %.1e; the same bits with %s", c.name, apart, resumed,
+					cmp.Or(strings.Join(slices.Concat(c.schedules, given(c.plain)), ", "), "itself"))
 				if max(apart, resumed) > tolerance {
 					t.Errorf("losses are %.2g of themselves apart, and %.2g resumed under the next grid; want at most %.0e", apart, resumed, tolerance)
 				}

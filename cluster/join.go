@@ -46,7 +46,8 @@ func join(ctx context.Context, at *locate.Locator, t pki.Token, name string, kep
 	if err := conn.SetDeadline(time.Now().Add(joinTime)); err != nil {
 		return cert, nil, err
 	}
-	if err := wire.WriteFrame(conn, &wire.JoinRequest{TokenId: t.ID, Secret: t.Secret[:], Csr: csr, Name: name, Kept: kept}, limitJoinBytes); err != nil {
+	if err := wire.WriteFrame(conn, &wire.JoinRequest{TokenId: t.ID, Secret: t.Secret[:], Csr: csr, Name: name, Kept: kept},
+		limitJoinBytes); err != nil {
 		return cert, nil, err
 	}
 	var r wire.JoinReply
@@ -76,7 +77,8 @@ func join(ctx context.Context, at *locate.Locator, t pki.Token, name string, kep
 }
 
 // nameErrors are what keeps a process from the name that it wants.
-var nameErrors = map[wire.JoinReply_Name]error{wire.JoinReply_IN_USE: errNameInUse, wire.JoinReply_HELD: ErrNameHeld, wire.JoinReply_LATER: errNameLater}
+var nameErrors = map[wire.JoinReply_Name]error{wire.JoinReply_IN_USE: errNameInUse, wire.JoinReply_HELD: ErrNameHeld,
+	wire.JoinReply_LATER: errNameLater}
 
 // renewProtocol is the name of the stream by which a member gets a new certificate.
 const renewProtocol = "renew"

@@ -140,7 +140,7 @@ func TestKills(t *testing.T) {
 	}
 	seed := *killsSeed
 	if seed == 0 {
-		seed = uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
+		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("go test ./cluster -run TestKills -kills.seed %d", seed)
 	t.Run("pipeline", func(t *testing.T) { testKills(t, seed, "pipeline.stages=3") })
@@ -152,14 +152,16 @@ func TestKills(t *testing.T) {
 		testKills(t, seed, "parallel.data=3", "parallel.zero=1", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true")
 	})
 	t.Run("shared weights", func(t *testing.T) {
-		testKills(t, seed, "parallel.data=2", "parallel.zero=3", "model.hidden=128", "model.layers=12", "pipeline.stages=2", "batch.sequences=8", "batch.microbatch=2")
+		testKills(t, seed, "parallel.data=2", "parallel.zero=3", "model.hidden=128", "model.layers=12", "pipeline.stages=2", "batch.sequences=8",
+			"batch.microbatch=2")
 	})
 }
 
 // testKills is TestKills with a layout.
 func testKills(t *testing.T, seed uint64, layout ...string) {
 	k := &kills{t: t, random: rand.New(rand.NewPCG(seed, 1)), steps: *killsSteps}
-	base := []string{fmt.Sprintf("run.steps=%d", k.steps), "run.checkpoint_every=10", "run.eval_every=50", "run.keep=2", fmt.Sprintf("optimizer.lr=%g", killsRate), fmt.Sprintf("optimizer.min_lr=%g", killsRate/10),
+	base := []string{fmt.Sprintf("run.steps=%d", k.steps), "run.checkpoint_every=10", "run.eval_every=50", "run.keep=2",
+		fmt.Sprintf("optimizer.lr=%g", killsRate), fmt.Sprintf("optimizer.min_lr=%g", killsRate/10),
 		"cluster.silence_s=1", "cluster.max_restarts=20",
 		"model.hidden=64", "model.context=64", "batch.sequences=64", "batch.microbatch=4"} // a step takes a tenth of a second
 	base = append(base, layout...)
@@ -279,7 +281,8 @@ func (k *kills) begin() {
 		ctx, stop := context.WithTimeout(ctx, 5*time.Second)
 		defer stop()
 		summary, status, err := client.Status(ctx, id)
-		return fmt.Sprintf("the run is %s, at step %d, with %d restarts, %s; %v\n%v", summary.State, summary.Step, summary.Restarts, summary.Error, err, status)
+		return fmt.Sprintf("the run is %s, at step %d, with %d restarts, %s; %v\n%v", summary.State, summary.Step, summary.Restarts,
+			summary.Error, err, status)
 	}
 	var following sync.WaitGroup
 	following.Add(1)
@@ -425,7 +428,10 @@ func (k *kills) order(f *fault, kind int) {
 				current.LR, current.MinLR = c.LR, c.MinLR
 			}
 		}
-		if next := int64(f.step) + 20; !slices.ContainsFunc(k.rates, func(c troupe.Change) bool { return c.Step > int64(f.step)-20 && c.Step < next }) {
+		if next := int64(f.step) + 20; !slices.ContainsFunc(k.rates, func(c troupe.Change) bool {
+			return c.Step > int64(f.step)-20 &&
+				c.Step < next
+		}) {
 			k.ask(current)
 		}
 	default:

@@ -28,7 +28,8 @@ func TestLostInGroup(t *testing.T) {
 			break
 		}
 		t.Run(c.name, func(t *testing.T) {
-			sets := append([]string{"run.steps=60", "run.checkpoint_every=10", "run.eval_every=0", "run.keep=1", "cluster.max_restarts=20"}, c.sets...)
+			sets := append([]string{"run.steps=60", "run.checkpoint_every=10", "run.eval_every=0", "run.keep=1", "cluster.max_restarts=20"},
+				c.sets...)
 			want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
 			trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
 			begin := g.line.place()
@@ -75,7 +76,8 @@ func TestLostInGroup(t *testing.T) {
 			for _, m := range marks {
 				kinds[m.Kind]++
 			}
-			if n := kinds[telemetry.MarkRestart]; n < 3 || kinds[telemetry.MarkResume]+kinds[telemetry.MarkStart] != n+1 || kinds[telemetry.MarkEnd] != 1 {
+			if n := kinds[telemetry.MarkRestart]; n < 3 || kinds[telemetry.MarkResume]+kinds[telemetry.MarkStart] != n+1 ||
+				kinds[telemetry.MarkEnd] != 1 {
 				t.Errorf("the marks are %v", marks)
 			}
 			place = g.line.place()

@@ -240,14 +240,16 @@ func (n *network) saidWhy(t *testing.T, restart event) {
 			stall = e
 		}
 	}
-	link := strings.Contains(stall.Text, "root: worker-0 does not reach worker-1: ") || strings.Contains(stall.Text, "root: worker-1 does not reach worker-0: ")
+	link := strings.Contains(stall.Text, "root: worker-0 does not reach worker-1: ") ||
+		strings.Contains(stall.Text, "root: worker-1 does not reach worker-0: ")
 	if warned.Kind == "" || !strings.Contains(stall.Text, "waits for") || !strings.Contains(stall.Text, "on worker-") || !link {
 		t.Errorf("before one of them was given up (%v) the run said %q, and %q of what it waits for", restart, warned.Text, stall.Text)
 		return
 	}
 	// By construction the first comes at most silence + a beat + a round trip behind the first
 	// message that waits, the second at three times the silence.
-	t.Logf("%.2f s behind the cut it said: %s; given up %.2f s behind it; waits:\n%s", stall.At.Sub(n.cut).Seconds(), warned.Text, restart.At.Sub(n.cut).Seconds(), stall.Text)
+	t.Logf("%.2f s behind the cut it said: %s; given up %.2f s behind it; waits:\n%s", stall.At.Sub(n.cut).Seconds(), warned.Text,
+		restart.At.Sub(n.cut).Seconds(), stall.Text)
 }
 
 // TestNetOneWay: a worker that hears the coordinator but is not heard by it, and the other way

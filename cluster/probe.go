@@ -77,7 +77,7 @@ func dialProbe(ctx context.Context, t transport.Transport, p *wire.Peer) (trip f
 	block := make([]byte, 4+probeBytes)
 	var answer [1]byte
 	return func(n int) (time.Duration, error) {
-		binary.LittleEndian.PutUint32(block, uint32(n)) //nolint:gosec // at most probeBytes
+		binary.LittleEndian.PutUint32(block, uint32(n))
 		began := time.Now()
 		if _, err := conn.Write(block[:4+n]); err != nil {
 			return 0, err

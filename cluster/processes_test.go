@@ -240,7 +240,7 @@ func playCoordinator() error {
 			clock.Step(seconds(c.Seconds))
 			p.reply(c, event{}, nil)
 		case "lower generation":
-			p.c.LowerGeneration(uint64(c.Workers)) //nolint:gosec // small
+			p.c.LowerGeneration(uint64(c.Workers))
 			p.reply(c, event{}, nil)
 		case "change", "requests":
 			p.mu.Lock()

@@ -60,7 +60,8 @@ func TestRefused(t *testing.T) {
 	t.Run("another build", func(t *testing.T) {
 		other := copyProgram(t)
 		text := refused(t, g, exec.CommandContext(g.ctx, other), stranger("other"), g.token(t, 60))
-		e := g.await(t, "the coordinator's word about the other build", place, patience, func(e event) bool { return e.Kind == "log" && e.Text == "refused a worker" })
+		e := g.await(t, "the coordinator's word about the other build", place, patience,
+			func(e event) bool { return e.Kind == "log" && e.Text == "refused a worker" })
 		for _, text := range []string{text, e.Attrs["err"]} {
 			contains(t, text, "its build is", "the coordinator's", "use the same program everywhere")
 			if builds := strings.Count(text, "linux/") + strings.Count(text, "darwin/") + strings.Count(text, "windows/"); builds < 2 {
@@ -69,10 +70,12 @@ func TestRefused(t *testing.T) {
 		}
 	})
 	t.Run("a name that another has", func(t *testing.T) {
-		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("first"), g.token(t, 60)), `"first" is the name of a worker at 127.0.0.1:`, "choose another (--name)")
+		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("first"), g.token(t, 60)), `"first" is the name of a worker at 127.0.0.1:`,
+			"choose another (--name)")
 	})
 	t.Run("the coordinator's name", func(t *testing.T) {
-		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("coordinator"), g.token(t, 60)), "the coordinator's own name", "choose another (--name)")
+		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("coordinator"), g.token(t, 60)), "the coordinator's own name",
+			"choose another (--name)")
 	})
 	t.Run("an expired token", func(t *testing.T) {
 		text := g.token(t, 1)
@@ -123,13 +126,13 @@ func copyProgram(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := os.Open(self) //nolint:gosec // this program
+	in, err := os.Open(self)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close() //nolint:errcheck // nothing was written
 	path := filepath.Join(t.TempDir(), filepath.Base(self))
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o700) //nolint:gosec // a program
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o700)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,8 @@ func askCluster(t *testing.T, g *group, sets ...string) *asked {
 // askLocal begins a run in the coordinator's program, as engine run --local-cluster and a service do.
 func askLocal(t *testing.T, g *group, sets ...string) *asked {
 	t.Helper()
-	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, filepath.Join(t.TempDir(), "out"), sets), Workers: 2, Seconds: patience.Seconds()})
+	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, filepath.Join(t.TempDir(), "out"), sets), Workers: 2,
+		Seconds: patience.Seconds()})
 	return &asked{t: t, g: g, line: g.line,
 		ask:      func(ch troupe.Change) { t.Helper(); g.ask(t, command{Do: "change", Change: ch}) },
 		requests: func() string { t.Helper(); return g.ask(t, command{Do: "requests"}).Text },
@@ -136,7 +137,7 @@ func TestRequestsSurvive(t *testing.T) {
 	for name, begin := range map[string]func(*testing.T, *group, ...string) *asked{"cluster": askCluster, "local": askLocal} {
 		t.Run(name, func(t *testing.T) {
 			beside(t)
-			seed := uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
+			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed %d", seed)
 			random := rand.New(rand.NewPCG(seed, 3))
 			g := newGroup(t, &group{boss: settings{Silence: 5 * time.Second}})
@@ -147,7 +148,8 @@ func TestRequestsSurvive(t *testing.T) {
 				keep.keep(name, func() time.Duration { return 0 })
 			}
 			for range times {
-				a := begin(t, g, "run.steps=100000", "run.checkpoint_every=7", "run.eval_every=0", "run.keep=2", "pipeline.stages=2", "cluster.max_restarts=100")
+				a := begin(t, g, "run.steps=100000", "run.checkpoint_every=7", "run.eval_every=0", "run.keep=2", "pipeline.stages=2",
+					"cluster.max_restarts=100")
 				surviveAll(t, a, random)
 			}
 		})
@@ -236,7 +238,8 @@ func TestRateAfterRollback(t *testing.T) {
 		if e.Kind == "step" && e.Step > 120 && e.Rate != 1e-5 {
 			t.Fatalf("step %d has the rate %g", e.Step, e.Rate)
 		}
-		warned = warned || e.Kind == "warning" && strings.Contains(e.Text, "the learning rate 1e-05 from step ") && strings.Contains(e.Text, "cancels 0.009")
+		warned = warned || e.Kind == "warning" && strings.Contains(e.Text, "the learning rate 1e-05 from step ") &&
+			strings.Contains(e.Text, "cancels 0.009")
 	}
 	if !warned {
 		t.Error("nothing is said of the older rate")
@@ -249,7 +252,8 @@ func TestGaveUp(t *testing.T) {
 	beside(t)
 	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second, Lease: 3 * time.Second}})
 	g.join(t, workers(2)...)
-	a := askCluster(t, g, "run.steps=100000", "run.checkpoint_every=5", "run.eval_every=0", "pipeline.stages=2", "cluster.silence_s=2", "cluster.lease_s=3")
+	a := askCluster(t, g, "run.steps=100000", "run.checkpoint_every=5", "run.eval_every=0", "pipeline.stages=2", "cluster.silence_s=2",
+		"cluster.lease_s=3")
 	a.await("a step", 0, stepFrom(1))
 	lead := g.lead.cmd.Process
 	if err := lead.Signal(syscall.SIGSTOP); err != nil {

@@ -27,7 +27,8 @@ func TestTraceByOneClock(t *testing.T) {
 		g.await(t, name+" to join", place, patience, joined(name))
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	g.train(t, command{Config: smallRun, Workers: 2, Sets: keys(t, out, []string{"pipeline.stages=2", "run.trace_every=1", "cluster.place=[\"worker-0\",\"worker-1\"]"})})
+	g.train(t, command{Config: smallRun, Workers: 2, Sets: keys(t, out, []string{"pipeline.stages=2", "run.trace_every=1",
+		"cluster.place=[\"worker-0\",\"worker-1\"]"})})
 
 	path := filepath.Join(out, "trace.jsonl")
 	_, steps, err := telemetry.ReadTrace(path, -1)
@@ -83,7 +84,8 @@ func inOrder(t *testing.T, trace telemetry.Trace, ahead map[string]time.Duration
 		}
 		pairs++
 		if by, ok := times[fed]; !ok || at[0] < by[1]-within {
-			t.Errorf("step %d: %v begins at %.3f ms, %v, which fed it, ends at %.3f (%v); the clocks are known within %.3f ms", trace.Step, a, at[0], fed, by[1], ok, within)
+			t.Errorf("step %d: %v begins at %.3f ms, %v, which fed it, ends at %.3f (%v); the clocks are known within %.3f ms", trace.Step, a, at[0],
+				fed, by[1], ok, within)
 		}
 	}
 	if pairs != 16 {

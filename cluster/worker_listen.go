@@ -36,7 +36,8 @@ func (w *worker) open(ctx context.Context) error {
 			return pki.ClientTLSTo(w.port.NameAt(address), w.root, w.keeper.Get)
 		},
 		Allow: allow, Identify: identify, Logger: w.log,
-		Handlers: transport.Handlers{Envelope: w.port.Envelope, Returned: w.port.Returned, Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.port.Accept, probeProtocol: w.probes.serve}},
+		Handlers: transport.Handlers{Envelope: w.port.Envelope, Returned: w.port.Returned,
+			Streams: map[string]func(net.Conn, transport.Peer){mesh.LaneProtocol: w.port.Accept, probeProtocol: w.probes.serve}},
 	})
 	if err != nil {
 		w.close()
@@ -87,7 +88,8 @@ func (w *worker) offer() (*wire.Offer, error) {
 		return nil, err
 	}
 	defer d.Close()
-	return &wire.Offer{Cores: int32(w.cores()), MemoryBytes: sysinfo.MemoryBytes(), Kernels: d.Path(), Devices: w.devices, Registered: registry.Names()}, nil //nolint:gosec // a number of cores
+	return &wire.Offer{Cores: int32(w.cores()), MemoryBytes: sysinfo.MemoryBytes(), Kernels: d.Path(), Devices: w.devices,
+		Registered: registry.Names()}, nil
 }
 
 // offeredDevices are the GPUs of this machine that can be opened. What is wrong with others
@@ -99,7 +101,8 @@ func (w *worker) offeredDevices() []*wire.OfferedDevice {
 	}
 	var all []*wire.OfferedDevice
 	for _, g := range found[:min(len(found), limitDevices)] {
-		all = append(all, &wire.OfferedDevice{Kind: device.CUDA, Ordinal: int32(g.Ordinal), Id: g.ID[:], Name: g.Name, MemoryBytes: g.MemoryBytes, Kernels: g.Path}) //nolint:gosec // a number of devices
+		all = append(all, &wire.OfferedDevice{Kind: device.CUDA, Ordinal: int32(g.Ordinal), Id: g.ID[:], Name: g.Name, MemoryBytes: g.MemoryBytes,
+			Kernels: g.Path})
 	}
 	return all
 }

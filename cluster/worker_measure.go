@@ -53,7 +53,8 @@ func measureInto(ctx context.Context, t transport.Transport, p *wire.Peer, l *wi
 	slices.Sort(blocks)
 	middle := blocks[len(blocks)/2]
 	l.LatencyMs = float64(ping) / 2 / float64(time.Millisecond)
-	l.BytesPerS = probeBytes / max(middle-pings[0], time.Microsecond).Seconds() // the shortest: while others send, most wait behind what they do
+	// the shortest: while others send, most wait behind what they do
+	l.BytesPerS = probeBytes / max(middle-pings[0], time.Microsecond).Seconds()
 	return nil
 }
 

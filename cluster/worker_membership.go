@@ -47,15 +47,17 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	m.mesh = mesh.New(mesh.Config{Self: m.id, Name: w.cfg.Name, System: w.system, Secure: true, Streams: w.cfg.LaneStreams, Control: m.control, Logger: w.log,
+	m.mesh = mesh.New(mesh.Config{Self: m.id, Name: w.cfg.Name, System: w.system, Secure: true, Streams: w.cfg.LaneStreams, Control: m.control,
+		Logger: w.log,
 		Broken: func(id uuid.UUID, err error) {
 			w.log.Error("a process can't be sent to any more", "process", id, "err", err)
 			go m.giveUp("something could not be sent") // whoever sends may hold what giving up takes
 		}}, w.transport)
 	w.port.Use(m.mesh)
 	m.client = beat.NewClient(beat.ClientConfig{
-		Dial:     func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, beatProtocol) },
-		Hello:    &wire.Hello{Worker: &wire.Peer{Name: w.cfg.Name, Incarnation: m.id[:], Address: w.transport.Address(), DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
+		Dial: func(ctx context.Context) (net.Conn, error) { return w.dialCoordinator(ctx, beatProtocol) },
+		Hello: &wire.Hello{Worker: &wire.Peer{Name: w.cfg.Name, Incarnation: m.id[:], Address: w.transport.Address(),
+			DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
 		Welcomed: m.welcome, Status: m.status, Unreachable: m.unreachable, Final: final, Logger: w.log,
 		Failed: func(err error) { w.obstacles.tell(w.log, w.cfg.Join, err) },
 		Wall:   w.cfg.wallNow, Leaving: ctx.Done(),

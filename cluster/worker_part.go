@@ -115,7 +115,8 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer) (*actors.Spec, *actors.W
 		return nil, nil, err
 	}
 	if digest := pl.Digest(); string(digest[:]) != string(m.GetDigest()) {
-		return nil, nil, fmt.Errorf("this worker comes to another plan than the coordinator: %x, not %x", digest[:8], m.GetDigest()[:min(8, len(m.GetDigest()))])
+		return nil, nil, fmt.Errorf("this worker comes to another plan than the coordinator: %x, not %x", digest[:8],
+			m.GetDigest()[:min(8, len(m.GetDigest()))])
 	}
 	ranks, hosts, err := p.hosts(m, pl.Grid().World())
 	if err != nil {

@@ -94,7 +94,8 @@ func (w *worker) reachCoordinator(ctx context.Context, coordinator *wire.Peer) *
 	var all []error
 	for _, of := range ownAddresses(coordinator) {
 		if err := touch(ctx, of.address, w.transport.Dial); err != nil {
-			all = append(all, fmt.Errorf("the coordinator names %s as its own address, and this worker can't reach it there: %w; start the coordinator with an address that workers reach (%s)", of.address, err, of.flags))
+			all = append(all,
+				fmt.Errorf("the coordinator names %s as its own address, and this worker can't reach it there: %w; start the coordinator with an address that workers reach (%s)", of.address, err, of.flags))
 		}
 	}
 	if len(all) == 0 {
@@ -106,7 +107,8 @@ func (w *worker) reachCoordinator(ctx context.Context, coordinator *wire.Peer) *
 // awaitCoordinator tries the coordinator's own addresses until they are reached, or it may have others. Meanwhile the
 // worker is no member: it would be given ranks, and could not be heard of them.
 func (w *worker) awaitCoordinator(ctx context.Context, far *farError) {
-	for began := time.Now(); far != nil && ctx.Err() == nil && time.Since(began) < reachSayEvery; far = w.reachCoordinator(ctx, far.coordinator) {
+	for began := time.Now(); far != nil && ctx.Err() == nil && time.Since(began) < reachSayEvery; far = w.reachCoordinator(ctx,
+		far.coordinator) {
 		w.obstacles.tell(w.log, w.cfg.Join, far)
 		select {
 		case <-time.After(reachMost):

@@ -129,7 +129,8 @@ func TestWorkerTakesNo(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			log := new(lines)
-			err := cluster.Work(t.Context(), cluster.WorkerConfig{Join: test.join, Token: test.token, Name: "w", Threads: 1, Logger: slog.New(slog.NewTextHandler(log, nil))})
+			err := cluster.Work(t.Context(), cluster.WorkerConfig{Join: test.join, Token: test.token, Name: "w", Threads: 1,
+				Logger: slog.New(slog.NewTextHandler(log, nil))})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("it ends with %v; want %q", err, test.want)
 			}

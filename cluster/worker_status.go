@@ -44,7 +44,8 @@ func (w *membership) unreachable() (all []*wire.Unreachable) {
 func (p *part) recorded(r *wire.StatusReply) {
 	wall := p.w.cfg.wall
 	for _, a := range p.stages.ActionsSince(p.told, limitBeatActions) {
-		r.Actions = append(r.Actions, &wire.RankActions{Rank: apiwire.Small(a.Rank), Step: a.Step, Order: a.Order, Phase: uint32(a.Phase), First: int64(a.First), Times: actors.PackActions(a.Times, wall)})
+		r.Actions = append(r.Actions, &wire.RankActions{Rank: apiwire.Small(a.Rank), Step: a.Step, Order: a.Order, Phase: uint32(a.Phase),
+			First: int64(a.First), Times: actors.PackActions(a.Times, wall)})
 	}
 	taken := p.set.TakenBy()
 	for _, s := range p.stages.Status().Actors {

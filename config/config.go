@@ -42,27 +42,30 @@ func (c *Config) AutoGPU() bool { return c.gpuByAuto }
 
 // Run says what the run is called, how long it is and what it reports.
 type Run struct {
-	Name            string  `toml:"name"`              // default "run"
-	Out             string  `toml:"out"`               // output folder; default runs/<name>
-	Steps           int     `toml:"steps"`             // updates in all; default 1000
-	Seed            uint64  `toml:"seed"`              // below 2^63, as TOML integers are; default 1
-	EvalEvery       int     `toml:"eval_every"`        // steps; default 250; 0 = only before the first and after the last
-	Patience        int     `toml:"patience"`          // validations without a better loss until the run ends; default 0 = never
-	EvalBatches     int     `toml:"eval_batches"`      // batches in one validation; default 20
-	CheckpointEvery int     `toml:"checkpoint_every"`  // steps; default 250; 0 = only at the end
-	Keep            int     `toml:"keep"`              // checkpoints kept; default 3; 0 = all
-	MaxSkippedSteps int     `toml:"max_skipped_steps"` // steps in a row without a finite loss and gradient until the run ends; default 10; 0 = it never does
-	TraceEvery      int     `toml:"trace_every"`       // steps between traced ones; default 0 = none
-	LogEvery        int     `toml:"log_every"`         // steps between printed lines; default 10
-	StallAfterS     float64 `toml:"stall_after_s"`     // seconds without progress until the run says what it waits for; default 60; 0 = never
-	StatsEvery      int     `toml:"stats_every"`       // steps between those whose norms by layer are logged; default 100; 0 = never
-	SampleTokens    int     `toml:"sample_tokens"`     // tokens of text written at each validation; default 0 = none
-	SamplePrompt    string  `toml:"sample_prompt"`     // that it continues; default none
+	Name            string `toml:"name"`             // default "run"
+	Out             string `toml:"out"`              // output folder; default runs/<name>
+	Steps           int    `toml:"steps"`            // updates in all; default 1000
+	Seed            uint64 `toml:"seed"`             // below 2^63, as TOML integers are; default 1
+	EvalEvery       int    `toml:"eval_every"`       // steps; default 250; 0 = only before the first and after the last
+	Patience        int    `toml:"patience"`         // validations without a better loss until the run ends; default 0 = never
+	EvalBatches     int    `toml:"eval_batches"`     // batches in one validation; default 20
+	CheckpointEvery int    `toml:"checkpoint_every"` // steps; default 250; 0 = only at the end
+	Keep            int    `toml:"keep"`             // checkpoints kept; default 3; 0 = all
+	// steps in a row without a finite loss and gradient until the run ends; default 10; 0 = it never does
+	MaxSkippedSteps int     `toml:"max_skipped_steps"`
+	TraceEvery      int     `toml:"trace_every"`   // steps between traced ones; default 0 = none
+	LogEvery        int     `toml:"log_every"`     // steps between printed lines; default 10
+	StallAfterS     float64 `toml:"stall_after_s"` // seconds without progress until the run says what it waits for; default 60; 0 = never
+	StatsEvery      int     `toml:"stats_every"`   // steps between those whose norms by layer are logged; default 100; 0 = never
+	SampleTokens    int     `toml:"sample_tokens"` // tokens of text written at each validation; default 0 = none
+	SamplePrompt    string  `toml:"sample_prompt"` // that it continues; default none
 }
 
 // Model is the network's shape, or where to take it from.
 type Model struct {
-	Family        string  `toml:"family"`         // "gpt2", "llama", "mistral", "qwen2", "qwen3", "mlp", "stack", or one that the program has registered; default gpt2
+	// "gpt2", "llama", "mistral", "qwen2", "qwen3", "mlp", "stack", or one that the program has registered;
+	// default gpt2
+	Family        string  `toml:"family"`
 	Layers        int     `toml:"layers"`         // default 4
 	Hidden        int     `toml:"hidden"`         // width; default 128
 	Heads         int     `toml:"heads"`          // default 4
@@ -92,8 +95,11 @@ type Data struct {
 	Val         []string `toml:"val"`          // files or globs; default none
 	ValFraction float64  `toml:"val_fraction"` // the part of train that validates; default 0.1 without val, 0 with it
 	ValSplit    string   `toml:"val_split"`    // "blocks" from all over train, or its "tail"; default blocks
-	Tokenizer   string   `toml:"tokenizer"`    // "bytes", "chars", or a path of a tokenizer.json or of a folder with one; default bytes, or model.from's
-	Format      string   `toml:"format"`       // "text", "documents" (JSON lines of them), "uint16" or "uint32" (little-endian token ids), "csv", "idx", "jsonl", or one that the program has registered; default text
+	// "bytes", "chars", or a path of a tokenizer.json or of a folder with one; default bytes, or model.from's
+	Tokenizer string `toml:"tokenizer"`
+	// "text", "documents" (JSON lines of them), "uint16" or "uint32" (little-endian token ids), "csv", "idx",
+	// "jsonl", or one that the program has registered; default text
+	Format string `toml:"format"`
 	// TooLong says what becomes of a document with a prompt or messages that is longer than the context:
 	// "cut" or "refuse"; default cut.
 	TooLong string `toml:"too_long"`
@@ -143,30 +149,42 @@ type Optimizer struct {
 
 // Pipeline is how the layers are spread over ranks, and in what order they work.
 type Pipeline struct {
-	Stages              int    `toml:"stages"`                // of the pipeline; default 1
-	Chunks              int    `toml:"chunks"`                // per rank; default: those of the layout or of a table, else 1, or 2 where the schedule wants two
-	Schedule            string `toml:"schedule"`              // a schedule's name, or a table's file (.csv); default by stages and chunks
-	MicrobatchGroupSize int    `toml:"microbatch_group_size"` // microbatches a rank takes through a chunk before the next; default the least that fits, from stages on
-	MaxInFlight         int    `toml:"max_in_flight"`         // of auto: most chunk outputs that a rank holds; default 0 = any number
-	DeferWeights        int    `toml:"defer_weights"`         // last microbatches whose weight gradients on the last stage wait for the step's end; default 0
-	PostValidation      bool   `toml:"post_validation"`       // begin the next step before the gradient's norm is known; default true where each rank has a device of its own, for zb-v, and for zb-h2 where the ends share no weight
-	Layout              string `toml:"layout"`                // default "" = balanced automatically
-	WireDType           string `toml:"wire_dtype"`            // of what travels between chunks: "bfloat16" rounds it; default "" = as within them
-	Recompute           string `toml:"recompute"`             // "none", "full" or "partial"; default none
-	RecomputeKeep       int    `toml:"recompute_keep"`        // with partial: microbatches in flight that keep their activations; default 0
+	Stages int `toml:"stages"` // of the pipeline; default 1
+	// per rank; default: those of the layout or of a table, else 1, or 2 where the schedule wants two
+	Chunks   int    `toml:"chunks"`
+	Schedule string `toml:"schedule"` // a schedule's name, or a table's file (.csv); default by stages and chunks
+	// microbatches a rank takes through a chunk before the next; default the least that fits, from stages on
+	MicrobatchGroupSize int `toml:"microbatch_group_size"`
+	MaxInFlight         int `toml:"max_in_flight"` // of auto: most chunk outputs that a rank holds; default 0 = any number
+	// last microbatches whose weight gradients on the last stage wait for the step's end; default 0
+	DeferWeights int `toml:"defer_weights"`
+	// begin the next step before the gradient's norm is known; default true where each rank has a device of its
+	// own, for zb-v, and for zb-h2 where the ends share no weight
+	PostValidation bool   `toml:"post_validation"`
+	Layout         string `toml:"layout"` // default "" = balanced automatically
+	// of what travels between chunks: "bfloat16" rounds it; default "" = as within them
+	WireDType     string `toml:"wire_dtype"`
+	Recompute     string `toml:"recompute"`      // "none", "full" or "partial"; default none
+	RecomputeKeep int    `toml:"recompute_keep"` // with partial: microbatches in flight that keep their activations; default 0
 }
 
 // Parallel is the layout of ranks beyond the pipeline.
 type Parallel struct {
-	Tensor   []int  `toml:"tensor"`   // ranks that share each layer: one number, or one for each stage; default 1
-	Context  int    `toml:"context"`  // ranks that share each sequence, two blocks of it each; default 1
-	Data     int    `toml:"data"`     // replicas of the pipeline, which share a step's microbatches; default 1
-	Sequence bool   `toml:"sequence"` // the ranks that share a layer share the positions of norms and of what travels between stages; default false
-	Zero     int    `toml:"zero"`     // what replicas share of what each would have whole: default 0 = nothing; 1 = the optimizer's state (ZeRO-1), 2 = gradients too (ZeRO-2), 3 = and weights (ZeRO-3)
-	Overlap  bool   `toml:"overlap"`  // collectives go on beside computing; default true
-	Edges    string `toml:"edges"`    // how tensors get from one stage's ranks to another's: "auto", "direct", "broadcast" or "scatter"; default "auto"
-	Order    string `toml:"order"`    // the dimensions, the one whose ranks are neighbours first; default "tp-cp-pp-dp"
-	World    int    `toml:"world"`    // the number of ranks that there must be; default 0 = as many as the sizes give
+	Tensor  []int `toml:"tensor"`  // ranks that share each layer: one number, or one for each stage; default 1
+	Context int   `toml:"context"` // ranks that share each sequence, two blocks of it each; default 1
+	Data    int   `toml:"data"`    // replicas of the pipeline, which share a step's microbatches; default 1
+	// the ranks that share a layer share the positions of norms and of what travels between stages; default
+	// false
+	Sequence bool `toml:"sequence"`
+	// what replicas share of what each would have whole: default 0 = nothing; 1 = the optimizer's state
+	// (ZeRO-1), 2 = gradients too (ZeRO-2), 3 = and weights (ZeRO-3)
+	Zero    int  `toml:"zero"`
+	Overlap bool `toml:"overlap"` // collectives go on beside computing; default true
+	// how tensors get from one stage's ranks to another's: "auto", "direct", "broadcast" or "scatter"; default
+	// "auto"
+	Edges string `toml:"edges"`
+	Order string `toml:"order"` // the dimensions, the one whose ranks are neighbours first; default "tp-cp-pp-dp"
+	World int    `toml:"world"` // the number of ranks that there must be; default 0 = as many as the sizes give
 }
 
 // Device is what computes.
@@ -191,12 +209,16 @@ type Device struct {
 // Cluster is how a run over several processes minds them. Without such processes it has no
 // effect.
 type Cluster struct {
-	SilenceS     float64  `toml:"silence_s"`     // seconds without a sign of life until a worker is lost; default 3
-	LeaseS       float64  `toml:"lease_s"`       // seconds without a coordinator until a worker gives its ranks up; default 30
-	MaxRestarts  int      `toml:"max_restarts"`  // restarts since the last new checkpoint until the run fails; default 10
-	Edge         bool     `toml:"edge"`          // data, and the weights of stage 0, stay on the coordinator's host, where place has to put stage 0; default false
-	SharedFolder string   `toml:"shared_folder"` // "auto": workers that see run.out write their parts of checkpoints there themselves; "off": they send them; default auto
-	Place        []string `toml:"place"`         // the name of a worker for each pipeline rank; default [] = by memory and cores
+	SilenceS    float64 `toml:"silence_s"`    // seconds without a sign of life until a worker is lost; default 3
+	LeaseS      float64 `toml:"lease_s"`      // seconds without a coordinator until a worker gives its ranks up; default 30
+	MaxRestarts int     `toml:"max_restarts"` // restarts since the last new checkpoint until the run fails; default 10
+	// data, and the weights of stage 0, stay on the coordinator's host, where place has to put stage 0; default
+	// false
+	Edge bool `toml:"edge"`
+	// "auto": workers that see run.out write their parts of checkpoints there themselves; "off": they send them;
+	// default auto
+	SharedFolder string   `toml:"shared_folder"`
+	Place        []string `toml:"place"` // the name of a worker for each pipeline rank; default [] = by memory and cores
 }
 
 // Telemetry is where figures of the run go beside metrics.jsonl. Over a cluster the coordinator sends
@@ -204,8 +226,9 @@ type Cluster struct {
 type Telemetry struct {
 	Metrics         string `toml:"metrics"`          // host:port at which Prometheus finds them, at /metrics; default "" = nowhere
 	MetricsInsecure bool   `toml:"metrics_insecure"` // metrics may be at an address that other hosts reach; default false
-	OTLP            string `toml:"otlp"`             // base URL of an OpenTelemetry collector; default "" = as OTEL_EXPORTER_OTLP_ENDPOINT says
-	TensorBoard     bool   `toml:"tensorboard"`      // event files in run.out/tensorboard; default false
+	// base URL of an OpenTelemetry collector; default "" = as OTEL_EXPORTER_OTLP_ENDPOINT says
+	OTLP        string `toml:"otlp"`
+	TensorBoard bool   `toml:"tensorboard"` // event files in run.out/tensorboard; default false
 }
 
 // Load reads the file at path and goes on as Parse does.

@@ -147,7 +147,8 @@ func TestExpand(t *testing.T) {
 			t.Errorf("expand(%q) = %q, %q; want %q", c.path, got, msg, c.want)
 		}
 	}
-	for _, path := range []string{"${NONE}", "${", "${HOME", "${}", "${:-a}", "${a b}", "${9}", "${HOME-b}", "a${NONE:-${HOME}}", "${PRICE}${NONE:-$}{"} {
+	for _, path := range []string{"${NONE}", "${", "${HOME", "${}", "${:-a}", "${a b}", "${9}", "${HOME-b}", "a${NONE:-${HOME}}",
+		"${PRICE}${NONE:-$}{"} {
 		if got, msg, _ := expand(path, env); msg == "" {
 			t.Errorf("expand(%q) = %q, want a refusal", path, got)
 		}
@@ -189,16 +190,19 @@ func TestOrdinalOf(t *testing.T) {
 		}
 	}
 	for word, text := range map[string]string{
-		"cuda:64": `"cuda:64" is no GPU`, "cuda:-1": `"cuda:-1" is no GPU`, "cuda:": "is no GPU", "cuda:01": "is no GPU", "cuda:1:2": "is no GPU", "cpu:0": `"cpu:0"`, "gpu": `"gpu"`,
+		"cuda:64": `"cuda:64" is no GPU`, "cuda:-1": `"cuda:-1" is no GPU`, "cuda:": "is no GPU", "cuda:01": "is no GPU", "cuda:1:2": "is no GPU",
+		"cpu:0": `"cpu:0"`, "gpu": `"gpu"`,
 	} {
 		for _, set := range []string{fmt.Sprintf("device.kind=%q", word), fmt.Sprintf(`device.ranks=["cpu", %q]`, word)} {
-			if _, err := Parse("c.toml", []byte("data.train = ['a.txt']\npipeline.stages = 2"), []string{set}, nil); err == nil || !strings.Contains(err.Error(), text) {
+			if _, err := Parse("c.toml", []byte("data.train = ['a.txt']\npipeline.stages = 2"), []string{set}, nil); err == nil ||
+				!strings.Contains(err.Error(), text) {
 				t.Errorf("%s: error %v, want %q", set, err, text)
 			}
 		}
 	}
 	// Ranks on GPUs of their own may begin a step ahead.
-	for ranks, ahead := range map[string]bool{`["cuda:0", "cuda:1"]`: true, `["cuda:1", "cuda:1"]`: false, `["cuda", "cuda:0"]`: false, `["cuda", "cuda"]`: false} {
+	for ranks, ahead := range map[string]bool{`["cuda:0", "cuda:1"]`: true, `["cuda:1", "cuda:1"]`: false, `["cuda", "cuda:0"]`: false,
+		`["cuda", "cuda"]`: false} {
 		c := parse(t, "data.train = ['a.txt']\npipeline.stages = 2\npipeline.schedule = 'zb-v'", "device.ranks="+ranks)
 		if c.Pipeline.PostValidation != ahead {
 			t.Errorf("ranks on %s: post_validation is %v", ranks, c.Pipeline.PostValidation)

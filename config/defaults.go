@@ -38,7 +38,8 @@ func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
 		CheckpointEvery: 250, Keep: 3, MaxSkippedSteps: 10, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3}
-	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", InvalidUTF8: UTF8OrRefuse, SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
+	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", InvalidUTF8: UTF8OrRefuse,
+		SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
 	c.Batch = Batch{Sequences: 16}
 	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,
 		Eps: 1e-8, Momentum: 0.9, WeightDecay: 0.1, ClipNorm: 1}
@@ -83,7 +84,8 @@ func (c *Config) resolve() {
 		c.Pipeline.Schedule = scheduler.DefaultSchedule(c.Pipeline.Stages, c.Pipeline.Chunks)
 	}
 	if !c.IsSet("pipeline.post_validation") {
-		c.Pipeline.PostValidation = c.GainsByPostValidation() && c.ranksApart() && slices.Max(c.Parallel.Tensor) <= 1 && c.Parallel.Context <= 1 && !c.SharesWeights()
+		c.Pipeline.PostValidation = c.GainsByPostValidation() && c.ranksApart() && slices.Max(c.Parallel.Tensor) <= 1 &&
+			c.Parallel.Context <= 1 && !c.SharesWeights()
 	}
 	if c.Pipeline.MicrobatchGroupSize == 0 {
 		c.Pipeline.MicrobatchGroupSize = c.TableSpec().DefaultGroup()
@@ -100,7 +102,8 @@ func (c *Config) chunksOfLayout() int {
 		return least
 	}
 	n := len(layout.Chunks) / p.Stages
-	if _, takes := scheduler.StagesOf(cmp.Or(p.Schedule, scheduler.DefaultSchedule(p.Stages, n)), p.Stages, n); takes || p.Schedule == scheduler.Auto {
+	if _, takes := scheduler.StagesOf(cmp.Or(p.Schedule, scheduler.DefaultSchedule(p.Stages, n)), p.Stages, n); takes ||
+		p.Schedule == scheduler.Auto {
 		return n
 	}
 	return least

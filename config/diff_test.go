@@ -10,34 +10,48 @@ import (
 // other holds, for each key, a --set that changes it alone.
 var other = map[string]string{
 	"run.name": "x", "run.out": "x", "run.steps": "2000", "run.seed": "2", "run.eval_every": "1", "run.patience": "1", "run.eval_batches": "1",
-	"run.checkpoint_every": "1", "run.keep": "1", "run.max_skipped_steps": "3", "run.trace_every": "1", "run.log_every": "1", "run.stall_after_s": "1",
-	"run.stats_every": "1", "run.sample_tokens": "1", "run.sample_prompt": "x",
+	"run.checkpoint_every": "1", "run.keep": "1", "run.max_skipped_steps": "3", "run.trace_every": "1", "run.log_every": "1",
+	"run.stall_after_s": "1",
+	"run.stats_every":   "1", "run.sample_tokens": "1", "run.sample_prompt": "x",
 	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",
-	"model.head_dim": "16", "model.window": "16", "model.ffn": "100", "model.context": "64", "model.dropout": "0.5", "model.tie_embeddings": "false",
-	"model.rope_theta": "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x", "model.freeze": "embed",
-	"model.stack": "mse", "model.options": "", // a family takes them that a program registers
-	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false", "data.separator": ";",
-	"data.ids": "y", "data.varying": "y", "data.classes": "3", "data.class_names": "y", "data.scale": "0.5",
-	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.val_split": "tail", "data.tokenizer": "chars", "data.format": "uint16", "data.too_long": "refuse", "data.invalid_utf8": "bytes", "data.special_tokens": "text",
+	"model.head_dim": "16", "model.window": "16", "model.ffn": "100", "model.context": "64", "model.dropout": "0.5",
+	"model.tie_embeddings": "false",
+	"model.rope_theta":     "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x",
+	"model.freeze": "embed",
+	"model.stack":  "mse", "model.options": "", // a family takes them that a program registers
+	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false",
+	"data.separator": ";",
+	"data.ids":       "y", "data.varying": "y", "data.classes": "3", "data.class_names": "y", "data.scale": "0.5",
+	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.val_split": "tail", "data.tokenizer": "chars",
+	"data.format": "uint16", "data.too_long": "refuse", "data.invalid_utf8": "bytes", "data.special_tokens": "text",
 	"batch.sequences": "8", "batch.microbatch": "2",
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
 	"optimizer.decay": "linear", "optimizer.decay_steps": "3", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
 	"optimizer.momentum": "0", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
 	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.microbatch_group_size": "4",
-	"pipeline.max_in_flight": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x", "pipeline.recompute": "full", "pipeline.recompute_keep": "1",
-	"parallel.tensor": "2", "parallel.context": "2", "parallel.data": "2", "parallel.sequence": "", "parallel.zero": "", "pipeline.wire_dtype": "bfloat16", "parallel.overlap": "", "parallel.edges": "", "parallel.order": "", "parallel.world": "1",
-	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.residual": "", "device.threads": "2", "device.kernels": "go", "device.memory_gib": "2", "device.tf32": "true",
-	"cluster.silence_s": "1", "cluster.lease_s": "20", "cluster.max_restarts": "1", "cluster.edge": "true", "cluster.shared_folder": "off", "cluster.place": "x",
-	"telemetry.metrics": "127.0.0.1:9464", "telemetry.metrics_insecure": "true", "telemetry.otlp": "http://localhost:4318", "telemetry.tensorboard": "true",
+	"pipeline.max_in_flight": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x",
+	"pipeline.recompute": "full", "pipeline.recompute_keep": "1",
+	"parallel.tensor": "2", "parallel.context": "2", "parallel.data": "2", "parallel.sequence": "", "parallel.zero": "",
+	"pipeline.wire_dtype": "bfloat16", "parallel.overlap": "", "parallel.edges": "", "parallel.order": "", "parallel.world": "1",
+	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.residual": "", "device.threads": "2", "device.kernels": "go",
+	"device.memory_gib": "2", "device.tf32": "true",
+	"cluster.silence_s": "1", "cluster.lease_s": "20", "cluster.max_restarts": "1", "cluster.edge": "true", "cluster.shared_folder": "off",
+	"cluster.place":     "x",
+	"telemetry.metrics": "127.0.0.1:9464", "telemetry.metrics_insecure": "true", "telemetry.otlp": "http://localhost:4318",
+	"telemetry.tensorboard": "true",
 }
 
 // mayDiffer lists the keys that a resumed run may change.
 var mayDiffer = []string{"data.invalid_utf8",
-	"run.name", "run.out", "run.steps", "run.eval_every", "run.patience", "run.eval_batches", "run.checkpoint_every", "run.keep", "run.max_skipped_steps",
-	"run.trace_every", "run.log_every", "run.stall_after_s", "run.stats_every", "run.sample_tokens", "run.sample_prompt", "data.train", "data.val", "data.labels", "data.val_labels", "data.invalid_utf8",
-	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.microbatch_group_size", "pipeline.max_in_flight", "pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
+	"run.name", "run.out", "run.steps", "run.eval_every", "run.patience", "run.eval_batches", "run.checkpoint_every", "run.keep",
+	"run.max_skipped_steps",
+	"run.trace_every", "run.log_every", "run.stall_after_s", "run.stats_every", "run.sample_tokens", "run.sample_prompt", "data.train",
+	"data.val", "data.labels", "data.val_labels", "data.invalid_utf8",
+	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.microbatch_group_size", "pipeline.max_in_flight",
+	"pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
 	"pipeline.recompute", "pipeline.recompute_keep",
-	"parallel.tensor", "parallel.context", "parallel.data", "parallel.sequence", "parallel.zero", "parallel.overlap", "parallel.edges", "parallel.order", "parallel.world",
+	"parallel.tensor", "parallel.context", "parallel.data", "parallel.sequence", "parallel.zero", "parallel.overlap", "parallel.edges",
+	"parallel.order", "parallel.world",
 	"device.kind", "device.ranks", "device.dtype", "device.residual", "device.threads", "device.kernels", "device.memory_gib", "device.tf32",
 	"cluster.silence_s", "cluster.lease_s", "cluster.max_restarts", "cluster.edge", "cluster.shared_folder", "cluster.place",
 	"telemetry.metrics", "telemetry.metrics_insecure", "telemetry.otlp", "telemetry.tensorboard",
@@ -66,7 +80,8 @@ func TestDiffAndResume(t *testing.T) {
 			sets = append(sets, "model.kv_heads=2")
 		case "model.stack":
 			base = parse(t, "data.train = ['a.txt']\nmodel = {family = 'stack', stack = ['input']}")
-		case "data.label", "data.features", "data.targets", "data.labels", "data.val_labels", "data.header", "data.separator", "data.ids", "data.varying", "data.classes", "data.class_names", "data.scale":
+		case "data.label", "data.features", "data.targets", "data.labels", "data.val_labels", "data.header", "data.separator", "data.ids",
+			"data.varying", "data.classes", "data.class_names", "data.scale":
 			base = parse(t, "data = {train = ['a.csv'], format = 'csv'}\nmodel = {family = 'mlp'}")
 		case "data.too_long":
 			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents")

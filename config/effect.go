@@ -40,11 +40,14 @@ var idleKeys = []idleKey{
 	{"model.layers", "model.family", inFamily("stack"), "", "leave layers out: the stack says which there are"},
 	{"model.dropout", "model.family", inFamily("stack"), "", "leave dropout out: layers of the stack say it"},
 	{"model.heads", "model.family", inFamily("mlp", "stack"), "", "leave heads out"},
-	{"model.kv_heads", "model.family", func(c *Config) bool { return inFamily("mlp", "stack")(c) && c.IsSet("model.kv_heads") }, "", "leave kv_heads out"},
+	{"model.kv_heads", "model.family", func(c *Config) bool { return inFamily("mlp", "stack")(c) && c.IsSet("model.kv_heads") }, "",
+		"leave kv_heads out"},
 	{"model.ffn", "model.family", func(c *Config) bool { return inFamily("mlp", "stack")(c) && c.IsSet("model.ffn") }, "", "leave ffn out"},
-	{"model.tie_embeddings", "model.family", func(c *Config) bool { return inFamily("mlp", "stack")(c) && c.IsSet("model.tie_embeddings") }, "", "leave tie_embeddings out"},
+	{"model.tie_embeddings", "model.family", func(c *Config) bool { return inFamily("mlp", "stack")(c) && c.IsSet("model.tie_embeddings") },
+		"", "leave tie_embeddings out"},
 	{"model.mtp_layers", "model.family", inFamily("mlp", "stack"), "", "leave mtp_layers out"},
-	{"model.stack", "model.family", func(c *Config) bool { return c.Model.Family != "stack" && len(c.Model.Stack) > 0 }, "", `leave stack out, or set family = "stack"`},
+	{"model.stack", "model.family", func(c *Config) bool { return c.Model.Family != "stack" && len(c.Model.Stack) > 0 }, "",
+		`leave stack out, or set family = "stack"`},
 	{"model.options", "model.family", func(c *Config) bool {
 		return (c.Language() || inFamily("mlp", "stack")(c)) && len(c.Model.Options) > 0
 	}, "", "leave options out"},
@@ -79,7 +82,8 @@ var idleKeys = []idleKey{
 
 	{"pipeline.recompute_keep", "pipeline.recompute", func(c *Config) bool { return c.Pipeline.Recompute != "partial" },
 		"", `set recompute = "partial" or leave recompute_keep out`},
-	{"pipeline.microbatch_group_size", "pipeline.schedule", (*Config).HasOwnTable, ", whose table says in what order microbatches go", "leave microbatch_group_size out"},
+	{"pipeline.microbatch_group_size", "pipeline.schedule", (*Config).HasOwnTable, ", whose table says in what order microbatches go",
+		"leave microbatch_group_size out"},
 	{"pipeline.defer_weights", "pipeline.schedule", (*Config).HasOwnTable, ", whose table says what is deferred", "leave defer_weights out"},
 	{"pipeline.max_in_flight", "pipeline.schedule", func(c *Config) bool { return c.Pipeline.Schedule != scheduler.Auto },
 		", whose table says what a rank holds", `set schedule = "auto" or leave max_in_flight out`},
@@ -128,7 +132,8 @@ var idleKeys = []idleKey{
 	{"data.special_tokens", "data.format", func(c *Config) bool {
 		return (!c.Text() || c.IDBytes() > 0) && c.Data.SpecialTokens != SpecialAsTokens
 	}, "", `leave special_tokens out, or set format = "documents" or "text"`},
-	{"data.too_long", "data.format", func(c *Config) bool { return !c.Documents() && c.Data.TooLong != "cut" }, "", `leave too_long out, or set format = "documents"`},
+	{"data.too_long", "data.format", func(c *Config) bool { return !c.Documents() && c.Data.TooLong != "cut" }, "",
+		`leave too_long out, or set format = "documents"`},
 	{"device.threads", "device.kind", func(c *Config) bool { return len(c.Device.Ranks) == 0 && !c.computesOn(cpus...) },
 		": no rank computes on the CPU", "leave threads out"},
 	{"device.threads", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 && !c.computesOn(cpus...) },
@@ -143,7 +148,10 @@ var idleKeys = []idleKey{
 		": the CPU has no TensorFloat-32", `use "cuda" there or leave tf32 out`},
 	{"device.tf32", "device.dtype", func(c *Config) bool { return c.Device.DType == "bfloat16" && c.computesOn("cuda") },
 		": no product is of float32 numbers", "leave tf32 out"},
-	{"telemetry.metrics_insecure", "telemetry.metrics", func(c *Config) bool { return c.Telemetry.MetricsInsecure && c.Telemetry.Metrics == "" },
+	{"telemetry.metrics_insecure", "telemetry.metrics", func(c *Config) bool {
+		return c.Telemetry.MetricsInsecure &&
+			c.Telemetry.Metrics == ""
+	},
 		": there are no metrics", "leave metrics_insecure out, or set metrics"},
 }
 

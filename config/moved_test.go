@@ -7,7 +7,8 @@ import (
 
 // pathsOf are keys whose values may be paths, with a value that is one, relative.
 var pathsOf = map[string]string{
-	"run.out": "runs/x", "model.from": "m/x", "data.train": "d/*.txt", "data.val": "d/v.txt", "data.tokenizer": "t/tokenizer.json", "data.labels": "l/a", "data.val_labels": "l/b",
+	"run.out": "runs/x", "model.from": "m/x", "data.train": "d/*.txt", "data.val": "d/v.txt", "data.tokenizer": "t/tokenizer.json",
+	"data.labels": "l/a", "data.val_labels": "l/b",
 	"pipeline.schedule": "tab.csv",
 }
 

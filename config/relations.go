@@ -100,7 +100,8 @@ func (c *checker) model() {
 			`use format = "text" or "documents", or another family, such as "mlp"`)
 	}
 	if c.clean("model.family", "data.format") && m.Family == "mlp" && c.Text() {
-		c.disagree("model.family", "data.format", fmt.Sprintf("learns from samples with a label or a target, and %s has none", c.say("data.format")),
+		c.disagree("model.family", "data.format", fmt.Sprintf("learns from samples with a label or a target, and %s has none",
+			c.say("data.format")),
 			`set format = "csv", "idx" or "jsonl", or another family, such as "gpt2"`)
 	}
 	if !c.Language() {
@@ -112,7 +113,8 @@ func (c *checker) model() {
 		case m.HeadDim%2 != 0:
 			c.disagree("model.head_dim", "model.family", "is odd, and rotary positions take an even size", "make head_dim even")
 		case m.HeadDim > MaxHidden/m.Heads:
-			c.disagree("model.head_dim", "model.heads", fmt.Sprintf("times %s is more than %d", c.say("model.heads"), MaxHidden), "make one of them smaller")
+			c.disagree("model.head_dim", "model.heads", fmt.Sprintf("times %s is more than %d", c.say("model.heads"), MaxHidden),
+				"make one of them smaller")
 		}
 	}
 	if c.clean("model.hidden", "model.heads") && (!own || m.Family == stages.Llama) {
@@ -161,7 +163,8 @@ func (c *checker) data() {
 	if c.clean("data.val", "data.val_fraction") {
 		switch {
 		case len(d.Val) > 0 && d.ValFraction > 0:
-			c.fail("data.val_fraction", fmt.Sprintf("%s is set, and so is data.val", render(d.ValFraction)), "keep one: val_fraction = 0 or val = [] clears the other")
+			c.fail("data.val_fraction", fmt.Sprintf("%s is set, and so is data.val", render(d.ValFraction)),
+				"keep one: val_fraction = 0 or val = [] clears the other")
 		case len(d.Val) == 0 && d.ValFraction == 0 && c.Text():
 			c.fail("data.val_fraction", "0 leaves no text to validate on", "use a fraction such as 0.1, or set data.val")
 		}
@@ -219,7 +222,8 @@ func (c *checker) parallel() {
 	}
 	p := c.Parallel
 	if n := len(p.Tensor); n > 1 && n != c.Pipeline.Stages {
-		c.fail("parallel.tensor", fmt.Sprintf("the list has %s, and %s", entries(n), c.say("pipeline.stages")), "give one size for each stage, or one for all")
+		c.fail("parallel.tensor", fmt.Sprintf("the list has %s, and %s", entries(n), c.say("pipeline.stages")),
+			"give one size for each stage, or one for all")
 		return
 	}
 	sizes := c.GridSizes()
@@ -230,14 +234,16 @@ func (c *checker) parallel() {
 		c.fail("parallel.order", strings.TrimPrefix(err.Error(), grid.ErrGrid.Error()+": "), "")
 		return
 	case p.World > 0 && p.World != g.World():
-		c.fail("parallel.world", fmt.Sprintf("the world is to have %s, but %v are %d", words.Plural(p.World, "rank"), g, g.World()), "change a size, or leave world out")
+		c.fail("parallel.world", fmt.Sprintf("the world is to have %s, but %v are %d", words.Plural(p.World, "rank"), g, g.World()),
+			"change a size, or leave world out")
 	}
 	for _, group := range []struct {
 		key, share string
 		has        bool
 	}{{"parallel.tensor", "a layer", slices.Max(p.Tensor) > 1}, {"parallel.context", "a sequence", p.Context > 1}} {
 		if c.clean("pipeline.post_validation") && group.has && c.Pipeline.PostValidation {
-			c.disagree("pipeline.post_validation", group.key, "may stop ranks in the middle of a step, and those that share "+group.share+" wait for each other there", "set post_validation = false")
+			c.disagree("pipeline.post_validation", group.key, "may stop ranks in the middle of a step, and those that share "+group.share+
+				" wait for each other there", "set post_validation = false")
 		}
 	}
 	c.context()
@@ -246,7 +252,8 @@ func (c *checker) parallel() {
 		return
 	}
 	if n := c.Batch.Sequences / max(c.Batch.Microbatch, 1); p.Data > max(n, 1) {
-		c.fail("parallel.data", fmt.Sprintf("%d replicas share the step's microbatches, and there are %d", p.Data, n), "use fewer replicas, more batch.sequences, or a smaller batch.microbatch")
+		c.fail("parallel.data", fmt.Sprintf("%d replicas share the step's microbatches, and there are %d", p.Data, n),
+			"use fewer replicas, more batch.sequences, or a smaller batch.microbatch")
 	}
 }
 
@@ -257,10 +264,13 @@ func (c *checker) context() {
 		return
 	}
 	if c.clean("model.context") && c.Model.From == "" && c.Model.Context%(2*n) != 0 {
-		c.disagree("parallel.context", "model.context", fmt.Sprintf("gives each rank two of %d blocks of a sequence, which its positions don't divide into", 2*n), "choose a context that does, or fewer ranks")
+		c.disagree("parallel.context", "model.context",
+			fmt.Sprintf("gives each rank two of %d blocks of a sequence, which its positions don't divide into", 2*n),
+			"choose a context that does, or fewer ranks")
 	}
 	if c.clean("model.mtp_layers") && c.Model.MTPLayers > 0 {
-		c.disagree("parallel.context", "model.mtp_layers", "leaves the tokens that follow a block on other ranks, which multi-token prediction needs", "set mtp_layers = 0")
+		c.disagree("parallel.context", "model.mtp_layers",
+			"leaves the tokens that follow a block on other ranks, which multi-token prediction needs", "set mtp_layers = 0")
 	}
 }
 
@@ -271,16 +281,21 @@ func (c *checker) zero() {
 		return
 	}
 	if n := c.Batch.Sequences / max(c.Batch.Microbatch, 1); c.clean("batch.sequences", "batch.microbatch") && n%p.Data > 0 && n > p.Data {
-		c.disagree("parallel.zero", "parallel.data", fmt.Sprintf("has replicas come to the sum of a gradient at once, and the %d microbatches of a step don't divide by %d", n, p.Data), "choose batch.sequences or batch.microbatch so that they do, or set zero = 1")
+		c.disagree("parallel.zero", "parallel.data",
+			fmt.Sprintf("has replicas come to the sum of a gradient at once, and the %d microbatches of a step don't divide by %d", n, p.Data),
+			"choose batch.sequences or batch.microbatch so that they do, or set zero = 1")
 	}
 	if !c.SharesWeights() {
 		return
 	}
 	if c.clean("pipeline.post_validation") && c.Pipeline.PostValidation {
-		c.disagree("parallel.zero", "pipeline.post_validation", "has replicas gather each layer's weights at once, and it may stop ranks in the middle of a step", "set post_validation = false, or zero = 2")
+		c.disagree("parallel.zero", "pipeline.post_validation",
+			"has replicas gather each layer's weights at once, and it may stop ranks in the middle of a step",
+			"set post_validation = false, or zero = 2")
 	}
 	if c.clean("model.family") && c.Model.From == "" && !c.Language() {
-		c.disagree("parallel.zero", "model.family", "lets go of a layer's weights when it has computed, and layers of this family may hand them on", "set zero = 2")
+		c.disagree("parallel.zero", "model.family",
+			"lets go of a layer's weights when it has computed, and layers of this family may hand them on", "set zero = 2")
 	}
 }
 
@@ -316,7 +331,8 @@ func (c *Config) StageOf(rank int) int {
 // cluster: a worker that gives its ranks up before its silence is noticed leaves a run that waits for it.
 func (c *checker) cluster() {
 	if c.clean("cluster.lease_s", "cluster.silence_s") && c.Cluster.LeaseS <= c.Cluster.SilenceS {
-		c.disagree("cluster.lease_s", "cluster.silence_s", "s must be longer than "+c.say("cluster.silence_s")+" s: a worker would give its ranks up before it counts as lost",
+		c.disagree("cluster.lease_s", "cluster.silence_s", "s must be longer than "+c.say("cluster.silence_s")+
+			" s: a worker would give its ranks up before it counts as lost",
 			"raise cluster.lease_s, or lower cluster.silence_s")
 	}
 }
@@ -329,9 +345,11 @@ func (c *checker) lists() {
 			"give one kind for each stage, or leave ranks out")
 	}
 	if c.Cluster.Edge && c.clean("cluster.place") && len(c.Cluster.Place) == 0 {
-		c.fail("cluster.edge", "data and the weights of stage 0 are to stay on the coordinator's host, and nothing says which worker is there", "name the worker of each rank in cluster.place")
+		c.fail("cluster.edge", "data and the weights of stage 0 are to stay on the coordinator's host, and nothing says which worker is there",
+			"name the worker of each rank in cluster.place")
 	}
-	if n := len(c.Cluster.Place); c.clean("cluster.place", "pipeline.stages", "parallel.tensor", "parallel.context", "parallel.data") && n > 0 && n != c.Ranks() {
+	if n := len(c.Cluster.Place); c.clean("cluster.place", "pipeline.stages", "parallel.tensor", "parallel.context", "parallel.data") &&
+		n > 0 && n != c.Ranks() {
 		what, each := c.say("pipeline.stages"), "stage"
 		if ranks := c.Ranks(); ranks != c.Pipeline.Stages {
 			what, each = fmt.Sprintf("the grid has %d ranks", ranks), "rank"

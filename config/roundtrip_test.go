@@ -55,7 +55,8 @@ func TestStoredSchedule(t *testing.T) {
 	if err != nil || c.Pipeline.Schedule != "mine" {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if _, err := Parse("own.toml", text, nil, nil); err == nil || !strings.Contains(err.Error(), `unknown value "mine"`) || !strings.Contains(err.Error(), "auto") {
+	if _, err := Parse("own.toml", text, nil, nil); err == nil || !strings.Contains(err.Error(), `unknown value "mine"`) ||
+		!strings.Contains(err.Error(), "auto") {
 		t.Errorf("Parse: %v", err)
 	}
 	// So can what a version stored that had this schedule; a run is refused with what to choose instead.
@@ -63,7 +64,8 @@ func TestStoredSchedule(t *testing.T) {
 	if c, err := ParseStored("stored.toml", dynamic); err != nil || c.Pipeline.Schedule != "dynamic" || c.Pipeline.MaxInFlight != 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if _, err := Parse("own.toml", dynamic, nil, nil); err == nil || !strings.Contains(err.Error(), `"dynamic" was removed`) || !strings.Contains(err.Error(), "zb-h1") {
+	if _, err := Parse("own.toml", dynamic, nil, nil); err == nil || !strings.Contains(err.Error(), `"dynamic" was removed`) ||
+		!strings.Contains(err.Error(), "zb-h1") {
 		t.Errorf("Parse: %v", err)
 	}
 	if _, err := ParseStored("stored.toml", bytes.Replace(text, []byte("mine"), []byte("My Own"), 1)); err == nil {
@@ -103,9 +105,11 @@ func drawConfig(t *rapid.T) *Config {
 			CheckpointEvery: count.Draw(t, "checkpoint_every"), Keep: count.Draw(t, "keep"), MaxSkippedSteps: count.Draw(t, "max_skipped_steps"),
 			TraceEvery: rapid.IntRange(0, maxCount).Draw(t, "trace_every"),
 			LogEvery:   count.Draw(t, "log_every"), StallAfterS: rapid.Float64Range(0, maxStallS).Draw(t, "stall_after_s"),
-			StatsEvery: count.Draw(t, "stats_every"), SampleTokens: rapid.IntRange(1, maxSampleTokens).Draw(t, "sample_tokens"), SamplePrompt: text.Draw(t, "sample_prompt"),
+			StatsEvery: count.Draw(t, "stats_every"), SampleTokens: rapid.IntRange(1, maxSampleTokens).Draw(t, "sample_tokens"),
+			SamplePrompt: text.Draw(t, "sample_prompt"),
 		},
-		Data: Data{TooLong: "cut", InvalidUTF8: "refuse", SpecialTokens: rapid.SampledFrom([]string{SpecialAsTokens, SpecialAsText}).Draw(t, "special_tokens"),
+		Data: Data{TooLong: "cut", InvalidUTF8: "refuse", SpecialTokens: rapid.SampledFrom([]string{SpecialAsTokens, SpecialAsText}).Draw(t,
+			"special_tokens"),
 			Train:     rapid.SliceOfN(file, 1, 5).Draw(t, "train"),
 			ValSplit:  "blocks",
 			Tokenizer: rapid.SampledFrom([]string{"bytes", "chars"}).Draw(t, "tokenizer"), Format: "text",
@@ -129,10 +133,14 @@ func drawConfig(t *rapid.T) *Config {
 			Recompute: rapid.SampledFrom([]string{"none", "full", "partial"}).Draw(t, "recompute"),
 		},
 		Parallel: Parallel{Tensor: []int{1}, Context: 1, Data: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder},
-		Device:   Device{Kind: "cpu", DType: "float32", Residual: "float32", Threads: rapid.IntRange(0, maxThreads).Draw(t, "threads"), Kernels: "go"},
-		Cluster: Cluster{SilenceS: rapid.Float64Range(minSilenceS, maxSilenceS/4).Draw(t, "silence_s"), LeaseS: rapid.Float64Range(maxSilenceS/2, maxSilenceS).Draw(t, "lease_s"),
-			MaxRestarts: rapid.IntRange(0, maxCount).Draw(t, "max_restarts"), SharedFolder: rapid.SampledFrom([]string{"auto", "off"}).Draw(t, "shared_folder")},
-		Telemetry: Telemetry{Metrics: rapid.SampledFrom([]string{"", "127.0.0.1:0", "[::1]:9464", "localhost:9464"}).Draw(t, "metrics"), OTLP: rapid.SampledFrom([]string{"", "http://localhost:4318", "https://collector.example/otlp"}).Draw(t, "otlp"),
+		Device: Device{Kind: "cpu", DType: "float32", Residual: "float32", Threads: rapid.IntRange(0, maxThreads).Draw(t, "threads"),
+			Kernels: "go"},
+		Cluster: Cluster{SilenceS: rapid.Float64Range(minSilenceS, maxSilenceS/4).Draw(t, "silence_s"),
+			LeaseS:      rapid.Float64Range(maxSilenceS/2, maxSilenceS).Draw(t, "lease_s"),
+			MaxRestarts: rapid.IntRange(0, maxCount).Draw(t, "max_restarts"), SharedFolder: rapid.SampledFrom([]string{"auto", "off"}).Draw(t,
+				"shared_folder")},
+		Telemetry: Telemetry{Metrics: rapid.SampledFrom([]string{"", "127.0.0.1:0", "[::1]:9464", "localhost:9464"}).Draw(t, "metrics"),
+			OTLP:        rapid.SampledFrom([]string{"", "http://localhost:4318", "https://collector.example/otlp"}).Draw(t, "otlp"),
 			TensorBoard: rapid.Bool().Draw(t, "tensorboard")},
 	}
 	if n := c.Pipeline.Stages; rapid.Bool().Draw(t, "place given") {

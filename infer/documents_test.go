@@ -28,9 +28,11 @@ func compareLosses(t *testing.T, v documents.Vectors) {
 	for _, c := range v.Cases {
 		t.Run(c.Name, func(t *testing.T) {
 			dir := c.Write(t, v.Tokenizers[c.Tokenizer])
-			o := infer.EvalOptions{ModelOptions: infer.ModelOptions{From: dir}, Data: []string{filepath.Join(dir, "rows.jsonl")}, Format: "documents", SpecialTokens: c.SpecialTokens}
+			o := infer.EvalOptions{ModelOptions: infer.ModelOptions{From: dir}, Data: []string{filepath.Join(dir, "rows.jsonl")},
+				Format: "documents", SpecialTokens: c.SpecialTokens}
 			got, err := infer.Evaluate(t.Context(), o)
-			if targets := c.Targets - c.Joined(); err != nil || targets == c.Targets && (got.Tokens != c.Targets || math.Abs(got.Loss-c.Loss) > 1e-5) {
+			if targets := c.Targets - c.Joined(); err != nil || targets == c.Targets &&
+				(got.Tokens != c.Targets || math.Abs(got.Loss-c.Loss) > 1e-5) {
 				t.Errorf("%d targets with the loss %.6f, want %d with %.6f, %v", got.Tokens, got.Loss, c.Targets, c.Loss, err)
 			}
 		})

@@ -53,8 +53,9 @@ type EvalResult struct {
 	// compares models with different tokenizers. 0: the tokenizer is not known.
 	BitsPerByte float64 `json:"bits_per_byte,omitempty"`
 	Context     int     `json:"context,omitempty"` // tokens of a window
-	Tokens      int64   `json:"tokens"`            // targets: every token once, but the first, and the first of each block of a run's validation text
-	Windows     int     `json:"windows"`
+	// targets: every token once, but the first, and the first of each block of a run's validation text
+	Tokens  int64 `json:"tokens"`
+	Windows int   `json:"windows"`
 	// Documents says what of documents the loss is not over; nil: the data are none, or texts that are
 	// joined, of which nothing is left out.
 	Documents *DocumentCounts `json:"documents,omitempty"`
@@ -103,7 +104,8 @@ func evaluateText(ctx context.Context, m *trained.Model, o EvalOptions) (res Eva
 	if o.Context, err = m.Lengthen(o.Context); err != nil {
 		return res, err
 	}
-	c, err := corpus.LoadEval(readerOf(m), corpus.EvalOptions{Data: o.Data, Format: o.Format, TooLong: o.TooLong, InvalidUTF8: o.InvalidUTF8, SpecialTokens: o.SpecialTokens, Context: o.Context})
+	c, err := corpus.LoadEval(readerOf(m), corpus.EvalOptions{Data: o.Data, Format: o.Format, TooLong: o.TooLong, InvalidUTF8: o.InvalidUTF8,
+		SpecialTokens: o.SpecialTokens, Context: o.Context})
 	if err != nil {
 		return res, plan.AsSetup(err)
 	}
@@ -125,7 +127,8 @@ func evaluateText(ctx context.Context, m *trained.Model, o EvalOptions) (res Eva
 	if err != nil {
 		return res, err
 	}
-	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: targets, Windows: src.Windows, Context: o.Context, Documents: (*DocumentCounts)(c.Counts), Warnings: c.Warnings,
+	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: targets, Windows: src.Windows, Context: o.Context,
+		Documents: (*DocumentCounts)(c.Counts), Warnings: c.Warnings,
 		Step: m.Checkpoint.Step(), From: m.Checkpoint.Dir()}
 	if m.Tokenizer != nil && c.Val != nil {
 		bytes, err := targetBytes(c.Val, m.Tokenizer, noText(m))

@@ -61,7 +61,8 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 		return e, &SetupError{Err: fmt.Errorf("%s: %w", ckpt.Dir(), err)}
 	}
 	if !sizes.Language() {
-		return e, &SetupError{Err: fmt.Errorf("%w: %s is of the family %q, which other programs don't know; only language models are exported", ErrOptions, ckpt.Dir(), sizes.Family)}
+		return e, &SetupError{Err: fmt.Errorf("%w: %s is of the family %q, which other programs don't know; only language models are exported",
+			ErrOptions, ckpt.Dir(), sizes.Family)}
 	}
 	model, err := stages.NewModel(sizes)
 	if err == nil {

@@ -47,7 +47,8 @@ func nameEnds(kept rundir.Kept, tok tokenizer.Tokenizer) (changed string, err er
 	if kept.Texts[rundir.GenerationFile], err = rundir.WithEnds(kept, ends); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("eos_token_id in %s is %s now, so that other programs stop where engine generate does; it was %s", rundir.GenerationFile, idsText(ends), idsText(was)), nil
+	return fmt.Sprintf("eos_token_id in %s is %s now, so that other programs stop where engine generate does; it was %s",
+		rundir.GenerationFile, idsText(ends), idsText(was)), nil
 }
 
 func idsText(ids []int32) string {

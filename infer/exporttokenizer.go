@@ -51,8 +51,9 @@ func tokenizerFiles(family string, files map[string][]byte, from rundir.Files) (
 		files[rundir.TokenizerConfigFile] = append(text, '\n')
 	}
 	if family == fixedFamily && !bytes.Contains(file, []byte(fixedPattern)) {
-		warnings = append(warnings, fmt.Sprintf("transformers' AutoTokenizer takes %s for models of the family %s, which splits texts otherwise than this tokenizer and may have an end token that the model has no row for: load it with %s.from_pretrained, or use the family qwen3",
-			fixedClass, family, plainClass))
+		warnings = append(warnings,
+			fmt.Sprintf("transformers' AutoTokenizer takes %s for models of the family %s, which splits texts otherwise than this tokenizer and may have an end token that the model has no row for: load it with %s.from_pretrained, or use the family qwen3",
+				fixedClass, family, plainClass))
 	}
 	return warnings, nil
 }

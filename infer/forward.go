@@ -19,7 +19,8 @@ import (
 
 // forward runs a model over data once: one validation on the actors of training, microbatch sequences at a time. emit
 // gets the outputs of each microbatch in their order; nil: nobody wants them. An error of emit ends the pass.
-func forward(ctx context.Context, m *trained.Model, src corpus.Feed, microbatch int, emit func(Prediction) error) (loss float64, metrics map[string]float64, err error) {
+func forward(ctx context.Context, m *trained.Model, src corpus.Feed, microbatch int, emit func(Prediction) error) (loss float64,
+	metrics map[string]float64, err error) {
 	spec, err := forwardSpec(m, src, microbatch)
 	if err != nil {
 		return loss, nil, err
@@ -62,7 +63,8 @@ func forwardSpec(m *trained.Model, src corpus.Feed, microbatch int) (*actors.Spe
 	if err != nil {
 		return nil, err
 	}
-	eval, err := scheduler.Generate(scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: (src.Windows + microbatch - 1) / microbatch, ForwardOnly: true})
+	eval, err := scheduler.Generate(scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: (src.Windows + microbatch - 1) / microbatch,
+		ForwardOnly: true})
 	if err != nil {
 		return nil, err
 	}

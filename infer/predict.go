@@ -74,7 +74,8 @@ func evaluateSamples(ctx context.Context, m *trained.Model, o PredictOptions, em
 	if err != nil {
 		return res, err
 	}
-	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: int64(src.Windows) * int64(src.Context), Windows: src.Windows, Metrics: metrics, Samples: !cfg.Text(), Step: m.Checkpoint.Step(), From: m.Checkpoint.Dir()}
+	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: int64(src.Windows) * int64(src.Context), Windows: src.Windows,
+		Metrics: metrics, Samples: !cfg.Text(), Step: m.Checkpoint.Step(), From: m.Checkpoint.Dir()}
 	return res, checkFinite(m, loss)
 }
 

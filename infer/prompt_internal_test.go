@@ -12,7 +12,8 @@ import (
 // TestPromptIds: a prompt begins as the tokenizer begins a text, once, and does not end as one.
 func TestPromptIds(t *testing.T) {
 	v := documents.Read(t)
-	for of, want := range map[string]string{"pairs, <s> A </s>": "<s> ▁A", "pairs, <s> A": "<s> ▁A", "pairs, the token that begins a text ends it": "</s> A", "pairs": "A"} {
+	for of, want := range map[string]string{"pairs, <s> A </s>": "<s> ▁A", "pairs, <s> A": "<s> ▁A",
+		"pairs, the token that begins a text ends it": "</s> A", "pairs": "A"} {
 		m, err := open(ModelOptions{From: v.Write(t, of)}, true)
 		if err != nil {
 			t.Fatal(err)
@@ -28,7 +29,8 @@ func TestPromptIds(t *testing.T) {
 				name, _ := m.Tokenizer.Token(id)
 				names = append(names, name)
 			}
-			if got := strings.Join(names, " "); err != nil || prompt == "A" && got != want || strings.Count(got, strings.Fields(want)[0]) > 1 && of != "pairs" {
+			if got := strings.Join(names, " "); err != nil || prompt == "A" && got != want || strings.Count(got, strings.Fields(want)[0]) > 1 &&
+				of != "pairs" {
 				t.Errorf("%s: the prompt %q has the ids of %q, want %q, %v", of, prompt, got, want, err)
 			}
 		}

@@ -25,7 +25,8 @@ func positions(m *trained.Model, asked int) (int, error) {
 	case asked == 0:
 		return has, nil
 	case asked < 1 || asked > has:
-		return 0, fmt.Errorf("%w: a context of %d tokens; the model of %s has %d positions: give 1 to %d, or 0 for all", ErrOptions, asked, m.From(), has, has)
+		return 0, fmt.Errorf("%w: a context of %d tokens; the model of %s has %d positions: give 1 to %d, or 0 for all", ErrOptions, asked,
+			m.From(), has, has)
 	}
 	return asked, nil
 }
@@ -51,7 +52,8 @@ func newTextWindow(size, positions int, o GenerateOptions) *textWindow {
 func (w *textWindow) begin(prompt []int32) []int32 {
 	w.report.PromptTokens, w.report.PromptCut = len(prompt), max(0, len(prompt)-w.size)
 	if w.report.PromptCut > 0 {
-		w.warn(fmt.Sprintf("the prompt has %d tokens and the context %d: the model does not see the first %d of them. Shorten the prompt%s", len(prompt), w.size, w.report.PromptCut, w.more()))
+		w.warn(fmt.Sprintf("the prompt has %d tokens and the context %d: the model does not see the first %d of them. Shorten the prompt%s",
+			len(prompt), w.size, w.report.PromptCut, w.more()))
 	}
 	return tail(prompt, w.size)
 }

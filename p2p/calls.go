@@ -155,7 +155,8 @@ func (p *Port) sends() bool { return !p.grouped() || p.cfg.Group.Rank() == 0 }
 func (p *Port) checkPeers(c Call, parts []part) error {
 	for _, one := range parts {
 		if peer, has := p.peer(one, c); has && (peer < 0 || peer >= p.size) {
-			return fmt.Errorf("stage %d, %v: %w: stage %d of %d; Call.Prev and Call.Next are 0 to %d", p.rank, one.way, ErrRank, peer, p.size, p.size-1)
+			return fmt.Errorf("stage %d, %v: %w: stage %d of %d; Call.Prev and Call.Next are 0 to %d", p.rank, one.way, ErrRank, peer, p.size,
+				p.size-1)
 		}
 	}
 	return nil

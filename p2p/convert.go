@@ -23,7 +23,8 @@ func (p *Port) sendable(ts []tensorops.Tensor) error {
 }
 
 func errDevice(i int, ts []tensorops.Tensor) error {
-	return fmt.Errorf("%w: tensor %d of %d, %v, is in a device's memory, which the host can't read; copy it to host memory first", tensorops.ErrShape, i+1, len(ts), ts[i])
+	return fmt.Errorf("%w: tensor %d of %d, %v, is in a device's memory, which the host can't read; copy it to host memory first",
+		tensorops.ErrShape, i+1, len(ts), ts[i])
 }
 
 // reads reports whether the numbers of a tensor are read to send it, and it is not handed over as it is.

@@ -13,7 +13,8 @@ func errParts(it *item, p *Port) error {
 	if p.cfg.Scatter != nil {
 		size = p.cfg.Scatter.Size()
 	}
-	return fmt.Errorf("%w: a part of %d elements of %v, in a group of %d ranks: both stages need Scatter, of one size", ErrUnexpected, it.Len(), it.whole, size)
+	return fmt.Errorf("%w: a part of %d elements of %v, in a group of %d ranks: both stages need Scatter, of one size", ErrUnexpected,
+		it.Len(), it.whole, size)
 }
 
 // SendTensorMeta sends the type and shape of tensors to the stage behind, as ColossalAI's programs do before the
@@ -63,8 +64,10 @@ func checkSpecs(specs []Spec) error {
 		return fmt.Errorf("%w: %d tensors, a message has at most %d", tensorops.ErrShape, len(specs), LimitTensors)
 	}
 	for i, s := range specs {
-		if !s.DType.Known() || len(s.Shape) > tensorops.MaxRank || slices.ContainsFunc(s.Shape, func(d int) bool { return d < 0 || d > tensorops.MaxDim }) {
-			return fmt.Errorf("%w: %v, of tensor %d of %d, is no type and shape: up to %d dimensions of 0 to %d elements", tensorops.ErrShape, s, i+1, len(specs), tensorops.MaxRank, tensorops.MaxDim)
+		if !s.DType.Known() || len(s.Shape) > tensorops.MaxRank || slices.ContainsFunc(s.Shape,
+			func(d int) bool { return d < 0 || d > tensorops.MaxDim }) {
+			return fmt.Errorf("%w: %v, of tensor %d of %d, is no type and shape: up to %d dimensions of 0 to %d elements", tensorops.ErrShape, s,
+				i+1, len(specs), tensorops.MaxRank, tensorops.MaxDim)
 		}
 	}
 	return nil
@@ -98,7 +101,8 @@ func parseMeta(n []int32) (_ []Spec, rest []int32, ok bool) {
 	}
 	specs, n := make([]Spec, n[0]), n[1:]
 	for i := range specs {
-		if len(n) < 2 || n[1] < 0 || n[1] > tensorops.MaxRank || len(n) < 2+int(n[1]) || n[0] < 0 || n[0] > 255 || !tensorops.DType(n[0]).Known() {
+		if len(n) < 2 || n[1] < 0 || n[1] > tensorops.MaxRank || len(n) < 2+int(n[1]) || n[0] < 0 || n[0] > 255 ||
+			!tensorops.DType(n[0]).Known() {
 			return nil, nil, false
 		}
 		specs[i] = Spec{DType: tensorops.DType(n[0])}

@@ -112,11 +112,13 @@ func TestEnds(t *testing.T) {
 		none  bool
 		other int // whom it is with
 	}{
-		"first receives no activation":           {rank: 0, do: (*p2p.Port).RecvForward, none: true},
-		"last receives no gradient":              {rank: 2, do: (*p2p.Port).RecvBackward, none: true},
-		"U: first receives no activation":        {cfg: p2p.Config{UShape: true}, rank: 0, do: (*p2p.Port).RecvForward, none: true},
-		"U: the end receives of the last":        {cfg: p2p.Config{UShape: true}, call: p2p.Call{End: true}, rank: 0, do: (*p2p.Port).RecvForward, other: 2},
-		"U: the end receives no gradient":        {cfg: p2p.Config{UShape: true}, call: p2p.Call{End: true}, rank: 0, do: (*p2p.Port).RecvBackward, none: true},
+		"first receives no activation":    {rank: 0, do: (*p2p.Port).RecvForward, none: true},
+		"last receives no gradient":       {rank: 2, do: (*p2p.Port).RecvBackward, none: true},
+		"U: first receives no activation": {cfg: p2p.Config{UShape: true}, rank: 0, do: (*p2p.Port).RecvForward, none: true},
+		"U: the end receives of the last": {cfg: p2p.Config{UShape: true}, call: p2p.Call{End: true}, rank: 0, do: (*p2p.Port).RecvForward,
+			other: 2},
+		"U: the end receives no gradient": {cfg: p2p.Config{UShape: true}, call: p2p.Call{End: true}, rank: 0,
+			do: (*p2p.Port).RecvBackward, none: true},
 		"U: first receives the second's":         {cfg: p2p.Config{UShape: true}, rank: 0, do: (*p2p.Port).RecvBackward, other: 1},
 		"U: last receives the gradient of first": {cfg: p2p.Config{UShape: true}, rank: 2, do: (*p2p.Port).RecvBackward, other: 0},
 	} {
@@ -204,7 +206,8 @@ func TestCombined(t *testing.T) {
 				t.Errorf("%s: round the ring stage %d got %v", name, i, values(got.Forward))
 			}
 		}
-		if n := b.Timers(); n["forward-send"].Calls != 2 || n["forward-recv"].Calls != 2 || n["backward-send"].Calls != 2 || n["backward-recv"].Calls != 2 {
+		if n := b.Timers(); n["forward-send"].Calls != 2 || n["forward-recv"].Calls != 2 || n["backward-send"].Calls != 2 ||
+			n["backward-recv"].Calls != 2 {
 			t.Errorf("%s: the timers are %v", name, n)
 		}
 		for _, port := range p {
@@ -227,7 +230,8 @@ func TestShapes(t *testing.T) {
 			r.wait(p[0].SendForward(ts, p2p.Call{}))
 			r.wait(p[1].RecvForward(p2p.Call{Want: want}))
 		}
-		again, err := p[0].SendTensorMeta(r.ctx, true, []p2p.Spec{{DType: tensorops.BFloat16, Shape: []int{2, 3, 4}}, {DType: tensorops.Int32}}, p2p.Call{})
+		again, err := p[0].SendTensorMeta(r.ctx, true, []p2p.Spec{{DType: tensorops.BFloat16, Shape: []int{2, 3, 4}}, {DType: tensorops.Int32}},
+			p2p.Call{})
 		if err != nil || again {
 			t.Errorf("%s: meta: %v, %v", name, again, err)
 		}
@@ -247,7 +251,8 @@ func TestShapes(t *testing.T) {
 		}
 		r.wait(p[0].SendForward([]tensorops.Tensor{r.tensor(1, 2)}, p2p.Call{}))
 		_, err = p[1].RecvForward(p2p.Call{Want: []p2p.Spec{{DType: tensorops.Float32, Shape: []int{3}}}}).Wait(r.ctx)
-		if !errors.Is(err, p2p.ErrUnexpected) || err.Error() != "stage 1, forward from stage 0: unexpected tensors: [float32[2]] came, [float32[3]] is expected" {
+		if !errors.Is(err, p2p.ErrUnexpected) ||
+			err.Error() != "stage 1, forward from stage 0: unexpected tensors: [float32[2]] came, [float32[3]] is expected" {
 			t.Errorf("%s: error %v", name, err)
 		}
 		if _, err := p[0].SendForward(nil, p2p.Call{}).Wait(r.ctx); !errors.Is(err, tensorops.ErrShape) {
@@ -288,24 +293,25 @@ func TestNoEdge(t *testing.T) {
 		do    call
 		waits bool // for the transfer that the stage has
 	}{
-		"first, recv_forward":                                   {rank: 0, do: recvForward},
-		"first, send_backward":                                  {rank: 0, do: (*p2p.Port).SendBackward},
-		"first, send_backward_recv_forward":                     {rank: 0, do: (*p2p.Port).SendBackwardRecvForward},
-		"first, send_forward_recv_forward":                      {rank: 0, do: (*p2p.Port).SendForwardRecvForward},
-		"first, send_backward_recv_backward":                    {rank: 0, do: (*p2p.Port).SendBackwardRecvBackward, waits: true},
-		"first, send_forward_backward_recv_forward_backward":    {rank: 0, do: all, waits: true},
-		"last, recv_backward":                                   {rank: 2, do: recvBackward},
-		"last, send_forward":                                    {rank: 2, do: (*p2p.Port).SendForward},
-		"last, send_forward_recv_backward":                      {rank: 2, do: (*p2p.Port).SendForwardRecvBackward},
-		"last, send_backward_recv_backward":                     {rank: 2, do: (*p2p.Port).SendBackwardRecvBackward},
-		"last, send_forward_recv_forward":                       {rank: 2, do: (*p2p.Port).SendForwardRecvForward, waits: true},
-		"last, send_forward_backward_recv_forward_backward":     {rank: 2, do: all, waits: true},
-		"U, first, recv_forward":                                {cfg: u, rank: 0, do: recvForward},
-		"U, first, send_backward":                               {cfg: u, rank: 0, do: (*p2p.Port).SendBackward},
-		"U, end, recv_backward":                                 {cfg: u, rank: 0, end: true, do: recvBackward},
-		"U, end, send_forward":                                  {cfg: u, rank: 0, end: true, do: (*p2p.Port).SendForward},
-		"U, end, send_forward_recv_backward":                    {cfg: u, rank: 0, end: true, do: (*p2p.Port).SendForwardRecvBackward},
-		"U, end, send_forward_recv_forward":                     {cfg: u, rank: 0, end: true, do: (*p2p.Port).SendForwardRecvForward, waits: true},
+		"first, recv_forward":                                {rank: 0, do: recvForward},
+		"first, send_backward":                               {rank: 0, do: (*p2p.Port).SendBackward},
+		"first, send_backward_recv_forward":                  {rank: 0, do: (*p2p.Port).SendBackwardRecvForward},
+		"first, send_forward_recv_forward":                   {rank: 0, do: (*p2p.Port).SendForwardRecvForward},
+		"first, send_backward_recv_backward":                 {rank: 0, do: (*p2p.Port).SendBackwardRecvBackward, waits: true},
+		"first, send_forward_backward_recv_forward_backward": {rank: 0, do: all, waits: true},
+		"last, recv_backward":                                {rank: 2, do: recvBackward},
+		"last, send_forward":                                 {rank: 2, do: (*p2p.Port).SendForward},
+		"last, send_forward_recv_backward":                   {rank: 2, do: (*p2p.Port).SendForwardRecvBackward},
+		"last, send_backward_recv_backward":                  {rank: 2, do: (*p2p.Port).SendBackwardRecvBackward},
+		"last, send_forward_recv_forward":                    {rank: 2, do: (*p2p.Port).SendForwardRecvForward, waits: true},
+		"last, send_forward_backward_recv_forward_backward":  {rank: 2, do: all, waits: true},
+		"U, first, recv_forward":                             {cfg: u, rank: 0, do: recvForward},
+		"U, first, send_backward":                            {cfg: u, rank: 0, do: (*p2p.Port).SendBackward},
+		"U, end, recv_backward":                              {cfg: u, rank: 0, end: true, do: recvBackward},
+		"U, end, send_forward":                               {cfg: u, rank: 0, end: true, do: (*p2p.Port).SendForward},
+		"U, end, send_forward_recv_backward":                 {cfg: u, rank: 0, end: true, do: (*p2p.Port).SendForwardRecvBackward},
+		"U, end, send_forward_recv_forward": {cfg: u, rank: 0, end: true, do: (*p2p.Port).SendForwardRecvForward,
+			waits: true},
 		"U, last, send_forward":                                 {cfg: u, rank: 2, do: (*p2p.Port).SendForward},
 		"U, last, recv_backward":                                {cfg: u, rank: 2, do: recvBackward, waits: true},
 		"U, first, send_forward_backward_recv_forward_backward": {cfg: u, rank: 0, do: all, waits: true},
@@ -341,11 +347,14 @@ func TestRefused(t *testing.T) {
 			call p2p.Call
 			want error
 		}{
-			"no tensors":         {func() []tensorops.Tensor { return nil }, p2p.Call{}, tensorops.ErrShape},
-			"none in the middle": {func() []tensorops.Tensor { return []tensorops.Tensor{r.tensor(1), {}, r.tensor(2)} }, p2p.Call{}, tensorops.ErrShape},
-			"too many tensors":   {func() []tensorops.Tensor { return make([]tensorops.Tensor, p2p.LimitTensors+1) }, p2p.Call{}, tensorops.ErrShape},
-			"device's memory":    {func() []tensorops.Tensor { return []tensorops.Tensor{r.device().Columns(0, 1)} }, p2p.Call{}, tensorops.ErrShape},
-			"no such stage":      {func() []tensorops.Tensor { return one(1) }, p2p.Call{Next: &far}, p2p.ErrRank},
+			"no tensors": {func() []tensorops.Tensor { return nil }, p2p.Call{}, tensorops.ErrShape},
+			"none in the middle": {func() []tensorops.Tensor { return []tensorops.Tensor{r.tensor(1), {}, r.tensor(2)} }, p2p.Call{},
+				tensorops.ErrShape},
+			"too many tensors": {func() []tensorops.Tensor { return make([]tensorops.Tensor, p2p.LimitTensors+1) }, p2p.Call{},
+				tensorops.ErrShape},
+			"device's memory": {func() []tensorops.Tensor { return []tensorops.Tensor{r.device().Columns(0, 1)} }, p2p.Call{},
+				tensorops.ErrShape},
+			"no such stage": {func() []tensorops.Tensor { return one(1) }, p2p.Call{Next: &far}, p2p.ErrRank},
 		} {
 			for call, do := range map[string]func(p *p2p.Port) *p2p.Handle{
 				"send_forward_recv_forward":  func(p *p2p.Port) *p2p.Handle { return p.SendForwardRecvForward(c.bad(), c.call) },

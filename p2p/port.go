@@ -131,7 +131,8 @@ func LocalOf(cfg []Config) []*Port {
 
 func newPort(rank, size int, cfg Config) *Port {
 	p := &Port{cfg: cfg, rank: rank, size: size, sent: make(map[lane]uint64), asked: make(map[lane]uint64),
-		came: make(map[address][]item), unread: make(map[lane]int), over: make(map[lane]uint64), wait: make(map[address]func([]item, error)), timers: make(map[string]Timer)}
+		came: make(map[address][]item), unread: make(map[lane]int), over: make(map[lane]uint64), wait: make(map[address]func([]item, error)),
+		timers: make(map[string]Timer)}
 	if p.cfg.Arena == nil {
 		p.own = tensorops.NewHostMemory(0).NewArena(fmt.Sprintf("port of stage %d", rank))
 		p.cfg.Arena = p.own

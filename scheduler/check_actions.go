@@ -105,7 +105,8 @@ func (t *Table) checkActions(file bool) (*index, error) {
 				return nil, t.fault(ErrTable, r, i, text)
 			}
 			if home := t.RankOf(int(a.Chunk)); home != r {
-				return nil, t.fault(ErrRank, r, i, fmt.Sprintf("%v is on rank %d, but chunk %d is on rank %d in placement %v", a, r, a.Chunk, home, t.Placement))
+				return nil, t.fault(ErrRank, r, i, fmt.Sprintf("%v is on rank %d, but chunk %d is on rank %d in placement %v", a, r, a.Chunk, home,
+					t.Placement))
 			}
 			visit := int64(a.Chunk)*int64(t.Microbatches) + int64(a.Microbatch)
 			if visit >= visits {

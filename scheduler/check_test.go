@@ -47,7 +47,9 @@ func TestBrokenTables(t *testing.T) {
 			t.Ranks[1] = append(t.Ranks[1], Action{Chunk: 1, Type: I, Microbatch: 3})
 		}, ErrOrder},
 		{"deadlock", func(t *Table) {
-			t.Ranks[0] = []Action{{Chunk: 0, Type: F, Microbatch: 1}, {Chunk: 0, Type: B, Microbatch: 1}, {Chunk: 0, Type: F, Microbatch: 0}, {Chunk: 0, Type: B, Microbatch: 0}, {Chunk: 0, Type: F, Microbatch: 2}, {Chunk: 0, Type: B, Microbatch: 2}, {Chunk: 0, Type: F, Microbatch: 3}, {Chunk: 0, Type: B, Microbatch: 3}}
+			t.Ranks[0] = []Action{{Chunk: 0, Type: F, Microbatch: 1}, {Chunk: 0, Type: B, Microbatch: 1}, {Chunk: 0, Type: F, Microbatch: 0},
+				{Chunk: 0, Type: B, Microbatch: 0}, {Chunk: 0, Type: F, Microbatch: 2}, {Chunk: 0, Type: B, Microbatch: 2},
+				{Chunk: 0, Type: F, Microbatch: 3}, {Chunk: 0, Type: B, Microbatch: 3}}
 		}, ErrDeadlock},
 	} {
 		table := generate(t, Spec{Ranks: 2, Chunks: 1, Microbatches: 4})
@@ -161,7 +163,8 @@ func splitBackwards(t *rapid.T, table *Table) {
 				out, pending = append(out, pending...), nil
 			}
 			if a.Type == B {
-				out, pending = append(out, Action{Chunk: a.Chunk, Type: I, Microbatch: a.Microbatch}), append(pending, Action{Chunk: a.Chunk, Type: W, Microbatch: a.Microbatch})
+				out, pending = append(out, Action{Chunk: a.Chunk, Type: I, Microbatch: a.Microbatch}),
+					append(pending, Action{Chunk: a.Chunk, Type: W, Microbatch: a.Microbatch})
 				continue
 			}
 			out = append(out, a)

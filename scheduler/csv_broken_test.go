@@ -119,7 +119,8 @@ func TestBrokenCSV(t *testing.T) {
 		{"WAIT_REDUCE_GRAD without REDUCE_GRAD", replaced(plainCSV, "1B1", "1B1,1WAIT_REDUCE_GRAD"), ErrOrder},
 		{"WAIT_REDUCE_GRAD before REDUCE_GRAD", replaced(plainCSV, "1B1", "1B1,1WAIT_REDUCE_GRAD,1REDUCE_GRAD"), ErrOrder},
 		{"WAIT_REDUCE_GRAD twice", replaced(plainCSV, "1B1", "1B1,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1WAIT_REDUCE_GRAD"), ErrDuplicate},
-		{"REDUCE_GRAD without wait beside another", replaced(plainCSV, "0B1", "0B1,0REDUCE_GRAD,0WAIT_REDUCE_GRAD", "1B1", "1B1,1REDUCE_GRAD"), ErrIncomplete},
+		{"REDUCE_GRAD without wait beside another", replaced(plainCSV, "0B1", "0B1,0REDUCE_GRAD,0WAIT_REDUCE_GRAD", "1B1", "1B1,1REDUCE_GRAD"),
+			ErrIncomplete},
 	} {
 		_, err := ReadCSV("table.csv", c.text)
 		if !errors.Is(err, c.want) {

@@ -98,7 +98,8 @@ func TestParseCell(t *testing.T) {
 }
 
 func FuzzParseCell(f *testing.F) {
-	for _, seed := range []string{"0F0", "12B34", "3I7", "10W0", "0SEND_F1", "00F0", "0F", "1é2", "99999999999F1", "3UNSHARD", "(0F1;0B0)OVERLAP_F_B"} {
+	for _, seed := range []string{"0F0", "12B34", "3I7", "10W0", "0SEND_F1", "00F0", "0F", "1é2", "99999999999F1", "3UNSHARD",
+		"(0F1;0B0)OVERLAP_F_B"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -37,7 +37,8 @@ func (s *csvTable) checkParameters() error {
 	}
 	for at, a := range s.cells {
 		if a.Type == reduceGrad && chunks[a.Chunk].waited == 0 {
-			return s.fail(at, ErrIncomplete, "%v has no %v after it: a file with waits for reductions needs one for each, or none", a, Action{Chunk: a.Chunk, Type: waitReduceGrad})
+			return s.fail(at, ErrIncomplete, "%v has no %v after it: a file with waits for reductions needs one for each, or none", a,
+				Action{Chunk: a.Chunk, Type: waitReduceGrad})
 		}
 	}
 	return nil

@@ -195,7 +195,8 @@ func TestReadCSVForwardOnly(t *testing.T) {
 func TestReadCSVTooLong(t *testing.T) {
 	zeros := make([]byte, MaxTableBytes+1) // never touched, so no memory is taken
 	text := unsafe.String(&zeros[0], len(zeros))
-	if _, err := ReadCSV("a.csv", text); !errors.Is(err, ErrSyntax) || err.Error() != "a.csv: syntax error: 1073741825 bytes, the limit is 1073741824" {
+	if _, err := ReadCSV("a.csv", text); !errors.Is(err, ErrSyntax) ||
+		err.Error() != "a.csv: syntax error: 1073741825 bytes, the limit is 1073741824" {
 		t.Errorf("ReadCSV says %v", err)
 	}
 }
@@ -356,7 +357,8 @@ func textOf(rows [][]string) string {
 
 func FuzzReadCSV(f *testing.F) {
 	for _, seed := range []string{
-		plainCSV, sentCSV, waitedCSV, "\ufeff\"0F0\", 0B0 ", "0F0,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD", "", "\n", "0F0", "0F0,,0B0\r\n", "0F0,0I0,0W0,0REDUCE_GRAD\n", "67108863F67108863", "0F67108863,0B1",
+		plainCSV, sentCSV, waitedCSV, "\ufeff\"0F0\", 0B0 ", "0F0,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD", "", "\n", "0F0", "0F0,,0B0\r\n",
+		"0F0,0I0,0W0,0REDUCE_GRAD\n", "67108863F67108863", "0F67108863,0B1",
 		"0UNSHARD,0F0,0RESHARD,0UNSHARD,0B0\n", "0F0,(0F1;0B0)OVERLAP_F_B,0B1", "0F0,(0B0;0F1)OVERLAP_F_B,0B1",
 		"0F0,3F0\n1F0,2F0", "0F0,2F0\n1F0", "0F0,0RECV_B0,0SEND_F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0",
 		"0F0,0BW0", "0F0,0B0 ", "0F0,0SEND_F0,0B0", "9SEND_F99999,0F0,0B0", "0F0,0B0\n\n",

@@ -40,7 +40,8 @@ func (s *csvTable) checkTransfers() error {
 func (s *csvTable) checkTransfer(at place, a Action) error {
 	t, kind, send, wait := s.table, a.Type.transferEdge(), a.Type.isSend(), a.Type.isWaitSend()
 	if len(s.skips) > 0 {
-		return s.fail(at, ErrTable, "%v, but the model has skip edges, the first %v, for which a file has no sends and receives: leave out all of them, they follow from the order", a, s.skips[0])
+		return s.fail(at, ErrTable,
+			"%v, but the model has skip edges, the first %v, for which a file has no sends and receives: leave out all of them, they follow from the order", a, s.skips[0])
 	}
 	if t.ForwardOnly && kind == BackwardEdge {
 		return s.fail(at, ErrTable, "%v in a table without backwards", a)

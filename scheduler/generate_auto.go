@@ -40,7 +40,8 @@ func (s Spec) auto() (*Table, error) {
 	}
 	if best == nil {
 		return nil, fmt.Errorf("%w: no table for %s with %s holds at most %s (%s): raise the bound",
-			ErrSpec, words.Plural(s.Ranks, "rank"), words.Plural(s.Chunks, "chunk"), words.Plural(s.MaxInFlight, "output"), strings.Join(beyond, ", "))
+			ErrSpec, words.Plural(s.Ranks, "rank"), words.Plural(s.Chunks, "chunk"), words.Plural(s.MaxInFlight, "output"),
+			strings.Join(beyond, ", "))
 	}
 	best.Schedule = s.Schedule
 	return best, nil

@@ -19,7 +19,8 @@ type greedy struct {
 
 // play returns the orders of all ranks.
 func (g *greedy) play() ([][]Action, error) {
-	t := &Table{Placement: g.placement, NumChunks: g.numChunks, Microbatches: g.microbatches, ForwardOnly: g.forwardOnly, Ranks: make([][]Action, g.numRanks)}
+	t := &Table{Placement: g.placement, NumChunks: g.numChunks, Microbatches: g.microbatches, ForwardOnly: g.forwardOnly,
+		Ranks: make([][]Action, g.numRanks)}
 	p := &greedyPolicy{greedy: g, ranks: make([]*progress, g.numRanks)}
 	for rank := range p.ranks {
 		p.ranks[rank] = newProgress(t, rank, g.bound[rank])

@@ -104,7 +104,8 @@ func TestDefaultGroup(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range []Spec{{Schedule: OneFOneB, Ranks: 4, Chunks: 1, Microbatches: 15}, {Schedule: ZB1P, Ranks: 4, Chunks: 1, Microbatches: 2}, {Schedule: "a file", Ranks: 4, Chunks: 2, Microbatches: 2}} {
+	for _, s := range []Spec{{Schedule: OneFOneB, Ranks: 4, Chunks: 1, Microbatches: 15},
+		{Schedule: ZB1P, Ranks: 4, Chunks: 1, Microbatches: 2}, {Schedule: "a file", Ranks: 4, Chunks: 2, Microbatches: 2}} {
 		if got := s.DefaultGroup(); got != 4 {
 			t.Errorf("%+v has no groups: %d, want its ranks", s, got)
 		}

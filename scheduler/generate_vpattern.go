@@ -163,5 +163,6 @@ func (s Spec) bounded(choices []slopes, bound int) ([][]Action, error) {
 	if rows := s.pattern(choices, bound); rows != nil {
 		return rows, nil
 	}
-	return nil, fmt.Errorf("%w: schedule %s: no pattern for %s holds at most %s", ErrSpec, s.Schedule, words.Plural(s.Ranks, "rank"), words.Plural(bound, "output"))
+	return nil, fmt.Errorf("%w: schedule %s: no pattern for %s holds at most %s", ErrSpec, s.Schedule, words.Plural(s.Ranks, "rank"),
+		words.Plural(bound, "output"))
 }

@@ -73,11 +73,13 @@ func BalancedSequence(symbols string, costs []float64, s LayoutSpec, chunks int)
 	total := 0.0
 	for i, c := range costs {
 		if total += c; !(c >= 0) || math.IsInf(total, 1) {
-			return nil, fmt.Errorf("%w: part %d of the model, %c, costs %v: want a finite number from 0, and a finite sum", ErrCosts, i+1, symbols[i], c)
+			return nil, fmt.Errorf("%w: part %d of the model, %c, costs %v: want a finite number from 0, and a finite sum", ErrCosts, i+1,
+				symbols[i], c)
 		}
 	}
 	if least := min(2, n); chunks < 1 || chunks > MaxLayoutSymbols || chunks > 1 && least < 2 {
-		return nil, fmt.Errorf("%w: %s on %s: want 1 chunk to %d, and a part for the first and the last", ErrLayout, words.Plural(n, "part"), words.Plural(chunks, "chunk"), MaxLayoutSymbols)
+		return nil, fmt.Errorf("%w: %s on %s: want 1 chunk to %d, and a part for the first and the last", ErrLayout, words.Plural(n, "part"),
+			words.Plural(chunks, "chunk"), MaxLayoutSymbols)
 	}
 	if s.Ranks < 1 || s.Ranks > chunks {
 		return nil, fmt.Errorf("%w: %s for %s: want 1 to %d", ErrLayout, words.Plural(s.Ranks, "rank"), words.Plural(chunks, "chunk"), chunks)

@@ -54,7 +54,8 @@ func TestValidateSequence(t *testing.T) {
 		}
 	}
 	odd := &Layout{Chunks: [][]Symbol{{'t', '?'}}}
-	if err := odd.Validate(LayoutSpec{Symbols: "tt", Ranks: 1, Chunks: 1}); !errors.Is(err, ErrLayout) || !strings.Contains(err.Error(), "unknown symbol '?'") {
+	if err := odd.Validate(LayoutSpec{Symbols: "tt", Ranks: 1, Chunks: 1}); !errors.Is(err, ErrLayout) ||
+		!strings.Contains(err.Error(), "unknown symbol '?'") {
 		t.Errorf("an unknown symbol: %v", err)
 	}
 }
@@ -132,7 +133,8 @@ func TestBalancedSequenceIsBalancedLayout(t *testing.T) {
 		cost := rapid.Float64Range(0, 5)
 		costs := LayerCosts{Embedding: cost.Draw(rt, "embedding"), Layer: 0.1 + cost.Draw(rt, "layer"), Head: cost.Draw(rt, "head")}
 		mtp := cost.Draw(rt, "mtp")
-		s := LayoutSpec{Layers: rapid.IntRange(0, 20).Draw(rt, "layers"), Ranks: rapid.IntRange(1, 6).Draw(rt, "ranks"), Chunks: rapid.IntRange(1, 2).Draw(rt, "chunks")}
+		s := LayoutSpec{Layers: rapid.IntRange(0, 20).Draw(rt, "layers"), Ranks: rapid.IntRange(1, 6).Draw(rt, "ranks"),
+			Chunks: rapid.IntRange(1, 2).Draw(rt, "chunks")}
 		if s.Chunks == 2 {
 			s.Placement = rapid.SampledFrom([]Placement{Loop, V, U}).Draw(rt, "placement")
 		}
@@ -148,7 +150,8 @@ func TestBalancedSequenceIsBalancedLayout(t *testing.T) {
 			rt.Fatal(err)
 		}
 		symbols := "E" + strings.Repeat("t", s.Layers) + strings.Repeat("m", s.MTPLayers) + "L"
-		each := slices.Concat([]float64{costs.Embedding}, slices.Repeat([]float64{costs.Layer}, s.Layers), slices.Repeat([]float64{mtp}, s.MTPLayers), []float64{costs.Head})
+		each := slices.Concat([]float64{costs.Embedding}, slices.Repeat([]float64{costs.Layer}, s.Layers),
+			slices.Repeat([]float64{mtp}, s.MTPLayers), []float64{costs.Head})
 		got, err := BalancedSequence(symbols, each, s, chunks)
 		if err != nil || got.String() != want.String() {
 			rt.Fatalf("%v, want %s, %v", got, want, err)

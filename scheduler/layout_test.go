@@ -109,7 +109,8 @@ func TestBalancedIsBest(t *testing.T) {
 			Layer:     rapid.Float64Range(0.25, 2).Draw(rt, "layer"),
 			Head:      rapid.Float64Range(0, 6).Draw(rt, "head"),
 		}
-		s := LayoutSpec{Layers: rapid.IntRange(0, 9).Draw(rt, "layers"), Ranks: rapid.IntRange(1, 4).Draw(rt, "ranks"), Chunks: rapid.IntRange(1, 2).Draw(rt, "chunks")}
+		s := LayoutSpec{Layers: rapid.IntRange(0, 9).Draw(rt, "layers"), Ranks: rapid.IntRange(1, 4).Draw(rt, "ranks"),
+			Chunks: rapid.IntRange(1, 2).Draw(rt, "chunks")}
 		if s.Chunks == 2 {
 			s.Placement = rapid.SampledFrom([]Placement{Loop, V, U}).Draw(rt, "placement")
 		}

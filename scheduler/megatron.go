@@ -52,7 +52,8 @@ func (s Spec) RankMicrobatches(rank int) (RankMicrobatches, error) {
 	total, warmUp := s.Microbatches*s.Chunks, s.warmUp(rank)
 	if s.Schedule == None && !s.ForwardOnly {
 		if s.Chunks > 1 {
-			return RankMicrobatches{}, fmt.Errorf("%w: schedule none runs a microbatch forward through all of %d chunks, and then back: no forward and backward take turns; use 1 chunk", ErrSpec, s.Chunks)
+			return RankMicrobatches{},
+				fmt.Errorf("%w: schedule none runs a microbatch forward through all of %d chunks, and then back: no forward and backward take turns; use 1 chunk", ErrSpec, s.Chunks)
 		}
 		warmUp = 0
 	}
@@ -72,7 +73,8 @@ func (s Spec) resolvePhases() (Spec, error) {
 		}
 	}
 	if !slices.Contains(phases, s.Schedule) {
-		return s, fmt.Errorf("%w: ranks of schedule %s don't run all forwards in one order, with a warm-up; those of %s do", ErrSpec, s.Schedule, strings.Join(phases, ", "))
+		return s, fmt.Errorf("%w: ranks of schedule %s don't run all forwards in one order, with a warm-up; those of %s do", ErrSpec, s.Schedule,
+			strings.Join(phases, ", "))
 	}
 	return s, nil
 }
@@ -81,7 +83,8 @@ func (s Spec) resolvePhases() (Spec, error) {
 // backwards, after a warm-up of so many forwards. A forward of the rank's chunk c, from 0, is c+1, a backward −(c+1).
 func MegatronOrder(table []VirtualMicrobatch, chunks, warmUp int) ([]int, error) {
 	if chunks < 1 || warmUp < 0 || warmUp > len(table) {
-		return nil, fmt.Errorf("%w: a warm-up of %d of %d virtual microbatches, with %d chunks on each rank: want 0 to %d, and at least 1 chunk", ErrSpec, warmUp, len(table), chunks, len(table))
+		return nil, fmt.Errorf("%w: a warm-up of %d of %d virtual microbatches, with %d chunks on each rank: want 0 to %d, and at least 1 chunk",
+			ErrSpec, warmUp, len(table), chunks, len(table))
 	}
 	order := make([]int, 0, 2*len(table))
 	for i := range len(table) + warmUp {
@@ -113,7 +116,8 @@ func (t *Table) MegatronOrder(rank int) ([]int, error) {
 		case a.Overlap:
 			return nil, fmt.Errorf("%w: action %d of rank %d, %v, runs as one with the next; the notation has them apart", ErrNotation, i, rank, a)
 		case a.Type == I || a.Type == W:
-			return nil, fmt.Errorf("%w: action %d of rank %d, %v, is a part of a backward; the notation has whole ones: use a schedule that keeps input and weight gradients together, such as %s", ErrNotation, i, rank, a, DefaultSchedule(len(t.Ranks), max(1, t.NumChunks/len(t.Ranks))))
+			return nil,
+				fmt.Errorf("%w: action %d of rank %d, %v, is a part of a backward; the notation has whole ones: use a schedule that keeps input and weight gradients together, such as %s", ErrNotation, i, rank, a, DefaultSchedule(len(t.Ranks), max(1, t.NumChunks/len(t.Ranks))))
 		case a.Type == B:
 			id = -id
 		}
@@ -133,7 +137,8 @@ type EdgeSizes struct {
 }
 
 // Shape is the shape of what a rank sends and receives for a microbatch, of an activation as of its gradient, as by Megatron-Core's
-// get_tensor_shapes: [sequences, positions of the rank, hidden]. (Megatron-Core has the first two in the other order.) Positions that the ranks
+// get_tensor_shapes: [sequences, positions of the rank, hidden]. (Megatron-Core has the first two in the other
+// order.) Positions that the ranks
 // can't share evenly are ErrSpec.
 func (e EdgeSizes) Shape() ([]int, error) {
 	share := max(e.ContextParallel, 1)
@@ -141,7 +146,8 @@ func (e EdgeSizes) Shape() ([]int, error) {
 		share *= max(e.TensorParallel, 1)
 	}
 	if e.Sequences < 1 || e.Positions < 1 || e.Hidden < 1 {
-		return nil, fmt.Errorf("%w: %d sequences of %d positions of %d features: each must be at least 1", ErrSpec, e.Sequences, e.Positions, e.Hidden)
+		return nil, fmt.Errorf("%w: %d sequences of %d positions of %d features: each must be at least 1", ErrSpec, e.Sequences, e.Positions,
+			e.Hidden)
 	}
 	if e.Positions%share != 0 {
 		return nil, fmt.Errorf("%w: %d ranks can't share %d positions evenly: choose positions that they divide", ErrSpec, share, e.Positions)

@@ -103,7 +103,8 @@ func TestMegatronWarmUp(t *testing.T) {
 func TestMegatronOrderOfTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Spec{Schedule: rapid.SampledFrom([]string{None, GPipe, OneFOneB, EagerOneFOneB, Interleaved, BreadthFirst}).Draw(t, "schedule"),
-			Ranks: rapid.IntRange(1, 6).Draw(t, "ranks"), Chunks: 1, Microbatches: rapid.IntRange(1, 24).Draw(t, "microbatches"), ForwardOnly: rapid.Bool().Draw(t, "forward only")}
+			Ranks: rapid.IntRange(1, 6).Draw(t, "ranks"), Chunks: 1, Microbatches: rapid.IntRange(1, 24).Draw(t, "microbatches"),
+			ForwardOnly: rapid.Bool().Draw(t, "forward only")}
 		switch s.Schedule {
 		case None:
 			s.Ranks = 1
@@ -171,15 +172,17 @@ func TestMegatronRefused(t *testing.T) {
 		"counts of no such rank": {counts(oneF, 2), ErrSpec, "no rank 2; the ranks are 0 to 1"},
 		"counts of many chunks":  {counts(Spec{Schedule: None, Ranks: 1, Chunks: 3, Microbatches: 2}, 0), ErrSpec, "3 chunks"},
 		"order of I and W":       {order(zbv, 1), ErrNotation, "part of a backward"},
-		"order of deferred W":    {order(Spec{Schedule: OneFOneB, Ranks: 2, Chunks: 1, Microbatches: 4, DeferWeights: 1}, 1), ErrNotation, "part of a backward"},
-		"order of pairs":         {pairErr, ErrNotation, "runs as one with the next"},
-		"order of no such rank":  {order(oneF, -1), ErrRank, "no rank -1"},
-		"warm-up too long":       {convert(make([]VirtualMicrobatch, 3), 1, 4), ErrSpec, "a warm-up of 4 of 3"},
-		"no chunks":              {convert(nil, 0, 0), ErrSpec, "at least 1 chunk"},
-		"chunk out of range":     {convert([]VirtualMicrobatch{{0, 0}, {0, 2}}, 2, 0), ErrSpec, "virtual microbatch 1 is of chunk 2"},
-		"positions that remain":  {shape(EdgeSizes{Sequences: 1, Positions: 30, Hidden: 8, ContextParallel: 4}), ErrSpec, "4 ranks can't share 30 positions"},
-		"no positions":           {shape(EdgeSizes{Sequences: 1, Hidden: 8}), ErrSpec, "at least 1"},
-		"transfers of no rank":   {transfers(oneF, 2), ErrRank, "no rank 2"},
+		"order of deferred W": {order(Spec{Schedule: OneFOneB, Ranks: 2, Chunks: 1, Microbatches: 4, DeferWeights: 1}, 1), ErrNotation,
+			"part of a backward"},
+		"order of pairs":        {pairErr, ErrNotation, "runs as one with the next"},
+		"order of no such rank": {order(oneF, -1), ErrRank, "no rank -1"},
+		"warm-up too long":      {convert(make([]VirtualMicrobatch, 3), 1, 4), ErrSpec, "a warm-up of 4 of 3"},
+		"no chunks":             {convert(nil, 0, 0), ErrSpec, "at least 1 chunk"},
+		"chunk out of range":    {convert([]VirtualMicrobatch{{0, 0}, {0, 2}}, 2, 0), ErrSpec, "virtual microbatch 1 is of chunk 2"},
+		"positions that remain": {shape(EdgeSizes{Sequences: 1, Positions: 30, Hidden: 8, ContextParallel: 4}), ErrSpec,
+			"4 ranks can't share 30 positions"},
+		"no positions":         {shape(EdgeSizes{Sequences: 1, Hidden: 8}), ErrSpec, "at least 1"},
+		"transfers of no rank": {transfers(oneF, 2), ErrRank, "no rank 2"},
 	} {
 		if !errors.Is(c.err, c.is) || !strings.Contains(fmt.Sprint(c.err), c.says) {
 			t.Errorf("%s: %v, want %v with %q", name, c.err, c.is, c.says)
@@ -198,7 +201,8 @@ func TestTransfers(t *testing.T) {
 		"forward only": {Spec{Schedule: OneFOneB, Ranks: 2, Chunks: 1, Microbatches: 4, ForwardOnly: true},
 			[]string{"0: sends F", "1: receives F"}},
 		"V": {Spec{Schedule: ZBV, Ranks: 2, Chunks: 2, Microbatches: 4},
-			[]string{"0: sends F, receives B; 3: receives F, sends B", "1: receives F, sends F, receives B, sends B; 2: receives F, sends F, receives B, sends B"}},
+			[]string{"0: sends F, receives B; 3: receives F, sends B",
+				"1: receives F, sends F, receives B, sends B; 2: receives F, sends F, receives B, sends B"}},
 		"U": {Spec{Schedule: UShape, Ranks: 2, Chunks: 2, Microbatches: 4},
 			[]string{"0: sends F, receives B; 2: receives F, sends B", "1: receives F, sends F, receives B, sends B"}},
 		"one rank": {Spec{Schedule: None, Ranks: 1, Chunks: 1, Microbatches: 4}, []string{"0: "}},

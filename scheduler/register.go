@@ -52,7 +52,8 @@ func Register(name string, g Generator) {
 	case g.Placement > U:
 		panic(fmt.Sprintf("schedule %.100q can't be registered: unknown placement %v", name, g.Placement))
 	case least < fewest || most < least || most > anyChunks || g.Placement == U && most != 2:
-		panic(fmt.Sprintf("schedule %.100q can't be registered: %d to %d chunks on each rank are impossible in placement %v", name, least, most, g.Placement))
+		panic(fmt.Sprintf("schedule %.100q can't be registered: %d to %d chunks on each rank are impossible in placement %v", name, least, most,
+			g.Placement))
 	}
 	own.Add(name, kind{name, g.Placement, [2]int{least, most}, false, g.proved})
 }
@@ -65,7 +66,8 @@ func (g Generator) proved(s Spec) ([][]Action, error) {
 		return nil, fmt.Errorf("%w: schedule %s: %w", ErrSpec, s.Schedule, err)
 	}
 	if len(made) != s.Ranks {
-		return nil, fmt.Errorf("%w: schedule %s, which this program has registered, made %s for %s", ErrTable, s.Schedule, words.Plural(len(made), "row"), words.Plural(s.Ranks, "rank"))
+		return nil, fmt.Errorf("%w: schedule %s, which this program has registered, made %s for %s", ErrTable, s.Schedule,
+			words.Plural(len(made), "row"), words.Plural(s.Ranks, "rank"))
 	}
 	rows := make([][]Action, len(made)) // which are the caller's to change
 	for r, row := range made {
@@ -81,13 +83,15 @@ func (g Generator) proved(s Spec) ([][]Action, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSpec, err)
 	}
-	report, err := Check(&Table{Schedule: s.Schedule, Placement: g.Placement, NumChunks: chunks, Microbatches: s.Microbatches, ForwardOnly: s.ForwardOnly, Ranks: rows})
+	report, err := Check(&Table{Schedule: s.Schedule, Placement: g.Placement, NumChunks: chunks, Microbatches: s.Microbatches,
+		ForwardOnly: s.ForwardOnly, Ranks: rows})
 	if err != nil {
 		return nil, fmt.Errorf("schedule %s, which this program has registered: %w", s.Schedule, err)
 	}
 	if report.OutOfOrder.Any() {
-		return nil, fmt.Errorf("schedule %s, which this program has registered: %w: some chunk's %v don't come in ascending microbatch order, so that sums would round differently from every other schedule's; only a table in a file may do that",
-			s.Schedule, ErrOrder, report.OutOfOrder)
+		return nil,
+			fmt.Errorf("schedule %s, which this program has registered: %w: some chunk's %v don't come in ascending microbatch order, so that sums would round differently from every other schedule's; only a table in a file may do that",
+				s.Schedule, ErrOrder, report.OutOfOrder)
 	}
 	return rows, nil
 }

@@ -51,7 +51,8 @@ func TestRegistered(t *testing.T) {
 		t.Errorf("DefaultChunks = %d", n)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		s := Spec{Schedule: "mine", Ranks: rapid.IntRange(1, 6).Draw(t, "ranks"), Chunks: 1, Microbatches: 2 * rapid.IntRange(1, 6).Draw(t, "half the microbatches"), ForwardOnly: rapid.Bool().Draw(t, "forward only")}
+		s := Spec{Schedule: "mine", Ranks: rapid.IntRange(1, 6).Draw(t, "ranks"), Chunks: 1,
+			Microbatches: 2 * rapid.IntRange(1, 6).Draw(t, "half the microbatches"), ForwardOnly: rapid.Bool().Draw(t, "forward only")}
 		mine, err := Generate(s)
 		if err != nil {
 			t.Fatal(err)
@@ -113,11 +114,16 @@ func TestRegisteredWrong(t *testing.T) {
 	}{
 		{"a row is missing", func(rows [][]Action) [][]Action { return rows[1:] }, ErrTable, "made 1 row for 2 ranks"},
 		{"no rows", func([][]Action) [][]Action { return nil }, ErrTable, "made 0 rows for 2 ranks"},
-		{"an action is missing", func(rows [][]Action) [][]Action { rows[1] = rows[1][:len(rows[1])-1]; return rows }, ErrIncomplete, "which this program has registered"},
-		{"an action is strange", func(rows [][]Action) [][]Action { rows[0][0].Chunk = -1; return rows }, ErrTable, "which this program has registered"},
-		{"an action is on the wrong rank", func(rows [][]Action) [][]Action { rows[0], rows[1] = rows[1], rows[0]; return rows }, ErrRank, "which this program has registered"},
-		{"the order is reversed", func(rows [][]Action) [][]Action { slices.Reverse(rows[0]); return rows }, ErrOrder, "which this program has registered"},
-		{"forwards of the loss are out of order", func(rows [][]Action) [][]Action { slices.Reverse(rows[1][:4]); return rows }, ErrOrder, "forwards of the last chunk don't come in ascending microbatch order"},
+		{"an action is missing", func(rows [][]Action) [][]Action { rows[1] = rows[1][:len(rows[1])-1]; return rows }, ErrIncomplete,
+			"which this program has registered"},
+		{"an action is strange", func(rows [][]Action) [][]Action { rows[0][0].Chunk = -1; return rows }, ErrTable,
+			"which this program has registered"},
+		{"an action is on the wrong rank", func(rows [][]Action) [][]Action { rows[0], rows[1] = rows[1], rows[0]; return rows }, ErrRank,
+			"which this program has registered"},
+		{"the order is reversed", func(rows [][]Action) [][]Action { slices.Reverse(rows[0]); return rows }, ErrOrder,
+			"which this program has registered"},
+		{"forwards of the loss are out of order", func(rows [][]Action) [][]Action { slices.Reverse(rows[1][:4]); return rows }, ErrOrder,
+			"forwards of the last chunk don't come in ascending microbatch order"},
 		{"input gradients are out of order", func(rows [][]Action) [][]Action {
 			b := rows[0][4:]
 			apart := slices.Concat(slices.Clone(b), b)

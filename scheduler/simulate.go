@@ -90,7 +90,8 @@ func (m Machine) cost(rank int, a Action) (float64, error) {
 }
 
 func newTimeline(ranks int) *Timeline {
-	return &Timeline{Start: make([][]float64, ranks), End: make([][]float64, ranks), Busy: make([]float64, ranks), Idle: make([]float64, ranks)}
+	return &Timeline{Start: make([][]float64, ranks), End: make([][]float64, ranks), Busy: make([]float64, ranks),
+		Idle: make([]float64, ranks)}
 }
 
 // Summarise sets the makespan, the idle times and the bubble from Start, End and Busy,

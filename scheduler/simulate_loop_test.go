@@ -39,7 +39,8 @@ func TestLoopIsThePlayer(t *testing.T) {
 
 // TestHugeCosts: times beyond what a number holds are infinite, or refused; nothing panics.
 func TestHugeCosts(t *testing.T) {
-	for _, s := range []Spec{{Ranks: 2, Chunks: 1, Microbatches: 1, ForwardOnly: true}, {Schedule: DualPipeV, Ranks: 2, Chunks: 2, Microbatches: 4}} {
+	for _, s := range []Spec{{Ranks: 2, Chunks: 1, Microbatches: 1, ForwardOnly: true},
+		{Schedule: DualPipeV, Ranks: 2, Chunks: 2, Microbatches: 4}} {
 		table := generate(t, s)
 		for _, cores := range []float64{0, 0.1, 1, 2} {
 			m := Machine{Costs: func(int, Action) float64 { return math.MaxFloat64 }}

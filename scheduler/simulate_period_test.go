@@ -72,7 +72,8 @@ func TestPeriodBounds(t *testing.T) {
 			tl := simulated(t, table, costs)
 			period, err := Machine{Costs: costs}.SteadyStateStep(table)
 			if err != nil || period < slices.Max(tl.Busy)-1e-9 || period > tl.Makespan+1e-9 {
-				t.Errorf("%s, costs %d: period %v (%v), the busiest rank works %v and the cold step takes %v", name, i, period, err, slices.Max(tl.Busy), tl.Makespan)
+				t.Errorf("%s, costs %d: period %v (%v), the busiest rank works %v and the cold step takes %v", name, i, period, err,
+					slices.Max(tl.Busy), tl.Makespan)
 			}
 		}
 	}

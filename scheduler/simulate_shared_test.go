@@ -47,7 +47,8 @@ func TestSharedCores(t *testing.T) {
 		}
 	}
 	for _, cores := range []float64{-1, 0, math.NaN()} {
-		if _, err := (Machine{Costs: UnitCosts, Share: SharedCores(cores)}).Simulate(generate(t, Spec{Ranks: 1, Chunks: 1, Microbatches: 1})); !errors.Is(err, ErrCosts) {
+		if _, err := (Machine{Costs: UnitCosts, Share: SharedCores(cores)}).Simulate(generate(t,
+			Spec{Ranks: 1, Chunks: 1, Microbatches: 1})); !errors.Is(err, ErrCosts) {
 			t.Errorf("%v cores: error %v, want ErrCosts", cores, err)
 		}
 	}

@@ -157,7 +157,8 @@ func TestUNet(t *testing.T) {
 		if c.forward != "" && (fmt.Sprint(credits.SkipForward) != c.forward || fmt.Sprint(credits.SkipBackward) != c.backward) {
 			t.Errorf("%s: credits %v and %v, want %s and %s", c.spec.Schedule, credits.SkipForward, credits.SkipBackward, c.forward, c.backward)
 		}
-		if !reflect.DeepEqual(without.Credits, Credits{Forward: credits.Forward, Backward: credits.Backward}) || !slices.Equal(without.PeakInFlight, with.PeakInFlight) {
+		if !reflect.DeepEqual(without.Credits, Credits{Forward: credits.Forward, Backward: credits.Backward}) ||
+			!slices.Equal(without.PeakInFlight, with.PeakInFlight) {
 			t.Errorf("%s: %+v with skips, %+v without", c.spec.Schedule, with, without)
 		}
 		for i, s := range table.Skips {
@@ -254,12 +255,16 @@ func TestSkipTakesItsLink(t *testing.T) {
 	}{
 		{Spec{Schedule: GPipe, Ranks: 4, Chunks: 1, Microbatches: 1, ForwardOnly: true}, nil, 4},
 		{Spec{Schedule: GPipe, Ranks: 4, Chunks: 1, Microbatches: 1, ForwardOnly: true}, []Skip{{0, 2}}, 4},
-		{Spec{Schedule: GPipe, Ranks: 4, Chunks: 1, Microbatches: 1, ForwardOnly: true}, []Skip{{0, 3}}, 12},          // 0F0 1, message 11, 3F0 12
-		{Spec{Schedule: GPipe, Ranks: 4, Chunks: 1, Microbatches: 1}, []Skip{{0, 3}}, 26},                             // 3B0 14, message 24, 0B0 26
-		{Spec{Schedule: ZBH1, Ranks: 4, Chunks: 1, Microbatches: 1}, []Skip{{0, 3}, {1, 3}}, 25},                      // 3I0 13, message 23, 0I0 24, 0W0 25
-		{Spec{Schedule: ZBV, Ranks: 4, Chunks: 2, Microbatches: 1, ForwardOnly: true}, []Skip{{0, 7}, {1, 6}}, 8},     // on one rank each
-		{Spec{Schedule: ZBV, Ranks: 4, Chunks: 2, Microbatches: 1, ForwardOnly: true}, []Skip{{0, 4}}, 1 + 10 + 4},    // 4F0 at 11
-		{Spec{Schedule: UShape, Ranks: 4, Chunks: 2, Microbatches: 1, ForwardOnly: true}, []Skip{{0, 2}, {0, 4}}, 15}, // the chain's last hop takes 10
+		// 0F0 1, message 11, 3F0 12
+		{Spec{Schedule: GPipe, Ranks: 4, Chunks: 1, Microbatches: 1, ForwardOnly: true}, []Skip{{0, 3}}, 12},
+		// 3B0 14, message 24, 0B0 26
+		{Spec{Schedule: GPipe, Ranks: 4, Chunks: 1, Microbatches: 1}, []Skip{{0, 3}}, 26},
+		// 3I0 13, message 23, 0I0 24, 0W0 25
+		{Spec{Schedule: ZBH1, Ranks: 4, Chunks: 1, Microbatches: 1}, []Skip{{0, 3}, {1, 3}}, 25},
+		{Spec{Schedule: ZBV, Ranks: 4, Chunks: 2, Microbatches: 1, ForwardOnly: true}, []Skip{{0, 7}, {1, 6}}, 8},  // on one rank each
+		{Spec{Schedule: ZBV, Ranks: 4, Chunks: 2, Microbatches: 1, ForwardOnly: true}, []Skip{{0, 4}}, 1 + 10 + 4}, // 4F0 at 11
+		// the chain's last hop takes 10
+		{Spec{Schedule: UShape, Ranks: 4, Chunks: 2, Microbatches: 1, ForwardOnly: true}, []Skip{{0, 2}, {0, 4}}, 15},
 	} {
 		table := withSkips(t, generate(t, c.spec), c.skips...)
 		m := Machine{Costs: UnitCosts, Link: far, Credits: &check(t, table).Credits}
@@ -391,7 +396,8 @@ func TestSkipsOfFiles(t *testing.T) {
 		t.Errorf("skips %v, %v", got, err)
 	}
 	_, err = ReadCSV("comms.csv", table.CSVWithCommunication(), table.Skips...)
-	if want := "comms.csv: row 1, column 2: malformed table: 0SEND_F0, but the model has skip edges, the first 0→3"; !errors.Is(err, ErrTable) || !strings.HasPrefix(err.Error(), want) {
+	if want := "comms.csv: row 1, column 2: malformed table: 0SEND_F0, but the model has skip edges, the first 0→3"; !errors.Is(err,
+		ErrTable) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
 	if _, err = ReadCSV("plain.csv", table.CSV(), Skip{0, 9}); !errors.Is(err, ErrTable) || !strings.HasPrefix(err.Error(), "plain.csv: ") {
@@ -452,7 +458,8 @@ func TestAnySkips(t *testing.T) {
 		bare := *table
 		bare.Skips = nil
 		without, err := Check(&bare)
-		if err != nil || !slices.Equal(without.Credits.Forward, report.Credits.Forward) || !slices.Equal(without.Credits.Backward, report.Credits.Backward) {
+		if err != nil || !slices.Equal(without.Credits.Forward, report.Credits.Forward) ||
+			!slices.Equal(without.Credits.Backward, report.Credits.Backward) {
 			rt.Fatalf("credits %+v with skips, %+v without, %v", report.Credits, without, err)
 		}
 		costs := Jittered(UnitCosts, rapid.Float64Range(0, 0.9).Draw(rt, "jitter"), rapid.Uint64().Draw(rt, "seed"))

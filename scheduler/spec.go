@@ -213,7 +213,8 @@ func (s Spec) resolve() (Spec, error) {
 		return fail("schedule dualpipev needs at least twice as many microbatches as its %s, %d, not %d: raise them, or choose zb-v",
 			words.Plural(s.Ranks, "rank"), 2*s.Ranks, s.Microbatches)
 	case s.DeferWeights < 0 || s.DeferWeights > s.Microbatches:
-		return fail("the weight gradients of %s cannot wait for the end of a step of %d: want 0 to %d", words.Plural(s.DeferWeights, "microbatch"), s.Microbatches, s.Microbatches)
+		return fail("the weight gradients of %s cannot wait for the end of a step of %d: want 0 to %d",
+			words.Plural(s.DeferWeights, "microbatch"), s.Microbatches, s.Microbatches)
 	case s.MaxInFlight < 0:
 		return fail("max in flight %d: it cannot be negative", s.MaxInFlight)
 	}
@@ -281,7 +282,8 @@ func (s Spec) grouped() bool {
 func (s Spec) checkGroup() error {
 	if !s.grouped() {
 		if s.MicrobatchGroupSize != 0 {
-			return fmt.Errorf("microbatch group size %d is for the schedules interleaved and zb1p with several chunks, not %s: leave it out", s.MicrobatchGroupSize, s.Schedule)
+			return fmt.Errorf("microbatch group size %d is for the schedules interleaved and zb1p with several chunks, not %s: leave it out",
+				s.MicrobatchGroupSize, s.Schedule)
 		}
 		return nil
 	}
@@ -297,11 +299,13 @@ func (s Spec) checkGroup() error {
 	case s.ForwardOnly:
 		return nil
 	case group > s.Microbatches:
-		return fmt.Errorf("microbatch group size %d is above the %s: lower it, or leave it out for %d", group, words.Plural(s.Microbatches, "microbatch"), fits)
+		return fmt.Errorf("microbatch group size %d is above the %s: lower it, or leave it out for %d", group,
+			words.Plural(s.Microbatches, "microbatch"), fits)
 	}
 	if last := s.Microbatches % group; last != 0 && last < s.Ranks {
 		return fmt.Errorf("%s in groups of %d leave a last group of %d, below the %s: use groups of %d, or %s",
-			words.Plural(s.Microbatches, "microbatch"), group, last, words.Plural(s.Ranks, "rank"), fits, words.Plural(s.Microbatches-last, "microbatch"))
+			words.Plural(s.Microbatches, "microbatch"), group, last, words.Plural(s.Ranks, "rank"), fits,
+			words.Plural(s.Microbatches-last, "microbatch"))
 	}
 	return nil
 }

@@ -65,11 +65,14 @@ func (p Placement) Chunks(ranks, perRank int) (int, error) {
 func (p Placement) fits(chunks, ranks int) error {
 	switch {
 	case p == Loop && chunks%ranks != 0:
-		return fmt.Errorf("placement loop: %s for %s: the chunks must be a multiple of the ranks", words.Plural(chunks, "chunk"), words.Plural(ranks, "rank"))
+		return fmt.Errorf("placement loop: %s for %s: the chunks must be a multiple of the ranks", words.Plural(chunks, "chunk"),
+			words.Plural(ranks, "rank"))
 	case p == V && (chunks%ranks != 0 || chunks < 2*ranks):
-		return fmt.Errorf("placement V: %s for %s: the chunks must be a multiple of the ranks, at least twice as many", words.Plural(chunks, "chunk"), words.Plural(ranks, "rank"))
+		return fmt.Errorf("placement V: %s for %s: the chunks must be a multiple of the ranks, at least twice as many",
+			words.Plural(chunks, "chunk"), words.Plural(ranks, "rank"))
 	case p == U && chunks != ranks+1:
-		return fmt.Errorf("placement U: %s for %s: there must be one chunk more than ranks", words.Plural(chunks, "chunk"), words.Plural(ranks, "rank"))
+		return fmt.Errorf("placement U: %s for %s: there must be one chunk more than ranks", words.Plural(chunks, "chunk"),
+			words.Plural(ranks, "rank"))
 	case p > U:
 		return fmt.Errorf("unknown placement %s", p)
 	}

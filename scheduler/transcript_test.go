@@ -175,7 +175,8 @@ func describePath(step *Step) (string, error) {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%v = computing %v + messages %v + credits %v + same rank %v + before %v", p.TotalMS(), p.ComputeMS, p.MessageMS, p.CreditMS, p.RankMS, p.BeginMS)
+	fmt.Fprintf(&b, "%v = computing %v + messages %v + credits %v + same rank %v + before %v", p.TotalMS(), p.ComputeMS, p.MessageMS,
+		p.CreditMS, p.RankMS, p.BeginMS)
 	return b.String(), nil
 }
 

@@ -14,7 +14,8 @@ func TestBriefGrads(t *testing.T) {
 	for name, cfg := range map[string]stages.Config{
 		"gpt2":  {Family: stages.GPT2, Layers: 2, Hidden: 128, Heads: 4, KVHeads: 4, FFN: 256, Context: 8, Vocab: 131, Tie: true, Dropout: 0.1},
 		"llama": {Family: stages.Llama, Layers: 2, Hidden: 128, Heads: 4, KVHeads: 2, FFN: 256, Context: 8, Vocab: 131, RopeTheta: 1000},
-		"mtp":   {Family: stages.Llama, Layers: 2, Hidden: 128, Heads: 4, KVHeads: 2, FFN: 256, Context: 8, Vocab: 131, RopeTheta: 1000, Tie: true, MTPLayers: 1, MTPWeight: 0.3},
+		"mtp": {Family: stages.Llama, Layers: 2, Hidden: 128, Heads: 4, KVHeads: 2, FFN: 256, Context: 8, Vocab: 131, RopeTheta: 1000,
+			Tie: true, MTPLayers: 1, MTPWeight: 0.3},
 	} {
 		m := newModel(t, cfg)
 		for _, c := range []struct {
@@ -68,10 +69,12 @@ func TestBriefGrads(t *testing.T) {
 
 // Where a step is one microbatch, gradients take the memory that its activations leave.
 func TestBriefGradsMemory(t *testing.T) {
-	m := newModel(t, stages.Config{Family: stages.GPT2, Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, FFN: 3072, Context: 256, Vocab: 50257, Tie: true})
+	m := newModel(t, stages.Config{Family: stages.GPT2, Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, FFN: 3072, Context: 256, Vocab: 50257,
+		Tie: true})
 	taken := func(brief bool) int64 {
 		dry := tensorops.NewDryStream()
-		s, err := stages.NewStage(m, dry, []stages.ChunkSpec{{Last: len(m.Symbols())}}, stages.Options{Optimizer: adamw, StepTokens: 1024, BriefGrads: brief})
+		s, err := stages.NewStage(m, dry, []stages.ChunkSpec{{Last: len(m.Symbols())}},
+			stages.Options{Optimizer: adamw, StepTokens: 1024, BriefGrads: brief})
 		if err != nil {
 			t.Fatal(err)
 		}

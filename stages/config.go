@@ -76,7 +76,8 @@ func (c Config) Validate() error {
 		name            string
 		value, min, max int
 	}{
-		{"layers", c.Layers, 0, MaxLayers}, {"hidden", c.Hidden, 1, MaxHidden}, {"heads", c.Heads, 1, MaxHeads}, {"kv_heads", c.KVHeads, 1, MaxHeads},
+		{"layers", c.Layers, 0, MaxLayers}, {"hidden", c.Hidden, 1, MaxHidden}, {"heads", c.Heads, 1, MaxHeads},
+		{"kv_heads", c.KVHeads, 1, MaxHeads},
 		{"ffn", c.FFN, 1, MaxFFN}, {"context", c.Context, 1, MaxContext}, {"vocab", c.Vocab, 1, MaxVocab},
 		{"max_positions", c.MaxPositions, 0, MaxContext}, {"head_dim", c.HeadDim, 0, MaxHidden}, {"mtp_layers", c.MTPLayers, 0, MaxMTPLayers},
 	} {

@@ -45,11 +45,13 @@ func (m *Model) CheckContext(size int) error {
 	case !m.language():
 		return fmt.Errorf("%w: context parallelism of %d: only the language models' layers can share positions, and family %q has layers of its own", ErrModel, size, c.Family)
 	case c.Context%(2*size) != 0:
-		return fmt.Errorf("%w: context parallelism of %d: the %d positions of a sequence don't divide into %d blocks, two for each rank", ErrModel, size, c.Context, 2*size)
+		return fmt.Errorf("%w: context parallelism of %d: the %d positions of a sequence don't divide into %d blocks, two for each rank",
+			ErrModel, size, c.Context, 2*size)
 	case c.Window > 0:
 		return fmt.Errorf("%w: context parallelism of %d: attention over blocks sees all positions before its own, and the model has a window of %d", ErrModel, size, c.Window)
 	case c.MTPLayers > 0:
-		return fmt.Errorf("%w: context parallelism of %d: multi-token prediction needs the tokens behind a block, which other ranks have", ErrModel, size)
+		return fmt.Errorf("%w: context parallelism of %d: multi-token prediction needs the tokens behind a block, which other ranks have",
+			ErrModel, size)
 	}
 	return nil
 }
@@ -65,8 +67,9 @@ func (p ContextParallel) part(mb *Microbatch, f *inFlight) (Microbatch, error) {
 	}
 	each := mb.Positions / (2 * p.size())
 	if mb.Positions != 2*p.size()*each || mb.FirstPosition != 0 {
-		return own, fmt.Errorf("%w: microbatch %d has %d positions from %d on, which context parallelism of %d can't share alike: they must be whole sequences, of a multiple of %d positions",
-			ErrInput, mb.Index, mb.Positions, mb.FirstPosition, p.size(), 2*p.size())
+		return own,
+			fmt.Errorf("%w: microbatch %d has %d positions from %d on, which context parallelism of %d can't share alike: they must be whole sequences, of a multiple of %d positions",
+				ErrInput, mb.Index, mb.Positions, mb.FirstPosition, p.size(), 2*p.size())
 	}
 	own.Positions = 2 * each
 	f.ownTokens = p.blocksOf(f.ownTokens[:0], mb.Tokens, mb.Positions)

@@ -16,13 +16,16 @@ import (
 
 // contextModels are what ranks can share the positions of.
 var contextModels = map[string]stages.Config{
-	"gpt2":  {Family: stages.GPT2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 41, Context: 24, Vocab: 19, Dropout: 0.1, Tie: true},
-	"llama": {Family: stages.Llama, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 42, Context: 24, Vocab: 19, Dropout: 0.2, RopeTheta: 1000},
-	"qwen3": {Family: stages.Qwen3, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 40, Context: 24, Vocab: 19, RopeTheta: 1000, AttentionBias: true},
+	"gpt2": {Family: stages.GPT2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 41, Context: 24, Vocab: 19, Dropout: 0.1, Tie: true},
+	"llama": {Family: stages.Llama, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 42, Context: 24, Vocab: 19, Dropout: 0.2,
+		RopeTheta: 1000},
+	"qwen3": {Family: stages.Qwen3, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 40, Context: 24, Vocab: 19, RopeTheta: 1000,
+		AttentionBias: true},
 }
 
 // contextGrads are the gradients of all ranks of a context group, each of which is a tensor group, and their losses.
-func contextGrads(t *testing.T, dev tensorops.Device, m *stages.Model, size, tensor int, cuts []int, o stages.Options, mbs []stages.Microbatch, separate bool) (map[string][]float64, []float64) {
+func contextGrads(t *testing.T, dev tensorops.Device, m *stages.Model, size, tensor int, cuts []int, o stages.Options,
+	mbs []stages.Microbatch, separate bool) (map[string][]float64, []float64) {
 	t.Helper()
 	groups := make([][]*collective.Group, tensor)
 	for i := range groups {
@@ -74,7 +77,8 @@ func TestContextParallelIsTheWhole(t *testing.T) {
 			for _, c := range []struct {
 				context, tensor    int
 				sequence, separate bool
-			}{{2, 1, false, false}, {3, 1, false, true}, {4, 1, false, false}, {12, 1, false, true}, {2, 2, false, true}, {2, 2, true, false}, {3, 4, true, true}} {
+			}{{2, 1, false, false}, {3, 1, false, true}, {4, 1, false, false}, {12, 1, false, true}, {2, 2, false, true}, {2, 2, true, false},
+				{3, 4, true, true}} {
 				o.Tensor.Sequence = c.sequence
 				if mbs[0].Positions/c.context%c.tensor != 0 {
 					t.Fatalf("%+v: %d positions", c, mbs[0].Positions)

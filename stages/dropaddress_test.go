@@ -12,7 +12,8 @@ import (
 // TestDropAddresses: what is dropped of a sequence is the same whichever microbatch it is in and however long that was made,
 // and no two sequences of a step have the same pattern.
 func TestDropAddresses(t *testing.T) {
-	cfg := stages.Config{Family: stages.GPT2, Layers: 1, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 24, Vocab: 19, Dropout: 0.1, Tie: true}
+	cfg := stages.Config{Family: stages.GPT2, Layers: 1, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 24, Vocab: 19, Dropout: 0.1,
+		Tie: true}
 	m, err := stages.NewModel(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +31,8 @@ func TestDropAddresses(t *testing.T) {
 		x := l.Alloc(tensorops.Float32, sequences, positions, cfg.Hidden)
 		y := l.AllocLike(x)
 		l.Fill(x, 1)
-		stage.DropResidual(l, stages.Microbatch{Step: 3, Train: true, FirstSequence: first, Sequences: sequences, Positions: positions}, y, x, "here", 0.5)
+		stage.DropResidual(l, stages.Microbatch{Step: 3, Train: true, FirstSequence: first, Sequences: sequences, Positions: positions}, y, x,
+			"here", 0.5)
 		host := make([]float32, sequences*positions*cfg.Hidden)
 		l.Fetch(tensorops.HostBytes(host), y)
 		l.Free(x)
@@ -41,10 +43,12 @@ func TestDropAddresses(t *testing.T) {
 		return slices.Collect(slices.Chunk(host, positions*cfg.Hidden))
 	}
 	whole := dropped(0, 8, cfg.Context)
-	for _, c := range []struct{ first, sequences, positions int }{{0, 8, 24}, {0, 1, 24}, {1, 1, 24}, {4, 1, 6}, {2, 3, 6}, {0, 8, 7}, {5, 3, 23}, {7, 1, 1}} {
+	for _, c := range []struct{ first, sequences, positions int }{{0, 8, 24}, {0, 1, 24}, {1, 1, 24}, {4, 1, 6}, {2, 3, 6}, {0, 8, 7},
+		{5, 3, 23}, {7, 1, 1}} {
 		for i, got := range dropped(c.first, c.sequences, c.positions) {
 			if want := whole[c.first+i][:c.positions*cfg.Hidden]; !slices.Equal(got, want) {
-				t.Errorf("sequence %d is dropped otherwise in a microbatch of %d from %d on with %d positions", c.first+i, c.sequences, c.first, c.positions)
+				t.Errorf("sequence %d is dropped otherwise in a microbatch of %d from %d on with %d positions", c.first+i, c.sequences, c.first,
+					c.positions)
 			}
 		}
 	}
@@ -66,7 +70,8 @@ func TestOwnMasks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stage, err := stages.NewStage(m, newDevice(t, 1).NewStream("masks"), []stages.ChunkSpec{{Last: len(m.Symbols())}}, stages.Options{Optimizer: adamw})
+	stage, err := stages.NewStage(m, newDevice(t, 1).NewStream("masks"), []stages.ChunkSpec{{Last: len(m.Symbols())}},
+		stages.Options{Optimizer: adamw})
 	if err != nil {
 		t.Fatal(err)
 	}

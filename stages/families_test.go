@@ -199,16 +199,23 @@ func TestLoadsInTransformers(t *testing.T) {
 	}
 	dir, dev := t.TempDir(), newDevice(t, 2)
 	plain := func(family string, change func(c *stages.Config)) stages.Config {
-		c := stages.Config{Family: family, Layers: 2, Hidden: 16, Heads: 4, KVHeads: 2, FFN: 20, Context: 16, Vocab: 17, RopeTheta: 1000, NormEps: 1e-6}
+		c := stages.Config{Family: family, Layers: 2, Hidden: 16, Heads: 4, KVHeads: 2, FFN: 20, Context: 16, Vocab: 17, RopeTheta: 1000,
+			NormEps: 1e-6}
 		change(&c)
 		return c
 	}
 	llama3 := stages.RopeScaling{Type: "llama3", Factor: 4, Low: 1, High: 4, Original: 12}
 	for name, c := range map[string]stages.Config{
-		"gpt2":           plain(stages.GPT2, func(c *stages.Config) { c.KVHeads, c.Tie = 4, true }),
-		"llama":          plain(stages.Llama, func(*stages.Config) {}),
-		"llama-biases":   plain(stages.Llama, func(c *stages.Config) { c.AttentionBias, c.MLPBias, c.RopeScaling, c.Tie = true, true, llama3, true }),
-		"llama-linear":   plain(stages.Llama, func(c *stages.Config) { c.HeadDim, c.RopeScaling = 6, stages.RopeScaling{Type: "linear", Factor: 2.5} }),
+		"gpt2":  plain(stages.GPT2, func(c *stages.Config) { c.KVHeads, c.Tie = 4, true }),
+		"llama": plain(stages.Llama, func(*stages.Config) {}),
+		"llama-biases": plain(stages.Llama, func(c *stages.Config) {
+			c.AttentionBias, c.MLPBias, c.RopeScaling, c.Tie = true, true, llama3,
+				true
+		}),
+		"llama-linear": plain(stages.Llama, func(c *stages.Config) {
+			c.HeadDim, c.RopeScaling = 6,
+				stages.RopeScaling{Type: "linear", Factor: 2.5}
+		}),
 		"mistral":        plain(stages.Mistral, func(c *stages.Config) { c.HeadDim = 6 }),
 		"mistral-window": plain(stages.Mistral, func(c *stages.Config) { c.Window = 4 }),
 		"qwen2":          plain(stages.Qwen2, func(c *stages.Config) { c.Tie = true }),
@@ -251,7 +258,8 @@ func writeModel(t *testing.T, dir string, w *whole, tokens []int32) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"config.json": string(text), "model.safetensors": file.String(), "logits.json": string(logits)} {
+	for name, content := range map[string]string{"config.json": string(text), "model.safetensors": file.String(),
+		"logits.json": string(logits)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -32,8 +32,9 @@ type Widths interface{ Width() int }
 
 var (
 	families = registry.New[Family]("family", append(LanguageFamilies(), MLP, Stack)...)
-	kinds    = []string{"input", "embed", "dense", "gelu", "relu", "tanh", "norm", "dropout", "cross_entropy", "mse"} // of layers, this package's
-	layers   = registry.New[func(*LayerOptions) (Layer, error)]("layer", kinds...)
+	// of layers, this package's
+	kinds  = []string{"input", "embed", "dense", "gelu", "relu", "tanh", "norm", "dropout", "cross_entropy", "mse"}
+	layers = registry.New[func(*LayerOptions) (Layer, error)]("layer", kinds...)
 )
 
 // RegisterFamily adds a family of models, which a configuration may name as model.family.
@@ -146,7 +147,8 @@ func (f Field) size() (int, error) {
 	n := 1
 	for _, d := range f.Shape {
 		if d < 1 || d > MaxHidden/n {
-			return 0, fmt.Errorf("%w: field %q has shape %v, and a dense layer needs 1 to %d numbers, as many in every sample", ErrModel, f.Name, f.Shape, MaxHidden)
+			return 0, fmt.Errorf("%w: field %q has shape %v, and a dense layer needs 1 to %d numbers, as many in every sample", ErrModel, f.Name,
+				f.Shape, MaxHidden)
 		}
 		n *= d
 	}
@@ -232,7 +234,8 @@ func (c Config) validateSizes() error {
 			}
 			n *= max(d, 1)
 		}
-		if f.Name == "" || len(f.Shape) >= tensorops.MaxRank || f.Classes < 0 || f.Classes > MaxVocab || slices.ContainsFunc(f.Shape, func(d int) bool { return d < -1 || d == 0 || d > tensorops.MaxDim }) {
+		if f.Name == "" || len(f.Shape) >= tensorops.MaxRank || f.Classes < 0 || f.Classes > MaxVocab ||
+			slices.ContainsFunc(f.Shape, func(d int) bool { return d < -1 || d == 0 || d > tensorops.MaxDim }) {
 			return fmt.Errorf("%w: field %q of the data has shape %v and %d classes", ErrModel, f.Name, f.Shape, f.Classes)
 		}
 	}
@@ -325,7 +328,8 @@ func (o *LayerOptions) build(kind string) (Layer, error) {
 	switch kind {
 	case "dense", "norm", "cross_entropy":
 		if o.Width < 1 {
-			return nil, fmt.Errorf("%w: the width of what it takes is not known: a layer such as \"input\" comes before it, and one of a program's own must tell its Width", ErrModel)
+			return nil,
+				fmt.Errorf("%w: the width of what it takes is not known: a layer such as \"input\" comes before it, and one of a program's own must tell its Width", ErrModel)
 		}
 	}
 	switch kind {
@@ -359,7 +363,8 @@ func (o *LayerOptions) build(kind string) (Layer, error) {
 	case "cross_entropy":
 		f, err := o.field("y")
 		if err == nil && (f.DType != tensorops.Int32 || f.Classes > o.Width) {
-			err = fmt.Errorf("%w: field %q is %v of %d classes, and it takes labels, for each of which it gets %d numbers", ErrModel, f.Name, f.DType, f.Classes, o.Width)
+			err = fmt.Errorf("%w: field %q is %v of %d classes, and it takes labels, for each of which it gets %d numbers", ErrModel, f.Name,
+				f.DType, f.Classes, o.Width)
 		}
 		return NewCrossEntropy(f.Name, o.Width), err
 	case "mse":
@@ -371,7 +376,8 @@ func (o *LayerOptions) build(kind string) (Layer, error) {
 	}
 	f, ok := layers.Get(kind)
 	if !ok {
-		return nil, fmt.Errorf("%w: there is no kind of layer %q; this program knows %q", ErrModel, kind, append(slices.Clone(kinds), layers.Names()...))
+		return nil, fmt.Errorf("%w: there is no kind of layer %q; this program knows %q", ErrModel, kind,
+			append(slices.Clone(kinds), layers.Names()...))
 	}
 	l, err := f(o)
 	if err == nil && l == nil {

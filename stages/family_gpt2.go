@@ -27,7 +27,8 @@ func (gpt2Family) check(c Config) error {
 func (gpt2Family) build(m *Model) {
 	c := m.Config
 	norm := func(name string) norm {
-		return norm{gamma: parted(m.add(name+".weight", ones, c.Hidden), bySequence), beta: parted(m.add(name+".bias", zeros, c.Hidden), bySequence), hasBeta: true, eps: c.eps()}
+		return norm{gamma: parted(m.add(name+".weight", ones, c.Hidden), bySequence),
+			beta: parted(m.add(name+".bias", zeros, c.Hidden), bySequence), hasBeta: true, eps: c.eps()}
 	}
 	// conv's columns are in sections, of units that stay together; those of a row are its rows.
 	conv := func(name string, init Init, in, out, sections, units int) linear {
@@ -40,7 +41,8 @@ func (gpt2Family) build(m *Model) {
 	}
 	wte := m.cut(m.add("transformer.wte.weight", normalInit, c.Vocab, c.Hidden), vocabSplit(c))
 	wpe := m.add("transformer.wpe.weight", normalInit, c.Positions(), c.Hidden) // a shorter context uses the first ones
-	m.layers = append(m.layers, &embedding{tokens: wte, positions: wpe, hasPositions: true, width: c.Hidden, drop: site{"embedding", c.Dropout}})
+	m.layers = append(m.layers, &embedding{tokens: wte, positions: wpe, hasPositions: true, width: c.Hidden,
+		drop: site{"embedding", c.Dropout}})
 	decoder := func(i int, at string) *block {
 		b := &block{cfg: m.local(), heads: c.Heads, drops: blockSites(i, c.Dropout)}
 		b.norm1 = norm(at + ".ln_1")
@@ -84,7 +86,8 @@ func (f gpt2Family) keys(r *reading) rules {
 
 		// Of an older release (its mask had n_ctx positions), and of other heads than ours.
 		"n_ctx": neutral, "n_special": neutral, "predict_special_tokens": neutral, "output_past": neutral,
-		"summary_activation": neutral, "summary_first_dropout": neutral, "summary_proj_to_labels": neutral, "summary_type": neutral, "summary_use_proj": neutral,
+		"summary_activation": neutral, "summary_first_dropout": neutral, "summary_proj_to_labels": neutral, "summary_type": neutral,
+		"summary_use_proj": neutral,
 	}
 }
 

@@ -28,7 +28,8 @@ func TestEarlySumsChangeNoBit(t *testing.T) {
 				for rank := range size {
 					s := dev.NewStream(fmt.Sprintf("replica %d", rank))
 					t.Cleanup(s.Close)
-					st, err := stages.NewStage(m, s, w.specs, stages.Options{Seed: 5, Optimizer: adamw, StepTokens: 8 * cfg.Context, Data: stages.DataParallel{Group: w.group[rank]}})
+					st, err := stages.NewStage(m, s, w.specs, stages.Options{Seed: 5, Optimizer: adamw, StepTokens: 8 * cfg.Context,
+						Data: stages.DataParallel{Group: w.group[rank]}})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -75,7 +76,8 @@ func TestEarlySumsChangeNoBit(t *testing.T) {
 // last microbatch alone; what other ranks or rows add to comes at the end.
 func TestEarlySumsBegin(t *testing.T) {
 	for _, tied := range []bool{false, true} {
-		cfg := stages.Config{Family: stages.Llama, Layers: 3, Hidden: 128, Heads: 4, KVHeads: 4, FFN: 256, Context: 8, Vocab: 600, RopeTheta: 1000, Tie: tied}
+		cfg := stages.Config{Family: stages.Llama, Layers: 3, Hidden: 128, Heads: 4, KVHeads: 4, FFN: 256, Context: 8, Vocab: 600,
+			RopeTheta: 1000, Tie: tied}
 		m := newModel(t, cfg)
 		dry := tensorops.NewDryStream()
 		o := stages.Options{Optimizer: adamw, Data: stages.DataParallel{Group: tensorops.DryGroup{Members: 2}}}

@@ -80,7 +80,9 @@ func (m *Model) Freeze(layers []string) error {
 	for i, l := range m.layers {
 		for _, u := range l.uses() {
 			if frozen[i] && u.place != placeOwn && !u.param.Frozen {
-				m.thawed = append(m.thawed, fmt.Sprintf("layer %q is frozen, but it uses %s, which belongs to another layer and is trained: freeze that layer too", names[i], u.param.Name))
+				m.thawed = append(m.thawed,
+					fmt.Sprintf("layer %q is frozen, but it uses %s, which belongs to another layer and is trained: freeze that layer too", names[i],
+						u.param.Name))
 			}
 		}
 	}

@@ -12,7 +12,8 @@ import (
 
 func tiny(t *testing.T, freeze ...string) *stages.Model {
 	t.Helper()
-	m, err := stages.NewModel(stages.Config{Family: stages.Llama, Layers: 4, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 16, Context: 8, Vocab: 16, RopeTheta: 1e4})
+	m, err := stages.NewModel(stages.Config{Family: stages.Llama, Layers: 4, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 16, Context: 8, Vocab: 16,
+		RopeTheta: 1e4})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -200,7 +200,7 @@ func (g *Graph) check() error {
 	}
 	for i, v := range m.values {
 		if len(v.to) == 0 && v.output == "" {
-			u := m.layers[v.from].(*unit) //nolint:forcetypeassert // a graph has no others
+			u := m.layers[v.from].(*unit)
 			g.Fail("nothing takes output %d of layer %q", slices.Index(m.wires[v.from].outs, i), u.name)
 		}
 	}

@@ -130,17 +130,19 @@ func (l *scale) InputGrad(p *stages.Pass, in, dout []tensorops.Tensor) []tensoro
 }
 
 func (l *scale) WeightGrad(p *stages.Pass, in, dout []tensorops.Tensor) {
-	p.Call("scale weight gradient", []tensorops.Tensor{dout[0], p.Saved(0), p.Weight(0)}, []tensorops.Tensor{p.Grad(0)}, func(reads, writes []tensorops.Array) error {
-		var sum float64
-		for i, v := range reads[0].Float {
-			sum += float64(v) * float64(reads[1].Float[i]) / float64(reads[2].Float[0])
-		}
-		writes[0].Float[0] += float32(sum)
-		return nil
-	})
+	p.Call("scale weight gradient", []tensorops.Tensor{dout[0], p.Saved(0), p.Weight(0)}, []tensorops.Tensor{p.Grad(0)},
+		func(reads, writes []tensorops.Array) error {
+			var sum float64
+			for i, v := range reads[0].Float {
+				sum += float64(v) * float64(reads[1].Float[i]) / float64(reads[2].Float[0])
+			}
+			writes[0].Float[0] += float32(sum)
+			return nil
+		})
 }
 
-var branchFields = []stages.Field{{Name: "x", Shape: []int{4}}, {Name: "z", Shape: []int{4}}, {Name: "y", DType: tensorops.Int32, Classes: 3}}
+var branchFields = []stages.Field{{Name: "x", Shape: []int{4}}, {Name: "z", Shape: []int{4}},
+	{Name: "y", DType: tensorops.Int32, Classes: 3}}
 
 // graphPipe is a model of a graph, cut into chunks that are each on a stage of its own.
 type graphPipe struct {
@@ -186,7 +188,8 @@ func (p *graphPipe) run(v int, record func(l *tensorops.List)) error {
 // graphBatch draws a microbatch.
 func graphBatch(index int) (stages.Microbatch, map[string]tensorops.Array) {
 	const samples = 5
-	x, z, y := tensorops.NewArray(tensorops.Float32, []int{samples, 4}), tensorops.NewArray(tensorops.Float32, []int{samples, 4}), tensorops.NewArray(tensorops.Int32, []int{samples})
+	x, z, y := tensorops.NewArray(tensorops.Float32, []int{samples, 4}), tensorops.NewArray(tensorops.Float32, []int{samples, 4}),
+		tensorops.NewArray(tensorops.Int32, []int{samples})
 	rng.Normal(x.Float, rng.NewKey(1, uint64(index)), 0, 0, 1)
 	rng.Normal(z.Float, rng.NewKey(2, uint64(index)), 0, 0, 1)
 	for i := range y.Int {
@@ -197,7 +200,8 @@ func graphBatch(index int) (stages.Microbatch, map[string]tensorops.Array) {
 }
 
 // passes takes microbatches forward and back, several under way at a time.
-func (p *graphPipe) passes(count int, split, recompute bool, fields func(int) (stages.Microbatch, map[string]tensorops.Array)) (loss float64, err error) {
+func (p *graphPipe) passes(count int, split, recompute bool, fields func(int) (stages.Microbatch,
+	map[string]tensorops.Array)) (loss float64, err error) {
 	acc := stages.NewAccumulator()
 	for index := range count {
 		mb, data := fields(index)
@@ -435,13 +439,15 @@ func (l *badGrad) InputGrad(p *stages.Pass, in, dout []tensorops.Tensor) []tenso
 func TestBrokenLayers(t *testing.T) {
 	run := func(t *testing.T, l stages.Layer) error {
 		t.Helper()
-		stages.RegisterFamily("test-"+strings.ReplaceAll(strings.ToLower(t.Name()[len("TestBrokenLayers/"):]), "_", "-"), func(g *stages.Graph, c stages.Config) error {
-			x := g.Add("first", stages.NewDense(4, 4, "", 0), g.Input("x"))
-			y := g.Add("dense", stages.NewDense(4, 3, "", 0), g.Add("broken", l, x...)...)
-			g.Loss("loss", stages.NewCrossEntropy("y", 3), y...)
-			return nil
-		})
-		m, err := stages.NewModel(stages.Config{Family: "test-" + strings.ReplaceAll(strings.ToLower(t.Name()[len("TestBrokenLayers/"):]), "_", "-"), Fields: branchFields})
+		stages.RegisterFamily("test-"+strings.ReplaceAll(strings.ToLower(t.Name()[len("TestBrokenLayers/"):]), "_", "-"),
+			func(g *stages.Graph, c stages.Config) error {
+				x := g.Add("first", stages.NewDense(4, 4, "", 0), g.Input("x"))
+				y := g.Add("dense", stages.NewDense(4, 3, "", 0), g.Add("broken", l, x...)...)
+				g.Loss("loss", stages.NewCrossEntropy("y", 3), y...)
+				return nil
+			})
+		m, err := stages.NewModel(stages.Config{Family: "test-" + strings.ReplaceAll(strings.ToLower(t.Name()[len("TestBrokenLayers/"):]), "_",
+			"-"), Fields: branchFields})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -457,14 +463,16 @@ func TestBrokenLayers(t *testing.T) {
 		err  error
 		says string
 	}{
-		"panics":                        {nil, "layer broken, forward of microbatch 0: panic: out of ideas"},
-		"panics later":                  {nil, "layer broken, forward of microbatch 0: work: panic: out of ideas (stages_test.(*broken).Forward"},
-		"fails":                         {nil, "layer broken, forward of microbatch 0: work: out of ideas"},
-		"no output":                     {stages.ErrInput, "it returned 0 outputs and should return 1"},
-		"misfit":                        {tensorops.ErrShape, "layer broken, forward"},
-		"wide":                          {stages.ErrInput, "layer dense, forward of microbatch 0: unexpected tensor on an edge: it takes float32 rows of 4 numbers, and gets float32[5 7]"},
-		"unknown field":                 {stages.ErrInput, `it asks for the field "nowhere"`},
-		"frees":                         {stages.ErrInput, "layer broken, forward of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it was given"},
+		"panics":       {nil, "layer broken, forward of microbatch 0: panic: out of ideas"},
+		"panics later": {nil, "layer broken, forward of microbatch 0: work: panic: out of ideas (stages_test.(*broken).Forward"},
+		"fails":        {nil, "layer broken, forward of microbatch 0: work: out of ideas"},
+		"no output":    {stages.ErrInput, "it returned 0 outputs and should return 1"},
+		"misfit":       {tensorops.ErrShape, "layer broken, forward"},
+		"wide": {stages.ErrInput,
+			"layer dense, forward of microbatch 0: unexpected tensor on an edge: it takes float32 rows of 4 numbers, and gets float32[5 7]"},
+		"unknown field": {stages.ErrInput, `it asks for the field "nowhere"`},
+		"frees": {stages.ErrInput,
+			"layer broken, forward of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it was given"},
 		"frees what it saves":           {stages.ErrInput, "it freed float32[5 1000], which it saves"},
 		"returns what it freed":         {stages.ErrInput, "output 0 is none, or was freed"},
 		"NaN":                           {stages.ErrNotFinite, "layer broken, forward of microbatch 0: output 0 has not a finite number"},
@@ -482,7 +490,8 @@ func TestBrokenLayers(t *testing.T) {
 		err   error
 		says  string
 	}{
-		"none": {func(*stages.Pass, []tensorops.Tensor, []tensorops.Tensor) []tensorops.Tensor { return nil }, stages.ErrInput, "layer broken, input gradient of microbatch 0: unexpected tensor on an edge: it returned no gradient of input 0, float32[5 4]"},
+		"none": {func(*stages.Pass, []tensorops.Tensor, []tensorops.Tensor) []tensorops.Tensor { return nil }, stages.ErrInput,
+			"layer broken, input gradient of microbatch 0: unexpected tensor on an edge: it returned no gradient of input 0, float32[5 4]"},
 		"shape": {func(p *stages.Pass, _, _ []tensorops.Tensor) []tensorops.Tensor {
 			return []tensorops.Tensor{p.Alloc(tensorops.Float32, 4, 5)}
 		}, stages.ErrInput, "it returned a gradient of float32[4 5] for input 0, which is float32[5 4]"},

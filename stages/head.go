@@ -118,7 +118,8 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 		for i := range chunks {
 			first, last := i*each, min((i+1)*each, rows)
 			stats := s.loss.RowRange(depth*chunks+i, depth*chunks+i+1)
-			h.loss(c, s, stats, s.rowsOf(c, depth*rows+first, last-first), lse.RowRange(0, last-first), targets.RowRange(first, last), scale, depth*rows+first)
+			h.loss(c, s, stats, s.rowsOf(c, depth*rows+first, last-first), lse.RowRange(0, last-first), targets.RowRange(first, last), scale,
+				depth*rows+first)
 		}
 		if depth > 0 {
 			c.Free(targets)

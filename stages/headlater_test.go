@@ -30,10 +30,12 @@ func TestHeadLater(t *testing.T) {
 			for _, cuts := range [][]int{nil, {2}} {
 				want := train(cuts, false, func(int) bool { return false })
 				for _, split := range []bool{false, true} {
-					for name, later := range map[string]func(int) bool{"all": func(int) bool { return true }, "the last": func(i int) bool { return i == 2 }} {
+					for name, later := range map[string]func(int) bool{"all": func(int) bool { return true },
+						"the last": func(i int) bool { return i == 2 }} {
 						for i, got := range train(cuts, split, later) {
 							if got != want[i] {
-								t.Errorf("%s, depths %d, cuts %v, split %v, %s: step %d has %+v, want %+v", cfg.Family, depths, cuts, split, name, i+1, got, want[i])
+								t.Errorf("%s, depths %d, cuts %v, split %v, %s: step %d has %+v, want %+v", cfg.Family, depths, cuts, split, name, i+1, got,
+									want[i])
 							}
 						}
 					}

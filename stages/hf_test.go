@@ -89,13 +89,20 @@ const (
 // TestParseHF: what is published, and what is equal to it, gives the model that its
 // authors mean.
 func TestParseHF(t *testing.T) {
-	gpt2 := stages.Config{Family: stages.GPT2, Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, FFN: 3072, Context: 1024, Vocab: 50257, Dropout: 0.1, Tie: true, NormEps: 1e-5}
-	llama := stages.Config{Family: stages.Llama, Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 32, FFN: 11008, Context: 2048, Vocab: 32000, RopeTheta: 10000, NormEps: 1e-6}
-	tiny := stages.Config{Family: stages.Llama, Layers: 22, Hidden: 2048, Heads: 32, KVHeads: 4, FFN: 5632, Context: 2048, Vocab: 32000, RopeTheta: 10000, NormEps: 1e-5}
-	mistral := stages.Config{Family: stages.Mistral, Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Context: 32768, Vocab: 32000, RopeTheta: 10000, NormEps: 1e-5, Window: 4096}
-	qwen2 := stages.Config{Family: stages.Qwen2, Layers: 24, Hidden: 896, Heads: 14, KVHeads: 2, FFN: 4864, Context: 32768, Vocab: 151936, RopeTheta: 1e6, NormEps: 1e-6, Tie: true}
-	qwen3 := stages.Config{Family: stages.Qwen3, Layers: 28, Hidden: 1024, Heads: 16, KVHeads: 8, HeadDim: 128, FFN: 3072, Context: 40960, Vocab: 151936, RopeTheta: 1e6, NormEps: 1e-6, Tie: true}
-	llama32 := stages.Config{Family: stages.Llama, Layers: 16, Hidden: 2048, Heads: 32, KVHeads: 8, FFN: 8192, Context: 131072, Vocab: 128256, RopeTheta: 5e5, NormEps: 1e-5, Tie: true,
+	gpt2 := stages.Config{Family: stages.GPT2, Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, FFN: 3072, Context: 1024, Vocab: 50257,
+		Dropout: 0.1, Tie: true, NormEps: 1e-5}
+	llama := stages.Config{Family: stages.Llama, Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 32, FFN: 11008, Context: 2048, Vocab: 32000,
+		RopeTheta: 10000, NormEps: 1e-6}
+	tiny := stages.Config{Family: stages.Llama, Layers: 22, Hidden: 2048, Heads: 32, KVHeads: 4, FFN: 5632, Context: 2048, Vocab: 32000,
+		RopeTheta: 10000, NormEps: 1e-5}
+	mistral := stages.Config{Family: stages.Mistral, Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, FFN: 14336, Context: 32768, Vocab: 32000,
+		RopeTheta: 10000, NormEps: 1e-5, Window: 4096}
+	qwen2 := stages.Config{Family: stages.Qwen2, Layers: 24, Hidden: 896, Heads: 14, KVHeads: 2, FFN: 4864, Context: 32768, Vocab: 151936,
+		RopeTheta: 1e6, NormEps: 1e-6, Tie: true}
+	qwen3 := stages.Config{Family: stages.Qwen3, Layers: 28, Hidden: 1024, Heads: 16, KVHeads: 8, HeadDim: 128, FFN: 3072, Context: 40960,
+		Vocab: 151936, RopeTheta: 1e6, NormEps: 1e-6, Tie: true}
+	llama32 := stages.Config{Family: stages.Llama, Layers: 16, Hidden: 2048, Heads: 32, KVHeads: 8, FFN: 8192, Context: 131072, Vocab: 128256,
+		RopeTheta: 5e5, NormEps: 1e-5, Tie: true,
 		RopeScaling: stages.RopeScaling{Type: "llama3", Factor: 32, Low: 1, High: 4, Original: 8192}}
 	with := func(c stages.Config, change func(*stages.Config)) stages.Config {
 		change(&c)
@@ -111,53 +118,71 @@ func TestParseHF(t *testing.T) {
 		{"TinyLlama", publishedLlama, tiny},
 		{"Llama of transformers 5", defaultLlama, llama},
 		{"Llama by default", `{"model_type":"llama"}`, llama},
-		{"GPT-2 by the general names", `{"model_type":"gpt2","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":32}`,
+		{"GPT-2 by the general names",
+			`{"model_type":"gpt2","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"max_position_embeddings":32}`,
 			with(gpt2, func(c *stages.Config) {
 				c.Hidden, c.Layers, c.Heads, c.KVHeads, c.Context, c.FFN = 64, 2, 4, 4, 32, 256
 			})},
 		{"twice the same", edited(t, publishedGPT2, "hidden_size", "768"), gpt2},
 		{"an inner width", edited(t, publishedGPT2, "n_inner", "1000"), with(gpt2, func(c *stages.Config) { c.FFN = 1000 })},
 		{"torch's name of the GELU", edited(t, publishedGPT2, "activation_function", `"gelu_pytorch_tanh"`), gpt2},
-		{"three dropouts", edited(t, publishedGPT2, "resid_pdrop", "0.2", "embd_pdrop", "0", "attn_pdrop", ""), with(gpt2, func(c *stages.Config) { c.Dropout = 0.2 })},
+		{"three dropouts", edited(t, publishedGPT2, "resid_pdrop", "0.2", "embd_pdrop", "0", "attn_pdrop", ""),
+			with(gpt2, func(c *stages.Config) { c.Dropout = 0.2 })},
 		{"an epsilon", edited(t, publishedGPT2, "layer_norm_epsilon", "1e-6"), with(gpt2, func(c *stages.Config) { c.NormEps = 1e-6 })},
 		{"a head of its own", edited(t, publishedGPT2, "tie_word_embeddings", "false"), with(gpt2, func(c *stages.Config) { c.Tie = false })},
 		{"another order of the same product", edited(t, publishedGPT2, "reorder_and_upcast_attn", "true"), gpt2},
 		{"a key that is not set", edited(t, publishedGPT2, "of_a_later_release", "null"), gpt2},
 		{"positions by both names", edited(t, publishedLlama, "max_sequence_length", "2048"), tiny},
-		{"positions by their first name", edited(t, publishedLlama, "max_position_embeddings", "", "max_sequence_length", "512"), with(tiny, func(c *stages.Config) { c.Context = 512 })},
-		{"notes of other programs", edited(t, publishedLlama, "transformers.js_config", `{"dtype":"q4"}`, "unsloth_version", `"2024.9"`, "unsloth_fixed", "true"), tiny},
+		{"positions by their first name", edited(t, publishedLlama, "max_position_embeddings", "", "max_sequence_length", "512"),
+			with(tiny, func(c *stages.Config) { c.Context = 512 })},
+		{"notes of other programs", edited(t, publishedLlama, "transformers.js_config", `{"dtype":"q4"}`, "unsloth_version", `"2024.9"`,
+			"unsloth_fixed", "true"), tiny},
 		{"theta", edited(t, publishedLlama, "rope_theta", "500000"), with(tiny, func(c *stages.Config) { c.RopeTheta = 5e5 })},
-		{"theta of transformers 5", edited(t, publishedLlama, "rope_parameters", `{"rope_type":"default","rope_theta":5e5}`), with(tiny, func(c *stages.Config) { c.RopeTheta = 5e5 })},
-		{"theta in both places", edited(t, publishedLlama, "rope_theta", "5e5", "rope_parameters", `{"rope_theta":500000.0}`), with(tiny, func(c *stages.Config) { c.RopeTheta = 5e5 })},
-		{"keys that change nothing", edited(t, publishedLlama, "_model_name_or_path", `"x"`, "_attn_implementation", `"sdpa"`, "transformers_version", `"5.23.0"`), tiny},
+		{"theta of transformers 5", edited(t, publishedLlama, "rope_parameters", `{"rope_type":"default","rope_theta":5e5}`),
+			with(tiny, func(c *stages.Config) { c.RopeTheta = 5e5 })},
+		{"theta in both places", edited(t, publishedLlama, "rope_theta", "5e5", "rope_parameters", `{"rope_theta":500000.0}`),
+			with(tiny, func(c *stages.Config) { c.RopeTheta = 5e5 })},
+		{"keys that change nothing", edited(t, publishedLlama, "_model_name_or_path", `"x"`, "_attn_implementation", `"sdpa"`,
+			"transformers_version", `"5.23.0"`), tiny},
 		{"no scaling", edited(t, publishedLlama, "rope_scaling", `{"type":"default"}`, "partial_rotary_factor", "1.0"), tiny},
 		{"heads of the usual width", edited(t, publishedLlama, "head_dim", "64", "is_llama_config", "true", "rope_interleaved", "false"), tiny},
-		{"as many key heads", edited(t, publishedLlama, "num_key_value_heads", "null", "head_dim", "null"), with(tiny, func(c *stages.Config) { c.KVHeads = 32 })},
+		{"as many key heads", edited(t, publishedLlama, "num_key_value_heads", "null", "head_dim", "null"),
+			with(tiny, func(c *stages.Config) { c.KVHeads = 32 })},
 		{"dropout", edited(t, publishedLlama, "attention_dropout", "0.25"), with(tiny, func(c *stages.Config) { c.Dropout = 0.25 })},
 		{"Mistral", publishedMistral, mistral},
-		{"Mistral without a window", edited(t, publishedMistral, "sliding_window", "null"), with(mistral, func(c *stages.Config) { c.Window = 0 })},
+		{"Mistral without a window", edited(t, publishedMistral, "sliding_window", "null"),
+			with(mistral, func(c *stages.Config) { c.Window = 0 })},
 		{"Mistral with the usual window", edited(t, publishedMistral, "sliding_window", ""), mistral},
-		{"Mistral with a window beyond its positions", edited(t, publishedMistral, "sliding_window", "32768"), with(mistral, func(c *stages.Config) { c.Window = 0 })},
+		{"Mistral with a window beyond its positions", edited(t, publishedMistral, "sliding_window", "32768"),
+			with(mistral, func(c *stages.Config) { c.Window = 0 })},
 		{"Mistral with narrow heads", edited(t, publishedMistral, "head_dim", "64"), with(mistral, func(c *stages.Config) { c.HeadDim = 64 })},
 		{"Qwen 2", publishedQwen2, qwen2},
 		{"Qwen 2 with a window", edited(t, publishedQwen2, "use_sliding_window", "true", "sliding_window", "1024", "max_window_layers", "2"),
 			with(qwen2, func(c *stages.Config) { c.Window, c.Full = 1024, []int{0, 1} })},
-		{"Qwen 2 with the usual window", edited(t, publishedQwen2, "use_sliding_window", "true", "sliding_window", "", "max_window_layers", "0"), with(qwen2, func(c *stages.Config) { c.Window = 4096 })},
-		{"Qwen 2 whose window no layer has", edited(t, publishedQwen2, "use_sliding_window", "true", "sliding_window", "1024", "max_window_layers", "24"), qwen2},
-		{"Qwen 2 by layers", edited(t, publishedQwen2, "use_sliding_window", "true", "sliding_window", "16", "num_hidden_layers", "3", "layer_types", `["sliding_attention","full_attention","sliding_attention"]`),
+		{"Qwen 2 with the usual window", edited(t, publishedQwen2, "use_sliding_window", "true", "sliding_window", "", "max_window_layers", "0"),
+			with(qwen2, func(c *stages.Config) { c.Window = 4096 })},
+		{"Qwen 2 whose window no layer has", edited(t, publishedQwen2, "use_sliding_window", "true", "sliding_window", "1024",
+			"max_window_layers", "24"), qwen2},
+		{"Qwen 2 by layers", edited(t, publishedQwen2, "use_sliding_window", "true", "sliding_window", "16", "num_hidden_layers", "3",
+			"layer_types", `["sliding_attention","full_attention","sliding_attention"]`),
 			with(qwen2, func(c *stages.Config) { c.Layers, c.Window, c.Full = 3, 16, []int{1} })},
-		{"Qwen 2 of transformers 5", edited(t, publishedQwen2, "sliding_window", "null", "num_hidden_layers", "1", "layer_types", `["full_attention"]`, "rope_theta", "", "rope_parameters", `{"rope_theta":1e6,"rope_type":"default"}`),
+		{"Qwen 2 of transformers 5", edited(t, publishedQwen2, "sliding_window", "null", "num_hidden_layers", "1", "layer_types",
+			`["full_attention"]`, "rope_theta", "", "rope_parameters", `{"rope_theta":1e6,"rope_type":"default"}`),
 			with(qwen2, func(c *stages.Config) { c.Layers = 1 })},
 		{"Qwen 3", publishedQwen3, qwen3},
-		{"Qwen 3 with biases", edited(t, publishedQwen3, "attention_bias", "true"), with(qwen3, func(c *stages.Config) { c.AttentionBias = true })},
+		{"Qwen 3 with biases", edited(t, publishedQwen3, "attention_bias", "true"),
+			with(qwen3, func(c *stages.Config) { c.AttentionBias = true })},
 		{"Qwen 3 with the usual heads", edited(t, publishedQwen3, "head_dim", ""), qwen3},
 		{"Llama 3.2", publishedLlama32, llama32},
 		{"Llama 3.2 of transformers 5", edited(t, publishedLlama32, "rope_scaling", "", "rope_theta", "", "rope_parameters",
 			`{"factor":32.0,"high_freq_factor":4.0,"low_freq_factor":1.0,"original_max_position_embeddings":8192,"rope_type":"llama3","rope_theta":500000.0}`), llama32},
-		{"linear scaling", edited(t, publishedLlama, "rope_scaling", `{"type":"linear","factor":2.0}`), with(tiny, func(c *stages.Config) { c.RopeScaling = stages.RopeScaling{Type: "linear", Factor: 2} })},
-		{"biases", edited(t, publishedLlama, "attention_bias", "true", "mlp_bias", "true"), with(tiny, func(c *stages.Config) { c.AttentionBias, c.MLPBias = true, true })},
+		{"linear scaling", edited(t, publishedLlama, "rope_scaling", `{"type":"linear","factor":2.0}`),
+			with(tiny, func(c *stages.Config) { c.RopeScaling = stages.RopeScaling{Type: "linear", Factor: 2} })},
+		{"biases", edited(t, publishedLlama, "attention_bias", "true", "mlp_bias", "true"),
+			with(tiny, func(c *stages.Config) { c.AttentionBias, c.MLPBias = true, true })},
 		{"wide heads", edited(t, publishedLlama, "head_dim", "128"), with(tiny, func(c *stages.Config) { c.HeadDim = 128 })},
-		{"multi-token prediction", edited(t, publishedLlama, "num_nextn_predict_layers", "1"), with(tiny, func(c *stages.Config) { c.MTPLayers = 1 })},
+		{"multi-token prediction", edited(t, publishedLlama, "num_nextn_predict_layers", "1"),
+			with(tiny, func(c *stages.Config) { c.MTPLayers = 1 })},
 	} {
 		if got, err := stages.ParseHF([]byte(c.text)); err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v, %v", c.name, got, c.want, err)
@@ -233,10 +258,14 @@ func TestParseHFRefuses(t *testing.T) {
 		{publishedLlama, []string{"rope_scaling", `{"type":"dynamic","factor":2.0}`}, `rope_scaling.type is "dynamic"`},
 		{publishedLlama, []string{"rope_scaling", `{"type":"linear","factor":0.5}`}, `rope_scaling.factor is 0.5`},
 		{publishedLlama, []string{"rope_scaling", `{"type":"linear","rope_type":"llama3","factor":2.0}`}, `mean the same`},
-		{publishedLlama, []string{"rope_scaling", `{"type":"linear","factor":2.0,"low_freq_factor":1.0}`}, `rope_scaling.low_freq_factor is set, but rope_type is "linear"`},
+		{publishedLlama, []string{"rope_scaling", `{"type":"linear","factor":2.0,"low_freq_factor":1.0}`},
+			`rope_scaling.low_freq_factor is set, but rope_type is "linear"`},
 		{publishedLlama, []string{"rope_scaling", `{"type":"linear","factor":2.0}`, "rope_parameters", `{"factor":4.0}`}, `factor is 2`},
-		{publishedLlama, []string{"rope_parameters", `{"rope_type":"llama3","factor":8.0}`}, `rope_parameters.rope_type is "llama3", which needs a low_freq_factor`},
-		{publishedLlama, []string{"rope_parameters", `{"rope_type":"llama3","factor":8.0,"low_freq_factor":4.0,"high_freq_factor":4.0,"original_max_position_embeddings":64}`}, `high_freq_factor 4`},
+		{publishedLlama, []string{"rope_parameters", `{"rope_type":"llama3","factor":8.0}`},
+			`rope_parameters.rope_type is "llama3", which needs a low_freq_factor`},
+		{publishedLlama, []string{"rope_parameters",
+			`{"rope_type":"llama3","factor":8.0,"low_freq_factor":4.0,"high_freq_factor":4.0,"original_max_position_embeddings":64}`},
+			`high_freq_factor 4`},
 		{publishedLlama, []string{"rope_parameters", `{"rope_type":"yarn","factor":8.0}`}, `rope_parameters.rope_type is "yarn"`},
 		{publishedLlama, []string{"original_max_position_embeddings", "64"}, `original_max_position_embeddings`},
 		{publishedLlama, []string{"rope_parameters", `{"rope_type":"default","factor":8.0}`}, `rope_parameters.factor`},
@@ -258,8 +287,10 @@ func TestParseHFRefuses(t *testing.T) {
 		{publishedQwen2, []string{"layer_types", `["full_attention"]`}, "layer_types has 1 entries, but num_hidden_layers is 24"},
 		{publishedQwen2, []string{"layer_types", `["chunked_attention"]`}, `layer 0 is "chunked_attention"`},
 		{publishedQwen2, []string{"layer_types", `[1]`}, `layer_types is [1]`},
-		{publishedQwen2, []string{"num_hidden_layers", "1", "layer_types", `["sliding_attention"]`}, `there is no window for it: use_sliding_window is false`},
-		{publishedQwen2, []string{"num_hidden_layers", "1", "use_sliding_window", "true", "sliding_window", "null", "layer_types", `["sliding_attention"]`}, `sliding_window null`},
+		{publishedQwen2, []string{"num_hidden_layers", "1", "layer_types", `["sliding_attention"]`},
+			`there is no window for it: use_sliding_window is false`},
+		{publishedQwen2, []string{"num_hidden_layers", "1", "use_sliding_window", "true", "sliding_window", "null", "layer_types",
+			`["sliding_attention"]`}, `sliding_window null`},
 		{publishedQwen2, []string{"sliding_window", "0"}, "sliding_window is 0"},
 		{publishedQwen3, []string{"head_dim", "null"}, "head_dim is null"},
 		{publishedMistral, []string{"layer_types", `["full_attention"]`}, "layer_types"},
@@ -273,7 +304,8 @@ func TestParseHFRefuses(t *testing.T) {
 		{publishedLlama, []string{"n_embd", "2048"}, "no such key of llama"},
 	} {
 		text := edited(t, c.base, c.keys...)
-		if _, err := stages.ParseHF([]byte(text)); !errors.Is(err, stages.ErrModel) || !strings.Contains(err.Error(), c.want) || strings.ContainsRune(err.Error(), 27) {
+		if _, err := stages.ParseHF([]byte(text)); !errors.Is(err, stages.ErrModel) || !strings.Contains(err.Error(), c.want) ||
+			strings.ContainsRune(err.Error(), 27) {
 			t.Errorf("%q:\n  error %v, want one about %q", c.keys, err, c.want)
 		}
 	}
@@ -293,7 +325,8 @@ func TestParseHFRefuses(t *testing.T) {
 // TestLargestModel: the limits leave room: no product of sizes overflows.
 func TestLargestModel(t *testing.T) {
 	for _, family := range []string{stages.GPT2, stages.Llama} {
-		c := stages.Config{Family: family, Layers: stages.MaxLayers, Hidden: stages.MaxHidden, Heads: stages.MaxHeads, KVHeads: stages.MaxHeads, FFN: stages.MaxFFN,
+		c := stages.Config{Family: family, Layers: stages.MaxLayers, Hidden: stages.MaxHidden, Heads: stages.MaxHeads, KVHeads: stages.MaxHeads,
+			FFN:     stages.MaxFFN,
 			Context: stages.MaxContext, Vocab: stages.MaxVocab, RopeTheta: stages.MaxRopeTheta, MTPLayers: stages.MaxMTPLayers}
 		m, err := stages.NewModel(c)
 		if err != nil {
@@ -317,7 +350,8 @@ func FuzzParseHF(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	for _, text := range []string{publishedGPT2, publishedLlama, defaultGPT2, defaultLlama, publishedMistral, publishedQwen2, publishedQwen3, publishedLlama32} {
+	for _, text := range []string{publishedGPT2, publishedLlama, defaultGPT2, defaultLlama, publishedMistral, publishedQwen2, publishedQwen3,
+		publishedLlama32} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -32,13 +32,18 @@ func (r *reading) rulesOf(f language) rules {
 // returns, classification's labels, and the settings of generation.
 var neutralKeys = []string{
 	"model_type", // which was read first
-	"_name_or_path", "_model_name_or_path", "_commit_hash", "transformers_version", "transformers.js_config", "unsloth_version", "unsloth_fixed", "tokenizer_class", "finetuning_task", "task_specific_params", "prefix",
-	"_attn_implementation", "_attn_implementation_autoset", "attn_implementation", "gradient_checkpointing", "use_cache", "use_bfloat16", "torchscript", "tf_legacy_loss", "chunk_size_feed_forward",
+	"_name_or_path", "_model_name_or_path", "_commit_hash", "transformers_version", "transformers.js_config", "unsloth_version",
+	"unsloth_fixed", "tokenizer_class", "finetuning_task", "task_specific_params", "prefix",
+	"_attn_implementation", "_attn_implementation_autoset", "attn_implementation", "gradient_checkpointing", "use_cache", "use_bfloat16",
+	"torchscript", "tf_legacy_loss", "chunk_size_feed_forward",
 	"initializer_range", "torch_dtype", "dtype",
 	"bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "unk_token_id", "decoder_start_token_id", "is_decoder",
 	"output_attentions", "output_hidden_states", "output_scores", "return_dict", "return_dict_in_generate", "remove_invalid_values",
 	"id2label", "label2id", "num_labels", "_num_labels", "problem_type",
-	"max_length", "min_length", "max_new_tokens", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty", "num_return_sequences",
-	"temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
-	"bad_words_ids", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens", "exponential_decay_length_penalty",
+	"max_length", "min_length", "max_new_tokens", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty",
+	"num_return_sequences",
+	"temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
+	"encoder_no_repeat_ngram_size",
+	"bad_words_ids", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens", "begin_suppress_tokens",
+	"exponential_decay_length_penalty",
 }

@@ -48,8 +48,9 @@ func parseHF(data []byte) (c Config, err error) {
 		}
 		if !ok {
 			keys := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(key string) bool { return slices.Contains(neutralKeys, key) })
-			return c, fmt.Errorf("%s is %s, and no such key of %s is known here; if it changes nothing that the model computes, remove it; known are %s",
-				strictjson.Quote(m.key), show(m.value), r.family.name(), strings.Join(keys, ", "))
+			return c,
+				fmt.Errorf("%s is %s, and no such key of %s is known here; if it changes nothing that the model computes, remove it; known are %s",
+					strictjson.Quote(m.key), show(m.value), r.family.name(), strings.Join(keys, ", "))
 		}
 		if err := rule(m.key, m.value); err != nil {
 			return c, err

@@ -184,7 +184,7 @@ func (p *Pass) Mask(site string, probability float64, sample int) tensorops.Mask
 	}
 	m := p.c.mask(p.unit.site(site, probability), 0)
 	if m.P > 0 {
-		m.First = uint64(p.FirstSample()+sample) << sampleBits //nolint:gosec // a batch has far fewer than 2²⁴ samples
+		m.First = uint64(p.FirstSample()+sample) << sampleBits
 	}
 	return m
 }

@@ -143,7 +143,8 @@ func NewMSE(field string) LossLayer {
 func squaredError(values, fields, grads []tensorops.Array) (r Report, err error) {
 	x, y := values[0].Float, fields[0].Float
 	if len(x) != len(y) {
-		return r, fmt.Errorf("%w: %d numbers %v for %d targets %v, which must be float32", ErrInput, len(x), values[0].Shape, len(y), fields[0].Shape)
+		return r, fmt.Errorf("%w: %d numbers %v for %d targets %v, which must be float32", ErrInput, len(x), values[0].Shape, len(y),
+			fields[0].Shape)
 	}
 	off := 0.0
 	for i, v := range x {

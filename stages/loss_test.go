@@ -13,7 +13,8 @@ func TestReduce(t *testing.T) {
 	sums, targets := []float64{8, 3, 0}, []float64{4, 1, 0}
 	a := stages.NewAccumulator()
 	report := func(i int) stages.Report {
-		return stages.Report{Sum: sums[i], Targets: targets[i], Metrics: []stages.Metric{{Name: "hits", Sum: 2, Count: targets[i]}, {Name: "all", Sum: 2, Total: true}}}
+		return stages.Report{Sum: sums[i], Targets: targets[i], Metrics: []stages.Metric{{Name: "hits", Sum: 2, Count: targets[i]},
+			{Name: "all", Sum: 2, Total: true}}}
 	}
 	for _, i := range []int{2, 0, 1} { // the order of arrival doesn't matter
 		if err := a.Add(i, report(i)); err != nil {
@@ -70,7 +71,8 @@ func TestRate(t *testing.T) {
 	}{
 		{stages.Cosine, 1, 1e-3 / 101}, {stages.Cosine, 100, 1e-3 * 100 / 101}, {stages.Cosine, 101, 1e-3},
 		{stages.Cosine, 1051, 5.5e-4}, {stages.Cosine, 2001, 1e-4}, {stages.Cosine, 9999, 1e-4},
-		{stages.Linear, 1051, 5.5e-4}, {stages.Linear, 576, 7.75e-4}, {stages.Linear, 2001, 1e-4}, {stages.Constant, 1999, 1e-3}, {stages.Constant, 1, 1e-3 / 101},
+		{stages.Linear, 1051, 5.5e-4}, {stages.Linear, 576, 7.75e-4}, {stages.Linear, 2001, 1e-4}, {stages.Constant, 1999, 1e-3},
+		{stages.Constant, 1, 1e-3 / 101},
 	} {
 		r.Decay = c.decay
 		if got := r.At(c.step); math.Abs(got-c.want) > 1e-12 {
@@ -78,7 +80,8 @@ func TestRate(t *testing.T) {
 		}
 	}
 	wsd := stages.Rate{LR: 1, MinLR: 0.1, Warmup: 10, Steps: 1000, Decay: stages.WSD, DecaySteps: 100}
-	for step, want := range map[int64]float64{1: 1.0 / 11, 10: 10.0 / 11, 11: 1, 900: 1, 901: 0.1 + 0.9*0.9, 925: 0.1 + 0.9*0.5, 1000: 0.1, 1001: 0.1} {
+	for step, want := range map[int64]float64{1: 1.0 / 11, 10: 10.0 / 11, 11: 1, 900: 1, 901: 0.1 + 0.9*0.9, 925: 0.1 + 0.9*0.5, 1000: 0.1,
+		1001: 0.1} {
 		if got := wsd.At(step); math.Abs(got-want) > 1e-12 {
 			t.Errorf("wsd: step %d has %g, want %g", step, got, want)
 		}

@@ -86,7 +86,8 @@ func (m *Model) Symbols() string {
 
 // add makes a parameter.
 func (m *Model) add(name string, init Init, shape ...int) use {
-	p := &Param{Name: name, Index: len(m.Params), Shape: shape, Whole: shape, Decay: len(shape) > 1, Init: init, places: [numPlaces]bool{placeOwn: true}}
+	p := &Param{Name: name, Index: len(m.Params), Shape: shape, Whole: shape, Decay: len(shape) > 1, Init: init,
+		places: [numPlaces]bool{placeOwn: true}}
 	m.Params = append(m.Params, p)
 	return use{param: p}
 }

@@ -11,9 +11,12 @@ import (
 
 // mtpModels predict further tokens, with the embedding used in every combination.
 var mtpModels = []stages.Config{
-	{Family: stages.GPT2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, Tie: true, MTPLayers: 2, MTPWeight: 0.3},
-	{Family: stages.Llama, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, Tie: true, RopeTheta: 1000, MTPLayers: 1, MTPWeight: 0.3},
-	{Family: stages.Llama, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 10, Vocab: 19, RopeTheta: 1000, MTPLayers: 3, MTPWeight: 1},
+	{Family: stages.GPT2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, Tie: true, MTPLayers: 2,
+		MTPWeight: 0.3},
+	{Family: stages.Llama, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, Tie: true,
+		RopeTheta: 1000, MTPLayers: 1, MTPWeight: 0.3},
+	{Family: stages.Llama, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 10, Vocab: 19, RopeTheta: 1000, MTPLayers: 3,
+		MTPWeight: 1},
 }
 
 // The same bits wherever embedding, multi-token prediction and head stand.
@@ -108,7 +111,8 @@ func TestMTPSees(t *testing.T) {
 			seen := i >= cfg.Context && i <= cfg.Context+at
 			for k := range got {
 				if (got[k] != want[k]) != seen {
-					t.Errorf("%s, depth %d: another token at %d of sequence %d changes the loss at %d from %g to %g", cfg.Family, k, i%cfg.Context, i/cfg.Context, at, want[k], got[k])
+					t.Errorf("%s, depth %d: another token at %d of sequence %d changes the loss at %d from %g to %g", cfg.Family, k, i%cfg.Context,
+						i/cfg.Context, at, want[k], got[k])
 				}
 			}
 		}
@@ -203,7 +207,8 @@ func TestMTPRefuses(t *testing.T) {
 	cfg := mtpModels[0]
 	m, dev := newModel(t, cfg), newDevice(t, 1)
 	s := dev.NewStream("one of two layers")
-	if _, err := stages.NewStage(m, s, []stages.ChunkSpec{{First: 0, Last: 2 + cfg.Layers}}, stages.Options{Optimizer: adamw}); !errors.Is(err, stages.ErrModel) {
+	if _, err := stages.NewStage(m, s, []stages.ChunkSpec{{First: 0, Last: 2 + cfg.Layers}}, stages.Options{Optimizer: adamw}); !errors.Is(err,
+		stages.ErrModel) {
 		t.Errorf("one of two layers: %v, want ErrModel", err)
 	}
 	p := newPipe(t, dev, m, []int{1 + cfg.Layers, 3 + cfg.Layers}, false)

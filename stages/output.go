@@ -123,12 +123,12 @@ func (s *Stage) report(c *chunk, f *inFlight) Report {
 	if !ok {
 		return Report{}
 	}
-	st := f.states[last].(*unitState) //nolint:forcetypeassert // it is of newState
+	st := f.states[last].(*unitState)
 	p := f.newPass(s, nil, c)
 	defer func() {
 		if v := recover(); v != nil {
 			panic(&LayerError{u.name, passReport, f.mb.Index, caught.Panic(v)})
 		}
 	}()
-	return p.layerOf(u).(LossLayer).Report(&Pass{c: p, unit: u, st: st}) //nolint:forcetypeassert // Graph.Loss takes no other
+	return p.layerOf(u).(LossLayer).Report(&Pass{c: p, unit: u, st: st})
 }

@@ -90,7 +90,7 @@ func (f *inFlight) forward(p *pass, c *chunk, i int) {
 	l, w, keeps := p.List, &c.wires[i], f.mb.Train && c.back[i]
 	switch layer := c.layers[i].(type) {
 	case *unit:
-		st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
+		st := f.states[i].(*unitState)
 		for _, v := range w.ins {
 			st.in = append(st.in, f.values[v])
 		}
@@ -151,7 +151,7 @@ func (f *inFlight) weightGrad(p *pass, c *chunk, i int) {
 	p.stage.hooks.beforeWeightGrad(p, i)
 	switch layer := c.layers[i].(type) {
 	case *unit:
-		st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
+		st := f.states[i].(*unitState)
 		p.state = st
 		layer.weightGrad(p, st)
 	case unary:
@@ -216,7 +216,7 @@ func (f *inFlight) inputGrad(p *pass, c *chunk, i int, together bool) {
 	}
 	switch layer := c.layers[i].(type) {
 	case *unit:
-		st := f.states[i].(*unitState) //nolint:forcetypeassert // it is of newState
+		st := f.states[i].(*unitState)
 		p.state = st
 		f.gradsOf(p, w.outs, st)
 		grads := layer.inputGrad(p, st)

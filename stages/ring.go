@@ -58,7 +58,7 @@ func (b *block) ofPair(c *pass, sequence int, p pair) tensorops.AttentionOpts {
 	if a.Mask.P > 0 {
 		each := c.mb.Positions / 2
 		head := (c.mb.FirstSequence+sequence)*b.heads + c.tensor().rank()*b.cfg.Heads
-		a.Mask.First = (uint64(head)*uint64(a.Of)+uint64(p.blocks[0]*each))*uint64(a.Of) + uint64(p.blocks[1]*each) //nolint:gosec // places in tensors
+		a.Mask.First = (uint64(head)*uint64(a.Of)+uint64(p.blocks[0]*each))*uint64(a.Of) + uint64(p.blocks[1]*each)
 	}
 	return a
 }
@@ -107,7 +107,8 @@ func (b *block) ringAttention(c *pass, s *blockState, q, k, v tensorops.Tensor) 
 		both := c.ofBoth(kv)
 		for _, p := range pairs(group, (rank-turn+n)%n) {
 			for i := range c.mb.Sequences {
-				c.Attention(of.of(o, i, p.queries), of.of(q, i, p.queries), of.of(both[0], i, p.keys), of.of(both[1], i, p.keys), of.sums(s.lse, i, p.queries), b.ofPair(c, i, p))
+				c.Attention(of.of(o, i, p.queries), of.of(q, i, p.queries), of.of(both[0], i, p.keys), of.of(both[1], i, p.keys),
+					of.sums(s.lse, i, p.queries), b.ofPair(c, i, p))
 			}
 		}
 		if next.Valid() {
@@ -149,7 +150,8 @@ func (b *block) ringGrad(c *pass, s *blockState, dq, dk, dv, do, q, k, v tensoro
 						one[j] = c.AllocLike(t)
 					}
 				}
-				c.AttentionGrad(one[0], one[1], one[2], of.of(do, i, p.queries), of.of(q, i, p.queries), of.of(keys[0], i, p.keys), of.of(keys[1], i, p.keys),
+				c.AttentionGrad(one[0], one[1], one[2], of.of(do, i, p.queries), of.of(q, i, p.queries), of.of(keys[0], i, p.keys),
+					of.of(keys[1], i, p.keys),
 					of.of(s.o, i, p.queries), of.sums(s.lse, i, p.queries), b.ofPair(c, i, p))
 				for j, t := range to {
 					if adds[j] {

@@ -128,7 +128,8 @@ func (k *ropeKeys) scaling() (RopeScaling, error) {
 		takes     bool
 	}{
 		{"factor", k.factor.key, llama3 || s.Type == ropeLinear},
-		{"low_freq_factor", k.low.key, llama3}, {"high_freq_factor", k.high.key, llama3}, {"original_max_position_embeddings", k.original.key, llama3},
+		{"low_freq_factor", k.low.key, llama3}, {"high_freq_factor", k.high.key, llama3},
+		{"original_max_position_embeddings", k.original.key, llama3},
 	} {
 		switch {
 		case one.takes && one.key == "":

@@ -109,7 +109,8 @@ func (s Slice) check(whole []int, n, all int) error {
 		return fmt.Errorf("%w: slice %+v of a tensor of shape %v", ErrInput, s, whole)
 	}
 	if all != elements(whole) || n != elements(s.Shape(whole)) {
-		return fmt.Errorf("%w: slice %+v of shape %v has %d numbers and the whole %d, here are %d and %d", ErrInput, s, whole, elements(s.Shape(whole)), elements(whole), n, all)
+		return fmt.Errorf("%w: slice %+v of shape %v has %d numbers and the whole %d, here are %d and %d", ErrInput, s, whole,
+			elements(s.Shape(whole)), elements(whole), n, all)
 	}
 	return nil
 }

@@ -77,7 +77,8 @@ func TestSlicesAreTheWhole(t *testing.T) {
 	})
 	for _, bad := range []stages.Slice{
 		{Dim: 1, Sections: 1, To: 3}, // of a dimension that is not there
-		stages.Slice{}.Range(1, 5), stages.Slice{}.Range(-1, 2), stages.Slice{}.Range(3, 3), stages.Slice{}.Range(2, 0), stages.Slice{}.Range(1, -2),
+		stages.Slice{}.Range(1, 5), stages.Slice{}.Range(-1, 2), stages.Slice{}.Range(3, 3), stages.Slice{}.Range(2, 0),
+		stages.Slice{}.Range(1, -2),
 		stages.Slice{Sections: 1, To: 2}.Range(0, 3),
 	} {
 		if err := bad.Take(make([]float32, 3), make([]float32, 3), []int{3}); !errors.Is(err, stages.ErrInput) {
@@ -267,7 +268,8 @@ func TestTensorParallelRefusals(t *testing.T) {
 		{with(func(c *stages.Config) { c.Heads, c.KVHeads = 12, 6 }), 4, []string{"6 kv_heads", "of 4"}},
 		{with(func(c *stages.Config) { c.Vocab = 3 }), 4, []string{"vocabulary of 3"}},
 		{stages.Config{Family: stages.MLP, Layers: 1, Hidden: 8, Fields: []stages.Field{
-			{Name: "x", DType: tensorops.Float32, Shape: []int{4}}, {Name: "y", DType: tensorops.Int32, Classes: 3}}}, 2, []string{`"mlp"`, "can't be split"}},
+			{Name: "x", DType: tensorops.Float32, Shape: []int{4}}, {Name: "y", DType: tensorops.Int32, Classes: 3}}}, 2,
+			[]string{`"mlp"`, "can't be split"}},
 	} {
 		m := newModel(t, c.cfg)
 		o := stages.Options{Optimizer: adamw, Tensor: stages.TensorParallel{Group: tensorops.DryGroup{Members: c.size}}}
@@ -298,7 +300,8 @@ func TestTensorParallelRefusals(t *testing.T) {
 	if err := tensorops.Run(s, l); !errors.Is(err, stages.ErrInput) || !strings.Contains(err.Error(), "7 positions") {
 		t.Errorf("an odd number of positions: %v", err)
 	}
-	mb = stages.Microbatch{Step: 1, Sequences: 1, Positions: 8, Tokens: []int32{0, 1, 2, 3, 99, 5, 6, 7}, Targets: make([]int32, 8), Train: true}
+	mb = stages.Microbatch{Step: 1, Sequences: 1, Positions: 8, Tokens: []int32{0, 1, 2, 3, 99, 5, 6, 7}, Targets: make([]int32, 8),
+		Train: true}
 	l = s.NewList()
 	st.Forward(l, 0, &mb)
 	if err := tensorops.Run(s, l); !errors.Is(err, tensorops.ErrToken) || !strings.Contains(err.Error(), "99") {

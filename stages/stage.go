@@ -152,7 +152,8 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Stage{opened: make(map[*unit]OpenLayer), model: m, stream: stream, opts: o, chunks: make(map[int]*chunk), byParam: make([]*localParam, len(m.Params))}
+	s := &Stage{opened: make(map[*unit]OpenLayer), model: m, stream: stream, opts: o, chunks: make(map[int]*chunk),
+		byParam: make([]*localParam, len(m.Params))}
 	s.hooks = s.hooksOf()
 	for _, spec := range chunks {
 		if spec.First < 0 || spec.Last < spec.First || spec.Last > len(m.layers) {
@@ -176,7 +177,8 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 		}
 		c.mtp, c.mtpBefore = mtpIn(c.layers), mtpIn(m.layers[:spec.First])
 		if c.mtp > 0 && c.mtp < m.Config.MTPLayers {
-			return nil, fmt.Errorf("%w: chunk %d has %d of the %d multi-token-prediction layers, which stand in one chunk", ErrModel, spec.Chunk, c.mtp, m.Config.MTPLayers)
+			return nil, fmt.Errorf("%w: chunk %d has %d of the %d multi-token-prediction layers, which stand in one chunk", ErrModel, spec.Chunk,
+				c.mtp, m.Config.MTPLayers)
 		}
 		s.chunks[spec.Chunk] = c
 		s.order = append(s.order, c)
@@ -378,7 +380,7 @@ func (s *Stage) Loss(chunk, index int) (sum, targets float64) {
 
 // head is the state of a language model's last layer.
 func (f *inFlight) head() *headState {
-	return f.states[len(f.states)-1].(*headState) //nolint:forcetypeassert // it is the loss layer
+	return f.states[len(f.states)-1].(*headState)
 }
 
 // MTPLoss is the metric of multi-token prediction's loss in a Report.

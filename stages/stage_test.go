@@ -15,8 +15,10 @@ import (
 // families are small models of several families, with everything on.
 var families = []stages.Config{
 	{Family: stages.GPT2, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, Tie: true},
-	{Family: stages.Llama, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, Tie: true, RopeTheta: 1000},
-	{Family: stages.Qwen3, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, RopeTheta: 1000, AttentionBias: true, Window: 4, Full: []int{1}},
+	{Family: stages.Llama, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, Tie: true,
+		RopeTheta: 1000},
+	{Family: stages.Qwen3, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1,
+		RopeTheta: 1000, AttentionBias: true, Window: 4, Full: []int{1}},
 }
 
 func newDevice(t testing.TB, threads int) tensorops.Device {

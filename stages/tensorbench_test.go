@@ -12,7 +12,8 @@ import (
 // BenchmarkTensorParallel: a step on ranks of one thread each, beside the whole model on as many
 // threads; "speed" is how the two compare, by turns in one run.
 func BenchmarkTensorParallel(b *testing.B) {
-	cfg := stages.Config{Family: stages.Llama, Layers: 4, Hidden: 512, Heads: 8, KVHeads: 8, FFN: 1376, Context: 256, Vocab: 4096, RopeTheta: 1e4}
+	cfg := stages.Config{Family: stages.Llama, Layers: 4, Hidden: 512, Heads: 8, KVHeads: 8, FFN: 1376, Context: 256, Vocab: 4096,
+		RopeTheta: 1e4}
 	m := newModel(b, cfg)
 	mbs := microbatches(cfg, 1, 4, 2)
 	for _, sequence := range []bool{false, true} {

@@ -70,7 +70,8 @@ func blockPass(t *testing.T, m *stages.Model, dev tensorops.Device, size int, se
 		})
 	})
 	grads = w.join(saved)
-	for _, name := range []string{m.Params[0].Name, "lm_head.weight", "model.norm.weight", "transformer.wpe.weight", "transformer.ln_f.weight", "transformer.ln_f.bias"} {
+	for _, name := range []string{m.Params[0].Name, "lm_head.weight", "model.norm.weight", "transformer.wpe.weight", "transformer.ln_f.weight",
+		"transformer.ln_f.bias"} {
 		delete(grads, name) // of other layers
 	}
 	return y, dx, grads
@@ -91,7 +92,8 @@ func TestTensorParallelBlock(t *testing.T) {
 			for _, sequence := range []bool{false, true} {
 				gotY, gotDX, got := blockPass(t, m, dev, size, sequence)
 				what := fmt.Sprintf("%s, %d ranks, sequence %v", cfg.Family, size, sequence)
-				t.Logf("%s: output %.2g, input's gradient %.2g, weights' %.2g", what, apart(gotY, y), apart(gotDX, dx), apart(together(got), together(grads)))
+				t.Logf("%s: output %.2g, input's gradient %.2g, weights' %.2g", what, apart(gotY, y), apart(gotDX, dx),
+					apart(together(got), together(grads)))
 				if d := max(apart(gotY, y), apart(gotDX, dx)); !(d <= 1e-6) {
 					t.Errorf("%s: output or input's gradient are off by %.3g of their norm", what, d)
 				}

@@ -8,7 +8,8 @@ import (
 )
 
 // dryStep records the passes of a microbatch on one rank.
-func dryStep(t *testing.T, cfg stages.Config, chunk stages.ChunkSpec, size int, sequence bool) (forward, backward *tensorops.List, memory int64) {
+func dryStep(t *testing.T, cfg stages.Config, chunk stages.ChunkSpec, size int, sequence bool) (forward, backward *tensorops.List,
+	memory int64) {
 	t.Helper()
 	m := newModel(t, cfg)
 	dry := tensorops.NewDryStream()
@@ -64,7 +65,8 @@ func TestTensorParallelTraffic(t *testing.T) {
 // A rank has less of everything: weights and state by the size of the group, and with sequence
 // parallelism the activations too.
 func TestTensorParallelMemory(t *testing.T) {
-	cfg := stages.Config{Family: stages.Llama, Layers: 2, Hidden: 256, Heads: 8, KVHeads: 8, FFN: 1024, Context: 64, Vocab: 1024, RopeTheta: 1000}
+	cfg := stages.Config{Family: stages.Llama, Layers: 2, Hidden: 256, Heads: 8, KVHeads: 8, FFN: 1024, Context: 64, Vocab: 1024,
+		RopeTheta: 1000}
 	chunk := stages.ChunkSpec{First: 1, Last: 3}
 	_, _, whole := dryStep(t, cfg, chunk, 1, false)
 	before := whole

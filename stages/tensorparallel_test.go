@@ -19,14 +19,22 @@ import (
 // splitModels have heads in all relations to the ranks, sizes that don't divide, and everything
 // that families have of their own.
 var splitModels = map[string]stages.Config{
-	"gpt2":         {Family: stages.GPT2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 41, Context: 8, Vocab: 19, Dropout: 0.1, Tie: true},
-	"llama":        {Family: stages.Llama, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 42, Context: 8, Vocab: 19, Dropout: 0.1, RopeTheta: 1000},
-	"one kv head":  {Family: stages.Llama, Layers: 1, Hidden: 24, Heads: 4, KVHeads: 1, FFN: 40, Context: 8, Vocab: 21, Tie: true, RopeTheta: 1000, AttentionBias: true, MLPBias: true},
-	"qwen2":        {Family: stages.Qwen2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 8, Vocab: 19, Dropout: 0.1, Tie: true, RopeTheta: 1000},
-	"qwen3":        {Family: stages.Qwen3, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 40, Context: 8, Vocab: 19, Dropout: 0.1, RopeTheta: 1000, AttentionBias: true, Window: 4, Full: []int{1}},
-	"gpt2, mtp":    {Family: stages.GPT2, Layers: 1, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 8, Vocab: 19, Dropout: 0.1, Tie: true, MTPLayers: 2, MTPWeight: 0.3},
-	"llama, mtp":   {Family: stages.Llama, Layers: 1, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 8, Vocab: 23, RopeTheta: 1000, MTPLayers: 1, MTPWeight: 0.3},
-	"mistral, own": {Family: stages.Mistral, Layers: 1, Hidden: 20, Heads: 4, KVHeads: 2, HeadDim: 6, FFN: 30, Context: 8, Vocab: 17, RopeTheta: 100, Window: 3},
+	"gpt2": {Family: stages.GPT2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 41, Context: 8, Vocab: 19, Dropout: 0.1,
+		Tie: true},
+	"llama": {Family: stages.Llama, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 42, Context: 8, Vocab: 19, Dropout: 0.1,
+		RopeTheta: 1000},
+	"one kv head": {Family: stages.Llama, Layers: 1, Hidden: 24, Heads: 4, KVHeads: 1, FFN: 40, Context: 8, Vocab: 21, Tie: true,
+		RopeTheta: 1000, AttentionBias: true, MLPBias: true},
+	"qwen2": {Family: stages.Qwen2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 8, Vocab: 19, Dropout: 0.1,
+		Tie: true, RopeTheta: 1000},
+	"qwen3": {Family: stages.Qwen3, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 40, Context: 8, Vocab: 19,
+		Dropout: 0.1, RopeTheta: 1000, AttentionBias: true, Window: 4, Full: []int{1}},
+	"gpt2, mtp": {Family: stages.GPT2, Layers: 1, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 8, Vocab: 19, Dropout: 0.1, Tie: true,
+		MTPLayers: 2, MTPWeight: 0.3},
+	"llama, mtp": {Family: stages.Llama, Layers: 1, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 8, Vocab: 23, RopeTheta: 1000,
+		MTPLayers: 1, MTPWeight: 0.3},
+	"mistral, own": {Family: stages.Mistral, Layers: 1, Hidden: 20, Heads: 4, KVHeads: 2, HeadDim: 6, FFN: 30, Context: 8, Vocab: 17,
+		RopeTheta: 100, Window: 3},
 }
 
 // team is a model on the ranks of a tensor-parallel group, cut into chunks of which each rank has

@@ -50,7 +50,8 @@ func (h sharedPositions) share(f *inFlight) error {
 	}
 	f.mb = own
 	if t := h.stage.opts.Tensor; t.Sequence && f.mb.Positions%t.size() != 0 {
-		return fmt.Errorf("%w: microbatch %d has %d positions, which sequence parallelism of %d can't share alike", ErrInput, f.mb.Index, f.mb.Positions, t.size())
+		return fmt.Errorf("%w: microbatch %d has %d positions, which sequence parallelism of %d can't share alike", ErrInput, f.mb.Index,
+			f.mb.Positions, t.size())
 	}
 	return nil
 }

@@ -257,7 +257,8 @@ func (s *Stage) MissingTied(l *tensorops.List) []TiedGrad {
 	var all []TiedGrad
 	for _, h := range s.local {
 		if uses := h.missing(); h.shared && uses != (Uses{}) {
-			all = append(all, TiedGrad{Param: h.param.Index, Uses: uses, First: h.firstRow(), Grad: l.Alloc(tensorops.Float32, len(parts(uses))*h.param.Shape[0], h.param.Shape[1])})
+			all = append(all, TiedGrad{Param: h.param.Index, Uses: uses, First: h.firstRow(),
+				Grad: l.Alloc(tensorops.Float32, len(parts(uses))*h.param.Shape[0], h.param.Shape[1])})
 		}
 	}
 	return all

@@ -116,16 +116,19 @@ func TestOwnership(t *testing.T) {
 			p.Save(0, p.AllocLike(in[0]))
 			return in[:1]
 		}}, false},
-		{"saves its weight", &odd{params: []stages.LayerParam{{Name: "w", Shape: []int{5, 4}}}, forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
-			p.Save(0, p.Weight(0))
-			return in[:1]
-		}}, false},
-		{"returns its weight", &odd{params: []stages.LayerParam{{Name: "w", Shape: []int{5, 4}}}, forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
-			return []tensorops.Tensor{p.Weight(0)}
-		}}, false},
-		{"returns its weight as gradient", &odd{params: []stages.LayerParam{{Name: "w", Shape: []int{5, 4}}}, backward: func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
-			return []tensorops.Tensor{p.Weight(0)}
-		}}, false},
+		{"saves its weight", &odd{params: []stages.LayerParam{{Name: "w", Shape: []int{5, 4}}},
+			forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+				p.Save(0, p.Weight(0))
+				return in[:1]
+			}}, false},
+		{"returns its weight", &odd{params: []stages.LayerParam{{Name: "w", Shape: []int{5, 4}}},
+			forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+				return []tensorops.Tensor{p.Weight(0)}
+			}}, false},
+		{"returns its weight as gradient", &odd{params: []stages.LayerParam{{Name: "w", Shape: []int{5, 4}}},
+			backward: func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+				return []tensorops.Tensor{p.Weight(0)}
+			}}, false},
 		{"halves of a tensor", &odd{forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
 			wide := p.Alloc(tensorops.Float32, in[0].Rows(), 8)
 			p.Copy(wide.Columns(4, 8), in[0])
@@ -181,7 +184,8 @@ func TestOpen(t *testing.T) {
 	}{
 		{func() (stages.OpenLayer, error) { panic("too late") }, "", "open layer second: panic: too late"},
 		{func() (stages.OpenLayer, error) { return nil, nil }, "", "open layer second: impossible model: it returned no layer"},
-		{func() (stages.OpenLayer, error) { return nil, errors.New("no room") }, "close layer first: panic: the closing panics", "open layer second: no room"},
+		{func() (stages.OpenLayer, error) { return nil, errors.New("no room") }, "close layer first: panic: the closing panics",
+			"open layer second: no room"},
 	} {
 		closed := 0
 		m, err := stages.Build(stages.Config{Fields: branchFields}, func(g *stages.Graph, _ stages.Config) error {
@@ -368,7 +372,8 @@ func TestFreesOthers(t *testing.T) {
 	}
 	weight := []stages.LayerParam{{Name: "w", Shape: []int{5, 4}}}
 	for want, l := range map[string]*odd{
-		"forward of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it was given": {forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+		"forward of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it was given": {forward: func(p *stages.Pass,
+			in []tensorops.Tensor) []tensorops.Tensor {
 			p.Free(in[0])
 			return again(p, in[0])
 		}},
@@ -382,10 +387,11 @@ func TestFreesOthers(t *testing.T) {
 			p.Free(y[0])
 			return again(p, in[0])
 		}},
-		"it freed float32[5 4], which it has as parameter odd.w": {params: weight, forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
-			p.Free(p.Weight(0))
-			return again(p, in[0])
-		}},
+		"it freed float32[5 4], which it has as parameter odd.w": {params: weight,
+			forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
+				p.Free(p.Weight(0))
+				return again(p, in[0])
+			}},
 		"it freed its parameter \"odd.w\"": {params: weight, forward: func(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
 			p.List.Free(p.Weight(0))
 			return in[:1]

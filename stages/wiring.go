@@ -231,7 +231,8 @@ func (f *inFlight) upload(p *pass, c *chunk) {
 	}
 	f.tokens, f.targets = p.tokens, p.targets
 	if len(f.mb.Fields) != len(c.fields) {
-		p.Fail(fmt.Errorf("%w: chunk %d reads the fields %q of the data, got %d of them for microbatch %d", ErrInput, c.number, c.fields, len(f.mb.Fields), f.mb.Index))
+		p.Fail(fmt.Errorf("%w: chunk %d reads the fields %q of the data, got %d of them for microbatch %d", ErrInput, c.number, c.fields,
+			len(f.mb.Fields), f.mb.Index))
 		return
 	}
 	for i, a := range f.mb.Fields {

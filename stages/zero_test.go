@@ -9,7 +9,8 @@ import (
 
 // With ZeRO-1 a replica has its share of the optimizer's state, and beside that what parts are copied through.
 func TestZeroMemory(t *testing.T) {
-	m := newModel(t, stages.Config{Family: stages.Llama, Layers: 2, Hidden: 256, Heads: 8, KVHeads: 8, FFN: 1024, Context: 64, Vocab: 1024, RopeTheta: 1000})
+	m := newModel(t, stages.Config{Family: stages.Llama, Layers: 2, Hidden: 256, Heads: 8, KVHeads: 8, FFN: 1024, Context: 64, Vocab: 1024,
+		RopeTheta: 1000})
 	memory := func(rank, size, zero int) int64 {
 		dry := tensorops.NewDryStream()
 		o := stages.Options{Optimizer: adamw, Data: stages.DataParallel{Group: tensorops.DryGroup{Place: rank, Members: size}, Zero: zero}}
@@ -53,7 +54,8 @@ func TestZeroMemory(t *testing.T) {
 // follow each other; at most two layers' are whole at once, or a chunk's.
 func TestZeroGathers(t *testing.T) {
 	const layers, microbatches = 8, 4
-	m := newModel(t, stages.Config{Family: stages.Llama, Layers: layers, Hidden: 256, Heads: 8, KVHeads: 8, FFN: 1024, Context: 16, Vocab: 1024, RopeTheta: 1000})
+	m := newModel(t, stages.Config{Family: stages.Llama, Layers: layers, Hidden: 256, Heads: 8, KVHeads: 8, FFN: 1024, Context: 16,
+		Vocab: 1024, RopeTheta: 1000})
 	const ofLayer = 7 // matrices
 	for _, c := range []struct {
 		hold    bool

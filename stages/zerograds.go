@@ -56,7 +56,8 @@ func (s *Stage) reduceWhole(l *tensorops.List, h *localParam) {
 		return
 	}
 	each := h.gradPart.Len()
-	s.beginCollective(l, tensorops.CollectiveArgs{What: tensorops.ReduceScatter, Dst: h.gradPart.View(1, each), Src: h.padded.View(s.opts.Data.size(), each), How: tensorops.Sum})
+	s.beginCollective(l, tensorops.CollectiveArgs{What: tensorops.ReduceScatter, Dst: h.gradPart.View(1, each),
+		Src: h.padded.View(s.opts.Data.size(), each), How: tensorops.Sum})
 	s.flat.summing = append(s.flat.summing, h)
 }
 

@@ -151,9 +151,10 @@ func TestResumeCutsBack(t *testing.T) {
 func TestDamagedFile(t *testing.T) {
 	dir := t.TempDir()
 	for name, tc := range map[string]struct{ content, says string }{
-		"middle":   {`{"step":0}` + "\n" + `{"step":1,` + "\n" + `{"step":2}` + "\n", "row 2"},
-		"empty":    {`{"step":0}` + "\n\n", "row 2"},
-		"long":     {`{"step":0}` + "\n" + strings.Repeat(" ", maxLineBytes+1) + `{"step":1}`, fmt.Sprintf("row 2 has more than %d bytes", maxLineBytes)},
+		"middle": {`{"step":0}` + "\n" + `{"step":1,` + "\n" + `{"step":2}` + "\n", "row 2"},
+		"empty":  {`{"step":0}` + "\n\n", "row 2"},
+		"long": {`{"step":0}` + "\n" + strings.Repeat(" ", maxLineBytes+1) + `{"step":1}`,
+			fmt.Sprintf("row 2 has more than %d bytes", maxLineBytes)},
 		"negative": {`{"step":-1}` + "\n", "row 1: the step is -1"},
 	} {
 		path := filepath.Join(dir, name)

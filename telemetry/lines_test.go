@@ -36,14 +36,16 @@ var (
 
 func sameStats(a, b Stats) bool {
 	return a.Step == b.Step && slices.Equal(a.MemBytes, b.MemBytes) && slices.EqualFunc(a.Layers, b.Layers, func(a, b LayerStats) bool {
-		return a.Name == b.Name && a.Stage == b.Stage && a.Params == b.Params && sameFigure(a.WeightNorm, b.WeightNorm) && sameFigure(a.GradNorm, b.GradNorm)
+		return a.Name == b.Name && a.Stage == b.Stage && a.Params == b.Params && sameFigure(a.WeightNorm, b.WeightNorm) &&
+			sameFigure(a.GradNorm, b.GradNorm)
 	})
 }
 
 func sameValue[T comparable](a, b T) bool { return a == b }
 
 // writeLines writes values to a file that may be there.
-func writeLines[T any](t testing.TB, path string, open func(folder.FS, string, int) (*LineWriter[T], error), cutToStep int, values ...T) error {
+func writeLines[T any](t testing.TB, path string, open func(folder.FS, string, int) (*LineWriter[T], error), cutToStep int,
+	values ...T) error {
 	t.Helper()
 	fsys, err := folder.Open(filepath.Dir(path))
 	if err != nil {
@@ -68,7 +70,8 @@ func writeLines[T any](t testing.TB, path string, open func(folder.FS, string, i
 	return nil
 }
 
-func checkGolden[T any](t *testing.T, name string, open func(folder.FS, string, int) (*LineWriter[T], error), read func(string) ([]T, error), same func(a, b T) bool, values []T, step func(T) int) {
+func checkGolden[T any](t *testing.T, name string, open func(folder.FS, string, int) (*LineWriter[T], error),
+	read func(string) ([]T, error), same func(a, b T) bool, values []T, step func(T) int) {
 	t.Helper()
 	path, golden := filepath.Join(t.TempDir(), name), filepath.Join("testdata", name)
 	if err := writeLines(t, path, open, -1); err != nil {
@@ -115,21 +118,24 @@ func TestGoldenLines(t *testing.T) {
 func TestLongLines(t *testing.T) {
 	dir := t.TempDir()
 	worst := strings.Repeat("\x01", maxSampleText) + "end"
-	if err := writeLines(t, filepath.Join(dir, "e"), OpenMarks, 0, Mark{Kind: MarkWarning, Text: worst}, Mark{Kind: MarkWarning, Text: strings.Repeat("ß", maxMarkText)}); err != nil {
+	if err := writeLines(t, filepath.Join(dir, "e"), OpenMarks, 0, Mark{Kind: MarkWarning, Text: worst},
+		Mark{Kind: MarkWarning, Text: strings.Repeat("ß", maxMarkText)}); err != nil {
 		t.Fatal(err)
 	}
 	m, err := ReadMarks(filepath.Join(dir, "e"))
 	if err != nil || len(m) != 2 || len(m[0].Text) > maxMarkText || !strings.HasSuffix(m[1].Text, "ß…") {
 		t.Errorf("%d marks, %v", len(m), err)
 	}
-	if err := writeLines(t, filepath.Join(dir, "s"), OpenSamples, 0, Sample{Prompt: worst, Text: worst}, Sample{Text: "a\xff\xffb"}); err != nil {
+	if err := writeLines(t, filepath.Join(dir, "s"), OpenSamples, 0, Sample{Prompt: worst, Text: worst},
+		Sample{Text: "a\xff\xffb"}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := ReadSamples(filepath.Join(dir, "s"))
 	if err != nil || len(s) != 2 || len(s[0].Text) > maxSampleText || s[1].Text != "a\uFFFD\uFFFDb" {
 		t.Errorf("%d samples, %v", len(s), err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "long"), []byte(`{"step":1,"kind":"`+strings.Repeat("x", maxMarkBytes)+`"}`+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "long"), []byte(`{"step":1,"kind":"`+strings.Repeat("x", maxMarkBytes)+`"}`+"\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ReadMarks(filepath.Join(dir, "long")); err == nil || !strings.Contains(err.Error(), "row 1 has more than") {
@@ -154,7 +160,8 @@ func TestBadLines(t *testing.T) {
 		}
 	}
 	var m Mark
-	if err := json.Unmarshal([]byte(`{"step":3,"kind":"later","more":[1]}`), &m); err != nil || !reflect.DeepEqual(m, Mark{Step: 3, Kind: "later"}) {
+	if err := json.Unmarshal([]byte(`{"step":3,"kind":"later","more":[1]}`), &m); err != nil ||
+		!reflect.DeepEqual(m, Mark{Step: 3, Kind: "later"}) {
 		t.Errorf("of a later version: %+v, %v", m, err)
 	}
 	var s Stats
@@ -172,7 +179,8 @@ func TestLinesRoundTrip(t *testing.T) {
 		f := func(name string) *float64 { return rapid.Ptr(rapid.OneOf(bits(), rapid.Float64()), true).Draw(t, name) }
 		s := Stats{Step: rapid.IntMin(0).Draw(t, "step"), MemBytes: rapid.SliceOfN(rapid.Int64(), 1, 4).Draw(t, "mem")}
 		for range rapid.IntRange(0, 4).Draw(t, "layers") {
-			s.Layers = append(s.Layers, LayerStats{rapid.String().Draw(t, "name"), rapid.Int().Draw(t, "stage"), rapid.Int64().Draw(t, "params"), f("w"), f("g")})
+			s.Layers = append(s.Layers, LayerStats{rapid.String().Draw(t, "name"), rapid.Int().Draw(t, "stage"), rapid.Int64().Draw(t, "params"),
+				f("w"), f("g")})
 		}
 		text, err := json.Marshal(s)
 		if err != nil {
@@ -182,7 +190,8 @@ func TestLinesRoundTrip(t *testing.T) {
 		if err := json.Unmarshal(text, &back); err != nil || !sameStats(s, back) {
 			t.Fatalf("%s reads as %+v, was %+v: %v", text, back, s, err)
 		}
-		m := Mark{TimeMS: rapid.Int64().Draw(t, "time"), Step: s.Step, Kind: rapid.StringMatching(`[a-z]+`).Draw(t, "kind"), Text: rapid.String().Draw(t, "text")}
+		m := Mark{TimeMS: rapid.Int64().Draw(t, "time"), Step: s.Step, Kind: rapid.StringMatching(`[a-z]+`).Draw(t, "kind"),
+			Text: rapid.String().Draw(t, "text")}
 		if text, err = json.Marshal(m); err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +204,8 @@ func TestLinesRoundTrip(t *testing.T) {
 
 // fuzzLines holds reader and writer of a kind against each other: what one accepts so does the other, and
 // what is written behind anything is read again.
-func fuzzLines[T any](f *testing.F, name string, open func(folder.FS, string, int) (*LineWriter[T], error), read func(string) ([]T, error), step func(T) int, next T) {
+func fuzzLines[T any](f *testing.F, name string, open func(folder.FS, string, int) (*LineWriter[T], error), read func(string) ([]T, error),
+	step func(T) int, next T) {
 	golden, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		f.Fatal(err)

@@ -117,7 +117,8 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &keys); err != nil {
 		return err
 	}
-	*r = Record{Step: *l.Step, Tokens: l.Tokens, Skipped: l.Skipped, Update: l.Update, Metrics: l.Metrics.values(), ValMetrics: l.ValMetrics.values()}
+	*r = Record{Step: *l.Step, Tokens: l.Tokens, Skipped: l.Skipped, Update: l.Update, Metrics: l.Metrics.values(),
+		ValMetrics: l.ValMetrics.values()}
 	for i := range Figures {
 		f := &Figures[i]
 		text, ok := keys[f.Name]

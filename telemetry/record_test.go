@@ -117,7 +117,8 @@ func TestRecordErrors(t *testing.T) {
 		}
 	}
 	var r Record
-	if err := json.Unmarshal([]byte(`{"step": 3, "mfu_pct": 41, "note": {"a": []}}`), &r); err != nil || !reflect.DeepEqual(r, Record{Step: 3}) {
+	if err := json.Unmarshal([]byte(`{"step": 3, "mfu_pct": 41, "note": {"a": []}}`), &r); err != nil ||
+		!reflect.DeepEqual(r, Record{Step: 3}) {
 		t.Errorf("with keys of a later version: %+v, %v", r, err)
 	}
 }

@@ -178,7 +178,8 @@ func ReadTrace(path string, step int) (t Trace, steps []int, err error) {
 	case len(steps) == 0:
 		return t, nil, fmt.Errorf("%s holds no trace", path)
 	case !found:
-		return t, steps, fmt.Errorf("%s has no trace of step %d: it has %d, from step %d to %d", path, step, len(steps), steps[0], steps[len(steps)-1])
+		return t, steps, fmt.Errorf("%s has no trace of step %d: it has %d, from step %d to %d", path, step, len(steps), steps[0],
+			steps[len(steps)-1])
 	}
 	return t, steps, nil
 }

@@ -20,7 +20,8 @@ func TestTraces(t *testing.T) {
 	}
 	defer func() { _ = fsys.Close() }()
 	trace := func(step int, ms float64) Trace {
-		return Trace{Step: step, Schedule: "1f1b", Table: "0F0,0B0\n", MS: [][][2]float64{{{0, ms}, {ms, 2 * ms}}}, ChunkFLOPs: []float64{1e9}, Threads: 2}
+		return Trace{Step: step, Schedule: "1f1b", Table: "0F0,0B0\n", MS: [][][2]float64{{{0, ms}, {ms, 2 * ms}}}, ChunkFLOPs: []float64{1e9},
+			Threads: 2}
 	}
 	for _, tr := range []Trace{trace(10, 1), trace(20, 2), trace(20, 3), trace(30, 4)} {
 		if err := WriteTrace(fsys, "trace.jsonl", tr); err != nil {

@@ -157,7 +157,8 @@ func TestArgs(t *testing.T) {
 	attention := AttentionArgs{O: q(), Q: q(), K: k(), V: k(), LSE: f(2, 4, 3), AttentionSizes: sizes, Mask: mask, BF16: true}
 	l.Attention(attention.O, attention.Q, attention.K, attention.V, attention.LSE, options)
 	recorded(c, KindAttention, (*Op).Attention, attention)
-	grad := AttentionGradArgs{DQ: q(), DK: k(), DV: k(), DO: q(), Q: q(), K: k(), V: k(), O: q(), LSE: f(2, 4, 3), AttentionSizes: sizes, Mask: mask, BF16: true}
+	grad := AttentionGradArgs{DQ: q(), DK: k(), DV: k(), DO: q(), Q: q(), K: k(), V: k(), O: q(), LSE: f(2, 4, 3), AttentionSizes: sizes,
+		Mask: mask, BF16: true}
 	l.AttentionGrad(grad.DQ, grad.DK, grad.DV, grad.DO, grad.Q, grad.K, grad.V, grad.O, grad.LSE, options)
 	recorded(c, KindAttentionGrad, (*Op).AttentionGrad, grad)
 	turn := RoPEOpts{Heads: 2, Period: 4, First: 1, Theta: 1e4, Inverse: true}
@@ -165,7 +166,8 @@ func TestArgs(t *testing.T) {
 	l.RoPE(rope.X, turn)
 	recorded(c, KindRoPE, (*Op).RoPE, rope)
 
-	loss := CrossEntropyArgs{Stats: d(LossStats), LSE: d(4), Logits: f(4, 9), Targets: ids(4), CrossEntropyOpts: CrossEntropyOpts{Grad: f(4, 9), Scale: 0.5}}
+	loss := CrossEntropyArgs{Stats: d(LossStats), LSE: d(4), Logits: f(4, 9), Targets: ids(4),
+		CrossEntropyOpts: CrossEntropyOpts{Grad: f(4, 9), Scale: 0.5}}
 	l.CrossEntropy(loss.Stats, loss.LSE, loss.Logits, loss.Targets, loss.CrossEntropyOpts)
 	recorded(c, KindCrossEntropy, (*Op).CrossEntropy, loss)
 	part := CrossEntropyPartArgs{Parts: d(4, LossParts), Logits: f(4, 9), Targets: ids(4), VocabSlice: VocabSlice{First: 3, Vocab: 12}}

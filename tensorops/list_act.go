@@ -76,7 +76,8 @@ const needSame = "all are contiguous tensors of float32 or bfloat16 with the sam
 func (l *List) Dropout(y, x, skip Tensor, m Mask) {
 	o := l.op(KindDropout)
 	DropoutArgs{y, x, skip, m}.Put(o)
-	l.need(o, denseEither(y, x) && sameLen(y, x) && optionalEither(skip, x.Len()) && m.legal(), "the same number of elements, and P (number 0) in [0, 1)")
+	l.need(o, denseEither(y, x) && sameLen(y, x) && optionalEither(skip, x.Len()) && m.legal(),
+		"the same number of elements, and P (number 0) in [0, 1)")
 }
 
 // DropoutArgs are the operands of KindDropout.

@@ -68,8 +68,10 @@ func (o *Op) Attention() AttentionArgs {
 func (l *List) AttentionGrad(dq, dk, dv, do, q, k, v, o, lse Tensor, a AttentionOpts) {
 	op, s := l.op(KindAttentionGrad), a.sizes(q, k)
 	AttentionGradArgs{dq, dk, dv, do, q, k, v, o, lse, s, a.Mask, a.BF16}.Put(op)
-	l.need(op, either(dq, dk, dv, do, q, k, v, o) && float(lse) && o.Contiguous() && do.Contiguous() && lse.Contiguous() && s.fit(q, k, v) && a.Mask.legal() &&
-		sameMatrix(o, q) && sameMatrix(do, q) && sameMatrix(dq, q) && sameMatrix(dk, k) && sameMatrix(dv, v) && lse.Len() == a.Heads*q.Rows(), needAttention)
+	l.need(op, either(dq, dk, dv, do, q, k, v, o) && float(lse) && o.Contiguous() && do.Contiguous() && lse.Contiguous() && s.fit(q, k, v) &&
+		a.Mask.legal() &&
+		sameMatrix(o, q) && sameMatrix(do, q) && sameMatrix(dq, q) && sameMatrix(dk, k) && sameMatrix(dv, v) && lse.Len() == a.Heads*q.Rows(),
+		needAttention)
 }
 
 // AttentionGradArgs are the operands of KindAttentionGrad.
@@ -128,7 +130,7 @@ func (s AttentionSizes) MaskIndex(head, query, key int) uint64 {
 	if s.Of > 0 {
 		queries, keys = s.Of, s.Of
 	}
-	return (uint64(head)*uint64(queries)+uint64(query))*uint64(keys) + uint64(key) //nolint:gosec // places in tensors
+	return (uint64(head)*uint64(queries)+uint64(query))*uint64(keys) + uint64(key)
 }
 
 // Group is how many query heads share a head of keys and values.
@@ -141,7 +143,8 @@ func (s AttentionSizes) putSizes(o *Op) {
 }
 
 func (o *Op) attentionSizes(q Tensor) AttentionSizes {
-	return AttentionSizes{Batch: o.I[0], Queries: o.I[1], Keys: o.I[2], Heads: o.I[3], KVHeads: o.I[4], Width: q.Cols() / o.I[3], Window: o.I[5], Whole: o.Has(FlagWhole), Of: o.I[6]}
+	return AttentionSizes{Batch: o.I[0], Queries: o.I[1], Keys: o.I[2], Heads: o.I[3], KVHeads: o.I[4], Width: q.Cols() / o.I[3],
+		Window: o.I[5], Whole: o.Has(FlagWhole), Of: o.I[6]}
 }
 
 // sees reports whether each query has a key that it sees.
@@ -154,6 +157,7 @@ func (s AttentionSizes) sees() bool {
 
 // fit reports whether q, k and v have these sizes.
 func (s AttentionSizes) fit(q, k, v Tensor) bool {
-	return s.Batch > 0 && s.Heads%s.KVHeads == 0 && q.Rows() == s.Batch*s.Queries && k.Rows() == s.Batch*s.Keys && s.sees() && s.Width > 0 && s.Window >= 0 && (s.Of == 0 || s.Of >= max(s.Queries, s.Keys)) &&
+	return s.Batch > 0 && s.Heads%s.KVHeads == 0 && q.Rows() == s.Batch*s.Queries && k.Rows() == s.Batch*s.Keys && s.sees() && s.Width > 0 &&
+		s.Window >= 0 && (s.Of == 0 || s.Of >= max(s.Queries, s.Keys)) &&
 		q.Cols() == s.Heads*s.Width && k.Cols() == s.KVHeads*s.Width && sameMatrix(k, v)
 }

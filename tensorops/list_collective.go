@@ -17,7 +17,8 @@ const (
 	numCollectives
 )
 
-var collectiveNames = [numCollectives]string{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "ring_forward", "barrier"}
+var collectiveNames = [numCollectives]string{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "ring_forward",
+	"barrier"}
 
 func (c Collective) String() string {
 	if c >= numCollectives {
@@ -133,7 +134,8 @@ func (a CollectiveArgs) Put(o *Op) {
 
 // Collective reads the operands.
 func (o *Op) Collective() CollectiveArgs {
-	return CollectiveArgs{What: Collective(o.I[0]), Dst: o.T[0], Src: o.T[1], Dim: o.I[1], Root: o.I[2], How: Reduction(o.I[3]), Group: o.Group, Later: o.Has(FlagLater)}
+	return CollectiveArgs{What: Collective(o.I[0]), Dst: o.T[0], Src: o.T[1], Dim: o.I[1], Root: o.I[2], How: Reduction(o.I[3]),
+		Group: o.Group, Later: o.Has(FlagLater)}
 }
 
 // Check compares the operands with each other and with the group.

@@ -29,10 +29,12 @@ func (l *List) MatMul(c, a, b Tensor, o MatMulOpts) {
 	if o.TransB {
 		kb, n = n, kb
 	}
-	l.need(op, either(c, a, b) && k == kb && c.Rows() == m && c.Cols() == n, "A is M×K, B K×N and C M×N after transposition, in float32 or bfloat16")
+	l.need(op, either(c, a, b) && k == kb && c.Rows() == m && c.Cols() == n,
+		"A is M×K, B K×N and C M×N after transposition, in float32 or bfloat16")
 	l.need(op, o.BF16 || float(c, a, b), "matrices of bfloat16 are multiplied as such (BF16)")
 	l.need(op, !o.Accumulate || float(c), "a sum that is added to is float32")
-	l.need(op, !o.Packed.Valid() || dense(packedType(o.BF16), o.Packed) && o.Packed.Len() == PackedLen(k, n), "a packed B has PackedLen elements, of the type that is multiplied")
+	l.need(op, !o.Packed.Valid() || dense(packedType(o.BF16), o.Packed) && o.Packed.Len() == PackedLen(k, n),
+		"a packed B has PackedLen elements, of the type that is multiplied")
 	l.need(op, !o.Bias.Valid() || !o.Accumulate && (dense(Float32, o.Bias) || o.BF16 && dense(BFloat16, o.Bias)) && o.Bias.Len() == n,
 		"a bias has N elements and does not go with accumulation; bfloat16 is for products of that (BF16)")
 }
@@ -88,7 +90,8 @@ func (l *List) Pack(dst, b Tensor, transB, bf16 bool) {
 	if transB {
 		k, n = n, k
 	}
-	l.need(op, dense(packedType(bf16), dst) && dst.Offset() == 0 && (bf16 && either(b) || float(b)) && dst.Len() == PackedLen(k, n), "dst has PackedLen elements of the type that is multiplied and begins its buffer")
+	l.need(op, dense(packedType(bf16), dst) && dst.Offset() == 0 && (bf16 && either(b) || float(b)) && dst.Len() == PackedLen(k, n),
+		"dst has PackedLen elements of the type that is multiplied and begins its buffer")
 }
 
 // PackArgs are the operands of KindPack.

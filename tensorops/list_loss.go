@@ -20,7 +20,8 @@ type CrossEntropyOpts struct {
 func (l *List) CrossEntropy(stats, lse, logits, targets Tensor, o CrossEntropyOpts) {
 	op := l.op(KindCrossEntropy)
 	CrossEntropyArgs{stats, lse, logits, targets, o}.Put(op)
-	l.need(op, dense(Float64, stats, lse) && either(logits) && dense(Int32, targets) && stats.Len() == LossStats && lossFits(lse, logits, targets), needLoss)
+	l.need(op, dense(Float64, stats, lse) && either(logits) && dense(Int32, targets) && stats.Len() == LossStats &&
+		lossFits(lse, logits, targets), needLoss)
 	l.need(op, !o.Grad.Valid() || either(o.Grad) && sameMatrix(o.Grad, logits), "the gradient has the logits' shape")
 }
 

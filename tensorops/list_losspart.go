@@ -47,7 +47,8 @@ func (l *List) CrossEntropyJoin(stats, lse, parts, targets, logits Tensor, s Voc
 	n := targets.Len()
 	l.need(op, dense(Float64, stats, lse, parts) && dense(Int32, targets) && stats.Len() == LossStats && lse.Len() == n &&
 		(n == 0 && parts.Len() == 0 || n > 0 && parts.Len() > 0 && parts.Len()%(LossParts*n) == 0), needLossPart)
-	l.need(op, !o.Grad.Valid() || either(o.Grad, logits) && sameMatrix(o.Grad, logits) && logits.Rows() == n && s.fits(logits), "the gradient has the logits' shape")
+	l.need(op, !o.Grad.Valid() || either(o.Grad, logits) && sameMatrix(o.Grad, logits) && logits.Rows() == n && s.fits(logits),
+		"the gradient has the logits' shape")
 }
 
 // CrossEntropyJoinArgs are the operands of KindCrossEntropyJoin.

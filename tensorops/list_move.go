@@ -29,7 +29,8 @@ func (o *Op) Fill() FillArgs { return FillArgs{T: o.T[0], Value: o.F[0]} }
 func (l *List) Copy(dst, src Tensor) {
 	o := l.op(KindCopy)
 	CopyArgs{dst, src}.Put(o)
-	l.need(o, dst.Valid() && src.Valid() && (dst.dtype == src.dtype || either(dst, src)) && sameMatrix(dst, src), "the same rows and columns, and the same type, or float32 and bfloat16")
+	l.need(o, dst.Valid() && src.Valid() && (dst.dtype == src.dtype || either(dst, src)) && sameMatrix(dst, src),
+		"the same rows and columns, and the same type, or float32 and bfloat16")
 }
 
 // PeerCopy records dst = src, of the same type and shape, where src may be memory of another
@@ -37,7 +38,8 @@ func (l *List) Copy(dst, src Tensor) {
 func (l *List) PeerCopy(dst, src Tensor) {
 	o := l.op(KindPeerCopy)
 	CopyArgs{dst, src}.Put(o)
-	l.need(o, dst.Valid() && src.Valid() && dst.dtype == src.dtype && dst.SameShape(src) && dst.Contiguous() && src.Contiguous(), "contiguous tensors of the same type and shape")
+	l.need(o, dst.Valid() && src.Valid() && dst.dtype == src.dtype && dst.SameShape(src) && dst.Contiguous() && src.Contiguous(),
+		"contiguous tensors of the same type and shape")
 }
 
 // CopyArgs are the operands of KindCopy and KindPeerCopy.

@@ -31,7 +31,8 @@ func (o *Op) LayerNorm() LayerNormArgs {
 func (l *List) LayerNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
 	o := l.op(KindLayerNormGrad)
 	NormGradArgs{dx, dy, x, gamma, stats, skip}.Put(o)
-	l.need(o, denseEither(dx, dy, x) && dense(Float32, gamma, stats) && normFits(dx, x, gamma, stats, 2) && sameLen(dy, x) && optionalEither(skip, x.Len()), needNorm)
+	l.need(o, denseEither(dx, dy, x) && dense(Float32, gamma, stats) && normFits(dx, x, gamma, stats, 2) && sameLen(dy, x) &&
+		optionalEither(skip, x.Len()), needNorm)
 }
 
 // RMSNormGrad records dx = the gradient of RMSNorm's input, plus skip where
@@ -39,7 +40,8 @@ func (l *List) LayerNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
 func (l *List) RMSNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
 	o := l.op(KindRMSNormGrad)
 	NormGradArgs{dx, dy, x, gamma, stats, skip}.Put(o)
-	l.need(o, denseEither(dx, dy, x) && dense(Float32, gamma, stats) && normFits(dx, x, gamma, stats, 1) && sameLen(dy, x) && optionalEither(skip, x.Len()), needNorm)
+	l.need(o, denseEither(dx, dy, x) && dense(Float32, gamma, stats) && normFits(dx, x, gamma, stats, 1) && sameLen(dy, x) &&
+		optionalEither(skip, x.Len()), needNorm)
 }
 
 // NormGradArgs are the operands of KindLayerNormGrad and KindRMSNormGrad.
@@ -65,7 +67,8 @@ func (o *Op) normGrad() NormGradArgs {
 func (l *List) LayerNormWeightGrad(dgamma, dbeta, dy, x, stats Tensor) {
 	o := l.op(KindLayerNormWeightGrad)
 	LayerNormWeightGradArgs{dgamma, dbeta, dy, x, stats}.Put(o)
-	l.need(o, dense(Float32, dgamma, stats) && denseEither(dy, x) && normFits(dy, x, dgamma, stats, 2) && optional(dbeta, dgamma.Len()), needNorm)
+	l.need(o, dense(Float32, dgamma, stats) && denseEither(dy, x) && normFits(dy, x, dgamma, stats, 2) && optional(dbeta, dgamma.Len()),
+		needNorm)
 }
 
 // LayerNormWeightGradArgs are the operands of KindLayerNormWeightGrad.

@@ -31,7 +31,8 @@ type AdamWOpts struct {
 func (l *List) AdamW(w, m, v, g Tensor, a AdamWOpts) {
 	o := l.op(KindAdamW)
 	AdamWArgs{w, m, v, g, a}.Put(o)
-	l.need(o, dense(Float32, w, m, v, g) && sameLen(w, m, v, g) && copyFits(a.Copy, w) && a.Step >= 1, "all have the same number of elements, the copy is bfloat16, and the step (size 0) counts from 1")
+	l.need(o, dense(Float32, w, m, v, g) && sameLen(w, m, v, g) && copyFits(a.Copy, w) && a.Step >= 1,
+		"all have the same number of elements, the copy is bfloat16, and the step (size 0) counts from 1")
 }
 
 // AdamWArgs are the operands of KindAdamW.
@@ -68,7 +69,8 @@ type SGDOpts struct {
 func (l *List) SGD(w, m, g Tensor, s SGDOpts) {
 	o := l.op(KindSGD)
 	SGDArgs{w, m, g, s}.Put(o)
-	l.need(o, dense(Float32, w, g) && sameLen(w, g) && optional(m, w.Len()) && copyFits(s.Copy, w), "w, m and g are contiguous float32 tensors with the same number of elements, the copy is bfloat16")
+	l.need(o, dense(Float32, w, g) && sameLen(w, g) && optional(m, w.Len()) && copyFits(s.Copy, w),
+		"w, m and g are contiguous float32 tensors with the same number of elements, the copy is bfloat16")
 }
 
 // SGDArgs are the operands of KindSGD.

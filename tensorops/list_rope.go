@@ -49,7 +49,8 @@ func (r RoPEOpts) Frequency(i, half int) float64 {
 func (l *List) RoPE(x Tensor, r RoPEOpts) {
 	o := l.op(KindRoPE)
 	RoPEArgs{x, r}.Put(o)
-	l.need(o, either(x) && r.Heads > 0 && x.Cols()%(2*r.Heads) == 0 && r.Period > 0 && x.Rows()%r.Period == 0 && r.First >= 0 && r.First <= math.MaxInt32-r.Period+1 && r.Theta > 0 && r.Scaling.legal(),
+	l.need(o, either(x) && r.Heads > 0 && x.Cols()%(2*r.Heads) == 0 && r.Period > 0 && x.Rows()%r.Period == 0 && r.First >= 0 &&
+		r.First <= math.MaxInt32-r.Period+1 && r.Theta > 0 && r.Scaling.legal(),
 		"the columns are heads of even width, the rows whole periods, of positions below 2³¹ (sizes: heads, period, first position, original positions; numbers: theta, factor, low, high)")
 }
 

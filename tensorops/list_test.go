@@ -82,7 +82,8 @@ func TestListErrors(t *testing.T) {
 			l.Attention(f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4), tensorops.AttentionOpts{Heads: 3, KVHeads: 3})
 		}},
 		{"dk of another shape", func() {
-			l.AttentionGrad(f(4, 6), f(4, 5), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3})
+			l.AttentionGrad(f(4, 6), f(4, 5), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4),
+				tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3})
 		}},
 		{"stats in float32", func() { l.CrossEntropy(f(2), d(4), f(4, 9), i(4), tensorops.CrossEntropyOpts{}) }},
 		{"an empty vocabulary", func() { l.CrossEntropy(d(2), d(4), f(4, 0), i(4), tensorops.CrossEntropyOpts{}) }},

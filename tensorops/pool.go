@@ -142,7 +142,8 @@ func (p *Pool) grow(size, counted int) (*Buffer, error) {
 	s := &m.stats
 	if err != nil {
 		s.InUse -= int64(counted)
-		return nil, fmt.Errorf("%s asks for %d bytes, %d are in use and %d kept for reuse: %s: %w", p.name, size, s.InUse, s.Pooled, m.holders(), err)
+		return nil, fmt.Errorf("%s asks for %d bytes, %d are in use and %d kept for reuse: %s: %w", p.name, size, s.InUse, s.Pooled, m.holders(),
+			err)
 	}
 	s.Taken = max(s.Taken, s.InUse+s.Pooled)
 	p.held += int64(size)

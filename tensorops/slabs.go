@@ -137,7 +137,7 @@ func (p *Pool) lend(b *piece, size int) *Buffer {
 		out.Mem = root.Mem[b.at : b.at+size : b.at+size]
 	}
 	if root.Addr != 0 {
-		out.Addr = root.Addr + uint64(b.at) //nolint:gosec // a place
+		out.Addr = root.Addr + uint64(b.at)
 	}
 	p.lent.Add(out)
 	return out

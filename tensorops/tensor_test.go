@@ -154,7 +154,8 @@ func TestImpossibleViews(t *testing.T) {
 		{func() { x.Columns(3, 2) }, "tensorops: columns 3 to 2 of float32[3 4]"},
 		{func() { x.RowRange(0, 4) }, "tensorops: rows 0 to 4 of float32[3 4]"},
 		{func() { x.RowRange(-1, 2) }, "tensorops: rows -1 to 2 of float32[3 4]"},
-		{func() { tensorops.Elements[float64](counted(t, 64, 16)) }, "tensorops: float32[64 16] at element 0 reaches past its buffer of 4096 bytes"},
+		{func() { tensorops.Elements[float64](counted(t, 64, 16)) },
+			"tensorops: float32[64 16] at element 0 reaches past its buffer of 4096 bytes"},
 	} {
 		mustPanic(t, test.want, test.view)
 	}

@@ -264,7 +264,8 @@ func (s *Server) curvesOf(w http.ResponseWriter, r *http.Request, e *entry) erro
 	if len(names) > limitCompared {
 		return refuse(http.StatusBadRequest, "%d curves at a time: at most %d are", len(names), limitCompared)
 	}
-	by, ok := map[string]history.Axis{"": history.BySteps, "steps": history.BySteps, "tokens": history.ByTokens, "seconds": history.BySeconds}[q.Get("by")]
+	by, ok := map[string]history.Axis{"": history.BySteps, "steps": history.BySteps, "tokens": history.ByTokens,
+		"seconds": history.BySeconds}[q.Get("by")]
 	if !ok {
 		return refuse(http.StatusBadRequest, "by is %.40q: it is steps, tokens or seconds", q.Get("by"))
 	}

@@ -167,7 +167,8 @@ func (f *files) describe(d *description) {
 		if c.Run.Name != "" && !d.Live {
 			d.Text = c.Run.Name
 		}
-		d.Steps, d.Schedule, d.Stages, d.Chunks, d.Microbatches, d.Ranks = c.Run.Steps, c.Pipeline.Schedule, c.Pipeline.Stages, c.Pipeline.Stages*c.Pipeline.Chunks, microbatches(c), c.Ranks()
+		d.Steps, d.Schedule, d.Stages, d.Chunks, d.Microbatches, d.Ranks = c.Run.Steps, c.Pipeline.Schedule, c.Pipeline.Stages,
+			c.Pipeline.Stages*c.Pipeline.Chunks, microbatches(c), c.Ranks()
 		d.Layout, d.Model, d.TraceEvery, d.IdealPct = c.Pipeline.Layout, c.Model.Family, c.Run.TraceEvery, f.ideal
 		if !c.Text() {
 			d.Unit = "samples"

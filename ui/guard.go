@@ -54,7 +54,8 @@ func (s *Server) admit(r *http.Request, page bool) error {
 		return refuse(http.StatusRequestURITooLong, "the address has %d bytes, at most %d are read", len(r.RequestURI), limitURLBytes)
 	}
 	if q := r.URL.Query(); q.Has("token") || q.Has("access_token") {
-		return refuse(http.StatusBadRequest, "there is a token in the address, where servers and histories keep it: leave it out; it belongs behind the #, and the page sends it as a header")
+		return refuse(http.StatusBadRequest,
+			"there is a token in the address, where servers and histories keep it: leave it out; it belongs behind the #, and the page sends it as a header")
 	}
 	if s.o.Authorize == nil {
 		if err := s.reached(r); err != nil {
@@ -77,7 +78,8 @@ func (s *Server) reached(r *http.Request) error {
 	if slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host) || slices.Contains(s.o.Hosts, host) {
 		return nil
 	}
-	return refuse(http.StatusForbidden, "the host is %.100q: this server answers to localhost, 127.0.0.1 and [::1] alone, so that no other site's name leads here", r.Host)
+	return refuse(http.StatusForbidden,
+		"the host is %.100q: this server answers to localhost, 127.0.0.1 and [::1] alone, so that no other site's name leads here", r.Host)
 }
 
 // hostname is a host without its port.

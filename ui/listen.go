@@ -65,7 +65,8 @@ func Listen(address, certFile, keyFile string) (*Listener, error) {
 		return nil, errors.Join(fmt.Errorf("the certificate: %w", err), plain.Close())
 	}
 	l.TLS = true
-	l.Listener = tls.NewListener(plain, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}})
+	l.Listener = tls.NewListener(plain, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
+		NextProtos: []string{"h2", "http/1.1"}})
 	return l, nil
 }
 
@@ -104,7 +105,8 @@ func Serve(ctx context.Context, l *Listener, h http.Handler) error {
 	if l.Remote && !l.TLS {
 		return fmt.Errorf("%w: %s can be reached from other machines", ErrPlain, l.Addr())
 	}
-	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: limitHeaderBytes,
+	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: answerTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: limitHeaderBytes,
 		ErrorLog: log.New(io.Discard, "", 0)} // it tells of broken connections of anybody's
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l.Listener) }() // ends with Shutdown or Close
@@ -145,7 +147,8 @@ func selfSigned(host string) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	now := time.Now()
-	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "engine ui"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateTime),
+	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "engine ui"}, NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(certificateTime),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true}
 	if ip := net.ParseIP(host); ip != nil {
 		template.IPAddresses = []net.IP{ip}

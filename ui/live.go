@@ -216,7 +216,8 @@ func (l *live) describe(d *description) {
 	defer l.mu.Unlock()
 	i := l.info
 	if l.begun {
-		d.Text, d.Steps, d.Schedule, d.Stages, d.Chunks, d.Microbatches, d.Ranks, d.Grid, d.Layout = i.Name, i.Steps, i.Schedule, i.Stages, i.Chunks, i.Microbatches, i.Ranks, i.Grid, i.Layout
+		d.Text, d.Steps, d.Schedule, d.Stages, d.Chunks, d.Microbatches, d.Ranks, d.Grid, d.Layout = i.Name, i.Steps, i.Schedule, i.Stages,
+			i.Chunks, i.Microbatches, i.Ranks, i.Grid, i.Layout
 		d.Model, d.Parameters, d.State = i.Family, i.Parameters, "running"
 		d.Device = i.Kernels
 		d.Step = max(d.Step, i.ResumedAt)
@@ -299,7 +300,8 @@ func viewStatus(s troupe.Status, cfg *config.Config) statusView {
 	}
 	lanes := stagesOf(cfg, ranks)
 	for _, a := range s.Actors {
-		one := actorView{Name: a.Actor, Rank: a.Rank, Step: a.Step, Doing: a.Doing.String(), Text: a.Describe(), From: a.From, Since: s.Time.Sub(a.Since).Seconds(), Host: a.Host,
+		one := actorView{Name: a.Actor, Rank: a.Rank, Step: a.Step, Doing: a.Doing.String(), Text: a.Describe(), From: a.From,
+			Since: s.Time.Sub(a.Since).Seconds(), Host: a.Host,
 			Chunk: -1, Micro: -1}
 		if a.Doing == event.Running || a.Action != (scheduler.Action{}) {
 			one.Chunk, one.Type, one.Micro = int(a.Action.Chunk), int(a.Action.Type), int(a.Action.Microbatch)
@@ -327,7 +329,8 @@ func viewStatus(s troupe.Status, cfg *config.Config) statusView {
 	}
 	// Where the waits lead in a circle, the state of a process that is silent is an old one.
 	if quiet := s.Time.Sub(silent.Heard); !silent.Heard.IsZero() && quiet >= silence {
-		v.Chain = append(v.Chain, fmt.Sprintf("%s, with %s, has not been heard for %.1f s: what is said of it is as old, so look there first", silent.Host, silent.Actor, quiet.Seconds()))
+		v.Chain = append(v.Chain, fmt.Sprintf("%s, with %s, has not been heard for %.1f s: what is said of it is as old, so look there first",
+			silent.Host, silent.Actor, quiet.Seconds()))
 		for i := range v.Links {
 			v.Links[i].Root = v.Links[i].Actor == silent.Actor
 		}

@@ -74,7 +74,8 @@ func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
 
 // file sends a file of the page. A browser asks again each time: another program may be there.
 func (s *Server) file(w http.ResponseWriter, r *http.Request, name string) {
-	kinds := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8", ".svg": "image/svg+xml"}
+	kinds := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8",
+		".svg": "image/svg+xml"}
 	kind := kinds[path.Ext(name)]
 	if kind == "" {
 		kind = mime.TypeByExtension(path.Ext(name))

@@ -47,7 +47,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, e *entry) error 
 		defer func() { <-s.streams }()
 	default:
 		w.Header().Set("Retry-After", "5")
-		return refuse(http.StatusServiceUnavailable, "%d readers follow runs, which is the most at a time: close another page, or wait", limitStreams)
+		return refuse(http.StatusServiceUnavailable, "%d readers follow runs, which is the most at a time: close another page, or wait",
+			limitStreams)
 	}
 	_ = rd.ctrl.SetReadDeadline(time.Time{}) // the request is read
 	w.Header().Set("Content-Type", "text/event-stream")

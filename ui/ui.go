@@ -73,7 +73,8 @@ func New(o Options) (*Server, error) {
 	if len(o.Token) > limitTokenBytes {
 		return nil, fmt.Errorf("%w: the token has %d bytes, at most %d can be sent", ErrOptions, len(o.Token), limitTokenBytes)
 	}
-	s := &Server{o: o, log: o.Logger, byID: make(map[string]*entry), streams: make(chan struct{}, limitStreams), asks: make(chan struct{}, limitRequests), done: make(chan struct{})}
+	s := &Server{o: o, log: o.Logger, byID: make(map[string]*entry), streams: make(chan struct{}, limitStreams),
+		asks: make(chan struct{}, limitRequests), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

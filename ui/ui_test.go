@@ -140,16 +140,22 @@ func TestWhoMay(t *testing.T) {
 		{"another port of this machine", local, "GET", "/api/runs", false, []string{"Sec-Fetch-Site", "same-site"}, 403, "another site"},
 		{"another origin", local, "GET", "/api/runs", false, []string{"Origin", "http://127.0.0.1:9999"}, 403, "another site"},
 		{"no origin at all", local, "GET", "/api/runs", false, []string{"Origin", "null"}, 403, "another site"},
-		{"its own origin", local, "GET", "/api/runs", false, []string{"Origin", "http://127.0.0.1:8080", "Sec-Fetch-Site", "same-origin"}, 200, ""},
-		{"a link on another page", local, "GET", "/", false, []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"}, 200, "<title>"},
-		{"a script for another page", local, "GET", "/page/app.js", false, []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}, 403, "another site"},
+		{"its own origin", local, "GET", "/api/runs", false, []string{"Origin", "http://127.0.0.1:8080", "Sec-Fetch-Site", "same-origin"}, 200,
+			""},
+		{"a link on another page", local, "GET", "/", false, []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"}, 200,
+			"<title>"},
+		{"a script for another page", local, "GET", "/page/app.js", false, []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"},
+			403, "another site"},
 		{"a token in the address", local, "GET", "/api/runs?token=" + "x", false, nil, 400, "token in the address"},
 		{"a token in the page's address", local, "GET", "/?token=x", false, nil, 400, "token in the address"},
 		{"control without a token", local, "POST", change, false, json, 401, "takes the token"},
-		{"control with a wrong token", local, "POST", change, false, append([]string{"Authorization", "Bearer nonsense"}, json...), 401, "not this server's"},
-		{"control with a longer token", local, "POST", change, false, append([]string{"Authorization", "Bearer " + token + "x"}, json...), 401, "not this server's"},
+		{"control with a wrong token", local, "POST", change, false, append([]string{"Authorization", "Bearer nonsense"}, json...), 401,
+			"not this server's"},
+		{"control with a longer token", local, "POST", change, false, append([]string{"Authorization", "Bearer " + token + "x"}, json...), 401,
+			"not this server's"},
 		{"control as a form", local, "POST", change, false, append([]string{"Content-Type", "text/plain"}, bearer...), 415, "application/json"},
-		{"control by another site", local, "POST", change, false, append(append([]string{"Sec-Fetch-Site", "cross-site"}, json...), bearer...), 403, "another site"},
+		{"control by another site", local, "POST", change, false, append(append([]string{"Sec-Fetch-Site", "cross-site"}, json...), bearer...),
+			403, "another site"},
 		{"control by a GET", local, "GET", change, false, bearer, 404, ""},
 		{"control of a run of files", local, "POST", change, false, append(bearer, json...), 409, "another process"},
 		{"control where it is off", off, "POST", change, false, append(bearer, json...), 403, "has no token"},
@@ -158,8 +164,10 @@ func TestWhoMay(t *testing.T) {
 		{"the page from elsewhere", remote, "GET", "/", true, nil, 200, "<title>"},
 		{"reading from elsewhere in plain HTTP", remote, "GET", "/api/runs", false, bearer, 403, "over TLS"},
 		{"reading by a service's policy", mounted, "GET", "/api/runs", false, []string{"Host", "service.example"}, 200, ""},
-		{"control against a service's policy", mounted, "POST", change, false, append([]string{"Host", "service.example"}, json...), 403, "ann alone"},
-		{"another site and a service's policy", mounted, "POST", change, false, append([]string{"X-User", "ann", "Sec-Fetch-Site", "cross-site"}, json...), 403, "another site"},
+		{"control against a service's policy", mounted, "POST", change, false, append([]string{"Host", "service.example"}, json...), 403,
+			"ann alone"},
+		{"another site and a service's policy", mounted, "POST", change, false,
+			append([]string{"X-User", "ann", "Sec-Fetch-Site", "cross-site"}, json...), 403, "another site"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := request(tc.method, tc.target, ask, tc.headers...)
@@ -210,15 +218,19 @@ func TestPaths(t *testing.T) {
 	if all["link"] != "" || all["one"] == "" || len(all) != 2 {
 		t.Errorf("the runs are %v", all)
 	}
-	if w := do(s, request("GET", "/api/runs/"+all["two"], "")); strings.Contains(w.Body.String(), "54321.0625") || !strings.Contains(w.Body.String(), "symbolic link") {
+	if w := do(s, request("GET", "/api/runs/"+all["two"], "")); strings.Contains(w.Body.String(), "54321.0625") ||
+		!strings.Contains(w.Body.String(), "symbolic link") {
 		t.Errorf("a linked file: %s", w.Body)
 	}
-	for _, target := range []string{"/../../etc/passwd", "/page/../../ui.go", "/page/%2e%2e/ui.go", "/page/..%2findex.html", "/api/runs/../../etc/passwd", "/api/runs/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/api/runs/" + filepath.Base(dir), "/api/runs/" + strings.ReplaceAll(secret, "/", "%2f"), "/api/runs/one"} {
+	for _, target := range []string{"/../../etc/passwd", "/page/../../ui.go", "/page/%2e%2e/ui.go", "/page/..%2findex.html",
+		"/api/runs/../../etc/passwd", "/api/runs/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/api/runs/" + filepath.Base(dir), "/api/runs/" +
+			strings.ReplaceAll(secret, "/", "%2f"), "/api/runs/one"} {
 		if w := do(s, request("GET", target, "")); w.Code == http.StatusOK {
 			t.Errorf("%s: %d %.100s", target, w.Code, w.Body)
 		}
 	}
-	for _, target := range []string{"step?n=-1", "step?n=../1", "curves?by=size", "curves?from=NaN", "curves?buckets=1e9", "curves?names=" + strings.Repeat(",", 100)} {
+	for _, target := range []string{"step?n=-1", "step?n=../1", "curves?by=size", "curves?from=NaN", "curves?buckets=1e9", "curves?names=" +
+		strings.Repeat(",", 100)} {
 		if w := do(s, request("GET", "/api/runs/"+all["one"]+"/"+target, "")); w.Code != http.StatusBadRequest {
 			t.Errorf("%s: %d %.100s", target, w.Code, w.Body)
 		}
@@ -235,11 +247,14 @@ func TestPaths(t *testing.T) {
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	run := filepath.Join(dir, "run")
-	write(t, filepath.Join(run, "metrics.jsonl"), `{"step":0,"val_loss":4}`+"\n"+`{"step":1,"loss":3,"grad_norm":null,"metrics":{"accuracy":0.5}}`+"\n"+`{"step":2,"lo`)
+	write(t, filepath.Join(run, "metrics.jsonl"), `{"step":0,"val_loss":4}`+"\n"+
+		`{"step":1,"loss":3,"grad_norm":null,"metrics":{"accuracy":0.5}}`+"\n"+`{"step":2,"lo`)
 	write(t, filepath.Join(run, "events.jsonl"), `{"time_ms":5,"step":1,"kind":"checkpoint","text":"<b>bold</b>"}`+"\nnonsense\n")
-	write(t, filepath.Join(run, "stats.jsonl"), `{"step":1,"mem_bytes":[10,20],"layers":[{"name":"embed","stage":0,"params":7,"weight_norm":1.5,"grad_norm":null}]}`+"\n")
+	write(t, filepath.Join(run, "stats.jsonl"),
+		`{"step":1,"mem_bytes":[10,20],"layers":[{"name":"embed","stage":0,"params":7,"weight_norm":1.5,"grad_norm":null}]}`+"\n")
 	write(t, filepath.Join(run, "samples.jsonl"), `{"step":1,"prompt":"a","text":"<script>alert(1)</script>"}`+"\n")
-	write(t, filepath.Join(run, "trace.jsonl"), `{"step":1,"schedule":"1f1b","table":"0F0,0B0\n1F0,1B0\n","ms":[[[0,1],[4,6]],[[1.5,2],[2,3.5]]],"chunk_flops":[1,1],"threads":1}`+"\n")
+	write(t, filepath.Join(run, "trace.jsonl"),
+		`{"step":1,"schedule":"1f1b","table":"0F0,0B0\n1F0,1B0\n","ms":[[[0,1],[4,6]],[[1.5,2],[2,3.5]]],"chunk_flops":[1,1],"threads":1}`+"\n")
 	s := server(t, ui.Options{}, run)
 	id := ids(t, s)["run"]
 	for target, want := range map[string][]string{
@@ -260,7 +275,8 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	}
-	if w := do(s, request("GET", "/api/runs/"+id+"/step?n=2", "")); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "step 2 was not recorded") {
+	if w := do(s, request("GET", "/api/runs/"+id+"/step?n=2", "")); w.Code != http.StatusNotFound ||
+		!strings.Contains(w.Body.String(), "step 2 was not recorded") {
 		t.Errorf("a step that was not recorded: %d %s", w.Code, w.Body)
 	}
 	for name, trace := range map[string]string{
@@ -274,7 +290,8 @@ func TestFiles(t *testing.T) {
 		bad := filepath.Join(dir, "bad-"+name)
 		write(t, filepath.Join(bad, "trace.jsonl"), trace+"\n")
 		s := server(t, ui.Options{}, bad)
-		if w := do(s, request("GET", "/api/runs/"+ids(t, s)["bad-"+name]+"/step", "")); w.Code == http.StatusOK || !strings.Contains(w.Body.String(), "error") {
+		if w := do(s, request("GET", "/api/runs/"+ids(t, s)["bad-"+name]+"/step", "")); w.Code == http.StatusOK ||
+			!strings.Contains(w.Body.String(), "error") {
 			t.Errorf("%s: %d %.200s", name, w.Code, w.Body)
 		}
 	}
@@ -318,7 +335,8 @@ func TestMounted(t *testing.T) {
 	s := server(t, ui.Options{}, folder(t, "one"))
 	mux := http.NewServeMux()
 	mux.Handle("/troupe/", http.StripPrefix("/troupe", s))
-	for target, says := range map[string]string{"/troupe/": `src="page/app.js"`, "/troupe/page/app.js": "import", "/troupe/api/runs": `"one"`} {
+	for target, says := range map[string]string{"/troupe/": `src="page/app.js"`, "/troupe/page/app.js": "import",
+		"/troupe/api/runs": `"one"`} {
 		if w := do(mux, request("GET", target, "")); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), says) {
 			t.Errorf("%s: %d %.200s", target, w.Code, w.Body)
 		}
@@ -465,7 +483,8 @@ func TestLive(t *testing.T) {
 	ask := func(body string) *httptest.ResponseRecorder {
 		return do(s, request("POST", "/api/runs/"+id+"/change", body, "Content-Type", "application/json", "Authorization", "Bearer "+token))
 	}
-	for body, status := range map[string]int{`{"kind":"pause"}`: 202, `{"kind":"explode"}`: 400, `{"kind":"rate"}`: 400, `{"kind":"pause","extra":1}`: 400, `nonsense`: 400, strings.Repeat(" ", 5000) + `{}`: 413} {
+	for body, status := range map[string]int{`{"kind":"pause"}`: 202, `{"kind":"explode"}`: 400, `{"kind":"rate"}`: 400,
+		`{"kind":"pause","extra":1}`: 400, `nonsense`: 400, strings.Repeat(" ", 5000) + `{}`: 413} {
 		if w := ask(body); w.Code != status {
 			t.Errorf("%.40q: %d %s, want %d", body, w.Code, w.Body, status)
 		}
@@ -495,7 +514,8 @@ func TestLive(t *testing.T) {
 	if done.Err() != nil {
 		t.Error("Wait waits for more than the end")
 	}
-	if w := do(s, request("GET", "/api/runs/"+id+"/curves?names=loss", "")); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"step":[1`) {
+	if w := do(s, request("GET", "/api/runs/"+id+"/curves?names=loss", "")); w.Code != http.StatusOK ||
+		!strings.Contains(w.Body.String(), `"step":[1`) {
 		t.Errorf("the curves of a run that has ended: %d %.200s", w.Code, w.Body)
 	}
 }
@@ -611,7 +631,8 @@ func TestListen(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- ui.Serve(ctx, l, s) }()
 	var seen string
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, //nolint:gosec // its fingerprint is compared
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13,
+		InsecureSkipVerify: true,
 		VerifyConnection: func(c tls.ConnectionState) error {
 			sum := sha256.Sum256(c.PeerCertificates[0].Raw)
 			seen = strings.ToUpper(hex.EncodeToString(sum[:]))

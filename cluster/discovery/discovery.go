@@ -110,7 +110,8 @@ func OpenAnnouncer(text string) (Announcer, error) {
 		return a, nil
 	}
 	scheme, _, _ := strings.Cut(text, "://")
-	return nil, errors.Join(fmt.Errorf("%w: %q; %s finds what others have made known, and can't announce a coordinator itself", ErrAddress, text, scheme), f.Close())
+	return nil, errors.Join(fmt.Errorf("%w: %q; %s finds what others have made known, and can't announce a coordinator itself", ErrAddress,
+		text, scheme), f.Close())
 }
 
 // unknown says which schemes there are, and how this one could be.
@@ -141,7 +142,9 @@ func parse(text string) (*url.URL, error) {
 	}
 	hosts, rest := rest[:end], rest[end:]
 	if strings.Contains(hosts, "@") {
-		return nil, fmt.Errorf("%w: it has a user before the @, and perhaps a password, which others see in the list of processes; leave them out", ErrAddress)
+		return nil,
+			fmt.Errorf("%w: it has a user before the @, and perhaps a password, which others see in the list of processes; leave them out",
+				ErrAddress)
 	}
 	u, err := url.Parse(scheme + "://host" + rest)
 	switch {

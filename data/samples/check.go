@@ -30,11 +30,13 @@ func CheckFields(fields []Field) error {
 		case f.Classes < 0 || f.Classes > limitClasses:
 			return fmt.Errorf("%w: field %s has %d classes, it may have 1 to %d, or 0 if it is no label", ErrOptions, name, f.Classes, limitClasses)
 		case f.Classes > 0 && f.DType != tensorops.Int32:
-			return fmt.Errorf("%w: field %s is a label of %d classes, but of type %v: labels are %v", ErrOptions, name, f.Classes, f.DType, tensorops.Int32)
+			return fmt.Errorf("%w: field %s is a label of %d classes, but of type %v: labels are %v", ErrOptions, name, f.Classes, f.DType,
+				tensorops.Int32)
 		}
 		for d, n := range f.Shape {
 			if n != -1 && (n < 1 || n > tensorops.MaxDim) {
-				return fmt.Errorf("%w: dimension %d of field %s is %d, it must lie in 1 to %d, or be -1 if it differs from sample to sample", ErrShape, d, name, n, tensorops.MaxDim)
+				return fmt.Errorf("%w: dimension %d of field %s is %d, it must lie in 1 to %d, or be -1 if it differs from sample to sample", ErrShape,
+					d, name, n, tensorops.MaxDim)
 			}
 		}
 		seen[f.Name] = true

@@ -119,10 +119,14 @@ func (c ClassCounts) Warnings() (text []string) {
 		}
 	}
 	if len(none) > 0 {
-		text = append(text, fmt.Sprintf("%d of the %d classes of %s have no sample: %s. Is a label mistyped? Number the classes from 0 without gaps, or name them", len(none), len(c.Train), shown(c.Field), c.listed(none)))
+		text = append(text,
+			fmt.Sprintf("%d of the %d classes of %s have no sample: %s. Is a label mistyped? Number the classes from 0 without gaps, or name them",
+				len(none), len(c.Train), shown(c.Field), c.listed(none)))
 	}
 	if len(onlyVal) > 0 {
-		text = append(text, fmt.Sprintf("%d of the %d classes of %s have samples to validate on (%d) and none to train on: %s. The model can't learn them", len(onlyVal), len(c.Train), shown(c.Field), val, c.listed(onlyVal)))
+		text = append(text,
+			fmt.Sprintf("%d of the %d classes of %s have samples to validate on (%d) and none to train on: %s. The model can't learn them",
+				len(onlyVal), len(c.Train), shown(c.Field), val, c.listed(onlyVal)))
 	}
 	if used == 1 {
 		text = append(text, fmt.Sprintf("all samples to train on have one class of %s: there is nothing to tell apart", shown(c.Field)))

@@ -55,8 +55,9 @@ func Collate(fields []Field, samples []Sample) ([]tensorops.Array, error) {
 		first := samples[0][i].Shape
 		for j, s := range samples {
 			if !slices.Equal(s[i].Shape, first) {
-				return nil, fmt.Errorf("%w: in a microbatch of %d samples, field %s has the shape %v in sample 0 and %v in sample %d: set batch.microbatch = 1, or give the dataset a method Batch that pads them",
-					ErrShape, len(samples), shown(f.Name), first, s[i].Shape, j)
+				return nil,
+					fmt.Errorf("%w: in a microbatch of %d samples, field %s has the shape %v in sample 0 and %v in sample %d: set batch.microbatch = 1, or give the dataset a method Batch that pads them",
+						ErrShape, len(samples), shown(f.Name), first, s[i].Shape, j)
 			}
 		}
 		batch[i] = stack(f.DType, first, samples, i)

@@ -108,7 +108,9 @@ func (c *csvTable) read(name string) error {
 	}
 	for ; err == nil; row, err = rows.next() {
 		if len(row) != len(header) {
-			return rows.fail(-1, "", fmt.Errorf("%w: the row has %d columns, but the first one has %d: the file is cut short there, or a cell has a separator and no quotes", ErrFormat, len(row), len(header)))
+			return rows.fail(-1, "",
+				fmt.Errorf("%w: the row has %d columns, but the first one has %d: the file is cut short there, or a cell has a separator and no quotes",
+					ErrFormat, len(row), len(header)))
 		}
 		if err := c.add(rows, header, row, chosen); err != nil {
 			return err
@@ -191,7 +193,8 @@ func (r *rowReader) next() ([]string, error) {
 	var syntax *csv.ParseError
 	switch {
 	case r.limited.N <= 0:
-		return nil, &PlaceError{File: r.name, Line: r.line + 1, Err: fmt.Errorf("%w: the row has more than %d bytes: a quote that nothing closes? Or not CSV?", ErrFormat, r.rowBytes)}
+		return nil, &PlaceError{File: r.name, Line: r.line + 1,
+			Err: fmt.Errorf("%w: the row has more than %d bytes: a quote that nothing closes? Or not CSV?", ErrFormat, r.rowBytes)}
 	case errors.As(err, &syntax):
 		at := &PlaceError{File: r.name, Line: syntax.Line, Byte: int64(syntax.Column)}
 		fix := "mend the line, or get the file again if it is cut short"

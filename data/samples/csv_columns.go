@@ -19,7 +19,8 @@ func (c *csvTable) choose(header []string) (chosen chosenColumns, err error) {
 	places := make(map[string]int, len(header))
 	for i, name := range header {
 		if before, twice := places[name]; twice {
-			return chosen, fmt.Errorf("%w: columns %d and %d are both called %s: rename one, or set data.header = false if this is no header", ErrFormat, before+1, i+1, shown(name))
+			return chosen, fmt.Errorf("%w: columns %d and %d are both called %s: rename one, or set data.header = false if this is no header",
+				ErrFormat, before+1, i+1, shown(name))
 		}
 		places[name] = i
 	}
@@ -39,7 +40,8 @@ func (c *csvTable) choose(header []string) (chosen chosenColumns, err error) {
 	} else if len(o.Features) == 0 {
 		for i, name := range header {
 			if !slices.Contains(c.header, name) {
-				return chosen, fmt.Errorf("%w: column %d is called %s, which the first file, %s, does not have: choose columns by data.features", ErrFormat, i+1, shown(name), strictjson.Plain(o.Files[0]))
+				return chosen, fmt.Errorf("%w: column %d is called %s, which the first file, %s, does not have: choose columns by data.features",
+					ErrFormat, i+1, shown(name), strictjson.Plain(o.Files[0]))
 			}
 		}
 	}
@@ -49,7 +51,8 @@ func (c *csvTable) choose(header []string) (chosen chosenColumns, err error) {
 			if !there && err == nil {
 				err = fmt.Errorf("%w: there is no column %s of %s; the columns are %s", ErrOptions, shown(name), key, list(header))
 				if !o.Header {
-					err = fmt.Errorf("%w: there is no column %s of %s; without data.header columns are the numbers from 1 to %d", ErrOptions, shown(name), key, len(header))
+					err = fmt.Errorf("%w: there is no column %s of %s; without data.header columns are the numbers from 1 to %d", ErrOptions, shown(name),
+						key, len(header))
 				}
 			}
 			found = append(found, i)

@@ -23,16 +23,22 @@ func TestCSV(t *testing.T) {
 		want       []Sample
 		classes    []string
 	}{
-		{"label by name", "a,b,label\n1,2,0\n 3 , -4.5e1 ,2\n", Options{Header: true, Label: "label"}, []Field{x2, y(3)}, []Sample{row(1, 2, 0), row(3, -45, 2)}, nil},
+		{"label by name", "a,b,label\n1,2,0\n 3 , -4.5e1 ,2\n", Options{Header: true, Label: "label"}, []Field{x2, y(3)},
+			[]Sample{row(1, 2, 0), row(3, -45, 2)}, nil},
 		{"no header", "0,1,2\r\n2.0,3,4", Options{Label: "1"}, []Field{x2, y(3)}, []Sample{row(1, 2, 0), row(3, 4, 2)}, nil},
-		{"scale and classes", "a,b,c\n16,8,1\n", Options{Header: true, Label: "c", Scale: 1.0 / 16, Classes: 10}, []Field{x2, y(10)}, []Sample{row(1, 0.5, 1)}, nil},
-		{"names", "a,b,c\n1,1,pear\n2,2,apple\n3,3,pear\n", Options{Header: true, Label: "c"}, []Field{x2, y(2)}, []Sample{row(1, 1, 1), row(2, 2, 0), row(3, 3, 1)}, []string{"apple", "pear"}},
-		{"given names", "a,b,c\n1,1,pear\n2,2,2\n", Options{Header: true, Label: "c", ClassNames: []string{"pear", "2", "fig"}}, []Field{x2, y(3)}, []Sample{row(1, 1, 0), row(2, 2, 1)}, []string{"pear", "2", "fig"}},
-		{"chosen features", "a,b,text,c\n1,2,hello,0\n", Options{Header: true, Label: "c", Features: []string{"b", "a"}}, []Field{x2, y(1)}, []Sample{row(2, 1, 0)}, nil},
+		{"scale and classes", "a,b,c\n16,8,1\n", Options{Header: true, Label: "c", Scale: 1.0 / 16, Classes: 10}, []Field{x2, y(10)},
+			[]Sample{row(1, 0.5, 1)}, nil},
+		{"names", "a,b,c\n1,1,pear\n2,2,apple\n3,3,pear\n", Options{Header: true, Label: "c"}, []Field{x2, y(2)},
+			[]Sample{row(1, 1, 1), row(2, 2, 0), row(3, 3, 1)}, []string{"apple", "pear"}},
+		{"given names", "a,b,c\n1,1,pear\n2,2,2\n", Options{Header: true, Label: "c", ClassNames: []string{"pear", "2", "fig"}},
+			[]Field{x2, y(3)}, []Sample{row(1, 1, 0), row(2, 2, 1)}, []string{"pear", "2", "fig"}},
+		{"chosen features", "a,b,text,c\n1,2,hello,0\n", Options{Header: true, Label: "c", Features: []string{"b", "a"}}, []Field{x2, y(1)},
+			[]Sample{row(2, 1, 0)}, nil},
 		{"targets", "a,b,c\n1,2,30\n", Options{Header: true, Targets: []string{"c"}, Scale: 2, LabelField: "price"},
 			[]Field{x2, {Name: "price", DType: tensorops.Float32, Shape: []int{1}}}, []Sample{{floats([]int{2}, 2, 4), floats([]int{1}, 30)}}, nil},
 		{"no label", "1,2\n", Options{}, []Field{x2}, []Sample{{floats([]int{2}, 1, 2)}}, nil},
-		{"semicolons, quotes, a mark and blank lines", "\ufeffa;\"b;\"\"\";c\n\n\"1\";\"2\n\";0\n\n", Options{Header: true, Label: "c", Separator: ";"}, []Field{x2, y(1)}, []Sample{row(1, 2, 0)}, nil},
+		{"semicolons, quotes, a mark and blank lines", "\ufeffa;\"b;\"\"\";c\n\n\"1\";\"2\n\";0\n\n",
+			Options{Header: true, Label: "c", Separator: ";"}, []Field{x2, y(1)}, []Sample{row(1, 2, 0)}, nil},
 		{"compressed", zipped(t, "1,2,1\n"), Options{Label: "3"}, []Field{x2, y(2)}, []Sample{row(1, 2, 1)}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -67,30 +73,53 @@ func TestCSVErrors(t *testing.T) {
 	}{
 		{"empty", "", labelled, data.ErrEmpty, `no data: a.csv has no row`},
 		{"header alone", "a,c\n", labelled, data.ErrEmpty, `no data: a.csv has no row below its header`},
-		{"short row", "a,b,c\n1,2,3\n1,2", labelled, ErrFormat, "a.csv, line 3: malformed data: the row has 2 columns, but the first one has 3: the file is cut short there, or a cell has a separator and no quotes"},
-		{"text", "a,b,c\n1,2,3\n\n1,big,3\n", labelled, ErrFormat, `a.csv, line 4, column 2 ("b"): malformed data: found "big", which is not a finite number: mend the row, or leave the column out of data.features`},
-		{"a header nobody has told of", "a,b\n1,2\n", Options{Label: "2"}, ErrFormat, `a.csv, line 1, column 1: malformed data: found "a", which is not a finite number: set data.header = true if the first row names the columns, or choose columns by data.features`},
-		{"empty cell", "a,c\n,0\n", labelled, ErrFormat, `a.csv, line 2, column 1 ("a"): malformed data: the cell is empty, a number belongs there: mend the row, or leave the column out of data.features`},
-		{"not a number", "a,c\nNaN,0\n", labelled, ErrFormat, `a.csv, line 2, column 1 ("a"): malformed data: found "NaN", which is not a finite number: mend the row, or leave the column out of data.features`},
-		{"too large", "a,c\n1e39,0\n", labelled, ErrFormat, `a.csv, line 2, column 1 ("a"): malformed data: found "1e39", which is too large for float32: mend the row, or leave the column out of data.features`},
-		{"target", "a,c\n1,?\n", Options{Header: true, Targets: []string{"c"}}, ErrFormat, `a.csv, line 2, column 2 ("c"): malformed data: found "?", which is not a finite number`},
-		{"label too large", "a,c\n1,9\n1,10\n", Options{Header: true, Label: "c", Classes: 10}, ErrLabel, `a.csv, line 3, column 2 ("c"): label outside the classes: found 10, but the 10 classes are 0 to 9: mend it, or set data.classes`},
-		{"label far too large", "a,c\n1,99999999\n", labelled, ErrLabel, `a.csv, line 2, column 2 ("c"): label outside the classes: found 99999999, but there may be 16777216 classes at most`},
-		{"label below 0", "a,c\n1,-1\n", labelled, ErrLabel, `a.csv, line 2, column 2 ("c"): label outside the classes: found -1, classes are numbered from 0 up: number them so, or give names for them`},
-		{"label a fraction", "a,c\n1,0.5\n", labelled, ErrLabel, `a.csv, line 2, column 2 ("c"): label outside the classes: found "0.5", labels are whole numbers from 0 up or names: to predict numbers set data.targets in place of data.label`},
+		{"short row", "a,b,c\n1,2,3\n1,2", labelled, ErrFormat,
+			"a.csv, line 3: malformed data: the row has 2 columns, but the first one has 3: the file is cut short there, or a cell has a separator and no quotes"},
+		{"text", "a,b,c\n1,2,3\n\n1,big,3\n", labelled, ErrFormat,
+			`a.csv, line 4, column 2 ("b"): malformed data: found "big", which is not a finite number: mend the row, or leave the column out of data.features`},
+		{"a header nobody has told of", "a,b\n1,2\n", Options{Label: "2"}, ErrFormat,
+			`a.csv, line 1, column 1: malformed data: found "a", which is not a finite number: set data.header = true if the first row names the columns, or choose columns by data.features`},
+		{"empty cell", "a,c\n,0\n", labelled, ErrFormat,
+			`a.csv, line 2, column 1 ("a"): malformed data: the cell is empty, a number belongs there: mend the row, or leave the column out of data.features`},
+		{"not a number", "a,c\nNaN,0\n", labelled, ErrFormat,
+			`a.csv, line 2, column 1 ("a"): malformed data: found "NaN", which is not a finite number: mend the row, or leave the column out of data.features`},
+		{"too large", "a,c\n1e39,0\n", labelled, ErrFormat,
+			`a.csv, line 2, column 1 ("a"): malformed data: found "1e39", which is too large for float32: mend the row, or leave the column out of data.features`},
+		{"target", "a,c\n1,?\n", Options{Header: true, Targets: []string{"c"}}, ErrFormat,
+			`a.csv, line 2, column 2 ("c"): malformed data: found "?", which is not a finite number`},
+		{"label too large", "a,c\n1,9\n1,10\n", Options{Header: true, Label: "c", Classes: 10}, ErrLabel,
+			`a.csv, line 3, column 2 ("c"): label outside the classes: found 10, but the 10 classes are 0 to 9: mend it, or set data.classes`},
+		{"label far too large", "a,c\n1,99999999\n", labelled, ErrLabel,
+			`a.csv, line 2, column 2 ("c"): label outside the classes: found 99999999, but there may be 16777216 classes at most`},
+		{"label below 0", "a,c\n1,-1\n", labelled, ErrLabel,
+			`a.csv, line 2, column 2 ("c"): label outside the classes: found -1, classes are numbered from 0 up: number them so, or give names for them`},
+		{"label a fraction", "a,c\n1,0.5\n", labelled, ErrLabel,
+			`a.csv, line 2, column 2 ("c"): label outside the classes: found "0.5", labels are whole numbers from 0 up or names: to predict numbers set data.targets in place of data.label`},
 		{"no label", "a,c\n1, \n", labelled, ErrLabel, `a.csv, line 2, column 2 ("c"): label outside the classes: there is no label`},
-		{"a name among numbers", "a,c\n1,3\n1,3x\n", labelled, ErrLabel, `a.csv, line 3, column 2 ("c"): label outside the classes: the label "3x" is a name, but line 2 of a.csv has the number "3": labels are all numbers or all names; mend the line, or give all names by data.class_names`},
-		{"a number among names", "a,c\n1,x\n1,3\n", labelled, ErrLabel, `a.csv, line 3, column 2 ("c"): label outside the classes: the label "3" is a number, but line 2 of a.csv has the name "x": labels are all numbers or all names; mend the line, or give all names by data.class_names`},
-		{"too many names", "a,c\n1,x\n1,y\n1,z\n", Options{Header: true, Label: "c", Classes: 2}, ErrLabel, `a.csv, line 4, column 2 ("c"): label outside the classes: the name "z" is one more than 2 classes, which are "x", "y": mend it, or set data.classes; to predict numbers set data.targets in place of data.label`},
-		{"another name", "a,c\n1,z\n", Options{Header: true, Label: "c", ClassNames: []string{"x", "y"}}, ErrLabel, `a.csv, line 2, column 2 ("c"): label outside the classes: found "z", which is none of the 2 classes "x", "y"`},
-		{"unknown column", "a,b\n1,2\n", labelled, ErrOptions, `a.csv, line 1: wrong data options: there is no column "c" of data.label; the columns are "a", "b"`},
-		{"unknown number", "1,2\n", Options{Label: "3"}, ErrOptions, `a.csv, line 1: wrong data options: there is no column "3" of data.label; without data.header columns are the numbers from 1 to 2`},
-		{"one column", "a;c\n1;2\n", Options{Header: true, Label: "a;c"}, ErrFormat, `a.csv, line 1: malformed data: there is no column but "a;c": is it the right data.separator?`},
-		{"twice", "a,b,a\n1,2,3\n", labelled, ErrFormat, `a.csv, line 1: malformed data: columns 1 and 3 are both called "a": rename one, or set data.header = false if this is no header`},
-		{"open quote", "a,c\n1,\"2\n3,4\n", labelled, ErrFormat, `a.csv, line 3, byte 5: malformed data: extraneous or missing " in quoted-field: its row begins in line 2; mend the line, or get the file again if it is cut short`},
-		{"bare quote", "a,c\n1,2\"\n", labelled, ErrFormat, `a.csv, line 2, byte 4: malformed data: bare " in non-quoted-field: mend the line, or get the file again if it is cut short`},
-		{"cut archive", zipped(t, strings.Repeat("1,2\n", 100))[:30], Options{}, ErrFormat, "malformed data: unpacking a.csv: unexpected EOF: the file is cut short or damaged; get it again"},
-		{"separator", "a,b\n", Options{Separator: ", "}, ErrOptions, `wrong data options: data.separator is ", ", it must be one character, such as ";" or a tab`},
+		{"a name among numbers", "a,c\n1,3\n1,3x\n", labelled, ErrLabel,
+			`a.csv, line 3, column 2 ("c"): label outside the classes: the label "3x" is a name, but line 2 of a.csv has the number "3": labels are all numbers or all names; mend the line, or give all names by data.class_names`},
+		{"a number among names", "a,c\n1,x\n1,3\n", labelled, ErrLabel,
+			`a.csv, line 3, column 2 ("c"): label outside the classes: the label "3" is a number, but line 2 of a.csv has the name "x": labels are all numbers or all names; mend the line, or give all names by data.class_names`},
+		{"too many names", "a,c\n1,x\n1,y\n1,z\n", Options{Header: true, Label: "c", Classes: 2}, ErrLabel,
+			`a.csv, line 4, column 2 ("c"): label outside the classes: the name "z" is one more than 2 classes, which are "x", "y": mend it, or set data.classes; to predict numbers set data.targets in place of data.label`},
+		{"another name", "a,c\n1,z\n", Options{Header: true, Label: "c", ClassNames: []string{"x", "y"}}, ErrLabel,
+			`a.csv, line 2, column 2 ("c"): label outside the classes: found "z", which is none of the 2 classes "x", "y"`},
+		{"unknown column", "a,b\n1,2\n", labelled, ErrOptions,
+			`a.csv, line 1: wrong data options: there is no column "c" of data.label; the columns are "a", "b"`},
+		{"unknown number", "1,2\n", Options{Label: "3"}, ErrOptions,
+			`a.csv, line 1: wrong data options: there is no column "3" of data.label; without data.header columns are the numbers from 1 to 2`},
+		{"one column", "a;c\n1;2\n", Options{Header: true, Label: "a;c"}, ErrFormat,
+			`a.csv, line 1: malformed data: there is no column but "a;c": is it the right data.separator?`},
+		{"twice", "a,b,a\n1,2,3\n", labelled, ErrFormat,
+			`a.csv, line 1: malformed data: columns 1 and 3 are both called "a": rename one, or set data.header = false if this is no header`},
+		{"open quote", "a,c\n1,\"2\n3,4\n", labelled, ErrFormat,
+			`a.csv, line 3, byte 5: malformed data: extraneous or missing " in quoted-field: its row begins in line 2; mend the line, or get the file again if it is cut short`},
+		{"bare quote", "a,c\n1,2\"\n", labelled, ErrFormat,
+			`a.csv, line 2, byte 4: malformed data: bare " in non-quoted-field: mend the line, or get the file again if it is cut short`},
+		{"cut archive", zipped(t, strings.Repeat("1,2\n", 100))[:30], Options{}, ErrFormat,
+			"malformed data: unpacking a.csv: unexpected EOF: the file is cut short or damaged; get it again"},
+		{"separator", "a,b\n", Options{Separator: ", "}, ErrOptions,
+			`wrong data options: data.separator is ", ", it must be one character, such as ";" or a tab`},
 	} {
 		c.o.Format, c.o.Files = "csv", []string{write(t, "a.csv", c.text)}
 		_, err := Open(c.o)
@@ -116,7 +145,8 @@ func TestCSVTruncated(t *testing.T) {
 func TestCSVLongRow(t *testing.T) {
 	path := write(t, "a.csv", "a,b\n1,2\n\""+strings.Repeat("1,2\n", 5000))
 	_, err := openCSVUpTo(Options{Header: true, Files: []string{path}}, 9999)
-	if want := "a.csv, line 3: malformed data: the row has more than 9999 bytes: a quote that nothing closes? Or not CSV?"; place(err, path) != want {
+	if want := "a.csv, line 3: malformed data: the row has more than 9999 bytes: a quote that nothing closes? Or not CSV?"; place(err,
+		path) != want {
 		t.Errorf("got %v", err)
 	}
 }
@@ -132,7 +162,8 @@ func TestCSVFiles(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	extra := write(t, "extra.csv", "a,b,c,d\n1,2,x,3\n")
-	if _, err := Open(Options{Format: "csv", Header: true, Label: "c", Files: []string{a, extra}}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), `column 4 is called "d", which the first file`) {
+	if _, err := Open(Options{Format: "csv", Header: true, Label: "c", Files: []string{a, extra}}); !errors.Is(err, ErrFormat) ||
+		!strings.Contains(err.Error(), `column 4 is called "d", which the first file`) {
 		t.Errorf("another column: %v", err)
 	}
 	if _, err := Open(Options{Format: "csv", Header: true, Label: "c", Features: []string{"a"}, Files: []string{a, extra}}); err != nil {
@@ -141,7 +172,8 @@ func TestCSVFiles(t *testing.T) {
 }
 
 func TestDigits(t *testing.T) {
-	d, err := OpenRun(Options{Format: "csv", Header: true, Label: "label", Scale: 1.0 / 16, Files: []string{"../../examples/digits/digits-train.csv"}, Val: []string{"../../examples/digits/digits-test.csv"}})
+	d, err := OpenRun(Options{Format: "csv", Header: true, Label: "label", Scale: 1.0 / 16,
+		Files: []string{"../../examples/digits/digits-train.csv"}, Val: []string{"../../examples/digits/digits-test.csv"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +192,8 @@ func TestDigits(t *testing.T) {
 }
 
 func FuzzCSV(f *testing.F) {
-	for _, text := range []string{"a,b,c\n1,2,3\n", "a,c\n\"1\",x\n", "\ufeffa;c\r\n1;2", "a,c\n1,-1\n", "c,c\n", "\"", zipped(f, "a,c\n1,2\n"), "\x1f\x8b\x08"} {
+	for _, text := range []string{"a,b,c\n1,2,3\n", "a,c\n\"1\",x\n", "\ufeffa;c\r\n1;2", "a,c\n1,-1\n", "c,c\n", "\"",
+		zipped(f, "a,c\n1,2\n"), "\x1f\x8b\x08"} {
 		f.Add([]byte(text), "c", true, ",")
 		f.Add([]byte(text), "1", false, ";")
 		f.Add([]byte(text), "1", true, "\x00")

@@ -49,7 +49,8 @@ func openIDX(o Options) (*idx, error) {
 	}
 	x.fields = []Field{{Name: o.featureField(), DType: tensorops.Float32, Shape: x.images[0].shape}}
 	if len(x.labels) > 0 {
-		x.fields = append(x.fields, Field{Name: o.labelField(), DType: tensorops.Int32, Shape: x.labels[0].shape, Classes: orElse(o.Classes, largest+1)})
+		x.fields = append(x.fields, Field{Name: o.labelField(), DType: tensorops.Int32, Shape: x.labels[0].shape,
+			Classes: orElse(o.Classes, largest+1)})
 	}
 	return x, CheckFields(x.fields)
 }
@@ -87,7 +88,8 @@ func (x *idx) addLabels(f, of *idxFile, classes int) (largest int, err error) {
 		return 0, f.fail(2, fmt.Errorf("%w: labels of type %02x, they must be whole numbers: 08, 09, 0b or 0c", ErrFormat, f.code))
 	}
 	if f.n != of.n {
-		return 0, f.fail(4, fmt.Errorf("%w: %d labels, but %s has %d samples: the two files don't belong together", ErrFormat, f.n, strictjson.Plain(of.name), of.n))
+		return 0, f.fail(4, fmt.Errorf("%w: %d labels, but %s has %d samples: the two files don't belong together", ErrFormat, f.n,
+			strictjson.Plain(of.name), of.n))
 	}
 	for i := range f.n * f.size() {
 		v := int(f.element(i))
@@ -107,7 +109,9 @@ func (x *idx) same(before []*idxFile, f *idxFile) error {
 	}
 	first := before[0]
 	if f.code != first.code || !slices.Equal(f.shape, first.shape) {
-		return f.fail(0, fmt.Errorf("%w: samples of type %02x and shape %v, but those of %s are of type %02x and shape %v: read files of one kind together", ErrShape, f.code, f.shape, strictjson.Plain(first.name), first.code, first.shape))
+		return f.fail(0,
+			fmt.Errorf("%w: samples of type %02x and shape %v, but those of %s are of type %02x and shape %v: read files of one kind together",
+				ErrShape, f.code, f.shape, strictjson.Plain(first.name), first.code, first.shape))
 	}
 	return nil
 }

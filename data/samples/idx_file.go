@@ -89,9 +89,11 @@ func (x *idxFile) readHeader(f *file) (sampleBytes int64, err error) {
 	rank := int(head[3])
 	switch {
 	case head[0] != 0 || head[1] != 0 || !known:
-		return 0, x.fail(0, fmt.Errorf("%w: the file begins with % x, one of IDX begins with 00 00, one of 08 09 0b 0c 0d 0e for the elements' type, and the number of dimensions: is it another format?", ErrFormat, head))
+		return 0, x.fail(0,
+			fmt.Errorf("%w: the file begins with % x, one of IDX begins with 00 00, one of 08 09 0b 0c 0d 0e for the elements' type, and the number of dimensions: is it another format?", ErrFormat, head))
 	case rank < 1 || rank > limitRank+1:
-		return 0, x.fail(3, fmt.Errorf("%w: %d dimensions, there must be 1 to %d, the first of which is the samples", ErrFormat, rank, limitRank+1))
+		return 0, x.fail(3, fmt.Errorf("%w: %d dimensions, there must be 1 to %d, the first of which is the samples", ErrFormat, rank,
+			limitRank+1))
 	}
 	dims := make([]byte, 4*rank)
 	if err := x.headerBytes(f, dims); err != nil {
@@ -127,9 +129,11 @@ func (x *idxFile) headerBytes(f *file, into []byte) error {
 // sized is about a file with too few or too many bytes behind its header.
 func (x *idxFile) sized(has, need, sampleBytes int64) error {
 	if has > need {
-		return x.fail(int64(x.header)+need, fmt.Errorf("%w: the file goes on behind its %d samples of %d bytes: the first dimension is wrong, or something was appended; get the file again", ErrFormat, x.n, sampleBytes))
+		return x.fail(int64(x.header)+need,
+			fmt.Errorf("%w: the file goes on behind its %d samples of %d bytes: the first dimension is wrong, or something was appended; get the file again", ErrFormat, x.n, sampleBytes))
 	}
-	return x.fail(int64(x.header)+has, fmt.Errorf("%w: the file ends after %d of %d samples of %d bytes each: it is cut short; get it again", ErrFormat, has/sampleBytes, x.n, sampleBytes))
+	return x.fail(int64(x.header)+has, fmt.Errorf("%w: the file ends after %d of %d samples of %d bytes each: it is cut short; get it again",
+		ErrFormat, has/sampleBytes, x.n, sampleBytes))
 }
 
 func (x *idxFile) fail(at int64, err error) error {

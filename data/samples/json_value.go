@@ -77,7 +77,8 @@ func (v *jsonValue) array(depth int) error {
 	}
 	if known && count != v.shape[depth] {
 		v.at = begin
-		return fmt.Errorf("%w: an array of %d elements stands beside one of %d: arrays of one depth must have the same length", ErrFormat, count, v.shape[depth])
+		return fmt.Errorf("%w: an array of %d elements stands beside one of %d: arrays of one depth must have the same length", ErrFormat, count,
+			v.shape[depth])
 	}
 	if count == 0 {
 		v.at = begin

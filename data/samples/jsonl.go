@@ -33,7 +33,8 @@ func openJSONL(o Options) (*table, error) { return openJSONLUpTo(o, limitRowByte
 
 // openJSONLUpTo refuses longer lines.
 func openJSONLUpTo(o Options, lineBytes int) (*table, error) {
-	j := &jsonTable{lineBytes: lineBytes, scale: orElse(o.Scale, 1), memory: newMemory(), labels: newLabels(o), table: &table{settled: o}, keys: make(map[string]*jsonColumn)}
+	j := &jsonTable{lineBytes: lineBytes, scale: orElse(o.Scale, 1), memory: newMemory(), labels: newLabels(o), table: &table{settled: o},
+		keys: make(map[string]*jsonColumn)}
 	features := o.Features
 	if len(features) == 0 {
 		features = []string{"x"}
@@ -101,7 +102,8 @@ func (j *jsonTable) read(name string) error {
 		}
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return &PlaceError{File: name, Line: number + 1, Err: fmt.Errorf("%w: the line has more than %d bytes: is it one object a line?", ErrFormat, j.lineBytes)}
+		return &PlaceError{File: name, Line: number + 1, Err: fmt.Errorf("%w: the line has more than %d bytes: is it one object a line?",
+			ErrFormat, j.lineBytes)}
 	} else if err != nil {
 		return err
 	}
@@ -155,7 +157,8 @@ func (j *jsonTable) line(line []byte, at PlaceError) error {
 	if found < len(j.keys) {
 		for _, c := range j.table.columns {
 			if c.n == j.table.n {
-				return fail(fmt.Errorf("%w: there is no key %s: add it, or choose others by data.features, data.label and data.targets", ErrFormat, shown(c.Name)))
+				return fail(fmt.Errorf("%w: there is no key %s: add it, or choose others by data.features, data.label and data.targets", ErrFormat,
+					shown(c.Name)))
 			}
 		}
 	}

@@ -19,18 +19,22 @@ func TestJSONL(t *testing.T) {
 		want       []Sample
 		classes    []string
 	}{
-		{"a matrix and a label", `{"x":[[1,2],[3,4e1]],"y":3,"note":{"a":[]}}` + "\n\n" + ` {"y" : 0.0, "x" : [ [0,0] , [ -1.5,0 ] ] } `, Options{Label: "y"},
+		{"a matrix and a label", `{"x":[[1,2],[3,4e1]],"y":3,"note":{"a":[]}}` + "\n\n" + ` {"y" : 0.0, "x" : [ [0,0] , [ -1.5,0 ] ] } `,
+			Options{Label: "y"},
 			[]Field{{Name: "x", Shape: []int{2, 2}}, {Name: "y", DType: tensorops.Int32, Classes: 4}},
 			[]Sample{{floats([]int{2, 2}, 1, 2, 3, 40), ints(nil, 3)}, {floats([]int{2, 2}, 0, 0, -1.5, 0), ints(nil, 0)}}, nil},
 		{"names", `{"x":1,"y":"pear"}` + "\n" + `{"x":2,"y":"\u0061pple"}`, Options{Label: "y"},
-			[]Field{{Name: "x"}, {Name: "y", DType: tensorops.Int32, Classes: 2}}, []Sample{{floats(nil, 1), ints(nil, 1)}, {floats(nil, 2), ints(nil, 0)}}, []string{"apple", "pear"}},
+			[]Field{{Name: "x"}, {Name: "y", DType: tensorops.Int32, Classes: 2}},
+			[]Sample{{floats(nil, 1), ints(nil, 1)}, {floats(nil, 2), ints(nil, 0)}}, []string{"apple", "pear"}},
 		{"targets", `{"a":[1],"b":2,"p":[8,9]}`, Options{Features: []string{"b", "a"}, Targets: []string{"p"}, Scale: 0.5},
-			[]Field{{Name: "b"}, {Name: "a", Shape: []int{1}}, {Name: "p", Shape: []int{2}}}, []Sample{{floats(nil, 1), floats([]int{1}, 0.5), floats([]int{2}, 8, 9)}}, nil},
+			[]Field{{Name: "b"}, {Name: "a", Shape: []int{1}}, {Name: "p", Shape: []int{2}}},
+			[]Sample{{floats(nil, 1), floats([]int{1}, 0.5), floats([]int{2}, 8, 9)}}, nil},
 		{"sequences", `{"src":[1,2,3],"dst":[[4,5]]}` + "\r\n" + `{"src":[6],"dst":[[7,8],[9,10]]}` + "\r\n",
 			Options{Features: []string{"src"}, Targets: []string{"dst"}, IDs: []string{"src", "dst"}, Varying: []string{"src", "dst"}},
 			[]Field{{Name: "src", DType: tensorops.Int32, Shape: []int{-1}}, {Name: "dst", DType: tensorops.Int32, Shape: []int{-1, 2}}},
 			[]Sample{{ints([]int{3}, 1, 2, 3), ints([]int{1, 2}, 4, 5)}, {ints([]int{1}, 6), ints([]int{2, 2}, 7, 8, 9, 10)}}, nil},
-		{"one length", `{"x":[1,2]}`, Options{Varying: []string{"x"}}, []Field{{Name: "x", Shape: []int{-1}}}, []Sample{{floats([]int{2}, 1, 2)}}, nil},
+		{"one length", `{"x":[1,2]}`, Options{Varying: []string{"x"}}, []Field{{Name: "x", Shape: []int{-1}}}, []Sample{{floats([]int{2}, 1, 2)}},
+			nil},
 		{"compressed", zipped(t, "\ufeff"+`{"x":[7]}`), Options{}, []Field{{Name: "x", Shape: []int{1}}}, []Sample{{floats([]int{1}, 7)}}, nil},
 	} {
 		c.o.Format, c.o.Files = "jsonl", []string{write(t, "a.jsonl", c.text)}
@@ -60,26 +64,42 @@ func TestJSONLErrors(t *testing.T) {
 		want       string
 	}{
 		{"empty", "\n \n", label, data.ErrEmpty, `no data: a.jsonl has no line`},
-		{"cut", `{"x":1,"y":2}` + "\n" + `{"x":1,"y`, label, ErrFormat, "a.jsonl, line 2, byte 9: malformed data: not valid JSON: unexpected end of JSON input: mend the line, or get the file again if it is cut short"},
+		{"cut", `{"x":1,"y":2}` + "\n" + `{"x":1,"y`, label, ErrFormat,
+			"a.jsonl, line 2, byte 9: malformed data: not valid JSON: unexpected end of JSON input: mend the line, or get the file again if it is cut short"},
 		{"an array", `[1,2]`, label, ErrFormat, "a.jsonl, line 1: malformed data: want an object, found ["},
-		{"two objects", `{"x":1,"y":2} {}`, label, ErrFormat, "a.jsonl, line 1, byte 15: malformed data: not valid JSON: invalid character '{' after top-level value: mend the line, or get the file again if it is cut short"},
-		{"no key", `{"x":1}`, label, ErrFormat, `a.jsonl, line 1: malformed data: there is no key "y": add it, or choose others by data.features, data.label and data.targets`},
+		{"two objects", `{"x":1,"y":2} {}`, label, ErrFormat,
+			"a.jsonl, line 1, byte 15: malformed data: not valid JSON: invalid character '{' after top-level value: mend the line, or get the file again if it is cut short"},
+		{"no key", `{"x":1}`, label, ErrFormat,
+			`a.jsonl, line 1: malformed data: there is no key "y": add it, or choose others by data.features, data.label and data.targets`},
 		{"twice", `{"x":1,"x":2}`, label, ErrFormat, `a.jsonl, line 1: malformed data: the key "x" appears twice`},
-		{"ragged", `{"x":[[1,2],[3]],"y":2}`, label, ErrFormat, `a.jsonl, line 1, byte 13 ("x"): malformed data: an array of 1 elements stands beside one of 2: arrays of one depth must have the same length`},
-		{"a number beside an array", `{"x":[[1,2],3],"y":2}`, label, ErrFormat, `a.jsonl, line 1, byte 13 ("x"): malformed data: a value stands beside an array: arrays must nest alike`},
-		{"an array beside a number", `{"x":[1,[3]],"y":2}`, label, ErrFormat, `a.jsonl, line 1, byte 9 ("x"): malformed data: an array stands beside a value: arrays must nest alike`},
+		{"ragged", `{"x":[[1,2],[3]],"y":2}`, label, ErrFormat,
+			`a.jsonl, line 1, byte 13 ("x"): malformed data: an array of 1 elements stands beside one of 2: arrays of one depth must have the same length`},
+		{"a number beside an array", `{"x":[[1,2],3],"y":2}`, label, ErrFormat,
+			`a.jsonl, line 1, byte 13 ("x"): malformed data: a value stands beside an array: arrays must nest alike`},
+		{"an array beside a number", `{"x":[1,[3]],"y":2}`, label, ErrFormat,
+			`a.jsonl, line 1, byte 9 ("x"): malformed data: an array stands beside a value: arrays must nest alike`},
 		{"no elements", `{"x":[],"y":2}`, label, ErrFormat, `a.jsonl, line 1, byte 6 ("x"): malformed data: an array without elements`},
 		{"deep", `{"x":[[[[[[1]]]]]],"y":2}`, label, ErrFormat, `a.jsonl, line 1, byte 11 ("x"): malformed data: arrays nest more than 5 deep`},
-		{"null", `{"x":[1,null],"y":2}`, label, ErrFormat, `a.jsonl, line 1, byte 9 ("x"): malformed data: found null, which is neither a number nor an array of numbers`},
-		{"text", `{"x":[1,"2"],"y":2}`, label, ErrFormat, `a.jsonl, line 1, byte 9 ("x"): malformed data: found "2", which is not a finite number`},
-		{"too large", `{"x":1e39,"y":2}`, label, ErrFormat, `a.jsonl, line 1, byte 6 ("x"): malformed data: found "1e39", which is too large for float32`},
-		{"infinite", `{"x":1e999,"y":2}`, label, ErrFormat, `a.jsonl, line 1, byte 6 ("x"): malformed data: found "1e999", which is not a finite number`},
-		{"another shape", `{"x":[1,2],"y":2}` + "\n" + `{"x":[1],"y":2}`, label, ErrShape, `a.jsonl, line 2, byte 6 ("x"): shapes that don't fit: the shape is [1], but that of the samples before is [2]: mend it, or name the key in data.varying`},
-		{"another depth", `{"x":[1,2]}` + "\n" + `{"x":[[1]]}`, Options{Varying: []string{"x"}}, ErrShape, `a.jsonl, line 2, byte 6 ("x"): shapes that don't fit: arrays nest 2 deep, but 1 deep in the samples before: lengths may differ, not that`},
-		{"no id", `{"x":[1.5]}`, Options{IDs: []string{"x"}}, ErrFormat, `a.jsonl, line 1, byte 7 ("x"): malformed data: found "1.5", ids are whole numbers of 32 bits: is the key rightly in data.ids?`},
-		{"a large id", `{"x":[3000000000]}`, Options{IDs: []string{"x"}}, ErrFormat, `a.jsonl, line 1, byte 7 ("x"): malformed data: found "3000000000", ids are whole numbers of 32 bits: is the key rightly in data.ids?`},
-		{"label", `{"x":1,"y":10}`, Options{Label: "y", Classes: 10}, ErrLabel, `a.jsonl, line 1, byte 12 ("y"): label outside the classes: found 10, but the 10 classes are 0 to 9: mend it, or set data.classes`},
-		{"not UTF-8", "{\"x\":1,\"y\":\"\xff\"}", label, ErrFormat, "a.jsonl, line 1: malformed data: the JSON is not valid UTF-8: mend the line, or get the file again if it is cut short"},
+		{"null", `{"x":[1,null],"y":2}`, label, ErrFormat,
+			`a.jsonl, line 1, byte 9 ("x"): malformed data: found null, which is neither a number nor an array of numbers`},
+		{"text", `{"x":[1,"2"],"y":2}`, label, ErrFormat,
+			`a.jsonl, line 1, byte 9 ("x"): malformed data: found "2", which is not a finite number`},
+		{"too large", `{"x":1e39,"y":2}`, label, ErrFormat,
+			`a.jsonl, line 1, byte 6 ("x"): malformed data: found "1e39", which is too large for float32`},
+		{"infinite", `{"x":1e999,"y":2}`, label, ErrFormat,
+			`a.jsonl, line 1, byte 6 ("x"): malformed data: found "1e999", which is not a finite number`},
+		{"another shape", `{"x":[1,2],"y":2}` + "\n" + `{"x":[1],"y":2}`, label, ErrShape,
+			`a.jsonl, line 2, byte 6 ("x"): shapes that don't fit: the shape is [1], but that of the samples before is [2]: mend it, or name the key in data.varying`},
+		{"another depth", `{"x":[1,2]}` + "\n" + `{"x":[[1]]}`, Options{Varying: []string{"x"}}, ErrShape,
+			`a.jsonl, line 2, byte 6 ("x"): shapes that don't fit: arrays nest 2 deep, but 1 deep in the samples before: lengths may differ, not that`},
+		{"no id", `{"x":[1.5]}`, Options{IDs: []string{"x"}}, ErrFormat,
+			`a.jsonl, line 1, byte 7 ("x"): malformed data: found "1.5", ids are whole numbers of 32 bits: is the key rightly in data.ids?`},
+		{"a large id", `{"x":[3000000000]}`, Options{IDs: []string{"x"}}, ErrFormat,
+			`a.jsonl, line 1, byte 7 ("x"): malformed data: found "3000000000", ids are whole numbers of 32 bits: is the key rightly in data.ids?`},
+		{"label", `{"x":1,"y":10}`, Options{Label: "y", Classes: 10}, ErrLabel,
+			`a.jsonl, line 1, byte 12 ("y"): label outside the classes: found 10, but the 10 classes are 0 to 9: mend it, or set data.classes`},
+		{"not UTF-8", "{\"x\":1,\"y\":\"\xff\"}", label, ErrFormat,
+			"a.jsonl, line 1: malformed data: the JSON is not valid UTF-8: mend the line, or get the file again if it is cut short"},
 	} {
 		c.o.Format, c.o.Files = "jsonl", []string{write(t, "a.jsonl", c.text)}
 		_, err := Open(c.o)
@@ -110,7 +130,8 @@ func TestJSONLLongLine(t *testing.T) {
 }
 
 func FuzzJSONL(f *testing.F) {
-	for _, text := range []string{`{"x":[[1,2],[3,4]],"y":3}`, `{"x":1,"y":"a"}` + "\n" + `{"x":1,"y":"\"b\\"}`, `{"x":[[],[]]}`, `{"y":[1,[2]],"x":-0}`, `{"x": [ "\ud800" ] }`, `{"x":[1]}` + "\n" + `{"x":[1,2]}`} {
+	for _, text := range []string{`{"x":[[1,2],[3,4]],"y":3}`, `{"x":1,"y":"a"}` + "\n" + `{"x":1,"y":"\"b\\"}`, `{"x":[[],[]]}`,
+		`{"y":[1,[2]],"x":-0}`, `{"x": [ "\ud800" ] }`, `{"x":[1]}` + "\n" + `{"x":[1,2]}`} {
 		f.Add([]byte(text), "y", true)
 		f.Add([]byte(text), "", false)
 	}

@@ -10,7 +10,8 @@ import (
 
 // A number is what strconv takes it for, and NaN and what is infinite are none.
 func TestParseNumber(t *testing.T) {
-	for _, text := range []string{"", "-", "+", "-0", "0", "007", "1e5", "1_0", "0x10", "NaN", "-Inf", "999999999999999", "9999999999999999", "-1.5", " 1", "1e999"} {
+	for _, text := range []string{"", "-", "+", "-0", "0", "007", "1e5", "1_0", "0x10", "NaN", "-Inf", "999999999999999", "9999999999999999",
+		"-1.5", " 1", "1e999"} {
 		checkNumber(t, text)
 	}
 	rapid.Check(t, func(t *rapid.T) {

@@ -95,7 +95,8 @@ func alike(train, val []Field) error {
 		v := val[i]
 		same := t.Name == v.Name && t.DType == v.DType && t.Classes == v.Classes
 		if !same || !slices.EqualFunc(t.Shape, v.Shape, func(a, b int) bool { return a == b || a == -1 }) {
-			return fmt.Errorf("%w: field %d is %s in the data to train on, but %s in that to validate on: use data of the same kind", ErrShape, i+1, t, v)
+			return fmt.Errorf("%w: field %d is %s in the data to train on, but %s in that to validate on: use data of the same kind", ErrShape, i+1,
+				t, v)
 		}
 	}
 	return nil

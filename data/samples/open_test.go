@@ -20,18 +20,27 @@ func TestOptions(t *testing.T) {
 	}{
 		{"format", Options{Format: "parquet"}, `wrong data options: data.format is "parquet", it must be one of csv, idx, jsonl, memory, river`},
 		{"no files", Options{Format: "csv"}, "wrong data options: no file to read"},
-		{"unused", Options{Format: "csv", Labels: []string{"a"}}, `wrong data options: data.labels says nothing with data.format = "csv": take it out`},
-		{"header", Options{Format: "jsonl", Header: true, Separator: ";"}, `wrong data options: data.header says nothing with data.format = "jsonl": take it out`},
+		{"unused", Options{Format: "csv", Labels: []string{"a"}},
+			`wrong data options: data.labels says nothing with data.format = "csv": take it out`},
+		{"header", Options{Format: "jsonl", Header: true, Separator: ";"},
+			`wrong data options: data.header says nothing with data.format = "jsonl": take it out`},
 		{"label of IDX", Options{Format: "idx", Label: "y"}, `wrong data options: data.label says nothing with data.format = "idx": take it out`},
-		{"label and targets", Options{Format: "csv", Label: "a", Targets: []string{"b", "c"}}, `wrong data options: data.label = "a" is for classes and data.targets = "b", "c" for numbers to predict: set one of them`},
+		{"label and targets", Options{Format: "csv", Label: "a", Targets: []string{"b", "c"}},
+			`wrong data options: data.label = "a" is for classes and data.targets = "b", "c" for numbers to predict: set one of them`},
 		{"scale", Options{Format: "csv", Scale: math.Inf(1)}, "wrong data options: data.scale is +Inf, it must be a finite number"},
-		{"classes", Options{Format: "csv", Classes: -1}, "wrong data options: data.classes is -1, it must lie in 1 to 16777216, or be 0 to count them"},
-		{"names", Options{Format: "csv", Classes: 1, ClassNames: []string{"a", "b"}}, "wrong data options: data.class_names has 2 names, and data.classes is 1: name as many, at most 65536"},
+		{"classes", Options{Format: "csv", Classes: -1},
+			"wrong data options: data.classes is -1, it must lie in 1 to 16777216, or be 0 to count them"},
+		{"names", Options{Format: "csv", Classes: 1, ClassNames: []string{"a", "b"}},
+			"wrong data options: data.class_names has 2 names, and data.classes is 1: name as many, at most 65536"},
 		{"names twice", Options{Format: "csv", ClassNames: []string{"a", "a"}}, `wrong data options: data.class_names has "a" twice`},
-		{"a feature twice", Options{Format: "csv", Features: []string{"a", "a"}}, `wrong data options: "a" is in data.features and in data.features: take it once`},
-		{"the label a feature", Options{Format: "csv", Label: "a", Features: []string{"a"}}, `wrong data options: "a" is in data.label and in data.features: take it once`},
-		{"ids", Options{Format: "jsonl", IDs: []string{"z"}}, `wrong data options: "z" is in data.ids or data.varying, but neither a feature nor a target`},
-		{"ids of a label", Options{Format: "jsonl", Label: "y", IDs: []string{"y"}}, `wrong data options: "y" is data.label, which is an id anyway: take it out of data.ids`},
+		{"a feature twice", Options{Format: "csv", Features: []string{"a", "a"}},
+			`wrong data options: "a" is in data.features and in data.features: take it once`},
+		{"the label a feature", Options{Format: "csv", Label: "a", Features: []string{"a"}},
+			`wrong data options: "a" is in data.label and in data.features: take it once`},
+		{"ids", Options{Format: "jsonl", IDs: []string{"z"}},
+			`wrong data options: "z" is in data.ids or data.varying, but neither a feature nor a target`},
+		{"ids of a label", Options{Format: "jsonl", Label: "y", IDs: []string{"y"}},
+			`wrong data options: "y" is data.label, which is an id anyway: take it out of data.ids`},
 	} {
 		if c.name != "no files" {
 			c.o.Files = []string{"a"}
@@ -81,7 +90,8 @@ func TestOpenRun(t *testing.T) {
 		t.Errorf("val and val_fraction: %v", err)
 	}
 	o.Val = nil
-	if d, err = OpenRun(o); err != nil || d.Train.Len() != 2 || d.Val.Len() != 2 || !slices.Equal(ClassNames(d.Val), []string{"apple", "fig", "pear"}) {
+	if d, err = OpenRun(o); err != nil || d.Train.Len() != 2 || d.Val.Len() != 2 ||
+		!slices.Equal(ClassNames(d.Val), []string{"apple", "fig", "pear"}) {
 		t.Errorf("a part: %v, %v", d, err)
 	}
 	source, err := d.Source(1)
@@ -94,17 +104,20 @@ func TestOpenRun(t *testing.T) {
 
 	one := write(t, "one", `{"x":[1,2]}`)
 	other := write(t, "other", `{"x":[1,2,3]}`)
-	if _, err := OpenRun(Options{Format: "jsonl", Files: []string{one}, Val: []string{other}}); place(err, "-/-") != `shapes that don't fit: field 1 is "x" of float32 [2] in the data to train on, but "x" of float32 [3] in that to validate on: use data of the same kind` {
+	if _, err := OpenRun(Options{Format: "jsonl", Files: []string{one}, Val: []string{other}}); place(err,
+		"-/-") != `shapes that don't fit: field 1 is "x" of float32 [2] in the data to train on, but "x" of float32 [3] in that to validate on: use data of the same kind` {
 		t.Errorf("another shape: %v", err)
 	}
 	if _, err := OpenRun(Options{Format: "jsonl", Files: []string{one}, Val: []string{other}, Varying: []string{"x"}}); err != nil {
 		t.Errorf("another length: %v", err)
 	}
 	image, label := write(t, "image", idxOf(8, []uint32{1, 1}, uint8(1))), write(t, "label", idxOf(8, []uint32{1}, uint8(7)))
-	if d, err := OpenRun(Options{Format: "idx", Files: []string{image}, Labels: []string{label}, Val: []string{image}, ValLabels: []string{label}}); err != nil || d.Val.Fields()[1].Classes != 8 {
+	if d, err := OpenRun(Options{Format: "idx", Files: []string{image}, Labels: []string{label}, Val: []string{image},
+		ValLabels: []string{label}}); err != nil || d.Val.Fields()[1].Classes != 8 {
 		t.Errorf("IDX: %v, %v", d, err)
 	}
-	if _, err := OpenRun(Options{Format: "idx", Files: []string{image}, Labels: []string{label}, Val: []string{image}}); !errors.Is(err, ErrShape) {
+	if _, err := OpenRun(Options{Format: "idx", Files: []string{image}, Labels: []string{label}, Val: []string{image}}); !errors.Is(err,
+		ErrShape) {
 		t.Errorf("IDX without labels to validate on: %v", err)
 	}
 }
@@ -139,7 +152,8 @@ func TestRegister(t *testing.T) {
 		t.Errorf("other fields: %v", err)
 	}
 	registered.val, registered.train = nil, nil
-	if _, err := OpenRun(Options{Format: "memory"}); place(err, "-/-") != `data.format = "memory", which this program has registered: wrong data options: it gave nothing to train on` {
+	if _, err := OpenRun(Options{Format: "memory"}); place(err,
+		"-/-") != `data.format = "memory", which this program has registered: wrong data options: it gave nothing to train on` {
 		t.Errorf("nothing: %v", err)
 	}
 	registered.err = data.ErrEmpty

@@ -94,7 +94,8 @@ func (o Options) check() error {
 		return fmt.Errorf("%w: no file to read", ErrOptions)
 	}
 	if o.Label != "" && len(o.Targets) > 0 {
-		return fmt.Errorf("%w: data.label = %s is for classes and data.targets = %s for numbers to predict: set one of them", ErrOptions, shown(o.Label), list(o.Targets))
+		return fmt.Errorf("%w: data.label = %s is for classes and data.targets = %s for numbers to predict: set one of them", ErrOptions,
+			shown(o.Label), list(o.Targets))
 	}
 	if finite := o.Scale-o.Scale == 0; !finite {
 		return fmt.Errorf("%w: data.scale is %g, it must be a finite number", ErrOptions, o.Scale)
@@ -103,7 +104,8 @@ func (o Options) check() error {
 		return fmt.Errorf("%w: data.classes is %d, it must lie in 1 to %d, or be 0 to count them", ErrOptions, o.Classes, limitClasses)
 	}
 	if n := len(o.ClassNames); n > limitClassNames || o.Classes > 0 && n > o.Classes {
-		return fmt.Errorf("%w: data.class_names has %d names, and data.classes is %d: name as many, at most %d", ErrOptions, n, o.Classes, limitClassNames)
+		return fmt.Errorf("%w: data.class_names has %d names, and data.classes is %d: name as many, at most %d", ErrOptions, n, o.Classes,
+			limitClassNames)
 	}
 	for i, name := range o.ClassNames {
 		if slices.Contains(o.ClassNames[:i], name) {

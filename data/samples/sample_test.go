@@ -25,9 +25,12 @@ func TestCheckFields(t *testing.T) {
 		{"twice", []Field{{Name: "x"}, {Name: "x"}}, ErrOptions, `wrong data options: two fields are called "x"`},
 		{"type", []Field{{Name: "x", DType: 9}}, ErrOptions, `wrong data options: field "x" is dtype(9): fields are float32 or int32`},
 		{"rank", []Field{{Name: "x", Shape: make([]int, 6)}}, ErrShape, `shapes that don't fit: field "x" has 6 dimensions, the limit is 5`},
-		{"dimension", []Field{{Name: "x", Shape: []int{2, 0}}}, ErrShape, `shapes that don't fit: dimension 1 of field "x" is 0, it must lie in 1 to 2147483647, or be -1 if it differs from sample to sample`},
-		{"classes", []Field{{Name: "x", DType: tensorops.Int32, Classes: -1}}, ErrOptions, `wrong data options: field "x" has -1 classes, it may have 1 to 16777216, or 0 if it is no label`},
-		{"label's type", []Field{{Name: "x", Classes: 2}}, ErrOptions, `wrong data options: field "x" is a label of 2 classes, but of type float32: labels are int32`},
+		{"dimension", []Field{{Name: "x", Shape: []int{2, 0}}}, ErrShape,
+			`shapes that don't fit: dimension 1 of field "x" is 0, it must lie in 1 to 2147483647, or be -1 if it differs from sample to sample`},
+		{"classes", []Field{{Name: "x", DType: tensorops.Int32, Classes: -1}}, ErrOptions,
+			`wrong data options: field "x" has -1 classes, it may have 1 to 16777216, or 0 if it is no label`},
+		{"label's type", []Field{{Name: "x", Classes: 2}}, ErrOptions,
+			`wrong data options: field "x" is a label of 2 classes, but of type float32: labels are int32`},
 	} {
 		err := CheckFields(c.fields)
 		if got := place(err, "-/-"); got != c.want || c.is != nil && !errors.Is(err, c.is) {
@@ -49,11 +52,16 @@ func TestAtErrors(t *testing.T) {
 		{"good", Sample{x, y}, nil, nil, ""},
 		{"its own error", nil, data.ErrEmpty, data.ErrEmpty, "sample 0 of 1: no data"},
 		{"a field too few", Sample{x}, nil, ErrShape, "sample 0 of 1: shapes that don't fit: it has 1 fields, it must have 2"},
-		{"shape", Sample{floats([]int{3}, 1, 2, 3), y}, nil, ErrShape, `sample 0 of 1: shapes that don't fit: field "x" has the shape [3], it must have [2]`},
-		{"numbers", Sample{floats([]int{2}, 1), y}, nil, tensorops.ErrShape, `sample 0 of 1: field "x": ` + tensorops.ErrShape.Error() + ": 1 numbers for the shape [2], which has 2"},
-		{"type", Sample{ints([]int{2}, 1, 2), y}, nil, ErrShape, `sample 0 of 1: shapes that don't fit: field "x" is of type int32, it must be of type float32`},
-		{"label", Sample{x, ints(nil, 3)}, nil, ErrLabel, `sample 0 of 1: label outside the classes: field "y" has the label 3, but its 3 classes are 0 to 2`},
-		{"label below 0", Sample{x, ints(nil, -1)}, nil, ErrLabel, `sample 0 of 1: label outside the classes: field "y" has the label -1, but its 3 classes are 0 to 2`},
+		{"shape", Sample{floats([]int{3}, 1, 2, 3), y}, nil, ErrShape,
+			`sample 0 of 1: shapes that don't fit: field "x" has the shape [3], it must have [2]`},
+		{"numbers", Sample{floats([]int{2}, 1), y}, nil, tensorops.ErrShape, `sample 0 of 1: field "x": ` + tensorops.ErrShape.Error() +
+			": 1 numbers for the shape [2], which has 2"},
+		{"type", Sample{ints([]int{2}, 1, 2), y}, nil, ErrShape,
+			`sample 0 of 1: shapes that don't fit: field "x" is of type int32, it must be of type float32`},
+		{"label", Sample{x, ints(nil, 3)}, nil, ErrLabel,
+			`sample 0 of 1: label outside the classes: field "y" has the label 3, but its 3 classes are 0 to 2`},
+		{"label below 0", Sample{x, ints(nil, -1)}, nil, ErrLabel,
+			`sample 0 of 1: label outside the classes: field "y" has the label -1, but its 3 classes are 0 to 2`},
 	} {
 		_, err := At(&made{fields, []Sample{c.s}, c.err}, 0)
 		if got := place(err, "-/-"); got != c.want || c.is != nil && !errors.Is(err, c.is) {
@@ -122,11 +130,14 @@ func TestBatch(t *testing.T) {
 		err   error
 		want  string
 	}{
-		"own error":      {nil, data.ErrTooShort, "a microbatch of 2 samples: too little data"},
-		"none":           {nil, nil, "shapes that don't fit: Batch made 0 arrays for 1 fields"},
-		"samples":        {[]tensorops.Array{floats([]int{1, 3}, 1, 2, 3)}, nil, `shapes that don't fit: Batch made the shape [1 3] of float32 for field "x" of 2 samples, which are float32: the first dimension must be the samples`},
-		"type":           {[]tensorops.Array{ints([]int{2}, 1, 2)}, nil, `shapes that don't fit: Batch made the shape [2] of int32 for field "x" of 2 samples, which are float32: the first dimension must be the samples`},
-		"too few values": {[]tensorops.Array{floats([]int{2}, 1)}, nil, `Batch, field "x": ` + tensorops.ErrShape.Error() + ": 1 numbers for the shape [2], which has 2"},
+		"own error": {nil, data.ErrTooShort, "a microbatch of 2 samples: too little data"},
+		"none":      {nil, nil, "shapes that don't fit: Batch made 0 arrays for 1 fields"},
+		"samples": {[]tensorops.Array{floats([]int{1, 3}, 1, 2, 3)}, nil,
+			`shapes that don't fit: Batch made the shape [1 3] of float32 for field "x" of 2 samples, which are float32: the first dimension must be the samples`},
+		"type": {[]tensorops.Array{ints([]int{2}, 1, 2)}, nil,
+			`shapes that don't fit: Batch made the shape [2] of int32 for field "x" of 2 samples, which are float32: the first dimension must be the samples`},
+		"too few values": {[]tensorops.Array{floats([]int{2}, 1)}, nil, `Batch, field "x": ` + tensorops.ErrShape.Error() +
+			": 1 numbers for the shape [2], which has 2"},
 	} {
 		p.batch, p.err = c.batch, c.err
 		if _, err := Batch(p, m.samples[:2]); place(err, "-/-") != c.want {
@@ -200,7 +211,8 @@ func TestSource(t *testing.T) {
 // TestSplit: the parts are disjoint, in order and together the whole, and the same each time.
 func TestSplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n, fraction, seed := rapid.IntRange(2, 300).Draw(t, "n"), rapid.Float64Range(0.01, 0.99).Draw(t, "fraction"), rapid.Uint64().Draw(t, "seed")
+		n, fraction, seed := rapid.IntRange(2, 300).Draw(t, "n"), rapid.Float64Range(0.01, 0.99).Draw(t, "fraction"),
+			rapid.Uint64().Draw(t, "seed")
 		d := counting(n)
 		train, val, err := Split(d, fraction, seed)
 		if err != nil {
@@ -250,7 +262,8 @@ func TestSubset(t *testing.T) {
 	if _, err := d.At(3); err == nil {
 		t.Error("there is a fourth")
 	}
-	if _, err := Subset(counting(5), []int{0, 5}); place(err, "-/-") != "wrong data options: entry 1 of a subset is sample 5, but there are 5" {
+	if _, err := Subset(counting(5), []int{0, 5}); place(err,
+		"-/-") != "wrong data options: entry 1 of a subset is sample 5, but there are 5" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -283,7 +296,8 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("%s makes no difference", name)
 		}
 	}
-	if got, want := base.Difference(of(counting(11))), "10 samples of 40 bytes together then, 11 samples of 44 bytes together now"; got != want {
+	if got, want := base.Difference(of(counting(11))),
+		"10 samples of 40 bytes together then, 11 samples of 44 bytes together now"; got != want {
 		t.Errorf("got %s", got)
 	}
 	if of(identified{counting(3)}).SHA256 != "own" {

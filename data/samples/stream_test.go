@@ -161,7 +161,8 @@ func TestStreamErrors(t *testing.T) {
 	s, _, _ := source(t, 3, 0, false)
 	s.mustBe(t, 0)
 	s.mustBe(t, 2)
-	if _, err := s.Sample(3); !errors.Is(err, ErrEnded) || err.Error() != "sample 3 of the stream: reading sample 3: the data has ended after 3 samples: train for fewer steps, or give more data" {
+	if _, err := s.Sample(3); !errors.Is(err, ErrEnded) ||
+		err.Error() != "sample 3 of the stream: reading sample 3: the data has ended after 3 samples: train for fewer steps, or give more data" {
 		t.Errorf("got %v", err)
 	}
 	s.mustBe(t, 1)

@@ -51,8 +51,9 @@ func Split(d Dataset, valFraction float64, seed uint64) (train, val Dataset, err
 	n := d.Len()
 	cut := int(float64(n) * (1 - valFraction))
 	if cut < 1 || cut >= n {
-		return nil, nil, fmt.Errorf("%w: a validation part of %g of %d samples leaves %d for training and %d for validation: use more data or another val_fraction",
-			data.ErrTooShort, valFraction, n, cut, n-cut)
+		return nil, nil,
+			fmt.Errorf("%w: a validation part of %g of %d samples leaves %d for training and %d for validation: use more data or another val_fraction",
+				data.ErrTooShort, valFraction, n, cut, n-cut)
 	}
 	key := rng.NewKey(seed, rng.StringStream("validation samples"))
 	chosen := make([]bool, n)

@@ -37,12 +37,14 @@ func (c *column) took(shape []int, start int) error {
 	}
 	if !c.varying {
 		if !slices.Equal(shape, c.Shape) {
-			return fmt.Errorf("%w: the shape is %v, but that of the samples before is %v: mend it, or name the key in data.varying", ErrShape, shape, c.Shape)
+			return fmt.Errorf("%w: the shape is %v, but that of the samples before is %v: mend it, or name the key in data.varying", ErrShape, shape,
+				c.Shape)
 		}
 		return nil
 	}
 	if len(shape) != len(c.Shape) {
-		return fmt.Errorf("%w: arrays nest %d deep, but %d deep in the samples before: lengths may differ, not that", ErrShape, len(shape), len(c.Shape))
+		return fmt.Errorf("%w: arrays nest %d deep, but %d deep in the samples before: lengths may differ, not that", ErrShape, len(shape),
+			len(c.Shape))
 	}
 	c.starts = append(c.starts, start)
 	for _, n := range shape {

@@ -106,7 +106,8 @@ func TestService(t *testing.T) {
 	}
 	runs := t.TempDir() // not the coordinator's folder, which submissions may not use
 	paths := []string{"TEXT=" + text, "OUT=" + filepath.Join(runs, "run")}
-	coordinator := start(t, paths, "cluster", "start", "--listen", "127.0.0.1:0", "--dir", dir, "--env", "TEXT", "--env", "OUT", "--root", runs, "--root", filepath.Dir(text))
+	coordinator := start(t, paths, "cluster", "start", "--listen", "127.0.0.1:0", "--dir", dir, "--env", "TEXT", "--env", "OUT", "--root",
+		runs, "--root", filepath.Dir(text))
 	var address string
 	until(t, "coordinator", func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "address"))
@@ -127,13 +128,15 @@ func TestService(t *testing.T) {
 	whole := start(t, nil, "train", "--cluster", address, "--token-file", token, "config.toml")
 	whole.end(t)
 	out := whole.out.String()
-	if !strings.Contains(out, "step 20 loss ") || !regexp.MustCompile(`(?m)^run [0-9a-f]{8} ended at step 20, checkpoint .*step-00000020$`).MatchString(out) {
+	if !strings.Contains(out, "step 20 loss ") ||
+		!regexp.MustCompile(`(?m)^run [0-9a-f]{8} ended at step 20, checkpoint .*step-00000020$`).MatchString(out) {
 		t.Errorf("it prints\n%s", out)
 	}
 
 	config, err := os.ReadFile("config.toml")
 	if err == nil {
-		config = bytes.Replace(bytes.Replace(config, []byte("steps = 20"), []byte("steps = 1000000"), 1), []byte("${OUT:-runs/service}"), []byte(filepath.Join(runs, "long")), 1)
+		config = bytes.Replace(bytes.Replace(config, []byte("steps = 20"), []byte("steps = 1000000"), 1), []byte("${OUT:-runs/service}"),
+			[]byte(filepath.Join(runs, "long")), 1)
 		err = os.WriteFile(filepath.Join(dir, "long.toml"), config, 0o600)
 	}
 	if err != nil {

@@ -45,8 +45,10 @@ func program(t *testing.T, args ...string) string {
 // train runs the configuration for some steps in a folder.
 func train(t *testing.T, out, steps string, more ...string) {
 	t.Helper()
-	program(t, append([]string{"run", "config.toml", "--quiet", "--set", "data.train=../digits/digits-train.csv", "--set", "data.val=../digits/digits-test.csv",
-		"--set", "run.out=" + out, "--set", "run.steps=" + steps, "--set", "run.eval_every=4", "--set", "run.checkpoint_every=4", "--set", "optimizer.warmup_steps=2",
+	program(t, append([]string{"run", "config.toml", "--quiet", "--set", "data.train=../digits/digits-train.csv", "--set",
+		"data.val=../digits/digits-test.csv",
+		"--set", "run.out=" + out, "--set", "run.steps=" + steps, "--set", "run.eval_every=4", "--set", "run.checkpoint_every=4", "--set",
+		"optimizer.warmup_steps=2",
 		"--set", "optimizer.decay=constant"}, more...)...)
 }
 

@@ -47,7 +47,7 @@ func (numbers) Len() int { return 10_000 }
 func (numbers) At(i int) (samples.Sample, error) {
 	var source, digits []int32
 	for _, w := range inWords(i) {
-		source = append(source, int32(slices.Index(words, w)+1)) //nolint:gosec // there are thirty
+		source = append(source, int32(slices.Index(words, w)+1))
 	}
 	for _, d := range strconv.Itoa(i) {
 		digits = append(digits, d-'0'+1)

@@ -31,7 +31,8 @@ func (l *embed) Forward(p *stages.Pass, _ []tensorops.Tensor) []tensorops.Tensor
 		return nil
 	}
 	if ids.Dim(1) > l.longest {
-		p.Fail(fmt.Errorf("%w: %q is %d ids long, longer than model.context = %d: set that to %d or more", stages.ErrInput, l.field, ids.Dim(1), l.longest, ids.Dim(1)))
+		p.Fail(fmt.Errorf("%w: %q is %d ids long, longer than model.context = %d: set that to %d or more", stages.ErrInput, l.field, ids.Dim(1),
+			l.longest, ids.Dim(1)))
 		return nil
 	}
 	y := p.Alloc(tensorops.Float32, ids.Dim(0), ids.Dim(1), l.width)

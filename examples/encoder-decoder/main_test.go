@@ -24,9 +24,11 @@ var small = []string{"model.hidden=16", "model.heads=2", "model.ffn=24", "batch.
 // TestBits: the model trains with the same bits under every layout.
 func TestBits(t *testing.T) {
 	layouts := append(exampletest.Layouts(),
-		exampletest.Layout{Name: "what the encoder makes passes by a chunk", Sets: []string{"pipeline.stages=4", "pipeline.layout=Et*5|Et|t*3|t*4,L"}},
+		exampletest.Layout{Name: "what the encoder makes passes by a chunk",
+			Sets: []string{"pipeline.stages=4", "pipeline.layout=Et*5|Et|t*3|t*4,L"}},
 		exampletest.Layout{Name: "an empty stage between", Sets: []string{"pipeline.stages=4", "pipeline.layout=Et*5||Et*4|t*4,L"}},
-		exampletest.Layout{Name: "every layer alone", Sets: []string{"pipeline.stages=4", "pipeline.chunks=4", "pipeline.layout=E|t|t|t|t|t|E|t|t|t|t|t|t|t|t|L"}},
+		exampletest.Layout{Name: "every layer alone", Sets: []string{"pipeline.stages=4", "pipeline.chunks=4",
+			"pipeline.layout=E|t|t|t|t|t|E|t|t|t|t|t|t|t|t|L"}},
 	)
 	want := exampletest.SameBits(t, configFile, layouts, small...)
 	t.Run("local cluster", func(t *testing.T) {
@@ -40,7 +42,8 @@ func TestBits(t *testing.T) {
 				Class  []int
 				Logits [][]float64
 			}
-			if err := json.Unmarshal([]byte(line), &p); err != nil || len(p.Class) != len(p.Logits) || len(p.Class) == 0 || len(p.Logits[0]) != targets {
+			if err := json.Unmarshal([]byte(line), &p); err != nil || len(p.Class) != len(p.Logits) || len(p.Class) == 0 ||
+				len(p.Logits[0]) != targets {
 				t.Fatalf("predict prints %s: %v", line, err)
 			}
 			lines++
@@ -85,7 +88,8 @@ func TestMistakes(t *testing.T) {
 		{"data.format=csv", "no data to train on was given", 78},
 		{"pipeline.layout=Ett|ttt|ttttt|ttttL", "pipeline.layout", 78},
 	} {
-		_, errs, status := exampletest.Program(t, "run", configFile, "--quiet", "--set", "run.out="+filepath.Join(t.TempDir(), "out"), "--set", c.set)
+		_, errs, status := exampletest.Program(t, "run", configFile, "--quiet", "--set", "run.out="+filepath.Join(t.TempDir(), "out"), "--set",
+			c.set)
 		if status != c.status || !strings.Contains(errs, c.says) {
 			t.Errorf("with %s it ends with status %d, and says %q; want %d and %q", c.set, status, errs, c.status, c.says)
 		}

@@ -79,7 +79,8 @@ func bits(records []record) (all []uint64) {
 // TestBits: pipelines of graphs, with 8 microbatches, have the losses of one graph without a
 // pipeline.
 func TestBits(t *testing.T) {
-	short := []string{"--set", "run.steps=40", "--set", "run.eval_every=20", "--set", "optimizer.warmup_steps=4", "--set", "run.checkpoint_every=20"}
+	short := []string{"--set", "run.steps=40", "--set", "run.eval_every=20", "--set", "optimizer.warmup_steps=4", "--set",
+		"run.checkpoint_every=20"}
 	sets := func(keys ...string) (args []string) {
 		args = slices.Clone(short)
 		for _, key := range keys {
@@ -131,7 +132,8 @@ func TestAccuracy(t *testing.T) {
 // TestGrowth: a run of 1,000 steps has as much memory and as many goroutines at its end as
 // near its beginning.
 func TestGrowth(t *testing.T) {
-	sets := []string{"run.steps=1000", "run.out=" + filepath.Join(t.TempDir(), "run"), "run.eval_every=0", "run.checkpoint_every=0", "pipeline.schedule=gpipe"}
+	sets := []string{"run.steps=1000", "run.out=" + filepath.Join(t.TempDir(), "run"), "run.eval_every=0", "run.checkpoint_every=0",
+		"pipeline.schedule=gpipe"}
 	for i := 1; i < len(digits); i += 2 {
 		sets = append(sets, digits[i])
 	}

@@ -14,7 +14,9 @@ func TestImports(t *testing.T) {
 	}
 	all := strings.Fields(string(out))
 	for _, pkg := range all {
-		for _, no := range []string{"google.golang.org/grpc", "go.etcd.io/", "k8s.io/", "github.com/hashicorp/", "github.com/asynkron/protoactor-go/remote", "github.com/asynkron/protoactor-go/cluster", "github.com/troupe-ml/troupe/cluster", "github.com/troupe-ml/troupe/cli", "github.com/spf13/"} {
+		for _, no := range []string{"google.golang.org/grpc", "go.etcd.io/", "k8s.io/", "github.com/hashicorp/",
+			"github.com/asynkron/protoactor-go/remote", "github.com/asynkron/protoactor-go/cluster", "github.com/troupe-ml/troupe/cluster",
+			"github.com/troupe-ml/troupe/cli", "github.com/spf13/"} {
 			if strings.HasPrefix(pkg, no) {
 				t.Errorf("the service links %s", pkg)
 			}

@@ -62,7 +62,8 @@ func TestLoad(t *testing.T) {
 		for _, row := range []struct {
 			what  string
 			times []time.Duration
-		}{{"8 clients, 2 runs train", busy}, {"1 client, 2 runs train", one}, {"8 clients, idle", idle}, {"1 client, idle", idleOne}, {"status and changes beside the 8", controls}} {
+		}{{"8 clients, 2 runs train", busy}, {"1 client, 2 runs train", one}, {"8 clients, idle", idle}, {"1 client, idle", idleOne},
+			{"status and changes beside the 8", controls}} {
 			fmt.Printf("%-34s %7d answers %9.1f %9.1f\n", row.what, len(row.times), ms(row.times, 0.5), ms(row.times, 0.99))
 		}
 		fmt.Printf("steps/s of both runs: %.0f beside the 8 clients, %.0f without\n", trained, alone)
@@ -96,7 +97,8 @@ func (p *process) load(ids []string, clients int, long time.Duration, control bo
 			defer all.Done()
 			last := -1.0
 			for n := 0; time.Now().Before(end); n++ {
-				v := ask(&texts, "POST", "/runs/"+ids[c%len(ids)]+"/generate", fmt.Sprintf(`{"prompt": "the ", "tokens": %d, "temperature": 1, "seed": %d}`, loadTokens, n), http.StatusOK)
+				v := ask(&texts, "POST", "/runs/"+ids[c%len(ids)]+"/generate",
+					fmt.Sprintf(`{"prompt": "the ", "tokens": %d, "temperature": 1, "seed": %d}`, loadTokens, n), http.StatusOK)
 				if s, _ := v["step"].(float64); s < last {
 					p.t.Errorf("a text of step %g after one of step %g", s, last)
 				} else {

@@ -66,7 +66,8 @@ func serve(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: newAPI(runs, *heartbeat), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout,
+	server := &http.Server{Handler: newAPI(runs, *heartbeat), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout,
+		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: limitHeaderBytes, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }() // ends with Shutdown

@@ -46,7 +46,8 @@ func (a *recorder) Receive(ctx actor.Context) {
 
 func (a *recorder) step(ctx actor.Context, e troupe.StepEvent) {
 	loss, valLoss := finite(e.Loss), finite(e.ValLoss)
-	a.events.add("step", map[string]any{"step": e.Step, "loss": loss, "val_loss": valLoss, "lr": finite(e.LR), "tokens_per_s": finite(e.TokensPerS), "skipped": e.Skipped}, func(s *state) {
+	a.events.add("step", map[string]any{"step": e.Step, "loss": loss, "val_loss": valLoss, "lr": finite(e.LR),
+		"tokens_per_s": finite(e.TokensPerS), "skipped": e.Skipped}, func(s *state) {
 		s.Step = e.Step
 		if e.Loss != nil {
 			s.Loss = loss

@@ -149,12 +149,14 @@ func (s *runs) start(text []byte, sets []string, leave func()) (r *run, err erro
 		return nil, fmt.Errorf("%w: pipeline.schedule is not to be set to a file here", errBad)
 	}
 	// The service's own actor. It is there before the run, so that it misses nothing.
-	watcher, err := s.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &recorder{events: r.events, ended: leave} }), "recorder-"+r.id)
+	watcher, err := s.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &recorder{events: r.events, ended: leave} }),
+		"recorder-"+r.id)
 	if err != nil {
 		return nil, err
 	}
 	// The run ends by Stop and not by a request's context: it goes on when the request is answered.
-	r.Run, err = troupe.Start(context.Background(), cfg, troupe.Options{System: s.system, Logger: s.log.With("folder", r.id), Watchers: []*actor.PID{watcher}})
+	r.Run, err = troupe.Start(context.Background(), cfg, troupe.Options{System: s.system, Logger: s.log.With("folder", r.id),
+		Watchers: []*actor.PID{watcher}})
 	if err != nil {
 		s.system.Root.Stop(watcher)
 		return nil, err

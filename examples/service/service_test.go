@@ -296,7 +296,8 @@ func TestFailure(t *testing.T) {
 	if end := all[len(all)-1]; end.kind != "failed" {
 		t.Fatalf("the last event is %+v", end)
 	}
-	if s := p.ask("GET", "/runs/"+bad, "", http.StatusOK); s["state"] != "failed" || !strings.Contains(s["error"].(string), "checkpoint of step") {
+	if s := p.ask("GET", "/runs/"+bad, "", http.StatusOK); s["state"] != "failed" ||
+		!strings.Contains(s["error"].(string), "checkpoint of step") {
 		t.Errorf("the status is %v", s)
 	}
 	p.ask("POST", "/runs/"+bad+"/generate", `{}`, http.StatusConflict)

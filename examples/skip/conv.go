@@ -101,8 +101,10 @@ func (l *conv) windows(p *stages.Pass, in []tensorops.Tensor) tensorops.Tensor {
 		return tensorops.Tensor{}
 	}
 	for i, x := range in {
-		if side := l.side * l.stride; x.DType() != tensorops.Float32 || x.Rank() != 4 || x.Dim(1) != side || x.Dim(2) != side || x.Dim(3) != l.in[i] {
-			p.Fail(fmt.Errorf("%w: input %d must be images of %d×%d with %d channels in float32, and is %v", stages.ErrInput, i, side, side, l.in[i], x))
+		if side := l.side * l.stride; x.DType() != tensorops.Float32 || x.Rank() != 4 || x.Dim(1) != side || x.Dim(2) != side ||
+			x.Dim(3) != l.in[i] {
+			p.Fail(fmt.Errorf("%w: input %d must be images of %d×%d with %d channels in float32, and is %v", stages.ErrInput, i, side, side, l.in[i],
+				x))
 			return tensorops.Tensor{}
 		}
 	}

@@ -52,7 +52,7 @@ func (d *noisy) At(i int) (samples.Sample, error) {
 		return nil, err
 	}
 	x := tensorops.NewArray(tensorops.Float32, d.shape)
-	random := rand.New(rand.NewPCG(d.seed, uint64(i))) //nolint:gosec // noise needs no secret
+	random := rand.New(rand.NewPCG(d.seed, uint64(i)))
 	for k, v := range image[0].Float {
 		x.Float[k] = v + float32(noise*random.NormFloat64())
 	}

@@ -22,10 +22,12 @@ var small = []string{"model.hidden=4", "batch.sequences=16", "batch.microbatch=2
 // TestBits: the U-Net trains with the same bits under every layout, in one process and in four.
 func TestBits(t *testing.T) {
 	table := filepath.Join(t.TempDir(), "table.csv")
-	if _, errs, status := exampletest.Program(t, "plan", configFile, "--set", "pipeline.schedule=zb-h1", "--format", "csv", "--out", table); status != 0 {
+	if _, errs, status := exampletest.Program(t, "plan", configFile, "--set", "pipeline.schedule=zb-h1", "--format", "csv", "--out",
+		table); status != 0 {
 		t.Fatalf("plan ends with status %d: %s", status, errs)
 	}
-	layouts := append(exampletest.Layouts(), exampletest.Layout{Name: "a table of one's own", Sets: []string{"pipeline.stages=4", "pipeline.schedule=" + table}})
+	layouts := append(exampletest.Layouts(), exampletest.Layout{Name: "a table of one's own",
+		Sets: []string{"pipeline.stages=4", "pipeline.schedule=" + table}})
 	want := exampletest.SameBits(t, configFile, layouts, small...)
 	t.Run("local cluster", func(t *testing.T) {
 		exampletest.Cluster(t, configFile, want, append(small, "pipeline.stages=4", "pipeline.schedule=zb-h1")...)

@@ -29,7 +29,8 @@ func main() {
 	defer stop()
 	commands := map[string]func(context.Context, []string) error{"edge": edge, "cloud": cloud}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: ushape edge [--listen HOST:PORT] [--token-file FILE] CONFIG\n       ushape cloud --join HOST:PORT --name NAME [--token-file FILE]")
+		fmt.Fprintln(os.Stderr,
+			"usage: ushape edge [--listen HOST:PORT] [--token-file FILE] CONFIG\n       ushape cloud --join HOST:PORT --name NAME [--token-file FILE]")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil && !errors.Is(err, flag.ErrHelp) {

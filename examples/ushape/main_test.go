@@ -161,7 +161,8 @@ func TestStays(t *testing.T) {
 				t.Errorf("%s has left the edge for %s, %d bytes", what, to, n)
 			}
 		}
-		if bytesOf["cloud-0 activations for chunk 1"] == 0 || bytesOf["cloud-0 gradients for chunk 1"] == 0 || weights != (bytesOf["weights"] > 0) {
+		if bytesOf["cloud-0 activations for chunk 1"] == 0 || bytesOf["cloud-0 gradients for chunk 1"] == 0 ||
+			weights != (bytesOf["weights"] > 0) {
 			t.Errorf("what has left is %v", bytesOf)
 		}
 		if n := bytesOf["cloud-1 activations for chunk 1"]; n != 0 { // they come from the other one
@@ -185,7 +186,8 @@ func TestStays(t *testing.T) {
 	// The same in one process, and on one rank.
 	here, alone := filepath.Join(dir, "here"), filepath.Join(dir, "alone")
 	trainHere(t, here)
-	trainHere(t, alone, "pipeline.stages=1", "pipeline.chunks=1", "pipeline.schedule=none", "pipeline.layout=", "parallel.tensor=1", "cluster.edge=false", "cluster.place=[]")
+	trainHere(t, alone, "pipeline.stages=1", "pipeline.chunks=1", "pipeline.schedule=none", "pipeline.layout=", "parallel.tensor=1",
+		"cluster.edge=false", "cluster.place=[]")
 	same(t, here, out, 20)
 	if a, b := loss(t, alone), loss(t, out); math.Abs(a-b) > 1e-5*a {
 		t.Errorf("loss %.9g, on one rank %.9g", b, a)

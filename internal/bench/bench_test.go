@@ -48,7 +48,8 @@ func TestModels(t *testing.T) {
 // Every operation of both families runs, and its figures are finite.
 func TestOps(t *testing.T) {
 	for model, want := range map[string][]string{
-		"gpt":   {"positions", "LayerNorm, weight gradient", "qkv", "qkv, bias gradient", "head, weight gradient", "attention, gradient", "GELU, gradient", "cross-entropy", "AdamW", "AdamW, all parameters"},
+		"gpt": {"positions", "LayerNorm, weight gradient", "qkv", "qkv, bias gradient", "head, weight gradient", "attention, gradient",
+			"GELU, gradient", "cross-entropy", "AdamW", "AdamW, all parameters"},
 		"llama": {"RMSNorm, gradient", "key, value", "RoPE", "SwiGLU, gradient", "dropout", "embed, gradient", "gradient norm"},
 	} {
 		var got []string
@@ -101,7 +102,8 @@ func TestSteps(t *testing.T) {
 				}
 			}
 			r, err := s.Measure(t.Context(), 1e-9)
-			if err != nil || r.MS.Samples != leastSamples || r.Steps < leastSamples || r.TokensPerStep != 32 || r.Threads != 2 || (r.HostCPUMS > 0) != (sysinfo.CPUTime() > 0) || r.DeviceTakenBytes != 0 ||
+			if err != nil || r.MS.Samples != leastSamples || r.Steps < leastSamples || r.TokensPerStep != 32 || r.Threads != 2 ||
+				(r.HostCPUMS > 0) != (sysinfo.CPUTime() > 0) || r.DeviceTakenBytes != 0 ||
 				!(r.TokensPerS.Median > 0) || !(r.GFLOPS.Median > 0) {
 				t.Errorf("%+v, %v", r, err)
 			}

@@ -369,7 +369,8 @@ func (m *layer) loss() {
 	size := fmt.Sprintf("%dx%d", n, v)
 	logits, grad := m.acts(n, v), m.acts(n, v)
 	lse, stats := m.tensor(tensorops.Float64, n), m.tensor(tensorops.Float64, tensorops.LossStats)
-	m.moving("cross-entropy", size, func(l *tensorops.List) { l.CrossEntropy(stats, lse, logits, m.ids, tensorops.CrossEntropyOpts{}) }, logits)
+	m.moving("cross-entropy", size, func(l *tensorops.List) { l.CrossEntropy(stats, lse, logits, m.ids, tensorops.CrossEntropyOpts{}) },
+		logits)
 	m.moving("cross-entropy with its gradient", size, func(l *tensorops.List) {
 		l.CrossEntropy(stats, lse, logits, m.ids, tensorops.CrossEntropyOpts{Grad: grad, Scale: 1e-3})
 	}, logits, grad)

@@ -50,7 +50,8 @@ func ParseShape(text string) (Shape, error) {
 
 // DefaultShapes are those of a GPT-2's layers, of its head, and squares.
 func DefaultShapes() []Shape {
-	return []Shape{{64, 64, 64}, {256, 768, 768}, {256, 3072, 768}, {256, 768, 3072}, {1024, 1024, 1024}, {2048, 2048, 2048}, {256, 50257, 768}}
+	return []Shape{{64, 64, 64}, {256, 768, 768}, {256, 3072, 768}, {256, 768, 3072}, {1024, 1024, 1024}, {2048, 2048, 2048},
+		{256, 50257, 768}}
 }
 
 // Forms names the forms of a product: which of A and B is stored transposed.

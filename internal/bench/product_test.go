@@ -65,7 +65,8 @@ func TestProducts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Shape != "5x6x7" || r.Form != form || r.Threads != 2 || r.Kernels != "go" || r.DType != "float32" || r.MS.Samples != leastSamples || r.GFLOPS.Median <= 0 {
+		if r.Shape != "5x6x7" || r.Form != form || r.Threads != 2 || r.Kernels != "go" || r.DType != "float32" || r.MS.Samples != leastSamples ||
+			r.GFLOPS.Median <= 0 {
 			t.Errorf("%+v", r)
 		}
 	}

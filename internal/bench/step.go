@@ -90,9 +90,11 @@ func (s *Steps) Plan() (*plan.Plan, error) { return plan.Resolve(s.cfg, nil) }
 // Info describes the run.
 func (s *Steps) Info() StepsInfo {
 	i, c := s.run.Info(), s.cfg
-	return StepsInfo{Model: c.Run.Name, Family: c.Model.Family, Layers: c.Model.Layers, Hidden: c.Model.Hidden, Parameters: i.Parameters, Vocab: i.Vocab,
-		Sequences: c.Batch.Sequences, Context: c.Model.Context, Microbatches: i.Microbatches, Schedule: i.Schedule, Stages: i.Stages, Chunks: c.Pipeline.Chunks,
-		DType: c.Device.DType, Threads: i.Threads, Kernels: i.Kernels, TokensPerStep: s.tokens(), GFLOPPerStep: s.gflop()}
+	return StepsInfo{Model: c.Run.Name, Family: c.Model.Family, Layers: c.Model.Layers, Hidden: c.Model.Hidden, Parameters: i.Parameters,
+		Vocab:     i.Vocab,
+		Sequences: c.Batch.Sequences, Context: c.Model.Context, Microbatches: i.Microbatches, Schedule: i.Schedule, Stages: i.Stages,
+		Chunks: c.Pipeline.Chunks,
+		DType:  c.Device.DType, Threads: i.Threads, Kernels: i.Kernels, TokensPerStep: s.tokens(), GFLOPPerStep: s.gflop()}
 }
 
 // StepsInfo says what is measured.
@@ -217,8 +219,9 @@ func (s *Steps) Measure(ctx context.Context, seconds float64) (StepsResult, erro
 		return StepsResult{}, err
 	}
 	spent = sysinfo.CPUTime() - spent
-	return StepsResult{StepsInfo: s.Info(), Steps: int(s.done - from), MS: ms[0], HostCPUMS: milliseconds(spent) / float64(s.done-from), TokensPerS: ms[0].per(1000 * float64(s.tokens())),
-		GFLOPS: ms[0].per(1000 * s.gflop()), Memory: s.Memory()}, nil
+	return StepsResult{StepsInfo: s.Info(), Steps: int(s.done - from), MS: ms[0], HostCPUMS: milliseconds(spent) / float64(s.done-from),
+		TokensPerS: ms[0].per(1000 * float64(s.tokens())),
+		GFLOPS:     ms[0].per(1000 * s.gflop()), Memory: s.Memory()}, nil
 }
 
 // Memory is what the process has held, in bytes; zeros where the system doesn't

@@ -124,13 +124,14 @@ func TestPython(t *testing.T) {
 func TestLimits(t *testing.T) {
 	many := strings.Repeat("{% for a in messages %}", 12) + "x" + strings.Repeat("{% endfor %}", 12)
 	for name, c := range map[string]struct{ source, want string }{
-		"a long range":            {"{% for i in range(1000000000000) %}{% endfor %}", "range of"},
-		"ranges in ranges":        {"{% for i in range(10000) %}{% for j in range(10000) %}{% endfor %}{% endfor %}", "steps"},
-		"loops over messages":     {many, "steps"},
-		"output in loops":         {"{% for i in range(9999) %}{% for j in range(9999) %}{{ messages }}{% endfor %}{% endfor %}", "steps"},
-		"a macro of itself":       {"{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", "deep"},
-		"macros of each other":    {"{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}", "deep"},
-		"doubling":                {"{% set ns = namespace(x='xxxxxxxx') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "bytes"},
+		"a long range":         {"{% for i in range(1000000000000) %}{% endfor %}", "range of"},
+		"ranges in ranges":     {"{% for i in range(10000) %}{% for j in range(10000) %}{% endfor %}{% endfor %}", "steps"},
+		"loops over messages":  {many, "steps"},
+		"output in loops":      {"{% for i in range(9999) %}{% for j in range(9999) %}{{ messages }}{% endfor %}{% endfor %}", "steps"},
+		"a macro of itself":    {"{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", "deep"},
+		"macros of each other": {"{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}", "deep"},
+		"doubling": {"{% set ns = namespace(x='xxxxxxxx') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+			"bytes"},
 		"long output":             {"{% set x = 'xxxxxxxxxxxxxxxx' * 100 %}{% set x = x * 100 %}{% set x = x * 100 %}{{ x }}{{ x }}{{ x }}{{ x }}{{ x }}", "written"},
 		"doubling a variable":     {"{% set x = messages[0].content %}" + strings.Repeat("{% set x = x ~ x ~ x ~ x %}", 30), "bytes"},
 		"replacing":               {"{% set x = 'a' %}" + strings.Repeat("{% set x = x.replace('a', 'aaaaaaaaaaaaaaaa') %}", 20), "bytes"},
@@ -145,7 +146,8 @@ func TestLimits(t *testing.T) {
 			tmpl, err := Parse(c.source)
 			if err == nil {
 				var text string
-				text, err = tmpl.Render([]Message{{Role: "user", Content: "ab"}, {Role: "user", Content: "c"}, {Role: "user", Content: "d"}, {Role: "user", Content: "e"}}, Options{})
+				text, err = tmpl.Render([]Message{{Role: "user", Content: "ab"}, {Role: "user", Content: "c"}, {Role: "user", Content: "d"},
+					{Role: "user", Content: "e"}}, Options{})
 				if err == nil {
 					t.Fatalf("no error, but %d bytes", len(text))
 				}
@@ -227,7 +229,8 @@ func FuzzTemplate(f *testing.F) {
 		}
 		at := 0
 		for _, turn := range turns {
-			if turn.From < at || turn.To < turn.From || turn.To > len(text) || turn.Said > len(text) || !turn.Marked && turn.Said >= 0 && turn.Said < turn.From {
+			if turn.From < at || turn.To < turn.From || turn.To > len(text) || turn.Said > len(text) || !turn.Marked && turn.Said >= 0 &&
+				turn.Said < turn.From {
 				t.Errorf("%+v of %d bytes, after %d", turn, len(text), at)
 			}
 			if at = turn.To; turn.Marked {

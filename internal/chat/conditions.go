@@ -208,7 +208,8 @@ func (w *rewriter) grouped(from, open, end, to int) bool {
 	}
 	// Of what is compared or filtered it must be known that it is in brackets: (a == b) == c is no chain.
 	switch w.all[end+1].Type {
-	case tokens.Dot, tokens.LeftBracket, tokens.Equals, tokens.Ne, tokens.LowerThan, tokens.LowerThanOrEqual, tokens.GreaterThan, tokens.GreaterThanOrEqual, tokens.Pipe:
+	case tokens.Dot, tokens.LeftBracket, tokens.Equals, tokens.Ne, tokens.LowerThan, tokens.LowerThanOrEqual, tokens.GreaterThan,
+		tokens.GreaterThanOrEqual, tokens.Pipe:
 	default:
 		return false
 	}

@@ -51,7 +51,8 @@ func expressionsIn(t *testing.T, file string) {
 			equal++
 		case err == nil:
 			t.Errorf("%s: %q, want %q %s", row.Source, got, row.Text, row.Error)
-		case strings.Contains(err.Error(), "panic") || strings.Contains(err.Error(), ".go:") || !errors.Is(err, ErrRender) && !errors.Is(err, ErrTemplate):
+		case strings.Contains(err.Error(), "panic") || strings.Contains(err.Error(), ".go:") || !errors.Is(err, ErrRender) &&
+			!errors.Is(err, ErrTemplate):
 			t.Errorf("%s: %v", row.Source, err)
 		case row.Error != "":
 			failed++

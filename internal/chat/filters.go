@@ -15,8 +15,10 @@ var filters map[string]func(v any, c *call) any
 func init() { // map and select call filters and tests
 	filters = map[string]func(v any, c *call) any{
 		"tojson": filterToJSON, "items": filterItems, "indent": filterIndent, "dictsort": filterDictsort, "map": filterMap,
-		"select": filterSelect(false, true), "reject": filterSelect(false, false), "selectattr": filterSelect(true, true), "rejectattr": filterSelect(true, false),
-		"sort": filterSort, "unique": filterUnique, "sum": filterSum, "round": filterRound, "int": filterInt, "float": filterFloat, "join": filterJoin, "batch": filterBatch,
+		"select": filterSelect(false, true), "reject": filterSelect(false, false), "selectattr": filterSelect(true, true),
+		"rejectattr": filterSelect(true, false),
+		"sort":       filterSort, "unique": filterUnique, "sum": filterSum, "round": filterRound, "int": filterInt, "float": filterFloat,
+		"join": filterJoin, "batch": filterBatch,
 		"default": filterDefault, "d": filterDefault, "max": extreme(1), "min": extreme(-1),
 		"length": func(v any, c *call) any { c.need(0); return length(v) }, "count": func(v any, c *call) any { c.need(0); return length(v) },
 		"list":      func(v any, c *call) any { c.need(0); return append([]any{}, iterate(v)...) },

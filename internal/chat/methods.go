@@ -127,7 +127,8 @@ var stringMethods = map[string]func(s string, c *call) any{
 }
 
 // unsafeMethods are those of lists and dicts that change them.
-var unsafeMethods = map[string]bool{"append": true, "extend": true, "insert": true, "pop": true, "remove": true, "clear": true, "sort": true, "reverse": true,
+var unsafeMethods = map[string]bool{"append": true, "extend": true, "insert": true, "pop": true, "remove": true, "clear": true,
+	"sort": true, "reverse": true,
 	"update": true, "setdefault": true, "popitem": true}
 
 // method calls a method of a value of Python's; known says that the value is one.

@@ -96,7 +96,8 @@ func (t *tree) visit(v reflect.Value) {
 
 // skipped are types in which no expressions are.
 func skipped(t reflect.Type) bool {
-	return t == reflect.TypeFor[*tokens.Token]() || strings.HasSuffix(t.Elem().PkgPath(), "/parser") || strings.HasSuffix(t.Elem().PkgPath(), "/exec")
+	return t == reflect.TypeFor[*tokens.Token]() || strings.HasSuffix(t.Elem().PkgPath(), "/parser") ||
+		strings.HasSuffix(t.Elem().PkgPath(), "/exec")
 }
 
 // replace gives what stands for a node, whose parts are replaced first.
@@ -136,7 +137,8 @@ func (t *tree) replace(n nodes.Node) nodes.Node {
 		if s.IfCondition != nil {
 			s.IfCondition = t.hook(truthNode{s.IfCondition}, line(s.IfCondition))
 		}
-	case *nodes.BinaryExpression, *nodes.UnaryExpression, *nodes.Negation, *nodes.FilteredExpression, *nodes.TestExpression, *nodes.GetItem, *nodes.GetAttribute,
+	case *nodes.BinaryExpression, *nodes.UnaryExpression, *nodes.Negation, *nodes.FilteredExpression, *nodes.TestExpression, *nodes.GetItem,
+		*nodes.GetAttribute,
 		*nodes.GetSlice, *nodes.Tuple, *nodes.List, *nodes.Dict:
 		return t.hook(n, at)
 	}
@@ -185,7 +187,8 @@ func line(n nodes.Node) int {
 func (t *tree) hook(n nodes.Node, at int) *nodes.Call {
 	t.nodes, t.lines = append(t.nodes, n), append(t.lines, at)
 	token := &tokens.Token{Type: tokens.Name, Val: nodeName, Line: at}
-	return &nodes.Call{Location: token, Func: &nodes.Name{Name: token}, Args: []nodes.Expression{&nodes.Integer{Location: token, Val: len(t.nodes) - 1}}}
+	return &nodes.Call{Location: token, Func: &nodes.Name{Name: token}, Args: []nodes.Expression{&nodes.Integer{Location: token,
+		Val: len(t.nodes) - 1}}}
 }
 
 // hooked is the node that a call stands for; nil: it is another call.
@@ -443,14 +446,16 @@ func (t *tree) method(e *exec.Evaluator, n *nodes.Call, b *budget) any {
 	}
 	// A loop's, or a namespace's: the library calls it, with its values under names.
 	scope := e.Environment.Context.Inherit()
-	local := &exec.Evaluator{Config: e.Config, Loader: e.Loader, Environment: &exec.Environment{Context: scope, Tests: e.Environment.Tests, Filters: e.Environment.Filters,
+	local := &exec.Evaluator{Config: e.Config, Loader: e.Loader, Environment: &exec.Environment{Context: scope, Tests: e.Environment.Tests,
+		Filters:           e.Environment.Filters,
 		ControlStructures: e.Environment.ControlStructures, Methods: e.Environment.Methods}}
 	variable := func(i int, v any) nodes.Expression {
 		token := &tokens.Token{Type: tokens.Name, Val: fmt.Sprintf("\x00%d", i)}
 		scope.Set(token.Val, v)
 		return &nodes.Name{Name: token}
 	}
-	call := &nodes.Call{Location: n.Location, Func: &nodes.GetAttribute{Location: attr.Location, Node: variable(0, of), Attribute: attr.Attribute}}
+	call := &nodes.Call{Location: n.Location, Func: &nodes.GetAttribute{Location: attr.Location, Node: variable(0, of),
+		Attribute: attr.Attribute}}
 	for i, v := range c.args {
 		call.Args = append(call.Args, variable(i+1, v))
 	}

@@ -69,7 +69,8 @@ func without(spans []span, turn Turn) []span {
 }
 
 func unclear(i int) error {
-	return fmt.Errorf("%w: the template does not write message %d of the assistant where it can be told from the other messages", ErrRender, i+1)
+	return fmt.Errorf("%w: the template does not write message %d of the assistant where it can be told from the other messages", ErrRender,
+		i+1)
 }
 
 // mark stands at the end of a message's content, or in its place. No template looks for it, and none

@@ -60,34 +60,49 @@ const (
 
 func TestTurns(t *testing.T) {
 	const (
-		ask   = `{"role":"user","content":"q"}`
-		talk  = `[{"role":"system","content":"s"},` + ask + `,{"role":"assistant","content":" é "},` + ask + `,{"role":"assistant","content":"q"}]`
+		ask  = `{"role":"user","content":"q"}`
+		talk = `[{"role":"system","content":"s"},` + ask + `,{"role":"assistant","content":" é "},` + ask +
+			`,{"role":"assistant","content":"q"}]`
 		think = `[` + ask + `,{"role":"assistant","content":"<think>a</think>b"},` + ask + `,{"role":"assistant","content":"<think>c</think>d"}]`
-		call  = `[` + ask + `,{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{"x":"y"}}}]},{"role":"tool","content":"4"},{"role":"assistant","content":"r"}]`
+		call  = `[` + ask +
+			`,{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{"x":"y"}}}]},{"role":"tool","content":"4"},{"role":"assistant","content":"r"}]`
 	)
 	for name, c := range map[string]struct {
 		template, messages string
 		want               []string
 	}{
-		"trimmed":                         {template(t, "plain.jinja"), talk, []string{"é¦<|end|>\n", "q¦<|end|>\n"}},
-		"empty":                           {template(t, "plain.jinja"), `[` + ask + `,{"role":"assistant","content":""}]`, []string{"¦<|end|>\n"}},
-		"no answer":                       {template(t, "plain.jinja"), `[` + ask + `]`, []string{}},
-		"the answer first":                {chatML, `[{"role":"assistant","content":"a"},` + ask + `]`, []string{"a¦<|im_end|>\n"}},
-		"generation":                      {template(t, "strict.jinja"), `[` + ask + `,{"role":"assistant","content":" é "},` + ask + `,{"role":"assistant","content":"q"}]`, []string{" é</s>", " q</s>"}},
-		"a space before":                  {colon, `[` + ask + `,{"role":"assistant","content":"a b"}]`, []string{" a b¦</s>"}},
-		"no generation prompt":            {silent, `[` + ask + `,{"role":"assistant","content":"a"},` + ask + `,{"role":"assistant","content":"b"}]`, []string{" a¦ </s>", " b¦ </s>"}},
-		"no end":                          {bare, `[` + ask + `,{"role":"assistant","content":"a"},` + ask + `,{"role":"assistant","content":"a"}]`, []string{"a¦\n", "a¦\n"}},
-		"an end at the end":               {last, `[` + ask + `,{"role":"assistant","content":"a"},` + ask + `,{"role":"assistant","content":"b"}]`, []string{"a¦<", "b¦</s>"}},
-		"thoughts of the last":            {thinks, think, []string{"b¦<end>", "c</think>d¦<end>"}},
-		"thoughts, with ours":             {template(t, "tools.jinja"), strings.ReplaceAll(think, `</think>`, `\n</think>\n\n`), []string{" b¦\n", "<think>c</think>A: d¦\n"}},
-		"calls":                           {calls, call, []string{`<call>f{"x": "y"}</call><end>` + "\n", "r¦<end>\n"}},
-		"calls, with a thought asked for": {strings.Replace(calls, "<assistant>", "<assistant><think>", 1), call, []string{`<call>f{"x": "y"}</call><end>` + "\n", "r¦<end>\n"}},
-		"reasons":                         {calls, `[` + ask + `,{"role":"assistant","content":"r","reasoning_content":"why"}]`, []string{"<think>why</think>r¦<end>\n"}},
-		"parts":                           {parts, `[` + ask + `,{"role":"assistant","content":[{"type":"text","text":"a","image":null},{"type":"text","text":"b"}]}]`, []string{"ab¦<end>\n"}},
-		"names":                           {named, `[{"role":"user","name":"Ann","content":"q"},{"role":"assistant","name":"Bob","content":"a"}]`, []string{"a¦<end>"}},
-		"null":                            {named, `[{"role":"user","name":null,"content":"q"},{"role":"assistant","content":"a","tool_calls":null,"weight":null}]`, []string{"a¦<end>"}},
-		"weight":                          {chatML, `[` + ask + `,{"role":"assistant","content":"a","weight":0},` + ask + `,{"role":"assistant","content":"b","weight":1}]`, []string{"b¦<|im_end|>\n"}},
-		"weight, generation":              {template(t, "strict.jinja"), `[` + ask + `,{"role":"assistant","content":"a","weight":0},` + ask + `,{"role":"assistant","content":"b","weight":1.0}]`, []string{" b</s>"}},
+		"trimmed": {template(t, "plain.jinja"), talk, []string{"é¦<|end|>\n", "q¦<|end|>\n"}},
+		"empty": {template(t, "plain.jinja"), `[` + ask + `,{"role":"assistant","content":""}]`,
+			[]string{"¦<|end|>\n"}},
+		"no answer":        {template(t, "plain.jinja"), `[` + ask + `]`, []string{}},
+		"the answer first": {chatML, `[{"role":"assistant","content":"a"},` + ask + `]`, []string{"a¦<|im_end|>\n"}},
+		"generation": {template(t, "strict.jinja"), `[` + ask + `,{"role":"assistant","content":" é "},` + ask +
+			`,{"role":"assistant","content":"q"}]`, []string{" é</s>", " q</s>"}},
+		"a space before": {colon, `[` + ask + `,{"role":"assistant","content":"a b"}]`, []string{" a b¦</s>"}},
+		"no generation prompt": {silent, `[` + ask + `,{"role":"assistant","content":"a"},` + ask +
+			`,{"role":"assistant","content":"b"}]`, []string{" a¦ </s>", " b¦ </s>"}},
+		"no end": {bare, `[` + ask + `,{"role":"assistant","content":"a"},` + ask +
+			`,{"role":"assistant","content":"a"}]`, []string{"a¦\n", "a¦\n"}},
+		"an end at the end": {last, `[` + ask + `,{"role":"assistant","content":"a"},` + ask +
+			`,{"role":"assistant","content":"b"}]`, []string{"a¦<", "b¦</s>"}},
+		"thoughts of the last": {thinks, think, []string{"b¦<end>", "c</think>d¦<end>"}},
+		"thoughts, with ours": {template(t, "tools.jinja"), strings.ReplaceAll(think, `</think>`, `\n</think>\n\n`),
+			[]string{" b¦\n", "<think>c</think>A: d¦\n"}},
+		"calls": {calls, call, []string{`<call>f{"x": "y"}</call><end>` + "\n", "r¦<end>\n"}},
+		"calls, with a thought asked for": {strings.Replace(calls, "<assistant>", "<assistant><think>", 1), call,
+			[]string{`<call>f{"x": "y"}</call><end>` + "\n", "r¦<end>\n"}},
+		"reasons": {calls, `[` + ask + `,{"role":"assistant","content":"r","reasoning_content":"why"}]`,
+			[]string{"<think>why</think>r¦<end>\n"}},
+		"parts": {parts, `[` + ask +
+			`,{"role":"assistant","content":[{"type":"text","text":"a","image":null},{"type":"text","text":"b"}]}]`, []string{"ab¦<end>\n"}},
+		"names": {named, `[{"role":"user","name":"Ann","content":"q"},{"role":"assistant","name":"Bob","content":"a"}]`,
+			[]string{"a¦<end>"}},
+		"null": {named,
+			`[{"role":"user","name":null,"content":"q"},{"role":"assistant","content":"a","tool_calls":null,"weight":null}]`, []string{"a¦<end>"}},
+		"weight": {chatML, `[` + ask + `,{"role":"assistant","content":"a","weight":0},` + ask +
+			`,{"role":"assistant","content":"b","weight":1}]`, []string{"b¦<|im_end|>\n"}},
+		"weight, generation": {template(t, "strict.jinja"), `[` + ask + `,{"role":"assistant","content":"a","weight":0},` + ask +
+			`,{"role":"assistant","content":"b","weight":1.0}]`, []string{" b</s>"}},
 	} {
 		if got := turnsOf(t, c.template, c.messages); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

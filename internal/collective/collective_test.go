@@ -245,7 +245,8 @@ func testMismatch(t *testing.T, make maker) {
 		{name: "root", a: tensorops.CollectiveArgs{What: tensorops.Broadcast, Dst: y, Src: y},
 			b:    tensorops.CollectiveArgs{What: tensorops.Broadcast, Dst: y, Src: y, Root: 1},
 			says: "broadcast float32[4] from rank 0|broadcast float32[4] from rank 1"},
-		{name: "barrier", a: tensorops.CollectiveArgs{What: tensorops.Broadcast, Dst: y, Src: y}, b: tensorops.CollectiveArgs{What: tensorops.Barrier},
+		{name: "barrier", a: tensorops.CollectiveArgs{What: tensorops.Broadcast, Dst: y, Src: y},
+			b:    tensorops.CollectiveArgs{What: tensorops.Barrier},
 			says: "broadcast float32[4] from rank 0|barrier"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -114,7 +114,8 @@ func (g *Group) checkOverlap(a tensorops.CollectiveArgs) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: elements %d to %d are read, %d to %d written; take another tensor", ErrOverlap, src, src+a.Src.Len(), dst, dst+a.Dst.Len())
+	return fmt.Errorf("%w: elements %d to %d are read, %d to %d written; take another tensor", ErrOverlap, src, src+a.Src.Len(), dst,
+		dst+a.Dst.Len())
 }
 
 // outer is the product of the dimensions before one.

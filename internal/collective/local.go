@@ -106,7 +106,8 @@ func (s *seat) join(c call) error {
 
 // mismatch is the error of two members that bring different collectives.
 func mismatch(group string, number uint64, rank int, brings Signature, other int, otherBrings Signature) error {
-	return fmt.Errorf("group %s, collective %d: rank %d brings %v, rank %d %v: %w", group, number, rank, brings, other, otherBrings, ErrMismatch)
+	return fmt.Errorf("group %s, collective %d: rank %d brings %v, rank %d %v: %w", group, number, rank, brings, other, otherBrings,
+		ErrMismatch)
 }
 
 // advance carries out the rounds to which all have come, in their order, unless somebody does so already.

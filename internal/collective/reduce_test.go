@@ -14,7 +14,8 @@ import (
 func TestPast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := rapid.SampledFrom([]tensorops.DType{tensorops.Float32, tensorops.BFloat16, tensorops.Int32, tensorops.Float64}).Draw(t, "dtype")
-		how := rapid.SampledFrom([]tensorops.Reduction{tensorops.Sum, tensorops.Max, tensorops.Min, tensorops.Product, tensorops.Mean}).Draw(t, "how")
+		how := rapid.SampledFrom([]tensorops.Reduction{tensorops.Sum, tensorops.Max, tensorops.Min, tensorops.Product, tensorops.Mean}).Draw(t,
+			"how")
 		if d == tensorops.Int32 && how == tensorops.Mean {
 			t.Skip("there is no mean of integers")
 		}

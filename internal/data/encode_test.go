@@ -33,7 +33,8 @@ func (e words) AppendEncode(dst []int32, text []byte) ([]int32, error) {
 // A text is cut where the encoder says, however far that is.
 func TestEncodeCutsWhereItMay(t *testing.T) {
 	t.Chdir(t.TempDir())
-	for _, lengths := range [][]int{{5, 2_000_000, 3, 1, 700_000}, {pieceBytes, pieceBytes, 1}, {pieceBytes + 1, pieceBytes - 1, 2}, {3_000_000}} {
+	for _, lengths := range [][]int{{5, 2_000_000, 3, 1, 700_000}, {pieceBytes, pieceBytes, 1}, {pieceBytes + 1, pieceBytes - 1, 2},
+		{3_000_000}} {
 		var text strings.Builder
 		var want []int32
 		for _, n := range lengths {
@@ -52,7 +53,8 @@ func TestEncodeCutsWhereItMay(t *testing.T) {
 		closed(t, c)
 	}
 	write(t, "text", []byte(strings.Repeat("x\n", pieceBytes)+"ab!"))
-	if _, err := openText([]string{"next", "text"}, words{}); err == nil || err.Error() != fmt.Sprintf("text, byte %d: bad text", 2*pieceBytes+2) {
+	if _, err := openText([]string{"next", "text"}, words{}); err == nil ||
+		err.Error() != fmt.Sprintf("text, byte %d: bad text", 2*pieceBytes+2) {
 		t.Errorf("error %v", err)
 	}
 }

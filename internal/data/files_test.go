@@ -26,7 +26,8 @@ func tree(t *testing.T, files ...string) string {
 }
 
 func TestFiles(t *testing.T) {
-	dir := tree(t, "a.txt", "B.txt", "c.md", "x/1.txt", "x/2.txt", "x/y/1.txt", "x/y/z/3.txt", "x.d/4.txt", ".hidden.txt", "odd[1].txt", "odd1.txt")
+	dir := tree(t, "a.txt", "B.txt", "c.md", "x/1.txt", "x/2.txt", "x/y/1.txt", "x/y/z/3.txt", "x.d/4.txt", ".hidden.txt", "odd[1].txt",
+		"odd1.txt")
 	links := map[string]string{"x/link.txt": filepath.Join(dir, "c.md"), "x/gone.txt": "nowhere", "linked": "x", "x/loop": ".."}
 	for name, to := range links {
 		if err := os.Symlink(to, name); err != nil {
@@ -52,7 +53,8 @@ func TestFiles(t *testing.T) {
 		{[]string{"x/**/*.txt"}, []string{"x/1.txt", "x/2.txt", "x/link.txt", "x/y/1.txt", "x/y/z/3.txt"}},
 		{[]string{"x/**/**/3.txt", "**/y/**/1.txt"}, []string{"x/y/1.txt", "x/y/z/3.txt"}},
 		{[]string{"x*/*.txt"}, []string{"x.d/4.txt", "x/1.txt", "x/2.txt", "x/link.txt"}}, // '.' sorts before '/'
-		{[]string{"*/1.txt"}, []string{"linked/1.txt"}},                                   // through links, as data often lies on another disk; x/1.txt is the same file
+		// through links, as data often lies on another disk; x/1.txt is the same file
+		{[]string{"*/1.txt"}, []string{"linked/1.txt"}},
 		{[]string{"x/y/**"}, []string{"x/y/1.txt", "x/y/z/3.txt"}},
 		{[]string{"**/1.txt"}, []string{"x/1.txt", "x/y/1.txt"}},
 		{[]string{"x/../**/4.txt"}, []string{"x.d/4.txt"}},
@@ -89,7 +91,8 @@ func TestFind(t *testing.T) {
 		{[]string{"a3.txt", "a.txt"}, []string{"a.txt"}, []string{"a3.txt"}, nil},
 		{[]string{"b.txt", "./b.txt"}, []string{"b.txt"}, nil, nil},
 		{[]string{"b.txt", filepath.Join(dir, "b.txt")}, []string{filepath.Join(dir, "b.txt")}, []string{"b.txt"}, nil},
-		{[]string{"b.txt", "*.txt"}, []string{"a.txt", "b.txt"}, []string{"a2.txt", "a3.txt"}, []string{`"folder.txt" (a folder)`, `"gone.txt" (a link to nothing)`}},
+		{[]string{"b.txt", "*.txt"}, []string{"a.txt", "b.txt"}, []string{"a2.txt", "a3.txt"},
+			[]string{`"folder.txt" (a folder)`, `"gone.txt" (a link to nothing)`}},
 		{[]string{"*/1.txt"}, []string{"far/1.txt"}, []string{"x/1.txt"}, nil},
 		{[]string{"x/**"}, []string{"x/1.txt", "x/y.txt/2.txt"}, nil, nil},
 		{[]string{"x/**/*.txt"}, []string{"x/1.txt", "x/y.txt/2.txt"}, nil, nil},

@@ -78,7 +78,8 @@ func kindOf(head []byte) string {
 
 // proseWith reports whether what a text might begin with, such as GIF8, is followed by text here.
 func proseWith(magic string, head []byte) bool {
-	return utf8.ValidString(magic) && !strings.ContainsFunc(magic, func(r rune) bool { return r < ' ' }) && utf8Prefix(head) && bytes.IndexByte(head, 0) < 0 && magic != "%PDF-" && magic != "{\\rtf"
+	return utf8.ValidString(magic) && !strings.ContainsFunc(magic, func(r rune) bool { return r < ' ' }) && utf8Prefix(head) &&
+		bytes.IndexByte(head, 0) < 0 && magic != "%PDF-" && magic != "{\\rtf"
 }
 
 // utf8Prefix reports whether the beginning of a file is UTF-8, but for a character that it is cut in.
@@ -153,5 +154,6 @@ func notUTF8(text []byte) (at int, err error) {
 	if len(text)-at < utf8.UTFMax && !utf8.FullRune(text[at:]) {
 		why = "the file ends within a character: is it cut short?"
 	}
-	return at, fmt.Errorf("%w: %#02x is no character there; %s. To train on the bytes as they are, set data.invalid_utf8 = \"bytes\"", ErrNotText, text[at], why)
+	return at, fmt.Errorf("%w: %#02x is no character there; %s. To train on the bytes as they are, set data.invalid_utf8 = \"bytes\"",
+		ErrNotText, text[at], why)
 }

@@ -100,7 +100,8 @@ func TestWhatTextIs(t *testing.T) {
 		{"latin1.txt.gz", gzipped(latin), "", []string{"latin1.txt.gz, byte 2 (line 1)"}},
 		{"cut.txt", text + "\xc3", "", []string{"byte 48 (line 3)", "ends within a character"}},
 		{"surrogate.txt", "ab \xed\xa0\x80 cd", "", []string{"byte 3 (line 1)"}},
-		{"utf16.txt", "\xff\xfe" + utf16Of(binary.LittleEndian, text), "", []string{"utf16.txt is a text in UTF-16 (little-endian)", "iconv -f UTF-16 -t UTF-8 utf16.txt"}},
+		{"utf16.txt", "\xff\xfe" + utf16Of(binary.LittleEndian, text), "", []string{"utf16.txt is a text in UTF-16 (little-endian)",
+			"iconv -f UTF-16 -t UTF-8 utf16.txt"}},
 		{"utf16be.txt", "\xfe\xff" + utf16Of(binary.BigEndian, text), "", []string{"UTF-16 (big-endian)"}},
 		{"utf16_no_mark.txt", utf16Of(binary.LittleEndian, "plain letters"), "", []string{"UTF-16 (little-endian)"}},
 		{"utf16be_no_mark.txt", utf16Of(binary.BigEndian, "plain letters"), "", []string{"UTF-16 (big-endian)"}},
@@ -169,7 +170,8 @@ func TestBytesAreBytes(t *testing.T) {
 	if got, err := data.TextOf("standard input", []byte("\ufeffab")); err != nil || string(got) != "ab" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := data.TextOf("standard input", []byte("a\nb\xff")); err == nil || !strings.Contains(err.Error(), "standard input, byte 3 (line 2)") {
+	if _, err := data.TextOf("standard input", []byte("a\nb\xff")); err == nil ||
+		!strings.Contains(err.Error(), "standard input, byte 3 (line 2)") {
 		t.Errorf("%v", err)
 	}
 }

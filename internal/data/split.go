@@ -37,8 +37,9 @@ func Split(c Corpus, how string, valFraction float64) (train, val Corpus, err er
 	n := c.Len()
 	cut := int64(float64(n) * (1 - valFraction))
 	if cut < 1 || cut >= n {
-		return nil, nil, fmt.Errorf("%w: a validation part of %g of %d tokens leaves %d for training and %d for validation: use more text or another val_fraction",
-			ErrTooShort, valFraction, n, cut, n-cut)
+		return nil, nil,
+			fmt.Errorf("%w: a validation part of %g of %d tokens leaves %d for training and %d for validation: use more text or another val_fraction",
+				ErrTooShort, valFraction, n, cut, n-cut)
 	}
 	var taken []Piece
 	switch how {

@@ -196,7 +196,8 @@ func (s *storedReader) header(key StoredKey, kind byte, vocab int, size int64) (
 	if string(b[:16]) != storedMagic || !bytes.Equal(b[16:48], key[:]) || b[48] != kind || !bytes.Equal(b[50:56], make([]byte, 6)) {
 		return h, fmt.Errorf("%w: they are of another text, tokenizer or version", ErrStored)
 	}
-	h = stored{kind: b[48], idBytes: int(b[49]), ids: int64(binary.LittleEndian.Uint64(b[56:])), documents: int64(binary.LittleEndian.Uint64(b[64:]))}
+	h = stored{kind: b[48], idBytes: int(b[49]), ids: int64(binary.LittleEndian.Uint64(b[56:])),
+		documents: int64(binary.LittleEndian.Uint64(b[64:]))}
 	if h.idBytes != idBytesFor(vocab) {
 		return h, fmt.Errorf("%w: ids have %d bytes, with a vocabulary of %d they have %d", ErrStored, h.idBytes, vocab, idBytesFor(vocab))
 	}

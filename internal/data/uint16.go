@@ -60,7 +60,8 @@ func (c *IDs) add(name string) error {
 	}
 	switch {
 	case size%int64(c.idBytes) != 0:
-		return fmt.Errorf("%s has %d bytes, but uint%d ids have %d each: the file is cut short, or of another format", plain(name), size, 8*c.idBytes, c.idBytes)
+		return fmt.Errorf("%s has %d bytes, but uint%d ids have %d each: the file is cut short, or of another format", plain(name), size,
+			8*c.idBytes, c.idBytes)
 	case size > math.MaxInt:
 		return fmt.Errorf("%s has %d bytes, more than fit this machine's address space", plain(name), size)
 	case size == 0: // which can't be mapped

@@ -36,7 +36,8 @@ var packings = []packing{
 
 // zstdBegins knows a frame, and those that readers skip, which may come first.
 func zstdBegins(head []byte) bool {
-	return bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) || len(head) >= 4 && head[0]&0xf0 == 0x50 && string(head[1:4]) == "\x2a\x4d\x18"
+	return bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) || len(head) >= 4 && head[0]&0xf0 == 0x50 &&
+		string(head[1:4]) == "\x2a\x4d\x18"
 }
 
 // packingOf is how a file is compressed, nil if it is not. One that is named as if it were is refused.
@@ -48,7 +49,8 @@ func packingOf(name string, head []byte) (*packing, error) {
 	}
 	for i := range packings {
 		if p := &packings[i]; strings.EqualFold(suffixOf(name, len(p.suffix)), p.suffix) {
-			return nil, fmt.Errorf("%s is named as a file that %s has compressed, and its content does not begin as such: it is damaged, or has another format; rename it, or get it again", plain(name), p.name)
+			return nil,
+				fmt.Errorf("%s is named as a file that %s has compressed, and its content does not begin as such: it is damaged, or has another format; rename it, or get it again", plain(name), p.name)
 		}
 	}
 	return nil, nil

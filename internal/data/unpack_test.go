@@ -46,7 +46,8 @@ func TestUnpack(t *testing.T) {
 		t.Errorf("%d lines, %v", rows, err)
 	}
 	for name, content := range map[string][]byte{
-		"cut.gz": gz.Bytes()[:gz.Len()/2], "cut.zst": zst.Bytes()[:zst.Len()/2], "other.gz": []byte(text), "other.zst": []byte(text), "empty.gz": {},
+		"cut.gz": gz.Bytes()[:gz.Len()/2], "cut.zst": zst.Bytes()[:zst.Len()/2], "other.gz": []byte(text), "other.zst": []byte(text),
+		"empty.gz":   {},
 		"flipped.gz": flipped(gz.Bytes()), "flipped.zst": flipped(zst.Bytes()),
 	} {
 		if _, err := data.ReadText([]string{file(name, content)}); err == nil || !strings.Contains(err.Error(), name) {

@@ -57,7 +57,8 @@ func (s *search) rough(w way, batch BatchCosts) float64 {
 	computing /= float64(w.tensor * w.context * w.stages) // of a microbatch, on a rank
 	microbatches := math.Ceil(float64(s.base.Batch.Sequences/w.microbatch) / float64(w.data))
 	bubble := float64(w.stages-1) / float64(w.chunks)
-	if w.schedule == scheduler.ZBV || w.schedule == scheduler.ZBH1 || w.schedule == scheduler.ZB1P { // backwards in two pieces fill two thirds of it
+	// backwards in two pieces fill two thirds of it
+	if w.schedule == scheduler.ZBV || w.schedule == scheduler.ZBH1 || w.schedule == scheduler.ZB1P {
 		bubble /= 3
 	}
 	layers := float64(model.Layers) / float64(w.stages)

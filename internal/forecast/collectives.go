@@ -236,7 +236,8 @@ type recording struct {
 // recordOf is equal for plans of one model whose stages of one kind record the same.
 func recordOf(b *plan.Plan) string {
 	c := b.Config()
-	return fmt.Sprintf("%d %v %v %v %d %v %v ", c.Batch.Microbatch, b.Grid(), c.Parallel.Sequence, b.DescribeZero(), b.Table().Microbatches, b.EmbeddingRanks(), c.Pipeline.PostValidation)
+	return fmt.Sprintf("%d %v %v %v %d %v %v ", c.Batch.Microbatch, b.Grid(), c.Parallel.Sequence, b.DescribeZero(), b.Table().Microbatches,
+		b.EmbeddingRanks(), c.Pipeline.PostValidation)
 }
 
 // groupKind is equal for stages on which the same collectives take as long.
@@ -257,7 +258,8 @@ func (g grouped) of(b *plan.Plan, chunks []stages.ChunkSpec, other int) grouped 
 	for i, c := range chunks {
 		chunk[c.Chunk] = b.Chunks(other)[i].Chunk
 	}
-	own := grouped{passOf: b.PassOf(other), norms: g.norms, update: g.update, passes: make(map[chunkPass][]step), shares: make(map[chunkPass]float64)}
+	own := grouped{passOf: b.PassOf(other), norms: g.norms, update: g.update, passes: make(map[chunkPass][]step),
+		shares: make(map[chunkPass]float64)}
 	for key, steps := range g.passes {
 		own.passes[chunkPass{chunk[key.chunk], key.pass}] = steps
 	}

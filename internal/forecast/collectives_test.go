@@ -34,7 +34,8 @@ func TestCollectiveMS(t *testing.T) {
 			t.Errorf("%s: %v and %v ms, want %v", c.name, ms, underWay, c.want)
 		}
 	}
-	if ms, underWay, _ := (Devices{Devices: 1, LatencyUS: 1000}).collectiveMS(0, grid.Tensor, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}, 0); ms+underWay != 0 {
+	if ms, underWay, _ := (Devices{Devices: 1, LatencyUS: 1000}).collectiveMS(0, grid.Tensor,
+		tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}, 0); ms+underWay != 0 {
 		t.Errorf("in one device's memory: %v and %v ms", ms, underWay)
 	}
 	// A nanosecond a byte to add what all bring: all of it where each adds it whole, else a rank's slice of it.
@@ -53,8 +54,12 @@ func TestCollectiveMS(t *testing.T) {
 			t.Errorf("%s takes %v ms to add, want %v", c.name, got, c.want)
 		}
 	}
-	own := Devices{Devices: 2, LatencyUS: 1000, Group: func(stage int, d grid.Dimension) (float64, float64) { return float64(10*stage) + float64(d), 0 }}
-	if _, got, _ := own.collectiveMS(2, grid.Copies, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g}, 0); got != 20+float64(grid.Copies) {
+	own := Devices{Devices: 2, LatencyUS: 1000, Group: func(stage int, d grid.Dimension) (float64,
+		float64) {
+		return float64(10*stage) + float64(d), 0
+	}}
+	if _, got, _ := own.collectiveMS(2, grid.Copies, tensorops.CollectiveArgs{What: tensorops.Barrier, Group: g},
+		0); got != 20+float64(grid.Copies) {
 		t.Errorf("over links of its own: %v ms", got)
 	}
 }
@@ -118,7 +123,8 @@ func TestPredictGrid(t *testing.T) {
 	}
 	// A tensor group divides products, and norms and residuals only with sequence.
 	halves, whole := predict(free, "parallel.tensor=2", "parallel.sequence=true"), predict(free, "parallel.tensor=2")
-	if halves.StepMS < work/2*0.99 || halves.StepMS > work/2*1.1 || whole.StepMS < 1.05*halves.StepMS || whole.StepMS > work || halves.TensorMS != 0 || whole.TensorMS != 0 {
+	if halves.StepMS < work/2*0.99 || halves.StepMS > work/2*1.1 || whole.StepMS < 1.05*halves.StepMS || whole.StepMS > work ||
+		halves.TensorMS != 0 || whole.TensorMS != 0 {
 		t.Errorf("two ranks of a tensor group take %v ms with sequence, %v ms without, one rank %v ms", halves.StepMS, whole.StepMS, work)
 	}
 	// A millisecond for each collective of a tensor group: for each of 8 microbatches and 8 layers two sums there and two back,
@@ -144,14 +150,16 @@ func TestPredictGrid(t *testing.T) {
 	carry := Devices{Devices: 2, CarryNS: func(int) float64 { return 1 }}
 	two := resolved(t, "pipeline.stages=2", "pipeline.schedule=1f1b", "batch.microbatch=4")
 	eachMS, n := float64(two.EdgeBytes())/1e6, float64(two.Table().Microbatches)
-	if more := predict(carry, "pipeline.stages=2", "pipeline.schedule=1f1b").StepMS - predict(free, "pipeline.stages=2", "pipeline.schedule=1f1b").StepMS; more < 2*n*eachMS*0.999 || more > 2*(n+1)*eachMS*1.001 {
+	if more := predict(carry, "pipeline.stages=2", "pipeline.schedule=1f1b").StepMS - predict(free, "pipeline.stages=2",
+		"pipeline.schedule=1f1b").StepMS; more < 2*n*eachMS*0.999 || more > 2*(n+1)*eachMS*1.001 {
 		t.Errorf("carrying %v outputs and as many gradients of %v ms takes %v ms", n, eachMS, more)
 	}
 	if more := predict(carry, "parallel.data=2").StepMS - work/2; more <= 0 || more > 2*bytes/1e6 {
 		t.Errorf("carrying %v bytes in and out takes %v ms", bytes, more)
 	}
 	// On one device all ranks share it.
-	if p := predict(Devices{Devices: 1}, "parallel.tensor=2", "parallel.data=2"); p.StepMS < work/2 || p.TensorMS != 0 || len(p.PeakInFlight) != 1 {
+	if p := predict(Devices{Devices: 1}, "parallel.tensor=2", "parallel.data=2"); p.StepMS < work/2 || p.TensorMS != 0 ||
+		len(p.PeakInFlight) != 1 {
 		t.Errorf("on one device: %+v", p)
 	}
 	// One rank on a device whose costs were measured there.

@@ -134,7 +134,8 @@ func (c *Costs) check() error {
 			return fmt.Errorf("%w: %q is no name of kernels or of a type", ErrCosts, name)
 		}
 	}
-	errs := []error{number("update_ns", c.UpdateNS, 0), number("add_ns", c.AddNS, 0), number("tensor", float64(c.Tensor), 0), number("context_ranks", float64(c.ContextRanks), 0), number("shrunk", float64(c.Shrunk), 0)}
+	errs := []error{number("update_ns", c.UpdateNS, 0), number("add_ns", c.AddNS, 0), number("tensor", float64(c.Tensor), 0),
+		number("context_ranks", float64(c.ContextRanks), 0), number("shrunk", float64(c.Shrunk), 0)}
 	for n, s := range c.Shares {
 		errs = append(errs, number(fmt.Sprintf("shares[%d]", n), s, 1e-9))
 	}
@@ -175,7 +176,8 @@ func (c *Costs) fitsGroups(b *plan.Plan, stage int) error {
 // fits says whether costs are those of a model's sizes.
 func (c *Costs) fits(context, hidden int) error {
 	if c.Context != context || c.Hidden != hidden {
-		return fmt.Errorf("%w: they are of a model with context %d and hidden %d, the configuration has %d and %d", ErrCosts, c.Context, c.Hidden, context, hidden)
+		return fmt.Errorf("%w: they are of a model with context %d and hidden %d, the configuration has %d and %d", ErrCosts, c.Context, c.Hidden,
+			context, hidden)
 	}
 	return nil
 }

@@ -26,7 +26,8 @@ const (
 // sheet's speeds that were measured on one GPU.
 func Estimate(b *plan.Plan, microbatches []int, g gpus.GPU) (*Costs, error) {
 	cfg := b.Config()
-	c := &Costs{Kernels: "estimated " + g.Name, DType: cfg.Device.DType, Threads: 1, Context: cfg.Model.Context, Hidden: b.Model().Config.Hidden,
+	c := &Costs{Kernels: "estimated " + g.Name, DType: cfg.Device.DType, Threads: 1, Context: cfg.Model.Context,
+		Hidden: b.Model().Config.Hidden,
 		Shares: []float64{1}, AddNS: 3e9 / (memoryShare * g.BytesPerS)} // two are read for one that is written
 	model, err := trainedModel(b)
 	if err != nil {

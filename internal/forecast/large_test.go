@@ -21,7 +21,8 @@ var llamas = map[string]string{
 // parsed is the plan of a configuration of the model's keys, those of [batch] behind them, and more sections.
 func parsed(t *testing.T, model, more string) *plan.Plan {
 	t.Helper()
-	cfg, err := config.Parse("llama.toml", []byte("[model]\nfamily = \"llama\"\ntie_embeddings = false\n"+model+"microbatch = 1\n[data]\ntrain = [\"none\"]\n"+more), nil, os.LookupEnv)
+	cfg, err := config.Parse("llama.toml", []byte("[model]\nfamily = \"llama\"\ntie_embeddings = false\n"+model+
+		"microbatch = 1\n[data]\ntrain = [\"none\"]\n"+more), nil, os.LookupEnv)
 	return planOf(t, cfg, err)
 }
 
@@ -59,7 +60,8 @@ func TestLargePlans(t *testing.T) {
 				t.Fatalf("none of %d options fits", p.Tried)
 			}
 			t.Logf("%.2f billion parameters: %d options; tp%d dp%d pp%d zero%d, %s × %d, microbatch %d, recompute %s: %.0f ms, %.0f tokens/s, MFU %.1f %%, %s",
-				float64(b.Model().Parameters())/1e9, p.Tried, p.Best.Tensor, p.Best.Data, p.Best.Stages, p.Best.Zero, p.Best.Schedule, p.Best.Chunks, p.Best.Microbatch, p.Best.Recompute,
+				float64(b.Model().Parameters())/1e9, p.Tried, p.Best.Tensor, p.Best.Data, p.Best.Stages, p.Best.Zero, p.Best.Schedule, p.Best.Chunks,
+				p.Best.Microbatch, p.Best.Recompute,
 				p.Best.StepMS, p.Best.TokensPerS, p.Best.MFUPct, plan.GiB(float64(p.Best.NeedBytes())))
 			if p.Best.Ranks != c.devices || p.Best.NeedBytes() > h100.MemoryBytes || p.Best.MFUPct < 25 || p.Best.MFUPct > 48 {
 				t.Errorf("%d ranks, %d bytes, MFU %.1f %%", p.Best.Ranks, p.Best.NeedBytes(), p.Best.MFUPct)
@@ -71,7 +73,8 @@ func TestLargePlans(t *testing.T) {
 // TestWideRank: a rank of more than 2³¹ parameters, alone and as a replica, whose gradients lie in one piece of memory.
 func TestWideRank(t *testing.T) {
 	for _, data := range []int{1, 2} {
-		b := parsed(t, "layers = 11\nhidden = 4096\nheads = 32\nffn = 11008\ncontext = 8\nvocab = 4096\n[batch]\nsequences = 2\n", fmt.Sprintf("[parallel]\ndata = %d\n", data))
+		b := parsed(t, "layers = 11\nhidden = 4096\nheads = 32\nffn = 11008\ncontext = 8\nvocab = 4096\n[batch]\nsequences = 2\n",
+			fmt.Sprintf("[parallel]\ndata = %d\n", data))
 		n := b.Model().Parameters()
 		if n <= 1<<31 {
 			t.Fatalf("%d parameters", n)

@@ -19,14 +19,23 @@ func TestLone(t *testing.T) {
 		record   func(l *tensorops.List, dst, src tensorops.Tensor)
 		want     []float32
 	}{
-		{"all_reduce", []int{2}, nil, func(l *tensorops.List, dst, _ tensorops.Tensor) { l.AllReduce(dst, tensorops.Sum, group) }, []float32{1, 2}},
-		{"all_gather", []int{6, 1}, []int{2, 1}, func(l *tensorops.List, dst, src tensorops.Tensor) { l.AllGather(dst, src, 0, group) }, []float32{1, 2, 1, 2, 1, 2}},
-		{"all_gather of columns", []int{2, 3}, []int{2, 1}, func(l *tensorops.List, dst, src tensorops.Tensor) { l.AllGather(dst, src, 1, group) }, []float32{1, 2, 1, 2, 1, 2}},
-		{"all_gather in place", []int{6, 1}, nil, func(l *tensorops.List, dst, _ tensorops.Tensor) { l.AllGather(dst, dst.RowRange(0, 2), 0, group) }, []float32{1, 2, 1, 2, 1, 2}},
+		{"all_reduce", []int{2}, nil, func(l *tensorops.List, dst, _ tensorops.Tensor) { l.AllReduce(dst, tensorops.Sum, group) },
+			[]float32{1, 2}},
+		{"all_gather", []int{6, 1}, []int{2, 1}, func(l *tensorops.List, dst, src tensorops.Tensor) { l.AllGather(dst, src, 0, group) },
+			[]float32{1, 2, 1, 2, 1, 2}},
+		{"all_gather of columns", []int{2, 3}, []int{2, 1}, func(l *tensorops.List, dst,
+			src tensorops.Tensor) {
+			l.AllGather(dst, src, 1, group)
+		}, []float32{1, 2, 1, 2, 1, 2}},
+		{"all_gather in place", []int{6, 1}, nil, func(l *tensorops.List, dst,
+			_ tensorops.Tensor) {
+			l.AllGather(dst, dst.RowRange(0, 2), 0, group)
+		}, []float32{1, 2, 1, 2, 1, 2}},
 		{"reduce_scatter", []int{2, 1}, []int{6, 1}, func(l *tensorops.List, dst, src tensorops.Tensor) {
 			l.ReduceScatter(dst, src, 0, tensorops.Sum, group)
 		}, []float32{1, 2}},
-		{"ring_forward", []int{2}, []int{2}, func(l *tensorops.List, dst, src tensorops.Tensor) { l.RingForward(dst, src, group) }, []float32{1, 2}},
+		{"ring_forward", []int{2}, []int{2}, func(l *tensorops.List, dst, src tensorops.Tensor) { l.RingForward(dst, src, group) },
+			[]float32{1, 2}},
 		{"barrier", []int{2}, nil, func(l *tensorops.List, _, _ tensorops.Tensor) { l.Barrier(group) }, []float32{1, 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

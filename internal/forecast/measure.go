@@ -48,7 +48,8 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 	}
 	defer dev.Close()
 	cfg := b.Config()
-	c := &Costs{Kernels: dev.Path(), DType: cfg.Device.DType, Threads: dev.Threads(), Context: cfg.Model.Context, Hidden: b.Model().Config.Hidden}
+	c := &Costs{Kernels: dev.Path(), DType: cfg.Device.DType, Threads: dev.Threads(), Context: cfg.Model.Context,
+		Hidden: b.Model().Config.Hidden}
 	options, typical := b.StageOptions(0), median
 	if ofRank {
 		options = b.LayerOptions(0, loneGroup)
@@ -232,7 +233,7 @@ func (m *meter) pass(split bool) error {
 func (m *meter) time(v int, t scheduler.Type, in ...tensorops.Tensor) (tensorops.Tensor, error) {
 	began := m.now()
 	l := m.stream.NewList()
-	a := scheduler.Action{Type: t, Chunk: int32(v), Microbatch: int32(m.step)} //nolint:gosec // as many as are measured
+	a := scheduler.Action{Type: t, Chunk: int32(v), Microbatch: int32(m.step)}
 	out := stages.Only(stages.Act(l, m.stage, a, &m.microbatch, in...))
 	err := tensorops.Run(m.stream, l)
 	c := &m.chunks[v]

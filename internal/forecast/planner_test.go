@@ -79,10 +79,12 @@ func TestPredict(t *testing.T) {
 		{"own devices", []string{"pipeline.stages=4", "pipeline.layout=Ett|tt|tt|ttL"}, Devices{Devices: 4}, 3 * f * (m + p - 1)},
 		{"a message", []string{"pipeline.stages=4", "pipeline.schedule=gpipe", "batch.sequences=4", "pipeline.layout=Ett|tt|tt|ttL"},
 			Devices{Devices: 4, LatencyUS: 500, BytesPerS: 4 * 4 * 8 * 16 * 1000}, 3*f*p + 2*(p-1)*1.5},
-		{"all recomputed", []string{"pipeline.stages=4", "pipeline.recompute=full", "pipeline.layout=Ett|tt|tt|ttL"}, Devices{Devices: 4}, 4 * f * (m + p - 1)},
+		{"all recomputed", []string{"pipeline.stages=4", "pipeline.recompute=full", "pipeline.layout=Ett|tt|tt|ttL"}, Devices{Devices: 4},
+			4 * f * (m + p - 1)},
 		{"the lower half frozen", []string{`model.freeze=["embed", "0-3"]`}, Devices{Devices: 1}, (1 + 3) * m * 4 * 4},
 		{"the upper half frozen", []string{`model.freeze=["4-7", "head"]`}, Devices{Devices: 1}, (3 + 2) * m * 4 * 4},
-		{"the lower half frozen, recomputed", []string{`model.freeze=["embed", "0-3"]`, "pipeline.recompute=full"}, Devices{Devices: 1}, (1 + 4) * m * 4 * 4},
+		{"the lower half frozen, recomputed", []string{`model.freeze=["embed", "0-3"]`, "pipeline.recompute=full"}, Devices{Devices: 1},
+			(1 + 4) * m * 4 * 4},
 		{"spread", []string{"pipeline.stages=2", `model.freeze=["embed", "0-3"]`, "batch.sequences=4"}, Devices{Devices: 2}, (4 + 4*3) * 4},
 		// Two at a time run at 3/4 of their speed: without a bubble, two thirds of the time.
 		{"shared", []string{"pipeline.stages=2", "batch.sequences=4", "pipeline.layout=Et*4|t*4,L"}, Devices{Devices: 1}, 3 * 8 * 4},
@@ -114,13 +116,16 @@ func TestPredict(t *testing.T) {
 	if _, err := Predict(resolved(t, "pipeline.stages=4"), unitCosts(4), Devices{Devices: 2}); !errors.Is(err, ErrDevices) {
 		t.Errorf("four ranks on two devices: %v", err)
 	}
-	if _, err := Predict(resolved(t), unitCosts(2), Devices{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "microbatches of 4") {
+	if _, err := Predict(resolved(t), unitCosts(2), Devices{}); !errors.Is(err, ErrCosts) ||
+		!strings.Contains(err.Error(), "microbatches of 4") {
 		t.Errorf("without costs of the microbatch: %v", err)
 	}
-	if _, err := Predict(resolved(t, "model.mtp_layers=2"), unitCosts(4), Devices{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "the layer m is missing, of which the model has 2") {
+	if _, err := Predict(resolved(t, "model.mtp_layers=2"), unitCosts(4), Devices{}); !errors.Is(err, ErrCosts) ||
+		!strings.Contains(err.Error(), "the layer m is missing, of which the model has 2") {
 		t.Errorf("without costs of multi-token prediction: %v", err)
 	}
-	if _, err := Predict(resolved(t, "model.hidden=32"), unitCosts(4), Devices{}); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), "hidden 16, the configuration has 8 and 32") {
+	if _, err := Predict(resolved(t, "model.hidden=32"), unitCosts(4), Devices{}); !errors.Is(err, ErrCosts) ||
+		!strings.Contains(err.Error(), "hidden 16, the configuration has 8 and 32") {
 		t.Errorf("with another model's costs: %v", err)
 	}
 }
@@ -139,7 +144,8 @@ func TestFrozenMemory(t *testing.T) {
 		frozen = b.Parameters()[0] - b.Trained()[0]
 	}
 	if frozen == 0 || bytes[0][1]-bytes[1][1] != 2*4*frozen || bytes[0][0]-bytes[1][0] < 3*4*frozen {
-		t.Errorf("with %d weights frozen the first rank needs %d bytes and %d for a checkpoint, else %d and %d", frozen, bytes[1][0], bytes[1][1], bytes[0][0], bytes[0][1])
+		t.Errorf("with %d weights frozen the first rank needs %d bytes and %d for a checkpoint, else %d and %d", frozen, bytes[1][0], bytes[1][1],
+			bytes[0][0], bytes[0][1])
 	}
 }
 
@@ -206,7 +212,8 @@ func TestRecommend(t *testing.T) {
 	// 32 sequences by 2: 16 microbatches. Of the two sizes the smaller has the smaller
 	// bubble. A rank's work is 3 passes of 2 layers of 32 sequences.
 	const work = 3 * 2 * 32
-	if o := free.Best; o == nil || o.Stages != 4 || o.Microbatch != 2 || o.MakespanMS < work || o.MakespanMS > 1.1*work || o.Recompute != "none" {
+	if o := free.Best; o == nil || o.Stages != 4 || o.Microbatch != 2 || o.MakespanMS < work || o.MakespanMS > 1.1*work ||
+		o.Recompute != "none" {
 		t.Fatalf("best: %+v", free.Best)
 	}
 	for _, list := range [][]*Option{free.ByGrid, free.ByStages, free.BySchedule, free.ByMicrobatch} {
@@ -255,7 +262,8 @@ func TestRecommendRecompute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leanest := slices.MinFunc(slices.Concat(free.BySchedule, free.ByStages, free.ByMicrobatch), func(a, b *Option) int { return cmp.Compare(a.NeedBytes(), b.NeedBytes()) })
+	leanest := slices.MinFunc(slices.Concat(free.BySchedule, free.ByStages, free.ByMicrobatch),
+		func(a, b *Option) int { return cmp.Compare(a.NeedBytes(), b.NeedBytes()) })
 	for share, wants := range map[float64]string{0.98: "partial", 0.8: "full"} {
 		tight, err := Recommend(t.Context(), b, costs, slowLinks(2, int64(share*float64(leanest.NeedBytes()))))
 		if err != nil {
@@ -405,7 +413,8 @@ func TestMeasure(t *testing.T) {
 // gpt2 is GPT-2 124M in bfloat16 on a GPU, 16 sequences of 1024 in one microbatch.
 func gpt2(t *testing.T) *plan.Plan {
 	t.Helper()
-	cfg, err := bench.ModelConfig("gpt", slices.Concat(bench.SizesOnly, []string{"model.layers=12", "model.hidden=768", "model.heads=12", "model.context=1024",
+	cfg, err := bench.ModelConfig("gpt", slices.Concat(bench.SizesOnly, []string{"model.layers=12", "model.hidden=768", "model.heads=12",
+		"model.context=1024",
 		"model.vocab=50257", "model.family=gpt2", "batch.sequences=16", "batch.microbatch=16", "device.kind=cuda", "device.dtype=bfloat16"}))
 	return planOf(t, cfg, err)
 }
@@ -467,7 +476,8 @@ func TestEstimate(t *testing.T) {
 
 // What a rank's part of the layers takes is measured without anybody else, and predicts its own grid alone.
 func TestMeasureRank(t *testing.T) {
-	grids := [][]string{{"parallel.tensor=2"}, {"parallel.tensor=2", "parallel.sequence=true"}, {"parallel.context=2"}, {"parallel.tensor=2", "parallel.context=2", "parallel.data=2", "model.family=llama"}}
+	grids := [][]string{{"parallel.tensor=2"}, {"parallel.tensor=2", "parallel.sequence=true"}, {"parallel.context=2"},
+		{"parallel.tensor=2", "parallel.context=2", "parallel.data=2", "model.family=llama"}}
 	for i, sets := range grids {
 		b := resolved(t, append([]string{"model.heads=4", "batch.microbatch=4"}, sets...)...)
 		c, err := MeasureRank(t.Context(), b, []int{4}, 1e-9)
@@ -560,7 +570,8 @@ func TestCheckRefuses(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.name, v, err)
 		}
 	}
-	if _, err := Measure(t.Context(), resolved(t, "device.kernels=mmx"), []int{1}, 1e-9, nil); !errors.Is(err, cpu.ErrKernels) || !strings.Contains(err.Error(), "device.kernels") {
+	if _, err := Measure(t.Context(), resolved(t, "device.kernels=mmx"), []int{1}, 1e-9, nil); !errors.Is(err, cpu.ErrKernels) ||
+		!strings.Contains(err.Error(), "device.kernels") {
 		t.Errorf("measure with unknown kernels: %v", err)
 	}
 }
@@ -591,7 +602,8 @@ func FuzzReadCosts(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{string(text), "", "{}", "[]", strings.Replace(string(text), "0.75", "-1", 1), strings.Replace(string(text), `"t"`, `"x"`, 1),
+	for _, seed := range []string{string(text), "", "{}", "[]", strings.Replace(string(text), "0.75", "-1", 1),
+		strings.Replace(string(text), `"t"`, `"x"`, 1),
 		strings.Replace(string(text), "0.75", "1e999", 1)} {
 		f.Add(seed)
 	}

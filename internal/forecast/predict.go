@@ -199,7 +199,7 @@ func (c Devices) carrying(b *plan.Plan, costs scheduler.Costs, bytes int64) sche
 		return costs
 	}
 	t := b.Table()
-	last := int32(len(b.Layout().Chunks)) - 1 //nolint:gosec // a number of chunks
+	last := int32(len(b.Layout().Chunks)) - 1
 	return func(rank int, a scheduler.Action) float64 {
 		ms := costs(rank, a)
 		if a.Type == scheduler.W {
@@ -219,7 +219,9 @@ func (c Devices) carrying(b *plan.Plan, costs scheduler.Costs, bytes int64) sche
 func oneKind(b *plan.Plan) error {
 	for r := range b.Table().NumRanks() {
 		if first, kind := b.DeviceKind(0), b.DeviceKind(r); kind != first {
-			return b.Config().Errorf("device.ranks", "ranks 0 and %d compute on %s and %s, and layer costs are those of one device; plan for each kind by itself, without this key", r, first, kind)
+			return b.Config().Errorf("device.ranks",
+				"ranks 0 and %d compute on %s and %s, and layer costs are those of one device; plan for each kind by itself, without this key", r,
+				first, kind)
 		}
 	}
 	return nil
@@ -304,7 +306,8 @@ func (c *Costs) batchFor(b *plan.Plan) (BatchCosts, error) {
 	}
 	if s := b.Model().Symbols(); strings.ContainsRune(s, stages.SymbolMTP) {
 		if _, ok := batch.Layers[string(stages.SymbolMTP)]; !ok {
-			return batch, fmt.Errorf("%w: of microbatch %d, the layer m is missing, of which the model has %d", ErrCosts, batch.Microbatch, b.Model().Config.MTPLayers)
+			return batch, fmt.Errorf("%w: of microbatch %d, the layer m is missing, of which the model has %d", ErrCosts, batch.Microbatch,
+				b.Model().Config.MTPLayers)
 		}
 	}
 	return batch, nil

@@ -77,7 +77,8 @@ func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices)
 	}
 	s.base.Model.From = ""                                         // its sizes are filled in
 	s.base.Device.Kind, s.base.Device.Ranks = b.DeviceKind(0), nil // other numbers of ranks are tried
-	s.base.Pipeline.Layout, s.base.Pipeline.Recompute, s.base.Pipeline.RecomputeKeep, s.base.Pipeline.MaxInFlight, s.base.Pipeline.DeferWeights = "", "none", 0, 0, 0
+	s.base.Pipeline.Layout, s.base.Pipeline.Recompute, s.base.Pipeline.RecomputeKeep, s.base.Pipeline.MaxInFlight,
+		s.base.Pipeline.DeferWeights = "", "none", 0, 0, 0
 	s.base.Parallel = config.OnePipeline()
 	if err := cluster.Nodes.check(cluster.Devices); err != nil {
 		return nil, err
@@ -104,7 +105,8 @@ func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices)
 		return nil, s.reason
 	}
 	if p.Tried == 0 {
-		return nil, fmt.Errorf("%w: no schedule takes %d layers and %d sequences in microbatches of the sizes that have costs", ErrCosts, s.base.Model.Layers, s.base.Batch.Sequences)
+		return nil, fmt.Errorf("%w: no schedule takes %d layers and %d sequences in microbatches of the sizes that have costs", ErrCosts,
+			s.base.Model.Layers, s.base.Batch.Sequences)
 	}
 	return p, nil
 }
@@ -162,7 +164,8 @@ func (s *search) playAll(ctx context.Context, all []candidate) error {
 		}
 		b, err := s.resolve(c.way)
 		if b != nil && c.zero == 0 && s.someMayFit && s.tooLarge(b) {
-			s.leaveOut(fmt.Errorf("%w: on %v weights, gradients and the optimizer's state alone are more than the %s of a device", plan.ErrMemory, b.Grid(), plan.GiB(float64(s.cluster.MemoryBytes))))
+			s.leaveOut(fmt.Errorf("%w: on %v weights, gradients and the optimizer's state alone are more than the %s of a device", plan.ErrMemory,
+				b.Grid(), plan.GiB(float64(s.cluster.MemoryBytes))))
 			continue // nor would recomputation help
 		}
 		var o *Option
@@ -214,7 +217,8 @@ func (s *search) shapes() (all []shape) {
 			if world%tensor != 0 || s.model.CheckTensor(tensor) != nil {
 				continue
 			}
-			for context := 1; context <= world/tensor && (context == 1 || s.base.Device.Kind != device.CUDA); context *= 2 { // a GPU has whole sequences
+			// a GPU has whole sequences
+			for context := 1; context <= world/tensor && (context == 1 || s.base.Device.Kind != device.CUDA); context *= 2 {
 				if world/tensor%context == 0 && s.model.CheckContext(context) == nil {
 					all = s.sharing(all, shape{tensor: tensor, context: context}, world)
 				}
@@ -297,7 +301,8 @@ func (s *search) resolve(w way) (*plan.Plan, error) {
 	c.Pipeline.Stages, c.Pipeline.Chunks, c.Pipeline.Schedule = w.stages, w.chunks, w.schedule
 	c.Pipeline.Recompute, c.Pipeline.RecomputeKeep = w.recompute, w.keep
 	c.Pipeline.PostValidation = s.cluster.Devices > 1 && c.GainsByPostValidation() && w.tensor*w.context == 1
-	c.Parallel.Tensor, c.Parallel.Context, c.Parallel.Data, c.Parallel.Sequence, c.Parallel.Zero = []int{w.tensor}, w.context, w.data, w.sequence, w.zero
+	c.Parallel.Tensor, c.Parallel.Context, c.Parallel.Data, c.Parallel.Sequence, c.Parallel.Zero = []int{w.tensor}, w.context, w.data,
+		w.sequence, w.zero
 	c.Batch.Microbatch = w.microbatch
 	c.Pipeline.MicrobatchGroupSize = c.TableSpec().DefaultGroup()
 	batch, err := s.costs.Batch(w.microbatch)
@@ -345,10 +350,12 @@ func newOption(b *plan.Plan, costs *Costs, cluster Devices) (*Option, error) {
 // describe is the option of a plan, without what is predicted of it.
 func describe(b *plan.Plan) *Option {
 	c := b.Config()
-	return &Option{Ranks: b.Grid().World(), Tensor: b.Grid().Size(grid.Tensor), Context: b.Grid().Size(grid.Context), Data: b.Grid().Size(grid.Data), Sequence: c.Parallel.Sequence, Zero: c.Parallel.Zero,
+	return &Option{Ranks: b.Grid().World(), Tensor: b.Grid().Size(grid.Tensor), Context: b.Grid().Size(grid.Context),
+		Data: b.Grid().Size(grid.Data), Sequence: c.Parallel.Sequence, Zero: c.Parallel.Zero,
 		Stages: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks, Schedule: c.Pipeline.Schedule, Microbatch: c.Batch.Microbatch,
-		Microbatches: b.Table().Microbatches, Recompute: c.Pipeline.Recompute, RecomputeKeep: c.Pipeline.RecomputeKeep, Layout: b.Layout().String(),
-		plan: b}
+		Microbatches: b.Table().Microbatches, Recompute: c.Pipeline.Recompute, RecomputeKeep: c.Pipeline.RecomputeKeep,
+		Layout: b.Layout().String(),
+		plan:   b}
 }
 
 // measure looks at the memory, once.
@@ -522,6 +529,7 @@ func best(options []*Option, kind func(*Option) any) []*Option {
 // listed first.
 func simpler(a, b *Option) bool {
 	names := scheduler.Schedules()
-	return cmp.Or(cmp.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Tensor, b.Tensor), cmp.Compare(a.Context, b.Context), cmp.Compare(a.Stages, b.Stages), cmp.Compare(a.Zero, b.Zero), cmp.Compare(a.Chunks, b.Chunks),
+	return cmp.Or(cmp.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Tensor, b.Tensor), cmp.Compare(a.Context, b.Context),
+		cmp.Compare(a.Stages, b.Stages), cmp.Compare(a.Zero, b.Zero), cmp.Compare(a.Chunks, b.Chunks),
 		cmp.Compare(slices.Index(names, a.Schedule), slices.Index(names, b.Schedule)), faster(a, b)) < 0
 }

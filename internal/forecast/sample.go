@@ -64,8 +64,9 @@ func sampleOf(b *plan.Plan, options stages.Options, dev device.Device, sequences
 		next, ok := narrowed(config)
 		if ok = ok && narrower && s.shrunk < mostShrunk; !ok {
 			if !fits {
-				return nil, fmt.Errorf("%w: a layer with embedding and head needs %s in microbatches of %d, half of what is free is %s; --device estimates for a GPU, --layer-costs takes what was measured elsewhere",
-					ErrMeasure, plan.GiB(float64(bytes)), sequences, plan.GiB(float64(room)))
+				return nil,
+					fmt.Errorf("%w: a layer with embedding and head needs %s in microbatches of %d, half of what is free is %s; --device estimates for a GPU, --layer-costs takes what was measured elsewhere",
+						ErrMeasure, plan.GiB(float64(bytes)), sequences, plan.GiB(float64(room)))
 			}
 			return s, nil
 		}
@@ -127,7 +128,8 @@ func (s *sample) whole(b *plan.Plan, batch BatchCosts) BatchCosts {
 	for symbol, factor := range by {
 		c, there := batch.Layers[string(rune(symbol))]
 		if there {
-			out.Layers[string(rune(symbol))] = LayerCost{factor * c.ForwardMS, factor * c.InputGradMS, factor * c.WeightGradMS, factor * c.BackwardMS}
+			out.Layers[string(rune(symbol))] = LayerCost{factor * c.ForwardMS, factor * c.InputGradMS, factor * c.WeightGradMS,
+				factor * c.BackwardMS}
 		}
 	}
 	return out

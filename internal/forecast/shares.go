@@ -113,7 +113,7 @@ func together(runners []*runner) error {
 		l := r.stream.NewList()
 		for range runnerRepeats {
 			for _, t := range []scheduler.Type{scheduler.F, scheduler.B} {
-				a := scheduler.Action{Type: t, Microbatch: int32(r.microbatch.Index)} //nolint:gosec // the only one
+				a := scheduler.Action{Type: t, Microbatch: int32(r.microbatch.Index)}
 				l.Free(stages.Only(stages.Act(l, r.stage, a, &r.microbatch, r.input(l))))
 			}
 		}

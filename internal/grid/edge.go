@@ -183,7 +183,8 @@ func (g *Grid) DescribeEdges(chunks []int, slices bool, way Way) (lines []string
 		}
 		seen[[2]int{from, to}] = true
 		a, b := g.TensorSize(from), g.TensorSize(to)
-		lines = append(lines, fmt.Sprintf("stage %d to %d: %v; gradients back: %v", from, to, NewEdge(a, b, slices, way), NewEdge(b, a, slices, way)))
+		lines = append(lines, fmt.Sprintf("stage %d to %d: %v; gradients back: %v", from, to, NewEdge(a, b, slices, way),
+			NewEdge(b, a, slices, way)))
 	}
 	return lines
 }

@@ -92,7 +92,8 @@ type Grid struct {
 func New(s Sizes) (*Grid, error) {
 	g := &Grid{size: Coordinates{Tensor: 1, Context: max(s.Context, 1), Pipeline: max(s.Pipeline, 1), Data: max(s.Data, 1)}}
 	if len(s.Tensor) > 1 && len(s.Tensor) != g.size[Pipeline] {
-		return nil, fmt.Errorf("%w: %d tensor sizes %v for %s: give one for all, or one for each", ErrGrid, len(s.Tensor), s.Tensor, words.Plural(g.size[Pipeline], "stage"))
+		return nil, fmt.Errorf("%w: %d tensor sizes %v for %s: give one for all, or one for each", ErrGrid, len(s.Tensor), s.Tensor,
+			words.Plural(g.size[Pipeline], "stage"))
 	}
 	for _, n := range append(slices.Clone(s.Tensor), s.Context, s.Pipeline, s.Data) {
 		if n < 0 || n > MaxRanks {

@@ -219,7 +219,8 @@ func TestName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for dim, want := range map[grid.Dimension]string{grid.Tensor: "tp of pp 1, dp 0", grid.Data: "dp of tp 1, pp 1", grid.Pipeline: "pp of tp 1, dp 0"} {
+	for dim, want := range map[grid.Dimension]string{grid.Tensor: "tp of pp 1, dp 0", grid.Data: "dp of tp 1, pp 1",
+		grid.Pipeline: "pp of tp 1, dp 0"} {
 		if got := g.Name(3, dim); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -262,10 +263,12 @@ func TestDescribe(t *testing.T) {
 		sizes grid.Sizes
 		want  string
 	}{
-		{grid.Sizes{Tensor: []int{2}, Pipeline: 2, Data: 2}, "8 ranks, tp 2 × cp 1 × pp 2 × dp 2 in the order tp-cp-pp-dp: groups tp 4 of 2, pp 4 of 2, dp 4 of 2"},
+		{grid.Sizes{Tensor: []int{2}, Pipeline: 2, Data: 2},
+			"8 ranks, tp 2 × cp 1 × pp 2 × dp 2 in the order tp-cp-pp-dp: groups tp 4 of 2, pp 4 of 2, dp 4 of 2"},
 		{grid.Sizes{Pipeline: 3}, "3 ranks, tp 1 × cp 1 × pp 3 × dp 1 in the order tp-cp-pp-dp: groups pp 1 of 3"},
 		{grid.Sizes{}, "1 rank, tp 1 × cp 1 × pp 1 × dp 1 in the order tp-cp-pp-dp"},
-		{grid.Sizes{Tensor: []int{1, 2, 4}, Pipeline: 3, Data: 2}, "14 ranks, tp (1 + 2 + 4 over the stages) × cp 1 × dp 2 in the order tp-cp-pp-dp: groups tp 2 of 2 and 2 of 4, pp 2 of 2 and 2 of 3, dp 7 of 2"},
+		{grid.Sizes{Tensor: []int{1, 2, 4}, Pipeline: 3, Data: 2},
+			"14 ranks, tp (1 + 2 + 4 over the stages) × cp 1 × dp 2 in the order tp-cp-pp-dp: groups tp 2 of 2 and 2 of 4, pp 2 of 2 and 2 of 3, dp 7 of 2"},
 	} {
 		g, err := grid.New(c.sizes)
 		if err != nil {

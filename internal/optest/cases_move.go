@@ -82,7 +82,8 @@ func moveCases() []Case {
 		}},
 		{"peer_copy/own", tensorops.KindPeerCopy, func(b *builder) { // of the device's own memory, in its order
 			for _, s := range shapes {
-				x, ids, to, sums, other := b.normal(s[0], s[1]), b.tokens(1000, s[0], s[1]), b.garbage(s[0], s[1]), b.garbage64(s[0], s[1]), b.garbage64(s[0], s[1])
+				x, ids, to, sums, other := b.normal(s[0], s[1]), b.tokens(1000, s[0], s[1]), b.garbage(s[0], s[1]), b.garbage64(s[0], s[1]),
+					b.garbage64(s[0], s[1])
 				b.Fill(sums, 0.1)
 				copied := b.tokens(7, s[0], s[1])
 				b.PeerCopy(to, x)
@@ -152,12 +153,13 @@ func moveCases() []Case {
 			x, y := b.half(37), b.half(37)
 			b.Copy(x, b.normal(37))
 			b.Fill(y, 1)
-			b.Call(tensorops.Call{Name: "third", Reads: []tensorops.Tensor{x}, Writes: []tensorops.Tensor{y}, Func: func(reads, writes []tensorops.Array) error {
-				for i, v := range reads[0].Float {
-					writes[0].Float[i] = writes[0].Float[i] + v/3
-				}
-				return nil
-			}})
+			b.Call(tensorops.Call{Name: "third", Reads: []tensorops.Tensor{x}, Writes: []tensorops.Tensor{y},
+				Func: func(reads, writes []tensorops.Array) error {
+					for i, v := range reads[0].Float {
+						writes[0].Float[i] = writes[0].Float[i] + v/3
+					}
+					return nil
+				}})
 			b.check(y, "1 and a third")
 		}},
 		{"call/without operands", tensorops.KindCall, func(b *builder) {

@@ -48,7 +48,8 @@ func TestCheck(t *testing.T) {
 			}
 		}
 	}}
-	if _, err := Check(t.Context(), fickle, Options{Oracle: oracle, Skip: func(c Case) bool { return c.Kind != tensorops.KindDropout }}); err == nil {
+	if _, err := Check(t.Context(), fickle,
+		Options{Oracle: oracle, Skip: func(c Case) bool { return c.Kind != tensorops.KindDropout }}); err == nil {
 		t.Error("other bits in a second run pass")
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -24,7 +24,8 @@ var badIDs = []struct {
 		b.CrossEntropy(b.garbage64(tensorops.LossStats), b.garbage64(8), b.normal(8, 9), ids, tensorops.CrossEntropyOpts{})
 	}},
 	{"cross_entropy with its gradient", func(b *builder, ids tensorops.Tensor) {
-		b.CrossEntropy(b.garbage64(tensorops.LossStats), b.garbage64(8), b.normal(8, 9), ids, tensorops.CrossEntropyOpts{Grad: b.garbage(8, 9), Scale: 1})
+		b.CrossEntropy(b.garbage64(tensorops.LossStats), b.garbage64(8), b.normal(8, 9), ids,
+			tensorops.CrossEntropyOpts{Grad: b.garbage(8, 9), Scale: 1})
 	}},
 	{"cross_entropy_part", func(b *builder, ids tensorops.Tensor) {
 		b.CrossEntropyPart(b.garbage64(8, tensorops.LossParts), b.normal(8, 4), ids, tensorops.VocabSlice{First: 3, Vocab: 9})

@@ -113,12 +113,16 @@ func TestFindsMistakes(t *testing.T) {
 		mistake{tensorops.KindMatMul, "forgets the bias", with((*tensorops.Op).MatMul, func(a *tensorops.MatMulArgs) { a.Bias = none })},
 		mistake{tensorops.KindMatMul, "takes A for transposed", flag(tensorops.FlagTransA)},
 		mistake{tensorops.KindMatMul, "takes B for transposed", flag(tensorops.FlagTransB)},
-		mistake{tensorops.KindAddPositions, "starts at 0", with((*tensorops.Op).AddPositions, func(a *tensorops.AddPositionsArgs) { a.First = 0 })},
-		mistake{tensorops.KindPositionsGrad, "starts at 0", with((*tensorops.Op).PositionsGrad, func(a *tensorops.PositionsGradArgs) { a.First = 0 })},
+		mistake{tensorops.KindAddPositions, "starts at 0", with((*tensorops.Op).AddPositions,
+			func(a *tensorops.AddPositionsArgs) { a.First = 0 })},
+		mistake{tensorops.KindPositionsGrad, "starts at 0", with((*tensorops.Op).PositionsGrad,
+			func(a *tensorops.PositionsGradArgs) { a.First = 0 })},
 		mistake{tensorops.KindLayerNorm, "forgets beta", with((*tensorops.Op).LayerNorm, func(a *tensorops.LayerNormArgs) { a.Beta = none })},
 		mistake{tensorops.KindLayerNorm, "has another eps", with((*tensorops.Op).LayerNorm, func(a *tensorops.LayerNormArgs) { a.Eps *= off })},
-		mistake{tensorops.KindLayerNormGrad, "forgets skip", with((*tensorops.Op).LayerNormGrad, func(a *tensorops.NormGradArgs) { a.Skip = none })},
-		mistake{tensorops.KindLayerNormWeightGrad, "forgets dbeta", with((*tensorops.Op).LayerNormWeightGrad, func(a *tensorops.LayerNormWeightGradArgs) { a.DBeta = none })},
+		mistake{tensorops.KindLayerNormGrad, "forgets skip", with((*tensorops.Op).LayerNormGrad,
+			func(a *tensorops.NormGradArgs) { a.Skip = none })},
+		mistake{tensorops.KindLayerNormWeightGrad, "forgets dbeta", with((*tensorops.Op).LayerNormWeightGrad,
+			func(a *tensorops.LayerNormWeightGradArgs) { a.DBeta = none })},
 		mistake{tensorops.KindRMSNorm, "has another eps", with((*tensorops.Op).RMSNorm, func(a *tensorops.RMSNormArgs) { a.Eps *= off })},
 		mistake{tensorops.KindRMSNormGrad, "forgets skip", with((*tensorops.Op).RMSNormGrad, func(a *tensorops.NormGradArgs) { a.Skip = none })},
 		mistake{tensorops.KindRoPE, "does not turn back", flag(tensorops.FlagInverse)},
@@ -130,17 +134,21 @@ func TestFindsMistakes(t *testing.T) {
 		mistake{tensorops.KindAttentionGrad, "starts its mask one late", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.First++ })},
 		mistake{tensorops.KindDropout, "forgets skip", with((*tensorops.Op).Dropout, func(a *tensorops.DropoutArgs) { a.Skip = none })},
 		mistake{tensorops.KindDropout, "has another step", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.Step++ })},
-		mistake{tensorops.KindDropout, "cuts its index to 32 bits", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.First = uint64(uint32(a.First)) })},
+		mistake{tensorops.KindDropout, "cuts its index to 32 bits", with((*tensorops.Op).Mask,
+			func(a *tensorops.Mask) { a.First = uint64(uint32(a.First)) })},
 		mistake{tensorops.KindDropout, "has another P", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.P *= off })},
-		mistake{tensorops.KindCrossEntropy, "has another scale", with((*tensorops.Op).CrossEntropy, func(a *tensorops.CrossEntropyArgs) { a.Scale *= off })},
+		mistake{tensorops.KindCrossEntropy, "has another scale", with((*tensorops.Op).CrossEntropy,
+			func(a *tensorops.CrossEntropyArgs) { a.Scale *= off })},
 		mistake{tensorops.KindFill, "has another value", with((*tensorops.Op).Fill, func(a *tensorops.FillArgs) { a.Value *= off })},
 		mistake{tensorops.KindAdamW, "counts from 0", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.Step-- })},
 		mistake{tensorops.KindAdamW, "has another rate", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.LR *= off })},
 		mistake{tensorops.KindAdamW, "has another beta1", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.Beta1 *= off })},
-		mistake{tensorops.KindAdamW, "rounds beta2 in float32", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.Beta2 = float64(float32(a.Beta2)) })},
+		mistake{tensorops.KindAdamW, "rounds beta2 in float32", with((*tensorops.Op).AdamW,
+			func(a *tensorops.AdamWArgs) { a.Beta2 = float64(float32(a.Beta2)) })},
 		mistake{tensorops.KindAdamW, "has another eps", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.Eps *= off })},
 		mistake{tensorops.KindAdamW, "has another decay", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.WeightDecay *= off })},
-		mistake{tensorops.KindAdamW, "has another gradient scale", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.GradScale *= off })},
+		mistake{tensorops.KindAdamW, "has another gradient scale", with((*tensorops.Op).AdamW,
+			func(a *tensorops.AdamWArgs) { a.GradScale *= off })},
 		mistake{tensorops.KindSGD, "forgets the momentum", with((*tensorops.Op).SGD, func(a *tensorops.SGDArgs) { a.Momentum = 0 })},
 		mistake{tensorops.KindSGD, "has another decay", with((*tensorops.Op).SGD, func(a *tensorops.SGDArgs) { a.WeightDecay *= off })},
 		mistake{tensorops.KindSGD, "has another gradient scale", with((*tensorops.Op).SGD, func(a *tensorops.SGDArgs) { a.GradScale *= off })},
@@ -197,7 +205,8 @@ func TestFindsAnotherGELU(t *testing.T) {
 				for j, x := range of {
 					wrong[j] = float32(f(x))
 				}
-				if err := w.compare(&output{dtype: tensorops.Float32, shape: w.shape, host: tensorops.HostBytes(wrong), factor: 1}, tolerances[c.Kind]); err != nil {
+				if err := w.compare(&output{dtype: tensorops.Float32, shape: w.shape, host: tensorops.HostBytes(wrong), factor: 1},
+					tolerances[c.Kind]); err != nil {
 					found++
 				} else {
 					t.Errorf("%s, %s: nothing shows in its place %s", c.Name, w.name, what)

@@ -19,7 +19,8 @@ func (p *Plan) kind(stage int) string {
 	fmt.Fprintf(&k, "%d %s", p.grid.TensorSize(stage), device.KindOf(p.cfg, stage))
 	for _, chunk := range p.chunks[stage] {
 		before := p.model.Symbols()[:chunk.First]
-		fmt.Fprintf(&k, " %v %v %d:%s", chunk.Chunk == 0, chunk.Chunk == p.table.NumChunks-1, strings.Count(before, "m"), p.model.Symbols()[chunk.First:chunk.Last])
+		fmt.Fprintf(&k, " %v %v %d:%s", chunk.Chunk == 0, chunk.Chunk == p.table.NumChunks-1, strings.Count(before, "m"),
+			p.model.Symbols()[chunk.First:chunk.Last])
 	}
 	return k.String()
 }

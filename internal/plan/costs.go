@@ -101,7 +101,8 @@ func (p *Plan) layerCost() CostFunc {
 func (p *Plan) symbolFLOPs() map[scheduler.Symbol]float64 {
 	c, context := p.model.Config, p.cfg.Model.Context
 	e, t, l := c.FLOPs(context)
-	return map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e, scheduler.SymbolLayer: t, scheduler.SymbolLoss: l, scheduler.SymbolMTP: c.MTPFLOPs(context)}
+	return map[scheduler.Symbol]float64{scheduler.SymbolEmbedding: e, scheduler.SymbolLayer: t, scheduler.SymbolLoss: l,
+		scheduler.SymbolMTP: c.MTPFLOPs(context)}
 }
 
 // TokenFLOPs are those that training asks for of a token: the model's forward, and twice as many for its

@@ -42,7 +42,8 @@ func TestFrozenLayout(t *testing.T) {
 
 func frozenConfig(t *testing.T, sets ...string) *config.Config {
 	t.Helper()
-	cfg, err := config.Parse("frozen.toml", []byte("[model]\nlayers = 8\nhidden = 16\nheads = 4\ncontext = 8\nvocab = 40\n[data]\ntrain = [\"x\"]\n[batch]\nsequences = 8\nmicrobatch = 1\n"), sets, nil)
+	cfg, err := config.Parse("frozen.toml",
+		[]byte("[model]\nlayers = 8\nhidden = 16\nheads = 4\ncontext = 8\nvocab = 40\n[data]\ntrain = [\"x\"]\n[batch]\nsequences = 8\nmicrobatch = 1\n"), sets, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

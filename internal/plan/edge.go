@@ -9,7 +9,8 @@ func (p *Plan) checkEdge() error {
 	for stage, chunks := range p.chunks {
 		for _, chunk := range chunks {
 			if stage > 0 && p.model.ReadsData(chunk) {
-				return c.Errorf("cluster.edge", "chunk %d (%s) is on stage %d and reads data, which stay with stage 0: use schedule u-shape, whose first and last chunk are there, and a layout that has such layers in these",
+				return c.Errorf("cluster.edge",
+					"chunk %d (%s) is on stage %d and reads data, which stay with stage 0: use schedule u-shape, whose first and last chunk are there, and a layout that has such layers in these",
 					chunk.Chunk, string(p.layout.Chunks[chunk.Chunk]), stage)
 			}
 		}

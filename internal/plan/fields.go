@@ -33,7 +33,8 @@ func OpenSamples(cfg *config.Config, d config.Data) (samples.Data, error) {
 		key  string
 		from []string
 		to   *[]string
-	}{{"data.train", d.Train, &o.Files}, {"data.val", d.Val, &o.Val}, {"data.labels", d.Labels, &o.Labels}, {"data.val_labels", d.ValLabels, &o.ValLabels}} {
+	}{{"data.train", d.Train, &o.Files}, {"data.val", d.Val, &o.Val}, {"data.labels", d.Labels, &o.Labels},
+		{"data.val_labels", d.ValLabels, &o.ValLabels}} {
 		if len(f.from) == 0 {
 			continue
 		}

@@ -140,7 +140,8 @@ func (p *Plan) checkGroups() error {
 	}
 	for stage := range c.Pipeline.Stages {
 		if p.grid.Size(grid.Context) > 1 && device.KindOf(c, stage) == device.CUDA {
-			return c.Errorf("parallel.context", "stage %d is on a GPU, whose attention takes all keys of a sequence at once and not those of one rank after another; leave context out, or compute on the CPU", stage)
+			return c.Errorf("parallel.context",
+				"stage %d is on a GPU, whose attention takes all keys of a sequence at once and not those of one rank after another; leave context out, or compute on the CPU", stage)
 		}
 	}
 	if p.grid.Size(grid.Tensor) == 1 {

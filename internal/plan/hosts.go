@@ -91,7 +91,8 @@ func (e *LostError) Error() string {
 	if e.Doing != "" {
 		doing = ", which was " + e.Doing
 	}
-	return fmt.Sprintf("worker %s with %s %s is lost%s: %v", e.Worker, word, strings.Trim(strings.ReplaceAll(fmt.Sprint(e.Ranks), " ", ", "), "[]"), doing, e.Err)
+	return fmt.Sprintf("worker %s with %s %s is lost%s: %v", e.Worker, word,
+		strings.Trim(strings.ReplaceAll(fmt.Sprint(e.Ranks), " ", ", "), "[]"), doing, e.Err)
 }
 
 func (e *LostError) Unwrap() error { return e.Err }

@@ -17,7 +17,8 @@ import (
 )
 
 // TestMemoryLimit: the least device.memory_gib that is accepted is what the fullest rank takes, within 3 %, or where there are messages
-// between stages 6 %, whatever comes between the steps: the last microbatch of a validation has fewer sequences here than others, and documents have any length.
+// between stages 6 %, whatever comes between the steps: the last microbatch of a validation has fewer sequences here
+// than others, and documents have any length.
 func TestMemoryLimit(t *testing.T) {
 	var text strings.Builder
 	for i := range 160 {

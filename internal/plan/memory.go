@@ -120,7 +120,8 @@ type dryPasses struct {
 }
 
 func (p *Plan) newDry(st *stages.Stage, rank int, table *scheduler.Table, of int) *dryPasses {
-	return &dryPasses{p, st, rank, table, of, -1, make([]int32, p.cfg.Batch.Microbatch*p.cfg.Model.Context), p.model.Sample(p.cfg.Batch.Microbatch), p.Recomputes(), p.HeadLater()}
+	return &dryPasses{p, st, rank, table, of, -1, make([]int32, p.cfg.Batch.Microbatch*p.cfg.Model.Context),
+		p.model.Sample(p.cfg.Batch.Microbatch), p.Recomputes(), p.HeadLater()}
 }
 
 // act records an action into a list, of microbatches of full size.
@@ -135,7 +136,8 @@ func (d *dryPasses) pass(l *tensorops.List, a scheduler.Action) []tensorops.Tens
 	var mb stages.Microbatch
 	v, i := int(a.Chunk), int(a.Microbatch)
 	if a.Type == scheduler.F {
-		mb = stages.Microbatch{Step: 1, Index: i, Sequences: d.cfg.Batch.Microbatch, Positions: d.cfg.Model.Context, Tokens: d.ids, Targets: d.ids, Train: !d.table.ForwardOnly}
+		mb = stages.Microbatch{Step: 1, Index: i, Sequences: d.cfg.Batch.Microbatch, Positions: d.cfg.Model.Context, Tokens: d.ids,
+			Targets: d.ids, Train: !d.table.ForwardOnly}
 		if mb.Train {
 			mb.Of = d.of
 			mb.Recompute = d.recompute(d.rank, i)
@@ -183,7 +185,9 @@ func (d *dryPasses) arrive(l *tensorops.List, a scheduler.Action, mb *stages.Mic
 func (p *Plan) checkCalls(rank int, ops []tensorops.Op) error {
 	for i := range ops {
 		if o := &ops[i]; o.Kind == tensorops.KindCall {
-			return p.cfg.Errorf(device.Key(p.cfg), "rank %d is on a GPU, and part of %q is computed in Go, on the CPU alone; put the stages of such layers on \"cpu\" by device.ranks", rank, o.Call().Name)
+			return p.cfg.Errorf(device.Key(p.cfg),
+				"rank %d is on a GPU, and part of %q is computed in Go, on the CPU alone; put the stages of such layers on \"cpu\" by device.ranks",
+				rank, o.Call().Name)
 		}
 	}
 	return nil
@@ -306,7 +310,8 @@ func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
 			GiB(copyBytes), GiB(tensors), GiB(free)), nil
 	}
 	if free > 0 && need > free {
-		return "", p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s (%s of tensors, %s to copy a checkpoint from), this machine has %s free; %s",
+		return "", p.cfg.Errorf("model.hidden",
+			"%w: the model of %d parameters needs %s (%s of tensors, %s to copy a checkpoint from), this machine has %s free; %s",
 			ErrMemory, parameters, GiB(need), GiB(tensors), GiB(copyBytes), GiB(free), advice)
 	}
 	if p.AllOnHost() {
@@ -330,7 +335,8 @@ func (p *Plan) CheckDeviceMemory(bytes int64) error {
 	}
 	for stage, need := range tensors {
 		if bytes > 0 && need > bytes {
-			return p.cfg.Errorf("model.hidden", "%w: a rank of stage %d needs %s of tensors, its device has %s; `engine plan CONFIG --devices N --memory-gib G` proposes a grid of N ranks that each fit",
+			return p.cfg.Errorf("model.hidden",
+				"%w: a rank of stage %d needs %s of tensors, its device has %s; `engine plan CONFIG --devices N --memory-gib G` proposes a grid of N ranks that each fit",
 				ErrMemory, stage, words.Bytes(need), words.Bytes(bytes))
 		}
 	}
@@ -351,7 +357,8 @@ func (p *Plan) checkLimit(tensors []int64) (inPlace string, err error) {
 	for r, copied := range copies {
 		stage := p.stageOf(r)
 		if need := tensors[stage]; need > limit {
-			return "", p.cfg.Errorf("device.memory_gib", "%w: rank %d (stage %d) needs %s of tensors, and may take %s; `engine plan CONFIG --devices N` proposes a grid of N ranks that each fit",
+			return "", p.cfg.Errorf("device.memory_gib",
+				"%w: rank %d (stage %d) needs %s of tensors, and may take %s; `engine plan CONFIG --devices N` proposes a grid of N ranks that each fit",
 				ErrMemory, r, stage, words.Bytes(need), words.Bytes(limit))
 		}
 		if need := tensors[stage] + copied; need > limit && inPlace == "" && p.KindOf(r) != device.CUDA {

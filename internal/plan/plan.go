@@ -76,7 +76,8 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	if gpu {
 		logits = logitsOnGPU
 	}
-	o := stages.Options{Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, Logits: logits, NoOverlap: !c.Parallel.Overlap}
+	o := stages.Options{Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, Logits: logits,
+		NoOverlap: !c.Parallel.Overlap}
 	SetPrecision(&o, c)
 	if o.BF16 && gpu {
 		o.Logits *= 2
@@ -155,7 +156,8 @@ func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config 
 		own = 0
 	}
 	return stages.Config{HeadDim: own, Window: m.Window, Full: from.Full, RopeScaling: from.RopeScaling,
-		AttentionBias: from.AttentionBias, MLPBias: from.MLPBias, Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
+		AttentionBias: from.AttentionBias, MLPBias: from.MLPBias, Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads,
+		KVHeads: m.KVHeads, FFN: m.FFN,
 		Fields: from.Fields, Layout: m.Stack, Options: m.Options,
 		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta, NormEps: from.NormEps,
 		MTPLayers: m.MTPLayers, MTPWeight: m.MTPWeight, MaxPositions: from.Positions()}
@@ -171,7 +173,8 @@ func (p *Plan) warn(format string, args ...any) {
 // checkSteps warns of a run that ends before its learning rate is what it is to be.
 func (p *Plan) checkSteps() {
 	if warmup, steps := p.cfg.Optimizer.WarmupSteps, p.cfg.Run.Steps; warmup > steps {
-		p.warn("optimizer.warmup_steps = %d is more than run.steps = %d: the run ends before the learning rate comes to optimizer.lr", warmup, steps)
+		p.warn("optimizer.warmup_steps = %d is more than run.steps = %d: the run ends before the learning rate comes to optimizer.lr", warmup,
+			steps)
 	}
 }
 
@@ -186,7 +189,8 @@ func (p *Plan) makeTable() error {
 			return err
 		}
 		if len(p.layout.Chunks) != n {
-			return c.Errorf("pipeline.layout", "it has %s, but %s with %d each have %d", words.Plural(len(p.layout.Chunks), "chunk"), words.Plural(p.spec.Ranks, "stage"), p.spec.Chunks, n)
+			return c.Errorf("pipeline.layout", "it has %s, but %s with %d each have %d", words.Plural(len(p.layout.Chunks), "chunk"),
+				words.Plural(p.spec.Ranks, "stage"), p.spec.Chunks, n)
 		}
 		p.spec.Costs = p.costs()
 	}
@@ -270,13 +274,17 @@ func (p *Plan) readTable() error {
 	case t.NumRanks() != want.Ranks:
 		return c.Errorf("pipeline.schedule", "%s has %d rows, one for each rank, but pipeline.stages is %d", path, t.NumRanks(), want.Ranks)
 	case c.Batch.Sequences/c.Batch.Microbatch%p.grid.Size(grid.Data) != 0:
-		return c.Errorf("parallel.data", "%d replicas can't share a step's %s alike, and %s is the table of each; choose sizes that divide", p.grid.Size(grid.Data), words.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), path)
+		return c.Errorf("parallel.data", "%d replicas can't share a step's %s alike, and %s is the table of each; choose sizes that divide",
+			p.grid.Size(grid.Data), words.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), path)
 	case t.Microbatches != want.Microbatches && p.grid.Size(grid.Data) > 1:
-		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d, of which each of %d replicas has %d", path, words.Plural(t.Microbatches, "microbatch"), c.Batch.Sequences/c.Batch.Microbatch, p.grid.Size(grid.Data), want.Microbatches)
+		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d, of which each of %d replicas has %d", path,
+			words.Plural(t.Microbatches, "microbatch"), c.Batch.Sequences/c.Batch.Microbatch, p.grid.Size(grid.Data), want.Microbatches)
 	case t.Microbatches != want.Microbatches:
-		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d", path, words.Plural(t.Microbatches, "microbatch"), want.Microbatches)
+		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d", path,
+			words.Plural(t.Microbatches, "microbatch"), want.Microbatches)
 	case err != nil || t.NumChunks != numChunks:
-		return c.Errorf("pipeline.schedule", "%s has %s in placement %s, but pipeline.chunks is %d", path, words.Plural(t.NumChunks, "chunk"), t.Placement, want.Chunks)
+		return c.Errorf("pipeline.schedule", "%s has %s in placement %s, but pipeline.chunks is %d", path, words.Plural(t.NumChunks, "chunk"),
+			t.Placement, want.Chunks)
 	}
 	return nil
 }
@@ -323,7 +331,8 @@ func (p *Plan) makeLayout(numChunks int) error {
 	}
 	of := p.layerCost()
 	step := func(s scheduler.Symbol) float64 { return of(s, scheduler.F) + of(s, scheduler.B) }
-	costs := scheduler.LayerCosts{Embedding: step(scheduler.SymbolEmbedding), Layer: step(scheduler.SymbolLayer), Head: step(scheduler.SymbolLoss)}
+	costs := scheduler.LayerCosts{Embedding: step(scheduler.SymbolEmbedding), Layer: step(scheduler.SymbolLayer),
+		Head: step(scheduler.SymbolLoss)}
 	if p.layout, err = scheduler.BalancedLayout(costs, step(scheduler.SymbolMTP), p.layoutSpec(), numChunks); err != nil {
 		return c.Errorf("pipeline.stages", "%v", err)
 	}

@@ -82,7 +82,8 @@ func TestMixedPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	two := []device.GPU{{Name: "cuda:0", Ranks: []int{0, 1}, FreeBytes: most[0] + most[1]}, {Name: "cuda:1", Ranks: []int{2}, FreeBytes: most[2]}}
+	two := []device.GPU{{Name: "cuda:0", Ranks: []int{0, 1}, FreeBytes: most[0] + most[1]},
+		{Name: "cuda:1", Ranks: []int{2}, FreeBytes: most[2]}}
 	if _, err := whole.CheckMemory(two); err != nil {
 		t.Error(err)
 	}

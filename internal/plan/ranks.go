@@ -92,7 +92,8 @@ func (p *Plan) CheckGPU(ranks []int, freeBytes int64) error {
 		tensors += float64(b)
 	}
 	if freeBytes > 0 && tensors > float64(freeBytes) {
-		return p.cfg.Errorf("model.hidden", "%w: ranks %d need %s of tensors on a GPU that has %s free; use more GPUs, or fewer stages on this one",
+		return p.cfg.Errorf("model.hidden",
+			"%w: ranks %d need %s of tensors on a GPU that has %s free; use more GPUs, or fewer stages on this one",
 			ErrMemory, ranks, GiB(tensors), GiB(float64(freeBytes)))
 	}
 	return nil
@@ -131,7 +132,8 @@ func (p *Plan) CheckRanks(ranks []int) error {
 	}
 	copies := float64(copied) * float64(len(ranks)) / float64(p.grid.World())
 	if free := device.HostFreeBytes(); free > 0 && tensors+copies > float64(free) {
-		return p.cfg.Errorf("model.hidden", "%w: ranks %d need %s (%s of tensors, %s to copy a checkpoint from), and the worker has %s free; use more workers, or fewer stages on this one",
+		return p.cfg.Errorf("model.hidden",
+			"%w: ranks %d need %s (%s of tensors, %s to copy a checkpoint from), and the worker has %s free; use more workers, or fewer stages on this one",
 			ErrMemory, ranks, GiB(tensors+copies), GiB(tensors), GiB(copies), GiB(float64(free)))
 	}
 	return nil

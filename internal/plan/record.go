@@ -85,7 +85,8 @@ func (p *Plan) Record(stage int, see func(chunk int, pass Pass, ops []tensorops.
 
 // recordPass takes one microbatch through the chunks of a stage and back, and, if there is one to tell, comes to
 // the end of a step of which it was the last.
-func (p *Plan) recordPass(stage int, v Pass, split bool, see func(int, Pass, []tensorops.Op), end func(norms, update []tensorops.Op)) (err error) {
+func (p *Plan) recordPass(stage int, v Pass, split bool, see func(int, Pass, []tensorops.Op),
+	end func(norms, update []tensorops.Op)) (err error) {
 	dry := tensorops.NewDryStream()
 	st, err := stages.NewStage(p.model, dry, p.chunks[stage], p.dryOptions(stage))
 	if err != nil {
@@ -94,14 +95,15 @@ func (p *Plan) recordPass(stage int, v Pass, split bool, see func(int, Pass, []t
 	defer func() { err = errors.Join(err, st.Close()) }()
 	b, t := p.cfg.Batch.Microbatch, p.cfg.Model.Context
 	ids := make([]int32, b*t)
-	mb := stages.Microbatch{Step: 1, Sequences: b, Positions: t, Tokens: ids, Targets: ids, Train: true, Recompute: v.Recompute, HeadLater: v.HeadLater}
+	mb := stages.Microbatch{Step: 1, Sequences: b, Positions: t, Tokens: ids, Targets: ids, Train: true, Recompute: v.Recompute,
+		HeadLater: v.HeadLater}
 	if v.Last {
 		mb.Of = 1
 	}
 	fields := p.model.Sample(b)
 	record := func(i int, typ scheduler.Type) error {
 		l, chunk := dry.NewList(), p.chunks[stage][i].Chunk
-		act, own := scheduler.Action{Type: typ, Chunk: int32(chunk)}, mb //nolint:gosec // a number of chunks
+		act, own := scheduler.Action{Type: typ, Chunk: int32(chunk)}, mb
 		for _, name := range st.Fields(chunk) {
 			own.Fields = append(own.Fields, fields[name])
 		}

@@ -42,7 +42,8 @@ func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) (*config.Config,
 			return nil, err
 		}
 	}
-	shaped, err := cfg.WithShape(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN, HeadDim: m.HeadDim, Window: m.Window,
+	shaped, err := cfg.WithShape(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads,
+		FFN: m.FFN, HeadDim: m.HeadDim, Window: m.Window,
 		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta, MTPLayers: m.MTPLayers,
 		Stack: m.Layout, Options: m.Options})
 	if err != nil {
@@ -60,12 +61,15 @@ func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) (*config.Config,
 	case err != nil:
 		return nil, cfg.Errorf("model.from", "%s: %w", from.Dir(), err)
 	case t == nil && !cfg.IsSet("data.tokenizer"):
-		return nil, cfg.Errorf("model.from", "%s has no %s to say which ids its weights were trained with; %s, or name the tokenizer by data.tokenizer", from.Dir(), rundir.TokensFile, otherwise)
+		return nil,
+			cfg.Errorf("model.from", "%s has no %s to say which ids its weights were trained with; %s, or name the tokenizer by data.tokenizer",
+				from.Dir(), rundir.TokensFile, otherwise)
 	case t == nil || t.Name() == cfg.Data.Tokenizer:
 		return shaped, nil
 	}
 	if cfg.IsSet("data.tokenizer") {
-		return nil, cfg.Errorf("data.tokenizer", "%q, but the model in model.from was trained with %q; leave the key out, or start from another checkpoint", cfg.Data.Tokenizer, t.Name())
+		return nil, cfg.Errorf("data.tokenizer",
+			"%q, but the model in model.from was trained with %q; leave the key out, or start from another checkpoint", cfg.Data.Tokenizer, t.Name())
 	}
 	name := t.Name()
 	if name == tokenizer.HFName {
@@ -82,7 +86,8 @@ func contextOf(cfg *config.Config, m stages.Config) (int, error) {
 	case !cfg.IsSet("model.context") || n == m.Context:
 		return m.Context, nil
 	case n > m.Positions():
-		return 0, cfg.Errorf("model.context", "%d is more than the %d positions of the model in model.from; use at most that, or start from another checkpoint", n, m.Positions())
+		return 0, cfg.Errorf("model.context",
+			"%d is more than the %d positions of the model in model.from; use at most that, or start from another checkpoint", n, m.Positions())
 	}
 	return n, nil
 }

@@ -17,7 +17,8 @@ import (
 // fromConfig is a configuration that begins from a directory.
 func fromConfig(t testing.TB, from string, sets ...string) *config.Config {
 	t.Helper()
-	cfg, err := config.Parse("from.toml", []byte("data.train = ['a.txt']\nbatch = {sequences = 4, microbatch = 1}"), append([]string{"model.from=" + from}, sets...), nil)
+	cfg, err := config.Parse("from.toml", []byte("data.train = ['a.txt']\nbatch = {sequences = 4, microbatch = 1}"),
+		append([]string{"model.from=" + from}, sets...), nil)
 	must(t, err)
 	return cfg
 }
@@ -74,7 +75,8 @@ func TestLoadShape(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
 		}
-		if m := cfg.Model; m.Layers != 2 || m.Hidden != 8 || m.FFN != 16 || m.Vocab != 256 || m.Context != tt.ctx || cfg.Data.Tokenizer != tt.tok {
+		if m := cfg.Model; m.Layers != 2 || m.Hidden != 8 || m.FFN != 16 || m.Vocab != 256 || m.Context != tt.ctx ||
+			cfg.Data.Tokenizer != tt.tok {
 			t.Errorf("%s: %+v, the tokenizer %s", tt.name, m, cfg.Data.Tokenizer)
 		}
 		must(t, ckpt.Close())
@@ -91,9 +93,11 @@ func TestResolve(t *testing.T) {
 	p, err := plan.Resolve(cfg, nil)
 	must(t, err)
 	if cfg.Model.Hidden == 8 || p.Config().Model.Hidden != 8 || p.Model().Config.Vocab != 256 {
-		t.Errorf("the configuration has a width of %d, the plan of %d, and a vocabulary of %d", cfg.Model.Hidden, p.Config().Model.Hidden, p.Model().Config.Vocab)
+		t.Errorf("the configuration has a width of %d, the plan of %d, and a vocabulary of %d", cfg.Model.Hidden, p.Config().Model.Hidden,
+			p.Model().Config.Vocab)
 	}
-	if p.Table().NumRanks() != 2 || len(p.Chunks(0)) != 1 || p.Layout().String() == "" || p.DeviceKind(1) != "cpu" || p.Report() == nil || p.BubbleFraction() <= 0 {
+	if p.Table().NumRanks() != 2 || len(p.Chunks(0)) != 1 || p.Layout().String() == "" || p.DeviceKind(1) != "cpu" || p.Report() == nil ||
+		p.BubbleFraction() <= 0 {
 		t.Errorf("%d ranks, layout %s on %s, bubble %g", p.Table().NumRanks(), p.Layout(), p.DeviceKind(1), p.BubbleFraction())
 	}
 	// The tied embedding is updated on both ranks.
@@ -120,7 +124,8 @@ func TestResolve(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	var at *config.Error
-	if _, err := plan.Resolve(fromConfig(t, "", "pipeline.stages=2", "pipeline.layout=L"), nil); !errors.As(err, &at) || !strings.Contains(err.Error(), "pipeline.layout") {
+	if _, err := plan.Resolve(fromConfig(t, "", "pipeline.stages=2", "pipeline.layout=L"), nil); !errors.As(err, &at) ||
+		!strings.Contains(err.Error(), "pipeline.layout") {
 		t.Errorf("error %v", err)
 	}
 }

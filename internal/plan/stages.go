@@ -28,8 +28,9 @@ func (p *Plan) Stages(evalMicrobatches int, load stages.Source, withState bool, 
 			}
 			return st, st.Load(load, withState)
 		},
-		TiedRanks: p.EmbeddingRanks(), Routes: p.routes, Table: p.table, EvalTable: replicas[0].EvalTable, PostValidate: p.cfg.Pipeline.PostValidation,
-		Recompute: p.Recomputes(), HeadLater: p.HeadLater(),
+		TiedRanks: p.EmbeddingRanks(), Routes: p.routes, Table: p.table, EvalTable: replicas[0].EvalTable,
+		PostValidate: p.cfg.Pipeline.PostValidation,
+		Recompute:    p.Recomputes(), HeadLater: p.HeadLater(),
 	}
 	s.Readers, s.Holders = p.readers(), p.holders()
 	if p.cfg.Cluster.Edge {
@@ -79,7 +80,8 @@ func (p *Plan) tableOf(microbatches int) (*scheduler.Table, error) {
 		return p.table, nil
 	}
 	if p.text != nil {
-		return nil, p.cfg.Errorf("parallel.data", "a table of one's own has %s, and of the step's %d a replica would have %d; choose sizes that divide",
+		return nil, p.cfg.Errorf("parallel.data",
+			"a table of one's own has %s, and of the step's %d a replica would have %d; choose sizes that divide",
 			words.Plural(p.table.Microbatches, "microbatch"), p.cfg.Batch.Sequences/p.cfg.Batch.Microbatch, microbatches)
 	}
 	s := p.spec

@@ -32,8 +32,10 @@ func TestOwnTable(t *testing.T) {
 		want string // "": it is taken
 	}{
 		{"as it is", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), ""},
-		{"other ranks", tableFile(t, scheduler.Spec{Ranks: 3, Chunks: 1, Microbatches: 4}), "has 3 rows, one for each rank, but pipeline.stages is 2"},
-		{"other microbatches", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 5}), "has 5 microbatches, but batch.sequences / batch.microbatch is 4"},
+		{"other ranks", tableFile(t, scheduler.Spec{Ranks: 3, Chunks: 1, Microbatches: 4}),
+			"has 3 rows, one for each rank, but pipeline.stages is 2"},
+		{"other microbatches", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 5}),
+			"has 5 microbatches, but batch.sequences / batch.microbatch is 4"},
 		{"other chunks", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: 4}), "has 4 chunks in placement"},
 		{"forwards only", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4, ForwardOnly: true}), "has no backward passes"},
 		{"no table", broken, "broken.csv"},
@@ -55,7 +57,8 @@ func TestOwnTable(t *testing.T) {
 
 // TestChunksOfOwnTable: where nobody gives their number, it is the table's.
 func TestChunksOfOwnTable(t *testing.T) {
-	for schedule, chunks := range map[string]int{scheduler.OneFOneB: 1, scheduler.Interleaved: 2, scheduler.ZBV: 2, scheduler.UShape: 2, scheduler.ZB1P: 3} {
+	for schedule, chunks := range map[string]int{scheduler.OneFOneB: 1, scheduler.Interleaved: 2, scheduler.ZBV: 2, scheduler.UShape: 2,
+		scheduler.ZB1P: 3} {
 		path := tableFile(t, scheduler.Spec{Schedule: schedule, Ranks: 2, Chunks: chunks, Microbatches: 4})
 		cfg := fromConfig(t, "", "pipeline.stages=2", "model.layers=8", "pipeline.schedule="+path)
 		p, err := plan.Resolve(cfg, nil)

@@ -56,7 +56,8 @@ func (p *Plan) residualTransfers(stage int, x *Transfers, route stages.Route) er
 		to     *[]stages.Shape
 		ports  []stages.Port
 		depths int
-	}{{&x.RecvForward, route.Ins, in}, {&x.SendForward, route.Outs, out}, {&x.RecvBackward, route.GradOuts, out}, {&x.SendBackward, route.GradIns, in}} {
+	}{{&x.RecvForward, route.Ins, in}, {&x.SendForward, route.Outs, out}, {&x.RecvBackward, route.GradOuts, out},
+		{&x.SendBackward, route.GradIns, in}} {
 		for range d.ports {
 			shape, err := p.edgeShape(stage, d.depths)
 			if err != nil {

@@ -84,7 +84,8 @@ func TestTransfers(t *testing.T) {
 				t.Errorf("%s: from chunk %d to %d: %v and %v", sets, c-1, c, by[c-1], x)
 			}
 		}
-		if first, last := by[0], by[len(by)-1]; first.RecvForward != nil || first.SendBackward != nil || last.SendForward != nil || last.RecvBackward != nil {
+		if first, last := by[0], by[len(by)-1]; first.RecvForward != nil || first.SendBackward != nil || last.SendForward != nil ||
+			last.RecvBackward != nil {
 			t.Errorf("%s: the ends have %v and %v", sets, first, last)
 		}
 	}

@@ -182,7 +182,8 @@ func Weights(c *checkpoint.Checkpoint) stages.Source {
 		// Nobody has looked at what other programs have written.
 		for i, v := range dst {
 			if v-v != 0 {
-				return fmt.Errorf("%s: tensor %q: element %d is %g, no finite number; the file is damaged, or the model has diverged", from.Path(name), name, i, v)
+				return fmt.Errorf("%s: tensor %q: element %d is %g, no finite number; the file is damaged, or the model has diverged", from.Path(name),
+					name, i, v)
 			}
 		}
 		return nil

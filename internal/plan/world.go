@@ -112,7 +112,8 @@ func (p *Plan) checkFixed(lists world.Lists, row []scheduler.Action) error {
 		switch {
 		case len(ops) == 0:
 		case p.cfg.Pipeline.PostValidation && row[i].Type == scheduler.F:
-			return fmt.Errorf("%w: %v has %s, and pipeline.post_validation may end it on some ranks alone; set post_validation = false", world.ErrMismatch, row[i], ops[0].What)
+			return fmt.Errorf("%w: %v has %s, and pipeline.post_validation may end it on some ranks alone; set post_validation = false",
+				world.ErrMismatch, row[i], ops[0].What)
 		}
 	}
 	return nil
@@ -134,7 +135,7 @@ func (p *Plan) recordGroups() recordGroups {
 				continue
 			}
 			for _, rank := range ranks {
-				g.index[memberOf{rank, d}] = int32(len(g.all)) //nolint:gosec // of a grid
+				g.index[memberOf{rank, d}] = int32(len(g.all))
 			}
 			g.all = append(g.all, world.Group{Name: p.grid.Name(ranks[0], d), Members: ranks})
 		}
@@ -211,7 +212,7 @@ func (p *Plan) someMicrobatches(stage int, t *scheduler.Table) like {
 	recompute, headLater := p.Recomputes(), p.HeadLater()
 	usual, as := make(map[way]int32), make([]int32, t.Microbatches)
 	for i := range as {
-		as[i] = int32(i) //nolint:gosec // microbatches of a table
+		as[i] = int32(i)
 		if own[as[i]] {
 			continue
 		}
@@ -248,7 +249,7 @@ func (p *Plan) recordLists(rank int, t *scheduler.Table, of int, groups recordGr
 	if of > 0 { // as many as are recorded
 		of = 0
 		for i := range t.Microbatches {
-			if m := int32(i); as(m) == m { //nolint:gosec // microbatches of a table
+			if m := int32(i); as(m) == m {
 				of++
 			}
 		}
@@ -320,7 +321,7 @@ func (r *recorder) collectives(l *tensorops.List, what string) (all []world.Op) 
 				name = sig.String()
 				r.names[sig] = name
 			}
-			o := world.Op{Group: int32(g.dim), What: name, OfStep: g.dim != grid.Copies, Later: a.Later && !r.atOnce} //nolint:gosec // one of few
+			o := world.Op{Group: int32(g.dim), What: name, OfStep: g.dim != grid.Copies, Later: a.Later && !r.atOnce}
 			if g.dim == grid.Copies {
 				whole := a.Src
 				if a.What == tensorops.AllGather {

@@ -167,7 +167,8 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer device.Close()
-			s.Run, s.Device, s.Data, s.MicrobatchSize, s.Context, s.Sequences = uuid.New(), device, gridData{windows * p.cfg.Batch.Microbatch, p.cfg.Model.Context}, p.cfg.Batch.Microbatch, p.cfg.Model.Context, p.cfg.Batch.Sequences
+			s.Run, s.Device, s.Data, s.MicrobatchSize, s.Context, s.Sequences = uuid.New(), device,
+				gridData{windows * p.cfg.Batch.Microbatch, p.cfg.Model.Context}, p.cfg.Batch.Microbatch, p.cfg.Model.Context, p.cfg.Batch.Sequences
 			s.Rate, s.Steps = stages.Rate{LR: 1e-3, Warmup: 1, Steps: 2, Decay: "cosine"}, 2
 			run, err := actors.Start(s)
 			if err != nil {
@@ -232,7 +233,8 @@ func sameLists(t *testing.T, p *Plan, rank int) {
 func firstDifference(got, want []string) string {
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			return fmt.Sprintf("from the %dth on:\n  %q\nsupposed:\n  %q", i, got[min(i, len(got)):min(i+5, len(got))], want[min(i, len(want)):min(i+5, len(want))])
+			return fmt.Sprintf("from the %dth on:\n  %q\nsupposed:\n  %q", i, got[min(i, len(got)):min(i+5, len(got))],
+				want[min(i, len(want)):min(i+5, len(want))])
 		}
 	}
 	return ""
@@ -242,7 +244,8 @@ func firstDifference(got, want []string) string {
 // in the middle they would be in one order too, that of the chunks, whatever the table's. What they bring in another
 // order is refused with the grid, the group and the ranks.
 func TestReplicasWithTablesOfTheirOwn(t *testing.T) {
-	p, err := gridPlan(t, "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=zb-v", "model.hidden=256", "model.tie_embeddings=false")
+	p, err := gridPlan(t, "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=zb-v", "model.hidden=256",
+		"model.tie_embeddings=false")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +285,8 @@ func TestReplicasWithTablesOfTheirOwn(t *testing.T) {
 		*ops[0], *ops[len(ops)-1] = *ops[len(ops)-1], *ops[0]
 		var f *world.Fault
 		if _, err = world.Check(w); !errors.As(err, &f) || !errors.Is(err, world.ErrMismatch) && !errors.Is(err, world.ErrMixed) ||
-			!slices.Equal(slices.Sorted(slices.Values(f.Ranks)), []int{0, 2}) || !strings.Contains(err.Error(), "grid tp 1 × cp 1 × pp 2 × dp 2") || !strings.Contains(err.Error(), "group dp of pp 0") {
+			!slices.Equal(slices.Sorted(slices.Values(f.Ranks)), []int{0, 2}) || !strings.Contains(err.Error(), "grid tp 1 × cp 1 × pp 2 × dp 2") ||
+			!strings.Contains(err.Error(), "group dp of pp 0") {
 			t.Errorf("sums in another order: %v", err)
 		}
 	}

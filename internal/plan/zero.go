@@ -60,10 +60,12 @@ func (p *Plan) checkZero() error {
 		return nil
 	}
 	if zero == 3 && !p.model.Config.Language() {
-		return c.Errorf("parallel.zero", "3 lets go of a layer's weights when it has computed, and layers of family %q may hand them on; set zero = 2", c.Model.Family)
+		return c.Errorf("parallel.zero",
+			"3 lets go of a layer's weights when it has computed, and layers of family %q may hand them on; set zero = 2", c.Model.Family)
 	}
 	if zero == 3 && c.Device.DType == bfloat16 && !p.AllOnHost() {
-		return c.Errorf("parallel.zero", "3 is not for a GPU with device.dtype = %q, whose products read a copy of the weights that would be whole; set zero = 2", bfloat16)
+		return c.Errorf("parallel.zero",
+			"3 is not for a GPU with device.dtype = %q, whose products read a copy of the weights that would be whole; set zero = 2", bfloat16)
 	}
 	few := p.fewer()
 	lowers, least := make([]int64, zero), int64(math.MaxInt64) // what each lower one takes, and the best of them

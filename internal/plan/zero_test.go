@@ -57,7 +57,8 @@ func TestZeroIdle(t *testing.T) {
 		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, `pipeline.schedule = "zb-h1"`},
 		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2"}, `pipeline.schedule = "interleaved"`},
 		{3, []string{"parallel.data=2", "model.layers=1"}, `parallel.zero = 3 saves nothing here: with 4 microbatches for each replica`},
-		{3, []string{"parallel.data=2", "model.layers=1", "batch.sequences=2", "batch.microbatch=1"}, `parallel.zero = 3 saves nothing here: with 1 microbatch for each replica`},
+		{3, []string{"parallel.data=2", "model.layers=1", "batch.sequences=2", "batch.microbatch=1"},
+			`parallel.zero = 3 saves nothing here: with 1 microbatch for each replica`},
 		{2, []string{"parallel.data=24"}, ""},
 		{1, []string{"parallel.data=2"}, ""},
 	} {

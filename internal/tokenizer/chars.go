@@ -33,7 +33,10 @@ func BuildChars(text []byte) (*Chars, error) {
 			seen[r] = true
 			runes = append(runes, r)
 			if len(runes) > MaxChars {
-				return nil, &TextError{at, fmt.Errorf("the text has more than %d different characters, the most that tokenizer = \"chars\" supports: use tokenizer = \"bytes\"", MaxChars)}
+				return nil,
+					&TextError{at,
+						fmt.Errorf("the text has more than %d different characters, the most that tokenizer = \"chars\" supports: use tokenizer = \"bytes\"",
+							MaxChars)}
 			}
 		}
 		at += size
@@ -87,7 +90,9 @@ func (c *Chars) AppendEncode(dst []int32, text []byte) ([]int32, error) {
 		}
 		id, ok := c.ids[r]
 		if !ok {
-			return dst, &TextError{at, fmt.Errorf("the character %q (%U) is not among the %d of the vocabulary, which comes from the training text: add it there and train from scratch, remove it here, or use tokenizer = \"bytes\"", r, r, len(c.runes))}
+			return dst,
+				&TextError{at,
+					fmt.Errorf("the character %q (%U) is not among the %d of the vocabulary, which comes from the training text: add it there and train from scratch, remove it here, or use tokenizer = \"bytes\"", r, r, len(c.runes))}
 		}
 		ids = append(ids, id)
 		at += size

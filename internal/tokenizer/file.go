@@ -190,7 +190,8 @@ func onlyVocab(file, model []member, expected string, limit int) ([]string, erro
 			return nil, fmt.Errorf("model.vocab: the id of %s is %s", quote(m.name), clip(m.value))
 		}
 		if id < 0 || id >= len(vocab) || used[id] {
-			return nil, fmt.Errorf("model.vocab: the id %d of %s is taken or outside 0..%d: ids number the words without a gap", id, quote(m.name), len(vocab)-1)
+			return nil, fmt.Errorf("model.vocab: the id %d of %s is taken or outside 0..%d: ids number the words without a gap", id, quote(m.name),
+				len(vocab)-1)
 		}
 		words[id], used[id] = m.name, true
 	}

@@ -21,7 +21,7 @@ func WriteFrame(w io.Writer, m proto.Message, limit int) error {
 	if len(b)-4 > limit {
 		return fmt.Errorf("%w: %d bytes of %s, the limit is %d", ErrFrame, len(b)-4, m.ProtoReflect().Descriptor().Name(), limit)
 	}
-	binary.LittleEndian.PutUint32(b, uint32(len(b)-4)) //nolint:gosec // checked
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
 	_, err = w.Write(b)
 	return err
 }

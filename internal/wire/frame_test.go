@@ -43,7 +43,8 @@ func TestFrames(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := wire.WriteFrame(io.Discard, &wire.Beat{Status: []*wire.StatusReply{{Attempt: make([]byte, 1000)}}}, 1000); !errors.Is(err, wire.ErrFrame) {
+	if err := wire.WriteFrame(io.Discard, &wire.Beat{Status: []*wire.StatusReply{{Attempt: make([]byte, 1000)}}}, 1000); !errors.Is(err,
+		wire.ErrFrame) {
 		t.Errorf("too long to write: %v", err)
 	}
 }

@@ -20,7 +20,8 @@ var (
 	seed   = flag.Uint64("seed", 18, "of TestAgree")
 )
 
-// TestAgree: of 10,000 random worlds (fewer under the race detector), most with a mistake or several, the checker says what a real execution comes to:
+// TestAgree: of 10,000 random worlds (fewer under the race detector), most with a mistake or several, the checker
+// says what a real execution comes to:
 // goroutines in groups of package collective, over bounded channels.
 func TestAgree(t *testing.T) {
 	kinds := make(map[error]int)

@@ -94,7 +94,8 @@ func (p *player) differ(kind error, group, number int, a, b call) *Fault {
 // tooMany is the fault of a rank that begins too many collectives.
 func (w *World) tooMany(rank, step, group, n int) *Fault {
 	return &Fault{World: w.Name, Kind: ErrPending, Group: group, Ranks: []int{rank},
-		Text:    fmt.Sprintf("%s: %s begins %d collectives of group %s before it awaits any, and %d are allowed", w.name(rank), w.Ranks[rank].Steps[step].Name, n, w.Groups[group].Name, w.Pending),
+		Text: fmt.Sprintf("%s: %s begins %d collectives of group %s before it awaits any, and %d are allowed", w.name(rank),
+			w.Ranks[rank].Steps[step].Name, n, w.Groups[group].Name, w.Pending),
 		Advice:  "What to do: let it await them sooner, or join small ones into one",
 		picture: w.picture([]int{rank}, map[int]int{rank: step})}
 }
@@ -124,7 +125,8 @@ func (p *player) waitOf(rank int) wait {
 			if !p.hasCredit(step.Sends, i) {
 				e := p.w.Edges[m.Edge]
 				v.other, v.credit = e.To, true
-				v.text = fmt.Sprintf("%s needs one of the %d credits of edge %s, the next comes back with %s of %s", step.Name, e.Credits, e.Name, p.nextTaker(e.To, m.Edge), p.w.name(e.To))
+				v.text = fmt.Sprintf("%s needs one of the %d credits of edge %s, the next comes back with %s of %s", step.Name, e.Credits, e.Name,
+					p.nextTaker(e.To, m.Edge), p.w.name(e.To))
 				return v
 			}
 		}
@@ -145,7 +147,8 @@ func (p *player) waitOf(rank int) wait {
 			}
 			v.group, v.number, v.other = int(o.Group), g.base, p.w.Groups[o.Group].Members[k]
 			mine := g.rounds[0].calls[g.place[rank]]
-			v.text = fmt.Sprintf("%s waits in %s, collective %d of group %s, for %s", step.Name, p.op(mine).What, g.base+1, p.w.Groups[o.Group].Name, p.w.name(v.other))
+			v.text = fmt.Sprintf("%s waits in %s, collective %d of group %s, for %s", step.Name, p.op(mine).What, g.base+1, p.w.Groups[o.Group].Name,
+				p.w.name(v.other))
 			return v
 		}
 	}

@@ -58,7 +58,8 @@ func (o *Orders) World() (*World, error) {
 	}
 	w := &World{Name: "grid " + g.String(), Ranks: make([]Rank, g.World()), Groups: o.Groups, Pending: o.Pending}
 	if n := o.steps(); n > MaxSteps {
-		return nil, fmt.Errorf("%w: the ranks of %v do %d actions together, and up to %d can be proved; use fewer microbatches", ErrTooLarge, g, n, MaxSteps)
+		return nil, fmt.Errorf("%w: the ranks of %v do %d actions together, and up to %d can be proved; use fewer microbatches", ErrTooLarge, g,
+			n, MaxSteps)
 	}
 	b := builder{Orders: o, world: w, edges: make(map[edgeKey]int32), crossings: make(map[[2]int]*grid.Edge)}
 	for replica, t := range o.Tables {

@@ -84,7 +84,8 @@ func (r random) orders() *Orders {
 	for g == nil || g.World() > 12 {
 		order := []string{"tp", "cp", "pp", "dp"}
 		r.Shuffle(4, func(i, k int) { order[i], order[k] = order[k], order[i] })
-		s := grid.Sizes{Tensor: []int{1 + r.IntN(3)}, Context: 1 + r.IntN(2), Pipeline: 1 + r.IntN(3), Data: 1 + r.IntN(3), Order: strings.Join(order, "-")}
+		s := grid.Sizes{Tensor: []int{1 + r.IntN(3)}, Context: 1 + r.IntN(2), Pipeline: 1 + r.IntN(3), Data: 1 + r.IntN(3),
+			Order: strings.Join(order, "-")}
 		if r.one(4) { // a size for each stage
 			s.Order, s.Tensor = "", nil
 			for range s.Pipeline {
@@ -199,7 +200,8 @@ func (r random) world(mistakes int) (w *World, what string) {
 	if mistakes > 0 && r.one(6) && o.Grid.Size(grid.Data) > 1 {
 		// A replica with a table of its own, and gradients that are still added in the middle of the step.
 		alike := o.Tables[0]
-		if own := r.table(alike.NumRanks(), alike.NumChunks/alike.NumRanks(), alike.Microbatches); own.NumChunks == alike.NumChunks && own.Placement == alike.Placement {
+		if own := r.table(alike.NumRanks(), alike.NumChunks/alike.NumRanks(), alike.Microbatches); own.NumChunks == alike.NumChunks &&
+			own.Placement == alike.Placement {
 			o.Tables[r.IntN(len(o.Tables))] = own
 			mistakes--
 			what = "a replica's table; "

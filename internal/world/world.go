@@ -129,7 +129,8 @@ func (w *World) validate() *Fault {
 					}
 					e := w.Edges[m.Edge]
 					if ways.end(e) != r {
-						return fail("rank %d: %s %s message %d by edge %s, which leads %s rank %d", r, step.Name, ways.verb, m.Number, e.Name, ways.endsWith, ways.end(e))
+						return fail("rank %d: %s %s message %d by edge %s, which leads %s rank %d", r, step.Name, ways.verb, m.Number, e.Name, ways.endsWith,
+							ways.end(e))
 					}
 					if messages[m]&ways.bit != 0 {
 						return fail("rank %d: %s %s message %d of edge %s for the second time", r, step.Name, ways.verb, m.Number, e.Name)
@@ -142,7 +143,8 @@ func (w *World) validate() *Fault {
 				case o.Group < -1 || int(o.Group) >= len(w.Groups):
 					return fail("rank %d: %s has a collective of group %d, and there are %d", r, step.Name, o.Group, len(w.Groups))
 				case o.Group >= 0 && !members[o.Group][r]:
-					return fail("rank %d: %s has %s in group %s, whose members are %s", r, step.Name, o.What, w.Groups[o.Group].Name, few(w.Groups[o.Group].Members))
+					return fail("rank %d: %s has %s in group %s, whose members are %s", r, step.Name, o.What, w.Groups[o.Group].Name,
+						few(w.Groups[o.Group].Members))
 				}
 			}
 		}
@@ -152,12 +154,14 @@ func (w *World) validate() *Fault {
 			step := &rank.Steps[s]
 			for _, m := range step.Takes {
 				if messages[m]&sent == 0 {
-					return fail("rank %d: %s takes message %d of edge %s, which no step of rank %d sends", r, step.Name, m.Number, w.Edges[m.Edge].Name, w.Edges[m.Edge].From)
+					return fail("rank %d: %s takes message %d of edge %s, which no step of rank %d sends", r, step.Name, m.Number, w.Edges[m.Edge].Name,
+						w.Edges[m.Edge].From)
 				}
 			}
 			for _, m := range step.Sends {
 				if messages[m]&taken == 0 {
-					return fail("rank %d: %s sends message %d by edge %s, which no step of rank %d takes", r, step.Name, m.Number, w.Edges[m.Edge].Name, w.Edges[m.Edge].To)
+					return fail("rank %d: %s sends message %d by edge %s, which no step of rank %d takes", r, step.Name, m.Number, w.Edges[m.Edge].Name,
+						w.Edges[m.Edge].To)
 				}
 			}
 		}

@@ -35,7 +35,8 @@ func pair(change func(w *World)) *World {
 		group := int32(g.Coordinates(rank)[grid.Pipeline])
 		row := t.Ranks[group]
 		l.Actions = make([][]Op, len(row))
-		l.Actions[len(row)-1] = []Op{{Group: group, What: "all_reduce sum float32[8]", Of: "layer 1", Later: true}, {Group: group, What: "all_reduce sum float32[4]", Of: "layer 0", Later: true}}
+		l.Actions[len(row)-1] = []Op{{Group: group, What: "all_reduce sum float32[8]", Of: "layer 1", Later: true},
+			{Group: group, What: "all_reduce sum float32[4]", Of: "layer 0", Later: true}}
 		l.Tied.With = []int{rank ^ 1}
 		l.Norms = []Op{{Group: group, What: "all_reduce sum float32[4]", Of: "the others"}}
 		return l, nil
@@ -101,7 +102,8 @@ func TestFaults(t *testing.T) {
 		if err != nil {
 			fmt.Fprintf(&text, "%v\n\n", err)
 		} else {
-			fmt.Fprintf(&text, "%d steps, %d collectives, %d messages, %d at once\n\n", report.Steps, report.Collectives, report.Messages, report.Later)
+			fmt.Fprintf(&text, "%d steps, %d collectives, %d messages, %d at once\n\n", report.Steps, report.Collectives, report.Messages,
+				report.Later)
 		}
 	}
 	path := filepath.Join("testdata", "faults.txt")
@@ -127,10 +129,12 @@ func TestCheckAnything(t *testing.T) {
 			return Message{int32(number.Draw(t, "edge")), int32(number.Draw(t, "number"))}
 		})
 		op := rapid.Custom(func(t *rapid.T) Op {
-			return Op{Group: int32(number.Draw(t, "group")) - 1, What: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "what"), Later: rapid.Bool().Draw(t, "later"), OfStep: rapid.Bool().Draw(t, "of step")}
+			return Op{Group: int32(number.Draw(t, "group")) - 1, What: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "what"),
+				Later: rapid.Bool().Draw(t, "later"), OfStep: rapid.Bool().Draw(t, "of step")}
 		})
 		step := rapid.Custom(func(t *rapid.T) Step {
-			return Step{Name: "step", Takes: rapid.SliceOfN(message, 0, 2).Draw(t, "takes"), Sends: rapid.SliceOfN(message, 0, 2).Draw(t, "sends"), Ops: rapid.SliceOfN(op, 0, 3).Draw(t, "ops")}
+			return Step{Name: "step", Takes: rapid.SliceOfN(message, 0, 2).Draw(t, "takes"), Sends: rapid.SliceOfN(message, 0, 2).Draw(t, "sends"),
+				Ops: rapid.SliceOfN(op, 0, 3).Draw(t, "ops")}
 		})
 		w := &World{Pending: number.Draw(t, "pending")}
 		for range rapid.IntRange(0, 3).Draw(t, "ranks") {

@@ -162,7 +162,8 @@ func (b *graph) checkGradients(params []weight) error {
 	}
 	for i, n := range b.dparams {
 		if n.Shape().TotalSize() != b.params[i].Shape().TotalSize() {
-			return fmt.Errorf("%w: Gorgonia's gradient of parameter %q has the shape %v, and the parameter %v", ErrGraph, params[i].name, n.Shape(), b.params[i].Shape())
+			return fmt.Errorf("%w: Gorgonia's gradient of parameter %q has the shape %v, and the parameter %v", ErrGraph, params[i].name, n.Shape(),
+				b.params[i].Shape())
 		}
 	}
 	return nil

@@ -29,7 +29,8 @@ func plain(b *testing.B) func() error {
 	batch := newMicrobatch(1, benchRows, benchWidth)
 	g := G.NewGraph()
 	node := func(name string, a tensorops.Array) *G.Node {
-		return G.NewMatrix(g, tensor.Float32, G.WithShape(a.Shape...), G.WithName(name), G.WithValue(tensor.New(tensor.WithShape(a.Shape...), tensor.WithBacking(a.Float))))
+		return G.NewMatrix(g, tensor.Float32, G.WithShape(a.Shape...), G.WithName(name),
+			G.WithValue(tensor.New(tensor.WithShape(a.Shape...), tensor.WithBacking(a.Float))))
 	}
 	x, dy := node("x", batch.in[0]), node("dy", batch.dout[0])
 	var wrt G.Nodes

@@ -23,7 +23,8 @@ var useOnce sync.Once
 type engineBLAS struct{ gonum.Implementation }
 
 // Sgemm is C = alpha·A·B + beta·C. Like Gonum's it panics where sizes don't fit.
-func (engineBLAS) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+func (engineBLAS) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32,
+	c []float32, ldc int) {
 	if err := cpu.Gemm(tA != blas.NoTrans, tB != blas.NoTrans, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc); err != nil {
 		panic(err)
 	}

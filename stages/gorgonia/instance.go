@@ -46,7 +46,8 @@ func (x *instance) forward(in, params []tensorops.Array) ([]tensorops.Array, err
 	x.ran = false
 	p := x.program
 	if len(in) != len(p.in) || len(params) != len(p.params) {
-		return nil, fmt.Errorf("%w: %d inputs and %d parameters, the layer has %d and %d", ErrInput, len(in), len(params), len(p.in), len(p.params))
+		return nil, fmt.Errorf("%w: %d inputs and %d parameters, the layer has %d and %d", ErrInput, len(in), len(params), len(p.in),
+			len(p.params))
 	}
 	for i, a := range in {
 		if err := x.bind(p.in[i], a, x.inputs[i].shape); err != nil {

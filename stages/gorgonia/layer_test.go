@@ -127,7 +127,8 @@ func (p *pipe) run(v int, record func(l *tensorops.List)) error {
 func batch(index int) (stages.Microbatch, map[string]tensorops.Array) {
 	samples := 4 + index%2 // shapes differ
 	r := rand.New(rand.NewPCG(uint64(index), 1))
-	x, z, y := tensorops.NewArray(tensorops.Float32, []int{samples, 4}), tensorops.NewArray(tensorops.Float32, []int{samples, 8}), tensorops.NewArray(tensorops.Int32, []int{samples})
+	x, z, y := tensorops.NewArray(tensorops.Float32, []int{samples, 4}), tensorops.NewArray(tensorops.Float32, []int{samples, 8}),
+		tensorops.NewArray(tensorops.Int32, []int{samples})
 	for i := range x.Float {
 		x.Float[i] = float32(r.NormFloat64())
 	}
@@ -296,7 +297,8 @@ func TestStagesRefuse(t *testing.T) {
 	}
 	_, _, err = newPipe(t, device(t), m).step(1, false, false)
 	var layer *stages.LayerError
-	if !errors.Is(err, gorgonia.ErrRefused) || !errors.As(err, &layer) || layer.Layer != "bad" || !strings.Contains(err.Error(), "use Inverse of Sqrt") {
+	if !errors.Is(err, gorgonia.ErrRefused) || !errors.As(err, &layer) || layer.Layer != "bad" ||
+		!strings.Contains(err.Error(), "use Inverse of Sqrt") {
 		t.Errorf("%v", err)
 	}
 }

@@ -38,16 +38,19 @@ func TestNotMerged(t *testing.T) {
 			func(x *G.Node) (*G.Node, error) { return G.Mean(x, 0) },
 		},
 		"Transpose": {
-			func(x *G.Node) (*G.Node, error) { return G.Transpose(x, 1, 0, 2, 3) }, func(x *G.Node) (*G.Node, error) { return G.Transpose(x, 0, 1, 3, 2) },
+			func(x *G.Node) (*G.Node, error) { return G.Transpose(x, 1, 0, 2, 3) },
+			func(x *G.Node) (*G.Node, error) { return G.Transpose(x, 0, 1, 3, 2) },
 		},
 		"Slice": {
 			func(x *G.Node) (*G.Node, error) { return G.Slice(x, G.S(0, 2)) }, func(x *G.Node) (*G.Node, error) { return G.Slice(x, G.S(2, 4)) },
-			func(x *G.Node) (*G.Node, error) { return G.Slice(x, nil, G.S(0, 2)) }, func(x *G.Node) (*G.Node, error) { return G.Slice(x, nil, nil, G.S(0, 2)) },
+			func(x *G.Node) (*G.Node, error) { return G.Slice(x, nil, G.S(0, 2)) },
+			func(x *G.Node) (*G.Node, error) { return G.Slice(x, nil, nil, G.S(0, 2)) },
 			func(x *G.Node) (*G.Node, error) { return G.Slice(x, G.S(1)) }, func(x *G.Node) (*G.Node, error) { return G.Slice(x, G.S(2)) },
 			func(x *G.Node) (*G.Node, error) { return G.Slice(x, nil, G.S(1)) },
 		},
 		"Reshape": {
-			func(x *G.Node) (*G.Node, error) { return G.Reshape(x, tensor.Shape{16, 16}) }, func(x *G.Node) (*G.Node, error) { return G.Reshape(x, tensor.Shape{256}) },
+			func(x *G.Node) (*G.Node, error) { return G.Reshape(x, tensor.Shape{16, 16}) },
+			func(x *G.Node) (*G.Node, error) { return G.Reshape(x, tensor.Shape{256}) },
 			func(x *G.Node) (*G.Node, error) { return G.Reshape(x, tensor.Shape{4, 64}) },
 		},
 		"Concat": {
@@ -62,10 +65,12 @@ func TestNotMerged(t *testing.T) {
 			func(x *G.Node) (*G.Node, error) { return G.LeakyRelu(x, 0.1) }, func(x *G.Node) (*G.Node, error) { return G.LeakyRelu(x, 0.2) },
 		},
 		"Mul constant": {
-			func(x *G.Node) (*G.Node, error) { return G.Mul(x, G.NewConstant(2.0)) }, func(x *G.Node) (*G.Node, error) { return G.Mul(x, G.NewConstant(3.0)) },
+			func(x *G.Node) (*G.Node, error) { return G.Mul(x, G.NewConstant(2.0)) },
+			func(x *G.Node) (*G.Node, error) { return G.Mul(x, G.NewConstant(3.0)) },
 		},
 		"constants": {
-			func(x *G.Node) (*G.Node, error) { return G.HadamardProd(x, constantTensor(1)) }, func(x *G.Node) (*G.Node, error) { return G.HadamardProd(x, constantTensor(2)) },
+			func(x *G.Node) (*G.Node, error) { return G.HadamardProd(x, constantTensor(1)) },
+			func(x *G.Node) (*G.Node, error) { return G.HadamardProd(x, constantTensor(2)) },
 		},
 		"unary": {G.Abs, G.Sin, G.Cos, G.Exp, G.Neg, G.Square, G.Cube, G.Tanh, G.Sigmoid, G.Softplus, G.Expm1, G.Rectify},
 		"compare": {

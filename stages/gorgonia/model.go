@@ -57,7 +57,8 @@ func (m *model) take(in []input) (*instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if first, ok := m.signatures[key]; ok && first != x.program.signature {
-		return nil, fmt.Errorf("%w: Build made another graph of the same shapes %s than before: it must not draw numbers, nor depend on anything but its arguments", ErrGraph, shapes(in))
+		return nil,
+			fmt.Errorf("%w: Build made another graph of the same shapes %s than before: it must not draw numbers, nor depend on anything but its arguments", ErrGraph, shapes(in))
 	}
 	if len(m.signatures) >= LimitShapes {
 		clear(m.signatures)

@@ -115,7 +115,8 @@ func TestAgainstGorgonia(t *testing.T) {
 	}
 	g := G.NewGraph()
 	node := func(name string, a tensorops.Array) *G.Node {
-		return G.NewMatrix(g, tensor.Float32, G.WithShape(a.Shape...), G.WithName(name), G.WithValue(tensor.New(tensor.WithShape(a.Shape...), tensor.WithBacking(a.Float))))
+		return G.NewMatrix(g, tensor.Float32, G.WithShape(a.Shape...), G.WithName(name),
+			G.WithValue(tensor.New(tensor.WithShape(a.Shape...), tensor.WithBacking(a.Float))))
 	}
 	x, dy := node("x", b.in[0]), node("dy", b.dout[0])
 	wrt := G.Nodes{x}
@@ -336,8 +337,10 @@ func TestBuildRefuses(t *testing.T) {
 			y := good(in, p)
 			return []*G.Node{y, y}, nil
 		}, ErrGraph, "outputs 0 and 1 are the same"},
-		{"shapes", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return one(G.Must(G.Mul(p[1], in[0]))), nil }, ErrGraph, "Inner dimensions do not match"},
-		{"unused parameter", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return one(G.Must(G.Mul(in[0], p[0]))), nil }, ErrGraph, `parameter "b" has no part`},
+		{"shapes", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return one(G.Must(G.Mul(p[1], in[0]))), nil }, ErrGraph,
+			"Inner dimensions do not match"},
+		{"unused parameter", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return one(G.Must(G.Mul(in[0], p[0]))), nil }, ErrGraph,
+			`parameter "b" has no part`},
 		{"no gradient", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) {
 			return one(G.Must(G.BroadcastAdd(G.Must(G.Mul(in[0], p[0])), G.Must(G.Sign(p[1])), nil, []byte{0}))), nil
 		}, ErrGraph, `parameter "b" has no gradient`},
@@ -407,7 +410,8 @@ func TestInputsRefused(t *testing.T) {
 	if _, err := x.forward(b.in, weights); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.backward(x, bad(tensorops.Array{Shape: []int{4, 2}, Float: make([]float32, 8)}), b.din, b.dweights); !errors.Is(err, ErrInput) {
+	if err := m.backward(x, bad(tensorops.Array{Shape: []int{4, 2}, Float: make([]float32, 8)}), b.din, b.dweights); !errors.Is(err,
+		ErrInput) {
 		t.Errorf("a gradient of another shape: %v", err)
 	}
 	m.give(x)

@@ -85,7 +85,10 @@ var opCases = []opCase{
 	{name: "Add", shapes: two, lo: -2, hi: 2, build: binary(G.Add)},
 	{name: "Sub", shapes: two, lo: -2, hi: 2, build: binary(G.Sub)},
 	{name: "HadamardProd", shapes: two, lo: -2, hi: 2, build: binary(G.HadamardProd)},
-	{name: "HadamardProd of itself", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.HadamardProd(x, x) })},
+	{name: "HadamardProd of itself", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node,
+		error) {
+		return G.HadamardProd(x, x)
+	})},
 	{name: "HadamardDiv", shapes: two, lo: 0.5, hi: 2, build: binary(G.HadamardDiv)},
 	{name: "Pow", shapes: two, lo: 0.5, hi: 2, build: binary(G.Pow)},
 	{name: "Pow constant", shapes: one, lo: 0.5, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.Pow(in[0], constant(in, 3)) }},
@@ -109,17 +112,24 @@ var opCases = []opCase{
 	{name: "Mul matrix vector", shapes: [][]int{{3, 4}, {4}}, lo: -2, hi: 2, build: binary(G.Mul)},
 	{name: "Mul vector matrix", shapes: [][]int{{3}, {3, 4}}, lo: -2, hi: 2, build: binary(G.Mul)},
 	{name: "Mul vectors", shapes: [][]int{{4}, {4}}, lo: -2, hi: 2, build: binary(G.Mul)},
-	{name: "OuterProd", wrong: "Gorgonia's gradient of input 0 has the shape (4)", shapes: [][]int{{3}, {4}}, lo: -2, hi: 2, build: binary(G.OuterProd)},
-	{name: "BatchedMatMul", shapes: [][]int{{2, 3, 4}, {2, 4, 5}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.BatchedMatMul(in[0], in[1]) }},
-	{name: "BatchedMatMul transposed B", shapes: [][]int{{2, 3, 4}, {2, 5, 4}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.BatchedMatMul(in[0], in[1], false, true) }},
-	{name: "BatchedMatMul transposed A", shapes: [][]int{{2, 4, 3}, {2, 4, 5}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.BatchedMatMul(in[0], in[1], true, false) }},
-	{name: "BatchedMatMul 4", shapes: [][]int{{2, 2, 3, 4}, {2, 2, 4, 5}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.BatchedMatMul(in[0], in[1]) }},
-	{name: "Tensordot", shapes: [][]int{{2, 3, 4}, {4, 3, 5}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.Tensordot([]int{1, 2}, []int{1, 0}, in[0], in[1]) }},
+	{name: "OuterProd", wrong: "Gorgonia's gradient of input 0 has the shape (4)", shapes: [][]int{{3}, {4}}, lo: -2, hi: 2,
+		build: binary(G.OuterProd)},
+	{name: "BatchedMatMul", shapes: [][]int{{2, 3, 4}, {2, 4, 5}}, lo: -2, hi: 2,
+		build: func(in []*G.Node) (*G.Node, error) { return G.BatchedMatMul(in[0], in[1]) }},
+	{name: "BatchedMatMul transposed B", shapes: [][]int{{2, 3, 4}, {2, 5, 4}}, lo: -2, hi: 2,
+		build: func(in []*G.Node) (*G.Node, error) { return G.BatchedMatMul(in[0], in[1], false, true) }},
+	{name: "BatchedMatMul transposed A", shapes: [][]int{{2, 4, 3}, {2, 4, 5}}, lo: -2, hi: 2,
+		build: func(in []*G.Node) (*G.Node, error) { return G.BatchedMatMul(in[0], in[1], true, false) }},
+	{name: "BatchedMatMul 4", shapes: [][]int{{2, 2, 3, 4}, {2, 2, 4, 5}}, lo: -2, hi: 2,
+		build: func(in []*G.Node) (*G.Node, error) { return G.BatchedMatMul(in[0], in[1]) }},
+	{name: "Tensordot", shapes: [][]int{{2, 3, 4}, {4, 3, 5}}, lo: -2, hi: 2,
+		build: func(in []*G.Node) (*G.Node, error) { return G.Tensordot([]int{1, 2}, []int{1, 0}, in[0], in[1]) }},
 	{name: "SoftMax", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.SoftMax(x) })},
 	{name: "SoftMax axis 0", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.SoftMax(x, 0) })},
 	{name: "SoftMax 3", shapes: cube, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.SoftMax(x, 2) })},
 	{name: "LogSoftMax", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.LogSoftMax(x) })},
-	{name: "LogSumExp", fails: "Shape mismatch", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.LogSumExp(x, 1) })},
+	{name: "LogSumExp", fails: "Shape mismatch", shapes: one, lo: -2, hi: 2,
+		build: unary(func(x *G.Node) (*G.Node, error) { return G.LogSumExp(x, 1) })},
 	{name: "Sum", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Sum(x) })},
 	{name: "Sum axis 0", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Sum(x, 0) })},
 	{name: "Sum axis 1", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Sum(x, 1) })},
@@ -139,11 +149,16 @@ var opCases = []opCase{
 	{name: "Ravel", shapes: one, lo: -2, hi: 2, build: unary(G.Ravel)},
 	{name: "Transpose", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Transpose(x) })},
 	{name: "Transpose 3", shapes: cube, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Transpose(x, 2, 0, 1) })},
-	{name: "Transpose, Mul", shapes: two, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.Mul(in[0], G.Must(G.Transpose(in[1]))) }},
+	{name: "Transpose, Mul", shapes: two, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node,
+		error) {
+		return G.Mul(in[0], G.Must(G.Transpose(in[1])))
+	}},
 	{name: "Concat 0", shapes: two, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.Concat(0, in...) }},
 	{name: "Concat 1", shapes: two, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.Concat(1, in...) }},
-	{name: "Concat 1 of 3", shapes: [][]int{{2, 3, 4}, {2, 2, 4}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.Concat(1, in...) }},
-	{name: "Concat 1 of 4", shapes: [][]int{{2, 3, 4, 4}, {2, 2, 4, 4}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.Concat(1, in...) }},
+	{name: "Concat 1 of 3", shapes: [][]int{{2, 3, 4}, {2, 2, 4}}, lo: -2, hi: 2,
+		build: func(in []*G.Node) (*G.Node, error) { return G.Concat(1, in...) }},
+	{name: "Concat 1 of 4", shapes: [][]int{{2, 3, 4, 4}, {2, 2, 4, 4}}, lo: -2, hi: 2,
+		build: func(in []*G.Node) (*G.Node, error) { return G.Concat(1, in...) }},
 	{name: "Unconcat", shapes: [][]int{{3, 4}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) {
 		parts, err := G.Unconcat(in[0], 1, 2)
 		if err != nil {
@@ -153,7 +168,10 @@ var opCases = []opCase{
 	}},
 	{name: "Slice rows", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Slice(x, G.S(1, 3)) })},
 	{name: "Slice columns", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Slice(x, nil, G.S(1, 3)) })},
-	{name: "Slice both", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Slice(x, G.S(0, 2), G.S(1, 3)) })},
+	{name: "Slice both", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node,
+		error) {
+		return G.Slice(x, G.S(0, 2), G.S(1, 3))
+	})},
 	{name: "Slice row", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Slice(x, G.S(1)) })},
 	{name: "Slice column", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Slice(x, nil, G.S(1)) })},
 	{name: "Slice of 3", shapes: cube, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Slice(x, nil, G.S(1, 3)) })},
@@ -166,8 +184,12 @@ var opCases = []opCase{
 	{name: "Slice, then Tanh", shapes: one, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) {
 		return G.Tanh(G.Must(G.Slice(in[0], nil, G.S(1, 3))))
 	}},
-	{name: "At", fails: "no gradient of At", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.At(x, 1, 2) })},
-	{name: "ByIndices", shapes: [][]int{{5, 4}, {3}}, lo: -2, hi: 2, index: 5, build: func(in []*G.Node) (*G.Node, error) { return G.ByIndices(in[0], in[1], 0) }},
+	{name: "At", fails: "no gradient of At", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node,
+		error) {
+		return G.At(x, 1, 2)
+	})},
+	{name: "ByIndices", shapes: [][]int{{5, 4}, {3}}, lo: -2, hi: 2, index: 5,
+		build: func(in []*G.Node) (*G.Node, error) { return G.ByIndices(in[0], in[1], 0) }},
 	{name: "DiagFlat", fails: "no symbolic gradient", shapes: [][]int{{3}}, lo: -2, hi: 2, build: unary(G.DiagFlat)},
 	{name: "Conv2d", shapes: [][]int{{2, 3, 6, 6}, {4, 3, 3, 3}}, lo: -1, hi: 1, build: func(in []*G.Node) (*G.Node, error) {
 		return G.Conv2d(in[0], in[1], tensor.Shape{3, 3}, []int{1, 1}, []int{1, 1}, []int{1, 1})
@@ -193,20 +215,28 @@ var opCases = []opCase{
 	{name: "MaxPool2D, padded", shapes: image, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) {
 		return G.MaxPool2D(x, tensor.Shape{2, 2}, []int{1, 1}, []int{2, 2})
 	})},
-	{name: "MaxPool1D", shapes: [][]int{{2, 3, 1, 8}}, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.MaxPool1D(x, 2, 0, 2) })},
+	{name: "MaxPool1D", shapes: [][]int{{2, 3, 1, 8}}, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node,
+		error) {
+		return G.MaxPool1D(x, 2, 0, 2)
+	})},
 	{name: "AveragePool2D", wrong: "by central differences", shapes: image, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) {
 		return G.AveragePool2D(x, tensor.Shape{2, 2}, []int{0, 0}, []int{2, 2})
 	})},
 	{name: "GlobalAveragePool2D", fails: "no symbolic gradient", shapes: image, lo: -2, hi: 2, build: unary(G.GlobalAveragePool2D)},
-	{name: "Upsample2D", shapes: [][]int{{2, 3, 3, 3}}, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Upsample2D(x, 2) })},
-	{name: "BatchNorm 2", wrong: "a second forward pass gives other bits", shapes: [][]int{{4, 3}, {4, 3}, {4, 3}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) {
-		y, _, _, _, err := G.BatchNorm(in[0], in[1], in[2], 0.9, 1e-5)
-		return y, err
-	}},
-	{name: "BatchNorm 4", wrong: "a second forward pass gives other bits", shapes: [][]int{{2, 3, 4, 4}, {2, 3, 4, 4}, {2, 3, 4, 4}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) {
-		y, _, _, _, err := G.BatchNorm(in[0], in[1], in[2], 0.9, 1e-5)
-		return y, err
-	}},
+	{name: "Upsample2D", shapes: [][]int{{2, 3, 3, 3}}, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node,
+		error) {
+		return G.Upsample2D(x, 2)
+	})},
+	{name: "BatchNorm 2", wrong: "a second forward pass gives other bits", shapes: [][]int{{4, 3}, {4, 3}, {4, 3}}, lo: -2, hi: 2,
+		build: func(in []*G.Node) (*G.Node, error) {
+			y, _, _, _, err := G.BatchNorm(in[0], in[1], in[2], 0.9, 1e-5)
+			return y, err
+		}},
+	{name: "BatchNorm 4", wrong: "a second forward pass gives other bits", shapes: [][]int{{2, 3, 4, 4}, {2, 3, 4, 4}, {2, 3, 4, 4}}, lo: -2,
+		hi: 2, build: func(in []*G.Node) (*G.Node, error) {
+			y, _, _, _, err := G.BatchNorm(in[0], in[1], in[2], 0.9, 1e-5)
+			return y, err
+		}},
 	{name: "Log of 1+x", shapes: one, lo: 0.5, hi: 2, build: func(in []*G.Node) (*G.Node, error) {
 		return G.Log(G.Must(G.Add(in[0], constant(in, 1))))
 	}},
@@ -220,28 +250,40 @@ var opCases = []opCase{
 	{name: "Mul of a row", shapes: [][]int{{1, 4}, {4, 3}}, lo: -2, hi: 2, build: binary(G.Mul)},
 	{name: "Mul of a column by a row", shapes: [][]int{{3, 1}, {1, 4}}, lo: -2, hi: 2, build: binary(G.Mul)},
 	{name: "Mul of a row by a column", shapes: [][]int{{1, 4}, {4, 1}}, lo: -2, hi: 2, build: binary(G.Mul)},
-	{name: "BroadcastAdd channels", shapes: [][]int{{2, 3, 4, 4}, {1, 3, 1, 1}}, lo: -2, hi: 2, build: broadcast(G.BroadcastAdd, nil, []byte{0, 2, 3})},
+	{name: "BroadcastAdd channels", shapes: [][]int{{2, 3, 4, 4}, {1, 3, 1, 1}}, lo: -2, hi: 2,
+		build: broadcast(G.BroadcastAdd, nil, []byte{0, 2, 3})},
 	{name: "BroadcastAdd of 1 element", shapes: [][]int{{3, 4}, {1, 1}}, lo: -2, hi: 2, build: broadcast(G.BroadcastAdd, nil, []byte{0, 1})},
 	{name: "Sum of a vector", shapes: [][]int{{5}}, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Sum(x) })},
 	{name: "Sum of a column", shapes: [][]int{{5, 1}}, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Sum(x, 0) })},
-	{name: "Mean of 4", wrong: "by central differences", shapes: image, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Mean(x, 2, 3) })},
+	{name: "Mean of 4", wrong: "by central differences", shapes: image, lo: -2, hi: 2,
+		build: unary(func(x *G.Node) (*G.Node, error) { return G.Mean(x, 2, 3) })},
 	{name: "SoftMax 4", shapes: image, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.SoftMax(x, 3) })},
 	{name: "SoftMax of 3, axis 1", shapes: cube, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.SoftMax(x, 1) })},
-	{name: "Concat of three", shapes: [][]int{{3, 4}, {3, 2}, {3, 1}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.Concat(1, in...) }},
-	{name: "Slice of 4", shapes: image, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Slice(x, nil, nil, G.S(1, 4), G.S(2, 6)) })},
+	{name: "Concat of three", shapes: [][]int{{3, 4}, {3, 2}, {3, 1}}, lo: -2, hi: 2,
+		build: func(in []*G.Node) (*G.Node, error) { return G.Concat(1, in...) }},
+	{name: "Slice of 4", shapes: image, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node,
+		error) {
+		return G.Slice(x, nil, nil, G.S(1, 4), G.S(2, 6))
+	})},
 	{name: "Slice, then Reshape", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) {
 		return G.Reshape(G.Must(G.Slice(x, nil, G.S(1, 3))), tensor.Shape{6})
 	})},
-	{name: "Transpose, then Add", shapes: [][]int{{3, 4}, {4, 3}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) { return G.Add(G.Must(G.Transpose(in[0])), in[1]) }},
+	{name: "Transpose, then Add", shapes: [][]int{{3, 4}, {4, 3}}, lo: -2, hi: 2,
+		build: func(in []*G.Node) (*G.Node, error) { return G.Add(G.Must(G.Transpose(in[0])), in[1]) }},
 	{name: "Transpose 4", shapes: image, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Transpose(x, 0, 2, 3, 1) })},
 	{name: "Gather of LogSoftMax", shapes: [][]int{{4, 5}, {3}}, lo: -2, hi: 2, index: 4, build: func(in []*G.Node) (*G.Node, error) {
 		return G.Mean(G.Must(G.ByIndices(G.Must(G.LogSoftMax(in[0])), in[1], 0)))
 	}},
-	{name: "ByIndices axis 1", shapes: [][]int{{3, 5}, {4}}, lo: -2, hi: 2, index: 5, build: func(in []*G.Node) (*G.Node, error) { return G.ByIndices(in[0], in[1], 1) }},
-	{name: "GroupNorm", prints: true, shapes: [][]int{{2, 4, 3, 3}, {1, 4, 1, 1}, {1, 4, 1, 1}}, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) {
-		return G.GroupNorm(in[0], in[1], in[2], 2, 4, 1e-5)
-	}},
-	{name: "Dropout", wrong: "panicked", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.Dropout(x, 0.5) })},
+	{name: "ByIndices axis 1", shapes: [][]int{{3, 5}, {4}}, lo: -2, hi: 2, index: 5,
+		build: func(in []*G.Node) (*G.Node, error) { return G.ByIndices(in[0], in[1], 1) }},
+	{name: "GroupNorm", prints: true, shapes: [][]int{{2, 4, 3, 3}, {1, 4, 1, 1}, {1, 4, 1, 1}}, lo: -2, hi: 2,
+		build: func(in []*G.Node) (*G.Node, error) {
+			return G.GroupNorm(in[0], in[1], in[2], 2, 4, 1e-5)
+		}},
+	{name: "Dropout", wrong: "panicked", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node,
+		error) {
+		return G.Dropout(x, 0.5)
+	})},
 	{name: "UniformRandomNode", wrong: "panicked", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) {
 		return G.HadamardProd(x, G.UniformRandomNode(x.Graph(), x.Dtype(), 0, 1, 3, 4))
 	})},
@@ -252,13 +294,19 @@ var opCases = []opCase{
 	{name: "Gt times x", shapes: two, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) {
 		return G.HadamardProd(in[0], G.Must(G.Gt(in[0], in[1], true)))
 	}},
-	{name: "Sign times x", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.HadamardProd(x, G.Must(G.Sign(x))) })},
+	{name: "Sign times x", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node,
+		error) {
+		return G.HadamardProd(x, G.Must(G.Sign(x)))
+	})},
 	{name: "GELU", shapes: one, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) {
 		x := in[0]
 		inner := G.Must(G.Mul(G.Must(G.Add(x, G.Must(G.Mul(G.Must(G.Cube(x)), constant(in, 0.044715))))), constant(in, math.Sqrt(2/math.Pi))))
 		return G.HadamardProd(G.Must(G.Mul(x, constant(in, 0.5))), G.Must(G.Add(G.Must(G.Tanh(inner)), constant(in, 1))))
 	}},
-	{name: "SiLU", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node, error) { return G.HadamardProd(x, G.Must(G.Sigmoid(x))) })},
+	{name: "SiLU", shapes: one, lo: -2, hi: 2, build: unary(func(x *G.Node) (*G.Node,
+		error) {
+		return G.HadamardProd(x, G.Must(G.Sigmoid(x)))
+	})},
 	{name: "used twice", shapes: two, lo: -2, hi: 2, build: func(in []*G.Node) (*G.Node, error) {
 		h := G.Must(G.Tanh(G.Must(G.Add(in[0], in[1]))))
 		return G.Add(G.Must(G.Square(h)), G.Must(G.HadamardProd(h, in[0])))
@@ -338,7 +386,8 @@ func setNumber(a tensorops.Array, i int, v float64) {
 func clone(arrays []tensorops.Array) []tensorops.Array {
 	out := make([]tensorops.Array, len(arrays))
 	for i, a := range arrays {
-		out[i] = tensorops.Array{Shape: a.Shape, Float: append([]float32(nil), a.Float...), Double: append([]float64(nil), a.Double...), Int: append([]int32(nil), a.Int...)}
+		out[i] = tensorops.Array{Shape: a.Shape, Float: append([]float32(nil), a.Float...), Double: append([]float64(nil), a.Double...),
+			Int: append([]int32(nil), a.Int...)}
 		if a.Float == nil {
 			out[i].Float = nil
 		}

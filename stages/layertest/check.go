@@ -89,7 +89,8 @@ func (c *checker) try(t trial, judge func(r *rig)) bool {
 		err = r.fetchGrads()
 	}
 	if after := dev.Memory().InUse; err == nil && after != before {
-		c.find("memory", "%d bytes more are in use after %s than before. What Pass.Alloc gives must be returned, given to Pass.Save, or freed", after-before, t.order)
+		c.find("memory", "%d bytes more are in use after %s than before. What Pass.Alloc gives must be returned, given to Pass.Save, or freed",
+			after-before, t.order)
 	}
 	if err == nil && judge != nil {
 		judge(r)
@@ -125,7 +126,8 @@ func (c *checker) sameBits(base outcome) {
 		trial
 		cause string
 	}{
-		{trial{"repetition", plain, onCPU(1), false}, "The same numbers must come of the same: nothing may depend on time, on chance, or on the order of a map"},
+		{trial{"repetition", plain, onCPU(1), false},
+			"The same numbers must come of the same: nothing may depend on time, on chance, or on the order of a map"},
 		{trial{"threads", plain, onCPU(2), false}, "How a sum is split must follow from shapes alone"},
 		{trial{"split", "F0 I0 W0 F1 I1 W1 F2 I2 W2", onCPU(1), false}, "WeightGrad must compute the same right after InputGrad and later"},
 		{trial{"in flight", "F0 F1 F2 B0 B1 B2", onCPU(1), false}, keepsState},
@@ -163,7 +165,8 @@ func (r *rig) addsUp(name string, a, b, sum tensorops.Array) {
 	for i, v := range sum.Float {
 		want := float64(a.Float[i]) + float64(b.Float[i])
 		if off := math.Abs(float64(v) - want); !(off <= rounding*largest) {
-			r.find("accumulation", "gradient of parameter %q: element %s is %.6g after two microbatches, whose own are %.6g and %.6g. WeightGrad must add to Pass.Grad, which has the earlier microbatches' (MatMulOpts.Accumulate, and += in a Call)",
+			r.find("accumulation",
+				"gradient of parameter %q: element %s is %.6g after two microbatches, whose own are %.6g and %.6g. WeightGrad must add to Pass.Grad, which has the earlier microbatches' (MatMulOpts.Accumulate, and += in a Call)",
 				name, place(sum.Shape, i), v, a.Float[i], b.Float[i])
 			return
 		}
@@ -194,7 +197,8 @@ func (c *checker) recording() {
 	}
 	r.watching = false
 	if err := r.passes("F0 F1 B0 I1 W1"); err != nil {
-		c.find("recording", "%v. Where memory is planned all is recorded and nothing computed: tensors have no numbers while a method records, only in a Call", err)
+		c.find("recording",
+			"%v. Where memory is planned all is recorded and nothing computed: tensors have no numbers while a method records, only in a Call", err)
 	}
 	if err := r.stage.Close(); err != nil {
 		c.find("closing", "%v", err)

@@ -51,10 +51,11 @@ func TestRight(t *testing.T) {
 		"embedding":          {must(stages.NewEmbed("y", 6, 4)), layertest.Options{Fields: labels}},
 		"cross-entropy":      {stages.NewCrossEntropy("y", 6), with(rows, labels)},
 		"mean squared error": {stages.NewMSE("y"), with(rows, targets)},
-		"both ways":          {&crossing{}, layertest.Options{Inputs: []layertest.Tensor{rows.Inputs[0], {Shape: []int{layertest.B, 6}, Scale: 0.5}}}},
-		"pick":               {&pick{}, layertest.Options{Inputs: []layertest.Tensor{rows.Inputs[0], ids}}},
-		"opened":             {&opened{scaled: scaled{}}, rows},
-		"scaled":             {&scaled{}, rows},
+		"both ways": {&crossing{}, layertest.Options{Inputs: []layertest.Tensor{rows.Inputs[0],
+			{Shape: []int{layertest.B, 6}, Scale: 0.5}}}},
+		"pick":   {&pick{}, layertest.Options{Inputs: []layertest.Tensor{rows.Inputs[0], ids}}},
+		"opened": {&opened{scaled: scaled{}}, rows},
+		"scaled": {&scaled{}, rows},
 	} {
 		t.Run(name, func(t *testing.T) { layertest.Check(t, c.layer, c.o) })
 	}
@@ -373,7 +374,8 @@ func TestWrong(t *testing.T) {
 		found(t, stages.NewCrossEntropy("y", 6), rows, `forward: ~ it reads the field "y", which Options.Fields doesn't describe`)
 	})
 	t.Run("a shape", func(t *testing.T) {
-		found(t, &scaled{}, layertest.Options{Name: "mine", Inputs: []layertest.Tensor{{Shape: []int{0}}}}, "mine: forward: input 0: input 0 has shape [0]")
+		found(t, &scaled{}, layertest.Options{Name: "mine", Inputs: []layertest.Tensor{{Shape: []int{0}}}},
+			"mine: forward: input 0: input 0 has shape [0]")
 	})
 	t.Run("nil", func(t *testing.T) { found(t, nil, rows, "forward: the layer is nil") })
 }

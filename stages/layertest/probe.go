@@ -77,7 +77,7 @@ func (q *lossProbe) Open() (stages.OpenLayer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &openLossProbe{*l.(*openProbe)}, nil //nolint:forcetypeassert // probe.Open makes no other
+	return &openLossProbe{*l.(*openProbe)}, nil
 }
 
 func (q *lossProbe) Report(p *stages.Pass) stages.Report { return q.report(p) }

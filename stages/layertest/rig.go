@@ -95,7 +95,8 @@ func newRig(l stages.Layer, o Options, stream tensorops.Stream, find func(check,
 	if err != nil {
 		return nil, err
 	}
-	if r.stage, err = stages.NewStage(m, stream, []stages.ChunkSpec{{Chunk: 0, First: 0, Last: len(m.Symbols())}}, stages.Options{Seed: o.Seed, Optimizer: stages.Optimizer{Name: stages.SGD}}); err != nil {
+	if r.stage, err = stages.NewStage(m, stream, []stages.ChunkSpec{{Chunk: 0, First: 0, Last: len(m.Symbols())}},
+		stages.Options{Seed: o.Seed, Optimizer: stages.Optimizer{Name: stages.SGD}}); err != nil {
 		return nil, err
 	}
 	draw := stages.InitWeights(o.Seed)
@@ -160,7 +161,8 @@ func (r *rig) passes(order string) error {
 	return nil
 }
 
-var passNames = map[byte]string{'F': "forward", 'V': "forward without Train", 'B': "backward", 'I': "input gradient", 'W': "weight gradient"}
+var passNames = map[byte]string{'F': "forward", 'V': "forward without Train", 'B': "backward", 'I': "input gradient",
+	'W': "weight gradient"}
 
 func (r *rig) pass(what byte, mb int) (err error) {
 	r.microbatch = mb

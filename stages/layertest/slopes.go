@@ -21,7 +21,8 @@ func (r *rig) slopes() error {
 	}
 	for i, p := range r.params {
 		name := r.paramName(i)
-		if err := r.slope(fmt.Sprintf("of parameter %d (%q)", i, p.Name), false, p.Shape, r.weights[name], got.grads[name].Float, r.load); err != nil {
+		if err := r.slope(fmt.Sprintf("of parameter %d (%q)", i, p.Name), false, p.Shape, r.weights[name], got.grads[name].Float,
+			r.load); err != nil {
 			return err
 		}
 	}
@@ -67,7 +68,8 @@ func (r *rig) slope(what string, input bool, shape []int, numbers, grad []float3
 		return err
 	}
 	if count[unsure] > n/4 {
-		r.find("gradient", "%s, float32%v: differences of the loss don't settle in %d of %d elements, so nothing can be said. The layer steps or jumps there, or computes too roughly: give Options other inputs, or another Step", what, shape, count[unsure], n)
+		r.find("gradient",
+			"%s, float32%v: differences of the loss don't settle in %d of %d elements, so nothing can be said. The layer steps or jumps there, or computes too roughly: give Options other inputs, or another Step", what, shape, count[unsure], n)
 	} else if count[wrong] > 0 {
 		worst := all[0]
 		for _, e := range all {

@@ -28,10 +28,12 @@ type Info struct {
 	Device       string  // "cpu" or "cuda"; all, as "cuda, cpu" or "cuda:0, cuda:1", where ranks differ
 	Threads      int     // of the CPU, where a rank computes on it
 	Samples      bool    // the counts of tokens are of samples, and so are windows
-	Classes      string  // of samples with a label: how many classes there are, and how many samples have each; "" where a coordinator has the run
-	Text         string  // of text: which tokens begin and end it, and which of the model's files say so; "": none does
-	Auto         string  // what device.kind = "auto" has come to, in a sentence; "": it is not asked for, or there is no GPU
-	Kernels      string  // of several devices each with its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"
+	// of samples with a label: how many classes there are, and how many samples have each; "" where a
+	// coordinator has the run
+	Classes string
+	Text    string // of text: which tokens begin and end it, and which of the model's files say so; "": none does
+	Auto    string // what device.kind = "auto" has come to, in a sentence; "": it is not asked for, or there is no GPU
+	Kernels string // of several devices each with its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)"
 }
 
 // Result is how a run ended.

@@ -44,7 +44,8 @@ const (
 	Failing
 )
 
-var doings = [...]string{"idle", "starting", "running", "waiting", "summing gradients", "updating weights", "copying state", "reading", "writing", "paused", "finished", "failed"}
+var doings = [...]string{"idle", "starting", "running", "waiting", "summing gradients", "updating weights", "copying state", "reading",
+	"writing", "paused", "finished", "failed"}
 
 func (d Doing) String() string { return doings[d] }
 

@@ -68,7 +68,8 @@ func orDash(s string) string {
 	return s
 }
 
-var passes = map[scheduler.Type]string{scheduler.F: "forward", scheduler.I: "input gradient", scheduler.W: "weight gradient", scheduler.B: "backward"}
+var passes = map[scheduler.Type]string{scheduler.F: "forward", scheduler.I: "input gradient", scheduler.W: "weight gradient",
+	scheduler.B: "backward"}
 
 // describe names an action for a person: the cell of the table, with stage and
 // microbatch in words.

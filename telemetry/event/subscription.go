@@ -7,7 +7,9 @@ type Subscription struct {
 }
 
 // NewSubscription reads a channel of events; end says that nobody reads it any more.
-func NewSubscription(events <-chan Event, end func()) *Subscription { return &Subscription{events, end} }
+func NewSubscription(events <-chan Event, end func()) *Subscription {
+	return &Subscription{events, end}
+}
 
 // Events are what happens from now on, in order; the channel is closed when the run has ended, and by
 // Close. A reader that is too slow loses step events, or their traces, and a WarningEvent says how many; the run

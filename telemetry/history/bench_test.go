@@ -30,7 +30,8 @@ func long(b *testing.B, steps int) (dir string, bytes int64) {
 		r := telemetry.Record{
 			Step: i, Loss: p(2 + 8*math.Exp(-9*x) + noise/7), GradNorm: p(0.5 + noise*noise/3), LR: p(3e-4 * (1 + math.Cos(3.14159*x)) / 2),
 			Tokens: int64(i) * 524288, TokensPerS: p(812345.678 + 1000*noise), StepMS: p(645.4 + 7*noise), BubblePct: p(11.7 + noise),
-			PeakMemBytes: 34359738368, PeakPct: p(41.2 + noise), Metrics: map[string]float64{"accuracy": 0.5 + noise/3, "router_entropy": 1.5 + noise/9},
+			PeakMemBytes: 34359738368, PeakPct: p(41.2 + noise), Metrics: map[string]float64{"accuracy": 0.5 + noise/3,
+				"router_entropy": 1.5 + noise/9},
 		}
 		if i%250 == 0 {
 			r.ValLoss = p(2.1 + 8*math.Exp(-9*x))

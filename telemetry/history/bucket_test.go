@@ -108,7 +108,8 @@ func TestBuckets(t *testing.T) {
 }
 
 func TestMeanOfLargeFigures(t *testing.T) {
-	h := made(t, t.TempDir(), strings.Repeat(`{"step":1,"loss":1e308}`+"\n", 1)+`{"step":2,"loss":1.5e308}`+"\n"+`{"step":3,"loss":1.2e308}`+"\n")
+	h := made(t, t.TempDir(), strings.Repeat(`{"step":1,"loss":1e308}`+"\n", 1)+`{"step":2,"loss":1.5e308}`+"\n"+`{"step":3,"loss":1.2e308}`+
+		"\n")
 	b := h.Series("loss", BySteps, 0, 9, 1)
 	if len(b) != 1 || b[0].Mean < 1e308 || b[0].Mean > 1.5e308 {
 		t.Errorf("%+v", b)
@@ -116,7 +117,8 @@ func TestMeanOfLargeFigures(t *testing.T) {
 }
 
 func TestAxes(t *testing.T) {
-	h := made(t, t.TempDir(), `{"step":0,"val_loss":5}`+"\n"+`{"step":1,"loss":4,"tokens":64,"step_ms":500}`+"\n"+`{"step":2,"loss":3,"tokens":128,"step_ms":250,"val_loss":2}`+"\n")
+	h := made(t, t.TempDir(), `{"step":0,"val_loss":5}`+"\n"+`{"step":1,"loss":4,"tokens":64,"step_ms":500}`+"\n"+
+		`{"step":2,"loss":3,"tokens":128,"step_ms":250,"val_loss":2}`+"\n")
 	for _, c := range []struct {
 		by   Axis
 		to   float64

@@ -111,7 +111,8 @@ func same(t interface{ Fatalf(string, ...any) }, h *History, records []telemetry
 			seconds += *r.StepMS / 1000
 		}
 		if h.rows.x(BySteps, i) != float64(r.Step) || h.rows.x(ByTokens, i) != float64(tokens) || h.rows.x(BySeconds, i) != seconds {
-			t.Fatalf("row %d is at %v, %v and %v, want %v, %v and %v", i, h.rows.x(BySteps, i), h.rows.x(ByTokens, i), h.rows.x(BySeconds, i), r.Step, tokens, seconds)
+			t.Fatalf("row %d is at %v, %v and %v, want %v, %v and %v", i, h.rows.x(BySteps, i), h.rows.x(ByTokens, i), h.rows.x(BySeconds, i),
+				r.Step, tokens, seconds)
 		}
 	}
 	if got := h.Skipped(); !slices.Equal(got, skipped) {
@@ -134,15 +135,18 @@ func same(t interface{ Fatalf(string, ...any) }, h *History, records []telemetry
 func anyLine(step int) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		figure := func(name string) *float64 {
-			return rapid.Ptr(rapid.OneOf(rapid.Float64(), rapid.Map(rapid.Uint64(), math.Float64frombits), rapid.Float64Range(0, 10)), true).Draw(t, name)
+			return rapid.Ptr(rapid.OneOf(rapid.Float64(), rapid.Map(rapid.Uint64(), math.Float64frombits), rapid.Float64Range(0, 10)), true).Draw(t,
+				name)
 		}
 		metrics := func(name string) map[string]float64 {
-			return rapid.OneOf(rapid.Just(map[string]float64(nil)), rapid.MapOfN(rapid.OneOf(rapid.SampledFrom([]string{"accuracy", "äöü", "a<b", `"`, ""}), rapid.String()),
+			return rapid.OneOf(rapid.Just(map[string]float64(nil)), rapid.MapOfN(rapid.OneOf(rapid.SampledFrom([]string{"accuracy", "äöü", "a<b",
+				`"`, ""}), rapid.String()),
 				rapid.Map(rapid.Uint64(), math.Float64frombits), 0, 3)).Draw(t, name)
 		}
 		r := telemetry.Record{
 			Step: step, Loss: figure("loss"), MTPLoss: figure("mtp"), ValLoss: figure("val"), GradNorm: figure("norm"), LR: figure("lr"),
-			Tokens: rapid.Int64().Draw(t, "tokens"), TokensPerS: figure("speed"), StepMS: figure("ms"), BubblePct: figure("bubble"), PeakPct: figure("peak"),
+			Tokens: rapid.Int64().Draw(t, "tokens"), TokensPerS: figure("speed"), StepMS: figure("ms"), BubblePct: figure("bubble"),
+			PeakPct:      figure("peak"),
 			PeakMemBytes: rapid.Int64().Draw(t, "mem"), Skipped: rapid.Bool().Draw(t, "skipped"),
 			Update:  rapid.SampledFrom([]string{"", "kept", "rolled_back", "waited"}).Draw(t, "update"),
 			Metrics: metrics("metrics"), ValMetrics: metrics("val metrics"),
@@ -374,8 +378,10 @@ func FuzzScan(f *testing.F) {
 	}
 	for _, line := range []string{
 		`{"step":1,"metrics":{"accuracy":0.5,"ü":null},"val_metrics":{"accuracy":1}}`, `{"step":1,"step":2}`, `{"step":1,"Loss":2}`,
-		`{"step":1,"loss":1e999}`, `{"step":01}`, `{"step":1.0}`, `{"step":-0}`, `{"step":1,"later":{"a":[1]},"x":1e999}`, `{"step":1,"metrics":null}`,
-		`{"step":1,"update":"a\u0062"}`, `{"step":1}}`, `{"step":123456789012345678901}`, `{"step":1,"metrics":{"a":1,"a":2}}`, `{`, ``, `{"step":1,"\u212a":2}`,
+		`{"step":1,"loss":1e999}`, `{"step":01}`, `{"step":1.0}`, `{"step":-0}`, `{"step":1,"later":{"a":[1]},"x":1e999}`,
+		`{"step":1,"metrics":null}`,
+		`{"step":1,"update":"a\u0062"}`, `{"step":1}}`, `{"step":123456789012345678901}`, `{"step":1,"metrics":{"a":1,"a":2}}`, `{`, ``,
+		`{"step":1,"\u212a":2}`,
 	} {
 		f.Add([]byte(line))
 	}
@@ -405,8 +411,10 @@ func compare(t *testing.T, line []byte, got, want *row) {
 		return // too many metrics
 	}
 	ha, hb := &History{rows: a}, &History{rows: b}
-	if got, want := ha.Names(), hb.Names(); !slices.Equal(got, want) || a.steps[0] != b.steps[0] || a.tokens[0] != b.tokens[0] || len(a.skipped) != len(b.skipped) {
-		t.Fatalf("%q: step %d, %d tokens, skipped %v, %q; want %d, %d, %v, %q", line, a.steps[0], a.tokens[0], a.skipped, got, b.steps[0], b.tokens[0], b.skipped, want)
+	if got, want := ha.Names(), hb.Names(); !slices.Equal(got, want) || a.steps[0] != b.steps[0] || a.tokens[0] != b.tokens[0] ||
+		len(a.skipped) != len(b.skipped) {
+		t.Fatalf("%q: step %d, %d tokens, skipped %v, %q; want %d, %d, %v, %q", line, a.steps[0], a.tokens[0], a.skipped, got, b.steps[0],
+			b.tokens[0], b.skipped, want)
 	}
 	for _, name := range ha.Names() {
 		if got, want := series1(ha, name), series1(hb, name); !slices.Equal(got, want) {
@@ -453,7 +461,8 @@ func TestAdded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := added.Refresh(); err != nil || !slices.Equal(added.Names(), h.Names()) || !slices.Equal(added.Skipped(), h.Skipped()) || !slices.Equal(added.rows.seconds, h.rows.seconds) {
+		if err := added.Refresh(); err != nil || !slices.Equal(added.Names(), h.Names()) || !slices.Equal(added.Skipped(), h.Skipped()) ||
+			!slices.Equal(added.rows.seconds, h.rows.seconds) {
 			t.Fatalf("%v, %v, %v: names %v, want %v", err, added.Skipped(), added.rows.seconds, added.Names(), h.Names())
 		}
 		for _, name := range h.Names() {
@@ -469,7 +478,8 @@ func TestThinned(t *testing.T) {
 	p := func(v float64) *float64 { return &v }
 	h := New(100)
 	for i := range 5000 {
-		r := telemetry.Record{Step: i, Tokens: int64(i), Loss: p(float64(i)), StepMS: p(1000), Skipped: i == 0, Metrics: map[string]float64{"accuracy": float64(i)}}
+		r := telemetry.Record{Step: i, Tokens: int64(i), Loss: p(float64(i)), StepMS: p(1000), Skipped: i == 0,
+			Metrics: map[string]float64{"accuracy": float64(i)}}
 		if i%1000 == 0 {
 			r.ValLoss = p(math.Inf(1))
 		}

@@ -13,7 +13,8 @@ func TestImports(t *testing.T) {
 		t.Skipf("go list: %v", err)
 	}
 	for pkg := range strings.FieldsSeq(string(out)) {
-		for _, no := range []string{"google.golang.org/grpc", "go.opentelemetry.io/otel/exporters/otlp", "go.opentelemetry.io/proto", "github.com/troupe-ml/troupe/cluster", "github.com/troupe-ml/troupe/cli", "github.com/spf13/"} {
+		for _, no := range []string{"google.golang.org/grpc", "go.opentelemetry.io/otel/exporters/otlp", "go.opentelemetry.io/proto",
+			"github.com/troupe-ml/troupe/cluster", "github.com/troupe-ml/troupe/cli", "github.com/spf13/"} {
 			if strings.HasPrefix(pkg, no) {
 				t.Errorf("%s is linked", pkg)
 			}

@@ -21,7 +21,8 @@ type instruments struct {
 	run  attribute.KeyValue
 	errs []error
 
-	figures                                               []func(v float64) // by their place in telemetry.Figures; nil: a histogram has the figure
+	// by their place in telemetry.Figures; nil: a histogram has the figure
+	figures                                               []func(v float64)
 	duration, saving                                      metric.Float64Histogram
 	ideal, figure, value                                  metric.Float64Gauge
 	at                                                    metric.Int64Gauge
@@ -30,7 +31,8 @@ type instruments struct {
 
 func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error) {
 	i := &instruments{run: run, of: metric.WithAttributeSet(attribute.NewSet(run))}
-	seconds := metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 600, 1800, 3600)
+	seconds := metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250,
+		600, 1800, 3600)
 	histogram := func(name, what string) metric.Float64Histogram {
 		h, err := m.Float64Histogram(name, metric.WithDescription(what), metric.WithUnit("s"), seconds)
 		i.errs = append(i.errs, err)
@@ -80,7 +82,8 @@ func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error
 }
 
 // units are those that OpenTelemetry has for figures'; what counts things is in braces.
-var units = map[telemetry.Unit]string{telemetry.Number: "1", telemetry.Percent: "1", telemetry.TokensPerSecond: "{token}/s", telemetry.Milliseconds: "ms", telemetry.Bytes: "By"}
+var units = map[telemetry.Unit]string{telemetry.Number: "1", telemetry.Percent: "1", telemetry.TokensPerSecond: "{token}/s",
+	telemetry.Milliseconds: "ms", telemetry.Bytes: "By"}
 
 // step tells of a step, and of how many steps and tokens there are more.
 func (i *instruments) step(e troupe.StepEvent, steps, tokens int64) {

@@ -32,7 +32,8 @@ const (
 )
 
 // passes are the names of the spans of actions.
-var passes = map[scheduler.Type]string{scheduler.F: "forward", scheduler.B: "backward", scheduler.I: "input_gradient", scheduler.W: "weight_gradient"}
+var passes = map[scheduler.Type]string{scheduler.F: "forward", scheduler.B: "backward", scheduler.I: "input_gradient",
+	scheduler.W: "weight_gradient"}
 
 // limitMetrics is how many figures of a model's own are told of a step.
 const limitMetrics = 64

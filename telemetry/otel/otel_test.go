@@ -45,7 +45,8 @@ type told struct {
 func newTold(t *testing.T, o Options) *told {
 	t.Helper()
 	all := &told{spans: tracetest.NewInMemoryExporter(), reader: sdkmetric.NewManualReader(), now: at(1000)}
-	o.Tracer, o.Meter = sdktrace.NewTracerProvider(sdktrace.WithSyncer(all.spans)), sdkmetric.NewMeterProvider(sdkmetric.WithReader(all.reader))
+	o.Tracer, o.Meter = sdktrace.NewTracerProvider(sdktrace.WithSyncer(all.spans)),
+		sdkmetric.NewMeterProvider(sdkmetric.WithReader(all.reader))
 	o.Run, o.Now = "tiny", func() time.Time { return all.now }
 	var err error
 	if all.Recorder, err = New(o); err != nil {
@@ -107,7 +108,8 @@ func nameOf(set attribute.Set) string {
 }
 
 func step(n int) troupe.StepEvent {
-	return troupe.StepEvent{Record: telemetry.Record{Step: n, Loss: p(3.5), GradNorm: p(1), LR: p(1e-3), Tokens: int64(100 * n), TokensPerS: p(400), StepMS: p(250), BubblePct: p(50)}, IdealBubblePct: 40}
+	return troupe.StepEvent{Record: telemetry.Record{Step: n, Loss: p(3.5), GradNorm: p(1), LR: p(1e-3), Tokens: int64(100 * n),
+		TokensPerS: p(400), StepMS: p(250), BubblePct: p(50)}, IdealBubblePct: 40}
 }
 
 // TestStep: a step is the root of a trace, by its duration; recorded, its actions are children with
@@ -119,9 +121,11 @@ func TestStep(t *testing.T) {
 	a.Observe(plain)
 	recorded := step(2)
 	recorded.Trace = [][]event.ActionTime{
-		{{Action: scheduler.Action{Chunk: 0, Type: scheduler.F, Microbatch: 3}, Start: at(100), End: at(150)}, {Action: scheduler.Action{Type: scheduler.B}, Start: at(200), End: at(290)}},
+		{{Action: scheduler.Action{Chunk: 0, Type: scheduler.F, Microbatch: 3}, Start: at(100), End: at(150)},
+			{Action: scheduler.Action{Type: scheduler.B}, Start: at(200), End: at(290)}},
 		nil,
-		{{Action: scheduler.Action{Chunk: 1, Type: scheduler.I, Microbatch: 1}, Start: at(160), End: at(170)}, {Action: scheduler.Action{Chunk: 1, Type: scheduler.W, Microbatch: 1}, Start: at(170), End: at(400)}},
+		{{Action: scheduler.Action{Chunk: 1, Type: scheduler.I, Microbatch: 1}, Start: at(160), End: at(170)},
+			{Action: scheduler.Action{Chunk: 1, Type: scheduler.W, Microbatch: 1}, Start: at(170), End: at(400)}},
 	}
 	recorded.Clocks = []event.Clock{{}, {}, {Process: "w1", Within: 2 * time.Millisecond}}
 	a.Observe(recorded)
@@ -140,7 +144,8 @@ func TestStep(t *testing.T) {
 	if !two.StartTime.Equal(at(100)) || !two.EndTime.Equal(at(400)) { // its last action is behind its duration
 		t.Errorf("step 2 is from %v to %v", two.StartTime, two.EndTime)
 	}
-	want := map[string]string{"engine.run": "tiny", "engine.step": "1", "engine.loss": "3.5", "engine.gradient_norm": "1", "engine.learning_rate": "0.001", "engine.bubble_ratio": "0.5",
+	want := map[string]string{"engine.run": "tiny", "engine.step": "1", "engine.loss": "3.5", "engine.gradient_norm": "1",
+		"engine.learning_rate": "0.001", "engine.bubble_ratio": "0.5",
 		"engine.bubble_ideal_ratio": "0.4", "engine.tokens": "100", "engine.skipped": "true"}
 	if got := attributesOf(one.Attributes); !maps.Equal(got, want) {
 		t.Errorf("step 1 has %v, want %v", got, want)
@@ -158,10 +163,12 @@ func TestStep(t *testing.T) {
 			t.Errorf("%s is no child of its step", s.Name)
 		}
 		m := attributesOf(s.Attributes)
-		got = append(got, fmt.Sprint(s.Name, " ", m["engine.action"], " ", m["engine.rank"], " ", m["engine.stage"], " ", m["engine.chunk"], " ", m["engine.microbatch"], " ", m["host.name"], " ",
+		got = append(got, fmt.Sprint(s.Name, " ", m["engine.action"], " ", m["engine.rank"], " ", m["engine.stage"], " ", m["engine.chunk"], " ",
+			m["engine.microbatch"], " ", m["host.name"], " ",
 			s.StartTime.Sub(began).Milliseconds(), " ", s.EndTime.Sub(began).Milliseconds()))
 	}
-	if want := []string{"forward 0F3 0 0 0 3  100 150", "backward 0B0 0 0 0 0  200 290", "input_gradient 1I1 2 1 1 1 w1 160 170", "weight_gradient 1W1 2 1 1 1 w1 170 400"}; !slices.Equal(got, want) {
+	if want := []string{"forward 0F3 0 0 0 3  100 150", "backward 0B0 0 0 0 0  200 290", "input_gradient 1I1 2 1 1 1 w1 160 170",
+		"weight_gradient 1W1 2 1 1 1 w1 170 400"}; !slices.Equal(got, want) {
 		t.Errorf("the actions are\n%q, want\n%q", got, want)
 	}
 }
@@ -176,7 +183,8 @@ func TestOthers(t *testing.T) {
 		t.Errorf("before training: %v", s)
 	}
 	a.Observe(troupe.CheckpointEvent{Step: 3, Dir: "d", Best: true, Took: 300 * time.Millisecond})
-	if s := a.named("checkpoint"); len(s) != 1 || !s[0].StartTime.Equal(at(700)) || attributesOf(s[0].Attributes)["engine.checkpoint.best"] != "true" {
+	if s := a.named("checkpoint"); len(s) != 1 || !s[0].StartTime.Equal(at(700)) ||
+		attributesOf(s[0].Attributes)["engine.checkpoint.best"] != "true" {
 		t.Errorf("the checkpoint: %v", s)
 	}
 	a.Observe(troupe.StallEvent{Quiet: time.Second})
@@ -203,7 +211,8 @@ func TestOthers(t *testing.T) {
 	a.Observe(troupe.PauseEvent{Paused: true})
 	a.End(troupe.Result{Step: 3}, errors.New("it failed\nhere"))
 	s := a.named("run")
-	if len(s) != 1 || s[0].Status.Code != codes.Error || s[0].Status.Description != "it failed" || !s[0].StartTime.Equal(at(1000)) || len(s[0].Events) != 2 {
+	if len(s) != 1 || s[0].Status.Code != codes.Error || s[0].Status.Description != "it failed" || !s[0].StartTime.Equal(at(1000)) ||
+		len(s[0].Events) != 2 {
 		t.Errorf("the run: %v", s)
 	}
 	if len(a.named("restart")) != 2 || len(a.named("paused")) != 2 {
@@ -226,9 +235,12 @@ func TestMetrics(t *testing.T) {
 	a.Observe(troupe.StallEvent{})
 	a.Observe(troupe.RestartEvent{Err: errors.New("gone")})
 	got := a.metrics(t)
-	for name, want := range map[string]float64{"engine.steps": 5, "engine.tokens": 500, "engine.step": 12, "engine.steps_skipped": 1, "engine.checkpoints": 1, "engine.restarts": 1, "engine.stalls": 1,
-		"engine.loss": 3.5, "engine.mtp_loss": 6, "engine.validation_loss": 2, "engine.gradient_norm": 1, "engine.learning_rate": 1e-3, "engine.tokens_per_second": 400, "engine.bubble_ratio": 0.5,
-		"engine.bubble_ideal_ratio": 0.4, "engine.peak_ratio": 0.5, "engine.metric/accuracy": 0.5, "engine.validation_metric/accuracy": 0.25, "engine.memory.peak": 1 << 20, "engine.step.duration": 3, "engine.checkpoint.duration": 1} {
+	for name, want := range map[string]float64{"engine.steps": 5, "engine.tokens": 500, "engine.step": 12, "engine.steps_skipped": 1,
+		"engine.checkpoints": 1, "engine.restarts": 1, "engine.stalls": 1,
+		"engine.loss": 3.5, "engine.mtp_loss": 6, "engine.validation_loss": 2, "engine.gradient_norm": 1, "engine.learning_rate": 1e-3,
+		"engine.tokens_per_second": 400, "engine.bubble_ratio": 0.5,
+		"engine.bubble_ideal_ratio": 0.4, "engine.peak_ratio": 0.5, "engine.metric/accuracy": 0.5, "engine.validation_metric/accuracy": 0.25,
+		"engine.memory.peak": 1 << 20, "engine.step.duration": 3, "engine.checkpoint.duration": 1} {
 		if v, ok := got[name]; !ok || v != want {
 			t.Errorf("%s is %v (told: %v), want %v", name, v, ok, want)
 		}

@@ -73,7 +73,8 @@ func New(o Options) (*Recorder, error) {
 
 // begin begins a span that has no parent.
 func (r *Recorder) begin(name string, at time.Time, attributes ...attribute.KeyValue) trace.Span {
-	_, span := r.tracer.Start(context.Background(), name, trace.WithNewRoot(), trace.WithTimestamp(at), trace.WithAttributes(keyRun.String(r.o.Run)), trace.WithAttributes(attributes...))
+	_, span := r.tracer.Start(context.Background(), name, trace.WithNewRoot(), trace.WithTimestamp(at),
+		trace.WithAttributes(keyRun.String(r.o.Run)), trace.WithAttributes(attributes...))
 	return span
 }
 
@@ -211,7 +212,8 @@ func (r *Recorder) action(parent context.Context, a event.ActionTime, where []at
 		name = strings.ToLower(a.Action.Type.String())
 	}
 	_, span := r.tracer.Start(parent, name, trace.WithTimestamp(a.Start), trace.WithAttributes(where...),
-		trace.WithAttributes(keyChunk.Int64(int64(a.Action.Chunk)), keyMicrobatch.Int64(int64(a.Action.Microbatch)), keyAction.String(a.Action.String())))
+		trace.WithAttributes(keyChunk.Int64(int64(a.Action.Chunk)), keyMicrobatch.Int64(int64(a.Action.Microbatch)),
+			keyAction.String(a.Action.String())))
 	end(span, a.End)
 }
 

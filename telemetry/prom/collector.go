@@ -110,5 +110,6 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 func (c *Collector) Handler() http.Handler {
 	own := prometheus.NewRegistry()
 	own.MustRegister(c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return promhttp.HandlerFor(own, promhttp.HandlerOpts{MaxRequestsInFlight: limitScrapes, Timeout: scrapeTime, EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError})
+	return promhttp.HandlerFor(own, promhttp.HandlerOpts{MaxRequestsInFlight: limitScrapes, Timeout: scrapeTime, EnableOpenMetrics: true,
+		ErrorHandling: promhttp.ContinueOnError})
 }

@@ -28,7 +28,8 @@ var (
 
 	descSteps   = desc("steps_total", "Steps that have ended since this process began with the run.")
 	descSkipped = desc("steps_skipped_total", "Steps whose update was skipped, since a figure was not finite.")
-	descTokens  = desc("tokens_total", "Tokens, or samples where the data are no text, of steps that have ended since this process began with the run.")
+	descTokens  = desc("tokens_total",
+		"Tokens, or samples where the data are no text, of steps that have ended since this process began with the run.")
 
 	descMetric = desc("metric", "What the model's layers report beside the loss, of the last step.", "name")
 	descValues = desc("validation_metric", "What the model's layers report beside the loss, of the last validation.", "name")
@@ -42,9 +43,11 @@ var (
 	descSavedAt     = desc("last_checkpoint_timestamp_seconds", "When the last checkpoint was written, in seconds since 1970.")
 	descSteppedAt   = desc("last_step_timestamp_seconds", "When the last step ended, in seconds since 1970.")
 
-	descRankInfo   = desc("rank_info", "What a rank is called, and the host of its process, empty for the run's own; always 1.", "rank", "name", "host")
-	descRankState  = desc("rank_state", "1 for what a rank does at the moment.", "rank", "state")
-	descRankWait   = desc("rank_wait_seconds", "For how long a rank has waited, for what, and from which rank or actor.", "rank", "for", "from")
+	descRankInfo = desc("rank_info", "What a rank is called, and the host of its process, empty for the run's own; always 1.", "rank",
+		"name", "host")
+	descRankState = desc("rank_state", "1 for what a rank does at the moment.", "rank", "state")
+	descRankWait  = desc("rank_wait_seconds", "For how long a rank has waited, for what, and from which rank or actor.", "rank", "for",
+		"from")
 	descRankMemory = desc("rank_memory_bytes", "The most tensor memory that a rank has taken at a time.", "rank")
 	descRankBubble = desc("rank_bubble_ratio", "Share of the last recorded step in which a rank ran no action.", "rank")
 )
@@ -66,8 +69,10 @@ var descFigures = func() []*prometheus.Desc {
 }()
 
 var descs = append(slices.DeleteFunc(slices.Clone(descFigures), func(d *prometheus.Desc) bool { return d == nil }),
-	descInfo, descState, descPaused, descStages, descRanks, descParams, descPlanned, descStep, descSteps, descSkipped, descTokens, descMetric, descValues, descIdeal,
-	descRestarts, descStalls, descWarnings, descCheckpoints, descSaved, descSavedAt, descSteppedAt, descRankInfo, descRankState, descRankWait, descRankMemory, descRankBubble)
+	descInfo, descState, descPaused, descStages, descRanks, descParams, descPlanned, descStep, descSteps, descSkipped, descTokens, descMetric,
+	descValues, descIdeal,
+	descRestarts, descStalls, descWarnings, descCheckpoints, descSaved, descSavedAt, descSteppedAt, descRankInfo, descRankState, descRankWait,
+	descRankMemory, descRankBubble)
 
 // What takes time is shown as a histogram: its native form where it is asked for, else by bounds
 // from a millisecond to an hour.

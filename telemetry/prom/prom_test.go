@@ -93,7 +93,8 @@ func add(t testing.TB, c *Collector, name string, s source) *Run {
 }
 
 func step(n int, tokens int64) troupe.StepEvent {
-	return troupe.StepEvent{Record: telemetry.Record{Step: n, Loss: p(3.5), GradNorm: p(1.5), LR: p(1e-3), Tokens: tokens, TokensPerS: p(2000), StepMS: p(500), BubblePct: p(25), PeakMemBytes: 1 << 20},
+	return troupe.StepEvent{Record: telemetry.Record{Step: n, Loss: p(3.5), GradNorm: p(1.5), LR: p(1e-3), Tokens: tokens, TokensPerS: p(2000),
+		StepMS: p(500), BubblePct: p(25), PeakMemBytes: 1 << 20},
 		IdealBubblePct: 20}
 }
 
@@ -118,10 +119,13 @@ func TestCounts(t *testing.T) {
 	r.Observe(troupe.WarningEvent{Text: "w"})
 	r.Observe(troupe.PauseEvent{Step: 5, Paused: true})
 	want(t, c, map[string]float64{
-		`engine_steps_total{run="a"}`: 7, `engine_tokens_total{run="a"}`: 7000, `engine_steps_skipped_total{run="a"}`: 1, `engine_restarts_total{run="a"}`: 1,
-		`engine_stalls_total{run="a"}`: 1, `engine_warnings_total{run="a"}`: 1, `engine_checkpoints_total{run="a"}`: 1, `engine_last_checkpoint_step{run="a"}`: 3,
-		`engine_step{run="a"}`: 5, `engine_paused{run="a"}`: 1, `engine_run_state{run="a",state="paused"}`: 1, `engine_validation_loss{run="a"}`: 5,
-		`engine_bubble_ratio{run="a"}`: 0.25, `engine_bubble_ideal_ratio{run="a"}`: 0.2, `engine_memory_peak_bytes{run="a"}`: 1 << 20,
+		`engine_steps_total{run="a"}`: 7, `engine_tokens_total{run="a"}`: 7000, `engine_steps_skipped_total{run="a"}`: 1,
+		`engine_restarts_total{run="a"}`: 1,
+		`engine_stalls_total{run="a"}`:   1, `engine_warnings_total{run="a"}`: 1, `engine_checkpoints_total{run="a"}`: 1,
+		`engine_last_checkpoint_step{run="a"}`: 3,
+		`engine_step{run="a"}`:                 5, `engine_paused{run="a"}`: 1, `engine_run_state{run="a",state="paused"}`: 1,
+		`engine_validation_loss{run="a"}`: 5,
+		`engine_bubble_ratio{run="a"}`:    0.25, `engine_bubble_ideal_ratio{run="a"}`: 0.2, `engine_memory_peak_bytes{run="a"}`: 1 << 20,
 		`engine_step_duration_seconds{run="a"}`: 5, `engine_checkpoint_duration_seconds{run="a"}`: 1,
 	})
 
@@ -139,7 +143,8 @@ func TestRanks(t *testing.T) {
 	s := source{memory: []int64{100, 200, 0}, status: troupe.Status{Time: now, Actors: []event.Snapshot{
 		{Actor: "scheduler", Rank: -1, Wait: event.WaitStages, From: "stage 1", Since: now},
 		{Actor: "stage 0", Rank: 0, Doing: event.Running, Since: now},
-		{Actor: "stage 1", Rank: 1, Doing: event.Waiting, Wait: event.WaitActivation, From: "stage 0", Since: now.Add(-2 * time.Second), Host: "w1"},
+		{Actor: "stage 1", Rank: 1, Doing: event.Waiting, Wait: event.WaitActivation, From: "stage 0", Since: now.Add(-2 * time.Second),
+			Host: "w1"},
 		{Actor: "stage 2", Rank: 2, Doing: event.Idle, Wait: event.WaitGroup, From: "nobody knows", Since: now.Add(time.Second)},
 		{Actor: "stage 3", Rank: 3, Doing: event.Doing(200), Wait: event.Wait(200), From: "scheduler", Since: now.Add(-time.Second)},
 		{Actor: "stage 9999", Rank: limitRanks, Doing: event.Running, Since: now},
@@ -154,11 +159,14 @@ func TestRanks(t *testing.T) {
 	}
 	r.Observe(e)
 	want(t, c, map[string]float64{
-		`engine_rank_state{rank="0",run="a",state="running"}`: 1, `engine_rank_state{rank="1",run="a",state="waiting"}`: 1, `engine_rank_state{rank="3",run="a",state="other"}`: 1,
-		`engine_rank_wait_seconds{for="activation",from="0",rank="1",run="a"}`: 2, `engine_rank_wait_seconds{for="group",from="other",rank="2",run="a"}`: 0,
+		`engine_rank_state{rank="0",run="a",state="running"}`: 1, `engine_rank_state{rank="1",run="a",state="waiting"}`: 1,
+		`engine_rank_state{rank="3",run="a",state="other"}`:                       1,
+		`engine_rank_wait_seconds{for="activation",from="0",rank="1",run="a"}`:    2,
+		`engine_rank_wait_seconds{for="group",from="other",rank="2",run="a"}`:     0,
 		`engine_rank_wait_seconds{for="other",from="scheduler",rank="3",run="a"}`: 1,
 		`engine_rank_info{host="w1",name="stage 1",rank="1",run="a"}`:             1, `engine_rank_memory_bytes{rank="1",run="a"}`: 200,
-		`engine_rank_bubble_ratio{rank="0",run="a"}`: 0, `engine_rank_bubble_ratio{rank="1",run="a"}`: 0.75, `engine_rank_bubble_ratio{rank="2",run="a"}`: 1,
+		`engine_rank_bubble_ratio{rank="0",run="a"}`: 0, `engine_rank_bubble_ratio{rank="1",run="a"}`: 0.75,
+		`engine_rank_bubble_ratio{rank="2",run="a"}`: 1,
 	})
 	for name := range figures(t, c) {
 		if strings.Contains(name, `rank="4096"`) {
@@ -172,7 +180,8 @@ func TestBounds(t *testing.T) {
 	c := NewCollector()
 	r := add(t, c, "a", source{info: troupe.Info{Kernels: strings.Repeat("k", 1000) + "\xff"}})
 	e := step(1, 1)
-	e.Metrics, e.ValLoss, e.ValMetrics = map[string]float64{"\xff\xfe": 1, strings.Repeat("x", 500): 2, strings.Repeat("x", 400): 3}, p(1), map[string]float64{"accuracy": 0.5}
+	e.Metrics, e.ValLoss, e.ValMetrics = map[string]float64{"\xff\xfe": 1, strings.Repeat("x", 500): 2, strings.Repeat("x", 400): 3}, p(1),
+		map[string]float64{"accuracy": 0.5}
 	for i := range 200 {
 		e.Metrics[fmt.Sprintf("m%03d", i)] = float64(i)
 	}
@@ -219,8 +228,10 @@ func TestBounds(t *testing.T) {
 func full(t testing.TB) *Collector {
 	c := NewCollector()
 	now := time.Now()
-	r := add(t, c, "a run", source{info: troupe.Info{ID: "01", Family: "gpt2", Schedule: "1f1b", Device: "cpu", Kernels: "avx2", Stages: 2, Ranks: 2, Steps: 10, Parameters: 100},
-		memory: []int64{1}, status: troupe.Status{Time: now, Actors: []event.Snapshot{{Actor: "stage 0", Rank: 0, Wait: event.WaitOrder, From: "scheduler", Since: now}}}})
+	r := add(t, c, "a run", source{info: troupe.Info{ID: "01", Family: "gpt2", Schedule: "1f1b", Device: "cpu", Kernels: "avx2", Stages: 2,
+		Ranks: 2, Steps: 10, Parameters: 100},
+		memory: []int64{1}, status: troupe.Status{Time: now, Actors: []event.Snapshot{{Actor: "stage 0", Rank: 0, Wait: event.WaitOrder,
+			From: "scheduler", Since: now}}}})
 	e := step(1, 1)
 	for i := range telemetry.Figures {
 		telemetry.Figures[i].Set(&e.Record, p(40))
@@ -295,8 +306,10 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for host, answer := range map[string]string{"": "engine_loss", "localhost:1": "engine_loss", "[::1]:9464": "engine_loss", "10.0.0.1": "engine_loss", "prometheus-target": "engine_loss",
-		"host.docker.internal:9464": "engine_loss", "a.localhost": "engine_loss", "evil.example": "403", "evil.example:9464": "403", "internal.evil.example.": "403"} {
+	for host, answer := range map[string]string{"": "engine_loss", "localhost:1": "engine_loss", "[::1]:9464": "engine_loss",
+		"10.0.0.1": "engine_loss", "prometheus-target": "engine_loss",
+		"host.docker.internal:9464": "engine_loss", "a.localhost": "engine_loss", "evil.example": "403", "evil.example:9464": "403",
+		"internal.evil.example.": "403"} {
 		if got := get(t, client, s.URL(), host); !strings.Contains(got, answer) {
 			t.Errorf("asked as %q it answers %.80q", host, got)
 		}

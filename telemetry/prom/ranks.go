@@ -11,10 +11,14 @@ import (
 // states and waits are the words for what a rank does and waits for: values of labels, of which
 // there are no others.
 var (
-	states = map[event.Doing]string{event.Idle: "idle", event.Starting: "starting", event.Running: "running", event.Waiting: "waiting", event.Reducing: "reducing", event.Updating: "updating",
-		event.Copying: "copying", event.Reading: "reading", event.Writing: "writing", event.Paused: "paused", event.Finished: "finished", event.Failing: "failed"}
-	waits = map[event.Wait]string{event.WaitActivation: "activation", event.WaitGradient: "gradient", event.WaitTokens: "tokens", event.WaitCredit: "credit", event.WaitTied: "tied_gradient",
-		event.WaitOrder: "order", event.WaitStages: "stages", event.WaitDecision: "decision", event.WaitDisk: "disk", event.WaitRoom: "room", event.WaitGroup: "group"}
+	states = map[event.Doing]string{event.Idle: "idle", event.Starting: "starting", event.Running: "running", event.Waiting: "waiting",
+		event.Reducing: "reducing", event.Updating: "updating",
+		event.Copying: "copying", event.Reading: "reading", event.Writing: "writing", event.Paused: "paused", event.Finished: "finished",
+		event.Failing: "failed"}
+	waits = map[event.Wait]string{event.WaitActivation: "activation", event.WaitGradient: "gradient", event.WaitTokens: "tokens",
+		event.WaitCredit: "credit", event.WaitTied: "tied_gradient",
+		event.WaitOrder: "order", event.WaitStages: "stages", event.WaitDecision: "decision", event.WaitDisk: "disk", event.WaitRoom: "room",
+		event.WaitGroup: "group"}
 )
 
 // other stands for what has no word of its own.

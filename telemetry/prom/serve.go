@@ -43,7 +43,8 @@ func Serve(address string, insecure bool, c *Collector) (*Server, error) {
 	s := &Server{at: l.Addr(), ended: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Path, s.guard(c.Handler()))
-	s.server = http.Server{Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: scrapeTime, WriteTimeout: scrapeTime, IdleTimeout: idleTime,
+	s.server = http.Server{Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: scrapeTime, WriteTimeout: scrapeTime,
+		IdleTimeout:    idleTime,
 		MaxHeaderBytes: limitHeaderBytes, ErrorLog: log.New(discard{}, "", 0)}
 	go func() { // ends with Close
 		defer close(s.ended)

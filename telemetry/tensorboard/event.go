@@ -53,7 +53,7 @@ func appendEvent(b []byte, at time.Time, step int) []byte {
 	b = protowire.AppendFixed64(b, math.Float64bits(float64(at.Unix())+float64(at.Nanosecond())/1e9))
 	if step != 0 {
 		b = protowire.AppendTag(b, eventStep, protowire.VarintType)
-		b = protowire.AppendVarint(b, uint64(step)) //nolint:gosec // a step is not negative
+		b = protowire.AppendVarint(b, uint64(step))
 	}
 	return b
 }

@@ -31,7 +31,8 @@ var began = time.Unix(1_790_000_000, 250_000_000)
 // records has every figure.
 var records = []telemetry.Record{
 	{Step: 0, ValLoss: p(5.545177444479562), ValMetrics: map[string]float64{"accuracy": 0.125}},
-	{Step: 1, Loss: p(5.5457463264465332), MTPLoss: p(6), GradNorm: p(2.25), LR: p(1e-05), Tokens: 1024, TokensPerS: p(8192), StepMS: p(125), BubblePct: p(33.3), PeakPct: p(45.5),
+	{Step: 1, Loss: p(5.5457463264465332), MTPLoss: p(6), GradNorm: p(2.25), LR: p(1e-05), Tokens: 1024, TokensPerS: p(8192), StepMS: p(125),
+		BubblePct: p(33.3), PeakPct: p(45.5),
 		PeakMemBytes: 104857600, Metrics: map[string]float64{"accuracy": 0.5, "a name with ü": math.Inf(1)}},
 	{Step: 2, Loss: p(math.NaN()), Skipped: true},
 }
@@ -104,11 +105,14 @@ func TestGolden(t *testing.T) {
 	}
 
 	events := eventsIn(t, dir)
-	if len(events) != 6 || events[0].version != "brain.Event:2" || !events[1].start || events[1].step != 0 || events[0].at != 1_790_000_000.25 {
+	if len(events) != 6 || events[0].version != "brain.Event:2" || !events[1].start || events[1].step != 0 ||
+		events[0].at != 1_790_000_000.25 {
 		t.Fatalf("it begins with %+v", events)
 	}
-	want := map[string]float32{"train/loss": float32(*records[1].Loss), "train/mtp_loss": 6, "train/grad_norm": 2.25, "train/lr": 1e-5, "speed/tokens_per_s": 8192, "speed/step_ms": 125,
-		"speed/bubble_pct": 33.3, "speed/bubble_ideal_pct": 25, "speed/peak_pct": 45.5, "memory/peak_bytes": 104857600, "train/accuracy": 0.5, "train/a name with ü": float32(math.Inf(1))}
+	want := map[string]float32{"train/loss": float32(*records[1].Loss), "train/mtp_loss": 6, "train/grad_norm": 2.25, "train/lr": 1e-5,
+		"speed/tokens_per_s": 8192, "speed/step_ms": 125,
+		"speed/bubble_pct": 33.3, "speed/bubble_ideal_pct": 25, "speed/peak_pct": 45.5, "memory/peak_bytes": 104857600, "train/accuracy": 0.5,
+		"train/a name with ü": float32(math.Inf(1))}
 	if got := events[3]; fmt.Sprint(got.scalars) != fmt.Sprint(want) || got.step != 1 || got.at != 1_790_000_001.25 {
 		t.Errorf("step 1 has %+v", got)
 	}
@@ -164,22 +168,26 @@ func TestProperty(t *testing.T) {
 		step, loss := rapid.IntRange(0, 1<<50).Draw(t, "step"), rapid.Float64().Draw(t, "loss")
 		metrics := rapid.MapOfN(rapid.String(), rapid.Float64(), 0, 5).Draw(t, "metrics")
 		text := rapid.String().Draw(t, "text")
-		if err := errors.Join(w.Record(telemetry.Record{Step: step, Loss: &loss, Metrics: metrics}, -1, began), w.Text("t", text, step, began)); err != nil {
+		if err := errors.Join(w.Record(telemetry.Record{Step: step, Loss: &loss, Metrics: metrics}, -1, began),
+			w.Text("t", text, step, began)); err != nil {
 			t.Fatal(err)
 		}
 		events, err := readEvents(w.Path())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := events[2]; got.step != int64(step) || len(metrics) == 0 && math.Float32bits(got.scalars["train/loss"]) != math.Float32bits(float32(loss)) {
+		if got := events[2]; got.step != int64(step) || len(metrics) == 0 &&
+			math.Float32bits(got.scalars["train/loss"]) != math.Float32bits(float32(loss)) {
 			t.Fatalf("step %d with loss %v reads as %+v", step, loss, got)
 		}
 		for name, v := range metrics {
-			if tag := "train/" + clip(name, limitTagBytes); tag != "train/loss" && math.Float32bits(events[2].scalars[strings.ToValidUTF8(tag, "\uFFFD")]) != math.Float32bits(float32(v)) {
+			if tag := "train/" + clip(name, limitTagBytes); tag != "train/loss" &&
+				math.Float32bits(events[2].scalars[strings.ToValidUTF8(tag, "\uFFFD")]) != math.Float32bits(float32(v)) {
 				t.Fatalf("%q is %v, not %v", tag, events[2].scalars[tag], v)
 			}
 		}
-		if got := strings.ReplaceAll(events[3].texts["t"], "    ", ""); got != strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "    ", "") && len(text) < limitTextBytes/2 {
+		if got := strings.ReplaceAll(events[3].texts["t"], "    ", ""); got != strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "    ",
+			"") && len(text) < limitTextBytes/2 {
 			t.Fatalf("the text %q reads as %q", text, got)
 		}
 	})
@@ -271,7 +279,8 @@ func TestExport(t *testing.T) {
 		}
 	}
 	metrics := filepath.Join(out, "metrics.jsonl")
-	put("metrics.jsonl", `{"step":0,"val_loss":4}`+"\n"+`{"step":1,"loss":3,"step_ms":500}`+"\n"+`{"step":2,"loss":null,"step_ms":1000}`+"\n"+`{"step":3,"lo`)
+	put("metrics.jsonl", `{"step":0,"val_loss":4}`+"\n"+`{"step":1,"loss":3,"step_ms":500}`+"\n"+`{"step":2,"loss":null,"step_ms":1000}`+"\n"+
+		`{"step":3,"lo`)
 	put("config.toml", "[run]")
 	put("samples.jsonl", `{"step":0,"prompt":"Once","text":" upon"}`+"\n"+`{"step":2,"prompt":"Once","text":" more"}`+"\n")
 	if err := os.Chtimes(metrics, began, began); err != nil {

@@ -99,7 +99,8 @@ stages = 2
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"tiny.toml": tiny, "text.txt": strings.Repeat("The quick brown fox jumps over the lazy dog.\n", 40)} {
+	for name, text := range map[string]string{"tiny.toml": tiny, "text.txt": strings.Repeat("The quick brown fox jumps over the lazy dog.\n",
+		40)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -145,7 +145,8 @@ func TestCollector(t *testing.T) {
 		}
 	}
 	r := spans["run"][0].resource
-	if r["service.name"] != "engine" || r["engine.run"] != "tiny" || len(fmt.Sprint(r["engine.run.id"])) != 36 || r["engine.ranks"] != int64(2) {
+	if r["service.name"] != "engine" || r["engine.run"] != "tiny" || len(fmt.Sprint(r["engine.run.id"])) != 36 ||
+		r["engine.ranks"] != int64(2) {
 		t.Errorf("the resource is %v", r)
 	}
 
@@ -162,7 +163,8 @@ func TestCollector(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"engine.loss", "engine.validation_loss", "engine.steps", "engine.tokens", "engine.step.duration", "engine.checkpoints", "engine.bubble_ratio"} {
+	for _, name := range []string{"engine.loss", "engine.validation_loss", "engine.steps", "engine.tokens", "engine.step.duration",
+		"engine.checkpoints", "engine.bubble_ratio"} {
 		if !names[name] {
 			t.Errorf("the metric %s has not come; there are %v", name, slices.Sorted(maps.Keys(names)))
 		}

@@ -27,8 +27,10 @@ const monitoring = root + "/examples/deploy/monitoring"
 // served is what a run over two processes serves once a step was recorded, validated and saved.
 func served(t *testing.T) string {
 	t.Helper()
-	p := start(t, folder(t), "run", "tiny.toml", "--metrics", "127.0.0.1:0", "--set", "run.steps=1000000", "--set", "run.keep=2", "--local-cluster", "2")
-	text := scrape(t, p.says("engine: metrics are at "), "engine_last_checkpoint_step", "engine_rank_bubble_ratio", "engine_validation_loss", `engine_rank_wait_seconds`)
+	p := start(t, folder(t), "run", "tiny.toml", "--metrics", "127.0.0.1:0", "--set", "run.steps=1000000", "--set", "run.keep=2",
+		"--local-cluster", "2")
+	text := scrape(t, p.says("engine: metrics are at "), "engine_last_checkpoint_step", "engine_rank_bubble_ratio", "engine_validation_loss",
+		`engine_rank_wait_seconds`)
 	p.stop()
 	return text
 }
@@ -107,7 +109,8 @@ stages = 2
 	p = start(t, dir, "run", "mlp.toml", "--metrics", "127.0.0.1:0")
 	text3 := scrape(t, p.says("engine: metrics are at "), "engine_metric{", "engine_validation_metric{")
 	p.stop()
-	p = start(t, dir, "run", "tiny.toml", "--metrics", "127.0.0.1:0", "--set", "run.steps=1000000", "--set", "model.mtp_layers=1", "--set", "pipeline.stages=1")
+	p = start(t, dir, "run", "tiny.toml", "--metrics", "127.0.0.1:0", "--set", "run.steps=1000000", "--set", "model.mtp_layers=1", "--set",
+		"pipeline.stages=1")
 	text4 := scrape(t, p.says("engine: metrics are at "), "engine_mtp_loss{")
 	p.stop()
 
@@ -217,7 +220,8 @@ func TestDashboard(t *testing.T) {
 	if err := bySchema(text); err != nil {
 		t.Fatalf("Grafana's schema: %v", err)
 	}
-	for good, bad := range map[string]string{`"gridPos"`: `"gridPositions"`, `"graphMode": "none"`: `"graphMode": 7`, `"drawStyle": "line"`: `"drawStyle": {}`} {
+	for good, bad := range map[string]string{`"gridPos"`: `"gridPositions"`, `"graphMode": "none"`: `"graphMode": 7`,
+		`"drawStyle": "line"`: `"drawStyle": {}`} {
 		if bySchema([]byte(strings.Replace(string(text), good, bad, 1))) == nil {
 			t.Errorf("the schema takes %s", bad)
 		}
@@ -269,7 +273,10 @@ func TestDashboard(t *testing.T) {
 			refs[target.RefID] = true
 			checkExpr(t, p.Title, target.Expr, has, used)
 			for _, l := range legend.FindAllStringSubmatch(target.LegendFormat, -1) {
-				if !slices.ContainsFunc(slices.Collect(maps.Keys(has)), func(name string) bool { return strings.Contains(target.Expr, name) && has[name][l[1]] }) {
+				if !slices.ContainsFunc(slices.Collect(maps.Keys(has)), func(name string) bool {
+					return strings.Contains(target.Expr, name) &&
+						has[name][l[1]]
+				}) {
 					t.Errorf("%s: no metric of %s has the label %s of its legend", p.Title, target.Expr, l[1])
 				}
 			}
@@ -297,7 +304,8 @@ func TestDashboard(t *testing.T) {
 	}
 
 	// What is a description of the run, or told by others.
-	aside := []string{"engine_run_info", "engine_ranks", "engine_stages", "engine_parameters", "engine_steps_total", "engine_checkpoint_duration_seconds_bucket", "engine_step_duration_seconds_sum", "engine_step_duration_seconds_count", "engine_paused"}
+	aside := []string{"engine_run_info", "engine_ranks", "engine_stages", "engine_parameters", "engine_steps_total",
+		"engine_checkpoint_duration_seconds_bucket", "engine_step_duration_seconds_sum", "engine_step_duration_seconds_count", "engine_paused"}
 	for _, name := range slices.Sorted(maps.Keys(has)) {
 		if strings.HasPrefix(name, "engine_") && !used[name] && !slices.Contains(aside, name) {
 			t.Errorf("%s is shown nowhere", name)

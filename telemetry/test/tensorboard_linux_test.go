@@ -67,7 +67,8 @@ func lines(t *testing.T, run, name string) (all []map[string]any) {
 func wantEqual(t *testing.T, s shown, records []map[string]any) {
 	t.Helper()
 	values := 0
-	for tag, key := range map[string]string{"train/loss": "loss", "val/loss": "val_loss", "train/grad_norm": "grad_norm", "train/lr": "lr", "speed/tokens_per_s": "tokens_per_s", "speed/step_ms": "step_ms",
+	for tag, key := range map[string]string{"train/loss": "loss", "val/loss": "val_loss", "train/grad_norm": "grad_norm", "train/lr": "lr",
+		"speed/tokens_per_s": "tokens_per_s", "speed/step_ms": "step_ms",
 		"speed/bubble_pct": "bubble_pct", "speed/peak_pct": "peak_pct", "memory/peak_bytes": "peak_mem_bytes"} {
 		var want [][2]float64
 		for _, m := range records {

@@ -12,7 +12,8 @@ import (
 func BenchmarkMatMul(b *testing.B) {
 	for _, path := range cpu.Paths() {
 		for _, threads := range []int{1, 2} {
-			for _, s := range [][3]int{{64, 64, 64}, {256, 384, 128}, {256, 512, 128}, {256, 768, 768}, {256, 3072, 768}, {256, 768, 3072}, {1024, 1024, 1024}, {2048, 2048, 2048}, {256, 50257, 768}} {
+			for _, s := range [][3]int{{64, 64, 64}, {256, 384, 128}, {256, 512, 128}, {256, 768, 768}, {256, 3072, 768}, {256, 768, 3072},
+				{1024, 1024, 1024}, {2048, 2048, 2048}, {256, 50257, 768}} {
 				m, n, k := s[0], s[1], s[2]
 				b.Run(fmt.Sprintf("%s/threads=%d/%dx%dx%d", path, threads, m, n, k), func(b *testing.B) {
 					dev, err := cpu.New(cpu.Options{Threads: threads, Kernels: path})

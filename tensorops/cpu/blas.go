@@ -15,7 +15,8 @@ import (
 //
 // With alpha 1 and beta 0 or 1 an element has the bits that MatMul gives it, whatever
 // goroutine asks. With beta 0, C is not read.
-func Gemm(transA, transB bool, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) error {
+func Gemm(transA, transB bool, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32,
+	ldc int) error {
 	return gemmOn(available()[0].gemm, transA, transB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
@@ -33,7 +34,8 @@ func room(buf *[]float32, n int) []float32 {
 }
 
 // gemmOn is Gemm by one path.
-func gemmOn(kn gemm.Multiplier, transA, transB bool, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) error {
+func gemmOn(kn gemm.Multiplier, transA, transB bool, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32,
+	c []float32, ldc int) error {
 	if m < 0 || n < 0 || k < 0 {
 		return fmt.Errorf("cpu: Gemm: %w: m %d, n %d and k %d must not be negative", tensorops.ErrShape, m, n, k)
 	}
@@ -83,7 +85,8 @@ func operand(name string, data []float32, rows, cols, ld int, transposed bool) (
 		return gemm.Matrix{}, fmt.Errorf("cpu: Gemm: %w: %s has %d numbers in a row, and its rows lie %d apart", tensorops.ErrShape, name, c, ld)
 	}
 	if r > 0 && c > 0 && (len(data) < c || (len(data)-c)/ld < r-1) {
-		return gemm.Matrix{}, fmt.Errorf("cpu: Gemm: %w: %s is %d×%d, with rows %d apart, in %d numbers", tensorops.ErrShape, name, r, c, ld, len(data))
+		return gemm.Matrix{}, fmt.Errorf("cpu: Gemm: %w: %s is %d×%d, with rows %d apart, in %d numbers", tensorops.ErrShape, name, r, c, ld,
+			len(data))
 	}
 	m := gemm.Matrix{Data: data, Row: ld, Col: 1}
 	if transposed {

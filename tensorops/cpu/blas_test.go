@@ -80,11 +80,13 @@ func TestGemm(t *testing.T) {
 	for _, path := range available() {
 		t.Run(path.name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
-			for _, size := range [][3]int{{1, 1, 1}, {0, 3, 4}, {3, 0, 4}, {3, 4, 0}, {5, 33, 17}, {64, 64, 64}, {13, 96, 300}, {130, 40, 257}, {200, 513, 40}} {
+			for _, size := range [][3]int{{1, 1, 1}, {0, 3, 4}, {3, 0, 4}, {3, 4, 0}, {5, 33, 17}, {64, 64, 64}, {13, 96, 300}, {130, 40, 257},
+				{200, 513, 40}} {
 				for _, f := range []struct {
 					ta, tb      bool
 					alpha, beta float32
-				}{{false, false, 1, 0}, {true, false, 1, 1}, {false, true, 1, 0}, {true, true, 1, 1}, {false, true, 0.5, 2}, {true, false, -1, 0}, {false, false, 0, 0.5}} {
+				}{{false, false, 1, 0}, {true, false, 1, 1}, {false, true, 1, 0}, {true, true, 1, 1}, {false, true, 0.5, 2}, {true, false, -1, 0},
+					{false, false, 0, 0.5}} {
 					newGemmCase(r, f.ta, f.tb, size[0], size[1], size[2], f.alpha, f.beta).check(t, path)
 				}
 			}

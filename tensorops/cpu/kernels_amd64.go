@@ -11,10 +11,14 @@ import (
 )
 
 var (
-	amxKernels        = kernels{name: "amx", gemm: &gemm.AVX512, bf16: gemm.AMX, fastBF16: true, attn: &attn.AVX512, attnBF16: &attn.AMX, vec: &vec.AVX512BF16}
-	avx512BF16Kernels = kernels{name: "avx512bf16", gemm: &gemm.AVX512, bf16: &gemm.AVX512BF16, fastBF16: true, attn: &attn.AVX512, attnBF16: &attn.AVX512BF16, vec: &vec.AVX512BF16}
-	avx512Kernels     = kernels{name: "avx512", gemm: &gemm.AVX512, bf16: gemm.Rounded(&gemm.AVX512, vec.AVX512.RoundBF16), attn: &attn.AVX512, vec: &vec.AVX512}
-	avx2Kernels       = kernels{name: "avx2", gemm: &gemm.AVX2, bf16: gemm.Rounded(&gemm.AVX2, vec.AVX2.RoundBF16), attn: &attn.AVX2, vec: &vec.AVX2}
+	amxKernels = kernels{name: "amx", gemm: &gemm.AVX512, bf16: gemm.AMX, fastBF16: true, attn: &attn.AVX512, attnBF16: &attn.AMX,
+		vec: &vec.AVX512BF16}
+	avx512BF16Kernels = kernels{name: "avx512bf16", gemm: &gemm.AVX512, bf16: &gemm.AVX512BF16, fastBF16: true, attn: &attn.AVX512,
+		attnBF16: &attn.AVX512BF16, vec: &vec.AVX512BF16}
+	avx512Kernels = kernels{name: "avx512", gemm: &gemm.AVX512, bf16: gemm.Rounded(&gemm.AVX512, vec.AVX512.RoundBF16), attn: &attn.AVX512,
+		vec: &vec.AVX512}
+	avx2Kernels = kernels{name: "avx2", gemm: &gemm.AVX2, bf16: gemm.Rounded(&gemm.AVX2, vec.AVX2.RoundBF16), attn: &attn.AVX2,
+		vec: &vec.AVX2}
 )
 
 // paths lists the paths of this architecture, best first. What is asked of the

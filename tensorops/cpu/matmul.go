@@ -238,7 +238,8 @@ func roundRows(x *exec, lo, hi int) {
 // direct carries out the product without packing, where that can be.
 func (p *product) direct(x *exec) bool {
 	kn, ok := p.kernel.(*gemm.Kernel)
-	if !ok || p.half || p.packedB != nil || p.a.Half != nil || p.b.Half != nil || !kn.Direct(p.c, p.a, p.b, p.m, p.n, p.k, p.add, x.packed.floats) {
+	if !ok || p.half || p.packedB != nil || p.a.Half != nil || p.b.Half != nil ||
+		!kn.Direct(p.c, p.a, p.b, p.m, p.n, p.k, p.add, x.packed.floats) {
 		return false
 	}
 	if p.bias != nil {

@@ -28,7 +28,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 	for _, p := range cpu.Explain() {
 		if !p.Available {
-			refusals = append(refusals, refusal{"lacks " + p.Name, cpu.Options{Kernels: p.Name}, cpu.ErrKernels, append([]string{`"` + p.Name + `"`}, cpu.Paths()...)})
+			refusals = append(refusals, refusal{"lacks " + p.Name, cpu.Options{Kernels: p.Name}, cpu.ErrKernels,
+				append([]string{`"` + p.Name + `"`}, cpu.Paths()...)})
 		}
 	}
 	for _, c := range refusals {

@@ -209,7 +209,8 @@ func TestSharedMemory(t *testing.T) {
 }
 
 func TestMultipliesBF16(t *testing.T) {
-	for target, want := range map[string]bool{"sm_75": false, "sm_80": true, "sm_120": true, "compute_70": false, "compute_90": true, "": false} {
+	for target, want := range map[string]bool{"sm_75": false, "sm_80": true, "sm_120": true, "compute_70": false, "compute_90": true,
+		"": false} {
 		if multipliesBF16(target) != want {
 			t.Errorf("%q: %v, want %v", target, !want, want)
 		}
@@ -222,7 +223,8 @@ func TestOnlyCausal(t *testing.T) {
 		whole, onto bool
 		refused     bool
 	}{{false, false, false}, {true, false, true}, {false, true, true}, {true, true, true}} {
-		if err := onlyCausal(tensorops.AttentionSizes{Whole: c.whole}, c.onto); errors.Is(err, tensorops.ErrUnsupported) != c.refused || (err != nil) != c.refused {
+		if err := onlyCausal(tensorops.AttentionSizes{Whole: c.whole}, c.onto); errors.Is(err, tensorops.ErrUnsupported) != c.refused ||
+			(err != nil) != c.refused {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -70,7 +70,8 @@ func keepVerdict(t *testing.T, change func(map[string]any)) {
 }
 
 // resolved is what "auto" comes to, with some keys set.
-func resolved(t *testing.T, ctx context.Context, test bool, sets ...string) (says, kind string) { //nolint:revive // a test's t comes first here
+func resolved(t *testing.T, ctx context.Context, test bool, sets ...string) (says,
+	kind string) {
 	t.Helper()
 	cfg, err := config.Parse("auto", []byte(`data.train = ["a"]`), sets, nil)
 	if err != nil {
@@ -89,11 +90,13 @@ func TestAuto(t *testing.T) {
 		}
 	}
 	const untested = "has not been tested yet"
-	if says, kind := resolved(t, t.Context(), false); kind != device.CPU || !strings.Contains(says, untested) || !strings.Contains(device.AutoState(), untested) {
+	if says, kind := resolved(t, t.Context(), false); kind != device.CPU || !strings.Contains(says, untested) ||
+		!strings.Contains(device.AutoState(), untested) {
 		t.Errorf("before a self-test: %s, %q", kind, says)
 	}
 	device.SelfTestTime = time.Nanosecond // too short for any
-	if says, kind := resolved(t, t.Context(), true); kind != device.CPU || !strings.Contains(says, "after 0 of ") || !strings.Contains(says, "deadline") {
+	if says, kind := resolved(t, t.Context(), true); kind != device.CPU || !strings.Contains(says, "after 0 of ") ||
+		!strings.Contains(says, "deadline") {
 		t.Errorf("without time: %s, %q", kind, says)
 	}
 	for _, file := range verdicts(t, "*") {
@@ -104,7 +107,8 @@ func TestAuto(t *testing.T) {
 
 	device.SelfTestTime = time.Hour
 	says, kind := resolved(t, t.Context(), true)
-	if kind != device.CUDA || !strings.HasPrefix(says, "took cuda:0 (stand-in, cuda-sm_90-cublaslt-12.4 kernels) after a self-test of ") || !strings.Contains(says, " cases in ") {
+	if kind != device.CUDA || !strings.HasPrefix(says, "took cuda:0 (stand-in, cuda-sm_90-cublaslt-12.4 kernels) after a self-test of ") ||
+		!strings.Contains(says, " cases in ") {
 		t.Fatalf("%s, %q", kind, says)
 	}
 	t.Log(says)
@@ -114,7 +118,8 @@ func TestAuto(t *testing.T) {
 	// It is not made again, nor by ranks whose kind is auto.
 	keepVerdict(t, func(v map[string]any) { v["cases"] = 12345 })
 	for _, sets := range [][]string{nil, {`device.ranks=["auto"]`}} {
-		if says, kind := resolved(t, t.Context(), false, sets...); kind != device.CUDA || !strings.Contains(says, "which passed a self-test of 12345 cases on 20") {
+		if says, kind := resolved(t, t.Context(), false, sets...); kind != device.CUDA ||
+			!strings.Contains(says, "which passed a self-test of 12345 cases on 20") {
 			t.Errorf("%v, from a kept verdict: %s, %q", sets, kind, says)
 		}
 	}
@@ -146,14 +151,16 @@ func TestAutoFails(t *testing.T) {
 	l := useAuto(t)
 	l.Wrong(1e-3)
 	losses, info, warnings := trainIn(t, filepath.Join(t.TempDir(), "out"), "device.kind=auto")
-	if len(losses) != 4 || len(warnings) != 0 || info.Device != "cpu" || !strings.Contains(info.Auto, "was left out: case matmul/") || !strings.Contains(info.Auto, "elements of float32") ||
+	if len(losses) != 4 || len(warnings) != 0 || info.Device != "cpu" || !strings.Contains(info.Auto, "was left out: case matmul/") ||
+		!strings.Contains(info.Auto, "elements of float32") ||
 		!strings.HasSuffix(info.Auto, "; the CPU is used") || strings.Contains(info.Auto, "\n") {
 		t.Errorf("%d losses on %s, warnings %q: %s", len(losses), info.Device, warnings, info.Auto)
 	}
 	t.Log(info.Auto)
 	// That is kept too: the GPU does not compute rightly the next time.
 	l.Reset()
-	if says, kind := resolved(t, t.Context(), true); kind != device.CPU || !strings.Contains(says, "as by its self-test on 20") || !strings.Contains(says, "case matmul/") {
+	if says, kind := resolved(t, t.Context(), true); kind != device.CPU || !strings.Contains(says, "as by its self-test on 20") ||
+		!strings.Contains(says, "case matmul/") {
 		t.Errorf("%s, %q", kind, says)
 	}
 	remove := func() {
@@ -218,7 +225,8 @@ func TestAutoRuns(t *testing.T) {
 	}
 	l.Memory(64 << 20) // what streams take in any case is half of it
 	_, info, _ = trainIn(t, filepath.Join(t.TempDir(), "out"), "device.kind=auto", "model.hidden=512")
-	if info.Device != "cpu" || !strings.Contains(info.Auto, "the GPU was left out: ") || !strings.Contains(info.Auto, troupe.ErrMemory.Error()) {
+	if info.Device != "cpu" || !strings.Contains(info.Auto, "the GPU was left out: ") ||
+		!strings.Contains(info.Auto, troupe.ErrMemory.Error()) {
 		t.Errorf("without room: on %s: %s", info.Device, info.Auto)
 	}
 }

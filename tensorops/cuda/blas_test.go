@@ -61,7 +61,8 @@ func TestFusedOps(t *testing.T) {
 			d := newDevice(t, path, test.o)
 			optest.Run(t, d, optest.Options{Oracle: oracle, Skip: func(c optest.Case) bool { return !fewFused(c) }})
 			is := d.Work()
-			if d.Path() != test.path || (is.LibraryGELUs > 0) != test.fuses || (is.LibraryProducts > 0) != (test.o.BLAS != "") || (is.KernelProducts > 0) != (test.o.BLAS == "") {
+			if d.Path() != test.path || (is.LibraryGELUs > 0) != test.fuses || (is.LibraryProducts > 0) != (test.o.BLAS != "") ||
+				(is.KernelProducts > 0) != (test.o.BLAS == "") {
 				t.Errorf("%s: %+v", d.Path(), is)
 			}
 		})
@@ -377,7 +378,8 @@ func TestProductAllocates(t *testing.T) {
 	d := newDevice(t, path, Options{BLAS: path})
 	s := d.NewStream("allocates").(*stream)
 	list := s.NewList()
-	a, b, bias, c := list.Alloc(tensorops.Float32, 8, 8), list.Alloc(tensorops.Float32, 8, 8), list.Alloc(tensorops.Float32, 8), list.Alloc(tensorops.Float32, 8, 8)
+	a, b, bias, c := list.Alloc(tensorops.Float32, 8, 8), list.Alloc(tensorops.Float32, 8, 8), list.Alloc(tensorops.Float32, 8),
+		list.Alloc(tensorops.Float32, 8, 8)
 	list.MatMul(c, a, b, tensorops.MatMulOpts{Bias: bias})
 	list.MatMul(c, a, b, tensorops.MatMulOpts{Bias: a.RowRange(1, 2).View(8)}) // another bias for the same algorithm
 	ops := slices.Clone(list.Ops())
@@ -483,7 +485,8 @@ func TestProductsInGraphs(t *testing.T) {
 	const n = 16
 	run := func(value float32) (products int64, y []float32) {
 		list := s.NewList()
-		x, w, bias, u := list.Alloc(tensorops.Float32, n, n), list.Alloc(tensorops.Float32, n, n), list.Alloc(tensorops.Float32, n), list.Alloc(tensorops.Float32, n, n)
+		x, w, bias, u := list.Alloc(tensorops.Float32, n, n), list.Alloc(tensorops.Float32, n, n), list.Alloc(tensorops.Float32, n),
+			list.Alloc(tensorops.Float32, n, n)
 		out := list.AllocLike(u)
 		list.Upload(x, tensorops.HostBytes(slices.Repeat([]float32{value}, n*n)))
 		list.Fill(w, 0.125)

@@ -40,7 +40,8 @@ func (u *lookups) forward(l *tensorops.List) {
 	l.MatMul(u.logits, u.x, u.weight, tensorops.MatMulOpts{TransB: true})
 	half := u.rows / 2
 	for first := 0; first < u.rows; first += half { // as the head does
-		l.CrossEntropy(u.stats, u.lse.RowRange(first, first+half), u.logits.RowRange(first, first+half), u.targets.View(u.rows, 1).RowRange(first, first+half), tensorops.CrossEntropyOpts{})
+		l.CrossEntropy(u.stats, u.lse.RowRange(first, first+half), u.logits.RowRange(first, first+half),
+			u.targets.View(u.rows, 1).RowRange(first, first+half), tensorops.CrossEntropyOpts{})
 	}
 }
 
@@ -127,7 +128,10 @@ func TestCheckedIDsRoom(t *testing.T) {
 		}
 		c.uploaded(tensor, tensorops.HostBytes([]int32{1, 2, 3, int32(i)}))
 	}
-	if len(c.known) != limitCheckedIDs || !slices.IsSortedFunc(c.known, func(a, b idRange) int { return int(int64(a.first) - int64(b.first)) }) {
+	if len(c.known) != limitCheckedIDs || !slices.IsSortedFunc(c.known, func(a,
+		b idRange) int {
+		return int(int64(a.first) - int64(b.first))
+	}) {
 		t.Errorf("%d are known, sorted or not", len(c.known))
 	}
 	for i := range c.known[1:] {

@@ -90,7 +90,8 @@ func TestTrainsInProcesses(t *testing.T) {
 		}
 	}()
 	for _, m := range l.Members() {
-		if len(m.Devices) == 0 || m.Devices[0].Kind != "cuda" || m.Devices[0].MemoryBytes <= 0 || !strings.HasPrefix(m.Devices[0].Kernels, "cuda-") {
+		if len(m.Devices) == 0 || m.Devices[0].Kind != "cuda" || m.Devices[0].MemoryBytes <= 0 ||
+			!strings.HasPrefix(m.Devices[0].Kernels, "cuda-") {
 			t.Errorf("worker %s offers %+v", m.Name, m.Devices)
 		}
 	}
@@ -170,7 +171,8 @@ func TestTrainsOnGPUsOfWorkers(t *testing.T) {
 			t.Errorf("%q: losses %v with %s, in one process %v with %s", more, got, info.Kernels, want, here.Kernels)
 		}
 	}
-	_, err := troupe.Start(t.Context(), smallModel(t, filepath.Join(t.TempDir(), "out"), "device.kind=cuda:1"), troupe.Options{Hosts: l.Hosts()})
+	_, err := troupe.Start(t.Context(), smallModel(t, filepath.Join(t.TempDir(), "out"), "device.kind=cuda:1"),
+		troupe.Options{Hosts: l.Hosts()})
 	if err == nil || !strings.Contains(err.Error(), "nothing says of which worker") {
 		t.Errorf("a GPU of no worker: %v", err)
 	}

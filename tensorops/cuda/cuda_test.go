@@ -189,7 +189,8 @@ func isAttention(c optest.Case) bool {
 func TestDescribe(t *testing.T) {
 	_, path := stand(t)
 	is := Describe(Options{Driver: path, NVRTC: path, BLAS: path})
-	if len(is.Lacks) > 0 || is.BLAS == nil || is.BLAS.String() != path+" (cuBLASLt 12.4)" || len(is.Devices) != 1 || is.Devices[0].Name != "stand-in" || is.Driver == nil || is.NVRTC == nil {
+	if len(is.Lacks) > 0 || is.BLAS == nil || is.BLAS.String() != path+" (cuBLASLt 12.4)" || len(is.Devices) != 1 ||
+		is.Devices[0].Name != "stand-in" || is.Driver == nil || is.NVRTC == nil {
 		t.Fatalf("%+v", is)
 	}
 	if got := is.NVRTC.String(); !strings.HasSuffix(got, "(CUDA 12.4)") {

@@ -157,7 +157,8 @@ func TestCollectives(t *testing.T) {
 				for i := range host {
 					host[i] = float32(i*i + 100*rank)
 				}
-				x, wide, tall := l.Alloc(tensorops.Float32, rows, cols), l.Alloc(tensorops.Float32, rows, 2*cols), l.Alloc(tensorops.Float32, 2*rows, cols)
+				x, wide, tall := l.Alloc(tensorops.Float32, rows, cols), l.Alloc(tensorops.Float32, rows, 2*cols),
+					l.Alloc(tensorops.Float32, 2*rows, cols)
 				ring, all := l.Alloc(tensorops.Float32, rows, cols), l.Alloc(tensorops.Float32, 2*rows, cols)
 				l.Upload(x, tensorops.HostBytes(host))
 				l.AllGather(wide, x, 1, g)
@@ -336,7 +337,8 @@ func TestOutOfMemory(t *testing.T) {
 		x := list.Alloc(tensorops.Float32, 1<<17)
 		list.Alloc(tensorops.Float32, 1<<17+1)
 		err := tensorops.Run(s, list)
-		if !errors.Is(err, tensorops.ErrOutOfMemory) || !strings.Contains(err.Error(), "524288 of 1048576 are in use: limited has 524288 in use and keeps 0") {
+		if !errors.Is(err, tensorops.ErrOutOfMemory) || !strings.Contains(err.Error(),
+			"524288 of 1048576 are in use: limited has 524288 in use and keeps 0") {
 			t.Errorf("error %v", err)
 		}
 		x.Release()
@@ -350,7 +352,8 @@ func TestOutOfMemory(t *testing.T) {
 		list.Fill(x, 1)
 		list.Free(x)
 		y := list.Alloc(tensorops.Float32, 200_000) // x is free, but this list may still use it
-		if err := tensorops.Run(a, list); !errors.Is(err, tensorops.ErrOutOfMemory) || !strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY") ||
+		if err := tensorops.Run(a, list); !errors.Is(err, tensorops.ErrOutOfMemory) ||
+			!strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY") ||
 			!strings.Contains(err.Error(), "a has 0 in use and keeps 622592") || y.Valid() {
 			t.Errorf("error %v, want the driver's", err)
 		}
@@ -415,8 +418,10 @@ func TestClose(t *testing.T) {
 // done without.
 var functions = map[string]bool{
 	"cuInit": true, "cuDriverGetVersion": true, "cuDeviceGetCount": true, "cuDeviceGet": true, "cuDeviceGetName": true,
-	"cuDeviceTotalMem_v2": true, "cuDeviceGetUuid": true, "cuDeviceGetAttribute": true, "cuDevicePrimaryCtxRetain": true, "cuDevicePrimaryCtxRelease_v2": false,
-	"cuCtxSetCurrent": true, "cuMemGetInfo_v2": true, "cuMemAlloc_v2": true, "cuMemFree_v2": false, "cuMemHostAlloc": true, "cuMemFreeHost": false,
+	"cuDeviceTotalMem_v2": true, "cuDeviceGetUuid": true, "cuDeviceGetAttribute": true, "cuDevicePrimaryCtxRetain": true,
+	"cuDevicePrimaryCtxRelease_v2": false,
+	"cuCtxSetCurrent":              true, "cuMemGetInfo_v2": true, "cuMemAlloc_v2": true, "cuMemFree_v2": false, "cuMemHostAlloc": true,
+	"cuMemFreeHost":        false,
 	"cuMemcpyHtoDAsync_v2": true, "cuMemcpyDtoHAsync_v2": true, "cuMemsetD32Async": true, "cuStreamCreate": true,
 	"cuStreamDestroy_v2": false, "cuStreamSynchronize": true, "cuEventCreate": true, "cuEventDestroy_v2": false,
 	"cuEventRecord": true, "cuEventSynchronize": true, "cuModuleLoadData": true, "cuModuleUnload": false,
@@ -557,7 +562,8 @@ func TestFailedContext(t *testing.T) {
 	// The library only says that it can do nothing; the error says why.
 	list = s.NewList()
 	list.MatMul(square, square, square, tensorops.MatMulOpts{})
-	if err := tensorops.Run(s, list); err == nil || !strings.Contains(err.Error(), "CUBLAS_STATUS_NOT_INITIALIZED") || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED (719)") {
+	if err := tensorops.Run(s, list); err == nil || !strings.Contains(err.Error(), "CUBLAS_STATUS_NOT_INITIALIZED") ||
+		!strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED (719)") {
 		t.Errorf("error of a product %v", err)
 	}
 	d.Close()
@@ -610,8 +616,10 @@ func TestUnavailable(t *testing.T) {
 		{"no compiler", Options{Driver: path, NVRTC: "/nowhere/libnvrtc.so"}, []string{"/nowhere/libnvrtc.so", "CUDA 11.2"}},
 		{"another library for the driver", Options{Driver: empty, NVRTC: path}, []string{"it lacks cuDriverGetVersion, ", "cuLaunchKernel"}},
 		{"another library for the compiler", Options{Driver: path, NVRTC: empty}, []string{"nvrtcCompileProgram"}},
-		{"no cuBLASLt where it should be", Options{Driver: path, NVRTC: path, BLAS: "/nowhere/libcublasLt.so"}, []string{"/nowhere/libcublasLt.so", "No such file"}},
-		{"another library for cuBLASLt", Options{Driver: path, NVRTC: path, BLAS: empty}, []string{"it lacks cublasLtCreate, ", "cublasLtMatmul"}},
+		{"no cuBLASLt where it should be", Options{Driver: path, NVRTC: path, BLAS: "/nowhere/libcublasLt.so"},
+			[]string{"/nowhere/libcublasLt.so", "No such file"}},
+		{"another library for cuBLASLt", Options{Driver: path, NVRTC: path, BLAS: empty},
+			[]string{"it lacks cublasLtCreate, ", "cublasLtMatmul"}},
 		{"an old cuBLASLt", Options{Driver: path, NVRTC: path, BLAS: old}, []string{"cuBLASLt 10.2, too old: take 11.4"}},
 		{"no such device", Options{Driver: path, NVRTC: path, Device: 1}, []string{"device 1", "the driver sees 1"}},
 	} {

@@ -76,7 +76,8 @@ func TestDry(t *testing.T) {
 func isProductOrFew(c optest.Case, seen map[tensorops.Kind]int) bool {
 	switch c.Kind {
 	case tensorops.KindMatMul:
-		return fewFused(c) && (long || strings.Contains(c.Name, "bf16")) || strings.HasPrefix(c.Name, "matmul/NN/") && strings.Contains(c.Name, "variants")
+		return fewFused(c) && (long || strings.Contains(c.Name, "bf16")) || strings.HasPrefix(c.Name, "matmul/NN/") &&
+			strings.Contains(c.Name, "variants")
 	case tensorops.KindPack:
 		return c.Name == "pack/NN/bf16" && long
 	default:

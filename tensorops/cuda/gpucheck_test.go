@@ -39,7 +39,8 @@ func newChecked(t *testing.T) checked {
 func (c checked) write(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join(c.folder, filepath.FromSlash(name))
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)); err != nil { //nolint:gosec // a program
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text),
+		0o700)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -61,7 +62,8 @@ esac
 // tests is a cuda.test that computes with these kernels.
 func (c checked) tests(t *testing.T, kernels, more string) {
 	t.Helper()
-	c.write(t, "cuda.test", fmt.Sprintf("#!/bin/sh\ncat <<'END'\n    train_test.go:1: kernels: %s\n    train_test.go:2: work: %s\n--- PASS: TestGPU (1.00s)\n    --- PASS: TestGPU/cases (1.00s)\n%s\nPASS\nEND\n", kernels, told, more))
+	c.write(t, "cuda.test",
+		fmt.Sprintf("#!/bin/sh\ncat <<'END'\n    train_test.go:1: kernels: %s\n    train_test.go:2: work: %s\n--- PASS: TestGPU (1.00s)\n    --- PASS: TestGPU/cases (1.00s)\n%s\nPASS\nEND\n", kernels, told, more))
 }
 
 // peers are comparisons whose products are computed by something.
@@ -69,9 +71,11 @@ func (c checked) peers(t *testing.T, kernels, by string) {
 	t.Helper()
 	const head = "import pathlib, sys\nout = pathlib.Path(sys.argv[sys.argv.index('--json') + 1])\n"
 	c.write(t, "bench/peers/step.py", head+fmt.Sprintf("out.write_text('''%s''')\n",
-		`{"kernels": "`+kernels+`", "gpus": [`+told+`], "gflop_per_token": 1, "tokens_per_s": {"Troupe": [2e5], "compiled": [1e5]}, "bytes": {"Troupe": 1, "compiled": 2}}`))
+		`{"kernels": "`+kernels+`", "gpus": [`+told+
+			`], "gflop_per_token": 1, "tokens_per_s": {"Troupe": [2e5], "compiled": [1e5]}, "bytes": {"Troupe": 1, "compiled": 2}}`))
 	c.write(t, "bench/peers/ops.py", head+fmt.Sprintf("out.write_text('''%s\n%s\n''')\n",
-		`{"op": "up", "kernels": "`+kernels+`", "by": "`+by+`"}`, `{"op": "attention", "kernels": "`+kernels+`", "by": null, "ratio": 1, "ms": 1, "peer_ms": 1, "of_bound": 0.5, "bound": "flops"}`))
+		`{"op": "up", "kernels": "`+kernels+`", "by": "`+by+`"}`, `{"op": "attention", "kernels": "`+kernels+
+			`", "by": null, "ratio": 1, "ms": 1, "peer_ms": 1, "of_bound": 0.5, "bound": "flops"}`))
 }
 
 // run has a Python check a part, and returns what it said.
@@ -114,16 +118,21 @@ func TestGPUCheck(t *testing.T) {
 		{"no NVRTC", "doctor", func(t *testing.T, c checked) {
 			c.engine(t, `"nvrtc": "", "no_nvrtc": "not in /nowhere", "cublaslt": "b", "no_cublaslt": ""`, byBLAS)
 		}, false, []string{"FAILED libnvrtc.so is found"}},
-		{"the library's products", "optest", nil, true, []string{"2 of 2 pass", "40 by cuBLASLt, 3 of them with a GELU, 5 with column sums; 2 by own kernels; 1 forms fell back", "graphs that could not be made: 0 of 7"}},
-		{"own products", "optest", func(t *testing.T, c checked) { c.tests(t, byOwn, "") }, false, []string{"FAILED optest: products by cuBLASLt"}},
+		{"the library's products", "optest", nil, true, []string{"2 of 2 pass",
+			"40 by cuBLASLt, 3 of them with a GELU, 5 with column sums; 2 by own kernels; 1 forms fell back",
+			"graphs that could not be made: 0 of 7"}},
+		{"own products", "optest", func(t *testing.T, c checked) { c.tests(t, byOwn, "") }, false,
+			[]string{"FAILED optest: products by cuBLASLt"}},
 		{"the path is not told", "optest", func(t *testing.T, c checked) {
 			c.write(t, "cuda.test", "#!/bin/sh\necho '--- PASS: TestGPU (0.00s)'\n")
 		}, false, []string{"FAILED optest: products by cuBLASLt"}},
 		{"what is skipped", "optest", func(t *testing.T, c checked) { c.tests(t, byBLAS, "    --- SKIP: TestTrains/cuBLASLt (0.00s)") }, false,
 			[]string{"FAILED optest: the table of cases", "2 of 3 pass, 1 skipped"}},
-		{"nothing ran", "optest", func(t *testing.T, c checked) { c.write(t, "cuda.test", "#!/bin/sh\necho PASS\n") }, false, []string{"FAILED optest: the table of cases"}},
+		{"nothing ran", "optest", func(t *testing.T, c checked) { c.write(t, "cuda.test", "#!/bin/sh\necho PASS\n") }, false,
+			[]string{"FAILED optest: the table of cases"}},
 		{"steps by the library", "speed", nil, true, []string{"1 forms fell back", "2.00 (200,000 by 100,000)", "of 989 TFLOP/s"}},
-		{"steps by own products", "speed", func(t *testing.T, c checked) { c.peers(t, byOwn, "own kernels") }, false, []string{"FAILED steps, bfloat16: products by cuBLASLt"}},
+		{"steps by own products", "speed", func(t *testing.T, c checked) { c.peers(t, byOwn, "own kernels") }, false,
+			[]string{"FAILED steps, bfloat16: products by cuBLASLt"}},
 		{"operations by the library", "ops", nil, true, []string{"products of a layer, float32: by cuBLASLt: 1 of 1"}},
 		{"operations by own products", "ops", func(t *testing.T, c checked) { c.peers(t, byOwn, "own kernels") }, false,
 			[]string{"FAILED operations, float32: products by cuBLASLt", "0 of 1; by own kernels: up"}},
@@ -149,7 +158,8 @@ func TestGPUCheck(t *testing.T) {
 			if err != nil || !test.ok && !strings.Contains(string(report), "FAILED") {
 				t.Errorf("the report, %v:\n%s", err, report)
 			}
-			if test.name == "no cuBLASLt" && (!strings.Contains(string(report), "not in /nowhere") || !strings.Contains(string(report), "pip install nvidia-cublas-cu12")) {
+			if test.name == "no cuBLASLt" && (!strings.Contains(string(report), "not in /nowhere") ||
+				!strings.Contains(string(report), "pip install nvidia-cublas-cu12")) {
 				t.Errorf("the report does not say where it was looked for:\n%s", report)
 			}
 		})
@@ -159,7 +169,8 @@ func TestGPUCheck(t *testing.T) {
 // TestGPUCheckPackages: the libraries are those of the Python that runs the check, which was started
 // by its path and is active nowhere.
 func TestGPUCheckPackages(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), pythonOrSkip(t), "-c", "import os, sys; print(os.path.realpath(sys.executable)); print('python%d.%d' % sys.version_info[:2])").Output()
+	out, err := exec.CommandContext(t.Context(), pythonOrSkip(t), "-c",
+		"import os, sys; print(os.path.realpath(sys.executable)); print('python%d.%d' % sys.version_info[:2])").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +179,8 @@ func TestGPUCheckPackages(t *testing.T) {
 	python := filepath.Join(env, "bin", "python3")
 	library := filepath.Join(env, "lib", version, "site-packages", "nvidia", "cublas", "lib", "libcublasLt.so.12")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(python), 0o700), os.MkdirAll(filepath.Dir(library), 0o700), os.Symlink(real, python),
-		os.WriteFile(filepath.Join(env, "pyvenv.cfg"), []byte("home = "+filepath.Dir(real)+"\n"), 0o600), os.WriteFile(library, nil, 0o600)); err != nil {
+		os.WriteFile(filepath.Join(env, "pyvenv.cfg"), []byte("home = "+filepath.Dir(real)+"\n"), 0o600),
+		os.WriteFile(library, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	// An engine that finds nothing on its own is told the path; and it is told the environment.
@@ -199,8 +211,10 @@ for name in sys.argv[2:]:
     print(m.peak_of(name))
 `
 	peaks := [][2]string{
-		{"NVIDIA H200", "989"}, {"NVIDIA H200 NVL", "835"}, {"NVIDIA H100 80GB HBM3", "989"}, {"NVIDIA H100 NVL", "835"}, {"NVIDIA H100 PCIe", "756"},
-		{"NVIDIA A100-SXM4-80GB", "312"}, {"NVIDIA L40S", "362"}, {"NVIDIA L40", "None"}, {"NVIDIA GeForce RTX 4090", "165"}, {"NVIDIA B200", "2250"},
+		{"NVIDIA H200", "989"}, {"NVIDIA H200 NVL", "835"}, {"NVIDIA H100 80GB HBM3", "989"}, {"NVIDIA H100 NVL", "835"},
+		{"NVIDIA H100 PCIe", "756"},
+		{"NVIDIA A100-SXM4-80GB", "312"}, {"NVIDIA L40S", "362"}, {"NVIDIA L40", "None"}, {"NVIDIA GeForce RTX 4090", "165"},
+		{"NVIDIA B200", "2250"},
 		{"NVIDIA GB200", "None"}, {"stand-in", "None"},
 	}
 	args := []string{"-c", load, filepath.Join("..", "..", "scripts", "gpu-check")}

@@ -124,7 +124,8 @@ func TestTrainsOnGPUsAlike(t *testing.T) {
 		device string
 		long   bool
 	}{
-		{[]string{"pipeline.stages=2", "device.dtype=bfloat16", "device.residual=bfloat16", "pipeline.recompute=full"}, 2, "cuda:0, cuda:1", false},
+		{[]string{"pipeline.stages=2", "device.dtype=bfloat16", "device.residual=bfloat16", "pipeline.recompute=full"}, 2, "cuda:0, cuda:1",
+			false},
 		{[]string{"pipeline.stages=2", "model.family=llama", "model.mtp_layers=1", "model.tie_embeddings=true"}, 2, "cuda:0, cuda:1", true},
 		{[]string{"pipeline.stages=4"}, 2, "cuda:0, cuda:1", true},
 		{[]string{"pipeline.stages=4"}, 3, "cuda:0, cuda:1, cuda:2", false},
@@ -191,7 +192,8 @@ func TestGPUNotThere(t *testing.T) {
 		}
 		s, err := device.OpenSet(cfg)
 		key, _, _ := strings.Cut(set, "=")
-		if s != nil || err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "device 2 is asked for, the driver sees 2") {
+		if s != nil || err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(),
+			"device 2 is asked for, the driver sees 2") {
 			t.Errorf("%s: %v", set, err)
 		}
 	}
@@ -211,13 +213,16 @@ func TestEndsOnGPUs(t *testing.T) {
 	}{
 		{"killed", true, func(_ *standin.Library, run *troupe.Run) { run.Kill() }, "the run was killed"},
 		{"killed, by way of the host", false, func(_ *standin.Library, run *troupe.Run) { run.Kill() }, "the run was killed"},
-		{"a copy refused", true, func(l *standin.Library, _ *troupe.Run) { l.Fail("cuMemcpyPeerAsync", 3, 1) }, "cuMemcpyPeerAsync: CUDA_ERROR_INVALID_VALUE"},
-		{"a fetch refused", false, func(l *standin.Library, _ *troupe.Run) { l.Fail("cuMemcpyDtoHAsync_v2", 5, 1) }, "cuMemcpyDtoHAsync_v2: CUDA_ERROR_INVALID_VALUE"},
+		{"a copy refused", true, func(l *standin.Library, _ *troupe.Run) { l.Fail("cuMemcpyPeerAsync", 3, 1) },
+			"cuMemcpyPeerAsync: CUDA_ERROR_INVALID_VALUE"},
+		{"a fetch refused", false, func(l *standin.Library, _ *troupe.Run) { l.Fail("cuMemcpyDtoHAsync_v2", 5, 1) },
+			"cuMemcpyDtoHAsync_v2: CUDA_ERROR_INVALID_VALUE"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := onGPUs(t, 2, c.peers)
 			l.Delay(200)
-			run, err := troupe.Start(t.Context(), smallModel(t, filepath.Join(t.TempDir(), "out"), "run.steps=1000", "pipeline.stages=2", "device.kind=cuda", "pipeline.schedule=zb-v"), troupe.Options{})
+			run, err := troupe.Start(t.Context(), smallModel(t, filepath.Join(t.TempDir(), "out"), "run.steps=1000", "pipeline.stages=2",
+				"device.kind=cuda", "pipeline.schedule=zb-v"), troupe.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -94,7 +94,8 @@ func TestJoinsNeighbours(t *testing.T) {
 				normal := func(dims ...int) tensorops.Tensor { return r.normal(test.dtype, dims...) }
 				single := func(dims ...int) tensorops.Tensor { return r.normal(tensorops.Float32, dims...) }
 				n, c := test.rows, test.cols
-				o := operands{normal(n, c), normal(n, c), normal(n, c), single(n, 2), single(c), single(c), normal(n, c), normal(n, c), single(c), single(c), single(1)}
+				o := operands{normal(n, c), normal(n, c), normal(n, c), single(n, 2), single(c), single(c), normal(n, c), normal(n, c), single(c),
+					single(c), single(1)}
 				if err := tensorops.Run(s, r.list); err != nil {
 					t.Fatal(err)
 				}

@@ -85,7 +85,8 @@ func geluGrads(x *exec, ops []tensorops.Op) (int, error) {
 		dx, dy, x, y    uint64
 		n               int64
 		aligned, halves uint32
-	}{dx: address(a.DX), dy: address(a.DY), x: address(a.X), y: address(y), n: int64(n), aligned: alignedEights(a.DX, a.DY, a.X, y), halves: half})
+	}{dx: address(a.DX), dy: address(a.DY), x: address(a.X), y: address(y), n: int64(n), aligned: alignedEights(a.DX, a.DY, a.X, y),
+		halves: half})
 }
 
 // elementsApart reports whether a kernel may write an element of y as soon as it has read that element of

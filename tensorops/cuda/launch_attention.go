@@ -91,8 +91,10 @@ func onlyCausal(a tensorops.AttentionSizes, onto bool) error {
 	if a.Whole || onto {
 		return fmt.Errorf("%w: attention over one block of a sequence's keys after another", tensorops.ErrUnsupported)
 	}
-	if rows := uint64(a.Batch) * uint64(a.Heads) * uint64(max(a.Queries, a.Of)); rows > math.MaxUint32 { //nolint:gosec // each is positive, and below 2³¹
-		return fmt.Errorf("%w: attention with %d rows of scores, and the addresses of its mask are for %d", tensorops.ErrUnsupported, rows, uint32(math.MaxUint32))
+	if rows := uint64(a.Batch) * uint64(a.Heads) * uint64(max(a.Queries,
+		a.Of)); rows > math.MaxUint32 {
+		return fmt.Errorf("%w: attention with %d rows of scores, and the addresses of its mask are for %d", tensorops.ErrUnsupported, rows,
+			uint32(math.MaxUint32))
 	}
 	return nil
 }

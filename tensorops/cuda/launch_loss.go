@@ -79,7 +79,8 @@ func crossEntropyPart(x *exec, o *tensorops.Op) error {
 		whole, pad                    uint32
 	}{
 		parts: address(a.Parts), logits: address(a.Logits), targets: address(a.Targets), fault: x.fault,
-		cols: int64(a.Logits.Cols()), stride: int64(a.Logits.Stride()), first: int64(a.First), vocab: int64(a.Vocab), whole: wholeRows(a.Logits, tensorops.Tensor{}),
+		cols: int64(a.Logits.Cols()), stride: int64(a.Logits.Stride()), first: int64(a.First), vocab: int64(a.Vocab),
+		whole: wholeRows(a.Logits, tensorops.Tensor{}),
 	})
 }
 

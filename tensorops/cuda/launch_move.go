@@ -106,7 +106,8 @@ func fours(at uint64, bytes int) bool { return at%uint64(4*bytes) == 0 }
 
 // copyDense starts a copy of n elements of 4 bytes.
 func copyDense(x *exec, to, from uint64, n int) error {
-	return elementwise(x, "copy", n, &copyArgs{to: to, from: from, rows: 1, cols: int64(n), aligned: uint32(number(fours(to, 4) && fours(from, 4)))})
+	return elementwise(x, "copy", n, &copyArgs{to: to, from: from, rows: 1, cols: int64(n),
+		aligned: uint32(number(fours(to, 4) && fours(from, 4)))})
 }
 
 func spin(x *exec, o *tensorops.Op) error {

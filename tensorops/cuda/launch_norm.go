@@ -143,8 +143,9 @@ func (n norm) start(x *exec) error {
 		rows, cols               int64
 		aligned, halves          uint32
 	}{
-		y: address(n.y), x: address(in), gamma: address(n.gamma), beta: address(n.beta), stats: address(n.stat), sum: address(sum), skip: address(skip),
-		eps: n.eps, rows: int64(rows), cols: int64(cols),
+		y: address(n.y), x: address(in), gamma: address(n.gamma), beta: address(n.beta), stats: address(n.stat), sum: address(sum),
+		skip: address(skip),
+		eps:  n.eps, rows: int64(rows), cols: int64(cols),
 		aligned: alignedEightRows(cols, n.y, in, n.gamma, n.beta, sum, skip), halves: halves(n.y, in, sum, skip),
 	})
 }
@@ -235,8 +236,9 @@ func (g normGrad) start(x *exec) error {
 		rows, cols, rowsOfBlock                int64
 		aligned, halves                        uint32
 	}{
-		dx: address(g.DX), dy: address(g.DY), x: address(g.X), gamma: address(g.Gamma), stats: address(g.Stats), skip: address(g.Skip), partial: partial,
-		rows: int64(rows), cols: int64(cols), rowsOfBlock: int64(ofBlock),
+		dx: address(g.DX), dy: address(g.DY), x: address(g.X), gamma: address(g.Gamma), stats: address(g.Stats), skip: address(g.Skip),
+		partial: partial,
+		rows:    int64(rows), cols: int64(cols), rowsOfBlock: int64(ofBlock),
 		aligned: alignedEightRows(cols, g.DX, g.DY, g.X, g.Gamma, g.Skip), halves: halves(g.DX, g.DY, g.X, g.Skip),
 	})
 	if err != nil || !g.weights {

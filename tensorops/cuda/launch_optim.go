@@ -40,7 +40,8 @@ func squaredNorms(x *exec, ops []tensorops.Op) (int, error) {
 			break
 		}
 		n := int64(a.X.Len())
-		entries = append(entries, normEntry{out: address(a.Out), x: address(a.X), n: n, first: blocks, aligned: alignedFours(a.X), half: halves(a.X)})
+		entries = append(entries, normEntry{out: address(a.Out), x: address(a.X), n: n, first: blocks, aligned: alignedFours(a.X),
+			half: halves(a.X)})
 		blocks += (n + ofBlock - 1) / ofBlock
 	}
 	args := struct {
@@ -93,8 +94,9 @@ func adamWs(x *exec, ops []tensorops.Op) (int, error) {
 			break
 		}
 		n := int64(a.W.Len())
-		entries = append(entries, adamWEntry{w: address(a.W), m: address(a.M), v: address(a.V), g: address(a.G), copy: address(a.Copy), n: n, first: blocks,
-			keep: float32(1 - first.LR*a.WeightDecay), aligned: alignedFours(a.W, a.M, a.V, a.G, a.Copy)})
+		entries = append(entries, adamWEntry{w: address(a.W), m: address(a.M), v: address(a.V), g: address(a.G), copy: address(a.Copy), n: n,
+			first: blocks,
+			keep:  float32(1 - first.LR*a.WeightDecay), aligned: alignedFours(a.W, a.M, a.V, a.G, a.Copy)})
 		blocks += (n + ofBlock - 1) / ofBlock
 		if alone {
 			break

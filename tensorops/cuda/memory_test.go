@@ -181,7 +181,7 @@ batch = {sequences = 4, microbatch = 2}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range run.Events() { //nolint:revive // to its end
+	for range run.Events() {
 	}
 	if _, err := run.Wait(); err != nil {
 		t.Fatal(err)

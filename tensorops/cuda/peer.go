@@ -80,7 +80,8 @@ func (d *Device) giverOf(t tensorops.Tensor) (*Device, error) {
 		return d, nil
 	}
 	if has, _ := d.peers.get(s.device); !has {
-		return nil, fmt.Errorf("%w: %v is in the memory of device %d, to which device %d has no access", tensorops.ErrUnsupported, t, s.device.gpu.Ordinal, d.gpu.Ordinal)
+		return nil, fmt.Errorf("%w: %v is in the memory of device %d, to which device %d has no access", tensorops.ErrUnsupported, t,
+			s.device.gpu.Ordinal, d.gpu.Ordinal)
 	}
 	return s.device, nil
 }

@@ -96,7 +96,8 @@ func TestPeersRefused(t *testing.T) {
 		a, b := d[1].NewStream("a"), d[0].NewStream("b")
 		x, list := numbered(t, a, 1, 5), b.NewList()
 		list.PeerCopy(list.AllocLike(x), x)
-		if err := tensorops.Run(b, list); !errors.Is(err, tensorops.ErrUnsupported) || !strings.Contains(err.Error(), "device 1, to which device 0 has no access") {
+		if err := tensorops.Run(b, list); !errors.Is(err, tensorops.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "device 1, to which device 0 has no access") {
 			t.Errorf("error %v", err)
 		}
 		host, err := tensorops.NewTensor(tensorops.NewHostMemory(0).NewArena("host"), tensorops.Float32, 5)
@@ -176,7 +177,8 @@ func TestOrdinals(t *testing.T) {
 		}
 	}
 	for _, ordinal := range []int{-1, 3} {
-		if _, err := New(Options{Device: ordinal, Driver: path, NVRTC: path, BLAS: NoBLAS, Cache: t.TempDir()}); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "the driver sees 3") {
+		if _, err := New(Options{Device: ordinal, Driver: path, NVRTC: path, BLAS: NoBLAS, Cache: t.TempDir()}); !errors.Is(err,
+			ErrUnavailable) || !strings.Contains(err.Error(), "the driver sees 3") {
 			t.Errorf("device %d: %v", ordinal, err)
 		}
 	}
@@ -253,7 +255,8 @@ func TestLockedBlocks(t *testing.T) {
 	for _, c := range []struct {
 		first, last int
 		has         bool
-	}{{10, 30, true}, {12, 13, true}, {60, 80, true}, {0, 5, false}, {5, 15, false}, {29, 31, false}, {10, 80, false}, {40, 50, false}, {79, 80, true}, {90, 100, false}, {15, 15, false}} {
+	}{{10, 30, true}, {12, 13, true}, {60, 80, true}, {0, 5, false}, {5, 15, false}, {29, 31, false}, {10, 80, false}, {40, 50, false},
+		{79, 80, true}, {90, 100, false}, {15, 15, false}} {
 		if got := l.has(memory[c.first:c.last]); got != c.has {
 			t.Errorf("bytes %d to %d: %v", c.first, c.last, got)
 		}

@@ -78,7 +78,8 @@ func TestFailedGraph(t *testing.T) {
 			l.Fail("cuGraphLaunch", 1, 700)
 		}
 		err := tensorops.Run(s, list)
-		if round < 3 && err != nil || round == 3 && (err == nil || !strings.Contains(err.Error(), "fill") || !strings.Contains(err.Error(), "launched before")) {
+		if round < 3 && err != nil || round == 3 && (err == nil || !strings.Contains(err.Error(), "fill") ||
+			!strings.Contains(err.Error(), "launched before")) {
 			t.Errorf("round %d: %v", round, err)
 		}
 	}
@@ -133,11 +134,13 @@ func TestFailedCapture(t *testing.T) {
 			t.Errorf("%s: the segment is not tried again", call)
 		}
 		is := d.Work()
-		if is.FailedGraphs != before.FailedGraphs+1 || is.Graphs <= before.Graphs || !strings.Contains(is.GraphError, call) || !strings.Contains(is.GraphError, "fill") {
+		if is.FailedGraphs != before.FailedGraphs+1 || is.Graphs <= before.Graphs || !strings.Contains(is.GraphError, call) ||
+			!strings.Contains(is.GraphError, "fill") {
 			t.Errorf("%s: %+v, before %+v", call, is, before)
 		}
 	}
-	if len(said) != 3 || !strings.Contains(said[0], "kernel by kernel") || !strings.Contains(said[0], "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED") {
+	if len(said) != 3 || !strings.Contains(said[0], "kernel by kernel") ||
+		!strings.Contains(said[0], "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED") {
 		t.Errorf("said %q", said)
 	}
 
@@ -294,7 +297,8 @@ func TestJoined(t *testing.T) {
 	const count = 9
 	sizes := [count]int{1, ofBlock, 0, 3, ofBlock + 1, 4*ofBlock - 2, 7, 0, 64}
 	opts := func(i int) tensorops.AdamWOpts {
-		return tensorops.AdamWOpts{LR: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: float64(i%2) / 10, GradScale: 1, Step: 3, ClearGrad: true}
+		return tensorops.AdamWOpts{LR: 0.1, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: float64(i%2) / 10, GradScale: 1, Step: 3,
+			ClearGrad: true}
 	}
 	var of [count][4]tensorops.Tensor
 	list := s.NewList()

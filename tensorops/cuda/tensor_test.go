@@ -27,7 +27,8 @@ func TestTensorParallel(t *testing.T) {
 	defer dev.Close()
 	oracle := ref.New()
 	defer oracle.Close()
-	m, err := stages.NewModel(stages.Config{Family: stages.Qwen2, Layers: 1, Hidden: 16, Heads: 4, KVHeads: 1, FFN: 22, Context: 8, Vocab: 19, Dropout: 0.1, RopeTheta: 1000})
+	m, err := stages.NewModel(stages.Config{Family: stages.Qwen2, Layers: 1, Hidden: 16, Heads: 4, KVHeads: 1, FFN: 22, Context: 8, Vocab: 19,
+		Dropout: 0.1, RopeTheta: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,14 +9,15 @@ import (
 // Work is what a device has put into its streams, and how. What a graph launches again is
 // counted once, when the graph is made.
 type Work struct {
-	LibraryProducts int64    `json:"library_products"`      // cuBLASLt's
-	LibraryGELUs    int64    `json:"library_gelus"`         // of these, with the GELU behind them
-	LibrarySums     int64    `json:"library_column_sums"`   // of these, with sums of columns along with them
-	KernelProducts  int64    `json:"kernel_products"`       // by the kernels here
-	Fallen          []string `json:"fallen,omitempty"`      // of these, the forms that cuBLASLt is there for and has no algorithm of, at most limitFallen of them
-	Graphs          int64    `json:"graphs"`                // that were made
-	FailedGraphs    int64    `json:"failed_graphs"`         // captures that failed: their segments were launched kernel by kernel
-	GraphError      string   `json:"graph_error,omitempty"` // of the last that failed
+	LibraryProducts int64 `json:"library_products"`    // cuBLASLt's
+	LibraryGELUs    int64 `json:"library_gelus"`       // of these, with the GELU behind them
+	LibrarySums     int64 `json:"library_column_sums"` // of these, with sums of columns along with them
+	KernelProducts  int64 `json:"kernel_products"`     // by the kernels here
+	// of these, the forms that cuBLASLt is there for and has no algorithm of, at most limitFallen of them
+	Fallen       []string `json:"fallen,omitempty"`
+	Graphs       int64    `json:"graphs"`                // that were made
+	FailedGraphs int64    `json:"failed_graphs"`         // captures that failed: their segments were launched kernel by kernel
+	GraphError   string   `json:"graph_error,omitempty"` // of the last that failed
 }
 
 // limitFallen bounds the forms of products that a device lists as no library's.

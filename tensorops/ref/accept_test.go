@@ -124,7 +124,8 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	},
 	tensorops.KindRoPE: func(o operands, n, c int) {
 		heads, period := 1+o.size("heads"), 1+o.size("period")
-		o.l.RoPE(o.f(n*period, heads*2*c), tensorops.RoPEOpts{Heads: o.number(heads), Period: o.number(period), First: o.number(2), Theta: float64(o.number(2))})
+		o.l.RoPE(o.f(n*period, heads*2*c), tensorops.RoPEOpts{Heads: o.number(heads), Period: o.number(period), First: o.number(2),
+			Theta: float64(o.number(2))})
 	},
 	tensorops.KindAttention: func(o operands, n, c int) {
 		a := drawAttention(o, n, c)
@@ -141,7 +142,8 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		o.l.CrossEntropyPart(o.d(n, tensorops.LossParts), o.f(n, c), o.i(n), tensorops.VocabSlice{First: o.number(2), Vocab: c + 2})
 	},
 	tensorops.KindCrossEntropyJoin: func(o operands, n, c int) {
-		o.l.CrossEntropyJoin(o.d(2), o.d(n), o.d(2*n, tensorops.LossParts), o.i(n), o.f(n, c), tensorops.VocabSlice{First: o.number(2), Vocab: c + 2}, tensorops.CrossEntropyOpts{Grad: o.f(n, c), Scale: 1})
+		o.l.CrossEntropyJoin(o.d(2), o.d(n), o.d(2*n, tensorops.LossParts), o.i(n), o.f(n, c),
+			tensorops.VocabSlice{First: o.number(2), Vocab: c + 2}, tensorops.CrossEntropyOpts{Grad: o.f(n, c), Scale: 1})
 	},
 	tensorops.KindFill:        func(o operands, n, c int) { o.l.Fill(o.f(n, c), 0) },
 	tensorops.KindCopy:        func(o operands, n, c int) { o.l.Copy(o.f(n, c), o.f(n, c)) },
@@ -157,7 +159,8 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindAwait:      func(o operands, _, _ int) { o.l.Await() },
 	tensorops.KindSpin:       func(o operands, n, _ int) { o.l.Spin(0) },
 	tensorops.KindCall: func(o operands, n, c int) {
-		o.l.Call(tensorops.Call{Reads: []tensorops.Tensor{o.f(n, c)}, Writes: []tensorops.Tensor{o.f(n, c)}, Func: func(_, _ []tensorops.Array) error { return nil }})
+		o.l.Call(tensorops.Call{Reads: []tensorops.Tensor{o.f(n, c)}, Writes: []tensorops.Tensor{o.f(n, c)},
+			Func: func(_, _ []tensorops.Array) error { return nil }})
 	},
 }
 

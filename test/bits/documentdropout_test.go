@@ -13,7 +13,8 @@ import (
 // the groups of sequence, tensor and context parallelism: the address of a random number is of its sequence and position, not
 // of the length that a microbatch was filled up to.
 func TestDocumentDropout(t *testing.T) {
-	base := []string{"data.train=" + testrun.PairsOf(t, 120), "data.format=documents", "run.steps=3", "run.eval_every=0", "model.dropout=0.2", "model.heads=4", "model.context=24", "batch.sequences=12"}
+	base := []string{"data.train=" + testrun.PairsOf(t, 120), "data.format=documents", "run.steps=3", "run.eval_every=0", "model.dropout=0.2",
+		"model.heads=4", "model.context=24", "batch.sequences=12"}
 	want := filepath.Join(t.TempDir(), "out")
 	testrun.Train(t, want, append(base, "batch.microbatch=1")...)
 	alone := testrun.Records(t, want)
@@ -32,10 +33,12 @@ func TestDocumentDropout(t *testing.T) {
 	}
 	if testrun.Long {
 		for i := range 150 {
-			r := rand.New(rand.NewPCG(uint64(i), 43)) //nolint:gosec // a test's
+			r := rand.New(rand.NewPCG(uint64(i), 43))
 			pick := func(of ...int) int { return of[r.IntN(len(of))] }
-			sets := []string{fmt.Sprintf("batch.microbatch=%d", pick(1, 2, 3, 6)), fmt.Sprintf("parallel.tensor=%d", pick(1, 2, 4)), fmt.Sprintf("parallel.context=%d", pick(1, 2, 3)),
-				fmt.Sprintf("parallel.data=%d", pick(1, 2)), fmt.Sprintf("pipeline.stages=%d", pick(1, 2)), "pipeline.schedule=" + []string{"1f1b", "gpipe", "zb-h1"}[r.IntN(3)]}
+			sets := []string{fmt.Sprintf("batch.microbatch=%d", pick(1, 2, 3, 6)), fmt.Sprintf("parallel.tensor=%d", pick(1, 2, 4)),
+				fmt.Sprintf("parallel.context=%d", pick(1, 2, 3)),
+				fmt.Sprintf("parallel.data=%d", pick(1, 2)), fmt.Sprintf("pipeline.stages=%d", pick(1, 2)), "pipeline.schedule=" +
+					[]string{"1f1b", "gpipe", "zb-h1"}[r.IntN(3)]}
 			cases[fmt.Sprintf("%d: %v", i, sets)] = sets
 		}
 	}

@@ -16,9 +16,11 @@ import (
 // TestDocumentBits: sequences of different lengths have the same bits under every layout, with frozen
 // layers too, and in a run that goes on from its middle.
 func TestDocumentBits(t *testing.T) {
-	for k, sets := range [][]string{nil, {"model.family=llama", "device.dtype=bfloat16", `model.freeze=["embed", "0-1"]`, "model.tie_embeddings=false"}} {
+	for k, sets := range [][]string{nil, {"model.family=llama", "device.dtype=bfloat16", `model.freeze=["embed", "0-1"]`,
+		"model.tie_embeddings=false"}} {
 		t.Run(fmt.Sprint(sets), func(t *testing.T) {
-			sets = append([]string{"data.train=" + testrun.PairsOf(t, 120), "data.format=documents", "batch.sequences=16", "batch.microbatch=2"}, sets...)
+			sets = append([]string{"data.train=" + testrun.PairsOf(t, 120), "data.format=documents", "batch.sequences=16", "batch.microbatch=2"},
+				sets...)
 			_, _, few := testrun.Span()
 			sets = append(sets, few...)
 			want := filepath.Join(t.TempDir(), "out")
@@ -87,10 +89,12 @@ func TestDocumentFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		text, sets, want string
 	}{
-		"no JSON":          {"{\"text\": \"a\"}\n\n{\"text\": }\n", "", "row 3: not valid JSON"},
-		"another key":      {`{"content": "a"}`, "", `row 1: it has neither "text", nor "prompt" and "completion", nor "messages", but "content"`},
-		"no text":          {`{"text": 3}`, "", `row 1: "text" is "3", it must be a text`},
-		"null":             {`{"prompt": "a", "completion": null}`, "", `neither "text", nor "prompt" and "completion", nor "messages", but "completion" (null), "prompt"`},
+		"no JSON": {"{\"text\": \"a\"}\n\n{\"text\": }\n", "", "row 3: not valid JSON"},
+		"another key": {`{"content": "a"}`, "",
+			`row 1: it has neither "text", nor "prompt" and "completion", nor "messages", but "content"`},
+		"no text": {`{"text": 3}`, "", `row 1: "text" is "3", it must be a text`},
+		"null": {`{"prompt": "a", "completion": null}`, "",
+			`neither "text", nor "prompt" and "completion", nor "messages", but "completion" (null), "prompt"`},
 		"all null":         {`{"text": null}`, "", `nor "messages", but "text" (null)`},
 		"no keys":          {`{}`, "", `nor "messages", but nothing`},
 		"half a pair":      {`{"prompt": "a"}`, "", `neither "text"`},
@@ -101,8 +105,10 @@ func TestDocumentFaults(t *testing.T) {
 		"a very long line": {long, "", "more than 67108864"},
 		"empty":            {"\n\n", "", "there are no documents"},
 		"one":              {`{"prompt": "a", "completion": "b"}`, "", "1 documents leaves 0"},
-		"too long":         {strings.Repeat(`{"prompt": "a", "completion": "`+strings.Repeat("b", 30)+"\"}\n", 20), "data.too_long=refuse", "row 1) has 31 tokens, more than the 17"},
-		"nothing to learn": {strings.Repeat(`{"prompt": "`+strings.Repeat("b", 30)+"\", \"completion\": \"a\"}\n", 20), "", "of 18 documents none has anything to learn"},
+		"too long": {strings.Repeat(`{"prompt": "a", "completion": "`+strings.Repeat("b", 30)+"\"}\n", 20), "data.too_long=refuse",
+			"row 1) has 31 tokens, more than the 17"},
+		"nothing to learn": {strings.Repeat(`{"prompt": "`+strings.Repeat("b", 30)+"\", \"completion\": \"a\"}\n", 20), "",
+			"of 18 documents none has anything to learn"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sets := []string{"data.train=" + testrun.Write(t, filepath.Join(t.TempDir(), "d.jsonl"), c.text), "data.format=documents"}
@@ -129,9 +135,11 @@ func TestConversations(t *testing.T) {
 	testrun.Write(t, filepath.Join(from, "chat_template.jinja"), "{% for m in messages %}{{ m.role[0] }}{{ m.content }}.{% endfor %}")
 	var b strings.Builder
 	for i := range 40 {
-		fmt.Fprintf(&b, "{\"messages\": [{\"role\": \"user\", \"content\": \"%c\"}, {\"role\": \"assistant\", \"content\": %q}]}\n", 'a'+i%26, strings.Repeat("z", i%5+1))
+		fmt.Fprintf(&b, "{\"messages\": [{\"role\": \"user\", \"content\": \"%c\"}, {\"role\": \"assistant\", \"content\": %q}]}\n", 'a'+i%26,
+			strings.Repeat("z", i%5+1))
 	}
-	sets := []string{"model.from=" + from, "data.train=" + testrun.Write(t, filepath.Join(t.TempDir(), "talk.jsonl"), b.String()), "data.format=documents"}
+	sets := []string{"model.from=" + from, "data.train=" + testrun.Write(t, filepath.Join(t.TempDir(), "talk.jsonl"), b.String()),
+		"data.format=documents"}
 	want := filepath.Join(t.TempDir(), "out")
 	cfg := testrun.FromConfig(t, from, "data.train="+strings.TrimPrefix(sets[1], "data.train="), "data.format=documents", "run.out="+want)
 	result, _ := testrun.Finish(t, testrun.Start(t, cfg))

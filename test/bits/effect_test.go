@@ -13,7 +13,8 @@ import (
 // stand, goes on without them, and can be evaluated.
 func TestStoredWithoutEffect(t *testing.T) {
 	out := testrun.Rewind(t, testrun.Trained(t), 3)
-	stored := strings.NewReplacer("momentum = 0.9\n", "momentum = 0.5\n", "rope_theta = 10000.0\n", "rope_theta = 5e5\n").Replace(testrun.Read(t, filepath.Join(out, "config.toml")))
+	stored := strings.NewReplacer("momentum = 0.9\n", "momentum = 0.5\n", "rope_theta = 10000.0\n",
+		"rope_theta = 5e5\n").Replace(testrun.Read(t, filepath.Join(out, "config.toml")))
 	if !strings.Contains(stored, "momentum = 0.5\n") || !strings.Contains(stored, "rope_theta = 5e5\n") {
 		t.Fatalf("the stored configuration has no such keys:\n%s", stored)
 	}

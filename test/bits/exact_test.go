@@ -25,7 +25,8 @@ var layouts = []struct {
 	{"2 stages 1f1b", []string{"pipeline.stages=2"}},
 	{"4 stages gpipe", []string{"pipeline.stages=4", "pipeline.schedule=gpipe"}},
 	{"interleaved, group 2", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=2"}},
-	{"interleaved, group 4, 1 thread", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=4", "device.threads=1"}},
+	{"interleaved, group 4, 1 thread", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=4",
+		"device.threads=1"}},
 	{"uneven stages", []string{"pipeline.stages=3", "pipeline.layout=Et|tt|tL"}},
 	{"an empty stage", []string{"pipeline.stages=3", "pipeline.layout=Et*3||tL"}},
 	{"embedding and loss alone", []string{"pipeline.stages=3", "pipeline.layout=E|t*4|L"}},
@@ -40,7 +41,8 @@ var layouts = []struct {
 	{"dualpipev", []string{"pipeline.stages=2", "pipeline.schedule=dualpipev"}},
 	{"u-shape", []string{"pipeline.stages=3", "pipeline.schedule=u-shape"}},
 	{"auto", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=auto", "pipeline.max_in_flight=5"}},
-	{"zb-v, recompute partial", []string{"pipeline.stages=2", "pipeline.schedule=zb-v", "pipeline.recompute=partial", "pipeline.recompute_keep=1"}},
+	{"zb-v, recompute partial", []string{"pipeline.stages=2", "pipeline.schedule=zb-v", "pipeline.recompute=partial",
+		"pipeline.recompute_keep=1"}},
 	{"auto, bound", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=auto", "pipeline.max_in_flight=5"}},
 	{"head's weights deferred", []string{"pipeline.stages=3", "pipeline.defer_weights=3"}},
 	{"last stage's weights deferred", []string{"pipeline.stages=2", "pipeline.schedule=zb-h1", "pipeline.defer_weights=2"}},
@@ -66,7 +68,8 @@ func TestExact(t *testing.T) {
 				checkClipped(t, want)
 				for i, l := range layouts {
 					// Each layout is run by one family at least; make check-bits runs all by all.
-					if testrun.RaceDetector && i%6 != 2 || !testrun.RaceDetector && !testrun.Long && (i%2 == 0) == (name == "llama") || precision != "" && i%3 != 0 && !testrun.Long {
+					if testrun.RaceDetector && i%6 != 2 || !testrun.RaceDetector && !testrun.Long && (i%2 == 0) == (name == "llama") || precision != "" &&
+						i%3 != 0 && !testrun.Long {
 						continue
 					}
 					sameUnder(t, want, l.name, slices.Concat(sets, l.sets))

@@ -21,19 +21,26 @@ var frozen = []struct {
 }{
 	{"gpt2, tied, first layers", []string{"model.family=gpt2", `model.freeze=["embed", "0-1"]`},
 		func(name string) bool {
-			return strings.HasPrefix(name, "transformer.w") || strings.HasPrefix(name, "transformer.h.0.") || strings.HasPrefix(name, "transformer.h.1.")
+			return strings.HasPrefix(name, "transformer.w") || strings.HasPrefix(name, "transformer.h.0.") ||
+				strings.HasPrefix(name, "transformer.h.1.")
 		}},
-	{"llama, untied, in the middle, bfloat16", []string{"model.family=llama", "model.kv_heads=2", "model.tie_embeddings=false", "device.dtype=bfloat16", `model.freeze=["1-2", "head"]`},
+	{"llama, untied, in the middle, bfloat16", []string{"model.family=llama", "model.kv_heads=2", "model.tie_embeddings=false",
+		"device.dtype=bfloat16", `model.freeze=["1-2", "head"]`},
 		func(name string) bool {
-			return strings.HasPrefix(name, "model.layers.1.") || strings.HasPrefix(name, "model.layers.2.") || name == "model.norm.weight" || name == "lm_head.weight"
+			return strings.HasPrefix(name, "model.layers.1.") || strings.HasPrefix(name, "model.layers.2.") || name == "model.norm.weight" ||
+				name == "lm_head.weight"
 		}},
-	{"llama, all but the last layer, bfloat16", []string{"model.family=llama", "model.kv_heads=2", "device.dtype=bfloat16", `model.freeze=["embed", "0-2", "head"]`},
+	{"llama, all but the last layer, bfloat16", []string{"model.family=llama", "model.kv_heads=2", "device.dtype=bfloat16",
+		`model.freeze=["embed", "0-2", "head"]`},
 		func(name string) bool { return !strings.HasPrefix(name, "model.layers.3.") }},
-	{"gpt2, tied, with a residual stream in float32, bfloat16", []string{"model.family=gpt2", "device.dtype=bfloat16", "device.residual=float32", `model.freeze=["embed", "0-1"]`},
+	{"gpt2, tied, with a residual stream in float32, bfloat16", []string{"model.family=gpt2", "device.dtype=bfloat16",
+		"device.residual=float32", `model.freeze=["embed", "0-1"]`},
 		func(name string) bool {
-			return strings.HasPrefix(name, "transformer.w") || strings.HasPrefix(name, "transformer.h.0.") || strings.HasPrefix(name, "transformer.h.1.")
+			return strings.HasPrefix(name, "transformer.w") || strings.HasPrefix(name, "transformer.h.0.") ||
+				strings.HasPrefix(name, "transformer.h.1.")
 		}},
-	{"qwen3 with a window, in the middle, bfloat16", []string{"model.family=qwen3", "model.kv_heads=2", "model.head_dim=10", "model.window=6", "device.dtype=bfloat16", `model.freeze=["embed", "2"]`},
+	{"qwen3 with a window, in the middle, bfloat16", []string{"model.family=qwen3", "model.kv_heads=2", "model.head_dim=10", "model.window=6",
+		"device.dtype=bfloat16", `model.freeze=["embed", "2"]`},
 		func(name string) bool {
 			return name == "model.embed_tokens.weight" || strings.HasPrefix(name, "model.layers.2.")
 		}},
@@ -122,7 +129,8 @@ func TestFrozenStored(t *testing.T) {
 		}
 	}
 	text := []string{"testdata/troupe.txt"}
-	a, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out, DType: "float32"}, Data: text})
+	a, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out, DType: "float32"},
+		Data: text})
 	b, other := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: wide}, Data: text})
 	if err := errors.Join(err, other); err != nil || a.Loss != b.Loss {
 		t.Errorf("losses %v and %v, %v", a.Loss, b.Loss, err)
@@ -135,7 +143,8 @@ func TestFrozenStored(t *testing.T) {
 		}
 		testrun.SameState(t, from(out), from(wide), 3)
 	}
-	_, err = troupe.Start(context.Background(), testrun.NewConfig(t, out, slices.Concat(sets, []string{"run.steps=9", `model.freeze=["embed", "0-1"]`})...), troupe.Options{})
+	_, err = troupe.Start(context.Background(), testrun.NewConfig(t, out,
+		slices.Concat(sets, []string{"run.steps=9", `model.freeze=["embed", "0-1"]`})...), troupe.Options{})
 	if err == nil || !strings.Contains(err.Error(), "freeze") && !strings.Contains(err.Error(), `"m.model.layers.2.`) {
 		t.Errorf("other layers frozen in its middle: %v", err)
 	}
@@ -152,7 +161,8 @@ func TestFrozenHeadIsTied(t *testing.T) {
 		{[]string{"model.family=llama", "model.tie_embeddings=false", `model.freeze=["head"]`}, false},
 		{[]string{"model.family=llama", "model.tie_embeddings=true", `model.freeze=["0-1", "head"]`}, true},
 	} {
-		_, events := testrun.Train(t, filepath.Join(t.TempDir(), "out"), append(tt.sets, "run.steps=1", "optimizer.warmup_steps=0", "run.checkpoint_every=0", "run.eval_every=0")...)
+		_, events := testrun.Train(t, filepath.Join(t.TempDir(), "out"), append(tt.sets, "run.steps=1", "optimizer.warmup_steps=0",
+			"run.checkpoint_every=0", "run.eval_every=0")...)
 		said := slices.ContainsFunc(testrun.EventsOf[troupe.WarningEvent](events), func(e troupe.WarningEvent) bool {
 			return strings.Contains(e.Text, `model.freeze: layer "head" is frozen, but it uses`) && strings.Contains(e.Text, "is trained")
 		})

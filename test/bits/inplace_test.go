@@ -53,13 +53,15 @@ func TestSaveInPlace(t *testing.T) {
 			}
 			for _, step := range []int{2, 4, 6} {
 				for _, file := range []string{"model.safetensors", "optimizer.safetensors"} {
-					if testrun.Read(t, filepath.Join(testrun.StepDir(out, step), file)) != testrun.Read(t, filepath.Join(testrun.StepDir(copied, step), file)) {
+					if testrun.Read(t, filepath.Join(testrun.StepDir(out, step), file)) != testrun.Read(t,
+						filepath.Join(testrun.StepDir(copied, step), file)) {
 						t.Errorf("step %d: %s is another one", step, file)
 					}
 				}
 			}
 			testrun.SetFreeMemory(t, need-1)
-			if _, err := troupe.Start(context.Background(), testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), sets...), troupe.Options{}); !errors.Is(err, troupe.ErrMemory) {
+			if _, err := troupe.Start(context.Background(), testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), sets...),
+				troupe.Options{}); !errors.Is(err, troupe.ErrMemory) {
 				t.Errorf("one byte less: %v", err)
 			}
 		})

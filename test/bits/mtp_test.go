@@ -19,7 +19,8 @@ import (
 var mtpFamilies = map[string][]string{
 	"gpt2, 2 layers, tied":     {"model.family=gpt2", "model.mtp_layers=2"},
 	"llama, 1 layer, not tied": {"model.family=llama", "model.kv_heads=2", "model.mtp_layers=1", "model.tie_embeddings=false"},
-	"llama, 1 layer, bfloat16": {"model.family=llama", "model.kv_heads=2", "model.mtp_layers=1", "model.tie_embeddings=false", "device.dtype=bfloat16"},
+	"llama, 1 layer, bfloat16": {"model.family=llama", "model.kv_heads=2", "model.mtp_layers=1", "model.tie_embeddings=false",
+		"device.dtype=bfloat16"},
 }
 
 // mtpLayouts spread them; M stands for all layers of multi-token prediction.
@@ -32,7 +33,8 @@ var mtpLayouts = []struct {
 	{"with the head", []string{"pipeline.stages=3", "pipeline.layout=Et|ttt|ML"}},
 	{"interleaved", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.layout=Et|t|tt|ML", "pipeline.recompute=full"}},
 	{"a stage of their own", []string{"pipeline.stages=4", "pipeline.layout=Et|t*3|M|L", "pipeline.schedule=zb-h1"}},
-	{"interleaved, the head on another rank", []string{"pipeline.stages=3", "pipeline.chunks=2", "pipeline.microbatch_group_size=4", "pipeline.layout=Et|t|t||tM|L"}},
+	{"interleaved, the head on another rank", []string{"pipeline.stages=3", "pipeline.chunks=2", "pipeline.microbatch_group_size=4",
+		"pipeline.layout=Et|t|t||tM|L"}},
 	{"an empty stage before the head", []string{"pipeline.stages=4", "pipeline.layout=Et*3|tM||L"}},
 	{"zb-v: the head with the embedding", []string{"pipeline.stages=2", "pipeline.schedule=zb-v"}},
 	{"u-shape: the head with the embedding", []string{"pipeline.stages=3", "pipeline.schedule=u-shape"}},
@@ -124,7 +126,8 @@ func TestMTPCheckpoint(t *testing.T) {
 	}
 
 	end := *testrun.Records(t, base)[6].ValLoss
-	result, _ := testrun.Train(t, filepath.Join(t.TempDir(), "out"), "model.family=llama", "model.tie_embeddings=false", "model.kv_heads=2", "model.from="+base, "pipeline.stages=2")
+	result, _ := testrun.Train(t, filepath.Join(t.TempDir(), "out"), "model.family=llama", "model.tie_embeddings=false", "model.kv_heads=2",
+		"model.from="+base, "pipeline.stages=2")
 	if math.Float64bits(result.FirstValLoss) != math.Float64bits(end) {
 		t.Errorf("a run from it begins at %g, it ended at %g", result.FirstValLoss, end)
 	}
@@ -139,7 +142,8 @@ func TestMTPCheckpoint(t *testing.T) {
 	bare := testrun.Foreign(t, base, withoutLayer, testrun.Replacing(t, `"num_nextn_predict_layers": 1,`, ""))
 	whole := testrun.Foreign(t, base, testrun.Same, testrun.Same)
 	loss := func(from string) float64 {
-		r, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: from}, Data: []string{"testdata/troupe.txt"}, Format: "text"})
+		r, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: from},
+			Data: []string{"testdata/troupe.txt"}, Format: "text"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,9 +170,11 @@ func TestMTPUnusable(t *testing.T) {
 		sets, want []string
 	}{
 		{"no m", []string{"model.mtp_layers=1", "pipeline.stages=2", "pipeline.layout=Ett|ttL"}, []string{"0 m", "1 multi-token"}},
-		{"m on rank 0", []string{"model.mtp_layers=1", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.layout=Ett|tt|m|L"}, []string{"rank 0 holds no m"}},
+		{"m on rank 0", []string{"model.mtp_layers=1", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.layout=Ett|tt|m|L"},
+			[]string{"rank 0 holds no m"}},
 		{"m of another model", []string{"pipeline.stages=2", "pipeline.layout=Ett|ttmL"}, []string{"1 m", "0 multi-token"}},
-		{"other layers than the checkpoint's", []string{"model.mtp_layers=1", "model.from=" + testrun.Trained(t)}, []string{"model.mtp_layers", "has 0"}},
+		{"other layers than the checkpoint's", []string{"model.mtp_layers=1", "model.from=" + testrun.Trained(t)},
+			[]string{"model.mtp_layers", "has 0"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			testrun.Refused(t, testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), tt.sets...), troupe.Options{}, nil, tt.want...)

@@ -63,7 +63,8 @@ func TestExactAhead(t *testing.T) {
 				want := filepath.Join(t.TempDir(), "out")
 				testrun.Train(t, want, sets...)
 				for i, l := range layouts {
-					if testrun.RaceDetector && i%6 != 2 || !testrun.RaceDetector && !testrun.Long && (i%2 == 0) == (name == "llama") || (optimizer == "sgd" || half) && i%3 != 0 || !testrun.Long && i%7 > 3 {
+					if testrun.RaceDetector && i%6 != 2 || !testrun.RaceDetector && !testrun.Long && (i%2 == 0) == (name == "llama") ||
+						(optimizer == "sgd" || half) && i%3 != 0 || !testrun.Long && i%7 > 3 {
 						continue // as in TestExact
 					}
 					t.Run(l.name, func(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 // schedule that has the same chunks.
 func TestWireDType(t *testing.T) {
 	for _, family := range []string{"gpt2", "llama"} {
-		base := []string{"model.family=" + family, "model.kv_heads=4", "run.steps=4", "run.eval_every=2", "run.checkpoint_every=4", "model.mtp_layers=1", "pipeline.layout=Ett|ttmL"}
+		base := []string{"model.family=" + family, "model.kv_heads=4", "run.steps=4", "run.eval_every=2", "run.checkpoint_every=4",
+			"model.mtp_layers=1", "pipeline.layout=Ett|ttmL"}
 		exact, want := filepath.Join(t.TempDir(), "exact"), filepath.Join(t.TempDir(), "want")
 		testrun.Train(t, exact, append(base, "pipeline.stages=2")...)
 		rounded := append(slices.Clone(base), "pipeline.stages=2", "pipeline.wire_dtype=bfloat16")

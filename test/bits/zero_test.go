@@ -20,7 +20,8 @@ func TestZero(t *testing.T) {
 	dp3 := []string{"parallel.data=3"}
 	dp2pp2 := []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=1f1b"}
 	guessed := []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true"}
-	split := []string{"parallel.tensor=2", "parallel.sequence=true", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved"}
+	split := []string{"parallel.tensor=2", "parallel.sequence=true", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2",
+		"pipeline.schedule=interleaved"}
 	const zero1, zero2, zero3 = "parallel.zero=1", "parallel.zero=2", "parallel.zero=3"
 	large := []string{"model.hidden=128"}
 	llama := []string{"model.hidden=128", "model.family=llama", "model.ffn=160", "model.tie_embeddings=false"}
@@ -31,26 +32,41 @@ func TestZero(t *testing.T) {
 	}{
 		{"dp2", zero1, nil, dp2, dp3},
 		{"frozen, sgd", zero1, []string{"model.freeze=embed", "model.tie_embeddings=false", "optimizer.name=sgd"}, dp3, dp2},
-		{"bfloat16", zero1, []string{"device.dtype=bfloat16"}, []string{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, dp2pp2},
+		{"bfloat16", zero1, []string{"device.dtype=bfloat16"}, []string{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h1"},
+			dp2pp2},
 		{"llama, with post-validation", zero1, []string{"model.family=llama", "model.ffn=48"}, guessed, split},
 		{"with post-validation, clipped", zero1, []string{"optimizer.clip_norm=0.5"}, guessed, dp2},
 		{"gpipe", zero1, []string{"optimizer.clip_norm=0.5"}, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=gpipe"}, split},
 		{"tensor groups", zero1, nil, split, dp2pp2},
 		{"large parameters", zero1, []string{"model.hidden=128"}, dp2pp2, dp2},
-		{"large parameters, frozen, bfloat16", zero1, []string{"model.hidden=128", "device.dtype=bfloat16", "model.freeze=['1']", "model.tie_embeddings=false"}, guessed, dp3},
+		{"large parameters, frozen, bfloat16", zero1, []string{"model.hidden=128", "device.dtype=bfloat16", "model.freeze=['1']",
+			"model.tie_embeddings=false"}, guessed, dp3},
 		{"large parameters, tensor groups", zero1, []string{"model.hidden=128"}, split, dp2},
 		{"dp8 of 8 microbatches", zero1, nil, []string{"parallel.data=8"}, dp3},
 		{"gradients, dp8", zero2, large, []string{"parallel.data=8"}, dp3},
-		{"gradients, llama, dp3 of 24, zb-h1", zero2, append(slices.Clone(llama), "model.layers=8", "batch.sequences=3", "batch.microbatch=1"), []string{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, dp2},
-		{"gradients, dp4, clipped, frozen, bfloat16", zero2, append(slices.Clone(large), "optimizer.clip_norm=0.5", "model.freeze=['1']", "device.dtype=bfloat16", "model.tie_embeddings=false"), []string{"parallel.data=4", "pipeline.chunks=4", "pipeline.schedule=breadth-first"}, guessed},
-		{"gradients, llama, tensor groups", zero2, append(slices.Clone(llama), "model.layers=8", "model.hidden=192", "model.ffn=192"), []string{"parallel.data=2", "parallel.tensor=2", "parallel.sequence=true", "pipeline.stages=2", "pipeline.chunks=4", "pipeline.schedule=breadth-first"}, dp2pp2},
+		{"gradients, llama, dp3 of 24, zb-h1", zero2, append(slices.Clone(llama), "model.layers=8", "batch.sequences=3", "batch.microbatch=1"),
+			[]string{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, dp2},
+		{"gradients, dp4, clipped, frozen, bfloat16", zero2, append(slices.Clone(large), "optimizer.clip_norm=0.5", "model.freeze=['1']",
+			"device.dtype=bfloat16", "model.tie_embeddings=false"), []string{"parallel.data=4", "pipeline.chunks=4",
+			"pipeline.schedule=breadth-first"}, guessed},
+		{"gradients, llama, tensor groups", zero2, append(slices.Clone(llama), "model.layers=8", "model.hidden=192", "model.ffn=192"),
+			[]string{"parallel.data=2", "parallel.tensor=2", "parallel.sequence=true", "pipeline.stages=2", "pipeline.chunks=4",
+				"pipeline.schedule=breadth-first"}, dp2pp2},
 		{"weights, dp2", zero3, append(slices.Clone(large), "model.layers=8"), dp2, dp3},
-		{"weights, llama, 1f1b, uneven validation", zero3, append(slices.Clone(llama), "model.layers=12", "run.eval_batches=9", "data.val_fraction=0.005"), dp2pp2, split},
+		{"weights, llama, 1f1b, uneven validation", zero3, append(slices.Clone(llama), "model.layers=12", "run.eval_batches=9",
+			"data.val_fraction=0.005"), dp2pp2, split},
 		{"weights, interleaved, tensor groups", zero3, append(slices.Clone(large), "model.layers=12", "model.hidden=192"), split, dp2},
-		{"weights, dp4, clipped, frozen, bfloat16, zb-h1, uneven validation", zero3, append(slices.Clone(llama), "model.layers=12", "run.eval_batches=9", "data.val_fraction=0.005", "optimizer.clip_norm=0.5", "model.freeze=['1']", "device.dtype=bfloat16"), []string{"parallel.data=4", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, dp3},
-		{"weights, breadth-first, sgd, recomputed", zero3, append(slices.Clone(large), "model.layers=8", "optimizer.name=sgd", "pipeline.recompute=full", "model.dropout=0.1"), []string{"parallel.data=4", "pipeline.chunks=4", "pipeline.schedule=breadth-first"}, dp2},
-		{"weights, most of them frozen, bfloat16", zero3, append(slices.Clone(llama), "model.layers=8", "device.dtype=bfloat16", "model.freeze=['embed', '1-4', '6']"), []string{"parallel.data=4", "pipeline.stages=2"}, dp2},
-		{"weights, tensor groups of other sizes, in a V", zero3, append(slices.Clone(large), "model.hidden=192", "model.layers=18", "model.ffn=192"), []string{"parallel.tensor=[1, 2]", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=zb-v", "pipeline.post_validation=false"}, dp2pp2},
+		{"weights, dp4, clipped, frozen, bfloat16, zb-h1, uneven validation", zero3,
+			append(slices.Clone(llama), "model.layers=12", "run.eval_batches=9", "data.val_fraction=0.005", "optimizer.clip_norm=0.5",
+				"model.freeze=['1']", "device.dtype=bfloat16"), []string{"parallel.data=4", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, dp3},
+		{"weights, breadth-first, sgd, recomputed", zero3, append(slices.Clone(large), "model.layers=8", "optimizer.name=sgd",
+			"pipeline.recompute=full", "model.dropout=0.1"), []string{"parallel.data=4", "pipeline.chunks=4", "pipeline.schedule=breadth-first"},
+			dp2},
+		{"weights, most of them frozen, bfloat16", zero3, append(slices.Clone(llama), "model.layers=8", "device.dtype=bfloat16",
+			"model.freeze=['embed', '1-4', '6']"), []string{"parallel.data=4", "pipeline.stages=2"}, dp2},
+		{"weights, tensor groups of other sizes, in a V", zero3, append(slices.Clone(large), "model.hidden=192", "model.layers=18",
+			"model.ffn=192"), []string{"parallel.tensor=[1, 2]", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2",
+			"pipeline.schedule=zb-v", "pipeline.post_validation=false"}, dp2pp2},
 		{"weights, multi-token prediction", zero3, append(slices.Clone(large), "model.layers=8", "model.mtp_layers=1"), dp2pp2, dp2pp2},
 	} {
 		if testrun.RaceDetector && i%12 != 3 || !testrun.RaceDetector && !testrun.Long && i != 1 && i != 9 && i != 16 {
@@ -135,7 +151,8 @@ func TestZeroSnapshot(t *testing.T) {
 		{"parallel.context=2", "pipeline.stages=2", "pipeline.schedule=1f1b"},
 	} {
 		out, o := filepath.Join(t.TempDir(), "out"), troupe.GenerateOptions{Prompt: "the ", Tokens: 24, Temperature: 1, Seed: 3}
-		run := testrun.Start(t, testrun.NewConfig(t, out, append([]string{"run.steps=5", "run.checkpoint_every=1", "run.keep=0", "run.eval_every=0", "model.hidden=132", "model.layers=8", "batch.sequences=4"}, grid...)...))
+		run := testrun.Start(t, testrun.NewConfig(t, out, append([]string{"run.steps=5", "run.checkpoint_every=1", "run.keep=0",
+			"run.eval_every=0", "model.hidden=132", "model.layers=8", "batch.sequences=4"}, grid...)...))
 		testrun.Until(t, run, testrun.Step(2))
 		s := testrun.Snapshot(t, run, troupe.SnapshotOptions{})
 		testrun.Finish(t, run)

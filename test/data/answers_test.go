@@ -19,7 +19,8 @@ import (
 func TestAnswersWordForWord(t *testing.T) {
 	v := documents.Read(t)
 	said := [][2]string{{"What waits?", "the stage waits"}, {"How many?", "a run of four"}, {"Hello there", "Yes, and no."}}
-	thought := [][2]string{{"What waits?", "<think>\nA stage may wait.\n</think>\n\nThe stage."}, {"How many?", "<think>\nCount them.\n</think>\n\nFour."}}
+	thought := [][2]string{{"What waits?", "<think>\nA stage may wait.\n</think>\n\nThe stage."},
+		{"How many?", "<think>\nCount them.\n</think>\n\nFour."}}
 	for name, c := range map[string]struct {
 		talk [][2]string
 		from string // what an answer begins with, which its template writes
@@ -36,7 +37,8 @@ func TestAnswersWordForWord(t *testing.T) {
 			dir := tunable(t, v, name)
 			var rows strings.Builder
 			for _, turn := range c.talk {
-				row, err := json.Marshal(map[string]any{"messages": []map[string]string{{"role": "user", "content": turn[0]}, {"role": "assistant", "content": turn[1]}}})
+				row, err := json.Marshal(map[string]any{"messages": []map[string]string{{"role": "user", "content": turn[0]},
+					{"role": "assistant", "content": turn[1]}}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -46,13 +48,15 @@ func TestAnswersWordForWord(t *testing.T) {
 			for _, turn := range c.talk {
 				var answer strings.Builder
 				var report troupe.GenerateReport
-				o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}, Messages: []chat.Message{{Role: "user", Content: turn[0]}}, Tokens: 80, Report: &report}
+				o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}, Messages: []chat.Message{{Role: "user", Content: turn[0]}},
+					Tokens: 80, Report: &report}
 				err := troupe.Generate(context.Background(), o, func(text []byte) error {
 					answer.Write(text)
 					return nil
 				})
 				// A space before what ends the turn is the template's.
-				if got := strings.TrimSuffix(answer.String(), " "); err != nil || strings.TrimPrefix(got, c.from) != turn[1] || report.Tokens == o.Tokens {
+				if got := strings.TrimSuffix(answer.String(), " "); err != nil || strings.TrimPrefix(got, c.from) != turn[1] ||
+					report.Tokens == o.Tokens {
 					t.Errorf("%q is answered by %q in %d tokens, want %q, %v", turn[0], answer.String(), report.Tokens, turn[1], err)
 				}
 			}
@@ -73,7 +77,8 @@ func TestPromptsAsTrained(t *testing.T) {
 			out := tune(t, tunable(t, v, "rendered pairs that end"), rows, "data.special_tokens="+special)
 			for asked, want := range map[string]string{"What waits?": "the stage waits", "How many?": "a run of four"} {
 				var answer strings.Builder
-				o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}, Prompt: "<|im_start|>user\n" + asked + "<|im_end|>\n<|im_start|>assistant\n", Tokens: 40}
+				o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}, Prompt: "<|im_start|>user\n" + asked +
+					"<|im_end|>\n<|im_start|>assistant\n", Tokens: 40}
 				err := troupe.Generate(context.Background(), o, func(text []byte) error {
 					answer.Write(text)
 					return nil

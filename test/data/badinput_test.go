@@ -36,18 +36,25 @@ func TestUnusable(t *testing.T) {
 		{"nothing matches", []string{"data.train=nowhere/*.txt"}, []string{"data.train", `"nowhere/*.txt" matches no file`}, nil},
 		{"an empty file", []string{"data.train=" + empty}, []string{"data.train", "0 bytes"}, data.ErrEmpty},
 		{"an empty validation file", []string{"data.val=" + empty}, []string{"data.val:", "0 bytes"}, data.ErrEmpty},
-		{"shorter than a context", []string{"data.train=" + short, "data.val=testdata/troupe.txt"}, []string{"data.train", "16 tokens", "takes 17"}, data.ErrTooShort},
+		{"shorter than a context", []string{"data.train=" + short, "data.val=testdata/troupe.txt"},
+			[]string{"data.train", "16 tokens", "takes 17"}, data.ErrTooShort},
 		{"validation shorter than a context", []string{"data.val=" + short}, []string{"data.val:", "16 tokens", "takes 17"}, data.ErrTooShort},
-		{"a tail shorter than a context", []string{"data.val_fraction=0.001"}, []string{"data.val_fraction", "13 tokens", "takes 17"}, data.ErrTooShort},
+		{"a tail shorter than a context", []string{"data.val_fraction=0.001"}, []string{"data.val_fraction", "13 tokens", "takes 17"},
+			data.ErrTooShort},
 		{"no UTF-8", []string{"data.train=" + binaryText, "data.tokenizer=chars"}, []string{"data.train", binaryText, "byte 5", "0xe4"}, nil},
 		{"an odd number of bytes", []string{"data.train=" + odd, "data.format=uint16"}, []string{"data.train", odd, "1001 bytes"}, nil},
 		{"a small vocabulary", []string{"model.vocab=100"}, []string{"model.vocab", "100", "256"}, nil},
-		{"a layout without all layers", []string{"pipeline.stages=2", "pipeline.layout=Ett|tL"}, []string{"pipeline.layout", "3 t", "4 layers"}, nil},
-		{"a layout with other stages", []string{"pipeline.stages=2", "pipeline.layout=Ett|t|tL"}, []string{"pipeline.layout", "3 chunks", "2 ranks with 1 each"}, nil},
+		{"a layout without all layers", []string{"pipeline.stages=2", "pipeline.layout=Ett|tL"}, []string{"pipeline.layout", "3 t", "4 layers"},
+			nil},
+		{"a layout with other stages", []string{"pipeline.stages=2", "pipeline.layout=Ett|t|tL"},
+			[]string{"pipeline.layout", "3 chunks", "2 ranks with 1 each"}, nil},
 		{"a layout that is none", []string{"pipeline.layout=Et(t"}, []string{"pipeline.layout", "column 5"}, nil},
-		{"a schedule for other stages", []string{"pipeline.stages=2", "pipeline.schedule=none"}, []string{"pipeline.schedule", "1 rank, not 2"}, nil},
-		{"a group above the microbatches", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=16"}, []string{"microbatch group size 16", "8 microbatches"}, nil},
-		{"a group for no chunks", []string{"pipeline.stages=2", "pipeline.microbatch_group_size=4"}, []string{"microbatch group size 4", "1f1b"}, nil},
+		{"a schedule for other stages", []string{"pipeline.stages=2", "pipeline.schedule=none"}, []string{"pipeline.schedule", "1 rank, not 2"},
+			nil},
+		{"a group above the microbatches", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=16"},
+			[]string{"microbatch group size 16", "8 microbatches"}, nil},
+		{"a group for no chunks", []string{"pipeline.stages=2", "pipeline.microbatch_group_size=4"}, []string{"microbatch group size 4", "1f1b"},
+			nil},
 		{"unknown kernels", []string{"device.kernels=abacus"}, []string{"device.kernels", "abacus"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -96,7 +103,8 @@ func TestMemory(t *testing.T) {
 
 	out := testrun.Trained(t)
 	testrun.SetFreeMemory(t, 30<<10)
-	if _, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}}); !errors.Is(err, troupe.ErrMemory) {
+	if _, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}}); !errors.Is(err,
+		troupe.ErrMemory) {
 		t.Errorf("Evaluate says %v", err)
 	}
 	testrun.Refused(t, testrun.NewConfig(t, out, "run.steps=9"), troupe.Options{}, troupe.ErrMemory)
@@ -179,7 +187,8 @@ func TestVocabularyAtWork(t *testing.T) {
 		t.Error("the checkpoint has a tokenizer, though nobody knows which one made the ids")
 	}
 	small := testrun.Trained(t)
-	_, err = troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: small}, Data: []string{file}, Format: "uint16"})
+	_, err = troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: small}, Data: []string{file},
+		Format: "uint16"})
 	checkVocabError(t, err, file)
 }
 
@@ -229,8 +238,10 @@ func TestDamaged(t *testing.T) {
 			damaged, metrics := testrun.Tree(t, testrun.StepDir(out, 6)), testrun.Read(t, filepath.Join(out, "metrics.jsonl"))
 			result, events := testrun.Train(t, out)
 			warnings := testrun.EventsOf[troupe.WarningEvent](events)
-			if len(warnings) != 2 || !strings.Contains(warnings[0].Text, testrun.StepDir(out, 6)+": ") || !strings.HasSuffix(warnings[0].Text, "kept as "+testrun.StepDir(out, 6)+".damaged") ||
-				!strings.Contains(warnings[1].Text, "from step 3") || !strings.HasSuffix(warnings[1].Text, "kept as "+filepath.Join(out, "metrics.jsonl.superseded")) {
+			if len(warnings) != 2 || !strings.Contains(warnings[0].Text, testrun.StepDir(out, 6)+": ") ||
+				!strings.HasSuffix(warnings[0].Text, "kept as "+testrun.StepDir(out, 6)+".damaged") ||
+				!strings.Contains(warnings[1].Text, "from step 3") || !strings.HasSuffix(warnings[1].Text, "kept as "+
+				filepath.Join(out, "metrics.jsonl.superseded")) {
 				t.Errorf("warnings %v, want one that names step 6 and one that names step 3, and both what is kept", warnings)
 			}
 			if kept := testrun.Tree(t, testrun.StepDir(out, 6)+".damaged"); kept != damaged {
@@ -250,7 +261,8 @@ func TestDamaged(t *testing.T) {
 		out := testrun.CopyTree(t, want)
 		flip("model.safetensors", -1)(t, testrun.StepDir(out, 3))
 		flip("model.safetensors", -1)(t, testrun.StepDir(out, 6))
-		testrun.Refused(t, testrun.NewConfig(t, out), troupe.Options{}, checkpoint.ErrAllDamaged, testrun.StepDir(out, 3), testrun.StepDir(out, 6))
+		testrun.Refused(t, testrun.NewConfig(t, out), troupe.Options{}, checkpoint.ErrAllDamaged, testrun.StepDir(out, 3),
+			testrun.StepDir(out, 6))
 	})
 	t.Run("the metrics", func(t *testing.T) {
 		out := testrun.CopyTree(t, want)
@@ -270,7 +282,8 @@ func TestPointersAfterDamage(t *testing.T) {
 		t.Fatalf("it ended at step %d with the checkpoint %s", result.Step, result.Dir)
 	}
 	for _, pointer := range []string{"last", "best"} {
-		if target, err := os.Readlink(filepath.Join(out, "checkpoints", pointer)); err != nil || target != filepath.Base(testrun.StepDir(out, 3)) {
+		if target, err := os.Readlink(filepath.Join(out, "checkpoints", pointer)); err != nil ||
+			target != filepath.Base(testrun.StepDir(out, 3)) {
 			t.Errorf("%s points to %s, %v", pointer, target, err)
 		}
 	}

@@ -49,7 +49,8 @@ func TestChangedData(t *testing.T) {
 	sets := []string{"data.train=" + trainFile, "data.val=" + valFile, "optimizer.decay=constant"}
 	base := testrun.Trained(t, sets...)
 	first := testrun.TrainerState(t, base, 6)
-	if first.Data.Val == nil || first.Data.Train.Bytes != 12249 || first.Data.Val.Files != 1 || first.BestStep == 0 || first.EvalWindows != 16 {
+	if first.Data.Val == nil || first.Data.Train.Bytes != 12249 || first.Data.Val.Files != 1 || first.BestStep == 0 ||
+		first.EvalWindows != 16 {
 		t.Fatalf("the checkpoint says %+v", first)
 	}
 	for _, tt := range []struct {
@@ -65,21 +66,26 @@ func TestChangedData(t *testing.T) {
 			out, before := testrun.CopyTree(t, base), testrun.Read(t, tt.file)
 			defer testrun.Write(t, tt.file, before)
 			testrun.Write(t, tt.file, tt.change(before))
-			testrun.Refused(t, testrun.NewConfig(t, out, append(sets, "run.steps=9")...), troupe.Options{}, troupe.ErrOutput, tt.key, "content", "--accept-new-data", out)
-			run, err := troupe.Start(context.Background(), testrun.NewConfig(t, out, append(sets, "run.steps=9")...), troupe.Options{AcceptNewData: true})
+			testrun.Refused(t, testrun.NewConfig(t, out, append(sets, "run.steps=9")...), troupe.Options{}, troupe.ErrOutput, tt.key, "content",
+				"--accept-new-data", out)
+			run, err := troupe.Start(context.Background(), testrun.NewConfig(t, out, append(sets, "run.steps=9")...),
+				troupe.Options{AcceptNewData: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, events := testrun.Finish(t, run)
 			w := testrun.EventsOf[troupe.WarningEvent](events)
-			if len(w) != 1+tt.bestEnds || !strings.Contains(w[0].Text, tt.key) || tt.bestEnds == 1 && !strings.Contains(w[1].Text, "best validation loss") {
+			if len(w) != 1+tt.bestEnds || !strings.Contains(w[0].Text, tt.key) || tt.bestEnds == 1 &&
+				!strings.Contains(w[1].Text, "best validation loss") {
 				t.Errorf("warnings %v", w)
 			}
 			last := testrun.TrainerState(t, out, 9)
-			if len(last.Decisions) != 1 || last.Decisions[0].Kind != trainstate.NewData || last.Decisions[0].Step != 6 || !strings.Contains(last.Decisions[0].Detail, tt.key) {
+			if len(last.Decisions) != 1 || last.Decisions[0].Kind != trainstate.NewData || last.Decisions[0].Step != 6 ||
+				!strings.Contains(last.Decisions[0].Detail, tt.key) {
 				t.Errorf("recorded: %+v", last.Decisions)
 			}
-			if (last.FirstValLoss == nil) != (tt.bestEnds == 1) || last.Data.Train.Difference(first.Data.Train) == "" && last.Data.Val.Difference(*first.Data.Val) == "" {
+			if (last.FirstValLoss == nil) != (tt.bestEnds == 1) || last.Data.Train.Difference(first.Data.Train) == "" &&
+				last.Data.Val.Difference(*first.Data.Val) == "" {
 				t.Errorf("the checkpoint says %+v", last)
 			}
 			// From now on the new data is the run's.
@@ -122,7 +128,8 @@ func TestEvaluateWithoutTrainingText(t *testing.T) {
 	testrun.Rewrite(t, out, 6, func(files map[string][]byte) {
 		files["trainer.json"] = []byte(strings.Replace(string(files["trainer.json"]), `"format_version": 2`, `"format_version": 3`, 1))
 	})
-	if _, err := troupe.Evaluate(context.Background(), o); !errors.Is(err, checkpoint.ErrVersion) || !strings.Contains(err.Error(), "trainer.json") {
+	if _, err := troupe.Evaluate(context.Background(), o); !errors.Is(err, checkpoint.ErrVersion) ||
+		!strings.Contains(err.Error(), "trainer.json") {
 		t.Errorf("of a newer program: %v", err)
 	}
 }
@@ -138,8 +145,10 @@ func TestDataUnreadableNow(t *testing.T) {
 		file  string
 		again bool
 	}{{short, true}, {filepath.Join(t.TempDir(), "gone.txt"), false}} {
-		_, err := troupe.Start(context.Background(), testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), "data.train="+tt.file), troupe.Options{})
-		if setup := new(troupe.SetupError); err == nil || checkpoint.TryAgain(err) != tt.again || errors.As(err, &setup) == tt.again || !strings.Contains(err.Error(), "data.train") {
+		_, err := troupe.Start(context.Background(), testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), "data.train="+tt.file),
+			troupe.Options{})
+		if setup := new(troupe.SetupError); err == nil || checkpoint.TryAgain(err) != tt.again || errors.As(err, &setup) == tt.again ||
+			!strings.Contains(err.Error(), "data.train") {
 			t.Errorf("%s: %v; trying again may help: %v", tt.file, err, checkpoint.TryAgain(err))
 		}
 	}
@@ -173,7 +182,8 @@ func TestValidatedFilesAreNotTrainedOn(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	_, events := testrun.Train(t, out, globs...)
 	w := testrun.EventsOf[troupe.WarningEvent](events)
-	if len(w) != 1 || !strings.Contains(w[0].Text, "2 of the files that data.train names are data.val's too") || !strings.Contains(w[0].Text, `other.txt"`) || !strings.Contains(w[0].Text, `val.txt"`) {
+	if len(w) != 1 || !strings.Contains(w[0].Text, "2 of the files that data.train names are data.val's too") ||
+		!strings.Contains(w[0].Text, `other.txt"`) || !strings.Contains(w[0].Text, `val.txt"`) {
 		t.Errorf("warnings %v", w)
 	}
 	testrun.SameFigures(t, testrun.Trained(t, "data.train="+trainFile, "data.val="+valFile), out)
@@ -259,11 +269,13 @@ func TestOldOrder(t *testing.T) {
 		files["config.toml"] = []byte(withoutSplit(string(files["config.toml"])))
 	})
 	testrun.Write(t, filepath.Join(out, "config.toml"), withoutSplit(testrun.Read(t, filepath.Join(out, "config.toml"))))
-	testrun.Refused(t, testrun.NewConfig(t, out, "run.steps=9"), troupe.Options{}, nil, "step-00000006", "format version 1", "once an epoch", "model.from")
+	testrun.Refused(t, testrun.NewConfig(t, out, "run.steps=9"), troupe.Options{}, nil, "step-00000006", "format version 1", "once an epoch",
+		"model.from")
 	if got := eval(); got != want {
 		t.Errorf("evaluated, it has %g instead of %g", got, want)
 	}
-	if err := troupe.Generate(context.Background(), troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}, Tokens: 3}, func([]byte) error { return nil }); err != nil {
+	if err := troupe.Generate(context.Background(), troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}, Tokens: 3},
+		func([]byte) error { return nil }); err != nil {
 		t.Error(err)
 	}
 	if res, _ := testrun.Train(t, filepath.Join(t.TempDir(), "out"), "model.from="+out); res.Step != 6 {
@@ -292,21 +304,25 @@ func TestFromIsGone(t *testing.T) {
 
 // TestTextNotUTF8: a run and an evaluation refuse text that is not UTF-8, with its place, unless its bytes are asked for.
 func TestTextNotUTF8(t *testing.T) {
-	latin := testrun.Write(t, filepath.Join(t.TempDir(), "latin1.txt"), strings.ReplaceAll(testrun.Read(t, "testdata/troupe.txt"), "a", "\xe4"))
+	latin := testrun.Write(t, filepath.Join(t.TempDir(), "latin1.txt"), strings.ReplaceAll(testrun.Read(t, "testdata/troupe.txt"), "a",
+		"\xe4"))
 	out := filepath.Join(t.TempDir(), "out")
-	testrun.Refused(t, testrun.NewConfig(t, out, "data.train="+latin), troupe.Options{}, data.ErrNotText, "data.train", "latin1.txt, byte ", "(line 1)", "0xe4", `data.invalid_utf8 = "bytes"`)
+	testrun.Refused(t, testrun.NewConfig(t, out, "data.train="+latin), troupe.Options{}, data.ErrNotText, "data.train", "latin1.txt, byte ",
+		"(line 1)", "0xe4", `data.invalid_utf8 = "bytes"`)
 	testrun.Train(t, out, "data.train="+latin, "data.invalid_utf8=bytes")
 	testrun.Train(t, out, "data.train="+latin, "data.invalid_utf8=bytes", "run.steps=7") // it is resumed
 	for _, tt := range []struct {
 		invalid string
 		refused bool
 	}{{"", false}, {"bytes", false}, {"refuse", true}} { // the run's own, if it is not said
-		_, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}, Data: []string{latin}, InvalidUTF8: tt.invalid})
+		_, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}, Data: []string{latin},
+			InvalidUTF8: tt.invalid})
 		if errors.Is(err, data.ErrNotText) != tt.refused || !tt.refused && err != nil {
 			t.Errorf("invalid UTF-8 as %q: %v", tt.invalid, err)
 		}
 	}
-	if _, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}, InvalidUTF8: "drop"}); !errors.Is(err, troupe.ErrOptions) {
+	if _, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out},
+		InvalidUTF8: "drop"}); !errors.Is(err, troupe.ErrOptions) {
 		t.Errorf("another word: %v", err)
 	}
 }

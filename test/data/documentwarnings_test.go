@@ -58,22 +58,31 @@ func TestDocumentWarnings(t *testing.T) {
 		want     []string
 		not      string
 	}{
-		"names":                    {"rendered pairs", "{" + pairs + "{" + pairs, []string{"data.format=documents"}, []string{"4 " + names + `; set data.special_tokens = "text"`}, ""},
-		"names that are expected":  {"rendered pairs", "{" + pairs, []string{"data.format=documents", "data.special_tokens=tokens"}, nil, "names of special"},
-		"names as text":            {"rendered pairs", "{" + pairs, []string{"data.format=documents", "data.special_tokens=text"}, []string{"2 " + asText + `; set data.special_tokens = "tokens"`}, ""},
-		"names in a text":          {"rendered pairs", strings.Repeat("One tale.<|endoftext|>", 20), nil, []string{"40 names of special tokens in the data are taken as tokens"}, ""},
-		"no names":                 {"rendered pairs", strings.Repeat("One tale.", 20), nil, nil, "names of special"},
-		"no end":                   {"no end", talk + talk + talk, []string{"data.format=documents"}, []string{"after 3 of 3 answers in data.train " + ends}, ""},
-		"another end":              {"chatml, another eos", talk, []string{"data.format=documents"}, []string{`1 of 1 answers in data.train end with "<|im_end|>"`}, ends},
-		"the model's end":          {"chatml", talk, []string{"data.format=documents"}, nil, "answers"},
-		"an end by the next turn":  {"the next turn is the end", strings.ReplaceAll(talk, "\"b\"}]", "\"b\"}, {\"role\": \"user\", \"content\": \"c\"}]"), []string{"data.format=documents"}, nil, ends},
-		"a name that is not there": {"llama 2, Prepend", talk, []string{"data.format=documents"}, []string{"the chat template uses bos_token and eos_token, which tokenizer_config.json does not name"}, ""},
+		"names": {"rendered pairs", "{" + pairs + "{" + pairs, []string{"data.format=documents"},
+			[]string{"4 " + names + `; set data.special_tokens = "text"`}, ""},
+		"names that are expected": {"rendered pairs", "{" + pairs, []string{"data.format=documents", "data.special_tokens=tokens"}, nil,
+			"names of special"},
+		"names as text": {"rendered pairs", "{" + pairs, []string{"data.format=documents", "data.special_tokens=text"},
+			[]string{"2 " + asText + `; set data.special_tokens = "tokens"`}, ""},
+		"names in a text": {"rendered pairs", strings.Repeat("One tale.<|endoftext|>", 20), nil,
+			[]string{"40 names of special tokens in the data are taken as tokens"}, ""},
+		"no names": {"rendered pairs", strings.Repeat("One tale.", 20), nil, nil, "names of special"},
+		"no end": {"no end", talk + talk + talk, []string{"data.format=documents"},
+			[]string{"after 3 of 3 answers in data.train " + ends}, ""},
+		"another end": {"chatml, another eos", talk, []string{"data.format=documents"},
+			[]string{`1 of 1 answers in data.train end with "<|im_end|>"`}, ends},
+		"the model's end": {"chatml", talk, []string{"data.format=documents"}, nil, "answers"},
+		"an end by the next turn": {"the next turn is the end", strings.ReplaceAll(talk, "\"b\"}]",
+			"\"b\"}, {\"role\": \"user\", \"content\": \"c\"}]"), []string{"data.format=documents"}, nil, ends},
+		"a name that is not there": {"llama 2, Prepend", talk, []string{"data.format=documents"},
+			[]string{"the chat template uses bos_token and eos_token, which tokenizer_config.json does not name"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := v.Write(t, c.of)
 			if name == "a name that is not there" {
 				documents.WriteFile(t, filepath.Join(dir, "tokenizer_config.json"), "{}")
-				documents.WriteFile(t, filepath.Join(dir, "chat_template.jinja"), "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}")
+				documents.WriteFile(t, filepath.Join(dir, "chat_template.jinja"),
+					"{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}")
 			}
 			got := warningsOf(t, dir, c.rows, c.sets...)
 			for _, want := range c.want {
@@ -94,7 +103,8 @@ func TestSpecialTokensOfARun(t *testing.T) {
 	const of = "rendered pairs"
 	dir, out := v.Write(t, of), filepath.Join(t.TempDir(), "out")
 	file := filepath.Join(dir, "train.jsonl")
-	documents.WriteFile(t, file, strings.Repeat("{\"prompt\": \"<|im_start|>a\", \"completion\": \"b<|im_end|>\"}\n", 2)+"{\"prompt\": \"a\", \"completion\": \"b\"}\n")
+	documents.WriteFile(t, file, strings.Repeat("{\"prompt\": \"<|im_start|>a\", \"completion\": \"b<|im_end|>\"}\n", 2)+
+		"{\"prompt\": \"a\", \"completion\": \"b\"}\n")
 	read := func(steps int, sets ...string) (troupe.Result, error) {
 		text := fmt.Sprintf("run = {out = %q, steps = %d, eval_every = 0}\nmodel = {from = %q, context = 24}\ndata = {train = [%q], format = 'documents'}\nbatch = {sequences = 1}\ndevice = {kind = 'cpu'}\n", out, steps, dir, file)
 		cfg, err := config.Parse("run.toml", []byte(text), sets, nil)
@@ -119,7 +129,8 @@ func TestSpecialTokensOfARun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stored, err := os.ReadFile(filepath.Join(again.Dir, "config.toml")); err != nil || !strings.Contains(string(stored), `special_tokens = "text"`) {
+	if stored, err := os.ReadFile(filepath.Join(again.Dir, "config.toml")); err != nil ||
+		!strings.Contains(string(stored), `special_tokens = "text"`) {
 		t.Errorf("it continues with other names: %s, %v", stored, err)
 	}
 }

@@ -32,7 +32,8 @@ func TestEvaluateSaysWhatDoesNotFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (troupe.DocumentCounts{Total: 4}); whole.Tokens != 34 || whole.Documents == nil || *whole.Documents != want || len(whole.Warnings) > 0 {
+	if want := (troupe.DocumentCounts{Total: 4}); whole.Tokens != 34 || whole.Documents == nil || *whole.Documents != want ||
+		len(whole.Warnings) > 0 {
 		t.Errorf("a context that holds all: %+v, %+v", whole, whole.Documents)
 	}
 	o.Context = 16
@@ -40,10 +41,12 @@ func TestEvaluateSaysWhatDoesNotFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (troupe.DocumentCounts{Total: 4, Cut: 1, Dropped: 2, TargetsLeftOut: 22}); cut.Tokens != 12 || cut.Documents == nil || *cut.Documents != want {
+	if want := (troupe.DocumentCounts{Total: 4, Cut: 1, Dropped: 2, TargetsLeftOut: 22}); cut.Tokens != 12 || cut.Documents == nil ||
+		*cut.Documents != want {
 		t.Errorf("a context of 16: %+v, want %+v", cut.Documents, want)
 	}
-	for i, want := range []string{"1 of 4 documents are longer than the context of 16 tokens and were cut", "2 of 4 documents have nothing to learn within the context of 16 tokens and were left out; of 34 tokens to learn 22 are left out"} {
+	for i, want := range []string{"1 of 4 documents are longer than the context of 16 tokens and were cut",
+		"2 of 4 documents have nothing to learn within the context of 16 tokens and were left out; of 34 tokens to learn 22 are left out"} {
 		if len(cut.Warnings) != 2 || !strings.Contains(cut.Warnings[i], want) {
 			t.Errorf("warnings %q, want %q", cut.Warnings, want)
 		}
@@ -53,7 +56,8 @@ func TestEvaluateSaysWhatDoesNotFit(t *testing.T) {
 		t.Errorf("as JSON: %s, %v", text, err)
 	}
 	// A run says the same.
-	run := testrun.Start(t, testrun.FromConfig(t, from, "data.train="+file, "data.val="+testrun.Write(t, filepath.Join(t.TempDir(), "val.jsonl"), pair(3, 5)), "data.format=documents", "model.context=16"))
+	run := testrun.Start(t, testrun.FromConfig(t, from, "data.train="+file, "data.val="+
+		testrun.Write(t, filepath.Join(t.TempDir(), "val.jsonl"), pair(3, 5)), "data.format=documents", "model.context=16"))
 	_, events := testrun.Finish(t, run)
 	if !slices.ContainsFunc(testrun.EventsOf[troupe.WarningEvent](events), func(e troupe.WarningEvent) bool {
 		return strings.Contains(e.Text, "1 of 5 documents are longer than the context of 16 tokens and were cut")
@@ -65,7 +69,8 @@ func TestEvaluateSaysWhatDoesNotFit(t *testing.T) {
 		set  func(*troupe.EvalOptions)
 		want []string
 	}{
-		{"refuse", func(o *troupe.EvalOptions) { o.TooLong = "refuse" }, []string{"document 2 of 4", "cut.jsonl, row 2)", "30 tokens, more than the 17"}},
+		{"refuse", func(o *troupe.EvalOptions) { o.TooLong = "refuse" }, []string{"document 2 of 4", "cut.jsonl, row 2)",
+			"30 tokens, more than the 17"}},
 		{"another word", func(o *troupe.EvalOptions) { o.TooLong = "drop" }, []string{`"drop"`, "cut or refuse"}},
 		{"of a text", func(o *troupe.EvalOptions) { o.TooLong, o.Format = "cut", "text" }, []string{"of documents alone"}},
 		{"nothing fits", func(o *troupe.EvalOptions) {
@@ -80,7 +85,8 @@ func TestEvaluateSaysWhatDoesNotFit(t *testing.T) {
 			o := o
 			tt.set(&o)
 			_, err := troupe.Evaluate(t.Context(), o)
-			if err == nil || strings.Contains(err.Error(), "data.val") || strings.HasPrefix(tt.name, "nothing") && !errors.Is(err, data.ErrTooShort) {
+			if err == nil || strings.Contains(err.Error(), "data.val") || strings.HasPrefix(tt.name, "nothing") &&
+				!errors.Is(err, data.ErrTooShort) {
 				t.Fatalf("%v", err)
 			}
 			for _, want := range tt.want {
@@ -135,7 +141,8 @@ func TestBitsPerByteCountsText(t *testing.T) {
 		dir := testrun.Directory(t, c, tensors, map[string]string{"eos_token_id": "101"})
 		testrun.Write(t, filepath.Join(dir, "tokenizer.json"), endTokenizer(tt.end, tt.prefix))
 		for format, file := range files {
-			got, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: dir}, Data: []string{file}, Format: format})
+			got, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: dir}, Data: []string{file},
+				Format: format})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +152,8 @@ func TestBitsPerByteCountsText(t *testing.T) {
 			}
 			want := targets * got.Loss / math.Ln2 / bytes
 			if float64(got.Tokens) != targets || !(math.Abs(got.BitsPerByte-want) < 1e-9) {
-				t.Errorf("%s, an end token called %s: %g bits per byte over %d targets, want %g over %g", format, tt.end, got.BitsPerByte, got.Tokens, want, targets)
+				t.Errorf("%s, an end token called %s: %g bits per byte over %d targets, want %g over %g", format, tt.end, got.BitsPerByte, got.Tokens,
+					want, targets)
 			}
 		}
 	}

@@ -21,7 +21,8 @@ import (
 func exported(t *testing.T, from, dtype string, shardBytes int64) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "exported")
-	if _, err := troupe.Export(context.Background(), troupe.ExportOptions{From: from, To: to, DType: dtype, ShardBytes: shardBytes}); err != nil {
+	if _, err := troupe.Export(context.Background(), troupe.ExportOptions{From: from, To: to, DType: dtype,
+		ShardBytes: shardBytes}); err != nil {
 		t.Fatal(err)
 	}
 	return to
@@ -34,7 +35,8 @@ func TestExport(t *testing.T) {
 		c := testrun.TinyModels[family]
 		c.Vocab = 300
 		dir := testrun.Directory(t, c, testrun.TensorsOf(t, c), map[string]string{"transformers_version": `"5.23.0"`})
-		texts := map[string]string{"tokenizer.json": smallTokenizer(t), "tokenizer_config.json": `{"eos_token":  "the"}`, "chat_template.jinja": "{{ messages }}"}
+		texts := map[string]string{"tokenizer.json": smallTokenizer(t), "tokenizer_config.json": `{"eos_token":  "the"}`,
+			"chat_template.jinja": "{{ messages }}"}
 		for name, text := range texts {
 			testrun.Write(t, filepath.Join(dir, name), text)
 		}
@@ -43,7 +45,8 @@ func TestExport(t *testing.T) {
 		testrun.Finish(t, testrun.Start(t, cfg))
 		loss := func(from string) float64 {
 			t.Helper()
-			got, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: from}, Data: []string{val}, Format: "text", Context: 8})
+			got, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: from}, Data: []string{val},
+				Format: "text", Context: 8})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +64,8 @@ func TestExport(t *testing.T) {
 				}
 			}
 			var model map[string]any
-			if err := json.Unmarshal([]byte(testrun.Read(t, filepath.Join(to, "config.json"))), &model); err != nil || model["torch_dtype"] != dtype || model["transformers_version"] != "5.23.0" {
+			if err := json.Unmarshal([]byte(testrun.Read(t, filepath.Join(to, "config.json"))), &model); err != nil ||
+				model["torch_dtype"] != dtype || model["transformers_version"] != "5.23.0" {
 				t.Errorf("config.json has %v, %v", model, err)
 			}
 			if shards, err := filepath.Glob(filepath.Join(to, "model-0000*-of-0000*.safetensors")); err != nil || len(shards) < 2 {
@@ -79,7 +83,8 @@ func TestExport(t *testing.T) {
 			t.Errorf("over what is there: %v", err)
 		}
 	}
-	if _, err := troupe.Export(context.Background(), troupe.ExportOptions{From: "testdata", To: filepath.Join(t.TempDir(), "x")}); !errors.Is(err, checkpoint.ErrNotCheckpoint) {
+	if _, err := troupe.Export(context.Background(), troupe.ExportOptions{From: "testdata",
+		To: filepath.Join(t.TempDir(), "x")}); !errors.Is(err, checkpoint.ErrNotCheckpoint) {
 		t.Errorf("no model: %v", err)
 	}
 }
@@ -118,7 +123,8 @@ func TestNaNWeights(t *testing.T) {
 	for _, value := range []float64{math.NaN(), math.Inf(1)} {
 		dir := withValue(t, float32(value))
 		want := []string{filepath.Join(dir, "model.safetensors"), `"model.norm.weight"`, "element 3"}
-		_, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: dir}, Data: []string{"testdata/troupe.txt"}, Format: "text"})
+		_, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: dir},
+			Data: []string{"testdata/troupe.txt"}, Format: "text"})
 		for _, text := range want {
 			if err == nil || !strings.Contains(err.Error(), text) {
 				t.Errorf("error %v, want %q in it", err, text)

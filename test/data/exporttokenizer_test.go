@@ -21,14 +21,17 @@ func TestExportNamesTokenizer(t *testing.T) {
 	for _, family := range []string{"gpt2", "llama", "mistral", "qwen2", "qwen3"} {
 		for _, kind := range []string{"chars", "bytes", "trained"} {
 			var config map[string]any
-			if err := json.Unmarshal([]byte(testrun.Read(t, filepath.Join(dir, family+"-"+kind, "tokenizer_config.json"))), &config); err != nil || config["tokenizer_class"] != "PreTrainedTokenizerFast" {
+			if err := json.Unmarshal([]byte(testrun.Read(t, filepath.Join(dir, family+"-"+kind, "tokenizer_config.json"))), &config); err != nil ||
+				config["tokenizer_class"] != "PreTrainedTokenizerFast" {
 				t.Errorf("%s, %s: %v, %v", family, kind, config, err)
 			}
-			e, err := troupe.Export(t.Context(), troupe.ExportOptions{From: filepath.Join(dir, family+"-"+kind), To: filepath.Join(t.TempDir(), "again")})
+			e, err := troupe.Export(t.Context(), troupe.ExportOptions{From: filepath.Join(dir, family+"-"+kind),
+				To: filepath.Join(t.TempDir(), "again")})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if said := len(e.Warnings) == 1 && strings.Contains(e.Warnings[0], "Qwen2Tokenizer for models of the family qwen2"); said != (family == "qwen2") || len(e.Warnings) > 1 {
+			if said := len(e.Warnings) == 1 && strings.Contains(e.Warnings[0],
+				"Qwen2Tokenizer for models of the family qwen2"); said != (family == "qwen2") || len(e.Warnings) > 1 {
 				t.Errorf("%s, %s: it warns %q", family, kind, e.Warnings)
 			}
 		}
@@ -50,7 +53,8 @@ func exportsOfFamilies(t *testing.T) string {
 	for _, family := range []string{"gpt2", "llama", "mistral", "qwen2", "qwen3"} {
 		for kind, name := range map[string]string{"chars": "chars", "bytes": "bytes", "trained": trained} {
 			out := filepath.Join(dir, "run-"+family+"-"+kind)
-			testrun.Train(t, out, "model.family="+family, "model.layers=1", "data.tokenizer="+name, "run.steps=2", "run.eval_every=0", "run.checkpoint_every=0")
+			testrun.Train(t, out, "model.family="+family, "model.layers=1", "data.tokenizer="+name, "run.steps=2", "run.eval_every=0",
+				"run.checkpoint_every=0")
 			if _, err := troupe.Export(t.Context(), troupe.ExportOptions{From: out, To: filepath.Join(dir, family+"-"+kind)}); err != nil {
 				t.Fatal(err)
 			}

@@ -22,7 +22,8 @@ func shortRun(t *testing.T, family string) (run, model, export string) {
 	c.Context = 64
 	model = testrun.Directory(t, c, testrun.TensorsOf(t, c), nil)
 	run = filepath.Join(t.TempDir(), "out")
-	testrun.Finish(t, testrun.Start(t, testrun.FromConfig(t, model, "model.context=8", "run.out="+run, "optimizer.lr=1e-12", "run.eval_every=1", "run.sample_tokens=4", "run.sample_prompt="+longPrompt)))
+	testrun.Finish(t, testrun.Start(t, testrun.FromConfig(t, model, "model.context=8", "run.out="+run, "optimizer.lr=1e-12",
+		"run.eval_every=1", "run.sample_tokens=4", "run.sample_prompt="+longPrompt)))
 	return run, model, exported(t, run, "float32", 0)
 }
 
@@ -36,14 +37,16 @@ func TestGenerateSeesPositions(t *testing.T) {
 				var reports []troupe.GenerateReport
 				for _, from := range []string{run, model, export} {
 					var r troupe.GenerateReport
-					text, _ := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: from}, Prompt: longPrompt, Tokens: tokens, IgnoreEnd: true, Report: &r})
+					text, _ := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: from}, Prompt: longPrompt,
+						Tokens: tokens, IgnoreEnd: true, Report: &r})
 					texts, reports = append(texts, text), append(reports, r)
 				}
 				if texts[0] != texts[1] || texts[0] != texts[2] {
 					t.Errorf("%d tokens: the run %q, the model that it began from %q, its export %q", tokens, texts[0], texts[1], texts[2])
 				}
 				moves := map[bool]int{true: 3}[tokens == 120] // after 26 written ones, then every 33
-				if want := (troupe.GenerateReport{Context: 64, PromptTokens: len(longPrompt), Tokens: tokens, WindowMoves: moves}); reports[0] != want || reports[0] != reports[2] {
+				if want := (troupe.GenerateReport{Context: 64, PromptTokens: len(longPrompt), Tokens: tokens,
+					WindowMoves: moves}); reports[0] != want || reports[0] != reports[2] {
 					t.Errorf("%d tokens: %+v and %+v, want %+v", tokens, reports[0], reports[2], want)
 				}
 			}
@@ -61,15 +64,19 @@ func TestGenerateReportsCuts(t *testing.T) {
 		warnings        []string
 	}{
 		{"all fits", 0, 5, troupe.GenerateReport{Context: 64, PromptTokens: 39, Tokens: 5}, nil},
-		{"the prompt is cut", 16, 1, troupe.GenerateReport{Context: 16, PromptTokens: 39, PromptCut: 23, Tokens: 1}, []string{"39 tokens and the context 16: the model does not see the first 23"}},
-		{"both", 16, 30, troupe.GenerateReport{Context: 16, PromptTokens: 39, PromptCut: 23, Tokens: 30, WindowMoves: 4}, []string{"first 23", "16 tokens is full (tokens written: 1)"}},
-		{"the window moves", 40, 4, troupe.GenerateReport{Context: 40, PromptTokens: 39, Tokens: 4, WindowMoves: 1}, []string{"40 tokens is full (tokens written: 2)"}},
+		{"the prompt is cut", 16, 1, troupe.GenerateReport{Context: 16, PromptTokens: 39, PromptCut: 23, Tokens: 1},
+			[]string{"39 tokens and the context 16: the model does not see the first 23"}},
+		{"both", 16, 30, troupe.GenerateReport{Context: 16, PromptTokens: 39, PromptCut: 23, Tokens: 30, WindowMoves: 4},
+			[]string{"first 23", "16 tokens is full (tokens written: 1)"}},
+		{"the window moves", 40, 4, troupe.GenerateReport{Context: 40, PromptTokens: 39, Tokens: 4, WindowMoves: 1},
+			[]string{"40 tokens is full (tokens written: 2)"}},
 		{"as long as the prompt", 39, 1, troupe.GenerateReport{Context: 39, PromptTokens: 39, Tokens: 1}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got troupe.GenerateReport
 			var warnings []string
-			testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: run}, Prompt: longPrompt, Tokens: tt.tokens, Context: tt.context, IgnoreEnd: true, Report: &got,
+			testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: run}, Prompt: longPrompt, Tokens: tt.tokens,
+				Context: tt.context, IgnoreEnd: true, Report: &got,
 				Warn: func(text string) { warnings = append(warnings, text) }})
 			if got != tt.want || len(warnings) != len(tt.warnings) {
 				t.Fatalf("%+v with the warnings %q; want %+v with %d", got, warnings, tt.want, len(tt.warnings))
@@ -83,7 +90,8 @@ func TestGenerateReportsCuts(t *testing.T) {
 	}
 	for _, context := range []int{-1, 65} {
 		o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: run}, Prompt: "x", Tokens: 1, Context: context}
-		if err := troupe.Generate(t.Context(), o, func([]byte) error { return nil }); !errors.Is(err, troupe.ErrOptions) || !strings.Contains(err.Error(), "positions") {
+		if err := troupe.Generate(t.Context(), o, func([]byte) error { return nil }); !errors.Is(err, troupe.ErrOptions) ||
+			!strings.Contains(err.Error(), "positions") {
 			t.Errorf("a context of %d: %v", context, err)
 		}
 	}
@@ -95,14 +103,16 @@ func TestSamplesSeePositions(t *testing.T) {
 	c.Context = 64
 	from := testrun.Directory(t, c, testrun.TensorsOf(t, c), nil)
 	out := filepath.Join(t.TempDir(), "out")
-	sets := []string{"model.context=8", "run.out=" + out, "run.steps=3", "run.eval_every=1", "run.sample_tokens=40", "run.sample_prompt=" + longPrompt}
+	sets := []string{"model.context=8", "run.out=" + out, "run.steps=3", "run.eval_every=1", "run.sample_tokens=40", "run.sample_prompt=" +
+		longPrompt}
 	run := testrun.Start(t, testrun.FromConfig(t, from, sets...))
 	s, err := run.Snapshot(context.Background(), troupe.SnapshotOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var r troupe.GenerateReport
-	if err := s.Generate(t.Context(), troupe.GenerateOptions{Prompt: longPrompt, Tokens: 20, IgnoreEnd: true, Report: &r}, func([]byte) error { return nil }); err != nil {
+	if err := s.Generate(t.Context(), troupe.GenerateOptions{Prompt: longPrompt, Tokens: 20, IgnoreEnd: true, Report: &r},
+		func([]byte) error { return nil }); err != nil {
 		t.Error(err)
 	}
 	if err := s.Close(); err != nil {

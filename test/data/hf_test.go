@@ -86,7 +86,8 @@ func TestForwardIndependently(t *testing.T) {
 		}
 		data := testrun.Write(t, filepath.Join(dir, "ids.bin"), string(ids))
 
-		got, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: dir}, Data: []string{data}, Format: "uint16"})
+		got, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: dir}, Data: []string{data},
+			Format: "uint16"})
 		switch setup := new(troupe.SetupError); {
 		case err == nil && math.Abs(got.Loss-v.Loss) <= 1e-6:
 			agree++

@@ -19,7 +19,8 @@ func TestNamesLeftOut(t *testing.T) {
 			t.Skipf("no symbolic links here: %v", err)
 		}
 	}
-	want := []string{"1 of the names that it leads to are links to", `b.txt"`, "1 of the names that it leads to are no files", `gone.txt" (a link to nothing)`}
+	want := []string{"1 of the names that it leads to are links to", `b.txt"`, "1 of the names that it leads to are no files",
+		`gone.txt" (a link to nothing)`}
 	out := filepath.Join(t.TempDir(), "out")
 	pattern := filepath.Join(dir, "*.txt")
 	_, events := testrun.Train(t, out, "data.train="+pattern, "run.steps=2", "run.eval_every=0")

@@ -72,7 +72,8 @@ func TestPredict(t *testing.T) {
 	if res.Metrics["accuracy"] != last.ValMetrics["accuracy"] || math.Abs(res.Loss-*last.ValLoss) > 1e-6 {
 		t.Errorf("%+v, the run's last line is %v, %v", res, *last.ValLoss, last.ValMetrics)
 	}
-	other, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: o.ModelOptions, Data: []string{"examples/digits/digits-train.csv"}})
+	other, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: o.ModelOptions,
+		Data: []string{"examples/digits/digits-train.csv"}})
 	if err != nil || other.Windows != 1437 {
 		t.Errorf("on other data: %+v, %v", other, err)
 	}
@@ -107,7 +108,8 @@ func TestSamplesRefused(t *testing.T) {
 		{[]string{"data.format=text"}, "data.format"},
 		{[]string{"pipeline.layout=EttttL|"}, "pipeline.layout"},
 	} {
-		cfg, err := config.Parse("digits.toml", []byte(testrun.DigitsRun), append([]string{"run.out=" + filepath.Join(dir, "out")}, c.sets...), nil)
+		cfg, err := config.Parse("digits.toml", []byte(testrun.DigitsRun), append([]string{"run.out=" + filepath.Join(dir, "out")}, c.sets...),
+			nil)
 		if err == nil {
 			var run *troupe.Run
 			if run, err = troupe.Start(context.Background(), cfg, troupe.Options{}); err == nil {
@@ -252,11 +254,14 @@ func TestLabels(t *testing.T) {
 		return testrun.Write(t, filepath.Join(dir, name), text)
 	}
 	out := filepath.Join(dir, "out")
-	sets := []string{"data.train=" + csv("holes.csv", "3", "10"), "data.val=" + csv("val.csv", "3", "5"), "data.label=label", "model.layers=1", "optimizer.decay=constant"}
+	sets := []string{"data.train=" + csv("holes.csv", "3", "10"), "data.val=" + csv("val.csv", "3", "5"), "data.label=label", "model.layers=1",
+		"optimizer.decay=constant"}
 	run := testrun.Start(t, testrun.DigitsConfig(t, out, sets...))
 	_, events := testrun.Finish(t, run)
 	w := testrun.EventsOf[troupe.WarningEvent](events)
-	if len(w) != 2 || !strings.Contains(w[0].Text, "8 of the 11 classes") || !strings.Contains(w[1].Text, "to validate on (20) and none to train on: 5") || run.Info().Classes != "11 classes, 2 with samples to train on: 3 (20), 10 (20)" {
+	if len(w) != 2 || !strings.Contains(w[0].Text, "8 of the 11 classes") ||
+		!strings.Contains(w[1].Text, "to validate on (20) and none to train on: 5") ||
+		run.Info().Classes != "11 classes, 2 with samples to train on: 3 (20), 10 (20)" {
 		t.Errorf("warnings %q, classes %q", w, run.Info().Classes)
 	}
 	_, events = testrun.Finish(t, testrun.Start(t, testrun.DigitsConfig(t, out, append(sets, "run.steps=7")...)))
@@ -264,19 +269,23 @@ func TestLabels(t *testing.T) {
 		t.Errorf("resumed, it warns %q", w)
 	}
 	// Other data than the model's.
-	_, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}, Data: []string{testrun.Write(t, filepath.Join(dir, "wide.csv"), "a,b,c,label\n1,2,3,3\n")}})
+	_, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out},
+		Data: []string{testrun.Write(t, filepath.Join(dir, "wide.csv"), "a,b,c,label\n1,2,3,3\n")}})
 	if err == nil || !strings.Contains(err.Error(), `"x" has the shape [3] in each sample, and had [2]`) {
 		t.Errorf("other columns: %v", err)
 	}
 	// Labels of more dimensions than one.
 	images := testrun.Write(t, filepath.Join(dir, "images"), "\x00\x00\x08\x02\x00\x00\x00\x08\x00\x00\x00\x02"+strings.Repeat("\x01\x02", 8))
-	labels := testrun.Write(t, filepath.Join(dir, "labels"), "\x00\x00\x08\x03\x00\x00\x00\x08\x00\x00\x00\x02\x00\x00\x00\x01"+strings.Repeat("\x00\x01", 8))
-	cfg, err := config.Parse("idx.toml", []byte("[run]\nsteps = 1\n[model]\nfamily = 'mlp'\nlayers = 1\nhidden = 4\n[data]\nformat = 'idx'\nval_fraction = 0.5\n[batch]\nsequences = 2\n"),
+	labels := testrun.Write(t, filepath.Join(dir, "labels"), "\x00\x00\x08\x03\x00\x00\x00\x08\x00\x00\x00\x02\x00\x00\x00\x01"+
+		strings.Repeat("\x00\x01", 8))
+	cfg, err := config.Parse("idx.toml",
+		[]byte("[run]\nsteps = 1\n[model]\nfamily = 'mlp'\nlayers = 1\nhidden = 4\n[data]\nformat = 'idx'\nval_fraction = 0.5\n[batch]\nsequences = 2\n"),
 		[]string{"data.train=" + images, "data.labels=" + labels, "run.out=" + filepath.Join(dir, "idx")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = troupe.Start(t.Context(), cfg, troupe.Options{}); err == nil || !strings.Contains(err.Error(), `the label "y" has the shape [2 1] in each sample, and an mlp gives one class for a sample`) {
+	if _, err = troupe.Start(t.Context(), cfg, troupe.Options{}); err == nil ||
+		!strings.Contains(err.Error(), `the label "y" has the shape [2 1] in each sample, and an mlp gives one class for a sample`) {
 		t.Errorf("labels of 3 dimensions: %v", err)
 	}
 }

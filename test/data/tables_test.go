@@ -55,7 +55,8 @@ func TestTables(t *testing.T) {
 	var cases []tableCase
 	for _, size := range [][3]int{{2, 3, 8}, {2, 4, 8}, {3, 3, 8}, {3, 4, 2}} {
 		table := gpipeOver(t, scheduler.V, size[0], size[1], size[2])
-		cases = append(cases, tableCase{fmt.Sprintf("V of %d chunks on %d ranks, %d microbatches", size[1], size[0], size[2]), size[2], own(table, table.CSV()), false})
+		cases = append(cases, tableCase{fmt.Sprintf("V of %d chunks on %d ranks, %d microbatches", size[1], size[0], size[2]), size[2],
+			own(table, table.CSV()), false})
 	}
 	zb, err := scheduler.Generate(scheduler.Spec{Schedule: scheduler.ZB1P, Ranks: 2, Chunks: 2, Microbatches: 8})
 	if err != nil {
@@ -66,7 +67,8 @@ func TestTables(t *testing.T) {
 	cases = append(cases,
 		tableCase{"with sends, receives and waits", 8, own(zb, zb.CSVWithCommunication()), false},
 		tableCase{"its own number of chunks", 8, []string{"pipeline.stages=2", "pipeline.schedule=" + tableFile(t, zb.CSV())}, false},
-		tableCase{"spaces and quotes", 8, own(zb, "\ufeff\""+strings.ReplaceAll(strings.TrimSuffix(strings.ReplaceAll(zb.CSV(), ",", `", "`), "\n"), "\n", "\" \r\n\"")+"\"\r\n"), false},
+		tableCase{"spaces and quotes", 8, own(zb, "\ufeff\""+strings.ReplaceAll(strings.TrimSuffix(strings.ReplaceAll(zb.CSV(), ",", `", "`),
+			"\n"), "\n", "\" \r\n\"")+"\"\r\n"), false},
 		tableCase{"a name that ends in .CSV", 8, append(layoutOf(zb), "pipeline.schedule="+upper), false})
 	for _, schedule := range []string{scheduler.Interleaved, scheduler.ZB1P} {
 		for _, m := range []int{1, 2, 7, 15} {
@@ -75,7 +77,8 @@ func TestTables(t *testing.T) {
 		}
 	}
 	for _, stages := range []int{2, 3} { // may choose a V of three
-		cases = append(cases, tableCase{fmt.Sprintf("auto, 3 chunks on %d ranks", stages), 8, []string{fmt.Sprintf("pipeline.stages=%d", stages), "pipeline.chunks=3", "pipeline.schedule=auto"}, false})
+		cases = append(cases, tableCase{fmt.Sprintf("auto, 3 chunks on %d ranks", stages), 8,
+			[]string{fmt.Sprintf("pipeline.stages=%d", stages), "pipeline.chunks=3", "pipeline.schedule=auto"}, false})
 	}
 	checkTables(t, cases)
 }
@@ -120,7 +123,8 @@ func TestOutOfOrderTables(t *testing.T) {
 	for _, c := range []struct{ name, csv, warns string }{
 		{"in order", "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1F1,1F2,1B0,1B1,1B2\n", ""},
 		{"forwards before the last chunk", "0F2,0F0,0F1,0B0,0B1,0B2\n1F0,1F1,1F2,1B0,1B1,1B2\n", ""},
-		{"forwards of the last chunk", "0F0,0F1,0F2,0B0,0B1,0B2\n1F2,1F0,1F1,1B0,1B1,1B2\n", "computes forwards of the last chunk out of microbatch order"},
+		{"forwards of the last chunk", "0F0,0F1,0F2,0B0,0B1,0B2\n1F2,1F0,1F1,1B0,1B1,1B2\n",
+			"computes forwards of the last chunk out of microbatch order"},
 		{"weight gradients", "0F0,0F1,0F2,0B0,0B2,0B1\n1F0,1F1,1F2,1B0,1B1,1B2\n", "computes weight gradients out of microbatch order"},
 		{"input gradients", "0F0,0F1,0F2,0I0,0I2,0I1,0W0,0W1,0W2\n1F0,1F1,1F2,1B0,1B1,1B2\n", ""}, // its layers make gradients apart
 	} {

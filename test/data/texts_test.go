@@ -44,7 +44,8 @@ func smallTokenizer(t *testing.T, more ...string) string {
 func TestTextsStay(t *testing.T) {
 	c := testrun.TinyModels["llama"]
 	c.Vocab = 260
-	dir := testrun.Directory(t, c, testrun.TensorsOf(t, c), map[string]string{"transformers_version": `"5.23.0"`, "eos_token_id": "[3, 4]", "dtype": `"bfloat16"`, "torch_dtype": `"bfloat16"`})
+	dir := testrun.Directory(t, c, testrun.TensorsOf(t, c), map[string]string{"transformers_version": `"5.23.0"`, "eos_token_id": "[3, 4]",
+		"dtype": `"bfloat16"`, "torch_dtype": `"bfloat16"`})
 	files := map[string]string{
 		"tokenizer.json":         smallTokenizer(t),
 		"tokenizer_config.json":  `{"eos_token":   "the", "odd": [1,2]}`,

@@ -26,7 +26,8 @@ type torchTable struct {
 
 // ofTorch are the schedules here whose tables are PyTorch's, action by action.
 var ofTorch = map[string]string{
-	"Interleaved1F1B": scheduler.Interleaved, "InterleavedZeroBubble": scheduler.ZB1P, "ZBVZeroBubble": scheduler.ZBV, "DualPipeV": scheduler.DualPipeV,
+	"Interleaved1F1B": scheduler.Interleaved, "InterleavedZeroBubble": scheduler.ZB1P, "ZBVZeroBubble": scheduler.ZBV,
+	"DualPipeV": scheduler.DualPipeV,
 }
 
 // TestTorchTables: the PyTorch that TROUPE_PYTHON names writes tables with communications, of
@@ -44,7 +45,8 @@ func TestTorchTables(t *testing.T) {
 	}
 	run := func(arguments ...string) {
 		t.Helper()
-		out, err := exec.CommandContext(t.Context(), python, append([]string{filepath.Join("testdata", "torchtables.py")}, arguments...)...).CombinedOutput() //nolint:gosec // the developer's Python
+		out, err := exec.CommandContext(t.Context(), python, append([]string{filepath.Join("testdata", "torchtables.py")},
+			arguments...)...).CombinedOutput()
 		t.Logf("%s", out)
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +102,8 @@ func readTorchTables(t *testing.T, folder string, count int) {
 			reordered++
 		}
 		trained[x.Schedule] = true
-		cases = append(cases, tableCase{fmt.Sprintf("%s %s, %d ranks, %d stages, %d microbatches", x.Name, x.Schedule, x.Ranks, x.Stages, x.Microbatches), x.Microbatches,
+		cases = append(cases, tableCase{fmt.Sprintf("%s %s, %d ranks, %d stages, %d microbatches", x.Name, x.Schedule, x.Ranks, x.Stages,
+			x.Microbatches), x.Microbatches,
 			append(layoutOf(table), "pipeline.schedule="+file), rounds})
 	}
 	checkTables(t, cases)
@@ -119,12 +122,13 @@ func writeTablesForTorch(t *testing.T, folder string, count int, seed string) {
 	if _, err := fmt.Sscan(seed, &n); err != nil {
 		t.Fatalf("TROUPE_TORCH_SEED: %v", err)
 	}
-	r := rand.New(rand.NewPCG(n, 0)) //nolint:gosec // test data
+	r := rand.New(rand.NewPCG(n, 0))
 	names := slices.DeleteFunc(scheduler.Schedules(), func(name string) bool { return name == scheduler.None })
 	var index []torchTable
 	for len(index) < count {
 		name := names[len(index)%len(names)]
-		table, err := scheduler.Generate(scheduler.Spec{Schedule: name, Ranks: 1 + r.IntN(5), Chunks: scheduler.DefaultChunks(name) + r.IntN(3), Microbatches: 1 + r.IntN(14)})
+		table, err := scheduler.Generate(scheduler.Spec{Schedule: name, Ranks: 1 + r.IntN(5), Chunks: scheduler.DefaultChunks(name) + r.IntN(3),
+			Microbatches: 1 + r.IntN(14)})
 		if err != nil {
 			continue
 		}

@@ -18,7 +18,8 @@ import (
 // ways are all that reads a directory of someone else's.
 var ways = map[string]func(t *testing.T, from string) error{
 	"eval": func(t *testing.T, from string) error {
-		_, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: from}, Data: []string{"testdata/troupe.txt"}, Format: "text"})
+		_, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: from},
+			Data: []string{"testdata/troupe.txt"}, Format: "text"})
 		return err
 	},
 	"generate": func(t *testing.T, from string) error {
@@ -69,8 +70,10 @@ func TestEachTensorIsUsed(t *testing.T) {
 	}{
 		{"fewer layers than the file", "llama", map[string]string{"num_hidden_layers": "1"}, with(),
 			[]string{`9 of the 21 tensors`, `"model.layers.1.input_layernorm.weight"`, "…", "config.json"}},
-		{"fewer layers of GPT-2", "gpt2", map[string]string{"n_layer": "1"}, with(), []string{`12 of the 28 tensors`, `"transformer.h.1.ln_1.weight"`}},
-		{"a bias", "llama", nil, with(f32("model.layers.0.self_attn.q_proj.bias", 8)), []string{`1 of the 22 tensors`, `"model.layers.0.self_attn.q_proj.bias"`}},
+		{"fewer layers of GPT-2", "gpt2", map[string]string{"n_layer": "1"}, with(),
+			[]string{`12 of the 28 tensors`, `"transformer.h.1.ln_1.weight"`}},
+		{"a bias", "llama", nil, with(f32("model.layers.0.self_attn.q_proj.bias", 8)),
+			[]string{`1 of the 22 tensors`, `"model.layers.0.self_attn.q_proj.bias"`}},
 		{"a name that could upset a terminal", "llama", nil, with(f32("\x1b[2J", 8)), []string{`"\x1b[2J"`}},
 		{"the causal mask", "gpt2", nil, with(f32("transformer.h.1.attn.bias", 1, 1, 16, 16), f32("transformer.h.0.attn.masked_bias")), nil},
 		{"the causal mask, without the prefix", "gpt2", nil, func(s []safetensors.Tensor) []safetensors.Tensor {
@@ -80,11 +83,13 @@ func TestEachTensorIsUsed(t *testing.T) {
 		{"rotary frequencies", "llama", nil, with(f32("model.layers.1.self_attn.rotary_emb.inv_freq", 2)), nil},
 		{"rotary frequencies of GPT-2", "gpt2", nil, with(f32("model.rotary_emb.inv_freq", 2)), []string{`"model.rotary_emb.inv_freq"`}},
 		{"a copy of the tied head", "gpt2", nil, headCopy, nil},
-		{"another head than the tied one", "gpt2", nil, with(f32("lm_head.weight", 256, 8)), []string{`"lm_head.weight"`, `"transformer.wte.weight"`, "tie_word_embeddings"}},
+		{"another head than the tied one", "gpt2", nil, with(f32("lm_head.weight", 256, 8)),
+			[]string{`"lm_head.weight"`, `"transformer.wte.weight"`, "tie_word_embeddings"}},
 		{"another head, without the prefix", "gpt2", nil, func(s []safetensors.Tensor) []safetensors.Tensor {
 			return append(short(s), f32("lm_head.weight", 256, 8))
 		}, []string{`"lm_head.weight"`, `"wte.weight"`}},
-		{"a tied head of another type", "gpt2", nil, with(safetensors.Tensor{Name: "lm_head.weight", DType: "F16", Shape: []int{256, 8}, Data: make([]byte, 2*256*8)}), []string{`"lm_head.weight"`}},
+		{"a tied head of another type", "gpt2", nil, with(safetensors.Tensor{Name: "lm_head.weight", DType: "F16", Shape: []int{256, 8},
+			Data: make([]byte, 2*256*8)}), []string{`"lm_head.weight"`}},
 		{"no head of its own", "gpt2", map[string]string{"tie_word_embeddings": "false"}, with(), []string{`no tensor "lm_head.weight"`}},
 		{"two spellings", "gpt2", nil, with(f32("wpe.weight", 16, 8)), []string{`"transformer.wpe.weight"`, `"wpe.weight"`, "two spellings"}},
 	} {
@@ -137,7 +142,8 @@ func TestHostileConfigJSON(t *testing.T) {
 			dir := testrun.Directory(t, c, testrun.TensorsOf(t, c), map[string]string{tt.key: tt.value, "head_dim": "null"})
 			for way, read := range ways {
 				err := read(t, dir)
-				if setup := new(troupe.SetupError); !errors.As(err, &setup) || !strings.Contains(err.Error(), tt.want) && !strings.Contains(err.Error(), strings.Replace(tt.want, `"h.`, `"transformer.h.`, 1)) {
+				if setup := new(troupe.SetupError); !errors.As(err, &setup) || !strings.Contains(err.Error(), tt.want) &&
+					!strings.Contains(err.Error(), strings.Replace(tt.want, `"h.`, `"transformer.h.`, 1)) {
 					t.Errorf("%s: error %v, want %q in it", way, err, tt.want)
 				}
 			}
@@ -157,7 +163,8 @@ func TestLongContext(t *testing.T) {
 		return troupe.Generate(context.Background(), o, func([]byte) error { return nil })
 	}
 	evaluate := func(data, format string) error {
-		_, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: dir}, Data: []string{data}, Format: format})
+		_, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: dir}, Data: []string{data},
+			Format: format})
 		return err
 	}
 	for _, tt := range []struct {
@@ -166,14 +173,16 @@ func TestLongContext(t *testing.T) {
 		want string // "": it works
 	}{
 		{"a few tokens", generate(3), ""},
-		{"tokens without end, of which half a context is computed at once", generate(1 << 62), "for 1048576 positions take 0.2 GiB, the device has 0.0 GiB free"},
+		{"tokens without end, of which half a context is computed at once", generate(1 << 62),
+			"for 1048576 positions take 0.2 GiB, the device has 0.0 GiB free"},
 		{"a short text", evaluate("testdata/troupe.txt", "text"), ""},
 		{"a text of a whole context", evaluate(zeros, "uint16"), "windows of 1048576 tokens, 1 at a time, take"},
 	} {
 		if tt.want == "" && tt.err != nil {
 			t.Errorf("%s: %v", tt.name, tt.err)
 		}
-		if setup := new(troupe.SetupError); tt.want != "" && (!errors.Is(tt.err, troupe.ErrMemory) || !errors.As(tt.err, &setup) || !strings.Contains(tt.err.Error(), tt.want)) {
+		if setup := new(troupe.SetupError); tt.want != "" && (!errors.Is(tt.err, troupe.ErrMemory) || !errors.As(tt.err, &setup) ||
+			!strings.Contains(tt.err.Error(), tt.want)) {
 			t.Errorf("%s: error %v, want %q in it", tt.name, tt.err, tt.want)
 		}
 	}

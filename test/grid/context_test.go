@@ -41,7 +41,8 @@ func shorterContext(t *testing.T, family string) {
 	text := testrun.Write(t, filepath.Join(t.TempDir(), "val.txt"), testrun.Read(t, "testdata/troupe.txt")[:12*8+1])
 	sets := []string{"model.from=" + from, "model.context=8", "data.val=" + text, "run.eval_batches=1000"}
 	fromRun := func(out string, sets ...string) *troupe.Run {
-		return testrun.Start(t, testrun.FromConfig(t, from, append(sets, "run.out="+out, "run.eval_every=1", "run.checkpoint_every=1", "run.keep=0")...))
+		return testrun.Start(t, testrun.FromConfig(t, from, append(sets, "run.out="+out, "run.eval_every=1", "run.checkpoint_every=1",
+			"run.keep=0")...))
 	}
 	out := filepath.Join(t.TempDir(), "out")
 	result, _ := testrun.Finish(t, fromRun(out, sets...))
@@ -58,8 +59,10 @@ func shorterContext(t *testing.T, family string) {
 	// A run from that one goes on where it ended, unless it is told otherwise.
 	next := filepath.Join(t.TempDir(), "out")
 	run := fromRun(next, "model.from="+out, sets[2], sets[3])
-	if after, _ := testrun.Finish(t, run); math.Float64bits(after.FirstValLoss) != math.Float64bits(result.LastValLoss) || maxPositions(t, next, 1) != 64 {
-		t.Errorf("the next run begins at %g, the first ended at %g; it has %d positions", after.FirstValLoss, result.LastValLoss, maxPositions(t, next, 1))
+	if after, _ := testrun.Finish(t, run); math.Float64bits(after.FirstValLoss) != math.Float64bits(result.LastValLoss) ||
+		maxPositions(t, next, 1) != 64 {
+		t.Errorf("the next run begins at %g, the first ended at %g; it has %d positions", after.FirstValLoss, result.LastValLoss,
+			maxPositions(t, next, 1))
 	}
 	long := filepath.Join(t.TempDir(), "out")
 	testrun.Finish(t, fromRun(long, "model.from="+out, "model.context=64"))

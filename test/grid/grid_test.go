@@ -18,7 +18,8 @@ import (
 func TestGrid(t *testing.T) {
 	for _, family := range []string{"gpt2", "llama"} {
 		steps := testrun.Sometimes(4, 12)
-		base := []string{"model.family=" + family, fmt.Sprint("run.steps=", steps), fmt.Sprint("run.eval_every=", steps/2), fmt.Sprint("run.checkpoint_every=", steps/2), "model.kv_heads=4"}
+		base := []string{"model.family=" + family, fmt.Sprint("run.steps=", steps), fmt.Sprint("run.eval_every=", steps/2),
+			fmt.Sprint("run.checkpoint_every=", steps/2), "model.kv_heads=4"}
 		more := fmt.Sprint("run.steps=", steps+2)
 		if family == "llama" {
 			base = append(base, "model.kv_heads=2", "model.ffn=48")
@@ -36,11 +37,13 @@ func TestGrid(t *testing.T) {
 			{"dp2", []string{"parallel.data=2"}, ""},
 			{"dp3 of 8 microbatches", []string{"parallel.data=3"}, ""},
 			{"dp2 pp2", []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=1f1b"}, "gpipe"},
-			{"dp3 pp2 with post-validation", []string{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true"}, "gpipe"},
+			{"dp3 pp2 with post-validation", []string{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h2",
+				"pipeline.post_validation=true"}, "gpipe"},
 			{"tp2", []string{"parallel.tensor=2"}, ""},
 			{"tp2 sequence", []string{"parallel.tensor=2", "parallel.sequence=true"}, ""},
 			{"tp2 pp2 dp2", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "pipeline.schedule=1f1b"}, "zb-h1"},
-			{"tp2 pp2 dp2 interleaved sequence", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved", "parallel.order=pp-dp-tp", "parallel.sequence=true"}, "zb-v"},
+			{"tp2 pp2 dp2 interleaved sequence", []string{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2",
+				"pipeline.schedule=interleaved", "parallel.order=pp-dp-tp", "parallel.sequence=true"}, "zb-v"},
 			{"tp2 pp4 recomputed", []string{"parallel.tensor=2", "pipeline.stages=4", "pipeline.schedule=zb-h1", "pipeline.recompute=full"}, "1f1b"},
 		} {
 			if family == "llama" && c.schedule == "" && !testrun.Long || testrun.RaceDetector && (family == "llama" || i%3 > 0) {

@@ -19,21 +19,29 @@ func TestGridContext(t *testing.T) {
 		same []string // what changes no bit
 	}{
 		{"cp2", []string{"parallel.context=2"}, []string{"parallel.zero=1"}},
-		{"cp4, llama", []string{"parallel.context=4", "model.family=llama", "model.kv_heads=2", "model.ffn=48"}, []string{"parallel.overlap=false"}},
-		{"cp2 pp2, llama", []string{"parallel.context=2", "pipeline.stages=2", "pipeline.schedule=1f1b", "model.family=llama", "model.ffn=48", "model.tie_embeddings=false"}, []string{"pipeline.schedule=zb-h1"}},
-		{"cp2 pp2 dp2", []string{"parallel.context=2", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved"}, []string{"pipeline.schedule=zb-v", "pipeline.post_validation=false"}},
+		{"cp4, llama", []string{"parallel.context=4", "model.family=llama", "model.kv_heads=2", "model.ffn=48"},
+			[]string{"parallel.overlap=false"}},
+		{"cp2 pp2, llama", []string{"parallel.context=2", "pipeline.stages=2", "pipeline.schedule=1f1b", "model.family=llama", "model.ffn=48",
+			"model.tie_embeddings=false"}, []string{"pipeline.schedule=zb-h1"}},
+		{"cp2 pp2 dp2", []string{"parallel.context=2", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2",
+			"pipeline.schedule=interleaved"}, []string{"pipeline.schedule=zb-v", "pipeline.post_validation=false"}},
 		{"cp2 tp2 sequence", []string{"parallel.context=2", "parallel.tensor=2", "parallel.sequence=true"}, []string{"parallel.zero=1"}},
-		{"cp2, tensor groups of other sizes, pp2, dp3, recomputed", []string{"parallel.context=2", "parallel.tensor=[1, 2]", "parallel.data=3", "pipeline.stages=2", "pipeline.schedule=1f1b", "pipeline.recompute=full"}, []string{"pipeline.schedule=gpipe"}},
-		{"cp2 ZeRO-2", []string{"parallel.context=2", "parallel.zero=2", "model.hidden=128", "pipeline.chunks=4", "pipeline.schedule=breadth-first", "parallel.data=2"}, []string{"parallel.zero=1"}},
-		{"cp2 ZeRO-3", []string{"parallel.context=2", "parallel.zero=3", "model.hidden=128", "model.layers=8", "parallel.order=dp-pp-cp-tp"}, []string{"parallel.zero=0"}},
-		{"cp2 bfloat16", []string{"parallel.context=2", "pipeline.stages=2", "device.dtype=bfloat16", "pipeline.schedule=1f1b"}, []string{"pipeline.schedule=gpipe"}},
+		{"cp2, tensor groups of other sizes, pp2, dp3, recomputed", []string{"parallel.context=2", "parallel.tensor=[1, 2]", "parallel.data=3",
+			"pipeline.stages=2", "pipeline.schedule=1f1b", "pipeline.recompute=full"}, []string{"pipeline.schedule=gpipe"}},
+		{"cp2 ZeRO-2", []string{"parallel.context=2", "parallel.zero=2", "model.hidden=128", "pipeline.chunks=4",
+			"pipeline.schedule=breadth-first", "parallel.data=2"}, []string{"parallel.zero=1"}},
+		{"cp2 ZeRO-3", []string{"parallel.context=2", "parallel.zero=3", "model.hidden=128", "model.layers=8", "parallel.order=dp-pp-cp-tp"},
+			[]string{"parallel.zero=0"}},
+		{"cp2 bfloat16", []string{"parallel.context=2", "pipeline.stages=2", "device.dtype=bfloat16", "pipeline.schedule=1f1b"},
+			[]string{"pipeline.schedule=gpipe"}},
 	} {
 		if testrun.RaceDetector && i != 3 || !testrun.RaceDetector && !testrun.Long && i%2 == 1 {
 			continue // races don't depend on the numbers; make check-grids runs all
 		}
 		t.Run(c.name, func(t *testing.T) {
 			steps := testrun.Sometimes(4, 12)
-			base := slices.Concat([]string{fmt.Sprint("run.steps=", steps), fmt.Sprint("run.eval_every=", steps/2), fmt.Sprint("run.checkpoint_every=", steps/2), "model.kv_heads=4"}, c.sets)
+			base := slices.Concat([]string{fmt.Sprint("run.steps=", steps), fmt.Sprint("run.eval_every=", steps/2),
+				fmt.Sprint("run.checkpoint_every=", steps/2), "model.kv_heads=4"}, c.sets)
 			var model []string // what is the model's
 			for _, set := range base {
 				if set[:6] == "model." || set[:4] == "run." || set[:7] == "device." {

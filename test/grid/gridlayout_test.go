@@ -37,7 +37,8 @@ func TestGridLayouts(t *testing.T) {
 			{"pipeline.stages=4", "pipeline.layout=Et*3|tm||L"},
 			{"pipeline.stages=4", "pipeline.layout=Et|t*3|m|L", "pipeline.schedule=zb-h1"},
 		}},
-		{"llama, a further token, bfloat16", "tp2 dp2", append(mtp, "model.family=llama", "model.kv_heads=2", "model.tie_embeddings=false", "device.dtype=bfloat16"), [][]string{
+		{"llama, a further token, bfloat16", "tp2 dp2", append(mtp, "model.family=llama", "model.kv_heads=2", "model.tie_embeddings=false",
+			"device.dtype=bfloat16"), [][]string{
 			{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.layout=Et|t|tt|mL", "pipeline.recompute=full"},
 			{"pipeline.stages=4", "pipeline.layout=Et|t*3|m|L"},
 		}},

@@ -58,7 +58,8 @@ func TestGridWaits(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			gateSays = make(chan error, 1)
-			cfg, err := config.Parse("run.toml", []byte(testrun.StreamRun), []string{"run.out=" + t.TempDir(), "parallel.data=2", "pipeline.stages=1",
+			cfg, err := config.Parse("run.toml", []byte(testrun.StreamRun), []string{"run.out=" + t.TempDir(), "parallel.data=2",
+				"pipeline.stages=1",
 				`model.stack=["input", "dense out=8 act=tanh", "test-gate", "dense out=1", "mse"]`}, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -71,7 +72,8 @@ func TestGridWaits(t *testing.T) {
 			}()
 			var status event.Status
 			for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-				if status = run.Status(); strings.Contains(status.Explain(), "root: stage 0 (dp 1) is running") && strings.Contains(status.String(), "collective 4 of group dp") {
+				if status = run.Status(); strings.Contains(status.Explain(), "root: stage 0 (dp 1) is running") &&
+					strings.Contains(status.String(), "collective 4 of group dp") {
 					break
 				}
 				if time.Now().After(deadline) {
@@ -100,10 +102,12 @@ func TestGridEnds(t *testing.T) {
 	rounds := testrun.Sometimes(1, 6)
 	for i, sets := range [][]string{
 		{"parallel.tensor=2", "parallel.data=2", "pipeline.stages=2"},
-		{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true", "batch.sequences=4", "eval_batches=1"},
+		{"parallel.data=3", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true", "batch.sequences=4",
+			"eval_batches=1"},
 		{"parallel.tensor=2", "parallel.sequence=true", "pipeline.stages=2", "pipeline.schedule=zb-h1"},
 	} {
-		sets = append([]string{fmt.Sprint("run.steps=", testrun.Sometimes(24, 40)), "run.eval_every=4", "run.checkpoint_every=8", "run.keep=0"}, sets...)
+		sets = append([]string{fmt.Sprint("run.steps=", testrun.Sometimes(24, 40)), "run.eval_every=4", "run.checkpoint_every=8", "run.keep=0"},
+			sets...)
 		for j, s := range sets {
 			if s == "eval_batches=1" { // of which two replicas have nothing
 				sets[j] = "run.eval_batches=1"
@@ -111,7 +115,7 @@ func TestGridEnds(t *testing.T) {
 		}
 		want := filepath.Join(t.TempDir(), "want")
 		testrun.Train(t, want, sets...)
-		random := rand.New(rand.NewPCG(uint64(i), 1)) //nolint:gosec // a small number
+		random := rand.New(rand.NewPCG(uint64(i), 1))
 		for round := range rounds {
 			t.Run(fmt.Sprintf("%d, %d", i, round), func(t *testing.T) {
 				out := filepath.Join(t.TempDir(), "out")

@@ -18,7 +18,8 @@ func TestGridStages(t *testing.T) {
 			continue // races don't depend on the numbers
 		}
 		steps := testrun.Sometimes(5, 50)
-		base := []string{"model.family=" + family, fmt.Sprint("run.steps=", steps), "run.eval_every=5", "run.checkpoint_every=0", "model.kv_heads=4", "model.layers=4"}
+		base := []string{"model.family=" + family, fmt.Sprint("run.steps=", steps), "run.eval_every=5", "run.checkpoint_every=0",
+			"model.kv_heads=4", "model.layers=4"}
 		if family == "llama" {
 			base = append(base, "model.kv_heads=2", "model.ffn=48")
 		}
@@ -39,17 +40,22 @@ func TestGridStages(t *testing.T) {
 				[]string{"parallel.edges=direct", "pipeline.schedule=1f1b"}},
 			{"tp 1, 2, 2, 1", []string{"parallel.tensor=[1, 2, 2, 1]", "pipeline.stages=4", "pipeline.schedule=1f1b"},
 				[]string{"parallel.edges=broadcast", "pipeline.schedule=zb-h1"}},
-			{"tp 2, 1, 4 and dp 2", []string{"parallel.tensor=[2, 1, 4]", "pipeline.stages=3", "parallel.data=2", "parallel.zero=1", "pipeline.schedule=1f1b", "model.kv_heads=4"},
+			{"tp 2, 1, 4 and dp 2", []string{"parallel.tensor=[2, 1, 4]", "pipeline.stages=3", "parallel.data=2", "parallel.zero=1",
+				"pipeline.schedule=1f1b", "model.kv_heads=4"},
 				[]string{"parallel.edges=scatter", "parallel.zero=0"}},
-			{"tp 1, 2, 4 by positions", []string{"parallel.tensor=[1, 2, 4]", "pipeline.stages=3", "parallel.sequence=true", "pipeline.schedule=1f1b", "model.kv_heads=4"},
+			{"tp 1, 2, 4 by positions", []string{"parallel.tensor=[1, 2, 4]", "pipeline.stages=3", "parallel.sequence=true",
+				"pipeline.schedule=1f1b", "model.kv_heads=4"},
 				[]string{"pipeline.schedule=zb-h1", "pipeline.recompute=full"}},
 			{"tp 2, 1 interleaved", []string{"parallel.tensor=[2, 1]", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=interleaved"},
 				[]string{"parallel.edges=broadcast", "pipeline.schedule=breadth-first"}},
-			{"tp 1, 2 in a U", []string{"parallel.tensor=[1, 2]", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=u-shape", "pipeline.layout=Et|tt|tL"},
+			{"tp 1, 2 in a U", []string{"parallel.tensor=[1, 2]", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=u-shape",
+				"pipeline.layout=Et|tt|tL"},
 				[]string{"parallel.edges=direct"}},
-			{"tp 2, 1, 2 in a U and dp 2, by positions", []string{"parallel.tensor=[2, 1, 2]", "pipeline.stages=3", "pipeline.chunks=2", "pipeline.schedule=u-shape", "pipeline.layout=Et|t|t|tL", "parallel.data=2", "parallel.zero=1", "parallel.sequence=true"},
+			{"tp 2, 1, 2 in a U and dp 2, by positions", []string{"parallel.tensor=[2, 1, 2]", "pipeline.stages=3", "pipeline.chunks=2",
+				"pipeline.schedule=u-shape", "pipeline.layout=Et|t|t|tL", "parallel.data=2", "parallel.zero=1", "parallel.sequence=true"},
 				[]string{"parallel.zero=0"}},
-			{"tp 1, 2 in a V, by positions", []string{"parallel.tensor=[1, 2]", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=zb-v", "parallel.sequence=true", "parallel.data=2"}, nil},
+			{"tp 1, 2 in a V, by positions", []string{"parallel.tensor=[1, 2]", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=zb-v",
+				"parallel.sequence=true", "parallel.data=2"}, nil},
 		} {
 			if testrun.RaceDetector && i%6 > 0 || family == "llama" && i%testrun.Sometimes(4, 2) > 0 {
 				continue // what is left has every way of tensors
@@ -90,7 +96,8 @@ func TestGridStagesZero(t *testing.T) {
 		"parallel.zero=2": {"model.layers=8", "parallel.data=4", "batch.sequences=4", "batch.microbatch=1"},
 		"parallel.zero=3": {"parallel.data=2", "model.layers=12", "model.hidden=192"},
 	} {
-		sets := append([]string{"model.hidden=128", "model.tie_embeddings=false", "run.steps=2", "run.eval_every=2", "run.checkpoint_every=2", "batch.sequences=4",
+		sets := append([]string{"model.hidden=128", "model.tie_embeddings=false", "run.steps=2", "run.eval_every=2", "run.checkpoint_every=2",
+			"batch.sequences=4",
 			"parallel.tensor=[1, 2]", "pipeline.stages=2", "pipeline.schedule=1f1b"}, more...)
 		want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
 		testrun.Train(t, want, sets...)

@@ -20,7 +20,8 @@ var arm64Tests = []struct{ dir, short, long string }{
 	{"tensorops/cpu/internal/vec", `TestRecorded$|Border$|TestEnds$|TestLanes|TestBF16|TestKeep|TestRoPE|TestAgainstFloat64/neon`, `.`},
 	{"tensorops/cpu/internal/gemm", `TestRecorded$|TestDirect|TestPackHalf/neon|TestMultiplyAtBorders/neon`, `.`},
 	{"tensorops/cpu/internal/attn", `TestRecorded$|TestAttention/neon/(1|6|17|33)\+[06]×(1|16)$`, `.`},
-	{"tensorops/cpu", `TestOps/neon/cases/^(add|adamw|gelu|layer_norm|rms_norm|rope|sgd|swiglu)$|TestOps/neon/cases/matmul/NN/odd|TestSums`, `TestOps|TestGemm|TestSums`},
+	{"tensorops/cpu", `TestOps/neon/cases/^(add|adamw|gelu|layer_norm|rms_norm|rope|sgd|swiglu)$|TestOps/neon/cases/matmul/NN/odd|TestSums`,
+		`TestOps|TestGemm|TestSums`},
 	{"test/bits", `TestRecorded/(gpt2_dropout|llama)$`, `TestRecorded$`},
 }
 

@@ -16,7 +16,8 @@ import (
 // TestDivergedEnds: a run whose weights are of no use any more ends with an error, keeps the last
 // checkpoint from before, and resumes from it when it is started again.
 func TestDivergedEnds(t *testing.T) {
-	base := []string{"optimizer.name=sgd", "optimizer.lr=1e6", "optimizer.warmup_steps=0", "optimizer.clip_norm=0", "run.eval_every=0", "run.steps=30", "run.checkpoint_every=1", "run.keep=1", "pipeline.stages=2"}
+	base := []string{"optimizer.name=sgd", "optimizer.lr=1e6", "optimizer.warmup_steps=0", "optimizer.clip_norm=0", "run.eval_every=0",
+		"run.steps=30", "run.checkpoint_every=1", "run.keep=1", "pipeline.stages=2"}
 	for _, tt := range []struct {
 		name        string
 		sets        []string
@@ -55,8 +56,10 @@ func TestDivergedEnds(t *testing.T) {
 				}
 				return
 			}
-			if steps, err := testrun.OpenStore(t, out).Steps(); err != nil || !slices.Equal(steps, []int{int(d.First) - 1}) || d.Checkpoint != d.First-1 {
-				t.Errorf("steps %d to %d were skipped, and the checkpoints are of %v (%v); the error names %d", d.First, d.Last, steps, err, d.Checkpoint)
+			if steps, err := testrun.OpenStore(t, out).Steps(); err != nil || !slices.Equal(steps, []int{int(d.First) - 1}) ||
+				d.Checkpoint != d.First-1 {
+				t.Errorf("steps %d to %d were skipped, and the checkpoints are of %v (%v); the error names %d", d.First, d.Last, steps, err,
+					d.Checkpoint)
 			}
 			// With a rate that it can learn by, it resumes from there.
 			again := testrun.NewConfig(t, out, append(slices.Clone(base), tt.sets...)...)

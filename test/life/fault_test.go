@@ -53,7 +53,8 @@ func TestFaultBesideOthers(t *testing.T) {
 	testrun.SameState(t, alone, filepath.Join(dir, "other"), 40)
 
 	// Without the fault the run goes on from the checkpoint before it.
-	if _, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: testrun.StepDir(filepath.Join(dir, "bad"), 3)}}); err != nil && !errors.Is(err, troupe.ErrOptions) {
+	if _, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: testrun.StepDir(filepath.Join(dir,
+		"bad"), 3)}}); err != nil && !errors.Is(err, troupe.ErrOptions) {
 		t.Errorf("the checkpoint of step 3: %v", err)
 	}
 }

@@ -57,7 +57,8 @@ func TestFromShape(t *testing.T) {
 	var model struct {
 		Eps float64 `json:"rms_norm_eps"`
 	}
-	if err := json.Unmarshal([]byte(testrun.Read(t, filepath.Join(testrun.StepDir(out, 7), "config.json"))), &model); err != nil || model.Eps != 0.001 {
+	if err := json.Unmarshal([]byte(testrun.Read(t, filepath.Join(testrun.StepDir(out, 7), "config.json"))), &model); err != nil ||
+		model.Eps != 0.001 {
 		t.Errorf("resumed, it trains with an epsilon of %g, %v", model.Eps, err)
 	}
 }
@@ -72,18 +73,22 @@ func TestFromTokenizer(t *testing.T) {
 	if vocab := run.Info().Vocab; vocab >= 100 {
 		t.Errorf("a vocabulary of %d is not that of the characters", vocab)
 	}
-	if testrun.Read(t, filepath.Join(testrun.StepDir(out, 6), "tokenizer.json")) != testrun.Read(t, filepath.Join(testrun.StepDir(base, 6), "tokenizer.json")) {
+	if testrun.Read(t, filepath.Join(testrun.StepDir(out, 6), "tokenizer.json")) != testrun.Read(t,
+		filepath.Join(testrun.StepDir(base, 6), "tokenizer.json")) {
 		t.Error("the tokenizer is another one")
 	}
 	testrun.Train(t, out, from, "run.steps=7")
 
-	testrun.Refused(t, testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), from, "data.tokenizer=bytes"), troupe.Options{}, nil, "data.tokenizer", `"bytes"`, `"chars"`)
+	testrun.Refused(t, testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), from, "data.tokenizer=bytes"), troupe.Options{}, nil,
+		"data.tokenizer", `"bytes"`, `"chars"`)
 	greek := testrun.Write(t, filepath.Join(t.TempDir(), "greek.txt"), strings.Repeat("χορός ", 100))
-	testrun.Refused(t, testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), from, "data.train="+greek), troupe.Options{}, nil, greek, "byte 0", "χ")
+	testrun.Refused(t, testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), from, "data.train="+greek), troupe.Options{}, nil, greek,
+		"byte 0", "χ")
 
 	unknown := testrun.Foreign(t, testrun.Trained(t), testrun.Same, testrun.Same)
 	testrun.Write(t, filepath.Join(unknown, "tokenizer.json"), `{"model": {"type": "WordPiece"}}`)
-	testrun.Refused(t, testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), "model.from="+unknown), troupe.Options{}, nil, "model.from", unknown, "uint16")
+	testrun.Refused(t, testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), "model.from="+unknown), troupe.Options{}, nil, "model.from",
+		unknown, "uint16")
 }
 
 // TestFromUnusable: a checkpoint that the configuration doesn't fit, or that is
@@ -99,10 +104,14 @@ func TestFromUnusable(t *testing.T) {
 		{"no checkpoint", "testdata", nil, []string{"model.from", "testdata"}, checkpoint.ErrNotCheckpoint},
 		{"another family", base, []string{"model.family=llama"}, []string{"model.family", "llama", "gpt2"}, nil},
 		{"another width", base, []string{"model.hidden=64"}, []string{"model.hidden", "64", "16"}, nil},
-		{"another architecture", testrun.Foreign(t, base, testrun.Same, testrun.Replacing(t, `"model_type": "gpt2"`, `"model_type": "bert"`)), nil, []string{"model.from", "bert"}, stages.ErrModel},
-		{"no config.json", testrun.Foreign(t, base, testrun.Same, func(string) string { return "" }), nil, []string{"model.from", "config.json"}, stages.ErrModel},
-		{"a tensor's name", testrun.Foreign(t, base, testrun.Replacing(t, "transformer", "model"), testrun.Same), nil, []string{`"transformer.wte.weight"`}, nil},
-		{"a tensor's shape", testrun.Foreign(t, base, testrun.Same, testrun.Replacing(t, `"n_positions": 16`, `"n_positions": 17`)), []string{"model.context=17"}, []string{"transformer.wpe.weight", "[16 16]", "[17 16]"}, nil},
+		{"another architecture", testrun.Foreign(t, base, testrun.Same, testrun.Replacing(t, `"model_type": "gpt2"`, `"model_type": "bert"`)),
+			nil, []string{"model.from", "bert"}, stages.ErrModel},
+		{"no config.json", testrun.Foreign(t, base, testrun.Same, func(string) string { return "" }), nil, []string{"model.from", "config.json"},
+			stages.ErrModel},
+		{"a tensor's name", testrun.Foreign(t, base, testrun.Replacing(t, "transformer", "model"), testrun.Same), nil,
+			[]string{`"transformer.wte.weight"`}, nil},
+		{"a tensor's shape", testrun.Foreign(t, base, testrun.Same, testrun.Replacing(t, `"n_positions": 16`, `"n_positions": 17`)),
+			[]string{"model.context=17"}, []string{"transformer.wpe.weight", "[16 16]", "[17 16]"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), append(tt.sets, "model.from="+tt.from, "data.tokenizer=bytes")...)
@@ -115,6 +124,7 @@ func TestFromUnusable(t *testing.T) {
 	t.Run("damaged", func(t *testing.T) {
 		from := testrun.CopyTree(t, base)
 		testrun.Write(t, filepath.Join(testrun.StepDir(from, 6), "model.safetensors"), "")
-		testrun.Refused(t, testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), "model.from="+from), troupe.Options{}, checkpoint.ErrDamaged, "model.from", "0 of ")
+		testrun.Refused(t, testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), "model.from="+from), troupe.Options{}, checkpoint.ErrDamaged,
+			"model.from", "0 of ")
 	})
 }

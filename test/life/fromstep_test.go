@@ -56,7 +56,8 @@ func TestFromStep(t *testing.T) {
 
 	before := testrun.Tree(t, filepath.Join(out, "checkpoints"))
 	_, events = from(t, out, 2, sets...)
-	if w := testrun.EventsOf[troupe.WarningEvent](events); len(w) != 1 || !strings.Contains(w[0].Text, "gone on from step 2 by name before, and is at step 6") {
+	if w := testrun.EventsOf[troupe.WarningEvent](events); len(w) != 1 ||
+		!strings.Contains(w[0].Text, "gone on from step 2 by name before, and is at step 6") {
 		t.Errorf("warnings %v", w)
 	}
 	if after := testrun.Tree(t, filepath.Join(out, "checkpoints")); after != before {
@@ -65,7 +66,8 @@ func TestFromStep(t *testing.T) {
 
 	// To another step once more: what is in the way is numbered.
 	from(t, out, 4, sets...)
-	if !slices.ContainsFunc(list(t, filepath.Join(out, "checkpoints")), func(name string) bool { return name == "step-00000006.superseded-2" }) {
+	if !slices.ContainsFunc(list(t, filepath.Join(out, "checkpoints")),
+		func(name string) bool { return name == "step-00000006.superseded-2" }) {
 		t.Errorf("the checkpoints are %v", list(t, filepath.Join(out, "checkpoints")))
 	}
 	if d := testrun.TrainerState(t, out, 6).Decisions; len(d) != 2 || d[1].Step != 4 {

@@ -196,7 +196,8 @@ func TestNothingIsOpen(t *testing.T) {
 		{"cancelled before it starts", func(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
-			run, err := troupe.Start(ctx, testrun.NewConfig(t, filepath.Join(dir, "cancelled"), append(asIDs, testrun.Endless...)...), troupe.Options{})
+			run, err := troupe.Start(ctx, testrun.NewConfig(t, filepath.Join(dir, "cancelled"), append(asIDs, testrun.Endless...)...),
+				troupe.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -265,7 +266,8 @@ func TestBeginningIsClosed(t *testing.T) {
 		"model.from": {filepath.Join(t.TempDir(), "out"), []string{"model.from=" + base}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run := testrun.Start(t, testrun.NewConfig(t, begin.out, append(begin.sets, "run.steps=1000", "run.eval_every=0", "run.checkpoint_every=0", "pipeline.stages=2")...))
+			run := testrun.Start(t, testrun.NewConfig(t, begin.out, append(begin.sets, "run.steps=1000", "run.eval_every=0",
+				"run.checkpoint_every=0", "pipeline.stages=2")...))
 			testrun.Until(t, run, testrun.Step(8))
 			run.Pause()
 			if open := openIn(t, testrun.StepDir(base, 6)); len(open) > 0 {

@@ -59,7 +59,8 @@ func TestLostBeforeBegin(t *testing.T) {
 			cfg.Cluster.MaxRestarts = test.most
 			h := &lostHosts{workers: test.workers}
 			_, err := troupe.Start(t.Context(), cfg, troupe.Options{Hosts: h})
-			if !errors.Is(err, troupe.ErrNoWorkers) || !strings.Contains(err.Error(), "worker a with rank 0 is lost: messages to it are not acknowledged") {
+			if !errors.Is(err, troupe.ErrNoWorkers) || !strings.Contains(err.Error(),
+				"worker a with rank 0 is lost: messages to it are not acknowledged") {
 				t.Errorf("it ends with %v", err)
 			}
 			var setup *troupe.SetupError

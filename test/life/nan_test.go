@@ -40,7 +40,8 @@ func TestSkip(t *testing.T) {
 	lines := strings.Split(testrun.Read(t, filepath.Join(out, "metrics.jsonl")), "\n")
 	for i, r := range testrun.Records(t, out)[3:] {
 		step := i + 3
-		before, after := testrun.Read(t, filepath.Join(testrun.StepDir(out, step-1), "model.safetensors")), testrun.Read(t, filepath.Join(testrun.StepDir(out, step), "model.safetensors"))
+		before, after := testrun.Read(t, filepath.Join(testrun.StepDir(out, step-1), "model.safetensors")),
+			testrun.Read(t, filepath.Join(testrun.StepDir(out, step), "model.safetensors"))
 		if !r.Skipped {
 			if before == after || math.IsNaN(*r.Loss) || math.IsNaN(*r.GradNorm) {
 				t.Errorf("step %d neither trained nor was skipped: %s", step, testrun.Figures(r))
@@ -51,7 +52,8 @@ func TestSkip(t *testing.T) {
 		if before != after {
 			t.Errorf("step %d was skipped and changed the weights", step)
 		}
-		if testrun.Read(t, filepath.Join(testrun.StepDir(out, step-1), "optimizer.safetensors")) != testrun.Read(t, filepath.Join(testrun.StepDir(out, step), "optimizer.safetensors")) {
+		if testrun.Read(t, filepath.Join(testrun.StepDir(out, step-1), "optimizer.safetensors")) != testrun.Read(t,
+			filepath.Join(testrun.StepDir(out, step), "optimizer.safetensors")) {
 			t.Errorf("step %d was skipped and changed the optimizer's state", step)
 		}
 		if line := lines[step]; !strings.Contains(line, `"loss":null`) || !strings.Contains(line, `"skipped":true`) {
@@ -108,7 +110,8 @@ func TestNotFinite(t *testing.T) {
 	}{
 		{"NaN everywhere", last, 0, float32(math.NaN()), "A", "token 1 of 20: not a finite number: the logit of id 0 is NaN", false, true},
 		{"infinity", last, 0, float32(math.Inf(1)), "A", "token 1 of 20: not a finite number: the logit of id ", false, true},
-		{"NaN for one token", "lm_head.weight", 65 * 16, float32(math.NaN()), "A", "token 1 of 20: not a finite number: the logit of id 65 is NaN", false, true},
+		{"NaN for one token", "lm_head.weight", 65 * 16, float32(math.NaN()), "A",
+			"token 1 of 20: not a finite number: the logit of id 65 is NaN", false, true},
 		{"NaN for an id that is no text", "lm_head.weight", 299 * 16, float32(math.NaN()), "A", "", true, true},
 		{"numbers", text, 0, 0, "A", "", true, false},
 	} {
@@ -117,10 +120,11 @@ func TestNotFinite(t *testing.T) {
 			testrun.Doctor(t, out, 6, c.tensor, func(values []float32) { values[c.at] = c.value })
 			model := troupe.ModelOptions{From: out}
 			var written strings.Builder
-			err := troupe.Generate(t.Context(), troupe.GenerateOptions{ModelOptions: model, Prompt: c.prompt, Tokens: 20, Temperature: 0.8, Seed: 1}, func(b []byte) error {
-				written.Write(b)
-				return nil
-			})
+			err := troupe.Generate(t.Context(), troupe.GenerateOptions{ModelOptions: model, Prompt: c.prompt, Tokens: 20, Temperature: 0.8, Seed: 1},
+				func(b []byte) error {
+					written.Write(b)
+					return nil
+				})
 			if bad := errors.Is(err, troupe.ErrNotFinite); bad == c.writes || err != nil && !bad || (written.Len() > 0) != c.writes {
 				t.Errorf("it wrote %q and ended with %v", written.String(), err)
 			}
@@ -128,7 +132,8 @@ func TestNotFinite(t *testing.T) {
 				t.Errorf("error %v, want %q and the checkpoint in it", err, c.says)
 			}
 			res, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: model})
-			if losing := math.IsNaN(res.Loss) || math.IsInf(res.Loss, 0); losing != c.losing || errors.Is(err, troupe.ErrNotFinite) != losing || res.Tokens == 0 {
+			if losing := math.IsNaN(res.Loss) || math.IsInf(res.Loss, 0); losing != c.losing || errors.Is(err, troupe.ErrNotFinite) != losing ||
+				res.Tokens == 0 {
 				t.Errorf("a loss of %g, error %v", res.Loss, err)
 			}
 			if err != nil && !strings.Contains(err.Error(), testrun.StepDir(out, 6)) {

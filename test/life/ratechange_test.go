@@ -27,7 +27,8 @@ func TestRateJumpIsReported(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s of %d to %d", tt.decay, tt.first, tt.later), func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
-			sets := []string{"optimizer.decay=" + tt.decay, "optimizer.warmup_steps=0", "optimizer.lr=1e-3", "optimizer.min_lr=1e-4", "run.eval_every=0", "run.checkpoint_every=2"}
+			sets := []string{"optimizer.decay=" + tt.decay, "optimizer.warmup_steps=0", "optimizer.lr=1e-3", "optimizer.min_lr=1e-4",
+				"run.eval_every=0", "run.checkpoint_every=2"}
 			testrun.Train(t, out, append(sets, fmt.Sprintf("run.steps=%d", tt.first))...)
 			_, events := testrun.Train(t, out, append(sets, fmt.Sprintf("run.steps=%d", tt.later))...)
 			var said []string

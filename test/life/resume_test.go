@@ -31,7 +31,8 @@ func TestConflicts(t *testing.T) {
 		{"optimizer.warmup_steps=3", "optimizer.warmup_steps", "2", "3"},
 	} {
 		t.Run(tt.key, func(t *testing.T) {
-			testrun.Refused(t, testrun.NewConfig(t, out, tt.set), troupe.Options{}, troupe.ErrOutput, "--set "+tt.set+": "+tt.key, tt.was, tt.is, out)
+			testrun.Refused(t, testrun.NewConfig(t, out, tt.set), troupe.Options{}, troupe.ErrOutput, "--set "+tt.set+": "+tt.key, tt.was, tt.is,
+				out)
 		})
 	}
 }
@@ -41,7 +42,8 @@ func TestConflicts(t *testing.T) {
 func TestFree(t *testing.T) {
 	out := testrun.Trained(t)
 	sets := []string{"run.steps=8", "run.name=again", "run.eval_every=1", "run.eval_batches=1", "run.checkpoint_every=1", "run.keep=2",
-		"run.log_every=3", "run.stall_after_s=5", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=4", "pipeline.recompute=full", "device.threads=1"}
+		"run.log_every=3", "run.stall_after_s=5", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.microbatch_group_size=4",
+		"pipeline.recompute=full", "device.threads=1"}
 	result, events := testrun.Train(t, out, sets...)
 	if result.Step != 8 || len(events) == 0 {
 		t.Fatalf("it ended at step %d after %d events", result.Step, len(events))
@@ -94,7 +96,8 @@ func TestWarmupByDefault(t *testing.T) {
 	}
 	testrun.Finish(t, testrun.Start(t, withSteps("6")))
 	_, events := testrun.Finish(t, testrun.Start(t, withSteps("4")))
-	if w := testrun.EventsOf[troupe.WarningEvent](events); len(w) != 1 || !strings.Contains(w[0].Text, "warmup_steps = 6 is more than run.steps = 4") {
+	if w := testrun.EventsOf[troupe.WarningEvent](events); len(w) != 1 ||
+		!strings.Contains(w[0].Text, "warmup_steps = 6 is more than run.steps = 4") {
 		t.Errorf("with fewer steps it warns %v", w)
 	}
 	testrun.Finish(t, testrun.Start(t, withSteps("9")))

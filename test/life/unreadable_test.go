@@ -39,7 +39,8 @@ func TestNotStarted(t *testing.T) {
 			testrun.Write(t, manifest(out), strings.Replace(testrun.Read(t, manifest(out)), `"format_version": 1`, `"format_version": 2`, 1))
 		}, faultfs.Fault{}, checkpoint.ErrVersion, "version 2"},
 		{"has vanished with all others", func(t *testing.T, out string) {
-			testrun.Write(t, filepath.Join(out, "config.toml"), strings.Replace(testrun.Read(t, filepath.Join(out, "config.toml")), "checkpoint_every = 3", "checkpoint_every = 1", 1))
+			testrun.Write(t, filepath.Join(out, "config.toml"), strings.Replace(testrun.Read(t, filepath.Join(out, "config.toml")),
+				"checkpoint_every = 3", "checkpoint_every = 1", 1))
 			if err := os.RemoveAll(filepath.Join(out, "checkpoints")); err != nil {
 				t.Fatal(err)
 			}

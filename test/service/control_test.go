@@ -167,7 +167,8 @@ func TestEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	info := run.Info()
-	if info.Stages != 2 || info.Microbatches != 8 || info.Steps != 6 || info.ResumedAt != 0 || info.EvalWindows != 16 || info.Schedule != "1f1b" {
+	if info.Stages != 2 || info.Microbatches != 8 || info.Steps != 6 || info.ResumedAt != 0 || info.EvalWindows != 16 ||
+		info.Schedule != "1f1b" {
 		t.Errorf("%+v", info)
 	}
 	result, events := testrun.Finish(t, run)
@@ -197,7 +198,8 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%d step events, checkpoints %v", next, testrun.EventsOf[troupe.CheckpointEvent](events))
 	}
 	last := testrun.Records(t, out)[6]
-	if result.Step != 6 || result.Stopped || result.Dir != testrun.StepDir(out, 6) || result.LastValLoss != *last.ValLoss || result.BestStep != 6 || result.BestValLoss != *last.ValLoss || math.IsNaN(result.FirstValLoss) {
+	if result.Step != 6 || result.Stopped || result.Dir != testrun.StepDir(out, 6) || result.LastValLoss != *last.ValLoss ||
+		result.BestStep != 6 || result.BestValLoss != *last.ValLoss || math.IsNaN(result.FirstValLoss) {
 		t.Errorf("%+v", result)
 	}
 }
@@ -230,13 +232,16 @@ func TestNobodyReads(t *testing.T) {
 // TestOutputFolder: the files that people and other programs look for.
 func TestOutputFolder(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	testrun.Train(t, out, "model.family=llama", "run.eval_every=1", "optimizer.lr=1e-9", "optimizer.min_lr=0", "run.checkpoint_every=2", "run.keep=1")
-	for _, name := range []string{"config.json", "config.toml", "manifest.json", "model.safetensors", "optimizer.safetensors", "tokenizer.json", "trainer.json"} {
+	testrun.Train(t, out, "model.family=llama", "run.eval_every=1", "optimizer.lr=1e-9", "optimizer.min_lr=0", "run.checkpoint_every=2",
+		"run.keep=1")
+	for _, name := range []string{"config.json", "config.toml", "manifest.json", "model.safetensors", "optimizer.safetensors",
+		"tokenizer.json", "trainer.json"} {
 		if _, err := os.Stat(filepath.Join(testrun.StepDir(out, 6), name)); err != nil {
 			t.Error(err)
 		}
 	}
-	if a, b := testrun.Read(t, filepath.Join(out, "config.toml")), testrun.Read(t, filepath.Join(testrun.StepDir(out, 6), "config.toml")); a != b {
+	if a, b := testrun.Read(t, filepath.Join(out, "config.toml")), testrun.Read(t,
+		filepath.Join(testrun.StepDir(out, 6), "config.toml")); a != b {
 		t.Errorf("the folder's configuration is not its checkpoint's:\n%s\n%s", a, b)
 	}
 	store := testrun.OpenStore(t, out)

@@ -21,7 +21,8 @@ func TestMissingGPU(t *testing.T) {
 		{[]string{`device.ranks=["cpu", "cuda", "cpu"]`}, `--set device.ranks=["cpu", "cuda", "cpu"]: device.ranks: `},
 		{[]string{`device.ranks=["cuda", "cuda", "cuda"]`}, `--set device.ranks=["cuda", "cuda", "cuda"]: device.ranks: `},
 	} {
-		cfg, err := config.Parse("ranks.toml", []byte("data.train = ['testdata/troupe.txt']\npipeline.stages = 3"), append(c.sets, "run.out="+t.TempDir()), nil)
+		cfg, err := config.Parse("ranks.toml", []byte("data.train = ['testdata/troupe.txt']\npipeline.stages = 3"),
+			append(c.sets, "run.out="+t.TempDir()), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

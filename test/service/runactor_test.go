@@ -60,7 +60,8 @@ func next[M any](t *testing.T, got <-chan any) M {
 func TestRunActor(t *testing.T) {
 	system := newSystem(t)
 	pid, got := watch(t, system, 1<<16)
-	run, err := troupe.Start(context.Background(), testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), append(testrun.Endless, tiny...)...),
+	run, err := troupe.Start(context.Background(), testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"),
+		append(testrun.Endless, tiny...)...),
 		troupe.Options{System: system, Watchers: []*actor.PID{pid, pid, nil}})
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +133,8 @@ func TestRunActorEnds(t *testing.T) {
 		t.Errorf("the actor of a run that has ended: %v", err)
 	}
 	// One that can't begin tells why, too.
-	if _, err := troupe.Start(context.Background(), testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), `data.train=["nothing"]`), o); err == nil {
+	if _, err := troupe.Start(context.Background(), testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), `data.train=["nothing"]`),
+		o); err == nil {
 		t.Fatal("it began")
 	}
 	var setup *troupe.SetupError
@@ -146,7 +148,8 @@ func TestSlowWatcher(t *testing.T) {
 	system := newSystem(t)
 	pid, got := watch(t, system, 0)
 	steps := troupe.LimitEvents + 200
-	run, err := troupe.Start(context.Background(), testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), append(tiny, "run.steps=1224", "run.checkpoint_every=0", "run.eval_every=0")...),
+	run, err := troupe.Start(context.Background(), testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"),
+		append(tiny, "run.steps=1224", "run.checkpoint_every=0", "run.eval_every=0")...),
 		troupe.Options{System: system, Watchers: []*actor.PID{pid}})
 	if err != nil {
 		t.Fatal(err)

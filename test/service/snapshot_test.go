@@ -20,7 +20,8 @@ func TestSnapshot(t *testing.T) {
 	o := troupe.GenerateOptions{Prompt: "the ", Tokens: 24, Temperature: 1, Seed: 3}
 	sets := []string{"run.steps=12", "run.checkpoint_every=1", "run.keep=0"}
 	want := testrun.Trained(t, sets...)
-	for _, layout := range [][]string{{"pipeline.stages=1"}, {"pipeline.stages=2"}, {"pipeline.stages=2", "pipeline.schedule=zb-h1"}, {"pipeline.stages=2", "pipeline.schedule=zb-v"}} {
+	for _, layout := range [][]string{{"pipeline.stages=1"}, {"pipeline.stages=2"}, {"pipeline.stages=2", "pipeline.schedule=zb-h1"},
+		{"pipeline.stages=2", "pipeline.schedule=zb-v"}} {
 		out := filepath.Join(t.TempDir(), "out")
 		run := testrun.Start(t, testrun.NewConfig(t, out, append([]string{"run.steps=12", "run.checkpoint_every=0"}, layout...)...))
 		var all sync.WaitGroup

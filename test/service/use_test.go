@@ -40,7 +40,8 @@ func TestEvaluate(t *testing.T) {
 				if o.Microbatch == 1 && math.Float64bits(got.Loss) != math.Float64bits(want) || math.Abs(got.Loss-want) > 1e-12 {
 					t.Errorf("%+v: loss %v, validation had %v", o, got.Loss, want)
 				}
-				if got.Tokens != 160 || got.Windows != 10 || got.Step != 6 || got.From != testrun.StepDir(out, 6) || got.Perplexity != math.Exp(got.Loss) {
+				if got.Tokens != 160 || got.Windows != 10 || got.Step != 6 || got.From != testrun.StepDir(out, 6) ||
+					got.Perplexity != math.Exp(got.Loss) {
 					t.Errorf("%+v", got)
 				}
 			}
@@ -56,7 +57,8 @@ func TestEvaluateWhole(t *testing.T) {
 	loss := func(part string, microbatch int) (sum float64, tokens int64) {
 		t.Helper()
 		file := testrun.Write(t, filepath.Join(t.TempDir(), "part.txt"), part)
-		r, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out, Threads: 1}, Data: []string{file}, Microbatch: microbatch})
+		r, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out, Threads: 1},
+			Data: []string{file}, Microbatch: microbatch})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +218,8 @@ func TestGenerateGreedy(t *testing.T) {
 // TestGenerate: the same options give the same text; each of them counts.
 func TestGenerate(t *testing.T) {
 	out := testrun.Trained(t)
-	o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out, Threads: 1}, Prompt: "A dancer", Tokens: 50, Temperature: 1, Seed: 3}
+	o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out, Threads: 1}, Prompt: "A dancer", Tokens: 50, Temperature: 1,
+		Seed: 3}
 	first, pieces := testrun.Generate(t, o)
 	if len(first) < 50 || pieces < 2 {
 		t.Errorf("%d bytes in %d pieces", len(first), pieces)
@@ -244,7 +247,8 @@ func TestGenerate(t *testing.T) {
 	} else if b, _ := testrun.Generate(t, greedy); a != b {
 		t.Errorf("one choice gives %q, the likeliest are %q", a, b)
 	}
-	if text, _ := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}, Prompt: strings.Repeat("long ", 100), Tokens: 3}); text == "" {
+	if text, _ := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out},
+		Prompt: strings.Repeat("long ", 100), Tokens: 3}); text == "" {
 		t.Error("nothing comes of a prompt longer than the context")
 	}
 	flat := testrun.Write(t, filepath.Join(t.TempDir(), "flat.txt"), strings.ReplaceAll(testrun.Read(t, "testdata/troupe.txt"), "\n", " "))
@@ -283,15 +287,18 @@ func TestUseErrors(t *testing.T) {
 		setup bool
 	}{
 		{"no model", evaluate(ctx, troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: "nowhere"}}), "nowhere", nil, true},
-		{"no checkpoint", write(ctx, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: "testdata"}}), "testdata", checkpoint.ErrNotCheckpoint, true},
-		{"unknown kernels", write(ctx, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out, Kernels: "abacus"}}), "abacus", nil, true},
+		{"no checkpoint", write(ctx, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: "testdata"}}), "testdata",
+			checkpoint.ErrNotCheckpoint, true},
+		{"unknown kernels", write(ctx, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out, Kernels: "abacus"}}), "abacus", nil,
+			true},
 		{"no text", evaluate(ctx, troupe.EvalOptions{ModelOptions: bare}), "name a text", nil, true},
 		{"no tokenizer for a text", evaluate(ctx, troupe.EvalOptions{ModelOptions: bare, Data: []string{"doc.go"}}), "tokenizer.json", nil, true},
 		{"no tokenizer for a prompt", write(ctx, troupe.GenerateOptions{ModelOptions: bare}), "tokenizer.json", nil, true},
 		{"too short", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Data: []string{short}}), "1 tokens", nil, true},
 		{"a strange character", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Data: []string{"doc.go"}}), "doc.go, byte 0", nil, true},
 		{"a strange prompt", write(ctx, troupe.GenerateOptions{ModelOptions: model, Prompt: "χορός"}), "the prompt", nil, true},
-		{"a format that the run's text is not of", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Format: "uint16"}), `"uint16"`, troupe.ErrOptions, true},
+		{"a format that the run's text is not of", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Format: "uint16"}), `"uint16"`,
+			troupe.ErrOptions, true},
 		{"a format", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Format: "pdf"}), `"pdf"`, troupe.ErrOptions, false},
 		{"tokens", write(ctx, troupe.GenerateOptions{ModelOptions: model, Tokens: -1}), "-1", troupe.ErrOptions, false},
 		{"temperature", write(ctx, troupe.GenerateOptions{ModelOptions: model, Temperature: math.NaN()}), "NaN", troupe.ErrOptions, false},

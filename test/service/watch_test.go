@@ -84,7 +84,10 @@ func TestWatchedBits(t *testing.T) {
 			if traced == 0 || len(steps) != 10 {
 				t.Errorf("%d steps, %d of them with traces", len(steps), traced)
 			}
-			if all := testrun.Records(t, out); !slices.ContainsFunc(all, func(r telemetry.Record) bool { return r.PeakPct != nil && *r.PeakPct > 0 }) {
+			if all := testrun.Records(t, out); !slices.ContainsFunc(all, func(r telemetry.Record) bool {
+				return r.PeakPct != nil &&
+					*r.PeakPct > 0
+			}) {
 				t.Error("no share of the processor's peak")
 			}
 		})
@@ -94,7 +97,8 @@ func TestWatchedBits(t *testing.T) {
 // TestRecord: what is recorded is there for the step under way and for the last one, and a run that
 // nobody records has none.
 func TestRecord(t *testing.T) {
-	run := testrun.Start(t, testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), "run.steps=100000", "pipeline.stages=2", "run.eval_every=0"))
+	run := testrun.Start(t, testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), "run.steps=100000", "pipeline.stages=2",
+		"run.eval_every=0"))
 	if a := run.Actions(); a.Ranks != nil {
 		t.Errorf("recorded by itself: %+v", a)
 	}
@@ -141,7 +145,8 @@ func TestRecord(t *testing.T) {
 // TestSlowSubscriber: one who doesn't read loses step events and is told how many; the run and others don't
 // wait for it.
 func TestSlowSubscriber(t *testing.T) {
-	cfg := testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), fmt.Sprintf("run.steps=%d", troupe.LimitEvents+40), "model.layers=1", "batch.sequences=1", "run.eval_every=0", "run.checkpoint_every=0")
+	cfg := testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), fmt.Sprintf("run.steps=%d", troupe.LimitEvents+40), "model.layers=1",
+		"batch.sequences=1", "run.eval_every=0", "run.checkpoint_every=0")
 	run, err := troupe.Start(t.Context(), cfg, troupe.Options{Requests: []troupe.Change{{Kind: troupe.ChangePause}}}) // until both read
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +230,8 @@ func TestMarks(t *testing.T) {
 	}
 	cut := filepath.Join(t.TempDir(), "cut")
 	testrun.Train(t, cut, "run.steps=6", "run.checkpoint_every=3", "run.stats_every=1", "run.sample_tokens=3")
-	back, err := troupe.Start(context.Background(), testrun.NewConfig(t, cut, "run.steps=4", "run.checkpoint_every=0", "run.eval_every=0", "run.stats_every=1"), troupe.Options{FromStep: 3})
+	back, err := troupe.Start(context.Background(), testrun.NewConfig(t, cut, "run.steps=4", "run.checkpoint_every=0", "run.eval_every=0",
+		"run.stats_every=1"), troupe.Options{FromStep: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +266,8 @@ func TestStats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out := filepath.Join(t.TempDir(), "out")
-			testrun.Train(t, out, append([]string{"run.steps=4", "run.checkpoint_every=1", "run.stats_every=1", "model.tie_embeddings=false"}, sets...)...)
+			testrun.Train(t, out, append([]string{"run.steps=4", "run.checkpoint_every=1", "run.stats_every=1", "model.tie_embeddings=false"},
+				sets...)...)
 			stats, err := telemetry.ReadStats(filepath.Join(out, "stats.jsonl"))
 			if err != nil || len(stats) != 4 {
 				t.Fatalf("%d lines, %v", len(stats), err)
@@ -288,11 +295,13 @@ func TestStats(t *testing.T) {
 					got += *l.WeightNorm * *l.WeightNorm
 				}
 				if math.Abs(got-all) > 1e-6*all || math.Abs(*s.Layers[0].WeightNorm-embed) > 1e-6*embed {
-					t.Errorf("step %d: the weights' squares are %g, of the embedding's %g; the checkpoint before it has %g and %g", s.Step, got, *s.Layers[0].WeightNorm, all, embed)
+					t.Errorf("step %d: the weights' squares are %g, of the embedding's %g; the checkpoint before it has %g and %g", s.Step, got,
+						*s.Layers[0].WeightNorm, all, embed)
 				}
 			}
 			frozen := name == "frozen layers"
-			if l := stats[0].Layers; l[0].Name != "embed" || l[1].Name != "0" || l[len(l)-1].Name != "head" || (l[0].GradNorm == nil) != frozen || (l[2].GradNorm == nil) != frozen || l[1].GradNorm == nil {
+			if l := stats[0].Layers; l[0].Name != "embed" || l[1].Name != "0" || l[len(l)-1].Name != "head" || (l[0].GradNorm == nil) != frozen ||
+				(l[2].GradNorm == nil) != frozen || l[1].GradNorm == nil {
 				t.Errorf("the layers are %+v", l)
 			}
 		})
@@ -331,7 +340,8 @@ func weightNorms(t testing.TB, out string, step int) (embed, all float64) {
 // TestSampleTexts: at each validation the model writes what its checkpoint does.
 func TestSampleTexts(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	run := testrun.Start(t, testrun.NewConfig(t, out, "pipeline.stages=2", "run.eval_every=1", "run.checkpoint_every=1", "run.sample_tokens=12", "run.sample_prompt=the ", "run.steps=4"))
+	run := testrun.Start(t, testrun.NewConfig(t, out, "pipeline.stages=2", "run.eval_every=1", "run.checkpoint_every=1",
+		"run.sample_tokens=12", "run.sample_prompt=the ", "run.steps=4"))
 	run.Pause()
 	last := 0 // that is waited for: a validation that comes while a text is being written has none
 	for e := range run.Events() {
@@ -377,7 +387,8 @@ func TestSampleTexts(t *testing.T) {
 func TestNoSampleTexts(t *testing.T) {
 	dir := t.TempDir()
 	csv := testrun.Write(t, filepath.Join(dir, "a.csv"), "x,y\n"+strings.Repeat("1,0\n2,1\n", 40))
-	cfg, err := config.Parse("csv.toml", []byte("data = {format = 'csv', label = 'y'}\nmodel = {family = 'mlp', layers = 1, hidden = 4}\nrun = {steps = 2, eval_batches = 1, sample_tokens = 9}\nbatch = {sequences = 4}"),
+	cfg, err := config.Parse("csv.toml",
+		[]byte("data = {format = 'csv', label = 'y'}\nmodel = {family = 'mlp', layers = 1, hidden = 4}\nrun = {steps = 2, eval_batches = 1, sample_tokens = 9}\nbatch = {sequences = 4}"),
 		[]string{"data.train=" + csv, "run.out=" + filepath.Join(dir, "out")}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -397,8 +408,10 @@ func TestNoSampleTexts(t *testing.T) {
 // an idle machine.
 func BenchmarkRecording(b *testing.B) {
 	const record = 20 * time.Millisecond
-	run := testrun.Start(b, testrun.NewConfig(b, filepath.Join(b.TempDir(), "out"), "run.steps=1000000", "run.eval_every=0", "run.checkpoint_every=0", "run.stats_every=0",
-		"model.layers=8", "model.hidden=128", "model.context=128", "batch.sequences=16", "batch.microbatch=1", "pipeline.stages=4", "model.dropout=0"))
+	run := testrun.Start(b, testrun.NewConfig(b, filepath.Join(b.TempDir(), "out"), "run.steps=1000000", "run.eval_every=0",
+		"run.checkpoint_every=0", "run.stats_every=0",
+		"model.layers=8", "model.hidden=128", "model.context=128", "batch.sequences=16", "batch.microbatch=1", "pipeline.stages=4",
+		"model.dropout=0"))
 	traced := make(chan bool, 1)
 	paused := make(chan struct{}, 1)
 	s := run.Subscribe()

@@ -135,7 +135,8 @@ func open(t *testing.T, link string) *tab {
 	if path == "" {
 		t.Skip("SKIPPED: there is no Chromium: apt-get install chromium, or set TROUPE_CHROMIUM")
 	}
-	alloc, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
+	alloc, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+		chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("force-color-profile", "srgb"), chromedp.WindowSize(desktop, 900))...)
 	u, err := url.Parse(link)
 	if err != nil {
@@ -210,7 +211,8 @@ func (p *tab) check() {
 
 func (p *tab) fail(err error) {
 	p.t.Helper()
-	text, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string](`document.body ? location.hash + ' ' + document.body.innerText.slice(0, 1500) : ''`))
+	text, _ := chromedp.Run(p.ctx,
+		chromedp.Evaluate[string](`document.body ? location.hash + ' ' + document.body.innerText.slice(0, 1500) : ''`))
 	p.t.Fatalf("%v; the page says:\n%s", err, text)
 }
 
@@ -262,12 +264,14 @@ func (p *tab) drawn() {
 func (p *tab) theme(name string) {
 	p.t.Helper()
 	if !eval[bool](p, `document.getElementById('theme') !== null`) { // a page without that button does as the system
-		if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}); err != nil {
+		if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}); err != nil {
 			p.fail(err)
 		}
 		return
 	}
-	got := eval[string](p, fmt.Sprintf(`(() => { for (let i = 0; i < 3 && !document.getElementById('theme').textContent.endsWith(%[1]q); i++) document.getElementById('theme').click(); return document.documentElement.dataset.theme; })()`, name))
+	got := eval[string](p,
+		fmt.Sprintf(`(() => { for (let i = 0; i < 3 && !document.getElementById('theme').textContent.endsWith(%[1]q); i++) document.getElementById('theme').click(); return document.documentElement.dataset.theme; })()`, name))
 	if got != name {
 		p.t.Errorf("the theme is %q, not %q", got, name)
 	}
@@ -275,7 +279,8 @@ func (p *tab) theme(name string) {
 
 func (p *tab) width(width int) {
 	p.t.Helper()
-	if _, err := chromedp.Call(p.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: int64(width), Height: 900, DeviceScaleFactor: 1, Mobile: width == phone}); err != nil {
+	if _, err := chromedp.Call(p.ctx, emulation.SetDeviceMetricsOverride,
+		emulation.SetDeviceMetricsOverrideParams{Width: int64(width), Height: 900, DeviceScaleFactor: 1, Mobile: width == phone}); err != nil {
 		p.fail(err)
 	}
 	time.Sleep(300 * time.Millisecond)
@@ -305,8 +310,9 @@ func (p *tab) picture(name string) {
 	p.t.Helper()
 	whole := true
 	size := eval[[]float64](p, `scrollTo(0, 0), [document.documentElement.clientWidth, Math.min(4000, document.documentElement.scrollHeight)]`)
-	r, err := chromedp.Call(p.ctx, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{Format: cdppage.CaptureScreenshotFormatPng, CaptureBeyondViewport: &whole,
-		Clip: &cdppage.Viewport{Width: size[0], Height: size[1], Scale: 1}})
+	r, err := chromedp.Call(p.ctx, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{Format: cdppage.CaptureScreenshotFormatPng,
+		CaptureBeyondViewport: &whole,
+		Clip:                  &cdppage.Viewport{Width: size[0], Height: size[1], Scale: 1}})
 	if err != nil {
 		p.fail(err)
 	}
@@ -361,7 +367,8 @@ func (p *tab) key(keys ...string) {
 // goTo opens a view of the run that is shown.
 func (p *tab) goTo(view string) {
 	p.t.Helper()
-	eval[string](p, fmt.Sprintf(`(() => { const a = [...document.querySelectorAll('#tabs a')].find((a) => a.textContent === %q); a.click(); return location.hash; })()`, view))
+	eval[string](p,
+		fmt.Sprintf(`(() => { const a = [...document.querySelectorAll('#tabs a')].find((a) => a.textContent === %q); a.click(); return location.hash; })()`, view))
 	p.wait(fmt.Sprintf(`document.querySelector('#tabs a[aria-current]')?.textContent === %q`, view))
 }
 

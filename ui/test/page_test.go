@@ -50,7 +50,8 @@ func TestWatched(t *testing.T) {
 	p.says("Checkpoint now")
 	p.look("control")
 	press := func(name string) {
-		eval[bool](p, fmt.Sprintf(`(() => { const b = [...document.querySelectorAll('.actions button')].find((b) => b.textContent.startsWith(%q)); b.focus(); b.click(); return document.querySelector('dialog[open]') !== null; })()`, name))
+		eval[bool](p,
+			fmt.Sprintf(`(() => { const b = [...document.querySelectorAll('.actions button')].find((b) => b.textContent.startsWith(%q)); b.focus(); b.click(); return document.querySelector('dialog[open]') !== null; })()`, name))
 		p.wait(`document.querySelector('dialog[open]')`)
 	}
 	press("Pause")
@@ -59,7 +60,8 @@ func TestWatched(t *testing.T) {
 	p.picture("dialog-1280-dark")
 	for range 4 {
 		p.key(kb.Tab)
-		inside := eval[bool](p, `document.activeElement === document.body || document.querySelector('dialog[open]').contains(document.activeElement)`)
+		inside := eval[bool](p,
+			`document.activeElement === document.body || document.querySelector('dialog[open]').contains(document.activeElement)`)
 		if !inside {
 			t.Error("the focus has left the dialog")
 		}
@@ -133,7 +135,8 @@ func keyboard(p *tab) {
 // TestStall: a worker of two is stopped: the page says who waits for whom, with the root.
 func TestStall(t *testing.T) {
 	dir := workplace(t, "stall")
-	e := start(t, dir, "run", "config.toml", "--ui", "--local-cluster", "2", "--set", "run.name=two-hosts", "--set", "run.steps=100000", "--set", "run.stall_after_s=2", "--set", "cluster.silence_s=60", "--set", "cluster.lease_s=300")
+	e := start(t, dir, "run", "config.toml", "--ui", "--local-cluster", "2", "--set", "run.name=two-hosts", "--set", "run.steps=100000",
+		"--set", "run.stall_after_s=2", "--set", "cluster.silence_s=60", "--set", "cluster.lease_s=300")
 	p := open(t, e.link)
 	p.drawn()
 	p.says("worker-1")
@@ -165,7 +168,8 @@ func TestLargeTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := scheduler.Machine{Costs: scheduler.Jittered(scheduler.Slowed(scheduler.UnitCosts, 20, 1.1), 0.15, 7), Link: func(_, _ int) float64 { return 0.05 }}
+	m := scheduler.Machine{Costs: scheduler.Jittered(scheduler.Slowed(scheduler.UnitCosts, 20, 1.1), 0.15, 7),
+		Link: func(_, _ int) float64 { return 0.05 }}
 	tl, err := m.Simulate(table)
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +225,8 @@ func TestMillionSteps(t *testing.T) {
 	for i := 1; i <= 1_000_000; i++ {
 		x := float64(i)
 		noise := math.Sin(x*12.9898) * math.Cos(x*78.233)
-		fmt.Fprintf(w, `{"step":%d,"loss":%.6f,"grad_norm":%.5f,"lr":%.4e,"tokens":%d,"tokens_per_s":%.1f,"step_ms":%.3f,"bubble_pct":%.2f,"peak_mem_bytes":73400320`, i, 1.8+6/math.Sqrt(1+x/500)+0.08*noise, 0.6+0.3*noise*noise+2/math.Sqrt(x), 3e-4*math.Min(1, x/2000)*(0.55+0.45*math.Cos(math.Pi*x/1e6)), i*16384, 120000+3000*noise, 136+3*noise, 11+noise)
+		fmt.Fprintf(w,
+			`{"step":%d,"loss":%.6f,"grad_norm":%.5f,"lr":%.4e,"tokens":%d,"tokens_per_s":%.1f,"step_ms":%.3f,"bubble_pct":%.2f,"peak_mem_bytes":73400320`, i, 1.8+6/math.Sqrt(1+x/500)+0.08*noise, 0.6+0.3*noise*noise+2/math.Sqrt(x), 3e-4*math.Min(1, x/2000)*(0.55+0.45*math.Cos(math.Pi*x/1e6)), i*16384, 120000+3000*noise, 136+3*noise, 11+noise)
 		if i%1000 == 0 {
 			fmt.Fprintf(w, `,"val_loss":%.6f`, 1.85+6/math.Sqrt(1+x/480))
 		}
@@ -246,7 +251,8 @@ func TestMillionSteps(t *testing.T) {
 	p.goTo("Curves")
 	p.drawn()
 	t.Logf("the curves are drawn %.2f s later", time.Since(begun).Seconds())
-	for v, want := range map[string]string{"0": "0", "2500": "2500", "2e5": "200k", "1e6": "1M", "1.25e6": "1250k", "1.5e7": "15M", "0.5": "0.5", "10": "10"} {
+	for v, want := range map[string]string{"0": "0", "2500": "2500", "2e5": "200k", "1e6": "1M", "1.25e6": "1250k", "1.5e7": "15M",
+		"0.5": "0.5", "10": "10"} {
 		if got := eval[string](p, `import('./page/dom.js').then((m) => m.place(`+v+`))`); got != want {
 			t.Errorf("an axis says %q of %s, want %q", got, v, want)
 		}
@@ -274,7 +280,8 @@ func TestMarkup(t *testing.T) {
 	write(t, filepath.Join(run, "metrics.jsonl"), []byte("{\"step\":1,\"loss\":2,\"metrics\":{"+string(quoted)+":1}}\n"))
 	write(t, filepath.Join(run, "events.jsonl"), []byte(fmt.Sprintf("{\"time_ms\":1,\"step\":1,\"kind\":%s,\"text\":%s}\n", quoted, quoted)))
 	write(t, filepath.Join(run, "samples.jsonl"), []byte(fmt.Sprintf("{\"step\":1,\"prompt\":%s,\"text\":%s}\n", quoted, quoted)))
-	write(t, filepath.Join(run, "stats.jsonl"), []byte(fmt.Sprintf("{\"step\":1,\"layers\":[{\"name\":%s,\"stage\":0,\"params\":3}]}\n", quoted)))
+	write(t, filepath.Join(run, "stats.jsonl"), []byte(fmt.Sprintf("{\"step\":1,\"layers\":[{\"name\":%s,\"stage\":0,\"params\":3}]}\n",
+		quoted)))
 	p := open(t, start(t, dir, "ui", ".").link)
 	p.says("<img src=x")
 	p.look("markup-now")
@@ -301,7 +308,8 @@ func TestRuns(t *testing.T) {
 		if name == "zero-bubble" {
 			schedule = "zb-h1"
 		}
-		command(t, dir, path, "run", "config.toml", "--quiet", "--set", "run.name="+name, "--set", "optimizer.lr="+lr, "--set", "pipeline.schedule="+schedule)
+		command(t, dir, path, "run", "config.toml", "--quiet", "--set", "run.name="+name, "--set", "optimizer.lr="+lr, "--set",
+			"pipeline.schedule="+schedule)
 	}
 	p := open(t, start(t, dir, "ui", "runs").link)
 	p.says("zero-bubble")
@@ -331,7 +339,8 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command(t, dir, path, "run", "config.toml", "--quiet", "--local-cluster", "2", "--set", "run.name=filed", "--set", "pipeline.schedule=zb-h1")
+	command(t, dir, path, "run", "config.toml", "--quiet", "--local-cluster", "2", "--set", "run.name=filed", "--set",
+		"pipeline.schedule=zb-h1")
 	for name, args := range map[string][]string{
 		"plan":   {"plan", "--schedule", "interleaved", "--stages", "4", "--chunks", "3", "--microbatches", "8", "--format", "html", "--out"},
 		"step":   {"trace", "runs/filed", "--format", "html", "--out"},
@@ -351,7 +360,8 @@ func TestFiles(t *testing.T) {
 			p.wait(fmt.Sprintf(`/%s/.test(document.querySelector('.readout').textContent)`, pattern))
 		}
 		// The time of what the pointer is at.
-		eval[bool](p, `(() => { const c = document.querySelector('canvas'), r = c.getBoundingClientRect(); for (let x = r.left + 130; x < r.right; x += 5) { c.dispatchEvent(new PointerEvent('pointermove', {clientX: x, clientY: r.top + 52})); if (/forward of microbatch/.test(document.querySelector('.readout').textContent)) break; } return true; })()`)
+		eval[bool](p,
+			`(() => { const c = document.querySelector('canvas'), r = c.getBoundingClientRect(); for (let x = r.left + 130; x < r.right; x += 5) { c.dispatchEvent(new PointerEvent('pointermove', {clientX: x, clientY: r.top + 52})); if (/forward of microbatch/.test(document.querySelector('.readout').textContent)) break; } return true; })()`)
 		readout(`^Stage 0.*: \d+F\d, forward of microbatch \d on chunk \d+, .* from `)
 		// Keys zoom, and show the way of a microbatch.
 		whole := eval[string](p, pixels)
@@ -389,7 +399,8 @@ func TestReadmePictures(t *testing.T) {
 	}
 	const steps = "run.steps=90"
 	for _, of := range [][]string{{"zero-bubble", "zb-h1", "3e-3"}, {"one-f-one-b", "1f1b", "1e-3"}} {
-		command(t, dir, path, "run", "config.toml", "--quiet", "--set", steps, "--set", "run.trace_every=30", "--set", "run.name="+of[0], "--set", "pipeline.schedule="+of[1], "--set", "optimizer.lr="+of[2],
+		command(t, dir, path, "run", "config.toml", "--quiet", "--set", steps, "--set", "run.trace_every=30", "--set", "run.name="+of[0], "--set",
+			"pipeline.schedule="+of[1], "--set", "optimizer.lr="+of[2],
 			"--set", "model.hidden=96", "--set", "model.context=128")
 	}
 	p := open(t, start(t, dir, "ui", "runs").link)
@@ -415,7 +426,8 @@ func (p *tab) part(dir, name string, height float64) {
 	p.t.Helper()
 	time.Sleep(500 * time.Millisecond)
 	eval[bool](p, `(scrollTo(0, 0), true)`)
-	r, err := chromedp.Call(p.ctx, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{Format: cdppage.CaptureScreenshotFormatPng, Clip: &cdppage.Viewport{Width: desktop, Height: height, Scale: 1}})
+	r, err := chromedp.Call(p.ctx, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{Format: cdppage.CaptureScreenshotFormatPng,
+		Clip: &cdppage.Viewport{Width: desktop, Height: height, Scale: 1}})
 	if err != nil {
 		p.fail(err)
 	}

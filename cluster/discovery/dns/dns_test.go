@@ -95,7 +95,8 @@ func (s *server) answer(packet []byte) ([]byte, error) {
 		m.RCode = dnsmessage.RCodeNameError
 	}
 	add := func(body dnsmessage.ResourceBody) {
-		m.Answers = append(m.Answers, dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 3600}, Body: body})
+		m.Answers = append(m.Answers, dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class,
+			TTL: 3600}, Body: body})
 	}
 	for _, text := range addresses {
 		switch ip := netip.MustParseAddr(text); {
@@ -178,7 +179,8 @@ func TestServices(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	for text, want := range map[string]string{
 		"dns://head:7070": "", "dns://head:7070/": "", "dns://[::1]:7070": "", "dns+srv://_troupe._tcp.head": "",
-		"dns://head": "want dns://NAME:PORT", "dns://:7070": "want dns://NAME:PORT", "dns://head:http": "the port", "dns://head:0": "the port", "dns://head:65536": "the port",
+		"dns://head": "want dns://NAME:PORT", "dns://:7070": "want dns://NAME:PORT", "dns://head:http": "the port", "dns://head:0": "the port",
+		"dns://head:65536":  "the port",
 		"dns://head:7070/x": "nothing may follow", "dns://head:7070?x": "nothing may follow",
 		"dns+srv://head:7070": "the port is in the records", "dns+srv://head/x": "nothing may follow",
 	} {

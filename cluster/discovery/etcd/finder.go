@@ -102,7 +102,8 @@ func (f *finder) read() error {
 	asking, stop := context.WithTimeout(ctx, askTime)
 	defer stop()
 	// The newest first: of several clusters that is the one most likely alive.
-	r, err := f.client.Get(asking, f.prefix, clientv3.WithPrefix(), clientv3.WithLimit(limitKeys), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend))
+	r, err := f.client.Get(asking, f.prefix, clientv3.WithPrefix(), clientv3.WithLimit(limitKeys),
+		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend))
 	if err != nil {
 		return fmt.Errorf("asking etcd: %w", f.explain(err))
 	}
@@ -127,7 +128,8 @@ func (f *finder) read() error {
 // explain says of which servers it is that none has answered: the client keeps for itself why.
 func (f *finder) explain(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no server of %s has answered within %v; is etcd there, and is its TLS what ca, cert and key are for? %w", strings.Join(f.client.Endpoints(), ", "), askTime, err)
+		return fmt.Errorf("no server of %s has answered within %v; is etcd there, and is its TLS what ca, cert and key are for? %w",
+			strings.Join(f.client.Endpoints(), ", "), askTime, err)
 	}
 	return err
 }

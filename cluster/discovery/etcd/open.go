@@ -128,7 +128,7 @@ func credentials(query string) (*tls.Config, error) {
 
 // readFile reads a file that can't be large.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path) //nolint:gosec // the user names it
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}

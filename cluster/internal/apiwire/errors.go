@@ -81,8 +81,10 @@ func kindOf(err error) wire.ApiError_Kind {
 
 // kinds are the errors that others are of.
 var kinds = map[wire.ApiError_Kind]error{
-	wire.ApiError_REQUEST: ErrRequest, wire.ApiError_FORBIDDEN: ErrForbidden, wire.ApiError_NO_RUN: ErrNoRun, wire.ApiError_SLOW: ErrSlow, wire.ApiError_CLOSING: ErrClosing,
-	wire.ApiError_NO_WORKERS: troupe.ErrNoWorkers, wire.ApiError_KILLED: actors.ErrKilled, wire.ApiError_OPTIONS: troupe.ErrOptions, wire.ApiError_TRY_AGAIN: ErrTryAgain,
+	wire.ApiError_REQUEST: ErrRequest, wire.ApiError_FORBIDDEN: ErrForbidden, wire.ApiError_NO_RUN: ErrNoRun, wire.ApiError_SLOW: ErrSlow,
+	wire.ApiError_CLOSING:    ErrClosing,
+	wire.ApiError_NO_WORKERS: troupe.ErrNoWorkers, wire.ApiError_KILLED: actors.ErrKilled, wire.ApiError_OPTIONS: troupe.ErrOptions,
+	wire.ApiError_TRY_AGAIN: ErrTryAgain,
 }
 
 // UnpackError makes an error of one that has come.

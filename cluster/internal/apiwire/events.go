@@ -25,10 +25,14 @@ const (
 
 // PackInfo makes what describes a run ready to leave.
 func PackInfo(i troupe.Info) *wire.RunInfo {
-	w := &wire.RunInfo{Name: i.Name, Out: i.Out, Family: i.Family, Parameters: i.Parameters, Vocab: int64(i.Vocab), TrainTokens: i.TrainTokens, ValTokens: i.ValTokens,
-		EvalWindows: int64(i.EvalWindows), EpochWindows: i.EpochWindows, EpochSteps: i.EpochSteps, Epochs: i.Epochs, Steps: int64(i.Steps), ResumedAt: int64(i.ResumedAt),
-		Schedule: i.Schedule, Stages: Small(i.Stages), Chunks: Small(i.Chunks), Microbatches: Small(i.Microbatches), Layout: i.Layout, BubblePct: i.BubblePct,
-		Device: i.Device, Threads: Small(i.Threads), Kernels: i.Kernels, Samples: i.Samples, Frozen: i.Frozen, Ranks: Small(i.Ranks), Grid: i.Grid, Text: words.Cut(i.Text, LimitErrorBytes)}
+	w := &wire.RunInfo{Name: i.Name, Out: i.Out, Family: i.Family, Parameters: i.Parameters, Vocab: int64(i.Vocab), TrainTokens: i.TrainTokens,
+		ValTokens:   i.ValTokens,
+		EvalWindows: int64(i.EvalWindows), EpochWindows: i.EpochWindows, EpochSteps: i.EpochSteps, Epochs: i.Epochs, Steps: int64(i.Steps),
+		ResumedAt: int64(i.ResumedAt),
+		Schedule:  i.Schedule, Stages: Small(i.Stages), Chunks: Small(i.Chunks), Microbatches: Small(i.Microbatches), Layout: i.Layout,
+		BubblePct: i.BubblePct,
+		Device:    i.Device, Threads: Small(i.Threads), Kernels: i.Kernels, Samples: i.Samples, Frozen: i.Frozen, Ranks: Small(i.Ranks),
+		Grid: i.Grid, Text: words.Cut(i.Text, LimitErrorBytes)}
 	for _, n := range i.PeakInFlight {
 		w.PeakInFlight = append(w.PeakInFlight, Small(n))
 	}
@@ -37,10 +41,14 @@ func PackInfo(i troupe.Info) *wire.RunInfo {
 
 // UnpackInfo describes a run by what has come.
 func UnpackInfo(w *wire.RunInfo) troupe.Info {
-	i := troupe.Info{Name: w.GetName(), Out: w.GetOut(), Family: w.GetFamily(), Parameters: w.GetParameters(), Vocab: int(w.GetVocab()), TrainTokens: w.GetTrainTokens(), ValTokens: w.GetValTokens(),
-		EvalWindows: int(w.GetEvalWindows()), EpochWindows: w.GetEpochWindows(), EpochSteps: w.GetEpochSteps(), Epochs: w.GetEpochs(), Steps: int(w.GetSteps()), ResumedAt: int(w.GetResumedAt()),
-		Schedule: w.GetSchedule(), Stages: int(w.GetStages()), Chunks: int(w.GetChunks()), Microbatches: int(w.GetMicrobatches()), Layout: w.GetLayout(), BubblePct: w.GetBubblePct(),
-		Device: w.GetDevice(), Threads: int(w.GetThreads()), Kernels: w.GetKernels(), Samples: w.GetSamples(), Frozen: w.GetFrozen(), Ranks: int(w.GetRanks()), Grid: w.GetGrid(), Text: w.GetText()}
+	i := troupe.Info{Name: w.GetName(), Out: w.GetOut(), Family: w.GetFamily(), Parameters: w.GetParameters(), Vocab: int(w.GetVocab()),
+		TrainTokens: w.GetTrainTokens(), ValTokens: w.GetValTokens(),
+		EvalWindows: int(w.GetEvalWindows()), EpochWindows: w.GetEpochWindows(), EpochSteps: w.GetEpochSteps(), Epochs: w.GetEpochs(),
+		Steps: int(w.GetSteps()), ResumedAt: int(w.GetResumedAt()),
+		Schedule: w.GetSchedule(), Stages: int(w.GetStages()), Chunks: int(w.GetChunks()), Microbatches: int(w.GetMicrobatches()),
+		Layout: w.GetLayout(), BubblePct: w.GetBubblePct(),
+		Device: w.GetDevice(), Threads: int(w.GetThreads()), Kernels: w.GetKernels(), Samples: w.GetSamples(), Frozen: w.GetFrozen(),
+		Ranks: int(w.GetRanks()), Grid: w.GetGrid(), Text: w.GetText()}
 	for _, n := range w.GetPeakInFlight() {
 		i.PeakInFlight = append(i.PeakInFlight, int(n))
 	}
@@ -48,7 +56,7 @@ func UnpackInfo(w *wire.RunInfo) troupe.Info {
 }
 
 // Small is a count that the configuration bounds far below 2^31.
-func Small(n int) int32 { return int32(max(math.MinInt32, min(n, math.MaxInt32))) } //nolint:gosec // bounded
+func Small(n int) int32 { return int32(max(math.MinInt32, min(n, math.MaxInt32))) }
 
 // PackEvent makes an event of a run ready to leave; nil: it is of a kind that does not.
 func PackEvent(e troupe.Event) *wire.RunEvent {
@@ -56,11 +64,13 @@ func PackEvent(e troupe.Event) *wire.RunEvent {
 	case troupe.StepEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Step{Step: PackStep(e)}}
 	case troupe.CheckpointEvent:
-		return &wire.RunEvent{Kind: &wire.RunEvent_Checkpoint{Checkpoint: &wire.CheckpointEvent{Step: e.Step, Dir: e.Dir, Best: e.Best, TookNs: int64(e.Took)}}}
+		return &wire.RunEvent{Kind: &wire.RunEvent_Checkpoint{Checkpoint: &wire.CheckpointEvent{Step: e.Step, Dir: e.Dir, Best: e.Best,
+			TookNs: int64(e.Took)}}}
 	case troupe.WarningEvent:
 		return Warning(e.Text)
 	case troupe.RestartEvent:
-		return &wire.RunEvent{Kind: &wire.RunEvent_Restart{Restart: &wire.RestartEvent{Error: words.Cut(e.Err.Error(), LimitErrorBytes), Restart: Small(e.Restart), Most: Small(e.Most)}}}
+		return &wire.RunEvent{Kind: &wire.RunEvent_Restart{Restart: &wire.RestartEvent{Error: words.Cut(e.Err.Error(), LimitErrorBytes),
+			Restart: Small(e.Restart), Most: Small(e.Most)}}}
 	case troupe.StallEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Stall{Stall: &wire.StallEvent{QuietNs: int64(e.Quiet), Status: PackStatus(e.Status)}}}
 	case troupe.ChangeEvent:
@@ -82,7 +92,8 @@ func Warning(text string) *wire.RunEvent {
 
 // PackStep makes the event of a step ready to leave, without its trace.
 func PackStep(e troupe.StepEvent) *wire.StepEvent {
-	w := &wire.StepEvent{Step: int64(e.Step), Tokens: e.Tokens, Skipped: e.Skipped, Update: e.Update, IdealBubblePct: e.IdealBubblePct, Metrics: e.Metrics, ValMetrics: e.ValMetrics}
+	w := &wire.StepEvent{Step: int64(e.Step), Tokens: e.Tokens, Skipped: e.Skipped, Update: e.Update, IdealBubblePct: e.IdealBubblePct,
+		Metrics: e.Metrics, ValMetrics: e.ValMetrics}
 	for i := range telemetry.Figures {
 		f := &telemetry.Figures[i]
 		v, field := f.Get(&e.Record), fieldOf(w, f)
@@ -103,7 +114,8 @@ func PackStep(e troupe.StepEvent) *wire.StepEvent {
 
 // unpackStep makes what PackStep has packed, but for the trace.
 func unpackStep(w *wire.StepEvent) troupe.StepEvent {
-	e := troupe.StepEvent{Record: telemetry.Record{Step: int(w.GetStep()), Tokens: w.GetTokens(), Skipped: w.GetSkipped(), Update: w.GetUpdate(), Metrics: w.GetMetrics(), ValMetrics: w.GetValMetrics()},
+	e := troupe.StepEvent{Record: telemetry.Record{Step: int(w.GetStep()), Tokens: w.GetTokens(), Skipped: w.GetSkipped(),
+		Update: w.GetUpdate(), Metrics: w.GetMetrics(), ValMetrics: w.GetValMetrics()},
 		IdealBubblePct: w.GetIdealBubblePct()}
 	for i := range telemetry.Figures {
 		f := &telemetry.Figures[i]
@@ -141,7 +153,8 @@ func UnpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	case *wire.RunEvent_Warning:
 		return troupe.WarningEvent{Text: k.Warning.GetText()}, nil
 	case *wire.RunEvent_Restart:
-		return troupe.RestartEvent{Err: errors.New(k.Restart.GetError()), Restart: int(k.Restart.GetRestart()), Most: int(k.Restart.GetMost())}, nil
+		return troupe.RestartEvent{Err: errors.New(k.Restart.GetError()), Restart: int(k.Restart.GetRestart()), Most: int(k.Restart.GetMost())},
+			nil
 	case *wire.RunEvent_Stall:
 		status, err := UnpackStatus(k.Stall.GetStatus())
 		return troupe.StallEvent{Quiet: time.Duration(k.Stall.GetQuietNs()), Status: status}, err
@@ -160,12 +173,15 @@ func UnpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 
 // PackEnd says how a run ended.
 func PackEnd(r troupe.Result, err error) *wire.EndEvent {
-	return &wire.EndEvent{Error: PackError(err), Step: int64(r.Step), Stopped: r.Stopped, FirstValLoss: r.FirstValLoss, LastValLoss: r.LastValLoss, BestValLoss: r.BestValLoss, BestStep: int64(r.BestStep),
+	return &wire.EndEvent{Error: PackError(err), Step: int64(r.Step), Stopped: r.Stopped, FirstValLoss: r.FirstValLoss,
+		LastValLoss: r.LastValLoss, BestValLoss: r.BestValLoss, BestStep: int64(r.BestStep),
 		Dir: r.Dir, Kept: r.Updates.Kept, RolledBack: r.Updates.RolledBack, Waited: r.Updates.Waited, Early: r.Early}
 }
 
 // UnpackEnd says how a run ended, by what has come.
 func UnpackEnd(w *wire.EndEvent) (troupe.Result, error) {
-	return troupe.Result{Step: int(w.GetStep()), Stopped: w.GetStopped(), FirstValLoss: w.GetFirstValLoss(), LastValLoss: w.GetLastValLoss(), BestValLoss: w.GetBestValLoss(), BestStep: int(w.GetBestStep()), Dir: w.GetDir(),
-		Updates: troupe.Updates{Kept: w.GetKept(), RolledBack: w.GetRolledBack(), Waited: w.GetWaited()}, Early: w.GetEarly()}, UnpackError(w.GetError())
+	return troupe.Result{Step: int(w.GetStep()), Stopped: w.GetStopped(), FirstValLoss: w.GetFirstValLoss(), LastValLoss: w.GetLastValLoss(),
+			BestValLoss: w.GetBestValLoss(), BestStep: int(w.GetBestStep()), Dir: w.GetDir(),
+			Updates: troupe.Updates{Kept: w.GetKept(), RolledBack: w.GetRolledBack(), Waited: w.GetWaited()}, Early: w.GetEarly()},
+		UnpackError(w.GetError())
 }

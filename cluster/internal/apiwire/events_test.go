@@ -38,11 +38,13 @@ func ptr(v float64) *float64 { return &v }
 // TestEventsArrive: every kind of event arrives as it was sent.
 func TestEventsArrive(t *testing.T) {
 	status := event.Status{Time: time.Unix(100, 5), Actors: []event.Snapshot{
-		{Actor: "stage 1", Rank: 1, Step: 3, Doing: event.Waiting, Action: scheduler.Action{Chunk: 1, Type: scheduler.F, Microbatch: 2}, Wait: event.WaitActivation, From: "stage 0", Held: 1, Need: 2,
+		{Actor: "stage 1", Rank: 1, Step: 3, Doing: event.Waiting, Action: scheduler.Action{Chunk: 1, Type: scheduler.F, Microbatch: 2},
+			Wait: event.WaitActivation, From: "stage 0", Held: 1, Need: 2,
 			Since: time.Unix(99, 0), Host: "b", Heard: time.Unix(98, 0)},
 		{Actor: "loader", Rank: -1, Since: time.Unix(90, 0)},
 	}}
-	step := troupe.StepEvent{Record: telemetry.Record{Step: 4, Tokens: 5, Skipped: true, Update: "kept", Metrics: map[string]float64{"accuracy": 0.5}, ValMetrics: map[string]float64{"accuracy": 0.25}}, IdealBubblePct: 10}
+	step := troupe.StepEvent{Record: telemetry.Record{Step: 4, Tokens: 5, Skipped: true, Update: "kept",
+		Metrics: map[string]float64{"accuracy": 0.5}, ValMetrics: map[string]float64{"accuracy": 0.25}}, IdealBubblePct: 10}
 	for i := range telemetry.Figures {
 		telemetry.Figures[i].Set(&step.Record, ptr(float64(i+1)))
 	}
@@ -63,12 +65,15 @@ func TestEventsArrive(t *testing.T) {
 			t.Errorf("got %+v, %v, want %+v", got, err, e)
 		}
 	}
-	info := troupe.Info{Name: "n", Out: "o", Family: "gpt2", Parameters: 1, Frozen: 25, Vocab: 2, TrainTokens: 3, ValTokens: 4, EvalWindows: 5, EpochWindows: 6, EpochSteps: 7, Epochs: 8, Steps: 9, ResumedAt: 10, Schedule: "1f1b", Stages: 11, Chunks: 12,
-		Microbatches: 13, Layout: "E|L", BubblePct: 14, PeakInFlight: []int{15, 16}, Device: "cpu", Threads: 17, Kernels: "avx2", Samples: true, Ranks: 44, Grid: "tp 2"}
+	info := troupe.Info{Name: "n", Out: "o", Family: "gpt2", Parameters: 1, Frozen: 25, Vocab: 2, TrainTokens: 3, ValTokens: 4, EvalWindows: 5,
+		EpochWindows: 6, EpochSteps: 7, Epochs: 8, Steps: 9, ResumedAt: 10, Schedule: "1f1b", Stages: 11, Chunks: 12,
+		Microbatches: 13, Layout: "E|L", BubblePct: 14, PeakInFlight: []int{15, 16}, Device: "cpu", Threads: 17, Kernels: "avx2", Samples: true,
+		Ranks: 44, Grid: "tp 2"}
 	if got := UnpackInfo(over(t, PackInfo(info), new(wire.RunInfo))); !reflect.DeepEqual(got, info) {
 		t.Errorf("got %+v, want %+v", got, info)
 	}
-	res := troupe.Result{Step: 1, Stopped: true, FirstValLoss: 2, LastValLoss: 3, BestValLoss: 4, BestStep: 5, Dir: "d", Updates: troupe.Updates{Kept: 6, RolledBack: 7, Waited: 8}}
+	res := troupe.Result{Step: 1, Stopped: true, FirstValLoss: 2, LastValLoss: 3, BestValLoss: 4, BestStep: 5, Dir: "d",
+		Updates: troupe.Updates{Kept: 6, RolledBack: 7, Waited: 8}}
 	if got, err := UnpackEnd(over(t, PackEnd(res, nil), new(wire.EndEvent))); err != nil || !reflect.DeepEqual(got, res) {
 		t.Errorf("got %+v, %v, want %+v", got, err, res)
 	}
@@ -80,8 +85,10 @@ func TestEventsArrive(t *testing.T) {
 // TestFiguresOfOtherBuilds: a build before telemetry.Figures had a field for each figure, and a later one may have
 // figures that are not known here.
 func TestFiguresOfOtherBuilds(t *testing.T) {
-	got := unpackStep(over(t, &wire.StepEvent{Step: 1, Loss: ptr(0.5), PeakMemBytes: 3, PeakPct: ptr(4), Figures: map[string]float64{"of_tomorrow": 1, "loss": 9}}, new(wire.StepEvent)))
-	if want := (troupe.StepEvent{Record: telemetry.Record{Step: 1, Loss: ptr(0.5), PeakMemBytes: 3, PeakPct: ptr(4)}}); !reflect.DeepEqual(got, want) {
+	got := unpackStep(over(t, &wire.StepEvent{Step: 1, Loss: ptr(0.5), PeakMemBytes: 3, PeakPct: ptr(4),
+		Figures: map[string]float64{"of_tomorrow": 1, "loss": 9}}, new(wire.StepEvent)))
+	if want := (troupe.StepEvent{Record: telemetry.Record{Step: 1, Loss: ptr(0.5), PeakMemBytes: 3, PeakPct: ptr(4)}}); !reflect.DeepEqual(got,
+		want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	w := PackStep(troupe.StepEvent{Record: telemetry.Record{Loss: ptr(0.5), PeakMemBytes: 3, PeakPct: ptr(4)}})

@@ -58,7 +58,8 @@ func unpackTrace(e *troupe.StepEvent, w *wire.Trace) (err error) {
 		return fmt.Errorf("a trace: %w", err)
 	}
 	for _, c := range w.GetClocks() {
-		e.Clocks = append(e.Clocks, event.Clock{Process: c.GetProcess(), Ahead: time.Duration(c.GetAheadNs()), Within: time.Duration(c.GetWithinNs())})
+		e.Clocks = append(e.Clocks, event.Clock{Process: c.GetProcess(), Ahead: time.Duration(c.GetAheadNs()),
+			Within: time.Duration(c.GetWithinNs())})
 	}
 	return nil
 }

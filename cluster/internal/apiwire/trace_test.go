@@ -17,7 +17,8 @@ import (
 func TestTraceOverTheWire(t *testing.T) {
 	at := time.Unix(1764000000, 123456789)
 	act := func(chunk int32, kind scheduler.Type, m int32, overlap bool, from, to time.Duration) event.ActionTime {
-		return event.ActionTime{Action: scheduler.Action{Chunk: chunk, Type: kind, Microbatch: m, Overlap: overlap}, Start: at.Add(from), End: at.Add(to)}
+		return event.ActionTime{Action: scheduler.Action{Chunk: chunk, Type: kind, Microbatch: m, Overlap: overlap}, Start: at.Add(from),
+			End: at.Add(to)}
 	}
 	e := troupe.StepEvent{Record: telemetry.Record{Step: 7}, Trace: [][]event.ActionTime{
 		{act(0, scheduler.F, 0, true, 0, 5), act(3, scheduler.B, 1, false, 0, 5), act(0, scheduler.W, 200, false, -7, time.Second)}, nil},
@@ -49,7 +50,8 @@ func TestTraceOverTheWire(t *testing.T) {
 // TestBadActions: what is no action is refused, and so is more than there can be.
 func TestBadActions(t *testing.T) {
 	ok := func() *wire.ActionTimes {
-		return &wire.ActionTimes{Chunks: []int32{0, 1}, Types: []byte{1, 4}, Microbatches: []int32{0, 0}, StartsNs: []int64{5, 6}, TookNs: []int64{1, 2}}
+		return &wire.ActionTimes{Chunks: []int32{0, 1}, Types: []byte{1, 4}, Microbatches: []int32{0, 0}, StartsNs: []int64{5, 6},
+			TookNs: []int64{1, 2}}
 	}
 	if times, err := actors.UnpackActions(ok(), 2); err != nil || len(times) != 2 {
 		t.Fatal(times, err)

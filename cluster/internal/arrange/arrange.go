@@ -43,7 +43,8 @@ func nearest(g *grid.Grid) []int {
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		x, y := g.Coordinates(a), g.Coordinates(b)
-		return cmp.Or(x[grid.Data]-y[grid.Data], x[grid.Pipeline]-y[grid.Pipeline], x[grid.Context]-y[grid.Context], x[grid.Tensor]-y[grid.Tensor])
+		return cmp.Or(x[grid.Data]-y[grid.Data], x[grid.Pipeline]-y[grid.Pipeline], x[grid.Context]-y[grid.Context],
+			x[grid.Tensor]-y[grid.Tensor])
 	})
 	return order
 }
@@ -171,7 +172,8 @@ func Spread(g *grid.Grid, parts [][]int, hosts []string, bytes []int64) string {
 			continue
 		}
 		if apart++; apart == 1 {
-			first = fmt.Sprintf("ranks %s on %s, which need %s and %d cores", ListRanks(group), strings.Join(on, " and "), plan.GiB(need), len(group))
+			first = fmt.Sprintf("ranks %s on %s, which need %s and %d cores", ListRanks(group), strings.Join(on, " and "), plan.GiB(need),
+				len(group))
 		}
 	}
 	if apart == 0 {

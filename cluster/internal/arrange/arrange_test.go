@@ -53,7 +53,8 @@ func TestArrange(t *testing.T) {
 		{"two hosts", tp2pp2dp2, "", "a:4c b:4c", [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, ""},
 		{"replicas first", tp2pp2dp2, "dp-pp-tp", "a:4c b:4c", [][]int{{0, 2, 4, 6}, {1, 3, 5, 7}}, ""},
 		{"stages first", tp2pp2dp2, "pp-tp-dp", "a:2c b:2c c:2c d:2c", [][]int{{0, 2}, {1, 3}, {4, 6}, {5, 7}}, ""},
-		{"a worker for each rank", tp2pp2dp2, "dp-pp-tp", "a:1c a:1c a:1c a:1c b:1c b:1c b:1c b:1c", [][]int{{0}, {4}, {2}, {6}, {1}, {5}, {3}, {7}}, ""},
+		{"a worker for each rank", tp2pp2dp2, "dp-pp-tp", "a:1c a:1c a:1c a:1c b:1c b:1c b:1c b:1c",
+			[][]int{{0}, {4}, {2}, {6}, {1}, {5}, {3}, {7}}, ""},
 		{"a small host gets none", grid.Sizes{Tensor: []int{2}, Pipeline: 2}, "", "a:2c b:1c c:2c", [][]int{{0, 1}, nil, {2, 3}}, ""},
 		{"a large one gets more", grid.Sizes{Tensor: []int{2}, Pipeline: 3}, "", "a:2c b:4c", [][]int{{0, 1}, {2, 3, 4, 5}}, ""},
 		{"memory", grid.Sizes{Tensor: []int{2}, Pipeline: 3}, "", "a:8c4g b:2c2g", [][]int{{0, 1, 2, 3}, {4, 5}}, ""},
@@ -62,7 +63,8 @@ func TestArrange(t *testing.T) {
 		{"a pipeline on each host", grid.Sizes{Pipeline: 2, Data: 2}, "dp-pp", "a:2c b:2c", [][]int{{0, 2}, {1, 3}}, ""},
 		{"no host has the cores", grid.Sizes{Tensor: []int{4}}, "", "a:2c b:2c", [][]int{{0, 1}, {2, 3}},
 			"1 of 1 tensor groups are on more than one host, so every layer waits for the network (ranks 0, 1, 2, 3 on a and b, which need 4.0 GiB and 4 cores)"},
-		{"no host has the memory", grid.Sizes{Tensor: []int{2}, Pipeline: 2}, "", "a:8c1g b:8c2g c:8c1g", [][]int{{0}, {1, 2}, {3}}, "2 of 2 tensor groups are on more than one host"},
+		{"no host has the memory", grid.Sizes{Tensor: []int{2}, Pipeline: 2}, "", "a:8c1g b:8c2g c:8c1g", [][]int{{0}, {1, 2}, {3}},
+			"2 of 2 tensor groups are on more than one host"},
 		{"no room", grid.Sizes{Tensor: []int{2}}, "", "a:8c1g", nil, ""},
 	} {
 		c.sizes.Order = c.order

@@ -42,7 +42,8 @@ func newCoordinator(t *testing.T, silence time.Duration) *coordinator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &coordinator{t: t, listener: l, joined: make(chan beat.Member, 16), gone: make(chan error, 16), status: make(chan *wire.StatusReply, 1024)}
+	c := &coordinator{t: t, listener: l, joined: make(chan beat.Member, 16), gone: make(chan error, 16),
+		status: make(chan *wire.StatusReply, 1024)}
 	c.server = beat.NewServer(beat.ServerConfig{
 		Self: func() *wire.Peer { return &wire.Peer{Name: "coordinator"} }, Silence: silence, Logger: slog.New(slog.DiscardHandler),
 		Admit: func(h *wire.Hello, _ string) error {
@@ -254,7 +255,8 @@ func (f *freezing) Write(p []byte) (int, error) {
 func TestRefused(t *testing.T) {
 	c := newCoordinator(t, silence)
 	w := c.worker("b2", nil)
-	if err := receive(t, w.err, "the refusal"); !errors.Is(err, beat.ErrRefused) || !strings.Contains(err.Error(), "its build is b2, here is b1") {
+	if err := receive(t, w.err, "the refusal"); !errors.Is(err, beat.ErrRefused) ||
+		!strings.Contains(err.Error(), "its build is b2, here is b1") {
 		t.Errorf("another build: %v", err)
 	}
 	for _, text := range []string{"", "GET / HTTP/1.1\r\n\r\n", "\xff\xff\xff\xff", "\x00\x00\x00\x00", strings.Repeat("x", 100)} {
@@ -276,8 +278,9 @@ func TestRefused(t *testing.T) {
 func FuzzServe(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00"))
 	f.Fuzz(func(_ *testing.T, text []byte) {
-		s := beat.NewServer(beat.ServerConfig{Silence: time.Minute, Self: func() *wire.Peer { return &wire.Peer{} }, Logger: slog.New(slog.DiscardHandler),
-			Admit: func(*wire.Hello, string) error { return nil }, Gone: func(beat.Member, error) {},
+		s := beat.NewServer(beat.ServerConfig{Silence: time.Minute, Self: func() *wire.Peer { return &wire.Peer{} },
+			Logger: slog.New(slog.DiscardHandler),
+			Admit:  func(*wire.Hello, string) error { return nil }, Gone: func(beat.Member, error) {},
 			Probe: func(context.Context, string) error { return nil }})
 		ours, theirs := net.Pipe()
 		done := make(chan struct{})

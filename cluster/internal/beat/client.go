@@ -216,7 +216,8 @@ func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) e
 		leaving := c.cfg.Leaving
 		for leaves := false; ; {
 			goodbye := ctx.Err() != nil
-			if err := s.beat(&wire.Beat{Status: c.cfg.Status(), Unreachable: c.cfg.Unreachable(), Goodbye: goodbye, Leaving: leaves}, silence); err != nil {
+			if err := s.beat(&wire.Beat{Status: c.cfg.Status(), Unreachable: c.cfg.Unreachable(), Goodbye: goodbye, Leaving: leaves},
+				silence); err != nil {
 				return
 			}
 			if goodbye { // closed at once, the stream might take it with it

@@ -31,7 +31,8 @@ func TestClockIsSet(t *testing.T) {
 	const way = 2 * time.Millisecond
 	start := time.Unix(1000, 0)
 	for name, set := range map[string]struct{ here, there time.Duration }{
-		"here back": {here: -time.Hour}, "here forward": {here: time.Minute}, "there back": {there: -time.Second}, "there forward": {there: 30 * time.Second},
+		"here back": {here: -time.Hour}, "here forward": {here: time.Minute}, "there back": {there: -time.Second},
+		"there forward": {there: 30 * time.Second},
 	} {
 		var c Clock
 		for i := range 5 {

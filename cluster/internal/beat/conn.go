@@ -63,7 +63,8 @@ func (s *stream) read(within time.Duration, heard func()) (*wire.Beat, error) {
 		}
 		heard()
 		s.mu.Lock()
-		err := s.write(&wire.Beat{Number: b.GetNumber(), Answer: true, EchoNs: b.GetSentNs(), CameNs: now.UnixNano(), SentNs: s.wall().UnixNano()}, within)
+		err := s.write(&wire.Beat{Number: b.GetNumber(), Answer: true, EchoNs: b.GetSentNs(), CameNs: now.UnixNano(),
+			SentNs: s.wall().UnixNano()}, within)
 		s.mu.Unlock()
 		return b, err
 	}

@@ -79,7 +79,8 @@ func TestReach(t *testing.T) {
 		t.Errorf("it can't reach %v", all)
 	}
 	close(far)
-	if err := receive(t, refused, "the refusal"); !errors.Is(err, beat.ErrRefused) || !errors.Is(err, beat.ErrUnreachable) || beat.NotYet(err) || !strings.Contains(err.Error(), "nobody answers") {
+	if err := receive(t, refused, "the refusal"); !errors.Is(err, beat.ErrRefused) || !errors.Is(err, beat.ErrUnreachable) ||
+		beat.NotYet(err) || !strings.Contains(err.Error(), "nobody answers") {
 		t.Errorf("the worker is told %v", err)
 	}
 	receive(t, tried, "the other try")

@@ -220,7 +220,8 @@ func (s *Server) admit(h *wire.Hello, name string) (m *member, err error) {
 	}
 	w := h.GetWorker()
 	now := time.Now()
-	m = &member{Member: Member{ID: id, Name: w.GetName(), Address: w.GetAddress(), DataAddress: w.GetDataAddress(), Offer: h.GetOffer(), Joined: now, Heard: now}}
+	m = &member{Member: Member{ID: id, Name: w.GetName(), Address: w.GetAddress(), DataAddress: w.GetDataAddress(), Offer: h.GetOffer(),
+		Joined: now, Heard: now}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.members[id] = m

@@ -243,7 +243,8 @@ func TestLateMember(t *testing.T) {
 	tensorops.Elements[int32](x)[0], tensorops.Elements[int32](y)[0] = 40, 2
 	h := first.AllReduce(x, tensorops.Sum)
 	time.Sleep(30 * time.Millisecond)
-	if list := processes[0].port.Waiting(); len(list) != 1 || list[0].String() != "group late, collective 1: all_reduce sum int32[4] waits for rank 1" {
+	if list := processes[0].port.Waiting(); len(list) != 1 ||
+		list[0].String() != "group late, collective 1: all_reduce sum int32[4] waits for rank 1" {
 		t.Errorf("waiting: %v", list)
 	}
 	second, err := processes[1].port.Open("late", ids, 1)
@@ -292,7 +293,8 @@ func TestGone(t *testing.T) {
 	}
 	h := g.Barrier()
 	processes[0].port.Gone(processID(1), errors.New("the coordinator says so"))
-	if err := wait(t, h); !errors.Is(err, collective.ErrLeft) || !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), "the coordinator says so") {
+	if err := wait(t, h); !errors.Is(err, collective.ErrLeft) || !strings.Contains(err.Error(), "rank 1") ||
+		!strings.Contains(err.Error(), "the coordinator says so") {
 		t.Errorf("error %v", err)
 	}
 	g.Leave(nil)
@@ -306,7 +308,8 @@ func TestOpenErrors(t *testing.T) {
 		name string
 		rank int
 		is   error
-	}{{"", 0, groups.ErrName}, {strings.Repeat("x", 300), 0, groups.ErrName}, {"dp", 1, groups.ErrRank}, {"dp", 2, groups.ErrRank}, {"dp", -1, groups.ErrRank}} {
+	}{{"", 0, groups.ErrName}, {strings.Repeat("x", 300), 0, groups.ErrName}, {"dp", 1, groups.ErrRank}, {"dp", 2, groups.ErrRank},
+		{"dp", -1, groups.ErrRank}} {
 		if _, err := p.port.Open(c.name, ids, c.rank); !errors.Is(err, c.is) {
 			t.Errorf("%q, rank %d: %v", c.name, c.rank, err)
 		}

@@ -71,15 +71,16 @@ func (m *member) Receive(r collective.Receiver) {
 			continue
 		}
 		m.out[rank] = p.node.Open(p.id(m.place.name, m.place.rank, rank), nil)
-		m.in[rank] = p.node.OpenLoans(p.id(m.place.name, rank, m.place.rank), func(from lane.ID, header []byte, lens []int, loan *lane.Loan) ([][]byte, func(error), error) {
-			if from != process {
-				return nil, nil, fmt.Errorf("%w: process %s is not rank %d of group %s", errNote, p.cfg.Name(from), rank, m.place.name)
-			}
-			if loan == nil {
-				return r.Take(rank, header, lens, nil)
-			}
-			return r.Take(rank, header, lens, loan)
-		})
+		m.in[rank] = p.node.OpenLoans(p.id(m.place.name, rank, m.place.rank),
+			func(from lane.ID, header []byte, lens []int, loan *lane.Loan) ([][]byte, func(error), error) {
+				if from != process {
+					return nil, nil, fmt.Errorf("%w: process %s is not rank %d of group %s", errNote, p.cfg.Name(from), rank, m.place.name)
+				}
+				if loan == nil {
+					return r.Take(rank, header, lens, nil)
+				}
+				return r.Take(rank, header, lens, loan)
+			})
 	}
 	m.mu.Lock()
 	m.receiver = r
@@ -142,7 +143,8 @@ func (m *member) say(kind byte, to int, text []byte) {
 // note takes what another member says.
 func (m *member) note(from lane.ID, n note) {
 	if n.from >= len(m.processes) || n.from == m.place.rank || m.processes[n.from] != from {
-		m.port.cfg.Logger.Warn("dropped a message", "from", m.port.cfg.Name(from), "group", m.place.name, "why", "it is no member", "rank", n.from)
+		m.port.cfg.Logger.Warn("dropped a message", "from", m.port.cfg.Name(from), "group", m.place.name, "why", "it is no member", "rank",
+			n.from)
 		return
 	}
 	m.mu.Lock()

@@ -228,7 +228,8 @@ func TestProcessMismatch(t *testing.T) {
 	workers[1].order(t, order{Do: "max", Length: 100_000})
 	for _, w := range workers {
 		r := w.reply(t)
-		for _, part := range []string{"group dp of stage 1, collective 1", "rank 0", "rank 1", "all_reduce sum float32[100000]", "all_reduce max float32[100000]"} {
+		for _, part := range []string{"group dp of stage 1, collective 1", "rank 0", "rank 1", "all_reduce sum float32[100000]",
+			"all_reduce max float32[100000]"} {
 			if !strings.Contains(r.Error, part) {
 				t.Errorf("%q does not say %q", r.Error, part)
 			}

@@ -47,7 +47,7 @@ func decode(text []byte) (entries []Entry, err error) {
 		switch key {
 		case "version":
 			n, err := strictjson.Uint(dec, 32)
-			if version = uint64(n); err == nil && (version < 1 || version > newest) { //nolint:gosec // at least 0
+			if version = uint64(n); err == nil && (version < 1 || version > newest) {
 				err = fmt.Errorf("the version is %d; want 1 to %d", version, newest)
 			}
 			return err
@@ -99,8 +99,10 @@ var entryKeys = func() [newest]map[string]bool {
 	}
 	return [newest]map[string]bool{
 		of("id", "name", "by", "folder", "config", "accept_new_data", "workers", "submitted", "paused", "stopping"),
-		of("id", "name", "by", "folder", "config", "accept_new_data", "workers", "submitted", "paused", "stopping", "fresh", "from_step", "state"),
-		of("id", "name", "by", "folder", "config", "accept_new_data", "workers", "submitted", "requests", "stopping", "fresh", "from_step", "state"),
+		of("id", "name", "by", "folder", "config", "accept_new_data", "workers", "submitted", "paused", "stopping", "fresh", "from_step",
+			"state"),
+		of("id", "name", "by", "folder", "config", "accept_new_data", "workers", "submitted", "requests", "stopping", "fresh", "from_step",
+			"state"),
 	}
 }()
 
@@ -109,7 +111,8 @@ func decodeEntry(dec *json.Decoder) (e Entry, err error) {
 	var state string
 	var paused bool
 	seen := make(map[string]bool)
-	texts := map[string]*string{"id": &e.ID, "name": &e.Name, "by": &e.By, "folder": &e.Folder, "config": &e.Config, "submitted": &e.Submitted, "state": &state}
+	texts := map[string]*string{"id": &e.ID, "name": &e.Name, "by": &e.By, "folder": &e.Folder, "config": &e.Config, "submitted": &e.Submitted,
+		"state": &state}
 	flags := map[string]*bool{"accept_new_data": &e.AcceptNewData, "paused": &paused, "stopping": &e.Stopping, "fresh": &e.Fresh}
 	err = strictjson.Object(dec, func(key string) (err error) {
 		seen[key] = true
@@ -147,7 +150,7 @@ func decodeEntry(dec *json.Decoder) (e Entry, err error) {
 	}
 	for i, keys := range entryKeys {
 		if maps.Equal(seen, keys) {
-			e.version = uint64(i + 1) //nolint:gosec // a version
+			e.version = uint64(i + 1)
 		}
 	}
 	if e.State = State(state); e.version == 1 {

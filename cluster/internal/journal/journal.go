@@ -201,8 +201,9 @@ func read(f folder.FS) ([]Entry, error) {
 	}
 	entries, err := decode(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s, which names the runs in progress, is %w: %w; restore it, or move it away: then no run is taken up by itself, and the command that began one goes on with it",
-			f.Path(runsFile), ErrDamaged, err)
+		return nil,
+			fmt.Errorf("%s, which names the runs in progress, is %w: %w; restore it, or move it away: then no run is taken up by itself, and the command that began one goes on with it",
+				f.Path(runsFile), ErrDamaged, err)
 	}
 	return entries, nil
 }

@@ -15,9 +15,12 @@ import (
 )
 
 var entries = []Entry{
-	{ID: "01ab23cd", Name: "one", By: "operator-x", Folder: "/here", Config: "[run]\nname = \"one\"\n", Workers: 2, Submitted: "2026-11-22T10:00:00Z", State: Begun,
-		Requests: []troupe.Change{{Kind: event.ChangePause}, {Kind: event.ChangeStop, Step: 70}, {Kind: event.ChangeRate, LR: 1e-3, MinLR: 1e-4}}},
-	{ID: "deadbeef", Name: "two \"quoted\"", Folder: "/", Config: "", AcceptNewData: true, Stopping: true, Submitted: "2026-11-22T10:00:01Z", Fresh: true, FromStep: 7, State: Submitted},
+	{ID: "01ab23cd", Name: "one", By: "operator-x", Folder: "/here", Config: "[run]\nname = \"one\"\n", Workers: 2,
+		Submitted: "2026-11-22T10:00:00Z", State: Begun,
+		Requests: []troupe.Change{{Kind: event.ChangePause}, {Kind: event.ChangeStop, Step: 70},
+			{Kind: event.ChangeRate, LR: 1e-3, MinLR: 1e-4}}},
+	{ID: "deadbeef", Name: "two \"quoted\"", Folder: "/", Config: "", AcceptNewData: true, Stopping: true, Submitted: "2026-11-22T10:00:01Z",
+		Fresh: true, FromStep: 7, State: Submitted},
 }
 
 // TestJournal: what was noted is there for the next coordinator of the folder, and for one
@@ -59,7 +62,8 @@ func TestJournal(t *testing.T) {
 // TestJournalOfManyRequests: as many requests as a run takes can be read again.
 func TestJournalOfManyRequests(t *testing.T) {
 	e := entries[0]
-	e.Requests = []troupe.Change{{Kind: event.ChangeResume}, {Kind: event.ChangePause}, {Kind: event.ChangeCheckpoint}, {Kind: event.ChangeStop}}
+	e.Requests = []troupe.Change{{Kind: event.ChangeResume}, {Kind: event.ChangePause}, {Kind: event.ChangeCheckpoint},
+		{Kind: event.ChangeStop}}
 	for step := range int64(troupe.LimitRequests) {
 		e.Requests = append(e.Requests, troupe.Change{Kind: event.ChangePause, Step: step + 1})
 	}
@@ -160,7 +164,7 @@ func TestJournalCrash(t *testing.T) {
 		perr := (&Journal{dir: fsys, entries: before}).Put(added)
 		done = perr == nil && fsys.Ops() <= k
 		left := t.TempDir()
-		if err := errors.Join(fsys.Crash(left, uint64(k)), fsys.Close()); err != nil { //nolint:gosec // small
+		if err := errors.Join(fsys.Crash(left, uint64(k)), fsys.Close()); err != nil {
 			t.Fatal(err)
 		}
 		for _, dir := range []string{dir, left} {

@@ -49,7 +49,8 @@ func (s *sleepers) watch(fd uintptr, list *pollList) bool {
 			return false
 		}
 		fds, noTime := *list, unix.Timespec{}
-		n, _, err := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&noTime)), 0, 0, 0)
+		n, _, err := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&noTime)), 0,
+			0, 0)
 		switch {
 		case err == unix.EINTR:
 		case err != 0:

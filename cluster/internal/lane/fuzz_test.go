@@ -49,7 +49,8 @@ func FuzzPrefix(f *testing.F) {
 		if err := again.parse(p.append(nil)); err != nil || again != p {
 			t.Errorf("%+v comes back as %+v, %v", p, again, err)
 		}
-		if p.metaBytes() > LimitHeaderBytes+LimitParts*lenBytes || p.total > LimitPayloadBytes || p.length > p.total || p.offset > p.total-p.length {
+		if p.metaBytes() > LimitHeaderBytes+LimitParts*lenBytes || p.total > LimitPayloadBytes || p.length > p.total ||
+			p.offset > p.total-p.length {
 			t.Errorf("a length beyond its limit: %+v", p)
 		}
 		rest := b[prefixBytes:]
@@ -69,7 +70,8 @@ func FuzzPrefix(f *testing.F) {
 
 // FuzzStream: whatever a peer sends after its handshake, the node stays unharmed and takes no more memory than it is asked for.
 func FuzzStream(f *testing.F) {
-	piece := prefix{kind: kindData, flags: flagStriped, seq: 2, group: ID{1}, total: 2*LimitPiece - 1, offset: LimitPiece, length: LimitPiece - 1, parts: 1}
+	piece := prefix{kind: kindData, flags: flagStriped, seq: 2, group: ID{1}, total: 2*LimitPiece - 1, offset: LimitPiece,
+		length: LimitPiece - 1, parts: 1}
 	skip := prefix{kind: kindSkip, seq: 2}
 	f.Add(append(dataFrame(1, ID{1}, []byte("h"), 3), 1, 2, 3))
 	f.Add(append(append(dataFrame(1, ID{7}, nil, 2), 1, 2), skip.append(nil)...))

@@ -447,7 +447,8 @@ func (s *inStream) read(m *inMsg, pre *prefix, reading *bool) error {
 		return err
 	}
 	if want := binary.LittleEndian.Uint64(s.trailer[:]); sum != want {
-		return fmt.Errorf("%w: checksum of %d bytes at %d of message %d is %016x, not %016x", errFrame, pre.length, pre.offset, pre.seq, sum, want)
+		return fmt.Errorf("%w: checksum of %d bytes at %d of message %d is %016x, not %016x", errFrame, pre.length, pre.offset, pre.seq, sum,
+			want)
 	}
 	return nil
 }

@@ -309,7 +309,8 @@ func exactlyOnce(t *rapid.T, tcp func() (net.Conn, net.Conn), secure bool) {
 			if ok && (e.group == keep || !closedAt) && (e.sentErr != nil || e.arrivedErr != nil || e.arrived != 1) {
 				ledger.fail("a message arrived %d times: %v, %v", e.arrived, e.sentErr, e.arrivedErr)
 			}
-			if e.sentErr != nil && !errors.Is(e.sentErr, ErrClosed) || e.arrivedErr != nil && !errors.Is(e.arrivedErr, ErrClosed) && !errors.Is(e.arrivedErr, ErrWithdrawn) {
+			if e.sentErr != nil && !errors.Is(e.sentErr, ErrClosed) || e.arrivedErr != nil && !errors.Is(e.arrivedErr, ErrClosed) &&
+				!errors.Is(e.arrivedErr, ErrWithdrawn) {
 				ledger.fail("ended with %v, %v", e.sentErr, e.arrivedErr)
 			}
 		}

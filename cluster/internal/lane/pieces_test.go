@@ -89,7 +89,8 @@ func (l *loan) Release() {
 // they were sent, whatever carries them, and all memory comes back.
 func TestPieces(t *testing.T) {
 	for _, link := range []string{"pipe", "tcp"} {
-		for _, config := range []Config{{Streams: 1}, {Streams: 3, Checksum: true}, {Streams: 2, NoSharedMemory: true}, {Streams: 3, Checksum: true, NoSharedMemory: true}} {
+		for _, config := range []Config{{Streams: 1}, {Streams: 3, Checksum: true}, {Streams: 2, NoSharedMemory: true},
+			{Streams: 3, Checksum: true, NoSharedMemory: true}} {
 			t.Run(fmt.Sprintf("%s/%+v", link, config), func(t *testing.T) {
 				connect := pipeLink
 				if link == "tcp" {

@@ -124,7 +124,8 @@ func (n *Node) Post(to ID, e *wire.Envelope) error {
 // on before may still be read. mu is held, so that messages leave in order.
 func (n *Node) send(p *peer, e *wire.Envelope) {
 	p.told, p.ack = p.came, time.Time{}
-	n.cfg.Send(p.address, &wire.Envelope{From: n.cfg.Self[:], To: p.id[:], Sender: n.cfg.Name, Seq: e.GetSeq(), Ack: p.came, Session: p.session, PeerSession: p.theirs, Target: e.GetTarget(), Body: e.GetBody()})
+	n.cfg.Send(p.address, &wire.Envelope{From: n.cfg.Self[:], To: p.id[:], Sender: n.cfg.Name, Seq: e.GetSeq(), Ack: p.came,
+		Session: p.session, PeerSession: p.theirs, Target: e.GetTarget(), Body: e.GetBody()})
 }
 
 // greet tells a peer the session of this node, in an answer to an envelope of one that doesn't know it. mu is held.

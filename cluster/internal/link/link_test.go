@@ -174,7 +174,8 @@ func TestResend(t *testing.T) {
 		}
 		session = e.GetSession()
 	}
-	for _, late := range []*wire.Envelope{{Session: 7, PeerSession: session - 1, Ack: 1}, {Session: 7, Ack: 1}, {PeerSession: session, Ack: 1}} {
+	for _, late := range []*wire.Envelope{{Session: 7, PeerSession: session - 1, Ack: 1}, {Session: 7, Ack: 1},
+		{PeerSession: session, Ack: 1}} {
 		late.From, late.To = b[:], a[:]
 		if err := n.Receive(late); err != nil {
 			t.Fatal(err)
@@ -282,7 +283,8 @@ func TestLate(t *testing.T) {
 // TestRefused: what is not for this process, or from nobody it knows, is dropped and said.
 func TestRefused(t *testing.T) {
 	a, b := uuid.New(), uuid.New()
-	n := link.New(link.Config{Self: a, Name: "a", Send: func(string, *wire.Envelope) {}, Deliver: func(uuid.UUID, *wire.Envelope) { t.Error("it is delivered") }})
+	n := link.New(link.Config{Self: a, Name: "a", Send: func(string, *wire.Envelope) {},
+		Deliver: func(uuid.UUID, *wire.Envelope) { t.Error("it is delivered") }})
 	defer n.Close()
 	for name, e := range map[string]*wire.Envelope{
 		"no sender":        {To: a[:], Seq: 1},

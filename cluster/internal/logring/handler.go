@@ -31,7 +31,8 @@ func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 // Handle implements slog.Handler.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelInfo {
-		w := &wire.LogRecord{TimeNs: r.Time.UnixNano(), Level: int32(r.Level), Process: h.process, Text: words.Cut(r.Message, limitTextBytes), Attributes: slices.Clone(h.attributes)} //nolint:gosec // slog's levels
+		w := &wire.LogRecord{TimeNs: r.Time.UnixNano(), Level: int32(r.Level), Process: h.process, Text: words.Cut(r.Message, limitTextBytes),
+			Attributes: slices.Clone(h.attributes)}
 		r.Attrs(func(a slog.Attr) bool {
 			w.Attributes = appendAttribute(w.Attributes, h.group, a)
 			return len(w.Attributes) < limitAttributes

@@ -14,7 +14,8 @@ import (
 func TestLogOrder(t *testing.T) {
 	l := New()
 	for _, r := range []*wire.LogRecord{
-		{Process: "coordinator", TimeNs: 100, Text: "1"}, {Process: "coordinator", TimeNs: 200, Text: "3"}, {Process: "w", TimeNs: 150, Text: "2"},
+		{Process: "coordinator", TimeNs: 100, Text: "1"}, {Process: "coordinator", TimeNs: 200, Text: "3"},
+		{Process: "w", TimeNs: 150, Text: "2"},
 		{Process: "coordinator", TimeNs: 20, Text: "4, an hour back"}, {Process: "coordinator", TimeNs: 30, Text: "5"},
 	} {
 		l.Add([]*wire.LogRecord{r}, 0)

@@ -266,7 +266,8 @@ func TestForeignMessages(t *testing.T) {
 		}
 		return text
 	}
-	transfer := &wire.Message{Header: header, Kind: &wire.Message_Transfer{Transfer: &wire.Transfer{To: 1, Rank: 1, Tensor: &wire.Tensor{Dtype: uint32(tensorops.Float32), Dims: []int64{2}}}}}
+	transfer := &wire.Message{Header: header, Kind: &wire.Message_Transfer{Transfer: &wire.Transfer{To: 1, Rank: 1,
+		Tensor: &wire.Tensor{Dtype: uint32(tensorops.Float32), Dims: []int64{2}}}}}
 	state := &wire.Message{Header: header, Kind: &wire.Message_StageState{StageState: &wire.StageState{}}}
 	for name, f := range map[string]struct {
 		header []byte

@@ -56,7 +56,8 @@ func TestGroups(t *testing.T) {
 	}
 	run.Lost([]int{0, 1, 2}, errors.New("forgotten"))
 	all[1].mesh.Detach(attempt)
-	if err := members[1].Barrier().Wait(ctx); !errors.Is(err, collective.ErrClosed) && !errors.Is(err, collective.ErrLeft) { // or the other has told it
+	// or the other has told it
+	if err := members[1].Barrier().Wait(ctx); !errors.Is(err, collective.ErrClosed) && !errors.Is(err, collective.ErrLeft) {
 		t.Errorf("after the attempt: %v", err)
 	}
 	if all[1].mesh.Groups(attempt) != nil {

@@ -42,8 +42,10 @@ func TestClaimedIncarnation(t *testing.T) {
 		if err := <-ended; err == nil {
 			t.Error("what it sent was taken")
 		}
-		credit := &wire.Message{Header: &wire.Header{Run: c.run[:], Attempt: c.id[:], Step: 1}, Kind: &wire.Message_Credit{Credit: &wire.Credit{Edge: uint32(scheduler.BackwardEdge), Chunk: 1}}}
-		thief.Send("b", &wire.Envelope{From: f.id[:], To: c.b.id[:], Sender: "a", Seq: 1, Target: c.to.Id, Body: &wire.Envelope_Message{Message: credit}})
+		credit := &wire.Message{Header: &wire.Header{Run: c.run[:], Attempt: c.id[:], Step: 1},
+			Kind: &wire.Message_Credit{Credit: &wire.Credit{Edge: uint32(scheduler.BackwardEdge), Chunk: 1}}}
+		thief.Send("b", &wire.Envelope{From: f.id[:], To: c.b.id[:], Sender: "a", Seq: 1, Target: c.to.Id,
+			Body: &wire.Envelope_Message{Message: credit}})
 		c.b.awaitLog(t, "dropped a message")
 	}
 	c.a.system.Root.Send(c.to, &actors.Credit{Header: c.header(7), Kind: scheduler.BackwardEdge, Edge: 1})

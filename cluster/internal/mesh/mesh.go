@@ -244,7 +244,9 @@ func (m *Mesh) Attach(c *actors.Codec, processes map[string]ID) {
 	a.group = m.lane.OpenPlaces(lane.ID(c.Attempt()), func(from lane.ID, header []byte, lens []int) (lane.Place, func(error), error) {
 		return m.take(ID(from), a, supervisor, header, lens)
 	})
-	a.groups = groups.New(m.lane, lane.ID(m.cfg.Self), lane.ID(c.Attempt()), groups.Config{Name: m.name, Logger: m.cfg.Logger, Silence: -1, Member: func(id lane.ID) bool { return a.of[ID(id)] != "" }}) // who is gone is the coordinator's to find
+	// who is gone is the coordinator's to find
+	a.groups = groups.New(m.lane, lane.ID(m.cfg.Self), lane.ID(c.Attempt()),
+		groups.Config{Name: m.name, Logger: m.cfg.Logger, Silence: -1, Member: func(id lane.ID) bool { return a.of[ID(id)] != "" }})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.attempts[c.Attempt()] = a

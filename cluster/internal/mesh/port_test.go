@@ -61,7 +61,8 @@ func TestNewIncarnation(t *testing.T) {
 	root.Send(c.to, &actors.Credit{Header: c.header(5), Kind: scheduler.BackwardEdge, Edge: 1}) // to the one before
 	c.a.awaitLog(t, "did not send")
 	credit := &wire.Message{Header: &wire.Header{Run: c.run[:], Attempt: c.id[:]}, Kind: &wire.Message_Credit{Credit: &wire.Credit{}}}
-	if err := c.a.mesh.Post(c.b.id, &wire.Envelope{Target: c.to.Id, Body: &wire.Envelope_Message{Message: credit}}); err != nil { // of an attempt that the new one never had
+	// of an attempt that the new one never had
+	if err := c.a.mesh.Post(c.b.id, &wire.Envelope{Target: c.to.Id, Body: &wire.Envelope_Message{Message: credit}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.a.mesh.Control(c.b.id, &wire.Control{Request: 6}); err != nil {

@@ -28,7 +28,8 @@ var (
 	wholeModel []int
 )
 
-var small = stages.Config{Family: stages.GPT2, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, Tie: true}
+var small = stages.Config{Family: stages.GPT2, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1,
+	Tie: true}
 
 // counting is a Source of numbers that follow from their place.
 type counting struct{ zeros }
@@ -93,7 +94,8 @@ func smallRun(t testing.TB, ranks int, cuts []int, o *outcome) actors.Spec {
 	return actors.Spec{
 		Device: d,
 		Build: func(rank int, s tensorops.Stream) (actors.Compute, error) {
-			st, err := stages.NewStage(m, s, chunks[rank:rank+1], stages.Options{Seed: 5, Optimizer: stages.Optimizer{Name: stages.AdamW, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8}})
+			st, err := stages.NewStage(m, s, chunks[rank:rank+1], stages.Options{Seed: 5,
+				Optimizer: stages.Optimizer{Name: stages.AdamW, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8}})
 			if err != nil {
 				return nil, err
 			}

@@ -44,7 +44,8 @@ func heap() int64 {
 func BenchmarkStages(b *testing.B) {
 	const workers, warm, steps = 16, 5, 100
 	var table strings.Builder
-	fmt.Fprintf(&table, "| stages | microbatches | ms a step | messages a step: control | acknowledgements | tensors | messages/s | µs a message | cores, µs a message | by stages: µs a step | cores, µs | messages | heap, MiB |\n|%s\n", strings.Repeat("---|", 13))
+	fmt.Fprintf(&table,
+		"| stages | microbatches | ms a step | messages a step: control | acknowledgements | tensors | messages/s | µs a message | cores, µs a message | by stages: µs a step | cores, µs | messages | heap, MiB |\n|%s\n", strings.Repeat("---|", 13))
 	for _, c := range []struct {
 		stages, microbatches int
 		near                 bool
@@ -93,7 +94,8 @@ func BenchmarkStages(b *testing.B) {
 				b.Fatal(out.Err)
 			}
 			took := finished.Sub(began)
-			control, acks, tensors := float64(last.control-first.control)/steps, float64(last.acks-first.acks)/steps, float64(last.tensors-first.tensors)/steps
+			control, acks, tensors := float64(last.control-first.control)/steps, float64(last.acks-first.acks)/steps,
+				float64(last.tensors-first.tensors)/steps
 			messages := control + acks + tensors
 			ms := float64(took.Microseconds()) / 1000 / steps
 			cpu := float64(last.cpu-first.cpu) / 1e6 / steps
@@ -109,8 +111,10 @@ func BenchmarkStages(b *testing.B) {
 			if c.near {
 				near = ", near"
 			}
-			fmt.Fprintf(&table, "| %d%s | %d | %.1f | %.0f | %.0f | %.0f | %.0f | %.1f | %.1f | %.0f | %.0f | %.1f | %.0f |\n", c.stages, near, c.microbatches, ms, control, acks, tensors, 1000*messages/ms,
-				1000*ms/messages, 1000*cpu/messages, 1000*ms/float64(c.stages), 1000*cpu/float64(c.stages), messages/float64(c.stages), float64(held)/(1<<20))
+			fmt.Fprintf(&table, "| %d%s | %d | %.1f | %.0f | %.0f | %.0f | %.0f | %.1f | %.1f | %.0f | %.0f | %.1f | %.0f |\n", c.stages, near,
+				c.microbatches, ms, control, acks, tensors, 1000*messages/ms,
+				1000*ms/messages, 1000*cpu/messages, 1000*ms/float64(c.stages), 1000*cpu/float64(c.stages), messages/float64(c.stages),
+				float64(held)/(1<<20))
 		})
 	}
 	fmt.Fprint(os.Stderr, table.String()) // a benchmark with others below has no log

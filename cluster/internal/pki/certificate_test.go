@@ -121,7 +121,8 @@ func TestSignTakesTheKeyAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cert.IsCA || len(cert.DNSNames) != 1 || cert.DNSNames[0] != "troupe" || len(cert.EmailAddresses) != 0 || len(cert.URIs) != 1 || cert.URIs[0].String() != "troupe://worker/troupe-worker-0" {
+	if cert.IsCA || len(cert.DNSNames) != 1 || cert.DNSNames[0] != "troupe" || len(cert.EmailAddresses) != 0 || len(cert.URIs) != 1 ||
+		cert.URIs[0].String() != "troupe://worker/troupe-worker-0" {
 		t.Errorf("%+v", cert)
 	}
 }

@@ -37,5 +37,6 @@ func Expired(k *Keeper, now time.Time) error {
 	if err != nil || !now.After(cert.Leaf.NotAfter) {
 		return nil
 	}
-	return fmt.Errorf("the certificate of this process, %s, has expired on %s: start it again with a token (--token-file)", ownIdentity(*cert), stamp(cert.Leaf.NotAfter))
+	return fmt.Errorf("the certificate of this process, %s, has expired on %s: start it again with a token (--token-file)", ownIdentity(*cert),
+		stamp(cert.Leaf.NotAfter))
 }

@@ -67,7 +67,8 @@ func FuzzSign(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(csr) > pki.RequestBytesMax || cert.IsCA || len(cert.URIs) != 1 || cert.URIs[0].String() != "troupe://worker/troupe-worker-0" || len(cert.DNSNames) != 1 {
+		if len(csr) > pki.RequestBytesMax || cert.IsCA || len(cert.URIs) != 1 || cert.URIs[0].String() != "troupe://worker/troupe-worker-0" ||
+			len(cert.DNSNames) != 1 {
 			t.Fatalf("%+v", cert)
 		}
 	})

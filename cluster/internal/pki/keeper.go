@@ -28,13 +28,15 @@ type Keeper struct {
 // NewKeeper makes a keeper of a certificate with its root, as Issue and Bind give it. renew
 // gets a certificate request for the same identity and a new key, and has it signed by the
 // authority.
-func NewKeeper(cert tls.Certificate, renew func(ctx context.Context, csrDER []byte) (certDER []byte, err error), logger *slog.Logger) *Keeper {
+func NewKeeper(cert tls.Certificate, renew func(ctx context.Context, csrDER []byte) (certDER []byte, err error),
+	logger *slog.Logger) *Keeper {
 	k := &Keeper{renew: renew, logger: logger}
 	if len(cert.Certificate) == 2 && cert.Leaf == nil {
 		cert.Leaf, _ = x509.ParseCertificate(cert.Certificate[0])
 	}
 	if len(cert.Certificate) != 2 || cert.Leaf == nil {
-		k.broken = fmt.Errorf("the certificate of this process has %d parts, or one that can't be read; want its own and the root", len(cert.Certificate))
+		k.broken = fmt.Errorf("the certificate of this process has %d parts, or one that can't be read; want its own and the root",
+			len(cert.Certificate))
 	}
 	k.current.Store(&cert)
 	return k
@@ -113,7 +115,8 @@ func (k *Keeper) renewNow(ctx context.Context, old *x509.Certificate) bool {
 				next = mark
 			}
 		}
-		k.logger.Log(ctx, level, what, "error", err, "expires", stamp(old.NotAfter), "attempt", attempt, "again_in_ms", next.Sub(now).Milliseconds())
+		k.logger.Log(ctx, level, what, "error", err, "expires", stamp(old.NotAfter), "attempt", attempt, "again_in_ms",
+			next.Sub(now).Milliseconds())
 		if !sleepUntil(ctx, next) {
 			return false
 		}

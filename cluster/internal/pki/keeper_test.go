@@ -112,7 +112,8 @@ func TestKeeperRenews(t *testing.T) {
 		if bytes.Equal(now.RawSubjectPublicKeyInfo, first.RawSubjectPublicKeyInfo) || time.Now().After(now.NotAfter) {
 			t.Errorf("%v", now.NotAfter)
 		}
-		if issued := issueAt(t, a, coordinator, time.Now(), nil); meet(pki.ServerTLS(a.Root(), always(issued)), pki.ClientTLS(a.Root(), k.Get)).err() != nil {
+		if issued := issueAt(t, a, coordinator, time.Now(), nil); meet(pki.ServerTLS(a.Root(), always(issued)),
+			pki.ClientTLS(a.Root(), k.Get)).err() != nil {
 			t.Error("the renewed certificate is refused")
 		}
 	})
@@ -204,8 +205,10 @@ func TestKeeperChecks(t *testing.T) {
 		}{
 			{"nothing", func(context.Context, []byte) ([]byte, error) { return nil, nil }, "the renewed certificate"},
 			{"nonsense", func(context.Context, []byte) ([]byte, error) { return []byte("nonsense"), nil }, "the renewed certificate"},
-			{"a foreign authority's", func(_ context.Context, csr []byte) ([]byte, error) { return other.Sign(csr, worker, time.Hour) }, "not signed by the root"},
-			{"for another key", func(context.Context, []byte) ([]byte, error) { return a.Sign(csrOfOther, worker, time.Hour) }, "another private key"},
+			{"a foreign authority's", func(_ context.Context, csr []byte) ([]byte, error) { return other.Sign(csr, worker, time.Hour) },
+				"not signed by the root"},
+			{"for another key", func(context.Context, []byte) ([]byte, error) { return a.Sign(csrOfOther, worker, time.Hour) },
+				"another private key"},
 			{"another name", func(_ context.Context, csr []byte) ([]byte, error) {
 				return a.Sign(csr, pki.Identity{Name: "x", Role: pki.Worker}, time.Hour)
 			}, "is for worker x; want worker troupe-worker-0"},

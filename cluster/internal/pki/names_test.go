@@ -23,7 +23,8 @@ func (j joiner) join(token pki.Token, name string, kept bool, inUse error, now t
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	der, _, err := j.a().Join(pki.Joining{TokenID: token.ID, Secret: token.Secret[:], CSR: csr, Name: name, Kept: kept, InUse: func(string) error { return inUse }}, now)
+	der, _, err := j.a().Join(pki.Joining{TokenID: token.ID, Secret: token.Secret[:], CSR: csr, Name: name, Kept: kept,
+		InUse: func(string) error { return inUse }}, now)
 	if err != nil {
 		return nil, err
 	}

@@ -56,8 +56,9 @@ func openOrMake(dir string, now time.Time) (*Authority, error) {
 		return a, err
 	}
 	if _, err := os.Lstat(tokensPath(dir)); !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is missing beside %s (%w): restore it, or move %s away: then a new authority is made, which all processes have to join again",
-			authorityPath(dir), tokensFile, ErrDamaged, tokensPath(dir))
+		return nil,
+			fmt.Errorf("%s is missing beside %s (%w): restore it, or move %s away: then a new authority is made, which all processes have to join again",
+				authorityPath(dir), tokensFile, ErrDamaged, tokensPath(dir))
 	}
 	if a, err = NewAuthority(now); err != nil {
 		return nil, err

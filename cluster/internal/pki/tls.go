@@ -102,7 +102,8 @@ func verifyJoin(state tls.ConnectionState, hash [32]byte) error {
 		return fmt.Errorf("%w: %w", ErrImpostor, err)
 	}
 	if got := sha256.Sum256(root.Raw); got != hash {
-		return fmt.Errorf("%w: its authority is %x…, the token's %x…: is this the right address, and the token of this cluster?", ErrImpostor, got[:8], hash[:8])
+		return fmt.Errorf("%w: its authority is %x…, the token's %x…: is this the right address, and the token of this cluster?", ErrImpostor,
+			got[:8], hash[:8])
 	}
 	leaf := state.PeerCertificates[0]
 	pool := x509.NewCertPool()

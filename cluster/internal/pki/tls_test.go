@@ -42,7 +42,8 @@ func TestConnect(t *testing.T) {
 			{"a worker", good, ""},
 			{"a foreign authority, same names", issue(t, theirs, worker), "unknown authority"},
 			{"expired", issueAt(t, ours, worker, time.Now().Add(-2*hour), nil), "current time 2000-01-01T00:00:00Z is after 1999-12-31T23:00:00Z"},
-			{"not yet valid", issueAt(t, ours, worker, time.Now().Add(2*hour), nil), "current time 2000-01-01T00:00:00Z is before 2000-01-01T01:55:00Z"},
+			{"not yet valid", issueAt(t, ours, worker, time.Now().Add(2*hour), nil),
+				"current time 2000-01-01T00:00:00Z is before 2000-01-01T01:55:00Z"},
 			{"a clock that is 4 minutes ahead", issueAt(t, ours, worker, time.Now().Add(4*time.Minute), nil), ""},
 			{"no URI", issueAt(t, ours, worker, time.Now(), uris()), "has 0 URIs"},
 			{"two URIs", issueAt(t, ours, worker, time.Now(), uris("troupe://worker/a", "troupe://coordinator/b")), "has 2 URIs"},
@@ -222,13 +223,15 @@ func TestJoin(t *testing.T) {
 			{"our certificate, another key", with(foreign, good.Certificate...), ""},
 			{"a worker of ours", issue(t, ours, worker), "worker troupe-worker-0; want [coordinator]"},
 			{"a viewer of ours", issue(t, ours, viewer), "viewer eve; want [coordinator]"},
-			{"expired", issueAt(t, ours, coordinator, time.Now().Add(-2*time.Hour), nil), "current time 2000-01-01T00:00:00Z is after 1999-12-31T23:00:00Z"},
+			{"expired", issueAt(t, ours, coordinator, time.Now().Add(-2*time.Hour), nil),
+				"current time 2000-01-01T00:00:00Z is after 1999-12-31T23:00:00Z"},
 			{"not yet valid", issueAt(t, ours, coordinator, time.Now().Add(2*time.Hour), nil), "is before"},
 			{"for clients alone", issueAt(t, ours, coordinator, time.Now(), func(c *x509.Certificate) {
 				c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 			}), "key usage"},
 			{"without a URI", issueAt(t, ours, coordinator, time.Now(), func(c *x509.Certificate) { c.URIs = nil }), "has 0 URIs"},
-			{"for another name", issueAt(t, ours, coordinator, time.Now(), func(c *x509.Certificate) { c.DNSNames = []string{"example.org"} }), "troupe"},
+			{"for another name", issueAt(t, ours, coordinator, time.Now(), func(c *x509.Certificate) { c.DNSNames = []string{"example.org"} }),
+				"troupe"},
 		} {
 			m := meet(pki.ServerTLS(ours.Root(), always(tt.cert)), pki.JoinTLS(newToken(t, ours, pki.Worker)))
 			if tt.name == "the coordinator" {
@@ -307,7 +310,8 @@ func TestExplain(t *testing.T) {
 			want []string
 		}{
 			{"expired", issueAt(t, ours, coordinator, time.Now().Add(-2*time.Hour), nil),
-				[]string{"of coordinator head is valid from 1999-12-31T21:55:00Z to 1999-12-31T23:00:00Z and it is 2000-01-01T00:00:00Z here", "check the clocks"}},
+				[]string{"of coordinator head is valid from 1999-12-31T21:55:00Z to 1999-12-31T23:00:00Z and it is 2000-01-01T00:00:00Z here",
+					"check the clocks"}},
 			{"foreign", issue(t, theirs, coordinator), []string{"another authority", "right cluster"}},
 		} {
 			m := meet(pki.ServerTLS(ours.Root(), always(tt.cert)), pki.ClientTLS(ours.Root(), good))
@@ -374,7 +378,8 @@ func TestConnectTo(t *testing.T) {
 			is   pki.Identity
 			ok   bool
 		}{{worker.Name, worker, true}, {"", other, true}, {worker.Name, other, false}, {coordinator.Name, worker, false}} {
-			m := meet(pki.ServerTLS(a.Root(), always(issue(t, a, c.is))), pki.ClientTLSTo(c.name, a.Root(), always(issue(t, a, coordinator)), pki.Worker))
+			m := meet(pki.ServerTLS(a.Root(), always(issue(t, a, c.is))), pki.ClientTLSTo(c.name, a.Root(), always(issue(t, a, coordinator)),
+				pki.Worker))
 			if (m.clientErr == nil) != c.ok || !c.ok && !errors.Is(m.clientErr, pki.ErrName) {
 				t.Errorf("%q finds %v: %v", c.name, c.is, m.clientErr)
 			}

@@ -53,7 +53,8 @@ func (a *Authority) NewToken(role Role, ttl time.Duration, now time.Time) (Token
 	}
 	expires := now.Add(ttl).Truncate(time.Second).UTC()
 	if ttl < time.Second || expires.After(a.root.NotAfter) {
-		return Token{}, fmt.Errorf("a token with a life of %v; want from %v up to the end of the authority, %s", ttl, time.Second, stamp(a.root.NotAfter))
+		return Token{}, fmt.Errorf("a token with a life of %v; want from %v up to the end of the authority, %s", ttl, time.Second,
+			stamp(a.root.NotAfter))
 	}
 	t := Token{Authority: a.Hash(), Role: role, Expires: expires}
 	var id [idBytes]byte
@@ -248,7 +249,8 @@ func (s *tokenStore) refresh() error {
 			return err
 		}
 		if records, err = decodeTokens(content); err != nil {
-			return fmt.Errorf("%s is %w: %w; restore it, or move it away: then no token counts any more and new ones have to be made", path, ErrDamaged, err)
+			return fmt.Errorf("%s is %w: %w; restore it, or move it away: then no token counts any more and new ones have to be made", path,
+				ErrDamaged, err)
 		}
 	}
 	s.records, s.seen = records, version

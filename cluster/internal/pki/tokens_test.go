@@ -79,7 +79,8 @@ func TestRedeem(t *testing.T) {
 		for _, info := range again().Tokens() {
 			uses[info.ID] = info
 		}
-		if got := uses[token.ID]; len(uses) != 2 || got.Uses != 6 || got.Revoked || got.Role != pki.Operator || !got.Expires.Equal(token.Expires) {
+		if got := uses[token.ID]; len(uses) != 2 || got.Uses != 6 || got.Revoked || got.Role != pki.Operator ||
+			!got.Expires.Equal(token.Expires) {
 			t.Errorf("%+v", uses)
 		}
 		if got := uses[revoked.ID]; got.Uses != 0 || !got.Revoked {

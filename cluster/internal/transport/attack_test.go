@@ -147,7 +147,8 @@ func attacks() []attack {
 			return ended(err)
 		}},
 		{name: "GetProcessDiagnostics", want: "Unimplemented", log: "GetProcessDiagnostics", do: func(t *testing.T, a attacker) string {
-			_, err := remote.NewRemotingClient(a.grpc(t)).GetProcessDiagnostics(t.Context(), &remote.GetProcessDiagnosticsRequest{Pid: actor.NewPID(a.address, "loader")})
+			_, err := remote.NewRemotingClient(a.grpc(t)).GetProcessDiagnostics(t.Context(),
+				&remote.GetProcessDiagnosticsRequest{Pid: actor.NewPID(a.address, "loader")})
 			return ended(err)
 		}},
 		{name: "unknown method", want: "Unimplemented", do: func(t *testing.T, a attacker) string {
@@ -160,13 +161,16 @@ func attacks() []attack {
 			}
 			return ended(stream.RecvMsg(new(remote.RemoteMessage)))
 		}},
-		{name: "batch before the connect request", want: "InvalidArgument", log: "before the connect request", do: func(t *testing.T, a attacker) string {
-			stream := a.stream(t, false)
-			_ = stream.SendMsg(goodBatch(nil))
-			return ended(stream.RecvMsg(new(remote.RemoteMessage)))
-		}},
-		{name: "5 MiB", want: "ResourceExhausted", log: "larger than max", do: rawMessage(encode(message(transport.LinkActor, &wire.Envelope{Sender: "a", Target: strings.Repeat("x", 5<<20)})))},
-		{name: "forged sender", onlyIn: "tls", want: "InvalidArgument", log: "it says that", do: rawMessage(encode(message(transport.LinkActor, &wire.Envelope{Sender: "coordinator"})))},
+		{name: "batch before the connect request", want: "InvalidArgument", log: "before the connect request",
+			do: func(t *testing.T, a attacker) string {
+				stream := a.stream(t, false)
+				_ = stream.SendMsg(goodBatch(nil))
+				return ended(stream.RecvMsg(new(remote.RemoteMessage)))
+			}},
+		{name: "5 MiB", want: "ResourceExhausted", log: "larger than max", do: rawMessage(encode(message(transport.LinkActor,
+			&wire.Envelope{Sender: "a", Target: strings.Repeat("x", 5<<20)})))},
+		{name: "forged sender", onlyIn: "tls", want: "InvalidArgument", log: "it says that",
+			do: rawMessage(encode(message(transport.LinkActor, &wire.Envelope{Sender: "coordinator"})))},
 		{name: "a million streams of headers", want: "connection closed", do: func(t *testing.T, a attacker) string {
 			conn := a.dial(t, "h2")
 			_, _ = conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"))
@@ -196,33 +200,35 @@ func attacks() []attack {
 			}
 			return ended(err)
 		}},
-		{name: "a message that claims 4 GiB", want: "answered|connection closed", log: "larger than max", do: func(t *testing.T, a attacker) string {
-			conn := a.dial(t, "h2")
-			_, _ = conn.Write(slices.Concat(http2Start(), http2Frame(0, 0, 1, []byte("\x00\xff\xff\xff\xffxxx"))))
-			for {
-				kind, err := readFrame(conn)
-				switch {
-				case err != nil:
-					return ended(err)
-				case kind == 1 || kind == 3: // headers with the status, or a reset
-					return "answered"
+		{name: "a message that claims 4 GiB", want: "answered|connection closed", log: "larger than max",
+			do: func(t *testing.T, a attacker) string {
+				conn := a.dial(t, "h2")
+				_, _ = conn.Write(slices.Concat(http2Start(), http2Frame(0, 0, 1, []byte("\x00\xff\xff\xff\xffxxx"))))
+				for {
+					kind, err := readFrame(conn)
+					switch {
+					case err != nil:
+						return ended(err)
+					case kind == 1 || kind == 3: // headers with the status, or a reset
+						return "answered"
+					}
 				}
-			}
-		}},
-		{name: "a message that claims 4 MiB and ends early", want: "answered|connection closed|silence", do: func(t *testing.T, a attacker) string {
-			conn := a.dial(t, "h2")
-			_, _ = conn.Write(slices.Concat(http2Start(), http2Frame(0, 1, 1, []byte("\x00\x00\x40\x00\x00xxx"))))
-			_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second))
-			for {
-				kind, err := readFrame(conn)
-				if err != nil {
-					return ended(err)
+			}},
+		{name: "a message that claims 4 MiB and ends early", want: "answered|connection closed|silence",
+			do: func(t *testing.T, a attacker) string {
+				conn := a.dial(t, "h2")
+				_, _ = conn.Write(slices.Concat(http2Start(), http2Frame(0, 1, 1, []byte("\x00\x00\x40\x00\x00xxx"))))
+				_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second))
+				for {
+					kind, err := readFrame(conn)
+					if err != nil {
+						return ended(err)
+					}
+					if kind == 1 || kind == 3 {
+						return "answered"
+					}
 				}
-				if kind == 1 || kind == 3 {
-					return "answered"
-				}
-			}
-		}},
+			}},
 		{name: "control, and nothing is read", want: "silence|connection closed", do: func(t *testing.T, a attacker) string {
 			conn := a.dial(t, "h2")
 			_, _ = conn.Write(http2Start())
@@ -236,7 +242,8 @@ func attacks() []attack {
 			t.Cleanup(func() { _ = conn.Close() })
 			return flood(conn, make([]byte, 64<<10))
 		}},
-		{name: "silence", want: "connection closed", log: "timeout|deadline", do: func(t *testing.T, a attacker) string { return readAll(a.dialRaw(t)) }},
+		{name: "silence", want: "connection closed", log: "timeout|deadline",
+			do: func(t *testing.T, a attacker) string { return readAll(a.dialRaw(t)) }},
 		{name: "slow handshake", want: "connection closed|alert", do: func(t *testing.T, a attacker) string {
 			conn := a.dialRaw(t)
 			for _, b := range slowly(a) {
@@ -262,18 +269,21 @@ func attacks() []attack {
 			_, _ = conn.Write(append([]byte(transport.Magic+"\xff"), bytes.Repeat([]byte("x"), 255)...))
 			return readAll(conn)
 		}},
-		{name: "unknown protocol", want: "01, connection closed", onlyIn: "plain", log: "unknown protocol", do: func(t *testing.T, a attacker) string {
-			conn := a.dialRaw(t)
-			_, _ = conn.Write([]byte(transport.Magic + "\x03foo"))
-			return readAll(conn)
-		}},
-		{name: "TLS to one without", onlyIn: "plain", want: "connection closed", log: "listens without", do: func(t *testing.T, a attacker) string {
-			conn := tls.Client(a.dialRaw(t), &tls.Config{InsecureSkipVerify: true})
-			return ended(conn.Handshake())
-		}},
-		{name: "wrong ALPN", onlyIn: "tls", want: "no application protocol", log: "unsupported application protocols", do: func(t *testing.T, a attacker) string {
-			return readAll(a.dial(t, "foo"))
-		}},
+		{name: "unknown protocol", want: "01, connection closed", onlyIn: "plain", log: "unknown protocol",
+			do: func(t *testing.T, a attacker) string {
+				conn := a.dialRaw(t)
+				_, _ = conn.Write([]byte(transport.Magic + "\x03foo"))
+				return readAll(conn)
+			}},
+		{name: "TLS to one without", onlyIn: "plain", want: "connection closed", log: "listens without",
+			do: func(t *testing.T, a attacker) string {
+				conn := tls.Client(a.dialRaw(t), &tls.Config{InsecureSkipVerify: true})
+				return ended(conn.Handshake())
+			}},
+		{name: "wrong ALPN", onlyIn: "tls", want: "no application protocol", log: "unsupported application protocols",
+			do: func(t *testing.T, a attacker) string {
+				return readAll(a.dial(t, "foo"))
+			}},
 		{name: "a browser", onlyIn: "tls", want: "connection closed", log: "unknown protocol", do: func(t *testing.T, a attacker) string {
 			return readAll(a.dial(t, "http/1.1"))
 		}},
@@ -282,11 +292,12 @@ func attacks() []attack {
 			config.NextProtos = nil
 			return readAll(tls.Client(a.dialRaw(t), config))
 		}},
-		{name: "no TLS to one with it", onlyIn: "tls", want: "connection closed|15030", log: "first record does not look like a TLS handshake", do: func(t *testing.T, a attacker) string {
-			conn := a.dialRaw(t)
-			_, _ = conn.Write([]byte(transport.Magic + "\x04echo"))
-			return readAll(conn)
-		}},
+		{name: "no TLS to one with it", onlyIn: "tls", want: "connection closed|15030", log: "first record does not look like a TLS handshake",
+			do: func(t *testing.T, a attacker) string {
+				conn := a.dialRaw(t)
+				_, _ = conn.Write([]byte(transport.Magic + "\x04echo"))
+				return readAll(conn)
+			}},
 	}
 	for _, c := range forbiddenMessages() {
 		want, log := "InvalidArgument|Internal", c.why
@@ -309,7 +320,8 @@ func http2Frame(kind, flags, stream byte, payload []byte) []byte {
 // http2Start is how a client begins that calls protoactor's stream.
 func http2Start() []byte {
 	var headers []byte
-	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", remote.Remoting_Receive_FullMethodName}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
+	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", remote.Remoting_Receive_FullMethodName},
+		{":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
 		headers = append(headers, 0, byte(len(h[0])))
 		headers = append(headers, h[0]...)
 		headers = append(headers, byte(len(h[1])))
@@ -555,7 +567,8 @@ func TestSlowReader(t *testing.T) {
 	sent := make(chan error, 1)
 	go func() {
 		for seq := range uint64(count) {
-			if err := stream.SendMsg(message(transport.LinkActor, &wire.Envelope{Sender: "worker", Seq: seq + 1, Target: strings.Repeat("x", size)})); err != nil {
+			if err := stream.SendMsg(message(transport.LinkActor, &wire.Envelope{Sender: "worker", Seq: seq + 1,
+				Target: strings.Repeat("x", size)})); err != nil {
 				sent <- err
 				return
 			}

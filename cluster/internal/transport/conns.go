@@ -28,10 +28,11 @@ type admission struct {
 func newAdmission(anybody bool, files uint64) *admission {
 	most := LimitConnections
 	if files < LimitConnections+filesKept {
-		most = int(files - min(filesKept, files/2)) //nolint:gosec // less than the sum
+		most = int(files - min(filesKept, files/2))
 	}
-	return &admission{anybody: anybody, most: most, mostStrangers: min(LimitStrangers, max(1, most/4)), mostPerAddress: LimitConnectionsPerAddress,
-		open: make(map[*admitted]struct{}), known: make(map[netip.Addr]int), strangers: make(map[netip.Addr]map[*admitted]struct{})}
+	return &admission{anybody: anybody, most: most, mostStrangers: min(LimitStrangers, max(1, most/4)),
+		mostPerAddress: LimitConnectionsPerAddress,
+		open:           make(map[*admitted]struct{}), known: make(map[netip.Addr]int), strangers: make(map[netip.Addr]map[*admitted]struct{})}
 }
 
 // admitted is a connection that counts until it is closed. It embeds a *net.TCPConn, and no

@@ -32,7 +32,8 @@ func goodBatch(change func(b *remote.MessageBatch)) *remote.RemoteMessage {
 		TypeNames: []string{envelopeName},
 		Targets:   []string{transport.LinkActor},
 		Envelopes: []*remote.MessageEnvelope{
-			{MessageData: encode(&wire.Envelope{Sender: "a", Seq: 1, Body: &wire.Envelope_Message{Message: &wire.Message{Header: &wire.Header{Step: 3}}}})},
+			{MessageData: encode(&wire.Envelope{Sender: "a", Seq: 1,
+				Body: &wire.Envelope_Message{Message: &wire.Message{Header: &wire.Header{Step: 3}}}})},
 			{MessageData: encode(&wire.Envelope{Sender: "a", Ack: 1})},
 		},
 	}
@@ -93,11 +94,15 @@ func forbiddenMessages() []forbiddenMessage {
 		{"cut off", encode(goodBatch(nil))[:20], "not protobuf"},
 		{"twice", append(encode(goodBatch(nil)), encode(goodBatch(nil))...), "several fields"},
 		{"a batch that is no message", []byte{1 << 3, 0}, "field 1"},
-		m("a connect response", "field 3", &remote.RemoteMessage{MessageType: &remote.RemoteMessage_ConnectResponse{ConnectResponse: &remote.ConnectResponse{}}}),
-		m("a disconnect request", "field 4", &remote.RemoteMessage{MessageType: &remote.RemoteMessage_DisconnectRequest{DisconnectRequest: &remote.DisconnectRequest{}}}),
-		m("a client's connect request", "field 1", &remote.RemoteMessage{MessageType: &remote.RemoteMessage_ConnectRequest{ConnectRequest: &remote.ConnectRequest{
-			ConnectionType: &remote.ConnectRequest_ClientConnection{ClientConnection: &remote.ClientConnection{MemberId: "x"}}}}}),
-		m("a connect request of nobody", "without a server", &remote.RemoteMessage{MessageType: &remote.RemoteMessage_ConnectRequest{ConnectRequest: &remote.ConnectRequest{}}}),
+		m("a connect response", "field 3",
+			&remote.RemoteMessage{MessageType: &remote.RemoteMessage_ConnectResponse{ConnectResponse: &remote.ConnectResponse{}}}),
+		m("a disconnect request", "field 4",
+			&remote.RemoteMessage{MessageType: &remote.RemoteMessage_DisconnectRequest{DisconnectRequest: &remote.DisconnectRequest{}}}),
+		m("a client's connect request", "field 1",
+			&remote.RemoteMessage{MessageType: &remote.RemoteMessage_ConnectRequest{ConnectRequest: &remote.ConnectRequest{
+				ConnectionType: &remote.ConnectRequest_ClientConnection{ClientConnection: &remote.ClientConnection{MemberId: "x"}}}}}),
+		m("a connect request of nobody", "without a server",
+			&remote.RemoteMessage{MessageType: &remote.RemoteMessage_ConnectRequest{ConnectRequest: &remote.ConnectRequest{}}}),
 		m("a block list", "field 3", connectRequest(func(c *remote.ServerConnection) { c.BlockList = []string{"x"} })),
 		m("a long id", "65 bytes", connectRequest(func(c *remote.ServerConnection) { c.MemberId = strings.Repeat("x", 65) })),
 		m("a long address", "261 bytes", connectRequest(func(c *remote.ServerConnection) { c.Address = strings.Repeat("x", 261) })),

@@ -196,7 +196,8 @@ func (s *outStream) isSettled() bool {
 }
 
 // openStream is the interceptor of protoactor's client: ctx ends with the transport.
-func (t *TCP) openStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (t *TCP) openStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
+	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(t.ctx, cancel)
 	s := &outStream{t: t, address: cc.Target(), settled: make(chan struct{}), began: time.Now()}

@@ -26,16 +26,19 @@ import (
 type Config struct {
 	// System gets the transport's address, before it is told to anybody: nothing may run in
 	// it yet. It can have one transport in its life.
-	System     *actor.ActorSystem
-	Listen     string                                                   // host:port; port 0: any
-	Advertise  string                                                   // host:port that others reach it by, if another (NAT); "": what Listen got; port 0: its port
-	DataListen string                                                   // a second listener for streams only ("": none), for a second network
-	Server     *tls.Config                                              // nil: no TLS
-	Client     func(address string) *tls.Config                         // for dialling; nil: no TLS
-	Insecure   bool                                                     // no TLS off loopback: must be asked for
-	Allow      func(p Peer, protocol string) bool                       // whether a peer may use a protocol (ProtocolControl for envelopes), by its role; nil: every peer with a certificate may. Who has none is never asked about: it has ProtocolJoin, and without TLS everything
-	Identify   func(tls.ConnectionState) (name, role string, err error) // of a peer's verified certificate; err: it has none
-	Logger     *slog.Logger                                             // nil: slog's default
+	System *actor.ActorSystem
+	Listen string // host:port; port 0: any
+	// host:port that others reach it by, if another (NAT); "": what Listen got; port 0: its port
+	Advertise  string
+	DataListen string                           // a second listener for streams only ("": none), for a second network
+	Server     *tls.Config                      // nil: no TLS
+	Client     func(address string) *tls.Config // for dialling; nil: no TLS
+	Insecure   bool                             // no TLS off loopback: must be asked for
+	// whether a peer may use a protocol (ProtocolControl for envelopes), by its role; nil: every peer with a
+	// certificate may. Who has none is never asked about: it has ProtocolJoin, and without TLS everything
+	Allow    func(p Peer, protocol string) bool
+	Identify func(tls.ConnectionState) (name, role string, err error) // of a peer's verified certificate; err: it has none
+	Logger   *slog.Logger                                             // nil: slog's default
 	Handlers
 }
 
@@ -161,7 +164,8 @@ func (cfg *Config) checkSecure() error {
 		if !cfg.Insecure {
 			return fmt.Errorf("%w: others could stop and forge everything at %s: use TLS, or listen on 127.0.0.1", ErrInsecure, address)
 		}
-		cfg.Logger.Warn("INSECURE: no TLS off loopback: whoever reaches this address controls this process, and reads and writes what it sends", "address", address)
+		cfg.Logger.Warn("INSECURE: no TLS off loopback: whoever reaches this address controls this process, and reads and writes what it sends",
+			"address", address)
 	}
 	return nil
 }
@@ -275,7 +279,8 @@ func (t *TCP) place() (host string, port int, err error) {
 		return "", 0, fmt.Errorf("listen: %v is not TCP", l.Addr())
 	}
 	if t.cfg.Advertise == "" && got.IP.IsUnspecified() {
-		return "", 0, fmt.Errorf("listening on %s, every interface, doesn't say which address others reach this process by: advertise one (--advertise HOST:PORT)", t.cfg.Listen)
+		return "", 0,
+			fmt.Errorf("listening on %s, every interface, doesn't say which address others reach this process by: advertise one (--advertise HOST:PORT)", t.cfg.Listen)
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
 		host = "[" + host + "]" // protoactor puts a colon and the port behind it

@@ -39,7 +39,8 @@ func TestEnvelopesBothWays(t *testing.T) {
 			if got.Disorder != 0 || got.Count != 2*n {
 				t.Errorf("from %s: %+v", c.sender, got)
 			}
-			if ca.Cert == nil && got.Peer.Name != "" || ca.Cert != nil && (got.Peer.Name != c.sender || got.Peer.Role != c.role || got.Peer.Address == "") {
+			if ca.Cert == nil && got.Peer.Name != "" || ca.Cert != nil && (got.Peer.Name != c.sender || got.Peer.Role != c.role ||
+				got.Peer.Address == "") {
 				t.Errorf("from %s: peer %+v", c.sender, got.Peer)
 			}
 		}

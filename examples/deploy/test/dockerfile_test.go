@@ -112,7 +112,8 @@ func TestDockerfile(t *testing.T) {
 		t.Fatal("the build has not made what is copied:", err)
 	}
 	defer f.Close() //nolint:errcheck // it is only read
-	if libraries, err := f.ImportedLibraries(); err != nil || len(libraries) > 0 || slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+	if libraries, err := f.ImportedLibraries(); err != nil || len(libraries) > 0 ||
+		slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
 		t.Fatalf("it is not static: libraries %v, error %v", libraries, err)
 	}
 	if os.Geteuid() != 0 {

@@ -66,7 +66,8 @@ func wantRestricted(t *testing.T, name string, p *corev1.PodTemplateSpec, select
 	if err != nil {
 		t.Fatal(err)
 	}
-	result := policy.AggregateCheckResults(e.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &p.ObjectMeta, &p.Spec))
+	result := policy.AggregateCheckResults(e.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()},
+		&p.ObjectMeta, &p.Spec))
 	if !result.Allowed {
 		t.Errorf("%s is not restricted: %s", name, result.ForbiddenDetail())
 	}
@@ -130,7 +131,8 @@ func (k *kubernetes) publish(services []corev1.Service, p *corev1.PodTemplateSpe
 var dollar = regexp.MustCompile(`\$\(([A-Za-z_][A-Za-z0-9_]*)\)`)
 
 // pod makes a pod's process: volumes are the folders that its mounts are to be, by name.
-func (k *kubernetes) pod(p *corev1.PodTemplateSpec, name, address string, labels map[string]string, env map[string]string, volumes map[string]string) command {
+func (k *kubernetes) pod(p *corev1.PodTemplateSpec, name, address string, labels map[string]string, env map[string]string,
+	volumes map[string]string) command {
 	k.t.Helper()
 	c := p.Spec.Containers[0]
 	img := k.images[k.last]
@@ -141,7 +143,8 @@ func (k *kubernetes) pod(p *corev1.PodTemplateSpec, name, address string, labels
 	}
 	// What the container sees at other places than this test.
 	var replace []string
-	mounts := slices.SortedFunc(slices.Values(c.VolumeMounts), func(a, b corev1.VolumeMount) int { return len(b.MountPath) - len(a.MountPath) })
+	mounts := slices.SortedFunc(slices.Values(c.VolumeMounts),
+		func(a, b corev1.VolumeMount) int { return len(b.MountPath) - len(a.MountPath) })
 	dir := ""
 	for _, m := range mounts {
 		if !slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) && volumes[m.Name] == "" {
@@ -241,7 +244,8 @@ func TestKubernetesSchema(t *testing.T) {
 		}
 		for _, j := range m.jobs {
 			wantRestricted(t, j.Name, &j.Spec.Template, nil)
-			if *j.Spec.CompletionMode != batchv1.IndexedCompletion || *j.Spec.Completions != *j.Spec.Parallelism || j.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyNever {
+			if *j.Spec.CompletionMode != batchv1.IndexedCompletion || *j.Spec.Completions != *j.Spec.Parallelism ||
+				j.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyNever {
 				t.Errorf("%s: a Job with a policy for failures is indexed, runs all at a time and starts no container again", file)
 			}
 		}
@@ -324,12 +328,13 @@ func TestKubernetesStatefulSets(t *testing.T) {
 func wantMetrics(t *testing.T, p *corev1.PodTemplateSpec, address string) {
 	t.Helper()
 	port := p.Annotations["prometheus.io/port"]
-	if p.Annotations["prometheus.io/scrape"] != "true" || !slices.ContainsFunc(p.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool { return fmt.Sprint(c.ContainerPort) == port }) {
+	if p.Annotations["prometheus.io/scrape"] != "true" || !slices.ContainsFunc(p.Spec.Containers[0].Ports,
+		func(c corev1.ContainerPort) bool { return fmt.Sprint(c.ContainerPort) == port }) {
 		t.Errorf("the annotations are %v, the ports %v", p.Annotations, p.Spec.Containers[0].Ports)
 	}
 	text := ""
 	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
-		res, err := http.Get("http://" + net.JoinHostPort(address, port) + "/metrics") //nolint:gosec // the test's own process
+		res, err := http.Get("http://" + net.JoinHostPort(address, port) + "/metrics")
 		if err != nil {
 			t.Error(err)
 			return

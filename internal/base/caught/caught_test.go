@@ -34,11 +34,13 @@ func TestPanic(t *testing.T) {
 	}{
 		{func() { panic(errOwn) }, "panic: out of ideas (caught.TestPanic.func1 caught_test.go:", errOwn},
 		{func() { panic("no") }, "panic: no (caught.TestPanic.func2 caught_test.go:", nil},
-		{func() { deeper(3) }, "panic: runtime error: index out of range [3] with length 3 (caught.deeper caught_test.go:21, called by caught.TestPanic.func3 caught_test.go:", nil},
+		{func() { deeper(3) },
+			"panic: runtime error: index out of range [3] with length 3 (caught.deeper caught_test.go:21, called by caught.TestPanic.func3 caught_test.go:", nil},
 		{func() { none["a"] = 1 }, "panic: assignment to entry in nil map (caught.TestPanic.func4 caught_test.go:", nil},
 	} {
 		err := try(c.f)
-		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "caught.try") || c.is != nil && !errors.Is(err, c.is) {
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") ||
+			strings.Contains(err.Error(), "caught.try") || c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("error %v, want %s…", err, c.want)
 		}
 	}

@@ -97,7 +97,8 @@ func TestList(t *testing.T) {
 	for _, c := range []struct {
 		list []string
 		want string
-	}{{nil, "nothing"}, {list[:2], "thing 0, thing 1"}, {list, "thing 0, thing 1, thing 2, thing 3, thing 4, thing 5, thing 6, thing 7 and 2 more"}} {
+	}{{nil, "nothing"}, {list[:2], "thing 0, thing 1"},
+		{list, "thing 0, thing 1, thing 2, thing 3, thing 4, thing 5, thing 6, thing 7 and 2 more"}} {
 		if got := registry.List(c.list); got != c.want {
 			t.Errorf("List(%v) = %q, want %q", c.list, got, c.want)
 		}

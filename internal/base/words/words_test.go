@@ -45,7 +45,8 @@ func TestBytes(t *testing.T) {
 
 func TestDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0ms", 12 * time.Millisecond: "12ms", 99600 * time.Microsecond: "0.1s", 4200 * time.Millisecond: "4.2s", 9960 * time.Millisecond: "10s", 59 * time.Second: "59s",
+		0: "0ms", 12 * time.Millisecond: "12ms", 99600 * time.Microsecond: "0.1s", 4200 * time.Millisecond: "4.2s",
+		9960 * time.Millisecond: "10s", 59 * time.Second: "59s",
 		59600 * time.Millisecond: "1m00s", 63 * time.Second: "1m03s", 3599600 * time.Millisecond: "1h00m",
 		2*time.Hour + 5*time.Minute: "2h05m", 76 * time.Hour: "3d04h", math.MaxInt64: "106751d23h",
 	} {

@@ -27,7 +27,9 @@ type Device interface {
 func Open(cfg *config.Config) (Device, error) {
 	for r := range cfg.Pipeline.Stages {
 		if KindOf(cfg, r) != KindOf(cfg, 0) {
-			return nil, cfg.Errorf("device.ranks", "ranks 0 and %d compute on %s and %s, and a single device is asked for; give one kind, or leave the key out", r, KindOf(cfg, 0), KindOf(cfg, r))
+			return nil, cfg.Errorf("device.ranks",
+				"ranks 0 and %d compute on %s and %s, and a single device is asked for; give one kind, or leave the key out", r, KindOf(cfg, 0),
+				KindOf(cfg, r))
 		}
 	}
 	return openKind(cfg, KindOf(cfg, 0), max(0, cfg.Device.OrdinalOf(0)))
@@ -97,7 +99,8 @@ func OpenKind(o Options) (Device, error) {
 // rule for the GPU.
 func CUDAOptions() cuda.Options {
 	gelu := map[string]cuda.GELU{"fused": cuda.GELUFused, "apart": cuda.GELUApart}[os.Getenv("TROUPE_GELU")]
-	return cuda.Options{Driver: os.Getenv("TROUPE_LIBCUDA"), NVRTC: os.Getenv("TROUPE_LIBNVRTC"), BLAS: os.Getenv("TROUPE_LIBCUBLASLT"), GELU: gelu}
+	return cuda.Options{Driver: os.Getenv("TROUPE_LIBCUDA"), NVRTC: os.Getenv("TROUPE_LIBNVRTC"), BLAS: os.Getenv("TROUPE_LIBCUBLASLT"),
+		GELU: gelu}
 }
 
 // Work tells what a GPU has put into its streams, and how; false of another device.

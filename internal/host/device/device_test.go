@@ -53,9 +53,11 @@ func TestSetSaysWhatItIs(t *testing.T) {
 		{[]Device{gpu}, on(0), []int{0}, "cuda", "cuda-sm_90", 1},
 		{[]Device{gpu}, on(1), []int{0, 0}, "cuda:1", "cuda-sm_90", 1},
 		{[]Device{gpu, host}, append(on(0), cpu), []int{0, 1}, "cuda, cpu", "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)", 8},
-		{[]Device{host, gpu}, append([]place{cpu}, on(0)...), []int{0, 1, 1, 1, 0, 1}, "cpu, cuda", "cpu-avx2 (ranks 0, 4), cuda-sm_90 (ranks 1-3, 5)", 8},
+		{[]Device{host, gpu}, append([]place{cpu}, on(0)...), []int{0, 1, 1, 1, 0, 1}, "cpu, cuda",
+			"cpu-avx2 (ranks 0, 4), cuda-sm_90 (ranks 1-3, 5)", 8},
 		{[]Device{gpu, other}, on(0, 1), []int{0, 1}, "cuda:0, cuda:1", "cuda-sm_90", 1},
-		{[]Device{gpu, host, other}, append(append(on(1), cpu), on(0)...), []int{0, 1, 2, elsewhere, 2}, "cuda:1, cpu, cuda:0", "cuda-sm_90 (ranks 0, 2, 4), cpu-avx2 (rank 1)", 8},
+		{[]Device{gpu, host, other}, append(append(on(1), cpu), on(0)...), []int{0, 1, 2, elsewhere, 2}, "cuda:1, cpu, cuda:0",
+			"cuda-sm_90 (ranks 0, 2, 4), cpu-avx2 (rank 1)", 8},
 		{[]Device{gpu, old}, on(0, 1), []int{0, 1}, "cuda:0, cuda:1", "cuda-sm_90 (rank 0), cuda-sm_80 (rank 1)", 1},
 	} {
 		d := &Set{opened: c.opened, places: c.places, ranks: c.ranks}
@@ -108,7 +110,8 @@ func TestRanksShareDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if of := d.OfRanks(); len(d.opened) != 1 || len(of) != 3 || of[0] != d.opened[0] || of[1] != of[0] || of[2] != of[0] || d.Names() != "cpu" {
+	if of := d.OfRanks(); len(d.opened) != 1 || len(of) != 3 || of[0] != d.opened[0] || of[1] != of[0] || of[2] != of[0] ||
+		d.Names() != "cpu" {
 		t.Errorf("%+v", d)
 	}
 }

@@ -24,7 +24,8 @@ func TestOpenRefuses(t *testing.T) {
 		says []string
 	}{
 		{"no GPU", "device.kind=cuda", cuda.ErrUnavailable, []string{"device.kind: ", "CUDA is not available"}},
-		{"no GPU for any rank", `device.ranks=["cuda", "cuda", "cuda"]`, cuda.ErrUnavailable, []string{"device.ranks: ", "CUDA is not available"}},
+		{"no GPU for any rank", `device.ranks=["cuda", "cuda", "cuda"]`, cuda.ErrUnavailable,
+			[]string{"device.ranks: ", "CUDA is not available"}},
 		{"unknown kernels", "device.kernels=mmx", cpu.ErrKernels, []string{"device.kernels: ", `"mmx"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

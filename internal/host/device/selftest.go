@@ -130,7 +130,8 @@ func (c candidate) kept() (v verdict, ok bool) {
 	if _, err := os.Stat(fmt.Sprintf("/proc/%d", process)); err == nil { // it is under way
 		return v, false
 	}
-	return verdict{GPU: c.found.Name, Kernels: c.found.Path, Why: fmt.Sprintf("its self-test has begun before and did not come to an end (remove %s to try it again)", c.begun())}, true
+	return verdict{GPU: c.found.Name, Kernels: c.found.Path,
+		Why: fmt.Sprintf("its self-test has begun before and did not come to an end (remove %s to try it again)", c.begun())}, true
 }
 
 func (c candidate) file() string  { return filepath.Join(c.folder, c.key+".json") }

@@ -167,7 +167,8 @@ func (d *Set) Memory(kind string) (sum tensorops.MemoryStats) {
 	for _, one := range d.opened {
 		if one.Name() == kind {
 			m := one.Memory()
-			sum.InUse, sum.Pooled, sum.Peak, sum.Taken, sum.Limit = sum.InUse+m.InUse, sum.Pooled+m.Pooled, sum.Peak+m.Peak, sum.Taken+m.Taken, sum.Limit+m.Limit
+			sum.InUse, sum.Pooled, sum.Peak, sum.Taken, sum.Limit = sum.InUse+m.InUse, sum.Pooled+m.Pooled, sum.Peak+m.Peak, sum.Taken+m.Taken,
+				sum.Limit+m.Limit
 		}
 	}
 	return sum

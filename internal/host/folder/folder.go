@@ -326,7 +326,8 @@ func (d *Folder) placed(name string, err error) error {
 	var onLink *os.LinkError
 	if errors.As(err, &onLink) {
 		onLink.Op = usual(onLink.Op)
-		onLink.Old, onLink.New = d.Path(path.Join(path.Dir(name), filepath.ToSlash(onLink.Old))), d.Path(path.Join(path.Dir(name), filepath.ToSlash(onLink.New)))
+		onLink.Old, onLink.New = d.Path(path.Join(path.Dir(name), filepath.ToSlash(onLink.Old))),
+			d.Path(path.Join(path.Dir(name), filepath.ToSlash(onLink.New)))
 	}
 	return err
 }

@@ -78,7 +78,8 @@ func locked(f *os.File, _ bool, err error) error {
 // No operation goes through a link, to wherever it leads.
 func TestLinksAreNotFollowed(t *testing.T) {
 	for name, do := range operations {
-		for kind, target := range map[string]string{"a file outside": "../out/file", "a folder outside": "../out", "nothing": "../out/new", "a file inside": "file", "a folder inside": "sub"} {
+		for kind, target := range map[string]string{"a file outside": "../out/file", "a folder outside": "../out", "nothing": "../out/new",
+			"a file inside": "file", "a folder inside": "sub"} {
 			for _, absolute := range []bool{false, true} {
 				base := t.TempDir()
 				dir := filepath.Join(base, "in")
@@ -280,14 +281,16 @@ func TestReadFile(t *testing.T) {
 	if text, err := folder.ReadFile(d, "a", 7); err != nil || string(text) != "1234567" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if _, err := folder.ReadFile(d, "a", 6); !errors.Is(err, folder.ErrUnreadable) || !strings.Contains(err.Error(), "has 7 bytes, at most 6 are read") {
+	if _, err := folder.ReadFile(d, "a", 6); !errors.Is(err, folder.ErrUnreadable) ||
+		!strings.Contains(err.Error(), "has 7 bytes, at most 6 are read") {
 		t.Errorf("above the limit: %v", err)
 	}
 	if _, err := folder.ReadFile(d, "b", 7); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, folder.ErrUnreadable) {
 		t.Errorf("nothing: %v", err)
 	}
 	d.Set("a", faultfs.Fault{Short: true})
-	if _, err := folder.ReadFile(d, "a", 7); !errors.Is(err, folder.ErrUnreadable) || !strings.Contains(err.Error(), "gave 6 bytes where the system says there are 7") {
+	if _, err := folder.ReadFile(d, "a", 7); !errors.Is(err, folder.ErrUnreadable) ||
+		!strings.Contains(err.Error(), "gave 6 bytes where the system says there are 7") {
 		t.Errorf("a short read: %v", err)
 	}
 }

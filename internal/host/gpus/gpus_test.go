@@ -18,7 +18,8 @@ func TestAll(t *testing.T) {
 			t.Errorf("%s stands twice", g.Name)
 		}
 		seen[g.Name] = true
-		if g.BF16FLOPs < 1e14 || g.BF16FLOPs > 3e15 || g.FP32FLOPs > g.BF16FLOPs || g.BytesPerS < 5e11 || g.BytesPerS > 1e13 || g.MemoryBytes < 16<<30 {
+		if g.BF16FLOPs < 1e14 || g.BF16FLOPs > 3e15 || g.FP32FLOPs > g.BF16FLOPs || g.BytesPerS < 5e11 || g.BytesPerS > 1e13 ||
+			g.MemoryBytes < 16<<30 {
 			t.Errorf("%+v", g)
 		}
 	}

@@ -155,7 +155,8 @@ func (a *Attempt) setWriters(save *rundir.Saver, begun rundir.Beginning) {
 // writeTexts has the model write a text at each validation, where the configuration asks for it.
 func (a *Attempt) writeTexts(begun rundir.Beginning) {
 	var why string
-	a.sampler, why = runlog.NewSampler(runlog.SamplerOptions{Config: a.cfg, Model: a.Model, Tokenizer: a.Tokenizer, Text: a.Text, Apart: a.o.Hosts != nil,
+	a.sampler, why = runlog.NewSampler(runlog.SamplerOptions{Config: a.cfg, Model: a.Model, Tokenizer: a.Tokenizer, Text: a.Text,
+		Apart:  a.o.Hosts != nil,
 		Writer: begun.Samples, Warn: a.env.Warn, Written: func(step int64) { a.env.Unmarked(a.env.Marks.Add(step, telemetry.MarkSample, "")) }})
 	if why != "" {
 		a.env.Warn("no text is written at validations, though run.sample_tokens is %d: %s", a.cfg.Run.SampleTokens, why)

@@ -108,7 +108,8 @@ func (c *devices) place(ctx context.Context, s *actors.Spec, a plan.Assignment) 
 		return err
 	}
 	c.ofRanks = r.Memory
-	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach, s.Clock, s.CutLinks = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach, r.Detach, r.Clock, r.CutLinks
+	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach, s.Clock, s.CutLinks = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach,
+		r.Detach, r.Clock, r.CutLinks
 	return nil
 }
 

@@ -163,7 +163,8 @@ func (a *Attempt) openData() error {
 		return err
 	}
 	if n := len(a.data.Excluded); n > 0 {
-		a.env.Warn("%d of the files that data.train names are data.val's too: validated on, not trained on: %s", n, corpus.Listed(a.data.Excluded))
+		a.env.Warn("%d of the files that data.train names are data.val's too: validated on, not trained on: %s", n,
+			corpus.Listed(a.data.Excluded))
 	}
 	return nil
 }
@@ -246,7 +247,8 @@ func (a *Attempt) begins() (err error) {
 // restartBest forgets the best validation loss, which was measured on something else.
 func (a *Attempt) restartBest(why string) {
 	if s := &a.start; s.BestStep > 0 && s.BestValLoss != nil {
-		a.env.Warn("%s: the best validation loss so far, %.4f at step %d, was measured otherwise and no longer counts", why, *s.BestValLoss, s.BestStep)
+		a.env.Warn("%s: the best validation loss so far, %.4f at step %d, was measured otherwise and no longer counts", why, *s.BestValLoss,
+			s.BestStep)
 	}
 	a.start.FirstValLoss, a.start.BestValLoss, a.start.BestStep = nil, nil, 0
 }
@@ -268,7 +270,8 @@ func (a *Attempt) makePlan() (err error) {
 		a.env.Warn("%s computes %v out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", a.cfg.Pipeline.Schedule, o)
 	}
 	if n := a.cfg.Pipeline.Stages * a.cfg.Pipeline.Chunks; n > 1 && a.cfg.Pipeline.WireDType != "" {
-		a.env.Warn("what travels between the %d chunks is rounded to %s (pipeline.wire_dtype): losses depend on where the model is cut", n, a.cfg.Pipeline.WireDType)
+		a.env.Warn("what travels between the %d chunks is rounded to %s (pipeline.wire_dtype): losses depend on where the model is cut", n,
+			a.cfg.Pipeline.WireDType)
 	}
 	inPlace, err := a.devices.checkMemory(a.plan)
 	if err != nil {

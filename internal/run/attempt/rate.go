@@ -12,7 +12,8 @@ import (
 
 // rateOf is the course of the learning rate.
 func rateOf(cfg *config.Config) stages.Rate {
-	r := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps), Decay: cfg.Optimizer.Decay, DecaySteps: int64(cfg.Optimizer.DecaySteps)}
+	r := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps),
+		Decay: cfg.Optimizer.Decay, DecaySteps: int64(cfg.Optimizer.DecaySteps)}
 	if r.DecaySteps == 0 {
 		r.DecaySteps = (r.Steps + 4) / 5
 	}

@@ -68,7 +68,8 @@ func Files(cfg *config.Config) (train, val, excluded []string, err error) {
 	}
 	train = without(found.Files, excluded)
 	if len(train) == 0 {
-		return nil, nil, nil, cfg.Errorf("data.train", "every file that it names is named by data.val too, which leaves nothing to train on: %s", Listed(excluded))
+		return nil, nil, nil, cfg.Errorf("data.train", "every file that it names is named by data.val too, which leaves nothing to train on: %s",
+			Listed(excluded))
 	}
 	return train, val, excluded, nil
 }
@@ -91,7 +92,8 @@ func leftOut(key string, patterns, excluded []string) (warnings []string) {
 		return nil
 	}
 	if again := without(found.Again, excluded); len(again) > 0 {
-		warnings = append(warnings, fmt.Sprintf("%s: %d of the names that it leads to are links to, or other spellings of, files that it names too, and each file is read once: %s", key, len(again), Listed(again)))
+		warnings = append(warnings,
+			fmt.Sprintf("%s: %d of the names that it leads to are links to, or other spellings of, files that it names too, and each file is read once: %s", key, len(again), Listed(again)))
 	}
 	if n := len(found.Other); n > 0 {
 		const most = 3
@@ -272,7 +274,8 @@ func VocabOf(cfg *config.Config, t tokenizer.Tokenizer) int {
 // CheckVocab refuses a model that has no row for some of the tokenizer's ids.
 func CheckVocab(cfg *config.Config, t tokenizer.Tokenizer) error {
 	if v := cfg.Model.Vocab; t != nil && v > 0 && v < t.Vocab() && cfg.IDBytes() == 0 {
-		return cfg.Errorf("model.vocab", "a vocabulary of %d is smaller than the %d ids of the %s tokenizer; set it to at least that or leave it out", v, t.Vocab(), t.Name())
+		return cfg.Errorf("model.vocab",
+			"a vocabulary of %d is smaller than the %d ids of the %s tokenizer; set it to at least that or leave it out", v, t.Vocab(), t.Name())
 	}
 	return nil
 }

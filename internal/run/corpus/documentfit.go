@@ -30,10 +30,12 @@ func (c cutting) plus(o cutting) cutting {
 // warnings say what was cut and dropped.
 func (c cutting) warnings(context int) (text []string) {
 	if c.Cut > 0 {
-		text = append(text, fmt.Sprintf("%d of %d documents are longer than the context of %d tokens and were cut (too_long = \"cut\")", c.Cut, c.Total, context))
+		text = append(text, fmt.Sprintf("%d of %d documents are longer than the context of %d tokens and were cut (too_long = \"cut\")", c.Cut,
+			c.Total, context))
 	}
 	if c.Dropped > 0 {
-		text = append(text, fmt.Sprintf("%d of %d documents have nothing to learn within the context of %d tokens and were left out", c.Dropped, c.Total, context))
+		text = append(text, fmt.Sprintf("%d of %d documents have nothing to learn within the context of %d tokens and were left out", c.Dropped,
+			c.Total, context))
 	}
 	if n := len(text); n > 0 && c.TargetsLeftOut > 0 {
 		text[n-1] += fmt.Sprintf("; of %d tokens to learn %d are left out", c.kept+c.TargetsLeftOut, c.TargetsLeftOut)
@@ -60,7 +62,8 @@ func fit(docs []data.Document, context int, tooLong string) (r *data.Records, c 
 		all, cut := learned(d.Learn), false
 		if most := context + 1; len(d.IDs) > most {
 			if tooLong == "refuse" {
-				return nil, c, fmt.Errorf("document %d of %d (%s, row %d) has %d tokens, more than the %d that a context of %d takes; set data.too_long = \"cut\", or raise model.context", i+1, len(docs), data.Plain(d.File), d.Row, len(d.IDs), most, context)
+				return nil, c,
+					fmt.Errorf("document %d of %d (%s, row %d) has %d tokens, more than the %d that a context of %d takes; set data.too_long = \"cut\", or raise model.context", i+1, len(docs), data.Plain(d.File), d.Row, len(d.IDs), most, context)
 			}
 			cut = true
 			d.IDs, d.Learn = d.IDs[:most], d.Learn[:most]

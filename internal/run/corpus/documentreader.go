@@ -53,7 +53,8 @@ func (r *documentReader) decides() any {
 		special = append(special, name, r.Talk.Special[name])
 	}
 	ids := func(ids []int32) []int32 { return append([]int32{}, ids...) }
-	return []any{"documents, encoded whole", r.plain, r.Talk.Template, special, ids(r.Talk.Ends), ids(r.Talk.End), ids(r.Talk.Before), ids(r.Talk.After)}
+	return []any{"documents, encoded whole", r.plain, r.Talk.Template, special, ids(r.Talk.Ends), ids(r.Talk.End), ids(r.Talk.Before),
+		ids(r.Talk.After)}
 }
 
 // row is a line: its members, without those that are null.

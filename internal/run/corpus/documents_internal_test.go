@@ -10,12 +10,15 @@ import (
 // FuzzDocument: no line panics, and what is read of one has as many marks as ids.
 func FuzzDocument(f *testing.F) {
 	for _, line := range []string{
-		`{"text": "a"}`, `{"prompt": "a", "completion": "b"}`, `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}`,
-		`{"text": null}`, `{"text": "a", "text": "b"}`, `[1]`, `{"messages": {}}`, `{"messages": [{"role": "assistant", "content": [{"type": "text"}]}]}`,
+		`{"text": "a"}`, `{"prompt": "a", "completion": "b"}`,
+		`{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}`,
+		`{"text": null}`, `{"text": "a", "text": "b"}`, `[1]`, `{"messages": {}}`,
+		`{"messages": [{"role": "assistant", "content": [{"type": "text"}]}]}`,
 	} {
 		f.Add([]byte(line))
 	}
-	r, err := newDocumentReader(tokenizer.Bytes{}, rundir.Talk{Template: "{% for m in messages %}{{ m.role }}:{{ m.content | trim }};{% endfor %}", Ends: []int32{0}}, "")
+	r, err := newDocumentReader(tokenizer.Bytes{},
+		rundir.Talk{Template: "{% for m in messages %}{{ m.role }}:{{ m.content | trim }};{% endfor %}", Ends: []int32{0}}, "")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -24,7 +24,8 @@ func (r *documentReader) warnings(key string, chosen bool) (all []string) {
 		ended += n
 	}
 	if n := seen.answers - ended; n > 0 {
-		all = append(all, fmt.Sprintf("after %d of %d answers in %s no token that ends a text follows: a model trained on them does not learn to stop. Use a chat template that ends each answer with a special token", n, seen.answers, key))
+		all = append(all,
+			fmt.Sprintf("after %d of %d answers in %s no token that ends a text follows: a model trained on them does not learn to stop. Use a chat template that ends each answer with a special token", n, seen.answers, key))
 	}
 	var unknown []int32
 	for id := range maps.Keys(seen.ends) {
@@ -35,7 +36,8 @@ func (r *documentReader) warnings(key string, chosen bool) (all []string) {
 	slices.Sort(unknown)
 	for _, id := range unknown {
 		name, _ := r.tok.Token(id)
-		all = append(all, fmt.Sprintf("%d of %d answers in %s end with %q (id %d), which the model's files do not name as an end token (eos_token_id): engine generate stops there with --chat and --messages, and an export names it", seen.ends[id], seen.answers, key, name, id))
+		all = append(all,
+			fmt.Sprintf("%d of %d answers in %s end with %q (id %d), which the model's files do not name as an end token (eos_token_id): engine generate stops there with --chat and --messages, and an export names it", seen.ends[id], seen.answers, key, name, id))
 	}
 	return all
 }

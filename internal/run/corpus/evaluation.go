@@ -62,7 +62,8 @@ func (m Model) reading(o EvalOptions, cfg *config.Config) (r reading, err error)
 	switch f := o.Format; {
 	case f == "":
 	case len(o.Data) == 0 && f != r.format:
-		return r, fmt.Errorf("%w: the format %q, but the run's own data are %q; name a text of that format, or leave it out", plan.ErrOptions, f, r.format)
+		return r, fmt.Errorf("%w: the format %q, but the run's own data are %q; name a text of that format, or leave it out", plan.ErrOptions, f,
+			r.format)
 	default:
 		r.format, r.idBytes = f, (&config.Config{Data: config.Data{Format: f}}).IDBytes()
 	}

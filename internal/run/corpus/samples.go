@@ -228,7 +228,8 @@ func (s *textSamples) EvalFields(first, count int, names []string) ([]tensorops.
 	return s.fields(first, count, names, s.EvalFill)
 }
 
-func (s *textSamples) fields(first, count int, names []string, fill func(i int, tokens, targets []int32) error) (picked []tensorops.Array, err error) {
+func (s *textSamples) fields(first, count int, names []string, fill func(i int, tokens, targets []int32) error) (picked []tensorops.Array,
+	err error) {
 	shape := []int{count, s.context}
 	tokens, targets := tensorops.NewArray(tensorops.Int32, shape), tensorops.NewArray(tensorops.Int32, shape)
 	for i := range count {

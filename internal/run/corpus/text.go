@@ -132,7 +132,8 @@ func (m *Text) undefined() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the chat template uses %s, which %s does not name: nothing is written there", strings.Join(names, " and "), rundir.TokenizerConfigFile)
+	return fmt.Sprintf("the chat template uses %s, which %s does not name: nothing is written there", strings.Join(names, " and "),
+		rundir.TokenizerConfigFile)
 }
 
 // Warnings say what is doubtful about the model's files.

@@ -119,7 +119,8 @@ func (s *TokenStore) documents(text *data.Text, r *documentReader) ([]data.Docum
 
 // take reads a file of the folder, or makes what would be in it and notes that it is to be written.
 // A file that can't be read is as good as none: what it has can be made again.
-func take[T any](s *TokenStore, key data.StoredKey, read func(r io.Reader, size int64) (T, error), made func() (T, error), write func(io.Writer, T) error) (T, error) {
+func take[T any](s *TokenStore, key data.StoredKey, read func(r io.Reader, size int64) (T, error), made func() (T, error),
+	write func(io.Writer, T) error) (T, error) {
 	name := storedName(key)
 	again := s.used[name] // training and validation are of the same text
 	s.used[name] = true
@@ -153,7 +154,8 @@ func open[T any](f checkpoint.FS, name string, read func(r io.Reader, size int64
 // can't is no reason not to train.
 func (s *TokenStore) Write() (warnings []string) {
 	if err := s.replace(); err != nil {
-		warnings = append(warnings, fmt.Sprintf("token ids are not kept in %s, and a start from there tokenises again: %v", s.fs.Path(rundir.TokenDir), err))
+		warnings = append(warnings, fmt.Sprintf("token ids are not kept in %s, and a start from there tokenises again: %v",
+			s.fs.Path(rundir.TokenDir), err))
 	}
 	s.made = nil
 	return warnings

@@ -11,7 +11,8 @@ import (
 
 // TestRequests: what the next attempt is given, after what was asked and what the last one told.
 func TestRequests(t *testing.T) {
-	pause, resume, stop, save := event.Change{Kind: event.ChangePause}, event.Change{Kind: event.ChangeResume}, event.Change{Kind: event.ChangeStop}, event.Change{Kind: event.ChangeCheckpoint}
+	pause, resume, stop, save := event.Change{Kind: event.ChangePause}, event.Change{Kind: event.ChangeResume},
+		event.Change{Kind: event.ChangeStop}, event.Change{Kind: event.ChangeCheckpoint}
 	at := func(c event.Change, step int64) event.Change { c.Step = step; return c }
 	rate := func(lr float64) event.Change { return event.Change{Kind: event.ChangeRate, LR: lr} }
 	done := func(id uint64) actors.RequestEvent { return actors.RequestEvent{ID: id, Done: true} }

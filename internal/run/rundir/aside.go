@@ -147,7 +147,8 @@ func (d *Dir) advise(err error) error {
 		return fmt.Errorf("%w\nreplace one by a copy, or choose another run.out", err)
 	}
 	var at *checkpoint.StepError
-	if !errors.As(err, &at) || !errors.Is(err, checkpoint.ErrMissing) && !errors.Is(err, checkpoint.ErrUnreadable) && !errors.Is(err, checkpoint.ErrVersion) {
+	if !errors.As(err, &at) || !errors.Is(err, checkpoint.ErrMissing) && !errors.Is(err, checkpoint.ErrUnreadable) &&
+		!errors.Is(err, checkpoint.ErrVersion) {
 		return err
 	}
 	steps, listErr := d.Store.Steps()
@@ -262,7 +263,8 @@ func (d *Dir) clean() error {
 		return err
 	}
 	for _, e := range entries {
-		for _, own := range []string{folder.TmpPrefix + ConfigFile, folder.TmpPrefix + MetricsFile, folder.TmpPrefix + EventsFile, folder.TmpPrefix + StatsFile, folder.TmpPrefix + SamplesFile, folder.TmpPrefix + ChangesFile, ProbePrefix} {
+		for _, own := range []string{folder.TmpPrefix + ConfigFile, folder.TmpPrefix + MetricsFile, folder.TmpPrefix + EventsFile,
+			folder.TmpPrefix + StatsFile, folder.TmpPrefix + SamplesFile, folder.TmpPrefix + ChangesFile, ProbePrefix} {
 			if !strings.HasPrefix(e.Name(), own) {
 				continue
 			}

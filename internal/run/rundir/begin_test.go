@@ -31,7 +31,8 @@ func TestMetricsAreCut(t *testing.T) {
 		{"a validation is", strings.Join(lines[:7], ""), strings.Join(lines[:4], ""), val(3)},
 		{"half a line is", strings.Join(lines[:5], "") + `{"step": 5, "lo`, strings.Join(lines[:4], ""), val(3)},
 		{"half a line, within", strings.Join(lines[:2], "") + `{"step": 2`, strings.Join(lines[:2], ""), val(0)},
-		{"a key of a later version", strings.Join(lines[:3], "") + `{"step":3,"colour":"red"}` + "\n", strings.Join(lines[:3], "") + `{"step":3,"colour":"red"}` + "\n", val(0)},
+		{"a key of a later version", strings.Join(lines[:3], "") + `{"step":3,"colour":"red"}` + "\n", strings.Join(lines[:3], "") +
+			`{"step":3,"colour":"red"}` + "\n", val(0)},
 		{"no validation", lines[1], lines[1], nil},
 		{"none at all", "", "", nil},
 	} {
@@ -81,13 +82,15 @@ func TestConfigFollows(t *testing.T) {
 func TestLeftovers(t *testing.T) {
 	out := trained(t)
 	before := tree(t, out)
-	for _, name := range []string{".tmp-config.toml", ".tmp-metrics.jsonl", ".tmp-metrics.jsonl.superseded", "checkpoints/.tmp-last", "checkpoints/.tmp-step-00000009/manifest.json"} {
+	for _, name := range []string{".tmp-config.toml", ".tmp-metrics.jsonl", ".tmp-metrics.jsonl.superseded", "checkpoints/.tmp-last",
+		"checkpoints/.tmp-step-00000009/manifest.json"} {
 		write(t, filepath.Join(out, name), "half of")
 	}
 	goesOn(t, newConfig(t, out), 0, 6)
 	same(t, before, tree(t, out))
 
-	for _, name := range []string{"notes.txt", ".tmp-thesis.txt", "config.toml.old", "checkpoints/notes.txt", "checkpoints/step-6/x", "checkpoints/step-00000003.superseded/x"} {
+	for _, name := range []string{"notes.txt", ".tmp-thesis.txt", "config.toml.old", "checkpoints/notes.txt", "checkpoints/step-6/x",
+		"checkpoints/step-00000003.superseded/x"} {
 		write(t, filepath.Join(out, name), "mine")
 	}
 	before = tree(t, out)
@@ -98,7 +101,8 @@ func TestLeftovers(t *testing.T) {
 // TestLinksAreReplaced: a link in the place of what a start writes by a temporary name, or
 // of a pointer, is not written through.
 func TestLinksAreReplaced(t *testing.T) {
-	for _, name := range []string{".tmp-config.toml", ".tmp-metrics.jsonl", "checkpoints/last", "checkpoints/best", "checkpoints/.tmp-last", "checkpoints/.tmp-step-00000009"} {
+	for _, name := range []string{".tmp-config.toml", ".tmp-metrics.jsonl", "checkpoints/last", "checkpoints/best", "checkpoints/.tmp-last",
+		"checkpoints/.tmp-step-00000009"} {
 		for kind, target := range map[string]string{"to a file": "outside/thesis.txt", "to a folder": "outside", "to nothing": "outside/new"} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				out := trained(t)
@@ -129,10 +133,12 @@ func TestBest(t *testing.T) {
 		want   string
 	}{
 		{"as it was", nil, func(*testing.T, string) {}, 0, "step-00000006"},
-		{"a crash came before it", nil, func(t *testing.T, out string) { must(t, os.Remove(filepath.Join(out, "checkpoints", "best"))) }, 0, "step-00000006"},
+		{"a crash came before it", nil, func(t *testing.T, out string) { must(t, os.Remove(filepath.Join(out, "checkpoints", "best"))) }, 0,
+			"step-00000006"},
 		{"back to an older best", nil, func(*testing.T, string) {}, 3, "step-00000003"},
 		{"back to before the first validation", []string{"run.checkpoint_every=2", "run.eval_every=4"}, func(*testing.T, string) {}, 2, ""},
-		{"the best was removed", []string{"run.checkpoint_every=2", "run.eval_every=4"}, func(t *testing.T, out string) { must(t, os.RemoveAll(stepDir(out, 4))) }, 0, ""},
+		{"the best was removed", []string{"run.checkpoint_every=2", "run.eval_every=4"},
+			func(t *testing.T, out string) { must(t, os.RemoveAll(stepDir(out, 4))) }, 0, ""},
 		{"it points to no checkpoint's name", []string{"run.eval_every=0"}, func(t *testing.T, out string) {
 			must(t, os.Symlink("../../elsewhere", filepath.Join(out, "checkpoints", "best")))
 		}, 0, ""},
@@ -194,10 +200,12 @@ func TestStartCutShort(t *testing.T) {
 		unchanged bool // but for `last`, which points to what it was to go on from
 		want      []string
 	}{
-		{"the copy of the metrics", failing{create: ".tmp-metrics.jsonl.superseded", err: syscall.ENOSPC}, true, []string{"keeping ", "metrics.jsonl"}},
+		{"the copy of the metrics", failing{create: ".tmp-metrics.jsonl.superseded", err: syscall.ENOSPC}, true,
+			[]string{"keeping ", "metrics.jsonl"}},
 		{"the cut of the metrics", failing{create: ".tmp-metrics.jsonl", err: syscall.ENOSPC}, false, append(aside, "metrics.jsonl.superseded")},
 		{"the configuration", failing{create: ".tmp-config.toml", err: syscall.ENOSPC}, false, append(aside, "writing ", "config.toml")},
-		{"a checkpoint that may not be renamed", failing{rename: "checkpoints/step-*", err: syscall.EACCES}, true, []string{"setting ", "step-00000006 aside"}},
+		{"a checkpoint that may not be renamed", failing{rename: "checkpoints/step-*", err: syscall.EACCES}, true,
+			[]string{"setting ", "step-00000006 aside"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := trained(t)

@@ -32,7 +32,8 @@ func (d *Dir) readChanges() error {
 		d.changes, err = parseChanges(text)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w; correct it, or move it away, with which the run goes on without these changes", ErrFolder, d.FS.Path(ChangesFile), err)
+		return fmt.Errorf("%w: %s: %w; correct it, or move it away, with which the run goes on without these changes", ErrFolder,
+			d.FS.Path(ChangesFile), err)
 	}
 	return nil
 }

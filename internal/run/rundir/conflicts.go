@@ -20,7 +20,8 @@ func Conflicts(cfg *config.Config, name string, text []byte) (*config.Config, er
 	}
 	var errs []error
 	for _, c := range config.ResumeConflicts(stored, cfg) {
-		errs = append(errs, cfg.Errorf(c.Key, "%w %s belongs to a run with %s, now it is %s; go on with the old value, or choose another run.out", ErrFolder, filepath.Dir(name), c.A, c.B))
+		errs = append(errs, cfg.Errorf(c.Key, "%w %s belongs to a run with %s, now it is %s; go on with the old value, or choose another run.out",
+			ErrFolder, filepath.Dir(name), c.A, c.B))
 	}
 	return cfg, errors.Join(errs...)
 }

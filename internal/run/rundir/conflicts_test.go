@@ -19,7 +19,8 @@ func TestConflicts(t *testing.T) {
 	}{
 		{"the same", nil, nil},
 		{"what doesn't matter", []string{"run.steps=9", "run.keep=1", "run.name=again", "pipeline.stages=2"}, nil},
-		{"a seed", []string{"run.seed=8"}, []string{"--set run.seed=8: run.seed: ", "runs/a belongs to a run with ", "now it is 8", "choose another run.out"}},
+		{"a seed", []string{"run.seed=8"}, []string{"--set run.seed=8: run.seed: ", "runs/a belongs to a run with ", "now it is 8",
+			"choose another run.out"}},
 		{"two keys", []string{"run.seed=8", "optimizer.lr=0.5"}, []string{"run.seed", "optimizer.lr", "now it is 0.5"}},
 		{"another warm-up", []string{"optimizer.warmup_steps=1"}, []string{"optimizer.warmup_steps"}},
 	} {
@@ -58,7 +59,8 @@ func TestConflictsKeepTheWarmUp(t *testing.T) {
 // TestConflictsUnknown: a stored configuration that can't be read is the folder's fault.
 func TestConflictsUnknown(t *testing.T) {
 	for _, text := range []string{"title = 'my site'", "run = 7", "[[["} {
-		if _, err := rundir.Conflicts(newConfig(t, "out"), "runs/a/config.toml", []byte(text)); !errors.Is(err, rundir.ErrFolder) || !strings.Contains(err.Error(), "runs/a/config.toml") {
+		if _, err := rundir.Conflicts(newConfig(t, "out"), "runs/a/config.toml", []byte(text)); !errors.Is(err, rundir.ErrFolder) ||
+			!strings.Contains(err.Error(), "runs/a/config.toml") {
 			t.Errorf("%q: error %v", text, err)
 		}
 	}

@@ -90,17 +90,20 @@ func (d *Dir) admissibleIn(cfg *config.Config, fresh bool, fsys checkpoint.FS) e
 		return nil
 	}
 	if fresh {
-		return cfg.Errorf("run.out", "%w %s is not empty (%s) and a fresh start was asked for; choose another run.out or move the old run away", ErrFolder, d.path, strings.Join(names[:min(3, len(names))], ", "))
+		return cfg.Errorf("run.out", "%w %s is not empty (%s) and a fresh start was asked for; choose another run.out or move the old run away",
+			ErrFolder, d.path, strings.Join(names[:min(3, len(names))], ", "))
 	}
 	text, err := folder.ReadFile(fsys, ConfigFile, checkpoint.FileBytesMax)
 	if errors.Is(err, fs.ErrNotExist) {
-		return cfg.Errorf("run.out", "%w %s holds %s and no %s: it is not a run's; choose another run.out", ErrFolder, d.path, names[0], ConfigFile)
+		return cfg.Errorf("run.out", "%w %s holds %s and no %s: it is not a run's; choose another run.out", ErrFolder, d.path, names[0],
+			ConfigFile)
 	}
 	if err != nil {
 		return cfg.Errorf("run.out", "%w: %w", ErrFolder, err)
 	}
 	if !locked {
-		return cfg.Errorf("run.out", "%w %s holds a %s that no run has written, since there is no %s; choose another run.out", ErrFolder, d.path, ConfigFile, checkpoint.LockName)
+		return cfg.Errorf("run.out", "%w %s holds a %s that no run has written, since there is no %s; choose another run.out", ErrFolder, d.path,
+			ConfigFile, checkpoint.LockName)
 	}
 	d.Config = text
 	return nil
@@ -125,7 +128,8 @@ func (d *Dir) ownKind(e fs.DirEntry) error {
 		return nil
 	}
 	if e.Type()&fs.ModeSymlink != 0 {
-		return fmt.Errorf("%w: %s is a symbolic link, which is not followed: put the %s itself there, or choose another run.out", ErrFolder, path, kind)
+		return fmt.Errorf("%w: %s is a symbolic link, which is not followed: put the %s itself there, or choose another run.out", ErrFolder, path,
+			kind)
 	}
 	return fmt.Errorf("%w: %s is no %s; remove it, or choose another run.out", ErrFolder, path, kind)
 }

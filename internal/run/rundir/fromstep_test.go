@@ -87,11 +87,17 @@ func TestFromStepOnceMore(t *testing.T) {
 		refusal []string
 	}{
 		{name: "as it was", change: func(*testing.T, string) {}, from: 6},
-		{name: "the newest's state is damaged", change: func(t *testing.T, out string) { flip(t, at(out, 6, "trainer.json")) }, from: 5, aside: "damaged"},
-		{name: "the newest's weights are damaged", change: func(t *testing.T, out string) { flip(t, at(out, 6, "model.safetensors")) }, from: 5, aside: "damaged"},
-		{name: "the newest's weights are cut short", change: func(t *testing.T, out string) { must(t, os.Truncate(at(out, 6, "model.safetensors"), 9)) }, from: 5, aside: "damaged"},
+		{name: "the newest's state is damaged", change: func(t *testing.T, out string) { flip(t, at(out, 6, "trainer.json")) }, from: 5,
+			aside: "damaged"},
+		{name: "the newest's weights are damaged", change: func(t *testing.T, out string) { flip(t, at(out, 6, "model.safetensors")) }, from: 5,
+			aside: "damaged"},
+		{name: "the newest's weights are cut short", change: func(t *testing.T,
+			out string) {
+			must(t, os.Truncate(at(out, 6, "model.safetensors"), 9))
+		}, from: 5, aside: "damaged"},
 		{name: "the newest has no state", change: func(t *testing.T, out string) { must(t, os.Remove(at(out, 6, "trainer.json"))) },
-			is: checkpoint.ErrMissing, refusal: []string{"trainer.json", "gone on from step 2 by name before, and is at step 6 since", "move the newer checkpoints away", "--from-step: there are [1 2 3 4 5]"}},
+			is: checkpoint.ErrMissing, refusal: []string{"trainer.json", "gone on from step 2 by name before, and is at step 6 since",
+				"move the newer checkpoints away", "--from-step: there are [1 2 3 4 5]"}},
 		{name: "the newest has no manifest", change: func(t *testing.T, out string) { must(t, os.Remove(at(out, 6, "manifest.json"))) },
 			is: checkpoint.ErrMissing, refusal: []string{"manifest.json", "gone on from step 2 by name before"}},
 		{name: "the newest's state is a newer program's", change: func(t *testing.T, out string) {

@@ -36,20 +36,30 @@ func TestOpenRefuses(t *testing.T) {
 		{"someone's file", map[string]string{"thesis.txt": "x"}, false, "holds thesis.txt and no config.toml: it is not a run's"},
 		{"someone's folder", map[string]string{"photos/": ""}, false, "holds photos and no config.toml"},
 		{"checkpoints alone", map[string]string{".lock": "", "checkpoints/": ""}, false, "holds checkpoints and no config.toml"},
-		{"another program's config.toml", map[string]string{"config.toml": "title = 'my site'"}, false, "config.toml that no run has written, since there is no .lock"},
+		{"another program's config.toml", map[string]string{"config.toml": "title = 'my site'"}, false,
+			"config.toml that no run has written, since there is no .lock"},
 		{"a config.toml to start from", map[string]string{"config.toml": smallRun}, false, "no .lock"},
-		{"a fresh start among someone's files", map[string]string{"b": "", "a": "", "c": "", "d": ""}, true, "is not empty (a, b, c) and a fresh start was asked for"},
+		{"a fresh start among someone's files", map[string]string{"b": "", "a": "", "c": "", "d": ""}, true,
+			"is not empty (a, b, c) and a fresh start was asked for"},
 		{"a fresh start on a run", map[string]string{".lock": "", "config.toml": smallRun}, true, "is not empty (config.toml)"},
 		{"a folder in the lock's place", map[string]string{".lock/": ""}, false, ".lock is no file; remove it"},
-		{"a link in the lock's place", map[string]string{".lock": "→ elsewhere"}, false, ".lock is a symbolic link, which is not followed: put the file itself there"},
+		{"a link in the lock's place", map[string]string{".lock": "→ elsewhere"}, false,
+			".lock is a symbolic link, which is not followed: put the file itself there"},
 		{"a folder in the configuration's place", map[string]string{".lock": "", "config.toml/": ""}, false, "config.toml is no file"},
-		{"a link in the configuration's place", map[string]string{".lock": "", "config.toml": "→ elsewhere"}, false, "config.toml is a symbolic link"},
-		{"a folder in the metrics' place", map[string]string{".lock": "", "config.toml": smallRun, "metrics.jsonl/": ""}, false, "metrics.jsonl is no file"},
-		{"a link in the metrics' place", map[string]string{".lock": "", "config.toml": smallRun, "metrics.jsonl": "→ elsewhere"}, false, "metrics.jsonl is a symbolic link"},
-		{"a folder in the trace's place", map[string]string{".lock": "", "config.toml": smallRun, "trace.jsonl/": ""}, false, "trace.jsonl is no file"},
-		{"a link in the trace's place", map[string]string{".lock": "", "config.toml": smallRun, "trace.jsonl": "→ elsewhere"}, false, "trace.jsonl is a symbolic link"},
-		{"a file in the checkpoints' place", map[string]string{".lock": "", "config.toml": smallRun, "checkpoints": ""}, false, "checkpoints is no folder"},
-		{"a link in the checkpoints' place", map[string]string{".lock": "", "config.toml": smallRun, "checkpoints": "→ elsewhere"}, false, "checkpoints is a symbolic link, which is not followed: put the folder itself there"},
+		{"a link in the configuration's place", map[string]string{".lock": "", "config.toml": "→ elsewhere"}, false,
+			"config.toml is a symbolic link"},
+		{"a folder in the metrics' place", map[string]string{".lock": "", "config.toml": smallRun, "metrics.jsonl/": ""}, false,
+			"metrics.jsonl is no file"},
+		{"a link in the metrics' place", map[string]string{".lock": "", "config.toml": smallRun, "metrics.jsonl": "→ elsewhere"}, false,
+			"metrics.jsonl is a symbolic link"},
+		{"a folder in the trace's place", map[string]string{".lock": "", "config.toml": smallRun, "trace.jsonl/": ""}, false,
+			"trace.jsonl is no file"},
+		{"a link in the trace's place", map[string]string{".lock": "", "config.toml": smallRun, "trace.jsonl": "→ elsewhere"}, false,
+			"trace.jsonl is a symbolic link"},
+		{"a file in the checkpoints' place", map[string]string{".lock": "", "config.toml": smallRun, "checkpoints": ""}, false,
+			"checkpoints is no folder"},
+		{"a link in the checkpoints' place", map[string]string{".lock": "", "config.toml": smallRun, "checkpoints": "→ elsewhere"}, false,
+			"checkpoints is a symbolic link, which is not followed: put the folder itself there"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := filepath.Join(memoryDir(t), "out")
@@ -66,7 +76,8 @@ func TestOpenRefuses(t *testing.T) {
 			}
 			before := tree(t, out)
 			_, err := open(t, out, tt.fresh)
-			if !errors.Is(err, rundir.ErrFolder) || !strings.HasPrefix(err.Error(), "--set run.out="+out+": run.out: ") || !strings.Contains(err.Error(), tt.want) {
+			if !errors.Is(err, rundir.ErrFolder) || !strings.HasPrefix(err.Error(), "--set run.out="+out+": run.out: ") ||
+				!strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want ErrFolder at run.out with %q", err, tt.want)
 			}
 			same(t, before, tree(t, out))
@@ -208,7 +219,8 @@ func TestOpenUnreadable(t *testing.T) {
 			return f
 		})
 		before := tree(t, out)
-		if _, err := open(t, out, false); !errors.Is(err, checkpoint.ErrUnreadable) || checkpoint.TryAgain(err) != tt.again || !strings.Contains(err.Error(), filepath.Join(out, tt.name)) {
+		if _, err := open(t, out, false); !errors.Is(err, checkpoint.ErrUnreadable) || checkpoint.TryAgain(err) != tt.again ||
+			!strings.Contains(err.Error(), filepath.Join(out, tt.name)) {
 			t.Errorf("%s, %+v: error %v", tt.name, tt.fault, err)
 		}
 		same(t, before, tree(t, out))

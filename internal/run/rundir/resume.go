@@ -72,7 +72,8 @@ func trainerState(text []byte) (s trainstate.State, err error) {
 
 // TooNew is the error about a trainer's state of a version above those known here.
 func TooNew(version int) error {
-	return fmt.Errorf("%s: %w: version %d, this program knows %d; use the program that wrote it, or a newer one", TrainerFile, checkpoint.ErrVersion, version, trainstate.Version)
+	return fmt.Errorf("%s: %w: version %d, this program knows %d; use the program that wrote it, or a newer one", TrainerFile,
+		checkpoint.ErrVersion, version, trainstate.Version)
 }
 
 // ReadTokenizer reads a checkpoint's tokenizer; nil without an error when it has

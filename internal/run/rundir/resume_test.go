@@ -19,7 +19,8 @@ import (
 )
 
 // checkpointFiles are those of a checkpoint that a run writes.
-var checkpointFiles = []string{"config.json", "config.toml", "manifest.json", "model.safetensors", "optimizer.safetensors", "tokenizer.json", "trainer.json"}
+var checkpointFiles = []string{"config.json", "config.toml", "manifest.json", "model.safetensors", "optimizer.safetensors",
+	"tokenizer.json", "trainer.json"}
 
 // TestResume: what a run goes on from is all that its newest checkpoint holds, and going
 // on from it changes nothing.
@@ -31,7 +32,8 @@ func TestResume(t *testing.T) {
 	before := tree(t, out)
 	for range 2 {
 		l := goesOn(t, newConfig(t, out), 0, 6)
-		if l.state.BestStep != 6 || l.back.Tokenizer != (tokenizer.Bytes{}) || l.back.Checkpoint.Dir() != stepDir(out, 6) || len(l.warnings()) > 0 {
+		if l.state.BestStep != 6 || l.back.Tokenizer != (tokenizer.Bytes{}) || l.back.Checkpoint.Dir() != stepDir(out, 6) ||
+			len(l.warnings()) > 0 {
 			t.Errorf("%+v, %v, warnings %q", l.state, l.back.Tokenizer, l.warnings())
 		}
 		same(t, before, tree(t, out))
@@ -64,7 +66,8 @@ func TestUnreadable(t *testing.T) {
 	check := func(t *testing.T, name string, fault faultfs.Fault, again bool, want ...string) {
 		t.Helper()
 		faults[name] = fault
-		err := refusal(t, newConfig(t, out), 0, checkpoint.ErrUnreadable, append(want, filepath.Dir(filepath.Join(out, name)), filepath.Base(name))...)
+		err := refusal(t, newConfig(t, out), 0, checkpoint.ErrUnreadable, append(want, filepath.Dir(filepath.Join(out, name)),
+			filepath.Base(name))...)
 		if checkpoint.TryAgain(err) != again {
 			t.Errorf("trying again may help with %v: %v", err, !again)
 		}
@@ -110,14 +113,16 @@ func TestNewerVersion(t *testing.T) {
 	manifest := filepath.Join(stepDir(out, 6), "manifest.json")
 	whole := read(t, manifest)
 	write(t, manifest, strings.Replace(whole, `"format_version": 1`, `"format_version": 2`, 1))
-	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, "manifest.json", "version 2, this program knows 1", "newer", "--from-step: there are [3]")
+	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, "manifest.json", "version 2, this program knows 1", "newer",
+		"--from-step: there are [3]")
 	write(t, manifest, whole)
 	goesOn(t, newConfig(t, out), 0, 6)
 
 	rewrite(t, out, 6, func(files map[string][]byte) {
 		files["trainer.json"] = []byte(`{"format_version": 3}`)
 	})
-	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, stepDir(out, 6), "trainer.json", "version 3, this program knows 2", "newer", "--from-step: there are [3]")
+	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, stepDir(out, 6), "trainer.json", "version 3, this program knows 2", "newer",
+		"--from-step: there are [3]")
 }
 
 // rewrite saves a checkpoint once more, whole, with other files.
@@ -146,9 +151,10 @@ func TestTrainerState(t *testing.T) {
 		change func(files map[string][]byte)
 		want   string
 	}{
-		"no trainer.json":          {func(f map[string][]byte) { delete(f, "trainer.json") }, "trainer.json"},
-		"no JSON":                  {func(f map[string][]byte) { f["trainer.json"] = []byte("step = 6") }, "trainer.json: invalid character"},
-		"another order of windows": {func(f map[string][]byte) { f["trainer.json"] = []byte(`{"format_version": 1}`) }, "format version 1, when training windows were drawn with replacement"},
+		"no trainer.json": {func(f map[string][]byte) { delete(f, "trainer.json") }, "trainer.json"},
+		"no JSON":         {func(f map[string][]byte) { f["trainer.json"] = []byte("step = 6") }, "trainer.json: invalid character"},
+		"another order of windows": {func(f map[string][]byte) { f["trainer.json"] = []byte(`{"format_version": 1}`) },
+			"format version 1, when training windows were drawn with replacement"},
 		"a tokenizer that is none": {func(f map[string][]byte) { f["tokenizer.json"] = []byte("{}") }, "tokenizer"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +200,8 @@ func TestDamageIsKept(t *testing.T) {
 				l := goesOn(t, newConfig(t, out), 0, 3)
 				kept, keptMetrics := stepDir(out, 6)+".damaged", filepath.Join(out, "metrics.jsonl.superseded")
 				w := l.warnings()
-				if len(w) != 2 || !strings.HasPrefix(w[0], "a damaged checkpoint is passed over: "+stepDir(out, 6)+": ") || !strings.HasSuffix(w[0], "it is kept as "+kept) ||
+				if len(w) != 2 || !strings.HasPrefix(w[0], "a damaged checkpoint is passed over: "+stepDir(out, 6)+": ") ||
+					!strings.HasSuffix(w[0], "it is kept as "+kept) ||
 					w[1] != "training goes on from step 3, the newest intact checkpoint; the metrics of all steps until now are kept as "+keptMetrics {
 					t.Errorf("warnings %q", w)
 				}
@@ -242,7 +249,8 @@ func TestAllDamaged(t *testing.T) {
 	for _, step := range []int{3, 6} {
 		flip(t, filepath.Join(stepDir(out, step), "model.safetensors"))
 	}
-	refused(t, newConfig(t, out), 0, checkpoint.ErrAllDamaged, stepDir(out, 3), stepDir(out, 6), "replace one by a copy, or choose another run.out")
+	refused(t, newConfig(t, out), 0, checkpoint.ErrAllDamaged, stepDir(out, 3), stepDir(out, 6),
+		"replace one by a copy, or choose another run.out")
 }
 
 // TestDamagedAndIncomplete: what there is to go on from by name is older than what is
@@ -292,7 +300,8 @@ func TestVanished(t *testing.T) {
 		is     error
 		want   []string
 	}{
-		{"the newest", 1, "step-00000006", checkpoint.ErrMissing, []string{"last points to step 6", "restore", "--from-step: there are [1 2 3 4 5]"}},
+		{"the newest", 1, "step-00000006", checkpoint.ErrMissing, []string{"last points to step 6", "restore",
+			"--from-step: there are [1 2 3 4 5]"}},
 		{"all but the pointers", 1, "step-*", checkpoint.ErrMissing, []string{"last points to step 6", "restore"}},
 		{"all", 1, "*", rundir.ErrFolder, []string{"reaches step 6", "due every step:", "restore", "move metrics.jsonl away"}},
 		{"their folder", 1, "", rundir.ErrFolder, []string{"reaches step 6", "due every step:", "restore", "move metrics.jsonl away"}},
@@ -351,7 +360,8 @@ func TestNoCheckpointYet(t *testing.T) {
 	})
 	t.Run("by name", func(t *testing.T) {
 		out := filepath.Join(memoryDir(t), "new")
-		if _, err := begin(newConfig(t, out), 5); !errors.Is(err, checkpoint.ErrNone) || !strings.Contains(err.Error(), "of step 5") || !slices.Equal(list(t, out), []string{".lock"}) {
+		if _, err := begin(newConfig(t, out), 5); !errors.Is(err, checkpoint.ErrNone) || !strings.Contains(err.Error(), "of step 5") ||
+			!slices.Equal(list(t, out), []string{".lock"}) {
 			t.Errorf("error %v, the folder has %v", err, list(t, out))
 		}
 	})

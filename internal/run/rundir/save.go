@@ -73,7 +73,8 @@ func (s *Saver) Write(ctx context.Context, state trainstate.State, saved []stage
 
 // WriteShared is Write where stages in other processes hold some tensors and write them to the
 // folder themselves.
-func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved []stages.Saved, best bool, others trainstate.Others) (string, error) {
+func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved []stages.Saved, best bool, others trainstate.Others) (string,
+	error) {
 	sort.SliceStable(saved, func(i, j int) bool {
 		if saved[i].Index != saved[j].Index {
 			return saved[i].Index < saved[j].Index

@@ -39,7 +39,8 @@ func TestSaveInOrder(t *testing.T) {
 	part := func(name, part string, index int) stages.Saved {
 		return stages.Saved{Name: name, Part: part, Index: index, Shape: []int{1}, Data: []float32{float32(index)}}
 	}
-	parts := []stages.Saved{part("a", "", 0), part("m.a", "m", 0), part("v.a", "v", 0), part("b", "", 1), part("m.b", "m", 1), part("v.b", "v", 1)}
+	parts := []stages.Saved{part("a", "", 0), part("m.a", "m", 0), part("v.a", "v", 0), part("b", "", 1), part("m.b", "m", 1),
+		part("v.b", "v", 1)}
 	backwards := slices.Clone(parts)
 	slices.Reverse(backwards)
 	var trees []string
@@ -52,7 +53,8 @@ func TestSaveInOrder(t *testing.T) {
 		}
 		ckpt, err := checkpoint.Open(dir)
 		must(t, err)
-		if m, o := ckpt.Model().Names(), ckpt.Optimizer().Names(); !slices.Equal(m, []string{"a", "b"}) || !slices.Equal(o, []string{"m.a", "v.a", "m.b", "v.b"}) {
+		if m, o := ckpt.Model().Names(), ckpt.Optimizer().Names(); !slices.Equal(m, []string{"a", "b"}) ||
+			!slices.Equal(o, []string{"m.a", "v.a", "m.b", "v.b"}) {
 			t.Errorf("the model has %v, the optimizer %v", m, o)
 		}
 		must(t, ckpt.Close())
@@ -76,7 +78,8 @@ func TestSavedFiles(t *testing.T) {
 		}
 		text, err := ckpt.File("config.json")
 		must(t, err)
-		if got, err := stages.ParseHF(text); err != nil || got.Family != model.Family || got.Hidden != model.Hidden || got.Layers != model.Layers {
+		if got, err := stages.ParseHF(text); err != nil || got.Family != model.Family || got.Hidden != model.Hidden ||
+			got.Layers != model.Layers {
 			t.Errorf("the model is %+v, %v", got, err)
 		}
 		if text, err := ckpt.File("config.toml"); string(text) != "# a run's" || err != nil {
@@ -115,7 +118,8 @@ func TestSaveKeeps(t *testing.T) {
 		_, err := s.Write(context.Background(), trainstate.State{Step: int64(step)}, saved(step), step == 2)
 		must(t, err)
 	}
-	if names := list(t, out, "checkpoints"); !slices.Equal(names, []string{"best", "last", "step-00000002", "step-00000004", "step-00000005"}) || pointer(t, out, "best") != "step-00000002" {
+	if names := list(t, out, "checkpoints"); !slices.Equal(names, []string{"best", "last", "step-00000002", "step-00000004",
+		"step-00000005"}) || pointer(t, out, "best") != "step-00000002" {
 		t.Errorf("there are %v, best points to %q", names, pointer(t, out, "best"))
 	}
 }
@@ -149,7 +153,8 @@ func TestSaveFails(t *testing.T) {
 
 	best := filepath.Join(out, "checkpoints", "best")
 	must(t, errors.Join(os.Remove(best), os.Mkdir(best, 0o755)))
-	if _, err := s.Write(context.Background(), trainstate.State{Step: 2}, saved(2), true); err == nil || !strings.Contains(err.Error(), "after writing "+stepDir(out, 2)) || !strings.Contains(err.Error(), best) {
+	if _, err := s.Write(context.Background(), trainstate.State{Step: 2}, saved(2), true); err == nil ||
+		!strings.Contains(err.Error(), "after writing "+stepDir(out, 2)) || !strings.Contains(err.Error(), best) {
 		t.Errorf("error %v", err)
 	}
 	for _, step := range []int{1, 2} {

@@ -108,9 +108,11 @@ func (t *Talk) readSpecial(c Files, settings map[string]json.RawMessage) error {
 		}
 		switch {
 		case complete && own == "":
-			t.warn("%s is %q in %s, which is not read, as in transformers, since %s has added_tokens_decoder: set it there", name, text, specialMapFile, TokenizerConfigFile)
+			t.warn("%s is %q in %s, which is not read, as in transformers, since %s has added_tokens_decoder: set it there", name, text,
+				specialMapFile, TokenizerConfigFile)
 		case complete:
-			t.warn("%s is %q in %s, which has added_tokens_decoder, and %q in %s: the first is used, as in transformers", name, own, TokenizerConfigFile, text, specialMapFile)
+			t.warn("%s is %q in %s, which has added_tokens_decoder, and %q in %s: the first is used, as in transformers", name, own,
+				TokenizerConfigFile, text, specialMapFile)
 		case own != "":
 			t.warn("%s is %q in %s and %q in %s: the first is used, as in transformers", name, text, specialMapFile, own, TokenizerConfigFile)
 		}
@@ -223,7 +225,8 @@ func (t *Talk) checkAdded(settings map[string]json.RawMessage) {
 		if v := settings[at.key]; len(v) == 0 || json.Unmarshal(v, &says) != nil || string(v) == "null" || says == (len(at.ids) > 0) {
 			continue
 		}
-		t.warn("%s is %t in %s, and the post-processor of %s adds %d tokens %s a text: the latter is done", at.key, says, TokenizerConfigFile, TokensFile, len(at.ids), at.where)
+		t.warn("%s is %t in %s, and the post-processor of %s adds %d tokens %s a text: the latter is done", at.key, says, TokenizerConfigFile,
+			TokensFile, len(at.ids), at.where)
 	}
 }
 

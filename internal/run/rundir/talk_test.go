@@ -30,14 +30,18 @@ func TestReadTalk(t *testing.T) {
 		bos      string
 		err      string
 	}{
-		"nothing":               {files{}, nil, "", "", ""},
-		"config.json":           {files{"config.json": `{"eos_token_id": 2}`}, []int32{2}, "", "", ""},
-		"null":                  {files{"config.json": `{"eos_token_id": null}`}, nil, "", "", ""},
-		"generation_config":     {files{"config.json": `{"eos_token_id": 2}`, "generation_config.json": `{"eos_token_id": [3, 4]}`}, []int32{3, 4}, "", "", ""},
-		"template":              {files{"tokenizer_config.json": `{"chat_template": "a", "bos_token": {"content": "<s>", "lstrip": false}}`}, nil, "a", "<s>", ""},
-		"template in a file":    {files{"tokenizer_config.json": `{"chat_template": "a", "bos_token": "<b>"}`, "chat_template.jinja": "b"}, nil, "b", "<b>", ""},
-		"several templates":     {files{"tokenizer_config.json": `{"chat_template": [{"name": "tool_use", "template": "x"}, {"name": "default", "template": "y"}], "bos_token": null}`}, nil, "y", "", ""},
-		"none called default":   {files{"tokenizer_config.json": `{"chat_template": [{"name": "tool_use", "template": "x"}]}`}, nil, "", "", "none is called"},
+		"nothing":     {files{}, nil, "", "", ""},
+		"config.json": {files{"config.json": `{"eos_token_id": 2}`}, []int32{2}, "", "", ""},
+		"null":        {files{"config.json": `{"eos_token_id": null}`}, nil, "", "", ""},
+		"generation_config": {files{"config.json": `{"eos_token_id": 2}`, "generation_config.json": `{"eos_token_id": [3, 4]}`},
+			[]int32{3, 4}, "", "", ""},
+		"template": {files{"tokenizer_config.json": `{"chat_template": "a", "bos_token": {"content": "<s>", "lstrip": false}}`}, nil,
+			"a", "<s>", ""},
+		"template in a file": {files{"tokenizer_config.json": `{"chat_template": "a", "bos_token": "<b>"}`, "chat_template.jinja": "b"}, nil,
+			"b", "<b>", ""},
+		"several templates": {files{"tokenizer_config.json": `{"chat_template": [{"name": "tool_use", "template": "x"}, {"name": "default", "template": "y"}], "bos_token": null}`}, nil, "y", "", ""},
+		"none called default": {files{"tokenizer_config.json": `{"chat_template": [{"name": "tool_use", "template": "x"}]}`}, nil, "", "",
+			"none is called"},
 		"a negative id":         {files{"config.json": `{"eos_token_id": -1}`}, nil, "", "", "0 or more"},
 		"a text for an id":      {files{"config.json": `{"eos_token_id": "x"}`}, nil, "", "", "must be an id"},
 		"no JSON":               {files{"generation_config.json": `{`}, nil, "", "", "generation_config.json"},
@@ -70,7 +74,8 @@ func special(t *testing.T, single string, names ...string) tokenizer.Tokenizer {
 	var added []any
 	ids := make(map[string]any)
 	for i, name := range names {
-		added = append(added, map[string]any{"id": 256 + i, "content": name, "special": true, "normalized": false, "lstrip": false, "rstrip": false, "single_word": false})
+		added = append(added, map[string]any{"id": 256 + i, "content": name, "special": true, "normalized": false, "lstrip": false,
+			"rstrip": false, "single_word": false})
 		ids[name] = map[string]any{"id": name, "ids": []int{256 + i}, "tokens": []string{name}}
 	}
 	var parts []any
@@ -107,28 +112,44 @@ func TestTalkOfSeveralFiles(t *testing.T) {
 		bos                      string
 		warnings                 []string
 	}{
-		"one file":              {"", files{"tokenizer_config.json": `{"eos_token": "</s>", "bos_token": "<s>"}`, "generation_config.json": `{"eos_token_id": 257}`}, []int32{e}, []int32{e}, nil, nil, "<s>", nil},
+		"one file": {"", files{"tokenizer_config.json": `{"eos_token": "</s>", "bos_token": "<s>"}`,
+			"generation_config.json": `{"eos_token_id": 257}`}, []int32{e}, []int32{e}, nil, nil, "<s>", nil},
 		"the tokenizer's alone": {"", files{"tokenizer_config.json": `{"eos_token": "</s>"}`}, []int32{e}, []int32{e}, nil, nil, "", nil},
-		"the map alone":         {"", files{"tokenizer_config.json": `{}`, "special_tokens_map.json": `{"bos_token": {"content": "<s>"}, "eos_token": "</s>", "additional_special_tokens": ["x"]}`}, []int32{e}, []int32{e}, nil, nil, "<s>", nil},
-		"the map says otherwise": {"", files{"tokenizer_config.json": `{"eos_token": "<e>", "bos_token": "<s>"}`, "special_tokens_map.json": `{"eos_token": "</s>"}`}, []int32{e}, []int32{e}, nil, nil, "<s>",
+		"the map alone": {"", files{"tokenizer_config.json": `{}`,
+			"special_tokens_map.json": `{"bos_token": {"content": "<s>"}, "eos_token": "</s>", "additional_special_tokens": ["x"]}`}, []int32{e},
+			[]int32{e}, nil, nil, "<s>", nil},
+		"the map says otherwise": {"", files{"tokenizer_config.json": `{"eos_token": "<e>", "bos_token": "<s>"}`,
+			"special_tokens_map.json": `{"eos_token": "</s>"}`}, []int32{e}, []int32{e}, nil, nil, "<s>",
 			[]string{`eos_token is "</s>" in special_tokens_map.json and "<e>" in tokenizer_config.json: the first is used`}},
-		"the map is not read": {"", files{"tokenizer_config.json": `{"eos_token": "</s>", "added_tokens_decoder": {}}`, "special_tokens_map.json": `{"bos_token": "<s>", "eos_token": {"content": "<e>"}, "pad_token": null}`}, []int32{e}, []int32{e}, nil, nil, "",
-			[]string{`bos_token is "<s>" in special_tokens_map.json, which is not read`, `eos_token is "</s>" in tokenizer_config.json, which has added_tokens_decoder, and "<e>" in special_tokens_map.json: the first is used`}},
-		"null in the map": {"", files{"tokenizer_config.json": `{"eos_token": "</s>"}`, "special_tokens_map.json": `{"eos_token": null}`}, []int32{e}, []int32{e}, nil, nil, "", nil},
-		"two ends": {"", files{"tokenizer_config.json": `{"eos_token": "</s>"}`, "generation_config.json": `{"eos_token_id": 258}`}, []int32{im, e}, []int32{e}, nil, nil, "",
+		"the map is not read": {"", files{"tokenizer_config.json": `{"eos_token": "</s>", "added_tokens_decoder": {}}`,
+			"special_tokens_map.json": `{"bos_token": "<s>", "eos_token": {"content": "<e>"}, "pad_token": null}`}, []int32{e}, []int32{e}, nil, nil,
+			"",
+			[]string{`bos_token is "<s>" in special_tokens_map.json, which is not read`,
+				`eos_token is "</s>" in tokenizer_config.json, which has added_tokens_decoder, and "<e>" in special_tokens_map.json: the first is used`}},
+		"null in the map": {"", files{"tokenizer_config.json": `{"eos_token": "</s>"}`, "special_tokens_map.json": `{"eos_token": null}`},
+			[]int32{e}, []int32{e}, nil, nil, "", nil},
+		"two ends": {"", files{"tokenizer_config.json": `{"eos_token": "</s>"}`, "generation_config.json": `{"eos_token_id": 258}`},
+			[]int32{im, e}, []int32{e}, nil, nil, "",
 			[]string{`eos_token is "</s>" (id 257) in the tokenizer's files, and eos_token_id in generation_config.json is 258 ("<im>")`}},
-		"several ends": {"", files{"tokenizer_config.json": `{"eos_token": "</s>"}`, "generation_config.json": `{"eos_token_id": [258, 257]}`, "config.json": `{"eos_token_id": 258}`}, []int32{im, e}, []int32{e}, nil, nil, "", nil},
-		"config.json says otherwise": {"", files{"generation_config.json": `{"eos_token_id": [258]}`, "config.json": `{"eos_token_id": [256, 258]}`}, []int32{im}, []int32{im}, nil, nil, "",
+		"several ends": {"", files{"tokenizer_config.json": `{"eos_token": "</s>"}`, "generation_config.json": `{"eos_token_id": [258, 257]}`,
+			"config.json": `{"eos_token_id": 258}`}, []int32{im, e}, []int32{e}, nil, nil, "", nil},
+		"config.json says otherwise": {"", files{"generation_config.json": `{"eos_token_id": [258]}`,
+			"config.json": `{"eos_token_id": [256, 258]}`}, []int32{im}, []int32{im}, nil, nil, "",
 			[]string{`eos_token_id in config.json is 256 ("<s>"), and generation_config.json has 258 ("<im>")`}},
-		"an unknown end": {"", files{"tokenizer_config.json": `{"eos_token": "<e>"}`}, nil, nil, nil, nil, "", []string{`eos_token is "<e>", which is no token`}},
-		"around a text":  {"<s> A </s>", files{"tokenizer_config.json": `{"add_bos_token": true, "add_eos_token": true}`}, nil, nil, []int32{s}, []int32{e}, "", nil},
-		"the end before": {"</s> A", files{"tokenizer_config.json": `{"eos_token": "</s>", "bos_token": "</s>", "add_bos_token": true}`}, []int32{e}, []int32{e}, []int32{e}, nil, "</s>", nil},
-		"not what is said": {"<s> <im> A", files{"tokenizer_config.json": `{"add_bos_token": false, "add_eos_token": true}`}, nil, nil, []int32{s, im}, nil, "",
+		"an unknown end": {"", files{"tokenizer_config.json": `{"eos_token": "<e>"}`}, nil, nil, nil, nil, "",
+			[]string{`eos_token is "<e>", which is no token`}},
+		"around a text": {"<s> A </s>", files{"tokenizer_config.json": `{"add_bos_token": true, "add_eos_token": true}`}, nil, nil, []int32{s},
+			[]int32{e}, "", nil},
+		"the end before": {"</s> A", files{"tokenizer_config.json": `{"eos_token": "</s>", "bos_token": "</s>", "add_bos_token": true}`},
+			[]int32{e}, []int32{e}, []int32{e}, nil, "</s>", nil},
+		"not what is said": {"<s> <im> A", files{"tokenizer_config.json": `{"add_bos_token": false, "add_eos_token": true}`}, nil, nil,
+			[]int32{s, im}, nil, "",
 			[]string{"add_bos_token is false", "add_eos_token is true"}},
 	} {
 		tok := special(t, c.single, "<s>", "</s>", "<im>")
 		got, err := rundir.ReadTalk(c.files, tok)
-		if err != nil || !slices.Equal(got.Ends, c.ends) || !slices.Equal(got.End, c.end) || !slices.Equal(got.Before, c.before) || !slices.Equal(got.After, c.after) || got.Special["bos_token"] != c.bos {
+		if err != nil || !slices.Equal(got.Ends, c.ends) || !slices.Equal(got.End, c.end) || !slices.Equal(got.Before, c.before) ||
+			!slices.Equal(got.After, c.after) || got.Special["bos_token"] != c.bos {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		if len(got.Warnings) != len(c.warnings) {
@@ -172,7 +193,8 @@ func TestWithEnds(t *testing.T) {
 		want  string
 	}{
 		"there": {files{"generation_config.json": `{"eos_token_id": 1, "top_p": 0.5}`}, `{"eos_token_id":[1,2],"top_p":0.5}`},
-		"new":   {files{"config.json": `{"eos_token_id": 1, "bos_token_id": 7, "pad_token_id": null}`}, `{"bos_token_id":7,"eos_token_id":[1,2]}`},
+		"new": {files{"config.json": `{"eos_token_id": 1, "bos_token_id": 7, "pad_token_id": null}`},
+			`{"bos_token_id":7,"eos_token_id":[1,2]}`},
 	} {
 		got, err := rundir.WithEnds(c.files, []int32{1, 2})
 		var short bytes.Buffer

@@ -69,7 +69,8 @@ func NewSampler(o SamplerOptions) (s *Sampler, why string) {
 	case o.Tokenizer == nil:
 		return nil, "the data's tokenizer is not known"
 	}
-	s = &Sampler{SamplerOptions: o, device: o.Config.Device, last: -1, tasks: make(chan sampleTask, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	s = &Sampler{SamplerOptions: o, device: o.Config.Device, last: -1, tasks: make(chan sampleTask, 1), quit: make(chan struct{}),
+		done: make(chan struct{})}
 	s.device.Threads = 1
 	if !s.Apart {
 		var err error
@@ -151,7 +152,8 @@ func (s *Sampler) sample(t sampleTask) {
 		s.Warn("there is no sample of step %d: %v", t.step, err)
 	}
 	if n := s.skipped.Swap(0); n > 0 {
-		s.Warn("validations came while the sample of step %d was being written, and have none: %d; fewer run.sample_tokens take less time", t.step, n)
+		s.Warn("validations came while the sample of step %d was being written, and have none: %d; fewer run.sample_tokens take less time",
+			t.step, n)
 	}
 }
 

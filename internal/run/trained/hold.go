@@ -17,7 +17,8 @@ import (
 func Hold(shape *stages.Model, tok tokenizer.Tokenizer, text *corpus.Text, o config.Device) (t *Model, err error) {
 	need, free := float64(4*shape.Config.Parameters()), float64(device.HostFreeBytes())
 	if free > 0 && need > free {
-		return nil, fmt.Errorf("%w: a snapshot of %d parameters takes %s, the machine has %s free", plan.ErrMemory, shape.Config.Parameters(), plan.GiB(need), plan.GiB(free))
+		return nil, fmt.Errorf("%w: a snapshot of %d parameters takes %s, the machine has %s free", plan.ErrMemory, shape.Config.Parameters(),
+			plan.GiB(need), plan.GiB(free))
 	}
 	t = &Model{Shape: shape, Tokenizer: tok, text: text, warned: true}
 	if t.Device, err = device.OpenKind(device.Options{Threads: o.Threads, Kernels: o.Kernels}); err != nil {

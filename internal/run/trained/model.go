@@ -61,7 +61,8 @@ func Open(o Options, tokenize bool) (t *Model, err error) {
 		return t, err
 	}
 	if tokenize && !c.Language() {
-		return t, fmt.Errorf("%w: %s is no language model but of the family %q, which writes no text; engine predict runs it on samples", plan.ErrOptions, t.Checkpoint.Dir(), c.Family)
+		return t, fmt.Errorf("%w: %s is no language model but of the family %q, which writes no text; engine predict runs it on samples",
+			plan.ErrOptions, t.Checkpoint.Dir(), c.Family)
 	}
 	if o.DType != "" && o.DType != "float32" && o.DType != "bfloat16" {
 		return t, fmt.Errorf("%w: the dtype %q; it is float32 or bfloat16", plan.ErrOptions, o.DType)
@@ -69,7 +70,8 @@ func Open(o Options, tokenize bool) (t *Model, err error) {
 	if t.Precision, err = plan.Precision(t.Checkpoint, o.DType, c.Language()); err != nil {
 		return t, fmt.Errorf("%s: %w", t.Checkpoint.Dir(), err)
 	}
-	if t.Tokenizer, t.NoTokenizer = rundir.ReadTokenizer(t.Checkpoint); t.NoTokenizer != nil && (tokenize || checkpoint.TryAgain(t.NoTokenizer)) {
+	if t.Tokenizer, t.NoTokenizer = rundir.ReadTokenizer(t.Checkpoint); t.NoTokenizer != nil &&
+		(tokenize || checkpoint.TryAgain(t.NoTokenizer)) {
 		return t, fmt.Errorf("%s: %w", t.Checkpoint.Dir(), t.NoTokenizer)
 	}
 	if t.Tokenizer == nil && tokenize {
@@ -87,7 +89,8 @@ func Open(o Options, tokenize bool) (t *Model, err error) {
 		}
 	}
 	kind, ordinal := config.SplitDevice(o.Device)
-	if t.Device, err = device.OpenKind(device.Options{Kind: kind, Ordinal: max(0, ordinal), Threads: o.Threads, Kernels: o.Kernels}); err != nil {
+	if t.Device, err = device.OpenKind(device.Options{Kind: kind, Ordinal: max(0, ordinal), Threads: o.Threads,
+		Kernels: o.Kernels}); err != nil {
 		return t, err
 	}
 	return t, nil

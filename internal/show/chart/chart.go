@@ -54,13 +54,15 @@ func (c *Chart) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, `<figure class="chart" id="%s"><figcaption><span>%s</span>`, c.ID, escape(c.heading()))
 	for i := range p.lines {
-		fmt.Fprintf(out, ` <span class="key l%d"><svg width="30" height="10" aria-hidden="true"><line class="curve" x1="0" x2="30" y1="5" y2="5"/>`, i)
+		fmt.Fprintf(out,
+			` <span class="key l%d"><svg width="30" height="10" aria-hidden="true"><line class="curve" x1="0" x2="30" y1="5" y2="5"/>`, i)
 		if p.lines[i].Dots {
 			fmt.Fprint(out, `<circle class="dot" cx="15" cy="5" r="3"/>`)
 		}
 		fmt.Fprintf(out, `</svg>%s</span>`, escape(p.lines[i].Name))
 	}
-	fmt.Fprintf(out, "</figcaption>\n"+`<svg class="plot" role="img" aria-labelledby="%[1]s-title %[1]s-says"><title id="%[1]s-title">%[2]s</title><desc id="%[1]s-says">%[3]s</desc>`+"\n",
+	fmt.Fprintf(out, "</figcaption>\n"+
+		`<svg class="plot" role="img" aria-labelledby="%[1]s-title %[1]s-says"><title id="%[1]s-title">%[2]s</title><desc id="%[1]s-says">%[3]s</desc>`+"\n",
 		c.ID, escape(c.Title+" by "+c.Across), escape(c.says(p)))
 	p.writeAxes(out)
 	p.writeCurves(out)
@@ -122,7 +124,8 @@ func (l *Line) says(across string) string {
 	case last:
 		text = fmt.Sprintf("%s: %s at %s %s", l.Name, number(first.Y), across, number(first.X))
 	default:
-		text = fmt.Sprintf("%s: from %s at %s %s to %s at %s, between %s and %s", l.Name, number(first.Y), across, number(first.X), number(last.Y), number(last.X), number(low), number(high))
+		text = fmt.Sprintf("%s: from %s at %s %s to %s at %s, between %s and %s", l.Name, number(first.Y), across, number(first.X),
+			number(last.Y), number(last.X), number(low), number(high))
 	}
 	if gone > 0 {
 		text += fmt.Sprintf("; %d of its points are no numbers", gone)
@@ -134,7 +137,9 @@ func (l *Line) says(across string) string {
 func Spark(w io.Writer, l Line, across string) error {
 	p := newPlot(&Chart{Lines: []Line{l}})
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, `<svg class="spark l0" role="img" aria-label="%s" width="110" height="22" viewBox="0 0 %d %d" preserveAspectRatio="none">`, escape(l.says(across)), size, size)
+	fmt.Fprintf(out,
+		`<svg class="spark l0" role="img" aria-label="%s" width="110" height="22" viewBox="0 0 %d %d" preserveAspectRatio="none">`,
+		escape(l.says(across)), size, size)
 	if len(p.lines) > 0 {
 		p.writeLine(out, 0)
 	}

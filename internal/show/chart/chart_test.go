@@ -55,10 +55,12 @@ func golden(t *testing.T, name string, got []byte) {
 
 func TestGolden(t *testing.T) {
 	loss := example()
-	norm := chart.Chart{ID: "norm", Title: "Gradient norm", Unit: "before clipping", Across: "tokens", Log: true, Lines: []chart.Line{{Name: "norm", Points: []chart.Point{
-		chart.At(0, 300), chart.At(1e6, 7), chart.At(2e6, 0), chart.At(3e6, 0.02), chart.At(4e6, 0.4),
-	}}}}
-	memory := chart.Chart{ID: "memory", Title: "Memory", Unit: "GiB", Across: "step", Zero: true, Lines: []chart.Line{{Name: "peak", Points: []chart.Point{chart.At(1, 3.5)}}}}
+	norm := chart.Chart{ID: "norm", Title: "Gradient norm", Unit: "before clipping", Across: "tokens", Log: true,
+		Lines: []chart.Line{{Name: "norm", Points: []chart.Point{
+			chart.At(0, 300), chart.At(1e6, 7), chart.At(2e6, 0), chart.At(3e6, 0.02), chart.At(4e6, 0.4),
+		}}}}
+	memory := chart.Chart{ID: "memory", Title: "Memory", Unit: "GiB", Across: "step", Zero: true,
+		Lines: []chart.Line{{Name: "peak", Points: []chart.Point{chart.At(1, 3.5)}}}}
 	empty := chart.Chart{ID: "empty", Title: "Nothing", Across: "step"}
 	for name, c := range map[string]chart.Chart{"loss.html": loss, "norm.html": norm, "memory.html": memory, "empty.html": empty} {
 		var out bytes.Buffer
@@ -77,18 +79,22 @@ func TestGolden(t *testing.T) {
 // TestAnything: whatever is drawn is well formed, has no text of others as markup, and no coordinate
 // that is no number.
 func TestAnything(t *testing.T) {
-	value := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-10, 10), rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), 0, math.MaxFloat64, -math.MaxFloat64, 5e-324, 1}))
+	value := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-10, 10), rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), 0, math.MaxFloat64,
+		-math.MaxFloat64, 5e-324, 1}))
 	point := rapid.Custom(func(t *rapid.T) chart.Point {
 		return chart.Point{X: value.Draw(t, "x"), Y: value.Draw(t, "y"), Low: value.Draw(t, "low"), High: value.Draw(t, "high")}
 	})
 	text := rapid.OneOf(rapid.String(), rapid.Just(`<script>"'&`))
 	rapid.Check(t, func(t *rapid.T) {
-		c := chart.Chart{ID: "x", Title: text.Draw(t, "title"), Across: text.Draw(t, "across"), Unit: text.Draw(t, "unit"), Log: rapid.Bool().Draw(t, "log"), Zero: rapid.Bool().Draw(t, "zero")}
+		c := chart.Chart{ID: "x", Title: text.Draw(t, "title"), Across: text.Draw(t, "across"), Unit: text.Draw(t, "unit"),
+			Log: rapid.Bool().Draw(t, "log"), Zero: rapid.Bool().Draw(t, "zero")}
 		for range rapid.IntRange(0, 8).Draw(t, "lines") {
-			c.Lines = append(c.Lines, chart.Line{Name: text.Draw(t, "name"), Dots: rapid.Bool().Draw(t, "dots"), Points: rapid.SliceOfN(point, 0, 20).Draw(t, "points")})
+			c.Lines = append(c.Lines, chart.Line{Name: text.Draw(t, "name"), Dots: rapid.Bool().Draw(t, "dots"),
+				Points: rapid.SliceOfN(point, 0, 20).Draw(t, "points")})
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "marks") {
-			c.Marks = append(c.Marks, chart.Mark{X: value.Draw(t, "at"), Sign: rapid.SampledFrom([]string{"", "R", "<"}).Draw(t, "sign"), Text: text.Draw(t, "text")})
+			c.Marks = append(c.Marks, chart.Mark{X: value.Draw(t, "at"), Sign: rapid.SampledFrom([]string{"", "R", "<"}).Draw(t, "sign"),
+				Text: text.Draw(t, "text")})
 		}
 		var out bytes.Buffer
 		if err := c.Write(&out); err != nil {

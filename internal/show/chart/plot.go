@@ -96,7 +96,8 @@ func (s scale) opened(room float64) scale {
 func (p *plot) writeAxes(out *bufio.Writer) {
 	for _, v := range p.y.ticks(5) {
 		at := percent(1 - p.y.at(v))
-		fmt.Fprintf(out, `<line class="grid" x1="0" x2="100%%" y1="%s" y2="%s"/><text x="-8" y="%s" dy="4" text-anchor="end">%s</text>`+"\n", at, at, at, number(v))
+		fmt.Fprintf(out, `<line class="grid" x1="0" x2="100%%" y1="%s" y2="%s"/><text x="-8" y="%s" dy="4" text-anchor="end">%s</text>`+"\n", at,
+			at, at, number(v))
 	}
 	for _, v := range p.x.ticks(4) {
 		at := p.x.at(v)
@@ -107,7 +108,9 @@ func (p *plot) writeAxes(out *bufio.Writer) {
 		case at > 0.97:
 			anchor = "end"
 		}
-		fmt.Fprintf(out, `<line class="grid" x1="%[1]s" x2="%[1]s" y1="0" y2="100%%"/><text x="%[1]s" y="100%%" dy="18" text-anchor="%[2]s">%[3]s</text>`+"\n", percent(at), anchor, number(v))
+		fmt.Fprintf(out,
+			`<line class="grid" x1="%[1]s" x2="%[1]s" y1="0" y2="100%%"/><text x="%[1]s" y="100%%" dy="18" text-anchor="%[2]s">%[3]s</text>`+"\n",
+			percent(at), anchor, number(v))
 	}
 	fmt.Fprintf(out, `<text x="100%%" y="100%%" dy="32" text-anchor="end">%s</text>`+"\n", escape(p.chart.Across))
 }
@@ -183,7 +186,8 @@ func (p *plot) writeMarks(out *bufio.Writer) {
 			fmt.Fprintf(out, `<line class="tick" x1="%[1]s" x2="%[1]s" y1="100%%" y2="97%%"><title>%[2]s</title></line>`+"\n", percent(at), says)
 			continue
 		}
-		fmt.Fprintf(out, `<g><title>%s</title><line class="mark" x1="%[2]s" x2="%[2]s" y1="0" y2="100%%"/><text class="sign" x="%[2]s" y="0" dy="-4">%[3]s</text></g>`+"\n", says, percent(at), escape(m.Sign))
+		fmt.Fprintf(out,
+			`<g><title>%s</title><line class="mark" x1="%[2]s" x2="%[2]s" y1="0" y2="100%%"/><text class="sign" x="%[2]s" y="0" dy="-4">%[3]s</text></g>`+"\n", says, percent(at), escape(m.Sign))
 	}
 	gone := 0
 	for i := range p.lines {

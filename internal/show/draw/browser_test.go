@@ -20,7 +20,8 @@ import (
 // rank's time.
 func TestForBrowser(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		schedules := []string{scheduler.GPipe, scheduler.OneFOneB, scheduler.Interleaved, scheduler.ZBH1, scheduler.ZBV, scheduler.UShape, scheduler.DualPipeV}
+		schedules := []string{scheduler.GPipe, scheduler.OneFOneB, scheduler.Interleaved, scheduler.ZBH1, scheduler.ZBV, scheduler.UShape,
+			scheduler.DualPipeV}
 		spec := scheduler.Spec{Schedule: rapid.SampledFrom(schedules).Draw(t, "schedule"),
 			Ranks: rapid.IntRange(2, 5).Draw(t, "ranks"), Microbatches: 10 * rapid.IntRange(1, 2).Draw(t, "microbatches")}
 		switch spec.Chunks = 1; spec.Schedule {

@@ -34,7 +34,7 @@ func encode(s *scheduler.Step, h stepHeader, actual, planned *scheduler.Timeline
 	}
 	b := make([]byte, 0, 8+len(head)+n*26+h.Gaps*26+16)
 	b = append(b, "TRP1"...)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(head))) //nolint:gosec // far below 2³²
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(head)))
 	b = append(b, head...)
 	floats := func(rows [][]float64) {
 		for _, row := range rows {
@@ -51,12 +51,12 @@ func encode(s *scheduler.Step, h stepHeader, actual, planned *scheduler.Timeline
 	}
 	for _, row := range s.Table.Ranks {
 		for _, a := range row {
-			b = binary.LittleEndian.AppendUint32(b, uint32(a.Chunk)) //nolint:gosec // from 0
+			b = binary.LittleEndian.AppendUint32(b, uint32(a.Chunk))
 		}
 	}
 	for _, row := range s.Table.Ranks {
 		for _, a := range row {
-			b = binary.LittleEndian.AppendUint32(b, uint32(a.Microbatch)) //nolint:gosec // from 0
+			b = binary.LittleEndian.AppendUint32(b, uint32(a.Microbatch))
 		}
 	}
 	for _, row := range s.Table.Ranks {
@@ -90,7 +90,7 @@ func encode(s *scheduler.Step, h stepHeader, actual, planned *scheduler.Timeline
 		func(g gap) int32 { return g.Needs.Chunk }, func(g gap) int32 { return g.Needs.Microbatch },
 	} {
 		for _, g := range why.gaps {
-			b = binary.LittleEndian.AppendUint32(b, uint32(of(g))) //nolint:gosec // −1 comes back as −1
+			b = binary.LittleEndian.AppendUint32(b, uint32(of(g)))
 		}
 	}
 	for _, g := range why.gaps {

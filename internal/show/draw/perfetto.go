@@ -88,7 +88,8 @@ type tracedEdge struct {
 // track describes a track and returns its number.
 func (p *tracer) track(parent uint64, name string, order int, more ...field) (uint64, error) {
 	p.tracks++
-	fields := []field{integer(descriptorUUID, p.tracks), text(descriptorName, name), integer(descriptorRank, uint64(order)), integer(descriptorOrdering, orderedByRank)}
+	fields := []field{integer(descriptorUUID, p.tracks), text(descriptorName, name), integer(descriptorRank, uint64(order)),
+		integer(descriptorOrdering, orderedByRank)}
 	if parent != 0 {
 		fields = append(fields, integer(descriptorParent, parent))
 	}
@@ -235,7 +236,8 @@ func (c *Chart) credits(m message, from, to int32) int {
 		return 0
 	}
 	for i, s := range c.Skips {
-		if row := [2][]int{all.SkipForward, all.SkipBackward}[m.kind]; i < len(row) && s == (scheduler.Skip{From: int(min(from, to)), To: int(max(from, to))}) {
+		if row := [2][]int{all.SkipForward, all.SkipBackward}[m.kind]; i < len(row) &&
+			s == (scheduler.Skip{From: int(min(from, to)), To: int(max(from, to))}) {
 			return row[i]
 		}
 	}

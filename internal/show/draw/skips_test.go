@@ -101,7 +101,8 @@ func TestSkipsInDrawings(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := p.report.Credits
-	if len(got.Skips) != 2 || got.Skips[1] != [2]int{0, 3} || len(got.Credits) != 2 || got.Credits[1] != [2]int{c.SkipForward[1], c.SkipBackward[1]} {
+	if len(got.Skips) != 2 || got.Skips[1] != [2]int{0, 3} || len(got.Credits) != 2 ||
+		got.Credits[1] != [2]int{c.SkipForward[1], c.SkipBackward[1]} {
 		t.Errorf("the summary has skips %v with credits %v", got.Skips, got.Credits)
 	}
 	without := *p.report
@@ -113,7 +114,8 @@ func TestSkipsInDrawings(t *testing.T) {
 
 func TestImpossibleSkips(t *testing.T) {
 	p := makePlan(t, scheduler.Spec{Ranks: 4, Chunks: 1, Microbatches: 2})
-	for _, s := range []scheduler.Skip{{From: -1, To: 3}, {From: 2, To: 3}, {From: 3, To: 0}, {From: math.MaxInt, To: math.MinInt}, {From: 0, To: math.MaxInt32 + 1}} {
+	for _, s := range []scheduler.Skip{{From: -1, To: 3}, {From: 2, To: 3}, {From: 3, To: 0}, {From: math.MaxInt, To: math.MinInt},
+		{From: 0, To: math.MaxInt32 + 1}} {
 		c := p.chart()
 		c.Skips = []scheduler.Skip{s}
 		for name, write := range formats {

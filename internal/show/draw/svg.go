@@ -31,7 +31,8 @@ func SVG(w io.Writer, charts ...Chart) error {
 
 // write draws the svg element.
 func (p *picture) write(out *bufio.Writer) {
-	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" class="timeline" width="%s" height="%s" viewBox="0 0 %s %s" role="img" aria-labelledby="timeline-title timeline-figures" font-family="system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="%d">`+"\n",
+	fmt.Fprintf(out,
+		`<svg xmlns="http://www.w3.org/2000/svg" class="timeline" width="%s" height="%s" viewBox="0 0 %s %s" role="img" aria-labelledby="timeline-title timeline-figures" font-family="system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="%d">`+"\n",
 		px(p.width), px(p.height), px(p.width), px(p.height), textFont)
 	var titles, figures []string
 	for i := range p.charts {
@@ -70,7 +71,8 @@ func (p *picture) writeChart(out *bufio.Writer, i int) {
 	bottom := p.pitch * float64(len(c.Lanes))
 
 	y := top - 10 - lineHeight*float64(len(p.lines(i))) - titleHeight
-	fmt.Fprintf(out, `<g class="head"><text class="ink" x="%d" y="%s" font-size="16" font-weight="600">%s</text>`, margin, px(y+16), escape(c.Title))
+	fmt.Fprintf(out, `<g class="head"><text class="ink" x="%d" y="%s" font-size="16" font-weight="600">%s</text>`, margin, px(y+16),
+		escape(c.Title))
 	for k, line := range p.lines(i) {
 		fmt.Fprintf(out, `<text class="faint" x="%d" y="%s">%s</text>`, margin, px(y+titleHeight+lineHeight*float64(k)+13), escape(line))
 	}
@@ -89,7 +91,8 @@ func (p *picture) writeChart(out *bufio.Writer, i int) {
 	fmt.Fprintln(out, `</g>`)
 	writeAxis(out, scale, across, bottom)
 
-	fmt.Fprintf(out, `<g class="names"><rect class="page" x="%s" y="-4" width="%s" height="%s"/>`, px(-p.left), px(p.left-4), px(bottom+axisHeight-6))
+	fmt.Fprintf(out, `<g class="names"><rect class="page" x="%s" y="-4" width="%s" height="%s"/>`, px(-p.left), px(p.left-4),
+		px(bottom+axisHeight-6))
 	for r := range c.Lanes {
 		f := &p.figures[i]
 		fmt.Fprintf(out, "\n"+`<text class="ink" x="-10" y="%s" text-anchor="end">%s<title>%s</title></text>`,
@@ -157,7 +160,8 @@ func (p *picture) writeLegend(out *bufio.Writer) {
 			x := s.x + swatchSize*float64(i)
 			if class == "pair" {
 				fmt.Fprintf(out, `<rect class="a F0" x="%s" y="%s" width="%d" height="%d"/>`, px(x), px(s.y), swatchSize, swatchSize/2)
-				fmt.Fprintf(out, `<rect class="a %s" x="%s" y="%s" width="%d" height="%d"/>`, p.lowerHalf(), px(x), px(s.y+swatchSize/2), swatchSize, swatchSize/2)
+				fmt.Fprintf(out, `<rect class="a %s" x="%s" y="%s" width="%d" height="%d"/>`, p.lowerHalf(), px(x), px(s.y+swatchSize/2), swatchSize,
+					swatchSize/2)
 				continue
 			}
 			fmt.Fprintf(out, `<rect class="%s" x="%s" y="%s" width="%d" height="%d"/>`, class, px(x), px(s.y), swatchSize, swatchSize)

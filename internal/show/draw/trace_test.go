@@ -307,7 +307,8 @@ func checkTrace(text string, charts []Chart) error {
 	messages, boxes := 0, 0
 	for i := range charts {
 		for m := range charts[i].messages() {
-			if from, to := &charts[i].Lanes[m.from.lane], &charts[i].Lanes[m.to.lane]; nanoseconds(from.Start[m.from.at]) < nanoseconds(to.Start[m.to.at]) {
+			if from, to := &charts[i].Lanes[m.from.lane],
+				&charts[i].Lanes[m.to.lane]; nanoseconds(from.Start[m.from.at]) < nanoseconds(to.Start[m.to.at]) {
 				messages++ // any other would lead back
 			}
 		}
@@ -386,7 +387,9 @@ func TestTraceBindsItsMessages(t *testing.T) {
 // Whatever each action takes, a table's trace is one that a viewer can read.
 func TestTraceOfAnyTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := scheduler.Spec{Schedule: rapid.SampledFrom(scheduler.Schedules()).Draw(t, "schedule"), Ranks: rapid.IntRange(1, 5).Draw(t, "ranks"), Chunks: rapid.IntRange(1, 3).Draw(t, "chunks"), Microbatches: rapid.IntRange(1, 12).Draw(t, "microbatches"), ForwardOnly: rapid.Bool().Draw(t, "forward only")}
+		s := scheduler.Spec{Schedule: rapid.SampledFrom(scheduler.Schedules()).Draw(t, "schedule"), Ranks: rapid.IntRange(1, 5).Draw(t, "ranks"),
+			Chunks: rapid.IntRange(1, 3).Draw(t, "chunks"), Microbatches: rapid.IntRange(1, 12).Draw(t, "microbatches"),
+			ForwardOnly: rapid.Bool().Draw(t, "forward only")}
 		table, err := scheduler.Generate(s)
 		if err != nil {
 			t.Skip("there is no such table")

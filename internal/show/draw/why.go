@@ -11,7 +11,7 @@ import (
 var causeNames = func() []string {
 	names := make([]string, scheduler.Optimizer+1)
 	for c := range names {
-		names[c] = scheduler.Cause(c).String() //nolint:gosec // some few
+		names[c] = scheduler.Cause(c).String()
 	}
 	return names
 }()
@@ -56,7 +56,7 @@ func analyse(s *scheduler.Step) (*reasons, error) {
 			if g.Cause == scheduler.Waits || g.Cause == scheduler.Credit {
 				waited[[2]int{r, g.From}] += g.Len()
 			}
-			why.gaps = append(why.gaps, gap{int32(r), g}) //nolint:gosec // within the limits of a table
+			why.gaps = append(why.gaps, gap{int32(r), g})
 		}
 	}
 	why.few(s.StepMS)

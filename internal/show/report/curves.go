@@ -80,7 +80,8 @@ func (p *page) drawCurves() error {
 		}
 	}
 	if lines, unit := p.rankMemory(); len(lines) > 0 {
-		if err := draw(chart.Chart{ID: "rank-memory", Title: "Memory of tensors by rank, the most so far", Unit: unit, Zero: true, Lines: lines}); err != nil {
+		if err := draw(chart.Chart{ID: "rank-memory", Title: "Memory of tensors by rank, the most so far", Unit: unit, Zero: true,
+			Lines: lines}); err != nil {
 			return err
 		}
 	}
@@ -207,7 +208,8 @@ func (p *page) idealBubble(measured []chart.Point) []chart.Line {
 		return nil // drawPipeline says so
 	}
 	ideal := 100 * played.BubbleFraction
-	return []chart.Line{{Name: "ideal, at unit costs", Points: []chart.Point{chart.At(measured[0].X, ideal), chart.At(measured[len(measured)-1].X, ideal)}}}
+	return []chart.Line{{Name: "ideal, at unit costs", Points: []chart.Point{chart.At(measured[0].X, ideal),
+		chart.At(measured[len(measured)-1].X, ideal)}}}
 }
 
 // rankMemory is the tensor memory of each rank; of many, of the ones that take most and least.
@@ -275,7 +277,8 @@ func (p *page) drawLayers() error {
 		return nil
 	}
 	last := p.stats[n-1]
-	p.LayersSay = fmt.Sprintf("Norms at step %s, and from the first of %s on.", words.Count(int64(last.Step)), words.Plural(n, "recorded step"))
+	p.LayersSay = fmt.Sprintf("Norms at step %s, and from the first of %s on.", words.Count(int64(last.Step)),
+		words.Plural(n, "recorded step"))
 	shown := last.Layers
 	if len(shown) > limitLayers {
 		p.LayersSay += fmt.Sprintf(" The first %d of %d layers.", limitLayers, len(shown))

@@ -345,7 +345,8 @@ func (p *page) tellAside() {
 		}
 	}
 	if len(names) > 0 {
-		p.Wrong = append(p.Wrong, clean(fmt.Sprintf("It has set aside: %s.", strings.Join(names[:min(len(names), 10)], ", ")))+moreThan(len(names), 10))
+		p.Wrong = append(p.Wrong, clean(fmt.Sprintf("It has set aside: %s.",
+			strings.Join(names[:min(len(names), 10)], ", ")))+moreThan(len(names), 10))
 	}
 }
 
@@ -406,7 +407,8 @@ func (p *page) tellAbout() {
 		m := c.Model
 		model := m.Family
 		if c.Language() {
-			model += fmt.Sprintf(": %s of width %s, %s, context %s", words.Plural(m.Layers, "layer"), words.Count(int64(m.Hidden)), words.Plural(m.Heads, "head"), words.Count(int64(m.Context)))
+			model += fmt.Sprintf(": %s of width %s, %s, context %s", words.Plural(m.Layers, "layer"), words.Count(int64(m.Hidden)),
+				words.Plural(m.Heads, "head"), words.Count(int64(m.Context)))
 		}
 		if r.Parameters > 0 {
 			model += fmt.Sprintf("; %s parameters", words.Count(r.Parameters))
@@ -430,8 +432,10 @@ func (p *page) tellAbout() {
 	if c := r.Config; c != nil {
 		add("Batch", "%s in microbatches of %d", words.Plural(c.Batch.Sequences, "sequence"), c.Batch.Microbatch)
 		o := c.Optimizer
-		add("Optimizer", "%s, learning rate %.4g to %.4g, %s warm-up steps, decay %s, clip norm %g", o.Name, o.LR, o.MinLR, words.Count(int64(o.WarmupSteps)), o.Decay, o.ClipNorm)
-		pipe := fmt.Sprintf("schedule %s, %s with %s each, %s", c.Pipeline.Schedule, words.Plural(c.Pipeline.Stages, "stage"), words.Plural(c.Pipeline.Chunks, "chunk"),
+		add("Optimizer", "%s, learning rate %.4g to %.4g, %s warm-up steps, decay %s, clip norm %g", o.Name, o.LR, o.MinLR,
+			words.Count(int64(o.WarmupSteps)), o.Decay, o.ClipNorm)
+		pipe := fmt.Sprintf("schedule %s, %s with %s each, %s", c.Pipeline.Schedule, words.Plural(c.Pipeline.Stages, "stage"),
+			words.Plural(c.Pipeline.Chunks, "chunk"),
 			words.Plural(c.Batch.Sequences/max(c.Batch.Microbatch, 1), "microbatch"))
 		if c.Pipeline.Layout != "" {
 			pipe += ", layout " + c.Pipeline.Layout

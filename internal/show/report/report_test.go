@@ -85,7 +85,8 @@ func TestCompare(t *testing.T) {
 		"checkpoints/step-00000004/config.json":  modelText,
 	})
 	d := Compare(read(t, a), read(t, b))
-	if d.NoConfig || fmt.Sprint(d.Config) != `[{run.name "a" "b"} {run.out "runs/a" "runs/b"} {optimizer.lr 0.001 0.002} {optimizer.min_lr 0.0001 0.0002}]` {
+	if d.NoConfig ||
+		fmt.Sprint(d.Config) != `[{run.name "a" "b"} {run.out "runs/a" "runs/b"} {optimizer.lr 0.001 0.002} {optimizer.min_lr 0.0001 0.0002}]` {
 		t.Errorf("config: %v", d.Config)
 	}
 	if d.A.Step != 8 || d.A.Steps != 10 || d.A.Rows != 8 || d.B.Step != 6 {
@@ -105,13 +106,15 @@ func TestCompare(t *testing.T) {
 		*f.First != (Pair{3, 3, math.Nextafter(3, 4)}) || *f.Largest != (Pair{5, 5, 7}) || *f.Last != (Pair{6, 6, 6}) {
 		t.Errorf("%+v: first %v, largest %v, last %v", f, f.First, f.Largest, f.Last)
 	}
-	if i := slices.IndexFunc(d.Speed, func(s SpeedDifference) bool { return s.Name == "step_ms" }); i < 0 || d.Speed[i] != (SpeedDifference{"step_ms", 104.5, 103.5}) || d.Speed[i].Ratio() != 103.5/104.5 {
+	if i := slices.IndexFunc(d.Speed, func(s SpeedDifference) bool { return s.Name == "step_ms" }); i < 0 ||
+		d.Speed[i] != (SpeedDifference{"step_ms", 104.5, 103.5}) || d.Speed[i].Ratio() != 103.5/104.5 {
 		t.Errorf("speed: %+v", d.Speed)
 	}
 
 	// A checkpoint of a run counts up to its step, and one elsewhere has no metrics.
 	d = Compare(read(t, filepath.Join(a, "checkpoints", "step-00000004")), read(t, filepath.Join(a, "checkpoints")))
-	if d.A.Step != 4 || d.Figures[0].Both != 4 || d.Figures[0].EndA != 4 || d.Figures[0].EndB != 8 || !d.Data.Same || !d.Kernels.Same || len(d.Config) != 0 || d.NoConfig {
+	if d.A.Step != 4 || d.Figures[0].Both != 4 || d.Figures[0].EndA != 4 || d.Figures[0].EndB != 8 || !d.Data.Same || !d.Kernels.Same ||
+		len(d.Config) != 0 || d.NoConfig {
 		t.Errorf("%+v", d)
 	}
 	moved := made(t, map[string]string{"trainer.json": trainer(4, "cpu-go", "00fe"), "config.json": modelText})
@@ -136,10 +139,12 @@ func TestReadRefuses(t *testing.T) {
 // TestRuins: whatever stands in a run's files, it is compared and drawn as far as it goes.
 func TestRuins(t *testing.T) {
 	for name, files := range map[string]map[string]string{
-		"bad rows":  {"config.toml": "[[", "metrics.jsonl": "[]\n[]\n", "events.jsonl": "{\n{\n", "trace.jsonl": "x\n"},
-		"nothing":   {"metrics.jsonl": ""},
-		"no metric": {"config.toml": fmt.Sprintf(configText, "x", "1"), "checkpoints/step-00000001/trainer.json": `{"format_version":99}`, "checkpoints/step-00000001/config.json": "{"},
-		"null":      {"metrics.jsonl": `{"step":0,"loss":null}` + "\n", "stats.jsonl": `{"step":0,"mem_bytes":[],"layers":[{"name":"x"}]}` + "\n", "samples.jsonl": `{}` + "\n"},
+		"bad rows": {"config.toml": "[[", "metrics.jsonl": "[]\n[]\n", "events.jsonl": "{\n{\n", "trace.jsonl": "x\n"},
+		"nothing":  {"metrics.jsonl": ""},
+		"no metric": {"config.toml": fmt.Sprintf(configText, "x", "1"), "checkpoints/step-00000001/trainer.json": `{"format_version":99}`,
+			"checkpoints/step-00000001/config.json": "{"},
+		"null": {"metrics.jsonl": `{"step":0,"loss":null}` + "\n", "stats.jsonl": `{"step":0,"mem_bytes":[],"layers":[{"name":"x"}]}` + "\n",
+			"samples.jsonl": `{}` + "\n"},
 	} {
 		r := read(t, made(t, files))
 		d := Compare(r, r)
@@ -173,7 +178,8 @@ func hostileRun(t *testing.T, steps int) string {
 		if i%50 == 0 {
 			fmt.Fprintf(&events, `{"time_ms":1790000000000,"step":%d,"kind":"checkpoint"}`+"\n", i)
 			fmt.Fprintf(&samples, `{"step":%d,"prompt":%s,"text":%s}`+"\n", i, quoted, quoted)
-			fmt.Fprintf(&stats, `{"step":%d,"mem_bytes":[1000000,2000000],"layers":[{"name":%s,"stage":0,"params":10,"weight_norm":%d,"grad_norm":null},{"name":"head","stage":1,"params":3,"weight_norm":1}]}`+"\n", i, quoted, i)
+			fmt.Fprintf(&stats,
+				`{"step":%d,"mem_bytes":[1000000,2000000],"layers":[{"name":%s,"stage":0,"params":10,"weight_norm":%d,"grad_norm":null},{"name":"head","stage":1,"params":3,"weight_norm":1}]}`+"\n", i, quoted, i)
 		}
 		if i%100 == 0 {
 			fmt.Fprintf(&events, `{"time_ms":1790000000000,"step":%d,"kind":"restart","text":%s}`+"\n", i, quoted)
@@ -187,7 +193,8 @@ func hostileRun(t *testing.T, steps int) string {
 		return fmt.Sprintf("%g,\"metrics\":{%s:%d},\"val_loss\":%d", 2+8*math.Exp(-float64(i)/99), quoted, i, i)
 	}
 	return made(t, map[string]string{
-		"config.toml":                            fmt.Sprintf("[run]\nname = \"x\"\nsteps = 10\n[data]\ntrain = ['%s']\n", strings.NewReplacer("'", "", "\a", "").Replace(hostile)),
+		"config.toml": fmt.Sprintf("[run]\nname = \"x\"\nsteps = 10\n[data]\ntrain = ['%s']\n",
+			strings.NewReplacer("'", "", "\a", "").Replace(hostile)),
 		"metrics.jsonl":                          metrics(1, steps, row),
 		"events.jsonl":                           events.String(),
 		"stats.jsonl":                            stats.String(),
@@ -211,8 +218,10 @@ func TestPage(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"10 steps were skipped", "loss is no number (NaN or infinite) at 10 steps: 97, 194", "It was restarted 10 times", "went on from an older step",
-		"step-00000002.damaged", "Ticks below are checkpoints.", "R: restarted.", "rank 1", "Content of the data", "Step 3, the last one that was traced",
+		"10 steps were skipped", "loss is no number (NaN or infinite) at 10 steps: 97, 194", "It was restarted 10 times",
+		"went on from an older step",
+		"step-00000002.damaged", "Ticks below are checkpoints.", "R: restarted.", "rank 1", "Content of the data",
+		"Step 3, the last one that was traced",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q", want)
@@ -222,10 +231,12 @@ func TestPage(t *testing.T) {
 		t.Error("control characters have stayed")
 	}
 	script := string(draw.InlineScript)
-	if again := pageOf(t, read(t, hostileRun(t, 10))); strings.Count(again, "<script") != 1 || !strings.Contains(again, script) || !strings.Contains(again, "data-step=") {
+	if again := pageOf(t, read(t, hostileRun(t, 10))); strings.Count(again, "<script") != 1 || !strings.Contains(again, script) ||
+		!strings.Contains(again, "data-step=") {
 		t.Error("markup has stayed, or the pipeline is not drawn")
 	}
-	if bare := pageOf(t, read(t, made(t, map[string]string{"metrics.jsonl": metrics(1, 3, func(int) string { return "1" })}))); strings.Contains(bare, "<script") || strings.Contains(bare, "script-src") {
+	if bare := pageOf(t, read(t, made(t, map[string]string{"metrics.jsonl": metrics(1, 3,
+		func(int) string { return "1" })}))); strings.Contains(bare, "<script") || strings.Contains(bare, "script-src") {
 		t.Error("there is a script and nothing to draw")
 	}
 }
@@ -259,7 +270,8 @@ func parsed(t *testing.T, text string) map[string]int {
 			attr := map[string]string{}
 			for _, a := range tok.Attr {
 				attr[a.Key] = a.Val
-				if strings.HasPrefix(a.Key, "on") || slices.Contains([]string{"src", "href", "xlink:href", "style", "action", "srcset", "data"}, a.Key) {
+				if strings.HasPrefix(a.Key, "on") || slices.Contains([]string{"src", "href", "xlink:href", "style", "action", "srcset", "data"},
+					a.Key) {
 					t.Errorf("%s has %s=%q", tok.Data, a.Key, a.Val)
 				}
 				if strings.Contains(a.Val, "//") && a.Key != "xmlns" && a.Key != "aria-label" && a.Key != "data-step" && a.Key != "content" {
@@ -275,7 +287,8 @@ func parsed(t *testing.T, text string) map[string]int {
 			refs = append(refs, strings.Fields(attr["aria-labelledby"])...)
 			switch tok.Data {
 			case "script":
-				if in.Next(); !strings.Contains(string(draw.InlineScript), ">"+string(in.Raw())+"</script>") || attr["type"] != "module" || counts["script"] > 1 {
+				if in.Next(); !strings.Contains(string(draw.InlineScript), ">"+string(in.Raw())+"</script>") || attr["type"] != "module" ||
+					counts["script"] > 1 {
 					t.Error("there is a script")
 				}
 			case "img", "iframe", "object", "embed", "link", "base", "form", "a", "image", "use", "foreignobject":

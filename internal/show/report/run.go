@@ -102,7 +102,8 @@ func Read(path string) (*Run, error) {
 		return r, nil
 	}
 	if !has(fsys, rundir.ConfigFile) && !has(fsys, rundir.MetricsFile) && !has(fsys, checkpoint.StoreName) {
-		return nil, fmt.Errorf("%s: %w: it has no %s, %s, %s or %s", path, ErrNoRun, rundir.ConfigFile, rundir.MetricsFile, checkpoint.StoreName, rundir.TrainerFile)
+		return nil, fmt.Errorf("%s: %w: it has no %s, %s, %s or %s", path, ErrNoRun, rundir.ConfigFile, rundir.MetricsFile, checkpoint.StoreName,
+			rundir.TrainerFile)
 	}
 	r.readConfig(fsys)
 	r.readMetrics(dir)

@@ -89,7 +89,8 @@ func TestScreenWithoutTerminal(t *testing.T) {
 
 func TestWriter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"a", "\n", "é", "\x1b", "\u009b", "\u202e", "日", "🙂", "\xff", "\x9b"})).Draw(t, "text"), "") + "."
+		text := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"a", "\n", "é", "\x1b", "\u009b", "\u202e", "日", "🙂", "\xff",
+			"\x9b"})).Draw(t, "text"), "") + "."
 		var got strings.Builder
 		w := NewWriter(&got, words.Harmless)
 		for rest := text; rest != ""; {

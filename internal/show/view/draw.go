@@ -201,7 +201,8 @@ func (v *View) summary(stages []event.Snapshot, strip time.Duration) string {
 
 // waits says in few words what is waited for.
 var waits = map[event.Wait]string{
-	event.WaitTokens: "tokens", event.WaitCredit: "credit", event.WaitTied: "tied gradient", event.WaitOrder: "order", event.WaitStages: "reports",
+	event.WaitTokens: "tokens", event.WaitCredit: "credit", event.WaitTied: "tied gradient", event.WaitOrder: "order",
+	event.WaitStages:   "reports",
 	event.WaitDecision: "decision", event.WaitDisk: "disk", event.WaitRoom: "room", event.WaitGroup: "group",
 }
 

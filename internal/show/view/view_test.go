@@ -31,7 +31,8 @@ func example(o Options, stages int, host func(rank int) string) *View {
 	v.Begin(troupe.Info{Name: "small", Steps: 1000, Stages: stages, Chunks: stages, Microbatches: 8, BubblePct: 20})
 	for n := 1; n <= 200; n++ {
 		loss, norm, lr, speed, ms, bubble := 1+4*math.Exp(-float64(n)/40), 0.5, 1e-3, 50000.0, 40.0, 21.5
-		e := troupe.StepEvent{Record: telemetry.Record{Step: n, Loss: &loss, GradNorm: &norm, LR: &lr, TokensPerS: &speed, StepMS: &ms, BubblePct: &bubble, PeakMemBytes: 1 << 26}, IdealBubblePct: 20}
+		e := troupe.StepEvent{Record: telemetry.Record{Step: n, Loss: &loss, GradNorm: &norm, LR: &lr, TokensPerS: &speed, StepMS: &ms,
+			BubblePct: &bubble, PeakMemBytes: 1 << 26}, IdealBubblePct: 20}
 		if n%50 == 0 {
 			val := loss + 0.1
 			e.ValLoss = &val
@@ -39,7 +40,8 @@ func example(o Options, stages int, host func(rank int) string) *View {
 		v.Event(e, epoch)
 	}
 	at := epoch.Add(time.Second)
-	s := event.Status{Time: at, Actors: []event.Snapshot{{Actor: "scheduler", Rank: -1, Doing: event.Idle, Wait: event.WaitStages, From: "stage 0", Need: stages, Since: at.Add(-40 * time.Millisecond)}}}
+	s := event.Status{Time: at, Actors: []event.Snapshot{{Actor: "scheduler", Rank: -1, Doing: event.Idle, Wait: event.WaitStages,
+		From: "stage 0", Need: stages, Since: at.Add(-40 * time.Millisecond)}}}
 	var a troupe.Actions
 	for r := range stages {
 		one := event.Snapshot{Actor: fmt.Sprintf("stage %d", r), Rank: r, Step: 201, Since: at.Add(-20 * time.Millisecond)}
@@ -49,7 +51,8 @@ func example(o Options, stages int, host func(rank int) string) *View {
 		if r%2 == 0 {
 			one.Doing, one.Action = event.Running, scheduler.Action{Chunk: int32(r), Type: scheduler.B, Microbatch: 3}
 		} else {
-			one.Doing, one.Wait, one.Needs, one.From = event.Waiting, event.WaitGradient, scheduler.Action{Chunk: int32(r + 1), Type: scheduler.B, Microbatch: 4}, fmt.Sprintf("stage %d", r+1)
+			one.Doing, one.Wait, one.Needs, one.From = event.Waiting, event.WaitGradient,
+				scheduler.Action{Chunk: int32(r + 1), Type: scheduler.B, Microbatch: 4}, fmt.Sprintf("stage %d", r+1)
 			one.Since = at.Add(-1200 * time.Millisecond)
 		}
 		s.Actors = append(s.Actors, one)
@@ -60,7 +63,8 @@ func example(o Options, stages int, host func(rank int) string) *View {
 			if m%2 == 1 {
 				typ = scheduler.B
 			}
-			times = append(times, troupe.ActionTime{Action: scheduler.Action{Chunk: int32(r), Type: typ, Microbatch: int32(m)}, Start: start, End: start.Add(10 * time.Millisecond)})
+			times = append(times, troupe.ActionTime{Action: scheduler.Action{Chunk: int32(r), Type: typ, Microbatch: int32(m)}, Start: start,
+				End: start.Add(10 * time.Millisecond)})
 		}
 		a.Ranks = append(a.Ranks, times)
 	}
@@ -121,7 +125,10 @@ func TestFramesFit(t *testing.T) {
 	colour := regexp.MustCompile("\x1b\\[[0-9;]*m")
 	rapid.Check(t, func(t *rapid.T) {
 		o := Options{Unicode: rapid.Bool().Draw(t, "unicode"), Colour: rapid.Bool().Draw(t, "colour")}
-		v := example(o, rapid.IntRange(1, 70).Draw(t, "stages"), func(r int) string { return rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "host") })
+		v := example(o, rapid.IntRange(1, 70).Draw(t, "stages"), func(r int) string {
+			return rapid.SampledFrom([]string{"", "a", "b"}).Draw(t,
+				"host")
+		})
 		v.Event(troupe.WarningEvent{Text: rapid.String().Draw(t, "warning")}, epoch)
 		v.Scroll(rapid.IntRange(-3, 100).Draw(t, "scroll"))
 		if rapid.Bool().Draw(t, "stall") {

@@ -41,7 +41,7 @@ func Read(t testing.TB) Vectors { return read(t, bytes.NewReader(vectors)) }
 // ReadFile reads others, which vectors.py has written.
 func ReadFile(t testing.TB, file string) Vectors {
 	t.Helper()
-	f, err := os.Open(file) //nolint:gosec // of the test's caller
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}

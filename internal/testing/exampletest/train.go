@@ -38,7 +38,8 @@ func Layouts() []Layout {
 		{"2 stages zb-v", sets("stages=2", "schedule=zb-v")},
 		{"4 stages zb-v, recompute full", sets("stages=4", "schedule=zb-v", "recompute=full")},
 		{"2 stages interleaved", sets("stages=2", "chunks=2")},
-		{"3 stages interleaved, recompute partial", sets("stages=3", "chunks=2", "microbatch_group_size=4", "recompute=partial", "recompute_keep=1")},
+		{"3 stages interleaved, recompute partial", sets("stages=3", "chunks=2", "microbatch_group_size=4", "recompute=partial",
+			"recompute_keep=1")},
 		{"2 stages auto, 4 chunks, recompute full", sets("stages=2", "chunks=4", "schedule=auto", "recompute=full")},
 		{"1 stage, recompute full", sets("stages=1", "recompute=full")},
 	}
@@ -91,7 +92,7 @@ func Train(t testing.TB, file, out string, steps int, keys ...string) *troupe.Ru
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range run.Events() { //nolint:revive // they must be read
+	for range run.Events() {
 	}
 	if result, err := run.Wait(); err != nil || result.Step != steps {
 		t.Fatalf("the run ended at step %d: %v", result.Step, err)
@@ -102,7 +103,8 @@ func Train(t testing.TB, file, out string, steps int, keys ...string) *troupe.Ru
 // Keys are what is set for all trainings, as on the command line.
 func Keys(out string, steps int) []string {
 	return []string{
-		"run.out=" + out, fmt.Sprintf("run.steps=%d", steps), fmt.Sprintf("run.eval_every=%d", Half), fmt.Sprintf("run.checkpoint_every=%d", Half), "run.eval_batches=1",
+		"run.out=" + out, fmt.Sprintf("run.steps=%d", steps), fmt.Sprintf("run.eval_every=%d", Half),
+		fmt.Sprintf("run.checkpoint_every=%d", Half), "run.eval_batches=1",
 		"run.keep=0", "optimizer.warmup_steps=1", "optimizer.decay=constant", "optimizer.clip_norm=0.01", "device.kind=cpu",
 	}
 }
@@ -146,7 +148,8 @@ func figures(t testing.TB, out string) (lines []string) {
 		if r.Step > 0 && (r.Loss == nil || r.GradNorm == nil || *r.GradNorm <= 0.01 || r.Skipped) {
 			t.Fatalf("step %d was not clipped, so that its norm does not count", r.Step)
 		}
-		lines = append(lines, fmt.Sprintf("step %d: loss %s, val_loss %s, grad_norm %s, metrics %v, %v", r.Step, bits(r.Loss), bits(r.ValLoss), bits(r.GradNorm), r.Metrics, r.ValMetrics))
+		lines = append(lines, fmt.Sprintf("step %d: loss %s, val_loss %s, grad_norm %s, metrics %v, %v", r.Step, bits(r.Loss), bits(r.ValLoss),
+			bits(r.GradNorm), r.Metrics, r.ValMetrics))
 	}
 	return lines
 }

@@ -48,7 +48,8 @@ func TestLinks(t *testing.T) {
 		{"delays add up", Link{Delay: ms}, Link{Delay: 2 * ms}, []time.Duration{0, 0, 5 * ms}, []time.Duration{3 * ms, 3 * ms, 8 * ms}},
 		{"the sender's rate", Link{BitsPerSecond: 10e6}, Link{}, []time.Duration{0, 0, 10 * ms}, []time.Duration{ms, 2 * ms, 11 * ms}},
 		{"the receiver's rate", Link{}, Link{BitsPerSecond: 10e6}, []time.Duration{0, 0, 10 * ms}, []time.Duration{ms, 2 * ms, 11 * ms}},
-		{"rate before delay", Link{BitsPerSecond: 10e6, Delay: 5 * ms}, Link{}, []time.Duration{0, 0, 0}, []time.Duration{6 * ms, 7 * ms, 8 * ms}},
+		{"rate before delay", Link{BitsPerSecond: 10e6, Delay: 5 * ms}, Link{}, []time.Duration{0, 0, 0},
+			[]time.Duration{6 * ms, 7 * ms, 8 * ms}},
 		{"both rates", Link{BitsPerSecond: 10e6}, Link{BitsPerSecond: 5e6}, []time.Duration{0, 0, 0}, []time.Duration{3 * ms, 5 * ms, 7 * ms}},
 		{"all lost", Link{}, Link{LossPercent: 100}, []time.Duration{0, ms}, nil},
 	} {

@@ -50,7 +50,8 @@ func TestNetDelay(t *testing.T) {
 		times := roundTrips(t, near, far, 50)
 		t.Logf("delays %v and %v: round trips of %v to %v, median %v", c.a, c.b, times[0], times[49], times[25])
 		if times[0] < c.shortest || times[25] > c.longest {
-			t.Errorf("delays %v and %v: the shortest round trip is %v, the median %v, want %v to %v", c.a, c.b, times[0], times[25], c.shortest, c.longest)
+			t.Errorf("delays %v and %v: the shortest round trip is %v, the median %v, want %v to %v", c.a, c.b, times[0], times[25], c.shortest,
+				c.longest)
 		}
 	}
 }

@@ -23,7 +23,8 @@ func NearFiguresBy(t testing.TB, want, got string, relative, norm float64) {
 			name string
 			x, y *float64
 			by   float64
-		}{{"loss", a[i].Loss, b[i].Loss, relative}, {"validation loss", a[i].ValLoss, b[i].ValLoss, relative}, {"gradient norm", a[i].GradNorm, b[i].GradNorm, norm}} {
+		}{{"loss", a[i].Loss, b[i].Loss, relative}, {"validation loss", a[i].ValLoss, b[i].ValLoss, relative},
+			{"gradient norm", a[i].GradNorm, b[i].GradNorm, norm}} {
 			if (v.x == nil) != (v.y == nil) {
 				t.Fatalf("line %d: one has no %s", i+1, v.name)
 			}

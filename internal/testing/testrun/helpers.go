@@ -34,7 +34,8 @@ func Sometimes(short, full int) int {
 func Span() (middle, end int, sets []string) {
 	end = Sometimes(4, 6)
 	middle = end / 2
-	return middle, end, []string{fmt.Sprint("run.steps=", end), fmt.Sprint("run.eval_every=", middle), fmt.Sprint("run.checkpoint_every=", middle)}
+	return middle, end, []string{fmt.Sprint("run.steps=", end), fmt.Sprint("run.eval_every=", middle),
+		fmt.Sprint("run.checkpoint_every=", middle)}
 }
 
 // SmallRun trains a step in some milliseconds, with everything on that could

@@ -26,7 +26,8 @@ func Rewrite(t *testing.T, out string, step int, change func(files map[string][]
 }
 
 // Replace writes a run's checkpoint of a step again, with other tensors or files.
-func Replace(t *testing.T, out string, step int, changeTensor func(name string, values []float32), changeFiles func(files map[string][]byte)) {
+func Replace(t *testing.T, out string, step int, changeTensor func(name string, values []float32),
+	changeFiles func(files map[string][]byte)) {
 	t.Helper()
 	ckpt, err := checkpoint.Open(StepDir(out, step))
 	if err != nil {

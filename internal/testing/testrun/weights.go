@@ -73,7 +73,8 @@ func Directory(t *testing.T, c stages.Config, tensors []safetensors.Tensor, memb
 func FromConfig(t *testing.T, from string, sets ...string) *config.Config {
 	t.Helper()
 	text := "run = {steps = 1}\ndata = {train = ['testdata/troupe.txt']}\nbatch = {sequences = 2, microbatch = 1}\n"
-	cfg, err := config.Parse("from.toml", []byte(text), append([]string{"model.from=" + from, "run.out=" + filepath.Join(t.TempDir(), "out")}, sets...), nil)
+	cfg, err := config.Parse("from.toml", []byte(text), append([]string{"model.from=" + from, "run.out=" + filepath.Join(t.TempDir(), "out")},
+		sets...), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

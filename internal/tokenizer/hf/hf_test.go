@@ -17,7 +17,8 @@ import (
 // texts draws what the patterns tell apart, and what is odd.
 func texts() *rapid.Generator[string] {
 	piece := rapid.OneOf(
-		rapid.SampledFrom([]string{" ", "  ", "\n", "\r\n", "\t", "\u3000", "\u0085", "'s", "'LL", "'ſ", "'", "a", "Zé", "字", "12", "½", "٣", "_", "-->", "👩‍👧", "e\u0301", "\u0344", "한", "<|x|>", "\x00", "\U0002ec0e", "\U00010d40"}),
+		rapid.SampledFrom([]string{" ", "  ", "\n", "\r\n", "\t", "\u3000", "\u0085", "'s", "'LL", "'ſ", "'", "a", "Zé", "字", "12", "½", "٣", "_",
+			"-->", "👩‍👧", "e\u0301", "\u0344", "한", "<|x|>", "\x00", "\U0002ec0e", "\U00010d40"}),
 		rapid.StringN(0, 8, -1),
 	)
 	return rapid.Map(rapid.SliceOfN(piece, 0, 30), func(s []string) string { return strings.Join(s, "") })
@@ -165,7 +166,8 @@ func TestTrain(t *testing.T) {
 		name, _ := tok.Token(id)
 		merged = append(merged, name)
 	}
-	want := strings.Split("an ab ana ban cab 12 banana Ġab 123 Ġabcab 45 dana Ġan Ġban Ġcab Ġbanana anas cabc Ġabcabcabc Ġananas Ġbandana", " ")
+	want := strings.Split("an ab ana ban cab 12 banana Ġab 123 Ġabcab 45 dana Ġan Ġban Ġcab Ġbanana anas cabc Ġabcabcabc Ġananas Ġbandana",
+		" ")
 	if !slices.Equal(merged, want) || size != 257+len(want) {
 		t.Errorf("%d tokens: %q, want %q", size, merged, want)
 	}
@@ -179,7 +181,8 @@ func TestTrain(t *testing.T) {
 		vocab   int
 		special []string
 		says    string
-	}{{256, []string{"<x>"}, "give 257"}, {maxTokens + 1, nil, "16777217"}, {300, []string{"<x>", "<x>"}, "twice"}, {300, []string{""}, "empty"}, {300, []string{"é"}, "one character"}} {
+	}{{256, []string{"<x>"}, "give 257"}, {maxTokens + 1, nil, "16777217"}, {300, []string{"<x>", "<x>"}, "twice"},
+		{300, []string{""}, "empty"}, {300, []string{"é"}, "one character"}} {
 		if _, _, err := tr.Train(bad.vocab, bad.special); err == nil || !strings.Contains(err.Error(), bad.says) {
 			t.Errorf("%v: error %v", bad, err)
 		}
@@ -241,7 +244,8 @@ func TestLongWords(t *testing.T) {
 		mixed.WriteByte(byte('a' + rng.IntN(3)))
 	}
 	for _, v := range allVectors(t) {
-		for _, text := range []string{strings.Repeat("a", n), mixed.String(), strings.Repeat(" ", n) + "x", "e" + strings.Repeat("\u0301\u0323", n/4), strings.Repeat("字", n/4)} {
+		for _, text := range []string{strings.Repeat("a", n), mixed.String(), strings.Repeat(" ", n) + "x", "e" +
+			strings.Repeat("\u0301\u0323", n/4), strings.Repeat("字", n/4)} {
 			ids := encode(t, v.tok, text, Plain)
 			if len(ids) > 16*len(text) {
 				t.Errorf("%s: %d ids of %d bytes", v.Name, len(ids), len(text))
@@ -273,13 +277,19 @@ func TestRefused(t *testing.T) {
 		{"truncation", `"truncation":null`, `"truncation":{"max_length":5}`, "truncation is set"},
 		{"padding", `"padding":null`, `"padding":{}`, "padding is set"},
 		{"version", `"1.0"`, `"2.0"`, `version "2.0"`},
-		{"a normalizer", `"normalizer":null`, `"normalizer":{"type":"Precompiled","precompiled_charsmap":"x"}`, `normalizer: unsupported tokenizer: the type "Precompiled"`},
-		{"a part of a sequence", `"normalizer":null`, `"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"BertNormalizer"}]}`, "normalizer: Sequence: part 1: "},
-		{"a pre-tokenizer", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"UnicodeScripts"}`, `pre_tokenizer: unsupported tokenizer: the type "UnicodeScripts"`},
-		{"a pattern", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"Regex":"a\\Xb"},"behavior":"Isolated","invert":false}`, `Split: unsupported tokenizer: the pattern a\Xb: \X`},
-		{"a class in a class", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[a[^bc]]"},"behavior":"Isolated","invert":false}`, "the class [^ in a class"},
+		{"a normalizer", `"normalizer":null`, `"normalizer":{"type":"Precompiled","precompiled_charsmap":"x"}`,
+			`normalizer: unsupported tokenizer: the type "Precompiled"`},
+		{"a part of a sequence", `"normalizer":null`, `"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"BertNormalizer"}]}`,
+			"normalizer: Sequence: part 1: "},
+		{"a pre-tokenizer", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"UnicodeScripts"}`,
+			`pre_tokenizer: unsupported tokenizer: the type "UnicodeScripts"`},
+		{"a pattern", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"Regex":"a\\Xb"},"behavior":"Isolated","invert":false}`,
+			`Split: unsupported tokenizer: the pattern a\Xb: \X`},
+		{"a class in a class", `"pre_tokenizer":null`,
+			`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[a[^bc]]"},"behavior":"Isolated","invert":false}`, "the class [^ in a class"},
 		{"a post-processor", `"post_processor":null`, `"post_processor":{"type":"X"}`, `post_processor: unsupported tokenizer: the type "X"`},
-		{"a decoder", `"decoder":null`, `"decoder":{"type":"WordPiece","prefix":"##","cleanup":true}`, `decoder: unsupported tokenizer: the type "WordPiece"`},
+		{"a decoder", `"decoder":null`, `"decoder":{"type":"WordPiece","prefix":"##","cleanup":true}`,
+			`decoder: unsupported tokenizer: the type "WordPiece"`},
 	} {
 		_, err := Parse([]byte(strings.Replace(small, tt.old, tt.new, 1)))
 		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), tt.says) {
@@ -297,10 +307,14 @@ func TestRefused(t *testing.T) {
 		{"no vocabulary", `"vocab"`, `"vocabs"`, "vocab is"},
 		{"an unknown token that is unknown", `"unk_token":null`, `"unk_token":"<unk>"`, `unk_token "<unk>"`},
 		{"a setting's type", `"fuse_unk":false`, `"fuse_unk":1`, "fuse_unk is 1"},
-		{"a template's token", `"post_processor":null`, `"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}}],"special_tokens":{}}`, `special_tokens has no "<s>"`},
-		{"a template of two", `"post_processor":null`, `"post_processor":{"type":"TemplateProcessing","single":[{"Sequence":{"id":"B"}}],"special_tokens":{}}`, "piece 0"},
+		{"a template's token", `"post_processor":null`,
+			`"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}}],"special_tokens":{}}`,
+			`special_tokens has no "<s>"`},
+		{"a template of two", `"post_processor":null`,
+			`"post_processor":{"type":"TemplateProcessing","single":[{"Sequence":{"id":"B"}}],"special_tokens":{}}`, "piece 0"},
 		{"no content", `"added_tokens":[]`, `"added_tokens":[{"id":3}]`, "token 0 has no content"},
-		{"a behavior", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"String":"a"},"behavior":"isolated","invert":false}`, `behavior is "isolated"`},
+		{"a behavior", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"String":"a"},"behavior":"isolated","invert":false}`,
+			`behavior is "isolated"`},
 	} {
 		if _, err := Parse([]byte(strings.Replace(small, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: error %v, want %q in it", tt.name, err, tt.says)
@@ -315,9 +329,11 @@ func TestRefused(t *testing.T) {
 // TestAddedTokens: those that the vocabulary lacks get the next ids, as the library gives them.
 func TestAddedTokens(t *testing.T) {
 	added := func(content string, special bool) string {
-		return fmt.Sprintf(`{"id":9,"content":%q,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":%v}`, content, special)
+		return fmt.Sprintf(`{"id":9,"content":%q,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":%v}`, content,
+			special)
 	}
-	tok, err := Parse([]byte(strings.Replace(small, `"added_tokens":[]`, `"added_tokens":[`+added("ab", false)+","+added("<x>", true)+","+added("<y>", false)+"]", 1)))
+	tok, err := Parse([]byte(strings.Replace(small, `"added_tokens":[]`, `"added_tokens":[`+added("ab", false)+","+added("<x>", true)+","+
+		added("<y>", false)+"]", 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,8 +358,10 @@ func FuzzParse(f *testing.F) {
 			f.Add([]byte(v.Tokenizer), v.Rows[len(v.Rows)-1].line)
 		}
 	}
-	f.Add([]byte(strings.NewReplacer(`"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?i:'s)|[^a-c\\s]+|\\b\\w"},"behavior":"MergedWithNext","invert":true}`,
-		`"decoder":null`, `"decoder":{"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":2}]}`).Replace(small)), "it's a b ")
+	f.Add([]byte(strings.NewReplacer(`"pre_tokenizer":null`,
+		`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?i:'s)|[^a-c\\s]+|\\b\\w"},"behavior":"MergedWithNext","invert":true}`,
+		`"decoder":null`,
+		`"decoder":{"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":2}]}`).Replace(small)), "it's a b ")
 	f.Fuzz(func(t *testing.T, file []byte, text string) {
 		tok, err := Parse(file)
 		if err != nil {

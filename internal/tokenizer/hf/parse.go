@@ -36,7 +36,8 @@ func Parse(data []byte) (*Tokenizer, error) {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	if kind != "BPE" {
-		return nil, fmt.Errorf("%w: its model is %s; supported are BPE, and WordLevel of single characters (tokenizer = \"chars\")", ErrUnsupported, quote(kind))
+		return nil, fmt.Errorf("%w: its model is %s; supported are BPE, and WordLevel of single characters (tokenizer = \"chars\")",
+			ErrUnsupported, quote(kind))
 	}
 	if t.model, err = parseModel(file["model"]); err != nil {
 		return nil, fmt.Errorf("model: %w", err)

@@ -88,7 +88,8 @@ func (m *model) parseVocab(data json.RawMessage) (unique bool, err error) {
 	most := int32(min(maxTokens, sparseTokens+16*len(m.vocab)))
 	for name, id := range m.vocab {
 		if id < 0 || id >= most {
-			return false, fmt.Errorf("vocab: the id %d of %s is outside 0..%d, which is supported for %d tokens", id, quote(name), most-1, len(m.vocab))
+			return false, fmt.Errorf("vocab: the id %d of %s is outside 0..%d, which is supported for %d tokens", id, quote(name), most-1,
+				len(m.vocab))
 		}
 		top = max(top, id)
 	}

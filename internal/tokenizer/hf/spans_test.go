@@ -103,7 +103,8 @@ func TestAround(t *testing.T) {
 	for _, v := range allVectors(t) {
 		before, after := v.tok.Around()
 		for _, r := range v.Rows {
-			if want := slices.Concat(before, r.special, after); !slices.Equal(r.whole, want) && strings.Count(string(v.Tokenizer), `"Sequence":{"id":"A"`) < 2 {
+			if want := slices.Concat(before, r.special, after); !slices.Equal(r.whole, want) &&
+				strings.Count(string(v.Tokenizer), `"Sequence":{"id":"A"`) < 2 {
 				t.Errorf("%s: %q: %v, want %v", v.Name, r.line, want, r.whole)
 			}
 		}

@@ -51,7 +51,8 @@ const byteTokens = 256
 // pairs.
 func (t *Trainer) Train(vocab int, special []string) (file []byte, size int, err error) {
 	if least := byteTokens + len(special); vocab < least || vocab > maxTokens {
-		return nil, 0, fmt.Errorf("a vocabulary of %d tokens: give %d (256 bytes and %d special tokens) to %d", vocab, least, len(special), maxTokens)
+		return nil, 0, fmt.Errorf("a vocabulary of %d tokens: give %d (256 bytes and %d special tokens) to %d", vocab, least, len(special),
+			maxTokens)
 	}
 	m := &merger{counts: make(map[[2]int32]int64), ids: make(map[string]int32)}
 	for _, name := range special {
@@ -209,7 +210,8 @@ func (m *merger) file(special []string) ([]byte, error) {
 	type object = map[string]any
 	var added []any
 	for id, name := range special {
-		added = append(added, ordered{{"id", id}, {"content", name}, {"single_word", false}, {"lstrip", false}, {"rstrip", false}, {"normalized", false}, {"special", true}})
+		added = append(added, ordered{{"id", id}, {"content", name}, {"single_word", false}, {"lstrip", false}, {"rstrip", false},
+			{"normalized", false}, {"special", true}})
 	}
 	var vocab ordered
 	for id, name := range m.names {

@@ -57,7 +57,10 @@ func measure(rounds int, seconds float64) error {
 	engineBLAS := G.WhichBLAS()
 	ways := []*way{
 		{name: "Gorgonia alone, its own BLAS, one core", run: func(s float64) (float64, error) { return alone(s, gonum.Implementation{}, 1) }},
-		{name: "Gorgonia alone, its own BLAS, all cores", run: func(s float64) (float64, error) { return alone(s, gonum.Implementation{}, runtime.NumCPU()) }},
+		{name: "Gorgonia alone, its own BLAS, all cores", run: func(s float64) (float64,
+			error) {
+			return alone(s, gonum.Implementation{}, runtime.NumCPU())
+		}},
 		{name: "Gorgonia alone, the engine's BLAS", run: func(s float64) (float64, error) { return alone(s, engineBLAS, 1) }},
 		{name: "graphs, 1 stage", run: func(s float64) (float64, error) { return engine(s, "graphs", 1) }},
 		{name: "graphs, 2 stages", run: func(s float64) (float64, error) { return engine(s, "graphs", 2) }},
@@ -81,7 +84,8 @@ func measure(rounds int, seconds float64) error {
 		for i, r := range w.rate {
 			ratios = append(ratios, r/base.rate[i])
 		}
-		fmt.Printf("%-42s %10.0f %9.1f   %.2f (%.2f to %.2f)\n", w.name, median(w.rate), median(w.rate)*products/1e9, median(ratios), slices.Min(ratios), slices.Max(ratios))
+		fmt.Printf("%-42s %10.0f %9.1f   %.2f (%.2f to %.2f)\n", w.name, median(w.rate), median(w.rate)*products/1e9, median(ratios),
+			slices.Min(ratios), slices.Max(ratios))
 	}
 	return nil
 }
@@ -212,7 +216,8 @@ func alone(seconds float64, blas G.BLAS, cores int) (float64, error) {
 		}
 		v := make([]float32, n)
 		rng.Normal(v, rng.NewKey(2, rng.StringStream(name)), 0, 0, math.Sqrt(2./width))
-		return G.NewMatrix(g, tensor.Float32, G.WithShape(dims...), G.WithName(name), G.WithValue(tensor.New(tensor.WithShape(dims...), tensor.WithBacking(v))))
+		return G.NewMatrix(g, tensor.Float32, G.WithShape(dims...), G.WithName(name),
+			G.WithValue(tensor.New(tensor.WithShape(dims...), tensor.WithBacking(v))))
 	}
 	x, y := matrix("x", rows, width), matrix("y", rows, width)
 	var params []*G.Node

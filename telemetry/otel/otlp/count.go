@@ -25,7 +25,8 @@ type count struct {
 func (c *count) trouble(err error) {
 	if err != nil {
 		c.troubled.Do(func() {
-			c.warn(fmt.Sprintf("OpenTelemetry: %s takes nothing at the moment: %v; training goes on, and what does not get there is lost", c.where, err))
+			c.warn(fmt.Sprintf("OpenTelemetry: %s takes nothing at the moment: %v; training goes on, and what does not get there is lost", c.where,
+				err))
 		})
 	}
 }

@@ -107,7 +107,8 @@ func (w *warnings) add(text string) {
 
 func open(t *testing.T, endpoint string, w *warnings) *Providers {
 	t.Helper()
-	p, err := Open(context.Background(), Options{Endpoint: endpoint, Environment: none, Attributes: []attribute.KeyValue{attribute.String("service.name", "engine")}, Warn: w.add})
+	p, err := Open(context.Background(), Options{Endpoint: endpoint, Environment: none,
+		Attributes: []attribute.KeyValue{attribute.String("service.name", "engine")}, Warn: w.add})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,8 +148,9 @@ func TestEnvironment(t *testing.T) {
 	server := httptest.NewServer(&c)
 	defer server.Close()
 	var w warnings
-	p, err := Open(context.Background(), Options{Endpoint: server.URL + "/base", Environment: environment(map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_METRICS_EXPORTER": "none"}),
-		Attributes: []attribute.KeyValue{attribute.String("service.name", "engine")}, Warn: w.add})
+	p, err := Open(context.Background(), Options{Endpoint: server.URL + "/base",
+		Environment: environment(map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_METRICS_EXPORTER": "none"}),
+		Attributes:  []attribute.KeyValue{attribute.String("service.name", "engine")}, Warn: w.add})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +169,8 @@ func TestNoSecrets(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		var c collector
 		server := httptest.NewServer(&c)
-		p, err := Open(context.Background(), Options{Endpoint: server.URL + "/base", Environment: none, NoSecrets: foreign, Warn: new(warnings).add})
+		p, err := Open(context.Background(), Options{Endpoint: server.URL + "/base", Environment: none, NoSecrets: foreign,
+			Warn: new(warnings).add})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +218,8 @@ func TestAway(t *testing.T) {
 				t.Errorf("%d of %d spans are lost", lost, n)
 			}
 			all := strings.Join(w.all, "\n")
-			if len(w.all) > 3 || strings.Count(all, fmt.Sprintf("%d of %d spans have not come to %s", n, n, endpoint)) != 1 || name == "silent" && !strings.Contains(all, "others are dropped") {
+			if len(w.all) > 3 || strings.Count(all, fmt.Sprintf("%d of %d spans have not come to %s", n, n, endpoint)) != 1 || name == "silent" &&
+				!strings.Contains(all, "others are dropped") {
 				t.Errorf("the warnings are\n%s", all)
 			}
 		})
@@ -247,7 +251,8 @@ func TestWants(t *testing.T) {
 
 // Without a signal its provider is none: a nil interface, which package otel takes for none.
 func TestOneSignal(t *testing.T) {
-	p, err := Open(context.Background(), Options{Endpoint: "http://127.0.0.1:1", Environment: environment(map[string]string{"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"})})
+	p, err := Open(context.Background(), Options{Endpoint: "http://127.0.0.1:1",
+		Environment: environment(map[string]string{"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,11 +85,13 @@ func (o *Options) where() string {
 
 func (p *Providers) sendTraces(ctx context.Context, o *Options, res *resource.Resource) error {
 	options := []otlptracehttp.Option{otlptracehttp.WithTimeout(sendTime),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second, MaxElapsedTime: retryTime})}
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second,
+			MaxElapsedTime: retryTime})}
 	if o.NoSecrets {
 		options = append(options, otlptracehttp.WithHeaders(map[string]string{}))
 		if o.encrypted() {
-			options = append(options, otlptracehttp.WithTLSClientConfig(&tls.Config{MinVersion: tls.VersionTLS12})) // without a certificate of this process
+			// without a certificate of this process
+			options = append(options, otlptracehttp.WithTLSClientConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
 		}
 	}
 	if o.Endpoint != "" {
@@ -104,7 +106,8 @@ func (p *Providers) sendTraces(ctx context.Context, o *Options, res *resource.Re
 		return fmt.Errorf("OpenTelemetry's spans: %w", err)
 	}
 	p.spans = exporter
-	batches := sdktrace.NewBatchSpanProcessor(&spanCounter{exporter, p.count}, sdktrace.WithMaxQueueSize(limitSpans), sdktrace.WithMaxExportBatchSize(limitBatch),
+	batches := sdktrace.NewBatchSpanProcessor(&spanCounter{exporter, p.count}, sdktrace.WithMaxQueueSize(limitSpans),
+		sdktrace.WithMaxExportBatchSize(limitBatch),
 		sdktrace.WithBatchTimeout(batchTime), sdktrace.WithExportTimeout(sendTime+retryTime))
 	p.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(&endCounter{batches, p.count}))
 	return nil
@@ -112,11 +115,13 @@ func (p *Providers) sendTraces(ctx context.Context, o *Options, res *resource.Re
 
 func (p *Providers) sendMetrics(ctx context.Context, o *Options, res *resource.Resource) error {
 	options := []otlpmetrichttp.Option{otlpmetrichttp.WithTimeout(sendTime),
-		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second, MaxElapsedTime: sendTime})}
+		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: 5 * time.Second,
+			MaxElapsedTime: sendTime})}
 	if o.NoSecrets {
 		options = append(options, otlpmetrichttp.WithHeaders(map[string]string{}))
 		if o.encrypted() {
-			options = append(options, otlpmetrichttp.WithTLSClientConfig(&tls.Config{MinVersion: tls.VersionTLS12})) // without a certificate of this process
+			// without a certificate of this process
+			options = append(options, otlpmetrichttp.WithTLSClientConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
 		}
 	}
 	if o.Endpoint != "" {
@@ -130,7 +135,8 @@ func (p *Providers) sendMetrics(ctx context.Context, o *Options, res *resource.R
 	if err != nil {
 		return fmt.Errorf("OpenTelemetry's metrics: %w", err)
 	}
-	reader := sdkmetric.NewPeriodicReader(&metricCounter{exporter, p.count}, sdkmetric.WithInterval(metricsTime), sdkmetric.WithTimeout(sendTime))
+	reader := sdkmetric.NewPeriodicReader(&metricCounter{exporter, p.count}, sdkmetric.WithInterval(metricsTime),
+		sdkmetric.WithTimeout(sendTime))
 	p.metrics = sdkmetric.NewMeterProvider(sdkmetric.WithResource(res), sdkmetric.WithReader(reader))
 	return nil
 }

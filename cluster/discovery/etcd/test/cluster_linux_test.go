@@ -136,7 +136,8 @@ stages = 2
 // that the coordinator comes back at another port ends the run.
 func TestCluster(t *testing.T) {
 	s, e := newServer(t, nil), newEngine(t)
-	for name, content := range map[string]string{"config.toml": config, "text.txt": strings.Repeat("the quick brown fox jumps over the lazy dog\n", 100)} {
+	for name, content := range map[string]string{"config.toml": config,
+		"text.txt": strings.Repeat("the quick brown fox jumps over the lazy dog\n", 100)} {
 		if err := os.WriteFile(filepath.Join(e.dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

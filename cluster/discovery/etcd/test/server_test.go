@@ -116,10 +116,13 @@ func newFiles(t *testing.T) *files {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "etcd"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "etcd"}, NotBefore: root.NotBefore,
+		NotAfter: root.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, &authority.PublicKey, authority)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +135,8 @@ func newFiles(t *testing.T) *files {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, block := range map[string]*pem.Block{f.ca: {Type: "CERTIFICATE", Bytes: rootDER}, f.cert: {Type: "CERTIFICATE", Bytes: leafDER}, f.key: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+	for path, block := range map[string]*pem.Block{f.ca: {Type: "CERTIFICATE", Bytes: rootDER}, f.cert: {Type: "CERTIFICATE", Bytes: leafDER},
+		f.key: {Type: "PRIVATE KEY", Bytes: keyDER}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}

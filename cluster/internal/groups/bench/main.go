@@ -6,7 +6,8 @@
 // torch.distributed, if a Python is given. The table has medians over the rounds, and of the rounds' ratios. The lane is
 // measured while all processes send to all at once: its latency by empty messages, its rate by messages of up to 1 MiB from and to
 // as much memory as the collective has. An exchange sends each of the others a part of 1/n and waits for theirs, as often one after the
-// other as the collective: what the lane makes of one without anything in flight beside it. The bound of an all_reduce of D bytes among n is the smaller of 2 latencies and 2(n-1)/n·D
+// other as the collective: what the lane makes of one without anything in flight beside it. The bound of an
+// all_reduce of D bytes among n is the smaller of 2 latencies and 2(n-1)/n·D
 // bytes at the lane's rate, and 1 latency and (n-1)·D bytes; of the others 1 latency and (n-1)/n·D, D being the whole.
 package main
 
@@ -174,7 +175,8 @@ func (r *results) measure(own, peer side, what string, n, size, count int, keep 
 }
 
 func (r *results) print(size int, gloo bool) {
-	fmt.Printf("| %d | %.0f | %.2f | %.0f | %.0f | %.2f | ", size, median(r.latency), median(r.rate), median(r.bound), median(r.measured), median(r.byBound))
+	fmt.Printf("| %d | %.0f | %.2f | %.0f | %.0f | %.2f | ", size, median(r.latency), median(r.rate), median(r.bound), median(r.measured),
+		median(r.byBound))
 	if gloo {
 		fmt.Printf("%.0f | %.2f", median(r.gloo), median(r.byGloo))
 	} else {

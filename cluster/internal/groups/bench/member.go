@@ -124,7 +124,8 @@ func startMembers(n int, shared bool, threads int) (side, error) {
 	p := &processes{}
 	for rank := range n {
 		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), fmt.Sprint(rankVariable, "=", rank), fmt.Sprint(sharedVariable, "=", shared), fmt.Sprint("GOMAXPROCS=", threads))
+		cmd.Env = append(os.Environ(), fmt.Sprint(rankVariable, "=", rank), fmt.Sprint(sharedVariable, "=", shared),
+			fmt.Sprint("GOMAXPROCS=", threads))
 		if err := p.start(cmd); err != nil {
 			p.close()
 			return nil, err
@@ -167,10 +168,12 @@ func playMember() error {
 	if err != nil {
 		return err
 	}
-	m := &member{rank: rank, arena: tensorops.NewHostMemory(0).NewArena("bench"), tensors: make(map[int]tensorops.Tensor), came: make(chan int, 4096)}
-	m.node = lane.New(lane.Config{Self: id(rank), NoSharedMemory: os.Getenv(sharedVariable) == "false", Dial: func(ctx context.Context, address string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	}})
+	m := &member{rank: rank, arena: tensorops.NewHostMemory(0).NewArena("bench"), tensors: make(map[int]tensorops.Tensor),
+		came: make(chan int, 4096)}
+	m.node = lane.New(lane.Config{Self: id(rank), NoSharedMemory: os.Getenv(sharedVariable) == "false",
+		Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}})
 	defer m.node.Close()
 	m.raw = m.node.Open(lane.ID{'r', 'a', 'w'}, func(_ lane.ID, header []byte, lens []int) ([][]byte, func(error), error) {
 		if len(lens) == 0 {

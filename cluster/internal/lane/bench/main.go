@@ -119,7 +119,8 @@ func run() error {
 			}
 		}
 	}
-	fmt.Printf("%s, %s/%s, %d CPUs, %d rounds, %d streams\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), *rounds, *streams)
+	fmt.Printf("%s, %s/%s, %d CPUs, %d rounds, %d streams\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), *rounds,
+		*streams)
 	t.print(os.Stdout)
 	return nil
 }

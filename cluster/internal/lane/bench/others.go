@@ -118,7 +118,8 @@ func newProto(port int) (*actor.ActorSystem, *remote.Remote) {
 	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))
 	r := remote.NewRemote(system, remote.Configure("127.0.0.1", port, remote.WithEndpointWriterBatchSize(1),
 		remote.WithServerOptions(grpc.MaxRecvMsgSize(maxMessage)),
-		remote.WithDialOptions(grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))))
+		remote.WithDialOptions(grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))))
 	r.Start()
 	return system, r
 }

@@ -41,13 +41,14 @@ func dialAll(at addresses, streams int) ([]way, func(), error) {
 	}
 	plain := newLaneWay(lane.Config{Self: senderID, Dial: dialTCP, Streams: streams, NoSharedMemory: true}, at.Lane)
 	summed := newLaneWay(lane.Config{Self: senderCRCID, Dial: dialTCP, Streams: streams, NoSharedMemory: true, Checksum: true}, at.Lane)
-	overTLS := newLaneWay(lane.Config{Self: senderTLSID, Streams: streams, NoSharedMemory: true, Dial: func(ctx context.Context, address string) (net.Conn, error) {
-		conn, err := dialTCP(ctx, address)
-		if err != nil {
-			return nil, err
-		}
-		return secure.Client(conn, anyCertificate), nil
-	}}, at.LaneTLS)
+	overTLS := newLaneWay(lane.Config{Self: senderTLSID, Streams: streams, NoSharedMemory: true,
+		Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := dialTCP(ctx, address)
+			if err != nil {
+				return nil, err
+			}
+			return secure.Client(conn, anyCertificate), nil
+		}}, at.LaneTLS)
 	shared := newLaneWay(lane.Config{Self: senderShmID, Dial: dialTCP, Streams: streams}, at.Lane)
 	grpc, closeGRPC, err := dialGRPC(at.GRPC)
 	if err != nil {

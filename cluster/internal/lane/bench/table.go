@@ -84,7 +84,8 @@ func (t *table) print(to io.Writer) {
 		line(append(cells, number("%.0f µs", median(t.trips[way.name])*1e6))...)
 	}
 	line()
-	for _, pair := range [][2]string{{"lane", "tcp"}, {"lane+crc", "tcp"}, {"lane+tls", "tls"}, {"grpc", "tcp"}, {"proto", "tcp"}, {"lane+shm", "tcp"}, {"lane+shm", "lane"}} {
+	for _, pair := range [][2]string{{"lane", "tcp"}, {"lane+crc", "tcp"}, {"lane+tls", "tls"}, {"grpc", "tcp"}, {"proto", "tcp"},
+		{"lane+shm", "tcp"}, {"lane+shm", "lane"}} {
 		if t.rate[pair[0]] == nil || t.rate[pair[1]] == nil {
 			continue
 		}

@@ -119,7 +119,8 @@ p[q][k] = e^(scale·p[q][k] − lse[q]); d[q][k] = p[q][k]·(d[q][k] − delta[q
 Registers: the scale; −lse and delta of the row; those of exp.`
 
 func attnGrad(a *isa) {
-	a.function("grad", "(p, d, lse, delta []float32, scale float32)", "turns scores into probabilities, and the probabilities' gradient into the scores'.")
+	a.function("grad", "(p, d, lse, delta []float32, scale float32)",
+		"turns scores into probabilities, and the probabilities' gradient into the scores'.")
 	p, d, lse, delta, n := a.base("p"), a.base("d"), a.base("lse"), a.base("delta"), a.length("p")
 	scale := a.spread(a.param("scale"))
 	e := a.exponential(expMax)

@@ -24,7 +24,8 @@ named here, since the assembler does not know the conversion.`
 // gemmAMXPack writes the functions.
 func gemmAMXPack(c *build.Context) {
 	a := avx512(c)
-	rows, cols := "row j is contiguous along k: the pairs of k lie side by side at src + j·stride", "k is contiguous along j: its numbers lie side by side at src + k·stride"
+	rows, cols := "row j is contiguous along k: the pairs of k lie side by side at src + j·stride",
+		"k is contiguous along j: its numbers lie side by side at src + k·stride"
 	for _, source := range []struct {
 		name, kind, doc string
 		load            func(a *isa, row reg.GPVirtual, stride reg.GPVirtual)

@@ -69,7 +69,8 @@ func (n *neon) rows(first, count gp, rows int) []*stream {
 }
 
 func neonVecRoPE(n *neon) {
-	n.start("ropeNEON", "(a, b *float32, cos, sin []float32, heads, stride int)", "turns the pairs of the heads' elements at a and b, as many as there are cosines.")
+	n.start("ropeNEON", "(a, b *float32, cos, sin []float32, heads, stride int)",
+		"turns the pairs of the heads' elements at a and b, as many as there are cosines.")
 	first := []gp{n.integer("a"), n.integer("b"), n.base("cos"), n.base("sin")}
 	heads, stride, count, left := n.integer("heads"), n.integer("stride"), n.length("cos"), n.gp()
 	streams := make([]*stream, len(first))

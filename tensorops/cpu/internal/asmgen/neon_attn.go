@@ -65,7 +65,8 @@ func neonAttnScale(n *neon) {
 }
 
 func neonAttnGrad(n *neon) {
-	n.start("gradNEON", "(p, d, lse, delta []float32, scale float32)", "turns scores into probabilities, and the probabilities' gradient into the scores'.")
+	n.start("gradNEON", "(p, d, lse, delta []float32, scale float32)",
+		"turns scores into probabilities, and the probabilities' gradient into the scores'.")
 	p, d, lse, delta, count := n.base("p"), n.base("d"), n.base("lse"), n.base("delta"), n.length("p")
 	scale := n.scalar("scale")
 	n.constants()

@@ -5,7 +5,8 @@ import "fmt"
 func neonVecDrop(n *neon) {
 	n.start("dropNEON", "(y, x []float32, keep []uint32, scale float32)", "stores scale·x where keep is set, else 0.")
 	n.drop(false)
-	n.start("dropAddNEON", "(y, x []float32, keep []uint32, skip []float32, scale float32)", "stores scale·x + skip where keep is set, else skip.")
+	n.start("dropAddNEON", "(y, x []float32, keep []uint32, skip []float32, scale float32)",
+		"stores scale·x + skip where keep is set, else skip.")
 	n.drop(true)
 }
 

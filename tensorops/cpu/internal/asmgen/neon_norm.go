@@ -101,7 +101,8 @@ func (n *neon) normalise(add bool) {
 }
 
 func neonVecNormSums(n *neon) {
-	n.start("normSumsNEON", "(dy, x, gamma []float32, mean float32) (sum, dot float32)", "returns the sums of dy·gamma and of dy·gamma·(x − mean).")
+	n.start("normSumsNEON", "(dy, x, gamma []float32, mean float32) (sum, dot float32)",
+		"returns the sums of dy·gamma and of dy·gamma·(x − mean).")
 	dy, x, gamma, count, mean := n.in("dy"), n.in("x"), n.in("gamma"), n.length("x"), n.scalar("mean")
 	sum, dot, zero := n.lanes32(), n.lanes32(), n.v()
 	n.zero(zero)
@@ -122,7 +123,8 @@ func neonVecNormSums(n *neon) {
 func neonVecNormGrad(n *neon) {
 	n.start("normGradNEON", "(dx, dy, x, gamma []float32, mean, rstd, a, b float32)", "stores rstd·((dy·gamma − a) − (x − mean)·b).")
 	n.normGrad(false)
-	n.start("normGradAddNEON", "(dx, dy, x, gamma, skip []float32, mean, rstd, a, b float32)", "stores rstd·((dy·gamma − a) − (x − mean)·b) + skip.")
+	n.start("normGradAddNEON", "(dx, dy, x, gamma, skip []float32, mean, rstd, a, b float32)",
+		"stores rstd·((dy·gamma − a) − (x − mean)·b) + skip.")
 	n.normGrad(true)
 }
 
@@ -153,7 +155,8 @@ func (n *neon) normGrad(add bool) {
 func neonVecNormWeightGrad(n *neon) {
 	for _, rows := range []int{1, 4} {
 		number := map[int]string{1: "One", 4: "Four"}[rows]
-		n.start("layerNormWeightGrad"+number+"NEON", "(dgamma, dbeta, dy, x, stats []float32)", "adds rows to the gradients of LayerNorm's weights.")
+		n.start("layerNormWeightGrad"+number+"NEON", "(dgamma, dbeta, dy, x, stats []float32)",
+			"adds rows to the gradients of LayerNorm's weights.")
 		n.normWeightGrad(rows, true)
 		n.start("rmsNormWeightGrad"+number+"NEON", "(dgamma, dy, x, stats []float32)", "adds rows to the gradient of RMSNorm's weights.")
 		n.normWeightGrad(rows, false)

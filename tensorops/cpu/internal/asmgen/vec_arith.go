@@ -17,7 +17,8 @@ var operandNames = []string{"a", "b", "c", "d"}
 // sumOf is a loop's signature, its comment, and what its name ends with.
 func sumOf(operands int) (signature, doc, suffix string) {
 	names := operandNames[:operands]
-	return "(dst, " + strings.Join(names, ", ") + " []float32)", "stores " + strings.Join(names, " + "), []string{2: "", "Three", "Four"}[operands]
+	return "(dst, " + strings.Join(names, ", ") + " []float32)", "stores " + strings.Join(names, " + "),
+		[]string{2: "", "Three", "Four"}[operands]
 }
 
 func vecAdd(a *isa) {

@@ -16,7 +16,8 @@ Registers: v; scale.`
 func vecDrop(a *isa) {
 	a.function("drop", "(y, x []float32, keep []uint32, scale float32)", "stores scale·x where keep is set, else 0.")
 	a.drop(false)
-	a.function("dropAdd", "(y, x []float32, keep []uint32, skip []float32, scale float32)", "stores scale·x + skip where keep is set, else skip.")
+	a.function("dropAdd", "(y, x []float32, keep []uint32, skip []float32, scale float32)",
+		"stores scale·x + skip where keep is set, else skip.")
 	a.drop(true)
 }
 

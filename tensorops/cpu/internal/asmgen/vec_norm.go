@@ -105,7 +105,8 @@ The sums of g = dy·gamma and of g·(x − mean), in 32 lanes of float32.
 Registers: the lanes of both sums; g; d = x − mean; mean.`
 
 func vecNormSums(a *isa) {
-	a.function("normSums", "(dy, x, gamma []float32, mean float32) (sum, dot float32)", "returns the sums of dy·gamma and of dy·gamma·(x − mean).")
+	a.function("normSums", "(dy, x, gamma []float32, mean float32) (sum, dot float32)",
+		"returns the sums of dy·gamma and of dy·gamma·(x − mean).")
 	dy, x, gamma, n, mean := a.base("dy"), a.base("x"), a.base("gamma"), a.length("x"), a.spread(a.param("mean"))
 	sum, dot := a.sums(), a.sums()
 	a.blocks(n, len(sum), a.floats(), func(i int, at reg.Register, l lanes) {
@@ -129,7 +130,8 @@ Registers: g = dy·gamma and then the difference; d = x − mean; mean, rstd, a,
 func vecNormGrad(a *isa) {
 	a.function("normGrad", "(dx, dy, x, gamma []float32, mean, rstd, a, b float32)", "stores rstd·((dy·gamma − a) − (x − mean)·b).")
 	a.normGrad(false)
-	a.function("normGradAdd", "(dx, dy, x, gamma, skip []float32, mean, rstd, a, b float32)", "stores rstd·((dy·gamma − a) − (x − mean)·b) + skip.")
+	a.function("normGradAdd", "(dx, dy, x, gamma, skip []float32, mean, rstd, a, b float32)",
+		"stores rstd·((dy·gamma − a) − (x − mean)·b) + skip.")
 	a.normGrad(true)
 }
 

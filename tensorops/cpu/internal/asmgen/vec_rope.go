@@ -12,7 +12,8 @@ apart and share the cosines and sines.
 Registers: p, q of a head; u, v, the results; c, s.`
 
 func vecRoPE(a *isa) {
-	a.function("rope", "(a, b *float32, cos, sin []float32, heads, stride int)", "turns the pairs of the heads' elements at a and b, as many as there are cosines.")
+	a.function("rope", "(a, b *float32, cos, sin []float32, heads, stride int)",
+		"turns the pairs of the heads' elements at a and b, as many as there are cosines.")
 	x, y, cos, sin := a.integer("a"), a.integer("b"), a.base("cos"), a.base("sin")
 	heads, stride, n := a.integer("heads"), a.integer("stride"), a.GP64()
 	head, done := a.label("head"), a.label("end")

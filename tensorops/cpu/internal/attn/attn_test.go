@@ -89,7 +89,8 @@ func newProblem(seed *rand.Rand, in memory, queries, keys, dim, group int, dropo
 	}
 	p.kv = attn.Keys{K: r.matrix(keys, dim), V: r.matrix(keys, dim), DK: r.matrix(keys, dim), DV: r.matrix(keys, dim)}
 	for i := range group {
-		p.heads = append(p.heads, attn.Head{Index: i, Q: r.matrix(queries, dim), O: r.matrix(queries, dim), DO: r.matrix(queries, dim), DQ: r.matrix(queries, dim), LSE: make([]float32, queries)})
+		p.heads = append(p.heads, attn.Head{Index: i, Q: r.matrix(queries, dim), O: r.matrix(queries, dim), DO: r.matrix(queries, dim),
+			DQ: r.matrix(queries, dim), LSE: make([]float32, queries)})
 	}
 	return p
 }
@@ -246,7 +247,8 @@ func TestAttention(t *testing.T) {
 func TestWindow(t *testing.T) {
 	for _, kn := range available() {
 		for _, size := range []struct{ queries, more, window int }{
-			{1, 0, 1}, {5, 0, 1}, {5, 3, 2}, {40, 0, 7}, {40, 9, 100}, {65, 0, 64}, {300, 0, 12}, {301, 300, 288}, {310, 5, 289}, {620, 0, 30}, {1, 700, 20}, {2, 700, 126},
+			{1, 0, 1}, {5, 0, 1}, {5, 3, 2}, {40, 0, 7}, {40, 9, 100}, {65, 0, 64}, {300, 0, 12}, {301, 300, 288}, {310, 5, 289}, {620, 0, 30},
+			{1, 700, 20}, {2, 700, 126},
 		} {
 			for _, in := range []memory{float, mixed} {
 				for _, dropout := range []bool{false, true} {
@@ -321,7 +323,8 @@ func TestPathsAgree(t *testing.T) {
 		if first == nil {
 			first = p
 		}
-		for _, pair := range [][2]gemm.Matrix{{p.kv.DK, first.kv.DK}, {p.kv.DV, first.kv.DV}, {p.heads[1].O, first.heads[1].O}, {p.heads[1].DQ, first.heads[1].DQ}} {
+		for _, pair := range [][2]gemm.Matrix{{p.kv.DK, first.kv.DK}, {p.kv.DV, first.kv.DV}, {p.heads[1].O, first.heads[1].O},
+			{p.heads[1].DQ, first.heads[1].DQ}} {
 			for i := range pair[0].Data {
 				if math.Float32bits(pair[0].Data[i]) != math.Float32bits(pair[1].Data[i]) {
 					t.Fatalf("%s: element %d is %g, another path says %g", kn.Gemm.Name, i, pair[0].Data[i], pair[1].Data[i])

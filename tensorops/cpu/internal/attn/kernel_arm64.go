@@ -6,4 +6,5 @@ import (
 )
 
 // NEON needs nothing: every arm64 processor has it.
-var NEON = Kernel{Name: "neon", Gemm: &gemm.NEON, vec: &vec.NEON, max: maxNEON, exp: expNEON, scale: scaleNEON, grad: gradNEON, mul: mulNEON}
+var NEON = Kernel{Name: "neon", Gemm: &gemm.NEON, vec: &vec.NEON, max: maxNEON, exp: expNEON, scale: scaleNEON, grad: gradNEON,
+	mul: mulNEON}

@@ -45,7 +45,8 @@ func TestRecorded(t *testing.T) {
 			for _, s := range []struct {
 				queries, more, dim, group, window int
 				dropout                           bool
-			}{{1, 0, 1, 1, 0, false}, {5, 3, 7, 2, 0, false}, {16, 0, 16, 1, 0, true}, {70, 6, 33, 2, 0, false}, {301, 0, 24, 1, 50, true}, {290, 300, 8, 1, 0, false}} {
+			}{{1, 0, 1, 1, 0, false}, {5, 3, 7, 2, 0, false}, {16, 0, 16, 1, 0, true}, {70, 6, 33, 2, 0, false}, {301, 0, 24, 1, 50, true},
+				{290, 300, 8, 1, 0, false}} {
 				p := newProblem(rand.New(rand.NewPCG(1, 1)), float, s.queries, s.queries+s.more, s.dim, s.group, s.dropout, s.window)
 				p.redraw(r)
 				p.run(kn, new(attn.Workspace))

@@ -102,7 +102,8 @@ func (TileKernel) ReadsRows(a Matrix, m, k int) bool {
 func (kn TileKernel) BlockRows(c Matrix, m, n, k int, a Matrix, b []float32, add bool) {
 	if m > 0 {
 		row := a.Row * int(unsafe.Sizeof(a.Half[0]))
-		multiplyTiles(c, m, n, k/amxStep, tiledA{unsafe.Pointer(&a.Half[0]), row, row * amxStrip / 2, amxStep * int(unsafe.Sizeof(a.Half[0])), row * amxStrip}, kn.PackedB(b, k), add)
+		multiplyTiles(c, m, n, k/amxStep, tiledA{unsafe.Pointer(&a.Half[0]), row, row * amxStrip / 2, amxStep * int(unsafe.Sizeof(a.Half[0])),
+			row * amxStrip}, kn.PackedB(b, k), add)
 	}
 }
 

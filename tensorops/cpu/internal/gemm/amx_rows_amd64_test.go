@@ -19,11 +19,12 @@ func TestBlockRows(t *testing.T) {
 	half := func(n int) []uint16 {
 		v := make([]uint16, n)
 		for i := range v { // ±1 to 4
-			v[i] = uint16(r.UintN(2)<<15 | 0x3f80 | r.UintN(0x100)) //nolint:gosec // 16 bits
+			v[i] = uint16(r.UintN(2)<<15 | 0x3f80 | r.UintN(0x100))
 		}
 		return v
 	}
-	for _, c := range []struct{ m, n, k, wider int }{{32, 32, 32, 0}, {96, 64, 96, 0}, {64, 33, 512, 0}, {32, 7, 64, 5}, {128, 160, 384, 384}} {
+	for _, c := range []struct{ m, n, k, wider int }{{32, 32, 32, 0}, {96, 64, 96, 0}, {64, 33, 512, 0}, {32, 7, 64, 5},
+		{128, 160, 384, 384}} {
 		for _, add := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v,%v", c, add), func(t *testing.T) {
 				a := gemm.Matrix{Half: half(c.m * (c.k + c.wider)), Row: c.k + c.wider, Col: 1}

@@ -59,7 +59,8 @@ func (kn *Kernel) Multiply(b Block) {
 	for j := 0; j < b.N; j += kn.NR {
 		strip, next := &b.B.Data[j/kn.NR*b.B.Strip], b.fetched(j, kn.NR, b.K)
 		run := func(i, strips, rows int, next Memory) {
-			kn.tile[rows](strips, b.K, &b.A.Data[i*b.A.Strip], strip, &b.C.Data[i*kn.MR*b.C.Row+j], b.A.K, b.B.K, b.C.Row, b.Add, next.first, next.lines, next.perRow, next.skip)
+			kn.tile[rows](strips, b.K, &b.A.Data[i*b.A.Strip], strip, &b.C.Data[i*kn.MR*b.C.Row+j], b.A.K, b.B.K, b.C.Row, b.Add, next.first,
+				next.lines, next.perRow, next.skip)
 		}
 		switch {
 		case j+kn.NR > b.N:

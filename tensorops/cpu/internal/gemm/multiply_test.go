@@ -152,7 +152,8 @@ func TestMultiplyAtBorders(t *testing.T) {
 			mr, nr := kn.Strips()
 			r := rand.New(rand.NewPCG(1, 2))
 			var ws workspace
-			for i, f := range []form{{}, {tb: true}, {ta: true}, {ta: true, tb: true}, {add: true}, {ta: true, add: true}, {halfA: true}, {ta: true, tb: true, halfB: true}, {tb: true, halfA: true, halfB: true}} {
+			for i, f := range []form{{}, {tb: true}, {ta: true}, {ta: true, tb: true}, {add: true}, {ta: true, add: true}, {halfA: true},
+				{ta: true, tb: true, halfB: true}, {tb: true, halfA: true, halfB: true}} {
 				if i > 0 && strings.HasPrefix(name, "rounded") {
 					continue // packing is that of the kernel
 				}

@@ -29,7 +29,8 @@ func packSquares[T float32 | uint16](dst []float32, data []T, row, col, width, k
 			s = whole
 		}
 		for ; s*amxStep < k; s++ {
-			packBorder(forB, &dst[j*length+s*amxSquare], data[j*amxStrip*row+s*amxStep*col:], row, col, min(amxStrip, width-j*amxStrip), min(amxStep, k-s*amxStep))
+			packBorder(forB, &dst[j*length+s*amxSquare], data[j*amxStrip*row+s*amxStep*col:], row, col, min(amxStrip, width-j*amxStrip),
+				min(amxStep, k-s*amxStep))
 		}
 	}
 }

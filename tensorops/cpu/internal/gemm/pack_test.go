@@ -71,7 +71,8 @@ func TestPackHalf(t *testing.T) {
 							pack(got, half)
 							for i := range want {
 								if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-									t.Fatalf("%s of %d × depth %d, form %s: word %d of %d is %#08x, from float32 %#08x", side, width, k, form, i, length, math.Float32bits(got[i]), math.Float32bits(want[i]))
+									t.Fatalf("%s of %d × depth %d, form %s: word %d of %d is %#08x, from float32 %#08x", side, width, k, form, i, length,
+										math.Float32bits(got[i]), math.Float32bits(want[i]))
 								}
 							}
 						}

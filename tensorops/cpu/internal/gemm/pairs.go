@@ -76,7 +76,8 @@ func (f *pairPacks) pack(dst []float32, m Matrix, depth, width, strip int) {
 	}
 }
 
-func packPairs[T float32 | uint16](dst []float32, m Matrix, data []T, depth, width, strip int, rows, cols func(dst []float32, src []T, stride, depth, width int)) {
+func packPairs[T float32 | uint16](dst []float32, m Matrix, data []T, depth, width, strip int, rows,
+	cols func(dst []float32, src []T, stride, depth, width int)) {
 	length := pairs(depth)
 	if m.Col == 1 {
 		for k := 0; k < depth; k += rowChunk {

@@ -28,7 +28,8 @@ func (r Output) At(i, j int) Output {
 // A·B is rounded and stored there instead, after bias, which may be nil, was added to each row. The tile that is
 // computed after the last one is right bytes from c. ldc and ldh are the distances of rows, skip that of lines of next, in
 // bytes.
-type pairTileFunc func(strips, pairs int, a, b, c *float32, ldc, right int, add bool, half *uint16, ldh int, bias *float32, next *byte, lines, perRow, skip int)
+type pairTileFunc func(strips, pairs int, a, b, c *float32, ldc, right int, add bool, half *uint16, ldh int, bias *float32, next *byte,
+	lines, perRow, skip int)
 
 // PackedA and PackedB are operands packed to some depth. Operand.From then takes a
 // number of pairs.
@@ -117,7 +118,8 @@ func (p *PairKernel) run(s *pairStrip, first, strips, rows int) {
 	if first > 0 {
 		next = Memory{}
 	}
-	p.tile[rows](strips, pairs(s.K), &s.A.Data[first*s.A.Strip], &s.words[0], c, ldc, right, s.Add, half, 2*s.Out.Row, bias, next.first, next.lines, next.perRow, next.skip)
+	p.tile[rows](strips, pairs(s.K), &s.A.Data[first*s.A.Strip], &s.words[0], c, ldc, right, s.Add, half, 2*s.Out.Row, bias, next.first,
+		next.lines, next.perRow, next.skip)
 }
 
 // border computes an incomplete strip of B: whole tiles beside C, by the same sums, of which the first columns are stored.

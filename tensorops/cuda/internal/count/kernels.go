@@ -6,7 +6,8 @@ import "maps"
 var kernels = make(map[string]costOf)
 
 func init() {
-	for _, family := range []map[string]costOf{actKernels, normKernels, lossKernels, embedKernels, moveKernels, optimKernels, productKernels(), attentionKernels()} {
+	for _, family := range []map[string]costOf{actKernels, normKernels, lossKernels, embedKernels, moveKernels, optimKernels, productKernels(),
+		attentionKernels()} {
 		maps.Copy(kernels, family)
 	}
 }
@@ -315,7 +316,8 @@ var embedKernels = map[string]costOf{
 		grad := array(a.Grad, rows*a.Cols, 4).some()
 		grad.Of = anywhere
 		c.writes(grad)
-		c.reads(grad, either(a.DY, rows*a.Cols, a.Halves, 0), array(a.IDs, rows, 4).some(), array(a.Order, rows, 4).again(), array(a.Count, rows, 4).again())
+		c.reads(grad, either(a.DY, rows*a.Cols, a.Halves, 0), array(a.IDs, rows, 4).some(), array(a.Order, rows, 4).again(),
+			array(a.Count, rows, 4).again())
 	}),
 	"add_positions": line(Embeddings, func(a *addPositionsArgs, e *Event, c *Cost) {
 		rows := int64(e.Grid[0])

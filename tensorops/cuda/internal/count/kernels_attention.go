@@ -144,7 +144,8 @@ func attentionKernels() map[string]costOf {
 		}),
 	}
 	for _, width := range []string{"64", "128"} {
-		all["attention_"+width], all["attention_keys_"+width], all["attention_queries_"+width] = line(Attention, attended(64)), line(Attention, keysGrad(64)), line(Attention, queriesGrad(64))
+		all["attention_"+width], all["attention_keys_"+width], all["attention_queries_"+width] = line(Attention, attended(64)),
+			line(Attention, keysGrad(64)), line(Attention, queriesGrad(64))
 	}
 	for _, t := range []struct {
 		channels      string
@@ -193,11 +194,13 @@ func attendedMMA(tile int32) func(a *attentionMMAArgs, e *Event, c *Cost) {
 		n := s.sequences(e, s.TQ, tile, s.Heads)
 		c.FLOPs = s.flops(2, n)
 		c.writes(ofSize(s.queries(a.O, a.OStride, n), sizeOf(a.Halves, 0)), array(a.LSE, n*int64(s.Heads)*int64(s.TQ), 4))
-		c.reads(s.halfQueries(a.Q, a.QStride, n, a.Step), s.halfKeys(a.K, a.KStride, n, a.Step), s.halfKeys(a.V, a.VStride, n, a.Step), s.counters())
+		c.reads(s.halfQueries(a.Q, a.QStride, n, a.Step), s.halfKeys(a.K, a.KStride, n, a.Step), s.halfKeys(a.V, a.VStride, n, a.Step),
+			s.counters())
 	}
 }
 
-// gradMMA is the whole gradient, of tiles of that many keys, and of so many elements of dq. Sums of dq are added to in turns: they are read from
+// gradMMA is the whole gradient, of tiles of that many keys, and of so many elements of dq. Sums of dq are added to
+// in turns: they are read from
 // the cache, where few of them are at a time, and written to memory once.
 func gradMMA(tile int32, inTile int64) func(a *attentionGradMMAArgs, e *Event, c *Cost) {
 	return func(a *attentionGradMMAArgs, e *Event, c *Cost) {
@@ -214,7 +217,8 @@ func gradMMA(tile int32, inTile int64) func(a *attentionGradMMAArgs, e *Event, c
 		turns.Use = Cached
 		c.writes(ofSize(s.queries(a.DQ, a.DQStride, n), sizeOf(a.Halves, 0)), keys(a.DK, a.DKStride, 1), keys(a.DV, a.DVStride, 2), sums, turns)
 		sums.Use = Cached
-		c.reads(s.halfQueries(a.Q, a.QStride, n, a.Step), s.halfQueries(a.HalfDO, a.HalfDOStride, n, a.Step), s.halfKeys(a.K, a.KStride, n, a.Step),
+		c.reads(s.halfQueries(a.Q, a.QStride, n, a.Step), s.halfQueries(a.HalfDO, a.HalfDOStride, n, a.Step),
+			s.halfKeys(a.K, a.KStride, n, a.Step),
 			s.halfKeys(a.V, a.VStride, n, a.Step), array(a.LSE, each, 4).again(), array(a.Delta, each, 4).again(), s.counters(), sums, turns)
 	}
 }

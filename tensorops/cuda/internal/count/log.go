@@ -121,7 +121,8 @@ var fields = map[What]int{Kernel: 7, Product: 3, In: 2, Out: 2, Within: 3, Set: 
 func argument[A any](e *Event) (*A, error) {
 	size := int(unsafe.Sizeof(*new(A)))
 	if e.bytes != size || 8*len(e.argument) < size {
-		return nil, fmt.Errorf("kernel %s: its argument has %d bytes, in the table of package count it has %d: bring the table up to date", e.Name, e.bytes, size)
+		return nil, fmt.Errorf("kernel %s: its argument has %d bytes, in the table of package count it has %d: bring the table up to date",
+			e.Name, e.bytes, size)
 	}
 	return (*A)(unsafe.Pointer(unsafe.SliceData(e.argument))), nil
 }
@@ -131,7 +132,8 @@ func entries[E any](e *Event, at uint64, n int64) ([]E, error) {
 	bytes := e.device[at]
 	size := int64(unsafe.Sizeof(*new(E)))
 	if n < 1 || int64(len(bytes)) < n*size {
-		return nil, fmt.Errorf("kernel %s: its table of %d entries of %d bytes is not in the log, which has %d bytes of it", e.Name, n, size, len(bytes))
+		return nil, fmt.Errorf("kernel %s: its table of %d entries of %d bytes is not in the log, which has %d bytes of it", e.Name, n, size,
+			len(bytes))
 	}
 	return unsafe.Slice((*E)(unsafe.Pointer(unsafe.SliceData(bytes))), n), nil
 }

@@ -139,9 +139,11 @@ func everything(Group) bool { return true }
 func (s *Step) String(d Device) string {
 	var b strings.Builder
 	row := func(name, group string, l *Line) {
-		fmt.Fprintf(&b, "%-28s %-21s %8d %8d %10.1f %10.1f %10.1f %9.2f\n", name, group, l.Launches, l.Graphed, float64(l.Read)/1e6, float64(l.Written)/1e6, l.FLOPs/1e9, float64(l.Time(d))/1e6)
+		fmt.Fprintf(&b, "%-28s %-21s %8d %8d %10.1f %10.1f %10.1f %9.2f\n", name, group, l.Launches, l.Graphed, float64(l.Read)/1e6,
+			float64(l.Written)/1e6, l.FLOPs/1e9, float64(l.Time(d))/1e6)
 	}
-	fmt.Fprintf(&b, "%-28s %-21s %8s %8s %10s %10s %10s %9s\n", "kernel", "part", "launches", "in graph", "MB read", "MB written", "GFLOP", "est. ms")
+	fmt.Fprintf(&b, "%-28s %-21s %8s %8s %10s %10s %10s %9s\n", "kernel", "part", "launches", "in graph", "MB read", "MB written", "GFLOP",
+		"est. ms")
 	lines := slices.SortedFunc(maps.Values(s.Lines), func(a, b *Line) int {
 		return cmp.Or(cmp.Compare(b.Time(d), a.Time(d)), cmp.Compare(a.Name, b.Name))
 	})

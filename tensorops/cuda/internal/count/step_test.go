@@ -42,13 +42,18 @@ func TestStep(t *testing.T) {
 	fmt.Print("\nA step of GPT-2 124M, 16 sequences of 1024, one microbatch, bfloat16. Times are estimates for an H100 SXM; nothing ran on a GPU.\n\n",
 		step.String(device), "\n",
 		count.List("Floor of element-wise work:", floor),
-		fmt.Sprintf("  element-wise work moves %.2f GB, %.2f times the floor\n\n", float64(element.Bytes())/1e9, float64(element.Bytes())/float64(count.Total(floor))),
+		fmt.Sprintf("  element-wise work moves %.2f GB, %.2f times the floor\n\n", float64(element.Bytes())/1e9,
+			float64(element.Bytes())/float64(count.Total(floor))),
 		count.List("PyTorch under autocast, by what it keeps:", autocast),
-		fmt.Sprintf("  device memory at most %.2f GB, %.2f times that; page-locked %.2f GB\n\n", float64(used)/1e9, float64(used)/float64(count.Total(autocast)), float64(l.Most("pinned"))/1e9),
-		fmt.Sprintf("launches: %d, of which %d in %d graphs; to the device %.1f KB, to the host %.1f KB\nturnarounds: %d\n", all.Launches, all.Graphed, step.Graphs,
+		fmt.Sprintf("  device memory at most %.2f GB, %.2f times that; page-locked %.2f GB\n\n", float64(used)/1e9,
+			float64(used)/float64(count.Total(autocast)), float64(l.Most("pinned"))/1e9),
+		fmt.Sprintf("launches: %d, of which %d in %d graphs; to the device %.1f KB, to the host %.1f KB\nturnarounds: %d\n", all.Launches,
+			all.Graphed, step.Graphs,
 			float64(step.ToDevice)/1e3, float64(step.ToHost)/1e3, step.Turnarounds),
-		fmt.Sprintf("estimate: %.1f ms, of which products %.1f, attention %.1f, element-wise %.1f, turnarounds %.1f\n\n", ms(all.Time(device)+time.Duration(step.Turnarounds)*device.Turnaround),
-			ms(sum(step, count.Products).Time(device)), ms(sum(step, count.Attention).Time(device)), ms(element.Time(device)), ms(time.Duration(step.Turnarounds)*device.Turnaround)))
+		fmt.Sprintf("estimate: %.1f ms, of which products %.1f, attention %.1f, element-wise %.1f, turnarounds %.1f\n\n",
+			ms(all.Time(device)+time.Duration(step.Turnarounds)*device.Turnaround),
+			ms(sum(step, count.Products).Time(device)), ms(sum(step, count.Attention).Time(device)), ms(element.Time(device)),
+			ms(time.Duration(step.Turnarounds)*device.Turnaround)))
 
 	// What the model's arithmetic asks for is there: three times the forward's products.
 	n, c := float64(gpt2.B*gpt2.T), float64(gpt2.C)

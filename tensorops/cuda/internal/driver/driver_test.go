@@ -73,7 +73,8 @@ func TestSearchPython(t *testing.T) {
 		set  func(t *testing.T, prefix string)
 		in   string // below the prefix
 	}{
-		{"an active environment", func(t *testing.T, prefix string) { t.Setenv("VIRTUAL_ENV", prefix) }, "lib/python3.12/site-packages/nvidia/cublas/lib"},
+		{"an active environment", func(t *testing.T, prefix string) { t.Setenv("VIRTUAL_ENV", prefix) },
+			"lib/python3.12/site-packages/nvidia/cublas/lib"},
 		{"Conda's active environment", func(t *testing.T, prefix string) { t.Setenv("CONDA_PREFIX", prefix) }, "lib"},
 		{"python3 in PATH", func(t *testing.T, prefix string) {
 			t.Setenv("PATH", program(t, filepath.Join(prefix, "bin", "python3")))
@@ -83,7 +84,8 @@ func TestSearchPython(t *testing.T) {
 		}, "lib64/python3.11/site-packages/nvidia/cublas/lib"},
 		{"behind a link to python3", func(t *testing.T, prefix string) {
 			bin := filepath.Join(t.TempDir(), "bin")
-			if err := errors.Join(os.Mkdir(bin, 0o700), os.Symlink(filepath.Join(program(t, filepath.Join(prefix, "bin", "python3")), "python3"), filepath.Join(bin, "python3"))); err != nil {
+			if err := errors.Join(os.Mkdir(bin, 0o700), os.Symlink(filepath.Join(program(t, filepath.Join(prefix, "bin", "python3")), "python3"),
+				filepath.Join(bin, "python3"))); err != nil {
 				t.Fatal(err)
 			}
 			t.Setenv("PATH", bin)
@@ -148,7 +150,8 @@ func TestNothingThere(t *testing.T) {
 	}
 	for blas, lacks := range map[string]int{None: 1, "/nowhere/a.so": 2} {
 		is := Describe(Libraries{Driver: "/nowhere/a.so", NVRTC: "/nowhere/a.so", BLAS: blas})
-		if len(is.Lacks) != lacks || is.Driver != nil || is.NVRTC != nil || is.NoNVRTC == nil || is.BLAS != nil || (is.NoBLAS == nil) != (lacks == 2) {
+		if len(is.Lacks) != lacks || is.Driver != nil || is.NVRTC != nil || is.NoNVRTC == nil || is.BLAS != nil ||
+			(is.NoBLAS == nil) != (lacks == 2) {
 			t.Errorf("%+v", is)
 		}
 	}
@@ -185,12 +188,15 @@ func TestRealBLAS(t *testing.T) {
 	}
 	for _, m := range []Matmul{
 		{M: 24, N: 10, K: 16, LDA: 24, LDB: 16, LDD: 24, AlignA: 16, AlignB: 4, AlignD: 16, Epilogue: NoEpilogue},
-		{M: 24, N: 10, K: 16, LDA: 16, LDB: 16, LDD: 32, AlignA: 16, AlignB: 8, AlignD: 4, Epilogue: Bias, AlignBias: 4, Precision: TF32, TransA: true},
-		{M: 24, N: 10, K: 16, LDA: 24, LDB: 16, LDD: 24, AlignA: 16, AlignB: 2, AlignD: 16, Epilogue: GELUAuxBias, LDAux: 24, AlignBias: 16, AlignAux: 16, Precision: BFloat16},
+		{M: 24, N: 10, K: 16, LDA: 16, LDB: 16, LDD: 32, AlignA: 16, AlignB: 8, AlignD: 4, Epilogue: Bias, AlignBias: 4, Precision: TF32,
+			TransA: true},
+		{M: 24, N: 10, K: 16, LDA: 24, LDB: 16, LDD: 24, AlignA: 16, AlignB: 2, AlignD: 16, Epilogue: GELUAuxBias, LDAux: 24, AlignBias: 16,
+			AlignAux: 16, Precision: BFloat16},
 	} {
 		p := &MatmulPlan{blas: b}
 		var preference uintptr
-		err := errors.Join(p.describe(&m), b.do(cublasLtMatmulPreferenceCreate, uintptr(unsafe.Pointer(&preference))), b.prefer(preference, &m, 1<<20))
+		err := errors.Join(p.describe(&m), b.do(cublasLtMatmulPreferenceCreate, uintptr(unsafe.Pointer(&preference))),
+			b.prefer(preference, &m, 1<<20))
 		if err != nil {
 			t.Errorf("%+v: %v", m, err)
 		}

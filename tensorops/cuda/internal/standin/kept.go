@@ -36,7 +36,7 @@ func take(key, to string) bool {
 		return false
 	}
 	image, err := os.ReadFile(filepath.Join(kept, key+keptSuffix))
-	return err == nil && os.WriteFile(to, image, 0o700) == nil //nolint:gosec // it is opened as a library
+	return err == nil && os.WriteFile(to, image, 0o700) == nil
 }
 
 // keep keeps a library. That it can't costs the next process a compilation, and is no error. Several may do it at once: each
