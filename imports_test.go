@@ -149,7 +149,9 @@ func imported(dir string) (map[string][]place, error) {
 			return err
 		}
 		pkg := filepath.ToSlash(filepath.Dir(file))
-		all[pkg] = all[pkg] // a package that imports nothing is one too
+		if all[pkg] == nil {
+			all[pkg] = []place{} // a package that imports nothing is one too
+		}
 		for _, spec := range parsed.Imports {
 			name, err := strconv.Unquote(spec.Path.Value)
 			switch first, _, _ := strings.Cut(name, "/"); {

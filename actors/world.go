@@ -66,17 +66,6 @@ func (s *Spec) tensorSize(rank int) int {
 	return s.Grid.TensorSize(s.place(rank)[grid.Pipeline])
 }
 
-// beside is the rank of another stage, at the same place otherwise.
-func (s *Spec) beside(rank, stage int) int {
-	if s.Grid == nil {
-		return stage
-	}
-	at := s.Grid.Coordinates(rank)
-	at[grid.Pipeline] = stage
-	at[grid.Tensor] = min(at[grid.Tensor], s.Grid.TensorSize(stage)-1)
-	return s.Grid.Rank(at)
-}
-
 // StageName is what people call the actor of a rank, as in Snapshot.Actor.
 func (s *Spec) StageName(rank int) string { return s.stageName(rank) }
 

@@ -286,7 +286,8 @@ func (a *adversary) begin(ctx context.Context, m *wire.Assign) {
 	a.open(a.lane, attempt)
 	boss := a.bossID()
 	_ = a.link.Post(boss,
-		&wire.Envelope{Body: &wire.Envelope_Control{Control: &wire.Control{Kind: &wire.Control_Assigned{Assigned: &wire.Assigned{Attempt: m.GetAttempt()}}}}})
+		&wire.Envelope{Body: &wire.Envelope_Control{Control: &wire.Control{
+			Kind: &wire.Control_Assigned{Assigned: &wire.Assigned{Attempt: m.GetAttempt()}}}}})
 	supervisor := actors.SupervisorID(attempt)
 	a.untilOneCame(ctx, func() {
 		for _, name := range a.params() {

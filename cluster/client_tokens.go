@@ -50,13 +50,15 @@ func (c *Client) Names(ctx context.Context) (all []NameInfo, err error) {
 // Release lets another key have a worker's name, where the coordinator lets operators do that.
 func (c *Client) Release(ctx context.Context, name string) error {
 	_, err := c.ask(ctx,
-		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_Release{Release: &wire.ReleaseName{Name: name}}}}})
+		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{
+			Kind: &wire.TokensRequest_Release{Release: &wire.ReleaseName{Name: name}}}}})
 	return err
 }
 
 // Revoke ends a token, and what it has let in, where the coordinator lets operators do that.
 func (c *Client) Revoke(ctx context.Context, id string) error {
 	_, err := c.ask(ctx,
-		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_Revoke{Revoke: &wire.RevokeToken{Id: id}}}}})
+		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{
+			Kind: &wire.TokensRequest_Revoke{Revoke: &wire.RevokeToken{Id: id}}}}})
 	return err
 }

@@ -59,7 +59,7 @@ func newCloseUp(t *Table, rank int, row []Action, bound int) *closeUp {
 // next returns the position of the action to begin now; the row's length: there is none.
 func (c *closeUp) next() int {
 	at := c.firstReady(c.cursor)
-	for at < len(c.row) && c.row[at].Type == F && !(c.admits(c.row[at].Chunk) && c.leavesRoom(at)) {
+	for at < len(c.row) && c.row[at].Type == F && (!c.admits(c.row[at].Chunk) || !c.leavesRoom(at)) {
 		at = c.firstReady(at + 1)
 	}
 	return at

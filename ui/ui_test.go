@@ -396,7 +396,8 @@ sequences = 8
 microbatch = 2
 [pipeline]
 stages = 2
-`), append([]string{"run.out=" + quoted(filepath.Join(dir, "run")), "data.train=[" + quoted(filepath.Join(dir, "text.txt")) + "]"}, sets...), nil)
+`), append([]string{"run.out=" + quoted(filepath.Join(dir, "run")),
+		"data.train=[" + quoted(filepath.Join(dir, "text.txt")) + "]"}, sets...), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -278,7 +278,7 @@ func filterSelect(byAttribute, keep bool) func(v any, c *call) any {
 		for _, one := range whereTrue(v) {
 			c.b.spend(1)
 			value := get(plainValue(one))
-			is := false
+			var is bool
 			if len(args) == 0 {
 				is = truth(value)
 			} else {

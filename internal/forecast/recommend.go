@@ -311,7 +311,7 @@ func (s *search) resolve(w way) (*plan.Plan, error) {
 	}
 	b, err := plan.Resolve(&c, batch.of)
 	if err != nil {
-		return nil, nil //nolint:nilerr // the schedule does not take these numbers
+		return nil, nil
 	}
 	if !b.ZeroSaves() {
 		return nil, nil

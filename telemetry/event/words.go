@@ -54,9 +54,9 @@ func sayChange(e ChangeEvent) (kind, text string) {
 	case ChangeRate:
 		return telemetry.MarkRate, fmt.Sprintf("learning rate from step %d on: peak %g, end %g", e.Step+1, e.LR, e.MinLR)
 	case ChangeStop:
-		return telemetry.MarkStop, "requested: " + e.Change.String()
+		return telemetry.MarkStop, "requested: " + e.String()
 	}
-	return telemetry.MarkRequest, "requested: " + e.Change.String()
+	return telemetry.MarkRequest, "requested: " + e.String()
 }
 
 func sayEnd(e EndEvent) string {

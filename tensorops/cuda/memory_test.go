@@ -173,7 +173,8 @@ func memoryOf(t *testing.T, sets ...string) (*config.Config, map[string]int64) {
 run = {steps = 3, eval_batches = 1, stall_after_s = 0}
 model = {layers = 2, heads = 2, context = 16}
 batch = {sequences = 4, microbatch = 2}
-`), append([]string{fmt.Sprintf("data.train=[%q]", text), fmt.Sprintf("run.out=%q", filepath.Join(t.TempDir(), "out"))}, sets...), os.LookupEnv)
+`), append([]string{fmt.Sprintf("data.train=[%q]", text),
+		fmt.Sprintf("run.out=%q", filepath.Join(t.TempDir(), "out"))}, sets...), os.LookupEnv)
 	if err != nil {
 		t.Fatal(err)
 	}

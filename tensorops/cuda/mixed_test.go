@@ -43,7 +43,6 @@ func TestTrainsBesideTheCPU(t *testing.T) {
 		{gpuFirst, "gpt2", false, []string{"pipeline.schedule=zb-v", "batch.microbatch=1"}}, // begins steps ahead
 		{cpuFirst, "gpt2", true, []string{"pipeline.schedule=zb-v", "pipeline.recompute=full"}},
 		{gpuFirst, "gpt2", true, []string{"pipeline.schedule=dualpipev", "batch.microbatch=1"}}, // has overlapped pairs
-		{cpuFirst, "gpt2", false, []string{"pipeline.schedule=dynamic"}},
 		{gpuFirst, "llama", true, []string{"model.mtp_layers=1", "model.tie_embeddings=true"}},
 		{`["cuda", "cpu", "cuda"]`, "gpt2", false, nil},
 	} {

@@ -49,7 +49,8 @@ func TestWallClock(t *testing.T) {
 		case err != nil:
 			return err
 		case d.IsDir():
-			if name := d.Name(); name == ".git" || name == "bench" || name == "testdata" || path == filepath.Join(root, "internal", "base", "clock") {
+			if name := d.Name(); name == ".git" || name == "bench" || name == "testdata" ||
+				path == filepath.Join(root, "internal", "base", "clock") {
 				return fs.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root {

@@ -43,7 +43,8 @@ const configText = "[run]\nname = \"%s\"\nsteps = 10\n[data]\ntrain = [\"a.txt\"
 func trainer(step int, kernels, sha string) string {
 	return fmt.Sprintf(`{"format_version":2,"run":"6ba7b810-9dad-11d1-80b4-00c04fd430c8","step":%d,"tokens":%d,"kernels":%q,"train_tokens":900,
 		"data":{"train":{"files":1,"file_bytes":[1000],"bytes":1000,"sha256":%q,"sampled":false}},
-		"decisions":[{"step":2,"time":"2026-01-02T03:04:05Z","kind":"from_step","detail":"set aside: the checkpoint of step 4 <i>"}]}`, step, 64*step, kernels, sha)
+		"decisions":[{"step":2,"time":"2026-01-02T03:04:05Z","kind":"from_step","detail":"set aside: the checkpoint of step 4 <i>"}]}`,
+		step, 64*step, kernels, sha)
 }
 
 const modelText = `{"architectures":["GPT2LMHeadModel"],"model_type":"gpt2","n_layer":2,"n_embd":8,"n_head":2,"n_positions":8,"n_ctx":8,"vocab_size":256}`

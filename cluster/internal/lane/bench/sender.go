@@ -27,6 +27,7 @@ var pattern = func() []byte {
 	return b
 }()
 
+//nolint:gosec // both ends are this benchmark's
 var anyCertificate = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, DynamicRecordSizingDisabled: true}
 
 // dialAll connects all ways.
