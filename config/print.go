@@ -30,6 +30,10 @@ func (c *Config) TOML() []byte {
 			fmt.Fprintf(&b, "# %s: the checkpoint's in model.from\n", f.name())
 			continue
 		}
+		if f.key == "pipeline.chunks" && c.chunksAreTheTables() {
+			b.WriteString("# chunks: those of the table in schedule\n")
+			continue
+		}
 		fmt.Fprintf(&b, "%s = %s\n", f.name(), render(f.load(c)))
 	}
 	return b.Bytes()

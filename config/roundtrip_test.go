@@ -288,3 +288,27 @@ func TestStoredSpecialTokens(t *testing.T) {
 		}
 	}
 }
+
+// What is printed leaves the number of chunks to the table where nobody has given it: who reads it again has not read the table either.
+func TestChunksOfTable(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		read int // of the table; 0: it was not read
+		set  bool
+		want int
+	}{
+		{"", 0, false, 1}, {"\nchunks = 1", 0, true, 1}, {"\nchunks = 2", 0, true, 2}, {"", 2, true, 2}, {"", 1, false, 1},
+	} {
+		cfg, err := Parse("c.toml", []byte("[data]\ntrain = ['a.txt']\n[pipeline]\nstages = 2\nschedule = 'own.csv'"+c.text), nil, nil)
+		if err == nil && c.read > 0 {
+			cfg = cfg.WithChunks(c.read)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseStored("stored.toml", cfg.TOML())
+		if err != nil || again.IsSet("pipeline.chunks") != c.set || again.Pipeline.Chunks != c.want {
+			t.Errorf("%+v: %d chunks, set %v, %v", c, again.Pipeline.Chunks, again.IsSet("pipeline.chunks"), err)
+		}
+	}
+}

@@ -31,3 +31,9 @@ func (c *Config) TableSpec() scheduler.Spec {
 	}
 	return s
 }
+
+// chunksAreTheTables reports whether nobody has said how many chunks a stage has, and a table is not read yet that does. What
+// is printed then must leave it to the table, too.
+func (c *Config) chunksAreTheTables() bool {
+	return c.HasOwnTable() && !c.IsSet("pipeline.chunks") && c.Pipeline.Chunks == 1
+}

@@ -149,7 +149,8 @@ func (a *Attempt) Close() error {
 		errs = append(errs, a.output.Close())
 	}
 	// Whoever keeps the attempt keeps no text by it.
-	a.metrics, a.stats, a.data, a.ckpt, a.output, a.spec = nil, nil, nil, nil, nil, actors.Spec{}
+	a.metrics, a.stats, a.data, a.ckpt, a.output = nil, nil, nil, nil, nil
+	a.feed, a.spec = corpus.Feed{}, actors.Spec{}
 	return errors.Join(errs...)
 }
 
