@@ -60,7 +60,7 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 		peak = &pct
 	}
 	var cores *float64
-	if spent > 0 {
+	if spent > 0 && a.spec.Hosts == nil { // of other processes it is not known
 		n := spent.Seconds() / wall.Seconds()
 		cores = &n
 	}

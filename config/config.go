@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/troupe-ml/troupe/scheduler"
 )
 
 // Config is a whole run, resolved. The fields stand in the order in which the
@@ -260,7 +262,12 @@ func Parse(name string, text []byte, sets []string, env func(string) (string, bo
 func ParseStored(name string, text []byte) (*Config, error) {
 	r := newReader(name)
 	r.stored = true
-	return r.parse(text, nil, nil)
+	c, err := r.parse(text, nil, nil)
+	if err == nil && scheduler.Removed(c.Pipeline.Schedule) != "" {
+		// Another schedule gives the same bits, and a coordinator that takes the run up has nobody to ask for one.
+		c.Pipeline.Schedule = scheduler.DefaultSchedule(c.Pipeline.Stages, c.Pipeline.Chunks)
+	}
+	return c, err
 }
 
 func (r *reader) parse(text []byte, sets []string, env func(string) (string, bool)) (*Config, error) {

@@ -61,7 +61,7 @@ func TestStoredSchedule(t *testing.T) {
 	}
 	// So can what a version stored that had this schedule; a run is refused with what to choose instead.
 	dynamic := bytes.Replace(text, []byte(`"mine"`), []byte("\"dynamic\"\nmax_in_flight = 3"), 1)
-	if c, err := ParseStored("stored.toml", dynamic); err != nil || c.Pipeline.Schedule != "dynamic" || c.Pipeline.MaxInFlight != 0 {
+	if c, err := ParseStored("stored.toml", dynamic); err != nil || c.Pipeline.Schedule != "1f1b" || c.Pipeline.MaxInFlight != 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if _, err := Parse("own.toml", dynamic, nil, nil); err == nil || !strings.Contains(err.Error(), `"dynamic" was removed`) ||

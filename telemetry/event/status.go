@@ -20,7 +20,7 @@ type Status struct {
 
 // String is the table that a person reads, the root of the waits, and what is requested.
 func (s Status) String() string {
-	text := s.Table()
+	text := s.table()
 	for _, line := range []string{s.Explain(), s.Requested()} {
 		if line != "" {
 			text += line + "\n"
@@ -29,8 +29,16 @@ func (s Status) String() string {
 	return text
 }
 
-// Table has a line for each actor.
+// Table has a line for each actor, and one for what is requested.
 func (s Status) Table() string {
+	text := s.table()
+	if asked := s.Requested(); asked != "" {
+		text += asked + "\n"
+	}
+	return text
+}
+
+func (s Status) table() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	elsewhere, host := s.hosts(), ""

@@ -48,7 +48,7 @@ func MarkOf(e Event, ended int) (telemetry.Mark, bool) {
 // sayChange says what was asked for, and why it was refused.
 func sayChange(e ChangeEvent) (kind, text string) {
 	if e.Err != nil {
-		return telemetry.MarkRequest, fmt.Sprintf("refused: %v: %v", e.Change, e.Err)
+		return telemetry.MarkWarning, fmt.Sprintf("refused: %v: %v", e.Change, e.Err)
 	}
 	switch e.Kind {
 	case ChangeRate:

@@ -70,16 +70,16 @@ func (h *History) Add(record telemetry.Record) error {
 		}
 		return nil
 	}
-	if err := h.rows.join(one); err != nil {
-		return err
+	err := h.rows.join(one) // the row may be there although a metric of it is one too many
+	if n := len(h.rows.seconds); n > 0 {
+		h.rows.seconds[n-1] += h.left
+		h.left = 0
 	}
-	h.rows.seconds[len(h.rows.seconds)-1] += h.left
-	h.left = 0
 	if len(h.rows.steps) > h.most {
 		h.every *= 2
 		h.rows = h.rows.thinned(h.every)
 	}
-	return nil
+	return err
 }
 
 // Refresh reads what was appended since, or all of it again if the file is another, is shorter than

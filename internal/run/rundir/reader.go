@@ -92,10 +92,10 @@ func (r *Reader) ReadConfig() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil || string(text) == string(r.configText) {
+	if err != nil || r.configText != nil && string(text) == string(r.configText) {
 		return err
 	}
-	r.configText = text
+	r.configText = append([]byte{}, text...) // not nil, where the file is empty
 	cfg, err := config.ParseStored(r.FS.Path(ConfigFile), text)
 	if err == nil {
 		r.Config = cfg
