@@ -187,8 +187,7 @@ func (s *snapshots) get(r *Run, o SnapshotOptions) (*making, *weightsAt, error) 
 		s.alive--
 	}
 	if s.alive >= LimitSnapshots {
-		return nil, nil, fmt.Errorf("%w: %d are there, which is the most; close one, or accept one that is older than step %d", ErrSnapshots,
-			s.alive, now.step)
+		return nil, nil, fmt.Errorf("%w: %d are there, the most; close one, or accept one older than step %d", ErrSnapshots, s.alive, now.step)
 	}
 	m := &making{done: make(chan struct{}), waiting: 1}
 	s.making = m
