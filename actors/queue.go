@@ -151,7 +151,7 @@ func (a *stageActor) listCompleted(ctx actor.Context, m *deviceDone) {
 }
 
 // stageState is where a stage actor is in its life. A failure is no state: what is under
-// way goes on, but nothing starts any more (part.failed), until the supervisor says halt.
+// way continues, but nothing new starts (part.failed), until the supervisor says halt.
 type stageState uint8
 
 const (
@@ -191,7 +191,7 @@ func (s stageState) on(e stageEvent) stageState {
 	return s
 }
 
-// move follows an event. A stage that comes to halt says so and frees what it holds.
+// move follows an event. A stage that halts says so and frees what it holds.
 func (a *stageActor) move(ctx actor.Context, e stageEvent) {
 	before := a.state
 	a.state = before.on(e)

@@ -244,7 +244,7 @@ func (a *stageActor) takeNext(ctx actor.Context) {
 	}
 }
 
-// beginOrder takes up an order.
+// beginOrder begins an order.
 func (a *stageActor) beginOrder(ctx actor.Context, m *Order) {
 	a.order, a.row, a.next = m, m.row(a.at[grid.Pipeline]), 0
 	a.step, a.alike = m.Step, a.spec.alike()

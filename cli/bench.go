@@ -19,7 +19,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
-// newBench is for whoever works on the kernels: engine --help does not list it.
+// newBench is for people who work on the kernels: engine --help does not list it.
 func (a *app) newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Hidden: true,

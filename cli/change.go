@@ -89,5 +89,5 @@ func stepNamed(step int64) error {
 }
 
 // changeWords say what a run was told to do.
-var changeWords = map[event.ChangeKind]string{event.ChangePause: "pause", event.ChangeResume: "go on",
+var changeWords = map[event.ChangeKind]string{event.ChangePause: "pause", event.ChangeResume: "resume",
 	event.ChangeCheckpoint: "write a checkpoint", event.ChangeStop: "stop", event.ChangeRate: "change its learning rate"}

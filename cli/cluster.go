@@ -28,9 +28,9 @@ func (a *app) newCluster() *cobra.Command {
 	cmd := &cobra.Command{Use: "cluster", Short: "Run a cluster's coordinator, make tokens, control runs"}
 	cmd.AddCommand(a.newClusterStart(), a.newClusterToken(), a.newClusterTokens(), a.newClusterRevoke(), a.newClusterRelease(),
 		a.newChange("pause", "Hold a run at the end of its step", event.ChangePause),
-		a.newChange("resume", "Let a run go on that was paused, and take back pauses to come", event.ChangeResume),
+		a.newChange("resume", "Resume a paused run and cancel scheduled pauses", event.ChangeResume),
 		a.newChange("checkpoint", "Have a run write a checkpoint at the end of its step", event.ChangeCheckpoint),
-		a.newChange("rate", "Have a run go on with another learning rate", event.ChangeRate))
+		a.newChange("rate", "Change the learning rate of a run", event.ChangeRate))
 	asGroup(cmd)
 	return cmd
 }

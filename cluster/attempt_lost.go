@@ -14,7 +14,7 @@ import (
 
 // unreachableSilences is for how many times the silence something may wait to be sent to a
 // process that is alive. TCP waits twice as long each time before it sends again what a
-// broken network has lost: behind a break shorter than the silence it goes on within two.
+// broken network has lost: after a break shorter than the silence it continues within two.
 const unreachableSilences = 3
 
 // lost is called when a worker of the attempt is gone.

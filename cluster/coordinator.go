@@ -192,7 +192,7 @@ func (c *Coordinator) Close() {
 }
 
 // Shutdown ends the coordinator in order: every run writes a checkpoint, unless ctx ends
-// first, and goes on when a coordinator with the same folder is started.
+// first, and resumes when a coordinator with the same folder is started.
 func (c *Coordinator) Shutdown(ctx context.Context) {
 	c.runs.stop(ctx)
 	c.Close()

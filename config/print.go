@@ -26,15 +26,14 @@ func (c *Config) TOML() []byte {
 			section = f.section()
 			fmt.Fprintf(&b, "[%s]\n", section)
 		}
-		if c.isOpen(f) {
+		switch {
+		case c.isOpen(f):
 			fmt.Fprintf(&b, "# %s: the checkpoint's in model.from\n", f.name())
-			continue
+		case c.isTables(f):
+			fmt.Fprintf(&b, "# %s: the table's in schedule\n", f.name())
+		default:
+			fmt.Fprintf(&b, "%s = %s\n", f.name(), render(f.load(c)))
 		}
-		if f.key == "pipeline.chunks" && c.chunksAreTheTables() {
-			b.WriteString("# chunks: those of the table in schedule\n")
-			continue
-		}
-		fmt.Fprintf(&b, "%s = %s\n", f.name(), render(f.load(c)))
 	}
 	return b.Bytes()
 }

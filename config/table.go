@@ -32,8 +32,8 @@ func (c *Config) TableSpec() scheduler.Spec {
 	return s
 }
 
-// chunksAreTheTables reports whether nobody has said how many chunks a stage has, and a table is not read yet that does. What
-// is printed then must leave it to the table, too.
-func (c *Config) chunksAreTheTables() bool {
-	return c.HasOwnTable() && !c.IsSet("pipeline.chunks") && c.Pipeline.Chunks == 1
+// isTables reports whether a key waits for the user's own table: the number of chunks, where nobody has given it and no
+// table has been read yet. Who reads again what is printed leaves it to the table, too.
+func (c *Config) isTables(f *field) bool {
+	return f.key == "pipeline.chunks" && c.HasOwnTable() && !c.IsSet(f.key) && c.Pipeline.Chunks == 1
 }

@@ -43,7 +43,7 @@ func (s Status) circle(path []Snapshot) string {
 	for _, a := range path {
 		names = append(names, a.name())
 	}
-	waits := strings.Join(names, " ← ")
+	waits, silent := strings.Join(names, " ← "), s.silent(path)
 	switch {
 	case len(s.Cut) > 0:
 		var cut []string
@@ -51,8 +51,8 @@ func (s Status) circle(path []Snapshot) string {
 			cut = append(cut, l.String())
 		}
 		return strings.Join(cut, "; ")
-	case s.silent(path) != "":
-		return s.silent(path) + ": " + waits
+	case silent != "":
+		return silent + ": " + waits
 	case crosses(path):
 		return "a message between hosts has not arrived: " + waits
 	}

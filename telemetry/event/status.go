@@ -20,25 +20,16 @@ type Status struct {
 
 // String is the table that a person reads, the root of the waits, and what is requested.
 func (s Status) String() string {
-	text := s.table()
-	for _, line := range []string{s.Explain(), s.Requested()} {
-		if line != "" {
-			text += line + "\n"
-		}
-	}
-	return text
+	return s.tableWith(s.Explain(), s.Requested())
 }
 
 // Table has a line for each actor, and one for what is requested.
 func (s Status) Table() string {
-	text := s.table()
-	if asked := s.Requested(); asked != "" {
-		text += asked + "\n"
-	}
-	return text
+	return s.tableWith(s.Requested())
 }
 
-func (s Status) table() string {
+// tableWith is the table with lines after it; empty ones are left out.
+func (s Status) tableWith(lines ...string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	elsewhere, host := s.hosts(), ""
@@ -54,6 +45,11 @@ func (s Status) table() string {
 			a.Actor, host, a.Step, a.doing(), orDash(a.waitsFor()), orDash(a.From), s.Time.Sub(a.Since).Seconds())
 	}
 	w.Flush() //nolint:errcheck // a strings.Builder does not fail
+	for _, line := range lines {
+		if line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
 	return b.String()
 }
 
