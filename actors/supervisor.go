@@ -191,7 +191,7 @@ func (s *supervisor) spawn(ctx actor.Context) {
 	// between two actions no goroutine is switched. On a goroutine of its mailbox's own, where
 	// actions take 1 ms, steps take up to 1 % longer on 2 ranks, 1 to 2 % on 8, and 2 to 5 %
 	// on 16 of 2 cores: go test -run '^$' -bench Dispatcher -benchtime 10x ./actors,
-	// 2026-11-22, in BENCHMARKS.md.
+	// 2026-11-22, in docs/bench/2026-11.md.
 	dispatcher := s.spec.dispatcher
 	if dispatcher == nil {
 		dispatcher = actor.NewSynchronizedDispatcher(throughput)
