@@ -1,18 +1,17 @@
-# Troupe. `make help` lists the targets; `make run` and `make test` need nothing
-# but Go and make.
+# Troupe. `make help` lists the targets; `make run` and `make test` need only Go and make.
 
 GO      ?= go
 BIN     := bin
-# Tests write many files, which need not survive a loss of power.
+# Tests write many files that need not survive a power loss.
 IN_MEMORY := $(CURDIR)/scripts/in-memory
 ENGINE  := $(BIN)/engine
-# A version of the linter that is built on demand, into bin/.
+# The linter's version, built into bin/ when needed.
 LINT_VERSION := v2.15.0
 LINT    := $(BIN)/golangci-lint-$(LINT_VERSION)
 GOROOT  := $(shell $(GO) env GOROOT)
-# No cgo: one binary. On Linux it is linked to the C library, by which CUDA's are opened;
-# `go build -tags nocuda` makes a static one without. The race detector alone needs a C
-# compiler.
+# No cgo: one binary. On Linux it is linked to the C library, which opens CUDA's libraries;
+# `go build -tags nocuda` builds a static binary without CUDA. Only the race detector needs a
+# C compiler.
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
@@ -44,53 +43,53 @@ test: ## run all tests; make check-race and make check-cluster run them with the
 	$(IN_MEMORY) $(GO) test -vet=off ./...
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
 
-# Packages that start goroutines, but for the cluster's.
+# Packages that start goroutines, except the cluster's.
 RACE_PACKAGES := . ./test/... ./infer ./actors ./checkpoint ./internal/collective ./data/samples ./internal/run/fanout ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry/...
 
 .PHONY: check-race
-check-race: ## run the tests of what starts goroutines with the race detector; needs a C compiler (gcc or clang)
+check-race: ## run the tests of concurrent packages with the race detector; needs a C compiler (gcc or clang)
 	CGO_ENABLED=1 $(IN_MEMORY) $(GO) test -race -timeout 20m $(RACE_PACKAGES)
 
 .PHONY: check-cluster
-check-cluster: ## run the cluster and the command line with the race detector, the deployment examples, and what needs an etcd
+check-cluster: ## test the cluster and the command line with the race detector, the deployment examples, and discovery through etcd
 	CGO_ENABLED=1 $(IN_MEMORY) $(GO) test -race -timeout 20m ./cli ./cluster ./cluster/discovery/... ./cluster/internal/...
 	cd $(DEPLOY) && $(GO) vet . && $(GO) test .
 	cd $(ETCD) && $(GO) vet . && $(GO) test .
 
 .PHONY: bench
-bench: ## run the benchmarks (BENCHMARKS.md has the figures)
+bench: ## run the benchmarks (BENCHMARKS.md has results)
 	$(GO) test -run '^$$' -bench . -benchtime 2s ./actors ./tensorops/cpu/... ./scheduler
 
-# A module of its own, for what only it needs. It runs the engine as the files say.
+# A separate module, for its own dependencies. It runs the engine as the deployment files say.
 DEPLOY := examples/deploy/test
-# So is this, for etcd's server.
+# A separate module, for etcd's server.
 ETCD := cluster/discovery/etcd/test
 
-# And this, for what takes metrics.
+# A separate module, for programs that receive metrics.
 METRICS := telemetry/test
 
 ASMGEN := tensorops/cpu/internal/asmgen
 
 .PHONY: generate
-generate: ## write the generated assembly again
+generate: ## regenerate the assembly
 	cd $(ASMGEN) && $(GO) run .
 
 .PHONY: proto
-proto: ## write the Go code of the wire's schema again
+proto: ## regenerate the Go code of the message schema
 	cd internal/wire && $(GO) run github.com/bufbuild/buf/cmd/buf@v1.75.0 generate
 
 .PHONY: check-net
-check-net: ## run the tests over networks with delay, loss, a rate and partitions (Linux, as root)
+check-net: ## test over networks with delay, packet loss, limited rate and partitions (Linux, as root)
 	TROUPE_NETLAB=1 $(GO) test -v -count=1 -timeout 20m -run Net ./internal/testing/netlab/... $(addsuffix /...,$(wildcard ./cluster))
 
 WORLDS ?= 200000
 WORLDS_SEED ?= 18
 .PHONY: check-worlds
-check-worlds: ## compare the checker of grids with executions of WORLDS (200000) random worlds of WORLDS_SEED
+check-worlds: ## compare the checker of grids with executions of WORLDS (200000) random grids of WORLDS_SEED
 	$(GO) test -v -count=1 -timeout 60m -run '^TestAgree$$' ./internal/world -worlds $(WORLDS) -seed $(WORLDS_SEED)
 
 .PHONY: check-long
-check-long: ## run all tests in their long forms, of which make test runs a part (an hour)
+check-long: ## run the long form of all tests; make test runs a part of them (an hour)
 	TROUPE_LONG_TESTS=1 TROUPE_ARM64=1 $(IN_MEMORY) $(GO) test -vet=off -timeout 60m ./...
 
 .PHONY: check-bits
@@ -99,7 +98,7 @@ check-bits: ## train under every layout, in one process and several, in float32 
 	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -v -count=1 -timeout 20m -run '^Test(Bits|GridBits|ZeroBits|LostInGroup)$$' ./cluster
 
 .PHONY: check-grids
-check-grids: ## train under a table of grids, a process for each rank, beside one process, and under more in one process
+check-grids: ## train under a table of grids, with a process for each rank and in one process, and compare the losses
 	TROUPE_GRIDS=1 $(IN_MEMORY) $(GO) test -v -count=1 -timeout 60m -run '^TestGridTable$$' ./cluster
 	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -count=1 -timeout 20m -run '^Test(Grid|Zero)' ./test/grid ./test/bits
 
@@ -109,35 +108,35 @@ check-plans: ## plan models of 7, 70 and 405 billion parameters for 8 to 8,192 G
 
 KILLS_SEED ?= 0
 .PHONY: check-kills
-check-kills: ## kill, stop and interrupt workers and the coordinator, pause a run, change its rate and set the clocks at random moments, in pipelines and grids (Linux; KILLS_SEED=n)
+check-kills: ## kill, stop and interrupt workers and the coordinator at random moments, pause runs, change learning rates and set clocks, in pipelines and grids (Linux; KILLS_SEED=n)
 	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 60m -v -run '^Test(Kills|RequestsSurvive)$$' ./cluster -kills.seed $(KILLS_SEED)
 	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestInterruptThenLoss$$' ./cli
 
 .PHONY: check-chaos
-check-chaos: ## do what check-kills does for ten minutes in one run (Linux; KILLS_SEED=n)
+check-chaos: ## run check-kills for ten minutes in one run (Linux; KILLS_SEED=n)
 	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 60m -v -run '^TestKills$$/^pipeline$$' ./cluster -kills.seed $(KILLS_SEED) -kills.faults 120 -kills.steps 1800
 
 IDLE_MINUTES ?= 10
 .PHONY: check-idle
-check-idle: ## watch what an idle coordinator and an idle worker cost for IDLE_MINUTES (10) (Linux)
+check-idle: ## measure an idle coordinator and an idle worker for IDLE_MINUTES (10) (Linux)
 	TROUPE_IDLE=1 $(GO) test -count=1 -timeout 60m -v -run '^TestIdle$$' ./cluster -idle.minutes $(IDLE_MINUTES)
 
-# A module of its own, for the driver of a browser.
+# A separate module, for the driver of a browser.
 UITEST := ui/test
 UI_PICTURES ?= $(CURDIR)/$(BIN)/ui-pictures
 .PHONY: check-ui
-check-ui: ## look at the page of engine ui in headless Chromium: real runs, a stall, 2 hosts, large tables, axe; pictures go to bin/ui-pictures (needs Chromium and npm)
+check-ui: ## test the page of engine ui in headless Chromium: real runs, a stall, 2 hosts, large tables, accessibility; pictures go to bin/ui-pictures (needs Chromium and npm)
 	@mkdir -p $(UI_PICTURES)
 	cd $(UITEST) && $(GO) vet . && TROUPE_UI_PICTURES=$(UI_PICTURES) $(GO) test -v -count=1 -timeout 20m .
 
 .PHONY: pictures
-pictures: ## make the pictures that README.md shows, in docs/, by headless Chromium
+pictures: ## make the pictures of README.md, in docs/, with headless Chromium
 	@mkdir -p docs
 	cd $(UITEST) && TROUPE_README_PICTURES=$(CURDIR)/docs $(GO) test -v -count=1 -timeout 20m -run '^TestReadmePictures$$' .
 
 SERVICE_SECONDS ?= 60
 .PHONY: check-service
-check-service: ## measure examples/service beside 8 clients for SERVICE_SECONDS (60), and idle
+check-service: ## measure examples/service with 8 clients for SERVICE_SECONDS (60), and while idle
 	TROUPE_SERVICE_SECONDS=$(SERVICE_SECONDS) $(GO) test -count=1 -timeout 60m -v -run '^TestLoad$$' ./examples/service
 	@$(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/example-service ./examples/service
 	@ls -l $(BIN)/example-service
@@ -146,14 +145,14 @@ check-service: ## measure examples/service beside 8 clients for SERVICE_SECONDS 
 PYTHON ?= python3
 CHAT_SEED ?= 1
 .PHONY: check-chat
-check-chat: ## render conversations by published models' chat templates and compare ids, what is learned and losses with transformers; needs PYTHON with torch and transformers, and downloads 60 MB
+check-chat: ## compare conversations in published chat templates with transformers: ids, learned tokens and losses; needs PYTHON with torch and transformers, and downloads 60 MB
 	@d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && $(PYTHON) internal/chat/testdata/vectors.py --published "$$d" && \
 		$(PYTHON) -W ignore internal/chat/testdata/expressions.py --random 5000 --seed $(CHAT_SEED) --to "$$d" && \
 		$(PYTHON) internal/testing/documents/vectors.py --published "$$d" && \
 		TROUPE_CHAT_TEMPLATES="$$d" $(GO) test -count=1 -v -run '^(TestPublished(Documents|DocumentLosses)?|TestRandomExpressions)$$' ./internal/chat ./internal/run/corpus ./infer
 
 .PHONY: check-metrics
-check-metrics: ## check what a run gives Prometheus, OpenTelemetry and TensorBoard with promtool, a collector and TensorBoard; needs PYTHON with tensorboard, and builds promtool (minutes) unless PROMTOOL is one (Linux)
+check-metrics: ## check a run's metrics with promtool, an OpenTelemetry collector and TensorBoard; needs PYTHON with tensorboard, and builds promtool (minutes) unless PROMTOOL names it (Linux)
 	cd $(METRICS) && $(GO) vet . && PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 30m .
 
 .PHONY: check-hf
@@ -162,11 +161,11 @@ check-hf: ## load models and tokenizers of every family in transformers, compare
 
 TORCH_SEED ?= 1
 .PHONY: check-torch-tables
-check-torch-tables: ## read, prove, simulate and train by tables that PyTorch writes, and have it load ours: 120 random ones each way, of TORCH_SEED (1); needs PYTHON with torch 2.15 or later
+check-torch-tables: ## read, prove, simulate and train with tables that PyTorch writes, and let PyTorch load Troupe's: 120 random tables each, of TORCH_SEED (1); needs PYTHON with torch 2.15 or later
 	TROUPE_PYTHON=$(PYTHON) TROUPE_TORCH_SEED=$(TORCH_SEED) $(GO) test -count=1 -v -timeout 20m -run '^TestTorchTables$$' ./test/data
 
 .PHONY: check-large
-check-large: build ## tune the last layers of a 1.5 B shape under a limit of 8 GiB (Linux, as root; 14 GB of disk)
+check-large: build ## tune the last layers of a model of 1.5 billion parameters under a limit of 8 GiB (Linux, as root; 14 GB of disk)
 	$(PYTHON) bench/large.py --engine $(BIN)/engine
 
 .PHONY: check-scale
@@ -175,7 +174,7 @@ check-scale: ## measure 64 to 1,024 stages in 17 actor systems
 
 LONG ?= 1
 .PHONY: check-arm64
-check-arm64: ## run the tests of the kernels for arm64, and small runs, by an emulator (qemu-user-static); compare the encodings with binutils
+check-arm64: ## test the arm64 kernels and small runs in an emulator (qemu-user-static); compare the encodings with binutils
 	@command -v qemu-aarch64-static >/dev/null || command -v qemu-aarch64 >/dev/null || echo "no qemu-aarch64 here (Debian: qemu-user-static): the kernels for arm64 are not tested"
 	TROUPE_ARM64=1 TROUPE_LONG_TESTS=$(LONG) $(GO) test -v -count=1 -timeout 60m -run '^TestARM64$$' ./test/grid
 	GOOS=linux GOARCH=arm64 $(GO) vet -tags nocuda ./tensorops/cpu/...
@@ -183,26 +182,26 @@ check-arm64: ## run the tests of the kernels for arm64, and small runs, by an em
 	cd $(ASMGEN) && $(GO) test -v -count=1 -run '^Test(Assembles|Disassembles|Instructions)$$' .
 
 .PHONY: check-kernels
-check-kernels: ## compile the CUDA kernels for several GPUs with one version of NVIDIA's compiler, which pip fetches (no GPU needed)
+check-kernels: ## compile the CUDA kernels for several GPUs with one version of NVIDIA's compiler; pip downloads it (no GPU needed)
 	GO=$(GO) scripts/cuda-check 13
 
 .PHONY: check-cuda
-check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip fetches, and run them on a stand-in (no GPU needed)
+check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip downloads, and run them on a simulated GPU (no GPU needed)
 	GO=$(GO) scripts/cuda-check
 	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -run '^Test(Ops|Deterministic|OpsByLibrary|FusedOps|Dry|FailingCalls|Bench|Trains|TrainsBesideTheCPU|TrainsOnGPUs|TrainsOnGPUsAlike)$$' ./tensorops/cuda
 
 .PHONY: count-cuda
-count-cuda: ## count what a step of GPT-2 124M moves, computes and waits for on a GPU, by kernel, and check the counts (needs a C++ compiler, no GPU)
+count-cuda: ## count the bytes, operations and waits of a GPT-2 124M step on a GPU, by kernel, and check the counts (needs a C++ compiler, no GPU)
 	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -run '^TestStep$$' ./tensorops/cuda/internal/count
 	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -run '^Test(Table|Log|LogRefused|Compare|Shape)$$' ./tensorops/cuda/internal/count
 
 .PHONY: ptx
-ptx: ## compile the CUDA kernels to the PTX that the binary carries (pip fetches the compiler, no GPU needed)
+ptx: ## compile the CUDA kernels to the PTX that the binary embeds (pip downloads the compiler, no GPU needed)
 	GO=$(GO) scripts/cuda-ptx
 
 GPU := gpu-build
 .PHONY: gpu-build
-gpu-build: ## build all that scripts/gpu-check needs on a machine with a GPU, into gpu-build/
+gpu-build: ## build everything that scripts/gpu-check needs on a machine with a GPU, into gpu-build/
 	rm -rf $(GPU)
 	mkdir -p $(GPU)/scripts $(GPU)/models $(GPU)/bench
 	$(GO) build -trimpath -ldflags '-s -w' -o $(GPU)/engine ./cmd/engine
@@ -215,14 +214,14 @@ gpu-build: ## build all that scripts/gpu-check needs on a machine with a GPU, in
 DIST := dist
 SYSTEMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 .PHONY: dist
-dist: ## build the binaries of every system with manual pages, completions and checksums, into dist/
+dist: ## build the binaries for every system, with manual pages, completions and checksums, into dist/
 	rm -rf $(DIST)
 	mkdir -p $(DIST)
 	@set -e; for s in $(SYSTEMS); do os=$${s%/*}; arch=$${s#*/}; exe=; [ $$os != windows ] || exe=.exe; \
 	  echo "$$os/$$arch"; \
 	  GOOS=$$os GOARCH=$$arch $(GO) build -buildvcs=auto -trimpath -tags nocuda -ldflags '-s -w' -o $(DIST)/engine-$$os-$$arch$$exe ./cmd/engine; \
 	done
-	@# On Linux a second one is linked to the C library, by which CUDA's are opened.
+	@# A second binary for Linux is linked to the C library, which opens CUDA's libraries.
 	GOOS=linux GOARCH=amd64 $(GO) build -buildvcs=auto -trimpath -ldflags '-s -w' -o $(DIST)/engine-linux-amd64-cuda ./cmd/engine
 	$(GO) run -buildvcs=auto -tags man ./cmd/engine man $(DIST)/man
 	mkdir -p $(DIST)/completions
@@ -232,7 +231,7 @@ dist: ## build the binaries of every system with manual pages, completions and c
 	@ls -l $(DIST)
 
 .PHONY: licenses
-licenses: ## write the licences of what is linked again, which engine version --licenses prints
+licenses: ## regenerate the licenses of all linked modules, which engine version --licenses prints
 	GO=$(GO) scripts/licenses > cli/licenses.txt.new && mv cli/licenses.txt.new cli/licenses.txt
 
 FUZZ_SECONDS ?= 60
@@ -244,7 +243,7 @@ check-fuzz: ## run every fuzz target for FUZZ_SECONDS (60)
 	  done; done
 
 .PHONY: check-vuln
-check-vuln: ## look for known vulnerabilities in what the engine calls, by govulncheck
+check-vuln: ## look for known vulnerabilities in called code with govulncheck
 	GO=$(GO) scripts/check-vuln
 
 .PHONY: lint
@@ -258,5 +257,5 @@ $(LINT):
 	@mv $(BIN)/golangci-lint $@
 
 .PHONY: clean
-clean: ## remove what was built and the example's output
+clean: ## remove build outputs and the demo's output
 	rm -rf $(BIN) $(DIST) $(DEMO) $(DEMO)-tokenizer
