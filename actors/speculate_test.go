@@ -434,7 +434,7 @@ func TestDecisionIsWaitedFor(t *testing.T) {
 		s := h.run.Status().Actors[5]
 		return s.Step == step+1 && s.Wait == event.WaitDecision && s.From == "scheduler" &&
 			s.Action == scheduler.Action{Chunk: 1, Type: scheduler.F} &&
-			strings.Contains(h.run.Status().String(), "the decision about the step before")
+			strings.Contains(h.run.Status().String(), "the decision on the previous step")
 	})
 	decided.open()
 	if out := wait(t, h.run); out.Err != nil || out.Updates != (event.Updates{Kept: 4, RolledBack: 1, Waited: 1}) {

@@ -137,19 +137,19 @@ func TestRootOfAStall(t *testing.T) {
 		{"forward on the first rank", oneFOneB, 0, "F", 1 + 6 + 3, none, "stage 2", "activation 1F2 (forward of microbatch 2 on chunk 1)",
 			"root: stage 0 is running 0F2 (forward of microbatch 2 on chunk 0),"},
 		// Another rank has reported: it is not the root.
-		{"last backward on the first rank", oneFOneB, 0, "B", 6, none, "stage 1", "the decision about the step",
+		{"last backward on the first rank", oneFOneB, 0, "B", 6, none, "stage 1", "the decision on the step",
 			"root: stage 0 is running 0B5 (backward of microbatch 5 on chunk 0),"},
 		{"backward on the last rank", oneFOneB, 2, "B", 2, none, "stage 0", "gradient 1B1 (", "root: stage 2 is running 2B1 ("},
 		{"no credit", generate(t, scheduler.Spec{Schedule: scheduler.GPipe, Ranks: 2, Chunks: 1, Microbatches: 6}), 1, "F", 1 + 6 + 1, none,
 			"stage 0",
-			"waiting 0F3 (forward of microbatch 3 on chunk 0)  a credit of chunk 1, which has not taken earlier inputs (0 held, 1 needed)",
+			"waiting to run 0F3 (forward of microbatch 3 on chunk 0)  a credit from chunk 1, which has not consumed earlier inputs (0 held, 1 needed)",
 			"root: stage 1 is running 1F0 ("},
 		{"tied gradient", oneFOneB, 2, "tied", 1, none, "stage 0", "gradient of the tied weight",
 			"root: stage 2 is summing gradients (training),"},
-		{"norms", oneFOneB, 1, "norms", 1, none, "stage 0", "the decision about the step", "root: stage 1 is summing gradients (training),"},
+		{"norms", oneFOneB, 1, "norms", 1, none, "stage 0", "the decision on the step", "root: stage 1 is summing gradients (training),"},
 		{"last update", oneFOneB, 1, "apply", 4, func(s *actors.Spec, _ <-chan struct{}) { s.WriteCheckpoint, s.EvalTable = nil, nil },
-			"scheduler", "reports of stages (2 of 3 came)", "root: stage 1 is updating weights,"},
-		{"copy", oneFOneB, 1, "save", 1, none, "checkpoint", "reports of stages (2 of 3 came)", "root: stage 1 is copying state,"},
+			"scheduler", "reports from stages (2 of 3 received)", "root: stage 1 is updating weights,"},
+		{"copy", oneFOneB, 1, "save", 1, none, "checkpoint", "reports from stages (2 of 3 received)", "root: stage 1 is copying state,"},
 		{"data", oneFOneB, -1, "", 0, func(s *actors.Spec, open <-chan struct{}) {
 			s.Data = badText{s.Data.(randomText), 2, func() error { <-open; return nil }}
 		}, "stage 0", "tokens of microbatch 0", "root: loader is reading (training),"},
@@ -170,7 +170,7 @@ func TestRootOfAStall(t *testing.T) {
 				}
 				return whole(rank, st)
 			}
-		}, "scheduler", "reports of stages (2 of 3 came)", "root: stage 1 is starting,"},
+		}, "scheduler", "reports from stages (2 of 3 received)", "root: stage 1 is starting,"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			gate := newGate()

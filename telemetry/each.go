@@ -6,8 +6,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// Each calls use with every record of a metrics.jsonl of a folder, in the file's order, so that
-// a long one need not be in memory. It ends with the first error of use.
+// Each calls use with every record of a metrics.jsonl of a folder, in the order of the file, without keeping the file
+// in memory. It stops at the first error of use.
 func Each(fsys folder.FS, name string, use func(Record) error) error {
 	f, err := fsys.Open(name)
 	if err != nil {

@@ -1,45 +1,45 @@
 package telemetry
 
-// Unit is what a figure is measured in.
+// Unit is the unit of a metric.
 type Unit string
 
 // The units.
 const (
 	Number          Unit = ""
-	TokensPerSecond Unit = "tokens/s" // samples/s, where the data are no text
+	TokensPerSecond Unit = "tokens/s" // samples/s if the data is not text
 	Milliseconds    Unit = "ms"
 	Percent         Unit = "%"
 	Bytes           Unit = "bytes"
 	Cores           Unit = "cores"
 )
 
-// Figure describes a number that a step may report. metrics.jsonl and its history, Prometheus,
-// OpenTelemetry, TensorBoard, reports, the page and a cluster's messages all go through Figures: a new
-// figure needs a field in Record, a row in Figures, and the code that measures it.
+// Figure describes a metric that a step may report. metrics.jsonl and its history, Prometheus, OpenTelemetry,
+// TensorBoard, reports, the page and a cluster's messages all use Figures: a new metric needs a field in Record, a
+// row in Figures, and the code that measures it.
 type Figure struct {
-	Name   string // its key in metrics.jsonl, on the page and in a cluster's messages
-	Metric string // its name in OpenTelemetry after "engine.", and in Prometheus after "engine_"; "": a histogram has it instead
-	Tag    string // its TensorBoard tag
+	Name   string // key in metrics.jsonl, on the page and in a cluster's messages
+	Metric string // name in OpenTelemetry after "engine." and in Prometheus after "engine_"; "": a histogram reports it
+	Tag    string // TensorBoard tag
 	Unit   Unit
-	Title  string // "Gradient norm"
+	Title  string // such as "Gradient norm"
 	Help   string // a sentence
-	Chart  string // the name of the figure whose chart also shows this one; "": it has a chart of its own
-	Line   string // its name in the chart's legend
-	Note   string // what the chart says after the unit
-	Zero   bool   // the chart begins at 0
-	Sparse bool   // only some steps have it
-	// Machine says that the figure depends on the machine: no two runs have the same.
+	Chart  string // name of the figure whose chart also shows this one; "": it has its own chart
+	Line   string // name in the chart's legend
+	Note   string // text after the unit in the chart
+	Zero   bool   // the chart's Y axis begins at 0
+	Sparse bool   // only some steps report it
+	// Machine means that the value depends on the machine, so that it differs between identical runs.
 	Machine bool
 
 	float func(*Record) **float64
-	whole func(*Record) *int64 // in place of float, for a whole number; 0: not known
+	whole func(*Record) *int64 // replaces float for a whole number; 0: not measured
 }
 
-// Figures are the figures of a step, in the order in which files, pages and reports have them.
+// Figures are the metrics of a step, in the order of files, pages and reports.
 var Figures = []Figure{
 	{Name: "loss", Metric: "loss", Tag: "train/loss",
 		Title: "Loss", Line: "training",
-		Help:  "Loss of the last step: the mean over its target tokens.",
+		Help:  "Training loss of the last step, averaged over its target tokens.",
 		float: func(r *Record) **float64 { return &r.Loss }},
 	{Name: "val_loss", Metric: "validation_loss", Tag: "val/loss",
 		Title: "Validation loss", Chart: "loss", Line: "validation", Sparse: true,
@@ -47,39 +47,39 @@ var Figures = []Figure{
 		float: func(r *Record) **float64 { return &r.ValLoss }},
 	{Name: "mtp_loss", Metric: "mtp_loss", Tag: "train/mtp_loss",
 		Title: "Multi-token prediction loss", Chart: "loss", Line: "multi-token prediction",
-		Help:  "Loss of multi-token prediction of the last step: the mean over its layers.",
+		Help:  "Multi-token prediction loss of the last step, averaged over its layers.",
 		float: func(r *Record) **float64 { return &r.MTPLoss }},
 	{Name: "grad_norm", Metric: "gradient_norm", Tag: "train/grad_norm",
 		Title: "Gradient norm", Line: "norm", Note: "before clipping",
-		Help:  "Norm of the whole gradient of the last step, before clipping.",
+		Help:  "Global gradient norm of the last step, before clipping.",
 		float: func(r *Record) **float64 { return &r.GradNorm }},
 	{Name: "lr", Metric: "learning_rate", Tag: "train/lr",
 		Title: "Learning rate", Line: "rate", Zero: true,
 		Help:  "Learning rate of the last step.",
 		float: func(r *Record) **float64 { return &r.LR }},
 	{Name: "tokens_per_s", Metric: "tokens_per_second", Tag: "speed/tokens_per_s", Unit: TokensPerSecond,
-		Title: "Speed", Line: "speed", Zero: true, Machine: true,
-		Help:  "Tokens, or samples where the data are no text, a second, of the last step.",
+		Title: "Throughput", Line: "throughput", Zero: true, Machine: true,
+		Help:  "Tokens per second in the last step, or samples per second if the data is not text.",
 		float: func(r *Record) **float64 { return &r.TokensPerS }},
 	{Name: "step_ms", Tag: "speed/step_ms", Unit: Milliseconds,
-		Title: "Time of a step", Line: "step", Zero: true, Machine: true,
-		Help:  "How long a step took.",
+		Title: "Step time", Line: "step", Zero: true, Machine: true,
+		Help:  "Duration of the last step.",
 		float: func(r *Record) **float64 { return &r.StepMS }},
 	{Name: "bubble_pct", Metric: "bubble_ratio", Tag: "speed/bubble_pct", Unit: Percent,
-		Title: "Bubble", Line: "measured", Note: "of rank-time", Zero: true, Machine: true,
-		Help:  "Share of the ranks' time without a running action, of the last step.",
+		Title: "Bubble", Line: "measured", Note: "of the ranks' time", Zero: true, Machine: true,
+		Help:  "Share of the ranks' time in the last step in which no action ran.",
 		float: func(r *Record) **float64 { return &r.BubblePct }},
 	{Name: "peak_mem_bytes", Metric: "memory.peak", Tag: "memory/peak_bytes", Unit: Bytes,
 		Title: "Peak memory", Line: "the process", Zero: true, Machine: true,
-		Help:  "The most memory that the process has taken at a time.",
+		Help:  "Peak memory of the process.",
 		whole: func(r *Record) *int64 { return &r.PeakMemBytes }},
 	{Name: "peak_pct", Metric: "peak_ratio", Tag: "speed/peak_pct", Unit: Percent,
-		Title: "Share of the peak", Line: "share", Zero: true, Machine: true,
-		Help:  "Operations that the model asks for in a second, as a share of the processor's peak, of the last step.",
+		Title: "Model FLOPs utilization", Line: "MFU", Zero: true, Machine: true,
+		Help:  "Model FLOPs per second in the last step, as a share of the processor's measured peak (MFU).",
 		float: func(r *Record) **float64 { return &r.PeakPct }},
 	{Name: "cpu_cores", Metric: "cpu.cores", Tag: "speed/cpu_cores", Unit: Cores,
 		Title: "CPU cores in use", Line: "the process", Zero: true, Machine: true,
-		Help:  "CPU cores that the process kept busy during the last step, on average.",
+		Help:  "Average number of CPU cores that the process used in the last step.",
 		float: func(r *Record) **float64 { return &r.CPUCores }},
 }
 
@@ -91,7 +91,7 @@ var figureIndex = func() map[string]int {
 	return index
 }()
 
-// FigureOf returns the figure with a name; nil: there is none.
+// FigureOf returns the figure with a name; nil: no figure has it.
 func FigureOf(name string) *Figure {
 	if i, ok := figureIndex[name]; ok {
 		return &Figures[i]
@@ -99,10 +99,10 @@ func FigureOf(name string) *Figure {
 	return nil
 }
 
-// Whole says that the figure is a whole number.
+// Whole reports whether the figure is a whole number.
 func (f *Figure) Whole() bool { return f.whole != nil }
 
-// Get returns the figure of a record; nil: it was not taken. The record shares it.
+// Get returns the figure's value in a record; nil: it was not measured. The value is shared with the record.
 func (f *Figure) Get(r *Record) *float64 {
 	if f.whole == nil {
 		return *f.float(r)
@@ -115,7 +115,7 @@ func (f *Figure) Get(r *Record) *float64 {
 	return &v
 }
 
-// Set sets the figure of a record; nil: it was not taken.
+// Set sets the figure's value in a record; nil: it was not measured.
 func (f *Figure) Set(r *Record, v *float64) {
 	switch {
 	case f.whole == nil:
@@ -127,7 +127,7 @@ func (f *Figure) Set(r *Record, v *float64) {
 	}
 }
 
-// Scaled is the value that metric systems show: a percentage is a ratio there.
+// Scaled returns a value as metric systems expect it: a percentage becomes a ratio.
 func (f *Figure) Scaled(v float64) float64 {
 	if f.Unit == Percent {
 		return v * 0.01

@@ -154,8 +154,8 @@ func TestDamagedFile(t *testing.T) {
 		"middle": {`{"step":0}` + "\n" + `{"step":1,` + "\n" + `{"step":2}` + "\n", "row 2"},
 		"empty":  {`{"step":0}` + "\n\n", "row 2"},
 		"long": {`{"step":0}` + "\n" + strings.Repeat(" ", maxLineBytes+1) + `{"step":1}`,
-			fmt.Sprintf("row 2 has more than %d bytes", maxLineBytes)},
-		"negative": {`{"step":-1}` + "\n", "row 1: the step is -1"},
+			fmt.Sprintf("row 2 is longer than %d bytes", maxLineBytes)},
+		"negative": {`{"step":-1}` + "\n", "row 1: step = -1 is negative"},
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(tc.content), 0o644); err != nil {

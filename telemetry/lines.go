@@ -14,25 +14,25 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// lines is a kind of file with an object a line, each of which belongs to a step.
+// lines describes a kind of file with one JSON object a line, each of which belongs to a step.
 type lines[T any] struct {
-	what string // it holds, for errors
-	most int    // bytes of a line that is read
+	what string // content, for errors
+	most int    // longest line in bytes
 	step func(T) int
 }
 
-// LineWriter appends lines to a file of a run. It is for one goroutine, but for Sync.
+// LineWriter appends lines to a file of a run. Only Sync may be called from another goroutine.
 type LineWriter[T any] struct {
 	kind *lines[T]
 	fsys folder.FS
 	name string
-	f    folder.File // nil: there is no line yet to make the file for
-	size int64       // of the lines written whole
-	torn bool        // behind them is a part of one
+	f    folder.File // nil: the first Write creates the file
+	size int64       // size of the complete lines
+	torn bool        // a partial line follows them
 }
 
-// open opens a file of a folder for appending, and makes one if there is none. Lines of steps
-// behind cutToStep are removed first, and a last line that is cut short.
+// open opens a file of a folder for appending, and creates it if it does not exist. It first removes lines after step
+// cutToStep, and a truncated last line.
 func (k *lines[T]) open(fsys folder.FS, name string, cutToStep int) (*LineWriter[T], error) {
 	w, err := k.openLater(fsys, name, cutToStep)
 	if err == nil {
@@ -44,8 +44,8 @@ func (k *lines[T]) open(fsys folder.FS, name string, cutToStep int) (*LineWriter
 	return w, nil
 }
 
-// openLater is open, but a file that is not there is made with its first line. The folder must
-// stay open until then.
+// openLater is like open, but the first Write creates a file that does not exist. The folder must stay open until
+// then.
 func (k *lines[T]) openLater(fsys folder.FS, name string, cutToStep int) (*LineWriter[T], error) {
 	if err := k.cut(fsys, name, cutToStep); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", k.what, fsys.Path(name), err)
@@ -69,15 +69,14 @@ func (w *LineWriter[T]) open() error {
 	return nil
 }
 
-// Write appends one line and hands it to the operating system, so that it outlives the
-// process.
+// Write appends one line and passes it to the operating system, so that it survives the end of the process.
 func (w *LineWriter[T]) Write(v T) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("%s: step %d: %w", w.kind.what, w.kind.step(v), err)
 	}
 	if len(text) > w.kind.most {
-		return fmt.Errorf("%s: step %d is not written: its line has %d bytes, of at most %d", w.kind.what, w.kind.step(v), len(text), w.kind.most)
+		return fmt.Errorf("%s: step %d was not written: its line has %d bytes, the limit is %d", w.kind.what, w.kind.step(v), len(text), w.kind.most)
 	}
 	if w.f == nil {
 		if err := w.open(); err != nil {
@@ -85,18 +84,18 @@ func (w *LineWriter[T]) Write(v T) error {
 		}
 	}
 	if err := w.mend(); err != nil {
-		return fmt.Errorf("%s: step %d is not written: %w", w.kind.what, w.kind.step(v), err)
+		return fmt.Errorf("%s: step %d was not written: %w", w.kind.what, w.kind.step(v), err)
 	}
 	n, err := w.f.Write(append(text, '\n'))
 	if err != nil {
 		w.torn = n > 0
-		return fmt.Errorf("%s: step %d is not written: %w", w.kind.what, w.kind.step(v), errors.Join(err, w.mend()))
+		return fmt.Errorf("%s: step %d was not written: %w", w.kind.what, w.kind.step(v), errors.Join(err, w.mend()))
 	}
 	w.size += int64(n)
 	return nil
 }
 
-// mend removes half a line, on a full disk for example, which would spoil the next one.
+// mend removes a partial line, as a full disk leaves one: it would damage the next line.
 func (w *LineWriter[T]) mend() error {
 	if !w.torn {
 		return nil
@@ -106,9 +105,8 @@ func (w *LineWriter[T]) mend() error {
 	return err
 }
 
-// Sync makes what was written outlive a power failure. It may be called while
-// another goroutine writes, but for the first line of a file that is made with it: what it has
-// written before counts.
+// Sync makes the written lines survive a power failure. It may be called while another goroutine writes, except while
+// the first Write creates the file. It covers the lines of Writes that have returned.
 func (w *LineWriter[T]) Sync() error {
 	if w.f == nil {
 		return nil
@@ -127,8 +125,7 @@ func (w *LineWriter[T]) Close() error {
 	return w.f.Close()
 }
 
-// cut removes the lines behind a step, and what is left of a broken last line.
-// The others stay as they are, byte for byte.
+// cut removes the lines after a step, and a truncated last line. The others stay unchanged, byte for byte.
 func (k *lines[T]) cut(fsys folder.FS, name string, cutToStep int) error {
 	old, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,8 +157,7 @@ func (k *lines[T]) cut(fsys folder.FS, name string, cutToStep int) error {
 	})
 }
 
-// read returns the lines of a file. A last one that is cut short, as a crash leaves it, is not
-// one of them.
+// read returns the lines of a file, except a truncated last line, which a crash can leave.
 func (k *lines[T]) read(path string) (all []T, err error) {
 	fsys, err := folder.Open(filepath.Dir(path))
 	if err != nil {
@@ -192,12 +188,12 @@ func (k *lines[T]) readFrom(fsys folder.FS, name string) ([]T, error) {
 	return all, nil
 }
 
-// scan calls use with every value and its line, without the line's end. It
-// stops silently at a last line that lacks its end and is no value.
+// scan calls use with every value and its line, without the line break. It ignores a last line that has no line break
+// and is invalid.
 func (k *lines[T]) scan(from io.Reader, use func(v T, text []byte) error) error {
 	in := bufio.NewScanner(from)
 	in.Buffer(nil, k.most)
-	ended := true // the line that was read last
+	ended := true // the last line that was read has a line break
 	in.Split(func(data []byte, atEOF bool) (int, []byte, error) {
 		if end := bytes.IndexByte(data, '\n'); end >= 0 {
 			return end + 1, data[:end], nil
@@ -212,7 +208,7 @@ func (k *lines[T]) scan(from io.Reader, use func(v T, text []byte) error) error 
 	for in.Scan() {
 		row++
 		var v T
-		if err := any(&v).(json.Unmarshaler).UnmarshalJSON(in.Bytes()); err != nil { // which all kinds have
+		if err := any(&v).(json.Unmarshaler).UnmarshalJSON(in.Bytes()); err != nil { // all kinds have it
 			if !ended {
 				return nil
 			}

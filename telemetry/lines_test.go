@@ -19,7 +19,7 @@ import (
 var (
 	someMarks = []Mark{
 		{TimeMS: 1764000000000, Step: 0, Kind: MarkStart},
-		{TimeMS: 1764000001000, Step: 12, Kind: MarkStall, Text: "nothing has moved for 60.0 s\nroot: stage 1, waiting"},
+		{TimeMS: 1764000001000, Step: 12, Kind: MarkStall, Text: "no progress for 60.0 s\nroot: stage 1, waiting"},
 		{TimeMS: 1764000002000, Step: 20, Kind: MarkEnd, Text: `it failed: "<disk>" is full & done`},
 	}
 	someStats = []Stats{

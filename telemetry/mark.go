@@ -9,47 +9,46 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// Mark is something that happened to a run at a step, for those who look at its curves later: a
-// line of events.jsonl.
+// Mark is an event of a run at a step: a line of events.jsonl.
 type Mark struct {
-	TimeMS int64  `json:"time_ms"` // since 1970
-	Step   int    `json:"step"`    // finished steps
+	TimeMS int64  `json:"time_ms"` // Unix time in milliseconds
+	Step   int    `json:"step"`    // number of finished steps
 	Kind   string `json:"kind"`
 	Text   string `json:"text,omitempty"`
 }
 
 // The kinds of marks.
 const (
-	MarkStart      = "start"   // the run began
-	MarkResume     = "resume"  // it went on from a checkpoint
-	MarkRestart    = "restart" // by itself, since a process was lost
+	MarkStart      = "start"   // the run started
+	MarkResume     = "resume"  // the run resumed from a checkpoint
+	MarkRestart    = "restart" // the run restarted because a process failed
 	MarkCheckpoint = "checkpoint"
 	MarkPause      = "pause"
-	MarkContinue   = "continue" // after a pause
+	MarkContinue   = "continue" // the run continued after a pause
 	MarkRate       = "rate"     // the learning rate was changed
-	MarkStop       = "stop"     // somebody has asked for it
-	MarkRequest    = "request"  // somebody has asked for another change, or one was refused
-	MarkStall      = "stall"    // nothing moved; with who waits for whom
+	MarkStop       = "stop"     // a stop was requested
+	MarkRequest    = "request"  // another change was requested, or a request was refused
+	MarkStall      = "stall"    // the run made no progress; the text has the waits
 	MarkWarning    = "warning"
-	MarkSample     = "sample" // samples.jsonl has another line
-	MarkEnd        = "end"    // with the error, if there is one
+	MarkSample     = "sample" // samples.jsonl has a new line
+	MarkEnd        = "end"    // the run ended; the text has the error, if any
 )
 
-// Warns reports whether a person should look into it.
+// Warns reports whether the mark needs a person's attention.
 func (m Mark) Warns() bool {
 	return m.Kind == MarkWarning || m.Kind == MarkRestart || m.Kind == MarkStall
 }
 
-// The text of the end of a run that failed is this and the error. Earlier versions wrote the second one.
+// The text of a failed run's end is failed and the error. Earlier versions wrote wasFailed.
 const (
 	failed    = "failed: "
 	wasFailed = "it failed: "
 )
 
-// Failed is the text of the end of a run that failed.
+// Failed returns the text of the end of a run that failed.
 func Failed(err error) string { return failed + err.Error() }
 
-// Failure is the error of the end of a run that failed; false: it is no such mark.
+// Failure returns the error of a failed run's end; false: the mark is not the end of a failed run.
 func (m Mark) Failure() (text string, ok bool) {
 	if m.Kind != MarkEnd {
 		return "", false
@@ -60,8 +59,8 @@ func (m Mark) Failure() (text string, ok bool) {
 	return strings.CutPrefix(m.Text, wasFailed)
 }
 
-// maxMarkText is how many bytes of a mark's text are kept, and maxMarkBytes the longest line:
-// JSON writes a byte as up to six.
+// maxMarkText is the number of bytes of a mark's text that are kept, and maxMarkBytes the longest line: JSON writes a
+// byte as up to six.
 const (
 	maxMarkText  = 8 << 10
 	maxMarkBytes = 6*maxMarkText + 1<<10
@@ -69,15 +68,14 @@ const (
 
 var marks = lines[Mark]{what: "events", most: maxMarkBytes, step: func(m Mark) int { return m.Step }}
 
-// MarshalJSON cuts the text to what a line may hold.
+// MarshalJSON writes a line of events.jsonl. It cuts a text that is longer than the limit.
 func (m Mark) MarshalJSON() ([]byte, error) {
 	type plain Mark
 	m.Text = shorten(m.Text, maxMarkText)
 	return json.Marshal(plain(m))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Other keys are ignored, and kinds that a later
-// version has are kept.
+// UnmarshalJSON reads a line that MarshalJSON wrote. It ignores unknown keys and keeps unknown kinds.
 func (m *Mark) UnmarshalJSON(data []byte) error {
 	type plain Mark
 	var p struct {
@@ -91,28 +89,28 @@ func (m *Mark) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if p.Kind == "" {
-		return errors.New(`there is no "kind"`)
+		return errors.New(`"kind" is missing`)
 	}
 	*m = Mark(p.plain)
 	m.Step = *p.Step
 	return nil
 }
 
-// checkStep refuses a line that is of no step.
+// checkStep rejects a line without a step.
 func checkStep(step *int) error {
 	switch {
 	case step == nil:
-		return errors.New(`there is no "step"`)
+		return errors.New(`"step" is missing`)
 	case *step < 0:
-		return fmt.Errorf("the step is %d", *step)
+		return fmt.Errorf("step = %d is negative", *step)
 	}
 	return nil
 }
 
-// shorten cuts a text to so many bytes of whole characters.
+// shorten cuts a text to at most a number of bytes, between two characters.
 func shorten(text string, most int) string {
 	if len(text) <= most {
-		return text // of which JSON writes what is no character as U+FFFD
+		return text // JSON writes invalid bytes as U+FFFD
 	}
 	const more = "…"
 	return strings.ToValidUTF8(text[:most-len(more)], "") + more
@@ -121,14 +119,13 @@ func shorten(text string, most int) string {
 // MarkWriter appends marks to an events.jsonl.
 type MarkWriter = LineWriter[Mark]
 
-// OpenMarks opens an events.jsonl of a folder for appending, as OpenWriter does a metrics.jsonl:
-// marks of steps behind cutToStep are removed. A file that is not there is made with its first line.
+// OpenMarks opens an events.jsonl of a folder for appending and removes marks after step cutToStep, as OpenWriter
+// does for a metrics.jsonl. The first Write creates the file if it does not exist.
 func OpenMarks(fsys folder.FS, name string, cutToStep int) (*MarkWriter, error) {
 	return marks.openLater(fsys, name, cutToStep)
 }
 
-// ReadMarks returns the marks of an events.jsonl. A last line that is cut short is not one of
-// them.
+// ReadMarks returns the marks of an events.jsonl. It leaves out a truncated last line.
 func ReadMarks(path string) ([]Mark, error) { return marks.read(path) }
 
 // ReadMarksFrom is ReadMarks for a file of an open folder.

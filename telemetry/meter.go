@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Meter smooths the speed of a run: each step weighs a tenth less than the one
-// after it. The zero Meter is ready to use.
+// Meter smooths the speed of a run: each step weighs a tenth less than the one after it. The zero Meter is ready to
+// use.
 type Meter struct {
 	steps, seconds, tokens float64 // weighted sums
 }
@@ -19,7 +19,7 @@ func (m *Meter) Add(took time.Duration, tokens int64) {
 	m.tokens = m.tokens*keep + float64(tokens)
 }
 
-// TokensPerS returns the smoothed speed, 0 while it is unknown.
+// TokensPerS returns the smoothed speed in tokens per second; 0: not known yet.
 func (m *Meter) TokensPerS() float64 {
 	if m.seconds <= 0 {
 		return 0
@@ -27,8 +27,7 @@ func (m *Meter) TokensPerS() float64 {
 	return m.tokens / m.seconds
 }
 
-// Remaining returns how long n further steps will take, 0 while that is
-// unknown.
+// Remaining estimates the duration of n more steps; 0: not known yet.
 func (m *Meter) Remaining(steps int) time.Duration {
 	if m.steps == 0 || steps <= 0 {
 		return 0

@@ -2,14 +2,13 @@ package telemetry
 
 import "github.com/troupe-ml/troupe/internal/host/folder"
 
-// maxLineBytes is the longest line that is read; a record has some 300 bytes.
+// maxLineBytes is the longest line that is read; a record has about 300 bytes.
 const maxLineBytes = 1 << 20
 
-// advice is what a person can do about a row that is none of the file's.
-const advice = "correct or remove that row, or move the file away"
+// advice tells a person how to fix an invalid row.
+const advice = "fix or remove the row, or move the file away"
 
-// Read returns the records of a metrics.jsonl. A last line that is cut short, as
-// a crash leaves it, is not one of them.
+// Read returns the records of a metrics.jsonl. It leaves out a truncated last line, which a crash can leave.
 func Read(path string) ([]Record, error) { return records.read(path) }
 
 // ReadFrom is Read for a file of an open folder.

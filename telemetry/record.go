@@ -1,10 +1,9 @@
-// Package telemetry keeps what a run tells of itself, and the files in its folder that have it, an
-// object a line: a Record for each step (metrics.jsonl), Marks for what happened to the run
-// (events.jsonl), Stats of layers and memory every so many steps (stats.jsonl), a Sample of
-// text for each validation (samples.jsonl), Traces (trace.jsonl); and a Meter for speed and time left.
-//
-// The package imports the standard library, internal/host/folder and scheduler, for what a trace holds. It must never know
-// what computes the figures, or who shows them; it reads no clock.
+// Package telemetry reads and writes the files in which a run records itself, one JSON object a line: a Record for
+// each step (metrics.jsonl), Marks for the events of the run (events.jsonl), Stats of layers and memory
+// (stats.jsonl), a Sample of text for each validation (samples.jsonl) and Traces (trace.jsonl). A Meter smooths speed
+// and estimates the remaining time. The package imports only the standard library, internal/host/folder, and
+// scheduler for the table of a trace. It must not depend on the code that computes the metrics or shows them; it
+// reads no clock.
 package telemetry
 
 import (
@@ -14,41 +13,38 @@ import (
 	"strconv"
 )
 
-// Record is what one step reports. Step counts finished updates; the record of
-// step 0 is the validation before training. A nil figure was not taken; one that
-// is NaN or infinite was, and is null in the file.
+// Record holds the metrics of one step. Step counts finished updates; the record of step 0 is the validation before
+// training. A nil metric was not measured. A NaN or infinite one was, and is null in the file.
 type Record struct {
 	Step         int
 	Loss         *float64 // mean over target tokens
-	MTPLoss      *float64 // of multi-token prediction: mean over its layers; not in Loss
+	MTPLoss      *float64 // multi-token prediction: mean over its layers; not part of Loss
 	ValLoss      *float64
 	GradNorm     *float64 // before clipping
 	LR           *float64
-	Tokens       int64 // of all steps so far; of models whose data are no text, samples
+	Tokens       int64 // tokens of all steps so far, or samples if the data is not text
 	TokensPerS   *float64
 	StepMS       *float64
-	BubblePct    *float64 // share of rank-time without a running action
+	BubblePct    *float64 // share of the ranks' time without a running action, in percent
 	PeakMemBytes int64    // 0: unknown
-	// PeakPct is what the model's operations in a second are of the processor's peak (model FLOPs
-	// utilisation). They are those that the model asks for, a forward and twice as many for the
-	// backward, whatever was recomputed; the peak is what one large matrix product in the run's type
-	// of numbers reaches on the cores of the run, measured once for some 50 ms at its start. So it
-	// says how far training is from nothing but large products, and it is as uncertain as such a
-	// short measurement; where other programs used the cores then, it is too high, until a step is
-	// faster than the peak and becomes the peak. nil: the peak is not known,
-	// as of GPUs and of other hosts.
+	// PeakPct is the model FLOPs utilization (MFU) in percent: the model's floating-point operations per second by
+	// the processor's peak. The operations are a forward pass and twice as many for the backward pass, whatever was
+	// recomputed. The peak is the speed of a large matrix product in the run's number type on the run's cores,
+	// measured for about 50 ms at its start. Such a short measurement is uncertain: if other programs use the cores
+	// meanwhile, PeakPct is too high until a faster step sets a new peak. nil: the peak is not known, as for GPUs and
+	// other hosts.
 	PeakPct *float64
-	// CPUCores is how many cores the run's process kept busy during the step, on average: the time that it
-	// spent on cores divided by the step's. Workers on other hosts don't count. nil: the system doesn't tell.
+	// CPUCores is the average number of cores that the run's process used in the step: its CPU time divided by the
+	// step's duration. Workers on other hosts do not count. nil: the system does not report it.
 	CPUCores *float64
 	Skipped  bool   // the update was not applied
-	Update   string // how it was made: "kept", "rolled_back" or "waited"; empty where there is one way
-	// What the model's own layers report beside the loss, such as a classifier's accuracy, of
-	// the step and of the validation; nil: nothing.
+	Update   string // how the update was applied: "kept", "rolled_back" or "waited"; empty without pipeline.post_validation
+	// Metrics and ValMetrics are what the model's own layers report beside the loss, such as a classifier's accuracy,
+	// for the step and for the validation; nil: nothing.
 	Metrics, ValMetrics map[string]float64
 }
 
-// fixed is what a line has besides Figures.
+// fixed has the keys of a line that are not in Figures.
 type fixed struct {
 	Step    *int   `json:"step"`
 	Tokens  int64  `json:"tokens"`
@@ -59,8 +55,8 @@ type fixed struct {
 	ValMetrics figures `json:"val_metrics"`
 }
 
-// MarshalJSON writes the record with the keys of metrics.jsonl: what is learned, then the tokens,
-// then what the machine made of it.
+// MarshalJSON writes the record with the keys of metrics.jsonl: first what is learned, then the tokens, then what
+// depends on the machine.
 func (r Record) MarshalJSON() ([]byte, error) {
 	text := strconv.AppendInt([]byte(`{"step":`), int64(r.Step), 10)
 	text = r.appendFigures(text, false)
@@ -103,8 +99,7 @@ func (r *Record) appendFigures(text []byte, machine bool) []byte {
 	return text
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Other keys are ignored: a later
-// version may have more.
+// UnmarshalJSON reads a line that MarshalJSON wrote. It ignores unknown keys: a later version may write more.
 func (r *Record) UnmarshalJSON(data []byte) error {
 	var l fixed
 	if err := json.Unmarshal(data, &l); err != nil {
@@ -140,7 +135,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// figures are named ones.
+// figures are values by name.
 type figures map[string]figure
 
 func figuresOf(values map[string]float64) figures {
@@ -168,8 +163,7 @@ func (f figures) values() map[string]float64 {
 	return values
 }
 
-// figure is a float64 that may be absent (v is nil), or null where JSON has no
-// number for it.
+// figure is a float64 that may be absent (v is nil). It is null in JSON if it is not finite.
 type figure struct{ v *float64 }
 
 func (f figure) MarshalJSON() ([]byte, error) { return f.append(nil), nil }

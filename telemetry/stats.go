@@ -6,28 +6,26 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// Stats is what a step says of memory and of the model's layers: a line of stats.jsonl, every
-// run.stats_every steps.
+// Stats holds a step's memory and layer norms: a line of stats.jsonl, written every run.stats_every steps.
 type Stats struct {
 	Step int
-	// MemBytes is the most tensor memory that each rank has taken at a time so far; nil: not known.
+	// MemBytes is the peak tensor memory of each rank so far; nil: not known.
 	MemBytes []int64
 	Layers   []LayerStats // in the model's order
 }
 
-// LayerStats is a layer of the model at a step.
+// LayerStats describes a layer of the model at a step.
 type LayerStats struct {
-	Name   string // "embed", "3", "head", or as the model calls it
-	Stage  int    // of the pipeline, that computes it
+	Name   string // "embed", "3", "head", or the model's own name
+	Stage  int    // the pipeline stage that computes it
 	Params int64
-	// WeightNorm is the norm of its weights as the step has computed with them, before its update, and
-	// GradNorm that of their gradient, before clipping. A tied weight counts with the layer that
-	// it is named after. nil: not known, or of a layer that is not trained none; NaN or infinite
-	// ones are null in the file.
+	// WeightNorm is the norm of its weights before the step's update, and GradNorm that of their gradients before
+	// clipping. A tied weight counts with the layer that it is named after. nil: not known, or the layer is not
+	// trained. NaN and infinite norms are null in the file.
 	WeightNorm, GradNorm *float64
 }
 
-// statsLine is a Stats as the file has it.
+// statsLine is a Stats in the file's form.
 type statsLine struct {
 	Step     *int        `json:"step"`
 	MemBytes []int64     `json:"mem_bytes,omitempty"`
@@ -56,7 +54,7 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 	return json.Marshal(l)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Other keys are ignored.
+// UnmarshalJSON reads a line that MarshalJSON wrote. It ignores unknown keys.
 func (s *Stats) UnmarshalJSON(data []byte) error {
 	var l statsLine
 	if err := json.Unmarshal(data, &l); err != nil {
@@ -75,12 +73,12 @@ func (s *Stats) UnmarshalJSON(data []byte) error {
 // StatsWriter appends to a stats.jsonl.
 type StatsWriter = LineWriter[Stats]
 
-// OpenStats opens a stats.jsonl of a folder for appending, as OpenMarks does an events.jsonl.
+// OpenStats opens a stats.jsonl of a folder for appending, as OpenMarks does for an events.jsonl.
 func OpenStats(fsys folder.FS, name string, cutToStep int) (*StatsWriter, error) {
 	return stats.openLater(fsys, name, cutToStep)
 }
 
-// ReadStats returns the lines of a stats.jsonl, but for a last one that is cut short.
+// ReadStats returns the lines of a stats.jsonl, except a truncated last line.
 func ReadStats(path string) ([]Stats, error) { return stats.read(path) }
 
 // ReadStatsFrom is ReadStats for a file of an open folder.

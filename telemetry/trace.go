@@ -13,32 +13,31 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// Trace is when each rank ran what in one step. It is a line of trace.jsonl, which
-// stands alone: it holds its table.
+// Trace holds the actions of one step with their times, rank by rank: a line of trace.jsonl. It includes the table,
+// so that it can be read alone.
 type Trace struct {
 	Step     int    `json:"step"`
 	Schedule string `json:"schedule"`
-	// Table is the order of all ranks, as CSV: a row for each rank.
+	// Table is the schedule's table as CSV: a row for each rank.
 	Table string `json:"table"`
-	// Skips are the edges between chunks that are no neighbours, each from one chunk to
-	// another; nil: there are none.
+	// Skips are the edges between chunks that are not neighbors, each from one chunk to another; nil: there are none.
 	Skips [][2]int `json:"skips,omitempty"`
-	// MS holds, for each rank and each of its actions in that order, the start and
-	// the end in milliseconds since the first start.
+	// MS holds the start and the end of each action in milliseconds since the first start, by rank and in the order
+	// of the table.
 	MS [][][2]float64 `json:"ms"`
-	// ChunkFLOPs are the floating-point operations of each chunk's forward of a
-	// microbatch; an input gradient and a weight gradient take as many each.
+	// ChunkFLOPs are the floating-point operations of each chunk's forward pass of a microbatch; an input gradient
+	// and a weight gradient take as many each.
 	ChunkFLOPs []float64 `json:"chunk_flops"`
-	Threads    int       `json:"threads"` // of the device
-	// Clocks are, by rank, those of ranks in other processes; nil: there are none, or an
-	// earlier version wrote the trace, and times are by each process's own clock.
+	Threads    int       `json:"threads"` // threads of the device
+	// Clocks are the clock corrections by rank, for ranks in other processes. nil: there are no such ranks; or an
+	// earlier version wrote the trace, and times are those of each process's own clock.
 	Clocks []Clock `json:"clocks,omitempty"`
 }
 
-// Clock is what the times of a rank in another process were corrected by.
+// Clock is the clock correction of a rank in another process.
 type Clock = scheduler.Clock
 
-// UnmarshalJSON reads what earlier versions wrote, too: they call chunk_flops stage_flops.
+// UnmarshalJSON also reads traces of earlier versions, which call chunk_flops stage_flops.
 func (t *Trace) UnmarshalJSON(text []byte) error {
 	type plain Trace
 	line := struct {
@@ -52,7 +51,7 @@ func (t *Trace) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// TraceOf is the line of trace.jsonl that holds a step.
+// TraceOf returns the line of trace.jsonl for a step.
 func TraceOf(s *scheduler.Step, chunkFLOPs []float64, threads int) Trace {
 	t := Trace{Step: s.Number, Schedule: s.Table.Schedule, Table: s.Table.CSV(), MS: s.MS, ChunkFLOPs: chunkFLOPs, Threads: threads}
 	t.Clocks = s.Clocks
@@ -62,8 +61,8 @@ func TraceOf(s *scheduler.Step, chunkFLOPs []float64, threads int) Trace {
 	return t
 }
 
-// Measured is the step that a line holds, checked: a table that can run, a time for each of its actions, the operations of
-// each chunk, and the clock of each rank or of none. Errors name the file and the step.
+// Measured returns the step of a trace after checking it: the table can run, each action has its times, each chunk
+// its operations, and either all ranks or none have clocks. Errors name the file and the step.
 func (t *Trace) Measured(file string) (*scheduler.Step, error) {
 	skips := make([]scheduler.Skip, len(t.Skips))
 	for i, s := range t.Skips {
@@ -79,7 +78,7 @@ func (t *Trace) Measured(file string) (*scheduler.Step, error) {
 		return nil, fmt.Errorf("%s: step %d: %w", file, t.Step, err)
 	}
 	if n := len(t.ChunkFLOPs); n != table.NumChunks {
-		return nil, fmt.Errorf("%s: step %d: operations of %d chunks for a table of %d", file, t.Step, n, table.NumChunks)
+		return nil, fmt.Errorf("%s: step %d: chunk_flops has %d chunks, the table has %d", file, t.Step, n, table.NumChunks)
 	}
 	report, err := scheduler.Check(table)
 	if err != nil {
@@ -89,11 +88,10 @@ func (t *Trace) Measured(file string) (*scheduler.Step, error) {
 	return s, nil
 }
 
-// maxTraceBytes is the longest line of a trace.jsonl that is read: some ten million
-// actions.
+// maxTraceBytes is the longest line of a trace.jsonl that is read: about ten million actions.
 const maxTraceBytes = 1 << 29
 
-// WriteTrace appends a trace to a file of a folder, and makes one if there is none.
+// WriteTrace appends a trace to a file of a folder, and creates the file if it does not exist.
 func WriteTrace(fsys folder.FS, name string, t Trace) (err error) {
 	text, err := json.Marshal(t)
 	if err != nil {
@@ -106,11 +104,11 @@ func WriteTrace(fsys folder.FS, name string, t Trace) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	size, err := wholeLines(f)
 	if err == nil {
-		err = f.Truncate(size) // of what a crash left of a line
+		err = f.Truncate(size) // removes the partial line that a crash left
 	}
 	if err == nil {
 		if _, err = f.Write(append(text, '\n')); err != nil {
-			err = errors.Join(err, f.Truncate(size)) // half a line would spoil the next one
+			err = errors.Join(err, f.Truncate(size)) // a partial line would damage the next one
 		}
 	}
 	if err != nil {
@@ -119,7 +117,7 @@ func WriteTrace(fsys folder.FS, name string, t Trace) (err error) {
 	return nil
 }
 
-// wholeLines is the size of a file without a last line that lacks its end.
+// wholeLines returns the size of a file without a partial last line.
 func wholeLines(f folder.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -139,9 +137,8 @@ func wholeLines(f folder.File) (int64, error) {
 	return 0, nil
 }
 
-// ReadTrace returns the trace of a step, or with step < 0 the last one, and the steps
-// that the file has. Of two traces of one step, as a resumed run leaves them, the later
-// counts. A last line that is cut short, as a crash leaves it, does not.
+// ReadTrace returns the trace of a step, or the last one if step < 0, and all steps of the file. If a step has two
+// traces, as after a resume, it returns the later one. It ignores a truncated last line, which a crash can leave.
 func ReadTrace(path string, step int) (t Trace, steps []int, err error) {
 	fsys, err := folder.Open(filepath.Dir(path))
 	if err != nil {
@@ -176,21 +173,21 @@ func ReadTrace(path string, step int) (t Trace, steps []int, err error) {
 	}
 	switch {
 	case len(steps) == 0:
-		return t, nil, fmt.Errorf("%s holds no trace", path)
+		return t, nil, fmt.Errorf("%s has no trace", path)
 	case !found:
-		return t, steps, fmt.Errorf("%s has no trace of step %d: it has %d, from step %d to %d", path, step, len(steps), steps[0],
+		return t, steps, fmt.Errorf("%s has no trace of step %d: it has %d traces, from step %d to %d", path, step, len(steps), steps[0],
 			steps[len(steps)-1])
 	}
 	return t, steps, nil
 }
 
-// readLine reads up to a line's end. io.ErrUnexpectedEOF: the last one lacks it.
+// readLine reads a line with its line break. io.ErrUnexpectedEOF: the last line has none.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
 		if len(line)+len(part) > maxTraceBytes {
-			return nil, fmt.Errorf("it has more than %d bytes", maxTraceBytes)
+			return nil, fmt.Errorf("the line has more than %d bytes", maxTraceBytes)
 		}
 		line = append(line, part...)
 		switch {

@@ -55,14 +55,14 @@ func TestTraces(t *testing.T) {
 	}
 	check(-1, trace(30, 5))
 
-	if _, _, err := ReadTrace(path, 15); err == nil || !strings.Contains(err.Error(), "no trace of step 15: it has 3, from step 10 to 30") {
+	if _, _, err := ReadTrace(path, 15); err == nil || !strings.Contains(err.Error(), "no trace of step 15: it has 3 traces, from step 10 to 30") {
 		t.Errorf("step 15: error %v", err)
 	}
 }
 
 func TestBadTraces(t *testing.T) {
 	for text, says := range map[string]string{
-		"":                      "holds no trace",
+		"":                      "has no trace",
 		"\n":                    "row 1",
 		"{}\n{\"step\": 1.5}\n": "row 2",
 		"[]\n":                  "row 1",

@@ -12,21 +12,20 @@ type ActionTime struct {
 	Start, End time.Time
 }
 
-// Clock says how the clock of a rank's process stands to this process's.
+// Clock compares the clock of a rank's process with this process's clock.
 type Clock struct {
-	Process string        // its name; "": it is this one, and the rest means nothing
-	Ahead   time.Duration // how far it is ahead
-	Within  time.Duration // what that may be wrong by; 0: nothing is known yet, and Ahead is 0
+	Process string        // the name of the rank's process; "": it is this process, and the other fields are unused
+	Ahead   time.Duration // how far its clock is ahead
+	Within  time.Duration // the uncertainty of Ahead; 0: not measured yet, and Ahead is 0
 }
 
-// Actions is what was recorded of the order that the stages work on: a training step, or a
-// validation.
+// Actions are the recorded actions of the order that the stages work on: a training step or a validation.
 type Actions struct {
-	Step  int64 // of a validation: the finished ones
-	Phase Phase // 0: nothing has begun yet
+	Step  int64 // the current step; of a validation, the number of finished steps
+	Phase Phase // 0: no order has begun yet
 	Began time.Time
-	// Ranks are the finished actions of each rank, in the order in which they ran, by this
-	// process's clock; of ranks in other processes those that it was told of. nil: the step is not recorded.
-	// They must not be changed.
+	// Ranks are the finished actions of each rank, in the order in which they ran, in times of this process's clock.
+	// Actions of ranks in other processes are those that have been reported so far. nil: the step is not recorded.
+	// Callers must not change them.
 	Ranks [][]ActionTime
 }

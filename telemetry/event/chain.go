@@ -2,7 +2,7 @@ package event
 
 import "fmt"
 
-// Explain says in one line which actor holds up the run: the last line of Chain; "": no actor is known.
+// Explain names the actor that blocks the run in one line: the last line of Chain. "": no actor is known.
 func (s Status) Explain() string {
 	lines := s.Chain()
 	if len(lines) == 0 {
@@ -11,9 +11,8 @@ func (s Status) Explain() string {
 	return "root: " + lines[len(lines)-1]
 }
 
-// Chain follows the waits from the scheduler to the actor that holds up the run, a line for
-// each: who waits for what from whom, on which hosts, since when, and when a host was heard
-// of last.
+// Chain follows the waits from the scheduler to the actor that blocks the run, one line for each wait: the actor,
+// what it waits for, from which actor, for how long, and when its host last reported.
 func (s Status) Chain() []string {
 	byName := make(map[string]Snapshot, len(s.Actors))
 	for _, a := range s.Actors {
@@ -46,15 +45,15 @@ func (s Status) Chain() []string {
 	return lines
 }
 
-// heard says of an actor elsewhere when its process was heard of last.
+// heard says when the process of an actor on another host last reported.
 func (s Status) heard(a Snapshot) string {
 	if a.Heard.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("; %s was heard %.1f s ago", a.Host, s.Time.Sub(a.Heard).Seconds())
+	return fmt.Sprintf("; %s last reported %.1f s ago", a.Host, s.Time.Sub(a.Heard).Seconds())
 }
 
-// hosts reports whether an actor is in another process.
+// hosts reports whether any actor is in another process.
 func (s Status) hosts() bool {
 	for _, a := range s.Actors {
 		if a.Host != "" {

@@ -7,39 +7,38 @@ import (
 	"slices"
 )
 
-// Change is a request to a run: what is to happen when Step steps have ended. Where it
-// changes what is computed, or names a step, it is journalled before it takes effect, and
-// takes effect at the same step again when the run goes on from an older checkpoint. One that
-// names a step which has ended takes effect with the one in progress; a stop there is refused.
+// Change is a request to a run, which takes effect after step Step. The run writes a change of the learning rate, and
+// each change that names a step, to its journal before the change takes effect. If the run resumes from an older
+// checkpoint, the change takes effect at the same step again. A change that names a step in the past takes effect
+// after the current step; a stop in the past is refused.
 type Change struct {
 	Kind ChangeKind `json:"kind"`
-	Step int64      `json:"step"` // 0: when the step in progress has ended
-	// Of ChangeRate: the peak of the learning rate, and where its decay ends, from the step
-	// after Step on.
+	Step int64      `json:"step"` // 0: after the current step
+	// LR is the peak and MinLR the floor of the learning rate from step Step+1. They are for ChangeRate only.
 	LR    float64 `json:"lr,omitempty"`
 	MinLR float64 `json:"min_lr,omitempty"`
-	// Now marks a learning rate in the journal that named no step when it was asked for: a later
-	// request for another rate, before Step, cancels it.
+	// Now marks a learning rate in the journal whose request named no step: a later request for another rate, before
+	// Step, cancels it.
 	Now bool `json:"now,omitempty"`
 }
 
-// ChangeKind says what is to happen.
+// ChangeKind is the kind of a change.
 type ChangeKind string
 
 // The kinds of changes.
 const (
 	ChangePause      ChangeKind = "pause"
-	ChangeResume     ChangeKind = "resume" // takes every pause back, at once
+	ChangeResume     ChangeKind = "resume" // resumes a paused run and cancels scheduled pauses, at once
 	ChangeCheckpoint ChangeKind = "checkpoint"
 	ChangeStop       ChangeKind = "stop"
 	ChangeRate       ChangeKind = "rate"
 )
 
-// String says the change in a few words: "pause after step 5", "rate 0.001 to 0.0001".
+// String describes the change in a few words: "pause after step 5", "rate (peak 0.001, floor 0.0001)".
 func (c Change) String() string {
 	text := string(c.Kind)
 	if c.Kind == ChangeRate {
-		text += fmt.Sprintf(" %g to %g", c.LR, c.MinLR)
+		text += fmt.Sprintf(" (peak %.6g, floor %.6g)", c.LR, c.MinLR)
 	}
 	if c.Step > 0 {
 		text += fmt.Sprintf(" after step %d", c.Step)
@@ -47,20 +46,20 @@ func (c Change) String() string {
 	return text
 }
 
-// ErrStep: a run can't stop at the step that a change names.
+// ErrStep means that the run can't stop at the step that a change names.
 var ErrStep = errors.New("the run can't stop at that step")
 
-// Check says what is wrong with a change.
+// Check returns an error if the change is not valid.
 func (c Change) Check() error {
 	switch {
 	case !slices.Contains([]ChangeKind{ChangePause, ChangeResume, ChangeCheckpoint, ChangeStop, ChangeRate}, c.Kind):
-		return fmt.Errorf("%.100q is no change of a run: it is pause, resume, checkpoint, stop or rate", c.Kind)
+		return fmt.Errorf("unknown change %.100q: use pause, resume, checkpoint, stop or rate", c.Kind)
 	case c.Step < 0:
-		return fmt.Errorf("a change at step %d: give 1 or more, or 0 for as soon as possible", c.Step)
+		return fmt.Errorf("step %d of a change: use 1 or more, or 0 for the current step", c.Step)
 	case c.Kind == ChangeRate && !(c.LR > 0 && c.MinLR >= 0 && finite(c.LR) && finite(c.MinLR)):
-		return fmt.Errorf("a learning rate from %g to %g: give a finite number above 0, and one from 0", c.LR, c.MinLR)
+		return fmt.Errorf("learning rate with peak %g and floor %g: the peak must be above 0, the floor 0 or more, both finite", c.LR, c.MinLR)
 	case c.Kind != ChangeRate && (c.LR != 0 || c.MinLR != 0 || c.Now):
-		return fmt.Errorf("a learning rate with %s, which has none", c.Kind)
+		return fmt.Errorf("a request of kind %s takes no learning rate", c.Kind)
 	}
 	return nil
 }

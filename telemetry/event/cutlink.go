@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// CutLink is a link between two processes on which nothing arrives: what one has sent the other has not acknowledged.
+// CutLink is a broken link between two processes: one does not acknowledge what the other sends.
 type CutLink struct {
-	From, To string // hosts, as a Snapshot has them; "": the coordinator
+	From, To string // hosts, as in Snapshot.Host; "": the coordinator
 	For      time.Duration
 }
 
-// String says which process does not reach which, and for how long.
+// String says which process does not reach which other process, and for how long.
 func (l CutLink) String() string {
-	return fmt.Sprintf("%s does not reach %s: nothing that it sent was acknowledged for %.1f s", hostName(l.From), hostName(l.To),
+	return fmt.Sprintf("%s does not reach %s: no acknowledgment for %.1f s", hostName(l.From), hostName(l.To),
 		l.For.Seconds())
 }
 
@@ -25,8 +25,7 @@ func hostName(host string) string {
 	return host
 }
 
-// cutBetween is the link that keeps what an actor waits for from it, where that is known: a message from an actor of
-// another process.
+// cutBetween returns the cut link between the hosts of two actors, if it is known.
 func (s Status) cutBetween(from, to Snapshot) (CutLink, bool) {
 	for _, l := range s.Cut {
 		if l.From == from.Host && l.To == to.Host {
@@ -36,8 +35,8 @@ func (s Status) cutBetween(from, to Snapshot) (CutLink, bool) {
 	return CutLink{}, false
 }
 
-// circle says what it means that waits lead back to an actor. The schedule has no cycles, so in several processes a
-// message is missing that one of them has sent.
+// circle explains waits that lead back to an actor. The schedule has no cycles, so a message between two processes is
+// missing.
 func (s Status) circle(path []Snapshot) string {
 	var names []string
 	for _, a := range path {
@@ -59,11 +58,11 @@ func (s Status) circle(path []Snapshot) string {
 	return "a cycle of waits: " + waits
 }
 
-// silentFor is how long a process may be silent before what it was last heard to do is old: it tells once a second.
+// silentFor is how long a process may be silent before its last report is stale. Processes report once a second.
 const silentFor = 2 * time.Second
 
-// silent names the process in a path that has been silent for longest; "": none has been for long. What is known of its
-// actors is of an earlier moment than what is known of others, and the waits of both may seem to go round.
+// silent names the process in a path that has been silent for longest; "": all have reported lately. The reports of a
+// silent process are older than those of the others, so that their waits may seem to form a cycle.
 func (s Status) silent(path []Snapshot) string {
 	var oldest Snapshot
 	for _, a := range path {
@@ -74,10 +73,10 @@ func (s Status) silent(path []Snapshot) string {
 	if oldest.Heard.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%s has not been heard for %.1f s", oldest.Host, s.Time.Sub(oldest.Heard).Seconds())
+	return fmt.Sprintf("%s has not reported for %.1f s", oldest.Host, s.Time.Sub(oldest.Heard).Seconds())
 }
 
-// crosses reports whether the circle that a path ends in has actors of several processes.
+// crosses reports whether the cycle at the end of a path has actors of several processes.
 func crosses(path []Snapshot) bool {
 	last := path[len(path)-1]
 	for i := len(path) - 2; i >= 0 && path[i].Actor != last.Actor; i-- {

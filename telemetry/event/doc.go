@@ -1,6 +1,4 @@
-// Package event has what a run tells those who watch it: the events of a run, what its actors do
-// and wait for, and the changes that can be asked of it.
-//
-// It knows neither the actors nor the files of a run, so that whatever shows a run needs this
-// package alone. Package troupe has these types under its own name.
+// Package event defines what a run reports to its watchers: its events, what its actors do and wait for, and the
+// changes that a watcher can request. It depends on neither the actors nor the files of a run, so a program that
+// shows runs needs no other package. Package troupe exports these types under the same names.
 package event

@@ -9,15 +9,15 @@ import (
 // Event is something that happened in a run: one of the types below.
 type Event = any
 
-// StepEvent: a step ended, or (Step 0) the validation before training.
+// StepEvent reports a finished step. Step 0 is the validation before training.
 type StepEvent struct {
 	telemetry.Record
-	IdealBubblePct float64        // of the table at unit costs
-	Trace          [][]ActionTime // by rank, when the run traces; by this process's clock
-	Clocks         []Clock        // by rank, of a trace: what was taken off its times; nil: all ranks are in this process
+	IdealBubblePct float64        // bubble of the schedule's table if all actions of a kind take equally long
+	Trace          [][]ActionTime // actions by rank, in times of this process's clock; nil: the step was not recorded
+	Clocks         []Clock        // by rank: the clock offsets that Trace is corrected by; nil: all ranks are in this process
 }
 
-// CheckpointEvent: a checkpoint was written.
+// CheckpointEvent reports a checkpoint that was written.
 type CheckpointEvent struct {
 	Step int64
 	Dir  string
@@ -25,41 +25,41 @@ type CheckpointEvent struct {
 	Took time.Duration
 }
 
-// WarningEvent: something a person should know, such as a checkpoint that could not be
-// written and is tried again.
+// WarningEvent reports a problem that the run survives, such as a failed write of a checkpoint, which the run tries
+// again.
 type WarningEvent struct{ Text string }
 
-// StallEvent: nothing has moved for the configured time.
+// StallEvent reports that the run has made no progress for run.stall_after_s.
 type StallEvent struct {
 	Quiet  time.Duration
 	Status Status
 }
 
-// ChangeEvent: a change was journalled and is in effect, or will be at its step; or, with
-// Err, it is none that can be made.
+// ChangeEvent reports that the run accepted a change, which is in effect or will be after its step. With Err the run
+// refused it.
 type ChangeEvent struct {
 	Change
-	// Cancelled are learning rates that were to take effect at once, in steps that were lost since:
-	// the change takes their place.
+	// Cancelled are learning rates that the change replaces: they were to take effect at once, in steps that the run
+	// has lost since.
 	Cancelled []Change
 	Err       error
 }
 
-// PauseEvent: the run paused at a step's end (or, Paused false, goes on).
+// PauseEvent reports that the run paused after a step or, if Paused is false, resumed.
 type PauseEvent struct {
 	Step   int64
 	Paused bool
 }
 
-// RestartEvent: a process that computed ranks was lost, and the run goes on by itself.
+// RestartEvent reports that a process that computed ranks failed. The run restarts from its last checkpoint.
 type RestartEvent struct {
-	Err     error // names the process, its ranks and what they did
-	Restart int   // since the last new checkpoint
-	Most    int   // restarts that cluster.max_restarts allows
+	Err     error // names the process, its ranks and what they were doing
+	Restart int   // number of this restart since the last new checkpoint
+	Most    int   // the limit, cluster.max_restarts
 }
 
-// EndEvent is a watcher's last: how the run has ended, as Wait tells it. Who reads Run.Events finds
-// the channel closed instead.
+// EndEvent is a watcher's last event: the result of the run, as Run.Wait returns it. A reader of Run.Events finds the
+// channel closed instead.
 type EndEvent struct {
 	Result Result
 	Err    error

@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// Phase says what an order is for.
+// Phase is the purpose of an order.
 type Phase uint8
 
 // The phases.
@@ -25,20 +25,20 @@ func (p Phase) String() string {
 	return "no phase"
 }
 
-// Doing says what an actor is at.
+// Doing is the activity of an actor.
 type Doing uint8
 
-// What an actor may be doing.
+// The activities of an actor.
 const (
-	Idle     Doing = iota // nothing is asked of it
-	Starting              // making or loading weights
+	Idle     Doing = iota // it has nothing to do
+	Starting              // initializing or loading weights
 	Running               // its device executes Action
 	Waiting               // Action cannot start yet: see Wait
-	Reducing              // sums up gradients
-	Updating              // the optimizer's step
-	Copying               // its state, for a checkpoint
-	Reading               // data
-	Writing               // a checkpoint, or the line of a step
+	Reducing              // summing gradients
+	Updating              // running the optimizer
+	Copying               // copying its state for a checkpoint
+	Reading               // reading data
+	Writing               // writing a checkpoint, or the metrics of a step
 	Paused
 	Finished
 	Failing
@@ -49,48 +49,47 @@ var doings = [...]string{"idle", "starting", "running", "waiting", "summing grad
 
 func (d Doing) String() string { return doings[d] }
 
-// Wait says what an actor waits for.
+// Wait is what an actor waits for.
 type Wait uint8
 
 // What an actor may wait for.
 const (
 	WaitNothing    Wait = iota
-	WaitActivation      // the output of Needs, a forward
-	WaitGradient        // the output of Needs, a backward
-	WaitTokens          // tokens or targets of Needs.Microbatch
-	WaitCredit          // the consumer of Action's output has not taken earlier ones
-	WaitTied            // another rank's gradient of a tied weight
+	WaitActivation      // the output of the forward Needs
+	WaitGradient        // the output of the backward Needs
+	WaitTokens          // the tokens or targets of Needs.Microbatch
+	WaitCredit          // the receiver of Action's output has not consumed earlier outputs
+	WaitTied            // the gradient of a tied weight from another rank
 	WaitOrder           // the next order
-	WaitStages          // the stages' reports
-	WaitDecision        // the scheduler's decision about the step
-	WaitDisk            // something being written
-	WaitRoom            // room for an output: the rank may hold no more
-	WaitGroup           // another rank, in Collective
+	WaitStages          // reports from stages
+	WaitDecision        // the scheduler's decision on the step
+	WaitDisk            // a write to disk
+	WaitRoom            // room for an output: the rank is at its limit
+	WaitGroup           // another rank of the group, in Collective
 )
 
-// Snapshot is what an actor is doing at a moment.
+// Snapshot is the state of an actor at a moment.
 type Snapshot struct {
 	Actor string
-	Rank  int // of a stage, else −1
+	Rank  int // rank of a stage; −1: the actor is no stage
 	Step  int64
 	Phase Phase
 	Doing Doing
-	// The action that runs or is next, for a stage.
+	// Action is the action of a stage that runs or is next.
 	Action scheduler.Action
-	// What it waits for: the action whose output is missing, and the actor that
-	// has to provide it. Held and Need count credits or reports.
+	// Wait is what the actor waits for, Needs the action whose output is missing, and From the actor that must
+	// provide it. Held and Need count credits or reports.
 	Wait       Wait
 	Needs      scheduler.Action
 	From       string
 	Held, Need int
-	// Collective is the one that the device waits in, of a stage that shares work with others.
+	// Collective is the collective operation that the stage's device waits in.
 	Collective string
 	Since      time.Time
-	// Host is the worker that the actor is in, "" for this process, and Heard when that was
-	// heard of last.
+	// Host is the worker that runs the actor, "" for this process. Heard is the time of the worker's last report.
 	Host  string
 	Heard time.Time
 }
 
-// Scheduler is the name of the actor that waits lead away from.
+// Scheduler is the name of the actor at which a chain of waits begins.
 const Scheduler = "scheduler"

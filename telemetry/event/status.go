@@ -9,26 +9,26 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// Status is what every actor of a run is doing.
+// Status is the state of every actor of a run.
 type Status struct {
 	Time     time.Time
 	Actors   []Snapshot
-	Requests []Change // that are not done yet
-	// Cut are the links between the run's processes on which nothing arrives, as far as it is known.
+	Requests []Change // open requests
+	// Cut are the known broken links between the run's processes.
 	Cut []CutLink
 }
 
-// String is the table that a person reads, the root of the waits, and what is requested.
+// String is the status as text: a line for each actor, the root of the waits, and the open requests.
 func (s Status) String() string {
 	return s.tableWith(s.Explain(), s.Requested())
 }
 
-// Table has a line for each actor, and one for what is requested.
+// Table has a line for each actor, and a line with the open requests.
 func (s Status) Table() string {
 	return s.tableWith(s.Requested())
 }
 
-// tableWith is the table with lines after it; empty ones are left out.
+// tableWith is the table with more lines after it. It leaves out empty lines.
 func (s Status) tableWith(lines ...string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -53,7 +53,7 @@ func (s Status) tableWith(lines ...string) string {
 	return b.String()
 }
 
-// Requested lists the requests that are not done yet in one line; "": there are none.
+// Requested lists the open requests in one line; "": there are none.
 func (s Status) Requested() string {
 	if len(s.Requests) == 0 {
 		return ""
@@ -75,16 +75,17 @@ func orDash(s string) string {
 var passes = map[scheduler.Type]string{scheduler.F: "forward", scheduler.I: "input gradient", scheduler.W: "weight gradient",
 	scheduler.B: "backward"}
 
-// describe names an action for a person: the cell of the table, with stage and
-// microbatch in words.
+// describe names an action for a person: the cell of the table, with its pass, microbatch and chunk in words.
 func describe(a scheduler.Action) string {
 	return fmt.Sprintf("%v (%s of microbatch %d on chunk %d)", a, passes[a.Type], a.Microbatch, a.Chunk)
 }
 
 func (s Snapshot) doing() string {
 	switch {
-	case s.Doing == Running, s.Doing == Waiting && s.Action != (scheduler.Action{}):
-		return fmt.Sprintf("%v %v", s.Doing, describe(s.Action))
+	case s.Doing == Running:
+		return "running " + describe(s.Action)
+	case s.Doing == Waiting && s.Action != (scheduler.Action{}):
+		return "waiting to run " + describe(s.Action)
 	case s.Phase != 0:
 		return fmt.Sprintf("%v (%v)", s.Doing, s.Phase)
 	}
@@ -100,29 +101,29 @@ func (s Snapshot) waitsFor() string {
 	case WaitTokens:
 		return fmt.Sprintf("tokens of microbatch %d", s.Needs.Microbatch)
 	case WaitCredit:
-		return fmt.Sprintf("a credit of chunk %d, which has not taken earlier inputs (%d held, %d needed)", s.Needs.Chunk, s.Held, s.Need)
+		return fmt.Sprintf("a credit from chunk %d, which has not consumed earlier inputs (%d held, %d needed)", s.Needs.Chunk, s.Held, s.Need)
 	case WaitTied:
 		return "gradient of the tied weight"
 	case WaitOrder:
 		return "its next order"
 	case WaitStages:
-		return fmt.Sprintf("reports of stages (%d of %d came)", s.Held, s.Need)
+		return fmt.Sprintf("reports from stages (%d of %d received)", s.Held, s.Need)
 	case WaitDecision:
-		if s.Doing == Waiting { // in the midst of an order that came ahead
-			return "the decision about the step before"
+		if s.Doing == Waiting { // it already works on the next order
+			return "the decision on the previous step"
 		}
-		return "the decision about the step"
+		return "the decision on the step"
 	case WaitDisk:
 		return "a write to disk"
 	case WaitGroup:
 		return s.Collective
 	case WaitRoom:
-		return "room for another output: it holds as many as it may"
+		return "room for another output: it is at its limit"
 	}
 	return ""
 }
 
-// name is what people call the actor, with its worker.
+// name is the actor's name with its worker.
 func (s Snapshot) name() string {
 	if s.Host == "" {
 		return s.Actor
@@ -130,7 +131,7 @@ func (s Snapshot) name() string {
 	return s.Actor + " on " + s.Host
 }
 
-// Describe says in a few words what the actor is doing, and what it waits for.
+// Describe says what the actor is doing and what it waits for.
 func (s Snapshot) Describe() string {
 	text := s.Actor + " " + s.doing()
 	if w := s.waitsFor(); w != "" {

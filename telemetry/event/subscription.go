@@ -1,19 +1,19 @@
 package event
 
-// Subscription is one of any number of readers of a run's events.
+// Subscription reads a run's events. A run can have any number of subscriptions.
 type Subscription struct {
 	events <-chan Event
 	close  func()
 }
 
-// NewSubscription reads a channel of events; end says that nobody reads it any more.
+// NewSubscription returns a subscription that reads a channel of events. Close calls end.
 func NewSubscription(events <-chan Event, end func()) *Subscription {
 	return &Subscription{events, end}
 }
 
-// Events are what happens from now on, in order; the channel is closed when the run has ended, and by
-// Close. A reader that is too slow loses step events, or their traces, and a WarningEvent says how many; the run
-// doesn't wait.
+// Events returns the channel of the events from now on, in order. It is closed after the run has ended, and by Close.
+// The run does not wait for a slow reader: the reader loses step events or their traces, and a WarningEvent tells it
+// how many.
 func (s *Subscription) Events() <-chan Event { return s.events }
 
 // Close ends the subscription.

@@ -6,8 +6,8 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// Timed is the step that ranks have recorded, each a row of the table, with times since the first action began; nil: no action
-// was recorded. Its number and what else is known of it is for the caller to set.
+// Timed returns the step that ranks have recorded. Each rank is a row of its table, and times count from the start of
+// the first action. nil: no action was recorded. The caller sets the step's number and its other fields.
 func Timed(schedule string, trace [][]ActionTime, clocks []Clock) *scheduler.Step {
 	var begin time.Time
 	for _, row := range trace {

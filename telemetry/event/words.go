@@ -9,9 +9,9 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// MarkOf says an event in words, as of now: a line of events.jsonl, and what the page, the command line and
-// reports show of it. ended is the last finished step, for events that name none. A step has no words of its
-// own: false. The text of a stall has several lines, the others have one.
+// MarkOf describes an event in words, with the current time: a line of events.jsonl, which the page, the command line
+// and reports show too. ended is the last finished step, for events that name no step. It returns false for a
+// StepEvent, which has no words. The text of a stall has several lines, all others have one.
 func MarkOf(e Event, ended int) (telemetry.Mark, bool) {
 	m := telemetry.Mark{TimeMS: clock.Now().UnixMilli(), Step: ended}
 	switch e := e.(type) {
@@ -30,7 +30,7 @@ func MarkOf(e Event, ended int) (telemetry.Mark, bool) {
 	case RestartEvent:
 		m.Kind, m.Text = telemetry.MarkRestart, fmt.Sprintf("%v; resuming from the last checkpoint (restart %d of %d)", e.Err, e.Restart, e.Most)
 	case StallEvent:
-		lines := append([]string{"nothing has moved for " + words.Duration(e.Quiet)}, e.Status.Chain()...)
+		lines := append([]string{"no progress for " + words.Duration(e.Quiet)}, e.Status.Chain()...)
 		if n := len(lines); n > 1 {
 			lines[n-1] = e.Status.Explain()
 		}
@@ -45,14 +45,14 @@ func MarkOf(e Event, ended int) (telemetry.Mark, bool) {
 	return m, true
 }
 
-// sayChange says what was asked for, and why it was refused.
+// sayChange says what was requested, and why it was refused.
 func sayChange(e ChangeEvent) (kind, text string) {
 	if e.Err != nil {
 		return telemetry.MarkWarning, fmt.Sprintf("refused: %v: %v", e.Change, e.Err)
 	}
 	switch e.Kind {
 	case ChangeRate:
-		return telemetry.MarkRate, fmt.Sprintf("learning rate from step %d on: peak %g, end %g", e.Step+1, e.LR, e.MinLR)
+		return telemetry.MarkRate, fmt.Sprintf("learning rate from step %d: peak %.6g, floor %.6g", e.Step+1, e.LR, e.MinLR)
 	case ChangeStop:
 		return telemetry.MarkStop, "requested: " + e.String()
 	}
@@ -67,7 +67,7 @@ func sayEnd(e EndEvent) string {
 	case r.Stopped:
 		return fmt.Sprintf("stopped at step %d/%d", r.Step, r.Steps)
 	case r.Early:
-		return fmt.Sprintf("done early: step %d/%d, without a better validation loss since step %d (run.patience)", r.Step, r.Steps, r.BestStep)
+		return fmt.Sprintf("stopped early at step %d/%d: no better validation loss since step %d (run.patience)", r.Step, r.Steps, r.BestStep)
 	}
 	return fmt.Sprintf("done: step %d/%d", r.Step, r.Steps)
 }

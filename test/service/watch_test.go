@@ -218,7 +218,7 @@ func TestMarks(t *testing.T) {
 			t.Errorf("there is no %q among %v", want, kinds)
 		}
 	}
-	for _, want := range []string{"peak 0.25, end 0.125", "step-0", "stopped at step"} {
+	for _, want := range []string{"peak 0.25, floor 0.125", "step-0", "stopped at step"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in %s", want, text)
 		}

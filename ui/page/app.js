@@ -1,4 +1,4 @@
-// The page: which run and which view the address names, the head with what a run is, theme and keys.
+// The page: the run and the view that the address names, the run's headline, the theme and the shortcuts.
 
 import { el, text, figure, short, pct, plural, count, duration, freshColours, say, writers } from './dom.js';
 import { figures } from './figures.js';
@@ -15,10 +15,10 @@ const views = { now: ['Now', nowView], curves: ['Curves', curvesView], model: ['
 const app = { me: null, async whoami() { try { this.me = await get('api/me'); } catch { this.me = null; } current?.me?.(); } };
 let current = null, stopFollowing = null, listing = null;
 
-// The theme: the system's, or what was chosen.
+// The theme: the system's, or the one that was chosen.
 const themeButton = document.getElementById('theme'), dark = matchMedia('(prefers-color-scheme: dark)');
 let theme = 'auto';
-try { theme = localStorage.getItem('troupe-theme') || 'auto'; } catch { /* it stays auto */ }
+try { theme = localStorage.getItem('troupe-theme') || 'auto'; } catch { /* stay with auto */ }
 function paintTheme() {
   document.documentElement.dataset.theme = theme === 'auto' ? (dark.matches ? 'dark' : 'light') : theme;
   text(themeButton, { auto: 'Theme: system', light: 'Theme: light', dark: 'Theme: dark' }[theme]);
@@ -35,14 +35,14 @@ paintTheme();
 
 // Keys.
 const keys = [
-  ['?', 'this list'], ['1 2 3 4', 'Now, Curves, Model, Control'], ['r', 'the list of runs'], ['t', 'light or dark'],
-  ['← →', 'in a drawing: from action to action, or from value to value'], ['↑ ↓', 'in the pipeline: from stage to stage'], ['Shift + ← →', 'move what is shown'],
-  ['+ −', 'zoom in and out'], ['0', 'the whole step or run'], ['Enter', 'in the pipeline: take the action in the middle'], ['Escape', 'let go, close'],
+  ['?', 'Show this list'], ['1 2 3 4', 'Open Now, Curves, Model or Control'], ['r', 'Open the list of runs'], ['t', 'Switch the theme'],
+  ['← →', 'In a drawing: select the previous or next action or value'], ['↑ ↓', 'In the pipeline: select the stage above or below'], ['n p', 'In the pipeline: follow the next or previous microbatch'],
+  ['Shift + ← →', 'Move the visible range'], ['+ −', 'Zoom in or out'], ['0', 'Show the whole step or run'], ['Enter', 'In the pipeline: select the action in the middle'], ['Escape', 'Clear the selection, or close the dialog'],
 ];
 function help() {
   if (document.querySelector('dialog[open]')) return;
   const close = el('button', { type: 'button', class: 'main', onclick: () => d.close() }, 'Close');
-  const d = el('dialog', { 'aria-labelledby': 'keys-title' }, el('h2', { id: 'keys-title' }, 'Keys'), el('p', {}, 'Go to a drawing with Tab. A wheel zooms a drawing that has the focus, or with Ctrl; dragging moves the pipeline, and selects a part of a curve.'),
+  const d = el('dialog', { 'aria-labelledby': 'keys-title' }, el('h2', { id: 'keys-title' }, 'Keyboard shortcuts'), el('p', {}, 'Press Tab to focus a drawing. The mouse wheel zooms a focused drawing; hold Ctrl to zoom any drawing. Drag to move the pipeline, or to select a range of a curve.'),
     el('dl', { class: 'keys' }, keys.map(([k, what]) => [el('dt', {}, el('kbd', {}, k)), el('dd', {}, what)]).flat()), el('div', { class: 'ask' }, close));
   d.addEventListener('close', () => { d.remove(); document.getElementById('help').focus(); });
   document.body.append(d);
@@ -87,15 +87,15 @@ function paintTabs(r) {
 }
 
 function stateWords(d) {
-  const words = { running: 'running', paused: 'paused', stalled: 'stalled', ended: 'done', stopped: 'stopped', failed: 'failed', quiet: 'no news', starting: 'starting' };
+  const words = { running: 'running', paused: 'paused', stalled: 'stalled', ended: 'finished', stopped: 'stopped', failed: 'failed', quiet: 'no updates', starting: 'starting' };
   return words[d.state] || d.state;
 }
 
 function refused(e) {
   const needs = e.status === 401 || e.status === 403;
   const input = el('input', { type: 'password', id: 'reading-token', autocomplete: 'off' });
-  main.replaceChildren(el('h1', {}, needs ? 'This server asks for its token' : 'The server gave no answer'), el('p', {}, e.message),
-    needs ? el('form', { class: 'bar', onsubmit: (x) => { x.preventDefault(); keepToken(input.value.trim()); app.whoami(); show(); } }, el('label', { for: 'reading-token' }, 'Token'), input, el('button', { class: 'main' }, 'Use it'))
+  main.replaceChildren(el('h1', {}, needs ? 'This server needs an access token' : 'The server did not answer'), el('p', {}, e.message),
+    needs ? el('form', { class: 'bar', onsubmit: (x) => { x.preventDefault(); keepToken(input.value.trim()); app.whoami(); show(); } }, el('label', { for: 'reading-token' }, 'Access token'), input, el('button', { class: 'main' }, 'Use token'))
       : el('p', {}, el('button', { type: 'button', onclick: show }, 'Try again')));
 }
 
@@ -113,7 +113,7 @@ async function showList() {
     first = false;
     runs.sort((a, b) => (b.live - a.live) || b.updated_ms - a.updated_ms);
     if (!runs.length) {
-      body.replaceChildren(el('div', { class: 'empty' }, el('h2', {}, 'No runs are here yet'), el('p', {}, 'A run writes its folder when it begins: config.toml, metrics.jsonl and checkpoints/. Start one with ', el('code', {}, 'engine run config.toml'), ', and it appears here.')));
+      body.replaceChildren(el('div', { class: 'empty' }, el('h2', {}, 'No runs yet'), el('p', {}, 'Start a run with ', el('code', {}, 'engine run config.toml'), '. It appears here as soon as it creates its folder.')));
       return;
     }
     const rows = runs.map((d) => el('tr', {}, el('th', { scope: 'row' }, el('a', { href: `#/run/${d.id}/now` }, d.name)), el('td', {}, pill(d)),
@@ -123,7 +123,7 @@ async function showList() {
     if (old && !old.contains(document.activeElement)) old.replaceChildren(...rows);
     else if (!old) {
       body.replaceChildren(el('section', { class: 'card' }, el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Runs' }, el('table', { class: 'runs' }, el('caption', { class: 'hidden' }, 'Runs'),
-        el('thead', {}, el('tr', {}, [['run'], ['state'], ['step', 'n'], ['loss', 'n'], ['validation', 'n'], ['tokens/s', 'n optional'], ['pipeline', 'optional'], ['last figure']].map(([n, c]) => el('th', { scope: 'col', class: c || '' }, n)))), el('tbody', {}, rows)))));
+        el('thead', {}, el('tr', {}, [['Run'], ['State'], ['Step', 'n'], ['Loss', 'n'], ['Validation loss', 'n'], ['Tokens/s', 'n optional'], ['Pipeline', 'optional'], ['Updated']].map(([n, c]) => el('th', { scope: 'col', class: c || '' }, n)))), el('tbody', {}, rows)))));
     }
   };
   await load();
@@ -169,14 +169,14 @@ function showRun(r) {
     const more = { tokens_per_s: unit, bubble_pct: d.ideal_bubble_pct !== null ? `ideal ${pct(d.ideal_bubble_pct)}` : '' };
     const shown = figures.filter((f) => f.name === 'loss' || f.name === 'val_loss' || (f.machine && (d[f.name] !== null || !d.step)));
     const all = [['Step', count(d.step), d.steps ? `of ${count(d.steps)}${left ? `, ${left} left` : ''}` : ''],
-      ...shown.map((f) => [f.title, (f.unit === '%' ? pct : writers[f.unit] || short)(d[f.name]), more[f.name] ?? (writers[f.unit] ? '' : f.unit)])];
+      ...shown.map((f) => [f.title, (f.unit === '%' ? pct : writers[f.unit] || short)(d[f.name]), more[f.name] ?? (writers[f.unit] ? '' : f.unit), f.help])];
     const titles = all.map(([title]) => title).join('|');
     if (facts.dataset.key !== titles) {
       facts.dataset.key = titles;
-      facts.replaceChildren(...all.map(([title]) => el('div', {}, el('dt', {}, title), el('dd', {}, el('span'), ' ', el('small')))));
+      facts.replaceChildren(...all.map(([title, , , help]) => el('div', { title: help }, el('dt', {}, title), el('dd', {}, el('span'), ' ', el('small')))));
     }
     all.forEach(([, v, more], i) => { const dd = facts.children[i].lastChild; text(dd.firstChild, v); text(dd.lastChild, v === '–' ? '' : more); });
-    const note = d.state === 'failed' ? ['error', 'The run has failed. ', d.error] : d.error ? ['error', 'A file of the run can’t be read. ', d.error] : d.live && d.state === 'ended' ? ['note', 'The run has ended. ', 'The page keeps what it has.'] : d.live && d.state === 'stopped' ? ['note', 'The run was stopped. ', 'The same command goes on from its last checkpoint.'] : d.state === 'quiet' && d.step ? ['note', 'No news for a while. ', 'Nobody writes to the folder at the moment; the run may have been stopped or killed.'] : null;
+    const note = d.state === 'failed' ? ['error', 'The run failed. ', d.error] : d.error ? ['error', 'A file of this run cannot be read. ', d.error] : d.live && d.state === 'ended' ? ['note', 'The run finished. ', 'The page keeps the data that it has loaded.'] : d.live && d.state === 'stopped' ? ['note', 'The run was stopped. ', 'Rerun the same command to resume from its last checkpoint.'] : d.state === 'quiet' && d.step ? ['note', 'No updates for a while. ', 'No process is writing to the folder. The run may have been stopped or killed.'] : null;
     const k = note?.join('|') || '';
     if (message.dataset.key !== k) { message.dataset.key = k; message.replaceChildren(...(note ? [el('div', { class: note[0] }, el('p', {}, el('strong', {}, note[1]), note[2]))] : [])); }
   }
@@ -184,13 +184,13 @@ function showRun(r) {
   let over = false;
   const on = { ...view.on, run(d) { paint(d); if (['ended', 'stopped', 'failed'].includes(d.state)) over = true; view.on.run?.(d); } };
   on.broken = (e) => {
-    if (over) return; // it has ended, and so may its server have
+    if (over) return; // the server may have ended with the run
     if (e.status === 401 || e.status === 403) { refused(e); return; }
     message.dataset.key = 'broken';
-    message.replaceChildren(el('div', { class: 'error' }, el('p', {}, el('strong', {}, e.status === 404 ? 'This run is not here. ' : 'The connection is broken. '), e.message, e.status === 404 ? ' ' : '', e.status === 404 ? el('a', { href: '#/' }, 'All runs') : '')));
+    message.replaceChildren(el('div', { class: 'error' }, el('p', {}, el('strong', {}, e.status === 404 ? 'This run was not found. ' : 'The connection was lost. '), e.message, e.status === 404 ? ' ' : '', e.status === 404 ? el('a', { href: '#/' }, 'All runs') : '')));
   };
   on.connected = () => { if (message.dataset.key === 'broken') { message.dataset.key = ''; message.replaceChildren(); } };
-  // A page that nobody sees for a while lets go, so that nothing is recorded for it.
+  // A page that has been hidden for a while disconnects, so that the run records nothing for it.
   let seen = 0, stop = null, timer = null;
   on.marks = (all) => { const fresh = all.filter((m) => m.n > seen); if (fresh.length) { seen = fresh[fresh.length - 1].n; view.on.marks?.(fresh); } };
   const start = () => { stop ??= follow(`api/runs/${r.run}/events${view.pipeline ? '?pipeline=1' : ''}`, on); };
@@ -204,7 +204,7 @@ function showRun(r) {
   stopFollowing = () => { document.removeEventListener('visibilitychange', visible); clearTimeout(timer); end(); };
 }
 
-// The brand leads to the list, also where there is one run alone.
+// The brand leads to the list even if there is only one run.
 document.querySelector('.brand').addEventListener('click', (e) => { e.preventDefault(); history.pushState({ list: true }, '', '#/'); show(); });
 addEventListener('hashchange', show);
 await app.whoami();

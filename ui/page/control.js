@@ -1,19 +1,19 @@
-// The view "Control": what an operator may ask of a live run. Each asks first.
+// The view "Control": what an operator may request of a live run. Each button asks for confirmation.
 
-import { el, say } from './dom.js';
+import { el, say, figure, count } from './dom.js';
 import { post, keepToken, token } from './net.js';
 
 const actions = [
-  { kind: 'pause', name: 'Pause', text: 'The run holds when the step under way has ended. Nothing is lost; memory stays taken.', ask: 'Pause the run at the end of its step?', when: (s) => s !== 'paused' },
-  { kind: 'resume', name: 'Resume', text: 'A paused run goes on where it was.', ask: 'Let the run go on?', when: (s) => s === 'paused' },
-  { kind: 'checkpoint', name: 'Checkpoint now', text: 'A checkpoint is written when the step has ended, beside those that are due anyway.', ask: 'Write a checkpoint at the end of this step?' },
-  { kind: 'rate', name: 'Learning rate', text: 'Another peak and end of the learning rate, from a step on. It is journalled: a run that goes on from an older checkpoint does the same again.', ask: 'Change the learning rate?', fields: true },
-  { kind: 'stop', name: 'Stop', text: 'The run ends with its step, or with the one that you name, and a checkpoint. Starting it again goes on from there.', ask: 'Stop the run?', step: true, danger: true },
+  { kind: 'pause', name: 'Pause', button: 'Pause run', text: 'The run pauses after the current step. It keeps its memory, and no work is lost.', ask: 'Pause the run after the current step?', when: (s) => s !== 'paused' },
+  { kind: 'resume', name: 'Resume', button: 'Resume run', text: 'A paused run continues with its next step.', ask: 'Resume the run?', when: (s) => s === 'paused' },
+  { kind: 'checkpoint', name: 'Checkpoint', button: 'Write checkpoint', text: 'The run writes an extra checkpoint after the current step.', ask: 'Write a checkpoint after the current step?' },
+  { kind: 'rate', name: 'Learning rate', button: 'Change learning rate', text: 'The learning rate gets a new peak and a new floor. Warm-up and decay continue between them, so the rate of the next step can be lower than the peak. The run logs the change and repeats it after a restart.', ask: 'Change the learning rate?', fields: true },
+  { kind: 'stop', name: 'Stop', button: 'Stop run', text: 'The run writes a checkpoint after the current step, or after the step that you name, and stops. Rerun its command to resume from there.', ask: 'Stop the run?', step: true, danger: true },
 ];
 
 export function controlView(app, id) {
-  const message = el('div'), list = el('div', { class: 'actions' }), answers = el('ol', { class: 'log', 'aria-label': 'Answers', tabindex: '0' });
-  const root = el('div', {}, message, el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'Control')), list), el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'Answers')), answers));
+  const message = el('div'), list = el('div', { class: 'actions' }), answers = el('ol', { class: 'log', 'aria-label': 'Requests and results', tabindex: '0', hidden: true }), none = el('p', { class: 'none' }, 'No requests yet. Your requests and their results appear here.');
+  const root = el('div', {}, message, el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'Control')), list), el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'Requests and results')), none, answers));
   let run = null, key = '', asked = 0;
 
   function paint() {
@@ -23,11 +23,11 @@ export function controlView(app, id) {
     if (now === key) return;
     key = now;
     message.replaceChildren();
-    if (!run.live) message.append(el('div', { class: 'note' }, el('p', {}, 'This page reads the files of the run. Only the process that trains it can change it: start that with ', el('code', {}, 'engine run --ui'), ', or use ', el('code', {}, 'engine cluster'), ' for a run of a coordinator.')));
-    else if (over) message.append(el('div', { class: 'note' }, el('p', {}, 'The run has ended: there is nothing to control. The same command goes on from its last checkpoint.')));
+    if (!run.live) message.append(el('div', { class: 'note' }, el('p', {}, 'This page only reads the run’s files. To control a run from its page, start it with ', el('code', {}, 'engine run --ui'), '. To control a run on a cluster, use ', el('code', {}, 'engine cluster'), '.')));
+    else if (over) message.append(el('div', { class: 'note' }, el('p', {}, 'The run has ended, so there is nothing to control. Rerun the same command to resume from its last checkpoint.')));
     else if (!app.me?.control) message.append(tokenForm());
     list.replaceChildren(...actions.map((a) => el('section', {}, el('h3', {}, a.name), el('p', {}, a.text),
-      el('button', { type: 'button', class: a.danger ? '' : '', disabled: !run.live || over || !app.me?.control || (a.when && !a.when(run.state)), onclick: (e) => open(a, e.currentTarget) }, `${a.name}…`))));
+      el('button', { type: 'button', class: a.danger ? '' : '', disabled: !run.live || over || !app.me?.control || (a.when && !a.when(run.state)), onclick: (e) => open(a, e.currentTarget) }, `${a.button}…`))));
   }
 
   function tokenForm() {
@@ -36,13 +36,13 @@ export function controlView(app, id) {
       e.preventDefault();
       keepToken(input.value.trim());
       await app.whoami();
-      if (!app.me?.control) { say('The token is not this server’s.'); out.textContent = 'The token is not this server’s.'; }
+      if (!app.me?.control) { say('This server does not accept the token.'); out.textContent = 'This server does not accept the token.'; }
       key = '';
       paint();
     } });
     const out = el('span', { role: 'alert' });
-    form.append(el('p', {}, token() ? 'The token of this tab is not this server’s, which makes a new one with each start. Open the printed link again, or paste its token (what stands behind #token=).' : 'Control takes the token. Open the link that the program has printed, or paste its token (what stands behind #token=).'),
-      el('div', { class: 'bar' }, el('label', { for: 'token' }, 'Token'), input, el('button', { class: 'main' }, 'Use it'), out));
+    form.append(el('p', {}, token() ? 'This server does not accept the token of this tab: it makes a new token at each start. Open the link that it printed, or paste the part after #token=.' : 'Control needs an access token. Open the link that the server printed, or paste the part after #token=.'),
+      el('div', { class: 'bar' }, el('label', { for: 'token' }, 'Access token'), input, el('button', { class: 'main' }, 'Use token'), out));
     return form;
   }
 
@@ -50,11 +50,11 @@ export function controlView(app, id) {
     const error = el('p', { role: 'alert' }), fields = el('div', { class: 'fields' });
     const number = (name, text, value = '') => { const i = el('input', { type: 'text', inputmode: 'decimal', name, value, autocomplete: 'off' }); fields.append(el('label', {}, text, i)); return i; };
     let lr, min, step;
-    if (a.fields) { lr = number('lr', 'Peak of the learning rate, such as 3e-4'); min = number('min_lr', 'Where the decay ends (empty: a tenth of it)'); }
-    if (a.fields || a.step) step = number('step', 'When this step has ended (empty: as soon as possible)');
-    const go = el('button', { type: 'button', class: 'main', onclick: send }, a.name), no = el('button', { type: 'button', onclick: () => d.close() }, 'Cancel');
+    if (a.fields) { lr = number('lr', 'Peak learning rate, such as 3e-4'); min = number('min_lr', 'Floor of the decay (empty: a tenth of the peak)'); }
+    if (a.fields || a.step) step = number('step', 'After step (empty: the current step)');
+    const go = el('button', { type: 'button', class: 'main', onclick: send }, a.button), no = el('button', { type: 'button', onclick: () => d.close() }, 'Cancel');
     const title = `ask-${a.kind}`;
-    const d = el('dialog', { 'aria-labelledby': title }, el('h2', { id: title }, a.ask), el('p', {}, a.text), fields, error, el('div', { class: 'ask' }, no, go));
+    const d = el('dialog', { 'aria-labelledby': title }, el('h2', { id: title }, a.ask), el('p', {}, a.text), a.fields && run?.lr ? el('p', {}, `The rate of step ${count(run.step)} was ${figure(run.lr)}.`) : null, fields, error, el('div', { class: 'ask' }, no, go));
     d.addEventListener('close', () => { d.remove(); if (opener.isConnected && !opener.disabled) opener.focus(); else document.getElementById('main').focus(); });
     d.addEventListener('keydown', (e) => { if (e.key === 'Enter' && e.target.tagName === 'INPUT') { e.preventDefault(); send(); } });
     document.body.append(d);
@@ -65,25 +65,26 @@ export function controlView(app, id) {
       const body = { kind: a.kind };
       if (lr) {
         body.lr = Number(lr.value);
-        if (!(body.lr > 0)) { error.textContent = 'Give a learning rate above 0, such as 3e-4.'; lr.focus(); return; }
+        if (!(body.lr > 0)) { error.textContent = 'Enter a peak learning rate above 0, such as 3e-4.'; lr.focus(); return; }
         body.min_lr = min.value.trim() === '' ? body.lr / 10 : Number(min.value);
-        if (!(body.min_lr >= 0)) { error.textContent = 'Give 0 or more for the end of the decay.'; min.focus(); return; }
+        if (!(body.min_lr >= 0)) { error.textContent = 'Enter 0 or more for the floor.'; min.focus(); return; }
       }
       if (step && step.value.trim() !== '') {
         body.step = Number(step.value);
-        if (!Number.isInteger(body.step) || body.step < 1) { error.textContent = 'Give a step as a whole number from 1.'; step.focus(); return; }
+        if (!Number.isInteger(body.step) || body.step < 1) { error.textContent = 'Enter a step: a whole number of 1 or more.'; step.focus(); return; }
       }
       go.disabled = true;
       try {
         const r = await post(`api/runs/${id}/change`, body);
         asked = Date.now() - 1000;
-        add(new Date(), 'asked', r.asked);
+        add(new Date(), 'request', r.asked);
         d.close();
       } catch (e) { error.textContent = e.message; go.disabled = false; }
     }
   }
 
   function add(t, kind, words) {
+    answers.hidden = false; none.hidden = true;
     answers.prepend(el('li', {}, el('span', {}, t.toLocaleTimeString([], { hour12: false })), el('span', {}, kind), el('span', {}), el('p', {}, words)));
     say(words);
   }

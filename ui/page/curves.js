@@ -1,11 +1,11 @@
-// The view "Curves": the figures of one run or several, over steps, tokens or time.
+// The view "Curves": the metrics of one run or several, over steps, tokens or time.
 
 import { el, figure, short, place, bytes, table, duration, writers } from './dom.js';
 import { figures } from './figures.js';
 import { get } from './net.js';
 import { Axis, Chart, runColours } from './plot.js';
 
-// The charts, in this order, and the figures of each. Those that no run has are left out.
+// The charts in their order, and the metrics of each. Charts that no run has data for are left out.
 const kinds = figures.filter((f) => f.chart === f.name).map((f) => ({
   title: f.title, help: f.help, names: figures.filter((l) => l.chart === f.name).map((l) => l.name), smooth: true, zero: f.zero, log: !f.zero, ideal: f.name === 'bubble_pct',
   format: writers[f.unit] || short, unit: writers[f.unit] ? '' : f.unit, base: f.unit === 'bytes' ? 1024 : 10,
@@ -19,13 +19,13 @@ export function curvesView(app, id, others) {
   const axis = new Axis(() => load(false));
   axis.label = (x) => (by === 'seconds' ? duration(x) : place(x));
   axis.words = (x) => (by === 'steps' ? `Step ${Math.round(x)}` : by === 'tokens' ? `${short(x)} tokens` : `After ${duration(x)}`);
-  const picks = el('div', { class: 'chips', role: 'group', 'aria-label': 'Runs to draw' });
+  const picks = el('div', { class: 'chips', role: 'group', 'aria-label': 'Runs to show' });
   const over = el('select', { onchange: () => { by = over.value; axis.view = null; axis.cursor = null; load(true); } },
     el('option', { value: 'steps' }, 'steps'), el('option', { value: 'tokens' }, 'tokens'), el('option', { value: 'seconds' }, 'time'));
   const value = el('span', { class: 'num' }, 'off');
   const slider = el('input', { type: 'range', min: '0', max: '0.99', step: '0.01', value: '0', oninput: () => { smooth = Number(slider.value); value.textContent = smooth ? smooth.toFixed(2) : 'off'; apply(); } });
   const logBox = el('input', { type: 'checkbox', onchange: () => { log = logBox.checked; apply(); } });
-  const bar = el('div', { class: 'bar' }, el('label', {}, 'over ', over), el('label', {}, 'smooth ', slider, value), el('label', {}, logBox, 'log scale'),
+  const bar = el('div', { class: 'bar' }, el('label', {}, 'X axis ', over), el('label', {}, 'Smoothing ', slider, value), el('label', {}, logBox, 'Log scale'),
     el('button', { type: 'button', onclick: () => axis.zoom(0.5) }, 'Zoom in'), el('button', { type: 'button', onclick: () => axis.set(null) }, 'Whole run'));
   const message = el('div'), grid = el('div', { class: 'charts' }), diff = el('div');
   const root = el('div', {}, el('div', { class: 'bar' }, picks), bar, message, grid, diff);
@@ -64,9 +64,9 @@ export function curvesView(app, id, others) {
     }
   }
 
-  function fail(e) { message.replaceChildren(el('div', { class: 'error' }, el('p', {}, el('strong', {}, 'The curves could not be read. '), e.message))); }
+  function fail(e) { message.replaceChildren(el('div', { class: 'error' }, el('p', {}, el('strong', {}, 'The metrics could not be read. '), e.message))); }
 
-  // load asks for what is shown, in as many points as there are pixels.
+  // load requests the visible range, one point for each pixel.
   async function load(all) {
     if (busy) { again = all || again === 'whole' ? 'whole' : 'part'; return; }
     busy = true;
@@ -92,7 +92,7 @@ export function curvesView(app, id, others) {
     const own = [...had].filter((n) => n.startsWith('metrics.') || n.startsWith('val_metrics.')).map((n) => n.replace(/^val_/, '').slice(8));
     const drawn = [...kinds, ...[...new Set(own)].sort().map((n) => ({ title: n, names: [`metrics.${n}`, `val_metrics.${n}`], smooth: true }))].filter((k) => k.names.some((n) => had.has(n)) || (k.memory && by === 'steps' && chosen.length === 1 && memory[chosen[0]]?.mem.some((m) => m?.length)));
     if (!drawn.length) {
-      message.replaceChildren(el('div', { class: 'empty' }, el('h2', {}, 'No figures yet'), el('p', {}, 'A run writes a line to metrics.jsonl with every step. The curves appear with the first.')));
+      message.replaceChildren(el('div', { class: 'empty' }, el('h2', {}, 'No metrics yet'), el('p', {}, 'The curves appear after the first step, when the run writes the first line of metrics.jsonl.')));
       for (const c of charts) c.end();
       charts = [];
       grid.dataset.key = '';
@@ -103,7 +103,7 @@ export function curvesView(app, id, others) {
     if (grid.dataset.key !== key) {
       grid.dataset.key = key;
       for (const c of charts) c.end();
-      charts = drawn.map((k) => { const c = new Chart(axis, k.title, k.unit, k.format || figure); c.kind = k; c.zero = !!k.zero; c.base = k.base || 10; return c; });
+      charts = drawn.map((k) => { const c = new Chart(axis, k.title, k.unit, k.format || figure); c.kind = k; c.heading.title = k.help || ''; c.zero = !!k.zero; c.base = k.base || 10; return c; });
       grid.replaceChildren(...charts.map((c) => c.element));
       apply();
     }
@@ -159,14 +159,13 @@ export function curvesView(app, id, others) {
     try {
       const d = (await get(`api/diff?runs=${chosen.join(',')}`)).differences;
       if (stop) return;
-      diff.replaceChildren(el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'What differs in their configurations')),
-        d.length ? table('What differs in the configurations', [['key'], ...chosen.map((r) => [nameOf(r)])], d.map((x) => el('tr', {}, el('th', { scope: 'row' }, el('code', {}, x.key)), x.values.map((v) => el('td', {}, el('code', {}, v || '–')))))) : el('p', {}, 'Nothing: they have the same configuration, or none is there.')));
+      diff.replaceChildren(el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'Configuration differences')), d.length ? table('Configuration differences', [['Key'], ...chosen.map((r) => [nameOf(r)])], d.map((x) => el('tr', {}, el('th', { scope: 'row' }, el('code', {}, x.key)), x.values.map((v) => el('td', {}, el('code', {}, v || '–')))))) : el('p', {}, 'The configurations are identical, or this server cannot read them.')));
       diff.style.setProperty('margin-top', '1rem');
     } catch (e) { diff.replaceChildren(el('div', { class: 'error' }, el('p', {}, e.message))); }
   }
 
   let lastStep = -1, due = 0;
-  const fresh = () => !charts.length || performance.now() - whole > 10000; // there may be new figures
+  const fresh = () => !charts.length || performance.now() - whole > 10000; // there may be new metrics
   start();
   return {
     element: root,

@@ -15,18 +15,18 @@ export function modelView(app, id) {
       if (over) return;
       message.replaceChildren();
       paintStages(m); paintLayers(m); paintSamples(s.samples);
-    } catch (e) { message.replaceChildren(el('div', { class: 'error' }, el('p', {}, el('strong', {}, 'The model could not be read. '), e.message))); }
+    } catch (e) { message.replaceChildren(el('div', { class: 'error' }, el('p', {}, el('strong', {}, 'The model data could not be read. '), e.message))); }
   }
 
   function paintStages(m) {
     stages.replaceChildren(el('header', {}, el('h2', {}, 'Stages')));
     if (!m.stages.length) {
-      stages.append(el('div', { class: 'empty' }, el('p', {}, 'Parameters and memory come from ', el('code', {}, 'run.stats_every'), ', the time of each stage from a step that was recorded: watch the run live, or set ', el('code', {}, 'run.trace_every'), '.')));
+      stages.append(el('div', { class: 'empty' }, el('p', {}, 'No data yet. To see parameters and memory, set ', el('code', {}, 'run.stats_every'), '. To see the time of each stage, watch the run live or set ', el('code', {}, 'run.trace_every'), '.')));
       return;
     }
     const most = Math.max(...m.stages.map((s) => s.share)) || 1;
-    stages.append(table('Stages of the pipeline', [['stage'], ['parameters', 'n'], ['memory', 'n'], ['share of time', 'n'], ['beside the greatest', 'optional'], ['chunks']], m.stages.map((s) => el('tr', {}, el('th', { scope: 'row' }, String(s.stage)), el('td', { class: 'n' }, s.params ? some(s.params) : '–'), el('td', { class: 'n' }, bytes(s.mem_bytes)), el('td', { class: 'n' }, s.share ? pct(100 * s.share) : '–'), el('td', { class: 'grow optional' }, meter([[s.share / most, 'accent']])), el('td', {}, chunksOf(s)))), { tall: m.stages.length > 16 }));
-    if (m.traced >= 0) stages.append(el('p', { class: 'readout' }, `Times are of step ${m.traced}: the part of all ranks' computing that a stage has done.`));
+    stages.append(table('Stages of the pipeline', [['Stage'], ['Parameters', 'n'], ['Peak memory', 'n'], ['Share of compute time', 'n'], ['Relative to largest', 'optional'], ['Chunks']], m.stages.map((s) => el('tr', {}, el('th', { scope: 'row' }, String(s.stage)), el('td', { class: 'n' }, s.params ? some(s.params) : '–'), el('td', { class: 'n' }, bytes(s.mem_bytes)), el('td', { class: 'n' }, s.share ? pct(100 * s.share) : '–'), el('td', { class: 'grow optional' }, meter([[s.share / most, 'accent']])), el('td', {}, chunksOf(s)))), { tall: m.stages.length > 16 }));
+    if (m.traced >= 0) stages.append(el('p', { class: 'readout' }, `Compute time is measured in step ${m.traced}: the share of each stage in the total of all ranks.`));
   }
 
   function chunksOf(s) {
@@ -38,7 +38,7 @@ export function modelView(app, id) {
   function paintLayers(m) {
     layers.replaceChildren(el('header', {}, el('h2', {}, 'Layers')));
     if (!m.layers.length) {
-      layers.append(el('div', { class: 'empty' }, el('p', {}, 'Norms of weights and gradients by layer are written every ', el('code', {}, 'run.stats_every'), ' steps', m.stats_every === 0 ? ', which is 0 here: set it to 100, for example.' : '; none is there yet.')));
+      layers.append(el('div', { class: 'empty' }, el('p', {}, 'The run writes weight and gradient norms of each layer every ', el('code', {}, 'run.stats_every'), ' steps. ', m.stats_every === 0 ? 'It is 0 in this run: set it to 100, for example.' : 'It has written none yet.')));
       return;
     }
     const rows = [];
@@ -47,20 +47,20 @@ export function modelView(app, id) {
       if (l.stage !== stage) { stage = l.stage; rows.push(el('tr', { class: 'group' }, el('th', { colspan: '6', scope: 'colgroup' }, `Stage ${stage}`))); }
       rows.push(el('tr', {}, el('th', { scope: 'row' }, l.name), el('td', { class: 'n' }, some(l.params)), el('td', { class: 'n' }, figure(l.weight_norms.at(-1))), el('td', { class: 'optional' }, spark(l.weight_norms, `weight norm of ${l.name}`)), el('td', { class: 'n' }, figure(l.grad_norms.at(-1))), el('td', { class: 'optional' }, spark(l.grad_norms, `gradient norm of ${l.name}`))));
     }
-    layers.append(table('Layers with the norms of their weights and gradients', [['layer'], ['parameters', 'n'], ['weight norm', 'n'], ['over the run', 'optional'], ['gradient norm', 'n'], ['over the run', 'optional']], rows));
-    layers.append(el('p', { class: 'readout' }, `Norms of step ${m.step}; ${m.steps.length} are kept, from step ${m.steps[0]} on.`));
+    layers.append(table('Layers with their weight and gradient norms', [['Layer'], ['Parameters', 'n'], ['Weight norm', 'n'], ['Over the run', 'optional'], ['Gradient norm', 'n'], ['Over the run', 'optional']], rows));
+    layers.append(el('p', { class: 'readout' }, `Norms of step ${m.step}. The curves show ${m.steps.length} steps from step ${m.steps[0]}.`));
   }
 
   function paintSamples(all) {
     samples.replaceChildren(el('header', {}, el('h2', {}, 'Samples')));
     if (!all.length) {
-      samples.append(el('div', { class: 'empty' }, el('p', {}, 'With ', el('code', {}, 'run.sample_tokens = 100'), ' the model writes a text at each validation, which stands here.')));
+      samples.append(el('div', { class: 'empty' }, el('p', {}, 'No samples yet. Set ', el('code', {}, 'run.sample_tokens = 100'), ' to have the model write a text at each validation.')));
       return;
     }
-    const one = (s) => [el('h3', {}, `Step ${s.step}`), el('div', { class: 'sample', tabindex: '0', role: 'region', 'aria-label': `Sample of step ${s.step}` }, el('b', {}, s.prompt), s.text.trim() ? s.text : el('em', {}, s.text ? ' (white space alone)' : ' (nothing)'))];
+    const one = (s) => [el('h3', {}, `Step ${s.step}`), el('div', { class: 'sample', tabindex: '0', role: 'region', 'aria-label': `Sample of step ${s.step}` }, el('b', {}, s.prompt), s.text.trim() ? s.text : el('em', {}, s.text ? ' (only white space)' : ' (empty)'))];
     const newest = all.slice(-30).reverse();
     samples.append(...newest.slice(0, 4).flatMap(one));
-    if (newest.length > 4) samples.append(el('details', { open: wide }, el('summary', { onclick: () => { wide = !wide; } }, `${newest.length - 4} before`), ...newest.slice(4).flatMap(one)));
+    if (newest.length > 4) samples.append(el('details', { open: wide }, el('summary', { onclick: () => { wide = !wide; } }, `${newest.length - 4} earlier samples`), ...newest.slice(4).flatMap(one)));
   }
 
   load();
@@ -88,7 +88,7 @@ function spark(values, name) {
   });
   const svg = document.createElementNS(ns, 'svg'), path = document.createElementNS(ns, 'path');
   svg.setAttribute('viewBox', '0 0 120 22'); svg.setAttribute('class', 'spark'); svg.setAttribute('role', 'img');
-  svg.setAttribute('aria-label', `${name}: ${figure(ok[0])} to ${figure(ok.at(-1))}, between ${figure(low)} and ${figure(high)}`);
+  svg.setAttribute('aria-label', `${name}: from ${figure(ok[0])} to ${figure(ok.at(-1))}, minimum ${figure(low)}, maximum ${figure(high)}`);
   path.setAttribute('d', d);
   svg.append(path);
   return svg;

@@ -1,5 +1,5 @@
-// Requests to the page's own server. The token comes behind the # of the link, which no browser
-// sends, is kept for this tab, and goes out as a header.
+// Requests to the page's own server. The token comes after the # of the link, which no browser
+// sends. It is kept for this tab and sent as a header.
 
 const key = 'troupe-token';
 
@@ -29,11 +29,11 @@ async function checked(path, init) {
     r = await fetch(path, { cache: 'no-store', credentials: 'same-origin', referrerPolicy: 'no-referrer', ...init });
   } catch (e) {
     if (e.name === 'AbortError') throw e;
-    throw new Refused(0, 'The server does not answer. If the run has ended, so has its page: engine ui DIR shows it again.');
+    throw new Refused(0, 'The server does not answer. engine run --ui serves this page only until the run ends: open the run again with engine ui DIR.');
   }
   if (r.ok) return r;
   let why = `${r.status} ${r.statusText}`;
-  try { why = (await r.json()).error || why; } catch { /* no JSON: the status says it */ }
+  try { why = (await r.json()).error || why; } catch { /* no JSON: keep the status */ }
   throw new Refused(r.status, why);
 }
 
@@ -42,8 +42,8 @@ export const getBytes = async (path, signal) => (await checked(path, { headers: 
 export const post = async (path, body) =>
   (await checked(path, { method: 'POST', headers: headers({ 'Content-Type': 'application/json' }), body: JSON.stringify(body) })).json();
 
-// follow reads server-sent events until stop is called: on[kind](data) for each. A connection that
-// breaks is made again, behind the last event that came.
+// follow reads server-sent events until the function that it returns is called, and calls on[kind](data)
+// for each. It reconnects after a lost connection and continues after the last event.
 export function follow(path, on) {
   let last = '', stopped = false, wait = 500, abort = new AbortController();
   (async () => {

@@ -1,11 +1,11 @@
-// The view "Now": the pipeline, live or of a step that was recorded, and why ranks waited.
+// The view "Now": the pipeline of the current step or of a recorded one, and why ranks waited.
 
 import { el, text, ms, table, figure, plural, clock, calm, say, styled, swatch } from './dom.js';
 import { get, getBytes } from './net.js';
 import { decode, Growing } from './step.js';
 import { Pipeline, causes, controls, legend } from './pipeline.js';
 
-const slow = 700; // ms of a step from which on it is drawn while it is under way
+const slow = 700; // ms: a step that takes longer is drawn while it runs
 
 export function nowView(app, id) {
   const pipe = new Pipeline();
@@ -15,13 +15,13 @@ export function nowView(app, id) {
   const card = el('section', { class: 'card', 'aria-label': 'Pipeline', hidden: true },
     el('header', {}, el('h2', {}, 'Pipeline'), picker, controls(pipe)), pipe.element, colours);
   const why = el('section', { class: 'card', hidden: true }), doing = el('section', { class: 'card', hidden: true }), waits = el('section', { class: 'card', hidden: true });
-  const log = el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'What happened')), el('p', { class: 'none' }, 'Nothing yet.'), el('ol', { class: 'log', tabindex: '0', 'aria-label': 'What happened, the newest first', hidden: true }));
+  const log = el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'Events')), el('p', { class: 'none' }, 'No events yet.'), el('ol', { class: 'log', tabindex: '0', 'aria-label': 'Events, newest first', hidden: true }));
   const root = el('div', {}, message, stall, card, el('div', { class: 'columns' }, why, waits), el('div', { class: 'columns' }, doing, log));
 
   let pinned = null, busy = false, wanted = null, shown = -1, status = null, ended = false, run = null, steps = [], noTrace = false, told = -1e9, later = null, drew = 0;
   const growing = new Growing();
 
-  // load fetches a step and draws it; while one is on its way, the newest that was wanted is next.
+  // load fetches a step and draws it. If it is called meanwhile, it loads the last requested step next.
   async function load(step) {
     wanted = step;
     if (busy) return;
@@ -54,9 +54,9 @@ export function nowView(app, id) {
     if (shown >= 0) return;
     const live = run?.live && !['ended', 'stopped', 'failed'].includes(run.state);
     message.replaceChildren(el('div', { class: 'empty' },
-      el('h2', {}, live ? 'Waiting for the first step' : 'No step was recorded'),
-      live ? el('p', {}, 'The actions of each step are recorded while this page is open. The drawing appears when a step has ended.')
-        : el('p', {}, 'When the actions of this run ran is not known. Train with ', el('code', {}, '--set run.trace_every=100'), ' to record every hundredth step, or watch the run live with ', el('code', {}, 'engine run --ui'), '.')));
+      el('h2', {}, live ? 'Waiting for the first step' : 'This run has no recorded steps'),
+      live ? el('p', {}, 'The run records the actions of each step while this page is open. The drawing appears after the first step.')
+        : el('p', {}, 'To record every hundredth step, train with ', el('code', {}, '--set run.trace_every=100'), '. To watch each step, train with ', el('code', {}, 'engine run --ui'), '. The loss is on the tab Curves.')));
   }
 
   function explain(s) {
@@ -66,23 +66,23 @@ export function nowView(app, id) {
     const rows = h.causes.map((name, k) => [name, k, totals[k]]).filter(([, , v]) => v > 0).sort((a, b) => b[2] - a[2]).map(([name, k, v]) =>
       el('tr', {}, el('th', { scope: 'row' }, swatch(`c-${causes[k]}`), name), el('td', { class: 'n' }, ms(v)), el('td', { class: 'n' }, `${(100 * v / all).toFixed(1)} %`), el('td', { class: 'grow optional' }, meter([[v / Math.max(...totals), `c-${causes[k]}`]]))));
     why.hidden = waits.hidden = false;
-    if (why.contains(document.activeElement) || waits.contains(document.activeElement)) return; // somebody reads it by keys
+    if (why.contains(document.activeElement) || waits.contains(document.activeElement)) return; // it has the keyboard focus
     why.replaceChildren(el('header', {}, el('h2', {}, 'Where the bubble comes from')),
-      el('p', {}, `${ms(idle)} of ${ms(all)} of all ranks' time, ${(100 * idle / all).toFixed(1)} %. With equal costs the schedule would have ${h.ideal_bubble_pct.toFixed(1)} %. The critical path is ${plural(h.critical, 'action')} long and computes for ${ms(h.critical_ms)} of ${ms(h.makespan_ms)}; messages on it take ${ms(h.critical_message_ms)},${h.critical_credit_ms > 0 ? ` credits ${ms(h.critical_credit_ms)},` : ''} the time between two actions of a stage ${ms(h.critical_rank_ms)}.`),
-      table('Bubble by cause', [['cause'], ['time of all ranks', 'n'], ['share', 'n'], ['beside the greatest', 'optional']], rows));
+      el('p', {}, `Ranks were idle for ${ms(idle)} of ${ms(all)}, which is ${(100 * idle / all).toFixed(1)} % of their time. If all actions took equally long, the schedule's bubble would be ${h.ideal_bubble_pct.toFixed(1)} %. The critical path has ${plural(h.critical, 'action')}, which compute for ${ms(h.critical_ms)} of ${ms(h.makespan_ms)}. The rest are messages (${ms(h.critical_message_ms)})${h.critical_credit_ms > 0 ? `, credits (${ms(h.critical_credit_ms)})` : ''} and gaps between actions of one stage (${ms(h.critical_rank_ms)}).`),
+      table('Bubble by cause', [['Cause'], ['Time of all ranks', 'n'], ['Share', 'n'], ['Relative to largest', 'optional']], rows));
     const lanes = h.counts.map((_, r) => {
       const b = h.busy_ms[r] / (h.step_ms || 1);
-      return el('tr', {}, el('th', { scope: 'row' }, `stage ${r}`), h.hosts ? el('td', { class: 'host' }, h.hosts[r] || 'here') : null, el('td', { class: 'n' }, `${(100 * b).toFixed(0)} %`),
+      return el('tr', {}, el('th', { scope: 'row' }, `stage ${r}`), h.hosts ? el('td', { class: 'host' }, h.hosts[r] || 'this process') : null, el('td', { class: 'n' }, `${(100 * b).toFixed(0)} %`),
         el('td', { class: 'grow' }, meter([[b, 'accent'], ...h.sums_ms[r].map((v, k) => [v / (h.step_ms || 1), `c-${causes[k]}`])])),
         el('td', {}, worst(h, r)));
     });
     waits.replaceChildren(el('header', {}, el('h2', {}, 'Who waits for whom')),
       el('ul', { class: 'legend' }, h.waits.slice(0, 5).map(([a, b, v]) => el('li', {}, `stage ${a} waited for stage ${b}: ${ms(v)}`))),
-      table('Work and waiting by stage', [['stage'], ...(h.hosts ? [['host']] : []), ['busy', 'n'], ['of the step'], ['mostly']], lanes, { tall: lanes.length > 12 }));
+      table('Work and waiting by stage', [['Stage'], ...(h.hosts ? [['Host']] : []), ['Busy', 'n'], ['Share of the step'], ['Longest wait']], lanes, { tall: lanes.length > 12 }));
     if (h.clocks?.some((c) => c.host)) {
       const seen = new Set();
       waits.append(el('p', { class: 'readout' }, h.clocks.filter((c) => c.host && !seen.has(c.host) && seen.add(c.host)).map((c) =>
-        c.uncertainty_ms ? `The clock of ${c.host} is taken to be ${figure(Math.abs(c.offset_ms), 2)} ms ${c.offset_ms < 0 ? 'behind' : 'ahead'}, ± ${figure(c.uncertainty_ms, 2)} ms.` : `The offset of ${c.host}'s clock is not known yet.`).join(' ')));
+        c.uncertainty_ms ? `The clock of ${c.host} is ${figure(Math.abs(c.offset_ms), 2)} ± ${figure(c.uncertainty_ms, 2)} ms ${c.offset_ms < 0 ? 'behind' : 'ahead'}; its times are corrected.` : `The clock offset of ${c.host} is not known yet.`).join(' ')));
     }
     colours.replaceChildren(legend(s));
   }
@@ -93,7 +93,7 @@ export function nowView(app, id) {
     return h.sums_ms[r][k] > 0 ? `${h.causes[k]}, ${ms(h.sums_ms[r][k])}` : '';
   }
 
-  // paintStatus shows what every actor does, and a stall in words and on the drawing.
+  // paintStatus shows what each actor does, and a stall in words and on the drawing.
   function paintStatus() {
     if (!status) return;
     const rootLink = status.links.find((l) => l.root);
@@ -106,16 +106,16 @@ export function nowView(app, id) {
       const key = lines.join('\n').replace(/[\d.]+ s/g, '');
       if (stall.dataset.key !== key) {
         stall.dataset.key = key;
-        say(`Nothing moves. ${lines[lines.length - 1] || ''}`);
-        stall.replaceChildren(el('section', { class: 'stall' }, el('h2', {}, 'Nothing moves'), el('p', {}, 'Each waits for the next; the last one is the root:'), el('ol', {}, lines.map((l) => el('li', {}, l)))));
+        say(`The run is stalled. ${lines[lines.length - 1] || ''}`);
+        stall.replaceChildren(el('section', { class: 'stall' }, el('h2', {}, 'The run is stalled'), el('p', {}, 'Each actor waits for the next. The last line is the root cause:'), el('ol', {}, lines.map((l) => el('li', {}, l)))));
       } else [...stall.querySelectorAll('li')].forEach((li, i) => text(li, lines[i] || ''));
     } else if (stall.firstChild) { stall.replaceChildren(); stall.dataset.key = ''; }
     doing.hidden = false;
     const hosts = status.actors.some((a) => a.host);
-    const rows = status.actors.map((a) => el('tr', { class: rootLink && a.name === rootLink.actor && stalled ? 'root' : '' }, el('th', { scope: 'row' }, a.name), hosts ? el('td', { class: 'host' }, a.host || 'here') : null, el('td', { class: 'words' }, a.text.startsWith(a.name) ? a.text.slice(a.name.length + 1) : a.text), el('td', { class: 'n' }, `${a.since_s.toFixed(1)} s`)));
+    const rows = status.actors.map((a) => el('tr', { class: rootLink && a.name === rootLink.actor && stalled ? 'root' : '' }, el('th', { scope: 'row' }, a.name), hosts ? el('td', { class: 'host' }, a.host || 'this process') : null, el('td', { class: 'words' }, a.text.startsWith(a.name) ? a.text.slice(a.name.length + 1) : a.text), el('td', { class: 'n' }, `${a.since_s.toFixed(1)} s`)));
     const body = doing.querySelector('tbody');
     if (body) body.replaceChildren(...rows);
-    else doing.replaceChildren(el('header', {}, el('h2', {}, 'What everybody does')), table('What everybody does', [['actor'], ...(hosts ? [['host']] : []), ['doing'], ['since', 'n']], rows, { tall: true }));
+    else doing.replaceChildren(el('header', {}, el('h2', {}, 'Actors')), table('What each actor is doing', [['Actor'], ...(hosts ? [['Host']] : []), ['Doing'], ['For', 'n']], rows, { tall: true }));
   }
 
   function addMarks(marks) {

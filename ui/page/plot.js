@@ -1,5 +1,5 @@
-// A chart of curves over one axis, on a canvas: zoom by dragging, wheel and keys; read values under
-// the pointer or by the arrow keys. Charts of one page share their axis and their cursor.
+// A chart of curves over one axis, on a canvas. Drag, use the wheel or press keys to zoom; point or
+// press arrow keys to read values. Charts of one page share their axis and their cursor.
 
 import { el, colour, sized, figure, text, say, trimmed } from './dom.js';
 import { nice } from './pipeline.js';
@@ -7,7 +7,7 @@ import { nice } from './pipeline.js';
 export const runColours = ['r0', 'r1', 'r2', 'r3', 'r4', 'r5', 'r6', 'r7'];
 const dashes = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 2], [12, 4], [1, 2], [6, 2, 1, 2, 1, 2]];
 
-// Axis is what charts share: the part that is shown, and where the cursor is.
+// Axis is what charts share: the visible range and the cursor.
 export class Axis {
   constructor(changed) { this.changed = changed; this.charts = new Set(); this.all = [0, 1]; this.view = null; this.cursor = null; }
 
@@ -62,7 +62,7 @@ export class Chart {
 
   set(series, marks) { this.series = series; this.marks = marks || []; this.draw(); this.describe(); }
 
-  // smoothed is a series' mean, each value weighed less the older it is.
+  // smoothed is a series' mean as an exponential moving average.
   smoothed(s) {
     if (!this.smooth) return s.mean;
     if (s.smoothFor === this.smooth) return s.smoothed;
@@ -138,7 +138,7 @@ export class Chart {
       const hue = colour(s.hue), line = this.smoothed(s), n = s.x.length;
       if (!n) continue;
       ctx.strokeStyle = ctx.fillStyle = hue;
-      if (s.min !== s.max && n > 1) { // what a pixel hides
+      if (s.min !== s.max && n > 1) { // the range of values that share a pixel
         ctx.globalAlpha = this.smooth ? 0.14 : 0.22;
         ctx.beginPath();
         let open = false;
@@ -178,7 +178,7 @@ export class Chart {
     }
     if (this.select) { ctx.fillStyle = colour('accent'); ctx.globalAlpha = 0.15; const [p, q] = this.select; ctx.fillRect(Math.min(p, q), L.top, Math.abs(q - p), L.bottom - L.top); ctx.globalAlpha = 1; }
     ctx.restore();
-    if (this.empty) { ctx.textAlign = 'center'; ctx.fillStyle = colour('soft'); ctx.fillText('no values here', (L.left + L.right) / 2, (L.top + L.bottom) / 2); }
+    if (this.empty) { ctx.textAlign = 'center'; ctx.fillStyle = colour('soft'); ctx.fillText('No values in this range', (L.left + L.right) / 2, (L.top + L.bottom) / 2); }
     this.tell();
   }
 
@@ -190,7 +190,7 @@ export class Chart {
     return v.toFixed(Math.max(0, Math.min(6, -Math.floor(Math.log10(d) + 1e-9)))).replace('-', '−');
   }
 
-  // told is what the cursor reads, in words.
+  // told is the values at the cursor, in words.
   told() {
     const at = this.axis.cursor;
     return this.series.map((s) => {
@@ -222,7 +222,7 @@ export class Chart {
     const parts = this.series.map((s) => {
       const v = s.mean.filter((x) => x !== null);
       if (!v.length) return `${s.name}: no values`;
-      return `${s.name}: from ${this.format(v[0])} to ${this.format(v[v.length - 1])}, least ${this.format(v.reduce((a, b) => Math.min(a, b)))}, greatest ${this.format(v.reduce((a, b) => Math.max(a, b)))}`;
+      return `${s.name}: from ${this.format(v[0])} to ${this.format(v[v.length - 1])}, minimum ${this.format(v.reduce((a, b) => Math.min(a, b)))}, maximum ${this.format(v.reduce((a, b) => Math.max(a, b)))}`;
     });
     this.canvas.setAttribute('aria-label', `${this.title}. ${parts.join('. ')}`);
   }

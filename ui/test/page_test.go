@@ -42,12 +42,12 @@ func TestWatched(t *testing.T) {
 	p.drawn()
 	p.look("curves")
 	p.goTo("Model")
-	p.says("weight norm")
+	p.says("Weight norm")
 	p.look("model")
 
 	// Control: a dialog asks, keeps the focus, and Escape closes it.
 	p.goTo("Control")
-	p.says("Checkpoint now")
+	p.says("Write checkpoint")
 	p.look("control")
 	press := func(name string) {
 		eval[bool](p,
@@ -78,11 +78,11 @@ func TestWatched(t *testing.T) {
 	press("Resume")
 	confirm()
 	p.wait(`document.querySelector('.pill.running')`)
-	press("Learning rate")
+	press("Change learning rate")
 	p.key("1", "e", "-", "3") // its first field has the focus
 	confirm()
 	p.says("peak 0.001")
-	press("Checkpoint")
+	press("Write checkpoint")
 	confirm()
 	p.says("checkpoints/step-")
 
@@ -90,7 +90,7 @@ func TestWatched(t *testing.T) {
 	p.drawn()
 	keyboard(p)
 	p.goTo("Control")
-	p.says("Checkpoint now")
+	p.says("Write checkpoint")
 	press("Stop")
 	confirm()
 	p.wait(`document.querySelector('.pill.stopped')`)
@@ -126,7 +126,7 @@ func keyboard(p *tab) {
 		p.t.Errorf("the right arrow stays at %q", before)
 	}
 	p.key("+", "+", "0", "?")
-	p.wait(`document.querySelector('dialog[open]')?.innerText.includes('Keys')`)
+	p.wait(`document.querySelector('dialog[open]')?.innerText.includes('Keyboard shortcuts')`)
 	p.accessible("the list of keys")
 	p.key(kb.Escape)
 	p.wait(`!document.querySelector('dialog[open]')`)
@@ -148,7 +148,7 @@ func TestStall(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
 	p.wait(`document.querySelector('.pill.stalled')`)
-	p.says("Nothing moves")
+	p.says("The run is stalled")
 	chain := eval[int](p, `document.querySelectorAll('.stall li').length`)
 	if chain < 2 {
 		t.Errorf("the chain of waits has %d lines", chain)
@@ -239,7 +239,7 @@ func TestMillionSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(run, "events.jsonl"), []byte(`{"time_ms":1795511059999,"step":0,"kind":"start"}
-{"time_ms":1795511059999,"step":300000,"kind":"restart","text":"a worker was lost"}
+{"time_ms":1795511059999,"step":300000,"kind":"restart","text":"worker w2 failed"}
 {"time_ms":1795511059999,"step":700000,"kind":"rate","text":"learning rate 1e-4"}
 `))
 	e := start(t, dir, "ui", "long")
@@ -321,14 +321,14 @@ func TestRuns(t *testing.T) {
 	p.goTo("Curves")
 	p.drawn()
 	eval[bool](p, `(() => { document.querySelectorAll('.chips input:not(:checked)').forEach((b) => b.click()); return true; })()`)
-	p.says("What differs in their configurations")
+	p.says("Configuration differences")
 	p.says("optimizer.lr")
 	time.Sleep(500 * time.Millisecond)
 	p.look("compare")
 
 	empty := t.TempDir()
 	p = open(t, start(t, empty, "ui", ".").link)
-	p.says("No runs are here yet")
+	p.says("No runs yet")
 	p.look("empty")
 }
 
