@@ -1,9 +1,10 @@
-// Package telemetry reads and writes the files in which a run records itself, one JSON object a line: a Record for
-// each step (metrics.jsonl), Marks for the events of the run (events.jsonl), Stats of layers and memory
-// (stats.jsonl), a Sample of text for each validation (samples.jsonl) and Traces (trace.jsonl). A Meter smooths speed
-// and estimates the remaining time. The package imports only the standard library, internal/host/folder, and
-// scheduler for the table of a trace. It must not depend on the code that computes the metrics or shows them; it
-// reads no clock.
+// Package telemetry reads and writes the files in which a run records itself, one JSON object a line:
+// a Record for each step (metrics.jsonl), Marks for the events of the run (events.jsonl), Stats of
+// layers and memory (stats.jsonl), a Sample of text for each validation (samples.jsonl) and Traces
+// (trace.jsonl). A Meter smooths speed and estimates the remaining time.
+//
+// The package imports only the standard library, internal/host/folder, and scheduler for the table of
+// a trace. It must not depend on the code that computes the metrics or shows them; it reads no clock.
 package telemetry
 
 import (

@@ -1,11 +1,11 @@
-// Package otel tells OpenTelemetry of a run: a step is a span, and where it was recorded its
-// actions are the children, of all ranks and hosts, by this process's clock. Checkpoints,
-// restarts, stalls and pauses are spans of their own, a validation is an event of its step. The
-// figures of steps are metrics.
+// Package otel reports a run to OpenTelemetry. A step is a span; if it was recorded, the actions of
+// all ranks are its child spans, in times of this process's clock. Checkpoints, restarts, stalls and
+// pauses are spans, and a validation is an event of its step's span. The metrics of steps are
+// OpenTelemetry metrics.
 //
-// Each step is the root of a trace: a run of weeks in one trace would be one that nobody can
-// open. The run is in the resource of the providers, which are the caller's; package otlp makes
-// some that send to a collector.
+// Each step is a trace of its own: no tool could open the trace of a run of weeks. The caller passes
+// the providers and describes the run in their resource. Package otlp makes providers that send to a
+// collector.
 //
-// The package must never know the SDK, an exporter, a network or the command line.
+// The package must not depend on the SDK, an exporter, a network or the command line.
 package otel

@@ -21,7 +21,7 @@ type instruments struct {
 	run  attribute.KeyValue
 	errs []error
 
-	// by their place in telemetry.Figures; nil: a histogram has the figure
+	// by index of telemetry.Figures; nil: a histogram reports the metric
 	figures                                               []func(v float64)
 	duration, saving                                      metric.Float64Histogram
 	ideal, figure, value                                  metric.Float64Gauge
@@ -53,18 +53,18 @@ func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error
 		i.errs = append(i.errs, err)
 		return c
 	}
-	i.duration = histogram("engine.step.duration", "How long a step took.")
-	i.saving = histogram("engine.checkpoint.duration", "How long writing a checkpoint took.")
-	i.at = whole("engine.step", "{step}", "The step that has ended last.")
-	i.ideal = gauge("engine.bubble_ideal_ratio", "1", "The same of the schedule's table, if all actions of a kind took equally long.")
-	i.figure = gauge("engine.metric", "1", "What the model's layers report beside the loss, of the last step.")
-	i.value = gauge("engine.validation_metric", "1", "What the model's layers report beside the loss, of the last validation.")
-	i.steps = counter("engine.steps", "{step}", "Steps that have ended.")
-	i.skipped = counter("engine.steps_skipped", "{step}", "Steps whose update was skipped, since a figure was not finite.")
-	i.tokens = counter("engine.tokens", "{token}", "Tokens, or samples where the data are no text, of steps that have ended.")
-	i.checkpoints = counter("engine.checkpoints", "{checkpoint}", "Checkpoints that were written.")
-	i.restarts = counter("engine.restarts", "{restart}", "Restarts from the last checkpoint after a process was lost.")
-	i.stalls = counter("engine.stalls", "{stall}", "Times that nothing had moved for run.stall_after_s.")
+	i.duration = histogram("engine.step.duration", "Duration of a step.")
+	i.saving = histogram("engine.checkpoint.duration", "Duration of writing a checkpoint.")
+	i.at = whole("engine.step", "{step}", "Last finished step.")
+	i.ideal = gauge("engine.bubble_ideal_ratio", "1", "Bubble of the schedule's table if all actions of a kind took equally long.")
+	i.figure = gauge("engine.metric", "1", "Metric that the model's layers report beside the loss, for the last step.")
+	i.value = gauge("engine.validation_metric", "1", "Metric that the model's layers report beside the loss, for the last validation.")
+	i.steps = counter("engine.steps", "{step}", "Finished steps.")
+	i.skipped = counter("engine.steps_skipped", "{step}", "Steps whose update was skipped because the loss or the gradient norm was not finite.")
+	i.tokens = counter("engine.tokens", "{token}", "Tokens of finished steps, or samples if the data is not text.")
+	i.checkpoints = counter("engine.checkpoints", "{checkpoint}", "Number of checkpoints written.")
+	i.restarts = counter("engine.restarts", "{restart}", "Restarts from the last checkpoint after a process failed.")
+	i.stalls = counter("engine.stalls", "{stall}", "Stalls: times that the run made no progress for run.stall_after_s.")
 	for _, f := range telemetry.Figures {
 		name, unit := "engine."+f.Metric, cmp.Or(units[f.Unit], "{"+strings.TrimSuffix(string(f.Unit), "s")+"}")
 		switch {
@@ -81,11 +81,11 @@ func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error
 	return i, errors.Join(i.errs...)
 }
 
-// units are those that OpenTelemetry has for figures'; what counts things is in braces.
+// units are OpenTelemetry's units of the figures. Units that count things are in braces.
 var units = map[telemetry.Unit]string{telemetry.Number: "1", telemetry.Percent: "1", telemetry.TokensPerSecond: "{token}/s",
 	telemetry.Milliseconds: "ms", telemetry.Bytes: "By"}
 
-// step tells of a step, and of how many steps and tokens there are more.
+// step records a step, and the steps and tokens to add to the counters.
 func (i *instruments) step(e troupe.StepEvent, steps, tokens int64) {
 	ctx := context.Background()
 	for k, tell := range i.figures {

@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// scope is the name of what is instrumented.
+// scope is the name of the instrumentation scope.
 const scope = "github.com/troupe-ml/troupe"
 
 // Attributes of spans and metrics.
@@ -35,5 +35,5 @@ const (
 var passes = map[scheduler.Type]string{scheduler.F: "forward", scheduler.B: "backward", scheduler.I: "input_gradient",
 	scheduler.W: "weight_gradient"}
 
-// limitMetrics is how many figures of a model's own are told of a step.
+// limitMetrics bounds the metrics of a step that a model's own layers report.
 const limitMetrics = 64

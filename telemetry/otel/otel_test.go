@@ -197,7 +197,7 @@ func TestOthers(t *testing.T) {
 	if s := a.named("paused"); len(s) != 1 || !s[0].EndTime.Equal(at(2000)) {
 		t.Errorf("the pause: %v", s)
 	}
-	a.Observe(troupe.RestartEvent{Err: errors.New("w1 is gone"), Restart: 1, Most: 10})
+	a.Observe(troupe.RestartEvent{Err: errors.New("w1 failed"), Restart: 1, Most: 10})
 	a.now = at(5000)
 	if len(a.named("restart")) != 0 {
 		t.Error("the restart is over before a step")
@@ -207,7 +207,7 @@ func TestOthers(t *testing.T) {
 		t.Errorf("the restart: %v", s)
 	}
 	a.Observe(troupe.WarningEvent{Text: "look"})
-	a.Observe(troupe.RestartEvent{Err: errors.New("w2 is gone")})
+	a.Observe(troupe.RestartEvent{Err: errors.New("w2 failed")})
 	a.Observe(troupe.PauseEvent{Paused: true})
 	a.End(troupe.Result{Step: 3}, errors.New("it failed\nhere"))
 	s := a.named("run")

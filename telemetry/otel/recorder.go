@@ -22,33 +22,33 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// Options say whom a Recorder tells.
+// Options configure a Recorder.
 type Options struct {
-	Run    string               // its name, an attribute of everything
-	Tracer trace.TracerProvider // nil: there are no spans
-	Meter  metric.MeterProvider // nil: there are no metrics
-	// ResumedAt is the step that the run goes on from; 0: it begins.
+	Run    string               // the run's name, an attribute of all spans and metrics
+	Tracer trace.TracerProvider // nil: no spans
+	Meter  metric.MeterProvider // nil: no metrics
+	// ResumedAt is the step that the run resumes from; 0: a fresh start.
 	ResumedAt int
-	// StageOf is the stage of a rank; nil: each rank is the stage of its number.
+	// StageOf returns the stage of a rank; nil: each rank is a stage.
 	StageOf func(rank int) int
 	Now     func() time.Time // nil: time.Now
 }
 
-// Recorder tells of one run. It is for one goroutine. What it calls does not wait where the
-// providers' processors don't, as the SDK's batches don't.
+// Recorder reports one run. It is for one goroutine. Its methods block only if the providers' processors do; the
+// SDK's batch processors do not.
 type Recorder struct {
 	o       Options
 	tracer  trace.Tracer
 	meters  *instruments
 	run     trace.Span // the whole run
-	restart trace.Span // from a restart to the next step; nil: there is none
+	restart trace.Span // from a restart to the next step; nil: no restart is open
 	paused  trace.Span
-	tokens  int64 // of the steps up to the last one
-	step    int   // the last one
-	counts  bool  // what tokens has is known
+	tokens  int64 // tokens of the steps up to the last one
+	step    int   // the last step
+	counts  bool  // tokens is known
 }
 
-// New begins to tell of a run.
+// New returns a Recorder and starts the span of the run.
 func New(o Options) (*Recorder, error) {
 	if o.Tracer == nil {
 		o.Tracer = tracenoop.NewTracerProvider()
@@ -64,14 +64,14 @@ func New(o Options) (*Recorder, error) {
 	}
 	meters, err := newInstruments(o.Meter.Meter(scope), keyRun.String(o.Run))
 	if err != nil {
-		return nil, fmt.Errorf("OpenTelemetry's instruments: %w", err)
+		return nil, fmt.Errorf("OpenTelemetry: create the instruments: %w", err)
 	}
 	r := &Recorder{o: o, tracer: o.Tracer.Tracer(scope), meters: meters, step: o.ResumedAt, counts: o.ResumedAt == 0}
 	r.run = r.begin("run", o.Now())
 	return r, nil
 }
 
-// begin begins a span that has no parent.
+// begin starts a span without a parent.
 func (r *Recorder) begin(name string, at time.Time, attributes ...attribute.KeyValue) trace.Span {
 	_, span := r.tracer.Start(context.Background(), name, trace.WithNewRoot(), trace.WithTimestamp(at),
 		trace.WithAttributes(keyRun.String(r.o.Run)), trace.WithAttributes(attributes...))
@@ -80,7 +80,7 @@ func (r *Recorder) begin(name string, at time.Time, attributes ...attribute.KeyV
 
 func end(span trace.Span, at time.Time) { span.End(trace.WithTimestamp(at)) }
 
-// Observe tells of an event of the run.
+// Observe reports an event of the run.
 func (r *Recorder) Observe(e troupe.Event) {
 	now := r.o.Now()
 	m, _ := event.MarkOf(e, 0)
@@ -124,7 +124,7 @@ func (r *Recorder) endPause(at time.Time) {
 	}
 }
 
-// observeStep tells of a step, which ended at a time as far as that can be told.
+// observeStep reports a step.
 func (r *Recorder) observeStep(e troupe.StepEvent, now time.Time) {
 	from, until := extent(e, now)
 	r.endRestart(from)
@@ -155,7 +155,7 @@ func (r *Recorder) observeStep(e troupe.StepEvent, now time.Time) {
 	r.meters.step(e, steps, tokens)
 }
 
-// figure is the attribute of a figure that was taken.
+// figure returns the attribute of a figure that was measured.
 func figure(name string, r *telemetry.Record) []attribute.KeyValue {
 	f := telemetry.FigureOf(name)
 	v := f.Get(r)
@@ -165,8 +165,8 @@ func figure(name string, r *telemetry.Record) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.Float64("engine."+f.Metric, f.Scaled(*v))}
 }
 
-// extent is when a step began and ended. Where it was recorded its actions tell; else the event
-// comes at its end.
+// extent returns the start and the end of a step: from its actions if it was recorded, else the event came at its
+// end.
 func extent(e troupe.StepEvent, now time.Time) (from, until time.Time) {
 	took := time.Duration(0)
 	if e.StepMS != nil && *e.StepMS > 0 && *e.StepMS < 1e12 {
@@ -192,7 +192,7 @@ func extent(e troupe.StepEvent, now time.Time) (from, until time.Time) {
 	return from, until
 }
 
-// actions tells of what the ranks ran in a recorded step.
+// actions reports the actions of a recorded step.
 func (r *Recorder) actions(parent context.Context, e troupe.StepEvent) {
 	for rank, row := range e.Trace {
 		where := []attribute.KeyValue{keyRun.String(r.o.Run), keyStep.Int(e.Step), keyRank.Int(rank), keyStage.Int(r.o.StageOf(rank))}
@@ -217,8 +217,7 @@ func (r *Recorder) action(parent context.Context, a event.ActionTime, where []at
 	end(span, a.End)
 }
 
-// trained is how many steps and tokens are behind the last event: steps whose events were lost are
-// counted with the next one.
+// trained returns the steps and tokens since the last event. Steps whose events were dropped count with the next one.
 func (r *Recorder) trained(e troupe.StepEvent) (steps, tokens int64) {
 	if e.Step == 0 {
 		return 0, 0
@@ -234,7 +233,7 @@ func (r *Recorder) trained(e troupe.StepEvent) (steps, tokens int64) {
 	return steps, tokens
 }
 
-// End tells how the run has ended.
+// End reports the result of the run.
 func (r *Recorder) End(result troupe.Result, err error) {
 	now := r.o.Now()
 	r.endRestart(now)

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe"
 )
 
-// Source is asked when somebody scrapes. *troupe.Run is one.
+// Source is a run that the collector queries at each scrape. *troupe.Run is a Source.
 type Source interface {
 	Info() troupe.Info
 	Status() troupe.Status
@@ -24,31 +24,31 @@ type Source interface {
 
 // Errors of Collector.Add.
 var (
-	// ErrName: a run of that name goes on in the collector.
-	ErrName = errors.New("a run of that name is shown already")
-	// ErrRuns: there are as many as there may be.
-	ErrRuns = errors.New("too many runs are shown")
+	// ErrName means that the collector already shows an active run of that name.
+	ErrName = errors.New("the collector already shows a run of that name")
+	// ErrRuns means that the collector shows as many active runs as it can.
+	ErrRuns = errors.New("the collector shows too many runs")
 )
 
-// Collector has the figures of runs; it is a prometheus.Collector.
+// Collector holds the metrics of runs. It is a prometheus.Collector.
 type Collector struct {
 	steps, saves *prometheus.HistogramVec
 	now          func() time.Time
 
 	mu    sync.Mutex
 	going []*Run
-	ended []*Run // the last ones
+	ended []*Run // the last runs that have ended
 }
 
-// NewCollector makes a Collector without runs.
+// NewCollector returns a Collector without runs.
 func NewCollector() *Collector {
 	return &Collector{now: time.Now,
-		steps: newHistogram("step_duration_seconds", "How long a step took."),
-		saves: newHistogram("checkpoint_duration_seconds", "How long writing a checkpoint took.")}
+		steps: newHistogram("step_duration_seconds", "Duration of a step."),
+		saves: newHistogram("checkpoint_duration_seconds", "Duration of writing a checkpoint.")}
 }
 
-// Add shows a run under a name, its label run. The caller passes the run's events to the Run, and
-// ends it.
+// Add adds a run under a name, the value of its label run. The caller passes the run's events to Observe of the
+// result and calls its End.
 func (c *Collector) Add(name string, from Source) (*Run, error) {
 	name = label(name)
 	c.mu.Lock()
@@ -59,7 +59,7 @@ func (c *Collector) Add(name string, from Source) (*Run, error) {
 	if len(c.going) >= limitRuns {
 		return nil, fmt.Errorf("%w: %d", ErrRuns, len(c.going))
 	}
-	c.ended = slices.DeleteFunc(c.ended, func(r *Run) bool { return r.name == name }) // it goes on
+	c.ended = slices.DeleteFunc(c.ended, func(r *Run) bool { return r.name == name }) // a resumed run
 	info := from.Info()
 	r := &Run{c: c, name: name, from: from, state: running, counts: info.ResumedAt == 0}
 	r.last.Step = info.ResumedAt
@@ -69,7 +69,7 @@ func (c *Collector) Add(name string, from Source) (*Run, error) {
 	return r, nil
 }
 
-// end keeps a run that has ended for a while.
+// end keeps a run that has ended until limitEnded others have ended after it.
 func (c *Collector) end(r *Run) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *Collector) end(r *Run) {
 	}
 }
 
-// Describe tells what there may be.
+// Describe sends the descriptions of all metrics.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range descs {
 		to <- d
@@ -94,7 +94,7 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	c.saves.Describe(to)
 }
 
-// Collect tells what there is.
+// Collect sends the current metrics.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.mu.Lock()
 	all := slices.Concat(c.ended, c.going)
@@ -106,7 +106,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.saves.Collect(to)
 }
 
-// Handler serves the collector, and figures of the process and of Go. It belongs under /metrics.
+// Handler returns a handler for /metrics: it serves the collector and the metrics of the process and of Go.
 func (c *Collector) Handler() http.Handler {
 	own := prometheus.NewRegistry()
 	own.MustRegister(c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

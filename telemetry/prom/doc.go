@@ -1,18 +1,18 @@
-// Package prom shows runs to Prometheus, by its client library.
+// Package prom exports the metrics of runs to Prometheus, using Prometheus's client library.
 //
-// A Collector has the figures of one run or of several, each under a label run. Events feed it
-// (Run.Observe); what ranks do and wait for is asked of the run when somebody scrapes. Handler
-// serves it from a registry of its own, beside figures of the process and of Go; a program that
-// has a registry registers the Collector there. Serve listens by itself.
+// A Collector holds the metrics of one or several runs, each under its label run. Run.Observe feeds it
+// with events. At each scrape it queries what ranks do and wait for. Handler serves the Collector with
+// the metrics of the process and of Go. A program with its own registry registers the Collector there
+// instead. Serve starts an HTTP server.
 //
 // Names begin with engine_ and end with their unit. Every label has a bounded number of values:
 //
-//   - run: the runs that are added, and the last limitEnded that have ended;
-//   - rank: the first limitRanks ranks of a run, one series each for what it is, does and waits
-//     for in a scrape. Over time a rank has a series for each of the 12 states, and one for each
-//     kind of wait and each rank that it exchanges anything with;
-//   - name: the first limitMetrics figures of the model's own, in the order of their names.
+//   - run: the active runs, and the last limitEnded that have ended;
+//   - rank: the first limitRanks ranks of a run. A scrape has one series for the rank's
+//     description, state and wait each. Over time a rank has a series for each of the 12
+//     states, and one for each kind of wait and each rank that it exchanges messages with;
+//   - name: the first limitMetrics metrics that the model's own layers report, sorted by name.
 //
-// The package must never know the command line or a cluster. Nothing is registered with the
-// client's global registry.
+// The package must not depend on the command line or on a cluster. It registers nothing with the client library's
+// global registry.
 package prom

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/prom"
 )
 
-// A service shows its runs beside what else it serves.
+// A service exports the metrics of its runs with its other pages.
 func ExampleCollector() {
 	metrics := prom.NewCollector()
 	http.Handle("/metrics", metrics.Handler())
@@ -22,10 +22,10 @@ func ExampleCollector() {
 		}
 		shown, err := metrics.Add(cfg.Run.Name, run)
 		if err != nil {
-			fmt.Println(err) // one of that name goes on
+			fmt.Println(err) // a run of that name is active
 		}
 		events := run.Subscribe()
-		for e := range events.Events() { // until the run has ended
+		for e := range events.Events() { // until the run ends
 			shown.Observe(e)
 		}
 		result, err := run.Wait()

@@ -4,25 +4,25 @@ import "time"
 
 // The bounds of what is kept and served.
 const (
-	// limitRuns is how many runs a Collector may have that go on.
+	// limitRuns bounds the active runs of a Collector.
 	limitRuns = 1024
-	// limitEnded is how many runs that have ended are still shown.
+	// limitEnded is the number of ended runs that a Collector still shows.
 	limitEnded = 16
-	// limitRanks is how many ranks of a run are shown one by one.
+	// limitRanks bounds the ranks of a run with their own series.
 	limitRanks = 4096
-	// limitMetrics is how many figures of a model's own are shown.
+	// limitMetrics bounds the metrics that a model's own layers report.
 	limitMetrics = 64
-	// limitLabelBytes is the longest value of a label.
+	// limitLabelBytes bounds the value of a label.
 	limitLabelBytes = 200
-	// limitScrapes is how many scrapes are answered at a time.
+	// limitScrapes bounds the concurrent scrapes.
 	limitScrapes = 4
-	// limitConnections is how many connections Serve holds at a time.
+	// limitConnections bounds the concurrent connections of Serve.
 	limitConnections = 64
-	// limitHeaderBytes is the longest header of a request.
+	// limitHeaderBytes bounds the header of a request.
 	limitHeaderBytes = 16 << 10
 
-	headerTime = 5 * time.Second  // that a request's header may take
-	scrapeTime = 30 * time.Second // that a request may take with its answer
-	idleTime   = 2 * time.Minute  // that a connection may have nothing to do
-	closeTime  = time.Second      // that Close waits for scrapes
+	headerTime = 5 * time.Second  // limit for reading a request's header
+	scrapeTime = 30 * time.Second // limit for a request and its response
+	idleTime   = 2 * time.Minute  // limit for an idle connection
+	closeTime  = time.Second      // time that Close waits for scrapes
 )

@@ -8,8 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// states and waits are the words for what a rank does and waits for: values of labels, of which
-// there are no others.
+// states and waits are the values of the labels for what a rank does and waits for.
 var (
 	states = map[event.Doing]string{event.Idle: "idle", event.Starting: "starting", event.Running: "running", event.Waiting: "waiting",
 		event.Reducing: "reducing", event.Updating: "updating",
@@ -21,7 +20,7 @@ var (
 		event.WaitGroup: "group"}
 )
 
-// other stands for what has no word of its own.
+// other is the value for states and waits that are not listed.
 const other = "other"
 
 func word[K comparable](words map[K]string, k K) string {
@@ -31,12 +30,12 @@ func word[K comparable](words map[K]string, k K) string {
 	return other
 }
 
-// ranks tells what each rank does. Memory of 0 is not known.
+// ranks adds the metrics of each rank. A memory of 0 means unknown.
 func (t *teller) ranks(s troupe.Status, memory []int64, bubbles []float64) {
-	known := make(map[string]string, len(s.Actors)) // how whom a rank waits for is called
+	known := make(map[string]string, len(s.Actors)) // label value by actor
 	var all []event.Snapshot
 	for _, a := range s.Actors {
-		known[a.Actor] = label(a.Actor) // one of the few beside the ranks
+		known[a.Actor] = label(a.Actor) // one of the few actors that are not ranks
 		if a.Rank >= 0 {
 			known[a.Actor] = strconv.Itoa(a.Rank)
 			all = append(all, a)

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// What a run does.
+// The states of a run.
 const (
 	running = "running"
 	paused  = "paused"
@@ -34,8 +34,8 @@ type Run struct {
 	state     string
 	last      telemetry.Record // of the last step
 	ideal     float64
-	counts    bool // what last.Tokens has is known
-	back      bool // the run has gone back to a checkpoint, and no step has ended since
+	counts    bool // last.Tokens is known
+	back      bool // the run restarted from a checkpoint, and no step has finished since
 	valLoss   *float64
 	valValues map[string]float64
 	bubbles   []float64 // by rank, of the last recorded step
@@ -46,7 +46,7 @@ type Run struct {
 	savedAt, steppedAt                      time.Time
 }
 
-// Observe takes an event of the run. It never waits.
+// Observe updates the metrics with an event of the run. It never blocks.
 func (r *Run) Observe(e troupe.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *Run) Observe(e troupe.Event) {
 	}
 }
 
-// step counts a step. Those whose events did not come are counted with the next one. mu is held.
+// step counts a step, and the steps before it whose events were dropped. mu is held.
 func (r *Run) step(e troupe.StepEvent) {
 	was := r.last
 	r.ideal, r.steppedAt = e.IdealBubblePct, r.c.now()
@@ -105,12 +105,12 @@ func (r *Run) step(e troupe.StepEvent) {
 	}
 }
 
-// bubblesOf are the shares of a recorded step in which each rank ran nothing; nil: nothing ran.
+// bubblesOf returns each rank's share of a recorded step without a running action; nil: no action ran.
 func bubblesOf(trace [][]event.ActionTime) []float64 {
 	var first, end time.Time
 	busy := make([]time.Duration, len(trace))
 	for rank, row := range trace {
-		var until time.Time // the actions of a pair have one time
+		var until time.Time // the two actions of a pair have the same times
 		for _, a := range row {
 			if first.IsZero() || a.Start.Before(first) {
 				first = a.Start
@@ -139,7 +139,7 @@ func bubblesOf(trace [][]event.ActionTime) []float64 {
 	return bubbles
 }
 
-// End says how the run has ended. Its last figures are shown for a while.
+// End records the result of the run. The collector keeps its last metrics until other runs replace it.
 func (r *Run) End(result troupe.Result, err error) {
 	r.mu.Lock()
 	switch r.from = nil; {
@@ -155,8 +155,8 @@ func (r *Run) End(result troupe.Result, err error) {
 	r.c.end(r)
 }
 
-// collect tells what there is of the run. Neither the run is asked nor anybody told while the
-// figures are locked: a slow scrape holds no event up.
+// collect sends the metrics of the run. It queries the run and sends without holding the lock, so that a slow scrape
+// does not block events.
 func (r *Run) collect(to chan<- prometheus.Metric) {
 	t := &teller{run: r.name}
 	defer func() {
@@ -180,7 +180,7 @@ func (r *Run) collect(to chan<- prometheus.Metric) {
 	t.ranks(from.Status(), from.RankMemory(), bubbles)
 }
 
-// figures are what the events have told. mu is held.
+// figures adds the metrics that come from events. mu is held.
 func (r *Run) figures(t *teller) {
 	t.gauge(descState, 1, r.state)
 	isPaused := 0.0
@@ -220,7 +220,7 @@ func (r *Run) figures(t *teller) {
 
 func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1e3 }
 
-// teller gathers the figures of one run.
+// teller gathers the metrics of one run.
 type teller struct {
 	run  string
 	told []prometheus.Metric
@@ -234,7 +234,7 @@ func (t *teller) counter(d *prometheus.Desc, v float64) {
 	t.told = append(t.told, prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, t.run))
 }
 
-// named tells a model's own figures. Names that are equal once they are cut short are told once.
+// named adds the metrics of the model's own layers. Of names that are equal after they are cut it takes the first.
 func (t *teller) named(d *prometheus.Desc, figures map[string]float64) {
 	told := make(map[string]bool)
 	for _, name := range slices.Sorted(maps.Keys(figures)) {
@@ -245,7 +245,7 @@ func (t *teller) named(d *prometheus.Desc, figures map[string]float64) {
 	}
 }
 
-// label makes any text fit for a label's value.
+// label makes a text a valid value of a label.
 func label(text string) string {
 	if len(text) > limitLabelBytes {
 		text = text[:limitLabelBytes]

@@ -15,23 +15,23 @@ import (
 	"github.com/troupe-ml/troupe/config"
 )
 
-// ErrExposed: the address can be reached from other hosts, where metrics travel in the clear.
-var ErrExposed = errors.New("metrics would be open to other hosts")
+// ErrExposed means that other hosts can reach the address, and would read the metrics without TLS.
+var ErrExposed = errors.New("other hosts could read the metrics")
 
-// Path is where Serve has the metrics.
+// Path is the path of the metrics.
 const Path = "/metrics"
 
 // Server serves a Collector over plain HTTP.
 type Server struct {
 	at     net.Addr
 	server http.Server
-	ended  chan struct{} // closed when it serves no more
+	ended  chan struct{} // closed when the server has stopped
 }
 
-// Serve listens at an address, host:port, whose port 0 is a free one. One that other hosts reach is
-// refused as ErrExposed unless insecure is given: there is neither encryption nor a password.
-// On loopback the request's Host has to be a name of this machine's, so that no page of
-// the Web can read the metrics by a name of its own.
+// Serve starts a server at an address HOST:PORT; port 0 picks a free port. It has neither encryption nor a password,
+// so it fails with ErrExposed for an address that other hosts can reach, unless insecure is true. On loopback it
+// accepts only requests whose Host is a name of this machine, so that no web page can read the metrics through DNS
+// rebinding.
 func Serve(address string, insecure bool, c *Collector) (*Server, error) {
 	if !insecure && !config.OnLoopback(address) {
 		return nil, fmt.Errorf("%w: %s is not on loopback", ErrExposed, address)
@@ -57,13 +57,13 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// guard refuses requests that were led here by a name that anybody may have.
+// guard refuses requests to a host name that can be registered on the Internet.
 func (s *Server) guard(next http.Handler) http.Handler {
 	at, err := netip.ParseAddrPort(s.at.String())
 	local := err == nil && at.Addr().Unmap().IsLoopback()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if local && !ownName(r.Host) {
-			http.Error(w, "the metrics are at localhost: ask by this name, or by an address", http.StatusForbidden)
+			http.Error(w, "use localhost or an IP address as the host name to read the metrics", http.StatusForbidden)
 			return
 		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -71,8 +71,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// ownName reports whether nobody on the Internet can have a host's name: an address, a name
-// without dots, or one that is reserved, as Docker's host.docker.internal is.
+// ownName reports whether a host name cannot be registered on the Internet: an address, a name without dots, or a
+// reserved name such as Docker's host.docker.internal.
 func ownName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -84,10 +84,10 @@ func ownName(host string) bool {
 	return host != "" && !strings.Contains(host, ".") || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".internal")
 }
 
-// URL is where the metrics are.
+// URL returns the address of the metrics.
 func (s *Server) URL() string { return "http://" + s.at.String() + Path }
 
-// Close ends the server. Scrapes under way have a second.
+// Close stops the server. It waits up to a second for active scrapes.
 func (s *Server) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()

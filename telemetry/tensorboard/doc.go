@@ -1,13 +1,13 @@
-// Package tensorboard writes event files that TensorBoard reads: a run's figures as scalars, and
-// its configuration and samples as texts.
+// Package tensorboard writes TensorBoard event files: a run's metrics as scalars, and its
+// configuration and samples as text.
 //
-// A Writer has one file. A Recorder follows a run and writes its steps as they end; Export makes
-// a file of a run's folder. Tags are grouped as TensorBoard shows them: train/loss,
-// val/loss, speed/tokens_per_s, memory/peak_bytes. TensorBoard keeps scalars as float32.
+// A Writer writes one file. A Recorder follows a run and writes its steps as they finish. Export
+// converts a run's folder. Tags have groups, which TensorBoard shows: train/loss, val/loss,
+// speed/tokens_per_s, memory/peak_bytes. TensorBoard stores scalars as float32.
 //
-// Each file begins with the start of a session, which makes TensorBoard forget what earlier files
-// of the folder have of this step and later ones: a run that goes on from an older step is shown
+// Each file begins with the start of a session. It makes TensorBoard drop the data of this step and
+// later steps from earlier files of the folder, so that a run which resumed from an older step appears
 // once.
 //
-// The package must never know a network or the command line.
+// The package must not depend on a network or the command line.
 package tensorboard

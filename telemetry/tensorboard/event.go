@@ -38,16 +38,16 @@ const (
 	dimSize      = 1
 )
 
-// fileVersion is what the first event of a file says.
+// fileVersion is the version in the first event of a file.
 const fileVersion = "brain.Event:2"
 
-// scalar is a figure under a tag.
+// scalar is a value under a tag.
 type scalar struct {
 	tag   string
 	value float32
 }
 
-// appendEvent appends an event's time and step, which what it says follows.
+// appendEvent appends an event's time and step. The caller appends its content.
 func appendEvent(b []byte, at time.Time, step int) []byte {
 	b = protowire.AppendTag(b, eventWallTime, protowire.Fixed64Type)
 	b = protowire.AppendFixed64(b, math.Float64bits(float64(at.Unix())+float64(at.Nanosecond())/1e9))
@@ -78,7 +78,7 @@ func appendScalars(b []byte, at time.Time, step int, scalars []scalar) []byte {
 	return appendMessage(appendEvent(b, at, step), eventSummary, summary)
 }
 
-// appendNote appends a text, as the plugin for texts has it: a tensor of one string.
+// appendNote appends a text in the form of TensorBoard's text plugin: a tensor of one string.
 func appendNote(b []byte, at time.Time, step int, tag, text string) []byte {
 	dim := protowire.AppendVarint(protowire.AppendTag(nil, dimSize, protowire.VarintType), 1)
 	tensor := protowire.AppendVarint(protowire.AppendTag(nil, tensorType, protowire.VarintType), typeString)

@@ -13,20 +13,20 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// Exported says what Export has written.
+// Exported describes the file that Export wrote.
 type Exported struct {
 	Path    string `json:"path"`
 	Records int    `json:"records"`
 	Last    int    `json:"last_step"`
 }
 
-// ErrNoRecords: there is nothing to export.
+// ErrNoRecords means that a run has no records to export.
 var ErrNoRecords = errors.New("nothing to export")
 
-// Export writes an event file of what a run's folder has: metrics.jsonl, the samples and the
-// configuration. It goes into dir, or where that is empty into Folder in the run's, which must have no
-// event files. The file of figures has no times: the last step is taken to have ended when it was
-// changed last, and each before it as much earlier as the steps took.
+// Export writes the metrics, samples and configuration in a run's folder to an event file. It writes to the folder
+// dir, or to Folder in the run's folder if dir is empty; that folder must not have event files. metrics.jsonl has no
+// times: Export takes its modification time as the end of the last step, and subtracts the duration of each step for
+// the steps before.
 func Export(run, dir string) (e Exported, err error) {
 	in, err := folder.Open(run)
 	if err != nil {
@@ -61,7 +61,7 @@ func Export(run, dir string) (e Exported, err error) {
 	if _, n, err := newest(out); err != nil {
 		return e, err
 	} else if n > 0 {
-		return e, fmt.Errorf("%w: %s has event files already; name another folder, or move them away", ErrFolder, out.Path("."))
+		return e, fmt.Errorf("%w: %s already has event files; choose another folder, or move them away", ErrFolder, out.Path("."))
 	}
 	at := info.ModTime().Add(-took)
 	w, err := create(out, first, at)
@@ -70,7 +70,7 @@ func Export(run, dir string) (e Exported, err error) {
 	}
 	defer func() {
 		if err = errors.Join(err, w.Close()); err != nil {
-			err = errors.Join(err, os.Remove(w.Path())) // half a file would stand in the way of the next attempt
+			err = errors.Join(err, os.Remove(w.Path())) // a partial file would block the next attempt
 		}
 	}()
 	if len(text) > 0 {
@@ -98,7 +98,7 @@ func Export(run, dir string) (e Exported, err error) {
 	return e, err
 }
 
-// measure is the first step of a run's metrics.jsonl, and how long all steps took.
+// measure returns the first step of a run's metrics.jsonl and the duration of all steps.
 func measure(in folder.FS) (first int, took time.Duration, err error) {
 	n := 0
 	err = telemetry.Each(in, rundir.MetricsFile, func(r telemetry.Record) error {
@@ -114,7 +114,7 @@ func measure(in folder.FS) (first int, took time.Duration, err error) {
 	return first, took, err
 }
 
-// tookOf is how long a step took, as far as that can be true.
+// tookOf returns the duration of a step, 0 if it is not plausible.
 func tookOf(r telemetry.Record) time.Duration {
 	if r.StepMS == nil || !(*r.StepMS >= 0 && *r.StepMS < 1e12) {
 		return 0

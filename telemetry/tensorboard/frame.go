@@ -7,8 +7,8 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is the checksum of a TFRecord: a CRC-32C that is rotated and moved, so that one of data
-// that hold checksums is none of these.
+// masked returns the checksum of a TFRecord: a CRC-32C that is rotated and offset, so that checksums of data which
+// contain checksums stay distinct.
 func masked(data []byte) uint32 {
 	sum := crc32.Checksum(data, castagnoli)
 	return (sum>>15 | sum<<17) + 0xa282ead8

@@ -1,15 +1,15 @@
 package tensorboard
 
-// Folder is where a run's event files are, in its own folder.
+// Folder is the name of the folder for event files in a run's folder.
 const Folder = "tensorboard"
 
 const (
-	// limitTextBytes is the longest text that is written; more is cut off.
+	// limitTextBytes bounds a text; longer texts are cut.
 	limitTextBytes = 1 << 16
-	// limitTagBytes is the longest name of a figure.
+	// limitTagBytes bounds the name of a metric.
 	limitTagBytes = 200
-	// limitMetrics is how many figures of a model's own a step may have.
+	// limitMetrics bounds the metrics of a step that a model's own layers report.
 	limitMetrics = 64
-	// limitFiles is how many files a folder of events may have when another one is made.
+	// limitFiles bounds the event files of a folder.
 	limitFiles = 10_000
 )

@@ -12,20 +12,20 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// Options are what a Recorder needs to know of a run.
+// Options configure a Recorder.
 type Options struct {
-	Run string // its folder
-	Dir string // for the event files; "": Folder in the run's
-	// From is the first step that the run reports: 0 of one that begins, else the one behind
-	// the checkpoint that it goes on from. See FirstStep.
+	Run string // the run's folder
+	Dir string // folder for the event files; "": Folder in the run's folder
+	// From is the first step that the run reports: 0 for a fresh start, else the step after the checkpoint that the
+	// run resumes from. See FirstStep.
 	From   int
-	Config string // the configuration's text; "": it is not written
-	// Warn is told once that something can't be written; nil: nobody is.
+	Config string // text of the configuration; "": none
+	// Warn is called at the first failed write; nil: no warning.
 	Warn func(text string)
 	Now  func() time.Time // nil: time.Now
 }
 
-// FirstStep is Options.From of a run.
+// FirstStep returns Options.From for a run.
 func FirstStep(i troupe.Info) int {
 	if i.ResumedAt == 0 {
 		return 0
@@ -33,17 +33,17 @@ func FirstStep(i troupe.Info) int {
 	return i.ResumedAt + 1
 }
 
-// Recorder writes a run's events into an event file. It is for one goroutine.
+// Recorder writes the steps of a run to an event file. It is for one goroutine.
 type Recorder struct {
 	o       Options
 	w       *Writer
-	last    int   // step that was written last
+	last    int   // last step that was written
 	sampled int   // step of the last sample
-	samples int64 // size of samples.jsonl when it was read
+	samples int64 // size of samples.jsonl at the last read
 	missed  int   // events that could not be written
 }
 
-// NewRecorder makes the file.
+// NewRecorder creates the event file.
 func NewRecorder(o Options) (*Recorder, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -66,10 +66,10 @@ func NewRecorder(o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Path is where the file is.
+// Path returns the path of the file.
 func (r *Recorder) Path() string { return r.w.Path() }
 
-// Observe writes what an event tells. It waits for the disk, never for the run.
+// Observe writes the metrics of a StepEvent and ignores other events. It waits for the disk, never for the run.
 func (r *Recorder) Observe(e troupe.Event) {
 	step, ok := e.(troupe.StepEvent)
 	if !ok {
@@ -77,7 +77,7 @@ func (r *Recorder) Observe(e troupe.Event) {
 	}
 	now := r.o.Now()
 	switch {
-	case step.Step <= r.last: // it has gone back to a checkpoint
+	case step.Step <= r.last: // the run restarted from a checkpoint
 		r.note(r.w.Start(step.Step, now))
 		r.sampled, r.samples = min(r.sampled, step.Step-1), 0
 	case step.Step > r.last+1:
@@ -86,12 +86,12 @@ func (r *Recorder) Observe(e troupe.Event) {
 	r.note(r.w.Record(step.Record, step.IdealBubblePct, now))
 	r.last = step.Step
 	if step.ValLoss != nil {
-		r.note(r.writeSamples(now)) // of earlier validations: a sample takes a while
+		r.note(r.writeSamples(now)) // samples of earlier validations: a sample takes a while
 	}
 }
 
-// fill writes the steps between the last one and this one, which nobody has told of, from the
-// run's own file. A step has its line there before its event.
+// fill writes the steps whose events were dropped, from the run's metrics.jsonl. A step is written there before its
+// event.
 func (r *Recorder) fill(before int, now time.Time) error {
 	return r.inRun(func(run folder.FS) error {
 		return telemetry.Each(run, rundir.MetricsFile, func(rec telemetry.Record) error {
@@ -103,7 +103,7 @@ func (r *Recorder) fill(before int, now time.Time) error {
 	})
 }
 
-// writeSamples writes the samples that the run's file has more.
+// writeSamples writes the new samples of the run's file.
 func (r *Recorder) writeSamples(now time.Time) error {
 	return r.inRun(func(run folder.FS) error {
 		size, err := sizeOf(run, rundir.SamplesFile)
@@ -145,7 +145,7 @@ func sizeOf(fsys folder.FS, name string) (int64, error) {
 	return info.Size(), nil
 }
 
-// inRun does something in the run's folder. A file that is not there is no error.
+// inRun calls do with the run's folder. A missing file is no error.
 func (r *Recorder) inRun(do func(run folder.FS) error) error {
 	if r.o.Run == "" {
 		return nil
@@ -160,22 +160,22 @@ func (r *Recorder) inRun(do func(run folder.FS) error) error {
 	return err
 }
 
-// note counts what could not be written.
+// note counts failed writes.
 func (r *Recorder) note(err error) {
 	if err == nil {
 		return
 	}
 	if r.missed++; r.missed == 1 {
-		r.o.Warn(fmt.Sprintf("%v; training goes on, and engine tensorboard writes the events from metrics.jsonl", err))
+		r.o.Warn(fmt.Sprintf("%v; training continues, and engine tensorboard can write the events from metrics.jsonl later", err))
 	}
 }
 
-// Close writes the last samples and ends the file. An error says how many events it lacks.
+// Close writes the last samples and closes the file. Its error says how many events are missing.
 func (r *Recorder) Close() error {
 	r.note(r.writeSamples(r.o.Now()))
 	err := r.w.Close()
 	if r.missed > 0 {
-		err = errors.Join(err, fmt.Errorf("tensorboard: %d events could not be written to %s; engine tensorboard writes them from metrics.jsonl",
+		err = errors.Join(err, fmt.Errorf("tensorboard: %d events could not be written to %s; engine tensorboard can write them from metrics.jsonl",
 			r.missed, r.w.Path()))
 	}
 	return err

@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// scalarsOf are the figures of a record, as far as they were taken. The ideal of the bubble is
-// none of the record's; negative: it is not known.
+// scalarsOf returns the measured figures of a record. The ideal bubble is not part of a record; negative: it is not
+// known.
 func scalarsOf(r telemetry.Record, idealBubblePct float64) []scalar {
 	var all []scalar
 	add := func(tag string, v *float64) {
@@ -37,7 +37,7 @@ func scalarsOf(r telemetry.Record, idealBubblePct float64) []scalar {
 	return all
 }
 
-// clip cuts a text off at a number of bytes, between two characters.
+// clip cuts a text to at most a number of bytes, between two characters.
 func clip(text string, bytes int) string {
 	if len(text) <= bytes {
 		return text
@@ -45,7 +45,7 @@ func clip(text string, bytes int) string {
 	return strings.ToValidUTF8(text[:bytes], "")
 }
 
-// asCode writes a text so that Markdown, which TensorBoard shows, leaves it as it is.
+// asCode returns a text as a Markdown code block, so that TensorBoard shows it unchanged.
 func asCode(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(clip(strings.ToValidUTF8(text, "\uFFFD"), limitTextBytes)) {

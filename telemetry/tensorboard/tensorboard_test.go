@@ -262,7 +262,7 @@ func TestWriteFails(t *testing.T) {
 	for step := range 3 {
 		r.Observe(stepEvent(step, 1))
 	}
-	if len(said) != 1 || !strings.Contains(said[0], "training goes on") {
+	if len(said) != 1 || !strings.Contains(said[0], "training continues") {
 		t.Errorf("said is %q", said)
 	}
 	if err := r.Close(); err == nil || !strings.Contains(err.Error(), "3 events could not be written") {

@@ -14,25 +14,25 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// filePrefix is how the name of an event file begins; TensorBoard looks for it.
+// filePrefix begins the name of an event file; TensorBoard looks for it.
 const filePrefix = "events.out.tfevents."
 
-// ErrFolder: the folder can't be used for event files.
-var ErrFolder = errors.New("no folder for event files")
+// ErrFolder means that a folder can't be used for event files.
+var ErrFolder = errors.New("folder can't be used for event files")
 
 // Writer appends to one event file. It is for one goroutine.
 type Writer struct {
 	f          folder.File
 	path       string
-	size       int64 // of the events written whole
+	size       int64 // size of the complete events
 	data, text []byte
 }
 
-// files tells those of one process apart.
+// files numbers the files of this process.
 var files atomic.Int64
 
-// Create makes an event file in a folder, and the folder where there is none. What earlier files
-// there have of step from and later ones counts no more.
+// Create creates an event file in a folder, and the folder if it does not exist. TensorBoard drops the data of step
+// from and later steps in earlier files of the folder.
 func Create(dir string, from int, now time.Time) (*Writer, error) {
 	fsys, err := openFolder("", dir)
 	if err != nil {
@@ -45,8 +45,8 @@ func Create(dir string, from int, now time.Time) (*Writer, error) {
 	return w, nil
 }
 
-// openFolder opens the folder for event files, and makes it where there is none: dir, or where that
-// is empty the one in a run's folder, which is none if it is a link.
+// openFolder opens the folder for event files, and creates it if it does not exist: dir, or Folder in the run's
+// folder if dir is empty. It does not follow a link there.
 func openFolder(run, dir string) (fsys folder.FS, err error) {
 	if dir != "" {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -70,7 +70,7 @@ func create(fsys folder.FS, from int, now time.Time) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// TensorBoard reads files in the order of their names: a new one is the last.
+	// TensorBoard reads files in the order of their names, so the new name must be the last.
 	name := fmt.Sprintf("%s%010d.%s.%d.%d", filePrefix, max(now.Unix(), last+1), hostName(), os.Getpid(), files.Add(1))
 	w := &Writer{path: fsys.Path(name)}
 	if w.f, err = fsys.Create(name); err != nil {
@@ -88,7 +88,7 @@ func create(fsys folder.FS, from int, now time.Time) (*Writer, error) {
 	return w, nil
 }
 
-// newest is the latest second in the names of a folder's event files, and how many there are.
+// newest returns the latest second in the names of a folder's event files, and their number.
 func newest(fsys folder.FS) (last int64, n int, err error) {
 	entries, err := fsys.ReadDir(".")
 	if err != nil {
@@ -106,12 +106,12 @@ func newest(fsys folder.FS) (last int64, n int, err error) {
 		}
 	}
 	if n >= limitFiles {
-		return 0, n, fmt.Errorf("%w: %s has %d event files, the limit; move them away", ErrFolder, fsys.Path("."), n)
+		return 0, n, fmt.Errorf("%w: %s has %d event files, the limit; move some away", ErrFolder, fsys.Path("."), n)
 	}
 	return last, n, nil
 }
 
-// hostName is this host's, as a file's name may have it.
+// hostName returns the host's name as part of a file name.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil || name == "" {
@@ -125,17 +125,16 @@ func hostName() string {
 	}, clip(name, 64))
 }
 
-// Path is where the file is.
+// Path returns the path of the file.
 func (w *Writer) Path() string { return w.path }
 
-// Start says that what is in this file and earlier ones of step from and later ones counts no
-// more: the run goes on from an older step.
+// Start makes TensorBoard drop the data of step from and later steps, in this file and earlier ones: the run
+// restarted from an older step.
 func (w *Writer) Start(from int, at time.Time) error {
 	return w.write(appendStart(w.data[:0], at, from))
 }
 
-// Record writes the figures of a step that were taken. The ideal of the bubble is none of the
-// record's; negative: it is not known.
+// Record writes the measured figures of a step. The ideal bubble is not part of a record; negative: it is not known.
 func (w *Writer) Record(r telemetry.Record, idealBubblePct float64, at time.Time) error {
 	scalars := scalarsOf(r, idealBubblePct)
 	if len(scalars) == 0 {
@@ -144,18 +143,18 @@ func (w *Writer) Record(r telemetry.Record, idealBubblePct float64, at time.Time
 	return w.write(appendScalars(w.data[:0], at, r.Step, scalars))
 }
 
-// Text writes a text as it is, such as a sample of step.
+// Text writes a text unchanged, such as a sample of a step.
 func (w *Writer) Text(tag, text string, step int, at time.Time) error {
 	return w.write(appendNote(w.data[:0], at, step, clip(tag, limitTagBytes), asCode(text)))
 }
 
-// write appends one event and hands it to the operating system.
+// write appends one event and passes it to the operating system.
 func (w *Writer) write(event []byte) error {
 	w.data = event
 	w.text = appendFrame(w.text[:0], event)
 	n, err := w.f.Write(w.text)
 	if err != nil {
-		// Half an event, on a full disk, would hide those behind it.
+		// A partial event, as a full disk leaves one, would hide the events after it.
 		if n > 0 {
 			err = errors.Join(err, w.f.Truncate(w.size))
 		}

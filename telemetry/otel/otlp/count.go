@@ -11,8 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// count keeps the account of spans: the SDK drops those for which its queue has no room, and tells
-// nobody.
+// count counts spans: the SDK silently drops spans for which its queue has no room.
 type count struct {
 	where string
 	warn  func(string)
@@ -21,38 +20,36 @@ type count struct {
 	troubled, full      sync.Once
 }
 
-// trouble warns, once, that the collector can't be told.
+// trouble warns once that the collector is not reachable.
 func (c *count) trouble(err error) {
 	if err != nil {
 		c.troubled.Do(func() {
-			c.warn(fmt.Sprintf("OpenTelemetry: %s takes nothing at the moment: %v; training goes on, and what does not get there is lost", c.where,
+			c.warn(fmt.Sprintf("OpenTelemetry: cannot send to %s: %v; training continues without it, and unsent spans and metrics are dropped", c.where,
 				err))
 		})
 	}
 }
 
-// end counts a span that has ended. More can't wait than the queue, a batch that is being filled
-// and one that is being sent have room for.
+// end counts a span that has ended. At most a full queue, a batch being filled and a batch being sent can wait.
 func (c *count) end() {
 	if waiting := c.ended.Add(1) - c.sent.Load() - c.failed.Load(); waiting > limitSpans+2*limitBatch {
 		c.full.Do(func() {
-			c.warn(fmt.Sprintf("OpenTelemetry: more than %d spans wait to be sent to %s, and others are dropped; record fewer steps (run.trace_every)", limitSpans, c.where))
+			c.warn(fmt.Sprintf("OpenTelemetry: more than %d spans wait for %s, and further spans are dropped; record fewer steps (raise run.trace_every)", limitSpans, c.where))
 		})
 	}
 }
 
-// Lost is how many spans have not come to the collector: of those that have ended, all that were
-// not sent. It is final when the providers are closed.
+// lost returns the number of ended spans that were not sent. It is final when the providers are closed.
 func (c *count) lost() int64 { return c.ended.Load() - c.sent.Load() }
 
-// close tells what was lost.
+// close warns about spans that were not sent.
 func (c *count) close() {
 	if lost := c.lost(); lost > 0 {
-		c.warn(fmt.Sprintf("OpenTelemetry: %d of %d spans have not come to %s", lost, c.ended.Load(), c.where))
+		c.warn(fmt.Sprintf("OpenTelemetry: %d of %d spans did not reach %s", lost, c.ended.Load(), c.where))
 	}
 }
 
-// spanCounter counts what an exporter sends. Errors end here: who calls it would only print them.
+// spanCounter counts the spans that an exporter sends. It returns no errors, since its caller would only print them.
 type spanCounter struct {
 	sdktrace.SpanExporter
 	count *count
@@ -69,7 +66,7 @@ func (s *spanCounter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnly
 	return nil
 }
 
-// endCounter counts spans that end.
+// endCounter counts the spans that end.
 type endCounter struct {
 	sdktrace.SpanProcessor
 	count *count
@@ -82,7 +79,7 @@ func (e *endCounter) OnEnd(s sdktrace.ReadOnlySpan) {
 	e.SpanProcessor.OnEnd(s)
 }
 
-// metricCounter lets no error of an exporter out but as a warning.
+// metricCounter turns the errors of an exporter into a warning.
 type metricCounter struct {
 	sdkmetric.Exporter
 	count *count

@@ -2,7 +2,7 @@ package otlp
 
 import "strings"
 
-// Environment looks up variables, as os.LookupEnv does.
+// Environment looks up an environment variable, as os.LookupEnv does.
 type Environment func(name string) (string, bool)
 
 func (e Environment) get(name string) string {
@@ -10,8 +10,8 @@ func (e Environment) get(name string) string {
 	return strings.TrimSpace(v)
 }
 
-// wants reports which signals are to be sent: all where there is an endpoint, else those that the
-// environment has one for.
+// wants reports which signals to send: all if there is an endpoint, else those that have an endpoint in the
+// environment.
 func wants(endpoint string, env Environment) (traces, metrics bool) {
 	if strings.EqualFold(env.get("OTEL_SDK_DISABLED"), "true") {
 		return false, false
@@ -22,7 +22,7 @@ func wants(endpoint string, env Environment) (traces, metrics bool) {
 	return traces && env.get("OTEL_TRACES_EXPORTER") != "none", metrics && env.get("OTEL_METRICS_EXPORTER") != "none"
 }
 
-// Wanted reports whether anything is to be sent: there is an endpoint, or the environment has one.
+// Wanted reports whether there is anything to send: an endpoint is given, or the environment has one.
 func Wanted(endpoint string, env Environment) bool {
 	traces, metrics := wants(endpoint, env)
 	return traces || metrics

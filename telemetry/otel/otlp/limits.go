@@ -2,16 +2,16 @@ package otlp
 
 import "time"
 
-// The bounds of what waits, and for how long.
+// The limits of the queue and of waiting.
 const (
-	// limitSpans is how many spans may wait to be sent: some 30 MB. More are dropped.
+	// limitSpans bounds the spans that wait to be sent, about 30 MB. Further spans are dropped.
 	limitSpans = 1 << 15
-	// limitBatch is how many spans are sent at a time.
+	// limitBatch is the number of spans in a batch.
 	limitBatch = 1 << 9
 
-	batchTime   = 2 * time.Second  // for which a span waits for others
-	metricsTime = 15 * time.Second // between two sendings of metrics
-	sendTime    = 10 * time.Second // that sending a batch may take
-	retryTime   = 20 * time.Second // for which a batch is sent again
-	closeTime   = 5 * time.Second  // that Close waits for what is under way
+	batchTime   = 2 * time.Second  // longest time that a span waits for its batch
+	metricsTime = 15 * time.Second // interval between exports of metrics
+	sendTime    = 10 * time.Second // limit for sending a batch
+	retryTime   = 20 * time.Second // limit for retries of a batch
+	closeTime   = 5 * time.Second  // time that Close waits for unsent data
 )

@@ -218,8 +218,8 @@ func TestAway(t *testing.T) {
 				t.Errorf("%d of %d spans are lost", lost, n)
 			}
 			all := strings.Join(w.all, "\n")
-			if len(w.all) > 3 || strings.Count(all, fmt.Sprintf("%d of %d spans have not come to %s", n, n, endpoint)) != 1 || name == "silent" &&
-				!strings.Contains(all, "others are dropped") {
+			if len(w.all) > 3 || strings.Count(all, fmt.Sprintf("%d of %d spans did not reach %s", n, n, endpoint)) != 1 || name == "silent" &&
+				!strings.Contains(all, "further spans are dropped") {
 				t.Errorf("the warnings are\n%s", all)
 			}
 		})

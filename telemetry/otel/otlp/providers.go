@@ -20,30 +20,30 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options say where to, and of what.
+// Options configure providers.
 type Options struct {
-	Endpoint    string               // base URL of the collector; "": as the environment says
-	Attributes  []attribute.KeyValue // of the resource: what runs; the environment's come before them
+	Endpoint    string               // base URL of the collector; "": from the environment
+	Attributes  []attribute.KeyValue // attributes of the resource; those of the environment take precedence
 	Environment Environment
-	// NoSecrets: somebody else has chosen the endpoint, so that the environment's headers and client certificate don't go there.
+	// NoSecrets keeps the environment's headers and client certificate from an endpoint that another user chose.
 	NoSecrets bool
-	Warn      func(text string) // told once that the collector takes nothing, and in the end what was lost; nil: nobody is
+	Warn      func(text string) // called once if the collector is not reachable, and by Close with the number of unsent spans; nil: no warnings
 }
 
-// Providers are those of the SDK.
+// Providers are the SDK's providers of traces and metrics.
 type Providers struct {
 	traces  *sdktrace.TracerProvider // nil: spans are not sent
-	metrics *sdkmetric.MeterProvider // nil: metrics are not
-	spans   sdktrace.SpanExporter    // of traces
+	metrics *sdkmetric.MeterProvider // nil: metrics are not sent
+	spans   sdktrace.SpanExporter    // exporter of traces
 	count   *count
-	ending  time.Duration // that Close waits
+	ending  time.Duration // time that Close waits
 }
 
-// ErrEndpoint: it is none that anything can be sent to.
-var ErrEndpoint = errors.New("no endpoint of a collector")
+// ErrEndpoint means that an endpoint is not a valid URL.
+var ErrEndpoint = errors.New("invalid endpoint of a collector")
 
-// Open makes providers. Nothing is sent yet: whether there is a collector nobody asks. The process's
-// handler of OpenTelemetry's own errors is replaced: they are warnings.
+// Open returns providers. It does not connect to the collector yet. It replaces the process's handler of
+// OpenTelemetry's own errors, which become warnings.
 func Open(ctx context.Context, o Options) (*Providers, error) {
 	if o.Warn == nil {
 		o.Warn = func(string) {}
@@ -52,10 +52,10 @@ func Open(ctx context.Context, o Options) (*Providers, error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.count.trouble(err) }))
 	res, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(o.Attributes...), resource.WithFromEnv())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
-		return nil, fmt.Errorf("OpenTelemetry's resource: %w", err)
+		return nil, fmt.Errorf("OpenTelemetry: create the resource: %w", err)
 	}
 	if v := o.Environment.get("OTEL_EXPORTER_OTLP_PROTOCOL"); v != "" && v != "http/protobuf" {
-		o.Warn(fmt.Sprintf("OpenTelemetry: OTEL_EXPORTER_OTLP_PROTOCOL is %.40q; only http/protobuf is spoken here, mostly at port 4318", v))
+		o.Warn(fmt.Sprintf("OpenTelemetry: OTEL_EXPORTER_OTLP_PROTOCOL = %.40q is not supported; using http/protobuf, which collectors usually serve on port 4318", v))
 	}
 	traces, metrics := wants(o.Endpoint, o.Environment)
 	if traces {
@@ -72,7 +72,7 @@ func Open(ctx context.Context, o Options) (*Providers, error) {
 	return p, nil
 }
 
-// encrypted reports whether the endpoint takes TLS.
+// encrypted reports whether the endpoint uses TLS.
 func (o *Options) encrypted() bool { return strings.HasPrefix(strings.ToLower(o.Endpoint), "https:") }
 
 // where names the collector for people.
@@ -90,7 +90,7 @@ func (p *Providers) sendTraces(ctx context.Context, o *Options, res *resource.Re
 	if o.NoSecrets {
 		options = append(options, otlptracehttp.WithHeaders(map[string]string{}))
 		if o.encrypted() {
-			// without a certificate of this process
+			// no client certificate
 			options = append(options, otlptracehttp.WithTLSClientConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
 		}
 	}
@@ -103,7 +103,7 @@ func (p *Providers) sendTraces(ctx context.Context, o *Options, res *resource.Re
 	}
 	exporter, err := otlptracehttp.New(ctx, options...)
 	if err != nil {
-		return fmt.Errorf("OpenTelemetry's spans: %w", err)
+		return fmt.Errorf("OpenTelemetry: create the exporter of spans: %w", err)
 	}
 	p.spans = exporter
 	batches := sdktrace.NewBatchSpanProcessor(&spanCounter{exporter, p.count}, sdktrace.WithMaxQueueSize(limitSpans),
@@ -120,7 +120,7 @@ func (p *Providers) sendMetrics(ctx context.Context, o *Options, res *resource.R
 	if o.NoSecrets {
 		options = append(options, otlpmetrichttp.WithHeaders(map[string]string{}))
 		if o.encrypted() {
-			// without a certificate of this process
+			// no client certificate
 			options = append(options, otlpmetrichttp.WithTLSClientConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
 		}
 	}
@@ -133,7 +133,7 @@ func (p *Providers) sendMetrics(ctx context.Context, o *Options, res *resource.R
 	}
 	exporter, err := otlpmetrichttp.New(ctx, options...)
 	if err != nil {
-		return fmt.Errorf("OpenTelemetry's metrics: %w", err)
+		return fmt.Errorf("OpenTelemetry: create the exporter of metrics: %w", err)
 	}
 	reader := sdkmetric.NewPeriodicReader(&metricCounter{exporter, p.count}, sdkmetric.WithInterval(metricsTime),
 		sdkmetric.WithTimeout(sendTime))
@@ -141,16 +141,16 @@ func (p *Providers) sendMetrics(ctx context.Context, o *Options, res *resource.R
 	return nil
 }
 
-// signal is where a signal goes: beneath the base, as of OTEL_EXPORTER_OTLP_ENDPOINT.
+// signal returns the URL of a signal below the base URL.
 func signal(endpoint, path string) (string, error) {
 	base, err := url.Parse(endpoint)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return "", fmt.Errorf("%w: %q; give a URL such as http://localhost:4318", ErrEndpoint, endpoint)
+		return "", fmt.Errorf("%w: %q; use a URL such as http://localhost:4318", ErrEndpoint, endpoint)
 	}
 	return base.JoinPath(path).String(), nil
 }
 
-// Tracer is the provider of tracers; nil: spans are not sent.
+// Tracer returns the provider of tracers; nil: spans are not sent.
 func (p *Providers) Tracer() trace.TracerProvider {
 	if p.traces == nil {
 		return nil
@@ -158,7 +158,7 @@ func (p *Providers) Tracer() trace.TracerProvider {
 	return p.traces
 }
 
-// Meter is the provider of meters; nil: metrics are not sent.
+// Meter returns the provider of meters; nil: metrics are not sent.
 func (p *Providers) Meter() metric.MeterProvider {
 	if p.metrics == nil {
 		return nil
@@ -166,7 +166,7 @@ func (p *Providers) Meter() metric.MeterProvider {
 	return p.metrics
 }
 
-// Close sends what waits, for a few seconds at most, and warns of what was lost.
+// Close sends the waiting data, for a few seconds at most, and warns about spans that were not sent.
 func (p *Providers) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), p.ending)
 	defer cancel()
@@ -179,10 +179,10 @@ func (p *Providers) Close() {
 		defer func() { <-done }()
 	}
 	if p.traces != nil {
-		_ = p.traces.ForceFlush(ctx) // what is lost is counted
+		_ = p.traces.ForceFlush(ctx) // unsent spans are counted
 		ending, stop := context.WithTimeout(context.Background(), p.ending)
 		defer stop()
-		_ = p.spans.Shutdown(ending) // which ends what is being sent
+		_ = p.spans.Shutdown(ending) // ends the batch that is being sent
 		_ = p.traces.Shutdown(ending)
 	}
 	p.count.close()
