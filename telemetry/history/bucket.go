@@ -6,14 +6,14 @@ import (
 	"sort"
 )
 
-// Axis is what a curve goes along.
+// Axis is the X axis of a curve.
 type Axis int
 
 // The axes.
 const (
 	BySteps   Axis = iota
-	ByTokens       // the most of any row up to this one
-	BySeconds      // the sum of step_ms up to the end of this row
+	ByTokens       // the maximum of tokens up to the row
+	BySeconds      // the sum of step_ms up to the end of the row
 )
 
 var axisNames = [...]string{"steps", "tokens", "seconds"}
@@ -25,17 +25,17 @@ func (a Axis) String() string {
 	return axisNames[a]
 }
 
-// Bucket is what a series does over a part of an axis.
+// Bucket summarizes a series over a part of an axis.
 type Bucket struct {
 	Step           int     // of the last value
 	X              float64 // of the last value
-	Min, Max, Mean float64 // of the values that are numbers; NaN: none is
-	Last           float64 // NaN: it is null in the file
-	N              int     // of the values
-	Nulls          int     // of these, those that are null in the file: NaN, or infinite
+	Min, Max, Mean float64 // over the finite values; NaN: there are none
+	Last           float64 // NaN if it is null in the file
+	N              int     // number of values
+	Nulls          int     // values that are null in the file: NaN or infinite
 }
 
-// x is where a row lies on an axis. It never falls from row to row.
+// x returns the position of a row on an axis. It never decreases from row to row.
 func (t *table) x(by Axis, row int) float64 {
 	switch by {
 	case ByTokens:
@@ -46,9 +46,9 @@ func (t *table) x(by Axis, row int) float64 {
 	return float64(t.steps[row])
 }
 
-// Series is a series between two places of an axis, both included, in buckets of equal width. Where
-// there are not more values than buckets, each value is a bucket of its own; a part without any
-// value has none. Infinities, or NaN, stand for the ends of the run.
+// Series returns a series between two positions of an axis, both included, in buckets of equal width. If there are no
+// more values than buckets, each value has its own bucket. Parts without values have no bucket. Infinity or NaN
+// stands for an end of the run.
 func (h *History) Series(name string, by Axis, from, to float64, buckets int) []Bucket {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -64,10 +64,10 @@ func (h *History) Series(name string, by Axis, from, to float64, buckets int) []
 	if !(to < t.x(by, rows-1)) {
 		to = t.x(by, rows-1)
 	}
-	behind := func(x float64) int { // the first row behind a place
+	behind := func(x float64) int { // the first row after a position
 		return sort.Search(rows, func(row int) bool { return t.x(by, row) > x })
 	}
-	at := func(x float64) int { // the first row at a place or behind it
+	at := func(x float64) int { // the first row at a position or after it
 		return sort.Search(rows, func(row int) bool { return t.x(by, row) >= x })
 	}
 	first, end := s.since(at(from)), s.since(behind(to))
@@ -95,7 +95,7 @@ func (h *History) Series(name string, by Axis, from, to float64, buckets int) []
 	return all
 }
 
-// bucket is one over the values from one place up to another.
+// bucket returns the bucket over the values from one index up to another.
 func (t *table) bucket(s *series, by Axis, from, to int) Bucket {
 	n := s.over(from, to)
 	row := int(s.row(to - 1))

@@ -1,30 +1,27 @@
-// Package history answers for the curves of a run at any zoom. It reads a metrics.jsonl of any
-// length into memory, fast, and follows it while the run goes on:
+// Package history serves the curves of a run at any zoom. It reads a metrics.jsonl of any length into memory and
+// follows it while the run continues:
 //
 //	h, err := history.Open(fsys, "metrics.jsonl")
 //	all := h.Series("loss", history.BySteps, math.Inf(-1), math.Inf(1), 800)
-//	err = h.Refresh() // what was appended since
+//	err = h.Refresh() // reads appended lines
 //
-// The file stays whole, a line for every step; what is derived from it thins out. Each figure is a
-// series: the rows that have it, and its values, to the bit. Above the values lies a pyramid of
-// nodes, each over sixteen of the one below, so that the least, the greatest and the mean of any
-// run of values take a few dozen nodes.
+// It keeps every step in memory and reduces only what it returns. Each metric is a series: the rows that have it, and
+// its exact values. A pyramid of nodes above the values, each over 16 nodes of the level below, gives the minimum,
+// maximum and mean of any range from a few dozen nodes.
 //
 // # Reading
 //
-// The file is cut into blocks of whole lines, which all cores read at the same time (load.go). A
-// line as telemetry.Writer writes it is taken apart by a scanner that knows the keys (row.go);
-// whatever differs from that is left to telemetry.Record, which alone says what a record is. So
-// the figures are those of telemetry.Read, and so are the errors.
+// The file is split into blocks of complete lines, which all cores parse in parallel (load.go). A fast scanner parses
+// lines as telemetry.Writer writes them (row.go). All other lines go to telemetry.Record, which defines the format.
+// So values and errors are those of telemetry.Read.
 //
-// A row of a step that is there already takes the place of that one and of all behind it, as the
-// later trace of a step counts. A run's own file has none: going back cuts it.
+// A second row of a step replaces the first one and all rows after it. A run's own file has no such rows, since a
+// restart cuts it.
 //
 // # Memory
 //
-// A row takes 24 bytes, and each of its figures 10, or 14 where not every row has one: some 130 MB for
-// 1,000,000 steps of ten figures. While the file is read, a block for each core and one more come on top. See limits.go.
+// A row takes 24 bytes and each of its values 10, or 14 if not every row has one: about 130 MB for 1,000,000 steps of
+// ten metrics. Reading needs one block for each core and one more. See limits.go.
 //
-// Nothing is written, beside the run or elsewhere. The package must never know who draws the
-// curves; it reads no clock.
+// The package writes no files. It must not depend on the code that draws the curves; it reads no clock.
 package history

@@ -14,27 +14,27 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// History is a metrics.jsonl, as far as it has been read, or what Add was given. Its methods may be called from several
-// goroutines; while Refresh reads, the others answer from what was there.
+// History holds the rows of a metrics.jsonl, or the records passed to Add. Its methods may be called from several
+// goroutines; while Refresh reads, the others use the rows read before.
 type History struct {
-	fsys  folder.FS // nil: of no file
+	fsys  folder.FS // nil: there is no file
 	name  string
 	block int // bytes
-	most  int // rows, where there is no file
-	every int // steps between those rows
+	most  int // limit of rows without a file
+	every int // steps between rows without a file
 
 	reading sync.Mutex  // guards the two below
-	read    place       // of the file
-	info    fs.FileInfo // of the file that was read; nil: none was
+	read    place       // position in the file
+	info    fs.FileInfo // of the file at the last read; nil: not read yet
 
 	mu   sync.RWMutex // guards the three below
 	rows *table
 	last *telemetry.Record // nil: there is no row
-	left float64           // seconds of the records after the last row, which were left out
+	left float64           // seconds of the records after the last row that have no row
 }
 
-// Open reads a file of an open folder, which stays its caller's. A last line that is cut short, as
-// a crash leaves it, is not one of the rows; any other line that is no record is an error.
+// Open reads a file of an open folder, which the caller must keep open. It ignores a truncated last line, which a
+// crash can leave; any other invalid line is an error.
 func Open(fsys folder.FS, name string) (*History, error) {
 	return open(fsys, name, blockBytes)
 }
@@ -47,12 +47,11 @@ func open(fsys folder.FS, name string, blockBytes int) (*History, error) {
 	return h, nil
 }
 
-// New makes a History of no file, for Add. So that it has at most so many rows, it keeps every second
-// step, or every fourth and so on, beside those with a figure that few steps have.
+// New returns a History without a file, for Add. To keep at most that many rows it keeps every second step, then
+// every fourth, and so on, and all steps with a sparse metric.
 func New(most int) *History { return &History{most: most, every: 1, rows: newTable()} }
 
-// Add appends a record to a History of no file. One of a step that is there takes the place of that
-// one and of all after it.
+// Add appends a record to a History without a file. A record of a known step replaces that row and all rows after it.
 func (h *History) Add(record telemetry.Record) error {
 	var r row
 	r.take(&record)
@@ -70,7 +69,7 @@ func (h *History) Add(record telemetry.Record) error {
 		}
 		return nil
 	}
-	err := h.rows.join(one) // the row may be there although a metric of it is one too many
+	err := h.rows.join(one) // the row may be added although it has too many metrics
 	if n := len(h.rows.seconds); n > 0 {
 		h.rows.seconds[n-1] += h.left
 		h.left = 0
@@ -82,9 +81,9 @@ func (h *History) Add(record telemetry.Record) error {
 	return err
 }
 
-// Refresh reads what was appended since, or all of it again if the file is another, is shorter than
-// it was, or has other text where the last row was: a run that goes back to an older step replaces
-// it. With an error everything stays as it was, and the next Refresh tries again. Of no file it does nothing.
+// Refresh reads the lines that were appended since the last read. It reads the whole file again if it was replaced,
+// is shorter, or has other text in place of the last row, as after a restart from an older step. After an error the
+// History is unchanged, and the next Refresh tries again. Without a file it does nothing.
 func (h *History) Refresh() error {
 	if h.fsys == nil {
 		return nil
@@ -116,7 +115,7 @@ func (h *History) readFrom(f folder.File, info fs.FileInfo) error {
 		return err
 	} else if !goesOn {
 		from = place{}
-	} else if from.open() && info.Size() > from.offset { // its end has come
+	} else if from.open() && info.Size() > from.offset { // the last row got its line break
 		from.last = append(from.last[:len(from.last):len(from.last)], '\n')
 		from.offset++
 	}
@@ -138,8 +137,7 @@ func (h *History) readFrom(f folder.File, info fs.FileInfo) error {
 	return nil
 }
 
-// goesOn reports whether the file still has the last row where it was, and begins another one
-// behind it.
+// goesOn reports whether the file still has the last row at its place, followed by a new row.
 func (h *History) goesOn(f folder.File, size int64) (bool, error) {
 	last := h.read.last
 	there := make([]byte, min(int64(len(last)+1), size-h.read.offset+int64(len(last))))
@@ -150,7 +148,7 @@ func (h *History) goesOn(f folder.File, size int64) (bool, error) {
 	return same && (!h.read.open() || len(more) == 0 || more[0] == '\n'), nil
 }
 
-// commit takes rows over, behind those that are there or in their place.
+// commit adds rows after the present ones, or replaces these.
 func (h *History) commit(added *table, last *telemetry.Record, anew bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,8 +172,8 @@ func (h *History) Len() int {
 	return len(h.rows.steps)
 }
 
-// Last is the record of the last row; false: there is none. Its figures are shared: they are not
-// to be changed.
+// Last returns the record of the last row; false: there are no rows. Callers must not change its values, which are
+// shared.
 func (h *History) Last() (telemetry.Record, bool) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -185,7 +183,7 @@ func (h *History) Last() (telemetry.Record, bool) {
 	return *h.last, true
 }
 
-// Skipped are the steps whose update was not applied.
+// Skipped returns the steps whose update was not applied.
 func (h *History) Skipped() []int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -196,14 +194,14 @@ func (h *History) Skipped() []int {
 	return steps
 }
 
-// Prefixes of the names of metrics.
+// Prefixes of the names of the model's own metrics.
 const (
 	Metrics    = "metrics."
 	ValMetrics = "val_metrics."
 )
 
-// Names are the series that there are: those of telemetry.Figures that the file has, in their order;
-// then metrics and val_metrics, each with its prefix.
+// Names returns the names of all series: the telemetry.Figures that have values, in their order, then the model's own
+// metrics of steps and of validations, each with its prefix.
 func (h *History) Names() []string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -223,8 +221,8 @@ func (h *History) Names() []string {
 	return names
 }
 
-// Figures are a series whole: the steps that have it and its values, as they are in the file. What
-// is null there is NaN; a step without it is not in the list.
+// Figures returns a whole series: the steps that have it, and its values as in the file. null is NaN; steps without
+// the metric are left out.
 func (h *History) Figures(name string) (steps []int, values []float64) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -252,7 +250,7 @@ func (t *table) named(name string) *series {
 	return nil
 }
 
-// Span is from where to where the rows lie on an axis; false: there are none.
+// Span returns the range of the rows on an axis; false: there are no rows.
 func (h *History) Span(by Axis) (from, to float64, ok bool) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -12,28 +12,28 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// place is how far a file has been read.
+// place is the position up to which a file has been read.
 type place struct {
-	offset int64 // of the first byte that belongs to no row
+	offset int64 // offset of the first byte after the rows
 	rows   int
-	last   []byte // the last row's line, with its end if it has one
+	last   []byte // the last row's line, with its line break if it has one
 }
 
-// open says that the last row's line has no end yet.
+// open reports whether the last row's line has no line break yet.
 func (p *place) open() bool { return len(p.last) > 0 && p.last[len(p.last)-1] != '\n' }
 
-// block is what was read of some whole lines.
+// block holds the rows of some complete lines.
 type block struct {
 	table  *table
 	lines  int
 	last   []byte // the last row's line
-	left   int    // bytes of a last line that lacks its end and is no record
+	left   int    // bytes of an invalid last line without a line break
 	buffer []byte
-	err    func(before int) error // nil: all lines are records; the rows before the block complete it
+	err    func(before int) error // nil: all lines are valid; before is the number of rows before the block
 }
 
-// load reads the rows of a file from a place up to size bytes, and returns the place behind them.
-// Blocks are read one after the other and taken apart at the same time.
+// load reads the rows of a file from a place up to size bytes, and returns the place after them. It reads blocks one
+// after the other and parses them in parallel.
 func load(f folder.File, from place, size int64, blockBytes int) (*table, place, error) {
 	whole := newTable()
 	readers := min(runtime.GOMAXPROCS(0), limitReaders)
@@ -78,7 +78,7 @@ func load(f folder.File, from place, size int64, blockBytes int) (*table, place,
 			from.last = b.last
 		}
 		from.offset += int64(len(b.buffer) - b.left)
-		if from.rows == b.lines && b.lines > 0 { // the first block: what is to come is like it
+		if from.rows == b.lines && b.lines > 0 { // the first block predicts the size of the rest
 			whole.grow(int(min(float64(size-from.offset)/float64(len(b.buffer))*1.02*float64(b.lines), LimitRows)))
 		}
 	}
@@ -88,18 +88,18 @@ func load(f folder.File, from place, size int64, blockBytes int) (*table, place,
 	return whole, from, nil
 }
 
-// input cuts a file into blocks of whole lines.
+// input splits a file into blocks of complete lines.
 type input struct {
 	file  folder.File
-	block int   // the size of a block that no line is longer than
-	at    int64 // what was read
+	block int   // size of a block, unless a line is longer
+	at    int64 // position
 	size  int64
-	carry []byte // of a line that the last block did not end
+	carry []byte // the partial line after the last block
 }
 
 func (in *input) ended() bool { return in.at == in.size && len(in.carry) == 0 }
 
-// next reads a block. Only the last one, and one of a line that is too long, doesn't end with a line.
+// next reads a block. It ends with a line break, except the last block and one with a line that is too long.
 func (in *input) next(buffer []byte) ([]byte, error) {
 	buffer = append(buffer[:0], in.carry...)
 	in.carry = in.carry[:0]
@@ -109,7 +109,7 @@ func (in *input) next(buffer []byte) ([]byte, error) {
 		read, err := in.file.ReadAt(buffer[len(buffer):len(buffer)+n], in.at)
 		if read < n {
 			if err == nil || errors.Is(err, io.EOF) {
-				err = fmt.Errorf("reading gave %d bytes where the system says there are %d: %w", in.at+int64(read), in.size, io.ErrUnexpectedEOF)
+				err = fmt.Errorf("the file ended at byte %d, its size is %d: %w", in.at+int64(read), in.size, io.ErrUnexpectedEOF)
 			}
 			return nil, folder.Unreadable(err)
 		}
@@ -130,7 +130,7 @@ func (in *input) next(buffer []byte) ([]byte, error) {
 	}
 }
 
-// parse reads the lines of a text; of the file's last one, the last line may lack its end.
+// parse reads the lines of a text. In the final text the last line may have no line break.
 func parse(text []byte, final bool) *block {
 	b := &block{table: newTable(), buffer: text}
 	b.table.expect(len(text) / (bytes.IndexByte(text, '\n') + 1 + leastLine))
@@ -153,7 +153,7 @@ func parse(text []byte, final bool) *block {
 			whole = append(bytes.Clone(line), '\n')
 		}
 		err := r.read(whole)
-		if err != nil && end < 0 && final { // a crash leaves it, or it is being written
+		if err != nil && end < 0 && final { // after a crash, or while it is being written
 			b.left = len(line)
 			return b
 		}

@@ -14,7 +14,7 @@ import (
 // limitFigures bounds telemetry.Figures: a row has a bit for each.
 const limitFigures = 24
 
-// The keys of a line: first the figures, by their place in telemetry.Figures.
+// The keys of a line: first the figures, by index of telemetry.Figures.
 const (
 	keyStep = limitFigures + iota
 	keyTokens
@@ -22,7 +22,7 @@ const (
 	keyUpdate
 	keyMetrics
 	keyValMetrics
-	keyOther // of a later version
+	keyOther // a key of a later version
 )
 
 var keys, keyStepMS = func() (map[string]int, int) {
@@ -42,19 +42,19 @@ func keyOf(name []byte) int {
 	return keyOther
 }
 
-// row is what a line says, as far as it is kept.
+// row is a parsed line.
 type row struct {
 	step    int
 	tokens  int64
 	skipped bool
-	has     uint32 // a bit for each figure that is there
+	has     uint32 // a bit for each figure that the line has
 	figures [limitFigures]float64
 	metrics []metric
 }
 
-// metric is a figure with a name of the model's own.
+// metric is a value that the model's own layers report.
 type metric struct {
-	val   bool // of a validation
+	val   bool // from a validation
 	name  []byte
 	value float64
 }
@@ -131,7 +131,7 @@ func (r *row) scan(text []byte) bool {
 	}
 }
 
-// value reads the value of a key, and returns the place behind it; -1: it is none that scan reads.
+// value reads the value of a key and returns the position after it; -1: the fast scanner cannot read it.
 func (r *row) value(k int, text []byte, at int) int {
 	switch k {
 	case keyStep:
@@ -171,7 +171,7 @@ func (r *row) value(k int, text []byte, at int) int {
 	return next
 }
 
-// named reads an object of metrics.
+// named reads an object with the model's own metrics.
 func (r *row) named(val bool, text []byte, at int) int {
 	if text[at] != '{' {
 		return -1
@@ -199,7 +199,7 @@ func (r *row) named(val bool, text []byte, at int) int {
 	}
 }
 
-// other reads what a later version says under a key of its own, if it is plain.
+// other skips the value of an unknown key, if it is simple.
 func other(text []byte, at int) int {
 	switch text[at] {
 	case '"':
@@ -214,7 +214,7 @@ func other(text []byte, at int) int {
 	return next
 }
 
-// literal returns the place behind a literal.
+// literal returns the position after a literal.
 func literal(text []byte, at int, want string) int {
 	if !bytes.HasPrefix(text[at:], []byte(want)) {
 		return -1
@@ -222,9 +222,8 @@ func literal(text []byte, at int, want string) int {
 	return at + len(want)
 }
 
-// word reads a text of small letters, digits and underscores, and returns the place behind it. Only
-// such keys can't be another's: JSON's reader takes capital letters, and some that look like them,
-// for small ones.
+// word reads a string of lower-case letters, digits and underscores and returns the position after it. Only such keys
+// are unambiguous: encoding/json ignores case and matches look-alike letters.
 func word(text []byte, at int) ([]byte, int) {
 	if text[at] != '"' {
 		return nil, -1
@@ -241,7 +240,7 @@ func word(text []byte, at int) ([]byte, int) {
 	}
 }
 
-// quoted reads a text without escapes.
+// quoted reads a string without escapes.
 func quoted(text []byte, at int) ([]byte, int) {
 	if text[at] != '"' {
 		return nil, -1
@@ -263,7 +262,7 @@ func quoted(text []byte, at int) ([]byte, int) {
 	}
 }
 
-// whole reads a number of at most 18 digits.
+// whole reads an integer of at most 18 digits.
 func whole(text []byte, at int) (n int64, next int) {
 	const most = 18
 	next = at
@@ -279,7 +278,7 @@ func whole(text []byte, at int) (n int64, next int) {
 	return n, next
 }
 
-// number reads a figure; null is NaN.
+// number reads a value; null is NaN.
 func number(text []byte, at int) (v float64, next int) {
 	if text[at] == 'n' {
 		return math.NaN(), literal(text, at, "null")
@@ -306,13 +305,13 @@ func number(text []byte, at int) (v float64, next int) {
 		}
 	}
 	v, err := strconv.ParseFloat(string(text[at:next]), 64)
-	if err != nil { // too large
+	if err != nil { // out of range
 		return 0, -1
 	}
 	return v, next
 }
 
-// digits returns the place behind at least one digit.
+// digits returns the position after at least one digit.
 func digits(text []byte, at int) int {
 	next := at
 	for digit(text[next]) {

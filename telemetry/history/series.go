@@ -6,25 +6,25 @@ import (
 	"sort"
 )
 
-// fan is how many nodes of the pyramid, or values, one node is over.
+// fan is the number of nodes or values below each node of the pyramid.
 const fan = 16
 
-// series is a figure: its values, and the rows that have them.
+// series holds the values of a metric and the rows that have them.
 type series struct {
-	first  uint32   // the first value's row, while at is nil
-	at     []uint32 // the row of each value, ascending; nil: they follow each other from first on
+	first  uint32   // row of the first value if at is nil
+	at     []uint32 // row of each value, ascending; nil: consecutive rows from first
 	values []float64
-	levels [][]node // the pyramid: of whole nodes only
+	levels [][]node // the pyramid, of complete nodes only
 }
 
-// node is what can be said of a run of values.
+// node summarizes consecutive values.
 type node struct {
 	least, most float64
 	sum         float64
-	numbers     int // of the values; the others are null in the file
+	numbers     int // number of finite values; the others are null in the file
 }
 
-// nothing is the node over no values.
+// nothing is the node of no values.
 var nothing = node{least: math.Inf(1), most: math.Inf(-1)}
 
 func (n *node) add(v float64) {
@@ -42,19 +42,19 @@ func (n *node) join(o *node) {
 	n.numbers += o.numbers
 }
 
-// mean is that of the numbers; NaN: there are none.
+// mean returns the mean of the finite values; NaN: there are none.
 func (n *node) mean() float64 {
 	if n.numbers == 0 {
 		return math.NaN()
 	}
 	m := n.sum / float64(n.numbers)
-	if math.IsNaN(m) { // the sum went beyond both ends of float64
+	if math.IsNaN(m) { // the sum overflowed in both directions
 		m = n.least/2 + n.most/2
 	}
-	return min(max(m, n.least), n.most) // rounding, or a sum beyond one end
+	return min(max(m, n.least), n.most) // after rounding or an overflow
 }
 
-// row is that of a value.
+// row returns the row of a value.
 func (s *series) row(i int) uint32 {
 	if s.at == nil {
 		return s.first + uint32(i)
@@ -62,7 +62,7 @@ func (s *series) row(i int) uint32 {
 	return s.at[i]
 }
 
-// since is the first value of a row or of one behind it.
+// since returns the first value of a row or of a later one.
 func (s *series) since(row int) int {
 	n := len(s.values)
 	if s.at == nil {
@@ -71,7 +71,7 @@ func (s *series) since(row int) int {
 	return sort.Search(n, func(i int) bool { return int(s.at[i]) >= row })
 }
 
-// follows makes room for a value of a row behind all that are there.
+// follows prepares for a value of a row after all present rows.
 func (s *series) follows(row uint32) {
 	n := len(s.values)
 	switch {
@@ -85,7 +85,7 @@ func (s *series) follows(row uint32) {
 	}
 }
 
-// add appends a value. Of two of one row the later counts.
+// add appends a value. A second value of a row replaces the first.
 func (s *series) add(row uint32, v float64) {
 	if n := len(s.values); n > 0 && s.row(n-1) == row {
 		s.values[n-1] = v
@@ -104,7 +104,7 @@ func (s *series) join(o *series, base uint32) {
 		return
 	}
 	s.follows(base + o.row(0))
-	if s.at == nil && o.at != nil { // its first value would follow, but not all
+	if s.at == nil && o.at != nil { // its first value follows, but its rows are not consecutive
 		s.at = make([]uint32, len(s.values), len(s.values)+len(o.values))
 		for i := range s.at {
 			s.at[i] = s.first + uint32(i)
@@ -119,7 +119,7 @@ func (s *series) join(o *series, base uint32) {
 	s.build()
 }
 
-// cut drops the values of a row and of those behind it.
+// cut drops the values of a row and of later rows.
 func (s *series) cut(row int) {
 	n := s.since(row)
 	s.values = s.values[:n]
@@ -132,7 +132,7 @@ func (s *series) cut(row int) {
 	}
 }
 
-// build completes the pyramid over the values that are there.
+// build completes the pyramid.
 func (s *series) build() {
 	for k := 0; ; k++ {
 		below := len(s.values)
@@ -161,8 +161,7 @@ func (s *series) build() {
 	}
 }
 
-// over is the node over the values from one place up to another. It takes at most 2·fan nodes of
-// each level.
+// over returns the node over the values from one index up to another. It reads at most 2·fan nodes of each level.
 func (s *series) over(from, to int) node {
 	n := nothing
 	for ; from < to && from%fan != 0; from++ {
@@ -184,7 +183,7 @@ func (s *series) over(from, to int) node {
 	return n
 }
 
-// grow makes room for values to come.
+// grow reserves memory for n more values.
 func (s *series) grow(n int) {
 	s.values = slices.Grow(s.values, n)
 	if s.at != nil {

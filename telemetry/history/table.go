@@ -10,21 +10,21 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// table is what rows say, by columns. Its steps ascend strictly.
+// table holds rows as columns. Its steps increase strictly.
 type table struct {
 	steps   []int
-	tokens  []int64   // the most that a row up to this one has
-	seconds []float64 // up to the end of this one; only of the whole: see join
-	skipped []uint32  // rows whose update was not applied
+	tokens  []int64   // maximum of the rows so far
+	seconds []float64 // sum up to the end of the row; only in the whole table, see join
+	skipped []uint32  // rows whose step skipped its update
 	figures [limitFigures]series
-	metrics [2]map[string]*series // of the step, and of the validation
+	metrics [2]map[string]*series // of steps and of validations
 }
 
 func newTable() *table {
 	return &table{metrics: [2]map[string]*series{{}, {}}}
 }
 
-// add appends a row. One of a step that is there takes the place of that one and of all behind it.
+// add appends a row. A row of a present step replaces that row and all rows after it.
 func (t *table) add(r *row) error {
 	if n := len(t.steps); n > 0 && r.step <= t.steps[n-1] {
 		t.cut(r.step)
@@ -61,7 +61,7 @@ func (t *table) add(r *row) error {
 	return nil
 }
 
-// cut drops the rows of a step and of later ones.
+// cut drops the rows of a step and of later steps.
 func (t *table) cut(step int) {
 	n := sort.SearchInts(t.steps, step)
 	t.steps, t.tokens = t.steps[:n], t.tokens[:n]
@@ -72,7 +72,7 @@ func (t *table) cut(step int) {
 	}
 }
 
-// all goes through the series.
+// all iterates over the series.
 func (t *table) all(yield func(*series) bool) {
 	for k := range t.figures {
 		if !yield(&t.figures[k]) {
@@ -90,23 +90,23 @@ func (t *table) all(yield func(*series) bool) {
 
 func (t *table) checkMetrics() error {
 	if n := len(t.metrics[0]) + len(t.metrics[1]); n > LimitMetrics {
-		return fmt.Errorf("with it the file has %d names of metrics, at most %d are read", n, LimitMetrics)
+		return fmt.Errorf("the file has %d names of metrics, the limit is %d", n, LimitMetrics)
 	}
 	return nil
 }
 
-// join appends the rows of another table, as add would one by one. It is the whole whose seconds
-// are kept: then their sums are those of one row after the other, however the file was cut.
+// join appends the rows of another table, as add would one by one. Only join sums the seconds, row by row, so that
+// the sums do not depend on the blocks.
 func (t *table) join(o *table) error {
 	if len(o.steps) == 0 {
 		return nil
 	}
 	if n := len(t.steps); n > 0 && o.steps[0] <= t.steps[n-1] {
-		t.cut(o.steps[0]) // the least: a row of a lesser one would have cut it
+		t.cut(o.steps[0]) // the smallest step: a row of a smaller one would have cut it
 	}
 	n := len(t.steps)
 	if n+len(o.steps) > LimitRows {
-		return fmt.Errorf("it has more than %d rows, the most that are read", LimitRows)
+		return fmt.Errorf("the file has more than %d rows, the limit", LimitRows)
 	}
 	base, tokens, seconds := uint32(n), int64(math.MinInt64), 0.0
 	if n > 0 {
@@ -146,7 +146,7 @@ func (t *table) join(o *table) error {
 	return t.checkMetrics()
 }
 
-// sparse says that a row has a figure that few steps have.
+// sparse reports whether a row has a sparse figure.
 func (t *table) sparse() bool {
 	for k := range telemetry.Figures {
 		if telemetry.Figures[k].Sparse && len(t.figures[k].values) > 0 {
@@ -156,7 +156,7 @@ func (t *table) sparse() bool {
 	return false
 }
 
-// thinned is a table of the steps that a number divides, and of those with a figure that few steps have.
+// thinned returns a table of the steps that a number divides, and of those with a sparse figure.
 func (t *table) thinned(every int) *table {
 	n := len(t.steps)
 	kept := make([]bool, n)
@@ -203,7 +203,7 @@ func (t *table) thinned(every int) *table {
 	return out
 }
 
-// expect makes room for rows that have the usual figures.
+// expect reserves memory for rows with the usual figures.
 func (t *table) expect(rows int) {
 	t.steps, t.tokens = make([]int, 0, rows), make([]int64, 0, rows)
 	for k := range telemetry.Figures {
@@ -213,7 +213,7 @@ func (t *table) expect(rows int) {
 	}
 }
 
-// grow makes room for rows like those that are there.
+// grow reserves memory for rows like the present ones.
 func (t *table) grow(rows int) {
 	t.steps, t.tokens, t.seconds = slices.Grow(t.steps, rows), slices.Grow(t.tokens, rows), slices.Grow(t.seconds, rows)
 	for s := range t.all {
