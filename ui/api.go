@@ -4,7 +4,6 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"math"
@@ -17,7 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/history"
 )
 
-// routes are what the server answers. All but the page and its files is data.
+// routes sets up the server's routes: the page with its files, and data.
 func (s *Server) routes() {
 	s.mux = http.NewServeMux()
 	s.mux.HandleFunc("GET /{$}", s.page)
@@ -36,11 +35,11 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("GET /api/runs/{id}/samples", s.data(s.of((*Server).samplesOf)))
 	s.mux.HandleFunc("POST /api/runs/{id}/change", s.data(s.of((*Server).change)))
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, refuse(http.StatusNotFound, "there is no %s %.100q", r.Method, r.URL.Path))
+		s.fail(w, refuse(http.StatusNotFound, "no such route: %s %.100q", r.Method, r.URL.Path))
 	})
 }
 
-// ServeHTTP answers a request. The handler may be mounted below a path, with http.StripPrefix.
+// ServeHTTP answers a request. To mount the server below a path, use http.StripPrefix.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	protect(w.Header())
 	page := r.Method == http.MethodGet && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/page/"))
@@ -50,7 +49,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	select {
 	case <-s.done:
-		s.fail(w, refuse(http.StatusServiceUnavailable, "the server ends"))
+		s.fail(w, refuse(http.StatusServiceUnavailable, "the server is shutting down"))
 		return
 	default:
 	}
@@ -59,7 +58,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// data lets those through who may have it, as many at a time as there are places.
+// data checks the access of a request and limits the number of concurrent requests.
 func (s *Server) data(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -67,15 +66,15 @@ func (s *Server) data(h handler) http.HandlerFunc {
 			defer func() { <-s.asks }()
 		default:
 			w.Header().Set("Retry-After", "1")
-			s.fail(w, refuse(http.StatusServiceUnavailable, "%d requests are being answered, which is the most at a time", limitRequests))
+			s.fail(w, refuse(http.StatusServiceUnavailable, "%d requests are active, which is the limit: try again later", limitRequests))
 			return
 		}
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // where there is one
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // if the server supports it
 		s.streamed(h)(w, r)
 	}
 }
 
-// streamed is data whose answers last, and are counted by themselves.
+// streamed is data for responses that last; they have their own limit.
 func (s *Server) streamed(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		access := Read
@@ -93,18 +92,18 @@ func (s *Server) streamed(h handler) http.HandlerFunc {
 	}
 }
 
-// of finds the run that a request names.
+// of finds the run of a request.
 func (s *Server) of(h func(s *Server, w http.ResponseWriter, r *http.Request, e *entry) error) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		e := s.run(r.PathValue("id"))
 		if e == nil {
-			return refuse(http.StatusNotFound, "there is no run %.40q: the list of runs has their ids", r.PathValue("id"))
+			return refuse(http.StatusNotFound, "no run has the id %.40q", r.PathValue("id"))
 		}
 		return h(s, w, r, e)
 	}
 }
 
-// fail tells what is wrong with a request, as {"error": "…"}.
+// fail sends an error as {"error": "…"}.
 func (s *Server) fail(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	var no *refusal
@@ -127,10 +126,10 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()}) // to a client that may have gone
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()}) // the client may have disconnected
 }
 
-// answer writes JSON, packed where there is much of it.
+// answer sends JSON, compressed if it is large.
 func answer(w http.ResponseWriter, r *http.Request, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -143,7 +142,7 @@ func send(w http.ResponseWriter, r *http.Request, kind string, text []byte) erro
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Vary", "Accept-Encoding")
 	if len(text) < 4<<10 || !wantsGzip(r) {
-		_, _ = w.Write(text) // to a client that may have gone
+		_, _ = w.Write(text) // the client may have disconnected
 		return nil
 	}
 	w.Header().Set("Content-Encoding", "gzip")
@@ -151,12 +150,12 @@ func send(w http.ResponseWriter, r *http.Request, kind string, text []byte) erro
 	if err != nil {
 		return err
 	}
-	_, _ = z.Write(text) // to a client that may have gone
+	_, _ = z.Write(text) // the client may have disconnected
 	_ = z.Close()
 	return nil
 }
 
-// me says who the reader is to the server.
+// me sends what the client may do.
 func (s *Server) me(w http.ResponseWriter, r *http.Request) error {
 	var may bool
 	if s.o.Authorize != nil {
@@ -193,18 +192,18 @@ func (s *Server) marksOf(w http.ResponseWriter, r *http.Request, e *entry) error
 	return answer(w, r, map[string]any{"marks": marks, "checkpoints": saved})
 }
 
-// steps are those whose actions are known.
+// steps sends the recorded steps.
 func (s *Server) steps(w http.ResponseWriter, r *http.Request, e *entry) error {
 	return answer(w, r, map[string]any{"steps": e.tracedSteps()})
 }
 
-// step is the picture of a step: ?n=500, or the newest.
+// step sends the drawing of a step: ?n=500, or the newest.
 func (s *Server) step(w http.ResponseWriter, r *http.Request, e *entry) error {
 	n := -1
 	if text := r.URL.Query().Get("n"); text != "" && text != "last" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil || n < 0 {
-			return refuse(http.StatusBadRequest, "n is %.40q, not a step", text)
+			return refuse(http.StatusBadRequest, "n = %.40q is not a step", text)
 		}
 	}
 	p, err := e.picture(n)
@@ -225,7 +224,7 @@ func (s *Server) names(w http.ResponseWriter, r *http.Request, e *entry) error {
 	return answer(w, r, map[string]any{"names": names})
 }
 
-// series is a curve by columns.
+// series is a curve as columns.
 type series struct {
 	Step []int    `json:"step"`
 	X    []number `json:"x"`
@@ -236,7 +235,7 @@ type series struct {
 	N    []int    `json:"n"`
 }
 
-// number is null in JSON where it is not finite.
+// number is null in JSON if it is not finite.
 type number float64
 
 func (n number) MarshalJSON() ([]byte, error) {
@@ -257,17 +256,17 @@ func columns(all []history.Bucket) series {
 	return c
 }
 
-// curvesOf are curves of a run: ?names=loss,val_loss&by=steps&from=0&to=1000&buckets=800.
+// curvesOf sends curves of a run: ?names=loss,val_loss&by=steps&from=0&to=1000&buckets=800.
 func (s *Server) curvesOf(w http.ResponseWriter, r *http.Request, e *entry) error {
 	q := r.URL.Query()
 	names := strings.Split(q.Get("names"), ",")
 	if len(names) > limitCompared {
-		return refuse(http.StatusBadRequest, "%d curves at a time: at most %d are", len(names), limitCompared)
+		return refuse(http.StatusBadRequest, "%d curves in a request: the limit is %d", len(names), limitCompared)
 	}
 	by, ok := map[string]history.Axis{"": history.BySteps, "steps": history.BySteps, "tokens": history.ByTokens,
 		"seconds": history.BySeconds}[q.Get("by")]
 	if !ok {
-		return refuse(http.StatusBadRequest, "by is %.40q: it is steps, tokens or seconds", q.Get("by"))
+		return refuse(http.StatusBadRequest, "by = %.40q: use steps, tokens or seconds", q.Get("by"))
 	}
 	bound := func(key string, usual float64) (float64, error) {
 		if q.Get(key) == "" {
@@ -275,7 +274,7 @@ func (s *Server) curvesOf(w http.ResponseWriter, r *http.Request, e *entry) erro
 		}
 		v, err := strconv.ParseFloat(q.Get(key), 64)
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return 0, refuse(http.StatusBadRequest, "%s is %.40q, not a number", key, q.Get(key))
+			return 0, refuse(http.StatusBadRequest, "%s = %.40q is not a number", key, q.Get(key))
 		}
 		return v, nil
 	}
@@ -286,7 +285,7 @@ func (s *Server) curvesOf(w http.ResponseWriter, r *http.Request, e *entry) erro
 		return errors.Join(refuse(http.StatusBadRequest, "%v", err))
 	}
 	if buckets < 1 || buckets > limitBuckets {
-		return refuse(http.StatusBadRequest, "buckets are 1 to %d", limitBuckets)
+		return refuse(http.StatusBadRequest, "buckets must be 1 to %d", limitBuckets)
 	}
 	c := e.curves()
 	out := make(map[string]series, len(names))
@@ -304,7 +303,7 @@ type ask struct {
 	MinLR float64 `json:"min_lr"`
 }
 
-// change asks a live run for a change. What becomes of it is told by a mark.
+// change requests a change of a live run. A mark reports its result.
 func (s *Server) change(w http.ResponseWriter, r *http.Request, e *entry) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limitBodyBytes))
 	if err != nil {
@@ -314,10 +313,10 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, e *entry) error 
 	d.DisallowUnknownFields()
 	var a ask
 	if err := d.Decode(&a); err != nil {
-		return refuse(http.StatusBadRequest, "the body is no request for a change: %v", err)
+		return refuse(http.StatusBadRequest, "invalid body of a change request: %v", err)
 	}
 	if e.live == nil {
-		return refuse(http.StatusConflict, "another process trains this run, if any does: only who trains it can change it (engine run --ui)")
+		return refuse(http.StatusConflict, "this server only reads the run's files: control it in the process that trains it (engine run --ui)")
 	}
 	c := troupe.Change{Kind: troupe.ChangeKind(a.Kind), Step: a.Step, LR: a.LR, MinLR: a.MinLR}
 	if err := c.Check(); err != nil {
@@ -326,7 +325,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, e *entry) error 
 	if err := e.live.change(c); err != nil {
 		return err
 	}
-	s.log.Info("a change is asked for", "run", e.name, "change", c.Kind, "step", c.Step)
+	s.log.Info("change requested", "run", e.name, "change", c.Kind, "step", c.Step)
 	w.WriteHeader(http.StatusAccepted)
-	return answer(w, r, map[string]string{"asked": fmt.Sprintf("%s is asked for", c.Kind)})
+	return answer(w, r, map[string]string{"asked": "requested: " + c.String()})
 }

@@ -1,31 +1,28 @@
-// Package ui shows runs in a browser: one page that is part of the program, and the data for
-// it. A [Server] is an http.Handler. [Server.Attach] gives it a run that trains in this process or
-// is followed from it. [Server.Open] gives it a folder of runs that have ended or that other
-// processes train; the server only reads folders.
+// Package ui shows runs in a browser. It embeds the page and serves its data. A [Server] is an http.Handler.
+// [Server.Attach] adds a live run: one that this process trains, or follows on a cluster. [Server.Open] adds a folder
+// of runs, which have ended or which other processes train; the server only reads it.
 //
-// # Who may
+// # Access
 //
-// Without Options.Authorize the server decides itself (guard.go). On loopback any client may read,
-// under a name of this machine: the Host header is checked, so that a foreign page can't read
-// through a name of its own. Control takes the token. Elsewhere both take the token, over TLS. The
-// token is a header, never a part of an address. Requests of other sites are always refused. A
-// service that mounts the handler passes its own policy.
+// Without Options.Authorize the server checks access itself (guard.go). On loopback any client may read; the server
+// checks the Host header against DNS rebinding, and control needs the access token. On other addresses both need the
+// token, over TLS. The token is sent as a header, never as part of an address. The server always refuses cross-site
+// requests. A service that mounts the handler can pass its own policy.
 //
 // # Data
 //
-// The page asks for what it draws:
+// The page loads what it draws:
 //
-//   - a step of the pipeline as arrays of numbers; the scripts of internal/show/draw draw it, as
-//     they do in plans and reports;
-//   - curves in as many points as there are pixels (package telemetry/history);
+//   - a step of the pipeline as arrays of numbers, which the scripts of internal/show/draw draw;
+//   - curves, one point for each pixel (package telemetry/history);
 //   - a stream of events (stream.go).
 //
-// While somebody looks at the pipeline of a live run, its actions are recorded, and only then. That
-// never changes a bit of the training. Readers never delay a run: each takes the newest data when it
-// can, and a reader that takes nothing for a while is cut off.
+// A live run records its actions only while a page shows its pipeline. Recording never changes the results of
+// training. Readers never delay a run: each gets the newest data when it is ready, and the server disconnects a
+// reader that reads nothing for a while.
 //
-// The module ui/test looks at the page in headless Chromium (make check-ui).
+// The module ui/test tests the page in headless Chromium (make check-ui).
 //
-// The package must never know of the terminal, the command line, gRPC or the cluster: a service
-// that mounts it links none of them.
+// The package must not depend on the terminal, the command line, gRPC or the cluster, so that a service that mounts
+// it links none of them.
 package ui

@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/history"
 )
 
-// files are the folder of a run, which this or another process may be writing to.
+// files reads the folder of a run, which this or another process may be writing.
 type files struct {
 	fsys  folder.FS
 	path  string
@@ -28,11 +28,11 @@ type files struct {
 	closed bool
 	looked time.Time
 	in     *rundir.Reader
-	cfg    *config.Config // whose ideal is known
+	cfg    *config.Config // configuration that ideal belongs to
 	ideal  *float64
 	err    error
-	seen   time.Time // what in.Changed was
-	grew   time.Time // when that was seen here
+	seen   time.Time // last value of in.Changed
+	grew   time.Time // time of the last change by this host's clock
 }
 
 func openFiles(fsys folder.FS) *files {
@@ -53,7 +53,7 @@ func (f *files) close() {
 	}
 }
 
-// refresh reads what is new, unless it has just been.
+// refresh reads new data, at most once in filesEvery.
 func (f *files) refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +70,7 @@ func (f *files) refresh() {
 	}
 }
 
-// now reads what is new in any case.
+// now reads new data at once.
 func (f *files) now() {
 	f.mu.Lock()
 	f.looked = time.Time{}
@@ -78,8 +78,7 @@ func (f *files) now() {
 	f.refresh()
 }
 
-// idealOf is the bubble of the configuration's table at unit costs; nil: it is not known without
-// the model.
+// idealOf returns the ideal bubble of the configuration's table in percent; nil: it depends on the model.
 func idealOf(cfg *config.Config) *float64 {
 	p := cfg.Pipeline
 	if cfg.HasOwnTable() || p.Schedule == scheduler.Auto || cfg.Batch.Microbatch < 1 ||
@@ -98,13 +97,13 @@ func idealOf(cfg *config.Config) *float64 {
 	return &pct
 }
 
-// microbatches are those of a step, of one replica.
+// microbatches returns the microbatches of a step in one replica.
 func microbatches(cfg *config.Config) int {
 	return cfg.Batch.Sequences / max(1, cfg.Batch.Microbatch) / max(1, cfg.Parallel.Data)
 }
 
-// change notes when the metrics changed. How long ago that was is a guess by two hosts' clocks for what changed before
-// the first look, and measured from then on.
+// change records the time of a change of the metrics. At the first call it depends on the clocks of two hosts; later
+// it is measured with this host's clock.
 func (f *files) change(at time.Time) {
 	switch now := time.Now(); {
 	case f.seen.IsZero():
@@ -121,7 +120,7 @@ func (f *files) curves() *history.History {
 	return f.in.History
 }
 
-// trace reads the trace of a step; step < 0: of the last one.
+// trace reads the trace of a step; step < 0: the last one.
 func (f *files) trace(step int) (t telemetry.Trace, err error) {
 	f.mu.Lock()
 	steps, closed := slices.Clone(f.in.Traced), f.closed
@@ -132,7 +131,7 @@ func (f *files) trace(step int) (t telemetry.Trace, err error) {
 	return f.in.Trace(steps, step)
 }
 
-// stepMS is what a step took with its update; 0: it is not known.
+// stepMS returns the duration of a step with its update in milliseconds; 0: not known.
 func (f *files) stepMS(step int) float64 {
 	c := f.curves()
 	if c == nil {
@@ -146,7 +145,7 @@ func (f *files) stepMS(step int) float64 {
 	return 0
 }
 
-// lastTraced is the last step of the file.
+// lastTraced returns the last step of the trace file.
 func (f *files) lastTraced() (int, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,7 +155,7 @@ func (f *files) lastTraced() (int, bool) {
 	return f.in.Traced[len(f.in.Traced)-1].Step, true
 }
 
-// describe says what the files tell.
+// describe fills a description from the files.
 func (f *files) describe(d *description) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,7 +178,7 @@ func (f *files) describe(d *description) {
 		if r, ok := f.in.History.Last(); ok {
 			d.take(r)
 		}
-		for _, name := range []string{"loss", "val_loss"} { // which the last step need not have
+		for _, name := range []string{"loss", "val_loss"} { // the last step may not report them
 			of := telemetry.FigureOf(name)
 			if of.Get(&d.last) != nil {
 				continue
@@ -195,7 +194,7 @@ func (f *files) describe(d *description) {
 	d.State = f.state(d)
 }
 
-// state is what the files let one think of a run that another process trains.
+// state guesses from the files the state of a run that another process trains.
 func (f *files) state(d *description) string {
 	quiet := quietAfter
 	if ms := d.last.StepMS; ms != nil && *ms < 1e9 {
@@ -218,11 +217,11 @@ func (f *files) state(d *description) string {
 	return "running"
 }
 
-// shelf is a folder that was opened: a run's, or one of runs.
+// shelf is an opened folder: of a run, or of several runs.
 type shelf struct {
 	path string
 	fsys folder.FS
-	own  bool // it is a run's
+	own  bool // it is the folder of a run
 	seen map[string]bool
 	last time.Time
 	err  error
@@ -257,7 +256,7 @@ func isRun(fsys folder.FS) (bool, error) {
 	}), nil
 }
 
-// newRuns are those that were not there the last time. The folder is listed now and then.
+// newRuns returns the runs that are new since the last call. It lists the folder at most once in listEvery.
 func (s *shelf) newRuns() (found []foundRun) {
 	if !s.last.IsZero() && (s.own || time.Since(s.last) < listEvery) {
 		return nil

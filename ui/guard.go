@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// NewToken makes a token that nobody guesses.
+// NewToken returns a random access token.
 func NewToken() string {
 	var b [24]byte
 	_, _ = rand.Read(b[:]) // never fails, as its documentation says
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// policy is what the page may load and do: its own files, and requests to its own server.
+// policy limits the page to its own files and to requests to its own server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
-// protect sets what every answer has.
+// protect sets the security headers of every response.
 func protect(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -35,7 +35,7 @@ func protect(h http.Header) {
 	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
 }
 
-// refusal is why a request is not answered.
+// refusal is an error with an HTTP status.
 type refusal struct {
 	status int
 	text   string
@@ -47,15 +47,15 @@ func refuse(status int, format string, args ...any) error {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// admit says why a request may not come in at all; page: it is for the page itself, which tells
-// nothing of a run.
+// admit returns an error if a request is refused whatever its access. page: it is for the page itself, which has no
+// data of a run.
 func (s *Server) admit(r *http.Request, page bool) error {
 	if len(r.RequestURI) > limitURLBytes {
-		return refuse(http.StatusRequestURITooLong, "the address has %d bytes, at most %d are read", len(r.RequestURI), limitURLBytes)
+		return refuse(http.StatusRequestURITooLong, "the address has %d bytes, the limit is %d", len(r.RequestURI), limitURLBytes)
 	}
 	if q := r.URL.Query(); q.Has("token") || q.Has("access_token") {
 		return refuse(http.StatusBadRequest,
-			"there is a token in the address, where servers and histories keep it: leave it out; it belongs behind the #, and the page sends it as a header")
+			"the address contains a token, which servers and browser histories would store: remove it; put it after the #, and the page sends it as a header")
 	}
 	if s.o.Authorize == nil {
 		if err := s.reached(r); err != nil {
@@ -65,12 +65,12 @@ func (s *Server) admit(r *http.Request, page bool) error {
 	return sameSite(r, page)
 }
 
-// reached checks how the request has come. A page of another site that has its name resolve to
-// this machine (DNS rebinding) still sends its own name as the host.
+// reached checks TLS and the host name. A page of another site whose name resolves to this machine (DNS rebinding)
+// still sends its own name as the host.
 func (s *Server) reached(r *http.Request) error {
 	if s.o.Remote {
 		if r.TLS == nil {
-			return refuse(http.StatusForbidden, "this server is answered over TLS only: take https")
+			return refuse(http.StatusForbidden, "this server answers only over TLS: use https")
 		}
 		return nil
 	}
@@ -79,10 +79,10 @@ func (s *Server) reached(r *http.Request) error {
 		return nil
 	}
 	return refuse(http.StatusForbidden,
-		"the host is %.100q: this server answers to localhost, 127.0.0.1 and [::1] alone, so that no other site's name leads here", r.Host)
+		"host %.100q is not allowed: open this server as localhost, 127.0.0.1 or [::1], which protects it from DNS rebinding", r.Host)
 }
 
-// hostname is a host without its port.
+// hostname returns a host without its port.
 func hostname(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -90,8 +90,8 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 }
 
-// sameSite refuses what a page of another origin has made the browser send. Another port of this
-// machine is another origin. A link on another page may lead here.
+// sameSite refuses requests that a page of another origin made the browser send. Another port of this machine is
+// another origin. Links from other pages to the page itself are allowed.
 func sameSite(r *http.Request, page bool) error {
 	switch site := r.Header.Get("Sec-Fetch-Site"); site {
 	case "", "same-origin", "none":
@@ -111,11 +111,11 @@ func sameSite(r *http.Request, page bool) error {
 	return nil
 }
 
-// authorize says why a request may not have an access.
+// authorize returns an error if a request may not have an access.
 func (s *Server) authorize(r *http.Request, a Access) error {
 	if a == Control {
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			return refuse(http.StatusUnsupportedMediaType, "the content type is %.60q: control takes application/json", r.Header.Get("Content-Type"))
+			return refuse(http.StatusUnsupportedMediaType, "content type %.60q: control requests need application/json", r.Header.Get("Content-Type"))
 		}
 	}
 	if s.o.Authorize != nil {
@@ -130,21 +130,21 @@ func (s *Server) authorize(r *http.Request, a Access) error {
 	return s.checkToken(r, a)
 }
 
-// checkToken compares the token in a time that tells nothing of it.
+// checkToken compares the token in constant time.
 func (s *Server) checkToken(r *http.Request, a Access) error {
 	if s.o.Token == "" {
 		return refuse(http.StatusForbidden, "%s is off: the server has no token", a)
 	}
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
-		return refuse(http.StatusUnauthorized, "%s takes the token: open the link that the program has printed, or paste the token", a)
+		return refuse(http.StatusUnauthorized, "%s needs the access token: open the link that the server printed, or paste the token", a)
 	}
 	if len(given) > limitTokenBytes {
 		given = ""
 	}
 	x, y := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(s.o.Token))
 	if subtle.ConstantTimeCompare(x[:], y[:]) != 1 {
-		return refuse(http.StatusUnauthorized, "the token is not this server's: each start makes a new one")
+		return refuse(http.StatusUnauthorized, "this server does not accept the token: it makes a new token at each start")
 	}
 	return nil
 }

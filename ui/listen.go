@@ -23,30 +23,30 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Listener is where a server is reached. Off loopback it speaks TLS alone.
+// Listener is the listener of a server. It uses TLS unless it is on loopback.
 type Listener struct {
 	net.Listener
-	Remote      bool   // other machines reach it
-	TLS         bool   // it speaks TLS
-	Fingerprint string // SHA-256 of a certificate that was made for it, by pairs of digits; "": the caller's
-	host        string // as people reach it
+	Remote      bool   // other machines can reach it
+	TLS         bool   // it uses TLS
+	Fingerprint string // SHA-256 of its self-signed certificate as pairs of hex digits; "": the caller's certificate
+	host        string // host and port for links
 }
 
-// ErrPlain: a server that other machines reach has to speak TLS.
-var ErrPlain = errors.New("plain HTTP is for loopback alone")
+// ErrPlain means that other machines could reach a server without TLS.
+var ErrPlain = errors.New("plain HTTP is allowed on loopback only")
 
-// Listen listens at HOST:PORT. Off loopback it takes the certificate and the key of two files (PEM),
-// or with "" and "" makes a certificate of its own.
+// Listen listens at HOST:PORT. With certFile and keyFile (PEM) it uses TLS with that certificate. Without them it
+// uses plain HTTP on loopback, and TLS with a self-signed certificate on other addresses.
 func Listen(address, certFile, keyFile string) (*Listener, error) {
 	if (certFile == "") != (keyFile == "") {
-		return nil, fmt.Errorf("%w: a certificate without its key, or a key alone: give both files", ErrOptions)
+		return nil, fmt.Errorf("%w: a certificate and its key are needed together: give both files", ErrOptions)
 	}
 	plain, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	at, ok := plain.Addr().(*net.TCPAddr)
-	plain = netutil.LimitListener(plain, limitConnections) // beneath TLS, whose connections the server has to know
+	plain = netutil.LimitListener(plain, limitConnections) // below TLS: the server must see TLS connections
 	l := &Listener{Listener: plain, Remote: !ok || !at.IP.IsLoopback()}
 	l.host = reachableAs(address, plain.Addr().String())
 	if !l.Remote && certFile == "" {
@@ -62,7 +62,7 @@ func Listen(address, certFile, keyFile string) (*Listener, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the certificate: %w", err), plain.Close())
+		return nil, errors.Join(fmt.Errorf("load the certificate: %w", err), plain.Close())
 	}
 	l.TLS = true
 	l.Listener = tls.NewListener(plain, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
@@ -70,8 +70,8 @@ func Listen(address, certFile, keyFile string) (*Listener, error) {
 	return l, nil
 }
 
-// reachableAs is the host and port to reach a listener at: the name that was given, unless it
-// stands for all addresses.
+// reachableAs returns the host and port to reach a listener: the given name, or the name of this host if the listener
+// has all addresses.
 func reachableAs(given, bound string) string {
 	_, port, err := net.SplitHostPort(bound)
 	host, _, err2 := net.SplitHostPort(given)
@@ -86,8 +86,7 @@ func reachableAs(given, bound string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// Link is the address of the page, with a token where there is one behind the #, which no browser
-// sends to any server.
+// Link returns the address of the page. The token, if any, comes after the #, which browsers never send to a server.
 func (l *Listener) Link(token string) string {
 	scheme := "http"
 	if l.TLS {
@@ -100,14 +99,14 @@ func (l *Listener) Link(token string) string {
 	return link
 }
 
-// Serve answers requests until ctx ends. Slow and idle connections are cut off.
+// Serve answers requests until ctx ends. It closes slow and idle connections.
 func Serve(ctx context.Context, l *Listener, h http.Handler) error {
 	if l.Remote && !l.TLS {
-		return fmt.Errorf("%w: %s can be reached from other machines", ErrPlain, l.Addr())
+		return fmt.Errorf("%w: other machines can reach %s", ErrPlain, l.Addr())
 	}
 	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: answerTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: limitHeaderBytes,
-		ErrorLog: log.New(io.Discard, "", 0)} // it tells of broken connections of anybody's
+		ErrorLog: log.New(io.Discard, "", 0)} // it only reports broken connections of clients
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l.Listener) }() // ends with Shutdown or Close
 	select {
@@ -124,7 +123,7 @@ func Serve(ctx context.Context, l *Listener, h http.Handler) error {
 	return errors.Join(err, closed(<-served))
 }
 
-// closed passes on how serving ended, unless it was told to.
+// closed returns the error of a server, except for an orderly end.
 func closed(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -132,11 +131,10 @@ func closed(err error) error {
 	return err
 }
 
-// certificateTime is how long a certificate that is made at the start is good for. It ends with the
-// process anyway.
+// certificateTime is the validity of a self-signed certificate, which is used only until the process ends.
 const certificateTime = 90 * 24 * time.Hour
 
-// selfSigned makes a certificate for a host. People compare its fingerprint.
+// selfSigned makes a certificate for a host. Users compare its fingerprint.
 func selfSigned(host string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -162,7 +160,7 @@ func selfSigned(host string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// fingerprint is written as browsers write it.
+// fingerprint returns the SHA-256 of a certificate in the form of browsers.
 func fingerprint(der []byte) string {
 	sum := sha256.Sum256(der)
 	pairs := make([]string, len(sum))

@@ -15,23 +15,23 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/history"
 )
 
-// live is what is known of a run that trains in this process, or is followed from it.
+// live is the state of a run that this process trains or follows.
 type live struct {
 	run     Run
-	records *history.History // figures of a run whose folder is elsewhere
+	records *history.History // metrics of a run whose folder is not readable here
 	marks   markLog
 	done    chan struct{} // closed by close
-	ended   chan struct{} // closed when the run's end is noted
+	ended   chan struct{} // closed after the run's end is recorded
 
 	mu       sync.Mutex // of what follows
 	info     troupe.Info
 	begun    bool
-	files    *files    // nil: the folder is not here
-	told     time.Time // when the run was told last to record
+	files    *files    // nil: the folder is not readable here
+	told     time.Time // time of the last call of Record
 	last     *troupe.StepEvent
 	ideal    *float64
-	at       time.Time         // of last
-	traced   *troupe.StepEvent // the last step whose actions were recorded
+	at       time.Time         // time of last
+	traced   *troupe.StepEvent // the last recorded step
 	paused   bool
 	stalled  bool
 	over     bool
@@ -65,14 +65,14 @@ func (l *live) folder() *files {
 	return l.files
 }
 
-// follow takes up what happens in a run, until it has ended or the server is closed.
+// follow processes the events of a run until it ends or the server is closed.
 func (s *Server) follow(e *entry) {
 	l := e.live
 	sub := l.run.Subscribe()
 	defer sub.Close()
 	events := sub.Events()
 	infos := make(chan troupe.Info, 1)
-	go func() { infos <- l.run.Info() }() // ends when the run has begun, or never will
+	go func() { infos <- l.run.Info() }() // returns when the run has started, or never will
 	for begun := false; ; {
 		select {
 		case i := <-infos:
@@ -89,7 +89,7 @@ func (s *Server) follow(e *entry) {
 				}
 			}
 			if !more {
-				result, err := l.run.Wait() // it has ended
+				result, err := l.run.Wait()
 				l.end(result, err)
 				return
 			}
@@ -100,7 +100,7 @@ func (s *Server) follow(e *entry) {
 	}
 }
 
-// begin notes what the run is, and opens its folder where it is here.
+// begin records the run's description, and opens its folder if it is readable here.
 func (l *live) begin(i troupe.Info, s *Server) {
 	var f *files
 	if i.Out != "" {
@@ -126,7 +126,7 @@ func (l *live) begin(i troupe.Info, s *Server) {
 	if l.closed && f != nil {
 		f.close()
 	}
-	s.log.Debug("a run is watched", "run", i.Name, "out", i.Out)
+	s.log.Debug("watching a run", "run", i.Name, "out", i.Out)
 }
 
 func (l *live) event(e troupe.Event) {
@@ -146,7 +146,7 @@ func (l *live) event(e troupe.Event) {
 		bare.Trace = nil
 		l.last = &bare
 		l.mu.Unlock()
-		_ = l.records.Add(e.Record) // of a record with too many metrics the page shows none
+		_ = l.records.Add(e.Record) // the page shows no metrics of a record with too many
 		return
 	case troupe.PauseEvent:
 		l.paused = e.Paused
@@ -157,7 +157,7 @@ func (l *live) event(e troupe.Event) {
 	l.mark(e, step)
 }
 
-// mark notes an event that has words.
+// mark adds an event that has words to the marks.
 func (l *live) mark(e troupe.Event, step int) {
 	if m, ok := event.MarkOf(e, step); ok {
 		l.marks.add(mark{TimeMS: m.TimeMS, Step: int64(m.Step), Kind: m.Kind, Text: m.Text})
@@ -166,7 +166,7 @@ func (l *live) mark(e troupe.Event, step int) {
 
 func (l *live) end(result troupe.Result, err error) {
 	if f := l.folder(); f != nil {
-		f.now() // so that who hears of the end finds all of it
+		f.now() // so that the files are complete when readers learn of the end
 	}
 	l.mu.Lock()
 	l.over, l.result, l.err, l.stalled = true, result, err, false
@@ -175,7 +175,7 @@ func (l *live) end(result troupe.Result, err error) {
 	close(l.ended)
 }
 
-// look has the run's actions recorded for a while, since somebody looks at its pipeline.
+// look makes the run record its actions for a while, because a page shows its pipeline.
 func (l *live) look() {
 	l.mu.Lock()
 	due := !l.over && l.begun && time.Since(l.told) >= recordAgain
@@ -188,7 +188,7 @@ func (l *live) look() {
 	}
 }
 
-// now is what every actor does. It is asked once for all readers.
+// now returns the run's status, which all readers share.
 func (l *live) now() (troupe.Status, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,7 +199,7 @@ func (l *live) now() (troupe.Status, bool) {
 		return l.status, true
 	}
 	l.mu.Unlock()
-	s := l.run.Status() // of a followed run it asks another process
+	s := l.run.Status() // for a followed run this asks another process
 	l.mu.Lock()
 	l.status, l.statusAt = s, time.Now()
 	return s, true
@@ -244,10 +244,10 @@ func (l *live) describe(d *description) {
 	}
 }
 
-// errOver: a run that has ended takes no changes.
+// errOver means that a run has ended and takes no changes.
 var errOver = errors.New("the run has ended")
 
-// change passes a change on to the run.
+// change requests a change of the run.
 func (l *live) change(c troupe.Change) error {
 	l.mu.Lock()
 	over := l.over
@@ -258,24 +258,24 @@ func (l *live) change(c troupe.Change) error {
 	return l.run.Change(c)
 }
 
-// statusView is what the page shows of a status.
+// statusView is a status in the page's form.
 type statusView struct {
 	TimeMS int64       `json:"time_ms"`
 	Actors []actorView `json:"actors"`
-	Chain  []string    `json:"chain"` // of waits, in words
-	Links  []linkView  `json:"links"` // the same by actors
+	Chain  []string    `json:"chain"` // the chain of waits in words
+	Links  []linkView  `json:"links"` // the same chain by actor
 }
 
 type actorView struct {
 	Name  string  `json:"name"`
-	Rank  int     `json:"rank"` // its lane in the drawing; −1: it has none
+	Rank  int     `json:"rank"` // lane in the drawing; −1: none
 	Step  int64   `json:"step"`
 	Doing string  `json:"doing"`
 	Text  string  `json:"text"`
 	From  string  `json:"from,omitempty"`
 	Since float64 `json:"since_s"`
 	Host  string  `json:"host,omitempty"`
-	Heard float64 `json:"heard_s,omitempty"` // since its process was heard of
+	Heard float64 `json:"heard_s,omitempty"` // seconds since the last report of its process
 	Chunk int     `json:"chunk"`
 	Type  int     `json:"type"`
 	Micro int     `json:"microbatch"`
@@ -287,7 +287,7 @@ type linkView struct {
 	Root  bool   `json:"root"`
 }
 
-// silence is how long a process that may be why a run waits has not been heard of.
+// silence is the time without a report after which a process may be the cause of a wait.
 const silence = time.Second
 
 func viewStatus(s troupe.Status, cfg *config.Config) statusView {
@@ -315,7 +315,7 @@ func viewStatus(s troupe.Status, cfg *config.Config) statusView {
 		v.Actors = append(v.Actors, one)
 	}
 	seen := make(map[string]bool)
-	var silent event.Snapshot // of those on the way, whose process was not heard for longest
+	var silent event.Snapshot // the actor on the path whose process has been silent for longest
 	for at, ok := byName["scheduler"]; ok && !seen[at.Actor]; at, ok = byName[at.From] {
 		seen[at.Actor] = true
 		if !at.Heard.IsZero() && (silent.Heard.IsZero() || at.Heard.Before(silent.Heard)) {
@@ -327,9 +327,9 @@ func viewStatus(s troupe.Status, cfg *config.Config) statusView {
 			return v
 		}
 	}
-	// Where the waits lead in a circle, the state of a process that is silent is an old one.
+	// If the waits form a cycle, the reported state of a silent process is stale.
 	if quiet := s.Time.Sub(silent.Heard); !silent.Heard.IsZero() && quiet >= silence {
-		v.Chain = append(v.Chain, fmt.Sprintf("%s, with %s, has not been heard for %.1f s: what is said of it is as old, so look there first",
+		v.Chain = append(v.Chain, fmt.Sprintf("%s, which runs %s, has not reported for %.1f s: its state above is that old, so check it first",
 			silent.Host, silent.Actor, quiet.Seconds()))
 		for i := range v.Links {
 			v.Links[i].Root = v.Links[i].Actor == silent.Actor

@@ -31,7 +31,7 @@ func TestRoot(t *testing.T) {
 		"a circle": {[]event.Snapshot{scheduler, at("a", 0, event.WaitActivation, "b", 0.1), at("b", 1, event.WaitCredit, "a", 0.2)}, "",
 			"a message between hosts has not arrived"},
 		"a silent process": {[]event.Snapshot{scheduler, at("a", 0, event.WaitActivation, "b", 0.1), at("b", 1, event.WaitCredit, "a", 7)}, "b",
-			"host-b, with b, has not been heard for 7.0 s"},
+			"host-b, which runs b, has not reported for 7.0 s"},
 		"nothing": {nil, "", ""},
 	} {
 		v := viewStatus(event.Status{Time: now, Actors: tc.actors}, nil)

@@ -4,7 +4,7 @@ import (
 	"sync"
 )
 
-// mark is something that happened to a run, as events.jsonl has it, with a number of its own.
+// mark is a line of events.jsonl with a number.
 type mark struct {
 	N      int64  `json:"n"`
 	TimeMS int64  `json:"time_ms"`
@@ -13,7 +13,7 @@ type mark struct {
 	Text   string `json:"text"`
 }
 
-// markLog keeps the newest marks of a run. Readers ask for those behind the last that they have.
+// markLog keeps the newest marks of a run.
 type markLog struct {
 	mu    sync.Mutex
 	marks []mark
@@ -31,8 +31,8 @@ func (l *markLog) add(m mark) {
 	l.marks = append(l.marks, m)
 }
 
-// after gives the marks behind one, and the number of the last. A number that is not reached is of
-// another life of the server.
+// after returns the marks after the one with number n, and the number of the last. A larger n than that comes from an
+// earlier start of the server: then all marks are returned.
 func (l *markLog) after(n int64) ([]mark, int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *markLog) after(n int64) ([]mark, int64) {
 	return append([]mark(nil), l.marks[from:]...), l.n
 }
 
-// last is the newest mark of some kinds.
+// last returns the newest mark of some kinds.
 func (l *markLog) last(kinds ...string) (m mark, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *markLog) last(kinds ...string) (m mark, ok bool) {
 	return m, false
 }
 
-// reset forgets all, where the file was replaced. Numbers go on.
+// reset drops all marks, because the file was replaced. Numbers continue.
 func (l *markLog) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

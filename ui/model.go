@@ -11,14 +11,14 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// modelView is the model by stages and layers.
+// modelView describes the model by stages and layers.
 type modelView struct {
-	Step   int         `json:"step"`  // of the norms; 0: there are none
-	Steps  []int       `json:"steps"` // of their history
+	Step   int         `json:"step"`  // step of the norms; 0: there are none
+	Steps  []int       `json:"steps"` // steps of their history
 	Layers []layerView `json:"layers"`
 	Stages []stageView `json:"stages"`
 	Every  *int        `json:"stats_every"`
-	Traced int         `json:"traced"`    // the step of the times; −1: none
+	Traced int         `json:"traced"`    // step of the times; −1: none
 	Mem    [][]int64   `json:"mem_bytes"` // by step of the history and rank
 }
 
@@ -34,14 +34,13 @@ type stageView struct {
 	Stage  int       `json:"stage"`
 	Params int64     `json:"params"`
 	Mem    int64     `json:"mem_bytes"`
-	Share  float64   `json:"share"` // of all ranks' busy time
+	Share  float64   `json:"share"` // share of all ranks' busy time
 	Busy   float64   `json:"busy_ms"`
 	Chunks []int     `json:"chunks"`
 	Shares []float64 `json:"chunk_shares"`
 }
 
-// model has layers with their norms from stats.jsonl, and the times of the newest step that was
-// recorded.
+// model sends the layers with their norms from stats.jsonl, and the times of the newest recorded step.
 func (s *Server) model(w http.ResponseWriter, r *http.Request, e *entry) error {
 	v := modelView{Steps: []int{}, Layers: []layerView{}, Stages: []stageView{}, Traced: -1, Mem: [][]int64{}}
 	stages := make(map[int]*stageView)
@@ -85,7 +84,7 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request, e *entry) error {
 	return answer(w, r, v)
 }
 
-// norms takes the history of the layers that the last line has.
+// norms adds the history of the layers in the last line.
 func (v *modelView) norms(all []telemetry.Stats, cfg *config.Config, at func(stage int) *stageView) {
 	if len(all) == 0 {
 		return
@@ -112,7 +111,7 @@ func (v *modelView) norms(all []telemetry.Stats, cfg *config.Config, at func(sta
 	}
 	for rank, b := range last.MemBytes {
 		st := at(stageOf(cfg, rank, len(last.MemBytes)))
-		st.Mem = max(st.Mem, b) // of the rank that takes most
+		st.Mem = max(st.Mem, b) // of the rank with the most memory
 	}
 }
 
@@ -130,21 +129,21 @@ func (s *Server) samplesOf(w http.ResponseWriter, r *http.Request, e *entry) err
 // difference is a key whose values differ between runs.
 type difference struct {
 	Key    string   `json:"key"`
-	Values []string `json:"values"` // by run; "": it has none
+	Values []string `json:"values"` // by run; "": it does not have the key
 }
 
 // diff compares configurations: ?runs=ID,ID.
 func (s *Server) diff(w http.ResponseWriter, r *http.Request) error {
 	ids := strings.Split(r.URL.Query().Get("runs"), ",")
 	if len(ids) > limitCompared {
-		return refuse(http.StatusBadRequest, "%d runs are to be compared: at most %d are at a time", len(ids), limitCompared)
+		return refuse(http.StatusBadRequest, "comparing %d runs: the limit is %d", len(ids), limitCompared)
 	}
 	values := make([]map[string]string, len(ids))
 	var keys []string
 	for i, id := range ids {
 		e := s.run(id)
 		if e == nil {
-			return refuse(http.StatusNotFound, "there is no run %.40q: the list of runs has their ids", id)
+			return refuse(http.StatusNotFound, "no run has the id %.40q", id)
 		}
 		var order []string
 		values[i], order = keysOf(e)
@@ -167,7 +166,7 @@ func (s *Server) diff(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, r, map[string]any{"differences": out})
 }
 
-// keysOf are the keys of a run's configuration with their values, all defaults filled in.
+// keysOf returns the keys of a run's configuration with their values, including defaults.
 func keysOf(e *entry) (values map[string]string, order []string) {
 	values = make(map[string]string)
 	f := e.folder()

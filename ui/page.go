@@ -18,13 +18,13 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// assets are the page's files by their names, with those that draw a step.
+// assets are the page's files by name, with the scripts that draw a step.
 var assets = func() map[string][]byte {
 	all := make(map[string][]byte)
 	for _, files := range []embed.FS{draw.BrowserFiles, pageFiles} {
 		entries, err := files.ReadDir("page")
 		if err != nil {
-			panic(err) // they are in the program
+			panic(err) // the files are embedded
 		}
 		for _, e := range entries {
 			if all[e.Name()], err = files.ReadFile("page/" + e.Name()); err != nil {
@@ -36,14 +36,14 @@ var assets = func() map[string][]byte {
 	return all
 }()
 
-// figuresScript is the page's copy of telemetry.Figures.
+// figuresScript returns the page's copy of telemetry.Figures.
 func figuresScript() []byte {
 	type figure struct {
 		Name    string         `json:"name"`
 		Unit    telemetry.Unit `json:"unit"`
 		Title   string         `json:"title"`
 		Help    string         `json:"help"`
-		Chart   string         `json:"chart"` // the name of the figure in whose chart it is drawn
+		Chart   string         `json:"chart"` // name of the figure whose chart shows it
 		Line    string         `json:"line"`
 		Zero    bool           `json:"zero"`
 		Machine bool           `json:"machine"`
@@ -54,7 +54,7 @@ func figuresScript() []byte {
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		panic(err) // texts and bools have JSON
+		panic(err) // strings and booleans can be marshaled
 	}
 	return fmt.Appendf(nil, "export const figures = %s;\n", text)
 }
@@ -66,13 +66,14 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) { s.file(w, r, ind
 func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	if name == indexName || assets[name] == nil {
-		s.fail(w, refuse(http.StatusNotFound, "the page has no file %.60q", name))
+		s.fail(w, refuse(http.StatusNotFound, "no such file of the page: %.60q", name))
 		return
 	}
 	s.file(w, r, name)
 }
 
-// file sends a file of the page. A browser asks again each time: another program may be there.
+// file sends a file of the page. Browsers must revalidate it each time, since another version of the program may
+// answer.
 func (s *Server) file(w http.ResponseWriter, r *http.Request, name string) {
 	kinds := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8",
 		".svg": "image/svg+xml"}
@@ -87,5 +88,5 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request, name string) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_ = send(w, r, kind, assets[name]) // to a client that may have gone
+	_ = send(w, r, kind, assets[name]) // the client may have disconnected
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// config is the run's, where its folder is here; else nil.
+// config returns the run's configuration; nil: its folder is not readable here.
 func (e *entry) config() *config.Config {
 	f := e.folder()
 	if f == nil {
@@ -24,8 +24,8 @@ func (e *entry) config() *config.Config {
 	return f.cfg
 }
 
-// stagesOf are the lanes of ranks in a drawing: of a grid's, one rank of each stage has one, and
-// the others −1.
+// stagesOf returns the lanes of ranks in a drawing. Of a grid one rank of each stage has a lane, and the others have
+// −1.
 func stagesOf(cfg *config.Config, ranks int) []int {
 	lanes := make([]int, ranks)
 	for r := range lanes {
@@ -44,7 +44,7 @@ func stagesOf(cfg *config.Config, ranks int) []int {
 	return lanes
 }
 
-// stageOf is the stage of a rank.
+// stageOf returns the stage of a rank.
 func stageOf(cfg *config.Config, rank, ranks int) int {
 	g := gridOf(cfg, ranks)
 	if g == nil || rank < 0 {
@@ -53,7 +53,7 @@ func stageOf(cfg *config.Config, rank, ranks int) int {
 	return g.Coordinates(rank)[grid.Pipeline]
 }
 
-// lastTraced is the newest step whose actions are known.
+// lastTraced returns the newest recorded step.
 func (e *entry) lastTraced() (int, bool) {
 	if e.live != nil {
 		if s, ok := e.live.lastTraced(); ok {
@@ -67,7 +67,7 @@ func (e *entry) lastTraced() (int, bool) {
 	return 0, false
 }
 
-// tracedSteps are all of them, of the files.
+// tracedSteps returns all recorded steps of the files.
 func (e *entry) tracedSteps() (steps []int) {
 	steps = []int{}
 	if f := e.folder(); f != nil {
@@ -81,8 +81,8 @@ func (e *entry) tracedSteps() (steps []int) {
 	return steps
 }
 
-// picture draws a step; step < 0: the newest. Those that were asked for last are kept. One is drawn
-// at a time, and of a live run no more often than that most of the time is left to the training.
+// picture draws a step; step < 0: the newest. It keeps the last drawings. It makes one at a time, and those of a live
+// run so seldom that training gets most of the time.
 func (e *entry) picture(step int) (*picture, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

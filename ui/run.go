@@ -10,15 +10,15 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/history"
 )
 
-// entry is a run that is shown: a live one, one of files, or a live one whose files are here.
+// entry is a run of the server: a live run, the files of a run, or both.
 type entry struct {
 	id, name string
-	files    *files // nil: there are none here
-	live     *live  // nil: it is no run of this process
+	files    *files // nil: there are no files
+	live     *live  // nil: the run is not live
 
 	mu       sync.Mutex // of what follows
 	pictures []*picture // the newest last
-	analysed time.Time  // when the last one was made
+	analysed time.Time  // time of the last drawing
 	took     time.Duration
 }
 
@@ -33,7 +33,7 @@ func (e *entry) close() {
 	}
 }
 
-// folder is the run's files, which a live run has once it has begun.
+// folder returns the run's files. A live run has them after its start.
 func (e *entry) folder() *files {
 	if e.live != nil {
 		return e.live.folder()
@@ -41,7 +41,7 @@ func (e *entry) folder() *files {
 	return e.files
 }
 
-// curves are the run's figures, step by step.
+// curves returns the run's metrics.
 func (e *entry) curves() *history.History {
 	if f := e.folder(); f != nil {
 		f.refresh()
@@ -55,7 +55,7 @@ func (e *entry) curves() *history.History {
 	return history.New(0)
 }
 
-// marks are what happened to the run, behind the one with a number.
+// marks returns the run's marks after the one with a number.
 func (e *entry) marks(after int64) ([]mark, int64) {
 	if e.live != nil {
 		return e.live.marks.after(after)
@@ -64,7 +64,7 @@ func (e *entry) marks(after int64) ([]mark, int64) {
 	return e.files.marks.after(after)
 }
 
-// description is what the page shows of a run in a line.
+// description describes a run for the list and the head of the page.
 type description struct {
 	ID           string   `json:"id"`
 	Name         string   `json:"name"`
@@ -88,13 +88,13 @@ type description struct {
 	Parameters   int64    `json:"parameters,omitempty"`
 	TraceEvery   int      `json:"trace_every"`
 	StatsEvery   *int     `json:"stats_every"`
-	Updated      int64    `json:"updated_ms"` // Unix time of the last figure
+	Updated      int64    `json:"updated_ms"` // Unix time of the last metrics, in milliseconds
 	Error        string   `json:"error,omitempty"`
 
-	last telemetry.Record // the newest of each figure
+	last telemetry.Record // the newest value of each figure
 }
 
-// MarshalJSON adds the figures by their names: a number that is not finite, or was not taken, is null.
+// MarshalJSON adds the figures by name. A value that is not finite or was not measured is null.
 func (d description) MarshalJSON() ([]byte, error) {
 	type plain description
 	text, err := json.Marshal(plain(d))
@@ -117,7 +117,7 @@ func (d description) MarshalJSON() ([]byte, error) {
 	return append(append(text[:len(text)-1], ','), more[1:]...), err
 }
 
-// describe says what a run is, and how far.
+// describe returns the description of a run.
 func (e *entry) describe() description {
 	d := description{ID: e.id, Name: e.name, Live: e.live != nil, State: "starting", Unit: "tokens"}
 	if f := e.folder(); f != nil {
@@ -133,7 +133,7 @@ func (e *entry) describe() description {
 	return d
 }
 
-// take notes the figures of the last step. Those that a step need not have stay.
+// take sets the figures of the last step. It keeps the values of figures that the step does not report.
 func (d *description) take(r telemetry.Record) {
 	d.Step, d.Tokens = r.Step, max(d.Tokens, r.Tokens)
 	for i := range telemetry.Figures {

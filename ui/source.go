@@ -6,19 +6,18 @@ import (
 	"github.com/troupe-ml/troupe"
 )
 
-// Run is a live run as the server watches it. *troupe.Run is one; of a run that a cluster trains
-// *cluster.Followed has all but Change, which asks the coordinator.
+// Run is a live run that a server watches. *troupe.Run is a Run. *cluster.Followed has all its methods except Change,
+// which must ask the coordinator.
 type Run interface {
-	// Info describes the run; it may wait until that has begun.
+	// Info describes the run. It may block until the run has started.
 	Info() troupe.Info
-	// Subscribe gives what happens from now on.
+	// Subscribe returns the events from now on.
 	Subscribe() *troupe.Subscription
-	Status() troupe.Status
-	// Record has the actions of the steps that begin within a time recorded, and Actions are those
-	// of the step under way.
+	// Status returns what every actor does. Status() troupe.Status Record makes the run record the actions of the
+	// steps that begin within d, and Actions returns those of the current step.
 	Record(d time.Duration)
 	Actions() troupe.Actions
-	Change(c troupe.Change) error
-	// Wait waits for the run's end.
+	// Change requests a change of the run. Change(c troupe.Change) error Wait waits for the end of the run and
+	// returns its result.
 	Wait() (troupe.Result, error)
 }

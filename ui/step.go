@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// errNoTrace: nothing is known of when the actions of a step ran.
+// errNoTrace means that a step was not recorded.
 var errNoTrace = rundir.ErrNoTrace
 
 // picture is a step of the pipeline, ready to be drawn.
@@ -18,8 +18,7 @@ type picture struct {
 	step int
 }
 
-// liveStep is what a live run has told of a step. Of a grid one rank of each stage is taken, as
-// trace.jsonl has it.
+// liveStep returns a recorded step of a live run. Of a grid it takes one rank of each stage, as trace.jsonl does.
 func liveStep(e *event.StepEvent, cfg *config.Config, schedule string) (*scheduler.Step, error) {
 	g := gridOf(cfg, len(e.Trace))
 	s := event.Timed(schedule, grid.OfStages(g, e.Trace), grid.OfStages(g, e.Clocks))
@@ -30,13 +29,13 @@ func liveStep(e *event.StepEvent, cfg *config.Config, schedule string) (*schedul
 	if e.StepMS != nil {
 		s.StepMS = *e.StepMS
 	}
-	if report, err := scheduler.Check(s.Table); err == nil { // else ForBrowser says what it can
+	if report, err := scheduler.Check(s.Table); err == nil { // else ForBrowser reports the problem
 		s.Credits = &report.Credits
 	}
 	return s, nil
 }
 
-// gridOf is the grid of a run's ranks; nil: a rank is a stage, or it is not known.
+// gridOf returns the grid of a run's ranks; nil: each rank is a stage, or the grid is not known.
 func gridOf(cfg *config.Config, ranks int) *grid.Grid {
 	if cfg == nil || ranks == cfg.Pipeline.Stages {
 		return nil

@@ -13,32 +13,32 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// reader is one who follows a run: what it has been sent, so that it gets what is new.
+// reader follows a run. It remembers what it has been sent, so that it gets only new data.
 type reader struct {
 	w        http.ResponseWriter
 	ctrl     *http.ResponseController
 	entry    *entry
-	pipeline bool // it looks at the pipeline
+	pipeline bool // it shows the pipeline
 	mark     int64
 	run      []byte
 	status   []byte
 	traced   int
-	step     int64 // under way
+	step     int64 // the current step
 	began    time.Time
-	sent     []int // actions of it, by rank
+	sent     []int // sent actions of that step, by rank
 	wrote    time.Time
 }
 
-// stream follows a run by server-sent events until the reader goes, is too slow, or the run has
-// ended: "run" has its description, "marks" what happened, "status" what every actor does, "traced"
-// the step that was recorded last, "now" what is new of the step under way. Of each only the newest
-// counts, but of marks, whose numbers are the events' ids: Last-Event-ID goes on behind one.
+// stream sends the events of a run as server-sent events until the reader disconnects, is too slow, or the run ends:
+// "run" has its description, "marks" its new marks, "status" what every actor does, "traced" the last recorded step,
+// "now" the new actions of the current step. Except for marks, each event replaces the earlier ones of its kind. The
+// numbers of marks are the ids of events: Last-Event-ID continues after that mark.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, e *entry) error {
 	rd := &reader{w: w, ctrl: http.NewResponseController(w), entry: e, pipeline: r.URL.Query().Get("pipeline") == "1", traced: -1}
 	if text := r.Header.Get("Last-Event-ID"); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 0 {
-			return refuse(http.StatusBadRequest, "Last-Event-ID is %.40q, not the number of an event", text)
+			return refuse(http.StatusBadRequest, "Last-Event-ID %.40q is not the number of an event", text)
 		}
 		rd.mark = n
 	}
@@ -47,13 +47,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, e *entry) error 
 		defer func() { <-s.streams }()
 	default:
 		w.Header().Set("Retry-After", "5")
-		return refuse(http.StatusServiceUnavailable, "%d readers follow runs, which is the most at a time: close another page, or wait",
+		return refuse(http.StatusServiceUnavailable, "%d pages follow runs, which is the limit: close another page, or try again later",
 			limitStreams)
 	}
-	_ = rd.ctrl.SetReadDeadline(time.Time{}) // the request is read
+	_ = rd.ctrl.SetReadDeadline(time.Time{}) // the request has been read
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // of a proxy in between
+	w.Header().Set("X-Accel-Buffering", "no") // for proxies
 	w.WriteHeader(http.StatusOK)
 	every := filesEvery
 	if e.live != nil {
@@ -66,7 +66,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, e *entry) error 
 	for {
 		over, err := rd.send()
 		if err != nil || over {
-			return nil // nobody reads any more, or there is nothing more to tell
+			return nil // the reader disconnected, or the run is over
 		}
 		select {
 		case <-tick.C:
@@ -78,7 +78,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, e *entry) error 
 	}
 }
 
-// send sends what is new. A reader who does not take it in time is cut off.
+// send sends new data. It fails for a reader that does not read it in time.
 func (rd *reader) send() (over bool, err error) {
 	var out bytes.Buffer
 	e := rd.entry
@@ -115,16 +115,16 @@ func (rd *reader) send() (over bool, err error) {
 	return over, rd.ctrl.Flush()
 }
 
-// writeEvent writes one. JSON has no line breaks.
+// writeEvent writes an event. Its JSON has no line breaks.
 func writeEvent(out *bytes.Buffer, kind string, data any) {
 	text, err := json.Marshal(data)
-	if err != nil { // of a number that JSON has none for
+	if err != nil { // a number that is not finite
 		return
 	}
 	fmt.Fprintf(out, "event: %s\ndata: %s\n\n", kind, text)
 }
 
-// drawing sends what the pipeline is drawn from.
+// drawing sends the data of the pipeline.
 func (rd *reader) drawing(out *bytes.Buffer) {
 	if step, ok := rd.entry.lastTraced(); ok && step != rd.traced {
 		rd.traced = step
@@ -146,13 +146,13 @@ func (rd *reader) drawing(out *bytes.Buffer) {
 	rd.underWay(out, l.run.Actions())
 }
 
-// nowView is what is new of the step under way. Acts holds six numbers for each action: rank, chunk,
-// type, microbatch, start and end in µs since the step began.
+// nowView holds the new actions of the current step. Acts has six numbers for each action: rank, chunk, type,
+// microbatch, start and end in µs since the step began.
 type nowView struct {
 	Step    int64   `json:"step"`
 	Phase   string  `json:"phase"`
 	Elapsed float64 `json:"elapsed_ms"`
-	Fresh   bool    `json:"fresh"` // forget what came before
+	Fresh   bool    `json:"fresh"` // drop the actions sent before
 	Acts    []int64 `json:"acts"`
 }
 
@@ -183,7 +183,7 @@ func (rd *reader) underWay(out *bytes.Buffer, a troupe.Actions) {
 	}
 }
 
-// wantsGzip reports whether an answer may be packed.
+// wantsGzip reports whether a response may be compressed.
 func wantsGzip(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 }

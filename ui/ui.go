@@ -14,31 +14,31 @@ import (
 	"time"
 )
 
-// Options are how a server is used.
+// Options configure a server.
 type Options struct {
-	// Token is what control takes, and off loopback reading too; "": nobody may control, and off
-	// loopback nobody may read. NewToken makes one.
+	// Token is the access token for control, and with Remote for reading too. "": control is off, and with Remote
+	// reading too. NewToken makes one.
 	Token string
-	// Remote says that the server is reached from other machines: reading takes the token, too, and
-	// no request is answered that came without TLS.
+	// Remote means that other machines can reach the server: reading needs the token too, and the server refuses
+	// requests without TLS.
 	Remote bool
-	// Hosts are further names by which browsers may reach a server on loopback.
+	// Hosts are more host names that a server on loopback accepts.
 	Hosts []string
-	// Authorize, if there is one, decides instead of Token, Remote and Hosts: it returns why a request
-	// may not have an access. Requests of other sites are refused before.
+	// Authorize, if not nil, replaces Token, Remote and Hosts: it returns an error if a request may not have an
+	// access. The server refuses cross-site requests before it calls Authorize.
 	Authorize func(r *http.Request, a Access) error
-	// Version is what the page shows as the program's.
+	// Version is the program's version, which /api/me returns.
 	Version string
-	Logger  *slog.Logger // told of what could not be read; nil: nobody is
+	Logger  *slog.Logger // for files that cannot be read; nil: no log
 }
 
-// Access is what a request is for.
+// Access is the kind of access that a request needs.
 type Access int
 
 // The kinds of access.
 const (
-	Read    Access = iota // looking
-	Control               // pausing, stopping and changing a run
+	Read    Access = iota // reading data
+	Control               // pausing, stopping or changing a run
 )
 
 func (a Access) String() string {
@@ -48,7 +48,7 @@ func (a Access) String() string {
 	return "read"
 }
 
-// ErrOptions: the options or a name can't be used.
+// ErrOptions means that the options, a name or a folder can't be used.
 var ErrOptions = errors.New("ui")
 
 // Server serves the page and its data.
@@ -56,22 +56,22 @@ type Server struct {
 	o       Options
 	log     *slog.Logger
 	mux     *http.ServeMux
-	streams chan struct{} // a place for each reader of events
-	asks    chan struct{} // and for each other request
+	streams chan struct{} // a slot for each reader of events
+	asks    chan struct{} // a slot for each other request
 	done    chan struct{} // closed by Close
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	runs    []*entry // in the order in which they came
+	runs    []*entry // in the order of their addition
 	byID    map[string]*entry
 	folders []*shelf
 	closed  bool
 }
 
-// New makes a server without runs.
+// New returns a server without runs.
 func New(o Options) (*Server, error) {
 	if len(o.Token) > limitTokenBytes {
-		return nil, fmt.Errorf("%w: the token has %d bytes, at most %d can be sent", ErrOptions, len(o.Token), limitTokenBytes)
+		return nil, fmt.Errorf("%w: the token has %d bytes, the limit is %d", ErrOptions, len(o.Token), limitTokenBytes)
 	}
 	s := &Server{o: o, log: o.Logger, byID: make(map[string]*entry), streams: make(chan struct{}, limitStreams),
 		asks: make(chan struct{}, limitRequests), done: make(chan struct{})}
@@ -82,8 +82,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Attach shows a live run under a name, until the server is closed. When the run has ended the page
-// says so and keeps what there is. The run's folder, where this process sees it, has its past.
+// Attach adds a live run under a name, until Detach or Close. After the run has ended, the page still shows its data.
+// If this process can read the run's folder, the page also shows the steps before Attach.
 func (s *Server) Attach(name string, run Run) error {
 	e := newEntry(idOf("live\x00"+name), name)
 	e.live = newLive(run)
@@ -93,7 +93,7 @@ func (s *Server) Attach(name string, run Run) error {
 	case s.closed:
 		return fmt.Errorf("%w: the server is closed", ErrOptions)
 	case s.byID[e.id] != nil:
-		return fmt.Errorf("%w: there is a run %q already", ErrOptions, name)
+		return fmt.Errorf("%w: the server already has a run %q", ErrOptions, name)
 	}
 	s.runs, s.byID[e.id] = append(s.runs, e), e
 	s.running.Add(1)
@@ -104,7 +104,7 @@ func (s *Server) Attach(name string, run Run) error {
 	return nil
 }
 
-// Detach forgets an attached run, which goes on.
+// Detach removes an attached run from the server. The run itself continues.
 func (s *Server) Detach(name string) {
 	id := idOf("live\x00" + name)
 	s.mu.Lock()
@@ -117,8 +117,8 @@ func (s *Server) Detach(name string) {
 	}
 }
 
-// Open shows the runs of a folder: the folder of a run, or one whose folders are runs. Runs that
-// begin there later are shown too.
+// Open adds the runs of a folder: the folder of a run, or a folder of such folders, including those that are created
+// later.
 func (s *Server) Open(dir string) error {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -139,8 +139,8 @@ func (s *Server) Open(dir string) error {
 	return nil
 }
 
-// Wait waits until the end of every attached run is noted and told to those who follow it, or ctx
-// ends: for a program that ends with its run.
+// Wait waits until every attached run has ended and its readers have received the end, or until ctx ends. It is for
+// programs that end with their run.
 func (s *Server) Wait(ctx context.Context) {
 	for _, e := range s.entries() {
 		if e.live == nil {
@@ -152,7 +152,7 @@ func (s *Server) Wait(ctx context.Context) {
 			return
 		}
 	}
-	for len(s.streams) > 0 { // they end by themselves, when they have told the end
+	for len(s.streams) > 0 { // they end after they have sent the end
 		select {
 		case <-time.After(messageEvery):
 		case <-ctx.Done():
@@ -161,8 +161,8 @@ func (s *Server) Wait(ctx context.Context) {
 	}
 }
 
-// Close ends all streams, and lets go of runs and folders; it does not end the runs. Afterwards
-// requests are refused.
+// Close ends all streams and releases runs and folders. It does not stop the runs. Afterwards the server refuses
+// requests.
 func (s *Server) Close() {
 	s.mu.Lock()
 	if s.closed {
@@ -182,7 +182,7 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
-// entries are all runs. Folders are listed again now and then.
+// entries returns all runs. It lists the folders again from time to time.
 func (s *Server) entries() []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,10 +194,10 @@ func (s *Server) entries() []*entry {
 	return slices.Clone(s.runs)
 }
 
-// list adds the runs of a folder that are new; mu is held.
+// list adds the new runs of a folder; mu is held.
 func (s *Server) list(f *shelf) {
 	for _, r := range f.newRuns() {
-		if slices.ContainsFunc(s.runs, func(e *entry) bool { return e.name == r.name && e.live == nil }) { // of another folder
+		if slices.ContainsFunc(s.runs, func(e *entry) bool { return e.name == r.name && e.live == nil }) { // from another folder
 			r.name = filepath.Join(filepath.Base(filepath.Dir(r.path)), r.name)
 		}
 		e := newEntry(idOf(r.path), r.name)
@@ -209,19 +209,19 @@ func (s *Server) list(f *shelf) {
 		s.runs, s.byID[e.id] = append(s.runs, e), e
 	}
 	if f.err != nil {
-		s.log.Warn("runs can't be listed", "folder", f.path, "err", f.err)
+		s.log.Warn("list the runs of a folder", "folder", f.path, "err", f.err)
 	}
 }
 
-// run finds one by its id.
+// run finds a run by its id; nil: there is none.
 func (s *Server) run(id string) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byID[id]
 }
 
-// idOf is the id of what a string identifies: the same with each start, so that links stay, and
-// nothing that a path could be made of.
+// idOf returns an id for a string. It is the same at each start, so that links stay valid, and it cannot be used as a
+// path.
 func idOf(what string) string {
 	sum := sha256.Sum256([]byte(what))
 	return base64.RawURLEncoding.EncodeToString(sum[:9])
