@@ -11,15 +11,15 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// Difference is how two runs differ.
+// Difference describes how two runs differ.
 type Difference struct {
 	A, B    Side
-	Config  []config.Change // of the resolved configurations; nil: none differs, or NoConfig
-	Data    Agreement       // of the content of the data
-	Kernels Agreement       // of the device's path, which decides bits
+	Config  []config.Change // differing keys of the resolved configurations; nil: no key differs, or NoConfig
+	Data    Agreement       // whether both have the same data
+	Kernels Agreement       // whether both use the same kernels, which decide the exact bits
 	Figures []FigureDifference
 	Speed   []SpeedDifference
-	// NoConfig: a configuration isn't known, so they could not be compared.
+	// NoConfig means that a configuration is missing, so that the configurations were not compared.
 	NoConfig bool
 }
 
@@ -27,45 +27,45 @@ type Difference struct {
 type Side struct {
 	Path       string
 	Name       string
-	Step       int // the last one that is known of
-	Steps      int // that there are to be; 0: not known
-	Rows       int // of its metrics
+	Step       int // last known step
+	Steps      int // run.steps; 0: not known
+	Rows       int // rows of its metrics
 	Checkpoint string
 	Notes      []string
 }
 
-// Agreement says whether something is the same.
+// Agreement says whether a property of both runs is equal.
 type Agreement struct {
-	Known bool // on both sides
+	Known bool // it is known for both runs
 	Same  bool
-	Text  string // what it is, or how it differs, or why it is not known
+	Text  string // its value, how it differs, or why it is not known
 }
 
-// FigureDifference is how a figure differs from step to step.
+// FigureDifference compares a metric step by step.
 type FigureDifference struct {
 	Name         string
-	Both         int   // steps that have it in both
-	Equal        int   // of these, those that are equal to the bit
-	OnlyA, OnlyB int   // steps that one has, up to the end of the shorter run
+	Both         int   // steps that have it in both runs
+	Equal        int   // of these, the bit-identical ones
+	OnlyA, OnlyB int   // steps that only one run has, up to the end of the shorter run
 	First        *Pair // the first step whose bits differ; nil: none
-	Largest      *Pair // of the differences between numbers; nil: there are none
-	Last         *Pair // the last step that both have it at; nil: none
-	EndA, EndB   int   // the last step with it
+	Largest      *Pair // the step with the largest difference; nil: none
+	Last         *Pair // the last step that has it in both runs; nil: none
+	EndA, EndB   int   // the last step with it in each run
 }
 
-// Pair is a figure's two values at a step; NaN: it is null in the file.
+// Pair holds the values of a metric in both runs at a step; NaN: null in the file.
 type Pair struct {
 	Step int
 	A, B float64
 }
 
-// SpeedDifference is how the typical value of a figure differs, which no two runs have the same.
+// SpeedDifference compares the typical values of a metric that depends on the machine.
 type SpeedDifference struct {
-	Name string  // of a figure that depends on the machine: medians, or of sizes the largest
-	A, B float64 // NaN: there is none
+	Name string  // name of the metric; the values are medians, or maxima of sizes
+	A, B float64 // NaN: no values
 }
 
-// Ratio is B by A; NaN: it is not known.
+// Ratio returns B divided by A; NaN: not known.
 func (s SpeedDifference) Ratio() float64 {
 	if s.A == 0 {
 		return math.NaN()
@@ -73,7 +73,7 @@ func (s SpeedDifference) Ratio() float64 {
 	return s.B / s.A
 }
 
-// Compare compares what is known of two runs.
+// Compare compares two runs.
 func Compare(a, b *Run) *Difference {
 	d := &Difference{A: sideOf(a), B: sideOf(b)}
 	if d.NoConfig = a.Config == nil || b.Config == nil; !d.NoConfig {
@@ -102,7 +102,7 @@ func sideOf(r *Run) Side {
 	return s
 }
 
-// names are the figures that one run or both have, in the order of the first.
+// names returns the metrics that at least one run has, in the order of the first run.
 func names(a, b *Run) []string {
 	var all []string
 	for _, r := range []*Run{a, b} {
@@ -118,7 +118,7 @@ func names(a, b *Run) []string {
 	return all
 }
 
-// figure is a series up to the step that counts.
+// figure is a series up to Run.UpTo.
 type figure struct {
 	steps  []int
 	values []float64
@@ -136,7 +136,7 @@ func figureOf(r *Run, name string) (f figure) {
 	return f
 }
 
-// lastStep is the last one in a run's metrics that counts.
+// lastStep returns the last step of a run's metrics up to Run.UpTo.
 func lastStep(r *Run) int {
 	if r.History == nil {
 		return 0
@@ -151,7 +151,7 @@ func lastStep(r *Run) int {
 	return last.Step
 }
 
-// compareFigure goes through two series together, up to the end of the shorter run.
+// compareFigure compares two series up to the end of the shorter run.
 func compareFigure(name string, a, b figure, end int) FigureDifference {
 	d := FigureDifference{Name: name}
 	if n := len(a.steps); n > 0 {
@@ -195,7 +195,7 @@ func (d *FigureDifference) pair(p Pair) {
 	}
 }
 
-// typical is the median of the numbers of a figure, or the largest of a size; NaN: there are none.
+// typical returns the median of a metric, or the maximum of a size; NaN: no values.
 func typical(name string, values []float64) float64 {
 	numbers := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
 	if len(numbers) == 0 {
@@ -212,36 +212,36 @@ func typical(name string, values []float64) float64 {
 func compareData(a, b *Run) Agreement {
 	for _, r := range []*Run{a, b} {
 		if r.State == nil || r.State.Data.Train.SHA256 == "" {
-			return Agreement{Text: fmt.Sprintf("not known of %s: a checkpoint has it", r.Path)}
+			return Agreement{Text: fmt.Sprintf("not known for %s: only a checkpoint records it", r.Path)}
 		}
 	}
 	x, y := a.State.Data, b.State.Data
 	var parts []string
 	if x.Train.Difference(y.Train) != "" {
-		parts = append(parts, fmt.Sprintf("to train on A has %s, B %s", identity(x.Train), identity(y.Train)))
+		parts = append(parts, fmt.Sprintf("training data: A has %s, B %s", identity(x.Train), identity(y.Train)))
 	}
 	if differ := x.Val != nil && y.Val != nil && x.Val.Difference(*y.Val) != ""; differ || (x.Val == nil) != (y.Val == nil) {
-		parts = append(parts, fmt.Sprintf("to validate on A has %s, B %s", validation(x.Val), validation(y.Val)))
+		parts = append(parts, fmt.Sprintf("validation data: A has %s, B %s", validation(x.Val), validation(y.Val)))
 	}
 	if len(parts) > 0 {
 		return Agreement{Known: true, Text: strings.Join(parts, "; ")}
 	}
 	text := identity(x.Train)
 	if x.Val != nil {
-		text += "; to validate on, " + identity(*x.Val)
+		text += "; validation data: " + identity(*x.Val)
 	}
 	return Agreement{Known: true, Same: true, Text: text}
 }
 
-// validation says what data to validate on are.
+// validation describes the validation data.
 func validation(id *data.Identity) string {
 	if id == nil {
-		return "a part of these"
+		return "a part of the training data"
 	}
 	return identity(*id)
 }
 
-// identity says what data are.
+// identity describes data.
 func identity(id data.Identity) string {
 	of := fmt.Sprintf("%d files", id.Files)
 	switch id.Files {
@@ -252,7 +252,7 @@ func identity(id data.Identity) string {
 	}
 	sampled := ""
 	if id.Sampled {
-		sampled = " of blocks of it"
+		sampled = " of sampled blocks"
 	}
 	return fmt.Sprintf("%s, %d bytes, SHA-256%s %.12s…", of, id.Bytes, sampled, id.SHA256)
 }
@@ -260,7 +260,7 @@ func identity(id data.Identity) string {
 func compareKernels(a, b *Run) Agreement {
 	for _, r := range []*Run{a, b} {
 		if r.State == nil || r.State.Kernels == "" {
-			return Agreement{Text: fmt.Sprintf("not known of %s: a checkpoint has it", r.Path)}
+			return Agreement{Text: fmt.Sprintf("not known for %s: only a checkpoint records it", r.Path)}
 		}
 	}
 	if x, y := a.State.Kernels, b.State.Kernels; x != y {

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/history"
 )
 
-// curve makes a line of a series, in other units by a factor; none where the run lacks the series.
+// curve makes a line of a series, multiplied by a factor; nil: the run does not have the series.
 func (p *page) curve(series, name string, factor float64, dots bool) []chart.Line {
 	l := chart.Line{Name: name}
 	if p.run.History == nil {
@@ -30,7 +30,7 @@ func (p *page) curve(series, name string, factor float64, dots bool) []chart.Lin
 	const fewDots = 60
 	l.Dots = dots && len(buckets) <= fewDots
 	for _, b := range buckets {
-		if b.Nulls > 0 && b.N > b.Nulls { // the gap is seen beside the numbers
+		if b.Nulls > 0 && b.N > b.Nulls { // shows a gap
 			l.Points = append(l.Points, chart.At(b.X, math.NaN()))
 		}
 		l.Points = append(l.Points, chart.Point{X: b.X, Y: b.Mean * factor, Low: b.Min * factor, High: b.Max * factor})
@@ -41,7 +41,7 @@ func (p *page) curve(series, name string, factor float64, dots bool) []chart.Lin
 	return []chart.Line{l}
 }
 
-// scale is the unit that a figure is drawn in, and the factor that leads to it.
+// scale returns the unit of a metric's chart and the factor to convert to it.
 func (p *page) scale(f *telemetry.Figure) (factor float64, unit string) {
 	switch f.Unit {
 	case telemetry.Bytes:
@@ -52,7 +52,7 @@ func (p *page) scale(f *telemetry.Figure) (factor float64, unit string) {
 	return 1, string(f.Unit)
 }
 
-// drawCurves draws the charts of the figures that there are.
+// drawCurves draws the charts of all metrics that the run has.
 func (p *page) drawCurves() error {
 	marks, signs := p.chartMarks()
 	draw := func(c chart.Chart) error {
@@ -80,14 +80,14 @@ func (p *page) drawCurves() error {
 		}
 	}
 	if lines, unit := p.rankMemory(); len(lines) > 0 {
-		if err := draw(chart.Chart{ID: "rank-memory", Title: "Memory of tensors by rank, the most so far", Unit: unit, Zero: true,
+		if err := draw(chart.Chart{ID: "rank-memory", Title: "Peak tensor memory by rank", Unit: unit, Zero: true,
 			Lines: lines}); err != nil {
 			return err
 		}
 	}
 	for i, name := range p.metrics() {
 		if i == limitMetrics {
-			p.Notes = append(p.Notes, fmt.Sprintf("the model's own metrics: the first %d of %d are drawn", limitMetrics, len(p.metrics())))
+			p.Notes = append(p.Notes, fmt.Sprintf("the page shows the first %d of %d metrics of the model's own layers", limitMetrics, len(p.metrics())))
 			break
 		}
 		c := chart.Chart{ID: fmt.Sprintf("metric-%d", i), Title: name}
@@ -97,7 +97,7 @@ func (p *page) drawCurves() error {
 		}
 	}
 	if p.run.History != nil && p.run.History.Len() > limitPoints {
-		p.CurvesSay = "A line goes through means of neighbouring steps; the band around it reaches from the least to the greatest."
+		p.CurvesSay = "A line shows means of neighboring steps; the band around it shows their range."
 	}
 	p.CurvesSay = strings.TrimSpace(p.CurvesSay + " " + signs)
 	return nil
@@ -112,7 +112,7 @@ func (p *page) add(c *chart.Chart) error {
 	return nil
 }
 
-// wide reports whether lines have numbers so far apart that only their logarithms are seen together.
+// wide reports whether the values of lines span so much that they need a log scale.
 func wide(lines []chart.Line) bool {
 	const far = 40
 	low, high := math.Inf(1), math.Inf(-1)
@@ -128,7 +128,7 @@ func wide(lines []chart.Line) bool {
 	return high/low > far
 }
 
-// metrics are the names of the model's own.
+// metrics returns the names of the metrics that the model's own layers report.
 func (p *page) metrics() []string {
 	if p.run.History == nil {
 		return nil
@@ -144,7 +144,7 @@ func (p *page) metrics() []string {
 	return names
 }
 
-// signs are the letters of what happened.
+// signs are the letters of events in charts.
 var signs = []struct{ kind, sign, text string }{
 	{telemetry.MarkResume, "C", "resumed from a checkpoint"},
 	{telemetry.MarkRestart, "R", "restarted"},
@@ -152,25 +152,25 @@ var signs = []struct{ kind, sign, text string }{
 	{telemetry.MarkRate, "L", "learning rate changed"},
 }
 
-// chartMarks are what happened, for the charts, and what the letters stand for.
+// chartMarks returns the events for the charts, and a legend of their letters.
 func (p *page) chartMarks() (marks []chart.Mark, says string) {
 	var parts []string
 	for _, m := range p.marks {
 		if m.Kind == telemetry.MarkCheckpoint {
 			if len(parts) == 0 {
-				parts = append(parts, "Ticks below are checkpoints.")
+				parts = append(parts, "Ticks on the X axis are checkpoints.")
 			}
 			marks = append(marks, chart.Mark{X: float64(m.Step), Text: "checkpoint"})
 		}
 	}
-	if n := len(marks); n > chart.LimitMarks/2 { // those spread over all, and room for the letters
+	if n := len(marks); n > chart.LimitMarks/2 { // keep an even selection, with room for the letters
 		every := (n + chart.LimitMarks/2 - 1) / (chart.LimitMarks / 2)
 		kept := marks[:0]
 		for i := every - 1; i < n; i += every {
 			kept = append(kept, marks[i])
 		}
 		marks = kept
-		parts[0] = fmt.Sprintf("Ticks below are checkpoints, one of %d drawn.", every)
+		parts[0] = fmt.Sprintf("Ticks on the X axis are checkpoints (every %dth is shown).", every)
 	}
 	for _, s := range signs {
 		n := 0
@@ -188,7 +188,7 @@ func (p *page) chartMarks() (marks []chart.Mark, says string) {
 	return marks, strings.Join(parts, " ")
 }
 
-// byteUnit is the unit that sizes are told in.
+// byteUnit returns the unit of sizes and the factor to convert to it.
 func byteUnit(bytes []float64) (factor float64, unit string) {
 	const mib, gib = 1 << 20, 1 << 30
 	if len(bytes) > 0 && slices.Max(bytes) >= gib {
@@ -197,22 +197,21 @@ func byteUnit(bytes []float64) (factor float64, unit string) {
 	return 1.0 / mib, "MiB"
 }
 
-// idealBubble is a line at the bubble of the traced step's table at unit costs, beside what was
-// measured.
+// idealBubble returns a line at the ideal bubble: that of the traced step's table at unit costs.
 func (p *page) idealBubble(measured []chart.Point) []chart.Line {
 	if p.step == nil {
 		return nil
 	}
 	played, err := scheduler.Simulate(p.step.Table, scheduler.UnitCosts)
 	if err != nil {
-		return nil // drawPipeline says so
+		return nil // drawPipeline reports it
 	}
 	ideal := 100 * played.BubbleFraction
-	return []chart.Line{{Name: "ideal, at unit costs", Points: []chart.Point{chart.At(measured[0].X, ideal),
+	return []chart.Line{{Name: "ideal (equal costs)", Points: []chart.Point{chart.At(measured[0].X, ideal),
 		chart.At(measured[len(measured)-1].X, ideal)}}}
 }
 
-// rankMemory is the tensor memory of each rank; of many, of the ones that take most and least.
+// rankMemory returns the tensor memory of each rank; of many ranks, of those with the most and the least.
 func (p *page) rankMemory() (lines []chart.Line, unit string) {
 	ranks := 0
 	var all []float64
@@ -239,13 +238,13 @@ func (p *page) rankMemory() (lines []chart.Line, unit string) {
 			add(fmt.Sprintf("rank %d", r), func(bytes []int64) int64 { return bytes[r] })
 		}
 	default:
-		add(fmt.Sprintf("rank with most of %d", ranks), func(bytes []int64) int64 { return slices.Max(bytes) })
-		add("rank with least", func(bytes []int64) int64 { return slices.Min(bytes) })
+		add(fmt.Sprintf("largest of %d ranks", ranks), func(bytes []int64) int64 { return slices.Max(bytes) })
+		add("smallest", func(bytes []int64) int64 { return slices.Min(bytes) })
 	}
 	return lines, unit
 }
 
-// thinned is a line of at most so many points and one more, those that are left out between the others.
+// thinned returns a line with an even selection of at most most+1 points.
 func thinned(l chart.Line, most int) chart.Line {
 	if n := len(l.Points); n > most {
 		every := (n + most - 1) / most
@@ -261,7 +260,7 @@ func thinned(l chart.Line, most int) chart.Line {
 	return l
 }
 
-// layerRow is a layer in the table.
+// layerRow is a row of the table of layers.
 type layerRow struct {
 	Name                   string
 	Stage                  int
@@ -270,18 +269,18 @@ type layerRow struct {
 	WeightSpark, GradSpark template.HTML
 }
 
-// drawLayers makes the table of the layers' norms.
+// drawLayers makes the table of layers and their norms.
 func (p *page) drawLayers() error {
 	n := len(p.stats)
 	if n == 0 || len(p.stats[n-1].Layers) == 0 {
 		return nil
 	}
 	last := p.stats[n-1]
-	p.LayersSay = fmt.Sprintf("Norms at step %s, and from the first of %s on.", words.Count(int64(last.Step)),
+	p.LayersSay = fmt.Sprintf("Norms at step %s. The curves show %s.", words.Count(int64(last.Step)),
 		words.Plural(n, "recorded step"))
 	shown := last.Layers
 	if len(shown) > limitLayers {
-		p.LayersSay += fmt.Sprintf(" The first %d of %d layers.", limitLayers, len(shown))
+		p.LayersSay += fmt.Sprintf(" The table has the first %d of %d layers.", limitLayers, len(shown))
 		shown = shown[:limitLayers]
 	}
 	for i, l := range shown {
@@ -291,8 +290,8 @@ func (p *page) drawLayers() error {
 			name string
 			norm func(telemetry.LayerStats) *float64
 		}{
-			{&row.WeightSpark, "norm of the weights of " + l.Name, func(l telemetry.LayerStats) *float64 { return l.WeightNorm }},
-			{&row.GradSpark, "norm of the gradients of " + l.Name, func(l telemetry.LayerStats) *float64 { return l.GradNorm }},
+			{&row.WeightSpark, "weight norm of " + l.Name, func(l telemetry.LayerStats) *float64 { return l.WeightNorm }},
+			{&row.GradSpark, "gradient norm of " + l.Name, func(l telemetry.LayerStats) *float64 { return l.GradNorm }},
 		} {
 			line := chart.Line{Name: of.name}
 			for _, s := range p.stats {
@@ -318,7 +317,7 @@ func norm(v *float64) string {
 	case v == nil:
 		return "–"
 	case math.IsNaN(*v):
-		return "no number"
+		return "NaN"
 	}
 	return fmt.Sprintf("%.4g", *v)
 }

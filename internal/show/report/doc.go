@@ -1,7 +1,6 @@
-// Package report says what a run left in its folder: Compare how two runs differ, Page a run as one
-// HTML page to send around. Both read the folder of a run, or of a checkpoint, as it is at the
-// moment, without its lock: the run may go on, or have crashed. What is not there, or can't be read, is
-// said and left out; nothing is written.
+// Package report describes runs from their folders: Compare compares two runs, and Page writes a run as one HTML
+// page. Both read the folder of a run or of a checkpoint without its lock, so the run may be active or may have
+// crashed. They leave out missing and unreadable files and say so. They write nothing to the folder.
 //
-// The package must never know of flags or terminals.
+// The package must not depend on flags or terminals.
 package report

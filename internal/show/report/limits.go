@@ -2,17 +2,16 @@ package report
 
 // The limits of this package.
 const (
-	// limitPoints is how many points a curve of a page has at most.
+	// limitPoints bounds the points of a curve.
 	limitPoints = 400
-	// limitSparkPoints is how many those of a table have.
+	// limitSparkPoints bounds the points of a curve in a table.
 	limitSparkPoints = 60
-	// limitSamples, limitEvents and limitLayers bound what a page shows of texts, of what
-	// happened, and of the model's layers.
+	// limitSamples, limitEvents and limitLayers bound the samples, events and layers of a page.
 	limitSamples = 10
 	limitEvents  = 200
 	limitLayers  = 512
-	// limitSampleBytes is how much of a text is shown.
+	// limitSampleBytes bounds the text of a sample.
 	limitSampleBytes = 4 << 10
-	// limitMetrics bounds the metrics of the model's own that get a chart.
+	// limitMetrics bounds the charts of metrics that the model's own layers report.
 	limitMetrics = 24
 )

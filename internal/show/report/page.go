@@ -27,7 +27,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// the page and its style
+// The page and its style.
 
 //go:embed page.html
 var pageHTML string
@@ -37,13 +37,13 @@ var pageStyle string
 
 var pageTemplate = template.Must(template.New("report").Parse(pageHTML))
 
-// Mark is what a page has near its beginning, by which it is known.
+// Mark is the HTML near the beginning of a page that identifies it as a report.
 const Mark = `<meta name="generator" content="engine report">`
 
 // noScript is the content security policy of a page without a pipeline.
 const noScript = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
-// page has the values of the template, which escapes them where they stand.
+// page has the values of the template, which escapes them.
 type page struct {
 	Title, Status string
 	Style         template.CSS
@@ -55,9 +55,9 @@ type page struct {
 	CurvesSay     string
 	Layers        []layerRow
 	LayersSay     string
-	Policy        string // of the content
+	Policy        string // content security policy
 	Pipeline      template.HTML
-	Script        template.HTML // that draws it
+	Script        template.HTML // draws the pipeline
 	PipelineSay   string
 	Ranks         []rankRow
 	About         []tile
@@ -69,7 +69,7 @@ type page struct {
 	run   *Run
 	marks []telemetry.Mark
 	stats []telemetry.Stats
-	step  *scheduler.Step // the last one that was traced; nil: none can be drawn
+	step  *scheduler.Step // the last traced step; nil: none can be drawn
 }
 
 type tile struct{ Label, Value, More string }
@@ -81,8 +81,8 @@ type rankRow struct {
 	Peak             int
 }
 
-// Page writes a run as one HTML page, which needs no other file, and no network. A script draws
-// the pipeline in it; browsers without scripts show a picture.
+// Page writes a run as one HTML page, which needs no other file and no network. A script draws its pipeline; browsers
+// without scripts show a picture.
 func Page(w io.Writer, r *Run) error {
 	p := &page{run: r, Policy: noScript, Title: clean(r.Name()), Notes: slices.Clone(r.Notes)}
 	p.Style = template.CSS(chart.Style + draw.InlineStyle + pageStyle)
@@ -103,7 +103,7 @@ func Page(w io.Writer, r *Run) error {
 	for i, note := range p.Notes {
 		p.Notes[i] = clean(note)
 	}
-	var out bytes.Buffer // so that nothing is written of a page that fails
+	var out bytes.Buffer // writes nothing if the template fails
 	if err := pageTemplate.Execute(&out, p); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
@@ -111,7 +111,7 @@ func Page(w io.Writer, r *Run) error {
 	return err
 }
 
-// clean replaces what no page shows: control characters, and those that turn text around.
+// clean replaces control characters and characters that change the direction of text.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) {
@@ -121,7 +121,7 @@ func clean(text string) string {
 	}, text)
 }
 
-// readRecorded reads what a run may have beside its metrics, up to the step that counts.
+// readRecorded reads the events, stats and samples of a run up to Run.UpTo.
 func (p *page) readRecorded() (samples []telemetry.Sample) {
 	if p.run.dir == "" {
 		return nil
@@ -146,7 +146,7 @@ func (p *page) readRecorded() (samples []telemetry.Sample) {
 	return upTo(p.run, samples, func(s telemetry.Sample) int { return s.Step })
 }
 
-// upTo leaves out what came behind the step that counts.
+// upTo leaves out values after Run.UpTo.
 func upTo[T any](r *Run, all []T, step func(T) int) []T {
 	if r.UpTo < 0 {
 		return all
@@ -154,7 +154,7 @@ func upTo[T any](r *Run, all []T, step func(T) int) []T {
 	return slices.DeleteFunc(all, func(v T) bool { return step(v) > r.UpTo })
 }
 
-// unit is what a run's speed and size are told in.
+// unit returns "tokens", or "samples" if the run's data is not text.
 func (p *page) unit() string {
 	if p.run.Config != nil && !p.run.Config.Text() {
 		return "samples"
@@ -171,10 +171,10 @@ func (p *page) sum() {
 	}
 	p.Status = fmt.Sprintf("%s, at step %s%s", clean(r.Path), words.Count(int64(step)), of)
 	if r.UpTo >= 0 {
-		p.Status += ", as it was at that checkpoint"
+		p.Status += " (the state of this checkpoint)"
 	}
 	if !r.Written.IsZero() {
-		p.Status += "; last figures of " + r.Written.UTC().Format("2006-01-02 15:04:05 UTC")
+		p.Status += "; last metrics at " + r.Written.UTC().Format("2006-01-02 15:04:05 UTC")
 	}
 	add := func(label, value, more string) {
 		if value != "" {
@@ -192,7 +192,7 @@ func (p *page) sum() {
 		add("Best validation loss", decimal(best), "at step "+words.Count(int64(at)))
 	}
 	if n, at := trainedOn(r); n > 0 {
-		add(strings.ToUpper(p.unit()[:1])+p.unit()[1:]+" trained on", words.Short(float64(n)), "up to step "+words.Count(int64(at)))
+		add(strings.ToUpper(p.unit()[:1])+p.unit()[1:]+" of training", words.Short(float64(n)), "up to step "+words.Count(int64(at)))
 	}
 	took := 0.0
 	for _, ms := range figureOf(r, "step_ms").values {
@@ -201,7 +201,7 @@ func (p *page) sum() {
 		}
 	}
 	if took > 0 {
-		add("Time in steps", words.Duration(time.Duration(min(took*1e6, math.MaxInt64/2))), "")
+		add("Time of all steps", words.Duration(time.Duration(min(took*1e6, math.MaxInt64/2))), "")
 	}
 	for i := range telemetry.Figures {
 		f := &telemetry.Figures[i]
@@ -215,7 +215,7 @@ func (p *page) sum() {
 	}
 }
 
-// show writes a figure with its unit.
+// show formats a value with its unit.
 func (p *page) show(f *telemetry.Figure, v float64) string {
 	switch f.Unit {
 	case telemetry.TokensPerSecond:
@@ -228,7 +228,7 @@ func (p *page) show(f *telemetry.Figure, v float64) string {
 	return strings.TrimSpace(fmt.Sprintf("%.4g %s", v, f.Unit))
 }
 
-// trainedOn is how much a run was trained on, and up to which step that is known.
+// trainedOn returns the number of training tokens or samples, and the step up to which it is known.
 func trainedOn(r *Run) (n int64, step int) {
 	if r.History != nil && r.UpTo < 0 {
 		if last, ok := r.History.Last(); ok && last.Tokens > 0 {
@@ -241,7 +241,7 @@ func trainedOn(r *Run) (n int64, step int) {
 	return 0, 0
 }
 
-// least is the least number of a figure, and the first step that has it; -1: there is none.
+// least returns the minimum of a metric and the first step that has it; -1: no values.
 func least(f figure) (v float64, step int) {
 	v, step = math.NaN(), -1
 	for i, x := range f.values {
@@ -252,25 +252,25 @@ func least(f figure) (v float64, step int) {
 	return v, step
 }
 
-// decimal writes a loss.
+// decimal formats a loss.
 func decimal(v float64) string {
 	switch {
 	case math.IsNaN(v):
-		return "no number"
+		return "NaN"
 	case math.Abs(v) >= 1e-3 && math.Abs(v) < 1e6:
 		return fmt.Sprintf("%.4f", v)
 	}
 	return fmt.Sprintf("%.4g", v)
 }
 
-// tellWrong lists what was not as it should be.
+// tellWrong lists problems of the run.
 func (p *page) tellWrong() {
 	say := func(format string, args ...any) { p.Wrong = append(p.Wrong, clean(fmt.Sprintf(format, args...))) }
 	r := p.run
 	if r.History != nil {
 		skipped := upTo(r, r.History.Skipped(), func(step int) int { return step })
 		if n := len(skipped); n > 0 {
-			say("%s skipped, whose update was not applied: %s.", were(n, "step"), some(skipped))
+			say("%s skipped without an update: %s.", were(n, "step"), some(skipped))
 		}
 		for _, name := range r.History.Names() {
 			f := figureOf(r, name)
@@ -281,13 +281,13 @@ func (p *page) tellWrong() {
 				}
 			}
 			if len(gone) > 0 {
-				say("%s is no number (NaN or infinite) at %s: %s.", name, words.Plural(len(gone), "step"), some(gone))
+				say("%s is NaN or infinite at %s: %s.", name, words.Plural(len(gone), "step"), some(gone))
 			}
 		}
 	}
 	for _, kind := range []struct{ kind, one, more string }{
-		{telemetry.MarkRestart, "It was restarted once", "It was restarted %d times"},
-		{telemetry.MarkStall, "It stalled once", "It stalled %d times"},
+		{telemetry.MarkRestart, "The run restarted once", "The run restarted %d times"},
+		{telemetry.MarkStall, "The run stalled once", "The run stalled %d times"},
 		{telemetry.MarkWarning, "There was a warning", "There were %d warnings"},
 	} {
 		var at []int
@@ -305,16 +305,16 @@ func (p *page) tellWrong() {
 	}
 	if n := len(p.marks); n > 0 && p.marks[n-1].Kind == telemetry.MarkEnd {
 		if cause, failed := p.marks[n-1].Failure(); failed {
-			say("It failed: %s", cause)
+			say("The run failed: %s", cause)
 		} else {
 			p.Status += "; " + clean(p.marks[n-1].Text)
 		}
 	}
 	if r.State != nil {
 		for _, d := range r.State.Decisions {
-			what := "went on with new data by a person's word"
+			what := "a user resumed the run with other data"
 			if d.Kind == trainstate.FromStep {
-				what = "went on from an older step by a person's word"
+				what = "a user resumed the run from an older step"
 			}
 			say("At step %s, %s: %s.", words.Count(d.Step), what, d.Detail)
 		}
@@ -322,14 +322,14 @@ func (p *page) tellWrong() {
 	p.tellAside()
 }
 
-// tellAside lists what the run has set aside.
+// tellAside lists the backups of damaged and replaced data.
 func (p *page) tellAside() {
 	if p.run.dir == "" || p.run.UpTo >= 0 {
 		return
 	}
 	fsys, err := folder.Open(p.run.dir)
 	if err != nil {
-		return // said before
+		return // readRecorded reports it
 	}
 	defer func() { _ = fsys.Close() }() // nothing was written
 	var names []string
@@ -345,7 +345,7 @@ func (p *page) tellAside() {
 		}
 	}
 	if len(names) > 0 {
-		p.Wrong = append(p.Wrong, clean(fmt.Sprintf("It has set aside: %s.",
+		p.Wrong = append(p.Wrong, clean(fmt.Sprintf("Backups of damaged or replaced data: %s.",
 			strings.Join(names[:min(len(names), 10)], ", ")))+moreThan(len(names), 10))
 	}
 }
@@ -364,7 +364,7 @@ func were(n int, noun string) string {
 	return words.Plural(n, noun) + " were"
 }
 
-// some names the first of some steps.
+// some lists the first steps.
 func some(steps []int) string {
 	const shown = 8
 	var text []string
@@ -374,7 +374,7 @@ func some(steps []int) string {
 	return strings.Join(text, ", ") + moreThan(len(steps), shown)
 }
 
-// tellEvents lists what happened, without what the curves and samples show.
+// tellEvents lists the events, except checkpoints and samples.
 func (p *page) tellEvents() {
 	var shown []telemetry.Mark
 	for _, m := range p.marks {
@@ -397,7 +397,7 @@ func (p *page) tellEvents() {
 	}
 }
 
-// tellAbout says what the run is.
+// tellAbout describes the run.
 func (p *page) tellAbout() {
 	add := func(label, format string, args ...any) {
 		p.About = append(p.About, tile{Label: label, Value: clean(fmt.Sprintf(format, args...))})
@@ -424,15 +424,15 @@ func (p *page) tellAbout() {
 		add("Data", "%s; %s", text, strings.Join(c.Data.Train, ", "))
 	}
 	if s := r.State; s != nil && s.Data.Train.SHA256 != "" {
-		add("Content of the data", "%s; %s %s", identity(s.Data.Train), words.Count(s.TrainTokens), p.unit())
+		add("Training data", "%s; %s %s", identity(s.Data.Train), words.Count(s.TrainTokens), p.unit())
 		if s.Data.Val != nil {
-			add("To validate on", "%s", identity(*s.Data.Val))
+			add("Validation data", "%s", identity(*s.Data.Val))
 		}
 	}
 	if c := r.Config; c != nil {
 		add("Batch", "%s in microbatches of %d", words.Plural(c.Batch.Sequences, "sequence"), c.Batch.Microbatch)
 		o := c.Optimizer
-		add("Optimizer", "%s, learning rate %.4g to %.4g, %s warm-up steps, decay %s, clip norm %g", o.Name, o.LR, o.MinLR,
+		add("Optimizer", "%s, learning rate: peak %.4g, floor %.4g, %s warm-up steps, decay %s; clip norm %g", o.Name, o.LR, o.MinLR,
 			words.Count(int64(o.WarmupSteps)), o.Decay, o.ClipNorm)
 		pipe := fmt.Sprintf("schedule %s, %s with %s each, %s", c.Pipeline.Schedule, words.Plural(c.Pipeline.Stages, "stage"),
 			words.Plural(c.Pipeline.Chunks, "chunk"),
@@ -448,7 +448,7 @@ func (p *page) tellAbout() {
 		if len(c.Device.Ranks) > 0 {
 			device = strings.Join(c.Device.Ranks, ", ")
 		}
-		add("Device", "%s, numbers in %s", device, c.Device.DType)
+		add("Device", "%s, number type %s", device, c.Device.DType)
 	}
 	if s := r.State; s != nil {
 		add("Kernels", "%s", s.Kernels)
@@ -456,27 +456,27 @@ func (p *page) tellAbout() {
 	}
 	for _, m := range slices.Backward(p.marks) {
 		if by := m.Text; m.Kind == telemetry.MarkStart && by != "" {
-			add("Begun by", "%s", by)
+			add("Started by", "%s", by)
 			break
 		} else if _, by, ok := strings.Cut(by, "; "); m.Kind == telemetry.MarkResume && ok {
-			add("Last by", "%s", by)
+			add("Last resumed by", "%s", by)
 			break
 		}
 	}
 	if len(p.About) == 0 {
-		add("Nothing", "neither a configuration nor a checkpoint could be read")
+		add("Nothing", "the folder has no readable configuration or checkpoint")
 	}
 }
 
-// tellSamples shows the last texts.
+// tellSamples shows the last samples.
 func (p *page) tellSamples(all []telemetry.Sample) {
 	n := len(all)
 	if n == 0 {
 		return
 	}
-	p.SamplesSay = "What the model wrote at each validation, the latest first; the prompt is underlined."
+	p.SamplesSay = "The texts that the model wrote at validations, newest first. The prompt is underlined."
 	if n > limitSamples {
-		p.SamplesSay = fmt.Sprintf("The latest %d of %d; the prompt is underlined.", limitSamples, n)
+		p.SamplesSay = fmt.Sprintf("The newest %d of %d samples, newest first. The prompt is underlined.", limitSamples, n)
 		all = all[n-limitSamples:]
 	}
 	for _, s := range slices.Backward(all) {
@@ -484,7 +484,7 @@ func (p *page) tellSamples(all []telemetry.Sample) {
 	}
 }
 
-// cut bounds a text.
+// cut shortens a text to limitSampleBytes.
 func cut(text string) string {
 	if len(text) <= limitSampleBytes {
 		return text
@@ -492,10 +492,10 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:limitSampleBytes], "") + "…"
 }
 
-// readTrace reads the last step that was traced, of those that count.
+// readTrace reads the last traced step up to Run.UpTo.
 func (p *page) readTrace() {
 	say := func(text string) { p.PipelineSay = text }
-	say("No step was traced: a run records some with run.trace_every.")
+	say("The run has no traced steps. Set run.trace_every to record some.")
 	if p.run.dir == "" {
 		return
 	}
@@ -503,7 +503,7 @@ func (p *page) readTrace() {
 	t, steps, err := telemetry.ReadTrace(path, -1)
 	if err == nil && p.run.UpTo >= 0 && t.Step > p.run.UpTo {
 		if steps = upTo(p.run, steps, func(step int) int { return step }); len(steps) == 0 {
-			say("No step was traced up to this checkpoint.")
+			say("The run has no traced step before this checkpoint.")
 			return
 		}
 		t, _, err = telemetry.ReadTrace(path, slices.Max(steps))
@@ -514,13 +514,13 @@ func (p *page) readTrace() {
 			p.cantDraw(t.Step, err)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		say("The traced steps can't be read.")
+		say("The traced steps cannot be read.")
 		p.Notes = append(p.Notes, err.Error())
 	}
 }
 
 func (p *page) cantDraw(step int, err error) {
-	p.PipelineSay = fmt.Sprintf("Step %s was traced, and can't be drawn.", words.Count(int64(step)))
+	p.PipelineSay = fmt.Sprintf("Step %s was traced but cannot be drawn.", words.Count(int64(step)))
 	p.Notes = append(p.Notes, err.Error())
 }
 
@@ -535,7 +535,7 @@ func (p *page) drawPipeline() {
 		return
 	}
 	f := measured.Figures()
-	p.PipelineSay = fmt.Sprintf("Step %s, the last one that was traced: it took %.4g ms, with a bubble of %.1f %%.",
+	p.PipelineSay = fmt.Sprintf("Step %s, the last traced step: %.4g ms with a bubble of %.1f %%.",
 		words.Count(int64(p.step.Number)), f.Makespan, 100*f.BubbleFraction)
 	ms := func(v float64) string { return fmt.Sprintf("%.4g", v) }
 	for r, lane := range measured.Lanes {
@@ -543,7 +543,7 @@ func (p *page) drawPipeline() {
 	}
 	drawing, err := draw.Inline(planned, measured)
 	if errors.Is(err, draw.ErrTooLarge) {
-		p.PipelineSay += " Its actions are more than a page shows; engine trace --format perfetto has them all."
+		p.PipelineSay += " It has too many actions for this page; use engine trace --format perfetto."
 		return
 	}
 	if err != nil {

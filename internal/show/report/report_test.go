@@ -219,10 +219,10 @@ func TestPage(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"10 steps were skipped", "loss is no number (NaN or infinite) at 10 steps: 97, 194", "It was restarted 10 times",
-		"went on from an older step",
-		"step-00000002.damaged", "Ticks below are checkpoints.", "R: restarted.", "rank 1", "Content of the data",
-		"Step 3, the last one that was traced",
+		"10 steps were skipped", "loss is NaN or infinite at 10 steps: 97, 194", "The run restarted 10 times",
+		"resumed the run from an older step",
+		"step-00000002.damaged", "Ticks on the X axis are checkpoints.", "R: restarted.", "rank 1", "Training data",
+		"Step 3, the last traced step",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q", want)

@@ -18,29 +18,29 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/history"
 )
 
-// ErrNoRun: a folder has nothing that a run leaves.
-var ErrNoRun = errors.New("neither a run's folder nor a checkpoint's")
+// ErrNoRun means that a path is neither the folder of a run nor that of a checkpoint.
+var ErrNoRun = errors.New("not the folder of a run or a checkpoint")
 
-// Run is what a folder says of its run. What is not there is nil.
+// Run holds the data of a run's folder. Missing data is nil.
 type Run struct {
-	Path       string // as it was given
+	Path       string // as given by the user
 	Config     *config.Config
 	History    *history.History
-	Written    time.Time         // when the metrics were last
-	Checkpoint string            // the newest one whose state could be read, or the folder itself
-	State      *trainstate.State // of that checkpoint
-	Model      *stages.Config    // of that checkpoint
-	Parameters int64             // of the model; 0: not known
-	UpTo       int               // the last step that counts: of a checkpoint's folder, its own; -1: all
-	Notes      []string          // what is missing, or can't be read
-	dir        string            // that the metrics are in; "": there is none
+	Written    time.Time         // time of the last metrics
+	Checkpoint string            // the newest checkpoint with a readable state, or the folder itself
+	State      *trainstate.State // state in Checkpoint
+	Model      *stages.Config    // model in Checkpoint
+	Parameters int64             // number of the model's parameters; 0: not known
+	UpTo       int               // last step to use: the step of a checkpoint; -1: all steps
+	Notes      []string          // missing and unreadable data
+	dir        string            // folder of the metrics; "": none
 }
 
 func (r *Run) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Name is what the run calls itself, or else its folder.
+// Name returns run.name, or else the name of the folder.
 func (r *Run) Name() string {
 	if r.Config != nil {
 		return r.Config.Run.Name
@@ -51,7 +51,7 @@ func (r *Run) Name() string {
 	return r.Path
 }
 
-// Step is the last step that is known of.
+// Step returns the last known step.
 func (r *Run) Step() int {
 	step := 0
 	if r.State != nil {
@@ -65,12 +65,12 @@ func (r *Run) Step() int {
 	return step
 }
 
-// Read reads the folder of a run, or of a checkpoint. Of a checkpoint in a run's folder the metrics
-// are that run's, up to the checkpoint's step.
+// Read reads the folder of a run or of a checkpoint. For a checkpoint in a run's folder it reads the run's metrics up
+// to the checkpoint's step.
 func Read(path string) (*Run, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("no run can be read, give its folder or a checkpoint's: %w", err)
+		return nil, fmt.Errorf("give the folder of a run or a checkpoint: %w", err)
 	}
 	if !info.IsDir() {
 		return nil, fmt.Errorf("%s: %w: it is a file", path, ErrNoRun)
@@ -97,7 +97,7 @@ func Read(path string) (*Run, error) {
 				r.UpTo = int(r.State.Step)
 			}
 		} else {
-			r.note("%s: a checkpoint outside of its run's folder has no %s", path, rundir.MetricsFile)
+			r.note("%s: the checkpoint is not in a run's folder, so there is no %s", path, rundir.MetricsFile)
 		}
 		return r, nil
 	}
@@ -111,7 +111,7 @@ func Read(path string) (*Run, error) {
 	return r, nil
 }
 
-// has reports whether a folder has an entry, whatever it is.
+// has reports whether a folder has an entry of any kind.
 func has(fsys folder.FS, name string) bool {
 	entries, err := fsys.ReadDir(".")
 	if err != nil {
@@ -128,7 +128,7 @@ func has(fsys folder.FS, name string) bool {
 func (r *Run) readConfig(fsys folder.FS) {
 	in := rundir.NewReader(fsys, rundir.ReaderOptions{})
 	if err := in.ReadConfig(); err != nil {
-		r.note("the configuration: %v", err)
+		r.note("cannot read the configuration: %v", err)
 	} else if in.Config == nil {
 		r.note("%s is missing", fsys.Path(rundir.ConfigFile))
 	}
@@ -139,7 +139,7 @@ func (r *Run) readMetrics(dir string) {
 	r.dir = dir
 	fsys, err := folder.Open(dir)
 	if err != nil {
-		r.note("the metrics: %v", err)
+		r.note("cannot read the metrics: %v", err)
 		return
 	}
 	defer func() { _ = fsys.Close() }() // nothing was written
@@ -153,25 +153,25 @@ func (r *Run) readMetrics(dir string) {
 	}
 }
 
-// readNewest reads the newest checkpoint of a run of which that can be done.
+// readNewest reads the newest readable checkpoint of a run.
 func (r *Run) readNewest(fsys folder.FS) {
 	store, err := checkpoint.OpenStore(fsys, ".")
 	if err != nil {
-		r.note("the checkpoints: %v", err)
+		r.note("cannot read the checkpoints: %v", err)
 		return
 	}
 	steps, err := store.Steps()
 	if err != nil {
-		r.note("the checkpoints: %v", err)
+		r.note("cannot read the checkpoints: %v", err)
 		return
 	}
 	for i := len(steps) - 1; i >= 0; i-- {
 		sub, err := fsys.Sub(filepath.ToSlash(filepath.Join(checkpoint.StoreName, filepath.Base(store.Path(steps[i])))))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // a run that goes on has removed it
+			continue // an active run has removed it
 		}
 		if err != nil {
-			r.note("the checkpoint of step %d: %v", steps[i], err)
+			r.note("cannot read the checkpoint of step %d: %v", steps[i], err)
 			continue
 		}
 		r.readCheckpoint(sub, store.Path(steps[i]), r.Config)
@@ -181,11 +181,11 @@ func (r *Run) readNewest(fsys folder.FS) {
 		}
 	}
 	if len(steps) == 0 {
-		r.note("there is no checkpoint: the data's content, the kernels and the model's parameters are not known")
+		r.note("there is no checkpoint, so the data's content, the kernels and the number of parameters are not known")
 	}
 }
 
-// readCheckpoint reads the small files of a checkpoint, and its configuration where none is known.
+// readCheckpoint reads the small files of a checkpoint, and its configuration if cfg is nil.
 func (r *Run) readCheckpoint(fsys folder.FS, path string, cfg *config.Config) {
 	r.Checkpoint = path
 	text, err := folder.ReadFile(fsys, rundir.TrainerFile, checkpoint.FileBytesMax)
