@@ -11,19 +11,19 @@ import (
 	"unicode"
 )
 
-// Style is what a page with charts has among its styles.
+// Style is the CSS that a page with charts must include.
 //
 //go:embed style.css
 var Style string
 
-// Chart is some curves over one axis.
+// Chart is a figure of curves over one axis.
 type Chart struct {
-	ID     string // of letters, digits and dashes; no other chart of the page has it
+	ID     string // of letters, digits and dashes; unique in the page
 	Title  string
-	Across string // what goes across, such as "step"
-	Unit   string // of what goes up; may be empty
-	Log    bool   // values go up by their logarithm: those that are not above zero are left out
-	Zero   bool   // what goes up begins at zero
+	Across string // name of the X axis, such as "step"
+	Unit   string // unit of the Y axis; may be empty
+	Log    bool   // log scale on the Y axis: values of 0 and below are left out
+	Zero   bool   // the Y axis begins at 0
 	Lines  []Line // at most LimitLines are drawn
 	Marks  []Mark
 }
@@ -31,24 +31,24 @@ type Chart struct {
 // Line is a curve.
 type Line struct {
 	Name   string
-	Points []Point // by X
-	Dots   bool    // each point has a dot: there are few
+	Points []Point // sorted by X
+	Dots   bool    // draw a dot at each point
 }
 
-// Point is a value, or several of them near X: their mean and their ends.
+// Point is a value, or the mean and the range of several values near X.
 type Point struct{ X, Y, Low, High float64 }
 
-// At is the point of a single value. NaN is a gap, whose place is marked.
+// At returns the point of a single value. NaN is a gap, which the chart marks.
 func At(x, y float64) Point { return Point{x, y, y, y} }
 
-// Mark is something that happened. Without a Sign it is a tick below.
+// Mark is an event. Without a Sign it is a tick on the X axis.
 type Mark struct {
 	X    float64
-	Sign string // a letter above; "": none
+	Sign string // a letter above the chart; "": none
 	Text string
 }
 
-// Write writes the figure: its title, what each line is, and the picture.
+// Write writes the figure: its title, its legend and its picture.
 func (c *Chart) Write(w io.Writer) error {
 	p := newPlot(c)
 	out := bufio.NewWriter(w)
@@ -82,14 +82,14 @@ func (c *Chart) heading() string {
 	return text
 }
 
-// says puts the picture into words.
+// says describes the picture in words.
 func (c *Chart) says(p *plot) string {
 	var parts []string
 	for i := range p.lines {
 		parts = append(parts, p.lines[i].says(c.Across))
 	}
 	if len(parts) == 0 {
-		parts = append(parts, "There are no figures.")
+		parts = append(parts, "No data.")
 	}
 	signs := 0
 	for _, m := range c.Marks {
@@ -101,7 +101,7 @@ func (c *Chart) says(p *plot) string {
 	return strings.Join(parts, " ")
 }
 
-// says puts a line into words.
+// says describes a line in words.
 func (l *Line) says(across string) string {
 	var first, last *Point
 	low, high := math.Inf(1), math.Inf(-1)
@@ -118,22 +118,22 @@ func (l *Line) says(across string) string {
 		last = pt
 		low, high = min(low, pt.Low), max(high, pt.High)
 	}
-	text := l.Name + ": no number"
+	text := l.Name + ": no finite values"
 	switch first {
 	case nil:
 	case last:
 		text = fmt.Sprintf("%s: %s at %s %s", l.Name, number(first.Y), across, number(first.X))
 	default:
-		text = fmt.Sprintf("%s: from %s at %s %s to %s at %s, between %s and %s", l.Name, number(first.Y), across, number(first.X),
+		text = fmt.Sprintf("%s: from %s at %s %s to %s at %s, minimum %s, maximum %s", l.Name, number(first.Y), across, number(first.X),
 			number(last.Y), number(last.X), number(low), number(high))
 	}
 	if gone > 0 {
-		text += fmt.Sprintf("; %d of its points are no numbers", gone)
+		text += fmt.Sprintf("; NaN or infinite values: %d", gone)
 	}
 	return text + "."
 }
 
-// Spark writes a small picture of a line, which says in words what it shows.
+// Spark writes a small picture of a line with a description in words.
 func Spark(w io.Writer, l Line, across string) error {
 	p := newPlot(&Chart{Lines: []Line{l}})
 	out := bufio.NewWriter(w)
@@ -147,7 +147,7 @@ func Spark(w io.Writer, l Line, across string) error {
 	return out.Flush()
 }
 
-// escape makes text fit to stand in a page, in an element or an attribute.
+// escape escapes text for an element or an attribute of a page.
 func escape(text string) string {
 	return html.EscapeString(strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {

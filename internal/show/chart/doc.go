@@ -1,9 +1,8 @@
-// Package chart draws curves as parts of a page: a Chart is a figure with a picture in SVG, a Spark
-// a picture as large as a word. They need the page to have Style, and no script. A picture is as
-// wide as there is room, and its letters stay as large as the page's; it follows the reader's
-// choice of light or dark. Lines are told apart by their dashes and names, not by colour alone, and
-// each picture says in words what it shows.
+// Package chart draws curves for HTML pages: a Chart is a figure with an SVG picture, and Spark draws one of the size
+// of a word. The page must include Style; it needs no script. A picture uses the available width, keeps the page's
+// font size, and follows the reader's choice of light or dark. Lines differ by dashes and names, not only by color,
+// and each picture has a description in words.
 //
-// What is written is escaped, refers to nothing outside of the page, and is the same for the same
-// input. The package must never know what the curves are of.
+// The output is escaped, refers to nothing outside the page, and depends only on the input. The package must not
+// depend on the meaning of the curves.
 package chart

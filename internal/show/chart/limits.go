@@ -2,8 +2,8 @@ package chart
 
 // The limits of a picture.
 const (
-	// LimitLines bounds the lines of a chart: as many are told apart.
+	// LimitLines bounds the lines of a chart: more could not be distinguished.
 	LimitLines = 6
-	// LimitMarks bounds the marks of a chart that are drawn, and the points that are no numbers.
+	// LimitMarks bounds the marks of a chart, and its marked gaps.
 	LimitMarks = 200
 )

@@ -7,17 +7,17 @@ import (
 	"strconv"
 )
 
-// size is the width and height of the coordinates of a curve, which the page stretches.
+// size is the width and height of a curve's coordinates, which the page scales.
 const size = 10_000
 
-// plot is where things are.
+// plot holds the scales and lines of a picture.
 type plot struct {
 	chart *Chart
-	lines []Line // those that are drawn
+	lines []Line // the lines to draw
 	x, y  scale
 }
 
-// scale maps values to parts of a picture, from 0 to 1.
+// scale maps values to positions in the picture, from 0 to 1.
 type scale struct {
 	low, high float64
 	log       bool
@@ -30,10 +30,10 @@ func (s *scale) at(v float64) float64 {
 	return (v - s.low) / (s.high - s.low)
 }
 
-// most bounds what is drawn, so that no span overflows; with a log scale, least does.
+// most bounds values, so that no range overflows; least bounds them on a log scale.
 const most, least = 1e250, 1e-250
 
-// within reports whether numbers are ones that can be drawn.
+// within reports whether numbers can be drawn.
 func within(values ...float64) bool {
 	for _, v := range values {
 		if !(math.Abs(v) < most) { // nor NaN
@@ -73,11 +73,11 @@ func newPlot(c *Chart) *plot {
 	return p
 }
 
-// opened is a scale that has some width, and room beyond its ends.
+// opened returns a scale of nonzero width with a margin at its ends.
 func (s scale) opened(room float64) scale {
 	span := s.high - s.low
 	switch {
-	case s.low > s.high: // nothing is on it
+	case s.low > s.high: // it has no values
 		return scale{1, 2, s.log}
 	case span <= 1e-12*max(math.Abs(s.low), math.Abs(s.high)) || span < least:
 		r := max(math.Abs(s.low)/10, 1e-9)
@@ -92,7 +92,7 @@ func (s scale) opened(room float64) scale {
 	return scale{s.low - span*room, s.high + span*room, false}
 }
 
-// writeAxes draws the grid with its numbers, which are as large as the page's letters.
+// writeAxes draws the grid with its numbers in the page's font size.
 func (p *plot) writeAxes(out *bufio.Writer) {
 	for _, v := range p.y.ticks(5) {
 		at := percent(1 - p.y.at(v))
@@ -135,8 +135,7 @@ func (p *plot) writeCurves(out *bufio.Writer) {
 	}
 }
 
-// writeLine draws a curve, with a band from the least to the greatest where points stand for several
-// values.
+// writeLine draws a curve, with a band for the range of points that stand for several values.
 func (p *plot) writeLine(out *bufio.Writer, i int) {
 	points := p.lines[i].Points
 	up := func(v float64) int { return int(math.Round(size * (1 - p.y.at(v)))) }
@@ -164,7 +163,7 @@ func (p *plot) writeLine(out *bufio.Writer, i int) {
 		for k := from; k < to; k++ {
 			fmt.Fprintf(out, "%d %d ", across(k), up(points[k].Y))
 		}
-		if to-from == 1 { // a line of no length would not be seen
+		if to-from == 1 { // a line of length 0 would be invisible
 			fmt.Fprintf(out, "h%d", size/200)
 		}
 		fmt.Fprintln(out, `"/>`)
@@ -172,7 +171,7 @@ func (p *plot) writeLine(out *bufio.Writer, i int) {
 	}
 }
 
-// writeMarks draws what happened, and where points are no numbers.
+// writeMarks draws the events and the gaps.
 func (p *plot) writeMarks(out *bufio.Writer) {
 	drawn := 0
 	for _, m := range p.chart.Marks {
@@ -198,12 +197,12 @@ func (p *plot) writeMarks(out *bufio.Writer) {
 			}
 			gone++
 			fmt.Fprintf(out, `<text class="sign" x="%s" y="100%%" dy="-6">×<title>%s</title></text>`+"\n", percent(p.x.at(pt.X)),
-				escape(fmt.Sprintf("%s %s: %s is no number", p.chart.Across, number(pt.X), p.lines[i].Name)))
+				escape(fmt.Sprintf("%s %s: %s is NaN or infinite", p.chart.Across, number(pt.X), p.lines[i].Name)))
 		}
 	}
 }
 
-// percent writes a part of a picture.
+// percent formats a position in the picture.
 func percent(part float64) string {
 	return strconv.FormatFloat(math.Round(part*1e4)/100, 'f', -1, 64) + "%"
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// ticks are about n round numbers on a scale.
+// ticks returns about n round numbers on a scale.
 func (s *scale) ticks(n int) []float64 {
 	if s.log {
 		if decades := math.Log10(s.high) - math.Log10(s.low); decades > 1 {
@@ -17,14 +17,14 @@ func (s *scale) ticks(n int) []float64 {
 	for k := math.Ceil(s.low / step); k*step <= s.high && len(all) <= 3*n; k++ {
 		v := k * step
 		if v == 0 {
-			v = 0 // no minus zero
+			v = 0 // avoids −0
 		}
 		all = append(all, v)
 	}
 	return all
 }
 
-// powers are those of ten, each some decades apart, or with numbers between where they are few.
+// powers returns powers of ten, some decades apart, or with numbers between them if there are few.
 func (s *scale) powers(apart int) []float64 {
 	between := []float64{1}
 	if math.Log10(s.high)-math.Log10(s.low) < 2.5 {
@@ -41,7 +41,7 @@ func (s *scale) powers(apart int) []float64 {
 	return all
 }
 
-// round is the next of 1, 2 and 5 times a power of ten.
+// round returns the next of 1, 2 and 5 times a power of ten.
 func round(step float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(step)))
 	for _, m := range []float64{1, 2, 5} {
@@ -52,11 +52,11 @@ func round(step float64) float64 {
 	return 10 * power
 }
 
-// number writes a number in few characters.
+// number formats a number in a few characters.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case !finite(v):
-		return "no number"
+		return "NaN"
 	case a >= 1e15 || a > 0 && a < 1e-4:
 		return strconv.FormatFloat(v, 'g', 4, 64)
 	case a >= 1e4:
@@ -74,7 +74,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(significant(v), 'f', -1, 64)
 }
 
-// significant rounds to four digits, or to a whole number where that has more.
+// significant rounds to four digits, or to an integer if that has more.
 func significant(v float64) float64 {
 	if v == 0 || math.Abs(v) >= 1000 {
 		return math.Round(v)

@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// The gauge has a number of columns: at least, so that it can be told from
-// text, and at most, since a longer one says no more.
+// The bounds of the gauge's columns.
 const (
 	gaugeMin = 10
 	gaugeMax = 30
 )
 
-// Bar is a line of progress.
+// Bar is a progress bar.
 type Bar struct {
 	Done, Total int
-	Fields      []string // the most important first: those that don't fit are left out
+	Fields      []string // most important first; fields that do not fit are left out
 }
 
-// Render draws the bar in at most width columns, all ASCII.
+// Render returns the bar as ASCII text of at most width columns.
 func (b Bar) Render(width int) string {
 	total := max(b.Total, 1)
 	done := min(max(b.Done, 0), total)

@@ -1,6 +1,5 @@
-// Package term renders progress for people: a bar that stays below the lines
-// that scroll by, numbers in few characters, and text of any origin made harmless
-// for a terminal.
+// Package term shows progress on a terminal: lines that scroll, a progress bar that stays below them, and untrusted
+// text without control characters.
 //
-// The package must never know what makes progress, nor read a clock.
+// The package must not depend on what makes progress; it reads no clock.
 package term

@@ -9,28 +9,27 @@ import (
 	"golang.org/x/term"
 )
 
-// clearLine goes to the first column and empties the line.
+// clearLine moves to the first column and clears the line.
 const clearLine = "\r\x1b[K"
 
-// Screen writes lines to two streams, and keeps a bar below them while one is
-// drawn. It is for one goroutine. Errors of writing are for the streams to keep:
-// whoever shows progress has something more important to go on with.
+// Screen writes lines to two streams and keeps a progress bar below them. It is for one goroutine. It ignores write
+// errors.
 type Screen struct {
 	out, err io.Writer
-	width    func() int // nil: no terminal, and no bar
+	width    func() int // nil: no terminal, so no bar
 
 	bar   Bar
 	shown bool
 }
 
-// NewScreen makes a screen of a pair of streams. width tells a terminal's
-// columns at any moment; nil says that out is none.
+// NewScreen returns a screen of two streams. width returns the current number of columns of the terminal; nil: out is
+// not a terminal.
 func NewScreen(out, err io.Writer, width func() int) *Screen {
 	return &Screen{out: out, err: err, width: width}
 }
 
-// Width returns the function that NewScreen wants for a stream: nil where that
-// is no terminal, or one that can't redraw a line.
+// Width returns the function that NewScreen needs for a stream; nil: the stream is not a terminal, or one that can't
+// redraw a line.
 func Width(out io.Writer) func() int {
 	if !IsTerminal(out) || os.Getenv("TERM") == "dumb" {
 		return nil
@@ -39,7 +38,7 @@ func Width(out io.Writer) func() int {
 	return func() int {
 		width, _, err := term.GetSize(int(f.Fd()))
 		if err != nil || width <= 0 {
-			return 80 // a terminal that doesn't know, such as a serial line
+			return 80 // a terminal of unknown size, such as a serial line
 		}
 		return width
 	}
@@ -51,16 +50,16 @@ func IsTerminal(out io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// HasBar reports whether bars are shown.
+// HasBar reports whether the screen shows bars.
 func (s *Screen) HasBar() bool { return s.width != nil }
 
-// Line writes a line to the output, made harmless.
+// Line writes a line to the output, without control characters.
 func (s *Screen) Line(text string) { s.above(s.out, text) }
 
-// Notice writes a line to the error stream, made harmless.
+// Notice writes a line to the error stream, without control characters.
 func (s *Screen) Notice(text string) { s.above(s.err, text) }
 
-// above writes a line where the bar is, and the bar below it.
+// above writes a line in place of the bar, and the bar below it.
 func (s *Screen) above(w io.Writer, text string) {
 	shown := s.shown
 	s.Clear()
@@ -80,7 +79,7 @@ func (s *Screen) Draw(b Bar) {
 	s.write(s.out, clearLine+b.Render(s.width()-1))
 }
 
-// Clear takes the bar away.
+// Clear removes the bar.
 func (s *Screen) Clear() {
 	if s.shown {
 		s.shown = false

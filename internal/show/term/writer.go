@@ -6,21 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// Writer edits text on its way to another writer. A character that comes in pieces is
-// edited as one; the beginning of one that never ends is left out. It is safe for
-// concurrent use.
+// Writer edits text on its way to another writer. It joins characters that are split between calls of Write, and
+// drops an incomplete character at the end. It is safe for concurrent use.
 type Writer struct {
 	w    io.Writer
 	edit func(string) string
 
 	mu   sync.Mutex
-	held []byte // the beginning of a character
+	held []byte // the first bytes of an incomplete character
 }
 
-// NewWriter makes a Writer. With Harmless nothing can steer the terminal that w is.
+// NewWriter returns a Writer. With words.Harmless as edit, the text cannot control a terminal.
 func NewWriter(w io.Writer, edit func(string) string) *Writer { return &Writer{w: w, edit: edit} }
 
-// Write writes all of p but a character's beginning at its end, or returns an error.
+// Write writes p except an incomplete character at its end, which it keeps for the next call.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

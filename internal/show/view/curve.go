@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// series are the values of a figure by steps, thinned out when there are many.
+// series holds the values of a metric by step, averaged if there are many.
 type series struct {
 	points []point
-	every  int // values that a point is the mean of
+	every  int // number of values that a point averages
 }
 
 type point struct {
@@ -40,7 +40,7 @@ func (s *series) add(step int, value float64) {
 	s.points = append(s.points, point{float64(step), value, 1})
 }
 
-// take makes a point the mean of itself and another one.
+// take merges another point into the mean.
 func (p *point) take(q point) {
 	n := float64(p.n + q.n)
 	p.step = (p.step*float64(p.n) + q.step*float64(q.n)) / n
@@ -48,7 +48,7 @@ func (p *point) take(q point) {
 	p.n += q.n
 }
 
-// labelWidth is what the values beside a curve take.
+// labelWidth is the width of the values beside a curve.
 const labelWidth = 9
 
 // curve draws the loss, and the validation loss as marks on it.
@@ -77,7 +77,7 @@ func (v *View) curve(width, height int) []string {
 		y = int(math.Round((high - p.value) / (high - low) * float64(h-1)))
 		return x, y
 	}
-	// The mean of what falls on each column of dots.
+	// The mean of the values of each column of dots.
 	sum := make([]point, columns*dotsX)
 	for _, p := range v.loss.points {
 		x, _ := place(p, len(sum), 1)
@@ -125,7 +125,7 @@ func (v *View) curve(width, height int) []string {
 	return lines
 }
 
-// join puts points on the straight lines between those that are there.
+// join interpolates the missing points.
 func join(points []point) {
 	before := -1
 	for x, p := range points {
@@ -143,7 +143,7 @@ func join(points []point) {
 // braille are the dots of a character by row and column.
 var braille = [4][2]rune{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}
 
-// between are the rows from one dot's to the next one's, so that a steep curve holds together.
+// between returns the rows between two neighboring dots, so that a steep curve has no holes.
 func between(from, to int, join bool) []int {
 	rows := []int{to}
 	if !join || from < 0 {

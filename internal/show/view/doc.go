@@ -1,4 +1,4 @@
-// Package view draws a run as text that fills a part of a terminal: its stages and what each of
-// them does, a strip of what they did lately, the curve of the loss, and its figures. It is told
-// what happens and draws it when asked. The package must never know of terminals, keys or clocks.
+// Package view draws a run as text for a part of a terminal: the activity of its stages with a timeline of their last
+// actions, the curve of the loss, and its metrics. The caller passes events and status to a View and calls Draw. The
+// package must not depend on terminals, keys or clocks.
 package view

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Draw draws the view into so many columns and at most so many lines.
+// Draw draws the view with width columns and at most height lines.
 func (v *View) Draw(width, height int) []string {
 	head := []string{v.bar().Render(width)}
 	head = append(head, wrap(v.figures(), width, 3)...)
@@ -41,7 +41,7 @@ func (v *View) bar() term.Bar {
 	return b
 }
 
-// figures are those of the last step.
+// figures returns the metrics of the last step.
 func (v *View) figures() (f []string) {
 	r := v.last
 	number := func(name, format string, x *float64) {
@@ -81,7 +81,7 @@ func wrap(fields []string, width, most int) (lines []string) {
 	return lines
 }
 
-// foot says what a person should know.
+// foot returns the lines below the curve: a stall, the last warning and the last checkpoint.
 func (v *View) foot(width int) (lines []string) {
 	for i, line := range v.stall {
 		if i == maxChain {
@@ -113,7 +113,7 @@ func hostsOf(stages []event.Snapshot) int {
 	return len(seen)
 }
 
-// pipeline draws the stages' rows, and above them what all of them do.
+// pipeline draws a summary line and a row for each stage.
 func (v *View) pipeline(stages []event.Snapshot, byHost bool, width, height int) []string {
 	if len(stages) == 0 || height < 2 {
 		return nil
@@ -148,7 +148,7 @@ func (v *View) pipeline(stages []event.Snapshot, byHost bool, width, height int)
 	return append([]string{cut(text, width)}, shown...)
 }
 
-// window is the time that strips show: about two steps, up to the last that is known.
+// window returns the range of time of the timelines: about two steps, up to the last known action.
 func (v *View) window() (from, to time.Time) {
 	for r := range v.ranks {
 		if t := v.ranks[r].latest(); t.After(to) {
@@ -166,7 +166,7 @@ func (v *View) window() (from, to time.Time) {
 	return to.Add(-min(mostStrip, max(leastStrip, long))), to
 }
 
-// summary counts what the stages do.
+// summary counts the activities of the stages.
 func (v *View) summary(stages []event.Snapshot, strip time.Duration) string {
 	running := make(map[byte]int)
 	waiting, others := 0, 0
@@ -180,33 +180,33 @@ func (v *View) summary(stages []event.Snapshot, strip time.Duration) string {
 			others++
 		}
 	}
-	text := words.Plural(len(stages), "stage") + ":"
+	var parts []string
 	for _, kind := range []byte("FBIW") {
 		if n := running[kind]; n > 0 {
-			text += fmt.Sprintf(" %d %c", n, kind)
+			parts = append(parts, fmt.Sprintf("%d %c", n, kind))
 		}
 	}
 	if waiting > 0 {
-		text += fmt.Sprintf(" %d waiting", waiting)
+		parts = append(parts, fmt.Sprintf("%d waiting", waiting))
 	}
 	if others > 0 {
-		text += fmt.Sprintf(" %d in no action", others)
+		parts = append(parts, fmt.Sprintf("%d other", others))
 	}
-	how := "strip of the last "
+	how := "last "
 	if len(v.ranks) > 0 && !v.ranks[0].exact {
-		how = "as seen now and then in the last "
+		how = "sampled, last "
 	}
-	return text + "; " + how + words.Duration(strip)
+	return words.Plural(len(stages), "stage") + ": " + strings.Join(parts, ", ") + "; " + how + words.Duration(strip)
 }
 
-// waits says in few words what is waited for.
+// waits are short names of what a stage waits for.
 var waits = map[event.Wait]string{
 	event.WaitTokens: "tokens", event.WaitCredit: "credit", event.WaitTied: "tied gradient", event.WaitOrder: "order",
 	event.WaitStages:   "reports",
 	event.WaitDecision: "decision", event.WaitDisk: "disk", event.WaitRoom: "room", event.WaitGroup: "group",
 }
 
-// doing says in few words what a stage does, or waits for, from whom and since when.
+// doing describes briefly what a stage does, or what it waits for, from which actor and for how long.
 func (v *View) doing(s event.Snapshot, width int) string {
 	since := v.status.Time.Sub(s.Since)
 	text := s.Doing.String()
@@ -244,10 +244,10 @@ func shortName(actor string) string {
 	return actor
 }
 
-// colours of a strip, as a terminal's own. The letters say the same.
+// colours are the terminal's colors of a timeline's letters.
 var colours = map[byte]string{'F': "34", 'B': "33", 'I': "36", 'W': "35", 'U': "1"}
 
-// colour colours a strip by its letters: what follows a letter is of it.
+// colour colors a timeline: what follows a letter gets the letter's color.
 func (v *View) colour(row []byte) string {
 	if !v.o.Colour {
 		return string(row)
@@ -276,7 +276,7 @@ func (v *View) colour(row []byte) string {
 	return b.String()
 }
 
-// cut shortens a line to so many characters.
+// cut shortens a line to at most width characters.
 func cut(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text

@@ -3,20 +3,20 @@ package view
 import "time"
 
 const (
-	// maxSpans bounds what is kept of each rank for its strip.
+	// maxSpans bounds the actions that are kept for each rank.
 	maxSpans = 2048
-	// maxPoints bounds the points of a curve: twice as many columns as any terminal has.
+	// maxPoints bounds the points of a curve: more than twice the columns of a terminal.
 	maxPoints = 2048
-	// The time that a strip shows.
+	// The bounds of the time that a timeline shows.
 	leastStrip = 20 * time.Millisecond
 	mostStrip  = time.Minute
-	// stale is how old the end of a strip may be.
+	// stale is the age from which the end of a timeline moves to the present.
 	stale = time.Second
 	// maxChain bounds the lines of a chain of waits.
 	maxChain = 6
 )
 
-// The least size of a terminal that a view is drawn in.
+// The smallest terminal for a view.
 const (
 	LeastColumns = 40
 	LeastRows    = 12

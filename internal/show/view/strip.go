@@ -8,22 +8,22 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// strip is what a rank did lately.
+// strip holds the last actions of a rank.
 type strip struct {
 	spans []span              // finished, in order
-	now   []troupe.ActionTime // of the step under way, as far as it is recorded
-	runs  span                // what runs at the moment, as far as it was seen; kind 0: nothing
-	exact bool                // spans are recorded; else they are what was seen when the status was asked for
+	now   []troupe.ActionTime // recorded actions of the current step
+	runs  span                // the running action at the last status; kind 0: none
+	exact bool                // spans are recorded; false: they come from status queries
 }
 
-// span is a time in which a rank did one thing.
+// span is one activity of a rank.
 type span struct {
 	kind       byte // F, B, I, W or U, an update
 	microbatch int32
 	start, end time.Time
 }
 
-// keep takes what was recorded of a step that has ended.
+// keep adds the recorded actions of a finished step.
 func (s *strip) keep(times []troupe.ActionTime) {
 	if !s.exact {
 		s.spans, s.exact = nil, true
@@ -40,7 +40,7 @@ func spanOf(t troupe.ActionTime) span {
 
 func (s *strip) add(x span) {
 	if n := len(s.spans); n > 0 && x.start.Before(s.spans[n-1].start) {
-		return // it is known, or a pair's second half
+		return // already known, or the second half of a pair
 	}
 	if len(s.spans) >= maxSpans {
 		s.spans = append(s.spans[:0], s.spans[maxSpans/2:]...)
@@ -48,7 +48,7 @@ func (s *strip) add(x span) {
 	s.spans = append(s.spans, x)
 }
 
-// observe takes what was seen of a rank whose actions are not recorded.
+// observe adds the status of a rank whose actions are not recorded.
 func (s *strip) observe(a event.Snapshot, at time.Time) {
 	var kind byte
 	s.runs = span{}
@@ -73,7 +73,7 @@ func (s *strip) observe(a event.Snapshot, at time.Time) {
 	s.add(span{kind, a.Action.Microbatch, a.Since, at})
 }
 
-// latest is the end of what is known.
+// latest returns the end of the last known action.
 func (s *strip) latest() (t time.Time) {
 	if n := len(s.now); n > 0 {
 		return s.now[n-1].End
@@ -84,8 +84,8 @@ func (s *strip) latest() (t time.Time) {
 	return t
 }
 
-// draw writes what was done from a time on, in so many columns: a letter for each action, with
-// its microbatch where there is room, and dots where nothing was done.
+// draw draws the range of time in a number of columns: a letter for each action, with its microbatch if there is
+// room, and dots for idle time.
 func (s *strip) draw(from, to time.Time, columns int, fill byte) []byte {
 	row := make([]byte, columns)
 	for i := range row {

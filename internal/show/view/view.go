@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// View is what is known of a run. It is for one goroutine.
+// View draws a run. It is for one goroutine.
 type View struct {
 	o      Options
 	info   troupe.Info
@@ -31,22 +31,22 @@ type View struct {
 	scroll              int
 }
 
-// Options say what a terminal can show.
+// Options describe the terminal.
 type Options struct {
-	Unicode bool // else ASCII
+	Unicode bool // false: ASCII only
 	Colour  bool
 }
 
-// New makes an empty view.
+// New returns an empty view.
 func New(o Options) *View { return &View{o: o} }
 
-// Begin tells what run it is.
+// Begin sets the description of the run.
 func (v *View) Begin(i troupe.Info) {
 	v.info, v.ideal = i, i.BubblePct
 	v.last.Step = i.ResumedAt
 }
 
-// Event tells what has happened.
+// Event updates the view with an event.
 func (v *View) Event(e troupe.Event, now time.Time) {
 	m, _ := event.MarkOf(e, v.last.Step)
 	switch e := e.(type) {
@@ -88,10 +88,10 @@ func (v *View) step(e troupe.StepEvent) {
 	}
 }
 
-// Observe tells what every actor does now, and what is recorded of the step under way.
+// Observe updates the view with the status of the actors and the recorded actions of the current step.
 func (v *View) Observe(s event.Status, a troupe.Actions) {
 	if len(s.Actors) == 0 {
-		return // the coordinator can't be asked at the moment
+		return // the coordinator does not answer at the moment
 	}
 	v.status = s
 	if len(v.stall) > 0 {
@@ -116,7 +116,7 @@ func (v *View) rank(r int) *strip {
 	return &v.ranks[r]
 }
 
-// stages are the snapshots of the stages, by host and rank.
+// stages returns the snapshots of the stages, sorted by host and rank.
 func (v *View) stages() []event.Snapshot {
 	var all []event.Snapshot
 	for _, a := range v.status.Actors {
@@ -130,8 +130,8 @@ func (v *View) stages() []event.Snapshot {
 	return all
 }
 
-// Scroll moves the list of stages.
+// Scroll scrolls the list of stages by a number of rows.
 func (v *View) Scroll(rows int) { v.scroll = max(0, v.scroll+rows) }
 
-// Paused reports whether the run is.
+// Paused reports whether the run is paused.
 func (v *View) Paused() bool { return v.paused }
