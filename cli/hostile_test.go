@@ -187,7 +187,7 @@ func TestHostileFiles(t *testing.T) {
 				clocks[i] = telemetry.Clock{Host: hostile, OffsetMS: 5000.25, UncertaintyMS: 0.125}
 			}
 			m["clocks"] = clocks
-		})}, "5000.250 ms ahead of the coordinator's, ± 0.125 ms, which is taken off its times"},
+		})}, "5000.250 ± 0.125 ms ahead of the coordinator's; its times are corrected"},
 		{"a trace's clocks", []string{"trace", trace(func(m map[string]any) { m["clocks"] = make([]telemetry.Clock, 9) })}, "clocks of 9 ranks"},
 		{"a trace's number", []string{"trace", trace(func(m map[string]any) { m["step"] = hostile })}, "trace.jsonl: row 1"},
 		{"a manifest's file", []string{"ckpt", "ls", run(inCheckpoint+"manifest.json",

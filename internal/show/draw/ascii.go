@@ -12,24 +12,22 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
-// idleMark stands where a rank does nothing, goingOn where an action goes on.
+// idleMark marks idle time, goingOn the continuation of an action.
 const (
 	idleMark = '.'
 	goingOn  = '='
 )
 
-// ASCII writes charts as text. Where all times are multiples of a common unit, a column
-// is one unit:
+// ASCII writes charts as text. If all times are multiples of a common unit, a column is one unit:
 //
 //	        0               5               10
 //	rank 0  0F0 0F1 0F2 0F3 .   .   .   .   .   .   0B0 === 0F4 …
 //
-// A pair is one cell, 0F5+7B3===. Other times, such as measured ones, get columns of
-// one letter, 0F0===0F1==..; an action too short for its name is drawn as its type.
-// A text wider than width is broken into blocks of columns, each under a ruler of
-// time; width 0 means not to break it. Beneath stand the figures of each rank.
+// A pair is one cell, 0F5+7B3===. Other times, such as measured ones, use columns of one letter, 0F0===0F1==..; an
+// action too short for its name is drawn as its type. Text wider than width is broken into blocks, each with a ruler
+// of time; width 0 does not break it. The times of each rank follow below.
 //
-// It fails with ErrTooLarge above MaxCells columns and lanes.
+// It fails with ErrTooLarge if columns times lanes is above MaxCells.
 func ASCII(w io.Writer, width int, charts ...Chart) error {
 	if err := checkAll(charts); err != nil {
 		return err
@@ -39,7 +37,7 @@ func ASCII(w io.Writer, width int, charts ...Chart) error {
 		scales[i] = newTextScale(charts, charts[i].Unit)
 		lanes := len(charts[i].Lanes)
 		if columns := charts[i].makespan() / scales[i].duration; columns*float64(lanes) > MaxCells {
-			return fmt.Errorf("%w: text of %.0f columns for each of %d ranks is above the limit of %d cells: write csv, json or perfetto instead",
+			return fmt.Errorf("%w: text of %.0f columns for each of %d ranks, the limit is %d cells: use csv, json or perfetto instead",
 				ErrTooLarge, columns, lanes, MaxCells)
 		}
 	}
@@ -59,14 +57,14 @@ func ASCII(w io.Writer, width int, charts ...Chart) error {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// textScale is how time becomes columns.
+// textScale maps time to columns.
 type textScale struct {
-	duration float64 // of a column
-	letters  int     // of a column; 1 means scaled columns
+	duration float64 // duration of a column
+	letters  int     // letters of a column; 1: scaled columns
 	unit     string
 }
 
-// newTextScale finds the scale for the charts of one unit.
+// newTextScale returns the scale for the charts of one unit.
 func newTextScale(charts []Chart, unit string) textScale {
 	t := measureTimes(charts, unit)
 	s := textScale{unit: unit}
@@ -76,8 +74,8 @@ func newTextScale(charts []Chart, unit string) textScale {
 		s.letters = s.cell(charts)
 		return s
 	}
-	// A quarter of the actions may be too short for their names. If most are much
-	// shorter than the rest, the rest decides.
+	// A quarter of the actions may be too short for their names. If most are much shorter than the others, the others
+	// decide.
 	room := float64(t.label + 1)
 	s.letters = 1
 	s.duration = max(t.quartile/room, t.makespan/(maxUnitsOfShortest*room*float64(max(1, t.boxes))))
@@ -87,12 +85,12 @@ func newTextScale(charts []Chart, unit string) textScale {
 	return s
 }
 
-// maxUnitsOfShortest bounds how many columns the shortest action may take: with more
-// of them, most of the text would say that something goes on.
+// maxUnitsOfShortest bounds the columns of the shortest action: with more, most of the text would be continuation
+// marks.
 const maxUnitsOfShortest = 4
 
-// cell returns the letters of a column that has room for any name and a space after it. A
-// pair has a column for each of its names, or all in one.
+// cell returns the letters of a column with room for any name and a space. A pair has a column for each of its names,
+// or all in one.
 func (s textScale) cell(charts []Chart) int {
 	cell := 2
 	var label []byte
@@ -116,12 +114,12 @@ func (s textScale) cell(charts []Chart) int {
 	return cell
 }
 
-// columns returns the columns from one time up to another.
+// columns returns the range of columns between two times.
 func (s textScale) columns(start, end float64) (from, to int) {
 	return int(math.Round(start / s.duration)), int(math.Round(end / s.duration))
 }
 
-// write draws the lanes, block by block.
+// write writes the lanes, block by block.
 func (s textScale) write(out *bufio.Writer, c *Chart, width int) {
 	_, columns := s.columns(0, c.makespan())
 	names := 0
@@ -154,8 +152,7 @@ func (s textScale) write(out *bufio.Writer, c *Chart, width int) {
 	}
 }
 
-// row draws one lane that is to be broken into blocks, and counts what is too short to
-// be drawn.
+// row returns the text of a lane, and the number of actions that are too short to be drawn.
 func (s textScale) row(l *Lane, columns, block int) (row []byte, short int) {
 	row = make([]byte, columns*s.letters)
 	for i := range row {
@@ -178,7 +175,7 @@ func (s textScale) row(l *Lane, columns, block int) (row []byte, short int) {
 			for i := from + s.letters; i < to; i += s.letters {
 				fill(row[i : i+len(label)])
 			}
-		default: // something after the label keeps it apart from the next one
+		default: // a mark after the label separates it from the next one
 			end := to
 			if s.letters > 1 {
 				end-- // a space
@@ -190,9 +187,8 @@ func (s textScale) row(l *Lane, columns, block int) (row []byte, short int) {
 	return row, short
 }
 
-// writeLabel writes a label between two places of a row, or as much of it as tells that
-// something starts there. A name that the end of a block would break stands in the next
-// block.
+// writeLabel writes a label between two positions of a row, shortened if necessary. A name that the end of a block
+// would break moves to the next block.
 func writeLabel(row []byte, from, to, block int, label []byte) {
 	unbroken := func(at, n int) int {
 		if end := (at/block + 1) * block; at+n > end && n <= block {
@@ -227,7 +223,7 @@ func fill(place []byte) {
 	}
 }
 
-// ruler writes the time of the first column, and of round times where there is room.
+// ruler returns the time of the first column, and round times if there is room.
 func (s textScale) ruler(first, beyond int) []byte {
 	line := []byte(number(float64(first) * s.duration))
 	reserve := float64(len(number(float64(beyond)*s.duration)) + 2)
@@ -248,10 +244,10 @@ func (s textScale) ruler(first, beyond int) []byte {
 	}
 }
 
-// rulerLetters is about how far the times of a ruler stand apart.
+// rulerLetters is the approximate distance of times in a ruler.
 const rulerLetters = 16
 
-// writeFigures writes a line for each rank.
+// writeFigures writes the times of each rank.
 func writeFigures(out *bufio.Writer, c *Chart, f Figures) {
 	names, wide := 0, len("busy")
 	for r := range c.Lanes {

@@ -8,21 +8,21 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// BrowserFiles are the scripts and the style by which a page draws a step, in the folder page: pipeline.js draws what
-// step.js decodes, dom.js has what both need, and pipeline.css their colours.
+// BrowserFiles are the scripts and the style with which a page draws a step, in the folder page: step.js decodes a
+// step, pipeline.js draws it, dom.js has helpers, and pipeline.css the colors.
 //
 //go:embed page/dom.js page/step.js page/pipeline.js page/static.js page/pipeline.css
 var BrowserFiles embed.FS
 
-// Drawing is a step as a page's script takes it.
+// Drawing is a step in the form of a page's script.
 type Drawing struct {
-	Bytes  []byte    // of the response that step.js decodes
-	Busy   []float64 // ms by rank
-	Shares []float64 // by chunk: its part of all ranks' busy time
-	Ranks  []int     // by chunk
+	Bytes  []byte    // the data that step.js decodes
+	Busy   []float64 // busy time by rank in ms
+	Shares []float64 // by chunk: its share of all ranks' busy time
+	Ranks  []int     // rank by chunk
 }
 
-// stepHeader comes before the arrays of numbers.
+// stepHeader is the JSON header before the arrays of numbers.
 type stepHeader struct {
 	Step         int               `json:"step"` // 0: the step was simulated
 	Unit         string            `json:"unit"` // of all times
@@ -52,8 +52,9 @@ type stepHeader struct {
 	Note         string            `json:"note,omitempty"`
 }
 
-// ForBrowser makes the drawing of a measured step, with its plan above it. It fails with ErrTooLarge for more than
-// MaxStepActions actions, and as the step's Check does. A step whose table cannot be played has no plan, and says so.
+// ForBrowser returns the drawing of a measured step with its plan. It fails with ErrTooLarge for more than
+// MaxStepActions actions, and if the step's Check fails. If the table cannot be simulated, the drawing has no plan
+// and a note about it.
 func ForBrowser(s *scheduler.Step) (*Drawing, error) { return forBrowser(s, Milliseconds, true) }
 
 func forBrowser(s *scheduler.Step, unit string, measured bool) (*Drawing, error) {
@@ -81,7 +82,7 @@ func forBrowser(s *scheduler.Step, unit string, measured bool) (*Drawing, error)
 	if measured {
 		var err error
 		if planned, err = s.Plan(); err != nil {
-			h.Note = fmt.Sprintf("There is no plan to draw: %v. ", err)
+			h.Note = fmt.Sprintf("The plan cannot be drawn: %v. ", err)
 		} else {
 			h.Planned, h.PlannedPct = planned.Makespan, 100*planned.BubbleFraction
 		}
@@ -93,7 +94,7 @@ func forBrowser(s *scheduler.Step, unit string, measured bool) (*Drawing, error)
 	whole.StepMS = h.StepMS
 	why, err := analyse(&whole)
 	if err != nil {
-		h.Note += fmt.Sprintf("Why ranks waited is not known: %v.", err)
+		h.Note += fmt.Sprintf("The causes of waits are not known: %v.", err)
 	}
 	h.Causes, h.Sums, h.Waits, h.Gaps = causeNames, why.sums, why.waits, len(why.gaps)
 	h.Critical, h.ComputeMS, h.MessageMS = len(why.critical.Steps), why.critical.ComputeMS, why.critical.MessageMS

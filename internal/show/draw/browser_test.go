@@ -194,7 +194,7 @@ func TestForBrowserRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h, _, _ := unpack(t, d.Bytes); !strings.Contains(h.Note, "no plan to draw") || h.Makespan != 1 {
+	if h, _, _ := unpack(t, d.Bytes); !strings.Contains(h.Note, "plan cannot be drawn") || h.Makespan != 1 {
 		t.Errorf("%+v", h)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // The units that a chart's times may have.
 const (
-	Units        = "units" // what a simulation's costs are in
+	Units        = "units" // the unit of a simulation's costs
 	Milliseconds = "ms"
 )
 
@@ -19,51 +19,47 @@ const (
 type Chart struct {
 	Title string
 	Unit  string // of all times: Units or Milliseconds
-	Lanes []Lane // one for each rank, in the order of ranks
-	// Makespan is the time from 0 to the end of the step. 0 means: to the end of
-	// the last action.
+	Lanes []Lane // one for each rank, in order
+	// Makespan is the time from 0 to the end of the step; 0: the end of the last action.
 	Makespan float64
-	// Facts are further lines to show beneath the title.
+	// Facts are more lines below the title.
 	Facts []Fact
-	// Skips are the edges between chunks that are no neighbours, as in scheduler.Table.
+	// Skips are the edges between chunks that are not neighbors, as in scheduler.Table.
 	Skips []scheduler.Skip
-	// Credits are those of the edges, with skips in the order of Skips; nil: not known.
-	// Perfetto names them.
+	// Credits are the credits of the edges, with skips in the order of Skips, for Perfetto; nil: not known.
 	Credits *scheduler.Credits
-	// Table is the order of all ranks; nil: it is what the lanes say.
+	// Table is the schedule's table; nil: the lanes define it.
 	Table *scheduler.Table
-	// Step is the step that was measured; nil: the chart is a plan.
+	// Step is the measured step; nil: the chart is a plan.
 	Step *scheduler.Step
 }
 
-// Lane is what one rank did.
+// Lane is the timeline of a rank.
 type Lane struct {
 	Name string // such as "rank 3"
-	// Actions stand in the order of their starts. One with Overlap and the next are a
-	// pair that ran as one, and are drawn as one.
+	// Actions are sorted by start. An action with Overlap and the next one are a pair, which runs and is drawn as
+	// one.
 	Actions []scheduler.Action
-	// Start and End are the times of each action, counted from the beginning of the
-	// step. Those of a pair's two actions are equal.
+	// Start and End are the times of each action since the beginning of the step. The two actions of a pair have
+	// equal times.
 	Start, End []float64
-	// Host is where the rank ran; "": all ranks of the chart ran in one place, or as planned.
+	// Host is the host of the rank; "": all ranks ran in one process, or the chart is a plan.
 	Host string
-	// Gaps are times without an action and why, in order, as far as they are known. Perfetto
-	// shows them.
+	// Gaps are the known idle times with their causes, in order, for Perfetto.
 	Gaps []Gap
 }
 
-// Gap is a time in which a rank did nothing, and why.
+// Gap is an idle time of a rank with its cause.
 type Gap struct {
 	Start, End float64
 	Cause      string
 }
 
-// Fact is something that a chart says about itself.
+// Fact is an additional line about a chart.
 type Fact struct{ Label, Value string }
 
-// FromTimeline makes the chart of a simulated table. It shares the memory of both, which
-// must belong together: the writers of this package refuse a chart whose rows differ in
-// length.
+// FromTimeline returns the chart of a simulated table. It shares the memory of both. They must belong together: the
+// writers of this package refuse a chart whose rows differ in length.
 func FromTimeline(t *scheduler.Table, tl *scheduler.Timeline) Chart {
 	c := Chart{Title: title(t), Unit: Units, Makespan: tl.Makespan, Lanes: make([]Lane, t.NumRanks()), Skips: t.Skips, Table: t}
 	for r, row := range t.Ranks {
@@ -90,10 +86,10 @@ func title(t *scheduler.Table) string {
 	return text + ", " + words.Plural(t.Microbatches, "microbatch")
 }
 
-// localChunk returns a chunk's place among those of its rank, as scheduler.Table does.
+// localChunk returns the index of a chunk among the chunks of its rank, as in scheduler.Table.
 func (c *Chart) localChunk(chunk int32) int { return int(chunk) / len(c.Lanes) }
 
-// actions returns how many actions a chart has.
+// actions returns the number of actions of a chart.
 func (c *Chart) actions() int {
 	n := 0
 	for i := range c.Lanes {
@@ -102,8 +98,7 @@ func (c *Chart) actions() int {
 	return n
 }
 
-// check refuses what can't be drawn. Actions that overlap without being a pair are
-// legal: clocks are not that exact.
+// check refuses charts that can't be drawn. Actions may overlap without being a pair, since clocks are not exact.
 func (c *Chart) check() error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%w %q: %s", ErrChart, shorten(c.Title), fmt.Sprintf(format, args...))
@@ -112,13 +107,13 @@ func (c *Chart) check() error {
 	case c.Unit != Units && c.Unit != Milliseconds:
 		return fail("unknown unit %q, want %q or %q", shorten(c.Unit), Units, Milliseconds)
 	case len(c.Lanes) == 0:
-		return fail("it has no lanes, want one for each rank")
+		return fail("it has no lanes: it needs one for each rank")
 	case !isTime(c.Makespan):
 		return fail("makespan %v, want a number from 0 to %v", c.Makespan, float64(maxTime))
 	}
 	for _, s := range c.Skips {
 		if s.From < 0 || s.To < 2 || s.From >= s.To-1 || s.To > math.MaxInt32 {
-			return fail("skip %v: want a chunk, and one behind the next", s)
+			return fail("skip %v: the second chunk must be at least two after the first", s)
 		}
 	}
 	for r := range c.Lanes {
@@ -131,36 +126,36 @@ func (c *Chart) check() error {
 
 func (l *Lane) check() error {
 	if len(l.Start) != len(l.Actions) || len(l.End) != len(l.Actions) {
-		return fmt.Errorf("%d actions, but %d starts and %d ends: each action needs one of both",
+		return fmt.Errorf("%d actions, but %d starts and %d ends: each action needs both",
 			len(l.Actions), len(l.Start), len(l.End))
 	}
 	for i, a := range l.Actions {
 		start, end := l.Start[i], l.End[i]
 		switch {
 		case a.Type < scheduler.F || a.Type > scheduler.B || a.Chunk < 0 || a.Microbatch < 0:
-			return fmt.Errorf("action %d: %v is no action", i, a)
+			return fmt.Errorf("action %d: %v is not a valid action", i, a)
 		case !isTime(start) || !isTime(end):
 			return fmt.Errorf("action %d (%v): from %v to %v, want numbers from 0 to %v", i, a, start, end, float64(maxTime))
 		case end < start:
 			return fmt.Errorf("action %d (%v): it ends at %v, before it starts at %v", i, a, end, start)
 		case i > 0 && start < l.Start[i-1]:
-			return fmt.Errorf("action %d (%v): it starts at %v, before the one before it at %v: sort the lane by its starts",
+			return fmt.Errorf("action %d (%v): it starts at %v, before the previous action at %v: sort the actions by start",
 				i, a, start, l.Start[i-1])
 		case a.Overlap && (i+1 == len(l.Actions) || l.Actions[i+1].Overlap):
-			return fmt.Errorf("action %d (%v): it is to overlap with the next action, which is missing or the first of another pair", i, a)
+			return fmt.Errorf("action %d (%v): it overlaps with the next action, which is missing or begins another pair", i, a)
 		}
 	}
 	return l.checkGaps()
 }
 
-// checkGaps looks at the gaps as check does at the actions.
+// checkGaps checks the gaps.
 func (l *Lane) checkGaps() error {
 	for i, g := range l.Gaps {
 		switch {
 		case !isTime(g.Start) || !isTime(g.End) || g.End < g.Start:
 			return fmt.Errorf("gap %d: from %v to %v, want numbers from 0 to %v", i, g.Start, g.End, float64(maxTime))
 		case i > 0 && g.Start < l.Gaps[i-1].Start:
-			return fmt.Errorf("gap %d: it starts at %v, before the one before it at %v", i, g.Start, l.Gaps[i-1].Start)
+			return fmt.Errorf("gap %d: it starts at %v, before the previous gap at %v", i, g.Start, l.Gaps[i-1].Start)
 		}
 	}
 	return nil
@@ -170,7 +165,7 @@ func isTime(v float64) bool { return v >= 0 && v <= maxTime && !math.IsNaN(v) }
 
 func checkAll(charts []Chart) error {
 	if len(charts) == 0 {
-		return fmt.Errorf("%w: there is none", ErrChart)
+		return fmt.Errorf("%w: there are no charts", ErrChart)
 	}
 	for i := range charts {
 		if err := charts[i].check(); err != nil {
@@ -180,14 +175,14 @@ func checkAll(charts []Chart) error {
 	return nil
 }
 
-// box is what is drawn as one: an action, or a pair.
+// box is an action or a pair, drawn as one box.
 type box struct {
 	at         int // position of its first action
 	actions    []scheduler.Action
 	start, end float64
 }
 
-// box returns the one that an action at a position belongs to.
+// box returns the box of the action at a position.
 func (l *Lane) box(i int) box {
 	if i > 0 && l.Actions[i-1].Overlap {
 		i--
@@ -198,7 +193,7 @@ func (l *Lane) box(i int) box {
 	return box{i, l.Actions[i : i+2], l.Start[i], max(l.End[i], l.End[i+1])}
 }
 
-// boxes goes through a lane.
+// boxes iterates over the boxes of a lane.
 func (l *Lane) boxes() iter.Seq[box] {
 	return func(yield func(box) bool) {
 		for i := 0; i < len(l.Actions); {
@@ -211,7 +206,7 @@ func (l *Lane) boxes() iter.Seq[box] {
 	}
 }
 
-// shorten cuts a name to what an error may repeat of it.
+// shorten cuts a name for an error.
 func shorten(s string) string {
 	if len(s) <= maxQuoted {
 		return s

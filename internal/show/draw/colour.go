@@ -7,19 +7,18 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// colour is red, green and blue from 0 to 255.
+// colour is red, green and blue, each from 0 to 255.
 type colour [3]float64
 
 func (c colour) String() string {
 	return fmt.Sprintf("#%02x%02x%02x", int(math.Round(c[0])), int(math.Round(c[1])), int(math.Round(c[2])))
 }
 
-// ramp is a type's colour for the first and for the last chunk of a rank.
+// ramp holds the colors of a type for the first and the last chunk of a rank.
 type ramp struct{ first, last colour }
 
-// The palette goes by blue, green and yellow-orange, which stay apart for eyes without
-// one kind of cone. All shades are light enough for dark numbers, and dark enough to be
-// seen on white.
+// The palette uses blue, green and yellow-orange, which remain distinct for color-blind readers. All shades are light
+// enough for dark numbers and dark enough to be seen on white.
 var ramps = map[scheduler.Type]ramp{
 	scheduler.F: {colour{50, 126, 242}, colour{148, 184, 250}},
 	scheduler.I: {colour{32, 194, 174}, colour{180, 242, 230}},
@@ -27,10 +26,10 @@ var ramps = map[scheduler.Type]ramp{
 	scheduler.W: {colour{208, 134, 16}, colour{252, 216, 116}},
 }
 
-// ink is the colour of numbers in boxes, on a light page and on a dark one.
+// ink is the color of numbers in boxes, on light and dark pages.
 var ink = colour{16, 20, 26}
 
-// shades returns in how many shades the chunks of a chart are drawn.
+// shades returns the number of shades for the chunks of a chart.
 func shades(chunks int) int { return max(1, min(chunks, maxShades)) }
 
 // shade returns the shade of a chunk.
@@ -41,7 +40,7 @@ func shade(chunk, chunks int) int {
 	return chunk * maxShades / chunks
 }
 
-// fill returns the colour of a type in one of n shades.
+// fill returns the color of a type in one of n shades.
 func (t ramp) fill(shade, shades int) colour {
 	var c colour
 	part := 0.0

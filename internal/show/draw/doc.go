@@ -1,30 +1,28 @@
-// Package draw shows when each rank computed what: as text, as a picture, as a page to look around
-// in, as a trace for Perfetto, and as figures. The package must never know of actors, files or
-// flags, so that a plan and a measured run are drawn by the same code.
+// Package draw draws timelines of ranks and their actions: as text, as a picture, as an interactive page, as a trace
+// for Perfetto, and as numbers. It must not depend on actors, files or flags, so that the same code draws plans and
+// measured runs.
 //
 // # A chart
 //
-// A [Chart] is one timeline: a [Lane] for each rank, with its actions in the order of
-// their starts and the times of each. [FromTimeline] makes one of a simulated table;
-// whoever has measured a run fills one in. Neither copies the actions. Busy and idle
-// time, bubble and peaks are not part of the input: [Chart.Figures] takes them from
-// the actions and their times, by the definitions of scheduler, so that a plan and a
-// run can be compared.
+// A [Chart] is one timeline. It has a [Lane] for each rank, with the rank's actions in the order of their starts, and
+// their times. [FromTimeline] makes a chart of a simulated table, [FromStep] charts of a measured step. Neither
+// copies the actions. [Chart.Figures] computes busy and idle time, bubble and peaks from the actions, with the
+// definitions of package scheduler, so that a plan and a run can be compared.
 //
-// Every function here takes any number of charts and shows them one above the other,
-// the plan above the run that followed it. Charts in the same unit share their scale.
+// The functions take any number of charts and draw them below each other, such as a plan above the measured run.
+// Charts in the same unit share their scale.
 //
 // # The formats
 //
-//   - [ASCII] writes text: a column for each unit of time, or scaled columns where
+//   - [ASCII] writes text: a column for each unit of time, or scaled columns if
 //     the times have no common unit.
-//   - [SVG] writes a picture that stands alone.
-//   - [Picture] writes the same picture as an element of somebody's page.
-//   - [HTML] writes a page that stands alone: the same picture, with zoom, a
-//     microbatch's way through the ranks, and each rank's figures.
+//   - [SVG] writes a complete picture.
+//   - [Picture] writes the same picture as an element for a page.
+//   - [HTML] writes a complete page: an interactive drawing with zoom and a
+//     microbatch's path through the ranks, and the times of each rank.
 //   - [Perfetto] writes a trace for Perfetto, in its protobuf format.
-//   - [Summary] writes the figures of a table as JSON, with the table itself.
+//   - [Summary] writes the numbers of a table as JSON, with the table itself.
 //
-// All but the last two are for eyes and refuse more actions than eyes can use, see
-// [MaxBoxes] and [MaxCells]. Those take a table of any size.
+// All but the last two are for people and refuse too many actions, see [MaxBoxes] and [MaxCells]. The last two take
+// tables of any size.
 package draw

@@ -14,11 +14,10 @@ const (
 	flagPair     // runs as one with the next
 )
 
-// encode writes the magic "TRP1", the length of the header and the header, each array aligned to 4
-// bytes: of all actions, rank by rank, starts, ends, planned starts and planned ends (float32, ms),
-// chunks and microbatches (int32), types and flags (uint8); of the gaps, starts and ends (float32),
-// ranks, ranks waited for, chunks and microbatches waited for (int32; −1: none), causes and types
-// (uint8). All little-endian.
+// encode writes the magic "TRP1", the length of the header, the header, and arrays aligned to 4 bytes: for all
+// actions, rank by rank, starts, ends, planned starts and planned ends (float32, ms), chunks and microbatches
+// (int32), types and flags (uint8); of the gaps, starts and ends (float32), ranks, ranks waited for, chunks and
+// microbatches waited for (int32; −1: none), causes and types (uint8). All little-endian.
 func encode(s *scheduler.Step, h stepHeader, actual, planned *scheduler.Timeline, why *reasons) ([]byte, error) {
 	n := 0
 	for _, row := range s.Table.Ranks {

@@ -2,10 +2,10 @@ package draw
 
 import "errors"
 
-// The kinds of errors of this package. What a writer returned is passed on as it is.
+// The errors of this package. Errors of writers are returned unchanged.
 var (
-	// ErrChart: a chart's times or actions contradict each other.
+	// ErrChart means that the times or actions of a chart are not consistent.
 	ErrChart = errors.New("malformed chart")
-	// ErrTooLarge: a chart is too large for a format that is made to be looked at.
+	// ErrTooLarge means that a chart is too large for a format for people.
 	ErrTooLarge = errors.New("too large to draw")
 )

@@ -2,21 +2,19 @@ package draw
 
 import "github.com/troupe-ml/troupe/scheduler"
 
-// Figures sums a chart up. The words mean what they mean in scheduler.Timeline and
-// scheduler.Report; times are in the chart's unit.
+// Figures holds the totals of a chart, as defined by scheduler.Timeline and scheduler.Report. Times are in the
+// chart's unit.
 type Figures struct {
 	Makespan float64
-	// BubbleFraction is the share of all ranks' time, from 0 to the makespan, in
-	// which no action runs.
+	// BubbleFraction is the share of all ranks' time, from 0 to the makespan, in which no action runs.
 	BubbleFraction float64
-	Busy           []float64 // by rank: when at least one action ran
-	Idle           []float64 // by rank: waiting between its first and its last action
-	// PeakInFlight is, by rank, the most outputs of its chunks that it holds for
-	// their backwards.
+	Busy           []float64 // by rank: time in which at least one action ran
+	Idle           []float64 // by rank: idle time between its first and last action
+	// PeakInFlight is, by rank, the largest number of outputs that it holds for their backward passes.
 	PeakInFlight []int
 }
 
-// Figures sums the chart up. Its lanes must be as [Lane] says; the writers check that.
+// Figures returns the totals of the chart. Its lanes must be valid, which the writers check.
 func (c *Chart) Figures() Figures {
 	ranks := len(c.Lanes)
 	f := Figures{Makespan: c.makespan(), Busy: make([]float64, ranks), Idle: make([]float64, ranks), PeakInFlight: make([]int, ranks)}
@@ -55,8 +53,7 @@ func (c *Chart) forwardOnly() bool {
 	return true
 }
 
-// busy adds up when something ran, so that what overlaps counts once, a pair as what
-// it takes.
+// busy adds up the time in which actions ran; overlapping times count once.
 func (l *Lane) busy() (busy, idle float64) {
 	if len(l.Actions) == 0 {
 		return 0, 0
@@ -71,11 +68,10 @@ func (l *Lane) busy() (busy, idle float64) {
 	return busy, max(0, reach-l.Start[0]-busy)
 }
 
-// PeakToInputGradient returns, by rank, the most outputs of its chunks that it holds
-// until their input gradient is done: one more with each F, one less after the I, or
-// after the B where the two gradients are one action. What a rank holds from there to
-// the W is smaller in some systems, and is not counted. A forward-only rank lets go of
-// each output at once.
+// PeakToInputGradient returns, by rank, the largest number of outputs that it holds until their input gradient is
+// done: one more with each F, one less after the I, or after the B if the two gradients are one action. It does not
+// count what a rank holds from the I to the W, which is smaller in some systems. A forward-only rank releases each
+// output at once.
 func PeakToInputGradient(t *scheduler.Table) []int {
 	peaks := make([]int, t.NumRanks())
 	for r, row := range t.Ranks {
@@ -84,7 +80,7 @@ func PeakToInputGradient(t *scheduler.Table) []int {
 	return peaks
 }
 
-// peak counts outputs from their F to the action of the type release, or to the B.
+// peak returns the largest number of outputs held from their F to the action of type release, or to the B.
 func peak(row []scheduler.Action, forwardOnly bool, release scheduler.Type) int {
 	held, most := 0, 0
 	for _, a := range row {

@@ -1,7 +1,7 @@
 package draw
 
 import (
-	_ "embed" // the page and its style
+	_ "embed" // embeds the page and its style
 	"html/template"
 	"io"
 
@@ -16,7 +16,7 @@ var pageStyle string
 
 var page = template.Must(template.New("page").Parse(pageHTML))
 
-// pageData are the page's values. Texts are escaped where they stand.
+// pageData holds the values of the page's template, which escapes texts.
 type pageData struct {
 	Title, Policy   string
 	Style           template.CSS
@@ -24,7 +24,7 @@ type pageData struct {
 	Charts          []chartFigures
 }
 
-// chartFigures are the figures of a chart in a table.
+// chartFigures is the table of a chart's figures.
 type chartFigures struct {
 	Title, Unit string
 	Ranks       []rankFigures
@@ -35,9 +35,9 @@ type rankFigures struct {
 	Peak             int
 }
 
-// HTML writes charts as a page that needs no other file and no network: each drawn by the script that the program's own page
-// uses, to zoom and look around in, with its figures and each rank's busy and idle time and peak. Charts in the same unit have
-// one scale and move together. Without scripts a browser shows them as SVG does. It follows the reader's choice of light or dark.
+// HTML writes charts as a page that needs no other file and no network. Each chart has an interactive drawing, and a
+// table with each rank's busy and idle time and peak. Charts in the same unit have one scale and move together.
+// Browsers without scripts show the pictures of SVG. The page follows the reader's choice of light or dark.
 //
 // It fails with ErrTooLarge above MaxBoxes actions.
 func HTML(w io.Writer, charts ...Chart) error {
@@ -60,7 +60,7 @@ func HTML(w io.Writer, charts ...Chart) error {
 	return out.Flush()
 }
 
-// figuresOf lists the figures of each rank.
+// figuresOf returns the figures of each rank.
 func figuresOf(c *Chart, f Figures) chartFigures {
 	of := chartFigures{Title: words.OneLine(c.Title), Unit: c.Unit}
 	for r := range c.Lanes {

@@ -16,8 +16,8 @@ import (
 //go:embed picture.css
 var pictureStyle string
 
-// What a page has beside the drawings that Inline makes: InlineStyle among its styles, InlineScript once, behind the
-// drawings, and InlinePolicy as its content security policy, which lets no other script run and nothing be loaded.
+// A page with drawings of Inline must include InlineStyle, and InlineScript once after the drawings. InlinePolicy is
+// its content security policy, which allows no other scripts and no loading of resources.
 var (
 	InlineStyle  = file("pipeline.css") + pictureStyle
 	InlinePolicy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" + scriptHash + "'; base-uri 'none'; form-action 'none'"
@@ -33,7 +33,7 @@ var (
 func file(name string) string {
 	text, err := BrowserFiles.ReadFile("page/" + name)
 	if err != nil {
-		panic(err) // it is in the program
+		panic(err) // the file is embedded
 	}
 	return string(text)
 }
@@ -43,8 +43,8 @@ var (
 	exportWord = regexp.MustCompile(`(?m)^export `)
 )
 
-// bundle joins modules to one, in the order in which they need each other: a page that is a file may import none.
-// Their names must differ.
+// bundle joins modules into one, each after the modules that it imports, because a page in a local file cannot import
+// modules. All their top-level names must differ.
 func bundle(names ...string) string {
 	var all strings.Builder
 	for _, name := range names {
@@ -53,11 +53,12 @@ func bundle(names ...string) string {
 	return all.String()
 }
 
-// Inline draws charts in somebody's page: one drawing for each, and one for a plan and the measured step behind it. Without
-// scripts a browser shows the picture that SVG writes, if that has not too many boxes; so it does for a chart that is no step
-// of any table, which the script can't draw. A page has one Inline.
+// Inline returns HTML with interactive drawings of charts: one for each chart, or one for a plan and the measured
+// step after it. Browsers without scripts show the picture of SVG, if it does not have too many boxes. So do all
+// browsers for a chart that the script can't draw, because it is not a step of a table. A page may contain only one
+// result of Inline.
 //
-// It fails as SVG does.
+// It returns the errors of SVG.
 func Inline(charts ...Chart) (template.HTML, error) {
 	p, err := newPicture("html", charts)
 	if err != nil {
@@ -76,7 +77,7 @@ func (p *picture) inline() (template.HTML, error) {
 			continue
 		}
 		if d, err := c.forBrowser(); err != nil {
-			fmt.Fprintf(&out, "%s<p class=\"about\">Only its picture can be drawn: %s.</p>\n", about, escape(err.Error()))
+			fmt.Fprintf(&out, "%s<p class=\"about\">The interactive drawing is not available: %s.</p>\n", about, escape(err.Error()))
 			before, behind = "", ""
 		} else {
 			fmt.Fprintf(&out, "<div class=\"pipeline\" data-step=\"%s\">\n%s</div>\n", base64.StdEncoding.EncodeToString(d.Bytes), about)
@@ -85,8 +86,7 @@ func (p *picture) inline() (template.HTML, error) {
 	}
 	out.WriteString(before)
 	if p.actions > maxFallback && before != "" {
-		fmt.Fprintf(&out, "<p>A script draws these %d actions, and this browser runs none. "+
-			"The format svg is a picture of them.</p>\n", p.actions)
+		fmt.Fprintf(&out, "<p>This drawing of %d actions needs JavaScript, which this browser does not run. Use the format svg for a picture.</p>\n", p.actions)
 	} else {
 		w := buffered(&out)
 		p.write(w)
@@ -98,7 +98,7 @@ func (p *picture) inline() (template.HTML, error) {
 	return template.HTML(out.String()), nil
 }
 
-// planOfNext says whether a chart is the plan of the measured step behind it, which is drawn with its plan.
+// planOfNext reports whether a chart is the plan of the measured step after it, which is drawn with its plan.
 func (p *picture) planOfNext(i int) bool {
 	c := p.charts[i:]
 	return c[0].Step == nil && len(c) > 1 && c[1].Step != nil && c[1].Table == c[0].Table

@@ -6,8 +6,8 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// FromStep makes two charts of a measured step: its plan, which plays the table with the step's mean times, and
-// what was measured, with why ranks waited and where they ran. The step must be one that its Check accepts.
+// FromStep returns two charts of a measured step: its plan, which simulates the table with the step's mean times, and
+// the measured times with the causes of waits and the hosts of ranks. The step must pass its Check.
 func FromStep(s *scheduler.Step) (planned, measured Chart, err error) {
 	plan, err := s.Plan()
 	if err != nil {
@@ -19,7 +19,7 @@ func FromStep(s *scheduler.Step) (planned, measured Chart, err error) {
 	planned.Unit, measured.Unit = Milliseconds, Milliseconds
 	planned.Credits, measured.Credits = s.Credits, s.Credits
 	measured.Step = s
-	// Where the times are too odd for causes, as clocks make them, the chart goes without.
+	// If clocks make the times inconsistent, the chart has no causes.
 	if gaps, err := s.Idle(); err == nil {
 		for r, row := range gaps {
 			for _, g := range row {
@@ -34,7 +34,7 @@ func FromStep(s *scheduler.Step) (planned, measured Chart, err error) {
 		}
 		measured.Lanes[r].Name += " on " + c.Host
 		measured.Lanes[r].Host = c.Host
-		if !told[c.Host] { // several ranks may be in one process
+		if !told[c.Host] { // several ranks may share a process
 			told[c.Host] = true
 			measured.Facts = append(measured.Facts, Fact{Label: "clock of " + c.Host, Value: clockFact(c)})
 		}
@@ -42,7 +42,7 @@ func FromStep(s *scheduler.Step) (planned, measured Chart, err error) {
 	return planned, measured, nil
 }
 
-// cause says why a rank did nothing.
+// cause describes why a rank was idle.
 func cause(g scheduler.Gap) string {
 	if g.From < 0 || g.Cause == scheduler.Between {
 		return g.Cause.String()
@@ -50,13 +50,13 @@ func cause(g scheduler.Gap) string {
 	return fmt.Sprintf("%v: %v of rank %d", g.Cause, g.Needs, g.From)
 }
 
-// clockFact says what a worker's times were corrected by.
+// clockFact describes the clock correction of a worker.
 func clockFact(c scheduler.Clock) string {
 	switch {
 	case c.UncertaintyMS == 0:
-		return "not known yet: its times are as it told them"
+		return "offset not known yet, so its times are not corrected"
 	case c.OffsetMS < 0:
-		return fmt.Sprintf("%.3f ms behind the coordinator's, ± %.3f ms, which is added to its times", -c.OffsetMS, c.UncertaintyMS)
+		return fmt.Sprintf("%.3f ± %.3f ms behind the coordinator's; its times are corrected", -c.OffsetMS, c.UncertaintyMS)
 	}
-	return fmt.Sprintf("%.3f ms ahead of the coordinator's, ± %.3f ms, which is taken off its times", c.OffsetMS, c.UncertaintyMS)
+	return fmt.Sprintf("%.3f ± %.3f ms ahead of the coordinator's; its times are corrected", c.OffsetMS, c.UncertaintyMS)
 }

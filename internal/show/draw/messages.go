@@ -8,18 +8,18 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// message is an output on its way, from the end of one action to the start of another.
+// message is an output sent from the end of one action to the start of another.
 type message struct {
 	kind     scheduler.EdgeKind
-	skip     bool // the chunks are no neighbours
+	skip     bool // the chunks are not neighbors
 	from, to place
 }
 
-// place is an action of a chart.
+// place locates an action of a chart.
 type place struct{ lane, at int }
 
-// visits are the actions of one chunk that send or receive on one kind of edge, in
-// ascending microbatch order. A chunk stands on one lane.
+// visits are the actions of a chunk that send or receive on one kind of edge, sorted by microbatch. A chunk is on one
+// lane.
 type visits struct {
 	lane int
 	at   []int32
@@ -30,9 +30,9 @@ type end struct {
 	chunk int32
 }
 
-// messages lists what went between the chunks, in the order of kinds, chunks and
-// microbatches, between neighbours first. A message of which a chart has only one end is left out: a measured
-// run may have been cut short. It needs memory for a number per action.
+// messages lists the messages between chunks, sorted by kind, chunk and microbatch, those between neighbors first. It
+// leaves out messages with only one end in the chart, since a measured run may have been interrupted. It needs memory
+// for one number per action.
 func (c *Chart) messages() iter.Seq[message] {
 	ends := make(map[end]*visits)
 	for r := range c.Lanes {
@@ -86,7 +86,7 @@ func (c *Chart) messages() iter.Seq[message] {
 	}
 }
 
-// match gives the messages of one edge: each sender's microbatch is the receiver's.
+// match yields the messages of one edge by matching the microbatches of sender and receiver.
 func (c *Chart) match(kind scheduler.EdgeKind, skip bool, from, to *visits, yield func(message) bool) bool {
 	senders, receivers := c.Lanes[from.lane].Actions, c.Lanes[to.lane].Actions
 	for i, j := 0, 0; i < len(from.at) && j < len(to.at); {
@@ -106,7 +106,7 @@ func (c *Chart) match(kind scheduler.EdgeKind, skip bool, from, to *visits, yiel
 	return true
 }
 
-// edge returns the kind of edge by which the output of an F, I or B leaves.
+// edge returns the kind of edge that carries the output of an F, I or B.
 func edge(t scheduler.Type) scheduler.EdgeKind {
 	if t == scheduler.F {
 		return scheduler.ForwardEdge

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The fields of Perfetto's trace format that are written here, by their numbers, and the
-// values of its enumerations. A trace is a list of packets, each a message.
+// The field numbers and enumeration values of Perfetto's trace format that this package writes. A trace is a list of
+// packets, each a protobuf message.
 const (
 	tracePacket = 1
 
@@ -53,7 +53,7 @@ const (
 	counter    = 4
 )
 
-// field is one field of a message.
+// field is a field of a protobuf message.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
@@ -76,7 +76,7 @@ func nested(n protowire.Number, fields ...field) field {
 	return field{number: n, kind: protowire.BytesType, fields: fields}
 }
 
-// size is what the field takes behind its tag and, of a message or a text, its length.
+// size returns the bytes of the field after its tag and, for a message or a text, after its length.
 func (f field) size() int {
 	switch {
 	case f.kind == protowire.VarintType:
@@ -114,7 +114,7 @@ func (f field) appendTo(b []byte) []byte {
 	return b
 }
 
-// packets writes a trace's packets.
+// packets writes the packets of a trace.
 type packets struct {
 	out   *bufio.Writer
 	inner []field // memory for the next one
@@ -129,7 +129,7 @@ func (p *packets) event(at int64, kind, track uint64, fields ...field) error {
 	return p.packet(integer(packetTimestamp, uint64(at)), nested(packetEvent, p.inner...))
 }
 
-// packet writes one. All are of one sequence, whose number must be there.
+// packet writes a packet. All belong to one sequence, whose number is required.
 func (p *packets) packet(fields ...field) error {
 	b := nested(tracePacket, append(fields, integer(packetSequence, 1))...).appendTo(p.out.AvailableBuffer())
 	_, err := p.out.Write(b)

@@ -12,22 +12,19 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// Perfetto writes a trace in Perfetto's protobuf format, which ui.perfetto.dev and its
-// trace_processor open. A chart is a process, and so is each host that lanes name. A lane is
-// a track, an action (or a pair) a slice on it, and a message a flow between two slices.
-// Counters tell how many outputs each rank holds for backwards, how many credits of each
-// edge are in use, and how many ranks do nothing. A unit of a simulation is shown as a
-// millisecond, and times are rounded to nanoseconds.
+// Perfetto writes a trace in Perfetto's protobuf format, for ui.perfetto.dev and trace_processor. Each chart and each
+// host is a process. A lane is a track, an action or a pair is a slice on it, and a message is a flow between two
+// slices. Counters show the outputs that each rank holds for backward passes, the credits in use on each edge, and
+// the number of idle ranks. A unit of a simulation becomes a millisecond, and times are rounded to nanoseconds.
 //
-// Slices of a track must be nested or apart. So one that overlaps the next, which no pair
-// does, ends where the next starts.
+// Slices of a track must be nested or disjoint. So a slice that overlaps the next one without being a pair ends where
+// the next one starts.
 //
-// Perfetto takes JSON too, the format of chrome://tracing. That can say less: a message has
-// to be bound to slices by times, in microseconds with a fraction that readers round as they
-// like, a slice can name one flow only, and a counter belongs to a process, not to a rank.
+// Perfetto also reads JSON, the format of chrome://tracing, which can express less: messages are bound to slices by
+// times in microseconds, whose fractions readers round differently; a slice can have only one flow; and a counter
+// belongs to a process, not to a rank.
 //
-// The events go out as they are made, in the order of their times. Messages take memory for
-// a number per action.
+// It writes events in the order of their times, as it makes them. Messages need memory for one number per action.
 func Perfetto(w io.Writer, charts ...Chart) error {
 	if err := checkAll(charts); err != nil {
 		return err
@@ -47,17 +44,17 @@ func Perfetto(w io.Writer, charts ...Chart) error {
 // tracer writes a trace.
 type tracer struct {
 	out       packets
-	tracks    uint64 // that have a number
+	tracks    uint64 // number of tracks
 	processes int64
 	flows     uint64
 	feeds     feeds
 }
 
-// traced is a chart on its way into a trace.
+// traced is the state of writing a chart.
 type traced struct {
 	c           *Chart
 	forwardOnly bool
-	step, idle  uint64 // tracks of the chart's own
+	step, idle  uint64 // tracks of the chart itself
 	lanes       []tracedLane
 	edges       []tracedEdge
 	working     int // lanes with an open slice
@@ -66,26 +63,26 @@ type traced struct {
 
 type tracedLane struct {
 	track, waits, held uint64
-	holds              int64  // outputs, now
-	ends               []flow // of messages, by their actions
-	next               int    // of ends
+	holds              int64  // outputs held now
+	ends               []flow // ends of messages, sorted by action
+	next               int    // index in ends
 }
 
 // flow is the end of a message at an action of a lane.
 type flow struct {
 	at    int32
 	edge  int32
-	takes bool   // the message comes here, else it leaves
-	id    uint64 // 0: it can't be drawn
+	takes bool   // the message arrives here; false: it is sent here
+	id    uint64 // 0: not drawn
 }
 
-// tracedEdge counts what is under way from one chunk to another.
+// tracedEdge counts the credits in use between two chunks.
 type tracedEdge struct {
 	track uint64
 	used  int64
 }
 
-// track describes a track and returns its number.
+// track writes the description of a track and returns its number.
 func (p *tracer) track(parent uint64, name string, order int, more ...field) (uint64, error) {
 	p.tracks++
 	fields := []field{integer(descriptorUUID, p.tracks), text(descriptorName, name), integer(descriptorRank, uint64(order)),
@@ -101,7 +98,7 @@ func (p *tracer) process(name string) (uint64, error) {
 	return p.track(0, name, int(p.processes), nested(descriptorProcess, integer(processPID, uint64(p.processes)), text(processName, name)))
 }
 
-// describe writes the names of a chart's tracks, and gets its events ready.
+// describe writes the descriptions of a chart's tracks and prepares its events.
 func (p *tracer) describe(c *Chart) error {
 	title := c.Title
 	if c.Unit == Units {
@@ -115,7 +112,7 @@ func (p *tracer) describe(c *Chart) error {
 	if t.step, err = p.track(own, "step", 0); err != nil {
 		return err
 	}
-	if t.idle, err = p.track(own, "ranks without work", 1, nested(descriptorCounter, integer(counterUnit, unitCount))); err != nil {
+	if t.idle, err = p.track(own, "idle ranks", 1, nested(descriptorCounter, integer(counterUnit, unitCount))); err != nil {
 		return err
 	}
 	hosts := map[string]uint64{"": own}
@@ -158,8 +155,7 @@ func (p *tracer) lane(t *traced, i int, parent uint64, digits int) (err error) {
 	return err
 }
 
-// padded gives the first number of a name so many digits: Perfetto sorts the tracks of a
-// process by their names.
+// padded pads the first number of a name with zeros, because Perfetto sorts the tracks of a process by name.
 func padded(name string, digits int) string {
 	from := strings.IndexFunc(name, isDigit)
 	if from < 0 {
@@ -174,7 +170,7 @@ func padded(name string, digits int) string {
 
 func isDigit(r rune) bool { return r >= '0' && r <= '9' }
 
-// connect finds the messages of a chart, and makes the tracks of its edges.
+// connect finds the messages of a chart and creates the tracks of its edges.
 func (p *tracer) connect(t *traced, own uint64) error {
 	type key struct {
 		kind     scheduler.EdgeKind
@@ -205,8 +201,8 @@ func (p *tracer) connect(t *traced, own uint64) error {
 			}
 			t.edges = append(t.edges, tracedEdge{track: track})
 		}
-		// Two hosts' clocks may differ by so much that a message comes before it is sent. An
-		// arrow would point from the one that takes it then.
+		// The clocks of two hosts may differ so much that a message arrives before it is sent. Its arrow would point
+		// in the wrong direction.
 		var id uint64
 		if begun, _ := from.slice(from.box(m.from.at)); begun < nanoseconds(to.box(m.to.at).start) {
 			p.flows++
@@ -223,7 +219,7 @@ func (p *tracer) connect(t *traced, own uint64) error {
 	return nil
 }
 
-// credits are those of a message's edge; 0: they are not known.
+// credits returns the credits of a message's edge; 0: not known.
 func (c *Chart) credits(m message, from, to int32) int {
 	all := c.Credits
 	if all == nil {
@@ -244,8 +240,7 @@ func (c *Chart) credits(m message, from, to int32) int {
 	return 0
 }
 
-// slice returns when a box starts and ends, in nanoseconds, without what reaches into
-// the next one.
+// slice returns the start and the end of a box in nanoseconds, without its overlap with the next one.
 func (l *Lane) slice(x box) (start, end int64) {
 	start, end = nanoseconds(x.start), nanoseconds(x.end)
 	if next := x.at + len(x.actions); next < len(l.Start) {
@@ -254,19 +249,19 @@ func (l *Lane) slice(x box) (start, end int64) {
 	return start, end
 }
 
-// nanoseconds takes a unit for a millisecond.
+// nanoseconds converts a time, with a unit as a millisecond.
 func nanoseconds(t float64) int64 { return int64(math.Round(t * 1e6)) }
 
-// feed gives the starts and ends of one track's slices, in their order.
+// feed yields the starts and ends of a track's slices in order.
 type feed struct {
 	of   *traced
-	lane int  // −1: the chart's own track, with a slice for the step
-	gaps bool // of the lane, not its actions
-	next int  // the action or gap
-	open bool // its slice has begun
+	lane int  // −1: the track of the chart, with a slice for the step
+	gaps bool // yields the lane's gaps, not its actions
+	next int  // index of the next action or gap
+	open bool // its slice has started
 }
 
-// bounds are those of the slice that comes next; false: there is none.
+// bounds returns the start and the end of the next slice; false: there is none.
 func (f *feed) bounds() (start, end int64, ok bool) {
 	switch {
 	case f.lane < 0:
@@ -290,7 +285,7 @@ func (f *feed) bounds() (start, end int64, ok bool) {
 	return start, end, true
 }
 
-// at is when its next event is.
+// at returns the time of its next event.
 func (f *feed) at() int64 {
 	start, end, _ := f.bounds()
 	if f.open {
@@ -299,8 +294,8 @@ func (f *feed) at() int64 {
 	return start
 }
 
-// feeds are a heap by the times of their next events. Of those at one time ends come first,
-// which is no matter of their own starts: a slice that takes no time stays in its feed.
+// feeds is a heap sorted by the times of the next events. At equal times ends come before starts; a slice of no
+// duration keeps its order within its feed.
 type feeds []*feed
 
 func (f feeds) Len() int { return len(f) }
@@ -340,7 +335,7 @@ func (p *tracer) play() error {
 	return nil
 }
 
-// event writes what comes next on a track, and goes on.
+// event writes the next event of a track and advances.
 func (p *tracer) event(f *feed) error {
 	start, end, _ := f.bounds()
 	t := f.of
@@ -375,7 +370,7 @@ func (p *tracer) stepEvent(f *feed, start, end int64) error {
 	return p.out.event(end, sliceEnd, t.step)
 }
 
-// idle tells how many ranks do nothing from a time on.
+// idle writes the number of idle ranks from a time.
 func (p *tracer) idle(t *traced, at int64) error {
 	return p.out.event(at, counter, t.idle, integer(eventCounter, uint64(len(t.lanes)-t.working)))
 }
@@ -423,7 +418,7 @@ func (p *tracer) actionEvent(f *feed, start, end int64) error {
 		} else {
 			e.used++
 		}
-		// Below 0 is a message that comes before it is sent, by clocks that differ.
+		// It is below 0 if a message arrives before it is sent, because clocks differ.
 		if err := p.out.event(start, counter, e.track, integer(eventCounter, uint64(max(0, e.used)))); err != nil {
 			return err
 		}
@@ -431,17 +426,17 @@ func (p *tracer) actionEvent(f *feed, start, end int64) error {
 	return nil
 }
 
-// held tells how many outputs a rank holds, if that has changed.
+// held writes the number of outputs that a rank holds, if it has changed.
 func (p *tracer) held(of *tracedLane, at, change int64) error {
 	if change == 0 {
 		return nil
 	}
 	of.holds += change
-	// Below 0 is a backward whose forward is missing, in a step that was cut short.
+	// It is below 0 if the forward of a backward is missing, in an interrupted step.
 	return p.out.event(at, counter, of.held, integer(eventCounter, uint64(max(0, of.holds))))
 }
 
-// made counts the outputs that actions make, and released, negatively, those they let go of.
+// made counts the outputs that actions make; released counts the outputs that they release, as a negative number.
 func made(actions []scheduler.Action) (n int64) {
 	for _, a := range actions {
 		if a.Type == scheduler.F {
@@ -461,7 +456,7 @@ func released(actions []scheduler.Action, forwardOnly bool) (n int64) {
 	return n
 }
 
-// describeBox gives a slice its name, category and arguments.
+// describeBox returns the name, category and arguments of a slice.
 func (p *tracer) describeBox(c *Chart, x box) []field {
 	fields := []field{text(eventName, string(appendLabel(nil, x.actions)))}
 	prefixes := [2]string{}
@@ -478,7 +473,7 @@ func (p *tracer) describeBox(c *Chart, x box) []field {
 	return fields
 }
 
-// name is what Perfetto calls what is sent.
+// name returns the name of a message in Perfetto.
 func (m message) name() string {
 	name := "activation"
 	if m.kind == scheduler.BackwardEdge {

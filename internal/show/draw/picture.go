@@ -12,39 +12,39 @@ import (
 // The sizes of a picture, in pixels.
 const (
 	margin      = 16
-	titleHeight = 24 // the title's line
-	lineHeight  = 18 // of other text
+	titleHeight = 24 // height of the title
+	lineHeight  = 18 // height of a line of text
 	laneGap     = 4
 	boxHeight   = 22
-	pairHeight  = 28 // of all boxes, where some are halves of a pair
+	pairHeight  = 28 // height of all boxes if some are pairs
 	axisHeight  = 34
 	chartGap    = 28
-	letterWidth = 0.64 // of a letter, times its font's size
-	largeFont   = 11   // of numbers in boxes
+	letterWidth = 0.64 // width of a letter relative to the font size
+	largeFont   = 11   // font size of numbers in boxes
 	smallFont   = 8.5
 	textFont    = 12
-	usualWidth  = 1180 // of the time axis, where no number asks for more
-	leastWidth  = 720  // of the picture
-	readWidth   = 1000 // of lines of text, at most
-	numberGap   = 5    // beside a number
-	widestBox   = 56   // of a short action, so that a tiny chart is not blown up
-	tickGap     = 70   // between the times of the axis
+	usualWidth  = 1180 // width of the time axis, if numbers need no more
+	leastWidth  = 720  // smallest width of the picture
+	readWidth   = 1000 // largest width of lines of text
+	numberGap   = 5    // space beside a number
+	widestBox   = 56   // largest width of a short action, which limits the scale of tiny charts
+	tickGap     = 70   // smallest distance of ticks
 )
 
-// picture is the layout that SVG and the part of HTML for browsers without scripts share.
+// picture is the layout of SVG and of HTML for browsers without scripts.
 type picture struct {
 	charts        []Chart
 	figures       []Figures
 	actions       int                // of all charts
-	scales        map[string]float64 // by unit: pixels of a unit of time
-	tops          []float64          // of each chart
-	left          float64            // of time 0
+	scales        map[string]float64 // pixels per unit of time, by unit
+	tops          []float64          // top of each chart
+	left          float64            // position of time 0
 	width, height float64
 	chunks        int
-	types         map[scheduler.Type]bool // those that occur
+	types         map[scheduler.Type]bool // the types that occur
 	pairs         bool
-	box, pitch    float64 // height of a box, and from a lane to the next
-	gap           float64 // between boxes: none where it would be all that is seen
+	box, pitch    float64 // height of a box and distance of lanes
+	gap           float64 // space between boxes; 0 if it would hide them
 }
 
 func newPicture(format string, charts []Chart) (*picture, error) {
@@ -56,7 +56,7 @@ func newPicture(format string, charts []Chart) (*picture, error) {
 		actions += charts[i].actions()
 	}
 	if actions > MaxBoxes {
-		return nil, fmt.Errorf("%w: %s of %d actions is above the limit of %d: write csv, json or perfetto instead",
+		return nil, fmt.Errorf("%w: %s of %d actions, the limit is %d: use csv, json or perfetto instead",
 			ErrTooLarge, format, actions, MaxBoxes)
 	}
 	p := &picture{charts: charts, actions: actions, scales: make(map[string]float64), types: make(map[scheduler.Type]bool), chunks: 1}
@@ -96,8 +96,8 @@ func newPicture(format string, charts []Chart) (*picture, error) {
 	return p, nil
 }
 
-// align makes the charts of every unit as wide as those of the widest, so that a plan in
-// units can be compared with a run in milliseconds, and returns their width.
+// align gives the charts of all units the same width, so that a plan in units can be compared with a run in
+// milliseconds, and returns that width.
 func (p *picture) align() float64 {
 	longest := make(map[string]float64)
 	across := 0.0
@@ -114,7 +114,7 @@ func (p *picture) align() float64 {
 	return across
 }
 
-// take notes what occurs in a chart.
+// take records the types, chunks and pairs of a chart.
 func (p *picture) take(c *Chart) {
 	for r := range c.Lanes {
 		for _, a := range c.Lanes[r].Actions {
@@ -125,7 +125,7 @@ func (p *picture) take(c *Chart) {
 	}
 }
 
-// pixels chooses the scale of a unit so that nearly every box has room for its number.
+// pixels chooses the scale of a unit so that almost every box has room for its number.
 func pixels(charts []Chart, unit string) float64 {
 	t := measureTimes(charts, unit)
 	if t.makespan < leastTime {
@@ -145,12 +145,12 @@ func pixels(charts []Chart, unit string) float64 {
 	return min(max(need, usual), maxPixels/t.makespan)
 }
 
-// numberWidth is what a microbatch's number takes, with a little room beside it.
+// numberWidth returns the width of a microbatch's number with its margin.
 func numberWidth(n int32, font float64) float64 {
 	return letterWidth*font*float64(len(strconv.Itoa(int(n)))) + numberGap
 }
 
-// lines breaks a chart's headline.
+// lines breaks a chart's headline into lines.
 func (p *picture) lines(chart int) []string {
 	const separator = "  ·  "
 	room := int((min(p.width, readWidth) - 2*margin) / (letterWidth * textFont))
@@ -165,13 +165,13 @@ func (p *picture) lines(chart int) []string {
 	return lines
 }
 
-// scale returns the pixels of a unit of time in a chart.
+// scale returns the pixels per unit of time of a chart.
 func (p *picture) scale(chart int) float64 { return p.scales[p.charts[chart].Unit] }
 
 // swatch is an entry of the legend.
 type swatch struct {
 	text  string
-	class []string // of its boxes
+	class []string // classes of its boxes
 	x, y  float64
 	width float64
 }
@@ -181,7 +181,7 @@ const (
 	swatchRow  = 26
 )
 
-// legend places the entries in rows.
+// legend returns the entries of the legend, placed in rows.
 func (p *picture) legend() []swatch {
 	var entries []swatch
 	n := shades(p.chunks)

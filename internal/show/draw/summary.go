@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// Summary writes the figures of a table as one JSON object:
+// Summary writes the numbers of a table as one JSON object:
 //
 //	schedule, placement       names; schedule is left out where it isn't known
 //	ranks, chunks, microbatches, actions   counts
@@ -26,22 +26,21 @@ import (
 //	table                     an array of cells for each rank: "0F3", a pair
 //	                          "(0F5;7B3)OVERLAP_F_B"
 //
-// Times are in the unit of the timeline's costs. Above [MaxListed] actions
-// rendezvous_safe is left out, and so is the table unless full is set. The memory that it takes doesn't grow with
-// the actions.
+// Times are in the unit of the timeline's costs. Above [MaxListed] actions it leaves out rendezvous_safe, and the
+// table unless full is set. Its memory does not grow with the number of actions.
 func Summary(w io.Writer, t *scheduler.Table, report *scheduler.Report, tl *scheduler.Timeline, full bool) error {
 	ranks := t.NumRanks()
 	if len(tl.Idle) != ranks || len(report.PeakInFlight) != ranks {
-		return fmt.Errorf("%w: the table has %d ranks, the timeline %d and the report %d: they don't belong together",
+		return fmt.Errorf("%w: the table has %d ranks, the timeline %d and the report %d: they are not of the same table",
 			ErrChart, ranks, len(tl.Idle), len(report.PeakInFlight))
 	}
 	if c, n := report.Credits, len(t.Skips); len(c.SkipForward) != n || len(c.SkipBackward) != n {
-		return fmt.Errorf("%w: the table has %d skips, the report credits of %d and %d: they don't belong together",
+		return fmt.Errorf("%w: the table has %d skips, the report credits of %d and %d: they are not of the same table",
 			ErrChart, n, len(c.SkipForward), len(c.SkipBackward))
 	}
 	for _, v := range append([]float64{tl.Makespan, tl.BubbleFraction, tl.SteadyStateStep}, tl.Idle...) {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("%w: the timeline's makespan, bubble, period or idle time is %v, want finite numbers", ErrChart, v)
+			return fmt.Errorf("%w: the timeline's makespan, bubble, period or idle time is %v: it must be finite", ErrChart, v)
 		}
 	}
 	actions := 0
@@ -121,7 +120,7 @@ func (s *summary) skips(t *scheduler.Table, report *scheduler.Report) {
 	s.value("skip_credits", credits)
 }
 
-// table writes cell by cell into the writer's own buffer.
+// table writes cell by cell into the writer's buffer.
 func (s *summary) table(t *scheduler.Table) {
 	s.key("table")
 	fmt.Fprint(s.out, "[")
@@ -155,7 +154,7 @@ func (s *summary) table(t *scheduler.Table) {
 	fmt.Fprint(s.out, "\n  ]")
 }
 
-// utilisation is each rank's busy share of the makespan.
+// utilisation returns each rank's busy share of the makespan.
 func utilisation(tl *scheduler.Timeline) []float64 {
 	shares := make([]float64, len(tl.Busy))
 	for r, busy := range tl.Busy {

@@ -11,11 +11,10 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// SVG writes charts as one picture that needs nothing else: a lane for each rank, a box
-// for each action with the number of its microbatch, the halves of a pair one above the
-// other. Types are told apart by colour and chunks by lightness. Each box has a tooltip.
-// The picture is as wide as its numbers need to be read; where that is beyond what a
-// viewer takes, the shortest boxes stand without.
+// SVG writes charts as one complete picture: a lane for each rank, and a box for each action with the number of its
+// microbatch. The two actions of a pair are drawn one above the other. Colors show types, lightness shows chunks, and
+// each box has a tooltip. The picture is as wide as its numbers need; if that is too wide for viewers, the shortest
+// boxes have no number.
 //
 // It fails with ErrTooLarge above MaxBoxes actions.
 func SVG(w io.Writer, charts ...Chart) error {
@@ -29,7 +28,7 @@ func SVG(w io.Writer, charts ...Chart) error {
 	return out.Flush()
 }
 
-// write draws the svg element.
+// write writes the svg element.
 func (p *picture) write(out *bufio.Writer) {
 	fmt.Fprintf(out,
 		`<svg xmlns="http://www.w3.org/2000/svg" class="timeline" width="%s" height="%s" viewBox="0 0 %s %s" role="img" aria-labelledby="timeline-title timeline-figures" font-family="system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="%d">`+"\n",
@@ -103,7 +102,7 @@ func (p *picture) writeChart(out *bufio.Writer, i int) {
 	fmt.Fprintln(out, "\n</g>\n</g>")
 }
 
-// writeLane draws the boxes of a rank, and the idle time behind them.
+// writeLane draws the boxes of a rank over its idle time.
 func (p *picture) writeLane(out *bufio.Writer, c *Chart, r int, scale, across float64) {
 	l := &c.Lanes[r]
 	top := p.pitch * float64(r)
@@ -120,7 +119,7 @@ func (p *picture) writeLane(out *bufio.Writer, c *Chart, r int, scale, across fl
 	fmt.Fprintln(out, "</g>")
 }
 
-// writeNumbers writes the microbatches into the boxes that have room.
+// writeNumbers writes the microbatches into boxes with enough room.
 func (p *picture) writeNumbers(out *bufio.Writer, l *Lane, r int, scale float64) {
 	for x := range l.boxes() {
 		room := (x.end - x.start) * scale
@@ -140,7 +139,7 @@ func (p *picture) writeNumbers(out *bufio.Writer, l *Lane, r int, scale float64)
 	fmt.Fprintln(out)
 }
 
-// writeAxis draws the marks of time beneath the lanes.
+// writeAxis draws the time axis below the lanes.
 func writeAxis(out *bufio.Writer, scale, across, bottom float64) {
 	fmt.Fprintf(out, `<g class="axis" data-y="%s"><path class="rule" d="M0 %sH%s"/>`, px(bottom), px(bottom+0.5), px(across))
 	every := step(tickGap / scale)
@@ -171,7 +170,7 @@ func (p *picture) writeLegend(out *bufio.Writer) {
 	fmt.Fprintln(out, "</g>")
 }
 
-// lowerHalf is the class of a pair's backward.
+// lowerHalf returns the class of a pair's backward.
 func (p *picture) lowerHalf() string {
 	if p.types[scheduler.B] {
 		return "B0"
@@ -179,6 +178,6 @@ func (p *picture) lowerHalf() string {
 	return "I0"
 }
 
-// px writes pixels with as many digits as a picture needs, exact all of them.
+// px formats pixels with the digits that a picture needs, exact with all digits.
 func px(v float64) string    { return exact(math.Round(v*100) / 100) }
 func exact(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

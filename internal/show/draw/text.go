@@ -13,14 +13,14 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// appendAction writes what scheduler.Action.String does, without memory of its own.
+// appendAction appends the result of scheduler.Action.String without allocating memory.
 func appendAction(b []byte, a scheduler.Action) []byte {
 	b = strconv.AppendInt(b, int64(a.Chunk), 10)
 	b = append(b, a.Type.String()...)
 	return strconv.AppendInt(b, int64(a.Microbatch), 10)
 }
 
-// appendLabel writes a box's short name: 0F3, a pair 0F5+7B3.
+// appendLabel appends a box's short name: 0F3, or 0F5+7B3 for a pair.
 func appendLabel(b []byte, actions []scheduler.Action) []byte {
 	for i, a := range actions {
 		if i > 0 {
@@ -31,7 +31,7 @@ func appendLabel(b []byte, actions []scheduler.Action) []byte {
 	return b
 }
 
-// typeName is a type in words.
+// typeName returns a type in words.
 func typeName(t scheduler.Type) string {
 	switch t {
 	case scheduler.F:
@@ -44,7 +44,7 @@ func typeName(t scheduler.Type) string {
 	return "backward"
 }
 
-// describe says in a sentence what an action is and when it ran.
+// describe describes an action and its times.
 func (c *Chart) describe(a scheduler.Action, start, end float64) string {
 	text := fmt.Sprintf("chunk %d %s of microbatch %d, %s–%s", a.Chunk, typeName(a.Type), a.Microbatch, number(start), number(end))
 	if c.Unit != Units {
@@ -53,14 +53,14 @@ func (c *Chart) describe(a scheduler.Action, start, end float64) string {
 	return text
 }
 
-// number writes a time for people: at most three digits after the point.
+// number formats a time with at most three decimals.
 func number(v float64) string {
 	return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64)
 }
 
 func percent(fraction float64) string { return fmt.Sprintf("%.1f %%", 100*fraction) }
 
-// headline is what every drawing says beneath its title.
+// headline returns the lines below the title of a drawing.
 func (c *Chart) headline(f Figures) []string {
 	lines := []string{fmt.Sprintf("makespan %s %s", number(f.Makespan), c.Unit), "bubble " + percent(f.BubbleFraction)}
 	for _, fact := range c.Facts {
@@ -69,15 +69,14 @@ func (c *Chart) headline(f Figures) []string {
 	return lines
 }
 
-// escape makes a text fit for XML and HTML, also between quotes, and harmless to read.
+// escape escapes a text for XML and HTML, also in attributes, and replaces control characters.
 func escape(s string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(words.Harmless(s))) // a Builder takes everything
 	return b.String()
 }
 
-// step returns the least of 1, 2, 5, 10, 20, 50, … times a power of ten that is at
-// least v, for the marks of a time axis.
+// step returns the smallest 1, 2 or 5 times a power of ten that is at least v, for the ticks of a time axis.
 func step(v float64) float64 {
 	if !(v > 0) {
 		return 1

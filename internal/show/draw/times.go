@@ -5,19 +5,16 @@ import (
 	"slices"
 )
 
-// times is what the scale of a drawing is chosen by: the boxes of all charts in one
-// unit.
+// times describes the boxes of all charts in one unit, to choose the scale of a drawing.
 type times struct {
 	makespan float64
-	// common is the longest time of which all starts and ends are multiples, 0 where
-	// there is none worth the name.
+	// common is the longest time of which all starts and ends are multiples; 0: there is none of useful size.
 	common float64
-	// Of the boxes that take any time: the shortest, and those longer than a tenth
-	// and a quarter of them.
+	// The shortest duration of a box above 0, and the first decile and quartile.
 	shortest, tenth, quartile float64
-	lanes                     int // of the chart that has most
-	boxes                     int // on the fullest lane
-	label                     int // letters of the longest label
+	lanes                     int // lanes of the largest chart
+	boxes                     int // boxes of the fullest lane
+	label                     int // length of the longest label
 }
 
 func measureTimes(charts []Chart, unit string) times {
@@ -58,9 +55,8 @@ func measureTimes(charts []Chart, unit string) times {
 	return t
 }
 
-// divide makes common a divisor of a time, by Euclid, and says whether it is one worth
-// the name: not tiny beside the time. What is left of floating-point sums counts as
-// nothing.
+// divide makes common a divisor of a time with Euclid's algorithm, and reports whether it is still of useful size. It
+// ignores floating-point rounding.
 func (t *times) divide(v float64) bool {
 	const rounding, tiny = 1e-9, 1e-7
 	a, b := v, t.common

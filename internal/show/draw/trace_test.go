@@ -292,7 +292,7 @@ func checkTrace(text string, charts []Chart) error {
 			if e.value < 0 {
 				return fmt.Errorf("%q is %d at %d", d.name, e.value, e.at)
 			}
-			if d.name == "ranks without work" {
+			if d.name == "idle ranks" {
 				was := idle[e.track]
 				idleTime[e.track] += was[0] * (e.at - was[1])
 				idle[e.track] = [2]int64{e.value, e.at}
@@ -331,7 +331,7 @@ func (t trace) checkBubbles(charts []Chart, busy, steps map[uint64]int64, idle m
 		switch d := t.tracks[id]; d.name {
 		case "step":
 			stepTracks = append(stepTracks, id)
-		case "ranks without work":
+		case "idle ranks":
 			idleTracks = append(idleTracks, id)
 		case "outputs held":
 			lanes = append(lanes, d.parent)

@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// causeNames are those of scheduler.Cause, by their numbers.
+// causeNames are the names of scheduler.Cause, by value.
 var causeNames = func() []string {
 	names := make([]string, scheduler.Optimizer+1)
 	for c := range names {
@@ -16,13 +16,13 @@ var causeNames = func() []string {
 	return names
 }()
 
-// gap is a time in which a rank did nothing.
+// gap is an idle time of a rank.
 type gap struct {
 	rank int32
 	scheduler.Gap
 }
 
-// reasons are why a step took as long as it did.
+// reasons explain the duration of a step.
 type reasons struct {
 	path     [][]bool // by rank and action: on the critical path
 	critical *scheduler.Path
@@ -31,7 +31,7 @@ type reasons struct {
 	waits    [][3]float64 // rank, rank that it waited for, ms: the longest sums first
 }
 
-// analyse follows the step back from its end, and names the cause of each gap.
+// analyse finds the critical path of a step and the cause of each gap.
 func analyse(s *scheduler.Step) (*reasons, error) {
 	why := &reasons{critical: &scheduler.Path{}}
 	for _, row := range s.MS {
@@ -70,7 +70,7 @@ func analyse(s *scheduler.Step) (*reasons, error) {
 	return why, nil
 }
 
-// few keeps the longest gaps, where there are too many to be told, in the order of ranks.
+// few drops the shortest gaps if there are more than maxGaps.
 func (why *reasons) few(stepMS float64) {
 	for least := stepMS / 20_000; ; least = 2*least + 1e-6 {
 		why.gaps = slices.DeleteFunc(why.gaps, func(g gap) bool { return g.Len() < least })

@@ -1,4 +1,4 @@
-// Small helpers: elements, numbers, words. Whatever comes from a run is set as text only.
+// Helpers for elements, numbers and words. Data of a run is only ever set as text.
 
 export function el(tag, props = {}, ...children) {
   const e = document.createElement(tag);
@@ -13,7 +13,7 @@ export function el(tag, props = {}, ...children) {
   return e;
 }
 
-// text sets an element's text where it has changed, so that nothing is laid out anew in vain.
+// text sets an element's text if it has changed, which avoids needless layout.
 export function text(e, s) {
   if (e.textContent !== s) e.textContent = s;
   return e;
@@ -31,7 +31,7 @@ export function short(v) {
 
 export function count(v) { return Math.round(v).toString().replace(/\B(?=(\d{3})+$)/g, '\u202f'); }
 
-// figure writes a number with as many digits as tell it apart.
+// figure formats a number with significant digits.
 export function figure(v, digits = 4) {
   if (v === null || v === undefined || !isFinite(v)) return '–';
   if (v === 0) return '0';
@@ -58,13 +58,13 @@ export function bytes(v) {
   return `${v.toFixed(v >= 100 || i === 0 ? 0 : 1)} ${names[i]}`;
 }
 
-// some writes a count: whole, or short where it is large.
+// some formats a count: exact, or short if it is large.
 export const some = (v) => (Number.isInteger(v) && Math.abs(v) < 10000 ? String(v) : short(v));
 
-// place writes where something lies on an axis: as few digits as say it, and no zeros behind the point.
+// place formats a position on an axis with as few digits as possible.
 export const place = (v) => trimmed(some(Math.round(v * 100) / 100)).replace(/^1000k/, '1M');
 
-// trimmed leaves out the zeros at the end of a number's places, and a point behind which nothing is left.
+// trimmed removes trailing zeros after the decimal point, and a trailing point.
 export const trimmed = (s) => s.replace(/(\.\d*?)0+(?=\D|$)/, '$1').replace(/\.(?=\D|$)/, '');
 
 export function duration(s) {
@@ -77,12 +77,12 @@ export function duration(s) {
 
 export const pct = (v) => (v === null || v === undefined || !isFinite(v) ? '–' : `${v.toFixed(1)} %`);
 
-// writers write a figure with its unit; of other units a chart's title has them.
+// writers format a value with its unit; other units are in a chart's title.
 export const writers = { '': figure, ms, bytes, '%': (v) => `${figure(v, 3)} %` };
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? '' : 's'}`;
 export const clock = (t) => new Date(t).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
 
-// colours are those of the theme, by their names in pipeline.css.
+// colour returns a color of the theme by its name in pipeline.css.
 let cached = null;
 export function colour(name) {
   cached ??= getComputedStyle(document.documentElement);
@@ -90,7 +90,7 @@ export function colour(name) {
 }
 export function freshColours() { cached = null; }
 
-// say tells those who listen to the page.
+// say announces a text to screen readers.
 export function say(s) { text(document.getElementById('said'), s); }
 
 export function styled(e, styles) {
@@ -102,7 +102,7 @@ export function swatch(name) { return styled(el('span', { class: 'swatch', 'aria
 
 export const calm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
 
-// sized makes a canvas as many pixels as it takes on the screen.
+// sized sets the size of a canvas in device pixels.
 export function sized(canvas, width, height) {
   const scale = Math.min(2, devicePixelRatio || 1);
   const w = Math.max(1, Math.round(width * scale)), h = Math.max(1, Math.round(height * scale));
@@ -111,7 +111,7 @@ export function sized(canvas, width, height) {
   return scale;
 }
 
-// table makes one of rows of strings, numbers or elements. A column's class is n for numbers.
+// table makes a table with a caption, columns as [name, class] and rows. The class of columns of numbers is n.
 export function table(caption, columns, rows, props = {}) {
   return el('div', { class: `scroll ${props.tall ? 'tall' : ''}`, tabindex: '0', role: 'region', 'aria-label': caption },
     el('table', { class: props.class || '' }, el('caption', { class: 'hidden' }, caption),

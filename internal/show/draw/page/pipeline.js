@@ -1,13 +1,13 @@
-// The pipeline drawn: stages over time, planned above measured on one time scale. Boxes are written
-// as pixels, so that hundreds of thousands of actions stay fluid: only what is visible is looked at,
-// and what is narrower than a pixel is summed up, each column by the shares of what ran in it.
+// Draws the pipeline: stages over time, planned above measured on one time scale. Boxes are written as
+// pixels, so that drawings of hundreds of thousands of actions stay fast: only visible actions are
+// drawn, and actions narrower than a pixel are blended by their share of its column.
 
 import { el, colour, sized, ms, figure, trimmed, text, say, styled, swatch } from './dom.js';
 import { letters, words, firstAfter, neighbours, spread, levels } from './step.js';
 
 export const causes = ['warmup', 'wait', 'starved', 'credit', 'between', 'cooldown', 'optimizer'];
 
-// rgba is a colour as a pixel.
+// pixel converts a CSS color to a pixel.
 function pixel(css) {
   const m = css.match(/^#(..)(..)(..)$/);
   const [r, g, b] = m ? m.slice(1).map((h) => parseInt(h, 16)) : [128, 128, 128];
@@ -19,7 +19,7 @@ const mix = (p, q, t) => {
   return (255 << 24 | c(16) << 16 | c(8) << 8 | c(0)) >>> 0;
 };
 
-const shades = 8; // in which the chunks of a stage are told apart
+const shades = 8; // shades for the chunks of a stage
 let pipelines = 0;
 
 export class Pipeline {
@@ -28,8 +28,8 @@ export class Pipeline {
     this.view = null; // [t0, t1] in ms; null: all
     this.selected = null; // {block, lane, at}
     this.lane = 0;
-    this.micro = null; // the microbatch whose way is shown
-    this.follow = null; // is told of a new view
+    this.micro = null; // the microbatch whose path is shown
+    this.follow = null; // called with a new view
     this.showCritical = true; this.showTransfers = true;
     this.readout = el('p', { class: 'readout' });
     this.canvas = el('canvas', { tabindex: '0', role: 'application', 'aria-roledescription': 'pipeline drawing', 'aria-label': 'Pipeline: stages over time' });
@@ -42,7 +42,7 @@ export class Pipeline {
     new ResizeObserver(() => this.draw()).observe(this.element);
   }
 
-  // draw draws with the next frame.
+  // draw schedules painting in the next frame.
   draw() {
     if (this.due) return;
     this.due = true;
@@ -58,22 +58,22 @@ export class Pipeline {
     this.draw();
   }
 
-  // amount writes a time in the step's unit.
+  // amount formats a time in the step's unit.
   amount(v) {
     if (this.step?.head.unit !== 'units') return ms(v);
     const n = trimmed(figure(v, 5));
     return n === '1' ? '1 unit' : `${n} units`;
   }
 
-  // simulated tells of a step that no run took: what is drawn is the plan.
+  // simulated reports whether the step is only a plan.
   simulated() { return this.step && !this.step.head.step && !this.growing; }
 
   ranks() { return this.step?.lanes.length || this.growing?.lanes.length || 0; }
 
-  // range is the time that is drawn, and all.
+  // range returns the visible and the whole range of time.
   range() {
     let end = this.step ? this.step.end : 0;
-    if (this.growing) { // of a step that takes far longer than the one before, the begin stays large enough to be read
+    if (this.growing) { // if a step takes far longer than the previous one, its beginning stays readable
       const now = this.growing.now();
       end = Math.max(end, end ? Math.min(now, 3 * end) : now);
     }
@@ -139,7 +139,7 @@ export class Pipeline {
     this.paintSelection(ctx, L);
     if (this.stall) this.paintStall(ctx, L);
     ctx.setTransform(1, 0, 0, 1, 0, 0);
-    this.canvas.dataset.paintMs = (performance.now() - begun).toFixed(1); // for the checks in a browser
+    this.canvas.dataset.paintMs = (performance.now() - begun).toFixed(1); // for the browser tests
   }
 
   colours() {
@@ -147,7 +147,7 @@ export class Pipeline {
     if (this.palette?.key === key) return this.palette;
     const get = (n) => pixel(colour(n));
     const p = { key, card: get('card'), lane: get('lane'), critical: get('critical'), type: [0, get('f'), get('i'), get('w'), get('b')], cause: causes.map((n) => get(`c-${n}`)) };
-    // Chunks of a stage: away from the colour of the text on them, so that it stays as readable.
+    // Shades of a stage's chunks move away from the color of their text, so that it stays readable.
     p.shades = Array.from({ length: shades }, (_, k) => p.type.map((v, t) => t && mix(v, pixel(colour(`on-${'fiwb'[t - 1]}`)) & 0x800000 ? 0xff000000 : 0xffffffff, 0.35 * k / (shades - 1))));
     p.faded = p.type.map((v) => mix(v, p.card, 0.8));
     p.hatch = p.type.map((v) => mix(v, p.card, 0.32));
@@ -160,7 +160,7 @@ export class Pipeline {
     for (let y = y0; y < y1; y++) P.fill(v, y * W + x0, y * W + Math.max(x0, x1));
   }
 
-  // paintLane draws a rank's actions, and why it waited in between.
+  // paintLane draws a rank's actions, and the causes of its idle times.
   paintLane(l, gaps, y, h, labels, block, rank, c) {
     const { x0, x1, k, t0, t1, scale } = this.map;
     this.fill(x0, y, x1, y + h, c.lane);
@@ -194,9 +194,9 @@ export class Pipeline {
       let to = x0 + Math.round((l.end[i] - t0) * k);
       const t = l.type[i];
       const wide = to - from;
-      if (wide > 3 * scale) to -= Math.max(1, Math.round(scale / 2)); // a line between boxes
+      if (wide > 3 * scale) to -= Math.max(1, Math.round(scale / 2)); // a gap between boxes
       const end = Math.max(to, from + 1);
-      if (l.flags[i] & 2 && i + 1 < last) { // a pair runs as one: each has half of the lane
+      if (l.flags[i] & 2 && i + 1 < last) { // a pair: each action has half of the lane
         this.fill(from, y, end, y + (h >> 1), fillOf(i));
         this.fill(from, y + (h >> 1), end, y + h, fillOf(i + 1));
         if (wide > 2 * room && h >= 18 * scale) {
@@ -225,19 +225,19 @@ export class Pipeline {
     return a;
   }
 
-  // paintColumns draws a lane where many actions share a pixel: a column is divided as its time was.
+  // paintColumns draws a lane in which many actions share a pixel: each column is divided by their shares of its time.
   paintColumns(l, first, last, y, h, c, lit, strip) {
     const { x0, x1, k, t0 } = this.map, n = x1 - x0, W = this.image.width, P = this.pixels;
     this.sums ??= new Float32Array(0);
     if (this.sums.length < n * 6) this.sums = new Float32Array(n * 6);
     const sums = this.sums.subarray(0, n * 6).fill(0);
-    const all = this.step?.end, across = this.growing ? 0 : (n / k) / all; // of the step that is seen
+    const all = this.step?.end, across = this.growing ? 0 : (n / k) / all; // visible share of the step
     const level = across > 0 ? levels(l, all).findLast((v) => v.length / 6 * across >= n) : null;
     if (level) {
       const bins = level.length / 6, wide = bins / all;
       for (let x = 0; x < n; x++) {
         const from = (t0 + x / k) * wide | 0;
-        if (from >= bins) break; // behind the step's end
+        if (from >= bins) break; // after the end of the step
         const to = Math.min(bins, Math.max(from + 1, (t0 + (x + 1) / k) * wide | 0)), o = x * 6, part = 1 / (to - from);
         for (let b = from * 6; b < to * 6; b += 6) {
           sums[o + 1] += level[b + 1] * part; sums[o + 2] += level[b + 2] * part; sums[o + 3] += level[b + 3] * part; sums[o + 4] += level[b + 4] * part;
@@ -249,7 +249,7 @@ export class Pipeline {
     for (let x = 0; x < n; x++) {
       let at = y;
       const o = x * 6;
-      if (blend) { // a thin lane: one colour, mixed as the time was shared
+      if (blend) { // a thin lane: one color, blended by the shares of time
         let used = 0, r = 0, g = 0, b = 0;
         for (const t of order) {
           const s = sums[o + t], v = c.type[t];
@@ -316,7 +316,7 @@ export class Pipeline {
     };
     if (L.planned) title(0, 'Planned', L.narrow ? `${ms(head.planned_ms)} · bubble ${head.planned_bubble_pct.toFixed(1)} %` : `${ms(head.planned_ms)} with mean times of step ${head.step} · bubble ${head.planned_bubble_pct.toFixed(1)} %`);
     if (this.simulated()) title(0, 'Planned', `${this.amount(head.makespan_ms)} · bubble ${head.bubble_pct.toFixed(1)} %`);
-    else if (this.growing) title(L.planned, `Step ${this.growing.step}`, `${this.growing.phase}, under way for ${ms(this.growing.now())}`);
+    else if (this.growing) title(L.planned, `Step ${this.growing.step}`, `${this.growing.phase}, running for ${ms(this.growing.now())}`);
     else if (head) title(L.planned, `Measured`, `step ${head.step}: ${ms(head.makespan_ms)} · bubble ${head.bubble_pct.toFixed(1)} %`);
     const root = this.stall ? this.root : -1;
     ctx.textAlign = 'right';
@@ -338,7 +338,7 @@ export class Pipeline {
         ctx.fillText(name, L.left - 7, y);
       }
     }
-    // Where the window is in all.
+    // The position of the visible range.
     if (this.view) {
       const all = this.map.all, from = L.left + (t0 / all) * (width - L.left - L.right), to = L.left + (t1 / all) * (width - L.left - L.right);
       ctx.fillStyle = colour('sunk'); ctx.fillRect(L.left, L.axis - 5, width - L.left - L.right, 3);
@@ -350,16 +350,16 @@ export class Pipeline {
   time(x) { return this.map.t0 + (x * this.map.scale - this.map.x0) / this.map.k; }
   laneY(block, lane) { return this.L.top(block) + lane * this.L.row; }
 
-  // nowX is where now is: at the right edge, if it is further.
+  // nowX returns the position of the present, at most the right edge.
   nowX() { return Math.min(this.x(this.growing.now()), (this.map.x1 - 3) / this.map.scale); }
 
-  // paintNow draws what runs at this moment, and where now is.
+  // paintNow draws the running actions and the present.
   paintNow(ctx, L) {
     const now = this.growing.now(), x = this.nowX();
     if (x < L.left) return;
     for (const a of this.status?.actors || []) {
       if (a.rank < 0 || a.rank >= L.ranks || a.doing !== 'running' || !a.type) continue;
-      const done = this.growing.lanes[a.rank], ended = done?.n ? done.end[done.n - 1] : 0; // its status may be older
+      const done = this.growing.lanes[a.rank], ended = done?.n ? done.end[done.n - 1] : 0; // the status may be older
       const from = Math.min(x - 1, Math.max(L.left, this.x(Math.max(ended, now - a.since_s * 1000 - (performance.now() - this.statusAt)))));
       const y = this.laneY(L.planned, a.rank), h = L.row - L.gap;
       ctx.fillStyle = colour('fiwb'[a.type - 1] || 'f');
@@ -367,12 +367,12 @@ export class Pipeline {
     }
     ctx.fillStyle = colour('now');
     ctx.fillRect(Math.round(x), L.top(L.planned) - 3, 1.5, L.ranks * L.row + 3);
-    if (this.x(now) > x + 1 && !L.narrow) { // the title says it as well
+    if (this.x(now) > x + 1 && !L.narrow) { // the title also shows it
       ctx.font = '11px system-ui, sans-serif'; ctx.textAlign = 'right'; ctx.fillText(`now, at ${ms(now)} →`, x + 2, L.top(L.planned) - 9);
     }
   }
 
-  // paintStall draws the chain of waits: who waits for whom, to the root.
+  // paintStall draws the chain of waits down to the root.
   paintStall(ctx, L) {
     const chain = (this.status?.links || []).filter((l) => l.rank >= 0 && l.rank < L.ranks).map((l) => l.rank);
     const root = this.root;
@@ -409,7 +409,7 @@ export class Pipeline {
     for (const p of outputs) { const [px, py] = box(p.lane, p.at); arrow(ctx, x2, y + h / 2, px, py + h / 2); }
   }
 
-  // paintTransfers draws what goes from stage to stage, as far as there are few enough to be told apart.
+  // paintTransfers draws the messages between stages, unless there are too many to distinguish.
   paintTransfers(ctx, L) {
     const { t0, t1 } = this.map, h = L.row - L.gap, most = 600;
     let lines = [];
@@ -425,7 +425,7 @@ export class Pipeline {
         for (const p of neighbours(this.step, r, i).outputs) if (p.lane !== r) lines.push([l.end[i], r, this.step.lanes[p.lane].start[p.at], p.lane]);
       }
     }
-    if (lines.length > most) return; // there are too many to be told apart: they come with a closer look
+    if (lines.length > most) return; // too many to distinguish: zooming in shows them
     ctx.strokeStyle = colour('ink'); ctx.globalAlpha = lines.length > 150 ? 0.3 : 0.5; ctx.lineWidth = 1;
     ctx.save();
     ctx.beginPath(); ctx.rect(L.left, 0, this.element.clientWidth - L.left, L.height); ctx.clip();
@@ -433,12 +433,12 @@ export class Pipeline {
     const way = ([a, r, b, q]) => { ctx.moveTo(this.x(a), this.laneY(L.planned, r) + h / 2); ctx.lineTo(this.x(b), this.laneY(L.planned, q) + h / 2); };
     for (const l of lines) if (!l[4]) way(l);
     ctx.stroke();
-    ctx.beginPath(); ctx.setLineDash([4, 3]); ctx.globalAlpha = 0.9; // under way
+    ctx.beginPath(); ctx.setLineDash([4, 3]); ctx.globalAlpha = 0.9; // not used yet
     for (const l of lines) if (l[4] && l[0] > this.growing.now() - 1000) way(l);
     ctx.stroke(); ctx.setLineDash([]); ctx.restore(); ctx.globalAlpha = 1;
   }
 
-  // hit is what is under a point.
+  // hit returns the action or gap at a point.
   hit(x, y) {
     if (!this.L || !this.map) return null;
     const L = this.L, t = this.time(x);
@@ -458,14 +458,14 @@ export class Pipeline {
     text(this.readout, h ? this.words(h) : this.hint());
   }
 
-  hint() { return this.growing ? '' : 'Point at a box, or press Enter here to go from action to action with the arrow keys. n and p step through the microbatches.'; }
+  hint() { return this.growing ? '' : 'Point at a box for details, or press Enter and use the arrow keys to select actions. Press n or p to follow a microbatch.'; }
 
   words(h) {
     const l = (h.block === 'planned' ? this.step.planned : this.measured())[h.lane];
     const host = this.L.hosts[h.lane] ? ` on ${this.L.hosts[h.lane]}` : '';
     if (h.at < 0) {
       const g = this.step && !this.growing && h.block === 'measured' ? this.gapAt(h.lane, h.t) : -1;
-      if (g < 0) return `Stage ${h.lane}${host}, ${this.amount(h.t)}: nothing runs`;
+      if (g < 0) return `Stage ${h.lane}${host}, ${this.amount(h.t)}: idle`;
       const G = this.step.gaps, cause = this.step.head.causes[G.cause[g]];
       const whom = G.from[g] >= 0 ? `, for ${G.chunk[g]}${letters[G.type[g]]}${G.micro[g]} of stage ${G.from[g]}` : '';
       return `Stage ${h.lane}${host}: ${cause}${whom}, ${this.amount(G.end[g] - G.start[g])} from ${this.amount(G.start[g])}`;
@@ -510,10 +510,10 @@ export class Pipeline {
 
   reset() { this.view = null; this.follow?.(null); this.draw(); }
 
-  // recolour takes the colours of another theme.
+  // recolour redraws in the colors of a new theme.
   recolour() { this.palette = null; this.draw(); }
 
-  // way shows the way of the next microbatch through the stages, or with −1 of the one before.
+  // way shows the path of the next microbatch through the stages, or with −1 of the previous one.
   way(by) {
     const n = this.step?.head.microbatches;
     if (!n || this.growing) return;
@@ -521,17 +521,17 @@ export class Pipeline {
     this.micro = (from + by + n) % n;
     let begin = Infinity, end = 0;
     for (const l of this.step.lanes) for (let i = 0; i < l.n; i++) if (l.micro[i] === this.micro) { begin = Math.min(begin, l.start[i]); end = Math.max(end, l.end[i]); }
-    const w = `Microbatch ${this.micro}: from ${this.amount(begin)} to ${this.amount(end)}. Escape shows all.`;
+    const w = `Microbatch ${this.micro}: from ${this.amount(begin)} to ${this.amount(end)}. Press Escape to show all.`;
     text(this.readout, w);
     say(w);
     this.draw();
   }
 
-  // pick selects an action by keys and keeps it in view.
+  // pick selects an action and scrolls it into view.
   pick(lane, at) {
     const l = this.step?.lanes[lane];
     if (!l || !l.n) return;
-    this.held = true; // the step that is whole stays, until Escape
+    this.held = true; // keeps the complete step until Escape
     this.growing = null;
     at = Math.max(0, Math.min(l.n - 1, at));
     this.lane = lane;
@@ -629,26 +629,26 @@ export class Pipeline {
   }
 }
 
-// controls are the buttons of a drawing.
+// controls returns the buttons of a drawing.
 export function controls(pipe) {
   const toggle = (name, key) => {
     const b = el('button', { type: 'button', 'aria-pressed': 'true', onclick: () => { pipe[key] = !pipe[key]; b.setAttribute('aria-pressed', String(pipe[key])); pipe.draw(); } }, name);
     return b;
   };
   const button = (name, label, act) => el('button', { type: 'button', 'aria-label': label, onclick: act }, name);
-  return [toggle('Critical path', 'showCritical'), toggle('Transfers', 'showTransfers'),
-    button('‹', 'Show the way of the previous microbatch', () => pipe.way(-1)), button('›', 'Show the way of the next microbatch', () => pipe.way(1)),
+  return [toggle('Critical path', 'showCritical'), toggle('Messages', 'showTransfers'),
+    button('‹', 'Follow the previous microbatch', () => pipe.way(-1)), button('›', 'Follow the next microbatch', () => pipe.way(1)),
     button('−', 'Zoom out', () => pipe.zoom(2)), button('+', 'Zoom in', () => pipe.zoom(0.5)), button('Whole step', null, () => pipe.reset())];
 }
 
-// legend has a line for each colour that a step has.
+// legend returns an entry for each color in a step.
 export function legend(s) {
   const has = new Set();
   for (const l of s.lanes) for (let t = 1; t <= 4; t++) if (!has.has(t) && l.type.includes(t)) has.add(t);
   const key = (t, name) => has.has(t) && el('li', {}, styled(el('span', { class: 'key', 'aria-hidden': 'true' }, letters[t]), { background: `var(--${'fiwb'[t - 1]})`, color: `var(--on-${'fiwb'[t - 1]})` }), name);
   const used = s.head.causes.map((name, k) => [name, k]).filter(([, k]) => s.head.sums_ms.some((r) => r[k] > 0));
-  return el('ul', { class: 'legend', 'aria-label': 'Colours' }, key(1, 'forward'), key(4, 'backward'), key(2, 'input gradient'), key(3, 'weight gradient'),
-    s.head.chunks > s.lanes.length && el('li', {}, 'the shade is the chunk of the stage'),
+  return el('ul', { class: 'legend', 'aria-label': 'Legend' }, key(1, 'forward'), key(4, 'backward'), key(2, 'input gradient'), key(3, 'weight gradient'),
+    s.head.chunks > s.lanes.length && el('li', {}, 'shades show the chunks of a stage'),
     used.map(([name, k]) => el('li', {}, swatch(`c-${causes[k]}`), name)), el('li', {}, el('span', { class: 'edge', 'aria-hidden': 'true' }), 'critical path'));
 }
 
@@ -659,7 +659,7 @@ function arrow(ctx, x0, y0, x1, y1) {
   ctx.beginPath(); ctx.moveTo(x1, y1); ctx.lineTo(x1 - 6, y1 - 3.5); ctx.lineTo(x1 - 6, y1 + 3.5); ctx.fill();
 }
 
-// fit shortens a name from its front: hosts of one run differ at their ends.
+// fit cuts the beginning of a name: the hosts of a run differ at their ends.
 function fit(ctx, s, width) {
   if (ctx.measureText(s).width <= width) return s;
   while (s.length > 1 && ctx.measureText('…' + s).width > width) s = s.slice(1);

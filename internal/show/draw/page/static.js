@@ -1,4 +1,4 @@
-// Draws the steps that stand in a page: each is the text of an attribute.
+// Draws the steps in a page: each is the text of an attribute.
 
 import { el, freshColours } from './dom.js';
 import { decode } from './step.js';
@@ -20,7 +20,7 @@ const alike = (a, b) => a.head.unit === b.head.unit;
 const ends = steps.map((s) => Math.max(...steps.filter((o) => alike(o, s)).map((o) => o.end)));
 places.forEach((place, i) => {
   const step = steps[i], pipe = new Pipeline();
-  step.end = ends[i]; // steps in one unit have one scale, and move together
+  step.end = ends[i]; // steps in the same unit have one scale and move together
   pipe.follow = (view) => pipes.forEach((p) => { if (p !== pipe && alike(p.step, step)) { p.view = view; p.draw(); } });
   pipes.push(pipe);
   place.append(el('div', { class: 'bar' }, controls(pipe)), pipe.element, legend(step));

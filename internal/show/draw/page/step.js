@@ -1,12 +1,12 @@
-// A step of the pipeline as arrays of numbers: as Troupe sends it (encode.go says how), or as it
-// grows while it is under way.
+// A step of the pipeline as arrays of numbers: a complete step in the format of encode.go, or the
+// current step, which grows.
 
 export const letters = ['?', 'F', 'I', 'W', 'B'];
 export const words = { F: 'forward', I: 'input gradient', W: 'weight gradient', B: 'backward' };
 
 export function decode(buffer) {
   const view = new DataView(buffer);
-  if (view.getUint32(0) !== 0x54525031) throw new Error('The server sent no step: it is of another version than this page. Load the page again.');
+  if (view.getUint32(0) !== 0x54525031) throw new Error('The server sent data that this page cannot read: its version differs. Reload the page.');
   const length = view.getUint32(4, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)));
   let at = 8 + length;
@@ -35,7 +35,7 @@ export function decode(buffer) {
   return { head, lanes, planned, gaps, gapAt, end: Math.max(head.step_ms, head.planned_ms) };
 }
 
-// index finds an action's lane and place by what it computes.
+// indexOf returns a function that finds the lane and position of an action.
 export function indexOf(step) {
   if (step.index) return step.index;
   const { chunks, microbatches } = step.head;
@@ -55,7 +55,7 @@ export function indexOf(step) {
   return (step.index = find);
 }
 
-// inputs are the actions whose outputs an action takes; outputs those that take its own.
+// neighbours returns the actions whose outputs an action uses (inputs), and those that use its output (outputs).
 export function neighbours(step, lane, i) {
   const l = step.lanes[lane], find = indexOf(step), t = l.type[i], c = l.chunk[i], m = l.micro[i];
   if (t === 3) return { inputs: [], outputs: [] };
@@ -70,8 +70,8 @@ export function neighbours(step, lane, i) {
 
 const finest = 8192;
 
-// spread adds what ran when to columns of six numbers: the share of each type at its number, and at 5
-// whether the critical path went through. k is columns a millisecond.
+// spread adds actions to columns of six numbers: the share of each type at its index, and at 5
+// whether the critical path runs through. k is columns per millisecond.
 export function spread(l, first, last, t0, k, n, sums) {
   for (let i = first; i < last; i++) {
     let a = (l.start[i] - t0) * k, b = (l.end[i] - t0) * k;
@@ -89,8 +89,8 @@ export function spread(l, first, last, t0, k, n, sums) {
   }
 }
 
-// levels are a lane's columns over the whole step, ever coarser, made when they are first needed: so a
-// far view costs what its pixels do, however many actions there are.
+// levels returns a lane's columns over the whole step at several resolutions, made at first use, so that
+// the cost of drawing the whole step does not depend on the number of actions.
 export function levels(l, end) {
   if (l.levels) return l.levels;
   let fine = new Float32Array(finest * 6);
@@ -109,7 +109,7 @@ export function levels(l, end) {
   return l.levels;
 }
 
-// Growing is the step under way: actions as they end.
+// Growing is the current step: it collects actions as they finish.
 export class Growing {
   constructor() { this.lanes = []; this.step = -1; this.where = new Map(); }
 
@@ -126,7 +126,7 @@ export class Growing {
     }
   }
 
-  // transfers are the outputs that went from lane to lane, and those that are under way: their ends are null.
+  // transfers returns the outputs sent between lanes; the ends of those not used yet are null.
   transfers(head, most) {
     const all = [];
     for (const [k, [lane, i]] of this.where) {
@@ -163,7 +163,7 @@ function push(l, start, end, chunk, micro, type) {
   l.n++;
 }
 
-// firstAfter is the first action of a lane that ends behind a time.
+// firstAfter returns the first action of a lane that ends after a time.
 export function firstAfter(l, t) {
   let a = 0, b = l.n;
   while (a < b) {
