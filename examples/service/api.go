@@ -16,47 +16,47 @@ import (
 	"github.com/troupe-ml/troupe/checkpoint"
 )
 
-// api answers requests. Whatever is wrong with one is told as {"error": "…"}.
+// api answers requests. It reports errors as {"error": "…"}.
 type api struct {
 	runs       *runs
 	heartbeat  time.Duration
-	readers    chan struct{} // a place for each reader of events
-	generating chan struct{} // and for each answer that is generated
+	readers    chan struct{} // a slot for each reader of events
+	generating chan struct{} // a slot for each generated text
 }
 
 func newAPI(runs *runs, heartbeat time.Duration) http.Handler {
 	a := &api{runs: runs, heartbeat: heartbeat, readers: make(chan struct{}, limitReaders), generating: make(chan struct{}, limitGenerating)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /runs", a.begin) // a text, with keys of the configuration in the query; or JSON, see beginning
+	mux.HandleFunc("POST /runs", a.begin) // the body is a text, with configuration keys in the query; or JSON, see beginning
 	mux.HandleFunc("GET /runs", a.list)
 	mux.HandleFunc("GET /runs/{id}", a.of(a.status))
-	mux.HandleFunc("GET /runs/{id}/events", a.of(a.events)) // as server-sent events
+	mux.HandleFunc("GET /runs/{id}/events", a.of(a.events)) // server-sent events
 	mux.HandleFunc("POST /runs/{id}/generate", a.of(a.generate))
 	for _, kind := range []string{"pause", "resume", "rate", "checkpoint", "stop"} { // see change
 		mux.HandleFunc("POST /runs/{id}/"+kind, a.of(a.change(kind)))
 	}
-	mux.Handle("/ui/", http.StripPrefix("/ui", runs.page)) // the runs in a browser, to look at
+	mux.Handle("/ui/", http.StripPrefix("/ui", runs.page)) // the page of package ui, which shows the runs in a browser
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
-		fail(w, http.StatusNotFound, fmt.Errorf("there is no %s %.200q", req.Method, req.URL.Path))
+		fail(w, http.StatusNotFound, fmt.Errorf("no such route: %s %.200q", req.Method, req.URL.Path))
 	})
 	return mux
 }
 
-// of finds the run that a request names.
+// of finds the run of a request.
 func (a *api) of(answer func(http.ResponseWriter, *http.Request, *run)) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		if r := a.runs.find(req.PathValue("id")); r != nil {
 			answer(w, req, r)
 			return
 		}
-		fail(w, http.StatusNotFound, fmt.Errorf("there is no run %.100q", req.PathValue("id")))
+		fail(w, http.StatusNotFound, fmt.Errorf("no run has the id %.100q", req.PathValue("id")))
 	}
 }
 
-// beginning is a request to begin a run, as JSON.
+// beginning is a request to start a run, as JSON.
 type beginning struct {
 	Text string                     `json:"text"`
-	Set  map[string]json.RawMessage `json:"set"` // keys of the configuration, as "run.steps"
+	Set  map[string]json.RawMessage `json:"set"` // configuration keys, such as "run.steps"
 }
 
 func (a *api) begin(w http.ResponseWriter, req *http.Request) {
@@ -80,7 +80,7 @@ func readBeginning(w http.ResponseWriter, req *http.Request) (text []byte, sets 
 	}
 	query, err := url.ParseQuery(req.URL.RawQuery)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: the query: %w", errBad, err)
+		return nil, nil, fmt.Errorf("%w: parse the query: %w", errBad, err)
 	}
 	var values = map[string]string{}
 	for key, v := range query {
@@ -93,7 +93,7 @@ func readBeginning(w http.ResponseWriter, req *http.Request) (text []byte, sets 
 		}
 		body = []byte(b.Text)
 		for key, v := range b.Set {
-			values[key] = string(v) // numbers, booleans, strings and lists of them are TOML's too
+			values[key] = string(v) // JSON numbers, booleans, strings and lists are also TOML
 		}
 	}
 	for key, v := range values {
@@ -113,7 +113,7 @@ func (a *api) list(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"runs": all})
 }
 
-// description is what a run is.
+// description describes a run.
 type description struct {
 	ID string `json:"id"`
 	state
@@ -130,8 +130,7 @@ func describe(r *run) description {
 	return description{r.id, r.events.now(), i.Steps, i.Parameters, i.Stages, i.Schedule, i.Layout, i.Out}
 }
 
-// status says what a run is, what each of its actors does, and what they wait for, down to the
-// root.
+// status sends the description of a run, the activity of each of its actors, and the chain of waits down to the root.
 func (a *api) status(w http.ResponseWriter, _ *http.Request, r *run) {
 	s := r.Status()
 	doing := make(map[string]string, len(s.Actors))
@@ -145,9 +144,9 @@ func (a *api) status(w http.ResponseWriter, _ *http.Request, r *run) {
 	}{describe(r), s.Chain(), doing})
 }
 
-// change asks a run for a change: {"step": 500} when that step has ended, nothing as soon as
-// possible. With the rate: {"lr": 1e-4, "min_lr": 1e-5, "step": 500}. An event tells when it is
-// made, or why not.
+// change requests a change of a run. The body {"step": 500} requests it after step 500; an empty body, after the
+// current step. A change of the learning rate needs {"lr": 1e-4, "min_lr": 1e-5, "step": 500}. An event reports that
+// the run accepted or refused the change.
 func (a *api) change(kind string) func(http.ResponseWriter, *http.Request, *run) {
 	return func(w http.ResponseWriter, req *http.Request, r *run) {
 		c := troupe.Change{}
@@ -158,14 +157,14 @@ func (a *api) change(kind string) func(http.ResponseWriter, *http.Request, *run)
 			err = decode(body, &c)
 		}
 		if err == nil && c.Kind != "" {
-			err = fmt.Errorf("%w: a kind of change in the body; the path says it", errBad)
+			err = fmt.Errorf("%w: remove kind from the body: the path has the kind of change", errBad)
 		}
 		if err != nil {
 			refuse(w, err)
 			return
 		}
 		if r.events.ended() {
-			fail(w, http.StatusConflict, fmt.Errorf("the run %s has %s", r.id, r.events.now().State))
+			fail(w, http.StatusConflict, fmt.Errorf("run %s has %s", r.id, r.events.now().State))
 			return
 		}
 		m := map[string]any{"kind": kind}
@@ -180,23 +179,23 @@ func (a *api) change(kind string) func(http.ResponseWriter, *http.Request, *run)
 	}
 }
 
-// decode reads one JSON value with no more than it has room for.
+// decode reads one JSON value and rejects unknown fields.
 func decode(body []byte, to any) error {
 	d := json.NewDecoder(strings.NewReader(string(body)))
 	d.DisallowUnknownFields()
 	err := d.Decode(to)
 	if err == nil {
 		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("there is more behind it")
+			err = errors.New("unexpected data after the JSON value")
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: the body's JSON: %w", errBad, err)
+		return fmt.Errorf("%w: parse the JSON body: %w", errBad, err)
 	}
 	return nil
 }
 
-// refuse answers with an error, and the status that goes with it.
+// refuse answers with an error and its HTTP status.
 func refuse(w http.ResponseWriter, err error) {
 	var setup *troupe.SetupError
 	var large *http.MaxBytesError
@@ -228,5 +227,5 @@ func fail(w http.ResponseWriter, status int, err error) {
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // to a client that may have gone
+	_ = json.NewEncoder(w).Encode(v) // the client may have disconnected
 }

@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// eventLog keeps the last events of a run for any number of readers, none of whom it waits for.
+// eventLog keeps the last events of a run for any number of readers. It never waits for a reader.
 type eventLog struct {
 	mu      sync.Mutex
-	events  []entry // the last limitEvents; the last is number n
+	events  []entry // the last limitEvents events; the newest has number n
 	n       int64
-	changed chan struct{} // closed when there is more
+	changed chan struct{} // closed when an event is added
 	state   state
 }
 
-// entry is an event as readers get it.
+// entry is an event in the form that readers get.
 type entry struct {
 	id   int64 // from 1
 	kind string
 	data []byte
 }
 
-// state is what the events amount to.
+// state is the state of a run after its events.
 type state struct {
 	State      string   `json:"state"` // running, paused, finished, stopped or failed
 	Step       int      `json:"step"`
@@ -35,11 +35,11 @@ func newEventLog() *eventLog {
 	return &eventLog{changed: make(chan struct{}), state: state{State: "running"}}
 }
 
-// add adds an event, and what it changes.
+// add adds an event and applies its change to the state.
 func (l *eventLog) add(kind string, data any, change func(*state)) {
 	b, err := json.Marshal(data)
-	if err != nil { // of a number that JSON has none for
-		b, _ = json.Marshal(map[string]string{"error": err.Error()}) // which a string is
+	if err != nil { // a number that is not finite
+		b, _ = json.Marshal(map[string]string{"error": err.Error()}) // a map of strings can always be marshaled
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,14 +56,14 @@ func (l *eventLog) add(kind string, data any, change func(*state)) {
 	l.changed = make(chan struct{})
 }
 
-// after gives what came behind an event, oldest first, and how many of those are lost. more is
-// closed when there is more; nil: there will be none.
+// after returns the events after one, oldest first, and how many of those have been dropped. more is closed when
+// another event is added; nil: the run has ended.
 func (l *eventLog) after(id int64) (events []entry, lost int64, more <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first := l.n - int64(len(l.events)) + 1
 	if id > l.n {
-		id = l.n // of another life of the service
+		id = l.n // from an earlier start of the service
 	}
 	lost = max(0, first-1-id)
 	events = append(events, l.events[max(id+1, first)-first:]...)

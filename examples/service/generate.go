@@ -20,26 +20,26 @@ type asking struct {
 	Temperature float64  `json:"temperature"`
 	TopK        int      `json:"top_k"`
 	Seed        uint64   `json:"seed"`
-	Context     int      `json:"context"`   // tokens that the model sees at most; 0: all its positions
-	Stream      bool     `json:"stream"`    // the answer as server-sent events: step, text …, done
-	MaxAgeS     *float64 `json:"max_age_s"` // how old the weights may be
-	MaxSteps    int64    `json:"max_steps"` // or how many steps behind
+	Context     int      `json:"context"`   // longest context in tokens; 0: all positions of the model
+	Stream      bool     `json:"stream"`    // answer with server-sent events: step, text …, done
+	MaxAgeS     *float64 `json:"max_age_s"` // largest age of the weights in seconds
+	MaxSteps    int64    `json:"max_steps"` // or in steps
 }
 
 func (q *asking) check() error {
 	switch {
 	case q.Tokens > limitTokens:
-		return fmt.Errorf("%w: %d tokens; at most %d are written", errBad, q.Tokens, limitTokens)
+		return fmt.Errorf("%w: tokens = %d, the limit is %d", errBad, q.Tokens, limitTokens)
 	case len(q.Prompt) > limitPromptBytes:
-		return fmt.Errorf("%w: a prompt of %d bytes; at most %d are read", errBad, len(q.Prompt), limitPromptBytes)
+		return fmt.Errorf("%w: the prompt has %d bytes, the limit is %d", errBad, len(q.Prompt), limitPromptBytes)
 	case q.MaxSteps < 0, q.MaxAgeS != nil && !(*q.MaxAgeS >= 0 && *q.MaxAgeS < 1e6):
-		return fmt.Errorf("%w: an age below 0, or too large", errBad)
+		return fmt.Errorf("%w: max_steps must be 0 or more, and max_age_s from 0 to 1e6", errBad)
 	}
 	return nil
 }
 
-// generate continues a text with the weights of one step, which the answer names, while the run
-// goes on. The end of the request ends it.
+// generate continues a text with the weights of one step, which the answer names, while the run continues. It stops
+// when the request ends.
 func (a *api) generate(w http.ResponseWriter, req *http.Request, r *run) {
 	q := asking{Tokens: 100}
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, limitAskBytes))
@@ -56,7 +56,7 @@ func (a *api) generate(w http.ResponseWriter, req *http.Request, r *run) {
 	case a.generating <- struct{}{}:
 		defer func() { <-a.generating }()
 	default:
-		fail(w, http.StatusTooManyRequests, fmt.Errorf("%d texts are being written, which is the most", limitGenerating))
+		fail(w, http.StatusTooManyRequests, fmt.Errorf("%d texts are being generated, which is the limit: try again later", limitGenerating))
 		return
 	}
 	lasting(w)
@@ -102,11 +102,11 @@ func (a *api) whole(ctx context.Context, w http.ResponseWriter, q asking, s *tro
 	}{s.Step(), text.String(), report})
 }
 
-// pieces answers with the text as it comes.
+// pieces streams the text.
 func (a *api) pieces(ctx context.Context, w http.ResponseWriter, q asking, s *troupe.Snapshot) {
 	to, begun := stream{}, false
 	send := func(kind string, v any) error {
-		if !begun { // what can't be begun is refused
+		if !begun { // errors before the first piece get an HTTP status
 			to, begun = newStream(w), true
 			if err := to.write(format(entry{kind: "step", data: fmt.Appendf(nil, `{"step":%d}`, s.Step())})); err != nil {
 				return err
@@ -122,10 +122,10 @@ func (a *api) pieces(ctx context.Context, w http.ResponseWriter, q asking, s *tr
 	err := s.Generate(ctx, q.options(&report), func(b []byte) error { return send("text", map[string]string{"text": string(b)}) })
 	switch {
 	case err == nil:
-		_ = send("done", report) // to a client that may have gone
+		_ = send("done", report) // the client may have disconnected
 	case !begun:
 		refuse(w, err)
-	case errors.Is(err, context.Canceled): // the client has gone
+	case errors.Is(err, context.Canceled): // the client has disconnected
 	default:
 		_ = send("error", map[string]string{"error": err.Error()})
 	}

@@ -2,25 +2,24 @@ package main
 
 import "time"
 
-// The bounds of what requests may take. A run that is larger than the machine is refused by
-// Troupe itself.
+// The limits of requests. Troupe itself refuses runs that need more memory than the machine has.
 const (
-	limitBodyBytes   = 16 << 20 // of a text
-	limitAskBytes    = 1 << 20  // of any other request
+	limitBodyBytes   = 16 << 20 // a text
+	limitAskBytes    = 1 << 20  // other requests
 	limitHeaderBytes = 64 << 10
-	limitRuns        = 64   // that the service remembers; the oldest that have ended are forgotten
-	limitEvents      = 1024 // of a run that are kept for readers
-	limitReaders     = 64   // of events, at a time
-	limitGenerating  = 16   // at a time
-	limitTokens      = 4096 // of an answer
+	limitRuns        = 64   // runs that the service keeps; it drops the oldest ended ones
+	limitEvents      = 1024 // events of a run that are kept
+	limitReaders     = 64   // concurrent readers of events
+	limitGenerating  = 16   // concurrent generated texts
+	limitTokens      = 4096 // of a generated text
 	limitPromptBytes = 64 << 10
 
 	headerTimeout   = 10 * time.Second
 	bodyTimeout     = time.Minute
 	idleTimeout     = 2 * time.Minute
 	generateTimeout = 2 * time.Minute
-	// A reader who takes nothing for so long is cut off.
+	// slowReader is the time after which a reader that reads nothing is disconnected.
 	slowReader = 10 * time.Second
-	// A snapshot as old as that serves a request that does not say otherwise.
+	// usualMaxAge is the largest age of a snapshot, if the request does not give one.
 	usualMaxAge = 2 * time.Second
 )

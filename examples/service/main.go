@@ -1,5 +1,5 @@
-// Command service shows a Go service that trains: an HTTP server of the standard library's, with
-// Troupe inside. It needs no other process, and links no cluster.
+// Command service is an example of a Go service that trains models: an HTTP server with Troupe as a library. It needs
+// no other process, and does not link package cluster.
 //
 //	service --listen 127.0.0.1:8080 --dir runs
 //
@@ -10,10 +10,10 @@
 //	curl -d '{"prompt": "the ", "tokens": 100}' localhost:8080/runs/ID/generate
 //	curl -X POST localhost:8080/runs/ID/stop
 //
-// http://localhost:8080/ui/ shows the runs in a browser.
+// Open http://localhost:8080/ui/ to see the runs in a browser.
 //
-// api.go has all requests. Told to end, by SIGTERM or SIGINT, it stops every run with a checkpoint:
-// engine run DIR/ID/run/config.toml goes on from it, with the same bits.
+// All requests are in api.go. On SIGTERM or SIGINT the service writes a checkpoint of every run and stops it. To
+// resume a run from there, with bit-identical results, use engine run DIR/ID/run/config.toml.
 package main
 
 import (
@@ -42,19 +42,19 @@ func main() {
 	}
 }
 
-// serve is the service, until ctx ends.
+// serve runs the service until ctx ends.
 func serve(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("service", flag.ContinueOnError)
-	listen := flags.String("listen", "127.0.0.1:8080", "host:port to serve at; whoever reaches it may use it")
-	dir := flags.String("dir", "runs", "folder of the runs")
-	most := flags.Int("runs", 4, "runs that train at a time")
-	grace := flags.Duration("grace", 30*time.Second, "how long runs may take to stop")
-	heartbeat := flags.Duration("heartbeat", 10*time.Second, "how often a quiet stream of events says that it is there")
+	listen := flags.String("listen", "127.0.0.1:8080", "address to listen on, HOST:PORT; any client that can connect may use the service")
+	dir := flags.String("dir", "runs", "folder for the runs")
+	most := flags.Int("runs", 4, "number of runs that may train at the same time")
+	grace := flags.Duration("grace", 30*time.Second, "time that runs have to stop")
+	heartbeat := flags.Duration("heartbeat", 10*time.Second, "interval of heartbeats in a stream without events")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	// The service's own system: the runs' actors live in it, and so do the service's.
+	// The actor system of the service: the runs' actors and the service's own actors use it.
 	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }))
 	defer system.Shutdown()
 	runs, err := openRuns(*dir, *most, system, log)
@@ -74,11 +74,11 @@ func serve(ctx context.Context, args []string) error {
 	fmt.Println("listening on", listener.Addr())
 
 	select {
-	case err = <-served: // which it does not do by itself
+	case err = <-served: // the server failed
 	case <-ctx.Done():
-		log.Info("the service ends")
+		log.Info("shutting down")
 	}
-	// First the runs, whose end ends the streams of their events; then what is left of requests.
+	// Stop the runs first, which ends the streams of their events, then the other requests.
 	err = errors.Join(err, runs.close(*grace))
 	last, cancel := context.WithTimeout(context.Background(), *grace)
 	defer cancel()

@@ -8,16 +8,15 @@ import (
 	"github.com/troupe-ml/troupe"
 )
 
-// recorder is an actor of the service's own: a run sends it its events, of which it makes those
-// that HTTP clients read. It also sends a command: a run of which step after step is skipped,
-// because it computes no finite numbers, it stops.
+// recorder is an actor of the service. A run sends it events, which it converts for HTTP clients. It also sends a
+// command: it stops a run that skips several steps in a row because its numbers are not finite.
 type recorder struct {
 	events  *eventLog
 	ended   func()
-	skipped int // steps, one after the other
+	skipped int // consecutive skipped steps
 }
 
-// limitSkipped is how many it takes.
+// limitSkipped is the number of consecutive skipped steps that stops a run.
 const limitSkipped = 5
 
 func (a *recorder) Receive(ctx actor.Context) {
@@ -60,7 +59,7 @@ func (a *recorder) step(ctx actor.Context, e troupe.StepEvent) {
 		a.skipped = 0
 	}
 	if a.skipped == limitSkipped {
-		a.events.add("warning", map[string]any{"text": "the run computes no finite numbers, and is stopped; try a lower learning rate"}, nil)
+		a.events.add("warning", map[string]any{"text": "stopping the run: its loss or gradients are not finite; try a lower learning rate"}, nil)
 		ctx.Request(ctx.Sender(), troupe.Change{Kind: troupe.ChangeStop})
 	}
 }
@@ -74,7 +73,7 @@ func (a *recorder) end(ctx actor.Context, e troupe.EndEvent) {
 	if e.Err != nil {
 		how, data["error"] = "failed", e.Err.Error()
 	}
-	a.ended() // first: who reads the event finds room for another run
+	a.ended() // before the event, so that its readers can start another run
 	a.events.add(how, data, func(s *state) {
 		if s.State, s.Checkpoint = how, e.Result.Dir; e.Err != nil {
 			s.Error = e.Err.Error()
@@ -85,7 +84,7 @@ func (a *recorder) end(ctx actor.Context, e troupe.EndEvent) {
 	ctx.Stop(ctx.Self())
 }
 
-// finite is a figure as JSON can say it: null where it is no number.
+// finite returns a value for JSON: nil, which is null, if it is not finite.
 func finite(v *float64) *float64 {
 	if v == nil || math.IsNaN(*v) || math.IsInf(*v, 0) {
 		return nil

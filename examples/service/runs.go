@@ -20,7 +20,7 @@ import (
 	"github.com/troupe-ml/troupe/ui"
 )
 
-// usual is what a request does not say.
+// usual holds the defaults of the configuration.
 const usual = `
 [run]
 steps = 200
@@ -45,21 +45,21 @@ lr = 0.003
 stages = 2
 `
 
-// runs are all that the service has begun.
+// runs holds the runs of the service.
 type runs struct {
 	dir    string
-	most   int // that train at a time
+	most   int // limit of runs that train at the same time
 	system *actor.ActorSystem
 	log    *slog.Logger
-	page   *ui.Server // shows them in a browser
+	page   *ui.Server // shows the runs in a browser
 
 	mu     sync.Mutex
-	all    []*run // in the order of their beginning
-	active int    // that train, or are being begun
+	all    []*run // in the order of their start
+	active int    // runs that train or are starting
 	closed bool
 }
 
-// run is one, in a folder of its own.
+// run is a run in its own folder.
 type run struct {
 	*troupe.Run
 	id     string
@@ -68,24 +68,24 @@ type run struct {
 
 var (
 	errBad    = errors.New("bad request")
-	errBusy   = errors.New("the service has as many runs as it takes")
-	errClosed = errors.New("the service ends")
+	errBusy   = errors.New("too many active runs")
+	errClosed = errors.New("the service is shutting down")
 )
 
 func openRuns(dir string, most int, system *actor.ActorSystem, log *slog.Logger) (*runs, error) {
-	dir, err := filepath.Abs(dir) // the configurations say it, which are read from anywhere
+	dir, err := filepath.Abs(dir) // absolute, because configurations contain the path
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
 	if err != nil {
 		return nil, err
 	}
-	// On loopback whoever is on this machine may look; control is the API's, so there is no token.
+	// On loopback all users of this machine may look. Control is for the API only, so the page gets no token.
 	page, err := ui.New(ui.Options{Logger: log})
 	return &runs{dir: dir, most: most, system: system, log: log, page: page}, err
 }
 
-// begin begins a run on a text. The sets are keys of the configuration with their values.
+// begin starts a run on a text. sets are configuration keys with values.
 func (s *runs) begin(text []byte, sets []string) (*run, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -99,13 +99,13 @@ func (s *runs) begin(text []byte, sets []string) (*run, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, r)
-	if s.closed { // meanwhile
+	if s.closed { // the service was closed meanwhile
 		r.Stop()
 	}
 	return r, nil
 }
 
-// enter counts a run that is to begin.
+// enter reserves a slot for a new run.
 func (s *runs) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *runs) enter() error {
 	case s.closed:
 		return errClosed
 	case s.active >= s.most:
-		return fmt.Errorf("%w: %d train, which is the most at a time; stop one, or wait", errBusy, s.active)
+		return fmt.Errorf("%w: %d runs train, which is the limit; stop one or wait", errBusy, s.active)
 	}
 	if i := slices.IndexFunc(s.all, func(r *run) bool { return r.events.ended() }); i >= 0 && len(s.all) >= limitRuns {
 		s.page.Detach(s.all[i].id)
@@ -139,35 +139,35 @@ func (s *runs) start(text []byte, sets []string, leave func()) (r *run, err erro
 		return nil, err
 	}
 	// A JSON string is a TOML string.
-	quoted := func(s string) string { b, _ := json.Marshal(s); return string(b) } // a string always is
+	quoted := func(s string) string { b, _ := json.Marshal(s); return string(b) } // a string can always be marshaled
 	sets = append(sets, "run.name="+quoted(r.id), "run.out="+quoted(filepath.Join(folder, "run")), "data.train=["+quoted(file)+"]")
 	cfg, err := config.Parse("service", []byte(usual), sets, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBad, err)
 	}
 	if cfg.HasOwnTable() {
-		return nil, fmt.Errorf("%w: pipeline.schedule is not to be set to a file here", errBad)
+		return nil, fmt.Errorf("%w: pipeline.schedule must not be a file in this service", errBad)
 	}
-	// The service's own actor. It is there before the run, so that it misses nothing.
+	// The service's own actor starts before the run, so that it gets all events.
 	watcher, err := s.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &recorder{events: r.events, ended: leave} }),
 		"recorder-"+r.id)
 	if err != nil {
 		return nil, err
 	}
-	// The run ends by Stop and not by a request's context: it goes on when the request is answered.
+	// The run does not use the request's context: it continues after the request and ends with Stop.
 	r.Run, err = troupe.Start(context.Background(), cfg, troupe.Options{System: s.system, Logger: s.log.With("folder", r.id),
 		Watchers: []*actor.PID{watcher}})
 	if err != nil {
 		s.system.Root.Stop(watcher)
 		return nil, err
 	}
-	if err := s.page.Attach(r.id, r.Run); err != nil { // the service ends
-		s.log.Warn("the run is not shown in a browser", "folder", r.id, "err", err)
+	if err := s.page.Attach(r.id, r.Run); err != nil { // the service is shutting down
+		s.log.Warn("the page does not show the run", "folder", r.id, "err", err)
 	}
 	return r, nil
 }
 
-// leave counts a run that has ended.
+// leave frees the slot of a run.
 func (s *runs) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +189,8 @@ func (s *runs) list() []*run {
 	return slices.Clone(s.all)
 }
 
-// close stops every run with a checkpoint. Those that take too long are killed: their last
-// checkpoint stays.
+// close stops every run with a checkpoint. It kills runs that take longer than grace; they keep their last
+// checkpoint.
 func (s *runs) close(grace time.Duration) error {
 	s.mu.Lock()
 	s.closed = true
@@ -206,7 +206,7 @@ func (s *runs) close(grace time.Duration) error {
 	})
 	defer late.Stop()
 	for _, r := range all {
-		// How a run has ended its status says, and the log; to the service it is no failure.
+		// The run's status and the log report its result. A failed run is not an error of the service.
 		result, err := r.Wait()
 		s.log.Info("run ended", "folder", r.id, "step", result.Step, "checkpoint", result.Dir, "err", err)
 	}
@@ -214,7 +214,7 @@ func (s *runs) close(grace time.Duration) error {
 	return nil
 }
 
-// allowed refuses keys that a request may not set: where files are.
+// allowed refuses keys that name files.
 func allowed(key string) error {
 	section, _, _ := strings.Cut(key, ".")
 	switch {
@@ -224,5 +224,5 @@ func allowed(key string) error {
 	case key == "data.tokenizer", key == "data.val_fraction":
 		return nil
 	}
-	return fmt.Errorf("%w: %.100q is not to be set here", errBad, key)
+	return fmt.Errorf("%w: this service does not allow the key %.100q", errBad, key)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stream is an answer of server-sent events.
+// stream sends server-sent events.
 type stream struct {
 	w    http.ResponseWriter
 	ctrl *http.ResponseController
@@ -21,13 +21,12 @@ func newStream(w http.ResponseWriter) stream {
 	return stream{w, http.NewResponseController(w)}
 }
 
-// lasting takes back the time that the request had to be read in, now that it is: else it would
-// end the answer.
+// lasting removes the deadline for reading the request, which would otherwise end the response.
 func lasting(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // of a connection that is there
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the connection exists
 }
 
-// write writes events. A reader who does not take them in time is cut off, which is the error.
+// write writes events. It fails if the reader does not read them in time.
 func (s stream) write(text string) error {
 	if err := s.ctrl.SetWriteDeadline(time.Now().Add(slowReader)); err != nil {
 		return err
@@ -38,7 +37,7 @@ func (s stream) write(text string) error {
 	return s.ctrl.Flush()
 }
 
-// format is an event. Data is JSON, which has no line breaks.
+// format returns an event as text. Its data is JSON without line breaks.
 func format(e entry) string {
 	id := ""
 	if e.id > 0 {
@@ -47,14 +46,14 @@ func format(e entry) string {
 	return fmt.Sprintf("%sevent: %s\ndata: %s\n\n", id, e.kind, e.data)
 }
 
-// events streams a run's events, from the one behind Last-Event-ID on as far as they are kept;
-// "gap" says how many are not. The stream ends with the run.
+// events streams a run's events after Last-Event-ID. An event "gap" has the number of events that were dropped. The
+// stream ends with the run.
 func (a *api) events(w http.ResponseWriter, req *http.Request, r *run) {
 	var last int64
 	if text := req.Header.Get("Last-Event-ID"); text != "" {
 		var err error
 		if last, err = strconv.ParseInt(text, 10, 64); err != nil || last < 0 {
-			refuse(w, fmt.Errorf("%w: Last-Event-ID is %.100q, not the number of an event", errBad, text))
+			refuse(w, fmt.Errorf("%w: Last-Event-ID %.100q is not the number of an event", errBad, text))
 			return
 		}
 	}
@@ -62,11 +61,11 @@ func (a *api) events(w http.ResponseWriter, req *http.Request, r *run) {
 	case a.readers <- struct{}{}:
 		defer func() { <-a.readers }()
 	default:
-		fail(w, http.StatusTooManyRequests, fmt.Errorf("%d readers of events are there, which is the most", limitReaders))
+		fail(w, http.StatusTooManyRequests, fmt.Errorf("%d clients read events, which is the limit: try again later", limitReaders))
 		return
 	}
 	events, lost, more := r.events.after(last)
-	if len(events) == 0 && more == nil { // by which a browser knows not to come again
+	if len(events) == 0 && more == nil { // tells browsers not to reconnect
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
