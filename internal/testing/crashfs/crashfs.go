@@ -1,16 +1,12 @@
-// Package crashfs is a folder.FS for tests that forgets, when it crashes,
-// what was never synced, and that fails where it is told to.
+// Package crashfs is a folder.FS for tests that simulates power failures: a crash loses unsynced data. It can also
+// fail at a chosen operation.
 //
-// It carries out every operation in a real folder, so that what the operation
-// left can be read as usual: that folder is the state after kill -9. Beside it
-// stands a model of the disk. Crash writes into another folder what a disk may
-// hold after the power failed: of a file, the content of its last Sync or any
-// part of what was written since; of a folder, the entries of its last SyncDir
-// and, of the changes since, any selection, each whole or not at all (a rename
-// is one change). A seed chooses.
+// It performs every operation in a real folder, which then has the state after kill -9. It also keeps a model of the
+// disk. Crash writes a state that a disk may have after a power failure to another folder. A file has the content of
+// its last Sync, and any part of the later writes. A folder has the entries of its last SyncDir, and any selection of
+// the later changes, each completely or not at all (a rename is one change). A seed selects the state.
 //
-// The package imports internal/host/folder and the standard library, and is imported by
-// tests only.
+// The package imports only internal/host/folder and the standard library. Only tests may import it.
 package crashfs
 
 import (
@@ -29,12 +25,12 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// ErrCrashed is the result of every operation from the crash on.
+// ErrCrashed is the error of every operation after the crash.
 var ErrCrashed = errors.New("crashfs: crashed")
 
-// FS is the file system.
+// FS is a file system that can crash.
 type FS struct {
-	// Free is what FreeBytes returns.
+	// Free is the result of FreeBytes.
 	Free int64
 
 	under *folder.Folder
@@ -46,7 +42,7 @@ type FS struct {
 	fault   error
 }
 
-// New returns a file system in the folder base. What is there is durable.
+// New returns a file system in the folder base, whose present content counts as synced.
 func New(base string) (*FS, error) {
 	disk, err := load(base)
 	if err != nil {
@@ -66,19 +62,18 @@ func (f *FS) Ops() int {
 	return f.ops
 }
 
-// FailAt lets the n-th operation from now fail, the next being 0, and no other. A
-// failing Write writes half, a failing RemoveAll removes half.
+// FailAt makes only the n-th operation from now fail; the next one is 0. A failing Write writes half of its data, a
+// failing RemoveAll removes half.
 func (f *FS) FailAt(n int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faultAt, f.fault = f.ops+n, err
 }
 
-// CrashAt is FailAt with all that follows failing too.
+// CrashAt is like FailAt, but all later operations fail too.
 func (f *FS) CrashAt(n int) { f.FailAt(n, ErrCrashed) }
 
-// step counts an operation and tells whether it fails; one that fails first does
-// half of what it should. mu is held.
+// step counts an operation and reports whether it fails; a failing one first does half of its work. mu is held.
 func (f *FS) step() (half bool, err error) {
 	op := f.ops
 	f.ops++
@@ -98,7 +93,7 @@ type node struct {
 	pending []change         // since
 }
 
-// change sets entries of a folder; nil removes one.
+// change sets entries of a folder; nil removes an entry.
 type change map[string]*node
 
 func newDir() *node {
@@ -147,7 +142,7 @@ func apply(entries map[string]*node, c change) {
 	}
 }
 
-// removeAll removes what is in a folder, each entry a change of its own.
+// removeAll removes the content of a folder, each entry as a separate change.
 func (n *node) removeAll() {
 	for _, name := range slices.Sorted(maps.Keys(n.entries)) {
 		n.entries[name].removeAll()
@@ -169,7 +164,7 @@ func (f *FS) find(name string) (*node, error) {
 	return n, nil
 }
 
-// change carries out an operation in the real folder, and then in the model.
+// change performs an operation in the real folder, and then in the model.
 func (f *FS) change(name string, act func() error, c func(dir *node, base string) change) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +182,7 @@ func (f *FS) change(name string, act func() error, c func(dir *node, base string
 	return nil
 }
 
-// look is an operation that changes nothing.
+// look performs an operation that changes nothing.
 func (f *FS) look(act func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,10 +192,10 @@ func (f *FS) look(act func() error) error {
 	return act()
 }
 
-// Path says where a name is in the real folder.
+// Path returns the path of a name in the real folder.
 func (f *FS) Path(name string) string { return f.under.Path(name) }
 
-// Create makes a file for writing.
+// Create creates a file for writing.
 func (f *FS) Create(name string) (folder.File, error) {
 	opened := &file{fsys: f}
 	err := f.change(name, func() (err error) {
@@ -235,7 +230,7 @@ func (f *FS) Append(name string) (folder.File, error) {
 	return opened, nil
 }
 
-// Update opens a file that is there for writing at places of it.
+// Update opens an existing file for writing at offsets.
 func (f *FS) Update(name string) (folder.File, error) {
 	opened := &file{fsys: f}
 	err := f.look(func() (err error) {
@@ -262,28 +257,28 @@ func (f *FS) Open(name string) (opened folder.File, err error) {
 	return opened, err
 }
 
-// Mkdir makes a folder.
+// Mkdir creates a folder.
 func (f *FS) Mkdir(name string) error {
 	return f.change(name, func() error { return f.under.Mkdir(name) }, func(_ *node, base string) change {
 		return change{base: newDir()}
 	})
 }
 
-// Symlink makes a symbolic link.
+// Symlink creates a symbolic link.
 func (f *FS) Symlink(target, link string) error {
 	return f.change(link, func() error { return f.under.Symlink(target, link) }, func(_ *node, base string) change {
 		return change{base: &node{target: target}}
 	})
 }
 
-// Rename renames within a folder, the only renames that a disk does at once.
+// Rename renames within a folder; only such renames are atomic on disk.
 func (f *FS) Rename(from, to string) error {
 	return f.change(from, func() error { return f.under.Rename(from, to) }, func(dir *node, base string) change {
 		return change{base: nil, path.Base(to): dir.entries[base]}
 	})
 }
 
-// RemoveAll removes a file, a link, or a folder and what is in it.
+// RemoveAll removes a file, a link, or a folder with its content.
 func (f *FS) RemoveAll(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -382,7 +377,7 @@ func (f *FS) Sub(name string) (sub folder.FS, err error) {
 // Close closes the real folder.
 func (f *FS) Close() error { return f.under.Close() }
 
-// reader is a folder in the file system, from which it is only read.
+// reader is a read-only folder of the file system.
 type reader struct {
 	folder.FS
 	fsys *FS
@@ -411,7 +406,7 @@ func (w *file) Write(p []byte) (int, error) {
 	})
 }
 
-// WriteAt writes at a place of the file, which has to have that place.
+// WriteAt writes at an offset within the file.
 func (w *file) WriteAt(p []byte, offset int64) (int, error) {
 	return w.put(p, func(p []byte) (int, error) {
 		n, err := w.File.WriteAt(p, offset)
@@ -421,7 +416,7 @@ func (w *file) WriteAt(p []byte, offset int64) (int, error) {
 	})
 }
 
-// put writes all of p, or what the fault that comes leaves of it: half, or nothing.
+// put writes all of p or, at a fault, half of it or nothing.
 func (w *file) put(p []byte, write func([]byte) (int, error)) (int, error) {
 	w.fsys.mu.Lock()
 	defer w.fsys.mu.Unlock()
@@ -455,13 +450,13 @@ func (w *file) Sync() error {
 	})
 }
 
-// Close closes the real file even when it fails, as the system does.
+// Close closes the real file even if it fails, as the system does.
 func (w *file) Close() error {
 	return errors.Join(w.fsys.look(func() error { return nil }), w.File.Close())
 }
 
-// Crash writes what survives a power failure now into the folder into, which
-// exists. A seed gives one of the possible states.
+// Crash writes one of the states that a power failure now could leave to the existing folder into. The seed selects
+// the state.
 func (f *FS) Crash(into string, seed uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -495,7 +490,7 @@ func (n *node) survive(into string, chance *rand.Rand) error {
 	return nil
 }
 
-// surviving is a file's content after a crash.
+// surviving returns a file's content after a crash.
 func (n *node) surviving(chance *rand.Rand) []byte {
 	if bytes.Equal(n.content, n.synced) || chance.IntN(2) == 0 {
 		return n.synced

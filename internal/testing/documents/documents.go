@@ -1,4 +1,5 @@
-// Package documents has documents as transformers encodes them, with small models, for tests: see vectors.py.
+// Package documents provides test vectors: documents encoded by the Python package transformers, with small models.
+// vectors.py makes them.
 package documents
 
 import (
@@ -18,13 +19,13 @@ import (
 //go:embed vectors.json.gz
 var vectors []byte
 
-// Vectors are documents as transformers encodes them.
+// Vectors are documents as encoded by transformers.
 type Vectors struct {
 	Tokenizers map[string]json.RawMessage
 	Cases      []Case
 }
 
-// Case is a model's directory and documents.
+// Case is a model folder and its documents.
 type Case struct {
 	Name, Tokenizer, Config, Rows string
 	Files                         map[string]string
@@ -35,10 +36,10 @@ type Case struct {
 	Tensors                       [][4]any
 }
 
-// Read reads the stored ones.
+// Read reads the stored vectors.
 func Read(t testing.TB) Vectors { return read(t, bytes.NewReader(vectors)) }
 
-// ReadFile reads others, which vectors.py has written.
+// ReadFile reads vectors from a file that vectors.py wrote.
 func ReadFile(t testing.TB, file string) Vectors {
 	t.Helper()
 	f, err := os.Open(file)
@@ -61,7 +62,7 @@ func read(t testing.TB, from io.Reader) (v Vectors) {
 	return v
 }
 
-// Write makes the directory of the model of the case with a name.
+// Write creates the model folder of the case with a name.
 func (v Vectors) Write(t testing.TB, name string) string {
 	t.Helper()
 	for _, c := range v.Cases {
@@ -73,7 +74,7 @@ func (v Vectors) Write(t testing.TB, name string) string {
 	return ""
 }
 
-// Joined is 1 where all documents are texts: they are evaluated as one, which the vectors' loss is not of.
+// Joined is 1 if all documents are texts: these are evaluated as one text, so the loss of the vectors does not apply.
 func (c Case) Joined() int64 {
 	if strings.Contains(c.Rows, `{"text"`) {
 		return 1
@@ -81,7 +82,7 @@ func (c Case) Joined() int64 {
 	return 0
 }
 
-// Write makes the model's directory.
+// Write creates the model folder.
 func (c Case) Write(t testing.TB, tokenizer []byte) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -117,7 +118,7 @@ func WriteFile(t testing.TB, file, text string) {
 	}
 }
 
-// Formula is that of testdata/hf/forward.py.
+// Formula returns the values of the formula in testdata/hf/forward.py.
 func Formula(name string, shape []int, scale, offset float64) []float32 {
 	n := 1
 	for _, s := range shape {

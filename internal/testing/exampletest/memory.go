@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 )
 
-// Memory trains under layouts, and holds what tensors took against the plan's forecast: it
-// may be off by a share.
+// Memory trains under several layouts and compares the memory of tensors with the plan's forecast, which may be off
+// by a share.
 func Memory(t *testing.T, file string, within float64, layouts []Layout, more ...string) {
 	t.Helper()
 	for _, l := range layouts {

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// asProgram makes the test binary the example's program, and so its workers' too.
+// asProgram is the environment variable that makes the test binary the example's program, and that of its workers.
 const asProgram = "TROUPE_EXAMPLE_PROGRAM"
 
-// Main is for TestMain: it runs the program if that is what the test binary is to be, and
-// else the tests, in the repository's root, after what the program registers.
+// Main is for TestMain: it runs the program if asProgram is set, else the tests, in the repository's root and after
+// the program's registrations.
 func Main(m *testing.M, program, register func()) {
 	if os.Getenv(asProgram) != "" {
 		program() // does not return
@@ -27,7 +27,7 @@ func Main(m *testing.M, program, register func()) {
 	os.Exit(m.Run())
 }
 
-// Program runs the example's program, and returns what it prints and its exit status.
+// Program runs the example's program and returns its output and exit status.
 func Program(t testing.TB, args ...string) (out, errs string, status int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
@@ -41,7 +41,7 @@ func Program(t testing.TB, args ...string) (out, errs string, status int) {
 	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
 }
 
-// Cluster trains over three worker processes, and holds that against an unpipelined run.
+// Cluster trains with three worker processes and compares the result with an unpipelined run.
 func Cluster(t *testing.T, file, want string, more ...string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
@@ -57,7 +57,7 @@ func Cluster(t *testing.T, file, want string, more ...string) {
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
-// Golden compares what was printed with a file in a folder's testdata.
+// Golden compares output with a file in a folder's testdata.
 func Golden(t testing.TB, folder, name, got string) {
 	t.Helper()
 	file := filepath.Join(folder, "testdata", name)

@@ -15,19 +15,19 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// Layout is a way to spread a training.
+// Layout is a way to distribute a training run.
 type Layout struct {
 	Name string
 	Sets []string // keys as on the command line
 }
 
-// Steps are those of each training, with a validation and a checkpoint after Half of them.
+// Steps is the number of steps of each run, with a validation and a checkpoint after Half of them.
 const (
 	Steps = 4
 	Half  = 2
 )
 
-// Layouts are of a model with at least eight layers.
+// Layouts are for models with at least eight layers.
 func Layouts() []Layout {
 	return []Layout{
 		{"2 stages 1f1b", sets("stages=2")},
@@ -52,12 +52,12 @@ func sets(keys ...string) (all []string) {
 	return all
 }
 
-// unpipelined is the run that all others must equal.
+// unpipelined is the layout whose results all others must match.
 var unpipelined = []string{"pipeline.stages=1", "device.threads=1"}
 
-// SameBits trains a configuration unpipelined and under each of the layouts, from the start
-// and, for every other layout, from the middle of a run that began under the layout before.
-// more are keys for all of them. It returns the unpipelined run's folder.
+// SameBits trains a configuration unpipelined and under each of the layouts: from the start and, for every other
+// layout, from the middle of a run under the previous layout. more are keys for all runs. It returns the unpipelined
+// run's folder.
 func SameBits(t *testing.T, file string, layouts []Layout, more ...string) (want string) {
 	t.Helper()
 	want = filepath.Join(t.TempDir(), "want")
@@ -77,7 +77,7 @@ func SameBits(t *testing.T, file string, layouts []Layout, more ...string) (want
 	return want
 }
 
-// Train runs a configuration up to a step, or goes on with it to there.
+// Train runs a configuration, or resumes its run, up to a step.
 func Train(t testing.TB, file, out string, steps int, keys ...string) *troupe.Run {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -100,7 +100,7 @@ func Train(t testing.TB, file, out string, steps int, keys ...string) *troupe.Ru
 	return run
 }
 
-// Keys are what is set for all trainings, as on the command line.
+// Keys are set for all runs, as on the command line.
 func Keys(out string, steps int) []string {
 	return []string{
 		"run.out=" + out, fmt.Sprintf("run.steps=%d", steps), fmt.Sprintf("run.eval_every=%d", Half),
@@ -109,7 +109,7 @@ func Keys(out string, steps int) []string {
 	}
 }
 
-// Same compares the metrics of two runs line by line, and what they have saved, to the bit.
+// Same compares the metrics of two runs line by line, and their checkpoints, bit by bit.
 func Same(t testing.TB, want, got string) {
 	t.Helper()
 	a, b := figures(t, want), figures(t, got)
@@ -131,7 +131,7 @@ func Same(t testing.TB, want, got string) {
 	}
 }
 
-// figures are the lines of a run's metrics without what depends on the clock.
+// figures returns the lines of a run's metrics without the values that depend on the clock.
 func figures(t testing.TB, out string) (lines []string) {
 	t.Helper()
 	all, err := telemetry.Read(filepath.Join(out, "metrics.jsonl"))

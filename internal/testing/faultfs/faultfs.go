@@ -1,9 +1,7 @@
-// Package faultfs is a folder.FS for tests that passes everything on to another one
-// and fails at the files it is told to: at the open, at the read, at the mapping, or
-// with a read that gives less than there is.
+// Package faultfs is a folder.FS for tests that wraps another one and fails for chosen files: when a file is opened,
+// read or mapped, or with a short read.
 //
-// The package imports internal/host/folder and the standard library, and is imported by
-// tests only.
+// The package imports only internal/host/folder and the standard library. Only tests may import it.
 package faultfs
 
 import (
@@ -15,7 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// Fault is what goes wrong with a file, or with a folder.
+// Fault describes the failure of a file or a folder.
 type Fault struct {
 	Open  error // of opening it; of a folder also of listing it
 	Read  error // of every read
@@ -23,7 +21,7 @@ type Fault struct {
 	Short bool  // reads end before the last byte, as if the file did
 }
 
-// FS fails where it is told to.
+// FS is a file system with faults.
 type FS struct {
 	folder.FS
 	dir    string // in the whole
@@ -35,12 +33,12 @@ type faults struct {
 	byName map[string]Fault
 }
 
-// New returns a file system without any fault yet.
+// New returns a file system without faults.
 func New(under folder.FS) *FS {
 	return &FS{FS: under, dir: ".", faults: &faults{byName: make(map[string]Fault)}}
 }
 
-// Set gives a name a fault; the zero Fault takes it away.
+// Set sets the fault of a name; the zero Fault removes it.
 func (f *FS) Set(name string, fault Fault) {
 	f.faults.mu.Lock()
 	defer f.faults.mu.Unlock()
@@ -74,7 +72,7 @@ func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return f.FS.ReadDir(name)
 }
 
-// Sub opens a folder, whose files have the faults that were set here.
+// Sub opens a folder, whose files have the faults of this file system.
 func (f *FS) Sub(name string) (folder.FS, error) {
 	if err := f.fault(name).Open; err != nil {
 		return nil, &fs.PathError{Op: "open", Path: f.Path(name), Err: err}
@@ -115,7 +113,7 @@ func (f *file) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// limit is the part of a buffer that a read from offset may fill.
+// limit returns the part of a buffer that a read from offset may fill.
 func (f *file) limit(p []byte, offset int64) ([]byte, error) {
 	if f.fault.Read != nil {
 		return nil, &fs.PathError{Op: "read", Path: f.Name(), Err: f.fault.Read}

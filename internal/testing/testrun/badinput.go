@@ -11,9 +11,8 @@ import (
 	"github.com/troupe-ml/troupe/config"
 )
 
-// Refused starts a run that must not begin: the error is a *SetupError, with is
-// (unless nil) in its chain and all of want in its text, and the output folder
-// stays as it is.
+// Refused starts a run that must fail with a *SetupError: its chain must contain is (unless nil), its text all of
+// want, and the output folder must stay unchanged.
 func Refused(t *testing.T, cfg *config.Config, o troupe.Options, is error, want ...string) {
 	t.Helper()
 	before := Tree(t, cfg.Run.Out)
@@ -39,7 +38,7 @@ func Refused(t *testing.T, cfg *config.Config, o troupe.Options, is error, want 
 	}
 }
 
-// Trained is a run of smallRun that has ended.
+// Trained returns the folder of a finished run of SmallRun.
 func Trained(t *testing.T, sets ...string) (out string) {
 	t.Helper()
 	out = filepath.Join(t.TempDir(), "out")

@@ -6,10 +6,10 @@ import (
 	"github.com/troupe-ml/troupe"
 )
 
-// Endless is a run that ends when it is told to.
+// Endless starts a run that only ends when it is stopped.
 var Endless = []string{"run.steps=1000000", "run.checkpoint_every=0", "run.eval_every=0"}
 
-// Until reads events up to the first one of a type for which ok is true.
+// Until reads events up to the first one of type E for which ok returns true.
 func Until[E troupe.Event](t *testing.T, run *troupe.Run, ok func(E) bool) E {
 	t.Helper()
 	for e := range run.Events() {
@@ -22,7 +22,7 @@ func Until[E troupe.Event](t *testing.T, run *troupe.Run, ok func(E) bool) E {
 	panic("unreachable")
 }
 
-// Step is a condition for Until: step n, or a later one, has ended.
+// Step is a condition for Until: step n or a later one has finished.
 func Step(n int) func(troupe.StepEvent) bool {
 	return func(e troupe.StepEvent) bool { return e.Step >= n }
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/run/trainstate"
 )
 
-// TrainerState reads what a checkpoint says of the run.
+// TrainerState reads the trainer state of a checkpoint.
 func TrainerState(t *testing.T, out string, step int) trainstate.State {
 	t.Helper()
 	var s trainstate.State

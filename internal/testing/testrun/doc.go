@@ -1,4 +1,4 @@
-// Package testrun trains small models for the tests in test/, and compares what comes of them.
+// Package testrun trains small models for the tests in test/ and compares their results.
 //
 // Only tests may import it.
 package testrun

@@ -9,9 +9,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/safetensors"
 )
 
-// Foreign makes of a run's last checkpoint what other programs publish: a folder
-// of config.json and model.safetensors, here with other names for the tensors ("": left out)
-// and another config.json.
+// Foreign converts a run's last checkpoint to the folder that other programs publish, with config.json and
+// model.safetensors. rename changes the names of tensors ("": leave out), and change the text of config.json.
 func Foreign(t *testing.T, out string, rename func(string) string, configJSON func(string) string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "model")
@@ -38,13 +37,13 @@ func Foreign(t *testing.T, out string, rename func(string) string, configJSON fu
 	return dir
 }
 
-// Same is a rename or a change for Foreign that leaves all as it is.
+// Same is a rename or a change for Foreign that changes nothing.
 func Same(s string) string { return s }
 
-// WithoutPrefix is a rename for Foreign, of GPT-2's tensors.
+// WithoutPrefix is a rename for Foreign of GPT-2's tensors.
 func WithoutPrefix(name string) string { return strings.TrimPrefix(name, "transformer.") }
 
-// Replacing changes a text, which must hold what is replaced.
+// Replacing is a change for Foreign that replaces a text, which must exist.
 func Replacing(t *testing.T, old, new string) func(string) string {
 	return func(text string) string {
 		t.Helper()

@@ -11,7 +11,7 @@ func NearFigures(t testing.TB, want, got string, relative float64) {
 	NearFiguresBy(t, want, got, relative, relative)
 }
 
-// NearFiguresBy is nearFigures with another bound for gradients' norms.
+// NearFiguresBy is NearFigures with another bound for gradient norms.
 func NearFiguresBy(t testing.TB, want, got string, relative, norm float64) {
 	t.Helper()
 	a, b := Records(t, want), Records(t, got)

@@ -18,10 +18,10 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// Long is for what takes minutes: make check-long, make check-grids, make check-bits.
+// Long reports whether to run tests that take minutes. make check-long, make check-grids and make check-bits set it.
 var Long = os.Getenv("TROUPE_LONG_TESTS") != ""
 
-// Sometimes is short, or what make check-long and its like take.
+// Sometimes returns short, or full if Long is set.
 func Sometimes(short, full int) int {
 	if Long {
 		return full
@@ -29,8 +29,8 @@ func Sometimes(short, full int) int {
 	return short
 }
 
-// Span makes smallRun a run of few steps, with a validation and a checkpoint in its middle and at its end: what follows the
-// one is there as what follows the other. make check-bits takes more.
+// Span returns keys that make SmallRun a run of a few steps, more if Long is set. It validates and writes a
+// checkpoint in its middle and at its end.
 func Span() (middle, end int, sets []string) {
 	end = Sometimes(4, 6)
 	middle = end / 2
@@ -38,9 +38,8 @@ func Span() (middle, end int, sets []string) {
 		fmt.Sprint("run.checkpoint_every=", middle)}
 }
 
-// SmallRun trains a step in some milliseconds, with everything on that could
-// make a layout show: dropout, tied embeddings, and a clip_norm that no gradient
-// stays below.
+// SmallRun is a configuration whose steps take milliseconds. It uses everything that could make results depend on the
+// layout: dropout, tied embeddings, and a clip_norm below every gradient norm.
 const SmallRun = `
 [run]
 seed = 7
@@ -70,8 +69,7 @@ warmup_steps = 2
 clip_norm = 0.05
 `
 
-// NewConfig is smallRun with an output folder and keys set as on the command
-// line.
+// NewConfig returns SmallRun with an output folder and keys set as on the command line.
 func NewConfig(t testing.TB, out string, sets ...string) *config.Config {
 	t.Helper()
 	cfg, err := config.Parse("small.toml", []byte(SmallRun), append([]string{"run.out=" + out}, sets...), nil)
@@ -81,13 +79,13 @@ func NewConfig(t testing.TB, out string, sets ...string) *config.Config {
 	return cfg
 }
 
-// Train runs smallRun to its end.
+// Train runs SmallRun to its end.
 func Train(t testing.TB, out string, sets ...string) (troupe.Result, []troupe.Event) {
 	t.Helper()
 	return Finish(t, Start(t, NewConfig(t, out, sets...)))
 }
 
-// Start begins a run.
+// Start starts a run.
 func Start(t testing.TB, cfg *config.Config) *troupe.Run {
 	t.Helper()
 	run, err := troupe.Start(context.Background(), cfg, troupe.Options{})
@@ -97,7 +95,7 @@ func Start(t testing.TB, cfg *config.Config) *troupe.Run {
 	return run
 }
 
-// Finish reads a run's events to the end, which must be a good one.
+// Finish reads a run's events to the end; the run must not fail.
 func Finish(t testing.TB, run *troupe.Run) (troupe.Result, []troupe.Event) {
 	t.Helper()
 	events := Drain(run)
@@ -127,7 +125,7 @@ func Records(t testing.TB, out string) []telemetry.Record {
 	return all
 }
 
-// Figures are the parts of a record that don't depend on the clock, to the bit.
+// Figures formats the parts of a record that do not depend on the clock, with their exact bits.
 func Figures(r telemetry.Record) string {
 	bits := func(v *float64) string {
 		if v == nil {
@@ -153,13 +151,12 @@ func SameFigures(t testing.TB, want, got string) {
 	}
 }
 
-// StepDir is the folder of the checkpoint of a step.
+// StepDir returns the folder of the checkpoint of a step.
 func StepDir(out string, step int) string {
 	return filepath.Join(out, "checkpoints", fmt.Sprintf("step-%08d", step))
 }
 
-// SameState compares the weights and the optimizer's state of two runs at a
-// step, byte by byte.
+// SameState compares the weights and the optimizer state of two runs at a step, byte by byte.
 func SameState(t testing.TB, want, got string, step int) {
 	t.Helper()
 	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
@@ -226,8 +223,8 @@ func CopyTree(t testing.TB, from string) (to string) {
 	return to
 }
 
-// Tree describes everything in a folder but the lock, whose file says who had
-// it last. A folder that isn't there has nothing in it.
+// Tree describes everything in a folder except the lock file, whose content names its last owner. A missing folder
+// counts as empty.
 func Tree(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -262,7 +259,7 @@ func Tree(t testing.TB, dir string) string {
 	return b.String()
 }
 
-// EventsOf are the events of one type.
+// EventsOf returns the events of one type.
 func EventsOf[E any](events []troupe.Event) []E {
 	var found []E
 	for _, e := range events {
@@ -273,8 +270,7 @@ func EventsOf[E any](events []troupe.Event) []E {
 	return found
 }
 
-// Rewind copies a run that was trained to its end, and takes the copy back to
-// how a crash some time after a step's checkpoint would have left it.
+// Rewind copies a finished run and changes the copy to the state that a crash after a step's checkpoint would leave.
 func Rewind(t testing.TB, out string, step int) string {
 	t.Helper()
 	back := CopyTree(t, out)
@@ -308,7 +304,7 @@ func OpenStore(t testing.TB, out string) *checkpoint.Store {
 	return store
 }
 
-// Floats copies a tensor out of a checkpoint.
+// Floats returns a tensor of a checkpoint.
 func Floats(t testing.TB, from *checkpoint.Tensors, name string) (safetensors.Info, []float32) {
 	t.Helper()
 	info, _ := from.Info(name)

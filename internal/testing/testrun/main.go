@@ -12,7 +12,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 )
 
-// Main runs the tests of a package in the module's folder, where testdata and examples are. No goroutine may be left.
+// Main runs the tests of a package in the module's root folder, which has testdata and examples. It fails if
+// goroutines remain.
 func Main(m *testing.M) {
 	for dir := "."; ; dir = filepath.Join(dir, "..") {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
@@ -28,14 +29,14 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// SetFreeMemory makes the machine seem to have n bytes left.
+// SetFreeMemory makes runs see n bytes of free memory.
 func SetFreeMemory(t testing.TB, bytes int64) {
 	old := device.HostFreeBytes
 	t.Cleanup(func() { device.HostFreeBytes = old })
 	device.HostFreeBytes = func() int64 { return bytes }
 }
 
-// SetFS lets runs see their output folder through another file system.
+// SetFS makes runs use another file system for their output folder.
 func SetFS(t testing.TB, through func(checkpoint.FS) checkpoint.FS) {
 	old := rundir.View
 	t.Cleanup(func() { rundir.View = old })

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/safetensors"
 )
 
-// Doctor changes the values of a tensor in a checkpoint, which stays a whole one.
+// Doctor changes the values of a tensor in a checkpoint and keeps the checkpoint intact.
 func Doctor(t *testing.T, out string, step int, tensor string, change func(values []float32)) {
 	t.Helper()
 	Replace(t, out, step, func(name string, values []float32) {
@@ -19,13 +19,13 @@ func Doctor(t *testing.T, out string, step int, tensor string, change func(value
 	}, func(map[string][]byte) {})
 }
 
-// Rewrite changes the other files of a checkpoint, which stays a whole one.
+// Rewrite changes the other files of a checkpoint and keeps the checkpoint intact.
 func Rewrite(t *testing.T, out string, step int, change func(files map[string][]byte)) {
 	t.Helper()
 	Replace(t, out, step, func(string, []float32) {}, change)
 }
 
-// Replace writes a run's checkpoint of a step again, with other tensors or files.
+// Replace rewrites a run's checkpoint of a step with other tensors or files.
 func Replace(t *testing.T, out string, step int, changeTensor func(name string, values []float32),
 	changeFiles func(files map[string][]byte)) {
 	t.Helper()

@@ -2,5 +2,5 @@
 
 package testrun
 
-// RaceDetector says that tests run under it: everything is some ten times slower.
+// RaceDetector reports whether tests run with the race detector, which makes them about ten times slower.
 const RaceDetector = false

@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 )
 
-// DigitsRun trains a small classifier, with everything on that could make a layout show.
+// DigitsRun trains a small classifier, with everything that could make results depend on the layout.
 const DigitsRun = `
 [run]
 seed = 7
@@ -38,7 +38,7 @@ warmup_steps = 2
 clip_norm = 0.05
 `
 
-// DigitsConfig is DigitsRun with an output folder and keys set as on the command line.
+// DigitsConfig returns DigitsRun with an output folder and keys set as on the command line.
 func DigitsConfig(t testing.TB, out string, sets ...string) *config.Config {
 	t.Helper()
 	cfg, err := config.Parse("digits.toml", []byte(DigitsRun), append([]string{"run.out=" + out}, sets...), nil)

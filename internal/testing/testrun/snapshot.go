@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe"
 )
 
-// Written is what a snapshot writes.
+// Written returns the text that a snapshot generates.
 func Written(t testing.TB, s *troupe.Snapshot, o troupe.GenerateOptions) string {
 	t.Helper()
 	var b bytes.Buffer

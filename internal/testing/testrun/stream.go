@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-ml/troupe/data/samples"
 )
 
-// counting is a stream of numbers to learn a line from; one that fails ends after some.
+// counting is a stream of numbers on a line; a failing one ends early.
 type counting struct{ next, fails int64 }
 
 func (c *counting) Fields() []samples.Field {
@@ -25,7 +25,7 @@ func (c *counting) Next() (samples.Sample, error) {
 
 func (*counting) Close() error { return nil }
 
-// Streams that StreamRun can train on: test-tape has no positions, test-torn fails.
+// Streams for StreamRun: test-tape has no positions, test-torn fails.
 func init() {
 	for name, c := range map[string]struct {
 		seekable bool

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe"
 )
 
-// Generate returns the text, and in how many pieces it came.
+// Generate returns the generated text and its number of pieces.
 func Generate(t *testing.T, o troupe.GenerateOptions) (text string, pieces int) {
 	t.Helper()
 	var b strings.Builder

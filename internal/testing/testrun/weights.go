@@ -12,13 +12,13 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// TinyModels are models whose directories take a few kilobytes.
+// TinyModels are models whose folders take a few kilobytes.
 var TinyModels = map[string]stages.Config{
 	"gpt2":  {Family: stages.GPT2, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 2, FFN: 16, Context: 16, Vocab: 256, Tie: true},
 	"llama": {Family: stages.Llama, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 16, Context: 16, Vocab: 256, RopeTheta: 10000},
 }
 
-// TensorsOf are a model's weights as its files have them.
+// TensorsOf returns a model's weights as they are in its files.
 func TensorsOf(t *testing.T, c stages.Config) []safetensors.Tensor {
 	t.Helper()
 	m, err := stages.NewModel(c)
@@ -36,8 +36,7 @@ func TensorsOf(t *testing.T, c stages.Config) []safetensors.Tensor {
 	return tensors
 }
 
-// Directory writes a Hugging Face directory with a tokenizer for bytes; members replace
-// those of config.json.
+// Directory writes a Hugging Face model folder with a tokenizer for bytes. members replace members of config.json.
 func Directory(t *testing.T, c stages.Config, tensors []safetensors.Tensor, members map[string]string) string {
 	t.Helper()
 	text, err := c.HF()
@@ -69,7 +68,7 @@ func Directory(t *testing.T, c stages.Config, tensors []safetensors.Tensor, memb
 	return dir
 }
 
-// FromConfig is a run of a step that starts from a directory.
+// FromConfig returns a run of one step that starts from a model folder.
 func FromConfig(t *testing.T, from string, sets ...string) *config.Config {
 	t.Helper()
 	text := "run = {steps = 1}\ndata = {train = ['testdata/troupe.txt']}\nbatch = {sequences = 2, microbatch = 1}\n"
