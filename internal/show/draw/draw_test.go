@@ -196,8 +196,8 @@ func TestMalformedChartsAreRefused(t *testing.T) {
 		{"huge", "from 0 to 1e+13", lane([]float64{0}, []float64{1e13}, f)},
 		{"backwards", "ends at 1, before it starts at 2", lane([]float64{2}, []float64{1}, f)},
 		{"unsorted", "sort the actions by start", lane([]float64{2, 0}, []float64{3, 1}, f, b)},
-		{"half a pair", "overlap with the next action", lane([]float64{0}, []float64{1}, first)},
-		{"two firsts", "overlap with the next action", lane([]float64{0, 0}, []float64{1, 1}, first, first)},
+		{"half a pair", "overlaps with the next action", lane([]float64{0}, []float64{1}, first)},
+		{"two firsts", "overlaps with the next action", lane([]float64{0, 0}, []float64{1, 1}, first, first)},
 	} {
 		for name, write := range formats {
 			var out bytes.Buffer

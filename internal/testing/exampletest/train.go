@@ -100,7 +100,7 @@ func Train(t testing.TB, file, out string, steps int, keys ...string) *troupe.Ru
 	return run
 }
 
-// Keys are set for all runs, as on the command line.
+// Keys returns the keys that all runs set, as on the command line.
 func Keys(out string, steps int) []string {
 	return []string{
 		"run.out=" + out, fmt.Sprintf("run.steps=%d", steps), fmt.Sprintf("run.eval_every=%d", Half),

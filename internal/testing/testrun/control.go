@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-ml/troupe"
 )
 
-// Endless starts a run that only ends when it is stopped.
+// Endless are keys for a run that only ends when it is stopped.
 var Endless = []string{"run.steps=1000000", "run.checkpoint_every=0", "run.eval_every=0"}
 
 // Until reads events up to the first one of type E for which ok returns true.

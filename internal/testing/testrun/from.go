@@ -10,7 +10,7 @@ import (
 )
 
 // Foreign converts a run's last checkpoint to the folder that other programs publish, with config.json and
-// model.safetensors. rename changes the names of tensors ("": leave out), and change the text of config.json.
+// model.safetensors. rename changes the names of tensors ("": leave out), and configJSON the text of config.json.
 func Foreign(t *testing.T, out string, rename func(string) string, configJSON func(string) string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "model")
