@@ -148,8 +148,8 @@ func TestRootOfAStall(t *testing.T) {
 			"root: stage 2 is summing gradients (training),"},
 		{"norms", oneFOneB, 1, "norms", 1, none, "stage 0", "the decision on the step", "root: stage 1 is summing gradients (training),"},
 		{"last update", oneFOneB, 1, "apply", 4, func(s *actors.Spec, _ <-chan struct{}) { s.WriteCheckpoint, s.EvalTable = nil, nil },
-			"scheduler", "reports from stages (2 of 3 received)", "root: stage 1 is updating weights,"},
-		{"copy", oneFOneB, 1, "save", 1, none, "checkpoint", "reports from stages (2 of 3 received)", "root: stage 1 is copying state,"},
+			"scheduler", "stage reports (2 of 3 received)", "root: stage 1 is updating weights,"},
+		{"copy", oneFOneB, 1, "save", 1, none, "checkpoint", "stage reports (2 of 3 received)", "root: stage 1 is copying state,"},
 		{"data", oneFOneB, -1, "", 0, func(s *actors.Spec, open <-chan struct{}) {
 			s.Data = badText{s.Data.(randomText), 2, func() error { <-open; return nil }}
 		}, "stage 0", "tokens of microbatch 0", "root: loader is reading (training),"},
@@ -170,7 +170,7 @@ func TestRootOfAStall(t *testing.T) {
 				}
 				return whole(rank, st)
 			}
-		}, "scheduler", "reports from stages (2 of 3 received)", "root: stage 1 is starting,"},
+		}, "scheduler", "stage reports (2 of 3 received)", "root: stage 1 is starting,"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			gate := newGate()

@@ -138,19 +138,19 @@ func TestLongLines(t *testing.T) {
 		0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadMarks(filepath.Join(dir, "long")); err == nil || !strings.Contains(err.Error(), "row 1 has more than") {
+	if _, err := ReadMarks(filepath.Join(dir, "long")); err == nil || !strings.Contains(err.Error(), "row 1 is longer than") {
 		t.Errorf("a line that is too long: %v", err)
 	}
 }
 
 func TestBadLines(t *testing.T) {
 	for text, says := range map[string]string{
-		`{"kind":"start"}`:               `no "step"`,
+		`{"kind":"start"}`:               `"step" is missing`,
 		`{"step":-2,"kind":"start"}`:     "-2",
-		`{"step":1}`:                     `no "kind"`,
+		`{"step":1}`:                     `"kind" is missing`,
 		`{"step":1,"kind":5}`:            "number",
 		`{"step":1.5,"kind":"warning"}`:  "1.5",
-		`null`:                           `no "step"`,
+		`null`:                           `"step" is missing`,
 		`[]`:                             "array",
 		`{"step":1,"kind":"x","text":{}`: "end of JSON",
 	} {

@@ -97,9 +97,9 @@ func TestRecordRoundTrip(t *testing.T) {
 
 func TestRecordErrors(t *testing.T) {
 	for text, says := range map[string]string{
-		`{}`:                            `no "step"`,
-		`{"step": null}`:                `no "step"`,
-		`null`:                          `no "step"`,
+		`{}`:                            `"step" is missing`,
+		`{"step": null}`:                `"step" is missing`,
+		`null`:                          `"step" is missing`,
 		`{"step": -1}`:                  "-1",
 		`{"step": 1.5}`:                 "1.5",
 		`{"step": 1, "loss": "low"}`:    "string",

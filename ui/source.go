@@ -13,11 +13,14 @@ type Run interface {
 	Info() troupe.Info
 	// Subscribe returns the events from now on.
 	Subscribe() *troupe.Subscription
-	// Status returns what every actor does. Status() troupe.Status Record makes the run record the actions of the
-	// steps that begin within d, and Actions returns those of the current step.
+	// Status returns what every actor does.
+	Status() troupe.Status
+	// Record makes the run record the actions of the steps that begin within d.
 	Record(d time.Duration)
+	// Actions returns the recorded actions of the current step.
 	Actions() troupe.Actions
-	// Change requests a change of the run. Change(c troupe.Change) error Wait waits for the end of the run and
-	// returns its result.
+	// Change requests a change of the run.
+	Change(c troupe.Change) error
+	// Wait waits for the end of the run and returns its result.
 	Wait() (troupe.Result, error)
 }

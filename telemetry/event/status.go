@@ -107,7 +107,7 @@ func (s Snapshot) waitsFor() string {
 	case WaitOrder:
 		return "its next order"
 	case WaitStages:
-		return fmt.Sprintf("reports from stages (%d of %d received)", s.Held, s.Need)
+		return fmt.Sprintf("stage reports (%d of %d received)", s.Held, s.Need)
 	case WaitDecision:
 		if s.Doing == Waiting { // it already works on the next order
 			return "the decision on the previous step"

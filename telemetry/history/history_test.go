@@ -361,7 +361,7 @@ func TestTooManyMetrics(t *testing.T) {
 	fsys := openFolder(t, dir)
 	defer fsys.Close() //nolint:errcheck // of a test
 	for _, block := range []int{1000, blockBytes} {
-		if _, err := open(fsys, file, block); err == nil || !strings.Contains(err.Error(), "4097 names of metrics, at most 4096") {
+		if _, err := open(fsys, file, block); err == nil || !strings.Contains(err.Error(), "4097 names of metrics, the limit is 4096") {
 			t.Errorf("%v", err)
 		}
 	}
