@@ -38,7 +38,9 @@ var (
 	assignment  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 	commandName = regexp.MustCompile(`^[a-z][a-z-]*$`)
 	helpFlag    = regexp.MustCompile(`(?m)^ +(?:-([a-zA-Z]), )?--([a-z0-9-]+)(\[=)?( [^ ])?`)
-	helpUsage   = regexp.MustCompile(`(?m)^ +(engine[a-z -]*?)((?: [\[A-Z].*)?)$`)
+	optional    = regexp.MustCompile(`\[[^\]]*\]`)
+	manyMore    = regexp.MustCompile(`\.\.\.|…`)
+	helpUsage   = regexp.MustCompile(`(?m)^ +engine( .*)?$`)
 )
 
 // help is what a command's help says of it.
@@ -122,20 +124,27 @@ func readHelp(text string) (help, error) {
 	if usage == nil {
 		return help{}, fmt.Errorf("its usage is not understood:\n%s", rest)
 	}
-	h := help{path: strings.Fields(usage[1])[1:], takes: map[string]bool{}, hasTasks: strings.Contains(rest, "\nAvailable Commands:\n")}
-	for arg := range strings.FieldsSeq(usage[2]) {
+	h := help{takes: map[string]bool{}, hasTasks: strings.Contains(rest, "\nAvailable Commands:\n")}
+	for _, group := range optional.FindAllString(usage[1], -1) {
 		switch {
-		case arg == "[flags]" || arg == "[command]":
-		case strings.Contains(arg, "..."):
+		case group == "[flags]" || group == "[command]" || strings.HasPrefix(group, "[--"):
+		case manyMore.MatchString(group):
 			h.any = true
-			if !strings.HasPrefix(arg, "[") {
-				h.least++
-			}
-		case strings.HasPrefix(arg, "["):
+		default:
 			h.most++
-		case arg == strings.ToUpper(arg) && !strings.HasSuffix(arg, "]"):
-			h.least, h.most = h.least+1, h.most+1
 		}
+	}
+	words := strings.Fields(optional.ReplaceAllString(usage[1], ""))
+	for len(words) > 0 && commandName.MatchString(words[0]) {
+		h.path, words = append(h.path, words[0]), words[1:]
+	}
+	for i := 0; i < len(words); i++ {
+		if strings.HasPrefix(words[i], "--") { // a flag that it needs, and its value
+			i++
+			continue
+		}
+		h.least, h.most = h.least+1, h.most+1
+		h.any = h.any || manyMore.MatchString(words[i])
 	}
 	for _, m := range helpFlag.FindAllStringSubmatch(rest, -1) {
 		value := m[4] != "" && m[3] == ""
@@ -235,19 +244,19 @@ echo it\'s x#y
 // TestCheckCommand: what is wrong with a command line is found.
 func TestCheckCommand(t *testing.T) {
 	for line, ok := range map[string]bool{
-		"run config.toml":                           true,
-		"run config.toml --set run.steps=3":         true,
-		"run config.toml --local-cluster 4":         true,
-		"run config.toml --quiet --json":            true,
-		"ckpt ls runs/first":                        true,
-		"config check config.toml --memory-gib 80":  true,
-		"run --help":                                true,
-		"train config.toml":                         false,
-		"run config.toml --lr 3":                    false,
-		"run config.toml other.toml":                false,
-		"ckpt":                                      false,
-		"ckpt lst runs/first":                       false,
-		"config check":                              false,
+		"run config.toml":                          true,
+		"run config.toml --set run.steps=3":        true,
+		"run config.toml --local-cluster 4":        true,
+		"run config.toml --quiet --json":           true,
+		"ckpt ls runs/first":                       true,
+		"config check config.toml --memory-gib 80": true,
+		"run --help":                               true,
+		"train config.toml":                        false,
+		"run config.toml --lr 3":                   false,
+		"run config.toml other.toml":               false,
+		"ckpt":                                     false,
+		"ckpt lst runs/first":                      false,
+		"config check":                             false,
 	} {
 		if err := checkCommand(strings.Fields(line)); (err == nil) != ok && !strings.Contains(line, "--help") {
 			t.Errorf("engine %s: %v", line, err)
