@@ -53,15 +53,15 @@ func shorter(args []string) (more []string) {
 			more = append(more, "--set", key+"="+strconv.Itoa(limit))
 		}
 	}
-	steps := min(2+int(math.Ceil(float64(cfg.Run.Steps)/250)), 12) // longer runs stay longer
+	steps := min(1+int(math.Ceil(float64(cfg.Run.Steps)/400)), 6) // longer runs stay longer
 	atMost("run.steps", cfg.Run.Steps, steps)
-	atMost("run.eval_every", cfg.Run.EvalEvery, 3)
+	atMost("run.eval_every", cfg.Run.EvalEvery, 2)
 	atMost("run.eval_batches", cfg.Run.EvalBatches, 1)
-	atMost("run.checkpoint_every", cfg.Run.CheckpointEvery, 3)
+	atMost("run.checkpoint_every", cfg.Run.CheckpointEvery, 2)
 	atMost("run.log_every", cfg.Run.LogEvery, 1)
-	atMost("run.trace_every", cfg.Run.TraceEvery, 3)
-	atMost("run.stats_every", cfg.Run.StatsEvery, 3)
-	atMost("optimizer.warmup_steps", cfg.Optimizer.WarmupSteps, 2)
+	atMost("run.trace_every", cfg.Run.TraceEvery, 2)
+	atMost("run.stats_every", cfg.Run.StatsEvery, 2)
+	atMost("optimizer.warmup_steps", cfg.Optimizer.WarmupSteps, 1)
 	atMost("optimizer.decay_steps", cfg.Optimizer.DecaySteps, 1)
 	return more
 }
