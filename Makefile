@@ -38,9 +38,12 @@ run: build ## train a Llama model on the Go standard library's source, in under 
 	@echo
 	@echo "To see the pipeline and the curves in a browser: $(ENGINE) ui runs"
 
+# Many tests wait for other processes: four packages at once keep 2 cores busy.
+TEST_PACKAGES_AT_ONCE := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 4 ? 4 : n)))
+
 .PHONY: test
 test: ## run all tests; make check-race and make check-cluster run them with the race detector
-	$(IN_MEMORY) $(GO) test -vet=off ./...
+	$(IN_MEMORY) $(GO) test -vet=off -p $(TEST_PACKAGES_AT_ONCE) ./...
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
 
 # Packages that start goroutines, except the cluster's.
