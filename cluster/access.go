@@ -10,10 +10,10 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Who may do what is in the tables of this file, and of actors/sender.go for messages between actors. A test walks them, and
-// compares them with those of SECURITY.md.
+// The tables in this file say which role may do what; actors/sender.go has the table for messages between actors. A test
+// tries every cell and compares the tables with those in SECURITY.md.
 
-// protocolRoles says which roles may use which protocols. Joining needs no certificate, and any role may renew its own.
+// protocolRoles lists the roles that may use each protocol. Joining needs no certificate, and every role may renew its own.
 var protocolRoles = map[string][]pki.Role{
 	transport.ProtocolJoin:    {pki.Coordinator, pki.Worker, pki.Operator, pki.Viewer},
 	renewProtocol:             {pki.Coordinator, pki.Worker, pki.Operator, pki.Viewer},
@@ -25,23 +25,23 @@ var protocolRoles = map[string][]pki.Role{
 	apiProtocol:               {pki.Operator, pki.Viewer},
 }
 
-// allow says which roles may use which protocols.
+// allow reports whether a peer's role may use a protocol.
 func allow(p transport.Peer, protocol string) bool {
 	return slices.Contains(protocolRoles[protocol], pki.Role(p.Role))
 }
 
-// checkRole refuses a token or a certificate whose role is none of some: who uses it is told before the coordinator is asked.
+// checkRole refuses a token or a certificate with the wrong role, before this process asks the coordinator.
 func checkRole(what string, role pki.Role, want ...pki.Role) error {
-	if role == "" || slices.Contains(want, role) { // one that can't be read says so later
+	if role == "" || slices.Contains(want, role) { // an unreadable one is reported later
 		return nil
 	}
 	if len(want) == 1 {
-		return fmt.Errorf("%w: the %s is for %s; %s needs %s.token", ErrForbidden, what, withArticle(role), withArticle(want[0]), want[0])
+		return fmt.Errorf("%w: the %s is for %s, but %s needs %s.token", ErrForbidden, what, withArticle(role), withArticle(want[0]), want[0])
 	}
-	return fmt.Errorf("%w: the %s is for %s; use an operator's or a viewer's", ErrForbidden, what, withArticle(role))
+	return fmt.Errorf("%w: the %s is for %s; use that of an operator or a viewer", ErrForbidden, what, withArticle(role))
 }
 
-// withArticle names a process of a role.
+// withArticle returns the role with its article, such as "an operator".
 func withArticle(role pki.Role) string {
 	if role == pki.Operator {
 		return "an " + string(role)
@@ -49,12 +49,13 @@ func withArticle(role pki.Role) string {
 	return "a " + string(role)
 }
 
-// requestRoles says which roles may make which requests of the protocol "api": a viewer those that change nothing.
+// requestRoles lists the roles that may make each request of the protocol "api". A viewer may make only requests that
+// change nothing.
 var requestRoles = map[string][]pki.Role{
 	"submit":   {pki.Operator},
 	"control":  {pki.Operator},
 	"tokens":   {pki.Operator}, // and only with --remote-tokens
-	"forecast": {pki.Operator}, // which has workers measure
+	"forecast": {pki.Operator}, // it makes workers measure
 	"follow":   {pki.Operator, pki.Viewer},
 	"list":     {pki.Operator, pki.Viewer},
 	"status":   {pki.Operator, pki.Viewer},
@@ -76,11 +77,11 @@ type controlSender string
 
 const (
 	fromCoordinator controlSender = "the coordinator"
-	fromAssigned    controlSender = "a worker that has a part in the attempt, about itself"
+	fromAssigned    controlSender = "a worker of the attempt, about itself"
 	fromAsked       controlSender = "the worker that was asked"
 )
 
-// controlSenders are those of each kind of control message: see membership.control and Coordinator.control.
+// controlSenders names the sender of each kind of control message. membership.control and Coordinator.control enforce it.
 var controlSenders = map[string]controlSender{
 	"assign":    fromCoordinator,
 	"release":   fromCoordinator,

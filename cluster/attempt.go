@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// busy are the shares that have ranks.
+// busy returns the shares that have ranks.
 func (a *attempt) busy() (some []*share) {
 	for _, s := range a.shares {
 		if len(s.ranks) > 0 {
@@ -24,7 +24,7 @@ func (a *attempt) busy() (some []*share) {
 	return some
 }
 
-// attempt is one at a run, with the workers that it has.
+// attempt is one attempt at a run, on the workers that were chosen for it.
 type attempt struct {
 	c          *Coordinator
 	cfg        *config.Config
@@ -33,35 +33,35 @@ type attempt struct {
 	run        uuid.UUID
 	shares     []*share
 	answers    chan answer
-	// tellWaiting is told what is waited for.
+	// tellWaiting reports what the run waits for.
 	tellWaiting func(text string)
-	ended       time.Time // since when its workers are being given back; zero: they are not; c.mu
+	ended       time.Time // when the release of its workers began; zero: not yet; c.mu
 	cuts        *cuts
-	apart       string // which tensor groups are on several hosts, or which workers have no ranks since none is; "": neither
+	apart       string // a warning about tensor groups on several hosts, or about workers without ranks; "": none
 
 	mu     sync.Mutex
 	actors *actors.Run
-	err    error // the first worker that was lost
+	err    error // of the first worker that failed
 	gone   chan struct{}
-	memory map[int]int64   // the most tensor memory that a rank has taken at a time
-	told   map[string]bool // workers of which was said that they can't reach something, or can't be
+	memory map[int]int64   // peak tensor memory of each rank, in bytes
+	told   map[string]bool // workers with a reported broken link
 }
 
 // share is a worker's part of an attempt.
 type share struct {
 	beat.Member
 	ranks   []int
-	devices []*wire.OfferedDevice // of each rank, where some compute on a GPU
+	devices []*wire.OfferedDevice // of each rank, if some compute on a GPU
 
-	doing string // what its stages were last heard to be doing
+	doing string // what its stages did in the last beat
 }
 
-// peer is the worker as others reach it.
+// peer returns the worker's name and addresses, for other processes.
 func (s *share) peer() *wire.Peer {
 	return &wire.Peer{Name: s.Name, Incarnation: s.ID[:], Address: s.Address, DataAddress: s.DataAddress}
 }
 
-// host is the address of the worker's host.
+// host returns the address of the worker's host.
 func (s *share) host() string { return hostOf(s.Address) }
 
 func hostOf(address string) string {
@@ -81,13 +81,13 @@ func (a *attempt) ranksOf(worker uuid.UUID) []int {
 	return nil
 }
 
-// Path names the workers' kernels: all have the same, or the configuration names them.
+// Path returns the kernels' name. All workers have the same kernels, or the config names them.
 func (a *attempt) Path() string { return device.PathOf(a.cfg, kernelsOf(a.cfg, a.shares[0].Offer)) }
 
-// Devices names what they compute on.
+// Devices names the kinds of devices that the ranks compute on.
 func (a *attempt) Devices() string { return deviceNames(a.cfg) }
 
-// Threads are the cores of all; one for each that computes on a GPU alone, as a GPU has it.
+// Threads returns the workers' cores in total. If all ranks compute on GPUs, each worker counts as one thread.
 func (a *attempt) Threads() int {
 	n := 0
 	if cpu, _ := kindsOf(a.cfg); !cpu {
@@ -99,7 +99,7 @@ func (a *attempt) Threads() int {
 	return n
 }
 
-// processes are the workers that have ranks, by their addresses.
+// processes returns the workers that have ranks, by address.
 func (a *attempt) processes() map[string]uuid.UUID {
 	at := make(map[string]uuid.UUID)
 	for _, s := range a.busy() {

@@ -70,19 +70,19 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 	return r, err
 }
 
-// ready waits until every worker is ready to compute its ranks, and tells which was not in time.
+// ready waits until every worker is ready to compute its ranks. A worker that is too late counts as failed.
 func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
 	patience, waits := newPatience(), a.busy()
 	defer patience.stop()
-	var late <-chan time.Time // when those that are not ready have held up others for long
+	var late <-chan time.Time // readyTime after the first worker was ready
 	for len(waits) > 0 {
 		select {
 		case <-patience.timer.C:
-			a.tellWaiting(fmt.Sprintf("the run waits for %s to be ready to compute, for %.0f s%s", namesOf(waits), patience.waited().Seconds(),
+			a.tellWaiting(fmt.Sprintf("the run has waited %.0f s for %s to get ready to compute%s", patience.waited().Seconds(), namesOf(waits),
 				a.heldBy(waits)))
 		case <-late:
 			for _, s := range waits {
-				a.lost(s.Member, fmt.Errorf("it was not ready to compute %.0f s after the first of the others", readyTime.Seconds()))
+				a.lost(s.Member, fmt.Errorf("it was still not ready to compute %.0f s after the first worker was", readyTime.Seconds()))
 			}
 		case got := <-a.answers:
 			if late == nil {
@@ -104,12 +104,12 @@ func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
 	return nil
 }
 
-// readyTime is how long a worker that is reached may take to be ready for its ranks, behind the first of the others: to open
-// its devices, and to look for the run's folder. One that isn't then may have a driver or a disk that hangs. Workers that
-// aren't reached are found sooner: see Coordinator.far.
+// readyTime is how long a worker may take to open its devices and to look for the run's folder, counted from the first
+// worker that is ready. A slower one may have a driver or a disk that hangs. Unreachable workers are detected sooner: see
+// Coordinator.far.
 const readyTime = 2 * time.Minute
 
-// heldBy says which of the workers that are waited for can't be reached, or can't reach; "": none, as far as it is known.
+// heldBy lists the broken links of the workers that the run waits for; "": no broken link is known.
 func (a *attempt) heldBy(waits []*share) string {
 	var all []string
 	for _, l := range a.cuts.links() {
@@ -127,18 +127,18 @@ func (a *attempt) heldBy(waits []*share) string {
 type answer struct {
 	from  uuid.UUID
 	error string
-	probe []byte // what it has put beside the probe
-	blind string // why it does not see the run's folder
+	probe []byte // the content of its file beside the probe
+	blind string // why it does not see the run's folder; "": it does
 }
 
-// answer takes a worker's message about the attempt.
+// answer handles a worker's message about the attempt.
 func (a *attempt) answer(from uuid.UUID, m *wire.Control) {
 	switch k := m.Kind.(type) {
 	case *wire.Control_Assigned:
 		if string(k.Assigned.GetAttempt()) == string(a.id[:]) {
 			select {
 			case a.answers <- answer{from, k.Assigned.GetError(), k.Assigned.GetProbeAnswer(), k.Assigned.GetProbeError()}:
-			default: // more answers than there are workers
+			default: // more answers than workers
 			}
 		}
 	case *wire.Control_Released:
@@ -148,13 +148,13 @@ func (a *attempt) answer(from uuid.UUID, m *wire.Control) {
 	}
 }
 
-// Release gives the workers back.
+// Release frees the workers.
 func (a *attempt) Release() {
 	a.c.mu.Lock()
 	a.ended = time.Now()
 	a.c.mu.Unlock()
 	for _, s := range a.shares {
-		// One that is gone needs no word.
+		// A worker that has left needs no message.
 		_ = a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Release{Release: &wire.Release{Attempt: a.id[:]}}})
 	}
 }
@@ -169,7 +169,7 @@ func (c *Coordinator) free(worker uuid.UUID, a *attempt) {
 	}
 }
 
-// unused gives back workers that were chosen, and assigned nothing.
+// unused frees workers that were chosen but got no assignment.
 func (a *attempt) unused() {
 	for _, s := range a.shares {
 		a.c.free(s.ID, a)

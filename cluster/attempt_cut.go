@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// cuts are the links of an attempt on which nothing arrives. They have their own lock, because a caller that reads a
-// run's status may hold the attempt's.
+// cuts are an attempt's links on which no message arrives. They have their own lock, because a caller that reads a
+// run's status may hold the attempt's lock.
 type cuts struct {
 	c     *Coordinator
 	names map[uuid.UUID]string // of the attempt's workers
@@ -24,7 +24,7 @@ type cuts struct {
 	from map[uuid.UUID]cutFrom // by the worker that sends
 }
 
-// cutFrom is what a worker can't reach, as its last beat says.
+// cutFrom lists the processes that a worker can't reach, from its last beat.
 type cutFrom struct {
 	heard time.Time
 	to    []*wire.Unreachable
@@ -38,10 +38,10 @@ func newCuts(c *Coordinator, workers []*workerState) *cuts {
 	return u
 }
 
-// mostFarS is the longest time, in seconds, for which a worker can say that it does not reach another.
+// mostFarS is the longest time, in seconds, that a worker may report for a broken link.
 const mostFarS = 1e9
 
-// note takes a beat's word of what a worker can't reach.
+// note stores the processes that a worker can't reach, from its beat.
 func (u *cuts) note(m beat.Member, far []*wire.Unreachable) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -49,9 +49,9 @@ func (u *cuts) note(m beat.Member, far []*wire.Unreachable) {
 		delete(u.from, m.ID)
 		return
 	}
-	known := make(map[uuid.UUID]*wire.Unreachable) // a beat may name one as often as it has room for
+	known := make(map[uuid.UUID]*wire.Unreachable) // a beat may name a process several times
 	for _, f := range far {
-		to, _ := uuid.FromBytes(f.GetIncarnation()) // of nobody, where it is none
+		to, _ := uuid.FromBytes(f.GetIncarnation()) // an invalid one gives uuid.Nil, which no process has
 		if s := f.GetForS(); (u.names[to] != "" || to == u.c.id) && s >= 0 && s <= mostFarS {
 			known[to] = f
 		}
@@ -59,7 +59,7 @@ func (u *cuts) note(m beat.Member, far []*wire.Unreachable) {
 	u.from[m.ID] = cutFrom{time.Now(), slices.Collect(maps.Values(known))}
 }
 
-// links are those of workers by their beats, and those of the coordinator by what waits here.
+// links returns the broken links that workers report in their beats, and those on which the coordinator's messages wait.
 func (u *cuts) links() (all []event.CutLink) {
 	for id, name := range u.names {
 		if quiet := u.c.mesh.Quiet(id); quiet >= u.c.cfg.Silence {

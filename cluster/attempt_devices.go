@@ -13,8 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// gpus are the GPUs of an offer that have the kernels of its first: the others would give
-// other bits.
+// gpus returns the offered GPUs with the same kernels as the first. Others would give different bits.
 func gpus(o *wire.Offer) []*wire.OfferedDevice {
 	var all []*wire.OfferedDevice
 	for _, d := range o.GetDevices()[:min(len(o.GetDevices()), limitDevices)] {
@@ -25,7 +24,7 @@ func gpus(o *wire.Offer) []*wire.OfferedDevice {
 	return all
 }
 
-// kindsOf are the kinds of devices that a configuration's ranks ask for.
+// kindsOf reports which kinds of devices the config's ranks need.
 func kindsOf(cfg *config.Config) (cpu, gpu bool) {
 	for r := range cfg.Ranks() {
 		if device.KindOf(cfg, cfg.StageOf(r)) == device.CUDA {
@@ -37,7 +36,7 @@ func kindsOf(cfg *config.Config) (cpu, gpu bool) {
 	return cpu, gpu
 }
 
-// withGPUs are the workers that have one.
+// withGPUs returns the workers that have a GPU.
 func withGPUs(all []*workerState) []*workerState {
 	var some []*workerState
 	for _, w := range all {
@@ -48,28 +47,29 @@ func withGPUs(all []*workerState) []*workerState {
 	return some
 }
 
-// sameKernels refuses workers whose kernels give different bits. They are not empty.
+// sameKernels refuses workers whose kernels give different bits. chosen must not be empty.
 func sameKernels(cfg *config.Config, chosen []*workerState) error {
 	cpu, gpu := kindsOf(cfg)
 	first := chosen[0]
 	for _, w := range chosen[1:] {
 		if was, is := first.Offer.GetKernels(), w.Offer.GetKernels(); cpu && was != is && cfg.Device.Kernels == "auto" {
 			return cfg.Errorf("device.kernels",
-				"worker %s has %s kernels and %s has %s: bits would depend on the placement; name one that both have", first.Name, was, w.Name, is)
+				"worker %s has %s kernels, but worker %s has %s: bits would depend on the placement; name kernels that both have", first.Name, was,
+				w.Name, is)
 		}
 		if !gpu {
 			continue
 		}
 		if was, is := gpus(first.Offer)[0].GetKernels(), gpus(w.Offer)[0].GetKernels(); was != is {
 			return cfg.Errorf("device.kind",
-				"worker %s has a GPU with %s kernels and %s one with %s: bits would depend on the placement; name workers of one kind in cluster.place",
+				"the GPU of worker %s has %s kernels, but that of worker %s has %s: bits would depend on the placement; name workers of one kind in cluster.place",
 				first.Name, was, w.Name, is)
 		}
 	}
 	return nil
 }
 
-// kernelsOf is the path of the kernels of each kind.
+// kernelsOf returns the path of the kernels for each kind of device.
 func kernelsOf(cfg *config.Config, o *wire.Offer) map[string]string {
 	paths := map[string]string{device.CPU: o.GetKernels()}
 	if g := gpus(o); len(g) > 0 {
@@ -78,15 +78,15 @@ func kernelsOf(cfg *config.Config, o *wire.Offer) map[string]string {
 	return paths
 }
 
-// slot is a GPU of a share.
+// slot is one GPU of a share.
 type slot struct {
 	share  *share
 	device *wire.OfferedDevice
 }
 
-// slots are GPUs for a run's ranks, those of a share next to each other: one for each share,
-// then more as long as there are ranks for them. Of GPUs that several workers of a host
-// offer, it takes those that fewer have.
+// slots returns GPUs for a run's ranks, those of a share next to each other: one for each share,
+// then more while ranks remain. Several workers of a host may offer the same GPU; slots prefers
+// the GPUs that fewer of them use.
 func (a *attempt) slots(ranks int) []slot {
 	taken := make(map[string]int) // by a GPU's id
 	of := make([][]slot, len(a.shares))
@@ -100,7 +100,7 @@ func (a *attempt) slots(ranks int) []slot {
 					best = d
 				}
 			}
-			// A second one of a worker's only if nobody else has it.
+			// A worker gets a second GPU only if no other worker uses it.
 			if best == nil || left == 0 || len(of[i]) > 0 && taken[string(best.GetId())] > 0 {
 				continue
 			}
@@ -119,7 +119,7 @@ func (a *attempt) slots(ranks int) []slot {
 	return all
 }
 
-// divideGPUs gives the workers their ranks by the memory of their GPUs.
+// divideGPUs divides the ranks among the workers by the memory of their GPUs.
 func (a *attempt) divideGPUs(as plan.Assignment) error {
 	need, err := as.Plan.TensorBytes()
 	if err != nil {
@@ -151,7 +151,7 @@ func (a *attempt) divideGPUs(as plan.Assignment) error {
 	return nil
 }
 
-// checkNumbers refuses GPUs by their numbers where nothing says on which worker.
+// checkNumbers refuses GPU numbers if cluster.place does not say on which worker.
 func checkNumbers(cfg *config.Config) error {
 	if len(cfg.Cluster.Place) > 0 {
 		return nil
@@ -159,13 +159,13 @@ func checkNumbers(cfg *config.Config) error {
 	for r := range cfg.Ranks() {
 		if n := cfg.Device.OrdinalOf(cfg.StageOf(r)); n >= 0 {
 			return cfg.Errorf(device.Key(cfg),
-				`rank %d is to be on cuda:%d, and nothing says of which worker: over a cluster ranks with "cuda" go to GPUs by memory; give that, or name the worker of each rank in cluster.place`, r, n)
+				`rank %d asks for cuda:%d, but on which worker? Name each rank's worker in cluster.place, or write "cuda" without a number to have ranks placed by GPU memory`, r, n)
 		}
 	}
 	return nil
 }
 
-// onGPUs says on which GPU each of a share's ranks is: by its number, or in turn.
+// onGPUs chooses the GPU of each of a share's ranks: by its number, or in turn.
 func (s *share) onGPUs(cfg *config.Config) error {
 	g := gpus(s.Offer)
 	if len(g) == 0 {
@@ -180,7 +180,7 @@ func (s *share) onGPUs(cfg *config.Config) error {
 				for _, d := range g {
 					has = append(has, fmt.Sprintf("cuda:%d", d.GetOrdinal()))
 				}
-				return cfg.Errorf("cluster.place", "rank %d is to be on cuda:%d of worker %s, which offers %s", r, n, s.Name, strings.Join(has, ", "))
+				return cfg.Errorf("cluster.place", "rank %d asks for cuda:%d of worker %s, which offers only %s", r, n, s.Name, strings.Join(has, ", "))
 			}
 			d = g[at]
 		}
@@ -189,7 +189,7 @@ func (s *share) onGPUs(cfg *config.Config) error {
 	return nil
 }
 
-// of names the device of a share's rank, and tells its memory and what the rank takes there.
+// of returns the device of a share's rank, the bytes that the rank needs there, and the bytes that the device has.
 func (s *share) of(cfg *config.Config, rank int, hostBytes, tensorBytes []int64) (name string, needs, has int64) {
 	for i, r := range s.ranks {
 		if r == rank && device.KindOf(cfg, cfg.StageOf(rank)) == device.CUDA && i < len(s.devices) {
@@ -199,7 +199,7 @@ func (s *share) of(cfg *config.Config, rank int, hostBytes, tensorBytes []int64)
 	return "", hostBytes[rank], s.Offer.GetMemoryBytes()
 }
 
-// deviceNames lists the kinds of devices that a configuration's ranks compute on.
+// deviceNames lists the kinds of devices that the config's ranks compute on.
 func deviceNames(cfg *config.Config) string {
 	var names []string
 	cpu, gpu := kindsOf(cfg)

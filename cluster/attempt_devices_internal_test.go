@@ -103,8 +103,8 @@ func TestGPUNumbers(t *testing.T) {
 		{`["cuda:2", "cuda:0"]`, `["one", "one"]`, "GPU c, GPU a"},
 		{`["cuda:1", "cpu"]`, `["one", "one"]`, "GPU b, GPU b"},
 		{`["cuda", "cuda"]`, `["one", "one"]`, "GPU a, GPU b"},
-		{`["cuda", "cuda:3"]`, `["one", "one"]`, "cluster.place: rank 1 is to be on cuda:3 of worker one, which offers cuda:0, cuda:1, cuda:2"},
-		{`["cuda", "cuda:1"]`, `[]`, "device.ranks: rank 1 is to be on cuda:1, and nothing says of which worker"},
+		{`["cuda", "cuda:3"]`, `["one", "one"]`, "cluster.place: rank 1 asks for cuda:3 of worker one, which offers only cuda:0, cuda:1, cuda:2"},
+		{`["cuda", "cuda:1"]`, `[]`, "device.ranks: rank 1 asks for cuda:1, but on which worker?"},
 	} {
 		cfg := gpuRun(t, 2, "device.ranks="+c.ranks, "cluster.place="+c.place)
 		s, err := &share{Member: one.Member, ranks: []int{0, 1}}, checkNumbers(cfg)
@@ -132,7 +132,7 @@ func TestGPUKernels(t *testing.T) {
 	other.Offer.Devices[0].Kernels = "cuda-sm_80"
 	both := []*workerState{one, other}
 	if err := sameKernels(gpuRun(t, 2, "device.kind=cuda"), both); err == nil ||
-		!strings.Contains(err.Error(), "device.kind: worker one has a GPU with cuda-sm_90") {
+		!strings.Contains(err.Error(), "device.kind: the GPU of worker one has cuda-sm_90") {
 		t.Errorf("error %v", err)
 	}
 	cpu := gpuRun(t, 2)

@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 )
 
-// divide gives the chosen workers their ranks, and these their devices: those that the
-// configuration says, or by memory and cores.
+// divide divides the ranks among the chosen workers and chooses each rank's device: as the
+// config says, or by memory and cores.
 func (a *attempt) divide(as plan.Assignment) error {
 	cpu, gpu := kindsOf(as.Config)
 	if gpu && !cpu && len(as.Config.Cluster.Place) == 0 {
@@ -27,13 +27,13 @@ func (a *attempt) divide(as plan.Assignment) error {
 	}
 	var idle []string
 	for _, s := range a.shares {
-		if len(s.ranks) == 0 { // others may have it
+		if len(s.ranks) == 0 { // other runs may use it
 			a.c.free(s.ID, a)
 			idle = append(idle, s.Name)
 		}
 	}
 	if len(idle) > 0 {
-		a.apart = fmt.Sprintf("no ranks for %s, since tensor groups stay on one host: make parallel.tensor smaller, or use more stages or replicas, to use all", strings.Join(idle, ", "))
+		a.apart = fmt.Sprintf("%s got no ranks, because each tensor group stays on one host; to use all workers, lower parallel.tensor, or use more stages or replicas", strings.Join(idle, ", "))
 	}
 	return nil
 }

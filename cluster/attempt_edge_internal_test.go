@@ -20,11 +20,11 @@ cluster = {edge = true, place = ["edge", "cloud", "cloud"]}`), nil, nil)
 	for _, c := range []struct{ edge, data, remote, want string }{
 		{"127.0.0.1:7", "", "127.0.0.1:9", ""},
 		{"[::1]:7", "127.0.0.1:8", "[::1]:9", ""},
-		{"203.0.113.9:7", "", "127.0.0.1:9", `worker "edge", which has ranks of it, is at 203.0.113.9`},
+		{"203.0.113.9:7", "", "127.0.0.1:9", `worker "edge", which has ranks of stage 0, is at 203.0.113.9`},
 		{"edge.example:7", "", "127.0.0.1:9", "is at edge.example"},
 		{"127.0.0.1:7", "203.0.113.9:8", "127.0.0.1:9", "takes tensors at 203.0.113.9"},
 		{"127.0.0.1:7", "", "203.0.113.9:9", "has dialled from 203.0.113.9"},
-		{"127.0.0.1:7", "", "", "has dialled from an address that is not known"},
+		{"127.0.0.1:7", "", "", "connects from an unknown address"},
 	} {
 		a := &attempt{cfg: cfg}
 		for i, address := range []string{c.edge, "203.0.113.9:7"} {

@@ -17,19 +17,18 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Whether a worker sees a run's folder is tried, in both directions: the coordinator makes a
-// file of a random name and content, the worker reads it and makes another one beside it, and
-// the coordinator reads that. Another folder of the same path, or one that the worker may not
-// write to, does not count.
+// The coordinator probes in both directions whether a worker sees a run's folder. It writes a file
+// with a random name and random content. The worker reads it and writes an answer beside it, which
+// the coordinator reads. So neither another folder at the same path nor a read-only one passes.
 
-// sightBytes is the length of a probe's content and of its answer's, and half that of what is
-// random in its name.
+// sightBytes is the length of a probe's content, of its answer, and of the random bytes in its
+// name, which has them in hexadecimal.
 const sightBytes = 16
 
-// folderProbe is a file by which workers show that they see a run's folder.
+// folderProbe is a file through which workers show that they see a run's folder.
 type folderProbe struct {
 	at      folder.FS
-	path    string // of the folder, for workers
+	path    string // the folder's absolute path, for workers
 	name    string
 	content []byte
 }
@@ -48,34 +47,34 @@ func newFolderProbe(at folder.FS) (*folderProbe, error) {
 
 func randomBytes() []byte {
 	b := make([]byte, sightBytes)
-	_, _ = rand.Read(b) // which never fails
+	_, _ = rand.Read(b) // it never fails
 	return b
 }
 
-// assign tells a worker of the probe.
+// assign adds the probe to a worker's assignment.
 func (p *folderProbe) assign(m *wire.Assign) {
 	if p != nil {
 		m.Folder, m.Probe, m.ProbeContent = p.path, p.name, p.content
 	}
 }
 
-// check looks for a worker's answer beside the probe.
+// check reads a worker's answer beside the probe and compares it.
 func (p *folderProbe) check(worker uuid.UUID, answer []byte) error {
 	name := answerName(p.name, worker)
 	if len(answer) != sightBytes {
-		return fmt.Errorf("an answer of %d bytes", len(answer))
+		return fmt.Errorf("its answer has %d bytes, not %d", len(answer), sightBytes)
 	}
 	got, err := folder.ReadFile(p.at, name, sightBytes)
 	if err != nil {
-		return fmt.Errorf("the worker says that it has written to the folder: %w", err)
+		return fmt.Errorf("the worker reports an answer, which is not in the folder: %w", err)
 	}
 	if !bytes.Equal(got, answer) {
-		return fmt.Errorf("the worker says that it has written %x to %s, which holds %x", answer, p.at.Path(name), got)
+		return fmt.Errorf("the worker reports that it wrote %x to %s, but the file has %x", answer, p.at.Path(name), got)
 	}
 	return nil
 }
 
-// remove takes the probe and its answers away.
+// remove removes the probe and its answers.
 func (p *folderProbe) remove(workers []uuid.UUID) error {
 	var errs []error
 	for _, w := range workers {
@@ -84,18 +83,18 @@ func (p *folderProbe) remove(workers []uuid.UUID) error {
 	return errors.Join(append(errs, p.at.RemoveAll(p.name))...)
 }
 
-// answerName is the file with which a worker answers a probe.
+// answerName returns the name of the file with a worker's answer.
 func answerName(probe string, worker uuid.UUID) string { return probe + "-" + worker.String() }
 
-// probe makes the file by which workers show that they see the run's folder; nil: they are not
-// asked.
+// probe writes the probe into the run's folder. nil: workers don't look for the folder, and send
+// their states.
 func (a *attempt) probe(as plan.Assignment) *folderProbe {
 	if as.Folder == nil {
 		return nil
 	}
 	p, err := newFolderProbe(as.Folder)
 	if err != nil {
-		a.c.log.Warn("can't try whether workers see the run's folder; they send what they save", "run", a.run, "err", err)
+		a.c.log.Warn("can't probe the run's folder; workers send their states", "run", a.run, "err", err)
 		return nil
 	}
 	return p
@@ -110,7 +109,7 @@ func (a *attempt) unprobe(p *folderProbe) {
 		workers = append(workers, s.ID)
 	}
 	if err := p.remove(workers); err != nil {
-		a.c.log.Warn("can't remove what tried whether workers see the run's folder", "run", a.run, "err", err)
+		a.c.log.Warn("can't remove the probe files from the run's folder", "run", a.run, "err", err)
 	}
 }
 
@@ -126,9 +125,9 @@ func (a *attempt) seesFolder(p *folderProbe, got answer) bool {
 		}
 	}
 	if why != "" {
-		a.c.log.Info("a worker doesn't see the run's folder; it sends what it saves", "run", a.run, "worker", a.name(got.from), "why", why)
+		a.c.log.Info("worker doesn't see the run's folder; it sends its state", "run", a.run, "worker", a.name(got.from), "why", why)
 		return false
 	}
-	a.c.log.Info("a worker sees the run's folder; it writes what it saves there itself", "run", a.run, "worker", a.name(got.from))
+	a.c.log.Info("worker sees the run's folder; it writes its own checkpoint files", "run", a.run, "worker", a.name(got.from))
 	return true
 }

@@ -68,7 +68,7 @@ func TestProbe(t *testing.T) {
 				t.Fatal(err)
 			}
 			return other
-		}, "is not the file that the coordinator has written", ""},
+		}, "is not the file that the coordinator wrote", ""},
 		"it can't write there": {func(t *testing.T, dir string, p *folderProbe) string {
 			if err := os.Mkdir(filepath.Join(dir, answerName(p.name, self)), 0o700); err != nil {
 				t.Fatal(err)

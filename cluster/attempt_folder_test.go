@@ -15,9 +15,9 @@ import (
 )
 
 // sees is the line about a worker that sees the run's folder, blind that about one that doesn't.
-func sees(name string) func(event) bool { return saysOf(name, "a worker sees the run's folder") }
+func sees(name string) func(event) bool { return saysOf(name, "worker sees the run's folder") }
 func blind(name string) func(event) bool {
-	return saysOf(name, "a worker doesn't see the run's folder")
+	return saysOf(name, "worker doesn't see the run's folder")
 }
 
 func saysOf(name, text string) func(event) bool {

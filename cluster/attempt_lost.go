@@ -12,12 +12,12 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// unreachableSilences is for how many times the silence something may wait to be sent to a
-// process that is alive. TCP waits twice as long each time before it sends again what a
-// broken network has lost: after a break shorter than the silence it continues within two.
+// unreachableSilences is how many silences a message to a live process may wait to be sent. TCP
+// doubles its pause before each retransmission, so after a break shorter than the silence it
+// recovers within two silences.
 const unreachableSilences = 3
 
-// lost is called when a worker of the attempt is gone.
+// lost ends the attempt because one of its workers failed or left.
 func (a *attempt) lost(m beat.Member, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -43,8 +43,8 @@ func (a *attempt) lostError(s *share, why error) error {
 	return &plan.LostError{Worker: s.Name + " at " + s.Address, Ranks: s.ranks, Doing: s.doing, Err: why}
 }
 
-// unreachable takes a worker's word that it can't reach another process, though both can
-// reach this one: the attempt ends, and the next one does without one of the two.
+// unreachable handles a worker's report that it can't reach another process, although both can
+// reach the coordinator. The attempt ends, and the next one uses only one of the two.
 func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
 	a.cuts.note(m, far)
 	for _, u := range far {
@@ -52,7 +52,7 @@ func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
 		if err != nil || id != a.c.id && a.ranksOf(id) == nil {
 			continue
 		}
-		why := fmt.Errorf("it could not reach %s for %.1f s", a.name(id), u.GetForS())
+		why := fmt.Errorf("it has not reached %s for %.1f s", a.name(id), u.GetForS())
 		quiet := time.Duration(u.GetForS() * float64(time.Second))
 		if quiet < unreachableSilences*a.c.cfg.Silence {
 			a.stalled(m.Name, quiet, why)
@@ -69,18 +69,18 @@ func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
 	}
 }
 
-// well notes that a worker reaches all, and is reached.
+// well notes that all links from and to a worker work.
 func (a *attempt) well(worker string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.told, worker)
 }
 
-// stalled says that the run waits because something can't be reached: once for a worker, until
-// it is well again.
+// stalled reports, once for each worker until its links work again, that the run waits for a
+// broken link.
 //
-// It comes with the first beat behind the silence, and so within beat.beatMost and a round trip
-// of it, counted from when the first of what waits was sent or the last was acknowledged.
+// It comes with the first beat after the silence, and so within beat.beatMost and a round trip.
+// The silence counts from the first waiting message or the last acknowledgment.
 func (a *attempt) stalled(worker string, quiet time.Duration, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,8 +88,8 @@ func (a *attempt) stalled(worker string, quiet time.Duration, why error) {
 		return
 	}
 	a.told[worker] = true
-	text := fmt.Sprintf("%s is there, but %v", worker, why)
-	if a.actors == nil { // it has not begun
+	text := fmt.Sprintf("%s answers, but %v", worker, why)
+	if a.actors == nil { // the attempt has not begun
 		a.tellWaiting(text)
 		return
 	}

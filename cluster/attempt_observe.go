@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Watch tells the run of what happens to its workers.
+// Watch reports the workers' failures and statuses to the run from now on.
 func (a *attempt) Watch(r *actors.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -25,7 +25,7 @@ func (a *attempt) Watch(r *actors.Run) {
 	if a.apart != "" {
 		r.Publish(troupe.WarningEvent{Text: a.apart})
 	}
-	for _, s := range r.Status().Actors { // until it is heard what they do
+	for _, s := range r.Status().Actors { // until their first beats
 		for _, part := range a.shares {
 			if slices.Contains(part.ranks, s.Rank) {
 				s.Host, s.Heard = part.Name, part.Heard
@@ -39,13 +39,13 @@ func (a *attempt) Watch(r *actors.Run) {
 	}
 }
 
-// observe takes what a worker's stages are doing, by this process's clock.
+// observe handles the status of a worker's stages and converts its times to this process's clock.
 func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 	if string(reply.GetAttempt()) != string(a.id[:]) {
 		return
 	}
-	if why := reply.GetGaveUp(); why != "" { // it stays a member, and can be given ranks again
-		a.lost(m, fmt.Errorf("it gave its ranks up: %s", words.Cut(why, apiwire.LimitErrorBytes)))
+	if why := reply.GetGaveUp(); why != "" { // it stays a member and can get ranks again
+		a.lost(m, fmt.Errorf("it released its ranks: %s", words.Cut(why, apiwire.LimitErrorBytes)))
 		return
 	}
 	a.mu.Lock()
@@ -54,13 +54,13 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 	for _, w := range reply.GetActors() {
 		s, err := actors.UnpackSnapshot(w)
 		if err == nil && !slices.Contains(a.ranksOf(m.ID), s.Rank) {
-			err = fmt.Errorf("it is of rank %d, which the worker does not have", s.Rank)
+			err = fmt.Errorf("it names rank %d, which the worker does not have", s.Rank)
 		}
 		if err != nil {
-			a.c.mesh.Refuse(m.Name, fmt.Errorf("a status: %w", err))
+			a.c.mesh.Refuse(m.Name, fmt.Errorf("status: %w", err))
 			continue
 		}
-		s.Since = m.Heard.Add(s.Since.Sub(time.Unix(0, reply.GetTimeNs()))) // ages are right, whatever the clocks
+		s.Since = m.Heard.Add(s.Since.Sub(time.Unix(0, reply.GetTimeNs()))) // the age is right even if the clocks differ
 		s.Host, s.Heard = m.Name, m.Heard
 		doing = append(doing, s.Describe())
 		if a.actors != nil {
@@ -78,7 +78,7 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 	}
 }
 
-// observeRecorded takes the actions that a worker's stages have finished, and what memory they have taken. mu is held.
+// observeRecorded handles the actions that a worker's stages have finished, and the memory that they use. mu is held.
 func (a *attempt) observeRecorded(s *share, offset time.Duration, reply *wire.StatusReply) error {
 	mine := make(map[int32]bool, len(s.ranks))
 	for _, rank := range s.ranks {
@@ -87,7 +87,7 @@ func (a *attempt) observeRecorded(s *share, offset time.Duration, reply *wire.St
 	left := limitBeatActions
 	for _, w := range reply.GetActions() {
 		if !mine[w.GetRank()] || w.GetFirst() < 0 || w.GetFirst() > apiwire.LimitTraceActions || w.GetPhase() > uint32(event.Eval) {
-			return fmt.Errorf("actions of rank %d from the number %d on", w.GetRank(), w.GetFirst())
+			return fmt.Errorf("invalid actions of rank %d, phase %d, from number %d", w.GetRank(), w.GetPhase(), w.GetFirst())
 		}
 		times, err := actors.UnpackActions(w.GetTimes(), left)
 		if err != nil {
@@ -110,7 +110,7 @@ func (a *attempt) observeRecorded(s *share, offset time.Duration, reply *wire.St
 	return nil
 }
 
-// rankMemory is the most tensor memory that each rank has taken at a time, as far as it was heard.
+// rankMemory returns the peak tensor memory of each rank in bytes; 0: not reported yet.
 func (a *attempt) rankMemory(ranks int) []int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,7 +123,7 @@ func (a *attempt) rankMemory(ranks int) []int64 {
 	return all
 }
 
-// clock is how the clock of a rank's worker stands to this process's, by its latest beats.
+// clock returns the offset of a rank's worker's clock from this process's, estimated from its latest beats.
 func (a *attempt) clock(rank int) event.Clock {
 	for _, s := range a.shares {
 		if slices.Contains(s.ranks, rank) {

@@ -60,8 +60,8 @@ func TestDeathBesideABeginning(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(out, "config.toml")); tt.made && err != nil {
 				t.Errorf("the folder is not made: %v", err)
 			}
-			g.await(t, "the run to be taken up", place, patience, func(e event) bool { return e.Kind == "log" && e.Text == "a run goes on" })
-			g.await(t, "the run to end", place, 3*patience, func(e event) bool { return e.Kind == "log" && e.Text == "a run is done" })
+			g.await(t, "the run to be taken up", place, patience, func(e event) bool { return e.Kind == "log" && e.Text == "run resumed" })
+			g.await(t, "the run to end", place, 3*patience, func(e event) bool { return e.Kind == "log" && e.Text == "run finished" })
 			sameRun(t, want, out, 6)
 		})
 	}

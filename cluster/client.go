@@ -17,22 +17,22 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/clock"
 )
 
-// ClientConfig is what an operator or a viewer needs to reach a coordinator.
+// ClientConfig says how an operator or a viewer reaches a coordinator.
 type ClientConfig struct {
-	Address  string // the coordinator's host:port, or by what package discovery finds it
-	Token    Token  // by which it gets a certificate, where CertFile has none yet
-	CertFile string // where its certificate is kept; "": it gets one with each start
+	Address  string // the coordinator's host:port, or a URL for package discovery
+	Token    Token  // to get a certificate, if CertFile has none yet
+	CertFile string // keeps the certificate; "": the client gets a new one at each start
 	Name     string // of the person, for the coordinator's log; "": the role
 }
 
-// Client asks a coordinator for what its role allows.
+// Client sends an operator's or a viewer's requests to a coordinator.
 type Client struct {
 	at     *locate.Locator // of the coordinator
 	root   []byte
 	keeper *pki.Keeper
 }
 
-// NewClient gets a certificate for a token, or reads the one that is kept.
+// NewClient reads the certificate in cfg.CertFile, or gets one from the coordinator with cfg.Token.
 func NewClient(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	at, err := locate.New(cfg.Address)
 	if err != nil {
@@ -46,8 +46,8 @@ func NewClient(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the search for the coordinator, where one goes on. What is under way goes on too,
-// but does not come back when its connection breaks.
+// Close stops the search for the coordinator. Requests in progress continue, but don't reconnect
+// after a broken connection.
 func (c *Client) Close() { c.at.Close() }
 
 func (c *Client) prepare(ctx context.Context, cfg ClientConfig) error {
@@ -63,12 +63,12 @@ func (c *Client) prepare(ctx context.Context, cfg ClientConfig) error {
 	}
 	c.keeper.OnRenewed(func(cert tls.Certificate) error { return pki.WriteCertificateFile(cfg.CertFile, cert) })
 	if err := c.keeper.RenewDue(ctx); err != nil {
-		return fmt.Errorf("renewing the certificate in %s: %w", cfg.CertFile, unreachable(err))
+		return fmt.Errorf("renew the certificate in %s: %w", cfg.CertFile, unreachable(err))
 	}
 	return nil
 }
 
-// certificate is what is kept, or a new one.
+// certificate returns the certificate in the file, or a new one.
 func (c *Client) certificate(ctx context.Context, cfg ClientConfig) (cert tls.Certificate, err error) {
 	if cfg.CertFile != "" {
 		cert, c.root, err = pki.ReadCertificateFile(cfg.CertFile)
@@ -78,20 +78,20 @@ func (c *Client) certificate(ctx context.Context, cfg ClientConfig) (cert tls.Ce
 		case err != nil && !errors.Is(err, os.ErrNotExist):
 			return cert, err
 		case cfg.Token.ID == "":
-			return cert, fmt.Errorf("%w; a token makes one (--token-file)", err)
+			return cert, fmt.Errorf("%w; give a token to get a certificate (--token-file)", err)
 		}
 	}
 	if err := checkRole("token", cfg.Token.Role, RoleOperator, RoleViewer); err != nil {
 		return cert, err
 	}
 	var id [4]byte
-	_, _ = rand.Read(id[:]) // never fails, as its documentation says
+	_, _ = rand.Read(id[:]) // its documentation says that it never fails
 	name := cfg.Name
 	if name == "" {
 		name = string(cfg.Token.Role)
 	}
 	if cert, c.root, err = join(ctx, c.at, cfg.Token, clientName(name)+"-"+hex.EncodeToString(id[:]), cfg.CertFile != ""); err != nil {
-		return cert, fmt.Errorf("asking the coordinator at %s: %w", cfg.Address, unreachable(err))
+		return cert, fmt.Errorf("get a certificate from the coordinator at %s: %w", cfg.Address, unreachable(err))
 	}
 	if cfg.CertFile != "" {
 		err = pki.WriteCertificateFile(cfg.CertFile, cert)
@@ -99,7 +99,7 @@ func (c *Client) certificate(ctx context.Context, cfg ClientConfig) (cert tls.Ce
 	return cert, err
 }
 
-// clientName makes a person's name one that a certificate can have.
+// clientName turns a person's name into one that is valid in a certificate.
 func clientName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -113,7 +113,7 @@ func clientName(name string) string {
 	return name
 }
 
-// keep renews the certificate while something is followed, which may be for days.
+// keep renews the certificate while the client follows a run or a log, which may take days.
 func (c *Client) keep(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

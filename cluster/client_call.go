@@ -14,11 +14,11 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// call is a request whose answers are being read.
+// call is a request whose replies are being read.
 type call struct {
 	conn   net.Conn
 	stop   func() bool
-	notice func(text string) // is told what the answer waits for; nil: nobody is
+	notice func(text string) // gets what the reply waits for; may be nil
 }
 
 func (c *Client) call(ctx context.Context, r *wire.ApiRequest) (*call, error) {
@@ -49,7 +49,7 @@ func (k *call) close() {
 	_ = k.conn.Close()
 }
 
-// next is the next answer.
+// next returns the next reply.
 func (k *call) next() (*wire.ApiReply, error) {
 	for {
 		var m wire.ApiReply
@@ -72,12 +72,12 @@ func (k *call) next() (*wire.ApiReply, error) {
 	}
 }
 
-// ask sends a request that has one answer.
+// ask sends a request that has one reply.
 func (c *Client) ask(ctx context.Context, r *wire.ApiRequest) (*wire.ApiReply, error) {
 	return c.askFor(ctx, r, nil)
 }
 
-// askFor is ask, with who is told what the answer waits for.
+// askFor is ask; notice gets what the reply waits for.
 func (c *Client) askFor(ctx context.Context, r *wire.ApiRequest, notice func(text string)) (*wire.ApiReply, error) {
 	k, err := c.call(ctx, r)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Client) askFor(ctx context.Context, r *wire.ApiRequest, notice func(tex
 	return m, err
 }
 
-// unreachable marks errors of a coordinator that is not there.
+// unreachable marks errors that mean that the coordinator can't be reached with ErrLost.
 func unreachable(err error) error {
 	var search *locate.SearchError
 	if errors.As(err, &search) {

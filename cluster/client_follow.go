@@ -14,15 +14,15 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// ErrDetached: who followed the run does so no more; it goes on.
-var ErrDetached = errors.New("detached from the run, which goes on")
+// ErrDetached is the error of Wait after Detach: the run continues.
+var ErrDetached = errors.New("detached from the run, which continues")
 
-// Followed is a run of a coordinator that is followed from another process. Its methods are
-// those of *troupe.Run, as far as they make sense from there.
+// Followed is a coordinator's run that another process follows. It has the methods of *troupe.Run
+// that make sense from there.
 type Followed struct {
 	ID       string
 	Name     string
-	LogEvery int // steps between printed lines, as the configuration has it
+	LogEvery int // steps between printed lines: run.log_every of the config
 
 	c       *Client
 	ctx     context.Context // ends with Detach
@@ -31,12 +31,12 @@ type Followed struct {
 	running sync.WaitGroup
 	events  chan troupe.Event
 	feed    feed.Feed
-	ready   chan struct{} // closed when info is there, or never will be
+	ready   chan struct{} // closed when info is set, or never will be
 	done    chan struct{} // closed when result and err are final
 
 	recording recording
 
-	// Of the goroutine that follows, until done or ready is closed:
+	// The following goroutine's own until done or ready is closed:
 	info   troupe.Info
 	result troupe.Result
 	err    error
@@ -44,17 +44,17 @@ type Followed struct {
 	after  uint64
 }
 
-// FollowOptions are how a run is followed.
+// FollowOptions are the options of Follow.
 type FollowOptions struct {
-	// Notice is told of what the run waits for before it begins, and of what can't be asked;
-	// nil: nobody is.
+	// Notice gets what the run waits for before it begins, and the errors of background requests.
+	// It may be nil.
 	Notice func(text string)
-	// Known says that the run is there: a coordinator that can't be reached is waited for from
-	// the start.
+	// Known says that the run exists. Follow then waits for a coordinator that can't be reached.
 	Known bool
 }
 
-// Follow follows a run: first what has happened lately, then what does.
+// Follow follows a run, given by its id, a prefix of its id, or its name. The events begin with the
+// latest past ones.
 func (c *Client) Follow(ctx context.Context, run string, o FollowOptions) (*Followed, error) {
 	if o.Notice == nil {
 		o.Notice = func(string) {}
@@ -79,7 +79,7 @@ func (c *Client) Follow(ctx context.Context, run string, o FollowOptions) (*Foll
 	return f, nil
 }
 
-// open asks for the run's events.
+// open requests the run's events.
 func (f *Followed) open(ctx context.Context) (*call, error) {
 	k, err := f.c.call(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Follow{Follow: &wire.FollowRequest{Run: f.ID, Epoch: f.epoch,
 		After: f.after}}})
@@ -88,7 +88,7 @@ func (f *Followed) open(ctx context.Context) (*call, error) {
 	}
 	m, err := k.next()
 	if err == nil && m.GetFollowing() == nil {
-		err = errors.New("the coordinator answers something else than was asked")
+		err = errors.New("unexpected reply from the coordinator: want a run to follow")
 	}
 	if err != nil {
 		k.close()
@@ -98,22 +98,21 @@ func (f *Followed) open(ctx context.Context) (*call, error) {
 	if string(w.GetEpoch()) != string(f.epoch) {
 		f.epoch, f.after = w.GetEpoch(), 0
 	}
-	if d := f.recording.begins(w.GetFollower()); d > 0 { // it was asked for in an earlier following
+	if d := f.recording.begins(w.GetFollower()); d > 0 { // requested before the stream broke
 		f.record(w.GetFollower(), d)
 	}
-	if f.Name == "" { // they stay as they are when it is followed again
+	if f.Name == "" { // else it follows again, and they are known
 		f.ID, f.Name, f.LogEvery = w.GetRun().GetId(), w.GetRun().GetName(), max(1, int(w.GetLogEvery()))
 	}
 	return k, nil
 }
 
-// follow reads events until the run has ended, and follows it again where a connection
-// breaks.
+// follow reads events until the run has ended, and reconnects when a connection breaks.
 func (f *Followed) follow(k *call) {
 	err := f.read(k)
 	for err != nil && (errors.Is(err, ErrLost) || errors.Is(err, ErrSlow) || errors.Is(err, ErrClosing)) && f.ctx.Err() == nil {
 		if !errors.Is(err, ErrSlow) {
-			f.send(troupe.WarningEvent{Text: fmt.Sprintf("%v; trying again for %v", err, refollowTime)})
+			f.send(troupe.WarningEvent{Text: fmt.Sprintf("%v; reconnecting for up to %v", err, refollowTime)})
 		}
 		if k, err = f.again(err); err == nil {
 			err = f.read(k)
@@ -136,7 +135,7 @@ func (f *Followed) follow(k *call) {
 	close(f.done)
 }
 
-// again follows the run once more, when the coordinator can be reached again.
+// again reconnects to the run. It tries until the coordinator answers or refollowTime is over.
 func (f *Followed) again(why error) (*call, error) {
 	until := time.Now().Add(refollowTime)
 	for pause := refollowFirst; ; pause = min(2*pause, refollowMost) {
@@ -149,7 +148,7 @@ func (f *Followed) again(why error) (*call, error) {
 		k, err := f.open(f.ctx)
 		if err == nil {
 			if epoch != nil && string(epoch) != string(f.epoch) {
-				f.send(troupe.WarningEvent{Text: "the coordinator was started again, and takes the run up"})
+				f.send(troupe.WarningEvent{Text: "the coordinator has restarted; it resumes the run"})
 			}
 			return k, nil
 		}
@@ -162,15 +161,15 @@ func (f *Followed) again(why error) (*call, error) {
 	}
 }
 
-// errGone is an error of a coordinator that is given up.
+// errGone is the error of a coordinator that the client no longer tries to reach. It is an ErrGone.
 type errGone struct{ err error }
 
 func (e errGone) Error() string        { return e.err.Error() }
 func (e errGone) Is(target error) bool { return target == ErrGone }
 
-// ErrGone: the coordinator could not be reached for long, and whether the run goes on is not
-// known.
-var ErrGone = errors.New("the coordinator can't be reached any more")
+// ErrGone: the client could not reach the coordinator for a minute and has stopped trying. The run
+// may continue.
+var ErrGone = errors.New("the connection to the coordinator failed for good")
 
 // read reads events until the stream ends; nil: the run has ended.
 func (f *Followed) read(k *call) error {
@@ -185,8 +184,8 @@ func (f *Followed) read(k *call) error {
 		switch {
 		case w.GetInfo() != nil:
 			select {
-			case <-f.ready: // it was taken up
-				f.send(troupe.WarningEvent{Text: fmt.Sprintf("the run was resumed from step %d", w.GetInfo().GetResumedAt())})
+			case <-f.ready: // the coordinator has resumed it
+				f.send(troupe.WarningEvent{Text: fmt.Sprintf("the run resumed from step %d", w.GetInfo().GetResumedAt())})
 			default:
 				f.info = apiwire.UnpackInfo(w.GetInfo())
 				close(f.ready)
@@ -214,7 +213,7 @@ func (f *Followed) read(k *call) error {
 	}
 }
 
-// send gives an event to who reads them.
+// send passes an event to the readers.
 func (f *Followed) send(e troupe.Event) {
 	f.feed.Publish(e)
 	select {
@@ -223,33 +222,34 @@ func (f *Followed) send(e troupe.Event) {
 	}
 }
 
-// Info describes the run. It waits until that has begun; where it never does, it is empty.
+// Info describes the run. It waits until the run has begun; it is empty if the run never does.
 func (f *Followed) Info() troupe.Info {
 	<-f.ready
 	return f.info
 }
 
-// Events are what happens, in order. They must be read; the channel is closed at the end.
+// Events returns the channel of the run's events, in order. The caller must read them. The channel
+// is closed when following ends.
 func (f *Followed) Events() <-chan troupe.Event { return f.events }
 
-// Status is what every actor is doing; nothing where the coordinator can't be asked.
+// Status returns what every actor is doing. It is empty if the coordinator can't be reached.
 func (f *Followed) Status() event.Status {
 	ctx, cancel := context.WithTimeout(f.ctx, requestTime)
 	defer cancel()
 	_, s, err := f.c.Status(ctx, f.ID)
 	if err != nil {
-		f.notice(fmt.Sprintf("the run's status: %v", err))
+		f.notice(fmt.Sprintf("can't get the run's status: %v", err))
 	}
 	return s
 }
 
-// Stop ends the run at the end of its step, with a checkpoint.
+// Stop stops the run after the current step, with a checkpoint.
 func (f *Followed) Stop() { f.control(Stop) }
 
-// Kill ends the run at once.
+// Kill stops the run at once, without a checkpoint.
 func (f *Followed) Kill() { f.control(Kill) }
 
-// control asks something of the run, and does not wait for an answer.
+// control sends the run a request and does not wait for the reply.
 func (f *Followed) control(what Control) {
 	f.running.Add(1)
 	go func() { // ends with the answer, or with its time
@@ -259,18 +259,18 @@ func (f *Followed) control(what Control) {
 		_, err := f.c.Control(ctx, f.ID, what)
 		switch {
 		case err == nil || f.ctx.Err() != nil:
-		case errors.Is(err, ErrLost): // nobody who wants to leave has to wait for its return
-			f.cancel(errGone{fmt.Errorf("the run could not be told to stop: %w", err)})
+		case errors.Is(err, ErrLost): // who wants to leave must not wait for the coordinator
+			f.cancel(errGone{fmt.Errorf("can't stop the run: %w", err)})
 		default:
-			f.notice(fmt.Sprintf("the run could not be told to stop: %v", err))
+			f.notice(fmt.Sprintf("can't stop the run: %v", err))
 		}
 	}()
 }
 
-// Detach ends the following, not the run. Wait returns ErrDetached then.
+// Detach stops following; the run continues. Wait then returns ErrDetached.
 func (f *Followed) Detach() { f.cancel(ErrDetached) }
 
-// Wait waits for the run's end.
+// Wait waits until the run has ended, or following has, and returns how the run ended.
 func (f *Followed) Wait() (troupe.Result, error) {
 	<-f.done
 	f.running.Wait()

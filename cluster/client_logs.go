@@ -9,18 +9,19 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// LogRecord is a line of a process's log. Its time is by the coordinator's clock.
+// LogRecord is a line of a process's log. Its time is on the coordinator's clock.
 type LogRecord struct {
 	Time       time.Time
 	Level      slog.Level
 	Process    string // a worker's name, or "coordinator"
 	Text       string
 	Attributes [][2]string
-	Offset     time.Duration // that the process's clock is ahead, and that was taken off its time
+	Offset     time.Duration // how far the process's clock is ahead; Time is corrected by it
 }
 
-// Logs calls show with what was logged since a time, and with follow what is, until ctx
-// ends; run "" is all. dropped counts records that were lost.
+// Logs calls show with the log records of a run since a time; run "" means all records. With follow
+// it continues with new records until ctx ends. dropped counts records that were discarded because
+// a queue was full.
 func (c *Client) Logs(ctx context.Context, run string, since time.Time, follow bool,
 	show func(records []LogRecord, dropped uint64) error) error {
 	request := &wire.LogsRequest{Run: run, Follow: follow}
@@ -38,7 +39,7 @@ func (c *Client) Logs(ctx context.Context, run string, since time.Time, follow b
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil
-		case err != nil && !follow && !first && errors.Is(err, ErrLost): // it has sent all
+		case err != nil && !follow && !first && errors.Is(err, ErrLost): // the coordinator has sent all
 			return nil
 		case err != nil:
 			return err

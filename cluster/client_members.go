@@ -10,10 +10,10 @@ import (
 // ClusterMember is a worker, as a client sees it.
 type ClusterMember struct {
 	Member
-	RunID string // that it computes ranks of; "": none, or one that the coordinator was not asked for
+	RunID string // the run whose ranks it computes; "": none, or one that was not submitted to the coordinator
 }
 
-// Members lists the workers. now is the coordinator's time.
+// Members lists the workers in the order in which they joined. now is the time on the coordinator's clock.
 func (c *Client) Members(ctx context.Context) (members []ClusterMember, now time.Time, err error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Members{Members: &wire.MembersRequest{}}})
 	for _, w := range m.GetMembers().GetMembers() {
@@ -29,8 +29,8 @@ func (c *Client) Members(ctx context.Context) (members []ClusterMember, now time
 	return members, time.Unix(0, m.GetMembers().GetTimeNs()), err
 }
 
-// Unreachable lists the workers that ask to join and are refused, since the coordinator can't reach them. now is the
-// coordinator's time.
+// Unreachable lists the workers that try to join, and that the coordinator refuses because it can't reach them. now is
+// the time on the coordinator's clock.
 func (c *Client) Unreachable(ctx context.Context) (workers []UnreachableWorker, now time.Time, err error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Members{Members: &wire.MembersRequest{}}})
 	for _, w := range m.GetMembers().GetUnreachable() {

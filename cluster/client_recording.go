@@ -10,14 +10,14 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// recording is what a follower has asked to be recorded.
+// recording is a follower's request to record actions.
 type recording struct {
 	mu     sync.Mutex
-	number uint64    // of the following, by the coordinator
-	until  time.Time // that is to be recorded
+	number uint64    // the follower's, from the coordinator
+	until  time.Time // when recording ends
 }
 
-// begins notes the number of a following, and returns for how long what was asked for still lasts.
+// begins stores the follower's number, and returns how long the request still lasts.
 func (r *recording) begins(number uint64) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -25,7 +25,7 @@ func (r *recording) begins(number uint64) time.Duration {
 	return time.Until(r.until)
 }
 
-// extend notes that something is asked for.
+// extend prolongs the request.
 func (r *recording) extend(d time.Duration) (number uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,13 +35,14 @@ func (r *recording) extend(d time.Duration) (number uint64) {
 	return r.number
 }
 
-// Subscribe gives the run's events from now on to one more reader, as (*troupe.Run).Subscribe. Events
-// must be read all the same.
+// Subscribe passes the run's events from now on to one more reader, like (*troupe.Run).Subscribe. The
+// channel of Events must still be read.
 func (f *Followed) Subscribe() *troupe.Subscription {
 	return f.feed.Subscribe()
 }
 
-// Record is (*troupe.Run).Record. The coordinator is asked in the background; where it can't be, Notice is told.
+// Record records the run's actions for a time, like (*troupe.Run).Record. The request runs in the background; Notice gets
+// its error.
 func (f *Followed) Record(d time.Duration) {
 	number := f.recording.extend(d)
 	f.running.Add(1)
@@ -57,17 +58,18 @@ func (f *Followed) record(number uint64, d time.Duration) {
 	_, err := f.c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Record{Record: &wire.RecordRequest{Run: f.ID, Follower: number,
 		ForNs: int64(d)}}})
 	if err != nil && f.ctx.Err() == nil {
-		f.notice(fmt.Sprintf("the run's actions are not recorded: %v", err))
+		f.notice(fmt.Sprintf("can't record the run's actions: %v", err))
 	}
 }
 
-// Actions is (*troupe.Run).Actions, by the coordinator's clock; nothing where that can't be asked.
+// Actions returns the recorded actions of the current step, like (*troupe.Run).Actions, on the coordinator's clock. It is
+// empty if the coordinator can't be reached.
 func (f *Followed) Actions() troupe.Actions {
 	ctx, cancel := context.WithTimeout(f.ctx, requestTime)
 	defer cancel()
 	a, err := f.c.Actions(ctx, f.ID)
 	if err != nil && f.ctx.Err() == nil {
-		f.notice(fmt.Sprintf("the run's actions: %v", err))
+		f.notice(fmt.Sprintf("can't get the run's actions: %v", err))
 	}
 	return a
 }

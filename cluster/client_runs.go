@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Submit asks for a run, and returns its id when it has begun. When ctx ends before, so does
-// the run. Errors of the configuration are *troupe.SetupError.
+// Submit submits a run and returns its id when the run has begun. If ctx ends earlier, the run
+// stops. Errors in the config are *troupe.SetupError.
 func (c *Client) Submit(ctx context.Context, s Submission) (id string, err error) {
 	m, err := c.askFor(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: s.Config, File: s.File,
 		Sets: s.Sets, Fresh: s.Fresh, FromStep: int64(s.FromStep),
@@ -23,7 +23,7 @@ func (c *Client) Submit(ctx context.Context, s Submission) (id string, err error
 	return m.GetSubmit().GetId(), err
 }
 
-// variablesOf are the variables of this process's environment that a configuration names, by ${NAME}.
+// variablesOf returns the variables of this process's environment that a config names as ${NAME}.
 func variablesOf(text []byte, sets []string) map[string]string {
 	values := make(map[string]string)
 	for _, name := range config.Variables(append([]string{string(text)}, sets...)...) {
@@ -34,7 +34,7 @@ func variablesOf(text []byte, sets []string) map[string]string {
 	return values
 }
 
-// Runs lists the runs, in the order in which they were asked for.
+// Runs lists the runs in the order in which they were submitted.
 func (c *Client) Runs(ctx context.Context) ([]RunSummary, error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_List{List: &wire.ListRequest{}}})
 	var all []RunSummary
@@ -44,7 +44,7 @@ func (c *Client) Runs(ctx context.Context) ([]RunSummary, error) {
 	return all, err
 }
 
-// RunSummary describes a run in a few words.
+// RunSummary is the short description of a run that lists show.
 type RunSummary struct {
 	ID, Name    string
 	State       string // starting, waiting, running, paused, stopping, done, stopped or failed
@@ -54,13 +54,14 @@ type RunSummary struct {
 	Workers     []string
 	Submitted   time.Time
 	SubmittedBy string
-	Ended       time.Time // zero: not yet
-	Out         string
+	Ended       time.Time // zero: it has not ended
+	Out         string    // its folder on the coordinator's host
 	Restarts    int
-	Checkpoint  string // the last one
+	Checkpoint  string // the last checkpoint's folder
 	Error       string
-	Waiting     string // what a run waits for before it begins or is resumed, and when it tries again
-	// Warning is said by the answer to a request: it was carried out, but something about it was not.
+	Waiting     string // what the run waits for before it begins or resumes, and when it tries again
+	// Warning is part of the reply to a request. It says that the request took effect but could not be
+	// written to the journal.
 	Warning string
 }
 
@@ -89,8 +90,8 @@ func unpackControl(w *wire.ControlReply) RunSummary {
 	return s
 }
 
-// Status is what every actor of a run is doing. The run is named by its id, the beginning of
-// that, or its name.
+// Status returns a run's summary and what each of its actors is doing. The run is given by its id,
+// a prefix of its id, or its name.
 func (c *Client) Status(ctx context.Context, run string) (RunSummary, event.Status, error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Status{Status: &wire.RunStatusRequest{Run: run}}})
 	if err != nil {
@@ -100,7 +101,7 @@ func (c *Client) Status(ctx context.Context, run string) (RunSummary, event.Stat
 	return unpackSummary(m.GetStatus().GetRun()), s, err
 }
 
-// Control is what may be asked of a run in progress.
+// Control is a request to a run in progress.
 type Control int32
 
 // The controls.
@@ -108,11 +109,11 @@ const (
 	Pause      = Control(wire.ControlRequest_PAUSE)
 	Resume     = Control(wire.ControlRequest_RESUME)
 	Checkpoint = Control(wire.ControlRequest_CHECKPOINT)
-	Stop       = Control(wire.ControlRequest_STOP) // at the end of its step, with a checkpoint
-	Kill       = Control(wire.ControlRequest_KILL) // at once
+	Stop       = Control(wire.ControlRequest_STOP) // after the current step, with a checkpoint
+	Kill       = Control(wire.ControlRequest_KILL) // at once, without a checkpoint
 )
 
-// Change asks for a change of a run: see troupe.Change. It returns when the run was told.
+// Change sends a run a request (see troupe.Change). It returns when the run has received it.
 func (c *Client) Change(ctx context.Context, run string, ch troupe.Change) (RunSummary, error) {
 	r := &wire.ControlRequest{Run: run, Step: ch.Step, Lr: ch.LR, MinLr: ch.MinLR}
 	for action, kind := range changeKinds {
@@ -127,7 +128,7 @@ func (c *Client) Change(ctx context.Context, run string, ch troupe.Change) (RunS
 	return unpackControl(m.GetControl()), nil
 }
 
-// Control asks something of a run. It returns when the run was told.
+// Control sends a run a request. It returns when the run has received it.
 func (c *Client) Control(ctx context.Context, run string, what Control) (RunSummary, error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Control{Control: &wire.ControlRequest{Run: run,
 		Action: wire.ControlRequest_Action(what)}}})
@@ -137,8 +138,8 @@ func (c *Client) Control(ctx context.Context, run string, what Control) (RunSumm
 	return unpackControl(m.GetControl()), nil
 }
 
-// Forecast asks where a configuration's ranks would be computed, and what a step is
-// predicted to take there. The configuration's paths are the coordinator's.
+// Forecast asks the coordinator where it would place a config's ranks, and how long a step would take
+// there. The workers measure for the given seconds. Paths in the config are on the coordinator's host.
 func (c *Client) Forecast(ctx context.Context, text []byte, file string, sets []string, seconds float64) (*Forecast, error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Forecast{Forecast: &wire.ForecastRequest{Config: text, File: file, Sets: sets,
 		Seconds: seconds, Registered: registry.Names(), Variables: variablesOf(text, sets)}}})
@@ -158,7 +159,7 @@ func (c *Client) Forecast(ctx context.Context, text []byte, file string, sets []
 	return f, nil
 }
 
-// Actions is what was recorded of the step that a run works on, by the coordinator's clock.
+// Actions returns the recorded actions of a run's current step, on the coordinator's clock.
 func (c *Client) Actions(ctx context.Context, run string) (troupe.Actions, error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Actions{Actions: &wire.ActionsRequest{Run: run}}})
 	if err != nil {
@@ -171,7 +172,7 @@ func (c *Client) Actions(ctx context.Context, run string) (troupe.Actions, error
 	}
 	if w.GetRecorded() {
 		if a.Ranks, err = apiwire.UnpackRanks(w.GetRanks()); err != nil {
-			return troupe.Actions{}, fmt.Errorf("the coordinator's answer: %w", err)
+			return troupe.Actions{}, fmt.Errorf("invalid reply from the coordinator: %w", err)
 		}
 	}
 	return a, nil

@@ -8,10 +8,10 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// TokenInfo is what a coordinator tells of a token.
+// TokenInfo describes a token, without its secret.
 type TokenInfo = pki.TokenInfo
 
-// NewToken has the coordinator make a token, where it lets operators do that.
+// NewToken creates a token. The coordinator allows it only if it was started with Config.RemoteTokens.
 func (c *Client) NewToken(ctx context.Context, role pki.Role, ttl time.Duration) (Token, error) {
 	m, err := c.ask(ctx,
 		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{
@@ -22,7 +22,7 @@ func (c *Client) NewToken(ctx context.Context, role pki.Role, ttl time.Duration)
 	return ParseToken(m.GetTokens().GetToken())
 }
 
-// Tokens lists the coordinator's tokens, where it lets operators do that.
+// Tokens lists the coordinator's tokens. The coordinator allows it only if it was started with Config.RemoteTokens.
 func (c *Client) Tokens(ctx context.Context) ([]TokenInfo, error) {
 	m, err := c.ask(ctx,
 		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_List{List: &wire.ListTokens{}}}}})
@@ -34,10 +34,10 @@ func (c *Client) Tokens(ctx context.Context) ([]TokenInfo, error) {
 	return all, err
 }
 
-// NameInfo is what a coordinator tells of a worker's name.
+// NameInfo describes a worker's name and its holder.
 type NameInfo = pki.NameInfo
 
-// Names lists the names that workers have, where the coordinator lets operators do that.
+// Names lists the workers' names. The coordinator allows it only if it was started with Config.RemoteTokens.
 func (c *Client) Names(ctx context.Context) (all []NameInfo, err error) {
 	m, err := c.ask(ctx,
 		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{Kind: &wire.TokensRequest_List{List: &wire.ListTokens{}}}}})
@@ -47,7 +47,7 @@ func (c *Client) Names(ctx context.Context) (all []NameInfo, err error) {
 	return all, err
 }
 
-// Release lets another key have a worker's name, where the coordinator lets operators do that.
+// Release frees a worker's name for another key. The coordinator allows it only if it was started with Config.RemoteTokens.
 func (c *Client) Release(ctx context.Context, name string) error {
 	_, err := c.ask(ctx,
 		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{
@@ -55,7 +55,8 @@ func (c *Client) Release(ctx context.Context, name string) error {
 	return err
 }
 
-// Revoke ends a token, and what it has let in, where the coordinator lets operators do that.
+// Revoke revokes a token and disconnects every process that joined with it. The coordinator allows it only if it was started
+// with Config.RemoteTokens.
 func (c *Client) Revoke(ctx context.Context, id string) error {
 	_, err := c.ask(ctx,
 		&wire.ApiRequest{Kind: &wire.ApiRequest_Tokens{Tokens: &wire.TokensRequest{

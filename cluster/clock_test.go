@@ -51,8 +51,8 @@ func TestClocksAreSet(t *testing.T) {
 	g.await(t, "the run's end", place, patience, func(e event) bool { return e.Kind == "end" && e.ID == begun.ID })
 	events, _ := g.line.from(0)
 	for _, e := range events {
-		if e.Kind == "restart" || e.Kind == "stall" || e.Kind == "warning" || e.Kind == "log" && e.Text == "worker is gone" &&
-			e.Attrs["why"] != "it has left" {
+		if e.Kind == "restart" || e.Kind == "stall" || e.Kind == "warning" || e.Kind == "log" && e.Text == "worker left" &&
+			e.Attrs["why"] != "it left the cluster" {
 			t.Errorf("the run noticed: %v", e)
 		}
 	}

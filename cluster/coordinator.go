@@ -29,53 +29,53 @@ const coordinatorName = "coordinator"
 // beatProtocol is the name of the streams of beats.
 const beatProtocol = "beat"
 
-// Token lets a process join a cluster. It is a secret: it belongs into a file, never into
-// arguments.
+// Token lets a process join a cluster. It is a secret: keep it in a file, and never pass it as an
+// argument.
 type Token = pki.Token
 
-// Roles of those who join.
+// Roles of the processes that join.
 const (
 	RoleWorker   = pki.Worker
 	RoleOperator = pki.Operator
 	RoleViewer   = pki.Viewer
 )
 
-// Config is what a Coordinator needs.
+// Config configures a Coordinator.
 type Config struct {
-	Listen      string // host:port; port 0: any
-	Advertise   string // host:port that others reach it by, where that is another
-	Announce    string // where its address is made known, such as "etcd://host:2379" (package discovery); "": nowhere
-	DataListen  string // host:port of a second network for tensors; "": the same
-	Dir         string // where authority and tokens are kept; "": they end with the process
-	Silence     time.Duration
-	Lease       time.Duration
-	LaneStreams int // connections that carry tensors to a process; 0: 2
-	// RemoteTokens lets operators make, list and revoke tokens over the network.
+	Listen      string        // host:port; port 0: any free port
+	Advertise   string        // host:port at which others reach it; "": Listen's
+	Announce    string        // URL of a service for its address, such as "etcd://host:2379" (package discovery); "": none
+	DataListen  string        // host:port for tensors on a second network; "": the same as Listen
+	Dir         string        // folder for its authority, tokens and journal; "": they are kept in memory
+	Silence     time.Duration // a worker that is silent for longer has failed; 0: 3 s
+	Lease       time.Duration // how long workers keep their ranks without the coordinator; 0: 30 s
+	LaneStreams int           // connections for tensors to each process; 0: 2
+	// RemoteTokens lets operators create, list and revoke tokens over the network.
 	RemoteTokens bool
-	// Submissions limits what operators' configurations may ask for.
+	// Submissions limits what submitted configs may name.
 	Submissions Submissions
-	// System, if there is one, is the caller's own: it must have no address yet.
+	// System is the caller's actor system, which must have no address yet; nil: the coordinator makes its own.
 	System *actor.ActorSystem
-	Logger *slog.Logger // nil: nobody is told
-	// Began is told of each run that begins or goes on, with its id and its configuration, before
-	// the next one; it must not wait. nil: nobody is.
+	Logger *slog.Logger // nil: no log
+	// Began is called when a run begins or resumes, with the run's id and config. Calls come one at a
+	// time, and must not block. It may be nil.
 	Began func(id string, cfg *config.Config, r *troupe.Run)
 
-	atPoint func(string) // a test's, called at the points of a run's beginning; nil: nobody's
+	atPoint func(string) // a test's hook for the points of a run's start; may be nil
 }
 
-// at is called at a point of a run's beginning.
+// at calls the test's hook at a point of a run's start.
 func (c *Config) at(point string) {
 	if c.atPoint != nil {
 		c.atPoint(point)
 	}
 }
 
-// Coordinator is the process that has a cluster's authority, its members and its runs.
+// Coordinator is the process that owns a cluster's authority, its list of workers and its runs.
 type Coordinator struct {
 	cfg       Config
 	log       *slog.Logger
-	announcer discovery.Announcer // nil: there is none
+	announcer discovery.Announcer // nil: none
 	id        uuid.UUID
 	self      *wire.Peer
 	build     string
@@ -91,26 +91,27 @@ type Coordinator struct {
 	running   sync.WaitGroup
 	runs      *runs
 	logs      *logring.Ring
-	serving   chan struct{} // a place for each operator's request that is answered
-	following chan struct{} // and of those that go on and on
-	up        chan struct{} // closed when the journal's runs are known
+	serving   chan struct{} // semaphore for requests with one reply
+	following chan struct{} // semaphore for requests that follow
+	up        chan struct{} // closed when the journal's runs are listed
 
 	mu         sync.Mutex
-	heard      map[uuid.UUID]heard        // of workers that come or go, until the list of members says so
-	workers    map[uuid.UUID]*workerState // that are members
-	changed    chan struct{}              // closed and replaced when a worker comes, goes or is free
+	heard      map[uuid.UUID]heard        // workers that join or leave, until the list of members has them
+	workers    map[uuid.UUID]*workerState // the members
+	changed    chan struct{}              // closed and replaced when a worker joins, leaves or becomes free
 	generation uint64                     // number of the last attempt
 	requests   uint64
-	asked      map[uint64]question        // who waits for a reply, by the request's number
-	apart      map[[2]uuid.UUID]time.Time // workers that could not reach each other, and until when they are kept apart
+	asked      map[uint64]question        // pending requests to workers, by number
+	apart      map[[2]uuid.UUID]time.Time // pairs of workers that could not reach each other, and until when they are kept apart
 	closed     bool
 
 	names       arrivals
 	unreachable unreachables
-	dialling    chan struct{} // a place for each worker that is dialled back
+	dialling    chan struct{} // semaphore for workers that are dialed back
 }
 
-// NewCoordinator begins to listen.
+// NewCoordinator starts a coordinator. It listens when NewCoordinator returns, and resumes the runs in
+// cfg.Dir's journal.
 func NewCoordinator(cfg Config) (*Coordinator, error) {
 	if cfg.Silence == 0 {
 		cfg.Silence = 3 * time.Second
@@ -140,19 +141,19 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	return c, nil
 }
 
-// Address is what workers join by.
+// Address returns the host:port at which workers join.
 func (c *Coordinator) Address() string { return c.transport.Address() }
 
-// NewToken makes a token for a role that expires.
+// NewToken creates a token for a role. It expires after ttl.
 func (c *Coordinator) NewToken(role pki.Role, ttl time.Duration) (Token, error) {
 	return c.authority.NewToken(role, ttl, clock.Now())
 }
 
-// Hosts are the cluster's workers, for the troupe.Options of one run.
+// Hosts returns the cluster's workers, for the troupe.Options of one run.
 func (c *Coordinator) Hosts() plan.Hosts { return &hosts{Coordinator: c} }
 
-// Close ends the cluster's coordinator. Runs of its own are ended without a checkpoint (see
-// Shutdown); those of others must have ended.
+// Close stops the coordinator at once. Submitted runs stop without a checkpoint (see Shutdown). The
+// caller's own runs, which use Hosts, must have ended.
 func (c *Coordinator) Close() {
 	c.mu.Lock()
 	closed := c.closed
@@ -183,16 +184,16 @@ func (c *Coordinator) Close() {
 	c.running.Wait()
 	if c.announcer != nil {
 		if err := c.announcer.Close(); err != nil {
-			c.log.Error("closing what announces the coordinator", "err", err)
+			c.log.Error("can't close the announcer of the coordinator's address", "err", err)
 		}
 	}
 	if err := c.runs.close(); err != nil {
-		c.log.Error("closing the coordinator's folder", "err", err)
+		c.log.Error("can't close the coordinator's folder", "err", err)
 	}
 }
 
-// Shutdown ends the coordinator in order: every run writes a checkpoint, unless ctx ends
-// first, and resumes when a coordinator with the same folder is started.
+// Shutdown stops the coordinator in order. Every run writes a checkpoint, unless ctx ends first, and
+// resumes when a coordinator starts with the same folder.
 func (c *Coordinator) Shutdown(ctx context.Context) {
 	c.runs.stop(ctx)
 	c.Close()

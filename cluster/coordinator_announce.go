@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/discovery"
 )
 
-// announce keeps the coordinator's address known until ctx ends.
+// announce keeps the coordinator's address announced until ctx ends.
 func (c *Coordinator) announce(ctx context.Context, a discovery.Announcer) {
 	hash := c.authority.Hash()
 	name := fmt.Sprintf("%x", hash[:8])
@@ -20,7 +20,7 @@ func (c *Coordinator) announce(ctx context.Context, a discovery.Announcer) {
 			return
 		}
 		if time.Since(said) >= reachSayEvery {
-			c.log.Warn("the coordinator's address can't be announced; it keeps trying, and what runs is not disturbed", "announce", c.cfg.Announce,
+			c.log.Warn("can't announce the coordinator's address; it keeps trying, and runs continue", "announce", c.cfg.Announce,
 				"err", err)
 			said = time.Now()
 		}

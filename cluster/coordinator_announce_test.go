@@ -70,7 +70,7 @@ func TestCoordinatorMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, stop := works(t, cluster.WorkerConfig{Join: "post://moves", Token: workerToken(t, before), Name: "w"})
-	log.eventually(t, "no coordinator is known")
+	log.eventually(t, "no coordinator found")
 	posts.set("moves", "127.0.0.1:1", old)
 	log.eventually(t, "coordinator="+old)
 	operator, err := cluster.NewClient(t.Context(), cluster.ClientConfig{Address: "post://moves", Token: token})

@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// apiProtocol is the name of the streams by which operators and viewers ask for something,
-// and apiVersion the number of what they may ask.
+// apiProtocol is the name of the streams that carry the requests of operators and viewers, and
+// apiVersion the version of these requests.
 const (
 	apiProtocol = "api"
 	apiVersion  = 1
@@ -28,7 +28,7 @@ type answerer struct {
 	conn net.Conn
 	ctx  context.Context // ends with the stream
 
-	mu sync.Mutex // of what is written
+	mu sync.Mutex // held while a reply is written
 }
 
 // serveAPI answers the request of a stream.
@@ -43,12 +43,12 @@ func (c *Coordinator) serveAPI(conn net.Conn, p transport.Peer) {
 		err = conn.SetReadDeadline(time.Time{})
 	}
 	if err != nil {
-		c.log.Warn("a request that can't be read", "name", p.Name, "from", p.Address, "err", err)
+		c.log.Warn("can't read a request", "name", p.Name, "from", p.Address, "err", err)
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	gone := make(chan struct{})
-	go func() { // ends with the stream, on which nothing more comes
+	go func() { // ends with the stream; the client sends nothing more
 		defer close(gone)
 		_, _ = io.Copy(io.Discard, conn)
 		cancel()
@@ -67,7 +67,7 @@ func (c *Coordinator) serveAPI(conn net.Conn, p transport.Peer) {
 		err = a.answer(&r)
 		<-room
 	default:
-		err = fmt.Errorf("%w: the coordinator answers %d such requests already", ErrTryAgain, cap(room))
+		err = fmt.Errorf("%w: the coordinator already answers %d such requests, the limit", ErrTryAgain, cap(room))
 	}
 	if err != nil && ctx.Err() == nil {
 		_ = a.write(&wire.ApiReply{Error: apiwire.PackError(err)})
@@ -77,7 +77,7 @@ func (c *Coordinator) serveAPI(conn net.Conn, p transport.Peer) {
 	<-gone
 }
 
-// write sends an answer.
+// write sends a reply.
 func (a *answerer) write(m *wire.ApiReply) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,8 +87,7 @@ func (a *answerer) write(m *wire.ApiReply) error {
 	return wire.WriteFrame(a.conn, m, limitReplyBytes)
 }
 
-// alive tells the client from time to time that an answer is on its way, until the function
-// that it returns is called.
+// alive tells the client regularly that a reply will come. The returned function stops it.
 func (a *answerer) alive() (stop func()) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	done := make(chan struct{})
@@ -113,8 +112,8 @@ func (a *answerer) alive() (stop func()) {
 	}
 }
 
-// tellWaits tells the client what a run waits for that is about to begin, until the function that it returns is called:
-// nobody can follow a run of which nobody has the id yet.
+// tellWaits tells the client what a starting run waits for; the client does not have the run's id yet and can't follow
+// it. The returned function stops it.
 func (a *answerer) tellWaits(r *run) (stop func()) {
 	_, f := r.follow(0)
 	ctx, cancel := context.WithCancel(a.ctx)
@@ -128,7 +127,7 @@ func (a *answerer) tellWaits(r *run) (stop func()) {
 					return
 				}
 				if text := e.GetWaiting().GetText(); text != "" {
-					// alive finds out whether the client is there
+					// alive detects a disconnected client
 					_ = a.write(&wire.ApiReply{Kind: &wire.ApiReply_Alive{Alive: &wire.Alive{Waiting: text}}})
 				}
 			case <-ctx.Done():
@@ -143,20 +142,21 @@ func (a *answerer) tellWaits(r *run) (stop func()) {
 	}
 }
 
-var errNothing = fmt.Errorf("%w: nothing that it knows was asked", ErrRequest)
+var errNothing = fmt.Errorf("%w: it does not know this request; use the same build on both sides", ErrRequest)
 
-// answer answers a request, if it may be made.
+// answer checks whether the client may make a request, and answers it.
 func (a *answerer) answer(r *wire.ApiRequest) error {
 	if r.GetVersion() != apiVersion {
-		return fmt.Errorf("%w: it speaks version %d of the protocol, and was asked in version %d: use the same program on both sides", ErrRequest,
+		return fmt.Errorf("%w: it speaks version %d of the protocol, the client version %d; use the same build on both sides", ErrRequest,
 			apiVersion, r.GetVersion())
 	}
 	if role := pki.Role(a.peer.Role); !mayAsk(role, r) {
 		if role == pki.Operator {
-			return errNothing // it may ask for all that there is
+			return errNothing // an operator may make every request, so this is an unknown one
 		}
 		a.c.log.Warn("refused a request", "name", a.peer.Name, "role", a.peer.Role, "request", fmt.Sprintf("%T", r.Kind))
-		return fmt.Errorf("%w: %s has the role %s, which may watch but not change anything; an operator's token can be had by engine cluster token --role operator", ErrForbidden, a.peer.Name, a.peer.Role)
+		return fmt.Errorf("%w: %s has the role %s, which may only watch; create an operator's token with engine cluster token --role operator",
+			ErrForbidden, a.peer.Name, a.peer.Role)
 	}
 	return a.dispatch(r)
 }
@@ -216,10 +216,10 @@ func (a *answerer) dispatch(r *wire.ApiRequest) error {
 
 func (a *answerer) submit(m *wire.SubmitRequest) error {
 	if n := len(m.GetSets()); n > limitSets {
-		return fmt.Errorf("%w: %d --set values; the limit is %d", ErrRequest, n, limitSets)
+		return fmt.Errorf("%w: the request has %d --set values; the limit is %d", ErrRequest, n, limitSets)
 	}
 	if m.GetFromStep() < 0 {
-		return fmt.Errorf("%w: step %d", ErrRequest, m.GetFromStep())
+		return fmt.Errorf("%w: step %d; want 0 or more", ErrRequest, m.GetFromStep())
 	}
 	stop := a.alive()
 	stopWaits := func() {}

@@ -17,15 +17,15 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 )
 
-// hosts are a coordinator's workers, for one run.
+// hosts gives one run the coordinator's workers.
 type hosts struct {
 	*Coordinator
-	had    int               // workers of the attempt before
-	notice func(text string) // is told what is waited for, when that takes a while; nil: the log is
+	had    int               // workers of the previous attempt
+	notice func(text string) // gets what the run waits for after a while, as the log does; may be nil
 }
 
-// free are the workers that compute for nobody, by name, without those that could not
-// reach one before them. mu is held.
+// free returns the workers that compute for no run, by host and name. It leaves out workers that
+// recently could not reach an earlier one in the list. mu is held.
 func (h *hosts) free() []*workerState {
 	var free []*workerState
 	for _, w := range h.workers {
@@ -45,7 +45,7 @@ func (h *hosts) free() []*workerState {
 	return joined
 }
 
-// releasing reports whether workers are being given back. mu is held.
+// releasing reports whether a run is releasing workers. mu is held.
 func (c *Coordinator) releasing() bool {
 	for _, w := range c.workers {
 		if w.attempt != nil && !w.attempt.ended.IsZero() {
@@ -55,20 +55,20 @@ func (c *Coordinator) releasing() bool {
 	return false
 }
 
-// apartTime is how long two workers that could not reach each other are not used together.
+// apartTime is how long two workers that could not reach each other are kept apart.
 const apartTime = time.Minute
 
-// keptApart reports whether two workers are not to be used together. mu is held.
+// keptApart reports whether two workers must not be used together. mu is held.
 func (c *Coordinator) keptApart(a, b uuid.UUID) bool {
 	now := time.Now()
 	return now.Before(c.apart[[2]uuid.UUID{a, b}]) || now.Before(c.apart[[2]uuid.UUID{b, a}])
 }
 
-// regroupTime is how long a run that has lost a worker waits for as many as it had: one
-// that was started again takes a moment to join.
+// regroupTime is how long a run whose worker failed waits for as many workers as it had. A
+// restarted worker takes a moment to join.
 const regroupTime = time.Second
 
-// Choose takes as many free workers as there are ranks, or all.
+// Choose takes as many free workers as there are ranks, or all of them if there are fewer.
 func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (plan.Workers, error) {
 	began := time.Now()
 	deadline, regroup, patience := time.NewTimer(wait), time.NewTimer(min(wait, regroupTime)), newPatience()
@@ -89,11 +89,11 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 		switch {
 		case errors.Is(err, errReleasing) && took < releaseTime:
 			regroup.Reset(releaseTime - took)
-			deadline.Reset(max(wait, releaseTime) - took) // who waits for nothing waits for these
+			deadline.Reset(max(wait, releaseTime) - took) // even without a wait for more workers
 		case wait == 0 || !errors.Is(err, plan.ErrNoRoom):
 			return nil, err
 		default:
-			if left := min(wait, regroupTime) - took; left > 0 { // also where it was reset
+			if left := min(wait, regroupTime) - took; left > 0 { // it may have been reset for releaseTime
 				regroup.Reset(left)
 			}
 		}
@@ -101,22 +101,22 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 		case <-changed:
 		case <-regroup.C:
 		case <-patience.timer.C:
-			h.tellWaiting(fmt.Sprintf("the run waits for workers for %.0f s: %v", patience.waited().Seconds(), err))
+			h.tellWaiting(fmt.Sprintf("the run has waited %.0f s for workers: %v", patience.waited().Seconds(), err))
 		case <-deadline.C:
-			return nil, fmt.Errorf("%w, after %.0f s", err, wait.Seconds())
+			return nil, fmt.Errorf("%w, after a wait of %.0f s", err, wait.Seconds())
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// releaseTime is how long a run waits for workers that another one is giving back.
+// releaseTime is how long a run waits for workers that another run is releasing.
 const releaseTime = 5 * time.Second
 
-var errReleasing = fmt.Errorf("%w: some are being given back", plan.ErrNoRoom)
+var errReleasing = fmt.Errorf("%w: another run is still releasing some", plan.ErrNoRoom)
 
-// choose takes at least that many free workers, or none; patient says that it does better to
-// take none yet where more are being given back.
+// choose takes at least that many free workers, or none. With patient it takes none yet while
+// another run is releasing workers that this run could use.
 func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt, changed <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,9 +142,10 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	}
 	if len(free) < max(1, least) {
 		if len(h.workers) == 0 {
-			return nil, h.changed, fmt.Errorf("%w: none has joined; start one (engine worker), or give --workers to wait for them", plan.ErrNoRoom)
+			return nil, h.changed, fmt.Errorf("%w: none has joined; start workers (engine worker), or use --workers to wait for them",
+				plan.ErrNoRoom)
 		}
-		return nil, h.changed, fmt.Errorf("%w: %d of the %d that have joined are free%s, and the run, of %s, needs %d", plan.ErrNoRoom, len(free),
+		return nil, h.changed, fmt.Errorf("%w: %d of %d joined workers are free%s; the run (%s) needs at least %d", plan.ErrNoRoom, len(free),
 			len(h.workers), what, words.Plural(ranks, "rank"), max(1, least))
 	}
 	if place := cfg.Cluster.Place; len(place) > 0 {
@@ -174,7 +175,7 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	return a, nil, nil
 }
 
-// withRoom has workers in front whose hosts have a core for each rank of a tensor group.
+// withRoom sorts workers to the front whose hosts have a core for each rank of a tensor group.
 func withRoom(free []*workerState, tensor int) []*workerState {
 	cores := make(map[string]int)
 	for _, w := range free {
@@ -190,7 +191,7 @@ func withRoom(free []*workerState, tensor int) []*workerState {
 	return free
 }
 
-// named are the workers that the configuration names for its ranks, each once.
+// named returns the workers that cluster.place names, each once.
 func (h *hosts) named(cfg *config.Config, place []string, free []*workerState) (chosen []*workerState, err error) {
 	for rank, name := range place {
 		if slices.ContainsFunc(chosen, func(w *workerState) bool { return w.Name == name }) {
@@ -198,7 +199,7 @@ func (h *hosts) named(cfg *config.Config, place []string, free []*workerState) (
 		}
 		i := slices.IndexFunc(free, func(w *workerState) bool { return w.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("%w: cluster.place puts rank %d on worker %q, which is not free", plan.ErrNoRoom, rank, name)
+			return nil, fmt.Errorf("%w: rank %d needs worker %q (cluster.place), which is not free", plan.ErrNoRoom, rank, name)
 		}
 		chosen = append(chosen, free[i])
 	}

@@ -11,19 +11,19 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// changeAnswer is what the run says to a change.
+// changeAnswer waits for the run's answer to a change.
 type changeAnswer struct {
 	change troupe.Change
-	err    chan error // with room for it
+	err    chan error // with a buffer of 1
 }
 
-// changeKinds are the changes of a run that an operator may ask for.
+// changeKinds are the changes of a run that an operator may request.
 var changeKinds = map[wire.ControlRequest_Action]event.ChangeKind{wire.ControlRequest_PAUSE: event.ChangePause,
 	wire.ControlRequest_RESUME:     event.ChangeResume,
 	wire.ControlRequest_CHECKPOINT: event.ChangeCheckpoint, wire.ControlRequest_STOP: event.ChangeStop,
 	wire.ControlRequest_RATE: event.ChangeRate}
 
-// control does what somebody asks of the run.
+// control carries out a request to the run.
 func (r *run) control(m *wire.ControlRequest) error {
 	action := m.GetAction()
 	kind := changeKinds[action]
@@ -41,11 +41,11 @@ func (r *run) control(m *wire.ControlRequest) error {
 	case err = <-wait:
 	case <-r.done:
 		select {
-		case err = <-wait: // it came first
+		case err = <-wait: // the answer came first
 		default:
 			err = fmt.Errorf("run %s has ended", r.id)
 		}
-	case <-timeout.C: // between two attempts; it is asked for in the next
+	case <-timeout.C: // the run is between two attempts; the next one gets the request
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
@@ -53,8 +53,8 @@ func (r *run) control(m *wire.ControlRequest) error {
 	return nil
 }
 
-// change asks the run for a change. Of a stop at a step the answer comes: whether that has
-// ended only the run itself knows.
+// change passes a change to the run. For a stop at a step it returns a channel for the run's
+// answer, because only the run knows whether that step has ended already.
 func (r *run) change(ch troupe.Change) (wait chan error, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +69,7 @@ func (r *run) change(ch troupe.Change) (wait chan error, err error) {
 	}
 	if ch.Kind == event.ChangeStop {
 		if len(r.answers) >= limitRequests {
-			return nil, fmt.Errorf("%w: %d others wait for the run's answer", ErrTryAgain, len(r.answers))
+			return nil, fmt.Errorf("%w: %d requests already wait for the run's answer, the limit", ErrTryAgain, len(r.answers))
 		}
 		wait = make(chan error, 1)
 		r.answers = append(r.answers, changeAnswer{ch, wait})
@@ -80,7 +80,7 @@ func (r *run) change(ch troupe.Change) (wait chan error, err error) {
 	return wait, nil
 }
 
-// stop ends the run, at the end of its step or at once.
+// stop stops the run, after the current step or at once.
 func (r *run) stop(action wire.ControlRequest_Action) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,12 +101,12 @@ func (r *run) stop(action wire.ControlRequest_Action) error {
 		}
 		r.cancel()
 	default:
-		return fmt.Errorf("%w: no such action: %d", ErrRequest, action)
+		return fmt.Errorf("%w: unknown action %d; use the same build on both sides", ErrRequest, action)
 	}
 	return nil
 }
 
-// kill ends a run without a checkpoint.
+// kill stops a run without a checkpoint.
 func (r *run) kill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,9 +116,9 @@ func (r *run) kill() {
 	}
 }
 
-// control does what somebody asks of a run, and notes it for a coordinator that is started again.
-// Where it can't be noted it is done all the same, and the warning says so: a full disk must not
-// keep a run from being stopped.
+// control carries out a request to a run and writes it to the journal, for a restarted coordinator.
+// If the journal can't be written, the request still takes effect, and the returned warning says so: a
+// full disk must not keep a run from stopping.
 func (s *runs) control(m *wire.ControlRequest, by string) (r *run, warning string, err error) {
 	action := m.GetAction()
 	if r, err = s.find(m.GetRun()); err != nil {
@@ -127,15 +127,16 @@ func (s *runs) control(m *wire.ControlRequest, by string) (r *run, warning strin
 	if err := r.control(m); err != nil {
 		return nil, "", err
 	}
-	s.c.log.Info("told a run to "+strings.ToLower(action.String()), "run", r.id, "at_step", m.GetStep(), "by", by)
+	s.c.log.Info("run was told to "+strings.ToLower(action.String()), "run", r.id, "at_step", m.GetStep(), "by", by)
 	err = s.keep(r)
 	if m.GetStep() == 0 && (action == wire.ControlRequest_STOP || action == wire.ControlRequest_KILL) {
 		err = s.note(r, func(e *journal.Entry) { e.Stopping = true })
 	}
 	if err != nil {
-		warning = fmt.Sprintf("run %s was told, but the coordinator could not note it, and would not know it when it is started again: %v", r.id,
+		warning = fmt.Sprintf("run %s got the request, but the coordinator can't write its journal; it forgets the request if it restarts: %v",
+			r.id,
 			err)
-		s.c.log.Error("a request is not noted", "run", r.id, "err", err)
+		s.c.log.Error("can't write a request to the journal", "run", r.id, "err", err)
 	}
 	return r, warning, nil
 }

@@ -16,21 +16,21 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// follower is one who gets a run's events as they come.
+// follower gets a run's events as they come.
 type follower struct {
-	events chan *wire.RunEvent // closed at the run's end, and when it was too slow
-	slow   bool                // set before
-	number uint64              // of this run's followers, from 1
-	until  time.Time           // it wants traces; the run's mu
-	traces atomic.Int32        // of the events that wait for it
+	events chan *wire.RunEvent // closed when the run has ended, or the follower was too slow
+	slow   bool                // set before events is closed
+	number uint64              // among this run's followers, from 1
+	until  time.Time           // when its request for traces ends; the run's mu
+	traces atomic.Int32        // traces among the events that wait for it
 }
 
-// publish numbers an event, keeps it and gives it to who follows. mu is held.
+// publish numbers an event, keeps it and sends it to the followers. mu is held.
 func (r *run) publish(e *wire.RunEvent) {
 	r.publishTo(e, func(*follower) *wire.RunEvent { return e })
 }
 
-// publishTo is publish, with what of returns for who follows. mu is held.
+// publishTo is publish, but each follower gets the event that of returns for it. mu is held.
 func (r *run) publishTo(e *wire.RunEvent, of func(*follower) *wire.RunEvent) {
 	r.number++
 	e.Number = r.number
@@ -47,14 +47,14 @@ func (r *run) publishTo(e *wire.RunEvent, of func(*follower) *wire.RunEvent) {
 	}
 }
 
-// drop ends a follower. mu is held.
+// drop disconnects a follower. mu is held.
 func (r *run) drop(f *follower) {
 	delete(r.followers, f)
 	close(f.events)
 }
 
-// follow gives what has happened behind an event, and what is to come. The description of
-// the run comes first, however long ago it was, unless the follower has it.
+// follow returns the past events after a number, and a follower for those to come. The run's
+// description comes first, even if it is no longer kept among the events, unless the follower has it.
 func (r *run) follow(after uint64) (past []*wire.RunEvent, f *follower) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +62,8 @@ func (r *run) follow(after uint64) (past []*wire.RunEvent, f *follower) {
 		past = append(past, r.info)
 	}
 	if len(r.events) > 0 && after > 0 && r.events[0].Number > after+1 {
-		past = append(past, apiwire.Warning(fmt.Sprintf("%d events are no longer kept", r.events[0].Number-after-1)))
+		past = append(past, apiwire.Warning(fmt.Sprintf("%d earlier events are missing: the coordinator no longer keeps them",
+			r.events[0].Number-after-1)))
 	}
 	for _, e := range r.events {
 		over := e.GetWaiting() != nil && e.Number < r.info.GetNumber() // it has begun since
@@ -78,18 +79,18 @@ func (r *run) follow(after uint64) (past []*wire.RunEvent, f *follower) {
 	return past, f
 }
 
-// leave ends a follower that goes by itself.
+// leave removes a follower that has finished.
 func (r *run) leave(f *follower) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.followers, f)
 }
 
-// record has the run time its actions, for a follower of it. What is recorded goes from workers to the coordinator with
-// their beats, and from there to those who have asked for it, by the numbers of their followings.
+// record makes the run record its actions for a follower. Workers send them to the coordinator with their beats, and the
+// coordinator sends them to the followers that requested them.
 func (r *run) record(follower uint64, d time.Duration) error {
 	if d <= 0 {
-		return fmt.Errorf("%w: recording for %v", ErrRequest, d)
+		return fmt.Errorf("%w: record for %v; want a time above 0", ErrRequest, d)
 	}
 	d = min(d, limitRecordTime)
 	r.mu.Lock()
@@ -105,7 +106,7 @@ func (r *run) record(follower uint64, d time.Duration) error {
 	return nil
 }
 
-// publishStep is publish, with the trace of a step for those who have asked for it. mu is held.
+// publishStep is publish, with the step's trace for the followers that requested it. mu is held.
 func (r *run) publishStep(e *wire.RunEvent, s troupe.StepEvent) {
 	var traced *wire.RunEvent
 	packed := false
@@ -132,7 +133,7 @@ func (r *run) publishStep(e *wire.RunEvent, s troupe.StepEvent) {
 	})
 }
 
-// actions is what was recorded of the step under way.
+// actions returns the recorded actions of the current step.
 func (r *run) actions() *wire.ActionsReply {
 	r.mu.Lock()
 	inner := r.inner
@@ -147,7 +148,7 @@ func (r *run) actions() *wire.ActionsReply {
 		reply.BeganNs = clock.At(a.Began).UnixNano()
 	}
 	for _, times := range a.Ranks {
-		most := apiwire.LimitTraceActions / len(a.Ranks) // the latest of so many that an answer has no room for all
+		most := apiwire.LimitTraceActions / len(a.Ranks) // the latest ones, if a reply has no room for all
 		reply.Ranks = append(reply.Ranks, actors.PackActions(times[max(0, len(times)-most):], clock.At))
 	}
 	return reply
@@ -161,7 +162,7 @@ func (a *answerer) follow(m *wire.FollowRequest) error {
 	}
 	after := m.GetAfter()
 	if !bytes.Equal(m.GetEpoch(), a.c.id[:]) {
-		after = 0 // it followed another coordinator
+		after = 0 // the number is another coordinator's
 	}
 	defer a.alive()()
 	past, f := r.follow(after)
@@ -170,7 +171,7 @@ func (a *answerer) follow(m *wire.FollowRequest) error {
 		LogEvery: apiwire.Small(r.cfg.Run.LogEvery), Follower: f.number}}}); err != nil {
 		return err
 	}
-	a.c.log.Info("a run is followed", "run", r.id, "by", a.peer.Name)
+	a.c.log.Info("client follows a run", "run", r.id, "by", a.peer.Name)
 	for _, e := range past {
 		if err := a.event(e); err != nil {
 			return err

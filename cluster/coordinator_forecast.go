@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Forecast is where a run's ranks would be computed, and what a step is predicted to take
+// Forecast says where a run's ranks would be computed, and how long a step is predicted to take
 // there.
 type Forecast struct {
 	Ranks      []RankForecast `json:"ranks"`
@@ -22,8 +22,8 @@ type Forecast struct {
 	StepMS     float64        `json:"step_ms"`
 	TokensPerS float64        `json:"tokens_per_s"`
 	BubblePct  float64        `json:"bubble_pct"`
-	MessageMS  float64        `json:"message_ms"` // of the slowest way between neighbours
-	// which tensor groups are on several hosts, or which workers have no ranks since none is; "": neither
+	MessageMS  float64        `json:"message_ms"` // of an activation on the slowest link between neighboring stages
+	// a warning about tensor groups on several hosts, or about workers without ranks; "": none
 	Apart string `json:"apart"`
 }
 
@@ -33,12 +33,12 @@ type RankForecast struct {
 	Worker      string `json:"worker"`
 	Host        string `json:"host"`
 	Cores       int    `json:"cores"`        // of the worker
-	Device      string `json:"device"`       // that it computes on; "": the CPU
-	Bytes       int64  `json:"bytes"`        // that the rank takes there
-	MemoryBytes int64  `json:"memory_bytes"` // that the worker has, or the GPU
+	Device      string `json:"device"`       // name of the GPU; "": the CPU
+	Bytes       int64  `json:"bytes"`        // memory that the rank needs there
+	MemoryBytes int64  `json:"memory_bytes"` // of the GPU, or of the worker's host
 }
 
-// LinkForecast is the measured way from one worker to another.
+// LinkForecast is the measured link from one worker to another.
 type LinkForecast struct {
 	From      string  `json:"from"`
 	To        string  `json:"to"`
@@ -46,9 +46,8 @@ type LinkForecast struct {
 	BytesPerS float64 `json:"bytes_per_s"`
 }
 
-// Forecast places a configuration's ranks as a run would now, measures the ways between
-// their workers and a layer's passes on each, and predicts a step. Nothing is
-// started.
+// Forecast places a config's ranks as a run would now, measures the links between the workers and
+// the passes of a layer on each for the given seconds, and predicts a step. It starts no run.
 func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds float64) (*Forecast, error) {
 	p, err := plan.Resolve(cfg, nil)
 	if err != nil {
@@ -87,7 +86,7 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 	return f, nil
 }
 
-// placed says where the ranks of a plan are, with the share of each.
+// placed returns the share of each rank, and a forecast with the ranks' places.
 func (a *attempt) placed(p *plan.Plan) (of []*share, f *Forecast, err error) {
 	bytes, err := p.RankBytes()
 	if err != nil {
@@ -111,11 +110,11 @@ func (a *attempt) placed(p *plan.Plan) (of []*share, f *Forecast, err error) {
 	return of, f, nil
 }
 
-// measurements are what the workers of an attempt have measured for a forecast.
+// measurements are the workers' measurements for a forecast.
 type measurements struct {
-	links   map[[2]string]*wire.Link // by the names of both ends, while one worker at a time sends
-	crowded map[[2]string]*wire.Link // the same while all send
-	carried map[string]float64       // by a worker's name: nanoseconds of its computing that a byte takes
+	links   map[[2]string]*wire.Link // by the names of both ends, measured while one worker at a time sends
+	crowded map[[2]string]*wire.Link // the same, measured while all workers send
+	carried map[string]float64       // by a worker's name: compute time in ns that it loses for each byte sent or received
 	costs   map[uuid.UUID]*forecast.Costs
 }
 
@@ -136,9 +135,9 @@ func (a *attempt) measured(ctx context.Context, p *plan.Plan, seconds float64) (
 	return m, err
 }
 
-// devices are what a plan's grid is computed on: of is the share of each rank.
+// devices describes the workers to the forecast of a step. of is the share of each rank.
 func (a *attempt) devices(g *grid.Grid, of []*share, m measurements) forecast.Devices {
-	// The slowest of a stage's ranks holds up the others.
+	// The slowest of a stage's ranks delays the others.
 	slowest := func(stage int, ms func(rank int) float64) (most float64) {
 		for r := range of {
 			if g.Coordinates(r)[grid.Pipeline] == stage {
@@ -184,7 +183,7 @@ func (a *attempt) devices(g *grid.Grid, of []*share, m measurements) forecast.De
 		return latencyMS, bytesPerS
 	}, CarryNS: func(stage int) float64 {
 		return slowest(stage, func(r int) float64 {
-			if len(of[r].devices) > 0 { // which compute beside the processors that carry
+			if len(of[r].devices) > 0 { // a GPU computes while the CPU sends and receives
 				return 0
 			}
 			return m.carried[of[r].Name]
@@ -192,10 +191,10 @@ func (a *attempt) devices(g *grid.Grid, of []*share, m measurements) forecast.De
 	}}
 }
 
-// forecast answers an operator who asks for one.
+// forecast answers an operator's request for a forecast.
 func (a *answerer) forecast(m *wire.ForecastRequest) error {
 	if n := len(m.GetSets()); n > limitSets {
-		return fmt.Errorf("%w: %d --set values; the limit is %d", ErrRequest, n, limitSets)
+		return fmt.Errorf("%w: the request has %d --set values; the limit is %d", ErrRequest, n, limitSets)
 	}
 	cfg, err := a.c.parse(m.GetFile(), m.GetConfig(), m.GetSets(), m.GetRegistered(), m.GetVariables())
 	if err != nil {

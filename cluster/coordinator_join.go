@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// serveJoin is the coordinator's side: it gives whoever has a token a certificate.
+// serveJoin is the coordinator's side of joining: it gives a process with a valid token a certificate.
 func (c *Coordinator) serveJoin(conn net.Conn, _ transport.Peer) {
 	defer conn.Close() //nolint:errcheck // it has ended
 	var r wire.JoinRequest
@@ -24,7 +24,7 @@ func (c *Coordinator) serveJoin(conn net.Conn, _ transport.Peer) {
 		err = wire.ReadFrame(conn, &r, limitJoinBytes)
 	}
 	if err != nil {
-		c.log.Warn("nobody joins", "from", conn.RemoteAddr(), "err", err)
+		c.log.Warn("can't read a join request", "from", conn.RemoteAddr(), "err", err)
 		return
 	}
 	answer := &wire.JoinReply{}
@@ -32,26 +32,26 @@ func (c *Coordinator) serveJoin(conn net.Conn, _ transport.Peer) {
 	switch {
 	case err == nil:
 		answer.Certificate, answer.Root = cert, c.authority.Root()
-		level := slog.LevelDebug // with each of their commands; those that change something are logged
+		level := slog.LevelDebug // operators and viewers get one at each command
 		if id.Role == pki.Worker {
 			level = slog.LevelInfo
 		}
-		c.log.Log(context.Background(), level, "gave a certificate", "name", id.Name, "role", id.Role, "from", conn.RemoteAddr())
+		c.log.Log(context.Background(), level, "issued a certificate", "name", id.Name, "role", id.Role, "from", conn.RemoteAddr())
 	case errors.Is(err, pki.ErrTokenRefused):
-		answer.Error = pki.ErrTokenRefused.Error() // why is for the log alone
+		answer.Error = pki.ErrTokenRefused.Error() // only the log says why
 	default:
 		answer.Error, answer.Name = err.Error(), nameOf(err)
 	}
 	if err != nil {
-		c.log.Warn("refused to let a process join", "from", conn.RemoteAddr(), "name", fmt.Sprintf("%.100q", r.GetName()), "err", err)
+		c.log.Warn("refused a join request", "from", conn.RemoteAddr(), "name", fmt.Sprintf("%.100q", r.GetName()), "err", err)
 	}
 	_ = wire.WriteFrame(conn, answer, limitJoinBytes)
 }
 
-// signJoin checks a request. Names of workers have one holder each: see pki.Joining.
+// signJoin checks a join request and signs the certificate. Each worker's name has one holder: see pki.Joining.
 func (c *Coordinator) signJoin(r *wire.JoinRequest) ([]byte, pki.Identity, error) {
 	if r.GetName() == coordinatorName {
-		return nil, pki.Identity{}, fmt.Errorf("%q is the coordinator's own name; choose another (--name)", coordinatorName)
+		return nil, pki.Identity{}, fmt.Errorf("the name %q is the coordinator's; choose another (--name)", coordinatorName)
 	}
 	cert, id, err := c.authority.Join(pki.Joining{TokenID: r.GetTokenId(), Secret: r.GetSecret(), CSR: r.GetCsr(), Name: r.GetName(),
 		Kept: r.GetKept(), InUse: c.inUse}, clock.Now())
@@ -61,7 +61,7 @@ func (c *Coordinator) signJoin(r *wire.JoinRequest) ([]byte, pki.Identity, error
 	return cert, id, err
 }
 
-// nameOf says what of an error is about the name.
+// nameOf returns an error's kind if it is about the name.
 func nameOf(err error) wire.JoinReply_Name {
 	switch {
 	case errors.Is(err, errNameLater):
@@ -74,7 +74,7 @@ func nameOf(err error) wire.JoinReply_Name {
 	return wire.JoinReply_OTHER
 }
 
-// serveRenew is the coordinator's side: a certificate lives on as long as its holder asks, and nothing behind it was revoked.
+// serveRenew is the coordinator's side of renewal: a holder may renew its certificate until its token is revoked.
 func (c *Coordinator) serveRenew(conn net.Conn, p transport.Peer) {
 	defer conn.Close() //nolint:errcheck // it has ended
 	encrypted, ok := conn.(*secure.Conn)
@@ -88,11 +88,11 @@ func (c *Coordinator) serveRenew(conn net.Conn, p transport.Peer) {
 	}
 	answer := &wire.JoinReply{}
 	if err == nil {
-		// the gate has checked it
+		// the handshake has checked the certificate
 		answer.Certificate, err = c.authority.Renew(encrypted.ConnectionState().PeerCertificates[0], r.GetCsr(), clock.Now())
 	}
 	if err != nil {
-		c.log.Warn("no new certificate", "name", p.Name, "err", err)
+		c.log.Warn("can't renew a certificate", "name", p.Name, "err", err)
 		answer.Error = err.Error()
 	}
 	_ = wire.WriteFrame(conn, answer, limitJoinBytes)

@@ -19,7 +19,7 @@ func TestLease(t *testing.T) {
 	}{
 		{3 * time.Second, 45 * time.Second, nil, 45, ""},
 		{3 * time.Second, 45 * time.Second, []string{"cluster.lease_s=20"}, 20, ""},
-		{20 * time.Second, 45 * time.Second, []string{"cluster.lease_s=20"}, 0, "20 s must be longer than the silence of this coordinator, 20 s"},
+		{20 * time.Second, 45 * time.Second, []string{"cluster.lease_s=20"}, 0, "20 s must be longer than this coordinator's silence of 20 s"},
 		{20 * time.Second, 10 * time.Second, nil, 0, "its lease of 10 s must be longer than its silence of 20 s"},
 	} {
 		cfg, err := config.Parse("config.toml", []byte("[run]\nout = \"x\"\n[data]\ntrain = [\"a\"]\n"), tc.sets, nil)

@@ -11,10 +11,10 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// logProtocol is the name of the streams by which workers send their log.
+// logProtocol is the name of the streams that carry the workers' logs.
 const logProtocol = "log"
 
-// serveLog takes a worker's log, and sets its times by this process's clock.
+// serveLog stores a worker's log records, with times corrected to this process's clock.
 func (c *Coordinator) serveLog(conn net.Conn, p transport.Peer) {
 	defer conn.Close() //nolint:errcheck // it has ended
 	for {
@@ -38,7 +38,7 @@ func (c *Coordinator) serveLog(conn net.Conn, p transport.Peer) {
 	}
 }
 
-// logs sends what was logged, and what is.
+// logs sends the kept log records, and with follow the new ones.
 func (a *answerer) logs(m *wire.LogsRequest) error {
 	var ids []string
 	if m.GetRun() != "" {
@@ -55,7 +55,7 @@ func (a *answerer) logs(m *wire.LogsRequest) error {
 			if r.GetTimeNs() < m.GetSinceNs() || len(ids) > 0 && !logring.OfRun(r, ids...) {
 				continue
 			}
-			if size += proto.Size(r) + 8; size > limitReplyBytes/2 { // in several answers
+			if size += proto.Size(r) + 8; size > limitReplyBytes/2 { // in several replies
 				if err := a.write(&wire.ApiReply{Kind: &wire.ApiReply_Logs{Logs: &wire.LogsReply{Records: chosen, Dropped: dropped}}}); err != nil {
 					return err
 				}

@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// links has every worker measure the way to every other, one after the other: they would
-// disturb each other.
+// links makes every worker measure the links to all others, one worker after the other so that they
+// don't disturb each other.
 func (a *attempt) links(ctx context.Context) (map[[2]string]*wire.Link, error) {
 	busy := a.busy()
 	links := make([][]*wire.Link, len(busy))
@@ -27,7 +27,7 @@ func (a *attempt) links(ctx context.Context) (map[[2]string]*wire.Link, error) {
 	return byEnds(busy, links), nil
 }
 
-// crowded is links while all workers send at once, as they do in collectives.
+// crowded is links, but all workers send at once, as they do in collectives.
 func (a *attempt) crowded(ctx context.Context) (map[[2]string]*wire.Link, error) {
 	busy := a.busy()
 	links, err := eachOf(busy, func(i int) ([]*wire.Link, error) { return a.linksFrom(ctx, busy[i]) })
@@ -37,7 +37,7 @@ func (a *attempt) crowded(ctx context.Context) (map[[2]string]*wire.Link, error)
 	return byEnds(busy, links), nil
 }
 
-// byEnds are the links of each worker by its name and that of the other end.
+// byEnds maps the links by the names of both ends.
 func byEnds(workers []*share, links [][]*wire.Link) map[[2]string]*wire.Link {
 	found := make(map[[2]string]*wire.Link)
 	for i, from := range workers {
@@ -48,7 +48,7 @@ func byEnds(workers []*share, links [][]*wire.Link) map[[2]string]*wire.Link {
 	return found
 }
 
-// linksFrom has a worker measure the way to every other.
+// linksFrom makes a worker measure the links to all others.
 func (a *attempt) linksFrom(ctx context.Context, from *share) ([]*wire.Link, error) {
 	var peers []*wire.Peer
 	for _, to := range a.busy() {
@@ -65,15 +65,15 @@ func (a *attempt) linksFrom(ctx context.Context, from *share) ([]*wire.Link, err
 	}
 	for _, l := range reply.GetConnected().GetLinks() {
 		if l.GetError() != "" || !(l.GetBytesPerS() > 0) || !(l.GetLatencyMs() >= 0) {
-			return nil, fmt.Errorf("the way to %.100s: %g bytes a second, %g ms: %.1000s", l.GetTo(), l.GetBytesPerS(), l.GetLatencyMs(),
+			return nil, fmt.Errorf("measure the link to %.100s: %g bytes/s, %g ms: %.1000s", l.GetTo(), l.GetBytesPerS(), l.GetLatencyMs(),
 				l.GetError())
 		}
 	}
 	return reply.GetConnected().GetLinks(), nil
 }
 
-// costs has all workers measure what the model's layers take there, at the same time: in the
-// run they compute at the same time too, and those of one host share its memory.
+// costs makes all workers measure how long the model's layers take there. They measure at the same
+// time, as they would compute in a run: workers on one host share its memory.
 func (a *attempt) costs(ctx context.Context, p *plan.Plan, seconds float64) (map[uuid.UUID]*forecast.Costs, error) {
 	busy := a.busy()
 	costs, err := eachOf(busy, func(i int) (*forecast.Costs, error) { return a.c.measure(ctx, busy[i], p, seconds) })
@@ -87,7 +87,7 @@ func (a *attempt) costs(ctx context.Context, p *plan.Plan, seconds float64) (map
 	return all, nil
 }
 
-// measure has a worker measure what a model's layers take there.
+// measure makes a worker measure how long a model's layers take there.
 func (c *Coordinator) measure(ctx context.Context, s *share, p *plan.Plan, seconds float64) (*forecast.Costs, error) {
 	model, err := json.Marshal(p.Model().Config)
 	if err != nil {
@@ -104,8 +104,8 @@ func (c *Coordinator) measure(ctx context.Context, s *share, p *plan.Plan, secon
 	return forecast.ReadCosts(reply.GetMeasured().GetCosts())
 }
 
-// carried has all workers compute while each sends to the next, and says what a byte takes of each one's threads:
-// nothing of one that is alone.
+// carried makes all workers compute while each sends to the next. It returns the compute time in ns that each worker
+// loses for each byte; nil: there is only one worker.
 func (a *attempt) carried(ctx context.Context) (map[string]float64, error) {
 	busy := a.busy()
 	if len(busy) < 2 {
@@ -113,7 +113,7 @@ func (a *attempt) carried(ctx context.Context) (map[string]float64, error) {
 	}
 	ns, err := eachOf(busy, func(i int) (float64, error) { return a.carriedBy(ctx, busy[i], busy[(i+1)%len(busy)]) })
 	if err != nil {
-		return nil, fmt.Errorf("what messages take of computing: %w", err)
+		return nil, fmt.Errorf("measure the compute time that messages cost: %w", err)
 	}
 	found := make(map[string]float64)
 	for i, s := range busy {
@@ -129,7 +129,7 @@ func (a *attempt) carriedBy(ctx context.Context, from, to *share) (float64, erro
 	}
 	got := reply.GetCarried()
 	if got.GetError() != "" || !(got.GetByteNs() >= 0) {
-		return 0, fmt.Errorf("sending to %s: %g ns a byte: %.1000s", to.Name, got.GetByteNs(), got.GetError())
+		return 0, fmt.Errorf("send to %s: %g ns for each byte: %.1000s", to.Name, got.GetByteNs(), got.GetError())
 	}
 	return got.GetByteNs(), nil
 }

@@ -18,33 +18,33 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Member is a worker, as it was last heard of.
+// Member is a worker, as its latest beat described it.
 type Member struct {
 	Name, Address string
 	Cores         int
 	MemoryBytes   int64
 	Kernels       string
-	Devices       []OfferedDevice // beside the CPU
-	Joined, Heard time.Time
-	ClockAhead    time.Duration
+	Devices       []OfferedDevice // its devices other than the CPU
+	Joined, Heard time.Time       // Heard: its latest beat
+	ClockAhead    time.Duration   // how far its clock is ahead of the coordinator's
 	RoundTrip     time.Duration
-	Run           uuid.UUID // that it computes ranks of; Nil: none
+	Run           uuid.UUID // the run whose ranks it computes; Nil: none
 	Ranks         []int
 }
 
-// workerState is what the coordinator knows of a worker beside its beats.
+// workerState adds to a member the attempt that it has ranks in.
 type workerState struct {
 	beat.Member
-	attempt *attempt // that it computes ranks of; nil: none
+	attempt *attempt // the attempt whose ranks it computes; nil: none
 }
 
-// heard is what beats say of a worker that comes or goes.
+// heard is what beats say about a worker that joins or leaves.
 type heard struct {
 	beat.Member
-	why error // it is gone
+	why error // why it left; nil: it joins
 }
 
-// Members lists the workers, in the order in which they joined.
+// Members lists the workers in the order in which they joined.
 func (c *Coordinator) Members() []Member {
 	var all []Member
 	for _, m := range c.beats.Members() {
@@ -61,7 +61,7 @@ func (c *Coordinator) Members() []Member {
 	return all
 }
 
-// Wait waits until there are that many workers.
+// Wait waits until that many workers have joined, or ctx ends.
 func (c *Coordinator) Wait(ctx context.Context, workers int) error {
 	for {
 		c.mu.Lock()
@@ -73,41 +73,41 @@ func (c *Coordinator) Wait(ctx context.Context, workers int) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %d of %d have joined: %w", plan.ErrNoRoom, n, workers, context.Cause(ctx))
+			return fmt.Errorf("%w: %d of %d workers have joined: %w", plan.ErrNoRoom, n, workers, context.Cause(ctx))
 		}
 	}
 }
 
-// admit takes a process as a member, if it may be one.
+// admit makes a process a member, if it may become one.
 func (c *Coordinator) admit(h *wire.Hello, _ string) error {
 	if err := c.refuses(h); err != nil {
 		return err
 	}
-	for _, m := range c.beats.Members() { // which are not heard, as refuses has found
+	for _, m := range c.beats.Members() { // refuses has checked that these are disconnected
 		switch {
 		case m.Name == h.GetWorker().GetName():
-			c.beats.Expel(m.ID, fmt.Errorf("%w: it was started again", beat.ErrDead))
+			c.beats.Expel(m.ID, fmt.Errorf("%w: it has restarted", beat.ErrDead))
 		case sharesAddress(h.GetWorker(), m):
-			c.beats.Expel(m.ID, fmt.Errorf("%w: worker %q has its address", beat.ErrDead, h.GetWorker().GetName()))
+			c.beats.Expel(m.ID, fmt.Errorf("%w: worker %q now has its address", beat.ErrDead, h.GetWorker().GetName()))
 		}
 	}
 	c.names.came(h.GetWorker().GetName())
 	return c.mesh.SetPeer(h.GetWorker())
 }
 
-// refuses says why a process may not become a member: its program is another one, or it has the name or the address
-// of another process, so that what is for one of the two would be sent to the other.
+// refuses says why a process may not become a member: it runs a different build, or it has the name or the address of
+// another process and would get that process's messages.
 func (c *Coordinator) refuses(h *wire.Hello) error {
 	registered := sameRegistered(h.GetOffer())
 	if h.GetBuild() != c.build {
-		build := fmt.Errorf("its build is %.200q, the coordinator's %q: the bits of what is trained depend on it, so use the same program everywhere", h.GetBuild(), c.build)
-		if registered != nil { // which says more
+		build := fmt.Errorf("build mismatch: the worker runs %.200q, the coordinator %q; the trained bits depend on the build, so use the same executable everywhere", h.GetBuild(), c.build)
+		if registered != nil { // it says more
 			return fmt.Errorf("%w; %w", registered, build)
 		}
 		return build
 	}
 	if registered != nil {
-		return fmt.Errorf("%w; a program must register the same whenever it is started", registered)
+		return fmt.Errorf("%w; a program must register the same things at every start", registered)
 	}
 	w := h.GetWorker()
 	if sharesAddress(w, beat.Member{Address: c.self.GetAddress(), DataAddress: c.self.GetDataAddress()}) {
@@ -117,32 +117,32 @@ func (c *Coordinator) refuses(h *wire.Hello) error {
 		heard := time.Since(m.Heard).Seconds()
 		switch {
 		case !m.Connected:
-		case m.Name == w.GetName(): // with the same key, which two processes have then
-			return fmt.Errorf("%w: %q is the name of a worker at %s, which has the same key and was heard %.1f s ago; each worker needs a certificate of its own: was --cert-file copied?",
+		case m.Name == w.GetName(): // two processes have the same key
+			return fmt.Errorf("%w: worker %q at %s has the same name and the same key, and was heard %.1f s ago; was --cert-file copied? Each worker needs its own certificate",
 				beat.ErrLater, m.Name, m.Address, heard)
 		case sharesAddress(w, m):
-			return fmt.Errorf("its address %s is that of worker %q, which was heard %.1f s ago; listen at another one (--listen, --advertise)",
+			return fmt.Errorf("its address %s is that of worker %q, which was heard %.1f s ago; listen at another address (--listen, --advertise)",
 				w.GetAddress(), m.Name, heard)
 		}
 	}
 	return nil
 }
 
-// sharesAddress reports whether a process has an address of a member's.
+// sharesAddress reports whether a process has one of a member's addresses.
 func sharesAddress(w *wire.Peer, m beat.Member) bool {
 	own := []string{w.GetAddress(), w.GetDataAddress()}
 	taken := func(address string) bool { return address != "" && slices.Contains(own, address) }
 	return taken(m.Address) || taken(m.DataAddress)
 }
 
-// joined and gone put what beats say on the list of members.
+// joined and gone update the list of members from beats.
 
 func (c *Coordinator) joined(m beat.Member) {
 	c.mu.Lock()
 	c.heard[m.ID] = heard{Member: m}
 	c.mu.Unlock()
 	if err := c.members.Add(m.ID, m.Address); err != nil {
-		c.log.Error("a worker is no member", "worker", m.Name, "err", err)
+		c.log.Error("can't add a worker to the list of members", "worker", m.Name, "err", err)
 	}
 }
 
@@ -153,8 +153,8 @@ func (c *Coordinator) gone(m beat.Member, why error) {
 	c.members.Remove(m.ID)
 }
 
-// leaving hears that a worker is told to end. Where the coordinator is told so too, its runs write their last checkpoints
-// with the worker; else it counts as lost soon.
+// leaving handles a beat of a worker that was told to stop. If the whole cluster stops, the runs write their last
+// checkpoints with this worker's help. Otherwise the worker is removed after leaveGrace.
 func (c *Coordinator) leaving(id uuid.UUID) {
 	time.AfterFunc(leaveGrace, func() { // ends by itself
 		if !c.runs.ending() {
@@ -163,7 +163,7 @@ func (c *Coordinator) leaving(id uuid.UUID) {
 	})
 }
 
-// memberships follows the list of members.
+// memberships handles changes of the list of members.
 func (c *Coordinator) memberships(change members.Change) {
 	for _, id := range change.Joined {
 		c.enter(id)
@@ -196,19 +196,19 @@ func (c *Coordinator) leave(id uuid.UUID) {
 	c.tell()
 	c.mu.Unlock()
 	c.mesh.Forget(id)
-	c.log.Warn("worker is gone", "worker", m.Name, "address", m.Address, "heard_s", time.Since(m.Heard).Seconds(), "why", why)
+	c.log.Warn("worker left", "worker", m.Name, "address", m.Address, "heard_s", time.Since(m.Heard).Seconds(), "why", why)
 	if w != nil && w.attempt != nil {
 		w.attempt.lost(m, why)
 	}
 }
 
-// tell wakes whoever waits for workers. mu is held.
+// tell wakes the goroutines that wait for workers. mu is held.
 func (c *Coordinator) tell() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// OfferedDevice is a device of a worker's beside the CPU.
+// OfferedDevice is one of a worker's devices other than the CPU.
 type OfferedDevice struct {
 	Kind        string `json:"kind"`
 	ID          string `json:"id"` // the same in every process that sees it
@@ -217,10 +217,10 @@ type OfferedDevice struct {
 	Kernels     string `json:"kernels"`
 }
 
-// limitDevices bounds the devices that are taken note of in an offer.
+// limitDevices bounds the devices that an offer may have; more are ignored.
 const limitDevices = 64
 
-// unpackDevices takes what a worker says it has.
+// unpackDevices returns the devices that a worker offers.
 func unpackDevices(all []*wire.OfferedDevice) []OfferedDevice {
 	var devices []OfferedDevice
 	for _, d := range all[:min(len(all), limitDevices)] {
@@ -229,7 +229,7 @@ func unpackDevices(all []*wire.OfferedDevice) []OfferedDevice {
 	return devices
 }
 
-// packMembers describes the workers.
+// packMembers describes the workers for a reply.
 func (c *Coordinator) packMembers() *wire.MembersReply {
 	byUUID := make(map[string]string)
 	for _, r := range c.runs.list() {
@@ -245,7 +245,7 @@ func (c *Coordinator) packMembers() *wire.MembersReply {
 			one.Run = byUUID[m.Run.String()]
 		}
 		for _, d := range m.Devices {
-			id, _ := hex.DecodeString(d.ID) // which unpackDevices has written
+			id, _ := hex.DecodeString(d.ID) // unpackDevices wrote it
 			one.Devices = append(one.Devices, &wire.OfferedDevice{Kind: d.Kind, Id: id, Name: d.Name, MemoryBytes: d.MemoryBytes,
 				Kernels: d.Kernels})
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// control takes a worker's message.
+// control handles a worker's control message.
 func (c *Coordinator) control(from uuid.UUID, m *wire.Control) {
 	if c.replied(from, m) {
 		return
@@ -22,7 +22,7 @@ func (c *Coordinator) control(from uuid.UUID, m *wire.Control) {
 	}
 }
 
-// attemptOf is the attempt that a worker has a part in; nil: none.
+// attemptOf returns the attempt that a worker belongs to; nil: none.
 func (c *Coordinator) attemptOf(worker uuid.UUID) *attempt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,15 +32,15 @@ func (c *Coordinator) attemptOf(worker uuid.UUID) *attempt {
 	return nil
 }
 
-// status takes what a worker's actors are doing.
+// status handles what a worker's actors are doing.
 func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
 	if a := c.attemptOf(m.ID); a != nil {
 		a.observe(m, s)
 	}
 }
 
-// far takes which processes a worker can't reach, and looks whether it is reached: also one that has no ranks yet, which
-// may be about to get them, or is asked for something else.
+// far handles the list of processes that a worker can't reach, and checks whether the coordinator's messages reach the
+// worker. It does so for workers without ranks too: they may get ranks soon, or have another request to answer.
 func (c *Coordinator) far(m beat.Member, far []*wire.Unreachable) {
 	a := c.attemptOf(m.ID)
 	quiet := c.mesh.Quiet(m.ID)
@@ -53,7 +53,7 @@ func (c *Coordinator) far(m beat.Member, far []*wire.Unreachable) {
 			a.well(m.Name)
 		}
 	}
-	why := fmt.Errorf("messages to it are not acknowledged for %.1f s", quiet.Seconds())
+	why := fmt.Errorf("it has not acknowledged messages for %.1f s", quiet.Seconds())
 	switch {
 	case quiet == 0:
 	case quiet < unreachableSilences*c.cfg.Silence:
@@ -65,10 +65,10 @@ func (c *Coordinator) far(m beat.Member, far []*wire.Unreachable) {
 	}
 }
 
-// question is a request that a worker has been sent.
+// question is a pending request to a worker.
 type question struct {
 	worker uuid.UUID
-	reply  chan *wire.Control // with room for it
+	reply  chan *wire.Control // with a buffer of 1
 }
 
 // ask sends a worker a request and waits for its reply.
@@ -93,7 +93,7 @@ func (c *Coordinator) ask(ctx context.Context, worker uuid.UUID, m *wire.Control
 		changed := c.changed
 		c.mu.Unlock()
 		if !there {
-			return nil, fmt.Errorf("worker %v is gone", worker)
+			return nil, fmt.Errorf("worker %v has left the cluster", worker)
 		}
 		select {
 		case got := <-reply:
@@ -105,7 +105,8 @@ func (c *Coordinator) ask(ctx context.Context, worker uuid.UUID, m *wire.Control
 	}
 }
 
-// replied hands a reply to the one who asked. It reports whether it was one, from the worker that was asked.
+// replied passes a reply to the goroutine that waits for it. It reports whether the message is a reply from the worker
+// that got the request.
 func (c *Coordinator) replied(from uuid.UUID, m *wire.Control) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +119,8 @@ func (c *Coordinator) replied(from uuid.UUID, m *wire.Control) bool {
 	return true
 }
 
-// eachOf asks of all workers at once, and returns what was answered in their order: its errors name them.
+// eachOf sends a request to all workers at once and returns the replies in the workers' order. Its errors name the
+// workers.
 func eachOf[T any](workers []*share, ask func(i int) (T, error)) ([]T, error) {
 	answers, errs := make([]T, len(workers)), make([]error, len(workers))
 	var asked sync.WaitGroup

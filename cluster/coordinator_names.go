@@ -12,17 +12,17 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 )
 
-// arriveTime is how long a name is kept for a worker that has got a certificate by it and is no member yet, and for those that
-// were members of the coordinator before this one.
+// arriveTime is how long a name is reserved for a worker that has a certificate and is not a member yet, and for the
+// members of the previous coordinator.
 const arriveTime = 5 * time.Second
 
-// arrivals are the names of workers that have got a certificate and are no members yet.
+// arrivals are the names of workers that have a certificate and are not members yet.
 type arrivals struct {
 	mu    sync.Mutex
 	since map[string]time.Time
 }
 
-// expected notes that a worker is to become a member.
+// expected reserves the name of a worker that will become a member.
 func (a *arrivals) expected(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -38,14 +38,14 @@ func (a *arrivals) expected(name string) {
 	a.since[name] = now
 }
 
-// came notes that it is one.
+// came notes that the worker is a member.
 func (a *arrivals) came(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.since, name)
 }
 
-// awaited reports whether a worker of a name is to become a member, and since when.
+// awaited reports whether a name is reserved, and for how long it has been.
 func (a *arrivals) awaited(name string) (time.Duration, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,13 +54,13 @@ func (a *arrivals) awaited(name string) (time.Duration, bool) {
 	return took, known && took < arriveTime
 }
 
-// inUse says why a worker's name can't be another's now.
+// inUse says why another worker can't take a name now; nil: it can.
 func (c *Coordinator) inUse(name string) error {
 	for _, m := range c.beats.Members() {
 		if m.Name != name {
 			continue
 		}
-		err := fmt.Errorf("%q is the name of a worker at %s, which was heard %.1f s ago; choose another (--name)", m.Name, m.Address,
+		err := fmt.Errorf("worker %q at %s already has this name and was heard %.1f s ago; choose another name (--name)", m.Name, m.Address,
 			time.Since(m.Heard).Seconds())
 		if !m.Connected {
 			err = fmt.Errorf("%w: %w", errNameLater, err)
@@ -68,19 +68,19 @@ func (c *Coordinator) inUse(name string) error {
 		return err
 	}
 	if took, awaited := c.names.awaited(name); awaited {
-		return fmt.Errorf("%w: %q is the name of a worker that got a certificate %.1f s ago; choose another (--name)", errNameLater, name,
+		return fmt.Errorf("%w: a worker with the name %q got its certificate %.1f s ago; choose another name (--name)", errNameLater, name,
 			took.Seconds())
 	}
 	return nil
 }
 
-// identify is who has opened a connection, if its certificate still counts.
+// identify returns the name and the role of the process that opened a connection, if its certificate is still accepted.
 func (c *Coordinator) identify(s tls.ConnectionState) (name, role string, err error) {
 	name, role, err = identify(s)
 	if err != nil {
 		return name, role, err
 	}
-	switch err = c.authority.Accepts(s.VerifiedChains[0][0]); { // which pki.IdentityOf has looked at
+	switch err = c.authority.Accepts(s.VerifiedChains[0][0]); { // pki.IdentityOf has checked that there is one
 	case err == nil:
 		return name, role, nil
 	case errors.Is(err, pki.ErrNameHeld):
@@ -91,10 +91,10 @@ func (c *Coordinator) identify(s tls.ConnectionState) (name, role string, err er
 	return "", "", err
 }
 
-// revokedEvery is how often is looked whether something was revoked, which engine cluster revoke may have done in the folder.
+// revokedEvery is how often the coordinator checks its folder for tokens that engine cluster revoke has revoked.
 const revokedEvery = time.Second
 
-// watchRevoked closes the connections of those whose token was revoked, or whose name was released, until ctx ends.
+// watchRevoked closes the connections of processes whose token was revoked or whose name was released, until ctx ends.
 func (c *Coordinator) watchRevoked(ctx context.Context) {
 	tick := time.NewTicker(revokedEvery)
 	defer tick.Stop()

@@ -110,7 +110,7 @@ func TestOneName(t *testing.T) {
 	first := startWorker(t, c, token, "same")
 	until(t, c, "joined", func(names []string) bool { return len(names) == 1 })
 	joined := c.Members()[0].Joined
-	if text := startWorker(t, c, token, "same").ends(t); !strings.Contains(text, `"same" is the name of a worker at 127.0.0.1:`) {
+	if text := startWorker(t, c, token, "same").ends(t); !strings.Contains(text, `worker "same" at 127.0.0.1:`) {
 		t.Errorf("the second one says:\n%s", text)
 	}
 	startWorker(t, c, token, "")

@@ -16,28 +16,28 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// reach dials a worker that wants to join, at the addresses that it advertises: a worker that reaches the coordinator
-// may be reached by nobody, behind a firewall or address translation, or in a container. What answers must prove that
-// it is this worker.
+// reach dials a joining worker at the addresses that it advertises. A worker that reaches the coordinator may itself be
+// unreachable: behind a firewall or address translation, or in a container. The process that answers must prove that it
+// is this worker.
 func (c *Coordinator) reach(ctx context.Context, h *wire.Hello, name string) error {
-	if err := c.refuses(h); err != nil { // which says more
+	if err := c.refuses(h); err != nil { // this error says more
 		return err
 	}
-	select { // a worker's word makes the coordinator dial: so many at a time
+	select { // a worker can make the coordinator dial, so the number is bounded
 	case c.dialling <- struct{}{}:
 		defer func() { <-c.dialling }()
 	case <-ctx.Done():
-		return fmt.Errorf("%w yet: the coordinator is dialling %d others", beat.ErrUnreachable, cap(c.dialling))
+		return fmt.Errorf("%w yet: it is dialing %d others", beat.ErrUnreachable, cap(c.dialling))
 	}
 	w := h.GetWorker()
 	dialer := transport.Dialer{TLS: pki.ClientTLSTo(name, c.authority.Root(), c.keeper.Get, pki.Worker)}
 	own := ownAddresses(w)
 	all := make([]error, len(own))
 	var dials sync.WaitGroup
-	for i, of := range own { // at once: a slow address takes no time from another
+	for i, of := range own { // at once, so that a slow address does not delay another
 		dials.Go(func() {
 			if err := touch(ctx, of.address, dialer.Dial); err != nil {
-				all[i] = fmt.Errorf("%w at its own address, %s: %w; give an address that other hosts reach (%s), or let connections to it through",
+				all[i] = fmt.Errorf("%w at its address %s: %w; give an address that other hosts reach (%s), or open the firewall for it",
 					beat.ErrUnreachable, words.Cut(of.address, shownAddress), err, of.flags)
 			}
 		})
@@ -45,7 +45,7 @@ func (c *Coordinator) reach(ctx context.Context, h *wire.Hello, name string) err
 	dials.Wait()
 	err := errors.Join(all...)
 	if err != nil && c.unreachable.note(name, w.GetAddress(), err, time.Now()) {
-		c.log.Warn("refused a worker that can't be reached; it asks again", "worker", name, "err", err)
+		c.log.Warn("refused an unreachable worker; it keeps trying", "worker", name, "err", err)
 	}
 	return err
 }
@@ -53,33 +53,33 @@ func (c *Coordinator) reach(ctx context.Context, h *wire.Hello, name string) err
 const (
 	// limitDialBacks is how many workers the coordinator dials at a time.
 	limitDialBacks = 64
-	// shownAddress and shownError are how many bytes of a worker's address and of an error are kept and shown.
+	// shownAddress and shownError bound the bytes of a worker's address and of an error that are kept and shown.
 	shownAddress = 260
 	shownError   = 1000
 )
 
 const (
-	// askedTime is how long a worker that can't be reached counts as one that wants to join, after it has asked last.
+	// askedTime is how long an unreachable worker stays listed after its last try to join.
 	askedTime = 15 * time.Second
-	// limitUnreachable is how many of them are known.
+	// limitUnreachable is how many unreachable workers are listed.
 	limitUnreachable = 256
 )
 
-// UnreachableWorker wants to join, and is refused since the coordinator can't reach it.
+// UnreachableWorker is a worker that tries to join, and that the coordinator refuses because it can't reach it.
 type UnreachableWorker struct {
 	Name    string
-	Address string // that it advertises
+	Address string // the one it advertises
 	Error   string
-	Asked   time.Time // last
+	Asked   time.Time // its last try
 }
 
-// unreachables are the workers that ask to join and can't be reached.
+// unreachables are the workers that try to join and can't be reached.
 type unreachables struct {
 	mu  sync.Mutex
 	all map[string]UnreachableWorker // by name
 }
 
-// note notes that a worker was refused, and reports whether that is news.
+// note stores that a worker was refused, and reports whether it is new in the list.
 func (u *unreachables) note(name, address string, err error, now time.Time) (news bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -99,14 +99,14 @@ func (u *unreachables) note(name, address string, err error, now time.Time) (new
 	return !known || was.Address != u.all[name].Address
 }
 
-// forget notes that a worker has joined.
+// forget removes a worker that has joined.
 func (u *unreachables) forget(name string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.all, name)
 }
 
-// list lists those that have asked lately, by name.
+// list returns the workers that tried to join within askedTime, by name.
 func (u *unreachables) list(now time.Time) (all []UnreachableWorker) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -134,7 +134,7 @@ func TestWorkerOutOfReach(t *testing.T) {
 	c, boss := loudCoordinator(t, 20*time.Second)
 	operator := operatorOf(t, c)
 	good, stopGood := works(t, cluster.WorkerConfig{Join: c.Address(), Token: workerToken(t, c), Name: "good"})
-	good.eventually(t, "msg=joined")
+	good.eventually(t, "msg=\"joined the cluster\"")
 	for _, test := range []struct{ name, behind, says string }{
 		{"nothing-there", "", "connection refused"},
 		{"closes", "nobody", "dialling "},
@@ -152,9 +152,9 @@ func TestWorkerOutOfReach(t *testing.T) {
 			own := unusedAddress(t)
 			log, stop := works(t, cluster.WorkerConfig{Join: c.Address(), Token: workerToken(t, c), Name: test.name, Listen: own,
 				Advertise: r.address})
-			log.eventually(t, "the coordinator can't reach this worker, which therefore gets no ranks; it keeps trying")
+			log.eventually(t, "the coordinator can't reach this worker, so it gets no ranks; it keeps trying")
 			for _, log := range []*lines{log, boss} {
-				contains(t, log.String(), "can't reach this worker at its own address, "+r.address, test.says, "--advertise")
+				contains(t, log.String(), "can't reach this worker at its address "+r.address, test.says, "--advertise")
 			}
 			refused, asked := 0, time.Time{}
 			for begin := time.Now(); refused < 2 && time.Since(begin) < time.Minute; time.Sleep(10 * time.Millisecond) { // asks again
@@ -172,12 +172,12 @@ func TestWorkerOutOfReach(t *testing.T) {
 			if n := len(c.Members()); n != 1 {
 				t.Errorf("there are %d members, want the other worker alone", n)
 			}
-			if n := strings.Count(boss.String(), "msg=\"refused a worker that can't be reached; it asks again\" worker="+test.name+" "); n != 1 {
+			if n := strings.Count(boss.String(), "msg=\"refused an unreachable worker; it keeps trying\" worker="+test.name+" "); n != 1 {
 				t.Errorf("the coordinator says it %d times, want once:\n%s", n, boss)
 			}
 			r.close()
 			r.open(t, own)
-			log.eventually(t, "msg=joined")
+			log.eventually(t, "msg=\"joined the cluster\"")
 			if err := c.Wait(t.Context(), 2); err != nil {
 				t.Error(err)
 			}
@@ -207,15 +207,15 @@ func TestCoordinatorOutOfReach(t *testing.T) {
 	}
 	t.Cleanup(c.Close)
 	log, stop := works(t, cluster.WorkerConfig{Join: own, Token: workerToken(t, c), Name: "w"})
-	log.eventually(t, "this worker reaches the coordinator at one of its addresses alone, and therefore gets no ranks; it keeps trying")
-	contains(t, log.String(), "the coordinator names "+r.address+" as its own address, and this worker can't reach it there: ",
+	log.eventually(t, "this worker can't reach the coordinator at all its addresses, so it gets no ranks; it keeps trying")
+	contains(t, log.String(), "can't reach the coordinator at "+r.address+", the address that it advertises: ",
 		"connection refused", "--advertise")
 	if n := len(c.Members()); n != 0 {
 		t.Errorf("there are %d members, want none", n)
 	}
-	joins := strings.Count(log.String(), "msg=joined")
+	joins := strings.Count(log.String(), "msg=\"joined the cluster\"")
 	r.open(t, own)
-	for begin := time.Now(); strings.Count(log.String(), "msg=joined") == joins; time.Sleep(5 * time.Millisecond) {
+	for begin := time.Now(); strings.Count(log.String(), "msg=\"joined the cluster\"") == joins; time.Sleep(5 * time.Millisecond) {
 		if time.Since(begin) > time.Minute {
 			t.Fatalf("it does not join:\n%s", log)
 		}
@@ -237,7 +237,7 @@ func TestWorkerGetsOutOfReach(t *testing.T) {
 	r, own := newRelay(t), unusedAddress(t)
 	r.open(t, own)
 	far, stopFar := works(t, cluster.WorkerConfig{Join: c.Address(), Token: workerToken(t, c), Name: "a", Listen: own, Advertise: r.address})
-	far.eventually(t, "msg=joined")
+	far.eventually(t, "msg=\"joined the cluster\"")
 	_, stopNear := works(t, cluster.WorkerConfig{Join: c.Address(), Token: workerToken(t, c), Name: "b"})
 	if err := c.Wait(t.Context(), 2); err != nil {
 		t.Fatal(err)
@@ -256,8 +256,8 @@ func TestWorkerGetsOutOfReach(t *testing.T) {
 		t.Fatalf("%v, told %q", err, told)
 	}
 	for _, all := range [][]string{told, seen} {
-		contains(t, strings.Join(all, "\n"), "a is there, but messages to it are not acknowledged for ", "worker a at "+r.address+
-			" with rank 0 is lost: messages to it are not acknowledged for ")
+		contains(t, strings.Join(all, "\n"), "a answers, but it has not acknowledged messages for ", "worker a at "+r.address+
+			" with rank 0 is lost: it has not acknowledged messages for ")
 	}
 	f, err := operator.Follow(t.Context(), id, cluster.FollowOptions{})
 	if err != nil {
@@ -294,7 +294,7 @@ func TestWrongRole(t *testing.T) {
 	}
 	log, stop := works(t, cluster.WorkerConfig{Join: c.Address(), Token: tokens[cluster.RoleWorker], Name: "w",
 		CertFile: files[cluster.RoleWorker]})
-	log.eventually(t, "msg=joined")
+	log.eventually(t, "msg=\"joined the cluster\"")
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
@@ -321,9 +321,9 @@ func TestWrongRole(t *testing.T) {
 		role cluster.Role
 		says string
 	}{
-		{"worker", work, cluster.RoleOperator, "is for an operator; a worker needs worker.token"},
-		{"worker", work, cluster.RoleViewer, "is for a viewer; a worker needs worker.token"},
-		{"client", ask, cluster.RoleWorker, "is for a worker; use an operator's or a viewer's"},
+		{"worker", work, cluster.RoleOperator, "is for an operator, but a worker needs worker.token"},
+		{"worker", work, cluster.RoleViewer, "is for a viewer, but a worker needs worker.token"},
+		{"client", ask, cluster.RoleWorker, "is for a worker; use that of an operator or a viewer"},
 	} {
 		for what, err := range map[string]error{
 			"the token ": test.do(tokens[test.role], ""),
@@ -343,12 +343,12 @@ func TestWorkerSaysWhy(t *testing.T) {
 	first := coordinator(t, "127.0.0.1:0", "")
 	address := first.Address()
 	log, stop := works(t, cluster.WorkerConfig{Join: address, Token: workerToken(t, first), Name: "w", CertFile: certs})
-	log.eventually(t, "msg=joined")
+	log.eventually(t, "msg=\"joined the cluster\"")
 	first.Close()
-	log.eventually(t, "the coordinator can't be reached; the worker keeps trying")
+	log.eventually(t, "can't reach the coordinator; the worker keeps trying")
 	next := coordinator(t, address, "") // of another folder
 	log.eventually(t, another)
-	contains(t, log.String(), "this worker is no member of the coordinator's cluster; it keeps trying", "--token-file")
+	contains(t, log.String(), "this worker can't join the cluster yet; it keeps trying", "--token-file")
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
@@ -362,13 +362,13 @@ func TestWorkerSaysWhy(t *testing.T) {
 		t.Error(err)
 	}
 	log, stop = works(t, cluster.WorkerConfig{Join: address, Name: "w", CertFile: certs, Token: workerToken(t, next)})
-	log.eventually(t, "msg=joined")
+	log.eventually(t, "msg=\"joined the cluster\"")
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
 	if err := cluster.Work(t.Context(), cluster.WorkerConfig{Join: address, Name: "w",
 		CertFile: filepath.Join(t.TempDir(), "no.pem")}); err == nil || !strings.Contains(err.Error(),
-		"a token is needed to join (--token-file)") {
+		"joining needs a join token (--token-file)") {
 		t.Errorf("with neither a certificate nor a token: %v", err)
 	}
 }

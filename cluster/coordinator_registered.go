@@ -12,19 +12,19 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// sameRegistered compares what a worker's program has registered with what this one has.
-// The worker's name for it goes into the message, which both sides see.
+// sameRegistered compares the names that a worker's program has registered with this program's.
+// Both sides see the error.
 func sameRegistered(offer *wire.Offer) error {
 	theirs, ours := offer.GetRegistered(), registry.Names()
 	if err := registry.Check(theirs); err != nil {
-		return fmt.Errorf("what its program has registered: %w", err)
+		return fmt.Errorf("names registered by the worker's program: %w", err)
 	}
 	var differ []string
 	if missing := registry.Missing(theirs, ours); len(missing) > 0 {
-		differ = append(differ, fmt.Sprintf("its program has not registered %s, which the coordinator's has", registry.List(missing)))
+		differ = append(differ, fmt.Sprintf("the worker's program has not registered %s; the coordinator's has", registry.List(missing)))
 	}
 	if more := registry.Missing(ours, theirs); len(more) > 0 {
-		differ = append(differ, fmt.Sprintf("its program has registered %s, which the coordinator's has not", registry.List(more)))
+		differ = append(differ, fmt.Sprintf("the worker's program has registered %s; the coordinator's has not", registry.List(more)))
 	}
 	if len(differ) > 0 {
 		return errors.New(strings.Join(differ, "; "))
@@ -32,12 +32,11 @@ func sameRegistered(offer *wire.Offer) error {
 	return nil
 }
 
-// parseSubmitted reads a configuration that a client has sent. Paths and environment
-// variables in it are this process's. What it names that only the client's program has
-// registered is told apart from what nobody knows.
+// parseSubmitted parses a config from a client. Its paths are on this process's host; env looks up
+// environment variables. A name that only the client's program has registered gets its own hint.
 func parseSubmitted(file string, text []byte, sets, registered []string, env func(string) (string, bool)) (*config.Config, error) {
 	if err := registry.Check(registered); err != nil {
-		return nil, fmt.Errorf("%w: what the client's program has registered: %w", ErrRequest, err)
+		return nil, fmt.Errorf("%w: names registered by the client's program: %w", ErrRequest, err)
 	}
 	cfg, err := config.Parse(file, text, sets, env)
 	if err == nil {
@@ -48,14 +47,15 @@ func parseSubmitted(file string, text []byte, sets, registered []string, env fun
 		for _, e := range all {
 			if _, name, ok := strings.Cut(e.Msg, "the environment variable "); ok {
 				name, _, _ = strings.Cut(name, " ")
-				e.Hint = fmt.Sprintf("set %s where the run is submitted, give a default (${%s:-text}), or start the coordinator with --env %s to let submissions use its own", name, name, name)
+				e.Hint = fmt.Sprintf("set %s where you submit the run, give a default (${%s:-text}), or start the coordinator with --env %s to let submissions use its own value", name, name, name)
 			}
 		}
 		for _, thing := range registry.Missing(registry.Names(), registered) {
 			_, name, _ := strings.Cut(thing, " ")
 			for _, e := range all {
 				if strings.Contains(e.Msg, strconv.Quote(name)) {
-					e.Hint = fmt.Sprintf("your program has registered %s, which the coordinator's has not (it has registered %s); use the same program for both", thing, registry.List(registry.Names()))
+					e.Hint = fmt.Sprintf("your program has registered %s; the coordinator's has not (it has registered %s). Use the same program for both",
+						thing, registry.List(registry.Names()))
 				}
 			}
 		}

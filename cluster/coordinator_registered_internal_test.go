@@ -19,7 +19,7 @@ func TestSubmittedUnknown(t *testing.T) {
 		not        string
 	}{
 		{"it is the client's", []string{"layer other", "schedule mine"},
-			`your program has registered schedule mine, which the coordinator's has not (it has registered nothing); use the same program for both`,
+			`your program has registered schedule mine; the coordinator's has not (it has registered nothing). Use the same program for both`,
 			"other"},
 		{"nobody knows it", []string{"schedule other"}, "it is one of none, gpipe", "other"},
 		{"a client that says nothing", nil, "it is one of none, gpipe", "registered"},

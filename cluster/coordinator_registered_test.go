@@ -16,11 +16,11 @@ func TestRegistered(t *testing.T) {
 		want []string
 		not  string
 	}{
-		{"nothing", nil, []string{"has not registered schedule mine, schedule ours, which the coordinator's has"},
+		{"nothing", nil, []string{"has not registered schedule mine, schedule ours; the coordinator's has"},
 			"which the coordinator's has not"},
-		{"other", []string{"ours", "theirs"}, []string{"has not registered schedule mine, which the coordinator's has",
-			"has registered schedule theirs, which the coordinator's has not"}, ""},
-		{"more", []string{"mine", "ours", "theirs"}, []string{"has registered schedule theirs, which the coordinator's has not"},
+		{"other", []string{"ours", "theirs"}, []string{"has not registered schedule mine; the coordinator's has",
+			"has registered schedule theirs; the coordinator's has not"}, ""},
+		{"more", []string{"mine", "ours", "theirs"}, []string{"has registered schedule theirs; the coordinator's has not"},
 			"has not registered"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestRegistered(t *testing.T) {
 	t.Run("another build", func(t *testing.T) {
 		s := settings{Name: "other", Join: g.address, Threads: 1}
 		text := refused(t, g, exec.CommandContext(g.ctx, copyProgram(t)), s, g.token(t, 60))
-		contains(t, text, "has not registered schedule mine", "its build is")
+		contains(t, text, "has not registered schedule mine", "build mismatch")
 	})
 	place := g.line.place()
 	s := g.workerSettings("same")

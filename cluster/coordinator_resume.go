@@ -17,51 +17,51 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// workerError is a worker's, which can't compute its ranks. Only its text comes over the network.
+// workerError is the error of a worker that can't compute its ranks. Only its text crosses the network.
 type workerError struct{ worker, text string }
 
 func (e *workerError) Error() string { return "worker " + e.worker + ": " + e.text }
 
-// mayPass says whether an error with which a run has ended may pass without anybody changing anything: an error of the
-// system, data that are not mounted, too few workers, or one that can't compute now. The run is resumed then.
+// mayPass reports whether an error that ended a run may go away without a change: an error of the system, a folder that
+// is not mounted, too few workers, or a worker that can't compute now. The coordinator then resumes the run.
 func mayPass(err error) bool {
 	var refused *workerError
 	return errors.As(err, &refused) || checkpoint.MayPass(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, troupe.ErrNoWorkers) ||
 		errors.Is(err, ErrTryAgain)
 }
 
-// drops says whether a run that had not begun when the coordinator was started is dropped, since it can't begin: the
-// client that submitted it would have been told, and nothing is lost.
+// drops reports whether a run of the journal that had not begun, and can't begin, is dropped. Nothing is lost: the
+// client that submitted it would have got the same error.
 func drops(was journal.State, err error) bool {
 	var setup *troupe.SetupError
 	return was == journal.Submitted && errors.As(err, &setup) && !mayPass(err)
 }
 
-// optionsOf are those by which a run of the journal begins, or is resumed.
+// optionsOf returns the options with which a run of the journal begins or resumes.
 func optionsOf(e journal.Entry) troupe.Options {
 	o := troupe.Options{AcceptNewData: e.AcceptNewData, Requests: e.Requests}
-	if e.State != journal.Begun { // given again, a step that was obeyed changes nothing
+	if e.State != journal.Begun { // in a run that has begun, FromStep has taken effect
 		o.FromStep = e.FromStep
 	}
 	o.Fresh = e.Fresh && e.State == journal.Submitted
 	return o
 }
 
-// takeUp resumes a run that another coordinator had, or begins it, as soon as there are workers.
+// takeUp resumes a run of the previous coordinator, or begins it, as soon as there are workers.
 func (r *run) takeUp(begin func() error, was journal.State) error {
-	had := "had"
+	had := "it had"
 	if was == journal.Submitted {
-		had = "has ranks for"
+		had = "its ranks can use"
 	}
 	r.mu.Lock()
 	r.state = wire.RunSummary_WAITING
-	r.waitFor(waiting{text: fmt.Sprintf("the coordinator was started again; the run waits for workers: it %s %d", had, r.want)})
+	r.waitFor(waiting{text: fmt.Sprintf("the coordinator has restarted; the run waits for workers: %s %d", had, r.want)})
 	r.mu.Unlock()
 	return r.tryAgain(begin, func(err error) bool { return drops(was, err) }, refollowFirst)
 }
 
-// tryAgain begins an attempt at the run, again and again with growing pauses, until one has begun, the run is told to end,
-// or an error is final. Only what waits for workers alone keeps a short pause.
+// tryAgain starts attempts with growing pauses until one has begun, the run is told to stop, or an error is final. The
+// pause stays short while the run only waits for workers.
 func (r *run) tryAgain(begin func() error, final func(error) bool, pause time.Duration) error {
 	for {
 		err := begin()
@@ -79,9 +79,9 @@ func (r *run) tryAgain(begin func() error, final func(error) bool, pause time.Du
 	}
 }
 
-// pauseFor waits before the next try, and shows why.
+// pauseFor waits before the next try, and shows the reason.
 func (r *run) pauseFor(why error, pause time.Duration) {
-	r.c.log.Warn("can't resume a run yet", "run", r.id, "err", why, "again_s", pause.Seconds())
+	r.c.log.Warn("can't resume a run yet", "run", r.id, "err", why, "next_try_s", pause.Seconds())
 	r.mu.Lock()
 	if r.state != wire.RunSummary_STOPPING {
 		r.state = wire.RunSummary_WAITING
@@ -96,8 +96,8 @@ func (r *run) pauseFor(why error, pause time.Duration) {
 	}
 }
 
-// keepOn watches a run that has begun to its end. One that has failed for a reason that may pass is resumed from its last
-// checkpoint; the pause before that grows unless it has trained since.
+// keepOn watches a run until its end. If the run fails for a reason that may go away (mayPass), keepOn resumes it from
+// its last checkpoint. The pause before that grows unless the run has completed a step since.
 func (s *runs) keepOn(r *run) (troupe.Result, error) {
 	pause := refollowFirst
 	for {
@@ -115,16 +115,16 @@ func (s *runs) keepOn(r *run) (troupe.Result, error) {
 		if err == nil {
 			err = r.tryAgain(func() error { return s.begin(r) }, func(error) bool { return false }, pause)
 		}
-		if err != nil { // it was told to end
+		if err != nil { // it was told to stop
 			res.Stopped = true
 			return res, nil
 		}
-		s.c.log.Info("a run is resumed", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.lastStep(), "workers",
+		s.c.log.Info("run resumed", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.lastStep(), "workers",
 			strings.Join(r.workerNames(), " "))
 	}
 }
 
-// takeUp goes on with the runs of the journal.
+// takeUp resumes the runs of the journal.
 func (s *runs) takeUp() {
 	if s.journal == nil {
 		return
@@ -134,17 +134,17 @@ func (s *runs) takeUp() {
 		if err == nil {
 			err = moveTo(cfg, e.Folder)
 		}
-		unusable := err // which an operator has to see, and to decide about
+		unusable := err // an operator has to see it and decide
 		if cfg == nil {
 			cfg = new(config.Config)
 		}
 		r := s.newRun(cfg, e)
 		r.want, r.asked = max(1, e.Workers), e.Stopping
-		if e.Workers == 0 { // it had none yet
+		if e.Workers == 0 { // it had no workers yet
 			r.want = max(1, cfg.Ranks())
 		}
 		if aerr := s.add(r); aerr != nil {
-			s.c.log.Error("can't take a run up", "run", e.ID, "err", aerr)
+			s.c.log.Error("can't resume a run", "run", e.ID, "err", aerr)
 			continue
 		}
 		go func() { // ends with the run, which ends with Shutdown at the latest
@@ -158,16 +158,16 @@ func (s *runs) takeUp() {
 				return s.begin(r)
 			}
 			switch {
-			case e.Stopping: // it was told to end before the other coordinator died
+			case e.Stopping: // it was told to stop before the previous coordinator ended
 			default:
 				if err = r.takeUp(begin, e.State); err == nil {
-					s.c.log.Info("a run goes on", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.summary().GetStep(), "workers",
+					s.c.log.Info("run resumed", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.summary().GetStep(), "workers",
 						strings.Join(r.workerNames(), " "))
 					res, err = s.keepOn(r)
 				} else if r.ctx.Err() != nil {
-					err = nil // it was told to end before it began
+					err = nil // it was told to stop before it began
 				} else if e.State != journal.Begun {
-					s.c.log.Warn("dropped a run that had not begun when the coordinator ended, and can't begin", "run", r.id, "name", r.name, "state",
+					s.c.log.Warn("dropped a run that had not begun when the coordinator ended and can't begin now", "run", r.id, "name", r.name, "state",
 						string(e.State), "err", err)
 				}
 			}
@@ -176,7 +176,7 @@ func (s *runs) takeUp() {
 	}
 }
 
-// moveTo makes a configuration's paths those of a folder, unless this process is there.
+// moveTo makes a config's paths relative to a folder, unless it is this process's working directory.
 func moveTo(cfg *config.Config, folder string) error {
 	here, err := os.Getwd()
 	if err != nil || here == folder {

@@ -18,11 +18,11 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// run is one that a coordinator was asked for, from then until it is no longer listed.
+// run is a submitted run, until it is no longer listed.
 type run struct {
 	c         *Coordinator
-	entry     journal.Entry // what the journal has of it; guarded by runs.mu
-	forgotten bool          // the journal is to have it no more; guarded by runs.mu
+	entry     journal.Entry // its entry in the journal; guarded by runs.mu
+	forgotten bool          // it must not be in the journal any more; guarded by runs.mu
 	id, name  string
 	by        string
 	cfg       *config.Config
@@ -33,21 +33,21 @@ type run struct {
 
 	mu        sync.Mutex
 	state     wire.RunSummary_State
-	want      int             // workers to wait for when it is taken up; 0: none
+	want      int             // workers to wait for when it resumes; 0: none
 	inner     *troupe.Run     // nil: it has not begun
-	uuid      uuid.UUID       // that the run's own files have
+	uuid      uuid.UUID       // the id in the run's own files
 	workers   []string        // names
 	hosts     map[int]string  // by rank: the worker's name
-	asked     bool            // somebody has asked it to end
-	requested []troupe.Change // before it has begun
-	late      []troupe.Change // of them, those that came since start has given the others to troupe.Start
+	asked     bool            // a client has requested a stop
+	requested []troupe.Change // requests from before it began
+	late      []troupe.Change // the requests among them that came after start passed the others to troupe.Start
 	info      *wire.RunEvent
 	events    []*wire.RunEvent // the last ones
-	number    uint64           // of the last one
+	number    uint64           // of the last event
 	followers map[*follower]struct{}
 	followed  uint64         // number of the last follower
-	answers   []changeAnswer // that who asked for a change waits for
-	stops     []int64        // steps with which it ends, as somebody has asked
+	answers   []changeAnswer // answers that clients wait for
+	stops     []int64        // steps at which clients have requested a stop
 	ended     time.Time
 	step      int64
 	loss, val *float64
@@ -57,10 +57,10 @@ type run struct {
 	err       error
 }
 
-// waiting is what a run waits for before it begins, or is resumed.
+// waiting is what a run waits for before it begins or resumes.
 type waiting struct {
 	text string    // "": nothing
-	next time.Time // of the next try; zero: none, it is told when there is something new
+	next time.Time // of the next try; zero: there is none, a change wakes the run
 }
 
 func (w waiting) String() string {
@@ -70,7 +70,7 @@ func (w waiting) String() string {
 	return fmt.Sprintf("%s; next try in %.1f s", w.text, max(0, time.Until(w.next).Seconds()))
 }
 
-// start begins the run. What it needs is opened and read before it returns.
+// start begins the run. Its files are open and read when start returns.
 func (r *run) start(o troupe.Options) error {
 	r.mu.Lock()
 	o.Requests, r.late = slices.Clone(r.requested), nil
@@ -94,14 +94,14 @@ func (r *run) start(o troupe.Options) error {
 	r.publish(r.info)
 	for _, c := range r.late {
 		if err := inner.Change(c); err != nil {
-			r.c.log.Error("a request is lost", "run", r.id, "request", c.String(), "err", err)
+			r.c.log.Error("can't pass a request to the run", "run", r.id, "request", c.String(), "err", err)
 		}
 	}
 	r.requested, r.late = nil, nil
 	return nil
 }
 
-// requests are what was asked of the run and is not done yet.
+// requests returns the run's pending requests.
 func (r *run) requests() []troupe.Change {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,10 +111,10 @@ func (r *run) requests() []troupe.Change {
 	return r.inner.Requests()
 }
 
-// request keeps a change for the run, which has not begun. mu is held.
+// request keeps a change for a run that has not begun. mu is held.
 func (r *run) request(ch troupe.Change) error {
 	if ch.Kind == event.ChangeResume {
-		// Those that troupe.Start was given it knows, and has to hear that they are taken back.
+		// troupe.Start may already have the pauses, so it must get the resume too.
 		taken := func(o troupe.Change) bool { return o.Kind == event.ChangePause || o.Kind == event.ChangeResume }
 		r.requested, r.late = slices.DeleteFunc(r.requested, taken), slices.DeleteFunc(r.late, taken)
 	}
@@ -122,7 +122,7 @@ func (r *run) request(ch troupe.Change) error {
 	case slices.Contains(r.requested, ch):
 		return nil
 	case len(r.requested) >= troupe.LimitRequests:
-		return fmt.Errorf("%w: run %s has not begun, and %d changes wait for it, the limit", ErrTryAgain, r.id, len(r.requested))
+		return fmt.Errorf("%w: run %s has not begun and already has %d pending requests, the limit", ErrTryAgain, r.id, len(r.requested))
 	}
 	r.requested, r.late = append(r.requested, ch), append(r.late, ch)
 	if ch.Kind == event.ChangeStop {
@@ -131,7 +131,7 @@ func (r *run) request(ch troupe.Change) error {
 	return nil
 }
 
-// waits tells who follows what the run waits for.
+// waits tells the followers what the run waits for.
 func (r *run) waits(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +144,7 @@ func (r *run) waitFor(w waiting) {
 	r.publish(&wire.RunEvent{Kind: &wire.RunEvent_Waiting{Waiting: &wire.WaitingEvent{Text: words.Cut(w.String(), apiwire.LimitErrorBytes)}}})
 }
 
-// watch passes the run's events on until it has ended, and returns how.
+// watch passes on the run's events until the run has ended, and returns how it ended.
 func (r *run) watch() (troupe.Result, error) {
 	for e := range r.inner.Events() {
 		r.mu.Lock()
@@ -158,17 +158,17 @@ func (r *run) watch() (troupe.Result, error) {
 		}
 		r.mu.Unlock()
 		if err := r.c.runs.keep(r); err != nil {
-			r.c.log.Error("what was asked of a run is not noted; a coordinator that is started again does not know it", "run", r.id, "err", err)
+			r.c.log.Error("can't write a run's requests to the journal; a restarted coordinator won't know them", "run", r.id, "err", err)
 		}
 	}
 	return r.inner.Wait()
 }
 
-// note keeps what a list of runs shows. mu is held.
+// note updates the run's summary from an event. mu is held.
 func (r *run) note(e troupe.Event) {
 	switch e := e.(type) {
 	case troupe.StepEvent:
-		r.step, r.waiting = int64(e.Step), waiting{} // for what it may have waited when it recovered
+		r.step, r.waiting = int64(e.Step), waiting{} // it may have waited during a recovery
 		if e.Loss != nil {
 			r.loss = e.Loss
 		}
@@ -180,7 +180,7 @@ func (r *run) note(e troupe.Event) {
 	case troupe.RestartEvent:
 		r.restarts++
 	case troupe.ChangeEvent:
-		// What is asked for names its step, which the event has, too.
+		// A requested change names its step, and so does the event.
 		if i := slices.IndexFunc(r.answers, func(a changeAnswer) bool { return a.change.Kind == e.Kind && a.change.Step == e.Step }); i >= 0 {
 			if r.answers[i].err <- e.Err; e.Err == nil {
 				r.stops = append(r.stops, e.Step)
@@ -207,8 +207,8 @@ func (r *run) over() bool {
 	}
 }
 
-// end notes how the run ended. An interrupted one goes on with the next coordinator: who
-// follows is not told an end.
+// end stores how the run ended. An interrupted run resumes with the next coordinator, so followers
+// get no end event.
 func (r *run) end(res troupe.Result, err error, interrupted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -239,7 +239,7 @@ func (r *run) end(res troupe.Result, err error, interrupted bool) {
 	close(r.done)
 }
 
-// status is what every actor of the run is doing.
+// status returns what every actor of the run is doing.
 func (r *run) status() event.Status {
 	r.mu.Lock()
 	inner, hosts := r.inner, r.hosts
@@ -249,14 +249,14 @@ func (r *run) status() event.Status {
 	}
 	s := inner.Status()
 	for i, a := range s.Actors {
-		if a.Rank >= 0 && a.Host == "" { // nothing was heard of it yet
+		if a.Rank >= 0 && a.Host == "" { // before its worker's first beat
 			s.Actors[i].Host = hosts[a.Rank]
 		}
 	}
 	return s
 }
 
-// summary describes the run in a few words.
+// summary returns the run's description for lists.
 func (r *run) summary() *wire.RunSummary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +275,7 @@ func (r *run) summary() *wire.RunSummary {
 	return s
 }
 
-// ids are what the run is called in logs.
+// ids returns the run's names in logs: its short id and its UUID.
 func (r *run) ids() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -288,15 +288,15 @@ func (r *run) workerNames() []string {
 	return r.workers
 }
 
-// lastStep is the last step that has ended.
+// lastStep returns the last completed step.
 func (r *run) lastStep() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.step
 }
 
-// detach makes a run whose attempts have ended one that has not begun, so that what is asked of it is kept for the next
-// one; false: it was told to end.
+// detach marks a run whose attempts have ended as one that has not begun, so that the next attempt gets its requests. It
+// returns false if the run was told to stop.
 func (r *run) detach() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

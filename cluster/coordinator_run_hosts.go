@@ -12,14 +12,14 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 )
 
-// runHosts are the workers for a run.
+// runHosts gives a submitted run its workers.
 type runHosts struct {
 	hosts
 	r *run
 }
 
-// Choose notes which workers the run gets. One that is taken up waits for as many as it
-// had, and then for any at all.
+// Choose stores which workers the run gets. A run that resumes waits for as many workers as it had,
+// and after takeUpWait for any worker.
 func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (plan.Workers, error) {
 	h.r.mu.Lock()
 	want := h.r.want
@@ -30,9 +30,9 @@ func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Dur
 			_, gpu := kindsOf(cfg)
 			seen := h.seen(gpu)
 			h.mu.Unlock()
-			h.tellWaiting(fmt.Sprintf("the run waits for %s, as many as it had, and for %.0f s more at most (%s)", words.Plural(want, "worker"),
+			h.tellWaiting(fmt.Sprintf("the run waits for %s, as many as it had, for up to %.0f s more (%s)", words.Plural(want, "worker"),
 				(takeUpWait - sayTime).Seconds(), cmp.Or(seen, "none has joined")))
-			_ = h.waitFor(ctx, want, takeUpWait-sayTime) // with fewer it goes on all the same
+			_ = h.waitFor(ctx, want, takeUpWait-sayTime) // with fewer workers the run resumes as well
 		}
 		wait = forever
 	}
@@ -56,23 +56,23 @@ func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Dur
 	return &runWorkers{w, h.r}, nil
 }
 
-// waitFor waits for so many workers for some time.
+// waitFor waits for that many workers, for a limited time.
 func (h *runHosts) waitFor(ctx context.Context, workers int, most time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	return h.Wait(ctx, workers)
 }
 
-// forever is longer than any coordinator lives.
+// forever is longer than any coordinator runs.
 const forever = 100 * 365 * 24 * time.Hour
 
-// runWorkers are workers that were chosen for a run.
+// runWorkers are the workers that were chosen for a run.
 type runWorkers struct {
 	plan.Workers
 	r *run
 }
 
-// Assign notes the run's own id, and before the run's folder is written to that it is.
+// Assign stores the run's UUID, and writes to the journal that the run is beginning before anything writes to its folder.
 func (w *runWorkers) Assign(ctx context.Context, a plan.Assignment) (plan.Ranks, error) {
 	w.r.mu.Lock()
 	w.r.uuid = a.Run

@@ -89,7 +89,7 @@ func TestFind(t *testing.T) {
 	s.all[0].end(troupe.Result{}, nil, false)
 	s.all[3].end(troupe.Result{}, nil, false)
 	for text, want := range map[string]string{"00000001": "00000001", "1": "10000000", "b": "10000000", "a": "00000002", "2": "20000000",
-		"0": "could be each of 00000001, 00000002", "c": "no such run", "": "no such run", strings.Repeat("x", 1000): "no such run"} {
+		"0": "matches several runs: 00000001, 00000002", "c": "no such run", "": "no such run", strings.Repeat("x", 1000): "no such run"} {
 		r, err := s.find(text)
 		if err != nil && !strings.Contains(err.Error(), want) || err == nil && r.id != want {
 			t.Errorf("%.20q: %v, %v, want %s", text, r, err, want)

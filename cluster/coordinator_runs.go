@@ -17,14 +17,14 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// runs are those that a coordinator was asked for, in progress and ended.
+// runs are the submitted runs, in progress and ended.
 type runs struct {
 	c       *Coordinator
 	running sync.WaitGroup // of runs in progress
 
 	mu      sync.Mutex
-	journal *journal.Journal // nil: nothing is kept
-	all     []*run           // in the order in which they were asked for
+	journal *journal.Journal // nil: the coordinator has no folder
+	all     []*run           // in the order in which they were submitted
 	closing bool
 }
 
@@ -36,7 +36,7 @@ func (s *runs) newRun(cfg *config.Config, e journal.Entry) *run {
 			r.stops = append(r.stops, c.Step)
 		}
 	}
-	r.submitted, _ = time.Parse(time.RFC3339, e.Submitted) // which is its own, or was looked at
+	r.submitted, _ = time.Parse(time.RFC3339, e.Submitted) // it was formatted here, or the journal has checked it
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
@@ -57,11 +57,11 @@ func (s *runs) add(r *run) error {
 	case s.closing:
 		return ErrClosing
 	case busy >= journal.LimitRuns:
-		return fmt.Errorf("%w: %d runs are in progress, and there may be no more", ErrRequest, busy)
+		return fmt.Errorf("%w: %d runs are in progress, the limit", ErrRequest, busy)
 	}
 	for r.id == "" || s.byID(r.id) {
 		var id [journal.RunIDBytes]byte
-		_, _ = rand.Read(id[:]) // never fails, as its documentation says
+		_, _ = rand.Read(id[:]) // its documentation says that it never fails
 		r.id = hex.EncodeToString(id[:])
 	}
 	r.entry.ID = r.id
@@ -74,7 +74,7 @@ func (s *runs) byID(id string) bool {
 	return slices.ContainsFunc(s.all, func(r *run) bool { return r.id == id })
 }
 
-// note changes what the journal has of a run.
+// note changes a run's entry in the journal.
 func (s *runs) note(r *run, change func(*journal.Entry)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,15 +85,15 @@ func (s *runs) note(r *run, change func(*journal.Entry)) error {
 	return s.journal.Put(r.entry)
 }
 
-// keep notes what was asked of a run and is not done yet. That it is to stop now is noted apart, since a
-// coordinator that ends stops its runs, too.
+// keep writes a run's pending requests to the journal. A request to stop now is stored separately, because a
+// coordinator that ends stops its runs too.
 func (s *runs) keep(r *run) error {
-	return s.note(r, func(e *journal.Entry) { // which has mu: what is asked meanwhile is not lost by an older list
+	return s.note(r, func(e *journal.Entry) { // under mu, so that no older list overwrites a newer one
 		e.Requests = slices.DeleteFunc(r.requests(), func(c troupe.Change) bool { return c.Kind == event.ChangeStop && c.Step == 0 })
 	})
 }
 
-// ended notes that a run has ended. One that ends with the coordinator stays in the journal.
+// ended handles a run's end. A run that ends because the coordinator does stays in the journal.
 func (s *runs) ended(r *run, res troupe.Result, err error) {
 	r.mu.Lock()
 	asked := r.asked || slices.Contains(r.stops, int64(res.Step))
@@ -103,26 +103,26 @@ func (s *runs) ended(r *run, res troupe.Result, err error) {
 	r.forgotten = true
 	if s.journal != nil && !interrupted {
 		if jerr := s.journal.Remove(r.id); jerr != nil {
-			s.c.log.Error("a run that has ended stays noted as one in progress", "run", r.id, "err", jerr)
+			s.c.log.Error("can't remove an ended run from the journal; a restarted coordinator will resume it", "run", r.id, "err", jerr)
 		}
 	}
 	s.mu.Unlock()
 	switch {
 	case interrupted:
-		s.c.log.Info("a run goes on when the coordinator is started again", "run", r.id, "step", res.Step, "checkpoint", res.Dir)
+		s.c.log.Info("run interrupted; it resumes when the coordinator restarts", "run", r.id, "step", res.Step, "checkpoint", res.Dir)
 	case err != nil:
-		s.c.log.Error("a run has failed", "run", r.id, "step", res.Step, "err", err)
+		s.c.log.Error("run failed", "run", r.id, "step", res.Step, "err", err)
 	case res.Stopped:
-		s.c.log.Info("a run was stopped", "run", r.id, "step", res.Step, "checkpoint", res.Dir)
+		s.c.log.Info("run stopped", "run", r.id, "step", res.Step, "checkpoint", res.Dir)
 	default:
-		s.c.log.Info("a run is done", "run", r.id, "step", res.Step, "checkpoint", res.Dir)
+		s.c.log.Info("run finished", "run", r.id, "step", res.Step, "checkpoint", res.Dir)
 	}
 	r.end(res, err, interrupted)
 	r.cancel()
 	s.prune()
 }
 
-// prune bounds the history.
+// prune bounds the number of ended runs that are listed.
 func (s *runs) prune() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,11 +145,11 @@ func (s *runs) prune() {
 	})
 }
 
-// find is the run that an id, its beginning, or a name is of. Of several with one name it
-// is the one in progress, else the last.
+// find returns the run with an id, a prefix of an id, or a name. If several runs have the name, it
+// returns the one in progress, or else the last.
 func (s *runs) find(text string) (*run, error) {
 	if text == "" || len(text) > limitNameBytes {
-		return nil, fmt.Errorf("%w: %.50q; give a run's id or its name", ErrNoRun, text)
+		return nil, fmt.Errorf("%w: %.50q; give a run's id or name", ErrNoRun, text)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,20 +182,20 @@ func (s *runs) find(text string) (*run, error) {
 		for _, r := range byID {
 			ids = append(ids, r.id)
 		}
-		return nil, fmt.Errorf("%w: %q could be each of %s; give the whole id", ErrNoRun, text, strings.Join(ids, ", "))
+		return nil, fmt.Errorf("%w: %q matches several runs: %s; give the whole id", ErrNoRun, text, strings.Join(ids, ", "))
 	}
-	return nil, fmt.Errorf("%w: %q; engine ps lists those that there are", ErrNoRun, text)
+	return nil, fmt.Errorf("%w: %q; engine ps lists the runs", ErrNoRun, text)
 }
 
-// list is every run, in the order in which they were asked for.
+// list returns all runs in the order in which they were submitted.
 func (s *runs) list() []*run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.all)
 }
 
-// stop ends all runs with a checkpoint, or without one when ctx ends. They go on with the
-// next coordinator of the folder.
+// stop stops all runs with a checkpoint, or without one when ctx ends. They resume with the next
+// coordinator of the folder.
 func (s *runs) stop(ctx context.Context) {
 	s.mu.Lock()
 	s.closing = true
@@ -218,14 +218,14 @@ func (s *runs) stop(ctx context.Context) {
 	}
 }
 
-// ending reports whether the coordinator ends.
+// ending reports whether the coordinator is stopping.
 func (s *runs) ending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closing
 }
 
-// close gives the folder back.
+// close closes the journal and releases the folder.
 func (s *runs) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// start opens what the coordinator keeps, begins to listen, and resumes the runs that it had.
+// start opens the coordinator's folder, begins to listen, and resumes the journal's runs.
 func (c *Coordinator) start(ctx context.Context) (err error) {
 	if c.build, err = buildID(); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (c *Coordinator) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// openFolder opens the authority and the journal: in the coordinator's folder, where it has one.
+// openFolder opens the authority and the journal in the coordinator's folder, if it has one.
 func (c *Coordinator) openFolder() (err error) {
 	now := clock.Now()
 	if c.cfg.Dir == "" {
@@ -69,7 +69,7 @@ func (c *Coordinator) openFolder() (err error) {
 			return err
 		}
 		if c.generation, err = c.runs.journal.FirstAttempt(); err != nil {
-			c.log.Warn("attempts of this coordinator may be numbered as those of the one before it", "err", err)
+			c.log.Warn("can't read the number of the last attempt; attempts may get numbers that were used before", "err", err)
 		}
 	}
 	for _, n := range c.authority.Names() {
@@ -78,7 +78,7 @@ func (c *Coordinator) openFolder() (err error) {
 	return nil
 }
 
-// certify gives the coordinator its own certificate, and what renews it.
+// certify gives the coordinator its own certificate and a keeper that renews it.
 func (c *Coordinator) certify() error {
 	identity := pki.Identity{Name: coordinatorName, Role: pki.Coordinator}
 	cert, err := c.authority.Issue(identity, pki.CertificateTTL)
@@ -91,7 +91,7 @@ func (c *Coordinator) certify() error {
 	return nil
 }
 
-// listen begins to listen. Workers may join when what serves them is there.
+// listen begins to listen. Workers may join once everything that serves them exists.
 func (c *Coordinator) listen(ctx context.Context) (err error) {
 	if c.system = c.cfg.System; c.system == nil {
 		c.system = newSystem(c.log)
@@ -129,7 +129,7 @@ func (c *Coordinator) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// streams are what serves the streams of each protocol. Beats, by which workers join, wait for ready.
+// streams returns the handler for each protocol's streams. Streams of beats, which make workers members, wait for ready.
 func (c *Coordinator) streams(ctx context.Context, port *mesh.Port, ready <-chan struct{}) map[string]func(net.Conn, transport.Peer) {
 	return map[string]func(net.Conn, transport.Peer){
 		transport.ProtocolJoin: c.serveJoin,
@@ -149,13 +149,13 @@ func (c *Coordinator) streams(ctx context.Context, port *mesh.Port, ready <-chan
 	}
 }
 
-// serve begins what lasts as long as the coordinator, and makes its address known.
+// serve starts the coordinator's background work and announces its address.
 func (c *Coordinator) serve(ctx context.Context) error {
 	c.running.Go(func() { c.keeper.Run(ctx) })   // ends with ctx
 	c.running.Go(func() { c.watchRevoked(ctx) }) // ends with ctx
 	if c.runs.journal != nil {
 		if err := c.runs.journal.Announce(c.Address()); err != nil {
-			return fmt.Errorf("the coordinator's folder: %w", err)
+			return fmt.Errorf("write the address to the coordinator's folder: %w", err)
 		}
 	}
 	if c.announcer != nil {
@@ -164,7 +164,7 @@ func (c *Coordinator) serve(ctx context.Context) error {
 	return nil
 }
 
-// newSystem makes an actor system of the package's own.
+// newSystem makes an actor system for a process whose caller gave none.
 func newSystem(log *slog.Logger) *actor.ActorSystem {
 	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
 		actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // its goroutine sleeps that long
@@ -175,7 +175,7 @@ func identify(s tls.ConnectionState) (name, role string, err error) {
 	return id.Name, string(id.Role), err
 }
 
-// probe finds out whether anybody listens at an address.
+// probe checks whether a process listens at an address.
 func probe(ctx context.Context, address string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -14,23 +14,25 @@ import (
 	"github.com/troupe-ml/troupe/internal/data"
 )
 
-// Submissions says what configurations of operators may make the coordinator do with its own rights.
+// Submissions limits what submitted configs may name, because the coordinator evaluates them with its own rights.
 type Submissions struct {
-	// Env are the coordinator's own environment variables that ${NAME} may stand for. Others are the submitter's.
+	// Env lists the coordinator's environment variables that ${NAME} may use. Other variables are the submitting client's.
 	Env []string
-	// Roots are the folders that paths have to be in, also where links lead; nil: any. The coordinator's own folder never is.
+	// Roots lists the folders that paths must stay in after links are followed; nil: any folder. Paths into the coordinator's
+	// own folder are never allowed.
 	Roots []string
-	// Collectors are what telemetry.otlp may name; nil: anything.
+	// Collectors lists the values that telemetry.otlp may have; nil: any.
 	Collectors []string
 }
 
-// ErrOutside: a configuration names a file that submissions may not use.
-var ErrOutside = errors.New("outside of the folders that submissions may use")
+// ErrOutside: a submitted config names a path that submissions may not use.
+var ErrOutside = errors.New("outside the folders that submissions may use")
 
-// limitLinks bounds the entries of a folder that are looked at for links that lead elsewhere.
+// limitLinks bounds the entries of a folder that are checked for links that lead out of it.
 const limitLinks = 100_000
 
-// parse reads a configuration that a client has sent, and refuses what it may not ask for. variables are the client's.
+// parse parses a config from a client, and refuses what submissions may not name. variables are from the client's
+// environment.
 func (c *Coordinator) parse(file string, text []byte, sets, registered []string, variables map[string]string) (*config.Config, error) {
 	cfg, err := parseSubmitted(file, text, sets, registered, c.cfg.Submissions.environment(variables))
 	if err != nil {
@@ -42,7 +44,7 @@ func (c *Coordinator) parse(file string, text []byte, sets, registered []string,
 	return cfg, nil
 }
 
-// environment looks variables up: the coordinator's own that are allowed, else the submitter's.
+// environment looks up a variable: the coordinator's own if it is allowed, else the client's.
 func (s *Submissions) environment(variables map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		if slices.Contains(s.Env, name) {
@@ -55,10 +57,11 @@ func (s *Submissions) environment(variables map[string]string) func(string) (str
 	}
 }
 
-// check refuses paths outside of the roots, and collectors that the coordinator was not started with.
+// check refuses paths outside the roots, and collectors that the coordinator was not started with.
 func (s *Submissions) check(cfg *config.Config, own string) error {
 	if at := cfg.Telemetry.OTLP; s.Collectors != nil && at != "" && !slices.Contains(s.Collectors, at) {
-		return cfg.Errorf("telemetry.otlp", "this coordinator sends to no collector at %q; leave it out, or start the coordinator with --otlp %s",
+		return cfg.Errorf("telemetry.otlp",
+			"this coordinator may not send to the collector %q; leave the key out, or start the coordinator with --otlp %s",
 			at, at)
 	}
 	roots, err := resolved(s.Roots)
@@ -73,7 +76,7 @@ func (s *Submissions) check(cfg *config.Config, own string) error {
 		if err := checkPath(*p.Value, roots, s.Roots == nil, deny); err != nil {
 			hint := ""
 			if s.Roots != nil && errors.Is(err, ErrOutside) {
-				hint = fmt.Sprintf(" (%s); move it there, or start the coordinator with --root FOLDER", strings.Join(s.Roots, ", "))
+				hint = fmt.Sprintf(" (%s); move the file there, or start the coordinator with --root FOLDER", strings.Join(s.Roots, ", "))
 			}
 			return cfg.Errorf(p.Key, "%w%s", err, hint)
 		}
@@ -81,7 +84,7 @@ func (s *Submissions) check(cfg *config.Config, own string) error {
 	return nil
 }
 
-// resolved are folders as links lead to them; those that are not there, as they are named.
+// resolved returns folders with their links followed. Folders that don't exist stay as named.
 func resolved(dirs []string) (all []string, err error) {
 	for _, d := range dirs {
 		if d == "" {
@@ -95,7 +98,7 @@ func resolved(dirs []string) (all []string, err error) {
 	return all, nil
 }
 
-// follow is where a path leads: the links of as much of it as is there are followed.
+// follow returns where a path leads: it follows the links in the part of the path that exists.
 func follow(path string) string {
 	if at, err := filepath.EvalSymlinks(path); err == nil {
 		return at
@@ -104,7 +107,7 @@ func follow(path string) string {
 	if dir = filepath.Clean(dir); dir == path || name == "" {
 		return path
 	}
-	// A link that leads nowhere may lead somewhere when it is used.
+	// The target of a dangling link may exist when the link is used.
 	if to, err := os.Readlink(path); err == nil {
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(follow(dir), to)
@@ -116,7 +119,7 @@ func follow(path string) string {
 	return filepath.Join(follow(dir), name)
 }
 
-// beneath reports whether a path is one of some folders, or in one.
+// beneath reports whether a path is one of the folders or in one.
 func beneath(path string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(d string) bool {
 		rel, err := filepath.Rel(d, path)
@@ -124,12 +127,12 @@ func beneath(path string, dirs []string) bool {
 	})
 }
 
-// checkPath refuses a path, or a pattern of paths, that leads out of the roots, or into a folder that nobody may use.
+// checkPath refuses a path, or a pattern of paths, that leads out of the roots or into a denied folder.
 func checkPath(path string, roots []string, anywhere bool, deny []string) error {
 	outside := fmt.Errorf("%q is %w", path, ErrOutside)
 	if !anywhere && slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") {
-		// What it means depends on links, which the one who opens it follows.
-		return fmt.Errorf("%q has .. in it, and may be %w", path, ErrOutside)
+		// Its meaning depends on links, which are followed when the path is opened.
+		return fmt.Errorf("%q contains .. and may be %w", path, ErrOutside)
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -139,7 +142,7 @@ func checkPath(path string, roots []string, anywhere bool, deny []string) error 
 		at := follow(path)
 		return (anywhere || beneath(at, roots)) && !beneath(at, deny)
 	}
-	if !allowed(abs) { // before anything is looked for there
+	if !allowed(abs) { // before anything is opened there
 		return outside
 	}
 	if err := checkLinks(follow(abs), roots, anywhere, deny, outside); err != nil {
@@ -148,7 +151,7 @@ func checkPath(path string, roots []string, anywhere bool, deny []string) error 
 	if !strings.ContainsAny(abs, `*?[\`) {
 		return nil
 	}
-	files, _ := data.Files([]string{abs}) // where it is wrong, whoever opens it says so
+	files, _ := data.Files([]string{abs}) // an invalid pattern is reported when it is used
 	for _, f := range files {
 		if !allowed(f) {
 			return outside
@@ -165,11 +168,11 @@ func checkLinks(dir string, roots []string, anywhere bool, deny []string, outsid
 	left := limitLinks
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if left--; left < 0 {
-			return fmt.Errorf("%s has more than %d files in it", dir, limitLinks)
+			return fmt.Errorf("%s has more than %d files, the limit for submissions", dir, limitLinks)
 		}
 		switch {
 		case err != nil:
-			return nil // whoever opens it says so
+			return nil // reported when it is opened
 		case d.IsDir() && path != dir && beneath(path, deny):
 			return fs.SkipDir
 		case d.Type()&fs.ModeSymlink != 0:
@@ -181,9 +184,9 @@ func checkLinks(dir string, roots []string, anywhere bool, deny []string, outsid
 	})
 }
 
-// lease is for how long a run's workers keep its ranks without a coordinator: as its configuration says, else as the
-// coordinator was started with. One that does not outlast the coordinator's silence is refused: a worker would give its
-// ranks up before the coordinator takes it for lost.
+// lease sets how long a run's workers keep their ranks without a coordinator: the config's cluster.lease_s, or else the
+// coordinator's own lease. It refuses a lease that is not longer than the coordinator's silence: a worker would release
+// its ranks before the coordinator counts it as failed.
 func (c *Coordinator) lease(cfg *config.Config) error {
 	key := "cluster.lease_s"
 	if !cfg.IsSet(key) {
@@ -191,10 +194,11 @@ func (c *Coordinator) lease(cfg *config.Config) error {
 	}
 	if lease, silence := cfg.Cluster.LeaseS, c.cfg.Silence.Seconds(); lease <= silence {
 		if !cfg.IsSet(key) {
-			return fmt.Errorf("%w: its lease of %g s must be longer than its silence of %g s; start it with a longer --lease-s", ErrRequest, lease,
+			return fmt.Errorf("%w: its lease of %g s must be longer than its silence of %g s; start the coordinator with a longer --lease-s",
+				ErrRequest, lease,
 				silence)
 		}
-		return cfg.Errorf(key, "%g s must be longer than the silence of this coordinator, %g s (--silence-s); raise it, or leave it out", lease,
+		return cfg.Errorf(key, "%g s must be longer than this coordinator's silence of %g s (--silence-s); raise it, or leave the key out", lease,
 			silence)
 	}
 	return nil

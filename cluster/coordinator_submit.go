@@ -14,26 +14,26 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
-// Submission asks a coordinator for a run.
+// Submission is a request for a run.
 type Submission struct {
 	Config        []byte   // TOML text
-	File          string   // its name, for messages
+	File          string   // the config's file name, for messages
 	Sets          []string // section.key=value
-	Fresh         bool
-	FromStep      int
-	AcceptNewData bool
-	Name          string // of the run; "": the configuration's
-	// Notice is told what the run waits for before it has begun; nil: nobody is.
+	Fresh         bool     // see troupe.Options
+	FromStep      int      // see troupe.Options
+	AcceptNewData bool     // see troupe.Options
+	Name          string   // the run's name; "": run.name of the config
+	// Notice gets what the run waits for before it begins. It may be nil.
 	Notice func(text string)
 
-	// begins is told of the run before it begins, which may take long; nil: nobody is.
+	// begins is called with the run before it begins, which may take long. It may be nil.
 	begins     func(*run)
-	registered []string          // what the client's program has registered
-	variables  map[string]string // of its environment: those that the configuration names
+	registered []string          // names that the client's program has registered
+	variables  map[string]string // the client's environment variables that the config names
 }
 
-// submit begins a run, and returns when it has begun. When ctx ends before, so does the run.
-// Paths in the configuration are this process's; environment variables are the client's, but for those that Submissions names.
+// submit begins a run and returns when it has begun. If ctx ends earlier, the run stops. Paths in the config are on this
+// process's host. Environment variables are the client's, except those in Submissions.Env.
 func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error) {
 	if o.File == "" {
 		o.File = "config.toml"
@@ -61,7 +61,7 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 		o.begins(r)
 	}
 	stop := context.AfterFunc(ctx, r.cancel)
-	err = s.note(r, func(*journal.Entry) {}) // a coordinator that dies from here on takes it up when it is started again
+	err = s.note(r, func(*journal.Entry) {}) // from here on a restarted coordinator begins the run
 	if err == nil {
 		s.c.cfg.at(pointSubmitted)
 		err = s.begin(r)
@@ -70,7 +70,7 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 	if err != nil {
 		return nil, errors.Join(err, s.forget(r))
 	}
-	s.c.log.Info("a run has begun", "run", r.id, "uuid", r.ids()[1], "name", r.name, "by", by, "workers", strings.Join(r.workerNames(), " "),
+	s.c.log.Info("run started", "run", r.id, "uuid", r.ids()[1], "name", r.name, "by", by, "workers", strings.Join(r.workerNames(), " "),
 		"out", cfg.Run.Out)
 	go func() { // ends with the run
 		defer s.running.Done()
@@ -80,7 +80,7 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 	return r, nil
 }
 
-// begin begins a run, or goes on with it, and notes that.
+// begin begins or resumes a run, and writes that to the journal.
 func (s *runs) begin(r *run) error {
 	s.mu.Lock()
 	o := optionsOf(r.entry)
@@ -91,9 +91,9 @@ func (s *runs) begin(r *run) error {
 	s.c.cfg.at(pointStarted)
 	err := s.note(r, func(e *journal.Entry) { e.State, e.Workers = journal.Begun, len(r.workerNames()) })
 	if err != nil {
-		r.inner.Kill() // a coordinator that is started again would take it for one that has not begun
+		r.inner.Kill() // to a restarted coordinator it would look like a run that has not begun
 		_, _ = r.watch()
-		if !r.detach() { // it was told to end meanwhile
+		if !r.detach() { // it was told to stop meanwhile
 			r.cancel()
 		}
 		return err
@@ -102,22 +102,22 @@ func (s *runs) begin(r *run) error {
 	return nil
 }
 
-// Points of a run's beginning at which a test lets the coordinator die.
+// Points of a run's start at which a test kills the coordinator.
 const (
-	pointSubmitted = "submitted" // it is noted
-	pointPlaced    = "placed"    // its workers have their ranks, and its folder is about to be written to
-	pointStarted   = "started"   // its stages compute, of which nothing is noted
-	pointBegun     = "begun"     // that is noted
+	pointSubmitted = "submitted" // it is in the journal
+	pointPlaced    = "placed"    // its workers have their ranks, and its folder is not written to yet
+	pointStarted   = "started"   // its stages compute, which is not in the journal
+	pointBegun     = "begun"     // that is in the journal too
 )
 
-// forget drops a run that has not come to begin: whoever asked for it is told why.
+// forget drops a run that could not begin. The client gets the reason from submit.
 func (s *runs) forget(r *run) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = slices.DeleteFunc(s.all, func(other *run) bool { return other == r })
 	if s.journal != nil {
 		if err = s.journal.Remove(r.id); err != nil {
-			err = fmt.Errorf("run %s stays noted, and a coordinator that is started again tries to begin it: %w", r.id, err)
+			err = fmt.Errorf("can't remove run %s from the journal; a restarted coordinator will try to begin it: %w", r.id, err)
 		}
 	}
 	r.cancel()

@@ -8,23 +8,23 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// tokens makes, lists and revokes tokens, where the coordinator lets it.
+// tokens creates, lists and revokes tokens, if the coordinator allows it over the network.
 func (a *answerer) tokens(m *wire.TokensRequest) error {
 	if !a.c.cfg.RemoteTokens {
-		return fmt.Errorf("%w: this coordinator gives no tokens over the network; do it on its host, or start it with --remote-tokens",
+		return fmt.Errorf("%w: this coordinator does not manage tokens over the network; run the command on its host, or start it with --remote-tokens",
 			ErrForbidden)
 	}
 	reply := &wire.TokensReply{}
 	switch k := m.Kind.(type) {
 	case *wire.TokensRequest_Create:
 		if s := k.Create.GetTtlS(); s < 1 || s > int64(forever/time.Second) {
-			return fmt.Errorf("%w: a token with a life of %d s", ErrRequest, s)
+			return fmt.Errorf("%w: a token can't be valid for %d s; want 1 to %d", ErrRequest, s, int64(forever/time.Second))
 		}
 		t, err := a.c.NewToken(pki.Role(k.Create.GetRole()), time.Duration(k.Create.GetTtlS())*time.Second)
 		if err != nil {
 			return err
 		}
-		a.c.log.Info("made a token", "token", t.ID, "role", t.Role, "by", a.peer.Name)
+		a.c.log.Info("created a token", "token", t.ID, "role", t.Role, "by", a.peer.Name)
 		reply.Token = t.String()
 	case *wire.TokensRequest_List:
 		for _, n := range a.c.authority.Names() {
@@ -38,14 +38,14 @@ func (a *answerer) tokens(m *wire.TokensRequest) error {
 		if err := a.c.authority.Revoke(k.Revoke.GetId()); err != nil {
 			return err
 		}
-		a.c.log.Info("revoked a token, and what it has let in", "token", k.Revoke.GetId(), "by", a.peer.Name)
+		a.c.log.Info("revoked a token", "token", k.Revoke.GetId(), "by", a.peer.Name)
 	case *wire.TokensRequest_Release:
 		if err := a.c.authority.Release(k.Release.GetName()); err != nil {
 			return err
 		}
 		a.c.log.Info("released a worker's name", "name", k.Release.GetName(), "by", a.peer.Name)
 	default:
-		return fmt.Errorf("%w: nothing that it knows was asked about tokens", ErrRequest)
+		return fmt.Errorf("%w: it does not know this request about tokens; use the same build on both sides", ErrRequest)
 	}
 	return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Tokens{Tokens: reply}})
 }

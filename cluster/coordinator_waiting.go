@@ -12,11 +12,11 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 )
 
-// sayTime is how long a run waits for workers before it says what for; then it says so again
-// after twice the time each.
+// sayTime is how long a run waits before it says what for. It repeats that after pauses that double
+// each time.
 const sayTime = 5 * time.Second
 
-// patience tells when it is time to say what is waited for.
+// patience says when it is time to report what the run waits for.
 type patience struct {
 	began time.Time
 	timer *time.Timer
@@ -27,7 +27,7 @@ func newPatience() *patience {
 	return &patience{began: time.Now(), timer: time.NewTimer(sayTime), next: sayTime}
 }
 
-// waited is for how long that is, and sets the timer again. It is called when that has fired.
+// waited returns the time waited so far, and sets the timer again. The caller calls it when the timer has fired.
 func (p *patience) waited() time.Duration {
 	p.next *= 2
 	p.timer.Reset(p.next)
@@ -36,9 +36,9 @@ func (p *patience) waited() time.Duration {
 
 func (p *patience) stop() { p.timer.Stop() }
 
-// tellWaiting says what the run waits for.
+// tellWaiting logs what the run waits for, and tells the notice function.
 func (h *hosts) tellWaiting(text string) {
-	h.log.Warn("a run waits", "for", text)
+	h.log.Warn("run waits", "for", text)
 	if h.notice != nil {
 		h.notice(text)
 	}
@@ -47,13 +47,13 @@ func (h *hosts) tellWaiting(text string) {
 // mostSeen bounds the workers that a message names.
 const mostSeen = 8
 
-// seen names the workers that this process knows of, with what keeps each from a run; "": there are none. mu is held.
+// seen lists the workers that the coordinator knows, with why a run does not get each; "": it knows none. mu is held.
 func (h *hosts) seen(gpu bool) string {
 	return describeWorkers(h.beats.Members(), h.workers, h.free(), h.unreachable.list(time.Now()), gpu)
 }
 
-// describeWorkers says of those that beats are heard of, of those on the list of members, and of those that ask to join and
-// can't be reached, why a run does not get them.
+// describeWorkers says why a run does not get workers: those that send beats, those on the list of members, and those
+// that try to join and can't be reached.
 func describeWorkers(heard []beat.Member, listed map[uuid.UUID]*workerState, free []*workerState, far []UnreachableWorker,
 	gpu bool) string {
 	var all []string
@@ -63,20 +63,20 @@ func describeWorkers(heard []beat.Member, listed map[uuid.UUID]*workerState, fre
 	beats := make(map[uuid.UUID]bool)
 	for _, m := range heard {
 		if beats[m.ID] = true; listed[m.ID] == nil {
-			all = append(all, m.Name+" is heard, but not on the list of members")
+			all = append(all, m.Name+" sends beats, but is not on the list of members yet")
 		}
 	}
 	for id, w := range listed {
 		why := "is free"
 		switch {
 		case !beats[id]:
-			why = "is on the list of members, but not heard"
+			why = "is on the list of members, but sends no beats"
 		case w.attempt != nil && !w.attempt.ended.IsZero():
-			why = fmt.Sprintf("is being given back by run %q for %.1f s", w.attempt.cfg.Run.Name, time.Since(w.attempt.ended).Seconds())
+			why = fmt.Sprintf("is being released by run %q (for %.1f s so far)", w.attempt.cfg.Run.Name, time.Since(w.attempt.ended).Seconds())
 		case w.attempt != nil:
 			why = fmt.Sprintf("has ranks of run %q", w.attempt.cfg.Run.Name)
 		case !slices.Contains(free, w):
-			why = "could not reach a worker that is free, and is not used beside it for a while"
+			why = fmt.Sprintf("could not reach a free worker, so the two are kept apart for %.0f s", apartTime.Seconds())
 		case gpu && len(withGPUs([]*workerState{w})) == 0:
 			why = "has no GPU"
 		}
@@ -89,7 +89,7 @@ func describeWorkers(heard []beat.Member, listed map[uuid.UUID]*workerState, fre
 	return strings.Join(all, "; ")
 }
 
-// namesOf lists shares with their ranks, of many the first ones.
+// namesOf lists workers with their ranks, up to mostSeen of them.
 func namesOf(all []*share) string {
 	var names []string
 	for i, s := range all {

@@ -41,7 +41,7 @@ func TestDescribeWorkers(t *testing.T) {
 	add("d", true, true, false, &attempt{cfg: cfg, ended: time.Now().Add(-7 * time.Second)})
 	add("e", true, false, false, nil)
 	add("f", false, true, true, nil)
-	common := `; b could not reach a worker that is free, and is not used beside it for a while; c has ranks of run "mine"; d is being given back by run "mine" for 7.0 s; e is heard, but not on the list of members; f is on the list of members, but not heard; far is refused: the coordinator can't reach it`
+	common := `; b could not reach a free worker, so the two are kept apart for 60 s; c has ranks of run "mine"; d is being released by run "mine" (for 7.0 s so far); e sends beats, but is not on the list of members yet; f is on the list of members, but sends no beats; far is refused: the coordinator can't reach it`
 	for gpu, want := range map[bool]string{false: "a is free" + common, true: "a has no GPU" + common} {
 		if got := describeWorkers(heard, listed, free, far, gpu); got != want {
 			t.Errorf("with GPUs %v:\n%s\nwant\n%s", gpu, got, want)

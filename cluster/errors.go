@@ -6,21 +6,21 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 )
 
-// Errors of what is asked of a coordinator.
+// Errors of requests to a coordinator.
 var (
-	// ErrRequest: what was asked makes no sense.
+	// ErrRequest: the request is invalid, or the coordinator can't carry it out.
 	ErrRequest = apiwire.ErrRequest
-	// ErrForbidden: the role of who asks may not do it.
+	// ErrForbidden: the client's role may not make this request.
 	ErrForbidden = apiwire.ErrForbidden
 	// ErrNoRun: there is no such run.
 	ErrNoRun = apiwire.ErrNoRun
-	// ErrClosing: the coordinator ends. Runs in progress go on when it is started again.
+	// ErrClosing: the coordinator is stopping. Runs in progress resume when it restarts.
 	ErrClosing = apiwire.ErrClosing
-	// ErrSlow: what was followed came faster than it was read.
+	// ErrSlow: the client read events or log records too slowly and was disconnected.
 	ErrSlow = apiwire.ErrSlow
-	// ErrLost: the coordinator can't be reached, or is gone.
+	// ErrLost: the coordinator can't be reached, or has closed the connection.
 	ErrLost = errors.New("the coordinator can't be reached")
-	// ErrTryAgain: something that may pass was in the way, such as another process that uses
-	// the output folder.
+	// ErrTryAgain: the request failed for a reason that may go away, such as another process that
+	// uses the output folder.
 	ErrTryAgain = apiwire.ErrTryAgain
 )

@@ -283,7 +283,7 @@ func joined(name string) func(event) bool {
 }
 
 func gone(name string) func(event) bool {
-	return func(e event) bool { return e.Kind == "log" && e.Text == "worker is gone" && e.Attrs["worker"] == name }
+	return func(e event) bool { return e.Kind == "log" && e.Text == "worker left" && e.Attrs["worker"] == name }
 }
 
 // token makes one for a worker.

@@ -19,7 +19,7 @@ func TestGridHosts(t *testing.T) {
 		warned  string
 	}{
 		{"room on two of three", map[string]int{"a": 2, "b": 1, "c": 2}, []string{"parallel.tensor=2", "pipeline.stages=2",
-			"parallel.order=pp-tp"}, 2, "no ranks for b, since tensor groups stay on one host"},
+			"parallel.order=pp-tp"}, 2, "b got no ranks, because each tensor group stays on one host"},
 		{"no room", map[string]int{"a": 1, "b": 1}, []string{"parallel.tensor=2"}, 2, "1 of 1 tensor groups are on more than one host"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -18,14 +18,14 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// limitJoinBytes bounds the messages of joining: a certificate request, a certificate.
+// limitJoinBytes bounds the messages of joining: a certificate request and a certificate.
 const limitJoinBytes = 64 << 10
 
 // joinTime is how long joining may take.
 const joinTime = 10 * time.Second
 
 // ErrRefused: the coordinator does not let this process join.
-var ErrRefused = errors.New("the coordinator refuses to let this process join")
+var ErrRefused = errors.New("the coordinator refused this process")
 
 // join gets a certificate for a token.
 func join(ctx context.Context, at *locate.Locator, t pki.Token, name string, kept bool) (cert tls.Certificate, root []byte, err error) {
@@ -60,14 +60,14 @@ func join(ctx context.Context, at *locate.Locator, t pki.Token, name string, kep
 			return cert, nil, fmt.Errorf("%w: %w", of, err)
 		}
 		if clock.Now().After(t.Expires) {
-			err = fmt.Errorf("%w: its time was over at %s; make a new one (engine cluster token)", err, t.Expires.Local().Format(time.DateTime))
+			err = fmt.Errorf("%w: it expired at %s; create a new one (engine cluster token)", err, t.Expires.Local().Format(time.DateTime))
 		}
 		return cert, nil, err
 	}
 	// The root is the one that the handshake has checked.
 	encrypted, ok := conn.(*secure.Conn)
 	if !ok {
-		return cert, nil, errors.New("joining without TLS")
+		return cert, nil, errors.New("the join connection has no TLS")
 	}
 	if root, err = pki.RootOf(encrypted.ConnectionState()); err != nil {
 		return cert, nil, err
@@ -76,16 +76,15 @@ func join(ctx context.Context, at *locate.Locator, t pki.Token, name string, kep
 	return cert, root, err
 }
 
-// nameErrors are what keeps a process from the name that it wants.
+// nameErrors are the errors of a name that a process can't have.
 var nameErrors = map[wire.JoinReply_Name]error{wire.JoinReply_IN_USE: errNameInUse, wire.JoinReply_HELD: ErrNameHeld,
 	wire.JoinReply_LATER: errNameLater}
 
-// renewProtocol is the name of the stream by which a member gets a new certificate.
+// renewProtocol is the name of the stream over which a member gets a new certificate.
 const renewProtocol = "renew"
 
-// dialCoordinator opens a stream to the coordinator of the authority with a root. What has a
-// certificate of the authority in another role, such as a worker that now has the address, is
-// not it.
+// dialCoordinator opens a stream to the coordinator whose authority has a root. It refuses a process
+// with another role in its certificate, such as a worker that now has the coordinator's old address.
 func dialCoordinator(ctx context.Context, at *locate.Locator, root []byte, k *pki.Keeper, protocol string) (net.Conn, error) {
 	return at.Dial(ctx, func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := transport.Dialer{TLS: pki.ClientTLS(root, k.Get, pki.Coordinator)}.Dial(ctx, address, protocol)
@@ -96,7 +95,7 @@ func dialCoordinator(ctx context.Context, at *locate.Locator, root []byte, k *pk
 	})
 }
 
-// renew has the coordinator sign a new certificate.
+// renew gets a new certificate from the coordinator.
 func renew(ctx context.Context, at *locate.Locator, root []byte, k *pki.Keeper, csr []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
@@ -121,33 +120,33 @@ func renew(ctx context.Context, at *locate.Locator, root []byte, k *pki.Keeper, 
 	return r.GetCertificate(), nil
 }
 
-// outlived says why a certificate in a file is no longer of use to a process that has a token
-// too: it has expired, or the token is of another cluster.
+// outlived says why a process that also has a token can't use the certificate in its file: it has
+// expired, or the token is for another cluster; "": it can.
 func outlived(cert tls.Certificate, root []byte, t pki.Token, now time.Time) string {
 	if sha256.Sum256(root) != t.Authority {
-		return "the token is of another cluster"
+		return "the token is for another cluster"
 	}
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	if err != nil {
 		return err.Error()
 	}
 	if leaf.Subject.SerialNumber == "" { // see pki.Authority.Accepts
-		return "an earlier version has made it"
+		return "an earlier version created it"
 	}
 	if now.After(leaf.NotAfter) {
-		return fmt.Sprintf("it has expired, on %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("it expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return ""
 }
 
-// ErrNameHeld: the name that a worker wants belongs to another one.
+// ErrNameHeld: the worker's name belongs to another worker.
 var ErrNameHeld = errors.New("the name belongs to another worker")
 
-// Its holder is a member now, or may be dead.
+// The holder of the name is a member, or may have failed.
 var (
 	errNameInUse = fmt.Errorf("%w, which is in the cluster", ErrNameHeld)
-	errNameLater = fmt.Errorf("%w, which may have died", ErrNameHeld)
+	errNameLater = fmt.Errorf("%w, which may have failed", ErrNameHeld)
 )
 
-// ErrRevoked: the token by which a process has joined was revoked.
+// ErrRevoked: the token with which the process joined was revoked.
 var ErrRevoked = transport.ErrRevoked

@@ -116,7 +116,7 @@ func present(events []event) []string {
 			clear(in)
 		case e.Kind == "log" && e.Text == "worker joined":
 			in[e.Attrs["worker"]] = true
-		case e.Kind == "log" && e.Text == "worker is gone":
+		case e.Kind == "log" && e.Text == "worker left":
 			in[e.Attrs["worker"]] = false
 		}
 	}

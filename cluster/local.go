@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// LocalConfig is what a cluster of processes of this machine needs.
+// LocalConfig configures a cluster of processes on this machine.
 type LocalConfig struct {
-	Workers int
-	Threads int // of the CPU, of all workers together
-	Silence time.Duration
-	Lease   time.Duration
-	// Command makes the process of a worker, which calls Work: it is to join at an address, to
-	// read its token from its standard input, and to end when that does.
+	Workers int           // number of worker processes
+	Threads int           // CPU threads of all workers together
+	Silence time.Duration // see Config
+	Lease   time.Duration // see Config
+	// Command returns the command of a worker process. The process calls Work: it joins at the address,
+	// reads its token from standard input, and ends when standard input closes.
 	Command func(ctx context.Context, name, join string, threads int) *exec.Cmd
-	Logger  *slog.Logger
+	Logger  *slog.Logger // nil: no log
 }
 
-// Local is a coordinator in this process, with workers that it starts, starts again when
-// they die, and ends.
+// Local is a coordinator in this process with worker processes on this machine. It starts the
+// workers, restarts those that exit, and stops them at Close.
 type Local struct {
 	*Coordinator
 	cfg     LocalConfig
@@ -35,13 +35,13 @@ type Local struct {
 	failed error
 }
 
-// Pauses before a worker that died is started again.
+// Pauses before a worker is restarted.
 const (
 	respawnFirst = 100 * time.Millisecond
 	respawnMost  = 5 * time.Second
 )
 
-// startTime is how long the workers of this machine may take to join.
+// startTime is how long the workers may take to start and join.
 const startTime = 60 * time.Second
 
 // NewLocal starts the workers and waits until all have joined.
@@ -64,7 +64,7 @@ func NewLocal(ctx context.Context, cfg LocalConfig) (*Local, error) {
 			l.keep(living, fmt.Sprintf("worker-%d", i), max(1, threads))
 		}()
 	}
-	waiting, stop := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("they took more than %v to start", startTime))
+	waiting, stop := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("the workers took more than %v to start", startTime))
 	defer stop()
 	if err := l.Wait(waiting, cfg.Workers); err != nil {
 		l.Close()
@@ -75,7 +75,7 @@ func NewLocal(ctx context.Context, cfg LocalConfig) (*Local, error) {
 	return l, nil
 }
 
-// keep keeps a worker alive.
+// keep starts a worker, and restarts it whenever it exits.
 func (l *Local) keep(ctx context.Context, name string, threads int) {
 	for pause := respawnFirst; ; pause = min(2*pause, respawnMost) {
 		began := time.Now()
@@ -83,13 +83,13 @@ func (l *Local) keep(ctx context.Context, name string, threads int) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.cfg.Logger.Warn("a worker has died", "worker", name, "err", err)
+		l.cfg.Logger.Warn("worker process exited; it restarts", "worker", name, "err", err)
 		l.mu.Lock()
 		l.failed = fmt.Errorf("%s: %w", name, err)
 		l.mu.Unlock()
-		for _, m := range l.beats.Members() { // whose death is known without any beat
+		for _, m := range l.beats.Members() { // no beat is needed to know that it has failed
 			if m.Name == name {
-				l.beats.Expel(m.ID, fmt.Errorf("its process has ended: %w", err))
+				l.beats.Expel(m.ID, fmt.Errorf("its process exited: %w", err))
 			}
 		}
 		if time.Since(began) > respawnMost {
@@ -103,7 +103,7 @@ func (l *Local) keep(ctx context.Context, name string, threads int) {
 	}
 }
 
-// spawn runs a worker until it ends.
+// spawn runs a worker process until it exits, and returns why.
 func (l *Local) spawn(ctx context.Context, name string, threads int) error {
 	token, err := l.NewToken(RoleWorker, time.Minute)
 	if err != nil {
@@ -117,11 +117,11 @@ func (l *Local) spawn(ctx context.Context, name string, threads int) error {
 		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting it: %w", err)
+		return fmt.Errorf("start the process: %w", err)
 	}
-	// The worker ends when this pipe does, however this process ends.
+	// The worker exits when this pipe closes, however this process ends.
 	if _, err := io.WriteString(in, token.String()+"\n"); err != nil {
-		l.cfg.Logger.Warn("a worker didn't take its token", "worker", name, "err", err)
+		l.cfg.Logger.Warn("can't pass a worker its token", "worker", name, "err", err)
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -134,15 +134,15 @@ func (l *Local) spawn(ctx context.Context, name string, threads int) error {
 	close(ended)
 	stop()
 	if err == nil {
-		err = errors.New("it has left")
+		err = errors.New("exit status 0")
 	}
 	return err
 }
 
-// endTime is how long a worker may take to end.
+// endTime is how long a worker process may take to exit before it is killed.
 const endTime = 5 * time.Second
 
-// Close ends the workers, and the coordinator.
+// Close stops the workers and the coordinator.
 func (l *Local) Close() {
 	l.cancel()
 	l.running.Wait()

@@ -93,7 +93,7 @@ func (n *network) finish(t *testing.T) (r report) {
 		if e.Kind == "restart" {
 			r.restarts++
 		}
-		if e.Kind == "log" && e.Text == "worker is gone" && r.noticed == 0 {
+		if e.Kind == "log" && e.Text == "worker left" && r.noticed == 0 {
 			r.noticed = e.At.Sub(n.cut)
 		}
 	}

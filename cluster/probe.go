@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// probeProtocol is the name of the streams by which the way to another process is measured:
-// the one that dials writes a length and that many bytes, the other answers with a byte.
+// probeProtocol is the name of the streams that measure the link to another process. The dialing
+// process writes a length and that many bytes; the other replies with one byte.
 const probeProtocol = "probe"
 
 const (
@@ -22,11 +22,11 @@ const (
 	probeBytes      = 8 << 20
 	probePings      = 21
 	probeBlocks     = 9
-	probeBlocksTime = 200 * time.Millisecond // after which no further one is sent
+	probeBlocksTime = 200 * time.Millisecond // after it no further block is sent
 	probeTime       = 30 * time.Second
 )
 
-// prober is the end of such streams that answers.
+// prober is the replying end of such streams.
 type prober struct{ received atomic.Int64 } // bytes
 
 func (p *prober) Write(b []byte) (int, error) {
@@ -34,7 +34,7 @@ func (p *prober) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// serve swallows what comes.
+// serve reads and discards blocks, and replies to each.
 func (p *prober) serve(conn net.Conn, _ transport.Peer) {
 	defer conn.Close() //nolint:errcheck // it has ended
 	if conn.SetDeadline(time.Now().Add(probeTime)) != nil {
@@ -58,7 +58,7 @@ func (p *prober) serve(conn net.Conn, _ transport.Peer) {
 	}
 }
 
-// dialProbe opens a stream to another process; trip sends some bytes, at most probeBytes, and returns when they have been answered.
+// dialProbe opens a stream to another process. trip sends n bytes, at most probeBytes, and returns the time until the reply.
 func dialProbe(ctx context.Context, t transport.Transport, p *wire.Peer) (trip func(n int) (time.Duration, error), end func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -87,7 +87,7 @@ func dialProbe(ctx context.Context, t transport.Transport, p *wire.Peer) (trip f
 	}, func() { _ = conn.Close() }, nil
 }
 
-// ownAddress is one at which a process says that it is reached, with the flags that set it.
+// ownAddress is an address that a process advertises, with the flags that set it.
 type ownAddress struct{ address, flags string }
 
 func ownAddresses(p *wire.Peer) []ownAddress {
@@ -98,7 +98,7 @@ func ownAddresses(p *wire.Peer) []ownAddress {
 	return all
 }
 
-// touch opens a stream to a process and closes it: that it stood is all.
+// touch opens a stream to a process and closes it, to check that the process can be reached.
 func touch(ctx context.Context, address string, dial func(ctx context.Context, address, protocol string) (net.Conn, error)) error {
 	conn, err := dial(ctx, address, probeProtocol)
 	if err != nil {

@@ -63,18 +63,18 @@ func TestRefused(t *testing.T) {
 		e := g.await(t, "the coordinator's word about the other build", place, patience,
 			func(e event) bool { return e.Kind == "log" && e.Text == "refused a worker" })
 		for _, text := range []string{text, e.Attrs["err"]} {
-			contains(t, text, "its build is", "the coordinator's", "use the same program everywhere")
+			contains(t, text, "build mismatch: the worker runs", "the coordinator", "use the same executable everywhere")
 			if builds := strings.Count(text, "linux/") + strings.Count(text, "darwin/") + strings.Count(text, "windows/"); builds < 2 {
 				t.Errorf("%d builds are named, want both:\n%s", builds, text)
 			}
 		}
 	})
 	t.Run("a name that another has", func(t *testing.T) {
-		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("first"), g.token(t, 60)), `"first" is the name of a worker at 127.0.0.1:`,
+		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("first"), g.token(t, 60)), `worker "first" at 127.0.0.1:`,
 			"choose another (--name)")
 	})
 	t.Run("the coordinator's name", func(t *testing.T) {
-		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("coordinator"), g.token(t, 60)), "the coordinator's own name",
+		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("coordinator"), g.token(t, 60)), `the name "coordinator" is the coordinator's`,
 			"choose another (--name)")
 	})
 	t.Run("an expired token", func(t *testing.T) {
@@ -162,5 +162,5 @@ func TestOlderAttempt(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, g.describe())
 	}
-	contains(t, e.Error, "worker only", "it is attempt number", "this worker has seen number")
+	contains(t, e.Error, "worker only", "attempt", "is out of date: this worker has seen attempt")
 }

@@ -17,26 +17,26 @@ import (
 // ParseToken reads a token's text.
 func ParseToken(text string) (Token, error) { return pki.ParseToken(strings.TrimRight(text, "\r\n")) }
 
-// ReadTokenFile reads a token from a file, which nobody else may read.
+// ReadTokenFile reads a token from a file. It refuses a file that other users can read.
 func ReadTokenFile(path string) (Token, error) { return pki.ReadTokenFile(path) }
 
-// WriteTokenFile writes a token into a file that nobody else may read.
+// WriteTokenFile writes a token to a file that only this user can read.
 func WriteTokenFile(path string, t Token) error { return pki.WriteTokenFile(path, t) }
 
 // Role says what a process may do.
 type Role = pki.Role
 
-// authorityDir is the folder of the authority, in that of the coordinator.
+// authorityDir is the authority's folder within the coordinator's.
 const authorityDir = "authority"
 
-// Tokens are those of a coordinator's folder, whether it runs or not.
+// Tokens manages the tokens in a coordinator's folder, whether the coordinator runs or not.
 type Tokens struct{ authority *pki.Authority }
 
-// OpenTokens opens the tokens in the folder of a coordinator that was started before.
+// OpenTokens opens the tokens in a coordinator's folder. The coordinator must have been started there before.
 func OpenTokens(dir string) (*Tokens, error) {
 	path := filepath.Join(dir, authorityDir)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no cluster in %s: engine cluster start makes one, --dir names another folder", dir)
+		return nil, fmt.Errorf("%s has no cluster; create one with engine cluster start, or name another folder with --dir", dir)
 	}
 	a, err := pki.OpenAuthority(path, clock.Now())
 	if err != nil {
@@ -45,7 +45,7 @@ func OpenTokens(dir string) (*Tokens, error) {
 	return &Tokens{a}, nil
 }
 
-// NewToken makes a token for a role that expires.
+// NewToken creates a token for a role. It expires after ttl.
 func (t *Tokens) NewToken(role Role, ttl time.Duration) (Token, error) {
 	return t.authority.NewToken(role, ttl, clock.Now())
 }
@@ -53,14 +53,14 @@ func (t *Tokens) NewToken(role Role, ttl time.Duration) (Token, error) {
 // List lists the tokens, the first to expire first.
 func (t *Tokens) List() []TokenInfo { return t.authority.Tokens() }
 
-// Revoke ends a token, and what it has let in: a coordinator that runs closes its connections within a second.
+// Revoke revokes a token. A running coordinator disconnects every process that joined with it within a second.
 func (t *Tokens) Revoke(id string) error { return t.authority.Revoke(id) }
 
-// Names lists the names that workers have.
+// Names lists the workers' names and their holders.
 func (t *Tokens) Names() []NameInfo { return t.authority.Names() }
 
-// Release ends a worker's hold on its name, and the worker's membership.
+// Release frees a worker's name for another key. A worker that still uses the name is disconnected.
 func (t *Tokens) Release(name string) error { return t.authority.Release(name) }
 
-// AddressIn reads where the coordinator of a folder is reached, which runs on this host.
+// AddressIn reads the address of the coordinator that runs on this host with a folder.
 func AddressIn(dir string) (string, error) { return journal.AddressIn(dir) }

@@ -21,32 +21,32 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// WorkerConfig is what a worker needs.
+// WorkerConfig configures a worker.
 type WorkerConfig struct {
-	Join        string // the coordinator's host:port, or by what package discovery finds it
-	Token       Token  // by which it joins, where CertFile has no certificate yet
-	CertFile    string // where its certificate is kept; "": it joins again with each start
-	Name        string // in the cluster; "": the host's
-	Listen      string // host:port; "": any port of the address by which it reaches the coordinator
-	Advertise   string // host:port that others reach it by, where that is another
-	DataListen  string // host:port of a second network for tensors; "": the same
-	Threads     int    // of the CPU; 0: all cores
-	LaneStreams int    // connections that carry tensors to a process; 0: 2
-	// System, if there is one, is the caller's own: it must have no address yet.
+	Join        string // the coordinator's host:port, or a URL for package discovery
+	Token       Token  // join token, used if CertFile has no certificate yet
+	CertFile    string // keeps the certificate; "": the worker gets a new one at each start
+	Name        string // in the cluster; "": the host's name
+	Listen      string // host:port; "": any free port of the interface that reaches the coordinator
+	Advertise   string // host:port at which others reach it; "": Listen's
+	DataListen  string // host:port for tensors on a second network; "": the same as Listen
+	Threads     int    // CPU threads; 0: all cores
+	LaneStreams int    // connections for tensors to each process; 0: 2
+	// System is the caller's actor system, which must have no address yet; nil: the worker makes its own.
 	System *actor.ActorSystem
-	Logger *slog.Logger // nil: nobody is told
+	Logger *slog.Logger // nil: no log
 
-	ahead time.Duration // by which a test makes the process's clock wrong
+	ahead time.Duration // how far a test sets the process's clock ahead
 }
 
-// wall is what this process's clock shows at a time, and wallNow what it shows now.
+// wall returns what this process's clock shows at a time, and wallNow what it shows now.
 func (c *WorkerConfig) wall(t time.Time) time.Time { return clock.At(t).Add(c.ahead) }
 
 func (c *WorkerConfig) wallNow() time.Time { return clock.Now().Add(c.ahead) }
 
-// Work joins a cluster and computes the ranks that it is given, until ctx ends. A worker
-// that the coordinator has given up, because it was silent for too long, gives its ranks up
-// and joins again.
+// Work joins a cluster and computes the ranks that the coordinator assigns, until ctx ends. If the
+// coordinator removes the worker because it was silent for too long, the worker releases its ranks and
+// joins again.
 func Work(ctx context.Context, cfg WorkerConfig) error {
 	w, err := newWorker(cfg)
 	if err != nil {
@@ -74,7 +74,7 @@ func newWorker(cfg WorkerConfig) (*worker, error) {
 	if unnamed {
 		name, err := os.Hostname()
 		if err != nil {
-			return nil, fmt.Errorf("the worker's name: %w; give one (--name)", err)
+			return nil, fmt.Errorf("read the host's name for the worker: %w; give a name (--name)", err)
 		}
 		cfg.Name = name
 	}
@@ -88,7 +88,7 @@ func newWorker(cfg WorkerConfig) (*worker, error) {
 	return w, err
 }
 
-// work listens, and lives under one membership after the other, until one ends for good. It has joined.
+// work listens, and runs one membership after the other until one ends for good. The worker has its certificate.
 func (w *worker) work(ctx context.Context) error {
 	renewing, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -108,19 +108,19 @@ func (w *worker) work(ctx context.Context) error {
 			return nil
 		case errors.As(err, &far):
 			w.awaitCoordinator(ctx, far)
-		case errors.Is(err, beat.ErrUnreachable): // which may end, as a firewall's rules change
+		case errors.Is(err, beat.ErrUnreachable): // a firewall's rules may change
 			w.obstacles.tell(w.log, w.cfg.Join, err)
 			select {
 			case <-time.After(reachMost):
 			case <-ctx.Done():
 			}
 		case beat.NotYet(err) && again.next(ctx):
-			w.log.Warn("the coordinator does not take this worker yet; it tries again", "err", err)
+			w.log.Warn("the coordinator refuses this worker for now; it keeps trying", "err", err)
 		case !errors.Is(err, beat.ErrRefused) || !welcomed:
 			return err
 		default:
 			again = retries{}
-			w.log.Warn("the coordinator has given this worker up; it joins again", "err", err)
+			w.log.Warn("the coordinator has removed this worker; it joins again", "err", err)
 		}
 	}
 }
@@ -134,23 +134,23 @@ func (w *worker) call(name string) {
 	}))
 }
 
-// worker is a process that computes ranks. What it has lasts from one membership to the next.
+// worker is a process that computes ranks. Its fields last from one membership to the next.
 type worker struct {
 	cfg       WorkerConfig
-	unnamed   bool // nobody has given it a name: where its host's is taken, it takes one beside it
+	unnamed   bool // it has no name of its own; if the host's name is in use, it appends a number
 	log       *slog.Logger
 	logs      *forwarder
 	build     string
 	at        *locate.Locator // of the coordinator
 	root      []byte
 	keeper    *pki.Keeper
-	devices   []*wire.OfferedDevice // that it offers
+	devices   []*wire.OfferedDevice // the GPUs that it offers
 	system    *actor.ActorSystem
-	shutdown  func() // of a system that is not the caller's; nil: there is none
+	shutdown  func() // of the worker's own actor system; nil: the system is the caller's
 	transport *transport.TCP
 	port      mesh.Port
 	probes    prober
 	obstacles obstacles
-	numbering []byte // incarnation of the coordinator that numbers attempts; the membership's mu
-	highest   uint64 // number of the latest attempt that it was given by that one; the membership's mu
+	numbering []byte // incarnation of the coordinator that numbers the attempts; the membership's mu
+	highest   uint64 // number of that coordinator's latest attempt; the membership's mu
 }

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	carryAloneTime  = 60 * time.Millisecond  // for which a worker computes alone
-	carryAlonePart  = 5 * time.Millisecond   // of which the middle one counts
-	carryTime       = 300 * time.Millisecond // for which it computes and sends
-	carryBlockBytes = 1 << 20                // that it sends before it looks at the time
-	carryNumbers    = 4096                   // that are added between two looks at whether to go on
+	carryAloneTime  = 60 * time.Millisecond  // how long a worker only computes
+	carryAlonePart  = 5 * time.Millisecond   // parts of that time; the median part counts
+	carryTime       = 300 * time.Millisecond // how long it computes and sends
+	carryBlockBytes = 1 << 20                // bytes that it sends between two looks at the time
+	carryNumbers    = 4096                   // numbers that it adds between two checks whether to stop
 )
 
-// computing are goroutines that compute, as many as a worker has threads, so that it is seen what else takes of their
-// processors: the process, the system, and whatever carries packets.
+// computing runs one computing goroutine for each of a worker's threads. What they lose shows how much of the
+// processors something else takes: this process, the system, and the handling of packets.
 type computing struct {
 	ends    atomic.Bool
 	running sync.WaitGroup
 	rounds  []computed
 }
 
-// computed counts what one of them has done, in a cache line of its own.
+// computed counts the rounds of one goroutine, in its own cache line.
 type computed struct {
 	rounds atomic.Int64
 	sum    float32
@@ -59,8 +59,8 @@ func (c *computing) done() (all int64) {
 	return all
 }
 
-// rate is how many rounds a nanosecond has while nothing is sent: in the middle one of some parts of carryAloneTime, since another
-// may begin to send a little sooner, or in all of them where the machine has so much to do that most parts have none.
+// rate returns the rounds per nanosecond while nothing is sent. It is the median over the parts of carryAloneTime, because
+// another worker may begin to send a little sooner, or the mean if that is higher: on a busy machine most parts may be empty.
 func (c *computing) rate(ctx context.Context) (float64, error) {
 	var parts []float64
 	began, all := time.Now(), c.done()
@@ -82,8 +82,8 @@ func (c *computing) end() {
 	c.running.Wait()
 }
 
-// measureCarry measures how many nanoseconds each of some threads computes less for a byte that is sent to another
-// process, or comes meanwhile: 0 where processors are left over. Others should begin to send at the same time.
+// measureCarry measures the compute time, in ns for each thread, that a sent or received byte costs: 0 if the host has
+// processors to spare. The other workers should begin to send at the same time.
 func measureCarry(ctx context.Context, t transport.Transport, to *wire.Peer, threads int, received *atomic.Int64) (float64, error) {
 	trip, end, err := dialProbe(ctx, t, to)
 	if err != nil {
@@ -109,7 +109,7 @@ func measureCarry(ctx context.Context, t transport.Transport, to *wire.Peer, thr
 	return max(took-rounds/rate, 0) / float64(bytes), nil
 }
 
-// carry measures what messages take of this worker's computing.
+// carry measures the compute time that messages cost this worker, and replies.
 func (w *membership) carry(number uint64, m *wire.Carry) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()

@@ -21,27 +21,27 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// folderView is a worker's view of paths; tests have others.
+// folderView maps a path to the worker's view of it; tests replace it.
 var folderView = func(path string) string { return path }
 
-// isProbeName keeps a worker from making files of other names.
+// isProbeName reports whether a name is that of a probe, so that a worker creates no other files.
 func isProbeName(name string) bool {
 	random, ok := strings.CutPrefix(name, rundir.ProbePrefix)
 	b, err := hex.DecodeString(random)
 	return ok && err == nil && len(b) == sightBytes
 }
 
-// answerProbe looks for a probe, and answers it where it is there. The folder is then open.
+// answerProbe looks for a probe in the run's folder and writes the answer beside it. It returns the open folder.
 func answerProbe(m *wire.Assign, self uuid.UUID) (at *folder.Folder, answer []byte, err error) {
 	if !filepath.IsAbs(m.GetFolder()) || !isProbeName(m.GetProbe()) || len(m.GetProbeContent()) != sightBytes {
-		return nil, nil, fmt.Errorf("a probe %.100q of %d bytes in %.100q", m.GetProbe(), len(m.GetProbeContent()), m.GetFolder())
+		return nil, nil, fmt.Errorf("invalid probe %.100q of %d bytes in folder %.100q", m.GetProbe(), len(m.GetProbeContent()), m.GetFolder())
 	}
 	if at, err = folder.Open(folderView(m.GetFolder())); err != nil {
 		return nil, nil, err
 	}
 	content, err := folder.ReadFile(at, m.GetProbe(), sightBytes)
 	if err == nil && !bytes.Equal(content, m.GetProbeContent()) {
-		err = fmt.Errorf("%s is not the file that the coordinator has written", at.Path(m.GetProbe()))
+		err = fmt.Errorf("%s is not the file that the coordinator wrote", at.Path(m.GetProbe()))
 	}
 	answer = randomBytes()
 	if err == nil {
@@ -60,7 +60,7 @@ func answerProbe(m *wire.Assign, self uuid.UUID) (at *folder.Folder, answer []by
 // keep it from computing.
 const sightTime = 5 * time.Second
 
-// see looks whether this worker sees the run's folder, and opens it.
+// see checks whether this worker sees the run's folder, and opens it.
 func (p *part) see(m *wire.Assign, answer *wire.Assigned) {
 	if m.GetFolder() == "" {
 		return
@@ -97,11 +97,11 @@ func (p *part) see(m *wire.Assign, answer *wire.Assigned) {
 	}
 }
 
-// writeOwn writes into a checkpoint; tests have one that stops in the middle.
+// writeOwn writes into a checkpoint; a test replaces it with one that stops in the middle.
 var writeOwn = checkpoint.WriteOwn
 
-// writeOwn writes a stage's part of the coordinator's checkpoint to the folder that both see.
-// The attempt is in the name of the checkpoint's folder: that of a newer one is out of reach.
+// writeOwn writes a stage's part of the coordinator's checkpoint to the folder that both see. The
+// name of the checkpoint's folder contains the attempt, so a worker can't write into a newer attempt's.
 func (p *part) writeOwn(ctx context.Context, step int64, places []trainstate.Place, saved []stages.Saved) ([]uint32, error) {
 	own := make([]checkpoint.Own, len(places))
 	for i, at := range places {

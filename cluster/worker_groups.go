@@ -16,10 +16,9 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// rankGroups are the groups of the ranks that a worker has, of which other members may be in other
-// processes. Each is opened when the rank's stage is built: by then the mesh carries the attempt. A
-// process that is gone is for the coordinator to find, who then ends the attempt: the groups wait
-// until then.
+// rankGroups are the groups of a worker's ranks; their other members may be in other processes. Each
+// group is opened when the rank's stage is built; by then the mesh knows the attempt. The coordinator
+// detects a failed process and ends the attempt; until then the groups wait.
 type rankGroups struct {
 	mesh      *mesh.Mesh
 	attempt   uuid.UUID
@@ -28,10 +27,10 @@ type rankGroups struct {
 
 	mu      sync.Mutex
 	members map[int][]rankGroup // by rank
-	failed  error               // why nothing is opened any more
+	failed  error               // why no more groups are opened
 }
 
-// Of is plan.Groups'.
+// Of implements plan.Groups.
 func (g *rankGroups) Of(rank int, d grid.Dimension) tensorops.Group {
 	of := g.grid.Group(rank, d)
 	if len(of) == 1 {
@@ -68,8 +67,8 @@ func (g *rankGroups) open(name string, processes []lane.ID, rank int) (*collecti
 	return port.Open(name, processes, rank)
 }
 
-// Fail is plan.Groups'. Members in other processes hear from the coordinator that the attempt ends, and why: that
-// these ranks have left is no reason.
+// Fail implements plan.Groups. Members in other processes learn from the coordinator why the attempt ends, so these
+// ranks leave their groups silently.
 func (g *rankGroups) Fail(err error) {
 	g.mu.Lock()
 	members := g.members
@@ -82,7 +81,7 @@ func (g *rankGroups) Fail(err error) {
 	}
 }
 
-// Status is plan.Groups'.
+// Status implements plan.Groups.
 func (g *rankGroups) Status(rank int) (w actors.GroupWait, ok bool) {
 	g.mu.Lock()
 	of := g.members[rank]
@@ -101,11 +100,11 @@ type rankGroup struct {
 	group *collective.Group
 }
 
-// unopened is a group that could not be opened: its collectives fail.
+// unopened is a group that could not be opened; its collectives fail.
 type unopened struct {
 	tensorops.DryGroup
 	err error
 }
 
-// Start is tensorops.Group's.
+// Start implements tensorops.Group.
 func (u unopened) Start(_ *tensorops.Op, done func(error)) { done(u.err) }

@@ -15,19 +15,19 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/clock"
 )
 
-// Tries of a worker whose name another one has that may be dead: it is known at the latest when the coordinator has not
-// heard of it for its silence.
+// Tries of a worker whose name belongs to another worker that may have failed. The coordinator knows at the latest after
+// its silence.
 const (
 	retryEvery = time.Second
 	retryTime  = 15 * time.Second
-	// limitNames is how many names a worker tries that was given none.
+	// limitNames is how many names a worker tries if it was given none.
 	limitNames = 64
 )
 
-// retries are those of one reason.
+// retries counts the time of the tries for one reason.
 type retries struct{ began time.Time }
 
-// next waits for the next try; false: there is none.
+// next waits for the next try; false: there is no more.
 func (r *retries) next(ctx context.Context) bool {
 	if r.began.IsZero() {
 		r.began = time.Now()
@@ -42,8 +42,8 @@ func (r *retries) next(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// joinAs gets a certificate by the worker's name. Where that is another worker's, and nobody has chosen it, it takes the
-// next one that is free: the name with a number.
+// joinAs gets a certificate with the worker's name. If another worker has the name and the user did not choose it, the
+// worker appends the next free number.
 func (w *worker) joinAs(ctx context.Context) (cert tls.Certificate, err error) {
 	base, number := w.cfg.Name, 1
 	var again retries
@@ -54,11 +54,11 @@ func (w *worker) joinAs(ctx context.Context) (cert tls.Certificate, err error) {
 		})
 		switch {
 		case errors.Is(err, errNameLater) && again.next(ctx):
-			w.log.Warn("another worker has the name and may have died; this one tries again", "name", w.cfg.Name, "err", err)
+			w.log.Warn("another worker, which may have failed, has this name; trying again", "name", w.cfg.Name, "err", err)
 		case errors.Is(err, ErrNameHeld) && ctx.Err() == nil && w.unnamed && number < limitNames:
 			number++
 			again = retries{}
-			w.log.Warn("another worker has the name; this one joins by the next", "name", w.cfg.Name, "err", err)
+			w.log.Warn("another worker has this name; trying the next name", "name", w.cfg.Name, "err", err)
 			w.call(fmt.Sprintf("%s-%d", base, number))
 		default:
 			return cert, err
@@ -79,26 +79,26 @@ func (w *worker) join(ctx context.Context) error {
 		}
 	}
 	if err == nil && w.cfg.CertFile != "" && w.unnamed {
-		if name := pki.NameIn(cert); name != "" { // which may have a number
+		if name := pki.NameIn(cert); name != "" { // it may have a number
 			w.call(name)
 		}
 	}
 	if err == nil && w.cfg.CertFile != "" && w.cfg.Token.ID != "" {
 		if why := outlived(cert, w.root, w.cfg.Token, clock.Now()); why != "" {
-			w.log.Warn("the certificate is of no use any more; the worker joins again", "file", w.cfg.CertFile, "why", why)
+			w.log.Warn("the certificate can't be used any more; the worker joins again", "file", w.cfg.CertFile, "why", why)
 			err = os.ErrNotExist
 		}
 	}
 	if w.cfg.CertFile == "" || errors.Is(err, os.ErrNotExist) {
 		if w.cfg.Token.ID == "" {
-			return fmt.Errorf("a token is needed to join (--token-file): %w", cmp.Or(err, errors.New("there is no certificate")))
+			return fmt.Errorf("joining needs a join token (--token-file): %w", cmp.Or(err, errors.New("this worker has no certificate yet")))
 		}
 		if err := checkRole("token", w.cfg.Token.Role, RoleWorker); err != nil {
 			return err
 		}
 		cert, err = w.joinAs(ctx)
 		if err != nil {
-			return fmt.Errorf("joining the cluster at %s: %w", w.cfg.Join, err)
+			return fmt.Errorf("join the cluster at %s: %w", w.cfg.Join, err)
 		}
 		if w.cfg.CertFile != "" {
 			err = pki.WriteCertificateFile(w.cfg.CertFile, cert)
@@ -114,18 +114,17 @@ func (w *worker) join(ctx context.Context) error {
 	return nil
 }
 
-// renew has the coordinator sign a new certificate for the identity that it knows this
-// process by.
+// renew gets a new certificate for this worker's identity from the coordinator.
 func (w *worker) renew(ctx context.Context, csr []byte) ([]byte, error) {
 	return renew(ctx, w.at, w.root, w.keeper, csr)
 }
 
-// dialCoordinator opens a stream to the coordinator, wherever that is now.
+// dialCoordinator opens a stream to the coordinator at its current address.
 func (w *worker) dialCoordinator(ctx context.Context, protocol string) (net.Conn, error) {
 	return dialCoordinator(ctx, w.at, w.root, w.keeper, protocol)
 }
 
-// final reports whether an error of dialling the coordinator means that this process never will be let in again.
+// final reports whether an error of dialing the coordinator means that it will never accept this process again.
 func final(err error) bool {
 	return errors.Is(err, transport.ErrRevoked) || errors.Is(err, transport.ErrReplaced) || errors.Is(err, transport.ErrRole)
 }

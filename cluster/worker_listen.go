@@ -18,8 +18,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
-// open begins to listen. A process does it once: protoactor's remote sets gRPC's logger for all,
-// while the last goroutines of one before may read it.
+// open begins to listen. A process must do it only once: protoactor's remote sets gRPC's global
+// logger, which the last goroutines of an earlier remote may still read.
 func (w *worker) open(ctx context.Context) error {
 	listen, err := w.listen(ctx)
 	if err != nil {
@@ -47,15 +47,15 @@ func (w *worker) open(ctx context.Context) error {
 	return nil
 }
 
-// listen is the address to listen at: where none is given, that of the interface by which
-// the coordinator is reached.
+// listen returns the address to listen at: the given one, or that of the interface that reaches the
+// coordinator.
 func (w *worker) listen(ctx context.Context) (string, error) {
 	if w.cfg.Listen != "" {
 		return w.cfg.Listen, nil
 	}
 	var conn net.Conn
 	err := w.reach(ctx, func() (err error) {
-		if w.at.Searches() { // which of the addresses is the coordinator's, only it can show
+		if w.at.Searches() { // only a connection shows which of the addresses is the coordinator's
 			conn, err = w.dialCoordinator(ctx, logProtocol)
 			return err
 		}
@@ -63,14 +63,14 @@ func (w *worker) listen(ctx context.Context) (string, error) {
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("how the coordinator is reached: %w", err)
+		return "", fmt.Errorf("find the interface that reaches the coordinator: %w", err)
 	}
 	defer conn.Close() //nolint:errcheck // nothing was written
 	host, _, err := net.SplitHostPort(conn.LocalAddr().String())
 	return net.JoinHostPort(host, "0"), err
 }
 
-// close ends what open began.
+// close undoes open.
 func (w *worker) close() {
 	if w.transport != nil {
 		w.transport.Close()
@@ -80,7 +80,7 @@ func (w *worker) close() {
 	}
 }
 
-// offer says what this worker has.
+// offer describes the resources of this worker.
 func (w *worker) offer() (*wire.Offer, error) {
 	w.devices = w.offeredDevices()
 	d, err := device.OpenKind(device.Options{Kind: device.CPU, Threads: w.cfg.Threads})
@@ -92,12 +92,12 @@ func (w *worker) offer() (*wire.Offer, error) {
 		Registered: registry.Names()}, nil
 }
 
-// offeredDevices are the GPUs of this machine that can be opened. What is wrong with others
-// is said by `engine doctor`.
+// offeredDevices returns the GPUs of this machine that can be opened. `engine doctor` says what is
+// wrong with the others.
 func (w *worker) offeredDevices() []*wire.OfferedDevice {
 	found, err := cuda.Find(device.CUDAOptions())
 	if err != nil && !errors.Is(err, cuda.ErrUnavailable) {
-		w.log.Warn("no GPU is offered", "err", err)
+		w.log.Warn("can't offer a GPU; engine doctor says more", "err", err)
 	}
 	var all []*wire.OfferedDevice
 	for _, g := range found[:min(len(found), limitDevices)] {
@@ -107,7 +107,7 @@ func (w *worker) offeredDevices() []*wire.OfferedDevice {
 	return all
 }
 
-// cores are how many threads compute here.
+// cores returns how many threads compute here.
 func (w *worker) cores() int {
 	if w.cfg.Threads > 0 {
 		return w.cfg.Threads

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// forwarder sends a worker's log to the coordinator. What has no room is counted.
+// forwarder sends a worker's log to the coordinator. It discards and counts records when its queue is full.
 type forwarder struct {
 	queue   chan *wire.LogRecord
 	dropped atomic.Uint64
@@ -18,7 +18,7 @@ type forwarder struct {
 
 func newForwarder() *forwarder { return &forwarder{queue: make(chan *wire.LogRecord, limitLogQueue)} }
 
-// add is the sink of the worker's log. It never waits.
+// add queues a log record. It never waits.
 func (f *forwarder) add(r *wire.LogRecord) {
 	select {
 	case f.queue <- r:
@@ -27,7 +27,7 @@ func (f *forwarder) add(r *wire.LogRecord) {
 	}
 }
 
-// run sends records until ctx ends, over streams that dial opens.
+// run sends records over streams that dial opens, until ctx ends.
 func (f *forwarder) run(ctx context.Context, dial func(context.Context) (net.Conn, error)) {
 	for ctx.Err() == nil {
 		if conn, err := dial(ctx); err == nil {
@@ -40,10 +40,10 @@ func (f *forwarder) run(ctx context.Context, dial func(context.Context) (net.Con
 	}
 }
 
-// send sends records over a stream until it breaks or ctx ends; then it sends what is left.
+// send sends records over a stream until it breaks or ctx ends. When ctx ends it sends the queued records first.
 func (f *forwarder) send(ctx context.Context, conn net.Conn) {
 	broken := make(chan struct{})
-	go func() { // ends with the stream, on which nothing comes
+	go func() { // ends with the stream; the coordinator sends nothing
 		defer close(broken)
 		_, _ = io.Copy(io.Discard, conn)
 	}()
@@ -74,7 +74,7 @@ func (f *forwarder) send(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// sendBatch sends a record, and those that wait behind it.
+// sendBatch sends a record and the queued ones after it.
 func (f *forwarder) sendBatch(conn net.Conn, first *wire.LogRecord, within time.Duration) bool {
 	b := &wire.LogBatch{Records: []*wire.LogRecord{first}, Dropped: f.dropped.Swap(0)}
 	for len(b.Records) < limitLogBatch && len(f.queue) > 0 {

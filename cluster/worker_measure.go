@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// measureLink measures the way to another process: half of the middle one of some round trips, the
-// bytes that arrive a second beyond that, in the middle one of some blocks.
+// measureLink measures the link to another process. The latency is half the median round trip. The
+// rate is that of the median block, without the latency.
 func measureLink(ctx context.Context, t transport.Transport, p *wire.Peer) *wire.Link {
 	l := &wire.Link{To: p.GetName()}
 	if err := measureInto(ctx, t, p, l); err != nil {
@@ -39,7 +39,7 @@ func measureInto(ctx context.Context, t transport.Transport, p *wire.Peer, l *wi
 	}
 	slices.Sort(pings[:])
 	ping := pings[len(pings)/2]
-	if _, err := trip(probeBytes); err != nil { // which finds out how fast it may go
+	if _, err := trip(probeBytes); err != nil { // a warm-up: TCP finds its rate
 		return err
 	}
 	var blocks []time.Duration
@@ -53,12 +53,12 @@ func measureInto(ctx context.Context, t transport.Transport, p *wire.Peer, l *wi
 	slices.Sort(blocks)
 	middle := blocks[len(blocks)/2]
 	l.LatencyMs = float64(ping) / 2 / float64(time.Millisecond)
-	// the shortest: while others send, most wait behind what they do
+	// the shortest ping: while other workers send, most pings wait behind their data
 	l.BytesPerS = probeBytes / max(middle-pings[0], time.Microsecond).Seconds()
 	return nil
 }
 
-// connect measures the ways from this worker to others.
+// connect measures the links from this worker to others, and replies.
 func (w *membership) connect(number uint64, m *wire.Connect) {
 	answer := &wire.Connected{}
 	for _, p := range m.GetPeers() {
@@ -67,10 +67,10 @@ func (w *membership) connect(number uint64, m *wire.Connect) {
 	w.tell(&wire.Control{Request: number, Kind: &wire.Control_Connected{Connected: answer}})
 }
 
-// limitMeasureS bounds the time that a worker measures for.
+// limitMeasureS bounds how long a worker measures, in seconds.
 const limitMeasureS = 60
 
-// measure measures what a model's layers take here.
+// measure measures how long a model's layers take here, and replies.
 func (w *membership) measure(number uint64, m *wire.Measure) {
 	answer := &wire.Measured{}
 	costs, err := w.costs(m)
@@ -93,7 +93,7 @@ func (w *worker) costs(m *wire.Measure) (*forecast.Costs, error) {
 	}
 	var model stages.Config
 	if err := json.Unmarshal(m.GetModel(), &model); err != nil {
-		return nil, fmt.Errorf("the model: %w", err)
+		return nil, fmt.Errorf("parse the model: %w", err)
 	}
 	var table []byte
 	if len(m.GetTable()) > 0 {

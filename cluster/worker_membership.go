@@ -14,9 +14,9 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// membership is the life of a worker under one incarnation. What is of one never reaches another:
-// messages name the incarnation that they are for and from, and attempts are carried by the
-// membership that they were assigned to.
+// membership is a worker's time as a member under one incarnation (a fresh id). Messages name the
+// incarnations of their sender and receiver, and each attempt belongs to the membership that it was
+// assigned to. So nothing of one membership reaches another.
 type membership struct {
 	*worker
 	id     uuid.UUID
@@ -26,18 +26,18 @@ type membership struct {
 	stop   func()          // ends it
 
 	mu          sync.Mutex
-	far         *farError // why it has ended by itself; nil: it has not
+	far         *farError // set when it has ended because the coordinator's own address is unreachable
 	welcomed    bool
 	coordinator *wire.Peer
-	silence     time.Duration // after which a process is lost
+	silence     time.Duration // after which a process counts as failed
 	parts       map[uuid.UUID]*part
-	gaveUp      map[uuid.UUID]string // why, by attempt, until the coordinator releases it
-	leaving     bool                 // nothing begins any more
-	running     sync.WaitGroup       // of what assigns and releases
+	gaveUp      map[uuid.UUID]string // by attempt: why it released its ranks, until the coordinator releases the attempt
+	leaving     bool                 // it takes no more orders
+	running     sync.WaitGroup       // of its goroutines
 }
 
-// membership lives under a new incarnation until the coordinator refuses it, or ctx ends. It
-// reports whether the coordinator had welcomed it.
+// membership runs a membership until the coordinator refuses it, or ctx ends. It reports whether
+// the coordinator had welcomed the worker.
 func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 	m := &membership{worker: w, parts: make(map[uuid.UUID]*part), gaveUp: make(map[uuid.UUID]string)}
 	if m.id, err = uuid.NewV7(); err != nil {
@@ -50,8 +50,8 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 	m.mesh = mesh.New(mesh.Config{Self: m.id, Name: w.cfg.Name, System: w.system, Secure: true, Streams: w.cfg.LaneStreams, Control: m.control,
 		Logger: w.log,
 		Broken: func(id uuid.UUID, err error) {
-			w.log.Error("a process can't be sent to any more", "process", id, "err", err)
-			go m.giveUp("something could not be sent") // whoever sends may hold what giving up takes
+			w.log.Error("can't send to a process any more", "process", id, "err", err)
+			go m.giveUp("a message could not be sent") // the sender may hold locks that giveUp needs
 		}}, w.transport)
 	w.port.Use(m.mesh)
 	m.client = beat.NewClient(beat.ClientConfig{
@@ -97,8 +97,8 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 	return welcomed, err
 }
 
-// welcome takes the coordinator's word that this worker is a member. Another coordinator
-// than before knows nothing of the attempts here.
+// welcome handles the coordinator's message that this worker is a member. A new coordinator does
+// not know the attempts here.
 func (w *membership) welcome(m *wire.Welcome) {
 	w.mu.Lock()
 	was := w.coordinator
@@ -106,25 +106,25 @@ func (w *membership) welcome(m *wire.Welcome) {
 	if next := m.GetCoordinator().GetIncarnation(); string(next) != string(w.numbering) {
 		w.numbering, w.highest = next, 0 // each coordinator numbers its own attempts
 	}
-	for _, p := range w.parts { // the last beats may not have come
+	for _, p := range w.parts { // the last beats may not have arrived
 		clear(p.told)
 	}
 	w.silence = time.Duration(m.GetSilenceS() * float64(time.Second))
 	w.mu.Unlock()
-	id, _ := uuid.FromBytes(m.GetCoordinator().GetIncarnation()) // which SetPeer looks at
+	id, _ := uuid.FromBytes(m.GetCoordinator().GetIncarnation()) // SetPeer checks it
 	if was != nil && string(was.GetIncarnation()) != string(id[:]) {
 		if old, err := uuid.FromBytes(was.GetIncarnation()); err == nil {
 			w.mesh.Forget(old)
 		}
-		w.giveUp("the coordinator was started again") // before an order of the new one can come
+		w.giveUp("the coordinator has restarted") // before the new one can send an order
 	}
 	if err := w.mesh.SetPeer(m.GetCoordinator()); err != nil {
-		w.log.Error("the coordinator's greeting", "err", err)
+		w.log.Error("the coordinator's welcome is invalid", "err", err)
 		return
 	}
 	w.mesh.Reconnected()
 	w.obstacles.gone()
-	w.log.Info("joined", "coordinator", m.GetCoordinator().GetAddress(), "address", w.transport.Address())
+	w.log.Info("joined the cluster", "coordinator", m.GetCoordinator().GetAddress(), "address", w.transport.Address())
 	if was == nil || string(was.GetIncarnation()) != string(id[:]) {
 		w.running.Add(1)
 		go func() { // ends with leased, or within beat.ReachTime
@@ -134,9 +134,9 @@ func (w *membership) welcome(m *wire.Welcome) {
 	}
 }
 
-// drain waits until the coordinator has released this worker's ranks, for drainTime at most, or until it is not
-// heard any more: where a whole cluster is told to end, its coordinator has runs write a last checkpoint, for which it
-// needs the workers. A coordinator that does not end itself takes the worker for lost after leaveGrace.
+// drain waits until the coordinator has released this worker's ranks, for up to drainTime or until the coordinator is
+// silent. If the whole cluster stops, the coordinator needs the workers for the runs' last checkpoints. A coordinator
+// that does not stop removes the worker after leaveGrace.
 func (w *membership) drain(ctx context.Context) {
 	end := time.NewTimer(drainTime)
 	defer end.Stop()
@@ -150,7 +150,7 @@ func (w *membership) drain(ctx context.Context) {
 			return
 		}
 		if !said {
-			w.log.Info("told to end; waits for the coordinator to release its ranks", "most_s", drainTime.Seconds())
+			w.log.Info("stopping; waiting for the coordinator to release the ranks", "limit_s", drainTime.Seconds())
 		}
 		select {
 		case <-tick.C:
@@ -162,7 +162,7 @@ func (w *membership) drain(ctx context.Context) {
 	}
 }
 
-// minds gives the ranks up when the coordinator was silent for longer than their lease.
+// minds releases the ranks when the coordinator was silent for longer than their lease.
 func (w *membership) minds(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -176,14 +176,14 @@ func (w *membership) minds(ctx context.Context) {
 		w.mu.Lock()
 		for _, p := range w.parts {
 			if quiet >= p.lease {
-				p.giveUp(fmt.Sprintf("it heard nothing of the coordinator for %.1f s, and cluster.lease_s is %g", quiet.Seconds(), p.lease.Seconds()))
+				p.giveUp(fmt.Sprintf("the coordinator was silent for %.1f s; cluster.lease_s is %g", quiet.Seconds(), p.lease.Seconds()))
 			}
 		}
 		w.mu.Unlock()
 	}
 }
 
-// giveUp ends every attempt's stages here.
+// giveUp ends the stages of all attempts here.
 func (w *membership) giveUp(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// control takes a message of the coordinator's.
+// control handles a control message from the coordinator.
 func (w *membership) control(from uuid.UUID, m *wire.Control) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -17,7 +17,7 @@ func (w *membership) control(from uuid.UUID, m *wire.Control) {
 	case w.leaving:
 		return
 	case string(boss.GetIncarnation()) != string(from[:]):
-		w.mesh.Refuse(from.String(), errors.New("an order that is not the coordinator's"))
+		w.mesh.Refuse(from.String(), errors.New("an order from a process that is not the coordinator"))
 		return
 	}
 	switch k := m.Kind.(type) {
@@ -26,17 +26,17 @@ func (w *membership) control(from uuid.UUID, m *wire.Control) {
 	case *wire.Control_Release:
 		w.released(k.Release)
 	case *wire.Control_Connect:
-		w.running.Go(func() { w.connect(m.GetRequest(), k.Connect) }) // ends with what it measures
+		w.running.Go(func() { w.connect(m.GetRequest(), k.Connect) }) // ends with the measurement
 	case *wire.Control_Carry:
-		w.running.Go(func() { w.carry(m.GetRequest(), k.Carry) }) // ends with what it measures
+		w.running.Go(func() { w.carry(m.GetRequest(), k.Carry) }) // ends with the measurement
 	case *wire.Control_Measure:
-		w.running.Go(func() { w.measure(m.GetRequest(), k.Measure) }) // ends with what it measures
+		w.running.Go(func() { w.measure(m.GetRequest(), k.Measure) }) // ends with the measurement
 	}
 }
 
-// assigned begins to compute ranks, and answers whether they are ready. w.mu is held.
+// assigned starts the stages of ranks, and replies when they are ready. w.mu is held.
 func (w *membership) assigned(m *wire.Assign, boss *wire.Peer) {
-	p, old, err := w.accept(m) // in the order in which messages came: a release may be next
+	p, old, err := w.accept(m) // before the next message, which may be a release
 	w.running.Go(func() {      // ends when the stages have begun
 		answer := &wire.Assigned{Attempt: m.GetAttempt()}
 		if err == nil {
@@ -44,13 +44,13 @@ func (w *membership) assigned(m *wire.Assign, boss *wire.Peer) {
 		}
 		if err != nil {
 			answer.Error = err.Error()
-			w.log.Error("can't compute", "ranks", m.GetRanks(), "err", err)
+			w.log.Error("can't compute ranks", "ranks", m.GetRanks(), "err", err)
 		}
 		w.tell(&wire.Control{Kind: &wire.Control_Assigned{Assigned: answer}})
 	})
 }
 
-// released ends the ranks of an attempt, and answers when nothing of them is left. w.mu is held.
+// released ends the ranks of an attempt, and replies when all their resources are free. w.mu is held.
 func (w *membership) released(m *wire.Release) {
 	id, err := uuid.FromBytes(m.GetAttempt())
 	if err != nil {
@@ -61,7 +61,7 @@ func (w *membership) released(m *wire.Release) {
 	w.running.Go(func() { // ends with the attempt's stages
 		if p != nil {
 			w.mu.Lock()
-			p.end("the coordinator releases them")
+			p.end("the coordinator released them")
 			w.mu.Unlock()
 			p.wait()
 		}
@@ -79,6 +79,6 @@ func (w *membership) tell(m *wire.Control) {
 		err = w.mesh.Control(id, m)
 	}
 	if err != nil {
-		w.log.Error("can't tell the coordinator", "err", err)
+		w.log.Error("can't send to the coordinator", "err", err)
 	}
 }

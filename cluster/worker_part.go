@@ -24,31 +24,31 @@ type part struct {
 	w         *membership
 	id, run   uuid.UUID
 	lease     time.Duration
-	stages    *actors.Stages // nil: not begun
+	stages    *actors.Stages // nil: not started
 	ended     bool           // it was told to end; w.mu
 	peers     []uuid.UUID    // other workers
 	processes []uuid.UUID    // of all ranks
-	folder    *folder.Folder // the run's, to write checkpoints to; nil: it is not seen here
+	folder    *folder.Folder // the run's, to write checkpoints to; nil: this worker does not see it
 	set       *device.Set
-	told      map[int]actors.Told // what the coordinator was told of actions, by rank; w.mu
-	dropped   chan struct{}       // closed when nothing of it is left
+	told      map[int]actors.Told // actions that the coordinator has, by rank; w.mu
+	dropped   chan struct{}       // closed when all its resources are free
 }
 
-// accept makes this worker's part of an attempt, and ends those of older ones. w.mu is held.
+// accept makes this worker's part of an attempt, and ends the parts of older attempts. w.mu is held.
 func (w *membership) accept(m *wire.Assign) (p *part, old []*part, err error) {
 	p = &part{w: w, told: make(map[int]actors.Told), dropped: make(chan struct{}), lease: time.Duration(m.GetLeaseS() * float64(time.Second))}
 	if p.run, err = uuid.FromBytes(m.GetRun()); err != nil {
-		return nil, nil, fmt.Errorf("the run: %w", err)
+		return nil, nil, fmt.Errorf("the run's id: %w", err)
 	}
 	if p.id, err = uuid.FromBytes(m.GetAttempt()); err != nil {
-		return nil, nil, fmt.Errorf("the attempt: %w", err)
+		return nil, nil, fmt.Errorf("the attempt's id: %w", err)
 	}
 	if m.GetGeneration() <= w.highest {
-		return nil, nil, fmt.Errorf("it is attempt number %d, and this worker has seen number %d", m.GetGeneration(), w.highest)
+		return nil, nil, fmt.Errorf("attempt %d is out of date: this worker has seen attempt %d", m.GetGeneration(), w.highest)
 	}
 	w.highest = m.GetGeneration()
 	clear(w.gaveUp)
-	for _, o := range w.parts { // the coordinator has released them, or has never heard of them
+	for _, o := range w.parts { // the coordinator has released them, or does not know them
 		o.end("a newer attempt has begun")
 		old = append(old, o)
 	}
@@ -56,7 +56,7 @@ func (w *membership) accept(m *wire.Assign) (p *part, old []*part, err error) {
 	return p, old, nil
 }
 
-// assign begins the stages of a part that was accepted, once the older ones have ended. answer is told whether it
+// assign starts the stages of an accepted part once the older parts have ended. It adds to answer whether this worker
 // sees the run's folder.
 func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Peer, answer *wire.Assigned) error {
 	for _, o := range old {
@@ -81,18 +81,18 @@ func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Pee
 		w.drop(p)
 		return err
 	}
-	w.log.Info("computes", "run", p.run, "ranks", m.GetRanks())
+	w.log.Info("started computing", "run", p.run, "ranks", m.GetRanks())
 	w.running.Add(1)
 	go func() { // ends with the stages
 		defer w.running.Done()
 		p.stages.Wait()
 		w.drop(p)
-		w.log.Info("computes no more", "run", p.run, "ranks", m.GetRanks())
+		w.log.Info("stopped computing", "run", p.run, "ranks", m.GetRanks())
 	}()
 	return nil
 }
 
-// resolve comes to the same plan as the coordinator, and makes of it what the stages need.
+// resolve resolves the coordinator's plan again, compares the digests, and returns the stages' spec.
 func (p *part) resolve(m *wire.Assign, boss *wire.Peer) (*actors.Spec, *actors.WeightReader, error) {
 	w := p.w
 	cfg, err := config.ParseStored("the coordinator's configuration", m.GetConfig())
@@ -104,7 +104,7 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer) (*actors.Spec, *actors.W
 	}
 	var model stages.Config
 	if err := json.Unmarshal(m.GetModel(), &model); err != nil {
-		return nil, nil, fmt.Errorf("the model: %w", err)
+		return nil, nil, fmt.Errorf("parse the model: %w", err)
 	}
 	var table []byte
 	if len(m.GetTable()) > 0 {
@@ -115,7 +115,8 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer) (*actors.Spec, *actors.W
 		return nil, nil, err
 	}
 	if digest := pl.Digest(); string(digest[:]) != string(m.GetDigest()) {
-		return nil, nil, fmt.Errorf("this worker comes to another plan than the coordinator: %x, not %x", digest[:8],
+		return nil, nil, fmt.Errorf("plan mismatch: this worker resolved %x, the coordinator %x; check that both run the same build and config",
+			digest[:8],
 			m.GetDigest()[:min(8, len(m.GetDigest()))])
 	}
 	ranks, hosts, err := p.hosts(m, pl.Grid().World())
@@ -147,7 +148,7 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer) (*actors.Spec, *actors.W
 	return &spec, weights, nil
 }
 
-// open makes the devices of the ranks here, and looks whether what is on a GPU fits it.
+// open opens the devices of the ranks here, and checks that the ranks on a GPU fit its memory.
 func (p *part) open(cfg *config.Config, pl *plan.Plan, ranks []int, ordinals []int32) (*device.Set, error) {
 	at := make(map[int]int)
 	for i, r := range ranks {
@@ -156,7 +157,7 @@ func (p *part) open(cfg *config.Config, pl *plan.Plan, ranks []int, ordinals []i
 			continue
 		}
 		if len(ordinals) != len(ranks) {
-			return nil, fmt.Errorf("%d GPUs are named for ranks %d", len(ordinals), ranks)
+			return nil, fmt.Errorf("the coordinator names %d GPUs for ranks %d; want one for each rank", len(ordinals), ranks)
 		}
 		at[r] = int(ordinals[i])
 	}
@@ -181,9 +182,10 @@ func (p *part) checkGPUs(cfg *config.Config, pl *plan.Plan, set *device.Set, at 
 		}
 		on[of[r]] = append(on[of[r]], r)
 		for _, d := range p.w.devices {
-			// A library that was found may not begin on the GPU.
+			// A library that was found may fail to start on the GPU.
 			if offered := device.WithTF32(d.GetKernels(), cfg.Device.TF32); int(d.GetOrdinal()) == ordinal && offered != of[r].Path() {
-				return fmt.Errorf("GPU %d has %s kernels, and %s were offered: see engine doctor there", ordinal, of[r].Path(), offered)
+				return fmt.Errorf("GPU %d opened with %s kernels, but this worker offered %s; run engine doctor on its host", ordinal, of[r].Path(),
+					offered)
 			}
 		}
 	}
@@ -199,13 +201,13 @@ func (p *part) checkGPUs(cfg *config.Config, pl *plan.Plan, set *device.Set, at 
 	return nil
 }
 
-// hosts are the addresses of the ranks' processes, "" for this one, and the ranks here.
+// hosts returns the ranks here, and the addresses of all ranks' processes, "" for this one.
 func (p *part) hosts(m *wire.Assign, ranks int) (own []int, hosts []string, err error) {
 	if len(m.GetHosts()) != ranks {
-		return nil, nil, fmt.Errorf("%d processes for %d ranks", len(m.GetHosts()), ranks)
+		return nil, nil, fmt.Errorf("the coordinator names %d processes for %d ranks; want one for each rank", len(m.GetHosts()), ranks)
 	}
 	for r, h := range m.GetHosts() {
-		id, _ := uuid.FromBytes(h.GetIncarnation()) // SetPeer refuses one that is none
+		id, _ := uuid.FromBytes(h.GetIncarnation()) // SetPeer refuses an invalid one
 		p.processes = append(p.processes, id)
 		if string(h.GetIncarnation()) == string(p.w.id[:]) {
 			own, hosts = append(own, r), append(hosts, "")
@@ -218,14 +220,14 @@ func (p *part) hosts(m *wire.Assign, ranks int) (own []int, hosts []string, err 
 		p.peers = append(p.peers, id)
 	}
 	if len(own) != len(m.GetRanks()) {
-		return nil, nil, fmt.Errorf("ranks %d are given, but %d are this process's", m.GetRanks(), own)
+		return nil, nil, fmt.Errorf("the coordinator assigns ranks %d, but its list gives this process ranks %d", m.GetRanks(), own)
 	}
 	return own, hosts, nil
 }
 
-// processesBy are the other processes of the attempt, by the addresses that it has for them.
+// processesBy returns the other processes of the attempt, by address.
 func (p *part) processesBy(hosts []string, boss *wire.Peer) map[string]uuid.UUID {
-	id, _ := uuid.FromBytes(boss.GetIncarnation()) // which SetPeer has looked at
+	id, _ := uuid.FromBytes(boss.GetIncarnation()) // SetPeer has checked it
 	at := map[string]uuid.UUID{boss.GetAddress(): id}
 	for rank, host := range hosts {
 		if host != "" {
@@ -235,8 +237,8 @@ func (p *part) processesBy(hosts []string, boss *wire.Peer) map[string]uuid.UUID
 	return at
 }
 
-// giveUp ends the part's stages, which the coordinator has not ordered: beats tell it, until it releases
-// the attempt. w.mu is held.
+// giveUp ends the part's stages without an order. Beats tell the coordinator until it releases the
+// attempt. w.mu is held.
 func (p *part) giveUp(why string) {
 	if !p.ended {
 		p.w.gaveUp[p.id] = why
@@ -251,16 +253,16 @@ func (p *part) end(why string) {
 	}
 	p.ended = true
 	if p.stages != nil {
-		p.w.log.Info("gives its ranks up", "why", why)
+		p.w.log.Info("releasing ranks", "why", why)
 		p.stages.Kill()
 	}
 }
 
-// wait waits until nothing of the part is left.
+// wait waits until all resources of the part are free.
 func (p *part) wait() { <-p.dropped }
 
-// drop forgets a part that has ended, and the workers that it was with: before another part, which
-// may be with them too, makes them known again.
+// drop frees the resources of an ended part and forgets the workers of its attempt. It must run
+// before the next part, which may have the same workers, adds them again.
 func (w *membership) drop(p *part) {
 	for _, id := range p.peers {
 		w.mesh.Forget(id)
@@ -269,7 +271,7 @@ func (w *membership) drop(p *part) {
 		p.set.Close()
 	}
 	if p.folder != nil {
-		_ = p.folder.Close() // nothing was written to the folder itself
+		_ = p.folder.Close() // nothing was written through this handle
 	}
 	w.mu.Lock()
 	delete(w.parts, p.id)

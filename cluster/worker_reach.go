@@ -13,16 +13,16 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Pauses between tries to reach a coordinator, and how often is said that it can't be. The
-// most is short beside the time in which a name server forgets that a name did not exist.
+// Pauses between tries to reach a coordinator, and how often a failure is logged. reachMost is short
+// compared with the time for which a name server remembers that a name does not exist.
 const (
 	reachFirst    = 100 * time.Millisecond
 	reachMost     = 2 * time.Second
 	reachSayEvery = 30 * time.Second
 )
 
-// reach calls f until the coordinator is there: where many processes are started at once
-// it may come last, and its name may not exist yet. What trying again does not help ends it.
+// reach calls f until it reaches the coordinator: if many processes start at once, the coordinator
+// may come last, and its name may not exist yet. Errors that another try can't fix end it.
 func (w *worker) reach(ctx context.Context, f func() error) error {
 	for pause := reachFirst; ; pause = min(2*pause, reachMost) {
 		err := f()
@@ -38,24 +38,24 @@ func (w *worker) reach(ctx context.Context, f func() error) error {
 	}
 }
 
-// obstacles are what keeps a worker from its coordinator, by what is said of them. The side that is refused has to say so:
-// nobody who has started a worker reads the log of the other.
+// obstacles limits how often a worker logs why it can't reach or join the coordinator, by log message. The worker logs it
+// too, because whoever starts a worker does not read the coordinator's log.
 type obstacles struct {
 	mu   sync.Mutex
 	said map[string]time.Time
 }
 
-// tell says why a try has failed, which another one follows: at once, and then every reachSayEvery.
+// tell logs why a try failed, at once and then every reachSayEvery. Another try follows.
 func (o *obstacles) tell(log *slog.Logger, coordinator string, err error) {
-	text := "this worker is no member of the coordinator's cluster; it keeps trying"
+	text := "this worker can't join the cluster yet; it keeps trying"
 	var far *farError
 	switch {
 	case errors.As(err, &far):
-		text = "this worker reaches the coordinator at one of its addresses alone, and therefore gets no ranks; it keeps trying"
+		text = "this worker can't reach the coordinator at all its addresses, so it gets no ranks; it keeps trying"
 	case errors.Is(err, beat.ErrUnreachable):
-		text = "the coordinator can't reach this worker, which therefore gets no ranks; it keeps trying"
+		text = "the coordinator can't reach this worker, so it gets no ranks; it keeps trying"
 	case locate.Absent(err):
-		text = "the coordinator can't be reached; the worker keeps trying"
+		text = "can't reach the coordinator; the worker keeps trying"
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -69,15 +69,15 @@ func (o *obstacles) tell(log *slog.Logger, coordinator string, err error) {
 	log.Warn(text, "coordinator", coordinator, "err", err)
 }
 
-// gone notes that the worker is a member: what comes then is told at once.
+// gone notes that the worker is a member, so that the next failure is logged at once.
 func (o *obstacles) gone() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	clear(o.said)
 }
 
-// farError is that of a worker which the coordinator has welcomed, and which can't reach it at the addresses that it names
-// as its own: what joins at one address may be sent to another one.
+// farError says that a welcomed worker can't reach the coordinator at the addresses that the coordinator advertises. They
+// may differ from the address at which the worker joined.
 type farError struct {
 	coordinator *wire.Peer
 	err         error
@@ -87,7 +87,7 @@ func (e *farError) Error() string { return e.err.Error() }
 
 func (e *farError) Unwrap() error { return e.err }
 
-// reachCoordinator dials the coordinator at its own addresses.
+// reachCoordinator dials the coordinator at the addresses that it advertises.
 func (w *worker) reachCoordinator(ctx context.Context, coordinator *wire.Peer) *farError {
 	ctx, cancel := context.WithTimeout(ctx, beat.ReachTime)
 	defer cancel()
@@ -95,7 +95,7 @@ func (w *worker) reachCoordinator(ctx context.Context, coordinator *wire.Peer) *
 	for _, of := range ownAddresses(coordinator) {
 		if err := touch(ctx, of.address, w.transport.Dial); err != nil {
 			all = append(all,
-				fmt.Errorf("the coordinator names %s as its own address, and this worker can't reach it there: %w; start the coordinator with an address that workers reach (%s)", of.address, err, of.flags))
+				fmt.Errorf("can't reach the coordinator at %s, the address that it advertises: %w; start the coordinator with an address that workers reach (%s)", of.address, err, of.flags))
 		}
 	}
 	if len(all) == 0 {
@@ -104,8 +104,8 @@ func (w *worker) reachCoordinator(ctx context.Context, coordinator *wire.Peer) *
 	return &farError{coordinator, errors.Join(all...)}
 }
 
-// awaitCoordinator tries the coordinator's own addresses until they are reached, or it may have others. Meanwhile the
-// worker is no member: it would be given ranks, and could not be heard of them.
+// awaitCoordinator tries the coordinator's addresses until they can be reached, or until the coordinator may have others.
+// Meanwhile the worker is not a member: it could not report about ranks that it got.
 func (w *worker) awaitCoordinator(ctx context.Context, far *farError) {
 	for began := time.Now(); far != nil && ctx.Err() == nil && time.Since(began) < reachSayEvery; far = w.reachCoordinator(ctx,
 		far.coordinator) {
@@ -118,7 +118,8 @@ func (w *worker) awaitCoordinator(ctx context.Context, far *farError) {
 	}
 }
 
-// dialBack ends the membership where the worker can't reach the coordinator at the addresses that this names: messages go there.
+// dialBack ends the membership if the worker can't reach the coordinator at the addresses that it advertises: messages go
+// there.
 func (w *membership) dialBack(coordinator *wire.Peer) {
 	far := w.reachCoordinator(w.leased, coordinator)
 	if far == nil || w.leased.Err() != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// status is what the stages here are doing.
+// status returns what the stages here are doing.
 func (w *membership) status() []*wire.StatusReply {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,8 +39,8 @@ func (w *membership) unreachable() (all []*wire.Unreachable) {
 	return all
 }
 
-// recorded adds to a worker's status what its stages have finished since the last one, and the memory that they
-// have taken. w.mu is held.
+// recorded adds to a worker's status the actions that its stages have finished since the last status, and the memory
+// that they use. w.mu is held.
 func (p *part) recorded(r *wire.StatusReply) {
 	wall := p.w.cfg.wall
 	for _, a := range p.stages.ActionsSince(p.told, limitBeatActions) {

@@ -11,36 +11,36 @@ import (
 	"sync"
 )
 
-// A Finder finds a coordinator. Its methods may be called at the same time.
+// A Finder finds a coordinator. Its methods may be called concurrently.
 type Finder interface {
-	// Find returns where the coordinator may be now, each address as HOST:PORT, the likeliest
-	// first. Where there is none that is an error. It ends soon after ctx does.
+	// Find returns the addresses at which the coordinator may be now, each as HOST:PORT, the most
+	// likely first. It returns an error if there is none. It returns soon after ctx ends.
 	Find(ctx context.Context) ([]string, error)
-	// Close ends what the Finder keeps open, and Finds that have not returned.
+	// Close releases the Finder's resources and ends calls of Find in progress.
 	Close() error
 }
 
-// An Announcer is a Finder by which a coordinator can make itself known.
+// An Announcer is a Finder through which a coordinator can also publish its address.
 type Announcer interface {
 	Finder
-	// Announce makes an address known as that of a cluster's coordinator, in place of any
-	// other, and keeps it known until ctx ends; then it removes it, unless another
-	// coordinator of this cluster has taken its place, and returns nil. An error says that the
-	// address is not known any more, or may not be: the caller calls again after a while.
-	// cluster is a word that tells clusters apart, and no secret.
+	// Announce publishes the address of a cluster's coordinator, in place of any other, and keeps it
+	// published until ctx ends. Then it removes the address, unless another coordinator of this
+	// cluster has replaced it, and returns nil. After an error the address may no longer be
+	// published; the caller calls Announce again after a while. cluster identifies the cluster and is
+	// not a secret.
 	Announce(ctx context.Context, cluster, address string) error
 }
 
 var (
-	// ErrAddress is a text that is no address of a known scheme.
-	ErrAddress = errors.New("not an address by which a coordinator is found")
-	// ErrNone: nothing was found.
-	ErrNone = errors.New("no coordinator is known")
+	// ErrAddress: the text is not an address of a known scheme.
+	ErrAddress = errors.New("not an address of a coordinator")
+	// ErrNone: no coordinator was found.
+	ErrNone = errors.New("no coordinator found")
 	// ErrClosed: the Finder was closed.
 	ErrClosed = errors.New("the search for the coordinator has ended")
 )
 
-// imports are the packages that register the schemes of this repository.
+// imports lists the packages of this repository that register schemes.
 var imports = map[string]string{
 	"dns":     "github.com/troupe-ml/troupe/cluster/discovery/dns",
 	"dns+srv": "github.com/troupe-ml/troupe/cluster/discovery/dns",
@@ -52,15 +52,15 @@ var (
 	schemes = make(map[string]func(*url.URL) (Finder, error))
 )
 
-// Register adds a scheme; an init function calls it. open makes a Finder of an address: it
-// returns an error for one that can't be meant, and connects to nothing yet. The URL's Host is
-// everything between "//" and the next "/", "?" or "#", as it was written: it may be a list. A
-// scheme that is not a URL's in lower case, or that is there already, is a panic.
+// Register adds a scheme; call it in an init function. open makes a Finder for an address. It returns
+// an error for an invalid address, and must not connect yet. The URL's Host is everything between
+// "//" and the next "/", "?" or "#", as written; it may be a list. Register panics if the scheme is
+// not a valid URL scheme in lower case or is already registered.
 func Register(scheme string, open func(*url.URL) (Finder, error)) {
 	mu.Lock()
 	defer mu.Unlock()
 	if !isScheme(scheme) || open == nil {
-		panic(fmt.Sprintf("discovery: %q is no scheme, or has no function", scheme))
+		panic(fmt.Sprintf("discovery: %q is not a valid scheme, or its open function is nil", scheme))
 	}
 	if schemes[scheme] != nil {
 		panic(fmt.Sprintf("discovery: the scheme %q is registered twice", scheme))
@@ -68,17 +68,17 @@ func Register(scheme string, open func(*url.URL) (Finder, error)) {
 	schemes[scheme] = open
 }
 
-// Schemes are those that this program knows.
+// Schemes lists the registered schemes, sorted.
 func Schemes() []string {
 	mu.Lock()
 	defer mu.Unlock()
 	return slices.Sorted(maps.Keys(schemes))
 }
 
-// HasScheme reports whether a text is for Open, and not a plain HOST:PORT.
+// HasScheme reports whether a text is a URL for Open, rather than a plain HOST:PORT.
 func HasScheme(text string) bool { return strings.Contains(text, "://") }
 
-// Open makes the Finder of an address with a scheme.
+// Open makes the Finder for an address with a scheme.
 func Open(text string) (Finder, error) {
 	u, err := parse(text)
 	if err != nil {
@@ -97,10 +97,10 @@ func Open(text string) (Finder, error) {
 	return f, nil
 }
 
-// OpenAnnouncer makes the Announcer of an address with a scheme.
+// OpenAnnouncer makes the Announcer for an address with a scheme.
 func OpenAnnouncer(text string) (Announcer, error) {
 	if !HasScheme(text) {
-		return nil, fmt.Errorf("%w: %.100q; to be announced a coordinator needs a service, such as etcd://HOST:2379", ErrAddress, text)
+		return nil, fmt.Errorf("%w: %.100q; announcing needs a service, such as etcd://HOST:2379", ErrAddress, text)
 	}
 	f, err := Open(text)
 	if err != nil {
@@ -110,27 +110,28 @@ func OpenAnnouncer(text string) (Announcer, error) {
 		return a, nil
 	}
 	scheme, _, _ := strings.Cut(text, "://")
-	return nil, errors.Join(fmt.Errorf("%w: %q; %s finds what others have made known, and can't announce a coordinator itself", ErrAddress,
+	return nil, errors.Join(fmt.Errorf("%w: %q; %s can find a coordinator but not announce one; use a service such as etcd://HOST:2379",
+		ErrAddress,
 		text, scheme), f.Close())
 }
 
-// unknown says which schemes there are, and how this one could be.
+// unknown returns the error of an unknown scheme, with the known ones and how to add this one.
 func unknown(text, scheme string) error {
-	have := "HOST:PORT alone"
+	have := "only HOST:PORT"
 	if all := Schemes(); len(all) > 0 {
 		have = strings.Join(all, ", ") + ", and HOST:PORT"
 	}
-	how := "a package that registers it (discovery.Register) adds it"
+	how := "to add it, import a package that registers it (discovery.Register)"
 	if path := imports[scheme]; path != "" {
-		how = fmt.Sprintf("import _ %q adds it", path)
+		how = fmt.Sprintf("to add it, import _ %q", path)
 	}
-	return fmt.Errorf("%w: %q: the scheme %q is not one that this program has: it knows %s; %s", ErrAddress, text, scheme, have, how)
+	return fmt.Errorf("%w: %q: unknown scheme %q; this program knows %s; %s", ErrAddress, text, scheme, have, how)
 }
 
-// parse takes an address apart. net/url would refuse a list of hosts.
+// parse splits an address. net/url would refuse a list of hosts.
 func parse(text string) (*url.URL, error) {
 	if len(text) > limitTextBytes {
-		return nil, fmt.Errorf("%w: it has %d bytes; at most %d are taken", ErrAddress, len(text), limitTextBytes)
+		return nil, fmt.Errorf("%w: it has %d bytes; the limit is %d", ErrAddress, len(text), limitTextBytes)
 	}
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || !isScheme(scheme) {
@@ -143,7 +144,7 @@ func parse(text string) (*url.URL, error) {
 	hosts, rest := rest[:end], rest[end:]
 	if strings.Contains(hosts, "@") {
 		return nil,
-			fmt.Errorf("%w: it has a user before the @, and perhaps a password, which others see in the list of processes; leave them out",
+			fmt.Errorf("%w: it has a user name before the @; leave user and password out, because other users can see them in the list of processes",
 				ErrAddress)
 	}
 	u, err := url.Parse(scheme + "://host" + rest)
@@ -151,9 +152,9 @@ func parse(text string) (*url.URL, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %.100q: %w", ErrAddress, text, errors.Unwrap(err))
 	case hosts == "":
-		return nil, fmt.Errorf("%w: %.100q: there is no host after %s://", ErrAddress, text, scheme)
+		return nil, fmt.Errorf("%w: %.100q: the host after %s:// is missing", ErrAddress, text, scheme)
 	case u.Fragment != "":
-		return nil, fmt.Errorf("%w: %.100q: nothing may follow a #", ErrAddress, text)
+		return nil, fmt.Errorf("%w: %.100q: remove the # and what follows it", ErrAddress, text)
 	}
 	u.Host = hosts
 	return u, nil

@@ -36,18 +36,18 @@ func TestOpen(t *testing.T) {
 		{text: "plain://_troupe._tcp.a.b", host: "_troupe._tcp.a.b"},
 		{text: "plain://[::1]:7", host: "[::1]:7"},
 		{text: "plain://bad", want: "no such host"},
-		{text: "plain://", want: "there is no host after plain://"},
-		{text: "plain:///a", want: "there is no host"},
-		{text: "plain://user:secret@a:1", want: "leave them out"},
-		{text: "plain://a#b", want: "nothing may follow a #"},
+		{text: "plain://", want: "the host after plain:// is missing"},
+		{text: "plain:///a", want: "the host after"},
+		{text: "plain://user:secret@a:1", want: "leave user and password out"},
+		{text: "plain://a#b", want: "remove the # and what follows it"},
 		{text: "plain://a/%zz", want: "invalid URL escape"},
 		{text: "a:1", want: "HOST:PORT"},
 		{text: "PLAIN://a", want: "want SCHEME://"},
 		{text: "://a", want: "want SCHEME://"},
-		{text: "other://a", want: "it knows announcing+x, plain, and HOST:PORT; a package that registers it"},
-		{text: "etcd://a", want: `import _ "github.com/troupe-ml/troupe/cluster/discovery/etcd" adds it`},
-		{text: "dns+srv://a", want: `import _ "github.com/troupe-ml/troupe/cluster/discovery/dns" adds it`},
-		{text: "plain://" + strings.Repeat("a", limitTextBytes), want: "at most 4096"},
+		{text: "other://a", want: "knows announcing+x, plain, and HOST:PORT; to add it, import a package that registers it"},
+		{text: "etcd://a", want: `to add it, import _ "github.com/troupe-ml/troupe/cluster/discovery/etcd"`},
+		{text: "dns+srv://a", want: `to add it, import _ "github.com/troupe-ml/troupe/cluster/discovery/dns"`},
+		{text: "plain://" + strings.Repeat("a", limitTextBytes), want: "the limit is 4096"},
 	} {
 		f, err := Open(c.text)
 		switch {
@@ -67,7 +67,7 @@ func TestOpen(t *testing.T) {
 
 func TestOpenAnnouncer(t *testing.T) {
 	for text, want := range map[string]string{"announcing+x://a": "", "plain://a": "can't announce", "a:1": "needs a service",
-		"etcd://a": "adds it"} {
+		"etcd://a": "to add it"} {
 		_, err := OpenAnnouncer(text)
 		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrAddress) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v; want %q", text, err, want)

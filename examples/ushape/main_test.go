@@ -119,7 +119,7 @@ func trainApart(t *testing.T, out string, file string) (logs [3]string) {
 	}
 	logs[0] = edge.errs.String()
 	for i, c := range clouds {
-		for began := time.Now(); !strings.Contains(c.errs.String(), "computes no more"); time.Sleep(10 * time.Millisecond) {
+		for began := time.Now(); !strings.Contains(c.errs.String(), "stopped computing"); time.Sleep(10 * time.Millisecond) {
 			if time.Since(began) > patience {
 				t.Fatalf("cloud-%d still computes after %v", i, patience)
 			}
@@ -129,7 +129,7 @@ func trainApart(t *testing.T, out string, file string) (logs [3]string) {
 	return logs
 }
 
-var sent = regexp.MustCompile(`(?m)msg="has sent".* to=(\S+) what=("[^"]*"|\S+) messages=(\d+) bytes=(\d+)$`)
+var sent = regexp.MustCompile(`(?m)msg="sent in this attempt".* to=(\S+) what=("[^"]*"|\S+) messages=(\d+) bytes=(\d+)$`)
 
 // TestStays: the edge trains with two processes elsewhere, which share each layer, as one process would, to the
 // bit. No tokens, targets or weights of the edge's leave it, also where it goes on from a checkpoint.

@@ -173,7 +173,7 @@ func TestTrainsOnGPUsOfWorkers(t *testing.T) {
 	}
 	_, err := troupe.Start(t.Context(), smallModel(t, filepath.Join(t.TempDir(), "out"), "device.kind=cuda:1"),
 		troupe.Options{Hosts: l.Hosts()})
-	if err == nil || !strings.Contains(err.Error(), "nothing says of which worker") {
+	if err == nil || !strings.Contains(err.Error(), "but on which worker?") {
 		t.Errorf("a GPU of no worker: %v", err)
 	}
 	closed()

@@ -17,7 +17,7 @@ func init() {
 	discovery.Register("dns+srv", Services(net.DefaultResolver))
 }
 
-// Hosts opens addresses with a name and a port, by a resolver of the caller's.
+// Hosts returns the open function for addresses with a name and a port, which uses the resolver r.
 func Hosts(r *net.Resolver) func(*url.URL) (discovery.Finder, error) {
 	return func(u *url.URL) (discovery.Finder, error) {
 		host, port, err := net.SplitHostPort(u.Host)
@@ -26,13 +26,13 @@ func Hosts(r *net.Resolver) func(*url.URL) (discovery.Finder, error) {
 		}
 		number, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || number == 0 {
-			return nil, fmt.Errorf("the port %q; want a number from 1 to 65535", port)
+			return nil, fmt.Errorf("the port is %q; want a number from 1 to 65535", port)
 		}
 		return finder{func(ctx context.Context) ([]string, error) { return lookupHost(ctx, r, host, uint16(number)) }}, nothingElse(u)
 	}
 }
 
-// Services opens addresses with the name of SRV records, by a resolver of the caller's.
+// Services returns the open function for addresses with the name of SRV records, which uses the resolver r.
 func Services(r *net.Resolver) func(*url.URL) (discovery.Finder, error) {
 	return func(u *url.URL) (discovery.Finder, error) {
 		if strings.Contains(u.Host, ":") {
@@ -42,10 +42,10 @@ func Services(r *net.Resolver) func(*url.URL) (discovery.Finder, error) {
 	}
 }
 
-// nothingElse refuses what a name can't have.
+// nothingElse refuses a path or a query after a name.
 func nothingElse(u *url.URL) error {
 	if u.Path != "" && u.Path != "/" || u.RawQuery != "" {
-		return fmt.Errorf("nothing may follow %s", u.Host)
+		return fmt.Errorf("remove what follows %s", u.Host)
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ type finder struct {
 
 func (f finder) Find(ctx context.Context) ([]string, error) { return f.find(ctx) }
 
-// Close has nothing to end.
+// Close does nothing.
 func (finder) Close() error { return nil }
 
 func lookupHost(ctx context.Context, r *net.Resolver, host string, port uint16) ([]string, error) {
@@ -71,18 +71,17 @@ func lookupHost(ctx context.Context, r *net.Resolver, host string, port uint16) 
 	return all, nil
 }
 
-// lookupService takes the records' targets in their order; one without an address does not
-// keep the others from being found.
+// lookupService looks up the records' targets in order. It skips a target without an address.
 func lookupService(ctx context.Context, r *net.Resolver, name string) ([]string, error) {
 	_, records, err := r.LookupSRV(ctx, "", "", name)
-	if err != nil && len(records) == 0 { // else it is of records that are left out
+	if err != nil && len(records) == 0 { // otherwise the error is about records that were left out
 		return nil, err
 	}
 	var all []string
 	var errs []error
 	for _, srv := range records[:min(len(records), discovery.LimitFound)] {
 		if srv.Target == "." || srv.Port == 0 {
-			continue // by RFC 2782: there is no such service
+			continue // RFC 2782: the service does not exist
 		}
 		found, err := lookupHost(ctx, r, srv.Target, srv.Port)
 		if err != nil {

@@ -10,11 +10,10 @@ import (
 	"github.com/troupe-ml/troupe/cluster/discovery"
 )
 
-// errLeaseLost: nothing was heard of etcd for as long as the lease, or it does not know it
-// any more.
-var errLeaseLost = errors.New("etcd does not keep the coordinator's address any more: its lease has ended")
+// errLeaseLost: etcd has not answered for as long as the lease, or has ended it.
+var errLeaseLost = errors.New("etcd has dropped the coordinator's address: its lease has expired")
 
-// Announce keeps the coordinator's address under a key of its cluster.
+// Announce stores the coordinator's address under its cluster's key, with a lease, until ctx ends.
 func (f *finder) Announce(ctx context.Context, cluster, address string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -32,12 +31,12 @@ func (f *finder) Announce(ctx context.Context, cluster, address string) error {
 	}
 	if err != nil {
 		f.remove(lease)
-		return fmt.Errorf("asking etcd to keep the coordinator's address: %w", f.explain(err))
+		return fmt.Errorf("store the coordinator's address in etcd: %w", f.explain(err))
 	}
 	alive, err := f.client.KeepAlive(ctx, lease.ID)
 	if err != nil {
 		f.remove(lease)
-		return fmt.Errorf("asking etcd to keep the coordinator's address: %w", f.explain(err))
+		return fmt.Errorf("store the coordinator's address in etcd: %w", f.explain(err))
 	}
 	for {
 		select {
@@ -55,8 +54,8 @@ func (f *finder) Announce(ctx context.Context, cluster, address string) error {
 	}
 }
 
-// restore writes the key again that somebody has removed. One that another coordinator of this
-// cluster has taken over is left alone. Whether etcd is there, the lease says.
+// restore writes the key again if it was removed, but not if another coordinator of this cluster has
+// replaced it. It ignores errors, because the lease shows whether etcd answers.
 func (f *finder) restore(ctx context.Context, key, address string, lease clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -64,17 +63,17 @@ func (f *finder) restore(ctx context.Context, key, address string, lease clientv
 		Then(clientv3.OpPut(key, address, clientv3.WithLease(lease))).Commit()
 }
 
-// remove ends a lease, and with it the key, if it still has this lease.
+// remove ends a lease, and with it removes the key if the key still has this lease.
 func (f *finder) remove(lease *clientv3.LeaseGrantResponse) {
 	if lease == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), removeTime)
 	defer cancel()
-	_, _ = f.client.Revoke(ctx, lease.ID) // it ends by itself otherwise
+	_, _ = f.client.Revoke(ctx, lease.ID) // otherwise it expires
 }
 
-// ended is what Announce returns when its time is over.
+// ended returns Announce's result after its context or the Finder has ended.
 func (f *finder) ended() error {
 	if f.ctx.Err() != nil {
 		return discovery.ErrClosed

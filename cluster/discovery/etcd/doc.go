@@ -1,16 +1,16 @@
-// Package etcd finds a cluster's coordinator by an etcd, in which the coordinator announces
-// itself. Importing it registers a scheme:
+// Package etcd finds a cluster's coordinator through etcd, where the coordinator announces its
+// address. Importing it registers a scheme:
 //
 //	etcd://HOST:PORT,HOST:PORT/PREFIX?ca=FILE&cert=FILE&key=FILE
 //
-// PREFIX is "troupe" where it is left out. With ca (the authorities of etcd's certificates, in
-// PEM) the connection is TLS; cert and key are a client's. Under PREFIX/coordinators/ each
-// cluster has a key, whose value is its coordinator's HOST:PORT. The key has a lease: a
-// coordinator that dies is forgotten after leaseTTL, one that ends removes it, and one that is
-// started again takes it over at once.
+// PREFIX defaults to "troupe". ca is a PEM file with the authority of etcd's certificates and turns
+// on TLS; cert and key are the client's certificate and key. Under PREFIX/coordinators/ each cluster
+// has a key whose value is its coordinator's HOST:PORT. The key has a lease of leaseTTL (10 s), after
+// which the address of a failed coordinator disappears. A coordinator that stops removes the key, and
+// one that restarts replaces it at once.
 //
-// A Finder watches the keys from the first Find on, and answers with what it knows: also
-// with what it knew last, while etcd can't be reached.
+// A Finder watches the keys from the first Find on and answers from memory. While etcd can't be
+// reached, it answers with the last known addresses.
 //
 // The package must never know tokens.
 package etcd

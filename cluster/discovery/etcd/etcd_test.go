@@ -30,12 +30,12 @@ func TestAddresses(t *testing.T) {
 		"etcd://a":      "want etcd://HOST:PORT",
 		"etcd://a:1,/x": "the server \"\"",
 		"etcd://a:1" + strings.Repeat(",a:1", 16):     "17 servers",
-		"etcd://a:1?tls=1":                            `the parameter "tls"`,
-		"etcd://a:1?ca=x&ca=y":                        "want one file",
+		"etcd://a:1?tls=1":                            `unknown parameter "tls"`,
+		"etcd://a:1?ca=x&ca=y":                        "give one file",
 		"etcd://a:1?cert=x":                           "give both",
 		"etcd://a:1?cert=x&key=y":                     "ca is missing",
 		"etcd://a:1?ca=" + filepath.Join(dir, "none"): "no such file",
-		"etcd://a:1?ca=" + empty:                      "there is no certificate",
+		"etcd://a:1?ca=" + empty:                      "contains no certificate",
 		"etcd://a:1?ca=" + large:                      "more than 1048576 bytes",
 	} {
 		f, err := discovery.Open(text)

@@ -25,10 +25,10 @@ type finder struct {
 	watching sync.WaitGroup
 
 	mu        sync.Mutex
-	answered  bool          // etcd has, at least once
-	addresses []string      // what it said last
-	err       error         // of what was asked last
-	changed   chan struct{} // closed and replaced when something of this changes
+	answered  bool          // etcd has answered at least once
+	addresses []string      // from its last answer
+	err       error         // of the last request
+	changed   chan struct{} // closed and replaced when one of these changes
 }
 
 func newFinder(client *clientv3.Client, prefix string) *finder {
@@ -37,7 +37,7 @@ func newFinder(client *clientv3.Client, prefix string) *finder {
 	return f
 }
 
-// Find answers with what is known. It waits for etcd's first answer alone.
+// Find returns the known addresses. It waits only for etcd's first answer.
 func (f *finder) Find(ctx context.Context) ([]string, error) {
 	f.begin.Do(func() {
 		f.watching.Add(1)
@@ -58,7 +58,7 @@ func (f *finder) Find(ctx context.Context) ([]string, error) {
 		case err != nil:
 			return nil, err
 		case answered:
-			return nil, fmt.Errorf("%w: there is no key below %s", discovery.ErrNone, f.prefix)
+			return nil, fmt.Errorf("%w: etcd has no key below %s", discovery.ErrNone, f.prefix)
 		}
 		select {
 		case <-changed:
@@ -69,9 +69,9 @@ func (f *finder) Find(ctx context.Context) ([]string, error) {
 	}
 }
 
-// Close ends watching. Announce must have returned, or its key stays until its lease ends.
+// Close stops watching. If Announce has not returned, its key stays until its lease expires.
 func (f *finder) Close() error {
-	f.begin.Do(func() {}) // nothing begins any more
+	f.begin.Do(func() {}) // Find starts no more watch
 	f.cancel()
 	f.watching.Wait()
 	if err := f.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
@@ -80,7 +80,7 @@ func (f *finder) Close() error {
 	return nil
 }
 
-// watch reads the keys, and again when one changes or the watch has ended, until Close.
+// watch reads the keys, and reads them again when one changes or the watch has ended, until Close.
 func (f *finder) watch() {
 	for f.ctx.Err() == nil {
 		err := f.read()
@@ -95,17 +95,17 @@ func (f *finder) watch() {
 	}
 }
 
-// read reads the keys, and returns when they have changed, or with an error.
+// read reads the keys and returns when they have changed or an error occurs.
 func (f *finder) read() error {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel() // the watch
 	asking, stop := context.WithTimeout(ctx, askTime)
 	defer stop()
-	// The newest first: of several clusters that is the one most likely alive.
+	// The newest first: of several clusters, its coordinator is the most likely to be alive.
 	r, err := f.client.Get(asking, f.prefix, clientv3.WithPrefix(), clientv3.WithLimit(limitKeys),
 		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend))
 	if err != nil {
-		return fmt.Errorf("asking etcd: %w", f.explain(err))
+		return fmt.Errorf("read the coordinator's address from etcd: %w", f.explain(err))
 	}
 	var addresses []string
 	for _, kv := range r.Kvs {
@@ -117,18 +117,18 @@ func (f *finder) read() error {
 	for w := range f.client.Watch(clientv3.WithRequireLeader(ctx), f.prefix, clientv3.WithPrefix(), clientv3.WithRev(r.Header.Revision+1)) {
 		switch {
 		case w.Err() != nil:
-			return fmt.Errorf("watching etcd: %w", w.Err())
+			return fmt.Errorf("watch etcd: %w", w.Err())
 		case len(w.Events) > 0:
 			return nil
 		}
 	}
-	return errors.New("watching etcd: it has ended")
+	return errors.New("watch etcd: the watch has ended")
 }
 
-// explain says of which servers it is that none has answered: the client keeps for itself why.
+// explain names the servers that have not answered. etcd's client does not say why.
 func (f *finder) explain(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no server of %s has answered within %v; is etcd there, and is its TLS what ca, cert and key are for? %w",
+		return fmt.Errorf("none of the servers %s has answered within %v; check that etcd runs there, and that ca, cert and key match its TLS: %w",
 			strings.Join(f.client.Endpoints(), ", "), askTime, err)
 	}
 	return err

@@ -22,10 +22,10 @@ import (
 
 func init() { discovery.Register("etcd", Open) }
 
-// defaultPrefix is where keys lie if the address does not say.
+// defaultPrefix is the keys' prefix if the address has none.
 const defaultPrefix = "troupe"
 
-// Open makes a Finder, which is an Announcer too, of an address.
+// Open makes a Finder for an address. The Finder is also an Announcer.
 func Open(u *url.URL) (discovery.Finder, error) {
 	endpoints, err := endpoints(u.Host)
 	if err != nil {
@@ -39,7 +39,7 @@ func Open(u *url.URL) (discovery.Finder, error) {
 	if prefix == "" {
 		prefix = defaultPrefix
 	}
-	// It dials when it is first asked something, and until it is closed.
+	// The client dials at the first request.
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: endpoints, TLS: secure, Logger: zap.NewNop(), DialTimeout: askTime,
 		DialKeepAliveTime: aliveEvery, DialKeepAliveTimeout: aliveTime,
@@ -55,21 +55,21 @@ func Open(u *url.URL) (discovery.Finder, error) {
 	return newFinder(client, "/"+prefix+"/coordinators/"), nil
 }
 
-// endpoints takes a list of servers apart.
+// endpoints splits a list of servers.
 func endpoints(hosts string) ([]string, error) {
 	all := strings.Split(hosts, ",")
 	if len(all) > limitEndpoints {
-		return nil, fmt.Errorf("%d servers; at most %d are taken", len(all), limitEndpoints)
+		return nil, fmt.Errorf("the address has %d servers; the limit is %d", len(all), limitEndpoints)
 	}
 	for _, one := range all {
 		if host, port, err := net.SplitHostPort(one); err != nil || host == "" || port == "" {
-			return nil, fmt.Errorf("the server %q; want etcd://HOST:PORT,HOST:PORT/PREFIX, where 2379 is the usual port", one)
+			return nil, fmt.Errorf("the server is %q; want etcd://HOST:PORT,HOST:PORT/PREFIX (etcd's usual port is 2379)", one)
 		}
 	}
 	return all, nil
 }
 
-// credentials are what the query of an address asks for; nil: no TLS.
+// credentials returns the TLS config for an address's query; nil: no TLS.
 func credentials(query string) (*tls.Config, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -78,15 +78,15 @@ func credentials(query string) (*tls.Config, error) {
 	for key, all := range values {
 		switch {
 		case key != "ca" && key != "cert" && key != "key":
-			return nil, fmt.Errorf("the parameter %q; want ca, cert or key", key)
+			return nil, fmt.Errorf("unknown parameter %q; want ca, cert or key", key)
 		case len(all) != 1 || all[0] == "":
-			return nil, fmt.Errorf("the parameter %s; want one file", key)
+			return nil, fmt.Errorf("parameter %s: give one file", key)
 		}
 	}
 	ca, cert, key := values.Get("ca"), values.Get("cert"), values.Get("key")
 	switch {
 	case (cert == "") != (key == ""):
-		return nil, errors.New("cert and key: give both, or neither")
+		return nil, errors.New("give both cert and key, or neither")
 	case ca == "" && cert != "":
 		return nil, errors.New("ca is missing: give the file with the authority of etcd's certificates")
 	case ca == "":
@@ -98,12 +98,12 @@ func credentials(query string) (*tls.Config, error) {
 		return nil, err
 	}
 	if !secure.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s: there is no certificate in it", ca)
+		return nil, fmt.Errorf("%s contains no certificate", ca)
 	}
 	if cert == "" {
 		return secure, nil
 	}
-	// Read again for each connection: such certificates are replaced before they expire.
+	// The files are read for each connection, because certificates are replaced before they expire.
 	get := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		chain, err := readFile(cert)
 		if err != nil {
@@ -126,7 +126,7 @@ func credentials(query string) (*tls.Config, error) {
 	return secure, nil
 }
 
-// readFile reads a file that can't be large.
+// readFile reads a file of at most limitFileBytes.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -135,7 +135,7 @@ func readFile(path string) ([]byte, error) {
 	defer f.Close() //nolint:errcheck // it was only read
 	content, err := io.ReadAll(io.LimitReader(f, limitFileBytes+1))
 	if err == nil && len(content) > limitFileBytes {
-		err = fmt.Errorf("%s: it has more than %d bytes", path, limitFileBytes)
+		err = fmt.Errorf("%s has more than %d bytes, the limit", path, limitFileBytes)
 	}
 	return content, err
 }

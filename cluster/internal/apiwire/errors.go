@@ -1,5 +1,5 @@
-// Package apiwire brings over the wire what a coordinator tells those who submit and watch: errors, events, statuses and
-// traces. It must never know connections, nor who may ask for what.
+// Package apiwire encodes and decodes the parts of a coordinator's replies to clients: errors, events, statuses and
+// traces. It must never know connections or permissions.
 package apiwire
 
 import (
@@ -14,19 +14,19 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Errors of what is asked of a coordinator: see package cluster, which has them by the same names.
+// Errors of requests to a coordinator. Package cluster documents them under the same names.
 var (
 	ErrRequest   = errors.New("the coordinator can't do that")
 	ErrForbidden = errors.New("not allowed")
 	ErrNoRun     = errors.New("no such run")
-	ErrClosing   = errors.New("the coordinator ends")
-	ErrSlow      = errors.New("cut off: what was followed came faster than it was read")
+	ErrClosing   = errors.New("the coordinator is stopping")
+	ErrSlow      = errors.New("disconnected: this client read too slowly")
 	ErrTryAgain  = errors.New("try again")
 	// ErrEnded: the coordinator is closed. It arrives as ErrClosing.
-	ErrEnded = errors.New("the coordinator has ended")
+	ErrEnded = errors.New("the coordinator has stopped")
 )
 
-// PackError makes an error ready to leave.
+// PackError encodes an error; nil stays nil.
 func PackError(err error) *wire.ApiError {
 	if err == nil {
 		return nil
@@ -79,7 +79,7 @@ func kindOf(err error) wire.ApiError_Kind {
 	return wire.ApiError_FAILED
 }
 
-// kinds are the errors that others are of.
+// kinds are the sentinel errors of the kinds.
 var kinds = map[wire.ApiError_Kind]error{
 	wire.ApiError_REQUEST: ErrRequest, wire.ApiError_FORBIDDEN: ErrForbidden, wire.ApiError_NO_RUN: ErrNoRun, wire.ApiError_SLOW: ErrSlow,
 	wire.ApiError_CLOSING:    ErrClosing,
@@ -87,7 +87,7 @@ var kinds = map[wire.ApiError_Kind]error{
 	wire.ApiError_TRY_AGAIN: ErrTryAgain,
 }
 
-// UnpackError makes an error of one that has come.
+// UnpackError decodes an error; nil stays nil.
 func UnpackError(e *wire.ApiError) error {
 	if e == nil {
 		return nil
@@ -97,7 +97,7 @@ func UnpackError(e *wire.ApiError) error {
 		texts = append(texts, errors.New(text))
 	}
 	if len(texts) == 0 {
-		texts = append(texts, errors.New("the coordinator does not say why"))
+		texts = append(texts, errors.New("the coordinator gives no reason"))
 	}
 	err := errors.Join(texts...)
 	if e.GetKind() == wire.ApiError_CONFIG {
@@ -109,7 +109,7 @@ func UnpackError(e *wire.ApiError) error {
 	return err
 }
 
-// remoteError has the text of the coordinator's error, and is of the same kind.
+// remoteError has the text and the kind of the coordinator's error.
 type remoteError struct{ err, kind error }
 
 func (e *remoteError) Error() string        { return e.err.Error() }

@@ -15,7 +15,7 @@ import (
 
 // Limits of what is sent.
 const (
-	// LimitErrorBytes bounds each text of an error, and limitErrorTexts is how many of them there may be.
+	// LimitErrorBytes bounds each text of an error, and limitErrorTexts the number of texts.
 	LimitErrorBytes = 8 << 10
 	limitErrorTexts = 64
 	// LimitTraceActions bounds the actions of a trace, and LimitTraceRanks its ranks.
@@ -23,7 +23,7 @@ const (
 	LimitTraceRanks   = 1 << 16
 )
 
-// PackInfo makes what describes a run ready to leave.
+// PackInfo encodes the description of a run.
 func PackInfo(i troupe.Info) *wire.RunInfo {
 	w := &wire.RunInfo{Name: i.Name, Out: i.Out, Family: i.Family, Parameters: i.Parameters, Vocab: int64(i.Vocab), TrainTokens: i.TrainTokens,
 		ValTokens:   i.ValTokens,
@@ -39,7 +39,7 @@ func PackInfo(i troupe.Info) *wire.RunInfo {
 	return w
 }
 
-// UnpackInfo describes a run by what has come.
+// UnpackInfo decodes the description of a run.
 func UnpackInfo(w *wire.RunInfo) troupe.Info {
 	i := troupe.Info{Name: w.GetName(), Out: w.GetOut(), Family: w.GetFamily(), Parameters: w.GetParameters(), Vocab: int(w.GetVocab()),
 		TrainTokens: w.GetTrainTokens(), ValTokens: w.GetValTokens(),
@@ -55,10 +55,10 @@ func UnpackInfo(w *wire.RunInfo) troupe.Info {
 	return i
 }
 
-// Small is a count that the configuration bounds far below 2^31.
+// Small converts a count that the config bounds far below 2^31.
 func Small(n int) int32 { return int32(max(math.MinInt32, min(n, math.MaxInt32))) }
 
-// PackEvent makes an event of a run ready to leave; nil: it is of a kind that does not.
+// PackEvent encodes a run's event; nil: events of this kind are not sent.
 func PackEvent(e troupe.Event) *wire.RunEvent {
 	switch e := e.(type) {
 	case troupe.StepEvent:
@@ -85,12 +85,12 @@ func PackEvent(e troupe.Event) *wire.RunEvent {
 	return nil
 }
 
-// Warning is the event of a warning.
+// Warning encodes a warning.
 func Warning(text string) *wire.RunEvent {
 	return &wire.RunEvent{Kind: &wire.RunEvent_Warning{Warning: &wire.WarningEvent{Text: words.Cut(text, LimitErrorBytes)}}}
 }
 
-// PackStep makes the event of a step ready to leave, without its trace.
+// PackStep encodes a step's event, without its trace.
 func PackStep(e troupe.StepEvent) *wire.StepEvent {
 	w := &wire.StepEvent{Step: int64(e.Step), Tokens: e.Tokens, Skipped: e.Skipped, Update: e.Update, IdealBubblePct: e.IdealBubblePct,
 		Metrics: e.Metrics, ValMetrics: e.ValMetrics}
@@ -112,7 +112,7 @@ func PackStep(e troupe.StepEvent) *wire.StepEvent {
 	return w
 }
 
-// unpackStep makes what PackStep has packed, but for the trace.
+// unpackStep decodes a step's event, without its trace.
 func unpackStep(w *wire.StepEvent) troupe.StepEvent {
 	e := troupe.StepEvent{Record: telemetry.Record{Step: int(w.GetStep()), Tokens: w.GetTokens(), Skipped: w.GetSkipped(),
 		Update: w.GetUpdate(), Metrics: w.GetMetrics(), ValMetrics: w.GetValMetrics()},
@@ -135,12 +135,12 @@ func unpackStep(w *wire.StepEvent) troupe.StepEvent {
 	return e
 }
 
-// fieldOf is the field that a message has for a figure; nil: there is none.
+// fieldOf returns the message's field for a metric; nil: it has none.
 func fieldOf(w *wire.StepEvent, f *telemetry.Figure) protoreflect.FieldDescriptor {
 	return w.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(f.Name))
 }
 
-// UnpackEvent makes an event of one that has come; nil: it is of no kind that a run sends.
+// UnpackEvent decodes an event; nil: it is of an unknown kind.
 func UnpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	switch k := w.GetKind().(type) {
 	case *wire.RunEvent_Step:
@@ -171,14 +171,14 @@ func UnpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	return nil, nil
 }
 
-// PackEnd says how a run ended.
+// PackEnd encodes how a run ended.
 func PackEnd(r troupe.Result, err error) *wire.EndEvent {
 	return &wire.EndEvent{Error: PackError(err), Step: int64(r.Step), Stopped: r.Stopped, FirstValLoss: r.FirstValLoss,
 		LastValLoss: r.LastValLoss, BestValLoss: r.BestValLoss, BestStep: int64(r.BestStep),
 		Dir: r.Dir, Kept: r.Updates.Kept, RolledBack: r.Updates.RolledBack, Waited: r.Updates.Waited, Early: r.Early}
 }
 
-// UnpackEnd says how a run ended, by what has come.
+// UnpackEnd decodes how a run ended.
 func UnpackEnd(w *wire.EndEvent) (troupe.Result, error) {
 	return troupe.Result{Step: int(w.GetStep()), Stopped: w.GetStopped(), FirstValLoss: w.GetFirstValLoss(), LastValLoss: w.GetLastValLoss(),
 			BestValLoss: w.GetBestValLoss(), BestStep: int(w.GetBestStep()), Dir: w.GetDir(),

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// PackStatus makes what every actor is doing ready to leave.
+// PackStatus encodes what every actor is doing.
 func PackStatus(s event.Status) *wire.RunStatusReply {
 	w := &wire.RunStatusReply{TimeNs: clock.At(s.Time).UnixNano()}
 	for _, a := range s.Actors {
@@ -30,13 +30,13 @@ func PackStatus(s event.Status) *wire.RunStatusReply {
 	return w
 }
 
-// UnpackStatus is what every actor is doing, by what has come.
+// UnpackStatus decodes what every actor is doing.
 func UnpackStatus(w *wire.RunStatusReply) (event.Status, error) {
 	s := event.Status{Time: time.Unix(0, w.GetTimeNs())}
 	for _, one := range w.GetActors() {
 		a, err := actors.UnpackSnapshot(one.GetSnapshot())
 		if err != nil {
-			return s, fmt.Errorf("what an actor is doing: %w", err)
+			return s, fmt.Errorf("decode the status of an actor: %w", err)
 		}
 		if a.Host = one.GetHost(); one.GetHeardNs() != 0 {
 			a.Heard = time.Unix(0, one.GetHeardNs())

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// PackTrace makes a step's trace ready to leave; nil: it has none, or one that is too large.
+// PackTrace encodes a step's trace; nil: the step has none, or it is too large.
 func PackTrace(e troupe.StepEvent) *wire.Trace {
 	n := 0
 	for _, times := range e.Trace {
@@ -30,10 +30,10 @@ func PackTrace(e troupe.StepEvent) *wire.Trace {
 	return t
 }
 
-// UnpackRanks takes the times of the actions of all ranks.
+// UnpackRanks decodes the times of all ranks' actions.
 func UnpackRanks(w []*wire.ActionTimes) ([][]event.ActionTime, error) {
 	if len(w) > LimitTraceRanks {
-		return nil, fmt.Errorf("the times of %d ranks, of at most %d", len(w), LimitTraceRanks)
+		return nil, fmt.Errorf("the trace has %d ranks; the limit is %d", len(w), LimitTraceRanks)
 	}
 	all, left := make([][]event.ActionTime, len(w)), LimitTraceActions
 	for r, one := range w {
@@ -46,16 +46,16 @@ func UnpackRanks(w []*wire.ActionTimes) ([][]event.ActionTime, error) {
 	return all, nil
 }
 
-// unpackTrace adds a trace to the event that it came with.
+// unpackTrace decodes the trace of a step's event into the event.
 func unpackTrace(e *troupe.StepEvent, w *wire.Trace) (err error) {
 	if w == nil {
 		return nil
 	}
 	if len(w.GetClocks()) > LimitTraceRanks {
-		return fmt.Errorf("a trace with %d clocks, of at most %d", len(w.GetClocks()), LimitTraceRanks)
+		return fmt.Errorf("the trace has %d clocks; the limit is %d", len(w.GetClocks()), LimitTraceRanks)
 	}
 	if e.Trace, err = UnpackRanks(w.GetRanks()); err != nil {
-		return fmt.Errorf("a trace: %w", err)
+		return fmt.Errorf("decode the trace: %w", err)
 	}
 	for _, c := range w.GetClocks() {
 		e.Clocks = append(e.Clocks, event.Clock{Process: c.GetProcess(), Ahead: time.Duration(c.GetAheadNs()),

@@ -1,6 +1,6 @@
-// Package arrange divides the ranks of a run among workers: by memory, by cores, and so that ranks
-// that talk most are near each other. It knows the grid and numbers, and must never know processes
-// or connections.
+// Package arrange divides the ranks of a run among workers: by memory and by cores, with the ranks
+// that communicate most near each other. It knows the grid and numbers, and must never know
+// processes or connections.
 package arrange
 
 import (
@@ -14,12 +14,13 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 )
 
-// Ranks divides a grid's ranks among workers, each on a host. bytes and work are those of each
-// rank; parts are the ranks of each worker. A tensor group, whose ranks talk in every layer, stays
-// on one host where hosts have room, whatever the order in which ranks are numbered; a worker may
-// get no ranks then. After that, neighbours of a pipeline are near each other, and replicas far
-// apart. Workers of one host must be neighbours. apart says which tensor groups are on several
-// hosts; "": none. The error is plan.ErrNoRoom, with the memory that is missing.
+// Ranks divides a grid's ranks among workers. bytes and work are the memory and the FLOPs of each
+// rank, and hosts is the host of each worker; workers of one host must be adjacent. parts are the
+// ranks of each worker. A tensor group communicates in every layer, so it stays on one host if a host
+// has room for it, whatever the numbering of the ranks; some workers may then get no ranks. After
+// that, neighboring stages of a pipeline are placed near each other, and replicas far apart. apart is
+// a warning that names tensor groups on several hosts; "": none. The error is plan.ErrNoRoom, with
+// the memory that is missing.
 func Ranks(g *grid.Grid, bytes []int64, work []float64, workers []Capacity, hosts []string) (parts [][]int, apart string, err error) {
 	order := nearest(g)
 	if g.Size(grid.Tensor) > 1 {
@@ -34,8 +35,8 @@ func Ranks(g *grid.Grid, bytes []int64, work []float64, workers []Capacity, host
 	return parts, Spread(g, parts, hosts, bytes), nil
 }
 
-// nearest are all ranks, those first that talk most: of a tensor group, of a context group, of a
-// pipeline, and the replicas last.
+// nearest returns all ranks in the order in which they should be neighbors: by tensor group, context
+// group, pipeline, and replica last.
 func nearest(g *grid.Grid) []int {
 	order := make([]int, g.World())
 	for r := range order {
@@ -49,7 +50,7 @@ func nearest(g *grid.Grid) []int {
 	return order
 }
 
-// splitOf is split of ranks in some order; the ranks of a worker come back in theirs.
+// splitOf splits ranks in a given order; it returns each worker's ranks sorted.
 func splitOf(order []int, bytes []int64, work []float64, workers []Capacity) (parts [][]int, slowest float64, err error) {
 	ownBytes, ownWork := make([]int64, len(order)), make([]float64, len(order))
 	for i, r := range order {
@@ -67,7 +68,7 @@ func splitOf(order []int, bytes []int64, work []float64, workers []Capacity) (pa
 	return parts, slowest, nil
 }
 
-// host is one with some of the workers.
+// host is a host with one or more workers.
 type host struct {
 	first, last int // of the workers
 	cores       int
@@ -89,8 +90,8 @@ func hostsOf(workers []Capacity, names []string) (all []host) {
 	return all
 }
 
-// within gives whole tensor groups to hosts, in their order, so that the slowest worker takes the least time; nil:
-// that is not possible. A host has room for a group whose ranks have a core each and that fits its memory.
+// within assigns whole tensor groups to hosts, in order, so that the slowest worker takes the least time; nil: that is
+// not possible. A host has room for a group if it has a core for each rank and memory for all of them.
 func within(g *grid.Grid, order []int, bytes []int64, work []float64, workers []Capacity, names []string) [][]int {
 	var groups [][]int
 	for _, r := range order {
@@ -150,7 +151,7 @@ func within(g *grid.Grid, order []int, bytes []int64, work []float64, workers []
 	return all
 }
 
-// Spread says which tensor groups are on several hosts; "": none.
+// Spread returns a warning that names tensor groups on several hosts; "": none are.
 func Spread(g *grid.Grid, parts [][]int, hosts []string, bytes []int64) string {
 	of := make([]string, g.World())
 	for i, part := range parts {
@@ -172,17 +173,18 @@ func Spread(g *grid.Grid, parts [][]int, hosts []string, bytes []int64) string {
 			continue
 		}
 		if apart++; apart == 1 {
-			first = fmt.Sprintf("ranks %s on %s, which need %s and %d cores", ListRanks(group), strings.Join(on, " and "), plan.GiB(need),
+			first = fmt.Sprintf("ranks %s are on %s; together they need %s and %d cores", ListRanks(group), strings.Join(on, " and "),
+				plan.GiB(need),
 				len(group))
 		}
 	}
 	if apart == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d tensor groups are on more than one host, so every layer waits for the network (%s): give hosts more memory or cores, use more of them, or make parallel.tensor smaller", apart, len(all), first)
+	return fmt.Sprintf("%d of %d tensor groups are on more than one host, so every layer waits for the network (%s); use hosts with more memory or cores, use more hosts, or lower parallel.tensor", apart, len(all), first)
 }
 
-// ListRanks lists ranks, of many the first ones.
+// ListRanks lists the first 8 ranks, and how many more there are.
 func ListRanks(ranks []int) string {
 	const most = 8
 	var all []string

@@ -8,16 +8,16 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 )
 
-// Capacity is what a worker has for ranks.
+// Capacity is a worker's capacity for ranks.
 type Capacity struct {
 	Name        string
 	MemoryBytes int64 // 0: not known
 	Cores       int
 }
 
-// split cuts ranks into runs of neighbours, one for each worker in their order, none of
-// them empty. Each fits its worker's memory; among those cuts it is one whose slowest worker
-// takes the least time, work going by cores. bytes and work are those of each rank.
+// split cuts the list of ranks into consecutive, non-empty parts, one for each worker in order. Each
+// part fits its worker's memory. Of these cuts it chooses one whose slowest worker takes the least
+// time, computed as work divided by cores. bytes and work are those of each rank.
 func split(bytes []int64, work []float64, workers []Capacity) (parts [][]int, slowest float64, err error) {
 	n, w := len(bytes), len(workers)
 	// least[k][r] is the time of the slowest of the first k workers with the first r ranks,
@@ -59,7 +59,7 @@ func split(bytes []int64, work []float64, workers []Capacity) (parts [][]int, sl
 	return parts, least[w][n], nil
 }
 
-// shortage says what would be needed.
+// shortage says how much memory is missing.
 func shortage(bytes []int64, workers []Capacity) string {
 	var need, most float64
 	for _, b := range bytes {
@@ -69,6 +69,6 @@ func shortage(bytes []int64, workers []Capacity) string {
 	for _, c := range workers {
 		has = append(has, fmt.Sprintf("%s %s", c.Name, plan.GiB(float64(c.MemoryBytes))))
 	}
-	return fmt.Sprintf("the ranks need %s in all and up to %s each, neighbours together, and the free workers have %s; add workers, or use more stages",
+	return fmt.Sprintf("the ranks need %s in total and up to %s each, with neighbors on one worker; the free workers have %s; add workers, or use more stages",
 		plan.GiB(need), plan.GiB(most), strings.Join(has, ", "))
 }

@@ -233,7 +233,7 @@ func TestSilent(t *testing.T) {
 		t.Errorf("gone: %v", why)
 	}
 	close(thaw)
-	if err := receive(t, w.err, "the refusal"); !errors.Is(err, beat.ErrRefused) || !strings.Contains(err.Error(), "declared gone") {
+	if err := receive(t, w.err, "the refusal"); !errors.Is(err, beat.ErrRefused) || !strings.Contains(err.Error(), "removed it before") {
 		t.Errorf("it wakes up, and goes on: %v", err)
 	}
 }

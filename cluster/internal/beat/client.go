@@ -13,51 +13,50 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// ErrRefused: the coordinator does not take this process as a member.
-var ErrRefused = errors.New("the coordinator refuses this worker")
+// ErrRefused: the coordinator does not accept this process as a member.
+var ErrRefused = errors.New("the coordinator refused this worker")
 
-// errNotYet: it may take it when it asks again.
+// errNotYet: the coordinator may accept the process later.
 var errNotYet = fmt.Errorf("%w for now", ErrRefused)
 
-// NotYet reports whether a refusal may be gone when the process asks again.
+// NotYet reports whether the coordinator may accept the process later.
 func NotYet(err error) bool { return errors.Is(err, errNotYet) }
 
-// unreachableError is the coordinator's word that it can't reach this process. It is an ErrUnreachable.
+// unreachableError says that the coordinator can't reach this process. It is an ErrRefused and an ErrUnreachable.
 type unreachableError struct{ text string }
 
 func (e *unreachableError) Error() string   { return e.text }
 func (e *unreachableError) Unwrap() []error { return []error{ErrRefused, ErrUnreachable} }
 
-// ClientConfig is what a worker's end needs.
+// ClientConfig configures a worker's end.
 type ClientConfig struct {
 	Dial  func(ctx context.Context) (net.Conn, error)
 	Hello *wire.Hello
-	// Welcomed is called when the coordinator has taken this process as a member, again
-	// after each broken stream.
+	// Welcomed is called when the coordinator has accepted this process as a member, and again after
+	// each broken stream.
 	Welcomed func(*wire.Welcome)
-	Status   func() []*wire.StatusReply
-	Wall     func() time.Time // this process's wall clock; nil: clock.Now. A test makes it wrong
-	Final    func(error) bool // whether an error of Dial's ends it; nil: none does
-	// Failed is told why a try to become a member, or to be one again, has failed, if there will be another one;
-	// nil: nobody is told.
+	Status   func() []*wire.StatusReply // returns what the worker's actors are doing
+	Wall     func() time.Time           // this process's wall clock; nil: clock.Now. A test makes it wrong
+	Final    func(error) bool           // reports whether an error of Dial ends Run; nil: none does
+	// Failed is called with the error of each failed try to become a member that another try follows. It may be nil.
 	Failed func(error)
 	// Unreachable lists the processes that this one can't reach; nil: it reaches all.
 	Unreachable func() []*wire.Unreachable
-	// Leaving is closed when this process is told to end, and will leave soon; nil: nobody is told.
+	// Leaving is closed when this process is told to stop and will leave soon. It may be nil.
 	Leaving <-chan struct{}
 	Logger  *slog.Logger
 }
 
-// Client is a worker's end.
+// Client is a worker's end of the beats.
 type Client struct {
 	cfg   ClientConfig
-	heard atomic.Pointer[time.Time] // with its monotonic reading: somebody may set the clock meanwhile
-	// silence is the coordinator's, in ns; 0: there was no welcome yet.
+	heard atomic.Pointer[time.Time] // with its monotonic reading, in case someone sets the clock
+	// silence is the coordinator's silence in ns; 0: there was no welcome yet.
 	silence atomic.Int64
 	clock   Clock
 }
 
-// NewClient makes one. Run does its work.
+// NewClient makes a client. Call Run to start it.
 func NewClient(cfg ClientConfig) *Client {
 	if cfg.Wall == nil {
 		cfg.Wall = clock.Now
@@ -73,23 +72,24 @@ func NewClient(cfg ClientConfig) *Client {
 	return c
 }
 
-// Quiet is for how long nothing was heard of the coordinator.
+// Quiet returns how long the coordinator has been silent.
 func (c *Client) Quiet() time.Duration { return time.Since(*c.heard.Load()) }
 
-// hear notes that something was heard of the coordinator.
+// hear notes that the coordinator has sent something.
 func (c *Client) hear() {
 	now := time.Now()
 	c.heard.Store(&now)
 }
 
-// Clock is the offset of the coordinator's clock to this one, and the round trip that it
-// was measured by.
+// Clock returns the offset of the coordinator's clock from this one, and the round trip of the beat
+// that measured it.
 func (c *Client) Clock() (offset, roundTrip time.Duration) {
 	return c.clock.Estimate()
 }
 
-// Run keeps the stream to the coordinator, dialling again whenever it breaks. It returns
-// when ctx has ended, after a goodbye, or with ErrRefused.
+// Run keeps a stream to the coordinator, and redials when it breaks. It returns nil after a goodbye
+// when ctx has ended. It returns an error if the coordinator refuses this process (ErrRefused), or if
+// Final says so.
 func (c *Client) Run(ctx context.Context) error {
 	c.hear()
 	pause := redialFirst
@@ -105,7 +105,7 @@ func (c *Client) Run(ctx context.Context) error {
 		default:
 			c.cfg.Failed(err)
 		}
-		c.cfg.Logger.Debug("the stream to the coordinator broke", "err", err, "again_ms", pause.Milliseconds())
+		c.cfg.Logger.Debug("the connection to the coordinator broke", "err", err, "next_try_ms", pause.Milliseconds())
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -119,7 +119,7 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 }
 
-// once keeps one stream, and reports whether the coordinator has welcomed it.
+// once keeps one stream until it breaks, and reports whether the coordinator welcomed this process.
 func (c *Client) once(ctx context.Context) (welcome bool, err error) {
 	patience, every := helloTime, helloTime
 	if silence := time.Duration(c.silence.Load()); silence > 0 {
@@ -153,7 +153,7 @@ func (c *Client) once(ctx context.Context) (welcome bool, err error) {
 	}
 	silence := time.Duration(w.GetSilenceS() * float64(time.Second))
 	if silence < 10*time.Millisecond || silence > time.Hour {
-		return false, fmt.Errorf("%w: it names a silence of %g s", ErrRefused, w.GetSilenceS())
+		return false, fmt.Errorf("%w: its silence is %g s; want 0.01 to 3600", ErrRefused, w.GetSilenceS())
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return false, err
@@ -164,7 +164,7 @@ func (c *Client) once(ctx context.Context) (welcome bool, err error) {
 	return true, c.follow(ctx, newStream(conn, &c.clock, c.cfg.Wall), silence)
 }
 
-// dial opens a connection: by a new attempt every now and then, beside those that go on.
+// dial opens a connection. It starts another try regularly while earlier tries continue.
 func (c *Client) dial(ctx context.Context, every time.Duration) (conn net.Conn, err error) {
 	type dialled struct {
 		conn net.Conn
@@ -173,7 +173,7 @@ func (c *Client) dial(ctx context.Context, every time.Duration) (conn net.Conn, 
 	ctx, cancel := context.WithCancel(ctx)
 	results := make(chan dialled)
 	begin := func() {
-		go func() { // ends with ctx, and is waited for below
+		go func() { // ends with ctx; dial waits for it below
 			conn, err := c.cfg.Dial(ctx)
 			results <- dialled{conn, err}
 		}()
@@ -203,9 +203,9 @@ func (c *Client) dial(ctx context.Context, every time.Duration) (conn net.Conn, 
 	return conn, err
 }
 
-// follow beats until the stream or ctx ends. Where nothing comes for a part of the silence
-// it hangs up, and a new stream is dialled: TCP waits longer and longer before it sends again
-// what a broken network has lost, and would still be waiting when the network is back.
+// follow sends and reads beats until the stream or ctx ends. If nothing comes for a part of the
+// silence, it closes the stream and the caller dials a new one: TCP retransmits after longer and
+// longer pauses, and would still be waiting when a broken network is back.
 func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) error {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() { // ends with the stream
@@ -220,7 +220,7 @@ func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) e
 				silence); err != nil {
 				return
 			}
-			if goodbye { // closed at once, the stream might take it with it
+			if goodbye { // closing the stream at once might discard the goodbye
 				select {
 				case <-ended:
 				case <-time.After(goodbyeTime):
@@ -229,7 +229,7 @@ func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) e
 			}
 			select {
 			case <-tick.C:
-			case <-leaving: // the coordinator is told at once
+			case <-leaving: // tell the coordinator at once
 				leaving, leaves = nil, true
 			case <-ctx.Done():
 			}

@@ -15,13 +15,13 @@ type Clock struct {
 
 type sample struct{ roundTrip, offset time.Duration }
 
-// add takes the times of a beat and its answer: when it was back by this process's clock, and how
-// long it took, which no clock can change; when it came and was answered by the other's.
+// add adds the times of a beat and its answer: when the answer arrived by this process's clock, and
+// how long that took, by the monotonic clock; when the beat came and was answered by the other clock.
 //
-// Either clock may have been set. A beat during which the other was set, so that what passed
-// there is negative or longer than all, says nothing. One whose offset contradicts the best one so
-// far, by more than round trips and drift explain, came after a clock was set: earlier beats no
-// longer count.
+// Either clock may have been set meanwhile. If the other clock was set during the beat, its times
+// have a negative difference or one longer than the round trip, and the beat is ignored. If the
+// offset contradicts the best one so far by more than round trips and drift explain, a clock was set
+// before this beat, and earlier beats no longer count.
 func (c *Clock) add(back time.Time, took time.Duration, came, answered time.Time) {
 	there := answered.Sub(came)
 	if there < 0 || there > took {
@@ -37,8 +37,8 @@ func (c *Clock) add(back time.Time, took time.Duration, came, answered time.Time
 	c.n++
 }
 
-// Estimate is the offset, and the round trip of the beat that it is from: the error is at
-// most half of that. Without any beat both are 0.
+// Estimate returns the offset, and the round trip of the beat that measured it. The offset's error is
+// at most half the round trip. Before the first beat both are 0.
 func (c *Clock) Estimate() (offset, roundTrip time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +46,7 @@ func (c *Clock) Estimate() (offset, roundTrip time.Duration) {
 	return best.offset, best.roundTrip
 }
 
-// best is the beat with the shortest round trip; the zero sample: there is none. mu is held.
+// best returns the beat with the shortest round trip, or the zero sample. mu is held.
 func (c *Clock) best() (best sample) {
 	for i, s := range c.last[:min(c.n, clockBeats)] {
 		if i == 0 || s.roundTrip < best.roundTrip {

@@ -14,9 +14,9 @@ type stream struct {
 	conn net.Conn
 	in   *bufio.Reader
 
-	mu     sync.Mutex // of what is written, of number and of sent
+	mu     sync.Mutex // guards writes, number and sent
 	number uint64
-	sent   [sentBeats]time.Time // when the last beats were, by number
+	sent   [sentBeats]time.Time // when the last beats were sent, by number
 	clock  *Clock
 	wall   func() time.Time
 }
@@ -25,7 +25,7 @@ func newStream(conn net.Conn, c *Clock, wall func() time.Time) *stream {
 	return &stream{conn: conn, in: bufio.NewReader(conn), clock: c, wall: wall}
 }
 
-// beat sends a beat, numbered and dated.
+// beat sends a beat with its number and time.
 func (s *stream) beat(b *wire.Beat, within time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,8 +42,8 @@ func (s *stream) write(b *wire.Beat, within time.Duration) error {
 	return wire.WriteFrame(s.conn, b, LimitBeatBytes)
 }
 
-// read returns the next beat of the other end, and answers it. Answers to own beats set
-// the clock, and are told by heard.
+// read returns the other end's next beat and answers it. Answers to this end's beats update the
+// clock. Every beat or answer calls heard.
 func (s *stream) read(within time.Duration, heard func()) (*wire.Beat, error) {
 	for {
 		if err := s.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
@@ -70,7 +70,7 @@ func (s *stream) read(within time.Duration, heard func()) (*wire.Beat, error) {
 	}
 }
 
-// took is how long ago an own beat was sent, if it is one of the last.
+// took returns how long ago one of this end's last beats was sent.
 func (s *stream) took(number uint64) (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

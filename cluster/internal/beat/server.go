@@ -17,67 +17,67 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Why a worker is gone.
+// Reasons for the removal of a worker.
 var (
-	ErrGoodbye = errors.New("it has left")
-	ErrSilent  = errors.New("it has not been heard")
-	ErrDead    = errors.New("its process is dead")
-	ErrExpired = errors.New("it was declared gone before")
+	ErrGoodbye = errors.New("it left the cluster")
+	ErrSilent  = errors.New("it has not answered")
+	ErrDead    = errors.New("its process exited")
+	ErrExpired = errors.New("the coordinator removed it before")
 
-	// ErrLater is Admit's for a process that may become a member when it asks again.
+	// ErrLater is Admit's error for a process that may become a member later.
 	ErrLater = errors.New("not yet")
-	// ErrUnreachable is Reach's for a process that can't be reached where it says that it listens.
+	// ErrUnreachable is Reach's error for a process that can't be reached at the address that it advertises.
 	ErrUnreachable = errors.New("the coordinator can't reach this worker")
 )
 
-// ServerConfig is what the coordinator's end needs. Its functions are called from the
-// goroutines of streams, one after the other for each worker, and must not block for long.
+// ServerConfig configures the coordinator's end. Its functions are called from the goroutines of
+// streams, one after the other for each worker, and must not block for long.
 type ServerConfig struct {
 	Self    func() *wire.Peer
 	Silence time.Duration
-	// Reach is called before Admit, and says why the process that greets can't be reached: a process that hears
-	// the coordinator may not be heard by it. It may take ReachTime, beside others; nil: all can be.
+	// Reach is called before Admit, and says why the coordinator can't reach the greeting process: a connection may
+	// work in one direction only. It may take ReachTime and run concurrently; nil: all processes can be reached.
 	Reach func(ctx context.Context, h *wire.Hello, name string) error
-	// Admit says whether a process may become a member. name is what its certificate says;
-	// "" without TLS.
+	// Admit says why a process may not become a member; nil: it may. name is the name in its
+	// certificate; "" without TLS.
 	Admit func(h *wire.Hello, name string) error
 	// Joined and Gone are called once for each incarnation, in this order.
 	Joined func(Member)
 	Gone   func(m Member, why error)
-	// Status takes what the actors of a member are doing; offset is that of its clock.
+	// Status is called with what a member's actors are doing.
 	Status func(m Member, s *wire.StatusReply)
-	// Unreachable is told with each beat which processes a member can't reach; mostly none. nil: nobody is told.
+	// Unreachable is called at each beat with the processes that a member can't reach, usually none. It may be nil.
 	Unreachable func(m Member, far []*wire.Unreachable)
-	// Leaving is told of each beat of a member that is told to end.
+	// Leaving is called at each beat of a member that was told to stop. It may be nil.
 	Leaving func(id uuid.UUID)
-	// Probe dials an address, and says why it could not.
+	// Probe dials an address and returns the error.
 	Probe  func(ctx context.Context, address string) error
 	Logger *slog.Logger
 }
 
-// Server is the coordinator's end.
+// Server is the coordinator's end of the beats.
 type Server struct {
 	cfg     ServerConfig
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	// admitting is held while an incarnation becomes a member: a worker that has dialled again while its first
-	// greeting was not yet read greets several times at once, and is one member.
+	// admitting is held while an incarnation becomes a member. A worker that redials before its first greeting was
+	// read greets several times at once, and must become one member.
 	admitting sync.Mutex
 
 	mu      sync.Mutex
 	members map[uuid.UUID]*member
-	gone    []uuid.UUID // the last limitGone of them
+	gone    []uuid.UUID // the last limitGone removed members
 }
 
-// Member is a worker, as it was last heard of.
+// Member is a worker, as its latest beat described it.
 type Member struct {
 	ID          uuid.UUID
 	Name        string
 	Address     string
 	DataAddress string
-	Remote      string // that its latest stream of beats was dialled from
+	Remote      string // the address that its latest stream of beats came from
 	Offer       *wire.Offer
 	Joined      time.Time
 	Heard       time.Time
@@ -91,18 +91,18 @@ type member struct {
 	clock  Clock
 	stream *stream // nil: broken
 
-	telling sync.Mutex // held while Joined or Gone is called: never the second before the first
+	telling sync.Mutex // held while Joined or Gone is called, so that Joined comes first
 	joined  bool       // Joined was called
 }
 
-// NewServer makes one. Close ends it.
+// NewServer makes a server. Call Serve for each stream, and Close at the end.
 func NewServer(cfg ServerConfig) *Server {
 	s := &Server{cfg: cfg, members: make(map[uuid.UUID]*member)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// Serve takes a stream that a worker has opened, and returns when it has ended.
+// Serve serves a stream that a worker has opened, and returns when it has ended.
 func (s *Server) Serve(conn net.Conn, name string) {
 	defer conn.Close() //nolint:errcheck // it has ended
 	s.mu.Lock()
@@ -118,13 +118,13 @@ func (s *Server) Serve(conn net.Conn, name string) {
 	m, st, err := s.hello(conn, name)
 	if m == nil {
 		level := slog.LevelWarn
-		if errors.Is(err, ErrUnreachable) { // who asks again and again; Reach has told
+		if errors.Is(err, ErrUnreachable) { // the worker keeps trying; Reach has logged it
 			level = slog.LevelDebug
 		}
 		s.cfg.Logger.Log(s.ctx, level, "refused a worker", "from", conn.RemoteAddr(), "name", name, "err", err)
 		return
 	}
-	if err == nil { // else it is a member that does not know yet, and dials again or is dead
+	if err == nil { // otherwise it is a member that has not read its welcome; it redials or has failed
 		err = s.follow(m, st)
 	}
 	s.mu.Lock()
@@ -135,7 +135,7 @@ func (s *Server) Serve(conn net.Conn, name string) {
 	heard := m.Heard
 	s.mu.Unlock()
 	switch {
-	case s.ctx.Err() != nil || !broken: // or it has dialled again
+	case s.ctx.Err() != nil || !broken: // !broken: it has redialed
 	case errors.Is(err, ErrGoodbye):
 		s.Expel(m.ID, ErrGoodbye)
 	case time.Since(heard) >= s.cfg.Silence:
@@ -145,16 +145,16 @@ func (s *Server) Serve(conn net.Conn, name string) {
 	}
 }
 
-// hello makes the process at the other end a member, or finds the one that it is. With a member it
-// returns an error where that could not be told so.
+// hello makes the process at the other end a member, or finds the member that it already is. It
+// returns a member with an error if the welcome could not be sent.
 func (s *Server) hello(conn net.Conn, name string) (*member, *stream, error) {
 	if err := conn.SetDeadline(time.Now().Add(helloTime)); err != nil {
 		return nil, nil, err
 	}
-	// The welcome is answered by beats, so nothing of them can be in the buffer yet.
+	// The worker sends beats only after the welcome, so none can be in the buffer yet.
 	var h wire.Hello
 	if err := wire.ReadFrame(conn, &h, LimitBeatBytes); err != nil {
-		return nil, nil, fmt.Errorf("its greeting: %w", err)
+		return nil, nil, fmt.Errorf("read its greeting: %w", err)
 	}
 	m, err := s.admit(&h, name)
 	answer := &wire.Welcome{Coordinator: s.cfg.Self(), SilenceS: s.cfg.Silence.Seconds()}
@@ -173,7 +173,7 @@ func (s *Server) hello(conn net.Conn, name string) (*member, *stream, error) {
 	m.telling.Lock()
 	defer m.telling.Unlock()
 	s.mu.Lock()
-	if s.members[m.ID] != m { // it was declared gone meanwhile
+	if s.members[m.ID] != m { // it was removed meanwhile
 		s.mu.Unlock()
 		return nil, nil, ErrExpired
 	}
@@ -194,15 +194,15 @@ func (s *Server) hello(conn net.Conn, name string) (*member, *stream, error) {
 func (s *Server) admit(h *wire.Hello, name string) (m *member, err error) {
 	id, err := uuid.FromBytes(h.GetWorker().GetIncarnation())
 	if err != nil {
-		return nil, fmt.Errorf("its incarnation has %d bytes, not 16", len(h.GetWorker().GetIncarnation()))
+		return nil, fmt.Errorf("the id of its incarnation has %d bytes, not 16", len(h.GetWorker().GetIncarnation()))
 	}
 	if name != "" && h.GetWorker().GetName() != name {
-		return nil, fmt.Errorf("it calls itself %.100q, but its certificate %q", h.GetWorker().GetName(), name)
+		return nil, fmt.Errorf("it gives the name %.100q, but its certificate has the name %q", h.GetWorker().GetName(), name)
 	}
 	if m, err := s.known(id); m != nil || err != nil {
 		return m, err
 	}
-	if s.cfg.Reach != nil { // which takes its time: others are admitted meanwhile
+	if s.cfg.Reach != nil { // before admitting is locked, because it may take long
 		ctx, cancel := context.WithTimeout(s.ctx, ReachTime)
 		err := s.cfg.Reach(ctx, h, name)
 		cancel()
@@ -228,7 +228,7 @@ func (s *Server) admit(h *wire.Hello, name string) (m *member, err error) {
 	return m, nil
 }
 
-// known is the member of an incarnation; nil: there is none yet.
+// known returns the member with an incarnation; nil: there is none yet.
 func (s *Server) known(id uuid.UUID) (*member, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +238,7 @@ func (s *Server) known(id uuid.UUID) (*member, error) {
 	return s.members[id], nil
 }
 
-// follow reads a member's beats and sends own ones until the stream ends.
+// follow reads a member's beats and sends beats to it until the stream ends.
 func (s *Server) follow(m *member, st *stream) error {
 	quit := make(chan struct{})
 	defer close(quit)
@@ -289,8 +289,8 @@ func (s *Server) follow(m *member, st *stream) error {
 	}
 }
 
-// probe finds out whether a member whose stream broke is dead, until it has dialled again
-// or silence has its way.
+// probe dials a member whose stream broke, until it has redialed, its host refuses connections, or
+// the silence is over. In the last two cases it removes the member.
 func (s *Server) probe(m *member) {
 	refused := 0
 	for {
@@ -322,7 +322,7 @@ func (s *Server) probe(m *member) {
 	}
 }
 
-// Expel declares a member gone. It is refused from then on.
+// Expel removes a member. The server refuses its incarnation from then on.
 func (s *Server) Expel(id uuid.UUID, why error) {
 	s.mu.Lock()
 	m := s.members[id]
@@ -343,12 +343,12 @@ func (s *Server) Expel(id uuid.UUID, why error) {
 	s.mu.Unlock()
 	m.telling.Lock()
 	defer m.telling.Unlock()
-	if m.joined { // else nobody was told of it, and nobody will be
+	if m.joined { // otherwise Joined was not called, and will not be
 		s.cfg.Gone(last, why)
 	}
 }
 
-// Members lists the workers, in the order in which they joined.
+// Members lists the workers in the order in which they joined.
 func (s *Server) Members() []Member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -361,7 +361,7 @@ func (s *Server) Members() []Member {
 	return all
 }
 
-// Member is what is known of a worker; of one that is gone, nothing.
+// Member returns a worker; it is empty if the worker is not a member.
 func (s *Server) Member(id uuid.UUID) Member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,7 +371,7 @@ func (s *Server) Member(id uuid.UUID) Member {
 	return Member{}
 }
 
-// Close ends all streams. Nobody is declared gone by it.
+// Close ends all streams. It removes no member.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.cancel()

@@ -5,13 +5,13 @@ import "time"
 const (
 	// LimitNameBytes bounds the name of a group.
 	LimitNameBytes = 256
-	// LimitEarly bounds the members that have said that they are open before those here are.
+	// LimitEarly bounds the remembered members that opened in other processes before the members here.
 	LimitEarly = 65_536
-	// LimitPings bounds what one process hasn't answered: no more is asked.
+	// LimitPings bounds the unanswered pings to a process.
 	LimitPings = 1
 
-	// tick is how often a port says again that its members are open, and asks who lives.
+	// tick is how often a port repeats that its members are open, and pings.
 	tick = 250 * time.Millisecond
-	// DefaultSilence is after how long without an answer a process is taken for gone, while a member waits for it.
+	// DefaultSilence is how long a process may leave pings unanswered, while a member waits for it, before it counts as failed.
 	DefaultSilence = 2250 * time.Millisecond
 )

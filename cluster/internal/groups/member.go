@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/collective"
 )
 
-// member carries what one member of a group sends and is sent. It is its collective.Carrier.
+// member carries the messages from and to one member of a group. It is the member's collective.Carrier.
 type member struct {
 	port      *Port
 	place     place
@@ -21,7 +21,7 @@ type member struct {
 	group    *collective.Group
 	receiver collective.Receiver
 	closed   bool
-	here     []bool // who is open
+	here     []bool // by rank: whether the member is open
 	waiting  [][]message
 	busy     int // messages between members of this process that are being copied
 }
@@ -48,7 +48,7 @@ func (m *member) setGroup(g *collective.Group) {
 	m.group = g
 }
 
-// end is the member's group; nil while it is being made.
+// end returns the member's group; nil: it is still being opened.
 func (m *member) end() *collective.Group {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,7 +63,7 @@ func (m *member) status() (collective.Status, bool) {
 	return g.Status()
 }
 
-// Receive is collective.Carrier's: from now on the member is open.
+// Receive implements collective.Carrier: from now on the member is open.
 func (m *member) Receive(r collective.Receiver) {
 	p := m.port
 	for rank, process := range m.processes {
@@ -74,7 +74,7 @@ func (m *member) Receive(r collective.Receiver) {
 		m.in[rank] = p.node.OpenLoans(p.id(m.place.name, rank, m.place.rank),
 			func(from lane.ID, header []byte, lens []int, loan *lane.Loan) ([][]byte, func(error), error) {
 				if from != process {
-					return nil, nil, fmt.Errorf("%w: process %s is not rank %d of group %s", errNote, p.cfg.Name(from), rank, m.place.name)
+					return nil, nil, fmt.Errorf("%w: process %s does not have rank %d of group %s", errNote, p.cfg.Name(from), rank, m.place.name)
 				}
 				if loan == nil {
 					return r.Take(rank, header, lens, nil)
@@ -121,7 +121,7 @@ func (m *member) isOpen() bool {
 	return m.receiver != nil && !m.closed
 }
 
-// greet says to the others that the member is open: to all, or to those of whom nothing was heard.
+// greet tells the other members that this one is open: all of them, or those that have not answered.
 func (m *member) greet(all bool) {
 	m.mu.Lock()
 	var to []int
@@ -140,10 +140,11 @@ func (m *member) say(kind byte, to int, text []byte) {
 	m.port.tell(m.processes[to], note{kind: kind, name: m.place.name, from: m.place.rank, to: to, members: m.digest, text: text}, nil)
 }
 
-// note takes what another member says.
+// note handles another member's control message.
 func (m *member) note(from lane.ID, n note) {
 	if n.from >= len(m.processes) || n.from == m.place.rank || m.processes[n.from] != from {
-		m.port.cfg.Logger.Warn("dropped a message", "from", m.port.cfg.Name(from), "group", m.place.name, "why", "it is no member", "rank",
+		m.port.cfg.Logger.Warn("dropped a message", "from", m.port.cfg.Name(from), "group", m.place.name, "why", "the sender is not a member",
+			"rank",
 			n.from)
 		return
 	}
@@ -151,7 +152,7 @@ func (m *member) note(from lane.ID, n note) {
 	r, closed := m.receiver, m.closed
 	m.mu.Unlock()
 	if r == nil || closed {
-		return // greet asks again
+		return // greet repeats it
 	}
 	switch n.kind {
 	case kindHello:
@@ -164,13 +165,13 @@ func (m *member) note(from lane.ID, n note) {
 	}
 }
 
-// arrived: another member is open, and gets what waits for it.
+// arrived notes that another member is open, and sends it the waiting messages.
 func (m *member) arrived(n note) {
 	if n.members != m.digest {
 		m.mu.Lock()
 		r := m.receiver
 		m.mu.Unlock()
-		r.Gone(n.from, fmt.Errorf("it has other members for the group than the %d here", len(m.processes)))
+		r.Gone(n.from, fmt.Errorf("its list of the group's members differs from the one here, which has %d", len(m.processes)))
 		return
 	}
 	m.mu.Lock()
@@ -183,7 +184,7 @@ func (m *member) arrived(n note) {
 	}
 }
 
-// Send is collective.Carrier's.
+// Send implements collective.Carrier.
 func (m *member) Send(to int, header []byte, payload [][]byte, left func(free bool), done func(error)) {
 	w := message{header, payload, left, done}
 	m.mu.Lock()
@@ -192,7 +193,7 @@ func (m *member) Send(to int, header []byte, payload [][]byte, left func(free bo
 		m.mu.Unlock()
 		done(ErrClosed)
 	case !m.here[to]:
-		m.waiting[to] = append(m.waiting[to], w) // bounded by what a group may have in flight
+		m.waiting[to] = append(m.waiting[to], w) // bounded by the messages that a group may have in flight
 		m.mu.Unlock()
 	default:
 		m.mu.Unlock()
@@ -208,7 +209,7 @@ func (m *member) transmit(to int, w message) {
 	w.done(m.pass(to, w))
 }
 
-// Frees is collective.Carrier's. Within a process a message is copied while it is sent.
+// Frees implements collective.Carrier. Within a process a message is copied while it is sent.
 func (m *member) Frees(to, bytes int) bool {
 	out := m.out[to]
 	return out == nil || out.Frees(m.processes[to], bytes)
@@ -225,7 +226,7 @@ func (m *member) pass(to int, w message) error {
 	}
 	defer m.unuse()
 	if other == nil || !other.use() {
-		return nil // it has left: what it gets is thrown away
+		return nil // it has left, so the message is discarded
 	}
 	defer other.unuse()
 	lens := make([]int, len(w.payload))
@@ -234,7 +235,7 @@ func (m *member) pass(to int, w message) error {
 	}
 	parts, done, err := other.receiver.Take(m.place.rank, w.header, lens, nil)
 	if err != nil {
-		return nil // as in another process: the group there is over, and says so
+		return nil // the group there has ended and reports it, as in another process
 	}
 	for i, b := range w.payload {
 		copy(parts[i], b)
@@ -261,7 +262,7 @@ func (m *member) unuse() {
 	}
 }
 
-// Tell is collective.Carrier's.
+// Tell implements collective.Carrier.
 func (m *member) Tell(to int, text []byte) {
 	if m.processes[to] != m.port.self {
 		m.say(kindNote, to, text)
@@ -277,7 +278,7 @@ func (m *member) Tell(to int, text []byte) {
 	}
 }
 
-// gone says to the member that a process is gone.
+// gone tells the member that a process has failed.
 func (m *member) gone(process lane.ID, cause error) {
 	if !m.use() {
 		return
@@ -293,7 +294,7 @@ func (m *member) gone(process lane.ID, cause error) {
 	}
 }
 
-// Close is collective.Carrier's.
+// Close implements collective.Carrier.
 func (m *member) Close() {
 	m.mu.Lock()
 	m.closed = true

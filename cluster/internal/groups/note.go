@@ -11,23 +11,23 @@ import (
 
 // Kinds of control messages.
 const (
-	kindHello byte = iota // a member is open; it asks for an answer
-	kindHere              // the answer
-	kindNote              // of a group's member to another
-	kindPing              // nothing; that it is acknowledged is what it is for
+	kindHello byte = iota // a member is open, and wants kindHere as the answer
+	kindHere              // the answer to kindHello
+	kindNote              // a text from one member to another
+	kindPing              // empty; its acknowledgment shows that the process is alive
 	numKinds
 )
 
-// note is a control message: from one member of a group to another.
+// note is a control message from one member of a group to another.
 type note struct {
 	kind     byte
 	name     string
 	from, to int
-	members  lane.ID // a digest of which process has which rank
+	members  lane.ID // digest of the processes of all ranks
 	text     []byte
 }
 
-var errNote = errors.New("no message between groups")
+var errNote = errors.New("invalid message between members of groups")
 
 // noteVersion is the first byte.
 const noteVersion = 1
@@ -50,7 +50,7 @@ func decodeNote(b []byte) (n note, err error) {
 	n.kind = b[1]
 	length := int(binary.LittleEndian.Uint16(b[2:]))
 	if length > LimitNameBytes || len(b) < fixed+length || len(b) > fixed+length+collective.LimitNoteBytes {
-		return n, fmt.Errorf("%w: a name of %d bytes in %d", errNote, length, len(b))
+		return n, fmt.Errorf("%w: it has %d bytes, with a name of %d", errNote, len(b), length)
 	}
 	n.name = string(b[4:][:length])
 	b = b[4+length:]

@@ -17,20 +17,20 @@ import (
 // Errors of Open.
 var (
 	ErrClosed = errors.New("groups: the port is closed")
-	ErrName   = errors.New("groups: a group's name")
-	ErrRank   = errors.New("groups: a member's rank")
-	ErrTwice  = errors.New("groups: a member is open already")
+	ErrName   = errors.New("groups: invalid group name")
+	ErrRank   = errors.New("groups: invalid rank of a member")
+	ErrTwice  = errors.New("groups: the member is already open")
 )
 
 // Config says how a port behaves.
 type Config struct {
-	// Name is what a process is called in errors; nil: its ID.
+	// Name returns a process's name for errors; nil: its ID.
 	Name func(lane.ID) string
-	// Silence is after how long a process that doesn't answer is taken for gone; 0: DefaultSilence, negative: never.
+	// Silence is how long a process may leave pings unanswered before it counts as failed; 0: DefaultSilence, negative: forever.
 	Silence time.Duration
-	// Member says which processes may have a part in the groups; nil: all.
+	// Member reports whether a process may have members in the groups; nil: all may.
 	Member func(lane.ID) bool
-	// Logger is told what is thrown away; nil discards it.
+	// Logger logs discarded messages; nil: no log.
 	Logger *slog.Logger
 }
 
@@ -46,39 +46,39 @@ type Port struct {
 
 	mu       sync.Mutex
 	closed   bool
-	watching bool // watch is under way
+	watching bool // watch is running
 	open     map[place]*member
 	locals   map[string]*local
-	early    map[hello]lane.ID      // who has said that it is open: the digest of its members
-	heard    map[lane.ID]*heartbeat // processes that somebody waits for
+	early    map[hello]lane.ID      // members elsewhere that are open, with the digests of their lists of members
+	heard    map[lane.ID]*heartbeat // processes that a member waits for
 }
 
-// place is a member.
+// place names a member.
 type place struct {
 	name string
 	rank int
 }
 
-// hello is a word of one member to another.
+// hello identifies a greeting of one member to another.
 type hello struct {
 	from, to place
 	process  lane.ID
 }
 
-// local is a group of which all members are here, until the last of them is opened.
+// local is a group with all members in this process, until the last of them is opened.
 type local struct {
 	members []*collective.Group
 	opened  []bool
 }
 
-// heartbeat is when a process was last known to live.
+// heartbeat is when a process was last known to be alive.
 type heartbeat struct {
 	at      time.Time
-	pending int    // pings that it hasn't acknowledged
-	moved   uint64 // bytes and messages that went to it and came from it until then
+	pending int    // unacknowledged pings
+	moved   uint64 // sum of the bytes and messages to and from it until then
 }
 
-// New makes a port. self is the ID of the node; scope is a group of the lane's that nobody else has.
+// New makes a port. self is the ID of the node. scope is an ID that no other port or lane group of the node uses.
 func New(node *lane.Node, self, scope lane.ID, cfg Config) *Port {
 	if cfg.Name == nil {
 		cfg.Name = lane.ID.String
@@ -93,7 +93,7 @@ func New(node *lane.Node, self, scope lane.ID, cfg Config) *Port {
 		open: make(map[place]*member), locals: make(map[string]*local), early: make(map[hello]lane.ID), heard: make(map[lane.ID]*heartbeat)}
 	p.control = node.Open(p.id("", 0, 0), func(from lane.ID, header []byte, _ []int) ([][]byte, func(error), error) {
 		if cfg.Member != nil && !cfg.Member(from) {
-			return nil, nil, fmt.Errorf("%w: process %s has no part in the groups", errNote, cfg.Name(from))
+			return nil, nil, fmt.Errorf("%w: process %s has no member in the groups", errNote, cfg.Name(from))
 		}
 		p.receive(from, header)
 		return nil, func(error) {}, nil
@@ -101,7 +101,7 @@ func New(node *lane.Node, self, scope lane.ID, cfg Config) *Port {
 	return p
 }
 
-// id is the group of the lane that carries what one member sends to another; name "": of the notes.
+// id returns the lane group for the messages of one member to another; name "": for the control messages.
 func (p *Port) id(name string, from, to int) (id lane.ID) {
 	b := binary.LittleEndian.AppendUint32(p.scope[:len(p.scope):len(p.scope)], uint32(from))
 	b = binary.LittleEndian.AppendUint32(b, uint32(to))
@@ -119,15 +119,15 @@ func digest(processes []lane.ID) (id lane.ID) {
 	return id
 }
 
-// Open makes this process's end of a group: the member of the given rank. processes has the process of each rank; one may
-// have several.
+// Open opens this process's member of a group, with the given rank. processes has the process of each rank; a process may
+// have several ranks.
 func (p *Port) Open(name string, processes []lane.ID, rank int) (*collective.Group, error) {
 	if name == "" || len(name) > LimitNameBytes {
-		return nil, fmt.Errorf("%w has %d bytes: it must have 1 to %d", ErrName, len(name), LimitNameBytes)
+		return nil, fmt.Errorf("%w: it has %d bytes; want 1 to %d", ErrName, len(name), LimitNameBytes)
 	}
 	n := len(processes)
 	if rank < 0 || rank >= n || n > collective.LimitMembers || processes[rank] != p.self {
-		return nil, fmt.Errorf("%w: group %s has %d members, rank %d is not in this process", ErrRank, name, n, rank)
+		return nil, fmt.Errorf("%w: group %s has %d members, and rank %d is not in this process", ErrRank, name, n, rank)
 	}
 	p.mu.Lock()
 	if p.closed {
@@ -171,7 +171,7 @@ func (p *Port) openLocal(name string, n, rank int) (*collective.Group, error) {
 	return l.members[rank], nil
 }
 
-// Gone says that a process is gone: the groups that it has a part in are over.
+// Gone tells the port that a process has failed. It ends the groups with members in that process.
 func (p *Port) Gone(process lane.ID, cause error) {
 	for _, m := range p.members() {
 		m.gone(process, cause)
@@ -188,7 +188,7 @@ func (p *Port) members() []*member {
 	return list
 }
 
-// Waiting lists what the members here wait for, the longest first.
+// Waiting lists what the members here wait for, the longest wait first.
 func (p *Port) Waiting() (list []collective.Status) {
 	for _, m := range p.members() {
 		if s, ok := m.status(); ok {
@@ -199,7 +199,7 @@ func (p *Port) Waiting() (list []collective.Status) {
 	return list
 }
 
-// Close ends the port. Members that haven't left do so now.
+// Close ends the port. Members that haven't left their groups leave them now.
 func (p *Port) Close() {
 	p.mu.Lock()
 	again := p.closed
@@ -241,7 +241,7 @@ func (p *Port) receive(from lane.ID, header []byte) {
 	m := p.open[place{n.name, n.to}]
 	if m == nil && (n.kind == kindHello || n.kind == kindHere) && !p.closed {
 		if len(p.early) >= LimitEarly {
-			p.cfg.Logger.Warn("too many members of groups are open elsewhere that aren't here", "group", n.name, "limit", LimitEarly)
+			p.cfg.Logger.Warn("too many members opened elsewhere before those here", "group", n.name, "limit", LimitEarly)
 		} else {
 			p.early[hello{place{n.name, n.from}, place{n.name, n.to}, from}] = n.members
 		}
@@ -257,8 +257,7 @@ func (p *Port) tell(to lane.ID, n note, done func(error)) {
 	p.control.Send(to, n.encode(), nil, done)
 }
 
-// watch says again, until there is an answer, that members are open, and asks the processes that somebody waits for
-// whether they live.
+// watch repeats that members are open until there is an answer, and pings the processes that members wait for.
 func (p *Port) watch() {
 	defer close(p.ended)
 	t := time.NewTicker(tick)
@@ -278,7 +277,7 @@ func (p *Port) watch() {
 					}
 				}
 			}
-			if own := now.Sub(last) - tick; own > tick { // this process itself has stood still
+			if own := now.Sub(last) - tick; own > tick { // this process itself was suspended
 				p.postpone(own)
 			}
 			last = now
@@ -287,7 +286,7 @@ func (p *Port) watch() {
 	}
 }
 
-// ask asks processes whether they live, and gives up those that haven't answered for too long.
+// ask pings processes, and counts those as failed that haven't answered for Silence.
 func (p *Port) ask(awaited map[lane.ID]bool, now time.Time) {
 	var gone []lane.ID
 	moved := p.moved(awaited)
@@ -307,7 +306,7 @@ func (p *Port) ask(awaited map[lane.ID]bool, now time.Time) {
 		case h == nil:
 			h = &heartbeat{at: now, moved: moved[process]}
 			p.heard[process] = h
-		case h.pending == 0 || h.moved != moved[process]: // a ping waits behind what was sent before
+		case h.pending == 0 || h.moved != moved[process]: // a ping waits for the messages sent before it
 			h.at, h.moved = now, moved[process]
 		case p.cfg.Silence > 0 && now.Sub(h.at) > p.cfg.Silence:
 			gone = append(gone, process)
@@ -335,7 +334,7 @@ func (p *Port) postpone(by time.Duration) {
 	}
 }
 
-// moved is how much went to each process and came from it, if somebody waits for any.
+// moved returns the sum of bytes and messages to and from each process, if a member waits for one.
 func (p *Port) moved(awaited map[lane.ID]bool) map[lane.ID]uint64 {
 	if len(awaited) == 0 {
 		return nil

@@ -12,12 +12,12 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// newest is the version of runs.json that this package writes. It reads version 1 too,
-// in which all runs have begun, and version 2, which knows of no request but a pause.
+// newest is the version of runs.json that this package writes. It also reads version 1, in which all
+// runs have begun, and version 2, whose only request is a pause.
 const newest = 3
 
 func encode(entries []Entry) ([]byte, error) {
-	entries = append([]Entry{}, entries...) // an empty list, and no null
+	entries = append([]Entry{}, entries...) // an empty list instead of null
 	for i := range entries {
 		entries[i].Requests = append([]troupe.Change{}, entries[i].Requests...)
 	}
@@ -29,12 +29,12 @@ func encode(entries []Entry) ([]byte, error) {
 		return nil, err
 	}
 	if len(text) >= limitBytes {
-		return nil, fmt.Errorf("they take %d bytes, the limit is %d", len(text), limitBytes)
+		return nil, fmt.Errorf("they take %d bytes; the limit is %d", len(text), limitBytes)
 	}
 	return append(text, '\n'), nil
 }
 
-// decode reads runs.json. Every key must be there, once, and no other.
+// decode parses runs.json. Every key must appear exactly once, and no other key may appear.
 func decode(text []byte) (entries []Entry, err error) {
 	dec, err := strictjson.NewDecoder(text)
 	if err != nil {
@@ -68,7 +68,7 @@ func decode(text []byte) (entries []Entry, err error) {
 				return nil
 			})
 		}
-		return fmt.Errorf("the key %s is not known", strictjson.Quote(key))
+		return fmt.Errorf("unknown key %s", strictjson.Quote(key))
 	})
 	if err == nil && keys != 2 {
 		err = errors.New("version or runs is missing")
@@ -78,7 +78,7 @@ func decode(text []byte) (entries []Entry, err error) {
 	}
 	for i, e := range entries {
 		if err == nil && e.version != version {
-			err = fmt.Errorf("run %d: its keys are those of version %d in a file of version %d", i+1, e.version, version)
+			err = fmt.Errorf("run %d: it has the keys of version %d, but the file is version %d", i+1, e.version, version)
 		}
 		entries[i].version = 0
 	}
@@ -88,7 +88,7 @@ func decode(text []byte) (entries []Entry, err error) {
 	return entries, nil
 }
 
-// entryKeys are the keys of a run in each version of the file, from version 1 on.
+// entryKeys are the keys of a run in each version of the file, starting with version 1.
 var entryKeys = func() [newest]map[string]bool {
 	of := func(keys ...string) map[string]bool {
 		set := make(map[string]bool)
@@ -106,7 +106,7 @@ var entryKeys = func() [newest]map[string]bool {
 	}
 }()
 
-// decodeEntry reads a run. Its keys say of which version it is.
+// decodeEntry parses a run. Its keys determine its version.
 func decodeEntry(dec *json.Decoder) (e Entry, err error) {
 	var state string
 	var paused bool
@@ -138,7 +138,7 @@ func decodeEntry(dec *json.Decoder) (e Entry, err error) {
 		case key == "requests":
 			e.Requests, err = decodeRequests(dec)
 		default:
-			err = errors.New("not known")
+			err = errors.New("unknown key")
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", strictjson.Plain(key), err)
@@ -161,7 +161,7 @@ func decodeEntry(dec *json.Decoder) (e Entry, err error) {
 	}
 	switch {
 	case e.version == 0:
-		err = fmt.Errorf("%d keys, which are those of no version of the file: one is missing", len(seen))
+		err = fmt.Errorf("a key is missing: its %d keys match no version of the file", len(seen))
 	case e.State != Submitted && e.State != Beginning && e.State != Begun:
 		err = fmt.Errorf("the state %s; want %s, %s or %s", strictjson.Quote(state), Submitted, Beginning, Begun)
 	case !IsRunID(e.ID):
@@ -174,7 +174,7 @@ func decodeEntry(dec *json.Decoder) (e Entry, err error) {
 	return e, err
 }
 
-// decodeRequests reads what was asked of a run.
+// decodeRequests parses the pending requests of a run.
 func decodeRequests(dec *json.Decoder) (all []troupe.Change, err error) {
 	err = strictjson.Array(dec, func() error {
 		if len(all) == limitRequests {
@@ -194,7 +194,7 @@ func decodeRequests(dec *json.Decoder) (all []troupe.Change, err error) {
 			case "min_lr":
 				c.MinLR, err = strictjson.Float(dec)
 			default:
-				err = errors.New("not known")
+				err = errors.New("unknown key")
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", strictjson.Plain(key), err)

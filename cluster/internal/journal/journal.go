@@ -1,5 +1,5 @@
-// Package journal keeps the runs in progress of a coordinator in its folder, for the coordinator
-// that is started there next. Of a run it knows what was submitted and what was requested since; it
+// Package journal keeps a coordinator's runs in progress in a file of its folder, for the next
+// coordinator that starts there. For each run it stores the submission and the pending requests. It
 // must never know workers or connections.
 package journal
 
@@ -22,12 +22,12 @@ import (
 // Files in a coordinator's folder.
 const (
 	runsFile    = "runs.json"
-	addressFile = "address" // where the coordinator is reached, while there is one
+	addressFile = "address" // the coordinator's address, while it runs
 	lockFile    = "coordinator.lock"
-	startsFile  = "starts" // how many coordinators were started on the folder
+	startsFile  = "starts" // how many times a coordinator has started with the folder
 )
 
-// RunIDBytes is the length of a run's id, before it is written in hexadecimal digits.
+// RunIDBytes is the length of a run's id in bytes; its text has twice as many hexadecimal digits.
 const RunIDBytes = 4
 
 // IsRunID reports whether a text is a run's id.
@@ -38,103 +38,103 @@ func IsRunID(id string) bool {
 
 // Limits of the folder's files.
 const (
-	// LimitRuns is how many runs there may be.
+	// LimitRuns is how many runs may be in progress.
 	LimitRuns = 256
-	// limitRequests is how many requests of a run are kept: troupe.LimitRequests, and one of each kind that names no step.
+	// limitRequests is how many requests of a run are kept: troupe.LimitRequests, and one of each kind without a step.
 	limitRequests = troupe.LimitRequests + 8
-	// limitBytes bounds the file of the runs in progress, limitLineBytes those of one line.
+	// limitBytes bounds runs.json, and limitLineBytes the files with one line.
 	limitBytes     = 64 << 20
 	limitLineBytes = 512
 )
 
-// State says how far a run had come when it was last noted. It is noted before that is done
-// which it allows, so that a coordinator that dies in between loses no run.
+// State is how far a run has come. It is written before the step that it allows is taken, so that a
+// coordinator that fails in between loses no run.
 type State string
 
 const (
-	// Submitted: nothing was done yet. The run is taken up as it was asked for.
+	// Submitted: the run's folder is untouched. The run begins as it was submitted.
 	Submitted State = "submitted"
-	// Beginning: its folder was looked at, and may have been written to since. That it had to be
-	// empty is not asked again.
+	// Beginning: the run's folder was checked and may have been written to. It need not be empty any
+	// more.
 	Beginning State = "beginning"
-	// Begun: it goes on from its newest checkpoint.
+	// Begun: the run resumes from its newest checkpoint.
 	Begun State = "begun"
 )
 
-// ErrDamaged: the file of the runs in progress can't be used as it stands.
+// ErrDamaged: runs.json, the file of the runs in progress, can't be parsed.
 var ErrDamaged = errors.New("damaged")
 
-// Entry is a run in progress, as it is kept over the coordinator's death.
+// Entry is a run in progress, as runs.json stores it.
 type Entry struct {
 	ID            string `json:"id"`
 	Name          string `json:"name"`
 	By            string `json:"by"`
-	Folder        string `json:"folder"` // that relative paths are relative to
+	Folder        string `json:"folder"` // the base of relative paths
 	Config        string `json:"config"` // resolved, as TOML
 	AcceptNewData bool   `json:"accept_new_data"`
-	Workers       int    `json:"workers"` // that it had
-	Submitted     string `json:"submitted"`
-	Stopping      bool   `json:"stopping"` // somebody has asked it to end
-	// Requests were asked of it and are not done: see troupe.Run.Requests.
+	Workers       int    `json:"workers"`   // number of workers that it had
+	Submitted     string `json:"submitted"` // time in RFC 3339
+	Stopping      bool   `json:"stopping"`  // a client has requested a stop
+	// Requests are its pending requests: see troupe.Run.Requests.
 	Requests []troupe.Change `json:"requests"`
 
-	// As it was asked for, which counts until it has begun.
+	// Options of the submission, which count until the run has begun.
 	Fresh    bool  `json:"fresh"`
 	FromStep int   `json:"from_step"`
 	State    State `json:"state"`
 
-	version uint64 // of the file that it was read from, while that is read
+	version uint64 // of the file that it is read from; 0 afterwards
 }
 
-// same reports whether nothing of an entry has changed.
+// same reports whether two entries are equal.
 func (e Entry) same(o Entry) bool {
 	requests := slices.Equal(e.Requests, o.Requests)
 	e.Requests, o.Requests = nil, nil
 	return requests && reflect.DeepEqual(e, o)
 }
 
-// Journal is the runs in progress, on the disk. Its methods are called one after the other.
+// Journal is the list of runs in progress, on disk. Its methods must not be called concurrently.
 type Journal struct {
 	dir     folder.FS
 	lock    *os.File
 	entries []Entry
 }
 
-// Open takes the folder of a coordinator for this process, and reads the runs that
-// were in progress when the last one ended.
+// Open locks a coordinator's folder for this process, and reads the runs that were in progress when
+// the last coordinator ended.
 func Open(dir string) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("the coordinator's folder: %w", err)
+		return nil, fmt.Errorf("make the coordinator's folder: %w", err)
 	}
 	f, err := folder.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("the coordinator's folder: %w", err)
+		return nil, fmt.Errorf("open the coordinator's folder: %w", err)
 	}
 	j := &Journal{dir: f}
 	var held bool
 	if j.lock, held, err = f.Lock(lockFile); err == nil && !held {
-		err = fmt.Errorf("another coordinator uses %s: end it, or give this one a folder of its own", dir)
+		err = fmt.Errorf("another coordinator uses %s; stop it, or give this one another folder (--dir)", dir)
 	}
 	if err == nil {
 		j.entries, err = read(f)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the coordinator's folder: %w", err), j.Close())
+		return nil, errors.Join(fmt.Errorf("open the coordinator's folder: %w", err), j.Close())
 	}
 	return j, nil
 }
 
-// Entries are the runs in progress. They must not be changed.
+// Entries returns the runs in progress. The caller must not change them.
 func (j *Journal) Entries() []Entry { return j.entries }
 
-// Through has the journal write through another file system, and returns the one before: tests have
-// disks that are full.
+// Through makes the journal use another file system, and returns the previous one: tests simulate full
+// disks.
 func (j *Journal) Through(dir folder.FS) (before folder.FS) {
 	before, j.dir = j.dir, dir
 	return before
 }
 
-// Close lets another coordinator have the folder.
+// Close unlocks the folder.
 func (j *Journal) Close() error {
 	err := j.dir.Close()
 	if j.lock != nil {
@@ -143,7 +143,7 @@ func (j *Journal) Close() error {
 	return err
 }
 
-// Announce writes where the coordinator is reached; "": nowhere any more.
+// Announce writes the coordinator's address to the folder; "" removes it.
 func (j *Journal) Announce(address string) error {
 	if address == "" {
 		return j.dir.RemoveAll(addressFile)
@@ -154,12 +154,12 @@ func (j *Journal) Announce(address string) error {
 	})
 }
 
-// attemptsOfStart is how many attempts a coordinator numbers before it reaches the numbers of the next
-// one that is started.
+// attemptsOfStart is how many numbers of attempts each start of a coordinator has.
 const attemptsOfStart = 1 << 32
 
-// FirstAttempt is the number below those of this coordinator's attempts, which are above those of all
-// coordinators of the folder before it, whatever the clock says.
+// FirstAttempt returns a number such that this coordinator's attempts, numbered from the next one on,
+// have higher numbers than those of all earlier coordinators of the folder. No clock is involved. It
+// counts this start in the folder.
 func (j *Journal) FirstAttempt() (uint64, error) {
 	text, err := folder.ReadFile(j.dir, startsFile, limitLineBytes)
 	starts := uint64(0)
@@ -168,7 +168,8 @@ func (j *Journal) FirstAttempt() (uint64, error) {
 		err = nil
 	case err == nil:
 		if starts, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31); err != nil {
-			err = fmt.Errorf("%s, the number of starts: %w; remove it, or write a number below %d", j.dir.Path(startsFile), err, 1<<31)
+			err = fmt.Errorf("read the number of starts in %s: %w; remove the file, or write a number below %d to it", j.dir.Path(startsFile), err,
+				1<<31)
 		}
 	}
 	if err == nil {
@@ -180,7 +181,7 @@ func (j *Journal) FirstAttempt() (uint64, error) {
 	return (starts + 1) * attemptsOfStart, err
 }
 
-// AddressIn is where the coordinator of a folder is reached, which is on this host.
+// AddressIn reads the address of the coordinator that runs on this host with a folder.
 func AddressIn(dir string) (string, error) {
 	f, err := folder.Open(dir)
 	if err != nil {
@@ -202,13 +203,13 @@ func read(f folder.FS) ([]Entry, error) {
 	entries, err := decode(text)
 	if err != nil {
 		return nil,
-			fmt.Errorf("%s, which names the runs in progress, is %w: %w; restore it, or move it away: then no run is taken up by itself, and the command that began one goes on with it",
+			fmt.Errorf("%s, the list of runs in progress, is %w: %w; restore it, or move it away and resume each run with the command that started it",
 				f.Path(runsFile), ErrDamaged, err)
 	}
 	return entries, nil
 }
 
-// Put adds a run, or replaces what is kept of it.
+// Put adds a run, or replaces its entry.
 func (j *Journal) Put(e Entry) error {
 	next := make([]Entry, 0, len(j.entries)+1)
 	replaced := false
@@ -227,7 +228,7 @@ func (j *Journal) Put(e Entry) error {
 	return j.write(next)
 }
 
-// Remove forgets a run.
+// Remove removes a run.
 func (j *Journal) Remove(id string) error {
 	next := make([]Entry, 0, len(j.entries))
 	for _, e := range j.entries {
@@ -250,7 +251,7 @@ func (j *Journal) write(entries []Entry) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("noting the runs in progress: %w", err)
+		return fmt.Errorf("write the list of runs in progress: %w", err)
 	}
 	j.entries = entries
 	return nil

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleepers are the sockets for which a node's readers wait asleep.
+// sleepers are the sockets whose readers are asleep.
 type sleepers struct {
 	mu  sync.Mutex
 	fds pollList
@@ -35,15 +35,14 @@ func (s *sleepers) remove(fd uintptr) {
 	s.mu.Unlock()
 }
 
-// watch stays awake for a little while before a reader of a socket goes to sleep: an answer often follows within
-// microseconds, and to wake a core of a virtual machine takes some fifty of them. It reports whether there is
-// something to read. In each round other goroutines and other processes go first. A reader that is awake keeps Go's
-// scheduler from looking after those that are asleep, so it ends when one of their sockets has something. list is
-// room that is kept between calls.
+// watch polls a socket for a short time before its reader goes to sleep: an answer often follows within microseconds,
+// and waking a core of a virtual machine takes about 50 µs. It reports whether the socket has data. In each round it
+// first yields to other goroutines and processes. A polling reader keeps Go's scheduler from waking the readers that are
+// asleep, so watch ends when one of their sockets has data. list is a buffer that is reused between calls.
 func (s *sleepers) watch(fd uintptr, list *pollList) bool {
 	for start := time.Now(); time.Since(start) < awake; {
 		runtime.Gosched()
-		// Neither call waits, so Go's scheduler need not hear of them.
+		// Neither call blocks, so Go's scheduler need not know of them.
 		_, _, _ = syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		if !s.list(fd, list) {
 			return false
@@ -62,7 +61,7 @@ func (s *sleepers) watch(fd uintptr, list *pollList) bool {
 	return false
 }
 
-// list fills a list with the socket, which comes first, and with those of the sleepers; false: they are too many.
+// list fills a list with the socket, which comes first, and the sleepers' sockets; false: there are too many.
 func (s *sleepers) list(fd uintptr, list *pollList) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

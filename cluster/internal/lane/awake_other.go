@@ -2,7 +2,7 @@
 
 package lane
 
-// sleepers is for Linux: elsewhere a reader goes to sleep at once.
+// sleepers is used only on Linux; elsewhere a reader goes to sleep at once.
 type sleepers struct{}
 
 func (*sleepers) add(uintptr)                   {}

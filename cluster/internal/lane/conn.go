@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// abort ends a connection at once, also one that is being written: a TLS connection's own Close may wait to
-// say goodbye.
+// abort closes a connection at once, even during a write: a TLS connection's Close may wait to send
+// its close notification.
 func abort(conn net.Conn) {
 	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		_ = outer.NetConn().Close()
@@ -24,14 +24,14 @@ func vectored(conn net.Conn) bool {
 	return false
 }
 
-// batchWriter gathers slices and writes them. It never copies payload, but for short slices of a
-// connection without vectored writes.
+// batchWriter gathers slices and writes them. It copies only short slices, and only for a connection
+// without vectored writes.
 type batchWriter struct {
 	conn     net.Conn
 	vectored bool
 	list     [][]byte
 	bytes    int
-	sending  net.Buffers // what a vectored write consumes; a field, so that it isn't allocated anew
+	sending  net.Buffers // consumed by a vectored write; a field, so that it isn't allocated each time
 	short    []byte
 }
 
@@ -50,7 +50,7 @@ func (w *batchWriter) add(b []byte) {
 	}
 }
 
-// flush writes what was added and forgets it.
+// flush writes the added slices and drops them.
 func (w *batchWriter) flush() error {
 	if w.bytes == 0 {
 		return nil
@@ -97,14 +97,14 @@ func (w *batchWriter) writeShort() error {
 	return err
 }
 
-// errInterrupted: somebody set the read deadline to make the reader look around; nothing is lost.
+// errInterrupted: the read deadline was set to make the reader check for a cancelled message. The stream continues.
 var errInterrupted = errors.New("lane: read interrupted")
 
-// frameReader reads frames: short reads through a buffer, long ones straight into their place.
+// frameReader reads frames: short reads through a buffer, long ones directly into their destination.
 type frameReader struct {
 	conn   net.Conn
 	idle   func() error // called before a wait
-	try    *tryReader   // nil: no way to know whether a read waits
+	try    *tryReader   // nil: can't know whether a read would wait
 	buf    []byte
 	lo, hi int // buf[lo:hi] is unread
 }
@@ -113,7 +113,7 @@ func newFrameReader(conn net.Conn, idle func() error, sleepers *sleepers) *frame
 	return &frameReader{conn: conn, idle: idle, try: newTryReader(conn, idle, sleepers), buf: make([]byte, readBufferBytes)}
 }
 
-// some reads at least a byte into p, which isn't empty.
+// some reads at least one byte into p, which must not be empty.
 func (r *frameReader) some(p []byte) (int, error) {
 	if r.lo == r.hi {
 		if len(p) >= len(r.buf) {
@@ -130,7 +130,7 @@ func (r *frameReader) some(p []byte) (int, error) {
 	return n, nil
 }
 
-// read reads once from the connection. An error comes without bytes.
+// read reads once from the connection. It returns either bytes or an error.
 func (r *frameReader) read(p []byte) (int, error) {
 	for {
 		var n int
@@ -142,7 +142,7 @@ func (r *frameReader) read(p []byte) (int, error) {
 		}
 		switch {
 		case n > 0:
-			return n, nil // an error comes again
+			return n, nil // the next read returns the error again
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, errInterrupted
 		case err != nil:

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Take is called once for a message when its header has arrived, before its payload is read. It returns memory of exactly
-// the lengths lens to read into, and a function that is called once with the outcome: nil when all of it has
-// arrived, an error when it never will. After an error of take the payload is thrown away and acknowledged.
-// header and lens are valid only during the call. Neither take nor done may block, or close the group.
+// Take is called once for a message when its header has arrived, before its payload is read. It returns memory for the
+// payload, with exactly the lengths lens, and a function that is called once with the outcome: nil when the whole payload
+// has arrived, an error when it never will. If Take returns an error, the payload is discarded and acknowledged.
+// header and lens are valid only during the call. Neither take nor done may block or close the group.
 type Take func(from ID, header []byte, lens []int) (parts [][]byte, done func(error), err error)
 
-// Group is all that belongs together, such as one attempt at a run.
+// Group is a set of messages that are closed together, such as those of one attempt at a run.
 type Group struct {
 	node     *Node
 	id       ID
@@ -23,10 +23,11 @@ type Group struct {
 	closed atomic.Bool
 	mu     sync.Mutex
 	idle   sync.Cond
-	users  int // messages whose done function has still to be called, and calls of take
+	users  int // messages whose done function is still to be called, and running calls of take
 }
 
-// Open makes a group known: messages of other groups are thrown away. A group is opened once, before anybody sends to it.
+// Open opens a group: the node discards messages of groups that are not open. Open each group once, before any process
+// sends to it.
 func (n *Node) Open(group ID, take Take) *Group {
 	return n.OpenPlaces(group, func(from ID, header []byte, lens []int) (Place, func(error), error) {
 		parts, done, err := take(from, header, lens)
@@ -44,7 +45,7 @@ func (n *Node) open(g *Group) *Group {
 		return g
 	}
 	if n.groups[g.id] != nil {
-		n.log.warn("a group is opened twice; messages go to the new one", "group", g.id)
+		n.log.warn("group opened twice; messages go to the new one", "group", g.id)
 	}
 	n.groups[g.id] = g
 	return g
@@ -75,22 +76,23 @@ func (g *Group) unuse() {
 	}
 }
 
-// Send queues a message and never blocks. The header is copied; parts aren't, and must stay as they are until done is
-// called, exactly once: with nil when the receiver has acknowledged the message, else with the reason. done may be
-// called before Send returns, and must not block. What is sent to a peer whose address isn't known yet
-// waits for SetPeer.
+// Send queues a message and never blocks. It copies the header but not the parts, which must stay unchanged until done is
+// called. done is called exactly once: with nil when the receiver has acknowledged the message, otherwise with the reason.
+// done may be called before Send returns, and must not block. Messages to a peer whose address isn't known yet wait for
+// SetPeer.
 func (g *Group) Send(to ID, header []byte, parts [][]byte, done func(error)) {
 	g.post(to, header, parts, nil, nil, done)
 }
 
-// SendLeaving is Send with a second function: left is called, at most once and before done, when the message is on its way
-// and takes no more of this process's time. free says whether the memory of the parts is the caller's again, since they were
-// copied to memory that is shared with the receiver; else they may have to be sent again. Where it isn't called, done says both.
+// SendLeaving is Send with a second function: left is called, at most once and before done, when the message is written
+// and takes no more of this process's time. free says whether the caller may reuse the memory of the parts, because they
+// were copied to memory shared with the receiver; otherwise they may have to be sent again. If left isn't called, done
+// implies both.
 func (g *Group) SendLeaving(to ID, header []byte, parts [][]byte, left func(free bool), done func(error)) {
 	g.post(to, header, parts, nil, left, done)
 }
 
-// Frees says whether parts of so many bytes in all are likely to be freed early on their way to a peer.
+// Frees reports whether the memory of parts with that many bytes in total is likely to be free early (see SendLeaving).
 func (g *Group) Frees(to ID, bytes int) bool {
 	if bytes < sharedLeaving || bytes > LimitPiece {
 		return false
@@ -99,7 +101,7 @@ func (g *Group) Frees(to ID, bytes int) bool {
 	return err == nil && o.shares.Load() > 0
 }
 
-// post sends parts, or pieces if there are any.
+// post sends parts, or pieces if they are not nil.
 func (g *Group) post(to ID, header []byte, parts [][]byte, pieces Pieces, left func(free bool), done func(error)) {
 	if done == nil {
 		done = func(error) {}
@@ -128,14 +130,14 @@ func (g *Group) post(to ID, header []byte, parts [][]byte, pieces Pieces, left f
 
 func checkMessage(header []byte, parts [][]byte) (total int, err error) {
 	if len(header) > LimitHeaderBytes {
-		return 0, fmt.Errorf("%w: header of %d bytes, at most %d", ErrTooLarge, len(header), LimitHeaderBytes)
+		return 0, fmt.Errorf("%w: the header has %d bytes; the limit is %d", ErrTooLarge, len(header), LimitHeaderBytes)
 	}
 	if len(parts) > LimitParts {
-		return 0, fmt.Errorf("%w: %d parts, at most %d", ErrTooLarge, len(parts), LimitParts)
+		return 0, fmt.Errorf("%w: %d parts; the limit is %d", ErrTooLarge, len(parts), LimitParts)
 	}
 	for _, part := range parts {
 		if total += len(part); total > LimitPayloadBytes {
-			return 0, fmt.Errorf("%w: payload of more than %d bytes", ErrTooLarge, int64(LimitPayloadBytes))
+			return 0, fmt.Errorf("%w: the payload has more than %d bytes, the limit", ErrTooLarge, int64(LimitPayloadBytes))
 		}
 	}
 	return total, nil
@@ -143,16 +145,17 @@ func checkMessage(header []byte, parts [][]byte) (total int, err error) {
 
 func checkPieces(header []byte, pieces Pieces) (total int, err error) {
 	if n := len(header) + lenBytes; n > limitStripedMeta {
-		return 0, fmt.Errorf("%w: header of %d bytes before a payload in pieces, at most %d", ErrTooLarge, len(header), limitStripedMeta-lenBytes)
+		return 0, fmt.Errorf("%w: the header of a payload in pieces has %d bytes; the limit is %d", ErrTooLarge, len(header),
+			limitStripedMeta-lenBytes)
 	}
 	if total = pieces.Len(); total > LimitPayloadBytes {
-		return 0, fmt.Errorf("%w: payload of %d bytes, at most %d", ErrTooLarge, total, int64(LimitPayloadBytes))
+		return 0, fmt.Errorf("%w: the payload has %d bytes; the limit is %d", ErrTooLarge, total, int64(LimitPayloadBytes))
 	}
 	return total, nil
 }
 
-// Close ends the group. The done functions of what is queued or half received are called with ErrClosed, and when
-// Close returns, no goroutine of the lane uses memory of the group. It must not be called from take or done.
+// Close closes the group. It calls the done functions of queued and partly received messages with ErrClosed. When Close
+// returns, no goroutine of the lane uses memory of the group. It must not be called from take or done.
 func (g *Group) Close() {
 	n := g.node
 	g.mu.Lock()
@@ -179,7 +182,7 @@ func (g *Group) Close() {
 	for _, i := range ins {
 		i.cancelGroup(g)
 	}
-	// What is being written now ends by itself, unless the peer doesn't read.
+	// Writes in progress end on their own, unless the peer doesn't read.
 	grace := time.AfterFunc(closeGrace, func() {
 		for _, o := range outs {
 			o.interrupt(g)
@@ -193,7 +196,7 @@ func (g *Group) Close() {
 	}
 }
 
-// outcome is a call of a done function that is due, collected under a lock and made outside it.
+// outcome is a pending call of a done function: collected under a lock, and made outside it.
 type outcome struct {
 	done  func(error)
 	err   error

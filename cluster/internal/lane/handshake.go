@@ -7,12 +7,12 @@ import (
 	"io"
 )
 
-// The dialler begins with a hello, the other side answers with a welcome. Both have a fixed size.
+// The dialing side begins with a hello, and the other side answers with a welcome. Both have a fixed size.
 const (
 	helloBytes   = 144
 	welcomeBytes = 32
 	nonceBytes   = 16
-	offerBytes   = 64 // the longest name of a socket that offers shared memory
+	offerBytes   = 64 // limit for the name of the socket that offers shared memory
 
 	helloCRCAt   = helloBytes - checksumBytes
 	welcomeCRCAt = welcomeBytes - checksumBytes
@@ -23,16 +23,16 @@ const (
 	flagOffer                       // hello: there is a shared region; welcome: it is mapped
 )
 
-// hello says who opens a stream, to whom, and which it is.
+// hello says which process opens a stream, to which process, and which of its streams it is.
 type hello struct {
 	flags   uint16
 	from    ID
 	to      ID
-	session uint64 // grows when the sender starts its numbering for this receiver anew
+	session uint64 // grows when the sender restarts its numbering for this receiver
 	stream  uint8
 	streams uint8
-	nonce   [nonceBytes]byte // proves to the owner of the socket who connects
-	offer   string           // name of the socket that hands out the shared region
+	nonce   [nonceBytes]byte // proves to the socket's owner that the receiver of this hello connects
+	offer   string           // name of the socket that passes the shared region
 }
 
 func (h *hello) append(to []byte) []byte {
@@ -52,20 +52,20 @@ func (h *hello) append(to []byte) []byte {
 	return binary.LittleEndian.AppendUint32(to, crc32.Checksum(to[start:], castagnoli))
 }
 
-// checkHandshake checks what hello and welcome begin and end with.
+// checkHandshake checks the beginning and the checksum of a hello or a welcome.
 func checkHandshake(b []byte, kind uint8) error {
 	if magic := binary.LittleEndian.Uint32(b); magic != frameMagic {
-		return fmt.Errorf("%w: handshake begins with %#08x, not %#08x", errFrame, magic, uint32(frameMagic))
+		return fmt.Errorf("%w: the handshake begins with %#08x, not %#08x", errFrame, magic, uint32(frameMagic))
 	}
 	if b[4] != frameVersion {
-		return fmt.Errorf("%w: handshake of protocol version %d, this process speaks %d", errFrame, b[4], frameVersion)
+		return fmt.Errorf("%w: the handshake's protocol version is %d, this process speaks %d", errFrame, b[4], frameVersion)
 	}
 	if b[5] != kind {
-		return fmt.Errorf("%w: frame of kind %d in place of the handshake's %d", errFrame, b[5], kind)
+		return fmt.Errorf("%w: the frame's kind is %d, not %d as in a handshake", errFrame, b[5], kind)
 	}
 	end := len(b) - checksumBytes
 	if sum, want := crc32.Checksum(b[:end], castagnoli), binary.LittleEndian.Uint32(b[end:]); sum != want {
-		return fmt.Errorf("%w: checksum of the handshake is %08x, not %08x", errFrame, sum, want)
+		return fmt.Errorf("%w: the checksum of the handshake is %08x, not %08x", errFrame, sum, want)
 	}
 	return nil
 }
@@ -84,15 +84,15 @@ func (h *hello) parse(b []byte) error {
 	copy(h.nonce[:], b[60:])
 	switch {
 	case h.flags&^(flagChecksum|flagOffer) != 0:
-		return fmt.Errorf("%w: unknown flags %#x in a handshake", errFrame, h.flags)
+		return fmt.Errorf("%w: the handshake has unknown flags %#x", errFrame, h.flags)
 	case h.session == 0:
-		return fmt.Errorf("%w: session 0 in a handshake", errFrame)
+		return fmt.Errorf("%w: the handshake has session 0", errFrame)
 	case h.streams == 0 || h.streams > LimitStreams || h.stream >= h.streams:
-		return fmt.Errorf("%w: stream %d of %d, at most %d", errFrame, h.stream, h.streams, LimitStreams)
+		return fmt.Errorf("%w: stream %d of %d; the limit is %d streams", errFrame, h.stream, h.streams, LimitStreams)
 	case piece != LimitPiece:
-		return fmt.Errorf("%w: pieces of %d bytes, this process has %d", errFrame, piece, LimitPiece)
+		return fmt.Errorf("%w: the peer's pieces have %d bytes, those of this process %d", errFrame, piece, LimitPiece)
 	case offer > offerBytes:
-		return fmt.Errorf("%w: name of a socket of %d bytes, at most %d", errFrame, offer, offerBytes)
+		return fmt.Errorf("%w: the name of the socket has %d bytes; the limit is %d", errFrame, offer, offerBytes)
 	}
 	h.offer = string(b[76 : 76+offer])
 	return nil
@@ -117,13 +117,13 @@ func (r refusal) String() string {
 	case refusedOther:
 		return "another process answers at this address"
 	case refusedSession:
-		return "the peer has forgotten this process"
+		return "the peer has ended its session with this process"
 	case refusedFull:
 		return "the peer has too many peers"
 	case refusedClosed:
 		return "the peer is closing"
 	case refusedForeign:
-		return "the peer does not know this process under that incarnation"
+		return "the peer does not know this incarnation of the process"
 	}
 	return fmt.Sprintf("refusal %d", uint16(r))
 }
@@ -159,7 +159,7 @@ func (w *welcome) parse(b []byte) error {
 func readHello(r io.Reader) (h hello, err error) {
 	var b [helloBytes]byte
 	if _, err = io.ReadFull(r, b[:]); err != nil {
-		return h, fmt.Errorf("reading the handshake: %w", err)
+		return h, fmt.Errorf("read the handshake: %w", err)
 	}
 	return h, h.parse(b[:])
 }
@@ -167,7 +167,7 @@ func readHello(r io.Reader) (h hello, err error) {
 func readWelcome(r io.Reader) (w welcome, err error) {
 	var b [welcomeBytes]byte
 	if _, err = io.ReadFull(r, b[:]); err != nil {
-		return w, fmt.Errorf("reading the answer to the handshake: %w", err)
+		return w, fmt.Errorf("read the answer to the handshake: %w", err)
 	}
 	return w, w.parse(b[:])
 }

@@ -13,42 +13,42 @@ const (
 	pieceHere    = 255
 )
 
-// inMsg is a message of which a piece has come. Its fields are guarded by the mutex of its in.
+// inMsg is a message of which at least one piece has arrived. Its fields are guarded by the mutex of its in.
 type inMsg struct {
 	seq     uint64
-	group   *Group // nil: none of this node
+	group   *Group // nil: the group is not open here
 	total   uint64
 	striped bool
 	place   Place
-	kept    bool        // whoever took it keeps the payload where it lies: there is nothing to read
-	done    func(error) // nil: there is nobody to tell, or it was called
+	kept    bool        // the taker keeps the payload in shared memory, so nothing is read
+	done    func(error) // nil: there is none, or it was called
 	state   []uint8
 	left    int
 
 	taking  bool // take is running
 	readers int  // streams that read into place
-	discard bool // what comes is thrown away
+	discard bool // its payload is discarded
 	cancel  error
 }
 
-// in is all that comes from one peer in one session.
+// in is the receiving side for one peer in one session.
 type in struct {
 	node    *Node
 	peer    ID
 	session uint64
 
 	mu      sync.Mutex
-	changed sync.Cond // something that a stream waits for may have happened
+	changed sync.Cond // signals that a stream that waits should check again
 	ended   error
-	next    uint64   // all below have arrived
+	next    uint64   // all messages below have arrived
 	arrived []uint64 // one bit for each number from next on, at number modulo LimitPending
-	high    uint64   // none from here on has arrived
+	high    uint64   // no message from here on has arrived
 	msgs    map[uint64]*inMsg
 	streams [LimitStreams]*inStream
 	free    []*inMsg
 
-	// below is next, for a stream that must not wait for mu: who holds it may be closing the stream's connection, which
-	// waits for what the stream does there.
+	// below is a copy of next for a stream that must not wait for mu: its holder may be closing the stream's connection,
+	// and that waits for the stream.
 	below atomic.Uint64
 
 	messages, bytes atomic.Uint64
@@ -61,7 +61,7 @@ func newIn(n *Node, peer ID, session uint64) *in {
 	return i
 }
 
-// hasArrived says whether a message is complete.
+// hasArrived reports whether a message is complete.
 func (i *in) hasArrived(seq uint64) bool {
 	if seq < i.next {
 		return true
@@ -90,7 +90,8 @@ func (i *in) setArrived(seq uint64) {
 	i.arrived[seq%LimitPending/64] |= 1 << (seq % 64)
 }
 
-// arrivedAfter appends up to n numbers from seq on that have arrived out of order, and where to go on.
+// arrivedAfter appends up to n numbers from seq on of messages that have arrived out of order. It also returns the number
+// to continue from.
 func (i *in) arrivedAfter(seq uint64, n int, list []uint64) ([]uint64, uint64) {
 	for seq = max(seq, i.next); seq < i.high && n > 0; {
 		word := i.arrived[seq%LimitPending/64] >> (seq % 64)
@@ -133,7 +134,7 @@ func (i *in) freeMsg(m *inMsg) {
 	}
 }
 
-// conclude appends the call of done that is due for a message.
+// conclude appends the pending call of a message's done function.
 func conclude(m *inMsg, err error, due []outcome) []outcome {
 	if m.group == nil || m.done == nil {
 		return due
@@ -143,8 +144,8 @@ func conclude(m *inMsg, err error, due []outcome) []outcome {
 	return due
 }
 
-// begin says what to do with a piece: read it into m.place (reading), or throw it away; m is nil if it has arrived
-// already. header and lens are what came behind the prefix.
+// begin decides what to do with a piece: read it into m.place (reading), or discard it. m is nil if the message or the
+// piece has already arrived. header and lens followed the prefix.
 func (s *inStream) begin(p *prefix, header []byte, lens []int) (m *inMsg, piece int, reading bool, err error) {
 	i := s.in
 	if p.flags&flagStriped != 0 {
@@ -157,7 +158,8 @@ func (s *inStream) begin(p *prefix, header []byte, lens []int) (m *inMsg, piece 
 			return nil, 0, false, err
 		}
 		if p.seq == 0 || p.seq >= i.next+LimitPending {
-			return nil, 0, false, fmt.Errorf("%w: message %d, the next is %d and at most %d are pending", errFrame, p.seq, i.next, LimitPending)
+			return nil, 0, false, fmt.Errorf("%w: message %d is out of range; the next is %d, and up to %d may be pending", errFrame, p.seq, i.next,
+				LimitPending)
 		}
 		if i.hasArrived(p.seq) {
 			return nil, 0, false, nil
@@ -165,15 +167,15 @@ func (s *inStream) begin(p *prefix, header []byte, lens []int) (m *inMsg, piece 
 		m = i.msgs[p.seq]
 		if m == nil {
 			if len(i.msgs) >= LimitPartial {
-				return nil, 0, false, fmt.Errorf("%w: message %d, while %d others have come in part", errFrame, p.seq, len(i.msgs))
+				return nil, 0, false, fmt.Errorf("%w: message %d begins while %d others are incomplete, the limit", errFrame, p.seq, len(i.msgs))
 			}
 			m = i.newMsg(p)
 			i.msgs[p.seq] = m
 			s.callTake(m, p, header, lens)
-			continue // much may have changed
+			continue // the lock was released meanwhile
 		}
 		if m.total != p.total || m.striped != (p.flags&flagStriped != 0) {
-			return nil, 0, false, fmt.Errorf("%w: message %d has %d bytes, another piece of it said %d", errFrame, p.seq, p.total, m.total)
+			return nil, 0, false, fmt.Errorf("%w: message %d has %d bytes, but an earlier piece of it said %d", errFrame, p.seq, p.total, m.total)
 		}
 		switch state := m.state[piece]; {
 		case m.taking:
@@ -183,9 +185,9 @@ func (s *inStream) begin(p *prefix, header []byte, lens []int) (m *inMsg, piece 
 		case state == pieceHere:
 			return nil, 0, false, nil
 		case state != pieceMissing:
-			// The sender gave up the stream that reads this piece, or it wouldn't send it again.
+			// The sender has given up the stream that reads this piece; otherwise it wouldn't resend it.
 			if int(state) == s.index+1 {
-				return nil, 0, false, fmt.Errorf("%w: a piece within itself", errFrame)
+				return nil, 0, false, fmt.Errorf("%w: the piece is already being read on this stream", errFrame)
 			}
 			i.streams[state-1].giveUp()
 			if err := s.wait(); err != nil {
@@ -202,19 +204,19 @@ func (s *inStream) begin(p *prefix, header []byte, lens []int) (m *inMsg, piece 
 	}
 }
 
-// wait waits until something changes. What is to be acknowledged goes out before.
+// wait waits until something changes. It sends pending acknowledgments first.
 func (s *inStream) wait() error {
 	if len(s.acks) > 0 {
 		s.in.mu.Unlock()
 		err := s.flushAcks()
 		s.in.mu.Lock()
-		return err // and look again: it may have changed meanwhile
+		return err // the caller checks again, since the lock was released
 	}
 	s.in.changed.Wait()
 	return nil
 }
 
-// callTake asks the group for memory. The lock is given up meanwhile.
+// callTake gets memory from the group. It releases the lock meanwhile.
 func (s *inStream) callTake(m *inMsg, p *prefix, header []byte, lens []int) {
 	i := s.in
 	g := i.node.group(p.group)
@@ -243,7 +245,7 @@ func (s *inStream) callTake(m *inMsg, p *prefix, header []byte, lens []int) {
 		done = func(error) {}
 	}
 	if err != nil {
-		i.node.log.warn("a message was thrown away", "peer", i.peer, "group", p.group, "message", p.seq, "bytes", p.total, "reason", err)
+		i.node.log.warn("message discarded", "peer", i.peer, "group", p.group, "message", p.seq, "bytes", p.total, "reason", err)
 		g.unuse()
 	}
 	var due []outcome
@@ -274,30 +276,30 @@ func (s *inStream) callTake(m *inMsg, p *prefix, header []byte, lens []int) {
 	}
 }
 
-// check makes sure that a place is for parts of those lengths.
+// check checks that a place is for parts of the given lengths.
 func (p *Place) check(lens []int) error {
 	if p.Pieces == nil {
 		return sameLens(p.Parts, lens)
 	}
 	if len(lens) != 1 || p.Pieces.Len() != lens[0] {
-		return fmt.Errorf("lane: a place for %d bytes in pieces for a message of parts of %d", p.Pieces.Len(), lens)
+		return fmt.Errorf("lane: the place has %d bytes in pieces, but the message has parts of %d bytes", p.Pieces.Len(), lens)
 	}
 	return nil
 }
 
 func sameLens(parts [][]byte, lens []int) error {
 	if len(parts) != len(lens) {
-		return fmt.Errorf("lane: memory of %d parts for a message of %d", len(parts), len(lens))
+		return fmt.Errorf("lane: the memory has %d parts, but the message has %d", len(parts), len(lens))
 	}
 	for k, part := range parts {
 		if len(part) != lens[k] {
-			return fmt.Errorf("lane: memory of %d bytes for part %d of %d bytes", len(part), k, lens[k])
+			return fmt.Errorf("lane: the memory has %d bytes for part %d, which has %d bytes", len(part), k, lens[k])
 		}
 	}
 	return nil
 }
 
-// letGo ends a stream's use of a message's memory, before its piece is complete, because the message was cancelled.
+// letGo ends a stream's use of a canceled message's memory before its piece is complete.
 func (s *inStream) letGo(m *inMsg) {
 	i := s.in
 	i.mu.Lock()
@@ -314,15 +316,15 @@ func (i *in) unread(m *inMsg, due []outcome) []outcome {
 	return due
 }
 
-// cancelled says whether a message that a stream reads into parts was cancelled.
+// cancelled reports whether a message that a stream reads was canceled.
 func (s *inStream) cancelled(m *inMsg) bool {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
 	return m.discard
 }
 
-// end ends a piece: read completely, or not. reading says that the stream is still among the message's readers.
-// It reports whether the message has arrived.
+// end ends a piece, completely read or not. reading says that the stream is still among the message's readers.
+// It reports whether the message is complete now.
 func (s *inStream) end(m *inMsg, piece int, reading, complete bool) (last bool) {
 	i := s.in
 	i.mu.Lock()
@@ -337,7 +339,7 @@ func (s *inStream) end(m *inMsg, piece int, reading, complete bool) (last bool) 
 		due = i.unread(m, due)
 	}
 	if last {
-		// All pieces are here, so nobody else reads. done comes before the acknowledgement.
+		// All pieces are here, so no other stream reads. done is called before the acknowledgment.
 		if reading {
 			m.readers--
 		}
@@ -365,7 +367,7 @@ func (s *inStream) end(m *inMsg, piece int, reading, complete bool) (last bool) 
 	return last
 }
 
-// skip takes note that a message was withdrawn.
+// skip notes that a message was withdrawn.
 func (s *inStream) skip(seq uint64) error {
 	i := s.in
 	i.mu.Lock()
@@ -380,7 +382,8 @@ func (s *inStream) skip(seq uint64) error {
 			return err
 		}
 		if seq == 0 || seq >= i.next+LimitPending {
-			return fmt.Errorf("%w: message %d was withdrawn, the next is %d and at most %d are pending", errFrame, seq, i.next, LimitPending)
+			return fmt.Errorf("%w: withdrawn message %d is out of range; the next is %d, and up to %d may be pending", errFrame, seq, i.next,
+				LimitPending)
 		}
 		if i.hasArrived(seq) {
 			return nil
@@ -393,7 +396,7 @@ func (s *inStream) skip(seq uint64) error {
 			continue
 		}
 		if m != nil {
-			delete(i.msgs, seq) // streams that read it have it still
+			delete(i.msgs, seq) // streams that read it still refer to it
 			due = i.cancel(m, ErrWithdrawn, due)
 		}
 		i.setArrived(seq)
@@ -401,21 +404,21 @@ func (s *inStream) skip(seq uint64) error {
 	}
 }
 
-// fail throws a message away whose payload can't be written. A stream is among its readers.
+// fail discards a message whose payload can't be written. A stream is among its readers.
 func (i *in) fail(m *inMsg, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	_ = i.cancel(m, err, nil) // which calls done when nobody reads any more
+	_ = i.cancel(m, err, nil) // the last reader calls done
 }
 
-// cancel throws a message away: done is called with err when no stream reads into its memory.
+// cancel discards a message: done is called with err when no stream reads into its memory any more.
 func (i *in) cancel(m *inMsg, err error, due []outcome) []outcome {
 	if m.cancel != nil {
 		return due
 	}
 	m.cancel = err
 	if m.taking {
-		return due // callTake looks
+		return due // callTake checks m.cancel
 	}
 	m.discard = true
 	if m.readers == 0 {
@@ -429,7 +432,7 @@ func (i *in) cancel(m *inMsg, err error, due []outcome) []outcome {
 	return due
 }
 
-// cancelGroup cancels the messages of a group that is closed.
+// cancelGroup cancels the messages of a closed group.
 func (i *in) cancelGroup(g *Group) {
 	var due []outcome
 	i.mu.Lock()

@@ -12,33 +12,33 @@ import (
 	"github.com/minio/crc64nvme"
 )
 
-// inStream is a stream that a peer opened: it reads pieces and writes acknowledgements.
+// inStream is a stream that a peer opened: it reads pieces and writes acknowledgments.
 type inStream struct {
 	in    *in
 	index int
 	conn  net.Conn
 
-	broken bool          // guarded by in.mu: the stream is being given up
-	stop   chan struct{} // has room for one: something when it is given up, or interrupted
+	broken bool          // guarded by in.mu: the stream is being closed
+	stop   chan struct{} // buffer of 1; signals that the stream is closed or interrupted
 
-	// of the goroutine of Accept
+	// used only by the goroutine of Accept
 	checksum bool
 	region   *region // nil: none
-	loan     *Loan   // what the message's taker was offered; nil: nothing, or it has been taken before
+	loan     *Loan   // the loan offered to the message's taker; nil: none
 	r        *frameReader
 	meta     []byte
 	lens     []int
 	list     [][]byte
-	acks     []uint64 // arrived, not acknowledged yet
-	unacked  int      // bytes read since the last acknowledgement
+	acks     []uint64 // messages that arrived and are not acknowledged yet
+	unacked  int      // bytes read since the last acknowledgment
 	ackOut   []byte
 	waste    []byte
 	trailer  [sumBytes]byte
 	due      []outcome
 }
 
-// Accept takes a stream that a peer opened, and returns when it ends. admit, unless it is nil, says whether who opened it
-// is the process that it claims to be.
+// Accept serves a stream that a peer opened, and returns when it ends. If admit is not nil, it checks that the peer is the
+// process that it claims to be.
 func (n *Node) Accept(conn net.Conn, admit func(from ID) error) {
 	defer abort(conn)
 	n.mu.Lock()
@@ -46,7 +46,7 @@ func (n *Node) Accept(conn net.Conn, admit func(from ID) error) {
 		closed := n.closed
 		n.mu.Unlock()
 		if !closed {
-			n.log.warn("a stream was refused: too many that haven't said who they are", "from", conn.RemoteAddr(), "limit", LimitHandshakes)
+			n.log.warn("refused a stream: too many handshakes in progress", "from", conn.RemoteAddr(), "limit", LimitHandshakes)
 		}
 		return
 	}
@@ -60,7 +60,7 @@ func (n *Node) Accept(conn net.Conn, admit func(from ID) error) {
 	delete(n.handshakes, conn)
 	n.mu.Unlock()
 	if err != nil {
-		n.log.warn("a stream was refused", "from", conn.RemoteAddr(), "reason", err)
+		n.log.warn("refused a stream", "from", conn.RemoteAddr(), "reason", err)
 		return
 	}
 	err = s.run()
@@ -68,11 +68,11 @@ func (n *Node) Accept(conn net.Conn, admit func(from ID) error) {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 	default:
-		n.log.warn("a stream from a peer ended", "peer", s.in.peer, "stream", s.index, "reason", err)
+		n.log.warn("stream from a peer broke", "peer", s.in.peer, "stream", s.index, "reason", err)
 	}
 }
 
-// greet reads a hello, answers it, and takes the stream's place among the peer's.
+// greet reads a hello, answers it, and adds the stream to the peer's streams.
 func (n *Node) greet(conn net.Conn, admit func(from ID) error) (*inStream, error) {
 	limitSilence(conn)
 	_ = conn.SetDeadline(time.Now().Add(n.handshakeTimeout))
@@ -115,12 +115,12 @@ func (n *Node) greet(conn net.Conn, admit func(from ID) error) (*inStream, error
 	}
 	if err != nil {
 		s.leave()
-		return nil, fmt.Errorf("answering the handshake: %w", err)
+		return nil, fmt.Errorf("answer the handshake: %w", err)
 	}
 	return s, nil
 }
 
-// in returns what comes from a peer in a session.
+// in returns the receiving side for a peer in a session.
 func (n *Node) in(from ID, session uint64) (*in, refusal) {
 	n.mu.Lock()
 	old := n.ins[from]
@@ -148,8 +148,8 @@ func (n *Node) in(from ID, session uint64) (*in, refusal) {
 	return i, accepted
 }
 
-// enter makes s the peer's stream of its index. A stream that was it has been given up by the peer: it ends first, so that
-// what it was reading is either there or missing.
+// enter makes s the peer's stream with its index. The peer has given up an earlier stream with this index: it ends first,
+// so that each piece that it was reading is either complete or missing.
 func (s *inStream) enter() error {
 	i := s.in
 	i.mu.Lock()
@@ -180,7 +180,7 @@ func (s *inStream) closeRegion() {
 	}
 }
 
-// giveUp ends the stream. in.mu is held.
+// giveUp closes the stream. in.mu is held.
 func (s *inStream) giveUp() {
 	if !s.broken {
 		s.broken = true
@@ -190,7 +190,7 @@ func (s *inStream) giveUp() {
 	}
 }
 
-// live says whether the stream may go on. in.mu is held.
+// live returns nil if the stream may continue. in.mu is held.
 func (s *inStream) live() error {
 	if s.in.ended != nil {
 		return s.in.ended
@@ -201,13 +201,13 @@ func (s *inStream) live() error {
 	return nil
 }
 
-// interrupt makes the stream see that a message was cancelled. in.mu is held.
+// interrupt makes the stream check for a canceled message. in.mu is held.
 func (s *inStream) interrupt() {
 	notify(s.stop)
 	_ = s.conn.SetReadDeadline(time.Unix(1, 0))
 }
 
-// some reads at least a byte into p. After errInterrupted the stream goes on.
+// some reads at least one byte into p. After errInterrupted the stream continues.
 func (s *inStream) some(p []byte) (int, error) {
 	n, err := s.r.some(p)
 	if errors.Is(err, errInterrupted) {
@@ -244,7 +244,7 @@ func (s *inStream) run() error {
 			return err
 		}
 		if pre.kind == kindAck {
-			return fmt.Errorf("%w: an acknowledgement where messages are read", errFrame)
+			return fmt.Errorf("%w: an acknowledgment on a stream for messages", errFrame)
 		}
 		metaBytes := pre.metaBytes()
 		s.meta = slices.Grow(s.meta[:0], metaBytes)[:metaBytes]
@@ -268,7 +268,7 @@ func (s *inStream) run() error {
 			return err
 		}
 		if cap(s.meta) > limitStripedMeta {
-			s.meta = nil // don't hold on to a rare size
+			s.meta = nil // don't keep a rare size
 		}
 		if s.unacked += int(pre.length); len(s.acks) >= ackMessages || s.unacked >= ackBytes {
 			if err := s.flushAcks(); err != nil {
@@ -278,7 +278,7 @@ func (s *inStream) run() error {
 	}
 }
 
-// data takes a piece of a message.
+// data reads a piece of a message.
 func (s *inStream) data(pre *prefix) error {
 	header := s.meta[:pre.headerBytes]
 	var err error
@@ -287,7 +287,7 @@ func (s *inStream) data(pre *prefix) error {
 	}
 	if pre.flags&flagShared != 0 {
 		if s.region == nil || int64(pre.slot) >= int64(s.region.slots()) || pre.length > LimitPiece {
-			return fmt.Errorf("%w: %d bytes in slot %d of a shared region that has no such slot", errFrame, pre.length, pre.slot)
+			return fmt.Errorf("%w: %d bytes in slot %[3]d, but the shared region has no slot %[3]d of that size", errFrame, pre.length, pre.slot)
 		}
 	}
 	s.loan = nil
@@ -309,7 +309,7 @@ func (s *inStream) data(pre *prefix) error {
 	return err
 }
 
-// ackAgain acknowledges a message that came again, if it has arrived.
+// ackAgain acknowledges a message that was resent although it had arrived.
 func (s *inStream) ackAgain(seq uint64) {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
@@ -318,7 +318,8 @@ func (s *inStream) ackAgain(seq uint64) {
 	}
 }
 
-// lendable is what the taker of a message may keep: nil unless all of it lies in a slot, and not too many are kept.
+// lendable returns the loan that the taker of a message may keep. It is nil unless the whole message is in one slot and
+// fewer than limitLoans slots are kept.
 func (s *inStream) lendable(pre *prefix) *Loan {
 	if pre.flags&flagShared == 0 || pre.length != pre.total || !s.region.kept.room() {
 		return nil
@@ -326,7 +327,7 @@ func (s *inStream) lendable(pre *prefix) *Loan {
 	return &Loan{region: s.region, slot: int(pre.slot), memory: s.region.slot(int(pre.slot), int(pre.length))}
 }
 
-// payload takes a piece to the message's place while reading is set, and throws it away after.
+// payload reads a piece into the message's place while reading is set, and discards the rest.
 func (s *inStream) payload(m *inMsg, pre *prefix, reading *bool) error {
 	s.list = s.list[:0]
 	if *reading && m.place.Pieces != nil {
@@ -339,15 +340,15 @@ func (s *inStream) payload(m *inMsg, pre *prefix, reading *bool) error {
 	return s.read(m, pre, reading)
 }
 
-// through takes a piece by way of memory on loan. The next one is read by another stream meanwhile, or by the system.
+// through reads a piece through borrowed memory. Meanwhile another stream, or the kernel, receives the next one.
 func (s *inStream) through(m *inMsg, pre *prefix, reading *bool) error {
 	if pre.length > LimitPiece {
-		return fmt.Errorf("%w: %d bytes at once for a place that takes pieces of %d", errFrame, pre.length, LimitPiece)
+		return fmt.Errorf("%w: a piece of %d bytes; the place takes pieces of up to %d", errFrame, pre.length, LimitPiece)
 	}
 	p, err := s.lend(m)
 	if p == nil {
 		if err == nil && !s.cancelled(m) {
-			return net.ErrClosed // it is being given up
+			return net.ErrClosed // the stream is being closed
 		}
 		if err != nil {
 			s.in.fail(m, fmt.Errorf("%w: %w", ErrPieces, err))
@@ -369,13 +370,14 @@ func (s *inStream) through(m *inMsg, pre *prefix, reading *bool) error {
 	return nil
 }
 
-// lend waits for memory: nil when the message was cancelled, or the stream is given up. What is to be acknowledged goes out before.
+// lend waits for memory; nil: the message was canceled, or the stream is being closed. It sends pending acknowledgments
+// before it waits.
 func (s *inStream) lend(m *inMsg) (Piece, error) {
 	p, err := m.place.Pieces.Lend(nil)
 	if p != nil || err != nil {
 		return p, err
 	}
-	_ = s.flushAcks() // what is wrong with the connection, the next read says
+	_ = s.flushAcks() // the next read reports a broken connection
 	for {
 		if p, err := m.place.Pieces.Lend(s.stop); p != nil || err != nil {
 			return p, err
@@ -389,14 +391,14 @@ func (s *inStream) lend(m *inMsg) (Piece, error) {
 	}
 }
 
-// read reads a piece into the list while reading is set, and throws it away after.
+// read reads a piece into the list while reading is set, and discards the rest.
 func (s *inStream) read(m *inMsg, pre *prefix, reading *bool) error {
 	if pre.flags&flagShared != 0 {
 		slot := s.region.slot(int(pre.slot), int(pre.length))
 		for _, b := range s.list {
 			slot = slot[copy(b, slot):]
 		}
-		if s.loan == nil || !s.loan.kept { // else whoever keeps it frees it
+		if s.loan == nil || !s.loan.kept { // otherwise Loan.Return frees it
 			s.region.free(int(pre.slot))
 		}
 		return nil
@@ -447,14 +449,15 @@ func (s *inStream) read(m *inMsg, pre *prefix, reading *bool) error {
 		return err
 	}
 	if want := binary.LittleEndian.Uint64(s.trailer[:]); sum != want {
-		return fmt.Errorf("%w: checksum of %d bytes at %d of message %d is %016x, not %016x", errFrame, pre.length, pre.offset, pre.seq, sum,
+		return fmt.Errorf("%w: the checksum of %d bytes at offset %d of message %d is %016x, not %016x", errFrame, pre.length, pre.offset,
+			pre.seq, sum,
 			want)
 	}
 	return nil
 }
 
-// flushAcks sends the acknowledgements that are due. It runs before every wait, and for a socket while the
-// descriptor is in use: closing the connection waits for it, and so it takes no lock.
+// flushAcks sends the pending acknowledgments. It runs before every wait. For a socket it runs while the descriptor is in
+// use, so closing the connection waits for it; therefore it takes no lock.
 func (s *inStream) flushAcks() error {
 	s.unacked = 0
 	if len(s.acks) == 0 {
@@ -472,7 +475,7 @@ func (s *inStream) flushAcks() error {
 	return s.writeAcks(next, late)
 }
 
-// ackAll says all that has arrived: acknowledgements may have been lost with an older stream.
+// ackAll acknowledges all messages that have arrived, because acknowledgments may have been lost with an older stream.
 func (s *inStream) ackAll() error {
 	i := s.in
 	seq := uint64(0)

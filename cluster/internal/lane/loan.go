@@ -2,11 +2,11 @@ package lane
 
 import "sync"
 
-// limitLoans bounds the slots of a region that its receiver keeps: with none free the sender has to use the stream.
+// limitLoans bounds the slots of a region that its receiver keeps; without a free slot the sender has to use the stream.
 const limitLoans = 16
 
-// Loan is a message's payload where it lies in memory shared with the sender: it can be read there instead of being
-// copied. Whoever takes the message decides.
+// Loan is a message's payload in memory shared with the sender. The taker of the message may keep and use it there
+// instead of having it copied.
 type Loan struct {
 	region *region
 	slot   int
@@ -14,16 +14,16 @@ type Loan struct {
 	kept   bool
 }
 
-// Keep returns the payload, the parts one after another, which stays as it is until Return: past the
-// message's end, the group's, the stream's, and the sender's. It may be called once, while the message is taken; its place
-// is then not read into. Each one that is kept has to be returned, whatever becomes of the message.
+// Keep returns the payload, with the parts one after another. It stays unchanged until Return, even if the message, the
+// group, the stream or the sender ends earlier. Keep may be called once, within the TakeLoan function; the payload is then
+// not copied. Each kept loan must be returned, whatever happens to the message.
 func (l *Loan) Keep() []byte {
 	l.kept = true
 	l.region.kept.add()
 	return l.memory
 }
 
-// Return gives the memory back to the sender, who fills it again.
+// Return returns the memory to the sender, which may reuse it.
 func (l *Loan) Return() {
 	l.memory = nil
 	l.region.free(l.slot)
@@ -32,8 +32,8 @@ func (l *Loan) Return() {
 	}
 }
 
-// TakeLoan is Take for a group that can use payloads where they lie. loan is nil where there is nothing to keep. After Keep
-// no parts are needed.
+// TakeLoan is Take for a group that can use payloads in shared memory. loan is nil if the payload is not there. After
+// Keep, the function need not return parts.
 type TakeLoan func(from ID, header []byte, lens []int, loan *Loan) (parts [][]byte, done func(error), err error)
 
 // OpenLoans is Open for such a group.
@@ -41,14 +41,14 @@ func (n *Node) OpenLoans(group ID, take TakeLoan) *Group {
 	return n.open(&Group{id: group, takeLoan: take})
 }
 
-// keepers counts the slots of a region that are kept.
+// keepers counts the kept slots of a region.
 type keepers struct {
 	mu     sync.Mutex
 	n      int
 	closed bool
 }
 
-// room says whether another slot may be kept.
+// room reports whether another slot may be kept.
 func (l *keepers) room() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +61,7 @@ func (l *keepers) add() {
 	l.n++
 }
 
-// drop reports whether the region was only open for this one.
+// drop uncounts a slot, and reports whether the region can now be unmapped.
 func (l *keepers) drop() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *keepers) drop() bool {
 	return l.n == 0 && l.closed
 }
 
-// close reports whether no slot is kept any more. Else the last drop says so.
+// close reports whether the region can be unmapped now. Otherwise the last drop reports it.
 func (l *keepers) close() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

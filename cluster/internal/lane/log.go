@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// logEvery is how often one reason may be logged: peers must not fill a disk.
+// logEvery is the least time between two log lines with the same message, so that peers can't fill a disk.
 const logEvery = time.Second
 
-// ratedLog logs a line for each reason at a bounded rate, and how many it left out.
+// ratedLog logs each message at a bounded rate, with how many it left out.
 type ratedLog struct {
 	logger *slog.Logger
 	mu     sync.Mutex

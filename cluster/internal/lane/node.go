@@ -14,7 +14,7 @@ import (
 // Errors that done functions are called with.
 var (
 	// ErrGone: the peer was forgotten.
-	ErrGone = errors.New("lane: the peer is gone")
+	ErrGone = errors.New("lane: the peer has left")
 	// ErrClosed: the group or the node was closed.
 	ErrClosed = errors.New("lane: closed")
 	// ErrFull: LimitPending messages to the peer aren't acknowledged yet.
@@ -30,26 +30,26 @@ type ID [16]byte
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Message is what moves: bytes that the lane doesn't look into, and parts behind them.
+// Message is a message of the lane: a header, which the lane doesn't interpret, and parts.
 type Message struct {
 	Header []byte
 	Parts  [][]byte
 }
 
-// Config says who a node is and how it reaches others.
+// Config says which process a node belongs to and how it reaches others.
 type Config struct {
 	// Self is the incarnation of this process.
 	Self ID
-	// Dial opens a stream to a peer; address is what SetPeer was told. It must end when ctx does.
+	// Dial opens a stream to a peer at the address given to SetPeer. It must return when ctx ends.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Checksum adds checksums of header and payload to what this node sends. Not needed over TLS.
+	// Checksum adds checksums of header and payload to the messages that this node sends. TLS makes it unnecessary.
 	Checksum bool
-	// Streams is the number of connections to a peer, at most LimitStreams; 0 means DefaultStreams. Messages of more
-	// than LimitPiece bytes use all of them, others the first that is free.
+	// Streams is the number of connections to a peer, at most LimitStreams; 0: DefaultStreams. Messages of more than
+	// LimitPiece bytes use all of them, and others the first that is free.
 	Streams int
-	// NoSharedMemory keeps payloads on the streams between processes of one host as well.
+	// NoSharedMemory sends payloads over the streams even between processes on one host.
 	NoSharedMemory bool
-	// Logger is told why streams end; nil discards it.
+	// Logger logs why streams break; nil: no log.
 	Logger *slog.Logger
 }
 
@@ -65,14 +65,14 @@ type Node struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // goroutines of streams, and Accept
 
-	sleepers sleepers // readers of sockets that wait
+	sleepers sleepers // sockets whose readers are asleep
 
 	mu          sync.Mutex
 	closed      bool
 	groups      map[ID]*Group
 	outs        map[ID]*out
 	ins         map[ID]*in
-	forgotten   map[ID]uint64 // the session that was the last before Forget
+	forgotten   map[ID]uint64 // the last session before Forget
 	forgotOrder []ID          // the oldest first
 	handshakes  map[net.Conn]struct{}
 }
@@ -98,8 +98,8 @@ func New(config Config) *Node {
 	return n
 }
 
-// SetPeer says where a peer is reached. With another address than before, streams are dialled anew. A peer that was
-// forgotten is known again, with a numbering of its own.
+// SetPeer sets a peer's address. If the address changes, the node redials its streams. A forgotten peer becomes known
+// again, with a new session.
 func (n *Node) SetPeer(id ID, address string) {
 	n.mu.Lock()
 	if n.closed {
@@ -114,7 +114,7 @@ func (n *Node) SetPeer(id ID, address string) {
 	o.setAddress(address)
 }
 
-// Redial dials the streams to a peer anew that have something to carry: they may be broken.
+// Redial redials the streams to a peer if messages wait for it, because the streams may be broken.
 func (n *Node) Redial(id ID) {
 	n.mu.Lock()
 	o := n.outs[id]
@@ -124,8 +124,8 @@ func (n *Node) Redial(id ID) {
 	}
 }
 
-// sessions numbers those of all nodes of this process: a node that is made again under the same ID
-// numbers its sessions on.
+// sessions numbers the sessions of all nodes in this process, so that a new node with the same ID
+// continues the numbering.
 var sessions atomic.Uint64
 
 func (n *Node) newOutLocked(id ID) *out {
@@ -134,7 +134,7 @@ func (n *Node) newOutLocked(id ID) *out {
 	return o
 }
 
-// out returns what is sent to a peer: nil if the peer is gone.
+// out returns the sending side for a peer, or ErrGone if the peer was forgotten.
 func (n *Node) out(id ID) (*out, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -150,9 +150,9 @@ func (n *Node) out(id ID) (*out, error) {
 	return n.newOutLocked(id), nil
 }
 
-// Forget drops a peer: the done functions of what is queued for it, and of what has come of its messages in part, are
-// called with ErrGone, as soon as no stream uses the memory. The peer's streams are refused until it begins a
-// new session.
+// Forget drops a peer. It calls the done functions of the messages queued for the peer, and of those partly received
+// from it, with ErrGone as soon as no stream uses their memory. The node refuses the peer's streams until the peer begins
+// a new session.
 func (n *Node) Forget(id ID) {
 	n.mu.Lock()
 	o, i := n.outs[id], n.ins[id]
@@ -179,8 +179,8 @@ func (n *Node) Forget(id ID) {
 	}
 }
 
-// Close ends all streams, calls the done functions of all that is queued or half received with ErrClosed, and waits
-// for the node's goroutines.
+// Close ends all streams, calls the done functions of queued and partly received messages with ErrClosed, and waits for
+// the node's goroutines.
 func (n *Node) Close() {
 	n.mu.Lock()
 	n.closed = true

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// outMsg is a message on its way out. Its fields are guarded by the mutex of its out.
+// outMsg is an outgoing message. Its fields are guarded by the mutex of its out.
 type outMsg struct {
 	seq    uint64
 	group  *Group // nil: the message was withdrawn
@@ -17,9 +17,9 @@ type outMsg struct {
 	pieces Pieces // nil: the payload is parts
 	total  int
 	done   func(error)
-	left   func(free bool) // called when the payload is copied to slot, or written; nil: nobody wants to know, or it was called
-	least  int             // bytes of a piece that goes through shared memory
-	region *region         // of slot; nil: parts lie where the caller has them
+	left   func(free bool) // called when the payload is copied to slot, or written; nil: there is none, or it was called
+	least  int             // least bytes of a piece that goes through shared memory
+	region *region         // of slot; nil: parts are in the caller's memory
 	slot   int
 
 	piece  int     // bytes of each piece but the last
@@ -30,19 +30,19 @@ type outMsg struct {
 	writers  int  // streams that use parts now
 	inRing   bool // not acknowledged
 	queued   bool // in the queue of messages with unsent pieces
-	finished bool // done is called when writers is 0, or was
+	finished bool // done was called, or is called when writers is 0
 	err      error
 	next     *outMsg // in the queue, or in the pool
 }
 
-// outPool keeps messages that are over, with their slices.
+// outPool keeps finished messages, with their slices, for reuse.
 type outPool struct {
 	mu   sync.Mutex
 	free *outMsg
 	kept int
 }
 
-// limitPool bounds the messages that are kept for use again.
+// limitPool bounds the messages that are kept for reuse.
 const limitPool = 256
 
 func (p *outPool) get() *outMsg {
@@ -62,7 +62,7 @@ func (p *outPool) put(m *outMsg) {
 	clear(m.parts)
 	*m = outMsg{header: m.header[:0], parts: m.parts[:0], sentOn: m.sentOn[:0]}
 	if cap(m.header) > limitStripedMeta || cap(m.parts) > limitStripedMeta/lenBytes || cap(m.sentOn) > limitStripedMeta {
-		return // don't hold on to rare sizes
+		return // don't keep rare sizes
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,32 +72,32 @@ func (p *outPool) put(m *outMsg) {
 	}
 }
 
-// out is all that goes to one peer.
+// out is the sending side for one peer.
 type out struct {
 	node    *Node
 	peer    ID
 	session uint64
 
 	mu       sync.Mutex
-	work     sync.Cond // streams that are connected wait for pieces
-	dialable sync.Cond // streams that aren't wait for an address and a reason to dial
+	work     sync.Cond // connected streams wait here for pieces
+	dialable sync.Cond // other streams wait here for an address and a reason to dial
 	address  string
-	redial   chan struct{} // closed and made anew when the address changes
+	redial   chan struct{} // closed and replaced when the address changes
 	ended    error
 	ctx      context.Context // ends with end
 	cancel   context.CancelFunc
 	streams  [LimitStreams]*outStream
-	want     int // streams that there are, or should be
+	want     int // number of streams that should exist
 
 	ring []*outMsg // messages base to next-1, at seq & (len-1)
-	base uint64    // the oldest that isn't acknowledged
+	base uint64    // the oldest unacknowledged message
 	next uint64
 
 	head, tail *outMsg // the queue of messages with unsent pieces
 
-	shares atomic.Int32 // streams whose payload may go through shared memory
+	shares atomic.Int32 // number of streams whose payload may go through shared memory
 
-	heard time.Time // when it was last known that the peer is reached, or that nothing waits
+	heard time.Time // when the peer was last known to be reachable, or no message waited
 
 	stats outStats
 }
@@ -122,12 +122,12 @@ func (o *out) send(g *Group, header []byte, parts [][]byte, pieces Pieces, total
 	if o.ended != nil {
 		return o.ended
 	}
-	// Close of the group sets closed and then looks here, under the same lock.
+	// Group.Close sets closed and then calls withdraw, which takes the same lock.
 	if g.closed.Load() {
 		return ErrClosed
 	}
 	if o.next-o.base >= LimitPending {
-		return fmt.Errorf("%w: %d to %v since the oldest that isn't acknowledged", ErrFull, o.next-o.base, o.peer)
+		return fmt.Errorf("%w: %d to %v since the oldest unacknowledged one, the limit", ErrFull, o.next-o.base, o.peer)
 	}
 	if o.base == o.next {
 		o.heard = time.Now()
@@ -156,7 +156,7 @@ func (o *out) send(g *Group, header []byte, parts [][]byte, pieces Pieces, total
 	return nil
 }
 
-// setPieces makes all pieces of m unsent.
+// setPieces sets the number of m's pieces and marks all as unsent.
 func (o *out) setPieces(m *outMsg, n int) {
 	if cap(m.sentOn) < n {
 		m.sentOn = make([]uint8, n)
@@ -197,7 +197,7 @@ func (o *out) enqueue(m *outMsg, front bool) {
 	}
 }
 
-// wake makes streams look for n pieces, and starts those that there aren't yet.
+// wake wakes streams for n pieces, and starts missing streams.
 func (o *out) wake(n int) {
 	o.want = max(o.want, 1)
 	for k := range o.want {
@@ -213,7 +213,7 @@ func (o *out) wake(n int) {
 	o.dialable.Broadcast()
 }
 
-// pick takes the next piece for a stream: nil if there is none.
+// pick takes the next piece for a stream; nil: there is none.
 func (o *out) pick(stream int) (m *outMsg, piece int) {
 	for o.head != nil {
 		m = o.head
@@ -247,7 +247,7 @@ func (o *out) dequeue() {
 	m.next, m.queued = nil, false
 }
 
-// release ends a stream's use of a message and appends the call of done that may be due.
+// release ends a stream's use of a message. If that finishes the message, it appends the pending call of done.
 func (o *out) release(m *outMsg, due []outcome) []outcome {
 	if m.writers--; m.writers == 0 && m.finished {
 		due = o.conclude(m, due)
@@ -265,15 +265,15 @@ func (o *out) conclude(m *outMsg, due []outcome) []outcome {
 	return due
 }
 
-// recycle keeps a message for use again when nothing refers to it any more.
+// recycle returns a message to the pool when nothing refers to it any more.
 func (o *out) recycle(m *outMsg) {
 	if m.finished && m.writers == 0 && !m.queued && !m.inRing {
 		o.node.pool.put(m)
 	}
 }
 
-// leave returns what is to be called, if anything, when a stream that uses a message has written its part: that all of it has
-// left. A copy in a slot (from 1; 0: there is none) becomes what is sent again, if it has to be, and the caller's memory is free.
+// leave returns the call of the message's left function, if the stream that has just written its part was the last. A copy in
+// a slot (from 1; 0: there is none) becomes the source for a resend, and the caller's memory is then free.
 func (o *out) leave(m *outMsg, r *region, slot int) func() {
 	if m.left == nil || m.finished || m.unsent > 0 || m.writers > 1 {
 		return nil
@@ -288,7 +288,7 @@ func (o *out) leave(m *outMsg, r *region, slot int) func() {
 	return func() { left(true) }
 }
 
-// place says that the parts lie one after another in b.
+// place makes the parts point into b, one after another.
 func (m *outMsg) place(b []byte) {
 	for k, part := range m.parts {
 		n := len(part)
@@ -296,7 +296,7 @@ func (m *outMsg) place(b []byte) {
 	}
 }
 
-// drop takes a message out of the ring: it ended with err. done is due when no stream uses its memory.
+// drop removes a message from the ring: it ended with err. done is called when no stream uses its memory.
 func (o *out) drop(m *outMsg, err error, due []outcome) []outcome {
 	if m.group != nil {
 		o.stats.queued--
@@ -311,7 +311,7 @@ func (o *out) drop(m *outMsg, err error, due []outcome) []outcome {
 	return due
 }
 
-// acknowledge takes the numbers of messages that have arrived: all below cumulative, and those of list.
+// acknowledge handles the numbers of messages that have arrived: all below cumulative, and those in list.
 func (o *out) acknowledge(cumulative uint64, list []uint64, due []outcome) ([]outcome, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -319,7 +319,7 @@ func (o *out) acknowledge(cumulative uint64, list []uint64, due []outcome) ([]ou
 		return due, o.ended
 	}
 	if cumulative > o.next {
-		return due, fmt.Errorf("%w: acknowledges all below %d, the next is %d", errFrame, cumulative, o.next)
+		return due, fmt.Errorf("%w: it acknowledges all messages below %d, but the next is %d", errFrame, cumulative, o.next)
 	}
 	one := func(seq uint64) {
 		if m := o.at(seq); m != nil {
@@ -336,7 +336,7 @@ func (o *out) acknowledge(cumulative uint64, list []uint64, due []outcome) ([]ou
 	}
 	for _, seq := range list {
 		if seq >= o.next {
-			return due, fmt.Errorf("%w: acknowledges %d, the next is %d", errFrame, seq, o.next)
+			return due, fmt.Errorf("%w: it acknowledges message %d, but the next is %d", errFrame, seq, o.next)
 		}
 		if seq >= o.base {
 			one(seq)
@@ -348,7 +348,7 @@ func (o *out) acknowledge(cumulative uint64, list []uint64, due []outcome) ([]ou
 	return due, nil
 }
 
-// stuck is PeerStats.Stuck. mu is held.
+// stuck returns PeerStats.Stuck. mu is held.
 func (o *out) stuck() time.Duration {
 	if o.base == o.next {
 		return 0
@@ -358,7 +358,7 @@ func (o *out) stuck() time.Duration {
 		if s == nil || s.conn == nil || !s.ready || s.broken {
 			continue
 		}
-		// Kept, since of a connection that has ended nothing can be asked.
+		// Stored, because a closed connection can't be asked later.
 		if quiet, ok := unheard(s.conn); ok && now.Add(-quiet).After(o.heard) {
 			o.heard = now.Add(-quiet)
 		}
@@ -366,13 +366,13 @@ func (o *out) stuck() time.Duration {
 	return now.Sub(o.heard)
 }
 
-// lost makes the pieces unsent again that a broken stream had taken.
+// lost marks the pieces that a broken stream had taken as unsent.
 func (o *out) lost(stream int) {
 	if o.ended != nil {
 		return
 	}
 	pieces := 0
-	for seq := o.next; seq > o.base; seq-- { // from the newest, since each goes to the front
+	for seq := o.next; seq > o.base; seq-- { // from the newest, because each goes to the front of the queue
 		m := o.at(seq - 1)
 		if m == nil {
 			continue
@@ -397,7 +397,7 @@ func (o *out) lost(stream int) {
 	}
 }
 
-// setAddress says where the peer is.
+// setAddress sets the peer's address.
 func (o *out) setAddress(address string) {
 	o.mu.Lock()
 	if o.address == address || o.ended != nil {
@@ -409,7 +409,7 @@ func (o *out) setAddress(address string) {
 	o.mu.Unlock()
 }
 
-// dialAnew breaks the streams if something waits for an acknowledgement.
+// dialAnew breaks the streams if a message waits for its acknowledgment.
 func (o *out) dialAnew() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -418,7 +418,7 @@ func (o *out) dialAnew() {
 	}
 }
 
-// breakAll ends the connections of all streams, whose goroutines dial again at once.
+// breakAll ends the connections of all streams; their goroutines redial at once.
 func (o *out) breakAll() {
 	close(o.redial)
 	o.redial = make(chan struct{})
@@ -426,7 +426,7 @@ func (o *out) breakAll() {
 	o.dialable.Broadcast()
 }
 
-// breakStreams ends the connections of some streams; their goroutines dial again.
+// breakStreams ends the connections of some streams; their goroutines redial.
 func (o *out) breakStreams(which func(*outStream) bool) {
 	for _, s := range o.streams {
 		if s != nil && s.conn != nil && !s.broken && which(s) {
@@ -458,8 +458,8 @@ func (o *out) end(err error) {
 	report(due)
 }
 
-// withdraw finishes the messages of a group that is closed. Their numbers go to the receiver as withdrawn,
-// since it waits for each.
+// withdraw finishes the messages of a closed group. It tells the receiver that they were withdrawn, because
+// the receiver waits for each number.
 func (o *out) withdraw(g *Group) {
 	var due []outcome
 	o.mu.Lock()
@@ -477,7 +477,7 @@ func (o *out) withdraw(g *Group) {
 	report(due)
 }
 
-// withdrawOne ends a message with err, and puts in its place that it never comes.
+// withdrawOne ends a message with err, and replaces it with a skip frame.
 func (o *out) withdrawOne(m *outMsg, err error, due []outcome) []outcome {
 	seq := m.seq
 	due = o.drop(m, err, due)
@@ -489,7 +489,7 @@ func (o *out) withdrawOne(m *outMsg, err error, due []outcome) []outcome {
 	return due
 }
 
-// fail withdraws a message whose payload can't be read. A stream is among its writers, so that it is still the same.
+// fail withdraws a message whose payload can't be read. A stream is among its writers, so m has not been recycled.
 func (o *out) fail(m *outMsg, err error, due []outcome) []outcome {
 	if m.finished || o.ended != nil {
 		return due
@@ -499,7 +499,7 @@ func (o *out) fail(m *outMsg, err error, due []outcome) []outcome {
 	return due
 }
 
-// interrupt breaks the streams that are writing messages of a group that is closed.
+// interrupt breaks the streams that are writing messages of a closed group.
 func (o *out) interrupt(g *Group) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

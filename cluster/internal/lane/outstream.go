@@ -12,20 +12,20 @@ import (
 	"github.com/minio/crc64nvme"
 )
 
-// outStream is one of the streams to a peer: it dials, writes pieces, and reads acknowledgements, until out.end.
+// outStream is one of the streams to a peer: it dials, writes pieces, and reads acknowledgments, until out.end.
 type outStream struct {
 	out   *out
 	index int
 
 	// guarded by out.mu
-	conn   net.Conn // nil while there is none
-	broken bool     // conn is being given up
+	conn   net.Conn // nil: not connected
+	broken bool     // conn is being closed
 	batch  []outPiece
-	ready  bool          // the handshake is over
-	stop   chan struct{} // has room for one: something when the connection is being given up
+	ready  bool          // the handshake is complete
+	stop   chan struct{} // buffer of 1; signals that the connection is being closed
 	shared bool          // payload may go through shared memory
 
-	// of the goroutine of run
+	// used only by the goroutine of run
 	w        *batchWriter
 	meta     []byte
 	list     [][]byte
@@ -33,7 +33,7 @@ type outStream struct {
 	lefts    []func()
 	checksum bool
 	region   *region  // nil: none
-	owners   []uint64 // by slot of the region: the number of the message that was copied there last
+	owners   []uint64 // by slot of the region: the number of the last message that was copied there
 }
 
 // outPiece is a piece that a stream has taken.
@@ -42,16 +42,16 @@ type outPiece struct {
 	piece int
 	skip  bool
 	seq   uint64
-	lost  bool // its message is given up
-	slot  int  // of the region, from 1, where all of the message is; 0: none
-	lent  lent // through which its payload goes; of the stream's goroutine
+	lost  bool // its message has failed
+	slot  int  // the region's slot with the whole message, from 1; 0: none
+	lent  lent // borrowed memory for its payload; used only by the stream's goroutine
 }
 
 func newOutStream(o *out, index int) *outStream {
 	return &outStream{out: o, index: index, checksum: o.node.config.Checksum, stop: make(chan struct{}, 1)}
 }
 
-// notify puts something into a channel that has room for one.
+// notify signals a channel with a buffer of 1.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -59,7 +59,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// run dials for as long as there is something to send, and writes it.
+// run dials while there are messages to send, and writes them.
 func (s *outStream) run() {
 	defer s.out.node.wg.Done()
 	wait := s.out.node.redialFirst
@@ -75,7 +75,7 @@ func (s *outStream) run() {
 		if began {
 			wait = s.out.node.redialFirst
 		}
-		s.out.node.log.warn("a stream to a peer ended; it is dialled again",
+		s.out.node.log.warn("stream to a peer broke; it redials",
 			"peer", s.out.peer, "address", address, "stream", s.index, "reason", err, "wait_ms", wait.Milliseconds())
 		timer := time.NewTimer(wait)
 		select {
@@ -88,7 +88,7 @@ func (s *outStream) run() {
 	}
 }
 
-// awaitReason waits until the peer's address is known and it has a message to be acknowledged.
+// awaitReason waits until the peer's address is known and a message waits for its acknowledgment.
 func (s *outStream) awaitReason() (address string, redial chan struct{}, ok bool) {
 	o := s.out
 	o.mu.Lock()
@@ -99,21 +99,21 @@ func (s *outStream) awaitReason() (address string, redial chan struct{}, ok bool
 	return o.address, o.redial, o.ended == nil
 }
 
-// connection dials once and uses the connection until it ends. began says that the peer had accepted it.
+// connection dials once and uses the connection until it ends. began says whether the peer had accepted it.
 func (s *outStream) connection(address string) (began bool, err error) {
 	o := s.out
 	ctx, cancel := context.WithTimeout(o.ctx, o.node.handshakeTimeout)
 	conn, err := o.node.config.Dial(ctx, address)
 	cancel()
 	if err != nil {
-		return false, fmt.Errorf("dialling: %w", err)
+		return false, fmt.Errorf("dial: %w", err)
 	}
 	defer abort(conn)
 	limitSilence(conn)
 	o.mu.Lock()
 	if o.ended != nil || o.address != address {
 		o.mu.Unlock()
-		return false, errors.New("the peer moved while it was dialled")
+		return false, errors.New("the peer's address changed during the dial")
 	}
 	s.conn, s.broken = conn, false
 	o.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *outStream) connection(address string) (began bool, err error) {
 	}
 	s.conn, s.broken, s.ready, s.shared = nil, false, false, false
 	o.lost(s.index)
-	o.work.Broadcast() // a wake-up that came here is another stream's
+	o.work.Broadcast() // a wake-up that this stream got must reach another one
 	o.mu.Unlock()
 	return began, err
 }
@@ -162,23 +162,23 @@ func (s *outStream) handshake(conn net.Conn) error {
 	}
 	_ = conn.SetDeadline(time.Now().Add(o.node.handshakeTimeout))
 	if _, err := conn.Write(h.append(nil)); err != nil {
-		return fmt.Errorf("sending the handshake: %w", err)
+		return fmt.Errorf("send the handshake: %w", err)
 	}
 	w, err := readWelcome(conn)
 	switch {
 	case err != nil:
 		return err
 	case w.answer != accepted:
-		return fmt.Errorf("refused: %v", w.answer)
+		return fmt.Errorf("the peer refused the stream: %v", w.answer)
 	case w.self != o.peer:
-		return fmt.Errorf("%v answers in place of %v", w.self, o.peer)
+		return fmt.Errorf("process %v answered instead of %v", w.self, o.peer)
 	}
 	if w.flags&flagOffer != 0 {
 		if offer == nil {
-			return fmt.Errorf("%w: shared memory accepted that wasn't offered", errFrame)
+			return fmt.Errorf("%w: the peer accepted shared memory that wasn't offered", errFrame)
 		}
 		if s.region, err = offer.accepted(); err != nil {
-			return fmt.Errorf("shared memory: %w", err)
+			return fmt.Errorf("pass shared memory to the peer: %w", err)
 		}
 	}
 	o.mu.Lock()
@@ -214,7 +214,7 @@ func (s *outStream) write() error {
 	}
 }
 
-// writeBatch takes pieces and writes them. out.mu is held on entry and exit, not between.
+// writeBatch takes pieces and writes them. out.mu is held on entry and exit, but not in between.
 func (s *outStream) writeBatch() error {
 	o := s.out
 	taken := 0
@@ -233,14 +233,14 @@ func (s *outStream) writeBatch() error {
 	var err error
 	s.meta = s.meta[:0]
 	for i := 0; i < len(s.batch) && err == nil; {
-		// What m says doesn't change while this stream is among its writers.
+		// m doesn't change while this stream is among its writers.
 		p := &s.batch[i]
 		if i++; p.m.pieces == nil || p.skip {
 			err = s.frame(p)
 			continue
 		}
 		if err = s.through(i - 1); err == nil {
-			i = 0 // those up to it are written
+			i = 0 // the pieces up to it are written and removed
 		}
 	}
 	if err == nil {
@@ -254,8 +254,8 @@ func (s *outStream) writeBatch() error {
 	return err
 }
 
-// letGo ends the stream's use of the first n messages of the batch, which have left if they are written. out.mu is held on entry
-// and exit, not between.
+// letGo ends the stream's use of the first n messages of the batch, and calls their left functions if they are written.
+// out.mu is held on entry and exit, but not in between.
 func (s *outStream) letGo(n int, written bool) {
 	for i := range s.batch[:n] {
 		if p := &s.batch[i]; p.slot > 0 || written {
@@ -264,7 +264,7 @@ func (s *outStream) letGo(n int, written bool) {
 			}
 		}
 	}
-	if len(s.lefts) > 0 { // before done, which waits for the stream
+	if len(s.lefts) > 0 { // before done, which waits for this stream
 		s.out.mu.Unlock()
 		for _, left := range s.lefts {
 			left()
@@ -281,8 +281,9 @@ func (s *outStream) letGo(n int, written bool) {
 	s.batch = s.batch[:left]
 }
 
-// rescue copies the messages that lie in the region alone, before it is unmapped. One whose slot has another message by
-// now has arrived, since its receiver freed the slot: what is sent again in its place is thrown away there. out.mu is held.
+// rescue copies the messages that exist only in the region, before it is unmapped. If a message's slot now has another
+// message, the receiver has freed the slot, so the message has arrived and the receiver discards its resend. out.mu is
+// held.
 func (s *outStream) rescue() {
 	o := s.out
 	for seq := o.base; seq < o.next; seq++ {
@@ -299,15 +300,15 @@ func (s *outStream) rescue() {
 	}
 }
 
-// through writes the piece at a place of the batch, whose payload is copied to memory on loan first, and lets go of it and of
-// those before it. The copy of the next piece begins before this one is written.
+// through copies a piece of the batch to borrowed memory, writes it, and ends the use of it and of those before it. The
+// copy of the next piece begins before this one is written.
 func (s *outStream) through(at int) error {
 	o := s.out
 	if err := s.lend(&s.batch[at], nil); err != nil {
 		return err
 	}
 	if p := &s.batch[at]; p.lent.Piece == nil && !p.lost {
-		if err := s.w.flush(); err != nil { // what was added need not wait
+		if err := s.w.flush(); err != nil { // the pieces before it need not wait
 			return err
 		}
 		if err := s.lend(p, s.stop); err != nil {
@@ -330,7 +331,7 @@ func (s *outStream) through(at int) error {
 	}
 	p := &s.batch[at]
 	var err error
-	if p.lent.Piece != nil { // else its message is over
+	if p.lent.Piece != nil { // otherwise its message has failed
 		err = p.lent.Wait()
 		p.lent.copying = false
 		if err != nil {
@@ -356,7 +357,8 @@ func (s *outStream) through(at int) error {
 	return nil
 }
 
-// lend begins to copy a piece's payload to memory on loan, if it isn't there and there is memory. Without a cancel it doesn't wait.
+// lend begins to copy a piece's payload to borrowed memory, unless that has begun or no memory is free. It waits for
+// memory only if cancel is not nil.
 func (s *outStream) lend(p *outPiece, cancel <-chan struct{}) error {
 	if p.lent.Piece != nil || p.m.pieces == nil || p.skip {
 		return nil
@@ -385,7 +387,7 @@ func (s *outStream) lend(p *outPiece, cancel <-chan struct{}) error {
 	}
 }
 
-// lose gives a message up whose payload can't be copied.
+// lose fails a message whose payload can't be copied.
 func (s *outStream) lose(p *outPiece, err error) {
 	p.lost = true
 	o := s.out
@@ -394,7 +396,7 @@ func (s *outStream) lose(p *outPiece, err error) {
 	o.mu.Unlock()
 }
 
-// frame adds a piece to what is written, and writes some of it when it is much.
+// frame adds a piece to the batch writer, and flushes large payloads in between.
 func (s *outStream) frame(p *outPiece) error {
 	m := p.m
 	if p.skip {
@@ -422,7 +424,7 @@ func (s *outStream) frame(p *outPiece) error {
 				p.slot = slot + 1
 			}
 			s.frameMeta(&pre, m)
-			return s.w.flush() // at once: the receiver copies it out while the next one is copied in
+			return s.w.flush() // at once, so that the receiver copies this piece while the next one is copied in
 		}
 	}
 	s.frameMeta(&pre, m)
@@ -453,7 +455,7 @@ func (s *outStream) frame(p *outPiece) error {
 	return nil
 }
 
-// payload lists the n bytes from offset on of a piece's message.
+// payload lists the slices with n bytes from offset on of a piece's message.
 func (s *outStream) payload(p *outPiece, offset, n int) {
 	s.list = s.list[:0]
 	if p.m.pieces == nil {
@@ -463,8 +465,8 @@ func (s *outStream) payload(p *outPiece, offset, n int) {
 	}
 }
 
-// frameMeta adds prefix, header and lengths. They lie in s.meta, which may move as it grows: what was added
-// before stays where it was.
+// frameMeta adds prefix, header and lengths. They are in s.meta, which may be reallocated as it grows; slices
+// that were added before stay valid.
 func (s *outStream) frameMeta(pre *prefix, m *outMsg) {
 	s.meta = slices.Grow(s.meta, prefixBytes+len(m.header)+lenBytes*int(pre.parts)+sumBytes)
 	start := len(s.meta)
@@ -482,7 +484,7 @@ func (s *outStream) frameMeta(pre *prefix, m *outMsg) {
 	s.w.add(s.meta[start:])
 }
 
-// readAcks reads acknowledgements until the connection ends.
+// readAcks reads acknowledgments until the connection ends.
 func (s *outStream) readAcks(conn net.Conn, ended chan<- error) {
 	err := s.acks(newFrameReader(conn, func() error { return nil }, &s.out.node.sleepers))
 	o := s.out
@@ -504,17 +506,17 @@ func (s *outStream) acks(r *frameReader) error {
 	list := make([]uint64, 0, limitAcks)
 	for {
 		if err := readFull(r, buf[:prefixBytes]); err != nil {
-			return fmt.Errorf("reading acknowledgements: %w", err)
+			return fmt.Errorf("read acknowledgments: %w", err)
 		}
 		if err := pre.parse(buf[:prefixBytes]); err != nil {
 			return err
 		}
 		if pre.kind != kindAck {
-			return fmt.Errorf("%w: kind %d where acknowledgements are read", errFrame, pre.kind)
+			return fmt.Errorf("%w: a frame of kind %d; want an acknowledgment", errFrame, pre.kind)
 		}
 		numbers := buf[prefixBytes : prefixBytes+pre.metaBytes()]
 		if err := readFull(r, numbers); err != nil {
-			return fmt.Errorf("reading acknowledgements: %w", err)
+			return fmt.Errorf("read acknowledgments: %w", err)
 		}
 		if s.checksum {
 			if err := checkFrame(buf[:prefixBytes], numbers); err != nil {
@@ -535,7 +537,7 @@ func (s *outStream) acks(r *frameReader) error {
 	}
 }
 
-// readFull fills p, whatever interrupts it.
+// readFull fills p.
 func readFull(r *frameReader, p []byte) error {
 	for len(p) > 0 {
 		n, err := r.some(p)

@@ -16,19 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A region has slots, and behind them a page of states, one for each. The sender takes a free slot, fills it and
-// names it in a frame; the receiver copies it out, or uses it where it lies (Loan), and frees it.
+// A region has slots, and after them a page with each slot's state. The sender takes a free slot, fills it and names it
+// in a frame. The receiver copies the payload out, or uses it in place (Loan), and frees the slot.
 const (
 	sharedSlots  = 32
 	sharedStates = sharedSlots * LimitPiece // where the states begin
 	sharedBytes  = sharedStates + 4096
-	// stateStride keeps states apart: two processes write them.
+	// stateStride keeps the states in separate cache lines, because two processes write them.
 	stateStride = 64
 
 	slotFree = 0
 	slotFull = 1
 
-	// offerPrefix begins the name of every socket that hands out a region: an abstract one, which is in no file system.
+	// offerPrefix begins the name of every socket that passes a region: an abstract socket, which is in no file system.
 	offerPrefix = "@troupe-lane-"
 	// offerTimeout bounds the exchange over the socket.
 	offerTimeout = 2 * time.Second
@@ -37,10 +37,10 @@ const (
 
 // region is the shared memory of one stream, mapped.
 type region struct {
-	all    []byte // what is mapped: memory, and what is around it
+	all    []byte // the whole mapping, which contains memory
 	memory []byte
 	kept   keepers
-	used   [sharedStates / hugePage]int // of the sender: how much was copied to each huge page's place, until it is one
+	used   [sharedStates / hugePage]int // sender only: bytes copied to each huge page's place, until it becomes one
 }
 
 func mapRegion(fd int) (*region, error) {
@@ -51,7 +51,7 @@ func mapRegion(fd int) (*region, error) {
 	return &region{all: all, memory: memory}, nil
 }
 
-// close unmaps the region, when nobody keeps a slot of it any more.
+// close unmaps the region as soon as no slot of it is kept any more.
 func (r *region) close() {
 	if r.kept.close() {
 		r.unmap()
@@ -66,7 +66,7 @@ func (r *region) state(slot int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&r.memory[sharedStates+slot*stateStride]))
 }
 
-// take returns a free slot, the lowest: the same few stay in the caches, and memory is only used when it is needed.
+// take returns the lowest free slot, so that few slots stay in the caches and memory is used only when needed.
 func (r *region) take() (int, bool) {
 	for slot := range sharedSlots {
 		if s := r.state(slot); s.Load() == slotFree {
@@ -77,10 +77,10 @@ func (r *region) take() (int, bool) {
 	return 0, false
 }
 
-// free gives a slot back.
+// free marks a slot as free.
 func (r *region) free(slot int) { r.state(slot).Store(slotFree) }
 
-// slot is the first n bytes of a slot.
+// slot returns the first n bytes of a slot.
 func (r *region) slot(slot, n int) []byte {
 	return r.memory[slot*LimitPiece:][:n:n]
 }
@@ -94,18 +94,18 @@ func (r *region) fill(slot int, list [][]byte) {
 	r.collapse(slot, LimitPiece-len(to))
 }
 
-// offer is a region that waits at a socket for the other end of a stream. Who is on another host, or in another
-// network namespace, doesn't find it.
+// offer is a region that waits at a socket for the other end of a stream. A process on another host, or in another
+// network namespace, can't find it.
 type offer struct {
 	name  string
 	nonce [nonceBytes]byte
 	fd    int
 	l     *net.UnixListener
-	given chan error // takes one value, and is closed: nil if the descriptor was handed over
+	given chan error // receives one value and is closed: nil if the descriptor was passed
 	own   *region    // nil: the stream has it
 }
 
-// newOffer makes a region and a socket for it: nil if the peer can't be on this host, or the system refuses.
+// newOffer makes a region and a socket for it; nil: the peer can't be on this host, or the system refuses.
 func newOffer(conn net.Conn) *offer {
 	if !perhapsLocal(conn) {
 		return nil
@@ -123,7 +123,7 @@ func newOffer(conn net.Conn) *offer {
 		o.close()
 		return nil
 	}
-	// The receiver wants it sealed: were the file cut, reading its memory would be a fault.
+	// The receiver requires the seals: if the file were truncated, reading its memory would be a fault.
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, sharedSeals); err != nil {
 		o.close()
 		return nil
@@ -141,8 +141,8 @@ func newOffer(conn net.Conn) *offer {
 	return o
 }
 
-// perhapsLocal says whether the peer may be on this host: one that has another address than this end isn't asked.
-// Where it is wrong, the socket or the descriptor doesn't arrive, or the stream is used.
+// perhapsLocal reports whether the peer may be on this host, by comparing the addresses of both ends. If it is wrong,
+// the peer can't get the descriptor, and the stream carries the payload.
 func perhapsLocal(conn net.Conn) bool {
 	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = outer.NetConn()
@@ -155,7 +155,7 @@ func perhapsLocal(conn net.Conn) bool {
 	return ok && (remote.IP.IsLoopback() || remote.IP.Equal(local.IP))
 }
 
-// serve hands the descriptor to the first who knows the nonce and is of the same user.
+// serve passes the descriptor to the first process that knows the nonce and runs as the same user.
 func (o *offer) serve() {
 	defer close(o.given)
 	for {
@@ -203,12 +203,12 @@ func sameUser(conn *net.UnixConn) error {
 		return err
 	}
 	if own := unix.Getuid(); int(cred.Uid) != own {
-		return fmt.Errorf("lane: shared memory of user %d is asked for by user %d", own, cred.Uid)
+		return fmt.Errorf("lane: shared memory belongs to user %d, but user %d requested it", own, cred.Uid)
 	}
 	return nil
 }
 
-// accepted returns the region, which the peer says it has.
+// accepted returns the region after the peer has accepted it.
 func (o *offer) accepted() (*region, error) {
 	if err := <-o.given; err != nil {
 		return nil, err
@@ -232,9 +232,9 @@ func (o *offer) close() {
 
 // mapOffer fetches the region that a hello offers.
 func mapOffer(name string, nonce [nonceBytes]byte) (*region, error) {
-	// Only what a peer of this package listens at: a hello must not make us talk to other services.
+	// Only sockets of this package: a hello must not make this process connect to other services.
 	if !strings.HasPrefix(name, offerPrefix) {
-		return nil, fmt.Errorf("%w: shared memory at %q", errFrame, name)
+		return nil, fmt.Errorf("%w: the socket for shared memory is %q; want %s…", errFrame, name, offerPrefix)
 	}
 	c, err := net.DialTimeout("unix", name, offerTimeout)
 	if err != nil {
@@ -265,7 +265,7 @@ func receiveFD(conn *net.UnixConn) (int, error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := conn.ReadMsgUnix(b[:], oob)
 	if err != nil || n == 0 {
-		return -1, fmt.Errorf("receiving shared memory: %d bytes, %w", n, errors.Join(err, errFrame))
+		return -1, fmt.Errorf("receive shared memory: %d bytes: %w", n, errors.Join(err, errFrame))
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil {
@@ -277,10 +277,10 @@ func receiveFD(conn *net.UnixConn) (int, error) {
 			return fds[0], nil
 		}
 	}
-	return -1, fmt.Errorf("%w: no descriptor of shared memory", errFrame)
+	return -1, fmt.Errorf("%w: the descriptor of the shared memory is missing", errFrame)
 }
 
-// checkRegion checks that a descriptor is a region whose size can't change.
+// checkRegion checks that a descriptor is that of a region whose size can't change.
 func checkRegion(fd int) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
@@ -288,10 +288,11 @@ func checkRegion(fd int) error {
 	}
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
-		return fmt.Errorf("shared memory that can't be sealed: %w", err)
+		return fmt.Errorf("read the seals of the shared memory: %w", err)
 	}
 	if stat.Size != sharedBytes || seals&sharedSeals != sharedSeals {
-		return fmt.Errorf("%w: shared memory of %d bytes with seals %#x, not %d with %#x", errFrame, stat.Size, seals, sharedBytes, sharedSeals)
+		return fmt.Errorf("%w: the shared memory has %d bytes and seals %#x; want %d bytes and %#x", errFrame, stat.Size, seals, sharedBytes,
+			sharedSeals)
 	}
 	return nil
 }

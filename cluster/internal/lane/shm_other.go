@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// region is the shared memory of one stream; there is none on this system.
+// region is the shared memory of one stream; this system has none.
 type region struct{ kept keepers }
 
 func (*region) close()               {}

@@ -8,24 +8,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitSilence makes the system end a TCP connection whose bytes aren't acknowledged for so long: a write or
-// read then fails, and the stream is dialled again. It is no judgement of the peer, only of the connection.
+// limitSilence makes the system end a TCP connection whose bytes are not acknowledged for silence. A read or
+// write then fails, and the stream redials. This concerns only the connection: the peer does not count as failed.
 func limitSilence(conn net.Conn) {
 	raw := socketOf(conn)
 	if raw == nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) { // one that is no TCP socket has no such option
+	_ = raw.Control(func(fd uintptr) { // only TCP sockets have this option
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
 	})
 }
 
-// tcpEstablished is the state of a connection that stands.
+// tcpEstablished is the state of an established connection.
 const tcpEstablished = 1
 
-// unheard is for how long bytes have waited in a connection without the peer's system acknowledging any; 0: none
-// waits, or the connection is of a kind that does not say. Not ok: it has ended. A process that takes nothing has a
-// system that acknowledges still.
+// unheard returns how long bytes have waited in a connection without any acknowledgment from the peer's system; 0: no
+// byte waits, or the connection's kind can't say. ok is false if the connection has ended. The system acknowledges even
+// if the peer's process reads nothing.
 func unheard(conn net.Conn) (quiet time.Duration, ok bool) {
 	raw := socketOf(conn)
 	if raw == nil {
@@ -40,7 +40,7 @@ func unheard(conn net.Conn) (quiet time.Duration, ok bool) {
 	return quiet, ok && err == nil
 }
 
-// socketOf is the socket of a connection; nil: it has none.
+// socketOf returns the socket of a connection; nil: it has none.
 func socketOf(conn net.Conn) syscall.RawConn {
 	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = outer.NetConn()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// limitSilence does nothing here: the system's own timeouts end a connection.
+// limitSilence does nothing on this system; its own timeouts end a connection.
 func limitSilence(net.Conn) {}
 
-// unheard knows nothing here: a peer is taken to be reached for as long as a stream to it stands.
+// unheard can't know on this system: a peer counts as reachable while a stream to it is open.
 func unheard(net.Conn) (quiet time.Duration, ok bool) { return 0, true }

@@ -2,30 +2,30 @@ package lane
 
 import "time"
 
-// PeerStats is what went to a peer and came from it.
+// PeerStats counts the traffic to and from a peer.
 type PeerStats struct {
 	ID      ID
-	Address string // empty: not known
+	Address string // "": not known
 
 	MessagesOut, BytesOut uint64 // acknowledged
 	MessagesIn, BytesIn   uint64 // complete
-	// Resent counts messages of which a piece was sent again.
+	// Resent counts messages with a resent piece.
 	Resent uint64
-	// Queued and QueuedBytes are messages that aren't acknowledged.
+	// Queued and QueuedBytes count the unacknowledged messages and their bytes.
 	Queued      int
 	QueuedBytes int64
-	// Streams counts the open streams to the peer, Shared those of them whose payload goes through shared memory.
+	// Streams counts the open streams to the peer, and Shared those whose payload goes through shared memory.
 	Streams, Shared int
-	// Stuck is for how long messages have waited for the peer without a sign that its system is
-	// reached: neither one of them was acknowledged, nor, where the system says so, a byte of
-	// them. 0: none waits. It is to be asked for now and then, more often than it matters.
+	// Stuck is how long messages have waited for the peer without a sign that its system can be
+	// reached: no message was acknowledged and, on systems that report it, no byte. 0: no message
+	// waits. Read it regularly, at shorter intervals than the time that matters to the caller.
 	Stuck time.Duration
 }
 
-// Stats is what went over a node, by peer.
+// Stats counts the traffic of a node, by peer.
 type Stats struct{ Peers []PeerStats }
 
-// Stats says what went over the node since it began, for the peers that aren't forgotten.
+// Stats counts the node's traffic since its start, for the peers that aren't forgotten.
 func (n *Node) Stats() Stats {
 	n.mu.Lock()
 	peers := make(map[ID]*PeerStats)
@@ -70,7 +70,7 @@ func (n *Node) Stats() Stats {
 	return all
 }
 
-// Stuck is PeerStats.Stuck of one peer.
+// Stuck returns PeerStats.Stuck of one peer.
 func (n *Node) Stuck(id ID) time.Duration {
 	n.mu.Lock()
 	o := n.outs[id]

@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// tryReader reads from a socket, and says when there is nothing to read yet, before it waits.
+// tryReader reads from a socket, and calls empty before it waits for data.
 type tryReader struct {
 	raw      syscall.RawConn
 	empty    func() error // called before the reader waits
 	try      func(fd uintptr) bool
 	sleepers *sleepers // nil: the reader goes to sleep at once
-	asleep   uintptr   // the descriptor among the sleepers, plus one
-	poll     pollList  // room for sleepers.watch
+	asleep   uintptr   // the descriptor among the sleepers, plus 1
+	poll     pollList  // buffer for sleepers.watch
 
 	p   []byte
 	n   int
@@ -38,7 +38,7 @@ func newTryReader(conn net.Conn, empty func() error, sleepers *sleepers) *tryRea
 	return r
 }
 
-// attempt is called with the descriptor when it may be readable; false makes the caller wait.
+// attempt reads from the descriptor; false makes the caller wait until it is readable.
 func (r *tryReader) attempt(fd uintptr) bool {
 	r.wake()
 	for {
@@ -63,7 +63,7 @@ func (r *tryReader) attempt(fd uintptr) bool {
 	}
 }
 
-// wake takes the reader from among the sleepers.
+// wake removes the reader from the sleepers.
 func (r *tryReader) wake() {
 	if r.asleep > 0 {
 		r.sleepers.remove(r.asleep - 1)

@@ -1,16 +1,17 @@
 // Package link delivers control messages between processes, each once and in the order in which
-// they were posted, over a carrier that loses some: protoactor's remote does when a connection breaks.
+// they were posted. The transport below may lose messages: protoactor's remote does when a connection
+// breaks.
 //
-// Messages to a peer are numbered. The peer acknowledges them, with its own messages or alone, and
-// drops duplicates. Messages that are not acknowledged in time are sent again, from the first of them
-// on ("go back N"). A peer is an incarnation of a process: a process that starts again is another peer,
-// and gets no message that was for the one before it.
+// Messages to a peer are numbered. The peer acknowledges them, in its own messages or separately, and
+// drops duplicates. If a message is not acknowledged in time, it and all later ones are resent ("go
+// back N"). A peer is one incarnation of a process: a restarted process is another peer, and gets no
+// message for the earlier one.
 //
-// The numbers belong to a session, which begins when a process becomes known. Two processes that
-// forget each other and meet again begin at 1, and messages still on their way from before are dropped.
-// An envelope names both sessions. The first envelope to a peer can't name the peer's session: the
-// peer answers with it, and the envelope is sent again.
+// The numbers belong to a session, which begins when a process becomes known. If two processes forget
+// each other and meet again, the numbers begin at 1, and late messages of the earlier session are
+// dropped. An envelope names both sessions. The first envelope to a peer can't name the peer's
+// session: the peer answers with it, and the envelope is resent.
 //
-// The package knows the schema's envelope (internal/wire) and nothing of what is in it,
-// and no sockets: Config.Send is the way out, Node.Receive the way in.
+// The package knows the schema's envelope (internal/wire), but neither its content nor sockets. It
+// sends through Config.Send and receives through Node.Receive.
 package link

@@ -3,20 +3,20 @@ package link
 import "time"
 
 const (
-	// LimitUnacknowledged bounds the messages to a peer that it has not acknowledged.
-	// A run has some tens for each stage at once.
+	// LimitUnacknowledged bounds the unacknowledged messages to a peer. A run has some tens for each
+	// stage at a time.
 	LimitUnacknowledged = 1 << 16
-	// resendWindow is how many of them are sent again at a time.
+	// resendWindow is how many of them are resent at a time.
 	resendWindow = 256
-	// ackEvery is after how many messages a peer is told at once that they came; with
-	// fewer it is told after ackAfter.
+	// ackEvery is the number of messages that are acknowledged at once; fewer are acknowledged after
+	// ackAfter.
 	ackEvery = 32
 	ackAfter = 10 * time.Millisecond
-	// resendFirst is how long a message may be without acknowledgement before it is sent
-	// again; each time it is twice as long, up to resendMost.
+	// resendFirst is how long a message may stay unacknowledged before it is resent. The time doubles
+	// at each resend, up to resendMost.
 	resendFirst = 200 * time.Millisecond
 	resendMost  = 2 * time.Second
-	// redialFirst is how long nothing may be acknowledged by a process that is heard, until the
-	// connection to it is dialled again; each time it must be twice as long.
+	// redialFirst is how long a process that sends messages may acknowledge nothing before the
+	// connection to it is redialed. The time doubles at each redial.
 	redialFirst = time.Second
 )

@@ -17,21 +17,21 @@ type ID = uuid.UUID
 
 // Errors of Post.
 var (
-	ErrUnknown = errors.New("the process is not known")
+	ErrUnknown = errors.New("unknown process")
 	ErrFull    = errors.New("too many messages wait for acknowledgement")
 )
 
-// Config is what a Node needs.
+// Config configures a Node.
 type Config struct {
 	Self ID
-	Name string // of this process, in every envelope
-	// Send passes an envelope on to an address, or loses it. It must not block for long, nor
-	// change the envelope, nor call the node.
+	Name string // of this process, for every envelope
+	// Send sends an envelope to an address, or loses it. It must not block for long, change the
+	// envelope, or call the node.
 	Send func(address string, e *wire.Envelope)
-	// Redial drops the connection to a process, so that what is sent goes over a new one. The
-	// same holds for it; nil: nobody can.
+	// Redial drops the connection to a process, so that later messages use a new one. It has the same
+	// restrictions as Send. It may be nil.
 	Redial func(id ID, address string)
-	// Deliver is called once for each message, one after the other for each peer.
+	// Deliver is called once for each message, one at a time for each peer.
 	Deliver func(from ID, e *wire.Envelope)
 }
 
@@ -41,7 +41,7 @@ type Node struct {
 
 	mu     sync.Mutex
 	peers  map[ID]*peer
-	timer  *time.Timer // of the next acknowledgement or resend; nil: nothing is due
+	timer  *time.Timer // of the next acknowledgment or resend; nil: nothing is pending
 	due    time.Time   // when it fires
 	closed bool
 }
@@ -49,36 +49,36 @@ type Node struct {
 // New makes a node. Close ends it.
 func New(cfg Config) *Node { return &Node{cfg: cfg, peers: make(map[ID]*peer)} }
 
-// peer is the state of the link to a process. Guarded by Node.mu, but for order.
+// peer is the state of the link to a process. Its fields, except order, are guarded by Node.mu.
 type peer struct {
 	id      ID
 	address string
-	session uint64 // of this node's numbers for the peer: another each time the peer becomes known
-	theirs  uint64 // session of the peer's numbers for this node; 0: it has not been heard of
+	session uint64 // of this node's numbers for the peer; a new one each time the peer becomes known
+	theirs  uint64 // session of the peer's numbers for this node; 0: not known yet
 
-	// What goes there.
-	last    uint64           // number of the last message posted
-	waiting []*wire.Envelope // not acknowledged, in order
-	again   time.Time        // when they are sent again; zero: nothing waits
-	stuck   time.Time        // since when nothing of them was acknowledged
-	pause   time.Duration    // until the time after that
-	patient time.Duration    // how long they must be stuck until the connection is taken for broken
+	// Sending:
+	last    uint64           // number of the last posted message
+	waiting []*wire.Envelope // unacknowledged, in order
+	again   time.Time        // when they are resent; zero: none waits
+	stuck   time.Time        // since when none of them was acknowledged
+	pause   time.Duration    // until the resend after the next
+	patient time.Duration    // how long they must be stuck before the connection counts as broken
 
-	// What comes from there.
+	// Receiving:
 	order sync.Mutex // held while messages are delivered
-	came  uint64     // number of the last message that came
-	told  uint64     // up to which number the peer was told
-	ack   time.Time  // when it is to be told; zero: it knows
+	came  uint64     // number of the last message that arrived
+	told  uint64     // last acknowledged number
+	ack   time.Time  // when to acknowledge; zero: nothing to acknowledge
 
 	resent int64
 }
 
-// sessions numbers those of all nodes of this process, which a peer tells apart by their ids: a later
-// session of one has a greater number.
+// sessions numbers the sessions of all nodes in this process, so that a later session of a node has a
+// greater number.
 var sessions atomic.Uint64
 
-// SetPeer makes a process known, or its address. A process that was forgotten begins a new session: what
-// was on its way in the one before is dropped.
+// SetPeer adds a process, or changes its address. A forgotten process begins a new session; late messages
+// of the earlier session are dropped.
 func (n *Node) SetPeer(id ID, address string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,14 +90,14 @@ func (n *Node) SetPeer(id ID, address string) {
 	p.address = address
 }
 
-// Forget drops the link to a process, and what waits for it.
+// Forget drops the link to a process, and the messages that wait for it.
 func (n *Node) Forget(id ID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.peers, id)
 }
 
-// Post sends a message: its body and its target; the rest of the envelope is the node's.
+// Post sends a message. The caller sets the envelope's body and target; the node sets the rest.
 func (n *Node) Post(to ID, e *wire.Envelope) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -120,22 +120,21 @@ func (n *Node) Post(to ID, e *wire.Envelope) error {
 	return nil
 }
 
-// send passes a copy of an envelope on, with the latest acknowledgement: what was passed
-// on before may still be read. mu is held, so that messages leave in order.
+// send sends a copy of an envelope with the latest acknowledgment; earlier copies may still be in
+// use. mu is held, so that messages leave in order.
 func (n *Node) send(p *peer, e *wire.Envelope) {
 	p.told, p.ack = p.came, time.Time{}
 	n.cfg.Send(p.address, &wire.Envelope{From: n.cfg.Self[:], To: p.id[:], Sender: n.cfg.Name, Seq: e.GetSeq(), Ack: p.came,
 		Session: p.session, PeerSession: p.theirs, Target: e.GetTarget(), Body: e.GetBody()})
 }
 
-// greet tells a peer the session of this node, in an answer to an envelope of one that doesn't know it. mu is held.
+// greet answers an envelope from a peer that doesn't know this node's session yet. mu is held.
 func (n *Node) greet(p *peer, session uint64) {
 	n.cfg.Send(p.address, &wire.Envelope{From: n.cfg.Self[:], To: p.id[:], Sender: n.cfg.Name, Session: p.session, PeerSession: session})
 }
 
-// join reports whether an envelope is of the present sessions of both sides. Numbers count in one session: an envelope
-// of an earlier one, or for an earlier one, has another life's numbers. A peer that does not know the session here
-// yet is told, and sends again. mu is held.
+// join reports whether an envelope belongs to the current sessions of both sides. The numbers of another session mean
+// nothing here. If the peer does not know this node's session yet, join tells it, and the peer resends. mu is held.
 func (n *Node) join(p *peer, e *wire.Envelope) bool {
 	switch {
 	case e.GetSession() == 0 || e.GetSession() < p.theirs: // it is late
@@ -156,21 +155,21 @@ func (n *Node) join(p *peer, e *wire.Envelope) bool {
 	return true
 }
 
-// Receive takes an envelope that came. It reports why it was dropped; a message that had
-// come before, or came before its time, is no error.
+// Receive handles an envelope. Its error says why the envelope was dropped; a duplicate, or a
+// message out of order, is not an error.
 func (n *Node) Receive(e *wire.Envelope) error {
 	from, err := uuid.FromBytes(e.GetFrom())
 	if err != nil {
 		return fmt.Errorf("the sender's id has %d bytes, not 16", len(e.GetFrom()))
 	}
 	if to, err := uuid.FromBytes(e.GetTo()); err != nil || to != n.cfg.Self {
-		return fmt.Errorf("a message from %v is for process %x, this is %v", from, e.GetTo(), n.cfg.Self)
+		return fmt.Errorf("the message from %v is for process %x, but this is %v", from, e.GetTo(), n.cfg.Self)
 	}
 	n.mu.Lock()
 	p := n.peers[from]
 	n.mu.Unlock()
 	if p == nil {
-		return fmt.Errorf("%w: a message came from %v", ErrUnknown, from)
+		return fmt.Errorf("message from an %w: %v", ErrUnknown, from)
 	}
 	p.order.Lock()
 	defer p.order.Unlock()
@@ -180,7 +179,7 @@ func (n *Node) Receive(e *wire.Envelope) error {
 	return nil
 }
 
-// take notes what an envelope acknowledges, and whether its message is the next.
+// take handles an envelope's acknowledgment, and reports whether its message is the next one.
 func (n *Node) take(p *peer, e *wire.Envelope) (next bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,7 +194,7 @@ func (n *Node) take(p *peer, e *wire.Envelope) (next bool) {
 	if next = e.GetSeq() == p.came+1; next {
 		p.came++
 	}
-	// One that came before is acknowledged again: the peer did not hear of it.
+	// A duplicate is acknowledged again, because the peer did not get the first acknowledgment.
 	switch {
 	case !next || p.came-p.told >= ackEvery:
 		n.send(p, nil)
@@ -206,7 +205,7 @@ func (n *Node) take(p *peer, e *wire.Envelope) (next bool) {
 	return next
 }
 
-// acknowledged drops what a peer has.
+// acknowledged drops the messages that a peer has acknowledged.
 func (n *Node) acknowledged(p *peer, upTo uint64) {
 	had := 0
 	for had < len(p.waiting) && p.waiting[had].GetSeq() <= upTo {
@@ -224,17 +223,17 @@ func (n *Node) acknowledged(p *peer, upTo uint64) {
 	p.again = p.stuck.Add(p.pause)
 }
 
-// suspect takes the connection to a process for broken when something has come from it, and still
-// nothing of what was sent for long is acknowledged: the network was broken and is back.
+// suspect redials a process that sends messages but has acknowledged nothing for long: the network
+// was broken and is back, and the connection is not.
 func (n *Node) suspect(p *peer) {
 	if len(p.waiting) == 0 || n.cfg.Redial == nil || time.Since(p.stuck) < p.patient {
 		return
 	}
-	p.patient = 2 * time.Since(p.stuck) // a slow network must have the time that it needs
+	p.patient = 2 * time.Since(p.stuck) // a slow network needs more time
 	n.redial(p)
 }
 
-// Redial sends what waits for a process at once, over a new connection.
+// Redial resends the messages that wait for a process at once, over a new connection.
 func (n *Node) Redial(id ID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -243,7 +242,7 @@ func (n *Node) Redial(id ID) {
 	}
 }
 
-// redial sends what waits over a new connection.
+// redial resends the waiting messages over a new connection.
 func (n *Node) redial(p *peer) {
 	if n.cfg.Redial != nil {
 		n.cfg.Redial(p.id, p.address)
@@ -252,9 +251,9 @@ func (n *Node) redial(p *peer) {
 	n.resend(p)
 }
 
-// Stuck is for how long messages have waited for a process without any of them being
-// acknowledged; 0: none waits. A process acknowledges when it gets a message, whatever
-// else it does: one that doesn't for seconds can't be reached.
+// Stuck returns how long messages have waited for a process without any acknowledgment; 0: no
+// message waits. A process acknowledges a message as soon as it arrives, so a process that does not
+// for seconds can't be reached.
 func (n *Node) Stuck(id ID) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -264,8 +263,8 @@ func (n *Node) Stuck(id ID) time.Duration {
 	return 0
 }
 
-// Reconnected says that this process can reach others again: what waits goes at once, over new
-// connections, and everybody hears of this process.
+// Reconnected says that this process can reach others again. The node resends waiting messages at once,
+// over new connections, and sends the other peers an acknowledgment.
 func (n *Node) Reconnected() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -280,7 +279,7 @@ func (n *Node) Reconnected() {
 	}
 }
 
-// resend sends again what waits, from the first on.
+// resend resends the waiting messages, from the first on.
 func (n *Node) resend(p *peer) {
 	if len(p.waiting) == 0 {
 		return
@@ -307,7 +306,7 @@ func (n *Node) arm(at time.Time) {
 	}
 }
 
-// fire does what is due. An idle node has no timer.
+// fire sends the acknowledgments and resends that are due. An idle node has no timer.
 func (n *Node) fire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -331,8 +330,8 @@ func (n *Node) fire() {
 	}
 }
 
-// Waiting is the number of messages that a process has not acknowledged, and how many
-// were sent again.
+// Waiting returns the number of unacknowledged messages to a process, and how many messages were
+// resent.
 func (n *Node) Waiting(id ID) (waiting int, resent int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -342,7 +341,7 @@ func (n *Node) Waiting(id ID) (waiting int, resent int64) {
 	return 0, 0
 }
 
-// Close ends the node. What waits is dropped.
+// Close ends the node. It drops the waiting messages.
 func (n *Node) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

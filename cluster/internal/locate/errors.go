@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 )
 
-// Absent reports whether an error of dialling says that nobody has answered, in contrast to a no.
+// Absent reports whether an error of dialing means that no process answered, as opposed to a refusal.
 func Absent(err error) bool {
 	var search *SearchError
 	if errors.As(err, &search) {
@@ -24,16 +24,16 @@ func Absent(err error) bool {
 		return false
 	}
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial" || // with errors of names
+	return errors.As(err, &op) && op.Op == "dial" || // this includes errors of name lookups
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ECONNRESET) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) // of a proxy, or one that is about to end
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) // from a proxy, or from a coordinator that is stopping
 }
 
 // SearchError says why the coordinator was not found.
 type SearchError struct {
-	Of     string
-	Lookup error   // nil: something was found
-	Tried  []error // of each address
+	Of     string  // the URL that was looked up
+	Lookup error   // nil: the lookup found addresses
+	Tried  []error // one for each address
 }
 
 func (e *SearchError) Error() string {
@@ -44,7 +44,7 @@ func (e *SearchError) Error() string {
 	for _, err := range e.Tried {
 		why = append(why, err.Error())
 	}
-	return fmt.Sprintf("no coordinator of this cluster was found by %s: %s", e.Of, strings.Join(why, "; "))
+	return fmt.Sprintf("no coordinator of this cluster found through %s: %s", e.Of, strings.Join(why, "; "))
 }
 
 func (e *SearchError) Unwrap() []error {
@@ -54,8 +54,8 @@ func (e *SearchError) Unwrap() []error {
 	return e.Tried
 }
 
-// Absent reports whether looking again may help: whoever was found that is not the right one
-// may be what is left of another time. When every address has said no, it does not.
+// Absent reports whether another search may help. It may, unless every found address has refused: an
+// address that does not answer may be out of date.
 func (e *SearchError) Absent() bool {
 	return e.Lookup != nil || slices.ContainsFunc(e.Tried, Absent)
 }

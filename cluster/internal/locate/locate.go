@@ -1,5 +1,5 @@
-// Package locate finds a cluster's coordinator whenever it is dialled: at its address, or where a
-// service says that it is now (package discovery). It must never know what is said over a
+// Package locate finds a cluster's coordinator each time it is dialed: at a fixed address, or at the
+// addresses that a service currently gives (package discovery). It must never know the protocols on a
 // connection.
 package locate
 
@@ -11,17 +11,17 @@ import (
 	"github.com/troupe-ml/troupe/cluster/discovery"
 )
 
-// Locator finds the coordinator whenever it is dialled: at its address, or by a service that
-// knows where it is now.
+// Locator finds the coordinator each time it is dialed: at a fixed address, or through a service that
+// knows its current address.
 type Locator struct {
 	text   string           // as the user gave it
 	finder discovery.Finder // nil: text is the address
 
 	mu   sync.Mutex
-	last string // where it was found last; "": nowhere yet
+	last string // the address that worked last; "": none yet
 }
 
-// New takes HOST:PORT, or an address of a scheme that this program knows.
+// New makes a Locator for HOST:PORT, or for a URL with a registered scheme.
 func New(text string) (*Locator, error) {
 	l := &Locator{text: text}
 	if !discovery.HasScheme(text) {
@@ -32,24 +32,23 @@ func New(text string) (*Locator, error) {
 	return l, err
 }
 
-// Searches reports whether the address is one of a service, and not the coordinator's own.
+// Searches reports whether the Locator looks the address up, rather than having a fixed one.
 func (l *Locator) Searches() bool { return l.finder != nil }
 
 // Close ends the search.
 func (l *Locator) Close() {
 	if l.finder != nil {
-		_ = l.finder.Close() // whatever it was is over
+		_ = l.finder.Close() // its error does not matter any more
 	}
 }
 
-// Open opens a connection to an address. It must fail for every process that does not prove to be the
-// coordinator, and end soon after its context.
+// Open opens a connection to an address. It must fail unless the process there proves to be the
+// coordinator, and return soon after its context ends.
 type Open func(ctx context.Context, address string) (net.Conn, error)
 
-// Dial opens a connection to the coordinator. The address of the last time is tried while a new
-// lookup is under way: the service that answers it may be down. What comes next is tried when the
-// one before has failed, or has not answered for a while; the first that opens counts. Where none
-// does, the error is a *SearchError.
+// Dial opens a connection to the coordinator. It tries the address that worked last while a new lookup
+// runs, because the service may be down. It tries the next address when the one before has failed or
+// not answered for 200 ms; the first that opens counts. If none opens, the error is a *SearchError.
 func (l *Locator) Dial(ctx context.Context, open Open) (net.Conn, error) {
 	if l.finder == nil {
 		return open(ctx, l.text)

@@ -91,7 +91,7 @@ func TestLocator(t *testing.T) {
 		{name: "it has moved, and its host is gone", last: "z:1", found: []string{"a:1"}, places: places{"z:1": errHangs, "a:1": nil},
 			want: "a:1"},
 		{name: "another has its place", last: "z:1", found: []string{"a:1"}, places: places{"z:1": no, "a:1": nil}, want: "a:1"},
-		{name: "nothing is found", absent: true, says: "no coordinator is known"},
+		{name: "nothing is found", absent: true, says: "no coordinator found"},
 		{name: "no service", err: timeout, absent: true, says: "etcd is down"},
 		{name: "nobody is there", found: []string{"a:1"}, absent: true, says: "connection refused"},
 		{name: "one is not there, one refuses", found: []string{"a:1", "b:1"}, places: places{"a:1": no}, absent: true,

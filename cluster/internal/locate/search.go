@@ -9,10 +9,10 @@ import (
 	"github.com/troupe-ml/troupe/cluster/discovery"
 )
 
-// nextAfter is how long an address may take to answer until the next that was found is tried too.
+// nextAfter is how long an address may take to answer before the next one is tried too.
 const nextAfter = 200 * time.Millisecond
 
-// search is one search for the coordinator. One goroutine calls its methods.
+// search is one search for the coordinator. It is used by one goroutine.
 type search struct {
 	l      *Locator
 	ctx    context.Context
@@ -20,21 +20,21 @@ type search struct {
 	open   Open
 
 	lookups chan lookup
-	looking bool // an answer of lookups is to come
+	looking bool // lookups will receive a result
 	results chan opened
-	active  int // results that are to come
+	active  int // pending results
 
 	waiting, tried []string // addresses
 	failed         *SearchError
 }
 
-// lookup is what a lookup has found.
+// lookup is the result of a lookup.
 type lookup struct {
 	addresses []string
 	err       error
 }
 
-// opened is what came of trying an address.
+// opened is the result of trying an address.
 type opened struct {
 	address string
 	conn    net.Conn
@@ -59,12 +59,12 @@ func newSearch(ctx context.Context, l *Locator, open Open) *search {
 // run tries addresses until one opens, or none is left.
 func (s *search) run() (net.Conn, error) {
 	patience := nextAfter
-	if until, ok := s.ctx.Deadline(); ok { // several fit in
+	if until, ok := s.ctx.Deadline(); ok { // leave time for several tries
 		patience = min(patience, time.Until(until)/4)
 	}
 	next := time.NewTimer(0)
 	defer next.Stop()
-	due := true // the next may be tried
+	due := true // the next address may be tried
 	for s.looking || s.active > 0 || len(s.waiting) > 0 && s.ctx.Err() == nil {
 		if len(s.waiting) > 0 && (due || s.active == 0) && s.ctx.Err() == nil {
 			s.try()
@@ -88,7 +88,7 @@ func (s *search) run() (net.Conn, error) {
 	return nil, s.failed
 }
 
-// try begins to open the first address that waits.
+// try begins to open the first waiting address.
 func (s *search) try() {
 	address := s.waiting[0]
 	s.waiting, s.tried = s.waiting[1:], append(s.tried, address)
@@ -99,7 +99,7 @@ func (s *search) try() {
 	}()
 }
 
-// found takes what the lookup has found.
+// found handles the lookup's result.
 func (s *search) found(f lookup) {
 	s.looking, s.failed.Lookup = false, f.err
 	if f.err == nil && len(f.addresses) == 0 {
@@ -112,7 +112,7 @@ func (s *search) found(f lookup) {
 	}
 }
 
-// end ends what is under way: what has lost must not stay open.
+// end cancels pending work and closes connections that came too late.
 func (s *search) end() {
 	s.cancel()
 	if s.looking {

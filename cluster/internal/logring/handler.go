@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Handler writes a log, and gives its records from Info on to a sink.
+// Handler passes log records to another handler, and those from level Info on to a sink as well.
 type Handler struct {
 	next       slog.Handler
 	sink       func(*wire.LogRecord)
@@ -18,7 +18,7 @@ type Handler struct {
 	group      string
 }
 
-// NewHandler writes the log of a process to next, and gives sink its records from Info on.
+// NewHandler makes a handler for the log of a process. It passes records to next, and those from level Info on to sink.
 func NewHandler(next slog.Handler, process string, sink func(*wire.LogRecord)) *Handler {
 	return &Handler{next: next, process: process, sink: sink}
 }
@@ -62,7 +62,7 @@ func (h *Handler) WithGroup(name string) slog.Handler {
 	return &own
 }
 
-// appendAttribute adds an attribute as text, a group as its members.
+// appendAttribute appends an attribute as text; of a group it appends the members.
 func appendAttribute(to []*wire.LogAttribute, group string, a slog.Attr) []*wire.LogAttribute {
 	value := a.Value.Resolve()
 	if value.Kind() == slog.KindGroup {

@@ -1,5 +1,5 @@
-// Package logring keeps the last records of the logs of a cluster's processes, and passes on those that
-// come. It knows records alone, and must never know connections.
+// Package logring keeps the latest log records of a cluster's processes, and passes new ones to followers.
+// It knows only records, and must never know connections.
 package logring
 
 import (
@@ -13,39 +13,39 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Limits of what is kept, and of what may wait.
+// Limits of the kept and the waiting records.
 const (
-	// LimitRecords is how many records are kept, and LimitBytes their size.
+	// LimitRecords is how many records are kept, and LimitBytes bounds their size in total.
 	LimitRecords = 4096
 	LimitBytes   = 16 << 20
 	// LimitBatches is how many batches of records may wait for a follower.
 	LimitBatches = 1024
 
-	// What bounds a record.
+	// Limits of one record.
 	limitTextBytes  = 2 << 10
 	limitKeyBytes   = 256
 	limitValueBytes = 2 << 10
 	limitAttributes = 32
 )
 
-// Ring keeps the last records of the logs of a cluster's processes.
+// Ring keeps the latest log records of a cluster's processes.
 type Ring struct {
 	mu        sync.Mutex
 	records   []*wire.LogRecord
-	bytes     int    // of all of them, as they are encoded
-	dropped   uint64 // by workers, for want of room
+	bytes     int    // encoded size of all records
+	dropped   uint64 // records that workers discarded because their queue was full
 	followers map[*Follower]struct{}
 }
 
-// Follower is one who gets records as they come.
+// Follower gets records as they come.
 type Follower struct {
-	Batches chan []*wire.LogRecord // closed when it was too slow
+	Batches chan []*wire.LogRecord // closed if the follower is too slow
 }
 
 // New makes an empty ring.
 func New() *Ring { return &Ring{followers: make(map[*Follower]struct{})} }
 
-// Add keeps records, and passes them on.
+// Add stores records and passes them to the followers. dropped is how many the sender discarded.
 func (l *Ring) Add(records []*wire.LogRecord, dropped uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,8 @@ func (l *Ring) Add(records []*wire.LogRecord, dropped uint64) {
 	}
 }
 
-// Follow gives the records so far, by time, and with a follower those to come.
+// Follow returns the kept records by time, and how many were dropped. With live it also returns a follower for new
+// records.
 func (l *Ring) Follow(live bool) (records []*wire.LogRecord, dropped uint64, f *Follower) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,8 +82,8 @@ func (l *Ring) Follow(live bool) (records []*wire.LogRecord, dropped uint64, f *
 	return records, l.dropped, f
 }
 
-// inOrder merges the records of all processes by time. Those of a process stay in the order in which they
-// came: where somebody has set its clock back, they count as later than all before.
+// inOrder merges the records of all processes by time. The records of one process stay in the order in which they
+// came, even if its clock was set back.
 func inOrder(records []*wire.LogRecord) []*wire.LogRecord {
 	type dated struct {
 		at int64
@@ -106,14 +107,14 @@ func inOrder(records []*wire.LogRecord) []*wire.LogRecord {
 	return sorted
 }
 
-// Leave ends a follower.
+// Leave removes a follower.
 func (l *Ring) Leave(f *Follower) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.followers, f)
 }
 
-// Bound cuts a record of another process to the limits of one.
+// Bound cuts a record from another process to the limits.
 func Bound(r *wire.LogRecord) {
 	r.Text = words.Cut(r.GetText(), limitTextBytes)
 	r.Attributes = r.GetAttributes()[:min(len(r.GetAttributes()), limitAttributes)]

@@ -1,10 +1,9 @@
-// Package members keeps the list of a cluster's workers in protoactor's membership: a
-// provider of its own tells protoactor's member list who is there, and whoever cares hears
-// of changes as protoactor's topology. What protoactor's cluster has beside that (gossip,
-// identities, virtual actors, a failure detector of its own) is not started: beats say who
-// is alive, and nobody else.
+// Package members keeps the list of a cluster's workers in protoactor's member list: its cluster
+// provider sets the list, and subscribers get changes as protoactor's topology events. The rest of
+// protoactor's cluster (gossip, identities, virtual actors, its failure detector) is not started:
+// only beats decide which workers are alive.
 //
-// It knows names, incarnations and addresses, and neither beats nor runs.
+// The package knows incarnations and addresses, but neither beats nor runs.
 package members
 
 import (
@@ -21,10 +20,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// kind is what a member of the list can run.
+// kind is the actor kind of every member, which protoactor requires.
 const kind = "troupe-worker"
 
-// Change is what a new topology brought.
+// Change has the members that joined and left with a new topology.
 type Change struct{ Joined, Left []uuid.UUID }
 
 // List is the list of members.
@@ -34,8 +33,8 @@ type List struct {
 	events   *eventstream.Subscription
 }
 
-// New begins a list in an actor system. changed is told of every change, in order; it must not
-// change the list.
+// New makes a list in an actor system. changed is called with every change, in order; it must not change
+// the list.
 func New(system *actor.ActorSystem, changed func(Change)) (*List, error) {
 	l := &List{provider: &provider{}}
 	l.cluster = cluster.New(system, cluster.Configure("troupe", l.provider, nobody{}, nil))
@@ -48,22 +47,23 @@ func New(system *actor.ActorSystem, changed func(Change)) (*List, error) {
 	return l, l.provider.StartMember(l.cluster)
 }
 
-// blocked is a remote that never starts, for the list of those who have left: the remote that the
-// system has would read it without a lock for each connection, and ours are no actor systems' ids.
+// blocked returns a remote that is never started, to hold protoactor's list of left members. The
+// system's own remote would read that list without a lock at each connection, and the ids in ours are
+// not those of actor systems.
 func blocked() *remote.Remote {
 	nowhere := &actor.ActorSystem{Config: &actor.Config{}, Extensions: extensions.NewExtensions()}
 	return remote.NewRemote(nowhere, remote.Configure("", 0))
 }
 
-// Add puts a worker on the list. An incarnation that was removed never comes back.
+// Add adds a worker to the list. A removed incarnation can't be added again.
 func (l *List) Add(id uuid.UUID, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("a member's address: %w", err)
+		return fmt.Errorf("split the address of a member: %w", err)
 	}
 	n, err := strconv.ParseInt(port, 10, 32)
 	if err != nil {
-		return fmt.Errorf("a member's address %q: %w", address, err)
+		return fmt.Errorf("parse the port of the member's address %q: %w", address, err)
 	}
 	l.provider.change(func(all []*cluster.Member) []*cluster.Member {
 		return append(all, &cluster.Member{Host: host, Port: int32(n), Id: id.String(), Kinds: []string{kind}})
@@ -71,7 +71,7 @@ func (l *List) Add(id uuid.UUID, address string) error {
 	return nil
 }
 
-// Remove takes a worker off the list.
+// Remove removes a worker from the list.
 func (l *List) Remove(id uuid.UUID) {
 	l.provider.change(func(all []*cluster.Member) []*cluster.Member {
 		var left []*cluster.Member
@@ -87,7 +87,7 @@ func (l *List) Remove(id uuid.UUID) {
 // Close ends the list.
 func (l *List) Close() {
 	l.cluster.ActorSystem.EventStream.Unsubscribe(l.events)
-	_ = l.provider.Shutdown(true) // which never fails
+	_ = l.provider.Shutdown(true) // it never fails
 }
 
 func ids(all []*cluster.Member) []uuid.UUID {
@@ -100,7 +100,7 @@ func ids(all []*cluster.Member) []uuid.UUID {
 	return found
 }
 
-// provider is protoactor's way to hear who is a member: here the list that it is given.
+// provider implements protoactor's source of members: here, the list itself.
 type provider struct {
 	mu      sync.Mutex
 	cluster *cluster.Cluster // nil: not started, or shut down
@@ -109,7 +109,7 @@ type provider struct {
 
 var _ cluster.ClusterProvider = (*provider)(nil)
 
-// StartMember is protoactor's.
+// StartMember implements cluster.ClusterProvider.
 func (p *provider) StartMember(c *cluster.Cluster) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,10 +117,10 @@ func (p *provider) StartMember(c *cluster.Cluster) error {
 	return nil
 }
 
-// StartClient is protoactor's.
+// StartClient implements cluster.ClusterProvider.
 func (p *provider) StartClient(c *cluster.Cluster) error { return p.StartMember(c) }
 
-// Shutdown is protoactor's.
+// Shutdown implements cluster.ClusterProvider.
 func (p *provider) Shutdown(bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *provider) Shutdown(bool) error {
 	return nil
 }
 
-// change replaces the list. mu is held throughout, so that topologies come in order.
+// change replaces the list. It holds mu throughout, so that topologies come in order.
 func (p *provider) change(f func([]*cluster.Member) []*cluster.Member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func (p *provider) change(f func([]*cluster.Member) []*cluster.Member) {
 	p.cluster.MemberList.UpdateClusterTopology(p.members)
 }
 
-// nobody looks up no virtual actors: stages are placed, not found.
+// nobody implements protoactor's lookup of virtual actors and finds none: Troupe places its stages.
 type nobody struct{}
 
 func (nobody) Get(*cluster.ClusterIdentity) *actor.PID        { return nil }

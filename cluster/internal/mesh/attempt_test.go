@@ -206,14 +206,14 @@ func TestForeignMessages(t *testing.T) {
 		m      *wire.Message
 		log    string
 	}{
-		"an unknown attempt":       {to, credit(&wire.Header{Run: c.run[:], Attempt: other[:]}), "not carried"},
-		"no attempt":               {to, credit(&wire.Header{}), "not carried"},
-		"no header":                {to, credit(nil), "not carried"},
-		"no message":               {to, nil, "not carried"},
+		"an unknown attempt":       {to, credit(&wire.Header{Run: c.run[:], Attempt: other[:]}), "not attached"},
+		"no attempt":               {to, credit(&wire.Header{}), "not attached"},
+		"no header":                {to, credit(nil), "not attached"},
+		"no message":               {to, nil, "not attached"},
 		"another run":              {to, credit(&wire.Header{Run: other[:], Attempt: c.id[:]}), "at run"},
 		"no kind":                  {to, &wire.Message{Header: header}, "at a stage"},
 		"the wrong direction":      {to, done, "at a stage"},
-		"nobody":                   {c.supervisor + "/nobody", credit(header), "nobody is there"},
+		"nobody":                   {c.supervisor + "/nobody", credit(header), "no such actor"},
 		"no target":                {"", credit(header), "target"},
 		"a tensor without numbers": {to, &wire.Message{Header: header, Kind: &wire.Message_Transfer{Transfer: &wire.Transfer{}}}, "at a stage"},
 	}
@@ -274,12 +274,12 @@ func TestForeignMessages(t *testing.T) {
 		parts  [][]byte
 		log    string
 	}{
-		"tensor for a foreign target":   {bulk(c.supervisor+"x/stage 0", transfer), [][]byte{make([]byte, 8)}, "no actor of the attempt"},
-		"tensor for the scheduler":      {bulk("scheduler", transfer), [][]byte{make([]byte, 8)}, "no actor of the attempt"},
-		"tensor of another length":      {bulk(to, transfer), [][]byte{make([]byte, 4)}, "thrown away"},
-		"tensor of the wrong direction": {bulk(to, state), nil, "thrown away"},
-		"message without numbers":       {bulk(to, credit(header)), nil, "thrown away"},
-		"no message":                    {[]byte{0xff, 1, 2}, nil, "thrown away"},
+		"tensor for a foreign target":   {bulk(c.supervisor+"x/stage 0", transfer), [][]byte{make([]byte, 8)}, "not an actor of the attempt"},
+		"tensor for the scheduler":      {bulk("scheduler", transfer), [][]byte{make([]byte, 8)}, "not an actor of the attempt"},
+		"tensor of another length":      {bulk(to, transfer), [][]byte{make([]byte, 4)}, "message discarded"},
+		"tensor of the wrong direction": {bulk(to, state), nil, "message discarded"},
+		"message without numbers":       {bulk(to, credit(header)), nil, "message discarded"},
+		"no message":                    {[]byte{0xff, 1, 2}, nil, "message discarded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := len(c.b.logged.String())
@@ -290,7 +290,7 @@ func TestForeignMessages(t *testing.T) {
 			}
 			mark(t)
 			_ = from // the lane's log is limited in rate
-			logs(t, 0, "thrown away")
+			logs(t, 0, "message discarded")
 		})
 	}
 	unknown := uuid.New()

@@ -27,7 +27,7 @@ func TestClaimedIncarnation(t *testing.T) {
 	for _, f := range []struct {
 		id   mesh.ID
 		want string
-	}{{c.a.id, `is "a", and the certificate is that of "thief"`}, {uuid.New(), "is not known here"}} {
+	}{{c.a.id, `has the name "a", but its certificate has the name "thief"`}, {uuid.New(), "unknown process"}} {
 		node := lane.New(lane.Config{Self: lane.ID(f.id), Dial: func(ctx context.Context, address string) (net.Conn, error) {
 			return thief.Dial(ctx, address, mesh.LaneProtocol)
 		}})
@@ -35,7 +35,7 @@ func TestClaimedIncarnation(t *testing.T) {
 		node.SetPeer(lane.ID(c.b.id), "b")
 		ended := make(chan error, 1)
 		group.Send(lane.ID(c.b.id), []byte("header"), [][]byte{make([]byte, 8)}, func(err error) { ended <- err })
-		c.b.awaitLog(t, "a stream was refused")
+		c.b.awaitLog(t, "refused a stream")
 		c.b.awaitLog(t, f.want)
 		group.Close()
 		node.Close()

@@ -32,32 +32,32 @@ const LaneProtocol = "lane"
 // ID is the incarnation of a process.
 type ID = uuid.UUID
 
-// Config is what a Mesh needs.
+// Config configures a Mesh.
 type Config struct {
 	Self   ID
 	Name   string // of this process
 	System *actor.ActorSystem
-	// Secure says that streams are encrypted and authenticated, so that the lane needs no
-	// checksum. Streams is how many the lane keeps to a peer.
+	// Secure says that streams are encrypted and authenticated, so that the lane needs no checksums.
+	// Streams is the number of lane streams to each peer.
 	Secure  bool
 	Streams int
-	// Control takes what is for the process itself and no actor, one after the other for each
+	// Control handles messages for the process itself rather than an actor, one at a time for each
 	// peer. It must not block for long.
 	Control func(from ID, c *wire.Control)
-	// Broken is told of a process to which something could not be sent and never will be:
-	// whatever runs there has to be given up.
+	// Broken is called for a process to which a message could not be sent and never will be: the
+	// attempt there can't continue.
 	Broken func(id ID, err error)
 	Logger *slog.Logger
 }
 
-// Mesh is a process's end of its ways to the others.
+// Mesh is a process's end of the connections to other processes.
 type Mesh struct {
 	cfg       Config
 	transport transport.Transport
 	link      *link.Node
 	lane      *lane.Node
 
-	refused  atomic.Int64 // messages that their senders may not send, or that are none
+	refused  atomic.Int64 // messages that are invalid, or that their senders may not send
 	refusals refusals
 
 	mu        sync.Mutex
@@ -66,26 +66,26 @@ type Mesh struct {
 	attempts  map[uuid.UUID]*attempt
 }
 
-// attempt is one that has actors in this process.
+// attempt is an attempt with actors in this process.
 type attempt struct {
 	codec  *actors.Codec
-	at     map[string]ID // its processes, by the address that the run has for them
+	at     map[string]ID // its processes, by their address in the run
 	of     map[ID]string
 	group  *lane.Group
 	groups *groups.Port
 
-	unpacking sync.RWMutex // held to write when the attempt is carried no more
+	unpacking sync.RWMutex // write-locked to detach the attempt
 	detached  bool
 
 	mu   sync.Mutex
-	sent map[string]map[string]account // by process and message; of a run that keeps something on the edge
+	sent map[string]map[string]account // by process and message; only with cluster.edge
 }
 
-// limitControlBytes bounds a control message: the transport takes a little more, for the
-// envelope around it.
+// limitControlBytes bounds a control message. The transport's limit is a little higher, for the
+// envelope.
 const limitControlBytes = transport.LimitEnvelopeBytes - 4096
 
-// New makes a mesh over a transport. It receives when a Port uses it.
+// New makes a mesh over a transport. It receives messages once Port.Use makes it the current mesh.
 func New(cfg Config, t transport.Transport) *Mesh {
 	m := &Mesh{cfg: cfg, transport: t, peers: make(map[ID]*wire.Peer), byAddress: make(map[string]ID), attempts: make(map[uuid.UUID]*attempt)}
 	m.link = link.New(link.Config{Self: cfg.Self, Name: cfg.Name, Send: t.Send, Redial: m.redial, Deliver: m.deliver})
@@ -112,7 +112,7 @@ func (m *Mesh) receive(from transport.Peer, e *wire.Envelope) error {
 	p := m.peers[id]
 	m.mu.Unlock()
 	if p.GetName() != e.GetSender() {
-		return fmt.Errorf("process %v is %q, not %.100q", id, p.GetName(), e.GetSender())
+		return fmt.Errorf("process %v has the name %q, but the message names %.100q as the sender", id, p.GetName(), e.GetSender())
 	}
 	return m.link.Receive(e)
 }
@@ -121,26 +121,26 @@ func (m *Mesh) accept(conn net.Conn, from transport.Peer) {
 	m.lane.Accept(conn, func(id lane.ID) error { return m.identify(ID(id), from.Name) })
 }
 
-// identify says whether an incarnation is known, and is the process whose name a certificate says;
-// "": there is none.
+// identify checks that an incarnation is known and has the name in the certificate; "": there is no
+// certificate.
 func (m *Mesh) identify(id ID, name string) error {
 	m.mu.Lock()
 	p := m.peers[id]
 	m.mu.Unlock()
 	switch {
 	case p == nil:
-		return fmt.Errorf("process %v is not known here", id)
+		return fmt.Errorf("unknown process %v", id)
 	case name != "" && name != p.GetName():
-		return fmt.Errorf("process %v is %q, and the certificate is that of %.100q", id, p.GetName(), name)
+		return fmt.Errorf("process %v has the name %q, but its certificate has the name %.100q", id, p.GetName(), name)
 	}
 	return nil
 }
 
-// SetPeer makes a process known.
+// SetPeer adds a process, or changes its addresses.
 func (m *Mesh) SetPeer(p *wire.Peer) error {
 	id, err := uuid.FromBytes(p.GetIncarnation())
 	if err != nil {
-		return fmt.Errorf("the incarnation of %.100q has %d bytes, not 16", p.GetName(), len(p.GetIncarnation()))
+		return fmt.Errorf("the id of %.100q's incarnation has %d bytes, not 16", p.GetName(), len(p.GetIncarnation()))
 	}
 	if id == m.cfg.Self {
 		return nil
@@ -157,7 +157,7 @@ func (m *Mesh) SetPeer(p *wire.Peer) error {
 	return nil
 }
 
-// nameAt is the name of the process that has an address, for control or for tensors; "": nobody known has.
+// nameAt returns the name of the process with an address, for control messages or tensors; "": none is known.
 func (m *Mesh) nameAt(address string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,7 +172,7 @@ func (m *Mesh) nameAt(address string) string {
 	return ""
 }
 
-// Forget drops a process, and what waits for it.
+// Forget drops a process, and the messages that wait for it.
 func (m *Mesh) Forget(id ID) {
 	m.mu.Lock()
 	if p := m.peers[id]; p != nil && m.byAddress[p.GetAddress()] == id {
@@ -186,15 +186,14 @@ func (m *Mesh) Forget(id ID) {
 	}
 	m.mu.Unlock()
 	for _, port := range ports {
-		port.Gone(lane.ID(id), fmt.Errorf("process %q (%v) is gone", name, id))
+		port.Gone(lane.ID(id), fmt.Errorf("process %q (%v) has left", name, id))
 	}
 	m.link.Forget(id)
 	m.lane.Forget(lane.ID(id))
 }
 
-// Unreachable lists the processes that something has waited for at least that long, and
-// for how long: for them neither messages nor tensors are acknowledged. It is
-// to be called now and then, more often than within.
+// Unreachable lists the processes that have acknowledged neither messages nor tensors for at least
+// within, and for how long. Call it regularly, at shorter intervals than within.
 func (m *Mesh) Unreachable(within time.Duration) map[ID]time.Duration {
 	m.mu.Lock()
 	all := slices.Collect(maps.Keys(m.peers))
@@ -208,11 +207,11 @@ func (m *Mesh) Unreachable(within time.Duration) map[ID]time.Duration {
 	return far
 }
 
-// Quiet is for how long something has waited for a process without any acknowledgement; 0: nothing waits. See Unreachable.
+// Quiet returns how long messages have waited for a process without any acknowledgment; 0: none waits. See Unreachable.
 func (m *Mesh) Quiet(id ID) time.Duration { return max(m.link.Stuck(id), m.lane.Stuck(lane.ID(id))) }
 
-// Reconnected says that this process can reach others again, after a time in which it could not:
-// what waits for them goes at once, over new connections.
+// Reconnected says that this process can reach others again. Waiting messages are resent at once, over
+// new connections.
 func (m *Mesh) Reconnected() { m.link.Reconnected() }
 
 func (m *Mesh) returned(address string) {
@@ -222,19 +221,19 @@ func (m *Mesh) returned(address string) {
 	m.link.Redial(id)
 }
 
-// redial drops the connections to a process that may be broken. The link's lock is held.
+// redial drops the connections to a process, which may be broken. The link's lock is held.
 func (m *Mesh) redial(id ID, address string) {
 	m.transport.Redial(address)
 	m.lane.Redial(lane.ID(id))
 }
 
-// Control sends a message for a process itself.
+// Control sends a message to a process itself, rather than to an actor.
 func (m *Mesh) Control(to ID, c *wire.Control) error {
 	return m.link.Post(to, &wire.Envelope{Body: &wire.Envelope_Control{Control: c}})
 }
 
-// Attach carries the messages of an attempt from now on, between this process and others, which the run has by their
-// addresses: nobody else's messages are taken, and nothing is sent to anybody else, whatever address another process has.
+// Attach starts carrying an attempt's messages between this process and the given ones, which the run knows by their
+// addresses. It accepts messages from these processes only and sends only to them, whatever addresses other processes have.
 func (m *Mesh) Attach(c *actors.Codec, processes map[string]ID) {
 	a := &attempt{codec: c, at: processes, of: make(map[ID]string)}
 	for address, id := range processes {
@@ -244,7 +243,7 @@ func (m *Mesh) Attach(c *actors.Codec, processes map[string]ID) {
 	a.group = m.lane.OpenPlaces(lane.ID(c.Attempt()), func(from lane.ID, header []byte, lens []int) (lane.Place, func(error), error) {
 		return m.take(ID(from), a, supervisor, header, lens)
 	})
-	// who is gone is the coordinator's to find
+	// no pings: the coordinator detects failed processes
 	a.groups = groups.New(m.lane, lane.ID(m.cfg.Self), lane.ID(c.Attempt()),
 		groups.Config{Name: m.name, Logger: m.cfg.Logger, Silence: -1, Member: func(id lane.ID) bool { return a.of[ID(id)] != "" }})
 	m.mu.Lock()
@@ -252,7 +251,7 @@ func (m *Mesh) Attach(c *actors.Codec, processes map[string]ID) {
 	m.attempts[c.Attempt()] = a
 }
 
-// Groups is this process's end of the groups of an attempt that is carried; nil if it is not.
+// Groups returns this process's end of an attached attempt's groups; nil: the attempt is not attached.
 func (m *Mesh) Groups(attempt uuid.UUID) *groups.Port {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -262,21 +261,21 @@ func (m *Mesh) Groups(attempt uuid.UUID) *groups.Port {
 	return nil
 }
 
-// name is what a process is called in errors.
+// name returns a process's name for errors.
 func (m *Mesh) name(id lane.ID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return fmt.Sprintf("%q (%v)", m.peers[ID(id)].GetName(), ID(id))
 }
 
-// Detach carries them no more. When it returns, no memory of the attempt is in use here.
+// Detach stops carrying an attempt's messages. When it returns, the mesh uses no memory of the attempt.
 func (m *Mesh) Detach(id uuid.UUID) {
 	m.mu.Lock()
 	a := m.attempts[id]
 	delete(m.attempts, id)
 	m.mu.Unlock()
 	if a != nil {
-		a.unpacking.Lock() // what an attempt knows of itself goes when this returns
+		a.unpacking.Lock() // the codec's data may go when Detach returns
 		a.detached = true
 		a.unpacking.Unlock()
 		a.groups.Close()
@@ -285,14 +284,14 @@ func (m *Mesh) Detach(id uuid.UUID) {
 	}
 }
 
-// take finds the memory for what comes over the lane.
+// take returns the memory for a message from the lane.
 func (m *Mesh) take(from ID, a *attempt, supervisor string, header []byte, lens []int) (place lane.Place, done func(error), err error) {
 	var e wire.Envelope
 	if err := proto.Unmarshal(header, &e); err != nil {
 		return place, nil, err
 	}
 	if !below(e.GetTarget(), supervisor) {
-		return place, nil, fmt.Errorf("%.100q is no actor of the attempt", e.GetTarget())
+		return place, nil, fmt.Errorf("the target %.100q is not an actor of the attempt", e.GetTarget())
 	}
 	address, err := a.sender(from)
 	if err != nil {
@@ -317,13 +316,13 @@ func (m *Mesh) take(from ID, a *attempt, supervisor string, header []byte, lens 
 	}, nil
 }
 
-// pieces is a tensor on a device, for the lane.
+// pieces adapts a tensor on a device to the lane.
 type pieces struct{ *tensorops.Pieces }
 
-// A piece's memory is as long as the lane's pieces at least.
+// A piece's memory is at least as long as the lane's pieces.
 const _ = uint(tensorops.PieceBytes - lane.LimitPiece)
 
-// Lend is lane.Pieces'.
+// Lend implements lane.Pieces.
 func (p pieces) Lend(cancel <-chan struct{}) (lane.Piece, error) {
 	piece, err := p.Pieces.Lend(cancel)
 	if piece == nil {
@@ -332,7 +331,7 @@ func (p pieces) Lend(cancel <-chan struct{}) (lane.Piece, error) {
 	return piece, nil
 }
 
-// deliver hands on what came over the link.
+// deliver passes on a message from the link.
 func (m *Mesh) deliver(from ID, e *wire.Envelope) {
 	if c := e.GetControl(); c != nil {
 		m.cfg.Control(from, c)
@@ -342,12 +341,12 @@ func (m *Mesh) deliver(from ID, e *wire.Envelope) {
 	m.mu.Lock()
 	a := m.attempts[id]
 	m.mu.Unlock()
-	if err != nil || a == nil { // it has ended, most likely
-		m.cfg.Logger.Debug("dropped a message", "from", e.GetSender(), "attempt", id, "why", "it is not carried here")
+	if err != nil || a == nil { // most likely it has ended
+		m.cfg.Logger.Debug("dropped a message", "from", e.GetSender(), "attempt", id, "why", "the attempt is not attached")
 		return
 	}
 	if !below(e.GetTarget(), actors.SupervisorID(id)) {
-		m.Refuse(e.GetSender(), fmt.Errorf("the target %.100q is no actor of the attempt", e.GetTarget()))
+		m.Refuse(e.GetSender(), fmt.Errorf("the target %.100q is not an actor of the attempt", e.GetTarget()))
 		return
 	}
 	message, err := a.unpack(from, e.GetMessage())
@@ -360,17 +359,17 @@ func (m *Mesh) deliver(from ID, e *wire.Envelope) {
 		return
 	}
 	if !m.pass(e.GetTarget(), message) {
-		m.cfg.Logger.Debug("dropped a message", "from", e.GetSender(), "target", e.GetTarget(), "why", "nobody is there")
+		m.cfg.Logger.Debug("dropped a message", "from", e.GetSender(), "target", e.GetTarget(), "why", "no such actor")
 	}
 }
 
-// errDetached: a message came for an attempt that has just ended.
+// errDetached: the message is for an attempt that has just ended.
 var errDetached = errors.New("the attempt has ended")
 
-// errStranger: a message of an attempt came from a process that has no part in it.
-var errStranger = errors.New("its sender has no part in the attempt")
+// errStranger: an attempt's message came from a process that is not in the attempt.
+var errStranger = errors.New("its sender is not in the attempt")
 
-// sender is the address by which the run has a process.
+// sender returns a process's address in the run.
 func (a *attempt) sender(id ID) (string, error) {
 	if address := a.of[id]; address != "" {
 		return address, nil
@@ -378,7 +377,7 @@ func (a *attempt) sender(id ID) (string, error) {
 	return "", errStranger
 }
 
-// unpack reads a message of an attempt, unless that has ended.
+// unpack unpacks a message of an attempt, unless the attempt has ended.
 func (a *attempt) unpack(from ID, message *wire.Message) (any, error) {
 	address, err := a.sender(from)
 	if err != nil {
@@ -392,13 +391,13 @@ func (a *attempt) unpack(from ID, message *wire.Message) (any, error) {
 	return a.codec.Unpack(message, address)
 }
 
-// below reports whether an id is that of an attempt's supervisor or of an actor below it.
+// below reports whether an id belongs to an attempt's supervisor or to an actor below it.
 func below(id, supervisor string) bool {
 	rest, ok := strings.CutPrefix(id, supervisor)
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// pass gives a message to an actor of this process, if there is one.
+// pass sends a message to an actor in this process, and reports whether the actor exists.
 func (m *Mesh) pass(id string, message any) bool {
 	p, ok := m.cfg.System.ProcessRegistry.GetLocal(id)
 	if ok {
@@ -407,12 +406,12 @@ func (m *Mesh) pass(id string, message any) bool {
 	return ok
 }
 
-// way is the way to an actor in another process. PIDs keep it for as long as they live, which may
-// be longer than a mesh.
+// way is the protoactor process behind the PID of an actor in another process. PIDs keep it, and may
+// outlive a mesh.
 type way struct{ port *Port }
 
-// SendUserMessage is protoactor's. What is for an attempt that the present mesh does not carry goes
-// nowhere.
+// SendUserMessage implements actor.Process. It drops messages for an attempt that is not attached to the
+// current mesh.
 func (w *way) SendUserMessage(pid *actor.PID, message any) {
 	m := w.port.now.Load()
 	if m == nil {
@@ -420,11 +419,11 @@ func (w *way) SendUserMessage(pid *actor.PID, message any) {
 	}
 	_, message, _ = actor.UnwrapEnvelope(message)
 	if err := m.send(pid, message); err != nil {
-		m.cfg.Logger.Debug("did not send", "type", fmt.Sprintf("%T", message), "to", pid, "err", err)
+		m.cfg.Logger.Debug("can't send a message", "type", fmt.Sprintf("%T", message), "to", pid, "err", err)
 	}
 }
 
-var errNobody = errors.New("nobody is known there")
+var errNobody = errors.New("no such actor")
 
 func (m *Mesh) send(pid *actor.PID, message any) error {
 	attempt, err := attemptOf(pid.GetId())
@@ -435,14 +434,14 @@ func (m *Mesh) send(pid *actor.PID, message any) error {
 	a := m.attempts[attempt]
 	m.mu.Unlock()
 	if a == nil {
-		return errNobody // and what the message owns goes back with the attempt's memory
+		return errNobody // the attempt's memory, with the message's tensors, is freed as a whole
 	}
 	to := a.at[pid.GetAddress()]
 	m.mu.Lock()
 	name, known := m.peers[to].GetName(), m.peers[to] != nil
 	m.mu.Unlock()
 	if err := a.codec.Leave(message, pid.GetAddress()); err != nil {
-		m.cfg.Logger.Error("did not send", "err", err)
+		m.cfg.Logger.Error("refused to send a message", "err", err)
 		m.cfg.Broken(to, err)
 		return err
 	}
@@ -459,7 +458,7 @@ func (m *Mesh) send(pid *actor.PID, message any) error {
 	}
 	e := &wire.Envelope{Target: pid.GetId(), Body: &wire.Envelope_Message{Message: p.Message}}
 	if size := proto.Size(e); !p.Bulk && size > limitControlBytes {
-		err := fmt.Errorf("%T of %d bytes, the limit is %d", message, size, limitControlBytes)
+		err := fmt.Errorf("%T has %d bytes; the limit is %d", message, size, limitControlBytes)
 		m.cfg.Broken(to, err)
 		return err
 	}
@@ -488,25 +487,25 @@ func (m *Mesh) send(pid *actor.PID, message any) error {
 	return nil
 }
 
-// attemptOf is the attempt that an actor belongs to.
+// attemptOf returns the attempt that an actor belongs to.
 func attemptOf(id string) (uuid.UUID, error) {
 	top, _, _ := strings.Cut(id, "/")
 	text, ok := strings.CutPrefix(top, actors.SupervisorPrefix)
 	if !ok {
-		return uuid.Nil, fmt.Errorf("%.100q is no actor of a run", id)
+		return uuid.Nil, fmt.Errorf("%.100q is not an actor of a run", id)
 	}
 	return uuid.Parse(text)
 }
 
-// SendSystemMessage is protoactor's. Watching and stopping end at the process's border: who
-// is alive is known by beats.
+// SendSystemMessage implements actor.Process. It drops the message: watching and stopping don't cross
+// processes, because beats detect failures.
 func (w *way) SendSystemMessage(pid *actor.PID, message any) {
 	if m := w.port.now.Load(); m != nil {
-		m.cfg.Logger.Debug("did not send", "type", fmt.Sprintf("%T", message), "to", pid)
+		m.cfg.Logger.Debug("dropped a system message", "type", fmt.Sprintf("%T", message), "to", pid)
 	}
 }
 
-// Stop is protoactor's.
+// Stop implements actor.Process.
 func (w *way) Stop(pid *actor.PID) { w.SendSystemMessage(pid, "stop") }
 
 // Close ends the mesh. Attempts must be detached.

@@ -59,7 +59,7 @@ func TestNewIncarnation(t *testing.T) {
 	}
 	c.a.mesh.Forget(oldID)
 	root.Send(c.to, &actors.Credit{Header: c.header(5), Kind: scheduler.BackwardEdge, Edge: 1}) // to the one before
-	c.a.awaitLog(t, "did not send")
+	c.a.awaitLog(t, "can't send a message")
 	credit := &wire.Message{Header: &wire.Header{Run: c.run[:], Attempt: c.id[:]}, Kind: &wire.Message_Credit{Credit: &wire.Credit{}}}
 	// of an attempt that the new one never had
 	if err := c.a.mesh.Post(c.b.id, &wire.Envelope{Target: c.to.Id, Body: &wire.Envelope_Message{Message: credit}}); err != nil {
@@ -71,7 +71,7 @@ func TestNewIncarnation(t *testing.T) {
 	if got := <-c.b.orders; got != 6 {
 		t.Errorf("request %d came, want 6", got)
 	}
-	c.b.awaitLog(t, "it is not carried here")
+	c.b.awaitLog(t, "the attempt is not attached")
 
 	// Something of the one before is still under way.
 	stranger := c.network.Listen("stranger", nil, transport.Handlers{})

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// limitRefusals bounds the lines a second about messages that are refused: what others send must not fill a disk.
+// limitRefusals bounds the log lines per second about refused messages, so that other processes can't fill a disk.
 const limitRefusals = 10
 
-// refusals bounds the lines of the second that began at since.
+// refusals counts the log lines in the second that began at since.
 type refusals struct {
 	mu      sync.Mutex
 	since   time.Time
@@ -16,7 +16,7 @@ type refusals struct {
 	leftOut int
 }
 
-// line reports whether there is room for another line, and how many had none since the last second.
+// line reports whether another line may be logged, and how many were left out in the last second.
 func (r *refusals) line(now time.Time) (ok bool, leftOut int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,7 +32,7 @@ func (r *refusals) line(now time.Time) (ok bool, leftOut int) {
 	return true, leftOut
 }
 
-// Refuse counts a message that was refused, and logs it unless there were too many.
+// Refuse counts a refused message, and logs it unless there were too many.
 func (m *Mesh) Refuse(sender string, err error) {
 	m.refused.Add(1)
 	if ok, leftOut := m.refusals.line(time.Now()); ok {
@@ -40,5 +40,5 @@ func (m *Mesh) Refuse(sender string, err error) {
 	}
 }
 
-// Refused counts the messages that were refused since the mesh began.
+// Refused returns how many messages were refused since the mesh was made.
 func (m *Mesh) Refused() int64 { return m.refused.Load() }

@@ -50,7 +50,7 @@ func TestStranger(t *testing.T) {
 	if n := strings.Count(c.b.logged.String(), "refused a message"); n == 0 || n > 120 {
 		t.Errorf("%d lines about %d messages; want at most 10 a second", n, 3*flood)
 	}
-	c.b.awaitLog(t, "has no part in the attempt")
+	c.b.awaitLog(t, "is not in the attempt")
 
 	hijack := s.peer()
 	hijack.Address = c.b.name // as a worker may say

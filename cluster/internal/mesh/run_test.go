@@ -231,7 +231,7 @@ func TestStagesAreThere(t *testing.T) {
 			t.Fatal(out.Err)
 		}
 	}
-	if text := all[1].logged.String(); strings.Contains(text, "nobody is there") {
+	if text := all[1].logged.String(); strings.Contains(text, "no such actor") {
 		t.Errorf("messages found nobody:\n%s", text)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 )
 
-// account is of messages that have left for another process.
+// account counts messages sent to another process, and the bytes of their tensors.
 type account struct{ messages, bytes int64 }
 
-// count adds a message to what has left for a process.
+// count counts a message to a process.
 func (a *attempt) count(to string, message any, p *actors.Packed) {
 	n := int64(0)
 	for _, part := range p.Parts {
@@ -32,14 +32,14 @@ func (a *attempt) count(to string, message any, p *actors.Packed) {
 	a.sent[to][name] = account{of.messages + 1, of.bytes + n}
 }
 
-// tellSent logs what has left this process for each other one in an attempt: with the run's edge, what has left that.
+// tellSent logs what this process has sent to each other process in an attempt with cluster.edge.
 func (m *Mesh) tellSent(a *attempt) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, to := range slices.Sorted(maps.Keys(a.sent)) {
 		for _, name := range slices.Sorted(maps.Keys(a.sent[to])) {
 			of := a.sent[to][name]
-			m.cfg.Logger.Info("has sent", "to", to, "what", name, "messages", of.messages, "bytes", of.bytes)
+			m.cfg.Logger.Info("sent in this attempt", "to", to, "what", name, "messages", of.messages, "bytes", of.bytes)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/clock"
 )
 
-// An Authority signs the certificates of a cluster and knows its tokens. It lives with the
-// coordinator. Its methods may be called from several goroutines.
+// An Authority signs a cluster's certificates and keeps its tokens. The coordinator has it. Its
+// methods may be called concurrently.
 type Authority struct {
 	key    crypto.Signer
 	root   *x509.Certificate
@@ -25,7 +25,7 @@ type Authority struct {
 	issued *ledgerStore
 }
 
-// NewAuthority makes an authority that lives as long as this process.
+// NewAuthority makes an authority in memory, which ends with this process.
 func NewAuthority(now time.Time) (*Authority, error) {
 	key, err := newKey()
 	if err != nil {
@@ -42,22 +42,22 @@ func NewAuthority(now time.Time) (*Authority, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("making an authority: %w", err)
+		return nil, fmt.Errorf("make an authority: %w", err)
 	}
 	root, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("making an authority: %w", err)
+		return nil, fmt.Errorf("make an authority: %w", err)
 	}
 	return &Authority{key: key, root: root, tokens: &tokenStore{}, issued: &ledgerStore{}}, nil
 }
 
-// Hash is the SHA-256 of the root certificate's DER. Tokens carry it.
+// Hash returns the SHA-256 of the root certificate's DER. Tokens contain it.
 func (a *Authority) Hash() [32]byte { return sha256.Sum256(a.root.Raw) }
 
-// Root is the root certificate's DER.
+// Root returns the root certificate's DER.
 func (a *Authority) Root() []byte { return append([]byte(nil), a.root.Raw...) }
 
-// Issue makes a certificate with a new key, for this process itself.
+// Issue makes a certificate with a new key, for the coordinator itself. It is valid for ttl.
 func (a *Authority) Issue(id Identity, ttl time.Duration) (tls.Certificate, error) {
 	key, err := newKey()
 	if err != nil {
@@ -70,9 +70,8 @@ func (a *Authority) Issue(id Identity, ttl time.Duration) (tls.Certificate, erro
 	return Bind(key, der, a.root.Raw)
 }
 
-// Sign makes a certificate for who holds the key of a certificate request. Nothing but the
-// public key is taken from the request: the name, the role and the times are the caller's. No token stands behind it: where
-// one has to, it counts for nothing (Accepts).
+// Sign makes a certificate for the key in a certificate request. It takes only the public key from the request; the
+// caller sets name, role and times. The certificate names no token, so Accepts accepts it only for a coordinator.
 func (a *Authority) Sign(csrDER []byte, id Identity, ttl time.Duration) (certDER []byte, err error) {
 	return a.signRequest(csrDER, id, ttl, clock.Now())
 }
@@ -90,7 +89,7 @@ func (a *Authority) signRequest(csrDER []byte, id Identity, ttl time.Duration, n
 	return a.sign(public, id, "", ttl, now)
 }
 
-// sign makes a certificate; token is the id of what the process has joined by, "": nothing.
+// sign makes a certificate. token is the id of the token with which the process joined; "": none.
 func (a *Authority) sign(public crypto.PublicKey, id Identity, token string, ttl time.Duration, now time.Time) ([]byte, error) {
 	template, err := a.template(id, ttl, now)
 	if err != nil {
@@ -99,18 +98,18 @@ func (a *Authority) sign(public crypto.PublicKey, id Identity, token string, ttl
 	template.Subject.SerialNumber = token
 	der, err := x509.CreateCertificate(rand.Reader, template, a.root, public, a.key)
 	if err != nil {
-		return nil, fmt.Errorf("signing a certificate for %s: %w", id, err)
+		return nil, fmt.Errorf("sign a certificate for %s: %w", id, err)
 	}
 	return der, nil
 }
 
-// template is a process's certificate before it is signed.
+// template returns a process's certificate before signing.
 func (a *Authority) template(id Identity, ttl time.Duration, now time.Time) (*x509.Certificate, error) {
 	if err := id.Check(); err != nil {
 		return nil, err
 	}
 	if ttl < time.Second || ttl > certificateTTLMax {
-		return nil, fmt.Errorf("a certificate for %s with a life of %v; want %v to %v", id, ttl, time.Second, certificateTTLMax)
+		return nil, fmt.Errorf("a certificate for %s can't be valid for %v; want %v to %v", id, ttl, time.Second, certificateTTLMax)
 	}
 	if err := a.checkTime(now); err != nil {
 		return nil, err
@@ -120,7 +119,7 @@ func (a *Authority) template(id Identity, ttl time.Duration, now time.Time) (*x5
 		until = a.root.NotAfter
 	}
 	return &x509.Certificate{
-		Subject:               pkix.Name{CommonName: string(id.Role) + " " + id.Name}, // for people; see tokenOf for its number
+		Subject:               pkix.Name{CommonName: string(id.Role) + " " + id.Name}, // for human readers; tokenOf explains the serial number
 		URIs:                  urls(id),
 		DNSNames:              []string{serverName},
 		NotBefore:             now.Add(-ClockSkew),
@@ -133,7 +132,7 @@ func (a *Authority) template(id Identity, ttl time.Duration, now time.Time) (*x5
 
 func (a *Authority) checkTime(now time.Time) error {
 	if now.Before(a.root.NotBefore) || now.After(a.root.NotAfter) {
-		return fmt.Errorf("the authority is valid from %s to %s and it is %s here: set this host's clock, or start a new authority in another folder, which all processes have to join again",
+		return fmt.Errorf("the authority is valid from %s to %s, but this host's clock says %s; set the clock, or start a new authority in another folder, which all processes have to join again",
 			stamp(a.root.NotBefore), stamp(a.root.NotAfter), stamp(now))
 	}
 	return nil
@@ -144,27 +143,27 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 func newKey() (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
+		return nil, fmt.Errorf("make a key: %w", err)
 	}
 	return key, nil
 }
 
-// requestKey is the public key of a certificate request, whose sender has shown that it holds
-// the private one.
+// requestKey returns the public key of a certificate request. It checks that the sender holds the
+// private key.
 func requestKey(csrDER []byte) (*ecdsa.PublicKey, error) {
 	if len(csrDER) > requestBytesMax {
-		return nil, fmt.Errorf("a certificate request of %d bytes; the most is %d", len(csrDER), requestBytesMax)
+		return nil, fmt.Errorf("the certificate request has %d bytes; the limit is %d", len(csrDER), requestBytesMax)
 	}
 	csr, err := x509.ParseCertificateRequest(csrDER)
 	if err != nil {
-		return nil, fmt.Errorf("reading a certificate request of %d bytes: %w", len(csrDER), err)
+		return nil, fmt.Errorf("parse a certificate request of %d bytes: %w", len(csrDER), err)
 	}
 	public, ok := csr.PublicKey.(*ecdsa.PublicKey)
 	if !ok || public.Curve != elliptic.P256() {
-		return nil, errors.New("a certificate request with a key that is not ECDSA P-256")
+		return nil, errors.New("the certificate request's key is not ECDSA P-256")
 	}
 	if err := csr.CheckSignature(); err != nil {
-		return nil, fmt.Errorf("the signature of a certificate request: %w", err)
+		return nil, fmt.Errorf("check the signature of the certificate request: %w", err)
 	}
 	return public, nil
 }

@@ -75,9 +75,9 @@ func TestSign(t *testing.T) {
 	}{
 		{"good", csr, worker, time.Hour, ""},
 		{"the shortest life", csr, worker, time.Second, ""},
-		{"no life", csr, worker, 0, "a life of"},
-		{"a negative life", csr, worker, -time.Hour, "a life of"},
-		{"a long life", csr, worker, 365 * 24 * time.Hour, "a life of"},
+		{"no life", csr, worker, 0, "can't be valid for"},
+		{"a negative life", csr, worker, -time.Hour, "can't be valid for"},
+		{"a long life", csr, worker, 365 * 24 * time.Hour, "can't be valid for"},
 		{"a bad name", csr, pki.Identity{Name: "A", Role: pki.Worker}, time.Hour, "name"},
 		{"a bad role", csr, pki.Identity{Name: "a", Role: "x"}, time.Hour, "role"},
 		{"no request", nil, worker, time.Hour, "0 bytes"},

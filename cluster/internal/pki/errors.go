@@ -6,32 +6,32 @@ import (
 )
 
 var (
-	// ErrToken is a text that is no token, or one that was changed on its way.
+	// ErrToken: the text is not a token, or was changed in transit.
 	ErrToken = errors.New("not a valid token")
 
-	// ErrTokenRefused is what a peer is told of a token that the authority does not accept.
-	// Which of the three below it was is for the log alone.
+	// ErrTokenRefused: the authority does not accept the token. Tell the peer only this; the log says
+	// which of the three errors below it was.
 	ErrTokenRefused = errors.New("the token was refused")
-	// ErrTokenUnknown is a token that the authority never made, or a wrong secret.
+	// ErrTokenUnknown: the authority did not create the token, or the secret is wrong.
 	ErrTokenUnknown = fmt.Errorf("%w: not a token of this authority", ErrTokenRefused)
-	// ErrTokenExpired is a token whose time is over.
+	// ErrTokenExpired: the token has expired.
 	ErrTokenExpired = fmt.Errorf("%w: it has expired", ErrTokenRefused)
-	// ErrTokenRevoked is a token that was revoked.
+	// ErrTokenRevoked: the token was revoked.
 	ErrTokenRevoked = fmt.Errorf("%w: it was revoked", ErrTokenRefused)
 
-	// ErrNoIdentity is a connection whose peer has shown no certificate.
+	// ErrNoIdentity: the peer of a connection has shown no certificate.
 	ErrNoIdentity = errors.New("the peer has no certificate")
-	// ErrIdentity is a name or a role that no process can have, or a certificate without one.
-	ErrIdentity = errors.New("not an identity of a cluster")
-	// ErrRole is a peer, or a request, with a role that is not allowed here.
+	// ErrIdentity: the name or the role is invalid, or the certificate has none.
+	ErrIdentity = errors.New("not a valid cluster identity")
+	// ErrRole: the peer or the request has a role that is not allowed here.
 	ErrRole = errors.New("wrong role")
-	// ErrName is a process that has another name than the one that was dialled.
+	// ErrName: the process has a different name than the dialed one.
 	ErrName = errors.New("wrong name")
-	// ErrImpostor is a coordinator that is not of the authority that made the token.
+	// ErrImpostor: the coordinator does not belong to the authority that created the token.
 	ErrImpostor = errors.New("not the coordinator that the token is for")
 
-	// ErrDamaged is a file that can't be used as it stands. It is never replaced.
+	// ErrDamaged: the file can't be parsed. It is never replaced.
 	ErrDamaged = errors.New("damaged")
-	// ErrExposed is a file or a folder that other users may read or write.
+	// ErrExposed: other users may read or write the file or the folder.
 	ErrExposed = errors.New("open to other users")
 )

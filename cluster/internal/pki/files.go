@@ -10,19 +10,18 @@ import (
 	"time"
 )
 
-// ownership says whose a file may be.
+// ownership says which user a file may belong to.
 type ownership int
 
 const (
-	// ours is a file that this program wrote.
+	// ours: this program wrote the file.
 	ours ownership = iota
-	// ofOthers is a file that may also have been put there by the system, which belongs to
-	// root and is readable by a group that has this process alone: secrets of Kubernetes and
-	// credentials of systemd are.
+	// ofOthers: the system may have put the file there, such as a Kubernetes secret or a systemd
+	// credential. It belongs to root and is readable by a group with only this process in it.
 	ofOthers
 )
 
-// readPrivate reads a file that holds a secret.
+// readPrivate reads a file with a secret.
 func readPrivate(path string, bytesMax int64, owner ownership) (content []byte, err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s is a folder; want a file", path)
@@ -44,18 +43,18 @@ func readPrivate(path string, bytesMax int64, owner ownership) (content []byte, 
 		return nil, err
 	}
 	if int64(len(content)) > bytesMax {
-		return nil, fmt.Errorf("%s has more than %d bytes, the most that such a file has: is it the right one?", path, bytesMax)
+		return nil, fmt.Errorf("%s has more than %d bytes, the limit for such a file; check that it is the right file", path, bytesMax)
 	}
 	return content, nil
 }
 
-// writePrivate replaces a file by one that nobody else may read: after a crash it holds the old
-// content or the new. Two writers at once need a lock.
+// writePrivate replaces a file with one that only this user may read. After a crash the file has the
+// old or the new content. Concurrent writers need a lock.
 func writePrivate(path string, content []byte) error {
 	return replacePrivate(path, content, func(*os.File, string) error { return nil })
 }
 
-// replacePrivate lets own change the owner of the new file, before there is anything in it.
+// replacePrivate is writePrivate; own may change the owner of the new file before its content is written.
 func replacePrivate(path string, content []byte, own func(f *os.File, path string) error) (err error) {
 	dir, base := filepath.Split(path)
 	if dir == "" {
@@ -64,13 +63,13 @@ func replacePrivate(path string, content []byte, own func(f *os.File, path strin
 	tmp := filepath.Join(dir, ".tmp-"+base)
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("writing %s (%d bytes): %w", path, len(content), err)
+			err = fmt.Errorf("write %s (%d bytes): %w", path, len(content), err)
 		}
 	}()
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// O_EXCL: in a folder that others may write this must not follow a link of theirs.
+	// O_EXCL: must not follow another user's link in a folder that others may write.
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -91,7 +90,7 @@ func replacePrivate(path string, content []byte, own func(f *os.File, path strin
 	return syncDir(dir)
 }
 
-// fileVersion tells whether a file was replaced.
+// fileVersion identifies a version of a file, to detect whether the file was replaced.
 type fileVersion struct{ info fs.FileInfo }
 
 func versionOf(path string) (fileVersion, error) {
@@ -104,7 +103,7 @@ func versionOf(path string) (fileVersion, error) {
 
 func (v fileVersion) exists() bool { return v.info != nil }
 
-// same compares the times too: the number of a file that is gone is given again.
+// same also compares the times, because the system reuses the inode numbers of removed files.
 func (v fileVersion) same(w fileVersion) bool {
 	if v.info == nil || w.info == nil {
 		return v.info == nil && w.info == nil
@@ -112,13 +111,12 @@ func (v fileVersion) same(w fileVersion) bool {
 	return os.SameFile(v.info, w.info) && v.info.ModTime().Equal(w.info.ModTime()) && v.info.Size() == w.info.Size()
 }
 
-// lockDir takes the lock of an authority's folder. It waits for another process, at most
-// lockWait.
+// lockDir locks an authority's folder. It waits up to lockWait for another process.
 func lockDir(dir string) (unlock func(), err error) {
 	path := filepath.Join(dir, lockFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("locking the authority: %w", err)
+		return nil, fmt.Errorf("lock the authority's folder: %w", err)
 	}
 	for until := time.Now().Add(lockWait); ; time.Sleep(10 * time.Millisecond) {
 		locked, err := tryLock(f)
@@ -126,10 +124,10 @@ func lockDir(dir string) (unlock func(), err error) {
 			return func() { _ = f.Close() }, nil
 		}
 		if err == nil && time.Now().After(until) {
-			err = fmt.Errorf("another process has held %s for %v: end it, or try again", path, lockWait)
+			err = fmt.Errorf("another process has locked %s for %v; stop it, or try again", path, lockWait)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("locking the authority: %w", err), f.Close())
+			return nil, errors.Join(fmt.Errorf("lock the authority's folder: %w", err), f.Close())
 		}
 	}
 }

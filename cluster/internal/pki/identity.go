@@ -22,10 +22,10 @@ const (
 	Viewer      Role = "viewer"      // watches
 )
 
-// roles in the order of their numbers in a token, which begin with 1: never change it.
+// roles in the order of their numbers in a token, which begin with 1. Never change the order.
 var roles = []Role{Coordinator, Worker, Operator, Viewer}
 
-// Check says whether there is such a role.
+// Check returns an error if the role does not exist.
 func (r Role) Check() error {
 	if !slices.Contains(roles, r) {
 		return fmt.Errorf("%w: the role is %s; want coordinator, worker, operator or viewer", ErrIdentity, strictjson.Quote(string(r)))
@@ -33,8 +33,7 @@ func (r Role) Check() error {
 	return nil
 }
 
-// An Identity is what a certificate says: the name of a process and its role, never an
-// address.
+// An Identity is the content of a certificate: the name of a process and its role, but no address.
 type Identity struct {
 	Name string
 	Role Role
@@ -42,9 +41,9 @@ type Identity struct {
 
 func (i Identity) String() string { return string(i.Role) + " " + strictjson.Plain(i.Name) }
 
-// Check says whether a process can have this identity. Names are as those of Kubernetes
-// pods: lower-case letters, digits, '-' and '.', the first and the last of each part between
-// dots a letter or a digit.
+// Check returns an error if the identity is invalid. Names follow the rules for Kubernetes pods:
+// lower-case letters, digits, '-' and '.'; each part between dots begins and ends with a letter or
+// a digit.
 func (i Identity) Check() error {
 	if err := i.Role.Check(); err != nil {
 		return err
@@ -55,19 +54,19 @@ func (i Identity) Check() error {
 	for part := range strings.SplitSeq(i.Name, ".") {
 		inner := strings.Trim(part, "abcdefghijklmnopqrstuvwxyz0123456789-")
 		if part == "" || inner != "" || part[0] == '-' || part[len(part)-1] == '-' {
-			return fmt.Errorf("%w: the name %s; want lower-case letters, digits, - and ., each part between dots with a letter or digit at both ends",
+			return fmt.Errorf("%w: the name is %s; want lower-case letters, digits, - and ., and a letter or digit at both ends of each part between dots",
 				ErrIdentity, strictjson.Quote(i.Name))
 		}
 	}
 	return nil
 }
 
-// uri is the identity as a certificate has it.
+// uri returns the identity as the URI in a certificate.
 func (i Identity) uri() *url.URL {
 	return &url.URL{Scheme: "troupe", Host: string(i.Role), Path: "/" + i.Name}
 }
 
-// identityIn reads the identity of a certificate. It must have our URI and no other.
+// identityIn returns the identity in a certificate, which must have exactly one URI.
 func identityIn(cert *x509.Certificate) (Identity, error) {
 	if len(cert.URIs) != 1 {
 		return Identity{}, fmt.Errorf("%w: the certificate has %d URIs; want one, troupe://ROLE/NAME", ErrIdentity, len(cert.URIs))
@@ -75,32 +74,31 @@ func identityIn(cert *x509.Certificate) (Identity, error) {
 	uri := cert.URIs[0]
 	id := Identity{Name: strings.TrimPrefix(uri.Path, "/"), Role: Role(uri.Host)}
 	if err := id.Check(); err != nil {
-		return Identity{}, fmt.Errorf("the certificate's URI %s: %w", strictjson.Quote(uri.String()), err)
+		return Identity{}, fmt.Errorf("the certificate's URI is %s: %w", strictjson.Quote(uri.String()), err)
 	}
 	if got := uri.String(); got != id.uri().String() {
 		return Identity{}, fmt.Errorf("%w: the certificate's URI is %s; want %s", ErrIdentity, strictjson.Quote(got), id.uri())
 	}
 	if cert.IsCA {
-		return Identity{}, fmt.Errorf("%w: the certificate is an authority's", ErrIdentity)
+		return Identity{}, fmt.Errorf("%w: the certificate belongs to an authority, not to a process", ErrIdentity)
 	}
 	return id, nil
 }
 
-// IdentityOf is the peer of a connection that was made with ServerTLS or ClientTLS:
-// ErrNoIdentity where it gave no certificate. It has none for a connection of JoinTLS, which
-// is made before there is anything to check a name with.
+// IdentityOf returns the peer's identity on a connection with ServerTLS or ClientTLS. The error is
+// ErrNoIdentity if the peer gave no certificate, and for connections with JoinTLS.
 func IdentityOf(state tls.ConnectionState) (Identity, error) {
-	// Not PeerCertificates: those are only what the peer said.
+	// Not PeerCertificates, which are unverified.
 	if len(state.VerifiedChains) == 0 || len(state.VerifiedChains[0]) == 0 {
 		return Identity{}, ErrNoIdentity
 	}
 	return identityIn(state.VerifiedChains[0][0])
 }
 
-// NameIn is the name that a certificate of this process says; "": none.
+// NameIn returns the name in this process's certificate; "": it has none.
 func NameIn(cert tls.Certificate) string { return ownIdentity(cert).Name }
 
-// RoleIn is its role.
+// RoleIn returns the role in this process's certificate; "": it has none.
 func RoleIn(cert tls.Certificate) Role { return ownIdentity(cert).Role }
 
 func ownIdentity(cert tls.Certificate) Identity {
@@ -108,6 +106,6 @@ func ownIdentity(cert tls.Certificate) Identity {
 	if err != nil {
 		return Identity{}
 	}
-	id, _ := identityIn(leaf) // which is none with an error
+	id, _ := identityIn(leaf) // empty with an error
 	return id
 }

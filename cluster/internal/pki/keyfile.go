@@ -16,12 +16,12 @@ const (
 	pemCert = "CERTIFICATE"
 )
 
-// ReadCertificateFile reads what WriteCertificateFile has written: a process's certificate,
-// and the root that it was signed by. Whether it has expired is not checked.
+// ReadCertificateFile reads a file from WriteCertificateFile: a process's certificate, and the root
+// that signed it. It does not check whether the certificate has expired.
 func ReadCertificateFile(path string) (cert tls.Certificate, rootDER []byte, err error) {
 	content, err := readPrivate(path, keyFileBytesMax, ours)
 	if err != nil {
-		return tls.Certificate{}, nil, fmt.Errorf("reading a certificate: %w", err)
+		return tls.Certificate{}, nil, fmt.Errorf("read the certificate file: %w", err)
 	}
 	key, certs, err := decodeKey(content)
 	if err == nil && len(certs) != 2 {
@@ -36,16 +36,16 @@ func ReadCertificateFile(path string) (cert tls.Certificate, rootDER []byte, err
 	return cert, certs[1], nil
 }
 
-// WriteCertificateFile keeps a process's key, certificate and root in a file that nobody else
-// may read, so that the process need not join again when it is started again.
+// WriteCertificateFile writes a process's key, certificate and root to a file that only this user may
+// read, so that the process need not join again after a restart.
 func WriteCertificateFile(path string, cert tls.Certificate) error {
 	key, ok := cert.PrivateKey.(crypto.Signer)
 	if !ok {
-		return fmt.Errorf("writing %s: the certificate has no private key", path)
+		return fmt.Errorf("write %s: the certificate has no private key", path)
 	}
 	content, err := encodeKey(key, cert.Certificate...)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return writePrivate(path, content)
 }
@@ -63,7 +63,7 @@ func encodeKey(key crypto.Signer, certs ...[]byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// decodeKey reads a private key and the certificates behind it, and nothing else.
+// decodeKey parses a private key and the certificates after it. It refuses anything else.
 func decodeKey(content []byte) (*ecdsa.PrivateKey, [][]byte, error) {
 	block, rest := pem.Decode(content)
 	if block == nil || block.Type != pemKey {
@@ -71,7 +71,7 @@ func decodeKey(content []byte) (*ecdsa.PrivateKey, [][]byte, error) {
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, nil, fmt.Errorf("its private key: %w", err)
+		return nil, nil, fmt.Errorf("parse its private key: %w", err)
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok {
@@ -80,16 +80,16 @@ func decodeKey(content []byte) (*ecdsa.PrivateKey, [][]byte, error) {
 	var certs [][]byte
 	for len(bytes.TrimSpace(rest)) > 0 {
 		if block, rest = pem.Decode(rest); block == nil || block.Type != pemCert {
-			return nil, nil, errors.New("it has something behind its key that is no certificate in PEM")
+			return nil, nil, errors.New("after its key it has something that is not a certificate in PEM")
 		}
 		if len(block.Bytes) > certificateBytesMax {
-			return nil, nil, fmt.Errorf("a certificate of %d bytes; the most is %d", len(block.Bytes), certificateBytesMax)
+			return nil, nil, fmt.Errorf("a certificate in it has %d bytes; the limit is %d", len(block.Bytes), certificateBytesMax)
 		}
 		certs = append(certs, block.Bytes)
 	}
-	// What of it nothing reads, such as the public key beside the private one, may be damaged too.
+	// Unused parts, such as the public key beside the private one, may be damaged too.
 	if again, err := encodeKey(key, certs...); err != nil || !bytes.Equal(again, content) {
-		return nil, nil, errors.Join(err, errors.New("it is not as this program writes it"))
+		return nil, nil, errors.Join(err, errors.New("it is not in the form that this program writes"))
 	}
 	return key, certs, nil
 }

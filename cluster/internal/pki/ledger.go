@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// ledger is what an authority has issued: whose names workers have, and by which tokens there are certificates.
+// ledger records what an authority has issued: the holders of workers' names, and the tokens with valid certificates.
 type ledger struct {
 	names   map[string]nameRecord
 	tokens  map[string]issuedToken
@@ -26,9 +26,9 @@ func newLedger() *ledger {
 	return &ledger{names: make(map[string]nameRecord), tokens: make(map[string]issuedToken)}
 }
 
-// ledgerStore keeps a ledger. With a folder it is there, and other processes may change it too.
+// ledgerStore keeps a ledger in memory, or in a folder, where other processes may change it too.
 type ledgerStore struct {
-	dir string // "" keeps it in memory
+	dir string // "": in memory
 
 	mu   sync.Mutex
 	now  *ledger
@@ -39,7 +39,7 @@ const issuedFile = "issued.json"
 
 func issuedPath(dir string) string { return filepath.Join(dir, issuedFile) }
 
-// read lets f look at the ledger as it stands.
+// read calls f with the current ledger.
 func (s *ledgerStore) read(f func(*ledger) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,10 +49,10 @@ func (s *ledgerStore) read(f func(*ledger) error) error {
 	return f(s.now)
 }
 
-// errNotKept: a change stands in memory alone, until the next one.
-var errNotKept = errors.New("it counts for this process alone, until something else is kept")
+// errNotKept: a change is only in memory, until the next change that can be written.
+var errNotKept = errors.New("the change counts only for this process until the file can be written")
 
-// update makes a change and keeps it. Where it can't be kept it is made all the same, and the error is errNotKept.
+// update makes a change and writes it. If it can't be written, it still counts in memory, and the error is errNotKept.
 func (s *ledgerStore) update(change func(*ledger) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *ledgerStore) update(change func(*ledger) error) error {
 	return err
 }
 
-// letIn is update for a process that is let in: a full disk must not keep it out.
+// letIn is update for a process that joins or renews: a full disk must not keep it out.
 func (s *ledgerStore) letIn(change func(*ledger) error) error {
 	err := s.update(change)
 	if errors.Is(err, errNotKept) {
@@ -111,7 +111,7 @@ func (s *ledgerStore) refresh() error {
 			return err
 		}
 		if next, err = decodeLedger(content); err != nil {
-			return fmt.Errorf("%s is %w: %w; restore it, or move it away: then all processes have to join again", path, ErrDamaged, err)
+			return fmt.Errorf("%s is %w: %w; restore it, or move it away and let all processes join again", path, ErrDamaged, err)
 		}
 	}
 	next.changes = s.now.changes + 1
@@ -159,8 +159,7 @@ func encodeLedger(l *ledger) []byte {
 	return append(content, '\n')
 }
 
-// decodeLedger reads issued.json. No key but those that there are may be in it, and none may be left out: a revocation that
-// is misspelt must not count as none.
+// decodeLedger parses issued.json. It refuses unknown and missing keys, so that a misspelled revocation is not ignored.
 func decodeLedger(content []byte) (*ledger, error) {
 	dec := json.NewDecoder(bytes.NewReader(content))
 	dec.DisallowUnknownFields()
@@ -169,13 +168,13 @@ func decodeLedger(content []byte) (*ledger, error) {
 		return nil, err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is something after its end")
+		return nil, errors.New("it has data after its end")
 	}
 	if file.Version != issuedVersion || file.Tokens == nil || file.Names == nil {
 		return nil, fmt.Errorf("the version is %d; want %d, tokens and names", file.Version, issuedVersion)
 	}
 	if len(file.Tokens) > tokensMax || len(file.Names) > namesMax {
-		return nil, fmt.Errorf("%d tokens and %d names; the most are %d and %d", len(file.Tokens), len(file.Names), tokensMax, namesMax)
+		return nil, fmt.Errorf("it has %d tokens and %d names; the limits are %d and %d", len(file.Tokens), len(file.Names), tokensMax, namesMax)
 	}
 	l := newLedger()
 	for i, t := range file.Tokens {

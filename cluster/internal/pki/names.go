@@ -12,40 +12,40 @@ import (
 	"time"
 )
 
-// A worker's name belongs to the first key that has joined by it. Who holds another one gets it when the holder is gone and
-// had not said that it keeps its key, or shows the token by which the holder had joined; else when the holder's last
-// certificate has expired, or the name was released.
+// A worker's name belongs to the first key that joined with it. Another key gets the name when the holder has left and
+// does not keep its key, or, after the holder has left, with the token that the holder joined with. Otherwise it gets the
+// name when the holder's last certificate has expired or the name was released.
 
 // Errors of names.
 var (
-	// ErrNameInUse is a name whose holder is there, or about to come.
+	// ErrNameInUse: the name's holder is a member, or about to become one.
 	ErrNameInUse = errors.New("the name is in use")
-	// ErrNameHeld is a name that belongs to another key.
+	// ErrNameHeld: the name belongs to another key.
 	ErrNameHeld = errors.New("the name belongs to another key")
-	// ErrNameUnknown is a name that belongs to nobody.
-	ErrNameUnknown = errors.New("no worker has had the name")
+	// ErrNameUnknown: the name has no holder.
+	ErrNameUnknown = errors.New("no worker has this name")
 )
 
-// NameInfo is what an authority tells of a name.
+// NameInfo describes a worker's name and its holder.
 type NameInfo struct {
 	Name  string
-	Token string    // by which its holder has joined
+	Token string    // id of the token that its holder joined with
 	Until time.Time // when its holder's last certificate expires
 }
 
-// nameRecord is what an authority keeps of a name.
+// nameRecord is an authority's record of a name.
 type nameRecord struct {
 	NameInfo
 	kept bool       // the holder keeps its key
-	keys [][32]byte // that its certificates are for: while one is renewed, two
+	keys [][32]byte // hashes of the keys of its certificates: two during a renewal
 }
 
-// issuedToken is what an authority keeps of a token for as long as there are certificates by it.
+// issuedToken is an authority's record of a token while certificates from it are valid.
 type issuedToken struct {
 	id      string
 	role    Role
 	revoked bool
-	until   time.Time // when the last certificate by it expires
+	until   time.Time // when the last certificate from it expires
 }
 
 // Joining is a process's request for a certificate.
@@ -54,13 +54,13 @@ type Joining struct {
 	Secret  []byte
 	CSR     []byte // DER
 	Name    string
-	Kept    bool // the process keeps its key, and so can show it again
-	// InUse says why a worker's name is in use; nil: it is not.
+	Kept    bool // the process keeps its key and can show it again
+	// InUse says why a worker's name is in use; nil: it is not. InUse itself may be nil.
 	InUse func(name string) error
 }
 
-// Join redeems a token and signs the request of who holds it: the role is the token's. The name is the one asked for, if it
-// is a worker's own or nobody's; those of operators and viewers are labels, and several may have one.
+// Join redeems a token and signs the process's request. The role is the token's. A worker gets the requested name if it
+// holds that name or the name has no holder. The names of operators and viewers are labels, which several may share.
 func (a *Authority) Join(j Joining, now time.Time) (certDER []byte, id Identity, err error) {
 	role, err := a.Redeem(j.TokenID, j.Secret, now)
 	if err != nil {
@@ -80,7 +80,7 @@ func (a *Authority) Join(j Joining, now time.Time) (certDER []byte, id Identity,
 	return certDER, id, nil
 }
 
-// Renew signs a new certificate for the process that has shown one, unless what it has joined by was revoked.
+// Renew signs a new certificate for a process that has shown a valid one, unless its token was revoked.
 func (a *Authority) Renew(shown *x509.Certificate, csrDER []byte, now time.Time) (certDER []byte, err error) {
 	id, err := identityIn(shown)
 	if err == nil {
@@ -102,8 +102,8 @@ func (a *Authority) Renew(shown *x509.Certificate, csrDER []byte, now time.Time)
 	return certDER, err
 }
 
-// Accepts says why a certificate that this authority has signed counts no more: the token behind it was revoked, or its name
-// belongs to another key by now.
+// Accepts says why a certificate of this authority is no longer accepted: its token was revoked, or its name now belongs
+// to another key; nil: it is accepted.
 func (a *Authority) Accepts(cert *x509.Certificate) error {
 	id, err := identityIn(cert)
 	if err != nil || id.Role == Coordinator {
@@ -112,7 +112,7 @@ func (a *Authority) Accepts(cert *x509.Certificate) error {
 	return a.issued.read(func(l *ledger) error { return l.accepts(id, tokenOf(cert), keyHash(cert.PublicKey)) })
 }
 
-// Release lets another key have a worker's name. Its holder's certificates count no more.
+// Release frees a worker's name for another key. The holder's certificates are no longer accepted.
 func (a *Authority) Release(name string) error {
 	err := a.issued.update(func(l *ledger) error {
 		if _, known := l.names[name]; !known {
@@ -122,14 +122,14 @@ func (a *Authority) Release(name string) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("releasing the name %.100q: %w", name, err)
+		return fmt.Errorf("release the name %.100q: %w", name, err)
 	}
 	return nil
 }
 
-// Names lists the names of workers that belong to somebody.
+// Names lists the workers' names that have a holder.
 func (a *Authority) Names() (all []NameInfo) {
-	_ = a.issued.read(func(l *ledger) error { // what was known before is better than nothing
+	_ = a.issued.read(func(l *ledger) error { // if the file can't be read, the last known names are listed
 		for _, r := range l.names {
 			all = append(all, r.NameInfo)
 		}
@@ -139,7 +139,7 @@ func (a *Authority) Names() (all []NameInfo) {
 	return all
 }
 
-// Changes counts how often what counts was changed, by this process or another one.
+// Changes counts the changes of accepted certificates, by this process or another one.
 func (a *Authority) Changes() uint64 {
 	var n uint64
 	_ = a.issued.read(func(l *ledger) error {
@@ -149,12 +149,13 @@ func (a *Authority) Changes() uint64 {
 	return n
 }
 
-// tokenOf is the id of the token by which the process with a certificate has joined.
+// tokenOf returns the id of the token that the certificate's process joined with. The certificate has it as the
+// serial number of its subject.
 func tokenOf(cert *x509.Certificate) string { return cert.Subject.SerialNumber }
 
 func keyHash(public crypto.PublicKey) [32]byte {
 	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil { // of no key that this package signs
+	if err != nil { // never with a key that this package signs
 		return [32]byte{}
 	}
 	return sha256.Sum256(der)
@@ -162,7 +163,7 @@ func keyHash(public crypto.PublicKey) [32]byte {
 
 func (l *ledger) join(j Joining, role Role, key [32]byte, now time.Time) error {
 	l.prune(now)
-	if l.tokens[j.TokenID].revoked { // where that could be kept here alone
+	if l.tokens[j.TokenID].revoked { // the revocation may be only in this ledger
 		return ErrTokenRevoked
 	}
 	if role == Worker {
@@ -173,14 +174,14 @@ func (l *ledger) join(j Joining, role Role, key [32]byte, now time.Time) error {
 			}
 		}
 		if !known && len(l.names) >= namesMax {
-			return fmt.Errorf("there are %d names of workers, the most: release some (engine cluster release)", len(l.names))
+			return fmt.Errorf("%d workers' names have holders, the limit; release some (engine cluster release)", len(l.names))
 		}
 		l.names[j.Name] = nameRecord{NameInfo{j.Name, j.TokenID, now.Add(CertificateTTL)}, j.Kept, [][32]byte{key}}
 	}
 	return l.use(j.TokenID, role, now)
 }
 
-// mayTake says why a name can't be had with another key than its holder's.
+// mayTake says why another key can't take a held name; nil: it can.
 func (l *ledger) mayTake(r nameRecord, j Joining) error {
 	if j.InUse != nil {
 		if err := j.InUse(r.Name); err != nil {
@@ -190,12 +191,12 @@ func (l *ledger) mayTake(r nameRecord, j Joining) error {
 	if !r.kept || r.Token == j.TokenID || l.tokens[r.Token].revoked {
 		return nil
 	}
-	return fmt.Errorf("%w until %s: start the worker with its --cert-file, or with the token it first joined by; or choose another name (--name), or release this one (engine cluster release %s)",
+	return fmt.Errorf("%w until %s; start the worker with its --cert-file or the token that it first joined with, choose another name (--name), or release this one (engine cluster release %s)",
 		ErrNameHeld, stamp(r.Until), r.Name)
 }
 
 func (l *ledger) renew(id Identity, token string, shown, key [32]byte, now time.Time) error {
-	if err := l.accepts(id, token, shown); err != nil { // something may have been revoked or released just now
+	if err := l.accepts(id, token, shown); err != nil { // the token or the name may just have been revoked or released
 		return err
 	}
 	if id.Role == Worker {
@@ -206,11 +207,11 @@ func (l *ledger) renew(id Identity, token string, shown, key [32]byte, now time.
 	return l.use(token, id.Role, now)
 }
 
-// use notes a certificate by a token.
+// use records a certificate from a token.
 func (l *ledger) use(token string, role Role, now time.Time) error {
 	t, known := l.tokens[token]
 	if !known && len(l.tokens) >= tokensMax {
-		return fmt.Errorf("%d tokens have certificates, the most", len(l.tokens))
+		return fmt.Errorf("%d tokens have valid certificates, the limit", len(l.tokens))
 	}
 	t.id, t.role, t.until = token, role, now.Add(CertificateTTL)
 	l.tokens[token] = t
@@ -223,7 +224,7 @@ func (l *ledger) accepts(id Identity, token string, key [32]byte) error {
 	case !known:
 		return fmt.Errorf("%w: the certificate of %s", ErrTokenUnknown, id)
 	case t.revoked:
-		return fmt.Errorf("%w: token %s, by which %s has joined", ErrTokenRevoked, token, id)
+		return fmt.Errorf("%w: %[3]s joined with token %[2]s", ErrTokenRevoked, token, id)
 	case id.Role != Worker:
 		return nil
 	}
@@ -233,7 +234,7 @@ func (l *ledger) accepts(id Identity, token string, key [32]byte) error {
 	return nil
 }
 
-// prune forgets what there are no certificates of any more.
+// prune removes names and tokens without valid certificates.
 func (l *ledger) prune(now time.Time) {
 	before := now.Add(-ClockSkew)
 	maps.DeleteFunc(l.names, func(_ string, r nameRecord) bool { return r.Until.Before(before) })

@@ -19,14 +19,14 @@ const (
 func authorityPath(dir string) string { return filepath.Join(dir, authorityFile) }
 func tokensPath(dir string) string    { return filepath.Join(dir, tokensFile) }
 
-// OpenAuthority opens the authority in a folder, or makes one where there is none. The folder
-// and the key must be this user's alone. What is damaged is an error and stays as it is.
+// OpenAuthority opens the authority in a folder, or makes one if there is none. Only this user may
+// have access to the folder and the key. A damaged file is an error and stays unchanged.
 func OpenAuthority(dir string, now time.Time) (*Authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of an authority: %w", err)
+		return nil, fmt.Errorf("make the authority's folder: %w", err)
 	}
 	if err := checkDir(dir); err != nil {
-		return nil, fmt.Errorf("the folder of an authority: %w", err)
+		return nil, fmt.Errorf("check the authority's folder: %w", err)
 	}
 	a, err := openOrMake(dir, now)
 	if err != nil {
@@ -43,8 +43,8 @@ func OpenAuthority(dir string, now time.Time) (*Authority, error) {
 	return a, nil
 }
 
-// openOrMake holds the lock: of two processes that start at once one makes the authority and
-// the other finds it.
+// openOrMake opens or makes the authority under the lock: if two processes start at once, one makes it
+// and the other opens it.
 func openOrMake(dir string, now time.Time) (*Authority, error) {
 	unlock, err := lockDir(dir)
 	if err != nil {
@@ -57,7 +57,7 @@ func openOrMake(dir string, now time.Time) (*Authority, error) {
 	}
 	if _, err := os.Lstat(tokensPath(dir)); !errors.Is(err, fs.ErrNotExist) {
 		return nil,
-			fmt.Errorf("%s is missing beside %s (%w): restore it, or move %s away: then a new authority is made, which all processes have to join again",
+			fmt.Errorf("%s is missing, but %s exists (%w); restore it, or move %s away to make a new authority, which all processes have to join again",
 				authorityPath(dir), tokensFile, ErrDamaged, tokensPath(dir))
 	}
 	if a, err = NewAuthority(now); err != nil {
@@ -77,11 +77,11 @@ func readAuthority(dir string) (*Authority, error) {
 	path := authorityPath(dir)
 	content, err := readPrivate(path, keyFileBytesMax, ours)
 	if err != nil {
-		return nil, fmt.Errorf("the authority's key: %w", err)
+		return nil, fmt.Errorf("read the authority's key: %w", err)
 	}
 	a, err := decodeAuthority(content)
 	if err != nil {
-		return nil, fmt.Errorf("%s is %w: %w; restore it, or move %s away: then a new authority is made, which all processes have to join again",
+		return nil, fmt.Errorf("%s is %w: %w; restore it, or move %s away to make a new authority, which all processes have to join again",
 			path, ErrDamaged, err, dir)
 	}
 	return a, nil
@@ -93,17 +93,17 @@ func decodeAuthority(content []byte) (*Authority, error) {
 		return nil, err
 	}
 	if len(certs) != 1 {
-		return nil, fmt.Errorf("it has %d certificates; want the root alone", len(certs))
+		return nil, fmt.Errorf("it has %d certificates; want only the root", len(certs))
 	}
 	root, err := x509.ParseCertificate(certs[0])
 	if err != nil {
 		return nil, err
 	}
 	if !root.IsCA {
-		return nil, errors.New("its certificate is not an authority's")
+		return nil, errors.New("its certificate does not belong to an authority")
 	}
 	if err := root.CheckSignatureFrom(root); err != nil {
-		return nil, fmt.Errorf("its certificate: %w", err)
+		return nil, fmt.Errorf("check its certificate: %w", err)
 	}
 	if !isKeyOf(key, root) {
 		return nil, errors.New("its certificate is for another private key")

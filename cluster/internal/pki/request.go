@@ -11,8 +11,8 @@ import (
 	"net/url"
 )
 
-// NewRequest makes a key and a certificate request. The identity in it is for people who look
-// at it: whoever signs decides.
+// NewRequest makes a key and a certificate request. The identity in the request is for human readers;
+// the signer decides about it.
 func NewRequest(id Identity) (key crypto.Signer, csrDER []byte, err error) {
 	if err := id.Check(); err != nil {
 		return nil, nil, err
@@ -26,24 +26,24 @@ func NewRequest(id Identity) (key crypto.Signer, csrDER []byte, err error) {
 		URIs:    urls(id),
 	}, private)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a certificate request for %s: %w", id, err)
+		return nil, nil, fmt.Errorf("make a certificate request for %s: %w", id, err)
 	}
 	return private, csrDER, nil
 }
 
-// Bind puts a key, the certificate that was signed for it, and the root together. It checks
-// that they belong together and that the certificate has an identity, not the time.
+// Bind combines a key, the certificate signed for it, and the root. It checks that they belong
+// together and that the certificate has an identity. It does not check the time.
 func Bind(key crypto.Signer, certDER, rootDER []byte) (tls.Certificate, error) {
 	if key == nil {
-		return tls.Certificate{}, errors.New("a certificate without its private key")
+		return tls.Certificate{}, errors.New("the certificate has no private key")
 	}
 	leaf, err := parseCertificate(certDER)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("the certificate: %w", err)
+		return tls.Certificate{}, fmt.Errorf("parse the certificate: %w", err)
 	}
 	root, err := parseCertificate(rootDER)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("the root certificate: %w", err)
+		return tls.Certificate{}, fmt.Errorf("parse the root certificate: %w", err)
 	}
 	if _, err := identityIn(leaf); err != nil {
 		return tls.Certificate{}, err
@@ -55,7 +55,7 @@ func Bind(key crypto.Signer, certDER, rootDER []byte) (tls.Certificate, error) {
 		return tls.Certificate{}, errors.New("the certificate is for another private key")
 	}
 	return tls.Certificate{
-		// The root goes along: a joiner knows nothing but its hash.
+		// The root is sent too, because a joining process has only its hash.
 		Certificate: [][]byte{leaf.Raw, root.Raw},
 		PrivateKey:  key,
 		Leaf:        leaf,
@@ -69,7 +69,7 @@ func isKeyOf(key crypto.Signer, cert *x509.Certificate) bool {
 
 func parseCertificate(der []byte) (*x509.Certificate, error) {
 	if len(der) > certificateBytesMax {
-		return nil, fmt.Errorf("%d bytes; the most is %d", len(der), certificateBytesMax)
+		return nil, fmt.Errorf("it has %d bytes; the limit is %d", len(der), certificateBytesMax)
 	}
 	return x509.ParseCertificate(der)
 }

@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// On the systems of this file the rights of a file are not those of its mode: keep the
-// authority in a folder of your user's. Folders are not synced, and two processes must not
-// change one authority at once.
+// On these systems a file's mode does not define its access rights, so nothing is checked: keep the
+// authority in a folder that only your user can access. Folders are not synced, and two processes
+// must not change one authority at the same time.
 
 func checkFile(string, fs.FileInfo, ownership) error { return nil }
 

@@ -15,17 +15,17 @@ func checkFile(path string, info fs.FileInfo, owner ownership) error {
 	return checkRights(path, info.Mode().Perm(), ownerOf(info), os.Geteuid(), owner)
 }
 
-// checkRights judges the rights of a file of the user uid for the user self.
+// checkRights checks the mode and the owner (uid) of a file that the user self reads.
 func checkRights(path string, mode fs.FileMode, uid, self int, owner ownership) error {
 	bad := fs.FileMode(0o077)
 	if owner == ofOthers && uid == 0 && self != 0 {
-		bad = 0o027 // through its group alone can the system hand it to us
+		bad = 0o027 // the system gives us the file through its group
 	}
 	if mode&bad != 0 {
-		return fmt.Errorf("%s is %w (its mode is %04o): chmod 600 %s", path, ErrExposed, mode, path)
+		return fmt.Errorf("%s is %w (its mode is %04o); run chmod 600 %s", path, ErrExposed, mode, path)
 	}
 	if uid != self && self != 0 && (owner == ours || uid != 0) {
-		return fmt.Errorf("%s is %w: it belongs to user %d, this process runs as %d: chown it, or copy it", path, ErrExposed, uid, self)
+		return fmt.Errorf("%s is %w: it belongs to user %d, but this process runs as user %d; chown it, or copy it", path, ErrExposed, uid, self)
 	}
 	return nil
 }
@@ -37,13 +37,14 @@ func checkDir(path string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no folder", path)
+		return fmt.Errorf("%s is not a folder", path)
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		return fmt.Errorf("%s is %w (its mode is %04o): chmod 700 %s", path, ErrExposed, mode, path)
+		return fmt.Errorf("%s is %w (its mode is %04o); run chmod 700 %s", path, ErrExposed, mode, path)
 	}
 	if uid, self := ownerOf(info), os.Geteuid(); uid != self && uid != 0 && self != 0 {
-		return fmt.Errorf("%s is %w: it belongs to user %d, this process runs as %d: take a folder of this user's", path, ErrExposed, uid, self)
+		return fmt.Errorf("%s is %w: it belongs to user %d, but this process runs as user %d; use a folder of this user", path, ErrExposed, uid,
+			self)
 	}
 	return nil
 }
@@ -55,9 +56,9 @@ func ownerOf(info fs.FileInfo) int {
 	return -1
 }
 
-// keepOwner gives a file that is to replace another that one's owner, where this process may:
-// root makes tokens in the folder of a coordinator that runs as somebody else. It is for
-// folders that checkDir has passed: elsewhere the other file may be anybody's.
+// keepOwner gives a new file the owner of the file that it will replace, if this process runs as
+// root: root may create tokens in the folder of a coordinator that runs as another user. Use it only
+// in folders that checkDir has accepted; elsewhere the old file may belong to anyone.
 func keepOwner(f *os.File, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) || os.Geteuid() != 0 {
@@ -79,13 +80,13 @@ func syncDir(path string) error {
 	}
 	err = f.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		err = nil // this file system has nothing to sync for a folder
+		err = nil // this file system can't sync a folder
 	}
 	return errors.Join(err, f.Close())
 }
 
-// tryLock takes the lock on an open file, or says that another has it. It ends when the file
-// is closed, be it by the process's death.
+// tryLock locks an open file; false: another process has locked it. The lock ends when the file is
+// closed or the process exits.
 func tryLock(f *os.File) (bool, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {

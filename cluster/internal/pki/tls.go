@@ -12,13 +12,13 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/clock"
 )
 
-// serverName is a DNS name that every certificate has. It stands for the address, which is
-// not compared; the standard library's check of a server then works as it is.
+// serverName is a DNS name that every certificate has. It replaces the address, which is not
+// compared, so that the standard library's check of a server works unchanged.
 const serverName = "troupe"
 
-// ServerTLS is for a listener. A client's certificate is checked if it gives one: a joiner has
-// none yet, so ask IdentityOf before serving anything else. In TLS 1.3 a client whose
-// certificate is refused learns so from its first read. The caller sets NextProtos.
+// ServerTLS returns the TLS config of a listener. It checks a client's certificate if the client gives
+// one; a joining process has none yet, so call IdentityOf before serving anything else. In TLS 1.3 a
+// client learns from its first read that its certificate was refused. The caller sets NextProtos.
 func ServerTLS(root []byte, cert func() (*tls.Certificate, error)) *tls.Config {
 	pool, rootErr := poolOf(root)
 	c := base()
@@ -38,9 +38,9 @@ func ServerTLS(root []byte, cert func() (*tls.Certificate, error)) *tls.Config {
 	return c
 }
 
-// ClientTLS is for dialling a process of the cluster: its certificate must be the authority's
-// and name a process with one of the roles in want. Without any these are the roles that
-// listen, Coordinator and Worker. Where cert is nil, the client has no certificate.
+// ClientTLS returns the TLS config for dialing a process of the cluster. The process's certificate
+// must be from the authority and have one of the roles in want. The default is the roles that listen:
+// Coordinator and Worker. If cert is nil, the client has no certificate.
 func ClientTLS(root []byte, cert func() (*tls.Certificate, error), want ...Role) *tls.Config {
 	pool, rootErr := poolOf(root)
 	if len(want) == 0 {
@@ -66,7 +66,7 @@ func ClientTLS(root []byte, cert func() (*tls.Certificate, error), want ...Role)
 	return c
 }
 
-// ClientTLSTo is ClientTLS for a process of which the name is known; "": it is not.
+// ClientTLSTo is ClientTLS for a process with a known name; "": the name is not known.
 func ClientTLSTo(name string, root []byte, cert func() (*tls.Certificate, error), want ...Role) *tls.Config {
 	c := ClientTLS(root, cert, want...)
 	verify := c.VerifyConnection
@@ -76,21 +76,21 @@ func ClientTLSTo(name string, root []byte, cert func() (*tls.Certificate, error)
 		}
 		id, err := IdentityOf(state)
 		if err == nil && id.Name != name {
-			err = fmt.Errorf("%w: the process is %s; want %s", ErrName, id, name)
+			err = fmt.Errorf("%w: the process there is %s; want %s", ErrName, id, name)
 		}
 		return err
 	}
 	return c
 }
 
-// JoinTLS is for dialling a coordinator with nothing but a token: the handshake fails, and the
-// secret stays here, unless the peer is a coordinator of the token's authority. Then RootOf
-// gives the root certificate.
+// JoinTLS returns the TLS config for dialing a coordinator with only a token. The handshake fails, and
+// the secret is not sent, unless the peer is the coordinator of the token's authority. After the
+// handshake RootOf returns the root certificate.
 func JoinTLS(t Token) *tls.Config {
 	hash := t.Authority
 	c := base()
 	c.ServerName = serverName
-	// The root is not known before the peer sends it: verifyJoin does all of the check.
+	// The root is not known before the peer sends it, so verifyJoin does the whole check.
 	c.InsecureSkipVerify = true
 	c.VerifyConnection = func(state tls.ConnectionState) error { return verifyJoin(state, hash) }
 	return c
@@ -102,13 +102,13 @@ func verifyJoin(state tls.ConnectionState, hash [32]byte) error {
 		return fmt.Errorf("%w: %w", ErrImpostor, err)
 	}
 	if got := sha256.Sum256(root.Raw); got != hash {
-		return fmt.Errorf("%w: its authority is %x…, the token's %x…: is this the right address, and the token of this cluster?", ErrImpostor,
+		return fmt.Errorf("%w: its authority is %x…, the token's is %x…; check the address, and that the token is from this cluster", ErrImpostor,
 			got[:8], hash[:8])
 	}
 	leaf := state.PeerCertificates[0]
 	pool := x509.NewCertPool()
 	pool.AddCert(root)
-	// Without KeyUsages this asks for a server's.
+	// Without KeyUsages this requires a server's certificate.
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: serverName, CurrentTime: clock.Now()}); err != nil {
 		return fmt.Errorf("%w: %w", ErrImpostor, err)
 	}
@@ -122,8 +122,7 @@ func verifyJoin(state tls.ConnectionState, hash [32]byte) error {
 	return nil
 }
 
-// RootOf is the root certificate's DER of a connection that was made with a configuration of
-// this package.
+// RootOf returns the root certificate's DER on a connection with a TLS config of this package.
 func RootOf(state tls.ConnectionState) ([]byte, error) {
 	if len(state.VerifiedChains) > 0 && len(state.VerifiedChains[0]) > 0 {
 		chain := state.VerifiedChains[0]
@@ -136,12 +135,12 @@ func RootOf(state tls.ConnectionState) ([]byte, error) {
 	return bytes.Clone(root.Raw), nil
 }
 
-// sentRoot is the root that a peer has sent below its certificate, unchecked.
+// sentRoot returns the root that a peer has sent with its certificate, unchecked.
 func sentRoot(state tls.ConnectionState) (*x509.Certificate, error) {
 	if n := len(state.PeerCertificates); n == 0 {
 		return nil, ErrNoIdentity
 	} else if n != 2 {
-		return nil, fmt.Errorf("it sent %d certificates; want its own and the authority's", n)
+		return nil, fmt.Errorf("the peer sent %d certificates; want its own and the authority's", n)
 	}
 	return state.PeerCertificates[1], nil
 }
@@ -153,8 +152,8 @@ func checkRole(id Identity, want []Role) error {
 	return nil
 }
 
-// base is what all configurations have. Sessions are not resumed: connections live long, and
-// a resumed one would carry what was checked at another time.
+// base returns the common TLS config. Sessions are not resumed: connections are long-lived, and a
+// resumed session would rely on an earlier check.
 func base() *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
@@ -163,15 +162,15 @@ func base() *tls.Config {
 	}
 }
 
-// poolOf is a pool with the root alone; never nil, which would mean the system's.
+// poolOf returns a pool with only the root. It is never nil, which would mean the system's pool.
 func poolOf(rootDER []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	root, err := parseCertificate(rootDER)
 	if err == nil && !root.IsCA {
-		err = errors.New("it is not an authority's")
+		err = errors.New("it does not belong to an authority")
 	}
 	if err != nil {
-		return pool, fmt.Errorf("the root certificate of this process: %w", err)
+		return pool, fmt.Errorf("check the root certificate of this process: %w", err)
 	}
 	pool.AddCert(root)
 	return pool, nil

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// A Token lets a process join a cluster in a role. Whoever has its text can use it, so it
-// travels in files, never in arguments.
+// A Token lets a process join a cluster with a role. Any process with its text can use it, so pass it
+// in files, never in arguments.
 type Token struct {
-	Authority [32]byte // the hash of the authority's root certificate, see Authority.Hash
-	ID        string   // 16 hexadecimal digits; no secret
+	Authority [32]byte // hash of the authority's root certificate: see Authority.Hash
+	ID        string   // 16 hexadecimal digits; not secret
 	Secret    [32]byte
 	Role      Role
 	Expires   time.Time // to the second
@@ -32,16 +32,16 @@ const (
 	tokenBytes    = bodyBytes + checksumBytes
 )
 
-// encoding refuses a text whose last bits are not zero: one token has one text.
+// encoding refuses a text whose last bits are not zero, so that each token has exactly one text.
 var encoding = base64.RawURLEncoding.Strict()
 
-// String is the token's text, one word, with the secret in it. What fmt and slog print of a
-// Token is not this text but Redacted's.
+// String returns the token's text: one word, which contains the secret. fmt and slog print
+// Redacted's text instead.
 func (t Token) String() string {
 	id, err := hex.DecodeString(t.ID)
 	role := slices.Index(roles, t.Role) + 1
 	if err != nil || len(id) != idBytes || role == 0 {
-		return tokenPrefix // no token, which ParseToken refuses
+		return tokenPrefix // not a valid token; ParseToken refuses it
 	}
 	body := make([]byte, 0, tokenBytes)
 	body = append(body, t.Authority[:]...)
@@ -53,37 +53,38 @@ func (t Token) String() string {
 	return tokenPrefix + encoding.EncodeToString(body)
 }
 
-// Redacted is what may be shown of a token.
+// Redacted describes the token without its secret.
 func (t Token) Redacted() string {
 	return fmt.Sprintf("token %s (%s, until %s)", t.ID, t.Role, stamp(t.Expires))
 }
 
-// Format keeps the secret out of what fmt prints.
+// Format implements fmt.Formatter and keeps the secret out of printed text.
 func (t Token) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, t.Redacted()) }
 
-// MarshalText keeps the secret out of what encoding/json writes, among others. There is no way
-// back: a token travels as its String.
+// MarshalText implements encoding.TextMarshaler and keeps the secret out of JSON, among others. It
+// can't be unmarshaled; use String to transport a token.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.Redacted()), nil }
 
-// LogValue keeps the secret out of logs.
+// LogValue implements slog.LogValuer and keeps the secret out of logs.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.Redacted()) }
 
-// ParseToken reads a token's text. Its errors are ErrToken and never show the text.
+// ParseToken parses a token's text. Its errors are ErrToken and never contain the text.
 func ParseToken(text string) (Token, error) {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	if !ok {
-		return Token{}, fmt.Errorf("%w: it does not begin with %s, as those of this version do", ErrToken, tokenPrefix)
+		return Token{}, fmt.Errorf("%w: it does not begin with %s, as tokens of this version do", ErrToken, tokenPrefix)
 	}
 	if want := encoding.EncodedLen(tokenBytes); len(rest) != want {
-		return Token{}, fmt.Errorf("%w: it has %d characters; want %d: was it copied whole?", ErrToken, len(text), len(tokenPrefix)+want)
+		return Token{}, fmt.Errorf("%w: it has %d characters; want %d; check that you copied all of it", ErrToken, len(text),
+			len(tokenPrefix)+want)
 	}
 	body, err := encoding.DecodeString(rest)
 	if err != nil || len(body) != tokenBytes {
-		return Token{}, fmt.Errorf("%w: a character in it is none of a token's: copy it again", ErrToken)
+		return Token{}, fmt.Errorf("%w: it contains an invalid character; copy it again", ErrToken)
 	}
 	body, sum := body[:bodyBytes], body[bodyBytes:]
 	if !bytes.Equal(sum, tokenChecksum(body)) {
-		return Token{}, fmt.Errorf("%w: its checksum is wrong: copy it again", ErrToken)
+		return Token{}, fmt.Errorf("%w: its checksum is wrong; copy it again", ErrToken)
 	}
 	var t Token
 	body = body[copy(t.Authority[:], body):]
@@ -91,7 +92,7 @@ func ParseToken(text string) (Token, error) {
 	body = body[copy(t.Secret[:], body):]
 	role, seconds := int(body[0]), binary.BigEndian.Uint64(body[1:])
 	if role < 1 || role > len(roles) {
-		return Token{}, fmt.Errorf("%w: its role has the number %d; want 1 to %d", ErrToken, role, len(roles))
+		return Token{}, fmt.Errorf("%w: the number of its role is %d; want 1 to %d", ErrToken, role, len(roles))
 	}
 	if seconds > expiresMax {
 		return Token{}, fmt.Errorf("%w: it expires after the year 9999", ErrToken)
@@ -101,10 +102,10 @@ func ParseToken(text string) (Token, error) {
 	return t, nil
 }
 
-// expiresMax is the last second that RFC 3339 can write.
+// expiresMax is the last second that RFC 3339 can represent.
 const expiresMax = 253402300799
 
-// tokenChecksum tells a token that was mistyped from one that is refused. It is no secret.
+// tokenChecksum detects a mistyped token, as opposed to a refused one. It is not secret.
 func tokenChecksum(body []byte) []byte {
 	h := sha256.New()
 	h.Write([]byte(tokenPrefix))
@@ -112,12 +113,12 @@ func tokenChecksum(body []byte) []byte {
 	return h.Sum(nil)[:checksumBytes]
 }
 
-// ReadTokenFile reads a token from a file with nothing else in it but a line end. A file that
-// other users may read or write is refused.
+// ReadTokenFile reads a token from a file that contains only the token and a line end. It refuses a
+// file that other users may read or write.
 func ReadTokenFile(path string) (Token, error) {
 	content, err := readPrivate(path, tokenFileBytesMax, ofOthers)
 	if err != nil {
-		return Token{}, fmt.Errorf("reading a token: %w", err)
+		return Token{}, fmt.Errorf("read the token file: %w", err)
 	}
 	t, err := ParseToken(strings.TrimRight(string(content), "\r\n"))
 	if err != nil {
@@ -126,12 +127,11 @@ func ReadTokenFile(path string) (Token, error) {
 	return t, nil
 }
 
-// WriteTokenFile writes a token into a file that nobody else may read, in place of one that
-// is there.
+// WriteTokenFile writes a token to a file that only this user may read. It replaces an existing file.
 func WriteTokenFile(path string, t Token) error {
 	text := t.String()
 	if _, err := ParseToken(text); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return writePrivate(path, []byte(text+"\n"))
 }

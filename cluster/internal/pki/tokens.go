@@ -14,57 +14,58 @@ import (
 	"time"
 )
 
-// TokenInfo is what an authority tells of a token.
+// TokenInfo describes a token, without its secret.
 type TokenInfo struct {
 	ID      string
 	Role    Role
 	Expires time.Time
 	Revoked bool
-	Uses    int64 // how often it was redeemed
+	Uses    int64 // how many times it was redeemed
 }
 
-// tokenRecord is what an authority keeps of a token.
+// tokenRecord is an authority's record of a token.
 type tokenRecord struct {
 	TokenInfo
 	secretHash [32]byte
 }
 
-// tokenStore is the tokens of an authority. With a folder they are there, and other processes
-// may change them too.
+// tokenStore keeps an authority's tokens in memory, or in a folder, where other processes may change
+// them too.
 type tokenStore struct {
-	dir string // "" keeps them in memory
+	dir string // "": in memory
 
 	mu      sync.Mutex
 	records map[string]tokenRecord
 	seen    fileVersion // of the file that records were read from
 }
 
-// NewToken makes a token. There is none for a coordinator: its holder could pose as one to
-// all others.
+// NewToken creates a token that expires after ttl. There are none for coordinators: the holder could
+// impersonate the coordinator.
 func (a *Authority) NewToken(role Role, ttl time.Duration, now time.Time) (Token, error) {
 	if err := role.Check(); err != nil {
 		return Token{}, err
 	}
 	if role == Coordinator {
-		return Token{}, fmt.Errorf("%w: a token for a coordinator; want worker, operator or viewer", ErrRole)
+		return Token{}, fmt.Errorf("%w: a token can't have the role coordinator; want worker, operator or viewer", ErrRole)
 	}
 	if err := a.checkTime(now); err != nil {
 		return Token{}, err
 	}
 	expires := now.Add(ttl).Truncate(time.Second).UTC()
 	if ttl < time.Second || expires.After(a.root.NotAfter) {
-		return Token{}, fmt.Errorf("a token with a life of %v; want from %v up to the end of the authority, %s", ttl, time.Second,
+		return Token{}, fmt.Errorf("a token can't be valid for %v; want at least %v, and at most until the authority expires at %s", ttl,
+			time.Second,
 			stamp(a.root.NotAfter))
 	}
 	t := Token{Authority: a.Hash(), Role: role, Expires: expires}
 	var id [idBytes]byte
 	for _, random := range [][]byte{id[:], t.Secret[:]} {
-		_, _ = rand.Read(random) // never fails, as its documentation says
+		_, _ = rand.Read(random) // its documentation says that it never fails
 	}
 	t.ID = hex.EncodeToString(id[:])
 	used, err := a.usedTokens()
 	if err != nil {
-		return Token{}, fmt.Errorf("making a token: %w", err)
+		return Token{}, fmt.Errorf("create a token: %w", err)
 	}
 	err = a.tokens.update(func(records map[string]tokenRecord) error {
 		drop(records, now.Add(-expiredKept), used)
@@ -72,7 +73,8 @@ func (a *Authority) NewToken(role Role, ttl time.Duration, now time.Time) (Token
 			drop(records, now, used)
 		}
 		if len(records) >= tokensMax {
-			return fmt.Errorf("there are %d tokens that have not expired, the most is %d: give new ones a shorter life", len(records), tokensMax)
+			return fmt.Errorf("%d tokens have not expired; the limit is %d; wait until some expire, and give new tokens a shorter validity",
+				len(records), tokensMax)
 		}
 		records[t.ID] = tokenRecord{
 			TokenInfo:  TokenInfo{ID: t.ID, Role: role, Expires: expires},
@@ -81,17 +83,17 @@ func (a *Authority) NewToken(role Role, ttl time.Duration, now time.Time) (Token
 		return nil
 	})
 	if err != nil {
-		return Token{}, fmt.Errorf("making a token: %w", err)
+		return Token{}, fmt.Errorf("create a token: %w", err)
 	}
 	return t, nil
 }
 
-// drop forgets the tokens that expired before a time, but for those by which there are certificates: they can still be revoked.
+// drop removes the tokens that expired before a time, except those with valid certificates, which can still be revoked.
 func drop(records map[string]tokenRecord, before time.Time, used map[string]bool) {
 	maps.DeleteFunc(records, func(id string, r tokenRecord) bool { return r.Expires.Before(before) && !used[id] })
 }
 
-// usedTokens are those by which there are certificates.
+// usedTokens returns the tokens with valid certificates.
 func (a *Authority) usedTokens() (map[string]bool, error) {
 	used := make(map[string]bool)
 	err := a.issued.read(func(l *ledger) error {
@@ -103,8 +105,8 @@ func (a *Authority) usedTokens() (map[string]bool, error) {
 	return used, err
 }
 
-// Redeem gives the role of a token whose secret this is. An error that is ErrTokenRefused says
-// more than the peer may know: send it ErrTokenRefused alone.
+// Redeem checks a token's secret and returns its role. An error that is ErrTokenRefused says more than
+// the peer may know: send the peer only ErrTokenRefused itself.
 func (a *Authority) Redeem(id string, secret []byte, now time.Time) (Role, error) {
 	s := a.tokens
 	s.mu.Lock()
@@ -112,7 +114,7 @@ func (a *Authority) Redeem(id string, secret []byte, now time.Time) (Role, error
 	if err := s.refresh(); err != nil {
 		return "", err
 	}
-	// An unknown id takes the same way: it is compared with a hash that nothing has.
+	// An unknown id takes the same path: it is compared with a hash that no secret has.
 	r, known := s.records[id]
 	got := sha256.Sum256(secret)
 	same := subtle.ConstantTimeCompare(got[:], r.secretHash[:]) == 1
@@ -122,9 +124,9 @@ func (a *Authority) Redeem(id string, secret []byte, now time.Time) (Role, error
 	case r.Revoked:
 		return "", ErrTokenRevoked
 	case now.After(r.Expires):
-		return "", fmt.Errorf("%w: at %s, and it is %s here", ErrTokenExpired, stamp(r.Expires), stamp(now))
+		return "", fmt.Errorf("%w: at %s; this host's clock says %s", ErrTokenExpired, stamp(r.Expires), stamp(now))
 	}
-	// The count is for people. A full disk must not keep a worker out: then it stands in
+	// The count is for human readers. A full disk must not keep a worker out; the count then stays in
 	// memory until the next change.
 	count := func(records map[string]tokenRecord) error {
 		if r, known := records[id]; known {
@@ -139,8 +141,8 @@ func (a *Authority) Redeem(id string, secret []byte, now time.Time) (Role, error
 	return r.Role, nil
 }
 
-// Revoke ends a token, and what it has let in: certificates by it are accepted and renewed no more. It is known for as long
-// as there are any.
+// Revoke revokes a token. Certificates from it are no longer accepted or renewed. The token stays known while such
+// certificates have not expired.
 func (a *Authority) Revoke(id string) error {
 	let := false
 	err := a.issued.update(func(l *ledger) error {
@@ -165,7 +167,7 @@ func (a *Authority) Revoke(id string) error {
 		}))
 	}
 	if err != nil {
-		return fmt.Errorf("revoking the token %q: %w", id[:min(len(id), 2*idBytes)], err)
+		return fmt.Errorf("revoke the token %q: %w", id[:min(len(id), 2*idBytes)], err)
 	}
 	return nil
 }
@@ -175,7 +177,7 @@ func (a *Authority) Tokens() []TokenInfo {
 	s := a.tokens
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.refresh() // what was known before is better than nothing
+	_ = s.refresh() // if it fails, the last known tokens are listed
 	list := make([]TokenInfo, 0, len(s.records))
 	for _, r := range s.sorted() {
 		list = append(list, r.TokenInfo)
@@ -198,7 +200,7 @@ func (s *tokenStore) update(change func(map[string]tokenRecord) error) error {
 	return s.updateLocked(change)
 }
 
-// updateLocked makes a change and keeps it, or neither.
+// updateLocked makes a change and writes it; if it can't be written, the change is undone.
 func (s *tokenStore) updateLocked(change func(map[string]tokenRecord) error) (err error) {
 	if s.dir != "" {
 		unlock, err := lockDir(s.dir)
@@ -249,7 +251,7 @@ func (s *tokenStore) refresh() error {
 			return err
 		}
 		if records, err = decodeTokens(content); err != nil {
-			return fmt.Errorf("%s is %w: %w; restore it, or move it away: then no token counts any more and new ones have to be made", path,
+			return fmt.Errorf("%s is %w: %w; restore it, or move it away and create new tokens (the old ones no longer count)", path,
 				ErrDamaged, err)
 		}
 	}
@@ -263,14 +265,14 @@ func (s *tokenStore) write() error {
 		return err
 	}
 	if len(content) > tokensFileBytesMax {
-		return fmt.Errorf("%s would have %d bytes; the most is %d", tokensPath(s.dir), len(content), tokensFileBytesMax)
+		return fmt.Errorf("%s would have %d bytes; the limit is %d", tokensPath(s.dir), len(content), tokensFileBytesMax)
 	}
 	if err := replacePrivate(tokensPath(s.dir), content, keepOwner); err != nil {
 		return err
 	}
 	version, err := versionOf(tokensPath(s.dir))
 	if err != nil || !version.exists() {
-		return errors.Join(err, fmt.Errorf("%s is gone as soon as written", tokensPath(s.dir)))
+		return errors.Join(err, fmt.Errorf("%s was removed right after it was written", tokensPath(s.dir)))
 	}
 	s.seen = version
 	return nil

@@ -11,7 +11,7 @@ import (
 //go:embed gloo.py
 var script string
 
-// startGloo starts as many processes of Python.
+// startGloo starts n Python processes.
 func startGloo(n int, python string) (side, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,14 +1,17 @@
-// Command bench measures collectives between processes of this machine, beside the bound that the lane sets and beside Gloo:
+// Command bench measures collectives between processes on this machine, and compares them with the lane's bound and with Gloo:
 //
 //	go run ./cluster/internal/groups/bench -processes 2,4 -rounds 5 -python /path/to/python
 //
-// Each round measures, one after the other and for every size: the lane alone; the collective; and Gloo's through PyTorch's
-// torch.distributed, if a Python is given. The table has medians over the rounds, and of the rounds' ratios. The lane is
-// measured while all processes send to all at once: its latency by empty messages, its rate by messages of up to 1 MiB from and to
-// as much memory as the collective has. An exchange sends each of the others a part of 1/n and waits for theirs, as often one after the
-// other as the collective: what the lane makes of one without anything in flight beside it. The bound of an
-// all_reduce of D bytes among n is the smaller of 2 latencies and 2(n-1)/n·D
-// bytes at the lane's rate, and 1 latency and (n-1)·D bytes; of the others 1 latency and (n-1)/n·D, D being the whole.
+// Each round measures for every size, one after the other: the lane alone, the collective, and, with -python, Gloo's
+// collective through PyTorch's torch.distributed. The table has the medians over the rounds, also of the rounds' ratios.
+//
+// The lane is measured while all processes send to all others at once: its latency with empty messages, its rate with
+// messages of up to 1 MiB, from and to as much memory as the collective uses. An exchange sends each other process a part
+// of 1/n and waits for their parts; it is repeated as often as the collective, with nothing else in flight.
+//
+// The bound of an all_reduce of D bytes among n processes is the smaller of two times: 2 latencies and 2(n-1)/n·D bytes at
+// the lane's rate, or 1 latency and (n-1)·D bytes. The bound of the others is 1 latency and (n-1)/n·D bytes, where D is the
+// whole.
 package main
 
 import (
@@ -38,28 +41,28 @@ func main() {
 	}
 }
 
-// side is what is measured: a set of processes that all obey the same orders.
+// side is one implementation that is measured: a set of processes that obey the same orders.
 type side interface {
-	// measure does one thing count times in all processes, and returns the time of the slowest for one.
+	// measure runs an operation count times in all processes, and returns the time of one in the slowest process.
 	measure(what string, size, count int) (time.Duration, error)
 	close()
 }
 
 func run() error {
 	processes := flag.String("processes", "2,4", "numbers of processes")
-	rounds := flag.Int("rounds", 5, "how often each is measured")
-	whats := flag.String("collectives", "all_reduce,reduce_scatter,all_gather", "what is measured")
-	python := flag.String("python", "", "a Python with PyTorch, to measure Gloo as well; empty: without")
+	rounds := flag.Int("rounds", 5, "number of rounds")
+	whats := flag.String("collectives", "all_reduce,reduce_scatter,all_gather", "collectives to measure")
+	python := flag.String("python", "", "a Python with PyTorch, to measure Gloo too; empty: no Gloo")
 	volume := flag.Int("mib", 256, "MiB for each measurement; small sizes move less")
-	kib := flag.String("kib", allSizes, "lengths of the wholes, in KiB")
-	shared := flag.Bool("shared", true, "over shared memory")
-	threads := flag.Int("threads", 0, "processors that each process uses (GOMAXPROCS); 0: its share of the machine's")
+	kib := flag.String("kib", allSizes, "sizes of the whole tensor, in KiB")
+	shared := flag.Bool("shared", true, "use shared memory")
+	threads := flag.Int("threads", 0, "GOMAXPROCS of each process; 0: an equal share of the machine's processors")
 	flag.Parse()
 	var lengths []int
 	for _, text := range strings.Split(*kib, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return fmt.Errorf("%q KiB: it must be a number from 1 on", text)
+			return fmt.Errorf("-kib: %q is not a number of 1 or more", text)
 		}
 		lengths = append(lengths, n<<10)
 	}
@@ -67,7 +70,7 @@ func run() error {
 	for _, text := range strings.Split(*processes, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 2 {
-			return fmt.Errorf("%q processes: it must be a number from 2 on", text)
+			return fmt.Errorf("-processes: %q is not a number of 2 or more", text)
 		}
 		if err := compare(n, *rounds, *volume, lengths, strings.Split(*whats, ","), *python, *shared, *threads); err != nil {
 			return err
@@ -85,7 +88,7 @@ func load() string {
 	return strings.Join(strings.Fields(string(b))[:3], " ")
 }
 
-// bound is the least time of a collective by the lane's figures.
+// bound returns the least time of a collective, from the lane's latency and rate.
 func bound(what string, n, size int, latency time.Duration, bytesPerSecond float64) time.Duration {
 	at := func(latencies int, bytes float64) time.Duration {
 		return time.Duration(latencies)*latency + time.Duration(bytes/bytesPerSecond*1e9)

@@ -41,7 +41,7 @@ type reply struct {
 	Error   string
 }
 
-// processes are some that obey the same orders.
+// processes is a set of processes that obey the same orders.
 type processes struct {
 	cmds []*exec.Cmd
 	ins  []io.Closer
@@ -75,7 +75,7 @@ func (p *processes) replies() (list []reply, err error) {
 		}
 		var r reply
 		if err := json.Unmarshal(line, &r); err != nil {
-			return nil, fmt.Errorf("process %d says %q: %w", i, line, err)
+			return nil, fmt.Errorf("process %d replied %q: %w", i, line, err)
 		}
 		if r.Error != "" {
 			return nil, fmt.Errorf("process %d: %s", i, r.Error)
@@ -296,7 +296,7 @@ func (m *member) measure(o order) (int64, error) {
 			case "all_gather":
 				h = m.group.AllGather(whole, part, 0)
 			default:
-				return 0, fmt.Errorf("%q is not measured", o.What)
+				return 0, fmt.Errorf("unknown collective %q", o.What)
 			}
 			if err := h.Wait(ctx); err != nil {
 				return 0, err

@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// heapCount is what a process has allocated since it began.
+// heapCount counts a process's allocations since its start.
 type heapCount struct{ bytes, objects uint64 }
 
 type heapState struct{ own, peer heapCount }

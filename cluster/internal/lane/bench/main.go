@@ -1,9 +1,10 @@
-// Command bench measures the lane beside raw TCP, TLS, gRPC and protoactor's remote, between two processes over loopback:
+// Command bench compares the lane with raw TCP, TLS, gRPC and protoactor's remote, between two processes over loopback:
 //
 //	go run ./cluster/internal/lane/bench -rounds 5
 //
-// One process sends, the other receives into memory that is used again. Ways and sizes are measured in turns; the table has
-// medians. A message is one part and a header of 64 bytes. The clock stops when the sender knows that all has arrived.
+// One process sends, and the other receives into memory that it reuses. Each round measures all transports and sizes in
+// turn; the table has medians. A message has one part and a header of 64 bytes. The clock stops when the sender knows that
+// everything has arrived.
 package main
 
 import (
@@ -23,11 +24,11 @@ import (
 
 const childEnv = "LANE_BENCH_RECEIVER"
 
-// way is one way to move messages.
+// way is one transport for messages.
 type way struct {
 	name string
 	send func(size, n int) (time.Duration, error)
-	// roundTrips sends messages that come back, one after another.
+	// roundTrips sends messages that are sent back, one after another.
 	roundTrips func(size, n int) (time.Duration, error)
 	limit      int // the longest message; 0: any
 }
@@ -52,10 +53,10 @@ func main() {
 }
 
 func run() error {
-	rounds := flag.Int("rounds", 5, "how often each is measured")
-	streams := flag.Int("streams", lane.DefaultStreams, "streams to the peer")
-	volume := flag.Int("mib", 128, "MiB for each measurement; messages under 1 MiB move less")
-	only := flag.String("only", "", "ways to measure, comma-separated; empty: all")
+	rounds := flag.Int("rounds", 5, "number of rounds")
+	streams := flag.Int("streams", lane.DefaultStreams, "number of streams to the peer")
+	volume := flag.Int("mib", 128, "MiB for each measurement; messages below 1 MiB move less")
+	only := flag.String("only", "", "transports to measure, comma-separated; empty: all")
 	flag.Parse()
 
 	at, stop, err := startReceiver()
@@ -82,7 +83,7 @@ func run() error {
 			n := max(4, (*volume<<20)/size)
 			n = min(n, 4096)
 			for k := range ways {
-				// The order turns too, so that none always follows the same.
+				// The order rotates, so that no transport always follows the same one.
 				w := ways[(k+round)%len(ways)]
 				if w.limit > 0 && size > w.limit {
 					continue
@@ -125,7 +126,7 @@ func run() error {
 	return nil
 }
 
-// startReceiver runs this program again as the receiver. It ends with stop, or when this process does.
+// startReceiver runs this program again as the receiver. The receiver ends with stop, or when this process exits.
 func startReceiver() (at addresses, stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -33,7 +33,7 @@ func newCertificate() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// rawCodec moves bytes as they are.
+// rawCodec passes bytes through unchanged.
 type rawCodec struct{ memory *memory }
 
 func (rawCodec) Name() string { return "raw" }
@@ -55,12 +55,12 @@ const (
 	maxMessage   = 1 << 30
 	windowBytes  = 32 << 20
 	bufferBytes  = 256 << 10
-	protoMessage = 64 << 20 // the longest that protoactor's remote is asked to move
+	protoMessage = 64 << 20 // the longest message for protoactor's remote
 )
 
 var rawStream = grpc.StreamDesc{StreamName: "Send", ClientStreams: true, ServerStreams: true}
 
-// serveGRPC takes messages of a stream, and answers when the stream ends.
+// serveGRPC receives a stream's messages, and answers when the stream ends.
 func serveGRPC(l net.Listener) {
 	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{newMemory()}), grpc.MaxRecvMsgSize(maxMessage),
 		grpc.InitialWindowSize(windowBytes), grpc.InitialConnWindowSize(windowBytes),
@@ -166,7 +166,7 @@ func dialProto(address string) (func(size, n int) (time.Duration, error), error)
 			case <-answered:
 				got++
 			case <-timeout:
-				return 0, errors.New("protoactor answers nothing")
+				return 0, errors.New("protoactor's remote did not answer within a minute")
 			}
 		}
 		return time.Since(start), nil

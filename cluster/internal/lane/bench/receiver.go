@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/secure"
 )
 
-// receive serves all ways until standard input ends.
+// receive serves all transports until standard input ends.
 func receive() error {
 	var at addresses
 	var servers []func(net.Listener)
@@ -75,10 +75,10 @@ func each(serve func(net.Conn)) func(net.Listener) {
 	}
 }
 
-// A raw request is the size of messages, their number, and whether they are sent back.
+// A raw request has the size of the messages, their number, and whether they are sent back.
 const requestBytes = 17
 
-// serveRaw reads messages into one buffer. After the last it answers with a byte, or it sends each back.
+// serveRaw reads messages into one buffer. It sends each message back, or replies with one byte after the last.
 func serveRaw(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	var request [requestBytes]byte
@@ -121,7 +121,7 @@ var (
 	echoGroup    = lane.ID{2}
 )
 
-// newReceiver returns a node that takes messages into memory that is used again, and sends those of echoGroup back to
+// newReceiver returns a node that receives messages into memory that it reuses, and sends messages of echoGroup back to
 // the address in their header.
 func newReceiver() *lane.Node {
 	node := lane.New(lane.Config{Self: receiverID, Dial: dialTCP, NoSharedMemory: false})
@@ -153,7 +153,7 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// memory keeps buffers for messages.
+// memory is a pool of buffers for messages.
 type memory struct {
 	mu   sync.Mutex
 	free map[int][]*buffer

@@ -15,10 +15,10 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/secure"
 )
 
-// headerBytes is the header of every message of the lane.
+// headerBytes is the length of the header of each message over the lane.
 const headerBytes = 64
 
-// pattern is what all messages are cut from.
+// pattern has the bytes that all messages are cut from.
 var pattern = func() []byte {
 	b := make([]byte, 64<<20)
 	for k := range b {
@@ -27,10 +27,10 @@ var pattern = func() []byte {
 	return b
 }()
 
-//nolint:gosec // both ends are this benchmark's
+//nolint:gosec // both ends belong to this benchmark
 var anyCertificate = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, DynamicRecordSizingDisabled: true}
 
-// dialAll connects all ways.
+// dialAll connects all transports.
 func dialAll(at addresses, streams int) ([]way, func(), error) {
 	raw, err := net.Dial("tcp", at.TCP)
 	if err != nil {
@@ -124,12 +124,12 @@ func rawTrips(conn net.Conn) func(size, n int) (time.Duration, error) {
 	}
 }
 
-// laneWay sends over a node of its own.
+// laneWay sends over its own lane node.
 type laneWay struct {
 	node    *lane.Node
 	discard *lane.Group
 	echo    *lane.Group
-	header  []byte // says where this node is reached
+	header  []byte // contains this node's address
 	back    chan struct{}
 	parts   [][]byte
 }
@@ -166,7 +166,7 @@ func addressOf(header []byte) string {
 	return string(header)
 }
 
-// limitInFlight bounds what is sent and not acknowledged: a training step doesn't send without bound either.
+// limitInFlight bounds the unacknowledged bytes; those of a training step are bounded too.
 const limitInFlight = 32 << 20
 
 func (w *laneWay) send(size, n int) (time.Duration, error) {

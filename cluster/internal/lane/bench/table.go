@@ -13,12 +13,12 @@ import (
 type table struct {
 	ways  []way
 	sizes []int
-	rate  map[string]map[int][]float64 // bytes a second
+	rate  map[string]map[int][]float64 // bytes per second
 	trips map[string][]float64         // seconds
 	heap  map[string]map[int]heapUse
 }
 
-// heapUse is what both processes allocated for each message, the least of all rounds.
+// heapUse is both processes' allocations for each message: the least of all rounds.
 type heapUse struct{ sentBytes, sentObjects, gotBytes, gotObjects float64 }
 
 func newTable(ways []way, sizes []int) *table {
@@ -52,7 +52,7 @@ func median(list []float64) float64 {
 	return (list[len(list)/2] + list[(len(list)-1)/2]) / 2
 }
 
-// ratio is the median of the ratios of each round: what else the machine does changes slowly.
+// ratio returns the median of the rounds' ratios, because the machine's other load changes slowly.
 func ratio(a, b []float64) float64 {
 	var list []float64
 	for k := range min(len(a), len(b)) {
@@ -75,7 +75,7 @@ func (t *table) print(to io.Writer) {
 	for _, size := range t.sizes {
 		head = append(head, sizeName(size))
 	}
-	line(append(head, "1 MiB there and back")...)
+	line(append(head, "1 MiB round trip")...)
 	for _, way := range t.ways {
 		cells := []string{way.name}
 		for _, size := range t.sizes {
