@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Spec is the type and shape of a tensor.
+// Spec is the data type and shape of a tensor.
 type Spec struct {
 	DType tensorops.DType
 	Shape []int
@@ -18,7 +18,7 @@ type Spec struct {
 
 func (s Spec) String() string { return fmt.Sprintf("%v%v", s.DType, s.Shape) }
 
-// Like are the specs of tensors.
+// Like returns the specs of tensors.
 func Like(ts ...tensorops.Tensor) []Spec {
 	specs := make([]Spec, len(ts))
 	for i, t := range ts {
@@ -27,29 +27,29 @@ func Like(ts ...tensorops.Tensor) []Spec {
 	return specs
 }
 
-// Call says more about a transfer.
+// Call has the options of a transfer.
 type Call struct {
-	// Want are the tensors that are expected; nil: any. Others are ErrUnexpected.
+	// Want lists the expected tensors; others give ErrUnexpected. nil: any tensors.
 	Want []Spec
-	// Prev and Next are the stages to talk to instead of the previous and the next one; nil: those. A stage that has no
-	// previous or next one talks to none, whatever they are.
+	// Prev and Next replace the previous and the next stage as the peers; nil: the default. They have no effect for a
+	// stage without a previous or a next stage.
 	Prev, Next *int
-	// End: the call is of the first stage's last layers, in a U-shape.
+	// End says that, in a U-shape, the call is for the last layers on the first stage.
 	End bool
 }
 
-// Received is what a transfer has brought: activations from the stage before, gradients from the one behind. They are
-// the caller's to release.
+// Received has the received tensors: activations from the previous stage, gradients from the next one. The caller releases
+// them.
 type Received struct{ Forward, Backward []tensorops.Tensor }
 
-// Handle is a call under way.
+// Handle is a call in progress.
 type Handle struct {
 	ended     chan struct{}
 	mu        sync.Mutex
 	left      int
 	got       Received
 	err       error
-	abandoned bool // nobody waits any more for what comes
+	abandoned bool // the caller no longer waits for tensors
 }
 
 // Wait waits until every tensor has been sent and received. If ctx ends first, the transfers continue. With any other
@@ -67,7 +67,7 @@ func (h *Handle) Wait(ctx context.Context) (Received, error) {
 	return h.got, h.err
 }
 
-// Ended is closed when all has been sent and received.
+// Ended returns a channel that is closed when all tensors have been sent and received.
 func (h *Handle) Ended() <-chan struct{} { return h.ended }
 
 // end ends one part of the call.
@@ -86,7 +86,7 @@ func (h *Handle) end(err error, set func()) {
 	}
 }
 
-// abandon releases what has come, and what is still to come, since nobody waits for it any more.
+// abandon releases the tensors that have arrived or will arrive, because the caller no longer waits for them.
 func (h *Handle) abandon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,13 +112,13 @@ type part struct {
 	tensors []tensorops.Tensor
 }
 
-// begin starts the transfers of a call that the stage has. A call that is refused starts none of them: nothing is sent, and
-// what is to be received waits for a later call.
+// begin starts the transfers of a call. A refused call starts none of them: it sends nothing, and a later call receives the
+// tensors.
 func (p *Port) begin(c Call, parts ...part) *Handle {
 	h := &Handle{ended: make(chan struct{}), left: len(parts)}
 	since := time.Now()
 	refused := p.checkPeers(c, parts)
-	share := refused == nil && p.grouped() // all ranks of a group refuse the same stages, but only the first looks at tensors
+	share := refused == nil && p.grouped() // all ranks of a group refuse the same stages, but only the first checks the tensors
 	if refused == nil {
 		refused = p.checkSends(c, parts)
 	}
@@ -147,8 +147,7 @@ func (p *Port) begin(c Call, parts ...part) *Handle {
 	return h
 }
 
-// sends reports whether this rank sends for its stage: in a tensor group the first one does, which has the same tensors as the
-// others.
+// sends reports whether this rank sends for its stage. In a tensor group, whose ranks have equal tensors, the first one does.
 func (p *Port) sends() bool { return !p.grouped() || p.cfg.Group.Rank() == 0 }
 
 // checkPeers refuses stages that don't exist.
@@ -174,8 +173,8 @@ func (p *Port) checkSends(c Call, parts []part) error {
 	return nil
 }
 
-// prepare makes the messages of the parts that send, and releases the tensors of those that don't, which are given away all
-// the same. All messages are there before one is sent.
+// prepare makes the messages of the parts that send, before any is sent. It releases the tensors of the other parts, because
+// the call owns them too.
 func (p *Port) prepare(c Call, parts []part) ([][]item, error) {
 	sends := make([][]item, len(parts))
 	for i, one := range parts {
@@ -206,8 +205,8 @@ func (p *Port) sendError(l lane, err error) error {
 	return fmt.Errorf("stage %d, %v to stage %d: %w", p.rank, l.way, l.peer, err)
 }
 
-// peer is whom a transfer is with; false: the stage has none, whatever Call.Prev and Call.Next are. The rules of a U-shape
-// are those of MindSpeed's layer-wise disaggregated training.
+// peer returns the peer of a transfer; false: the stage has none, whatever Call.Prev and Call.Next are. A U-shape follows the
+// rules of MindSpeed's layer-wise disaggregated training.
 func (p *Port) peer(one part, c Call) (rank int, has bool) {
 	if one.way == Ring {
 		if one.receive {
@@ -216,7 +215,7 @@ func (p *Port) peer(one part, c Call) (rank int, has bool) {
 		return (p.rank + 1) % p.size, true
 	}
 	toPrev := (one.way == Forward) == one.receive // with the previous stage, not the next one
-	end := p.cfg.UShape && p.IsFirst() && c.End   // of the pipeline: the previous stage is the last one, and there is no next one
+	end := p.cfg.UShape && p.IsFirst() && c.End   // the end of the pipeline: the previous stage is the last one, and there is no next one
 	switch {
 	case toPrev && p.IsFirst() && !end, !toPrev && end, !toPrev && p.IsLast() && !p.cfg.UShape:
 		return 0, false
@@ -264,7 +263,7 @@ func (p *Port) beginReceive(h *Handle, l lane, c Call, since time.Time) {
 	})
 }
 
-// expected compares tensors with what a call wants.
+// expected compares tensors with the specs that a call wants.
 func expected(ts []tensorops.Tensor, want []Spec) error {
 	if want == nil {
 		return nil
@@ -273,7 +272,7 @@ func expected(ts []tensorops.Tensor, want []Spec) error {
 	if len(got) != len(want) || slices.ContainsFunc(slices.Collect(indices(len(got))), func(i int) bool {
 		return got[i].DType != want[i].DType || !slices.Equal(got[i].Shape, want[i].Shape)
 	}) {
-		return fmt.Errorf("%w: %v came, %v is expected", ErrUnexpected, got, want)
+		return fmt.Errorf("%w: got %v, want %v", ErrUnexpected, got, want)
 	}
 	return nil
 }
@@ -288,48 +287,50 @@ func indices(n int) func(func(int) bool) {
 	}
 }
 
-// RecvForward receives the activation of the stage before.
+// RecvForward receives the activations of the previous stage.
 func (p *Port) RecvForward(c Call) *Handle { return p.begin(c, part{Forward, true, nil}) }
 
-// RecvBackward receives the gradient of this stage's output from the stage behind.
+// RecvBackward receives the gradients of this stage's output from the next stage.
 func (p *Port) RecvBackward(c Call) *Handle { return p.begin(c, part{Backward, true, nil}) }
 
-// SendForward sends this stage's output to the stage behind.
+// SendForward sends this stage's output to the next stage.
 func (p *Port) SendForward(ts []tensorops.Tensor, c Call) *Handle {
 	return p.begin(c, part{Forward, false, ts})
 }
 
-// SendBackward sends the gradient of this stage's input to the stage before.
+// SendBackward sends the gradients of this stage's input to the previous stage.
 func (p *Port) SendBackward(ts []tensorops.Tensor, c Call) *Handle {
 	return p.begin(c, part{Backward, false, ts})
 }
 
-// SendForwardRecvBackward is both, with the stage behind.
+// SendForwardRecvBackward is SendForward and RecvBackward in one call, with the next stage.
 func (p *Port) SendForwardRecvBackward(ts []tensorops.Tensor, c Call) *Handle {
 	return p.begin(c, part{Forward, false, ts}, part{Backward, true, nil})
 }
 
-// SendBackwardRecvForward is both, with the stage before.
+// SendBackwardRecvForward is SendBackward and RecvForward in one call, with the previous stage.
 func (p *Port) SendBackwardRecvForward(ts []tensorops.Tensor, c Call) *Handle {
 	return p.begin(c, part{Backward, false, ts}, part{Forward, true, nil})
 }
 
-// SendForwardRecvForward sends to the stage behind and receives from the one before.
+// SendForwardRecvForward sends this stage's output to the next stage and receives the activations of the previous one.
 func (p *Port) SendForwardRecvForward(ts []tensorops.Tensor, c Call) *Handle {
 	return p.begin(c, part{Forward, false, ts}, part{Forward, true, nil})
 }
 
-// SendBackwardRecvBackward sends to the stage before and receives from the one behind.
+// SendBackwardRecvBackward sends the gradients of this stage's input to the previous stage and receives gradients from the
+// next one.
 func (p *Port) SendBackwardRecvBackward(ts []tensorops.Tensor, c Call) *Handle {
 	return p.begin(c, part{Backward, false, ts}, part{Backward, true, nil})
 }
 
-// SendForwardBackwardRecvForwardBackward is all four. c.Want is of the activations; gradients may be any.
+// SendForwardBackwardRecvForwardBackward does all four in one call. c.Want applies to the activations; gradients may be any
+// tensors.
 func (p *Port) SendForwardBackwardRecvForwardBackward(outputs, gradients []tensorops.Tensor, c Call) *Handle {
 	return p.begin(c, part{Forward, false, outputs}, part{Backward, false, gradients}, part{Forward, true, nil}, part{Backward, true, nil})
 }
 
-// RingForward sends to the next stage and receives from the one before; the last one is before the first.
+// RingForward sends to the next stage and receives from the previous one. The first stage follows the last.
 func (p *Port) RingForward(ts []tensorops.Tensor, c Call) *Handle {
 	return p.begin(c, part{Ring, false, ts}, part{Ring, true, nil})
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// sendable refuses tensors of which no message can be made.
+// sendable refuses tensors that can't be sent.
 func (p *Port) sendable(ts []tensorops.Tensor) error {
 	if n := len(ts); n == 0 || n > LimitTensors {
-		return fmt.Errorf("%w: %d tensors to send; a message has 1 to %d", tensorops.ErrShape, n, LimitTensors)
+		return fmt.Errorf("%w: %d tensors to send; want 1 to %d in a message", tensorops.ErrShape, n, LimitTensors)
 	}
 	for i, t := range ts {
 		switch {
 		case !t.Valid():
-			return fmt.Errorf("%w: tensor %d of %d is none", tensorops.ErrShape, i+1, len(ts))
+			return fmt.Errorf("%w: tensor %d of %d is the zero Tensor", tensorops.ErrShape, i+1, len(ts))
 		case p.reads(t) && t.Buffer().Mem == nil && t.Len() > 0:
 			return errDevice(i, ts)
 		}
@@ -23,17 +23,17 @@ func (p *Port) sendable(ts []tensorops.Tensor) error {
 }
 
 func errDevice(i int, ts []tensorops.Tensor) error {
-	return fmt.Errorf("%w: tensor %d of %d, %v, is in a device's memory, which the host can't read; copy it to host memory first",
+	return fmt.Errorf("%w: tensor %d of %d (%v) is in device memory, which the host can't read; copy it to host memory first",
 		tensorops.ErrShape, i+1, len(ts), ts[i])
 }
 
-// reads reports whether the numbers of a tensor are read to send it, and it is not handed over as it is.
+// reads reports whether sending reads a tensor's elements, rather than passing the tensor on unchanged.
 func (p *Port) reads(t tensorops.Tensor) bool {
 	return p.remote || p.cfg.Scatter != nil || p.cfg.WireDType == tensorops.BFloat16 || !t.Contiguous()
 }
 
-// leaving converts tensors to the items that are sent: without gaps, split into this rank's parts and rounded if the
-// Config says so. It takes ownership of the tensors.
+// leaving converts tensors to the items of a message: without gaps, and split into this rank's parts and rounded if the
+// Config says so. It owns the tensors.
 func (p *Port) leaving(ts []tensorops.Tensor) (items []item, err error) {
 	items = make([]item, len(ts))
 	for i, t := range ts {
@@ -54,7 +54,7 @@ func (p *Port) leaving(ts []tensorops.Tensor) (items []item, err error) {
 	return items, nil
 }
 
-// closeGaps copies a view of some columns, whose rows don't follow each other.
+// closeGaps copies a view of some columns, whose rows are not adjacent in memory.
 func (p *Port) closeGaps(it *item) error {
 	if it.Contiguous() {
 		return nil
@@ -116,7 +116,7 @@ func (p *Port) narrow(it *item) error {
 	return nil
 }
 
-// arriving makes of what came the tensors that were sent, and hands them to done, in its own time.
+// arriving restores the sent tensors from a message's items, and calls done with them, possibly later.
 func (p *Port) arriving(items []item, err error, done func([]tensorops.Tensor, error)) {
 	if err != nil {
 		done(nil, err)
@@ -125,7 +125,7 @@ func (p *Port) arriving(items []item, err error, done func([]tensorops.Tensor, e
 	p.arrive(items, 0, done)
 }
 
-// arrive goes on with item i: to gather one takes the others of the group.
+// arrive continues with item i. Gathering an item waits for the other ranks of the group.
 func (p *Port) arrive(items []item, i int, done func([]tensorops.Tensor, error)) {
 	for ; i < len(items); i++ {
 		it := &items[i]
@@ -164,7 +164,7 @@ func (p *Port) arrive(items []item, i int, done func([]tensorops.Tensor, error))
 	done(ts, nil)
 }
 
-// room is for the whole of which a part came.
+// room allocates the whole tensor for a received part.
 func (p *Port) room(it *item) (tensorops.Tensor, error) {
 	n := 1
 	for _, d := range it.whole {

@@ -1,28 +1,28 @@
-// Package p2p has the transfers between the stages of a pipeline under the names that Megatron-Core,
-// ColossalAI and MindSpeed give them, for programs that come from there: a Port is a stage's end of
-// them.
+// Package p2p has the transfers between the stages of a pipeline under the names of Megatron-Core,
+// ColossalAI and MindSpeed, for programs that are ported from there. A Port is one stage's end of the
+// transfers.
 //
 //	ports := p2p.Local(4, p2p.Config{})     // in this process; each stage gets one
 //	h := port.SendForwardRecvBackward([]tensorops.Tensor{y}, p2p.Call{Want: p2p.Like(y)})
 //	got, err := h.Wait(ctx)                 // got.Backward
 //
-// # What holds
+// # Guarantees
 //
-//   - A message has an address, (from, direction, number), and no send waits for a receive: calls in any order
-//     end, as long as each receive has its send. So the combined calls are calls of convenience.
-//   - Every call returns at once with a Handle; transfers overlap with what follows. Who wants to wait calls Wait.
-//   - A message carries one or more tensors of any shape and type, and says which. What a call
-//     expects is compared with what came: see Call.Want.
-//   - The first stage receives no activation and sends no gradient, the last one receives no
-//     gradient and sends no activation: such calls end at once with nothing, whatever Call.Prev and Call.Next are. In a U-shape,
-//     where the first stage has the last layers too, Call.End says of which half of it a call is.
-//   - A call that is refused, for its tensors or its stages, begins none of its transfers. One whose send fails later returns
-//     what it received with the error.
-//   - Where stages have tensor groups of different sizes, Config.Group is a stage's: its first rank alone talks to other
-//     stages, and broadcasts what it gets to the others, whose ports Member makes.
-//   - Sending gives a tensor away. In one process it is handed over as it is; to another process its
-//     bytes go, and it is released when they are there. A view of some columns arrives as a tensor of its own, without gaps.
+//   - A message has an address (from, direction, number), and no send waits for a receive. So calls complete in any
+//     order, as long as each receive has its send; the combined calls are only a convenience.
+//   - Every call returns a Handle at once, and its transfers overlap with later work. Handle.Wait waits for them.
+//   - A message carries one or more tensors of any shape and type, and describes them. Call.Want, if it is set, is
+//     compared with the received tensors.
+//   - The first stage receives no activations and sends no gradients; the last stage receives no gradients and sends no
+//     activations. Such calls end at once without tensors, whatever Call.Prev and Call.Next are. In a U-shape, where the
+//     first stage also has the last layers, Call.End says to which end a call belongs.
+//   - A call that is refused for its tensors or its stages begins none of its transfers. If a send fails later, Wait
+//     returns the received tensors with the error.
+//   - If stages have tensor groups of different sizes, Config.Group is a stage's group. Only the group's first rank sends to
+//     and receives from other stages. It broadcasts received tensors to the other ranks, whose ports Member makes.
+//   - A send takes ownership of its tensors. Within a process a tensor is passed on unchanged. To another process its bytes
+//     are sent, and it is released when they have arrived. A view of some columns arrives as a separate tensor, without gaps.
 //
-// A training run doesn't use the package: its stages are actors, whose messages have addresses of
-// their own (package actors). The package must never know stages or schedules.
+// A training run doesn't use this package: its stages are actors, whose messages have their own
+// addresses (package actors). The package must never know stages or schedules.
 package p2p

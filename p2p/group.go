@@ -8,42 +8,42 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Where stages have tensor groups of different sizes, the first rank of a group gets what is sent to the stage, and shares it
-// with the others: first what it is, then the tensors one by one. The broadcasts of a group have one order, that of the
-// calls: what comes before its turn waits.
+// If stages have tensor groups of different sizes, the first rank of a group receives the messages for the stage and
+// broadcasts them to the other ranks: first the types and shapes, then the tensors one by one. A group's broadcasts follow
+// the order of the calls; a message that arrives before its turn waits.
 
 // ErrFirst: the first rank of the group could not receive.
-var ErrFirst = errors.New("the first rank of the tensor group has received nothing")
+var ErrFirst = errors.New("the first rank of the tensor group received nothing")
 
-// Member makes the port of another rank of a stage's tensor group than its first. It sends nothing, and gets what the first one
-// receives.
+// Member makes the port of a rank in a stage's tensor group that is not the first. The port sends nothing, and receives the
+// tensors that the first rank broadcasts.
 func Member(stage, stages int, cfg Config) *Port {
 	p := newPort(stage, stages, cfg)
 	p.send = func(_ int, _ message, done func(error)) {
-		done(fmt.Errorf("%w: of a tensor group only the first sends", ErrRank))
+		done(fmt.Errorf("%w: only the first rank of a tensor group sends", ErrRank))
 	}
 	return p
 }
 
 func (p *Port) grouped() bool { return p.cfg.Group != nil && p.cfg.Group.Size() > 1 }
 
-// sharing are the receives of a group's rank, in the order of the calls.
+// sharing has the receives of a group's rank, in the order of the calls.
 type sharing struct {
 	turn    []*shared
-	going   bool // the broadcasts of one are under way
-	closing bool // the port was closed, and its own memory is not yet
+	going   bool // the broadcasts of one receive are in progress
+	closing bool // the port is closed, but its own memory is not yet
 }
 
 // shared is a receive whose tensors the group shares.
 type shared struct {
-	ready bool // the first rank has them, or the port is another rank's
+	ready bool // the first rank has the tensors, or this is another rank's port
 	items []tensorops.Tensor
 	err   error
 	done  func([]tensorops.Tensor, error)
 }
 
-// beginShared receives what every rank of the group is to have. Where the first rank's call was refused, the others, which wait
-// for its broadcast, are told that nothing comes.
+// beginShared receives tensors for all ranks of the group. If the first rank's call was refused, it tells the others, which
+// wait for its broadcast, that nothing comes.
 func (p *Port) beginShared(h *Handle, l lane, c Call, since time.Time, refused error) {
 	s := &shared{done: func(ts []tensorops.Tensor, err error) {
 		if err == nil {
@@ -80,7 +80,7 @@ func (p *Port) beginShared(h *Handle, l lane, c Call, since time.Time, refused e
 	})
 }
 
-// share notes that a receive has what it needs for its turn, and begins the turn if it is there.
+// share marks a receive as ready for its turn, and begins the turn if it has come.
 func (p *Port) share(s *shared, ts []tensorops.Tensor, err error) {
 	p.mu.Lock()
 	s.ready, s.items, s.err = true, ts, err
@@ -108,11 +108,11 @@ func (p *Port) nextShared() {
 	})
 }
 
-// metaNumbers is how many numbers say what a message is: how many tensors, and of each the type, the number of
-// dimensions, and these.
+// metaNumbers is how many numbers describe a message: the number of tensors, and for each its type, its number of
+// dimensions, and the dimensions.
 const metaNumbers = 1 + LimitTensors*(2+tensorops.MaxRank)
 
-// noTensors takes the place of their number where the first rank has none.
+// noTensors replaces the number of tensors if the first rank has none.
 const noTensors = -1
 
 // broadcast shares a message with the group.
@@ -143,7 +143,7 @@ func (p *Port) broadcast(s *shared, done func([]tensorops.Tensor, error)) {
 		case failed:
 			err = ErrFirst
 		case !ok:
-			err = fmt.Errorf("%w: %d numbers are no types and shapes", ErrUnexpected, metaNumbers)
+			err = fmt.Errorf("%w: the %d numbers from the first rank are not types and shapes", ErrUnexpected, metaNumbers)
 		}
 		if err != nil {
 			release(s.items)
@@ -155,7 +155,7 @@ func (p *Port) broadcast(s *shared, done func([]tensorops.Tensor, error)) {
 				t, err := tensorops.NewTensor(p.cfg.Arena, spec.DType, spec.Shape...)
 				if err != nil {
 					release(s.items)
-					p.cfg.Group.Abandon(err) // the others would wait for this rank
+					p.cfg.Group.Abandon(err) // otherwise the other ranks would wait for this one
 					done(nil, err)
 					return
 				}
@@ -181,7 +181,7 @@ func (p *Port) broadcastTensors(ts []tensorops.Tensor, i int, done func([]tensor
 	})
 }
 
-// start begins a broadcast of the first rank's.
+// start begins a broadcast from the first rank.
 func (p *Port) start(t tensorops.Tensor, done func(error)) {
 	op := &tensorops.Op{Kind: tensorops.KindCollective}
 	tensorops.CollectiveArgs{What: tensorops.Broadcast, Dst: t, Src: t, Group: p.cfg.Group}.Put(op)

@@ -1,7 +1,7 @@
 package p2p
 
-// LimitUnread bounds the messages of one direction from one rank that nobody has asked for.
+// LimitUnread bounds the messages of one direction from one rank that arrived before a call receives them.
 const LimitUnread = 1024
 
-// LimitTensors bounds the tensors of a message.
+// LimitTensors bounds the tensors in a message.
 const LimitTensors = 64

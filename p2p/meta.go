@@ -13,13 +13,14 @@ func errParts(it *item, p *Port) error {
 	if p.cfg.Scatter != nil {
 		size = p.cfg.Scatter.Size()
 	}
-	return fmt.Errorf("%w: a part of %d elements of %v, in a group of %d ranks: both stages need Scatter, of one size", ErrUnexpected,
+	return fmt.Errorf("%w: a part of %d elements of shape %v in a group of %d ranks; both stages need Scatter groups of the same size",
+		ErrUnexpected,
 		it.Len(), it.whole, size)
 }
 
-// SendTensorMeta sends the type and shape of tensors to the stage behind, as ColossalAI's programs do before the
-// first tensor. No transfer here needs it: each says what it carries. With need false it does nothing; it returns
-// whether the next call is needed, which is never.
+// SendTensorMeta sends the types and shapes of tensors to the next stage, as ColossalAI's programs do before the
+// first tensor. No transfer here needs it, because each describes its tensors. With need false it does nothing. again
+// is false after a success: no further call is needed.
 func (p *Port) SendTensorMeta(ctx context.Context, need bool, specs []Spec, c Call) (again bool, err error) {
 	if !need {
 		return false, nil
@@ -37,7 +38,7 @@ func (p *Port) SendTensorMeta(ctx context.Context, need bool, specs []Spec, c Ca
 	return err != nil, err
 }
 
-// RecvTensorMeta receives what SendTensorMeta sent; known ones are returned as they are, and nothing is received.
+// RecvTensorMeta receives the specs from SendTensorMeta. If known is not nil, it returns known and receives nothing.
 func (p *Port) RecvTensorMeta(ctx context.Context, known []Spec, c Call) ([]Spec, error) {
 	if known != nil {
 		return known, nil
@@ -49,24 +50,25 @@ func (p *Port) RecvTensorMeta(ctx context.Context, known []Spec, c Call) ([]Spec
 	defer release(got.Forward)
 	t := got.Forward[0]
 	if t.DType() != tensorops.Int32 || t.Len() == 0 {
-		return nil, fmt.Errorf("stage %d: %w: %v came in place of types and shapes", p.rank, ErrUnexpected, t)
+		return nil, fmt.Errorf("stage %d: %w: got %v instead of types and shapes", p.rank, ErrUnexpected, t)
 	}
 	specs, ok := readMeta(tensorops.Elements[int32](t))
 	if !ok {
-		return nil, fmt.Errorf("stage %d: %w: %d numbers are no types and shapes", p.rank, ErrUnexpected, t.Len())
+		return nil, fmt.Errorf("stage %d: %w: the %d numbers are not types and shapes", p.rank, ErrUnexpected, t.Len())
 	}
 	return specs, nil
 }
 
-// checkSpecs refuses types and shapes of which no tensor is, and more of them than a message has.
+// checkSpecs refuses types and shapes that no tensor can have, and more of them than a message can have.
 func checkSpecs(specs []Spec) error {
 	if len(specs) > LimitTensors {
-		return fmt.Errorf("%w: %d tensors, a message has at most %d", tensorops.ErrShape, len(specs), LimitTensors)
+		return fmt.Errorf("%w: %d tensors; a message has at most %d", tensorops.ErrShape, len(specs), LimitTensors)
 	}
 	for i, s := range specs {
 		if !s.DType.Known() || len(s.Shape) > tensorops.MaxRank || slices.ContainsFunc(s.Shape,
 			func(d int) bool { return d < 0 || d > tensorops.MaxDim }) {
-			return fmt.Errorf("%w: %v, of tensor %d of %d, is no type and shape: up to %d dimensions of 0 to %d elements", tensorops.ErrShape, s,
+			return fmt.Errorf("%w: %v of tensor %d of %d is not a valid type and shape; want up to %d dimensions of 0 to %d elements",
+				tensorops.ErrShape, s,
 				i+1, len(specs), tensorops.MaxRank, tensorops.MaxDim)
 		}
 	}
@@ -89,7 +91,7 @@ func readMeta(n []int32) ([]Spec, bool) {
 	return specs, ok && len(rest) == 0
 }
 
-// readMetaPrefix is readMeta of numbers that zeros may follow.
+// readMetaPrefix is readMeta for numbers that zeros may follow.
 func readMetaPrefix(n []int32) ([]Spec, bool) {
 	specs, _, ok := parseMeta(n)
 	return specs, ok

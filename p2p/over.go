@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Over makes the port of a stage whose others are in other processes, over a carrier of the messages of all of
-// them (see package collective).
+// Over makes the port of a stage whose peers are in other processes. carrier carries the messages of all stages (see package
+// collective).
 func Over(rank, size int, cfg Config, carrier collective.Carrier) *Port {
 	p := newPort(rank, size, cfg)
 	p.remote = true
@@ -50,7 +50,7 @@ func appendShape(b []byte, shape []int) []byte {
 	return b
 }
 
-// receiver takes what a carrier brings to a port.
+// receiver passes a carrier's messages to a port.
 type receiver struct{ p *Port }
 
 func (r receiver) Take(from int, header []byte, lens []int, _ collective.Loan) (payload [][]byte, done func(error), err error) {
@@ -71,17 +71,17 @@ func (r receiver) Take(from int, header []byte, lens []int, _ collective.Loan) (
 	}, nil
 }
 
-// Told is of no use here.
+// Told implements collective.Receiver and does nothing.
 func (receiver) Told(int, []byte) {}
 
-// Gone ends what waits: the stage's messages will not come.
+// Gone closes the port, because the failed stage's messages will not come.
 func (r receiver) Gone(from int, cause error) {
-	r.p.Close(fmt.Errorf("stage %d is gone: %w", from, cause))
+	r.p.Close(fmt.Errorf("stage %d failed: %w", from, cause))
 }
 
-// parse reads a header and makes room for what follows, whose lengths are compared first.
+// parse parses a header and allocates the tensors that follow. It compares their lengths first.
 func (p *Port) parse(b []byte, lens []int) (m message, err error) {
-	bad := fmt.Errorf("%w: a header of %d bytes for %d parts", ErrUnexpected, len(b), len(lens))
+	bad := fmt.Errorf("%w: invalid header of %d bytes for %d parts", ErrUnexpected, len(b), len(lens))
 	if len(b) < 10 || Direction(b[0]) >= numDirections || int(b[1]) != len(lens) || len(lens) == 0 || len(lens) > LimitTensors {
 		return m, bad
 	}
@@ -120,7 +120,7 @@ func (p *Port) parse(b []byte, lens []int) (m message, err error) {
 	return m, nil
 }
 
-// takeShape reads a shape of at most as many elements as a tensor can have.
+// takeShape parses a shape, with at most as many elements as a tensor can have.
 func takeShape(b []byte) (shape []int, rest []byte, ok bool) {
 	if len(b) == 0 || b[0] > tensorops.MaxRank || len(b) < 1+4*int(b[0]) {
 		return nil, nil, false

@@ -13,21 +13,21 @@ import (
 
 // Errors of transfers.
 var (
-	// ErrUnexpected: what came is not what the call expects.
+	// ErrUnexpected: the received tensors are not those that the call wants.
 	ErrUnexpected = errors.New("unexpected tensors")
-	// ErrFull: LimitUnread messages wait that nobody has asked for. No more can be sent in this direction, and who receives
-	// gets those that wait, then this error.
+	// ErrFull: LimitUnread messages wait for a call that receives them. No more can be sent in this direction; receiving
+	// calls get the waiting messages, and then this error.
 	ErrFull = errors.New("too many messages are unread")
 	// ErrClosed: the port was closed.
 	ErrClosed = errors.New("the port is closed")
-	// ErrRank: there is no such rank.
+	// ErrRank: the rank does not exist.
 	ErrRank = errors.New("no such rank")
 )
 
-// Direction is where a message goes.
+// Direction is the direction of a message.
 type Direction uint8
 
-// The directions, and the one of what is sent round a ring.
+// The directions: Ring is that of RingForward.
 const (
 	Forward Direction = iota
 	Backward
@@ -39,81 +39,81 @@ func (d Direction) String() string {
 	return [...]string{"forward", "backward", "ring", "unknown"}[min(d, numDirections)]
 }
 
-// Config says which part of a pipeline a port is.
+// Config configures a port.
 type Config struct {
-	// UShape: the first stage has the pipeline's last layers too (MindSpeed's layer-wise disaggregated
-	// training): the last stage's output goes to it, and it returns the gradient.
+	// UShape says that the first stage also has the pipeline's last layers (MindSpeed's layer-wise disaggregated
+	// training): the last stage sends it its output, and it returns the gradients.
 	UShape bool
-	// Arena has the memory of what comes from other processes; nil: host memory of the port's.
+	// Arena has the memory for tensors from other processes; nil: the port's own host memory.
 	Arena tensorops.Arena
-	// WireDType, where it is tensorops.BFloat16, rounds float32 tensors to it on their way: half the bytes, and what comes
-	// depends on where the model is cut.
+	// WireDType, if it is tensorops.BFloat16, rounds float32 tensors to it for the transfer. That halves the bytes, but
+	// results then depend on where the model is cut into stages.
 	WireDType tensorops.DType
-	// Scatter, if there is one, is the tensor group of this stage: each of its ranks sends its
-	// part of a tensor, where the number of elements divides by the group, and what comes is gathered
-	// (scatter_gather_tensors). The stages that talk to each other have groups of one size.
+	// Scatter is the tensor group of this stage for scatter_gather_tensors: each of its ranks sends its
+	// part of a tensor, if the number of elements is divisible by the group's size, and received parts are
+	// gathered. Communicating stages need groups of the same size. nil: ranks send whole tensors.
 	Scatter *collective.Group
-	// Group, if there is one, is the tensor group of this stage, where stages have groups of different sizes (variable
-	// TP): only its first rank talks to other stages, whose first ranks answer, and what comes it broadcasts to the others, whose
+	// Group is the tensor group of this stage if stages have groups of different sizes (variable TP). Only its first rank
+	// sends to and receives from the first ranks of other stages. It broadcasts received tensors to the other ranks, whose
 	// ports Member makes. All ranks make the same calls in the same order; nothing else may use the group meanwhile.
 	Group *collective.Group
 }
 
-// Port is a stage's end of its ways to the others. Safe for concurrent use; but what is sent in one direction arrives
+// Port is a stage's end of the transfers to other stages. It is safe for concurrent use; messages in one direction arrive
 // in the order of the calls.
 type Port struct {
 	cfg        Config
 	rank, size int
 	send       func(to int, m message, done func(error))
-	remote     bool            // others are in other processes
-	own        tensorops.Arena // the port's, where Config has none; closed with it
+	remote     bool            // the other stages are in other processes
+	own        tensorops.Arena // the port's own if Config has none; closed with the port
 
 	mu     sync.Mutex
 	sent   map[lane]uint64
 	asked  map[lane]uint64
 	came   map[address][]item
 	unread map[lane]int
-	over   map[lane]uint64 // by lane whose messages were too many: the number of the first that was refused
+	over   map[lane]uint64 // for a lane with too many messages: the number of the first refused one
 	wait   map[address]func([]item, error)
 	closed error
 	timers map[string]Timer
 
-	shared sharing // what is to be broadcast
+	shared sharing // pending broadcasts
 }
 
-// lane is a direction to or from a rank.
+// lane is a direction, to or from a rank.
 type lane struct {
 	peer int
 	way  Direction
 }
 
-// address is a message of a lane.
+// address identifies a message of a lane.
 type address struct {
 	lane
 	number uint64
 }
 
-// message is what goes to another port.
+// message is a message to another port.
 type message struct {
 	way    Direction
 	number uint64
 	items  []item
 }
 
-// item is a tensor on its way.
+// item is a tensor in transit.
 type item struct {
 	tensorops.Tensor
-	narrow bool  // it was float32 and is to be again
-	whole  []int // the shape of what it is a rank's part of; nil: it is whole
+	narrow bool  // it was float32 and will be float32 again
+	whole  []int // the shape of the whole tensor, if this is a rank's part; nil: it is whole
 }
 
-// Timer counts calls by what they took, from the call until all was there.
+// Timer counts calls and the time that they took, from the call until all its tensors were transferred.
 type Timer struct {
 	Calls int
 	Total time.Duration
 }
 
-// Local makes the ports of n stages in this process, in their order; with Config.Group, which differs from stage to stage, use
+// Local makes the ports of n stages in this process, in order. With Config.Group, which differs from stage to stage, use
 // LocalOf.
 func Local(n int, cfg Config) []*Port {
 	return LocalOf(slices.Repeat([]Config{cfg}, n))
@@ -140,19 +140,19 @@ func newPort(rank, size int, cfg Config) *Port {
 	return p
 }
 
-// Rank is the stage's, Size the number of stages.
+// Rank returns the stage's number in the pipeline.
 func (p *Port) Rank() int { return p.rank }
 
-// Size is the number of stages.
+// Size returns the number of stages.
 func (p *Port) Size() int { return p.size }
 
-// IsFirst and IsLast say which end of the pipeline the stage is.
+// IsFirst reports whether the stage is the first one.
 func (p *Port) IsFirst() bool { return p.rank == 0 }
 
 // IsLast reports whether the stage is the last one.
 func (p *Port) IsLast() bool { return p.rank == p.size-1 }
 
-// Timers are those of forward-recv, forward-send, backward-recv and backward-send.
+// Timers returns the timers by name: forward-recv, forward-send, backward-recv and backward-send.
 func (p *Port) Timers() map[string]Timer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,9 +174,9 @@ func (p *Port) timed(way Direction, what string, since time.Time) {
 	p.timers[name] = Timer{t.Calls + 1, t.Total + time.Since(since)}
 }
 
-// Close ends what waits here, and frees what nobody has asked for. A broadcast of Config.Group that is under way goes on until
-// all its ranks have come, or the group is left. Where Config has no Arena, tensors that came must not
-// be used any more.
+// Close ends waiting calls with ErrClosed and cause, and releases messages that no call has received. A broadcast of
+// Config.Group in progress continues until all its ranks take part or the group is left. If Config has no Arena, received
+// tensors must not be used after Close.
 func (p *Port) Close(cause error) {
 	p.mu.Lock()
 	if p.closed != nil {
@@ -202,7 +202,7 @@ func (p *Port) Close(cause error) {
 	p.closeOwn()
 }
 
-// closeOwn closes the port's own memory, when the port is closed and no broadcast uses it any more.
+// closeOwn closes the port's own memory once the port is closed and no broadcast uses the memory any more.
 func (p *Port) closeOwn() {
 	p.mu.Lock()
 	s := &p.shared
@@ -228,7 +228,7 @@ func releaseItems(items []item) {
 	}
 }
 
-// deliver takes what another port has sent.
+// deliver handles a message from another port.
 func (p *Port) deliver(from int, m message) error {
 	l := lane{from, m.way}
 	at := address{l, m.number}
@@ -259,10 +259,10 @@ func (p *Port) deliver(from int, m message) error {
 }
 
 func (p *Port) errFull(l lane) error {
-	return fmt.Errorf("stage %d, %v from stage %d: %w: %d", p.rank, l.way, l.peer, ErrFull, LimitUnread)
+	return fmt.Errorf("stage %d, %v from stage %d: %w: %d, the limit", p.rank, l.way, l.peer, ErrFull, LimitUnread)
 }
 
-// receive asks for the next message of a lane.
+// receive calls done with the next message of a lane, when it has arrived.
 func (p *Port) receive(l lane, done func([]item, error)) {
 	p.mu.Lock()
 	at := address{l, p.asked[l]}

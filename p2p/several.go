@@ -7,9 +7,9 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Several are ports of one stage in several pipeline groups, such as those of a neighbour that is split otherwise:
-// each call goes to all, and what comes is averaged, in float32, and rounded to its type again. Where there are none, nothing
-// is sent, and nothing comes.
+// Several is a list of one stage's ports in several pipeline groups, such as those of a neighboring stage with another tensor
+// split. A send goes to all groups. A receive returns the mean over the groups, computed in float32 and rounded to the
+// tensors' type. With an empty list nothing is sent or received.
 type Several []*Port
 
 // SendForward sends copies of this stage's output to all groups.
@@ -32,7 +32,7 @@ func (s Several) RecvBackward(ctx context.Context, c Call) ([]tensorops.Tensor, 
 	return s.mean(ctx, c, Backward)
 }
 
-// check refuses a call before any group begins it, so that none is ahead of the others.
+// check refuses a call before any group begins it, so that no group is ahead of the others.
 func (s Several) check(c Call, one part) error {
 	for i, p := range s {
 		if p == nil {
@@ -77,7 +77,7 @@ func (s Several) sendAll(ctx context.Context, ts []tensorops.Tensor, c Call, way
 	return first
 }
 
-// copies are the tensors that a port sends; none if it sends nothing.
+// copies returns copies of the tensors for a port; none if the port sends nothing.
 func (p *Port) copies(one part, c Call) ([]tensorops.Tensor, error) {
 	if _, has := p.peer(one, c); !has || !p.sends() {
 		return nil, nil
@@ -114,7 +114,7 @@ func (s Several) mean(ctx context.Context, c Call, way Direction) (sum []tensoro
 	for _, h := range handles {
 		got, werr := h.Wait(ctx)
 		if werr != nil {
-			h.abandon() // of a wait that ended early, what comes later
+			h.abandon() // releases tensors that arrive after the wait ended early
 			if err == nil {
 				err = werr
 			}
@@ -166,7 +166,7 @@ func average(t tensorops.Tensor, all [][]tensorops.Tensor, i int) error {
 			to[k] = tensorops.ToBFloat16(sum / n)
 		}
 	default:
-		return fmt.Errorf("%w: %v has no mean", ErrUnexpected, t.DType())
+		return fmt.Errorf("%w: can't average tensors of type %v; want float32 or bfloat16", ErrUnexpected, t.DType())
 	}
 	return nil
 }

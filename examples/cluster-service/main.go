@@ -1,12 +1,12 @@
-// Command cluster-service shows a Go service that takes part in a cluster, with actors of its own
-// beside Troupe's:
+// Command cluster-service shows a Go service that is part of a cluster, with its own actors beside
+// Troupe's:
 //
-//	cluster-service cluster start                                                     the coordinator
-//	cluster-service work --join 127.0.0.1:7070 --token-file worker.token              a worker
-//	cluster-service train --cluster 127.0.0.1:7070 --token-file operator.token FILE   begins a run and watches it
+//	cluster-service cluster start                                                     start a coordinator
+//	cluster-service work --join 127.0.0.1:7070 --token-file worker.token              start a worker
+//	cluster-service train --cluster 127.0.0.1:7070 --token-file operator.token FILE   submit a run and watch it
 //
-// All that is not work or train is engine's command line, cli.Main: a coordinator and its
-// workers must be the same program, to the bit. Who begins and watches runs may be another.
+// All other arguments go to cli.Main, engine's command line. A coordinator and its workers must be
+// the same executable; a program that submits and watches runs may be another one.
 package main
 
 import (
@@ -36,5 +36,5 @@ func main() {
 	}
 }
 
-// logger is the service's own.
+// logger returns the service's logger.
 func logger() *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) }

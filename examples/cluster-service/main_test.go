@@ -121,7 +121,7 @@ func TestService(t *testing.T) {
 		return <-s.ended == nil && strings.Contains(s.out.String(), `"name":"service"`)
 	})
 	until(t, "actor of the service's own in the worker's system", func() bool { // its words come through a pipe
-		return strings.Contains(worker.errs.String(), "an actor of the service's own has started")
+		return strings.Contains(worker.errs.String(), "the service's own actor has started")
 	})
 
 	token := filepath.Join(dir, "operator.token")

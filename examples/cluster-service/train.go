@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 )
 
-// train is a service that begins a run of a cluster and watches it, by an actor of its own.
-// When the service is told to end, so is the run, with a checkpoint.
+// train is a service that submits a run to a cluster and watches it with its own actor. When the
+// service is told to stop, it stops the run with a checkpoint.
 func train(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("cluster-service train", flag.ContinueOnError)
 	cfg := cluster.ClientConfig{Name: "service"}
@@ -22,7 +22,7 @@ func train(ctx context.Context, args []string) error {
 	tokenFile := flags.String("token-file", "operator.token", "file with an operator's token")
 	err := flags.Parse(args)
 	if err == nil && flags.NArg() != 1 {
-		err = errors.New("name the configuration: cluster-service train FILE")
+		err = errors.New("name one config file: cluster-service train FILE")
 	}
 	if err == nil {
 		cfg.Token, err = cluster.ReadTokenFile(*tokenFile)
@@ -31,7 +31,7 @@ func train(ctx context.Context, args []string) error {
 		return err
 	}
 
-	text, err := os.ReadFile(flags.Arg(0)) // paths in it are the coordinator's
+	text, err := os.ReadFile(flags.Arg(0)) // paths in it are on the coordinator's host
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func train(ctx context.Context, args []string) error {
 		return err
 	}
 
-	// What is followed has a context of its own: the run is to end in order.
+	// Following has a separate context, so that the service sees the run stop in order.
 	run, err := client.Follow(context.Background(), id, cluster.FollowOptions{Known: true})
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func train(ctx context.Context, args []string) error {
 	for event := range run.Events() {
 		system.Root.Send(watcher, event)
 	}
-	if err := system.Root.PoisonFuture(watcher).Wait(); err != nil { // when it has seen all
+	if err := system.Root.PoisonFuture(watcher).Wait(); err != nil { // when it has handled all events
 		return err
 	}
 
@@ -77,7 +77,7 @@ func watch(ctx actor.Context) {
 			fmt.Printf("step %d loss %.4f\n", e.Step, *e.Loss)
 		}
 	case troupe.RestartEvent:
-		fmt.Printf("a worker was lost: %v; the run goes on from its last checkpoint\n", e.Err)
+		fmt.Printf("%v; resuming from the last checkpoint\n", e.Err)
 	case troupe.WarningEvent:
 		fmt.Println(e.Text)
 	}

@@ -1,10 +1,10 @@
-// Command ushape trains a model whose data never leave the host that has them (layer-wise disaggregated training):
+// Command ushape trains a model on data that never leaves its host (layer-wise disaggregated training):
 //
-//	ushape edge --listen HOST:PORT config.toml        on the host that has the data
-//	ushape cloud --join HOST:PORT --name cloud-0      on each other one
+//	ushape edge --listen HOST:PORT config.toml        on the host with the data
+//	ushape cloud --join HOST:PORT --name cloud-0      on each other host
 //
-// The edge has the embedding, the first and the last layers, the head and the loss; the others have the layers between.
-// README.md tells what goes where.
+// The edge runs the embedding, the first and the last layers, the head and the loss; the other hosts run the layers between.
+// README.md says what leaves the edge.
 package main
 
 import (
@@ -39,23 +39,23 @@ func main() {
 	}
 }
 
-// logger is what a process tells of itself: who joins, and at the end of a run what has left for whom.
+// logger returns a process's logger. It logs which workers join, and at the end of a run what was sent to each process.
 func logger() *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) }
 
-// edgeWorker is the name of the worker in the edge's process, as the configuration has it.
+// edgeWorker is the name of the worker in the edge's process, as in the config's cluster.place.
 const edgeWorker = "edge"
 
-// edge is the coordinator, the worker of the first stage, and the run.
+// edge runs the coordinator, the worker of the first stage, and the training run.
 func edge(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("ushape edge", flag.ContinueOnError)
-	listen := flags.String("listen", "127.0.0.1:7070", "host:port by which the others reach this process")
-	tokenFile := flags.String("token-file", "cloud.token", "file to write the token to that the others join with")
-	threads := flags.Int("threads", 0, "threads of the CPU; 0: all cores")
+	listen := flags.String("listen", "127.0.0.1:7070", "host:port at which the other hosts reach this process")
+	tokenFile := flags.String("token-file", "cloud.token", "file to write the join token for the other hosts to")
+	threads := flags.Int("threads", 0, "CPU threads; 0: all cores")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {
-		return errors.New("give one configuration")
+		return errors.New("give one config file")
 	}
 	cfg, err := config.Load(flags.Arg(0), nil, os.LookupEnv)
 	if err != nil {
@@ -83,7 +83,7 @@ func edge(ctx context.Context, args []string) error {
 	return errors.Join(err, <-worked)
 }
 
-// train waits for the others and trains with them.
+// train waits for the other workers and trains with them.
 func train(ctx context.Context, c *cluster.Coordinator, cfg *config.Config, tokenFile string) error {
 	token, err := c.NewToken(cluster.RoleWorker, 24*time.Hour)
 	if err == nil {
@@ -109,7 +109,7 @@ func train(ctx context.Context, c *cluster.Coordinator, cfg *config.Config, toke
 				fmt.Printf("step %d loss %.4f\n", e.Step, *e.Loss)
 			}
 		case troupe.RestartEvent:
-			fmt.Printf("a worker was lost: %v; the run goes on from its last checkpoint\n", e.Err)
+			fmt.Printf("%v; resuming from the last checkpoint\n", e.Err)
 		case troupe.WarningEvent:
 			fmt.Println(e.Text)
 		}
@@ -126,9 +126,9 @@ func cloud(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("ushape cloud", flag.ContinueOnError)
 	cfg := cluster.WorkerConfig{Logger: logger()}
 	flags.StringVar(&cfg.Join, "join", "127.0.0.1:7070", "the edge's host:port")
-	flags.StringVar(&cfg.Name, "name", "cloud-0", "the worker's name in the configuration")
-	flags.IntVar(&cfg.Threads, "threads", 0, "threads of the CPU; 0: all cores")
-	tokenFile := flags.String("token-file", "cloud.token", "file with the token of the edge")
+	flags.StringVar(&cfg.Name, "name", "cloud-0", "the worker's name in the config's cluster.place")
+	flags.IntVar(&cfg.Threads, "threads", 0, "CPU threads; 0: all cores")
+	tokenFile := flags.String("token-file", "cloud.token", "file with the join token from the edge")
 	err := flags.Parse(args)
 	if err == nil {
 		cfg.Token, err = cluster.ReadTokenFile(*tokenFile)

@@ -1,5 +1,5 @@
-// Package wire has the schema of what processes send each other, wire.proto, and the Go
-// code that is generated from it by make proto.
+// Package wire has wire.proto, the schema of the messages between processes, and the Go code that
+// make proto generates from it.
 //
-// It has no rules of its own: what a message means is for the packages that send it.
+// It has no rules: the packages that send a message define its meaning.
 package wire

@@ -9,25 +9,26 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ErrFrame: what came on a stream is no frame, or is too long.
+// ErrFrame: the bytes on a stream are not a valid frame, or the frame is too long.
 var ErrFrame = errors.New("malformed frame")
 
-// WriteFrame writes a message with its length, four bytes little-endian, before it.
+// WriteFrame writes the length of a message, as four bytes little-endian, and then the message. limit bounds the length
+// in bytes.
 func WriteFrame(w io.Writer, m proto.Message, limit int) error {
 	b, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 4, 256), m)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFrame, err)
 	}
 	if len(b)-4 > limit {
-		return fmt.Errorf("%w: %d bytes of %s, the limit is %d", ErrFrame, len(b)-4, m.ProtoReflect().Descriptor().Name(), limit)
+		return fmt.Errorf("%w: %d bytes of %s; the limit is %d", ErrFrame, len(b)-4, m.ProtoReflect().Descriptor().Name(), limit)
 	}
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
 	_, err = w.Write(b)
 	return err
 }
 
-// ReadFrame reads a message that WriteFrame has written. Nothing is allocated for one
-// that is longer than the limit. At the end of the stream it returns io.EOF.
+// ReadFrame reads a message from WriteFrame. It allocates nothing for a message that is longer
+// than limit bytes. At the end of the stream it returns io.EOF.
 func ReadFrame(r io.Reader, m proto.Message, limit int) error {
 	var prefix [4]byte
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
@@ -35,11 +36,11 @@ func ReadFrame(r io.Reader, m proto.Message, limit int) error {
 	}
 	n := binary.LittleEndian.Uint32(prefix[:])
 	if uint64(n) > uint64(limit) {
-		return fmt.Errorf("%w: %d bytes are announced, the limit is %d", ErrFrame, n, limit)
+		return fmt.Errorf("%w: its length is %d bytes; the limit is %d", ErrFrame, n, limit)
 	}
 	b := make([]byte, n)
 	if _, err := io.ReadFull(r, b); err != nil {
-		return fmt.Errorf("%w: of %d bytes: %w", ErrFrame, n, noEOF(err))
+		return fmt.Errorf("%w: read its %d bytes: %w", ErrFrame, n, noEOF(err))
 	}
 	if err := proto.Unmarshal(b, m); err != nil {
 		return fmt.Errorf("%w: %w", ErrFrame, err)
@@ -47,7 +48,7 @@ func ReadFrame(r io.Reader, m proto.Message, limit int) error {
 	return nil
 }
 
-// noEOF makes an end in the middle of a frame unlike one between two.
+// noEOF distinguishes an end within a frame from one between frames.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -46,8 +46,8 @@ func encodeTokens(records []tokenRecord) ([]byte, error) {
 	return append(content, '\n'), nil
 }
 
-// decodeTokens reads tokens.json. Every key must be there, once, and no other: a revocation
-// that is misspelt must not count as none.
+// decodeTokens parses tokens.json. Every key must appear exactly once, and no other key may appear, so
+// that a misspelled revocation is not ignored.
 func decodeTokens(content []byte) (map[string]tokenRecord, error) {
 	dec, err := strictjson.NewDecoder(content)
 	if err != nil {
@@ -80,7 +80,7 @@ func decodeTokens(content []byte) (map[string]tokenRecord, error) {
 				return nil
 			})
 		default:
-			return fmt.Errorf("the key %s is not known", strictjson.Quote(key))
+			return fmt.Errorf("unknown key %s", strictjson.Quote(key))
 		}
 	})
 	if err != nil {
@@ -117,12 +117,12 @@ func decodeToken(dec *json.Decoder) (tokenRecord, error) {
 		case "role":
 			r.Role = Role(text)
 			if err = r.Role.Check(); err == nil && r.Role == Coordinator {
-				err = fmt.Errorf("%w: no token is for a coordinator", ErrRole)
+				err = fmt.Errorf("%w: a token can't have the role coordinator", ErrRole)
 			}
 		case "expires":
 			r.Expires, err = time.Parse(time.RFC3339, text)
 			if err == nil && stamp(r.Expires) != text {
-				err = fmt.Errorf("%s is not a time such as %s", strictjson.Quote(text), stamp(r.Expires))
+				err = fmt.Errorf("the time is %s; want the form %s", strictjson.Quote(text), stamp(r.Expires))
 			}
 			r.Expires = r.Expires.UTC()
 		case "revoked":
@@ -130,7 +130,7 @@ func decodeToken(dec *json.Decoder) (tokenRecord, error) {
 		case "uses":
 			r.Uses, err = strictjson.Uint(dec, 63)
 		default:
-			err = errors.New("not known")
+			err = errors.New("unknown key")
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", strictjson.Plain(key), err)
@@ -145,7 +145,7 @@ func decodeToken(dec *json.Decoder) (tokenRecord, error) {
 
 func decodeHex(into []byte, text string) error {
 	raw, err := hex.DecodeString(text)
-	// Compared with the text again: it is a key, and has one way to be written.
+	// Encoded again and compared, because each value must have exactly one text.
 	if err != nil || len(raw) != len(into) || hex.EncodeToString(raw) != text {
 		return fmt.Errorf("%s; want %d hexadecimal digits, lower case", strictjson.Quote(text), 2*len(into))
 	}

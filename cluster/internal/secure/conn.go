@@ -1,9 +1,9 @@
-// Package secure makes TLS connections whose records go to the network many at a time.
+// Package secure makes TLS connections that read and write many TLS records with one system call.
 //
-// TLS has records of at most 16 KiB, and crypto/tls reads and writes each by a call of the system of its own, which the
-// network then has as a packet of its own. Where messages are of megabytes, that costs as much as the encryption.
+// A TLS record has at most 16 KiB, and crypto/tls reads and writes each with a separate system call, which the network
+// then sends as a separate packet. For messages of megabytes that costs as much as the encryption.
 //
-// It may not know what the connections are for, or who may open them.
+// The package must never know the purpose of a connection, or who may open it.
 package secure
 
 import (
@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	recordBytes = 16 << 10 // the most that a record has of what is written
-	aroundBytes = 22       // what a record of TLS 1.3 has beside it
+	recordBytes = 16 << 10 // the most payload bytes in a record
+	aroundBytes = 22       // the other bytes of a TLS 1.3 record
 
-	// batchBytes is how much goes to the system at once, and how much of what has come is taken at once.
+	// batchBytes is the most that one system call writes or reads.
 	batchBytes = 8 * (recordBytes + aroundBytes)
 )
 
@@ -26,22 +26,22 @@ type Conn struct {
 	wire *wire
 }
 
-// Client is tls.Client.
+// Client is like tls.Client.
 func Client(raw net.Conn, config *tls.Config) *Conn {
 	w := &wire{Conn: raw}
 	return &Conn{tls.Client(w, config), w}
 }
 
-// Server is tls.Server.
+// Server is like tls.Server.
 func Server(raw net.Conn, config *tls.Config) *Conn {
 	w := &wire{Conn: raw}
 	return &Conn{tls.Server(w, config), w}
 }
 
-// NetConn is the connection below TLS, as it was given.
+// NetConn returns the connection below TLS that was given to Client or Server.
 func (c *Conn) NetConn() net.Conn { return c.wire.Conn }
 
-// Write writes p. When it returns without an error all of it has gone to the system.
+// Write writes p. When it returns without an error, all of p was passed to the system.
 func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) <= recordBytes {
 		return c.Conn.Write(p)
@@ -54,21 +54,21 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// wire is what TLS reads from and writes to.
+// wire is the connection that TLS reads from and writes to.
 type wire struct {
 	net.Conn
 
-	mu      sync.Mutex // of what is written
-	holders int        // writes that go on, behind each of which what is kept is written
+	mu      sync.Mutex // for writing
+	holders int        // calls of Conn.Write in progress; each flushes at its end
 	kept    *[]byte    // records that are not written yet; nil: none
-	err     error      // of the first write that failed: a record is missing then, and none may follow
+	err     error      // of the first failed write: a record is missing, so none may follow
 
-	// of the one that reads
+	// used only by the reader
 	buf    []byte // nil: not needed yet
 	lo, hi int
 }
 
-// batches has room for records.
+// batches is a pool of buffers for records.
 var batches = sync.Pool{New: func() any {
 	b := make([]byte, 0, batchBytes)
 	return &b
@@ -87,7 +87,7 @@ func (w *wire) release() error {
 	return w.flush()
 }
 
-// Write keeps p for as long as somebody holds and there is room.
+// Write keeps p while there are holders and the buffer has room.
 func (w *wire) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +114,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush writes what is kept. mu is held.
+// flush writes the kept records. mu is held.
 func (w *wire) flush() error {
 	if w.kept == nil {
 		return w.err
@@ -128,7 +128,7 @@ func (w *wire) flush() error {
 	return w.err
 }
 
-// Read reads what has come. When it fills p there may be more, which is taken at once from then on.
+// Read reads from the connection. After a read that fills p it reads through a larger buffer, because more may be waiting.
 func (w *wire) Read(p []byte) (int, error) {
 	if w.lo == w.hi {
 		if w.buf == nil || len(p) >= len(w.buf) {
@@ -143,7 +143,7 @@ func (w *wire) Read(p []byte) (int, error) {
 		if n == 0 {
 			return 0, err
 		}
-		// An error comes again.
+		// The next read returns the error again.
 	}
 	n := copy(p, w.buf[w.lo:w.hi])
 	w.lo += n

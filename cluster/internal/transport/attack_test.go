@@ -169,7 +169,7 @@ func attacks() []attack {
 			}},
 		{name: "5 MiB", want: "ResourceExhausted", log: "larger than max", do: rawMessage(encode(message(transport.LinkActor,
 			&wire.Envelope{Sender: "a", Target: strings.Repeat("x", 5<<20)})))},
-		{name: "forged sender", onlyIn: "tls", want: "InvalidArgument", log: "it says that",
+		{name: "forged sender", onlyIn: "tls", want: "InvalidArgument", log: "it names",
 			do: rawMessage(encode(message(transport.LinkActor, &wire.Envelope{Sender: "coordinator"})))},
 		{name: "a million streams of headers", want: "connection closed", do: func(t *testing.T, a attacker) string {
 			conn := a.dial(t, "h2")
@@ -615,7 +615,7 @@ func TestDeadAddress(t *testing.T) {
 	if grown := int64(after.Heap) - int64(before.Heap); grown > transport.LimitUnwrittenBytes*5/4 {
 		t.Errorf("the heap has grown by %d bytes", grown)
 	}
-	n.awaitLog("wait for it already")
+	n.awaitLog("already wait for this address")
 	// What waited is lost when the limit's time is over, and the bound begins anew.
 	_ = silent.Close()
 	other := startNode(t, nodeConfig{Listen: silent.Addr().String()})

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// connect opens a TCP connection. The first packet of one may be lost, and systems wait a second, then
-// three, until they send it again: behind a short break of the network that is much. So another
-// attempt begins beside the first after connectAgain, and after twice the time a third one, up to
-// LimitAttempts; the first that stands is taken.
+// connect opens a TCP connection. If the first packet is lost, systems wait one second, then three,
+// before they resend it, which is long after a short break of the network. So connect starts another
+// try in parallel after connectAgain, a third after twice that time, up to LimitAttempts. The first
+// connection that opens is used.
 func connect(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type result struct {
@@ -35,7 +35,7 @@ func connect(ctx context.Context, address string) (net.Conn, error) {
 				continue
 			}
 			cancel()
-			go func() { // ends with the others, which ctx ends
+			go func() { // ends with the other tries, which ctx ends
 				for range running {
 					if late := <-results; late.conn != nil {
 						_ = late.conn.Close()

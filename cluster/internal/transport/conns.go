@@ -8,21 +8,21 @@ import (
 	"sync"
 )
 
-// admission counts what others have open here, and can close it all. Those who have shown who they are count
-// apart from strangers, so that no number of these keeps them out.
+// admission counts the connections that other processes have opened here, and can close them all. Identified processes
+// count separately from strangers, so that no number of strangers can keep them out.
 type admission struct {
-	anybody        bool // nobody shows who it is, without TLS: who has said what it speaks is no stranger
-	most           int  // connections
+	anybody        bool // without TLS: a process that has named its protocol is not a stranger
+	most           int  // limit of connections
 	mostStrangers  int
-	mostPerAddress int // of each of the two
+	mostPerAddress int // limit for identified processes, and for strangers
 
 	mu        sync.Mutex
 	closed    bool
-	number    uint64 // of the last one
+	number    uint64 // of the last connection
 	open      map[*admitted]struct{}
 	known     map[netip.Addr]int
 	strangers map[netip.Addr]map[*admitted]struct{}
-	strange   int // of all addresses
+	strange   int // strangers from all addresses
 }
 
 func newAdmission(anybody bool, files uint64) *admission {
@@ -35,20 +35,20 @@ func newAdmission(anybody bool, files uint64) *admission {
 		open:           make(map[*admitted]struct{}), known: make(map[netip.Addr]int), strangers: make(map[netip.Addr]map[*admitted]struct{})}
 }
 
-// admitted is a connection that counts until it is closed. It embeds a *net.TCPConn, and no
-// net.Conn, so that net.Buffers are written to it by one system call.
+// admitted is a connection that counts until it is closed. It embeds a *net.TCPConn rather than a
+// net.Conn, so that net.Buffers are written with one system call.
 type admitted struct {
 	*net.TCPConn
 	admission *admission
 	from      netip.Addr
-	number    uint64               // of those that were admitted
-	strange   bool                 // under admission.mu
-	state     *tls.ConnectionState // with a verified certificate; under admission.mu
+	number    uint64               // in the order of admission
+	strange   bool                 // guarded by admission.mu
+	state     *tls.ConnectionState // with a verified certificate; guarded by admission.mu
 	once      sync.Once
 }
 
-// shown keeps what the other side has shown, for recheck. It is no stranger any more, if it has shown a
-// certificate.
+// shown keeps the other side's TLS state for Recheck. If the other side has shown a certificate, it is not
+// a stranger any more.
 func (c *admitted) shown(state tls.ConnectionState) error {
 	c.admission.mu.Lock()
 	defer c.admission.mu.Unlock()
@@ -59,7 +59,7 @@ func (c *admitted) shown(state tls.ConnectionState) error {
 	return c.introduce()
 }
 
-// introduce counts a connection among those that are known. admission.mu is held.
+// introduce counts a connection as one of an identified process. admission.mu is held.
 func (c *admitted) introduce() error {
 	a := c.admission
 	if !c.strange {
@@ -73,7 +73,7 @@ func (c *admitted) introduce() error {
 	return nil
 }
 
-// unstrange takes a connection from among strangers. admission.mu is held.
+// unstrange stops counting a connection as a stranger. admission.mu is held.
 func (c *admitted) unstrange() {
 	a := c.admission
 	c.strange = false
@@ -83,8 +83,8 @@ func (c *admitted) unstrange() {
 	}
 }
 
-// oldest is the stranger that has been there for longest of those from an address; of the address that most are from, where
-// none is given. mu is held.
+// oldest returns the oldest stranger from an address, or, if from is nil, from the address with the most strangers. mu is
+// held.
 func (a *admission) oldest(from *netip.Addr) (oldest *admitted) {
 	of := a.strangers[netip.Addr{}]
 	if from != nil {
@@ -104,7 +104,7 @@ func (a *admission) oldest(from *netip.Addr) (oldest *admitted) {
 	return oldest
 }
 
-// Recheck closes the connections of those whose certificates Identify accepts no more.
+// Recheck closes the connections of processes whose certificates Identify no longer accepts.
 func (t *TCP) Recheck() {
 	a := t.admission
 	a.mu.Lock()
@@ -118,16 +118,16 @@ func (t *TCP) Recheck() {
 	for c, state := range shown {
 		if _, err := t.identify(*state, c.RemoteAddr()); err != nil {
 			_ = c.Close()
-			t.refuse(c.RemoteAddr(), fmt.Errorf("closed: %w", err))
+			t.refuse(c.RemoteAddr(), fmt.Errorf("closed an open connection: %w", err))
 		}
 	}
 }
 
-// admit takes a connection in, or says why not; then it is the caller's to close.
+// admit admits a connection, or returns why not; then the caller closes it.
 func (a *admission) admit(raw net.Conn) (*admitted, error) {
 	tcp, ok := raw.(*net.TCPConn)
 	if !ok {
-		return nil, fmt.Errorf("a connection of type %T; want TCP", raw)
+		return nil, fmt.Errorf("the connection has type %T; want TCP", raw)
 	}
 	c := &admitted{TCPConn: tcp, admission: a, from: source(raw.RemoteAddr()), strange: true}
 	a.mu.Lock()
@@ -156,12 +156,13 @@ func (a *admission) admit(raw net.Conn) (*admitted, error) {
 	a.strange++
 	a.mu.Unlock()
 	if drop != nil {
-		_ = drop.Close() // it has not shown who it is
+		_ = drop.Close() // it has not identified itself
 	}
 	return c, nil
 }
 
-// source is what LimitConnectionsPerAddress counts by: who has one address of IPv6 has its /64.
+// source returns the address that LimitConnectionsPerAddress counts by: for IPv6 the /64, because a host usually has all of
+// it.
 func source(addr net.Addr) netip.Addr {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
@@ -176,7 +177,7 @@ func source(addr net.Addr) netip.Addr {
 	return ip
 }
 
-// shaken ends the handshake.
+// shaken marks the end of the handshake.
 func (c *admitted) shaken() error {
 	c.admission.mu.Lock()
 	defer c.admission.mu.Unlock()
@@ -201,7 +202,7 @@ func (c *admitted) Close() error {
 	return c.TCPConn.Close()
 }
 
-// close closes all, and admits nothing any more.
+// close closes all connections, and admits no more.
 func (a *admission) close() {
 	a.mu.Lock()
 	a.closed = true
@@ -211,6 +212,6 @@ func (a *admission) close() {
 	}
 	a.mu.Unlock()
 	for _, c := range open {
-		_ = c.Close() // what it says of a connection that nobody wants is of no use
+		_ = c.Close() // its error does not matter any more
 	}
 }

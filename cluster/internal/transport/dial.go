@@ -12,15 +12,13 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/secure"
 )
 
-// Dialer opens streams for a process that need not listen itself: one that joins, or follows
-// a run.
+// Dialer opens streams for a process that does not listen, such as one that joins or follows a run.
 type Dialer struct {
 	TLS      *tls.Config // nil: no TLS
-	Insecure bool        // no TLS off loopback: must be asked for
+	Insecure bool        // allow non-loopback addresses without TLS
 }
 
-// Dial opens a stream; ctx bounds the time it takes, and so does LimitHandshakeTime once
-// there is a connection.
+// Dial opens a stream. ctx bounds the time it takes; LimitHandshakeTime bounds the handshake.
 func (d Dialer) Dial(ctx context.Context, address, protocol string) (net.Conn, error) {
 	if err := checkProtocol(protocol); err != nil {
 		return nil, err
@@ -33,12 +31,12 @@ func (d Dialer) Dial(ctx context.Context, address, protocol string) (net.Conn, e
 		if conn != nil {
 			_ = conn.Close()
 		}
-		return nil, fmt.Errorf("dialling %s for %s: %w", address, protocol, err)
+		return nil, fmt.Errorf("dial %s for %s: %w", address, protocol, err)
 	}
 	return conn, nil
 }
 
-// open connects, with TLS if there is any; alpn is what is to be spoken.
+// open connects, with TLS if it is configured. alpn names the protocol.
 func (d Dialer) open(ctx context.Context, address, alpn string) (net.Conn, error) {
 	if err := checkAddress(address); err != nil {
 		return nil, err
@@ -50,7 +48,7 @@ func (d Dialer) open(ctx context.Context, address, alpn string) (net.Conn, error
 	if d.TLS == nil {
 		if tcp, ok := raw.RemoteAddr().(*net.TCPAddr); !d.Insecure && (!ok || !tcp.IP.IsLoopback()) {
 			_ = raw.Close()
-			return nil, fmt.Errorf("%w: %v", ErrInsecure, raw.RemoteAddr())
+			return nil, fmt.Errorf("%w: %v is not a loopback address", ErrInsecure, raw.RemoteAddr())
 		}
 		return raw, nil
 	}
@@ -68,7 +66,7 @@ func (d Dialer) open(ctx context.Context, address, alpn string) (net.Conn, error
 	return conn, nil
 }
 
-// greet says what is to be spoken, and hears whether it may be.
+// greet names the protocol, and reads whether the other side accepts it.
 func (d Dialer) greet(conn net.Conn, protocol string) error {
 	if d.TLS == nil {
 		if _, err := conn.Write(preamble(protocol)); err != nil {
@@ -78,9 +76,9 @@ func (d Dialer) greet(conn net.Conn, protocol string) error {
 	var answer [1]byte
 	if _, err := io.ReadFull(conn, answer[:]); err != nil {
 		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("%w: it closed the connection, and its log says why: %w", ErrRefused, io.EOF)
+			return fmt.Errorf("%w: it closed the connection; its log says why: %w", ErrRefused, io.EOF)
 		}
-		return refusal(err) // of TLS 1.3, where the other side refuses a certificate after the handshake
+		return refusal(err) // in TLS 1.3 the other side refuses a certificate after the handshake
 	}
 	switch reason, known := answers[answer[0]]; {
 	case answer[0] == answerAccepted:
@@ -88,10 +86,10 @@ func (d Dialer) greet(conn net.Conn, protocol string) error {
 	case known:
 		return fmt.Errorf("%w: %w", ErrRefused, reason)
 	}
-	return fmt.Errorf("%w: it answered %d, which means nothing: is it a process of this version?", ErrRefused, answer[0])
+	return fmt.Errorf("%w: unknown answer %d; check that both sides run the same build", ErrRefused, answer[0])
 }
 
-// refusal marks an error of TLS that the other side has sent.
+// refusal marks a TLS error from the other side with ErrRefused.
 func refusal(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "remote error" {
@@ -100,9 +98,9 @@ func refusal(err error) error {
 	return err
 }
 
-// handshakeBy runs f, and breaks it off with ctx or after LimitHandshakeTime.
+// handshakeBy runs f, and cancels it when ctx ends or after LimitHandshakeTime.
 func handshakeBy(ctx context.Context, conn net.Conn, f func() error) error {
-	_ = conn.SetDeadline(time.Now().Add(LimitHandshakeTime)) // f notices a closed connection
+	_ = conn.SetDeadline(time.Now().Add(LimitHandshakeTime)) // f reports a closed connection
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	err := f()
 	if !stop() && ctx.Err() != nil {

@@ -2,5 +2,5 @@
 
 package transport
 
-// openFiles is how many files this process may have open; on the systems of this file it may have as many as there are connections.
+// openFiles returns how many files this process may have open. On these systems it assumes enough for all connections.
 func openFiles() uint64 { return LimitConnections + filesKept }

@@ -4,7 +4,7 @@ package transport
 
 import "golang.org/x/sys/unix"
 
-// openFiles is how many files this process may have open. Go's runtime has raised the soft limit to the hard one.
+// openFiles returns how many files this process may have open. Go's runtime has raised the soft limit to the hard one.
 func openFiles() uint64 {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {

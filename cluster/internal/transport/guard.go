@@ -12,15 +12,15 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// The guard passes what Send of another process makes protoactor write, and nothing else:
-// protoactor panics at some messages, and obeys others, from anybody.
+// The guard passes only the messages that Send makes protoactor write in another process. protoactor
+// itself would panic at some messages, and obey others from any client.
 
 var (
 	envelopeType = (&wire.Envelope{}).ProtoReflect().Descriptor()
 	envelopeName = string(envelopeType.FullName())
 )
 
-// forbidden is an error of the guard.
+// forbidden returns an error of the guard.
 func forbidden(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errMessage, fmt.Sprintf(format, args...))
 }
@@ -54,11 +54,11 @@ func scan(what string, data []byte, field func(n protowire.Number, content []byt
 	return nil
 }
 
-// checkEncoded looks at a RemoteMessage before it is decoded: a decoder makes a hundred bytes
-// of memory out of two. It allows the fields that Send makes use of, so many times.
+// checkEncoded checks a RemoteMessage before it is decoded, because a decoder may turn two bytes into
+// a hundred bytes of memory. It allows only the fields that Send uses, as often as Send uses them.
 func checkEncoded(data []byte) error {
 	if len(data) > recvBytesMax {
-		return forbidden("%d bytes; the limit is %d", len(data), recvBytesMax)
+		return forbidden("it has %d bytes; the limit is %d", len(data), recvBytesMax)
 	}
 	fields := 0
 	return scan("message", data, func(n protowire.Number, content []byte) error {
@@ -81,19 +81,19 @@ func checkEncodedBatch(data []byte) error {
 		switch {
 		case n == 1 && content != nil:
 			if types++; types > 1 {
-				return forbidden("several type names; want one")
+				return forbidden("it has several type names; want one")
 			}
 		case n == 2 && content != nil:
 			if targets++; targets > 1 {
-				return forbidden("several targets; want one")
+				return forbidden("it has several targets; want one")
 			}
 		case n == 3 && content != nil:
 			if envelopes++; envelopes > LimitBatch {
-				return forbidden("more than %d envelopes", LimitBatch)
+				return forbidden("it has more than %d envelopes, the limit", LimitBatch)
 			}
 			return checkEncodedEnvelope(content)
 		case n == 4:
-			return forbidden("a sender; want none")
+			return forbidden("it has a sender; want none")
 		default:
 			return forbidden("batch, field %d", n)
 		}
@@ -107,9 +107,9 @@ func checkEncodedEnvelope(data []byte) error {
 		switch {
 		case n == 2 && content != nil, (n == 1 || n == 3 || n == 5) && content == nil:
 		case n == 4 || n == 8:
-			return forbidden("a sender; want none")
+			return forbidden("it has a sender; want none")
 		case n == 6:
-			return forbidden("headers; want none")
+			return forbidden("it has headers; want none")
 		default:
 			return forbidden("envelope, field %d", n)
 		}
@@ -125,14 +125,14 @@ func checkEncodedConnect(data []byte) error {
 	servers := 0
 	return scan("connect request", data, func(n protowire.Number, content []byte) error {
 		if n != 2 || content == nil {
-			return forbidden("connect request, field %d; want a server's", n)
+			return forbidden("connect request, field %d; want the field of a server", n)
 		}
 		if servers++; servers > 1 {
-			return forbidden("connect request: several servers")
+			return forbidden("connect request: it has several servers; want one")
 		}
 		var seen [3]bool
 		return scan("connect request", content, func(n protowire.Number, content []byte) error {
-			limit := LimitNameBytes // of the actor system's id
+			limit := LimitNameBytes // for the actor system's id
 			if n == 2 {
 				limit = LimitAddressBytes
 			}
@@ -150,14 +150,14 @@ func checkEncodedConnect(data []byte) error {
 	})
 }
 
-// checkParts bounds what the decoder makes of an encoded message of type md. parts is what is
-// left of LimitEnvelopeParts.
+// checkParts bounds the memory that the decoder needs for an encoded message of type md. parts is the
+// rest of LimitEnvelopeParts.
 func checkParts(data []byte, md protoreflect.MessageDescriptor, parts *int, depth int) error {
 	if *parts--; *parts < 0 {
-		return forbidden("more than %d parts", LimitEnvelopeParts)
+		return forbidden("it has more than %d parts, the limit", LimitEnvelopeParts)
 	}
 	if depth > LimitEnvelopeDepth {
-		return forbidden("parts lie deeper than %d", LimitEnvelopeDepth)
+		return forbidden("its parts are nested deeper than %d, the limit", LimitEnvelopeDepth)
 	}
 	fields := md.Fields()
 	return scan(string(md.Name()), data, func(n protowire.Number, content []byte) error {
@@ -174,20 +174,20 @@ func checkParts(data []byte, md protoreflect.MessageDescriptor, parts *int, dept
 	})
 }
 
-// guard checks the messages of one stream, in their order.
+// guard checks the messages of one stream, in order.
 type guard struct {
 	peer      Peer
-	known     bool // with TLS: then an envelope's sender must be the peer
-	connected bool // its connect request has come
+	known     bool // with TLS: an envelope's sender must be the peer
+	connected bool // its connect request has arrived
 }
 
-// check looks at a message that checkEncoded has passed; protoactor may have it if there is
-// no error.
+// check checks a message that checkEncoded has passed. If it returns nil, protoactor may have the
+// message.
 func (g *guard) check(m *remote.RemoteMessage) error {
 	switch m := m.GetMessageType().(type) {
 	case *remote.RemoteMessage_ConnectRequest:
 		if m.ConnectRequest.GetServerConnection() == nil {
-			return forbidden("a connect request without a server")
+			return forbidden("the connect request has no server")
 		}
 		if g.connected {
 			return forbidden("a second connect request")
@@ -200,22 +200,22 @@ func (g *guard) check(m *remote.RemoteMessage) error {
 		}
 		return g.checkBatch(m.MessageBatch)
 	}
-	return forbidden("a %T; want a batch or a connect request", m.GetMessageType())
+	return forbidden("it is a %T; want a batch or a connect request", m.GetMessageType())
 }
 
 func (g *guard) checkBatch(b *remote.MessageBatch) error {
 	if n := len(b.GetSenders()); n > 0 {
-		return forbidden("%d senders; want none", n)
+		return forbidden("it has %d senders; want none", n)
 	}
 	if n := len(b.GetEnvelopes()); n > LimitBatch {
-		return forbidden("%d envelopes; the limit is %d", n, LimitBatch)
+		return forbidden("it has %d envelopes; the limit is %d", n, LimitBatch)
 	}
-	// Neither list may hold more than one entry, so that no other can be meant.
+	// Each list must have exactly one entry, so that an index can't select another.
 	if names := b.GetTypeNames(); len(names) != 1 || names[0] != envelopeName {
-		return forbidden("types %s; want %s alone", quoted(names), envelopeName)
+		return forbidden("its types are %s; want only %s", quoted(names), envelopeName)
 	}
 	if targets := b.GetTargets(); len(targets) != 1 || targets[0] != LinkActor {
-		return forbidden("targets %s; want %s alone", quoted(targets), LinkActor)
+		return forbidden("its targets are %s; want only %s", quoted(targets), LinkActor)
 	}
 	for _, e := range b.GetEnvelopes() {
 		if err := g.checkEnvelope(e); err != nil {
@@ -234,13 +234,13 @@ func (g *guard) checkEnvelope(e *remote.MessageEnvelope) error {
 	case e.GetSender() != 0 || e.GetSenderRequestId() != 0:
 		return forbidden("sender index %d of 0", e.GetSender())
 	case e.GetTargetRequestId() != 0:
-		return forbidden("a request number; want none")
+		return forbidden("it has a request number; want none")
 	case e.GetSerializerId() != 0:
-		return forbidden("serializer %d; want 0", e.GetSerializerId())
+		return forbidden("its serializer is %d; want 0", e.GetSerializerId())
 	case e.GetMessageHeader() != nil:
-		return forbidden("headers; want none")
+		return forbidden("it has headers; want none")
 	case len(e.GetMessageData()) > LimitEnvelopeBytes:
-		return forbidden("an envelope of %d bytes; the limit is %d", len(e.GetMessageData()), LimitEnvelopeBytes)
+		return forbidden("the envelope has %d bytes; the limit is %d", len(e.GetMessageData()), LimitEnvelopeBytes)
 	}
 	parts := LimitEnvelopeParts
 	if err := checkParts(e.GetMessageData(), envelopeType, &parts, 0); err != nil {
@@ -248,15 +248,15 @@ func (g *guard) checkEnvelope(e *remote.MessageEnvelope) error {
 	}
 	var m wire.Envelope
 	if err := proto.Unmarshal(e.GetMessageData(), &m); err != nil {
-		return forbidden("an envelope that can't be decoded: %v", err)
+		return forbidden("decode the envelope: %v", err)
 	}
 	if g.known && m.GetSender() != g.peer.Name {
-		return forbidden("it says that %s sent it, and %q did", quoted([]string{m.GetSender()}), g.peer.Name)
+		return forbidden("it names %s as its sender, but %q sent it", quoted([]string{m.GetSender()}), g.peer.Name)
 	}
 	return nil
 }
 
-// quoted is for logs: short, whatever others wrote.
+// quoted quotes names from other processes for logs, cut to a bounded length.
 func quoted(names []string) string {
 	if len(names) > 2 {
 		return fmt.Sprintf("%s and %d more", quoted(names[:2]), len(names)-2)

@@ -101,7 +101,7 @@ func forbiddenMessages() []forbiddenMessage {
 		m("a client's connect request", "field 1",
 			&remote.RemoteMessage{MessageType: &remote.RemoteMessage_ConnectRequest{ConnectRequest: &remote.ConnectRequest{
 				ConnectionType: &remote.ConnectRequest_ClientConnection{ClientConnection: &remote.ClientConnection{MemberId: "x"}}}}}),
-		m("a connect request of nobody", "without a server",
+		m("a connect request of nobody", "has no server",
 			&remote.RemoteMessage{MessageType: &remote.RemoteMessage_ConnectRequest{ConnectRequest: &remote.ConnectRequest{}}}),
 		m("a block list", "field 3", connectRequest(func(c *remote.ServerConnection) { c.BlockList = []string{"x"} })),
 		m("a long id", "65 bytes", connectRequest(func(c *remote.ServerConnection) { c.MemberId = strings.Repeat("x", 65) })),
@@ -109,8 +109,8 @@ func forbiddenMessages() []forbiddenMessage {
 
 		batch("two types", "several type names", func(b *remote.MessageBatch) { b.TypeNames = append(b.TypeNames, envelopeName) }),
 		batch("two targets", "several targets", func(b *remote.MessageBatch) { b.Targets = append(b.Targets, transport.LinkActor) }),
-		batch("no type", "types none", func(b *remote.MessageBatch) { b.TypeNames = nil }),
-		batch("no target", "targets none", func(b *remote.MessageBatch) { b.Targets = nil }),
+		batch("no type", "types are none", func(b *remote.MessageBatch) { b.TypeNames = nil }),
+		batch("no target", "targets are none", func(b *remote.MessageBatch) { b.Targets = nil }),
 		batch("an unknown type", "Nobody", func(b *remote.MessageBatch) { b.TypeNames[0] = "troupe.wire.Nobody" }),
 		batch("another type of ours", "troupe.wire.Halt", func(b *remote.MessageBatch) { b.TypeNames[0] = "troupe.wire.Halt" }),
 		batch("another target", "loader", func(b *remote.MessageBatch) { b.Targets[0] = "loader" }),
@@ -136,15 +136,15 @@ func forbiddenMessages() []forbiddenMessage {
 		envelope("negative sender index", "a sender", func(e *remote.MessageEnvelope) { e.Sender = -1 }),
 		envelope("sender's request", "a sender", func(e *remote.MessageEnvelope) { e.SenderRequestId = 1 }),
 		envelope("target's request", "field 7", func(e *remote.MessageEnvelope) { e.TargetRequestId = 1 }),
-		envelope("JSON", "serializer 1", func(e *remote.MessageEnvelope) { e.SerializerId = 1 }),
-		envelope("unknown serializer", "serializer -1", func(e *remote.MessageEnvelope) { e.SerializerId = -1 }),
+		envelope("JSON", "serializer is 1", func(e *remote.MessageEnvelope) { e.SerializerId = 1 }),
+		envelope("unknown serializer", "serializer is -1", func(e *remote.MessageEnvelope) { e.SerializerId = -1 }),
 		envelope("headers", "headers", func(e *remote.MessageEnvelope) {
 			e.MessageHeader = &remote.MessageHeader{HeaderData: map[string]string{"name": "coordinator"}}
 		}),
 		envelope("empty headers", "headers", func(e *remote.MessageEnvelope) { e.MessageHeader = &remote.MessageHeader{} }),
 		envelope("too large", "the limit is", func(e *remote.MessageEnvelope) { e.MessageData = encode(&huge) }),
 		envelope("not protobuf", "not protobuf", func(e *remote.MessageEnvelope) { e.MessageData = []byte{0xff} }),
-		envelope("not UTF-8", "can't be decoded", func(e *remote.MessageEnvelope) { e.MessageData = []byte{3<<3 | 2, 1, 0xff} }),
+		envelope("not UTF-8", "decode the envelope", func(e *remote.MessageEnvelope) { e.MessageData = []byte{3<<3 | 2, 1, 0xff} }),
 		envelope("unknown field", "no field 99", func(e *remote.MessageEnvelope) {
 			e.MessageData = protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1)
 		}),
@@ -198,7 +198,7 @@ func TestGuard(t *testing.T) {
 	}{
 		{"good", transport.NewGuard(a, true), good, ""},
 		{"good without TLS", transport.NewGuard(transport.Peer{}, false), good, ""},
-		{"forged sender", transport.NewGuard(b, true), good, `it says that "a" sent it, and "b" did`},
+		{"forged sender", transport.NewGuard(b, true), good, `it names "a" as its sender, but "b" sent it`},
 		{"connect", transport.NewUnconnectedGuard(), connect, ""},
 		{"connect twice", transport.NewGuard(a, true), connect, "second connect request"},
 		{"batch before connect", transport.NewUnconnectedGuard(), good, "before the connect request"},

@@ -14,14 +14,14 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/secure"
 )
 
-// alpnHTTP2 is the name by which protoactor's gRPC is asked for.
+// alpnHTTP2 is the ALPN name of protoactor's gRPC.
 const alpnHTTP2 = "h2"
 
-// gate is the credentials that gRPC's server has: it sees every connection first, keeps those
-// of gRPC for it, and hands the others to their handlers.
+// gate is the credentials of gRPC's server. It gets every connection first, leaves those for gRPC to
+// the server, and passes the others to their handlers.
 type gate struct{ t *TCP }
 
-// identity is who opened a connection of gRPC's; the guard finds it by peer.FromContext.
+// identity is the process that opened a gRPC connection. The guard gets it from peer.FromContext.
 type identity struct {
 	credentials.CommonAuthInfo
 	peer  Peer
@@ -38,14 +38,14 @@ func (g gate) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, err
 	case protocol == ProtocolControl:
 		return conn, identity{peer: peer, known: g.t.serverTLS != nil}, nil
 	}
-	// gRPC clears the deadlines of what it gave us some time after we return, and would clear
-	// the handler's: so the handler begins when it has. A deadline in the past tells.
+	// gRPC clears the deadlines of a connection some time after this returns, and would clear those
+	// of the handler. So the handler begins after that: a deadline in the past shows when it is cleared.
 	_ = raw.SetWriteDeadline(time.Unix(1, 0))
 	g.t.serve(protocol, conn, peer, func() { awaitCleared(raw) })
 	return nil, nil, credentials.ErrConnDispatched
 }
 
-// awaitCleared returns when writing is possible again, or the connection is closed.
+// awaitCleared waits until the write deadline is cleared or the connection is closed.
 func awaitCleared(raw net.Conn) {
 	for pause := 10 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		_, err := raw.Write(nil)
@@ -58,7 +58,7 @@ func awaitCleared(raw net.Conn) {
 }
 
 func (gate) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("the gate is for servers")
+	return nil, nil, errors.New("the gate is only for servers")
 }
 func (gate) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "troupe"}
@@ -66,8 +66,8 @@ func (gate) Info() credentials.ProtocolInfo {
 func (g gate) Clone() credentials.TransportCredentials { return g }
 func (gate) OverrideServerName(string) error           { return nil }
 
-// receive admits a connection and learns what it speaks and who it is. Where it fails the
-// connection is closed and logged. control: whether it may be gRPC's.
+// receive admits a connection and identifies its protocol and its peer. If that fails, it logs the
+// reason and closes the connection. control says whether gRPC is allowed.
 func (t *TCP) receive(raw net.Conn, control bool) (net.Conn, string, Peer, error) {
 	c, err := t.admission.admit(raw)
 	if err != nil {
@@ -75,7 +75,7 @@ func (t *TCP) receive(raw net.Conn, control bool) (net.Conn, string, Peer, error
 		t.refuse(raw.RemoteAddr(), err)
 		return nil, "", Peer{}, err
 	}
-	_ = c.SetDeadline(time.Now().Add(LimitHandshakeTime)) // a closed connection is noticed below
+	_ = c.SetDeadline(time.Now().Add(LimitHandshakeTime)) // shake reports a closed connection
 	conn, protocol, peer, err := t.shake(c, control)
 	if err == nil {
 		err = c.shaken()
@@ -98,9 +98,9 @@ func (t *TCP) shake(c *admitted, control bool) (net.Conn, string, Peer, error) {
 		case http2 && control:
 			return &replayed{Conn: c, first: []byte(http2Preface[:len(magic)])}, ProtocolControl, Peer{}, nil
 		case http2:
-			return nil, "", Peer{}, fmt.Errorf("%w: gRPC, at the address of data", errProtocol)
+			return nil, "", Peer{}, fmt.Errorf("%w: gRPC at the address for tensors", errProtocol)
 		case t.cfg.Streams[protocol] == nil:
-			_, _ = c.Write([]byte{answerProtocol}) // it is refused all the same
+			_, _ = c.Write([]byte{answerProtocol}) // it is refused even if this fails
 			return nil, "", Peer{}, fmt.Errorf("%w %q", errProtocol, protocol)
 		}
 		return c, protocol, Peer{}, nil
@@ -109,7 +109,7 @@ func (t *TCP) shake(c *admitted, control bool) (net.Conn, string, Peer, error) {
 	ctx, cancel := context.WithTimeout(t.ctx, LimitHandshakeTime)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, "", Peer{}, fmt.Errorf("TLS: %w", err)
+		return nil, "", Peer{}, fmt.Errorf("TLS handshake: %w", err)
 	}
 	state := conn.ConnectionState()
 	protocol := state.NegotiatedProtocol
@@ -117,7 +117,7 @@ func (t *TCP) shake(c *admitted, control bool) (net.Conn, string, Peer, error) {
 	case protocol == alpnHTTP2 && control:
 		protocol = ProtocolControl
 	case t.cfg.Streams[protocol] == nil:
-		return nil, "", Peer{}, fmt.Errorf("%w %q by ALPN", errProtocol, protocol)
+		return nil, "", Peer{}, fmt.Errorf("%w %q in ALPN", errProtocol, protocol)
 	}
 	peer, err := t.identify(state, c.RemoteAddr())
 	var answer byte
@@ -134,7 +134,7 @@ func (t *TCP) shake(c *admitted, control bool) (net.Conn, string, Peer, error) {
 		err = fmt.Errorf("%s: %w", protocol, err)
 	case peer != (Peer{}) && t.cfg.Allow != nil && !t.cfg.Allow(peer, protocol):
 		answer = answerRole
-		err = fmt.Errorf("%s: %w: %s is %q", protocol, ErrRole, peer.Name, peer.Role)
+		err = fmt.Errorf("%s: %w: %s has the role %q", protocol, ErrRole, peer.Name, peer.Role)
 	default:
 		if err := c.shown(state); err != nil {
 			return nil, "", Peer{}, err
@@ -142,14 +142,14 @@ func (t *TCP) shake(c *admitted, control bool) (net.Conn, string, Peer, error) {
 		return conn, protocol, peer, nil
 	}
 	if protocol != ProtocolControl {
-		_, _ = conn.Write([]byte{answer}) // it is refused all the same
+		_, _ = conn.Write([]byte{answer}) // it is refused even if this fails
 	}
 	return nil, "", Peer{}, err
 }
 
-// identify is the peer of a verified certificate; without one it is the zero Peer.
+// identify returns the peer of a verified certificate, or the zero Peer if there is no certificate.
 func (t *TCP) identify(state tls.ConnectionState, addr net.Addr) (Peer, error) {
-	// Not PeerCertificates: those are only what the peer said.
+	// Not PeerCertificates, which are unverified.
 	if len(state.VerifiedChains) == 0 {
 		return Peer{}, nil
 	}
@@ -163,12 +163,12 @@ func (t *TCP) identify(state tls.ConnectionState, addr net.Addr) (Peer, error) {
 	return Peer{Name: name, Role: role, Address: addr.String()}, nil
 }
 
-// serve gives a connection to its handler, in a goroutine that ends with the handler.
+// serve passes a connection to its handler, in a goroutine that ends with the handler.
 func (t *TCP) serve(protocol string, conn net.Conn, peer Peer, before func()) {
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
-		_ = conn.Close() // admission closes what it had; this came at the same time
+		_ = conn.Close() // it came while admission closed the others
 		return
 	}
 	t.handlers.Add(1)
@@ -188,7 +188,7 @@ func (t *TCP) serve(protocol string, conn net.Conn, peer Peer, before func()) {
 	}()
 }
 
-// refuse logs what was refused.
+// refuse logs a refused connection.
 func (t *TCP) refuse(from net.Addr, err error) {
 	if t.ctx.Err() != nil {
 		return
@@ -196,7 +196,7 @@ func (t *TCP) refuse(from net.Addr, err error) {
 	t.lines.log(slog.LevelWarn, "connection refused", slog.Any("from", from), slog.String("why", err.Error()))
 }
 
-// replayed gives its reader again what has been read.
+// replayed returns bytes that were already read to its reader again.
 type replayed struct {
 	net.Conn
 	first []byte

@@ -21,8 +21,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Headers by which the guard tells the link actor who sent an envelope: protoactor passes
-// them on, and from outside the guard lets none through.
+// Headers in which the guard tells the link actor who sent an envelope. protoactor passes them on; the
+// guard refuses headers from other processes.
 const (
 	headerName    = "name"
 	headerRole    = "role"
@@ -30,19 +30,19 @@ const (
 	headerUnits   = "units"
 )
 
-// unaryRefused answers everything but the one stream.
+// unaryRefused refuses all unary calls.
 func (t *TCP) unaryRefused(ctx context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 	if p, ok := peer.FromContext(ctx); ok {
-		t.refuse(p.Addr, forbidden("a call of %s", quoted([]string{info.FullMethod})))
+		t.refuse(p.Addr, forbidden("it calls %s", quoted([]string{info.FullMethod})))
 	}
-	return nil, status.Error(codes.Unimplemented, "not here")
+	return nil, status.Error(codes.Unimplemented, "this method is not available")
 }
 
-// guarded puts the guard before protoactor.
+// guarded runs the guard before protoactor.
 func (t *TCP) guarded(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	from, ok := peer.FromContext(stream.Context())
 	if !ok || info.FullMethod != remote.Remoting_Receive_FullMethodName {
-		return status.Error(codes.Unimplemented, "not here")
+		return status.Error(codes.Unimplemented, "this method is not available")
 	}
 	id, ok := from.AuthInfo.(identity)
 	if !ok {
@@ -51,7 +51,7 @@ func (t *TCP) guarded(srv any, stream grpc.ServerStream, info *grpc.StreamServer
 	header := map[string]string{}
 	if id.known {
 		if !t.enter(id.peer.Name) {
-			err := fmt.Errorf("%w: %d for control of %s are open, the limit", errBusy, LimitControlPerPeer, id.peer.Name)
+			err := fmt.Errorf("%w: %d control connections of %s are open, the limit", errBusy, LimitControlPerPeer, id.peer.Name)
 			t.refuse(from.Addr, err)
 			return status.Error(codes.ResourceExhausted, err.Error())
 		}
@@ -91,7 +91,7 @@ type guardedStream struct {
 	t      *TCP
 	from   *peer.Peer
 	guard  guard
-	header *remote.MessageHeader // of envelopes of one unit
+	header *remote.MessageHeader // for envelopes of one unit
 }
 
 func (s *guardedStream) RecvMsg(m any) error {
@@ -105,7 +105,7 @@ func (s *guardedStream) RecvMsg(m any) error {
 	}
 	msg, ok := m.(*remote.RemoteMessage)
 	if !ok {
-		return status.Errorf(codes.Internal, "a message of type %T", m)
+		return status.Errorf(codes.Internal, "unexpected message type %T", m)
 	}
 	if err := s.guard.check(msg); err != nil {
 		s.t.refuse(s.from.Addr, err)
@@ -136,7 +136,7 @@ func (s *guardedStream) headerOf(units int) *remote.MessageHeader {
 	return &remote.MessageHeader{HeaderData: header}
 }
 
-// checkingCodec looks at messages before it decodes them.
+// checkingCodec checks messages before it decodes them.
 type checkingCodec struct{ encoding.CodecV2 }
 
 func newCheckingCodec() checkingCodec {
@@ -158,7 +158,7 @@ func (c checkingCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(buf.ReadOnlyData(), m)
 }
 
-// linkActor is the one actor that receives from other processes.
+// linkActor is the only actor that receives messages from other processes.
 type linkActor struct{ t *TCP }
 
 func (l *linkActor) Receive(ctx actor.Context) {
@@ -168,17 +168,17 @@ func (l *linkActor) Receive(ctx actor.Context) {
 	}
 	m, ok := ctx.Message().(*wire.Envelope)
 	if !ok {
-		return // protoactor's own, such as Started
+		return // one of protoactor's own messages, such as Started
 	}
 	header := ctx.MessageHeader()
 	units, err := strconv.Atoi(header.Get(headerUnits))
 	if err != nil {
-		l.t.lines.log(slog.LevelWarn, "an envelope that did not come through the guard is dropped")
+		l.t.lines.log(slog.LevelWarn, "dropped an envelope that bypassed the guard")
 		return
 	}
 	defer l.t.unhandled.release(units)
 	defer func() {
-		// protoactor would recover it too, restart this actor and go on, without a word of it.
+		// protoactor would recover too, but restart this actor silently.
 		if r := recover(); r != nil {
 			l.t.cfg.Logger.Error("panic in the handler of envelopes", "panic", r, "stack", string(debug.Stack()))
 		}
@@ -188,9 +188,9 @@ func (l *linkActor) Receive(ctx actor.Context) {
 	}
 }
 
-// units is a semaphore of LimitUnhandledBytes.
+// units is a semaphore for LimitUnhandledBytes.
 type units struct {
-	turn chan struct{} // who takes units: one at a time, so that none waits for another's half
+	turn chan struct{} // one goroutine acquires at a time, so that two can't block each other halfway
 	free chan struct{}
 }
 

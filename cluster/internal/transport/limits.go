@@ -2,84 +2,84 @@ package transport
 
 import "time"
 
-// Limits of what others can make this process hold or do. All sizes of queues and buffers of
-// the package are here.
+// Limits of what other processes can make this one hold or do. All sizes of the package's queues and
+// buffers are here.
 const (
-	// LimitConnections is how many connections others may have open here, whatever for, where the
-	// process may have as many files open; else see filesKept.
+	// LimitConnections is how many connections other processes may have open here, of all protocols.
+	// If the process may have fewer files open, filesKept applies.
 	LimitConnections = 10_240
-	// LimitConnectionsPerAddress is how many of those who have shown who they are may come from one IPv4
-	// address, or from one /64 of IPv6.
+	// LimitConnectionsPerAddress is how many connections of identified processes may come from one IPv4
+	// address, or from one IPv6 /64.
 	LimitConnectionsPerAddress = 256
-	// LimitStrangers is how many connections may be of those who have not shown who they are: in the handshake, or to
-	// join. Beyond it, and beyond LimitConnectionsPerAddress of them from one address, the oldest is closed for the
-	// newest: most of those who have something to say have said it before that.
+	// LimitStrangers is how many connections of strangers may be open: of processes in the handshake, or that
+	// join. Beyond it, or beyond LimitConnectionsPerAddress strangers from one address, a new connection closes
+	// the oldest, which has most likely sent already what it has to send.
 	LimitStrangers = 1_024
-	// filesKept is how many of the files that the process may have open are not for connections from
-	// others: checkpoints, data, connections to others. It is half of them at most. A quarter of the rest is for
-	// strangers at most.
+	// filesKept is how many of the process's open files are reserved for other uses: checkpoints, data, and
+	// connections to other processes. At most half of the files are reserved. Strangers get at most a quarter of the
+	// rest.
 	filesKept = 512
-	// LimitHandshakeTime is the time a connection has to say who it is and what it speaks.
+	// LimitHandshakeTime bounds the time in which a connection must identify itself and its protocol.
 	LimitHandshakeTime = 5 * time.Second
 
-	// LimitControlPerPeer is how many of them may carry envelopes of one peer, known by its
-	// certificate. It has one, and after a break the old one lasts a little.
+	// LimitControlPerPeer is how many connections may carry the envelopes of one peer, identified by
+	// its certificate. It needs one; after a break the old one may still be open for a while.
 	LimitControlPerPeer = 8
 
-	// LimitEnvelopeBytes is the size of an envelope as it is encoded.
+	// LimitEnvelopeBytes bounds the size of an encoded envelope.
 	LimitEnvelopeBytes = 4 << 20
-	// LimitEnvelopeParts is how many messages may lie in one envelope, at any depth: an empty
-	// one takes two bytes on the wire and a hundred in memory.
+	// LimitEnvelopeParts bounds the messages nested in one envelope, at any depth: an empty one takes
+	// two bytes on the wire and a hundred in memory.
 	LimitEnvelopeParts = 1 << 17
-	// LimitEnvelopeDepth is how deep they may lie in each other.
+	// LimitEnvelopeDepth bounds how deep they are nested.
 	LimitEnvelopeDepth = 8
-	// LimitBatch is how many envelopes one message of protoactor's carries at most.
+	// LimitBatch bounds the envelopes in one message of protoactor.
 	LimitBatch = 16
-	// LimitNameBytes is the length of a name: of a process, a protocol, an actor system.
+	// LimitNameBytes bounds the length of a name: of a process, a protocol, an actor system.
 	LimitNameBytes = 64
-	// LimitAddressBytes is the length of host:port.
+	// LimitAddressBytes bounds the length of host:port.
 	LimitAddressBytes = 260
 
-	// LimitUnwrittenMessages and LimitUnwrittenBytes bound what waits to be written to one
-	// address: what is sent beyond is lost. protoactor's own queue has no bound.
+	// LimitUnwrittenMessages and LimitUnwrittenBytes bound the messages that wait to be written to
+	// one address; more are lost. protoactor's own queue is unbounded.
 	LimitUnwrittenMessages = 16_384
 	LimitUnwrittenBytes    = 64 << 20
-	// LimitUnhandledBytes bounds what has been received and waits for Handlers.Envelope.
-	// Beyond it connections are read no further.
+	// LimitUnhandledBytes bounds the received messages that wait for Handlers.Envelope. Beyond it,
+	// reading from connections pauses.
 	LimitUnhandledBytes = 64 << 20
 
-	// LimitAttempts is how many connections are tried at a time for one that is dialled.
+	// LimitAttempts is how many connections are tried in parallel for one dial.
 	LimitAttempts = 4
-	// LimitConnectTime is how long an address is dialled for control before what waits for it
-	// is lost. The next Send begins anew.
+	// LimitConnectTime is how long an address is dialed for control before the messages that wait for
+	// it are lost. The next Send dials again.
 	LimitConnectTime = 10 * time.Second
 	// LimitCloseTime is how long Close waits for handlers to return.
 	LimitCloseTime = 500 * time.Millisecond
 
-	// LimitLogLines is how many lines are logged in a second of what others did wrong; the
-	// rest are counted.
+	// LimitLogLines bounds the log lines per second about errors of other processes; the rest are
+	// counted.
 	LimitLogLines = 10
 )
 
 const (
-	// unhandledUnit is what LimitUnhandledBytes is counted in.
+	// unhandledUnit is the unit in which LimitUnhandledBytes is counted.
 	unhandledUnit = 64 << 10
-	// recvBytesMax is the size of a message of protoactor's: its largest batch is one of
-	// LimitEnvelopeBytes together (outgoing.go: SendMsg), and what describes it.
+	// recvBytesMax bounds a message of protoactor: its largest batch has LimitEnvelopeBytes in
+	// total (see split) and some bytes that describe it.
 	recvBytesMax = LimitEnvelopeBytes + 64<<10
-	// writerQueue is the first size of protoactor's queue of an address; it grows.
+	// writerQueue is the initial size of protoactor's queue for an address; it grows.
 	writerQueue = 1_024
-	// headerBytesMax is the size of the HTTP/2 headers of a request.
+	// headerBytesMax bounds the HTTP/2 headers of a request.
 	headerBytesMax = 8 << 10
 
-	connectAgain   = 300 * time.Millisecond // until another attempt begins beside the first
+	connectAgain   = 300 * time.Millisecond // until a second try begins in parallel
 	redialFirst    = 100 * time.Millisecond
 	redialMax      = 500 * time.Millisecond
-	redialPatience = 3 * time.Second // of one attempt: a lost SYN costs a second
+	redialPatience = 3 * time.Second // for one try: a lost SYN costs a second
 
-	redialOld = 5 * time.Second // since a connection was dialled: it is not one that answers another's dialling
+	redialOld = 5 * time.Second // age from which a connection was not dialed in answer to the other side's dial
 
-	keepaliveTime    = 5 * time.Second  // of silence, before a control connection is asked
-	keepaliveTimeout = 5 * time.Second  // for its answer
-	idleTime         = 15 * time.Second // of a control connection without its stream
+	keepaliveTime    = 5 * time.Second  // silence before a control connection is pinged
+	keepaliveTimeout = 5 * time.Second  // for the answer to the ping
+	idleTime         = 15 * time.Second // for a control connection without a stream
 )

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// boundedLog writes LimitLogLines a second and counts the rest: what others do must not fill
-// a disk.
+// boundedLog writes LimitLogLines per second and counts the rest, so that other processes can't fill a
+// disk.
 type boundedLog struct {
 	logger *slog.Logger
 
 	mu      sync.Mutex
 	closed  bool
-	lines   int         // of this second
-	leftOut int         // of this second
+	lines   int         // in this second
+	leftOut int         // in this second
 	timer   *time.Timer // runs while there were lines; ends with close
 }
 
@@ -44,7 +44,7 @@ func (b *boundedLog) nextSecond() {
 	b.lines, b.leftOut, b.timer = 0, 0, nil
 	b.mu.Unlock()
 	if leftOut > 0 {
-		b.logger.Warn("lines of the transport left out", "lines", leftOut, "limit_per_s", LimitLogLines)
+		b.logger.Warn("transport log lines left out", "lines", leftOut, "limit_per_s", LimitLogLines)
 	}
 }
 

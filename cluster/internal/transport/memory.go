@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Memory is a network within a process, for tests. Its transports reach each other by name,
-// which is their address. Between two of them order holds, as it does over TCP.
+// Memory is a network within a process, for tests. Its transports reach each other by name, which is
+// their address. Messages between two transports keep their order, as over TCP.
 type Memory struct {
 	mu     sync.Mutex
 	nodes  map[string]*memoryNode
@@ -27,13 +27,13 @@ type Memory struct {
 	conns  map[*memoryConn]struct{}
 }
 
-// Faults are what happens to envelopes.
+// Faults configures faults of envelopes.
 type Faults struct {
-	Drop, Duplicate float64       // how often, from 0 to 1
-	Delay           time.Duration // at most; what is sent later waits too
+	Drop, Duplicate float64       // probabilities, 0 to 1
+	Delay           time.Duration // the longest delay; later envelopes wait too
 }
 
-// pair are two names, the smaller first.
+// pair has two names, the smaller first.
 type pair [2]string
 
 func pairOf(a, b string) pair {
@@ -43,7 +43,7 @@ func pairOf(a, b string) pair {
 	return pair{a, b}
 }
 
-// NewMemory is a network without faults.
+// NewMemory makes a network without faults.
 func NewMemory() *Memory {
 	return &Memory{
 		nodes: make(map[string]*memoryNode),
@@ -53,15 +53,15 @@ func NewMemory() *Memory {
 	}
 }
 
-// Listen begins to receive as name, which is free again after Close; system, if there is one,
-// gets it as its address. It panics if the name is taken.
+// Listen begins to receive as name, which becomes free again with Close. If system is not nil, name
+// becomes its address. Listen panics if the name is in use.
 func (n *Memory) Listen(name string, system *actor.ActorSystem, h Handlers) Transport {
 	m := &memoryNode{net: n, name: name, handlers: h, inboxes: make(map[string]*inbox)}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.nodes[name] != nil {
-		panic(fmt.Sprintf("transport: %s listens already", name))
+		panic(fmt.Sprintf("transport: %s is already listening", name))
 	}
 	n.nodes[name] = m
 	if system != nil {
@@ -70,14 +70,14 @@ func (n *Memory) Listen(name string, system *actor.ActorSystem, h Handlers) Tran
 	return m
 }
 
-// SetPeer says what others see as the peer of name; without it that is the zero Peer.
+// SetPeer sets the Peer that other processes see for name; the default is the zero Peer.
 func (n *Memory) SetPeer(name string, p Peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.peers[name] = p
 }
 
-// SetFaults begins with faults drawn from a seed, or ends them: Faults{}.
+// SetFaults starts faults drawn from a seed. Faults{} ends them.
 func (n *Memory) SetFaults(seed uint64, f Faults) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -85,7 +85,7 @@ func (n *Memory) SetFaults(seed uint64, f Faults) {
 	n.random = rand.New(rand.NewPCG(seed, 0))
 }
 
-// Cut breaks all that is open between two, once: streams, and envelopes on their way.
+// Cut breaks everything that is open between two processes, once: streams, and envelopes in transit.
 func (n *Memory) Cut(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -107,8 +107,7 @@ func (n *Memory) breakConns(between pair) {
 	}
 }
 
-// Block parts two: envelopes between them are lost, what is dialled waits, and what streams
-// carry waits too, as over a network that nothing passes.
+// Block partitions two processes: envelopes between them are lost, and dials and data on streams wait.
 func (n *Memory) Block(a, b string) { n.setBlocked(a, b, true) }
 
 // Heal ends Block.
@@ -133,10 +132,10 @@ type memoryNode struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	running  sync.WaitGroup    // inboxes and streams' handlers
-	inboxes  map[string]*inbox // by sender; under net.mu
+	inboxes  map[string]*inbox // by sender; guarded by net.mu
 }
 
-// inbox is what one sent to another.
+// inbox has the envelopes that one process sent to another.
 type inbox struct{ queue chan letter }
 
 type letter struct {
@@ -228,7 +227,7 @@ func (m *memoryNode) Dial(ctx context.Context, address, protocol string) (net.Co
 	}
 	conn, err := m.dial(ctx, address, protocol)
 	if err != nil {
-		return nil, fmt.Errorf("dialling %s for %s: %w", address, protocol, err)
+		return nil, fmt.Errorf("dial %s for %s: %w", address, protocol, err)
 	}
 	return conn, nil
 }
@@ -260,7 +259,7 @@ func (m *memoryNode) dial(ctx context.Context, address, protocol string) (net.Co
 func (m *memoryNode) connect(address, protocol string) (net.Conn, error) {
 	to := m.net.nodes[address]
 	if to == nil {
-		return nil, errors.New("connection refused: nobody listens there")
+		return nil, errors.New("connection refused: no process listens there")
 	}
 	handler := to.handlers.Streams[protocol]
 	if handler == nil {
@@ -276,8 +275,8 @@ func (m *memoryNode) connect(address, protocol string) (net.Conn, error) {
 	return here, nil
 }
 
-// Close breaks what is open, also what was dialled, as the end of a process does, and waits for handlers to return,
-// no longer than LimitCloseTime.
+// Close breaks all open streams, including dialed ones, as the end of a process does. It waits up to LimitCloseTime
+// for handlers to return.
 func (m *memoryNode) Close() {
 	n := m.net
 	n.mu.Lock()

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// limitMemoryConn is what a stream of Memory holds in each direction, as sockets do.
+// limitMemoryConn bounds the bytes that a stream of Memory buffers in each direction, as sockets do.
 const limitMemoryConn = 256 << 10
 
-// memoryConn is one end of a stream of a Memory. All of both ends is under one lock.
+// memoryConn is one end of a stream of a Memory. One lock guards both ends.
 type memoryConn struct {
 	net           *Memory
 	shared        *memoryShared
@@ -21,7 +21,7 @@ type memoryConn struct {
 	local, remote memoryAddr
 	between       pair
 
-	closed                bool // under shared.mu, as the deadlines are
+	closed                bool // guarded by shared.mu, like the deadlines
 	killed                bool // its process has ended
 	readUntil, writeUntil memoryDeadline
 }
@@ -31,10 +31,10 @@ type memoryAddr struct{ name string }
 func (memoryAddr) Network() string  { return "memory" }
 func (a memoryAddr) String() string { return a.name }
 
-// memoryShared is what both ends wait on.
+// memoryShared is the state that both ends wait on.
 type memoryShared struct {
 	mu      sync.Mutex
-	changed chan struct{} // closed, and made anew, when anything changes
+	changed chan struct{} // closed and replaced when anything changes
 	blocked bool
 	broken  bool
 }
@@ -48,10 +48,10 @@ func (s *memoryShared) wake() {
 type memoryHalf struct {
 	data []byte
 	end  bool // the writer has closed
-	gone bool // the reader has
+	gone bool // the reader has closed
 }
 
-// memoryDeadline is the time of a deadline, and a timer that wakes who waits.
+// memoryDeadline is a deadline, with a timer that wakes waiting goroutines.
 type memoryDeadline struct {
 	at    time.Time
 	timer *time.Timer
@@ -66,7 +66,7 @@ func (d *memoryDeadline) set(at time.Time, s *memoryShared) {
 	}
 	d.at = at
 	if !at.IsZero() {
-		d.timer = time.AfterFunc(time.Until(at), func() { // ends by itself, or with Close
+		d.timer = time.AfterFunc(time.Until(at), func() { // ends on its own, or with Close
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.wake()
@@ -159,7 +159,7 @@ func (c *memoryConn) Write(p []byte) (written int, err error) {
 	}
 }
 
-// CloseWrite ends what the other side reads.
+// CloseWrite ends the data that the other side reads.
 func (c *memoryConn) CloseWrite() error {
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()
@@ -184,9 +184,9 @@ func (c *memoryConn) Close() error {
 	return nil
 }
 
-// reset breaks both ends; each is still to be closed, and known until then: who is parted
-// hears of it when that is over. It is called under net.mu. kill: the process of this end is
-// gone, whatever the network.
+// reset breaks both ends. Each end must still be closed, and stays listed until then: a partitioned
+// end sees the break after the partition. It is called under net.mu. kill says that the process of
+// this end has exited, which it sees at once.
 func (c *memoryConn) reset(kill bool) {
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Send passes m on, or loses it.
+// Send sends m, or loses it.
 func (t *TCP) Send(address string, m *wire.Envelope) {
 	if t.ctx.Err() != nil {
 		return
@@ -31,8 +31,8 @@ func (t *TCP) Send(address string, m *wire.Envelope) {
 		t.lose(address, err)
 		return
 	}
-	// It is encoded here: the size is known before anything is kept, and the caller may
-	// change m as soon as this returns, while protoactor would encode it later.
+	// It is encoded here, so that its size is known before it is queued, and the caller may change m
+	// as soon as Send returns; protoactor would encode it later.
 	data, err := proto.Marshal(m)
 	if err != nil {
 		t.lose(address, err)
@@ -44,46 +44,46 @@ func (t *TCP) Send(address string, m *wire.Envelope) {
 	}
 	b := t.backlogOf(address)
 	if !b.add(len(data)) {
-		t.lose(address, fmt.Errorf("%d messages, %d bytes wait for it already", b.messages.Load(), b.bytes.Load()))
+		t.lose(address, fmt.Errorf("%d messages with %d bytes already wait for this address", b.messages.Load(), b.bytes.Load()))
 		return
 	}
 	t.remote.SendMessage(actor.NewPID(address, LinkActor), nil, &unwritten{data: data, backlog: b}, nil, 0)
 }
 
 func (t *TCP) lose(address string, err error) {
-	t.lines.log(slog.LevelWarn, "a control message is lost", slog.String("to", address), slog.String("why", err.Error()))
+	t.lines.log(slog.LevelWarn, "lost a control message", slog.String("to", address), slog.String("why", err.Error()))
 }
 
-// checkAddress keeps what gRPC would take for something else, such as unix:name, away from it.
+// checkAddress refuses addresses that gRPC would interpret differently, such as unix:name.
 func checkAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("address %s: %w", quoted([]string{address}), err)
+		return fmt.Errorf("the address is %s; want host:port: %w", quoted([]string{address}), err)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || host == "" || len(address) > LimitAddressBytes {
-		return fmt.Errorf("address %s; want host:port", quoted([]string{address}))
+		return fmt.Errorf("the address is %s; want host:port", quoted([]string{address}))
 	}
 	return nil
 }
 
-// Redial drops the connection to an address. TCP waits longer and longer before it sends again what
-// a broken network has lost, and would still be waiting when the network is back.
+// Redial drops the connection to an address. TCP retransmits after longer and longer pauses, and would
+// still be waiting when a broken network is back.
 func (t *TCP) Redial(address string) {
 	t.mu.Lock()
 	s := t.streams[address]
 	t.mu.Unlock()
 	if s == nil || !s.isSettled() || t.ctx.Err() != nil {
-		return // there is none, or it is being dialled
+		return // there is no connection, or it is being dialed
 	}
 	if s.replaced.Swap(true) {
 		return
 	}
 	s.cancel()
-	t.cfg.System.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: address}) // protoactor forgets it when this returns
+	t.cfg.System.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: address}) // protoactor drops the endpoint before this returns
 }
 
-// dialledBy hears that a process has dialled this one. If the connection to it is an old one, what was
-// broken for it is likely to be broken for this process too.
+// dialledBy handles that a process has dialed this one. If the connection to that process is old, it is
+// probably broken too, as the process's own was.
 func (t *TCP) dialledBy(address string) {
 	t.mu.Lock()
 	s := t.streams[address]
@@ -93,9 +93,8 @@ func (t *TCP) dialledBy(address string) {
 	}
 }
 
-// backlog counts what was handed to protoactor for an address, and not yet taken by its
-// writer. When the endpoint of the address ends, what its queue holds is lost, and there is a
-// new backlog.
+// backlog counts the messages for an address in protoactor's queue. When the address's endpoint ends,
+// the queued messages are lost, and a new backlog begins.
 type backlog struct{ messages, bytes atomic.Int64 }
 
 func (b *backlog) add(n int) bool {
@@ -123,7 +122,7 @@ func (t *TCP) backlogOf(address string) *backlog {
 	return b
 }
 
-// unwritten is what waits in protoactor's queue. Its writer calls Serialize when it takes it.
+// unwritten is a message in protoactor's queue. protoactor's writer calls Serialize when it takes it.
 type unwritten struct {
 	data    []byte
 	backlog *backlog
@@ -133,20 +132,20 @@ var _ remote.RootSerializable = (*unwritten)(nil)
 
 func (u *unwritten) Serialize() (remote.RootSerialized, error) {
 	u.backlog.remove(len(u.data))
-	// Encoding an empty envelope with these unknown fields gives the same bytes.
+	// An empty envelope with these unknown fields encodes to the same bytes.
 	m := new(wire.Envelope)
 	m.ProtoReflect().SetUnknown(u.data)
 	return serialized{m}, nil
 }
 
-// serialized is an envelope that protoactor takes for what Serialize returns.
+// serialized is an envelope with the interface of Serialize's result.
 type serialized struct{ *wire.Envelope }
 
 func (serialized) Deserialize() (remote.RootSerializable, error) {
-	return nil, errors.New("envelopes are not made from this")
+	return nil, errors.New("an envelope can't be deserialized from this")
 }
 
-// event hears what protoactor says of its endpoints, after protoactor itself.
+// event handles protoactor's events about its endpoints, after protoactor itself.
 func (t *TCP) event(e any) {
 	switch e := e.(type) {
 	case *remote.EndpointTerminatedEvent:
@@ -163,23 +162,23 @@ func (t *TCP) event(e any) {
 	}
 }
 
-// outStream is what protoactor's writer writes to. It hides failures to connect from it:
-// protoactor would sleep, and try again five times whatever happens. Instead the writer sees a
-// connection that breaks at once, and its endpoint ends; the next Send makes a new one.
+// outStream is the stream that protoactor's writer writes to. It hides failures to connect, after which
+// protoactor would sleep and try five more times in any case. Instead the writer sees a connection
+// that breaks at once, and its endpoint ends; the next Send makes a new one.
 type outStream struct {
-	grpc.ClientStream // nil when dead from the start
+	grpc.ClientStream // nil if it never connected
 	t                 *TCP
 	address           string
 	cancel            context.CancelFunc
-	patience          *time.Timer // cancels unless there is an answer; ends with it
+	patience          *time.Timer // cancels the stream if there is no answer; stopped by the answer
 	dead              atomic.Bool
 	replaced          atomic.Bool // by Redial
 	began             time.Time
 	err               error // of connecting
 	received          int
 
-	// Failing before protoactor has said that the endpoint is connected would leave a new
-	// endpoint behind, which nobody asked for and which dials without end.
+	// A failure before protoactor's event that the endpoint is connected would leave a new endpoint
+	// that redials forever.
 	settled chan struct{}
 	once    sync.Once
 }
@@ -195,7 +194,7 @@ func (s *outStream) isSettled() bool {
 	}
 }
 
-// openStream is the interceptor of protoactor's client: ctx ends with the transport.
+// openStream is the stream interceptor of protoactor's client.
 func (t *TCP) openStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
 	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -215,12 +214,12 @@ func (t *TCP) openStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 	return s, nil
 }
 
-// fail makes everything that is written from now on go nowhere.
+// fail makes the stream discard everything that is written from now on.
 func (s *outStream) fail(err error) {
 	if s.dead.CompareAndSwap(false, true) {
 		s.err = err
 		if s.t.ctx.Err() == nil {
-			s.t.lines.log(slog.LevelInfo, "no control connection", slog.String("to", s.address), slog.String("why", err.Error()))
+			s.t.lines.log(slog.LevelInfo, "control connection failed", slog.String("to", s.address), slog.String("why", err.Error()))
 		}
 	}
 	s.patience.Stop()
@@ -235,20 +234,19 @@ func (s *outStream) SendMsg(m any) error {
 	if !ok {
 		return nil
 	}
-	// protoactor tells peers whom it has blocked. Here nobody obeys that, and the guard on the
-	// other side lets it not pass.
+	// protoactor tells peers which processes it has blocked. The other side's guard refuses that.
 	if server := msg.GetConnectRequest().GetServerConnection(); server != nil {
 		server.BlockList = nil
 	}
 	for _, part := range split(msg) {
 		if err := s.ClientStream.SendMsg(part); err != nil {
-			return nil // RecvMsg has the reason, and ends the endpoint
+			return nil // RecvMsg gets the reason and ends the endpoint
 		}
 	}
 	return nil
 }
 
-// split cuts a batch that is longer than what the other side takes.
+// split splits a batch that exceeds the other side's limit.
 func split(m *remote.RemoteMessage) []*remote.RemoteMessage {
 	batch := m.GetMessageBatch()
 	total := 0
@@ -272,7 +270,7 @@ func split(m *remote.RemoteMessage) []*remote.RemoteMessage {
 func (s *outStream) RecvMsg(m any) error {
 	msg, ok := m.(*remote.RemoteMessage)
 	if !ok {
-		return fmt.Errorf("a message of type %T", m)
+		return fmt.Errorf("unexpected message type %T", m)
 	}
 	s.received++
 	if s.received == 1 {
@@ -287,28 +285,28 @@ func (s *outStream) RecvMsg(m any) error {
 			err = errReplaced
 		case err == nil:
 			err = forbidden("the listener sent a %T", msg.GetMessageType())
-		case errors.Is(err, io.EOF): // protoactor would go on writing to it
+		case errors.Is(err, io.EOF): // with io.EOF protoactor would continue to write to it
 			err = errors.New("the listener ended the stream")
 		}
 		s.fail(err)
 	}
 	select {
 	case <-s.settled:
-	case <-s.t.ctx.Done(): // a transport that closes stops protoactor's endpoints, new ones too
-	case <-time.After(time.Second): // protoactor settles at once, so this is never seen
+	case <-s.t.ctx.Done(): // closing the transport stops all of protoactor's endpoints
+	case <-time.After(time.Second): // protoactor settles at once, so this does not happen
 	}
 	s.t.mu.Lock()
 	if s.t.streams[s.address] == s {
 		delete(s.t.streams, s.address)
 	}
 	s.t.mu.Unlock()
-	if s.replaced.Load() { // protoactor knows, and any error but this would end the new connection's endpoint
+	if s.replaced.Load() { // protoactor knows; any other error would end the new connection's endpoint
 		return io.EOF
 	}
 	return err
 }
 
-// recvAnswer waits for the answer to the connect request; where there is none it makes one up.
+// recvAnswer waits for the answer to the connect request. If there is none, it fakes one.
 func (s *outStream) recvAnswer(msg *remote.RemoteMessage) {
 	if !s.dead.Load() {
 		err := s.ClientStream.RecvMsg(msg)
@@ -330,8 +328,8 @@ func (s *outStream) CloseSend() error {
 	return nil
 }
 
-// asWritten resolves an address by not touching it: the dialler does, each time anew. Its
-// scheme is what gRPC takes an address without one for, or what an odd host name looks like.
+// asWritten resolves an address to itself, because the dialer looks it up at each dial. It is registered
+// for the schemes that gRPC assumes for an address without one, or might see in an odd host name.
 type asWritten string
 
 func asWrittenAll() []resolver.Builder {

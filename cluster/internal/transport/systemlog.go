@@ -5,16 +5,16 @@ import (
 	"log/slog"
 )
 
-// SystemLogger is for actor.WithLoggerFactory of the system that a transport is given:
-// protoactor logs each connection several times, as often as others like, and what matters of
-// it the transport logs itself. What is left are warnings of everything but connections.
+// SystemLogger returns a logger for actor.WithLoggerFactory of a transport's actor system. protoactor
+// logs each connection several times, so other processes could fill the log. SystemLogger keeps only
+// warnings that are not about connections; the transport logs those itself.
 func SystemLogger(logger *slog.Logger) *slog.Logger {
 	return slog.New(quietHandler{logger.Handler()})
 }
 
 type quietHandler struct{ slog.Handler }
 
-// chatter are attributes of lines about connections.
+// chatter lists the attributes of log lines about connections.
 var chatter = map[string]bool{"address": true, "fromAddress": true}
 
 func (h quietHandler) Enabled(ctx context.Context, level slog.Level) bool {

@@ -22,27 +22,27 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// Config is what Listen needs.
+// Config configures Listen.
 type Config struct {
-	// System gets the transport's address, before it is told to anybody: nothing may run in
-	// it yet. It can have one transport in its life.
+	// System gets the transport's address. Nothing may run in it yet. It can have only one transport
+	// in its lifetime.
 	System *actor.ActorSystem
-	Listen string // host:port; port 0: any
-	// host:port that others reach it by, if another (NAT); "": what Listen got; port 0: its port
+	Listen string // host:port; port 0: any free port
+	// Advertise is the host:port at which others reach it, for example behind NAT; "": Listen's; port 0: Listen's port.
 	Advertise  string
-	DataListen string                           // a second listener for streams only ("": none), for a second network
+	DataListen string                           // host:port of a second listener, for streams on a second network; "": none
 	Server     *tls.Config                      // nil: no TLS
-	Client     func(address string) *tls.Config // for dialling; nil: no TLS
-	Insecure   bool                             // no TLS off loopback: must be asked for
-	// whether a peer may use a protocol (ProtocolControl for envelopes), by its role; nil: every peer with a
-	// certificate may. Who has none is never asked about: it has ProtocolJoin, and without TLS everything
+	Client     func(address string) *tls.Config // for dialing; nil: no TLS
+	Insecure   bool                             // allow non-loopback addresses without TLS
+	// Allow reports whether a peer with a certificate may use a protocol (ProtocolControl for envelopes); nil: it may use
+	// all. A peer without a certificate may use only ProtocolJoin, or, without TLS, everything.
 	Allow    func(p Peer, protocol string) bool
-	Identify func(tls.ConnectionState) (name, role string, err error) // of a peer's verified certificate; err: it has none
+	Identify func(tls.ConnectionState) (name, role string, err error) // from a peer's verified certificate
 	Logger   *slog.Logger                                             // nil: slog's default
 	Handlers
 }
 
-// TCP is a Transport over the network.
+// TCP is a Transport over TCP.
 type TCP struct {
 	cfg       Config
 	address   string
@@ -57,19 +57,19 @@ type TCP struct {
 	data      net.Listener       // nil: none
 	ctx       context.Context    // ends with Close
 	cancel    context.CancelFunc // of ctx
-	handlers  sync.WaitGroup     // of streams, and the loop that accepts data
+	handlers  sync.WaitGroup     // handlers of streams, and acceptData
 
 	mu       sync.Mutex
 	closed   bool
 	backlogs map[string]*backlog   // by address
-	streams  map[string]*outStream // by address: the last
-	controls map[string]int        // by the peer's name: its control streams
+	streams  map[string]*outStream // by address: the latest
+	controls map[string]int        // by the peer's name: number of its control streams
 }
 
 var _ Transport = (*TCP)(nil)
 
-// Listen begins to receive. A process does it once: protoactor's remote sets gRPC's logger for
-// all, while the last goroutines of one before may read it.
+// Listen begins to receive. A process must do it only once: protoactor's remote sets gRPC's global
+// logger, which the last goroutines of an earlier remote may still read.
 func Listen(cfg Config) (*TCP, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -101,7 +101,7 @@ func Listen(cfg Config) (*TCP, error) {
 	return t, nil
 }
 
-// DataAddress is the address of the second listener; "" where there is none.
+// DataAddress returns the address of the second listener; "": there is none.
 func (t *TCP) DataAddress() string {
 	if t.data == nil {
 		return ""
@@ -109,7 +109,7 @@ func (t *TCP) DataAddress() string {
 	return t.data.Addr().String()
 }
 
-// Address is what others reach this process by.
+// Address returns the host:port at which others reach this process.
 func (t *TCP) Address() string { return t.address }
 
 // Dial opens a stream.
@@ -135,13 +135,13 @@ func (cfg *Config) check() error {
 	case cfg.Listen == "":
 		return errors.New("a transport needs an address to listen on")
 	case (cfg.Server == nil) != (cfg.Client == nil):
-		return errors.New("TLS for one direction alone: give both Server and Client, or neither")
+		return errors.New("TLS is configured for only one direction; set both Server and Client, or neither")
 	case cfg.Server != nil && cfg.Identify == nil:
-		return errors.New("TLS without Identify: nobody could be known")
+		return errors.New("TLS needs Identify, which returns a peer's name and role")
 	}
 	for _, id := range []string{LinkActor, "activator", "EndpointSupervisor"} {
 		if _, taken := cfg.System.ProcessRegistry.GetLocal(id); taken {
-			return fmt.Errorf("%w: it has an actor %s", ErrInUse, id)
+			return fmt.Errorf("%w: it has the actor %s", ErrInUse, id)
 		}
 	}
 	for name := range cfg.Streams {
@@ -152,7 +152,7 @@ func (cfg *Config) check() error {
 	return cfg.checkSecure()
 }
 
-// checkSecure: without TLS everything stays on loopback, unless it is asked for.
+// checkSecure refuses non-loopback addresses without TLS, unless cfg.Insecure is set.
 func (cfg *Config) checkSecure() error {
 	if cfg.Server != nil {
 		return nil
@@ -162,16 +162,17 @@ func (cfg *Config) checkSecure() error {
 			continue
 		}
 		if !cfg.Insecure {
-			return fmt.Errorf("%w: others could stop and forge everything at %s: use TLS, or listen on 127.0.0.1", ErrInsecure, address)
+			return fmt.Errorf("%w: any client that can connect to %s could control this process; use TLS, or listen on 127.0.0.1", ErrInsecure,
+				address)
 		}
-		cfg.Logger.Warn("INSECURE: no TLS off loopback: whoever reaches this address controls this process, and reads and writes what it sends",
+		cfg.Logger.Warn("INSECURE: without TLS, any client that can connect to this address controls this process and can read and forge its messages",
 			"address", address)
 	}
 	return nil
 }
 
-// onLoopback says whether all that an address resolves to is loopback. An address without a
-// host is every interface.
+// onLoopback reports whether an address resolves only to loopback addresses. An address without a host
+// means all interfaces.
 func onLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || host == "" {
@@ -183,7 +184,7 @@ func onLoopback(address string) bool {
 	return err == nil && len(ips) > 0 && !slices.ContainsFunc(ips, func(ip netip.Addr) bool { return !ip.Unmap().IsLoopback() })
 }
 
-// serverTLS is the caller's configuration with our protocols' names.
+// serverTLS returns the caller's TLS config with our protocols' names.
 func (cfg *Config) serverTLS() *tls.Config {
 	names := []string{alpnHTTP2}
 	for name := range cfg.Streams {
@@ -195,7 +196,7 @@ func (cfg *Config) serverTLS() *tls.Config {
 		c = c.Clone()
 		c.NextProtos = names
 		c.MinVersion = max(c.MinVersion, tls.VersionTLS13)
-		c.SessionTicketsDisabled = true // a resumed session has a certificate that was checked earlier
+		c.SessionTicketsDisabled = true // a resumed session would rely on an earlier check of the certificate
 		if choose := c.GetConfigForClient; choose != nil {
 			c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 				chosen, err := choose(hello)
@@ -214,15 +215,15 @@ func (t *TCP) start() error {
 	if t.cfg.DataListen != "" {
 		l, err := net.Listen("tcp", t.cfg.DataListen)
 		if err != nil {
-			return fmt.Errorf("listening for data: %w", err)
+			return fmt.Errorf("listen for tensors: %w", err)
 		}
 		t.data = l
 	}
 	if err := t.startRemote(); err != nil {
 		return err
 	}
-	// Whoever sends to an actor of another process by its PID meets the resolvers of package
-	// link, or dead letters, but not protoactor's remote, which would send anything.
+	// A message to an actor in another process must reach package mesh's resolver, or dead letters, but
+	// not protoactor's remote, which would send anything.
 	registry := t.cfg.System.ProcessRegistry
 	registry.RemoteHandlers = registry.RemoteHandlers[:len(registry.RemoteHandlers)-1]
 	t.events = t.cfg.System.EventStream.Subscribe(t.event)
@@ -233,7 +234,7 @@ func (t *TCP) start() error {
 	return nil
 }
 
-// startRemote starts protoactor's remote, which listens by itself, and the link actor.
+// startRemote starts protoactor's remote, which opens its own listener, and the link actor.
 func (t *TCP) startRemote() error {
 	host, port, err := t.place()
 	if err != nil {
@@ -245,29 +246,29 @@ func (t *TCP) startRemote() error {
 			advertised = net.JoinHostPort(h, strconv.Itoa(port))
 		}
 		if err := checkAddress(advertised); err != nil {
-			return fmt.Errorf("advertise: %w", err)
+			return fmt.Errorf("address to advertise: %w", err)
 		}
 	}
 	config := remote.Configure(host, port, t.options(advertised)...)
-	config.MaxRetryCount = 1 // it never counts: see outStream
+	config.MaxRetryCount = 1 // never reached: see outStream
 	t.remote = remote.NewRemote(t.cfg.System, config)
 	if err := withoutPanic(t.remote.Start); err != nil {
-		return fmt.Errorf("listening on %s: %w", t.cfg.Listen, err)
+		return fmt.Errorf("listen on %s: %w", t.cfg.Listen, err)
 	}
 	t.address = t.cfg.System.Address()
 	t.link, err = t.cfg.System.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return &linkActor{t} }), LinkActor)
 	if err != nil {
 		t.remote.Shutdown(false)
-		return fmt.Errorf("spawning %s: %w", LinkActor, err)
+		return fmt.Errorf("spawn the actor %s: %w", LinkActor, err)
 	}
 	return nil
 }
 
-// place is where protoactor shall listen. It panics where it can't, so it is tried before.
+// place returns where protoactor will listen. protoactor panics if it can't listen, so place tries it first.
 func (t *TCP) place() (host string, port int, err error) {
 	host, _, err = net.SplitHostPort(t.cfg.Listen)
 	if err != nil {
-		return "", 0, fmt.Errorf("listen: %w", err)
+		return "", 0, fmt.Errorf("address to listen on: %w", err)
 	}
 	l, err := net.Listen("tcp", t.cfg.Listen)
 	if err != nil {
@@ -280,10 +281,11 @@ func (t *TCP) place() (host string, port int, err error) {
 	}
 	if t.cfg.Advertise == "" && got.IP.IsUnspecified() {
 		return "", 0,
-			fmt.Errorf("listening on %s, every interface, doesn't say which address others reach this process by: advertise one (--advertise HOST:PORT)", t.cfg.Listen)
+			fmt.Errorf("%s means all interfaces, so others don't know which address reaches this process; name one (--advertise HOST:PORT)",
+				t.cfg.Listen)
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
-		host = "[" + host + "]" // protoactor puts a colon and the port behind it
+		host = "[" + host + "]" // protoactor appends a colon and the port
 	}
 	return host, got.Port, nil
 }
@@ -308,7 +310,7 @@ func (t *TCP) options(advertised string) []remote.ConfigOption {
 			grpc.ConnectionTimeout(LimitHandshakeTime),
 			grpc.MaxRecvMsgSize(recvBytesMax),
 			grpc.MaxHeaderListSize(headerBytesMax),
-			grpc.MaxConcurrentStreams(1), // a writer has one
+			grpc.MaxConcurrentStreams(1), // a writer needs one
 			grpc.ForceServerCodecV2(newCheckingCodec()),
 			grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: idleTime}),
 			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime, PermitWithoutStream: true}),
@@ -316,7 +318,7 @@ func (t *TCP) options(advertised string) []remote.ConfigOption {
 			grpc.UnaryInterceptor(t.unaryRefused),
 		),
 		remote.WithDialOptions(
-			grpc.WithTransportCredentials(insecure.NewCredentials()), // the dialler has TLS: it knows the address
+			grpc.WithTransportCredentials(insecure.NewCredentials()), // the dialer adds TLS, because it knows the address
 			grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 				return t.dialer(address).open(ctx, address, alpnHTTP2)
 			}),
@@ -344,7 +346,7 @@ func (t *TCP) acceptData() {
 				_ = raw.Close()
 			}
 			return
-		case err != nil: // such as too many open files
+		case err != nil: // for example, too many open files
 			t.refuse(t.data.Addr(), err)
 			select {
 			case <-time.After(pause):
@@ -362,7 +364,7 @@ func (t *TCP) acceptData() {
 	}
 }
 
-// Close ends everything that others have opened here.
+// Close closes all connections that other processes have opened here, and stops listening.
 func (t *TCP) Close() {
 	t.mu.Lock()
 	if t.closed {
@@ -371,12 +373,12 @@ func (t *TCP) Close() {
 	}
 	t.closed = true
 	t.mu.Unlock()
-	t.cancel() // of handshakes, and of what is dialled for control
+	t.cancel() // ends handshakes and control connections
 	if t.data != nil {
 		_ = t.data.Close() // its loop returns
 	}
 	t.admission.close()
-	t.remote.Shutdown(false) // graceful waits for stopped peers, up to 20 s
+	t.remote.Shutdown(false) // a graceful shutdown would wait for stopped peers, up to 20 s
 	ended := make(chan struct{})
 	go func() { // ends with the handlers, whose connections are closed
 		t.handlers.Wait()
@@ -388,7 +390,7 @@ func (t *TCP) Close() {
 		select {
 		case <-end:
 		case <-late:
-			t.cfg.Logger.Warn("a handler goes on after the transport is closed", "waited_ms", LimitCloseTime.Milliseconds())
+			t.cfg.Logger.Warn("a handler still runs after the transport was closed", "waited_ms", LimitCloseTime.Milliseconds())
 			late = time.After(0)
 		}
 	}

@@ -157,7 +157,7 @@ func TestListen(t *testing.T) {
 	if got := readAll(conn); got != "connection closed" {
 		t.Errorf("gRPC at the address of data: %s", got)
 	}
-	n.awaitLog("at the address of data")
+	n.awaitLog("at the address for tensors")
 }
 
 func TestClose(t *testing.T) {

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enterArgument, as the first argument of a test's binary, makes it enter a namespace and
-// become another program there, so that no tool is needed for it.
+// enterArgument, as the first argument of a test's binary, makes the binary enter a namespace and
+// execute another program there, so that no tool is needed.
 const enterArgument = "-netlab-enter"
 
-// self is the binary of this process, also when its file is removed or replaced.
+// self is the binary of this process, even if its file was removed or replaced.
 const self = "/proc/self/exe"
 
 func enterCommand(ctx context.Context, namespace, name string, args []string) *exec.Cmd {
-	program := exec.CommandContext(ctx, name, args...) // finds the program, or says why not
+	program := exec.CommandContext(ctx, name, args...) // finds the program, or sets Err
 	cmd := exec.CommandContext(ctx, self, append([]string{enterArgument, namespace, program.Path}, program.Args...)...)
 	cmd.Err = program.Err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -43,5 +43,5 @@ func enter(namespace, program string, argv []string) error {
 	if err := unix.Setns(file, unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter %s: %w", namespace, err)
 	}
-	return syscall.Exec(program, argv, os.Environ()) // which gives back the limit of open files that Go raised
+	return syscall.Exec(program, argv, os.Environ()) // it restores the limit of open files that Go raised
 }

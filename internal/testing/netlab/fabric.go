@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// fabric is the switch between the hosts and the links that lead to it. It has no clock and
-// does no I/O: it is told what comes and when, and says what is due. Times are since
-// the start of the lab.
+// fabric is the switch between the hosts, with their links. It has no clock and does no I/O: the
+// caller passes packets and the time, and asks which packets are due. Times count from the start of
+// the lab.
 type fabric struct {
 	ports    []port
 	cut      [][]bool // cut[from][to]
 	held     schedule
 	sequence uint64
 	random   *rand.Rand
-	free     [][]byte // buffers of packets that have left
+	free     [][]byte // buffers of delivered packets
 }
 
-// port is a host's link: what leaves the host, and what enters it.
+// port is a host's link in both directions.
 type port struct {
 	link    Link
 	out, in pipe
@@ -33,12 +33,12 @@ type pipe struct {
 	exit time.Duration // when the last packet leaves it: no packet overtakes another
 }
 
-// transit is a packet on its way.
+// transit is a packet in transit.
 type transit struct {
-	at       time.Duration // when it leaves the pipe that it is in
-	sequence uint64        // the order of what leaves at the same time
+	at       time.Duration // when it leaves its current pipe
+	sequence uint64        // the order of packets that leave at the same time
 	from, to int
-	arriving bool // it is in the receiver's pipe, no more in the sender's
+	arriving bool // it is in the receiver's pipe, no longer in the sender's
 	frame    []byte
 	bytes    int // of the packet in it
 }
@@ -51,9 +51,9 @@ func newFabric(hosts int) *fabric {
 	return f
 }
 
-// send takes a packet from a host. It is true when the packet goes to the receiver at
-// once; otherwise the fabric drops it or keeps a copy. frame is the packet with what the
-// device puts in front of it, bytes the size of the packet alone.
+// send handles a packet from a host. It returns true if the packet goes to the receiver at once;
+// otherwise the fabric drops it or keeps a copy. frame is the packet with the device's header, and
+// bytes the size of the packet without it.
 func (f *fabric) send(now time.Duration, from, to int, frame []byte, bytes int) bool {
 	f.ports[from].counts.Sent++
 	if f.cut[from][to] {
@@ -66,7 +66,7 @@ func (f *fabric) send(now time.Duration, from, to int, frame []byte, bytes int) 
 	if tr.at, ok = f.through(sender, &sender.out, now, bytes); !ok {
 		return false
 	}
-	waiting := len(f.held) > 0 && f.held[0].at <= now // which comes first
+	waiting := len(f.held) > 0 && f.held[0].at <= now // an earlier packet comes first
 	if tr.at <= now && !waiting {
 		if tr.at, ok = f.through(receiver, &receiver.in, now, bytes); !ok {
 			return false
@@ -86,8 +86,7 @@ func (f *fabric) send(now time.Duration, from, to int, frame []byte, bytes int) 
 	return false
 }
 
-// through is when a packet that enters the pipe at the given time leaves it. It is false
-// when the packet is lost.
+// through returns when a packet that enters the pipe at now leaves it; false: the packet is lost.
 func (f *fabric) through(p *port, pipe *pipe, now time.Duration, bytes int) (time.Duration, bool) {
 	if p.link.LossPercent > 0 && f.random.Float64()*100 < p.link.LossPercent {
 		p.counts.Lost++
@@ -100,14 +99,14 @@ func (f *fabric) through(p *port, pipe *pipe, now time.Duration, bytes int) (tim
 	return p.link.pass(pipe, now, bytes), true
 }
 
-// pass is when a packet leaves the pipe, by the link's rate and delay.
+// pass returns when a packet leaves the pipe, by the link's rate and delay.
 func (l Link) pass(pipe *pipe, now time.Duration, bytes int) time.Duration {
 	pipe.sent = max(pipe.sent, now) + l.sendTime(bytes)
 	pipe.exit = max(pipe.exit, pipe.sent+l.Delay)
 	return pipe.exit
 }
 
-// sendTime is how long it takes to put the bytes on the cable.
+// sendTime returns how long it takes to put the bytes on the cable.
 func (l Link) sendTime(bytes int) time.Duration {
 	if l.BitsPerSecond == 0 {
 		return 0
@@ -115,17 +114,16 @@ func (l Link) sendTime(bytes int) time.Duration {
 	return time.Duration(float64(bytes) * 8 / float64(l.BitsPerSecond) * float64(time.Second))
 }
 
-// queueTime is for how long a packet may wait for its turn.
+// queueTime returns how long a packet may wait for its turn.
 func (l Link) queueTime() time.Duration {
 	return max(LimitQueueTime, l.sendTime(LimitQueueBytes))
 }
 
-// due is the next packet that has reached its receiver. The caller gives the frame back
-// by done.
+// due returns the next packet that has reached its receiver. The caller returns the frame with done.
 func (f *fabric) due(now time.Duration) (to int, frame []byte, ok bool) {
 	for len(f.held) > 0 && f.held[0].at <= now {
 		tr := heap.Pop(&f.held).(transit)
-		if f.cut[tr.from][tr.to] { // since it was sent
+		if f.cut[tr.from][tr.to] { // cut after it was sent
 			f.ports[tr.from].counts.Cut++
 			f.done(tr.frame)
 			continue
@@ -148,7 +146,7 @@ func (f *fabric) due(now time.Duration) (to int, frame []byte, ok bool) {
 	return 0, nil, false
 }
 
-// next is when the next packet leaves a pipe; false when there is none.
+// next returns when the next packet leaves a pipe; false: there is none.
 func (f *fabric) next() (time.Duration, bool) {
 	if len(f.held) == 0 {
 		return 0, false
@@ -156,8 +154,8 @@ func (f *fabric) next() (time.Duration, bool) {
 	return f.held[0].at, true
 }
 
-// setLink changes a host's link. What is in it already enters the new one at now, in the order
-// that it had, and isn't lost a second time.
+// setLink changes a host's link. Packets in the old link enter the new one at now, in the same order,
+// and can't be lost again.
 func (f *fabric) setLink(now time.Duration, host int, link Link) {
 	p := &f.ports[host]
 	p.link, p.out, p.in = link, pipe{}, pipe{}

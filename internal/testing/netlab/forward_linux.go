@@ -14,14 +14,14 @@ type forwarder struct {
 	event int           // an eventfd: something has changed
 	quit  chan struct{} // closed to end it
 	ended chan struct{}
-	err   error // to be read after ended
+	err   error // valid after ended is closed
 }
 
 const (
-	// timerSlackNanoseconds is by how much the kernel may delay the forwarder's timer; its
-	// default is 50 µs.
+	// timerSlackNanoseconds is how long the kernel may delay the forwarder's timer; the default is
+	// 50 µs.
 	timerSlackNanoseconds = 1000
-	// niceness is the forwarder's: the highest priority.
+	// niceness of the forwarder: the highest priority.
 	niceness = -20
 )
 
@@ -43,14 +43,14 @@ func (f *forwarder) stop() error {
 	return f.err
 }
 
-// wake makes the forwarder look at the fabric again.
+// wake makes the forwarder check the fabric again.
 func (f *forwarder) wake() {
-	_, _ = unix.Write(f.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // full means that it is awake
+	_, _ = unix.Write(f.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // if the eventfd is full, the forwarder is awake
 }
 
-// run waits in ppoll, since Go's own timers are late by up to a millisecond. It keeps its
-// thread, to which timer slack and priority belong. Both are for packets to be in time beside
-// busy programs, and it goes on without them.
+// run waits in ppoll, because Go's timers are up to a millisecond late. It locks its thread, which has
+// the timer slack and the priority. Both keep packets in time beside busy programs; run continues
+// without them if it can't set them.
 func (f *forwarder) run() {
 	defer close(f.ended)
 	runtime.LockOSThread()
@@ -59,7 +59,7 @@ func (f *forwarder) run() {
 	defer func() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) }() // 0 is the default
 	if code, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
-		defer func() { _ = unix.Setpriority(unix.PRIO_PROCESS, 0, 20-code) }() // the system call's code for it
+		defer func() { _ = unix.Setpriority(unix.PRIO_PROCESS, 0, 20-code) }() // the system call encodes the priority
 	}
 
 	nodes := f.lab.nodes
@@ -96,8 +96,7 @@ func (f *forwarder) run() {
 	}
 }
 
-// deliver hands over what is due, and says for how long nothing will be; nil is until
-// something else happens.
+// deliver delivers the packets that are due, and returns the time until the next one; nil: none waits.
 func (f *forwarder) deliver() *unix.Timespec {
 	l := f.lab
 	l.mu.Lock()
@@ -119,7 +118,7 @@ func (f *forwarder) deliver() *unix.Timespec {
 	}
 }
 
-// take reads packets of a host.
+// take reads packets from a host.
 func (f *forwarder) take(from int, buffer []byte) error {
 	l := f.lab
 	l.mu.Lock()
@@ -139,7 +138,7 @@ func (f *forwarder) take(from int, buffer []byte) error {
 		packet := buffer[vnetBytes:n]
 		to, ok := destination(packet)
 		if !ok || to >= len(l.nodes) {
-			continue // the kernel's own, as of IPv6, or to an address that no host has
+			continue // from the kernel, such as IPv6, or to an address that no host has
 		}
 		if l.fabric.send(l.now(), from, to, buffer[:n], len(packet)) {
 			f.write(to, buffer[:n])
@@ -148,7 +147,7 @@ func (f *forwarder) take(from int, buffer []byte) error {
 	return nil
 }
 
-// write gives a packet to its receiver. It fails when the receiver's device is down.
+// write delivers a packet to its receiver. It counts a packet as refused if the receiver's device is down.
 func (f *forwarder) write(to int, frame []byte) {
 	for {
 		_, err := unix.Write(f.lab.nodes[to].tun, frame)

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// Variable is the environment variable that must be 1 for New to make a lab.
+// Variable is the name of the environment variable that must be 1 for New to make a lab.
 const Variable = "TROUPE_NETLAB"
 
-// ErrUnavailable is in the chain of what Available returns.
+// ErrUnavailable is wrapped by Available's error.
 var ErrUnavailable = errors.New("test networks can't be made here")
 
-// Available says why test networks can't be made here; nil when they can. It tries it once.
+// Available says why test networks can't be made here; nil: they can. It tries only once.
 var Available = sync.OnceValue(func() error {
 	n, err := newNode(0)
 	if err != nil {
@@ -29,42 +29,41 @@ var Available = sync.OnceValue(func() error {
 	return nil
 })
 
-// Link is the cable between a host and the switch, the same in both directions. The zero
-// Link has no delay, no loss and no bound to its rate.
+// Link is the cable between a host and the switch, equal in both directions. The zero Link has no
+// delay, no loss and no rate limit.
 type Link struct {
-	// Delay is what a packet takes one way, when it leaves the host and when it enters it.
+	// Delay is how long a packet takes through the link, in each direction.
 	Delay time.Duration
-	// LossPercent of the packets that leave the host are lost, and of those that enter it.
+	// LossPercent is the percentage of packets that are lost, in each direction.
 	LossPercent float64
-	// BitsPerSecond is the rate of each direction, in bits of IP packets; 0 is no bound.
+	// BitsPerSecond is the rate of each direction, in bits of IP packets; 0: no limit.
 	BitsPerSecond int64
 }
 
 func (l Link) check() error {
 	switch {
 	case l.Delay < 0 || l.Delay > time.Minute:
-		return fmt.Errorf("a link's delay is 0 to 1m, not %v", l.Delay)
+		return fmt.Errorf("the link's delay is %v; want 0 to 1m", l.Delay)
 	case !(l.LossPercent >= 0 && l.LossPercent <= 100):
-		return fmt.Errorf("a link's loss is 0 to 100 percent, not %v", l.LossPercent)
+		return fmt.Errorf("the link's loss is %v percent; want 0 to 100", l.LossPercent)
 	case l.BitsPerSecond != 0 && (l.BitsPerSecond < 1000 || l.BitsPerSecond > 1e12):
-		return fmt.Errorf("a link's rate is 1000 to 1e12 bits per second, or 0 for no bound, not %d", l.BitsPerSecond)
+		return fmt.Errorf("the link's rate is %d bits per second; want 1000 to 1e12, or 0 for no limit", l.BitsPerSecond)
 	}
 	return nil
 }
 
-// Counts are the packets of a host since the start of the lab.
+// Counts counts the packets of a host since the start of the lab.
 type Counts struct {
 	Sent       int64 // by the host to other hosts
 	Received   int64 // by the host
-	Lost       int64 // on the host's link, by its LossPercent
-	Overflowed int64 // on the host's link, because too many waited
+	Lost       int64 // on the host's link, because of its LossPercent
+	Overflowed int64 // on the host's link, because too many packets waited
 	Cut        int64 // sent by the host and dropped by a partition
-	Refused    int64 // that came to the host's device while it was down
+	Refused    int64 // arrived while the host's device was down
 }
 
-// Lab is a network of hosts. Its methods may be called from several goroutines; those that
-// have no error to return end the test when a host has no such name, so call them from the
-// test's goroutine.
+// Lab is a network of hosts. Its methods may be called concurrently. Methods without an error result
+// end the test if no host has the name, so call them from the test's goroutine.
 type Lab struct {
 	t     testing.TB
 	hosts []string
@@ -77,13 +76,13 @@ type Lab struct {
 	closed  bool
 }
 
-// New makes a host for each name. It skips the test unless TROUPE_NETLAB=1 is set and
-// networks can be made here. The lab ends with the test, and kills what still runs in its
+// New makes a lab with a host for each name. It skips the test unless TROUPE_NETLAB=1 is set and
+// networks can be made here. The lab ends with the test, and kills processes that still run in its
 // hosts.
 func New(t testing.TB, hosts ...string) *Lab {
 	t.Helper()
 	if os.Getenv(Variable) != "1" {
-		t.Skipf("needs a network of its own: run it with %s=1, as root (make check-net)", Variable)
+		t.Skipf("the test needs a separate network: run it with %s=1 as root (make check-net)", Variable)
 	}
 	if err := Available(); err != nil {
 		t.Skip(err)
@@ -102,13 +101,13 @@ func New(t testing.TB, hosts ...string) *Lab {
 
 func open(t testing.TB, hosts []string) (*Lab, error) {
 	if len(hosts) == 0 || len(hosts) > LimitHosts {
-		return nil, fmt.Errorf("netlab: a lab has 1 to %d hosts, not %d", LimitHosts, len(hosts))
+		return nil, fmt.Errorf("netlab: want 1 to %d hosts, not %d", LimitHosts, len(hosts))
 	}
 	l := &Lab{t: t, hosts: slices.Clone(hosts), start: time.Now(), fabric: newFabric(len(hosts))}
 	for i, host := range hosts {
 		if host == "" || slices.Index(hosts, host) != i {
 			l.closeNodes()
-			return nil, fmt.Errorf("netlab: host %d is called %q: names are not empty and differ", i, host)
+			return nil, fmt.Errorf("netlab: host %d has the name %q; names must not be empty and must differ", i, host)
 		}
 		n, err := newNode(i)
 		if err != nil {
@@ -154,32 +153,30 @@ func (l *Lab) closeNodes() {
 	}
 }
 
-// Hosts are the names of the hosts.
+// Hosts returns the names of the hosts.
 func (l *Lab) Hosts() []string { return slices.Clone(l.hosts) }
 
-// Address is the host's IPv4 address.
+// Address returns the host's IPv4 address.
 func (l *Lab) Address(host string) string {
 	l.t.Helper()
 	return address(l.index(host))
 }
 
-// Path is a file that stands for the host's namespace while the lab exists, for nsenter
-// --net=PATH.
+// Path returns a file that represents the host's namespace while the lab exists, for nsenter --net=PATH.
 func (l *Lab) Path(host string) string {
 	l.t.Helper()
 	return l.nodes[l.index(host)].path()
 }
 
-// Command is like exec.CommandContext, for a program that runs in the host. Its process is the
-// program's own. It is killed when the process of the test dies; keep that
-// when you set SysProcAttr (Pdeathsig).
+// Command is like exec.CommandContext, but the program runs in the host. The command's process becomes
+// the program. It is killed when the test's process exits; keep Pdeathsig if you set SysProcAttr.
 func (l *Lab) Command(ctx context.Context, host, name string, args ...string) *exec.Cmd {
 	l.t.Helper()
 	return enterCommand(ctx, l.nodes[l.index(host)].path(), name, args)
 }
 
-// Do calls f on a thread of the host. Sockets that f opens itself, and not in a goroutine
-// that it starts, belong to the host for as long as they are open.
+// Do calls f on a thread in the host. Sockets that f opens itself, rather than in a goroutine that it
+// starts, belong to the host while they are open.
 func (l *Lab) Do(host string, f func() error) error {
 	i := slices.Index(l.hosts, host)
 	if i < 0 {
@@ -188,7 +185,7 @@ func (l *Lab) Do(host string, f func() error) error {
 	return l.nodes[i].do(f)
 }
 
-// Dial connects from the host to an address with numbers (there are no names to look up).
+// Dial connects from the host to a numeric address (names can't be looked up).
 func (l *Lab) Dial(ctx context.Context, host, network, address string) (conn net.Conn, err error) {
 	err = l.Do(host, func() error {
 		var dialer net.Dialer
@@ -216,8 +213,7 @@ func (l *Lab) ListenPacket(host, network, address string) (conn net.PacketConn, 
 	return conn, err
 }
 
-// SetLink changes the host's link. What is in the link at that time goes through the new one
-// from its start.
+// SetLink changes the host's link. Packets in the old link pass the whole new one.
 func (l *Lab) SetLink(host string, link Link) {
 	l.t.Helper()
 	i := l.index(host)
@@ -235,9 +231,9 @@ func (l *Lab) SetLinks(link Link) {
 	}
 }
 
-// Partition lets only hosts of the same group hear each other, in place of any partition
-// before. Hosts that are in no group are one more group. Packets between groups are dropped
-// without a word, also those on their way.
+// Partition lets only hosts of the same group reach each other. It replaces an earlier partition.
+// Hosts in no group form one more group. Packets between groups are dropped silently, including those
+// in transit.
 func (l *Lab) Partition(groups ...[]string) {
 	l.t.Helper()
 	group := make([]int, len(l.hosts))
@@ -245,7 +241,7 @@ func (l *Lab) Partition(groups ...[]string) {
 		for _, host := range hosts {
 			i := l.index(host)
 			if group[i] != 0 {
-				l.t.Fatalf("netlab: host %s is in groups %d and %d: it can be in one", host, group[i]-1, g)
+				l.t.Fatalf("netlab: host %s is in groups %d and %d; a host can be in one", host, group[i]-1, g)
 			}
 			group[i] = g + 1
 		}
@@ -259,22 +255,22 @@ func (l *Lab) Partition(groups ...[]string) {
 	})
 }
 
-// Cut drops, in one direction, what goes from one host to the other, beside what other cuts
-// and Partition drop.
+// Cut drops packets from one host to another, in this direction only. It adds to other cuts and to
+// Partition.
 func (l *Lab) Cut(from, to string) {
 	l.t.Helper()
 	i, j := l.index(from), l.index(to)
 	l.change(func() { l.fabric.cut[i][j] = true })
 }
 
-// Heal ends all partitions and cuts. It leaves links as they are.
+// Heal ends all partitions and cuts. It does not change links.
 func (l *Lab) Heal() {
 	l.t.Helper()
 	l.Partition()
 }
 
-// LinkDown sets the host's device down: programs there are told that the network can't be
-// reached, unlike in a partition.
+// LinkDown sets the host's device down: unlike in a partition, programs there get the error that the
+// network is unreachable.
 func (l *Lab) LinkDown(host string) {
 	l.t.Helper()
 	l.setUp(host, false)
@@ -293,7 +289,7 @@ func (l *Lab) setUp(host string, up bool) {
 	}
 }
 
-// Counts are the host's packets so far.
+// Counts returns the counts of the host's packets so far.
 func (l *Lab) Counts(host string) Counts {
 	l.t.Helper()
 	i := l.index(host)
@@ -302,7 +298,7 @@ func (l *Lab) Counts(host string) Counts {
 	return l.fabric.ports[i].counts
 }
 
-// change makes a change to the fabric, which has happened when it returns.
+// change changes the fabric. The change is in effect when it returns.
 func (l *Lab) change(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

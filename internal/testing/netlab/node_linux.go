@@ -15,11 +15,11 @@ import (
 
 const (
 	device = "eth0"
-	// vnetBytes is what stands in front of each packet that is read from or written to a
-	// tun file: what the kernel left out, as checksums. It is handed on unread.
+	// vnetBytes is the length of the header before each packet in a tun file. It describes what the
+	// kernel left out, such as checksums, and is passed on unread.
 	vnetBytes  = 10
 	frameBytes = vnetBytes + mtuBytes
-	// threadNamespace is the network namespace of the thread that opens it.
+	// threadNamespace is the file of the network namespace of the thread that opens it.
 	threadNamespace = "/proc/thread-self/ns/net"
 )
 
@@ -27,7 +27,7 @@ const (
 type node struct {
 	namespace int // file descriptors
 	tun       int
-	id        string // the namespace, as /proc/PID/ns/net names it
+	id        string // the namespace's name in /proc/PID/ns/net
 }
 
 // newNode makes the host with the given index.
@@ -56,7 +56,7 @@ func newNode(index int) (n *node, err error) {
 	})
 }
 
-// newNamespace makes a network namespace and returns a file that keeps it.
+// newNamespace makes a network namespace and returns a file descriptor that keeps it.
 func newNamespace() (int, error) {
 	namespace := -1
 	err := onThread(func() error {
@@ -71,7 +71,7 @@ func newNamespace() (int, error) {
 	return namespace, err
 }
 
-// do calls f on a thread of the namespace.
+// do calls f on a thread in the namespace.
 func (n *node) do(f func() error) error {
 	return onThread(func() error {
 		if err := unix.Setns(n.namespace, unix.CLONE_NEWNET); err != nil {
@@ -81,8 +81,8 @@ func (n *node) do(f func() error) error {
 	}, f)
 }
 
-// onThread calls f on a thread whose network namespace enter changes, and goes back to the one
-// before.
+// onThread calls f on a thread whose network namespace enter has changed, and then returns the thread to
+// its former namespace.
 func onThread(enter, f func() error) error {
 	runtime.LockOSThread()
 	home, err := unix.Open(threadNamespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -91,7 +91,7 @@ func onThread(enter, f func() error) error {
 		return err
 	}
 	defer func() { _ = unix.Close(home) }()
-	err = unix.Setns(home, unix.CLONE_NEWNET) // where the thread is: whether it may come back
+	err = unix.Setns(home, unix.CLONE_NEWNET) // checks that the thread may return here
 	if err != nil {
 		err = fmt.Errorf("change network namespaces (needs root, or unshare --user --map-root-user --net): %w", err)
 	} else {
@@ -103,7 +103,7 @@ func onThread(enter, f func() error) error {
 	}
 	defer func() {
 		if err := unix.Setns(home, unix.CLONE_NEWNET); err != nil {
-			// What runs on this thread next would be in the wrong network.
+			// Goroutines that run on this thread later would be in the wrong network.
 			panic(fmt.Sprintf("netlab: can't leave a network namespace: %v", err))
 		}
 		runtime.UnlockOSThread()
@@ -124,8 +124,8 @@ func openTun() (int, error) {
 		err = unix.IoctlIfreq(tun, unix.TUNSETIFF, request)
 	}
 	if err == nil {
-		// No checksums inside one machine. Packets aren't merged: each is lost, or
-		// waits, for itself.
+		// No checksums within one machine. Packets aren't merged, because each is lost or delayed
+		// separately.
 		err = unix.IoctlSetInt(tun, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM)
 	}
 	if err != nil {
@@ -165,10 +165,10 @@ func configure(addr netip.Addr) error {
 	})
 }
 
-// chooseCongestionControl makes TCP in the thread's namespace lower its rate when packets are
-// lost, as most machines' does. A namespace takes the machine's default otherwise, and BBR,
-// for one, goes on for seconds with the delay that a link had before a change. It is cubic
-// where the machine allows it to namespaces; reno is allowed everywhere.
+// chooseCongestionControl makes TCP in the thread's namespace lower its rate when packets are lost, as
+// on most machines. By default a namespace uses the machine's setting; BBR, for example, continues for
+// seconds with a link's delay from before a change. It chooses cubic if the machine allows namespaces to
+// use it, otherwise reno, which is always allowed.
 func chooseCongestionControl() error {
 	const file = "/proc/sys/net/ipv4/tcp_congestion_control"
 	if os.WriteFile(file, []byte("cubic"), 0) == nil {
@@ -183,7 +183,7 @@ func (n *node) setUp(up bool) error {
 	})
 }
 
-// withSocket calls f with a socket of the thread's namespace, to which requests about devices go.
+// withSocket calls f with a socket in the thread's namespace, for requests about devices.
 func withSocket(f func(socket int) error) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -216,7 +216,7 @@ func (n *node) path() string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.namespace)
 }
 
-// killAll kills the processes of the namespace, and says how many there were.
+// killAll kills the processes in the namespace, and returns how many there were.
 func (n *node) killAll() (killed int, err error) {
 	seen := make(map[int]bool)
 	for range killRounds {
@@ -228,14 +228,14 @@ func (n *node) killAll() (killed int, err error) {
 			seen[pid] = true
 			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
 		}
-		time.Sleep(10 * time.Millisecond) // until the kernel has ended them; nothing tells of others' children
+		time.Sleep(10 * time.Millisecond) // until the kernel has ended them, which can't be waited for
 	}
 	return len(seen), fmt.Errorf("processes %v still run after SIGKILL", processesIn(n.id))
 }
 
-// processesIn are the processes whose network namespace is the given one, without this.
+// processesIn returns the processes in a network namespace, except this one.
 func processesIn(namespace string) []int {
-	files, _ := filepath.Glob("/proc/[0-9]*/ns/net") // the pattern is right
+	files, _ := filepath.Glob("/proc/[0-9]*/ns/net") // the pattern is valid
 	var found []int
 	for _, file := range files {
 		in, err := os.Readlink(file)

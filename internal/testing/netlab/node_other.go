@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-var errLinux = errors.New("they need network namespaces of Linux")
+var errLinux = errors.New("they need Linux network namespaces")
 
 const frameBytes = mtuBytes
 

@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// prefix are the first three bytes of every address; the fourth is the host's index + 1.
+// prefix has the first three bytes of every address; the fourth is the host's index + 1.
 var prefix = [3]byte{10, 77, 0}
 
 func address(host int) string {
 	return fmt.Sprintf("%d.%d.%d.%d", prefix[0], prefix[1], prefix[2], host+1)
 }
 
-// destination is the index of the host that the IP packet is for. It is false for what isn't
-// IPv4 and for addresses that no lab gives out.
+// destination returns the index of an IP packet's destination host. It returns false for packets that
+// are not IPv4 and for addresses that no lab uses.
 func destination(packet []byte) (host int, ok bool) {
-	const headerBytes, at = 20, 16 // at is where the destination stands
+	const headerBytes, at = 20, 16 // at is the offset of the destination
 	if len(packet) < headerBytes || packet[0]>>4 != 4 || int(binary.BigEndian.Uint16(packet[2:])) != len(packet) {
 		return 0, false
 	}
