@@ -24,7 +24,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-var updateAccess = flag.Bool("update", false, "write the tables of SECURITY.md again")
+var updateAccess = flag.Bool("update", false, "rewrite the tables of SECURITY.md")
 
 // everyRole are the roles, and "" for a process without a certificate.
 var everyRole = []pki.Role{pki.Coordinator, pki.Worker, pki.Operator, pki.Viewer, ""}
@@ -62,7 +62,7 @@ func accessTables() string {
 	for _, request := range slices.Sorted(maps.Keys(requestRoles)) {
 		row("`api`: "+request, requestRoles[request], false)
 	}
-	b.WriteString("\n| message between actors | for | over | taken from, and nobody else |\n|---|---|---|---|\n")
+	b.WriteString("\n| message between actors | for | over | accepted only from |\n|---|---|---|---|\n")
 	for _, k := range actors.MessageKinds() {
 		to, over := "a stage", "link"
 		if k.ToBoss {
@@ -73,7 +73,7 @@ func accessTables() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", k.Name, to, over, k.From)
 	}
-	b.WriteString("\n| control message | taken from, and nobody else |\n|---|---|\n")
+	b.WriteString("\n| control message | accepted only from |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(controlSenders)) {
 		fmt.Fprintf(&b, "| %s | %s |\n", name, controlSenders[name])
 	}
@@ -99,7 +99,7 @@ func TestSecurityTables(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if got != want {
-		t.Errorf("the tables of SECURITY.md are not the program's: go test ./cluster -run TestSecurityTables -update. It has\n%s\nwant\n%s", got,
+		t.Errorf("the tables of SECURITY.md are out of date; run go test ./cluster -run TestSecurityTables -update. It has\n%s\nwant\n%s", got,
 			want)
 	}
 	for _, f := range kindsOfOneof(&wire.ApiRequest{}) {
