@@ -14,7 +14,7 @@ import (
 // A Finder finds a coordinator. Its methods may be called concurrently.
 type Finder interface {
 	// Find returns the addresses at which the coordinator may be now, each as HOST:PORT, the most
-	// likely first. It returns an error if there is none. It returns soon after ctx ends.
+	// likely first. It returns an error if it finds none. It returns soon after ctx ends.
 	Find(ctx context.Context) ([]string, error)
 	// Close releases the Finder's resources and ends calls of Find in progress.
 	Close() error

@@ -9,7 +9,7 @@
 //
 // cmd/engine has both. A custom program imports those that it needs, or registers its own (Register).
 // The found addresses are tried in order until a process proves, by its certificate, that it is the
-// coordinator of the right authority. So whoever can change the addresses can only keep processes
+// coordinator of the right authority. So someone who can change the addresses can only keep processes
 // from finding the coordinator.
 //
 // The package is neither a membership service nor a failure detector: the coordinator knows only from

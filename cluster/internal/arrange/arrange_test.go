@@ -62,7 +62,7 @@ func TestArrange(t *testing.T) {
 		{"sizes of each stage", grid.Sizes{Tensor: []int{1, 2, 4}, Pipeline: 3}, "", "a:4c b:4c", [][]int{{0, 1, 2}, {3, 4, 5, 6}}, ""},
 		{"a pipeline on each host", grid.Sizes{Pipeline: 2, Data: 2}, "dp-pp", "a:2c b:2c", [][]int{{0, 2}, {1, 3}}, ""},
 		{"no host has the cores", grid.Sizes{Tensor: []int{4}}, "", "a:2c b:2c", [][]int{{0, 1}, {2, 3}},
-			"1 of 1 tensor groups are on more than one host, so every layer waits for the network (ranks 0, 1, 2, 3 on a and b, which need 4.0 GiB and 4 cores)"},
+			"1 of 1 tensor groups are on more than one host, so every layer waits for the network (ranks 0, 1, 2, 3 are on a and b; together they need 4.0 GiB and 4 cores)"},
 		{"no host has the memory", grid.Sizes{Tensor: []int{2}, Pipeline: 2}, "", "a:8c1g b:8c2g c:8c1g", [][]int{{0}, {1, 2}, {3}},
 			"2 of 2 tensor groups are on more than one host"},
 		{"no room", grid.Sizes{Tensor: []int{2}}, "", "a:8c1g", nil, ""},

@@ -86,7 +86,7 @@ func TestSign(t *testing.T) {
 		{"cut", csr[:len(csr)-1], worker, time.Hour, "request"},
 		{"longer", append(bytes.Clone(csr), 0), worker, time.Hour, "request"},
 		{"not signed by its key", forged, worker, time.Hour, "signature"},
-		{"too large", request(t, p256(t), &x509.CertificateRequest{DNSNames: names}), worker, time.Hour, "the most is 4096"},
+		{"too large", request(t, p256(t), &x509.CertificateRequest{DNSNames: names}), worker, time.Hour, "the limit is 4096"},
 		{"P-384", request(t, p384, &x509.CertificateRequest{}), worker, time.Hour, "P-256"},
 		{"Ed25519", request(t, ed, &x509.CertificateRequest{}), worker, time.Hour, "P-256"},
 		{"RSA", request(t, rsaKey, &x509.CertificateRequest{}), worker, time.Hour, "P-256"},

@@ -26,7 +26,7 @@ func TestExpired(t *testing.T) {
 	if err := pki.Expired(k, now); err != nil {
 		t.Errorf("of a valid one: %v", err)
 	}
-	if err := pki.Expired(k, now.Add(2*time.Hour)); err == nil || !strings.Contains(err.Error(), "worker w1, has expired on ") ||
+	if err := pki.Expired(k, now.Add(2*time.Hour)); err == nil || !strings.Contains(err.Error(), "(worker w1) expired at ") ||
 		!strings.Contains(err.Error(), "--token-file") {
 		t.Errorf("of one whose time is over: %v", err)
 	}

@@ -19,7 +19,7 @@ const (
 func authorityPath(dir string) string { return filepath.Join(dir, authorityFile) }
 func tokensPath(dir string) string    { return filepath.Join(dir, tokensFile) }
 
-// OpenAuthority opens the authority in a folder, or makes one if there is none. Only this user may
+// OpenAuthority opens the authority in a folder, or makes one in a folder without one. Only this user may
 // have access to the folder and the key. A damaged file is an error and stays unchanged.
 func OpenAuthority(dir string, now time.Time) (*Authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

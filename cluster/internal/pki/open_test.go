@@ -44,7 +44,7 @@ func TestOpenAuthority(t *testing.T) {
 		t.Error(err)
 	}
 	for when, now := range map[string]time.Time{"before": time.Now().AddDate(0, 0, -1), "after": time.Now().AddDate(11, 0, 0)} {
-		if _, err := pki.OpenAuthority(dir, now); err == nil || !strings.Contains(err.Error(), "it is "+now.UTC().Format(time.RFC3339)) {
+		if _, err := pki.OpenAuthority(dir, now); err == nil || !strings.Contains(err.Error(), "clock says "+now.UTC().Format(time.RFC3339)) {
 			t.Errorf("%s its time: %v", when, err)
 		}
 	}

@@ -49,7 +49,7 @@ func Bind(key crypto.Signer, certDER, rootDER []byte) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	if err := leaf.CheckSignatureFrom(root); err != nil {
-		return tls.Certificate{}, fmt.Errorf("the certificate is not signed by the root certificate beside it: %w", err)
+		return tls.Certificate{}, fmt.Errorf("the certificate is not signed by the root certificate next to it: %w", err)
 	}
 	if !isKeyOf(key, leaf) {
 		return tls.Certificate{}, errors.New("the certificate is for another private key")

@@ -310,7 +310,7 @@ func TestExplain(t *testing.T) {
 			want []string
 		}{
 			{"expired", issueAt(t, ours, coordinator, time.Now().Add(-2*time.Hour), nil),
-				[]string{"of coordinator head is valid from 1999-12-31T21:55:00Z to 1999-12-31T23:00:00Z and it is 2000-01-01T00:00:00Z here",
+				[]string{"of coordinator head is valid from 1999-12-31T21:55:00Z to 1999-12-31T23:00:00Z, but this host's clock says 2000-01-01T00:00:00Z",
 					"check the clocks"}},
 			{"foreign", issue(t, theirs, coordinator), []string{"another authority", "right cluster"}},
 		} {
