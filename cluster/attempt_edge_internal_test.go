@@ -22,8 +22,8 @@ cluster = {edge = true, place = ["edge", "cloud", "cloud"]}`), nil, nil)
 		{"[::1]:7", "127.0.0.1:8", "[::1]:9", ""},
 		{"203.0.113.9:7", "", "127.0.0.1:9", `worker "edge", which has ranks of stage 0, is at 203.0.113.9`},
 		{"edge.example:7", "", "127.0.0.1:9", "is at edge.example"},
-		{"127.0.0.1:7", "203.0.113.9:8", "127.0.0.1:9", "takes tensors at 203.0.113.9"},
-		{"127.0.0.1:7", "", "203.0.113.9:9", "has dialled from 203.0.113.9"},
+		{"127.0.0.1:7", "203.0.113.9:8", "127.0.0.1:9", "receives tensors at 203.0.113.9"},
+		{"127.0.0.1:7", "", "203.0.113.9:9", "connects from 203.0.113.9"},
 		{"127.0.0.1:7", "", "", "connects from an unknown address"},
 	} {
 		a := &attempt{cfg: cfg}

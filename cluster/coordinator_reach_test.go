@@ -137,7 +137,7 @@ func TestWorkerOutOfReach(t *testing.T) {
 	good.eventually(t, "msg=\"joined the cluster\"")
 	for _, test := range []struct{ name, behind, says string }{
 		{"nothing-there", "", "connection refused"},
-		{"closes", "nobody", "dialling "},
+		{"closes", "nobody", "dial "},
 		{"another-worker", c.Members()[0].Address, "wrong name"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

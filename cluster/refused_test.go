@@ -71,11 +71,11 @@ func TestRefused(t *testing.T) {
 	})
 	t.Run("a name that another has", func(t *testing.T) {
 		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("first"), g.token(t, 60)), `worker "first" at 127.0.0.1:`,
-			"choose another (--name)")
+			"choose another name (--name)")
 	})
 	t.Run("the coordinator's name", func(t *testing.T) {
 		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("coordinator"), g.token(t, 60)), `the name "coordinator" is the coordinator's`,
-			"choose another (--name)")
+			"choose another name (--name)")
 	})
 	t.Run("an expired token", func(t *testing.T) {
 		text := g.token(t, 1)
