@@ -134,6 +134,10 @@ pictures: ## make the pictures of README.md, in docs/, with headless Chromium
 	@mkdir -p docs
 	cd $(UITEST) && TROUPE_README_PICTURES=$(CURDIR)/docs $(GO) test -v -count=1 -timeout 20m -run '^TestReadmePictures$$' .
 
+.PHONY: drawings
+drawings: build ## make the drawings of docs/, by the commands in docs/drawings.txt
+	@set -e; grep '^engine ' docs/drawings.txt | while read -r _ command; do echo "engine $$command"; $(ENGINE) $$command; done
+
 SERVICE_SECONDS ?= 60
 .PHONY: check-service
 check-service: ## measure examples/service with 8 clients for SERVICE_SECONDS (60), and while idle
