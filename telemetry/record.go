@@ -40,7 +40,7 @@ type Record struct {
 	CPUCores *float64
 	Skipped  bool   // the update was not applied
 	Update   string // how the update was applied: "kept", "rolled_back" or "waited"; empty without pipeline.post_validation
-	// Metrics and ValMetrics are what the model's own layers report beside the loss, such as a classifier's accuracy,
+	// Metrics and ValMetrics are what the model's own layers report in addition to the loss, such as a classifier's accuracy,
 	// for the step and for the validation; nil: nothing.
 	Metrics, ValMetrics map[string]float64
 }

@@ -39,8 +39,7 @@ type StallEvent struct {
 // refused it.
 type ChangeEvent struct {
 	Change
-	// Cancelled are learning rates that the change replaces: they were to take effect at once, in steps that the run
-	// has lost since.
+	// Learning rates that the change replaces: they were to take effect at once, in steps that the run has lost since.
 	Cancelled []Change
 	Err       error
 }

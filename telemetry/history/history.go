@@ -149,10 +149,10 @@ func (h *History) goesOn(f folder.File, size int64) (bool, error) {
 }
 
 // commit adds rows after the present ones, or replaces these.
-func (h *History) commit(added *table, last *telemetry.Record, anew bool) error {
+func (h *History) commit(added *table, last *telemetry.Record, replace bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if anew {
+	if replace {
 		h.rows, h.last = added, last
 		return nil
 	}

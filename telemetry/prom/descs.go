@@ -31,8 +31,8 @@ var (
 	descTokens  = desc("tokens_total",
 		"Tokens of finished steps since this process started the run, or samples if the data is not text.")
 
-	descMetric = desc("metric", "Metric that the model's layers report beside the loss, for the last step.", "name")
-	descValues = desc("validation_metric", "Metric that the model's layers report beside the loss, for the last validation.", "name")
+	descMetric = desc("metric", "Metric that the model's layers report in addition to the loss, for the last step.", "name")
+	descValues = desc("validation_metric", "Metric that the model's layers report in addition to the loss, for the last validation.", "name")
 	descIdeal  = desc("bubble_ideal_ratio", "Bubble of the schedule's table if all actions of a kind took equally long.")
 
 	descRestarts    = desc("restarts_total", "Restarts from the last checkpoint after a process failed.")

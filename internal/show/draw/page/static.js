@@ -16,12 +16,12 @@ dark.addEventListener('change', theme);
 
 const places = [...document.querySelectorAll('[data-step]')];
 const steps = places.map((p) => decode(Uint8Array.from(atob(p.dataset.step), (c) => c.charCodeAt(0)).buffer));
-const alike = (a, b) => a.head.unit === b.head.unit;
-const ends = steps.map((s) => Math.max(...steps.filter((o) => alike(o, s)).map((o) => o.end)));
+const sameUnit = (a, b) => a.head.unit === b.head.unit;
+const ends = steps.map((s) => Math.max(...steps.filter((o) => sameUnit(o, s)).map((o) => o.end)));
 places.forEach((place, i) => {
   const step = steps[i], pipe = new Pipeline();
   step.end = ends[i]; // steps in the same unit have one scale and move together
-  pipe.follow = (view) => pipes.forEach((p) => { if (p !== pipe && alike(p.step, step)) { p.view = view; p.draw(); } });
+  pipe.follow = (view) => pipes.forEach((p) => { if (p !== pipe && sameUnit(p.step, step)) { p.view = view; p.draw(); } });
   pipes.push(pipe);
   place.append(el('div', { class: 'bar' }, controls(pipe)), pipe.element, legend(step));
   pipe.show(step);
