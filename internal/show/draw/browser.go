@@ -31,7 +31,7 @@ type stepHeader struct {
 	Microbatches int               `json:"microbatches"`
 	Counts       []int             `json:"counts"` // of actions, by rank
 	Makespan     float64           `json:"makespan_ms"`
-	Planned      float64           `json:"planned_ms"` // 0: there is no plan beside it
+	Planned      float64           `json:"planned_ms"` // 0: the drawing has no plan
 	BubblePct    float64           `json:"bubble_pct"`
 	PlannedPct   float64           `json:"planned_bubble_pct"`
 	IdealPct     float64           `json:"ideal_bubble_pct"`

@@ -495,7 +495,7 @@ func (n *node) surviving(chance *rand.Rand) []byte {
 	if bytes.Equal(n.content, n.synced) || chance.IntN(2) == 0 {
 		return n.synced
 	}
-	kept := 0 // what was appended may be lost, not what it was appended to
+	kept := 0 // only appended data may be lost
 	if bytes.HasPrefix(n.content, n.synced) {
 		kept = len(n.synced)
 	}
