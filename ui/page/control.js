@@ -7,7 +7,7 @@ const actions = [
   { kind: 'pause', name: 'Pause', button: 'Pause run', text: 'The run pauses after the current step. It keeps its memory, and no work is lost.', ask: 'Pause the run after the current step?', when: (s) => s !== 'paused' },
   { kind: 'resume', name: 'Resume', button: 'Resume run', text: 'A paused run continues with its next step.', ask: 'Resume the run?', when: (s) => s === 'paused' },
   { kind: 'checkpoint', name: 'Checkpoint', button: 'Write checkpoint', text: 'The run writes an extra checkpoint after the current step.', ask: 'Write a checkpoint after the current step?' },
-  { kind: 'rate', name: 'Learning rate', button: 'Change learning rate', text: 'The learning rate gets a new peak and a new floor. Warm-up and decay continue between them, so the rate of the next step can be lower than the peak. The run logs the change and repeats it after a restart.', ask: 'Change the learning rate?', fields: true },
+  { kind: 'rate', name: 'Learning rate', button: 'Change learning rate', text: 'The learning rate schedule gets a new peak and floor. During warm-up and decay, the rate of the next step is lower than the peak. The run records the change and repeats it after a restart.', ask: 'Change the learning rate?', fields: true },
   { kind: 'stop', name: 'Stop', button: 'Stop run', text: 'The run writes a checkpoint after the current step, or after the step that you name, and stops. Rerun its command to resume from there.', ask: 'Stop the run?', step: true, danger: true },
 ];
 

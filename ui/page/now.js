@@ -10,7 +10,7 @@ const slow = 700; // ms: a step that takes longer is drawn while it runs
 export function nowView(app, id) {
   const pipe = new Pipeline();
   const message = el('div'), stall = el('div');
-  const picker = el('select', { 'aria-label': 'Step to draw' }, el('option', { value: 'live' }, 'newest step'));
+  const picker = el('select', { 'aria-label': 'Step to draw' }, el('option', { value: 'live' }, 'Newest step'));
   const colours = el('div');
   const card = el('section', { class: 'card', 'aria-label': 'Pipeline', hidden: true },
     el('header', {}, el('h2', {}, 'Pipeline'), picker, controls(pipe)), pipe.element, colours);
@@ -130,7 +130,7 @@ export function nowView(app, id) {
 
   function paintSteps() {
     const was = picker.value;
-    const newest = el('option', { value: 'live' }, 'newest step');
+    const newest = el('option', { value: 'live' }, 'Newest step');
     picker.replaceChildren(newest, ...steps.slice(-500).reverse().map((n) => el('option', { value: String(n) }, `step ${n}`)));
     picker.value = [...picker.options].some((o) => o.value === was) ? was : 'live';
   }
