@@ -76,7 +76,8 @@ func (w *LineWriter[T]) Write(v T) error {
 		return fmt.Errorf("%s: step %d: %w", w.kind.what, w.kind.step(v), err)
 	}
 	if len(text) > w.kind.most {
-		return fmt.Errorf("%s: step %d was not written: its line has %d bytes, the limit is %d", w.kind.what, w.kind.step(v), len(text), w.kind.most)
+		return fmt.Errorf("%s: step %d was not written: its line has %d bytes, the limit is %d", w.kind.what, w.kind.step(v), len(text),
+			w.kind.most)
 	}
 	if w.f == nil {
 		if err := w.open(); err != nil {

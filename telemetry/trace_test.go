@@ -55,7 +55,8 @@ func TestTraces(t *testing.T) {
 	}
 	check(-1, trace(30, 5))
 
-	if _, _, err := ReadTrace(path, 15); err == nil || !strings.Contains(err.Error(), "no trace of step 15: it has 3 traces, from step 10 to 30") {
+	if _, _, err := ReadTrace(path, 15); err == nil || !strings.Contains(err.Error(),
+		"no trace of step 15: it has 3 traces, from step 10 to 30") {
 		t.Errorf("step 15: error %v", err)
 	}
 }

@@ -115,7 +115,8 @@ func sameSite(r *http.Request, page bool) error {
 func (s *Server) authorize(r *http.Request, a Access) error {
 	if a == Control {
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			return refuse(http.StatusUnsupportedMediaType, "content type %.60q: control requests need application/json", r.Header.Get("Content-Type"))
+			return refuse(http.StatusUnsupportedMediaType, "content type %.60q: control requests need application/json",
+				r.Header.Get("Content-Type"))
 		}
 	}
 	if s.o.Authorize != nil {

@@ -60,7 +60,8 @@ func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error
 	i.figure = gauge("engine.metric", "1", "Metric that the model's layers report in addition to the loss, for the last step.")
 	i.value = gauge("engine.validation_metric", "1", "Metric that the model's layers report in addition to the loss, for the last validation.")
 	i.steps = counter("engine.steps", "{step}", "Finished steps.")
-	i.skipped = counter("engine.steps_skipped", "{step}", "Steps whose update was skipped because the loss or the gradient norm was not finite.")
+	i.skipped = counter("engine.steps_skipped", "{step}",
+		"Steps whose update was skipped because the loss or the gradient norm was not finite.")
 	i.tokens = counter("engine.tokens", "{token}", "Tokens of finished steps, or samples if the data is not text.")
 	i.checkpoints = counter("engine.checkpoints", "{checkpoint}", "Number of checkpoints written.")
 	i.restarts = counter("engine.restarts", "{restart}", "Restarts from the last checkpoint after a process failed.")

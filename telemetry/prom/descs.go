@@ -46,7 +46,8 @@ var (
 	descRankInfo = desc("rank_info", "Name of a rank and host of its process, empty for the run's own process; always 1.", "rank",
 		"name", "host")
 	descRankState = desc("rank_state", "1 for the current state of a rank.", "rank", "state")
-	descRankWait  = desc("rank_wait_seconds", "Seconds that a rank has waited so far, by what it waits for and from which rank or actor.", "rank", "for",
+	descRankWait  = desc("rank_wait_seconds", "Seconds that a rank has waited so far, by what it waits for and from which rank or actor.",
+		"rank", "for",
 		"from")
 	descRankMemory = desc("rank_memory_bytes", "Peak tensor memory of a rank.", "rank")
 	descRankBubble = desc("rank_bubble_ratio", "Share of the last recorded step in which a rank ran no action.", "rank")

@@ -175,8 +175,9 @@ func (r *Recorder) Close() error {
 	r.note(r.writeSamples(r.o.Now()))
 	err := r.w.Close()
 	if r.missed > 0 {
-		err = errors.Join(err, fmt.Errorf("tensorboard: %d events could not be written to %s; engine tensorboard can write them from metrics.jsonl",
-			r.missed, r.w.Path()))
+		err = errors.Join(err,
+			fmt.Errorf("tensorboard: %d events could not be written to %s; engine tensorboard can write them from metrics.jsonl",
+				r.missed, r.w.Path()))
 	}
 	return err
 }

@@ -86,7 +86,8 @@ func (p *picture) inline() (template.HTML, error) {
 	}
 	out.WriteString(before)
 	if p.actions > maxFallback && before != "" {
-		fmt.Fprintf(&out, "<p>This drawing of %d actions needs JavaScript, which this browser does not run. Use the format svg for a picture.</p>\n", p.actions)
+		fmt.Fprintf(&out,
+			"<p>This drawing of %d actions needs JavaScript, which this browser does not run. Use the format svg for a picture.</p>\n", p.actions)
 	} else {
 		w := buffered(&out)
 		p.write(w)

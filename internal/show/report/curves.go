@@ -87,7 +87,8 @@ func (p *page) drawCurves() error {
 	}
 	for i, name := range p.metrics() {
 		if i == limitMetrics {
-			p.Notes = append(p.Notes, fmt.Sprintf("the page shows the first %d of %d metrics of the model's own layers", limitMetrics, len(p.metrics())))
+			p.Notes = append(p.Notes, fmt.Sprintf("the page shows the first %d of %d metrics of the model's own layers", limitMetrics,
+				len(p.metrics())))
 			break
 		}
 		c := chart.Chart{ID: fmt.Sprintf("metric-%d", i), Title: name}

@@ -24,7 +24,8 @@ type count struct {
 func (c *count) trouble(err error) {
 	if err != nil {
 		c.troubled.Do(func() {
-			c.warn(fmt.Sprintf("OpenTelemetry: cannot send to %s: %v; training continues without it, and unsent spans and metrics are dropped", c.where,
+			c.warn(fmt.Sprintf("OpenTelemetry: cannot send to %s: %v; training continues without it, and unsent spans and metrics are dropped",
+				c.where,
 				err))
 		})
 	}

@@ -27,7 +27,8 @@ type Options struct {
 	Environment Environment
 	// NoSecrets keeps the environment's headers and client certificate from an endpoint that another user chose.
 	NoSecrets bool
-	Warn      func(text string) // called once if the collector is not reachable, and by Close with the number of unsent spans; nil: no warnings
+	// Warn is called once if the collector is not reachable, and by Close with the number of unsent spans; nil: no warnings.
+	Warn func(text string)
 }
 
 // Providers are the SDK's providers of traces and metrics.
