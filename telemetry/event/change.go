@@ -14,7 +14,7 @@ import (
 type Change struct {
 	Kind ChangeKind `json:"kind"`
 	Step int64      `json:"step"` // 0: after the current step
-	// LR is the peak and MinLR the floor of the learning rate from step Step+1. They are for ChangeRate only.
+	// LR is the peak and MinLR the floor of the learning rate from step Step+1; 0 decays to 0. They are for ChangeRate only.
 	LR    float64 `json:"lr,omitempty"`
 	MinLR float64 `json:"min_lr,omitempty"`
 	// Now marks a learning rate in the journal whose request named no step: a later request for another rate, before
