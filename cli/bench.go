@@ -19,23 +19,23 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
-// newBench is for people who work on the kernels: engine --help does not list it.
+// newBench is for developers of the kernels: engine --help does not list it.
 func (a *app) newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Hidden: true,
 		Use:    "bench",
 		Short:  "Measure how fast this machine computes",
-		Long: `Measure how fast this machine computes: matrix products, a layer's operations,
-whole training steps. Everything runs as in training. Times and rates are medians,
-with the 10th and the 90th percentile. GFLOP are 10⁹ floating-point operations,
-a multiply-add counted as two; GB are 10⁹ bytes.`,
+		Long: `Measure how fast this machine computes matrix products, the operations of a layer, or whole
+training steps, with the same code as in training. Times and rates are medians, with the
+10th and the 90th percentile. A GFLOP is 10⁹ floating-point operations; a multiply-add
+counts as two. A GB is 10⁹ bytes.`,
 	}
 	cmd.AddCommand(a.newBenchGEMM(), a.newBenchOps(), a.newBenchStep())
 	asGroup(cmd)
 	return cmd
 }
 
-// benchFlags are common to the measurements.
+// benchFlags are the flags that all measurements share.
 type benchFlags struct {
 	seconds float64
 	kernels string
@@ -44,14 +44,14 @@ type benchFlags struct {
 
 func (o *benchFlags) add(cmd *cobra.Command, seconds float64, what string) {
 	f := cmd.Flags()
-	f.Float64Var(&o.seconds, "seconds", seconds, "`time` to spend on "+what)
-	f.StringVar(&o.kernels, "kernels", "auto", "kernel `path` to use; engine doctor lists them")
-	f.BoolVar(&o.json, "json", false, "print a JSON object a line")
+	f.Float64Var(&o.seconds, "seconds", seconds, "time to spend on "+what+", in `seconds`")
+	f.StringVar(&o.kernels, "kernels", "auto", "CPU kernels to use: auto, or a `name` that engine doctor lists")
+	f.BoolVar(&o.json, "json", false, "print one JSON object per line")
 	completeWords(cmd, "seconds")
 	completeWords(cmd, "kernels", append([]string{"auto"}, cpu.Paths()...)...)
 }
 
-// secondsMax keeps a slip of the finger from running for days.
+// secondsMax keeps a typing error from running for days.
 const secondsMax = 3600
 
 func (o *benchFlags) check() error {
@@ -63,12 +63,12 @@ func (o *benchFlags) check() error {
 
 // onRequestFlag adds --on-request to a command.
 func onRequestFlag(cmd *cobra.Command, on *bool, line string) {
-	cmd.Flags().BoolVar(on, "on-request", false, "measure only when a line on the standard input asks to ("+line+
-		"), and answer with a line of JSON")
+	cmd.Flags().BoolVar(on, "on-request", false, "measure once per line of standard input ("+line+
+		"), and answer each with a line of JSON")
 }
 
-// measuring calls f with a context that a signal ends. What f leaves behind, such
-// as a folder, it can then remove.
+// measuring calls f with a context that a signal cancels, so that f can clean up, for example remove a
+// folder.
 func measuring(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -115,7 +115,7 @@ func requests(ctx context.Context, in io.Reader, answer func(line string) error)
 	}
 }
 
-// threadCounts are the numbers of threads to measure with: by default one and all.
+// threadCounts returns the numbers of threads to measure with: by default one and all.
 func threadCounts(given []int) ([]int, error) {
 	if len(given) == 0 {
 		return slices.Compact([]int{1, runtime.GOMAXPROCS(0)}), nil
@@ -128,15 +128,15 @@ func threadCounts(given []int) ([]int, error) {
 	return given, nil
 }
 
-// threadsMax is more than a machine has.
+// threadsMax is more than any machine has.
 const threadsMax = 4096
 
-// spread writes the values that a tenth of the samples are below and above.
+// spread formats the 10th and the 90th percentile.
 func spread(s bench.Summary) string {
 	return round(s.P10) + "–" + round(s.P90)
 }
 
-// round writes a figure with three digits, or all those before the point.
+// round formats a number with three digits, or more if it has more before the decimal point.
 func round(x float64) string {
 	decimals := 6
 	for limit := 0.0009995; decimals > 0 && math.Abs(x) >= limit; limit *= 10 {

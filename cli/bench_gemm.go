@@ -27,27 +27,27 @@ func (a *app) newBenchGEMM() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gemm",
 		Short: "Measure matrix products",
-		Long: `Measure matrix products: C, of M × N, is the product of A and B, summed over K. In
-the forms nt and tn B and A are stored transposed. Training takes nn for outputs,
-nt for gradients of inputs and tn for gradients of weights (GPT-2), or nt, nn and
-tn (Llama).`,
+		Long: `Measure matrix products C = A × B, where C has M × N elements and the sum is over K. In the
+form nt, B is stored transposed; in tn, A is. GPT-2 uses nn for outputs, nt for input
+gradients and tn for weight gradients; Llama uses nt, nn and tn.`,
 		Example: `  engine bench gemm
   engine bench gemm --shapes 256x768x768,1024x1024x1024 --forms nn --threads 1 --seconds 2
   echo 256x768x768 nn | engine bench gemm --threads 1 --on-request`,
 		Args: takes(),
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
 			if o.onRequest {
-				if err := idle(cmd, "with --on-request, where the input names products and answers are JSON", "shapes", "forms", "json"); err != nil {
+				if err := idle(cmd, "with --on-request, which reads products from standard input and answers in JSON", "shapes", "forms",
+					"json"); err != nil {
 					return err
 				}
 			}
 			return measuring(cmd.Context(), func(ctx context.Context) error { return a.benchGEMM(ctx, cmd.InOrStdin(), o) })
 		}),
 	}
-	o.add(cmd, 0.5, "each product, in seconds")
+	o.add(cmd, 0.5, "each product")
 	f := cmd.Flags()
-	f.IntSliceVar(&o.threads, "threads", nil, "`numbers` of cores to use (default: 1 and all)")
-	f.StringSliceVar(&o.shapes, "shapes", nil, "`sizes` MxNxK (default: those of GPT-2's layers and head, and squares)")
+	f.IntSliceVar(&o.threads, "threads", nil, "`numbers` of CPU cores to use (default: 1 and all)")
+	f.StringSliceVar(&o.shapes, "shapes", nil, "`sizes` as MxNxK (default: those of GPT-2's layers and head, and squares)")
 	f.StringSliceVar(&o.forms, "forms", bench.Forms(), "`forms` of the product")
 	f.StringVar(&o.dtype, "dtype", "float32", "`type` of the matrices: float32 or bfloat16")
 	onRequestFlag(cmd, &o.onRequest, `such as "256x768x768 nn"`)
@@ -63,7 +63,7 @@ func (a *app) benchGEMM(ctx context.Context, in io.Reader, o gemmFlags) error {
 		return err
 	}
 	if !slices.Contains(bench.DTypes(), o.dtype) {
-		return usagef("--dtype %q: products are of %s", o.dtype, strings.Join(bench.DTypes(), " or "))
+		return usagef("--dtype %q: give %s", o.dtype, strings.Join(bench.DTypes(), " or "))
 	}
 	threads, err := threadCounts(o.threads)
 	if err != nil {
@@ -71,7 +71,7 @@ func (a *app) benchGEMM(ctx context.Context, in io.Reader, o gemmFlags) error {
 	}
 	if o.onRequest {
 		if len(o.threads) != 1 {
-			return usagef("--on-request needs --threads with one number, so that it is clear what an answer is of")
+			return usagef("--on-request needs --threads with one number, so that answers are unambiguous")
 		}
 		return a.answerGEMM(ctx, in, o)
 	}
@@ -92,7 +92,7 @@ func (a *app) benchGEMM(ctx context.Context, in io.Reader, o gemmFlags) error {
 	return nil
 }
 
-// gemmRows measures with one number of threads; the table may begin with it.
+// gemmRows measures with one number of threads. With head it prints the table's heading first.
 func (a *app) gemmRows(ctx context.Context, o gemmFlags, threads int, shapes []bench.Shape, head bool) error {
 	p, err := bench.NewProducts(cpu.Options{Threads: threads, Kernels: o.kernels}, o.dtype)
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *app) gemmRows(ctx context.Context, o gemmFlags, threads int, shapes []b
 	return nil
 }
 
-// gemmLine is a line of the table.
+// gemmLine is the format of a table line.
 const gemmLine = "%-16s %-4s %7v %10s %10s   %s\n"
 
 func (a *app) gemmRow(r bench.ProductResult, asJSON bool) error {
@@ -127,7 +127,7 @@ func (a *app) gemmRow(r bench.ProductResult, asJSON bool) error {
 	return nil
 }
 
-// answerGEMM measures the products that lines of the input name.
+// answerGEMM measures the product that each input line names.
 func (a *app) answerGEMM(ctx context.Context, in io.Reader, o gemmFlags) error {
 	p, err := bench.NewProducts(cpu.Options{Threads: o.threads[0], Kernels: o.kernels}, o.dtype)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/bench"
 )
 
-// benchModel says which model to measure: one by name, or a configuration's.
+// benchModel says which model to measure: one by name, or that of a config.
 type benchModel struct {
 	name, file string
 	sequences  int
@@ -19,9 +19,9 @@ type benchModel struct {
 
 func (m *benchModel) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&m.name, "model", "gpt2-124m", "`name` of the model's sizes: gpt, gpt2-124m or llama")
-	f.StringVar(&m.file, "config", "", "`file` of a configuration, to measure its model instead")
-	f.IntVar(&m.sequences, "sequences", 0, "`number` of sequences in a step (default: the model's)")
+	f.StringVar(&m.name, "model", "gpt2-124m", "`name` of the model: gpt, gpt2-124m or llama")
+	f.StringVar(&m.file, "config", "", "measure the model of this config `file` instead")
+	f.IntVar(&m.sequences, "sequences", 0, "`number` of sequences per step (default: the model's)")
 	setFlag(cmd, &m.sets)
 	must(cmd.MarkFlagFilename("config", "toml"))
 	completeWords(cmd, "model", bench.Models()...)
@@ -29,7 +29,7 @@ func (m *benchModel) add(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("model", "config")
 }
 
-// checkModel refuses what would silently mean the default.
+// checkModel rejects values that would silently mean the default.
 func (m *benchModel) checkModel() error {
 	if m.sequences < 0 {
 		return usagef("--sequences %d: give 1 or more", m.sequences)
@@ -37,7 +37,7 @@ func (m *benchModel) checkModel() error {
 	return nil
 }
 
-// load resolves the configuration, with further sets that nothing overrides.
+// load resolves the config. sets override everything else.
 func (m *benchModel) load(sets []string) (*config.Config, error) {
 	all := slices.Concat(m.flagSets(), m.sets, sets)
 	if m.file != "" {
@@ -46,7 +46,7 @@ func (m *benchModel) load(sets []string) (*config.Config, error) {
 	return bench.ModelConfig(m.name, all)
 }
 
-// flagSets are the sets that flags stand for.
+// flagSets returns the flags as --set values.
 func (m *benchModel) flagSets() []string {
 	if m.sequences == 0 {
 		return nil

@@ -26,13 +26,13 @@ func (a *app) newBenchOps() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ops",
 		Short: "Measure the operations of a model's layers",
-		Long: `Measure, one by one, the operations of a model's embedding, of one decoder layer
-and of its head, at the sizes of a step. Where arithmetic bounds an operation its
-rate is in GFLOP/s; elsewhere in GB/s, and compared with a plain copy that moves
-as many bytes, in turn with it: at 100 % it is as fast as the copy.
+		Long: `Measure, one by one, the operations of a model's embedding, of one decoder layer and of its
+head, at the sizes of a training step. Operations bound by arithmetic have their rate in
+GFLOP/s. The others have it in GB/s, and relative to a plain copy of as many bytes,
+measured in turn: 100 % is as fast as the copy.
 
-An operation is repeated within one list until that takes a while, so that starting
-it and hearing of its end don't count; on a GPU those take longer than many a kernel.`,
+Each measurement repeats an operation long enough that the time to start it does not count;
+on a GPU starting takes longer than many kernels.`,
 		Example: `  engine bench ops
   engine bench ops --model llama --sequences 1 --threads 1
   engine bench ops --device cuda --dtype bfloat16 --set model.context=1024`,
@@ -41,13 +41,13 @@ it and hearing of its end don't count; on a GPU those take longer than many a ke
 			return measuring(cmd.Context(), func(ctx context.Context) error { return a.benchOps(ctx, o) })
 		}),
 	}
-	o.benchFlags.add(cmd, 0.2, "each operation, in seconds")
+	o.benchFlags.add(cmd, 0.2, "each operation")
 	o.benchModel.add(cmd)
 	f := cmd.Flags()
-	f.IntSliceVar(&o.threads, "threads", nil, "`numbers` of cores to use (default: 1 and all)")
+	f.IntSliceVar(&o.threads, "threads", nil, "`numbers` of CPU cores to use (default: 1 and all)")
 	f.StringVar(&o.device, "device", "",
-		"`kind` of device to compute on: cpu or cuda, or a GPU by its number, such as cuda:1 (default: the configuration's)")
-	f.StringVar(&o.dtype, "dtype", "", "`type` to multiply matrices in: float32 or bfloat16 (default: the configuration's)")
+		"`device` to compute on: cpu, cuda, or one GPU by its number, such as cuda:1 (default: the config's)")
+	f.StringVar(&o.dtype, "dtype", "", "data `type` of matrix products: float32 or bfloat16 (default: the config's)")
 	completeWords(cmd, "threads")
 	completeWords(cmd, "device", "cpu", "cuda")
 	completeWords(cmd, "dtype", bench.DTypes()...)
@@ -85,7 +85,7 @@ func (a *app) benchOps(ctx context.Context, o opsFlags) error {
 	return nil
 }
 
-// sets are the keys that the flags stand for.
+// sets returns the flags as --set values.
 func (o *opsFlags) sets() []string {
 	sets := []string{"device.kernels=" + o.kernels}
 	if o.device != "" {
@@ -97,7 +97,7 @@ func (o *opsFlags) sets() []string {
 	return sets
 }
 
-// threadCounts are the numbers of cores to measure with; a GPU has no choice of them.
+// threadCounts returns the numbers of cores to measure with; 0 for a GPU.
 func (o *opsFlags) threadCounts() ([]int, error) {
 	c, err := o.load(slices.Concat(bench.SizesOnly, o.sets()))
 	if err != nil {
@@ -109,19 +109,19 @@ func (o *opsFlags) threadCounts() ([]int, error) {
 	return threadCounts(o.threads)
 }
 
-// check refuses what no operation is measured on.
+// check rejects invalid devices and types.
 func (o *opsFlags) check() error {
 	kind, _ := config.SplitDevice(o.device)
 	switch {
 	case !slices.Contains([]string{"", "cpu", "cuda"}, kind):
-		return usagef("--device %q: give cpu, cuda, or a GPU by its number, such as cuda:1", o.device)
+		return usagef("--device %q: give cpu, cuda, or one GPU by its number, such as cuda:1", o.device)
 	case o.dtype != "" && !slices.Contains(bench.DTypes(), o.dtype):
-		return usagef("--dtype %q: products are of %s", o.dtype, strings.Join(bench.DTypes(), " or "))
+		return usagef("--dtype %q: give %s", o.dtype, strings.Join(bench.DTypes(), " or "))
 	}
 	return o.benchFlags.check()
 }
 
-// opLine is a line of the table.
+// opLine is the format of a table line.
 const opLine = "%-31s %-19s %-8s %7v %9s %15s %15s %7s\n"
 
 func (a *app) opRow(r bench.OpResult) {

@@ -30,41 +30,40 @@ func (a *app) newBenchStep() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "step",
 		Short: "Measure whole training steps",
-		Long: `Measure whole training steps on random tokens: forward, backward, clipping, the
-update of the weights, by the actors that engine run trains with. Nothing is kept.
+		Long: `Measure whole training steps on random tokens: forward, backward, gradient clipping and the
+update of the weights, by the same actors as in engine run. It writes no files.
 
-The models are those that BENCHMARKS.md measures; --config takes the sizes, batch
-and pipeline from a file, and any key can be set with --set. The arithmetic is
-that of the model, a backward pass counted as two forward passes. The memory is
-the most that the process held, less what it held before it began; on a GPU there is
-also what it took of the GPU's.
+The models are those of BENCHMARKS.md. --config takes sizes, batch and pipeline from a config
+file, and --set overrides any key. Floating-point operations are the model's; a backward
+counts as two forwards. Memory is the peak of the process, minus its memory before the
+start; on a GPU also the GPU memory that it allocated.
 
-With --on-request the program trains when a line on the standard input holds a
-number of steps, answers when they are done, and holds still in between, so that a
-script can compare it with another program in one run. The first line of output
-describes the run, the last one its memory.`,
+With --on-request, each line of standard input is a number of steps to train. The program
+answers when they are done and idles in between, so that a script can alternate between this
+and another program. The first line of output describes the run, the last one its memory.`,
 		Example: `  engine bench step --model gpt --threads 2
   engine bench step --model gpt --stages 2 --chunks 2 --microbatches 8
   printf '2\n5\n' | engine bench step --model gpt --on-request`,
 		Args: takes(),
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
 			if o.onRequest {
-				if err := idle(cmd, "with --on-request, where the input counts steps and answers are JSON", "seconds", "json"); err != nil {
+				if err := idle(cmd, "with --on-request, which reads numbers of steps from standard input and answers in JSON", "seconds",
+					"json"); err != nil {
 					return err
 				}
 			}
 			return measuring(cmd.Context(), func(ctx context.Context) error { return a.benchStep(ctx, cmd.InOrStdin(), o) })
 		}),
 	}
-	o.benchFlags.add(cmd, 10, "steps, in seconds, once they go evenly")
+	o.benchFlags.add(cmd, 10, "steps, after their times are steady")
 	o.benchModel.add(cmd)
 	f := cmd.Flags()
-	f.IntVar(&o.threads, "threads", 0, "`number` of cores to use; 0: all")
-	f.StringVar(&o.dtype, "dtype", "", "`type` to compute in (default: the configuration's)")
-	f.IntVar(&o.stages, "stages", 0, "`number` of stages (default: the configuration's)")
-	f.IntVar(&o.chunks, "chunks", 0, "`number` of chunks in a stage (default: the configuration's)")
-	f.IntVar(&o.microbatches, "microbatches", 0, "`number` of microbatches in a step (default: the configuration's)")
-	f.StringVar(&o.schedule, "schedule", "", "`name` of the schedule (default: by stages and chunks)")
+	f.IntVar(&o.threads, "threads", 0, "`number` of CPU cores to use; 0: all")
+	f.StringVar(&o.dtype, "dtype", "", "data `type` to compute in: float32 or bfloat16 (default: the config's)")
+	f.IntVar(&o.stages, "stages", 0, "`number` of pipeline stages (default: the config's)")
+	f.IntVar(&o.chunks, "chunks", 0, "`number` of chunks on each rank (default: the config's)")
+	f.IntVar(&o.microbatches, "microbatches", 0, "`number` of microbatches per step (default: the config's)")
+	f.StringVar(&o.schedule, "schedule", "", "`name` of the schedule (default: none for one stage, interleaved for several chunks, else 1f1b)")
 	onRequestFlag(cmd, &o.onRequest, "a number of steps")
 	completeWords(cmd, "dtype", "float32", "bfloat16")
 	completeWords(cmd, "schedule", scheduler.Schedules()...)
@@ -74,7 +73,7 @@ describes the run, the last one its memory.`,
 	return cmd
 }
 
-// sets are the keys that the flags stand for.
+// sets returns the flags as --set values.
 func (o *stepFlags) sets() []string {
 	var sets []string
 	for _, key := range []struct {
@@ -94,7 +93,7 @@ func (o *stepFlags) sets() []string {
 	return sets
 }
 
-// check refuses what would silently mean the default.
+// check rejects values that would silently mean the default.
 func (o *stepFlags) check() error {
 	for _, f := range []struct {
 		name  string
@@ -107,8 +106,7 @@ func (o *stepFlags) check() error {
 	return errors.Join(o.benchFlags.check(), o.checkModel())
 }
 
-// load resolves the configuration. The number of microbatches is given to it as
-// the size of one.
+// load resolves the config. The config has the size of a microbatch instead of their number.
 func (o *stepFlags) load(sets []string) (*config.Config, error) {
 	all := slices.Concat(o.sets(), sets)
 	c, err := o.benchModel.load(all)
@@ -116,7 +114,7 @@ func (o *stepFlags) load(sets []string) (*config.Config, error) {
 		return c, err
 	}
 	if n := c.Batch.Sequences; n%o.microbatches != 0 {
-		return nil, usagef("--microbatches %d: the step has %d sequences, which don't divide by that", o.microbatches, n)
+		return nil, usagef("--microbatches %d: not a divisor of the step's %d sequences", o.microbatches, n)
 	}
 	return o.benchModel.load(append(all, fmt.Sprintf("batch.microbatch=%d", c.Batch.Sequences/o.microbatches)))
 }
@@ -159,29 +157,29 @@ func (a *app) stepReport(r bench.StepsResult) {
 	row("speed", "%s tokens/s (%s)", round(r.TokensPerS.Median), spread(r.TokensPerS))
 	row("compute", "%s GFLOP/s (%s)", round(r.GFLOPS.Median), spread(r.GFLOPS))
 	if r.HostCPUMS > 0 {
-		row("host", "%s ms of a step on cores", round(r.HostCPUMS))
+		row("host", "%s ms of CPU time per step", round(r.HostCPUMS))
 	}
 	if r.DeviceTakenBytes > 0 {
-		row("GPU", "%s taken for tensors, %s of it in use at the peak", words.Bytes(r.DeviceTakenBytes), words.Bytes(r.DevicePeakBytes))
+		row("GPU", "%s allocated for tensors, %s of it in use at the peak", words.Bytes(r.DeviceTakenBytes), words.Bytes(r.DevicePeakBytes))
 	}
 	if r.PeakBytes == 0 {
 		row("memory", "unavailable on this system")
 		return
 	}
-	row("memory", "%s at the peak, beyond the %s held before", words.Bytes(r.PeakBytes), words.Bytes(r.HeldBytes))
+	row("memory", "%s at the peak, in addition to %s before the start", words.Bytes(r.PeakBytes), words.Bytes(r.HeldBytes))
 }
 
-// stepsMax bounds the steps of one request.
+// stepsMax is the most steps in one request.
 const stepsMax = 1_000_000
 
-// answerSteps trains for lines of the input.
+// answerSteps trains the number of steps in each input line.
 func (a *app) answerSteps(ctx context.Context, in io.Reader, s *bench.Steps) error {
 	say := jsonReporter{app: a}
 	say.emit("ready", s.Info())
 	err := requests(ctx, in, func(line string) error {
 		n, err := strconv.Atoi(line)
 		if err != nil || n < 1 || n > stepsMax {
-			return usagef("the line %q on the standard input: give a number of steps, 1 to %d", line, stepsMax)
+			return usagef("standard input, line %q: give a number of steps, 1 to %d", line, stepsMax)
 		}
 		steps, took, err := s.Run(ctx, n)
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// newChange makes a command that changes a run.
+// newChange makes a command that sends a request to a run.
 func (a *app) newChange(name, short string, kind event.ChangeKind) *cobra.Command {
 	var o clientFlags
 	ch := troupe.Change{Kind: kind}
@@ -16,13 +16,19 @@ func (a *app) newChange(name, short string, kind event.ChangeKind) *cobra.Comman
 	cmd := &cobra.Command{
 		Use:   name + " RUN",
 		Short: short,
-		Long: short + `. RUN is its id, the beginning of it, or its name:
-engine ps lists them. A request is kept until it is done, also if a worker fails or the
-coordinator is started again; engine status lists those that are not done. A change that
-names a step, and one of the learning rate, is written to the run's changes.jsonl before it
-takes effect, and takes effect at the same step again when the run resumes from an older
-checkpoint: the figures repeat. A learning rate without a step cancels earlier ones that
-were to take effect later.`,
+		Long: short + `. RUN is the run's id, the start of its id, or its name; engine ps
+lists them.
+
+The coordinator keeps the request until it is done, even if a worker fails or the
+coordinator restarts. engine status lists the requests that are not done yet.
+
+A request with --at-step, and every change of the learning rate, is written to the run's
+changes.jsonl before it takes effect. If the run later resumes from an older checkpoint,
+the request takes effect at the same step again, so the losses repeat.` +
+			map[bool]string{true: ` A change without
+--at-step cancels earlier changes that are scheduled for a later step.`}[kind == event.ChangeRate] + `
+
+See also: engine stop, engine status, engine ps.`,
 		Example: "  engine cluster " + name + " tiny" + map[bool]string{true: " --lr 3e-4 --at-step 2000"}[kind == event.ChangeRate],
 		Args:    takes("RUN"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
@@ -51,10 +57,10 @@ were to take effect later.`,
 			case asJSON:
 				return a.json(jsonRun(s))
 			case ch.Step > 0:
-				a.printf("%s: told to %s when step %d has ended, now at step %d/%d\n", runName(s), changeWords[kind], max(ch.Step, int64(s.Step)),
+				a.printf("%s: will %s after step %d, now at step %d/%d\n", runName(s), changeWords[kind], max(ch.Step, int64(s.Step)),
 					s.Step, s.Steps)
 			default:
-				a.printf("%s: told to %s, at step %d/%d\n", runName(s), changeWords[kind], s.Step, s.Steps)
+				a.printf("%s: will %s, now at step %d/%d\n", runName(s), changeWords[kind], s.Step, s.Steps)
 			}
 			return nil
 		}),
@@ -62,25 +68,25 @@ were to take effect later.`,
 	o.set(cmd)
 	f := cmd.Flags()
 	if kind != event.ChangeResume {
-		f.Int64Var(&ch.Step, "at-step", 0, "when this `step` has ended (default: the one in progress)")
+		f.Int64Var(&ch.Step, "at-step", 0, "take effect after this `step` (default: after the current step)")
 	}
 	if kind == event.ChangeRate {
-		f.Float64Var(&ch.LR, "lr", 0, "the new peak of the `rate`")
-		f.Float64Var(&ch.MinLR, "min-lr", 0, "where its decay ends (default: a tenth)")
+		f.Float64Var(&ch.LR, "lr", 0, "new peak learning `rate` (required)")
+		f.Float64Var(&ch.MinLR, "min-lr", 0, "new floor of the learning `rate`, where its decay ends (default: a tenth of --lr)")
 		must(cmd.MarkFlagRequired("lr"))
 	}
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// warnOf passes on what an answer to a request warns of.
+// warnOf prints the warning in an answer to a request, if any.
 func (a *app) warnOf(s cluster.RunSummary) {
 	if s.Warning != "" {
 		say(a.err, "warning: %s", s.Warning)
 	}
 }
 
-// stepNamed looks at the step of --at-step.
+// stepNamed checks the step of --at-step.
 func stepNamed(step int64) error {
 	if step < 1 {
 		return usagef("--at-step %d: give the number of a step, 1 or more", step)
@@ -88,6 +94,6 @@ func stepNamed(step int64) error {
 	return nil
 }
 
-// changeWords say what a run was told to do.
+// changeWords says what a run does for each kind of request.
 var changeWords = map[event.ChangeKind]string{event.ChangePause: "pause", event.ChangeResume: "resume",
 	event.ChangeCheckpoint: "write a checkpoint", event.ChangeStop: "stop", event.ChangeRate: "change its learning rate"}

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) newCkpt() *cobra.Command {
-	cmd := &cobra.Command{Use: "ckpt", Short: "List or verify checkpoints"}
+	cmd := &cobra.Command{Use: "ckpt", Short: "List and verify checkpoints"}
 	cmd.AddCommand(a.newCkptLs(), a.newCkptVerify())
 	asGroup(cmd)
 	return cmd
@@ -26,19 +26,21 @@ func (a *app) newCkptLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls DIR",
 		Short: "List the checkpoints of a run",
-		Long: `List the checkpoints in a run's output folder: their size, the best validation
-loss so far and its step, when they were written, and which are the last and the
-best. FILES says whether all files are there in their full length, and if not:
+		Long: `List the checkpoints in a run's output folder: step, size, the best validation loss so far
+and its step, the time of writing, and which checkpoints are the last and the best. FILES is
+"complete" if all files have their full length, otherwise:
 
-  DAMAGED     a file is proven to be wrong; a run sets the checkpoint aside
-  MISSING     a file is not there: restore it
-  UNREADABLE  a file can't be read at the moment, or is a link: make it readable
-  TOO NEW     a newer program wrote it: use that one
+  DAMAGED     A file has wrong content. A run renames the checkpoint to ….damaged.
+  MISSING     A file does not exist. Restore it.
+  UNREADABLE  A file can't be read at the moment, or is a link. Make it readable.
+  TOO NEW     A newer version of engine wrote it. Use that version.
 
-engine ckpt verify reads all of every file. With --json there are also the sizes and
-the SHA-256 of the data that the run was trained and validated on, and what
---from-step and --accept-new-data decided.`,
-		Example:           `  engine ckpt ls runs/run`,
+The JSON also has the sizes and SHA-256 of the training and validation data, and the
+decisions made with --from-step and --accept-new-data.
+
+See also: engine ckpt verify (reads every byte), engine run --from-step.`,
+		Example: `  engine ckpt ls runs/run
+  engine ckpt ls runs/run --json`,
 		Args:              takes("DIR"),
 		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(_ *cobra.Command, args []string) error {
@@ -73,10 +75,12 @@ func (a *app) newCkptVerify() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify DIR",
-		Short: "Read checkpoints and compare every byte with their checksums",
-		Long: `Read a checkpoint, or all checkpoints in a run's output folder, and compare every
-byte with the checksums that were written with it. The exit status is 1 when one
-is not intact; see engine ckpt ls --help for what it can be instead.`,
+		Short: "Verify the checksums of checkpoints",
+		Long: `Verify a checkpoint, or all checkpoints in a run's output folder: read every byte and compare
+it with the checksums that were written with it. The exit status is 1 if a checkpoint is
+not intact. engine ckpt ls --help explains what can be wrong.
+
+See also: engine ckpt ls.`,
 		Example: `  engine ckpt verify runs/run
   engine ckpt verify runs/run/checkpoints/step-00000100`,
 		Args:              takes("DIR"),
@@ -85,12 +89,12 @@ is not intact; see engine ckpt ls --help for what it can be instead.`,
 			return a.verify(args[0], asJSON)
 		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }
 
-// verify reports on the checkpoints of a run's folder, or on the one that a path is,
-// and returns an error unless all are intact.
+// verify reports on all checkpoints in a run's folder, or on one checkpoint. It returns an error unless all are
+// intact.
 func (a *app) verify(path string, asJSON bool) error {
 	all, bad := 0, 0
 	show := func(report *checkpoint.Report, err error) error {
@@ -111,7 +115,7 @@ func (a *app) verify(path string, asJSON bool) error {
 		for _, step := range steps {
 			report, err := s.Verify(step)
 			if errors.Is(err, checkpoint.ErrNone) {
-				continue // a run that goes on has removed it
+				continue // the run in progress has removed it
 			}
 			if err := show(report, err); err != nil {
 				return err
@@ -137,7 +141,7 @@ type problemJSON struct {
 	File    string                 `json:"file"`
 	Kind    checkpoint.ProblemKind `json:"kind"`
 	Detail  string                 `json:"detail"`
-	Warning bool                   `json:"warning"` // the checkpoint is intact nevertheless
+	Warning bool                   `json:"warning"` // the checkpoint is intact all the same
 }
 
 type reportJSON struct {
@@ -159,7 +163,7 @@ func verifyJSON(r *checkpoint.Report) reportJSON {
 	return j
 }
 
-// marks says what points to the checkpoint.
+// marks says whether the checkpoint is the last or the best.
 func (c listed) marks() string {
 	var marks []string
 	if c.Last {
@@ -174,8 +178,8 @@ func (c listed) marks() string {
 	return strings.Join(marks, ", ")
 }
 
-// files says whether all of them are there. The problem names files, which may be
-// called anything; it has to stay on its line.
+// files says whether all files are complete, or what is wrong. File names in it can have any characters, so
+// they are made harmless and kept on one line.
 func (c listed) files() string {
 	if c.Problem == "" {
 		return c.State

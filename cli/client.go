@@ -13,19 +13,19 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 )
 
-// Environment variables of the commands that ask a coordinator for something.
+// Environment variables of the commands that send requests to a coordinator.
 const (
 	envCluster   = "ENGINE_CLUSTER"
 	envTokenFile = "ENGINE_TOKEN_FILE"
 )
 
-// Files that engine cluster start writes into its folder.
+// Files that engine cluster start writes to its folder.
 const (
 	workerTokenFile   = "worker.token"
 	operatorTokenFile = "operator.token"
 )
 
-// clientFlags say which coordinator is asked, and by whom.
+// clientFlags say which coordinator to connect to, and with which credentials.
 type clientFlags struct {
 	cluster   string
 	tokenFile string
@@ -35,23 +35,24 @@ type clientFlags struct {
 
 // set adds the flags to a command.
 func (o *clientFlags) set(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.cluster, "cluster", "", "the coordinator's `address`, HOST:PORT or as of engine worker --join (default: $"+
-		envCluster+", else the one of this host)")
+	cmd.Flags().StringVar(&o.cluster, "cluster", "",
+		"`address` of the coordinator: HOST:PORT, or a discovery URL (see engine worker --help) (default: $"+
+			envCluster+", else the coordinator on this host)")
 	o.setCredentials(cmd)
 }
 
 func (o *clientFlags) setCredentials(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.tokenFile, "token-file", "", "`file` with an operator's or a viewer's token (default: $"+envTokenFile+
-		", else the one in --dir)")
-	f.StringVar(&o.certFile, "cert-file", "", "`file` that keeps a certificate; with it no token is needed again")
-	f.StringVar(&o.dir, "dir", "", "the coordinator's `folder`, where this is its host (default: that of engine cluster start)")
+	f.StringVar(&o.tokenFile, "token-file", "", "`file` with an operator token or a viewer token (default: $"+envTokenFile+
+		", else "+operatorTokenFile+" in --dir)")
+	f.StringVar(&o.certFile, "cert-file", "", "`file` to keep the client certificate in; later connections then need no token")
+	f.StringVar(&o.dir, "dir", "", "`folder` of the coordinator, if it runs on this host (default: as for engine cluster start)")
 }
 
 // folder is the coordinator's folder on its own host.
 func (o *clientFlags) folder() (string, error) { return clusterDir(o.dir) }
 
-// clusterDir is where a coordinator keeps its files.
+// clusterDir returns the folder in which a coordinator keeps its files.
 func clusterDir(dir string) (string, error) {
 	if dir != "" {
 		return filepath.Abs(dir)
@@ -61,14 +62,14 @@ func clusterDir(dir string) (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", usagef("--dir is missing: there is no home folder to take for it: %v", err)
+		return "", usagef("--dir is missing, and there is no home folder for the default: %v", err)
 	}
 	return filepath.Join(home, ".local", "state", "troupe"), nil
 }
 
-// connect reaches the coordinator.
+// connect connects to the coordinator.
 func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
-	dir, noDir := o.folder() // services have no home, and need none when they name all
+	dir, noDir := o.folder() // a service has no home folder, and needs none if its flags name everything
 	if err := o.find(dir, noDir); err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
 	if u, err := user.Current(); err == nil {
 		cfg.Name = u.Username
 	}
-	// With both the token is for a certificate that is of no use any more, unless it was deleted after its use.
+	// If both files exist, the token is there to replace a certificate that is no longer valid.
 	if o.certFile != "" && (o.tokenFile == "" || !exists(o.tokenFile)) && exists(o.certFile) {
 		return cluster.NewClient(ctx, cfg)
 	}
@@ -91,7 +92,7 @@ func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
 		path = filepath.Join(dir, operatorTokenFile)
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil,
-				usagef("--token-file is missing: give the file with an operator's or a viewer's token, which engine cluster token makes on the coordinator's host (there is no %s here)", path)
+				usagef("--token-file is missing: give a file with an operator or a viewer token, or the coordinator's folder with --dir (default token %s: no such file). engine cluster token --role operator creates a token on the coordinator's host", path)
 		}
 	}
 	var err error
@@ -101,7 +102,7 @@ func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
 	return cluster.NewClient(ctx, cfg)
 }
 
-// find finds out where the coordinator is.
+// find sets the coordinator's address.
 func (o *clientFlags) find(dir string, noDir error) (err error) {
 	if o.cluster == "" {
 		o.cluster = os.Getenv(envCluster)
@@ -114,7 +115,7 @@ func (o *clientFlags) find(dir string, noDir error) (err error) {
 	}
 	o.cluster, err = cluster.AddressIn(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return usagef("--cluster is missing: give the coordinator's HOST:PORT, or dns:// or etcd:// with what finds it, or set %s; no coordinator runs on this host with the folder %s", envCluster, dir)
+		return usagef("--cluster is missing: give the coordinator's HOST:PORT or a discovery URL (dns://…, etcd://…), or set %s. No coordinator runs on this host with the folder %s", envCluster, dir)
 	}
 	return err
 }

@@ -20,17 +20,17 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// tokenTTL is the life of the tokens that a coordinator writes by itself; it writes new ones
-// when half of that is over.
+// tokenTTL is how long the tokens that a coordinator creates by itself are valid. It creates new ones after
+// half of that time.
 const tokenTTL = 24 * time.Hour
 
 func (a *app) newCluster() *cobra.Command {
-	cmd := &cobra.Command{Use: "cluster", Short: "Run a cluster's coordinator, make tokens, control runs"}
+	cmd := &cobra.Command{Use: "cluster", Short: "Start a coordinator, manage tokens, control runs"}
 	cmd.AddCommand(a.newClusterStart(), a.newClusterToken(), a.newClusterTokens(), a.newClusterRevoke(), a.newClusterRelease(),
-		a.newChange("pause", "Hold a run at the end of its step", event.ChangePause),
+		a.newChange("pause", "Pause a run after the current step", event.ChangePause),
 		a.newChange("resume", "Resume a paused run and cancel scheduled pauses", event.ChangeResume),
-		a.newChange("checkpoint", "Have a run write a checkpoint at the end of its step", event.ChangeCheckpoint),
-		a.newChange("rate", "Change the learning rate of a run", event.ChangeRate))
+		a.newChange("checkpoint", "Write a checkpoint of a run after the current step", event.ChangeCheckpoint),
+		a.newChange("rate", "Change a run's learning rate", event.ChangeRate))
 	asGroup(cmd)
 	return cmd
 }
@@ -46,31 +46,32 @@ func (a *app) newClusterStart() *cobra.Command {
 	var o clusterFlags
 	cmd := &cobra.Command{
 		Use:   "start",
-		Short: "Run the coordinator of a cluster",
-		Long: `Run the coordinator of a cluster: it has the authority that lets workers and
-operators join, the runs, and their files. Paths in configurations are its own:
-data, weights and output folders lie on this host.
+		Short: "Start the coordinator of a cluster",
+		Long: `Start the coordinator of a cluster. It accepts workers and operators, schedules runs on
+the workers, and keeps the runs' files: paths in a submitted config are paths on this host.
 
-What an operator submits is limited. Its paths have to be in the working directory, or in
-the folders given by --root, also where links lead, and never in --dir. ${NAME} in it
-stands for the submitter's environment variables; of this process's only for those given by
---env. telemetry.otlp may name the collectors given by --otlp; the environment's headers go
-to OTEL_EXPORTER_OTLP_ENDPOINT alone.
+Connect. It prints the commands for workers and operators, and writes two join tokens to
+its folder (--dir): worker.token for workers, and operator.token for commands that start and
+stop runs. Keep both secret. A token is valid for 24 hours; the coordinator writes new ones
+in time. engine cluster token creates more. All connections are encrypted, and only
+processes with a certificate of this coordinator are served.
 
-It prints the lines to type elsewhere, and writes two tokens into its folder,
-which are secrets: worker.token, with which workers join, and operator.token, with
-which runs are begun and stopped. They hold for 24 hours; new ones are written in
-time. engine cluster token makes others. Everything is encrypted, and who has no
-certificate of this authority gets nothing.
+Limits for submitted runs. Paths must be in the working directory, or in the folders of
+--root, after links are resolved, and never in --dir. ${NAME} in a config stands for the
+submitter's environment variable; --env allows variables of this process. telemetry.otlp
+may name the collectors of --otlp. Headers from this process's environment are only sent
+to OTEL_EXPORTER_OTLP_ENDPOINT.
 
-With --metrics Prometheus finds the figures of all its runs at /metrics, each under the
-label run, NAME-ID. What a run's [telemetry] says of OpenTelemetry and TensorBoard is done
-here too; metrics is not, since this flag says where.
+Metrics. With --metrics, Prometheus reads the metrics of all runs at /metrics, each with the
+label run=NAME-ID. The keys telemetry.otlp and telemetry.tensorboard of a run take effect
+on this host; telemetry.metrics has no effect.
 
-Ctrl-C (SIGINT, SIGTERM, SIGHUP) ends it in order: every run finishes its step and writes
-a checkpoint. Started again with the same folder, the coordinator takes the runs
-up from their last checkpoints by itself, as it does after a crash, as soon as
-workers have come back. A second Ctrl-C ends it at once.`,
+Stop. Ctrl-C (SIGINT, SIGTERM, SIGHUP) stops the coordinator in order: every run finishes
+its step and writes a checkpoint. A second Ctrl-C stops it at once. Started again with the
+same folder, also after a crash, the coordinator resumes the runs from their last checkpoints
+when workers have rejoined.
+
+See also: engine worker, engine run --cluster, engine cluster token, engine ps.`,
 		Example: `  engine cluster start
   engine cluster start --listen 0.0.0.0:7070 --advertise head:7070
   engine cluster start --listen 10.0.0.1:7070 --announce etcd://10.0.0.9:2379
@@ -84,28 +85,28 @@ workers have come back. A second Ctrl-C ends it at once.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Listen, "listen", "127.0.0.1:7070", "`host:port` to listen at")
-	f.StringVar(&o.Advertise, "advertise", "", "`host:port` that others reach it by, where that is another")
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:7070", "`HOST:PORT` to listen on")
+	f.StringVar(&o.Advertise, "advertise", "", "`HOST:PORT` at which other hosts reach it, if that differs from --listen")
 	f.StringVar(&o.Announce, "announce", "",
-		"make the `address` known there, such as etcd://HOST:2379/PREFIX, by which --join and --cluster find it")
-	f.StringVar(&o.DataListen, "data-address", "", "`host:port` of a second network for tensors (default: the same)")
+		"publish the address at this discovery `URL`, such as etcd://HOST:2379/PREFIX; workers and clients pass the same URL to --join and --cluster")
+	f.StringVar(&o.DataListen, "data-address", "", "`HOST:PORT` on a second network, for tensors (default: the same as --listen)")
 	f.StringVar(&o.Dir, "dir", "",
-		"`folder` for authority, tokens and runs in progress (default: $XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
-	f.Float64Var(&o.silenceS, "silence-s", 3, "`seconds` without a sign of life until a worker is lost")
+		"`folder` for certificates, tokens and the state of runs (default: $XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
+	f.Float64Var(&o.silenceS, "silence-s", 3, "`seconds` without a message after which a worker counts as failed")
 	f.Float64Var(&o.leaseS, "lease-s", 30,
-		"`seconds` without a coordinator until workers give their ranks up; cluster.lease_s of a run overrides it")
+		"`seconds` without a coordinator after which workers release their ranks; a run's cluster.lease_s overrides it")
 	o.metrics.set(cmd)
 	f.StringArrayVar(&o.Submissions.Roots, "root", nil,
-		"`folder` that submissions may use: data, models, tables and outputs; may be repeated (default: the working directory)")
+		"`folder` that submitted configs may use for data, models, tables and outputs; repeatable (default: the working directory)")
 	f.StringArrayVar(&o.Submissions.Env, "env", nil,
-		"`name` of an environment variable of this process that ${NAME} in submissions may stand for; may be repeated")
+		"`name` of an environment variable of this process that submitted configs may use as ${NAME}; repeatable")
 	f.StringArrayVar(&o.Submissions.Collectors, "otlp", nil,
-		"`URL` of a collector that telemetry.otlp in submissions may name; may be repeated (always: $OTEL_EXPORTER_OTLP_ENDPOINT)")
-	f.BoolVar(&o.RemoteTokens, "remote-tokens", false, "let operators make and revoke tokens over the network")
+		"`URL` of a collector that telemetry.otlp in submitted configs may name; repeatable ($OTEL_EXPORTER_OTLP_ENDPOINT is always allowed)")
+	f.BoolVar(&o.RemoteTokens, "remote-tokens", false, "allow operators to create and revoke tokens over the network")
 	return cmd
 }
 
-// check looks at what was given.
+// check validates the flags and sets the defaults that depend on the host.
 func (o *clusterFlags) check() error {
 	host, _, err := net.SplitHostPort(o.Listen)
 	switch {
@@ -116,16 +117,17 @@ func (o *clusterFlags) check() error {
 	case o.leaseS <= o.silenceS || o.leaseS > 86400:
 		return usagef("--lease-s %g: give more than --silence-s (%g), up to 86400 seconds", o.leaseS, o.silenceS)
 	case o.Advertise == "" && (host == "" || net.ParseIP(host).IsUnspecified()):
-		return usagef("--advertise is missing: %s is every address of this host; give the HOST:PORT that others reach it by", o.Listen)
+		return usagef("--advertise is missing: --listen %s means every address of this host; give the HOST:PORT at which other hosts reach it",
+			o.Listen)
 	}
 	if m := o.metrics; m.address == "" && m.insecure {
-		return usagef("--metrics-insecure: it has no effect without --metrics; leave it out")
+		return usagef("--metrics-insecure has no effect without --metrics; remove it")
 	} else if m.address != "" {
 		if _, _, err := net.SplitHostPort(m.address); err != nil {
 			return usagef("--metrics %q: give HOST:PORT, such as 127.0.0.1:9464", m.address)
 		}
 		if !m.insecure && !config.OnLoopback(m.address) {
-			return usagef("--metrics %s: it is not on loopback, and metrics travel in the clear, to whoever asks; use 127.0.0.1, or give --metrics-insecure where the network is one that you trust, as Prometheus's pods are", m.address)
+			return usagef("--metrics %s: not a loopback address, and metrics are served without TLS to any client that can connect; use 127.0.0.1, or add --metrics-insecure on a network that you trust", m.address)
 		}
 	}
 	for flag, address := range map[string]string{"advertise": o.Advertise, "data-address": o.DataListen} {
@@ -146,7 +148,7 @@ func (o *clusterFlags) check() error {
 	return nil
 }
 
-// checkSubmissions completes what submissions may use.
+// checkSubmissions validates the limits for submitted configs and adds the defaults.
 func checkSubmissions(s *cluster.Submissions) error {
 	if len(s.Roots) == 0 {
 		here, err := os.Getwd()
@@ -161,7 +163,7 @@ func checkSubmissions(s *cluster.Submissions) error {
 			return usagef("--root %s: %v", root, err)
 		}
 		if !info.IsDir() {
-			return usagef("--root %s: it is no folder", root)
+			return usagef("--root %s: not a folder", root)
 		}
 		if s.Roots[i], err = filepath.Abs(root); err != nil {
 			return err
@@ -179,7 +181,7 @@ func checkSubmissions(s *cluster.Submissions) error {
 	return nil
 }
 
-// coordinate is what a coordinator does.
+// coordinate runs a coordinator until a signal stops it.
 func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -187,7 +189,7 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	defer signal.Stop(signals)
-	// It goes on where nobody reads what it prints: engine logs has it too.
+	// It keeps running when nobody reads its output: engine logs shows the same.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	o.Logger = a.logger(slog.LevelInfo)
 	export, err := a.openExports(o.metrics.address, o.metrics.insecure)
@@ -196,10 +198,11 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	}
 	export.submitted = true
 	export.sayNotes()
-	defer export.close() // behind the runs' end
+	defer export.close() // after the runs have ended
 	o.Began = func(id string, cfg *config.Config, r *troupe.Run) {
 		if cfg.Telemetry.Metrics != "" {
-			o.Logger.Warn("a run's telemetry.metrics has no effect here: engine cluster start --metrics serves all runs", "run", id, "metrics",
+			o.Logger.Warn("a run's telemetry.metrics has no effect on a coordinator; start it with --metrics to serve the metrics of all runs",
+				"run", id, "metrics",
 				cfg.Telemetry.Metrics)
 		}
 		export.watch(cfg.Run.Name+"-"+id, cfg, r)
@@ -212,34 +215,34 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 		c.Close()
 		return err
 	}
-	a.printf("the coordinator listens at %s, and keeps its files in %s\n\n", c.Address(), o.Dir)
+	a.printf("the coordinator listens on %s and keeps its files in %s\n\n", c.Address(), o.Dir)
 	join := c.Address()
 	if o.Announce != "" {
 		join = shellWord(o.Announce)
 	}
-	a.printf("on each worker:    engine worker --join %s --token-file %s\n", join, shellWord(filepath.Join(o.Dir, workerTokenFile)))
-	a.printf("to train:          engine run config.toml --cluster %s\n", join)
-	a.printf("to look after it:  engine ps, status, logs, stop\n")
+	token := shellWord(filepath.Join(o.Dir, operatorTokenFile))
+	a.printf("on each worker:  engine worker --join %s --token-file %s\n", join, shellWord(filepath.Join(o.Dir, workerTokenFile)))
+	a.printf("to train:        engine run config.toml --cluster %s --token-file %s\n", join, token)
+	a.printf("to watch runs:   engine ps --cluster %s --token-file %s (also status, logs, stop)\n", join, token)
 	if export.server != nil {
-		a.printf("for Prometheus:    %s\n", export.server.URL())
+		a.printf("for Prometheus:  %s\n", export.server.URL())
 	}
 	a.printf("\n")
-	a.printf("Other hosts need a copy of %s (workers) or %s (operators, with --token-file); they are secrets.\n", workerTokenFile,
-		operatorTokenFile)
+	a.printf("Other hosts need a copy of %s (workers) or %s (operators). Keep both files secret.\n", workerTokenFile, operatorTokenFile)
 	renew := time.NewTicker(tokenTTL / 2)
 	defer renew.Stop()
 	for {
 		select {
 		case <-renew.C:
 			if err := writeTokens(c, o.Dir); err != nil {
-				o.Logger.Error("no new tokens", "err", err)
+				o.Logger.Error("new tokens can't be written; the current ones expire", "err", err)
 			}
 			continue
 		case <-signals:
 		}
 		break
 	}
-	say(a.err, "finishing steps and writing checkpoints; again to end at once")
+	say(a.err, "finishing the current steps and writing checkpoints; press Ctrl-C again to stop at once")
 	ending, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with ending
@@ -253,7 +256,7 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	return nil
 }
 
-// writeTokens writes the tokens that a coordinator gives by itself.
+// writeTokens creates the coordinator's own tokens and writes them to its folder.
 func writeTokens(c *cluster.Coordinator, dir string) error {
 	for _, of := range []struct {
 		role cluster.Role
@@ -264,13 +267,13 @@ func writeTokens(c *cluster.Coordinator, dir string) error {
 			err = cluster.WriteTokenFile(filepath.Join(dir, of.file), t)
 		}
 		if err != nil {
-			return fmt.Errorf("the %s's token: %w", of.role, err)
+			return fmt.Errorf("write the %s token: %w", of.role, err)
 		}
 	}
 	return nil
 }
 
-// shellWord writes a path so that a shell takes it for one word.
+// shellWord quotes a path for a shell where that is necessary.
 func shellWord(path string) string {
 	if !strings.ContainsFunc(path, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@\\", r)

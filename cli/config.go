@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"text/tabwriter"
 
@@ -14,9 +15,11 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 )
 
-// loadConfig reads a configuration. Whatever is wrong with it, down to a file
-// that isn't there, is an error of the setup.
+// loadConfig reads a config file. Every mistake in it, and a missing file, is a troupe.SetupError.
 func loadConfig(path string, sets []string) (*config.Config, error) {
+	if err := noFolder(path); err != nil {
+		return nil, err
+	}
 	cfg, err := config.Load(path, sets, os.LookupEnv)
 	if err != nil {
 		return nil, &troupe.SetupError{Err: err}
@@ -24,15 +27,23 @@ func loadConfig(path string, sets []string) (*config.Config, error) {
 	return cfg, nil
 }
 
+// noFolder rejects a folder in place of a config file.
+func noFolder(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return &troupe.SetupError{Err: fmt.Errorf("%s is a folder; give a config file, such as %s", path, filepath.Join(path, "config.toml"))}
+	}
+	return nil
+}
+
 // setFlag adds --set to a command.
 func setFlag(cmd *cobra.Command, sets *[]string) {
 	cmd.Flags().StringArrayVar(sets, "set", nil,
-		"override a key of the file: `section.key=value`, the value in TOML or a plain string; repeatable")
+		"override a key of the config: `section.key=value`, where value is TOML or a plain string; repeatable")
 	must(cmd.RegisterFlagCompletionFunc("set", cobra.NoFileCompletions))
 }
 
 func (a *app) newConfig() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Check or print a configuration"}
+	cmd := &cobra.Command{Use: "config", Short: "Check or print a config file"}
 	cmd.AddCommand(a.newConfigCheck(), a.newConfigPrint())
 	asGroup(cmd)
 	return cmd
@@ -43,15 +54,16 @@ func (a *app) newConfigCheck() *cobra.Command {
 	var memoryGiB float64
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Check whether a configuration can be run",
-		Long: `Check whether a configuration can be run, as far as that can be told without
-reading the data: keys and values, the layers against the layout, the schedule,
-the memory, and that there are files to train on. All mistakes are reported at
-once, each with its row and column.
+		Short: "Check a config file without training",
+		Long: `Check a config file without reading the data or training: keys and values, the layout
+of the layers, the schedule, the memory, and that the training files exist. It reports all
+mistakes at once, each with its line and column. Use it before you submit a long run.
 
-Memory and devices are this machine's. A configuration of several ranks may be a
-cluster's: that it doesn't fit here is then a warning. With --memory-gib no device and no
-memory of this machine is looked at, and each rank has a device with so much memory.`,
+By default it checks against the memory and the devices of this machine. If the config has
+several ranks, a lack of memory here is only a warning, since the ranks may run on other
+machines. With --memory-gib it ignores this machine: each rank gets a device with N GiB.
+
+See also: engine plan CONFIG proposes settings that fit; engine config print.`,
 		Example: `  engine config check config.toml
   engine config check config.toml --memory-gib 80
   engine config check config.toml --set pipeline.stages=4 --set 'data.train=["a.txt", "b.txt"]'`,
@@ -65,7 +77,7 @@ memory of this machine is looked at, and each rank has a device with so much mem
 			if err := a.checkConfig(cfg, memoryGiB); err != nil {
 				return err
 			}
-			if p, err := plan.Resolve(cfg, nil); err == nil { // else it can be run elsewhere alone
+			if p, err := plan.Resolve(cfg, nil); err == nil { // an error here means that only other machines can run it
 				for _, text := range p.Warnings() {
 					a.warn(text)
 				}
@@ -78,12 +90,12 @@ memory of this machine is looked at, and each rank has a device with so much mem
 	}
 	setFlag(cmd, &sets)
 	cmd.Flags().Float64Var(&memoryGiB, "memory-gib", 0,
-		"memory of each rank's device, as a `number` of GiB, to judge by instead of this machine")
+		"check against devices with `N` GiB of memory per rank, instead of this machine")
 	return cmd
 }
 
-// checkConfig judges a configuration by this machine, or by devices of so much memory. What only this machine lacks is a
-// warning where there are several ranks.
+// checkConfig checks a config against this machine, or against devices with memoryGiB of memory if that is more than 0.
+// With several ranks, a lack of something on this machine alone is only a warning.
 func (a *app) checkConfig(cfg *config.Config, memoryGiB float64) error {
 	switch {
 	case !(memoryGiB >= 0 && memoryGiB <= maxMemoryGiB):
@@ -95,24 +107,34 @@ func (a *app) checkConfig(cfg *config.Config, memoryGiB float64) error {
 	if here == nil || !severalRanks(cfg) || troupe.CheckElsewhere(cfg, 0) != nil {
 		return here
 	}
-	a.warn(fmt.Sprintf("this machine alone can't run it: %v; --memory-gib judges by other devices", here))
+	a.warn(fmt.Sprintf("this machine alone can't run this config: %v; to check against other devices, use --memory-gib", here))
 	return nil
 }
 
-// severalRanks reports whether a configuration has ranks to spread over machines.
+// severalRanks reports whether a config has more than one rank, which several machines could share.
 func severalRanks(cfg *config.Config) bool {
 	p := cfg.Parallel
 	return cfg.Pipeline.Stages > 1 || p.Context*p.Data > 1 || slices.Max(p.Tensor) > 1
 }
 
-// summarize says in a few lines what a configuration asks for.
+// summarize prints a config in a few lines.
 func (a *app) summarize(c *config.Config) {
 	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
 	row := func(format string, args ...any) { _, _ = fmt.Fprintf(w, "  "+format+"\n", args...) }
 	m, p := c.Model, c.Pipeline
-	row("model\t%s: %s of width %d, %s, context %d", m.Family, words.Plural(m.Layers, "layer"), m.Hidden, words.Plural(m.Heads, "head"),
-		m.Context)
-	row("batch\t%s in %s of %d", words.Plural(c.Batch.Sequences, "sequence"), words.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"),
+	switch {
+	case c.Language():
+		row("model\t%s: %s of width %d, %s, context %d", m.Family, words.Plural(m.Layers, "layer"), m.Hidden, words.Plural(m.Heads, "head"),
+			m.Context)
+	case m.Family == "mlp":
+		row("model\t%s: %s of width %d", m.Family, words.Plural(m.Layers, "layer"), m.Hidden)
+	case len(m.Stack) > 0:
+		row("model\t%s: %s", words.OneLine(m.Family), words.Plural(len(m.Stack), "layer"))
+	default:
+		row("model\t%s", words.OneLine(m.Family))
+	}
+	row("batch\t%s, as %s of %d", words.Plural(c.Batch.Sequences, "sequence"),
+		words.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"),
 		c.Batch.Microbatch)
 	row("pipeline\tschedule %s: %s × %s", words.OneLine(p.Schedule), words.Plural(p.Stages, "stage"), words.Plural(p.Chunks, "chunk"))
 	row("run\t%s, output in %s", words.Plural(c.Run.Steps, "step"), words.OneLine(c.Run.Out))
@@ -123,9 +145,11 @@ func (a *app) newConfigPrint() *cobra.Command {
 	var sets []string
 	cmd := &cobra.Command{
 		Use:   "print FILE",
-		Short: "Print a configuration with every key resolved",
-		Long: `Print a configuration as TOML with every key resolved, as the run will use it and
-stores it in its output folder. The output is itself a configuration.`,
+		Short: "Print a config with the value of every key",
+		Long: `Print a config as TOML with the value of every key: from the file, from --set, or the
+default. A run stores the same text in its output folder. The output is a valid config.
+
+See also: engine config check, engine diff (compares the configs of two runs).`,
 		Example: `  engine config print config.toml
   engine config print config.toml --set run.steps=50 > short.toml`,
 		Args:              takes("FILE"),

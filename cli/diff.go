@@ -21,19 +21,20 @@ func (a *app) newDiff() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "diff A B",
-		Short: "Say how two runs differ",
-		Long: `Say how two runs differ: in their resolved configurations, in the content of their
-data and their kernels as far as checkpoints tell, in their losses step by step, and
-in their speed. A and B are the folders of runs, or of checkpoints. They may be in
-progress, or have crashed; of a checkpoint in a run's folder the metrics up to its
-step count.
+		Short: "Compare two runs",
+		Long: `Compare two runs: their configs, the content of their data, their kernels, their losses step
+by step, and their speed. Use it to check that two runs are bit-identical, or to find where
+they start to differ. A and B are folders of runs or of checkpoints; a run may be in
+progress or have crashed. For a checkpoint, only metrics up to its step count. Data and
+kernels are known from checkpoints.
 
-Of each figure: how many steps both runs have, at how many it is equal to the last
-bit, the first step where it isn't, where it differs most, and the last step of both.
-Speeds are compared by their medians.
+For each metric the table shows: how many steps both runs have, at how many of them the
+values are bit-identical, the first step with a difference, the largest difference, and the
+last step that both have. Speeds are compared by their medians.
 
-The exit status is 0 when whatever was found could be compared, the same or not;
-what was missing is said.`,
+The exit status is 0 even if the runs differ; notes say what was missing.
+
+See also: engine report, engine ui (draws several runs over each other).`,
 		Example: `  engine diff runs/one runs/two
   engine diff runs/one/checkpoints/step-00000100 runs/two --json`,
 		Args:              takes("A", "B"),
@@ -55,7 +56,7 @@ what was missing is said.`,
 	return cmd
 }
 
-// writeDiff writes a difference for people.
+// writeDiff writes a comparison for people.
 func writeDiff(w io.Writer, d *report.Difference) error {
 	out := &stream{w: w}
 	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -78,7 +79,7 @@ func writeDiff(w io.Writer, d *report.Difference) error {
 	case d.NoConfig:
 		row("config   not compared")
 	case len(d.Config) == 0:
-		row("config   the same")
+		row("config   identical")
 	default:
 		row("config   %s", differs(len(d.Config)))
 	}
@@ -94,7 +95,7 @@ func writeDiff(w io.Writer, d *report.Difference) error {
 		_ = tw.Flush() // as above
 	}
 	if len(d.Figures) > 0 {
-		row("\nFIGURE\tSTEPS\tEQUAL\tFIRST DIFFERENCE\tLARGEST B - A\tLAST B - A\tONLY IN ONE")
+		row("\nMETRIC\tSTEPS\tEQUAL\tFIRST DIFFERENCE\tLARGEST B - A\tLAST B - A\tONLY IN ONE")
 		for _, f := range d.Figures {
 			row("%s\t%d\t%d\t%s\t%s\t%s\t%s", words.OneLine(f.Name), f.Both, f.Equal, values(f.First), apart(f.Largest), apart(f.Last), alone(f))
 		}
@@ -115,7 +116,7 @@ func writeDiff(w io.Writer, d *report.Difference) error {
 	return out.err
 }
 
-// progress says how far a run has come.
+// progress says how many of its steps a run has done.
 func progress(s report.Side) string {
 	text := fmt.Sprintf("step %d", s.Step)
 	if s.Steps > 0 {
@@ -136,24 +137,24 @@ func agreement(a report.Agreement) string {
 	case !a.Known:
 		return words.OneLine(a.Text)
 	case a.Same:
-		return "the same: " + words.OneLine(a.Text)
+		return "identical: " + words.OneLine(a.Text)
 	}
-	return "differ: " + words.OneLine(a.Text)
+	return "different: " + words.OneLine(a.Text)
 }
 
-// sameLosses says up to where the losses are the same.
+// sameLosses says from which step the losses differ.
 func sameLosses(d *report.Difference) string {
 	i := slices.IndexFunc(d.Figures, func(f report.FigureDifference) bool { return f.Name == "loss" })
 	switch {
 	case i < 0 || d.Figures[i].Both == 0:
-		return "not compared: there are no steps that both have"
+		return "not compared: the runs have no step in common"
 	case d.Figures[i].First != nil:
-		return fmt.Sprintf("differ from step %d on", d.Figures[i].First.Step)
+		return fmt.Sprintf("different from step %d on", d.Figures[i].First.Step)
 	}
-	return fmt.Sprintf("the same bits at all %s of both", words.Plural(d.Figures[i].Both, "step"))
+	return fmt.Sprintf("bit-identical at all %s that both have", words.Plural(d.Figures[i].Both, "step"))
 }
 
-// brief keeps a value of a configuration on its line.
+// brief shortens a value of a config to one line.
 func brief(value string) string {
 	const most = 60
 	runes := []rune(words.OneLine(value))
@@ -163,10 +164,10 @@ func brief(value string) string {
 	return string(runes)
 }
 
-// exact writes a figure so that no two look alike.
+// exact formats a value so that different values look different.
 func exact(v float64) string {
 	if math.IsNaN(v) {
-		return "no number"
+		return "NaN"
 	}
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
@@ -190,7 +191,7 @@ func apart(p *report.Pair) string {
 	return fmt.Sprintf("%.3g at step %d", p.B-p.A, p.Step)
 }
 
-// alone says where only one run has a figure.
+// alone says which steps of a metric only one run has.
 func alone(f report.FigureDifference) string {
 	text := ""
 	add := func(format string, args ...any) {
@@ -210,10 +211,10 @@ func alone(f report.FigureDifference) string {
 		add("B ends at step %d, A at %d", f.EndB, f.EndA)
 	}
 	if f.OnlyA > 0 {
-		add("%s of A", words.Plural(f.OnlyA, "step"))
+		add("%s only in A", words.Plural(f.OnlyA, "step"))
 	}
 	if f.OnlyB > 0 {
-		add("%s of B", words.Plural(f.OnlyB, "step"))
+		add("%s only in B", words.Plural(f.OnlyB, "step"))
 	}
 	if text == "" {
 		return "-"
@@ -242,7 +243,7 @@ func ratio(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
-// diffJSON is a difference with figures that JSON can hold.
+// diffJSON is a comparison, with null for numbers that are not finite.
 type diffJSON struct {
 	A       sideJSON         `json:"a"`
 	B       sideJSON         `json:"b"`
@@ -257,7 +258,7 @@ type sideJSON struct {
 	Path       string   `json:"path"`
 	Name       string   `json:"name"`
 	Step       int      `json:"step"`
-	Steps      int      `json:"steps"` // 0: not known
+	Steps      int      `json:"steps"` // 0: unknown
 	Rows       int      `json:"rows"`
 	Checkpoint string   `json:"checkpoint"` // "": none
 	Notes      []string `json:"notes"`
@@ -270,7 +271,7 @@ type changeJSON struct {
 }
 
 type agreementJSON struct {
-	Same   *bool  `json:"same"` // null: not known
+	Same   *bool  `json:"same"` // null: unknown
 	Detail string `json:"detail"`
 }
 
@@ -294,7 +295,7 @@ type pairJSON struct {
 }
 
 type speedJSON struct {
-	Name  string   `json:"name"` // medians, but for the largest peak_mem_bytes
+	Name  string   `json:"name"` // values are medians, except peak_mem_bytes: its maximum
 	A     *float64 `json:"a"`
 	B     *float64 `json:"b"`
 	Ratio *float64 `json:"ratio"` // of B to A

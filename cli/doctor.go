@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
-// diagnosis is what `engine doctor` tells.
+// diagnosis is what `engine doctor` prints.
 type diagnosis struct {
 	Processor      string            `json:"processor"`
 	Cores          int               `json:"cores"` // that this process may use
@@ -26,19 +26,19 @@ type diagnosis struct {
 	AvailableBytes int64             `json:"available_bytes"`
 	Caches         []sysinfo.Cache   `json:"caches"`
 	Features       []sysinfo.Feature `json:"features"`
-	Kernels        []kernelPath      `json:"kernels"` // the best first
-	Auto           string            `json:"auto"`    // the path that kernels = "auto" takes
-	Threads        int               `json:"threads"` // that threads = 0 takes
+	Kernels        []kernelPath      `json:"kernels"` // the fastest first
+	Auto           string            `json:"auto"`    // the kernels that device.kernels = "auto" selects
+	Threads        int               `json:"threads"` // the number that device.threads = 0 selects
 	BFloat16       string            `json:"bfloat16"`
 	CUDA           cudaDiagnosis     `json:"cuda"`
-	Registered     []string          `json:"registered"` // by this program, beside what engine has
+	Registered     []string          `json:"registered"` // names that this program has added to engine's
 }
 
-// kernelPath is a way to compute on the processor.
+// kernelPath is one set of CPU kernels.
 type kernelPath struct {
 	Name      string `json:"name"`
 	Available bool   `json:"available"`
-	Why       string `json:"why"` // it is available, or not
+	Why       string `json:"why"` // why it is available, or not
 }
 
 func diagnose() diagnosis {
@@ -55,31 +55,39 @@ func diagnose() diagnosis {
 	return d
 }
 
-// bfloat16 says what mixed precision would gain here.
+// bfloat16 says what mixed precision gains on this processor.
 func bfloat16(paths []kernelPath) string {
 	i := slices.IndexFunc(paths, func(p kernelPath) bool { return p.Available })
 	if i >= 0 {
 		switch paths[i].Name {
 		case "amx":
-			return "fast: products on AMX tiles, summed in float32"
+			return "fast: matrix products on AMX tiles, summed in float32"
 		case "avx512bf16":
-			return "fast: products by AVX-512 BF16, summed in float32"
+			return "fast: matrix products with AVX-512 BF16, summed in float32"
 		}
 	}
-	return "half the memory, no speed: without AVX-512 BF16 or AMX its products are as slow as float32's"
+	return "half the memory, but no faster: without AVX-512 BF16 or AMX, matrix products are as slow as in float32"
 }
 
 func (a *app) newDoctor() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Show what this machine can compute with, and what is used of it",
-		Long: `Show the machine as engine sees it: processor, memory, caches, the vector units
-that kernels can use, which kernels there are, which of them device.kernels =
-"auto" takes, and why not a better one; and the GPUs that device.kind = "cuda" can use,
-with CUDA's libraries, or what of these is lacking, and whether device.kind = "auto" takes
-one: it has to have passed a self-test, which the first run with it makes. A program that registers things of
-its own lists them.`,
+		Short: "Show the CPU, the GPUs, and what engine uses of them",
+		Long: `Show what engine finds on this machine. Use it if a run is slow or does not use the GPU.
+
+CPU: processor, memory, caches, vector units, the available kernels, which of them
+device.kernels = "auto" selects, and why not a faster one.
+
+GPU: the GPUs that device.kind = "cuda" can use, the CUDA libraries, and what is missing.
+device.kind = "auto" uses a GPU only after a self-test, which the first run with it makes;
+the result is shown here.
+
+A custom program also lists the names that it has registered.
+
+See also: engine version, engine plan (predicts speed and memory).`,
+		Example: `  engine doctor
+  engine doctor --json`,
 		Args: takes(),
 		RunE: a.work(func(*cobra.Command, []string) error {
 			d := diagnose()
@@ -107,7 +115,7 @@ func (a *app) showDiagnosis(d diagnosis) {
 	}
 	row("caches", "%s", orUnknown(strings.Join(caches, ", ")))
 	row("features", "%s", orUnknown(features(d.Features, true)))
-	row("lacking", "%s", orUnknown(features(d.Features, false)))
+	row("missing", "%s", orUnknown(features(d.Features, false)))
 	for i, k := range d.Kernels {
 		name := "kernels"
 		if i > 0 {
@@ -115,7 +123,7 @@ func (a *app) showDiagnosis(d diagnosis) {
 		}
 		row(name, "%s", k.describe(d.Auto))
 	}
-	row("threads", "%d, unless device.threads says otherwise", d.Threads)
+	row("threads", "%d, unless device.threads is set", d.Threads)
 	row("bfloat16", "%s", d.BFloat16)
 	for i, line := range d.CUDA.lines() {
 		name := "CUDA"
@@ -134,14 +142,14 @@ func (k kernelPath) describe(auto string) string {
 	state := "not available"
 	switch {
 	case k.Name == auto:
-		state = "taken by auto"
+		state = "selected by auto"
 	case k.Available:
 		state = "available"
 	}
 	return fmt.Sprintf("%s, %s: %s", k.Name, state, k.Why)
 }
 
-// features lists those that the processor has, or lacks.
+// features lists the features that the processor has, or those that it lacks.
 func features(all []sysinfo.Feature, has bool) string {
 	var names []string
 	for _, f := range all {
@@ -150,7 +158,7 @@ func features(all []sysinfo.Feature, has bool) string {
 		}
 	}
 	if len(names) == 0 && len(all) > 0 {
-		return "nothing"
+		return "none"
 	}
 	return strings.Join(names, ", ")
 }

@@ -9,24 +9,24 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
-// cudaDiagnosis is what `engine doctor` tells of GPUs.
+// cudaDiagnosis is what `engine doctor` prints about GPUs.
 type cudaDiagnosis struct {
 	Driver   string       `json:"driver"` // the library and its version; "": none
 	Compiler string       `json:"nvrtc"`
-	NoNVRTC  string       `json:"no_nvrtc"`    // why there is none; "": there is
-	Kernels  string       `json:"kernels"`     // how a GPU gets them; "": it does not
-	BLAS     string       `json:"cublaslt"`    // as Driver
-	NoBLAS   string       `json:"no_cublaslt"` // why products are computed without it; "": they are not
+	NoNVRTC  string       `json:"no_nvrtc"`    // why there is none; "": there is one
+	Kernels  string       `json:"kernels"`     // how a GPU gets its kernels; "": it does not
+	BLAS     string       `json:"cublaslt"`    // the library and its version; "": none
+	NoBLAS   string       `json:"no_cublaslt"` // why matrix products are computed without it; "": they use it
 	Devices  []cudaDevice `json:"devices"`
-	Auto     string       `json:"auto"`  // what device.kind = "auto" takes; "": there is no GPU
-	Lacks    []string     `json:"lacks"` // why device.kind = "cuda" cannot be used
+	Auto     string       `json:"auto"`  // what device.kind = "auto" selects; "": there is no GPU
+	Lacks    []string     `json:"lacks"` // why device.kind = "cuda" can't be used
 }
 
 type cudaDevice struct {
 	Name        string `json:"name"`
 	Capability  string `json:"compute_capability"`
 	MemoryBytes int64  `json:"memory_bytes"`
-	Peers       []int  `json:"peers"` // the devices whose memory it copies from without a way through the host
+	Peers       []int  `json:"peers"` // the devices that it can copy from directly, without the host
 }
 
 func diagnoseCUDA() cudaDiagnosis {
@@ -37,9 +37,9 @@ func diagnoseCUDA() cudaDiagnosis {
 	}
 	switch {
 	case found.NVRTC != nil:
-		d.Compiler, d.Kernels = found.NVRTC.String(), "compiled here by NVRTC for the GPU, once"
+		d.Compiler, d.Kernels = found.NVRTC.String(), "compiled once by NVRTC, for this GPU"
 	case found.PTX:
-		d.Kernels = "those that come with this build, as PTX, since there is no NVRTC; with it (`pip install nvidia-cuda-nvrtc-cu12`, or the CUDA toolkit) they are made for the GPU itself, and it starts faster"
+		d.Kernels = "PTX from this build, because NVRTC is missing. To compile them for this GPU and start faster, install NVRTC: `pip install nvidia-cuda-nvrtc-cu12`, or the CUDA toolkit"
 	}
 	if found.NoNVRTC != nil {
 		d.NoNVRTC = found.NoNVRTC.Error()
@@ -60,16 +60,16 @@ func diagnoseCUDA() cudaDiagnosis {
 	return d
 }
 
-// lines say it for a person.
+// lines formats the diagnosis for people.
 func (d cudaDiagnosis) lines() []string {
 	var lines []string
 	for i, g := range d.Devices {
 		line := fmt.Sprintf("device %d (cuda:%d): %s, compute capability %s, %s", i, i, g.Name, g.Capability, words.Bytes(g.MemoryBytes))
 		switch {
 		case len(g.Peers) > 0:
-			line += fmt.Sprintf(", copies from the memory of %d", g.Peers)
+			line += fmt.Sprintf(", copies directly from devices %d", g.Peers)
 		case len(d.Devices) > 1:
-			line += ", copies from other devices by way of the host"
+			line += ", copies from other devices through the host"
 		}
 		lines = append(lines, line)
 	}
@@ -92,15 +92,15 @@ func (d cudaDiagnosis) lines() []string {
 	return lines
 }
 
-// products say what computes products of matrices, where there is a device to do it.
+// products says which library computes matrix products, if there is a GPU.
 func (d cudaDiagnosis) products() []string {
 	switch {
 	case len(d.Devices) == 0:
 		return nil
 	case d.BLAS != "":
-		return []string{"products: cuBLASLt's, " + d.BLAS}
-	case d.NoBLAS == "": // it was asked for: its lack is one of the device's
+		return []string{"matrix products: cuBLASLt, " + d.BLAS}
+	case d.NoBLAS == "": // it was requested: Lacks says what is missing
 		return nil
 	}
-	return append([]string{"products: engine's own kernels, bfloat16 on tensor cores"}, strings.Split(d.NoBLAS, "\n")...)
+	return append([]string{"matrix products: engine's own kernels, bfloat16 on tensor cores"}, strings.Split(d.NoBLAS, "\n")...)
 }

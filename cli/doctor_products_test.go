@@ -14,10 +14,10 @@ func TestDoctorProducts(t *testing.T) {
 	}{
 		{cudaDiagnosis{BLAS: "libcublasLt.so.12 (cuBLASLt 12.9)"}, nil},
 		{cudaDiagnosis{Devices: one, BLAS: "libcublasLt.so.12 (cuBLASLt 12.9)"},
-			[]string{"products: cuBLASLt's, libcublasLt.so.12 (cuBLASLt 12.9)"}},
+			[]string{"matrix products: cuBLASLt, libcublasLt.so.12 (cuBLASLt 12.9)"}},
 		{cudaDiagnosis{Devices: one, Lacks: []string{"no cuBLASLt where it should be"}}, nil},
 		{cudaDiagnosis{Devices: one, NoBLAS: "not found; looked for\n  here"},
-			[]string{"products: engine's own kernels, bfloat16 on tensor cores", "not found; looked for", "  here"}},
+			[]string{"matrix products: engine's own kernels, bfloat16 on tensor cores", "not found; looked for", "  here"}},
 	} {
 		if got := test.d.products(); !slices.Equal(got, test.want) {
 			t.Errorf("%+v: %q, want %q", test.d, got, test.want)
@@ -34,9 +34,9 @@ func TestDoctorPeers(t *testing.T) {
 	}{
 		{[]cudaDevice{gpu()}, []string{"device 0 (cuda:0): H100, compute capability 9.0, 80.0 GiB"}},
 		{[]cudaDevice{gpu(1), gpu(0), gpu()}, []string{
-			"device 0 (cuda:0): H100, compute capability 9.0, 80.0 GiB, copies from the memory of [1]",
-			"device 1 (cuda:1): H100, compute capability 9.0, 80.0 GiB, copies from the memory of [0]",
-			"device 2 (cuda:2): H100, compute capability 9.0, 80.0 GiB, copies from other devices by way of the host",
+			"device 0 (cuda:0): H100, compute capability 9.0, 80.0 GiB, copies directly from devices [1]",
+			"device 1 (cuda:1): H100, compute capability 9.0, 80.0 GiB, copies directly from devices [0]",
+			"device 2 (cuda:2): H100, compute capability 9.0, 80.0 GiB, copies from other devices through the host",
 		}},
 	} {
 		if got := (cudaDiagnosis{Devices: c.devices}).lines(); !slices.Equal(got[:min(len(got), len(c.want))], c.want) {

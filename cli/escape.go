@@ -9,11 +9,11 @@ import (
 	"github.com/troupe-ml/troupe/internal/show/term"
 )
 
-// jsonOut is the output for JSON.
+// jsonOut returns the output for JSON.
 func (a *app) jsonOut() io.Writer { return term.NewWriter(a.out, escapeJSON) }
 
-// escapeJSON escapes what could steer a terminal and encoding/json leaves as it is. It
-// can stand nowhere but in strings, whose meaning stays the same.
+// escapeJSON escapes characters that could steer a terminal and that encoding/json leaves unescaped. They
+// occur only in JSON strings, so the value stays the same.
 func escapeJSON(text string) string {
 	if !strings.ContainsFunc(text, steers) {
 		return text
@@ -29,8 +29,8 @@ func escapeJSON(text string) string {
 	return b.String()
 }
 
-// steers reports whether a terminal might obey a character, of those that JSON may hold.
-// All of them are below U+10000.
+// steers reports whether a character that JSON allows could steer a terminal. All such characters are
+// below U+10000.
 func steers(r rune) bool {
 	return r >= 0x7f && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }

@@ -23,17 +23,24 @@ func (a *app) newEval() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "eval --from DIR",
 		Short: "Compute a trained model's loss on a text",
-		Long: `Compute a trained model's loss over a whole text: every token but the first is
-predicted once, in windows of the model's context, by a forward-only schedule.
-The loss is the mean of all predicted tokens, in nats; bits per byte is its sum in bits
-by the bytes of their text, which compares models with different tokenizers. The first tokens
-of a window are predicted from few others: longer windows have a lower loss.
-Without --data it is the validation text of the run that the model is from. A loss
-that is no number is an error: with --json it is printed as null, and the exit status
-is 1. How many documents did not fit the context is reported as a warning, and with --json
-in "documents".`,
+		Long: `Compute a trained model's loss, perplexity and bits per byte on a text or on documents.
+Without --data it uses the validation data of the run that the model is from.
+
+The text is cut into windows of the model's context, and every token except the first is
+predicted once. The loss is the mean over the predicted tokens, in nats. Bits per byte is
+the total loss in bits, divided by the bytes of text; use it to compare models with
+different tokenizers. Longer windows give a lower loss, because the first tokens of a window
+are predicted from few others: compare losses only at the same --context.
+
+The format is the run's (data.format). For a model without a run it is text, so for JSON
+lines of documents add --format documents. A warning, and "documents" in the JSON, say how
+many documents did not fit the context. If the loss is not finite, --json prints null and
+the exit status is 1.
+
+See also: engine help formats, engine predict (models of samples), engine generate.`,
 		Example: `  engine eval --from runs/run
-  engine eval --from runs/run/checkpoints/best --data 'books/*.txt' --json`,
+  engine eval --from runs/run/checkpoints/best --data 'books/*.txt' --json
+  engine eval --from models/SmolLM2-135M --data chat.jsonl --format documents --context 256`,
 		Args: takes(),
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
 			if o.Microbatch < 1 {
@@ -68,16 +75,16 @@ in "documents".`,
 	}
 	modelFlags(cmd, &o.ModelOptions)
 	f := cmd.Flags()
-	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to evaluate; repeatable (default: the run's validation text)")
-	f.StringVar(&o.Format, "format", "", "`text`, documents (JSON lines), or uint16 or uint32, little-endian token ids (default: the run's)")
+	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to evaluate; repeatable (default: the run's validation data)")
+	f.StringVar(&o.Format, "format", "", "`format` of the data: text, documents, uint16 or uint32 (default: the run's, else text)")
 	f.StringVar(&o.InvalidUTF8, "invalid-utf8", "",
-		"`refuse` a text that is not UTF-8, or take its bytes as they are (default: the run's data.invalid_utf8)")
+		"`action` for text that is not UTF-8: refuse, or bytes to use the bytes as they are (default: the run's data.invalid_utf8)")
 	f.StringVar(&o.SpecialTokens, "special-tokens", "",
-		"take names of special tokens in texts, prompts and completions as `tokens` or as text (default: the run's data.special_tokens, else tokens)")
-	f.IntVar(&o.Context, "context", 0, "`tokens` of a window, up to the model's positions (default: the context that it was trained with)")
+		"`meaning` of special tokens' names in texts, prompts and completions: tokens or text (default: the run's data.special_tokens, else tokens)")
+	f.IntVar(&o.Context, "context", 0, "window length in `tokens`, up to the model's positions (default: the context of its training)")
 	f.StringVar(&o.TooLong, "too-long", "",
-		"what becomes of a document with a prompt or messages that is longer than the context: `cut` or refuse (default cut)")
-	f.IntVar(&o.Microbatch, "microbatch", 4, "`sequences` to compute at a time")
+		"`action` for a document with a prompt or messages that is longer than the context: cut or refuse (default: cut)")
+	f.IntVar(&o.Microbatch, "microbatch", 4, "`number` of sequences to compute at a time")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	completeWords(cmd, "format", "text", "documents", "uint16", "uint32")
 	completeWords(cmd, "too-long", "cut", "refuse")
@@ -88,7 +95,7 @@ in "documents".`,
 	return cmd
 }
 
-// metricsText writes metrics behind a loss.
+// metricsText formats the metrics that follow a loss.
 func metricsText(of map[string]float64) string {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(of)) {
@@ -97,14 +104,14 @@ func metricsText(of map[string]float64) string {
 	return text.String()
 }
 
-// evalJSON is the result with figures that JSON can hold.
+// evalJSON is the result, with null for numbers that are not finite.
 type evalJSON struct {
 	troupe.EvalResult
 	Loss       *float64 `json:"loss"`
 	Perplexity *float64 `json:"perplexity"`
 }
 
-// figure is a number for JSON, which has none that is not finite: null then.
+// figure returns a number for JSON: nil, which is null, if it is not finite.
 func figure(x float64) *float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return nil

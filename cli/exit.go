@@ -28,52 +28,55 @@ const (
 	exitConfig   = 78 // EX_CONFIG
 )
 
-// errStopped: a signal, SIGPIPE among them, ended the run early, and it has said so.
+// errStopped means that a signal, such as SIGPIPE, ended the run early, and that a message has said so.
 var errStopped = errors.New("stopped by a signal")
 
 // exitCodes is the help topic.
 func exitCodes() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-codes",
-		Short: "What the exit status means",
+		Short: "What each exit status and each signal means",
 		Long: `The exit status of engine:
 
-   0  done
-   1  failed: a stage failed, the disk is full, a checkpoint is damaged (ckpt
-      verify), a model computes NaN (eval, generate), the output can't be
-      written, or a second signal ended the run at once; a coordinator refuses
-      the token or what was asked, or knows no such run
-   2  the command line is not understood
-  75  try again: a signal, or a closed output, stopped the run, which wrote a
-      checkpoint and goes on from it when the same command is given; another
-      process is using the output folder; or the system could not read a file at
-      the moment, for want of memory or of open files, or for an error of the disk;
-      the workers that a run needs are not there; the coordinator can't be reached;
-      who followed a run of a coordinator has left it, and it goes on
-  78  the configuration, the data, a checkpoint to start from or the output
-      folder can't be used as they are: also a checkpoint that is incomplete, may
-      not be read or is of a newer program; nothing was changed
+   0  The command succeeded.
+   1  The command failed. Examples: a stage failed; the disk is full; a checkpoint is
+      damaged (engine ckpt verify); the model computes NaN (engine eval, generate); the
+      output can't be written; a second signal stopped the run at once; the coordinator
+      rejected the token or the request; the coordinator has no such run.
+   2  The command line has a mistake, such as an unknown flag.
+  75  Try again later with the same command. Causes:
+      - A signal or a closed output stopped the run. It wrote a checkpoint, and the
+        same command resumes from it.
+      - Another process uses the output folder.
+      - A file can't be read at the moment: out of memory, too many open files, or a
+        disk error.
+      - The workers that the run needs have not joined.
+      - The coordinator can't be reached.
+      - The command stopped following a coordinator's run; the run itself continues.
+  78  The config, the data, the checkpoint to start from or the output folder can't be
+      used. A checkpoint may be incomplete, unreadable, or written by a newer version.
+      Nothing was changed.
 
 Signals during engine run:
 
-  SIGINT, SIGTERM  finish the step, write a checkpoint, exit 75; a second one
-                   ends the run at once, with exit 1: what was trained since the
-                   last checkpoint is lost
-  SIGHUP, SIGPIPE  the same, but further ones change nothing: the terminal was
-                   closed, or nobody reads the output or the messages any more
-                   (engine run … | head); with nohup SIGHUP is ignored
-  SIGQUIT          print what every actor does and waits for, and go on
+  SIGINT, SIGTERM  Finish the step, write a checkpoint, exit with 75. A second signal
+                   stops the run at once with exit status 1; the steps since the last
+                   checkpoint are lost.
+  SIGHUP, SIGPIPE  The terminal was closed, or the reader of the output exited, as in
+                   engine run … | head. The same as the first SIGINT; further ones have
+                   no effect. Under nohup, SIGHUP is ignored.
+  SIGQUIT          Print what every actor does and waits for. The run continues.
 
-With engine run --cluster SIGINT and SIGTERM do the same, but SIGHUP and SIGPIPE only
-end the following: the run goes on.
+With engine run --cluster, SIGINT and SIGTERM act the same. SIGHUP and SIGPIPE only stop
+following: the run continues.
 
-Other commands end by SIGHUP and SIGPIPE as any program does.
+Other commands end on SIGHUP and SIGPIPE as most programs do.
 
-With ENGINE_DEBUG set to anything, an internal error comes with its stack.`,
+Set the environment variable ENGINE_DEBUG to print the stack of an internal error.`,
 	}
 }
 
-// exitCode is the exit status that stands for an error.
+// exitCode returns the exit status for an error.
 func exitCode(err error) int {
 	var (
 		usage *usageError
@@ -97,7 +100,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// passes reports whether an error of a coordinator is one that may pass.
+// passes reports whether an error from a coordinator may be temporary.
 func passes(err error) bool {
 	for _, e := range []error{cluster.ErrLost, cluster.ErrGone, cluster.ErrClosing, cluster.ErrSlow, cluster.ErrTryAgain} {
 		if errors.Is(err, e) {
@@ -107,9 +110,8 @@ func passes(err error) bool {
 	return false
 }
 
-// explain writes an error for a person, each that is joined in it on a line. Where one
-// has further lines they are indented: what a file's text brings in is not taken for
-// another message.
+// explain writes an error for people: each error joined in it on its own line. It indents the further
+// lines of an error, so that text from a file does not look like another message.
 func explain(w io.Writer, err error) {
 	if err == nil || errors.Is(err, errStopped) {
 		return
@@ -125,11 +127,10 @@ func explain(w io.Writer, err error) {
 	}
 }
 
-// parts are the errors that are joined in one, as far as its text is no more than
-// theirs.
+// parts returns the errors that are joined in err, if err's text adds nothing to theirs.
 func parts(err error) []error {
 	var inner []error
-	switch e := any(err).(type) { // what is wrapped comes next
+	switch e := any(err).(type) { // the wrapped errors
 	case interface{ Unwrap() error }:
 		inner = []error{e.Unwrap()}
 	case interface{ Unwrap() []error }:
@@ -147,18 +148,18 @@ func parts(err error) []error {
 	return all
 }
 
-// message is an error's text. The stack of a panic says nothing to most people.
+// message returns an error's text, by default without the stack of a panic: most readers have no use for it.
 func message(err error, withStack bool) string {
 	text := err.Error()
 	var p *actors.Panic
 	if errors.As(err, &p) && !withStack {
-		text = strings.Replace(text, p.Error(), fmt.Sprintf("internal error: %v (ENGINE_DEBUG=1 shows where)", p.Value), 1)
+		text = strings.Replace(text, p.Error(), fmt.Sprintf("internal error: %v (set ENGINE_DEBUG=1 to see the stack)", p.Value), 1)
 	}
 	return text
 }
 
-// say writes a message to the error stream, on one line. Where that is closed there is
-// nobody to tell.
+// say writes a message on one line of the error stream. It ignores write errors: there is no other place to
+// report them.
 func say(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, "engine: %s\n", words.OneLine(fmt.Sprintf(format, args...)))
 }

@@ -81,7 +81,7 @@ func TestExplain(t *testing.T) {
 		{"forged", fmt.Errorf("%w: no\nengine: done\r\x1b[2J\u009b\u202e", fs.ErrNotExist), "",
 			"engine: file does not exist: no\nengine:   engine: done\uFFFD\uFFFD[2J\uFFFD\uFFFD\n"},
 		{"panic", errors.Join(cause, errors.New("the last checkpoint is x")), "",
-			"engine: stage 1 failed in step 5: internal error: index out of range (ENGINE_DEBUG=1 shows where)\nengine: the last checkpoint is x\n"},
+			"engine: stage 1 failed in step 5: internal error: index out of range (set ENGINE_DEBUG=1 to see the stack)\nengine: the last checkpoint is x\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("ENGINE_DEBUG", c.debug)

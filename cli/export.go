@@ -19,13 +19,17 @@ func (a *app) newExport() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "export --from DIR --to DIR",
-		Short: "Write a model as other programs load it",
-		Long: `Write a language model as a Hugging Face directory: config.json, the weights as
-model.safetensors, and the files of its tokenizer. A model that came from such a directory
-keeps the keys of its config.json, and its tokenizer, its chat template and its
-generation_config.json as they were; a token that ends texts here and that
-generation_config.json does not name is added to it. Weights above --shard-size are split into several
-files with an index. The folder must not be there yet; it appears when all is written.`,
+		Short: "Export a language model for Hugging Face transformers",
+		Long: `Export a language model as a Hugging Face directory: config.json, the weights as
+model.safetensors, and the tokenizer's files. transformers and compatible programs load it.
+
+A model that came from such a directory keeps the keys of its config.json, its tokenizer, its
+chat template and its generation_config.json. If the model ends texts with a token that
+generation_config.json does not name, export adds that token. Weights larger than
+--shard-size are split into several files with an index. --to must not exist yet; it
+appears when everything is written.
+
+See also: engine generate, engine ckpt ls (lists checkpoints).`,
 		Example: `  engine export --from runs/run --to my-model
   engine export --from runs/run/checkpoints/best --to my-model --dtype bfloat16 --shard-size 2GB`,
 		Args: takes(),
@@ -47,15 +51,15 @@ files with an index. The folder must not be there yet; it appears when all is wr
 			if asJSON {
 				return a.json(e)
 			}
-			a.printf("%s: %s parameters of %s as %s\n", words.OneLine(e.To), words.Count(e.Parameters), words.OneLine(e.From), e.DType)
+			a.printf("wrote %s: %s parameters from %s as %s\n", words.OneLine(e.To), words.Count(e.Parameters), words.OneLine(e.From), e.DType)
 			return nil
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.From, "from", "", "`folder` of a run, of a checkpoint, or of a Hugging Face model (required)")
-	f.StringVar(&o.To, "to", "", "`folder` to make (required)")
-	f.StringVar(&o.DType, "dtype", "float32", "`type` of the weights: float32, bfloat16 or float16")
-	f.StringVar(&shard, "shard-size", "5GB", "`size` of a file of weights, such as 500MB or 5GB")
+	f.StringVar(&o.From, "from", "", "`folder` of a run, a checkpoint or a Hugging Face model (required)")
+	f.StringVar(&o.To, "to", "", "`folder` to create (required)")
+	f.StringVar(&o.DType, "dtype", "float32", "data `type` of the weights: float32, bfloat16 or float16")
+	f.StringVar(&shard, "shard-size", "5GB", "largest `size` of a weights file, such as 500MB or 5GB")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	for _, name := range []string{"from", "to"} {
 		must(cmd.MarkFlagRequired(name))

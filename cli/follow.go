@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// training is what following a run takes; *troupe.Run is one.
+// training is a run that can be shown and stopped; *troupe.Run is one.
 type training interface {
 	Info() troupe.Info
 	Events() <-chan troupe.Event
@@ -22,10 +22,9 @@ type training interface {
 	Wait() (troupe.Result, error)
 }
 
-// follow shows what happens in a run until it has ended, and passes signals on
-// to it.
+// follow shows a run's events until the run has ended, and handles signals.
 func follow(r training, show reporter, signals <-chan os.Signal) (troupe.Result, error) {
-	// Showing may wait for a terminal or a pipe; signals may not.
+	// Output may block on a terminal or a pipe. Signals must not wait for it.
 	notices := make(chan string, 8)
 	shown := make(chan struct{})
 	go func() {
@@ -39,7 +38,7 @@ func follow(r training, show reporter, signals <-chan os.Signal) (troupe.Result,
 	return r.Wait()
 }
 
-// showAll shows events until they end, and notices.
+// showAll shows events and notices until there are no more events.
 func showAll(events <-chan troupe.Event, notices <-chan string, show reporter) {
 	defer show.close()
 	for events != nil || len(notices) > 0 {
@@ -56,16 +55,16 @@ func showAll(events <-chan troupe.Event, notices <-chan string, show reporter) {
 	}
 }
 
-// detachable is a run that goes on where nobody follows it.
+// detachable is a run that continues when nobody follows it.
 type detachable interface{ Detach() }
 
-// killGrace is how long a run may take to end after it was killed.
+// killGrace is how long a killed run may take to end.
 const killGrace = 2 * time.Second
 
-// errKilled: the run did not even end when it was killed.
-var errKilled = errors.New("killed; the run goes on from its last checkpoint when it is started again")
+// errKilled means that the run was killed and did not end within killGrace.
+var errKilled = errors.New("killed; the same command resumes from the last checkpoint")
 
-// runSignals are those that a run minds. With nohup it outlives its terminal.
+// runSignals lists the signals that a run handles. Under nohup it ignores SIGHUP.
 func runSignals() []os.Signal {
 	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -74,11 +73,11 @@ func runSignals() []os.Signal {
 	return all
 }
 
-// mindPipes makes signals of the pipes of the output and the messages whose readers have
-// ended. The system's own SIGPIPE doesn't say which pipe or connection it is of: a
-// worker's that has died is no reason to stop.
+// mindPipes sends SIGPIPE to signals when a reader of the output or of the messages has closed its pipe.
+// The system's own SIGPIPE doesn't say which pipe or connection it is about, and a closed connection to a
+// worker is no reason to stop.
 func (a *app) mindPipes(signals chan<- os.Signal) {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // which ends the program otherwise
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // by default it ends the program
 	go func() {                                             // ends with the program
 		for range a.broken {
 			signals <- syscall.SIGPIPE
@@ -86,7 +85,7 @@ func (a *app) mindPipes(signals chan<- os.Signal) {
 	}()
 }
 
-// outlet tells of a pipe whose reader has ended.
+// outlet reports when the reader of a pipe has closed it.
 type outlet struct {
 	io.Writer
 	broken chan<- struct{}
@@ -97,15 +96,14 @@ func (o outlet) Write(p []byte) (int, error) {
 	if errors.Is(err, syscall.EPIPE) {
 		select {
 		case o.broken <- struct{}{}:
-		default: // it is told already
+		default: // reported already
 		}
 	}
 	return n, err
 }
 
-// supervise acts on signals until the run has ended: the first asks it to stop, the
-// second that a person or a system sends kills it. A run that doesn't end then is left
-// behind.
+// supervise handles signals until the run has ended. The first one stops the run; a second one from a
+// person or from the system kills it. If the run does not end then, supervise returns errKilled.
 func supervise(r training, signals <-chan os.Signal, notices chan<- string, ended <-chan struct{}) error {
 	stopping, asked := false, false
 	remote, detaches := r.(detachable)
@@ -127,8 +125,8 @@ func supervise(r training, signals <-chan os.Signal, notices chan<- string, ende
 			case (s == syscall.SIGPIPE || s == syscall.SIGHUP) && detaches:
 				remote.Detach()
 			case s == syscall.SIGPIPE || s == syscall.SIGHUP:
-				// They come several times for one reason: for each line that nobody reads, and
-				// from a terminal's end and the shell's.
+				// These signals repeat: one for each line that nobody reads, and one each from the
+				// terminal and from the shell.
 				switch {
 				case stopping:
 				case s == syscall.SIGPIPE:
@@ -138,7 +136,7 @@ func supervise(r training, signals <-chan os.Signal, notices chan<- string, ende
 				}
 			case !asked:
 				asked = true
-				stop("finishing the step and writing a checkpoint; again to stop at once")
+				stop("finishing the step and writing a checkpoint; press Ctrl-C again to stop at once")
 			default:
 				r.Kill()
 				select {
@@ -152,7 +150,7 @@ func supervise(r training, signals <-chan os.Signal, notices chan<- string, ende
 	}
 }
 
-// notify doesn't wait: when nothing can be shown, signals still count.
+// notify doesn't wait: signals must be handled even if the output blocks.
 func notify(notices chan<- string, text string) {
 	select {
 	case notices <- text:

@@ -45,7 +45,7 @@ func (f *fakeRun) Kill() {
 
 func TestFollow(t *testing.T) {
 	const (
-		stopped = "engine: finishing the step and writing a checkpoint; again to stop at once\n"
+		stopped = "engine: finishing the step and writing a checkpoint; press Ctrl-C again to stop at once\n"
 		closed  = "engine: the output was closed; finishing the step and writing a checkpoint\n"
 		hungUp  = "engine: the terminal was closed (SIGHUP); finishing the step and writing a checkpoint\n"
 		hangs   = "a run that hangs"

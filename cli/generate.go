@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/chat"
 )
 
-// talking says that a command is a conversation.
+// talking are the flags of a conversation.
 type talking struct {
 	chat     bool
 	system   string
@@ -31,22 +31,24 @@ func (a *app) newGenerate() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "generate --from DIR",
-		Short: "Let a trained model continue a text, or answer",
-		Long: `Let a trained model continue a text, and write it as it comes, the prompt first. The
-text ends where the model ends it, before a --stop text, or after --tokens.
-The same options give the same text. On a terminal, characters that could steer
-it are shown as � instead.
+		Short: "Generate text with a trained model, or chat with it",
+		Long: `Generate text with a trained model: print the prompt and then each token as it is
+generated. The text ends where the model ends it, before a --stop text, or after --tokens
+tokens. The same options give the same text. On a terminal, control characters are shown
+as �.
 
-The model sees as many tokens as it has positions, or --context, also where a run
-trained it with a shorter model.context. Of a longer prompt it sees the end, and
-when the context is full it continues from its last half: both are reported as warnings,
-and with --json as prompt_cut and window_moves.
+Chat. With --chat the prompt is a user's message, which the model's chat template formats;
+only the answer is printed. Without --prompt, every line of standard input is a message, and
+all of them are one conversation; end it with Ctrl-D. --messages answers a conversation
+from a file: a JSON array such as [{"role": "user", "content": "Hello"}]. --tools
+describes the functions that an answer may call, as a JSON array.
 
-With --chat the prompt is what a user says, and the model's chat template makes
-the text of it that the model continues: only the answer is written. Without --prompt each line
-of the standard input is answered in turn, all in one conversation. --messages FILE answers a
-conversation: a JSON array such as [{"role": "user", "content": "Hello"}]. --tools FILE gives
-the template functions that an answer may call: a JSON array of their descriptions.`,
+Context. The model sees --context tokens, by default as many as it has positions, even if
+it was trained with a shorter model.context. It sees only the end of a longer prompt. When
+the context is full, it continues with the last half of it. Warnings report both; so do
+prompt_cut and window_moves in the JSON.
+
+See also: engine eval (loss), engine export (use the model in other programs).`,
 		Example: `  engine generate --from runs/run --prompt "func main() {"
   engine generate --from runs/run --tokens 1000 --temperature 1 --top-k 40 --seed 7 > text
   engine generate --from DIR --chat --prompt "Why is the sky blue?" --top-p 0.9`,
@@ -67,31 +69,32 @@ the template functions that an answer may call: a JSON array of their descriptio
 	}
 	modelFlags(cmd, &o.ModelOptions)
 	f := cmd.Flags()
-	f.StringVar(&o.Prompt, "prompt", "", "`text` to continue (default: a line break, which is not shown)")
-	f.BoolVar(&t.chat, "chat", false, "answer the prompt, or each line of the input, by the model's chat template")
-	f.StringVar(&t.system, "system", "", "`text` of a system message that a chat begins with")
-	f.StringVar(&t.messages, "messages", "", "`file` with a conversation to answer, as JSON; - is the input")
-	f.StringVar(&t.tools, "tools", "", "`file` with functions that an answer may call, for the chat template, as JSON")
-	f.IntVar(&o.Tokens, "tokens", 200, "largest `number` of tokens to write")
+	f.StringVar(&o.Prompt, "prompt", "", "`text` to continue (default: a line break, which is not printed)")
+	f.BoolVar(&t.chat, "chat", false, "answer the prompt, or each line of standard input, with the model's chat template")
+	f.StringVar(&t.system, "system", "", "with --chat: `text` of the system message at the start")
+	f.StringVar(&t.messages, "messages", "", "`file` with a conversation to answer, as JSON; - is standard input")
+	f.StringVar(&t.tools, "tools", "", "with --chat or --messages: `file` with the functions that an answer may call, as JSON")
+	f.IntVar(&o.Tokens, "tokens", 200, "most `tokens` to generate")
 	f.Float64Var(&o.Temperature, "temperature", defaultTemperature,
-		"`number`: the larger, the more random; 0 always takes the most likely token")
-	f.IntVar(&o.TopK, "top-k", 0, "choose among the `k` most likely tokens; 0: among all")
-	f.Float64Var(&o.TopP, "top-p", 0, "choose among the most likely tokens that have this `share` of the probability together; 0: among all")
-	f.Float64Var(&o.MinP, "min-p", 0, "leave out tokens less likely than this `share` of the most likely one's probability")
+		"randomness, a `number` from 0: larger is more random, 0 always takes the most likely token")
+	f.IntVar(&o.TopK, "top-k", 0, "sample from the `k` most likely tokens; 0: from all")
+	f.Float64Var(&o.TopP, "top-p", 0,
+		"sample from the most likely tokens that together have this `share` of the probability, 0 to 1; 0: from all")
+	f.Float64Var(&o.MinP, "min-p", 0, "skip tokens less likely than this `share` of the most likely token's probability, 0 to 1")
 	f.Float64Var(&o.RepetitionPenalty, "repetition-penalty", 0,
-		"`number` that logits of tokens already in the text are divided by; 0 or 1: none")
-	f.StringArrayVar(&o.Stop, "stop", nil, "`text` to end before; repeatable")
-	f.BoolVar(&o.IgnoreEnd, "ignore-end", false, "go on where the model ends its text")
-	f.IntVar(&o.Context, "context", 0, "`tokens` that the model sees at most, the prompt's among them (default: all its positions)")
-	f.BoolVar(&t.asJSON, "json", false, "print JSON: a line for each answer, when it is complete")
-	f.Uint64Var(&o.Seed, "seed", 1, "`seed` of the random choices")
+		"`number` to divide the logits of tokens by that are already in the text; 0 or 1: no penalty")
+	f.StringArrayVar(&o.Stop, "stop", nil, "stop before this `text`; repeatable")
+	f.BoolVar(&o.IgnoreEnd, "ignore-end", false, "continue after the model's end-of-text token")
+	f.IntVar(&o.Context, "context", 0, "most `tokens` that the model sees, prompt included (default: all its positions)")
+	f.BoolVar(&t.asJSON, "json", false, "print one JSON object per text or answer, when it is complete")
+	f.Uint64Var(&o.Seed, "seed", 1, "`seed` of the random numbers")
 	completeWords(cmd, "context")
 	return cmd
 }
 
 const defaultTemperature = 0.8
 
-// checkGenerateFlags leaves numbers out of their range to the library.
+// checkGenerateFlags rejects flags that contradict each other. The library checks the ranges of numbers.
 func checkGenerateFlags(cmd *cobra.Command, o troupe.GenerateOptions) error {
 	if err := checkModelFlags(cmd, o.ModelOptions); err != nil {
 		return err
@@ -108,19 +111,19 @@ func checkGenerateFlags(cmd *cobra.Command, o troupe.GenerateOptions) error {
 func (t talking) check(cmd *cobra.Command) error {
 	switch {
 	case t.messages != "" && cmd.Flags().Changed("prompt"):
-		return usagef("--prompt and --messages: give one of them")
+		return usagef("--prompt and --messages can't be combined; give one of them")
 	case t.messages != "":
-		return idle(cmd, "with --messages, which has the whole conversation", "chat", "system")
+		return idle(cmd, "with --messages, which contains the whole conversation", "chat", "system")
 	case !t.chat:
 		return idle(cmd, "without --chat", "system", "tools")
 	}
 	return nil
 }
 
-// warn shows a warning of a command that has no other place for it.
+// warn prints a warning to the error stream.
 func (a *app) warn(text string) { say(a.err, "warning: %s", text) }
 
-// generated is a text with what the model saw of it.
+// generated is a generated text in JSON output.
 type generated struct {
 	Text string `json:"text"` // without the prompt
 	troupe.GenerateReport
@@ -145,9 +148,9 @@ func (a *app) continueText(ctx context.Context, o troupe.GenerateOptions, asJSON
 	return nil
 }
 
-// generate writes a prompt and what the model makes of it.
+// generate writes a prompt and its continuation.
 func generate(ctx context.Context, o troupe.GenerateOptions, w io.Writer) error {
-	unsaid := o.Prompt // until the model has shown that it knows it
+	unsaid := o.Prompt // held back until the first token: the model may reject the prompt
 	return troupe.Generate(ctx, o, func(text []byte) error {
 		_, err := io.WriteString(w, unsaid+string(text))
 		unsaid = ""
@@ -155,7 +158,7 @@ func generate(ctx context.Context, o troupe.GenerateOptions, w io.Writer) error 
 	})
 }
 
-// maxSaid bounds what is read as one message, or as a conversation.
+// maxSaid is the most bytes of one message, and of a file with a conversation.
 const maxSaid = 1 << 20
 
 // talk answers a conversation, a prompt, or the input line by line.
@@ -224,7 +227,7 @@ func (a *app) talk(ctx context.Context, o troupe.GenerateOptions, t talking, pro
 	}
 }
 
-// readLine reads a line of the input, without its end. The last one need not have an end.
+// readLine reads a line of the input, without the line break. The last line may lack one.
 func readLine(in *bufio.Reader) (string, error) {
 	var line []byte
 	for {
@@ -232,7 +235,7 @@ func readLine(in *bufio.Reader) (string, error) {
 		line = append(line, part...)
 		switch {
 		case len(line) > maxSaid:
-			return "", usagef("a line of the input has more than %d bytes", maxSaid)
+			return "", usagef("a line of standard input is longer than the limit of %d bytes", maxSaid)
 		case errors.Is(err, bufio.ErrBufferFull):
 		case errors.Is(err, io.EOF) && len(line) == 0:
 			return "", io.EOF
@@ -277,10 +280,10 @@ func readTools(name string) (json.RawMessage, error) {
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(b, &list); err != nil {
-		return nil, usagef("--tools %s must be a JSON array of functions: %v", name, err)
+		return nil, usagef("--tools %s: not a JSON array of functions: %v", name, err)
 	}
 	if list == nil {
-		return nil, usagef("--tools %s is null, it must be a JSON array of functions", name)
+		return nil, usagef("--tools %s: null instead of a JSON array of functions", name)
 	}
 	return b, nil
 }
@@ -289,7 +292,7 @@ func readTools(name string) (json.RawMessage, error) {
 func readSaid(in io.Reader, name string) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(in, maxSaid+1))
 	if err == nil && len(b) > maxSaid {
-		err = usagef("%s has more than %d bytes", name, maxSaid)
+		err = usagef("%s: larger than the limit of %d bytes", name, maxSaid)
 	}
 	return b, err
 }

@@ -14,11 +14,17 @@ import (
 func (a *app) newInit() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init [FILE]",
-		Short: "Write a commented configuration to start from",
-		Long: `Write a commented configuration to start from, with every key in it: by default
-config.toml. A file that exists is left alone.`,
+		Short: "Write a config file with every key explained",
+		Long: `Write a config file with every key, its default and a comment. Start a new project with
+it: set data.train to your files, then train with engine run. FILE is config.toml by
+default; an existing file is not overwritten.
+
+Most keys may stay as they are; keys that are commented out show their defaults.
+
+See also: engine config check, engine run, engine help formats.`,
 		Example: `  engine init
-  engine init small.toml && engine config check small.toml`,
+  engine init small.toml
+  engine run small.toml --set 'data.train="books/*.txt"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return takes("FILE")(cmd, args)
@@ -34,24 +40,24 @@ config.toml. A file that exists is left alone.`,
 			if err := writeNew(path, config.Template()); err != nil {
 				return err
 			}
-			a.printf("wrote %s: set data.train in it, then engine run %s\n", path, path)
+			a.printf("wrote %s: set data.train to your files, then train with engine run %s\n", path, path)
 			return nil
 		}),
 	}
 }
 
-// writeNew writes a file where there is none.
+// writeNew writes a file. It fails if the file exists.
 func writeNew(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists already; name another file", path)
+		return fmt.Errorf("%s exists already; choose another file name", path)
 	}
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(path)) // half a file is not one to start from
+		return errors.Join(err, os.Remove(path)) // a partial file is of no use
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// jsonReporter writes an object a line. Each has "event"; that of a step has the
-// keys of metrics.jsonl. What a person should know goes to the error stream too.
+// jsonReporter writes one JSON object per line. Each has the key "event"; a step also has the keys of
+// metrics.jsonl. Warnings also go to the error stream.
 type jsonReporter struct {
 	app     *app
 	began   time.Time
@@ -20,14 +20,14 @@ type jsonReporter struct {
 	skipped int
 }
 
-// emit writes an event: its name and the fields of v.
+// emit writes an event with its name and the fields of v.
 func (j *jsonReporter) emit(event string, v any) {
 	fields, err := json.Marshal(v)
 	if err != nil {
 		say(j.app.err, "event %q: %v", event, err)
 		return
 	}
-	// The record of a step marshals itself: the name is put into its object.
+	// The record of a step marshals itself, so the name is inserted into its object.
 	_, _ = fmt.Fprintf(j.app.jsonOut(), "{\"event\":%q,%s\n", event, fields[1:])
 }
 
@@ -138,7 +138,7 @@ func (j *jsonReporter) end(res troupe.Result) {
 		j.skipped, updatesOf(res), res.Dir, j.app.now().Sub(j.began).Seconds()})
 }
 
-// updates counts steps by how their update was made.
+// updates counts steps by the way in which their weights were updated.
 type updates struct {
 	Kept       int64 `json:"kept"`
 	RolledBack int64 `json:"rolled_back"`

@@ -17,24 +17,24 @@ type listed struct {
 	Step        int       `json:"step"`
 	Dir         string    `json:"dir"`
 	Bytes       int64     `json:"bytes"`
-	Written     time.Time `json:"written,omitzero"` // unknown: left out
+	Written     time.Time `json:"written,omitzero"` // omitted if unknown
 	Last        bool      `json:"last"`
 	Best        bool      `json:"best"`
 	BestValLoss *float64  `json:"best_val_loss"` // so far
 	BestStep    int64     `json:"best_step"`     // 0: none
 	State       string    `json:"state"`         // "complete", or a checkpoint.State
-	Problem     string    `json:"problem"`       // the first one; "": all files have their length
+	Problem     string    `json:"problem"`       // the first one; "": all files have their full length
 
 	Data      *trainstate.Data      `json:"data"` // null: not known
 	Decisions []trainstate.Decision `json:"decisions,omitempty"`
 }
 
-// complete is the state of a checkpoint whose files are all there in their length:
-// only verify knows whether it is intact.
+// complete is the state of a checkpoint that has all files in full length. Only verify knows whether their
+// content is intact.
 const complete = "complete"
 
-// withStore opens the checkpoints of a run for use; the path may also be that of its
-// folder checkpoints. A run without any is checkpoint.ErrNone.
+// withStore calls use with the checkpoints of a run. path is the run's folder or its folder checkpoints. If
+// there are no checkpoints, the error is checkpoint.ErrNone.
 func withStore(path string, use func(s *checkpoint.Store, steps []int) error) (err error) {
 	out, err := rundir.RunFolder(path)
 	if err != nil {
@@ -62,10 +62,10 @@ func withStore(path string, use func(s *checkpoint.Store, steps []int) error) (e
 	return use(s, steps)
 }
 
-// listTries is how often the checkpoints are listed while a run removes all of them.
+// listTries bounds how often the list is read again while a run removes all checkpoints in it.
 const listTries = 10
 
-// listCheckpoints describes the checkpoints of a run. It reads small files only.
+// listCheckpoints describes the checkpoints of a run. It reads only small files.
 func listCheckpoints(path string) (all []listed, err error) {
 	for range listTries {
 		if all, err = listOnce(path); err != nil || len(all) > 0 {
@@ -88,7 +88,7 @@ func listOnce(path string) (all []listed, err error) {
 		for _, step := range steps {
 			c := listed{Step: step, Last: hasLast && step == last, Best: hasBest && step == best}
 			if err := c.look(s); errors.Is(err, checkpoint.ErrNone) {
-				continue // a run that goes on has removed it
+				continue // the run in progress has removed it
 			} else if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func listOnce(path string) (all []listed, err error) {
 	return all, err
 }
 
-// look takes sizes and dates from the folder, and the losses from the trainer's state.
+// look reads sizes and dates from the folder, and losses from the trainer's state.
 func (c *listed) look(s *checkpoint.Store) error {
 	look, err := s.Look(c.Step, rundir.TrainerFile)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *listed) look(s *checkpoint.Store) error {
 	case err != nil:
 		c.State, c.Problem = string(checkpoint.StateDamaged), fmt.Sprintf("%s: %v", rundir.TrainerFile, err)
 	case state.FormatVersion > trainstate.Version:
-		c.State, c.Problem = string(checkpoint.StateTooNew), fmt.Sprintf("%s: version %d, this program knows %d", rundir.TrainerFile,
+		c.State, c.Problem = string(checkpoint.StateTooNew), fmt.Sprintf("%s: format version %d; this program reads up to %d", rundir.TrainerFile,
 			state.FormatVersion, trainstate.Version)
 	default:
 		c.BestValLoss, c.BestStep, c.Decisions = state.BestValLoss, state.BestStep, state.Decisions

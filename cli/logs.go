@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
-// offsetTold is how much a clock's offset must change to be told again.
+// offsetTold is the change of a clock's offset after which it is printed again.
 const offsetTold = 5 * time.Millisecond
 
 func (a *app) newLogs() *cobra.Command {
@@ -23,18 +23,22 @@ func (a *app) newLogs() *cobra.Command {
 	var since time.Duration
 	cmd := &cobra.Command{
 		Use:   "logs [RUN]",
-		Short: "Show the log of a cluster's processes, merged by time",
-		Long: `Show what the coordinator and the workers have logged, merged by time; with RUN
-only what is about that run. The coordinator keeps the last few thousand records.
-Times are by its clock: what a worker's clock is ahead, as its beats tell, is taken
-off, and said on the standard error.`,
+		Short: "Show the logs of a cluster's processes, merged by time",
+		Long: `Show the log records of the coordinator and the workers, merged by time. With RUN (id,
+start of the id, or name) show only the records of that run. The coordinator keeps the
+last few thousand records.
+
+Times are those of the coordinator's clock: a worker's times are corrected by the measured
+offset of its clock, which is printed to standard error.
+
+See also: engine status, engine ps.`,
 		Example: `  engine logs
   engine logs tiny --follow
   engine logs --since 10m --json`,
 		Args: takesUpTo("RUN"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
 			if since < 0 {
-				return usagef("--since %v: give a time that is over, such as 10m", since)
+				return usagef("--since %v: give a positive time, such as 10m", since)
 			}
 			c, err := o.connect(cmd.Context())
 			if err != nil {
@@ -56,29 +60,29 @@ off, and said on the standard error.`,
 	}
 	o.set(cmd)
 	f := cmd.Flags()
-	f.BoolVarP(&follow, "follow", "f", false, "go on with what is logged from now on, until Ctrl-C")
-	f.DurationVar(&since, "since", 0, "only what was logged in the last `time`, such as 10m")
-	f.BoolVar(&asJSON, "json", false, "print a JSON object a line")
+	f.BoolVarP(&follow, "follow", "f", false, "keep printing new records until Ctrl-C")
+	f.DurationVar(&since, "since", 0, "show only the records of the last `time`, such as 10m")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }
 
-// logPrinter writes records of a log.
+// logPrinter prints log records.
 type logPrinter struct {
 	app     *app
 	json    bool
-	told    map[string]time.Duration // by process: what was taken off its times
+	told    map[string]time.Duration // by process: the offset that its times were corrected by
 	dropped uint64
 }
 
 func (p *logPrinter) print(records []cluster.LogRecord, dropped uint64) error {
 	if dropped > p.dropped {
 		p.dropped = dropped
-		say(p.app.err, "%d records of workers were lost, for want of room", dropped)
+		say(p.app.err, "%d records of workers were dropped: the coordinator's buffer was full", dropped)
 	}
 	for _, r := range records {
 		if was, told := p.told[r.Process]; r.Offset != 0 && (!told || (was-r.Offset).Abs() > offsetTold) {
 			p.told[r.Process] = r.Offset
-			say(p.app.err, "the clock of %s is %.2f ms ahead of the coordinator's, which is taken off its times", r.Process, ms(r.Offset))
+			say(p.app.err, "the clock of %s is %.2f ms ahead of the coordinator's; its times are corrected by that", r.Process, ms(r.Offset))
 		}
 		if err := p.record(r); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,13 +14,13 @@ import (
 	"github.com/troupe-ml/troupe/internal/show/term"
 )
 
-// Main runs the command line of os.Args, and ends the process with its exit status.
+// Main runs the command line in os.Args and exits the process with its exit status.
 func Main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is the whole program; it returns the exit status.
+// run is the whole program. It returns the exit status.
 func run(args []string, out, errs io.Writer) int {
 	broken := make(chan struct{}, 1)
-	errs = term.NewWriter(outlet{errs, broken}, words.Harmless) // nobody but people reads it
+	errs = term.NewWriter(outlet{errs, broken}, words.Harmless) // only people read it
 	errs = &diverted{w: errs}
 	a := &app{out: &stream{w: outlet{out, broken}}, err: errs, broken: broken, terminal: term.IsTerminal(out), width: term.Width(out),
 		now: time.Now}
@@ -38,24 +39,24 @@ func run(args []string, out, errs io.Writer) int {
 	return exitCode(err)
 }
 
-// app is what the commands share.
+// app is the state that all commands share.
 type app struct {
-	out      *stream // the output as it is: see people and programs
+	out      *stream // standard output, unfiltered: see people and programs
 	err      io.Writer
-	broken   <-chan struct{} // a reader of out or err has ended
-	terminal bool            // out is one
-	width    func() int      // of the terminal that out is; nil: it is none, or can't redraw a line
+	broken   <-chan struct{} // receives when a reader of out or err has closed its end
+	terminal bool            // out is a terminal
+	width    func() int      // columns of the terminal; nil: out is no terminal, or the terminal can't redraw a line
 	now      func() time.Time
-	ending   func() // of the worker processes of a run; nil: there are none
-	working  bool   // a command has begun its work: its flags and arguments are understood
+	ending   func() // stops the run's worker processes; nil: there are none
+	working  bool   // flags and arguments are valid, and the command has started its work
 }
 
-// people is the output for what people read: nothing in it can steer a terminal,
-// whatever file it comes from.
+// people returns the output for text that people read. It removes control sequences, so that no
+// text from a file can steer the terminal.
 func (a *app) people() io.Writer { return term.NewWriter(a.out, words.Harmless) }
 
-// programs is the output for what programs read. They get every byte, but a terminal
-// does not obey.
+// programs returns the output for data that programs read. A pipe or a file gets every byte; a
+// terminal gets text without control sequences.
 func (a *app) programs() io.Writer {
 	if a.terminal {
 		return a.people()
@@ -63,8 +64,7 @@ func (a *app) programs() io.Writer {
 	return a.out
 }
 
-// stream is an output that keeps its first error, so that the many places that
-// write need not look for it.
+// stream is an output that keeps its first error, so that the callers need not check each write.
 type stream struct {
 	w   io.Writer
 	err error
@@ -78,18 +78,17 @@ func (s *stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// printf writes for people; run looks for the error.
+// printf writes text for people. run reports the error, if any.
 func (a *app) printf(format string, args ...any) { _, _ = fmt.Fprintf(a.people(), format, args...) }
 
-// json writes a value as a line of JSON.
+// json writes v as one line of JSON.
 func (a *app) json(v any) error {
 	enc := json.NewEncoder(a.jsonOut())
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
-// work makes a command of a function. What fails before it is called is a matter
-// of usage.
+// work wraps the function of a command. An error before the function is called is a usage error.
 func (a *app) work(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.working = true
@@ -97,32 +96,66 @@ func (a *app) work(f func(cmd *cobra.Command, args []string) error) func(*cobra.
 	}
 }
 
-// hidden are commands that some builds have beside the others.
+// hidden lists the commands that only some builds have.
 var hidden []func(*app) *cobra.Command
 
 func (a *app) newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "engine",
 		Short: "Train neural networks in pipeline stages",
-		Long: `engine trains neural networks in pipeline stages that are actors, and uses what
-it has trained. A run is described by one TOML file:
+		Long: `engine trains neural networks and runs the trained models. It splits a model into
+pipeline stages; each stage is an actor on its own cores, GPU or machine. One TOML
+file, the config, describes a run.
 
-  engine init            write a commented config.toml to start from
-  engine run config.toml train; again to go on where it stopped
+Start here:
+
+  engine init              write config.toml, with a comment for every key
+  engine run config.toml   train; run the same command again to resume
   engine generate --from runs/run --prompt "Once"`,
 		Version:       describeBuild().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("engine {{.Version}}\n")
+	root.SetUsageTemplate(wrapFlags(root.UsageTemplate()))
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.newRun(), a.newEval(), a.newPredict(), a.newGenerate(), a.newTokenize(), a.newExport(), a.newTensorBoard(),
 		a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newDiff(), a.newReport(), a.newUI(), a.newBench(), a.newDoctor(),
-		a.newCluster(), a.newWorker(), a.newPs(), a.newTop(), a.newStatus(), a.newLogs(), a.newFollow(), a.newStop(), a.newVersion(), exitCodes())
+		a.newCluster(), a.newWorker(), a.newPs(), a.newTop(), a.newStatus(), a.newLogs(), a.newFollow(), a.newStop(), a.newVersion(), exitCodes(),
+		formats())
 	for _, more := range hidden {
 		root.AddCommand(more(a))
 	}
 	asGroup(root)
+	groupCommands(root)
 	return root
+}
+
+// groups are the headings of engine --help, each with its commands. A command in none of them stands under
+// "Additional Commands".
+var groups = []struct {
+	title    string
+	commands []string
+}{
+	{"Train a model:", []string{"init", "config", "tokenize", "plan", "run"}},
+	{"Use a trained model:", []string{"generate", "eval", "predict", "export"}},
+	{"Inspect and compare runs:", []string{"ui", "report", "diff", "trace", "tensorboard", "ckpt"}},
+	{"Train on a cluster:", []string{"cluster", "worker", "ps", "top", "status", "logs", "follow", "stop"}},
+	{"About this program and this machine:", []string{"doctor", "version", "help", "completion"}},
+}
+
+// groupCommands puts the commands under their headings.
+func groupCommands(root *cobra.Command) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, c := range root.Commands() {
+			if slices.Contains(g.commands, c.Name()) {
+				c.GroupID = g.title
+			}
+		}
+	}
+	last := groups[len(groups)-1].title
+	root.SetHelpCommandGroupID(last)
+	root.SetCompletionCommandGroupID(last)
 }

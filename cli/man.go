@@ -15,12 +15,12 @@ import (
 
 func init() { hidden = append(hidden, (*app).newMan) }
 
-// newMan writes manual pages, for whoever makes a package of engine. What it takes to
-// write them is not in the binary: only a build with the tag has the command.
+// newMan writes manual pages, for those who package engine. Only a build with the tag man has the
+// command, so that the usual binary does not contain the generator.
 func (a *app) newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
-		Short:  "Write the manual pages into a folder",
+		Short:  "Write the manual pages to a folder",
 		Hidden: true,
 		Args:   takes("DIR"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
@@ -32,15 +32,15 @@ func (a *app) newMan() *cobra.Command {
 	}
 }
 
-// writeMan makes the folder, and a page for each command in it.
+// writeMan creates the folder and writes a page for each command.
 func writeMan(root *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	// A topic has no page of its own.
-	root.Long += "\n\n" + exitCodes().Long
+	// Topics have no pages: they follow the description of engine.
+	root.Long += "\n\n" + exitCodes().Long + "\n\n" + formats().Long
 	root.DisableAutoGenTag = true
-	// The same commands give the same pages: they bear no date but that of the epoch.
+	// The date is the epoch, so that the same commands give the same pages.
 	epoch := time.Unix(0, 0).UTC()
 	return doc.GenManTree(root, &doc.GenManHeader{Title: "ENGINE", Section: "1", Date: &epoch, Source: "engine " + describeBuild().Version,
 		Manual: "Troupe"}, dir)

@@ -8,14 +8,14 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
-// modelFlags adds the flags that say which trained model to use, and on what.
+// modelFlags adds the flags that choose a trained model and the device to run it on.
 func modelFlags(cmd *cobra.Command, o *troupe.ModelOptions) {
 	f := cmd.Flags()
-	f.StringVar(&o.From, "from", "", "`folder` of a run, of a checkpoint, or of a Hugging Face model (required)")
-	f.StringVar(&o.Device, "device", "cpu", "`kind` of device to compute on: cpu or cuda, or a GPU by its number, such as cuda:1")
-	f.IntVar(&o.Threads, "threads", 0, "`number` of cores to use; 0: all")
-	f.StringVar(&o.Kernels, "kernels", "auto", "kernel `path` to use; engine version lists them")
-	f.StringVar(&o.DType, "dtype", "", "`type` to compute in: float32 or bfloat16 (default: the run's)")
+	f.StringVar(&o.From, "from", "", "`folder` of a run, a checkpoint or a Hugging Face model (required)")
+	f.StringVar(&o.Device, "device", "cpu", "`device` to compute on: cpu, cuda, or one GPU by its number, such as cuda:1")
+	f.IntVar(&o.Threads, "threads", 0, "`number` of CPU cores to use; 0: all")
+	f.StringVar(&o.Kernels, "kernels", "auto", "CPU kernels to use: auto, or a `name` that engine version lists")
+	f.StringVar(&o.DType, "dtype", "", "data `type` to compute in: float32 or bfloat16 (default: the run's)")
 	must(cmd.MarkFlagRequired("from"))
 	must(cmd.MarkFlagDirname("from"))
 	completeWords(cmd, "threads")
@@ -30,7 +30,7 @@ func checkModelFlags(cmd *cobra.Command, o troupe.ModelOptions) error {
 	case o.Threads < 0:
 		return usagef("--threads %d: give 1 or more, or 0 for all cores", o.Threads)
 	case kind != "cpu" && kind != "cuda":
-		return usagef("--device %q: give cpu, cuda, or a GPU by its number, such as cuda:1", o.Device)
+		return usagef("--device %q: give cpu, cuda, or one GPU by its number, such as cuda:1", o.Device)
 	case o.DType != "" && o.DType != "float32" && o.DType != "bfloat16":
 		return usagef("--dtype %q: give float32 or bfloat16", o.DType)
 	case kind == "cuda":

@@ -24,57 +24,65 @@ import (
 // planOptions are the flags of `engine plan`.
 type planOptions struct {
 	spec     scheduler.Spec
-	table    string // a file instead of a schedule
+	table    string // the file of a table, instead of a schedule
 	costs    []float64
 	link     float64
 	cores    float64
 	jitter   float64
 	seed     uint64
 	slow     string
-	slowRank int // of slow
+	slowRank int // the rank in slow
 	full     bool
 	drawing
 	config planConfigOptions
 }
 
-// planFormats are what --format takes.
+// planFormats lists the values of --format.
 var planFormats = []string{"ascii", "csv", "comms", "json", "svg", "html", "perfetto"}
 
 func (a *app) newPlan() *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
 		Use:   "plan [CONFIG]",
-		Short: "Predict and recommend how to train a model; make, check and draw schedules",
-		Long: `With a configuration: measure what its layers take on this machine, predict the time
-and the memory of a step, look for the stages, layout, schedule, microbatch and
-recomputation that are fastest on the devices given, and say why. Nothing is trained but
-with --check, and no data is read. Measuring takes at most half of the free memory; of layers that are
-too large for it, narrower ones are measured. With --device nothing is measured: costs are estimated for
-a GPU, from shapes, its data sheet and what part of such speeds was reached on one. With --cluster it prints which worker would compute
-which stage, the measured ways between them, and the step predicted over these. The formats that draw show what is configured above
-what is recommended; csv is the recommended table.
+		Short: "Recommend how to train a model; generate, check and draw schedules",
+		Long: `With CONFIG: predict the time and the memory of a step, and recommend stages, layout,
+schedule, microbatch and recomputation for your devices. Use it before a long run, or if a
+model does not fit. It prints the [pipeline] section to use, and the reasons.
 
-Of families other than gpt2 and llama the layers differ, and nothing is measured: it prints
-which rank gets which layer, what the ranks need of memory, and which layers compute
-input and weight gradients together. Their data is read, for the fields of a sample.
+  Costs      It measures the model's layers on this machine, in at most half of the free
+             memory; of larger layers it measures narrower ones and scales the result. It
+             does not read data, and does not train except with --check. With --device it
+             measures nothing: it estimates the costs for a GPU from shapes, the GPU's data
+             sheet, and the efficiency measured on one GPU.
+  --cluster  Print which worker would compute which stage, the measured links between the
+             workers, and the predicted step time.
+  --groups   Print every rank with its place in tensor, context, pipeline and data
+             parallelism, and the ranks of its groups.
+  --order    Print what each rank runs, in Megatron-Core's notation: its number of virtual
+             microbatches (microbatches × chunks), how many forwards it runs in the
+             warm-up, how many remain, and the order of its passes. 2 is a forward of the
+             rank's second chunk, -2 a backward. With CONFIG it adds the shapes of the
+             tensors that each rank receives and sends for a microbatch.
 
-With --groups it prints every rank with its place along tensor, context, pipeline and data
-parallelism and the ranks of its groups.
+For families other than language models it measures nothing. It prints which rank gets
+which layer, the memory that each rank needs, and the layers that compute input and weight
+gradients together. It reads their data, to learn the fields of a sample.
 
-With --order it prints what each rank of the pipeline runs, as Megatron-Core writes it: how many virtual
-microbatches it has (microbatches × chunks), how many of them it runs forward before forwards and backwards
-take turns, how many are left, and the order of its passes: 2 is a forward of the rank's second chunk,
--2 a backward. With a configuration it also prints the shapes of the tensors that each rank
-receives and sends for a microbatch.
+Drawings show the configured schedule above the recommended one; csv is the recommended
+table.
 
-Without one: make the table of a schedule, or read one; prove that it can be run; play it with
-the costs given, and draw what comes out.
+Without CONFIG: generate the table of a schedule, or read one with --table; check that it can
+run without deadlock; simulate it with --costs, and draw it.
 
-Costs are those of a forward, an input gradient and a weight gradient on one chunk, in
-any unit; a backward in one piece takes the sum of the last two. Figures are in the same
-unit. "peak" counts a rank's outputs of chunks that are held for their backward. The
-formats csv and comms are PyTorch's dialect (compute_only and compute_comms): comms has sends,
-receives and the waits for sends. --table reads both, also with spaces, quotes or a byte order mark.`,
+  --costs    The costs of a forward (F), an input gradient (I) and a weight gradient (W) of
+             one chunk, in any unit; a whole backward costs I + W. Times are printed in
+             the same unit.
+  peak       The most chunk outputs that a rank holds for their backward.
+  csv, comms The formats of PyTorch's schedules (compute_only and compute_comms); comms adds
+             sends, receives and waits. --table reads both, with spaces, quotes or a byte
+             order mark too.
+
+See also: engine config check, engine trace (draws a measured step), engine run.`,
 		Example: `  engine plan config.toml
   engine plan config.toml --devices 4 --memory-gib 16 --bandwidth-gbps 25 --latency-us 20
   engine plan config.toml --device h100 --set device.dtype=bfloat16
@@ -98,40 +106,41 @@ receives and the waits for sends. --table reads both, also with spaces, quotes o
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.spec.Schedule, "schedule", "", "`name` of the schedule: "+strings.Join(scheduler.Schedules(), ", ")+
-		" (default: by stages and chunks)")
-	f.IntVar(&o.spec.Ranks, "stages", 1, "`number` of stages of the pipeline, each on a rank of its own")
-	f.IntVar(&o.spec.Chunks, "chunks", 0, "`number` of chunks on each rank (default: 1, or 2 where the schedule wants two)")
+		" (default: none for one stage, interleaved for several chunks, else 1f1b)")
+	f.IntVar(&o.spec.Ranks, "stages", 1, "`number` of stages in the pipeline, each on its own rank")
+	f.IntVar(&o.spec.Chunks, "chunks", 0, "`number` of chunks on each rank (default: 1, or 2 if the schedule needs two)")
 	f.IntVar(&o.spec.Microbatches, "microbatches", 1, "`number` of microbatches")
 	f.IntVar(&o.spec.MicrobatchGroupSize, "microbatch-group-size", 0,
-		"`number` of microbatches that pass through a chunk before the next chunk's turn (default: the least that fits, which is the stages where they divide the microbatches)")
+		"`number` of microbatches that run through one chunk before the next chunk starts (default: the smallest that fits; --stages if that divides the microbatches)")
 	f.IntVar(&o.spec.MaxInFlight, "max-in-flight", 0,
-		"`number` of chunk outputs that a rank may hold at most, for the schedule auto (default: any)")
+		"with --schedule auto: most chunk outputs that a rank may hold, a `number` (default: no limit)")
 	f.IntVar(&o.spec.DeferWeights, "defer-weights", 0,
-		"`number` of microbatches, the last ones, whose weight gradients on the last chunk are deferred to the end")
-	f.BoolVar(&o.spec.ForwardOnly, "forward-only", false, "forward passes only, as in validation")
-	f.StringVar(&o.table, "table", "", "`file` of a table (CSV: a row a rank, cells such as 0F3), instead of a schedule")
-	f.Float64SliceVar(&o.costs, "costs", []float64{1, 1, 1}, "`costs` of F, I and W")
-	f.Float64Var(&o.link, "link", 0, "`time` of a message between two ranks")
+		"defer the weight gradients of the last `N` microbatches on the last chunk to the end of the step")
+	f.BoolVar(&o.spec.ForwardOnly, "forward-only", false, "run forward passes only, as in validation")
+	f.StringVar(&o.table, "table", "", "`file` of a table, CSV with one row per rank and cells such as 0F3, instead of a schedule")
+	f.Float64SliceVar(&o.costs, "costs", []float64{1, 1, 1}, "`costs` of F, I and W, in any unit")
+	f.Float64Var(&o.link, "link", 0, "`time` of a message between two ranks, in the unit of --costs")
 	f.Float64Var(&o.cores, "cores", 0,
-		"`number` of actions that can run at a time at full speed, where ranks share a machine (default: each has its own)")
-	f.Float64Var(&o.jitter, "jitter", 0, "`share` by which costs vary up and down, from 0 to 1")
-	f.Uint64Var(&o.seed, "seed", 1, "`seed` of the jitter")
-	f.StringVar(&o.slow, "slow", "", "`rank=factor`: a rank that takes that many times as long")
-	f.BoolVar(&o.full, "full", false, "write the table into the json, whatever its size")
+		"`number` of actions that run at full speed at the same time, if ranks share a machine (default: every rank has its own)")
+	f.Float64Var(&o.jitter, "jitter", 0, "`share` by which costs vary at random, up and down, from 0 to 1")
+	f.Uint64Var(&o.seed, "seed", 1, "`seed` of --jitter")
+	f.StringVar(&o.slow, "slow", "", "make a rank slower: `rank=factor`, such as 2=1.5")
+	f.BoolVar(&o.full, "full", false, "with --format json: include the table, whatever its size")
 	var ofTables []string
 	f.VisitAll(func(flag *pflag.Flag) { ofTables = append(ofTables, flag.Name) })
 	ofConfigs := o.config.flags(cmd)
 	f.BoolVar(&o.config.order, "order", false,
-		"print each rank's order of passes as Megatron-Core writes it, the counts of its virtual microbatches and, with a configuration, the shapes of what it receives and sends")
+		"print each rank's order of passes in Megatron-Core's notation; nothing is measured")
 	o.flags(f, planFormats)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			if err := unwanted(cmd, ofConfigs, "it goes with a configuration: engine plan CONFIG --%[1]s"); err != nil {
+			if err := unwanted(cmd, ofConfigs, "needs a config: engine plan CONFIG --%[1]s"); err != nil {
 				return err
 			}
 			return a.plan(cmd, &o)
 		}
-		if err := unwanted(cmd, ofTables, "with a configuration, set its keys instead, such as --set pipeline.stages=4"); err != nil {
+		if err := unwanted(cmd, ofTables,
+			"has no effect with a config; set the config's keys instead, such as --set pipeline.stages=4"); err != nil {
 			return err
 		}
 		planConfig := a.planConfig
@@ -147,7 +156,7 @@ receives and the waits for sends. --table reads both, also with spaces, quotes o
 	return cmd
 }
 
-// plan makes, plays and draws.
+// plan makes, simulates and draws a table.
 func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
 	if err := errors.Join(o.check(cmd, planFormats), o.checkIdle(cmd)); err != nil {
 		return err
@@ -187,10 +196,10 @@ func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
 	return o.write(a, func(w io.Writer) error { return o.draw(w, a, table, report, timeline, facts) })
 }
 
-// writesTable says whether the format is a table's, which has no times.
+// writesTable says whether the format is that of a table, which has no times.
 func (o *planOptions) writesTable() bool { return o.format == "csv" || o.format == "comms" }
 
-// timeless names the flag that asks for something without times; "" if none does.
+// timeless names the flag that requests an output without times; "": there is none.
 func (o *planOptions) timeless() string {
 	switch {
 	case o.config.order:
@@ -201,7 +210,7 @@ func (o *planOptions) timeless() string {
 	return ""
 }
 
-// checkIdle refuses flags that say nothing about what is written.
+// checkIdle rejects flags that have no effect on the output.
 func (o *planOptions) checkIdle(cmd *cobra.Command) error {
 	var errs []error
 	if o.jitter == 0 {
@@ -218,8 +227,8 @@ func (o *planOptions) checkIdle(cmd *cobra.Command) error {
 		errs = append(errs, idle(cmd, "without --schedule auto", "max-in-flight"))
 	}
 	if o.spec.ForwardOnly {
-		errs = append(errs, idle(cmd, "with --forward-only: no weight gradient is computed", "defer-weights"))
-		errs = append(errs, idle(cmd, "with --forward-only: nothing is held for a backward", "max-in-flight"))
+		errs = append(errs, idle(cmd, "with --forward-only, which computes no weight gradients", "defer-weights"))
+		errs = append(errs, idle(cmd, "with --forward-only, which holds no outputs for a backward", "max-in-flight"))
 	}
 	if flag := o.timeless(); flag != "" {
 		beside := "with " + flag + ", which has no times"
@@ -231,17 +240,17 @@ func (o *planOptions) checkIdle(cmd *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// machine is what the table is played on.
+// machine is the machine on which the table is simulated.
 func (o *planOptions) machine() (scheduler.Machine, error) {
 	if len(o.costs) != 3 {
-		return scheduler.Machine{}, usagef("--costs has %d numbers, want those of F, I and W: --costs 1,1,1", len(o.costs))
+		return scheduler.Machine{}, usagef("--costs has %d numbers; give three, for F, I and W, such as --costs 1,1,1", len(o.costs))
 	}
 	f, i, w := o.costs[0], o.costs[1], o.costs[2]
 	var costs scheduler.Costs = func(_ int, a scheduler.Action) float64 {
 		return [...]float64{scheduler.F: f, scheduler.I: i, scheduler.W: w, scheduler.B: i + w}[a.Type]
 	}
 	if o.jitter < 0 || o.jitter > 1 {
-		return scheduler.Machine{}, usagef("--jitter %v: want a share from 0 to 1", o.jitter)
+		return scheduler.Machine{}, usagef("--jitter %v: give a share from 0 to 1", o.jitter)
 	}
 	if o.jitter > 0 {
 		costs = scheduler.Jittered(costs, o.jitter, o.seed)
@@ -249,20 +258,20 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 	if o.slow != "" {
 		var factor float64
 		if n, err := fmt.Sscanf(o.slow, "%d=%g", &o.slowRank, &factor); err != nil || n != 2 || o.slowRank < 0 || !(factor > 0) {
-			return scheduler.Machine{}, usagef("--slow %q: want a rank and how many times as long it takes: --slow 2=1.5", o.slow)
+			return scheduler.Machine{}, usagef("--slow %q: give a rank and the factor by which it is slower, such as --slow 2=1.5", o.slow)
 		}
 		costs = scheduler.Slowed(costs, o.slowRank, factor)
 	}
 	o.spec.Costs = costs
 	m := scheduler.Machine{Costs: costs}
 	if !(o.cores >= 0) || math.IsInf(o.cores, 1) {
-		return m, usagef("--cores %v: want a finite number of cores from 0", o.cores)
+		return m, usagef("--cores %v: give a finite number of cores, 0 or more", o.cores)
 	}
 	if o.cores > 0 {
 		m.Share = scheduler.SharedCores(o.cores)
 	}
 	if !(o.link >= 0) {
-		return m, usagef("--link %v: a message's time cannot be negative", o.link)
+		return m, usagef("--link %v: give a time of 0 or more", o.link)
 	}
 	if o.link > 0 {
 		m.Link = func(_, _ int) float64 { return o.link }
@@ -270,20 +279,20 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 	return m, nil
 }
 
-// checkSlow refuses a slow rank that the table does not have.
+// checkSlow rejects a slow rank that the table does not have.
 func (o *planOptions) checkSlow(ranks int) error {
 	if o.slow != "" && o.slowRank >= ranks {
-		return usagef("--slow %s: the table has no rank %d: its %s are numbered from 0", o.slow, o.slowRank, words.Plural(ranks, "rank"))
+		return usagef("--slow %s: the table has no rank %d; its %s are numbered from 0", o.slow, o.slowRank, words.Plural(ranks, "rank"))
 	}
 	return nil
 }
 
-// atUnitCosts says whether nothing was said of the machine.
+// atUnitCosts says whether no flag describes the machine.
 func (o *planOptions) atUnitCosts(cmd *cobra.Command) bool {
 	return !slices.ContainsFunc([]string{"costs", "link", "cores", "jitter", "slow"}, cmd.Flags().Changed)
 }
 
-// load makes or reads the table.
+// load generates or reads the table.
 func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.Table, error) {
 	if o.table == "" {
 		s := o.spec
@@ -300,16 +309,17 @@ func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.
 	for _, name := range []string{"schedule", "stages", "chunks", "microbatches", "microbatch-group-size", "max-in-flight", "defer-weights",
 		"forward-only"} {
 		if cmd.Flags().Changed(name) {
-			return nil, usagef("--%s and --table: a table says that itself, leave one out", name)
+			return nil, usagef("--%s can't be combined with --table: the table defines it; use only one", name)
 		}
 	}
 	return plan.ReadTable(o.table)
 }
 
-// writeCommunication writes a table with its sends and receives.
+// writeCommunication writes a table with sends and receives.
 func writeCommunication(w io.Writer, t *scheduler.Table) error {
 	if n := len(t.Skips); n > 0 {
-		return fmt.Errorf("--format comms: the model has %d skip edges, the first %v, for which the format has no sends and receives: write csv instead", n, t.Skips[0])
+		return fmt.Errorf("--format comms: the model has %d skip edges (the first: %v), which this format can't represent; use --format csv", n,
+			t.Skips[0])
 	}
 	_, err := io.WriteString(w, t.CSVWithCommunication())
 	return err
@@ -333,11 +343,11 @@ func (o *planOptions) draw(w io.Writer, a *app, t *scheduler.Table, r *scheduler
 	chart.Facts, chart.Credits = facts, &r.Credits
 	if tl.SteadyStateStep > 0 && tl.SteadyStateStep < tl.Makespan {
 		chart.Facts = append(chart.Facts, draw.Fact{Label: "period",
-			Value: fmt.Sprintf("%.4g, where steps follow without a wait for the optimizer", tl.SteadyStateStep)})
+			Value: fmt.Sprintf("%.4g a step, if the next step starts without waiting for the optimizer", tl.SteadyStateStep)})
 	}
 	if r.OutOfOrder.Any() {
 		chart.Facts = append(chart.Facts, draw.Fact{Label: r.OutOfOrder.String(),
-			Value: "not in microbatch order: sums may round differently from other schedules'"})
+			Value: "not in microbatch order: sums may round differently than under other schedules"})
 	}
 	return drawCharts(w, a, o.drawing, chart)
 }
@@ -350,14 +360,14 @@ type drawing struct {
 }
 
 func (d *drawing) flags(f *pflag.FlagSet, formats []string) {
-	f.StringVar(&d.format, "format", "ascii", "`format`: "+strings.Join(formats, ", "))
-	f.StringVar(&d.out, "out", "", "`file` to write to (default: the standard output)")
-	f.IntVar(&d.columns, "columns", 0, "width of the ascii drawing, as a `number` of characters (default: the terminal's, else 160)")
+	f.StringVar(&d.format, "format", "ascii", "output `format`: "+strings.Join(formats, ", "))
+	f.StringVar(&d.out, "out", "", "`file` to write to (default: standard output)")
+	f.IntVar(&d.columns, "columns", 0, "width of the ascii drawing, a `number` of characters (default: the terminal's width, else 160)")
 }
 
 func (d *drawing) check(cmd *cobra.Command, formats []string) error {
 	if !slices.Contains(formats, d.format) {
-		return usagef("--format %q: it is one of %s%s", d.format, strings.Join(formats, ", "), didYouMean(d.format, formats, ""))
+		return usagef("--format %q: give one of %s%s", d.format, strings.Join(formats, ", "), didYouMean(d.format, formats, ""))
 	}
 	if d.format != "ascii" {
 		return idle(cmd, "with --format "+d.format, "columns")
@@ -365,15 +375,15 @@ func (d *drawing) check(cmd *cobra.Command, formats []string) error {
 	return nil
 }
 
-// textOrJSON refuses the formats that a flag does without.
+// textOrJSON rejects the formats that a flag does not support.
 func (d *drawing) textOrJSON(flag string) error {
 	if d.format != "ascii" && d.format != "json" {
-		return usagef("--format %s: with %s there are ascii and json", d.format, flag)
+		return usagef("--format %s: %s supports only ascii and json", d.format, flag)
 	}
 	return nil
 }
 
-// writeJSON writes what a command found out.
+// writeJSON writes v as indented JSON.
 func writeJSON(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err == nil {
@@ -382,7 +392,7 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// write writes to --out, or to the standard output.
+// write writes to --out, or to standard output.
 func (d *drawing) write(a *app, draw func(io.Writer) error) (err error) {
 	switch {
 	case d.out != "":
@@ -391,7 +401,7 @@ func (d *drawing) write(a *app, draw func(io.Writer) error) (err error) {
 	case d.format == "json":
 		return draw(a.jsonOut())
 	case d.format == "perfetto" && a.terminal:
-		return usagef("--out is missing: a trace for Perfetto is no text; give a file, such as --out step.pftrace, and open it at ui.perfetto.dev")
+		return usagef("--out is missing: a Perfetto trace is binary; give a file, such as --out step.pftrace, and open it at ui.perfetto.dev")
 	case d.format == "perfetto":
 		return draw(a.out)
 	default:
@@ -409,7 +419,7 @@ func (d *drawing) write(a *app, draw func(io.Writer) error) (err error) {
 	return draw(f)
 }
 
-// drawCharts draws charts for eyes or for Perfetto.
+// drawCharts draws charts in the format of d.
 func drawCharts(w io.Writer, a *app, d drawing, charts ...draw.Chart) error {
 	switch d.format {
 	case "svg":
@@ -429,5 +439,5 @@ func drawCharts(w io.Writer, a *app, d drawing, charts ...draw.Chart) error {
 	return draw.ASCII(w, columns, charts...)
 }
 
-// planColumns is the width of an ascii drawing that no terminal limits.
+// planColumns is the width of an ascii drawing outside a terminal.
 const planColumns = 160

@@ -16,17 +16,17 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 )
 
-// planCluster says where a cluster's workers would compute a configuration, and what a step
-// is predicted to take there.
+// planCluster prints which worker of a cluster would compute which stage of a config, and the predicted time
+// of a step.
 func (a *app) planCluster(ctx context.Context, cmd *cobra.Command, path string, o *planConfigOptions, d drawing) error {
 	for _, name := range []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "devices-per-node", "node-bandwidth-gbps",
 		"node-latency-us", "check", "pairs", "device", "layer-costs", "save-costs", "out"} {
 		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
-			return usagef("--%s: with --cluster devices, memory and ways are the workers' own, and are measured; leave it out", name)
+			return usagef("--%s has no effect with --cluster, which measures the workers' devices, memory and links; remove it", name)
 		}
 	}
 	if d.format != "ascii" && d.format != "json" {
-		return usagef("--format %s: with --cluster there are ascii and json", d.format)
+		return usagef("--format %s: --cluster supports only ascii and json", d.format)
 	}
 	if !(o.seconds > 0 && o.seconds <= 60) {
 		return usagef("--seconds %v: give more than 0, up to 60", o.seconds)
@@ -36,7 +36,7 @@ func (a *app) planCluster(ctx context.Context, cmd *cobra.Command, path string, 
 		return &troupe.SetupError{Err: fmt.Errorf("read the config: %w", err)}
 	}
 	if len(text) > config.MaxFileBytes {
-		return &troupe.SetupError{Err: fmt.Errorf("%s has %d bytes, the limit is %d", path, len(text), config.MaxFileBytes)}
+		return &troupe.SetupError{Err: fmt.Errorf("%s: %d bytes, the limit is %d", path, len(text), config.MaxFileBytes)}
 	}
 	a.working = true
 	c, err := o.client.connect(ctx)
@@ -44,7 +44,7 @@ func (a *app) planCluster(ctx context.Context, cmd *cobra.Command, path string, 
 		return err
 	}
 	defer c.Close()
-	say(a.err, "measuring the ways between the workers, and the layers on one of them")
+	say(a.err, "measuring the links between the workers, and the layers on each of them")
 	f, err := c.Forecast(ctx, text, path, o.sets, o.seconds)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (a *app) planCluster(ctx context.Context, cmd *cobra.Command, path string, 
 
 func (a *app) showForecast(f *cluster.Forecast) error {
 	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
-	_, err := fmt.Fprintln(w, "RANK\tWORKER\tHOST\tCORES\tDEVICE\tNEEDS\tOF")
+	_, err := fmt.Fprintln(w, "RANK\tWORKER\tHOST\tCORES\tDEVICE\tNEEDS\tMEMORY")
 	for _, r := range f.Ranks {
 		on := "cpu"
 		if r.Device != "" {
@@ -76,11 +76,11 @@ func (a *app) showForecast(f *cluster.Forecast) error {
 		err = errors.Join(err, e)
 	}
 	err = errors.Join(err, w.Flush())
-	a.printf("\na step is predicted to take %.1f ms: %s tokens/s, bubble %.1f%%, %.2f ms for a message between neighbours\n", f.StepMS,
+	a.printf("\npredicted step: %.1f ms, %s tokens/s, bubble %.1f%%, %.2f ms for a message between neighboring stages\n", f.StepMS,
 		words.Short(f.TokensPerS), f.BubblePct, f.MessageMS)
 	if f.Apart != "" {
 		a.printf("%s\n", words.OneLine(f.Apart))
 	}
-	a.printf("each worker has measured the layers, all at the same time; ranks of one worker are taken to have cores of their own\n")
+	a.printf("all workers measured the layers at the same time; the prediction assumes that ranks on the same worker do not share cores\n")
 	return err
 }

@@ -29,12 +29,12 @@ type planConfigOptions struct {
 	memoryGiB float64
 	latencyUS float64
 	gigabits  float64
-	perNode   int     // devices of a node; 0: nodes don't matter
-	nodeUS    float64 // between two devices of one node
+	perNode   int     // devices per node; 0: all links are equal
+	nodeUS    float64 // latency between two devices of one node
 	nodeGbps  float64
-	device    string // a GPU, by its name in package gpus, to estimate costs for
-	costs     string // a file to take them from
-	save      string // a file to leave them in
+	device    string // the GPU to estimate costs for, by its name in package gpus
+	costs     string // the file to read layer costs from
+	save      string // the file to write layer costs to
 	seconds   float64
 	check     bool
 	pairs     int
@@ -43,30 +43,31 @@ type planConfigOptions struct {
 	client    clientFlags
 }
 
-// flags adds them, and returns their names.
+// flags adds the flags and returns their names.
 func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.IntVar(&o.devices, "devices", 1,
-		"`number` of devices like this machine, each for one rank of the grid; with 1, ranks share this machine")
+		"`number` of devices, each like this machine or like --device, for one rank each; with 1, all ranks share it")
 	f.Float64Var(&o.memoryGiB, "memory-gib", 0,
-		"memory of a device that a run may take, as a `number` of GiB (default: device.memory_gib, else what is free here)")
-	f.Float64Var(&o.latencyUS, "latency-us", 0, "`time` of an empty message between two devices, in microseconds")
-	f.Float64Var(&o.gigabits, "bandwidth-gbps", 0, "`speed` of a device's link to others, in Gbit/s (default: messages take no time)")
+		"memory of a device that a run may use, in `GiB` (default: device.memory_gib, else the free memory here)")
+	f.Float64Var(&o.latencyUS, "latency-us", 0, "latency of an empty message between two devices, in `microseconds`")
+	f.Float64Var(&o.gigabits, "bandwidth-gbps", 0,
+		"bandwidth of a device's link to other devices, in `Gbit/s` (default: messages take no time)")
 	f.IntVar(&o.perNode, "devices-per-node", 0,
-		"`number` of devices of a node, where those of one node have a faster link: ranks 0 to N-1 are on the first")
+		"`N` devices of a node share a faster link; ranks 0 to N-1 are on the first node")
 	f.Float64Var(&o.nodeGbps, "node-bandwidth-gbps", 0,
-		"`speed` of a device's link to those of its node, in Gbit/s (default: the data sheet's with --device, else messages take no time there)")
+		"bandwidth of the links inside a node, in `Gbit/s` (default: the data sheet's with --device, else messages take no time)")
 	f.Float64Var(&o.nodeUS, "node-latency-us", 0,
-		"`time` of an empty message between two devices of a node, in microseconds (default: --latency-us)")
-	f.StringVar(&o.device, "device", "", "`name` of a GPU to estimate for, from shapes and its data sheet, instead of measuring here: "+
+		"latency of an empty message inside a node, in `microseconds` (default: --latency-us)")
+	f.StringVar(&o.device, "device", "", "estimate the costs for this GPU instead of measuring here; its `name` is one of: "+
 		strings.Join(gpus.Names(), ", "))
-	f.StringVar(&o.costs, "layer-costs", "", "`file` of layer costs, measured elsewhere, to take instead of measuring")
+	f.StringVar(&o.costs, "layer-costs", "", "read layer costs from this `file` of --save-costs, instead of measuring")
 	f.StringVar(&o.save, "save-costs", "", "`file` to write the layer costs to")
-	f.Float64Var(&o.seconds, "seconds", 1, "how long to measure each size of microbatch, in `seconds`")
-	f.BoolVar(&o.check, "check", false, "train some steps as configured, and compare them with the prediction")
-	f.IntVar(&o.pairs, "pairs", 5, "`number` of times that --check measures costs and steps, in turn")
+	f.Float64Var(&o.seconds, "seconds", 1, "time to measure each size of microbatch, in `seconds`")
+	f.BoolVar(&o.check, "check", false, "train some steps as configured and compare them with the prediction")
+	f.IntVar(&o.pairs, "pairs", 5, "`number` of times that --check alternates between measuring costs and steps")
 	f.BoolVar(&o.groups, "groups", false,
-		"list every rank with its place in the grid of [parallel] and the ranks of its groups; nothing is measured")
+		"print every rank's place in the grid of [parallel] and its groups; nothing is measured")
 	var names []string
 	f.VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
 	cmd.Flags().AddFlagSet(f)
@@ -78,11 +79,11 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 	return append(names, "set", "cluster", "token-file", "cert-file", "dir")
 }
 
-// measuringFlags have no effect where nothing is measured or predicted.
+// measuringFlags have no effect if nothing is measured or predicted.
 var measuringFlags = []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "devices-per-node", "node-bandwidth-gbps",
 	"node-latency-us", "layer-costs", "save-costs", "seconds", "check", "pairs", "cluster"}
 
-// limits of what the flags take.
+// Limits of the flags' values.
 const (
 	maxDevices = 1 << 16
 	maxPairs   = 1000
@@ -111,11 +112,11 @@ func (o *planConfigOptions) validate() error {
 	case o.pairs < 1 || o.pairs > maxPairs:
 		return usagef("--pairs %d: give 1 to %d", o.pairs, maxPairs)
 	case o.device != "" && !known(o.device):
-		return usagef("--device %q: it is one of %s%s", o.device, strings.Join(gpus.Names(), ", "), didYouMean(o.device, gpus.Names(), ""))
+		return usagef("--device %q: give one of %s%s", o.device, strings.Join(gpus.Names(), ", "), didYouMean(o.device, gpus.Names(), ""))
 	case o.device != "" && (o.check || o.costs != ""):
-		return usagef("--device with --check or --layer-costs: costs are either estimated or measured, leave one out")
+		return usagef("--device can't be combined with --check or --layer-costs: costs are either estimated or measured; use only one")
 	case o.check && o.costs != "":
-		return usagef("--check and --layer-costs: a check measures here and now, leave one out")
+		return usagef("--check can't be combined with --layer-costs: it measures the costs itself; use only one")
 	}
 	return nil
 }
@@ -125,29 +126,30 @@ func known(device string) bool {
 	return ok
 }
 
-// gpu is the one to estimate for.
+// gpu returns the GPU to estimate costs for.
 func (o *planConfigOptions) gpu() gpus.GPU {
 	g, _ := gpus.Named(o.device)
 	return g
 }
 
-// checkIdle refuses flags that say nothing about what is measured or played.
+// checkIdle rejects flags that have no effect on the prediction.
 func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
 	var errs []error
 	if !o.check {
 		errs = append(errs, idle(cmd, "without --check", "pairs"))
 	}
 	if o.costs != "" {
-		errs = append(errs, idle(cmd, "with --layer-costs, since nothing is measured", "seconds"))
+		errs = append(errs, idle(cmd, "with --layer-costs, which measures nothing", "seconds"))
 	}
 	if o.device != "" {
-		errs = append(errs, idle(cmd, "with --device, since nothing is measured", "seconds"))
+		errs = append(errs, idle(cmd, "with --device, which measures nothing", "seconds"))
 	}
 	if o.devices == 1 {
-		errs = append(errs, idle(cmd, "with one device, which sends no messages", "latency-us", "bandwidth-gbps", "devices-per-node"))
+		errs = append(errs, idle(cmd, "with one device, which sends no messages (see --devices)", "latency-us", "bandwidth-gbps",
+			"devices-per-node"))
 	}
 	if o.perNode <= 1 {
-		errs = append(errs, idle(cmd, "without --devices-per-node of several", "node-latency-us", "node-bandwidth-gbps"))
+		errs = append(errs, idle(cmd, "without --devices-per-node of 2 or more", "node-latency-us", "node-bandwidth-gbps"))
 	}
 	return errors.Join(errs...)
 }
@@ -169,10 +171,10 @@ func (o *planConfigOptions) cluster(cmd *cobra.Command, dtype string) forecast.D
 
 func bytesPerS(gigabits float64) float64 { return gigabits * 1e9 / 8 }
 
-// free is what the configuration's device has free here; 0 where the costs were measured
-// elsewhere, and this machine has no such device.
+// free returns the free memory of the config's device on this machine; 0 if the costs were measured elsewhere
+// and this machine has no such device.
 func (o *planConfigOptions) free(b *plan.Plan) (int64, error) {
-	if limit := b.Config().Device.MemoryGiB; limit > 0 && o.devices > 1 { // of the rank that each has
+	if limit := b.Config().Device.MemoryGiB; limit > 0 && o.devices > 1 { // each device has one rank
 		return int64(limit * (1 << 30)), nil
 	}
 	if o.device != "" {
@@ -185,7 +187,7 @@ func (o *planConfigOptions) free(b *plan.Plan) (int64, error) {
 	return free, err
 }
 
-// planReport is what `engine plan CONFIG` finds out, as its json has it.
+// planReport is the result of `engine plan CONFIG`, in the form of its JSON.
 type planReport struct {
 	Costs      *forecast.Costs    `json:"costs"`
 	Configured *forecast.Option   `json:"configured"`
@@ -196,24 +198,24 @@ type planReport struct {
 	ByBatch    []*forecast.Option `json:"by_microbatch"`
 	TooLarge   []*forecast.Option `json:"too_large"`
 	Tried      int                `json:"tried"`
-	Impossible int                `json:"impossible,omitempty"` // options that can't be, such as of a layer that no device holds
+	Impossible int                `json:"impossible,omitempty"` // options that are not possible, such as with a layer that fits no device
 	Check      *forecast.Verdict  `json:"check,omitempty"`
-	// Estimated names the GPU that the costs are estimated for, where nothing was measured.
+	// Estimated names the GPU that the costs are estimated for; "": they were measured.
 	Estimated string `json:"estimated_for,omitempty"`
 
 	config  *config.Config
 	cluster forecast.Devices
-	reason  error // why the first impossible option is
+	reason  error // why the first impossible option is impossible
 	left    int   // options that were not tried
 }
 
-// planConfig measures, predicts, recommends and says why.
+// planConfig measures costs, predicts the step, and recommends options with reasons.
 func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o *planConfigOptions, d drawing) error {
 	if err := errors.Join(o.validate(), o.checkIdle(cmd), d.check(cmd, planFormats)); err != nil {
 		return err
 	}
 	if o.groups && o.order {
-		return usagef("--groups and --order: each prints a table of its own, leave one out")
+		return usagef("--groups and --order can't be combined: each prints its own table; use only one")
 	}
 	if o.device != "" && !o.groups && !o.order {
 		o.sets = append(append([]string{}, o.sets...), "device.kind="+device.CUDA)
@@ -256,7 +258,7 @@ func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o
 	return d.write(a, func(w io.Writer) error { return r.draw(w, a, d) })
 }
 
-// sayMeasuring says what takes a while.
+// sayMeasuring prints what is being measured, since it takes a while.
 func (a *app) sayMeasuring(what string) { say(a.err, "measuring %s", what) }
 
 // find fills the report.
@@ -301,7 +303,7 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress, w
 	return nil
 }
 
-// takeCosts reads the costs that were measured elsewhere.
+// takeCosts reads the costs of --layer-costs.
 func (o *planConfigOptions) takeCosts() (*forecast.Costs, error) {
 	f, err := os.Open(o.costs)
 	if err != nil {
@@ -344,7 +346,7 @@ func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
 		charts = append(charts, optionChart("recommended", r.Best))
 	}
 	if len(charts) == 0 {
-		return fmt.Errorf("nothing to draw: what is configured does not fit (%s), and no other option fits the memory", r.Configured.Misfit)
+		return fmt.Errorf("nothing to draw: the config does not fit (%s), and neither does any other option", r.Configured.Misfit)
 	}
 	return drawCharts(w, a, d, charts...)
 }
@@ -356,7 +358,7 @@ func optionChart(title string, o *forecast.Option) draw.Chart {
 	return c
 }
 
-// recommendation is what to write into the configuration.
+// recommendation returns the sections to write to the config.
 func recommendation(o *forecast.Option) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "[pipeline]\nstages = %d\nchunks = %d\nschedule = %q\nlayout = %q\nrecompute = %q\n", o.Stages, o.Chunks, o.Schedule,

@@ -15,26 +15,26 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// groupsReport is the grid of a configuration's ranks, as its json has it.
+// groupsReport is the grid of a config's ranks, in the form of its JSON.
 type groupsReport struct {
 	World int          `json:"world"`
 	Order string       `json:"order"`
 	Text  string       `json:"text"`
 	Ranks []groupsRank `json:"ranks"`
-	Edges []string     `json:"edges,omitempty"` // how tensors get from one stage to another
+	Edges []string     `json:"edges,omitempty"` // how tensors travel from one stage to another
 }
 
-// groupsRank is the place of a rank, and the ranks of its groups, itself among them.
+// groupsRank is the place of a rank in the grid, with the ranks of its groups (itself included).
 type groupsRank struct {
 	Rank        int              `json:"rank"`
 	Coordinates map[string]int   `json:"coordinates"` // by dimension: tp, cp, pp, dp
 	Groups      map[string][]int `json:"groups"`      // by dimension
 }
 
-// mostGroupMembers bounds the lists of ranks that are made: each rank has a list for each dimension.
+// mostGroupMembers bounds the total length of the lists of ranks: each rank has one list per dimension.
 const mostGroupMembers = 1 << 22
 
-// planGroups says which rank has which place and which groups. Nothing is measured.
+// planGroups prints the place and the groups of every rank. It measures nothing.
 func (a *app) planGroups(cmd *cobra.Command, cfg *config.Config, d drawing) error {
 	if err := idle(cmd, "with --groups, which measures nothing", measuringFlags...); err != nil {
 		return err
@@ -68,11 +68,11 @@ func groupsOf(g *grid.Grid) (*groupsReport, error) {
 		members += g.World() * g.Size(dim)
 	}
 	if members > mostGroupMembers {
-		return nil, fmt.Errorf("--groups: the groups of %v, listed for each of %d ranks, would have %d members; up to %d are listed", g,
+		return nil, fmt.Errorf("--groups: the groups of %v, for each of %d ranks, have %d members in total; the limit is %d", g,
 			g.World(), members, mostGroupMembers)
 	}
 	r := &groupsReport{World: g.World(), Order: g.Order(), Text: g.Describe()}
-	found := make(map[string][]int) // each group is listed once in memory
+	found := make(map[string][]int) // ranks of the same group share its list
 	for rank := range g.World() {
 		at := g.Coordinates(rank)
 		k := groupsRank{rank, make(map[string]int), make(map[string][]int)}
@@ -91,7 +91,7 @@ func groupsOf(g *grid.Grid) (*groupsReport, error) {
 	return r, nil
 }
 
-// write makes a table, of the dimensions along which there is more than one rank.
+// write prints a table of the dimensions that have more than one rank.
 func (r *groupsReport) write(w io.Writer) error {
 	var dims []string
 	for _, dim := range grid.Dimensions() {
@@ -132,7 +132,7 @@ func (r *groupsReport) write(w io.Writer) error {
 	return err
 }
 
-// edgesOf says how tensors get from the ranks of one stage to those of another.
+// edgesOf describes how tensors travel from the ranks of one stage to those of another.
 func edgesOf(cfg *config.Config, g *grid.Grid) ([]string, error) {
 	p := cfg.Pipeline
 	way, err := grid.ParseWay(cfg.Parallel.Edges)
@@ -140,7 +140,7 @@ func edgesOf(cfg *config.Config, g *grid.Grid) ([]string, error) {
 		return nil, &troupe.SetupError{Err: cfg.Errorf("parallel.edges", "%w", err)}
 	}
 	chunks, ok := scheduler.StagesOf(p.Schedule, p.Stages, p.Chunks)
-	if !ok { // known to its table; neighbours there are in any case
+	if !ok { // only the table knows the chunks; neighboring stages exist in any case
 		for stage := range p.Stages {
 			chunks = append(chunks, stage)
 		}
@@ -148,7 +148,7 @@ func edgesOf(cfg *config.Config, g *grid.Grid) ([]string, error) {
 	return g.DescribeEdges(chunks, cfg.Parallel.Sequence, way), nil
 }
 
-// fewRanks lists ranks, of many the first ones and the last.
+// fewRanks lists ranks; of more than 8 it lists the first ones and the last.
 func fewRanks(ranks []int) string {
 	const most = 8
 	var all []string

@@ -17,33 +17,33 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// orderReport is a schedule as Megatron-Core describes it, as the json has it.
+// orderReport is a schedule in Megatron-Core's terms, in the form of its JSON.
 type orderReport struct {
-	Schedule     string `json:"schedule,omitempty"` // none: a table that was read
-	Chunks       int    `json:"chunks"`             // on all ranks together
+	Schedule     string `json:"schedule,omitempty"` // "": a table from a file
+	Chunks       int    `json:"chunks"`             // total of all ranks
 	Microbatches int    `json:"microbatches"`
-	// ScheduleTable has the virtual microbatches in the order of every rank's forwards; null: ranks share no order.
+	// ScheduleTable lists the virtual microbatches in the order of every rank's forwards; null: the ranks have different orders.
 	ScheduleTable *orderTable `json:"schedule_table"`
 	Ranks         []orderRank `json:"ranks"`
 }
 
-// orderTable has a place for each virtual microbatch.
+// orderTable has one entry per virtual microbatch.
 type orderTable struct {
 	Microbatch []int `json:"microbatch"`
-	Chunk      []int `json:"chunk"` // among those of its rank
+	Chunk      []int `json:"chunk"` // numbered within its rank
 }
 
 // orderRank is a rank of the pipeline.
 type orderRank struct {
 	Rank      int             `json:"rank"`
 	Total     int             `json:"total"`     // virtual microbatches
-	WarmUp    *int            `json:"warm_up"`   // null: there is none
-	Remaining *int            `json:"remaining"` // null: there are none
+	WarmUp    *int            `json:"warm_up"`   // null: not defined for this schedule
+	Remaining *int            `json:"remaining"` // null: not defined for this schedule
 	Order     []int           `json:"order"`
 	Transfers []orderTransfer `json:"transfers,omitempty"`
 }
 
-// orderTransfer has the types and shapes of what is exchanged for a microbatch.
+// orderTransfer has the types and shapes of the tensors that a chunk exchanges for a microbatch.
 type orderTransfer struct {
 	Chunk        int      `json:"chunk"`
 	RecvForward  []string `json:"recv_forward"`
@@ -52,7 +52,7 @@ type orderTransfer struct {
 	SendBackward []string `json:"send_backward"`
 }
 
-// orderOf describes a table, and by what it was asked for if a schedule made it.
+// orderOf describes a table. spec counts only if a schedule made the table.
 func orderOf(t *scheduler.Table, spec scheduler.Spec) (*orderReport, error) {
 	r := &orderReport{Schedule: t.Schedule, Chunks: t.NumChunks, Microbatches: t.Microbatches}
 	var virtual []scheduler.VirtualMicrobatch
@@ -60,7 +60,7 @@ func orderOf(t *scheduler.Table, spec scheduler.Spec) (*orderReport, error) {
 		if spec.Schedule = t.Schedule; spec.Chunks == 0 {
 			spec.Chunks = scheduler.DefaultChunks(spec.Schedule)
 		}
-		virtual, _ = spec.VirtualMicrobatches() // some schedules have no such table
+		virtual, _ = spec.VirtualMicrobatches() // an error means that the schedule has no such table
 	}
 	if virtual != nil {
 		r.ScheduleTable = &orderTable{}
@@ -90,7 +90,7 @@ func orderOf(t *scheduler.Table, spec scheduler.Spec) (*orderReport, error) {
 	return r, nil
 }
 
-// planOrder describes a configuration's table. Nothing is measured.
+// planOrder describes a config's table. It measures nothing.
 func (a *app) planOrder(cmd *cobra.Command, cfg *config.Config, d drawing) error {
 	if err := errors.Join(idle(cmd, "with --order, which measures nothing", append([]string{"device", "columns"}, measuringFlags...)...),
 		d.textOrJSON("--order")); err != nil {
@@ -135,11 +135,11 @@ func (r *orderReport) writeTo(a *app, d drawing) error {
 	})
 }
 
-// text says it to a person.
+// text writes the report for people.
 func (r *orderReport) text(w io.Writer) error {
 	name := r.Schedule
 	if name == "" {
-		name = "a table that was read"
+		name = "a table from a file"
 	}
 	p := &planText{w: w}
 	p.printf("%s, %s, %s, %s\n\n", name, words.Plural(len(r.Ranks), "rank"), words.Plural(r.Chunks, "chunk"),
@@ -148,9 +148,9 @@ func (r *orderReport) text(w io.Writer) error {
 	case s != nil:
 		p.scheduleTable(s)
 	case r.Schedule == "":
-		p.printf("a table does not say which forwards are warm-up\n")
+		p.printf("a table from a file does not say which forwards are warm-up\n")
 	default:
-		p.printf("the ranks share no order of forwards, so there is no schedule table and no warm-up\n")
+		p.printf("the ranks run their forwards in different orders, so there is no schedule table and no warm-up\n")
 	}
 	p.printf("\n")
 	p.columns(func(t io.Writer) {
@@ -175,7 +175,7 @@ func (r *orderReport) text(w io.Writer) error {
 	return p.err
 }
 
-// scheduleTable writes Megatron-Core's schedule table, a column for each virtual microbatch.
+// scheduleTable writes Megatron-Core's schedule table, one column per virtual microbatch.
 func (p *planText) scheduleTable(s *orderTable) {
 	p.columns(func(t io.Writer) {
 		line := func(name string, of func(i int) int) {
@@ -191,7 +191,7 @@ func (p *planText) scheduleTable(s *orderTable) {
 	})
 }
 
-// columns lines up what is written with tabs.
+// columns aligns tab-separated lines.
 func (p *planText) columns(write func(io.Writer)) {
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	write(t)
@@ -200,7 +200,7 @@ func (p *planText) columns(write func(io.Writer)) {
 	}
 }
 
-// number writes one that may be missing.
+// number formats a number, or "-" if it is missing.
 func number(n *int) string {
 	if n == nil {
 		return "-"

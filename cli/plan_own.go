@@ -17,16 +17,16 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// loadPlanned reads a configuration to plan for. A language model's data need not be there:
-// sizes are all that matters. Other families go by the fields of their data.
+// loadPlanned reads a config to plan for. A language model's data need not exist, since only sizes matter.
+// Other families need their data, for the fields of a sample.
 func loadPlanned(path string, sets []string) (*config.Config, error) {
 	plain, err := loadConfig(path, sets)
 	if err == nil && !plain.Language() {
 		return plain, nil
 	}
 	sized, sizedErr := loadConfig(path, append(append([]string{}, sets...), bench.SizesOnly...))
-	// Where both are wrong, it is one that has all mistakes of the other, and those of a stand-in for
-	// data that the family has no use for.
+	// If both fail, report the shorter list of mistakes: the longer one also has those of the stand-in data,
+	// which the family does not use.
 	if sizedErr != nil && err != nil && mistakes(err) < mistakes(sizedErr) {
 		return nil, err
 	}
@@ -39,10 +39,10 @@ func mistakes(err error) int {
 	return len(all)
 }
 
-// planOwn says how a model that is no language model is spread over the stages. Its layers are
-// not measured: their costs are what they say, or follow from their parameters.
+// planOwn prints how a model that is not a language model is spread over the stages. It does not measure the
+// layers: they state their costs, or the costs follow from their parameters.
 func (a *app) planOwn(cmd *cobra.Command, cfg *config.Config, d drawing) error {
-	if err := idle(cmd, "with a model that is no language model, whose layers are not measured",
+	if err := idle(cmd, "with a model that is not a language model: its layers are not measured",
 		append([]string{"device"}, measuringFlags...)...); err != nil {
 		return err
 	}
@@ -76,12 +76,12 @@ func (a *app) planOwn(cmd *cobra.Command, cfg *config.Config, d drawing) error {
 		}
 		chart := draw.FromTimeline(table, timeline)
 		chart.Facts = append(chart.Facts, draw.Fact{Label: "layout", Value: p.Layout().String()},
-			draw.Fact{Label: "costs", Value: "estimates by arithmetic; 1 is the mean forward of a chunk"})
+			draw.Fact{Label: "costs", Value: "estimated from operation counts; 1 is the mean forward of a chunk"})
 		return drawCharts(w, a, d, chart)
 	})
 }
 
-// ownText lists what each stage has.
+// ownText lists the layers and the memory of each stage.
 func ownText(p *plan.Plan) (string, error) {
 	bytes, err := p.MemoryBytes()
 	if err != nil {
@@ -99,12 +99,12 @@ func ownText(p *plan.Plan) (string, error) {
 	}
 	for k, s := range p.Table().Skips {
 		tensors, size := p.SkipBytes(k)
-		fmt.Fprintf(&b, "skip      from chunk %d to chunk %d: %s, %.1f KiB a microbatch, at most %d under way\n", s.From, s.To,
+		fmt.Fprintf(&b, "skip      from chunk %d to chunk %d: %s, %.1f KiB per microbatch, up to %d in flight\n", s.From, s.To,
 			words.Plural(tensors, "tensor"), float64(size)/1024, p.Report().Credits.OfSkip(scheduler.ForwardEdge, k))
 	}
 	if whole := p.Model().WholeLayers(); len(whole) > 0 {
 		fmt.Fprintf(&b,
-			"whole     %s: input and weight gradients are computed together, so a schedule that puts weight gradients off gains nothing by these layers\n", strings.Join(whole, " "))
+			"whole     %s: these layers compute input and weight gradients together, so a schedule that defers weight gradients gains nothing on them\n", strings.Join(whole, " "))
 	}
 	return b.String() + "\n", nil
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// text says for a person what was found out.
+// text writes the report for people.
 func (r *planReport) text(w io.Writer) error {
 	p := &planText{w: w}
 	if g, ok := gpus.Named(r.Estimated); ok {
-		p.printf("An estimate for %s, from shapes, its data sheet (%.0f TFLOP/s in bfloat16, %.3g TB/s, %s) and the efficiency measured on one H200. Large models may run faster.\n",
+		p.printf("Estimate for %s, from shapes, its data sheet (%.0f TFLOP/s in bfloat16, %.3g TB/s, %s) and the efficiency measured on one H200. Large models may run faster.\n",
 			g.Name, g.BF16FLOPs/1e12, g.BytesPerS/1e12, words.Bytes(g.MemoryBytes))
 	}
 	p.costs(r.Costs)
 	p.heading("As configured")
 	p.option(r.Configured)
 	if v := r.Check; v != nil {
-		p.line("measured %s ms a step, predicted %s, predicted / measured %.3f, the median of %s", round(v.MeasuredStepMS),
+		p.line("step: measured %s ms, predicted %s ms, ratio predicted / measured %.3f (median of %s)", round(v.MeasuredStepMS),
 			round(v.PredictedStepMS), v.StepRatio, words.Plural(v.Pairs, "pair"))
 		if v.MeasuredBytes > 0 {
-			p.line("measured %s of memory, predicted %s, predicted / measured %.3f", words.Bytes(v.MeasuredBytes), words.Bytes(v.PredictedBytes),
+			p.line("memory: measured %s, predicted %s, ratio predicted / measured %.3f", words.Bytes(v.MeasuredBytes), words.Bytes(v.PredictedBytes),
 				v.MemoryRatio)
 		}
 	}
@@ -34,7 +34,7 @@ func (r *planReport) text(w io.Writer) error {
 	return p.err
 }
 
-// planText writes lines; the first error stays.
+// planText writes lines and keeps the first error.
 type planText struct {
 	w   io.Writer
 	err error
@@ -49,7 +49,7 @@ func (p *planText) printf(format string, args ...any) {
 func (p *planText) heading(s string)                { p.printf("\n%s\n", s) }
 func (p *planText) line(format string, args ...any) { p.printf("  "+format+"\n", args...) }
 
-// layerNames are the symbols' names, in the order of a model.
+// layerNames lists the names of the layers' symbols, in the order of a model.
 var layerNames = []struct{ symbol, name string }{
 	{string(rune(scheduler.SymbolEmbedding)), "embedding"}, {string(rune(scheduler.SymbolLayer)), "layer"},
 	{string(rune(scheduler.SymbolMTP)), "multi-token prediction"}, {string(rune(scheduler.SymbolLoss)), "head and loss"}}
@@ -57,7 +57,7 @@ var layerNames = []struct{ symbol, name string }{
 func (p *planText) costs(c *forecast.Costs) {
 	p.printf("Costs: %s kernels, %s, %s, context %d\n", c.Kernels, c.DType, words.Plural(c.Threads, "thread"), c.Context)
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "  microbatch of\tms for each\tforward\tinput gradient\tweight gradient\tbackward\t")
+	fmt.Fprintln(t, "  microbatch size\tms per\tforward\tinput gradient\tweight gradient\tbackward\t")
 	for _, b := range c.Batches {
 		for _, l := range layerNames {
 			if cost, ok := b.Layers[l.symbol]; ok {
@@ -70,15 +70,16 @@ func (p *planText) costs(c *forecast.Costs) {
 		p.err = err
 	}
 	if c.Shrunk > 1 {
-		p.line("measured on layers 1/%d as wide and scaled by the ratio of their operations: full layers take too much memory or time on this machine", c.Shrunk)
+		p.line("measured on layers of 1/%d the width, scaled by the ratio of operations: full layers need too much memory or time on this machine", c.Shrunk)
 	}
-	p.line("the update of a weight takes %s ns", round(c.UpdateNS))
+	p.line("updating one weight takes %s ns", round(c.UpdateNS))
 	if n := len(c.Shares); n > 1 {
-		p.line("with %d actions at a time, each runs at %.2f of solo speed, all together at %.2f", n, c.Shares[n-1], float64(n)*c.Shares[n-1])
+		p.line("with %d actions at the same time, each runs at %.2f of its speed alone, all together at %.2f", n, c.Shares[n-1],
+			float64(n)*c.Shares[n-1])
 	}
 }
 
-// layerMS is a layer's time; some passes have nothing to do.
+// layerMS formats a layer's time; 0 if the pass does nothing.
 func layerMS(ms float64) string {
 	if ms == 0 {
 		return "0"
@@ -96,27 +97,27 @@ func (p *planText) option(o *forecast.Option) {
 		p.line("does not fit: %s", o.Misfit)
 		return
 	}
-	p.line("step %s ms (%s of it the update), %s tokens/s%s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS),
+	p.line("step %s ms (%s ms of it for the update), %s tokens/s%s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS),
 		words.Short(o.TokensPerS), mfu(o), o.BubblePct, memory(o))
 	if o.MessageMS > 0 && o.Stages > 1 {
 		p.line("a message between two devices takes %s ms", round(o.MessageMS))
 	}
 	var with []string
 	if o.TensorMS > 0 {
-		with = append(with, round(o.TensorMS)+" ms in its tensor group")
+		with = append(with, round(o.TensorMS)+" ms with its tensor group")
 	}
 	if o.ContextMS > 0 {
-		with = append(with, round(o.ContextMS)+" ms in its context group")
+		with = append(with, round(o.ContextMS)+" ms with its context group")
 	}
 	if o.DataMS > 0 {
 		with = append(with, round(o.DataMS)+" ms with its replicas")
 	}
 	if len(with) > 0 {
-		p.line("a rank's collectives take %s in a step, some of it beside what it computes", strings.Join(with, " and "))
+		p.line("a rank's collectives take %s per step, partly while it computes", strings.Join(with, " and "))
 	}
 }
 
-// mfu is what part of the devices' peak the model's operations are.
+// mfu formats the model FLOPs utilization: the model's operations as a share of the devices' peak.
 func mfu(o *forecast.Option) string {
 	if o.MFUPct == 0 {
 		return ""
@@ -124,7 +125,7 @@ func mfu(o *forecast.Option) string {
 	return fmt.Sprintf(" (MFU %.1f %%)", o.MFUPct)
 }
 
-// gridOf names the sizes of an option's grid.
+// gridOf describes an option's grid.
 func gridOf(o *forecast.Option) string {
 	text := fmt.Sprintf("tensor %d × data %d × pipeline %d", o.Tensor, o.Data, o.Stages)
 	if o.Context > 1 {
@@ -139,7 +140,7 @@ func gridOf(o *forecast.Option) string {
 	return text
 }
 
-// shortGrid names them in a table.
+// shortGrid describes an option's grid in a table.
 func shortGrid(o *forecast.Option) string {
 	text := fmt.Sprintf("tp%d dp%d pp%d", o.Tensor, o.Data, o.Stages)
 	if o.Context > 1 {
@@ -158,14 +159,14 @@ func recomputation(o *forecast.Option) string {
 	return o.Recompute
 }
 
-// memory is what the devices need.
+// memory formats the memory that the devices need.
 func memory(o *forecast.Option) string {
 	var each []string
 	for d := range o.TensorBytes {
 		each = append(each, words.Bytes(o.TensorBytes[d]+o.CheckpointBytes[d]))
 	}
 	if len(each) > 8 {
-		return fmt.Sprintf("at most %s on a device", words.Bytes(o.NeedBytes()))
+		return fmt.Sprintf("up to %s on a device", words.Bytes(o.NeedBytes()))
 	}
 	return strings.Join(each, ", ")
 }
@@ -173,26 +174,26 @@ func memory(o *forecast.Option) string {
 func (p *planText) recommended(r *planReport) {
 	p.heading("Recommended")
 	given := fmt.Sprintf("%s on each of %s", words.Bytes(r.cluster.MemoryBytes), words.Plural(r.cluster.Devices, "device"))
-	fits := "it fits " + given
+	fits := "it fits in " + given
 	if r.cluster.MemoryBytes == 0 {
-		fits = "what memory the devices have is not known: --memory-gib tells"
+		fits = "the devices' memory is unknown; give it with --memory-gib"
 	}
 	if r.Best == nil {
 		if len(r.TooLarge) == 0 {
-			p.line("nothing: none of %s is possible. The first error: %v", words.Plural(r.Impossible, "option"), r.reason)
+			p.line("none: none of the %s is possible. The first error: %v", words.Plural(r.Impossible, "option"), r.reason)
 			return
 		}
-		p.line("nothing: of %d options the %d fastest need more than %s, with recomputation too; the fastest needs %s.", r.Tried, len(r.TooLarge),
+		p.line("none: of %d options, the %d fastest need more than %s, even with recomputation; the fastest needs %s.", r.Tried, len(r.TooLarge),
 			given, words.Bytes(r.TooLarge[0].NeedBytes()))
 		if r.left > 0 {
-			p.line("%s were not tried, because they looked slower.", words.Plural(r.left, "option"))
+			p.line("%s were not tried, because their estimates are slower.", words.Plural(r.left, "option"))
 		}
-		p.line("Make the model or batch.sequences smaller, or take more devices.")
+		p.line("Use a smaller model, a smaller batch.sequences, or more devices.")
 		return
 	}
 	p.option(r.Best)
 	if r.Configured.Misfit == "" {
-		fits = fmt.Sprintf("%.2f × the speed of what is configured; %s", r.Configured.StepMS/r.Best.StepMS, fits)
+		fits = fmt.Sprintf("%.2f × the speed of the config as it is; %s", r.Configured.StepMS/r.Best.StepMS, fits)
 	}
 	p.line("%s", fits)
 	p.printf("\n%s", recommendation(r.Best))
@@ -203,25 +204,26 @@ func (p *planText) recommended(r *planReport) {
 	for _, g := range []struct {
 		name    string
 		options []*forecast.Option
-	}{{"for each grid", byGrid(r)}, {"for each number of stages", byStages(r)}, {"for each schedule", r.BySchedule},
-		{"for each size of microbatch", r.ByBatch}, {"faster, but too large for the memory", r.TooLarge}} {
+	}{{"best option for each grid", byGrid(r)}, {"best option for each number of stages", byStages(r)},
+		{"best option for each schedule", r.BySchedule},
+		{"best option for each size of microbatch", r.ByBatch}, {"faster, but too large for the memory", r.TooLarge}} {
 		p.table(g.name, g.options, r.Best)
 	}
 	p.layers(r)
 }
 
-// why explains the choice of the recommendation.
+// why explains the recommendation.
 func why(r *planReport) string {
 	first := r.fastest()
 	if first == nil || first.StepMS >= r.Best.StepMS {
 		return fmt.Sprintf("the fastest of %s", words.Plural(r.Tried, "option"))
 	}
-	return fmt.Sprintf("of %s the simplest of those within 2 %% of the fastest, which is %.1f %% faster (%s, %s)",
+	return fmt.Sprintf("the simplest of the options within 2 %% of the fastest, of %s in total; the fastest is %.1f %% faster (%s, %s)",
 		words.Plural(r.Tried, "option"),
 		100*(r.Best.StepMS/first.StepMS-1), first.Schedule, shortGrid(first))
 }
 
-// fastest is the first row of the tables.
+// fastest returns the first row of the tables.
 func (r *planReport) fastest() *forecast.Option {
 	for _, rows := range [][]*forecast.Option{r.ByGrid, r.ByStages, r.BySchedule, r.ByBatch} {
 		if len(rows) > 0 {
@@ -231,7 +233,7 @@ func (r *planReport) fastest() *forecast.Option {
 	return nil
 }
 
-// byGrid and byStages compare grids, where there are some of more than stages, else stages.
+// byGrid and byStages compare grids if some have replicas or groups, otherwise numbers of stages.
 func byGrid(r *planReport) []*forecast.Option {
 	for _, o := range r.ByGrid {
 		if o.Ranks > o.Stages {
@@ -248,7 +250,7 @@ func byStages(r *planReport) []*forecast.Option {
 	return r.ByStages
 }
 
-// mostListed is how many options a table lists.
+// mostListed is the most options that a table lists.
 const mostListed = 8
 
 func (p *planText) table(name string, options []*forecast.Option, best *forecast.Option) {
@@ -257,7 +259,7 @@ func (p *planText) table(name string, options []*forecast.Option, best *forecast
 	}
 	p.line("%s", name)
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "    schedule\tgrid\tchunks\tmicrobatch\trecomputation\tstep ms\tof recommended\tbubble %\tmemory\t")
+	fmt.Fprintln(t, "    schedule\tgrid\tchunks\tmicrobatch\trecomputation\tstep ms\t× recommended\tbubble %\tmemory\t")
 	for _, o := range options[:min(len(options), mostListed)] {
 		fmt.Fprintf(t, "    %s\t%s\t%d\t%d\t%s\t%s\t%.2f\t%.1f\t%s\t\n", o.Schedule, shortGrid(o), o.Chunks, o.Microbatch, recomputation(o),
 			round(o.StepMS), o.StepMS/best.StepMS, o.BubblePct, words.Bytes(o.NeedBytes()))
@@ -270,7 +272,7 @@ func (p *planText) table(name string, options []*forecast.Option, best *forecast
 	}
 }
 
-// layers says how the layers were spread.
+// layers explains how the layers are spread.
 func (p *planText) layers(r *planReport) {
 	b, err := r.Costs.Batch(r.Best.Microbatch)
 	if err != nil || r.Best.Stages == 1 {
@@ -278,6 +280,6 @@ func (p *planText) layers(r *planReport) {
 	}
 	all := func(symbol string) float64 { return b.Layers[symbol].ForwardMS + b.Layers[symbol].BackwardMS }
 	layer := all("t")
-	p.line("the layout goes by what forward and backward take: the embedding %.2f, head and loss %.2f of a layer", all("E")/layer,
+	p.line("the layout balances forward and backward times: the embedding takes %.2f and head and loss %.2f of a layer's time", all("E")/layer,
 		all("L")/layer)
 }

@@ -23,16 +23,18 @@ func (a *app) newPredict() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "predict --from DIR",
-		Short: "Run a trained model forward over samples",
-		Long: `Run a model that was trained on samples, such as a classifier, forward over others
-and print what it gives out for each: a JSON object a line, with the sample's number,
-its outputs ("logits" of a classifier, "predictions" of a regression, and what the
-model's own layers name), and of a classifier the class with the largest logit, by its
-name where classes have names. A number that JSON has no form for is null.
+		Short: "Predict classes or numbers for samples",
+		Long: `Predict classes or numbers for samples, with a model that was trained on samples (csv, idx,
+jsonl or a registered format). It prints one JSON object per sample: the sample's number,
+the model's outputs ("logits" of a classifier, "predictions" of a regression, and the
+outputs that custom layers name), and for a classifier the class with the largest logit,
+by its name if classes have names. Numbers that are not finite are null. The loss and the
+metrics go to standard error.
 
-The files are read like those that the model was trained on, with the same columns.
-Without --data they are the run's validation data. The loss and the metrics are told on
-standard error.`,
+The files of --data must have the columns or keys of the training data. Without --data it
+uses the run's validation data.
+
+See also: engine eval (loss only), engine help formats.`,
 		Example: `  engine predict --from runs/digits
   engine predict --from runs/digits --data new.csv --output logits`,
 		Args: takes(),
@@ -51,7 +53,7 @@ standard error.`,
 			res, err := troupe.Predict(cmd.Context(), o, func(p troupe.Prediction) error {
 				for _, name := range names {
 					if _, ok := p.Output(name); !ok {
-						return usagef("--output %s: the model gives out %q", name, outputNames(p))
+						return usagef("--output %s: no such output; the model has %q", name, outputNames(p))
 					}
 				}
 				return writePrediction(out, p, names, classes)
@@ -65,9 +67,9 @@ standard error.`,
 	}
 	modelFlags(cmd, &o.ModelOptions)
 	f := cmd.Flags()
-	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to read samples from; repeatable (default: the run's validation data)")
+	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern with samples; repeatable (default: the run's validation data)")
 	f.StringArrayVar(&names, "output", nil, "`name` of an output to print; repeatable (default: all)")
-	f.IntVar(&o.Microbatch, "microbatch", 64, "`samples` to compute at a time")
+	f.IntVar(&o.Microbatch, "microbatch", 64, "`number` of samples to compute at a time")
 	completeWords(cmd, "microbatch")
 	completeWords(cmd, "output")
 	return cmd
@@ -80,7 +82,7 @@ func outputNames(p troupe.Prediction) (names []string) {
 	return names
 }
 
-// writePrediction writes a line for each sample.
+// writePrediction writes one line per sample.
 func writePrediction(to *bufio.Writer, p troupe.Prediction, names, classes []string) error {
 	rows := 0
 	for _, o := range p.Outputs {
@@ -112,13 +114,13 @@ func writePrediction(to *bufio.Writer, p troupe.Prediction, names, classes []str
 	return nil
 }
 
-// row are a sample's numbers, in lists as its shape has them.
+// row returns the numbers of sample i, as nested lists of its shape.
 func row(a tensorops.Array, i, rows int) any {
 	return nested(i*a.Len()/rows, a.Shape[1:], func(at, n int) any { return rowNumbers(a, at, n) })
 }
 
-// nested makes lists of what last makes of each row of numbers: of the last dimension, from a
-// place on.
+// nested returns nested lists with dimensions dims. last makes the innermost ones from the n numbers that
+// start at a place.
 func nested(at int, dims []int, last func(at, n int) any) any {
 	switch len(dims) {
 	case 0:
@@ -158,7 +160,7 @@ func rowNumbers(a tensorops.Array, at, n int) any {
 	return list
 }
 
-// class is the place of the largest logit, the first of several, or its name.
+// class returns the index of the largest logit, the first if several are equal, or its name.
 func class(logits []float32, names []string) any {
 	best := 0
 	for i, v := range logits {

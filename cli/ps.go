@@ -18,9 +18,11 @@ func (a *app) newPs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List the runs of a cluster",
-		Long: `List the runs of a cluster's coordinator, those in progress and the last that have
-ended: their id, state, step and losses, and the workers that compute them. Other
-commands take a run's id, the beginning of it, or its name.`,
+		Long: `List the runs of a coordinator, both those in progress and the last ones that ended: id,
+name, state, step, losses, and the workers that compute them. Other commands accept a
+run's id, the start of its id, or its name.
+
+See also: engine status (what each actor does), engine top (live), engine logs.`,
 		Example: `  engine ps
   engine ps --cluster head:7070 --json`,
 		Args: takes(),
@@ -42,7 +44,7 @@ commands take a run's id, the beginning of it, or its name.`,
 				return a.json(list)
 			}
 			w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
-			_, _ = fmt.Fprintln(w, "RUN\tNAME\tSTATE\tSTEP\tLOSS\tVAL LOSS\tWORKERS\tBEGUN\tOUTPUT")
+			_, _ = fmt.Fprintln(w, "RUN\tNAME\tSTATE\tSTEP\tLOSS\tVAL LOSS\tWORKERS\tSUBMITTED\tOUTPUT")
 			for _, s := range all {
 				workers := "-"
 				if len(s.Workers) > 0 && !s.Over() {
@@ -73,10 +75,10 @@ func loss(v *float64) string {
 	return fmt.Sprintf("%.4f", *v)
 }
 
-// runName names a run for a person.
+// runName names a run in messages.
 func runName(s cluster.RunSummary) string { return s.ID + " (" + words.OneLine(s.Name) + ")" }
 
-// runJSON is a run as programs read it.
+// runJSON is a run in JSON output.
 type runJSON struct {
 	ID          string     `json:"id"`
 	Name        string     `json:"name"`
@@ -91,9 +93,9 @@ type runJSON struct {
 	Ended       *time.Time `json:"ended"` // null: not yet
 	Out         string     `json:"out"`
 	Restarts    int        `json:"restarts"`
-	Checkpoint  string     `json:"checkpoint"` // the last one; "": none yet
+	Checkpoint  string     `json:"checkpoint"` // path of the last one; "": none yet
 	Error       string     `json:"error"`      // of a run that has failed
-	Waiting     string     `json:"waiting"`    // what it waits for before it begins or is resumed
+	Waiting     string     `json:"waiting"`    // what it waits for before it starts or resumes
 }
 
 func jsonRun(s cluster.RunSummary) runJSON {

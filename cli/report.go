@@ -16,13 +16,13 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// reporter shows a run. Its methods are called one after the other.
+// reporter shows a run. Its methods are never called concurrently.
 type reporter interface {
 	begin(troupe.Info)
 	event(troupe.Event)
-	notice(text string) // an answer to a signal, for the error stream
+	notice(text string) // a message to the error stream
 	close()             // no more events
-	end(troupe.Result)  // after close, when the run has not failed
+	end(troupe.Result)  // after close, if the run did not fail
 	sample(context.Context, troupe.GenerateOptions) error
 }
 
@@ -35,12 +35,12 @@ func (a *app) newReporter(r training, logEvery int, o runFlags) reporter {
 		if why == "" {
 			return show
 		}
-		say(a.err, "plain lines instead of a view: %s", why)
+		say(a.err, "no view, plain lines instead: %s", why)
 	}
 	return &textReporter{app: a, screen: term.NewScreen(a.out, a.err, a.width), quiet: o.quiet, logEvery: logEvery}
 }
 
-// textReporter writes lines for people, and on a terminal a bar.
+// textReporter writes lines for people, and on a terminal a progress bar.
 type textReporter struct {
 	app      *app
 	screen   *term.Screen
@@ -53,11 +53,11 @@ type textReporter struct {
 	valLoss    *float64 // the last one
 	valMetrics map[string]float64
 	skipped    int
-	inRow      int // skipped steps, the last one included
+	inRow      int // skipped steps in a row, including the last step
 	drawn      time.Time
 }
 
-// redrawEvery bounds how often the bar is drawn.
+// redrawEvery is the shortest time between two drawings of the bar.
 const redrawEvery = 100 * time.Millisecond
 
 func (t *textReporter) begin(i troupe.Info) {
@@ -86,14 +86,14 @@ func header(i troupe.Info) []string {
 	return lines
 }
 
-// dataLines describe the model and what it learns from.
+// dataLines describes the model and its data.
 func dataLines(i troupe.Info) []string {
 	if !i.Samples {
 		lines := []string{
 			fmt.Sprintf("model     %s, %s, vocabulary of %s", i.Family, parametersOf(i), words.Count(int64(i.Vocab))),
-			fmt.Sprintf("data      %s tokens to train on, %s to validate on (%s)", words.Count(i.TrainTokens), words.Count(i.ValTokens),
+			fmt.Sprintf("data      %s tokens for training, %s for validation (%s)", words.Count(i.TrainTokens), words.Count(i.ValTokens),
 				words.Plural(i.EvalWindows, "window")),
-			fmt.Sprintf("epochs    %s in all, each of %s windows (%s steps)", few(i.Epochs), words.Count(i.EpochWindows), few(i.EpochSteps)),
+			fmt.Sprintf("epochs    %s in total; one epoch is %s windows (%s steps)", few(i.Epochs), words.Count(i.EpochWindows), few(i.EpochSteps)),
 		}
 		if i.Text != "" {
 			lines = append(lines, "text      "+words.OneLine(i.Text))
@@ -101,30 +101,30 @@ func dataLines(i troupe.Info) []string {
 		return lines
 	}
 	lines := []string{fmt.Sprintf("model     %s, %s", i.Family, parametersOf(i))}
-	if i.EpochWindows == 0 { // a stream
-		return append(lines, fmt.Sprintf("data      a stream of samples to train on, %s to validate on", words.Count(int64(i.EvalWindows))))
+	if i.EpochWindows == 0 { // the data is a stream
+		return append(lines, fmt.Sprintf("data      a stream of samples for training, %s for validation", words.Count(int64(i.EvalWindows))))
 	}
-	val := fmt.Sprintf("%s to validate on", words.Count(i.ValTokens))
+	val := fmt.Sprintf("%s for validation", words.Count(i.ValTokens))
 	if int64(i.EvalWindows) < i.ValTokens {
-		val += fmt.Sprintf(" (%s of them each time)", words.Count(int64(i.EvalWindows)))
+		val += fmt.Sprintf(" (%s of them in each validation)", words.Count(int64(i.EvalWindows)))
 	}
-	lines = append(lines, fmt.Sprintf("data      %s samples to train on, %s", words.Count(i.TrainTokens), val))
+	lines = append(lines, fmt.Sprintf("data      %s samples for training, %s", words.Count(i.TrainTokens), val))
 	if i.Classes != "" {
 		lines = append(lines, "labels    "+words.OneLine(i.Classes))
 	}
 	return append(lines,
-		fmt.Sprintf("epochs    %s in all, each of %s steps", few(i.Epochs), few(i.EpochSteps)))
+		fmt.Sprintf("epochs    %s in total; one epoch is %s steps", few(i.Epochs), few(i.EpochSteps)))
 }
 
-// parametersOf says how many there are, and how many of them are trained.
+// parametersOf says how many parameters there are, and how many of them are trained.
 func parametersOf(i troupe.Info) string {
 	if i.Frozen == 0 {
 		return words.Count(i.Parameters) + " parameters"
 	}
-	return fmt.Sprintf("%s parameters, of which %s are trained", words.Count(i.Parameters), words.Count(i.Parameters-i.Frozen))
+	return fmt.Sprintf("%s parameters, %s of them trained", words.Count(i.Parameters), words.Count(i.Parameters-i.Frozen))
 }
 
-// few writes a number with three digits, or as many as it has before the point.
+// few formats a number with three digits, or more if it has more before the decimal point.
 func few(x float64) string {
 	if x >= 1000 {
 		return words.Count(int64(math.Round(x)))
@@ -149,14 +149,14 @@ func (t *textReporter) event(e troupe.Event) {
 	}
 }
 
-// log writes a line that --quiet leaves out.
+// log writes a line, unless --quiet is set.
 func (t *textReporter) log(format string, args ...any) {
 	if !t.quiet {
 		t.line(format, args...)
 	}
 }
 
-// line writes one line, whatever names and paths are in it.
+// line writes exactly one line, even if names in it contain line breaks.
 func (t *textReporter) line(format string, args ...any) {
 	t.screen.Line(words.OneLine(fmt.Sprintf(format, args...)))
 }
@@ -165,7 +165,7 @@ func (t *textReporter) warn(format string, args ...any) {
 	t.screen.Notice("engine: warning: " + indented(fmt.Sprintf(format, args...)))
 }
 
-// indented makes each line of a text harmless, and indents those after the first.
+// indented makes each line of a text harmless and indents all lines after the first.
 func indented(text string) string {
 	all := strings.Split(text, "\n")
 	for i := range all {
@@ -204,11 +204,11 @@ func (t *textReporter) measure(r telemetry.Record) {
 	}
 	t.skipped++
 	if t.inRow++; t.inRow == 1 || t.inRow%t.logEvery == 0 {
-		t.warn("step %d was skipped, the weights stay as they were: %s", r.Step, skipReason(r, t.inRow))
+		t.warn("step %d was skipped, the weights are unchanged: %s", r.Step, skipReason(r, t.inRow))
 	}
 }
 
-// skipReason names the figures that are not finite.
+// skipReason names the values that are not finite.
 func skipReason(r telemetry.Record, inRow int) string {
 	var parts []string
 	if r.Loss != nil {
@@ -223,7 +223,7 @@ func skipReason(r telemetry.Record, inRow int) string {
 	return strings.Join(parts, ", ")
 }
 
-// logLine is a step's line.
+// logLine formats a step as a line.
 func logLine(e troupe.StepEvent, unit string) string {
 	fields := append(losses(e), pace(e, unit)...)
 	if e.BubblePct != nil {
@@ -235,8 +235,8 @@ func logLine(e troupe.StepEvent, unit string) string {
 	return strings.Join(fields, "  ")
 }
 
-// bar is the progress at a step. Speed and time left are smoothed, and the last
-// validation loss stays.
+// bar formats the progress at a step. Speed and remaining time are smoothed, and the last validation loss
+// stays.
 func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
 	e.ValLoss, e.ValMetrics = t.valLoss, t.valMetrics
 	if speed := t.meter.TokensPerS(); speed > 0 {
@@ -253,7 +253,7 @@ func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
 	return term.Bar{Done: e.Step, Total: t.info.Steps, Fields: fields}
 }
 
-// deviceLine says what a run computes on, and why where that was found out.
+// deviceLine names the device of a run, and why device.kind = "auto" chose it.
 func deviceLine(i troupe.Info) string {
 	line := computesOn(i)
 	if i.Auto != "" {
@@ -272,7 +272,7 @@ func computesOn(i troupe.Info) string {
 	return fmt.Sprintf("%s, %s of the CPU", i.Kernels, words.Plural(i.Threads, "thread"))
 }
 
-// losses and pace write the figures of a step, as far as there are any.
+// losses and pace format the metrics that a step has.
 func losses(e troupe.StepEvent) (fields []string) {
 	if e.Loss != nil {
 		fields = append(fields, fmt.Sprintf("loss %.4f", *e.Loss))
@@ -294,7 +294,7 @@ func losses(e troupe.StepEvent) (fields []string) {
 	return fields
 }
 
-// unit is what speed is told in.
+// unit returns the unit of the speed.
 func (t *textReporter) unit() string {
 	if t.info.Samples {
 		return "samples/s"
@@ -323,7 +323,7 @@ func (t *textReporter) end(res troupe.Result) {
 	t.line("%s", strings.Join(t.closing(res), "; "))
 }
 
-// closing says how a run ended.
+// closing returns the parts of a run's last line.
 func (t *textReporter) closing(res troupe.Result) []string {
 	end, _ := event.MarkOf(troupe.EndEvent{Result: res}, res.Step)
 	parts := []string{end.Text}
@@ -332,12 +332,12 @@ func (t *textReporter) closing(res troupe.Result) []string {
 	case idle && res.Early:
 		parts = append(parts, "nothing is left to train; raise run.patience to continue")
 	case idle:
-		parts = append(parts, "nothing is left to train")
+		parts = append(parts, "nothing is left to train; raise run.steps to continue")
 	default:
 		parts[0] += " in " + words.Duration(t.app.now().Sub(t.began))
 	}
 	switch {
-	case t.valLoss == nil && math.IsNaN(res.LastValLoss): // there was no validation
+	case t.valLoss == nil && math.IsNaN(res.LastValLoss): // no validation
 	case math.IsNaN(res.FirstValLoss):
 		parts = append(parts, fmt.Sprintf("validation loss %.4f", res.LastValLoss))
 	case res.LastValLoss == res.FirstValLoss:

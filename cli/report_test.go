@@ -138,7 +138,7 @@ func TestClosing(t *testing.T) {
 			Updates: troupe.Updates{Waited: 9}},
 			"done: step 9/9 in 0ms; validation loss 5.0000 → 2.5000; updates: 0 kept, 0 rolled back (0.0%), 9 waited"},
 		{"nothing to do", 9, nil, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: 2.5, BestValLoss: 2.5, BestStep: 9},
-			"done: step 9/9; nothing is left to train; validation loss 5.0000 → 2.5000"},
+			"done: step 9/9; nothing is left to train; raise run.steps to continue; validation loss 5.0000 → 2.5000"},
 		{"stopped before a second validation", 0, &val, 0, troupe.Result{Step: 3, Steps: 9, Stopped: true, FirstValLoss: 5, LastValLoss: 5,
 			BestValLoss: nan},
 			"stopped at step 3/9; validation loss before training 5.0000; the same command resumes from there"},

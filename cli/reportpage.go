@@ -23,14 +23,16 @@ func (a *app) newReport() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "report DIR",
-		Short: "Write a run as one page to send around",
-		Long: `Write a run as one HTML page to send around: what it is, its curves, its pipeline
-in the last step that was traced, its layers and samples as far as they were recorded,
-what went wrong, and its configuration. The page needs no other file and no network.
-A script in it draws the pipeline; browsers without scripts show a picture.
+		Short: "Write a report of a run as one HTML page",
+		Long: `Write a report of a run as one HTML page, to keep or to send to others: a summary, the
+curves, the pipeline in the last traced step, recorded layer norms and samples, warnings and
+errors, and the config. The page needs no other file and no network. A script in it draws
+the pipeline; without scripts, browsers show a picture.
 
-DIR is the folder of a run, or of a checkpoint: then everything is as it was at that
-step. The run may be in progress, or have crashed; what is missing is said on the page.`,
+DIR is the folder of a run or of a checkpoint; for a checkpoint the page shows the state at
+its step. The run may be in progress or have crashed; the page says what is missing.
+
+See also: engine ui (live), engine diff (compares two runs).`,
 		Example: `  engine report runs/run
   engine report runs/run --to monday.html
   engine report runs/run --to - | gzip > run.html.gz`,
@@ -38,7 +40,7 @@ step. The run may be in progress, or have crashed; what is missing is said on th
 		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(_ *cobra.Command, args []string) error {
 			if to == "-" && force {
-				return usagef("--force: it has no effect with --to -; leave it out")
+				return usagef("--force has no effect with --to -; remove it")
 			}
 			run, err := report.Read(args[0])
 			if err != nil {
@@ -57,17 +59,17 @@ step. The run may be in progress, or have crashed; what is missing is said on th
 			if err != nil {
 				return err
 			}
-			a.printf("%s: %s\n", words.OneLine(to), words.Bytes(bytes))
+			a.printf("wrote %s: %s\n", words.OneLine(to), words.Bytes(bytes))
 			return nil
 		}),
 	}
 	cmd.Flags().StringVar(&to, "to", "",
-		"`file` to write, - for the standard output (default: the folder's name and -report.html, in the working directory)")
-	cmd.Flags().BoolVar(&force, "force", false, "overwrite a file that is no report")
+		"`file` to write; - is standard output (default: NAME-report.html in the working directory, for a folder NAME)")
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file even if it is not a report")
 	return cmd
 }
 
-// reportName is the file that the report of a folder is written to.
+// reportName returns the default file name of a folder's report.
 func reportName(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -76,8 +78,8 @@ func reportName(dir string) (string, error) {
 	return filepath.Base(abs) + "-report.html", nil
 }
 
-// writeReport puts a page in the place of a file that is a report, or where there is none: whole, or
-// not at all.
+// writeReport writes a page to a new file, or replaces a file that is a report. It writes the whole page or
+// changes nothing.
 func writeReport(path string, force bool, write func(io.Writer) error) (size int64, err error) {
 	fsys, err := folder.Open(filepath.Dir(path))
 	if err != nil {
@@ -97,7 +99,7 @@ func writeReport(path string, force bool, write func(io.Writer) error) (size int
 	return size, err
 }
 
-// mayReplace refuses a file that a report would be the end of.
+// mayReplace rejects an existing file that is not a report, unless force is set.
 func mayReplace(fsys folder.FS, name string, force bool) error {
 	f, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,12 +118,12 @@ func mayReplace(fsys folder.FS, name string, force bool) error {
 		return err
 	}
 	if !bytes.Contains(start[:n], []byte(report.Mark)) {
-		return fmt.Errorf("%s is there and is no report: choose another --to, or overwrite it with --force", fsys.Path(name))
+		return fmt.Errorf("%s exists and is not a report: choose another --to, or overwrite it with --force", fsys.Path(name))
 	}
 	return nil
 }
 
-// counter counts what is written.
+// counter counts the bytes that pass through it.
 type counter struct {
 	w io.Writer
 	n int64

@@ -27,13 +27,13 @@ type runFlags struct {
 	newData      bool
 	quiet, json  bool
 	view         bool
-	leaves       bool // who follows leaves the run at Ctrl-C
+	leaves       bool // Ctrl-C only stops following the run
 	sampleTokens int
 	prompt       string
-	local        int // workers of this machine; 0: none
+	local        int // worker processes on this machine; 0: none
 	client       clientFlags
 	detach       bool
-	workers      int // to wait for
+	workers      int // number of workers to wait for
 	page         uiFlags
 	metrics      metricsFlags
 }
@@ -42,54 +42,59 @@ func (a *app) newRun() *cobra.Command {
 	var o runFlags
 	cmd := &cobra.Command{
 		Use:   "run CONFIG",
-		Short: "Train a model, or go on training it",
-		Long: `Train the model that a configuration describes. When the run's output folder
-holds a checkpoint, training goes on from it; [pipeline], [device] but its types,
-the number of steps, what is logged and where the data lie may have changed
-meanwhile, nothing else. A checkpoint that is proven damaged is set aside, and the one before it is
-taken; one that can't be read ends the start, and --from-step takes an older one.
+		Short: "Train a model, or resume training",
+		Long: `Train the model that the config file CONFIG describes. engine init writes such a file.
 
-Progress goes to the standard output: on a terminal a bar, with validations and
-checkpoints above it; elsewhere a line every run.log_every steps. The bubble is
-the share of the stages' time without work: as measured, and as it would be if
-all stages took equally long. Warnings and errors go to the standard error. The
-output folder gets config.toml, metrics.jsonl with a line for every step, and
-checkpoints/.
+Resume. If the run's output folder (run.out, default runs/NAME) holds a checkpoint,
+training resumes from it. You may change run.steps, the logging keys, the paths of the
+data, [pipeline], and [device] except its data types. Any other change is rejected with
+the key's name; choose another run.name to start a new run. A damaged checkpoint is
+renamed to ….damaged, and the run resumes from the one before it. An unreadable checkpoint
+stops the run before training starts; use --from-step to resume from an older one.
 
-With --ui a page in a browser shows the run while it trains: the pipeline as it works,
-curves, norms of layers and samples; and controls it. The link is printed to the standard error. It ends
-with the run; engine ui shows a run's folder at any time.
+Output. On a terminal a progress bar shows the run, with validations and checkpoints above
+it; elsewhere a line is printed every run.log_every steps. The bubble is the share of time
+in which the stages have no work: first as measured, then (ideal) as it would be if all
+stages took equally long. Warnings and errors go to standard error. The output folder
+gets config.toml, metrics.jsonl (one line per step) and checkpoints/.
 
-Ctrl-C (SIGINT, SIGTERM) finishes the step, writes a checkpoint and exits with
-75; a second one stops at once. A closed terminal (SIGHUP) or output (a pipe whose
-reader has ended) does the same as the first. SIGQUIT shows what every stage does
-and waits for. engine help exit-codes has the details.
+Watch. --view draws the stages in the terminal. --ui serves a page that shows the run and
+controls it; the link is printed to standard error, and the page ends with the run.
+engine ui shows a run's folder at any time. The keys of [telemetry], and --metrics, also
+send metrics to Prometheus, an OpenTelemetry collector or TensorBoard; none of them delays
+training.
 
-Figures also go where [telemetry] says: to Prometheus (--metrics), an OpenTelemetry
-collector, TensorBoard. None of these ever holds training up.
+Stop. Ctrl-C (SIGINT, SIGTERM) finishes the step, writes a checkpoint and exits with
+status 75; a second Ctrl-C stops at once. A closed terminal (SIGHUP) or a closed output
+(engine run … | head) acts like the first Ctrl-C. SIGQUIT prints what every stage does and
+waits for. See engine help exit-codes.
 
-With --cluster a coordinator (engine cluster start) trains, on its workers, and the
-run is followed from here. Paths in the configuration are then the coordinator's,
-and so are environment variables. Ctrl-C stops the run as above; where the terminal
-or the output is closed the run goes on, and engine follow shows it again.`,
+Cluster. With --cluster, the coordinator (engine cluster start) trains on its workers, and
+this command follows the run. Paths and environment variables in the config are then the
+coordinator's. Ctrl-C stops the run as above. If the terminal or the output is closed, the
+run continues, and engine follow shows it again. engine run ignores $ENGINE_CLUSTER.
+
+See also: engine config check, engine plan, engine ckpt ls, engine generate, engine ui.`,
 		Example: `  engine run config.toml
   engine run config.toml --set run.steps=2000 --set 'data.train=${HOME}/books/*.txt'
   engine run config.toml --fresh --set run.name=second --sample 200
+  engine run config.toml --view
   engine run config.toml --json > log.jsonl
   engine run config.toml --metrics 127.0.0.1:9464 --set telemetry.tensorboard=true
+  engine run config.toml --local-cluster 2
   engine run config.toml --cluster head:7070 --detach`,
 		Args:              takes("CONFIG"),
 		ValidArgsFunction: completeFiles("toml"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
 			switch {
 			case o.quiet && o.json:
-				return usagef("--quiet and --json exclude each other")
+				return usagef("--quiet and --json can't be combined; use only one")
 			case o.view && (o.quiet || o.json):
-				return usagef("--view excludes --quiet and --json: one draws, the others leave out or write for programs")
+				return usagef("--view can't be combined with --quiet or --json: use only one of them")
 			case o.fresh && (cmd.Flags().Changed("from-step") || o.newData):
-				return usagef("--fresh begins from scratch: --from-step and --accept-new-data are for a run that goes on")
+				return usagef("--fresh starts from scratch, but --from-step and --accept-new-data resume a run; use only one kind")
 			case cmd.Flags().Changed("from-step") && o.fromStep < 1:
-				return usagef("--from-step %d: give the step of a checkpoint, 1 or more (engine ckpt ls lists them)", o.fromStep)
+				return usagef("--from-step %d: give the step of a checkpoint, 1 or more; engine ckpt ls lists them", o.fromStep)
 			case cmd.Flags().Changed("local-cluster") && (o.local < 1 || o.local > maxLocal):
 				return usagef("--local-cluster %d: give 1 to %d worker processes", o.local, maxLocal)
 			case o.sampleTokens < 0:
@@ -110,7 +115,7 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 					return err
 				}
 			case o.detach:
-				return usagef("--ui with --detach: the page ends with the command, which does not follow the run; leave one out")
+				return usagef("--ui can't be combined with --detach: the page ends with the command, and --detach ends it at once; use only one")
 			}
 			o.sets = append(o.sets, o.metrics.sets(cmd)...)
 			if o.client.cluster != "" {
@@ -121,24 +126,26 @@ or the output is closed the run goes on, and engine follow shows it again.`,
 	}
 	f := cmd.Flags()
 	setFlag(cmd, &o.sets)
-	f.BoolVar(&o.fresh, "fresh", false, "start from scratch; an output folder that is not empty is refused")
-	f.IntVar(&o.fromStep, "from-step", 0, "go on from the checkpoint of this `step`; newer ones are set aside, not removed")
-	f.BoolVar(&o.newData, "accept-new-data", false, "go on although the content of the data files has changed")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings, errors and how it ended")
-	f.BoolVar(&o.json, "json", false, `print a JSON object a line, each with an "event"`)
-	f.BoolVar(&o.view, "view", false, "on a terminal, draw the stages, what each does, and the curve of the loss in the last rows")
-	f.IntVar(&o.sampleTokens, "sample", 0, "at the end, let the model write this number of `tokens`")
-	f.IntVar(&o.local, "local-cluster", 0, "train in this number of worker `processes` of this machine, started and ended by the run")
-	f.StringVar(&o.client.cluster, "cluster", "", "have the coordinator at an `address` train, HOST:PORT or as of engine worker --join")
-	f.IntVar(&o.workers, "workers", 0, "with --cluster: begin when this number of `workers` has joined (default: with those that are there)")
-	f.BoolVar(&o.detach, "detach", false, "with --cluster: print the run's id when it has begun, and don't follow it")
+	f.BoolVar(&o.fresh, "fresh", false, "start a new run; fail if the output folder is not empty")
+	f.IntVar(&o.fromStep, "from-step", 0, "resume from the checkpoint of this `step`; newer ones are renamed to ….superseded, not deleted")
+	f.BoolVar(&o.newData, "accept-new-data", false, "resume even if the content of the data files has changed")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only warnings, errors and the last line")
+	f.BoolVar(&o.json, "json", false, `print one JSON object per line, each with the key "event"`)
+	f.BoolVar(&o.view, "view", false, "draw the stages, their actions and the loss curve at the bottom of the terminal")
+	f.IntVar(&o.sampleTokens, "sample", 0, "generate a sample of this number of `tokens` after training (default: none)")
+	f.IntVar(&o.local, "local-cluster", 0, "train in `N` worker processes on this machine, which the run starts and stops")
+	f.StringVar(&o.client.cluster, "cluster", "",
+		"train on the cluster whose coordinator is at this `address`: HOST:PORT, or a discovery URL (see engine worker --help)")
+	f.IntVar(&o.workers, "workers", 0, "with --cluster: wait until `N` workers have joined (default: start with the workers that have joined)")
+	f.BoolVar(&o.detach, "detach", false,
+		"with --cluster: print the run's id when the run has started, then exit; engine follow shows the run")
 	o.client.setCredentials(cmd)
 	f.StringVar(&o.page.address, "ui", "",
-		"show the run in a browser while it trains: print a link to a page, served at an `address` (default "+usualUI+"); write --ui=ADDRESS")
+		"serve a page that shows and controls the run, and print its link; --ui alone uses "+usualUI+", --ui=`HOST:PORT` another address")
 	f.Lookup("ui").NoOptDefVal = usualUI
 	o.page.setTLS(cmd)
 	o.metrics.set(cmd)
-	f.StringVar(&o.prompt, "prompt", "", "`text` that the sample continues (default: a line break)")
+	f.StringVar(&o.prompt, "prompt", "", "with --sample: the `text` that the sample continues (default: a line break)")
 	return cmd
 }
 
@@ -155,7 +162,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 		say(a.err, "metrics are at %s", export.server.URL())
 	}
 	signals := make(chan os.Signal, 8)
-	// To the end of the program: where nobody reads, its exit status still counts.
+	// Until the program ends: its exit status counts even if nobody reads the output.
 	signal.Notify(signals, runSignals()...)
 	a.mindPipes(signals)
 	shown, err := a.withPage(o.page)
@@ -196,7 +203,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	if res.Stopped {
 		return errStopped
 	}
-	// From here on a signal does what it does to any program.
+	// From here on a signal ends this program as it ends any other.
 	signal.Stop(signals)
 	if o.sampleTokens > 0 {
 		err := show.sample(ctx, troupe.GenerateOptions{
@@ -204,18 +211,18 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 			Prompt:       o.prompt, Tokens: o.sampleTokens, Temperature: defaultTemperature, Seed: cfg.Run.Seed,
 		})
 		if err != nil {
-			return fmt.Errorf("the training is done, but not the sample: %v",
-				err) //nolint:errorlint // the training is done: what kept the sample from coming is no error of the setup
+			return fmt.Errorf("training is done, but generating the sample failed: %v",
+				err) //nolint:errorlint // not wrapped, since a failed sample after the training is no error of the setup
 		}
 	}
 	return nil
 }
 
-// maxLocal bounds the worker processes of one machine.
+// maxLocal is the most worker processes on one machine.
 const maxLocal = 256
 
-// startLocal begins a run in worker processes of this machine. They end with the program
-// at the latest.
+// startLocal starts a run in worker processes on this machine. They exit when the program does, at the
+// latest.
 func (a *app) startLocal(ctx context.Context, cfg *config.Config, workers int, o troupe.Options) (*troupe.Run, error) {
 	threads := cfg.Device.Threads
 	if threads == 0 {
@@ -226,7 +233,7 @@ func (a *app) startLocal(ctx context.Context, cfg *config.Config, workers int, o
 		Lease:   seconds(cfg.Cluster.LeaseS),
 		Command: a.localWorker, Logger: a.logger(slog.LevelError)})
 	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", words.Plural(workers, "worker process"), err)
+		return nil, fmt.Errorf("start %s: %w", words.Plural(workers, "worker process"), err)
 	}
 	o.Hosts = l.Hosts()
 	r, err := troupe.Start(ctx, cfg, o)
@@ -240,11 +247,11 @@ func (a *app) startLocal(ctx context.Context, cfg *config.Config, workers int, o
 	return r, nil
 }
 
-// notBegun is what is said of a run that was stopped so early.
+// notBegun is the message for a run that was stopped during its set-up.
 const notBegun = "stopped before training began"
 
-// start begins a run, which may take a while. A signal before it is done ends
-// the program: there is nothing to save.
+// start calls begin, which may take a while. A signal in the meantime ends the program: there is nothing
+// to save yet.
 func start[T any](a *app, stopped string, begin func() (T, error), signals <-chan os.Signal) (T, error) {
 	type started struct {
 		run T

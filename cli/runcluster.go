@@ -16,10 +16,10 @@ import (
 	"github.com/troupe-ml/troupe/config"
 )
 
-// maxCluster bounds the workers that are waited for.
+// maxCluster is the largest value of --workers.
 const maxCluster = 1 << 16
 
-// checkCluster refuses flags that mean nothing with a coordinator, or without one.
+// checkCluster rejects flags that have no effect with a coordinator, or without one.
 func (o *runFlags) checkCluster(cmd *cobra.Command) error {
 	if o.client.cluster == "" {
 		if cmd.Flags().Changed("cluster") {
@@ -28,15 +28,15 @@ func (o *runFlags) checkCluster(cmd *cobra.Command) error {
 		return idle(cmd, "without --cluster", "detach", "workers", "token-file", "cert-file", "dir")
 	}
 	if err := unwanted(cmd, []string{"local-cluster"},
-		"the run is either the coordinator's (--cluster) or one of this machine; leave one out"); err != nil {
+		"can't be combined with --cluster: train on this machine or on the coordinator's workers; use only one"); err != nil {
 		return err
 	}
 	if err := unwanted(cmd, []string{"sample"},
-		"the checkpoint is on the coordinator's host; engine generate --from writes there"); err != nil {
+		"can't be combined with --cluster: the checkpoint is on the coordinator's host; run engine generate --from DIR there"); err != nil {
 		return err
 	}
 	if err := unwanted(cmd, []string{"metrics", "metrics-insecure"},
-		"the coordinator has the metrics of all its runs (engine cluster start --metrics); leave it out"); err != nil {
+		"can't be combined with --cluster: the coordinator serves the metrics of all its runs (engine cluster start --metrics); remove it"); err != nil {
 		return err
 	}
 	if o.workers < 0 || o.workers > maxCluster {
@@ -48,8 +48,11 @@ func (o *runFlags) checkCluster(cmd *cobra.Command) error {
 	return nil
 }
 
-// readConfig reads a configuration for a coordinator, which looks at it.
+// readConfig reads the text of a config file. The coordinator checks it.
 func readConfig(path string) ([]byte, error) {
+	if err := noFolder(path); err != nil {
+		return nil, err
+	}
 	file, err := os.Open(path)
 	var text []byte
 	if err == nil {
@@ -57,7 +60,7 @@ func readConfig(path string) ([]byte, error) {
 		_ = file.Close() // nothing was written
 	}
 	if err == nil && len(text) > config.MaxFileBytes {
-		err = fmt.Errorf("%s has more than %d bytes", path, config.MaxFileBytes)
+		err = fmt.Errorf("%s is larger than the limit of %d bytes", path, config.MaxFileBytes)
 	}
 	if err != nil {
 		return nil, &troupe.SetupError{Err: fmt.Errorf("read the config: %w", err)}
@@ -65,7 +68,7 @@ func readConfig(path string) ([]byte, error) {
 	return text, nil
 }
 
-// trainOn has a coordinator train, and follows the run.
+// trainOn submits a run to a coordinator and follows it.
 func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 	text, err := readConfig(path)
 	if err != nil {
@@ -80,7 +83,7 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 	signal.Notify(signals, runSignals()...) // to the end of the program
 	a.mindPipes(signals)
 	submitting, cancel := context.WithCancel(ctx)
-	defer cancel() // a signal before the run has begun ends it: the coordinator notices
+	defer cancel() // a signal before the run has started cancels it: the coordinator notices
 	id, err := start(a, notBegun, func() (string, error) {
 		if err := waitFor(submitting, c, o.workers); err != nil {
 			return "", err
@@ -90,7 +93,7 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 			Notice:        func(text string) { say(a.err, "%s", text) }})
 	}, signals)
 	if errors.Is(err, cluster.ErrLost) {
-		return fmt.Errorf("%w; engine ps tells whether the run has begun, when the coordinator is back", err)
+		return fmt.Errorf("%w; when the coordinator is back, engine ps shows whether the run has started", err)
 	}
 	if err != nil {
 		return err
@@ -105,8 +108,8 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 	return a.followed(ctx, c, o.client.cluster, id, true, o, signals)
 }
 
-// waitFor waits until so many workers have joined: who starts them together with the run
-// does not want one with the first of them alone.
+// waitFor waits until the given number of workers has joined. Without it, a run that is started together
+// with its workers would start on the first of them alone.
 func waitFor(ctx context.Context, c *cluster.Client, workers int) error {
 	for workers > 0 {
 		members, _, err := c.Members(ctx)
@@ -125,12 +128,12 @@ func waitFor(ctx context.Context, c *cluster.Client, workers int) error {
 	return nil
 }
 
-// waitEvery is how often is asked which workers have joined.
+// waitEvery is the time between two requests for the list of workers.
 const waitEvery = 200 * time.Millisecond
 
-// followed shows a coordinator's run until it ends, or who follows leaves.
+// followed shows a coordinator's run until it ends or the user stops following.
 func (a *app) followed(ctx context.Context, c *cluster.Client, address, id string, known bool, o runFlags, signals <-chan os.Signal) error {
-	// A signal meanwhile waits: the run, once it is followed, can be told to stop.
+	// A signal in the meantime waits: once the run is followed, it can be told to stop.
 	f, err := c.Follow(ctx, id, cluster.FollowOptions{Known: known, Notice: func(text string) { say(a.err, "%s", text) }})
 	if err != nil {
 		return err
@@ -138,7 +141,7 @@ func (a *app) followed(ctx context.Context, c *cluster.Client, address, id strin
 	shown, err := a.withPage(o.page)
 	if err != nil {
 		f.Detach()
-		_, _ = f.Wait() // which says that it is detached
+		_, _ = f.Wait() // its error only says that we detached
 		return err
 	}
 	defer shown.end(0)
@@ -149,7 +152,7 @@ func (a *app) followed(ctx context.Context, c *cluster.Client, address, id strin
 	shown.end(pagePatience)
 	switch {
 	case errors.Is(err, cluster.ErrDetached):
-		say(a.err, "run %s goes on; to follow it again: %s", f.ID, again)
+		say(a.err, "run %s continues; to follow it again: %s", f.ID, again)
 		return errStopped
 	case errors.Is(err, cluster.ErrGone):
 		return fmt.Errorf("%w; when the coordinator is back: %s", err, again)
@@ -166,7 +169,7 @@ func (a *app) followed(ctx context.Context, c *cluster.Client, address, id strin
 	return nil
 }
 
-// changing is a followed run that takes changes, as a run of this program does.
+// changing is a followed run that accepts changes, as a run in this process does.
 type changing struct {
 	*cluster.Followed
 	ctx context.Context

@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// runStatus is what a run and its actors are doing.
+// runStatus is a run with the state of its actors.
 type runStatus struct {
 	run    cluster.RunSummary
 	actors event.Status
@@ -25,12 +25,18 @@ func (a *app) newStatus() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status [RUN]",
-		Short: "Show what every actor of a cluster's runs does and waits for",
-		Long: `Show the workers of a cluster, when each was heard of last and how far its clock is
-ahead of the coordinator's, the workers that are refused since the coordinator can't
-reach them, and for a run (without RUN for each that is in progress)
-what every actor does and waits for, on which host, and the chain of waits down to
-the one that holds up the others. Times are by the coordinator's clock.`,
+		Short: "Show the workers, and what every actor does and waits for",
+		Long: `Show the state of a cluster. Use it to find out why a run is slow or does not move.
+
+First it lists the workers: when the coordinator last heard from each, and how far its
+clock is ahead. Workers that the coordinator can't reach, and therefore rejects, follow.
+Then, for RUN or else for every run in progress, it shows what each actor does and waits
+for, on which host, and the chain of waits down to the actor that blocks the others. Times are
+those of the coordinator's clock.
+
+RUN is the run's id, the start of its id, or its name.
+
+See also: engine ps, engine top (live), engine logs.`,
 		Example: `  engine status
   engine status tiny --cluster head:7070`,
 		Args: takesUpTo("RUN"),
@@ -72,7 +78,8 @@ the one that holds up the others. Times are by the coordinator's clock.`,
 			}
 			a.showMembers(members, now)
 			for _, w := range far {
-				a.printf("refused %s, which asked %.1f s ago: %s\n", words.OneLine(w.Name), asked.Sub(w.Asked).Seconds(), words.OneLine(w.Error))
+				a.printf("rejected %s, which tried to join %.1f s ago: %s\n", words.OneLine(w.Name), asked.Sub(w.Asked).Seconds(),
+					words.OneLine(w.Error))
 			}
 			for _, s := range all {
 				a.showRun(s)
@@ -85,7 +92,7 @@ the one that holds up the others. Times are by the coordinator's clock.`,
 	return cmd
 }
 
-// showMembers writes the table of the workers.
+// showMembers prints the table of workers.
 func (a *app) showMembers(members []cluster.ClusterMember, now time.Time) {
 	if len(members) == 0 {
 		a.printf("no worker has joined\n")
@@ -105,7 +112,7 @@ func (a *app) showMembers(members []cluster.ClusterMember, now time.Time) {
 	_ = w.Flush() // its writer keeps the error
 }
 
-// devices lists what a worker has beside the CPU, such as "2 × NVIDIA H100, 80.0 GiB".
+// devices lists a worker's GPUs, such as "2 × NVIDIA H100, 80.0 GiB".
 func devices(all []cluster.OfferedDevice) string {
 	var names []string
 	count := make(map[string]int)
@@ -126,10 +133,10 @@ func devices(all []cluster.OfferedDevice) string {
 	return strings.Join(names, "; ")
 }
 
-// clock writes how far a clock is ahead, with the most that this may be wrong by.
+// clock formats how far a clock is ahead, with the largest possible error.
 func clock(ahead, roundTrip time.Duration) string {
 	if roundTrip == 0 {
-		return "not known"
+		return "unknown"
 	}
 	return fmt.Sprintf("%+.2f ms ± %.2f", ms(ahead), ms(roundTrip)/2)
 }
@@ -143,7 +150,7 @@ func ranks(all []int) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ",")
 }
 
-// showRun writes what a run's actors do.
+// showRun prints what a run's actors do.
 func (a *app) showRun(s runStatus) {
 	a.printf("\nrun %s: %s, step %d/%d\n", runName(s.run), s.run.State, s.run.Step, s.run.Steps)
 	if s.run.Error != "" {
@@ -164,7 +171,7 @@ func (a *app) showRun(s runStatus) {
 	}
 }
 
-// statusJSON is the status as programs read it.
+// statusJSON is the status as JSON.
 func statusJSON(address string, members []cluster.ClusterMember, now time.Time, far []cluster.UnreachableWorker, asked time.Time,
 	runs []runStatus) any {
 	type worker struct {
@@ -174,7 +181,7 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 		MemoryBytes int64  `json:"memory_bytes"`
 		Kernels     string `json:"kernels"`
 
-		Devices []cluster.OfferedDevice `json:"devices"` // beside the CPU
+		Devices []cluster.OfferedDevice `json:"devices"` // GPUs
 
 		Run          string  `json:"run"` // id; "": none
 		Ranks        []int   `json:"ranks"`
@@ -191,11 +198,11 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 	type actor struct {
 		Actor  string   `json:"actor"`
 		Host   string   `json:"host"` // "": the coordinator
-		Rank   int      `json:"rank"` // -1: no stage
+		Rank   int      `json:"rank"` // -1: it has no stage
 		Step   int64    `json:"step"`
 		Doing  string   `json:"doing"`
 		Text   string   `json:"text"`
-		From   string   `json:"waits_for"` // an actor
+		From   string   `json:"waits_for"` // the name of an actor
 		SinceS float64  `json:"since_s"`
 		HeardS *float64 `json:"heard_s"` // ago; null: the coordinator
 	}
@@ -205,13 +212,13 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 		Root   string   `json:"root"`
 		Chain  []string `json:"chain"`
 
-		Requests []troupe.Change `json:"requests"` // that are not done yet
+		Requests []troupe.Change `json:"requests"` // not done yet
 	}
 	out := struct {
 		Cluster string   `json:"cluster"`
 		Workers []worker `json:"workers"`
 
-		Unreachable []unreachable `json:"unreachable"` // that ask to join, and are refused
+		Unreachable []unreachable `json:"unreachable"` // workers that try to join and are rejected
 
 		Runs []run `json:"runs"`
 	}{Cluster: address, Workers: []worker{}, Unreachable: []unreachable{}, Runs: []run{}}

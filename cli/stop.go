@@ -22,14 +22,16 @@ func (a *app) newStop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop RUN",
 		Short: "Stop a run of a cluster, with a checkpoint",
-		Long: `Stop a run of a cluster at the end of its step, or of the step --at-step. It writes a
-checkpoint, and goes on from it when it is submitted again. RUN is its id, the beginning
-of it, or its name. The command waits until the run has ended.
+		Long: `Stop a run of a cluster after the current step, or after the step of --at-step. The run
+writes a checkpoint; submit the same config again to resume it. The command waits until the
+run has ended. RUN is the run's id, the start of its id, or its name.
 
-If a worker fails before the run has stopped, the run ends at its last checkpoint instead.
+If a worker fails before the run has stopped, the run ends at its last checkpoint.
 
-A step that has ended is refused. A later one is written to the run's changes.jsonl first,
-and the run stops there also when it resumes from an older checkpoint meanwhile.`,
+--at-step must name a step that has not ended yet. The request is written to the run's
+changes.jsonl, so the run stops there even if it resumes from an older checkpoint first.
+
+See also: engine ps, engine cluster pause, engine run --cluster.`,
 		Example: `  engine stop tiny
   engine stop tiny --at-step 5000 --no-wait
   engine stop 3f2a91c0 --kill`,
@@ -40,7 +42,7 @@ and the run stops there also when it resumes from an older checkpoint meanwhile.
 					return err
 				}
 				if kill {
-					return usagef("--at-step and --kill: a run is killed at once; leave one out")
+					return usagef("--at-step and --kill can't be combined: --kill ends the run at once; use only one")
 				}
 			}
 			ctx := cmd.Context()
@@ -68,7 +70,7 @@ and the run stops there also when it resumes from an older checkpoint meanwhile.
 				if err != nil {
 					return err
 				}
-				for range f.Events() { // only the end counts
+				for range f.Events() { // wait for the end
 				}
 				if _, err := f.Wait(); err != nil && (!kill || !errors.Is(err, actors.ErrKilled)) {
 					return err
@@ -81,9 +83,9 @@ and the run stops there also when it resumes from an older checkpoint meanwhile.
 			case asJSON:
 				return a.json(jsonRun(s))
 			case noWait && at.Step > 0:
-				a.printf("%s: told to stop when step %d has ended, now at step %d/%d\n", runName(s), at.Step, s.Step, s.Steps)
+				a.printf("%s: will stop after step %d, now at step %d/%d\n", runName(s), at.Step, s.Step, s.Steps)
 			case noWait:
-				a.printf("%s: told to stop, at step %d/%d\n", runName(s), s.Step, s.Steps)
+				a.printf("%s: will stop, now at step %d/%d\n", runName(s), s.Step, s.Steps)
 			case s.Checkpoint == "":
 				a.printf("%s: stopped at step %d/%d; there is no checkpoint\n", runName(s), s.Step, s.Steps)
 			default:
@@ -94,9 +96,9 @@ and the run stops there also when it resumes from an older checkpoint meanwhile.
 	}
 	o.set(cmd)
 	f := cmd.Flags()
-	f.Int64Var(&at.Step, "at-step", 0, "when this `step` has ended (default: the one in progress)")
-	f.BoolVar(&kill, "kill", false, "end it at once: what was trained since the last checkpoint is lost")
-	f.BoolVar(&noWait, "no-wait", false, "don't wait until it has ended")
+	f.Int64Var(&at.Step, "at-step", 0, "stop after this `step` (default: after the current step)")
+	f.BoolVar(&kill, "kill", false, "end the run at once; the steps since its last checkpoint are lost")
+	f.BoolVar(&noWait, "no-wait", false, "return at once, without waiting until the run has ended")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -106,23 +108,26 @@ func (a *app) newFollow() *cobra.Command {
 	run := runFlags{leaves: true}
 	cmd := &cobra.Command{
 		Use:   "follow RUN",
-		Short: "Follow a run of a cluster",
-		Long: `Show the progress of a run of a cluster as engine run does: what has happened
-lately, and what does. Ctrl-C ends the following, with exit 75, not the run.`,
+		Short: "Show the progress of a cluster's run",
+		Long: `Show the progress of a run of a cluster as engine run does: the latest events, then new
+ones as they happen. Ctrl-C stops following with exit status 75; the run continues. RUN is
+the run's id, the start of its id, or its name.
+
+See also: engine run --cluster, engine top, engine stop.`,
 		Example: `  engine follow tiny
   engine follow 3f2a91c0 --json > log.jsonl`,
 		Args: takes("RUN"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
 			if run.quiet && run.json {
-				return usagef("--quiet and --json exclude each other")
+				return usagef("--quiet and --json can't be combined; use only one")
 			}
 			if run.view && (run.quiet || run.json) {
-				return usagef("--view excludes --quiet and --json: one draws, the others leave out or write for programs")
+				return usagef("--view can't be combined with --quiet or --json: use only one of them")
 			}
 			signals := make(chan os.Signal, 8)
 			signal.Notify(signals, runSignals()...)
 			a.mindPipes(signals)
-			c, err := start(a, "nothing was followed", func() (*cluster.Client, error) { return o.connect(cmd.Context()) }, signals)
+			c, err := start(a, "stopped before the run was followed", func() (*cluster.Client, error) { return o.connect(cmd.Context()) }, signals)
 			if err != nil {
 				return err
 			}
@@ -132,13 +137,13 @@ lately, and what does. Ctrl-C ends the following, with exit 75, not the run.`,
 	}
 	o.set(cmd)
 	f := cmd.Flags()
-	f.BoolVarP(&run.quiet, "quiet", "q", false, "print only warnings, errors and how it ended")
-	f.BoolVar(&run.json, "json", false, `print a JSON object a line, each with an "event"`)
-	f.BoolVar(&run.view, "view", false, "on a terminal, draw the stages, what each does, and the curve of the loss in the last rows")
+	f.BoolVarP(&run.quiet, "quiet", "q", false, "print only warnings, errors and the last line")
+	f.BoolVar(&run.json, "json", false, `print one JSON object per line, each with the key "event"`)
+	f.BoolVar(&run.view, "view", false, "draw the stages, their actions and the loss curve at the bottom of the terminal")
 	return cmd
 }
 
-// leaving makes every signal that would end a run one that ends following it.
+// leaving replaces every signal that would stop the run by one that only stops following it.
 func leaving(signals <-chan os.Signal) <-chan os.Signal {
 	to := make(chan os.Signal, cap(signals))
 	go func() { // ends with the program

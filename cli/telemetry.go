@@ -20,16 +20,15 @@ import (
 )
 
 const (
-	// limitNotes bounds the warnings of exports that wait to be shown; further ones are dropped.
+	// limitNotes is the most warnings of exports that wait to be shown. Further ones are dropped.
 	limitNotes = 64
-	// otlpEndpoint is the variable that names the environment's collector.
+	// otlpEndpoint is the environment variable that names the default collector.
 	otlpEndpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
-	// exportsTime is how long the end of a program waits until what is exported is sent and
-	// written.
+	// exportsTime is how long the end of the program waits until all exports are sent and written.
 	exportsTime = 12 * time.Second
 )
 
-// metricsFlags are those by which a program serves Prometheus.
+// metricsFlags are the flags to serve metrics to Prometheus.
 type metricsFlags struct {
 	address  string
 	insecure bool
@@ -37,11 +36,11 @@ type metricsFlags struct {
 
 func (m *metricsFlags) set(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&m.address, "metrics", "", "serve metrics for Prometheus at `host:port`, such as 127.0.0.1:9464, under /metrics")
-	f.BoolVar(&m.insecure, "metrics-insecure", false, "with --metrics: the address may be one that other hosts reach, in the clear")
+	f.StringVar(&m.address, "metrics", "", "serve metrics for Prometheus at http://`HOST:PORT`/metrics, such as 127.0.0.1:9464")
+	f.BoolVar(&m.insecure, "metrics-insecure", false, "with --metrics: allow a non-loopback address without TLS")
 }
 
-// sets are the flags as keys of a run's configuration.
+// sets returns the flags as keys of a run's config.
 func (m *metricsFlags) sets(cmd *cobra.Command) (sets []string) {
 	if cmd.Flags().Changed("metrics") {
 		sets = append(sets, fmt.Sprintf("telemetry.metrics=%q", m.address))
@@ -52,21 +51,21 @@ func (m *metricsFlags) sets(cmd *cobra.Command) (sets []string) {
 	return sets
 }
 
-// exports are where figures of runs go beside the runs' own folders. Nothing of it holds a run up:
-// each has a subscription of its own, which loses steps where it is too slow.
+// exports sends the metrics of runs to places other than the runs' own folders. It never delays a run: each
+// export has its own subscription, which drops steps if the export is too slow.
 type exports struct {
 	a         *app
 	collector *prom.Collector // nil: there are no metrics
 	server    *prom.Server
-	notes     chan string    // warnings for who shows the run
-	submitted bool           // the runs' configurations are others': see otlp.Options.NoSecrets
-	running   sync.WaitGroup // one for each subscription
+	notes     chan string    // warnings to show with the run
+	submitted bool           // other users wrote the runs' configs: see otlp.Options.NoSecrets
+	running   sync.WaitGroup // counts the subscriptions
 
 	mu    sync.Mutex
-	shown bool // nobody reads notes: they are said
+	shown bool // nobody reads notes: warn prints
 }
 
-// openExports serves the metrics, if there are to be any.
+// openExports starts the metrics server, if an address is given.
 func (a *app) openExports(address string, insecure bool) (*exports, error) {
 	e := &exports{a: a, notes: make(chan string, limitNotes)}
 	if address == "" {
@@ -78,12 +77,13 @@ func (a *app) openExports(address string, insecure bool) (*exports, error) {
 		return nil, err
 	}
 	if !config.OnLoopback(address) {
-		say(a.err, "warning: metrics are served in the clear at %s: whoever reaches it reads the runs' names and losses", e.server.URL())
+		say(a.err, "warning: metrics are served without TLS at %s: any client that can connect can read the runs' names and losses",
+			e.server.URL())
 	}
 	return e, nil
 }
 
-// watch begins to export a run under a name, as its configuration says.
+// watch starts the exports of a run that its config asks for.
 func (e *exports) watch(name string, cfg *config.Config, r *troupe.Run) {
 	t := cfg.Telemetry
 	if e.collector != nil {
@@ -101,14 +101,14 @@ func (e *exports) watch(name string, cfg *config.Config, r *troupe.Run) {
 	}
 }
 
-// observer is told of one run.
+// observer receives the events of one run.
 type observer interface {
 	Observe(e troupe.Event)
 	End(result troupe.Result, err error)
 }
 
-// follow tells an observer of a run until it has ended. Making it may take a while, in which no
-// event is lost.
+// follow passes a run's events to an observer until the run has ended. open may take a while; no event is
+// lost in the meantime.
 func (e *exports) follow(r *troupe.Run, open func() (observer, error)) {
 	events := r.Subscribe()
 	e.running.Add(1)
@@ -127,7 +127,7 @@ func (e *exports) follow(r *troupe.Run, open func() (observer, error)) {
 	}()
 }
 
-// board is the event file of a run.
+// board writes a run's TensorBoard event file.
 type board struct {
 	*tensorboard.Recorder
 	warn func(string)
@@ -148,7 +148,7 @@ func (e *exports) tensorboard(cfg *config.Config, i troupe.Info) (observer, erro
 	return board{rec, e.warn}, nil
 }
 
-// sent are the spans and metrics of a run on their way to a collector.
+// sent sends the spans and metrics of a run to a collector.
 type sent struct {
 	*otel.Recorder
 	providers *otlp.Providers
@@ -178,7 +178,7 @@ func (e *exports) otel(name string, cfg *config.Config, i troupe.Info) (observer
 	return sent{rec, p}, nil
 }
 
-// warn shows a warning, with the run where that is shown. It never waits.
+// warn shows a warning, together with the run's output if there is any. It never waits.
 func (e *exports) warn(text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -192,7 +192,7 @@ func (e *exports) warn(text string) {
 	}
 }
 
-// sayNotes says warnings from now on: nobody shows them otherwise.
+// sayNotes prints the waiting warnings and makes warn print from now on, when nobody shows the run.
 func (e *exports) sayNotes() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -202,8 +202,8 @@ func (e *exports) sayNotes() {
 	}
 }
 
-// close waits until what is exported of runs that have ended is sent and written, or until it has
-// taken too long, and serves no more.
+// close waits up to exportsTime until the exports of ended runs are sent and written, then stops the metrics
+// server.
 func (e *exports) close() {
 	e.sayNotes()
 	done := make(chan struct{})
@@ -214,23 +214,23 @@ func (e *exports) close() {
 	select {
 	case <-done:
 	case <-time.After(exportsTime):
-		say(e.a.err, "warning: not all that was to be exported could be in %v", exportsTime)
+		say(e.a.err, "warning: exporting metrics did not finish in %v; some are missing", exportsTime)
 	}
 	if e.server != nil {
 		e.server.Close()
 	}
 }
 
-// noted is a run whose events have the warnings of its exports among them.
+// noted is a run whose events include the warnings of its exports.
 type noted struct {
 	*troupe.Run
 	events chan troupe.Event
 }
 
-// noting gives what shows a run the warnings of its exports.
+// noting adds the warnings of the exports to the run's events.
 func (e *exports) noting(r *troupe.Run) noted {
 	n := noted{r, make(chan troupe.Event)}
-	go func() { // ends with the run's events, which whoever shows them reads to their end
+	go func() { // ends with the run's events, which the reporter reads to the end
 		defer close(n.events)
 		events := r.Events()
 		for {
@@ -248,5 +248,5 @@ func (e *exports) noting(r *troupe.Run) noted {
 	return n
 }
 
-// Events are the run's, and warnings.
+// Events returns the run's events and the warnings.
 func (n noted) Events() <-chan troupe.Event { return n.events }

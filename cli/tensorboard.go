@@ -16,15 +16,16 @@ func (a *app) newTensorBoard() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "tensorboard RUN",
-		Short: "Write a run's figures as TensorBoard reads them",
-		Long: `Write an event file of a run's metrics.jsonl, which TensorBoard reads: figures under
-train/, val/, speed/ and memory/, the samples and the configuration as texts. It may be done while
-the run goes on; a run writes one by itself with telemetry.tensorboard = true. The
-folder must have no event files yet.
+		Short: "Export a run's metrics to TensorBoard",
+		Long: `Export a run's metrics.jsonl to an event file for TensorBoard: metrics under train/, val/,
+speed/ and memory/, and samples and config as texts. The run may be in progress; with
+telemetry.tensorboard = true it writes the event file itself. The target folder must not
+contain event files yet.
 
-TensorBoard keeps figures as float32. metrics.jsonl has no times: the last step is
-taken to have ended when the file was changed last, and the others as much earlier
-as steps took.`,
+TensorBoard stores values as float32. metrics.jsonl has no times, so times are estimated:
+the last step ended when the file last changed, and earlier steps by their durations.
+
+See also: engine ui, engine report.`,
 		Example: `  engine tensorboard runs/run
   engine tensorboard runs/run --to /tmp/boards/run
   tensorboard --logdir runs`,
@@ -42,11 +43,11 @@ as steps took.`,
 			if asJSON {
 				return a.json(e)
 			}
-			a.printf("%s: %s, up to step %d\n", words.OneLine(e.Path), words.Plural(e.Records, "record"), e.Last)
+			a.printf("wrote %s: %s, up to step %d\n", words.OneLine(e.Path), words.Plural(e.Records, "record"), e.Last)
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&to, "to", "", "`folder` for the event file; it is made where there is none (default: RUN/tensorboard)")
+	cmd.Flags().StringVar(&to, "to", "", "`folder` for the event file, created if it does not exist (default: RUN/tensorboard)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	must(cmd.MarkFlagDirname("to"))
 	return cmd

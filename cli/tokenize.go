@@ -24,7 +24,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
-// tokenizeFlags say what engine tokenize does.
+// tokenizeFlags are the flags of engine tokenize.
 type tokenizeFlags struct {
 	from, special  string
 	invalidUTF8    string
@@ -32,10 +32,10 @@ type tokenizeFlags struct {
 	train          bool
 	vocab          int
 	to             string
-	tokens         []string // special ones, of a tokenizer that is trained
+	tokens         []string // special tokens of the tokenizer to train
 }
 
-// What is done with special tokens.
+// The values of --special: how special tokens are handled.
 const (
 	specialNone  = "none"
 	specialNames = "names"
@@ -46,20 +46,25 @@ func (a *app) newTokenize() *cobra.Command {
 	var o tokenizeFlags
 	cmd := &cobra.Command{
 		Use:   "tokenize --from DIR FILE...",
-		Short: "Encode texts, decode ids, or train a tokenizer",
-		Long: `Encode texts as a model's tokenizer does: each FILE is a text, - is the standard
-input. It shows the tokens, one a line, or with --json an array of ids for each
-FILE, a line each. With --decode each FILE is such an array, and the text is
-printed, with --json as a string.
+		Short: "Encode text, decode ids, or train a tokenizer",
+		Long: `Encode text with a model's tokenizer, decode ids, or train a tokenizer.
 
-The ids are those of the tokenizers library for the same tokenizer.json. The names of
-special tokens stand for the tokens, as in the texts that models are trained on by default
-(data.special_tokens = "tokens"). With --special none they are text like any other; with add
-the tokens are added that the tokenizer puts before and after a text.
+Encode. Each FILE is a text; - is standard input. It prints one token per line, with its id,
+or with --json one array of ids per FILE. The ids equal those of the Hugging Face tokenizers
+library for the same tokenizer.json.
 
-With --train, a byte-level BPE tokenizer of at most --vocab tokens is trained on
-all FILEs, which may be quoted patterns such as 'corpus/**/*.txt', and written into
---to, as tokenizer.json and tokenizer_config.json.`,
+Decode. With --decode, each FILE is an array of ids such as [1,2,3]. It prints the text, or
+with --json a JSON string.
+
+Train. With --train it trains a byte-level BPE tokenizer of up to --vocab tokens on all
+FILEs, which may be quoted patterns such as 'corpus/**/*.txt', and writes tokenizer.json and
+tokenizer_config.json to the folder --to. In the config, set data.tokenizer to that tokenizer.json.
+
+Special tokens. By default (--special names) the name of a special token in a text stands
+for the token, as in training (data.special_tokens = "tokens"). With none, names are plain
+text. With add, it also adds the tokens that the tokenizer puts before and after a text.
+
+See also: engine run, engine help formats.`,
 		Example: `  engine tokenize --from models/SmolLM2-135M notes.txt
   engine tokenize --from tokenizer.json --json notes.txt > ids.json
   echo Once | engine tokenize --from runs/run -
@@ -85,16 +90,17 @@ all FILEs, which may be quoted patterns such as 'corpus/**/*.txt', and written i
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.from, "from", "", "tokenizer.json, or a `folder` with one: of a run, of a checkpoint, or of a Hugging Face model")
+	f.StringVar(&o.from, "from", "", "`path` of a tokenizer.json, or of a folder with one: a run, a checkpoint or a Hugging Face model")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
-	f.BoolVar(&o.decode, "decode", false, "read ids and print the text")
-	f.StringVar(&o.special, "special", specialNames, "`what` to do with special tokens: none, names or add")
-	f.StringVar(&o.invalidUTF8, "invalid-utf8", config.UTF8OrRefuse, "`refuse` a text that is not UTF-8, or take its bytes as they are")
-	f.BoolVar(&o.train, "train", false, "train a tokenizer")
-	f.IntVar(&o.vocab, "vocab", 8192, "`number` of tokens to train")
-	f.StringVar(&o.to, "to", "", "`folder` to write the trained tokenizer into")
+	f.BoolVar(&o.decode, "decode", false, "decode ids to text")
+	f.StringVar(&o.special, "special", specialNames, "`handling` of special tokens: none, names or add (see above)")
+	f.StringVar(&o.invalidUTF8, "invalid-utf8", config.UTF8OrRefuse,
+		"`action` for text that is not UTF-8: refuse, or bytes to use the bytes as they are")
+	f.BoolVar(&o.train, "train", false, "train a tokenizer on the FILEs")
+	f.IntVar(&o.vocab, "vocab", 8192, "with --train: most `tokens` in the vocabulary")
+	f.StringVar(&o.to, "to", "", "with --train: `folder` for the trained tokenizer (required)")
 	f.StringArrayVar(&o.tokens, "special-token", []string{"<|endoftext|>"},
-		"`name` of a special token of the trained tokenizer; repeatable; the first one ends texts")
+		"with --train: `name` of a special token; repeatable; the first one ends texts")
 	completeWords(cmd, "special", specialNone, specialNames, specialAdd)
 	completeWords(cmd, "invalid-utf8", config.UTF8OrRefuse, config.UTF8OrBytes)
 	completeWords(cmd, "vocab")
@@ -109,24 +115,25 @@ func (o tokenizeFlags) check(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		if o.to == "" {
-			return usagef("--to is missing: the folder to write the tokenizer into")
+			return usagef("--to is missing: give the folder to write the tokenizer to")
 		}
 	} else {
 		if err := idle(cmd, "without --train", "vocab", "to", "special-token"); err != nil {
 			return err
 		}
 		if o.from == "" {
-			return usagef("--from is missing: a tokenizer.json or a folder with one; or train one with --train")
+			return usagef("--from is missing: give a tokenizer.json or a folder with one, or train one with --train")
 		}
 	}
 	if o.invalidUTF8 != config.UTF8OrRefuse && o.invalidUTF8 != config.UTF8OrBytes {
-		return usagef("--invalid-utf8 %q%s: refuse or bytes", o.invalidUTF8,
+		return usagef("--invalid-utf8 %q%s: give refuse or bytes", o.invalidUTF8,
 			didYouMean(o.invalidUTF8, []string{config.UTF8OrRefuse, config.UTF8OrBytes}, ""))
 	}
 	switch o.special {
 	case specialNone, specialNames, specialAdd:
 	default:
-		return usagef("--special %q%s: none, names or add", o.special, didYouMean(o.special, []string{specialNone, specialNames, specialAdd}, ""))
+		return usagef("--special %q%s: give none, names or add", o.special, didYouMean(o.special, []string{specialNone, specialNames, specialAdd},
+			""))
 	}
 	if len(args) == 0 {
 		return usagef("FILE is missing: %s; - reads the standard input", cmd.UseLine())
@@ -138,12 +145,12 @@ func (o tokenizeFlags) check(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if stdin > 1 || stdin > 0 && o.train {
-		return usagef("the argument -: the standard input can be read once, and not with --train")
+		return usagef("the argument -: standard input can be read only once, and not with --train")
 	}
 	return nil
 }
 
-// openTokenizer reads a tokenizer.json, that of a folder, or that of a run's last checkpoint.
+// openTokenizer reads the tokenizer.json at a path, in a folder, or in a run's last checkpoint.
 func openTokenizer(from string) (tokenizer.Tokenizer, error) {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -170,12 +177,12 @@ func openTokenizer(from string) (tokenizer.Tokenizer, error) {
 func tokenizerOfRun(dir string) (tok tokenizer.Tokenizer, err error) {
 	c, err := checkpoint.OpenAt(dir)
 	if err != nil {
-		return nil, fmt.Errorf("--from: there is no %s, and: %w", rundir.TokensFile, err)
+		return nil, fmt.Errorf("--from: the folder has no %s, and is not a run or a checkpoint: %w", rundir.TokensFile, err)
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	tok, err = rundir.ReadTokenizer(c)
 	if err == nil && tok == nil {
-		err = fmt.Errorf("there is no %s", rundir.TokensFile)
+		err = fmt.Errorf("the checkpoint has no %s", rundir.TokensFile)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Dir(), err)
@@ -196,12 +203,12 @@ func readAtMost(name string, most int64) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(in, most+1))
 	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%s has more than the %d bytes that are supported", name, most)
+		err = fmt.Errorf("%s: larger than the limit of %d bytes", name, most)
 	}
 	return text, err
 }
 
-// readText reads a text as it is read to train on; - is the standard input. An empty one is a text, too.
+// readText reads a text as training does; - is standard input. A text may be empty.
 func readText(name, invalidUTF8 string) ([]byte, error) {
 	read := data.ReadText
 	if invalidUTF8 == config.UTF8OrBytes {
@@ -222,12 +229,12 @@ func readText(name, invalidUTF8 string) ([]byte, error) {
 		return nil, err
 	}
 	if n := len(text.Bytes()); n > maxTokenizeBytes {
-		return nil, fmt.Errorf("%s has %d bytes, more than the %d that are supported", name, n, maxTokenizeBytes)
+		return nil, fmt.Errorf("%s: %d bytes, the limit is %d", name, n, maxTokenizeBytes)
 	}
 	return text.Bytes(), nil
 }
 
-// maxTokenizeBytes is the longest text that is encoded: it is held in memory, with its ids.
+// maxTokenizeBytes is the largest text that can be encoded: the text and its ids are held in memory.
 const maxTokenizeBytes = 4 << 30
 
 // encoder encodes with or without special tokens.
@@ -254,12 +261,12 @@ func (e encoder) Cut(text []byte, most int) int {
 // encodeFiles writes the ids of each file.
 func encodeFiles(out *bufio.Writer, tok tokenizer.Tokenizer, o tokenizeFlags, names []string) error {
 	enc := encoder{tok, o.special}
-	var failed error // of reading
+	var failed error // a read error
 	type piece struct {
 		name        string
 		first, last bool
 	}
-	var pieces []piece // under way
+	var pieces []piece // being encoded
 	all := func(yield func([]byte) bool) {
 		for _, name := range names {
 			text, err := readText(name, o.invalidUTF8)
@@ -276,7 +283,7 @@ func encodeFiles(out *bufio.Writer, tok tokenizer.Tokenizer, o tokenizeFlags, na
 					return
 				}
 			}
-			if first { // an empty text may have ids, too
+			if first { // an empty text may have ids too
 				if pieces = append(pieces, piece{name, true, true}); !yield(nil) {
 					return
 				}
@@ -317,7 +324,7 @@ func nameOf(file string) string {
 	return file
 }
 
-// locate says in which file and where a text can't be encoded.
+// locate adds the file and the byte to an error of encoding.
 func locate(name string, base int, err error) error {
 	var at *tokenizer.TextError
 	if errors.As(err, &at) {
@@ -326,7 +333,7 @@ func locate(name string, base int, err error) error {
 	return fmt.Errorf("%s: %w", nameOf(name), err)
 }
 
-// writeIDs writes a part of an array, of which so many are written.
+// writeIDs writes a part of a JSON array, of which the first written ids are out already.
 func writeIDs(out *bufio.Writer, ids []int32, written int, first, last bool) {
 	// The writer keeps its first error.
 	if first {
@@ -345,7 +352,7 @@ func writeIDs(out *bufio.Writer, ids []int32, written int, first, last bool) {
 	}
 }
 
-// showTokens writes a token a line.
+// showTokens writes one token per line.
 func showTokens(out io.Writer, tok tokenizer.Tokenizer, ids []int32) error {
 	for _, id := range ids {
 		name, _ := tok.Token(id)
@@ -370,14 +377,15 @@ func decodeFiles(out *bufio.Writer, tok tokenizer.Tokenizer, o tokenizeFlags, na
 		var ids []int32
 		err = json.Unmarshal(text, &ids)
 		if err == nil && ids == nil {
-			err = errors.New("it is null")
+			err = errors.New("null instead of an array")
 		}
 		if err != nil {
-			return &troupe.SetupError{Err: fmt.Errorf("%s is no array of ids, such as [1,2,3]: %w", nameOf(name), err)}
+			return &troupe.SetupError{Err: fmt.Errorf("%s: not an array of ids such as [1,2,3]: %w", nameOf(name), err)}
 		}
 		for i, id := range ids {
 			if id < 0 || int(id) >= tok.Vocab() {
-				return &troupe.SetupError{Err: fmt.Errorf("%s: the id %d at position %d is outside the tokenizer's %d", nameOf(name), id, i,
+				return &troupe.SetupError{Err: fmt.Errorf("%s: the id %d at position %d is outside the tokenizer's vocabulary of %d", nameOf(name), id,
+					i,
 					tok.Vocab())}
 			}
 		}

@@ -14,18 +14,18 @@ import (
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
-// tokenizerConfigFile says what a tokenizer's special tokens are for.
+// tokenizerConfigFile names the roles of a tokenizer's special tokens.
 const tokenizerConfigFile = "tokenizer_config.json"
 
-// trainTokenizer trains a tokenizer on files and writes it into a folder.
+// trainTokenizer trains a tokenizer on files and writes it to a folder.
 func (a *app) trainTokenizer(o tokenizeFlags, patterns []string) error {
 	names, err := data.Files(patterns)
 	if err != nil {
 		return &troupe.SetupError{Err: err}
 	}
 	file := filepath.Join(o.to, rundir.TokensFile)
-	if _, err := os.Stat(file); err == nil { // before minutes of work
-		return &troupe.SetupError{Err: fmt.Errorf("%s exists already; name another folder", file)}
+	if _, err := os.Stat(file); err == nil { // checked before minutes of work
+		return &troupe.SetupError{Err: fmt.Errorf("%s exists already; choose another folder", file)}
 	}
 	trainer := tokenizer.NewTrainer()
 	for _, name := range names {
@@ -55,9 +55,10 @@ func (a *app) trainTokenizer(o tokenizeFlags, patterns []string) error {
 	}
 	fewer := ""
 	if size < o.vocab {
-		fewer = fmt.Sprintf(", fewer than %d: the text has no more pairs to merge", o.vocab)
+		fewer = fmt.Sprintf(" (fewer than %d: the text has no more pairs to merge)", o.vocab)
 	}
 	a.printf("wrote %s: %s tokens from %s bytes in %s%s\n", words.OneLine(file), words.Count(int64(size)), words.Count(trainer.Bytes()),
 		words.Plural(len(names), "file"), fewer)
+	a.printf("to use it, set data.tokenizer = %q in the config\n", words.OneLine(file))
 	return nil
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 )
 
-// tokenFlags say where tokens are: in the coordinator's folder, or with the coordinator.
+// tokenFlags say where the tokens are: in the coordinator's folder, or with a coordinator on the network.
 type tokenFlags struct {
 	clientFlags
 }
 
 func (o *tokenFlags) set(cmd *cobra.Command) {
 	o.clientFlags.set(cmd)
-	cmd.Flags().Lookup("cluster").Usage = "ask the coordinator at an `address`, which must have been started with --remote-tokens (default: work on --dir)"
+	cmd.Flags().Lookup("cluster").Usage = "`address` of a coordinator that was started with --remote-tokens (default: use the folder of --dir)"
 }
 
-// authority is whoever has the tokens.
+// authority manages tokens and workers' names.
 type authority interface {
 	newToken(cmd *cobra.Command, role cluster.Role, ttl time.Duration) (cluster.Token, error)
 	list(cmd *cobra.Command) ([]cluster.TokenInfo, error)
@@ -80,11 +80,19 @@ func (a *app) newClusterToken() *cobra.Command {
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make a token by which a process joins",
-		Long: `Make a token by which processes join the cluster, and write it into a file that
-nobody else may read. It is a secret, and holds until it expires or is revoked.
-Roles: a worker computes stages; an operator begins, changes and stops runs; a
-viewer watches.`,
+		Short: "Create a join token",
+		Long: `Create a join token, with which processes join the cluster, and write it to a file that
+only you can read. Keep it secret: any number of processes can use it until it expires or
+is revoked. Roles:
+
+  worker    computes stages (engine worker)
+  operator  starts, changes and stops runs (engine run --cluster, stop, …)
+  viewer    only watches (engine ps, status, logs, follow, top)
+
+Run it on the coordinator's host, or elsewhere with --cluster if the coordinator was started
+with --remote-tokens.
+
+See also: engine cluster tokens, engine cluster revoke.`,
 		Example: `  engine cluster token --role worker --ttl 1h --out worker.token
   engine cluster token --role viewer --ttl 168h`,
 		Args: takes(),
@@ -92,10 +100,10 @@ viewer watches.`,
 			switch cluster.Role(role) {
 			case cluster.RoleWorker, cluster.RoleOperator, cluster.RoleViewer:
 			default:
-				return usagef("--role %q%s: worker, operator or viewer", role, didYouMean(role, []string{"worker", "operator", "viewer"}, ""))
+				return usagef("--role %q%s: give worker, operator or viewer", role, didYouMean(role, []string{"worker", "operator", "viewer"}, ""))
 			}
 			if ttl < time.Second {
-				return usagef("--ttl %v: give a second or more, such as 1h", ttl)
+				return usagef("--ttl %v: give 1s or more, such as 1h", ttl)
 			}
 			if out == "" {
 				out = role + ".token"
@@ -105,7 +113,7 @@ viewer watches.`,
 				return err
 			}
 			t, err := to.newToken(cmd, cluster.Role(role), ttl)
-			if err == nil && out == "-" { // for a pipe, out of a container
+			if err == nil && out == "-" { // for pipes, such as out of a container
 				a.printf("%s\n", t.String())
 				return nil
 			}
@@ -115,16 +123,17 @@ viewer watches.`,
 			if err != nil {
 				return err
 			}
-			a.printf("%s: a token for a %s, until %s; engine cluster revoke %s ends it\n", out, role, t.Expires.Local().Format(time.DateTime), t.ID)
+			a.printf("wrote %s: a token for role %s, valid until %s; to revoke it: engine cluster revoke %s\n", out, role,
+				t.Expires.Local().Format(time.DateTime), t.ID)
 			return nil
 		}),
 	}
 	o.set(cmd)
 	f := cmd.Flags()
-	f.StringVar(&role, "role", "worker", "`role`: worker, operator or viewer")
+	f.StringVar(&role, "role", "worker", "`role` of the processes that join with the token: worker, operator or viewer")
 	completeWords(cmd, "role", "worker", "operator", "viewer")
-	f.DurationVar(&ttl, "ttl", time.Hour, "how long it holds: a `time` such as 90m or 24h")
-	f.StringVar(&out, "out", "", "`file` to write it into; -: the standard output (default: the role, with .token)")
+	f.DurationVar(&ttl, "ttl", time.Hour, "`time` for which the token is valid, such as 90m or 24h")
+	f.StringVar(&out, "out", "", "`file` to write the token to; - is standard output (default: ROLE.token)")
 	return cmd
 }
 
@@ -132,9 +141,13 @@ func (a *app) newClusterTokens() *cobra.Command {
 	var o tokenFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "tokens",
-		Short:   "List the tokens, without their secrets",
-		Example: "  engine cluster tokens",
+		Use:   "tokens",
+		Short: "List the join tokens, without their secrets",
+		Long: `List the join tokens: id, role, when each expires, how often it was used, and whether it is
+valid, revoked or expired.
+
+See also: engine cluster token, engine cluster revoke.`,
+		Example: "  engine cluster tokens\n  engine cluster tokens --json",
 		Args:    takes(),
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
 			of, err := o.open(cmd)
@@ -155,7 +168,7 @@ func (a *app) newClusterTokens() *cobra.Command {
 			w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
 			_, _ = fmt.Fprintln(w, "ID\tROLE\tEXPIRES\tUSES\tSTATE")
 			for _, t := range all {
-				state := "good"
+				state := "valid"
 				switch {
 				case t.Revoked:
 					state = "revoked"
@@ -176,12 +189,13 @@ func (a *app) newClusterRevoke() *cobra.Command {
 	var o tokenFlags
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
-		Short: "End a token, and what has joined by it",
-		Long: `End a token: no process can join by it any more. The certificates of processes that
-joined by it end too: the coordinator closes their connections within a second,
-refuses new ones and renews nothing. A worker that still has to compute joins again
-with another token; runs resume from their last checkpoint. engine cluster tokens
-lists the ids. To end one worker alone, use engine cluster release.`,
+		Short: "Revoke a join token and disconnect the processes that used it",
+		Long: `Revoke a join token: no process can join with it any more. The certificates of processes
+that joined with it become invalid too. The coordinator closes their connections within a
+second and rejects new ones. Runs on such workers resume from their last checkpoint on the
+workers that remain. To keep a worker, restart it with another token.
+
+engine cluster tokens lists the ids. To disconnect a single worker, use engine cluster release.`,
 		Example: "  engine cluster revoke 0123456789abcdef",
 		Args:    takes("ID"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
@@ -196,9 +210,9 @@ lists the ids. To end one worker alone, use engine cluster release.`,
 			if err != nil {
 				return err
 			}
-			a.printf("%s is revoked", args[0])
+			a.printf("revoked %s", args[0])
 			if len(ended) > 0 {
-				a.printf("; it ends the workers %s", strings.Join(ended, ", "))
+				a.printf("; disconnected the workers %s", strings.Join(ended, ", "))
 			}
 			a.printf("\n")
 			return nil
@@ -208,7 +222,7 @@ lists the ids. To end one worker alone, use engine cluster release.`,
 	return cmd
 }
 
-// namesBy are the names of the workers that have joined by a token.
+// namesBy returns the names of the workers that joined with a token.
 func namesBy(cmd *cobra.Command, of authority, token string) (names []string, err error) {
 	all, err := of.names(cmd)
 	for _, n := range all {
@@ -223,14 +237,16 @@ func (a *app) newClusterRelease() *cobra.Command {
 	var o tokenFlags
 	cmd := &cobra.Command{
 		Use:   "release NAME",
-		Short: "Release a worker's name",
-		Long: `Release a worker's name, so that a worker with another key can have it, and end the
-certificate of the worker that has it: the coordinator closes its connections.
+		Short: "Disconnect a worker and free its name",
+		Long: `Disconnect a worker and free its name, so that a worker with another key can use it. The
+coordinator revokes the worker's certificate and closes its connections.
 
-A name belongs to the first key that joined by it. A worker that keeps its key
-(--cert-file) keeps its name until its certificate has expired, 24 hours after it was
-last renewed. Release the name sooner where that file was lost, or where the worker is
-not to come back.`,
+A name belongs to the first key that joined under it. A worker that keeps its key in
+--cert-file keeps its name until the certificate expires, 24 hours after its last renewal.
+Use this command to free the name sooner: if that file was lost, or if the worker must not
+rejoin.
+
+See also: engine cluster revoke, engine status (lists the workers).`,
 		Example: "  engine cluster release rack1-node3",
 		Args:    takes("NAME"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
@@ -241,7 +257,7 @@ not to come back.`,
 			if err != nil {
 				return err
 			}
-			a.printf("%s is released\n", args[0])
+			a.printf("released %s\n", args[0])
 			return nil
 		}),
 	}

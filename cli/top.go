@@ -22,8 +22,8 @@ import (
 // Limits of engine top.
 const (
 	topEvery    = time.Second
-	topFollows  = 16              // runs of which it knows speed and curve
-	topPatience = 2 * time.Second // for the first step of a run that is followed
+	topFollows  = 16              // runs whose speed and loss curve it shows
+	topPatience = 2 * time.Second // how long it waits for the first step of a run
 )
 
 func (a *app) newTop() *cobra.Command {
@@ -32,12 +32,16 @@ func (a *app) newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [RUN]",
 		Short: "Show all runs and workers of a cluster, live",
-		Long: `Show the runs and the workers of a cluster on one screen, anew every second: how far
-each run is, its loss and speed, and who holds it up; and of each worker what it has and
-computes. Enter, or RUN, shows one run's stages as engine run --view does; esc goes back and
-q ends. The runs go on.
+		Long: `Show the runs and the workers of a cluster on one screen and refresh it every second. For
+each run it shows the step, the loss, the speed, and the actor that blocks it; for each
+worker its cores, memory and ranks.
 
-Elsewhere than on a terminal, and with --once, it prints the tables once.`,
+Enter shows the stages of the selected run, as engine run --view does; esc goes back; q
+quits, and the runs continue. With RUN (id, start of the id, or name) it shows that run only.
+
+With --once, and if the output is not a terminal, it prints the tables once.
+
+See also: engine ps, engine status.`,
 		Example: `  engine top
   engine top tiny --cluster head:7070
   engine top --once --json`,
@@ -64,14 +68,14 @@ Elsewhere than on a terminal, and with --once, it prints the tables once.`,
 				if why == "" {
 					return a.topLive(cmd.Context(), c, run)
 				}
-				say(a.err, "the tables once instead of a screen: %s", why)
+				say(a.err, "printing the tables once, without a live screen: %s", why)
 			}
 			return a.topOnce(cmd.Context(), c, run, asJSON)
 		}),
 	}
 	o.set(cmd)
-	cmd.Flags().BoolVar(&once, "once", false, "print the tables once")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, once")
+	cmd.Flags().BoolVar(&once, "once", false, "print the tables once and exit")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON once and exit")
 	return cmd
 }
 
@@ -79,10 +83,10 @@ Elsewhere than on a terminal, and with --once, it prints the tables once.`,
 type topRun struct {
 	cluster.RunSummary
 	status event.Status
-	speed  float64 // NaN: not known
+	speed  float64 // tokens/s; NaN: unknown
 }
 
-// topState is a cluster at a moment.
+// topState is the state of a cluster at one moment.
 type topState struct {
 	runs    []topRun
 	members []cluster.ClusterMember
@@ -90,7 +94,7 @@ type topState struct {
 	err     error
 }
 
-// lookAt asks the coordinator for all but speeds. run "" is all of them.
+// lookAt requests everything except speeds from the coordinator: of one run, or of all with run "".
 func lookAt(ctx context.Context, c *cluster.Client, run string) (s topState) {
 	if s.members, s.now, s.err = c.Members(ctx); s.err != nil {
 		return s
@@ -111,8 +115,8 @@ func lookAt(ctx context.Context, c *cluster.Client, run string) (s topState) {
 		}
 		s.runs = append(s.runs, one)
 	}
-	// Those in progress first, as they were submitted, the newest of the others next. The list is in the order of
-	// submission, which no clock can change.
+	// Runs in progress come first, in the order of submission; then the others, the newest first. The coordinator's
+	// list has the order of submission, which does not depend on clocks.
 	var over []topRun
 	s.runs = slices.DeleteFunc(s.runs, func(r topRun) bool {
 		if r.Over() {
@@ -125,11 +129,11 @@ func lookAt(ctx context.Context, c *cluster.Client, run string) (s topState) {
 	return s
 }
 
-// waits says what holds a run up: the end of its chain of waits.
+// waits names what blocks a run: the end of its chain of waits.
 func (r topRun) waits() string {
 	chain := r.status.Chain()
 	if n := len(chain); n > 1 && !strings.Contains(chain[n-1], " is ") {
-		chain = chain[:n-1] // a cycle, as also comes of looking at two actors one after the other
+		chain = chain[:n-1] // a cycle, which also appears if two actors change between two looks
 	}
 	if len(chain) == 0 {
 		return "-"
@@ -144,7 +148,7 @@ func (r topRun) speedText() string {
 	return words.Short(r.speed)
 }
 
-// table writes the state as two tables.
+// table prints the state as two tables.
 func (s topState) table(w io.Writer, selected string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	mark := func(id string) string {
@@ -200,7 +204,7 @@ func (a *app) topOnce(ctx context.Context, c *cluster.Client, run string, asJSON
 	}
 	type runLine struct {
 		runJSON
-		TokensPerS *float64 `json:"tokens_per_s"` // null: not known
+		TokensPerS *float64 `json:"tokens_per_s"` // null: unknown
 		Waits      string   `json:"waits"`
 		Chain      []string `json:"chain"`
 	}
@@ -231,7 +235,7 @@ func (a *app) topOnce(ctx context.Context, c *cluster.Client, run string, asJSON
 	return a.json(out)
 }
 
-// speedOf is the speed of a run's last step that is told within a while.
+// speedOf returns the speed of a run's latest step, if the coordinator reports one within topPatience.
 func speedOf(ctx context.Context, c *cluster.Client, id string) float64 {
 	ctx, cancel := context.WithTimeout(ctx, topPatience)
 	defer cancel()
@@ -245,14 +249,14 @@ func speedOf(ctx context.Context, c *cluster.Client, id string) float64 {
 	for e := range f.Events() {
 		if s, ok := e.(troupe.StepEvent); ok && s.TokensPerS != nil {
 			speed = *s.TokensPerS
-			quiet.Reset(topPatience / 10) // what has happened comes at once
+			quiet.Reset(topPatience / 10) // past events arrive at once
 		}
 	}
 	_, _ = f.Wait()
 	return speed
 }
 
-// lines cuts a text to a width.
+// lines splits a text into lines and cuts each to a width.
 func lines(text string, width int) []string {
 	var all []string
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {

@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/show/view"
 )
 
-// topLive shows a cluster until a person leaves. It takes the whole screen and gives back what
-// stood there: nothing of it is worth keeping.
+// topLive shows a cluster until the user quits. It uses the terminal's alternate screen and restores the
+// old content at the end.
 func (a *app) topLive(ctx context.Context, c *cluster.Client, run string) error {
 	m := &topModel{detail: run, only: run != "", views: make(map[string]*view.View), speeds: make(map[string]float64)}
 	p := tea.NewProgram(m, tea.WithOutput(os.Stdout), tea.WithInput(os.Stdin), tea.WithFPS(20))
@@ -40,7 +40,7 @@ func (a *app) topLive(ctx context.Context, c *cluster.Client, run string) error 
 	return err
 }
 
-// watchCluster tells what there is, and follows the runs in progress.
+// watchCluster sends the state of the cluster to p every second and follows the runs in progress.
 func watchCluster(ctx context.Context, c *cluster.Client, p *tea.Program) {
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -72,17 +72,17 @@ func watchCluster(ctx context.Context, c *cluster.Client, p *tea.Program) {
 	}
 }
 
-// topEvent is something that has happened in a run.
+// topEvent is an event of a run.
 type topEvent struct {
 	run   string
 	event troupe.Event
 }
 
-// followInto passes a run's events on.
+// followInto sends a run's events to p.
 func followInto(ctx context.Context, c *cluster.Client, id string, p *tea.Program) {
 	f, err := c.Follow(ctx, id, cluster.FollowOptions{})
 	if err != nil {
-		return // the table says what the run's state is
+		return // the table shows the run's state
 	}
 	begun := make(chan struct{})
 	go func() { // ends with the following
@@ -105,8 +105,8 @@ type topModel struct {
 	views         map[string]*view.View
 	speeds        map[string]float64
 	selected      int
-	detail        string // a run that is shown alone; "": none
-	only          bool   // it was asked for: there is no way back
+	detail        string // the run that is shown alone; "": none
+	only          bool   // the command line names the run: esc quits
 }
 
 func (m *topModel) Init() tea.Cmd { return nil }
@@ -189,9 +189,9 @@ func (m *topModel) frame() []string {
 		return nil
 	}
 	var all []string
-	last := "up, down, enter: one run's stages   q: quit, the runs go on"
+	last := "up, down: select   enter: show the run's stages   q: quit, the runs continue"
 	if m.state.err != nil {
-		last = "the coordinator can't be asked: " + words.OneLine(m.state.err.Error())
+		last = "no answer from the coordinator: " + words.OneLine(m.state.err.Error())
 	}
 	if m.detail != "" {
 		title := m.detail
@@ -202,7 +202,7 @@ func (m *topModel) frame() []string {
 		}
 		all = append(lines(title, m.width), m.viewOf(m.detail).Draw(m.width, max(1, m.height-2))...)
 		if m.state.err == nil {
-			last = "esc: all runs   up, down: scroll   q: quit, the runs go on"
+			last = "esc: all runs   up, down: scroll   q: quit, the runs continue"
 		}
 	} else {
 		selected := ""

@@ -23,16 +23,20 @@ func (a *app) newTrace() *cobra.Command {
 	step := -1
 	cmd := &cobra.Command{
 		Use:   "trace RUN [flags]",
-		Short: "Draw what happened in a step, beneath what was planned",
-		Long: `Draw a step of a run that recorded some (run.trace_every), and beneath it what was
-measured. The plan is the step's table played with the mean time that each type of
-action took on each chunk; so what differs is waiting and chance.
+		Short: "Draw a step of a run: planned and measured",
+		Long: `Draw a recorded step of a run: first as planned, below as measured. Use it to see where
+stages wait. A run records steps with run.trace_every = N in its config.
 
-The table of figures that follows (with ascii) predicts each type of action by its
-chunks' floating-point operations at the mean rate of the whole step.
+The plan is the schedule's table, played with the mean measured time of each type of action
+on each chunk. So the two drawings differ only by waiting and by chance.
 
-Of a run with replicas or tensor groups one rank of each stage is drawn: the first
-replica's, and of a tensor group the first.`,
+With --format ascii, a table follows. It compares each type of action with a prediction:
+the floating-point operations of its chunks at the mean rate of the whole step.
+
+If the run has replicas or tensor groups, it draws one rank of each stage: the first of
+the first replica.
+
+See also: engine ui (interactive), engine plan (predicts a schedule).`,
 		Example: `  engine run config.toml --set run.trace_every=100
   engine trace runs/gpt
   engine trace runs/gpt --step 200 --format html --out step200.html
@@ -45,7 +49,7 @@ replica's, and of a tensor group the first.`,
 			return a.trace(args[0], step, d)
 		},
 	}
-	cmd.Flags().IntVar(&step, "step", -1, "`number` of the step (default: the last one recorded)")
+	cmd.Flags().IntVar(&step, "step", -1, "`number` of the step to draw (default: the last recorded step)")
 	d.flags(cmd.Flags(), traceFormats)
 	return cmd
 }
@@ -54,7 +58,7 @@ func (a *app) trace(run string, number int, d drawing) error {
 	path := filepath.Join(run, rundir.TraceFile)
 	t, _, err := telemetry.ReadTrace(path, number)
 	if errors.Is(err, fs.ErrNotExist) {
-		return usagef("%s is missing: a run records steps with --set run.trace_every=100", path)
+		return usagef("%s: no such file; to record steps, run with --set run.trace_every=100", path)
 	}
 	if err != nil {
 		return usagef("%w", err)
@@ -76,7 +80,7 @@ func (a *app) trace(run string, number int, d drawing) error {
 	})
 }
 
-// stepFigures writes predicted against measured times.
+// stepFigures writes the table of predicted and measured times.
 func stepFigures(w io.Writer, s *scheduler.Step, chunkFLOPs []float64, plannedMS float64) error {
 	var count, measured, flops [scheduler.B + 1]float64
 	var allMS, allFLOPs float64

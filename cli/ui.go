@@ -19,19 +19,19 @@ import (
 	"github.com/troupe-ml/troupe/ui"
 )
 
-// usualUI is where the page is served unless somebody says otherwise: on this machine, at a free port.
+// usualUI is the default address of the page: a free port on loopback.
 const usualUI = "127.0.0.1:0"
 
-// uiFlags are where and how a page is served.
+// uiFlags say where and how a page is served.
 type uiFlags struct {
-	address       string // "": nowhere
+	address       string // "": not served
 	certFile, key string
 }
 
 func (o *uiFlags) setTLS(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.certFile, "tls-cert", "",
-		"certificate `file` (PEM) of the page's server; elsewhere than on loopback one is made if none is given")
-	cmd.Flags().StringVar(&o.key, "tls-key", "", "`file` of its key (PEM)")
+		"`file` with the page server's certificate, PEM (default: a new one, unless the address is loopback)")
+	cmd.Flags().StringVar(&o.key, "tls-key", "", "`file` with the certificate's private key, PEM")
 }
 
 func (a *app) newUI() *cobra.Command {
@@ -40,16 +40,16 @@ func (a *app) newUI() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui DIR…",
 		Short: "Show runs in a browser",
-		Long: `Show runs in a browser: the pipeline of recorded steps, curves, several runs over one
-another, norms of layers and samples. DIR is a run's folder or one of such folders; runs
-that other processes train are followed while they write, and new ones appear. Folders
-are only read.
+		Long: `Show runs in a browser: curves, also of several runs over each other, the pipeline of
+recorded steps, layer norms and samples. DIR is a run's folder, or a folder of such folders,
+such as runs. The page follows runs in progress, and new runs appear by themselves. The
+command only reads, and serves the page until Ctrl-C.
 
-On loopback whoever is on this machine may look. With another --listen the server speaks
-TLS, and the link that is printed has a token that reading takes. Without --tls-cert a
-certificate is made, whose SHA-256 fingerprint is printed: compare it in the browser.
+Access. On loopback every user of this machine can read the page. With any other --listen
+the server uses TLS, and the printed link contains a read-only token. Without --tls-cert it
+makes a certificate and prints its SHA-256 fingerprint; compare that in the browser.
 
-engine run --ui serves a run's page while it trains, with which it can be controlled, too.`,
+See also: engine run --ui serves the page of a run while it trains, and controls the run.`,
 		Example: `  engine ui runs
   engine ui runs/first runs/second --open
   engine ui runs --listen 10.0.0.1:8080`,
@@ -67,13 +67,13 @@ engine run --ui serves a run's page while it trains, with which it can be contro
 			return a.showRuns(cmd.Context(), args, o, open)
 		}),
 	}
-	cmd.Flags().StringVar(&o.address, "listen", usualUI, "`address` to serve the page at; port 0 is a free one")
-	cmd.Flags().BoolVar(&open, "open", false, "open the page in this machine's browser")
+	cmd.Flags().StringVar(&o.address, "listen", usualUI, "`HOST:PORT` to serve the page at; port 0 picks a free one")
+	cmd.Flags().BoolVar(&open, "open", false, "open the page in a browser on this machine")
 	o.setTLS(cmd)
 	return cmd
 }
 
-// showRuns serves the page of folders until a signal comes.
+// showRuns serves the page of folders until a signal stops it.
 func (a *app) showRuns(ctx context.Context, dirs []string, o uiFlags, open bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -89,9 +89,9 @@ func (a *app) showRuns(ctx context.Context, dirs []string, o uiFlags, open bool)
 	}
 	p.tell(func(link string) { a.printf("%s\n", link) })
 	if open {
-		// Without the token, which the list of processes would show.
+		// Without the token: the list of processes would show it.
 		if err := openBrowser(ctx, p.listener.Link("")); err != nil {
-			say(a.err, "the browser can't be started: %v; open the link in one", err)
+			say(a.err, "can't start a browser: %v; open the link yourself", err)
 		}
 	}
 	select {
@@ -102,7 +102,7 @@ func (a *app) showRuns(ctx context.Context, dirs []string, o uiFlags, open bool)
 	}
 }
 
-// openBrowser has the system open a link.
+// openBrowser opens a link in the system's browser.
 func openBrowser(ctx context.Context, link string) error {
 	name, args := "xdg-open", []string{link}
 	switch runtime.GOOS {
@@ -115,11 +115,11 @@ func openBrowser(ctx context.Context, link string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go func() { _ = cmd.Wait() }() // ends with the browser's starter, or with ctx
+	go func() { _ = cmd.Wait() }() // ends with the command, or with ctx
 	return nil
 }
 
-// page is a server of the page that is under way.
+// page is a running server of the page.
 type page struct {
 	app      *app
 	server   *ui.Server
@@ -130,11 +130,11 @@ type page struct {
 	once     sync.Once
 }
 
-// servePage begins to serve. Control takes a token, and reading from other machines does.
+// servePage starts a server. Control needs a token, and so does reading from other machines.
 func (a *app) servePage(o uiFlags, control bool) (*page, error) {
 	l, err := ui.Listen(o.address, o.certFile, o.key)
 	if err != nil {
-		return nil, usagef("the page's server: %w", err)
+		return nil, usagef("serve the page: %w", err)
 	}
 	p := &page{app: a, listener: l, served: make(chan error, 1)}
 	if control || l.Remote {
@@ -153,15 +153,15 @@ func (a *app) servePage(o uiFlags, control bool) (*page, error) {
 	return p, nil
 }
 
-// tell prints the link, and the fingerprint of a certificate that nobody knows.
+// tell prints the link, and the fingerprint of a new certificate.
 func (p *page) tell(print func(link string)) {
 	print(p.listener.Link(p.token))
 	if p.listener.Fingerprint != "" {
-		say(p.app.err, "SHA-256 of the page's certificate: %s", p.listener.Fingerprint)
+		say(p.app.err, "SHA-256 fingerprint of the page's certificate: %s", p.listener.Fingerprint)
 	}
 }
 
-// end ends the server. It gives the page a moment to hear how its run has ended.
+// end stops the server. It first waits up to patience for the page to learn how the run ended.
 func (p *page) end(patience time.Duration) {
 	if p == nil {
 		return
@@ -175,15 +175,15 @@ func (p *page) end(patience time.Duration) {
 		p.server.Close()
 		p.cancel()
 		if err := <-p.served; err != nil {
-			say(p.app.err, "the page's server: %v", err)
+			say(p.app.err, "serve the page: %v", err)
 		}
 	})
 }
 
-// pagePatience is how long the end of a run waits for its page to hear of it.
+// pagePatience is how long the end of a run waits for its page to receive it.
 const pagePatience = 2 * time.Second
 
-// withPage serves the page of a run that is about to begin; nil: it is not asked for.
+// withPage serves the page of a run that is about to start. It returns nil if no page is requested.
 func (a *app) withPage(o uiFlags) (*page, error) {
 	if o.address == "" {
 		return nil, nil
@@ -191,26 +191,26 @@ func (a *app) withPage(o uiFlags) (*page, error) {
 	return a.servePage(o, true)
 }
 
-// attach shows a run. That it is not shown does not hold it up.
+// attach shows a run on the page. If that fails, the run continues without the page.
 func (p *page) attach(name string, run ui.Run) {
 	if p == nil {
 		return
 	}
 	if err := p.server.Attach(name, run); err != nil {
-		say(p.app.err, "the run is not shown: %v", err)
+		say(p.app.err, "the page can't show the run: %v; the run continues", err)
 		return
 	}
 	p.tell(func(link string) { say(p.app.err, "the run's page: %s", link) })
 }
 
-// controlled is a coordinator's run that is followed. Changes of it are asked of the coordinator.
+// controlled is a followed run of a coordinator, which carries out its changes.
 type controlled struct {
 	*cluster.Followed
 	ctx    context.Context
 	client *cluster.Client
 }
 
-// changeTime is how long a coordinator may take to answer.
+// changeTime is how long the coordinator may take to answer.
 const changeTime = 10 * time.Second
 
 func (c controlled) Change(ch troupe.Change) error {

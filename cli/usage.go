@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// usageError is a command line that is not understood.
+// usageError reports a command line with a mistake in it.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -17,23 +17,23 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// unwanted refuses flags that would silently mean nothing.
+// unwanted rejects flags that would be ignored without a word.
 func unwanted(cmd *cobra.Command, names []string, why string) error {
 	for _, name := range names {
 		if cmd.Flags().Changed(name) {
-			return usagef("--%s: "+why, name)
+			return usagef("--%s "+why, name)
 		}
 	}
 	return nil
 }
 
-// idle refuses flags that have no effect beside others.
+// idle rejects flags that have no effect together with others, or without them.
 func idle(cmd *cobra.Command, beside string, names ...string) error {
-	return unwanted(cmd, names, "it has no effect "+beside+"; leave it out")
+	return unwanted(cmd, names, "has no effect "+beside+"; remove it")
 }
 
-// asGroup makes a command that does nothing but have subcommands: without one it
-// shows its help, a mistyped one gives a suggestion.
+// asGroup makes cmd a command that only has subcommands. Without a subcommand it shows its help; for a
+// mistyped one it suggests a name.
 func asGroup(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -43,7 +43,7 @@ func asGroup(cmd *cobra.Command) {
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cmd.SetOut(cmd.ErrOrStderr())
-		return errors.Join(cmd.Help(), usagef("name a command"))
+		return errors.Join(cmd.Help(), usagef("the command is missing: choose one from the list"))
 	}
 }
 
@@ -52,23 +52,51 @@ func unknownCommand(group *cobra.Command, name string) error {
 	for _, c := range group.Commands() {
 		names = append(names, c.Name())
 	}
-	return usagef("unknown command %q for %q%s; see %s --help", name, group.CommandPath(), didYouMean(name, names, ""), group.CommandPath())
+	hint := didYouMean(name, names, "")
+	if use := otherCommands[name]; use != "" && !group.HasParent() {
+		hint = ", use " + use
+	}
+	return usagef("unknown command %q for %q%s; see %s --help", name, group.CommandPath(), hint, group.CommandPath())
 }
 
-// takes checks the number of arguments; the names are those of the usage line.
+// otherCommands maps names of commands that other programs have to engine's own.
+var otherCommands = map[string]string{
+	"train": "engine run CONFIG", "resume": "engine run CONFIG, which resumes from the last checkpoint (or engine cluster resume RUN)",
+	"chat": "engine generate --from DIR --chat", "sample": "engine generate --from DIR", "evaluate": "engine eval --from DIR",
+	"pause": "engine cluster pause RUN", "rate": "engine cluster rate RUN --lr RATE", "checkpoint": "engine cluster checkpoint RUN",
+	"checkpoints": "engine ckpt ls DIR", "ls": "engine ckpt ls DIR (checkpoints) or engine ps (runs of a cluster)",
+}
+
+// takes checks the number of arguments. The names are those in the usage line.
 func takes(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			return usagef("%s is missing: %s", names[len(args)], cmd.UseLine())
+			hint := ""
+			if names[len(args)] == "CONFIG" && exists("config.toml") {
+				hint = "; did you mean " + cmd.CommandPath() + " config.toml?"
+			}
+			return usagef("%s is missing: %s%s", names[len(args)], cmd.UseLine(), hint)
 		case len(args) > len(names):
-			return usagef("unexpected argument %q: %s; quote what the shell should leave alone", args[len(names)], cmd.UseLine())
+			return usagef("unexpected argument %q: %s; %s", args[len(names)], cmd.UseLine(), argumentHint(cmd, args[len(names)]))
 		}
 		return nil
 	}
 }
 
-// takesUpTo checks the number of arguments where the last ones may be left out.
+// argumentHint guesses what an argument too many was meant to be.
+func argumentHint(cmd *cobra.Command, arg string) string {
+	key, _, isKey := strings.Cut(arg, "=")
+	switch {
+	case isKey && strings.Contains(key, ".") && cmd.Flags().Lookup("set") != nil:
+		return "to override a key of the config, write --set " + arg
+	case cmd.Flags().Lookup("from") != nil:
+		return "to name a model's folder, write --from " + arg
+	}
+	return "quote arguments that contain spaces or wildcards"
+}
+
+// takesUpTo checks the number of arguments where the last ones are optional.
 func takesUpTo(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > len(names) {
@@ -78,12 +106,20 @@ func takesUpTo(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// renamedFlags are the flags of earlier versions under another name.
+// renamedFlags maps flags of earlier versions to their new names.
 var renamedFlags = map[string]string{"group": "microbatch-group-size", "bound": "max-in-flight"}
 
-// flagError explains a flag that is not understood.
+// otherFlags maps flags that other programs have to engine's own. A command gets the hint if it has the flag that
+// the hint begins with.
+var otherFlags = map[string]string{
+	"lr": "set optimizer.lr=RATE", "learning-rate": "set optimizer.lr=RATE", "steps": "set run.steps=N", "max-steps": "set run.steps=N",
+	"batch-size": "set batch.sequences=N", "seed": "set run.seed=N", "out": "set run.out=DIR", "name": "set run.name=NAME",
+	"data": "set data.train=FILES", "max-tokens": "tokens", "max-new-tokens": "tokens", "n": "tokens",
+}
+
+// flagError explains an invalid flag.
 func flagError(cmd *cobra.Command, err error) error {
-	// A mistyped command's flags look wrong, but are not what is.
+	// With a mistyped command, its flags look wrong too: report the command.
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 		return unknownCommand(cmd, args[0])
 	}
@@ -94,8 +130,16 @@ func flagError(cmd *cobra.Command, err error) error {
 		if now := renamedFlags[unknown.GetSpecifiedName()]; now != "" && cmd.Flags().Lookup(now) != nil {
 			hint = ", its new name is --" + now
 		}
-		if unknown.GetSpecifiedName() == "insecure" {
-			return usagef("there is no --insecure: between processes everything is encrypted, by certificates that the coordinator makes itself and that need no set-up, since whoever could talk to them unknown could stop and forge all that they do; leave it out")
+		if use := otherFlags[unknown.GetSpecifiedName()]; use != "" && cmd.Flags().Lookup(strings.Fields(use)[0]) != nil {
+			hint = ", use --" + use
+		}
+		switch unknown.GetSpecifiedName() {
+		case "insecure":
+			return usagef("there is no --insecure: connections between processes are always encrypted. The coordinator makes the certificates itself, without set-up; without them any client that can connect could stop or forge a run. Remove the flag")
+		case "resume":
+			if cmd.Name() == "run" {
+				hint = ": without it, engine run resumes from the last checkpoint"
+			}
 		}
 	}
 	return usagef("%v%s; see %s --help", err, hint, cmd.CommandPath())
@@ -103,7 +147,7 @@ func flagError(cmd *cobra.Command, err error) error {
 
 var flagName = regexp.MustCompile(`(?m)^.{6}--([a-z-]+)`)
 
-// flagNames lists a command's flags.
+// flagNames returns the names of a command's flags.
 func flagNames(cmd *cobra.Command) []string {
 	var names []string
 	for _, m := range flagName.FindAllStringSubmatch(cmd.Flags().FlagUsages(), -1) {
@@ -112,8 +156,8 @@ func flagNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// didYouMean names those of the names that are near a word. It asks cobra, which
-// suggests commands, so each name is made one.
+// didYouMean suggests the names that are similar to a word. Cobra suggests only commands, so each name
+// becomes one.
 func didYouMean(word string, names []string, prefix string) string {
 	group := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range names {
@@ -126,7 +170,7 @@ func didYouMean(word string, names []string, prefix string) string {
 	return ", did you mean " + prefix + strings.Join(near, " or "+prefix) + "?"
 }
 
-// helpCommand is cobra's, but an unknown topic is an error.
+// helpCommand is cobra's, except that an unknown topic is an error.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command or topic]",
@@ -145,14 +189,14 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// must is for what can fail only by a mistake in this program's own flags.
+// must panics on an error that only a mistake in this program's own flags can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// completeFiles completes an argument with files of an extension.
+// completeFiles completes an argument with the files of an extension.
 func completeFiles(ext string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{ext}, cobra.ShellCompDirectiveFilterFileExt
@@ -164,7 +208,15 @@ func completeFolders(*cobra.Command, []string, string) ([]string, cobra.ShellCom
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// completeWords completes a flag with one of some words.
+// helpColumns is the width that flags' descriptions are wrapped at.
+const helpColumns = 100
+
+// wrapFlags makes a usage template wrap the descriptions of flags.
+func wrapFlags(template string) string {
+	return strings.ReplaceAll(template, "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", helpColumns))
+}
+
+// completeWords completes a flag with one of the words.
 func completeWords(cmd *cobra.Command, flag string, words ...string) {
 	must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 }

@@ -22,20 +22,20 @@ import (
 	"github.com/troupe-ml/troupe/internal/show/view"
 )
 
-// How often a view asks what the actors do: of a run in this program, and of a coordinator's.
+// How often a view reads the state of the actors: of a run in this program, and of a coordinator's run.
 const (
 	lookEvery       = 100 * time.Millisecond
 	lookRemoteEvery = time.Second
 )
 
-// recording is a run whose actions can be timed for those who watch.
+// recording is a run that can record the times of its actions.
 type recording interface {
 	Record(time.Duration)
 	Actions() troupe.Actions
 }
 
-// viewReporter draws a run in the last rows of a terminal. What a person scrolls back to
-// stands above, as without a view.
+// viewReporter draws a run in the last rows of a terminal. Lines of text scroll above them, as without a
+// view.
 type viewReporter struct {
 	*textReporter
 	run     training
@@ -45,10 +45,10 @@ type viewReporter struct {
 	running sync.WaitGroup
 }
 
-// divertible is an error stream of which a view can show the lines.
+// divertible is an error stream whose lines a view can show.
 type divertible interface{ divert(to func(line string)) }
 
-// newView makes a view, or says why there can be none.
+// newView makes a view, or says why it can't.
 func (a *app) newView(r training, logEvery int, leaves bool) (reporter, string) {
 	size, why := a.viewSize()
 	if why != "" {
@@ -63,7 +63,7 @@ func (a *app) newView(r training, logEvery int, leaves bool) (reporter, string) 
 	v.program = tea.NewProgram(m, options...)
 	above := lineWriter(v.above)
 	v.textReporter = &textReporter{app: a, screen: term.NewScreen(&above, &above, nil), logEvery: logEvery}
-	if !term.IsTerminal(os.Stderr) { // what goes to a file still does
+	if !term.IsTerminal(os.Stderr) { // standard error is a file: its lines go there
 		v.screen = term.NewScreen(&above, a.err, nil)
 	} else if d, ok := a.err.(divertible); ok {
 		v.err = d
@@ -71,7 +71,7 @@ func (a *app) newView(r training, logEvery int, leaves bool) (reporter, string) 
 	return v, ""
 }
 
-// viewOptions are what the environment says of the terminal.
+// viewOptions reads the terminal's abilities from the environment.
 func viewOptions() view.Options {
 	locale := os.Getenv("LANG")
 	for _, name := range []string{"LC_CTYPE", "LC_ALL"} {
@@ -83,21 +83,21 @@ func viewOptions() view.Options {
 	return view.Options{Unicode: strings.Contains(locale, "utf8"), Colour: os.Getenv("NO_COLOR") == ""}
 }
 
-// viewSize is the terminal's size, or why it can't show a view.
+// viewSize returns the terminal's size, or the reason why it can't show a view.
 func (a *app) viewSize() (size [2]int, why string) {
 	switch {
 	case !canView:
-		return size, "views are drawn on Unix systems"
+		return size, "a view needs a Unix system"
 	case !a.terminal:
-		return size, "the output is no terminal"
+		return size, "the output is not a terminal"
 	case a.width == nil || os.Getenv("TERM") == "":
-		return size, fmt.Sprintf("this terminal can't redraw lines (TERM=%s)", os.Getenv("TERM"))
+		return size, fmt.Sprintf("the terminal can't redraw lines (TERM=%s)", os.Getenv("TERM"))
 	case !inForeground(os.Stdout):
-		return size, "the program runs in the background"
+		return size, "the program runs in the background (under timeout, add --foreground)"
 	}
 	columns, rows, err := xterm.GetSize(int(os.Stdout.Fd()))
 	if err != nil || columns < view.LeastColumns || rows < view.LeastRows {
-		return size, fmt.Sprintf("the terminal has %d columns and %d rows, and a view takes %d and %d", columns, rows, view.LeastColumns,
+		return size, fmt.Sprintf("the terminal has %d columns and %d rows; a view needs %d and %d", columns, rows, view.LeastColumns,
 			view.LeastRows)
 	}
 	return [2]int{columns, rows}, ""
@@ -105,7 +105,7 @@ func (a *app) viewSize() (size [2]int, why string) {
 
 func lineWriter(to func(line string)) linesTo { return linesTo{to: to} }
 
-// linesTo gives whole lines to a function.
+// linesTo passes whole lines to a function.
 type linesTo struct {
 	to   func(line string)
 	held []byte
@@ -123,10 +123,10 @@ func (l *linesTo) Write(p []byte) (int, error) {
 	}
 }
 
-// above shows lines above the view. Where that has ended they go to the output.
+// above shows a line above the view.
 func (v *viewReporter) above(line string) { v.program.Send(aboveMsg(line)) }
 
-// aboveMsg are lines that stay.
+// aboveMsg is a line to show above the view.
 type aboveMsg string
 
 func (v *viewReporter) begin(i troupe.Info) {
@@ -138,7 +138,7 @@ func (v *viewReporter) begin(i troupe.Info) {
 	v.running.Add(3)
 	go func() { // ends with close, or with the terminal
 		defer v.running.Done()
-		_, _ = v.program.Run() // without a terminal there is nobody to tell
+		_, _ = v.program.Run() // without a terminal there is no place to report an error
 	}()
 	go func() { // ends with ctx
 		defer v.running.Done()
@@ -152,7 +152,7 @@ func (v *viewReporter) begin(i troupe.Info) {
 	v.textReporter.begin(i)
 }
 
-// look asks what the actors do, again and again.
+// look reads the state of the actors at intervals.
 func (v *viewReporter) look(ctx context.Context) {
 	every := lookEvery
 	if _, remote := v.run.(detachable); remote {
@@ -176,13 +176,13 @@ func (v *viewReporter) look(ctx context.Context) {
 	}
 }
 
-// lookMsg is what the actors do.
+// lookMsg is the state of the actors.
 type lookMsg struct {
 	status  event.Status
 	actions troupe.Actions
 }
 
-// happened is an event of the run.
+// happened wraps an event of the run.
 type happened struct{ event troupe.Event }
 
 func (v *viewReporter) event(e troupe.Event) {
@@ -202,13 +202,13 @@ func (v *viewReporter) close() {
 	v.screen = term.NewScreen(v.app.out, v.app.err, nil)
 }
 
-// endMsg takes the view away, and hideMsg for a while.
+// endMsg removes the view; hideMsg hides it for a while.
 type (
 	endMsg  struct{}
 	hideMsg bool
 )
 
-// hideTime is how long it takes at most until a frame that was taken away is.
+// hideTime is how long it may take until a hidden frame has disappeared.
 const hideTime = 100 * time.Millisecond
 
 // viewModel is what bubbletea draws.
@@ -216,15 +216,15 @@ type viewModel struct {
 	view          *view.View
 	width, height int
 	run           training
-	keys          bool // there are any
-	leaves        bool // Ctrl-C ends the following, not the run
+	keys          bool // standard input is a terminal
+	leaves        bool // Ctrl-C only stops following the run
 	help          bool
-	question      string // that a person is asked
+	question      string // the question on the screen
 	stopping      bool
 	over          bool
-	above         []string // lines that are not shown yet; as many as come while one write goes on
+	above         []string // lines to show after the current write
 	printing      bool
-	hidden        bool // the program is about to be suspended, or was
+	hidden        bool // the program is about to be suspended, or is
 }
 
 func (m *viewModel) Init() tea.Cmd { return nil }
@@ -255,8 +255,8 @@ func (m *viewModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// print shows lines above the view, when those before them are there: commands run side by
-// side. At the end it is the last to do something.
+// print shows lines above the view, one batch after the other, since bubbletea runs commands concurrently.
+// After endMsg it quits once the last batch is shown.
 func (m *viewModel) print(text ...string) tea.Cmd {
 	for _, t := range text {
 		for line := range strings.SplitSeq(t, "\n") {
@@ -276,10 +276,10 @@ func (m *viewModel) print(text ...string) tea.Cmd {
 	return nil
 }
 
-// printedMsg says that lines are above the view.
+// printedMsg means that a batch of lines has been printed.
 type printedMsg struct{}
 
-// wrapLine breaks a line, so that it takes as many rows as it is taken to.
+// wrapLine breaks a line at a width, so that its number of rows is known.
 func wrapLine(line string, width int) string {
 	runes, parts := []rune(line), []string(nil)
 	for len(runes) > max(width, 1) {
@@ -288,7 +288,7 @@ func wrapLine(line string, width int) string {
 	return strings.Join(append(parts, string(runes)), "\n")
 }
 
-// key does what a key asks for. What may wait for others is not done in place.
+// key handles a key. Commands that may block run in the background.
 func (m *viewModel) key(key string) tea.Cmd {
 	if m.question != "" && key != "ctrl+c" {
 		m.question = ""
@@ -307,12 +307,12 @@ func (m *viewModel) key(key string) tea.Cmd {
 	case "ctrl+z":
 		return suspendGroup
 	case "q":
-		m.question = "stop at the end of this step, with a checkpoint? y, or any other key for no"
+		m.question = "stop after this step, with a checkpoint? y: yes, any other key: no"
 		switch {
 		case m.leaves:
-			m.question = "leave the run, which goes on? y, or any other key for no"
+			m.question = "stop following? The run continues. y: yes, any other key: no"
 		case m.stopping:
-			m.question = "stop at once? What was trained since the last checkpoint is lost. y, or any other key for no"
+			m.question = "stop at once? The steps since the last checkpoint are lost. y: yes, any other key: no"
 		}
 	case "p":
 		kind := event.ChangePause
@@ -340,14 +340,14 @@ func (m *viewModel) key(key string) tea.Cmd {
 	return nil
 }
 
-// changeable is a run that takes changes.
+// changeable is a run that accepts requests.
 type changeable interface{ Change(troupe.Change) error }
 
 func (m *viewModel) change(kind event.ChangeKind) tea.Cmd {
 	return func() tea.Msg {
 		r, ok := m.run.(changeable)
 		if !ok {
-			return aboveMsg("engine: this run takes no changes from here; engine cluster pause, resume and checkpoint make them")
+			return aboveMsg("engine: this run can't be changed from here; use engine cluster pause, resume or checkpoint")
 		}
 		if err := r.Change(troupe.Change{Kind: kind}); err != nil {
 			return aboveMsg("engine: " + words.OneLine(err.Error()))
@@ -360,7 +360,7 @@ func (m *viewModel) showStatus() tea.Msg {
 	return aboveMsg(strings.TrimRight(words.Harmless(m.run.Status().String()), "\n"))
 }
 
-// View draws the frame. Some rows of the terminal are left to what stands above.
+// View draws the frame. It leaves some rows of the terminal to the lines above.
 func (m *viewModel) View() tea.View {
 	if m.over || m.hidden || m.width < view.LeastColumns || m.height < view.LeastRows {
 		return tea.NewView("")
@@ -391,7 +391,7 @@ func (m *viewModel) View() tea.View {
 	return tea.NewView(strings.Join(lines, "\n"))
 }
 
-// diverted is the error stream. While a view is drawn its lines go there.
+// diverted is the error stream. While a view is drawn, its lines go to the view.
 type diverted struct {
 	mu sync.Mutex
 	w  io.Writer

@@ -148,7 +148,7 @@ func TestViewIsSuspended(t *testing.T) {
 	}
 	seen.await(t, at, "2 stages:")
 	if modes(t, slave).Lflag&unix.ICANON != 0 {
-		t.Error("it goes on without keys")
+		t.Error("it continues without keys")
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestViewGoesWithItsTerminal(t *testing.T) {
 	goesOn(t, cmd.Dir)
 }
 
-// TestViewIsPlain: where there can be no view, lines come, and one that says why.
+// TestViewIsPlain: if a view is not possible, plain lines are printed, and one line says why.
 func TestViewIsPlain(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -185,8 +185,8 @@ func TestViewIsPlain(t *testing.T) {
 		env     []string
 		says    string
 	}{
-		{"dumb", 90, []string{"TERM=dumb"}, "this terminal can't redraw lines (TERM=dumb)"},
-		{"narrow", 30, nil, "the terminal has 30 columns and 24 rows, and a view takes 40 and 12"},
+		{"dumb", 90, []string{"TERM=dumb"}, "the terminal can't redraw lines (TERM=dumb)"},
+		{"narrow", 30, nil, "the terminal has 30 columns and 24 rows; a view needs 40 and 12"},
 	} {
 		cmd, _, _, seen := onTerminal(t, c.columns, c.env, "run", "tiny.toml", "--view")
 		_ = cmd.Wait() // looked at below
@@ -198,14 +198,13 @@ func TestViewIsPlain(t *testing.T) {
 	cmd := exec.Command("engine", "run", "tiny.toml", "--view")
 	cmd.Dir = workdir(t)
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "plain lines instead of a view: the output is no terminal") ||
+	if err != nil || !strings.Contains(string(out), "no view, plain lines instead: the output is not a terminal") ||
 		strings.Contains(string(out), "\x1b") {
 		t.Errorf("%v\n%q", err, out)
 	}
 }
 
-// TestViewKeepsTheOrderOfLines: commands of the library run side by side, lines come one
-// after the other.
+// TestViewKeepsTheOrderOfLines: the library runs commands concurrently, but lines stay in order.
 func TestViewKeepsTheOrderOfLines(t *testing.T) {
 	cmd, _, _, seen := onTerminal(t, 200, nil, "run", "tiny.toml", "--view", "--set", "run.steps=300", "--set", "run.eval_every=0", "--set",
 		"run.checkpoint_every=0", "--set", "run.log_every=1")
@@ -225,8 +224,7 @@ func TestViewKeepsTheOrderOfLines(t *testing.T) {
 	}
 }
 
-// TestViewAsks: whoever says no goes on, and the second time it is a question of stopping at
-// once.
+// TestViewAsks: the answer no continues the run, and the second q asks whether to stop at once.
 func TestViewAsks(t *testing.T) {
 	m := &viewModel{view: view.New(view.Options{}), keys: true}
 	if cmd := m.key("q"); cmd != nil || !strings.Contains(m.question, "with a checkpoint") {
@@ -243,7 +241,7 @@ func TestViewAsks(t *testing.T) {
 		t.Errorf("it asks %q", m.question)
 	}
 	m = &viewModel{view: view.New(view.Options{}), leaves: true}
-	if m.key("q"); !strings.Contains(m.question, "which goes on") {
-		t.Errorf("who follows is asked %q", m.question)
+	if m.key("q"); !strings.Contains(m.question, "The run continues") {
+		t.Errorf("with --view of engine follow it asks %q", m.question)
 	}
 }

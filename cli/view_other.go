@@ -9,7 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// canView: views need signals that this system does not have.
+// canView is false: views need signals that this system does not have.
 const canView = false
 
 func signalSelf(os.Signal) tea.Cmd { return nil }

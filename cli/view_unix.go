@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// canView says whether this system has what a view needs.
+// canView says whether this system can draw views.
 const canView = true
 
-// signalSelf sends a signal to this program, as a terminal does that reads no keys.
+// signalSelf sends a signal to this program, as the terminal would in its normal mode.
 func signalSelf(s os.Signal) tea.Cmd {
 	return func() tea.Msg {
 		_ = syscall.Kill(os.Getpid(), s.(syscall.Signal))
@@ -24,20 +24,20 @@ func signalSelf(s os.Signal) tea.Cmd {
 	}
 }
 
-// suspendGroup does what a terminal does at Ctrl-Z.
+// suspendGroup suspends the process group, as the terminal does for Ctrl-Z.
 func suspendGroup() tea.Msg {
 	_ = syscall.Kill(0, syscall.SIGTSTP)
 	return nil
 }
 
-// inForeground reports whether this program may change its terminal.
+// inForeground reports whether this program may write to its terminal.
 func inForeground(f *os.File) bool {
 	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
-	return err != nil || group == unix.Getpgrp() // whoever has no job control is in front
+	return err != nil || group == unix.Getpgrp() // an error means no job control: always in the foreground
 }
 
-// mindSuspension gives the terminal back before the program is suspended, and takes it again
-// when it goes on in the foreground.
+// mindSuspension releases the terminal before the program is suspended, and restores the view when the
+// program continues in the foreground.
 func mindSuspension(ctx context.Context, p *tea.Program) {
 	suspend := make(chan os.Signal, 1)
 	signal.Notify(suspend, syscall.SIGTSTP)
@@ -51,20 +51,20 @@ func mindSuspension(ctx context.Context, p *tea.Program) {
 		case <-ctx.Done():
 			return
 		}
-		// The frame is taken away: whatever is written meanwhile, the next one begins where the
-		// cursor is then.
+		// Hide the frame, so that the next one starts at the cursor, wherever other programs
+		// leave it.
 		p.Send(hideMsg(true))
 		time.Sleep(hideTime)
 		_ = p.ReleaseTerminal()
-		// bubbletea (v2.1.1 too) stops its ticker in the goroutine that it tells to end: one that
-		// gets there only after the terminal is taken again stops the new drawing.
+		// bubbletea (also v2.1.1) stops its ticker in the goroutine that it tells to end. If that
+		// happens only after RestoreTerminal, it stops the new drawing.
 		time.Sleep(hideTime)
 		select {
-		case <-goOn: // an earlier one
+		case <-goOn: // drop an earlier signal
 		default:
 		}
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		<-goOn // another thread may have taken the stop: this one may run on for a moment
+		<-goOn // another thread may have received the stop, so this one may run for a moment
 		for !inForeground(os.Stdout) {
 			select {
 			case <-time.After(200 * time.Millisecond):

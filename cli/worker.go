@@ -29,54 +29,58 @@ func (a *app) newWorker() *cobra.Command {
 	var o workerFlags
 	cmd := &cobra.Command{
 		Use:   "worker",
-		Short: "Compute stages for the runs of a cluster",
-		Long: `Join the cluster of a coordinator (engine cluster start) and compute the stages
-that it gives this process. The token, which the coordinator has printed the name
-of, is a secret: it is read from a file that nobody else may read. With it the
-worker checks that it talks to the right coordinator, and gets a certificate of
-its own, with which everything from then on is encrypted.
+		Short: "Join a cluster and compute stages of its runs",
+		Long: `Join the cluster of a coordinator (engine cluster start) and compute the stages that the
+coordinator assigns to this process. Start one worker per machine, with the same build as
+the coordinator.
 
-The worker needs no disk but, if you like, for the certificate (--cert-file),
-with which it joins again without a token.
+Token. The coordinator prints the path of worker.token when it starts; copy that file here
+and keep it secret: only you may have permission to read it. With the token the worker
+verifies the coordinator and gets its own certificate, which encrypts all connections.
+With --cert-file the worker stores the certificate, and rejoins without a token. It writes
+nothing else to disk.
 
---join takes the coordinator's HOST:PORT, or what finds it, each time anew, also
-when it comes back elsewhere:
+Address. --join takes the coordinator's HOST:PORT, or a discovery URL, which is looked up
+again for every connection, so that the coordinator may move:
 
-  dns://NAME:PORT                    all addresses of a name, such as that of a
-                                     headless service
+  dns://NAME:PORT                    all addresses of a DNS name, such as a headless
+                                     service in Kubernetes
   dns+srv://_troupe._tcp.NAME        the SRV records of a name
-  etcd://HOST:PORT,HOST:PORT/PREFIX  what engine cluster start --announce has
-                                     written there; ?ca=FILE&cert=FILE&key=FILE
-                                     is for TLS
+  etcd://HOST:PORT,HOST:PORT/PREFIX  the address that engine cluster start --announce
+                                     published; for TLS add ?ca=FILE&cert=FILE&key=FILE
 
-What is found must prove by its certificate that it is the coordinator. Ctrl-C (SIGINT, SIGTERM) leaves the
-cluster: runs go on from their last checkpoint without it.`,
+The discovered address must present the coordinator's certificate.
+
+Stop. Ctrl-C (SIGINT, SIGTERM) leaves the cluster. Runs resume from their last checkpoint on
+the workers that remain.
+
+See also: engine cluster start, engine cluster token, engine status.`,
 		Example: `  engine worker --join 10.0.0.1:7070 --token-file worker.token
   engine worker --join dns://head:7070 --token-file worker.token
   engine worker --join head:7070 --token-file worker.token --cert-file worker.pem --name rack1-node3`,
 		Args: takes(),
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
 			if o.Join == "" {
-				return usagef("--join is missing: give the coordinator's HOST:PORT, which it prints when it starts")
+				return usagef("--join is missing: give the coordinator's HOST:PORT, which engine cluster start prints")
 			}
 			return a.computes(cmd.Context(), o)
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Join, "join", "", "the coordinator's `address`: HOST:PORT, dns://… or etcd://…")
-	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the token; -: the standard input")
-	f.StringVar(&o.CertFile, "cert-file", "", "`file` that keeps the worker's certificate; with it no token is needed again")
-	f.StringVar(&o.Name, "name", "", "the worker's `name` in the cluster (default: the host's)")
-	f.StringVar(&o.Listen, "listen", "", "`host:port` to listen at (default: any port of the address that reaches the coordinator)")
-	f.StringVar(&o.Advertise, "advertise", "", "`host:port` that others reach it by, where that is another")
-	f.StringVar(&o.DataListen, "data-address", "", "`host:port` of a second network for tensors (default: the same)")
-	f.IntVar(&o.Threads, "threads", 0, "`threads` of the CPU (default: all cores)")
-	f.BoolVar(&o.local, "local", false, "end when the standard input does")
+	f.StringVar(&o.Join, "join", "", "`address` of the coordinator: HOST:PORT, dns://… or etcd://… (required)")
+	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the worker token; - is standard input")
+	f.StringVar(&o.CertFile, "cert-file", "", "`file` to keep the worker's certificate in; later starts then need no token")
+	f.StringVar(&o.Name, "name", "", "`name` of the worker in the cluster (default: the host name)")
+	f.StringVar(&o.Listen, "listen", "", "`HOST:PORT` to listen on (default: a free port of the address that connects to the coordinator)")
+	f.StringVar(&o.Advertise, "advertise", "", "`HOST:PORT` at which other hosts reach it, if that differs from --listen")
+	f.StringVar(&o.DataListen, "data-address", "", "`HOST:PORT` on a second network, for tensors (default: the same as --listen)")
+	f.IntVar(&o.Threads, "threads", 0, "`number` of CPU threads to use (default: all cores)")
+	f.BoolVar(&o.local, "local", false, "exit when standard input closes")
 	must(f.MarkHidden("local"))
 	return cmd
 }
 
-// computes is what a worker does.
+// computes runs a worker until a signal stops it.
 func (a *app) computes(ctx context.Context, o workerFlags) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -85,7 +89,7 @@ func (a *app) computes(ctx context.Context, o workerFlags) error {
 		return err
 	}
 	if o.local {
-		// The process that has started it decides about signals of the terminal.
+		// The parent process handles the terminal's signals.
 		signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 		go func() { // ends with the standard input
 			_, _ = io.Copy(io.Discard, in)
@@ -100,29 +104,29 @@ func (a *app) computes(ctx context.Context, o workerFlags) error {
 		o.Logger = a.logger(slog.LevelError)
 	}
 	if o.Threads > 0 {
-		runtime.GOMAXPROCS(o.Threads + 1) // one for what comes and goes
+		runtime.GOMAXPROCS(o.Threads + 1) // one more for messages
 	}
 	return cluster.Work(ctx, o.WorkerConfig)
 }
 
-// readToken reads the token, unless there is a certificate.
+// readToken reads the token. It is optional with a certificate.
 func (o *workerFlags) readToken(in *bufio.Reader) (err error) {
 	switch {
 	case o.tokenFile == "-":
 		var line string
 		if line, err = in.ReadString('\n'); err != nil && err != io.EOF { //nolint:errorlint // as ReadString gives it
-			return fmt.Errorf("the token: %w", err)
+			return fmt.Errorf("read the token from standard input: %w", err)
 		}
 		o.Token, err = cluster.ParseToken(line)
 	case o.tokenFile != "":
 		o.Token, err = cluster.ReadTokenFile(o.tokenFile)
 	case o.CertFile == "":
-		return usagef("--token-file is missing: give the file with the token that engine cluster start has written, or --cert-file with a certificate")
+		return usagef("--token-file is missing: give a copy of worker.token, which engine cluster start wrote to its folder, or a certificate with --cert-file")
 	}
 	return err
 }
 
-// logger writes to the error stream; with ENGINE_DEBUG everything.
+// logger returns a logger to the error stream. With ENGINE_DEBUG set it logs everything.
 func (a *app) logger(level slog.Level) *slog.Logger {
 	if os.Getenv("ENGINE_DEBUG") != "" {
 		level = slog.LevelDebug
@@ -130,7 +134,7 @@ func (a *app) logger(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
 }
 
-// localWorker makes the process of a worker of this machine: this program.
+// localWorker returns the command of a worker process on this machine. It runs this program.
 func (a *app) localWorker(ctx context.Context, name, join string, threads int) *exec.Cmd {
 	path, err := os.Executable()
 	if err != nil {

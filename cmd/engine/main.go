@@ -1,15 +1,13 @@
-// Command engine trains neural networks in pipeline stages that are actors, and
-// uses what it has trained: `engine help` lists its commands, `engine help
-// exit-codes` what its exit status means.
+// Command engine trains neural networks in pipeline stages that are actors, and runs the trained
+// models. `engine help` lists its commands, `engine help exit-codes` explains its exit status.
 //
-// All of it is package cli.
+// The code is in package cli.
 package main
 
 import (
 	"github.com/troupe-ml/troupe/cli"
 
-	// By what a coordinator is found, beside its address: a program of one's own imports what it
-	// wants of these.
+	// The discovery schemes of --join and --cluster. A custom program imports the ones that it needs.
 	_ "github.com/troupe-ml/troupe/cluster/discovery/dns"
 	_ "github.com/troupe-ml/troupe/cluster/discovery/etcd"
 )
