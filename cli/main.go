@@ -117,7 +117,7 @@ Start here:
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("engine {{.Version}}\n")
-	root.SetUsageTemplate(wrapFlags(root.UsageTemplate()))
+	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.newRun(), a.newEval(), a.newPredict(), a.newGenerate(), a.newTokenize(), a.newExport(), a.newTensorBoard(),

@@ -211,9 +211,11 @@ func completeFolders(*cobra.Command, []string, string) ([]string, cobra.ShellCom
 // helpColumns is the width that flags' descriptions are wrapped at.
 const helpColumns = 100
 
-// wrapFlags makes a usage template wrap the descriptions of flags.
-func wrapFlags(template string) string {
-	return strings.ReplaceAll(template, "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", helpColumns))
+// usageTemplate changes cobra's template of help texts: it wraps the descriptions of flags, and prints the command
+// that shows a topic.
+func usageTemplate(cobras string) string {
+	return strings.NewReplacer("Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", helpColumns),
+		"{{rpad .CommandPath .CommandPathPadding}}", "{{.Root.Name}} help {{rpad .Name .NamePadding}}").Replace(cobras)
 }
 
 // completeWords completes a flag with one of the words.
