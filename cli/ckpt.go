@@ -15,7 +15,9 @@ import (
 )
 
 func (a *app) newCkpt() *cobra.Command {
-	cmd := &cobra.Command{Use: "ckpt", Short: "List and verify checkpoints"}
+	cmd := &cobra.Command{Use: "ckpt", Short: "List and verify checkpoints",
+		Long: `List the checkpoints of a run, or verify their checksums. To resume from an older checkpoint,
+use engine run --from-step.`}
 	cmd.AddCommand(a.newCkptLs(), a.newCkptVerify())
 	asGroup(cmd)
 	return cmd

@@ -25,7 +25,12 @@ import (
 const tokenTTL = 24 * time.Hour
 
 func (a *app) newCluster() *cobra.Command {
-	cmd := &cobra.Command{Use: "cluster", Short: "Start a coordinator, manage tokens, control runs"}
+	cmd := &cobra.Command{Use: "cluster", Short: "Start a coordinator, manage tokens, control runs",
+		Long: `Train on several machines. engine cluster start runs the coordinator on one host; engine
+worker joins from each machine that computes; engine run --cluster trains on them.
+
+The other commands manage join tokens and workers (token, tokens, revoke, release) and send
+requests to a run (pause, resume, checkpoint, rate). engine stop stops a run.`}
 	cmd.AddCommand(a.newClusterStart(), a.newClusterToken(), a.newClusterTokens(), a.newClusterRevoke(), a.newClusterRelease(),
 		a.newChange("pause", "Pause a run after the current step", event.ChangePause),
 		a.newChange("resume", "Resume a paused run and cancel scheduled pauses", event.ChangeResume),
@@ -47,7 +52,7 @@ func (a *app) newClusterStart() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start",
 		Short: "Start the coordinator of a cluster",
-		Long: `Start the coordinator of a cluster. It accepts workers and operators, schedules runs on
+		Long: `Start the coordinator of a cluster. It accepts workers and operators, places runs on
 the workers, and keeps the runs' files: paths in a submitted config are paths on this host.
 
 Connect. It prints the commands for workers and operators, and writes two join tokens to

@@ -43,7 +43,9 @@ func setFlag(cmd *cobra.Command, sets *[]string) {
 }
 
 func (a *app) newConfig() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Check or print a config file"}
+	cmd := &cobra.Command{Use: "config", Short: "Check or print a config file",
+		Long: `Check a config file, or print it with the value of every key. engine init writes a config
+file, and engine run trains with it.`}
 	cmd.AddCommand(a.newConfigCheck(), a.newConfigPrint())
 	asGroup(cmd)
 	return cmd

@@ -43,10 +43,10 @@ all of them are one conversation; end it with Ctrl-D. --messages answers a conve
 from a file: a JSON array such as [{"role": "user", "content": "Hello"}]. --tools
 describes the functions that an answer may call, as a JSON array.
 
-Context. The model sees --context tokens, by default as many as it has positions, even if
-it was trained with a shorter model.context. It sees only the end of a longer prompt. When
-the context is full, it continues with the last half of it. Warnings report both; so do
-prompt_cut and window_moves in the JSON.
+Context. The model sees up to --context tokens. The default is its number of positions, even
+if it was trained with a shorter model.context. Of a longer prompt it sees only the end. When
+the context is full, it continues with the last half of it. Warnings report both cases; the
+JSON has them as prompt_cut and window_moves.
 
 See also: engine eval (loss), engine export (use the model in other programs).`,
 		Example: `  engine generate --from runs/run --prompt "func main() {"

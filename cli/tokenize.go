@@ -177,7 +177,7 @@ func openTokenizer(from string) (tokenizer.Tokenizer, error) {
 func tokenizerOfRun(dir string) (tok tokenizer.Tokenizer, err error) {
 	c, err := checkpoint.OpenAt(dir)
 	if err != nil {
-		return nil, fmt.Errorf("--from: the folder has no %s, and is not a run or a checkpoint: %w", rundir.TokensFile, err)
+		return nil, fmt.Errorf("--from: the folder has no %s, and no checkpoint: %w", rundir.TokensFile, err)
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	tok, err = rundir.ReadTokenizer(c)
