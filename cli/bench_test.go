@@ -19,7 +19,7 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// A measurement that a signal ends leaves no folder behind.
+// TestBenchEndsOnSignal: a measurement that a signal ends removes its folder.
 func TestBenchEndsOnSignal(t *testing.T) {
 	dir, temp := workdir(t), t.TempDir()
 	t.Setenv("TMPDIR", temp)

@@ -17,13 +17,13 @@ import (
 	"github.com/troupe-ml/troupe/checkpoint"
 )
 
-// endless are the flags of a run that doesn't end by itself, and whose numbers don't
-// follow from how long it is. It writes no checkpoint that nobody asks for.
+// endless are the flags of a run that doesn't end by itself, and whose numbers don't depend on its length. It
+// writes checkpoints only on request.
 var endless = []string{"run", "tiny.toml", "--set", "run.steps=1000000", "--set", "run.checkpoint_every=0", "--set", "run.eval_every=0",
 	"--set", "run.log_every=1", "--set", "optimizer.decay=constant"}
 
-// TestClosedOutput: a run whose output or messages nobody reads any more stops with a
-// checkpoint, and says so where it can.
+// TestClosedOutput: a run stops with a checkpoint if the reader of its output or of its messages exits, and
+// says so on the other stream.
 func TestClosedOutput(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no signals")
@@ -34,7 +34,7 @@ func TestClosedOutput(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		flags  []string
-		errors bool // are what nobody reads, not the output
+		errors bool // the reader of the messages exits, not that of the output
 	}{
 		{name: "lines"},
 		{name: "json", flags: []string{"--json"}},
@@ -76,8 +76,8 @@ func TestClosedOutput(t *testing.T) {
 	}
 }
 
-// goesOn makes sure that a stopped run has a checkpoint, and that it ends up, some steps
-// later, with the bits of a run that was never stopped.
+// goesOn makes sure that a stopped run has a checkpoint, and that some steps after resuming it is
+// bit-identical to a run that was never stopped.
 func goesOn(t *testing.T, dir string, flags ...string) {
 	t.Helper()
 	step := lastStep(t, dir)
@@ -109,7 +109,7 @@ func goesOn(t *testing.T, dir string, flags ...string) {
 	}
 }
 
-// lastStep is that of the newest checkpoint.
+// lastStep returns the step of the newest checkpoint.
 func lastStep(t *testing.T, dir string) int {
 	t.Helper()
 	all, err := listCheckpoints(filepath.Join(dir, "runs/tiny"))
@@ -129,7 +129,7 @@ func TestHangUp(t *testing.T) {
 	goesOn(t, dir)
 }
 
-// TestNohup: a run that is to outlive its terminal does.
+// TestNohup: under nohup a run outlives its terminal.
 func TestNohup(t *testing.T) {
 	dir := workdir(t)
 	p := startProgram(t, dir, "sh", append([]string{"-c", `trap "" HUP; exec engine "$@"`, "sh"}, endless...)...)
@@ -139,7 +139,7 @@ func TestNohup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.prints(fmt.Sprintf(`(?m)^step +%d/`, strings.Count(string(now), "\nstep ")+100)) // it goes on
+	p.prints(fmt.Sprintf(`(?m)^step +%d/`, strings.Count(string(now), "\nstep ")+100)) // it continues
 	p.signal(syscall.SIGTERM)
 	p.ends(exitTryAgain)
 	if said := p.said.String(); strings.Contains(said, "terminal") {

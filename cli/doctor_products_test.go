@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestDoctorProducts: what computes products is said where there is a GPU.
+// TestDoctorProducts: with a GPU, doctor names the library of matrix products.
 func TestDoctorProducts(t *testing.T) {
 	one := []cudaDevice{{Name: "a GPU"}}
 	for _, test := range []struct {
@@ -25,7 +25,7 @@ func TestDoctorProducts(t *testing.T) {
 	}
 }
 
-// TestDoctorPeers: of several GPUs it says which copy from each other's memory.
+// TestDoctorPeers: with several GPUs, doctor says which can copy from each other directly.
 func TestDoctorPeers(t *testing.T) {
 	gpu := func(peers ...int) cudaDevice { return cudaDevice{"H100", "9.0", 80 << 30, peers} }
 	for _, c := range []struct {

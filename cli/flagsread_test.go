@@ -14,8 +14,8 @@ import (
 // bindsFlag matches the methods of a flag set that bind a flag to a variable.
 var bindsFlag = regexp.MustCompile(`^(String|Bool|Int|Int64|Uint64|Float64|Duration|StringSlice|StringArray|IntSlice|Count)?VarP?F?$`)
 
-// TestFlagsAreRead: what a flag is bound to is read somewhere, by its name. A flag that nothing reads changes nothing, and
-// says nothing about it.
+// TestFlagsAreRead: every variable that a flag is bound to is read somewhere, by its name. A flag that nothing reads
+// would silently have no effect.
 func TestFlagsAreRead(t *testing.T) {
 	bound, read := make(map[string]token.Position), make(map[string]bool)
 	files := token.NewFileSet()
@@ -37,7 +37,7 @@ func TestFlagsAreRead(t *testing.T) {
 		assigned := make(map[ast.Node]bool)
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
-			case *ast.AssignStmt: // a default is no use
+			case *ast.AssignStmt: // setting a default is not a read
 				for _, to := range n.Lhs {
 					assigned[to] = true
 				}

@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// fakeRun is a run of which the test says how it reacts.
+// fakeRun is a run whose reactions the test decides.
 type fakeRun struct {
 	events         chan troupe.Event
 	onStop, onKill func()
@@ -73,7 +73,7 @@ func TestFollow(t *testing.T) {
 		{name: hangs, signals: []os.Signal{syscall.SIGINT, syscall.SIGTERM}, wantErr: errKilled, stops: 1, kills: 1, said: stopped},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// The bubble's clock makes the grace of a kill pass at once.
+			// In the synctest bubble, killGrace passes at once.
 			synctest.Test(t, func(t *testing.T) {
 				var said strings.Builder
 				a := &app{out: &stream{w: &strings.Builder{}}, err: &said, now: time.Now}
@@ -88,7 +88,7 @@ func TestFollow(t *testing.T) {
 				go func() {
 					for _, s := range c.signals {
 						signals <- s
-						synctest.Wait() // for what it says
+						synctest.Wait() // for its messages
 					}
 					if r.stops > 0 && !c.endsOnStop && !c.endsOnKill && c.name != hangs {
 						close(r.events) // it has stopped
@@ -105,14 +105,14 @@ func TestFollow(t *testing.T) {
 					t.Errorf("said\n%swant\n%s", said.String(), c.said)
 				}
 				if c.name == hangs {
-					close(r.events) // so that nothing is left
+					close(r.events) // end the goroutines
 				}
 			})
 		})
 	}
 }
 
-// stuck is a reader that doesn't read: writing to it waits until the end.
+// stuck is a writer that blocks until the end.
 type stuck struct{ end chan struct{} }
 
 func (s stuck) Write(p []byte) (int, error) {

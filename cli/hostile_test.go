@@ -18,15 +18,14 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// hostile would set a terminal's title, empty it, go back to the line's start, begin
-// escapes of one character, turn the text around, and say something in engine's name.
+// hostile would set a terminal's title, clear the screen, return to the start of the line, start one-character
+// escapes, reverse the text, and print a message that looks like engine's.
 const hostile = "\x1b]0;title\x07\x1b[2J\r\u009b2J\x7f\u202e\nengine: forged\nforged"
 
-// hostileBytes is hostile with a byte that is no UTF-8, for names of files.
+// hostileBytes is hostile with a byte that is not UTF-8, for file names.
 const hostileBytes = hostile + "\x9b"
 
-// TestHostileFiles: whatever is in a file, engine neither lets it steer the terminal nor
-// speak in its name.
+// TestHostileFiles: text from a file can neither steer the terminal nor look like a message of engine.
 func TestHostileFiles(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files can't have such names")
@@ -67,7 +66,7 @@ func TestHostileFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quoted = bytes.ReplaceAll(quoted, []byte("\x7f"), []byte(`\u007f`)) // TOML takes it so alone
+	quoted = bytes.ReplaceAll(quoted, []byte("\x7f"), []byte(`\u007f`)) // TOML allows only the escaped form
 	const step = "runs/tiny/checkpoints/step-00000006"
 	// model makes a folder of the run's model, with one file changed.
 	models := 0

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// childrenOf are the processes that a process has started.
+// childrenOf returns the child processes of a process.
 func childrenOf(t *testing.T, pid int) (all []int) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -35,8 +35,8 @@ func childrenOf(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// TestInterruptThenLoss: Ctrl-C ends a run over workers of this machine also where a worker dies right
-// afterwards, with a checkpoint to resume from.
+// TestInterruptThenLoss: Ctrl-C stops a run in local worker processes with a checkpoint, even if a worker dies
+// right afterwards.
 func TestInterruptThenLoss(t *testing.T) {
 	times := 1
 	if os.Getenv("TROUPE_KILLS") == "1" {

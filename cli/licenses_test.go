@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLicenses: the text that the binary carries names every module that is linked on any
-// system, at its version. scripts/licenses writes it.
+// TestLicenses: licenses.txt names every module that is linked on any system, with its version.
+// scripts/licenses writes it.
 func TestLicenses(t *testing.T) {
 	listed := make(map[string]bool)
 	for line := range strings.Lines(licenses) {

@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// cmdAdopt writes a configuration whose last section is [batch] with what `engine plan` recommends: adopt REPORT CONFIG NEW.
+// cmdAdopt replaces a config's last section, [batch], by the recommendation of `engine plan`: adopt REPORT CONFIG NEW.
 func cmdAdopt(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: adopt REPORT CONFIG NEW")
@@ -28,7 +28,7 @@ func cmdAdopt(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(before+"[pipeline]\n"+proposed+"\n"+batch), 0o600))
 }
 
-// cmdNear compares the losses of two metrics.jsonl, which may differ by 1e-5 of them: near FILE FILE.
+// cmdNear compares the losses of two metrics.jsonl with a relative tolerance of 1e-5: near FILE FILE.
 func cmdNear(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: near FILE FILE")
@@ -47,7 +47,7 @@ func cmdNear(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// stepLosses are those of a run's steps.
+// stepLosses returns the losses of a run's steps.
 func stepLosses(text string) (all []float64, err error) {
 	for d := json.NewDecoder(strings.NewReader(text)); ; {
 		var r telemetry.Record

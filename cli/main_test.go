@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the texts that scripts compare with")
 
-// In the tests `engine` is the real program, in a process of its own, and `mine` one with a layer
-// and data of its own (own_test.go).
+// In the tests `engine` is the real program in its own process, and `mine` is a custom program with a registered
+// layer and data format (own_test.go).
 func TestMain(m *testing.M) {
 	testscript.Main(noLeaks{m}, map[string]func(){"engine": Main, "mine": mine})
 }
@@ -91,7 +91,7 @@ func cmdAwait(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(await(ts.MkAbs(args[0]), args[1]))
 }
 
-// patience is how long even a busy machine may take for a few steps.
+// patience is the longest time for a few steps on a busy machine.
 const patience = 2 * time.Minute
 
 // await waits until a file matches a pattern.
@@ -120,12 +120,12 @@ func cmdUntil(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("%v does not come to print %s", args[1:], args[0])
 }
 
-// cmdCoordinator waits until a coordinator listens, and puts its address into a variable:
+// cmdCoordinator waits until a coordinator listens, and sets a variable to its address:
 // coordinator DIR [VARIABLE]
 func cmdCoordinator(ts *testscript.TestScript, _ bool, args []string) {
 	path := filepath.Join(ts.MkAbs(args[0]), "address")
 	ts.Check(await(path, "."))
-	ts.Check(await(filepath.Join(ts.MkAbs(args[0]), "operator.token"), ".")) // which is written last
+	ts.Check(await(filepath.Join(ts.MkAbs(args[0]), "operator.token"), ".")) // the last file that it writes
 	address, err := os.ReadFile(path)
 	ts.Check(err)
 	name := "CLUSTER"
@@ -144,7 +144,7 @@ func cmdFlip(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(path, text, 0o666))
 }
 
-// cmdHuge makes all numbers of a tensor so large that what is computed of them is no number: huge FILE TENSOR
+// cmdHuge makes all numbers of a tensor so large that results with them are not finite: huge FILE TENSOR
 func cmdHuge(ts *testscript.TestScript, _ bool, args []string) {
 	path := ts.MkAbs(args[0])
 	f, err := safetensors.Open(path)
@@ -156,14 +156,14 @@ func cmdHuge(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	text, err := os.ReadFile(path)
 	ts.Check(err)
-	data := text[8+binary.LittleEndian.Uint64(text):] // behind the header and its length
+	data := text[8+binary.LittleEndian.Uint64(text):] // after the header and its length
 	for at := info.Offset; at < info.Offset+info.Size; at += 4 {
 		binary.LittleEndian.PutUint32(data[at:], math.Float32bits(3e38))
 	}
 	ts.Check(os.WriteFile(path, text, 0o666))
 }
 
-// cmdIDX writes a file in MNIST's format, of bytes 0, 1, … below a bound, again and again: idx FILE BOUND DIMENSION…
+// cmdIDX writes a file in MNIST's format with the bytes 0, 1, … below a bound, repeated: idx FILE BOUND DIMENSION…
 func cmdIDX(ts *testscript.TestScript, _ bool, args []string) {
 	bound, err := strconv.Atoi(args[1])
 	ts.Check(err)
@@ -187,7 +187,7 @@ func cmdTruncate(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
 }
 
-// workdir is a folder with the files that scripts find.
+// workdir returns a folder with the files that scripts use.
 func workdir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -12,10 +12,10 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// faultStep is the step in which a fault comes.
+// faultStep is the step in which the fault happens.
 const faultStep = 5
 
-// mine is a program with a layer and data of its own, which fail as the variable FAULT says.
+// mine is a custom program with a layer and data that fail as the environment variable FAULT says.
 func mine() {
 	fault := os.Getenv("FAULT")
 	stages.RegisterLayer("faulty", func(o *stages.LayerOptions) (stages.Layer, error) {
@@ -95,7 +95,7 @@ func (l *faulty) WeightGrad(p *stages.Pass, _, dout []tensorops.Tensor) {
 	p.ColSum(p.Grad(0), dout[0])
 }
 
-// whole is the same with both gradients in one.
+// whole is the same layer, with both gradients in one pass.
 type whole struct{ faulty }
 
 func (*whole) WholeBackward() bool { return true }
@@ -105,15 +105,15 @@ func (l *whole) InputGrad(p *stages.Pass, in, dout []tensorops.Tensor) []tensoro
 	return l.faulty.InputGrad(p, in, dout)
 }
 
-// numbers are samples of 4 numbers, and which of them is the largest.
+// numbers are samples of 4 numbers; the label is the index of the largest.
 type numbers struct {
 	fault string
 	n     int
 	reads atomic.Int64
 }
 
-// laterReads is how often samples are read before a fault that comes later: once all, to know
-// them again, and some steps of 8.
+// laterReads is the number of sample reads before a late fault: one pass over all samples, which identifies the
+// data, and some steps of 8.
 const laterReads = 256 + 8*(faultStep-1)
 
 func (d *numbers) Len() int { return d.n }

@@ -55,7 +55,7 @@ func mineFolder(t *testing.T) string {
 	return dir
 }
 
-// weights are those of a folder's last step.
+// weights returns the weights of a run's last step.
 func weights(t *testing.T, dir string) []byte {
 	t.Helper()
 	w, err := os.ReadFile(filepath.Join(dir, "out", "checkpoints", "step-00000008", "model.safetensors"))
@@ -65,9 +65,9 @@ func weights(t *testing.T, dir string) []byte {
 	return w
 }
 
-// TestOwnFaults: where a program's own layer or data fail in the middle of a run, one error says
-// which layer, pass and microbatch, or which sample; the run ends in order; its last checkpoint is
-// whole, and without the fault training goes on from it, to the bits of a run that never failed.
+// TestOwnFaults: if a custom layer or custom data fail during a run, one error names the layer, pass and
+// microbatch, or the sample. The run ends in order and its last checkpoint is intact. Without the fault, training
+// resumes from it and is bit-identical to a run that never failed.
 func TestOwnFaults(t *testing.T) {
 	well := mineFolder(t)
 	if status, says := runMine(t, well, "", "run", "mine.toml"); status != 0 {
@@ -107,7 +107,7 @@ func TestOwnFaults(t *testing.T) {
 			t.Parallel()
 			dir := mineFolder(t)
 			status, says := runMine(t, dir, c.fault, append([]string{"run", "mine.toml", "--quiet"}, c.more...)...)
-			// That of step 4 may not have had the stages' copies yet.
+			// The checkpoint of step 4 may have lacked the stages' copies.
 			if pattern := `^engine: ` + c.says + "\nengine: the last checkpoint is out/checkpoints/step-0000000[24]\n$"; status != exitFailed ||
 				!regexp.MustCompile(pattern).MatchString(filepath.ToSlash(says)) {
 				t.Fatalf("status %d, and it says\n%swant 1 and\n%s", status, says, pattern)
@@ -125,8 +125,8 @@ func TestOwnFaults(t *testing.T) {
 	}
 }
 
-// TestOwnOrder: a table whose passes run out of microbatch order warns where that changes the
-// bits of the model's layers, and nowhere else.
+// TestOwnOrder: a table whose passes are not in microbatch order gives a warning exactly if that changes the bits
+// of the model's layers.
 func TestOwnOrder(t *testing.T) {
 	const apart = `["input", "dense out=8 act=gelu", "faulty", "dense out=4", "cross_entropy"]`
 	const inOne = `["input", "dense out=8 act=gelu", "whole", "dense out=4", "cross_entropy"]`

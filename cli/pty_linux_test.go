@@ -50,7 +50,7 @@ func TestOnATerminal(t *testing.T) {
 	if err := slave.Close(); err != nil {
 		t.Fatal(err)
 	}
-	seen, _ := io.ReadAll(master) // ends with an error when nobody has the terminal any more
+	seen, _ := io.ReadAll(master) // ends with an error when no process has the terminal open
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, seen)
 	}
@@ -83,7 +83,7 @@ func TestOnATerminal(t *testing.T) {
 	}
 }
 
-// TestTerminalCloses: a run stops with a checkpoint when its terminal goes away.
+// TestTerminalCloses: a run stops with a checkpoint when its terminal is closed.
 func TestTerminalCloses(t *testing.T) {
 	master, slave := openTerminal(t, 70)
 	dir := workdir(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// TestReport shows one run in every way; testdata/report has what is seen.
+// TestReport shows one run in every way and compares the output with testdata/report.
 func TestReport(t *testing.T) {
 	wide := func() int { return 120 }
 	for _, c := range []struct {
@@ -37,13 +37,13 @@ func TestReport(t *testing.T) {
 			cfg := &config.Config{}
 			cfg.Run.LogEvery = 2
 			play(a.newReporter(nil, cfg.Run.LogEvery, c.flags), func() { clock = clock.Add(40 * time.Millisecond) })
-			// What goes to the start of a line and clears it is easier to read so.
+			// An arrow stands for the sequence that returns to the start of the line and clears it.
 			compare(t, filepath.Join("testdata", "report", c.name+".txt"), strings.ReplaceAll(seen.String(), "\r\x1b[K", "←\n"))
 		})
 	}
 }
 
-// play is a run of seven steps that was stopped; tick lets time pass.
+// play shows a run of seven steps that is stopped. tick advances the clock.
 func play(show reporter, tick func()) {
 	info := troupe.Info{Name: "small", Out: "runs/small", Family: "gpt2", Parameters: 1234567, Vocab: 256, TrainTokens: 40000, ValTokens: 4000,
 		EpochWindows: 312, EpochSteps: 39, Epochs: 25.641,
@@ -64,7 +64,7 @@ func play(show reporter, tick func()) {
 		Dir: "runs/small/checkpoints/step-00000107"})
 }
 
-// step makes the event of a step: number 104 with a validation, 105 skipped.
+// step returns the event of a step: step 104 has a validation, step 105 is skipped.
 func step(n int) troupe.StepEvent {
 	loss, norm, lr, speed, ms, bubble := 3-float64(n)/1000, 0.9876, 1e-3, 25600.0, 40.0, 21.5
 	r := telemetry.Record{Step: n, Loss: &loss, GradNorm: &norm, LR: &lr, Tokens: int64(n) * 1024, TokensPerS: &speed, StepMS: &ms,

@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// process is an engine in a process of its own. Its output goes to a file, its
-// errors can be read as they come.
+// process is an engine in its own process. Its output goes to a file; its messages can be read as they
+// appear.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	out  string // the file
 	errs *bufio.Reader
-	said strings.Builder // what was read of errs
+	said strings.Builder // the text read from errs
 }
 
 func startEngine(t *testing.T, dir string, args ...string) *process {
@@ -66,7 +66,7 @@ func (p *process) prints(pattern string) {
 	}
 }
 
-// says reads the errors up to a line that begins with a text.
+// says reads messages up to a line that starts with a text.
 func (p *process) says(text string) {
 	p.t.Helper()
 	for {
@@ -80,7 +80,7 @@ func (p *process) says(text string) {
 	}
 }
 
-// ends waits for the end and compares the exit status.
+// ends waits for the end of the process and compares its exit status.
 func (p *process) ends(want int) {
 	p.t.Helper()
 	_, _ = io.Copy(io.Discard, p.errs)
@@ -114,7 +114,7 @@ func TestStoppedRunGoesOn(t *testing.T) {
 
 func TestSecondSignalStopsAtOnce(t *testing.T) {
 	dir := workdir(t)
-	// A step of many seconds.
+	// One step takes many seconds.
 	p := startEngine(t, dir, "run", "tiny.toml", "--set", "model.hidden=256", "--set", "model.context=32", "--set", "batch.sequences=8192",
 		"--set", "batch.microbatch=64")
 	p.prints(`(?m)^step 0/6 `)

@@ -34,8 +34,8 @@ func awaitMetrics(t *testing.T, url, pattern string) {
 	t.Fatalf("%s does not come to match %s:\n%s", url, pattern, text)
 }
 
-// TestMetrics: a run serves Prometheus while it trains, and ends in order by a signal while
-// somebody asks and does not read.
+// TestMetrics: a run serves Prometheus while it trains, and ends in order on a signal even while a client requests
+// metrics and does not read them.
 func TestMetrics(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	p := startEngine(t, workdir(t), "run", "tiny.toml", "--set", "run.steps=1000000", "--metrics", "127.0.0.1:0")
@@ -50,8 +50,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestClusterMetrics: a coordinator serves the metrics of all its runs, and writes and sends what
-// they ask for.
+// TestClusterMetrics: a coordinator serves the metrics of all its runs, and writes and sends the exports that
+// their configs ask for.
 func TestClusterMetrics(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	dir := workdir(t)

@@ -25,7 +25,7 @@ type seenOn struct {
 
 func watchTerminal(master *os.File) *seenOn {
 	s := &seenOn{done: make(chan struct{})}
-	go func() { // ends when nobody has the terminal any more
+	go func() { // ends when no process has the terminal open
 		defer close(s.done)
 		buffer := make([]byte, 1<<12)
 		for {
@@ -47,7 +47,7 @@ func (s *seenOn) String() string {
 	return s.text.String()
 }
 
-// await waits until a text is there behind so many bytes, and returns where it ends.
+// await waits until a text appears after the given offset, and returns the offset of its end.
 func (s *seenOn) await(t *testing.T, after int, text string) int {
 	t.Helper()
 	for until := time.Now().Add(60 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
@@ -60,8 +60,8 @@ func (s *seenOn) await(t *testing.T, after int, text string) int {
 	return 0
 }
 
-// onTerminal begins a program on a terminal of its own. What that is set to before, and after
-// the program's end, is compared.
+// onTerminal starts a program on its own terminal. It compares the terminal's settings before the start and
+// after the end.
 func onTerminal(t *testing.T, columns uint16, env []string, args ...string) (cmd *exec.Cmd, master, slave *os.File, seen *seenOn) {
 	t.Helper()
 	master, slave = openTerminal(t, columns)
@@ -84,8 +84,8 @@ func modes(t *testing.T, terminal *os.File) unix.Termios {
 	return *m
 }
 
-// TestView: the view draws the stages, its keys work, lines stay above it, and in the end the
-// terminal is as it was.
+// TestView: the view draws the stages, its keys work, lines scroll above it, and at the end the terminal's
+// settings are unchanged.
 func TestView(t *testing.T) {
 	_, fresh := openTerminal(t, 90)
 	before := modes(t, fresh)
@@ -128,7 +128,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestViewIsSuspended: at Ctrl-Z the terminal is given back, and taken again behind it.
+// TestViewIsSuspended: Ctrl-Z restores the terminal, and the view returns when the program continues.
 func TestViewIsSuspended(t *testing.T) {
 	cmd, master, slave, seen := onTerminal(t, 90, nil, append(endless, "--view", "--set", "run.log_every=100000")...)
 	seen.await(t, 0, "2 stages:")
@@ -189,7 +189,7 @@ func TestViewIsPlain(t *testing.T) {
 		{"narrow", 30, nil, "the terminal has 30 columns and 24 rows; a view needs 40 and 12"},
 	} {
 		cmd, _, _, seen := onTerminal(t, c.columns, c.env, "run", "tiny.toml", "--view")
-		_ = cmd.Wait() // looked at below
+		_ = cmd.Wait() // checked below
 		seen.await(t, 0, "done: step 6/6")
 		if !strings.Contains(seen.String(), c.says) || cmd.ProcessState.ExitCode() != 0 {
 			t.Errorf("%s: %v, and no %q in\n%s", c.name, cmd.ProcessState, c.says, seen)

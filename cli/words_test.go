@@ -15,14 +15,14 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// TestWords: the command line, its JSON and events.jsonl say an event in the words of event.MarkOf.
+// TestWords: the command line, its JSON and events.jsonl describe an event with the text of event.MarkOf.
 func TestWords(t *testing.T) {
 	dir := t.TempDir()
 	fsys, err := folder.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = fsys.Close() }() // read below by another name
+	defer func() { _ = fsys.Close() }() // read below under its path
 	w, err := telemetry.OpenMarks(fsys, "events.jsonl", 9)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, end := e.(troupe.EndEvent); end {
-			continue // the last line of the command line has more: see TestClosing
+			continue // the last line has more text: see TestClosing
 		}
 		var plain, text, said strings.Builder
 		a := &app{out: &stream{w: &plain}, err: &plain, now: time.Now}
@@ -62,7 +62,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("%T: the command line says %q, want %q", e, plain.String(), want.Text)
 		}
 		if _, change := e.(troupe.ChangeEvent); change {
-			continue // JSON leaves out what was asked for
+			continue // JSON has no events for requests
 		}
 		b := &app{out: &stream{w: &text}, err: &said, now: time.Now}
 		b.newReporter(nil, 1, runFlags{json: true}).event(e)
