@@ -109,7 +109,7 @@ func TestView(t *testing.T) {
 	press("s")
 	at = seen.await(t, at, "ACTOR")
 	press("q")
-	at = seen.await(t, at, "stop at the end of this step, with a checkpoint? y")
+	at = seen.await(t, at, "stop after this step, with a checkpoint? y")
 	press("y")
 	seen.await(t, at, "stopped at step ")
 	_ = cmd.Wait() // its error is the exit status
