@@ -51,7 +51,7 @@ func (c *Coordinator) serveJoin(conn net.Conn, _ transport.Peer) {
 // signJoin checks a join request and signs the certificate. Each worker's name has one holder: see pki.Joining.
 func (c *Coordinator) signJoin(r *wire.JoinRequest) ([]byte, pki.Identity, error) {
 	if r.GetName() == coordinatorName {
-		return nil, pki.Identity{}, fmt.Errorf("the name %q is the coordinator's; choose another (--name)", coordinatorName)
+		return nil, pki.Identity{}, fmt.Errorf("the name %q is reserved for the coordinator; choose another name (--name)", coordinatorName)
 	}
 	cert, id, err := c.authority.Join(pki.Joining{TokenID: r.GetTokenId(), Secret: r.GetSecret(), CSR: r.GetCsr(), Name: r.GetName(),
 		Kept: r.GetKept(), InUse: c.inUse}, clock.Now())

@@ -74,7 +74,7 @@ func TestRefused(t *testing.T) {
 			"choose another name (--name)")
 	})
 	t.Run("the coordinator's name", func(t *testing.T) {
-		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("coordinator"), g.token(t, 60)), `the name "coordinator" is the coordinator's`,
+		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("coordinator"), g.token(t, 60)), `the name "coordinator" is reserved for the coordinator`,
 			"choose another name (--name)")
 	})
 	t.Run("an expired token", func(t *testing.T) {

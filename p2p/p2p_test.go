@@ -252,7 +252,7 @@ func TestShapes(t *testing.T) {
 		r.wait(p[0].SendForward([]tensorops.Tensor{r.tensor(1, 2)}, p2p.Call{}))
 		_, err = p[1].RecvForward(p2p.Call{Want: []p2p.Spec{{DType: tensorops.Float32, Shape: []int{3}}}}).Wait(r.ctx)
 		if !errors.Is(err, p2p.ErrUnexpected) ||
-			err.Error() != "stage 1, forward from stage 0: unexpected tensors: [float32[2]] came, [float32[3]] is expected" {
+			err.Error() != "stage 1, forward from stage 0: unexpected tensors: got [float32[2]], want [float32[3]]" {
 			t.Errorf("%s: error %v", name, err)
 		}
 		if _, err := p[0].SendForward(nil, p2p.Call{}).Wait(r.ctx); !errors.Is(err, tensorops.ErrShape) {

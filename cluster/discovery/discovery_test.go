@@ -66,7 +66,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestOpenAnnouncer(t *testing.T) {
-	for text, want := range map[string]string{"announcing+x://a": "", "plain://a": "can't announce", "a:1": "needs a service",
+	for text, want := range map[string]string{"announcing+x://a": "", "plain://a": "but not announce one", "a:1": "needs a service",
 		"etcd://a": "to add it"} {
 		_, err := OpenAnnouncer(text)
 		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrAddress) || !strings.Contains(err.Error(), want)) {

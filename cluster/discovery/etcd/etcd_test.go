@@ -28,7 +28,7 @@ func TestAddresses(t *testing.T) {
 	for text, want := range map[string]string{
 		"etcd://a:2379": "", "etcd://a:2379,[::1]:2379/some/prefix/": "",
 		"etcd://a":      "want etcd://HOST:PORT",
-		"etcd://a:1,/x": "the server \"\"",
+		"etcd://a:1,/x": "the server is \"\"",
 		"etcd://a:1" + strings.Repeat(",a:1", 16):     "17 servers",
 		"etcd://a:1?tls=1":                            `unknown parameter "tls"`,
 		"etcd://a:1?ca=x&ca=y":                        "give one file",

@@ -454,15 +454,15 @@ func TestCertificates(t *testing.T) {
 	}{
 		{"good", ca.client(ca.good("worker", "worker")), "echo", "", ""},
 		{"none to join", ca.client(nodeConfig{}), "join", "", ""},
-		{"none for a stream", ca.client(nodeConfig{}), "echo", "needs a certificate", "echo: needs a certificate"},
-		{"none for control", ca.client(nodeConfig{}), "h2", "", "control: needs a certificate"},
+		{"none for a stream", ca.client(nodeConfig{}), "echo", "needs a certificate", "echo: it needs a certificate"},
+		{"none for control", ca.client(nodeConfig{}), "h2", "", "control: it needs a certificate"},
 		{"foreign", foreignClient, "echo", "unknown certificate authority", "unknown authority"},
 		{"foreign to join", foreignClient, "join", "unknown certificate authority", "unknown authority"},
 		{"expired", ca.client(ca.issue("worker", "worker", time.Now().Add(-time.Minute))), "echo", "expired", "expired"},
 		{"expired for control", ca.client(ca.issue("worker", "worker", time.Now().Add(-time.Minute))), "h2", "expired", "expired"},
 		{"without a name", ca.client(ca.good("", "worker")), "echo", "needs a certificate", "0 bytes"},
 		{"a long name", ca.client(ca.good(strings.Repeat("x", 60)+"yyyyy", "worker")), "echo", "needs a certificate", "65 bytes"},
-		{"wrong role", ca.client(ca.good("worker", "worker")), "operate", "its role", "operate: its role may not use this protocol: worker is"},
+		{"wrong role", ca.client(ca.good("worker", "worker")), "operate", "its role", "operate: its role may not use this protocol: worker has the role"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := startNode(t, ca.good("victim", "worker"))

@@ -143,7 +143,7 @@ func TestListen(t *testing.T) {
 	n.awaitCount("a", 1)
 	for name, cfg := range map[string]nodeConfig{
 		"already in use": {Listen: a.Address},
-		"data":           {Data: a.Address},
+		"for tensors":    {Data: a.Address},
 		"missing port":   {Listen: "127.0.0.1", Insecure: true},
 		"advertise":      {Advertise: "127.0.0.1", Insecure: true},
 	} {
