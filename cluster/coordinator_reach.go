@@ -27,7 +27,7 @@ func (c *Coordinator) reach(ctx context.Context, h *wire.Hello, name string) err
 	case c.dialling <- struct{}{}:
 		defer func() { <-c.dialling }()
 	case <-ctx.Done():
-		return fmt.Errorf("%w yet: it is dialing %d others", beat.ErrUnreachable, cap(c.dialling))
+		return fmt.Errorf("%w yet: it is checking %d others, the limit", beat.ErrUnreachable, cap(c.dialling))
 	}
 	w := h.GetWorker()
 	dialer := transport.Dialer{TLS: pki.ClientTLSTo(name, c.authority.Root(), c.keeper.Get, pki.Worker)}
