@@ -138,6 +138,10 @@ pictures: ## make the pictures of README.md, in docs/, with headless Chromium
 drawings: build ## make the drawings of docs/, by the commands in docs/drawings.txt
 	@set -e; grep '^engine ' docs/drawings.txt | while read -r _ command; do echo "engine $$command"; $(ENGINE) $$command; done
 
+.PHONY: docs
+docs: ## write docs/config.md from the keys of a config, and docs/cli.md from the commands
+	$(GO) test -vet=off -count=1 -run '^TestDocs$$' ./config ./cli -update
+
 SERVICE_SECONDS ?= 60
 .PHONY: check-service
 check-service: ## measure examples/service with 8 clients for SERVICE_SECONDS (60), and while idle

@@ -10,8 +10,9 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
-// Change makes a change, or journals it for the step that it names: a ChangeEvent tells of
-// it. It takes effect again when the run goes on from an older checkpoint.
+// Change requests a change, for now or for the step that it names. A ChangeEvent follows when the run has
+// journaled or rejected it. If the run resumes from an older checkpoint, it repeats the change. The error is
+// ErrOptions for an invalid change.
 func (r *Run) Change(c Change) error {
 	if err := c.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrOptions, err)
@@ -19,17 +20,17 @@ func (r *Run) Change(c Change) error {
 	return r.ask(c)
 }
 
-// Requests are the changes that were asked of the run and are not done yet: a pause is one until
-// the run is told to resume, a checkpoint until it is written, a stop until the run has ended.
-// They outlast the loss of a process: the run is given them again before it trains on.
+// Requests returns the open changes of the run: a pause until
+// a resume, a checkpoint until it is written, a stop until the run has ended.
+// They survive the failure of a worker: the next attempt of the run gets them before it trains.
 func (r *Run) Requests() []Change {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.requests.List()
 }
 
-// ask takes a change, and passes it to the attempt in progress. Between two attempts the next
-// one is given it.
+// ask passes a change to the attempt in progress. Between two attempts it is kept for the next
+// one.
 func (r *Run) ask(c Change) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,21 +50,21 @@ func (r *Run) ask(c Change) error {
 	return nil
 }
 
-// wish is ask for what can't be refused: one of each is open at a time.
-func (r *Run) wish(kind ChangeKind) { _ = r.ask(Change{Kind: kind}) }
+// request is ask for changes that cannot be rejected: only one of each kind is open at a time.
+func (r *Run) request(kind ChangeKind) { _ = r.ask(Change{Kind: kind}) }
 
-// Pause holds the run at the end of its step; Resume lets it continue.
-func (r *Run) Pause() { r.wish(event.ChangePause) }
+// Pause pauses the run at the end of its step, until Resume.
+func (r *Run) Pause() { r.request(event.ChangePause) }
 
-// Resume lets a paused run continue.
-func (r *Run) Resume() { r.wish(event.ChangeResume) }
+// Resume continues a paused run.
+func (r *Run) Resume() { r.request(event.ChangeResume) }
 
-// Checkpoint asks for a checkpoint at the end of the step.
-func (r *Run) Checkpoint() { r.wish(event.ChangeCheckpoint) }
+// Checkpoint requests a checkpoint at the end of the step.
+func (r *Run) Checkpoint() { r.request(event.ChangeCheckpoint) }
 
-// Stop ends the run at the end of its step, with a checkpoint. Where a process was lost, the
-// run ends at its last checkpoint, if there is one.
-func (r *Run) Stop() { r.wish(event.ChangeStop) }
+// Stop stops the run at the end of its step, with a checkpoint. If a worker has failed, the
+// run stops with its last checkpoint, if it has one.
+func (r *Run) Stop() { r.request(event.ChangeStop) }
 
 // Kill ends the run at once, without a checkpoint.
 func (r *Run) Kill() {
@@ -78,9 +79,9 @@ func (r *Run) Kill() {
 	r.inner.Kill()
 }
 
-// Record times the actions of the steps and validations that begin within d from now, for those who watch:
-// StepEvent.Trace is there then, for all ranks, and Actions has what is done of the step under way. Calling it again
-// extends it. What is trained stays the same, to the bit, and it takes next to no time. Only run.trace_every writes trace.jsonl.
+// Record records the times of all actions in steps and validations that start within d from now. StepEvent.Trace then
+// has them for all ranks, and Actions those of the step in progress. Another call extends the time. Recording changes no
+// bit of the training and costs little time. Only run.trace_every writes trace.jsonl.
 func (r *Run) Record(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,8 +93,8 @@ func (r *Run) Record(d time.Duration) {
 	}
 }
 
-// Actions is what was recorded so far of the step or the validation under way, or between two of the
-// last one; what runs now is in Status. It answers at any moment, also where the stages wait for each other.
+// Actions returns the recorded actions of the step or validation in progress, or of the last one. Status has the
+// actions that run now. Actions never waits, even if the stages wait for each other.
 func (r *Run) Actions() Actions {
 	r.mu.Lock()
 	inner := r.inner
@@ -112,15 +113,15 @@ func (r *Run) Info() Info {
 	return Info{}
 }
 
-// now is the last attempt that had the folder; nil: none has yet.
+// now is the last attempt that has opened the folder; nil: none has yet.
 func (r *Run) now() *attempt.Attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.attempt
 }
 
-// Memory is the tensor memory of the run's devices of a kind, "cpu" or "cuda", the sum of several;
-// zeros if no rank is on one.
+// Memory returns the tensor memory of the run's devices of a kind, "cpu" or "cuda", summed over the devices.
+// It is zero if no rank is on such a device.
 func (r *Run) Memory(kind string) tensorops.MemoryStats {
 	if a := r.now(); a != nil {
 		return a.Memory(kind)
@@ -128,8 +129,8 @@ func (r *Run) Memory(kind string) tensorops.MemoryStats {
 	return tensorops.MemoryStats{}
 }
 
-// GPUWork tells what each GPU of this process has put into its streams for the run, and how:
-// which products are cuBLASLt's, which segments are graphs.
+// GPUWork describes, for each GPU of this process, how the run's operations were launched:
+// which matrix products use cuBLASLt, and which segments are CUDA graphs.
 func (r *Run) GPUWork() []cuda.Work {
 	if a := r.now(); a != nil {
 		return a.GPUWork()
@@ -137,8 +138,8 @@ func (r *Run) GPUWork() []cuda.Work {
 	return nil
 }
 
-// StageMemory is the most tensor memory that each stage has taken at a time, in bytes, by its name in Status, such as
-// "stage 1 (tp 0, dp 1)"; nil where other processes have them.
+// StageMemory returns the peak tensor memory of each stage in bytes, by its name in Status, such as
+// "stage 1 (tp 0, dp 1)". It is nil if other processes compute the stages.
 func (r *Run) StageMemory() map[string]int64 {
 	if a := r.now(); a != nil {
 		return a.StageMemory()
@@ -146,8 +147,8 @@ func (r *Run) StageMemory() map[string]int64 {
 	return nil
 }
 
-// RankMemory is the most tensor memory that each rank has taken at a time, in bytes, as far as other
-// processes have told of theirs; nil where that is not known.
+// RankMemory returns the peak tensor memory of each rank in bytes, as far as other
+// processes have reported it. It is nil if nothing is known.
 func (r *Run) RankMemory() []int64 {
 	if a := r.now(); a != nil {
 		return a.RankMemory()
@@ -155,12 +156,12 @@ func (r *Run) RankMemory() []int64 {
 	return nil
 }
 
-// Status says what every actor is doing, and the root of what they wait for. It
-// answers at any moment, whatever state the actors are in.
+// Status returns what every actor is doing and waiting for, and the root of the waits. It never
+// waits, whatever state the actors are in.
 func (r *Run) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.inner == nil { // a watcher asks before it has begun
+	if r.inner == nil { // a watcher asks before the start
 		return Status{Time: time.Now(), Requests: r.requests.List()}
 	}
 	s := r.inner.Status()

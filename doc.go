@@ -1,7 +1,7 @@
-// Package troupe trains neural networks in pipeline stages that are actors.
+// Package troupe trains neural networks in pipeline stages. Each stage is an actor.
 //
-// A configuration says everything; the same one gives the same losses, to the
-// last bit, under every layout of the pipeline:
+// A configuration describes a run completely. With one configuration the losses are
+// bit-identical under every layout of the pipeline:
 //
 //	cfg, err := config.Load("config.toml", nil, os.LookupEnv)
 //	run, err := troupe.Start(ctx, cfg, troupe.Options{})
@@ -12,42 +12,44 @@
 //
 // # The life of a run
 //
-// Start checks everything that can be checked, goes on from the newest checkpoint when the output
-// folder holds one, and returns a Run that has begun. Where it fails, nothing is left behind:
-// errors of the configuration and the data are *SetupError, and errors.Is tells ErrMemory,
-// ErrOutput, ErrNoWorkers, and checkpoint's ErrLocked, ErrUnreadable and ErrNoSpace apart.
+// Start checks the configuration, the data and the output folder. If the folder has a checkpoint,
+// the run resumes from it. Start returns when training has started. If it fails, it leaves nothing
+// behind. Errors of the configuration and the data are *SetupError. Use errors.Is for ErrMemory,
+// ErrOutput and ErrNoWorkers, and for ErrLocked, ErrUnreadable and ErrNoSpace of package checkpoint.
 //
-// A run needs nobody. It trains in goroutines of its own; events that nobody reads are dropped
-// and counted. Pause, Resume, Checkpoint, Stop, Change and Status act on it from any goroutine,
-// return at once, and do nothing to a run that has ended. A Change names the step that it takes
-// effect at and is journalled in the folder before it does: a run that goes on from an older
-// checkpoint makes it again. Snapshot gives the model of one step, to generate with, while
-// training goes on.
+// A run trains in its own goroutines, and you need not read its events: events without a reader are
+// dropped and counted. Pause, Resume, Checkpoint, Stop, Change and Status may be called from any
+// goroutine. They return at once and do nothing after the run's end. A Change takes effect at a step.
+// The run journals it in its folder first: a run that resumes from an older checkpoint repeats
+// the change. Snapshot copies the weights of one step, to generate text while training continues.
 //
-// A run ends when its steps are made, or by Stop or the end of its context, at the end of the
-// step in progress and with a checkpoint; by Kill, at once; or by the first failure of any of
-// its actors, which is the error that Wait returns, an *actors.ActorError, with the last
-// checkpoint whole. None of the actors is ever started again behind the run's back: whoever
-// supervises training supervises the run, and starting it again goes on from its last checkpoint
-// with the same bits. (Only the loss of another process, with Options.Hosts, is followed by
-// another attempt by itself.) When Wait returns, no goroutine, file or memory of the run is
-// left, but snapshots that are still held.
+// A run ends in one of these ways:
 //
-// Any number of runs may be in one process, each in a folder of its own: they share nothing but
-// the machine's cores. The package keeps no state beside them; what a program registers
-// (scheduler.Register, stages.RegisterLayer and others) is registered before the first run
-// begins.
+//   - It has made all its steps.
+//   - Stop was called or the context ended. The run finishes the step and writes a checkpoint.
+//   - Kill was called. The run ends at once.
+//   - One of its actors failed. Wait returns the first failure, an *actors.ActorError. The last
+//     checkpoint stays intact.
+//
+// The run does not restart a failed actor. The service that supervises training supervises the run:
+// after a failure, call Start again. The run then resumes from its last checkpoint, with the same bits.
+// There is one exception: with Options.Hosts, the run restarts automatically after another process
+// fails. When Wait returns, the run has released its goroutines, files and memory, except for
+// snapshots that are still open.
+//
+// A process may have any number of runs, each with its own output folder. They share only the cores
+// of the machine. The package has no other state. Register schedules, layers and formats
+// (scheduler.Register, stages.RegisterLayer and others) before the first run starts.
 //
 // # Among other actors
 //
-// A service that has an actor system of its own gives it to the run, as Options.System, with
-// actors that watch its events, Options.Watchers. Run.PID is the run's own actor there, to which
-// others send a Change or a StatusRequest.
+// A service with its own actor system passes it in Options.System, with the actors that receive
+// events in Options.Watchers. Run.PID is the run's actor there: send it a Change or a StatusRequest.
 //
-// # What was trained
+// # Trained models
 //
-// Evaluate, Predict and Generate use a checkpoint.
+// Evaluate, Predict, Generate and Export use a checkpoint.
 //
-// The package knows files, folders and configurations, and puts the other
-// packages together. It must not know the terminal: package cli does.
+// The package puts the other packages together: files, folders and configurations. It must not know
+// the terminal; package cli does.
 package troupe

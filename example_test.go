@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 )
 
-// A model is trained in two stages, from Go code.
+// Train a model in two stages, from Go code.
 func Example() {
 	out, err := os.MkdirTemp("", "troupe-example-")
 	if err != nil {
@@ -57,7 +57,7 @@ stages = 2
 	}
 	for event := range run.Events() {
 		if e, ok := event.(troupe.StepEvent); ok && e.ValLoss != nil {
-			fmt.Printf("step %d is validated\n", e.Step)
+			fmt.Printf("validated step %d\n", e.Step)
 		}
 	}
 	result, err := run.Wait()
@@ -65,13 +65,13 @@ stages = 2
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("the last checkpoint is", filepath.Base(result.Dir))
+	fmt.Println("last checkpoint:", filepath.Base(result.Dir))
 	fmt.Println("the loss fell:", result.LastValLoss < result.FirstValLoss-1)
 	// Output:
-	// step 0 is validated
-	// step 10 is validated
-	// step 20 is validated
-	// step 30 is validated
-	// the last checkpoint is step-00000030
+	// validated step 0
+	// validated step 10
+	// validated step 20
+	// validated step 30
+	// last checkpoint: step-00000030
 	// the loss fell: true
 }

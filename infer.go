@@ -6,36 +6,36 @@ import (
 	"github.com/troupe-ml/troupe/infer"
 )
 
-// What a trained model is used for: package infer has the functions and types.
+// Use of a trained model. Package infer has the functions and types.
 type (
-	// ModelOptions say which trained model to use, and on what.
+	// ModelOptions say which trained model to use, and on which device.
 	ModelOptions = infer.ModelOptions
-	// GenerateOptions say what to write.
+	// GenerateOptions are the options of Generate.
 	GenerateOptions = infer.GenerateOptions
-	// GenerateReport says what was written, and what of the text the model did not see.
+	// GenerateReport counts the tokens of a generated text and those of the prompt that the model did not see.
 	GenerateReport = infer.GenerateReport
-	// Generator is an open model that writes one text after the other.
+	// Generator is an open model that generates one text after the other.
 	Generator = infer.Generator
-	// EvalOptions say what to evaluate.
+	// EvalOptions are the options of Evaluate.
 	EvalOptions = infer.EvalOptions
-	// EvalResult is the loss over a whole text.
+	// EvalResult is the loss on a text or on samples, with its metrics.
 	EvalResult = infer.EvalResult
-	// DocumentCounts say what of some documents did not fit the context.
+	// DocumentCounts count the documents and tokens that did not fit the context.
 	DocumentCounts = infer.DocumentCounts
-	// PredictOptions say what to predict.
+	// PredictOptions are the options of Predict.
 	PredictOptions = infer.PredictOptions
-	// Prediction is what a model gives out for some samples.
+	// Prediction is the output of a model for some samples.
 	Prediction = infer.Prediction
-	// ExportOptions say what Export writes.
+	// ExportOptions are the options of Export.
 	ExportOptions = infer.ExportOptions
-	// Exported is what Export has written.
+	// Exported describes what Export has written.
 	Exported = infer.Exported
 )
 
-// ErrOptions: a number is out of its range.
+// ErrOptions: an option is invalid, such as a number out of its range.
 var ErrOptions = infer.ErrOptions
 
-// ErrNotFinite: a model computes NaN or infinity where a number is needed.
+// ErrNotFinite: the model computed NaN or infinity.
 var ErrNotFinite = infer.ErrNotFinite
 
 // Generate continues a prompt, or answers a conversation: see infer.Generate.
@@ -43,18 +43,18 @@ func Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) err
 	return infer.Generate(ctx, o, emit)
 }
 
-// OpenGenerator opens a model. Its weights are read with the first text.
+// OpenGenerator opens a model. It reads the weights when the first text is generated.
 func OpenGenerator(o ModelOptions) (*Generator, error) { return infer.OpenGenerator(o) }
 
 // Evaluate computes a model's loss on a text: see infer.Evaluate.
 func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) { return infer.Evaluate(ctx, o) }
 
-// Predict runs a model forward over samples: see infer.Predict.
+// Predict runs a model forward on samples: see infer.Predict.
 func Predict(ctx context.Context, o PredictOptions, emit func(Prediction) error) (EvalResult, error) {
 	return infer.Predict(ctx, o, emit)
 }
 
-// ClassNames are the names of the classes that a checkpoint's model was trained on, by their ids; nil: they have none.
+// ClassNames returns the names of the classes that a model was trained on, by id. It is nil if they have no names.
 func ClassNames(o ModelOptions) ([]string, error) { return infer.ClassNames(o) }
 
 // Export writes a language model as a Hugging Face directory: see infer.Export.

@@ -19,10 +19,10 @@ import (
 	"github.com/troupe-ml/troupe/internal/run/trainstate"
 )
 
-// Run is a training run.
+// Run is a training run. Start returns one. Its methods may be called from any goroutine.
 type Run struct {
 	ctx       context.Context // the caller's; its end stops the run
-	cfg       *config.Config  // as it was loaded
+	cfg       *config.Config  // as loaded
 	apart     bool            // the ranks are in other processes
 	out       outlet
 	stop      func() bool // detaches from the context
@@ -32,32 +32,32 @@ type Run struct {
 	done      chan struct{} // closed when result and err are final
 
 	mu          sync.Mutex
-	attempt     *attempt.Attempt // the last one that had the folder; nil: none has yet
+	attempt     *attempt.Attempt // the last one that has opened the folder; nil: none has yet
 	inner       *actors.Run      // its actors
 	gap         gap
 	requests    requests.Open
 	killed      bool
 	recordUntil time.Time        // when Record ends
-	saved       trainstate.State // that the last checkpoint holds
-	step        int64            // that has ended last, as the events tell
+	saved       trainstate.State // of the last checkpoint
+	step        int64            // the last one that has ended
 	result      Result
 	err         error
 }
 
 // gap is the time between two attempts.
 type gap struct {
-	between   bool   // an attempt has ended, and the next has not begun
-	interrupt func() // ends the wait for processes
-	cut       bool   // the next attempt is to end, though it has not begun yet
+	between   bool   // an attempt has ended, and the next has not started
+	interrupt func() // ends the wait for workers
+	cut       bool   // the next attempt must end, although it has not started yet
 }
 
-// Start sets a run up and begins it. It resumes when the output folder holds a
-// checkpoint. Errors of the configuration, the data and the folder are
-// *SetupError; a folder in use by another process is checkpoint.ErrLocked, what can't
-// be read at the moment checkpoint.ErrUnreadable (see checkpoint.TryAgain), and a full
-// disk checkpoint.ErrNoSpace.
+// Start sets up a run and starts it. If the output folder has a checkpoint, the run resumes from it.
+// The end of ctx stops the run, as Stop does. Errors of the configuration, the data and the folder are
+// *SetupError. Other errors are checkpoint.ErrLocked if another process uses the folder,
+// checkpoint.ErrUnreadable if a file cannot be read at the moment (see checkpoint.TryAgain), and
+// checkpoint.ErrNoSpace for a full disk.
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
-	own := *cfg // which stays as it is, whatever the caller does with cfg
+	own := *cfg // the caller may change cfg
 	r := &Run{ctx: ctx, cfg: &own, apart: o.Hosts != nil, restarts: restarts{most: cfg.Cluster.MaxRestarts}, done: make(chan struct{}),
 		out:    outlet{events: make(chan Event, LimitEvents), feed: feed.New(), traced: runlog.TraceEvery(cfg, o.Trace)},
 		gap:    gap{between: true, interrupt: func() {}},
@@ -73,7 +73,7 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 			return nil, err
 		}
 	}
-	if err := r.beginFirst(ctx, o); err != nil {
+	if err := r.startFirst(ctx, o); err != nil {
 		r.out.actor.end(EndEvent{Err: err})
 		return nil, err
 	}
@@ -82,15 +82,15 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	return r, nil
 }
 
-// beginFirst makes the first attempt, and others while processes are lost before one has begun: nothing was trained or
-// written yet, and there may be others.
-func (r *Run) beginFirst(ctx context.Context, o Options) error {
-	err := r.begin(ctx, o, 0)
+// startFirst starts the first attempt. If workers fail before it has started, it tries again with others: nothing was trained or
+// written yet.
+func (r *Run) startFirst(ctx context.Context, o Options) error {
+	err := r.startAttempt(ctx, o, 0)
 	for plan.IsLost(err) {
 		if !r.restarts.allows(err, 0) {
 			return fmt.Errorf("%w: %w", ErrNoWorkers, r.restarts.exhausted(err))
 		}
-		next := r.begin(ctx, o, r.lease())
+		next := r.startAttempt(ctx, o, r.lease())
 		if next != nil && !plan.IsLost(next) {
 			return errors.Join(err, next)
 		}
@@ -99,13 +99,13 @@ func (r *Run) beginFirst(ctx context.Context, o Options) error {
 	return err
 }
 
-// lease is how long an attempt that follows the loss of a process waits for others.
+// lease is how long an attempt waits for workers after one has failed.
 func (r *Run) lease() time.Duration {
 	return time.Duration(r.cfg.Cluster.LeaseS * float64(time.Second))
 }
 
-// begin makes an attempt at the run. ctx ends the wait for the processes that it needs.
-func (r *Run) begin(ctx context.Context, o Options, wait time.Duration) error {
+// startAttempt starts an attempt of the run. ctx ends the wait for the workers that it needs.
+func (r *Run) startAttempt(ctx context.Context, o Options, wait time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.mu.Lock()
@@ -137,7 +137,7 @@ func (r *Run) begin(ctx context.Context, o Options, wait time.Duration) error {
 	return nil
 }
 
-// env is what an attempt asks of the run, and tells it.
+// env is what an attempt calls in the run.
 func (r *Run) env() attempt.Env {
 	return attempt.Env{Context: r.ctx, Event: r.send, Warn: r.warn, Marks: &r.marks, Unmarked: r.unmarked, Saved: r.noteSaved,
 		Begun: func(a *attempt.Attempt) {
@@ -154,8 +154,8 @@ func (r *Run) env() attempt.Env {
 		}}
 }
 
-// finish waits for the end of the run and releases all that it held. When a process that computed ranks failed,
-// the run resumes from its last checkpoint.
+// finish waits for the end of the run and releases its resources. After a worker fails, the run restarts from its last
+// checkpoint.
 func (r *Run) finish(o Options) {
 	var out actors.Outcome
 	for again := true; again; {
@@ -174,7 +174,7 @@ func (r *Run) finish(o Options) {
 	r.end(out, errors.Join(r.restarts.exhausted(out.Err), last, r.snapshots.end(), r.attempt.Close()))
 }
 
-// end tells how the run has ended.
+// end sets the result and tells the readers.
 func (r *Run) end(out actors.Outcome, err error) {
 	r.mu.Lock()
 	r.out.tellDropped()
@@ -190,13 +190,13 @@ func (r *Run) end(out actors.Outcome, err error) {
 	close(r.done)
 }
 
-// recover makes another attempt where the last one ended since a process was lost, and reports
-// whether it has begun. A run that is to end does so without one.
+// recover starts another attempt if the last one ended because a worker failed, and reports
+// whether it has started. A run that was requested to stop may end without one.
 func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 	r.mu.Lock()
 	r.gap.between = true
 	r.mu.Unlock()
-	if plan.IsLost(out.Err) { // before restarts are counted: a run that is asked to stop may end with the checkpoint that it has
+	if plan.IsLost(out.Err) { // before restarts are counted: a run that must stop may end with the checkpoint that it has
 		if end := r.stopped(out.Err); end != nil {
 			return *end, false
 		}
@@ -205,7 +205,7 @@ func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 		if end := r.stopped(err); end != nil {
 			return *end, false
 		}
-		next := r.goOn(o, err)
+		next := r.restart(o, err)
 		if next == nil {
 			return out, true
 		}
@@ -213,7 +213,7 @@ func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 			return *end, false
 		}
 		if errors.Is(next, context.Canceled) {
-			out.Err = fmt.Errorf("%w; the run was asked to stop while it waited for other processes, and has written no checkpoint", err)
+			out.Err = fmt.Errorf("%w; a stop was requested while the run waited for workers, and there is no checkpoint", err)
 			return out, false
 		}
 		if out.Err = errors.Join(err, next); plan.IsLost(next) {
@@ -224,11 +224,11 @@ func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 	return out, false
 }
 
-// stopped is how a run ends that was asked to, after the loss err of a process; nil: it needs
+// stopped is the outcome of a run that was requested to stop, after the failure err of a worker; nil: it needs
 // another attempt, to write a checkpoint.
 func (r *Run) stopped(err error) *actors.Outcome {
 	r.mu.Lock()
-	r.gap.cut = false // what was asked until now is looked at here
+	r.gap.cut = false // requests until now are handled here
 	killed, stops, last, saved := r.killed, r.requests.Stops(r.saved.Step), r.saved, r.result.Dir != ""
 	r.mu.Unlock()
 	switch {
@@ -237,27 +237,27 @@ func (r *Run) stopped(err error) *actors.Outcome {
 	case !stops || !saved:
 		return nil
 	}
-	r.warn("%v; the run was asked to stop: it ends with its last checkpoint, of step %d", err, last.Step)
+	r.warn("%v; a stop was requested: the run ends with its last checkpoint, of step %d", err, last.Step)
 	return &actors.Outcome{State: last, Stopped: true}
 }
 
-// goOn makes another attempt after one that has ended with err.
-func (r *Run) goOn(o Options, err error) error {
+// restart starts another attempt after one that has ended with err.
+func (r *Run) restart(o Options, err error) error {
 	if rerr := r.attempt.Close(); rerr != nil {
 		return errors.Join(err, rerr)
 	}
 	r.send(RestartEvent{Err: err, Restart: r.restarts.done, Most: r.restarts.most})
-	o.Fresh, o.FromStep = false, 0 // that was obeyed
-	return r.begin(context.WithoutCancel(r.ctx), o, r.lease())
+	o.Fresh, o.FromStep = false, 0 // the first attempt has done that
+	return r.startAttempt(context.WithoutCancel(r.ctx), o, r.lease())
 }
 
-// restarts counts how often a run was begun again since its last new checkpoint.
+// restarts counts the restarts of a run since its last new checkpoint.
 type restarts struct {
 	most, done int
 	step       int64 // of that checkpoint
 }
 
-// allows reports whether a run that ended with err is to go on by itself, from the
+// allows reports whether an attempt that ended with err may be restarted from the
 // checkpoint of a step.
 func (r *restarts) allows(err error, step int64) bool {
 	if !plan.IsLost(err) {
@@ -270,16 +270,16 @@ func (r *restarts) allows(err error, step int64) bool {
 	return r.done <= r.most
 }
 
-// exhausted says so of a run that may not go on.
+// exhausted adds to err that no restart is left, if that is so.
 func (r *restarts) exhausted(err error) error {
 	if r.done <= r.most || r.done == 0 {
 		return err
 	}
-	return fmt.Errorf("%w (restarted %d times since the checkpoint of step %d, which is cluster.max_restarts)", err, r.most, r.step)
+	return fmt.Errorf("%w (after %d restarts since the checkpoint of step %d: that is cluster.max_restarts)", err, r.most, r.step)
 }
 
-// noteSaved notes the last checkpoint, as soon as it is written: the attempt may end before an
-// event tells of it.
+// noteSaved records the last checkpoint as soon as it is written: the attempt may end before the
+// event.
 func (r *Run) noteSaved(state trainstate.State, dir string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,7 +293,7 @@ func (r *Run) lastSaved() int64 {
 	return r.saved.Step
 }
 
-// Wait waits for the end of the run. Nothing of it is left behind then.
+// Wait waits for the end of the run and returns its result. The run has then released all its resources.
 func (r *Run) Wait() (Result, error) {
 	<-r.done
 	return r.result, r.err

@@ -13,47 +13,47 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Messages to a run's actor, Run.PID. A Change is one too: it is answered with a ChangeReply,
-// and a ChangeEvent follows when it is journalled.
+// Messages to a run's actor, Run.PID. A Change is one, too: the actor answers with a ChangeReply,
+// and a ChangeEvent follows when the change is journaled.
 type (
 	// Subscribe makes an actor a watcher: see Options.Watchers.
 	Subscribe struct{ Watcher *actor.PID }
-	// Unsubscribe takes that back.
+	// Unsubscribe removes a watcher.
 	Unsubscribe struct{ Watcher *actor.PID }
-	// StatusRequest is answered with the Status of the run.
+	// StatusRequest asks for the Status of the run.
 	StatusRequest struct{}
-	// ChangeReply answers a Change. With Err it is none that can be made.
+	// ChangeReply answers a Change. Err is why the change is invalid, or nil.
 	ChangeReply struct {
 		Change Change
 		Err    error
 	}
 )
 
-// EndEvent is a watcher's last: how the run has ended, as Wait tells it. Who reads Run.Events finds
-// the channel closed instead.
+// EndEvent is the last event of a watcher. It has the results of Wait. For readers of Run.Events,
+// the channel is closed instead.
 type EndEvent = event.EndEvent
 
-// Status is what every actor of a run is doing.
+// Status is what every actor of a run is doing and waiting for.
 type Status = event.Status
 
-// runActor is a run to other actors of the service's. It only passes on: it never waits for the
-// run, nor the run for it.
+// runActor represents a run to other actors of the service. It only passes messages on: it never waits for the
+// run, and the run never waits for it.
 type runActor struct {
 	run      *Run
 	pid      *actor.PID
 	root     *actor.RootContext
 	initial  []*actor.PID
 	watchers []*watcher
-	queued   atomic.Int64  // events that wait in its mailbox
-	lost     atomic.Int64  // step events that did not come to it
-	gone     chan struct{} // closed when it has ended
+	queued   atomic.Int64  // events in its mailbox
+	dropped  atomic.Int64  // step events that were not sent to it
+	done     chan struct{} // closed when it has ended
 }
 
 // watcher is an actor that gets the run's events.
 type watcher struct {
 	pid     *actor.PID
-	sent    int  // step events that it has not said it has taken
-	asked   int  // of those, sent before it was asked last
+	sent    int  // step events that it has not acknowledged
+	asked   int  // of those, sent before the last question
 	asking  bool // it has not answered
 	dropped int
 }
@@ -72,8 +72,8 @@ func (r *Run) startActor(o Options) error {
 	if err != nil {
 		return err
 	}
-	a := &runActor{run: r, root: o.System.Root, initial: o.Watchers, gone: make(chan struct{})}
-	// Should it panic, it is started again with what it knows.
+	a := &runActor{run: r, root: o.System.Root, initial: o.Watchers, done: make(chan struct{})}
+	// After a panic it is started again with the same state.
 	a.pid, err = a.root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return a }), actors.SupervisorPrefix+"run-"+id.String())
 	if err == nil {
 		r.out.actor = a
@@ -81,9 +81,9 @@ func (r *Run) startActor(o Options) error {
 	return err
 }
 
-// PID is the run's actor in Options.System; nil where there is none. Other actors of that system
-// send it a Change, a StatusRequest, a Subscribe or an Unsubscribe. It ends with the run, which who
-// watches it (actor.Watch) is told; stopping it stops the run, with a checkpoint.
+// PID returns the run's actor in Options.System, or nil without a System. Other actors
+// send it a Change, a StatusRequest, a Subscribe or an Unsubscribe. It ends with the run; actors that
+// watch it (actor.Watch) are told. Stopping it stops the run, with a checkpoint.
 func (r *Run) PID() *actor.PID {
 	if r.out.actor == nil {
 		return nil
@@ -91,20 +91,20 @@ func (r *Run) PID() *actor.PID {
 	return r.out.actor.pid
 }
 
-// tell passes an event on to the watchers. Step events are dropped where too many wait.
+// tell passes an event on to the watchers. It drops step events if too many wait.
 func (a *runActor) tell(e Event) {
 	if a == nil || a.ended() {
 		return
 	}
 	if _, step := e.(StepEvent); step && a.queued.Load() >= LimitEvents {
-		a.lost.Add(1) // the actor hangs in the mailbox of a watcher, which has a bound
+		a.dropped.Add(1) // the actor waits for a watcher whose mailbox is bounded
 		return
 	}
 	a.queued.Add(1)
 	a.root.Send(a.pid, delivery{e})
 }
 
-// waiting is how many events have not come to the watchers yet.
+// waiting is the number of events that have not reached the watchers yet.
 func (a *runActor) waiting() int {
 	if a == nil {
 		return 0
@@ -112,18 +112,18 @@ func (a *runActor) waiting() int {
 	return int(a.queued.Load())
 }
 
-// ended reports whether it has, by whoever has stopped it.
+// ended reports whether the actor has ended.
 func (a *runActor) ended() bool {
 	select {
-	case <-a.gone:
+	case <-a.done:
 		return true
 	default:
 		return false
 	}
 }
 
-// end ends the actor behind what is in its mailbox. A watcher that holds it up is not waited for
-// longer than endPatience.
+// end ends the actor after the messages in its mailbox. It waits at most endPatience for
+// a watcher that blocks the actor.
 func (a *runActor) end(e EndEvent) {
 	if a == nil || a.ended() {
 		return
@@ -131,7 +131,7 @@ func (a *runActor) end(e EndEvent) {
 	a.tell(e)
 	a.root.Poison(a.pid)
 	select {
-	case <-a.gone:
+	case <-a.done:
 	case <-time.After(endPatience):
 	}
 }
@@ -145,9 +145,9 @@ func (a *runActor) Receive(ctx actor.Context) {
 		a.initial = nil
 	case delivery:
 		a.queued.Add(-1)
-		lost := int(a.lost.Swap(0))
+		dropped := int(a.dropped.Swap(0))
 		for _, w := range a.watchers {
-			w.dropped += lost
+			w.dropped += dropped
 			w.pass(ctx, m.Event)
 		}
 	case *actor.Touched:
@@ -170,12 +170,12 @@ func (a *runActor) Receive(ctx actor.Context) {
 			ctx.Respond(reply)
 		}
 	case *actor.Stopping:
-		a.run.Stop() // of a run that has ended it is nothing
+		a.run.Stop() // no effect if the run has ended
 		for _, w := range a.watchers {
 			ctx.Unwatch(w.pid)
 		}
 	case *actor.Stopped:
-		close(a.gone)
+		close(a.done)
 	}
 }
 
@@ -195,9 +195,9 @@ func (a *runActor) unsubscribe(ctx actor.Context, pid *actor.PID) {
 	a.watchers = slices.DeleteFunc(a.watchers, func(w *watcher) bool { return w.pid.Equal(pid) })
 }
 
-// pass sends a watcher an event. Its mailbox has no bound: a step event is dropped when
-// LimitEvents of them may still be in it. That it has taken those before it says by itself: any
-// actor answers actor.Touch, in the order of its mailbox.
+// pass sends a watcher an event. The watcher's mailbox is unbounded: pass drops a step event if
+// LimitEvents may still be in it. The watcher acknowledges events by its answer to actor.Touch, which
+// every actor gives in the order of its mailbox.
 func (w *watcher) pass(ctx actor.Context, e Event) {
 	if _, step := e.(StepEvent); step {
 		if w.sent >= LimitEvents {
@@ -210,7 +210,7 @@ func (w *watcher) pass(ctx actor.Context, e Event) {
 		ctx.Request(w.pid, feed.Dropped(w.dropped))
 		w.dropped = 0
 	}
-	ctx.Request(w.pid, e) // by which it knows the run's PID
+	ctx.Request(w.pid, e) // so that it knows the run's PID
 	if !w.asking && w.sent >= touchEvery {
 		w.asked, w.asking = w.sent, true
 		ctx.Request(w.pid, &actor.Touch{})

@@ -19,22 +19,22 @@ import (
 
 // Errors of Run.Snapshot.
 var (
-	// ErrSnapshots: LimitSnapshots of them are there. Close one, or take an older one.
+	// ErrSnapshots: LimitSnapshots are open. Close one, or accept an older one with SnapshotOptions.
 	ErrSnapshots = errors.New("too many snapshots of a run")
-	// ErrNoSnapshot: there are no weights that a snapshot could be of.
-	ErrNoSnapshot = errors.New("no weights to take a snapshot of")
+	// ErrNoSnapshot: there are no weights to copy.
+	ErrNoSnapshot = errors.New("no weights for a snapshot")
 )
 
-// SnapshotOptions say which snapshots serve as well as a new one: those that are not older than
-// either says. One of the last step that has ended always does, and one that is being taken.
+// SnapshotOptions allow Run.Snapshot to return an existing snapshot instead of a new one, if it is not older than one of
+// the limits. A snapshot of the last step that has ended, or one that is being taken, is always accepted.
 type SnapshotOptions struct {
-	MaxSteps int64         // steps that have ended since its own
-	MaxAge   time.Duration // since it was taken
+	MaxSteps int64         // steps since the snapshot
+	MaxAge   time.Duration // time since the snapshot
 }
 
-// Snapshot is a model as it was at the end of one step. It stays as it is while training goes
-// on, and when the run has ended, until Close; its memory is on the host, outside of the
-// garbage collector's heap. It may be used from several goroutines.
+// Snapshot is a copy of a model at the end of one step. It does not change while training
+// continues, and stays valid after the run's end, until Close. Its memory is on the host, outside
+// the Go heap. Several goroutines may use it.
 type Snapshot struct {
 	w *weightsAt
 
@@ -42,13 +42,13 @@ type Snapshot struct {
 	closed bool
 }
 
-// Snapshot takes a snapshot of the run's weights: of one step, the same on all stages. The stages
-// copy them between two of their actions, and no figure of the training changes. Those who want
-// one at the same time share it, see SnapshotOptions. The end of ctx ends the wait for it.
+// Snapshot returns a copy of the run's weights at the end of one step, the same step on all stages. The stages
+// copy them between two actions. No loss changes. Callers at the same time share one
+// snapshot: see SnapshotOptions. The end of ctx ends the wait.
 //
-// A paused run gives one of the step that it has paused at, and a run that has ended one of its
-// last checkpoint; so does, at any time, a run whose ranks are in other processes: Checkpoint
-// makes a newer one. Where there is no checkpoint then, the error is ErrNoSnapshot.
+// A paused run returns the weights of the step at which it paused. A run that has ended, or whose ranks are in
+// other processes, returns those of its last checkpoint; call Checkpoint for a newer one. If there is no
+// checkpoint, the error is ErrNoSnapshot.
 func (r *Run) Snapshot(ctx context.Context, o SnapshotOptions) (*Snapshot, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -60,7 +60,7 @@ func (r *Run) Snapshot(ctx context.Context, o SnapshotOptions) (*Snapshot, error
 		}
 		if w == nil {
 			if w, err = r.snapshots.await(ctx, m); errors.Is(err, actors.ErrEnded) {
-				select { // its last checkpoint is written now, if there is one
+				select { // it is writing its last checkpoint
 				case <-r.done:
 					continue
 				case <-ctx.Done():
@@ -75,13 +75,14 @@ func (r *Run) Snapshot(ctx context.Context, o SnapshotOptions) (*Snapshot, error
 	}
 }
 
-// Step is the step at whose end the weights were what they are here; 0: before the first.
+// Step returns the step at whose end the weights were copied; 0: before the first step.
 func (s *Snapshot) Step() int64 { return s.w.step }
 
-// Generate is the package's function, for this model, where it is: o.ModelOptions must be empty.
+// Generate generates text with the snapshot, as the function Generate does. o.ModelOptions must be empty.
 func (s *Snapshot) Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
 	if o.ModelOptions != (ModelOptions{}) {
-		return fmt.Errorf("%w: a snapshot has its own model and device, and ModelOptions %+v", ErrOptions, o.ModelOptions)
+		return fmt.Errorf("%w: ModelOptions is %+v: a snapshot has its own model and device; leave ModelOptions empty", ErrOptions,
+			o.ModelOptions)
 	}
 	s.mu.Lock()
 	if s.closed {
@@ -93,7 +94,7 @@ func (s *Snapshot) Generate(ctx context.Context, o GenerateOptions, emit func(te
 	return errors.Join(s.w.generate(ctx, o, emit), s.w.release())
 }
 
-// Close gives the snapshot up. What it generates goes on to its end.
+// Close releases the snapshot. A text that it is generating continues to its end.
 func (s *Snapshot) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,19 +105,19 @@ func (s *Snapshot) Close() error {
 	return s.w.release()
 }
 
-// weightsAt are the weights of a step, with a device of their own. Whoever has a snapshot of
-// them, or generates, holds them.
+// weightsAt are the weights of a step, on their own device. Snapshots and texts being generated
+// hold references to them.
 type weightsAt struct {
 	home  *snapshots
 	step  int64
-	dir   string // of the checkpoint that they were read from; "": they are from the run
+	dir   string // of the checkpoint that they were read from; "": copied from the run
 	taken time.Time
 
 	model *trained.Model
 	refs  int // guarded by home.mu
 
 	mu   sync.Mutex
-	idle []*infer.Generator // that nobody uses; at most as many as have generated at a time
+	idle []*infer.Generator // not in use
 }
 
 func (w *weightsAt) share() {
@@ -125,10 +126,10 @@ func (w *weightsAt) share() {
 	w.refs++
 }
 
-// release lets go of the weights. The newest stay for a while.
+// release drops a reference. The newest weights stay for a while.
 func (w *weightsAt) release() error { return w.home.release(w) }
 
-// generate continues a prompt on a generator that nobody else uses meanwhile.
+// generate continues a prompt on a generator that is not in use.
 func (w *weightsAt) generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
 	w.mu.Lock()
 	var g *infer.Generator
@@ -150,22 +151,22 @@ func (w *weightsAt) generate(ctx context.Context, o GenerateOptions, emit func(t
 // snapshots are those of a run.
 type snapshots struct {
 	mu     sync.Mutex
-	alive  int        // that are there or being taken
-	newest *weightsAt // for the next one who wants one; nil: there is none
+	alive  int        // open or being taken
+	newest *weightsAt // for the next caller; nil: none
 	idle   *time.Timer
 	making *making // nil: none is being taken
-	ended  bool    // the run has
+	ended  bool    // the run has ended
 }
 
-// making is the taking of a snapshot, and who waits for it.
+// making is a snapshot that is being taken.
 type making struct {
 	done    chan struct{}
-	waiting int // guarded by snapshots.mu, until done is closed
+	waiting int // callers; guarded by snapshots.mu, until done is closed
 	w       *weightsAt
 	err     error
 }
 
-// get gives a snapshot that is there, or one that is being taken.
+// get returns an existing snapshot, or one that is being taken.
 func (s *snapshots) get(r *Run, o SnapshotOptions) (*making, *weightsAt, error) {
 	now := r.snapshotSource()
 	if now.err != nil {
@@ -181,18 +182,19 @@ func (s *snapshots) get(r *Run, o SnapshotOptions) (*making, *weightsAt, error) 
 		s.making.waiting++
 		return s.making, nil, nil
 	}
-	var spare *weightsAt // whose memory serves the next
+	var spare *weightsAt // its memory is reused
 	if w := s.newest; w != nil && w.refs == 0 {
 		spare, s.newest = w, nil
 		s.alive--
 	}
 	if s.alive >= LimitSnapshots {
-		return nil, nil, fmt.Errorf("%w: %d are there, the most; close one, or accept one older than step %d", ErrSnapshots, s.alive, now.step)
+		return nil, nil, fmt.Errorf("%w: %d are open, the limit; close one, or accept a snapshot older than step %d", ErrSnapshots, s.alive,
+			now.step)
 	}
 	m := &making{done: make(chan struct{}), waiting: 1}
 	s.making = m
 	s.alive++
-	go s.make(m, now, spare) // ends with the copy, which ends with the run, or with the reading of a checkpoint
+	go s.make(m, now, spare) // ends with the copy (at the latest with the run), or when the checkpoint is read
 	return m, nil, nil
 }
 
@@ -204,7 +206,7 @@ func (s *snapshots) make(m *making, from snapshotSource, spare *weightsAt) {
 	if m.w, m.err = w, err; err != nil {
 		s.alive--
 	} else {
-		if s.newest != nil && s.newest.refs == 0 { // somebody had it when this one was asked for
+		if s.newest != nil && s.newest.refs == 0 { // somebody held it when this one was requested
 			old = s.newest
 		}
 		w.home, w.refs, s.newest = s, m.waiting, w
@@ -214,10 +216,10 @@ func (s *snapshots) make(m *making, from snapshotSource, spare *weightsAt) {
 	}
 	close(m.done)
 	s.mu.Unlock()
-	_ = errors.Join(s.free(old), s.free(unused)) // nobody is left who could be told
+	_ = errors.Join(s.free(old), s.free(unused)) // no caller is left to tell
 }
 
-// await waits for one that is being taken.
+// await waits for a snapshot that is being taken.
 func (s *snapshots) await(ctx context.Context, m *making) (*weightsAt, error) {
 	select {
 	case <-m.done:
@@ -249,8 +251,8 @@ func (s *snapshots) release(w *weightsAt) error {
 	return s.free(unused)
 }
 
-// leave says whether weights that nobody holds are to be freed now. The newest ones of a run
-// that goes on are so only some time later. mu is held.
+// leave returns weights without references that must be freed now, or nil. The newest weights of a run
+// in progress are freed some time later. mu is held.
 func (s *snapshots) leave(w *weightsAt) *weightsAt {
 	if s.newest != w {
 		return w
@@ -274,7 +276,7 @@ func (s *snapshots) leave(w *weightsAt) *weightsAt {
 	return nil
 }
 
-// free gives weights back that nobody holds or can find any more.
+// free frees weights that nobody holds or can find any more.
 func (s *snapshots) free(w *weightsAt) error {
 	if w == nil {
 		return nil
@@ -285,8 +287,8 @@ func (s *snapshots) free(w *weightsAt) error {
 	return w.model.Close()
 }
 
-// end is called when the run has ended: nothing is copied from it any more, and weights stay
-// only as long as somebody holds them.
+// end is called when the run has ended: nothing is copied from it any more, and only
+// weights with references stay.
 func (s *snapshots) end() error {
 	s.mu.Lock()
 	m := s.making
@@ -309,11 +311,11 @@ func (s *snapshots) end() error {
 	return s.free(unused)
 }
 
-// snapshotSource is what the next snapshot of a run would be of.
+// snapshotSource is where the next snapshot of a run comes from.
 type snapshotSource struct {
 	inner  *actors.Run // nil: a checkpoint
 	dir    string
-	step   int64 // that has ended last
+	step   int64 // the last one that has ended
 	shape  *stages.Model
 	tok    tokenizer.Tokenizer
 	text   *corpus.Text
@@ -325,7 +327,7 @@ func (r *Run) snapshotSource() (s snapshotSource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.attempt == nil {
-		s.err = fmt.Errorf("%w: the run has not begun yet", ErrNoSnapshot)
+		s.err = fmt.Errorf("%w: the run has not started yet", ErrNoSnapshot)
 		return s
 	}
 	s = snapshotSource{step: r.step, shape: r.attempt.Model, tok: r.attempt.Tokenizer, text: r.attempt.Text, device: r.cfg.Device}
@@ -340,7 +342,7 @@ func (r *Run) snapshotSource() (s snapshotSource) {
 		return s
 	}
 	if s.dir = r.result.Dir; s.dir == "" {
-		s.err = fmt.Errorf("%w: no checkpoint was written, and the run's ranks are in other processes; ask it for one", ErrNoSnapshot)
+		s.err = fmt.Errorf("%w: the run's ranks are in other processes, and there is no checkpoint yet; request one", ErrNoSnapshot)
 		if ended {
 			s.err = fmt.Errorf("%w: the run has ended without a checkpoint", ErrNoSnapshot)
 		}
@@ -348,7 +350,7 @@ func (r *Run) snapshotSource() (s snapshotSource) {
 	return s
 }
 
-// accepts reports whether weights that are there serve as well as new ones.
+// accepts reports whether existing weights may be used instead of new ones.
 func (s *snapshotSource) accepts(w *weightsAt, o SnapshotOptions) bool {
 	switch {
 	case s.inner == nil:
@@ -359,11 +361,11 @@ func (s *snapshotSource) accepts(w *weightsAt, o SnapshotOptions) bool {
 	return o.MaxAge > 0 && time.Since(w.taken) <= o.MaxAge
 }
 
-// take takes a snapshot; spare, if there is one, is a former one of the run that nobody needs.
+// take takes a snapshot. spare, if not nil, is an older one of the run that is not in use.
 func (s *snapshotSource) take(spare *weightsAt) (*weightsAt, error) {
 	if s.inner == nil {
 		if spare != nil {
-			_ = spare.model.Close() // nothing but memory
+			_ = spare.model.Close() // it only frees memory
 		}
 		return s.read()
 	}
@@ -396,5 +398,5 @@ func (s *snapshotSource) read() (*weightsAt, error) {
 	return &weightsAt{model: m, step: int64(m.Checkpoint.Step()), dir: s.dir, taken: time.Now()}, nil
 }
 
-// compile-time: what is copied is a stage's.
+// A snapshot is copied from a stage.
 var _ actors.WeightCopier = (*stages.Stage)(nil)

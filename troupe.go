@@ -18,28 +18,29 @@ import (
 
 // Events of a run, sent in order.
 type (
-	// Event is one of the types below.
+	// Event is a StepEvent, CheckpointEvent, StallEvent, PauseEvent, ChangeEvent, RestartEvent or WarningEvent, and for watchers
+	// and subscriptions an EndEvent.
 	Event = event.Event
-	// StepEvent: a step ended; Step 0 is the validation before training.
+	// StepEvent: a step ended. Step 0 is the validation before training.
 	StepEvent = event.StepEvent
 	// CheckpointEvent: a checkpoint was written.
 	CheckpointEvent = event.CheckpointEvent
-	// StallEvent: nothing has moved for run.stall_after_s.
+	// StallEvent: the run made no progress for run.stall_after_s seconds.
 	StallEvent = event.StallEvent
-	// PauseEvent: the run paused at a step's end, or goes on.
+	// PauseEvent: the run paused at the end of a step, or resumed.
 	PauseEvent = event.PauseEvent
-	// ChangeEvent: a change is journalled, or was refused.
+	// ChangeEvent: a change was journaled, or was rejected.
 	ChangeEvent = event.ChangeEvent
 )
 
-// DivergedError ends a run that skipped run.max_skipped_steps steps in a row.
+// DivergedError: the run failed because it skipped run.max_skipped_steps steps in a row.
 type DivergedError = actors.DivergedError
 
-// Change is a request to a run: to pause, write a checkpoint or stop when a step has ended,
-// or to go on with another learning rate.
+// Change is a request to a run: to pause, to write a checkpoint or to stop at the end of a step,
+// or to continue with another learning rate.
 type Change = event.Change
 
-// ChangeKind says what is to happen.
+// ChangeKind is what a Change requests.
 type ChangeKind = event.ChangeKind
 
 // The kinds of changes.
@@ -51,94 +52,94 @@ const (
 	ChangeRate       = event.ChangeRate
 )
 
-// Updates counts steps by how their update was made, where pipeline.post_validation is
-// on: applied speculatively and kept, or rolled back, or waited for.
+// Updates counts the steps of a run with pipeline.post_validation by their update: kept after
+// a speculative update, rolled back, or waited for.
 type Updates = event.Updates
 
-// RestartEvent: a process that computed ranks was lost, and the run goes on by itself.
+// RestartEvent: a worker failed, and the run restarts automatically from its last checkpoint.
 type RestartEvent = event.RestartEvent
 
-// WarningEvent: something a person should know, such as a damaged checkpoint
-// that was passed over, or one that could not be written and is tried again.
+// WarningEvent: something that a person should know, such as a damaged checkpoint
+// that was skipped, or a checkpoint that could not be written and will be tried again.
 type WarningEvent = event.WarningEvent
 
-// Options are what a configuration does not say.
+// Options are the settings of Start that are not in the configuration.
 type Options struct {
 	Fresh bool // start from scratch: the output folder must be empty
-	// FromStep goes on from the checkpoint of a step, and sets newer ones aside; 0: from
+	// FromStep resumes from the checkpoint of this step and renames newer ones to ….superseded; 0: resume from
 	// the newest.
 	FromStep int
-	// AcceptNewData goes on although the data's content has changed.
+	// AcceptNewData resumes although the content of the data has changed.
 	AcceptNewData bool
-	Trace         bool // time every action of every step, whatever run.trace_every says: see StepEvent.Trace
-	// System, if there is one, is an actor system of the caller's, in which the run's
-	// actors live while it does; nil: the run has one of its own. See actors.Spec.
+	Trace         bool // record the times of every action of every step, for StepEvent.Trace; run.trace_every does not matter then
+	// System is the caller's actor system. The run's actors live in it until the run ends.
+	// nil: the run makes its own. See actors.Spec.
 	System *actor.ActorSystem
-	// Watchers are actors of System that get the run's events as messages, from the first on,
-	// with Run.PID as the sender, and in the end an EndEvent. None holds the run up: one that is
-	// too slow loses step events, and is told how many by a WarningEvent. Their mailboxes must have no
-	// bound of their own.
+	// Watchers are actors of System that receive all events of the run as messages, and an EndEvent as
+	// the last one. The sender is Run.PID. A slow watcher does not delay the run: it loses step
+	// events, and a WarningEvent tells it how many. The mailboxes of watchers must be
+	// unbounded.
 	Watchers []*actor.PID
-	Logger   *slog.Logger // told how the run begins and ends; nil: nobody is
-	// Requests were asked of the run before it begins, or begins again: it is given them before its
-	// first order. See Run.Requests.
+	Logger   *slog.Logger // logs the start and the end of the run; nil: no logging
+	// Requests are changes for the run to make from its start, such as the open ones of an earlier attempt: see
+	// Run.Requests.
 	Requests []Change
-	// Hosts, if there are any, compute the run's ranks in other processes: package cluster has
-	// them. System is theirs then.
+	// Hosts compute the run's ranks in other processes; nil: this process computes them. Package cluster has an
+	// implementation. System is theirs then.
 	Hosts plan.Hosts
 }
 
-// Info describes a run that has been set up.
+// Info describes a run that has started.
 type Info = event.Info
 
-// Result is how a run ended.
+// Result is the outcome of a run.
 type Result = event.Result
 
-// SetupError says that the configuration, the data or the output folder is not
-// what a run needs. When Start returns it, nothing was changed. Wait returns it
-// for data that turned out to be unusable on the way. Its field Err is the cause.
+// SetupError: the configuration, the data or the output folder cannot be used for a
+// run. If Start returns it, nothing was changed. Wait returns it
+// if data turned out to be unusable during the run. Its field Err is the cause.
 type SetupError = plan.SetupError
 
 // ErrOutput: the output folder cannot be used for this run.
 var ErrOutput = rundir.ErrFolder
 
-// ErrMemory: the model does not fit this machine's memory.
+// ErrMemory: the model does not fit the memory of the device.
 var ErrMemory = plan.ErrMemory
 
-// ErrNoWorkers: the processes that a run over a cluster needs are not there. When they are,
-// it can continue.
+// ErrNoWorkers: the cluster does not have enough free workers for the run. Start the run again
+// when it has.
 var ErrNoWorkers = plan.ErrNoRoom
 
-// The bounds of this package's queues, and of what it holds for others.
+// The limits of this package's queues and of snapshots.
 const (
-	// LimitEvents bounds the events that wait for a reader of Run.Events, and those that a
-	// watcher has not taken yet. When it is reached, step events are dropped and counted; the
-	// run doesn't wait.
+	// LimitEvents is the largest number of events that wait for a reader of Run.Events, or for a
+	// watcher. At the limit, step events are dropped and counted; the
+	// run does not wait.
 	LimitEvents = feed.Limit
-	// LimitRequests bounds the changes that were asked of a run and are not done yet. At the limit a
-	// change that names a step, or a learning rate, is refused.
+	// LimitRequests is the largest number of open changes of a run. At the limit, a
+	// change that names a step or a learning rate is rejected.
 	LimitRequests = requests.Limit
-	// LimitSnapshots is how many snapshots of a run, each with all weights of the model, may be
-	// there at a time. Those who share one count once.
+	// LimitSnapshots is the largest number of open snapshots of a run. Each holds all weights of the model.
+	// A snapshot that several callers share counts once.
 	LimitSnapshots = 4
-	// idleSnapshot is how long the newest snapshot of a run stays for the next one who wants
-	// one, when nobody uses it.
+	// idleSnapshot is how long the newest snapshot of a run is kept for the next caller after nobody
+	// uses it any more.
 	idleSnapshot = 10 * time.Second
-	// touchEvery is after how many step events a watcher is asked whether it has taken them.
+	// touchEvery is the number of step events after which a watcher is asked whether it has processed them.
 	touchEvery = 64
-	// endPatience is how long the end of a run waits for its actor to tell the watchers.
+	// endPatience is how long a run's end waits until its actor has told the watchers.
 	endPatience = 5 * time.Second
 )
 
-// Check says whether a configuration can be run, as far as that can be told
-// without reading the data: the model, the layout, the schedule, the memory, and
-// that the files exist.
+// Check checks whether this machine can run a configuration, without reading the data:
+// the model, the layout, the schedule, the memory, and
+// that the files exist. The error is a *SetupError.
 func Check(cfg *config.Config) error {
 	return setupError(attempt.Check(cfg))
 }
 
-// CheckElsewhere is Check for other machines than this one: no device is looked for here, and each rank has one of its
-// own with so many bytes of memory for its tensors; 0: memory isn't judged.
+// CheckElsewhere is Check for other machines. It does not look at the devices of this machine: each rank has its own device
+// with deviceBytes of memory for tensors; 0: do not check the memory.
 func CheckElsewhere(cfg *config.Config, deviceBytes int64) error {
 	return setupError(attempt.CheckElsewhere(cfg, deviceBytes))
 }

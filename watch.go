@@ -8,30 +8,30 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Actions is what was recorded of the order that a run's stages work on: see Run.Record.
+// Actions are the recorded actions of a step: see Run.Record.
 type Actions = event.Actions
 
-// ActionTime says when an action ran.
+// ActionTime is when an action ran.
 type ActionTime = event.ActionTime
 
-// Subscription is one of any number of readers of a run's events.
+// Subscription is a reader of a run's events. A run may have any number: see Run.Subscribe.
 type Subscription = event.Subscription
 
-// outlet gives a run's events to all who read them. The run's mu guards it.
+// outlet passes a run's events to all readers. The run's mu guards it.
 type outlet struct {
 	events  chan Event
 	feed    feed.Feed // of the subscriptions
 	actor   *runActor // nil: there is none
-	traced  int64     // the configuration has every so many steps traced; 0: none
+	traced  int64     // run.trace_every; 0: no step is traced
 	dropped int
 }
 
-// publish gives an event to all who read them. A reader that is too slow loses step events, and is
-// told how many.
+// publish passes an event to all readers. A reader that is too slow loses step events, and a warning tells it
+// how many.
 func (o *outlet) publish(e Event) {
 	o.feed.Publish(e)
 	s, step := e.(StepEvent)
-	if step && (o.traced == 0 || int64(s.Step)%o.traced != 0) { // else whoever reads them wants the trace
+	if step && (o.traced == 0 || int64(s.Step)%o.traced != 0) { // a traced step keeps its trace
 		e = feed.Thinned(s, max(len(o.events), o.actor.waiting()))
 	}
 	o.actor.tell(e)
@@ -49,7 +49,7 @@ func (o *outlet) publish(e Event) {
 	}
 }
 
-// tellDropped says how many events were lost, if there is room.
+// tellDropped reports how many events were dropped, if there is room.
 func (o *outlet) tellDropped() {
 	if o.dropped == 0 || len(o.events) == cap(o.events) {
 		return
@@ -58,7 +58,7 @@ func (o *outlet) tellDropped() {
 	o.dropped = 0
 }
 
-// send publishes an event, and marks what people look for later.
+// send publishes an event and writes it to events.jsonl.
 func (r *Run) send(e Event) {
 	if q, ok := e.(actors.RequestEvent); ok {
 		r.mu.Lock()
@@ -69,18 +69,18 @@ func (r *Run) send(e Event) {
 	r.publish(e)
 	if c, ok := e.(ChangeEvent); ok {
 		for _, old := range c.Cancelled {
-			r.warn("the learning rate %g from step %d on cancels %g, which was asked for in a step that was lost and was to come back after step %d",
+			r.warn("the learning rate %g from step %d cancels an earlier change to %g, which the run would have repeated after step %d",
 				c.LR, c.Step+1, old.LR, old.Step)
 		}
 	}
 	switch e.(type) {
-	case StepEvent, CheckpointEvent: // which come while the attempt goes on, whose sampler it is
+	case StepEvent, CheckpointEvent: // the attempt is still running, and its sampler needs them
 		r.attempt.Event(e)
 	}
-	r.unmarked(r.marks.Event(e, r.ended())) // and not before: it may wait for the disk
+	r.unmarked(r.marks.Event(e, r.ended())) // last, because it may wait for the disk
 }
 
-// publish gives an event to all who read them.
+// publish passes an event to all readers.
 func (r *Run) publish(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,24 +97,24 @@ func (r *Run) warn(format string, args ...any) {
 	r.send(WarningEvent{Text: fmt.Sprintf(format, args...)})
 }
 
-// unmarked says that what happens can't be written to events.jsonl. The run continues.
+// unmarked warns that events.jsonl cannot be written. The run continues.
 func (r *Run) unmarked(err error) {
 	if err != nil {
-		r.publish(WarningEvent{Text: fmt.Sprintf("what happens to the run is no longer written: %v", err)})
+		r.publish(WarningEvent{Text: fmt.Sprintf("events are no longer written to events.jsonl: %v", err)})
 	}
 }
 
-// ended is the step that has ended last.
+// ended is the last step that has ended.
 func (r *Run) ended() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.step
 }
 
-// Events are what happens, in order; the channel is closed when the run has
-// ended. Nobody needs to read it.
+// Events returns the run's events, in order. The run closes the channel when it
+// ends. You need not read it.
 func (r *Run) Events() <-chan Event { return r.out.events }
 
-// Subscribe gives the run's events from now on to one more reader. Events are not taken away
-// from other readers, or from Events.
+// Subscribe returns a new reader of the run's events from now on. Other readers and Events still get
+// every event.
 func (r *Run) Subscribe() *Subscription { return r.out.feed.Subscribe() }

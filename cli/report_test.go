@@ -51,7 +51,7 @@ func play(show reporter, tick func()) {
 		BubblePct: 11.1, PeakInFlight: []int{5, 3}, Device: "cpu", Threads: 2, Kernels: "avx2",
 		Ranks: 4, Grid: "4 ranks, tp 1 × cp 1 × pp 2 × dp 2 in the order tp-cp-pp-dp: groups pp 2 of 2, dp 2 of 2"}
 	show.begin(info)
-	show.event(troupe.WarningEvent{Text: "a damaged checkpoint is passed over"})
+	show.event(troupe.WarningEvent{Text: "skipping a damaged checkpoint"})
 	for i := range 7 {
 		tick()
 		show.event(step(101 + i))

@@ -30,7 +30,7 @@ func TestReady(t *testing.T) {
 		{"both late", after(500, 501), 501, "", 6, false},
 		{"one is late", after(1, 100), 100, "", 4, false},
 		{"one never", after(1, 0), 1 + readyTime.Seconds(),
-			"worker w1 at x:1 with rank 1 is lost: it was still not ready to compute 120 s after the first worker was", 4, false},
+			"worker w1 at x:1 with rank 1 failed: it was still not ready to compute 120 s after the first worker was", 4, false},
 		{"one can't", after(1, 2), 2, "", 0, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -257,7 +257,7 @@ func TestWorkerGetsOutOfReach(t *testing.T) {
 	}
 	for _, all := range [][]string{told, seen} {
 		contains(t, strings.Join(all, "\n"), "a answers, but it has not acknowledged messages for ", "worker a at "+r.address+
-			" with rank 0 is lost: it has not acknowledged messages for ")
+			" with rank 0 failed: it has not acknowledged messages for ")
 	}
 	f, err := operator.Follow(t.Context(), id, cluster.FollowOptions{})
 	if err != nil {

@@ -21,8 +21,8 @@ func TestSubmittedUnknown(t *testing.T) {
 		{"it is the client's", []string{"layer other", "schedule mine"},
 			`your program has registered schedule mine; the coordinator's has not (it has registered nothing). Use the same program for both`,
 			"other"},
-		{"nobody knows it", []string{"schedule other"}, "it is one of none, gpipe", "other"},
-		{"a client that says nothing", nil, "it is one of none, gpipe", "registered"},
+		{"nobody knows it", []string{"schedule other"}, "use one of none, gpipe", "other"},
+		{"a client that says nothing", nil, "use one of none, gpipe", "registered"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := parseSubmitted("own.toml", text, nil, c.registered, nil)

@@ -9,40 +9,43 @@ import (
 	"unicode"
 )
 
-// check judges a value by itself and says what is wrong and what to do; msg is
-// empty where nothing is.
-type check func(v any) (msg, hint string)
+// check judges a value by itself.
+type check struct {
+	allows string                         // the values that it accepts, for docs/config.md
+	judge  func(v any) (msg, hint string) // says what is wrong and how to fix it; msg is "" if nothing is
+}
 
 // whole checks for an integer from low to high.
-func whole(low, high int64) check {
-	return func(v any) (string, string) {
+func whole(low, high int64) *check {
+	hint := fmt.Sprintf("use %d to %d", low, high)
+	return &check{fmt.Sprintf("%d to %d", low, high), func(v any) (string, string) {
 		n := v.(int64)
-		return outside(v, n < low, n > high, fmt.Sprintf("use %d to %d", low, high))
-	}
+		return outside(v, n < low, n > high, hint)
+	}}
 }
 
 // number checks for a number from low to high.
-func number(low, high float64) check {
-	return func(v any) (string, string) {
+func number(low, high float64) *check {
+	return &check{fmt.Sprintf("%g to %g", low, high), func(v any) (string, string) {
 		x := v.(float64)
 		return outside(v, x < low, x > high, fmt.Sprintf("use %g to %g", low, high))
-	}
+	}}
 }
 
 // numberBelow checks for a number from low to just below high.
-func numberBelow(low, high float64) check {
-	return func(v any) (string, string) {
+func numberBelow(low, high float64) *check {
+	return &check{fmt.Sprintf("%g or more, less than %g", low, high), func(v any) (string, string) {
 		x := v.(float64)
 		return outside(v, x < low, x >= high, fmt.Sprintf("use %g or more, but less than %g", low, high))
-	}
+	}}
 }
 
 // numberAbove checks for a number from just above low to high.
-func numberAbove(low, high float64) check {
-	return func(v any) (string, string) {
+func numberAbove(low, high float64) *check {
+	return &check{fmt.Sprintf("more than %g, up to %g", low, high), func(v any) (string, string) {
 		x := v.(float64)
 		return outside(v, x <= low, x > high, fmt.Sprintf("use more than %g, up to %g", low, high))
-	}
+	}}
 }
 
 func outside(v any, below, above bool, hint string) (string, string) {
@@ -58,163 +61,171 @@ func outside(v any, below, above bool, hint string) (string, string) {
 	return "", ""
 }
 
-// oneOf checks for one of a few words.
-func oneOf(words ...string) check {
-	return func(v any) (string, string) {
-		word := v.(string)
+// oneOf checks for one of a few words. They are asked for at each check, because a program may register more.
+func oneOf(list func() []string) *check {
+	return &check{enumerate(list()), func(v any) (string, string) {
+		words, word := list(), v.(string)
 		if slices.Contains(words, word) {
 			return "", ""
 		}
-		hint := "it is one of " + strings.Join(words, ", ")
-		if len(words) == 1 {
-			hint = "only " + words[0] + " is known"
-		}
+		hint := "use one of " + strings.Join(words, ", ")
 		if near := nearest(strings.ToLower(word), words); near != "" {
 			hint = fmt.Sprintf("did you mean %q? %s", near, hint)
 		}
 		return "unknown value " + quoted(word), hint
-	}
+	}}
 }
 
-// orEmpty lets the empty string, which stands for the default, through.
-func orEmpty(c check) check {
-	return func(v any) (string, string) {
+// among checks for one of these words.
+func among(list ...string) *check { return oneOf(func() []string { return list }) }
+
+// enumerate writes values as TOML, with commas.
+func enumerate(words []string) string {
+	list := make([]string, len(words))
+	for i, word := range words {
+		list[i] = quote(word)
+	}
+	return strings.Join(list, ", ")
+}
+
+// orEmpty also accepts the empty string, which stands for the default.
+func orEmpty(c *check) *check {
+	return &check{`"", ` + c.allows, func(v any) (string, string) {
 		if v == "" {
 			return "", ""
 		}
-		return c(v)
-	}
+		return c.judge(v)
+	}}
 }
 
-// orFile accepts the name of a file with an extension, too.
-func orFile(c check, extension string) check {
-	return func(v any) (string, string) {
+// orFile also accepts the path of a file with an extension.
+func orFile(c *check, extension string) *check {
+	return &check{c.allows + ", a path that ends in " + extension, func(v any) (string, string) {
 		if hasExtension(v.(string), extension) {
-			return textUpTo(maxPathBytes)(v)
+			return textUpTo(maxPathBytes).judge(v)
 		}
-		problem, hint := c(v)
+		problem, hint := c.judge(v)
 		if problem != "" {
-			hint += ", or a file's name that ends in " + extension
+			hint += ", or the path of a file that ends in " + extension
 		}
 		return problem, hint
-	}
+	}}
 }
 
 // tokenizerName accepts the tokenizers that have a name, and paths.
-func tokenizerName(v any) (string, string) {
+var tokenizerName = &check{`"bytes", "chars", a path`, func(v any) (string, string) {
 	if isPath(v.(string)) {
-		return textUpTo(maxPathBytes)(v)
+		return textUpTo(maxPathBytes).judge(v)
 	}
-	problem, hint := oneOf("bytes", "chars")(v)
+	problem, hint := among("bytes", "chars").judge(v)
 	if problem != "" {
 		hint += ", or the path of a tokenizer.json or of a folder with one, such as ./model"
 	}
 	return problem, hint
-}
+}}
 
 // isPath tells a path from the name of a tokenizer.
 func isPath(s string) bool { return strings.ContainsAny(s, `/\`) || strings.HasSuffix(s, ".json") }
 
-// textUpTo checks for a string of a length that someone might have meant.
-func textUpTo(most int) check {
-	return func(v any) (string, string) {
+// textUpTo bounds the length of a string.
+func textUpTo(most int) *check {
+	return &check{fmt.Sprintf("up to %d bytes", most), func(v any) (string, string) {
 		if n := len(v.(string)); n > most {
 			return fmt.Sprintf("%d bytes are too long", n), fmt.Sprintf("use at most %d", most)
 		}
 		return "", ""
-	}
+	}}
 }
 
-func pathName(v any) (string, string) {
+var pathName = &check{"a path", func(v any) (string, string) {
 	if v == "" {
 		return "the path is empty", "name a file or folder"
 	}
-	return textUpTo(maxPathBytes)(v)
-}
+	return textUpTo(maxPathBytes).judge(v)
+}}
 
-// listUpTo checks each entry of a list, and that there are not too many.
-func listUpTo(most int, each check) check {
-	return func(v any) (string, string) {
+// listUpTo checks each entry of a list, and its length.
+func listUpTo(most int, each *check) *check {
+	return &check{fmt.Sprintf("up to %d entries, each %s", most, each.allows), func(v any) (string, string) {
 		list := v.([]string)
 		if len(list) > most {
 			return fmt.Sprintf("the list has more than %d entries", most), fmt.Sprintf("use at most %d", most)
 		}
 		for i, entry := range list {
-			if msg, hint := each(entry); msg != "" {
+			if msg, hint := each.judge(entry); msg != "" {
 				return fmt.Sprintf("entry %d: %s", i+1, msg), hint
 			}
 		}
 		return "", ""
-	}
+	}}
 }
 
-// patterns checks for files and globs.
-func patterns(v any) (string, string) {
+// patterns checks for files and patterns of them.
+var patterns = &check{fmt.Sprintf("up to %d paths", maxPatterns), func(v any) (string, string) {
 	if len(v.([]string)) > maxPatterns {
-		return fmt.Sprintf("the list has more than %d entries", maxPatterns), `a glob such as "data/*.txt" stands for many files`
+		return fmt.Sprintf("the list has more than %d entries", maxPatterns), `use a pattern such as "data/*.txt" for many files`
 	}
-	return listUpTo(maxPatterns, pathName)(v)
-}
+	return listUpTo(maxPatterns, pathName).judge(v)
+}}
 
 // folderName checks for a name that run.out can end in.
-func folderName(v any) (string, string) {
+var folderName = &check{fmt.Sprintf("up to %d bytes: letters, digits, spaces and . _ -", maxNameBytes), func(v any) (string, string) {
 	name := v.(string)
 	odd := func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._- ", r)
 	}
 	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsFunc(name, odd) {
-		return quoted(name) + " can't name a folder", "use letters, digits, blanks and . _ -, with no dot in front"
+		return quoted(name) + " is not a valid folder name", "use letters, digits, spaces and . _ -, without a leading dot"
 	}
-	return textUpTo(maxNameBytes)(v)
-}
+	return textUpTo(maxNameBytes).judge(v)
+}}
 
 var wordPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 
-// lowerCaseWord checks for the name of something that others know.
-func lowerCaseWord(v any) (string, string) {
+// lowerCaseWord checks for the name of something that another package knows.
+var lowerCaseWord = &check{"a lower-case word", func(v any) (string, string) {
 	word := v.(string)
 	if !wordPattern.MatchString(word) || len(word) > maxWordBytes {
-		return quoted(word) + " is not a plain lower-case word", `use a word such as "auto" or "go"`
+		return quoted(word) + " is not a lower-case word", `use a word such as "auto" or "go"`
 	}
 	return "", ""
+}}
+
+// scheduleWord and lowerCaseName check for names that any program may have registered.
+var (
+	scheduleWord  = registeredName(" is not a valid name of a schedule")
+	lowerCaseName = registeredName(" is not a valid name")
+)
+
+var registeredPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
+
+func registeredName(problem string) *check {
+	return &check{"a lower-case name", func(v any) (string, string) {
+		word := v.(string)
+		if !registeredPattern.MatchString(word) || len(word) > maxScheduleBytes {
+			return quoted(word) + problem, fmt.Sprintf("use lower-case letters, digits, - and _, at most %d", maxScheduleBytes)
+		}
+		return "", ""
+	}}
 }
 
-// lowerCaseName checks for a name that something of any program may have.
-func lowerCaseName(v any) (string, string) {
-	if msg, _ := scheduleWord(v); msg != "" {
-		return quoted(v.(string)) + " is no name", fmt.Sprintf("it has small letters, digits, - and _, at most %d", maxScheduleBytes)
-	}
-	return "", ""
-}
-
-var scheduleWordPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
-
-// scheduleWord checks for a name that a schedule of any program may have.
-func scheduleWord(v any) (string, string) {
-	word := v.(string)
-	if !scheduleWordPattern.MatchString(word) || len(word) > maxScheduleBytes {
-		return quoted(word) + " is no name of a schedule", fmt.Sprintf("it has small letters, digits, - and _, at most %d", maxScheduleBytes)
-	}
-	return "", ""
-}
-
-// eachWhole checks a number, or one for each of something.
-func eachWhole(low int64, entries int, high int64) check {
-	return func(v any) (string, string) {
+// eachWhole checks a number, or a list with one for each of something.
+func eachWhole(low int64, entries int, high int64) *check {
+	return &check{fmt.Sprintf("%d to %d, or a list of them", low, high), func(v any) (string, string) {
 		list := v.([]int64)
 		if len(list) == 0 || len(list) > entries {
 			return fmt.Sprintf("the list has %d entries", len(list)), fmt.Sprintf("use a number, or a list of 1 to %d", entries)
 		}
 		for _, n := range list {
-			if msg, hint := whole(low, high)(n); msg != "" {
+			if msg, hint := whole(low, high).judge(n); msg != "" {
 				return msg, hint
 			}
 		}
 		return "", ""
-	}
+	}}
 }
 
-func rankOrder(v any) (string, string) {
+var rankOrder = &check{"tp, cp, pp and dp in any order, joined by -", func(v any) (string, string) {
 	const hint = `name each once, such as "tp-cp-pp-dp"`
 	seen := make(map[string]bool)
 	for name := range strings.SplitSeq(v.(string), "-") {
@@ -224,4 +235,4 @@ func rankOrder(v any) (string, string) {
 		seen[name] = true
 	}
 	return "", ""
-}
+}}

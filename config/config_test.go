@@ -190,7 +190,8 @@ func TestOrdinalOf(t *testing.T) {
 		}
 	}
 	for word, text := range map[string]string{
-		"cuda:64": `"cuda:64" is no GPU`, "cuda:-1": `"cuda:-1" is no GPU`, "cuda:": "is no GPU", "cuda:01": "is no GPU", "cuda:1:2": "is no GPU",
+		"cuda:64": `"cuda:64" is not the name of a GPU`, "cuda:-1": `"cuda:-1" is not the name of a GPU`, "cuda:": "is not the name of a GPU",
+		"cuda:01": "is not the name of a GPU", "cuda:1:2": "is not the name of a GPU",
 		"cpu:0": `"cpu:0"`, "gpu": `"gpu"`,
 	} {
 		for _, set := range []string{fmt.Sprintf("device.kind=%q", word), fmt.Sprintf(`device.ranks=["cpu", %q]`, word)} {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// entry is a key with a value as someone wrote it.
+// entry is a key with a value as written.
 type entry struct {
 	key   string
 	pos   Pos // of the value
@@ -16,7 +16,7 @@ type entry struct {
 	items []entry // a list's, without keys
 }
 
-// assign sets the field in c to what an entry says, unless that is impossible.
+// assign sets the field in c to the value of an entry, and checks it.
 func (f *field) assign(c *Config, e entry, stored bool, env func(string) (string, bool)) *Error {
 	v, err := f.decode(e, env)
 	if err != nil {
@@ -29,7 +29,7 @@ func (f *field) assign(c *Config, e entry, stored bool, env func(string) (string
 	return nil
 }
 
-// checkValue checks a value by itself.
+// checkValue judges a value by itself.
 func (f *field) checkValue(v any, pos Pos, stored bool) *Error {
 	check := f.check
 	if stored && f.stored != nil {
@@ -38,13 +38,13 @@ func (f *field) checkValue(v any, pos Pos, stored bool) *Error {
 	if check == nil {
 		return nil
 	}
-	if msg, hint := check(v); msg != "" {
+	if msg, hint := check.judge(v); msg != "" {
 		return &Error{Pos: pos, Key: f.key, Msg: msg, Hint: hint}
 	}
 	return nil
 }
 
-// decode makes a value of the field's type of an entry.
+// decode converts an entry to a value of the field's type.
 func (f *field) decode(e entry, env func(string) (string, bool)) (any, *Error) {
 	switch f.load(&Config{}).(type) {
 	case int64:
@@ -91,7 +91,7 @@ func (f *field) decodeInt(e entry) (any, *Error) {
 
 func (f *field) decodeFloat(e entry) (any, *Error) {
 	if e.kind == isInteger {
-		// Integers may stand in base 2, 8 or 16, which ParseFloat does not read.
+		// Integers may have base 2, 8 or 16, which ParseFloat does not read.
 		if n, err := strconv.ParseInt(e.text, 0, 64); err == nil {
 			return float64(n), nil
 		}
@@ -101,7 +101,7 @@ func (f *field) decodeFloat(e entry) (any, *Error) {
 		return nil, &Error{Pos: e.pos, Key: f.key, Msg: oneLine(e.text) + " does not fit a 64-bit float"}
 	}
 	if x == 0 {
-		return 0.0, nil // of which -0 would differ when compared as text
+		return 0.0, nil // not -0, which would differ as text
 	}
 	return x, nil
 }
@@ -160,7 +160,7 @@ func (f *field) wrongType(e entry) *Error {
 	if e.pos.Set != "" {
 		example = fmt.Sprintf("--set '%s=%s'", f.key, f.example)
 	}
-	return &Error{Pos: e.pos, Key: f.key, Msg: "expected " + want + ", found " + e.describe(), Hint: "write it like " + example}
+	return &Error{Pos: e.pos, Key: f.key, Msg: "expected " + want + ", found " + e.describe(), Hint: "write " + example}
 }
 
 func (e entry) describe() string {

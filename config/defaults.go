@@ -9,31 +9,31 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// What follows from other keys is not here but in resolve.
+// Defaults that depend on other keys are in resolve.
 const (
 	defaultMicrobatch  = 4
 	defaultWarmupSteps = 100
 	defaultValFraction = 0.1
 )
 
-// What becomes of text that is not UTF-8: see Data.InvalidUTF8.
+// Values of Data.InvalidUTF8.
 const (
 	UTF8OrRefuse = "refuse"
 	UTF8OrBytes  = "bytes"
 )
 
-// What the names of special tokens in texts are: see Data.SpecialTokens.
+// Values of Data.SpecialTokens.
 const (
 	SpecialAsTokens = "tokens"
 	SpecialAsText   = "text"
 )
 
-// OnePipeline is the default: all ranks are the pipeline's.
+// OnePipeline returns the default of [parallel]: one rank for each stage.
 func OnePipeline() Parallel {
 	return Parallel{Tensor: []int{1}, Context: 1, Data: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder}
 }
 
-// setDefaults sets the keys whose defaults are plain values.
+// setDefaults sets the keys whose defaults do not depend on other keys.
 func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
 		CheckpointEvery: 250, Keep: 3, MaxSkippedSteps: 10, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
@@ -49,7 +49,7 @@ func (c *Config) setDefaults() {
 	c.Cluster = Cluster{SilenceS: 3, LeaseS: 30, MaxRestarts: 10, SharedFolder: "auto"}
 }
 
-// resolve sets the keys whose defaults follow other keys.
+// resolve sets the keys whose defaults depend on other keys.
 func (c *Config) resolve() {
 	if !c.IsSet("run.out") {
 		c.Run.Out = "runs/" + c.Run.Name
@@ -92,8 +92,8 @@ func (c *Config) resolve() {
 	}
 }
 
-// chunksOfLayout is how many chunks each stage has by pipeline.layout, where the schedule takes so many, else as many as
-// the schedule wants. (A user's own table says it too: the plan reads that.)
+// chunksOfLayout returns the number of chunks of each stage in pipeline.layout if the schedule allows it, else the number
+// that the schedule needs. (The plan reads the number of a user's own table.)
 func (c *Config) chunksOfLayout() int {
 	p := c.Pipeline
 	least := scheduler.DefaultChunks(p.Schedule)
@@ -131,12 +131,12 @@ func (c *Config) resolveShape() {
 
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
-// Text reports whether the data are tokens, and not samples of other kinds.
+// Text reports whether the data are text or tokens, and not samples.
 func (c *Config) Text() bool {
 	return c.Data.Format == "text" || c.IDBytes() > 0 || c.Documents()
 }
 
-// IDBytes is the size of a token id where the data are such ids: 2 or 4, else 0.
+// IDBytes returns the size of a token id in bytes, 2 or 4, if the data are token ids, else 0.
 func (c *Config) IDBytes() int {
 	switch c.Data.Format {
 	case "uint16":
@@ -147,10 +147,10 @@ func (c *Config) IDBytes() int {
 	return 0
 }
 
-// Documents reports whether the data are documents as JSON lines.
+// Documents reports whether the data are documents in JSON lines.
 func (c *Config) Documents() bool { return c.Data.Format == "documents" }
 
-// TokenizerPath is data.tokenizer where it is a path; "" where it is a name.
+// TokenizerPath returns data.tokenizer if it is a path, and "" if it is a name.
 func (c *Config) TokenizerPath() string {
 	if isPath(c.Data.Tokenizer) {
 		return c.Data.Tokenizer
@@ -158,7 +158,7 @@ func (c *Config) TokenizerPath() string {
 	return ""
 }
 
-// TokenizerAt is a data.tokenizer that names a folder.
+// TokenizerAt returns the value of data.tokenizer for a folder.
 func TokenizerAt(folder string) string {
 	if isPath(folder) {
 		return folder
@@ -166,13 +166,13 @@ func TokenizerAt(folder string) string {
 	return "./" + folder
 }
 
-// Language reports whether the family is one of the language models, which take tokens.
+// Language reports whether the family is a language model, which reads tokens.
 func (c *Config) Language() bool { return stages.Config{Family: c.Model.Family}.Language() }
 
-// rotary reports whether the family descends from Llama: it has rotary positions and a gate.
+// rotary reports whether the family is like Llama, with rotary positions and gated feed-forward layers.
 func (c *Config) rotary() bool { return c.Language() && c.Model.Family != stages.GPT2 }
 
-// clearShape empties what a checkpoint will say.
+// clearShape empties the keys that WithShape will fill.
 func (c *Config) clearShape() {
 	for i := range schema {
 		if f := &schema[i]; f.shape && !c.IsSet(f.key) {
@@ -181,22 +181,21 @@ func (c *Config) clearShape() {
 	}
 }
 
-// GainsByPostValidation reports whether, at equal costs and with a device for each rank,
-// the first rank ends a step before the last does, so that it gains where it may begin the
-// next one at once.
+// GainsByPostValidation reports whether the schedule can start the next step earlier with pipeline.post_validation: with equal
+// costs and a device for each rank, the first rank finishes a step before the last one.
 func (c *Config) GainsByPostValidation() bool {
 	switch c.Pipeline.Schedule {
 	case scheduler.ZBV:
 		return c.Pipeline.Stages > 1
 	case scheduler.ZBH2:
-		// The first rank waits for the last one's gradient of a weight that both use.
+		// With a shared weight the first rank waits for the last rank's gradient of it.
 		return c.Pipeline.Stages > 1 && !c.Model.TieEmbeddings && c.Model.MTPLayers == 0
 	}
 	return false
 }
 
-// ranksApart reports whether each rank has a device of its own. Where ranks share one, what
-// a rank begins early takes from the others, and the copies for a roll-back cost 1 to 6 %.
+// ranksApart reports whether each rank has a device of its own. If ranks share one, work that
+// a rank starts early delays the others, and the copies for a rollback cost 1 to 6 %.
 func (c *Config) ranksApart() bool {
 	type device struct {
 		kind    string
@@ -204,7 +203,7 @@ func (c *Config) ranksApart() bool {
 	}
 	devices := make(map[device]bool)
 	for rank := range c.Device.Ranks {
-		d := device{c.Device.KindOf(rank), max(0, c.Device.OrdinalOf(rank))} // there may be a single GPU
+		d := device{c.Device.KindOf(rank), max(0, c.Device.OrdinalOf(rank))} // there may be only one GPU
 		if slices.Contains(cpus, d.kind) {
 			d.kind = cpus[0]
 		}

@@ -9,14 +9,14 @@ import (
 // deviceKinds are the kinds of devices.
 var deviceKinds = []string{"auto", "cpu", cuda}
 
-// cuda is the kind that there may be several of, told apart by their numbers.
+// cuda is the kind of which a machine may have several devices, told apart by their numbers.
 const cuda = "cuda"
 
 // limitGPUs bounds the number of a GPU, as in "cuda:3".
 const limitGPUs = 64
 
-// SplitDevice is the kind of a device, as device.kind has it, and which one it is of several:
-// "cuda:1" is the second GPU. Without a number it is -1; "cuda:x" is no kind that there is.
+// SplitDevice returns the kind of a device and its number: "cuda:1" is "cuda" and 1, the second GPU.
+// Without a valid number the kind is the whole word and the number is -1.
 func SplitDevice(word string) (kind string, ordinal int) {
 	kind, number, numbered := strings.Cut(word, ":")
 	if !numbered {
@@ -30,21 +30,21 @@ func SplitDevice(word string) (kind string, ordinal int) {
 }
 
 // deviceWord checks for a kind of device, or one of several.
-func deviceWord(v any) (string, string) {
+var deviceWord = &check{fmt.Sprintf(`%s, "cuda:0" to "cuda:%d"`, enumerate(deviceKinds), limitGPUs-1), func(v any) (string, string) {
 	kind, _ := SplitDevice(v.(string))
 	if kind == v && strings.HasPrefix(kind, cuda+":") {
-		return quoted(kind) + " is no GPU", fmt.Sprintf(`use "cuda:0" to "cuda:%d", or "cuda"`, limitGPUs-1)
+		return quoted(kind) + " is not the name of a GPU", fmt.Sprintf(`use "cuda:0" to "cuda:%d", or "cuda"`, limitGPUs-1)
 	}
-	return oneOf(deviceKinds...)(kind)
-}
+	return among(deviceKinds...).judge(kind)
+}}
 
-// KindOf is the kind that is given for a pipeline rank, without the number of a GPU.
+// KindOf returns the kind of a stage's device, without the number of a GPU.
 func (d Device) KindOf(rank int) string {
 	kind, _ := SplitDevice(d.of(rank))
 	return kind
 }
 
-// OrdinalOf is the number of the GPU that is given for a pipeline rank; -1: none is.
+// OrdinalOf returns the number of a stage's GPU, or -1 if none is given.
 func (d Device) OrdinalOf(rank int) int {
 	_, ordinal := SplitDevice(d.of(rank))
 	return ordinal

@@ -1,19 +1,17 @@
 package config
 
-// Change is a key that differs between two configurations, with both values as
+// Change is a key that differs between two configurations A and B, with both values as
 // TOML.
 type Change struct{ Key, A, B string }
 
-// ResumeConflicts returns the differences that forbid to go on from the stored
-// run's checkpoint under the configuration of now. How the work is spread and
-// done ([pipeline], [device]), how long it goes on, what is reported and kept, and where
-// the data lie may differ; whatever decides the numbers may not, and whether the data's
-// content is the same is for the caller to compare. One key is free although a
-// decaying learning rate follows it: run.steps, since to go on for longer is what
-// people resume for.
+// ResumeConflicts returns the differences that prevent a resume of the stored run with the
+// configuration now. The layout and the devices, the length of the run, what it reports and keeps, and the
+// paths of the data may differ. Keys that decide the losses must be equal. run.steps may differ although a
+// decaying learning rate depends on it, because people resume to train longer. The caller must
+// compare the content of the data.
 func ResumeConflicts(stored, now *Config) []Change {
-	// Files of its own to validate on leave val_fraction and val_split without effect:
-	// where there are some in one alone, that is what differs.
+	// With data.val, val_fraction and val_split have no effect: if only one configuration
+	// has it, data.val is the difference to report.
 	own := (len(stored.Data.Val) > 0) != (len(now.Data.Val) > 0)
 	return diff(stored, now, func(f *field) bool {
 		switch f.key {
@@ -33,7 +31,7 @@ func ResumeConflicts(stored, now *Config) []Change {
 	})
 }
 
-// Diff returns all keys that differ, in the documented order.
+// Diff returns all keys that differ between a and b, in the documented order.
 func Diff(a, b *Config) []Change { return diff(a, b, func(*field) bool { return true }) }
 
 func diff(a, b *Config, matters func(*field) bool) []Change {

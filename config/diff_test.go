@@ -147,7 +147,7 @@ func TestWithShape(t *testing.T) {
 		t.Errorf("the shape has values before anyone knows it: %+v", c.Model)
 	}
 	open := string(c.TOML())
-	if !strings.Contains(open, "# hidden: the checkpoint's") || strings.Contains(open, "hidden =") {
+	if !strings.Contains(open, "# hidden: from the checkpoint in model.from") || strings.Contains(open, "hidden =") {
 		t.Errorf("the open keys don't print as comments:\n%s", open)
 	}
 	if changes := everyDifference(c, parse(t, open)); changes != nil {
@@ -193,7 +193,7 @@ func TestWithShapeRefuses(t *testing.T) {
 		{"an impossible size", func(m *Model) { m.FFN = 0 },
 			"config.toml:2:8: model.ffn: 0 is too small; use 1 to 4194304"},
 		{"a context too long for the batch", func(m *Model) { m.Context = 1024 },
-			"config.toml:7:11: batch.sequences: 1048576 times model.context = 1024 makes 1073741824 tokens in a step; use at most 67108864"},
+			"config.toml:7:11: batch.sequences: 1048576 times model.context = 1024 is 1073741824 tokens a step; the limit is 67108864 tokens; reduce one of them"},
 	} {
 		shape := good
 		c.change(&shape)
@@ -215,7 +215,7 @@ func TestValidate(t *testing.T) {
 	c.Model.Hidden = 130
 	c.Optimizer.LR = -1
 	want := "default: optimizer.lr: -1.0 is too small; use more than 0, up to 1e+06\n" +
-		"default: model.hidden: 130 does not divide by the default model.heads = 4 (remainder 2); make hidden a multiple of heads"
+		"default: model.hidden: 130 is not divisible by the default model.heads = 4 (remainder 2); make hidden a multiple of heads"
 	if err := c.Validate(); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -7,38 +7,37 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// idleKey is a key that other keys can leave without effect.
+// idleKey is a key that has no effect with some value of another key.
 type idleKey struct {
 	key   string
-	under string             // the key whose value leaves it so
-	idle  func(*Config) bool // whether it does
-	why   string             // follows that value in the message; may be empty
+	under string             // the other key
+	idle  func(*Config) bool // reports that key has no effect
+	why   string             // the reason, after the other key's value in the message; may be empty
 	hint  string
 }
 
-// idleKeys lists what would be read and do nothing. Whoever gives such a key expects
-// something of it, so it is an error, unless it has the value that it would have anyway:
-// a printed configuration gives every key.
+// idleKeys lists keys that would do nothing. A user who gives such a key expects an effect, so it is
+// an error, unless it has its default: a printed configuration gives every key.
 //
-// What depends on how large numbers are is not here, such as a decay that begins after
-// the last step: a run is often cut short with --set run.steps to try it.
+// Cases that depend on the size of numbers are not here, such as a decay that starts after
+// the last step: users often shorten a run with --set run.steps to try it.
 var idleKeys = []idleKey{
 	{"run.patience", "run.eval_every", func(c *Config) bool { return c.Run.EvalEvery == 0 && c.Run.Patience > 0 },
-		": it counts the validations on the way", "leave patience out, or set eval_every"},
+		": it counts validations during the run", "leave patience out, or set eval_every"},
 	{"run.sample_prompt", "run.sample_tokens", func(c *Config) bool { return c.Run.SampleTokens == 0 && c.Run.SamplePrompt != "" },
 		"", "leave sample_prompt out, or set sample_tokens"},
 	{"model.rope_theta", "model.family", inFamily("gpt2", "mlp", "stack"),
 		", which has no rotary positions", `leave rope_theta out, or set family = "llama"`},
 	{"model.head_dim", "model.family", inFamily("gpt2", "mlp", "stack"),
-		", whose heads are as wide as hidden/heads says", `leave head_dim out, or set family = "llama"`},
+		", whose heads have a width of hidden/heads", `leave head_dim out, or set family = "llama"`},
 	{"model.window", "model.family", inFamily("gpt2", "llama", "mlp", "stack"),
-		", which has no window", `leave window out, or set family = "mistral"`},
+		", which has no sliding window", `leave window out, or set family = "mistral"`},
 	{"model.mtp_weight", "model.mtp_layers", func(c *Config) bool { return c.Model.MTPLayers == 0 },
 		"", "leave mtp_weight out, or set mtp_layers"},
 
-	{"model.hidden", "model.family", inFamily("stack"), "", "leave hidden out: each layer of the stack says how wide it is"},
-	{"model.layers", "model.family", inFamily("stack"), "", "leave layers out: the stack says which there are"},
-	{"model.dropout", "model.family", inFamily("stack"), "", "leave dropout out: layers of the stack say it"},
+	{"model.hidden", "model.family", inFamily("stack"), "", "leave hidden out: each layer of the stack has its own width"},
+	{"model.layers", "model.family", inFamily("stack"), "", "leave layers out: the stack lists the layers"},
+	{"model.dropout", "model.family", inFamily("stack"), "", "leave dropout out: use a dropout layer in the stack"},
 	{"model.heads", "model.family", inFamily("mlp", "stack"), "", "leave heads out"},
 	{"model.kv_heads", "model.family", func(c *Config) bool { return inFamily("mlp", "stack")(c) && c.IsSet("model.kv_heads") }, "",
 		"leave kv_heads out"},
@@ -53,8 +52,8 @@ var idleKeys = []idleKey{
 	}, "", "leave options out"},
 	{"model.vocab", "data.format", notText, ": the data has no tokens", "leave vocab out"},
 
-	{"data.tokenizer", "data.format", notText, ", which is no text", "leave tokenizer out"},
-	{"data.val_split", "data.format", notText, ", whose samples are chosen by the seed", "leave val_split out"},
+	{"data.tokenizer", "data.format", notText, ", which is not text", "leave tokenizer out"},
+	{"data.val_split", "data.format", notText, ": the seed chooses the validation samples", "leave val_split out"},
 	{"data.label", "data.format", isText, "", ofSamples("label")},
 	{"data.features", "data.format", isText, "", ofSamples("features")},
 	{"data.targets", "data.format", isText, "", ofSamples("targets")},
@@ -69,31 +68,32 @@ var idleKeys = []idleKey{
 	{"data.scale", "data.format", isText, "", ofSamples("scale")},
 
 	{"data.val_split", "data.val", func(c *Config) bool { return len(c.Data.Val) > 0 },
-		", which is all of the validation text", "leave val_split out, or set val = []"},
+		": the validation text comes from there", "leave val_split out, or set val = []"},
 
-	// Nobody gave a min_lr that stayed behind when Go code changed lr.
+	// If Go code changed lr, min_lr was not given.
 	{"optimizer.min_lr", "optimizer.decay", func(c *Config) bool { return c.Optimizer.Decay == "constant" && c.IsSet("optimizer.min_lr") },
-		", which stays at lr", `leave min_lr out, or set decay = "cosine" or "linear"`},
+		": the learning rate stays at lr", `leave min_lr out, or set decay = "cosine" or "linear"`},
 	{"optimizer.beta1", "optimizer.name", isSGD, "", `leave beta1 out, or set name = "adamw"`},
 	{"optimizer.beta2", "optimizer.name", isSGD, "", `leave beta2 out, or set name = "adamw"`},
 	{"optimizer.eps", "optimizer.name", isSGD, "", `leave eps out, or set name = "adamw"`},
 	{"optimizer.momentum", "optimizer.name", func(c *Config) bool { return c.Optimizer.Name == "adamw" },
-		", whose beta1 is its momentum", `leave momentum out, or set name = "sgd"`},
+		": use beta1", `leave momentum out, or set name = "sgd"`},
 
 	{"pipeline.recompute_keep", "pipeline.recompute", func(c *Config) bool { return c.Pipeline.Recompute != "partial" },
 		"", `set recompute = "partial" or leave recompute_keep out`},
-	{"pipeline.microbatch_group_size", "pipeline.schedule", (*Config).HasOwnTable, ", whose table says in what order microbatches go",
+	{"pipeline.microbatch_group_size", "pipeline.schedule", (*Config).HasOwnTable, ": the table has the order of microbatches",
 		"leave microbatch_group_size out"},
-	{"pipeline.defer_weights", "pipeline.schedule", (*Config).HasOwnTable, ", whose table says what is deferred", "leave defer_weights out"},
+	{"pipeline.defer_weights", "pipeline.schedule", (*Config).HasOwnTable, ": the table has the order of weight gradients",
+		"leave defer_weights out"},
 	{"pipeline.max_in_flight", "pipeline.schedule", func(c *Config) bool { return c.Pipeline.Schedule != scheduler.Auto },
-		", whose table says what a rank holds", `set schedule = "auto" or leave max_in_flight out`},
+		": only auto reads it", `set schedule = "auto" or leave max_in_flight out`},
 
 	{"pipeline.wire_dtype", "model.family", func(c *Config) bool { return c.Pipeline.WireDType != "" && c.Model.From == "" && !c.Language() },
-		", whose layers say themselves what travels between them", "leave wire_dtype out"},
+		": its layers choose the types that they send", "leave wire_dtype out"},
 	{"pipeline.wire_dtype", "device.residual", func(c *Config) bool {
 		return c.Pipeline.WireDType != "" && c.Language() && c.Device.Residual == "bfloat16"
 	},
-		", which travels as it is", "leave wire_dtype out"},
+		": chunks send bfloat16 already", "leave wire_dtype out"},
 
 	{"parallel.sequence", "parallel.tensor", func(c *Config) bool { return c.Parallel.Sequence && slices.Max(c.Parallel.Tensor) == 1 },
 		": no ranks share a layer", "leave sequence out, or set tensor"},
@@ -101,27 +101,27 @@ var idleKeys = []idleKey{
 		": no stage has several ranks", "leave edges out, or set tensor"},
 	{"parallel.edges", "parallel.sequence", func(c *Config) bool {
 		return c.Parallel.Edges != "auto" && c.Parallel.Sequence && slices.Max(c.Parallel.Tensor) > 1
-	}, ": each rank has positions of its own, which go where they are needed", "leave edges out, or set sequence = false"},
+	}, ": each rank sends its own positions", "leave edges out, or set sequence = false"},
 	{"parallel.zero", "parallel.data", func(c *Config) bool { return c.Parallel.Zero > 0 && c.Parallel.Data*c.Parallel.Context == 1 },
-		" and parallel.context = 1: no ranks share the optimizer's state", "leave zero out, or set data or context"},
+		" and parallel.context = 1: there is only one replica", "leave zero out, or set data or context"},
 	{"parallel.overlap", "parallel.data", func(c *Config) bool {
 		p := c.Parallel
 		return !p.Overlap && p.Data == 1 && p.Context == 1 && slices.Max(p.Tensor) == 1
 	}, ", parallel.context = 1 and parallel.tensor = 1: there are no collectives", "leave overlap out"},
 	{"parallel.order", "parallel.data", func(c *Config) bool {
 		p := c.Parallel
-		return p.Data == 1 && p.Context == 1 && slices.Max(p.Tensor) == 1 && p.Order != "tp-pp-dp" // which was the default
-	}, ", parallel.context = 1 and parallel.tensor = 1: all ranks are the pipeline's", "leave order out"},
+		return p.Data == 1 && p.Context == 1 && slices.Max(p.Tensor) == 1 && p.Order != "tp-pp-dp" // an earlier default
+	}, ", parallel.context = 1 and parallel.tensor = 1: there is one rank for each stage", "leave order out"},
 
 	{"device.kind", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 },
-		", which says it for each rank", "leave kind out, or set ranks = []"},
+		", which has the device of each stage", "leave kind out, or set ranks = []"},
 	{"optimizer.decay_steps", "optimizer.decay", func(c *Config) bool { return c.Optimizer.Decay != "wsd" && c.Optimizer.DecaySteps > 0 },
 		"", `leave decay_steps out, or set decay = "wsd"`},
 	// As min_lr: Go code may have changed dtype.
 	{"device.residual", "device.dtype", func(c *Config) bool {
 		return c.Device.DType == "float32" && c.Device.Residual == "bfloat16" && c.IsSet("device.residual")
 	},
-		": nothing is bfloat16", `leave residual out, or set dtype = "bfloat16"`},
+		": no number is bfloat16", `leave residual out, or set dtype = "bfloat16"`},
 	{"device.residual", "model.family", func(c *Config) bool {
 		return c.Model.From == "" && !c.Language() && c.Device.Residual != c.Device.DType && c.IsSet("device.residual")
 	},
@@ -143,24 +143,24 @@ var idleKeys = []idleKey{
 	{"device.kernels", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 && !c.computesOn(cpus...) },
 		": no rank computes on the CPU", "leave kernels out"},
 	{"device.tf32", "device.kind", func(c *Config) bool { return len(c.Device.Ranks) == 0 && !c.computesOn("cuda") },
-		": the CPU has no TensorFloat-32", `use "cuda" there or leave tf32 out`},
+		": the CPU has no TensorFloat-32", `set it to "cuda", or leave tf32 out`},
 	{"device.tf32", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 && !c.computesOn("cuda") },
-		": the CPU has no TensorFloat-32", `use "cuda" there or leave tf32 out`},
+		": the CPU has no TensorFloat-32", `set it to "cuda", or leave tf32 out`},
 	{"device.tf32", "device.dtype", func(c *Config) bool { return c.Device.DType == "bfloat16" && c.computesOn("cuda") },
-		": no product is of float32 numbers", "leave tf32 out"},
+		": no product has float32 inputs", "leave tf32 out"},
 	{"telemetry.metrics_insecure", "telemetry.metrics", func(c *Config) bool {
 		return c.Telemetry.MetricsInsecure &&
 			c.Telemetry.Metrics == ""
 	},
-		": there are no metrics", "leave metrics_insecure out, or set metrics"},
+		": metrics are off", "leave metrics_insecure out, or set metrics"},
 }
 
-// cpus are the kinds that compute on the CPU.
+// cpus are the kinds that may compute on the CPU.
 var cpus = []string{"cpu", "auto"}
 
 func isSGD(c *Config) bool { return c.Optimizer.Name == "sgd" }
 
-// computesOn reports whether a rank's device is of one of the kinds.
+// computesOn reports whether a stage's device has one of the kinds.
 func (c *Config) computesOn(kinds ...string) bool {
 	for rank := range max(1, len(c.Device.Ranks)) {
 		if slices.Contains(kinds, c.Device.KindOf(rank)) {
@@ -170,7 +170,7 @@ func (c *Config) computesOn(kinds ...string) bool {
 	return false
 }
 
-// effects reports keys that were given for nothing.
+// effects reports keys that were given and have no effect.
 func (c *checker) effects() {
 	for _, k := range idleKeys {
 		if c.clean(k.key, k.under) && k.without(c.Config) {
@@ -179,13 +179,13 @@ func (c *checker) effects() {
 	}
 }
 
-// without reports whether the key says something that has no effect.
+// without reports whether the key has another value than its default, and no effect.
 func (k idleKey) without(c *Config) bool {
 	f := lookup(k.key)
 	return !c.isOpen(f) && !c.isOpen(lookup(k.under)) && k.idle(c) && render(f.load(c)) != render(c.usual(f))
 }
 
-// dropIdle gives keys without effect their usual values.
+// dropIdle gives keys without effect their defaults.
 func (c *Config) dropIdle() {
 	for _, k := range idleKeys {
 		if f := lookup(k.key); k.without(c) {
@@ -194,7 +194,7 @@ func (c *Config) dropIdle() {
 	}
 }
 
-// usual is the value that a key would have if nobody had given it.
+// usual returns the value that a key has if it is not given.
 func (c *Config) usual(f *field) any {
 	d, plain := *c, &Config{}
 	plain.setDefaults()

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Pos is where a value came from. The zero Pos is a default.
+// Pos is the origin of a value. The zero Pos is that of a default.
 type Pos struct {
 	File     string
 	Row, Col int    // from 1, Col in characters; 0 is the file as a whole
@@ -19,7 +19,7 @@ type Pos struct {
 	nth int // which --set, to sort by
 }
 
-// String writes the position as it stands at the head of an error:
+// String returns the position as errors show it:
 // "config.toml:12:10", "--set pipeline.stages=3" or "default".
 func (p Pos) String() string {
 	switch {
@@ -56,16 +56,16 @@ func (p Pos) compare(q Pos) int {
 type Error struct {
 	Pos  Pos
 	Key  string // the dotted key; empty for a mistake in the TOML itself
-	Msg  string // what is wrong, with the numbers
-	Hint string // what to do; may be empty
+	Msg  string // what is wrong, with the values
+	Hint string // how to fix it; may be empty
 
 	wrapped error // the %w of Errorf
 }
 
-// Unwrap gives the error that Errorf was told to wrap.
+// Unwrap returns the error that Errorf wrapped, or nil.
 func (e *Error) Unwrap() error { return e.wrapped }
 
-// Error writes the mistake as one line.
+// Error returns the mistake as one line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Pos.String())
@@ -80,10 +80,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Errors are all mistakes of a configuration, by position.
+// Errors are all mistakes in a configuration, sorted by position.
 type Errors []*Error
 
-// Error writes a line for each mistake.
+// Error returns a line for each mistake.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, err := range e {
@@ -92,7 +92,7 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap gives errors.As the single mistakes.
+// Unwrap returns the mistakes, for errors.As.
 func (e Errors) Unwrap() []error {
 	errs := make([]error, len(e))
 	for i, err := range e {
@@ -106,7 +106,7 @@ func (e Errors) sorted() Errors {
 	return e
 }
 
-// oneLine makes the user's text fit into a line of an error.
+// oneLine makes a user's text fit on a line of an error.
 func oneLine(text string) string { return printable(shorten(text)) }
 
 // printable quotes a text that would break the line or steer the terminal.
@@ -117,7 +117,7 @@ func printable(text string) string {
 	return text
 }
 
-// quoted does the same for text that is to stand in quotes.
+// quoted does the same with quotes.
 func quoted(text string) string { return strconv.Quote(shorten(text)) }
 
 func shorten(text string) string {
@@ -131,8 +131,8 @@ func shorten(text string) string {
 	return text
 }
 
-// joined writes the parts of a key as TOML would: a part that is not bare stands
-// in quotes. So it is never a known key's text unless it is that key.
+// joined writes the parts of a key as TOML does, with quotes around a part that requires them. So the
+// text is a known key only if the parts are that key.
 func joined(path []string) string {
 	parts := make([]string, len(path))
 	for i, part := range path {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "regenerate the golden files")
+var update = flag.Bool("update", false, "regenerate the golden files and docs/config.md")
 
 // Each testdata/errors/*.toml holds mistakes; the .txt beside it holds what is
 // said about them. Lines "#--set …" and "#env NAME=value" at the head of a file

@@ -8,9 +8,9 @@ import (
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand replaces ${VAR} and ${VAR:-text} by the variable's value. What stands
-// in a value is not expanded again; a path that still holds ${ is refused, since
-// reading it back from a printed configuration would expand it.
+// expand replaces ${VAR} and ${VAR:-text} with the variable's value. It does not expand
+// values again. It rejects a path that still contains ${, because reading the printed
+// configuration would expand it.
 func expand(path string, env func(string) (string, bool)) (expanded, msg, hint string) {
 	var b strings.Builder
 	rest := path
@@ -26,7 +26,7 @@ func expand(path string, env func(string) (string, bool)) (expanded, msg, hint s
 		}
 		name, fallback, hasFallback := strings.Cut(inside, ":-")
 		if !variableName.MatchString(name) {
-			return "", fmt.Sprintf("%s is not the name of a variable", quoted(name)), "write ${NAME} or ${NAME:-text}"
+			return "", fmt.Sprintf("%s is not a valid name of a variable", quoted(name)), "write ${NAME} or ${NAME:-text}"
 		}
 		value, set := env(name)
 		switch {
@@ -40,7 +40,8 @@ func expand(path string, env func(string) (string, bool)) (expanded, msg, hint s
 		rest = tail
 	}
 	if strings.Contains(b.String(), "${") {
-		return "", fmt.Sprintf("%s still holds ${ when its variables are replaced", quoted(path)), "variables are not replaced twice"
+		return "", fmt.Sprintf("%s still contains ${ after its variables were replaced", quoted(path)),
+			"values of variables are not expanded; remove the ${"
 	}
 	return b.String(), "", ""
 }

@@ -1,12 +1,12 @@
 package config
 
-// The limits of what a configuration may say, far above anything sensible. Each
-// fits a 32-bit int, and they are chosen so that the bytes of any single tensor
-// (a weight, a whole step's activations, attention scores or logits) fit an
-// int64. A sum over layers and tensors need not.
+// Limits of the values in a configuration, far above any sensible value. Each
+// fits a 32-bit int. They guarantee that the size in bytes of any single tensor
+// (a weight, a step's activations, attention scores or logits) fits an
+// int64. A sum over layers and tensors may not.
 const (
 	MaxFileBytes           = 1 << 20 // of the file
-	maxErrors              = 50      // mistakes reported before the reader gives up
+	maxErrors              = 50      // errors reported before reading stops
 	maxPatterns            = 1024    // entries of data.train or data.val
 	maxPathBytes           = 4096    // of a path or pattern
 	maxNameBytes           = 100     // of run.name, a folder's name
@@ -46,6 +46,6 @@ const (
 	maxWeightDecay         = 1e6
 	maxClipNorm            = 1e30
 	MaxRopeTheta           = 1e15
-	maxEntries             = maxStages // of any list, as far as it is read: one more is too many for each key
-	maxSuggestBytes        = 64        // of a mistyped word that a near one is sought for
+	maxEntries             = maxStages // of any list; reading stops after one more
+	maxSuggestBytes        = 64        // of a mistyped word for which a near one is suggested
 )

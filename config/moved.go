@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// MoveTo makes the paths of a configuration, which are relative to a folder, absolute.
+// MoveTo makes the configuration's relative paths absolute: they are relative to folder.
 func (c *Config) MoveTo(folder string) {
-	own := func(list *[]string) { *list = append([]string(nil), *list...) } // another copy of the configuration may share it
+	own := func(list *[]string) { *list = append([]string(nil), *list...) } // copies of the configuration may share it
 	for i := range schema {
 		if list, ok := schema[i].at(c).(*[]string); ok && schema[i].path && *list != nil {
 			own(list)
@@ -20,8 +20,8 @@ func (c *Config) MoveTo(folder string) {
 	}
 }
 
-// samePath reports whether two values of a key may be the same path: a run that is resumed from another folder has
-// absolute ones in place of its relative ones.
+// samePath reports whether two values of a key may be the same path. A run that resumes from another working directory
+// has absolute paths instead of its relative ones.
 func samePath(a, b string) bool {
 	a, b = filepath.Clean(a), filepath.Clean(b)
 	if filepath.IsAbs(b) {

@@ -1,12 +1,12 @@
 package config
 
-// PathValue is a value that names a file or a folder, or a pattern of such.
+// PathValue is a value that names a file, a folder, or a pattern of files.
 type PathValue struct {
 	Key   string
-	Value *string // in the configuration
+	Value *string // points into the configuration
 }
 
-// Paths are the values that name files, folders, or patterns of them; of those that are not set there are none.
+// Paths returns the values that name files, folders, or patterns of files. It leaves out empty ones.
 func (c *Config) Paths() (all []PathValue) {
 	add := func(key string, v *string) {
 		if *v != "" {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// TOML prints every key with its resolved value, in the documented order, but keys of samples
-// and of own layers that have their default and that nobody has set. Parse makes an identical
-// Config of it. Keys that wait for LoadShape stand as comments, because they have no value yet.
+// TOML returns every key with its resolved value, in the documented order. It leaves out keys of samples
+// and of custom layers that have their default and were not given. Parse returns an identical
+// Config for it. Keys that WithShape will fill are comments, because they have no value yet.
 func (c *Config) TOML() []byte {
 	var b bytes.Buffer
 	var defaults Config
@@ -15,8 +15,8 @@ func (c *Config) TOML() []byte {
 	section := ""
 	for i := range schema {
 		f := &schema[i]
-		told := f.section() == "data" && !c.Text() && c.IsSet(f.key)
-		if f.aside && !told && render(f.load(c)) == render(f.load(&defaults)) {
+		given := f.section() == "data" && !c.Text() && c.IsSet(f.key)
+		if f.aside && !given && render(f.load(c)) == render(f.load(&defaults)) {
 			continue
 		}
 		if f.section() != section {
@@ -28,9 +28,9 @@ func (c *Config) TOML() []byte {
 		}
 		switch {
 		case c.isOpen(f):
-			fmt.Fprintf(&b, "# %s: the checkpoint's in model.from\n", f.name())
-		case c.isTables(f):
-			fmt.Fprintf(&b, "# %s: the table's in schedule\n", f.name())
+			fmt.Fprintf(&b, "# %s: from the checkpoint in model.from\n", f.name())
+		case c.tableDecides(f):
+			fmt.Fprintf(&b, "# %s: from the table in schedule\n", f.name())
 		default:
 			fmt.Fprintf(&b, "%s = %s\n", f.name(), render(f.load(c)))
 		}

@@ -11,21 +11,20 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// reader takes TOML apart into entries of known keys, each with its position,
-// and collects what does not belong.
+// reader splits TOML into entries of known keys, each with its position,
+// and collects errors.
 type reader struct {
 	file    string
-	stored  bool // what a run has stored is read leniently
+	stored  bool // the configuration that a run has stored: lenient
 	entries map[string]entry
 	headers map[string]Pos // where each [section] begins
 	errs    Errors
 
-	// suspect keys were given in a way that is wrong, or are what an unknown key
-	// was probably meant to be. To judge their values against others would only
-	// repeat that mistake in other words.
+	// suspect keys have a wrong value, or were probably meant by an unknown
+	// key. Comparing them with other keys would only repeat that error in other words.
 	suspect map[string]bool
 
-	// incomplete says that the file was not read to its end.
+	// incomplete: the file was not read to its end.
 	incomplete bool
 }
 
@@ -40,11 +39,11 @@ func newReader(file string) *reader {
 
 func (r *reader) fail(err *Error) { r.errs = append(r.errs, err) }
 
-// readFile reads the file's text. It goes on after a mistake where it can: the
-// rest of a file after bad TOML has no certain meaning and is left.
+// readFile reads the file's text. It continues after an error if it can. After invalid TOML the
+// rest of the file has no certain meaning and is skipped.
 func (r *reader) readFile(text []byte) {
 	if len(text) > MaxFileBytes {
-		r.fail(&Error{Pos: Pos{File: r.file}, Msg: fmt.Sprintf("the file is larger than %d bytes, which no config is", MaxFileBytes)})
+		r.fail(&Error{Pos: Pos{File: r.file}, Msg: fmt.Sprintf("the file is larger than %d bytes, the limit of a config file", MaxFileBytes)})
 		r.incomplete = true
 		return
 	}
@@ -65,7 +64,7 @@ func (r *reader) readFile(text []byte) {
 	}
 	switch offset, msg := syntax.err(); {
 	case d.full():
-		r.fail(&Error{Pos: d.pos(len(text)), Msg: "there are too many mistakes to go on", Hint: "the file may not have been read to its end"})
+		r.fail(&Error{Pos: d.pos(len(text)), Msg: "too many errors; stopped reading", Hint: "fix these first"})
 		r.incomplete = true
 	case msg != "":
 		e := &Error{Pos: Pos{File: r.file}, Msg: printable(msg), Hint: "the rest of the file was not read"}
@@ -79,7 +78,7 @@ func (r *reader) readFile(text []byte) {
 	}
 }
 
-// document is one TOML text on its way through the parser.
+// document is a TOML text and the parser's position in it.
 type document struct {
 	*reader
 	text    []byte
@@ -87,7 +86,7 @@ type document struct {
 	skip    bool     // the last header is unknown
 }
 
-// full bounds the work on a file that is no config at all.
+// full reports whether there are so many errors that reading stops: the file may not be a config.
 func (d *document) full() bool { return len(d.errs) >= maxErrors }
 
 // pos turns an offset into row and column.
@@ -109,9 +108,9 @@ func (d *document) header(st statement) {
 		d.skip = true
 		d.fail(d.unknownSection(path, pos))
 	case st.kind == isSectionOfList:
-		d.fail(&Error{Pos: pos, Key: name, Msg: "a section stands in single brackets", Hint: fmt.Sprintf("write [%s]", name)})
+		d.fail(&Error{Pos: pos, Key: name, Msg: "a section has single brackets", Hint: fmt.Sprintf("write [%s]", name)})
 	case again:
-		d.fail(&Error{Pos: pos, Key: name, Msg: fmt.Sprintf("the section [%s] began at %s already", name, first), Hint: "join the two"})
+		d.fail(&Error{Pos: pos, Key: name, Msg: fmt.Sprintf("the section [%s] exists already, at %s", name, first), Hint: "merge the two"})
 	default:
 		d.headers[name] = pos
 	}
@@ -142,7 +141,7 @@ func (d *document) keyValue(section []string, st statement) {
 	case len(path) != 2 || lookup(key) == nil:
 		d.fail(d.unknownKey(path, pos))
 	case again:
-		d.fail(&Error{Pos: pos, Key: key, Msg: fmt.Sprintf("the key was given at %s already", first.pos), Hint: "keep one of the two"})
+		d.fail(&Error{Pos: pos, Key: key, Msg: fmt.Sprintf("the key is set already, at %s", first.pos), Hint: "remove one of the two"})
 	default:
 		// Blanks and one '=' stand between a key and its value.
 		after := d.text[st.to:]
@@ -164,8 +163,8 @@ func (d *document) entry(key string, v written, pos Pos) entry {
 	return e
 }
 
-// checkGrammar holds the file against the rules of TOML that concern several
-// lines, such as that a table written inline may not be added to.
+// checkGrammar checks the rules of TOML that concern several
+// lines, such as that nothing may be added to an inline table.
 func (d *document) checkGrammar() {
 	err := toml.Unmarshal(d.text, new(map[string]any))
 	if err == nil {

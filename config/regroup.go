@@ -6,21 +6,21 @@ import (
 	"github.com/troupe-ml/troupe/internal/grid"
 )
 
-// Regrouped says how the ranks that share sums differ between a stored configuration and today's; ""
-// where they don't. Sums over other ranks are rounded otherwise. How the model is cut into stages, how
-// ranks are numbered and what replicas keep of each other changes no bit.
+// Regrouped describes how the groups of ranks that sum together differ between a stored configuration and the present one;
+// it is "" if they do not differ. Sums over other groups round differently. The number of stages, the order of ranks, and
+// parallel.zero change no bit.
 func Regrouped(stored, now *Config) string {
 	was, is := stored.sharing(), now.sharing()
 	if was == is {
 		return ""
 	}
-	return fmt.Sprintf("was trained under %s, and goes on under %s", was, is)
+	return fmt.Sprintf("was trained with %s and continues with %s", was, is)
 }
 
-// sharing says which ranks share sums.
+// sharing describes the groups of ranks that sum together.
 func (c *Config) sharing() string {
 	g, err := grid.New(c.GridSizes())
-	if err != nil { // which Validate tells
+	if err != nil { // Validate reports it
 		return ""
 	}
 	tensor := fmt.Sprintf("tp %d", g.TensorSize(0))

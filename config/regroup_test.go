@@ -11,11 +11,11 @@ func TestRegrouped(t *testing.T) {
 		{[]string{"parallel.data=2"}, []string{"parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "parallel.order=dp-pp-tp"}, ""},
 		{[]string{"parallel.tensor=2"}, []string{"pipeline.stages=2", "parallel.tensor=[2, 2]"}, ""},
 		{[]string{"parallel.tensor=2"}, []string{"parallel.data=2"},
-			"was trained under tp 2 × cp 1 × dp 1, and goes on under tp 1 × cp 1 × dp 2"},
+			"was trained with tp 2 × cp 1 × dp 1 and continues with tp 1 × cp 1 × dp 2"},
 		{[]string{"parallel.tensor=2"}, []string{"parallel.tensor=2", "parallel.sequence=true"},
-			"was trained under tp 2 × cp 1 × dp 1, and goes on under tp 2 with shared positions × cp 1 × dp 1"},
+			"was trained with tp 2 × cp 1 × dp 1 and continues with tp 2 with shared positions × cp 1 × dp 1"},
 		{nil, []string{"parallel.tensor=[1, 2]", "pipeline.stages=2"},
-			"was trained under tp 1 × cp 1 × dp 1, and goes on under tp [1 2] × cp 1 × dp 1"},
+			"was trained with tp 1 × cp 1 × dp 1 and continues with tp [1 2] × cp 1 × dp 1"},
 	} {
 		load := func(sets []string) *Config {
 			cfg, err := Parse("run.toml", []byte("[data]\ntrain = [\"x\"]\n[batch]\nsequences = 8\nmicrobatch = 1\n"), sets, nil)

@@ -116,7 +116,7 @@ train = ["data/*.txt"]
 	_, err := Parse("config.toml", []byte(text), []string{"run.steps=0"}, nil)
 	fmt.Println(err)
 	// Output:
-	// config.toml:3:10: model.hidden: 100 does not divide by model.heads = 3 (remainder 1); make hidden a multiple of heads
+	// config.toml:3:10: model.hidden: 100 is not divisible by model.heads = 3 (remainder 1); make hidden a multiple of heads
 	// config.toml:5:1: model.layrs: unknown key; did you mean model.layers?
 	// --set run.steps=0: run.steps: 0 is too small; use 1 to 1000000000
 }

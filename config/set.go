@@ -13,8 +13,8 @@ func (r *reader) readSet(nth int, set string) {
 	pos := Pos{Set: set, nth: nth}
 	switch path := strings.Split(key, "."); {
 	case !found || key == "":
-		pos.Set = quoted(set) // it may be empty, which a position cannot be
-		r.fail(&Error{Pos: pos, Msg: "there is no key=value", Hint: "write it like --set run.steps=1000"})
+		pos.Set = quoted(set) // it may be empty, which would be no --set
+		r.fail(&Error{Pos: pos, Msg: "this is not key=value", Hint: "write --set run.steps=1000"})
 	case slices.Contains(sections, key):
 		r.fail(&Error{Pos: pos, Key: key, Msg: "this is a section, not a key", Hint: fmt.Sprintf("write --set %s.key=value", key)})
 	case lookup(key) == nil:
@@ -24,7 +24,7 @@ func (r *reader) readSet(nth int, set string) {
 	}
 }
 
-// setEntry reads the value as TOML or, where it is none, as a plain string.
+// setEntry reads the value as TOML, or as a plain string if it is not TOML.
 func setEntry(key, value string, pos Pos) entry {
 	d := &document{reader: &reader{}, text: slices.Clip([]byte("x = " + value))}
 	syntax := newSyntax(d.text)

@@ -1,13 +1,12 @@
 package config
 
-// isOpen reports whether a key waits for WithShape.
+// isOpen reports whether WithShape must still fill a key.
 func (c *Config) isOpen(f *field) bool {
 	return f.shape && c.Model.From != "" && !c.shapeLoaded && !c.IsSet(f.key)
 }
 
-// WithShape is the configuration with the keys of the model's shape as in the checkpoint
-// that model.from names, checked. A key that was given as well must say the same; dropout is no part of the shape and
-// stays as it is.
+// WithShape returns a copy of the configuration with the model's shape from the checkpoint in model.from, and validates it.
+// A key of the shape that was given must have the same value. Dropout is not part of the shape and stays unchanged.
 func (c *Config) WithShape(shape Model) (*Config, error) {
 	source, own := &Config{Model: shape}, *c
 	var errs Errors
@@ -32,22 +31,22 @@ func (c *Config) WithShape(shape Model) (*Config, error) {
 	return &own, own.Validate()
 }
 
-// WithTokenizer is the configuration with another data.tokenizer.
+// WithTokenizer returns a copy of the configuration with another data.tokenizer.
 func (c *Config) WithTokenizer(name string) *Config {
 	own := *c
 	own.Data.Tokenizer = name
 	return &own
 }
 
-// WithChunks is the configuration with another pipeline.chunks.
+// WithChunks returns a copy of the configuration with another pipeline.chunks.
 func (c *Config) WithChunks(n int) *Config {
 	own := *c
 	own.Pipeline.Chunks = n
 	return &own
 }
 
-// WithDefaultsOf is the configuration with what a stored one of the same run has where nobody has set it now: defaults
-// that depend on the run's length, or that were others when the run began. It is checked.
+// WithDefaultsOf returns a copy of the configuration that takes some defaults from the stored configuration of the same run:
+// those that depend on the run's length, or that have changed since the run started. It is validated.
 func (c *Config) WithDefaultsOf(stored *Config) (*Config, error) {
 	own := *c
 	if !c.IsSet("optimizer.warmup_steps") {
@@ -57,7 +56,7 @@ func (c *Config) WithDefaultsOf(stored *Config) (*Config, error) {
 		}
 	}
 	if !c.IsSet("data.special_tokens") && c.Text() && c.IDBytes() == 0 {
-		own.Data.SpecialTokens = stored.Data.SpecialTokens // runs that are older than the key took names for text
+		own.Data.SpecialTokens = stored.Data.SpecialTokens // runs older than the key read names as text
 	}
 	return &own, nil
 }

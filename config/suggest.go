@@ -6,19 +6,18 @@ import (
 	"strings"
 )
 
-// renamed are the keys of earlier versions under another name. They are refused with the
-// new one; what a run has stored may have them.
+// renamed maps the names that keys had in earlier versions to their new names. Parse rejects the old names and
+// says the new one; ParseStored accepts them.
 var renamed = map[string]string{
 	"pipeline.group": "pipeline.microbatch_group_size",
 	"pipeline.bound": "pipeline.max_in_flight",
 }
 
-// unknownKey tells what an unknown key was probably meant to be, or which keys
-// there are.
+// unknownKey suggests the key that was probably meant, or lists the keys.
 func (r *reader) unknownKey(path []string, pos Pos) *Error {
 	err := &Error{Pos: pos, Key: joined(path), Msg: "unknown key"}
 	if now := renamed[err.Key]; now != "" {
-		err.Msg, err.Hint = "this key has a new name", "write "+now
+		err.Msg, err.Hint = "this key was renamed", "use "+now
 		r.suspect[now] = true
 		return err
 	}
@@ -30,9 +29,9 @@ func (r *reader) unknownKey(path []string, pos Pos) *Error {
 		r.suspect[near] = true
 		err.Hint = fmt.Sprintf("did you mean %s?", near)
 	} else if slices.Contains(sections, section) {
-		err.Hint = fmt.Sprintf("the keys of [%s] are %s", section, strings.Join(keysOf(section), ", "))
+		err.Hint = fmt.Sprintf("use one of the keys of [%s]: %s", section, strings.Join(keysOf(section), ", "))
 	} else {
-		err.Hint = "the sections are " + strings.Join(sections, ", ")
+		err.Hint = "use one of the sections " + strings.Join(sections, ", ")
 	}
 	return err
 }
@@ -48,7 +47,7 @@ func (r *reader) unknownSection(path []string, pos Pos) *Error {
 		err.Hint = fmt.Sprintf("write [%s] and %s = … below", path[0], path[1])
 		r.suspect[err.Key] = true
 	} else {
-		err.Hint = "the sections are " + strings.Join(sections, ", ")
+		err.Hint = "use one of the sections " + strings.Join(sections, ", ")
 	}
 	return err
 }
@@ -69,8 +68,8 @@ func keysOf(section string) []string {
 	return names
 }
 
-// nearestKey returns the key that section and name probably stand for, in this
-// section or another; "" when none is near.
+// nearestKey returns the key that section and name probably mean, in this
+// section or another; "" if none is near.
 func nearestKey(section, name string) string {
 	if len(section) > maxSuggestBytes {
 		return ""
@@ -95,8 +94,8 @@ func nearestKey(section, name string) string {
 	return best
 }
 
-// nearest returns the word of a list that another was probably meant to be; ""
-// when none is near.
+// nearest returns the word of a list that is probably meant; ""
+// if none is near.
 func nearest(word string, list []string) string {
 	best, bestDistance := "", 0
 	for _, candidate := range list {
@@ -107,12 +106,12 @@ func nearest(word string, list []string) string {
 	return best
 }
 
-// plausible says whether n mistakes in a word are still likely: about one
+// plausible reports whether so many typing errors in a word are likely: about one
 // in three letters.
 func plausible(word string, distance int) bool { return distance <= max(1, (len(word)+1)/3) }
 
 // distance is the number of letters to add, drop, replace or swap with their
-// neighbour to make b of a. An abbreviation is one letter away from its word, and
+// neighbor to turn a into b. An abbreviation is one letter away from its word, and
 // overlong words are far from everything.
 func distance(a, b string) int {
 	if len(a) > maxSuggestBytes {

@@ -7,33 +7,33 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// tableExtension is what the names of tables' files end with, in any case of its letters.
+// tableExtension is the extension of files with tables, in upper or lower case.
 const tableExtension = ".csv"
 
-// HasOwnTable reports whether pipeline.schedule is the file of a table, not the name of a schedule.
+// HasOwnTable reports whether pipeline.schedule is the path of a table, not the name of a schedule.
 func (c *Config) HasOwnTable() bool { return hasExtension(c.Pipeline.Schedule, tableExtension) }
 
 func hasExtension(name, extension string) bool {
 	return strings.EqualFold(filepath.Ext(name), extension)
 }
 
-// TableSpec is the request for a step's table, without the costs that some schedules use. If replicas have different
-// numbers of microbatches, it describes the first replica, which has the most.
+// TableSpec returns the spec of a step's table, without the costs that some schedules use. If replicas have different
+// numbers of microbatches, it is that of the first replica, which has the most.
 func (c *Config) TableSpec() scheduler.Spec {
 	p, replicas := c.Pipeline, max(1, c.Parallel.Data)
 	microbatches := (c.Batch.Sequences/max(1, c.Batch.Microbatch) + replicas - 1) / replicas
 	s := scheduler.Spec{Schedule: p.Schedule, Ranks: p.Stages, Chunks: p.Chunks, Microbatches: microbatches,
 		MaxInFlight: p.MaxInFlight, DeferWeights: p.DeferWeights}
-	// The default, which a printed configuration gives too, asks for nothing that a schedule
-	// without groups could not do, nor a replica with fewer microbatches.
+	// A printed configuration gives the default, too. Leave it out, so that it does not fail for a schedule
+	// without groups, or for a replica with fewer microbatches.
 	if p.MicrobatchGroupSize != s.DefaultGroup() {
 		s.MicrobatchGroupSize = p.MicrobatchGroupSize
 	}
 	return s
 }
 
-// isTables reports whether a key waits for the user's own table: the number of chunks, where nobody has given it and no
-// table has been read yet. Who reads again what is printed leaves it to the table, too.
-func (c *Config) isTables(f *field) bool {
+// isTables reports whether the user's own table decides a key: the number of chunks, if it was not given and the
+// table has not been read yet. A printed configuration leaves it to the table, too.
+func (c *Config) tableDecides(f *field) bool {
 	return f.key == "pipeline.chunks" && c.HasOwnTable() && !c.IsSet(f.key) && c.Pipeline.Chunks == 1
 }

@@ -7,8 +7,7 @@ import (
 	"unicode"
 )
 
-// Between its field and its text a value is an int64, float64, string, bool,
-// []string or []int64.
+// A value that load returns is an int64, float64, string, bool, []string or []int64.
 
 // load returns the field's value in c.
 func (f *field) load(c *Config) any {
@@ -32,7 +31,7 @@ func (f *field) load(c *Config) any {
 		}
 		return list
 	}
-	panic("config: " + f.key + " is of a type that no key has")
+	panic("config: " + f.key + " has a type that no key may have")
 }
 
 // store sets the field in c to a value that load could have returned.
@@ -64,8 +63,8 @@ func render(v any) string {
 	case int64:
 		return strconv.FormatInt(v, 10)
 	case float64:
-		s := strings.ToLower(strconv.FormatFloat(v, 'g', -1, 64)) // nan and +inf as TOML has them
-		if !strings.ContainsAny(s, ".en") {                       // an integer would be read as one
+		s := strings.ToLower(strconv.FormatFloat(v, 'g', -1, 64)) // nan and +inf as in TOML
+		if !strings.ContainsAny(s, ".en") {                       // else TOML reads an integer
 			s += ".0"
 		}
 		return s
@@ -107,7 +106,7 @@ func quote(s string) string {
 			b.WriteString(`\t`)
 		case !unicode.IsPrint(r) && r > 0xFFFF:
 			fmt.Fprintf(&b, `\U%08X`, r)
-		case !unicode.IsPrint(r): // it could steer a terminal
+		case !unicode.IsPrint(r): // it could control a terminal
 			fmt.Fprintf(&b, `\u%04X`, r)
 		default:
 			b.WriteRune(r)

@@ -7,7 +7,7 @@ import (
 
 var variableUse = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)`)
 
-// Variables are the names of the environment variables that texts of a configuration may use, each once.
+// Variables returns the names of the environment variables in texts, such as a file and --set values, each once.
 func Variables(texts ...string) (names []string) {
 	for _, text := range texts {
 		for _, m := range variableUse.FindAllStringSubmatch(text, -1) {

@@ -85,7 +85,7 @@ func TestMistakes(t *testing.T) {
 	}{
 		{"model.heads=5", "model.hidden = 64 does not divide by model.heads = 5", 78},
 		{"model.context=4", `ids long, longer than model.context = 4: set that to`, 1},
-		{"data.format=csv", "no data to train on was given", 78},
+		{"data.format=csv", "no training data is given", 78},
 		{"pipeline.layout=Ett|ttt|ttttt|ttttL", "pipeline.layout", 78},
 	} {
 		_, errs, status := exampletest.Program(t, "run", configFile, "--quiet", "--set", "run.out="+filepath.Join(t.TempDir(), "out"), "--set",

@@ -59,7 +59,7 @@ func (p *Plan) RecordKind(stage int) string {
 // manyRanks is the largest grid whose memory FullestBytes computes stage by stage.
 const manyRanks = 8
 
-// briefActions is how many actions of a rank's row FullestBytes records at least, in place of usualActions.
+// briefActions is the least number of actions of a rank's row that FullestBytes records, instead of usualActions.
 const briefActions = 256
 
 // FullestBytes estimates MemoryBytes for a search that compares many plans. In a grid of more than manyRanks ranks it

@@ -4,10 +4,10 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// LayerCosts are those of each layer's passes, where of is what they take of one that is trained. A
-// frozen layer makes no gradient of its weights; below the lowest layer that is trained there is no
-// backward at all. A model that is no language model has layers each of their own, which cost by
-// their arithmetic.
+// LayerCosts returns the cost of each layer's passes; of is the cost for a layer that is trained. A
+// frozen layer has no weight gradient, and below the lowest trained layer there is no
+// backward pass at all. For models other than language models, the cost of a layer is that of
+// its arithmetic.
 func (p *Plan) LayerCosts(of CostFunc) func(layer int, t scheduler.Type) float64 {
 	symbols := p.model.Symbols()
 	cost := func(layer int, t scheduler.Type) float64 { return of(scheduler.Symbol(symbols[layer]), t) }
@@ -20,7 +20,7 @@ func (p *Plan) LayerCosts(of CostFunc) func(layer int, t scheduler.Type) float64
 	return p.withoutFrozen(cost)
 }
 
-// withoutFrozen takes from the costs of layers what frozen ones don't do.
+// withoutFrozen subtracts from the costs of layers what frozen layers do not compute.
 func (p *Plan) withoutFrozen(cost func(int, scheduler.Type) float64) func(layer int, t scheduler.Type) float64 {
 	if len(p.cfg.Model.Freeze) == 0 {
 		return cost
@@ -44,11 +44,11 @@ func (p *Plan) withoutFrozen(cost func(int, scheduler.Type) float64) func(layer 
 	}
 }
 
-// HeadShare is how much of a language model's head's forward is the gradient of its matrix: one of
+// HeadShare is the share of the gradient of the matrix in the forward pass of a language model's head: one of
 // three products of equal size.
 const HeadShare = 1.0 / 3
 
-// headForward is a forward's cost of a language model's head, 0 of another layer.
+// headForward is the cost of a forward pass of a language model's head; 0 for other layers.
 func (p *Plan) headForward(layer int, cost func(int, scheduler.Type) float64) float64 {
 	if !p.model.Config.Language() || layer != len(p.model.Symbols())-1 {
 		return 0
@@ -56,7 +56,7 @@ func (p *Plan) headForward(layer int, cost func(int, scheduler.Type) float64) fl
 	return cost(layer, scheduler.F)
 }
 
-// costs are those of a chunk's actions: the sums of its layers'.
+// costs returns the costs of a chunk's actions: the sums over its layers.
 func (p *Plan) costs() scheduler.Costs {
 	of := p.LayerCosts(p.layerCost())
 	byChunk := make([][scheduler.B + 1]float64, len(p.layout.Chunks))
@@ -72,8 +72,8 @@ func (p *Plan) costs() scheduler.Costs {
 	return func(_ int, a scheduler.Action) float64 { return byChunk[a.Chunk][a.Type] }
 }
 
-// Costs are those of a chunk's actions by arithmetic, in forwards of a mean chunk; where
-// there is next to nothing to compute, a quarter of it: an action costs something.
+// Costs returns the costs of a chunk's actions by arithmetic, in forward passes of a mean chunk. The least
+// is a quarter of a unit cost: an action with next to no computation costs something, too.
 func (p *Plan) Costs() scheduler.Costs {
 	of, mean := p.costs(), 0.0
 	for v := range p.all {
@@ -85,8 +85,8 @@ func (p *Plan) Costs() scheduler.Costs {
 	}
 }
 
-// layerCost is what was given, or the arithmetic: an input gradient and a weight
-// gradient take as many products as a forward.
+// layerCost returns the given costs, or those of the arithmetic: an input gradient and a weight
+// gradient need as many products as a forward pass.
 func (p *Plan) layerCost() CostFunc {
 	if p.cost != nil {
 		return p.cost
@@ -97,7 +97,7 @@ func (p *Plan) layerCost() CostFunc {
 	}
 }
 
-// symbolFLOPs are those of a layer's forward of a token.
+// symbolFLOPs returns the FLOPs of a layer's forward pass for a token.
 func (p *Plan) symbolFLOPs() map[scheduler.Symbol]float64 {
 	c, context := p.model.Config, p.cfg.Model.Context
 	e, t, l := c.FLOPs(context)
@@ -105,8 +105,8 @@ func (p *Plan) symbolFLOPs() map[scheduler.Symbol]float64 {
 		scheduler.SymbolMTP: c.MTPFLOPs(context)}
 }
 
-// TokenFLOPs are those that training asks for of a token: the model's forward, and twice as many for its
-// backward, without what frozen layers save.
+// TokenFLOPs returns the FLOPs of training for a token: those of the model's forward pass, and twice as many for the
+// backward pass, without those that frozen layers save.
 func (p *Plan) TokenFLOPs() (all float64) {
 	of := p.withoutFrozen(func(_ int, t scheduler.Type) float64 { return scheduler.UnitCosts(0, scheduler.Action{Type: t}) })
 	for layer, flops := range p.model.FLOPs(p.cfg.Model.Context) {
@@ -115,7 +115,7 @@ func (p *Plan) TokenFLOPs() (all float64) {
 	return all
 }
 
-// StagesOfLayers are the stages that compute the model's layers.
+// StagesOfLayers returns the stage of each of the model's layers.
 func (p *Plan) StagesOfLayers() (stages []int) {
 	for v, symbols := range p.layout.Chunks {
 		for range symbols {
@@ -125,7 +125,7 @@ func (p *Plan) StagesOfLayers() (stages []int) {
 	return stages
 }
 
-// ChunkFLOPs are those of each chunk's forward of a token.
+// ChunkFLOPs returns the FLOPs of each chunk's forward pass for a token.
 func (p *Plan) ChunkFLOPs() []float64 {
 	byChunk, layer := make([]float64, len(p.layout.Chunks)), 0
 	flops := p.model.FLOPs(p.cfg.Model.Context)

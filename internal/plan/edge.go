@@ -1,6 +1,6 @@
 package plan
 
-// checkEdge refuses a layout under which data would have to leave the first stage, whose host keeps them.
+// checkEdge rejects a layout in which stages other than the first one read data: with cluster.edge the data stay on its host.
 func (p *Plan) checkEdge() error {
 	c := p.cfg
 	if !c.Cluster.Edge {
@@ -10,7 +10,7 @@ func (p *Plan) checkEdge() error {
 		for _, chunk := range chunks {
 			if stage > 0 && p.model.ReadsData(chunk) {
 				return c.Errorf("cluster.edge",
-					"chunk %d (%s) is on stage %d and reads data, which stay with stage 0: use schedule u-shape, whose first and last chunk are there, and a layout that has such layers in these",
+					"chunk %d (%s) on stage %d reads data, but the data stay on stage 0; use schedule u-shape, which has the first and last chunk on stage 0, and a layout with such layers in these two chunks",
 					chunk.Chunk, string(p.layout.Chunks[chunk.Chunk]), stage)
 			}
 		}
@@ -18,7 +18,7 @@ func (p *Plan) checkEdge() error {
 	return nil
 }
 
-// readers says of each chunk whether its layers read data.
+// readers reports for each chunk whether its layers read data.
 func (p *Plan) readers() []bool {
 	reads := make([]bool, p.table.NumChunks)
 	for _, chunks := range p.chunks {
@@ -29,7 +29,7 @@ func (p *Plan) readers() []bool {
 	return reads
 }
 
-// holders are the stages that use each parameter.
+// holders returns the stages that use each parameter.
 func (p *Plan) holders() map[string][]int {
 	stages := make(map[string][]int)
 	for stage, chunks := range p.chunks {

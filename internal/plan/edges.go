@@ -5,16 +5,16 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// way is how tensors get from one tensor group to another.
+// way is how tensors travel from one tensor group to another.
 func (p *Plan) way() grid.Way {
 	w, err := grid.ParseWay(p.cfg.Parallel.Edges)
-	if err != nil { // which config refuses
+	if err != nil { // config rejects it
 		return grid.Auto
 	}
 	return w
 }
 
-// tiedPlaces are those of the ranks of other stages that use a tied weight, in their tensor groups.
+// tiedPlaces returns the places, in their tensor groups, of the ranks of other stages that use a tied weight.
 func (p *Plan) tiedPlaces(stage int) (all []stages.TensorPlace) {
 	for _, other := range p.EmbeddingRanks() {
 		if other == stage {
@@ -27,7 +27,7 @@ func (p *Plan) tiedPlaces(stage int) (all []stages.TensorPlace) {
 	return all
 }
 
-// tiedRanks are those ranks, of a rank's pipeline.
+// tiedRanks returns these ranks, in the pipeline of a rank.
 func (p *Plan) tiedRanks(rank int) (all []int) {
 	at := p.grid.Coordinates(rank)
 	stage := at[grid.Pipeline]

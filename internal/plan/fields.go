@@ -12,18 +12,18 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Fields of text, where a family that is no language model learns from it.
+// Fields of text, for a family that is not a language model.
 const (
 	TokensField  = "tokens"
 	TargetsField = "targets"
 )
 
-// OpenSamples opens data that are no text: d is cfg.Data, or what other files are read by.
+// OpenSamples opens data that are not text: d is cfg.Data, or describes other files.
 func OpenSamples(cfg *config.Config, d config.Data) (samples.Data, error) {
 	o := samples.Options{Format: d.Format, Separator: d.Separator, Label: d.Label, Features: d.Features, Targets: d.Targets,
 		IDs: d.IDs, Varying: d.Varying, Classes: d.Classes, ClassNames: d.ClassNames, Scale: d.Scale}
 	if d.Format != "idx" && d.Format != "jsonl" {
-		o.Header = d.Header // a registered format may be for CSV too
+		o.Header = d.Header // a registered format may be CSV, too
 	}
 	if d.Format != "csv" && !cfg.IsSet("data.separator") {
 		o.Separator = ""
@@ -43,7 +43,7 @@ func OpenSamples(cfg *config.Config, d config.Data) (samples.Data, error) {
 			errs = append(errs, cfg.Errorf(f.key, "%w", err))
 		}
 		*f.to = found.Files
-		if len(d.Labels) > 0 { // files of samples and files of labels are pairs: two may share one
+		if len(d.Labels) > 0 { // files of samples and files of labels are pairs, and two pairs may share a file
 			*f.to = found.All()
 		}
 	}
@@ -60,7 +60,7 @@ func OpenSamples(cfg *config.Config, d config.Data) (samples.Data, error) {
 	return opened, nil
 }
 
-// FieldsOf describes the samples of a configuration's data: nil for a language model.
+// FieldsOf returns the fields of a configuration's samples. They are nil for a language model.
 func FieldsOf(cfg *config.Config, vocab int) ([]stages.Field, error) {
 	switch {
 	case cfg.Language():
@@ -83,7 +83,7 @@ func FieldsOf(cfg *config.Config, vocab int) ([]stages.Field, error) {
 	return fields, err
 }
 
-// SampleFields describes samples as models take them.
+// SampleFields returns the fields of samples as models read them.
 func SampleFields(d samples.Data) (fields []stages.Field) {
 	of := d.Stream.Fields
 	var names []string
@@ -100,14 +100,14 @@ func SampleFields(d samples.Data) (fields []stages.Field) {
 	return fields
 }
 
-// SameFields says how the data differ from what a model has learned from.
+// SameFields returns an error if the fields of the data differ from those that a model was trained on.
 func SameFields(was, is []stages.Field) error {
 	if len(was) != len(is) {
-		return fmt.Errorf("the samples have %d fields, and the model was trained on %d: use data of the same kind", len(is), len(was))
+		return fmt.Errorf("the samples have %d fields, but the model was trained on %d; use data with the same fields", len(is), len(was))
 	}
 	for i := range was {
 		if d := fieldDifference(was[i], is[i]); d != "" {
-			return fmt.Errorf("field %d of the samples differs from what the model was trained on: %s: use data of the same kind", i+1, d)
+			return fmt.Errorf("field %d of the samples differs from the training data: %s; use data with the same fields", i+1, d)
 		}
 	}
 	return nil
@@ -116,19 +116,19 @@ func SameFields(was, is []stages.Field) error {
 func fieldDifference(was, is stages.Field) string {
 	switch {
 	case was.Name != is.Name:
-		return fmt.Sprintf("it is called %q, and was %q", is.Name, was.Name)
+		return fmt.Sprintf("its name is %q, not %q", is.Name, was.Name)
 	case was.DType != is.DType:
-		return fmt.Sprintf("%q is of %v, and was of %v", is.Name, is.DType, was.DType)
+		return fmt.Sprintf("%q has type %v, not %v", is.Name, is.DType, was.DType)
 	case !slices.Equal(was.Shape, is.Shape):
-		return fmt.Sprintf("%q has the shape %v in each sample, and had %v", is.Name, is.Shape, was.Shape)
+		return fmt.Sprintf("%q has shape %v in each sample, not %v", is.Name, is.Shape, was.Shape)
 	case was.Classes != is.Classes:
-		return fmt.Sprintf("%q has %d classes, and had %d", is.Name, is.Classes, was.Classes)
+		return fmt.Sprintf("%q has %d classes, not %d", is.Name, is.Classes, was.Classes)
 	case len(was.Names) != len(is.Names):
-		return fmt.Sprintf("the classes of %q have %d names, and had %d", is.Name, len(is.Names), len(was.Names))
+		return fmt.Sprintf("the classes of %q have %d names, not %d", is.Name, len(is.Names), len(was.Names))
 	}
 	for id, name := range was.Names {
 		if is.Names[id] != name {
-			return fmt.Sprintf("class %d of %q is called %+q, and was %+q", id, is.Name, is.Names[id], name)
+			return fmt.Sprintf("class %d of %q is %+q, not %+q", id, is.Name, is.Names[id], name)
 		}
 	}
 	return ""

@@ -12,17 +12,17 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Groups are those of a run's ranks that are in this process.
+// Groups are the groups of a run's ranks in this process.
 type Groups interface {
-	// Of is a rank's group along a dimension; nil: it is alone there.
+	// Of returns a rank's group along a dimension; nil: the rank is alone.
 	Of(rank int, d grid.Dimension) tensorops.Group
-	// Fail ends what members wait for, now and from now on.
+	// Fail ends the waits of all members with err, now and from now on.
 	Fail(err error)
-	// Status says what a rank waits for in its groups.
+	// Status returns what a rank waits for in its groups; ok is false if it does not wait.
 	Status(rank int) (actors.GroupWait, bool)
 }
 
-// GroupWait says what a rank waits for in one of its groups, which is along a dimension.
+// GroupWait returns what a rank waits for in its group along dimension d; ok is false if it does not wait.
 func GroupWait(g *grid.Grid, rank int, d grid.Dimension, group *collective.Group) (actors.GroupWait, bool) {
 	s, ok := group.Status()
 	if !ok || len(s.Missing) == 0 {
@@ -32,10 +32,10 @@ func GroupWait(g *grid.Grid, rank int, d grid.Dimension, group *collective.Group
 		From: g.Group(rank, d)[s.Missing[0]], Since: s.Since}, true
 }
 
-// GroupDimensions are those along which ranks have groups.
+// GroupDimensions are the dimensions along which ranks have groups.
 var GroupDimensions = [...]grid.Dimension{grid.Tensor, grid.Context, grid.Copies}
 
-// localGroups are groups of which all members are in this process.
+// localGroups are groups whose members are all in this process.
 type localGroups struct {
 	grid    *grid.Grid
 	members map[memberOf]*collective.Group
@@ -70,7 +70,7 @@ func (g *localGroups) Of(rank int, d grid.Dimension) tensorops.Group {
 	return nil
 }
 
-// Status is Groups'.
+// Status implements Groups.
 func (g *localGroups) Status(rank int) (w actors.GroupWait, ok bool) {
 	for _, d := range GroupDimensions {
 		if m := g.members[memberOf{rank, d}]; m != nil {
@@ -90,7 +90,7 @@ func (g *localGroups) Fail(err error) {
 	})
 }
 
-// optionsOf are those of a rank's stage, in its groups.
+// optionsOf returns the options of a rank's stage, in its groups.
 func (p *Plan) optionsOf(rank int, groups Groups) stages.Options {
 	o := p.StageOptions(p.stageOf(rank))
 	o.Tensor = stages.TensorParallel{Group: groups.Of(rank, grid.Tensor), Sequence: p.sequence()}
@@ -99,19 +99,19 @@ func (p *Plan) optionsOf(rank int, groups Groups) stages.Options {
 	return o
 }
 
-// dryOptions are those of a rank of a stage, for a dry run: of the first replica, whose parts of what
-// they share are the largest.
+// dryOptions returns the options of a rank of a stage for a dry run. The rank is in the first replica, which has the largest
+// parts of what replicas share.
 func (p *Plan) dryOptions(stage int) stages.Options {
 	o := p.LayerOptions(stage, dryGroup)
-	o.MemoryBytes = 0 // what a step takes is to be found, not made to fit
+	o.MemoryBytes = 0 // the dry run must find what a step needs, without a limit
 	if n := p.grid.Size(grid.Copies); n > 1 {
 		o.Data = stages.DataParallel{Group: dryGroup(grid.Copies, n), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
 	}
 	return o
 }
 
-// LayerOptions are those of a rank of a stage as far as they divide its layers: in tensor and context groups that are made for
-// so many members.
+// LayerOptions returns the options of a rank of a stage that divide its layers: its tensor and context groups, made by
+// group for a number of members.
 func (p *Plan) LayerOptions(stage int, group func(d grid.Dimension, members int) tensorops.Group) stages.Options {
 	o := p.StageOptions(stage)
 	if n := p.grid.TensorSize(stage); n > 1 {
@@ -123,16 +123,15 @@ func (p *Plan) LayerOptions(stage int, group func(d grid.Dimension, members int)
 	return o
 }
 
-// sequence reports whether the ranks of a tensor group share the positions of what each would have
-// whole otherwise.
+// sequence reports whether the ranks of a tensor group share positions (parallel.sequence).
 func (p *Plan) sequence() bool { return p.cfg.Parallel.Sequence && p.grid.Size(grid.Tensor) > 1 }
 
-// slices reports whether the ranks of a tensor group have parts of the positions, always or of what is on its way.
+// slices reports whether the ranks of a tensor group have parts of the positions, always or only between stages.
 func (p *Plan) slices() bool {
 	return p.grid.Size(grid.Tensor) > 1 && (p.sequence() || p.way() == grid.Scatter)
 }
 
-// checkGroups refuses what tensor and context parallelism can't do.
+// checkGroups rejects what tensor and context parallelism cannot do.
 func (p *Plan) checkGroups() error {
 	c := p.cfg
 	if err := p.model.CheckContext(p.grid.Size(grid.Context)); err != nil {
@@ -141,7 +140,7 @@ func (p *Plan) checkGroups() error {
 	for stage := range c.Pipeline.Stages {
 		if p.grid.Size(grid.Context) > 1 && device.KindOf(c, stage) == device.CUDA {
 			return c.Errorf("parallel.context",
-				"stage %d is on a GPU, whose attention takes all keys of a sequence at once and not those of one rank after another; leave context out, or compute on the CPU", stage)
+				"stage %d is on a GPU, but attention over several ranks is only on the CPU; leave context out, or set device.kind = \"cpu\"", stage)
 		}
 	}
 	if p.grid.Size(grid.Tensor) == 1 {
@@ -153,26 +152,26 @@ func (p *Plan) checkGroups() error {
 		}
 	}
 	if n := p.grid.Positions(p.slices()); c.Model.Context%n != 0 {
-		sizes := fmt.Sprintf("groups of %v ranks share the %d positions of a sequence (model.context)", c.Parallel.Tensor, c.Model.Context)
+		sizes := fmt.Sprintf("tensor groups of %v ranks share the %d positions of a sequence (model.context)", c.Parallel.Tensor, c.Model.Context)
 		if n := p.grid.Size(grid.Context); n > 1 {
-			sizes += fmt.Sprintf(" with those of %d ranks that have two blocks each (parallel.context)", n)
+			sizes += fmt.Sprintf(", which %d ranks divide into two blocks each (parallel.context)", n)
 		}
 		if p.sequence() {
-			return c.Errorf("parallel.sequence", "%s, which don't divide by %d", sizes, n)
+			return c.Errorf("parallel.sequence", "%s: model.context must be a multiple of %d", sizes, n)
 		}
-		return c.Errorf("parallel.edges", "%s on their way, which don't divide by %d", sizes, n)
+		return c.Errorf("parallel.edges", "between stages, %s: model.context must be a multiple of %d", sizes, n)
 	}
 	return nil
 }
 
-// NoGroups are those of a process that computes no ranks.
+// NoGroups are the groups of a process that computes no ranks.
 type NoGroups struct{}
 
-// Of is nobody's.
+// Of returns nil.
 func (NoGroups) Of(int, grid.Dimension) tensorops.Group { return nil }
 
-// Status is that nobody waits.
+// Status returns that no rank waits.
 func (NoGroups) Status(int) (actors.GroupWait, bool) { return actors.GroupWait{}, false }
 
-// Fail ends nothing.
+// Fail does nothing.
 func (NoGroups) Fail(error) {}

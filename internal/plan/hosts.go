@@ -16,48 +16,48 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// ErrNoRoom: there are not the processes that a run needs. When there are, it can go on.
+// ErrNoRoom: there are not enough free workers for a run. It can start when there are.
 var ErrNoRoom = errors.New("not enough workers")
 
-// Hosts are processes that compute ranks.
+// Hosts choose the processes that compute ranks.
 type Hosts interface {
-	// Choose finds those for a configuration's ranks, and keeps them for it until Release.
-	// Where there are not enough it waits for some time for more, and fails with ErrNoRoom.
+	// Choose reserves workers for a configuration's ranks, until Release.
+	// If there are not enough, it waits up to wait for more, then fails with ErrNoRoom.
 	Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (Workers, error)
 }
 
-// Workers are the processes that were chosen for an attempt at a run.
+// Workers are the processes that compute the ranks of an attempt.
 type Workers interface {
-	// Path names their kernels, and Devices their devices; Threads is how many parts of
-	// actions they compute at a time, all together.
+	// Path names their kernels, and Devices their devices. Threads is the number of threads of
+	// all of them.
 	Path() string
 	Devices() string
 	Threads() int
-	// Assign gives them their ranks, and returns when every one is ready for messages.
+	// Assign gives them their ranks and returns when all are ready for messages.
 	Assign(ctx context.Context, a Assignment) (Ranks, error)
-	// Watch is called with the attempt when it has begun. From then on it is told what its
-	// stages do, and when a process is lost.
+	// Watch is called with the attempt when it has started. From then on the attempt learns what its
+	// stages do, and when a worker fails.
 	Watch(*actors.Run)
-	// Release gives them back, when the attempt has ended or has not come to begin.
+	// Release frees them after the attempt, or if it could not start.
 	Release()
 }
 
-// Assignment is what an attempt asks of the workers.
+// Assignment describes the work of an attempt to its workers.
 type Assignment struct {
 	Run    uuid.UUID
 	Config *config.Config
 	Plan   *Plan
-	// EvalMicrobatches are those of a validation; 0: there is none.
+	// EvalMicrobatches is the number of microbatches of a validation; 0: no validation.
 	EvalMicrobatches int
-	// Stored says that weights are stored ones, which the coordinator reads, and WithState
-	// that the optimizer's state is too.
+	// Stored: the coordinator reads the weights from a checkpoint. WithState: it also reads
+	// the optimizer state.
 	Stored, WithState bool
-	Step              int64 // that the run goes on from
-	// Folder is the run's: workers that see it are to write to it; nil: none is.
+	Step              int64 // that the run resumes from
+	// Folder is the run's folder: workers that see it write to it; nil: no worker writes.
 	Folder folder.FS
 }
 
-// Ranks is where the stages of an attempt are, for its actors.Spec.
+// Ranks describe where the stages of an attempt are, for its actors.Spec.
 type Ranks struct {
 	Attempt uuid.UUID
 	Hosts   []string // by rank
@@ -65,20 +65,20 @@ type Ranks struct {
 	System  *actor.ActorSystem
 	Attach  func(*actors.Codec)
 	Detach  func()
-	// Clock is how the clock of a rank's process stands to this one's.
+	// Clock returns the offset of the clock of a rank's process.
 	Clock func(rank int) event.Clock
-	// CutLinks are the links between processes on which nothing arrives; nil: nobody knows.
+	// CutLinks returns the links between workers on which nothing arrives; nil: not known.
 	CutLinks func() []event.CutLink
-	// Memory is the most tensor memory that each rank has taken at a time, as far as it is known.
+	// Memory returns the peak tensor memory of each rank in bytes, as far as it is known.
 	Memory func() []int64
 }
 
-// LostError says that a process that computed ranks is gone. The run can go on from its
-// last checkpoint with another in its place.
+// LostError: a worker failed or disconnected. The run can restart from its
+// last checkpoint with another worker.
 type LostError struct {
 	Worker string
 	Ranks  []int
-	Doing  string // what it was last heard to be doing
+	Doing  string // its last known activity
 	Err    error
 }
 
@@ -89,9 +89,9 @@ func (e *LostError) Error() string {
 	}
 	doing := ""
 	if e.Doing != "" {
-		doing = ", which was " + e.Doing
+		doing = " (last status: " + e.Doing + ")"
 	}
-	return fmt.Sprintf("worker %s with %s %s is lost%s: %v", e.Worker, word,
+	return fmt.Sprintf("worker %s with %s %s failed%s: %v", e.Worker, word,
 		strings.Trim(strings.ReplaceAll(fmt.Sprint(e.Ranks), " ", ", "), "[]"), doing, e.Err)
 }
 

@@ -12,16 +12,15 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// usualActions is how long a row is that is recorded whole.
+// usualActions is the longest row that is recorded completely.
 const usualActions = 4096
 
-// dryActions is how much of a rank's row is recorded to meet its peak: all of a row of
-// usual length. Of a longer one, up to where it holds the most outputs, and then as many
-// microbatches through every chunk and back as the row goes on repeating: a group, of
-// which partial recomputation treats the next differently until its own window is
-// through.
+// dryActions is the number of actions of a rank's row that are recorded to reach its peak: all of a row of
+// usual length. Of a longer row, it covers the part until the rank holds the most outputs, and then one
+// period in which the row repeats itself: a group of microbatches through every chunk and back, times the
+// window of partial recomputation.
 func (p *Plan) dryActions(rank, usual int) int {
-	if p.zero() > 1 { // what a chunk's last microbatch lets go of counts
+	if p.zero() > 1 { // what a chunk's last microbatch frees counts
 		usual = 1 << 16
 	}
 	cycle := p.cfg.Pipeline.MicrobatchGroupSize
@@ -31,8 +30,8 @@ func (p *Plan) dryActions(rank, usual int) int {
 	return max(usual, p.table.PeakAt(rank)+3*p.spec.Chunks*cycle)
 }
 
-// MemoryBytes is the tensor memory that the pool of a rank of each stage takes, found by recording
-// its row of the table without executing it.
+// MemoryBytes returns the tensor memory of a rank of each stage in bytes. It records
+// the rank's row of the table without executing it.
 func (p *Plan) MemoryBytes() ([]int64, error) {
 	bytes := make([]int64, p.table.NumRanks())
 	for r, row := range p.table.Ranks {
@@ -44,13 +43,13 @@ func (p *Plan) MemoryBytes() ([]int64, error) {
 	return bytes, nil
 }
 
-// LeastBytes is what the fullest rank's weights, gradients and optimizer state take, without any activations: the
-// least that it needs, found without recording passes.
+// LeastBytes returns the memory of the fullest rank's weights, gradients and optimizer state in bytes, without
+// activations: a lower bound, found without recording passes.
 func (p *Plan) LeastBytes() (most int64, err error) {
 	for _, kind := range p.stagesByKind() {
 		stage := kind[0]
 		dry, o := tensorops.NewDryStream(), p.dryOptions(stage)
-		o.BriefGrads = false // all of them are there at the update
+		o.BriefGrads = false // all gradients exist at the update
 		st, err := stages.NewStage(p.model, dry, p.chunks[stage], o)
 		if err != nil {
 			return 0, fmt.Errorf("stage %d: %w", stage, err)
@@ -63,7 +62,7 @@ func (p *Plan) LeastBytes() (most int64, err error) {
 	return most, nil
 }
 
-// dryRun records a row, as a stage actor does, and tells what its pool holds then.
+// dryRun records a row, as a stage actor does, and returns the memory of its pool.
 func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error) {
 	dry := tensorops.NewDryStream()
 	st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.dryOptions(rank))
@@ -75,7 +74,7 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 		return 0, err
 	}
 	if p.cfg.Pipeline.PostValidation {
-		// The copies that it keeps are there from the end of the first step on.
+		// It keeps copies from the end of the first step on.
 		l := dry.NewList()
 		st.SpeculativeApply(l, stages.Update{Count: 1})
 		if err := tensorops.Run(dry, l); err != nil {
@@ -112,7 +111,7 @@ type dryPasses struct {
 	rank      int // of the pipeline
 	table     *scheduler.Table
 	of        int // see stages.Microbatch
-	tensor    int // place in the tensor group that takes what comes as pieces; -1: all comes whole
+	tensor    int // place in the tensor group that receives pieces; -1: inputs arrive whole
 	ids       []int32
 	fields    map[string]tensorops.Array
 	recompute func(rank, microbatch int) bool
@@ -124,14 +123,14 @@ func (p *Plan) newDry(st *stages.Stage, rank int, table *scheduler.Table, of int
 		p.model.Sample(p.cfg.Batch.Microbatch), p.Recomputes(), p.HeadLater()}
 }
 
-// act records an action into a list, of microbatches of full size.
+// act records an action of a microbatch of full size.
 func (d *dryPasses) act(l *tensorops.List, a scheduler.Action) {
 	for _, t := range d.pass(l, a) {
 		l.Free(t)
 	}
 }
 
-// pass is act without freeing what the action sends.
+// pass is act without freeing the outputs.
 func (d *dryPasses) pass(l *tensorops.List, a scheduler.Action) []tensorops.Tensor {
 	var mb stages.Microbatch
 	v, i := int(a.Chunk), int(a.Microbatch)
@@ -154,7 +153,7 @@ func (d *dryPasses) pass(l *tensorops.List, a scheduler.Action) []tensorops.Tens
 	return stages.Act(l, d.st, a, &mb, in...)
 }
 
-// arrive records how inputs that come as pieces become whole.
+// arrive records how inputs that arrive in pieces become whole.
 func (d *dryPasses) arrive(l *tensorops.List, a scheduler.Action, mb *stages.Microbatch, in []tensorops.Tensor) {
 	if len(in) == 0 || !d.model.Config.Language() {
 		return
@@ -181,19 +180,19 @@ func (d *dryPasses) arrive(l *tensorops.List, a scheduler.Action, mb *stages.Mic
 	in[0] = stages.Arrive(l, d.st, a, mb, &e, t)
 }
 
-// checkCalls refuses operations in Go on a GPU.
+// checkCalls rejects operations in Go on a GPU.
 func (p *Plan) checkCalls(rank int, ops []tensorops.Op) error {
 	for i := range ops {
 		if o := &ops[i]; o.Kind == tensorops.KindCall {
 			return p.cfg.Errorf(device.Key(p.cfg),
-				"rank %d is on a GPU, and part of %q is computed in Go, on the CPU alone; put the stages of such layers on \"cpu\" by device.ranks",
+				"rank %d is on a GPU, but part of %q is Go code, which only the CPU computes; put the stages of such layers on \"cpu\" with device.ranks",
 				rank, o.Call().Name)
 		}
 	}
 	return nil
 }
 
-// inputs are what an action takes.
+// inputs allocates the inputs of an action.
 func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action, train bool) (in []tensorops.Tensor) {
 	if a.Type == scheduler.W {
 		return nil
@@ -229,7 +228,7 @@ func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action, t
 	return []tensorops.Tensor{l.Alloc(shape.DType, shape.Dims...)}
 }
 
-// SkipBytes is how many tensors a skip edge carries for a microbatch, and their size.
+// SkipBytes returns the number of tensors that a skip edge carries for a microbatch, and their size in bytes.
 func (p *Plan) SkipBytes(skip int) (tensors int, bytes int64) {
 	s := p.table.Skips[skip]
 	for i, v := range p.model.Gives(p.all[s.From]) {
@@ -240,8 +239,8 @@ func (p *Plan) SkipBytes(skip int) (tensors int, bytes int64) {
 	return tensors, bytes
 }
 
-// underWay is what a rank's outputs take that go to chunks further on, where they wait for
-// long.
+// underWay is the memory of a rank's outputs on skip edges, which wait long for their
+// chunk.
 func (p *Plan) underWay(rank int) (bytes int64) {
 	for k, s := range p.table.Skips {
 		if p.table.RankOf(s.From) != rank {
@@ -253,16 +252,16 @@ func (p *Plan) underWay(rank int) (bytes int64) {
 	return bytes
 }
 
-// SetKernels says which kernels GPUs have, by a device's path, where that is known: what they
-// need beside tensors depends on it.
+// SetKernels sets the kernel path of GPUs, if it is known: their scratch memory
+// depends on it.
 func (p *Plan) SetKernels(path string) { p.kernels = path }
 
-// CheckMemory refuses a model that does not fit: its tensors on GPUs whose free
-// memory is known, and in this machine's memory those of the other ranks, and the copy that a
-// checkpoint is written from.
+// CheckMemory rejects a model that does not fit: its tensors into the free memory of the GPUs, if that is
+// known, and the tensors of other ranks, with the copy for a checkpoint, into this machine's
+// memory.
 //
-// A copy that doesn't fit is no reason where all tensors are in this machine's memory: inPlace says that
-// checkpoints are to be written from the tensors themselves, and why.
+// If all tensors are in this machine's memory and only the copy does not fit, there is no error: inPlace is then the
+// warning that checkpoints are written from the tensors themselves, and why.
 func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
 	ranks, err := p.MemoryBytes()
 	if errors.Is(err, tensorops.ErrOutOfMemory) {
@@ -275,13 +274,13 @@ func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
 	if err != nil {
 		return "", err
 	}
-	var tensors float64 // bytes, and no sum of them is too large
+	var tensors float64 // bytes; a float64, so that no sum overflows
 	for r, b := range ranks {
 		if device.KindOf(p.cfg, r) != device.CUDA {
-			tensors += float64(b) * float64(p.ranksOf(r)) // a stage's ranks are alike
+			tensors += float64(b) * float64(p.ranksOf(r)) // all ranks of a stage are equal
 		}
 	}
-	const advice = "make the model, batch.microbatch or the microbatches in flight smaller, or set pipeline.recompute"
+	const advice = "use a smaller model, a smaller batch.microbatch or fewer microbatches in flight, or set pipeline.recompute"
 	parameters := p.model.Parameters()
 	for _, g := range gpus {
 		var onGPU float64
@@ -293,9 +292,9 @@ func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
 		}
 		where := "the GPU"
 		if len(gpus) > 1 {
-			where = fmt.Sprintf("%s, for ranks %d", g.Name, g.Ranks)
+			where = fmt.Sprintf("%s (ranks %d)", g.Name, g.Ranks)
 		}
-		return "", p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on %s, which has %s free; %s",
+		return "", p.cfg.Errorf("model.hidden", "%w: the model of %d parameters needs %s of tensors on %s, but it has %s free; %s",
 			ErrMemory, parameters, GiB(onGPU), where, GiB(float64(g.FreeBytes)), advice)
 	}
 	copied, err := p.checkpointBytes()
@@ -306,12 +305,12 @@ func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
 	need := tensors + copyBytes
 	free := float64(device.HostFreeBytes())
 	if free > 0 && need > free && tensors <= free && p.AllOnHost() {
-		return fmt.Sprintf("the copy of %s that checkpoints are written from doesn't fit beside %s of tensors, this machine has %s free: they are written from the tensors themselves, and training waits meanwhile",
+		return fmt.Sprintf("a checkpoint's copy of %s does not fit beside %s of tensors: this machine has %s free. Checkpoints are written from the tensors themselves, and training waits for them",
 			GiB(copyBytes), GiB(tensors), GiB(free)), nil
 	}
 	if free > 0 && need > free {
 		return "", p.cfg.Errorf("model.hidden",
-			"%w: the model of %d parameters needs %s (%s of tensors, %s to copy a checkpoint from), this machine has %s free; %s",
+			"%w: the model of %d parameters needs %s (%s of tensors, %s for the copy of a checkpoint), but this machine has %s free; %s",
 			ErrMemory, parameters, GiB(need), GiB(tensors), GiB(copyBytes), GiB(free), advice)
 	}
 	if p.AllOnHost() {
@@ -320,11 +319,11 @@ func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
 	return inPlace, nil
 }
 
-// limitBytes is device.memory_gib in bytes; 0: there is no limit.
+// limitBytes is device.memory_gib in bytes; 0: no limit.
 func (p *Plan) limitBytes() int64 { return int64(p.cfg.Device.MemoryGiB * (1 << 30)) }
 
-// CheckDeviceMemory refuses ranks whose tensors are more than device.memory_gib allows, or than a device has for each;
-// 0: it is not known.
+// CheckDeviceMemory rejects ranks whose tensors need more than device.memory_gib, or more than bytes, the memory of each
+// rank's device; 0: not known.
 func (p *Plan) CheckDeviceMemory(bytes int64) error {
 	tensors, err := p.MemoryBytes()
 	if err == nil {
@@ -336,15 +335,15 @@ func (p *Plan) CheckDeviceMemory(bytes int64) error {
 	for stage, need := range tensors {
 		if bytes > 0 && need > bytes {
 			return p.cfg.Errorf("model.hidden",
-				"%w: a rank of stage %d needs %s of tensors, its device has %s; `engine plan CONFIG --devices N --memory-gib G` proposes a grid of N ranks that each fit",
+				"%w: a rank of stage %d needs %s of tensors, but its device has %s; `engine plan CONFIG --devices N --memory-gib G` proposes a grid of N ranks that fit",
 				ErrMemory, stage, words.Bytes(need), words.Bytes(bytes))
 		}
 	}
 	return nil
 }
 
-// checkLimit refuses ranks whose tensors are more than device.memory_gib allows; inPlace says that tensors fit, and not
-// the copy that a checkpoint is written from.
+// checkLimit rejects ranks whose tensors need more than device.memory_gib. inPlace is a warning if the tensors fit, but not
+// the copy for a checkpoint.
 func (p *Plan) checkLimit(tensors []int64) (inPlace string, err error) {
 	limit := p.limitBytes()
 	if limit == 0 {
@@ -358,19 +357,19 @@ func (p *Plan) checkLimit(tensors []int64) (inPlace string, err error) {
 		stage := p.stageOf(r)
 		if need := tensors[stage]; need > limit {
 			return "", p.cfg.Errorf("device.memory_gib",
-				"%w: rank %d (stage %d) needs %s of tensors, and may take %s; `engine plan CONFIG --devices N` proposes a grid of N ranks that each fit",
+				"%w: rank %d (stage %d) needs %s of tensors, but the limit is %s; raise it, or let `engine plan CONFIG --devices N` propose a grid of N ranks that fit",
 				ErrMemory, r, stage, words.Bytes(need), words.Bytes(limit))
 		}
 		if need := tensors[stage] + copied; need > limit && inPlace == "" && p.KindOf(r) != device.CUDA {
-			inPlace = fmt.Sprintf("rank %d needs %s of tensors and %s to copy its part of a checkpoint, and device.memory_gib allows %s: checkpoints are written from the tensors themselves, and training waits meanwhile",
+			inPlace = fmt.Sprintf("rank %d needs %s of tensors and %s for the copy of its part of a checkpoint, but device.memory_gib allows %s. Checkpoints are written from the tensors themselves, and training waits for them",
 				r, words.Bytes(tensors[stage]), words.Bytes(copied), words.Bytes(limit))
 		}
 	}
 	return inPlace, nil
 }
 
-// CheckpointBytes is, for each rank, the host's memory that a copy of its weights with their
-// optimizer's state takes, from which a checkpoint is written.
+// CheckpointBytes returns, for each stage, the host memory in bytes of the copy from which a checkpoint is written: its
+// weights and their optimizer state.
 func (p *Plan) CheckpointBytes() ([]int64, error) {
 	bytes := make([]int64, p.table.NumRanks())
 	for r := range bytes {
@@ -386,8 +385,8 @@ func (p *Plan) CheckpointBytes() ([]int64, error) {
 	return bytes, nil
 }
 
-// CopyBytes is, for each rank of the grid, what its part of a checkpoint takes as a copy. Of replicas one has
-// the weights, and with ZeRO each its part of the optimizer's state, and with ZeRO-3 of the weights.
+// CopyBytes returns, for each rank of the grid, the bytes of the copy of its part of a checkpoint. One replica has
+// the weights. With ZeRO each replica has its part of the optimizer state, and with ZeRO-3 of the weights.
 func (p *Plan) CopyBytes() ([]int64, error) {
 	whole, err := p.CheckpointBytes()
 	if err != nil {
@@ -417,7 +416,7 @@ func (p *Plan) CopyBytes() ([]int64, error) {
 	return bytes, nil
 }
 
-// checkpointBytes is the sum of all ranks'.
+// checkpointBytes is the sum of CheckpointBytes.
 func (p *Plan) checkpointBytes() (sum int64, err error) {
 	ranks, err := p.CheckpointBytes()
 	for _, b := range ranks {
@@ -426,9 +425,10 @@ func (p *Plan) checkpointBytes() (sum int64, err error) {
 	return sum, err
 }
 
+// GiB formats a number of bytes in GiB.
 func GiB(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }
 
-// AllOnHost reports whether the host can address the tensors of every rank.
+// AllOnHost reports whether the tensors of all ranks are in host memory.
 func (p *Plan) AllOnHost() bool {
 	for r := range p.table.NumRanks() {
 		if device.KindOf(p.cfg, r) == device.CUDA {

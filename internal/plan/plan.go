@@ -15,42 +15,41 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
-// Plan is a configuration resolved against itself: the model, who holds which
-// layers, and the tables.
+// Plan is a resolved configuration: the model, the layers of each rank, and the tables.
 type Plan struct {
 	cfg     *config.Config
 	grid    *grid.Grid
 	cost    CostFunc // nil: by arithmetic
-	text    []byte   // of a user's own table, where that has been read already
+	text    []byte   // of a user's own table, if it has been read already
 	kernels string   // of GPUs, by a device's path; "": not known
 	model   *stages.Model
 	layout  *scheduler.Layout
 	spec    scheduler.Spec
 	table   *scheduler.Table
 	report  *scheduler.Report
-	bubble  float64              // of it at unit costs, a share
+	bubble  float64              // of table at unit costs, a fraction
 	chunks  [][]stages.ChunkSpec // by rank
 	all     []stages.ChunkSpec   // in pipeline order
-	routes  []stages.Route       // of them; nil: a language model's, one tensor from each to the next, and its gradient back
-	shapes  []stages.Shape       // of the values between layers; nil: a language model's
-	// wholeGrads: with parallel.zero = 3 gradients stay whole, where to share them would save nothing.
+	routes  []stages.Route       // of the chunks; nil: those of a language model, one tensor from each to the next, and its gradient back
+	shapes  []stages.Shape       // of the values between layers; nil: those of a language model
+	// wholeGrads: with parallel.zero = 3 gradients stay whole, because sharing them would save nothing.
 	wholeGrads bool
 	zeroIdle   bool // see ZeroSaves
 	warnings   []string
-	// holdWeights: gathered weights stay until a rank turns to another chunk.
+	// holdWeights: a rank keeps gathered weights until it starts another chunk.
 	holdWeights bool
 }
 
-// logitsOnGPU bounds the logits that exist at a time on a GPU: half a gibibyte of float32. Of bfloat16 it is twice as many.
+// logitsOnGPU is the largest number of logits at a time on a GPU: half a GiB of float32. For bfloat16 the number is doubled.
 const logitsOnGPU = 128 << 20
 
-// packBytes bounds a stage's packed weights of float32.
+// packBytes is the limit of a stage's packed float32 weights.
 const packBytes = 128 << 20
 
-// EdgeType is the type of what travels between the chunks of a language model.
+// EdgeType returns the number type of tensors between the chunks of a language model.
 func (p *Plan) EdgeType() tensorops.DType { return new(p.StageOptions(0)).EdgeType() }
 
-// EdgeBytes is what a rank sends of a microbatch from one chunk of a language model to the next.
+// EdgeBytes returns the bytes that a rank sends for a microbatch from one chunk of a language model to the next.
 func (p *Plan) EdgeBytes() int64 {
 	of := p.EdgeType()
 	if p.cfg.Pipeline.WireDType == bfloat16 {
@@ -68,7 +67,7 @@ func (p *Plan) EdgeBytes() int64 {
 	return bytes
 }
 
-// StageOptions are those of a rank's stage.
+// StageOptions returns the options of a stage.
 func (p *Plan) StageOptions(rank int) stages.Options {
 	c := p.cfg
 	gpu := device.KindOf(c, rank) == device.CUDA
@@ -85,10 +84,10 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	if c.Pipeline.WireDType == bfloat16 {
 		o.Wire = tensorops.BFloat16
 	}
-	// On the CPU two more copies of the weights, in the order in which products read them, are worth their memory from
-	// some microbatches on in bfloat16, to which packing converts every number. In float32 they take 4 to 6 % off a
-	// step of a small model, and next to nothing off one of a large model. So there are none where memory is short. A
-	// GPU's products read the weight as it lies.
+	// On the CPU, two more copies of the weights, in the order in which products read them, are worth their memory. In
+	// bfloat16, packing converts every number, so they pay off with some microbatches. In float32 they save 4 to 6 % of a
+	// step of a small model, and next to nothing for a large model, so there are none if memory is short. GPU products
+	// read the weight in place.
 	if share := c.Batch.Sequences / p.grid.Size(grid.Data); !gpu && share > 2*c.Batch.Microbatch {
 		if o.BF16 {
 			o.Pack = cpu.MultipliesBF16(c.Device.Kernels)
@@ -97,7 +96,7 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 		}
 	}
 	o.BriefGrads = !gpu && p.grid.Size(grid.Data) == 1 && c.Batch.Sequences <= c.Batch.Microbatch && !c.Pipeline.PostValidation
-	if !gpu { // whose launches recur with the addresses that its tensors have
+	if !gpu { // a GPU needs the same addresses in every step, for its graphs
 		o.MemoryBytes = p.limitBytes()
 	}
 	o.Copies = o.BF16 && gpu
@@ -105,20 +104,20 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	return o
 }
 
-// New checks what needs no data. vocab is the vocabulary's size; from is the model
-// whose weights the run goes on from, for what no key is for.
+// New resolves a configuration and checks everything that needs no data. vocab is the size of the vocabulary. from is the
+// model whose weights the run starts from: it has the settings for which there is no key.
 func New(cfg *config.Config, vocab int, from stages.Config) (*Plan, error) {
 	return newBy(cfg, vocab, from, nil)
 }
 
-// NewOf is New in another process than the one that has the files: model is what that
-// has come to, and table the text of the user's own table, nil if there is none.
+// NewOf is New for a process without the files: model is what the process with the files
+// resolved, and table is the text of the user's own table, nil if there is none.
 func NewOf(cfg *config.Config, model stages.Config, table []byte) (*Plan, error) {
 	p := &Plan{cfg: cfg, text: table}
 	return p, p.make(model)
 }
 
-// NewBy is newPlan by costs that are known.
+// newBy is New with known costs.
 func newBy(cfg *config.Config, vocab int, from stages.Config, cost CostFunc) (*Plan, error) {
 	p := &Plan{cfg: cfg, cost: cost}
 	return p, p.make(modelConfig(cfg, vocab, from))
@@ -152,7 +151,7 @@ func (p *Plan) make(sizes stages.Config) error {
 func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config {
 	m := c.Model
 	own := m.HeadDim
-	if own*m.Heads == m.Hidden { // what it would be anyway
+	if own*m.Heads == m.Hidden { // the default
 		own = 0
 	}
 	return stages.Config{HeadDim: own, Window: m.Window, Full: from.Full, RopeScaling: from.RopeScaling,
@@ -163,33 +162,33 @@ func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config 
 		MTPLayers: m.MTPLayers, MTPWeight: m.MTPWeight, MaxPositions: from.Positions()}
 }
 
-// Warnings say what of the configuration is legal and does less than it seems to.
+// Warnings returns warnings about valid settings that have less effect than a user may expect.
 func (p *Plan) Warnings() []string { return p.warnings }
 
 func (p *Plan) warn(format string, args ...any) {
 	p.warnings = append(p.warnings, fmt.Sprintf(format, args...))
 }
 
-// checkSteps warns of a run that ends before its learning rate is what it is to be.
+// checkSteps warns if the run ends before the warm-up does.
 func (p *Plan) checkSteps() {
 	if warmup, steps := p.cfg.Optimizer.WarmupSteps, p.cfg.Run.Steps; warmup > steps {
-		p.warn("optimizer.warmup_steps = %d is more than run.steps = %d: the run ends before the learning rate comes to optimizer.lr", warmup,
+		p.warn("optimizer.warmup_steps = %d is more than run.steps = %d: the run ends before the learning rate reaches optimizer.lr", warmup,
 			steps)
 	}
 }
 
-// makeTable makes the table, and the layout that goes with its chunks.
+// makeTable makes the table and the layout of its chunks.
 func (p *Plan) makeTable() error {
 	c := p.cfg
 	p.spec = c.TableSpec()
 	if c.Pipeline.Schedule == scheduler.Auto {
-		// It goes by what the chunks cost, and so by the layout.
+		// It depends on the costs of the chunks, and so on the layout.
 		n := p.spec.Ranks * p.spec.Chunks
 		if err := p.makeLayout(n); err != nil {
 			return err
 		}
 		if len(p.layout.Chunks) != n {
-			return c.Errorf("pipeline.layout", "it has %s, but %s with %d each have %d", words.Plural(len(p.layout.Chunks), "chunk"),
+			return c.Errorf("pipeline.layout", "it has %s, but %s with %d chunks each need %d", words.Plural(len(p.layout.Chunks), "chunk"),
 				words.Plural(p.spec.Ranks, "stage"), p.spec.Chunks, n)
 		}
 		p.spec.Costs = p.costs()
@@ -226,8 +225,8 @@ func (p *Plan) makeTable() error {
 	return p.makeRoutes()
 }
 
-// makeRoutes says which tensors go where, of another model than a language model, whose layers
-// may take what earlier ones make than their neighbours.
+// makeRoutes finds the tensors that chunks exchange, for models other than language models. Their layers
+// may read outputs of layers that are not neighbors.
 func (p *Plan) makeRoutes() error {
 	c := p.cfg
 	var err error
@@ -236,7 +235,7 @@ func (p *Plan) makeRoutes() error {
 	}
 	p.routes = p.model.Routes(p.all)
 	skips := actors.Skips(p.routes)
-	if p.text != nil && len(skips) > 0 { // which its sends and receives, if it has any, leave out
+	if p.text != nil && len(skips) > 0 { // the table's sends and receives, if it has any, leave them out
 		if p.table, err = scheduler.ReadCSV(c.Pipeline.Schedule, string(p.text), skips...); err != nil {
 			return c.Errorf("pipeline.schedule", "%v", err)
 		}
@@ -270,14 +269,16 @@ func (p *Plan) readTable() error {
 	numChunks, err := t.Placement.Chunks(want.Ranks, want.Chunks)
 	switch {
 	case t.ForwardOnly:
-		return c.Errorf("pipeline.schedule", "%s has no backward passes, so it cannot train", path)
+		return c.Errorf("pipeline.schedule", "%s has no backward passes: it cannot train", path)
 	case t.NumRanks() != want.Ranks:
-		return c.Errorf("pipeline.schedule", "%s has %d rows, one for each rank, but pipeline.stages is %d", path, t.NumRanks(), want.Ranks)
+		return c.Errorf("pipeline.schedule", "%s has %d rows, one for each stage, but pipeline.stages is %d", path, t.NumRanks(), want.Ranks)
 	case c.Batch.Sequences/c.Batch.Microbatch%p.grid.Size(grid.Data) != 0:
-		return c.Errorf("parallel.data", "%d replicas can't share a step's %s alike, and %s is the table of each; choose sizes that divide",
+		return c.Errorf("parallel.data",
+			"%d replicas must have equally many microbatches, because %[3]s is the table of each, but a step has %[2]s; choose sizes that divide evenly",
 			p.grid.Size(grid.Data), words.Plural(c.Batch.Sequences/c.Batch.Microbatch, "microbatch"), path)
 	case t.Microbatches != want.Microbatches && p.grid.Size(grid.Data) > 1:
-		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d, of which each of %d replicas has %d", path,
+		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d, and each of %d replicas has %d of them",
+			path,
 			words.Plural(t.Microbatches, "microbatch"), c.Batch.Sequences/c.Batch.Microbatch, p.grid.Size(grid.Data), want.Microbatches)
 	case t.Microbatches != want.Microbatches:
 		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d", path,
@@ -289,7 +290,7 @@ func (p *Plan) readTable() error {
 	return nil
 }
 
-// chunksOfTable takes the number of chunks on each rank from a user's own table.
+// chunksOfTable sets the number of chunks on each rank from a user's own table.
 func (p *Plan) chunksOfTable() {
 	t := p.table
 	for perRank := 1; perRank <= t.NumChunks; perRank++ {
@@ -310,7 +311,7 @@ func (p *Plan) makeLayout(numChunks int) error {
 		}
 		return nil
 	}
-	if len(c.Model.Freeze) > 0 { // layers that are alike cost differently
+	if len(c.Model.Freeze) > 0 { // equal layers cost differently
 		of, spec := p.LayerCosts(p.layerCost()), p.layoutSpec()
 		spec.Symbols = p.model.Symbols()
 		steps := make([]float64, len(spec.Symbols))
@@ -323,7 +324,7 @@ func (p *Plan) makeLayout(numChunks int) error {
 		return nil
 	}
 	if !p.model.Config.Language() {
-		// A backward costs twice a forward, so that forwards say how to spread all.
+		// A backward pass costs twice a forward pass, so forward passes are enough for the balance.
 		if p.layout, err = scheduler.BalancedSequence(p.model.Symbols(), p.model.FLOPs(1), p.layoutSpec(), numChunks); err != nil {
 			return c.Errorf("pipeline.stages", "%v", err)
 		}
@@ -339,7 +340,7 @@ func (p *Plan) makeLayout(numChunks int) error {
 	return nil
 }
 
-// place gives every rank its layers.
+// place assigns layers to the ranks.
 func (p *Plan) place() error {
 	c := p.cfg
 	if err := p.layout.Validate(p.layoutSpec()); err != nil {
@@ -356,8 +357,8 @@ func (p *Plan) place() error {
 	return nil
 }
 
-// layoutSpec is what the layout has to fit. Before there is a table, its chunks are
-// taken to go in a loop.
+// layoutSpec is what the layout must fit. Before there is a table, chunks are
+// assumed to be placed in a loop.
 func (p *Plan) layoutSpec() scheduler.LayoutSpec {
 	c := p.cfg
 	s := scheduler.LayoutSpec{Layers: c.Model.Layers, MTPLayers: c.Model.MTPLayers, Ranks: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks}
@@ -370,8 +371,8 @@ func (p *Plan) layoutSpec() scheduler.LayoutSpec {
 	return s
 }
 
-// EmbeddingRanks are the ranks that use the embedding's weight: for the embedding
-// itself, for multi-token prediction, and where it is tied for the head.
+// EmbeddingRanks returns the stages that use the weight of the embedding: for the embedding
+// itself, for multi-token prediction, and for a tied head.
 func (p *Plan) EmbeddingRanks() []int {
 	var ranks []int
 	if !p.model.Config.Language() {
@@ -387,8 +388,8 @@ func (p *Plan) EmbeddingRanks() []int {
 	return ranks
 }
 
-// OutOfOrder names the passes whose order in the table changes the last bits of this model's
-// gradients; the zero value: no bit differs from those of other tables.
+// OutOfOrder returns the passes whose order in the table changes the last bits of this model's
+// gradients. The zero value means that all bits equal those of other tables.
 func (p *Plan) OutOfOrder() scheduler.OutOfOrder {
 	o := p.report.OutOfOrder
 	o.LossForwards = o.LossForwards && p.model.Config.Language()
@@ -396,7 +397,7 @@ func (p *Plan) OutOfOrder() scheduler.OutOfOrder {
 	return o
 }
 
-// EvalTable is a forward-only table for n microbatches, of the chunks' placement.
+// EvalTable returns a forward-only table for a number of microbatches, with the placement of the chunks.
 func (p *Plan) EvalTable(microbatches int) (*scheduler.Table, error) {
 	t, err := scheduler.Forwards(p.table.Placement, p.spec.Ranks, p.spec.Chunks, microbatches)
 	if err == nil {
@@ -408,7 +409,7 @@ func (p *Plan) EvalTable(microbatches int) (*scheduler.Table, error) {
 	return t, nil
 }
 
-// Recomputes says which microbatches a rank recomputes. Partial recomputation
+// Recomputes returns a function that reports whether a rank recomputes a microbatch. Partial recomputation
 // keeps the activations of the first recompute_keep microbatches in each window
 // of warm-up + 1 (Megatron-Core's rule).
 func (p *Plan) Recomputes() func(rank, microbatch int) bool {
@@ -426,9 +427,9 @@ func (p *Plan) Recomputes() func(rank, microbatch int) bool {
 	return func(int, int) bool { return false }
 }
 
-// HeadLater says which of so many microbatches put the head's weight gradient off: the last ones,
-// where the configuration asks for it and the schedule does not take gradients apart
-// itself. Where it does, the weight gradients of the whole last chunk move (Megatron-Core's
+// HeadLater returns a function that reports whether a microbatch defers the head's weight gradient. With
+// pipeline.defer_weights the last ones do, unless the schedule splits backward passes
+// itself: then the weight gradients of the whole last chunk are deferred (Megatron-Core's
 // deferral of the embedding's weight gradient).
 func (p *Plan) HeadLater() func(microbatches, microbatch int) bool {
 	none := func(int, int) bool { return false }
@@ -445,7 +446,7 @@ func (p *Plan) HeadLater() func(microbatches, microbatch int) bool {
 	return func(microbatches, microbatch int) bool { return microbatch >= microbatches-deferred }
 }
 
-// Optimizer takes the constants from a configuration.
+// Optimizer returns the optimizer's constants in a configuration.
 func Optimizer(c *config.Config) stages.Optimizer {
 	o := c.Optimizer
 	return stages.Optimizer{Name: o.Name, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Momentum: o.Momentum, WeightDecay: o.WeightDecay}

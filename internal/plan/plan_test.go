@@ -58,10 +58,10 @@ func TestMixedPlan(t *testing.T) {
 	}{
 		{gpu, host, ""},
 		{0, 0, ""}, // neither is known
-		{gpu - 1, host, "on the GPU, which has"},
+		{gpu - 1, host, "on the GPU, but it has"},
 		{gpu, host - 1, "this machine has"},
 		{0, host - 1, "this machine has"},
-		{gpu - 1, 0, "on the GPU, which has"},
+		{gpu - 1, 0, "on the GPU, but it has"},
 	} {
 		setFree(t, c.host)
 		_, err := p.CheckMemory(one(c.gpu))
@@ -88,7 +88,7 @@ func TestMixedPlan(t *testing.T) {
 		t.Error(err)
 	}
 	two[1].FreeBytes--
-	if _, err := whole.CheckMemory(two); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "on cuda:1, for ranks [2], which has") {
+	if _, err := whole.CheckMemory(two); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "on cuda:1 (ranks [2]), but it has") {
 		t.Errorf("rank 2 does not fit: error %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // bfloat16 is the value of device.dtype and device.residual.
 const bfloat16 = "bfloat16"
 
-// SetPrecision puts a run's types into a stage's options.
+// SetPrecision sets the number types of a configuration in a stage's options.
 func SetPrecision(o *stages.Options, c *config.Config) { setPrecision(o, c.Device, c.Language()) }
 
 func setPrecision(o *stages.Options, d config.Device, language bool) {
@@ -25,8 +25,8 @@ func setPrecision(o *stages.Options, d config.Device, language bool) {
 	}
 }
 
-// Precision is that of the run that a checkpoint is from, or of the given dtype where that is
-// not empty. A model of nobody's run is computed in float32.
+// Precision returns options with the number types of the run that wrote a checkpoint, or with dtype if that is
+// not empty. A checkpoint without a run is computed in float32.
 func Precision(ckpt *checkpoint.Checkpoint, dtype string, language bool) (o stages.Options, err error) {
 	d := config.Device{DType: dtype, Residual: dtype}
 	text, err := ckpt.File(rundir.ConfigFile)

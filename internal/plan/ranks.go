@@ -9,9 +9,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// RankBytes is the host's memory that each rank takes: its tensors, unless they are on a
-// GPU, and its part of the copies that a checkpoint is sent from, which is taken to be as
-// large for every rank.
+// RankBytes returns the host memory of each rank in bytes: its tensors, unless they are on a
+// GPU, and its part of the copies for a checkpoint. All ranks are assumed to have equal parts.
 func (p *Plan) RankBytes() ([]int64, error) {
 	bytes, err := p.TensorBytes()
 	if err != nil {
@@ -31,7 +30,7 @@ func (p *Plan) RankBytes() ([]int64, error) {
 	return bytes, nil
 }
 
-// TensorBytes is the tensor memory that each rank takes.
+// TensorBytes returns the tensor memory of each rank in bytes.
 func (p *Plan) TensorBytes() ([]int64, error) {
 	stages, err := p.MemoryBytes()
 	if err != nil {
@@ -44,22 +43,22 @@ func (p *Plan) TensorBytes() ([]int64, error) {
 	return bytes, nil
 }
 
-// KindOf is the kind of a rank's device.
+// KindOf returns the kind of a rank's device.
 func (p *Plan) KindOf(rank int) string { return device.KindOf(p.cfg, p.stageOf(rank)) }
 
-// Grid numbers the ranks.
+// Grid returns the grid of ranks.
 func (p *Plan) Grid() *grid.Grid { return p.grid }
 
-// stageOf is the stage that a rank has.
+// stageOf is the stage of a rank.
 func (p *Plan) stageOf(rank int) int { return p.grid.Coordinates(rank)[grid.Pipeline] }
 
-// ranksOf is how many ranks have a stage.
+// ranksOf is the number of ranks of a stage.
 func (p *Plan) ranksOf(stage int) int {
 	return p.grid.TensorSize(stage) * p.grid.Size(grid.Copies)
 }
 
-// RankFLOPs is the work of each rank's chunks in a forward of a token. That of a layer which is
-// frozen is less, by what its step is less than that of one which is trained.
+// RankFLOPs returns the FLOPs of each rank's chunks in a forward pass for a token. For a frozen layer they are
+// reduced by the share of a step that it saves.
 func (p *Plan) RankFLOPs() []float64 {
 	unit := func(_ int, t scheduler.Type) float64 { return scheduler.UnitCosts(0, scheduler.Action{Type: t}) }
 	whole := unit(0, scheduler.F) + unit(0, scheduler.B)
@@ -79,7 +78,7 @@ func (p *Plan) RankFLOPs() []float64 {
 	return work
 }
 
-// CheckGPU refuses ranks whose tensors do not fit a GPU that has so much free; 0: not known.
+// CheckGPU rejects ranks whose tensors do not fit into the free memory of a GPU; 0: not known.
 func (p *Plan) CheckGPU(ranks []int, freeBytes int64) error {
 	var tensors float64 // bytes
 	for _, r := range ranks {
@@ -93,14 +92,14 @@ func (p *Plan) CheckGPU(ranks []int, freeBytes int64) error {
 	}
 	if freeBytes > 0 && tensors > float64(freeBytes) {
 		return p.cfg.Errorf("model.hidden",
-			"%w: ranks %d need %s of tensors on a GPU that has %s free; use more GPUs, or fewer stages on this one",
+			"%w: ranks %d need %s of tensors, but the GPU has %s free; use more GPUs, or fewer stages on this one",
 			ErrMemory, ranks, GiB(tensors), GiB(float64(freeBytes)))
 	}
 	return nil
 }
 
-// CheckRanks refuses ranks that do not fit this machine's memory, with the copies that
-// their part of a checkpoint is sent from, which is taken to be as large for every rank.
+// CheckRanks rejects ranks that do not fit into this machine's memory, with the copies of
+// their parts of a checkpoint. All ranks are assumed to have equal parts.
 func (p *Plan) CheckRanks(ranks []int) error {
 	if p.cfg.Device.MemoryGiB > 0 {
 		bytes, err := p.MemoryBytes()
@@ -133,7 +132,7 @@ func (p *Plan) CheckRanks(ranks []int) error {
 	copies := float64(copied) * float64(len(ranks)) / float64(p.grid.World())
 	if free := device.HostFreeBytes(); free > 0 && tensors+copies > float64(free) {
 		return p.cfg.Errorf("model.hidden",
-			"%w: ranks %d need %s (%s of tensors, %s to copy a checkpoint from), and the worker has %s free; use more workers, or fewer stages on this one",
+			"%w: ranks %d need %s (%s of tensors, %s for the copy of a checkpoint), but the worker has %s free; use more workers, or fewer stages on this one",
 			ErrMemory, ranks, GiB(tensors+copies), GiB(tensors), GiB(copies), GiB(float64(free)))
 	}
 	return nil

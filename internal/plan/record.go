@@ -21,21 +21,21 @@ func dryGroup(dim grid.Dimension, members int) tensorops.Group {
 	return dimGroup{tensorops.DryGroup{Members: members}, dim}
 }
 
-// DimensionOf tells along which dimension the group of an operation is that Record shows.
+// DimensionOf returns the dimension of the group of an operation that Record shows.
 func DimensionOf(g tensorops.Group) (dim grid.Dimension, ok bool) {
 	d, ok := g.(dimGroup)
 	return d.dim, ok
 }
 
-// Pass is how a chunk's action is recorded: microbatches that are treated alike have the same operations.
+// Pass describes how a chunk's action is recorded. Actions with equal passes have the same operations.
 type Pass struct {
 	Type      scheduler.Type
-	Recompute bool // the forward's activations are made again by the backward
-	HeadLater bool // the head's weight gradient is put off
-	Last      bool // the step's last microbatch of the chunk, whose gradients are added over the replicas meanwhile
+	Recompute bool // the backward pass recomputes the activations
+	HeadLater bool // the head's weight gradient is deferred
+	Last      bool // the chunk's last microbatch in the step: replicas sum its gradients
 }
 
-// PassOf says how an action of a stage is recorded.
+// PassOf returns a function that describes how an action of a stage is recorded.
 func (p *Plan) PassOf(stage int) func(a scheduler.Action) Pass {
 	recomputes, headLater := p.Recomputes(), p.HeadLater()
 	last := make(map[int32]int32) // by chunk: the microbatch whose gradients come last
@@ -50,11 +50,11 @@ func (p *Plan) PassOf(stage int) func(a scheduler.Action) Pass {
 	}
 }
 
-// Grouped reports whether ranks work together beside the pipeline.
+// Grouped reports whether there are groups of ranks besides the pipeline.
 func (p *Plan) Grouped() bool { return p.grid.World() > p.table.NumRanks() }
 
-// Record shows the operations of a rank of a stage: of one action of each kind that its row has for each chunk, and those of
-// the gradients' norms and of the update. Nothing is computed.
+// Record records the operations of a rank of a stage without computing them. It calls see for each kind of action that the
+// row has for each chunk, and end for the norms of the gradients and the update.
 func (p *Plan) Record(stage int, see func(chunk int, pass Pass, ops []tensorops.Op), end func(norms, update []tensorops.Op)) error {
 	passOf := p.PassOf(stage)
 	variants := make(map[Pass]bool) // without a type, and whether backwards are in two pieces
@@ -83,8 +83,8 @@ func (p *Plan) Record(stage int, see func(chunk int, pass Pass, ops []tensorops.
 	return nil
 }
 
-// recordPass takes one microbatch through the chunks of a stage and back, and, if there is one to tell, comes to
-// the end of a step of which it was the last.
+// recordPass records one microbatch through the chunks of a stage and back. If end is not nil, it also records
+// the end of the step.
 func (p *Plan) recordPass(stage int, v Pass, split bool, see func(int, Pass, []tensorops.Op),
 	end func(norms, update []tensorops.Op)) (err error) {
 	dry := tensorops.NewDryStream()

@@ -11,17 +11,16 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// CostFunc is what a pass of one layer takes for a microbatch, in any unit. B is the
-// backward in one piece.
+// CostFunc returns the cost of a layer's pass for a microbatch, in any unit. B is a
+// backward pass in one piece.
 type CostFunc func(layer scheduler.Symbol, pass scheduler.Type) float64
 
-// VocabBytes is the vocabulary of bytes.
+// VocabBytes is the size of the vocabulary of bytes.
 const VocabBytes = 256
 
-// Resolve makes the plan of a configuration without its data: a vocabulary that the text
-// would tell is taken to be that of bytes. cost is what the layers are spread over the
-// stages by where the configuration doesn't say, and what the schedule auto
-// goes by; nil: by their arithmetic.
+// Resolve returns the plan of a configuration without its data. If the vocabulary depends on the text, its size is assumed
+// to be that of bytes. cost balances the layers over the stages if the configuration has no layout, and is the input of
+// the schedule auto; nil: the cost of the arithmetic.
 func Resolve(cfg *config.Config, cost CostFunc) (*Plan, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -47,8 +46,8 @@ func Resolve(cfg *config.Config, cost CostFunc) (*Plan, error) {
 	return newBy(cfg, vocab, from, cost)
 }
 
-// VocabOf is the vocabulary's size, as far as it is known before the text is read: of
-// characters it is taken to be that of bytes.
+// VocabOf returns the size of the vocabulary before the text is read: for the tokenizer
+// chars it is assumed to be that of bytes.
 func VocabOf(cfg *config.Config) (int, error) {
 	if cfg.Model.Vocab > 0 || !cfg.Text() || cfg.TokenizerPath() == "" {
 		return cmp.Or(cfg.Model.Vocab, VocabBytes), nil
@@ -60,35 +59,35 @@ func VocabOf(cfg *config.Config) (int, error) {
 	return t.Vocab(), nil
 }
 
-// Config is the configuration, with the sizes of the checkpoint that it begins from.
+// Config returns the configuration, with the shape from model.from.
 func (p *Plan) Config() *config.Config { return p.cfg }
 
-// Table is the order of every rank's actions.
+// Table returns the order of every rank's actions.
 func (p *Plan) Table() *scheduler.Table { return p.table }
 
-// Report is what the checker found out about the table.
+// Report returns what the checker found out about the table.
 func (p *Plan) Report() *scheduler.Report { return p.report }
 
-// BubbleFraction is the table's bubble at unit costs.
+// BubbleFraction returns the table's bubble at unit costs, from 0 to 1.
 func (p *Plan) BubbleFraction() float64 { return p.bubble }
 
-// Layout says which layers a chunk holds.
+// Layout returns the layers of each chunk.
 func (p *Plan) Layout() *scheduler.Layout { return p.layout }
 
-// Model lists the layers and the parameters.
+// Model returns the layers and parameters.
 func (p *Plan) Model() *stages.Model { return p.model }
 
-// Chunks are those of a rank.
+// Chunks returns the chunks of a stage.
 func (p *Plan) Chunks(rank int) []stages.ChunkSpec { return p.chunks[rank] }
 
-// DeviceKind is that of a rank's device: device.CPU or device.CUDA.
+// DeviceKind returns the kind of a stage's device: device.CPU or device.CUDA.
 func (p *Plan) DeviceKind(rank int) string { return device.KindOf(p.cfg, rank) }
 
-// Parameters is, for each rank, the number of weights that it uses. A weight that two
-// ranks use counts on both.
+// Parameters returns, for each stage, the number of weights that it uses. A weight that two
+// stages use counts on both.
 func (p *Plan) Parameters() []int64 { return p.perRank(p.model.ParametersOf) }
 
-// Trained is, for each rank, the number of those that it updates.
+// Trained returns, for each stage, the number of weights that it updates.
 func (p *Plan) Trained() []int64 { return p.perRank(p.model.TrainedOf) }
 
 func (p *Plan) perRank(of func([]stages.ChunkSpec) int64) []int64 {
@@ -99,7 +98,7 @@ func (p *Plan) perRank(of func([]stages.ChunkSpec) int64) []int64 {
 	return counts
 }
 
-// FreeBytes is the memory that a run may take on its device here; 0: not known.
+// FreeBytes returns the free memory of this machine's device in bytes; 0: not known.
 func (p *Plan) FreeBytes() (int64, error) {
 	if p.DeviceKind(0) != device.CUDA {
 		return device.HostFreeBytes(), nil

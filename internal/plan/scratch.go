@@ -7,21 +7,21 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
-// scratch is the memory that a rank's kernels take on a GPU beside its tensors. The methods of nil
-// are those of a rank on the CPU, which takes none.
+// scratch is the memory that a rank's kernels need on a GPU besides its tensors. nil is that of a rank on the CPU, which needs
+// none.
 type scratch struct {
 	dry  *cuda.Dry
 	seen map[action]int
 }
 
-// action is what passes that need the same memory have in common.
+// action identifies passes that need the same memory.
 type action struct {
 	of    scheduler.Type
 	chunk int32
 }
 
-// scratchPasses is how many passes of a kind through a chunk are launched: the second has what the
-// first did not begin with, such as gradients to add to, and all others are like it.
+// scratchPasses is the number of passes of a kind through a chunk that are launched. The second one may need more than
+// the first, such as gradients to add to; all others are like the second.
 const scratchPasses = 2
 
 func (p *Plan) newScratch(rank int) *scratch {
@@ -31,7 +31,7 @@ func (p *Plan) newScratch(rank int) *scratch {
 	return &scratch{cuda.NewDry(p.kernels), make(map[action]int)}
 }
 
-// launch counts what an action's operations take.
+// launch counts the memory of an action's operations.
 func (s *scratch) launch(a scheduler.Action, ops []tensorops.Op) {
 	k := action{a.Type, a.Chunk}
 	if s.seen[k]++; s.seen[k] <= scratchPasses {

@@ -6,19 +6,19 @@ import (
 	"github.com/troupe-ml/troupe/checkpoint"
 )
 
-// ErrMemory: the model does not fit this machine's memory.
+// ErrMemory: the model does not fit the memory of the device.
 var ErrMemory = errors.New("not enough memory")
 
-// ErrOptions: a caller's option is out of its range.
-var ErrOptions = errors.New("impossible option")
+// ErrOptions: a caller's option is invalid, such as a number out of its range.
+var ErrOptions = errors.New("invalid option")
 
-// SetupError says that the configuration, the data or the output folder is not what a run needs.
+// SetupError: the configuration, the data or the output folder cannot be used for a run.
 type SetupError struct{ Err error }
 
 func (e *SetupError) Error() string { return e.Err.Error() }
 func (e *SetupError) Unwrap() error { return e.Err }
 
-// AsSetup marks an error of the setup, unless trying again may help. nil stays nil.
+// AsSetup wraps an error in SetupError, unless another try may succeed. nil stays nil.
 func AsSetup(err error) error {
 	if err == nil || checkpoint.MayPass(err) || errors.Is(err, ErrNoRoom) || IsLost(err) {
 		return err
@@ -26,7 +26,7 @@ func AsSetup(err error) error {
 	return &SetupError{err}
 }
 
-// IsLost reports whether a process that computed ranks failed.
+// IsLost reports whether an error is that of a failed worker: a LostError.
 func IsLost(err error) bool {
 	var lost *LostError
 	return errors.As(err, &lost)

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// LoadFrom is the configuration with the model's sizes and the tokenizer of model.from, and that checkpoint, open;
-// nil when there is none.
+// LoadFrom returns the configuration with the shape and the tokenizer of model.from, and that checkpoint, open. The
+// checkpoint is nil without model.from.
 func LoadFrom(cfg *config.Config) (*config.Config, *checkpoint.Checkpoint, error) {
 	if cfg.Model.From == "" {
 		return cfg, nil, nil
@@ -27,8 +27,8 @@ func LoadFrom(cfg *config.Config) (*config.Config, *checkpoint.Checkpoint, error
 	return shaped, ckpt, nil
 }
 
-// LoadShape is the configuration with the sizes and the tokenizer of the checkpoint from, which model.from names, or
-// which has all that was taken from there.
+// LoadShape returns the configuration with the shape and the tokenizer of a checkpoint: that of model.from, or a
+// checkpoint of the run, which has the same.
 func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) (*config.Config, error) {
 	m, err := ReadModel(from)
 	if err != nil {
@@ -49,11 +49,11 @@ func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) (*config.Config,
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Data.Format != "text" && !cfg.Documents() || cfg.TokenizerPath() != "" { // whoever names a file knows why
+	if cfg.Data.Format != "text" && !cfg.Documents() || cfg.TokenizerPath() != "" { // the user has chosen a tokenizer
 		return shaped, nil
 	}
-	// The weights know the ids of the tokenizer that they were trained with.
-	const otherwise = "to train it on, give the text as token ids (data.format = \"uint16\")"
+	// The weights belong to the ids of the tokenizer that they were trained with.
+	const otherwise = "give the text as token ids (data.format = \"uint16\")"
 	t, err := rundir.ReadTokenizer(from)
 	switch {
 	case errors.Is(err, tokenizer.ErrUnsupported):
@@ -62,7 +62,7 @@ func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) (*config.Config,
 		return nil, cfg.Errorf("model.from", "%s: %w", from.Dir(), err)
 	case t == nil && !cfg.IsSet("data.tokenizer"):
 		return nil,
-			cfg.Errorf("model.from", "%s has no %s to say which ids its weights were trained with; %s, or name the tokenizer by data.tokenizer",
+			cfg.Errorf("model.from", "%s has no %s, so the ids of its tokens are not known; %s, or name the tokenizer in data.tokenizer",
 				from.Dir(), rundir.TokensFile, otherwise)
 	case t == nil || t.Name() == cfg.Data.Tokenizer:
 		return shaped, nil
@@ -78,8 +78,8 @@ func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) (*config.Config,
 	return shaped.WithTokenizer(name), nil
 }
 
-// contextOf is the context to train a model at: the configuration's, where it has one
-// that the model can take, else the model's.
+// contextOf returns the context to train a model with: that of the configuration if it was given, else that of the
+// model.
 func contextOf(cfg *config.Config, m stages.Config) (int, error) {
 	n := cfg.Model.Context
 	switch {
@@ -92,6 +92,5 @@ func contextOf(cfg *config.Config, m stages.Config) (int, error) {
 	return n, nil
 }
 
-// unusedRopeTheta is what a configuration says of a family without it: a value
-// that the key may have.
+// unusedRopeTheta is the value in a configuration whose family has no rotary positions: a valid value of the key.
 const unusedRopeTheta = 10000

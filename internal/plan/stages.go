@@ -12,9 +12,9 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Stages is what the stages of a run need of its actors.Spec, in whatever process they
-// are. evalMicrobatches are those of a validation, 0: there is none; load is where weights come
-// from, with the optimizer's state where withState.
+// Stages returns the part of an actors.Spec that the stages of a run need, in any process. evalMicrobatches is the number of
+// microbatches of a validation; 0: no validation. The weights come from load, with the optimizer state if
+// withState is set.
 func (p *Plan) Stages(evalMicrobatches int, load stages.Source, withState bool, groups Groups) (actors.Spec, error) {
 	replicas, err := p.replicas(evalMicrobatches)
 	if err != nil {
@@ -46,11 +46,11 @@ func (p *Plan) Stages(evalMicrobatches int, load stages.Source, withState bool, 
 	return s, nil
 }
 
-// replicas share the microbatches of a step, and of a validation, in runs of almost equal length, the
+// replicas divides the microbatches of a step, and of a validation, into consecutive parts of almost equal length, the
 // longer ones first.
 func (p *Plan) replicas(evalMicrobatches int) ([]actors.Replica, error) {
 	n := p.grid.Size(grid.Data)
-	if p.cfg.SharesWeights() { // all gather as often: some microbatches may have no windows
+	if p.cfg.SharesWeights() { // all replicas must gather equally often: some microbatches may be empty
 		evalMicrobatches = (evalMicrobatches + n - 1) / n * n
 	}
 	all := make([]actors.Replica, n)
@@ -71,17 +71,17 @@ func (p *Plan) replicas(evalMicrobatches int) ([]actors.Replica, error) {
 	return all, nil
 }
 
-// before is how many of total the first i of n have.
+// before is the number of microbatches, of total, that the first i of n replicas have.
 func before(i, n, total int) int { return i*(total/n) + min(i, total%n) }
 
-// tableOf is the table of a replica with so many microbatches.
+// tableOf returns the table of a replica with a number of microbatches.
 func (p *Plan) tableOf(microbatches int) (*scheduler.Table, error) {
 	if microbatches == p.table.Microbatches {
 		return p.table, nil
 	}
 	if p.text != nil {
 		return nil, p.cfg.Errorf("parallel.data",
-			"a table of one's own has %s, and of the step's %d a replica would have %d; choose sizes that divide",
+			"the table in pipeline.schedule has %s, but of the %d microbatches of a step a replica would have %d; choose sizes that divide evenly",
 			words.Plural(p.table.Microbatches, "microbatch"), p.cfg.Batch.Sequences/p.cfg.Batch.Microbatch, microbatches)
 	}
 	s := p.spec
@@ -96,11 +96,11 @@ func (p *Plan) tableOf(microbatches int) (*scheduler.Table, error) {
 	return t, nil
 }
 
-// TableText is the text of the user's own table; nil: the table was generated.
+// TableText returns the text of the user's own table; nil: the table was generated.
 func (p *Plan) TableText() []byte { return p.text }
 
-// Digest tells whether two processes have resolved a configuration alike: it is of the
-// model, the layout and the table, down to every action.
+// Digest returns a hash of the model, the layout and every action of the table. It is equal in two processes that have
+// resolved the same plan.
 func (p *Plan) Digest() [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%+v\n%v\n%v\n%v\n%v\n", p.model.Config, p.layout, p.table.Placement, p.EmbeddingRanks(), p.routes)
@@ -108,7 +108,7 @@ func (p *Plan) Digest() [sha256.Size]byte {
 	if p.grid.World() > p.table.NumRanks() {
 		fmt.Fprintf(h, "%v %s %v %d %v %v %v\n", p.grid, p.grid.Order(), p.sequence(), p.cfg.Parallel.Zero, p.wholeGrads, p.holdWeights, p.way())
 	}
-	if !p.model.Config.Language() { // whose layers are the program's
+	if !p.model.Config.Language() { // its layers are the program's
 		fmt.Fprintf(h, "%q\n", p.model.Names())
 		for _, w := range p.model.Params {
 			fmt.Fprintf(h, "%q %v %v %v\n", w.Name, w.Shape, w.Decay, w.Init)

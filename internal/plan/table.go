@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// ReadTable reads a schedule's table from a CSV file: see scheduler.ReadCSV.
+// ReadTable reads a table from a CSV file: see scheduler.ReadCSV.
 func ReadTable(path string) (*scheduler.Table, error) {
 	text, err := tableText(path)
 	if err != nil {
@@ -23,7 +23,7 @@ func tableText(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // nothing was written
-	// One byte too many is enough for ReadCSV to refuse the rest.
+	// One byte over the limit is enough for ReadCSV to reject the file.
 	text, err := io.ReadAll(io.LimitReader(f, scheduler.MaxTableBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)

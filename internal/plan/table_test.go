@@ -33,7 +33,7 @@ func TestOwnTable(t *testing.T) {
 	}{
 		{"as it is", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 4}), ""},
 		{"other ranks", tableFile(t, scheduler.Spec{Ranks: 3, Chunks: 1, Microbatches: 4}),
-			"has 3 rows, one for each rank, but pipeline.stages is 2"},
+			"has 3 rows, one for each stage, but pipeline.stages is 2"},
 		{"other microbatches", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 5}),
 			"has 5 microbatches, but batch.sequences / batch.microbatch is 4"},
 		{"other chunks", tableFile(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: 4}), "has 4 chunks in placement"},

@@ -6,15 +6,15 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// Transfers are the tensors that a rank exchanges for each microbatch of one of its chunks, skips and those between its own chunks
-// among them.
+// Transfers are the tensors that a rank exchanges for each microbatch of one of its chunks, including skips and those between
+// its own chunks.
 type Transfers struct {
 	Chunk                      int
 	RecvForward, SendForward   []stages.Shape // activations
 	RecvBackward, SendBackward []stages.Shape // gradients
 }
 
-// Transfers are those of a stage's chunks, in their order.
+// Transfers returns the transfers of a stage's chunks, in order.
 func (p *Plan) Transfers(stage int) ([]Transfers, error) {
 	routes := p.model.Routes(p.all)
 	all := make([]Transfers, 0, len(p.chunks[stage]))
@@ -45,7 +45,8 @@ func (p *Plan) shapesOf(values []int) (shapes []stages.Shape) {
 	return shapes
 }
 
-// residualTransfers are those of a language model's chunk: the residual stream, once for each depth of multi-token prediction.
+// residualTransfers adds the transfers of a language model's chunk: the residual stream, once for each depth of multi-token
+// prediction.
 func (p *Plan) residualTransfers(stage int, x *Transfers, route stages.Route) error {
 	in := 1
 	for _, symbols := range p.layout.Chunks[:x.Chunk] {
@@ -78,12 +79,12 @@ func countMTP(symbols []scheduler.Symbol) (n int) {
 	return n
 }
 
-// edgeShape is that of a language model's residual stream where it enters or leaves a rank of a stage.
+// edgeShape is the shape of a language model's residual stream where it enters or leaves a rank of a stage.
 func (p *Plan) edgeShape(stage, depths int) (stages.Shape, error) {
 	dims, err := scheduler.EdgeSizes{Sequences: depths * p.cfg.Batch.Microbatch, Positions: p.cfg.Model.Context, Hidden: p.model.Config.Hidden,
 		ContextParallel: p.grid.Size(grid.Context), TensorParallel: p.grid.TensorSize(stage), SequenceParallel: p.sequence()}.Shape()
 	return stages.Shape{DType: p.EdgeType(), Dims: dims}, err
 }
 
-// Spec is what the table was asked for by; of a user's own table, what the configuration says beside it.
+// Spec returns the spec of the table; for a user's own table, that of the configuration.
 func (p *Plan) Spec() scheduler.Spec { return p.spec }

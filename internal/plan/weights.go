@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// ReadModel reads the sizes of a checkpoint's model. A run may have trained at a shorter
-// context than the model's: it is the run's that its losses belong to.
+// ReadModel returns the shape of a checkpoint's model. Its context is that of the run, which may be shorter than the
+// model's: the losses belong to it.
 func ReadModel(c *checkpoint.Checkpoint) (stages.Config, error) {
 	b, err := c.File(rundir.ModelFile)
 	if err != nil {
@@ -45,7 +45,7 @@ func ReadModel(c *checkpoint.Checkpoint) (stages.Config, error) {
 	return m, m.Validate()
 }
 
-// find says where a checkpoint has a part of a parameter, which must have the
+// find returns the tensor of a part of a parameter in a checkpoint. It must have the
 // model's shape. GPT-2's published files leave out a prefix of the names.
 func find(c *checkpoint.Checkpoint, p *stages.Param, part string) (from *checkpoint.Tensors, name string, err error) {
 	from, name = c.Model(), p.Name
@@ -55,18 +55,18 @@ func find(c *checkpoint.Checkpoint, p *stages.Param, part string) (from *checkpo
 	info, ok := from.Info(name)
 	if short := strings.TrimPrefix(name, gpt2Prefix); short != name {
 		if other, both := from.Info(short); both && ok {
-			return nil, "", fmt.Errorf("%s: tensors %q and %q are two spellings of one; remove one", c.Dir(), name, short)
+			return nil, "", fmt.Errorf("%s: tensors %q and %q are two names of one tensor; remove one", c.Dir(), name, short)
 		} else if both {
 			info, ok, name = other, true, short
 		}
 	}
 	switch {
 	case !ok:
-		return nil, "", fmt.Errorf("%s: there is no tensor %q", c.Dir(), name)
+		return nil, "", fmt.Errorf("%s: tensor %q is missing", c.Dir(), name)
 	case !slices.Equal(info.Shape, p.Whole):
-		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, the model needs %d", from.Path(name), name, info.Shape, p.Whole)
+		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, but the model needs %d", from.Path(name), name, info.Shape, p.Whole)
 	case !slices.Contains([]string{"F32", "F16", "BF16"}, info.DType):
-		return nil, "", fmt.Errorf("%s: tensor %q is %s; F32, F16 and BF16 can be read", from.Path(name), name, info.DType)
+		return nil, "", fmt.Errorf("%s: tensor %q has type %s; only F32, F16 and BF16 are supported", from.Path(name), name, info.DType)
 	}
 	return from, name, nil
 }
@@ -116,7 +116,7 @@ func CheckWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string) err
 	if len(surplus) > shown {
 		names = append(names, "…")
 	}
-	return fmt.Errorf("%s: %d of the %d tensors are not used by the model that %s describes: %s; correct it, or remove them",
+	return fmt.Errorf("%s: the model in %[4]s does not use %[2]d of the %[3]d tensors: %[5]s; correct it, or remove the tensors",
 		c.Dir(), len(surplus), len(c.Model().Names()), rundir.ModelFile, strings.Join(names, ", "))
 }
 
@@ -163,7 +163,7 @@ func checkTiedHead(c *checkpoint.Checkpoint, m *stages.Model) error {
 		same = bytes.Equal(head, tied)
 	}
 	if !same {
-		return fmt.Errorf("%s: tensor %q is not the same as %q, but by tie_word_embeddings the model has one for both; set that to false in %s, or remove the tensor",
+		return fmt.Errorf("%s: tensor %q differs from %q, but with tie_word_embeddings they must be equal; set that to false in %s, or remove the tensor",
 			c.Dir(), headWeight, embedding, rundir.ModelFile)
 	}
 	return nil
@@ -182,7 +182,8 @@ func Weights(c *checkpoint.Checkpoint) stages.Source {
 		// Nobody has looked at what other programs have written.
 		for i, v := range dst {
 			if v-v != 0 {
-				return fmt.Errorf("%s: tensor %q: element %d is %g, no finite number; the file is damaged, or the model has diverged", from.Path(name),
+				return fmt.Errorf("%s: tensor %q: element %d is %g, not a finite number; the file is damaged, or the model has diverged",
+					from.Path(name),
 					name, i, v)
 			}
 		}

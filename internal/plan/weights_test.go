@@ -115,30 +115,30 @@ func TestWeights(t *testing.T) {
 		}, nil, nil},
 		{"a Llama with buffers", llama, func(f files) { f.set("model.layers.1.self_attn.rotary_emb.inv_freq", "F32", 2) }, nil, nil},
 		{"another one's buffers", llama, func(f files) { f.set("h.0.attn.bias", "F32", 1) }, nil,
-			[]string{"1 of the 22 tensors are not used", `"h.0.attn.bias"`, "config.json"}},
+			[]string{"does not use 1 of the 22 tensors", `"h.0.attn.bias"`, "config.json"}},
 		{"a copy of the tied head", gpt2, func(f files) {
 			head := f["transformer.wte.weight"]
 			head.Name = "lm_head.weight"
 			f[head.Name] = head
 		}, nil, nil},
 		{"a tied head of its own", gpt2, func(f files) { f.set("lm_head.weight", "F32", 256, 8); f["lm_head.weight"].Data[5] = 1 }, nil,
-			[]string{`"lm_head.weight" is not the same as "transformer.wte.weight"`, "tie_word_embeddings"}},
+			[]string{`"lm_head.weight" differs from "transformer.wte.weight"`, "tie_word_embeddings"}},
 		{"a tied head of another shape", gpt2, func(f files) { f.set("lm_head.weight", "F32", 8, 256) }, nil,
-			[]string{"lm_head.weight", "not the same"}},
+			[]string{"lm_head.weight", "must be equal"}},
 		{"two spellings", gpt2, func(f files) { f.set("wte.weight", "F32", 256, 8) }, nil,
-			[]string{`"transformer.wte.weight" and "wte.weight" are two spellings of one; remove one`}},
+			[]string{`"transformer.wte.weight" and "wte.weight" are two names of one tensor; remove one`}},
 		{"one is missing", gpt2, func(f files) { delete(f, "transformer.h.1.ln_2.bias") }, nil,
-			[]string{`there is no tensor "transformer.h.1.ln_2.bias"`}},
+			[]string{`tensor "transformer.h.1.ln_2.bias" is missing`}},
 		{"another shape", gpt2, func(f files) { f.set("transformer.wpe.weight", "F32", 17, 8) }, nil,
-			[]string{`model.safetensors: tensor "transformer.wpe.weight" has shape [17 8], the model needs [16 8]`}},
+			[]string{`model.safetensors: tensor "transformer.wpe.weight" has shape [17 8], but the model needs [16 8]`}},
 		{"another type", gpt2, func(f files) { f.set("transformer.wpe.weight", "I32", 16, 8) }, nil,
-			[]string{`"transformer.wpe.weight" is I32; F32, F16 and BF16 can be read`}},
+			[]string{`"transformer.wpe.weight" has type I32; only F32, F16 and BF16 are supported`}},
 		{"too many", gpt2, func(f files) {
 			for i := range 7 {
 				f.set(fmt.Sprintf("transformer.h.%d.x", i), "F32", 1)
 			}
 		}, nil, []string{"7 of the 35 tensors", `"transformer.h.4.x", …`}},
-		{"no optimizer's state", gpt2, func(files) {}, []string{"m"}, []string{`there is no tensor "m.transformer.wte.weight"`}},
+		{"no optimizer's state", gpt2, func(files) {}, []string{"m"}, []string{`tensor "m.transformer.wte.weight" is missing`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m, f := newModel(t, tt.model)

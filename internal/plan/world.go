@@ -26,7 +26,7 @@ func (p *Plan) CheckWorld(evalMicrobatches int) (*world.Report, error) {
 	if !p.Grouped() {
 		return &world.Report{}, nil
 	}
-	if n := p.grid.Size(grid.Data); evalMicrobatches > evalMost*n { // as many more for some replicas as there would be
+	if n := p.grid.Size(grid.Data); evalMicrobatches > evalMost*n { // the remainder stays the same
 		evalMicrobatches = evalMost*n + evalMicrobatches%n
 	}
 	replicas, err := p.replicas(evalMicrobatches)
@@ -42,7 +42,7 @@ func (p *Plan) CheckWorld(evalMicrobatches int) (*world.Report, error) {
 		return nil, p.cfg.Errorf("batch.microbatch", "%w", err)
 	}
 	if err != nil {
-		return nil, p.cfg.Errorf("pipeline.schedule", "the ranks would not come to the end of a step: %w", err)
+		return nil, p.cfg.Errorf("pipeline.schedule", "the ranks would not finish a step: %w", err)
 	}
 	if evalMicrobatches == 0 {
 		return report, nil
@@ -51,13 +51,13 @@ func (p *Plan) CheckWorld(evalMicrobatches int) (*world.Report, error) {
 		_, err = world.Check(w)
 	}
 	if err != nil {
-		return nil, p.cfg.Errorf("pipeline.schedule", "the ranks would not come to the end of a validation: %w", err)
+		return nil, p.cfg.Errorf("pipeline.schedule", "the ranks would not finish a validation: %w", err)
 	}
 	return report, nil
 }
 
-// world is what all ranks do in a training step, or in a validation. alike: the replicas add gradients in the middle
-// of a step.
+// world returns what all ranks do in a training step, or in a validation. alike: the replicas sum gradients during
+// the step.
 func (p *Plan) world(replicas []actors.Replica, eval, alike bool) (*world.World, error) {
 	o := &world.Orders{Grid: p.grid, Slices: p.sequence(), Way: p.way(), Pending: collective.LimitPending}
 	for _, r := range replicas {
@@ -69,8 +69,8 @@ func (p *Plan) world(replicas []actors.Replica, eval, alike bool) (*world.World,
 	}
 	groups := p.recordGroups()
 	o.Groups = groups.all
-	// Ranks of one place in their groups that have one table record the same, but for the groups. Of many replicas
-	// the first and the last are recorded.
+	// Ranks with the same place in their groups and the same table record the same operations, except for the groups. Of many
+	// replicas, only the first and the last are recorded.
 	type place struct {
 		at    grid.Coordinates
 		table *scheduler.Table
@@ -106,20 +106,20 @@ func (p *Plan) world(replicas []actors.Replica, eval, alike bool) (*world.World,
 	return o.World()
 }
 
-// checkFixed refuses collectives where ranks may leave their rows: those of a group would not meet.
+// checkFixed rejects collectives in rows that ranks may leave early: the members of a group would not meet.
 func (p *Plan) checkFixed(lists world.Lists, row []scheduler.Action) error {
 	for i, ops := range lists.Actions {
 		switch {
 		case len(ops) == 0:
 		case p.cfg.Pipeline.PostValidation && row[i].Type == scheduler.F:
-			return fmt.Errorf("%w: %v has %s, and pipeline.post_validation may end it on some ranks alone; set post_validation = false",
+			return fmt.Errorf("%w: %v has %s, but pipeline.post_validation may stop it on some ranks only; set post_validation = false",
 				world.ErrMismatch, row[i], ops[0].What)
 		}
 	}
 	return nil
 }
 
-// recordGroups are Groups in which nobody carries anything; what is recorded says along which dimension each lies.
+// recordGroups are Groups that transfer nothing. Recorded operations name the dimension of their group.
 type recordGroups struct {
 	NoGroups
 	grid  *grid.Grid
@@ -143,13 +143,13 @@ func (p *Plan) recordGroups() recordGroups {
 	return g
 }
 
-// recordGroup is a member's.
+// recordGroup is the group of a member.
 type recordGroup struct {
 	tensorops.DryGroup
 	dim grid.Dimension
 }
 
-// Of is a rank's group along a dimension; nil: it is alone there.
+// Of returns a rank's group along a dimension; nil: the rank is alone.
 func (g recordGroups) Of(rank int, d grid.Dimension) tensorops.Group {
 	if _, there := g.index[memberOf{rank, d}]; !there {
 		return nil
@@ -163,7 +163,7 @@ func (g recordGroups) Of(rank int, d grid.Dimension) tensorops.Group {
 	return nil
 }
 
-// ofRank puts a rank's groups into lists whose operations name dimensions.
+// ofRank replaces the dimensions in lists with a rank's groups.
 func (g recordGroups) ofRank(l world.Lists, rank int) world.Lists {
 	put := func(ops []world.Op) []world.Op {
 		if len(ops) == 0 {
@@ -184,13 +184,13 @@ func (g recordGroups) ofRank(l world.Lists, rank int) world.Lists {
 	return out
 }
 
-// like says of a microbatch which one's lists have the same collectives: itself, if it is to be recorded.
+// like returns the microbatch whose lists have the same collectives: the microbatch itself, if it must be recorded.
 type like func(microbatch int32) int32
 
 func everyMicrobatch(microbatch int32) int32 { return microbatch }
 
-// someMicrobatches are enough of a row: those that come first and last to a chunk, which may do more than others,
-// and of the rest one of each way to treat a microbatch.
+// someMicrobatches selects the microbatches of a row to record: the first and the last of each chunk, which may do more than
+// others, and of the rest one of each kind.
 func (p *Plan) someMicrobatches(stage int, t *scheduler.Table) like {
 	type visit struct {
 		chunk int32
@@ -225,8 +225,8 @@ func (p *Plan) someMicrobatches(stage int, t *scheduler.Table) like {
 	return func(microbatch int32) int32 { return as[microbatch] }
 }
 
-// recordLists records the lists of a rank's order, as a stage actor does, and keeps their collectives: of is
-// stages.Microbatch's. The groups of its operations are dimensions, and whom it is tied with are places in tiedRanks.
+// recordLists records the lists of a rank's order, as a stage actor does, and keeps their collectives. of is
+// stages.Microbatch.Of. The groups of its operations are dimensions, and its tied ranks are places in tiedRanks.
 func (p *Plan) recordLists(rank int, t *scheduler.Table, of int, groups recordGroups, as like) (lists world.Lists, err error) {
 	dry, stage := tensorops.NewDryStream(), p.stageOf(rank)
 	st, err := stages.NewStage(p.model, dry, p.chunks[stage], p.optionsOf(rank, groups))
@@ -246,7 +246,7 @@ func (p *Plan) recordLists(rank int, t *scheduler.Table, of int, groups recordGr
 		}
 		return ops
 	}
-	if of > 0 { // as many as are recorded
+	if of > 0 { // the number of recorded ones
 		of = 0
 		for i := range t.Microbatches {
 			if m := int32(i); as(m) == m {
@@ -276,7 +276,7 @@ func (p *Plan) recordLists(rank int, t *scheduler.Table, of int, groups recordGr
 	if st.WantsTied() > 0 {
 		lists.Tied.Ops = record("tied gradients", func(l *tensorops.List) {
 			for _, g := range st.TiedGrads(l, p.tiedPlaces(stage)) {
-				if !slices.Contains(lists.Tied.With, g.To) { // a weight each, of which a rank may have several
+				if !slices.Contains(lists.Tied.With, g.To) { // one for each weight; a rank may have several
 					lists.Tied.With = append(lists.Tied.With, g.To)
 				}
 				l.Free(g.Grad)
@@ -295,14 +295,14 @@ func (p *Plan) recordLists(rank int, t *scheduler.Table, of int, groups recordGr
 	return lists, err
 }
 
-// recorder takes the collectives from lists.
+// recorder collects the collectives of lists.
 type recorder struct {
 	names  map[collective.Signature]string
-	atOnce bool // the device waits for each where it is begun
+	atOnce bool // the device waits for each one at its start
 }
 
-// collectives are those of a list, with dimensions as groups. What replicas add up is known by where it lies, all else
-// by the action that it is of.
+// collectives returns those of a list, with dimensions as groups. Sums over replicas are identified by their position, others
+// by their action.
 func (r *recorder) collectives(l *tensorops.List, what string) (all []world.Op) {
 	ops := l.Ops()
 	for i := range ops {

@@ -360,8 +360,9 @@ func TestOwnTableInAGrid(t *testing.T) {
 	}{
 		{6, "parallel.data=2", ""},
 		{4, "parallel.data=3", ""},
-		{12, "parallel.data=2", "own.csv has 12 microbatches, but batch.sequences / batch.microbatch is 12, of which each of 2 replicas has 6"},
-		{3, "parallel.data=5", "5 replicas can't share a step's 12 microbatches alike, and"},
+		{12, "parallel.data=2",
+			"own.csv has 12 microbatches, but batch.sequences / batch.microbatch is 12, and each of 2 replicas has 6 of them"},
+		{3, "parallel.data=5", "5 replicas must have equally many microbatches"},
 	} {
 		write(c.microbatches)
 		p, err := gridPlan(t, "parallel.tensor=2", c.data, "pipeline.stages=2", "pipeline.schedule="+path)

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// zero is what the replicas share beside the microbatches: parallel.zero.
+// zero is parallel.zero, or 0 if there is one replica.
 func (p *Plan) zero() int {
 	if p.grid.Size(grid.Copies) == 1 {
 		return 0
@@ -17,7 +17,7 @@ func (p *Plan) zero() int {
 	return p.cfg.Parallel.Zero
 }
 
-// DescribeZero says what replicas share, in a few words; "" where that is nothing.
+// DescribeZero describes what replicas share; it is "" if they share nothing.
 func (p *Plan) DescribeZero() string {
 	weights := "weights, gathered layer by layer"
 	if p.holdWeights {
@@ -37,11 +37,10 @@ func (p *Plan) DescribeZero() string {
 	}
 }
 
-// ZeroSaves reports whether what replicas share by parallel.zero takes less memory than with a lower one.
+// ZeroSaves reports whether parallel.zero needs less memory than a lower level.
 func (p *Plan) ZeroSaves() bool { return !p.zeroIdle }
 
-// microbatches is how many of a step a replica has, if all have as many and compute them in the same order;
-// else 0.
+// microbatches is the number of microbatches of a replica in a step, if all replicas have equally many; else 0.
 func (p *Plan) microbatches() int {
 	total, n := p.cfg.Batch.Sequences/p.cfg.Batch.Microbatch, p.grid.Size(grid.Data)
 	if total%n != 0 {
@@ -50,10 +49,10 @@ func (p *Plan) microbatches() int {
 	return total / n
 }
 
-// holdAt is how much more memory may be taken where weights are gathered for several microbatches at once.
+// holdAt is how much more memory holdWeights may take.
 const holdAt = 1.1
 
-// checkZero refuses ZeRO-3 where it can't be, and warns of ZeRO-2 and 3 where they save nothing.
+// checkZero rejects ZeRO-3 if it is not possible, and warns if ZeRO-2 or 3 saves nothing.
 func (p *Plan) checkZero() error {
 	zero, c := p.zero(), p.cfg
 	if zero < 2 {
@@ -61,14 +60,14 @@ func (p *Plan) checkZero() error {
 	}
 	if zero == 3 && !p.model.Config.Language() {
 		return c.Errorf("parallel.zero",
-			"3 lets go of a layer's weights when it has computed, and layers of family %q may hand them on; set zero = 2", c.Model.Family)
+			"3 frees a layer's weights after its computation, but other layers of family %q may use them; set zero = 2", c.Model.Family)
 	}
 	if zero == 3 && c.Device.DType == bfloat16 && !p.AllOnHost() {
 		return c.Errorf("parallel.zero",
-			"3 is not for a GPU with device.dtype = %q, whose products read a copy of the weights that would be whole; set zero = 2", bfloat16)
+			"3 is not supported on a GPU with device.dtype = %q: the products read a whole copy of the weights; set zero = 2", bfloat16)
 	}
 	few := p.fewer()
-	lowers, least := make([]int64, zero), int64(math.MaxInt64) // what each lower one takes, and the best of them
+	lowers, least := make([]int64, zero), int64(math.MaxInt64) // the memory of each lower level, and the least
 	for lower := 1; lower < zero; lower++ {
 		var err error
 		if lowers[lower], err = few.totalBytes(lower); err != nil {
@@ -91,23 +90,23 @@ func (p *Plan) checkZero() error {
 			continue
 		}
 		p.zeroIdle = true
-		takes := fmt.Sprintf("parallel.zero = %d saves nothing here: with %s for each replica all ranks take %s, and %s with %d",
+		takes := fmt.Sprintf("parallel.zero = %d saves no memory here: with %s for each replica, all ranks need %s, and with zero = %[5]d %[4]s",
 			zero, words.Plural(few.microbatches(), "microbatch"), words.Bytes(with), words.Bytes(without), lower)
 		if zero == 3 {
-			p.warn("%s. The weights of two layers are whole at once, and a stage has too few layers for that (pipeline.stages is %d): zero = %d is as good",
+			p.warn("%s. The weights of two layers are whole at a time, and a stage has too few layers (pipeline.stages is %d): use zero = %d",
 				takes, c.Pipeline.Stages, lower)
 			return nil
 		}
-		p.warn("%s. A gradient is whole until its layers have seen the step's last microbatch, and with pipeline.schedule = %q and %s on each stage too many are at once: "+
-			"zero = 1 is as good, or use schedule = %q with more pipeline.chunks, or a batch of one microbatch for each replica",
+		p.warn("%s. A gradient is whole until the step's last microbatch, and with pipeline.schedule = %q and %s on each stage too many are whole at a time: "+
+			"use zero = 1, or schedule = %q with more pipeline.chunks, or a batch of one microbatch for each replica",
 			takes, c.Pipeline.Schedule, words.Plural(c.Pipeline.Chunks, "chunk"), scheduler.BreadthFirst)
 	}
 	return nil
 }
 
-// chooseZero3 says whether gradients stay whole with ZeRO-3, since that takes less, and whether a chunk's weights stay
-// gathered, which must still take less than least, the memory with a lower parallel.zero. with is the memory with neither,
-// and what it returns that with what it has chosen.
+// chooseZero3 decides whether gradients stay whole with ZeRO-3, because that needs less memory, and whether a chunk's weights
+// stay gathered, which must still need less than least, the memory with a lower level. with is the memory with neither;
+// the result is the memory with the choices.
 func (p *Plan) chooseZero3(with, least int64) (int64, error) {
 	q := *p
 	q.wholeGrads = true
@@ -129,7 +128,7 @@ func (p *Plan) chooseZero3(with, least int64) (int64, error) {
 	return hold, nil
 }
 
-// fewer is the plan with fewer microbatches, where it has many: ways to share memory compare alike, and sooner.
+// fewer returns the plan with fewer microbatches, if it has many: comparisons of memory give the same result, faster.
 func (p *Plan) fewer() *Plan {
 	q, c := *p, *p.cfg
 	q.cfg = &c
@@ -141,14 +140,14 @@ func (p *Plan) fewer() *Plan {
 	}
 	q.spec.Microbatches = n
 	t, err := scheduler.Generate(q.spec)
-	if err != nil { // it goes by the real number
+	if err != nil { // compare with the real number
 		return &q
 	}
 	q.table, c.Batch.Sequences = t, n*p.grid.Size(grid.Data)*c.Batch.Microbatch
 	return &q
 }
 
-// totalBytes is the tensor memory of all ranks with another parallel.zero.
+// totalBytes returns the tensor memory of all ranks with another parallel.zero.
 func (p *Plan) totalBytes(zero int) (sum int64, err error) {
 	q, c := *p, *p.cfg
 	q.cfg, c.Parallel.Zero = &c, zero

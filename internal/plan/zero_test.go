@@ -33,10 +33,10 @@ func TestZeroRefused(t *testing.T) {
 		sets []string
 		want string
 	}{
-		{2, []string{"parallel.data=5"}, `the 24 microbatches of a step don't divide by 5`},
-		{3, []string{"parallel.data=5"}, `the 24 microbatches of a step don't divide by 5`},
-		{3, []string{"parallel.data=2", "device.kind=cuda", "device.dtype=bfloat16"}, `is not for a GPU with device.dtype = "bfloat16"`},
-		{3, []string{"parallel.data=2", "model.family=mlp"}, `layers of this family may hand them on`},
+		{2, []string{"parallel.data=5"}, `24 microbatches a step are not divisible by parallel.data = 5`},
+		{3, []string{"parallel.data=5"}, `24 microbatches a step are not divisible by parallel.data = 5`},
+		{3, []string{"parallel.data=2", "device.kind=cuda", "device.dtype=bfloat16"}, `is not supported on a GPU with device.dtype = "bfloat16"`},
+		{3, []string{"parallel.data=2", "model.family=mlp"}, `other layers of this family may use them`},
 		{3, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.post_validation=true"}, `set post_validation = false`},
 	} {
 		_, err := zeroPlan(t, append(c.sets, fmt.Sprintf("parallel.zero=%d", c.zero))...)
@@ -53,12 +53,12 @@ func TestZeroIdle(t *testing.T) {
 		sets []string
 		want string // "": they save memory
 	}{
-		{2, []string{"parallel.data=2"}, `pipeline.schedule = "none" and 1 chunk on each stage too many are at once`},
+		{2, []string{"parallel.data=2"}, `pipeline.schedule = "none" and 1 chunk on each stage too many are whole at a time`},
 		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.schedule=zb-h1"}, `pipeline.schedule = "zb-h1"`},
 		{2, []string{"parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2"}, `pipeline.schedule = "interleaved"`},
-		{3, []string{"parallel.data=2", "model.layers=1"}, `parallel.zero = 3 saves nothing here: with 4 microbatches for each replica`},
+		{3, []string{"parallel.data=2", "model.layers=1"}, `parallel.zero = 3 saves no memory here: with 4 microbatches for each replica`},
 		{3, []string{"parallel.data=2", "model.layers=1", "batch.sequences=2", "batch.microbatch=1"},
-			`parallel.zero = 3 saves nothing here: with 1 microbatch for each replica`},
+			`parallel.zero = 3 saves no memory here: with 1 microbatch for each replica`},
 		{2, []string{"parallel.data=24"}, ""},
 		{1, []string{"parallel.data=2"}, ""},
 	} {

@@ -151,15 +151,15 @@ func TestAutoFails(t *testing.T) {
 	l := useAuto(t)
 	l.Wrong(1e-3)
 	losses, info, warnings := trainIn(t, filepath.Join(t.TempDir(), "out"), "device.kind=auto")
-	if len(losses) != 4 || len(warnings) != 0 || info.Device != "cpu" || !strings.Contains(info.Auto, "was left out: case matmul/") ||
+	if len(losses) != 4 || len(warnings) != 0 || info.Device != "cpu" || !strings.Contains(info.Auto, "): case matmul/") ||
 		!strings.Contains(info.Auto, "elements of float32") ||
-		!strings.HasSuffix(info.Auto, "; the CPU is used") || strings.Contains(info.Auto, "\n") {
+		!strings.HasSuffix(info.Auto, "; using the CPU") || strings.Contains(info.Auto, "\n") {
 		t.Errorf("%d losses on %s, warnings %q: %s", len(losses), info.Device, warnings, info.Auto)
 	}
 	t.Log(info.Auto)
 	// That is kept too: the GPU does not compute rightly the next time.
 	l.Reset()
-	if says, kind := resolved(t, t.Context(), true); kind != device.CPU || !strings.Contains(says, "as by its self-test on 20") ||
+	if says, kind := resolved(t, t.Context(), true); kind != device.CPU || !strings.Contains(says, "failed its self-test on 20") ||
 		!strings.Contains(says, "case matmul/") {
 		t.Errorf("%s, %q", kind, says)
 	}
@@ -196,7 +196,7 @@ func TestAutoFails(t *testing.T) {
 	if err := errors.Join(os.Remove(kept[0]), os.WriteFile(begun, []byte(strconv.Itoa(none)), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if says, kind := resolved(t, t.Context(), true); kind != device.CPU || !strings.Contains(says, "did not come to an end (remove "+begun) {
+	if says, kind := resolved(t, t.Context(), true); kind != device.CPU || !strings.Contains(says, "did not finish (remove "+begun) {
 		t.Errorf("after a crash: %s, %q", kind, says)
 	}
 	if err := os.WriteFile(begun, []byte(strconv.Itoa(os.Getppid())), 0o600); err != nil {
@@ -225,7 +225,7 @@ func TestAutoRuns(t *testing.T) {
 	}
 	l.Memory(64 << 20) // what streams take in any case is half of it
 	_, info, _ = trainIn(t, filepath.Join(t.TempDir(), "out"), "device.kind=auto", "model.hidden=512")
-	if info.Device != "cpu" || !strings.Contains(info.Auto, "the GPU was left out: ") ||
+	if info.Device != "cpu" || !strings.Contains(info.Auto, "not using the GPU: ") ||
 		!strings.Contains(info.Auto, troupe.ErrMemory.Error()) {
 		t.Errorf("without room: on %s: %s", info.Device, info.Auto)
 	}

@@ -44,7 +44,7 @@ func TestSaveInPlace(t *testing.T) {
 			}
 			said := false
 			for e := range run.Events() {
-				if w, ok := e.(troupe.WarningEvent); ok && strings.Contains(w.Text, "training waits meanwhile") {
+				if w, ok := e.(troupe.WarningEvent); ok && strings.Contains(w.Text, "training waits for them") {
 					said = true
 				}
 			}

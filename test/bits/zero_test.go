@@ -110,7 +110,7 @@ func TestZeroIdle(t *testing.T) {
 		if _, err := run.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "saves nothing here") }) {
+		if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "saves no memory here") }) {
 			t.Errorf("%s: warnings %q", zero, warnings)
 		}
 		testrun.SameFigures(t, want, got)

@@ -109,7 +109,7 @@ func TestChangedTextIsSaidFirst(t *testing.T) {
 	}
 	testrun.Write(t, valFile, testrun.Read(t, valFile)+"\u2654")
 	_, err := troupe.Evaluate(context.Background(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out}})
-	if err == nil || !strings.Contains(err.Error(), "not the one that the run was validated on") {
+	if err == nil || !strings.Contains(err.Error(), "the validation text of the run has changed") {
 		t.Errorf("evaluating gave %v", err)
 	}
 }
@@ -159,7 +159,7 @@ func TestOtherValidation(t *testing.T) {
 	out := testrun.Trained(t, "optimizer.decay=constant")
 	was := testrun.TrainerState(t, out, 6)
 	_, events := testrun.Train(t, out, "optimizer.decay=constant", "run.steps=9", "run.eval_batches=4")
-	if w := testrun.EventsOf[troupe.WarningEvent](events); len(w) != 1 || !strings.Contains(w[0].Text, "32 windows now, not of 16") {
+	if w := testrun.EventsOf[troupe.WarningEvent](events); len(w) != 1 || !strings.Contains(w[0].Text, "now has 32 windows, not 16") {
 		t.Errorf("warnings %v", w)
 	}
 	if is := testrun.TrainerState(t, out, 9); was.BestStep == 0 || is.BestStep != 9 || is.FirstValLoss != nil || is.EvalWindows != 32 {
@@ -182,7 +182,7 @@ func TestValidatedFilesAreNotTrainedOn(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	_, events := testrun.Train(t, out, globs...)
 	w := testrun.EventsOf[troupe.WarningEvent](events)
-	if len(w) != 1 || !strings.Contains(w[0].Text, "2 of the files that data.train names are data.val's too") ||
+	if len(w) != 1 || !strings.Contains(w[0].Text, "data.val also matches 2 of the files of data.train") ||
 		!strings.Contains(w[0].Text, `other.txt"`) || !strings.Contains(w[0].Text, `val.txt"`) {
 		t.Errorf("warnings %v", w)
 	}

@@ -46,9 +46,9 @@ func warningsOf(t *testing.T, dir, rows string, sets ...string) (texts []string)
 func TestDocumentWarnings(t *testing.T) {
 	v := documents.Read(t)
 	const (
-		names  = "names of special tokens in data.train are taken as tokens"
-		asText = "names of special tokens in data.train are taken as text"
-		ends   = "no token that ends a text follows"
+		names  = "names of special tokens in data.train are read as tokens"
+		asText = "names of special tokens in data.train are read as text"
+		ends   = "do not end with an end token"
 		pairs  = "\"prompt\": \"<|im_start|>a\", \"completion\": \"b<|im_end|>\"}\n"
 		talk   = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}\n"
 	)
@@ -65,17 +65,17 @@ func TestDocumentWarnings(t *testing.T) {
 		"names as text": {"rendered pairs", "{" + pairs, []string{"data.format=documents", "data.special_tokens=text"},
 			[]string{"2 " + asText + `; set data.special_tokens = "tokens"`}, ""},
 		"names in a text": {"rendered pairs", strings.Repeat("One tale.<|endoftext|>", 20), nil,
-			[]string{"40 names of special tokens in the data are taken as tokens"}, ""},
+			[]string{"40 names of special tokens in the data are read as tokens"}, ""},
 		"no names": {"rendered pairs", strings.Repeat("One tale.", 20), nil, nil, "names of special"},
 		"no end": {"no end", talk + talk + talk, []string{"data.format=documents"},
-			[]string{"after 3 of 3 answers in data.train " + ends}, ""},
+			[]string{"3 of 3 answers in data.train " + ends}, ""},
 		"another end": {"chatml, another eos", talk, []string{"data.format=documents"},
 			[]string{`1 of 1 answers in data.train end with "<|im_end|>"`}, ends},
 		"the model's end": {"chatml", talk, []string{"data.format=documents"}, nil, "answers"},
 		"an end by the next turn": {"the next turn is the end", strings.ReplaceAll(talk, "\"b\"}]",
 			"\"b\"}, {\"role\": \"user\", \"content\": \"c\"}]"), []string{"data.format=documents"}, nil, ends},
 		"a name that is not there": {"llama 2, Prepend", talk, []string{"data.format=documents"},
-			[]string{"the chat template uses bos_token and eos_token, which tokenizer_config.json does not name"}, ""},
+			[]string{"the chat template uses bos_token and eos_token, but tokenizer_config.json does not define it"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := v.Write(t, c.of)

@@ -46,7 +46,7 @@ func TestEvaluateSaysWhatDoesNotFit(t *testing.T) {
 		t.Errorf("a context of 16: %+v, want %+v", cut.Documents, want)
 	}
 	for i, want := range []string{"1 of 4 documents are longer than the context of 16 tokens and were cut",
-		"2 of 4 documents have nothing to learn within the context of 16 tokens and were left out; of 34 tokens to learn 22 are left out"} {
+		"2 of 4 documents have no token to learn within the context of 16 tokens and were skipped; of 34 tokens to learn, 22 are lost"} {
 		if len(cut.Warnings) != 2 || !strings.Contains(cut.Warnings[i], want) {
 			t.Errorf("warnings %q, want %q", cut.Warnings, want)
 		}
@@ -70,16 +70,16 @@ func TestEvaluateSaysWhatDoesNotFit(t *testing.T) {
 		want []string
 	}{
 		{"refuse", func(o *troupe.EvalOptions) { o.TooLong = "refuse" }, []string{"document 2 of 4", "cut.jsonl, row 2)",
-			"30 tokens, more than the 17"}},
+			"30 tokens, but the limit is 17"}},
 		{"another word", func(o *troupe.EvalOptions) { o.TooLong = "drop" }, []string{`"drop"`, "cut or refuse"}},
-		{"of a text", func(o *troupe.EvalOptions) { o.TooLong, o.Format = "cut", "text" }, []string{"of documents alone"}},
+		{"of a text", func(o *troupe.EvalOptions) { o.TooLong, o.Format = "cut", "text" }, []string{"only for the format documents"}},
 		{"nothing fits", func(o *troupe.EvalOptions) {
 			o.Context = 9
 			o.Data = []string{testrun.Write(t, filepath.Join(t.TempDir(), "long.jsonl"), "\n"+pair(30, 5)+pair(17, 4))}
-		}, []string{"of 2 documents none has anything to learn within the context of 9 tokens", "long.jsonl, row 3 needs a context of 17"}},
+		}, []string{"none of 2 documents has a token to learn within the context of 9 tokens", "long.jsonl, row 3, needs a context of 17"}},
 		{"nothing to learn", func(o *troupe.EvalOptions) {
 			o.Data = []string{testrun.Write(t, filepath.Join(t.TempDir(), "empty.jsonl"), "\n"+pair(3, 0)+pair(1, 0))}
-		}, []string{"of 2 documents none has anything to learn, ", "empty.jsonl, row 2 is the first"}},
+		}, []string{"none of 2 documents has a token to learn (the first is ", "empty.jsonl, row 2)"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := o

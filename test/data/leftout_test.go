@@ -19,7 +19,7 @@ func TestNamesLeftOut(t *testing.T) {
 			t.Skipf("no symbolic links here: %v", err)
 		}
 	}
-	want := []string{"1 of the names that it leads to are links to", `b.txt"`, "1 of the names that it leads to are no files",
+	want := []string{"1 of the matches are links to", `b.txt"`, "1 of the matches are not files",
 		`gone.txt" (a link to nothing)`}
 	out := filepath.Join(t.TempDir(), "out")
 	pattern := filepath.Join(dir, "*.txt")

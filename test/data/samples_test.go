@@ -271,7 +271,7 @@ func TestLabels(t *testing.T) {
 	// Other data than the model's.
 	_, err := troupe.Evaluate(t.Context(), troupe.EvalOptions{ModelOptions: troupe.ModelOptions{From: out},
 		Data: []string{testrun.Write(t, filepath.Join(dir, "wide.csv"), "a,b,c,label\n1,2,3,3\n")}})
-	if err == nil || !strings.Contains(err.Error(), `"x" has the shape [3] in each sample, and had [2]`) {
+	if err == nil || !strings.Contains(err.Error(), `"x" has shape [3] in each sample, not [2]`) {
 		t.Errorf("other columns: %v", err)
 	}
 	// Labels of more dimensions than one.

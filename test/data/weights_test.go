@@ -91,7 +91,7 @@ func TestEachTensorIsUsed(t *testing.T) {
 		{"a tied head of another type", "gpt2", nil, with(safetensors.Tensor{Name: "lm_head.weight", DType: "F16", Shape: []int{256, 8},
 			Data: make([]byte, 2*256*8)}), []string{`"lm_head.weight"`}},
 		{"no head of its own", "gpt2", map[string]string{"tie_word_embeddings": "false"}, with(), []string{`no tensor "lm_head.weight"`}},
-		{"two spellings", "gpt2", nil, with(f32("wpe.weight", 16, 8)), []string{`"transformer.wpe.weight"`, `"wpe.weight"`, "two spellings"}},
+		{"two spellings", "gpt2", nil, with(f32("wpe.weight", 16, 8)), []string{`"transformer.wpe.weight"`, `"wpe.weight"`, "two names"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := testrun.TinyModels[tt.family]
@@ -174,9 +174,9 @@ func TestLongContext(t *testing.T) {
 	}{
 		{"a few tokens", generate(3), ""},
 		{"tokens without end, of which half a context is computed at once", generate(1 << 62),
-			"for 1048576 positions take 0.2 GiB, the device has 0.0 GiB free"},
+			"for 1048576 positions need 0.2 GiB, but the device has 0.0 GiB free"},
 		{"a short text", evaluate("testdata/troupe.txt", "text"), ""},
-		{"a text of a whole context", evaluate(zeros, "uint16"), "windows of 1048576 tokens, 1 at a time, take"},
+		{"a text of a whole context", evaluate(zeros, "uint16"), "windows of 1048576 tokens, 1 at a time, need"},
 	} {
 		if tt.want == "" && tt.err != nil {
 			t.Errorf("%s: %v", tt.name, tt.err)

@@ -57,7 +57,7 @@ func TestFromStep(t *testing.T) {
 	before := testrun.Tree(t, filepath.Join(out, "checkpoints"))
 	_, events = from(t, out, 2, sets...)
 	if w := testrun.EventsOf[troupe.WarningEvent](events); len(w) != 1 ||
-		!strings.Contains(w[0].Text, "gone on from step 2 by name before, and is at step 6") {
+		!strings.Contains(w[0].Text, "went back to step 2 on request and has reached step 6") {
 		t.Errorf("warnings %v", w)
 	}
 	if after := testrun.Tree(t, filepath.Join(out, "checkpoints")); after != before {

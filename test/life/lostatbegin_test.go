@@ -60,7 +60,7 @@ func TestLostBeforeBegin(t *testing.T) {
 			h := &lostHosts{workers: test.workers}
 			_, err := troupe.Start(t.Context(), cfg, troupe.Options{Hosts: h})
 			if !errors.Is(err, troupe.ErrNoWorkers) || !strings.Contains(err.Error(),
-				"worker a with rank 0 is lost: messages to it are not acknowledged") {
+				"worker a with rank 0 failed: messages to it are not acknowledged") {
 				t.Errorf("it ends with %v", err)
 			}
 			var setup *troupe.SetupError

@@ -49,7 +49,7 @@ func TestRateJumpIsReported(t *testing.T) {
 				t.Fatalf("no step %d in %v", tt.at, all)
 			}
 			is := *testrun.EventsOf[troupe.StepEvent](events)[i].LR
-			want := fmt.Sprintf("run.steps was %d and is %d, which moves the learning rate's decay (%s): at step %d it is %.4g, by the stored schedule it was %.4g", tt.first, tt.later, tt.decay, tt.at, is, 1e-4)
+			want := fmt.Sprintf("run.steps changed from %d to %d, which moves the learning rate's decay (%s): at step %d the rate is %.4g; with the stored value it was %.4g", tt.first, tt.later, tt.decay, tt.at, is, 1e-4)
 			if !slices.Equal(said, []string{want}) {
 				t.Errorf("it says %q, want %q", said, want)
 			}

@@ -396,7 +396,7 @@ func TestNoSampleTexts(t *testing.T) {
 	_, events := testrun.Finish(t, testrun.Start(t, cfg))
 	said := func(e troupe.Event) bool {
 		w, ok := e.(troupe.WarningEvent)
-		return ok && strings.Contains(w.Text, "no text is written at validations")
+		return ok && strings.Contains(w.Text, "no sample text is written")
 	}
 	if !slices.ContainsFunc(events, said) {
 		t.Errorf("nothing says so: %v", events)

@@ -61,19 +61,19 @@ func AutoState() string {
 }
 
 func (c candidate) untested() string {
-	return fmt.Sprintf("%v has not been tested yet; the first run with device.kind = \"auto\" does that", c)
+	return fmt.Sprintf("%v has not been tested yet; the first run with device.kind = \"auto\" tests it", c)
 }
 
 // says tells a verdict.
 func (c candidate) says(v verdict, kept bool) string {
 	switch {
 	case v.Passed && kept:
-		return fmt.Sprintf("took %v, which passed a self-test of %d cases on %s", c, v.Cases, v.When.Format("2006-01-02"))
+		return fmt.Sprintf("using %v, which passed a self-test of %d cases on %s", c, v.Cases, v.When.Format("2006-01-02"))
 	case v.Passed:
-		return fmt.Sprintf("took %v after a self-test of %d cases in %.1f s", c, v.Cases, v.Seconds)
+		return fmt.Sprintf("using %v after a self-test of %d cases in %.1f s", c, v.Cases, v.Seconds)
 	case kept && !v.When.IsZero():
-		return fmt.Sprintf("%v was left out, as by its self-test on %s: %s; the CPU is used", c, v.When.Format("2006-01-02"), v.Why)
+		return fmt.Sprintf("not using %v, which failed its self-test on %s: %s; using the CPU", c, v.When.Format("2006-01-02"), v.Why)
 	default:
-		return fmt.Sprintf("%v was left out: %s; the CPU is used", c, v.Why)
+		return fmt.Sprintf("not using %v: %s; using the CPU", c, v.Why)
 	}
 }

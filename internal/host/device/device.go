@@ -28,7 +28,7 @@ func Open(cfg *config.Config) (Device, error) {
 	for r := range cfg.Pipeline.Stages {
 		if KindOf(cfg, r) != KindOf(cfg, 0) {
 			return nil, cfg.Errorf("device.ranks",
-				"ranks 0 and %d compute on %s and %s, and a single device is asked for; give one kind, or leave the key out", r, KindOf(cfg, 0),
+				"ranks 0 and %d compute on %s and %s, but this needs a single device; give one kind, or leave the key out", r, KindOf(cfg, 0),
 				KindOf(cfg, r))
 		}
 	}

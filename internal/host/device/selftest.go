@@ -131,7 +131,7 @@ func (c candidate) kept() (v verdict, ok bool) {
 		return v, false
 	}
 	return verdict{GPU: c.found.Name, Kernels: c.found.Path,
-		Why: fmt.Sprintf("its self-test has begun before and did not come to an end (remove %s to try it again)", c.begun())}, true
+		Why: fmt.Sprintf("an earlier self-test did not finish (remove %s to test it again)", c.begun())}, true
 }
 
 func (c candidate) file() string  { return filepath.Join(c.folder, c.key+".json") }
@@ -214,7 +214,7 @@ func (c candidate) run(ctx context.Context) (optest.Tally, error) {
 			return o.tally, o.err
 		case <-time.After(SelfTestPatience / 12):
 		}
-		return optest.Tally{}, fmt.Errorf("it does not answer: %w", patience.Err())
+		return optest.Tally{}, fmt.Errorf("it does not respond: %w", patience.Err())
 	}
 }
 

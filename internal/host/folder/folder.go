@@ -21,7 +21,7 @@ const (
 	openTries = 10
 )
 
-var errReplaced = errors.New("it was replaced while it was opened")
+var errReplaced = errors.New("it was replaced while it was being opened")
 
 // Folder is a folder of the operating system.
 type Folder struct {
@@ -104,7 +104,7 @@ func (d *Folder) Mkdir(name string) error {
 // Rename renames within one folder.
 func (d *Folder) Rename(from, to string) error {
 	if path.Dir(from) != path.Dir(to) {
-		return fmt.Errorf("renaming %s to %s: they are in different folders", d.Path(from), d.Path(to))
+		return fmt.Errorf("rename %s to %s: they are in different folders", d.Path(from), d.Path(to))
 	}
 	return d.in(from, func(at *os.Root, base string) error { return at.Rename(base, path.Base(to)) })
 }
@@ -170,7 +170,7 @@ func (d *Folder) Sub(name string) (FS, error) {
 // stay inside it. leave closes it.
 func (d *Folder) enter(name string) (at *os.Root, err error) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
-		return nil, fmt.Errorf("%q leads out of %s", name, d.path)
+		return nil, fmt.Errorf("%q is outside of %s", name, d.path)
 	}
 	at = d.root
 	elems := strings.Split(path.Clean(name), "/")
@@ -311,7 +311,7 @@ func same(before fs.FileInfo, stat func(string) (fs.FileInfo, error), path strin
 // wrongKind is the error about an entry that is not what its name calls for.
 func wrongKind(path string, mode fs.FileMode, want string) error {
 	if mode&fs.ModeSymlink != 0 {
-		return fmt.Errorf("%s is a symbolic link, which is not followed: put the %s itself there (cp -rL copies without links)", path, want)
+		return fmt.Errorf("%s is a symbolic link, which is not allowed; put the %s itself there (cp -rL copies without links)", path, want)
 	}
 	return fmt.Errorf("%s is not a %s", path, want)
 }

@@ -282,7 +282,7 @@ func TestReadFile(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 	if _, err := folder.ReadFile(d, "a", 6); !errors.Is(err, folder.ErrUnreadable) ||
-		!strings.Contains(err.Error(), "has 7 bytes, at most 6 are read") {
+		!strings.Contains(err.Error(), "has 7 bytes, but the limit is 6") {
 		t.Errorf("above the limit: %v", err)
 	}
 	if _, err := folder.ReadFile(d, "b", 7); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, folder.ErrUnreadable) {
@@ -290,7 +290,7 @@ func TestReadFile(t *testing.T) {
 	}
 	d.Set("a", faultfs.Fault{Short: true})
 	if _, err := folder.ReadFile(d, "a", 7); !errors.Is(err, folder.ErrUnreadable) ||
-		!strings.Contains(err.Error(), "gave 6 bytes where the system says there are 7") {
+		!strings.Contains(err.Error(), "read 6 bytes, but the system reports 7") {
 		t.Errorf("a short read: %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // ErrUnreadable: something is there, and can't be read as things are. It says
 // nothing about whether the content is good.
-var ErrUnreadable = errors.New("it can't be read at the moment")
+var ErrUnreadable = errors.New("cannot be read at the moment")
 
 // Unreadable marks an error of reading with ErrUnreadable, unless it says that there
 // is nothing to read.
@@ -45,7 +45,7 @@ func ReadAll(file File, limit int64) ([]byte, error) {
 		return nil, Unreadable(err)
 	}
 	if info.Size() > limit {
-		return nil, Unreadable(fmt.Errorf("%s has %d bytes, at most %d are read", file.Name(), info.Size(), limit))
+		return nil, Unreadable(fmt.Errorf("%s has %d bytes, but the limit is %d", file.Name(), info.Size(), limit))
 	}
 	data := make([]byte, info.Size())
 	n, err := file.ReadAt(data, 0)
@@ -60,7 +60,7 @@ func ReadAll(file File, limit int64) ([]byte, error) {
 
 // short is the error about reads that end before the size that the system has told.
 func short(file File, read, size int64) error {
-	return fmt.Errorf("%s: reading gave %d bytes where the system says there are %d: %w", file.Name(), read, size, io.ErrUnexpectedEOF)
+	return fmt.Errorf("%s: read %d bytes, but the system reports %d: %w", file.Name(), read, size, io.ErrUnexpectedEOF)
 }
 
 // Whole reads a file that nobody shortens meanwhile. Where its reads end before the

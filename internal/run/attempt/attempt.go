@@ -23,41 +23,41 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Options are what the configuration does not say.
+// Options are the options of Open that are not in the configuration.
 type Options struct {
 	Fresh         bool // the folder must be empty
 	FromStep      int  // resume from the checkpoint of this step; 0: from the newest
 	AcceptNewData bool
-	Trace         bool          // of every step
-	Hosts         plan.Hosts    // processes for the ranks; nil: this one
-	Wait          time.Duration // for those processes
+	Trace         bool          // trace every step
+	Hosts         plan.Hosts    // choose the workers of the ranks; nil: this process computes them
+	Wait          time.Duration // for workers
 	System        *actor.ActorSystem
 	Logger        *slog.Logger
 }
 
-// Env is what an attempt asks of its run, and tells it.
+// Env is what an attempt calls in its run.
 type Env struct {
 	Context context.Context // its end ends the placing of ranks
-	// Event gets what happens while the actors train.
+	// Event receives the events while the actors train.
 	Event func(event.Event)
 	Warn  func(format string, args ...any)
-	// Begun is told when the folder is the run's: Info and the other fields are there.
+	// Begun is called when the attempt has opened the folder for writing. Info and the other fields are set then.
 	Begun func(*Attempt)
-	// Saved is told of a checkpoint as soon as it is written.
+	// Saved is called as soon as a checkpoint is written.
 	Saved    func(state trainstate.State, dir string)
-	Requests func(step int64) []actors.Request // for an attempt that begins after a step
-	// Marks are the run's history, and Unmarked is told why one can't be written.
+	Requests func(step int64) []actors.Request // for an attempt that starts after a step
+	// Marks writes events.jsonl. Unmarked is called with the error if it cannot.
 	Marks    *runlog.Marks
 	Unmarked func(error)
 }
 
-// Attempt is an attempt at a run that has been opened. The exported fields are there when Env.Begun is called.
+// Attempt is one start of a run. The exported fields are set when Env.Begun is called.
 type Attempt struct {
 	Info        event.Info
-	Step        int64 // after which it begins
+	Step        int64 // after which it starts
 	LastValLoss *float64
 	Model       *stages.Model
-	Tokenizer   tokenizer.Tokenizer // nil: the data are no text
+	Tokenizer   tokenizer.Tokenizer // nil: the data are not text
 	Text        *corpus.Text
 
 	cfg     *config.Config // resolved
@@ -65,12 +65,12 @@ type Attempt struct {
 	env     Env
 	devices *devices
 	byAuto  bool   // device.kind = "auto" chose a GPU
-	noGPU   string // why "auto" takes no GPU after all; "": it may
+	noGPU   string // why "auto" must not use a GPU; "": it may
 
 	output  *rundir.Dir
-	back    *rundir.Resumed        // nil: the run begins
-	ckpt    *checkpoint.Checkpoint // that the weights come from; nil: there is none
-	kept    rundir.Kept            // files of what the run began from
+	back    *rundir.Resumed        // nil: a new run
+	ckpt    *checkpoint.Checkpoint // that the weights come from; nil: none
+	kept    rundir.Kept            // files of the model that the run started from
 	tokens  *corpus.TokenStore
 	changed corpus.Comparison
 	data    *corpus.Data
@@ -78,7 +78,7 @@ type Attempt struct {
 	start   trainstate.State
 	load    stages.Source
 	feed    corpus.Feed
-	inPlace bool // there is no memory for copies of the weights that are saved
+	inPlace bool // there is no memory for a copy of the weights to save
 	metrics *telemetry.Writer
 	stats   *telemetry.StatsWriter
 	sampler *runlog.Sampler // nil: no text is written
@@ -86,14 +86,14 @@ type Attempt struct {
 	spec    actors.Spec
 }
 
-// Open opens everything that a run needs; its configuration stays as it is. ctx ends the wait for processes. What it
-// opened before an error is closed.
+// Open opens everything that an attempt needs. It does not change cfg. ctx ends the wait for workers. After an error
+// it has closed everything.
 func Open(ctx context.Context, cfg *config.Config, o Options, env Env) (*Attempt, error) {
 	a := &Attempt{cfg: cfg, o: o, env: env}
 	err := a.open(ctx)
 	if err != nil && a.byAuto && !a.begun() {
 		// device.kind = "auto" chose the GPU: fall back to the CPU if it cannot run this model.
-		why := fmt.Sprintf("the GPU was left out: %v; the CPU is used", err)
+		why := fmt.Sprintf("not using the GPU: %v; using the CPU", err)
 		if closing := a.Close(); closing != nil {
 			return nil, plan.AsSetup(errors.Join(err, closing))
 		}
@@ -106,7 +106,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options, env Env) (*Attempt
 	return a, nil
 }
 
-// Start has the actors train. After an error everything is closed.
+// Start starts the actors. After an error it has closed everything.
 func (a *Attempt) Start() (*actors.Run, error) {
 	run, err := actors.Start(a.spec)
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *Attempt) Start() (*actors.Run, error) {
 	return run, nil
 }
 
-// fail closes what is open, and marks an error before which nothing was changed.
+// fail closes what is open. It marks the error as one of the setup if nothing was changed.
 func (a *Attempt) fail(err error) error {
 	if err = checkpoint.AsNoSpace(err); !a.begun() {
 		err = plan.AsSetup(err)
@@ -127,7 +127,7 @@ func (a *Attempt) fail(err error) error {
 // begun reports whether the folder has been changed.
 func (a *Attempt) begun() bool { return a.output != nil && a.output.Begun }
 
-// Close closes what Open has opened, in reverse. The memory that devices have taken can still be asked for.
+// Close closes what Open has opened, in reverse. Memory still works afterwards.
 func (a *Attempt) Close() error {
 	errs := []error{a.EndTexts(true), a.env.Marks.Close()}
 	if a.stats != nil {
@@ -148,30 +148,30 @@ func (a *Attempt) Close() error {
 	if a.output != nil {
 		errs = append(errs, a.output.Close())
 	}
-	// Whoever keeps the attempt keeps no text by it.
+	// The run keeps the attempt, but not its data.
 	a.metrics, a.stats, a.data, a.ckpt, a.output = nil, nil, nil, nil, nil
 	a.feed, a.spec = corpus.Feed{}, actors.Spec{}
 	return errors.Join(errs...)
 }
 
-// Event is told of steps and checkpoints, in their order, while the actors train.
+// Event receives the steps and checkpoints in order while the actors train.
 func (a *Attempt) Event(e event.Event) { a.sampler.Event(e) }
 
-// EndTexts ends the writing of texts; cut ends the last one where it is.
+// EndTexts ends the sampling of texts. cut stops the last one.
 func (a *Attempt) EndTexts(cut bool) error {
 	s := a.sampler
 	a.sampler = nil
 	return s.End(cut)
 }
 
-// SavedBefore is the step of the newest checkpoint before a step; 0: there is none.
+// SavedBefore returns the step of the newest checkpoint before a step; 0: none.
 func (a *Attempt) SavedBefore(step int64) (last int64) {
 	if a.output == nil {
 		return 0
 	}
 	steps, err := a.output.Store.Steps()
 	if err != nil {
-		return 0 // the error that is told is another one
+		return 0 // the caller reports another error
 	}
 	for _, s := range steps {
 		if int64(s) < step {

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// Check says whether a configuration can be run on this machine, as far as that can be told without reading the data.
+// Check checks whether this machine can run a configuration, without reading the data.
 func Check(cfg *config.Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -32,8 +32,8 @@ func Check(cfg *config.Config) error {
 	}))
 }
 
-// CheckElsewhere is Check for other machines: each rank has a device of its own with so many bytes of memory for its
-// tensors; 0: memory isn't judged.
+// CheckElsewhere is Check for other machines: each rank has its own device with deviceBytes of memory for tensors; 0: do
+// not check the memory.
 func CheckElsewhere(cfg *config.Config, deviceBytes int64) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -43,7 +43,7 @@ func CheckElsewhere(cfg *config.Config, deviceBytes int64) error {
 
 func check(cfg *config.Config, memory func(*plan.Plan) error) (err error) {
 	var missing error
-	if cfg.Text() { // the fields of other data are the model's
+	if cfg.Text() { // other data are opened with the model
 		_, _, _, missing = corpus.Files(cfg)
 	}
 	cfg, ckpt, err := plan.LoadFrom(cfg)

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// describe describes the run to the actors. The folder is changed here, when nothing can be refused any more.
+// describe fills in the actors.Spec. It changes the folder, after all checks have passed.
 func (a *Attempt) describe() error {
 	if err := a.openFeed(); err != nil {
 		return err
@@ -42,19 +42,19 @@ func (a *Attempt) describe() error {
 	return nil
 }
 
-// openFeed makes what the loader reads.
+// openFeed opens the feed of the loader.
 func (a *Attempt) openFeed() (err error) {
 	if a.feed, err = corpus.FeedOf(a.data, a.cfg, a.start.Step); err != nil {
 		return err
 	}
 	if was, is := a.start.EvalWindows, a.feed.Windows; a.resumes() && was != is {
-		a.restartBest(fmt.Sprintf("validations are of %d windows now, not of %d", is, was))
+		a.restartBest(fmt.Sprintf("a validation now has %d windows, not %d", is, was))
 	}
 	a.start.EvalWindows = a.feed.Windows
 	return nil
 }
 
-// placeStages makes the stages, and says where they are.
+// placeStages sets the stages and where they are.
 func (a *Attempt) placeStages(evalMicrobatches int) (err error) {
 	if _, err := a.plan.CheckWorld(evalMicrobatches); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (a *Attempt) placeStages(evalMicrobatches int) (err error) {
 	return a.devices.place(a.env.Context, &a.spec, assignment)
 }
 
-// beginFolder makes the folder the run's, and opens its files.
+// beginFolder starts the run in its folder and opens its files.
 func (a *Attempt) beginFolder() (rundir.Beginning, error) {
 	begun, err := a.output.Begin(a.cfg.TOML(), a.start, a.resumes())
 	for _, w := range begun.Warnings {
@@ -115,14 +115,14 @@ func (a *Attempt) info() event.Info {
 	return info
 }
 
-// setTraining fills in what is trained on, for how long, and how.
+// setTraining fills in the data, the length, and the settings of the training.
 func (a *Attempt) setTraining() {
 	s, run := &a.spec, a.cfg.Run
 	if ckpt := a.ckpt; ckpt != nil {
 		if a.o.Hosts != nil {
 			s.Weights = &actors.StoredWeights{Params: a.Model.Params, Source: a.load}
 		}
-		// Whoever removes the checkpoint once the weights are read gets its space back.
+		// After the weights are read, a removal of the checkpoint frees its space.
 		s.Ready = func() { _ = ckpt.Close() }
 	}
 	s.Run, s.Start, s.Steps = a.start.Run, a.start, int64(run.Steps)
@@ -139,7 +139,7 @@ func (a *Attempt) setTraining() {
 	}
 }
 
-// setWriters fills in what is written, and who is told.
+// setWriters fills in the writers of files and the receiver of events.
 func (a *Attempt) setWriters(save *rundir.Saver, begun rundir.Beginning) {
 	s := &a.spec
 	layers, stats := runlog.NewLayerStats(a.plan, a.memory), begun.Stats
@@ -152,14 +152,14 @@ func (a *Attempt) setWriters(save *rundir.Saver, begun rundir.Beginning) {
 	s.WriteRecord, s.WriteTrace, s.OnEvent = a.metrics.Write, runlog.TraceWriter(a.plan, a.output.FS, a.Info.Threads), a.env.Event
 }
 
-// writeTexts has the model write a text at each validation, where the configuration asks for it.
+// writeTexts starts the sampler if run.sample_tokens is set.
 func (a *Attempt) writeTexts(begun rundir.Beginning) {
 	var why string
 	a.sampler, why = runlog.NewSampler(runlog.SamplerOptions{Config: a.cfg, Model: a.Model, Tokenizer: a.Tokenizer, Text: a.Text,
 		Apart:  a.o.Hosts != nil,
 		Writer: begun.Samples, Warn: a.env.Warn, Written: func(step int64) { a.env.Unmarked(a.env.Marks.Add(step, telemetry.MarkSample, "")) }})
 	if why != "" {
-		a.env.Warn("no text is written at validations, though run.sample_tokens is %d: %s", a.cfg.Run.SampleTokens, why)
+		a.env.Warn("run.sample_tokens is %d, but no sample text is written: %s", a.cfg.Run.SampleTokens, why)
 	}
 	if a.sampler != nil && a.o.Hosts == nil {
 		a.spec.CopyAtEval = a.sampler.CopyAtEval

@@ -10,21 +10,21 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// devices are what the ranks compute on: devices of this process, or others.
+// devices are the devices of the ranks: in this process, or those of workers.
 type devices struct {
 	set     *device.Set  // nil: in other processes
 	workers plan.Workers // nil: here
 	closed  bool
-	auto    string // what device.kind = "auto" has come to; "": nothing to say
-	// ofRanks is what other processes tell of the most tensor memory of each rank at a time; nil: nothing.
+	auto    string // why device.kind = "auto" chose its device; "": not used
+	// ofRanks returns the peak tensor memory of each rank as workers report it; nil: not known.
 	ofRanks func() []int64
 }
 
-// openDevices opens them, and resolves which device kind = "auto" is. noGPU says why no GPU is to be taken there; "": if
-// there is one, it may be. The configuration that it returns is there after an error too.
+// openDevices opens the devices and resolves device.kind = "auto". noGPU is why "auto" must not be a GPU; "": it may
+// be one. The configuration is returned after an error, too.
 func openDevices(ctx context.Context, cfg *config.Config, o Options, noGPU string) (*config.Config, *devices, error) {
 	cfg = cfg.WithAutoGPU(false)
-	if o.Hosts != nil { // ranks in other processes are placed by what these offer: there "auto" is the CPU
+	if o.Hosts != nil { // with workers, "auto" is the CPU: ranks are placed by what workers offer
 		workers, err := o.Hosts.Choose(ctx, cfg, o.Wait)
 		if err != nil {
 			return cfg, nil, err
@@ -63,7 +63,7 @@ func (c *devices) path() string {
 	return c.workers.Path()
 }
 
-// describe fills in what people read of them.
+// describe fills in Info.
 func (c *devices) describe(i *event.Info) {
 	i.Kernels, i.Auto = c.path(), c.auto
 	if c.set != nil {
@@ -73,7 +73,7 @@ func (c *devices) describe(i *event.Info) {
 	}
 }
 
-// checkMemory refuses a model that does not fit. Other processes look for themselves.
+// checkMemory rejects a model that does not fit. Workers check their own memory.
 func (c *devices) checkMemory(p *plan.Plan) (inPlace string, err error) {
 	if c.set == nil {
 		return "", nil
@@ -89,7 +89,7 @@ func (c *devices) memoryByStage() map[string]int64 {
 	return c.set.TakenBy()
 }
 
-// groups are those of the ranks that this process computes.
+// groups returns the groups of the ranks that this process computes.
 func (c *devices) groups(p *plan.Plan) plan.Groups {
 	if c.set == nil {
 		return plan.NoGroups{}
@@ -97,7 +97,7 @@ func (c *devices) groups(p *plan.Plan) plan.Groups {
 	return p.LocalGroups()
 }
 
-// place says where a run's stages are.
+// place sets where the stages are.
 func (c *devices) place(ctx context.Context, s *actors.Spec, a plan.Assignment) error {
 	if c.set != nil {
 		s.Devices = c.set.OfRanks()
@@ -113,7 +113,7 @@ func (c *devices) place(ctx context.Context, s *actors.Spec, a plan.Assignment) 
 	return nil
 }
 
-// watch lets whoever has the stages tell the run of them.
+// watch connects the workers with the run.
 func (c *devices) watch(r *actors.Run) {
 	if c.workers != nil {
 		c.workers.Watch(r)

@@ -67,8 +67,7 @@ func (a *Attempt) openFolder() (err error) {
 // resumes reports whether the run resumes.
 func (a *Attempt) resumes() bool { return a.back != nil }
 
-// loadShape takes from the weights what they decide: from the checkpoint that the run resumes from,
-// which has all that was taken from model.from once, else from model.from.
+// loadShape takes the shape from the checkpoint that the run resumes from, or from model.from.
 func (a *Attempt) loadShape() (err error) {
 	if !a.resumes() {
 		if a.cfg, a.ckpt, err = plan.LoadFrom(a.cfg); err != nil {
@@ -100,7 +99,7 @@ func (a *Attempt) loadShape() (err error) {
 		return err
 	}
 	if how := config.Regrouped(stored, a.cfg); how != "" {
-		a.env.Warn("the run %s: losses may differ in the last digits, in float32 within 1e-5 of them", how)
+		a.env.Warn("the run %s: losses may differ in the last digits, in float32 by a relative 1e-5", how)
 	}
 	if how := rateChange(stored, a.cfg, a.output.Changes(), a.back.State.Step); how != "" {
 		a.env.Warn("%s", how)
@@ -108,7 +107,7 @@ func (a *Attempt) loadShape() (err error) {
 	return nil
 }
 
-// warnDevices says what the devices can't do of what was asked for.
+// warnDevices warns about settings that the devices do not support.
 func (a *Attempt) warnDevices() {
 	set := a.devices.set
 	if set == nil {
@@ -116,20 +115,20 @@ func (a *Attempt) warnDevices() {
 	}
 	set.OnWarning(func(text string) { a.env.Warn("%s", text) })
 	if apart := set.Apart(); len(apart) > 0 {
-		a.env.Warn("no access to each other's memory have %s: what crosses between them goes through the host's", strings.Join(apart, ", "))
+		a.env.Warn("%s have no access to each other's memory: transfers between them go through host memory", strings.Join(apart, ", "))
 	}
 	for _, d := range set.Opened() {
 		if a.cfg.Device.DType == "bfloat16" && !d.FastBF16() {
-			a.env.Warn("device.dtype is bfloat16, and %s kernels have no instructions for it (AVX-512 BF16 and AMX are such, and GPUs from Ampere on have theirs): "+
-				"its numbers take half the memory, and its products are as slow as float32's", d.Path())
+			a.env.Warn("device.dtype is bfloat16, but %s kernels have no bfloat16 instructions (AVX-512 BF16, AMX, or a GPU from Ampere on): "+
+				"numbers take half the memory, but products are as slow as in float32", d.Path())
 		}
 		if a.cfg.Device.TF32 && !device.KnowsTF32(d) {
-			a.env.Warn("device.tf32 is true, and cuBLASLt, which knows it, was not found (engine doctor says where it was looked for): products are of whole float32 numbers")
+			a.env.Warn("device.tf32 is true, but cuBLASLt was not found (engine doctor lists where it was searched): products use full float32")
 		}
 	}
 }
 
-// openData reads the data, and says what is doubtful about them.
+// openData reads the data and warns about them.
 func (a *Attempt) openData() error {
 	stored, err := a.storedTokenizer()
 	if err != nil {
@@ -163,7 +162,7 @@ func (a *Attempt) openData() error {
 		return err
 	}
 	if n := len(a.data.Excluded); n > 0 {
-		a.env.Warn("%d of the files that data.train names are data.val's too: validated on, not trained on: %s", n,
+		a.env.Warn("data.val also matches %d of the files of data.train; they are only used for validation: %s", n,
 			corpus.Listed(a.data.Excluded))
 	}
 	return nil
@@ -172,8 +171,8 @@ func (a *Attempt) openData() error {
 // readsText reports whether the data are text, and not ids or samples.
 func (a *Attempt) readsText() bool { return a.cfg.Text() && a.cfg.IDBytes() == 0 }
 
-// storedTokenizer is the one to resume with: the checkpoint's, or that which
-// data.tokenizer names, or that of the model which the run starts from. One that is not known matters for text alone:
+// storedTokenizer returns the tokenizer of the checkpoint that the run resumes from, or that of
+// data.tokenizer, or that of model.from. An unknown one matters only for text:
 // see plan.LoadShape.
 func (a *Attempt) storedTokenizer() (tokenizer.Tokenizer, error) {
 	if a.resumes() {
@@ -196,8 +195,8 @@ func (a *Attempt) storedTokenizer() (tokenizer.Tokenizer, error) {
 	return t, nil
 }
 
-// keep reads the files that the run keeps: of the checkpoint that it begins or resumes from, and
-// where it begins with a tokenizer from elsewhere those beside that.
+// keep reads the files that the run keeps: those of the checkpoint that it starts or resumes from. For another
+// tokenizer, it reads the files beside that.
 func (a *Attempt) keep() (rundir.Kept, error) {
 	kept, err := rundir.Keep(a.ckpt)
 	if err != nil {
@@ -215,7 +214,7 @@ func (a *Attempt) keep() (rundir.Kept, error) {
 	return kept, nil
 }
 
-// begins says where the run begins or resumes, and where its weights come from.
+// begins sets the state in which the run starts or resumes, and the source of its weights.
 func (a *Attempt) begins() (err error) {
 	a.load = stages.InitWeights(a.cfg.Run.Seed)
 	if a.ckpt != nil {
@@ -227,13 +226,13 @@ func (a *Attempt) begins() (err error) {
 	} else {
 		a.start = a.back.State
 		if path := a.devices.path(); a.start.Kernels != path {
-			a.env.Warn("the run was trained with %s kernels and goes on with %s: losses may differ in the last bits", a.start.Kernels, path)
+			a.env.Warn("the run was trained with %s kernels and continues with %s: losses may differ in the last bits", a.start.Kernels, path)
 		}
 		if d := a.output.Decision(a.start.Step); d != nil {
 			a.start.Decisions = append(a.start.Decisions, *d)
 		}
 		if d := a.changed.Decision(a.start.Step); d != nil {
-			a.env.Warn("the run goes on with new data (%s)", d.Detail)
+			a.env.Warn("the run continues with new data (%s)", d.Detail)
 			a.start.Decisions = append(a.start.Decisions, *d)
 		}
 		if a.changed.Validation {
@@ -244,16 +243,16 @@ func (a *Attempt) begins() (err error) {
 	return err
 }
 
-// restartBest forgets the best validation loss, which was measured on something else.
+// restartBest forgets the best validation loss, because it was measured on other data.
 func (a *Attempt) restartBest(why string) {
 	if s := &a.start; s.BestStep > 0 && s.BestValLoss != nil {
-		a.env.Warn("%s: the best validation loss so far, %.4f at step %d, was measured otherwise and no longer counts", why, *s.BestValLoss,
+		a.env.Warn("%s: the best validation loss so far, %.4f at step %d, is not comparable and no longer counts", why, *s.BestValLoss,
 			s.BestStep)
 	}
 	a.start.FirstValLoss, a.start.BestValLoss, a.start.BestStep = nil, nil, 0
 }
 
-// makePlan resolves the configuration with the data and the weights that the run begins from. It refuses what does not
+// makePlan resolves the configuration with the data and the weights of the run. It rejects a model that does not
 // fit the memory.
 func (a *Attempt) makePlan() (err error) {
 	if a.plan, err = a.resolve(); err != nil {
@@ -267,10 +266,10 @@ func (a *Attempt) makePlan() (err error) {
 		a.env.Warn("model.freeze: %s", text)
 	}
 	if o := a.plan.OutOfOrder(); o.Any() {
-		a.env.Warn("%s computes %v out of microbatch order: the training is right, but its losses differ in the last bits from those of other schedules", a.cfg.Pipeline.Schedule, o)
+		a.env.Warn("schedule %s computes %v out of microbatch order: training is correct, but its losses differ in the last bits from those of other schedules", a.cfg.Pipeline.Schedule, o)
 	}
 	if n := a.cfg.Pipeline.Stages * a.cfg.Pipeline.Chunks; n > 1 && a.cfg.Pipeline.WireDType != "" {
-		a.env.Warn("what travels between the %d chunks is rounded to %s (pipeline.wire_dtype): losses depend on where the model is cut", n,
+		a.env.Warn("tensors between the %d chunks are rounded to %s (pipeline.wire_dtype): losses depend on the layout", n,
 			a.cfg.Pipeline.WireDType)
 	}
 	inPlace, err := a.devices.checkMemory(a.plan)

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// rateOf is the course of the learning rate.
+// rateOf returns the learning rate over time.
 func rateOf(cfg *config.Config) stages.Rate {
 	r := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps),
 		Decay: cfg.Optimizer.Decay, DecaySteps: int64(cfg.Optimizer.DecaySteps)}
@@ -20,7 +20,7 @@ func rateOf(cfg *config.Config) stages.Rate {
 	return r
 }
 
-// rateChange says how the learning rate after a step differs from that of the stored configuration; "": it
+// rateChange describes how the learning rate after a step differs from that of the stored configuration; "": it
 // does not.
 func rateChange(stored, cfg *config.Config, changes []event.Change, after int64) string {
 	was, is := rateOf(stored), rateOf(cfg)
@@ -30,12 +30,12 @@ func rateChange(stored, cfg *config.Config, changes []event.Change, after int64)
 			is.LR, is.MinLR = c.LR, c.MinLR
 		}
 	}
-	// The courses can part where one of them turns.
+	// The two can diverge only at a step where one of them changes its form.
 	turns := []int64{after + 1, was.Warmup + 1, is.Warmup + 1, was.Steps - was.DecaySteps + 1, is.Steps - is.DecaySteps + 1, was.Steps + 1}
 	slices.Sort(turns)
 	for _, step := range turns {
 		if a, b := was.At(step), is.At(step); step > after && step <= is.Steps && math.Abs(a-b) > 1e-9*math.Max(a, b) {
-			return fmt.Sprintf("run.steps was %d and is %d, which moves the learning rate's decay (%s): at step %d it is %.4g, by the stored schedule it was %.4g",
+			return fmt.Sprintf("run.steps changed from %d to %d, which moves the learning rate's decay (%s): at step %d the rate is %.4g; with the stored value it was %.4g",
 				stored.Run.Steps, cfg.Run.Steps, cfg.Optimizer.Decay, step, b, a)
 		}
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// Data is what a run or an evaluation reads: texts as token ids, documents, or samples.
+// Data are the data of a run or an evaluation: texts as token ids, documents, or samples.
 type Data struct {
 	Tokenizer  tokenizer.Tokenizer
 	Train, Val data.Corpus
 	Identity   trainstate.Data
-	Excluded   []string // files that both data.train and data.val name: validated on, not trained on
+	Excluded   []string // files that both data.train and data.val match: only for validation
 	close      []data.Corpus
 	kept       *TokenStore // where ids of texts are kept; nil: nowhere
 
@@ -47,8 +47,8 @@ func (c *Data) Close() error {
 	return errors.Join(errs...)
 }
 
-// Files finds the files that a configuration names. What it is validated on is not
-// trained on, though data.train names it too: those are excluded.
+// Files returns the files of data.train and data.val. A file of data.val is not
+// used for training, even if data.train matches it: these files are excluded.
 func Files(cfg *config.Config) (train, val, excluded []string, err error) {
 	var errs []error
 	found, err := data.Find(cfg.Data.Train)
@@ -68,13 +68,13 @@ func Files(cfg *config.Config) (train, val, excluded []string, err error) {
 	}
 	train = without(found.Files, excluded)
 	if len(train) == 0 {
-		return nil, nil, nil, cfg.Errorf("data.train", "every file that it names is named by data.val too, which leaves nothing to train on: %s",
+		return nil, nil, nil, cfg.Errorf("data.train", "data.val also matches every file of data.train, so there is nothing to train on: %s",
 			Listed(excluded))
 	}
 	return train, val, excluded, nil
 }
 
-// warnLeftOut says which names are not read. A run that is resumed, which has something to accept, has said it.
+// warnLeftOut warns about matches that are not read. A resumed run, which has an accept, has warned at its start.
 func (c *Data) warnLeftOut(cfg *config.Config, accept Accept) {
 	if accept == nil {
 		c.Warnings = append(c.Warnings, append(leftOut("data.train", cfg.Data.Train, c.Excluded), leftOut("data.val", cfg.Data.Val, nil)...)...)
@@ -85,15 +85,16 @@ func without(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
-// leftOut says which of the names that a key leads to are not read, except excluded ones, which are said elsewhere.
+// leftOut returns warnings about matches of a key that are not read, except for excluded ones.
 func leftOut(key string, patterns, excluded []string) (warnings []string) {
 	found, err := data.Find(patterns)
-	if err != nil { // which whoever reads the files reports
+	if err != nil { // the reader of the files reports it
 		return nil
 	}
 	if again := without(found.Again, excluded); len(again) > 0 {
 		warnings = append(warnings,
-			fmt.Sprintf("%s: %d of the names that it leads to are links to, or other spellings of, files that it names too, and each file is read once: %s", key, len(again), Listed(again)))
+			fmt.Sprintf("%s: %d of the matches are links to, or other names of, files that it matches, too; each file is read once: %s", key,
+				len(again), Listed(again)))
 	}
 	if n := len(found.Other); n > 0 {
 		const most = 3
@@ -101,12 +102,12 @@ func leftOut(key string, patterns, excluded []string) (warnings []string) {
 		if n > most {
 			some += fmt.Sprintf(", and %d more", n-most)
 		}
-		warnings = append(warnings, fmt.Sprintf("%s: %d of the names that it leads to are no files and are left out: %s", key, n, some))
+		warnings = append(warnings, fmt.Sprintf("%s: %d of the matches are not files and are skipped: %s", key, n, some))
 	}
 	return warnings
 }
 
-// Listed names the first few files.
+// Listed returns the names of the first few files.
 func Listed(files []string) string {
 	const most = 3
 	var names []string
@@ -119,8 +120,8 @@ func Listed(files []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Load reads the texts. talk is what the model's directory says of its text; stored is the tokenizer of the checkpoint that the
-// run goes on from; nil: it is made from the training text. accept and kept may be nil.
+// Load reads the data. talk is what the model's directory says about texts. stored is the tokenizer of the checkpoint that the
+// run resumes from; nil: it is made from the training text. accept and kept may be nil.
 func Load(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, accept Accept, kept *TokenStore) (c *Data, err error) {
 	if !cfg.Text() {
 		return loadSamples(cfg, accept)
@@ -176,15 +177,15 @@ func Load(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, acce
 	return c, nil
 }
 
-// warnNames says what is done with the names of special tokens in texts that were encoded now: special is as
-// data.special_tokens. chosen: a person has said that they are tokens.
+// warnNames warns about names of special tokens in texts that were encoded now. special is
+// data.special_tokens. chosen: the user has set it.
 func (c *Data) warnNames(special string, chosen bool) {
 	if plain := special == config.SpecialAsText; c.names > 0 && (plain || !chosen) {
 		c.Warnings = append(c.Warnings, namesWarning(c.names, "the data", plain))
 	}
 }
 
-// valKey is the key that the validation text comes from.
+// valKey is the key of the validation text.
 func valKey(cfg *config.Config) string {
 	if len(cfg.Data.Val) > 0 {
 		return "data.val"
@@ -192,8 +193,8 @@ func valKey(cfg *config.Config) string {
 	return "data.val_fraction"
 }
 
-// read makes a corpus of files, which it closes with the others, if accept takes their
-// content. With a nil one nobody asks for it, and ids are not read for it.
+// read opens a corpus of files if accept accepts their
+// content. c closes it. A nil accept accepts everything, and ids are not read for it.
 func (c *Data) read(how reading, files []string, accept func(is data.Identity) error) (corpus data.Corpus, err error) {
 	if how.idBytes > 0 {
 		corpus, err = c.readIDs(files, how.vocab, how.idBytes, accept)
@@ -253,8 +254,8 @@ func (c *Data) readText(how reading, files []string, accept func(is data.Identit
 	return corpus, nil
 }
 
-// Maker is the tokenizer that made the ids, to be stored with the model; nil when
-// it is not known, as with ids that another program has written.
+// Maker returns the tokenizer of the ids, to store it with the model. It is nil if
+// it is not known, such as for ids that another program has written.
 func (c *Data) Maker(cfg *config.Config, vocab int) tokenizer.Tokenizer {
 	if c.Tokenizer == nil || cfg.IDBytes() > 0 && c.Tokenizer.Vocab() != vocab {
 		return nil
@@ -262,8 +263,8 @@ func (c *Data) Maker(cfg *config.Config, vocab int) tokenizer.Tokenizer {
 	return c.Tokenizer
 }
 
-// VocabOf is the size of the vocabulary: the configuration's, else the
-// tokenizer's.
+// VocabOf returns the size of the vocabulary: that of the configuration, else that of the
+// tokenizer.
 func VocabOf(cfg *config.Config, t tokenizer.Tokenizer) int {
 	if cfg.Model.Vocab > 0 || t == nil {
 		return cfg.Model.Vocab
@@ -271,11 +272,11 @@ func VocabOf(cfg *config.Config, t tokenizer.Tokenizer) int {
 	return t.Vocab()
 }
 
-// CheckVocab refuses a model that has no row for some of the tokenizer's ids.
+// CheckVocab rejects a vocabulary that is smaller than the tokenizer's.
 func CheckVocab(cfg *config.Config, t tokenizer.Tokenizer) error {
 	if v := cfg.Model.Vocab; t != nil && v > 0 && v < t.Vocab() && cfg.IDBytes() == 0 {
 		return cfg.Errorf("model.vocab",
-			"a vocabulary of %d is smaller than the %d ids of the %s tokenizer; set it to at least that or leave it out", v, t.Vocab(), t.Name())
+			"%d is less than the %d ids of the %s tokenizer; set it to at least that, or leave it out", v, t.Vocab(), t.Name())
 	}
 	return nil
 }

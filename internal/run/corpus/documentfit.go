@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/data"
 )
 
-// DocumentCounts say what of some documents did not fit the context: see package infer's, which has the same fields.
+// DocumentCounts count what did not fit the context. Package infer has a type with the same fields and their meaning.
 type DocumentCounts struct {
 	Total          int
 	Cut            int
@@ -15,7 +15,7 @@ type DocumentCounts struct {
 	TargetsLeftOut int64
 }
 
-// cutting is DocumentCounts of what is made of documents, and how many targets were kept.
+// cutting has the counts of cut documents, and the number of targets that were kept.
 type cutting struct {
 	DocumentCounts
 	kept int64
@@ -27,23 +27,24 @@ func (c cutting) plus(o cutting) cutting {
 	return c
 }
 
-// warnings say what was cut and dropped.
+// warnings returns warnings about what was cut and dropped.
 func (c cutting) warnings(context int) (text []string) {
 	if c.Cut > 0 {
-		text = append(text, fmt.Sprintf("%d of %d documents are longer than the context of %d tokens and were cut (too_long = \"cut\")", c.Cut,
+		text = append(text, fmt.Sprintf("%d of %d documents are longer than the context of %d tokens and were cut (data.too_long = \"cut\")",
+			c.Cut,
 			c.Total, context))
 	}
 	if c.Dropped > 0 {
-		text = append(text, fmt.Sprintf("%d of %d documents have nothing to learn within the context of %d tokens and were left out", c.Dropped,
+		text = append(text, fmt.Sprintf("%d of %d documents have no token to learn within the context of %d tokens and were skipped", c.Dropped,
 			c.Total, context))
 	}
 	if n := len(text); n > 0 && c.TargetsLeftOut > 0 {
-		text[n-1] += fmt.Sprintf("; of %d tokens to learn %d are left out", c.kept+c.TargetsLeftOut, c.TargetsLeftOut)
+		text[n-1] += fmt.Sprintf("; of %d tokens to learn, %d are lost", c.kept+c.TargetsLeftOut, c.TargetsLeftOut)
 	}
 	return text
 }
 
-// place notes the file and the row of each document.
+// place sets the file and the row of each document.
 func place(text *data.Text, docs []data.Document) error {
 	i := 0
 	return text.Lines(func(file string, row int, _ []byte) error {
@@ -55,7 +56,7 @@ func place(text *data.Text, docs []data.Document) error {
 	})
 }
 
-// fit makes records of documents that the context holds. tooLong is as data.too_long.
+// fit makes records of documents, each at most as long as the context. tooLong is data.too_long.
 func fit(docs []data.Document, context int, tooLong string) (r *data.Records, c cutting, err error) {
 	r, c = &data.Records{}, cutting{DocumentCounts: DocumentCounts{Total: len(docs)}}
 	for i, d := range docs {
@@ -63,7 +64,7 @@ func fit(docs []data.Document, context int, tooLong string) (r *data.Records, c 
 		if most := context + 1; len(d.IDs) > most {
 			if tooLong == "refuse" {
 				return nil, c,
-					fmt.Errorf("document %d of %d (%s, row %d) has %d tokens, more than the %d that a context of %d takes; set data.too_long = \"cut\", or raise model.context", i+1, len(docs), data.Plain(d.File), d.Row, len(d.IDs), most, context)
+					fmt.Errorf("document %d of %d (%s, row %d) has %d tokens, but the limit is %d for a context of %d; raise model.context, or set data.too_long = \"cut\"", i+1, len(docs), data.Plain(d.File), d.Row, len(d.IDs), most, context)
 			}
 			cut = true
 			d.IDs, d.Learn = d.IDs[:most], d.Learn[:most]
@@ -88,7 +89,7 @@ func fit(docs []data.Document, context int, tooLong string) (r *data.Records, c 
 	return r, c, nil
 }
 
-// learned counts the targets of a document: its first token is none.
+// learned counts the targets of a document. Its first token is not one.
 func learned(learn []bool) (n int64) {
 	for _, l := range learn[min(1, len(learn)):] {
 		if l {
@@ -98,7 +99,7 @@ func learned(learn []bool) (n int64) {
 	return n
 }
 
-// nothingToLearn names the document that would need the shortest context, or the first where none would do.
+// nothingToLearn returns an error that names the document that needs the shortest context, or the first document.
 func nothingToLearn(docs []data.Document, c cutting, context int) error {
 	shortest, at := 0, 0
 	for i, d := range docs {
@@ -109,10 +110,10 @@ func nothingToLearn(docs []data.Document, c cutting, context int) error {
 	where := func(i int) string { return fmt.Sprintf("%s, row %d", data.Plain(docs[i].File), docs[i].Row) }
 	switch {
 	case len(docs) == 0:
-		return fmt.Errorf("%w: there are no documents", data.ErrEmpty)
+		return fmt.Errorf("%w: the files have no documents", data.ErrEmpty)
 	case shortest > 0:
-		return fmt.Errorf("%w: of %d documents none has anything to learn within the context of %d tokens; the first token to learn of %s needs a context of %d: raise the context, or shorten the prompts",
+		return fmt.Errorf("%w: none of %d documents has a token to learn within the context of %d tokens; the first token to learn, in %s, needs a context of %d; raise the context, or shorten the prompts",
 			data.ErrTooShort, c.Total, context, where(at), shortest)
 	}
-	return fmt.Errorf("%w: of %d documents none has anything to learn, %s is the first: a completion, or what the role \"assistant\" says, is empty, missing or of the weight 0", data.ErrTooShort, c.Total, where(0))
+	return fmt.Errorf("%w: none of %d documents has a token to learn (the first is %s): the completion or the messages of the role \"assistant\" are empty, missing, or have weight 0", data.ErrTooShort, c.Total, where(0))
 }

@@ -57,7 +57,7 @@ func (r *documentReader) decides() any {
 		ids(r.Talk.After)}
 }
 
-// row is a line: its members, without those that are null.
+// row has the members of a line's object.
 type row map[string]json.RawMessage
 
 func readRow(line []byte) (row, error) {
@@ -80,12 +80,12 @@ func readRow(line []byte) (row, error) {
 	return members, nil
 }
 
-// has reports whether a member is there: what is null is not.
+// has reports whether the row has a member that is not null.
 func (m row) has(key string) bool { v, ok := m[key]; return ok && string(v) != "null" }
 
 func (m row) text(key string) (s string, err error) {
 	if json.Unmarshal(m[key], &s) != nil {
-		err = fmt.Errorf("%q is %s, it must be a text", key, strictjson.Quote(string(m[key])))
+		err = fmt.Errorf("%q is %s, but must be a string", key, strictjson.Quote(string(m[key])))
 	}
 	return s, err
 }
@@ -132,15 +132,15 @@ func (r *documentReader) read(line []byte) (data.Document, error) {
 		keys = append(keys, name)
 	}
 	slices.Sort(keys)
-	found := "nothing"
+	found := "no keys"
 	if len(keys) > 0 {
 		found = strings.Join(keys[:min(len(keys), 5)], ", ")
 	}
-	return data.Document{}, fmt.Errorf("it has neither \"text\", nor \"prompt\" and \"completion\", nor \"messages\", but %s", found)
+	return data.Document{}, fmt.Errorf("the object has %s, but needs \"text\", or \"prompt\" and \"completion\", or \"messages\"", found)
 }
 
-// pair encodes a prompt and its completion as the one text that they are: a token that has characters of both
-// is the completion's.
+// pair encodes a prompt and its completion as one text. A token with characters of both belongs to
+// the completion.
 func (r *documentReader) pair(prompt, completion string) (d data.Document, err error) {
 	text := prompt + completion
 	ids, spans, err := r.tok.EncodeSpans([]byte(text), r.plain)
@@ -160,7 +160,7 @@ func (r *documentReader) pair(prompt, completion string) (d data.Document, err e
 	return d, nil
 }
 
-// count notes the names of special tokens in a text.
+// count counts the names of special tokens in a text.
 func (r *documentReader) count(text string, ids []int32) {
 	n := 0
 	if r.plain {
@@ -186,11 +186,11 @@ func (r *documentReader) note(n noted) {
 	r.seen.add(n)
 }
 
-// conversation renders messages by the model's chat template and encodes the text that comes of it. The names of
-// special tokens stand for them, also in contents, as in transformers.
+// conversation renders messages with the model's chat template and encodes the text. Names of
+// special tokens are tokens, also in the contents of messages, as in transformers.
 func (r *documentReader) conversation(messages, tools json.RawMessage) (d data.Document, err error) {
 	if r.template == nil {
-		return d, fmt.Errorf("it has messages, and the model has %w to make text of them", ErrNoTemplate)
+		return d, fmt.Errorf("the object has messages, but the model has %w", ErrNoTemplate)
 	}
 	said, err := chat.ParseMessages(messages)
 	if err != nil {
@@ -221,7 +221,7 @@ func (r *documentReader) conversation(messages, tools json.RawMessage) (d data.D
 	return d, nil
 }
 
-// readTools takes a list of functions also as the text that tables keep of it.
+// readTools reads a list of functions. It also accepts the list as a string, as tables store it.
 func readTools(tools json.RawMessage) (json.RawMessage, error) {
 	var text string
 	if tools == nil || string(tools) == "null" {

@@ -102,7 +102,7 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 			err = place(text, docs)
 		}
 		if err == nil && len(docs) == 0 {
-			err = fmt.Errorf("%w: there are no documents", data.ErrEmpty)
+			err = fmt.Errorf("%w: the files have no documents", data.ErrEmpty)
 		}
 		if err != nil {
 			return nil, cfg.Errorf(key, "%w", err)

@@ -8,9 +8,9 @@ import (
 	"github.com/troupe-ml/troupe/config"
 )
 
-// warnings says what was noted in the documents of a key since the last time, and forgets it. Documents whose
-// ids a run has kept from its first start are not read again, and nothing is noted of them. chosen: a person has
-// said what names of special tokens are.
+// warnings returns the warnings about the documents of a key since the last call. Documents whose
+// ids a run has stored are not read again, so there are no warnings about them. chosen: the user has set
+// data.special_tokens.
 func (r *documentReader) warnings(key string, chosen bool) (all []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -25,7 +25,7 @@ func (r *documentReader) warnings(key string, chosen bool) (all []string) {
 	}
 	if n := seen.answers - ended; n > 0 {
 		all = append(all,
-			fmt.Sprintf("after %d of %d answers in %s no token that ends a text follows: a model trained on them does not learn to stop. Use a chat template that ends each answer with a special token", n, seen.answers, key))
+			fmt.Sprintf("%d of %d answers in %s do not end with an end token: a model trained on them does not learn to stop. Use a chat template that ends each answer with a special token", n, seen.answers, key))
 	}
 	var unknown []int32
 	for id := range maps.Keys(seen.ends) {
@@ -37,12 +37,12 @@ func (r *documentReader) warnings(key string, chosen bool) (all []string) {
 	for _, id := range unknown {
 		name, _ := r.tok.Token(id)
 		all = append(all,
-			fmt.Sprintf("%d of %d answers in %s end with %q (id %d), which the model's files do not name as an end token (eos_token_id): engine generate stops there with --chat and --messages, and an export names it", seen.ends[id], seen.answers, key, name, id))
+			fmt.Sprintf("%d of %d answers in %s end with %q (id %d), but the model's files do not list it as an end token (eos_token_id): engine generate stops at it with --chat and --messages, and an export lists it", seen.ends[id], seen.answers, key, name, id))
 	}
 	return all
 }
 
-// namesWarning says what is done with the names of special tokens.
+// namesWarning warns that names of special tokens are read as tokens, or as text.
 func namesWarning(n int, key string, plain bool) string {
 	names := fmt.Sprintf("%d names of special tokens in %s are", n, key)
 	if n == 1 {
@@ -52,5 +52,5 @@ func namesWarning(n int, key string, plain bool) string {
 	if plain {
 		as, other = other, as
 	}
-	return fmt.Sprintf("%s taken as %s; set data.special_tokens = %q if they are %s", names, as, other, other)
+	return fmt.Sprintf("%s read as %s; set data.special_tokens = %q to read them as %s", names, as, other, other)
 }

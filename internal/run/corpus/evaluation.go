@@ -16,16 +16,16 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// Model is what the reading of an evaluation's data needs to know of the model.
+// Model describes the model to the functions that read data for an evaluation.
 type Model struct {
 	Checkpoint  *checkpoint.Checkpoint
 	Config      stages.Config
-	Tokenizer   tokenizer.Tokenizer   // nil: none that is known
+	Tokenizer   tokenizer.Tokenizer   // nil: not known
 	NoTokenizer error                 // why it is not known
-	Text        func() (*Text, error) // called where there is a tokenizer
+	Text        func() (*Text, error) // called if there is a tokenizer
 }
 
-// EvalOptions say which text is evaluated, and how it is read. "" is as in the model's run.
+// EvalOptions say which text to evaluate and how to read it. "" means as in the model's run.
 type EvalOptions struct {
 	Data          []string // files or globs; none: the validation text of the run that the model is from
 	Format        string
@@ -35,7 +35,7 @@ type EvalOptions struct {
 	Context       int // tokens of a window
 }
 
-// reading says how files become token ids.
+// reading is how files become token ids.
 type reading struct {
 	format      string
 	idBytes     int // of a stored id; 0: the files are text
@@ -46,7 +46,7 @@ type reading struct {
 	context     int
 }
 
-// readingOf is how a configuration reads its data with a tokenizer.
+// readingOf returns how a configuration reads its data with a tokenizer.
 func readingOf(cfg *config.Config, tok tokenizer.Tokenizer) reading {
 	return reading{format: cfg.Data.Format, idBytes: cfg.IDBytes(), vocab: VocabOf(cfg, tok), invalidUTF8: cfg.Data.InvalidUTF8,
 		special: cfg.Data.SpecialTokens, tooLong: cfg.Data.TooLong, context: cfg.Model.Context}
@@ -54,7 +54,7 @@ func readingOf(cfg *config.Config, tok tokenizer.Tokenizer) reading {
 
 func (r reading) documents() bool { return r.format == "documents" }
 
-// reading is how a text is read: as the options say, else as the run of cfg did, which is nil where there was none.
+// reading returns how to read a text: as the options say, else as the run of cfg did. cfg is nil if there was no run.
 func (m Model) reading(o EvalOptions, cfg *config.Config) (r reading, err error) {
 	if cfg != nil {
 		r = readingOf(cfg, m.Tokenizer)
@@ -62,13 +62,14 @@ func (m Model) reading(o EvalOptions, cfg *config.Config) (r reading, err error)
 	switch f := o.Format; {
 	case f == "":
 	case len(o.Data) == 0 && f != r.format:
-		return r, fmt.Errorf("%w: the format %q, but the run's own data are %q; name a text of that format, or leave it out", plan.ErrOptions, f,
+		return r, fmt.Errorf("%w: the format is %q, but the run's data are %q; name files of that format, or leave the format out",
+			plan.ErrOptions, f,
 			r.format)
 	default:
 		r.format, r.idBytes = f, (&config.Config{Data: config.Data{Format: f}}).IDBytes()
 	}
 	if o.TooLong != "" && !r.documents() {
-		return r, fmt.Errorf("%w: what is too long (%s) is said of documents alone, and the data are %q; leave it out, or name the format documents", plan.ErrOptions, o.TooLong, r.format)
+		return r, fmt.Errorf("%w: too_long (%s) is only for the format documents, but the data are %q; leave it out, or set the format to documents", plan.ErrOptions, o.TooLong, r.format)
 	}
 	r.tooLong, r.vocab, r.context = o.TooLong, m.Config.Vocab, o.Context
 	if r.tooLong == "" {
@@ -81,7 +82,7 @@ func (m Model) reading(o EvalOptions, cfg *config.Config) (r reading, err error)
 		r.special = o.SpecialTokens
 	}
 	if m.Tokenizer == nil && r.idBytes == 0 {
-		const otherwise = "without a known tokenizer only token ids (format uint16) can be evaluated"
+		const otherwise = "without a tokenizer, only token ids (format uint16) can be evaluated"
 		if m.NoTokenizer != nil {
 			return r, fmt.Errorf("%s: %w; %s", m.Checkpoint.Dir(), m.NoTokenizer, otherwise)
 		}
@@ -90,14 +91,14 @@ func (m Model) reading(o EvalOptions, cfg *config.Config) (r reading, err error)
 	return r, nil
 }
 
-// LoadEval reads a text for a language model's evaluation, as Val or ValRecords.
+// LoadEval reads a text for the evaluation of a language model, as Val or ValRecords.
 func LoadEval(m Model, o EvalOptions) (_ *Data, err error) {
 	cfg, err := StoredConfig(m.Checkpoint)
 	if err != nil {
 		return nil, err
 	}
 	if cfg == nil && len(o.Data) == 0 {
-		return nil, fmt.Errorf("%s does not say what it was validated on; name a text", m.Checkpoint.Dir())
+		return nil, fmt.Errorf("%s has no run configuration, so its validation text is not known; name a text", m.Checkpoint.Dir())
 	}
 	how, err := m.reading(o, cfg)
 	if err != nil {
@@ -121,7 +122,7 @@ func LoadEval(m Model, o EvalOptions) (_ *Data, err error) {
 	return c, nil
 }
 
-// StoredConfig is how the run was configured that a checkpoint is from; nil: it is from none.
+// StoredConfig returns the configuration of the run that wrote a checkpoint; nil: no run did.
 func StoredConfig(ckpt *checkpoint.Checkpoint) (*config.Config, error) {
 	stored, err := ckpt.File(rundir.ConfigFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -150,7 +151,7 @@ func (m Model) namedText(c *Data, names []string, how reading) error {
 	return unreadable(err)
 }
 
-// validationText opens that of the run which the model is from, as it was.
+// validationText opens the validation text of the model's run, as the run read it.
 func (m Model) validationText(c *Data, cfg *config.Config, how reading) error {
 	b, err := m.Checkpoint.File(rundir.TrainerFile)
 	if err != nil {
@@ -164,7 +165,7 @@ func (m Model) validationText(c *Data, cfg *config.Config, how reading) error {
 	switch v := state.FormatVersion; {
 	case v > trainstate.Version:
 		return fmt.Errorf("%s: %w", m.Checkpoint.Dir(), rundir.TooNew(v))
-	case v == 1: // which split the tail off, and did not identify its data
+	case v == 1: // it split off the tail and did not identify its data
 		split = data.Tail
 	}
 	key, names, was := "data.val", cfg.Data.Val, state.Data.Val
@@ -179,7 +180,7 @@ func (m Model) validationText(c *Data, cfg *config.Config, how reading) error {
 	if state.FormatVersion != 1 && was != nil {
 		accept = func(is data.Identity) error {
 			if d := was.Difference(is); d != "" {
-				return fmt.Errorf("the text is not the one that the run was validated on (%s); restore it, or name the text to evaluate", d)
+				return fmt.Errorf("the validation text of the run has changed (%s); restore it, or name the text to evaluate", d)
 			}
 			return nil
 		}
@@ -201,7 +202,7 @@ func (m Model) validationText(c *Data, cfg *config.Config, how reading) error {
 	return err
 }
 
-// documents reads documents to evaluate: all of files, or where fraction is not 0 those that a run validates on.
+// documents reads documents to evaluate: all of the files, or if fraction is not 0 those that a run validates on.
 func (m Model) documents(c *Data, how reading, files []string, accept func(is data.Identity) error, fraction float64) error {
 	text, err := data.ReadText(files)
 	if err == nil && accept != nil {
@@ -239,8 +240,8 @@ func (m Model) documents(c *Data, how reading, files []string, accept func(is da
 	return err
 }
 
-// EvalFeed visits every token of Val, or every record of ValRecords, once, in windows of so many tokens; targets
-// counts the tokens that are predicted.
+// EvalFeed returns a feed that reads every token of Val, or every record of ValRecords, once, in windows of context
+// tokens. targets is the number of tokens that are predicted.
 func (c *Data) EvalFeed(context int) (f Feed, targets int64) {
 	f.Context = context
 	if c.ValRecords != nil {
@@ -257,12 +258,12 @@ func (c *Data) EvalFeed(context int) (f Feed, targets int64) {
 	return f, targets
 }
 
-// LoadSamples opens the data to run a model forward over, and how the run that it is from is configured: files that
-// are read like those of that run, or where none are named its validation data.
+// LoadSamples opens samples for a model and returns the configuration of the model's run. The files are
+// read like those of the run; without files, it opens the run's validation data.
 func LoadSamples(m Model, files []string) (*Data, *config.Config, error) {
 	cfg, err := StoredConfig(m.Checkpoint)
 	if err == nil && cfg == nil {
-		err = fmt.Errorf("%s does not say how its run read samples: it has no %s", m.Checkpoint.Dir(), rundir.ConfigFile)
+		err = fmt.Errorf("%s has no %[2]s, so the format of its samples is not known", m.Checkpoint.Dir(), rundir.ConfigFile)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -284,7 +285,7 @@ func LoadSamples(m Model, files []string) (*Data, *config.Config, error) {
 	return c, cfg, nil
 }
 
-// namedSamples opens files that are read like the run's data, which need not be there any more.
+// namedSamples opens files that are read like the run's data. The run's own files need not exist.
 func (m Model) namedSamples(cfg *config.Config, files []string) (c *Data, err error) {
 	if cfg.Text() {
 		c = &Data{Tokenizer: m.Tokenizer}
@@ -296,7 +297,7 @@ func (m Model) namedSamples(cfg *config.Config, files []string) (c *Data, err er
 		of := cfg.Data
 		of.Train, of.Val, of.ValFraction = files, nil, 0
 		for _, f := range m.Config.Fields {
-			if f.Classes > 0 { // as many, by the same ids, though some don't occur
+			if f.Classes > 0 { // the same classes with the same ids, even if some do not occur
 				of.Classes, of.ClassNames = f.Classes, f.Names
 			}
 		}
@@ -314,7 +315,7 @@ func (m Model) namedSamples(cfg *config.Config, files []string) (c *Data, err er
 	return c, nil
 }
 
-// ForwardFeed visits all samples of the validation data.
+// ForwardFeed returns a feed of all samples of the validation data.
 func (c *Data) ForwardFeed(cfg *config.Config) (Feed, error) {
 	return feedOf(c, cfg, 0, int(c.ValLen()))
 }

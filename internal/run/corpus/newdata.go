@@ -14,21 +14,21 @@ import (
 	"github.com/troupe-ml/troupe/internal/run/trainstate"
 )
 
-// Accept accepts files, which a key names, by their content. It is asked before a text is
-// encoded: one that was changed may have characters that the tokenizer doesn't know.
+// Accept accepts or rejects the content of the files of a key. It is called before a text is
+// encoded: a changed text may have characters that the tokenizer does not know.
 type Accept func(key string, is data.Identity) error
 
-// Comparison compares the data with what a run was trained and validated on so far.
+// Comparison compares the data with those that a run used so far.
 type Comparison struct {
 	Was    trainstate.Data
-	Out    string // the run's
-	Accept bool   // by a person's word
+	Out    string // the run's folder
+	Accept bool   // the user accepts new data
 
-	Validation bool // it is on other data now
+	Validation bool // the validation data have changed
 	changes    []string
 }
 
-// Check compares the files that a key names with what they were.
+// Check compares the files of a key with those that the run used so far.
 func (n *Comparison) Check(key string, is data.Identity) error {
 	was := &n.Was.Train
 	if key == "data.val" {
@@ -42,14 +42,14 @@ func (n *Comparison) Check(key string, is data.Identity) error {
 	case d == "":
 		return nil
 	case !n.Accept:
-		return fmt.Errorf("%w %s: the content of the files is not what the run was begun with (%s); restore it, go on with the new data by --accept-new-data, or choose another run.Out", rundir.ErrFolder, n.Out, d)
+		return fmt.Errorf("%w %s: the content of the files has changed since the run started (%s); restore it, continue with the new data (--accept-new-data), or choose another run.out", rundir.ErrFolder, n.Out, d)
 	}
 	n.changes = append(n.changes, key+": "+d)
-	n.Validation = n.Validation || key == "data.val" || n.Was.Val == nil // which is a part of the training files
+	n.Validation = n.Validation || key == "data.val" || n.Was.Val == nil // validation uses a part of the training files
 	return nil
 }
 
-// Decision is the person's word; nil: there was no need for it.
+// Decision returns the user's decision to accept new data; nil: the data have not changed.
 func (n *Comparison) Decision(step int64) *trainstate.Decision {
 	if len(n.changes) == 0 {
 		return nil
@@ -57,7 +57,7 @@ func (n *Comparison) Decision(step int64) *trainstate.Decision {
 	return &trainstate.Decision{Step: step, Time: clock.Now().UTC(), Kind: trainstate.NewData, Detail: strings.Join(n.changes, "; ")}
 }
 
-// unreadable marks an error of the system's, which may pass by itself: see
+// unreadable marks an error of the system, which may be temporary: see
 // checkpoint.TryAgain.
 func unreadable(err error) error {
 	var system syscall.Errno

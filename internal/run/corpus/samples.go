@@ -203,7 +203,7 @@ func (s *sampleSource) named(all []tensorops.Array, names []string, err error) (
 	for _, name := range names {
 		i := slices.Index(s.names, name)
 		if i < 0 {
-			return nil, fmt.Errorf("%w: the data have no field %q, but %q", stages.ErrInput, name, s.names)
+			return nil, fmt.Errorf("%w: the data have no field %q; their fields are %q", stages.ErrInput, name, s.names)
 		}
 		picked = append(picked, all[i])
 	}
@@ -244,7 +244,8 @@ func (s *textSamples) fields(first, count int, names []string, fill func(i int, 
 		case plan.TargetsField:
 			picked = append(picked, targets)
 		default:
-			return nil, fmt.Errorf("%w: a text has no field %q, but %q and %q", stages.ErrInput, name, plan.TokensField, plan.TargetsField)
+			return nil, fmt.Errorf("%w: a text has no field %q; its fields are %q and %q", stages.ErrInput, name, plan.TokensField,
+				plan.TargetsField)
 		}
 	}
 	return picked, nil

@@ -86,7 +86,7 @@ func (m *Text) Question(messages []chat.Message, o chat.Options) ([]int32, error
 	}
 	ids, err := m.tok.EncodeSpecial([]byte(text), false)
 	if err == nil && len(ids) == 0 {
-		err = fmt.Errorf("%w: the chat template makes nothing of the messages", plan.ErrOptions)
+		err = fmt.Errorf("%w: the chat template renders the messages as an empty text", plan.ErrOptions)
 	}
 	return ids, err
 }
@@ -132,7 +132,7 @@ func (m *Text) undefined() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the chat template uses %s, which %s does not name: nothing is written there", strings.Join(names, " and "),
+	return fmt.Sprintf("the chat template uses %s, but %s does not define it: it renders as an empty text", strings.Join(names, " and "),
 		rundir.TokenizerConfigFile)
 }
 
@@ -203,4 +203,4 @@ func learn(marks []bool, spans []tokenizer.Span, from, to int32, first int) int 
 	return first
 }
 
-var errTools = errors.New("\"tools\" must be a list of functions, or a text with one")
+var errTools = errors.New("\"tools\" must be a list of functions, or a string with such a list")

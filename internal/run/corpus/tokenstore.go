@@ -53,7 +53,7 @@ func (s *TokenStore) key(text *data.Text, tok tokenizer.Tokenizer, more any) (ke
 	}
 	rest, err := json.Marshal(more)
 	if err != nil {
-		return key, fmt.Errorf("what decides the ids of a text: %w", err)
+		return key, fmt.Errorf("key of the token ids: %w", err)
 	}
 	// Another version of this program may tokenise otherwise.
 	version := "unknown"
@@ -117,19 +117,19 @@ func (s *TokenStore) documents(text *data.Text, r *documentReader) ([]data.Docum
 	})
 }
 
-// take reads a file of the folder, or makes what would be in it and notes that it is to be written.
-// A file that can't be read is as good as none: what it has can be made again.
+// take reads a file of the folder. If there is none, it computes the content and remembers to write it.
+// A file that cannot be read is treated like a missing one.
 func take[T any](s *TokenStore, key data.StoredKey, read func(r io.Reader, size int64) (T, error), made func() (T, error),
 	write func(io.Writer, T) error) (T, error) {
 	name := storedName(key)
-	again := s.used[name] // training and validation are of the same text
+	again := s.used[name] // training and validation use the same text
 	s.used[name] = true
 	v, err := open(s.fs, name, read)
 	if err == nil {
 		return v, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("the token ids in %s can't be used and are made anew: %v", s.fs.Path(name), err))
+		s.Warnings = append(s.Warnings, fmt.Sprintf("the token ids in %s cannot be used; tokenizing again: %v", s.fs.Path(name), err))
 	}
 	if v, err = made(); err == nil && !again {
 		s.made = append(s.made, madeTokens{name, func(w io.Writer) error { return write(w, v) }})
@@ -150,11 +150,11 @@ func open[T any](f checkpoint.FS, name string, read func(r io.Reader, size int64
 	return read(file, info.Size())
 }
 
-// Write puts what is new into the folder, and removes what this run does not use any more. That it
-// can't is no reason not to train.
+// Write writes new files to the folder and removes those that this run no longer uses. A failure
+// is only a warning.
 func (s *TokenStore) Write() (warnings []string) {
 	if err := s.replace(); err != nil {
-		warnings = append(warnings, fmt.Sprintf("token ids are not kept in %s, and a start from there tokenises again: %v",
+		warnings = append(warnings, fmt.Sprintf("token ids cannot be stored in %s; the next start tokenizes again: %v",
 			s.fs.Path(rundir.TokenDir), err))
 	}
 	s.made = nil

@@ -1,5 +1,5 @@
-// Package feed gives a run's events to any number of readers, each in order. A reader that is too slow loses step
-// events, or their traces, and is told how many; nobody waits for it.
+// Package feed passes a run's events to any number of readers, each in order. A reader that is too slow loses step
+// events, or their traces, and a warning tells it how many. The run never waits for a reader.
 package feed
 
 import (
@@ -9,22 +9,22 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Limit is how many events may wait for a reader.
+// Limit is the largest number of events that wait for a reader.
 const Limit = 1024
 
-// limitTraces is how many traces of steps may wait for a reader of events, who asked for none of
-// them by the configuration: step events after them come without.
+// limitTraces is the largest number of traces that wait for a reader, unless run.trace_every requests
+// them: further step events have no trace.
 const limitTraces = 8
 
-// Feed is what subscriptions are of.
+// Feed passes events to subscriptions.
 type Feed struct{ *fanout.Feed[event.Event] }
 
-// New makes one without readers.
+// New returns a feed without readers.
 func New() Feed {
 	return Feed{fanout.New(Limit, func(n int) event.Event { return Dropped(n) })}
 }
 
-// Publish gives an event to every reader.
+// Publish passes an event to every reader.
 func (f Feed) Publish(e event.Event) {
 	s, step := e.(event.StepEvent)
 	f.Feed.Publish(!step, func(waiting int) event.Event {
@@ -35,13 +35,13 @@ func (f Feed) Publish(e event.Event) {
 	})
 }
 
-// Subscribe gives the events from now on to one more reader.
+// Subscribe returns a new reader of the events from now on.
 func (f Feed) Subscribe() *event.Subscription {
 	r := f.Feed.Subscribe()
 	return event.NewSubscription(r.Values(), r.Close)
 }
 
-// Thinned is a step event for a reader with so many events waiting. Of traces, which may be large, few wait.
+// Thinned returns a step event for a reader for whom events are waiting. Traces may be large, so only a few may wait.
 func Thinned(s event.StepEvent, waiting int) event.StepEvent {
 	if waiting >= limitTraces {
 		s.Trace, s.Clocks = nil, nil
@@ -49,7 +49,7 @@ func Thinned(s event.StepEvent, waiting int) event.StepEvent {
 	return s
 }
 
-// Dropped says how many events were lost.
+// Dropped returns a warning about n dropped events.
 func Dropped(n int) event.WarningEvent {
-	return event.WarningEvent{Text: fmt.Sprintf("%d events were dropped: nobody read them", n)}
+	return event.WarningEvent{Text: fmt.Sprintf("%d events were dropped: the reader is too slow", n)}
 }

@@ -1,4 +1,4 @@
-// Package requests keeps what was asked of a run and is not done yet.
+// Package requests keeps the open requests of a run.
 package requests
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Limit bounds the changes that were asked of a run and are not done yet.
+// Limit is the largest number of open changes of a run.
 const Limit = 1000
 
 // Open are the requests that are not done. They belong to the run, not to an
@@ -44,7 +44,7 @@ func (q *Open) Add(c event.Change) (actors.Request, error) {
 	}
 	// What names no step is never refused: there is one of each kind at most.
 	if (c.Step > 0 || c.Kind == event.ChangeRate) && len(q.open) >= Limit {
-		return r, fmt.Errorf("%w: %d changes are not done yet, the limit", plan.ErrOptions, len(q.open))
+		return r, fmt.Errorf("%w: there are %d open changes, the limit; wait until some are done", plan.ErrOptions, len(q.open))
 	}
 	q.last++
 	r.ID = q.last
@@ -101,12 +101,12 @@ func (q *Open) Event(e actors.RequestEvent) {
 	}
 }
 
-// Stops reports whether the run is to stop no later than with a step that has ended.
+// Stops reports whether the run must stop at a step or before it.
 func (q *Open) Stops(step int64) bool {
 	return slices.ContainsFunc(q.open, func(o openRequest) bool { return o.Kind == event.ChangeStop && o.Step <= step })
 }
 
-// List lists them.
+// List returns the open changes.
 func (q *Open) List() (all []event.Change) {
 	for _, o := range q.open {
 		all = append(all, o.Change)

@@ -17,16 +17,15 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// aside is a checkpoint that the run goes on without, though it is newer than the
-// one that it goes on from.
+// aside is a checkpoint that is newer than the one that the run resumes from. The run renames it.
 type aside struct {
 	step   int
 	suffix string
-	why    string // "": somebody chose the older one
+	why    string // "": the user chose the older one
 }
 
-// find opens the checkpoint of a step or, with 0, the newest intact one, and notes
-// which newer ones the run goes on without.
+// find opens the checkpoint of a step or, with 0, the newest intact one, and records
+// the newer ones, to rename them.
 func (d *Dir) find(fromStep int) (*checkpoint.Checkpoint, error) {
 	if fromStep == 0 {
 		ckpt, damaged, err := d.Store.Newest()
@@ -60,11 +59,11 @@ func (d *Dir) find(fromStep int) (*checkpoint.Checkpoint, error) {
 	return ckpt, nil
 }
 
-// onceMore opens the newest intact checkpoint for a person's word that was obeyed before;
-// nil: all that were written since are damaged, and the word is to be obeyed again.
+// onceMore opens the newest intact checkpoint if the run has gone back already;
+// nil: all newer ones are damaged, so the run must go back again.
 func (d *Dir) onceMore(fromStep, newest int) (*checkpoint.Checkpoint, error) {
-	before := fmt.Sprintf("the run has gone on from step %d by name before, and is at step %d since", fromStep, newest)
-	const again = "to go back once more, move the newer checkpoints away"
+	before := fmt.Sprintf("the run already went back to step %d on request and has reached step %d since", fromStep, newest)
+	const again = "to go back again, move the newer checkpoints away"
 	ckpt, err := d.find(0)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%s; %s)", err, before, again)
@@ -73,13 +72,13 @@ func (d *Dir) onceMore(fromStep, newest int) (*checkpoint.Checkpoint, error) {
 		d.aside = nil
 		return nil, ckpt.Close()
 	}
-	d.Warnings = append(d.Warnings, fmt.Sprintf("%s: it goes on from there (%s)", before, again))
+	d.Warnings = append(d.Warnings, fmt.Sprintf("%s: it resumes from there (%s)", before, again))
 	return ckpt, nil
 }
 
-// wentBack reports whether the run has gone on from fromStep by name, and is further
-// since. Whoever restarts a stopped run by the same command, as supervisors do, does not
-// ask for the way back again.
+// wentBack reports whether the run went back to fromStep on request and has newer
+// checkpoints since. A supervisor that restarts a stopped run with the same command does not
+// want to go back again.
 func (d *Dir) wentBack(steps []int, fromStep int) bool {
 	for _, step := range slices.Backward(steps) {
 		if step <= fromStep {
@@ -87,7 +86,7 @@ func (d *Dir) wentBack(steps []int, fromStep int) bool {
 		}
 		decisions, err := d.decisions(step)
 		if err != nil {
-			continue // older ones know of the same decision
+			continue // older ones have the same decision
 		}
 		for _, decision := range slices.Backward(decisions) {
 			if decision.Kind == trainstate.FromStep {
@@ -99,8 +98,8 @@ func (d *Dir) wentBack(steps []int, fromStep int) bool {
 	return false
 }
 
-// decisions are those that the checkpoint of a step knows of. The rest of it is not read,
-// nor judged, unless its own word can't be had: a crash may have left a second one of the
+// decisions returns those in the checkpoint of a step. The rest of the checkpoint is not read
+// or judged, unless its file cannot be found: a crash may have left a second checkpoint of the
 // step.
 func (d *Dir) decisions(step int) ([]trainstate.Decision, error) {
 	look, err := d.Store.Look(step, TrainerFile)
@@ -122,9 +121,9 @@ func (d *Dir) decisions(step int) ([]trainstate.Decision, error) {
 	return state.Decisions, err
 }
 
-// Decision is what a person chose by naming a step; nil: nobody did. It is one too where
-// no newer checkpoint was there, or a start that a crash cut short has set them aside:
-// the same command given again finds by it that it was obeyed.
+// Decision returns the user's decision to go back to a step; nil: there was none. It is recorded even if
+// there was no newer checkpoint, or if an interrupted start has renamed them already:
+// the same command, given again, then finds that it was carried out.
 func (d *Dir) Decision(from int64) *trainstate.Decision {
 	if !d.byName {
 		return nil
@@ -133,18 +132,18 @@ func (d *Dir) Decision(from int64) *trainstate.Decision {
 	for _, a := range d.aside {
 		steps = append(steps, strconv.Itoa(a.step))
 	}
-	detail := "no newer checkpoint was there"
+	detail := "there was no newer checkpoint"
 	if len(steps) > 0 {
-		detail = "set aside: the checkpoints of steps " + strings.Join(steps, ", ")
+		detail = "superseded: the checkpoints of steps " + strings.Join(steps, ", ")
 	}
 	return &trainstate.Decision{Step: from, Time: clock.Now().UTC(), Kind: trainstate.FromStep, Detail: detail}
 }
 
-// advise adds to an error about a checkpoint that isn't proven to be damaged how to go on
+// advise adds to an error about a checkpoint that is not proven to be damaged how to resume
 // without it.
 func (d *Dir) advise(err error) error {
 	if errors.Is(err, checkpoint.ErrAllDamaged) {
-		return fmt.Errorf("%w\nreplace one by a copy, or choose another run.out", err)
+		return fmt.Errorf("%w\nreplace one of them with a copy, or choose another run.out", err)
 	}
 	var at *checkpoint.StepError
 	if !errors.As(err, &at) || !errors.Is(err, checkpoint.ErrMissing) && !errors.Is(err, checkpoint.ErrUnreadable) &&
@@ -159,11 +158,11 @@ func (d *Dir) advise(err error) error {
 	if len(steps) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; or go on from an older one by name (--from-step: there are %d), which keeps the newer ones aside", err, steps)
+	return fmt.Errorf("%w; or resume from an older one with --from-step (steps %d): the newer ones are then renamed to ….superseded", err, steps)
 }
 
-// unsaved makes sure that a run without any checkpoint has had none so far. One is
-// written while training goes on, but not beyond the step at which the next one is due.
+// unsaved checks that a run without a checkpoint never had one. A checkpoint is
+// written while training continues, but only until the next one is due.
 func (d *Dir) unsaved() error {
 	if d.Config == nil {
 		return nil
@@ -181,7 +180,7 @@ func (d *Dir) unsaved() error {
 	}
 	reached, every := lines[len(lines)-1].Step, stored.Run.CheckpointEvery
 	if every > 0 && reached > 2*every {
-		return fmt.Errorf("%w %s: there is no checkpoint, though %s reaches step %d and one was due every %s: restore %s; to begin from scratch, choose another run.out, or move %s away",
+		return fmt.Errorf("%w %s: there is no checkpoint, but %s reaches step %d and one was due every %s; restore %s. To start from scratch, choose another run.out or move %s away",
 			ErrFolder, d.path, MetricsFile, reached, steps(every), filepath.Join(d.path, checkpoint.StoreName), MetricsFile)
 	}
 	return nil
@@ -194,15 +193,15 @@ func steps(n int) string {
 	return fmt.Sprintf("%d steps", n)
 }
 
-// setAside renames what the run goes on without, and keeps a copy of the metrics,
-// which are cut back. It returns what a person should know of it, even with an error.
+// setAside renames newer checkpoints and keeps a copy of the metrics,
+// which are cut back. It returns warnings, even with an error.
 func (d *Dir) setAside(from int64) (warnings []string, err error) {
 	if len(d.aside) == 0 {
 		return nil, nil
 	}
 	metrics, err := folder.CopyAside(d.FS, MetricsFile, checkpoint.SupersededSuffix)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("keeping %s: %w", d.FS.Path(MetricsFile), err)
+		return nil, fmt.Errorf("keep a copy of %s: %w", d.FS.Path(MetricsFile), err)
 	}
 	var copies []string
 	if metrics != "" {
@@ -213,7 +212,7 @@ func (d *Dir) setAside(from int64) (warnings []string, err error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			return nil, errors.Join(fmt.Errorf("keeping %s: %w", d.FS.Path(name), err), d.remove(copies))
+			return nil, errors.Join(fmt.Errorf("keep a copy of %s: %w", d.FS.Path(name), err), d.remove(copies))
 		default:
 			copies = append(copies, copied)
 		}
@@ -222,26 +221,26 @@ func (d *Dir) setAside(from int64) (warnings []string, err error) {
 		path, err := d.Store.SetAside(a.step, a.suffix)
 		switch {
 		case err != nil && len(warnings) == 0 && d.has(a.step):
-			return nil, errors.Join(err, d.remove(copies)) // nothing has changed
+			return nil, errors.Join(err, d.remove(copies)) // nothing was changed
 		case err != nil:
 			return warnings, err
 		case a.why != "":
-			warnings = append(warnings, fmt.Sprintf("a damaged checkpoint is passed over: %s; it is kept as %s", a.why, path))
+			warnings = append(warnings, fmt.Sprintf("skipping a damaged checkpoint: %s; it was renamed to %s", a.why, path))
 		default:
-			warnings = append(warnings, fmt.Sprintf("the checkpoint of step %d is kept as %s", a.step, path))
+			warnings = append(warnings, fmt.Sprintf("the checkpoint of step %d was renamed to %s", a.step, path))
 		}
 	}
-	text := fmt.Sprintf("training goes on from step %d", from)
+	text := fmt.Sprintf("training resumes from step %d", from)
 	if d.aside[0].why != "" {
 		text += ", the newest intact checkpoint"
 	}
 	if metrics != "" {
-		text += fmt.Sprintf("; the metrics of all steps until now are kept as %s", d.FS.Path(metrics))
+		text += fmt.Sprintf("; the metrics of all steps so far were copied to %s", d.FS.Path(metrics))
 	}
 	return append(warnings, text), nil
 }
 
-// remove takes back copies that were made.
+// remove removes copies that were made.
 func (d *Dir) remove(names []string) error {
 	var errs []error
 	for _, name := range names {
@@ -250,13 +249,13 @@ func (d *Dir) remove(names []string) error {
 	return errors.Join(errs...)
 }
 
-// has tells whether a step's checkpoint has its name.
+// has reports whether the checkpoint of a step still has its name.
 func (d *Dir) has(step int) bool {
 	steps, err := d.Store.Steps()
 	return err == nil && slices.Contains(steps, step)
 }
 
-// clean removes what a crash has left unfinished.
+// clean removes unfinished files that a crash has left.
 func (d *Dir) clean() error {
 	entries, err := d.FS.ReadDir(".")
 	if err != nil {

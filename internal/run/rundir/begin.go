@@ -11,22 +11,22 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// Beginning is what Begin found and opened.
+// Beginning is the result of Begin: the open files.
 type Beginning struct {
 	Metrics     *telemetry.Writer
 	Marks       *telemetry.MarkWriter
 	Stats       *telemetry.StatsWriter
 	Samples     *telemetry.SampleWriter
-	LastValLoss *float64 // in the metrics so far; nil: there was no validation
+	LastValLoss *float64 // in the metrics so far; nil: none
 	Warnings    []string
 }
 
-// Begin writes to the folder, now that everything is accepted. The configuration comes first
-// where there is none: by it the folder is known as the run's. An old one is replaced when
-// the metrics, which go by it, are cut: see unsaved. resumes says that start is a
-// checkpoint's.
+// Begin makes the first changes in the folder, after all checks have passed. It writes the configuration first
+// if there is none, which marks the folder as the run's. It replaces an old one after
+// cutting the metrics: see unsaved. resumes: start is the state of a
+// checkpoint.
 func (d *Dir) Begin(configTOML []byte, start trainstate.State, resumes bool) (b Beginning, err error) {
-	if resumes { // else no line stays, and unsaved has read them
+	if resumes { // else no line is kept
 		if b.LastValLoss, err = d.lastValLoss(metricsCut(start)); err != nil {
 			return b, err
 		}
@@ -38,14 +38,14 @@ func (d *Dir) Begin(configTOML []byte, start trainstate.State, resumes bool) (b 
 			return b, err
 		}
 	}
-	if resumes { // before anything newer is set aside: see checkpoint.Store.Newest
+	if resumes { // before newer checkpoints are renamed: see checkpoint.Store.Newest
 		if err := d.Store.SetLast(int(start.Step)); err != nil {
 			return b, err
 		}
 	}
 	b.Warnings, err = d.setAside(start.Step)
 	defer func() {
-		if err != nil && len(b.Warnings) > 0 { // nobody will read the events
+		if err != nil && len(b.Warnings) > 0 { // the caller sends no events after an error
 			err = fmt.Errorf("%w\n%s", err, strings.Join(b.Warnings, "\n"))
 		}
 	}()
@@ -61,7 +61,7 @@ func (d *Dir) Begin(configTOML []byte, start trainstate.State, resumes bool) (b 
 	if b.Metrics, err = telemetry.OpenWriter(d.FS, MetricsFile, metricsCut(start)); err != nil {
 		return b, err
 	}
-	// What happened before the first step stays, also where the run begins anew.
+	// Events before the first step are kept, even if the run starts again.
 	if b.Marks, err = telemetry.OpenMarks(d.FS, EventsFile, int(start.Step)); err != nil {
 		return b, err
 	}
@@ -82,7 +82,7 @@ func (d *Dir) Begin(configTOML []byte, start trainstate.State, resumes bool) (b 
 	return b, d.point(start)
 }
 
-// lastValLoss is the last one in the metrics up to a step.
+// lastValLoss returns the last validation loss in the metrics up to a step.
 func (d *Dir) lastValLoss(upTo int) (last *float64, err error) {
 	lines, err := telemetry.ReadFrom(d.FS, MetricsFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +96,7 @@ func (d *Dir) lastValLoss(upTo int) (last *float64, err error) {
 	return last, nil
 }
 
-// metricsCut is the last step whose line stays: none for a fresh start.
+// metricsCut is the last step whose line is kept: none for a new run.
 func metricsCut(start trainstate.State) int {
 	if start.Step == 0 {
 		return -1
@@ -104,14 +104,14 @@ func metricsCut(start trainstate.State) int {
 	return int(start.Step)
 }
 
-// point sets `best` for a checkpoint that the run goes on from: a crash may have come
-// before it, or newer checkpoints are aside.
+// point sets `best` for the checkpoint that the run resumes from: a crash may have prevented that, or it may
+// point to a renamed checkpoint.
 func (d *Dir) point(state trainstate.State) error {
 	if state.BestStep > 0 {
 		if err := d.Store.SetBest(int(state.BestStep)); !errors.Is(err, checkpoint.ErrNone) {
 			return err
 		}
-		// It was removed when a better one came, of which nothing is left.
+		// It was removed after a better one, which is gone, too.
 	}
 	return d.Store.DropBest()
 }

@@ -193,7 +193,7 @@ func (f failing) Rename(from, to string) error {
 // TestStartCutShort: a start that fails while it sets things aside or writes its files
 // leaves no copies behind, tells what it has set aside, and the next one goes on.
 func TestStartCutShort(t *testing.T) {
-	aside := []string{"it is kept as", ".damaged", "training goes on from step 3"}
+	aside := []string{"it was renamed to", ".damaged", "training resumes from step 3"}
 	for _, tt := range []struct {
 		name      string
 		fs        failing
@@ -201,7 +201,7 @@ func TestStartCutShort(t *testing.T) {
 		want      []string
 	}{
 		{"the copy of the metrics", failing{create: ".tmp-metrics.jsonl.superseded", err: syscall.ENOSPC}, true,
-			[]string{"keeping ", "metrics.jsonl"}},
+			[]string{"keep a copy of ", "metrics.jsonl"}},
 		{"the cut of the metrics", failing{create: ".tmp-metrics.jsonl", err: syscall.ENOSPC}, false, append(aside, "metrics.jsonl.superseded")},
 		{"the configuration", failing{create: ".tmp-config.toml", err: syscall.ENOSPC}, false, append(aside, "writing ", "config.toml")},
 		{"a checkpoint that may not be renamed", failing{rename: "checkpoints/step-*", err: syscall.EACCES}, true,

@@ -14,11 +14,11 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// limitChanges bounds the changes that a run's journal holds.
+// limitChanges is the largest number of changes in a run's journal.
 const limitChanges = 10_000
 
-// Changes are those that the journal has. One that a person has gone back behind, by the
-// name of a step, is kept aside: see cutChanges.
+// Changes returns the changes in the journal. Those after a step to which the user went back
+// are not among them: see cutChanges.
 func (d *Dir) Changes() []event.Change { return d.changes }
 
 // readChanges reads the journal.
@@ -32,7 +32,7 @@ func (d *Dir) readChanges() error {
 		d.changes, err = parseChanges(text)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w; correct it, or move it away, with which the run goes on without these changes", ErrFolder,
+		return fmt.Errorf("%w: %s: %w; correct the file, or move it away: the run then continues without these changes", ErrFolder,
 			d.FS.Path(ChangesFile), err)
 	}
 	return nil
@@ -50,7 +50,7 @@ func parseChanges(text []byte) ([]event.Change, error) {
 		err := dec.Decode(&c)
 		if err == nil {
 			if _, end := dec.Token(); end != io.EOF {
-				err = errors.New("something follows the object")
+				err = errors.New("there is text after the object")
 			}
 		}
 		if err == nil {
@@ -60,14 +60,14 @@ func parseChanges(text []byte) ([]event.Change, error) {
 		case err != nil:
 			return nil, fmt.Errorf("row %d: %w: %s", row, err, strictjson.Plain(string(line[:min(len(line), 100)])))
 		case row > limitChanges:
-			return nil, fmt.Errorf("it has more than %d rows", limitChanges)
+			return nil, fmt.Errorf("the file has more than %d rows", limitChanges)
 		}
 		all = append(all, c)
 	}
 	return all, nil
 }
 
-// WriteChange journals a change. When it returns, the change is on the disk.
+// WriteChange journals a change. When it returns, the change is on disk.
 func (d *Dir) WriteChange(c event.Change) error {
 	if len(d.changes) >= limitChanges {
 		return fmt.Errorf("%s has %d changes, the limit", d.FS.Path(ChangesFile), limitChanges)
@@ -91,7 +91,7 @@ func (d *Dir) replaceChanges(all []event.Change) error {
 	return checkpoint.WriteFileAtomic(d.FS, ChangesFile, text.Bytes())
 }
 
-// cutChanges drops what was to happen behind a step that a person has gone back to, and
+// cutChanges drops the changes after a step to which the user goes back, and
 // keeps a copy.
 func (d *Dir) cutChanges(from int64) error {
 	var kept []event.Change
@@ -104,7 +104,7 @@ func (d *Dir) cutChanges(from int64) error {
 		return nil
 	}
 	if _, err := folder.CopyAside(d.FS, ChangesFile, checkpoint.SupersededSuffix); err != nil {
-		return fmt.Errorf("keeping %s: %w", d.FS.Path(ChangesFile), err)
+		return fmt.Errorf("keep a copy of %s: %w", d.FS.Path(ChangesFile), err)
 	}
 	if err := d.replaceChanges(kept); err != nil {
 		return err

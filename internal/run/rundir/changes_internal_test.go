@@ -18,7 +18,7 @@ func TestChanges(t *testing.T) {
 		{`{"kind":"pause","step":3}` + "\n" + `{"kind":"rate","step":4,"lr":0.5,"min_lr":0.1}` + "\n",
 			[]event.Change{{Kind: event.ChangePause, Step: 3}, {Kind: event.ChangeRate, Step: 4, LR: 0.5, MinLR: 0.1}}, ""},
 		{`{"kind":"pause","step":3}` + "\nx", nil, "row 2"},
-		{`{"kind":"pause","step":3} {}`, nil, "row 1: something follows"},
+		{`{"kind":"pause","step":3} {}`, nil, "row 1: there is text after the object"},
 		{`{"kind":"jump","step":3}`, nil, `row 1: unknown change "jump"`},
 		{`{"kind":"pause","steps":3}`, nil, "row 1"},
 		{`{"kind":"rate","step":3}`, nil, "row 1: learning rate with peak 0 and floor 0"},

@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-ml/troupe/config"
 )
 
-// Conflicts compares a stored configuration with today's. It returns today's with what nobody set today and has
-// another default there: see config.WithDefaultsOf.
+// Conflicts compares a stored configuration with the present one. It returns the present one with some defaults of the
+// stored one: see config.WithDefaultsOf.
 func Conflicts(cfg *config.Config, name string, text []byte) (*config.Config, error) {
 	stored, err := config.ParseStored(name, text)
 	if err != nil {
@@ -20,7 +20,7 @@ func Conflicts(cfg *config.Config, name string, text []byte) (*config.Config, er
 	}
 	var errs []error
 	for _, c := range config.ResumeConflicts(stored, cfg) {
-		errs = append(errs, cfg.Errorf(c.Key, "%w %s belongs to a run with %s, now it is %s; go on with the old value, or choose another run.out",
+		errs = append(errs, cfg.Errorf(c.Key, "%w %s has a run with %s, but the value is now %s; use the old value, or choose another run.out",
 			ErrFolder, filepath.Dir(name), c.A, c.B))
 	}
 	return cfg, errors.Join(errs...)

@@ -19,9 +19,9 @@ func TestConflicts(t *testing.T) {
 	}{
 		{"the same", nil, nil},
 		{"what doesn't matter", []string{"run.steps=9", "run.keep=1", "run.name=again", "pipeline.stages=2"}, nil},
-		{"a seed", []string{"run.seed=8"}, []string{"--set run.seed=8: run.seed: ", "runs/a belongs to a run with ", "now it is 8",
+		{"a seed", []string{"run.seed=8"}, []string{"--set run.seed=8: run.seed: ", "runs/a has a run with ", "the value is now 8",
 			"choose another run.out"}},
-		{"two keys", []string{"run.seed=8", "optimizer.lr=0.5"}, []string{"run.seed", "optimizer.lr", "now it is 0.5"}},
+		{"two keys", []string{"run.seed=8", "optimizer.lr=0.5"}, []string{"run.seed", "optimizer.lr", "the value is now 0.5"}},
 		{"another warm-up", []string{"optimizer.warmup_steps=1"}, []string{"optimizer.warmup_steps"}},
 	} {
 		_, err := rundir.Conflicts(newConfig(t, "out", tt.sets...), "runs/a/config.toml", was)

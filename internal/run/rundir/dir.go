@@ -23,16 +23,16 @@ type Dir struct {
 
 	path   string
 	lock   *checkpoint.Lock
-	aside  []aside // to be set aside when the run begins
-	byName bool    // a person named the step that it goes on from
+	aside  []aside // to be renamed when the run starts
+	byName bool    // the user named the step that it resumes from
 
-	changes []event.Change // that the journal has
+	changes []event.Change // in the journal
 }
 
-// View is a run's view of its folder; tests look through another one.
+// View wraps a run's folder. Tests replace it.
 var View = func(f checkpoint.FS) checkpoint.FS { return f }
 
-// Open locks a run's folder and checks that it is this run's to write to.
+// Open locks a run's folder and checks that this run may write to it.
 func Open(cfg *config.Config, fresh bool) (*Dir, error) {
 	d := &Dir{path: cfg.Run.Out}
 	if err := d.admissible(cfg, fresh); err != nil {
@@ -43,7 +43,7 @@ func Open(cfg *config.Config, fresh bool) (*Dir, error) {
 		return nil, err
 	}
 	d.FS = View(d.lock.FS())
-	// Once more: another run may have come and gone before the lock.
+	// Check again: another run may have used the folder before the lock.
 	if err = d.admissibleIn(cfg, fresh, d.FS); err == nil {
 		d.Store, err = checkpoint.OpenStore(d.FS, ".")
 	}
@@ -56,7 +56,7 @@ func Open(cfg *config.Config, fresh bool) (*Dir, error) {
 	return d, nil
 }
 
-// admissible refuses a folder that holds something else than this run.
+// admissible rejects a folder with anything else than this run.
 func (d *Dir) admissible(cfg *config.Config, fresh bool) error {
 	fsys, err := checkpoint.OpenFS(d.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,7 +73,7 @@ func (d *Dir) admissibleIn(cfg *config.Config, fresh bool, fsys checkpoint.FS) e
 	if err != nil {
 		return cfg.Errorf("run.out", "%w %s: %w", ErrFolder, d.path, folder.Unreadable(err))
 	}
-	locked := false // by a run, now or before: it locks the folder first
+	locked := false // a run has locked the folder, now or before
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {
 		if err := d.ownKind(e); err != nil {
@@ -90,28 +90,29 @@ func (d *Dir) admissibleIn(cfg *config.Config, fresh bool, fsys checkpoint.FS) e
 		return nil
 	}
 	if fresh {
-		return cfg.Errorf("run.out", "%w %s is not empty (%s) and a fresh start was asked for; choose another run.out or move the old run away",
+		return cfg.Errorf("run.out",
+			"%w %s is not empty (%s), but --fresh requires an empty folder; choose another run.out, or move the old run away",
 			ErrFolder, d.path, strings.Join(names[:min(3, len(names))], ", "))
 	}
 	text, err := folder.ReadFile(fsys, ConfigFile, checkpoint.FileBytesMax)
 	if errors.Is(err, fs.ErrNotExist) {
-		return cfg.Errorf("run.out", "%w %s holds %s and no %s: it is not a run's; choose another run.out", ErrFolder, d.path, names[0],
+		return cfg.Errorf("run.out", "%w %s has %s but no %s, so it is not the folder of a run; choose another run.out", ErrFolder, d.path,
+			names[0],
 			ConfigFile)
 	}
 	if err != nil {
 		return cfg.Errorf("run.out", "%w: %w", ErrFolder, err)
 	}
 	if !locked {
-		return cfg.Errorf("run.out", "%w %s holds a %s that no run has written, since there is no %s; choose another run.out", ErrFolder, d.path,
+		return cfg.Errorf("run.out", "%w %s has a %s but no %s, so it is not the folder of a run; choose another run.out", ErrFolder, d.path,
 			ConfigFile, checkpoint.LockName)
 	}
 	d.Config = text
 	return nil
 }
 
-// ownKind refuses what stands in the place of a run's file or folder, and is none:
-// through a link a run would write elsewhere. Whoever opens it refuses it too, but
-// later.
+// ownKind rejects an entry that has the name of a run's file or folder but another type:
+// through a link, a run would write elsewhere.
 func (d *Dir) ownKind(e fs.DirEntry) error {
 	kind, path := "file", filepath.Join(d.path, e.Name())
 	switch e.Name() {
@@ -128,11 +129,11 @@ func (d *Dir) ownKind(e fs.DirEntry) error {
 		return nil
 	}
 	if e.Type()&fs.ModeSymlink != 0 {
-		return fmt.Errorf("%w: %s is a symbolic link, which is not followed: put the %s itself there, or choose another run.out", ErrFolder, path,
+		return fmt.Errorf("%w: %s is a symbolic link, which is not allowed; put the %s itself there, or choose another run.out", ErrFolder, path,
 			kind)
 	}
-	return fmt.Errorf("%w: %s is no %s; remove it, or choose another run.out", ErrFolder, path, kind)
+	return fmt.Errorf("%w: %s is not a %s; remove it, or choose another run.out", ErrFolder, path, kind)
 }
 
-// Close gives the lock back.
+// Close releases the lock.
 func (d *Dir) Close() error { return d.lock.Unlock() }

@@ -26,9 +26,9 @@ func TestFromStep(t *testing.T) {
 
 	l := live(t, newConfig(t, out, everyTwo...), 2)
 	want := []string{
-		"the checkpoint of step 6 is kept as " + stepDir(out, 6) + ".superseded",
-		"the checkpoint of step 4 is kept as " + stepDir(out, 4) + ".superseded",
-		"training goes on from step 2; the metrics of all steps until now are kept as " + filepath.Join(out, "metrics.jsonl.superseded"),
+		"the checkpoint of step 6 was renamed to " + stepDir(out, 6) + ".superseded",
+		"the checkpoint of step 4 was renamed to " + stepDir(out, 4) + ".superseded",
+		"training resumes from step 2; the metrics of all steps so far were copied to " + filepath.Join(out, "metrics.jsonl.superseded"),
 	}
 	if w := l.warnings(); !slices.Equal(w, want) {
 		t.Errorf("warnings %q, want %q", w, want)
@@ -40,7 +40,7 @@ func TestFromStep(t *testing.T) {
 		t.Errorf("kept are the metrics\n%s", read(t, filepath.Join(out, "metrics.jsonl.superseded")))
 	}
 	d := goesOn(t, newConfig(t, out, everyTwo...), 0, 6).state.Decisions
-	if len(d) != 1 || d[0].Kind != trainstate.FromStep || d[0].Step != 2 || d[0].Detail != "set aside: the checkpoints of steps 6, 4" {
+	if len(d) != 1 || d[0].Kind != trainstate.FromStep || d[0].Step != 2 || d[0].Detail != "superseded: the checkpoints of steps 6, 4" {
 		t.Errorf("recorded: %+v", d)
 	}
 
@@ -96,10 +96,10 @@ func TestFromStepOnceMore(t *testing.T) {
 			must(t, os.Truncate(at(out, 6, "model.safetensors"), 9))
 		}, from: 5, aside: "damaged"},
 		{name: "the newest has no state", change: func(t *testing.T, out string) { must(t, os.Remove(at(out, 6, "trainer.json"))) },
-			is: checkpoint.ErrMissing, refusal: []string{"trainer.json", "gone on from step 2 by name before, and is at step 6 since",
-				"move the newer checkpoints away", "--from-step: there are [1 2 3 4 5]"}},
+			is: checkpoint.ErrMissing, refusal: []string{"trainer.json", "went back to step 2 on request and has reached step 6 since",
+				"move the newer checkpoints away", "--from-step (steps [1 2 3 4 5])"}},
 		{name: "the newest has no manifest", change: func(t *testing.T, out string) { must(t, os.Remove(at(out, 6, "manifest.json"))) },
-			is: checkpoint.ErrMissing, refusal: []string{"manifest.json", "gone on from step 2 by name before"}},
+			is: checkpoint.ErrMissing, refusal: []string{"manifest.json", "went back to step 2 on request"}},
 		{name: "the newest's state is a newer program's", change: func(t *testing.T, out string) {
 			rewrite(t, out, 6, func(files map[string][]byte) { files["trainer.json"] = []byte(`{"format_version": 3}`) })
 		}, is: checkpoint.ErrVersion, refusal: []string{"version 3"}},
@@ -115,7 +115,7 @@ func TestFromStepOnceMore(t *testing.T) {
 		{name: "one knows, and has no weights", change: func(t *testing.T, out string) {
 			alone(t, out)
 			must(t, os.Remove(at(out, 6, "model.safetensors")))
-		}, is: checkpoint.ErrMissing, refusal: []string{"model.safetensors", "gone on from step 2 by name before"}},
+		}, is: checkpoint.ErrMissing, refusal: []string{"model.safetensors", "went back to step 2 on request"}},
 		{name: "one knows, and its weights are damaged, and so is the one to go back to", change: func(t *testing.T, out string) {
 			alone(t, out)
 			flip(t, at(out, 6, "model.safetensors"))
@@ -157,7 +157,7 @@ func TestFromStepOnceMore(t *testing.T) {
 				t.Errorf("what it saves doesn't know of the way back: %+v", d)
 			}
 			told := slices.ContainsFunc(l.warnings(), func(w string) bool {
-				return strings.Contains(w, "gone on from step 2 by name before, and is at step 6 since: it goes on from there")
+				return strings.Contains(w, "went back to step 2 on request and has reached step 6 since: it resumes from there")
 			})
 			if told == tt.again {
 				t.Errorf("warnings %q", l.warnings())
@@ -184,7 +184,7 @@ func TestFromStepOfTheNewest(t *testing.T) {
 	out := trained(t, everyTwo...)
 	cfg := newConfig(t, out, append(everyTwo, "run.steps=10")...)
 	l := live(t, cfg, 6)
-	if d := l.state.Decisions; len(d) != 1 || d[0].Step != 6 || d[0].Detail != "no newer checkpoint was there" || len(l.warnings()) > 0 {
+	if d := l.state.Decisions; len(d) != 1 || d[0].Step != 6 || d[0].Detail != "there was no newer checkpoint" || len(l.warnings()) > 0 {
 		t.Errorf("recorded: %+v, warnings %q", d, l.warnings())
 	}
 	if l := goesOn(t, cfg, 6, 10); len(l.state.Decisions) != 1 {

@@ -25,10 +25,10 @@ const (
 	tailPartBytes  = 16 << 20 // of a file that are read at a time
 )
 
-// ErrNoTrace: there is no trace of a step.
+// ErrNoTrace: the run has no trace of the step.
 var ErrNoTrace = errors.New("no step was recorded")
 
-// RunFolder is the folder of a run that a path means: the path may be of its folder of checkpoints.
+// RunFolder returns the folder of a run. The path may be that of its folder of checkpoints.
 func RunFolder(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err == nil && filepath.Base(abs) == checkpoint.StoreName {
@@ -37,26 +37,26 @@ func RunFolder(path string) (string, error) {
 	return path, err
 }
 
-// ReaderOptions say how much a Reader keeps.
+// ReaderOptions limit what a Reader keeps.
 type ReaderOptions struct {
 	Stats   int // lines of stats.jsonl, thinned out evenly
-	Samples int // the newest
-	Traces  int // steps of trace.jsonl; later ones are not known
-	// Mark takes each line of events.jsonl, and Forget says that the file was replaced.
+	Samples int // the newest N
+	Traces  int // steps of trace.jsonl; later ones are ignored
+	// Mark is called for each line of events.jsonl, and Forget when the file was replaced.
 	Mark   func(m telemetry.Mark)
 	Forget func()
 }
 
-// Reader reads the folder of a run, and then what is new in it: this or another process may be
-// writing to it. A file that isn't there says nothing, a last line without its end is read later,
-// and of a file that was cut or replaced all is read again. Lines that are not understood are left
-// out: a later version may have written them, and a run does not resume from what a Reader tells.
+// Reader reads the folder of a run, and then follows it: this or another process may be
+// writing to it. A missing file counts as empty. A last line without its end is read later. A file that was cut
+// or replaced is read again from its start. Lines that are not understood are skipped:
+// a later version may have written them, and no run resumes from a Reader.
 //
-// It is for one goroutine, but for Trace.
+// It is for one goroutine, except for Trace.
 type Reader struct {
 	FS          folder.FS
-	Config      *config.Config   // nil: there is none
-	History     *history.History // nil: there are no metrics
+	Config      *config.Config   // nil: none
+	History     *history.History // nil: no metrics yet
 	Changed     time.Time        // of the metrics, by the clock of the host that wrote them
 	Stats       []telemetry.Stats
 	Samples     []telemetry.Sample
@@ -68,25 +68,25 @@ type Reader struct {
 	events, stats, samples, tracing *tail
 }
 
-// TracedStep is a step that trace.jsonl has, and where.
+// TracedStep is a step in trace.jsonl, with its position.
 type TracedStep struct {
 	Step   int
 	at     int64
 	length int
 }
 
-// NewReader makes a Reader of an open folder, which stays its caller's.
+// NewReader returns a Reader of an open folder. The caller closes the folder.
 func NewReader(fsys folder.FS, keep ReaderOptions) *Reader {
 	return &Reader{FS: fsys, keep: keep, events: newTail(fsys, EventsFile, tailLineBytes), stats: newTail(fsys, StatsFile, tailLineBytes),
 		samples: newTail(fsys, SamplesFile, tailLineBytes), tracing: newTail(fsys, TraceFile, tailTraceBytes)}
 }
 
-// Refresh reads what is new in all files.
+// Refresh reads the new content of all files.
 func (r *Reader) Refresh() error {
 	return errors.Join(r.ReadConfig(), r.ReadMetrics(), r.readEvents(), r.readStats(), r.readSamples(), r.readTraces(), r.readCheckpoints())
 }
 
-// ReadConfig reads config.toml, where it has changed.
+// ReadConfig reads config.toml if it has changed.
 func (r *Reader) ReadConfig() error {
 	text, err := folder.ReadFile(r.FS, ConfigFile, config.MaxFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,7 +95,7 @@ func (r *Reader) ReadConfig() error {
 	if err != nil || r.configText != nil && string(text) == string(r.configText) {
 		return err
 	}
-	r.configText = append([]byte{}, text...) // not nil, where the file is empty
+	r.configText = append([]byte{}, text...) // not nil, even if the file is empty
 	cfg, err := config.ParseStored(r.FS.Path(ConfigFile), text)
 	if err == nil {
 		r.Config = cfg
@@ -103,7 +103,7 @@ func (r *Reader) ReadConfig() error {
 	return err
 }
 
-// ReadMetrics reads what is new in metrics.jsonl.
+// ReadMetrics reads the new lines of metrics.jsonl.
 func (r *Reader) ReadMetrics() error {
 	f, err := r.FS.Open(MetricsFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,7 +170,7 @@ func (r *Reader) readSamples() error {
 	})
 }
 
-// readTraces notes where the traces are.
+// readTraces records the positions of the traces.
 func (r *Reader) readTraces() error {
 	return r.tracing.read(func() { r.Traced = nil }, func(at int64, line []byte) error {
 		step, ok := stepOfTrace(line)
@@ -185,7 +185,7 @@ func (r *Reader) readTraces() error {
 	})
 }
 
-// stepOfTrace is the step of a trace's line, which begins with it.
+// stepOfTrace returns the step at the start of a trace's line.
 func stepOfTrace(line []byte) (int, bool) {
 	const key = `{"step":`
 	if !strings.HasPrefix(string(line[:min(len(line), len(key))]), key) {
@@ -200,7 +200,7 @@ func stepOfTrace(line []byte) (int, bool) {
 	return step, err == nil
 }
 
-// Trace reads the trace of one of some traced steps; step < 0: of the last one.
+// Trace reads the trace of one of the steps; step < 0: of the last one.
 func (r *Reader) Trace(steps []TracedStep, step int) (t telemetry.Trace, err error) {
 	i := len(steps) - 1
 	if step >= 0 {

@@ -14,16 +14,15 @@ import (
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
-// Resumed is what a run goes on from.
+// Resumed is what a run resumes from.
 type Resumed struct {
 	Checkpoint *checkpoint.Checkpoint
 	State      trainstate.State
 	Tokenizer  tokenizer.Tokenizer
 }
 
-// Resume opens the checkpoint to go on from: that of a step or, with 0, the newest
-// intact one; nil when there is none at all. Nothing is changed yet: begin sets the
-// newer ones aside.
+// Resume opens the checkpoint to resume from: that of a step or, with 0, the newest
+// intact one; nil if there is none. It changes nothing: Begin renames newer ones.
 func (d *Dir) Resume(fromStep int) (*Resumed, error) {
 	if err := d.Store.CheckPointers(); err != nil {
 		return nil, err
@@ -43,7 +42,7 @@ func (d *Dir) Resume(fromStep int) (*Resumed, error) {
 	return r, nil
 }
 
-// read takes the trainer's state and the tokenizer.
+// read reads the trainer's state and the tokenizer.
 func (r *Resumed) read() error {
 	b, err := r.Checkpoint.File(TrainerFile)
 	if err != nil {
@@ -56,7 +55,7 @@ func (r *Resumed) read() error {
 	return err
 }
 
-// trainerState reads a trainer's state of this program's version.
+// trainerState parses a trainer's state of this program's version.
 func trainerState(text []byte) (s trainstate.State, err error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return s, fmt.Errorf("%s: %w", TrainerFile, err)
@@ -65,18 +64,19 @@ func trainerState(text []byte) (s trainstate.State, err error) {
 	case v > trainstate.Version:
 		return s, TooNew(v)
 	case v < trainstate.Version:
-		return s, fmt.Errorf("%s: format version %d, when training windows were drawn with replacement instead of each once an epoch: its run can't go on as it was; a new one can start from its weights (model.from)", TrainerFile, v)
+		return s, fmt.Errorf("%s: format version %d: that version drew training windows with replacement, not each once an epoch, so its run cannot resume; start a new run from its weights (model.from)", TrainerFile, v)
 	}
 	return s, nil
 }
 
-// TooNew is the error about a trainer's state of a version above those known here.
+// TooNew returns the error about a trainer's state with a version that is too new.
 func TooNew(version int) error {
-	return fmt.Errorf("%s: %w: version %d, this program knows %d; use the program that wrote it, or a newer one", TrainerFile,
+	return fmt.Errorf("%s: %w: it has version %d, but this program knows versions up to %d; use the program that wrote it, or a newer one",
+		TrainerFile,
 		checkpoint.ErrVersion, version, trainstate.Version)
 }
 
-// ReadTokenizer reads a checkpoint's tokenizer; nil without an error when it has
+// ReadTokenizer reads a checkpoint's tokenizer. It is nil without an error if there is
 // none.
 func ReadTokenizer(c *checkpoint.Checkpoint) (tokenizer.Tokenizer, error) {
 	b, err := c.File(TokensFile)
@@ -89,7 +89,7 @@ func ReadTokenizer(c *checkpoint.Checkpoint) (tokenizer.Tokenizer, error) {
 	return tokenizer.Unmarshal(b)
 }
 
-// OpenTokenizer reads a tokenizer.json, or that of a folder: a run's and a checkpoint's too.
+// OpenTokenizer reads a tokenizer.json, or that of a folder, which may be a run's or a checkpoint's.
 func OpenTokenizer(path string) (t tokenizer.Tokenizer, err error) {
 	dir, name, _ := tokenizerAt(path)
 	f, err := checkpoint.OpenFS(dir)
@@ -107,7 +107,7 @@ func OpenTokenizer(path string) (t tokenizer.Tokenizer, err error) {
 	return t, nil
 }
 
-// tokenizerAt says where a tokenizer is that a path means, and whether that is all of a folder.
+// tokenizerAt returns the folder and the name of the tokenizer at a path; whole: the path is a folder.
 func tokenizerAt(path string) (dir, name string, whole bool) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return filepath.Dir(path), filepath.Base(path), false

@@ -77,7 +77,7 @@ func TestUnreadable(t *testing.T) {
 	for _, kind := range kinds {
 		for _, name := range checkpointFiles {
 			t.Run(kind.name+" of "+name, func(t *testing.T) {
-				check(t, "checkpoints/step-00000006/"+name, kind.fault, kind.again, "make it readable", "--from-step: there are [3]")
+				check(t, "checkpoints/step-00000006/"+name, kind.fault, kind.again, "make it readable", "--from-step (steps [3])")
 			})
 		}
 		for _, name := range []string{"config.toml", "metrics.jsonl"} {
@@ -98,7 +98,7 @@ func TestMissing(t *testing.T) {
 	for _, name := range checkpointFiles {
 		path := filepath.Join(stepDir(out, 6), name)
 		must(t, os.Rename(path, kept))
-		refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, name, stepDir(out, 6), "restore", "--from-step: there are [3]")
+		refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, name, stepDir(out, 6), "restore", "--from-step (steps [3])")
 		must(t, os.Rename(kept, path))
 		goesOn(t, newConfig(t, out), 0, 6)
 	}
@@ -114,15 +114,15 @@ func TestNewerVersion(t *testing.T) {
 	whole := read(t, manifest)
 	write(t, manifest, strings.Replace(whole, `"format_version": 1`, `"format_version": 2`, 1))
 	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, "manifest.json", "version 2, this program knows 1", "newer",
-		"--from-step: there are [3]")
+		"--from-step (steps [3])")
 	write(t, manifest, whole)
 	goesOn(t, newConfig(t, out), 0, 6)
 
 	rewrite(t, out, 6, func(files map[string][]byte) {
 		files["trainer.json"] = []byte(`{"format_version": 3}`)
 	})
-	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, stepDir(out, 6), "trainer.json", "version 3, this program knows 2", "newer",
-		"--from-step: there are [3]")
+	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, stepDir(out, 6), "trainer.json", "it has version 3, but this program knows versions up to 2", "newer",
+		"--from-step (steps [3])")
 }
 
 // rewrite saves a checkpoint once more, whole, with other files.
@@ -154,7 +154,7 @@ func TestTrainerState(t *testing.T) {
 		"no trainer.json": {func(f map[string][]byte) { delete(f, "trainer.json") }, "trainer.json"},
 		"no JSON":         {func(f map[string][]byte) { f["trainer.json"] = []byte("step = 6") }, "trainer.json: invalid character"},
 		"another order of windows": {func(f map[string][]byte) { f["trainer.json"] = []byte(`{"format_version": 1}`) },
-			"format version 1, when training windows were drawn with replacement"},
+			"format version 1: that version drew training windows with replacement"},
 		"a tokenizer that is none": {func(f map[string][]byte) { f["tokenizer.json"] = []byte("{}") }, "tokenizer"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,9 +200,9 @@ func TestDamageIsKept(t *testing.T) {
 				l := goesOn(t, newConfig(t, out), 0, 3)
 				kept, keptMetrics := stepDir(out, 6)+".damaged", filepath.Join(out, "metrics.jsonl.superseded")
 				w := l.warnings()
-				if len(w) != 2 || !strings.HasPrefix(w[0], "a damaged checkpoint is passed over: "+stepDir(out, 6)+": ") ||
-					!strings.HasSuffix(w[0], "it is kept as "+kept) ||
-					w[1] != "training goes on from step 3, the newest intact checkpoint; the metrics of all steps until now are kept as "+keptMetrics {
+				if len(w) != 2 || !strings.HasPrefix(w[0], "skipping a damaged checkpoint: "+stepDir(out, 6)+": ") ||
+					!strings.HasSuffix(w[0], "it was renamed to "+kept) ||
+					w[1] != "training resumes from step 3, the newest intact checkpoint; the metrics of all steps so far were copied to "+keptMetrics {
 					t.Errorf("warnings %q", w)
 				}
 				same(t, before, tree(t, kept))
@@ -250,7 +250,7 @@ func TestAllDamaged(t *testing.T) {
 		flip(t, filepath.Join(stepDir(out, step), "model.safetensors"))
 	}
 	refused(t, newConfig(t, out), 0, checkpoint.ErrAllDamaged, stepDir(out, 3), stepDir(out, 6),
-		"replace one by a copy, or choose another run.out")
+		"replace one of them with a copy, or choose another run.out")
 }
 
 // TestDamagedAndIncomplete: what there is to go on from by name is older than what is
@@ -259,7 +259,7 @@ func TestDamagedAndIncomplete(t *testing.T) {
 	out := trained(t, "run.checkpoint_every=2")
 	flip(t, filepath.Join(stepDir(out, 6), "model.safetensors"))
 	must(t, os.Remove(filepath.Join(stepDir(out, 4), "manifest.json")))
-	refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 4), "--from-step: there are [2]")
+	refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 4), "--from-step (steps [2])")
 	must(t, os.RemoveAll(stepDir(out, 2)))
 	if err := refusal(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 4)); strings.Contains(err.Error(), "--from-step") {
 		t.Errorf("there is none to go on from, and the error says %v", err)
@@ -269,7 +269,7 @@ func TestDamagedAndIncomplete(t *testing.T) {
 	out = trained(t, "run.checkpoint_every=2")
 	must(t, os.Mkdir(stepDir(out, 6)+".replaced", 0o755))
 	flip(t, filepath.Join(stepDir(out, 6), "model.safetensors"))
-	refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 6)+".replaced", "--from-step: there are [2 4]")
+	refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 6)+".replaced", "--from-step (steps [2 4])")
 }
 
 // TestDamagedReplacement: a crash has left a checkpoint and the one that it was to
@@ -301,11 +301,11 @@ func TestVanished(t *testing.T) {
 		want   []string
 	}{
 		{"the newest", 1, "step-00000006", checkpoint.ErrMissing, []string{"last points to step 6", "restore",
-			"--from-step: there are [1 2 3 4 5]"}},
+			"--from-step (steps [1 2 3 4 5])"}},
 		{"all but the pointers", 1, "step-*", checkpoint.ErrMissing, []string{"last points to step 6", "restore"}},
-		{"all", 1, "*", rundir.ErrFolder, []string{"reaches step 6", "due every step:", "restore", "move metrics.jsonl away"}},
-		{"their folder", 1, "", rundir.ErrFolder, []string{"reaches step 6", "due every step:", "restore", "move metrics.jsonl away"}},
-		{"all of several steps", 2, "*", rundir.ErrFolder, []string{"reaches step 6", "due every 2 steps:", "choose another run.out"}},
+		{"all", 1, "*", rundir.ErrFolder, []string{"reaches step 6", "due every step;", "restore", "move metrics.jsonl away"}},
+		{"their folder", 1, "", rundir.ErrFolder, []string{"reaches step 6", "due every step;", "restore", "move metrics.jsonl away"}},
+		{"all of several steps", 2, "*", rundir.ErrFolder, []string{"reaches step 6", "due every 2 steps;", "choose another run.out"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := trained(t, fmt.Sprintf("run.checkpoint_every=%d", tt.every))

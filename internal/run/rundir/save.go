@@ -108,7 +108,7 @@ func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved [
 	for name, b := range s.static {
 		c.Files[name] = b
 	}
-	// JSON has no NaN: a loss that is not a number is as good as none.
+	// JSON has no NaN: a loss that is not a number is left out.
 	state.FirstValLoss, state.BestValLoss = finite(state.FirstValLoss), finite(state.BestValLoss)
 	trainer, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved [
 	if best {
 		err = errors.Join(err, s.store.SetBest(c.Step))
 	}
-	if err == nil && state.SkippedInARow == 0 { // else the last checkpoint with weights that are of use may be an older one
+	if err == nil && state.SkippedInARow == 0 { // else an older checkpoint may be the last one with useful weights
 		_, err = s.store.Prune(s.keep)
 	}
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// tail reads the lines of a file that another process appends to. A last line without its end is
-// left for the next time.
+// tail reads the lines of a file that another process appends to. It leaves a last line without its end
+// for the next call.
 type tail struct {
 	fsys  folder.FS
 	name  string
 	limit int // bytes of a line
 
 	at    int64  // where the next line begins
-	first []byte // what the file began with, by which it is known again
+	first []byte // the start of the file, to recognize it
 	info  fs.FileInfo
 	parts int // of the file's bytes at a time
 }
@@ -28,8 +28,8 @@ func newTail(fsys folder.FS, name string, limit int) *tail {
 	return &tail{fsys: fsys, name: name, limit: limit, parts: tailPartBytes}
 }
 
-// read calls use with each line that is new and where it begins, and reset before where the file is
-// another one or was cut. A file that is not there has no lines.
+// read calls use with each new line and its position. It calls reset first if the file was replaced
+// or cut. A missing file has no lines.
 func (t *tail) read(reset func(), use func(at int64, line []byte) error) error {
 	f, err := t.fsys.Open(t.name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,7 @@ func (t *tail) read(reset func(), use func(at int64, line []byte) error) error {
 	return nil
 }
 
-// part reads lines of a part of the file, and returns how many bytes they had.
+// part reads the lines of a part of the file and returns their size in bytes.
 func (t *tail) part(f folder.File, size int64, use func(at int64, line []byte) error) (int64, error) {
 	for length := min(size-t.at, int64(t.parts)); ; length = min(size-t.at, 2*length) {
 		data := make([]byte, length)
@@ -102,7 +102,7 @@ func (t *tail) tooLong() error {
 	return fmt.Errorf("%s: the line at byte %d has more than %d bytes", t.fsys.Path(t.name), t.at, t.limit)
 }
 
-// same reports whether the file is the one that was read, with more at its end.
+// same reports whether the file is the one that was read before, perhaps with more lines.
 func (t *tail) same(f folder.File, info fs.FileInfo) bool {
 	if info.Size() < t.at || t.info != nil && !os.SameFile(t.info, info) {
 		return false

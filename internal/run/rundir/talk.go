@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
-// Files of a Hugging Face directory that say how a model reads and writes text, besides its
+// Files of a Hugging Face directory that describe how a model reads and writes text, besides its
 // tokenizer.json.
 const (
 	GenerationFile      = "generation_config.json"
@@ -22,41 +22,41 @@ const (
 	TemplateFile        = "chat_template.jinja"
 )
 
-// specialMapFile has special tokens too, in older directories nothing else has.
+// specialMapFile has special tokens, too. In older directories it is the only file with them.
 const specialMapFile = "special_tokens_map.json"
 
-// Talk is what a model's directory says of its text: the one place that reads which tokens begin and end
-// texts, for training, evaluation, generation and export.
+// Talk is what a model's directory says about texts: which tokens start and end
+// them, and the chat template. Training, evaluation, generation and export all use it.
 type Talk struct {
 	// Ends are the ids that end a text: eos_token_id of generation_config.json, else of config.json,
 	// and the tokenizer's eos_token.
 	Ends []int32
-	// End is the one that ends a document: the tokenizer's eos_token, else the first of Ends; none:
-	// nothing does.
+	// End is the id that ends a document: the tokenizer's eos_token, else the first of Ends. It is empty if there is
+	// none.
 	End []int32
-	// Before is what the tokenizer puts in front of a text, such as the token that begins one, and
-	// After what it puts after it.
+	// Before are the ids that the tokenizer adds before a text, such as the token that starts it. After are those that
+	// it adds after a text.
 	Before, After []int32
-	// Template is the chat template; "": there is none.
+	// Template is the chat template; "": none.
 	Template string
-	// Special are the texts of special tokens by the names that templates know, such as "bos_token".
+	// Special has the texts of special tokens by their names in templates, such as "bos_token".
 	Special map[string]string
 	origin  map[string]string // their files
-	// Sources name the files that Ends, End, Before, After and Template are from; "": they are none.
+	// Sources are the files of Ends, End, Before, After and Template; "": none.
 	Sources Sources
-	// Warnings say where the files contradict each other, and what is used then.
+	// Warnings describe where the files contradict each other, and which value is used.
 	Warnings []string
 }
 
-// Sources are the files that the facts of a Talk were read from.
+// Sources are the files from which a Talk was read.
 type Sources struct{ Ends, End, Around, Template string }
 
-// Files are those of a checkpoint, or of any directory of a model.
+// Files reads the files of a checkpoint, or of a model's directory.
 type Files interface {
 	File(name string) ([]byte, error)
 }
 
-// ReadTalk reads it. A file that is not there says nothing; tok may be nil, if it is not known.
+// ReadTalk reads a Talk from files, of which any may be missing. tok may be nil if it is not known.
 func ReadTalk(c Files, tok tokenizer.Tokenizer) (t Talk, err error) {
 	settings, err := readObject(c, TokenizerConfigFile)
 	if err != nil {
@@ -80,15 +80,15 @@ func ReadTalk(c Files, tok tokenizer.Tokenizer) (t Talk, err error) {
 	return t, nil
 }
 
-// readSpecial reads the names of special tokens, as transformers does: those of special_tokens_map.json count before those of
-// tokenizer_config.json, except where that lists added_tokens_decoder, beside which the map is not read.
+// readSpecial reads the names of special tokens, as transformers does: those of special_tokens_map.json have priority over
+// those of tokenizer_config.json. If tokenizer_config.json has added_tokens_decoder, the map is ignored.
 func (t *Talk) readSpecial(c Files, settings map[string]json.RawMessage) error {
 	older, err := readObject(c, specialMapFile)
 	if err != nil {
 		return err
 	}
 	t.Special, t.origin = make(map[string]string), make(map[string]string)
-	further := make(map[string]json.RawMessage) // further ones, under names of the model's own
+	further := make(map[string]json.RawMessage) // with names of the model's own
 	_ = json.Unmarshal(settings["extra_special_tokens"], &further)
 	take := func(members map[string]json.RawMessage, file string) {
 		for name, v := range members {
@@ -108,13 +108,13 @@ func (t *Talk) readSpecial(c Files, settings map[string]json.RawMessage) error {
 		}
 		switch {
 		case complete && own == "":
-			t.warn("%s is %q in %s, which is not read, as in transformers, since %s has added_tokens_decoder: set it there", name, text,
+			t.warn("%s is %q in %[3]s, but %[4]s has added_tokens_decoder, so %[3]s is ignored, as in transformers; set %[1]s in %[4]s", name, text,
 				specialMapFile, TokenizerConfigFile)
 		case complete:
-			t.warn("%s is %q in %s, which has added_tokens_decoder, and %q in %s: the first is used, as in transformers", name, own,
+			t.warn("%s is %q in %s, which has added_tokens_decoder, but %q in %s; the first is used, as in transformers", name, own,
 				TokenizerConfigFile, text, specialMapFile)
 		case own != "":
-			t.warn("%s is %q in %s and %q in %s: the first is used, as in transformers", name, text, specialMapFile, own, TokenizerConfigFile)
+			t.warn("%s is %q in %s but %q in %s; the first is used, as in transformers", name, text, specialMapFile, own, TokenizerConfigFile)
 		}
 	}
 	if !complete {
@@ -127,7 +127,7 @@ func (t *Talk) warn(format string, args ...any) {
 	t.Warnings = append(t.Warnings, fmt.Sprintf(format, args...))
 }
 
-// readEnds reads which tokens end a text.
+// readEnds reads the tokens that end a text.
 func (t *Talk) readEnds(c Files, tok tokenizer.Tokenizer) error {
 	ids := make(map[string][]int32) // by file
 	for _, name := range []string{GenerationFile, ModelFile} {
@@ -152,7 +152,7 @@ func (t *Talk) readEnds(c Files, tok tokenizer.Tokenizer) error {
 		t.End, t.Sources.End = []int32{own}, t.origin["eos_token"]
 		if !slices.Contains(t.Ends, own) {
 			if len(t.Ends) > 0 {
-				t.warn("eos_token is %q (id %d) in the tokenizer's files, and eos_token_id in %s is %s: documents end with the first, and generation stops at all of them", t.Special["eos_token"], own, source, named(tok, t.Ends))
+				t.warn("eos_token is %q (id %d) in the tokenizer's files, but eos_token_id in %s is %s: documents end with the first; generation stops at any of them", t.Special["eos_token"], own, source, named(tok, t.Ends))
 			}
 			t.Ends = append(t.Ends, own)
 			if t.Sources.Ends != "" {
@@ -168,12 +168,13 @@ func (t *Talk) readEnds(c Files, tok tokenizer.Tokenizer) error {
 		}
 	}
 	if len(ignored) > 0 {
-		t.warn("eos_token_id in %s is %s, and %s has %s: the first is not used", ModelFile, named(tok, ignored), source, named(tok, ids[source]))
+		t.warn("eos_token_id in %s is %s, but %s has %s; only the second is used", ModelFile, named(tok, ignored), source,
+			named(tok, ids[source]))
 	}
 	return nil
 }
 
-// GenerationEnds are the ids that end what other programs have the model write: eos_token_id of
+// GenerationEnds returns the ids at which other programs stop generation: eos_token_id of
 // generation_config.json, else of config.json.
 func GenerationEnds(c Files) (ids []int32, err error) {
 	for _, name := range []string{GenerationFile, ModelFile} {
@@ -188,8 +189,8 @@ func GenerationEnds(c Files) (ids []int32, err error) {
 	return nil, nil
 }
 
-// WithEnds is a generation_config.json that has ids as eos_token_id and all else as it was. Where there is none yet,
-// it has what other programs would take from config.json in its place.
+// WithEnds returns the generation_config.json with ids as eos_token_id and everything else unchanged. If there is none yet,
+// it has the values that other programs would take from config.json.
 func WithEnds(c Files, ids []int32) ([]byte, error) {
 	members, err := readObject(c, GenerationFile)
 	if err != nil {
@@ -214,8 +215,8 @@ func WithEnds(c Files, ids []int32) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// checkAdded compares what tokenizer_config.json says of tokens that are added to a text with what
-// tokenizer.json adds, which is done.
+// checkAdded warns if tokenizer_config.json contradicts the tokens that
+// tokenizer.json adds to a text.
 func (t *Talk) checkAdded(settings map[string]json.RawMessage) {
 	for _, at := range []struct {
 		key, where string
@@ -225,12 +226,12 @@ func (t *Talk) checkAdded(settings map[string]json.RawMessage) {
 		if v := settings[at.key]; len(v) == 0 || json.Unmarshal(v, &says) != nil || string(v) == "null" || says == (len(at.ids) > 0) {
 			continue
 		}
-		t.warn("%s is %t in %s, and the post-processor of %s adds %d tokens %s a text: the latter is done", at.key, says, TokenizerConfigFile,
+		t.warn("%s is %t in %s, but the post-processor of %s adds %d tokens %s a text; %[4]s is used", at.key, says, TokenizerConfigFile,
 			TokensFile, len(at.ids), at.where)
 	}
 }
 
-// ownEnd is the id of the tokenizer's eos_token.
+// ownEnd returns the id of the tokenizer's eos_token.
 func (t *Talk) ownEnd(tok tokenizer.Tokenizer) (int32, bool) {
 	name := t.Special["eos_token"]
 	if name == "" || tok == nil {
@@ -238,13 +239,13 @@ func (t *Talk) ownEnd(tok tokenizer.Tokenizer) (int32, bool) {
 	}
 	id, ok := tok.TokenID(name)
 	if !ok {
-		t.warn("eos_token is %q, which is no token of the %s tokenizer", name, tok.Name())
+		t.warn("eos_token is %q, but the %s tokenizer has no such token", name, tok.Name())
 	}
 	return id, ok
 }
 
-// Describe says in a line which tokens begin and end texts, which template conversations have, and which files say so; "":
-// none does.
+// Describe returns a line with the tokens that start and end texts, the chat template, and their files; "":
+// none.
 func (t *Talk) Describe(tok tokenizer.Tokenizer) string {
 	var all []string
 	add := func(what string, ids []int32, source string) {
@@ -252,7 +253,7 @@ func (t *Talk) Describe(tok tokenizer.Tokenizer) string {
 			all = append(all, fmt.Sprintf("%s %s, from %s", what, named(tok, ids), source))
 		}
 	}
-	add("a text begins with", t.Before, t.Sources.Around)
+	add("a text starts with", t.Before, t.Sources.Around)
 	add("a text is followed by", t.After, t.Sources.Around)
 	add("a document ends with", t.End, t.Sources.End)
 	add("generation stops at", t.Ends, t.Sources.Ends)
@@ -277,7 +278,7 @@ func named(tok tokenizer.Tokenizer, ids []int32) string {
 	return strings.Join(all, ", ")
 }
 
-// readTemplate reads the chat template, and says where: its own file, else the tokenizer's settings.
+// readTemplate returns the chat template and its file: its own file, else the tokenizer's settings.
 func readTemplate(c Files, settings map[string]json.RawMessage) (text, source string, err error) {
 	b, err := c.File(TemplateFile)
 	switch {
@@ -292,7 +293,7 @@ func readTemplate(c Files, settings map[string]json.RawMessage) (text, source st
 	return text, TokenizerConfigFile, nil
 }
 
-// readObject reads a file's members; none where there is no such file.
+// readObject reads the members of a file's object; none if there is no such file.
 func readObject(c Files, name string) (map[string]json.RawMessage, error) {
 	b, err := c.File(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -328,15 +329,15 @@ func idsOf(v json.RawMessage) ([]int32, error) {
 	if json.Unmarshal(v, &one) == nil {
 		ids = []int32{one}
 	} else if json.Unmarshal(v, &ids) != nil {
-		return nil, fmt.Errorf("%s, it must be an id or a list of ids", strictjson.Quote(string(v)))
+		return nil, fmt.Errorf("%s, but must be an id or a list of ids", strictjson.Quote(string(v)))
 	}
 	if slices.ContainsFunc(ids, func(id int32) bool { return id < 0 }) {
-		return nil, fmt.Errorf("%s, and ids are 0 or more", strictjson.Quote(string(v)))
+		return nil, fmt.Errorf("%s, but ids are 0 or more", strictjson.Quote(string(v)))
 	}
 	return ids, nil
 }
 
-// tokenText is the text of a special token: as it is, or in an object.
+// tokenText returns the text of a special token: a string, or the content of an object.
 func tokenText(v json.RawMessage) (string, bool) {
 	var text string
 	if json.Unmarshal(v, &text) == nil && string(v) != "null" {
@@ -351,8 +352,8 @@ func tokenText(v json.RawMessage) (string, bool) {
 	return "", false
 }
 
-// templateOf is the chat template among the settings of a tokenizer: a text, or the one of several
-// that is called "default".
+// templateOf returns the chat template in the settings of a tokenizer: a string, or the one of several
+// with the name "default".
 func templateOf(v json.RawMessage) (string, error) {
 	if len(v) == 0 || string(v) == "null" {
 		return "", nil
@@ -363,12 +364,12 @@ func templateOf(v json.RawMessage) (string, error) {
 	}
 	var named []struct{ Name, Template string }
 	if json.Unmarshal(v, &named) != nil {
-		return "", errors.New("chat_template is neither a text nor a list of named ones")
+		return "", errors.New("chat_template must be a string or a list of named templates")
 	}
 	for _, n := range named {
 		if n.Name == "default" {
 			return n.Template, nil
 		}
 	}
-	return "", fmt.Errorf("chat_template has %d templates, and none is called \"default\"", len(named))
+	return "", fmt.Errorf("chat_template has %d templates, but none with the name \"default\"", len(named))
 }

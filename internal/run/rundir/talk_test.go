@@ -41,11 +41,11 @@ func TestReadTalk(t *testing.T) {
 			"b", "<b>", ""},
 		"several templates": {files{"tokenizer_config.json": `{"chat_template": [{"name": "tool_use", "template": "x"}, {"name": "default", "template": "y"}], "bos_token": null}`}, nil, "y", "", ""},
 		"none called default": {files{"tokenizer_config.json": `{"chat_template": [{"name": "tool_use", "template": "x"}]}`}, nil, "", "",
-			"none is called"},
+			"but none with the name"},
 		"a negative id":         {files{"config.json": `{"eos_token_id": -1}`}, nil, "", "", "0 or more"},
 		"a text for an id":      {files{"config.json": `{"eos_token_id": "x"}`}, nil, "", "", "must be an id"},
 		"no JSON":               {files{"generation_config.json": `{`}, nil, "", "", "generation_config.json"},
-		"a number for template": {files{"tokenizer_config.json": `{"chat_template": 3}`}, nil, "", "", "neither"},
+		"a number for template": {files{"tokenizer_config.json": `{"chat_template": 3}`}, nil, "", "", "must be a string or a list"},
 	} {
 		got, err := rundir.ReadTalk(c.files, nil)
 		if c.err != "" {
@@ -120,24 +120,24 @@ func TestTalkOfSeveralFiles(t *testing.T) {
 			[]int32{e}, nil, nil, "<s>", nil},
 		"the map says otherwise": {"", files{"tokenizer_config.json": `{"eos_token": "<e>", "bos_token": "<s>"}`,
 			"special_tokens_map.json": `{"eos_token": "</s>"}`}, []int32{e}, []int32{e}, nil, nil, "<s>",
-			[]string{`eos_token is "</s>" in special_tokens_map.json and "<e>" in tokenizer_config.json: the first is used`}},
+			[]string{`eos_token is "</s>" in special_tokens_map.json but "<e>" in tokenizer_config.json; the first is used`}},
 		"the map is not read": {"", files{"tokenizer_config.json": `{"eos_token": "</s>", "added_tokens_decoder": {}}`,
 			"special_tokens_map.json": `{"bos_token": "<s>", "eos_token": {"content": "<e>"}, "pad_token": null}`}, []int32{e}, []int32{e}, nil, nil,
 			"",
-			[]string{`bos_token is "<s>" in special_tokens_map.json, which is not read`,
-				`eos_token is "</s>" in tokenizer_config.json, which has added_tokens_decoder, and "<e>" in special_tokens_map.json: the first is used`}},
+			[]string{`bos_token is "<s>" in special_tokens_map.json, but tokenizer_config.json has added_tokens_decoder`,
+				`eos_token is "</s>" in tokenizer_config.json, which has added_tokens_decoder, but "<e>" in special_tokens_map.json; the first is used`}},
 		"null in the map": {"", files{"tokenizer_config.json": `{"eos_token": "</s>"}`, "special_tokens_map.json": `{"eos_token": null}`},
 			[]int32{e}, []int32{e}, nil, nil, "", nil},
 		"two ends": {"", files{"tokenizer_config.json": `{"eos_token": "</s>"}`, "generation_config.json": `{"eos_token_id": 258}`},
 			[]int32{im, e}, []int32{e}, nil, nil, "",
-			[]string{`eos_token is "</s>" (id 257) in the tokenizer's files, and eos_token_id in generation_config.json is 258 ("<im>")`}},
+			[]string{`eos_token is "</s>" (id 257) in the tokenizer's files, but eos_token_id in generation_config.json is 258 ("<im>")`}},
 		"several ends": {"", files{"tokenizer_config.json": `{"eos_token": "</s>"}`, "generation_config.json": `{"eos_token_id": [258, 257]}`,
 			"config.json": `{"eos_token_id": 258}`}, []int32{im, e}, []int32{e}, nil, nil, "", nil},
 		"config.json says otherwise": {"", files{"generation_config.json": `{"eos_token_id": [258]}`,
 			"config.json": `{"eos_token_id": [256, 258]}`}, []int32{im}, []int32{im}, nil, nil, "",
-			[]string{`eos_token_id in config.json is 256 ("<s>"), and generation_config.json has 258 ("<im>")`}},
+			[]string{`eos_token_id in config.json is 256 ("<s>"), but generation_config.json has 258 ("<im>")`}},
 		"an unknown end": {"", files{"tokenizer_config.json": `{"eos_token": "<e>"}`}, nil, nil, nil, nil, "",
-			[]string{`eos_token is "<e>", which is no token`}},
+			[]string{`eos_token is "<e>", but the tokenizer.json tokenizer has no such token`}},
 		"around a text": {"<s> A </s>", files{"tokenizer_config.json": `{"add_bos_token": true, "add_eos_token": true}`}, nil, nil, []int32{s},
 			[]int32{e}, "", nil},
 		"the end before": {"</s> A", files{"tokenizer_config.json": `{"eos_token": "</s>", "bos_token": "</s>", "add_bos_token": true}`},
@@ -168,12 +168,12 @@ func TestTalkOfSeveralFiles(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	tok := special(t, "<s> A", "<s>", "</s>", "<im>")
 	for want, f := range map[string]files{
-		`a text begins with 256 ("<s>"), from tokenizer.json`: {},
-		`a text begins with 256 ("<s>"), from tokenizer.json; a document ends with 257 ("</s>"), from tokenizer_config.json; generation stops at 258 ("<im>"), 257 ("</s>"), from generation_config.json and tokenizer_config.json; the chat template is from chat_template.jinja`: {
+		`a text starts with 256 ("<s>"), from tokenizer.json`: {},
+		`a text starts with 256 ("<s>"), from tokenizer.json; a document ends with 257 ("</s>"), from tokenizer_config.json; generation stops at 258 ("<im>"), 257 ("</s>"), from generation_config.json and tokenizer_config.json; the chat template is from chat_template.jinja`: {
 			"tokenizer_config.json": `{"eos_token": "</s>"}`, "generation_config.json": `{"eos_token_id": 258}`, "chat_template.jinja": "x"},
-		`a text begins with 256 ("<s>"), from tokenizer.json; a document ends with 257 ("</s>"), from special_tokens_map.json; generation stops at 257 ("</s>"), from special_tokens_map.json; the chat template is from tokenizer_config.json`: {
+		`a text starts with 256 ("<s>"), from tokenizer.json; a document ends with 257 ("</s>"), from special_tokens_map.json; generation stops at 257 ("</s>"), from special_tokens_map.json; the chat template is from tokenizer_config.json`: {
 			"special_tokens_map.json": `{"eos_token": "</s>"}`, "tokenizer_config.json": `{"chat_template": "x"}`},
-		`a text begins with 256 ("<s>"), from tokenizer.json; a document ends with 258 ("<im>"), from config.json; generation stops at 258 ("<im>"), from config.json`: {
+		`a text starts with 256 ("<s>"), from tokenizer.json; a document ends with 258 ("<im>"), from config.json; generation stops at 258 ("<im>"), from config.json`: {
 			"config.json": `{"eos_token_id": 258}`},
 	} {
 		talk, err := rundir.ReadTalk(f, tok)

@@ -10,12 +10,12 @@ import (
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
-// textFiles are the files of a Hugging Face directory that say how its model reads and writes
-// text. They stay as they are, from checkpoint to checkpoint and out again.
+// textFiles are the files of a Hugging Face directory that describe how its model reads and writes
+// text. Checkpoints and exports copy them unchanged.
 var textFiles = []string{TokensFile, TokenizerConfigFile, specialMapFile, "added_tokens.json", "vocab.json", "merges.txt",
 	"tokenizer.model", TemplateFile, GenerationFile}
 
-// ReadTexts reads those that a checkpoint or a model's directory has.
+// ReadTexts reads the text files of a checkpoint or of a model's directory.
 func ReadTexts(c Files) (map[string][]byte, error) {
 	texts := make(map[string][]byte)
 	for _, name := range textFiles {
@@ -31,11 +31,11 @@ func ReadTexts(c Files) (map[string][]byte, error) {
 	return texts, nil
 }
 
-// Kept is what a run keeps of the files that it has begun from.
+// Kept are the files of the model that a run started from.
 type Kept struct {
 	// Texts are files by name: see ReadTexts.
 	Texts map[string][]byte
-	// Model is the config.json there; nil: there is none.
+	// Model is its config.json; nil: none.
 	Model []byte
 }
 
@@ -51,7 +51,7 @@ func (k Kept) File(name string) ([]byte, error) {
 	return b, nil
 }
 
-// Keep reads it; nil of none.
+// Keep reads the files of a checkpoint, which may be nil.
 func Keep(c *checkpoint.Checkpoint) (k Kept, err error) {
 	if c == nil {
 		return k, nil
@@ -63,10 +63,10 @@ func Keep(c *checkpoint.Checkpoint) (k Kept, err error) {
 	return k, err
 }
 
-// vocabFiles are the files that say what tokenizer.json says too, for older programs.
+// vocabFiles repeat the content of tokenizer.json for older programs.
 var vocabFiles = []string{"added_tokens.json", "vocab.json", "merges.txt", "tokenizer.model"}
 
-// sameTokenizer reports whether a tokenizer.json is a tokenizer's, written otherwise.
+// sameTokenizer reports whether a tokenizer.json is that of t, perhaps written differently.
 func sameTokenizer(file []byte, t tokenizer.Tokenizer) bool {
 	own, err := tokenizer.Unmarshal(file)
 	if err != nil || own.Name() != t.Name() || own.Name() == tokenizer.HFName {
@@ -77,7 +77,7 @@ func sameTokenizer(file []byte, t tokenizer.Tokenizer) bool {
 	return errors.Join(errA, errB) == nil && bytes.Equal(a, b)
 }
 
-// TextsAt is ReadTexts of what a data.tokenizer names: of a folder, all, of a file, that one.
+// TextsAt is ReadTexts for a data.tokenizer. It is nil if the path is a file and not a folder.
 func TextsAt(path string) (texts map[string][]byte, err error) {
 	dir, _, whole := tokenizerAt(path)
 	if !whole {
@@ -91,7 +91,7 @@ func TextsAt(path string) (texts map[string][]byte, err error) {
 	return ReadTexts(inFolder{f})
 }
 
-// inFolder has the files of a folder.
+// inFolder reads files of a folder.
 type inFolder struct{ fs checkpoint.FS }
 
 func (f inFolder) File(name string) ([]byte, error) {

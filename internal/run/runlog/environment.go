@@ -16,5 +16,5 @@ func environment() string {
 		version = cmp.Or(info.Main.Version, version)
 	}
 	return fmt.Sprintf("version %s, %s, %s/%s, %s, %d cores", version, runtime.Version(), runtime.GOOS, runtime.GOARCH,
-		cmp.Or(sysinfo.ProcessorName(), "a processor without a name"), runtime.NumCPU())
+		cmp.Or(sysinfo.ProcessorName(), "unknown processor"), runtime.NumCPU())
 }

@@ -24,7 +24,7 @@ func (m *Marks) Event(e event.Event, step int64) error {
 func (m *Marks) Begin(w *telemetry.MarkWriter, step int64, resumes bool) error {
 	err := m.open(w, step)
 	if resumes {
-		m.resume(newMark(step, telemetry.MarkResume, fmt.Sprintf("resumed from the checkpoint of step %d; %s", step, environment())))
+		m.resume(newMark(step, telemetry.MarkResume, fmt.Sprintf("resumed from checkpoint step %d; %s", step, environment())))
 		return err
 	}
 	return errors.Join(err, m.Add(step, telemetry.MarkStart, environment()))

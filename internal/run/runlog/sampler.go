@@ -17,16 +17,16 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Sampler has the model write a text at each validation of an attempt, with the weights that
-// were validated. The stages copy them before their next order, as for a checkpoint; the text is written while
-// training goes on, by one core. Where the ranks are in other processes the weights are those of the checkpoint
+// Sampler generates a sample text at each validation of an attempt, with the validated weights.
+// The stages copy the weights before their next order, as for a checkpoint. One core generates the text while
+// training continues. If the ranks are in other processes, the weights are those of the checkpoint
 // of the validated step, if there is one.
 type Sampler struct {
 	SamplerOptions
 	device config.Device
 	last   int64 // Apart: the step that was validated last
 	what   infer.GenerateOptions
-	model  *trained.Model // whose weights are copied to; nil where ranks are in other processes
+	model  *trained.Model // to which weights are copied; nil if ranks are in other processes
 	gen    *infer.Generator
 
 	busy    atomic.Bool // the weights are being copied or used
@@ -42,10 +42,10 @@ type Sampler struct {
 type sampleTask struct {
 	step  int64
 	place func() error // the last of them
-	dir   string       // of the checkpoint that they are in; "": they are the sampler's
+	dir   string       // of the checkpoint with the weights; "": the sampler has them
 }
 
-// SamplerOptions say whose texts are written, where, and who is told.
+// SamplerOptions are the options of NewSampler.
 type SamplerOptions struct {
 	Config    *config.Config
 	Model     *stages.Model
@@ -57,17 +57,17 @@ type SamplerOptions struct {
 	Written   func(step int64) // a text is in the file
 }
 
-// NewSampler makes one, if the configuration asks for samples; why says why there are none all
-// the same. It must be ended.
+// NewSampler returns a Sampler if run.sample_tokens is set. why is the reason if there are no samples all
+// the same. Call End at the end.
 func NewSampler(o SamplerOptions) (s *Sampler, why string) {
 	run := o.Config.Run
 	switch {
 	case run.SampleTokens == 0:
 		return nil, ""
 	case !o.Model.Config.Language():
-		return nil, fmt.Sprintf("a model of the family %q writes none", o.Model.Config.Family)
+		return nil, fmt.Sprintf("a model of family %q does not generate text", o.Model.Config.Family)
 	case o.Tokenizer == nil:
-		return nil, "the data's tokenizer is not known"
+		return nil, "the tokenizer of the data is not known"
 	}
 	s = &Sampler{SamplerOptions: o, device: o.Config.Device, last: -1, tasks: make(chan sampleTask, 1), quit: make(chan struct{}),
 		done: make(chan struct{})}
@@ -79,11 +79,11 @@ func NewSampler(o SamplerOptions) (s *Sampler, why string) {
 		}
 		s.gen = infer.GeneratorOf(s.model)
 	}
-	warned := false // every validation would say the same
+	warned := false // every validation would repeat it
 	s.what = infer.GenerateOptions{Prompt: run.SamplePrompt, Tokens: run.SampleTokens, Warn: func(text string) {
 		if !warned {
 			warned = true
-			s.Warn("the samples (run.sample_tokens): %s", text)
+			s.Warn("sample text (run.sample_tokens): %s", text)
 		}
 	}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -91,7 +91,7 @@ func NewSampler(o SamplerOptions) (s *Sampler, why string) {
 	return s, ""
 }
 
-// CopyAtEval is actors.Spec's.
+// CopyAtEval implements actors.Spec.CopyAtEval.
 func (s *Sampler) CopyAtEval(step int64) (to func(param int) []float32, done func(place func() error)) {
 	if !s.busy.CompareAndSwap(false, true) {
 		s.skipped.Add(1)
@@ -100,7 +100,7 @@ func (s *Sampler) CopyAtEval(step int64) (to func(param int) []float32, done fun
 	return s.model.Weights.HostWeight, func(place func() error) { s.tasks <- sampleTask{step: step, place: place} }
 }
 
-// Event is told, in their order, of steps and checkpoints.
+// Event receives steps and checkpoints, in order.
 func (s *Sampler) Event(e event.Event) {
 	if s == nil || !s.Apart {
 		return
@@ -138,7 +138,7 @@ func (s *Sampler) loop() {
 	}
 }
 
-// sample writes the text of a step.
+// sample generates and writes the text of a step.
 func (s *Sampler) sample(t sampleTask) {
 	defer s.busy.Store(false)
 	text, err := s.text(t)
@@ -149,15 +149,15 @@ func (s *Sampler) sample(t sampleTask) {
 	case err == nil:
 		s.Written(t.step)
 	case s.ctx.Err() == nil:
-		s.Warn("there is no sample of step %d: %v", t.step, err)
+		s.Warn("no sample text for step %d: %v", t.step, err)
 	}
 	if n := s.skipped.Swap(0); n > 0 {
-		s.Warn("validations came while the sample of step %d was being written, and have none: %d; fewer run.sample_tokens take less time",
+		s.Warn("while the sample text of step %d was generated, %d validations passed without one; reduce run.sample_tokens",
 			t.step, n)
 	}
 }
 
-// text has the model write.
+// text generates the text.
 func (s *Sampler) text(t sampleTask) (string, error) {
 	var text strings.Builder
 	emit := func(b []byte) error {
@@ -178,8 +178,8 @@ func (s *Sampler) text(t sampleTask) (string, error) {
 	return text.String(), err
 }
 
-// End waits until the last text is written, and gives the weights back. cut ends that text where
-// it is. No stage copies any more.
+// End waits until the last text is written, and frees the weights. cut stops that text. No stage may
+// copy any more.
 func (s *Sampler) End(cut bool) error {
 	if s == nil {
 		return nil

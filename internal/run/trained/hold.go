@@ -12,12 +12,13 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// Hold makes a model whose weights somebody copies to Weights, on a CPU device of its own. text is how its texts become
-// ids; with no tokenizer it is nil.
+// Hold returns a model on its own CPU device; the caller copies the weights to Weights. text encodes its
+// texts; it is nil without a tokenizer.
 func Hold(shape *stages.Model, tok tokenizer.Tokenizer, text *corpus.Text, o config.Device) (t *Model, err error) {
 	need, free := float64(4*shape.Config.Parameters()), float64(device.HostFreeBytes())
 	if free > 0 && need > free {
-		return nil, fmt.Errorf("%w: a snapshot of %d parameters takes %s, the machine has %s free", plan.ErrMemory, shape.Config.Parameters(),
+		return nil, fmt.Errorf("%w: a snapshot of %d parameters needs %s, but this machine has %s free", plan.ErrMemory,
+			shape.Config.Parameters(),
 			plan.GiB(need), plan.GiB(free))
 	}
 	t = &Model{Shape: shape, Tokenizer: tok, text: text, warned: true}

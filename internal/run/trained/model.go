@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Options say which trained model to open, and on what. Package infer's ModelOptions have the same fields.
+// Options say which trained model to open, and on which device. They have the fields of infer.ModelOptions.
 type Options struct {
 	From    string
 	Device  string
@@ -26,23 +26,23 @@ type Options struct {
 
 // Model is an open model.
 type Model struct {
-	Checkpoint *checkpoint.Checkpoint // that it was opened from; nil: its weights are copied to it
+	Checkpoint *checkpoint.Checkpoint // that it was opened from; nil: weights are copied
 	Shape      *stages.Model
 	Device     device.Device
-	// Precision has the types to compute in.
+	// Precision has the number types.
 	Precision stages.Options
 
-	Tokenizer   tokenizer.Tokenizer // nil: none that is known
+	Tokenizer   tokenizer.Tokenizer // nil: not known
 	NoTokenizer error               // why it is not known
-	text        *corpus.Text        // nil: not read yet, see Text; where several use the model it is there
-	warned      bool                // WarnOnce has said its warnings
+	text        *corpus.Text        // nil: not read yet, see Text
+	warned      bool                // WarnOnce has been called
 
 	Weights *stages.Stage // the whole model, on Device; nil: not made yet
-	Source  string        // where the weights are from, where there is no Checkpoint
+	Source  string        // the origin of the weights without a Checkpoint
 }
 
-// Open opens a model; tokenize says that it must have a tokenizer that
-// this program knows.
+// Open opens a model. With tokenize it must be a language model with a
+// supported tokenizer.
 func Open(o Options, tokenize bool) (t *Model, err error) {
 	t = &Model{}
 	defer func() {
@@ -61,11 +61,11 @@ func Open(o Options, tokenize bool) (t *Model, err error) {
 		return t, err
 	}
 	if tokenize && !c.Language() {
-		return t, fmt.Errorf("%w: %s is no language model but of the family %q, which writes no text; engine predict runs it on samples",
+		return t, fmt.Errorf("%w: %s is not a language model: family %q does not generate text; use engine predict",
 			plan.ErrOptions, t.Checkpoint.Dir(), c.Family)
 	}
 	if o.DType != "" && o.DType != "float32" && o.DType != "bfloat16" {
-		return t, fmt.Errorf("%w: the dtype %q; it is float32 or bfloat16", plan.ErrOptions, o.DType)
+		return t, fmt.Errorf("%w: unknown dtype %q; use float32 or bfloat16", plan.ErrOptions, o.DType)
 	}
 	if t.Precision, err = plan.Precision(t.Checkpoint, o.DType, c.Language()); err != nil {
 		return t, fmt.Errorf("%s: %w", t.Checkpoint.Dir(), err)
@@ -75,13 +75,13 @@ func Open(o Options, tokenize bool) (t *Model, err error) {
 		return t, fmt.Errorf("%s: %w", t.Checkpoint.Dir(), t.NoTokenizer)
 	}
 	if t.Tokenizer == nil && tokenize {
-		return t, fmt.Errorf("%s has no %s, which is needed to read and write text", t.Checkpoint.Dir(), rundir.TokensFile)
+		return t, fmt.Errorf("%s has no %s, which is needed to encode and decode text", t.Checkpoint.Dir(), rundir.TokensFile)
 	}
 	if err := plan.CheckWeights(t.Checkpoint, t.Shape, nil); err != nil {
 		return t, err
 	}
 	if t.Tokenizer != nil && t.Tokenizer.Vocab() > c.Vocab {
-		return t, fmt.Errorf("%s: the tokenizer has %d ids, the model %d", t.Checkpoint.Dir(), t.Tokenizer.Vocab(), c.Vocab)
+		return t, fmt.Errorf("%s: the tokenizer has %d ids, but the model has %d", t.Checkpoint.Dir(), t.Tokenizer.Vocab(), c.Vocab)
 	}
 	if tokenize {
 		if _, err := t.Text(); err != nil {
@@ -96,7 +96,7 @@ func Open(o Options, tokenize bool) (t *Model, err error) {
 	return t, nil
 }
 
-// Stage makes the whole model one chunk, without gradients.
+// Stage returns a stage with the whole model as one chunk, without gradients.
 func (t *Model) Stage(s tensorops.Stream) (*stages.Stage, error) {
 	st, err := t.empty(s)
 	if err != nil {
@@ -105,7 +105,7 @@ func (t *Model) Stage(s tensorops.Stream) (*stages.Stage, error) {
 	return st, st.Load(plan.Weights(t.Checkpoint), false)
 }
 
-// empty is Stage without its weights.
+// empty is Stage without loading the weights.
 func (t *Model) empty(s tensorops.Stream) (*stages.Stage, error) {
 	whole := []stages.ChunkSpec{{Chunk: 0, First: 0, Last: len(t.Shape.Symbols())}}
 	o := t.Precision
@@ -114,12 +114,12 @@ func (t *Model) empty(s tensorops.Stream) (*stages.Stage, error) {
 	return stages.NewStage(t.Shape, s, whole, o)
 }
 
-// CheckMemory refuses what does not fit the device: the model, and what use makes of it,
-// which is recorded without executing it. what names the use.
+// CheckMemory checks that the model and its use fit the device. use records the operations, which
+// are not executed. what names the use in the error.
 func (t *Model) CheckMemory(what string, use func(s tensorops.Stream, st *stages.Stage) error) error {
 	dry := tensorops.NewDryStream()
 	st, err := t.empty(dry)
-	var there int64 // of the weights, where the device has them already
+	var there int64 // of the weights, if they are on the device already
 	if t.Weights != nil {
 		there = dry.Memory().Taken
 	}
@@ -134,13 +134,13 @@ func (t *Model) CheckMemory(what string, use func(s tensorops.Stream, st *stages
 	}
 	need, free := float64(dry.Memory().Taken-there), device.FreeBytes(t.Device)
 	if free > 0 && need > float64(free) {
-		return &plan.SetupError{Err: fmt.Errorf("%w: the %d parameters of %s and %s take %s, the device has %s free",
+		return &plan.SetupError{Err: fmt.Errorf("%w: the %d parameters of %s and %s need %s, but the device has %s free",
 			plan.ErrMemory, t.Shape.Config.Parameters(), t.From(), what, plan.GiB(need), plan.GiB(float64(free)))}
 	}
 	return nil
 }
 
-// From names where the model is from, for people.
+// From returns the origin of the model, for messages.
 func (t *Model) From() string {
 	if t.Checkpoint == nil {
 		return t.Source
@@ -148,9 +148,9 @@ func (t *Model) From() string {
 	return t.Checkpoint.Dir()
 }
 
-// Suspicion says what is wrong, most likely, with a model that computes no numbers.
+// Suspicion returns the likely cause if a model computes NaN or infinity.
 func (t *Model) Suspicion() string {
-	return fmt.Sprintf("the weights in %s have diverged or are damaged; take an earlier checkpoint, such as the best one of the run", t.From())
+	return fmt.Sprintf("the weights in %s have diverged or are damaged; use an earlier checkpoint, such as the best one of the run", t.From())
 }
 
 // Close frees the model.

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// Text is how the model's texts become ids: with what its directory says, and as its run read them.
+// Text returns the encoder of the model's texts. It follows the model's directory and its run.
 func (t *Model) Text() (*corpus.Text, error) {
 	if t.text != nil {
 		return t.text, nil
@@ -30,7 +30,7 @@ func (t *Model) Text() (*corpus.Text, error) {
 	return t.text, nil
 }
 
-// WarnOnce says what is doubtful about the model's files, with its first text.
+// WarnOnce calls warn with the warnings about the model's files, at the first call.
 func (t *Model) WarnOnce(warn func(string)) {
 	if warn == nil || t.warned {
 		return
@@ -41,15 +41,15 @@ func (t *Model) WarnOnce(warn func(string)) {
 	}
 }
 
-// Lengthen makes the model one for windows of so many tokens, up to its positions, and returns how
-// many they have.
+// Lengthen sets the context of the model, up to its number of positions, and returns
+// it. 0 keeps the context.
 func (t *Model) Lengthen(context int) (int, error) {
 	c := t.Shape.Config
 	switch {
 	case context == 0:
 		return c.Context, nil
 	case context < 1 || context > c.Positions():
-		return 0, fmt.Errorf("%w: windows of %d tokens; the model of %s has %d positions", plan.ErrOptions, context, t.From(), c.Positions())
+		return 0, fmt.Errorf("%w: windows of %d tokens, but the model of %s has %d positions", plan.ErrOptions, context, t.From(), c.Positions())
 	case context <= c.Context:
 		return context, nil
 	}

@@ -1,0 +1,319 @@
+package config
+
+// The comments in this file are the texts of the keys, written once: `engine init` and docs/config.md take them from here (see
+// texts.go). The first sentence of a key is short enough to stand beside it in a file, and the last one, "Default: …", names its
+// default: a value, or words where it follows from other keys.
+
+// Config is a run's configuration with every value resolved. The order of the fields is the order in which keys are documented and
+// printed. The toml tags are the names of the sections and keys.
+//
+// After a change from Go code, call Validate.
+type Config struct {
+	// The run: its name and length, and how often it validates, saves and reports.
+	Run Run `toml:"run"`
+	// The model: its shape, or a checkpoint to take it from.
+	Model Model `toml:"model"`
+	// The data: files, their format, and the tokenizer.
+	Data Data `toml:"data"`
+	// The batch of a step, and the microbatches that it is divided into.
+	Batch Batch `toml:"batch"`
+	// The optimizer, and its learning rate over time.
+	Optimizer Optimizer `toml:"optimizer"`
+	// The pipeline: stages, chunks, schedule, and layout.
+	Pipeline Pipeline `toml:"pipeline"`
+	// The grid: how many ranks share a layer, a sequence, or a batch.
+	Parallel Parallel `toml:"parallel"`
+	// The devices: CPU or GPUs, number types, threads, and memory.
+	Device Device `toml:"device"`
+	// Runs on a cluster. A run in one process does not use these keys.
+	Cluster Cluster `toml:"cluster"`
+	// Where metrics go besides metrics.jsonl. For a run on a cluster, the coordinator exports them.
+	Telemetry Telemetry `toml:"telemetry"`
+
+	file        string         // the file's name, for messages
+	headers     map[string]Pos // where each section of the file begins
+	given       map[string]Pos // where each key was given, by file or --set
+	shapeLoaded bool           // WithShape has filled the model's shape
+	gpuByAuto   bool           // WithAutoGPU
+}
+
+// Run is the section [run].
+type Run struct {
+	// Name of the run. It has letters, digits, spaces and ". _ -", and no leading dot. Default: "run".
+	Name string `toml:"name"`
+	// Output folder: checkpoints, metrics, events and samples. Default: runs/NAME, where NAME is run.name.
+	Out string `toml:"out"`
+	// Length of the run; a step is one update of the weights. A resumed run counts from its first step. Default: 1000.
+	Steps int `toml:"steps"`
+	// Seed of all random numbers. They choose the initial weights, the order of the data, and dropout. Default: 1.
+	Seed uint64 `toml:"seed"`
+	// Validate every N steps; 0: only before the first step and after the last. Default: 250.
+	EvalEvery int `toml:"eval_every"`
+	// Stop after N validations in a row without a lower loss; 0: never. Default: 0.
+	Patience int `toml:"patience"`
+	// Batches in one validation, each of batch.sequences. Default: 20.
+	EvalBatches int `toml:"eval_batches"`
+	// Write a checkpoint every N steps; 0: only at the end. Default: 250.
+	CheckpointEvery int `toml:"checkpoint_every"`
+	// Keep the newest N checkpoints; 0: all. The checkpoint with the lowest validation loss is kept, too. Default: 3.
+	Keep int `toml:"keep"`
+	// Fail after N skipped steps in a row; 0: never. A step is skipped if its loss or its gradient is not finite. Default: 10.
+	MaxSkippedSteps int `toml:"max_skipped_steps"`
+	// Record the times of all actions every N steps, for engine trace; 0: never. Default: 0.
+	TraceEvery int `toml:"trace_every"`
+	// Print a line every N steps. metrics.jsonl has a line for every step. Default: 10.
+	LogEvery int `toml:"log_every"`
+	// Report what the run waits for after N seconds without progress; 0: never. Default: 60.0.
+	StallAfterS float64 `toml:"stall_after_s"`
+	// Write the norms of each layer to stats.jsonl every N steps; 0: never. Default: 100.
+	StatsEvery int `toml:"stats_every"`
+	// Tokens of sample text that the model writes at each validation; 0: none. They go to samples.jsonl. Default: 0.
+	SampleTokens int `toml:"sample_tokens"`
+	// Prompt that the sample text continues. Default: "".
+	SamplePrompt string `toml:"sample_prompt"`
+}
+
+// Model is the section [model].
+type Model struct {
+	// Architecture: "gpt2", "llama", "mistral", "qwen2" or "qwen3"; "mlp" or "stack" for other data. A program can register more.
+	// Default: "gpt2".
+	Family string `toml:"family"`
+	// Number of transformer blocks, or of hidden layers of "mlp". Default: 4.
+	Layers int `toml:"layers"`
+	// Width of the model; a multiple of heads. Default: 128.
+	Hidden int `toml:"hidden"`
+	// Attention heads. Default: 4.
+	Heads int `toml:"heads"`
+	// Heads for keys and values (grouped-query attention); a divisor of heads. gpt2 has no groups. Default: model.heads.
+	KVHeads int `toml:"kv_heads"`
+	// Width of a head; 0: hidden/heads. It must be even. gpt2 does not have this key. Default: 0.
+	HeadDim int `toml:"head_dim"`
+	// Sliding window of attention, in positions including the query's own; 0: none. For mistral, qwen2 and qwen3. Default: 0.
+	Window int `toml:"window"`
+	// Width inside the feed-forward layers. Default: 4 × model.hidden for gpt2, else 8/3 × model.hidden, rounded up to a multiple of 32.
+	FFN int `toml:"ffn"`
+	// Tokens in a sequence. Default: 128; 1 if the data has no tokens.
+	Context int `toml:"context"`
+	// Dropout probability. Default: 0.0.
+	Dropout float64 `toml:"dropout"`
+	// Use the embedding matrix as the output head, too. Default: true for gpt2, else false.
+	TieEmbeddings bool `toml:"tie_embeddings"`
+	// Base of the rotary position embedding. gpt2 has none. Default: 10000.0.
+	RopeTheta float64 `toml:"rope_theta"`
+	// Size of the vocabulary; 0: the tokenizer's. Default: 0.
+	Vocab int `toml:"vocab"`
+	// Layers of multi-token prediction, each for one more token ahead. Default: 0.
+	MTPLayers int `toml:"mtp_layers"`
+	// Weight of the mean multi-token loss, added to the main loss. Default: 0.3.
+	MTPWeight float64 `toml:"mtp_weight"`
+	// Checkpoint to start from: a run's folder, a checkpoint, or a Hugging Face directory. It sets the model's shape and weights, so
+	// leave out the keys of the shape. Default: "".
+	From string `toml:"from"`
+	// Layers that are not trained: "embed", a block or a range such as "0-7", or "head". With tied embeddings, "embed" freezes the
+	// matrix of the head, too. Default: [].
+	Freeze []string `toml:"freeze"`
+	// Layers of family "stack", each a name with options. Default: [].
+	Stack []string `toml:"stack"`
+	// Options of a family that your program registers. Default: [].
+	Options []string `toml:"options"`
+}
+
+// Data is the section [data]. Keys for data other than text are described in package data/samples, as Options.
+type Data struct {
+	// Files or patterns to train on, sorted by path; ** matches any folders. The files may move before a resume, but their content
+	// must stay (engine run --accept-new-data allows a change). Required, except for formats that a program registers. Default: none.
+	Train []string `toml:"train"`
+	// Files or patterns to validate on, instead of val_fraction. Default: [].
+	Val []string `toml:"val"`
+	// Fraction of train that is kept for validation. Default: 0.1 without data.val, else 0.
+	ValFraction float64 `toml:"val_fraction"`
+	// Where that fraction comes from: "blocks" all over the text, or its "tail". Default: "blocks".
+	ValSplit string `toml:"val_split"`
+	// "bytes", "chars" (one token a character), or the path of a tokenizer. The path is a tokenizer.json or a folder with one.
+	// Default: "bytes", or the tokenizer of model.from.
+	Tokenizer string `toml:"tokenizer"`
+	// "text", "documents" (JSON lines), "uint16" or "uint32" (token ids), "csv", "idx", or "jsonl". A document is a JSON
+	// object with "text", with "prompt" and "completion", or with "messages". Token ids are little-endian. A program can register more
+	// formats. Default: "text".
+	Format string `toml:"format"`
+	// Documents longer than the context: "cut" them, or "refuse" the data. Documents are never cut if all of them have only
+	// "text": they are joined. Default: "cut".
+	TooLong string `toml:"too_long"`
+	// Text that is not UTF-8: "refuse" the data, or keep the "bytes". A tokenizer.json sees such bytes as U+FFFD. Default: "refuse".
+	InvalidUTF8 string `toml:"invalid_utf8"`
+	// Names of special tokens in texts, prompts and completions are "tokens", or plain "text". "tokens" is what transformers does.
+	// Default: "tokens".
+	SpecialTokens string `toml:"special_tokens"`
+
+	// Samples: the column or key with the class. Default: "".
+	Label string `toml:"label"`
+	// Samples: the columns or keys to learn from. Default: [], which stands for all others.
+	Features []string `toml:"features"`
+	// Samples: the columns or keys of the numbers to predict. Default: [].
+	Targets []string `toml:"targets"`
+	// idx: the files of labels, one for each file of train. Default: [].
+	Labels []string `toml:"labels"`
+	// idx: the files of labels, one for each file of val. Default: [].
+	ValLabels []string `toml:"val_labels"`
+	// csv: the first row has the names of the columns. Default: true.
+	Header bool `toml:"header"`
+	// csv: the character between columns. Default: ",".
+	Separator string `toml:"separator"`
+	// jsonl: the keys of integers, such as token ids. Default: [].
+	IDs []string `toml:"ids"`
+	// jsonl: the keys whose arrays differ in shape from sample to sample. Default: [].
+	Varying []string `toml:"varying"`
+	// Samples: the number of classes; 0: as many as train has. Default: 0.
+	Classes int `toml:"classes"`
+	// Samples: the names of the classes, in the order of their ids. Without them, labels are integers, or names whose ids follow their
+	// sorted order. Default: [].
+	ClassNames []string `toml:"class_names"`
+	// Samples: the factor that features are multiplied by; 0: 1, or 1/255 for idx of unsigned bytes. Default: 0.0.
+	Scale float64 `toml:"scale"`
+}
+
+// Batch is the section [batch].
+type Batch struct {
+	// Sequences in a step, over all replicas; a multiple of microbatch. Default: 16.
+	Sequences int `toml:"sequences"`
+	// Sequences in a microbatch. Default: the largest divisor of batch.sequences up to 4.
+	Microbatch int `toml:"microbatch"`
+}
+
+// Optimizer is the section [optimizer].
+type Optimizer struct {
+	// Update rule: "adamw" or "sgd". Default: "adamw".
+	Name string `toml:"name"`
+	// Peak learning rate. Default: 0.001.
+	LR float64 `toml:"lr"`
+	// Learning rate at the end of the decay (the floor); at most lr. Default: optimizer.lr / 10.
+	MinLR float64 `toml:"min_lr"`
+	// Steps in which the learning rate rises to its peak. Default: 100, or run.steps if that is less.
+	WarmupSteps int `toml:"warmup_steps"`
+	// How the learning rate falls after warm-up: "cosine", "linear", "constant" or "wsd". "wsd" (warm-up, stable, decay) holds the peak
+	// until the last decay_steps. Default: "cosine".
+	Decay string `toml:"decay"`
+	// wsd: the number of last steps in which the learning rate falls; 0: a fifth of run.steps. Default: 0.
+	DecaySteps int `toml:"decay_steps"`
+	// adamw: decay of the mean gradient. Default: 0.9.
+	Beta1 float64 `toml:"beta1"`
+	// adamw: decay of the mean squared gradient. Default: 0.95.
+	Beta2 float64 `toml:"beta2"`
+	// adamw: added to the denominator of the update. Default: 1e-08.
+	Eps float64 `toml:"eps"`
+	// sgd: momentum. Default: 0.9.
+	Momentum float64 `toml:"momentum"`
+	// Weight decay, of all weights except norms and biases. Default: 0.1.
+	WeightDecay float64 `toml:"weight_decay"`
+	// Clip the gradient to this global norm; 0: no clipping. Default: 1.0.
+	ClipNorm float64 `toml:"clip_norm"`
+}
+
+// Pipeline is the section [pipeline].
+type Pipeline struct {
+	// Stages of the pipeline. Default: 1.
+	Stages int `toml:"stages"`
+	// Chunks of consecutive layers on each stage. Default: that of pipeline.layout or of the schedule's table, else 1, or 2 if the
+	// schedule requires two.
+	Chunks int `toml:"chunks"`
+	// Name of a schedule, or the path of a table (.csv). engine plan --help lists the schedules. Default: "none" for one stage,
+	// "interleaved" for several chunks a stage, else "1f1b".
+	Schedule string `toml:"schedule"`
+	// interleaved: microbatches that pass through a chunk before the next chunk starts. Default: the smallest number that fits, at
+	// least pipeline.stages.
+	MicrobatchGroupSize int `toml:"microbatch_group_size"`
+	// auto: the most outputs of chunks that a stage may hold; 0: any number. Default: 0.
+	MaxInFlight int `toml:"max_in_flight"`
+	// Last N microbatches whose weight gradients the last stage computes at the end of the step. Default: 0.
+	DeferWeights int `toml:"defer_weights"`
+	// Start the next step before the gradient norm is known, and roll back if needed. Default: true if each rank has a device of its
+	// own and the schedule is zb-v, or zb-h2 with untied embeddings; else false.
+	PostValidation bool `toml:"post_validation"`
+	// Which layers each chunk has, such as "Ett|ttL". Default: "", which balances the chunks by their cost.
+	Layout string `toml:"layout"`
+	// "bfloat16" rounds what chunks send to each other, for half the bytes. Losses then depend on the layout. Default: "".
+	WireDType string `toml:"wire_dtype"`
+	// Recompute activations in the backward pass: "full", or "partial" for some microbatches. Default: "none".
+	Recompute string `toml:"recompute"`
+	// partial: microbatches in flight that keep their activations. Default: 0.
+	RecomputeKeep int `toml:"recompute_keep"`
+}
+
+// Parallel is the section [parallel].
+type Parallel struct {
+	// Ranks that share each layer: a number, or a list with one for each stage. Default: 1.
+	Tensor []int `toml:"tensor"`
+	// Ranks that share each sequence, for long contexts. Each rank has two blocks of a sequence, and attention passes keys and values
+	// around the ranks. Default: 1.
+	Context int `toml:"context"`
+	// Replicas of the pipeline, which share the microbatches of a step. Default: 1.
+	Data int `toml:"data"`
+	// Ranks that share a layer also share its positions, in norms, dropout and between stages. Default: false.
+	Sequence bool `toml:"sequence"`
+	// ZeRO level; 1: replicas share the optimizer state; 2: gradients, too; 3: weights, too. Default: 0.
+	Zero int `toml:"zero"`
+	// Run collectives while the device computes. To measure them, set it to false: ranks then wait for each one. Default: true.
+	Overlap bool `toml:"overlap"`
+	// How tensors travel between stages: "auto", "direct", "broadcast" or "scatter". "direct" sends to each rank, "broadcast" to the
+	// first one, which passes it on, and "scatter" a part to each. "auto" is "broadcast" if the next stage has more ranks, else
+	// "direct". Default: "auto".
+	Edges string `toml:"edges"`
+	// Order of the grid's dimensions when ranks are numbered, fastest first. Default: "tp-cp-pp-dp".
+	Order string `toml:"order"`
+	// Number of ranks that the grid must have; 0: no check. Default: 0.
+	World int `toml:"world"`
+}
+
+// Device is the section [device].
+type Device struct {
+	// Device: "auto", "cpu", "cuda" (all GPUs), or one GPU such as "cuda:1". "auto" uses a GPU that passes a self-test, else the CPU. It
+	// stays on the CPU if device.kernels or device.threads is set, if parallel.context is above 1, or if other processes compute. "cuda"
+	// spreads the ranks evenly and in order over the GPUs that no rank names. It leaves out a GPU whose kernels do not give the bits of
+	// the first one's. Default: "auto".
+	Kind string `toml:"kind"`
+	// Device of each stage, instead of kind. Default: [].
+	Ranks []string `toml:"ranks"`
+	// Number type: "float32", or "bfloat16" (mixed precision). The latter is fast on GPUs and on CPUs with AVX-512 BF16 or AMX.
+	// Default: "float32".
+	DType string `toml:"dtype"`
+	// Number type of the residual stream, which travels between stages. Default: device.dtype.
+	Residual string `toml:"residual"`
+	// CPU threads; 0: one for each core. Default: 0.
+	Threads int `toml:"threads"`
+	// CPU kernels: "auto", or a path that engine doctor lists. Such are "amx", "avx512bf16", "avx512", "avx2" and "go".
+	// Default: "auto".
+	Kernels string `toml:"kernels"`
+	// Memory that a rank may use; 0: what is free. It holds the rank's tensors and the copy for a checkpoint. Default: 0.0.
+	MemoryGiB float64 `toml:"memory_gib"`
+	// Round the inputs of float32 products on a GPU to TensorFloat-32 (19 bits). Default: false.
+	TF32 bool `toml:"tf32"`
+}
+
+// Cluster is the section [cluster].
+type Cluster struct {
+	// Seconds without a heartbeat after which a worker counts as failed. Default: 3.0.
+	SilenceS float64 `toml:"silence_s"`
+	// Seconds without the coordinator after which a worker drops its ranks. It must be more than silence_s. Default: 30.0.
+	LeaseS float64 `toml:"lease_s"`
+	// Fail after this many restarts without a new checkpoint. Default: 10.
+	MaxRestarts int `toml:"max_restarts"`
+	// Keep the data and the weights of stage 0 on the coordinator's host. place must put stage 0 on a worker of that host. The schedule
+	// u-shape gives stage 0 all layers that read data. Default: false.
+	Edge bool `toml:"edge"`
+	// "auto": workers that see run.out write their parts of a checkpoint; "off": they send them. Default: "auto".
+	SharedFolder string `toml:"shared_folder"`
+	// Worker of each rank, by name. Default: [], which places ranks by memory and cores.
+	Place []string `toml:"place"`
+}
+
+// Telemetry is the section [telemetry].
+type Telemetry struct {
+	// HOST:PORT to serve metrics at, for Prometheus, under /metrics; "": off. Default: "".
+	Metrics string `toml:"metrics"`
+	// Allow a metrics address that other hosts can reach, without TLS. Default: false.
+	MetricsInsecure bool `toml:"metrics_insecure"`
+	// URL of an OpenTelemetry collector; "": that of OTEL_EXPORTER_OTLP_ENDPOINT, if set. Default: "".
+	OTLP string `toml:"otlp"`
+	// Write event files for TensorBoard to run.out/tensorboard. Default: false.
+	TensorBoard bool `toml:"tensorboard"`
+}
