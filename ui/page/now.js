@@ -68,7 +68,7 @@ export function nowView(app, id) {
     why.hidden = waits.hidden = false;
     if (why.contains(document.activeElement) || waits.contains(document.activeElement)) return; // it has the keyboard focus
     why.replaceChildren(el('header', {}, el('h2', {}, 'Where the bubble comes from')),
-      el('p', {}, `Ranks were idle for ${ms(idle)} of ${ms(all)}, which is ${(100 * idle / all).toFixed(1)} % of their time. If all actions took equally long, the schedule's bubble would be ${h.ideal_bubble_pct.toFixed(1)} %. The critical path has ${plural(h.critical, 'action')}, which compute for ${ms(h.critical_ms)} of ${ms(h.makespan_ms)}. The rest are messages (${ms(h.critical_message_ms)})${h.critical_credit_ms > 0 ? `, credits (${ms(h.critical_credit_ms)})` : ''} and gaps between actions of one stage (${ms(h.critical_rank_ms)}).`),
+      el('p', {}, `Ranks were idle for ${ms(idle)} of ${ms(all)}, which is ${(100 * idle / all).toFixed(1)} % of their time. If all actions took equally long, the schedule's bubble would be ${h.ideal_bubble_pct.toFixed(1)} %. The critical path has ${plural(h.critical, 'action')}, which compute for ${ms(h.critical_ms)} of ${ms(h.makespan_ms)}. The rest is messages (${ms(h.critical_message_ms)})${h.critical_credit_ms > 0 ? `, credits (${ms(h.critical_credit_ms)})` : ''} and gaps between actions of one stage (${ms(h.critical_rank_ms)}).`),
       table('Bubble by cause', [['Cause'], ['Time of all ranks', 'n'], ['Share', 'n'], ['Relative to largest', 'optional']], rows));
     const lanes = h.counts.map((_, r) => {
       const b = h.busy_ms[r] / (h.step_ms || 1);
@@ -78,7 +78,7 @@ export function nowView(app, id) {
     });
     waits.replaceChildren(el('header', {}, el('h2', {}, 'Who waits for whom')),
       el('ul', { class: 'legend' }, h.waits.slice(0, 5).map(([a, b, v]) => el('li', {}, `stage ${a} waited for stage ${b}: ${ms(v)}`))),
-      table('Work and waiting by stage', [['Stage'], ...(h.hosts ? [['Host']] : []), ['Busy', 'n'], ['Share of the step'], ['Longest wait']], lanes, { tall: lanes.length > 12 }));
+      table('Work and waiting by stage', [['Stage'], ...(h.hosts ? [['Host']] : []), ['Busy', 'n'], ['Share of the step'], ['Main idle cause']], lanes, { tall: lanes.length > 12 }));
     if (h.clocks?.some((c) => c.host)) {
       const seen = new Set();
       waits.append(el('p', { class: 'readout' }, h.clocks.filter((c) => c.host && !seen.has(c.host) && seen.add(c.host)).map((c) =>
@@ -123,7 +123,7 @@ export function nowView(app, id) {
     list.hidden = false;
     log.querySelector('.none').hidden = true;
     for (const m of marks) {
-      list.prepend(el('li', {}, el('span', {}, clock(m.time_ms)), el('span', {}, m.kind), el('span', {}, `step ${m.step}`), el('p', {}, m.text || '')));
+      list.prepend(el('li', {}, el('span', {}, clock(m.time_ms)), el('span', {}, m.kind), el('span', {}, `step ${m.step}`), el('p', {}, m.text || (m.kind === 'sample' ? 'The model wrote a sample text: see Model.' : ''))));
       while (list.children.length > 300) list.lastChild.remove();
     }
   }
