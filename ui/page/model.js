@@ -25,8 +25,8 @@ export function modelView(app, id) {
       return;
     }
     const most = Math.max(...m.stages.map((s) => s.share)) || 1;
-    stages.append(table('Stages of the pipeline', [['Stage'], ['Parameters', 'n'], ['Peak memory', 'n'], ['Share of compute time', 'n'], ['Relative to largest', 'optional'], ['Chunks']], m.stages.map((s) => el('tr', {}, el('th', { scope: 'row' }, String(s.stage)), el('td', { class: 'n' }, s.params ? some(s.params) : '–'), el('td', { class: 'n' }, bytes(s.mem_bytes)), el('td', { class: 'n' }, s.share ? pct(100 * s.share) : '–'), el('td', { class: 'grow optional' }, meter([[s.share / most, 'accent']])), el('td', {}, chunksOf(s)))), { tall: m.stages.length > 16 }));
-    if (m.traced >= 0) stages.append(el('p', { class: 'readout' }, `Compute time is measured in step ${m.traced}: the share of each stage in the total of all ranks.`));
+    stages.append(table('Stages of the pipeline', [['Stage'], ['Parameters', 'n'], ['Peak memory', 'n'], ['Compute share', 'n'], ['Relative to largest', 'optional'], ['Chunks']], m.stages.map((s) => el('tr', {}, el('th', { scope: 'row' }, String(s.stage)), el('td', { class: 'n' }, s.params ? some(s.params) : '–'), el('td', { class: 'n' }, bytes(s.mem_bytes)), el('td', { class: 'n' }, s.share ? pct(100 * s.share) : '–'), el('td', { class: 'grow optional' }, meter([[s.share / most, 'accent']])), el('td', {}, chunksOf(s)))), { tall: m.stages.length > 16 }));
+    if (m.traced >= 0) stages.append(el('p', { class: 'readout' }, `The compute share is each stage’s part of all ranks' compute time in step ${m.traced}.`));
   }
 
   function chunksOf(s) {

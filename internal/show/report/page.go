@@ -480,6 +480,9 @@ func (p *page) tellSamples(all []telemetry.Sample) {
 		all = all[n-limitSamples:]
 	}
 	for _, s := range slices.Backward(all) {
+		if strings.TrimSpace(s.Text) == "" {
+			s.Text = " (only white space)"
+		}
 		p.Samples = append(p.Samples, telemetry.Sample{Step: s.Step, Prompt: clean(cut(s.Prompt)), Text: clean(cut(s.Text))})
 	}
 }
