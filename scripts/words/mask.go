@@ -62,7 +62,7 @@ func maskGo(name string, text []byte, all bool) ([]byte, error) {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
 			if d.Name.IsExported() && (d.Recv == nil || exportedReceiver(d.Recv)) {
-				g.comment(d.Doc)
+				g.comment(d.Doc, d.Name)
 			}
 		case *ast.GenDecl:
 			g.declaration(d)
@@ -86,24 +86,30 @@ func (g *goMask) declaration(d *ast.GenDecl) {
 				continue
 			}
 			exported = true
-			g.comment(s.Doc)
-			g.comment(s.Comment)
+			g.comment(s.Doc, s.Name)
+			g.comment(s.Comment, s.Name)
+			if len(d.Specs) == 1 {
+				g.comment(d.Doc, s.Name)
+			}
 			ast.Inspect(s.Type, func(n ast.Node) bool {
 				if f, ok := n.(*ast.Field); ok && (len(f.Names) == 0 || exportedAny(f.Names)) {
-					g.comment(f.Doc)
-					g.comment(f.Comment)
+					g.comment(f.Doc, f.Names...)
+					g.comment(f.Comment, f.Names...)
 				}
 				return true
 			})
 		case *ast.ValueSpec:
 			if exportedAny(s.Names) {
 				exported = true
-				g.comment(s.Doc)
-				g.comment(s.Comment)
+				g.comment(s.Doc, s.Names...)
+				g.comment(s.Comment, s.Names...)
+				if len(d.Specs) == 1 {
+					g.comment(d.Doc, s.Names...)
+				}
 			}
 		}
 	}
-	if exported {
+	if exported && len(d.Specs) > 1 {
 		g.comment(d.Doc)
 	}
 }
@@ -136,8 +142,8 @@ func exportedReceiver(recv *ast.FieldList) bool {
 	}
 }
 
-// comment shows a comment; its markers become spaces.
-func (g *goMask) comment(c *ast.CommentGroup) {
+// comment shows a comment without the names that it documents; its markers become spaces.
+func (g *goMask) comment(c *ast.CommentGroup, names ...*ast.Ident) {
 	if c == nil {
 		return
 	}
@@ -148,6 +154,11 @@ func (g *goMask) comment(c *ast.CommentGroup) {
 		copy(g.out[i:], "  ")
 		if strings.HasPrefix(line.Text, "//go:") || strings.HasPrefix(line.Text, "//nolint") {
 			clear(g.out[i : i+len(line.Text)])
+		}
+	}
+	for _, n := range names {
+		for _, m := range regexp.MustCompile(`\b`+n.Name+`\b`).FindAllIndex(g.text[from:to], -1) {
+			clear(g.out[from+m[0] : from+m[1]])
 		}
 	}
 }
