@@ -66,7 +66,7 @@ func run(paths []string, all bool) ([]string, error) {
 			if list.skips(name) {
 				return nil
 			}
-			text, err := os.ReadFile(name) //nolint:gosec // the caller names what to read
+			text, err := os.ReadFile(name)
 			if err != nil {
 				return err
 			}
