@@ -26,7 +26,7 @@ import (
 
 var updateAccess = flag.Bool("update", false, "rewrite the tables of SECURITY.md")
 
-// everyRole are the roles, and "" for a process without a certificate.
+// everyRole lists the roles, and "" for a process without a certificate.
 var everyRole = []pki.Role{pki.Coordinator, pki.Worker, pki.Operator, pki.Viewer, ""}
 
 func kindsOfOneof(m proto.Message) (fields []protoreflect.FieldDescriptor) {
@@ -37,7 +37,7 @@ func kindsOfOneof(m proto.Message) (fields []protoreflect.FieldDescriptor) {
 	return fields
 }
 
-// cell writes what a table says.
+// cell formats a table's cell.
 func cell(yes bool) string {
 	if yes {
 		return "yes"
@@ -45,7 +45,7 @@ func cell(yes bool) string {
 	return "–"
 }
 
-// accessTables are those of SECURITY.md, as the program has them.
+// accessTables makes SECURITY.md's tables from the program.
 func accessTables() string {
 	var b strings.Builder
 	b.WriteString("| protocol, or request of `api` | coordinator | worker | operator | viewer | no certificate |\n|---|---|---|---|---|---|\n")
@@ -80,7 +80,7 @@ func accessTables() string {
 	return b.String()
 }
 
-// TestSecurityTables: the tables of SECURITY.md are the program's, and have a row for whatever the wire knows.
+// TestSecurityTables: the tables in SECURITY.md match the program, and have a row for everything that package wire defines.
 func TestSecurityTables(t *testing.T) {
 	const path, begin, end = "../SECURITY.md", "<!-- tables: go test ./cluster -run TestSecurityTables -update -->\n",
 		"<!-- end of tables -->\n"
@@ -120,7 +120,7 @@ func TestSecurityTables(t *testing.T) {
 	}
 }
 
-// TestProtocolByRole walks the cells of protocols. Those that a coordinator and a worker listen for all have a row.
+// TestProtocolByRole checks every cell of the table of protocols. Each protocol that a coordinator or worker accepts has a row.
 func TestProtocolByRole(t *testing.T) {
 	want := map[string]string{"join": "cwov", "renew": "cwov", "control": "cw", "lane": "cw", "probe": "cw", "beat": "w", "log": "w",
 		"api": "ov", "other": ""}
@@ -139,7 +139,7 @@ func TestProtocolByRole(t *testing.T) {
 	}
 }
 
-// TestRequestByRole asks a coordinator for everything, in each role.
+// TestRequestByRole sends a coordinator every request in each role.
 func TestRequestByRole(t *testing.T) {
 	want := map[string]string{"submit": "o", "control": "o", "tokens": "o", "forecast": "o", "follow": "ov", "list": "ov", "status": "ov",
 		"logs": "ov", "members": "ov", "record": "ov", "actions": "ov"}
@@ -176,8 +176,8 @@ func TestRequestByRole(t *testing.T) {
 	}
 }
 
-// TestControlBySender: a worker takes control messages from its coordinator alone; the coordinator takes a reply from the
-// worker that was asked, and what is about an attempt from a worker that has a part in it.
+// TestControlBySender: a worker accepts control messages only from its coordinator. The coordinator accepts a reply only from
+// the worker that it asked, and messages about an attempt only from workers of that attempt.
 func TestControlBySender(t *testing.T) {
 	boss, other, asked := uuid.New(), uuid.New(), uuid.New()
 	for _, f := range kindsOfOneof(&wire.Control{}) {
@@ -233,7 +233,7 @@ func TestControlBySender(t *testing.T) {
 	}
 }
 
-// TestStatusOfOwnRanks: what a worker says of its actors counts for its own ranks.
+// TestStatusOfOwnRanks: the coordinator accepts a worker's status only for that worker's ranks.
 func TestStatusOfOwnRanks(t *testing.T) {
 	c := deaf(t)
 	net := transport.NewMemory().Listen("boss", nil, transport.Handlers{})

@@ -31,10 +31,10 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// adversaryEnv makes this test's program an adversary: it names the coordinator.
+// adversaryEnv is the environment variable that makes the test binary an adversary; it has the coordinator's address.
 const adversaryEnv = "TROUPE_ADVERSARY_JOIN"
 
-// Files by which an adversary and the test that has started it tell each other how far they are, in a folder of both.
+// Files in a shared folder with which an adversary and its test tell each other their progress.
 const (
 	assignedFile = "assign"  // the Assign that one of them was sent, for the others
 	paramsFile   = "params"  // names of parameters
@@ -46,7 +46,7 @@ const (
 	failedSuffix = ".failed" // what it got that it should not have got, by other ways than messages
 )
 
-// adversary is a program with a worker's certificate that sends what it likes, and keeps all that comes.
+// adversary has a worker's certificate, sends arbitrary messages, and stores all that it receives.
 type adversary struct {
 	w      *worker
 	dir    string
@@ -64,7 +64,7 @@ type adversary struct {
 	came     chan struct{} // a tensor has come
 }
 
-// TestAdversaryProgram is no test but the program of others.
+// TestAdversaryProgram is not a test but the program that other tests start.
 func TestAdversaryProgram(t *testing.T) {
 	join := os.Getenv(adversaryEnv)
 	if join == "" {
@@ -81,14 +81,14 @@ func TestAdversaryProgram(t *testing.T) {
 
 func (a *adversary) path(suffix string) string { return filepath.Join(a.dir, a.w.cfg.Name+suffix) }
 
-// take keeps what has come.
+// take stores what was received.
 func (a *adversary) take(b []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_, _ = a.taken.Write(b)
 }
 
-// got notes that something was let through.
+// got records that an attack succeeded.
 func (a *adversary) got(format string, args ...any) {
 	f, err := os.OpenFile(a.path(failedSuffix), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -179,7 +179,7 @@ func (a *adversary) newLane(self uuid.UUID) *lane.Node {
 		}})
 }
 
-// know makes a process one that messages go to.
+// know adds a process as a target.
 func (a *adversary) know(p *wire.Peer) {
 	id, err := uuid.FromBytes(p.GetIncarnation())
 	if err != nil {
@@ -198,7 +198,7 @@ func (a *adversary) deliver(_ link.ID, e *wire.Envelope) {
 	}
 }
 
-// greetAs tries to become a member at the address of another process, with its own for tensors.
+// greetAs tries to become a member at another process's address, with its own address for tensors.
 func (a *adversary) greetAs(ctx context.Context, address, data string) error {
 	conn, err := a.w.dialCoordinator(ctx, beatProtocol)
 	if err != nil {
@@ -231,14 +231,14 @@ func await(ctx context.Context, path string) []byte {
 	return nil
 }
 
-// put writes a file so that who waits for it finds it whole.
+// put writes a file atomically.
 func put(path string, text []byte) {
 	if os.WriteFile(path+".new", text, 0o600) == nil {
 		_ = os.Rename(path+".new", path)
 	}
 }
 
-// attack tries all, while the attempt is there and when it has ended.
+// attack tries all attacks, during the attempt and after it.
 func (a *adversary) attack(ctx context.Context) {
 	assign := &wire.Assign{}
 	if a.w.cfg.Name == "spare" { // which is never assigned to: a friend tells it of the attempt
@@ -279,8 +279,8 @@ func (a *adversary) attack(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// begin does what an honest worker would, so that the run begins: it reads weights, those of others too, and is ready, until
-// the first activations come.
+// begin acts as an honest worker until the first activations arrive, so that the run begins. But it also asks for other
+// workers' weights.
 func (a *adversary) begin(ctx context.Context, m *wire.Assign) {
 	attempt, _ := uuid.FromBytes(m.GetAttempt())
 	a.open(a.lane, attempt)
@@ -304,8 +304,8 @@ func (a *adversary) begin(ctx context.Context, m *wire.Assign) {
 	})
 }
 
-// untilOneCame asks again and again until a tensor has come and no more do: the coordinator drops what is for an attempt
-// that has not begun there.
+// untilOneCame repeats a request until a tensor has arrived and no more do. The coordinator drops messages for an attempt that
+// has not begun there.
 func (a *adversary) untilOneCame(ctx context.Context, ask func()) {
 	for came := false; ctx.Err() == nil; {
 		if !came {
@@ -334,7 +334,7 @@ func header(m *wire.Assign) *wire.Header {
 	return &wire.Header{Run: m.GetRun(), Attempt: m.GetAttempt(), Step: m.GetStep() + 1, Order: 1}
 }
 
-// open takes whatever comes over the lane for an attempt.
+// open accepts everything on the lane for an attempt.
 func (a *adversary) open(n *lane.Node, attempt uuid.UUID) *lane.Group {
 	return n.Open(lane.ID(attempt), func(_ lane.ID, header []byte, lens []int) ([][]byte, func(error), error) {
 		a.take(header)
@@ -354,7 +354,7 @@ func (a *adversary) open(n *lane.Node, attempt uuid.UUID) *lane.Group {
 	})
 }
 
-// tryMessages sends every kind of message to every actor of the coordinator and of the edge, over the link and over the lane.
+// tryMessages sends every kind of message to every actor of the coordinator and of the edge, over link and lane.
 func (a *adversary) tryMessages(ctx context.Context, m *wire.Assign, group *lane.Group, answers []string) {
 	attempt, _ := uuid.FromBytes(m.GetAttempt())
 	edge, _ := uuid.FromBytes(m.GetHosts()[0].GetIncarnation())
@@ -386,8 +386,7 @@ func isBulk(m *wire.Message) bool {
 	return false
 }
 
-// forged are the messages: each kind that the wire knows with nothing in it, and those that ask for something with all that
-// could bring it here, answers being addresses that the answers shall go to.
+// forged makes the messages: an empty one of each kind, and complete requests that name answers as the addresses for replies.
 func (a *adversary) forged(m *wire.Assign, supervisor string, answers []string) (all []*wire.Message) {
 	h := header(m)
 	for _, f := range kindsOfOneof(&wire.Message{}) {
@@ -441,8 +440,8 @@ func (a *adversary) params() []string {
 	return strings.Fields(string(text))
 }
 
-// tryOthers tries what is not a message between actors: the lane as another process, control messages, the operators'
-// protocol, the name of the worker that has the private part.
+// tryOthers tries the other attacks: the lane as another process, control messages, the operators' protocol, and the name of
+// the worker that has the private part.
 func (a *adversary) tryOthers(ctx context.Context, m *wire.Assign) {
 	attempt, _ := uuid.FromBytes(m.GetAttempt())
 	edge, _ := uuid.FromBytes(m.GetHosts()[0].GetIncarnation())
@@ -486,7 +485,7 @@ func (a *adversary) tryOthers(ctx context.Context, m *wire.Assign) {
 	}
 }
 
-// askAPI asks for something that operators and viewers may ask for.
+// askAPI sends a request that only operators and viewers may send.
 func (a *adversary) askAPI(ctx context.Context, r *wire.ApiRequest) {
 	conn, err := a.w.dialCoordinator(ctx, apiProtocol)
 	if err != nil {
@@ -512,7 +511,7 @@ func (a *adversary) bossBytes() []byte {
 	return id[:]
 }
 
-// asTokens are the bytes of a text as the tokens of the tokenizer "bytes" are on the wire.
+// asTokens returns a text's tokens in the tokenizer "bytes", as package wire sends them.
 func asTokens(text string) (b []byte) {
 	for i := range len(text) {
 		b = binary.LittleEndian.AppendUint32(b, uint32(text[i]))

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// gpuRun parses a run of some ranks.
+// gpuRun parses the config of a run with GPU ranks.
 func gpuRun(t *testing.T, stages int, sets ...string) *config.Config {
 	t.Helper()
 	sets = append(sets, fmt.Sprintf("pipeline.stages=%d", stages), "model.layers=4", "model.hidden=32", "model.heads=4", "model.context=32",
@@ -27,7 +27,7 @@ func gpuRun(t *testing.T, stages int, sets ...string) *config.Config {
 	return cfg
 }
 
-// offering is a worker with GPUs of those ids.
+// offering is a worker that offers GPUs with those ids.
 func offering(name, ids string, memoryBytes int64) *workerState {
 	o := &wire.Offer{Cores: 8, MemoryBytes: 1 << 40, Kernels: "avx2"}
 	for i, id := range ids {
@@ -37,7 +37,7 @@ func offering(name, ids string, memoryBytes int64) *workerState {
 	return &workerState{Member: beat.Member{Name: name, Address: "10.0.0.1:1", Offer: o}}
 }
 
-// TestGPUs: ranks go to workers with GPUs, over GPUs that few share, by their memory.
+// TestGPUs: ranks are placed on workers with GPUs by GPU memory, so that few ranks share a GPU.
 func TestGPUs(t *testing.T) {
 	const much = 1 << 40
 	type worker struct {
@@ -96,7 +96,7 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-// TestGPUNumbers: a GPU by its number is that of the worker that is named, and needs one.
+// TestGPUNumbers: a GPU's number refers to the rank's named worker, and needs one.
 func TestGPUNumbers(t *testing.T) {
 	one := offering("one", "abc", 1)
 	for _, c := range []struct{ ranks, place, want string }{
@@ -125,8 +125,7 @@ func TestGPUNumbers(t *testing.T) {
 	}
 }
 
-// TestGPUKernels: GPUs whose kernels differ are not used together, and a run on the CPU asks
-// for none.
+// TestGPUKernels: GPUs with different kernels are not used together; a run on CPUs uses no GPU.
 func TestGPUKernels(t *testing.T) {
 	one, other := offering("one", "a", 1), offering("other", "b", 1)
 	other.Offer.Devices[0].Kernels = "cuda-sm_80"

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 )
 
-// TestEdgeIsHere: the first stage has to be on the coordinator's host where data stay there.
+// TestEdgeIsHere: with cluster.edge, stage 0 must be on the coordinator's host.
 func TestEdgeIsHere(t *testing.T) {
 	cfg, err := config.Parse("run.toml", []byte(`data.train = ["a.txt"]
 pipeline = {stages = 2, schedule = "u-shape"}

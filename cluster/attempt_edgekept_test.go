@@ -22,7 +22,7 @@ import (
 
 const privateText = "PRIVATE-PATIENT-RECORD: Jane Roe, diagnosis X17, row 88. "
 
-// ushape is a configuration whose first stage has the first and the last layers.
+// ushape is a config whose first stage has the first and the last layers.
 func ushape(t *testing.T, dir string, sets ...string) *config.Config {
 	t.Helper()
 	text := filepath.Join(dir, "text.txt")
@@ -42,8 +42,8 @@ pipeline = {stages = 2, schedule = "u-shape", layout = "Ett|ttt|tL"}
 	return cfg
 }
 
-// secrets are what must not leave the edge, by name: the text, as it is and as tokens, and rows of the weights, and of the
-// optimizer's state, that the first stage alone has. shared are rows of the other stage's.
+// secrets returns by name what must not leave the edge: the text and its tokens, and rows of the first stage's weights and
+// optimizer state. shared are rows of the other stage.
 func secrets(t *testing.T, dir string) (private, shared map[string][]byte, params []string) {
 	t.Helper()
 	private, shared = make(map[string][]byte), make(map[string][]byte)
@@ -92,7 +92,7 @@ func secrets(t *testing.T, dir string) (private, shared map[string][]byte, param
 	return private, shared, params
 }
 
-// telling reports whether a row has enough numbers of its own that it can't be anything else.
+// telling reports whether a row has enough different values to be recognized.
 func telling(row []byte) bool {
 	seen := make(map[float32]bool)
 	for ; len(row) >= 4; row = row[4:] {
@@ -103,7 +103,7 @@ func telling(row []byte) bool {
 	return len(seen) >= 12
 }
 
-// startAdversary starts one.
+// startAdversary starts an adversary's process.
 func startAdversary(t *testing.T, c *Coordinator, dir, name, edge string) {
 	t.Helper()
 	token, err := c.NewToken(RoleWorker, time.Hour)
@@ -133,9 +133,9 @@ func startAdversary(t *testing.T, c *Coordinator, dir, name, edge string) {
 	})
 }
 
-// TestEdgeAgainstAdversaries: two workers off the edge, one with the ranks of the other stage and one without any, ask for data,
-// weights and states by every kind of message that the wire knows, over link and lane, as themselves and as others, while the
-// attempt is there and after it, and by the operators' protocol: nothing private comes, and the others go on.
+// TestEdgeAgainstAdversaries: two workers outside the edge, one with the other stage's ranks and one without ranks, ask for
+// data, weights and states. They use every kind of message, over link and lane, under their own and other names, during the
+// attempt and after it, and the operators' protocol. They receive nothing private, and other processes are not disturbed.
 func TestEdgeAgainstAdversaries(t *testing.T) {
 	dir, files := t.TempDir(), t.TempDir()
 	run, err := troupe.Start(t.Context(), ushape(t, dir), troupe.Options{}) // weights and states that no seed gives

@@ -34,8 +34,8 @@ func list(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestProbe: a worker sees a folder only if it reads there what the coordinator has written, and
-// the coordinator reads what the worker has.
+// TestProbe: a worker sees the run's folder only if it can read the coordinator's probe there, and the coordinator can read
+// the worker's answer.
 func TestProbe(t *testing.T) {
 	self := uuid.UUID{1, 2, 3}
 	for name, c := range map[string]struct {
@@ -119,7 +119,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestProbeNames: a worker makes no file of a name that is no probe's, wherever it is told to.
+// TestProbeNames: a worker creates only files with a probe's form of name.
 func TestProbeNames(t *testing.T) {
 	dir := t.TempDir()
 	p, err := newFolderProbe(openFolder(t, dir))

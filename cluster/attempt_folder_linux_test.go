@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// TestStoppedWhileItWrites: a worker that is stopped while it writes its part of a checkpoint
-// is lost; the checkpoint is another attempt's, and nothing of it changes when the first one
-// wakes up with a file open and goes on writing.
+// TestStoppedWhileItWrites: a worker that gets SIGSTOP while it writes its part of a checkpoint is lost. The next attempt
+// writes the checkpoint, and it does not change when the first worker continues to write to its open file.
 func TestStoppedWhileItWrites(t *testing.T) {
 	if raceDetector {
 		t.Skip("protoactor's remote sets a global logger whenever it starts, which is a data race where one was there before")

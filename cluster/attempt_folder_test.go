@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 )
 
-// sees is the line about a worker that sees the run's folder, blind that about one that doesn't.
+// sees and blind are the log lines about a worker that sees the run's folder or doesn't.
 func sees(name string) func(event) bool { return saysOf(name, "worker sees the run's folder") }
 func blind(name string) func(event) bool {
 	return saysOf(name, "worker doesn't see the run's folder")
@@ -26,7 +26,7 @@ func saysOf(name, text string) func(event) bool {
 	}
 }
 
-// intact holds every checkpoint of a run against its manifest, and finds nothing unfinished.
+// intact checks that every checkpoint of a run matches its manifest and that no unfinished one is left.
 func intact(t testing.TB, out string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(out, "checkpoints"))
@@ -68,9 +68,8 @@ func names(t testing.TB, dir string) (all []string) {
 	return all
 }
 
-// TestSharedFolder: checkpoints are the same to the byte, whether the workers write them, or
-// some of them, or the coordinator alone, or a single process; and a run goes on from them under
-// another number of workers, and in one process.
+// TestSharedFolder: checkpoints have the same bytes whether all workers write them, some, only the coordinator, or a single
+// process. A run resumes from them with another number of workers and in one process.
 func TestSharedFolder(t *testing.T) {
 	beside(t)
 	// The fourth worker has another folder of the same path.
@@ -143,8 +142,7 @@ func TestSharedFolder(t *testing.T) {
 	}
 }
 
-// TestDeniedFolder: a worker that sees the folder and may not write to the files there sends
-// what it saves, and that is said once.
+// TestDeniedFolder: a worker that sees the folder but can't write the files there sends its state, and one warning says so.
 func TestDeniedFolder(t *testing.T) {
 	sets := []string{"pipeline.stages=4"}
 	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
@@ -166,8 +164,7 @@ func TestDeniedFolder(t *testing.T) {
 	}
 }
 
-// slowly makes a worker stop in the midst of writing, with a file open and a part of it
-// written, until a file says that it goes on.
+// slowly makes a worker pause while it writes, with a partly written file open, until another file exists.
 func slowly(s settings, t *teller) {
 	var once sync.Once
 	cluster.SetWriteOwn(func(ctx context.Context, fsys checkpoint.FS, out string, step int, tag string, own []checkpoint.Own) ([]uint32,
@@ -214,8 +211,7 @@ func (f *slowFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// slowGroup is one whose first worker stops in the midst of writing the checkpoint of step 4,
-// until release is called.
+// slowGroup is a group whose first worker pauses while it writes the checkpoint of step 4, until release is called.
 func slowGroup(t *testing.T, boss settings) (g *group, release func()) {
 	t.Helper()
 	goFile := filepath.Join(t.TempDir(), "go")
@@ -239,8 +235,8 @@ func slowGroup(t *testing.T, boss settings) (g *group, release func()) {
 func writing(e event) bool { return e.Kind == "reply" && e.Text == "writing" }
 func wrote(e event) bool   { return e.Kind == "reply" && strings.HasPrefix(e.Text, "written: ") }
 
-// TestKilledWhileItWrites: a worker that dies while it writes its part of a checkpoint leaves
-// none behind, and the run goes on from the one before.
+// TestKilledWhileItWrites: if a worker dies while it writes its part of a checkpoint, that checkpoint does not count, and the
+// run resumes from the previous one.
 func TestKilledWhileItWrites(t *testing.T) {
 	sets := []string{"pipeline.stages=2"}
 	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
@@ -264,8 +260,8 @@ func TestKilledWhileItWrites(t *testing.T) {
 	intact(t, out)
 }
 
-// TestCoordinatorKilledWhileTheyWrite: what a coordinator has not finished is no checkpoint for
-// the next one, though a worker still writes.
+// TestCoordinatorKilledWhileTheyWrite: a restarted coordinator ignores an unfinished checkpoint, even if a worker still writes
+// to it.
 func TestCoordinatorKilledWhileTheyWrite(t *testing.T) {
 	sets := []string{"pipeline.stages=2"}
 	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")

@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 )
 
-// TestReady: a worker that is not ready long after others is lost, with the reason; where none is ready yet, all are waited
-// for, and it is said for how long.
+// TestReady: a worker that is not ready long after the first one is lost, with the reason. While none is ready, the run waits
+// for all, and says for how long.
 func TestReady(t *testing.T) {
 	after := func(s ...float64) []float64 { return s }
 	for _, test := range []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 )
 
-// submits has the coordinator begin a run of its own, as a person does.
+// submits lets the coordinator's process submit a run, as an operator does.
 func (g *group) submits(t *testing.T, s cluster.Submission) (id string, err error) {
 	t.Helper()
 	token, err := cluster.ParseToken(g.ask(t, command{Do: "token", Seconds: 3600, Operator: true}).Text)
@@ -26,8 +26,8 @@ func (g *group) submits(t *testing.T, s cluster.Submission) (id string, err erro
 	return client.Submit(t.Context(), s)
 }
 
-// dies lets a coordinator die at a point of a run's beginning, and starts another one. It
-// returns where that one's events begin.
+// dies lets a coordinator die at a point of a run's start, and starts another one. It returns the place where the events of
+// the new one begin.
 func (g *group) dies(t *testing.T, point string, s cluster.Submission) (place int) {
 	t.Helper()
 	g.join(t, workers(2)...)
@@ -41,8 +41,8 @@ func (g *group) dies(t *testing.T, point string, s cluster.Submission) (place in
 	return place
 }
 
-// TestDeathBesideABeginning: a coordinator that dies at any point of a run's beginning loses
-// nothing. The one that is started in its place begins the run, or goes on with it.
+// TestDeathBesideABeginning: a coordinator that dies at any point of a run's start loses nothing. The restarted coordinator
+// starts or resumes the run.
 func TestDeathBesideABeginning(t *testing.T) {
 	beside(t)
 	sets := []string{"pipeline.stages=2"}
@@ -67,8 +67,8 @@ func TestDeathBesideABeginning(t *testing.T) {
 	}
 }
 
-// TestDeathBeforeARefusal: a run that could not have begun is dropped when it is taken up, and
-// leaves what it was refused for as it is.
+// TestDeathBeforeARefusal: a restarted coordinator drops a run that could not have begun, and leaves the output folder that
+// was the reason unchanged.
 func TestDeathBeforeARefusal(t *testing.T) {
 	g := newGroup(t, &group{boss: settings{DieAt: cluster.PointSubmitted}})
 	out := filepath.Join(t.TempDir(), "out")

@@ -17,18 +17,18 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// long is for what takes minutes: make check-bits.
+// long enables tests that take minutes (make check-bits).
 var long = os.Getenv("TROUPE_LONG_TESTS") != ""
 
-// beside is for tests that wait most of the time: they run at the same time as others of their kind.
+// beside runs a test in parallel with others that also wait most of the time.
 func beside(t *testing.T) {
 	if !raceDetector { // with it there is work for all cores
 		t.Parallel()
 	}
 }
 
-// smallRun trains quickly, with everything on that could make a placement show: dropout,
-// validation, checkpoints, and a clip_norm that no gradient stays below.
+// smallRun trains quickly and uses everything that could depend on the placement: dropout, validation, checkpoints, and a
+// clip_norm below every gradient's norm.
 const smallRun = `
 [run]
 seed = 7
@@ -54,7 +54,7 @@ warmup_steps = 2
 clip_norm = 0.05
 `
 
-// fewSteps makes smallRun a run of four steps, with a checkpoint at each; make check-bits takes its six.
+// fewSteps reduces smallRun to four steps, with a checkpoint at each; make check-bits runs all six.
 func fewSteps() (steps int, sets []string) {
 	if steps = 4; long {
 		steps = 6
@@ -62,13 +62,13 @@ func fewSteps() (steps int, sets []string) {
 	return steps, []string{fmt.Sprint("run.steps=", steps), "run.checkpoint_every=1"}
 }
 
-// families are the keys that make smallRun a model of each family.
+// families has, for each family, the keys that make smallRun's model one of it.
 var families = map[string][]string{
 	"gpt2, tied":    {"model.family=gpt2", "model.tie_embeddings=true"},
 	"llama, untied": {"model.family=llama", "model.kv_heads=2", "model.tie_embeddings=false"},
 }
 
-// inBFloat16 adds the families in bfloat16, with a residual stream of either type.
+// inBFloat16 adds the families in bfloat16, with a residual stream in float32 and in bfloat16.
 func inBFloat16(families map[string][]string) map[string][]string {
 	all := maps.Clone(families)
 	for name, sets := range families {
@@ -79,7 +79,7 @@ func inBFloat16(families map[string][]string) map[string][]string {
 	return all
 }
 
-// layout spreads the same training in a way.
+// layout is a way to distribute the same training.
 type layout struct {
 	name   string
 	stages int
@@ -110,7 +110,7 @@ func tableFile(t testing.TB) string {
 	return path
 }
 
-// keys are the keys of a run.
+// keys returns a run's --set values.
 func keys(t testing.TB, out string, more ...[]string) []string {
 	t.Helper()
 	text, err := filepath.Abs("../testdata/troupe.txt")
@@ -136,8 +136,7 @@ func trainHere(t testing.TB, c command) {
 	}
 }
 
-// sameRun holds the figures, the weights and the optimizer's state of two runs at a step
-// against each other, to the bit.
+// sameRun checks that two runs have bit-identical figures, weights and optimizer state at a step.
 func sameRun(t testing.TB, want, got string, step int) {
 	t.Helper()
 	sameFigures(t, want, got)
@@ -174,7 +173,7 @@ func sameFigures(t testing.TB, want, got string) {
 	}
 }
 
-// figures are the parts of metrics.jsonl that don't depend on the clock, to the bit.
+// figures returns the parts of metrics.jsonl that don't depend on the clock.
 func figures(t testing.TB, out string) (lines []string) {
 	t.Helper()
 	all, err := telemetry.Read(filepath.Join(out, "metrics.jsonl"))
@@ -194,7 +193,7 @@ func figures(t testing.TB, out string) (lines []string) {
 	return lines
 }
 
-// workers are the names of a number of them.
+// workers returns the names of n workers.
 func workers(n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("worker-%d", i))
@@ -202,9 +201,8 @@ func workers(n int) (names []string) {
 	return names
 }
 
-// TestBits: the losses, the gradient norms, the weights and the optimizer's state are those of
-// one process to the last bit, whatever the number of processes and the schedule, also when the
-// run goes on from its middle under another number of processes, and back in one.
+// TestBits: losses, gradient norms, weights and optimizer state are bit-identical to those of one process, for any number of
+// processes and any schedule, also if the run resumes with another number of processes and again in one.
 func TestBits(t *testing.T) {
 	groups := make(map[int]*group)
 	for _, n := range []int{1, 2, 4} {

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 )
 
-// TestUnreachable: a coordinator that nobody has found may come back; one that says no does not.
+// TestUnreachable: a client tries again if it finds no coordinator, but not if the coordinator refuses it.
 func TestUnreachable(t *testing.T) {
 	no := fmt.Errorf("%w: not this cluster's", transport.ErrRefused)
 	nobody := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}

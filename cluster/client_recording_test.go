@@ -13,11 +13,10 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// TestRecording: a viewer of a cluster's run has it recorded, and gets the traces of all ranks and what is done of
-// the step under way, by one clock; who has not asked gets no traces. The memory of workers and norms by layer are
-// in the run's folder.
+// TestRecording: a viewer can have a run's actions recorded. It gets the traces of all ranks and the actions of the current
+// step, by one clock; other followers get no traces. The run's folder has the workers' memory and the norms of layers.
 //
-// It runs in a process of its own: a second transport in one is a data race in protoactor.
+// It runs in a separate process, because a second transport in one process is a data race in protoactor.
 func TestRecording(t *testing.T) {
 	const own = "TROUPE_RECORDING_TEST"
 	if os.Getenv(own) == "" {

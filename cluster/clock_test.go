@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// TestNextCoordinatorNumbers: workers obey the next coordinator, whatever its clock says and however it numbers
-// attempts.
+// TestNextCoordinatorNumbers: workers obey a restarted coordinator, whatever its clock and its attempt numbers are.
 func TestNextCoordinatorNumbers(t *testing.T) {
 	g := newGroup(t, new(group))
 	g.join(t, "only")
@@ -26,8 +25,7 @@ func TestNextCoordinatorNumbers(t *testing.T) {
 	g.train(t, run)
 }
 
-// TestClocksAreSet: a run does not notice that somebody sets the clocks of its hosts, by more than its silence and its
-// lease.
+// TestClocksAreSet: setting the hosts' clocks, even by more than the silence and the lease, does not disturb a run.
 func TestClocksAreSet(t *testing.T) {
 	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second, Lease: 3 * time.Second}})
 	g.join(t, "a", "b")

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/discovery"
 )
 
-// signposts say where coordinators are, by a name each: "post://NAME".
+// signposts is a discovery service with coordinators' addresses by name: "post://NAME".
 type signposts struct {
 	mu        sync.Mutex
 	addresses map[string][]string
@@ -52,14 +52,14 @@ func (p post) Announce(ctx context.Context, _, address string) error {
 
 func (post) Close() error { return nil }
 
-// roadMap finds what others have put on it, and announces nothing: "map://".
+// roadMap is a discovery service that finds addresses but can't announce one: "map://".
 type roadMap struct{}
 
 func (roadMap) Find(context.Context) ([]string, error) { return nil, discovery.ErrNone }
 func (roadMap) Close() error                           { return nil }
 
-// TestCoordinatorMoves: a worker and an operator find a coordinator that comes back elsewhere,
-// also where its old address is now that of another cluster's.
+// TestCoordinatorMoves: a worker and an operator find a coordinator that restarts at another address, even if another
+// cluster's coordinator now has the old address.
 func TestCoordinatorMoves(t *testing.T) {
 	dir := t.TempDir()
 	posts.set("moves")
@@ -98,7 +98,7 @@ func TestCoordinatorMoves(t *testing.T) {
 	}
 }
 
-// TestAnnounce: a coordinator is known by what announces it, and not any more when it has ended.
+// TestAnnounce: a discovery service has a coordinator's address until the coordinator stops.
 func TestAnnounce(t *testing.T) {
 	if raceDetector {
 		t.Skip("two of protoactor's remotes in a process are a race: gRPC's logger is global")
@@ -119,7 +119,7 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-// TestUnknownScheme: it is refused at once, by all who take an address.
+// TestUnknownScheme: everything that takes an address refuses an unknown scheme at once.
 func TestUnknownScheme(t *testing.T) {
 	err := cluster.Work(t.Context(), cluster.WorkerConfig{Join: "etcd://x:1", Name: "w"})
 	if !errors.Is(err, discovery.ErrAddress) {

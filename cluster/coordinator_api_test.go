@@ -33,11 +33,11 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// workerEnv makes this test's program a worker: it names the coordinator.
+// workerEnv is the environment variable that makes the test binary a worker; it has the coordinator's address.
 const workerEnv = "TROUPE_API_TEST_JOIN"
 
-// TestAPIWorker is no test but the worker of others, in a process of its own: two
-// transports in one process are a data race in protoactor.
+// TestAPIWorker is not a test but the worker that other tests start, in a separate process, because two transports in one
+// process are a data race in protoactor.
 func TestAPIWorker(t *testing.T) {
 	address := os.Getenv(workerEnv)
 	if address == "" {
@@ -49,7 +49,7 @@ func TestAPIWorker(t *testing.T) {
 	}
 }
 
-// fromStdin is the token that the standard input of a test's program begins with; ctx ends with that input.
+// fromStdin reads a token from standard input; ctx ends when that input does.
 func fromStdin(t *testing.T) (ctx context.Context, token Token) {
 	t.Helper()
 	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
@@ -67,7 +67,7 @@ func fromStdin(t *testing.T) (ctx context.Context, token Token) {
 	return ctx, token
 }
 
-// startCoordinator starts one with workers in processes of their own.
+// startCoordinator starts a coordinator, with workers in separate processes.
 func startCoordinator(t *testing.T, cfg Config, workers int) *Coordinator {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
@@ -124,8 +124,8 @@ func newTestClient(t *testing.T, c *Coordinator, role Role) *Client {
 	return client
 }
 
-// TestRuns: a run is submitted, followed by two, paused, stopped and listed; a run goes on
-// where it was, and Shutdown keeps it for the next coordinator.
+// TestRuns: clients can submit a run, follow it, pause, stop and list it. A stopped run resumes, and Shutdown keeps it for
+// the next coordinator.
 func TestRuns(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text.txt")
@@ -231,8 +231,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// deaf is a coordinator without a network: a second transport in this process would be a
-// data race in protoactor.
+// deaf is a coordinator without a network, because a second transport in this process would be a data race in protoactor.
 func deaf(t testing.TB) *Coordinator {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -245,7 +244,7 @@ func deaf(t testing.TB) *Coordinator {
 	return c
 }
 
-// request sends bytes as somebody's request, and returns what comes back in some time.
+// request sends bytes as a request, and returns what comes back within a limited time.
 func request(c *Coordinator, role pki.Role, text []byte, within time.Duration) []byte {
 	ours, theirs := net.Pipe()
 	done := make(chan struct{})
@@ -269,7 +268,7 @@ func request(c *Coordinator, role pki.Role, text []byte, within time.Duration) [
 	return answer
 }
 
-// TestRoles: a viewer watches, an operator does all, a worker gets nothing.
+// TestRoles: a viewer may only watch, an operator may do everything, and a worker nothing.
 func TestRoles(t *testing.T) {
 	c := deaf(t)
 	for _, r := range []struct {
@@ -311,7 +310,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestNonsense: what is no request is dropped, or answered by an error.
+// TestNonsense: invalid requests are dropped or answered by an error.
 func TestNonsense(t *testing.T) {
 	c := deaf(t)
 	for name, text := range map[string]string{"nothing": "", "HTTP": "GET / HTTP/1.1\r\n\r\n", "too long": "\xff\xff\xff\x7f",
@@ -327,7 +326,7 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestBusy: there is an end to what is answered at a time, and who follows is in nobody's way.
+// TestBusy: the number of requests in progress is limited, and followers don't count.
 func TestBusy(t *testing.T) {
 	c := deaf(t)
 	for range limitFollowers {
@@ -360,7 +359,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// FuzzServeAPI: nothing that an operator sends harms the coordinator.
+// FuzzServeAPI: no request of an operator makes the coordinator fail.
 func FuzzServeAPI(f *testing.F) {
 	for _, m := range []*wire.ApiRequest{
 		{Version: apiVersion, Kind: &wire.ApiRequest_List{}},

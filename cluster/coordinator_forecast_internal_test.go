@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// TestEachOf: answers keep the workers' order whoever answers first, and each error names its worker.
+// TestEachOf: answers are in the workers' order, whichever comes first, and each error names its worker.
 func TestEachOf(t *testing.T) {
 	workers := []*share{{Member: beat.Member{Name: "a"}}, {Member: beat.Member{Name: "b"}}, {Member: beat.Member{Name: "c"}}}
 	last := make(chan struct{})
@@ -32,8 +32,7 @@ func TestEachOf(t *testing.T) {
 	}
 }
 
-// TestCarriedByStages: a stage waits for its rank of which messages take the most, and a GPU's computing loses nothing
-// to what the processors carry.
+// TestCarriedByStages: a stage waits for the rank whose messages cost the most, and messages cost no compute time on a GPU.
 func TestCarriedByStages(t *testing.T) {
 	g, err := grid.New(grid.Sizes{Pipeline: 2, Data: 2})
 	if err != nil {

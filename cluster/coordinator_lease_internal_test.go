@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 )
 
-// TestLease: a run's lease is its configuration's, else the coordinator's, and always longer than the coordinator's
+// TestLease: a run's lease comes from its config, else from the coordinator, and is always longer than the coordinator's
 // silence.
 func TestLease(t *testing.T) {
 	for _, tc := range []struct {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// workerOutput is what a worker of startWorker writes.
+// workerOutput collects the output of a worker.
 type workerOutput struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -33,14 +33,14 @@ func (o *workerOutput) String() string {
 	return o.all.String()
 }
 
-// testWorker is a worker in a process of its own.
+// testWorker is a worker in a separate process.
 type testWorker struct {
 	cmd   *exec.Cmd
 	out   workerOutput
 	ended chan struct{}
 }
 
-// startWorker starts one; name "" is that of this host.
+// startWorker starts a worker; with name "" it gets the host's name.
 func startWorker(t *testing.T, c *Coordinator, token Token, name string) *testWorker {
 	t.Helper()
 	w := &testWorker{cmd: exec.Command(os.Args[0], "-test.run=^TestAPIWorker$"), ended: make(chan struct{})}
@@ -67,7 +67,7 @@ func startWorker(t *testing.T, c *Coordinator, token Token, name string) *testWo
 	return w
 }
 
-// ends waits until the worker has ended by itself, and returns what it wrote.
+// ends waits until the worker exits by itself, and returns its output.
 func (w *testWorker) ends(t *testing.T) string {
 	t.Helper()
 	select {
@@ -78,7 +78,7 @@ func (w *testWorker) ends(t *testing.T) string {
 	return w.out.String()
 }
 
-// until waits for a state of the members.
+// until waits until the list of members meets a condition.
 func until(t *testing.T, c *Coordinator, what string, is func(names []string) bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -95,8 +95,8 @@ func until(t *testing.T, c *Coordinator, what string, is func(names []string) bo
 	}
 }
 
-// TestOneName: of two workers of one name the second is told so and ends, and the first never leaves; without a chosen name
-// the second takes another one. When the first is dead, another key has its name.
+// TestOneName: a second worker with a name in use exits with the reason, and the first one stays. Without --name it takes
+// another name. When the first is dead, another key can get its name.
 func TestOneName(t *testing.T) {
 	c, err := NewCoordinator(Config{Listen: "127.0.0.1:0", Silence: 20 * time.Second})
 	if err != nil {
@@ -136,8 +136,8 @@ func TestOneName(t *testing.T) {
 	until(t, c, "joined again", func(names []string) bool { return len(names) == 3 && names[2] == "same" })
 }
 
-// TestRevokedEnds: what a token has let in ends with it, also where engine cluster revoke works on the folder: a worker leaves
-// the cluster and says why, an operator's certificate is of no use and is not renewed, a stream that is open ends.
+// TestRevokedEnds: revoking a token removes those that joined with it, also if engine cluster revoke works on the folder. A
+// worker leaves the cluster with the reason, an operator's certificate is refused and not renewed, and open streams end.
 func TestRevokedEnds(t *testing.T) {
 	dir := t.TempDir()
 	c, err := NewCoordinator(Config{Listen: "127.0.0.1:0", Silence: 3 * time.Second, Dir: dir})

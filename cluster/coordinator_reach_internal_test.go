@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestUnreachables: a worker that can't be reached is told of once, until it has joined, has another address or asks no
-// more; what is kept is bounded.
+// TestUnreachables: an unreachable worker is logged once, until it joins, has another address, or asks no more. The list of
+// such workers is bounded.
 func TestUnreachables(t *testing.T) {
 	now := time.Unix(1000, 0)
 	why := errors.New("no")

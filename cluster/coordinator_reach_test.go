@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 )
 
-// relay is an address that leads to another one, while it is open.
+// relay forwards connections to another address while it is open.
 type relay struct {
 	address string
 
@@ -25,7 +25,7 @@ type relay struct {
 	going  sync.WaitGroup
 }
 
-// newRelay takes an address, and does not listen there yet.
+// newRelay reserves an address but does not listen there yet.
 func newRelay(t *testing.T) *relay {
 	t.Helper()
 	r := &relay{address: unusedAddress(t)}
@@ -33,7 +33,7 @@ func newRelay(t *testing.T) *relay {
 	return r
 }
 
-// unusedAddress is one where nobody listens.
+// unusedAddress returns an address where no process listens.
 func unusedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func unusedAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// open leads connections to an address from now on; "": it closes them.
+// open forwards connections to an address from now on; with "" it closes them.
 func (r *relay) open(t *testing.T, to string) {
 	t.Helper()
 	l, err := net.Listen("tcp", r.address)
@@ -84,7 +84,7 @@ func (r *relay) open(t *testing.T, to string) {
 	})
 }
 
-// close lets nothing through any more.
+// close forwards nothing any more.
 func (r *relay) close() {
 	r.mu.Lock()
 	if r.listen != nil {
@@ -98,7 +98,7 @@ func (r *relay) close() {
 	r.going.Wait()
 }
 
-// loudCoordinator is one with a log, and a silence after which a worker of a busy machine is not lost.
+// loudCoordinator starts a coordinator with a log, and a silence that is long enough for a busy machine.
 func loudCoordinator(t *testing.T, silence time.Duration) (*cluster.Coordinator, *lines) {
 	t.Helper()
 	if raceDetector {
@@ -113,7 +113,7 @@ func loudCoordinator(t *testing.T, silence time.Duration) (*cluster.Coordinator,
 	return c, log
 }
 
-// operatorOf connects an operator to a coordinator until the test ends.
+// operatorOf connects an operator to a coordinator for the rest of the test.
 func operatorOf(t *testing.T, c *cluster.Coordinator) *cluster.Client {
 	t.Helper()
 	token, err := c.NewToken(cluster.RoleOperator, time.Hour)
@@ -128,8 +128,8 @@ func operatorOf(t *testing.T, c *cluster.Coordinator) *cluster.Client {
 	return operator
 }
 
-// TestWorkerOutOfReach: a worker that the coordinator can't reach at the address that it advertises is no member. Its own
-// log says why, the coordinator's says it once, and operators see it. It joins as soon as it is reached.
+// TestWorkerOutOfReach: a worker that the coordinator can't reach at its advertised address is not a member. Its log says
+// why, the coordinator's log says so once, and operators see it. It joins as soon as the coordinator reaches it.
 func TestWorkerOutOfReach(t *testing.T) {
 	c, boss := loudCoordinator(t, 20*time.Second)
 	operator := operatorOf(t, c)
@@ -194,8 +194,8 @@ func TestWorkerOutOfReach(t *testing.T) {
 	}
 }
 
-// TestCoordinatorOutOfReach: a worker that joins at an address of the coordinator's, and can't reach the one that it
-// advertises, says so and is no member, until it reaches that.
+// TestCoordinatorOutOfReach: a worker that reaches the coordinator at one address, but not at the advertised one, says so and
+// is not a member until it reaches that.
 func TestCoordinatorOutOfReach(t *testing.T) {
 	if raceDetector {
 		t.Skip("two of protoactor's remotes in a process are a race: gRPC's logger is global")
@@ -229,8 +229,8 @@ func TestCoordinatorOutOfReach(t *testing.T) {
 	r.close()
 }
 
-// TestWorkerGetsOutOfReach: a worker that can't be reached any more when a run begins is lost, and the run begins without
-// it. Meanwhile who has asked for the run, and who looks at it, is told what it waits for.
+// TestWorkerGetsOutOfReach: a worker that has become unreachable when a run begins is lost, and the run begins without it.
+// Meanwhile clients are told what the run waits for.
 func TestWorkerGetsOutOfReach(t *testing.T) {
 	c, _ := loudCoordinator(t, 2*time.Second)
 	operator := operatorOf(t, c)
@@ -280,7 +280,7 @@ func TestWorkerGetsOutOfReach(t *testing.T) {
 	}
 }
 
-// TestWrongRole: a token, or a certificate in a file, that is for another role is refused before the coordinator is asked.
+// TestWrongRole: a token or certificate file of another role is refused before the coordinator is asked.
 func TestWrongRole(t *testing.T) {
 	c := coordinator(t, "127.0.0.1:0", "")
 	dir := t.TempDir()
@@ -336,7 +336,7 @@ func TestWrongRole(t *testing.T) {
 	}
 }
 
-// TestWorkerSaysWhy: what keeps a worker from its coordinator, and may pass, is in the worker's own log.
+// TestWorkerSaysWhy: the worker's log says why it can't reach its coordinator yet.
 func TestWorkerSaysWhy(t *testing.T) {
 	const another = "is from another authority"
 	certs := filepath.Join(t.TempDir(), "w.pem")
@@ -373,7 +373,7 @@ func TestWorkerSaysWhy(t *testing.T) {
 	}
 }
 
-// TestClientJoinsAnew: so do operators with a certificate of a cluster that is gone, and a token of the new one.
+// TestClientJoinsAnew: an operator with a certificate from a cluster that is gone joins the new one with its token.
 func TestClientJoinsAnew(t *testing.T) {
 	certs := filepath.Join(t.TempDir(), "operator.pem")
 	for range 2 {

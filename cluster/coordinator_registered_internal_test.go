@@ -8,8 +8,7 @@ import (
 	"github.com/troupe-ml/troupe"
 )
 
-// TestSubmittedUnknown: what only the client's program has registered is told apart from
-// what nobody knows.
+// TestSubmittedUnknown: the error tells names that only the client's program has registered from unknown names.
 func TestSubmittedUnknown(t *testing.T) {
 	text := []byte("[data]\ntrain = [\"a.txt\"]\n[pipeline]\nstages = 2\nschedule = \"mine\"\n")
 	for _, c := range []struct {

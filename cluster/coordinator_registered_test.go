@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRegistered: a worker whose program has not registered the same as the coordinator's is
-// refused, and both are told what is missing where. One that has computes by it.
+// TestRegistered: a worker whose program has not registered the same names as the coordinator's is refused, and both sides
+// say what is missing where. A worker with the same names computes with them.
 func TestRegistered(t *testing.T) {
 	g := newGroup(t, &group{boss: settings{Own: []string{"mine", "ours"}}})
 	for _, c := range []struct {

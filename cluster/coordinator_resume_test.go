@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// prepare makes the folder of a coordinator that had a run.
+// prepare makes the folder of a stopped coordinator with a run.
 func prepare(t *testing.T, dir, state string, requests []troupe.Change) {
 	t.Helper()
 	text := filepath.Join(dir, "text.txt")
@@ -37,8 +37,8 @@ func prepare(t *testing.T, dir, state string, requests []troupe.Change) {
 	}
 }
 
-// TestAskedWhileItWaits: what is asked of a run that another coordinator had, while it waits for workers, counts over what
-// was asked before: a run that is resumed there trains, though it was paused.
+// TestAskedWhileItWaits: a request to a resumed run that waits for workers overrides earlier ones: a run that was paused
+// before the restart trains if it is told to resume.
 func TestAskedWhileItWaits(t *testing.T) {
 	pause, later := troupe.Change{Kind: event.ChangePause}, troupe.Change{Kind: event.ChangePause, Step: 2}
 	resume, save := wire.ControlRequest_RESUME, wire.ControlRequest_CHECKPOINT
@@ -91,7 +91,7 @@ func TestAskedWhileItWaits(t *testing.T) {
 	}
 }
 
-// TestStoppedWhereNothingIsNoted: a run that is told to end while it begins, and which the coordinator can't note, ends.
+// TestStoppedWhereNothingIsNoted: a run that is stopped while it begins ends, even if the coordinator can't write its journal.
 func TestStoppedWhereNothingIsNoted(t *testing.T) {
 	dir := t.TempDir()
 	state := filepath.Join(dir, "state")
@@ -138,7 +138,7 @@ func TestStoppedWhereNothingIsNoted(t *testing.T) {
 	}
 }
 
-// full is a folder on a full disk.
+// full simulates a folder on a full disk.
 type full struct{ folder.FS }
 
 func (full) Create(string) (folder.File, error) { return nil, syscall.ENOSPC }

@@ -32,8 +32,8 @@ func (r *run) steps(from, to int) {
 	}
 }
 
-// TestFollowers: who follows gets the description, the last events and those to come; who
-// is slow is cut off, and the others go on.
+// TestFollowers: a follower gets the description, the last events and those to come. A slow one is disconnected, and the
+// others continue.
 func TestFollowers(t *testing.T) {
 	r := newTestRun()
 	r.mu.Lock()
@@ -80,7 +80,7 @@ func TestFollowers(t *testing.T) {
 	}
 }
 
-// TestFind: a run is found by its id, the beginning of it, or its name.
+// TestFind: a run is found by its id, the start of its id, or its name.
 func TestFind(t *testing.T) {
 	s := &runs{}
 	for _, e := range []struct{ id, name string }{{"00000001", "a"}, {"00000002", "a"}, {"10000000", "b"}, {"20000000", "a"}} {
@@ -106,7 +106,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestForwarder: what finds no room is counted, and what is left is sent at the end.
+// TestForwarder: records without room are counted, and the remaining ones are sent at the end.
 func TestForwarder(t *testing.T) {
 	f := newForwarder()
 	for range limitLogQueue + 7 {

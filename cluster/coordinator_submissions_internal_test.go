@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// limited is a coordinator that parses what operators send.
+// limited is a coordinator with limits on what operators may submit.
 func limited(s Submissions, dir string) *Coordinator {
 	return &Coordinator{cfg: Config{Dir: dir, Submissions: s}}
 }
 
-// TestSubmissionRoots: every key that names a file is refused outside of the roots, however it gets there, without a word of
-// what the file holds or whether it is there; within them it is not.
+// TestSubmissionRoots: a file outside the roots is refused for every key, whatever path leads there, and the error does not
+// reveal the file's content or whether it exists. Files in the roots are allowed.
 func TestSubmissionRoots(t *testing.T) {
 	top := t.TempDir()
 	root, other, own := filepath.Join(top, "root"), filepath.Join(top, "other"), filepath.Join(top, "root", "state")
@@ -124,7 +124,7 @@ func TestSubmissionRoots(t *testing.T) {
 	}
 }
 
-// TestSubmissionVariables: ${NAME} is the submitter's variable; the coordinator's own only where that was allowed.
+// TestSubmissionVariables: ${NAME} is the submitter's variable, and the coordinator's only if --env allows it.
 func TestSubmissionVariables(t *testing.T) {
 	t.Setenv("SUBMISSION_SECRET", "hunter2")
 	t.Setenv("SUBMISSION_SHARED", "shared")
@@ -160,7 +160,7 @@ func TestSubmissionVariables(t *testing.T) {
 	}
 }
 
-// TestSubmissionCollectors: telemetry.otlp names none but the collectors that the coordinator was started with.
+// TestSubmissionCollectors: telemetry.otlp may name only collectors that the coordinator was started with.
 func TestSubmissionCollectors(t *testing.T) {
 	for url, ok := range map[string]bool{"http://127.0.0.1:4318": true, "http://127.0.0.1:43180": false, "http://127.0.0.1:4318/x": false,
 		"http://169.254.169.254": false} {

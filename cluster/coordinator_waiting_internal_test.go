@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// TestDescribeWorkers: of every worker a run that waits says why it does not get it.
+// TestDescribeWorkers: a waiting run says for every worker why the run can't use it.
 func TestDescribeWorkers(t *testing.T) {
 	cfg := &config.Config{}
 	cfg.Run.Name = "mine"

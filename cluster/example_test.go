@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 )
 
-// A service computes ranks for a cluster, in an actor system of its own. The program must be
-// the coordinator's, to the bit: examples/cluster-service is both.
+// A service computes ranks for a cluster in its own actor system. It must be the same executable as the coordinator's, as in
+// examples/cluster-service.
 func ExampleWork() {
 	ctx := context.Background() // until it ends
 	token, err := cluster.ReadTokenFile("worker.token")
@@ -30,7 +30,7 @@ func ExampleWork() {
 	fmt.Println(err)
 }
 
-// A service begins a run of a cluster and watches it; its events may go to an actor.
+// A service submits a run to a cluster and watches it. Events may go to an actor.
 func ExampleClient_Follow() {
 	ctx := context.Background()
 	token, err := cluster.ReadTokenFile("operator.token")

@@ -7,27 +7,27 @@ import (
 	"github.com/troupe-ml/troupe/checkpoint"
 )
 
-// SetFolderView gives a worker another view of paths.
+// SetFolderView changes how a worker sees paths.
 func SetFolderView(view func(path string) string) { folderView = view }
 
-// SetWriteOwn puts something around how a worker writes to a checkpoint.
+// SetWriteOwn wraps the function with which a worker writes its checkpoint files.
 func SetWriteOwn(write func(ctx context.Context, fsys checkpoint.FS, out string, step int, tag string, own []checkpoint.Own) ([]uint32,
 	error)) {
 	writeOwn = write
 }
 
-// SetAhead makes the worker's clock show another time than its system's does.
+// SetAhead sets the worker's clock ahead of its system's.
 func (c *WorkerConfig) SetAhead(by time.Duration) { c.ahead = by }
 
-// SetAtPoint has f called at the points of a run's beginning.
+// SetAtPoint sets a function that is called at the points of a run's start.
 func (c *Config) SetAtPoint(f func(point string)) { c.atPoint = f }
 
-// The points.
+// The points of a run's start.
 const (
 	PointSubmitted, PointPlaced, PointStarted, PointBegun = pointSubmitted, pointPlaced, pointStarted, pointBegun
 )
 
-// LowerGeneration makes the coordinator number its attempts from below what it would.
+// LowerGeneration makes the coordinator's attempt numbers start lower.
 func (c *Coordinator) LowerGeneration(by uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

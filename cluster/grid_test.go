@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// grids spread a run over several ranks of a stage.
+// grids are layouts with several ranks for each stage.
 var grids = []struct {
 	name    string
 	sets    []string
@@ -21,9 +21,8 @@ var grids = []struct {
 	{"tp 2, 1 sequence", []string{"parallel.tensor=[2, 1]", "parallel.sequence=true", "pipeline.stages=2"}, []int{2, 1}},
 }
 
-// TestGridBits: a grid over several processes has the figures and the files of the same grid in one,
-// to the bit, also when a run goes on under another number of processes. That of another grid
-// goes on from any of its checkpoints.
+// TestGridBits: a grid in several processes has bit-identical figures and files to the same grid in one process, also if the
+// run resumes with another number of processes. Another grid can resume from any of its checkpoints.
 func TestGridBits(t *testing.T) {
 	groups := make(map[int]*group)
 	for _, n := range []int{1, 2, 4} {
@@ -64,7 +63,7 @@ func TestGridBits(t *testing.T) {
 	}
 }
 
-// TestRoundedEdges: what is rounded between chunks is rounded between processes alike.
+// TestRoundedEdges: rounding between chunks is the same within a process and between processes.
 func TestRoundedEdges(t *testing.T) {
 	g := newGroup(t, new(group))
 	g.join(t, workers(2)...)

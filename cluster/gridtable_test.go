@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// gridTable are grids, each with other schedules whose bits are the same.
+// gridTable has grids, each with other schedules that give the same bits.
 var gridTable = []struct {
 	name      string
 	sets      []string
@@ -86,25 +86,25 @@ var gridTable = []struct {
 		"pipeline.schedule=u-shape", "pipeline.layout=Ett|ttt|tL"}), nil, ""},
 }
 
-// edge keeps data and the weights of stage 0 on the coordinator's host, and gives each of so many ranks a worker.
+// edge returns keys that keep the data and stage 0's weights on the coordinator's host, with one worker for each rank.
 func edge(ranks int) []string {
 	return []string{"cluster.edge=true", "cluster.place=[\"" + strings.Join(workers(ranks), `","`) + "\"]"}
 }
 
-// wide is a model of which ZeRO-2 and 3 save something.
+// wide is a model large enough for ZeRO-2 and 3 to save memory.
 const wide = "model.hidden=128"
 
-// large makes two microbatches of a step.
+// large makes a step two microbatches.
 const large = "batch.microbatch=4"
 
-// ofAll are those of a grid's keys that one process has, too: a run goes on under no others.
+// ofAll returns the grid's keys that also apply to one process; a run can resume only with the same.
 func ofAll(sets []string) []string {
 	return slices.DeleteFunc([]string{wide, large}, func(s string) bool { return !slices.Contains(sets, s) })
 }
 
-// TestGridTable: every grid of the table, a process for each rank, beside one process of one rank over 50
-// steps: the losses are near, the same bits come again, from every schedule and from ZeRO, and the run goes on under
-// the next grid of the table. It prints how near.
+// TestGridTable compares every grid of the table, with one process per rank, with one process of one rank over 50 steps. The
+// losses are close; every schedule and ZeRO give the same bits again; and the run resumes with the table's next grid. It
+// prints how close the losses are.
 func TestGridTable(t *testing.T) {
 	if os.Getenv("TROUPE_GRIDS") == "" {
 		t.Skip("it takes minutes; make check-grids runs it")
@@ -149,7 +149,7 @@ func TestGridTable(t *testing.T) {
 				outs[c.name] = filepath.Join(kept, fmt.Sprint(i))
 				out, again := outs[c.name], filepath.Join(t.TempDir(), "again")
 				run(out, 0, base, c.sets)
-				apart := far(t, one, out)
+				apart := lossDifference(t, one, out)
 				run(again, 0, base, c.sets)
 				sameRun(t, out, again, steps)
 				for _, schedule := range c.schedules {
@@ -165,9 +165,9 @@ func TestGridTable(t *testing.T) {
 					next = (next + 1) % len(gridTable)
 				}
 				run(again, 25, base, gridTable[next].sets)
-				resumed := far(t, one, again)
+				resumed := lossDifference(t, one, again)
 				t.Logf("%s: %.1e apart, resumed under the next grid %.1e; the same bits with %s", c.name, apart, resumed,
-					cmp.Or(strings.Join(slices.Concat(c.schedules, given(c.plain)), ", "), "itself"))
+					cmp.Or(strings.Join(slices.Concat(c.schedules, nonEmpty(c.plain)), ", "), "itself"))
 				if max(apart, resumed) > tolerance {
 					t.Errorf("losses are %.2g of themselves apart, and %.2g resumed under the next grid; want at most %.0e", apart, resumed, tolerance)
 				}
@@ -176,13 +176,13 @@ func TestGridTable(t *testing.T) {
 	}
 }
 
-// given are those that are given.
-func given(all ...string) []string {
+// nonEmpty drops empty values.
+func nonEmpty(all ...string) []string {
 	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }
 
-// far is how far two runs' losses are apart, as a part of them.
-func far(t testing.TB, want, got string) (most float64) {
+// lossDifference returns the relative difference of two runs' losses.
+func lossDifference(t testing.TB, want, got string) (most float64) {
 	t.Helper()
 	read := func(out string) []telemetry.Record {
 		all, err := telemetry.Read(filepath.Join(out, "metrics.jsonl"))

@@ -19,10 +19,10 @@ import (
 // patience bounds every wait for what should come soon, on a busy machine.
 const patience = 60 * time.Second
 
-// limitTailBytes bounds what is kept of a process's standard error.
+// limitTailBytes bounds the stored end of a process's standard error.
 const limitTailBytes = 16 << 10
 
-// tail keeps the end of what is written to it, and all from a crash on.
+// tail stores the end of what is written to it, and everything after a crash.
 type tail struct {
 	mu      sync.Mutex
 	text    []byte
@@ -50,7 +50,7 @@ func (w *tail) String() string {
 	return string(w.text)
 }
 
-// process is one of a cluster.
+// process is a coordinator's or worker's process.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
@@ -59,7 +59,7 @@ type process struct {
 	ended chan struct{} // closed when it is gone and its output is read
 }
 
-// timeline is what the processes told, in order.
+// timeline has the events of all processes, in order.
 type timeline struct {
 	mu      sync.Mutex
 	events  []event
@@ -76,7 +76,7 @@ func (l *timeline) add(e event) {
 	l.changed = make(chan struct{})
 }
 
-// from is the events from a place on.
+// from returns the events from a place on.
 func (l *timeline) from(place int) (events []event, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +89,7 @@ func (l *timeline) place() int {
 	return len(l.events)
 }
 
-// group is a coordinator and workers, each a process.
+// group is a coordinator and workers, each in its own process.
 type group struct {
 	// program makes a process of this test binary on a host; nil: on this machine.
 	program func(ctx context.Context, host string) *exec.Cmd
@@ -108,8 +108,7 @@ type group struct {
 	all     []*process // that run or ran
 }
 
-// newGroup starts a coordinator, and ends all processes with the test. host and boss.Listen
-// say where it is.
+// newGroup starts a coordinator, and ends all processes with the test. host and boss.Listen give its place.
 func newGroup(t *testing.T, g *group) *group {
 	t.Helper()
 	if g.boss.Silence == 0 {
@@ -138,7 +137,7 @@ func newGroup(t *testing.T, g *group) *group {
 	return g
 }
 
-// startCoordinator starts it, at the same address as before if it was there before.
+// startCoordinator starts the coordinator, at its previous address if it had one.
 func (g *group) startCoordinator(t testing.TB) {
 	t.Helper()
 	place := g.line.place()
@@ -153,7 +152,7 @@ func (g *group) startCoordinator(t testing.TB) {
 	g.mu.Unlock()
 }
 
-// start starts a process. What it tells goes to the timeline.
+// start starts a process. Its events go to the timeline.
 func (g *group) start(t testing.TB, role string, s settings, token string) *process {
 	t.Helper()
 	p, err := g.tryStart(role, s, token)
@@ -228,7 +227,7 @@ func (p *process) kill() error {
 	return nil
 }
 
-// end ends all processes, workers after the coordinator: it is told to, and they must.
+// end ends all processes: it tells the coordinator to stop, and then the workers must exit.
 func (g *group) end(t testing.TB) {
 	g.mu.Lock()
 	all := g.all
@@ -252,7 +251,7 @@ func (g *group) end(t testing.TB) {
 	}
 }
 
-// workerSettings are a worker's; with its certificate it joins again when it is started again.
+// workerSettings returns a worker's settings. With its certificate it can join again after a restart.
 func (g *group) workerSettings(name string) settings {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -286,13 +285,13 @@ func gone(name string) func(event) bool {
 	return func(e event) bool { return e.Kind == "log" && e.Text == "worker left" && e.Attrs["worker"] == name }
 }
 
-// token makes one for a worker.
+// token creates a worker's token.
 func (g *group) token(t testing.TB, seconds float64) string {
 	t.Helper()
 	return g.ask(t, command{Do: "token", Seconds: seconds}).Text
 }
 
-// ask gives the coordinator a command and waits for the answer, which must be no error.
+// ask gives the coordinator a command and waits for its answer, which must not be an error.
 func (g *group) ask(t testing.TB, c command) event {
 	t.Helper()
 	e, err := g.tell(c, patience)
@@ -305,7 +304,7 @@ func (g *group) ask(t testing.TB, c command) event {
 	return e
 }
 
-// tell gives the coordinator a command and waits for the answer.
+// tell gives the coordinator a command and waits for its answer.
 func (g *group) tell(c command, patience time.Duration) (event, error) {
 	place := g.line.place()
 	id, err := g.send(c)
@@ -351,7 +350,7 @@ func (g *group) find(place int, patience time.Duration, want func(event) bool) (
 	}
 }
 
-// await waits for an event from a place on, and says what there was when it doesn't come.
+// await waits for an event from a place on. If none comes, the test fails with the recent events.
 func (g *group) await(t testing.TB, what string, place int, patience time.Duration, want func(event) bool) event {
 	t.Helper()
 	e, err := g.find(place, patience, want)
@@ -361,7 +360,7 @@ func (g *group) await(t testing.TB, what string, place int, patience time.Durati
 	return e
 }
 
-// describe says what the coordinator says, and what happened lately.
+// describe returns the coordinator's status and the recent events.
 func (g *group) describe() string {
 	var b bytes.Buffer
 	if e, err := g.tell(command{Do: "status"}, 5*time.Second); err != nil {
@@ -390,7 +389,7 @@ func (g *group) describe() string {
 	return b.String()
 }
 
-// train does a run to its end, on a number of workers. It returns the number that had ranks.
+// train does a run to its end, on a number of workers, and returns how many had ranks.
 func (g *group) train(t testing.TB, c command) (busy int) {
 	t.Helper()
 	place := g.line.place()
@@ -403,8 +402,7 @@ func (g *group) train(t testing.TB, c command) (busy int) {
 	return begun.Count
 }
 
-// setClocks sets the clock of the coordinator forward by some seconds, or back, and those of workers by as many the
-// other way.
+// setClocks moves the coordinator's clock by some seconds, and the workers' clocks the same amount in the other direction.
 func (g *group) setClocks(t testing.TB, by float64) {
 	t.Helper()
 	g.ask(t, command{Do: stepClock, Seconds: by})

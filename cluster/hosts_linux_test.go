@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestGridHosts: over two hosts, each an address of the loopback, tensor groups stay within one though the order numbers
-// their ranks far apart, and a host that is too small gets none; where no host has the cores, the run says so. The
-// figures are those of one process.
+// TestGridHosts uses two loopback addresses as hosts. Each tensor group stays on one host, even if the order numbers its ranks
+// far apart, and a host that is too small gets none. If no host has enough cores, the run says so. The figures are those of one
+// process.
 func TestGridHosts(t *testing.T) {
 	hosts := map[string]string{"a": "127.0.0.2:0", "b": "127.0.0.3:0", "c": "127.0.0.4:0"}
 	for _, c := range []struct {

@@ -13,10 +13,10 @@ import (
 
 var idleMinutes = flag.Int("idle.minutes", 10, "how long TestIdle watches, 3 or more")
 
-// clockTicks is the unit of times in /proc, 1/100 s on every Linux that Go runs on.
+// clockTicks is the number of /proc's time units in a second: 100 on every Linux that Go supports.
 const clockTicks = 100
 
-// usage is what a process has used.
+// usage is a process's CPU time and memory.
 type usage struct {
 	cpu      time.Duration
 	rssBytes int64
@@ -50,8 +50,8 @@ func usageOf(pid int) (u usage, err error) {
 	return u, nil
 }
 
-// TestIdle: a coordinator and a worker with nothing to do cost little and don't grow.
-// It runs with TROUPE_IDLE=1 alone (make check-idle).
+// TestIdle: an idle coordinator and worker use little CPU time, and their memory doesn't grow.
+// It runs only with TROUPE_IDLE=1 (make check-idle).
 func TestIdle(t *testing.T) {
 	if os.Getenv("TROUPE_IDLE") != "1" {
 		t.Skip("takes 10 minutes: run it with TROUPE_IDLE=1 (make check-idle)")

@@ -24,20 +24,20 @@ var (
 	killsSteps  = flag.Int("kills.steps", 300, "steps of TestKills's run")
 )
 
-// killsRate is the learning rate that TestKills's run begins with.
+// killsRate is the first learning rate of TestKills's run.
 const killsRate = 2e-3
 
 // killsSilence is cluster.silence_s of TestKills.
 const killsSilence = time.Second
 
-// keeper starts a group's workers again when they die, as a system's supervisor does.
+// keeper restarts a group's workers when they die, as systemd does.
 type keeper struct {
 	g       *group
 	running sync.WaitGroup
 	stop    chan struct{}
 }
 
-// keep starts a worker again and again. Its certificate must be there.
+// keep restarts a worker whenever it dies. Its certificate must exist.
 func (k *keeper) keep(name string, pause func() time.Duration) {
 	k.running.Add(1)
 	go func() { // ends with stop
@@ -70,7 +70,7 @@ func (k *keeper) keep(name string, pause func() time.Duration) {
 	}()
 }
 
-// fault is one of TestKills's.
+// fault is a fault that TestKills caused.
 type fault struct {
 	number int
 	kind   string // "kill worker", "stop worker", "interrupt worker", "kill coordinator", "interrupt coordinator", "pause", "rate", "clocks"
@@ -97,7 +97,7 @@ func (f fault) String() string {
 	return text
 }
 
-// lastStep is the last step that was told of.
+// lastStep is the last reported step.
 func lastStep(events []event) int {
 	for _, e := range slices.Backward(events) {
 		if e.Kind == "step" {
@@ -107,7 +107,7 @@ func lastStep(events []event) int {
 	return 0
 }
 
-// present are the workers that are members as far as the coordinator has told.
+// present returns the workers that are members, by the coordinator's events.
 func present(events []event) []string {
 	in := make(map[string]bool)
 	for _, e := range events {
@@ -130,10 +130,10 @@ func present(events []event) []string {
 	return names
 }
 
-// TestKills kills, stops and interrupts workers and the coordinator, pauses and resumes the run, changes its
-// learning rate and sets the clocks, at random moments of one run of each of some layouts. The run must end by
-// itself as an undisturbed one, to the bit.
-// It runs with TROUPE_KILLS=1 alone (make check-kills).
+// TestKills kills, freezes and interrupts workers and the coordinator, pauses and resumes the run, changes its
+// learning rate and sets the clocks, at random times of one run in each of several layouts. The run must complete
+// without help and give the same bits as an undisturbed one.
+// It runs only with TROUPE_KILLS=1 (make check-kills).
 func TestKills(t *testing.T) {
 	if os.Getenv("TROUPE_KILLS") != "1" {
 		t.Skip("takes minutes: run it with TROUPE_KILLS=1 (make check-kills)")
@@ -157,7 +157,7 @@ func TestKills(t *testing.T) {
 	})
 }
 
-// testKills is TestKills with a layout.
+// testKills runs TestKills with one layout.
 func testKills(t *testing.T, seed uint64, layout ...string) {
 	k := &kills{t: t, random: rand.New(rand.NewPCG(seed, 1)), steps: *killsSteps}
 	base := []string{fmt.Sprintf("run.steps=%d", k.steps), "run.checkpoint_every=10", "run.eval_every=50", "run.keep=2",
@@ -220,7 +220,7 @@ func testKills(t *testing.T, seed uint64, layout ...string) {
 	sameRun(t, want, out, k.steps)
 }
 
-// kills is TestKills.
+// kills is the state of TestKills.
 type kills struct {
 	t      *testing.T
 	g      *group
@@ -237,8 +237,7 @@ type kills struct {
 	awake  map[string]time.Time // when a stopped worker goes on
 }
 
-// hit reports whether a worker suffers from a fault yet: it sleeps, or was killed and has not
-// joined again.
+// hit reports whether a worker still suffers from a fault: it is frozen, or was killed and has not joined again.
 func (k *kills) hit(name string, events []event) bool {
 	for _, f := range k.faults {
 		if f.worker == name && f.length == 0 && !slices.ContainsFunc(events[f.place:], joined(name)) {
@@ -248,7 +247,7 @@ func (k *kills) hit(name string, events []event) bool {
 	return time.Now().Before(k.awake[name])
 }
 
-// place is that of the last fault.
+// place is the place of the last fault in the timeline.
 func (k *kills) place() int {
 	if len(k.faults) == 0 {
 		return 0
@@ -256,7 +255,7 @@ func (k *kills) place() int {
 	return k.faults[len(k.faults)-1].place
 }
 
-// begin asks the coordinator for the run, and follows it from then on, as an operator does.
+// begin submits the run and follows it, as an operator does.
 func (k *kills) begin() {
 	k.t.Helper()
 	token, err := cluster.ParseToken(k.g.ask(k.t, command{Do: "token", Operator: true, Seconds: 3600}).Text)
@@ -320,7 +319,7 @@ func (k *kills) tell(e event) {
 // ended fails the test when the run has ended.
 func ended(e event) bool { return e.Kind == "end" }
 
-// await waits until the run has made a step, after all faults so far.
+// await waits until the run has completed a step after the last fault.
 func (k *kills) await(step int) {
 	k.t.Helper()
 	what := fmt.Sprintf("step %d, after %d faults", step, len(k.faults))
@@ -333,7 +332,7 @@ func (k *kills) await(step int) {
 	}
 }
 
-// pause waits for a random time: faults come at any moment.
+// pause waits for a random time.
 func (k *kills) pause(hasty bool) {
 	most := 50 * time.Millisecond
 	if hasty {
@@ -342,7 +341,7 @@ func (k *kills) pause(hasty bool) {
 	time.Sleep(time.Duration(k.random.Int64N(int64(most))))
 }
 
-// strike is a fault.
+// strike causes a fault.
 func (k *kills) strike(hasty bool) {
 	k.t.Helper()
 	var targets []string
@@ -407,7 +406,7 @@ func (k *kills) strike(hasty bool) {
 	}
 }
 
-// order is what an operator does, or whoever sets the clocks.
+// order makes a request as an operator, or sets the clocks.
 func (k *kills) order(f *fault, kind int) {
 	f.order, f.worker = true, ""
 	switch kind {
@@ -450,7 +449,7 @@ func (k *kills) order(f *fault, kind int) {
 	}
 }
 
-// table prints what each fault cost, and checks how soon it was noticed.
+// table prints the cost of each fault, and checks how soon it was detected.
 func (k *kills) table(end event) {
 	k.t.Helper()
 	events, _ := k.g.line.from(0)
@@ -500,7 +499,7 @@ func (k *kills) coordinatorKilled(f fault, within time.Duration) bool {
 	})
 }
 
-// after is how long after a fault an event came, unless the coordinator was killed before.
+// after returns the time from a fault to an event, unless the coordinator was killed in between.
 func after(f fault, events []event, want func(event) bool) (time.Duration, bool) {
 	for _, e := range events[f.place:] {
 		if want(e) && e.At.After(f.at) {
@@ -513,7 +512,7 @@ func after(f fault, events []event, want func(event) bool) (time.Duration, bool)
 	return 0, false
 }
 
-// lost is how long it took until the run was where it was.
+// lost returns the time until the run was at its step before the fault again.
 func lost(f fault, events []event, until int) string {
 	again := -1 // the first restart before the next fault
 	step := f.step

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestLostInSetup: a worker that is lost while a restart is set up is lost like any other. An idle
-// one is stopped, so that it is given ranks when another dies, and says nothing.
+// TestLostInSetup: a worker that is lost while a restart is prepared is handled like any other lost worker. An idle worker is
+// frozen; when another one dies, it gets the ranks but does not answer.
 func TestLostInSetup(t *testing.T) {
 	beside(t)
 	sets := []string{"run.steps=60", "run.checkpoint_every=10", "run.eval_every=0", "run.keep=1", "pipeline.stages=2"}
@@ -43,9 +43,8 @@ func TestLostInSetup(t *testing.T) {
 	g.await(t, "the stopped worker to join again", place, patience, joined("worker-2"))
 }
 
-// TestJoinsAgain: workers that were given up while they were stopped join again at their addresses,
-// as other incarnations, and compute: the run that they lost goes on, and another one over both of
-// them has the same bits.
+// TestJoinsAgain: workers that were removed while frozen join again at their addresses, as other incarnations, and compute.
+// The run that lost them continues, and another run on both of them has the same bits.
 func TestJoinsAgain(t *testing.T) {
 	beside(t)
 	sets := []string{"run.steps=40", "run.checkpoint_every=10", "run.eval_every=0", "run.keep=1", "pipeline.stages=2"}

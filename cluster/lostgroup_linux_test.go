@@ -11,9 +11,9 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// TestLostInGroup: a worker that dies, leaves, or stands still, while the other members of its groups wait for it in
-// collectives is lost like any other: the run goes on by itself, and ends as an undisturbed one of
-// the same grid, to the bit.
+// TestLostInGroup: a worker that dies, leaves or freezes while other members of its groups wait for it in collectives is
+// handled like any other lost worker. The run continues without help, and has the same bits as an undisturbed one of the
+// same grid.
 func TestLostInGroup(t *testing.T) {
 	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
 	g.join(t, workers(4)...)

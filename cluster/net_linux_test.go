@@ -14,17 +14,17 @@ import (
 	"github.com/troupe-ml/troupe/internal/testing/netlab"
 )
 
-// The hosts of a lab.
+// The hosts of the test network.
 const (
 	bossHost = "coordinator"
 	port     = "7070"
 )
 
-// netRun is a run that takes as long as a test's network needs.
+// netRun is a run that is long enough for a disturbance.
 var netRun = []string{"run.checkpoint_every=10", "run.eval_every=50", "run.keep=2",
 	"model.hidden=64", "model.context=64", "batch.sequences=32", "batch.microbatch=4"}
 
-// network is a cluster in a lab.
+// network is a cluster in a test network.
 type network struct {
 	*group
 	lab   *netlab.Lab
@@ -39,8 +39,7 @@ type network struct {
 	step  int       // of the run, then
 }
 
-// newNetwork makes a lab with a coordinator and workers, all at the defaults of silence and
-// lease.
+// newNetwork makes a test network with a coordinator and workers, with the default silence and lease.
 func newNetwork(t *testing.T, n, steps int, sets ...string) *network {
 	t.Helper()
 	hosts := append([]string{bossHost}, workers(n)...)
@@ -58,7 +57,7 @@ func newNetwork(t *testing.T, n, steps int, sets ...string) *network {
 		run: command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: n, Seconds: patience.Seconds()}}
 }
 
-// begin begins the run and waits until it has made a step.
+// begin begins the run and waits until it has completed a step.
 func (n *network) begin(t *testing.T, step int) {
 	t.Helper()
 	n.began = time.Now()
@@ -73,14 +72,13 @@ func (n *network) begin(t *testing.T, step int) {
 	n.cut, n.place, n.step = time.Now(), len(events), lastStep(events)
 }
 
-// report is what a disturbance cost.
+// report has the cost of a disturbance.
 type report struct {
 	noticed  time.Duration // until the coordinator's word; 0: never
 	restarts int
 }
 
-// finish waits for the run's end, which must be that of the undisturbed run, and says what the
-// disturbance has cost.
+// finish waits for the run's end, checks that the result is that of the undisturbed run, and prints the disturbance's cost.
 func (n *network) finish(t *testing.T) (r report) {
 	t.Helper()
 	end := n.await(t, "the run to end", 0, 5*patience, ended)
@@ -113,10 +111,10 @@ func (n *network) finish(t *testing.T) (r report) {
 	return r
 }
 
-// during waits for the length of a disturbance.
+// during waits until the disturbance ends.
 func during(d time.Duration) { time.Sleep(d) }
 
-// TestNetSlow: over a network with delay, loss and a rate a run goes on undisturbed.
+// TestNetSlow: delay, packet loss and a limited rate don't interrupt a run.
 func TestNetSlow(t *testing.T) {
 	n := newNetwork(t, 3, 60, "pipeline.stages=3")
 	n.lab.SetLinks(netlab.Link{Delay: time.Millisecond, LossPercent: 1, BitsPerSecond: 100e6})
@@ -129,7 +127,7 @@ func TestNetSlow(t *testing.T) {
 	}
 }
 
-// TestNetShortPartition: 2 s without a worker are no loss of it.
+// TestNetShortPartition: a worker that can't be reached for 2 s is not lost.
 func TestNetShortPartition(t *testing.T) {
 	n := newNetwork(t, 3, 60, "pipeline.stages=3")
 	n.begin(t, 20)
@@ -144,8 +142,7 @@ func TestNetShortPartition(t *testing.T) {
 	}
 }
 
-// wasNoticed makes sure that a loss was noticed. When stands in what finish prints: on a quiet
-// machine it is within the silence and a second.
+// wasNoticed checks that a loss was detected. finish prints when: on a quiet machine within the silence plus a second.
 func (r report) wasNoticed(t *testing.T) {
 	t.Helper()
 	if r.noticed == 0 {
@@ -153,8 +150,8 @@ func (r report) wasNoticed(t *testing.T) {
 	}
 }
 
-// TestNetLongPartition: a worker that can't be reached for 30 s is lost; the run goes on with
-// the others, and the worker joins again by itself.
+// TestNetLongPartition: a worker that can't be reached for 30 s is lost. The run continues with the others, and the worker
+// joins again without help.
 func TestNetLongPartition(t *testing.T) {
 	n := newNetwork(t, 3, 60, "pipeline.stages=3")
 	n.begin(t, 20)
@@ -171,7 +168,7 @@ func TestNetLongPartition(t *testing.T) {
 	}
 }
 
-// TestNetOnlyWorker: where the only worker can't be reached for 30 s, the run waits for it.
+// TestNetOnlyWorker: if the only worker can't be reached for 30 s, the run waits for it.
 func TestNetOnlyWorker(t *testing.T) {
 	n := newNetwork(t, 1, 60, "pipeline.stages=2")
 	n.begin(t, 20)
@@ -185,8 +182,8 @@ func TestNetOnlyWorker(t *testing.T) {
 	}
 }
 
-// TestNetBetweenWorkers: two workers that can't reach each other, but both the coordinator. For
-// 2 s the run waits. For longer it goes on without one of them, also when they never can again.
+// TestNetBetweenWorkers: two workers can't reach each other, but both reach the coordinator. The run waits for 2 s. After a
+// longer time it continues without one of them, even if they never reach each other again.
 func TestNetBetweenWorkers(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -214,7 +211,7 @@ func TestNetBetweenWorkers(t *testing.T) {
 	}
 }
 
-// TestNetNeverBetweenWorkers: so do two that can't reach each other from the start, though the coordinator reaches both.
+// TestNetNeverBetweenWorkers is the same for two workers that can't reach each other from the start.
 func TestNetNeverBetweenWorkers(t *testing.T) {
 	n := newNetwork(t, 3, 20, "pipeline.stages=3")
 	n.lab.Cut("worker-0", "worker-1")
@@ -226,8 +223,7 @@ func TestNetNeverBetweenWorkers(t *testing.T) {
 	n.saidWhy(t, n.await(t, "the restart", n.place, 0, func(e event) bool { return e.Kind == "restart" }))
 }
 
-// saidWhy makes sure that before a run gave one of two workers up it said that they can't reach
-// each other, and what waits for what.
+// saidWhy checks that the run reported that two workers can't reach each other, and what waits for what, before it dropped one.
 func (n *network) saidWhy(t *testing.T, restart event) {
 	t.Helper()
 	events, _ := n.line.from(n.place)
@@ -252,8 +248,7 @@ func (n *network) saidWhy(t *testing.T, restart event) {
 		restart.At.Sub(n.cut).Seconds(), stall.Text)
 }
 
-// TestNetOneWay: a worker that hears the coordinator but is not heard by it, and the other way
-// about.
+// TestNetOneWay: a worker receives from the coordinator but can't send to it, and the reverse.
 func TestNetOneWay(t *testing.T) {
 	for _, way := range [][2]string{{"worker-1", bossHost}, {bossHost, "worker-1"}} {
 		t.Run("nothing from "+way[0], func(t *testing.T) {
@@ -273,8 +268,8 @@ func TestNetOneWay(t *testing.T) {
 	}
 }
 
-// TestNetCoordinatorAlone: a coordinator that reaches nobody for 5 s loses all its workers; they
-// join again, and the run goes on.
+// TestNetCoordinatorAlone: a coordinator without a network for 5 s loses all its workers. They join again, and the run
+// continues.
 func TestNetCoordinatorAlone(t *testing.T) {
 	n := newNetwork(t, 3, 60, "pipeline.stages=3")
 	n.begin(t, 20)
@@ -288,8 +283,7 @@ func TestNetCoordinatorAlone(t *testing.T) {
 	}
 }
 
-// TestNetCoordinatorKilled: a coordinator that is killed and started again, on a network, takes
-// the run up with the workers that are there.
+// TestNetCoordinatorKilled: a coordinator that is killed and restarted resumes the run with the workers that are there.
 func TestNetCoordinatorKilled(t *testing.T) {
 	n := newNetwork(t, 3, 60, "pipeline.stages=3")
 	n.lab.SetLinks(netlab.Link{Delay: time.Millisecond})

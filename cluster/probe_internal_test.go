@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// probed are two processes that measure each other.
+// probed returns two processes that measure each other.
 func probed(t *testing.T) (a, b transport.Transport, of *[2]prober) {
 	t.Helper()
 	network, of := transport.NewMemory(), new([2]prober)
@@ -38,8 +38,8 @@ func TestMeasureLink(t *testing.T) {
 	}
 }
 
-// TestMeasureCarry: two that send to each other while they compute each come to a finite time for a byte, and never to less than
-// nothing.
+// TestMeasureCarry: two processes that send to each other while they compute measure a finite time per byte that is not
+// negative.
 func TestMeasureCarry(t *testing.T) {
 	a, b, of := probed(t)
 	var both sync.WaitGroup
@@ -61,7 +61,7 @@ func TestMeasureCarry(t *testing.T) {
 	}
 }
 
-// TestCompute: what computes goes on by itself, and ends.
+// TestCompute: the background computation runs until it is stopped.
 func TestCompute(t *testing.T) {
 	c := compute(2)
 	for deadline := time.Now().Add(time.Minute); c.rounds[0].rounds.Load() == 0 || c.rounds[1].rounds.Load() == 0; {

@@ -29,8 +29,8 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// Environment variables that make the test binary a process of a cluster. One process may
-// have one transport, so the tests have none of their own.
+// Environment variables that make the test binary a process of a cluster. A process can have only one transport, so the tests
+// themselves have none.
 const (
 	roleVariable     = "TROUPE_CLUSTER_ROLE"
 	settingsVariable = "TROUPE_CLUSTER_SETTINGS"
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// settings are what a process is started with.
+// settings are a process's settings.
 type settings struct {
 	Name     string // of a worker
 	Join     string // what a worker joins
@@ -72,7 +72,7 @@ type settings struct {
 	Ahead    time.Duration // that a worker's clock is wrong by
 }
 
-// readSettings also registers what they say.
+// readSettings reads the settings, and registers the names in them.
 func readSettings() (s settings, err error) {
 	err = json.Unmarshal([]byte(os.Getenv(settingsVariable)), &s)
 	for _, name := range s.Own {
@@ -88,11 +88,11 @@ func readSettings() (s settings, err error) {
 	return s, err
 }
 
-// stepClock sets a process's clock forward by some seconds, or back: a coordinator's as a command, a worker's
-// as a line of its standard input, "step clock -3600".
+// stepClock moves a process's clock by some seconds. A coordinator gets it as a command, a worker as a line on its standard
+// input: "step clock -3600".
 const stepClock = "step clock"
 
-// command is what a test asks of a process, a line of JSON on its standard input.
+// command is a test's command to a process, a line of JSON on its standard input.
 type command struct {
 	ID       int
 	Do       string   // "token", "run", "change", "requests", "status", "lower generation", stepClock
@@ -107,7 +107,7 @@ type command struct {
 	Requests []troupe.Change // of a run in this process
 }
 
-// event is what a process tells, a line of JSON on its standard output.
+// event is a process's event, a line of JSON on its standard output.
 type event struct {
 	At    time.Time
 	Kind  string // "listening", "reply", "log", "step", "checkpoint", "pause", "resume", "restart", "warning", "stall", "end"
@@ -153,7 +153,7 @@ func (t *teller) tell(e event) {
 	_ = t.out.Encode(e) // the test has ended
 }
 
-// logHandler makes events of log lines.
+// logHandler makes log lines events.
 type logHandler struct {
 	*teller
 	attrs []slog.Attr
@@ -187,8 +187,7 @@ type conductor struct {
 	run *troupe.Run
 }
 
-// playCoordinator is a coordinator that does as the lines on its standard input say, and
-// ends with that.
+// playCoordinator runs a coordinator that obeys the commands on its standard input, until that ends.
 func playCoordinator() error {
 	s, err := readSettings()
 	if err != nil {
@@ -273,7 +272,7 @@ func (p *conductor) reply(c command, e event, err error) {
 	p.tell(e)
 }
 
-// status says what everybody does.
+// status returns the status of all actors.
 func (p *conductor) status() string {
 	var b strings.Builder
 	for _, m := range p.c.Members() {
@@ -318,7 +317,7 @@ func (p *conductor) train(ctx context.Context, c command) {
 	p.tell(end)
 }
 
-// told is what a test is told of a run's event.
+// told converts a run's event to the test's form.
 func told(e troupe.Event) event {
 	switch e := e.(type) {
 	case troupe.StepEvent:
@@ -355,7 +354,7 @@ func endOf(result troupe.Result, err error) event {
 	return e
 }
 
-// begin waits for free workers and starts a run, whose number of workers it returns.
+// begin waits for free workers, starts a run, and returns its number of workers.
 func (p *conductor) begin(ctx context.Context, c command) (run *troupe.Run, busy int, err error) {
 	cfg, err := config.Parse("test.toml", []byte(c.Config), c.Sets, nil)
 	if err != nil {
@@ -391,8 +390,7 @@ func (p *conductor) begin(ctx context.Context, c command) (run *troupe.Run, busy
 	return run, busy, nil
 }
 
-// playWorker is a worker that takes its token from the first line of its standard input, and
-// ends with that.
+// playWorker runs a worker that reads its token from the first line of its standard input, until that ends.
 func playWorker() error {
 	s, err := readSettings()
 	if err != nil {

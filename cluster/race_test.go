@@ -2,5 +2,5 @@
 
 package cluster_test
 
-// raceDetector makes everything some ten times slower.
+// raceDetector reports a build with the race detector, which is about ten times slower.
 const raceDetector = true

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 )
 
-// refused starts a worker, which must end by itself, and returns what it wrote.
+// refused starts a worker, which must exit by itself, and returns its output.
 func refused(t *testing.T, g *group, cmd *exec.Cmd, s settings, token string) string {
 	t.Helper()
 	p, err := g.startProgram(cmd, "worker", s, token)
@@ -31,7 +31,7 @@ func refused(t *testing.T, g *group, cmd *exec.Cmd, s settings, token string) st
 	return p.err.String()
 }
 
-// contains makes sure that a text has all these parts.
+// contains checks that a text has all parts.
 func contains(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -41,7 +41,7 @@ func contains(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// lacks makes sure that a text does not have a part; "": any may be.
+// lacks checks that a text does not have a part, unless the part is "".
 func lacks(t *testing.T, text, part string) {
 	t.Helper()
 	if part != "" && strings.Contains(text, part) {
@@ -49,7 +49,7 @@ func lacks(t *testing.T, text, part string) {
 	}
 }
 
-// TestRefused: who may not join is told why, and the others are not disturbed.
+// TestRefused: a refused worker gets the reason, and others are not disturbed.
 func TestRefused(t *testing.T) {
 	g := newGroup(t, new(group))
 	g.join(t, "first")
@@ -74,7 +74,8 @@ func TestRefused(t *testing.T) {
 			"choose another name (--name)")
 	})
 	t.Run("the coordinator's name", func(t *testing.T) {
-		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("coordinator"), g.token(t, 60)), `the name "coordinator" is reserved for the coordinator`,
+		contains(t, refused(t, g, g.program(g.ctx, ""), stranger("coordinator"), g.token(t, 60)),
+			`the name "coordinator" is reserved for the coordinator`,
 			"choose another name (--name)")
 	})
 	t.Run("an expired token", func(t *testing.T) {
@@ -119,7 +120,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// copyProgram is this test's program with one byte more, which changes nothing but its build.
+// copyProgram copies the test binary with one more byte, so that only its build differs.
 func copyProgram(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -149,7 +150,7 @@ func copyProgram(t *testing.T) string {
 	return path
 }
 
-// TestOlderAttempt: a worker obeys no attempt that is older than one it has seen.
+// TestOlderAttempt: a worker refuses an attempt that is older than one it has seen.
 func TestOlderAttempt(t *testing.T) {
 	g := newGroup(t, new(group))
 	g.join(t, "only")

@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 )
 
-// asked is a run of a group that a test asks for things.
+// asked is a run to which a test makes requests.
 type asked struct {
 	t    *testing.T
 	g    *group
@@ -77,7 +77,7 @@ func askCluster(t *testing.T, g *group, sets ...string) *asked {
 	return a
 }
 
-// askLocal begins a run in the coordinator's program, as engine run --local-cluster and a service do.
+// askLocal begins a run in the coordinator's process, as engine run --local-cluster and a service do.
 func askLocal(t *testing.T, g *group, sets ...string) *asked {
 	t.Helper()
 	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, filepath.Join(t.TempDir(), "out"), sets), Workers: 2,
@@ -104,7 +104,7 @@ func stepFrom(n int) func(event) bool {
 	return func(e event) bool { return e.Kind == "step" && e.Step >= n }
 }
 
-// busy are the workers that have ranks. There may be one: another has not joined again.
+// busy returns the workers that have ranks. It may be one, if the other has not joined again.
 func (a *asked) busy() (names []string) {
 	a.t.Helper()
 	for _, m := range regexp.MustCompile(`worker (\S+) at .* ranks \[\d`).FindAllStringSubmatch(a.g.ask(a.t, command{Do: "status"}).Text, -1) {
@@ -127,8 +127,8 @@ func (a *asked) kill(name string) {
 	}
 }
 
-// TestRequestsSurvive asks a run for something and then kills one of its workers: what was asked for is done
-// all the same, and until it is the status names it. With TROUPE_KILLS=1 it does so ten times.
+// TestRequestsSurvive makes a request to a run and then kills one of its workers. The run still does what was requested, and
+// the status shows the request until then. With TROUPE_KILLS=1 it does so ten times.
 func TestRequestsSurvive(t *testing.T) {
 	times := 1
 	if os.Getenv("TROUPE_KILLS") == "1" {
@@ -156,7 +156,7 @@ func TestRequestsSurvive(t *testing.T) {
 	}
 }
 
-// surviveAll asks a run for each of all things.
+// surviveAll makes every kind of request to a run.
 func surviveAll(t *testing.T, a *asked, random *rand.Rand) {
 	soon := func(most time.Duration) { time.Sleep(time.Duration(random.Int64N(int64(most)))) }
 	// strike kills a worker around the time of a request.
@@ -214,8 +214,8 @@ func surviveAll(t *testing.T, a *asked, random *rand.Rand) {
 	}
 }
 
-// TestRateAfterRollback: a learning rate that is asked for after the run was rolled back counts, and no older one
-// that was to take effect at once in a later step, which was lost.
+// TestRateAfterRollback: a learning rate that is requested after a rollback replaces an older request that took effect in a
+// lost step.
 func TestRateAfterRollback(t *testing.T) {
 	beside(t)
 	g := newGroup(t, &group{boss: settings{Silence: 5 * time.Second}})
@@ -246,8 +246,8 @@ func TestRateAfterRollback(t *testing.T) {
 	}
 }
 
-// TestGaveUp: workers that give up their ranks, since the coordinator was frozen for longer than their lease, are
-// given them again when it is back: the run recovers by itself, and nothing takes it for one that was ended.
+// TestGaveUp: workers that released their ranks because the coordinator was frozen for longer than their lease get them again
+// when it is back. The run recovers without help, and does not count as stopped.
 func TestGaveUp(t *testing.T) {
 	beside(t)
 	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second, Lease: 3 * time.Second}})

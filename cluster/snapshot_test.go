@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// takeSnapshot takes a snapshot of a run that has just saved a step, and writes a text with it.
+// takeSnapshot takes a snapshot of a run right after a checkpoint, and generates text with it.
 func takeSnapshot(ctx context.Context, run *troupe.Run, saved int64) error {
 	s, err := run.Snapshot(ctx, troupe.SnapshotOptions{})
 	if err != nil {
@@ -28,7 +28,7 @@ func takeSnapshot(ctx context.Context, run *troupe.Run, saved int64) error {
 	return errors.Join(err, s.Close())
 }
 
-// TestSnapshots: of a run whose ranks are in other processes they are its last checkpoint's.
+// TestSnapshots: if a run's ranks are in other processes, its snapshots come from the last checkpoint.
 func TestSnapshots(t *testing.T) {
 	g := newGroup(t, new(group))
 	g.join(t, workers(2)...)

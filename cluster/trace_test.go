@@ -11,9 +11,8 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// TestTraceByOneClock: the times of a trace are by the coordinator's clock, however wrong those
-// of workers are: no action ends before the one that fed it, but for what the clocks are not
-// known by.
+// TestTraceByOneClock: the times of a trace are by the coordinator's clock, whatever the workers' clocks show. No action ends
+// before the action that it depends on, within the uncertainty of the clocks.
 func TestTraceByOneClock(t *testing.T) {
 	ahead := map[string]time.Duration{"worker-0": -3 * time.Second, "worker-1": 5 * time.Second}
 	g := newGroup(t, new(group))
@@ -44,7 +43,7 @@ func TestTraceByOneClock(t *testing.T) {
 	}
 }
 
-// inOrder holds a trace of two ranks on workers against what their clocks are wrong by.
+// inOrder checks the order of a trace of two ranks, whose workers' clocks are wrong by known amounts.
 func inOrder(t *testing.T, trace telemetry.Trace, ahead map[string]time.Duration) {
 	t.Helper()
 	if len(trace.Clocks) != 2 {

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 )
 
-// lines is a log that may be read while it is written.
+// lines is a log that a test may read during writes.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -34,7 +34,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// eventually waits for what a log is to say.
+// eventually waits until the log has a text.
 func (l *lines) eventually(t *testing.T, text string) {
 	t.Helper()
 	for until := time.Now().Add(time.Minute); !strings.Contains(l.String(), text); time.Sleep(5 * time.Millisecond) {
@@ -44,7 +44,7 @@ func (l *lines) eventually(t *testing.T, text string) {
 	}
 }
 
-// works starts a worker, and returns its log and what it ends with.
+// works starts a worker, and returns its log and a function that stops it.
 func works(t *testing.T, cfg cluster.WorkerConfig) (log *lines, stop func() error) {
 	log = new(lines)
 	cfg.Logger, cfg.Threads = slog.New(slog.NewTextHandler(log, nil)), 1
@@ -80,28 +80,28 @@ func workerToken(t *testing.T, c *cluster.Coordinator) cluster.Token {
 	return token
 }
 
-// TestWorkerComesFirst: a worker that is started before its coordinator waits for it.
+// TestWorkerComesFirst: a worker that starts before its coordinator waits for it.
 func TestWorkerComesFirst(t *testing.T) {
 	dir := t.TempDir()
 	before := coordinator(t, "127.0.0.1:0", dir)
 	token, address := workerToken(t, before), before.Address()
 	before.Close()
 	log, stop := works(t, cluster.WorkerConfig{Join: address, Token: token, Name: "early"})
-	log.eventually(t, "can't be reached")
+	log.eventually(t, "can't reach the coordinator; the worker")
 	c := coordinator(t, address, dir)
-	log.eventually(t, "msg=joined")
+	log.eventually(t, `msg="joined the cluster"`)
 	if err := c.Wait(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if n := strings.Count(log.String(), "can't be reached"); n != 1 {
-		t.Errorf("said %d times that it can't be reached; want 1:\n%s", n, log)
+	if n := strings.Count(log.String(), "can't reach the coordinator; the worker"); n != 1 {
+		t.Errorf("the log says %d times that it can't reach the coordinator; want 1:\n%s", n, log)
 	}
 }
 
-// TestWorkerWaitsForAName: a name that does not exist is no end, a signal is, and no failure.
+// TestWorkerWaitsForAName: a worker keeps trying if a host name does not exist. A signal stops it without an error.
 func TestWorkerWaitsForAName(t *testing.T) {
 	token := workerToken(t, coordinator(t, "127.0.0.1:0", ""))
 	certs := filepath.Join(t.TempDir(), "no.pem")
@@ -112,7 +112,7 @@ func TestWorkerWaitsForAName(t *testing.T) {
 	}
 }
 
-// TestWorkerTakesNo: what trying again does not help ends a worker at once.
+// TestWorkerTakesNo: an error that retries can't fix stops a worker at once.
 func TestWorkerTakesNo(t *testing.T) {
 	c, other := coordinator(t, "127.0.0.1:0", ""), coordinator(t, "127.0.0.1:0", "")
 	wrong := workerToken(t, c)
@@ -141,14 +141,13 @@ func TestWorkerTakesNo(t *testing.T) {
 	}
 }
 
-// TestWorkerJoinsAnew: a certificate of a cluster that is gone does not keep a worker from
-// joining another, for which it has a token.
+// TestWorkerJoinsAnew: a worker with a certificate from a cluster that is gone joins another one with its token.
 func TestWorkerJoinsAnew(t *testing.T) {
 	certs := filepath.Join(t.TempDir(), "worker.pem")
 	for range 2 {
 		c := coordinator(t, "127.0.0.1:0", "")
 		log, stop := works(t, cluster.WorkerConfig{Join: c.Address(), Token: workerToken(t, c), Name: "w", CertFile: certs})
-		log.eventually(t, "msg=joined")
+		log.eventually(t, `msg="joined the cluster"`)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
@@ -159,7 +158,7 @@ func TestWorkerJoinsAnew(t *testing.T) {
 	}
 }
 
-// TestWorkerOutlastsAProxy: one that accepts for a coordinator that is not there, and closes.
+// TestWorkerOutlastsAProxy: a proxy accepts connections for an absent coordinator and closes them; the worker keeps trying.
 func TestWorkerOutlastsAProxy(t *testing.T) {
 	c := coordinator(t, "127.0.0.1:0", "")
 	l, err := net.Listen("tcp", "127.0.0.1:0")

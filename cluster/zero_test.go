@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestZeroBits: replicas in several processes that share the optimizer's state, gradients or weights have the figures
-// and the files of plain ones in one process, to the bit, also where they go on as others began.
+// TestZeroBits: replicas in several processes that share the optimizer's state, gradients or weights have figures and files
+// that are bit-identical to those of plain replicas in one process, also if one kind resumes a run of the other.
 func TestZeroBits(t *testing.T) {
 	const processes = 4
 	g := newGroup(t, new(group))
