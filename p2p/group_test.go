@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// TestGroupOfEachStage: stages whose tensor groups have 1, 3 and 2 ranks: each rank gets what is sent to its stage, and what
-// all ranks of a stage send comes once; in a U too.
+// TestGroupOfEachStage: in stages with tensor groups of 1, 3 and 2 ranks, each rank receives what is sent to its stage, and what
+// all ranks of a stage send arrives once, also in a U-shape.
 func TestGroupOfEachStage(t *testing.T) {
 	sizes := []int{1, 3, 2}
 	for name, u := range map[string]bool{"pipeline": false, "U": true} {

@@ -100,8 +100,8 @@ func networks(r *rig) map[string]func(n int, cfg p2p.Config) []*p2p.Port {
 	}
 }
 
-// TestEnds: the calls that the first and the last stage do not have end at once with nothing, in a
-// pipeline and in a U-shape.
+// TestEnds: calls that don't apply to the first or the last stage return at once with nothing, in a pipeline and in a
+// U-shape.
 func TestEnds(t *testing.T) {
 	r := newRig(t)
 	for name, c := range map[string]struct {
@@ -158,8 +158,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestCombined: the combined calls between three stages, in an order in which matched sends and receives would
-// block each other.
+// TestCombined makes combined calls between three stages in an order in which separate sends and receives would block each
+// other.
 func TestCombined(t *testing.T) {
 	r := newRig(t)
 	one := func(v float32) []tensorops.Tensor { return []tensorops.Tensor{r.tensor(v)} }
@@ -216,7 +216,7 @@ func TestCombined(t *testing.T) {
 	}
 }
 
-// TestShapes: each message has tensors of its own shapes; what is not expected is an error that names both.
+// TestShapes: each message can have other shapes; a mismatch is an error that names both.
 func TestShapes(t *testing.T) {
 	r := newRig(t)
 	for name, network := range networks(r) {
@@ -275,8 +275,8 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestNoEdge: a stage without a previous or a next one has none, whoever Call.Prev and Call.Next name: single and combined
-// calls do what is left of them at once.
+// TestNoEdge: a stage without a previous or next stage has none, whatever Call.Prev and Call.Next say. Single and combined calls
+// do the rest at once.
 func TestNoEdge(t *testing.T) {
 	r := newRig(t)
 	u := p2p.Config{UShape: true}
@@ -335,8 +335,8 @@ func TestNoEdge(t *testing.T) {
 	}
 }
 
-// TestRefused: a combined call whose tensors or stages can't be is refused before any of its transfers begins: nothing that was
-// sent to the stage is lost, and nothing leaves.
+// TestRefused: a combined call with invalid tensors or stages is refused before any of its transfers begins. Nothing that was
+// sent to the stage is lost, and nothing is sent.
 func TestRefused(t *testing.T) {
 	r := newRig(t)
 	far := 9
@@ -388,7 +388,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestGapless: a view of some columns arrives as they are, single and to several groups, rounded on its way and in parts too.
+// TestGapless: a view of some columns arrives unchanged, single and to several groups, also rounded in transit and in parts.
 func TestGapless(t *testing.T) {
 	r := newRig(t)
 	view := func() []tensorops.Tensor {
@@ -442,8 +442,8 @@ func TestGapless(t *testing.T) {
 	}
 }
 
-// TestUnread: where messages are too many to wait, who sends and who receives are told, and no later one takes the place of one
-// that was refused.
+// TestUnread: if too many messages are unread, both sender and receiver get an error, and no later message takes the place of a
+// refused one.
 func TestUnread(t *testing.T) {
 	r := newRig(t)
 	p := p2p.Local(2, p2p.Config{})
@@ -468,7 +468,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestSendFailsLate: a combined call whose send the other stage refuses gives what it has received.
+// TestSendFailsLate: a combined call returns what it received, even if the other stage refuses what it sent.
 func TestSendFailsLate(t *testing.T) {
 	r := newRig(t)
 	p := p2p.Local(3, p2p.Config{})
@@ -485,7 +485,7 @@ func TestSendFailsLate(t *testing.T) {
 	}
 }
 
-// TestWire: bfloat16 on the way, and each rank of a tensor group its part.
+// TestWire: tensors travel as bfloat16, and each rank of a tensor group sends its part.
 func TestWire(t *testing.T) {
 	r := newRig(t)
 	for name, network := range networks(r) {
@@ -521,7 +521,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestSeveral: what comes from several pipeline groups is averaged.
+// TestSeveral: tensors from several pipeline groups are averaged.
 func TestSeveral(t *testing.T) {
 	r := newRig(t)
 	a, b := p2p.Local(2, p2p.Config{}), p2p.Local(2, p2p.Config{})
@@ -550,8 +550,8 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
-// TestSeveralRefuse: what one group can't do is refused before another one does it; no groups send nothing and receive
-// nothing.
+// TestSeveralRefuse: a call that one group can't do is refused before any group begins. An empty list of groups sends and
+// receives nothing.
 func TestSeveralRefuse(t *testing.T) {
 	r := newRig(t)
 	one := func(v float32) []tensorops.Tensor { return []tensorops.Tensor{r.tensor(v)} }
@@ -613,7 +613,7 @@ func TestSeveralRefuse(t *testing.T) {
 	}
 }
 
-// TestRandom: stages call in orders of their own; all that is sent arrives, in its order.
+// TestRandom: stages call in random orders; everything that is sent arrives in order.
 func TestRandom(t *testing.T) {
 	r := newRig(t)
 	for name, network := range networks(r) {

@@ -92,7 +92,7 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// FuzzOpen: an address is refused as one, or taken with its hosts as they were written.
+// FuzzOpen: an address is refused, or accepted with its hosts unchanged.
 func FuzzOpen(f *testing.F) {
 	for _, s := range []string{"plain://a:1,b:2/p?x=y", "etcd://a", "plain://[::1]:7/", "a:1", "plain://a@b", "plain://a/%zz#"} {
 		f.Add(s)

@@ -131,8 +131,8 @@ func trainApart(t *testing.T, out string, file string) (logs [3]string) {
 
 var sent = regexp.MustCompile(`(?m)msg="sent in this attempt".* to=(\S+) what=("[^"]*"|\S+) messages=(\d+) bytes=(\d+)$`)
 
-// TestStays: the edge trains with two processes elsewhere, which share each layer, as one process would, to the
-// bit. No tokens, targets or weights of the edge's leave it, also where it goes on from a checkpoint.
+// TestStays: the edge trains with two other processes, which share each layer, and gets the bits of one process. The edge's
+// tokens, targets and weights never leave it, also if the run resumes from a checkpoint.
 func TestStays(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "run")

@@ -49,7 +49,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// FuzzReadFrame: nothing that comes harms the reader, or makes it allocate more than came.
+// FuzzReadFrame: no input makes the reader fail, or allocate more than it received.
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 8, 1})
 	f.Add([]byte{255, 255, 255, 255})

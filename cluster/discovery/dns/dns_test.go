@@ -128,7 +128,7 @@ func finds(t *testing.T, open func(*url.URL) (discovery.Finder, error), host str
 	return f.Find(t.Context())
 }
 
-// TestHosts: all addresses of a name are found, and after a change, at once, others.
+// TestHosts: Find returns all addresses of a name, and the new ones at once after a change.
 func TestHosts(t *testing.T) {
 	s := newServer(t)
 	open := dns.Hosts(s.resolver())
@@ -151,7 +151,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestServices: targets come by priority, with their ports; one without an address is left out.
+// TestServices: targets are in order of priority, with their ports; one without an address is left out.
 func TestServices(t *testing.T) {
 	s := newServer(t)
 	open := dns.Services(s.resolver())
@@ -175,7 +175,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestAddresses: what can't be meant is refused before anything is asked.
+// TestAddresses: an invalid address is refused before any query.
 func TestAddresses(t *testing.T) {
 	for text, want := range map[string]string{
 		"dns://head:7070": "", "dns://head:7070/": "", "dns://[::1]:7070": "", "dns+srv://_troupe._tcp.head": "",

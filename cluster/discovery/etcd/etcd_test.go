@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestAddresses: what can't be meant is refused before anything is asked. A real etcd is asked
-// by the tests in the folder test, a module of its own.
+// TestAddresses: an invalid address is refused before any query. The tests with a real etcd are in the folder test, a
+// separate module.
 func TestAddresses(t *testing.T) {
 	dir := t.TempDir()
 	empty, large := filepath.Join(dir, "empty.pem"), filepath.Join(dir, "large.pem")
@@ -50,8 +50,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers: an etcd that accepts connections and says nothing ends neither Find's
-// context, nor Close.
+// TestNobodyAnswers: an etcd that accepts connections but doesn't answer delays neither Find beyond its context, nor Close.
 func TestNobodyAnswers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

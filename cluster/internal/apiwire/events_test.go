@@ -35,7 +35,7 @@ func over[M proto.Message](t *testing.T, m, to M) M {
 
 func ptr(v float64) *float64 { return &v }
 
-// TestEventsArrive: every kind of event arrives as it was sent.
+// TestEventsArrive: every kind of event arrives unchanged.
 func TestEventsArrive(t *testing.T) {
 	status := event.Status{Time: time.Unix(100, 5), Actors: []event.Snapshot{
 		{Actor: "stage 1", Rank: 1, Step: 3, Doing: event.Waiting, Action: scheduler.Action{Chunk: 1, Type: scheduler.F, Microbatch: 2},
@@ -82,8 +82,8 @@ func TestEventsArrive(t *testing.T) {
 	}
 }
 
-// TestFiguresOfOtherBuilds: a build before telemetry.Figures had a field for each figure, and a later one may have
-// figures that are not known here.
+// TestFiguresOfOtherBuilds: builds before telemetry.Figures had a field for each figure, and later builds may have unknown
+// figures.
 func TestFiguresOfOtherBuilds(t *testing.T) {
 	got := unpackStep(over(t, &wire.StepEvent{Step: 1, Loss: ptr(0.5), PeakMemBytes: 3, PeakPct: ptr(4),
 		Figures: map[string]float64{"of_tomorrow": 1, "loss": 9}}, new(wire.StepEvent)))
@@ -97,7 +97,7 @@ func TestFiguresOfOtherBuilds(t *testing.T) {
 	}
 }
 
-// TestErrorsArrive: an error's text and what callers branch on arrive.
+// TestErrorsArrive: an error arrives with its text and the kind that callers test for.
 func TestErrorsArrive(t *testing.T) {
 	_, parsed := config.Parse("c.toml", []byte("[run]\nstepps = 1\nname = 2\n"), nil, nil)
 	long := errors.New(strings.Repeat("\xff", 3*LimitErrorBytes))

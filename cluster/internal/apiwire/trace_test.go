@@ -12,8 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// TestTraceOverTheWire: a step's trace comes to who follows as it was, pairs and clocks with it; one that is
-// too large is not sent.
+// TestTraceOverTheWire: a step's trace arrives unchanged, with pairs and clocks. One that is too large is not sent.
 func TestTraceOverTheWire(t *testing.T) {
 	at := time.Unix(1764000000, 123456789)
 	act := func(chunk int32, kind scheduler.Type, m int32, overlap bool, from, to time.Duration) event.ActionTime {
@@ -47,7 +46,7 @@ func TestTraceOverTheWire(t *testing.T) {
 	}
 }
 
-// TestBadActions: what is no action is refused, and so is more than there can be.
+// TestBadActions: invalid actions are refused, and so are too many.
 func TestBadActions(t *testing.T) {
 	ok := func() *wire.ActionTimes {
 		return &wire.ActionTimes{Chunks: []int32{0, 1}, Types: []byte{1, 4}, Microbatches: []int32{0, 0}, StartsNs: []int64{5, 6},

@@ -39,7 +39,7 @@ func evenly[T any](n int, v T) []T {
 	return all
 }
 
-// TestArrange: tensor groups stay on a host where there is room, whatever the order; then come neighbours of a pipeline.
+// TestArrange: in every order, each tensor group stays on one host if there is room; then neighbors in a pipeline do.
 func TestArrange(t *testing.T) {
 	tp2pp2dp2 := grid.Sizes{Tensor: []int{2}, Pipeline: 2, Data: 2}
 	for _, c := range []struct {
@@ -86,8 +86,8 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// TestArrangeKeepsGroups: each rank gets one worker; where every host has room for all, no tensor group is apart, under
-// every order; and where a group is, that is said.
+// TestArrangeKeepsGroups: each rank gets one worker. If every host has room for all, no order splits a tensor group. If a
+// group is split, the result says so.
 func TestArrangeKeepsGroups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := grid.Sizes{Tensor: []int{rapid.IntRange(1, 4).Draw(t, "tp")}, Context: rapid.IntRange(1, 2).Draw(t, "cp"),

@@ -41,7 +41,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestSplitIsLeast: no other cut fits and is faster.
+// TestSplitIsLeast: no other division fits and is faster.
 func TestSplitIsLeast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 6).Draw(t, "ranks")

@@ -186,7 +186,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestDead: a process whose port is closed is dead, long before silence says so.
+// TestDead: a closed port shows that a process is dead, long before its silence does.
 func TestDead(t *testing.T) {
 	c := newCoordinator(t, time.Hour)
 	var conns []net.Conn
@@ -207,7 +207,7 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// TestSilent: a process that says nothing is gone, and is refused when it wakes up.
+// TestSilent: a silent process is removed, and refused when it wakes up.
 func TestSilent(t *testing.T) {
 	c := newCoordinator(t, 300*time.Millisecond)
 	thaw := make(chan struct{})
@@ -274,7 +274,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// FuzzServe: nothing that comes on a stream harms the coordinator.
+// FuzzServe: no data on a stream makes the coordinator fail.
 func FuzzServe(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00"))
 	f.Fuzz(func(_ *testing.T, text []byte) {

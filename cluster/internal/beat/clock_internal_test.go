@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestClock: the beat with the shortest round trip says how far the other clock is ahead.
+// TestClock: the beat with the shortest round trip determines how far the other clock is ahead.
 func TestClock(t *testing.T) {
 	var c Clock
 	if offset, trip := c.Estimate(); offset != 0 || trip != 0 {
@@ -25,8 +25,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestClockIsSet: when either clock is set, beats from before count no more, and a beat during
-// which it was set says nothing: one with a negative round trip would be the best for long.
+// TestClockIsSet: when either clock is set, earlier beats no longer count, and neither does a beat during the change, because
+// one with a negative round trip would count as the best for a long time.
 func TestClockIsSet(t *testing.T) {
 	const way = 2 * time.Millisecond
 	start := time.Unix(1000, 0)

@@ -24,9 +24,8 @@ func greet(t *testing.T, conn net.Conn, id uuid.UUID, address string) {
 	}
 }
 
-// TestGreetings: a worker greets again where its first greeting was not answered for long, and a coordinator that has just
-// begun reads several greetings at once. They are of one member, which joins once and is not taken for one that was
-// started again.
+// TestGreetings: a worker greets again if its first greeting is not answered for long, so a coordinator that just started reads
+// several greetings at once. They count as one member, which joins once and does not count as restarted.
 func TestGreetings(t *testing.T) {
 	const greetings = 4
 	var server *beat.Server
@@ -88,7 +87,7 @@ func TestGreetings(t *testing.T) {
 	}
 }
 
-// TestExpelledAtOnce: a worker that is declared gone before its welcome was written never joins.
+// TestExpelledAtOnce: a worker that is removed before its welcome is written never joins.
 func TestExpelledAtOnce(t *testing.T) {
 	c := newCoordinator(t, time.Hour)
 	ours, theirs := net.Pipe()
@@ -114,7 +113,7 @@ func TestExpelledAtOnce(t *testing.T) {
 	}
 }
 
-// TestUnwelcomed: a worker whose process dies before its welcome is written is found out like any other.
+// TestUnwelcomed: the death of a worker before its welcome is written is detected as any other.
 func TestUnwelcomed(t *testing.T) {
 	c := newCoordinator(t, time.Hour)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")

@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// TestReach: a process that can't be reached is told so and is no member, others are admitted while that is found out, and
-// one that is a member is not tried again.
+// TestReach: an unreachable process is told so and is not a member. Others can join during the check. A member is not checked
+// again.
 func TestReach(t *testing.T) {
 	tried, far := make(chan string, 16), make(chan struct{})
 	unreachable := make(chan []*wire.Unreachable, 1024)
@@ -104,7 +104,7 @@ func TestReach(t *testing.T) {
 	serving.Wait()
 }
 
-// TestFailedTries: why a worker is no member is told with each try that another one follows, and not of one that ends it.
+// TestFailedTries: each failed try that is followed by another one is reported with its reason.
 func TestFailedTries(t *testing.T) {
 	away, final := errors.New("away"), errors.New("never")
 	tries := 0

@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
 )
 
-// FuzzNote: what can be read is what was written.
+// FuzzNote: reading and writing are inverse.
 func FuzzNote(f *testing.F) {
 	f.Add(note{kind: kindNote, name: "dp", from: 1, to: 2, members: lane.ID{1}, text: []byte("l")}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -179,7 +179,7 @@ func wait(t *testing.T, h *collective.Handle) error {
 	return err
 }
 
-// TestCollectives: over the lane, several at a time, with the bits of one process; also where a process has two members.
+// TestCollectives: concurrent collectives over the lane give the bits of one process, also if a process has two members.
 func TestCollectives(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -231,7 +231,7 @@ func TestCollectives(t *testing.T) {
 	}
 }
 
-// TestLateMember: nothing is lost that is sent before a member is open.
+// TestLateMember: messages to a member that is not open yet are not lost.
 func TestLateMember(t *testing.T) {
 	processes := newProcesses(t, 2, true, groups.Config{})
 	ids := []lane.ID{processID(0), processID(1)}
@@ -264,7 +264,7 @@ func TestLateMember(t *testing.T) {
 	second.Leave(nil)
 }
 
-// TestOtherMembers: processes that take a group for another one are told so.
+// TestOtherMembers: processes with different lists of a group's members get an error.
 func TestOtherMembers(t *testing.T) {
 	processes := newProcesses(t, 3, true, groups.Config{})
 	a, err := processes[0].port.Open("dp", []lane.ID{processID(0), processID(1)}, 0)
@@ -284,7 +284,7 @@ func TestOtherMembers(t *testing.T) {
 	b.Leave(nil)
 }
 
-// TestGone: who knows that a process is gone says so, and the group ends at once.
+// TestGone: when one process reports that another is gone, the group ends at once.
 func TestGone(t *testing.T) {
 	processes := newProcesses(t, 2, true, groups.Config{Silence: -1})
 	g, err := processes[0].port.Open("dp", []lane.ID{processID(0), processID(1)}, 0)
@@ -300,7 +300,7 @@ func TestGone(t *testing.T) {
 	g.Leave(nil)
 }
 
-// TestOpenErrors: what is no group is refused.
+// TestOpenErrors: an invalid group is refused.
 func TestOpenErrors(t *testing.T) {
 	p := newProcesses(t, 1, false, groups.Config{})[0]
 	ids := []lane.ID{processID(0), processID(1)}

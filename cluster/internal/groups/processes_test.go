@@ -201,7 +201,7 @@ func (w *worker) reply(t *testing.T) reply {
 	return reply{}
 }
 
-// TestProcesses: real processes, over shared memory, give the bits of one process.
+// TestProcesses: several processes with shared memory give the bits of one process.
 func TestProcesses(t *testing.T) {
 	workers := startWorkers(t, 3)
 	for _, length := range []int{5, 5000, 130_000} {
@@ -221,7 +221,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestProcessMismatch: processes that don't agree are both told, with what each brings.
+// TestProcessMismatch: processes whose tensors don't match both get an error that names both shapes.
 func TestProcessMismatch(t *testing.T) {
 	workers := startWorkers(t, 2)
 	workers[0].order(t, order{Do: "sum", Length: 100_000})
@@ -240,7 +240,7 @@ func TestProcessMismatch(t *testing.T) {
 // noticed is 3 seconds, and what a busy machine may add.
 const noticed = 5 * time.Second
 
-// TestProcessKilled: in the middle of a collective. The others say who it was within 3 seconds.
+// TestProcessKilled: a process is killed during a collective. Within 3 seconds the others name it.
 func TestProcessKilled(t *testing.T) {
 	workers := startWorkers(t, 3)
 	for _, w := range workers {

@@ -23,8 +23,7 @@ var entries = []Entry{
 		Fresh: true, FromStep: 7, State: Submitted},
 }
 
-// TestJournal: what was noted is there for the next coordinator of the folder, and for one
-// at a time.
+// TestJournal: the next coordinator of the folder reads what was written. Only one at a time may open it.
 func TestJournal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	j, err := Open(dir)
@@ -59,7 +58,7 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestJournalOfManyRequests: as many requests as a run takes can be read again.
+// TestJournalOfManyRequests: the maximum number of a run's requests can be read again.
 func TestJournalOfManyRequests(t *testing.T) {
 	e := entries[0]
 	e.Requests = []troupe.Change{{Kind: event.ChangeResume}, {Kind: event.ChangePause}, {Kind: event.ChangeCheckpoint},
@@ -76,7 +75,7 @@ func TestJournalOfManyRequests(t *testing.T) {
 	}
 }
 
-// TestDamagedJournal: nothing that could be another run than it was is taken for one.
+// TestDamagedJournal: a damaged journal is refused.
 func TestDamagedJournal(t *testing.T) {
 	good, err := encode(entries)
 	if err != nil {
@@ -121,7 +120,7 @@ func TestDamagedJournal(t *testing.T) {
 	}
 }
 
-// TestOldJournal: in a file of version 1 all runs have begun; up to version 2 a pause is the only request.
+// TestOldJournal: in version 1 all runs have begun; up to version 2 pause is the only request.
 func TestOldJournal(t *testing.T) {
 	const one = `{"version": %s, "runs": [{"id": "01ab23cd", "name": "one", "by": "x", "folder": "/here", "config": "", "accept_new_data": false,
 		"workers": 2, "submitted": "2026-11-22T10:00:00Z", "paused": %s, "stopping": false%s}]}`
@@ -143,8 +142,8 @@ func TestOldJournal(t *testing.T) {
 	}
 }
 
-// TestJournalCrash: when the process or the power fails at any operation while a run is noted,
-// the file is that of before or that of after; and that of after once note has returned.
+// TestJournalCrash: if the process or the power fails at any operation while a run is written, the file is the old or the new
+// one, and the new one once the call has returned.
 func TestJournalCrash(t *testing.T) {
 	before, added := entries[:1], entries[1]
 	for k, done := 0, false; !done; k++ {
@@ -184,7 +183,7 @@ func TestJournalCrash(t *testing.T) {
 	}
 }
 
-// FuzzJournal: what is read is written the same way again.
+// FuzzJournal: what is read is written the same again.
 func FuzzJournal(f *testing.F) {
 	good, err := encode(entries)
 	if err != nil {
@@ -208,8 +207,8 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// TestFirstAttempt: each coordinator of a folder numbers its attempts above those of all before it, whatever the
-// clock says. A number that can't be read or kept is no reason not to start.
+// TestFirstAttempt: each coordinator of a folder numbers its attempts above those of all earlier ones, whatever the clock
+// says. It also starts if the number can't be read or stored.
 func TestFirstAttempt(t *testing.T) {
 	dir := t.TempDir()
 	first := func() (uint64, error) {

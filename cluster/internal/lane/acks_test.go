@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAcksWhileItCloses: a stream sends its acknowledgements while somebody closes connections, who holds the
-// lock of all that the peer has sent and waits until the stream does nothing with its socket.
+// TestAcksWhileItCloses: a stream sends its acknowledgments while another goroutine closes connections. That one holds the
+// lock of all that the peer has sent, and waits until the stream no longer uses its socket.
 func TestAcksWhileItCloses(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -21,7 +21,7 @@ func sockets(t *testing.T) (near, far net.Conn, fd uintptr) {
 	return near, far, fd
 }
 
-// TestWatch: a reader that is awake sees what comes for it, and ends for what comes for one that is asleep, or in time.
+// TestWatch: a polling reader sees its own data, and stops polling when data comes for a sleeping reader or its time is over.
 func TestWatch(t *testing.T) {
 	_, farA, a := sockets(t)
 	_, farB, b := sockets(t)
@@ -56,7 +56,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestSleepers: a reader is among the sleepers while it waits, and not after its connection has ended.
+// TestSleepers: a reader is on the list of sleepers while it waits, and not after its connection has ended.
 func TestSleepers(t *testing.T) {
 	near, far, _ := sockets(t)
 	var s sleepers

@@ -38,7 +38,7 @@ func BenchmarkLane(b *testing.B) {
 	}
 }
 
-// TestAllocations: what the lane allocates for a message doesn't grow with its payload.
+// TestAllocations: the lane's allocations for a message don't grow with its payload.
 func TestAllocations(t *testing.T) {
 	const size, rounds = 8 << 20, 50
 	for _, shared := range []bool{false, true} {

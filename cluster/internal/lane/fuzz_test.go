@@ -68,7 +68,7 @@ func FuzzPrefix(f *testing.F) {
 	})
 }
 
-// FuzzStream: whatever a peer sends after its handshake, the node stays unharmed and takes no more memory than it is asked for.
+// FuzzStream: whatever a peer sends after its handshake, the node keeps working and takes no more memory than the peer requests.
 func FuzzStream(f *testing.F) {
 	piece := prefix{kind: kindData, flags: flagStriped, seq: 2, group: ID{1}, total: 2*LimitPiece - 1, offset: LimitPiece,
 		length: LimitPiece - 1, parts: 1}

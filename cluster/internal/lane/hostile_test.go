@@ -81,7 +81,7 @@ func dataFrame(seq uint64, group ID, header []byte, n int) []byte {
 	return binary.LittleEndian.AppendUint64(append(p.append(nil), header...), uint64(n))
 }
 
-// TestStrangers: nonsense in place of a handshake or a frame ends the stream, and nothing else.
+// TestStrangers: invalid data instead of a handshake or a frame ends only that stream.
 func TestStrangers(t *testing.T) {
 	w := newWorld(t, tcpLink(t))
 	defer w.close()
@@ -161,7 +161,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestSessions: an older session, and one that was forgotten, are refused; a newer one begins anew.
+// TestSessions: older and forgotten sessions are refused; a newer one starts afresh.
 func TestSessions(t *testing.T) {
 	w := newWorld(t, tcpLink(t))
 	defer w.close()
@@ -193,8 +193,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestCloseWhileReceiving: closing a group in the middle of a payload gives its memory back at once; the rest is thrown away
-// and the stream goes on.
+// TestCloseWhileReceiving: closing a group during a payload frees its memory at once. The rest of the payload is discarded, and
+// the stream continues.
 func TestCloseWhileReceiving(t *testing.T) {
 	w := newWorld(t, tcpLink(t))
 	defer w.close()
@@ -227,7 +227,7 @@ func TestCloseWhileReceiving(t *testing.T) {
 	}
 }
 
-// TestCloseWhileSending: a peer that doesn't read doesn't hold up Close.
+// TestCloseWhileSending: a peer that doesn't read doesn't delay Close.
 func TestCloseWhileSending(t *testing.T) {
 	link := tcpLink(t)
 	a := New(Config{Self: idOf("a"), NoSharedMemory: true})
@@ -266,7 +266,7 @@ func TestCloseWhileSending(t *testing.T) {
 	}
 }
 
-// TestMoves: a peer at another address gets what is queued, and one that isn't there is forgotten.
+// TestMoves: a peer that moved to another address gets the queued messages; an absent one is forgotten.
 func TestMoves(t *testing.T) {
 	w := newWorld(t, tcpLink(t))
 	defer w.close()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHugePages: what lies in a slot, and the states, stay as they are for both ends while pages become huge.
+// TestHugePages: the data in a slot and the states stay the same for both ends while pages become huge.
 func TestHugePages(t *testing.T) {
 	fd, err := unix.MemfdCreate("troupe-lane-test", unix.MFD_CLOEXEC)
 	if err != nil {

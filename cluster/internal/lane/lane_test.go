@@ -143,7 +143,7 @@ func randomParts(r *rand.Rand, sizes ...int) [][]byte {
 	return parts
 }
 
-// TestRoundTrip: messages of all shapes arrive as they were sent.
+// TestRoundTrip: messages of all shapes arrive unchanged.
 func TestRoundTrip(t *testing.T) {
 	shapes := map[string][]int{
 		"no parts":    {},
@@ -205,7 +205,7 @@ func equalParts(a, b [][]byte) bool {
 	return true
 }
 
-// TestRefusals: what can't be sent or isn't wanted.
+// TestRefusals: messages that can't be sent or are not wanted are refused.
 func TestRefusals(t *testing.T) {
 	w := newWorld(t, pipeLink)
 	defer w.close()

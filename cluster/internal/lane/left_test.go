@@ -2,7 +2,7 @@ package lane
 
 import "testing"
 
-// TestLeft: a message says that it has left when the socket has it, whatever the receiver does, and that its memory stays in use.
+// TestLeft: a message counts as sent when the socket has it, whatever the receiver does, and says that its memory stays in use.
 func TestLeft(t *testing.T) {
 	w := newWorld(t, tcpLink(t))
 	defer w.close()

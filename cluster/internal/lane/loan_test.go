@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLoans: of a region as many payloads are kept as may be; the others come by a copy, bit for bit, and what was returned
-// makes room again.
+// TestLoans: a limited number of payloads stay in a shared region; others arrive as copies with the same bytes. Returned
+// payloads make room again.
 func TestLoans(t *testing.T) {
 	w := newWorld(t, tcpLink(t))
 	a, b := w.node("a", Config{Streams: 1}), w.node("b", Config{Streams: 1})

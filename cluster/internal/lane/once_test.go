@@ -219,8 +219,8 @@ func (l *ledger) settle() bool {
 	return len(l.wrong) == 0
 }
 
-// TestExactlyOnce: whatever breaks, a message arrives once, bit for bit; groups that are closed and peers that are
-// forgotten meanwhile don't disturb others, and memory that was given back isn't touched.
+// TestExactlyOnce: whatever breaks, a message arrives once with the same bytes. Closed groups and forgotten peers don't disturb
+// others, and returned memory is not touched.
 func TestExactlyOnce(t *testing.T) {
 	for _, over := range []string{"memory", "tcp", "tls"} {
 		t.Run(over, func(t *testing.T) {

@@ -85,8 +85,8 @@ func (l *loan) Release() {
 	l.from.free <- l
 }
 
-// TestPieces: payloads that pass through memory on loan, of which there is little, arrive as
-// they were sent, whatever carries them, and all memory comes back.
+// TestPieces: payloads that pass through little memory on loan arrive unchanged over every kind of connection, and all memory
+// is returned.
 func TestPieces(t *testing.T) {
 	for _, link := range []string{"pipe", "tcp"} {
 		for _, config := range []Config{{Streams: 1}, {Streams: 3, Checksum: true}, {Streams: 2, NoSharedMemory: true},
@@ -197,8 +197,7 @@ func TestPiecesOverlap(t *testing.T) {
 	}
 }
 
-// TestPiecesFail: a payload that can't be copied ends its message at the end where that is
-// known, and no other.
+// TestPiecesFail: if a payload can't be copied, only its message fails, and only at the end where the copy failed.
 func TestPiecesFail(t *testing.T) {
 	broken := errors.New("the device is gone")
 	for _, leaves := range []bool{true, false} {
@@ -242,7 +241,7 @@ func TestPiecesFail(t *testing.T) {
 	}
 }
 
-// TestPiecesAllocate: what the lane allocates for a message in pieces doesn't grow with it.
+// TestPiecesAllocate: the lane's allocations for a message in pieces don't grow with its size.
 func TestPiecesAllocate(t *testing.T) {
 	const rounds = 20
 	allocated := func(size int) uint64 {

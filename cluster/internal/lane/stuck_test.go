@@ -16,8 +16,8 @@ func stuckFor(n *Node) time.Duration {
 	return 0
 }
 
-// TestStuck: a peer that can't be dialled is stuck once something waits for it, and no more
-// when it has come. One that is reached but takes nothing is not.
+// TestStuck: an unreachable peer counts as stuck once a message waits for it, until it is reached. A peer that is reached but
+// reads nothing is not stuck.
 func TestStuck(t *testing.T) {
 	for name, link := range map[string]func() (net.Conn, net.Conn){"TCP": tcpLink(t), "a pipe": pipeLink} {
 		t.Run(name, func(t *testing.T) {

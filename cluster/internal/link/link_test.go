@@ -78,8 +78,7 @@ func (w *network) end() {
 	w.going.Wait()
 }
 
-// TestOnceInOrder: whatever is lost, repeated or late, every message of either direction is
-// delivered once, in order.
+// TestOnceInOrder: whatever is lost, repeated or late, every message in both directions is delivered once and in order.
 func TestOnceInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
@@ -155,8 +154,7 @@ func TestOnceInOrder(t *testing.T) {
 	})
 }
 
-// TestResend: without being told, a node sends again what was lost, and stops when it is
-// acknowledged.
+// TestResend: a node sends lost messages again until they are acknowledged.
 func TestResend(t *testing.T) {
 	a, b := uuid.New(), uuid.New()
 	got := make(chan *wire.Envelope, 16)
@@ -192,8 +190,8 @@ func TestResend(t *testing.T) {
 	}
 }
 
-// TestLate: two processes that forget each other and meet again begin new numbers, and take nothing of what was on
-// its way before: neither a message for the next of that number, nor an acknowledgement.
+// TestLate: two processes that forget each other and meet again start new numbers. They ignore late messages and
+// acknowledgments from before.
 func TestLate(t *testing.T) {
 	ids := map[string]uuid.UUID{"a": uuid.New(), "b": uuid.New()}
 	nodes := make(map[string]*link.Node)
@@ -280,7 +278,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestRefused: what is not for this process, or from nobody it knows, is dropped and said.
+// TestRefused: messages for another process or from an unknown one are dropped and reported.
 func TestRefused(t *testing.T) {
 	a, b := uuid.New(), uuid.New()
 	n := link.New(link.Config{Self: a, Name: "a", Send: func(string, *wire.Envelope) {},
@@ -316,7 +314,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// FuzzReceive: no envelope harms a node.
+// FuzzReceive: no envelope makes a node fail.
 func FuzzReceive(f *testing.F) {
 	a, b := uuid.UUID{1}, uuid.UUID{2}
 	for _, e := range []*wire.Envelope{{From: b[:], To: a[:], Seq: 1, Ack: 1}, {From: b[:], To: a[:], Seq: 1 << 63, Ack: 1 << 63}, {}} {

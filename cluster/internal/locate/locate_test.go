@@ -119,7 +119,7 @@ func TestLocator(t *testing.T) {
 	}
 }
 
-// TestLocatorEnds: a search ends with its context, whatever hangs, and leaves nothing open.
+// TestLocatorEnds: a search ends with its context, whatever blocks, and leaves nothing open.
 func TestLocatorEnds(t *testing.T) {
 	for _, f := range []*fakeFinder{{hangs: true}, {found: []string{"a:1", "b:1", "c:1"}}} {
 		l := &Locator{text: "fake://x", finder: f, last: "z:1"}
@@ -135,7 +135,7 @@ func TestLocatorEnds(t *testing.T) {
 	}
 }
 
-// TestLocatorFixed: without a scheme there is one address, whose errors are as they are.
+// TestLocatorFixed: an address without a scheme is used as it is, and its errors are unchanged.
 func TestLocatorFixed(t *testing.T) {
 	l, err := New("head:7070")
 	if err != nil {

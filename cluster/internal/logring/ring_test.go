@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// TestLogOrder: records of several processes are merged by time, and those of one stay in order, also where
-// its clock was set back.
+// TestLogOrder: records of several processes are merged by time. Those of one process stay in order, even if its clock was
+// set back.
 func TestLogOrder(t *testing.T) {
 	l := New()
 	for _, r := range []*wire.LogRecord{
@@ -30,7 +30,7 @@ func TestLogOrder(t *testing.T) {
 	}
 }
 
-// TestLogRing: the log is bounded, and shown by time.
+// TestLogRing: the log is bounded, and sorted by time.
 func TestLogRing(t *testing.T) {
 	l := New()
 	for i := range LimitRecords + 10 {

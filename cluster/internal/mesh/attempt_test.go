@@ -128,8 +128,8 @@ func (c *pair) transfer(t testing.TB, arena tensorops.Arena, number, count int) 
 	return &actors.Transfer{Header: c.header(number), To: 1, Rank: 1, Microbatch: int32(number), Tensor: x}
 }
 
-// TestEachOnce: whatever is lost, repeated, late or cut, each message of an actor to
-// another process comes once, those without tensors in their order, those with tensors whole.
+// TestEachOnce: whatever is lost, repeated, late or cut, each message of an actor to another process arrives once. Those
+// without tensors arrive in order, those with tensors complete.
 func TestEachOnce(t *testing.T) {
 	const messages = 250
 	c := newPair(t)
@@ -184,8 +184,8 @@ func TestEachOnce(t *testing.T) {
 	t.Logf("%d control messages and %d tensors were sent again", control, bulk)
 }
 
-// TestForeignMessages: what is not of this attempt, for its actors, of the right direction,
-// from a known process, does nothing.
+// TestForeignMessages: messages of another attempt, for other actors, in the wrong direction or from an unknown process have
+// no effect.
 func TestForeignMessages(t *testing.T) {
 	c := newPair(t)
 	foreign := make(map[string]*recorder)
@@ -313,7 +313,7 @@ func TestForeignMessages(t *testing.T) {
 	}
 }
 
-// TestEarly: what comes while there is no mesh does nothing, and nobody is harmed by it.
+// TestEarly: messages that arrive before there is a mesh have no effect.
 func TestEarly(t *testing.T) {
 	c := newPair(t)
 	var early mesh.Port
@@ -328,9 +328,8 @@ func TestEarly(t *testing.T) {
 	}
 }
 
-// TestDetachUnderWay: when Detach returns, no memory of the attempt is read or written any
-// more, at the sender's end as at the receiver's. The race detector looks at what is written
-// then; memory of more than a quarter of a MiB is unmapped at the receiver's.
+// TestDetachUnderWay: after Detach returns, neither the sender nor the receiver reads or writes memory of the attempt. The
+// race detector checks later writes; the receiver's memory above 256 KiB is unmapped.
 func TestDetachUnderWay(t *testing.T) {
 	for round := range 8 {
 		c := newPair(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// TestClaimedIncarnation: a process with a certificate of its own can send neither tensors nor
-// messages as another, whose incarnation it names, nor as one that is not known.
+// TestClaimedIncarnation: a process can't send tensors or messages as another process, known or unknown, even if it names
+// that process's incarnation.
 func TestClaimedIncarnation(t *testing.T) {
 	c := newPair(t)
 	for _, name := range []string{"a", "b", "thief"} {

@@ -22,9 +22,9 @@ func (p *process) awaitLog(t testing.TB, text string) {
 	}
 }
 
-// TestNewIncarnation: a process that goes on under a new incarnation, at the same address and in the
-// same actor system, gets nothing that was for the one before, and what is sent by one before is
-// dropped. What an attempt's actors send goes to the process that had a part in the attempt, and to none that has its address now.
+// TestNewIncarnation: a process with a new incarnation, at the same address and in the same actor system, receives nothing
+// that was for the previous one, and messages from the previous one are dropped. An attempt's messages go only to the process
+// that took part in the attempt, not to another one that now has its address.
 func TestNewIncarnation(t *testing.T) {
 	c := newPair(t)
 	root := c.a.system.Root

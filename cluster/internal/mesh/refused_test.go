@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// TestStranger: a member that has no part in an attempt can send its actors nothing, as itself or with what another one may
-// send, and gets nothing of it, whatever address it says that it has. What it sends is counted, and fills no log.
+// TestStranger: a member outside an attempt can't send messages to its actors, under its own or another name, and receives
+// nothing of the attempt, whatever address it claims. Its messages are counted, and don't fill the log.
 func TestStranger(t *testing.T) {
 	c := newPair(t)
 	all := join(t, c.network, "stranger")

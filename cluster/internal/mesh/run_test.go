@@ -108,8 +108,7 @@ func smallRun(t testing.TB, ranks int, cuts []int, o *outcome) actors.Spec {
 	}
 }
 
-// TestSameBitsUnderFaults: what is lost, repeated, late or cut off on the way changes
-// nothing of what a run computes.
+// TestSameBitsUnderFaults: lost, repeated, late and cut-off messages don't change a run's bits.
 func TestSameBitsUnderFaults(t *testing.T) {
 	want := &outcome{}
 	alone, err := actors.Start(smallRun(t, 1, wholeModel, want))
@@ -217,7 +216,7 @@ func sameWeights(t *testing.T, got, want []stages.Saved) {
 	}
 }
 
-// TestStagesAreThere: when StartStages returns, every stage can be sent to.
+// TestStagesAreThere: after StartStages returns, every stage receives messages.
 func TestStagesAreThere(t *testing.T) {
 	const ranks = 64
 	table, err := scheduler.Generate(scheduler.Spec{Ranks: ranks, Chunks: 1, Microbatches: 2})
@@ -236,7 +235,7 @@ func TestStagesAreThere(t *testing.T) {
 	}
 }
 
-// TestLostProcess: a run whose process is gone ends with what it is told, and leaves nothing.
+// TestLostProcess: a run that loses a process ends with the given error, and leaves nothing behind.
 func TestLostProcess(t *testing.T) {
 	table, err := scheduler.Generate(scheduler.Spec{Ranks: 4, Chunks: 1, Microbatches: 4})
 	if err != nil {

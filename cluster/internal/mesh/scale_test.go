@@ -37,10 +37,9 @@ func heap() int64 {
 	return int64(m.HeapInuse)
 }
 
-// BenchmarkStages trains in many stages that compute nothing, in 16 processes beside the
-// coordinator's: what is left is what the actors and their messages cost. Every edge leads
-// from one process to another, but in "near", where ranks that follow each other share one.
-// The first steps, which dial and fill pools, don't count.
+// BenchmarkStages trains in many stages that compute nothing, in 16 processes and the coordinator's. So it measures the cost
+// of actors and messages. Every edge leads to another process, except in "near", where neighboring ranks share one. The
+// first steps, which dial and fill pools, don't count.
 func BenchmarkStages(b *testing.B) {
 	const workers, warm, steps = 16, 5, 100
 	var table strings.Builder

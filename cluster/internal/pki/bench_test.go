@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 )
 
-// BenchmarkHandshake is both sides of a connection, each with its certificate.
+// BenchmarkHandshake measures both sides of a connection, each with its certificate.
 func BenchmarkHandshake(b *testing.B) {
 	a := newAuthority(b)
 	server := pki.ServerTLS(a.Root(), always(issue(b, a, coordinator)))
@@ -20,7 +20,7 @@ func BenchmarkHandshake(b *testing.B) {
 	}
 }
 
-// BenchmarkRefuse is what a peer with a wrong secret costs an authority in a folder.
+// BenchmarkRefuse measures the cost of a peer with a wrong secret for an authority in a folder.
 func BenchmarkRefuse(b *testing.B) {
 	a, err := pki.OpenAuthority(filepath.Join(b.TempDir(), "authority"), time.Now())
 	if err != nil {
@@ -35,7 +35,7 @@ func BenchmarkRefuse(b *testing.B) {
 	}
 }
 
-// BenchmarkSignJoin is what a worker that joins costs an authority in a folder.
+// BenchmarkSignJoin measures the cost of a worker's joining for an authority in a folder.
 func BenchmarkSignJoin(b *testing.B) {
 	a, err := pki.OpenAuthority(filepath.Join(b.TempDir(), "authority"), time.Now())
 	if err != nil {

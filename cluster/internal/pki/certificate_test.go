@@ -104,7 +104,7 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// TestSignTakesTheKeyAlone: a request may ask for anything.
+// TestSignTakesTheKeyAlone: whatever a request contains, only its key gets into the certificate.
 func TestSignTakesTheKeyAlone(t *testing.T) {
 	a := newAuthority(t)
 	csr := request(t, p256(t), &x509.CertificateRequest{

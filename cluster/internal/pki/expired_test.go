@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 )
 
-// TestExpired: a process says of its own certificate that its time is over; the other side says only that it is bad.
+// TestExpired: a process reports that its own certificate has expired; the other side only reports that it is bad.
 func TestExpired(t *testing.T) {
 	now := time.Now()
 	a, err := pki.NewAuthority(now)

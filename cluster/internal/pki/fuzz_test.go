@@ -48,7 +48,7 @@ func FuzzTokensFile(f *testing.F) {
 	})
 }
 
-// FuzzSign: whatever the request, what is signed is a worker's certificate.
+// FuzzSign: whatever the request, only a worker's certificate is signed.
 func FuzzSign(f *testing.F) {
 	a := newAuthority(f)
 	_, csr, err := pki.NewRequest(worker)

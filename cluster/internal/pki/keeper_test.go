@@ -76,7 +76,7 @@ func leafOf(t *testing.T, k *pki.Keeper) *x509.Certificate {
 	return cert.Leaf
 }
 
-// TestKeeperRenews at two thirds of each life, with a new key, and connections stand.
+// TestKeeperRenews: a certificate is renewed with a new key after two thirds of its validity, and connections stay open.
 func TestKeeperRenews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t)
@@ -119,8 +119,8 @@ func TestKeeperRenews(t *testing.T) {
 	})
 }
 
-// TestKeeperTriesAgain: with growing pauses, a warning once a third of what was left is gone,
-// an error once it has expired, and the old certificate in use all the time.
+// TestKeeperTriesAgain: failed renewals are tried again after growing pauses. A warning comes after a third of the remaining
+// time, an error after the certificate has expired. The old certificate stays in use.
 func TestKeeperTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t)
@@ -179,7 +179,7 @@ func TestKeeperTriesAgain(t *testing.T) {
 	})
 }
 
-// TestKeeperChecks what it is given.
+// TestKeeperChecks: a keeper checks the renewed certificate.
 func TestKeeperChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, other := newAuthority(t), newAuthority(t)
@@ -231,8 +231,7 @@ func TestKeeperChecks(t *testing.T) {
 	})
 }
 
-// TestKeeperFarClock: certificates that look old as soon as they come are not renewed at once,
-// again and again.
+// TestKeeperFarClock: certificates that look old when they arrive are not renewed in a tight loop.
 func TestKeeperFarClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t)
@@ -255,7 +254,7 @@ func TestKeeperFarClock(t *testing.T) {
 	})
 }
 
-// TestKeeperOnRenewed: what it is told, and that it may fail.
+// TestKeeperOnRenewed: OnRenewed gets each new certificate and may fail.
 func TestKeeperOnRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t)
@@ -282,7 +281,7 @@ func TestKeeperOnRenewed(t *testing.T) {
 	})
 }
 
-// TestKeeperBroken: no certificate at all.
+// TestKeeperBroken: a keeper needs a certificate.
 func TestKeeperBroken(t *testing.T) {
 	a := newAuthority(t)
 	good := issue(t, a, worker)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestNotKept: where nothing can be written a worker is let in, but a release or a revocation, of which another process would
-// not hear, is an error.
+// TestNotKept: if the files can't be written, a worker can still join, but a release or a revocation is an error, because other
+// processes would not see it.
 func TestNotKept(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	a, err := OpenAuthority(dir, now)
@@ -51,7 +51,7 @@ func TestNotKept(t *testing.T) {
 	}
 }
 
-// TestRenewalMeanwhile: a name that is released while its holder's certificate is renewed stays free.
+// TestRenewalMeanwhile: a name that is released during the renewal of its certificate stays free.
 func TestRenewalMeanwhile(t *testing.T) {
 	now := time.Now()
 	l := newLedger()

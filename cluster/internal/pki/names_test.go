@@ -52,7 +52,7 @@ func (j joiner) renew(cert *x509.Certificate, now time.Time) (*x509.Certificate,
 	return renewed, nil
 }
 
-// TestNames: a worker's name belongs to the first key that has joined by it.
+// TestNames: a worker's name belongs to the first key that joined with it.
 func TestNames(t *testing.T) {
 	authorities(t, func(t *testing.T, _ *pki.Authority, again func() *pki.Authority) {
 		j := joiner{t, again}
@@ -116,7 +116,7 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestRenewAndRelease: while a certificate is renewed both keys count; a name that is released is another's.
+// TestRenewAndRelease: during a renewal both keys are valid; another key can get a released name.
 func TestRenewAndRelease(t *testing.T) {
 	authorities(t, func(t *testing.T, _ *pki.Authority, again func() *pki.Authority) {
 		j := joiner{t, again}
@@ -160,8 +160,8 @@ func TestRenewAndRelease(t *testing.T) {
 	})
 }
 
-// TestRevokeEnds: a certificate by a token that is revoked counts no more and is not renewed, also when the token has
-// expired long before, and others are not touched.
+// TestRevokeEnds: revoking a token makes its certificates invalid, and they are not renewed, even if the token expired long
+// before. Other certificates stay valid.
 func TestRevokeEnds(t *testing.T) {
 	authorities(t, func(t *testing.T, _ *pki.Authority, again func() *pki.Authority) {
 		j := joiner{t, again}
@@ -208,7 +208,7 @@ func TestRevokeEnds(t *testing.T) {
 	})
 }
 
-// TestNoTokenBehind: a certificate without a token, and one of a token that is not known, count for nothing.
+// TestNoTokenBehind: a certificate without a token or with an unknown one is refused.
 func TestNoTokenBehind(t *testing.T) {
 	a := newAuthority(t)
 	cert, err := x509.ParseCertificate(issue(t, a, worker).Certificate[0])
@@ -227,7 +227,7 @@ func TestNoTokenBehind(t *testing.T) {
 	}
 }
 
-// TestIssuedDamaged: a damaged list of what was issued lets nobody in.
+// TestIssuedDamaged: with a damaged list of issued certificates, every certificate is refused.
 func TestIssuedDamaged(t *testing.T) {
 	for name, text := range map[string]string{
 		"no JSON":       `x`,

@@ -86,8 +86,8 @@ func TestOpenModes(t *testing.T) {
 	}
 }
 
-// TestOpenDamaged: each file, cut at every place, changed, or gone: an error that names it and
-// says what to do, and the file stays as it is.
+// TestOpenDamaged: a file that is cut at any place, changed or missing gives an error that names it and says what to do, and
+// stays unchanged.
 func TestOpenDamaged(t *testing.T) {
 	made := newDir(t)
 	newToken(t, openDir(t, made), pki.Worker)
@@ -197,7 +197,7 @@ func tokenWith(old, replacement string) string {
 	return `{"version":1,"tokens":[` + strings.Replace(oneToken, old, replacement, 1) + `]}`
 }
 
-// TestTokensDamagedLater: a running coordinator refuses to guess too.
+// TestTokensDamagedLater: a running coordinator also refuses a damaged file.
 func TestTokensDamagedLater(t *testing.T) {
 	dir := newDir(t)
 	a := openDir(t, dir)

@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// TestRights: a token's file may come from the system, where this process reads it through its
-// group; no other file may.
+// TestRights: only a token file may be readable through the process's group, as files from the system are.
 func TestRights(t *testing.T) {
 	const root, me, somebody = 0, 1000, 1001
 	for _, tt := range []struct {
@@ -45,7 +44,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestLockHeld: another process that never lets go is an error that names the file.
+// TestLockHeld: a lock that another process never releases is an error that names the file.
 func TestLockHeld(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "authority")
 	synctest.Test(t, func(t *testing.T) {
@@ -67,8 +66,7 @@ func TestLockHeld(t *testing.T) {
 	})
 }
 
-// TestTokensOwner: root makes tokens for a coordinator that runs as somebody else, and must
-// not take the file from it.
+// TestTokensOwner: if root creates tokens for a coordinator that runs as another user, the file keeps that owner.
 func TestTokensOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may make files somebody else's")

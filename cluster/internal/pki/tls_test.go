@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/pki"
 )
 
-// TestConnect: a process and a process, each with its certificate.
+// TestConnect: two processes with certificates can connect.
 func TestConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := newAuthority(t), newAuthority(t)
@@ -96,7 +96,7 @@ func TestConnect(t *testing.T) {
 	})
 }
 
-// TestRoles: a client says which roles a server may have.
+// TestRoles: a client accepts only servers with the roles that it names.
 func TestRoles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t)
@@ -123,7 +123,7 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// TestNoClientCertificate: the handshake succeeds, for joiners, and gives no identity.
+// TestNoClientCertificate: the handshake succeeds without a client certificate, for processes that join, and gives no identity.
 func TestNoClientCertificate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t)
@@ -146,7 +146,7 @@ func TestNoClientCertificate(t *testing.T) {
 	})
 }
 
-// TestOlderTLS: nothing below 1.3 is spoken.
+// TestOlderTLS: versions below 1.3 are refused.
 func TestOlderTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t)
@@ -158,8 +158,7 @@ func TestOlderTLS(t *testing.T) {
 	})
 }
 
-// TestNoResumption: a second connection checks everything again, though the client would like
-// to resume.
+// TestNoResumption: a second connection is checked in full, even if the client wants to resume.
 func TestNoResumption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t)
@@ -179,8 +178,7 @@ func TestNoResumption(t *testing.T) {
 	})
 }
 
-// TestBadRoot: without a root of its own a process trusts nobody, least of all the system's
-// authorities.
+// TestBadRoot: without a root certificate a process trusts no certificate, not even one from the system's authorities.
 func TestBadRoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t)
@@ -198,7 +196,7 @@ func TestBadRoot(t *testing.T) {
 	})
 }
 
-// TestJoin: a joiner with nothing but a token, and impostors, who must not get its secret.
+// TestJoin: a process can join with only a token, and impostors don't get its secret.
 func TestJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := newAuthority(t), newAuthority(t)
@@ -254,7 +252,7 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// TestJoinWhole is the life of a worker: token, request, certificate, connection.
+// TestJoinWhole takes all steps of a worker: token, request, certificate, connection.
 func TestJoinWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t)
@@ -299,7 +297,7 @@ func TestJoinWhole(t *testing.T) {
 	})
 }
 
-// TestExplain: what people read says the times, and what to do.
+// TestExplain: errors about certificates name the times and what to do.
 func TestExplain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := newAuthority(t), newAuthority(t)
@@ -356,7 +354,7 @@ func TestIdentityCheck(t *testing.T) {
 	}
 }
 
-// TestServerSendsRoot: joiners need it.
+// TestServerSendsRoot: a server sends its root certificate, which a joining process needs.
 func TestServerSendsRoot(t *testing.T) {
 	a := newAuthority(t)
 	cert, err := a.Issue(coordinator, time.Hour)
@@ -368,7 +366,7 @@ func TestServerSendsRoot(t *testing.T) {
 	}
 }
 
-// TestConnectTo: who dials a process of a name gets no other one that has a certificate of the same role.
+// TestConnectTo: a client that dials a named process refuses another one with the same role.
 func TestConnectTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthority(t)

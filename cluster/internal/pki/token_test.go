@@ -25,7 +25,7 @@ func sampleToken() pki.Token {
 	return t
 }
 
-// TestTokenText: the text is an interface, since tokens lie in files.
+// TestTokenText: the form of the text must not change, because tokens are stored in files.
 func TestTokenText(t *testing.T) {
 	const want = "troupe1.AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8BI0VniavN7__-_fz7-vn49_b19PPy8fDv7u3s6-rp6Ofm5eTj4uHgAwAAAABw3VUlQgOUVw"
 	if got := sampleToken().String(); got != want {
@@ -51,7 +51,7 @@ func TestTokenRoundTrip(t *testing.T) {
 	})
 }
 
-// TestTokenTampered: every byte changed, cut or added.
+// TestTokenTampered: a token with a changed, missing or added byte is refused.
 func TestTokenTampered(t *testing.T) {
 	text := sampleToken().String()
 	refused := func(what, text string) {
@@ -87,7 +87,7 @@ func TestTokenTampered(t *testing.T) {
 	refused("huge", text+strings.Repeat("A", 1<<20))
 }
 
-// TestTokenMade: a token that can't be is no text that could be read as one.
+// TestTokenMade: an invalid token has no text that could be parsed.
 func TestTokenMade(t *testing.T) {
 	for _, change := range []func(*pki.Token){
 		func(t *pki.Token) { t.ID = "" },
@@ -107,7 +107,7 @@ func TestTokenMade(t *testing.T) {
 	}
 }
 
-// TestTokenIsNotShown: by accident, in a log or an error.
+// TestTokenIsNotShown: logs and errors don't show a token's secret.
 func TestTokenIsNotShown(t *testing.T) {
 	token := sampleToken()
 	var b bytes.Buffer

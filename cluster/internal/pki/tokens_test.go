@@ -117,7 +117,7 @@ func TestNewTokenRefuses(t *testing.T) {
 	}
 }
 
-// TestTokensBound: there is a most, and expired tokens make room.
+// TestTokensBound: the number of tokens is limited, and expired ones make room.
 func TestTokensBound(t *testing.T) {
 	a := newAuthority(t)
 	now := time.Now()
@@ -137,7 +137,7 @@ func TestTokensBound(t *testing.T) {
 	}
 }
 
-// TestTokensFileFits: as many tokens as there may be can be written and read.
+// TestTokensFileFits: the maximum number of tokens can be written and read.
 func TestTokensFileFits(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"version":1,"tokens":[`)
@@ -158,8 +158,7 @@ func TestTokensFileFits(t *testing.T) {
 	}
 }
 
-// TestTwoProcesses: a token that another process makes or revokes counts here at once, and no
-// change of either is lost.
+// TestTwoProcesses: another process's new and revoked tokens take effect here at once, and no change of either is lost.
 func TestTwoProcesses(t *testing.T) {
 	dir := newDir(t)
 	var open [2]*pki.Authority
@@ -206,7 +205,7 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// TestOpenAtOnce: of several that start at once one makes the authority.
+// TestOpenAtOnce: of several processes that start at once, one makes the authority.
 func TestOpenAtOnce(t *testing.T) {
 	dir := newDir(t)
 	hashes := make([][32]byte, 8)
@@ -229,8 +228,7 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a count that can't be written keeps nobody out; a revocation that can't be
-// written is an error.
+// TestFullDisk: processes can join even if the count can't be written; a revocation that can't be written is an error.
 func TestFullDisk(t *testing.T) {
 	dir := newDir(t)
 	a, err := pki.OpenAuthority(dir, time.Now())

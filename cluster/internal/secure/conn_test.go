@@ -82,7 +82,7 @@ func pair(t testing.TB) (client, server *Conn, below *counted) {
 	return client, server, below
 }
 
-// TestBytes: whatever is written arrives, in order, whatever the sizes of writes and reads.
+// TestBytes: all bytes arrive in order, for all sizes of writes and reads.
 func TestBytes(t *testing.T) {
 	client, server, _ := pair(t)
 	content := make([]byte, 1<<20)
@@ -125,7 +125,7 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// TestCalls: a megabyte takes a call of the system for each batch, both ways, and a short message one.
+// TestCalls: a megabyte takes one system call for each batch, in both directions, and a short message one.
 func TestCalls(t *testing.T) {
 	client, server, below := pair(t)
 	const size = 8 << 20
@@ -160,7 +160,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// TestTogether: several write at a time, each message whole, and all has left when the last returns.
+// TestTogether: concurrent writes keep each message whole, and everything is sent when the last one returns.
 func TestTogether(t *testing.T) {
 	client, server, _ := pair(t)
 	const writers, size = 4, 300 << 10
@@ -184,7 +184,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestBroken: a write that fails is an error, and so are all behind it.
+// TestBroken: after a failed write, all later writes fail.
 func TestBroken(t *testing.T) {
 	client, _, below := pair(t)
 	if client.NetConn() != below {
@@ -202,7 +202,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestClosed: closing ends a read and a write that wait.
+// TestClosed: closing ends a blocked read and a blocked write.
 func TestClosed(t *testing.T) {
 	client, _, below := pair(t)
 	ended := make(chan error, 2)

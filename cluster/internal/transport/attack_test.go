@@ -358,8 +358,7 @@ func slowly(a attacker) []byte {
 	return append([]byte{22, 3, 1, 2, 0, 1, 0, 1, 0xfc}, make([]byte, 20)...)
 }
 
-// TestAttacks: what is refused, and that the process works afterwards as before. The log of
-// -v has what each was answered.
+// TestAttacks: attacks are refused, and the process works as before afterwards. With -v the log has the answer to each.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -439,7 +438,7 @@ func (n *node) works(t *testing.T, a attacker, seq uint64) answer {
 	return n.do(command{Op: "stats"})
 }
 
-// TestCertificates: who has none, or a wrong one, may join at most.
+// TestCertificates: a process without a certificate, or with a wrong one, may only join.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	ca, foreign := newAuthority(t), newAuthority(t)
@@ -493,8 +492,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestManyConnections: many that say nothing are refused at once, or in time, and cost no
-// memory; LIMIT lines are logged in a second.
+// TestManyConnections: many silent connections are refused at once or after a time, and cost no memory. The number of log
+// lines per second is limited.
 func TestManyConnections(t *testing.T) {
 	t.Parallel()
 	count := 2_000
@@ -558,7 +557,7 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// TestSlowReader: what waits for the handler is bounded, and nothing of it is lost.
+// TestSlowReader: the queue for the handler is bounded, and loses nothing.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nodeConfig{SlowEnvelopes: true})
@@ -596,7 +595,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestDeadAddress: what waits for an address that doesn't answer is bounded.
+// TestDeadAddress: the queue for an address that doesn't answer is bounded.
 func TestDeadAddress(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nodeConfig{})

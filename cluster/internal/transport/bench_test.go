@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BenchmarkRounds is between two processes: an envelope and its answer, one at a time and
-// many at once. ns/op is of a round.
+// BenchmarkRounds sends an envelope and its answer between two processes, one at a time and many at once. ns/op is for one
+// round.
 func BenchmarkRounds(b *testing.B) {
 	for _, mode := range []string{"plain", "tls"} {
 		for _, bytes := range []int{100, 64 << 10, 1 << 20} {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestStrangersMakeRoom: connections that say nothing take a part of the files that a process may have open, and room
-// from each other: one that shows who it is always gets in, and stays.
+// TestStrangersMakeRoom: silent connections may use only a part of the process's open files, and displace only each other. One
+// that proves its identity is always accepted and stays.
 func TestStrangersMakeRoom(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

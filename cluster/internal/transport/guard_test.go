@@ -219,7 +219,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardMemory: what is refused was not decoded.
+// TestGuardMemory: a refused message was not decoded.
 func TestGuardMemory(t *testing.T) {
 	for _, c := range forbiddenMessages() {
 		if c.name != "a million empty envelopes" {
@@ -237,7 +237,7 @@ func TestGuardMemory(t *testing.T) {
 	}
 }
 
-// FuzzGuard: what the guard passes protoactor can't stumble over.
+// FuzzGuard: what the guard accepts doesn't make protoactor fail.
 func FuzzGuard(f *testing.F) {
 	for _, c := range forbiddenMessages() {
 		if len(c.data) < 1<<10 {
@@ -285,7 +285,7 @@ func harmless(m *remote.RemoteMessage) error {
 	return nil
 }
 
-// FuzzPreamble: the name is short, and what follows it is left to the protocol.
+// FuzzPreamble: the name is short, and the bytes after it are left to the protocol.
 func FuzzPreamble(f *testing.F) {
 	f.Add([]byte(transport.Magic + "\x04echorest"))
 	f.Add([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))

@@ -173,7 +173,7 @@ func echo(c net.Conn, _ transport.Peer) {
 	_, _ = io.Copy(c, c)
 }
 
-// TestMemoryConn: a stream does all that a connection has to.
+// TestMemoryConn: a stream meets all requirements of a net.Conn.
 func TestMemoryConn(t *testing.T) {
 	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
 		network := transport.NewMemory()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestRedial: behind a connection that was dropped, messages go over a new one.
+// TestRedial: after a connection was dropped, messages go over a new one.
 func TestRedial(t *testing.T) {
 	t.Parallel()
 	a, b := startNode(t, nodeConfig{}), startNode(t, nodeConfig{})

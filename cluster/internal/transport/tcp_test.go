@@ -87,7 +87,7 @@ func TestStreams(t *testing.T) {
 	})
 }
 
-// TestRestart: a peer that is started again at its address gets what is sent then.
+// TestRestart: a restarted peer at the same address receives new messages.
 func TestRestart(t *testing.T) {
 	pairs(t, func(t *testing.T, ca, cb nodeConfig) {
 		a, b := startNode(t, ca), startNode(t, cb)
@@ -111,7 +111,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestPID: protoactor's own messages to other processes go nowhere.
+// TestPID: protoactor's own messages don't reach other processes.
 func TestPID(t *testing.T) {
 	a, b := startNode(t, nodeConfig{}), startNode(t, nodeConfig{})
 	a.do(command{Op: "send", To: b.Address, Sender: "a", From: 1, N: 1})
@@ -124,7 +124,7 @@ func TestPID(t *testing.T) {
 	}
 }
 
-// TestPanic: a handler's panic is told, and what comes after it arrives.
+// TestPanic: a handler's panic is logged, and later messages arrive.
 func TestPanic(t *testing.T) {
 	a, b := startNode(t, nodeConfig{}), startNode(t, nodeConfig{})
 	a.do(command{Op: "panic", To: b.Address})

@@ -71,8 +71,7 @@ func images(t *testing.T) (byName map[string]image, last string) {
 	return byName, last
 }
 
-// TestDockerfile runs the lines of the Dockerfile here, and what they make in a folder with
-// nothing else in it.
+// TestDockerfile runs the Dockerfile's commands here, and their result in a folder with nothing else in it.
 func TestDockerfile(t *testing.T) {
 	byName, last := images(t)
 	final := byName[last]

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package deploy tests the files of the folder above it: the commands in them are run as
-// processes, with what the system that each is for would set, until a small model is trained.
+// Package deploy tests the files in its parent folder. It runs their commands as processes, with the environment that each
+// system sets, until a small model is trained.
 package deploy
 
 import (

@@ -227,7 +227,7 @@ func grace(p *corev1.PodTemplateSpec) time.Duration {
 	return time.Duration(*p.Spec.TerminationGracePeriodSeconds) * time.Second
 }
 
-// TestKubernetesSchema: the files are what Kubernetes takes, and the pods may nothing.
+// TestKubernetesSchema: the files match Kubernetes's schemas, and the pods have no rights.
 func TestKubernetesSchema(t *testing.T) {
 	files, err := filepath.Glob("../kubernetes/*.yaml")
 	if err != nil || len(files) != 3 {
@@ -252,8 +252,8 @@ func TestKubernetesSchema(t *testing.T) {
 	}
 }
 
-// TestKubernetesStatefulSets trains with a coordinator and workers that are pods, which start in
-// any order, and one of which is killed and started again.
+// TestKubernetesStatefulSets trains with a coordinator and workers as pods, which start in any order; one is killed and
+// restarted.
 func TestKubernetesStatefulSets(t *testing.T) {
 	t.Parallel()
 	k := newKubernetes(t)
@@ -383,7 +383,7 @@ func (s *system) killDuring(run *process, out string, w *kept) {
 	})
 }
 
-// TestKubernetesJob trains in one indexed Job, whose pods are made again as its policy says.
+// TestKubernetesJob trains in one indexed Job, whose pods are replaced by its policy.
 func TestKubernetesJob(t *testing.T) {
 	t.Parallel()
 	k := newKubernetes(t)

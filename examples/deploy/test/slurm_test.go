@@ -43,8 +43,7 @@ wait
 wait
 `
 
-// TestSlurm trains in a job that is told to stop when its time is over, and goes on in a second
-// one, in which a worker is killed.
+// TestSlurm trains in a job until its time limit, and resumes in a second job, in which a worker is killed.
 func TestSlurm(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)

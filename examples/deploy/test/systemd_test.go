@@ -132,7 +132,7 @@ func (s service) grace(t *testing.T) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// TestSystemdVerify has systemd itself look at the units.
+// TestSystemdVerify lets systemd check the units.
 func TestSystemdVerify(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd-analyze is not here")
@@ -153,7 +153,7 @@ func TestSystemdVerify(t *testing.T) {
 	}
 }
 
-// TestSystemd trains with services, one of which is killed and started again.
+// TestSystemd trains with services, one of which is killed and restarted.
 func TestSystemd(t *testing.T) {
 	t.Parallel()
 	d := &systemd{system: newSystem(t), engine: clusterEngine(t), dir: folder(t), host: "host"}

@@ -76,7 +76,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestQueue: a link with a rate drops what would wait for longer than its queue is.
+// TestQueue: a link with a limited rate drops packets that its queue has no room for.
 func TestQueue(t *testing.T) {
 	for _, c := range []struct {
 		rate int64
@@ -97,7 +97,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestHeldBound: a lab holds a bounded number of packets.
+// TestHeldBound: the number of packets in a lab is bounded.
 func TestHeldBound(t *testing.T) {
 	f := newFabric(2)
 	f.setLink(0, 0, Link{Delay: time.Second})
@@ -110,8 +110,8 @@ func TestHeldBound(t *testing.T) {
 	}
 }
 
-// TestFabric: whatever links, cuts and their changes do, a packet arrives once and whole or is counted as
-// dropped, never early, never before one that its sender sent it earlier.
+// TestFabric: whatever links and partitions do, a packet arrives once and whole or is counted as dropped. It never arrives
+// early or before an earlier one from the same sender.
 func TestFabric(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := rapid.IntRange(2, 4).Draw(t, "hosts")

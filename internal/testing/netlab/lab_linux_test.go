@@ -19,8 +19,7 @@ import (
 // patience bounds the waits of these tests. Only a failure takes it.
 const patience = 60 * time.Second
 
-// TestNetAvailable fails where networks were asked for and can't be made, so that make check-net
-// doesn't pass by skipping everything.
+// TestNetAvailable fails if networks were requested and can't be made, so that make check-net can't pass by skipping all tests.
 func TestNetAvailable(t *testing.T) {
 	if os.Getenv(Variable) != "1" {
 		t.Skipf("%s=1 is not set", Variable)
@@ -30,7 +29,7 @@ func TestNetAvailable(t *testing.T) {
 	}
 }
 
-// TestSkips: where networks weren't asked for, a test with a lab is skipped, and says how to run it.
+// TestSkips: without a request for networks, a test with a lab is skipped and says how to run it.
 func TestSkips(t *testing.T) {
 	t.Setenv(Variable, "")
 	skipped := false
@@ -221,7 +220,7 @@ func TestNetPartition(t *testing.T) {
 	}
 }
 
-// TestNetPartitionInFlight: what is on its way when a partition begins doesn't arrive.
+// TestNetPartitionInFlight: packets in flight when a partition begins don't arrive.
 func TestNetPartitionInFlight(t *testing.T) {
 	lab := New(t, "a", "b")
 	conn, err := lab.ListenPacket("b", "udp", lab.Address("b")+":0")
@@ -252,7 +251,7 @@ func TestNetPartitionInFlight(t *testing.T) {
 	}
 }
 
-// TestNetLinkDown: a program is told, and its connections go on when the link is back.
+// TestNetLinkDown: a program sees that its link is down, and its connections continue when the link is back.
 func TestNetLinkDown(t *testing.T) {
 	lab := New(t, "a", "b")
 	near, far := connect(t, lab, "a", "b")
@@ -301,8 +300,7 @@ func echo(t *testing.T, lab *Lab, host string) (pid int, address string) {
 	return cmd.Process.Pid, strings.TrimSpace(line)
 }
 
-// TestNetCommand: programs run in their hosts, with their own process ids, arguments, folder
-// and limit of open files.
+// TestNetCommand: programs run in their hosts, with their own process ids, arguments, folder and limit of open files.
 func TestNetCommand(t *testing.T) {
 	lab := New(t, "a", "b")
 	pid, server := echo(t, lab, "a")
@@ -369,7 +367,7 @@ func TestNetLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestNetKilled: a process that is killed leaves no program and no namespace of its lab.
+// TestNetKilled: a killed process leaves no program and no namespace of its lab.
 func TestNetKilled(t *testing.T) {
 	New(t, "a") // skips
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

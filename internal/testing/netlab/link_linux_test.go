@@ -165,8 +165,7 @@ func TestNetRate(t *testing.T) {
 	}
 }
 
-// TestNetLinkChange: a link that is changed while it is full doesn't hold what is in it for as long as the
-// old one would have.
+// TestNetLinkChange: if a full link changes, the packets in it don't wait as long as with the old settings.
 func TestNetLinkChange(t *testing.T) {
 	lab := New(t, "a", "b")
 	near, far := connect(t, lab, "a", "b")
@@ -183,7 +182,7 @@ func TestNetLinkChange(t *testing.T) {
 	}
 }
 
-// BenchmarkNetTCP sends 1 MiB a time by one TCP connection. The bound is what the forwarder can do.
+// BenchmarkNetTCP sends 1 MiB at a time over one TCP connection. The forwarder limits the rate.
 func BenchmarkNetTCP(b *testing.B) {
 	for _, delay := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond} {
 		for _, rate := range []int64{0, 1e9} {
@@ -229,8 +228,7 @@ func BenchmarkNetNew(b *testing.B) {
 	}
 }
 
-// BenchmarkNetRoundTrip measures by how much a round trip is longer than its delays, and that
-// between the hosts without any.
+// BenchmarkNetRoundTrip measures how much longer a round trip is than its delays, also without any delay.
 func BenchmarkNetRoundTrip(b *testing.B) {
 	for _, delay := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond} {
 		b.Run(fmt.Sprintf("delay=%v", delay), func(b *testing.B) {

@@ -43,8 +43,7 @@ func eventually(t *testing.T, f discovery.Finder, want ...string) {
 	}
 }
 
-// TestAnnounce: an address is known while it is announced, and whoever announces one for the
-// same cluster later takes its place.
+// TestAnnounce: an address is found while it is announced. A later announcement for the same cluster replaces it.
 func TestAnnounce(t *testing.T) {
 	s := newServer(t, nil)
 	coordinator, again, other, finder := s.open("/a"), s.open("/a"), s.open("/b"), s.open("/a")
@@ -73,7 +72,7 @@ func TestAnnounce(t *testing.T) {
 	eventually(t, other)
 }
 
-// TestRemoved: a key that somebody removes comes back.
+// TestRemoved: a key that was removed is stored again.
 func TestRemoved(t *testing.T) {
 	s := newServer(t, nil)
 	finder := s.open("")
@@ -90,7 +89,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestStopped: while etcd is down, what it knew last is found; when it is back, what it knows.
+// TestStopped: while etcd is down, Find returns the last known addresses; when it is back, the current ones.
 func TestStopped(t *testing.T) {
 	s := newServer(t, nil)
 	finder, coordinator := s.open(""), s.open("")
@@ -113,7 +112,7 @@ func TestStopped(t *testing.T) {
 	eventually(t, finder, "10.0.0.2:7070")
 }
 
-// TestLeaseEnds: etcd that loses what it knew makes Announce say so, and it may be called again.
+// TestLeaseEnds: if etcd loses its data, Announce returns an error and may be called again.
 func TestLeaseEnds(t *testing.T) {
 	s := newServer(t, nil)
 	ended := make(chan error, 1)
@@ -136,7 +135,7 @@ func TestLeaseEnds(t *testing.T) {
 	eventually(t, s.open(""), "10.0.0.1:7070")
 }
 
-// TestTLS: with etcd's authority and a certificate of it, and not without.
+// TestTLS: a connection needs etcd's authority and a certificate from it.
 func TestTLS(t *testing.T) {
 	f, others := newFiles(t), newFiles(t)
 	s := newServer(t, f)

@@ -132,8 +132,8 @@ microbatch = 2
 stages = 2
 `
 
-// TestCluster: a worker and operators find a coordinator by etcd; neither etcd's absence nor
-// that the coordinator comes back at another port ends the run.
+// TestCluster: a worker and operators find a coordinator through etcd. The run survives that etcd is down and that the
+// coordinator restarts at another port.
 func TestCluster(t *testing.T) {
 	s, e := newServer(t, nil), newEngine(t)
 	for name, content := range map[string]string{"config.toml": config,

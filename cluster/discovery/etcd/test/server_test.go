@@ -1,4 +1,4 @@
-// Package etcd_test tests package etcd with a real server of etcd.
+// Package etcd_test tests package etcd with a real etcd server.
 package etcd_test
 
 import (
