@@ -39,7 +39,7 @@ func (w *worker) reach(ctx context.Context, f func() error) error {
 }
 
 // obstacles limits how often a worker logs why it can't reach or join the coordinator, by log message. The worker logs it
-// too, because whoever starts a worker does not read the coordinator's log.
+// too, because the person who starts a worker may not see the coordinator's log.
 type obstacles struct {
 	mu   sync.Mutex
 	said map[string]time.Time
