@@ -68,7 +68,8 @@ func TestGo(t *testing.T) {
 // exports are the files with what compiled packages export, also of those that they import.
 func exports(t *testing.T, packages []string) map[string]string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, packages...)...)
+	list := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	cmd := exec.CommandContext(t.Context(), "go", append(list, packages...)...)
 	cmd.Dir = root
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
