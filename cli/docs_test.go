@@ -100,10 +100,10 @@ func writeCommand(b *strings.Builder, c *cobra.Command) {
 		}
 		fmt.Fprintf(b, "\nCommands: %s\n", strings.Join(names, ", "))
 	} else {
-		fmt.Fprintf(b, "\n```\n%s\n```\n", c.UseLine())
+		fmt.Fprintf(b, "\n```text\n%s\n```\n", c.UseLine())
 	}
 	if c.Example != "" {
-		fmt.Fprintf(b, "\nExamples:\n\n```\n%s\n```\n", dedent(c.Example))
+		fmt.Fprintf(b, "\nExamples:\n\n```sh norun\n%s\n```\n", dedent(c.Example))
 	}
 	var rows strings.Builder
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -145,7 +145,7 @@ func writeProse(b *strings.Builder, text string) {
 			b.WriteString("\n")
 		}
 		if strings.HasPrefix(paragraph, " ") || strings.Contains(paragraph, "\n ") {
-			fmt.Fprintf(b, "```\n%s\n```\n", dedent(paragraph))
+			fmt.Fprintf(b, "```text\n%s\n```\n", dedent(paragraph))
 			continue
 		}
 		b.WriteString(escapeMarkdown(paragraph) + "\n")

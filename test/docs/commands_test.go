@@ -37,7 +37,7 @@ func checkCommands(t *testing.T, f fence) {
 var (
 	assignment  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 	commandName = regexp.MustCompile(`^[a-z][a-z-]*$`)
-	helpFlag    = regexp.MustCompile(`(?m)^ +(?:-([a-zA-Z]), )?--([a-z0-9-]+)(\[=)?( [^ ])?`)
+	helpFlag    = regexp.MustCompile(`(?m)^ {2,6}(?:-([a-zA-Z]), )?--([a-z0-9-]+)(\[=)?( [^ ])?`)
 	optional    = regexp.MustCompile(`\[[^\]]*\]`)
 	manyMore    = regexp.MustCompile(`\.\.\.|…`)
 	helpUsage   = regexp.MustCompile(`(?m)^ +engine( .*)?$`)
