@@ -30,7 +30,7 @@ func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Dur
 			_, gpu := kindsOf(cfg)
 			seen := h.seen(gpu)
 			h.mu.Unlock()
-			h.tellWaiting(fmt.Sprintf("the run waits for %s, as many as it had, for up to %.0f s more (%s)", words.Plural(want, "worker"),
+			h.tellWaiting(fmt.Sprintf("the run waits for %s, the number that it had, for up to %.0f s more (%s)", words.Plural(want, "worker"),
 				(takeUpWait - sayTime).Seconds(), cmp.Or(seen, "none has joined")))
 			_ = h.waitFor(ctx, want, takeUpWait-sayTime) // with fewer workers the run resumes as well
 		}

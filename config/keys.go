@@ -163,7 +163,7 @@ type Data struct {
 	IDs []string `toml:"ids"`
 	// jsonl: the keys whose arrays differ in shape from sample to sample. Default: [].
 	Varying []string `toml:"varying"`
-	// Samples: the number of classes; 0: as many as train has. Default: 0.
+	// Samples: the number of classes; 0: the number in train. Default: 0.
 	Classes int `toml:"classes"`
 	// Samples: the names of the classes, in the order of their ids. Without them, labels are integers, or names whose ids follow their
 	// sorted order. Default: [].

@@ -8,7 +8,7 @@
 // most half of the free memory (sample.go). Estimate derives the costs for a GPU from its data sheet
 // (internal/host/gpus).
 //
-// In a grid, plan.Record shows the lists of one pass of each kind, with groups that nobody carries. The package plays
+// In a grid, plan.Record shows the lists of one pass of each kind, with groups that no transport carries. The package plays
 // each list's computing beside its collectives (collectives.go), which gives the cost of an action for the
 // simulator. A rank of a tensor group gets the share of a layer's cost that its list has of the whole layer's
 // list. Messages take the rate that was measured while all workers send at once. What messages take from a rank's own

@@ -88,7 +88,7 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 	if c.AddNS, err = measureAdd(dev); err != nil {
 		return nil, fmt.Errorf("measure additions: %w", err)
 	}
-	progress("actions beside each other")
+	progress("actions that run at the same time")
 	c.Shares, err = measureShares(ctx, b, first, dev, microbatches[0])
 	return c, err
 }

@@ -23,7 +23,7 @@ func (l Link) ms(bytes float64) float64 {
 	return ms
 }
 
-// Nodes are hosts with as many devices each, on which neighbouring ranks lie: rank r is on node r / Devices.
+// Nodes are hosts with as many devices each, that hold adjacent ranks: rank r is on node r / Devices.
 type Nodes struct {
 	Devices int  // of a node; 0: all are one node's, or it is not known
 	Within  Link // between two devices of one node

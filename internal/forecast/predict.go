@@ -67,8 +67,8 @@ type Prediction struct {
 	UpdateMS   float64 `json:"update_ms"`   // what norms and the optimizer add
 	BubblePct  float64 `json:"bubble_pct"`
 	MessageMS  float64 `json:"message_ms"` // of one between two ranks
-	// How long the collectives of a rank take in a step, those included that go on beside what is computed, of the rank
-	// with the most: of its tensor group, of its context group, and with those that have copies of its weights.
+	// How long the collectives of a rank take in a step, including those that overlap with computing, for the rank
+	// with the largest sum: of its tensor group, of its context group, and with those that have copies of its weights.
 	TensorMS  float64 `json:"tensor_ms,omitempty"`
 	ContextMS float64 `json:"context_ms,omitempty"`
 	DataMS    float64 `json:"data_ms,omitempty"`

@@ -199,7 +199,7 @@ func lcm(a, b int) int {
 }
 
 // Positions is the number of which the positions of a sequence must be a multiple for the ranks of a context group to have two
-// equal blocks each, and, if tensor, those of every tensor group to share alike what one of those ranks has.
+// equal blocks each, and, if tensor, for every tensor group to share equally what one of those ranks has.
 func (g *Grid) Positions(tensor bool) int {
 	n, ranks := 1, g.size[Context]
 	for stage := range g.size[Pipeline] {

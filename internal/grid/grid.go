@@ -68,11 +68,11 @@ type Sizes struct {
 	// Tensor is the size of a tensor group, of each stage; one number is all stages'.
 	Tensor                  []int
 	Context, Pipeline, Data int
-	// Order names the dimensions, the one whose ranks are neighbours first: rank = the sum of
+	// Order names the dimensions, the one whose ranks are adjacent first: rank = the sum of
 	// each coordinate times the sizes of those before it. Dimensions of size 1 may be left out.
 	// "": DefaultOrder. Where stages have tensor groups of different sizes no other is possible.
 	Order string
-	// World is how many ranks there must be; 0: as many as the sizes give.
+	// World is how many ranks there must be; 0: the product of the sizes.
 	World int
 }
 
@@ -186,7 +186,7 @@ func (g *Grid) String() string {
 	return fmt.Sprintf("tp %s × cp %d × pp %d × dp %d", tensor, g.size[Context], g.size[Pipeline], g.size[Data])
 }
 
-// Order names the dimensions, the one whose ranks are neighbours first.
+// Order names the dimensions, the one whose ranks are adjacent first.
 func (g *Grid) Order() string { return g.order }
 
 // World is the number of ranks.

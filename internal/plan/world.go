@@ -19,7 +19,7 @@ import (
 // what those before it did.
 const evalMost = 256
 
-// CheckWorld proves that a training step of the grid comes to its end, and a validation of so many microbatches: every
+// CheckWorld proves that a training step of the grid ends, and a validation of that many microbatches: every
 // group of ranks meets its collectives in one order, with the credits that the edges have. What it goes by are the lists
 // that each rank records, in a dry run. Without groups the table's own check is all there is.
 func (p *Plan) CheckWorld(evalMicrobatches int) (*world.Report, error) {

@@ -50,7 +50,7 @@ const (
 
 // World makes it: the pipelines of each replica and each place in a context group, over whose edges messages go as
 // [scheduler.Table.Edges] says, from tensor group to tensor group as [grid.Edge] says, and between each two ranks
-// with the credits of [scheduler.Check]. All ranks report a training step before anybody updates.
+// with the credits of [scheduler.Check]. All ranks report a training step before any rank updates.
 func (o *Orders) World() (*World, error) {
 	g := o.Grid
 	if n := g.Size(grid.Data); n != len(o.Tables) {

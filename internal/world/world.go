@@ -13,7 +13,7 @@ var (
 	ErrMismatch = errors.New("collectives differ in a group")
 	// ErrMixed: members of a group bring the same collective for different numbers.
 	ErrMixed = errors.New("a collective mixes different numbers")
-	// ErrMissing: somebody waits for a rank that is through with its steps.
+	// ErrMissing: a rank waits for one that has finished its steps.
 	ErrMissing = errors.New("a rank never comes")
 	// ErrDeadlock: ranks wait for each other.
 	ErrDeadlock = errors.New("ranks deadlock")
@@ -42,7 +42,7 @@ type Rank struct {
 // Step is what a rank does as one.
 type Step struct {
 	Name  string
-	Takes []Message // what it needs to start
+	Takes []Message // messages that it needs to start
 	Sends []Message // what it makes
 	Ops   []Op      // what it does together with others, in their order
 }
@@ -72,7 +72,7 @@ type Op struct {
 	// name of the step is a part of it.
 	Of     string
 	OfStep bool
-	Later  bool // it goes on beside what follows
+	Later  bool // it overlaps with the following actions
 }
 
 // Await waits for all that its step has begun for later.

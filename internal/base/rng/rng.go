@@ -25,7 +25,7 @@ type Key struct{ K0, K1 uint32 }
 
 // NewKey derives the key of one stream from the run's seed and the stream's
 // identity (a parameter's ordinal, a dropout site, a purpose). Both words pass
-// through a 64-bit finaliser, so neighbouring ids give unrelated keys.
+// through a 64-bit finalizer, so adjacent ids give unrelated keys.
 func NewKey(seed uint64, stream uint64) Key {
 	h := mix(seed + 0x9E3779B97F4A7C15)
 	h = mix(h ^ (stream+1)*0xD1342543DE82EF95)

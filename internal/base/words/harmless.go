@@ -7,8 +7,8 @@ import (
 )
 
 // Harmless replaces what could steer a terminal, such as escape sequences, and
-// bytes that are no UTF-8. Line breaks and tabs stay. It is for text that nobody
-// vouches for, such as what a model writes.
+// bytes that are no UTF-8. Line breaks and tabs stay. Use it for untrusted text, such as
+// the output of a model.
 func Harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) {

@@ -121,8 +121,8 @@ func (gpu) Threads() int { return 1 }
 // FastBF16 reports whether products of bfloat16 are faster: they are on tensor cores.
 func (g gpu) FastBF16() bool { return g.HasBLAS() || g.MultipliesBF16() }
 
-// KnowsTF32 reports whether a device computes with TensorFloat-32 where that is asked for;
-// what is no GPU does not ask.
+// KnowsTF32 reports whether a device computes with TensorFloat-32 on request. Devices other
+// than GPUs do not support it.
 func KnowsTF32(d Device) bool {
 	g, ok := d.(gpu)
 	return !ok || g.HasBLAS()

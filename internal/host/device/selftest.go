@@ -35,9 +35,9 @@ type verdict struct {
 
 // What a self-test goes by. Tests replace it.
 var (
-	// SelfTestTime is how long a self-test goes on with cases; it ends when a case does.
+	// SelfTestTime is how long a self-test starts new cases; it ends after the current case.
 	SelfTestTime = 45 * time.Second
-	// SelfTestCases bounds the cases; 0: as many as there is time for.
+	// SelfTestCases limits the number of cases; 0: only the time limits them.
 	SelfTestCases = 0
 	// SelfTestPatience is how long it may take in all: the rest is for kernels to be compiled, and for
 	// a GPU that does not answer to be given up.

@@ -103,7 +103,7 @@ func (d *Set) GPUPath() string {
 	return ""
 }
 
-// OnWarning has a function told of what goes on in another way on a GPU than was meant.
+// OnWarning sets a function that receives warnings about work that a GPU does in another way than planned.
 func (d *Set) OnWarning(warn func(text string)) {
 	for _, one := range d.opened {
 		if g, ok := one.(gpu); ok {

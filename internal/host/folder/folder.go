@@ -354,5 +354,5 @@ func (f *file) Map(size int) ([]byte, error) { return hostmem.MapFile(f.File, si
 // Wrap makes an open file of the operating system a File.
 func Wrap(f *os.File) File { return &file{File: f, path: f.Name()} }
 
-// Unmap gives back what Map has mapped.
+// Unmap releases a mapping of Map.
 func Unmap(content []byte) error { return hostmem.UnmapFile(content) }

@@ -11,8 +11,8 @@ type FS interface {
 	Path(name string) string
 	// Open opens a file for reading.
 	Open(name string) (File, error)
-	// Append opens a file for reading and for writing at its end, and makes it where
-	// there is none.
+	// Append opens a file for reading and for writing at its end, and creates it if it
+	// does not exist.
 	Append(name string) (File, error)
 	// Create makes a file for writing. One that is there already is fs.ErrExist.
 	Create(name string) (File, error)

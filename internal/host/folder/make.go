@@ -17,7 +17,7 @@ type Maker interface {
 }
 
 // MakeAll makes a folder and those above it, durably. The parent is synced even if
-// the folder is there: whoever made it may have died before its own sync.
+// the folder exists: the process that created it may have died before its own sync.
 func MakeAll(m Maker, dir string) error {
 	parent := filepath.Dir(dir)
 	err := m.Mkdir(dir)

@@ -38,7 +38,7 @@ func ReadFile(f FS, name string, limit int64) (data []byte, err error) {
 	return data, errors.Join(err, Unreadable(file.Close()))
 }
 
-// ReadAll is ReadFile for an open file, wherever its reads have come to.
+// ReadAll is ReadFile for an open file, at any read position.
 func ReadAll(file File, limit int64) ([]byte, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -63,7 +63,7 @@ func short(file File, read, size int64) error {
 	return fmt.Errorf("%s: read %d bytes, but the system reports %d: %w", file.Name(), read, size, io.ErrUnexpectedEOF)
 }
 
-// Whole reads a file that nobody shortens meanwhile. Where its reads end before the
+// Whole reads a file that no process shortens meanwhile. Where its reads end before the
 // size that the system has told, which proves nothing about the file, the error is
 // io.ErrUnexpectedEOF instead of io.EOF.
 func Whole(file File) (io.Reader, error) {

@@ -6,12 +6,12 @@ import (
 	"path"
 )
 
-// TmpPrefix begins the names of what is not finished. Whoever finds such a file
-// after a crash may remove it.
+// TmpPrefix begins the names of unfinished files. After a crash, any process may
+// remove such a file.
 const TmpPrefix = ".tmp-"
 
-// Replace puts what write writes in the place of a file, or where there is none:
-// after a crash the name has the old content or the new, never a part.
+// Replace writes a file with write, and puts it in the place of an old one if there is
+// one. After a crash the name has the old content or the new, never a part.
 func Replace(f FS, name string, write func(io.Writer) error) error {
 	tmp := path.Join(path.Dir(name), TmpPrefix+path.Base(name))
 	err := f.RemoveAll(tmp)

@@ -10,9 +10,9 @@ import (
 
 // GPU is what a data sheet says of one.
 type GPU struct {
-	Name string // by which it is asked for
+	Name string // that --device takes
 	// FLOPs are those of matrix products a second: dense, without sparsity, of bfloat16 with sums in float32
-	// on the tensor cores, and of float32 beside them.
+	// on the tensor cores, and of float32 outside of them.
 	BF16FLOPs, FP32FLOPs float64
 	BytesPerS            float64 // of its memory
 	MemoryBytes          int64

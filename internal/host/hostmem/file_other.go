@@ -15,5 +15,5 @@ func MapFile(f *os.File, size int) ([]byte, error) {
 	return content, err
 }
 
-// UnmapFile gives back what MapFile has mapped.
+// UnmapFile releases a mapping of MapFile.
 func UnmapFile([]byte) error { return nil }

@@ -14,5 +14,5 @@ func MapFile(f *os.File, size int) ([]byte, error) {
 	return content, os.NewSyscallError("mmap", err)
 }
 
-// UnmapFile gives back what MapFile has mapped.
+// UnmapFile releases a mapping of MapFile.
 func UnmapFile(content []byte) error { return os.NewSyscallError("munmap", unix.Munmap(content)) }

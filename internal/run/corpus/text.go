@@ -23,7 +23,7 @@ type Text struct {
 	plain    bool           // names of special tokens in texts are text
 }
 
-// NewText is of a tokenizer and what is said beside it; special is data.special_tokens.
+// NewText returns the Text of a tokenizer and its accompanying files; special is data.special_tokens.
 func NewText(tok tokenizer.Tokenizer, talk rundir.Talk, special string) *Text {
 	m := &Text{tok: tok, Talk: talk, plain: special == config.SpecialAsText}
 	if talk.Template != "" {

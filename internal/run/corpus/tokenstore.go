@@ -19,8 +19,8 @@ import (
 )
 
 // TokenStore keeps the token ids of a run's texts in its folder, each file under the digest of
-// all that they were made of, so that a run that goes on doesn't tokenise again. What is there is taken
-// before the run begins, what is new is written behind that: only then the folder is the run's.
+// all their sources, so that a resumed run does not tokenize again. Stored ids are read
+// before the run starts; new ones are written after that, because only then the folder belongs to the run.
 // The nil one keeps nothing. Bytes and characters are encoded as fast as they are read, and not kept.
 type TokenStore struct {
 	fs       checkpoint.FS

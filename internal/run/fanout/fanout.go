@@ -17,7 +17,7 @@ type Feed[T any] struct {
 	closed  bool
 }
 
-// New makes a feed whose readers have queues of so many values.
+// New makes a feed whose readers have queues of room values.
 func New[T any](room int, lost func(n int) T) *Feed[T] {
 	return &Feed[T]{room: room, lost: lost, readers: make(map[*Reader[T]]struct{})}
 }
@@ -53,8 +53,8 @@ func (f *Feed[T]) Subscribe() *Reader[T] {
 	return r
 }
 
-// Publish gives every reader a value: as it is, or what of returns for a reader with so many
-// values waiting. What is needed has some room beyond all others.
+// Publish gives every reader a value: the result of of for a reader with that many
+// values waiting. Needed values may use some reserved room.
 func (f *Feed[T]) Publish(needed bool, of func(waiting int) T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

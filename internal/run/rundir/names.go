@@ -14,9 +14,9 @@ const (
 	MetricsFile = "metrics.jsonl"
 	TraceFile   = "trace.jsonl"   // the traced steps, one a line
 	EventsFile  = "events.jsonl"  // what happened, one a line
-	StatsFile   = "stats.jsonl"   // norms of layers and memory, every so many steps
+	StatsFile   = "stats.jsonl"   // norms of layers and memory, every run.stats_every steps
 	SamplesFile = "samples.jsonl" // what the model wrote at each validation
-	ChangesFile = "changes.jsonl" // the journal of changes that were asked for, one a line
+	ChangesFile = "changes.jsonl" // the journal of requested changes, one a line
 	TrainerFile = "trainer.json"
 	ModelFile   = "config.json"
 	TokensFile  = "tokenizer.json"

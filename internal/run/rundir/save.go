@@ -24,14 +24,14 @@ type Saver struct {
 	keep   int
 	static map[string][]byte // config.json, tokenizer.json
 	// SyncMetrics makes the lines up to a checkpoint's step outlive a power failure
-	// before the checkpoint does: a run that goes on from it does not write them again.
+	// before the checkpoint does: a run that resumes from it does not write them again.
 	SyncMetrics func() error
-	// Saved is told of each checkpoint as soon as it is written; nil: nobody is.
+	// Saved receives each checkpoint as soon as it is written; nil: not called.
 	Saved func(state trainstate.State, dir string)
 }
 
 // NewSaver makes one of what stays the same from checkpoint to checkpoint. A file of kept's is
-// left as it is, but for the model's type in config.json, and a tokenizer other than its own.
+// left unchanged, except for the model's type in config.json, and a tokenizer other than its own.
 func NewSaver(store *checkpoint.Store, keep int, cfgTOML []byte, model stages.Config, t tokenizer.Tokenizer, kept Kept) (*Saver, error) {
 	s := &Saver{store: store, keep: keep, static: map[string][]byte{ConfigFile: cfgTOML}}
 	maps.Copy(s.static, kept.Texts)

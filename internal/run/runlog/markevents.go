@@ -30,7 +30,7 @@ func (m *Marks) Begin(w *telemetry.MarkWriter, step int64, resumes bool) error {
 	return errors.Join(err, m.Add(step, telemetry.MarkStart, environment()))
 }
 
-// End notes how a run of so many steps has ended.
+// End notes how a run with this number of steps has ended.
 func (m *Marks) End(out actors.Outcome, steps int) error {
 	if out.Err == nil && m.idle() {
 		return nil

@@ -21,7 +21,7 @@ type Marks struct {
 // limitMarks is how many marks wait for a run's folder to be open.
 const limitMarks = 256
 
-// Add writes what has happened when so many steps had ended. It may wait for the disk. Only the first error counts: the
+// Add writes what happened after a number of steps. It may wait for the disk. Only the first error counts: the
 // run continues without marks.
 func (m *Marks) Add(step int64, kind, text string) error {
 	return m.add(newMark(step, kind, text))

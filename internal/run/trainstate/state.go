@@ -38,9 +38,9 @@ type Data struct {
 	Val   *data.Identity `json:"val,omitempty"` // nil: a part of the training files
 }
 
-// Decision is a person's word by which a run went on otherwise than it would have.
+// Decision is a user's choice that changed how a run resumed.
 type Decision struct {
-	Step   int64     `json:"step"` // that it went on from
+	Step   int64     `json:"step"` // from which it resumed
 	Time   time.Time `json:"time"`
 	Kind   string    `json:"kind"` // FromStep or NewData
 	Detail string    `json:"detail"`
@@ -48,7 +48,7 @@ type Decision struct {
 
 // Kinds of decisions.
 const (
-	FromStep = "from_step"       // the step was named, and newer checkpoints set aside
+	FromStep = "from_step"       // the step was named, and newer checkpoints renamed
 	NewData  = "accept_new_data" // the data had changed
 )
 
