@@ -25,8 +25,8 @@ func (a *app) newDiff() *cobra.Command {
 		Long: `Compare two runs: their configs, the content of their data, their kernels, their losses step
 by step, and their speed. Use it to check that two runs are bit-identical, or to find where
 they start to differ. A and B are folders of runs or of checkpoints; a run may be in
-progress or have crashed. For a checkpoint, only metrics up to its step count. Data and
-kernels are known from checkpoints.
+progress or have crashed. For a checkpoint, it compares only the metrics up to the
+checkpoint's step. Data and kernels are recorded in checkpoints.
 
 For each metric the table shows: how many steps both runs have, at how many of them the
 values are bit-identical, the first step with a difference, the largest difference, and the

@@ -27,8 +27,8 @@ func (a *app) newTrace() *cobra.Command {
 		Long: `Draw a recorded step of a run: first as planned, below as measured. Use it to see where
 stages wait. A run records steps with run.trace_every = N in its config.
 
-The plan is the schedule's table, played with the mean measured time of each type of action
-on each chunk. So the two drawings differ only by waiting and by chance.
+The plan is the schedule's table, simulated with the mean measured time of each type of
+action on each chunk. So the two drawings differ only by waiting and by chance.
 
 With --format ascii, a table follows. It compares each type of action with a prediction:
 the floating-point operations of its chunks at the mean rate of the whole step.
