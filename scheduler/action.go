@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// Type is what an action computes.
+// Type says which pass an action runs.
 type Type uint8
 
-// The types of actions. B is I, then W, in one action.
+// The types of actions. B is I followed by W in one action.
 const (
 	F Type = iota + 1 // forward
 	I                 // input gradient
@@ -30,19 +30,20 @@ func (t Type) String() string {
 	return typeNames[t]
 }
 
-// Action is one microbatch's visit to one chunk. The fields are 32 bits wide
-// because a large table holds tens of millions of actions.
+// Action is one pass of one microbatch through one chunk. The fields are 32 bits wide because a
+// large table holds tens of millions of actions.
 type Action struct {
 	Chunk      int32 // from 0, in pipeline order over all ranks
 	Type       Type
 	Microbatch int32
-	// Overlap makes one action of this and the next on its rank, a forward and a
-	// backward: it starts when both inputs are there, takes as long as both, and
-	// has both outputs at its end (DualPipe's overlapped pair).
+	// Overlap joins this action and the next one on its rank, a forward and a backward, into one.
+	// The pair starts when both inputs have arrived, takes as long as both actions together, and
+	// delivers both outputs at its end (DualPipe's overlapped pair).
 	Overlap bool
 }
 
-// String writes the action as chunk, type, microbatch: 0F3.
+// String writes the action as chunk, type, microbatch: 0F3 is the forward of microbatch 3 on chunk
+// 0.
 func (a Action) String() string { return string(a.appendTo(nil)) }
 
 func (a Action) appendTo(b []byte) []byte {
@@ -54,12 +55,11 @@ func (a Action) appendTo(b []byte) []byte {
 	return strconv.AppendInt(b, int64(a.Microbatch), 10)
 }
 
-// parseType returns 0 for a name that is none.
+// parseType returns 0 for an unknown name.
 func parseType(s string) Type { return Type(slices.Index(typeNames[1:], s) + 1) }
 
-// cutNumber reads the decimal number at the start of s. It refuses numbers
-// that no legal table can reach, so that sizes computed from them don't
-// overflow.
+// cutNumber reads the decimal number at the start of s. It refuses numbers that no valid table can
+// contain, so that sizes computed from them don't overflow.
 func cutNumber(s string) (n int32, rest string, err error) {
 	digits := 0
 	for digits < len(s) && isDigit(s[digits]) {

@@ -17,8 +17,8 @@ func (k EdgeKind) String() string {
 	return "forward"
 }
 
-// to returns the neighbour that an edge from a chunk leads to, and whether there is
-// one: the last chunk sends no activation, chunk 0 no gradient.
+// to returns the chunk that receives over an edge of this kind from the given chunk, and whether
+// such an edge exists: the last chunk sends no activation, chunk 0 no gradient.
 func (k EdgeKind) to(chunk, chunks int) (int, bool) {
 	if k == BackwardEdge {
 		return chunk - 1, chunk > 0
@@ -26,14 +26,14 @@ func (k EdgeKind) to(chunk, chunks int) (int, bool) {
 	return chunk + 1, chunk < chunks-1
 }
 
-// from returns the neighbour that an edge to a chunk comes from, and whether there
-// is one.
+// from returns the chunk that sends over an edge of this kind to the given chunk, and whether such
+// an edge exists.
 func (k EdgeKind) from(chunk, chunks int) (int, bool) {
 	return (k ^ BackwardEdge).to(chunk, chunks)
 }
 
-// edge returns the kind of edge that the type's inputs come by and its outputs
-// leave by. Only F, I and B have them.
+// edge returns the kind of edge that carries the type's inputs and outputs. Only F, I and B have
+// them.
 func (t Type) edge() (EdgeKind, bool) {
 	if t == F {
 		return ForwardEdge, true
@@ -41,15 +41,15 @@ func (t Type) edge() (EdgeKind, bool) {
 	return BackwardEdge, t == I || t == B
 }
 
-// Credits holds, for each edge, how many outputs the sender may have under way:
-// Forward[c] from chunk c to c+1, Backward[c] from chunk c to c−1, SkipForward[s] along
-// the table's skip s, SkipBackward[s] back along it. An edge that doesn't exist has none.
+// Credits holds, for each edge, how many outputs may be in flight at once: Forward[c] from chunk c
+// to c+1, Backward[c] from chunk c to c−1, SkipForward[s] along the table's skip s, SkipBackward[s]
+// back along it. An edge that doesn't exist has 0.
 type Credits struct {
-	Forward, Backward         []int // by the chunk that sends
-	SkipForward, SkipBackward []int // by Table.Skips
+	Forward, Backward         []int // indexed by the sending chunk
+	SkipForward, SkipBackward []int // indexed like Table.Skips
 }
 
-// Of returns the credits of the neighbours' edge of a kind that starts at a chunk.
+// Of returns the credits of the edge of this kind from the given chunk to its neighbor.
 func (c Credits) Of(kind EdgeKind, chunk int) int {
 	if kind == BackwardEdge {
 		return c.Backward[chunk]
@@ -57,7 +57,8 @@ func (c Credits) Of(kind EdgeKind, chunk int) int {
 	return c.Forward[chunk]
 }
 
-// OfSkip returns the credits of a kind of a skip, by its place in Table.Skips.
+// OfSkip returns the credits of one direction of a skip. The skip is given by its index in
+// Table.Skips.
 func (c Credits) OfSkip(kind EdgeKind, skip int) int {
 	if kind == BackwardEdge {
 		return c.SkipBackward[skip]
@@ -65,7 +66,7 @@ func (c Credits) OfSkip(kind EdgeKind, skip int) int {
 	return c.SkipForward[skip]
 }
 
-// OfEdge returns the credits of any edge.
+// OfEdge returns the credits of any edge, neighbor or skip.
 func (c Credits) OfEdge(e Edge) int {
 	if e.isSkip() {
 		return c.OfSkip(e.Kind, int(e.Skip))

@@ -1,30 +1,31 @@
 package scheduler
 
-// Report is what Check found out about a table.
+// Report is the result of Check.
 type Report struct {
-	// PeakInFlight is, by rank, the most outputs of its chunks that it holds for
-	// their backwards: one more with each F, one less after the B, or after the
-	// W where B is split. A forward-only rank lets go of each at once.
+	// PeakInFlight is, for each rank, the largest number of its chunks' outputs that it holds for
+	// their backwards. Each F adds one; the B releases it, or the W where B is split. A
+	// forward-only rank releases each output at once.
 	PeakInFlight []int
-	// Credits is how many outputs may be under way on each edge, from the start
-	// of the action that sends one to the start of the action that consumes it.
+	// Credits is the largest number of outputs in flight on each edge. An output is in flight from
+	// the start of the action that sends it to the start of the action that consumes it.
 	Credits Credits
-	// Edges are those that the credits are of, which stages go by.
+	// Edges lists the edges that Credits counts. The stages use them.
 	Edges *Edges
 	// OutOfOrder names the passes whose order changes the last bits of gradients.
 	OutOfOrder OutOfOrder
 }
 
-// Check proves that a table can be run: each action stands once, on the rank
-// that holds its chunk, after the actions of its own chunk that it needs; and
-// all ranks get to their end, also when no edge holds more than its credits.
+// Check proves that a table can run. Every action occurs once, on the rank that holds its chunk,
+// and after the actions of the same chunk that it depends on. All ranks finish, even when no edge
+// holds more outputs than its credits allow.
 func Check(t *Table) (*Report, error) {
 	r, _, err := Analyse(t)
 	return r, err
 }
 
-// Analyse is Check, and the timeline at unit costs that proves it: on every edge that
-// play takes a credit only after it came back, so it is a play under credits, too.
+// Analyse runs Check and also returns the timeline at unit costs that proves the table. In that
+// timeline an action takes a credit only after it was returned, so it is also a valid run under
+// credits.
 func Analyse(t *Table) (*Report, *Timeline, error) {
 	ix, err := newIndex(t)
 	if err != nil {
@@ -62,8 +63,7 @@ func peakInFlight(t *Table) []int {
 	return peaks
 }
 
-// peakUnderWay returns the most outputs that were under way on each edge in the
-// last play.
+// peakUnderWay returns the largest number of outputs in flight on each edge in the last play.
 func (p *player) peakUnderWay() Credits {
 	chunks, skips := p.table.NumChunks, len(p.table.Skips)
 	c := Credits{Forward: make([]int, chunks), Backward: make([]int, chunks)}
@@ -89,9 +89,9 @@ func (p *player) peakUnderWay() Credits {
 	return c
 }
 
-// peakOnEdge counts the outputs that are sent and not yet consumed. One that is
-// consumed in the instant another is sent still counts: its credit has yet to
-// travel back, so it can't serve the other.
+// peakOnEdge counts the outputs that are sent and not yet consumed. An output that is consumed at
+// the moment another is sent still counts: its credit has not returned yet, so the other cannot use
+// it.
 func (p *player) peakOnEdge(e Edge) int {
 	if e.Kind == BackwardEdge && p.table.ForwardOnly {
 		return 0

@@ -5,21 +5,22 @@ import (
 	"slices"
 )
 
-// index says where the actions of a table stand. It exists only for a table
-// that is complete: every action once, on its rank, after what it needs there.
+// index holds the positions of a table's actions. It exists only for a complete table: every action
+// once, on its rank, after the actions on the same rank that it depends on.
 type index struct {
 	pass       [2]pass // by EdgeKind: F; I or B. A forward-only table has no second
 	edges      *Edges
 	outOfOrder OutOfOrder
-	// Of a file that has them, the positions from 1 of the sends and the waits for them, by
-	// the chunk that sends, and of the receives, by the chunk that receives; 0: none.
+	// For a file with communication cells: the positions, counted from 1, of the sends and the
+	// waits for them, indexed by the sending chunk, and of the receives, indexed by the receiving
+	// chunk. 0 means none.
 	sends, receives, waits [2][][]int32
 }
 
 // pass holds positions in the ranks' orders, for each chunk.
 type pass struct {
-	at    [][]int32 // of each microbatch
-	order [][]int32 // of the first, second, … action that the chunk does
+	at    [][]int32 // indexed by microbatch
+	order [][]int32 // of the chunk's first, second, … action
 }
 
 // at returns the place of a chunk's action for a microbatch.
@@ -27,7 +28,7 @@ func (ix *index) at(t *Table, kind EdgeKind, chunk, microbatch int32) place {
 	return place{t.RankOf(int(chunk)), int(ix.pass[kind].at[chunk][microbatch])}
 }
 
-// newIndex checks everything about a table but deadlocks.
+// newIndex checks everything about a table except deadlocks.
 func newIndex(t *Table) (*index, error) {
 	if err := t.checkSizes(); err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func (t *Table) numActions() int {
 	return n
 }
 
-// steps is what has been done for a microbatch on a chunk, as bits.
+// steps holds, as bits, the passes that have run for a microbatch on a chunk.
 type steps uint8
 
 const (
@@ -76,13 +77,13 @@ const (
 
 var stepsOf = [...]steps{F: stepF, I: stepI, W: stepW, B: stepI | stepW}
 
-// checkActions says that every action is there once, on its rank, and that each rank
-// does a microbatch's F before its I, and I before W; and notes the positions. What is
-// missing is an error before what is in the wrong order. The rows of a file may hold
-// communications between the actions, which are for the reader to check.
+// checkActions checks that every action occurs once, on its rank, and that each rank runs a
+// microbatch's F before its I, and I before W. It notes the positions. A missing action is reported
+// before a wrong order. The rows of a file may hold communications between the actions; the reader
+// of the file checks those.
 func (t *Table) checkActions(file bool) (*index, error) {
-	// A table that claims more visits than it has actions lacks one among the
-	// first numActions+1, so memory needs to grow with the actions only.
+	// A table that claims more chunk-microbatch pairs than it has actions lacks one among the first
+	// numActions+1, so memory grows with the actions only.
 	claimed := int64(t.NumChunks) * int64(t.Microbatches)
 	visits := min(claimed, int64(t.numActions())+1)
 	done := make([]steps, visits)
@@ -114,7 +115,7 @@ func (t *Table) checkActions(file bool) (*index, error) {
 			}
 			before := done[visit]
 			if before&stepsOf[a.Type] != 0 {
-				return nil, t.faultWith(ErrDuplicate, r, i, "has been done before", stepsOf[a.Type])
+				return nil, t.faultWith(ErrDuplicate, r, i, "already stands in this row", stepsOf[a.Type])
 			}
 			done[visit] = before | stepsOf[a.Type]
 			if a.Overlap {
@@ -160,13 +161,13 @@ func (t *Table) checkActions(file bool) (*index, error) {
 	return ix, err
 }
 
-// fault is about the action at a position.
+// fault makes an error about the action at a position.
 func (t *Table) fault(kind error, rank, position int, text string) *fault {
 	return &fault{table: t, kind: kind, text: text, at: place{rank, position}}
 }
 
-// faultWith is about the action at a position, and the first on its rank that does one of
-// some steps of the same visit.
+// faultWith makes an error about the action at a position, and points to the first action on its
+// rank that runs one of the given passes of the same chunk and microbatch.
 func (t *Table) faultWith(kind error, rank, position int, text string, some steps) *fault {
 	f := t.fault(kind, rank, position, text)
 	a := f.subject()
@@ -192,21 +193,20 @@ func (t *Table) checkAction(a Action) string {
 	return ""
 }
 
-// checkPair returns what is wrong if the action at i, the first of a pair, is no forward
-// before a backward of something else.
+// checkPair returns what is wrong if the actions at i and i+1 are no valid overlapped pair.
 func (t *Table) checkPair(row []Action, i int) string {
 	a := row[i]
 	if i+1 == len(row) {
-		return fmt.Sprintf("%v is to overlap with the next action, and there is none", a)
+		return fmt.Sprintf("%v overlaps with the next action, but the row ends here", a)
 	}
 	b := row[i+1]
 	if a.Type != F || b.Type != B && b.Type != I || b.Overlap || b.Chunk == a.Chunk && b.Microbatch == a.Microbatch {
-		return fmt.Sprintf("%v cannot overlap with %v: a pair is a forward, then the B or I of another microbatch or chunk", a, b)
+		return fmt.Sprintf("%v cannot overlap with %v: a pair must be a forward followed by the B or I of another microbatch or chunk", a, b)
 	}
 	return ""
 }
 
-// firstStep returns the action that does the first of the steps that lack.
+// firstStep returns the type of the action that runs the first of the missing passes.
 func firstStep(lacking steps) Type {
 	switch {
 	case lacking&stepF != 0:
@@ -219,8 +219,8 @@ func firstStep(lacking steps) Type {
 	return W
 }
 
-// missing draws the gap where an action would be expected: after the last one
-// of its kind for an earlier microbatch, or of its microbatch.
+// missing draws the gap where an action is expected: after the last action of its kind for an
+// earlier microbatch, or after the last of its microbatch.
 func (t *Table) missing(a Action) error {
 	rank := t.RankOf(int(a.Chunk))
 	gap := 0
@@ -234,7 +234,7 @@ func (t *Table) missing(a Action) error {
 	return f
 }
 
-// matrix returns rows of zeros in one piece of memory.
+// matrix returns rows of zeros in one allocation.
 func matrix(rows, columns int) [][]int32 {
 	all := make([]int32, rows*columns)
 	m := make([][]int32, rows)
@@ -244,9 +244,9 @@ func matrix(rows, columns int) [][]int32 {
 	return m
 }
 
-// sortedRows returns the rows sorted. A row that is sorted is shared: nearly
-// every schedule takes the microbatches in turn, and a large table has no
-// memory to waste.
+// sortedRows returns the rows sorted. A row that is already sorted is shared and not copied: nearly
+// every schedule runs the microbatches in ascending order, and a large table has no memory to
+// spare.
 func sortedRows(rows [][]int32) [][]int32 {
 	sorted := slices.Clone(rows)
 	for i, row := range sorted {
@@ -258,7 +258,7 @@ func sortedRows(rows [][]int32) [][]int32 {
 	return sorted
 }
 
-// needs returns the step that must be done on the same chunk before.
+// needs returns the pass that must run before on the same chunk.
 func needs(t Type) steps {
 	switch t {
 	case F:

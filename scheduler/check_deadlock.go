@@ -2,11 +2,11 @@ package scheduler
 
 import "fmt"
 
-// deadlock explains why a rank doesn't get on. What it waits for stands in some
-// rank's order behind an action that waits too, so following the waits comes
-// back to a rank that was seen before: those between wait in a cycle.
+// deadlock explains why a rank is stuck. The action that it waits for stands in some rank's order
+// after an action that waits too. So following the waits leads back to a rank that was seen before,
+// and the waits in between form a cycle.
 func (p *player) deadlock(rank int) error {
-	position := make([]int, p.table.NumRanks()) // in the chain, from 1
+	position := make([]int, p.table.NumRanks()) // in the chain of waits, from 1
 	var chain []wait
 	for position[rank] == 0 {
 		chain = append(chain, p.waitOf(rank))
@@ -19,7 +19,7 @@ func (p *player) deadlock(rank int) error {
 	}
 }
 
-// waitOf says what a waiting rank needs next: an input, or a credit.
+// waitOf returns what a waiting rank needs next: an input or a credit.
 func (p *player) waitOf(rank int) wait {
 	at := place{rank, p.next[rank]}
 	row := p.table.Ranks[rank]
@@ -41,7 +41,7 @@ func (p *player) waitOf(rank int) wait {
 		}
 		for _, e := range p.index.edges.Outs(kind, a.Chunk) {
 			if taker, ok := p.creditFrom(e); ok && !p.started(taker) {
-				return wait{at, fmt.Sprintf("%v needs one of the %d %s credits of %s, the next comes back with %v",
+				return wait{at, fmt.Sprintf("%v needs one of the %d %s credits of %s; the next one returns with %v",
 					a, p.Credits.OfEdge(e), kind, e.owner(), p.action(taker)), taker}
 			}
 		}

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// fault is what a check finds wrong with a table, and where. A table says where by
-// rank; the reader of a file says it by row and column.
+// fault is an error that a check finds in a table, with its place. A table names the place by rank;
+// the reader of a file names it by row and column.
 type fault struct {
 	table   *Table
 	kind    error // an Err of this package
-	at      place // of what it is about
+	at      place // of the action that the error is about
 	text    string
-	missing string // what should stand at the place, in front of what does
-	other   *place // on the same rank, of the action that the text, a predicate, ends with
+	missing string // the action that should stand at the place, before the one that does
+	other   *place // place of another action on the same rank, with which the text ends
 	cycle   []wait // of a deadlock
 }
 
-// wait is what the action at a place needs, of another place.
+// wait says that the action at one place needs the action at another.
 type wait struct {
 	at     place
 	text   string
@@ -42,10 +42,10 @@ func (f *fault) Error() string {
 
 func (f *fault) subject() Action { return f.table.Ranks[f.at.rank][f.at.position] }
 
-// cycleShown bounds how many waits of a deadlock an error lists.
+// cycleShown limits how many waits of a deadlock an error lists.
 const cycleShown = 8
 
-// waits lists a deadlock's cycle, a line each.
+// waits lists a deadlock's cycle, one line for each wait.
 func (f *fault) waits(line func(wait) string) string {
 	var text strings.Builder
 	for i, w := range f.cycle {

@@ -2,21 +2,23 @@ package scheduler
 
 import "strings"
 
-// OutOfOrder says which passes some chunk does not run in ascending microbatch order, of those
-// that may add to a gradient. A sum rounds by the order of its parts, so training by such a table
-// is right, but its last bits differ from those of every other schedule. The zero value: all
-// are in order, and the bits are those of training without a pipeline.
+// OutOfOrder names the kinds of passes that add to a gradient and that some chunk does not run in
+// ascending microbatch order. A floating-point sum depends on the order of its terms. So training
+// with such a table is correct, but its last bits differ from those of every other schedule. The
+// zero value means that all passes are in order and the run is bit-identical to training without a
+// pipeline.
 type OutOfOrder struct {
-	// WeightGrads: a W or B adds the weight gradients of its chunk.
+	// WeightGrads: the W or B actions, which add the weight gradients of their chunk.
 	WeightGrads bool
-	// LossForwards: the F of the last chunk adds the weight gradient of a language model's
-	// head, which is made along with the loss.
+	// LossForwards: the F actions of the last chunk. They add the weight gradient of a language
+	// model's head, which is computed together with the loss.
 	LossForwards bool
-	// InputGrads: an I adds the weight gradients of layers that make both gradients at once.
+	// InputGrads: the I actions. They add the weight gradients of layers that compute both
+	// gradients at once.
 	InputGrads bool
 }
 
-// Any reports whether some passes are out of order.
+// Any reports whether any passes are out of order.
 func (o OutOfOrder) Any() bool { return o != OutOfOrder{} }
 
 // String names the passes, such as "weight gradients and forwards of the last chunk".

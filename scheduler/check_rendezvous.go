@@ -1,13 +1,13 @@
 package scheduler
 
-// RendezvousSafe reports whether a table could also be run without any buffer, where a
-// send waits until its receiver takes it: each rank receives an action's input, computes,
-// and sends its output, one after the other. Runs don't need it, since a mailbox takes
-// what comes; systems of matched sends and receives do, and pair them for want of it. The
-// table is one that Check passes.
+// RendezvousSafe reports whether a table could also run without any buffer, where a send blocks
+// until its receiver takes it. Each rank receives an action's input, computes, and sends its
+// output, one after the other. Troupe's runs don't need this property, since a mailbox takes
+// messages in any order. Systems that match each send with a receive do need it; where it does not
+// hold they issue sends and receives in pairs. The table must be one that Check accepts.
 //
-// It plays the transfers alone, each of which waits until the rank at its other end has
-// come to it.
+// The function simulates the transfers alone. Each waits until the rank at its other end has
+// reached it.
 func RendezvousSafe(t *Table) bool {
 	edges, err := t.Edges()
 	if err != nil {
@@ -21,7 +21,7 @@ func RendezvousSafe(t *Table) bool {
 		ix.receives[kind] = matrix(t.NumChunks+len(t.Skips), t.Microbatches)
 	}
 	for rank, row := range t.Ranks {
-		// Something that waits for nothing is in front of the first transfer.
+		// An action without dependencies stands before the first transfer.
 		out := []Action{{Chunk: row[0].Chunk, Type: unshard}}
 		add := func(e Edge, other int32, a Action, transfer Type, positions [][]int32) {
 			if t.RankOf(int(other)) == rank {
@@ -54,8 +54,8 @@ func RendezvousSafe(t *Table) bool {
 	return p.play(Machine{Costs: UnitCosts}) == nil
 }
 
-// transferChunk is the chunk of a transfer: the action's for a neighbour's, and for a skip's
-// a number behind those of the chunks, the same at both ends.
+// transferChunk returns the chunk number of a transfer. For a neighbor's transfer it is the
+// action's chunk. For a skip it is a number after those of the chunks, the same at both ends.
 func transferChunk(t *Table, e Edge, chunk int32) int32 {
 	if e.isSkip() {
 		return int32(t.NumChunks) + e.Skip

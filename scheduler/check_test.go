@@ -97,7 +97,7 @@ func TestTooFewCredits(t *testing.T) {
 	credits := check(t, table).Credits
 	credits.Backward[2] = 0
 	_, err := Machine{Costs: UnitCosts, Credits: &credits}.Simulate(table)
-	want := "rank 2: 2B0 needs one of the 0 backward credits of chunk 2, the next comes back with 1B0 on rank 1"
+	want := "rank 2: 2B0 needs one of the 0 backward credits of chunk 2; the next one returns with 1B0 on rank 1"
 	if !errors.Is(err, ErrDeadlock) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v\nwant %s", err, want)
 	}

@@ -10,61 +10,65 @@ import (
 type Why uint8
 
 const (
-	// FirstOfAll: nothing; it is the first of the path.
+	// FirstOfAll: nothing; the action is the first of the path.
 	FirstOfAll Why = iota
-	// SameRank: its rank was busy with the action before.
+	// SameRank: the rank was busy with its previous action.
 	SameRank
-	// Message: the output of an action was not there, mostly of one on another rank.
+	// Message: an input had not arrived, usually from another rank.
 	Message
-	// CreditBack: an action on the rank that takes its output began, and gave back a credit.
+	// CreditBack: the receiver of its output had to start an action that returned a credit.
 	CreditBack
 )
 
-var whys = [...]string{"begins the step", "same rank", "message", "credit"}
+var whys = [...]string{"first of the step", "same rank", "message", "credit"}
 
 func (w Why) String() string { return whys[min(int(w), len(whys)-1)] }
 
-// PathStep is an action of a critical path.
+// PathStep is one action of a critical path.
 type PathStep struct {
 	Rank, Position int // in the table
 	Action         Action
-	// Start and End are the part of the action that is on the path: all of it, but of one whose start
-	// gave a credit back nothing.
+	// Start and End bound the part of the action that is on the path, in milliseconds. For an
+	// action that only returned a credit at its start they are equal; otherwise they span the whole
+	// action.
 	Start, End float64
-	// Why the action began when it did, and Wait how long after the end of what is before it in the path: the time of a
-	// message, or what a rank needs between two actions; of the first action since the step's begin.
+	// Why says why the action started when it did. Wait is the time in milliseconds since the end
+	// of the action before it on the path: the time of a message, or of the rank's own work between
+	// two actions. For the first action it counts from the start of the step.
 	Why  Why
 	Wait float64
 }
 
-// Path is what a step's time is made of.
+// Path is the critical path of a step: the chain of actions and waits that determines the step's
+// time.
 type Path struct {
-	Steps []PathStep // in the order of time
-	// ComputeMS are those of the actions of the path. The others are its waits: for messages, for credits, between two
-	// actions of one rank, and before the first.
+	Steps []PathStep // in order of time
+	// ComputeMS is the total time of the path's actions. The others are the totals of its waits:
+	// for messages, for credits, between two actions of one rank, and before the first action.
 	ComputeMS, MessageMS, CreditMS, RankMS, BeginMS float64
 }
 
-// TotalMS is the time from the step's begin to the end of its last action: the sum of the
-// others, as far as clocks are right.
+// TotalMS is the time from the step's start to the end of its last action. It is the sum of the
+// five parts, as far as the clocks agree.
 func (p *Path) TotalMS() float64 {
 	return p.ComputeMS + p.MessageMS + p.CreditMS + p.RankMS + p.BeginMS
 }
 
-// Critical returns the critical path of a measured step: if any action on it had been shorter, the step would have been
-// so too. Ranks of the step may have actions that have not ended.
+// Critical returns the critical path of a measured step. If any action on it had been shorter, the
+// step would have been shorter too. Some actions of the step may not have ended yet.
 //
-// It is found from the end. The last action of the path is the one that ends last. The one before it is that which the
-// action waited for last: the action before it on its rank, or one whose output it takes, by a table's edge or skip. An output counts
-// as there when it was made and as much later as the fastest message of the step between the two ranks took:
-// how long each one is under way nobody measures. With credits the action whose
-// start gave one back counts too. An overlapped pair waits for what either of its actions needs. What is left
-// between the end of one action and the start of the next is a wait of the kind of the second's Why.
+// The path is found from its end. Its last action is the one that ends last. Before each action
+// stands the one that it waited for last: the previous action on its rank, or one whose output it
+// takes, over an edge of the table or a skip. The time at which an output arrived was not measured.
+// It is taken as the end of the action that made it plus the time of the step's fastest message
+// between the two ranks. With credits, the action whose start returned the credit counts as well.
+// An overlapped pair waits for the inputs of both of its actions. The time left between the end of
+// one action and the start of the next is a wait, of the kind given by the second action's Why.
 //
-// With simulated times, where actions take what they cost and messages what the link says, the path is as
-// long as the makespan, and has no waits but those of messages.
+// With simulated times, where actions take their cost and messages the time of the link, the path
+// is as long as the makespan and has waits only for messages.
 //
-// Where clocks of hosts are wrong a wait may come out below 0; it counts as 0.
+// Where the clocks of hosts differ, a wait may come out negative; it counts as 0.
 func (s *Step) Critical() (*Path, error) {
 	m, err := s.measure()
 	if err != nil {
@@ -104,7 +108,7 @@ func (s *Step) Critical() (*Path, error) {
 		}
 		at, whole = c.from, c.why != CreditBack
 	}
-	return nil, fmt.Errorf("%w: actions of the step wait for each other", ErrTable)
+	return nil, fmt.Errorf("%w: actions of the step wait for each other in a cycle", ErrTable)
 }
 
 func (p *Path) add(s PathStep) {

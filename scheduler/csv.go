@@ -7,37 +7,34 @@ import (
 	"strings"
 )
 
-// ReadCSV reads a table as PyTorch writes it: a row for each rank, its cells in their
-// order, separated by commas. A cell is
+// ReadCSV reads a table as PyTorch writes it: one row for each rank, with its actions in order,
+// separated by commas. A cell is one of
 //
 //	STAGE TYPE [MICROBATCH]     3F5, 3SEND_F5, 3UNSHARD
 //	(action;action)OVERLAP_F_B  a forward and a B or I that run as one
-//	                            nothing: a bubble that somebody drew
+//	(an empty cell)             a bubble, ignored
 //
-// with the types F, I, W and B; SEND_F, RECV_F, SEND_B, RECV_B, WAIT_SEND_F and
-// WAIT_SEND_B; and without a microbatch UNSHARD, RESHARD, REDUCE_GRAD and
-// WAIT_REDUCE_GRAD. A cell may have spaces around it and stand in double quotes, and the
-// file may begin with a byte order mark, as spreadsheets write them. Lines may end as on
-// Windows, and the last one may end or not. Nothing else is allowed: no leading zeros, no
-// empty rows.
+// with the types F, I, W and B; SEND_F, RECV_F, SEND_B, RECV_B, WAIT_SEND_F and WAIT_SEND_B; and,
+// without a microbatch, UNSHARD, RESHARD, REDUCE_GRAD and WAIT_REDUCE_GRAD. PyTorch's STAGE is this
+// package's chunk. A cell may have spaces around it and may stand in double quotes. The file may
+// begin with a byte order mark, as spreadsheets write it. Line ends may be LF or CR LF, and the
+// last one may be missing. Nothing else is accepted: no leading zeros, no empty rows.
 //
-// A table holds actions only. So sends, receives, waits and collectives are checked and
-// dropped: in a run they follow from the order. A file that has one send or receive
-// must have all that it needs, in an order in which the ranks come to their ends when
-// each receive waits for its send, a wait for the receive of what was sent, and a send for
-// nothing. PyTorch 2.15 waits once for each send and each REDUCE_GRAD, earlier versions
-// never: a file that waits for one waits for all.
+// A table holds actions only. ReadCSV checks sends, receives, waits and collectives and then drops
+// them, since a run derives them from the order. A file that has one send or receive must have all
+// of them. Their order must let every rank finish when each receive waits for its send, each wait
+// for the receive of what was sent, and a send for nothing. PyTorch 2.15 waits once for each send
+// and each REDUCE_GRAD, earlier versions never; so a file that has one wait must have all of them.
 //
-// What is read can be run: Check has nothing to say about it. The rows say no
-// more, so the rest is taken from them: the chunks and microbatches that occur, a
-// forward-only table where there is no gradient, and the first of the placements loop, V
-// and U that puts each chunk on its row. An error begins with the name, and with the
-// row and the column of a cell, both from 1 (row 1 is rank 0, and bubbles count as
-// cells); it wraps ErrSyntax, or what Check would return.
+// The result passes Check. The rows don't state the sizes of the table, so ReadCSV derives them:
+// the chunks and microbatches that occur, forward-only if there is no gradient, and the first of
+// the placements loop, V and U that puts each chunk on its row. An error begins with name. For a
+// cell it adds the row and the column, both counted from 1 (row 1 is rank 0, and bubbles count as
+// cells). It wraps ErrSyntax, or the error that Check would return.
 //
-// The rows can't say which skip edges a model has: they are the caller's to give, here or to
-// SetSkips. A file with sends and receives can't have any, since PyTorch's don't say which
-// chunk is at their other end.
+// The rows can't say which skip edges a model has. The caller gives them here or with SetSkips. A
+// file with sends and receives can't have skips, since PyTorch's cells don't name the chunk at the
+// other end.
 func ReadCSV(name, text string, skips ...Skip) (*Table, error) {
 	s := &csvTable{name: name, text: strings.TrimPrefix(text, byteOrderMark), skips: skips, table: &Table{ForwardOnly: true}}
 	for _, step := range []func() error{
@@ -57,11 +54,11 @@ func ReadCSV(name, text string, skips ...Skip) (*Table, error) {
 	return s.table, nil
 }
 
-// csvTable is a file while it is read.
+// csvTable is a file during reading.
 type csvTable struct {
 	name, text string
 	skips      []Skip
-	table      *Table    // with communications, until they are dropped
+	table      *Table    // includes communications until they are dropped
 	columns    [][]int32 // by rank and position in its order, from 1
 	index      *index
 }
@@ -73,7 +70,7 @@ func (s *csvTable) prefix() string {
 	return s.name + ": "
 }
 
-// locate says of an error where it is in the file.
+// locate adds the place in the file to an error.
 func (s *csvTable) locate(err error) error {
 	var f *fault
 	if !errors.As(err, &f) {
@@ -88,7 +85,7 @@ func (s *csvTable) locate(err error) error {
 	})
 	column := s.column(f.at)
 	if f.missing != "" {
-		column = 1 // or behind the action before
+		column = 1 // or after the previous action
 		if f.at.position > 0 {
 			column = 1 + s.columns[f.at.rank][f.at.position-1]
 		}
@@ -96,7 +93,7 @@ func (s *csvTable) locate(err error) error {
 	return fmt.Errorf("%s%s: %w: %s\n%s", s.prefix(), positionName(f.at.rank, column), f.kind, text, s.grid(f.at.rank, column, f.missing))
 }
 
-// column returns the column of a place, 0 behind the end of its row.
+// column returns the column of a place, 0 after the end of its row.
 func (s *csvTable) column(at place) int32 {
 	if row := s.columns[at.rank]; at.position < len(row) {
 		return row[at.position]
@@ -110,17 +107,17 @@ func positionName(rank int, column int32) string {
 	return fmt.Sprintf("row %d, column %d", rank+1, column)
 }
 
-// fail is about the cell at a position.
+// fail makes an error about the cell at a position.
 func (s *csvTable) fail(at place, kind error, format string, args ...any) error {
 	return s.table.fault(kind, at.rank, at.position, fmt.Sprintf(format, args...))
 }
 
 func (s *csvTable) read() error {
 	if len(s.text) > MaxTableBytes {
-		return fmt.Errorf("%s%w: %d bytes, the limit is %d", s.prefix(), ErrSyntax, len(s.text), MaxTableBytes)
+		return fmt.Errorf("%s%w: the file has %d bytes; the limit is %d", s.prefix(), ErrSyntax, len(s.text), MaxTableBytes)
 	}
 	if isUTF16(s.text) {
-		return fmt.Errorf("%s%w: the file is in UTF-16: save it as UTF-8", s.prefix(), ErrSyntax)
+		return fmt.Errorf("%s%w: the file is encoded in UTF-16: save it as UTF-8", s.prefix(), ErrSyntax)
 	}
 	actions := 0
 	for line := range lines(s.text) {
@@ -131,8 +128,8 @@ func (s *csvTable) read() error {
 	return nil
 }
 
-// lines yields the lines of a text without their ends. Only the last line end of a
-// text has no line behind it.
+// lines yields the lines of a text without their line ends. A line end at the end of the text
+// starts no further line.
 func lines(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
@@ -168,11 +165,11 @@ func (s *csvTable) readRow(line string, actions *int) error {
 			row, columns = append(row, a), append(columns, column)
 		}
 		if *actions > MaxActions {
-			return fmt.Errorf("%s%s: %w: more than %d actions", s.prefix(), positionName(rank, column), ErrTable, MaxActions)
+			return fmt.Errorf("%s%s: %w: the table has more than %d actions", s.prefix(), positionName(rank, column), ErrTable, MaxActions)
 		}
 	}
 	if *actions == before {
-		return fmt.Errorf("%s%s: %w: the row has no action, but every rank holds a chunk", s.prefix(), positionName(rank, 1), ErrSyntax)
+		return fmt.Errorf("%s%s: %w: the row has no action, but every rank must hold a chunk", s.prefix(), positionName(rank, 1), ErrSyntax)
 	}
 	s.table.addRow(row)
 	s.columns = append(s.columns, columns)
@@ -190,7 +187,7 @@ func (s *csvTable) cells(yield func(place, Action) bool) {
 	}
 }
 
-// dropCommunications leaves the actions.
+// dropCommunications removes all cells but the actions.
 func (s *csvTable) dropCommunications() error {
 	for r, row := range s.table.Ranks {
 		actions := slices.DeleteFunc(row, func(a Action) bool { return a.Type > B })

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// The types of the cells that a file has besides actions: transfers between chunks, the
-// waits for the ends of sends, and collectives of a chunk's ranks, which concern its
-// parameters and have no microbatch. A table has none of them: they follow from it.
+// The types of the other cells of a file: transfers between chunks, waits for the ends of sends,
+// and collectives of a chunk's ranks, which concern its parameters and have no microbatch. A table
+// has none of them, since they follow from its actions.
 const (
 	sendF Type = B + 1 + iota
 	recvF
@@ -31,7 +31,7 @@ func (t Type) isWaitSend() bool { return t == waitSendF || t == waitSendB }
 
 func (t Type) isCollective() bool { return t >= unshard }
 
-// transferEdge is for transfers and waits for sends.
+// transferEdge returns the kind of edge of a transfer or of a wait for a send.
 func (t Type) transferEdge() EdgeKind {
 	switch t {
 	case sendB, recvB, waitSendB:
@@ -40,18 +40,19 @@ func (t Type) transferEdge() EdgeKind {
 	return ForwardEdge
 }
 
-// sendOn, receiveOn and waitSendOn are the transfers of an edge, and the wait for the send.
+// sendOn, receiveOn and waitSendOn return the types of an edge's send, receive and wait for the
+// send.
 func sendOn(k EdgeKind) Type     { return sendF + 2*Type(k) }
 func receiveOn(k EdgeKind) Type  { return recvF + 2*Type(k) }
 func waitSendOn(k EdgeKind) Type { return waitSendF + Type(k) }
 
-// csvCell is what a csvCell of a file holds: an action, a pair of them, or a communication.
+// csvCell is the content of one cell: an action, a pair of actions, or a communication.
 type csvCell struct {
 	actions [2]Action
 	width   int
 }
 
-// parseCell reads a cell that is not empty, with nothing before or behind it.
+// parseCell reads a cell that is not empty and has no spaces around it.
 func parseCell(s string) (csvCell, error) {
 	c, err := readCell(s)
 	if err != nil {
@@ -74,16 +75,16 @@ func readCell(s string) (csvCell, error) {
 
 func isPair(s string) bool { return strings.HasPrefix(s, "(") }
 
-// readPair reads (a;b)OVERLAP_F_B. The forward may stand second, but comes first in
-// what is returned.
+// readPair reads (a;b)OVERLAP_F_B. The forward may stand second in the text; it comes first in the
+// result.
 func readPair(s string) ([2]Action, error) {
 	inner, ok := strings.CutSuffix(s[1:], pairSuffix)
 	if !ok {
-		return [2]Action{}, fmt.Errorf("no %q at the end", pairSuffix)
+		return [2]Action{}, fmt.Errorf("%q is missing at the end", pairSuffix)
 	}
 	first, second, _ := strings.Cut(inner, ";")
 	if second == "" || strings.Contains(second, ";") {
-		return [2]Action{}, fmt.Errorf("%d actions, want 2", 1+strings.Count(strings.TrimSuffix(inner, ";"), ";"))
+		return [2]Action{}, fmt.Errorf("the pair has %d actions, want 2", 1+strings.Count(strings.TrimSuffix(inner, ";"), ";"))
 	}
 	a, err := readAction(strings.TrimSpace(first))
 	if err != nil {
@@ -97,10 +98,10 @@ func readPair(s string) ([2]Action, error) {
 		a, b = b, a
 	}
 	if a.Type != F || b.Type != B && b.Type != I {
-		return [2]Action{}, errors.New("a pair is an F, and a B or I")
+		return [2]Action{}, errors.New("a pair must be an F and a B or I")
 	}
 	if a.Chunk == b.Chunk && a.Microbatch == b.Microbatch {
-		return [2]Action{}, fmt.Errorf("%v needs %v and cannot run with it", b, a)
+		return [2]Action{}, fmt.Errorf("%v depends on %v, so they cannot run together", b, a)
 	}
 	a.Overlap = true
 	return [2]Action{a, b}, nil
@@ -108,7 +109,7 @@ func readPair(s string) ([2]Action, error) {
 
 func readAction(s string) (Action, error) { return readTyped(s, B) }
 
-// readTyped reads what has one of the types up to the last.
+// readTyped reads a cell with one of the types up to last.
 func readTyped(s string, last Type) (Action, error) {
 	chunk, name, rest, err := cutType(s)
 	if err != nil {
@@ -121,7 +122,7 @@ func readTyped(s string, last Type) (Action, error) {
 	case !a.Type.isCollective():
 		a.Microbatch, err = onlyNumber(rest)
 	case rest != "":
-		err = fmt.Errorf("%q after %s, which has no microbatch", shorten(rest), name)
+		err = fmt.Errorf("unexpected %q after %s, which has no microbatch", shorten(rest), name)
 	}
 	return a, err
 }
@@ -139,21 +140,21 @@ func cutType(s string) (chunk int32, name, rest string, err error) {
 	return chunk, rest[:letters], rest[letters:], nil
 }
 
-// onlyNumber reads a microbatch, behind which nothing may stand.
+// onlyNumber reads a microbatch, which must end the text.
 func onlyNumber(s string) (int32, error) {
 	n, rest, err := cutNumber(s)
 	if err != nil {
 		return 0, fmt.Errorf("microbatch: %w", err)
 	}
 	if rest != "" {
-		return 0, fmt.Errorf("%q after the microbatch", shorten(rest))
+		return 0, fmt.Errorf("unexpected %q after the microbatch", shorten(rest))
 	}
 	return n, nil
 }
 
 func unknownType(name, want string) error {
 	if name == "BW" {
-		return errors.New("BW was the full backward until November 2024, and B the input gradient: write B for BW, and I for that B")
+		return errors.New("type BW: until November 2024 PyTorch wrote BW for the full backward and B for the input gradient. Write B for BW, and I for the old B")
 	}
 	return fmt.Errorf("unknown type %q, want %s after the chunk", shorten(name), want)
 }

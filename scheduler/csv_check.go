@@ -6,11 +6,11 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
-// checkChunks says that every chunk up to the highest stands on some row. A row that
-// was forgotten shows here.
+// checkChunks checks that every chunk up to the highest occurs in some row. This finds a forgotten
+// row.
 func (s *csvTable) checkChunks() error {
 	t := s.table
-	// Of more chunks than cells, one of the first lacks.
+	// If there are more chunks than cells, one of the first chunks is missing.
 	holds := make([]bool, min(t.NumChunks, t.numActions()+1))
 	for _, a := range s.cells {
 		if a.Type <= B && int(a.Chunk) < len(holds) {
@@ -23,14 +23,14 @@ func (s *csvTable) checkChunks() error {
 		}
 		for at, a := range s.cells {
 			if a.Type <= B && int(a.Chunk) > lacking {
-				return s.fail(at, ErrIncomplete, "%v, but no row holds chunk %d: is a row missing?", a, lacking)
+				return s.fail(at, ErrIncomplete, "%v, but no row holds chunk %d; check whether a row is missing", a, lacking)
 			}
 		}
 	}
 	return nil
 }
 
-// choosePlacement takes the placement that fits the rows best.
+// choosePlacement chooses the placement that fits the rows best.
 func (s *csvTable) choosePlacement() error {
 	t := s.table
 	fits := false
@@ -41,14 +41,14 @@ func (s *csvTable) choosePlacement() error {
 		}
 		if a.Type <= B && int(a.Chunk) == t.NumChunks-1 {
 			return s.fail(at, ErrTable,
-				"%v makes %s on %s: placements loop and V need a multiple of the rows, U one more",
+				"%v makes %s on %s: placements loop and V need a multiple of the number of rows, placement U one chunk more than rows",
 				a, words.Plural(t.NumChunks, "chunk"), words.Plural(t.NumRanks(), "row"))
 		}
 	}
 	return nil
 }
 
-// checkActions is what Check asks of the actions of any table.
+// checkActions runs the checks of Check on the actions.
 func (s *csvTable) checkActions() (err error) {
 	s.index, err = s.table.checkActions(true)
 	var f *fault
@@ -58,7 +58,7 @@ func (s *csvTable) checkActions() (err error) {
 	return err
 }
 
-// checkProgress says that all ranks come to their ends.
+// checkProgress checks that all ranks finish.
 func (s *csvTable) checkProgress() error {
 	return newPlayer(s.table, s.index).play(Machine{Costs: UnitCosts})
 }

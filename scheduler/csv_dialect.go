@@ -5,8 +5,9 @@ import (
 	"unicode"
 )
 
-// Spreadsheets and hands write CSV with marks that mean nothing. What PyTorch's reader
-// takes, which is Python's csv.reader with the spaces around each cell stripped, is taken here.
+// Spreadsheets and people write CSV with marks that have no meaning here. This reader accepts the
+// marks that PyTorch's reader accepts, which is Python's csv.reader with the spaces around each
+// cell removed.
 
 const byteOrderMark = "\ufeff"
 
@@ -15,7 +16,7 @@ func isUTF16(text string) bool {
 	return strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff")
 }
 
-// plainCell returns what a cell holds, without the spaces and the quotes around it.
+// plainCell returns a cell's content without the spaces and quotes around it.
 func plainCell(s string) string {
 	s = strings.TrimSpace(s)
 	if len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
@@ -24,22 +25,22 @@ func plainCell(s string) string {
 	return s
 }
 
-// strayMark names a mark that a cell can't hold, with what to do about it; "" if it has none.
+// strayMark names a mark that a cell can't contain, and how to fix it; "" if there is none.
 func strayMark(s string) string {
 	for _, r := range s {
 		switch {
 		case r == '"':
-			return "a quotation mark in it: quotes go around a whole cell, or are left out"
+			return "a quotation mark inside: put quotes around the whole cell, or leave them out"
 		case r == ';' && !isPair(s):
-			return "a semicolon in it: separate cells by commas"
+			return "a semicolon inside: separate cells by commas"
 		case r == '\t':
-			return "a tab in it: separate cells by commas"
+			return "a tab inside: separate cells by commas"
 		case r == '\r':
-			return "a carriage return in it: end lines with LF or CR LF"
+			return "a carriage return inside: end lines with LF or CR LF"
 		case r == '\ufeff':
-			return "a byte order mark (U+FEFF) in it: only the file may begin with one"
+			return "a byte order mark (U+FEFF) inside: it may stand only at the start of the file"
 		case unicode.IsSpace(r):
-			return "a space in it: leave it out"
+			return "a space inside: remove it"
 		}
 	}
 	return ""

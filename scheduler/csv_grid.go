@@ -2,8 +2,8 @@ package scheduler
 
 import "strings"
 
-// grid draws the cells of the file around one, as Table.grid draws orders. Here all
-// cells of a column stand one under the other, and a bubble is blank.
+// grid draws the cells of the file around one cell, as Table.grid draws orders. The cells of a
+// column are aligned, and a bubble is blank.
 func (s *csvTable) grid(of int, column int32, missing string) string {
 	p := pane{rank: of, position: int(column) - 1, missing: missing, first: max(0, of-gridRanks)}
 	rank := -1
@@ -19,8 +19,8 @@ func (s *csvTable) grid(of int, column int32, missing string) string {
 	return p.String()
 }
 
-// window returns the cells of a line around a position, with room for brackets, and
-// whether there are more behind them.
+// window returns the cells of a line around a position, with room for brackets, and whether more
+// cells follow.
 func window(line string, position int) (cells []string, more bool) {
 	i := -1
 	for c := range strings.SplitSeq(line, ",") {

@@ -1,20 +1,20 @@
 package scheduler
 
-// parameters is what the cells so far say about the parameters of one chunk.
+// parameters records what the cells read so far say about the parameters of one chunk.
 type parameters struct {
 	unsharded, resharded int32 // column of the last UNSHARD or RESHARD, 0: none
 	used                 int32 // column of the last action
 	reduced, waited      int32 // column of REDUCE_GRAD, and of the wait for it
 }
 
-// whole says whether they are gathered on the rank.
+// whole reports whether the parameters are gathered on the rank.
 func (p parameters) whole() bool { return p.unsharded > p.resharded }
 
-// checkParameters checks the collectives. A chunk that gathers its parameters does so
-// before it computes, and again after each time that it lets go of them; a chunk that
-// never does holds them all the time. Gradients are reduced once, when the last is
-// there; a file that waits for one reduction waits for each. Each chunk stands on one rank,
-// so the columns can be compared.
+// checkParameters checks the collectives. A chunk that gathers its parameters must gather them
+// before it computes, and again after each time that it releases them; a chunk that never gathers
+// them holds them all the time. Gradients are reduced once, after the last of them. A file with one
+// wait for a reduction must wait for each. Each chunk stands on one rank, so the columns can be
+// compared.
 func (s *csvTable) checkParameters() error {
 	if !s.has(Type.isCollective) {
 		return nil
@@ -37,14 +37,14 @@ func (s *csvTable) checkParameters() error {
 	}
 	for at, a := range s.cells {
 		if a.Type == reduceGrad && chunks[a.Chunk].waited == 0 {
-			return s.fail(at, ErrIncomplete, "%v has no %v after it: a file with waits for reductions needs one for each, or none", a,
+			return s.fail(at, ErrIncomplete, "%v has no %v after it: a file must wait for every reduction or for none", a,
 				Action{Chunk: a.Chunk, Type: waitReduceGrad})
 		}
 	}
 	return nil
 }
 
-// has says whether the file has a cell of some type.
+// has reports whether the file has a cell of a type.
 func (s *csvTable) has(some func(Type) bool) bool {
 	for _, a := range s.cells {
 		if some(a.Type) {
@@ -69,7 +69,7 @@ func (s *csvTable) checkCollective(p *parameters, at place, a Action) error {
 	switch a.Type {
 	case unshard:
 		if p.whole() {
-			return s.fail(at, ErrDuplicate, "%v has been done before, in column %d, and not undone since", a, p.unsharded)
+			return s.fail(at, ErrDuplicate, "%v already stands in column %d, and nothing released the parameters since", a, p.unsharded)
 		}
 		if p.unsharded == 0 && p.used != 0 {
 			return s.fail(at, ErrOrder, "%v comes after an action of chunk %d, in column %d", a, a.Chunk, p.used)
@@ -77,7 +77,7 @@ func (s *csvTable) checkCollective(p *parameters, at place, a Action) error {
 		p.unsharded = s.column(at)
 	case reshard:
 		if !p.whole() && p.resharded != 0 {
-			return s.fail(at, ErrDuplicate, "%v has been done before, in column %d", a, p.resharded)
+			return s.fail(at, ErrDuplicate, "%v already stands in column %d", a, p.resharded)
 		}
 		if !p.whole() {
 			return s.fail(at, ErrOrder, "%v has no %dUNSHARD before it", a, a.Chunk)
@@ -85,10 +85,10 @@ func (s *csvTable) checkCollective(p *parameters, at place, a Action) error {
 		p.resharded = s.column(at)
 	case reduceGrad:
 		if s.table.ForwardOnly {
-			return s.fail(at, ErrTable, "%v in a table without backwards", a)
+			return s.fail(at, ErrTable, "%v stands in a table without backwards", a)
 		}
 		if p.reduced != 0 {
-			return s.fail(at, ErrDuplicate, "%v has been done before, in column %d", a, p.reduced)
+			return s.fail(at, ErrDuplicate, "%v already stands in column %d", a, p.reduced)
 		}
 		p.reduced = s.column(at)
 	case waitReduceGrad:
@@ -96,7 +96,7 @@ func (s *csvTable) checkCollective(p *parameters, at place, a Action) error {
 			return s.fail(at, ErrOrder, "%v has no %v before it", a, Action{Chunk: a.Chunk, Type: reduceGrad})
 		}
 		if p.waited != 0 {
-			return s.fail(at, ErrDuplicate, "%v has been done before, in column %d", a, p.waited)
+			return s.fail(at, ErrDuplicate, "%v already stands in column %d", a, p.waited)
 		}
 		p.waited = s.column(at)
 	}

@@ -196,7 +196,7 @@ func TestReadCSVTooLong(t *testing.T) {
 	zeros := make([]byte, MaxTableBytes+1) // never touched, so no memory is taken
 	text := unsafe.String(&zeros[0], len(zeros))
 	if _, err := ReadCSV("a.csv", text); !errors.Is(err, ErrSyntax) ||
-		err.Error() != "a.csv: syntax error: 1073741825 bytes, the limit is 1073741824" {
+		err.Error() != "a.csv: syntax error: the file has 1073741825 bytes; the limit is 1073741824" {
 		t.Errorf("ReadCSV says %v", err)
 	}
 }

@@ -2,9 +2,9 @@ package scheduler
 
 import "fmt"
 
-// checkTransfers says that each communication stands on the rank of its chunk, and each
-// send, receive and wait for a send on an edge between ranks, once, and on the right side
-// of its action or send. It notes where they stand.
+// checkTransfers checks each communication: it stands on the rank of its chunk; and each send,
+// receive and wait for a send belongs to an edge between two ranks, occurs once, and stands on the
+// correct side of its action or send. It notes their positions.
 func (s *csvTable) checkTransfers() error {
 	t, waits := s.table, s.has(Type.isWaitSend)
 	if waits || s.has(Type.isTransfer) {
@@ -22,7 +22,7 @@ func (s *csvTable) checkTransfers() error {
 		}
 		switch home := t.RankOf(int(a.Chunk)); {
 		case int(a.Chunk) >= t.NumChunks:
-			return s.fail(at, ErrTable, "%v, but the chunks that compute are 0 to %d: is a row missing?", a, t.NumChunks-1)
+			return s.fail(at, ErrTable, "%v, but actions exist only for chunks 0 to %d; check whether a row is missing", a, t.NumChunks-1)
 		case home != at.rank:
 			return s.fail(at, ErrRank, "%v is on rank %d, but chunk %d is on rank %d", a, at.rank, a.Chunk, home)
 		case int(a.Microbatch) >= t.Microbatches:
@@ -41,10 +41,10 @@ func (s *csvTable) checkTransfer(at place, a Action) error {
 	t, kind, send, wait := s.table, a.Type.transferEdge(), a.Type.isSend(), a.Type.isWaitSend()
 	if len(s.skips) > 0 {
 		return s.fail(at, ErrTable,
-			"%v, but the model has skip edges, the first %v, for which a file has no sends and receives: leave out all of them, they follow from the order", a, s.skips[0])
+			"%v, but the model has skip edges, the first %v, which sends and receives in a file cannot express: remove all sends and receives from the file; they follow from the order", a, s.skips[0])
 	}
 	if t.ForwardOnly && kind == BackwardEdge {
-		return s.fail(at, ErrTable, "%v in a table without backwards", a)
+		return s.fail(at, ErrTable, "%v stands in a table without backwards", a)
 	}
 	peer, exists := kind.from(int(a.Chunk), t.NumChunks)
 	list := s.index.receives[kind]
@@ -57,21 +57,21 @@ func (s *csvTable) checkTransfer(at place, a Action) error {
 	}
 	switch {
 	case !exists && a.Chunk == 0 && peer < 0:
-		return s.fail(at, ErrTable, "%v, but there is no chunk before chunk 0: leave it out", a)
+		return s.fail(at, ErrTable, "%v, but there is no chunk before chunk 0: remove it", a)
 	case !exists:
-		return s.fail(at, ErrTable, "%v, but chunk %d is the last: is a row missing?", a, a.Chunk)
+		return s.fail(at, ErrTable, "%v, but chunk %d is the last; check whether a row is missing", a, a.Chunk)
 	case t.RankOf(peer) == at.rank:
-		return s.fail(at, ErrTable, "%v, but chunks %d and %d are on the same rank, and nothing is sent: leave it out", a, a.Chunk, peer)
+		return s.fail(at, ErrTable, "%v, but chunks %d and %d are on the same rank, so nothing is sent: remove it", a, a.Chunk, peer)
 	}
 
 	position := &list[a.Chunk][a.Microbatch]
 	if *position != 0 {
-		return s.fail(at, ErrDuplicate, "%v has been done before, in column %d", a, s.columns[at.rank][*position-1])
+		return s.fail(at, ErrDuplicate, "%v already stands in column %d", a, s.columns[at.rank][*position-1])
 	}
 	*position = int32(at.position) + 1
 
 	if wait {
-		if s.index.sends[kind][a.Chunk][a.Microbatch] == 0 { // those of the same row that came before
+		if s.index.sends[kind][a.Chunk][a.Microbatch] == 0 { // the earlier ones of the same row
 			return s.fail(at, ErrOrder, "%v has no %v before it", a, Action{Chunk: a.Chunk, Type: sendOn(kind), Microbatch: a.Microbatch})
 		}
 		return nil
@@ -87,8 +87,8 @@ func (s *csvTable) checkTransfer(at place, a Action) error {
 	return nil
 }
 
-// checkMatches says that every output that leaves its rank has its send and its
-// receive, in a file that has any, and its wait, in a file that has any.
+// checkMatches checks that every output that leaves its rank has its send and its receive, if the
+// file has any of these, and its wait, if the file has any waits.
 func (s *csvTable) checkMatches() error {
 	t := s.table
 	if s.index.sends[ForwardEdge] == nil {
@@ -110,7 +110,7 @@ func (s *csvTable) checkMatches() error {
 	return nil
 }
 
-// checkMatch looks at the transfers of an action's output.
+// checkMatch checks the transfers of one action's output.
 func (s *csvTable) checkMatch(at place, a Action, kind EdgeKind, to int) error {
 	rank := s.table.RankOf(to)
 	send := Action{Chunk: a.Chunk, Type: sendOn(kind), Microbatch: a.Microbatch}
@@ -124,12 +124,12 @@ func (s *csvTable) checkMatch(at place, a Action, kind EdgeKind, to int) error {
 		return s.fail(place{rank, received - 1}, ErrIncomplete, "%v has no %v on rank %d", receive, send, at.rank)
 	case sent == 0:
 		f := s.table.fault(ErrIncomplete, at.rank, at.position+1, fmt.Sprintf(
-			"%v has no %v after it, and rank %d no %v: a file with sends and receives needs all of them, or none", a, send, rank, receive))
+			"%v has no %v after it, and rank %d no %v: a file must have all sends and receives or none", a, send, rank, receive))
 		f.missing = send.String()
 		return f
 	}
 	if waits := s.index.waits[kind]; waits != nil && waits[a.Chunk][a.Microbatch] == 0 {
-		return s.fail(place{at.rank, sent - 1}, ErrIncomplete, "%v has no %v after it: a file with waits for sends needs one for each, or none",
+		return s.fail(place{at.rank, sent - 1}, ErrIncomplete, "%v has no %v after it: a file must wait for every send or for none",
 			send, Action{Chunk: a.Chunk, Type: waitSendOn(kind), Microbatch: a.Microbatch})
 	}
 	return nil

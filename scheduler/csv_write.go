@@ -1,8 +1,8 @@
 package scheduler
 
-// CSV writes the table in PyTorch's dialect: a row for each rank, its actions
-// separated by commas, a pair as one cell. It draws no bubbles. ReadCSV reads it back,
-// but for the name of the schedule.
+// CSV writes the table in PyTorch's dialect: one row for each rank, its actions separated by
+// commas, an overlapped pair as one cell. It writes no bubbles. ReadCSV reads the result back,
+// except for the name of the schedule.
 func (t *Table) CSV() string {
 	var text []byte
 	for _, row := range t.Ranks {
@@ -11,13 +11,13 @@ func (t *Table) CSV() string {
 	return string(text)
 }
 
-// CSVWithCommunication writes CSV with sends and receives, for runtimes that need
-// matched pairs of them: between ranks, a receive right before the action that needs
-// it, and a send right after the one whose output it sends. Each send has a wait where PyTorch
-// puts it: an activation's after the backward of the same chunk and microbatch, which shows
-// that the receiver has it; every other at the end of the row. Skip edges have none, since the
-// dialect's don't say which chunk is at the other end: a table that has some can't be
-// written so that another runtime runs it.
+// CSVWithCommunication writes CSV with sends and receives, for runtimes that need matched pairs. A
+// receive stands right before the action that needs it, and a send right after the action whose
+// output it sends. Each send has a wait where PyTorch puts it. An activation's wait follows the
+// backward of the same chunk and microbatch, which proves that the receiver has the activation;
+// every other wait stands at the end of the row. Skip edges get no sends and receives, since the
+// dialect can't name the chunk at the other end. So another runtime can't run a table with skips
+// from this text.
 func (t *Table) CSVWithCommunication() string {
 	var text []byte
 	for rank, row := range t.Ranks {
@@ -52,7 +52,7 @@ func (t *Table) CSVWithCommunication() string {
 	return string(text)
 }
 
-// transferWriter writes the transfers of a rank's row.
+// transferWriter writes the transfers of one rank's row.
 type transferWriter struct {
 	table *Table
 	rank  int
@@ -73,13 +73,14 @@ func (w *transferWriter) send(a Action) {
 	}
 }
 
-// wait is for what an action's chunk has sent of its microbatch by a kind of edge.
+// wait writes the wait for the output that an action's chunk sent of its microbatch over a kind of
+// edge.
 func (w *transferWriter) wait(a Action, kind EdgeKind) {
 	peer, exists := kind.to(int(a.Chunk), w.table.NumChunks)
 	w.cell(a, waitSendOn(kind), peer, exists)
 }
 
-// cell writes a transfer where there is a chunk at the other end and it is on another rank.
+// cell writes a transfer if there is a chunk at the other end and it is on another rank.
 func (w *transferWriter) cell(a Action, o Type, peer int, exists bool) {
 	if exists && w.table.RankOf(peer) != w.rank {
 		w.text = append(Action{Chunk: a.Chunk, Type: o, Microbatch: a.Microbatch}.appendTo(w.text), ',')

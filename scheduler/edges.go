@@ -6,32 +6,32 @@ import (
 	"slices"
 )
 
-// Skip is a way of messages between two chunks that are no neighbours, as models with
-// skip connections have, and decoders that read what an encoder has made: the activation
-// goes from chunk From to chunk To, with To > From+1, and its gradient from To to From.
+// Skip is a pair of chunks that exchange messages although they are not neighbors. Models with skip
+// connections have skips, and so do decoders that read an encoder's output. The activation goes
+// from chunk From to chunk To, with To > From+1, and its gradient from To to From.
 //
-// It adds nothing to the order of the actions, since the chain of neighbours has To's
-// forward after From's, and From's backward after To's. But its messages take time of
-// their own, and have credits of their own.
+// A skip does not change the order of the actions: the edges between neighbors already put To's
+// forward after From's, and From's backward after To's. But its messages take their own time and
+// have their own credits.
 type Skip struct{ From, To int }
 
-// String writes the chunks of the activation: 0→3.
+// String writes the two chunks in the direction of the activation: 0→3.
 func (s Skip) String() string { return fmt.Sprintf("%d→%d", s.From, s.To) }
 
-// Edge is a way of messages from one chunk to another.
+// Edge is a message path from one chunk to another.
 type Edge struct {
 	Kind     EdgeKind
-	From, To int32 // the chunks that send and that consume: of a gradient To < From
-	Skip     int32 // place in Table.Skips; −1: the chunks are neighbours
+	From, To int32 // the sending and the consuming chunk; for a gradient To < From
+	Skip     int32 // index in Table.Skips; −1: the chunks are neighbors
 }
 
-// isSkip says whether the chunks of an edge are no neighbours.
+// isSkip reports whether the edge is a skip.
 func (e Edge) isSkip() bool { return e.Skip >= 0 }
 
-// skip returns the chunks of a skip's edge in the order of the activation.
+// skip returns the chunks of a skip's edge in the direction of the activation.
 func (e Edge) skip() Skip { return Skip{int(min(e.From, e.To)), int(max(e.From, e.To))} }
 
-// owner names whose the credits of an edge are.
+// owner names the owner of an edge's credits.
 func (e Edge) owner() string {
 	if e.isSkip() {
 		return fmt.Sprintf("skip edge %v", e.skip())
@@ -39,35 +39,35 @@ func (e Edge) owner() string {
 	return fmt.Sprintf("chunk %d", e.From)
 }
 
-// Edges are all ways of messages of a table, by the chunks at their ends. They are not
-// changed once they are made, so that ranks may share them.
+// Edges holds all edges of a table, indexed by the chunks at their ends. It never changes after it
+// is made, so ranks may share it.
 type Edges struct {
 	chunks int
 	skips  []Skip
-	// The edges of one kind, by the chunk that consumes and by the one that sends; and
-	// where in the list those of each chunk begin: 0 by what is before it in the model, 1
-	// by what is behind it. A gradient comes from behind.
+	// The edges of one kind, sorted by the consuming chunk and by the sending chunk, and the index
+	// at which each chunk's edges begin. Index 0 is for edges from earlier chunks of the model, 1
+	// for edges from later ones. Gradients come from later chunks.
 	ins, outs [2][]Edge
 	first     [2][]int32
 }
 
-// Ins returns the edges by which what a chunk needs comes to it, the neighbour's first,
-// then by place in Table.Skips: of activations for an F, of gradients for an I or B. A
-// chunk may start when each has brought something. The caller must not change them.
+// Ins returns the edges over which a chunk's inputs arrive: activations for an F, gradients for an
+// I or B. The neighbor's edge is first, the skips follow in the order of Table.Skips. The chunk may
+// start when each edge has delivered an input. The caller must not change the slice.
 func (e *Edges) Ins(kind EdgeKind, chunk int32) []Edge {
 	first := e.first[kind]
 	return e.ins[kind][first[chunk]:first[chunk+1]]
 }
 
-// Outs returns the edges by which what a chunk makes leaves it, in the order of Ins. A
-// chunk may start when it has a credit of each. The caller must not change them.
+// Outs returns the edges over which a chunk's output leaves, in the same order as Ins. The chunk
+// may start when it has a credit of each edge. The caller must not change the slice.
 func (e *Edges) Outs(kind EdgeKind, chunk int32) []Edge {
 	first := e.first[kind^BackwardEdge]
 	return e.outs[kind][first[chunk]:first[chunk+1]]
 }
 
-// SetSkips gives the table its skips, in any order, and fails with ErrTable for those that
-// it can't have. Credits and edges then go by their places in Table.Skips.
+// SetSkips sets the table's skips, in any order. It returns ErrTable for skips that the table can't
+// have. Afterwards Credits and Edges refer to skips by their index in Table.Skips.
 func (t *Table) SetSkips(skips []Skip) error {
 	skips = slices.Clone(skips)
 	slices.SortFunc(skips, func(a, b Skip) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
@@ -79,8 +79,8 @@ func (t *Table) SetSkips(skips []Skip) error {
 	return nil
 }
 
-// Edges returns the table's edges, or fails with ErrTable for skips that it can't have.
-// After SetSkips this is cheap, and allocates nothing; else they are made each time.
+// Edges returns the table's edges, or ErrTable for skips that the table can't have. After SetSkips
+// the call is cheap and allocates nothing; otherwise it builds the edges each time.
 func (t *Table) Edges() (*Edges, error) {
 	if e := t.edges; e != nil && e.chunks == t.NumChunks && slices.Equal(e.skips, t.Skips) {
 		return e, nil
@@ -94,7 +94,7 @@ func newEdges(chunks int, skips []Skip) (*Edges, error) {
 	}
 	e := &Edges{chunks: chunks, skips: slices.Clone(skips)}
 	before, behind := make([]int32, chunks+1), make([]int32, chunks+1)
-	for c := range chunks { // how many of the chunk there are, at the chunk after it
+	for c := range chunks { // the number of edges of a chunk, stored at the chunk after it
 		before[c+1], behind[c+1] = min(1, int32(c)), min(1, int32(chunks-1-c))
 	}
 	for _, s := range skips {
@@ -141,13 +141,13 @@ func checkSkips(chunks int, skips []Skip) error {
 		case s.From < 0 || s.To < 0 || s.From >= chunks || s.To >= chunks:
 			text = fmt.Sprintf("the chunks are 0 to %d", chunks-1)
 		case s.To <= s.From:
-			text = "it must lead to a later chunk: name the chunks in the order of the forward pass"
+			text = "it must lead to a later chunk: write the chunks in the order of the forward pass"
 		case s.To == s.From+1:
-			text = "the chunks are neighbours, between which messages go anyway: leave it out"
+			text = "the chunks are neighbors, which always have an edge: remove the skip"
 		case i > 0 && s == skips[i-1]:
-			text = "it is there twice: one edge carries all tensors between two chunks"
+			text = "it occurs twice: keep one, since one edge carries all tensors between two chunks"
 		case i > 0 && (s.From < skips[i-1].From || s.From == skips[i-1].From && s.To < skips[i-1].To):
-			text = fmt.Sprintf("it stands behind %v: sort them by From, then by To", skips[i-1])
+			text = fmt.Sprintf("it follows %v: sort the skips by From, then by To", skips[i-1])
 		default:
 			continue
 		}

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Generate makes the table of a spec. Weight gradients run in ascending microbatch
-// order on every chunk, so that they add up in the same order under every schedule.
+// Generate makes the table of a spec. On every chunk the weight gradients run in ascending
+// microbatch order, so every schedule adds them up in the same order. It returns ErrSpec for a spec
+// that contradicts itself or the schedule.
 func Generate(s Spec) (*Table, error) {
 	s, err := s.resolve()
 	if err != nil {
@@ -41,7 +42,7 @@ func (s Spec) table(k kind) (*Table, error) {
 	return t, nil
 }
 
-// byRank makes rows one by one.
+// byRank makes rows one rank at a time.
 func byRank(row func(s Spec, rank int) []Action) func(s Spec) ([][]Action, error) {
 	return func(s Spec) ([][]Action, error) {
 		rows := make([][]Action, s.Ranks)
@@ -52,8 +53,8 @@ func byRank(row func(s Spec, rank int) []Action) func(s Spec) ([][]Action, error
 	}
 }
 
-// forwardsOfZBV makes rows, and forwards as zb-v has them, which fit any number of
-// microbatches.
+// forwardsOfZBV makes rows for training, and forward-only tables as zb-v has them, which fit any
+// number of microbatches.
 func forwardsOfZBV(rows func(s Spec) ([][]Action, error)) func(s Spec) ([][]Action, error) {
 	return func(s Spec) ([][]Action, error) {
 		if s.ForwardOnly {
@@ -63,18 +64,17 @@ func forwardsOfZBV(rows func(s Spec) ([][]Action, error)) func(s Spec) ([][]Acti
 	}
 }
 
-// phases makes the rows of the schedules that warm up, run forwards and backwards in
-// turn, and cool down.
+// phases makes the rows of the schedules that have a warm-up, a steady state of alternating
+// forwards and backwards, and a cool-down.
 func (s Spec) phases() ([][]Action, error) {
 	visits := s.visits()
 	return byRank(func(s Spec, rank int) []Action { return s.order(rank, visits) })(s)
 }
 
-// visits lists the virtual microbatches of a rank in the order of its forwards: a group of
-// microbatches passes through the first chunk, then the same group through the
-// next chunk, and after the last chunk comes the next group. It is the same for
-// all ranks. With the chunks counted backwards it is also the order of the
-// backwards.
+// visits lists a rank's virtual microbatches in the order of its forwards. A group of microbatches
+// passes through the first chunk, then the same group through the next chunk; after the last chunk
+// comes the next group. The list is the same for all ranks. With the chunks counted from the last
+// one it is also the order of the backwards.
 func (s Spec) visits() []VirtualMicrobatch {
 	group := s.MicrobatchGroupSize
 	switch {
@@ -95,10 +95,9 @@ func (s Spec) visits() []VirtualMicrobatch {
 	return list
 }
 
-// order lays the visits of one rank out: first the warm-up, which fills the
-// pipeline, then forwards and backwards in turn, then the backwards that are
-// left. Where the backward is split, its weight gradient follows as many backwards
-// later as the rank puts off, and what is left at the end.
+// order makes the row of one rank: the warm-up, which fills the pipeline; then forwards and
+// backwards in turn; then the remaining backwards. If the backward is split, each weight gradient
+// follows after the rank's delay, counted in backwards, and the remaining ones come at the end.
 func (s Spec) order(rank int, visits []VirtualMicrobatch) []Action {
 	if s.ForwardOnly {
 		row := make([]Action, 0, len(visits))
@@ -114,7 +113,7 @@ func (s Spec) order(rank int, visits []VirtualMicrobatch) []Action {
 	}
 	split, delay := s.putOff(rank)
 	row := make([]Action, 0, 3*len(visits))
-	up, down, weights := 0, 0, 0 // visits done
+	up, down, weights := 0, 0, 0 // visits completed
 	backward := func() {
 		if !split {
 			row = append(row, s.backward(B, visits[down], rank))
@@ -157,10 +156,10 @@ func (s Spec) backward(t Type, v VirtualMicrobatch, rank int) Action {
 	return Action{Chunk: int32((s.Chunks-1-v.LocalChunk)*s.Ranks + rank), Type: t, Microbatch: int32(v.Microbatch)}
 }
 
-// putOff says whether backwards are split, and how many of a rank's weight gradients
-// are put off. The ranks near the loss have their first gradients early, and fill the
-// time in which the others wait for theirs with forwards; the weight gradients that
-// they owe then fill the time in which those still compute.
+// putOff reports whether backwards are split, and by how many backwards a rank delays its weight
+// gradients. The ranks near the loss have their first gradients early. They run forwards while the
+// other ranks wait for theirs, and later run the delayed weight gradients while the others still
+// compute.
 func (s Spec) putOff(rank int) (split bool, delay int) {
 	switch s.Schedule {
 	case ZBH1, ZB1P:
@@ -171,8 +170,8 @@ func (s Spec) putOff(rank int) (split bool, delay int) {
 	return false, 0
 }
 
-// warmUp is how many chunk forwards a rank runs ahead of its turns of a forward and a
-// backward. Where no backward comes between forwards, all of them are warm-up.
+// warmUp returns how many forwards of chunks a rank runs before it alternates forwards and
+// backwards. If no backward comes between forwards, all forwards are warm-up.
 func (s Spec) warmUp(rank int) int {
 	all := s.Microbatches * s.Chunks
 	if s.ForwardOnly {
@@ -186,11 +185,11 @@ func (s Spec) warmUp(rank int) int {
 		return min(below, all)
 	case EagerOneFOneB, ZBH2:
 		return min(2*below, all)
-	case ZB1P: // a gradient is on its way sooner, with the I of each rank below alone
+	case ZB1P: // a gradient arrives sooner, since each rank below runs only its I first
 		return min(below+(s.Chunks-1)*s.MicrobatchGroupSize, all)
 	case Interleaved:
-		// Each rank below takes a forward and gives a backward before its turn
-		// comes back, and all chunks but the last take a group first.
+		// Each rank below takes a forward and returns a backward before this rank's turn comes, and
+		// all chunks except the last take a group first.
 		return min(2*below+(s.Chunks-1)*s.MicrobatchGroupSize, all)
 	}
 	return all

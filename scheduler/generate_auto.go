@@ -10,16 +10,16 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
-// auto tries every schedule that fits the spec, and tables played greedily with its
-// costs, and returns the one that ends first of those within the bound; of equals, the
-// one that holds least.
+// auto tries every schedule that fits the spec, and greedily simulated tables, with the spec's
+// costs. It returns the fastest table within the bound, and of equally fast ones the table that
+// holds the fewest outputs.
 func (s Spec) auto() (*Table, error) {
 	if s.Costs == nil {
 		s.Costs = UnitCosts
 	}
 	var best *Table
 	least, lightest := math.Inf(1), 0
-	var beyond []string // schedules that hold too much
+	var beyond []string // schedules that exceed the bound
 	tables, err := s.candidates()
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (s Spec) auto() (*Table, error) {
 		}
 	}
 	if best == nil {
-		return nil, fmt.Errorf("%w: no table for %s with %s holds at most %s (%s): raise the bound",
+		return nil, fmt.Errorf("%w: no table for %s with %s fits the bound of %s (%s): raise the bound",
 			ErrSpec, words.Plural(s.Ranks, "rank"), words.Plural(s.Chunks, "chunk"), words.Plural(s.MaxInFlight, "output"),
 			strings.Join(beyond, ", "))
 	}
@@ -47,11 +47,11 @@ func (s Spec) auto() (*Table, error) {
 	return best, nil
 }
 
-// candidates are the tables to choose from.
+// candidates returns the tables to choose from.
 func (s Spec) candidates() ([]*Table, error) {
 	var tables []*Table
 	for _, k := range kinds() {
-		if k.rows == nil || k.placement == U { // a U has other chunks
+		if k.rows == nil || k.placement == U { // placement U has another number of chunks
 			continue
 		}
 		each := s
@@ -91,11 +91,11 @@ func (s Spec) candidates() ([]*Table, error) {
 	return tables, nil
 }
 
-// maxPlayed bounds the visits of tables that are played greedily: each asks what may
-// be admitted.
+// maxPlayed limits the size of greedily simulated tables, in microbatches times chunks: each action
+// needs an admission test.
 const maxPlayed = 1 << 18
 
-// played are greedy tables under several bounds and urgencies.
+// played returns greedy tables under several bounds and orders of urgency.
 func (s Spec) played(pl Placement, chunks int, split bool) ([]*Table, error) {
 	all := s.Microbatches * s.Chunks
 	bounds := []int{s.Ranks, s.Ranks + s.Chunks, s.Ranks * s.Chunks, 2*s.Ranks - 1, 2 * s.Ranks * s.Chunks, all}
@@ -121,13 +121,13 @@ func (s Spec) played(pl Placement, chunks int, split bool) ([]*Table, error) {
 	return tables, nil
 }
 
-// urgencies order what is ready on a rank; of equals the deeper chunk goes first.
+// urgencies rank the actions that are ready on a rank; if two are equal the later chunk goes first.
 var urgencies = []func(rank int, a Action) int{
 	// Gradients, forwards, weight gradients.
 	func(_ int, a Action) int { return [...]int{F: 1, I: 0, B: 0, W: 2}[a.Type] },
-	// Forwards first, as far as they are admitted.
+	// Forwards first, if they are admitted.
 	func(_ int, a Action) int { return [...]int{F: 0, I: 1, B: 1, W: 2}[a.Type] },
-	// The earlier microbatch, a weight gradient after all else.
+	// The earlier microbatch first, weight gradients last.
 	func(_ int, a Action) int {
 		if a.Type == W {
 			return math.MaxInt

@@ -2,9 +2,9 @@ package scheduler
 
 import "math"
 
-// closedUp lets ranks leave the pattern's order for what is ready, within the bound,
-// and keeps what comes out if it ends earlier: at both ends of a step the pattern waits
-// for inputs that are not there yet. On every chunk its microbatches ascend.
+// closedUp lets ranks run ready actions before the pattern's order, within the bound, and keeps the
+// result if it ends earlier. This helps at both ends of a step, where the pattern waits for inputs.
+// On every chunk the microbatches stay in ascending order.
 func (s Spec) closedUp(rows [][]Action, bound int) ([][]Action, error) {
 	t := &Table{Placement: V, NumChunks: 2 * s.Ranks, Microbatches: s.Microbatches, Ranks: rows}
 	edges, err := t.Edges()
@@ -31,13 +31,14 @@ func (s Spec) closedUp(rows [][]Action, bound int) ([][]Action, error) {
 
 // closeUp chooses what one rank runs next: the first action of its row that is ready.
 //
-// A forward that leaves its place must not take the room of what it overtakes: the rest of the
-// row, with the forward in front, must stay within the bound. Otherwise a rank fills up with
-// outputs of its first chunk, and the forwards of its second, which would release some, come late.
+// A forward that moves ahead must not take the room of the actions that it overtakes: the rest of
+// the row, with the forward in front, must stay within the bound. Otherwise a rank fills up with
+// outputs of its first chunk, and the forwards of its second chunk, which would release some, come
+// late.
 //
-// It ends, and within the bound: admission ([progress]) goes before this rule, so what a rank holds can
-// always finish in ascending order of microbatches, and a rank's lowest microbatch may leave its place
-// whatever it overtakes.
+// The play always ends, and within the bound: admission ([progress]) is checked before this rule.
+// So a rank can always finish what it holds in ascending order of microbatches, and its lowest
+// microbatch may always move ahead.
 type closeUp struct {
 	*progress
 	row    []Action
@@ -56,7 +57,7 @@ func newCloseUp(t *Table, rank int, row []Action, bound int) *closeUp {
 	return c
 }
 
-// next returns the position of the action to begin now; the row's length: there is none.
+// next returns the position of the action to start now, or the row's length if there is none.
 func (c *closeUp) next() int {
 	at := c.firstReady(c.cursor)
 	for at < len(c.row) && c.row[at].Type == F && (!c.admits(c.row[at].Chunk) || !c.leavesRoom(at)) {
@@ -65,8 +66,8 @@ func (c *closeUp) next() int {
 	return at
 }
 
-// firstReady returns the position of the first ready action from a position on, the
-// row's length if there is none.
+// firstReady returns the position of the first ready action at or after a position, or the row's
+// length if there is none.
 func (c *closeUp) firstReady(from int) int {
 	best := len(c.row)
 	for k := range c.of {
@@ -81,8 +82,8 @@ func (c *closeUp) firstReady(from int) int {
 	return best
 }
 
-// leavesRoom says whether what stands before the forward at a position stays within the
-// bound when one output more is held. A rank's lowest microbatch may always go.
+// leavesRoom reports whether the actions before the forward at a position stay within the bound
+// when one more output is held. A rank's lowest microbatch may always move ahead.
 func (c *closeUp) leavesRoom(at int) bool {
 	held, lowest := 0, math.MaxInt
 	for _, of := range c.of {
@@ -112,7 +113,7 @@ func (c *closeUp) hasBegun(a Action) bool {
 	return int(a.Microbatch) < c.of[c.place(a.Chunk)].begun[laneOf(a.Type)]
 }
 
-// closeUpPolicy is every rank's closeUp.
+// closeUpPolicy holds every rank's closeUp.
 type closeUpPolicy []*closeUp
 
 func (p closeUpPolicy) next(rank int, _ func(Action) bool) []Action {

@@ -1,11 +1,10 @@
 package scheduler
 
-// deferWeights splits the backwards of the last chunk's last microbatches, and moves
-// their weight gradients to the end of its rank's order (Megatron-Core defers the LM
-// head's, of the first microbatches that it meets; the last ones keep the order in
-// which gradients add up). The other ranks then have their last gradients earlier, and
-// the last rank, which is done first, computes while it would wait. Their outputs are
-// held for longer.
+// deferWeights splits the backwards of the last chunk's last microbatches and moves their weight
+// gradients to the end of its rank's order. (Megatron-Core defers the LM head's weight gradients of
+// the first microbatches; choosing the last ones keeps the order in which gradients add up.) The
+// other ranks then get their last gradients earlier, and the last rank, which finishes first,
+// computes during its idle time. Its outputs are held longer.
 func (t *Table) deferWeights(microbatches int) {
 	last := int32(t.NumChunks - 1)
 	rank := t.RankOf(int(last))

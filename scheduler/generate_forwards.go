@@ -2,8 +2,9 @@ package scheduler
 
 import "fmt"
 
-// Forwards makes a forward-only table for ranks that hold a number of chunks each in a
-// placement: what validates beside a training table, whatever made that one.
+// Forwards makes a forward-only table for ranks with perRank chunks each in a placement. It is the
+// table for validation beside any training table. Chunks or microbatches that don't fit are
+// ErrSpec.
 func Forwards(p Placement, ranks, perRank, microbatches int) (*Table, error) {
 	s := Spec{Ranks: ranks, Chunks: perRank, Microbatches: microbatches, ForwardOnly: true}
 	switch {
@@ -17,8 +18,8 @@ func Forwards(p Placement, ranks, perRank, microbatches int) (*Table, error) {
 	return Generate(s)
 }
 
-// wave plays the forwards over a V of more than two chunks a rank. A rank takes the deepest
-// chunk that is ready, so that microbatches leave the pipeline as early as they can.
+// wave simulates the forwards over a V of more than two chunks for each rank. A rank takes the last
+// chunk that is ready, so that microbatches leave the pipeline as early as possible.
 func (s Spec) wave() (*Table, error) {
 	chunks, err := V.Chunks(s.Ranks, s.Chunks)
 	if err == nil && (s.Microbatches < 1 || chunks > MaxActions/s.Microbatches) {

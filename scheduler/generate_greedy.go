@@ -1,8 +1,8 @@
 package scheduler
 
-// greedy makes a table by playing it: whenever a rank is free, it runs the best
-// action that is ready, under a bound on what it holds. Microbatches go through
-// each chunk in ascending order, forwards, backwards and weight gradients alike.
+// greedy makes a table by simulation. A free rank runs the best action that is ready, within a
+// bound on the outputs that it holds. On each chunk the forwards, backwards and weight gradients
+// each run in ascending microbatch order.
 type greedy struct {
 	placement    Placement
 	numRanks     int
@@ -13,7 +13,7 @@ type greedy struct {
 	bound        []int // by rank: most outputs held, from F to the B or W
 	costs        Costs
 	link         Link // nil: no time
-	// urgency orders what is ready: the least goes first, of equals the deeper chunk.
+	// urgency ranks what is ready: the lowest value goes first, of equal ones the later chunk.
 	urgency func(rank int, a Action) int
 }
 
@@ -34,7 +34,7 @@ func (g *greedy) play() ([][]Action, error) {
 	return l.table.Ranks, err
 }
 
-// greedyPolicy takes the best action that a rank can begin.
+// greedyPolicy takes the best action that a rank can start.
 type greedyPolicy struct {
 	*greedy
 	ranks  []*progress

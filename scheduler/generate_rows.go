@@ -1,7 +1,7 @@
 package scheduler
 
-// rows collects orders, counting the microbatches of each chunk and type, so that
-// a generator says only what comes next.
+// rows collects orders and counts the microbatches of each chunk and type, so that a generator
+// names only the next action.
 type rows struct {
 	spec Spec
 	next map[counter]int32
@@ -13,8 +13,8 @@ type counter struct {
 	typ   Type
 }
 
-// add appends the next action of a type on a chunk. What is beyond the last
-// microbatch is left out: a pattern that needs more of them loses its tail.
+// add appends the next action of a type on a chunk. It drops actions beyond the last microbatch: a
+// pattern that needs more microbatches loses its tail.
 func (r *rows) add(chunk int, t Type) {
 	c := counter{chunk, t}
 	if t == B { // it is an I and a W
@@ -28,8 +28,7 @@ func (r *rows) add(chunk int, t Type) {
 	}
 }
 
-// weights appends W after each I that has none yet, chunk by chunk in the order of
-// chunks.
+// weights appends W after each I that has none yet, chunk by chunk in the given order.
 func (r *rows) weights(chunks ...int) {
 	for _, s := range chunks {
 		for r.next[counter{s, W}] < r.next[counter{s, I}] {

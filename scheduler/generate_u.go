@@ -1,9 +1,9 @@
 package scheduler
 
-// uShape plays 1F1B over ranks + 1 chunks, of which rank 0 holds the first and the
-// last. It holds one output of the last besides those of 1F1B's first chunk; which of
-// its four kinds of work comes when follows from what is there: gradients first, and
-// the last chunk's before the first's, since all other ranks wait for them.
+// uShape simulates 1F1B over ranks+1 chunks. Rank 0 holds the first and the last of them, and one
+// output of the last chunk in addition to 1F1B's outputs of its first. The order of its four kinds
+// of work follows from what is ready: gradients first, and the last chunk's before the first's,
+// since all other ranks wait for them.
 func (s Spec) uShape() ([][]Action, error) {
 	g := greedy{
 		placement: U, numRanks: s.Ranks, numChunks: s.Ranks + 1, microbatches: s.Microbatches,

@@ -1,16 +1,16 @@
 package scheduler
 
-// zbv is the zero-bubble V schedule (arXiv 2405.15362; as a loop of actions in
-// PyTorch's ZBVZeroBubble): each rank holds chunk rank and its mirror image. It has
-// no bubble where F, I and W take the same time, from 2·ranks − 1 microbatches on;
-// fewer are those of a longer one without its last microbatches.
+// zbv is the zero-bubble V schedule (arXiv 2405.15362; as a loop of actions in PyTorch's
+// ZBVZeroBubble): each rank holds the chunk of its own number and the mirror image of that chunk.
+// It has no bubble if F, I and W take the same time and there are at least 2·ranks − 1
+// microbatches. With fewer, the table is that of a longer step without its last microbatches.
 func (s Spec) zbv(rank int) []Action {
 	p, down, up := s.Ranks, rank, 2*s.Ranks-1-rank
 	m := max(2*p-1, s.Microbatches)
 	r := newRows(s)
 	forwards, backwards := 0, 0 // of the lower chunk
-	// The pipeline fills: the lower chunk alone, then both, then the upper chunk
-	// has gradients.
+	// The pipeline fills: first the lower chunk alone, then both, then the upper chunk has
+	// gradients.
 	for range 2*(p-rank) - 1 {
 		r.add(down, F)
 		forwards++
@@ -40,7 +40,7 @@ func (s Spec) zbv(rank int) []Action {
 		r.add(up, W)
 		uppers++
 	}
-	// It empties: the gradients first, which others wait for.
+	// The pipeline drains: gradients that other ranks wait for come first.
 	for range rank {
 		r.add(down, I)
 		r.add(up, I)
@@ -53,8 +53,8 @@ func (s Spec) zbv(rank int) []Action {
 	return r.row
 }
 
-// dualPipeV is DualPipe folded into a V (DeepSeek's DualPipe; as a loop of actions in
-// PyTorch's DualPipeV): in the middle a forward and a backward run as one.
+// dualPipeV is DualPipe folded into a V (DeepSeek's DualPipe; as a loop of actions in PyTorch's
+// DualPipeV). In the steady state a forward and a backward run as one.
 func (s Spec) dualPipeV(rank int) []Action {
 	p, down, up := s.Ranks, rank, 2*s.Ranks-1-rank
 	rest := p - rank - 1
@@ -64,7 +64,7 @@ func (s Spec) dualPipeV(rank int) []Action {
 		r.row[len(r.row)-1].Overlap = true
 		r.add(backward, B)
 	}
-	queue := []int{} // chunks whose W is put off
+	queue := []int{} // chunks whose W is delayed
 	input := func(chunk int) {
 		r.add(chunk, I)
 		queue = append(queue, chunk)
@@ -88,7 +88,7 @@ func (s Spec) dualPipeV(rank int) []Action {
 		r.add(up, F)
 	}
 	for i := range s.Microbatches - 2*p + rank + 1 {
-		if i == 0 && rank == p-1 { // nothing else is under way: apart they end earlier
+		if i == 0 && rank == p-1 { // nothing else is in flight, and separate actions end earlier
 			r.add(down, F)
 			r.add(up, B)
 		} else {
@@ -100,7 +100,7 @@ func (s Spec) dualPipeV(rank int) []Action {
 		r.add(up, B)
 		pair(up, down)
 	}
-	// In the second half of what is left, weight gradients are put off.
+	// In the second half of the remaining actions, weight gradients are delayed.
 	half, off := (rank+1)/2, false
 	backward := func(chunk int) {
 		if off {

@@ -8,29 +8,29 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
-// Schedules of controllable memory (arXiv 2405.15362): one microbatch's way down and
-// up the V, the building block, is repeated every six units, which is what the F, I
-// and W of two chunks take. How fast it goes from rank to rank decides how long each
-// output is held, and that, over six, how many are held at a time. The orders are then
-// played without the times, so that they close up at both ends.
+// Schedules of controllable memory (arXiv 2405.15362). The way of one microbatch down and up the V,
+// the building block, repeats every six units, which is the time of F, I and W of two chunks. Its
+// speed from rank to rank determines how long each output is held. That time divided by six is the
+// number of outputs held at once. The orders are then simulated without the block's times, which
+// closes gaps at both ends.
 
-// slopes are the units between neighbouring ranks: of the forwards down and up the V,
-// and of the input gradients down and up.
+// slopes are the units of time between neighboring ranks: for the forwards down and up the V, and
+// for the input gradients down and up.
 type slopes struct{ forward0, forward1, input1, input0 int }
 
 var (
-	// Everything goes on at once: an output of either chunk waits 4·ranks units
-	// between its F and its I, in sum, and a third of 1F1B's outputs are held.
+	// Everything moves at once: the outputs of both chunks together wait 4·ranks units between F
+	// and I, and a rank holds a third of 1F1B's outputs.
 	vMinSlopes = []slopes{{1, 1, 1, 1}}
 	// 6·ranks units, half of 1F1B's.
 	vHalfSlopes = []slopes{{2, 1, 2, 1}, {1, 2, 1, 2}}
 )
 
-// period is what two chunks' F, I and W take.
+// period is the time of F, I and W of two chunks, in units.
 const period = 6
 
-// pattern returns the order of every rank, by the slopes that take the least time
-// without holding more than the bound; nil: there are none.
+// pattern returns the order of every rank with the slopes that take the least time within the
+// bound; nil if none stay within it.
 func (s Spec) pattern(choices []slopes, bound int) [][]Action {
 	var best [][]Action
 	least := math.Inf(1)
@@ -47,24 +47,24 @@ func (s Spec) pattern(choices []slopes, bound int) [][]Action {
 	return best
 }
 
-// block says when a microbatch's actions begin: on rank r F of the first chunk at
-// forward0·r, F of the second at at[1] − forward1·r, I of the second at at[2] +
-// input1·r, I of the first at at[3] − input0·r.
+// block holds the start times of a microbatch's actions. On rank r, F of the first chunk starts at
+// forward0·r, F of the second at at[1] − forward1·r, I of the second at at[2] + input1·r, I of the
+// first at at[3] − input0·r.
 type block struct {
 	slopes
 	at [4]int
 }
 
-// starts are a rank's four times, in the order of the microbatch's way.
+// starts returns a rank's four times, in the order in which the microbatch passes.
 func (b block) starts(rank int) [4]int {
 	return [4]int{b.forward0 * rank, b.at[1] - b.forward1*rank, b.at[2] + b.input1*rank, b.at[3] - b.input0*rank}
 }
 
-// block finds the earliest times at which each input is there, no rank is to do two
-// things at once, and none holds more than the bound.
+// block finds the earliest times at which each input has arrived, no rank runs two actions at once,
+// and no rank exceeds the bound.
 func (c slopes) block(ranks, bound int) (block, bool) {
 	last := ranks - 1
-	for late := range 3 * period { // in sum
+	for late := range 3 * period { // delay in total
 		for i := range min(late+1, period) {
 			for j := range min(late-i+1, period) {
 				b := block{slopes: c}
@@ -80,8 +80,8 @@ func (c slopes) block(ranks, bound int) (block, bool) {
 	return block{}, false
 }
 
-// peak is the most outputs that a rank holds. A rank's holdings follow from its order;
-// an output is held for less than 6·ranks units, so that many microbatches show all.
+// peak returns the largest number of outputs that a rank holds. It follows from the rank's order.
+// An output is held for less than 6·ranks units, so that many microbatches show the peak.
 func (b block) peak(ranks int) int {
 	t := &Table{Ranks: b.repeat(ranks, ranks+period)}
 	return slices.Max(peakInFlight(t))
@@ -100,8 +100,8 @@ func (b block) collides(ranks int) bool {
 	return false
 }
 
-// repeat lays the block out for all microbatches. The weight gradients go to the times
-// that are free, as soon as they can.
+// repeat lays out the block for all microbatches. The weight gradients take the earliest free
+// times.
 func (b block) repeat(ranks, microbatches int) [][]Action {
 	rows := make([][]Action, ranks)
 	for r := range rows {
@@ -148,8 +148,8 @@ func (b block) repeat(ranks, microbatches int) [][]Action {
 // vMin is the pattern within the bound that its paper gives.
 func (s Spec) vMin() ([][]Action, error) { return s.bounded(vMinSlopes, 2*((s.Ranks+2)/3)+2) }
 
-// vHalf is its pattern, closed up within the bound. (Closing V-Min's up would hold up to
-// half as much again for next to nothing.)
+// vHalf is the pattern of its paper, closed up within the bound. (Closing up V-Min's pattern would
+// hold up to half as much again and gain almost nothing.)
 func (s Spec) vHalf() ([][]Action, error) {
 	bound := s.Ranks + 2
 	rows, err := s.bounded(vHalfSlopes, bound)
@@ -163,6 +163,6 @@ func (s Spec) bounded(choices []slopes, bound int) ([][]Action, error) {
 	if rows := s.pattern(choices, bound); rows != nil {
 		return rows, nil
 	}
-	return nil, fmt.Errorf("%w: schedule %s: no pattern for %s holds at most %s", ErrSpec, s.Schedule, words.Plural(s.Ranks, "rank"),
+	return nil, fmt.Errorf("%w: schedule %s: no pattern for %s stays within %s", ErrSpec, s.Schedule, words.Plural(s.Ranks, "rank"),
 		words.Plural(bound, "output"))
 }

@@ -1,57 +1,66 @@
 package scheduler
 
-// Cause says why a rank computed nothing for a while.
+// Cause says why a rank computed nothing for some time.
 type Cause uint8
 
-// The causes of gaps, see Idle.
+// The causes of gaps; see Step.Idle.
 const (
-	WarmUp    Cause = iota // the step has not come to the rank yet
-	Waits                  // an input was not there
-	Starved                // the data that the action reads was not there
-	Credit                 // who takes the output had not taken earlier ones
-	Between                // nothing that is known: everything was there
-	CoolDown               // the rank is done, and others are not
-	Optimizer              // the step's end: norms, the decision about the update, and what follows
+	WarmUp    Cause = iota // the rank's first input had not arrived yet
+	Waits                  // an input had not arrived
+	Starved                // the tokens or targets that the action reads had not arrived
+	Credit                 // no credit: the receiver had not consumed earlier outputs
+	Between                // no known cause: everything the action needs was there
+	CoolDown               // the rank had finished, other ranks had not
+	Optimizer              // the end of the step: norms, the decision about the update, and the update
 )
 
 var causes = [...]string{"warm-up", "waits", "starved of data", "credit", "between actions", "cool-down", "optimizer"}
 
 func (c Cause) String() string { return causes[min(int(c), len(causes)-1)] }
 
-// Gap is a time in which a rank computes nothing.
+// Gap is a period in which a rank computes nothing. Times are milliseconds since the start of the
+// step.
 type Gap struct {
 	Start, End float64
 	Cause      Cause
-	Next       int // position of the action that comes behind it; −1: none
-	// From is the rank that has to provide what is missing, and Needs the action that is waited for: its
-	// output, or of a credit its start. Of WarmUp they are the first action's; From is −1 where there are none.
+	Next       int // position of the action after the gap; −1: none
+	// From is the rank that provides what was missing. Needs is the action that was waited for: its
+	// output, or for a credit its start. For WarmUp they describe the first action's input; From is
+	// −1 if the action has no input.
 	From  int
 	Needs Action
-	// MessageMS is, of WarmUp and Waits, the part of the gap behind the end of Needs: the output is on its way.
+	// MessageMS is, for WarmUp and Waits, the part of the gap after the end of Needs, while the
+	// output was in transit.
 	MessageMS float64
 }
 
-// Len is its time.
+// Len returns the gap's length in milliseconds.
 func (g Gap) Len() float64 { return g.End - g.Start }
 
-// Idle returns, for each rank, the gaps between the step's begin and its end, in order, each with its cause. A rank whose
-// last actions have no times has the gap behind its last one up to the latest time as a wait for nobody knows what, with the
-// cause Between.
+// Idle returns, for each rank, the gaps between the start and the end of the step, in order, each
+// with its cause. If a rank's last actions have no times, the rest of the step after its last timed
+// action is one gap with the cause Between.
 //
-// A gap before an action is of one cause, that which was over last:
+// A gap before an action has one cause: the condition that was met last.
 //
-//   - WarmUp: it is before the rank's first action, whose input came from another rank.
-//   - Waits: an input of the action was not made when the rank became free, by the action Needs of the rank From. The part
-//     behind Needs' end is MessageMS. A message that is under way as the rank becomes free is a wait too, if the time
-//     until the start is not more than the fastest one between those ranks took.
-//   - Credit: the action Needs of the rank From had not begun, by which a credit for the output came back.
-//   - Starved: none of these, and the action is a forward of the first chunk, which reads tokens, or of the last, which reads
-//     targets: its inputs from other ranks were there, and its rank was free.
-//   - Between: none of these. The rank received, recorded and sent; with post-validation it updated its weights.
+//   - WarmUp: the gap is before the rank's first action, whose input came from another rank.
+//   - Waits: the action's input, the output of action Needs on rank From, was not ready when
+//     this rank became free. MessageMS is the part of the gap after the end of Needs. A message
+//     in transit when the rank became free also counts as a wait, if the time until the start
+//     is at most that of the fastest message between the two ranks.
+//   - Credit: action Needs on rank From had not started. Its start returned the credit for this
+//     action's output.
+//   - Starved: none of these, and the action is a forward of the first chunk, which reads
+//     tokens, or of the last, which reads targets. Its inputs from other ranks had arrived, and
+//     its rank was free.
+//   - Between: none of these. The rank received, recorded and sent messages; with
+//     post-validation it also updated its weights.
 //
-// Behind a rank's last action the gap is CoolDown up to the end of all ranks' last one, and Optimizer from there to StepMS.
+// After a rank's last action the gap is CoolDown until the last action of all ranks ends, and
+// Optimizer from there to StepMS.
 //
-// The gaps of all ranks add up to the step's bubble: ranks times StepMS without the times of actions.
+// The gaps of all ranks add up to the step's bubble: the number of ranks times StepMS, minus the
+// time of all actions. Idle returns ErrTable or ErrTimes for impossible sizes or times.
 func (s *Step) Idle() ([][]Gap, error) {
 	m, err := s.measure()
 	if err != nil {
@@ -66,7 +75,7 @@ func (s *Step) Idle() ([][]Gap, error) {
 	end := max(last, s.StepMS)
 	gaps := make([][]Gap, len(s.MS))
 	for r, row := range s.MS {
-		free := 0.0 // since when
+		free := 0.0 // since this time
 		for i, at := range row {
 			if later(at[0], free) {
 				gaps[r] = append(gaps[r], m.gap(place{r, i}, free))
@@ -88,10 +97,10 @@ func (s *Step) Idle() ([][]Gap, error) {
 	return gaps, nil
 }
 
-// gap is the one before an action, from when its rank was free.
+// gap returns the gap before an action, from the time when its rank became free.
 func (m *measured) gap(p place, free float64) Gap {
 	g := Gap{Start: free, End: m.start(p), Cause: Between, Next: p.position, From: -1}
-	over := free // when the latest of its waits was
+	over := free // end of its latest wait
 	m.eachCredit(p, func(from place) {
 		if at := m.start(from); later(at, over) {
 			over = at

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Symbol is a part of a model in a layout.
+// Symbol is one part of a model in a layout.
 type Symbol byte
 
 // The symbols of the layout language.
@@ -22,21 +22,22 @@ const (
 
 const layoutSymbols = "EtmL"
 
-// Layout says which parts of a model each chunk holds. A chunk may be empty: it
-// passes on what it gets.
+// Layout says which parts of a model each chunk holds. A chunk may be empty: it passes its input
+// on.
 type Layout struct {
 	Chunks [][]Symbol
 }
 
 // ParseLayout reads the layout language:
 //
-//	E t m L     a part of the model
+//	E t m L     a part of the model: embedding, layer, multi-token-prediction layer, loss
 //	|           ends a chunk
 //	x*3         three times the part (or the end of a chunk)
-//	(tt|)*29    29 times what stands in the parentheses, which don't nest
-//	,           means nothing, for the eye
+//	(tt|)*29    29 times the content of the parentheses, which can't be nested
+//	,           ignored; it makes the text easier to read
 //
-// Et*3|(tt|)*29,m|L has 32 chunks and 61 layers.
+// Et*3|(tt|)*29,m|L has 32 chunks and 61 layers. An error is ErrSyntax and names the column,
+// counted from 1.
 func ParseLayout(text string) (*Layout, error) {
 	p := layoutParser{text: text}
 	cells, err := p.sequence(false)
@@ -50,13 +51,13 @@ func ParseLayout(text string) (*Layout, error) {
 	return l, nil
 }
 
-// layoutParser expands a layout to its symbols and splits.
+// layoutParser expands a layout to its symbols and chunk ends.
 type layoutParser struct {
 	text     string
 	position int // of the next character, or of the error
 }
 
-// peek returns the next character that means something, 0 at the end.
+// peek returns the next character that isn't ignored, 0 at the end.
 func (p *layoutParser) peek() byte {
 	for p.position < len(p.text) && p.text[p.position] == ',' {
 		p.position++
@@ -76,7 +77,7 @@ func (p *layoutParser) sequence(inGroup bool) ([]byte, error) {
 		switch {
 		case start == len(p.text):
 			if inGroup {
-				return nil, errors.New("a parenthesis isn't closed")
+				return nil, errors.New("a parenthesis is not closed")
 			}
 			return cells, nil
 		case c == '|' || strings.IndexByte(layoutSymbols, c) >= 0:
@@ -87,13 +88,13 @@ func (p *layoutParser) sequence(inGroup bool) ([]byte, error) {
 				return nil, err
 			}
 		case c == '(':
-			return nil, errors.New("parentheses don't nest")
+			return nil, errors.New("parentheses cannot be nested")
 		case c == ')' && inGroup:
 			return cells, nil
 		case c == ')':
 			return nil, errors.New("this parenthesis was never opened")
 		case c == '*':
-			return nil, errors.New("there is nothing to repeat in front of *")
+			return nil, errors.New("nothing stands before * to repeat")
 		default:
 			odd, _ := utf8.DecodeRuneInString(p.text[start:])
 			return nil, fmt.Errorf("unexpected %q, want one of E t m L | ( ) * ,", odd)
@@ -104,13 +105,13 @@ func (p *layoutParser) sequence(inGroup bool) ([]byte, error) {
 		}
 		if n > (MaxLayoutSymbols-len(cells))/len(unit) {
 			p.position = start
-			return nil, fmt.Errorf("more than %d symbols", MaxLayoutSymbols)
+			return nil, fmt.Errorf("the layout expands to more than %d symbols", MaxLayoutSymbols)
 		}
 		cells = append(cells, slices.Repeat(unit, n)...)
 	}
 }
 
-// group reads what stands in parentheses.
+// group reads the content of parentheses.
 func (p *layoutParser) group() ([]byte, error) {
 	p.position++
 	cells, err := p.sequence(true)
@@ -118,13 +119,13 @@ func (p *layoutParser) group() ([]byte, error) {
 		return nil, err
 	}
 	if len(cells) == 0 {
-		return nil, errors.New("the parentheses hold nothing")
+		return nil, errors.New("the parentheses are empty")
 	}
 	p.position++
 	return cells, nil
 }
 
-// count reads a repetition: 1 where there is none and none has to be.
+// count reads a repetition. Without one it returns 1, or an error if one is required.
 func (p *layoutParser) count(required bool) (int, error) {
 	if p.peek() != '*' {
 		if required {
@@ -142,19 +143,19 @@ func (p *layoutParser) count(required bool) (int, error) {
 	n, err := strconv.Atoi(digits)
 	switch {
 	case digits == "":
-		return 0, errors.New("want a number after *")
+		return 0, errors.New("a number must follow *")
 	case err != nil || n > MaxLayoutSymbols:
 		p.position = start
-		return 0, fmt.Errorf("%s repetitions are more than %d", shorten(digits), MaxLayoutSymbols)
+		return 0, fmt.Errorf("%s repetitions exceed the limit of %d", shorten(digits), MaxLayoutSymbols)
 	}
 	if p.peek() == '*' {
-		return 0, errors.New("a repetition can't be repeated")
+		return 0, errors.New("a repetition cannot be repeated")
 	}
 	return n, nil
 }
 
-// String writes the layout in one form for all ways to write it: three or more
-// equal parts, or equal chunks, in a row as a repetition, else in full.
+// String writes the layout in one canonical form: three or more equal parts or equal chunks in a
+// row as a repetition, everything else in full.
 func (l *Layout) String() string {
 	chunks := make([]string, len(l.Chunks))
 	for i, symbols := range l.Chunks {
@@ -181,7 +182,7 @@ func (l *Layout) String() string {
 	return w.text.String()
 }
 
-// repeatFrom is the least number that is written as a repetition.
+// repeatFrom is the smallest count that is written as a repetition.
 const repeatFrom = 3
 
 func chunkString(symbols []Symbol) string {

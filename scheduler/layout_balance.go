@@ -9,32 +9,30 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
-// LayerCosts is what the parts of a model cost, in any unit, such as the FLOPs
-// of one token.
+// LayerCosts holds the costs of a model's parts, in any unit, such as the FLOPs of one token.
 type LayerCosts struct {
 	Embedding, Layer, Head float64
 }
 
-// BalancedLayout spreads equal layers over the chunks so that the costliest rank costs as
-// little as it can, since a pipeline goes at the pace of that rank, and evenly over each
-// rank's chunks. Of equal ranks the one with the cheapest chunk gets a layer first, of equal
-// chunks the last, because early chunks hold more microbatches. With more chunks than layers
-// some stay empty.
+// BalancedLayout spreads equal layers over the chunks. It makes the costliest rank as cheap as
+// possible, since that rank sets the pace of the pipeline, and it spreads each rank's layers evenly
+// over its chunks. Between equal ranks, the one with the cheapest chunk gets a layer first. Between
+// equal chunks the last gets it, because early chunks hold more microbatches.
 //
-// Each layer in turn goes to the rank that costs least so far. That is exact, since all
-// layers are alike and any count may stand on any rank: moving a layer elsewhere can only
-// take it to a rank that costs as much or more.
+// Each layer in turn goes to the rank with the lowest cost so far. That is optimal, since all
+// layers are equal and a rank may hold any number of them: moving a layer to another rank never
+// makes the costliest rank cheaper.
 //
-// Multi-token-prediction layers, each of which costs mtp, stand with the loss, or in the
-// chunk before where rank 0 holds that; no decoder layer stands behind them.
+// Multi-token-prediction layers, each of cost mtp, stand with the loss, or in the chunk before it
+// if rank 0 holds the loss. No decoder layer follows them. The errors are ErrCosts and ErrLayout.
 func BalancedLayout(costs LayerCosts, mtp float64, s LayoutSpec, chunks int) (*Layout, error) {
 	if !(costs.Layer > 0 && costs.Embedding >= 0 && costs.Head >= 0) ||
 		math.IsInf(costs.Layer+costs.Embedding+costs.Head, 1) {
-		return nil, fmt.Errorf("%w: embedding %v, layer %v, head %v: want finite numbers from 0, and a layer above 0",
+		return nil, fmt.Errorf("%w: embedding %v, layer %v, head %v: the costs must be finite and at least 0, and the layer's above 0",
 			ErrCosts, costs.Embedding, costs.Layer, costs.Head)
 	}
 	if s.Layers < 0 || chunks < 1 || s.Layers > MaxLayoutSymbols || chunks > MaxLayoutSymbols-s.Layers-1 {
-		return nil, fmt.Errorf("%w: %s on %s: want at least 0 layers and 1 chunk, at most %d together",
+		return nil, fmt.Errorf("%w: %s on %s: want at least 0 layers and 1 chunk, and at most %d of both together",
 			ErrLayout, words.Plural(s.Layers, "layer"), words.Plural(chunks, "chunk"), MaxLayoutSymbols-1)
 	}
 	if s.Ranks < 1 || s.Ranks > chunks {
@@ -55,13 +53,12 @@ func BalancedLayout(costs LayerCosts, mtp float64, s LayoutSpec, chunks int) (*L
 	return b.layout(chunks), nil
 }
 
-// BalancedSequence spreads a model's parts, each with its cost, over the chunks, which take
-// them in their order: see [LayoutSpec.Symbols]. It is [BalancedLayout] where the parts
-// between the first and the last cost the same, and else seeks the same: a costliest rank
-// that costs as little as it can, which it finds where each rank has one chunk, and comes
-// near to elsewhere. The first part stands in the first chunk, the last in the last;
-// multi-token-prediction layers stand together, with nothing behind them but what ends the
-// model.
+// BalancedSequence spreads a model's parts, in their order, over the chunks, given the cost of each
+// part; see [LayoutSpec].Symbols. If all parts between the first and the last cost the same, it is
+// [BalancedLayout]. Otherwise it has the same goal, the cheapest costliest rank. It reaches the
+// optimum if each rank has one chunk, and comes close to it otherwise. The first part stands in the
+// first chunk, the last part in the last. Multi-token-prediction layers stand together, followed
+// only by the model's last part.
 func BalancedSequence(symbols string, costs []float64, s LayoutSpec, chunks int) (*Layout, error) {
 	if err := checkSequence(symbols); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLayout, err)
@@ -73,19 +70,21 @@ func BalancedSequence(symbols string, costs []float64, s LayoutSpec, chunks int)
 	total := 0.0
 	for i, c := range costs {
 		if total += c; !(c >= 0) || math.IsInf(total, 1) {
-			return nil, fmt.Errorf("%w: part %d of the model, %c, costs %v: want a finite number from 0, and a finite sum", ErrCosts, i+1,
+			return nil, fmt.Errorf("%w: part %d of the model, %c, costs %v: each cost must be finite and at least 0, and their sum finite", ErrCosts,
+				i+1,
 				symbols[i], c)
 		}
 	}
 	if least := min(2, n); chunks < 1 || chunks > MaxLayoutSymbols || chunks > 1 && least < 2 {
-		return nil, fmt.Errorf("%w: %s on %s: want 1 chunk to %d, and a part for the first and the last", ErrLayout, words.Plural(n, "part"),
+		return nil, fmt.Errorf("%w: %s on %s: want 1 to %d chunks, and a part for the first and the last chunk", ErrLayout,
+			words.Plural(n, "part"),
 			words.Plural(chunks, "chunk"), MaxLayoutSymbols)
 	}
 	if s.Ranks < 1 || s.Ranks > chunks {
 		return nil, fmt.Errorf("%w: %s for %s: want 1 to %d", ErrLayout, words.Plural(s.Ranks, "rank"), words.Plural(chunks, "chunk"), chunks)
 	}
 	if symbols[0] == byte(SymbolMTP) {
-		return nil, fmt.Errorf("%w: the model begins with m, but multi-token-prediction layers stand behind all others", ErrLayout)
+		return nil, fmt.Errorf("%w: the model begins with m, but multi-token-prediction layers must follow all other layers", ErrLayout)
 	}
 	s.Symbols = symbols
 	l := (&balance{spec: s, symbols: symbols, costs: costs}).layout(chunks)
@@ -98,8 +97,9 @@ func BalancedSequence(symbols string, costs []float64, s LayoutSpec, chunks int)
 	return l, nil
 }
 
-// balance is a layout in the making. The first part is the first chunk's, what is behind the
-// multi-token prediction, or the last part, the last chunk's; the body between is spread.
+// balance is a layout being built. The first part belongs to the first chunk; the parts after the
+// multi-token prediction, or the last part, belong to the last chunk. The body between them is
+// spread.
 type balance struct {
 	spec    LayoutSpec
 	symbols string
@@ -107,13 +107,13 @@ type balance struct {
 	body    []float64 // costs of the parts to spread
 	home    int       // the last chunk that may hold parts of the body: multi-token prediction's
 	counts  []int     // parts of the body of each chunk
-	extra   []float64 // of each chunk: what it costs beside them
+	extra   []float64 // by chunk: the cost of its other parts
 }
 
 // layout lays the parts out.
 func (b *balance) layout(chunks int) *Layout {
 	n := len(b.symbols)
-	mtp, rest := max(0, n-1), max(0, n-1) // where multi-token prediction begins, and what is behind it
+	mtp, rest := max(0, n-1), max(0, n-1) // the start of multi-token prediction, and of the parts after it
 	if i := strings.IndexByte(b.symbols, byte(SymbolMTP)); i >= 0 {
 		mtp, rest = i, strings.LastIndexByte(b.symbols, byte(SymbolMTP))+1
 	}
@@ -149,8 +149,7 @@ func (b *balance) layout(chunks int) *Layout {
 	return l
 }
 
-// sum adds costs up; of those that are alike it is a product, so that what is equal
-// compares equal.
+// sum adds costs. For equal costs it is a product, so that equal sums compare equal.
 func sum(costs []float64) float64 {
 	if len(costs) > 0 && alike(costs) {
 		return costs[0] * float64(len(costs))
@@ -168,7 +167,7 @@ func alike(costs []float64) bool {
 
 func (b *balance) rank(chunk int) int { return b.spec.Placement.Rank(chunk, b.spec.Ranks) }
 
-// deal spreads parts that cost the same: each in turn goes to the rank that costs least.
+// deal spreads parts that cost the same: each in turn goes to the rank with the lowest cost.
 func (b *balance) deal() {
 	if len(b.body) == 0 {
 		return
@@ -188,7 +187,7 @@ func (b *balance) deal() {
 		best, leastRank, least := 0, math.Inf(1), math.Inf(1)
 		for i := range b.home + 1 {
 			r := b.rank(i)
-			// Products, not running sums, so that what is equal compares equal.
+			// Products and not running sums, so that equal costs compare equal.
 			rank := float64(ofRank.counts[r])*part + ofRank.extra[r]
 			cost := float64(b.counts[i])*part + b.extra[i]
 			if rank < leastRank || rank == leastRank && cost <= least {

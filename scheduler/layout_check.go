@@ -9,21 +9,21 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
-// LayoutSpec is what a layout has to fit.
+// LayoutSpec describes the model and the pipeline that a layout must fit.
 type LayoutSpec struct {
 	Layers    int // decoder layers
 	MTPLayers int // multi-token-prediction layers
 	Ranks     int
-	Chunks    int // the most chunks on any rank
+	Chunks    int // the largest number of chunks on any rank
 	Placement Placement
-	// Symbols are the parts of a model that is not an embedding, decoder layers and a loss,
-	// in their order: EtttEtttL for an encoder and a decoder. Where they are given, Layers
-	// and MTPLayers mean nothing. "" means E, Layers times t, MTPLayers times m, L.
+	// Symbols lists, in order, the parts of a model that is more than an embedding, decoder layers
+	// and a loss: EtttEtttL for an encoder and a decoder. If Symbols is set, Layers and MTPLayers
+	// are ignored. "" means E, Layers times t, MTPLayers times m, L.
 	Symbols string
 }
 
-// Validate says whether the layout covers the model once, in an order that can
-// be computed, on the chunks that there are.
+// Validate checks that the layout covers the model once, in an order that can be computed, on the
+// given chunks. The error is ErrLayout.
 func (l *Layout) Validate(s LayoutSpec) error {
 	chunks, err := s.Placement.Chunks(s.Ranks, s.Chunks)
 	if err != nil {
@@ -63,7 +63,7 @@ func (l *Layout) checkSymbols(s LayoutSpec) error {
 	case count[SymbolLoss] != 1:
 		return fmt.Errorf("it has %d L, want exactly 1", count[SymbolLoss])
 	case len(first) == 0 || first[0] != SymbolEmbedding:
-		return errors.New("it must begin with E: chunk 0 takes the tokens in")
+		return errors.New("it must begin with E: chunk 0 reads the tokens")
 	case len(last) == 0 || last[len(last)-1] != SymbolLoss:
 		return fmt.Errorf("it must end with L: the last chunk, %d, computes the loss", len(l.Chunks)-1)
 	case count[SymbolLayer] != s.Layers:
@@ -74,21 +74,21 @@ func (l *Layout) checkSymbols(s LayoutSpec) error {
 	return nil
 }
 
-// checkSequence says whether the chunks spell the model's parts, from the first chunk to
-// the last, neither of which is empty: data come in at one, and gradients begin at the other.
+// checkSequence checks that the chunks hold the model's parts in order and that the first and the
+// last chunk are not empty: data enter at one, and gradients start at the other.
 func (l *Layout) checkSequence(s LayoutSpec) error {
 	if err := checkSequence(s.Symbols); err != nil {
 		return err
 	}
 	last := len(l.Chunks) - 1
-	at := 0 // in the model
+	at := 0 // index in the model
 	for i, chunk := range l.Chunks {
 		for _, symbol := range chunk {
 			switch {
 			case strings.IndexByte(layoutSymbols, byte(symbol)) < 0:
 				return fmt.Errorf("chunk %d holds the unknown symbol %q", i, symbol)
 			case at == len(s.Symbols):
-				return fmt.Errorf("chunk %d holds %c behind the model's last part: it has %d parts, %s", i, symbol, at, quoteSequence(s.Symbols))
+				return fmt.Errorf("chunk %d holds %c after the model's last part: the model has %d parts, %s", i, symbol, at, quoteSequence(s.Symbols))
 			case byte(symbol) != s.Symbols[at]:
 				return fmt.Errorf("chunk %d holds %c where the model has %c, as part %d of %d: its parts are %s",
 					i, symbol, s.Symbols[at], at+1, len(s.Symbols), quoteSequence(s.Symbols))
@@ -98,17 +98,17 @@ func (l *Layout) checkSequence(s LayoutSpec) error {
 	}
 	switch {
 	case at < len(s.Symbols):
-		return fmt.Errorf("it ends with chunk %d after %d parts, but the model goes on with %c: it has %d parts, %s",
+		return fmt.Errorf("it ends with chunk %d after %d parts, but the model continues with %c: the model has %d parts, %s",
 			last, at, s.Symbols[at], len(s.Symbols), quoteSequence(s.Symbols))
 	case len(l.Chunks[0]) == 0:
-		return fmt.Errorf("chunk 0 is empty: it must hold the model's first part, %c, which takes the data in", s.Symbols[0])
+		return fmt.Errorf("chunk 0 is empty: it must hold the model's first part, %c, which reads the data", s.Symbols[0])
 	case len(l.Chunks[last]) == 0:
 		return fmt.Errorf("chunk %d, the last, is empty: it must hold the model's last part, %c", last, s.Symbols[at-1])
 	}
 	return nil
 }
 
-// checkSequence says whether a model's parts can be laid out.
+// checkSequence checks a model's parts.
 func checkSequence(symbols string) error {
 	if n := len(symbols); n < 1 || n > MaxLayoutSymbols {
 		return fmt.Errorf("the model has %d parts: want 1 to %d", n, MaxLayoutSymbols)
@@ -121,23 +121,24 @@ func checkSequence(symbols string) error {
 	return nil
 }
 
-// quoteSequence writes a model's parts as a layout does, as much as an error may repeat.
+// quoteSequence writes a model's parts as a layout does, cut to the length that an error may
+// repeat.
 func quoteSequence(symbols string) string { return shorten(chunkString([]Symbol(symbols))) }
 
-// checkMTP holds the rules of multi-token prediction: its layers follow all
-// decoder layers, together, at the end of a rank that doesn't also embed.
+// checkMTP checks the rules of multi-token prediction: its layers stand together after all decoder
+// layers, at the end of a rank that doesn't also hold the embedding.
 func (l *Layout) checkMTP(s LayoutSpec) error {
 	home := -1
 	for i, chunk := range l.Chunks {
 		at := slices.Index(chunk, SymbolMTP)
 		if t := lastIndex(chunk, SymbolLayer); t >= 0 && (home >= 0 || at >= 0 && t > at) {
-			return fmt.Errorf("chunk %d holds a t after the first m: all m come after all t", i)
+			return fmt.Errorf("chunk %d holds a t after the first m: all m must follow all t", i)
 		}
 		if at < 0 {
 			continue
 		}
 		if home >= 0 {
-			return fmt.Errorf("chunks %d and %d both hold m: all m stand in one chunk", home, i)
+			return fmt.Errorf("chunks %d and %d both hold m: put all m into one chunk", home, i)
 		}
 		home = i
 	}
@@ -146,11 +147,11 @@ func (l *Layout) checkMTP(s LayoutSpec) error {
 	}
 	rank := s.Placement.Rank(home, s.Ranks)
 	if rank == 0 {
-		return fmt.Errorf("chunk %d, on rank 0, holds m: rank 0 holds no m", home)
+		return fmt.Errorf("chunk %d, on rank 0, holds m: move it to another rank; rank 0 cannot hold m", home)
 	}
 	for later := home + 1; later < len(l.Chunks); later++ {
 		if s.Placement.Rank(later, s.Ranks) == rank {
-			return fmt.Errorf("chunk %d, on rank %d, holds m, but chunk %d follows on that rank: m stand in a rank's last chunk",
+			return fmt.Errorf("chunk %d, on rank %d, holds m, but chunk %d follows on that rank: m must stand in a rank's last chunk",
 				home, rank, later)
 		}
 	}

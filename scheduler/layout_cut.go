@@ -2,11 +2,11 @@ package scheduler
 
 import "math"
 
-// cut spreads a body of parts that cost differently. It begins with the cuts that have the
-// least costliest chunk, which is best where each rank has one, and then moves single parts
-// along the chunks as long as that makes the ranks better, or as good and the chunks more
-// even. No rank's chunk costs more than the costliest rank of the best layout does, so with
-// two chunks on each rank the costliest costs at most twice as much as it could.
+// cut spreads a body of parts with different costs. It starts with the cuts that give the cheapest
+// costliest chunk, which is optimal if each rank has one chunk. Then it moves single parts along
+// the chunks as long as that makes the ranks better, or equally good and the chunks more even. No
+// chunk costs more than the costliest rank of the optimal layout. So with two chunks on each rank,
+// the costliest rank costs at most twice the optimum.
 func (b *balance) cut() {
 	c := newCuts(b)
 	c.even()
@@ -16,14 +16,14 @@ func (b *balance) cut() {
 	}
 }
 
-// cuts are the places where a body is cut into chunks. A part that costs nothing is one with
-// the part before it, so that each move makes a difference.
+// cuts are the places where a body is cut into chunks. A part of cost 0 is merged with the part
+// before it, so that each move changes a cost.
 type cuts struct {
 	*balance
 	at    []int     // chunk i has the parts from at[i] up to at[i+1]
-	parts []int     // place in the body of each
-	cost  []float64 // of all before each
-	ranks []float64 // to add up in
+	parts []int     // index in the body of each
+	cost  []float64 // of all parts before each
+	ranks []float64 // scratch for sums
 }
 
 func newCuts(b *balance) *cuts {
@@ -39,8 +39,8 @@ func newCuts(b *balance) *cuts {
 	return c
 }
 
-// fill gives each chunk in turn as many parts as a limit of its cost allows, and says whether
-// that is all of them.
+// fill gives each chunk in turn as many parts as the cost limit allows, and reports whether all
+// parts fit.
 func (c *cuts) fill(limit float64) bool {
 	n, at := len(c.parts)-1, 0
 	for i := range c.home + 1 {
@@ -53,7 +53,7 @@ func (c *cuts) fill(limit float64) bool {
 	return at == n
 }
 
-// even finds the cuts with the least costliest chunk, by halving.
+// even finds the cuts with the cheapest costliest chunk, by bisection.
 func (c *cuts) even() {
 	low := 0.0 // too low a limit, or nearly
 	for _, extra := range c.extra[:c.home+1] {
@@ -70,7 +70,7 @@ func (c *cuts) even() {
 	c.fill(high)
 }
 
-// score is how good cuts are, what matters most first.
+// score rates cuts; the most important criterion comes first.
 type score struct {
 	largest       float64 // costliest rank
 	ranks, chunks float64 // sums of squares: less is more even
@@ -105,8 +105,8 @@ func (c *cuts) score() score {
 	return s
 }
 
-// improve tries to take parts from a chunk for another one, near or far: what is between
-// moves along. It ends when no such move is better, or after maxBalanceWork.
+// improve tries to move a part from one chunk to another, near or far; the parts between move
+// along. It ends when no such move is better, or after maxBalanceWork.
 func (c *cuts) improve() {
 	best, work := c.score(), 0
 	for improved := true; improved; {
@@ -134,8 +134,8 @@ func (c *cuts) improve() {
 	}
 }
 
-// move takes a part from the first chunk for the one at a distance (step −1), or the other
-// way round (1), if there is one.
+// move moves a part to the first chunk from the chunk at a distance (step −1), or in the other
+// direction (step 1), if there is one.
 func (c *cuts) move(first, distance, step int) bool {
 	between := c.at[first+1 : first+distance+1]
 	if step < 0 && between[0] == c.at[first] || step > 0 && between[distance-1] == c.at[first+distance+1] {

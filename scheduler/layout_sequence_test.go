@@ -27,18 +27,18 @@ func TestValidateSequence(t *testing.T) {
 		{"tLtL", "tL|tL", 2, ""}, // a loss on the way
 		{"EttmL", "E|tt|mL", 3, ""},
 		{"EtttEtttL", "Et|tt|tEt|tL", 4, "chunk 2 holds t where the model has E, as part 5 of 9: its parts are Et*3,Et*3,L"},
-		{"EtttEtttL", "Et|tt|Ett|t", 4, "it ends with chunk 3 after 8 parts, but the model goes on with L: it has 9 parts, Et*3,Et*3,L"},
-		{"EtttEtttL", "Et|tt|Ett|tLL", 4, "chunk 3 holds L behind the model's last part: it has 9 parts"},
+		{"EtttEtttL", "Et|tt|Ett|t", 4, "it ends with chunk 3 after 8 parts, but the model continues with L: the model has 9 parts, Et*3,Et*3,L"},
+		{"EtttEtttL", "Et|tt|Ett|tLL", 4, "chunk 3 holds L after the model's last part: the model has 9 parts"},
 		{"EtttEtttL", "tt|tE|Ett|tL", 4, "chunk 0 holds t where the model has E, as part 1 of 9"},
 		{"tttL", "Ettt|L", 2, "chunk 0 holds E where the model has t, as part 1 of 4"},
 		{"tttL", "|tttL", 2, "chunk 0 is empty: it must hold the model's first part, t"},
 		{"tttL", "tttL|", 2, "chunk 1, the last, is empty: it must hold the model's last part, L"},
-		{"tttL", "", 1, "it ends with chunk 0 after 0 parts, but the model goes on with t"},
+		{"tttL", "", 1, "it ends with chunk 0 after 0 parts, but the model continues with t"},
 		{"tttL", "t|t", 1, "it has 2 chunks, but 1 rank with 1 each"},
 		{"EtxL", "EttL", 1, `part 3 of the model has the unknown symbol 'x'`},
 		{strings.Repeat("t", MaxLayoutSymbols+1), "t", 1, "want 1 to"},
 		{"EtmtL", "EtmtL", 1, "holds a t after the first m"},
-		{"EttmL", "Ettm|L", 2, "rank 0 holds no m"},
+		{"EttmL", "Ettm|L", 2, "rank 0 cannot hold m"},
 		{strings.Repeat("Et", 1000), "EE", 1, "chunk 0 holds E where the model has t, as part 2 of 2000"},
 	} {
 		l, err := ParseLayout(c.layout)

@@ -1,31 +1,30 @@
 package scheduler
 
-// The limits of this package, all checked before memory is allocated.
+// The limits of this package. All are checked before memory is allocated.
 const (
-	// MaxActions bounds the actions of one table. 1024 ranks with 4 chunks and
-	// 4096 microbatches need half of it.
+	// MaxActions limits the actions of one table. 1024 ranks with 4 chunks and 4096 microbatches
+	// need half of it.
 	MaxActions = 1 << 26
-	// MaxSkips bounds the skip edges of one table: each chunk of 256 could have one to every
-	// other.
+	// MaxSkips limits the skip edges of one table. It allows one between any two of 256 chunks.
 	MaxSkips = 1 << 15
-	// MaxTableBytes bounds the text of a table. It is 16 bytes for each of the most
+	// MaxTableBytes limits the text of a table, in bytes. It is 16 bytes for each of MaxActions
 	// actions.
 	MaxTableBytes = 1 << 30
-	// MaxLayoutSymbols bounds a layout's symbols and splits after its
-	// repetitions are expanded.
+	// MaxLayoutSymbols limits a layout's symbols and chunk ends after its repetitions are expanded.
 	MaxLayoutSymbols = 1 << 16
-	// maxBalanceWork bounds the costs of chunks that are looked at to spread a model's parts,
-	// which takes some tens of milliseconds.
+	// maxBalanceWork limits how many chunk costs are examined to spread a model's parts, which
+	// takes some tens of milliseconds.
 	maxBalanceWork = 1 << 24
-	// balanceMoves bounds how many parts are moved at once to see whether it helps.
+	// balanceMoves limits how many parts are moved at once to see whether the layout improves.
 	balanceMoves = 8
-	// balanceHalvings bounds the search for the least costliest chunk, to the last bit.
+	// balanceHalvings limits the bisection for the cheapest costliest chunk; it reaches the last
+	// bit.
 	balanceHalvings = 64
-	// MaxPeriodActions bounds the actions of a table whose period is told, which takes
-	// several plays.
+	// MaxPeriodActions limits the actions of a table for which SteadyStateStep computes a period,
+	// which takes several simulations.
 	MaxPeriodActions = 100_000
-	// periodSteps bounds the plays that a period is told from.
+	// periodSteps limits the steps that are simulated to find a period.
 	periodSteps = 16
-	// maxQuoted bounds how many bytes of a bad input an error repeats.
+	// maxQuoted limits how many bytes of a bad input an error repeats.
 	maxQuoted = 40
 )

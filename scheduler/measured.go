@@ -5,26 +5,28 @@ import (
 	"math"
 )
 
-// fewVisits is how many of microbatches to chunks a measured table may claim that has fewer actions.
+// fewVisits is the number of microbatch-chunk pairs that a measured table with fewer actions may
+// claim.
 const fewVisits = 1 << 20
 
-// measured is a step with what its actions waited for.
+// measured is a step together with what its actions waited for.
 type measured struct {
 	*Step
 	edges *Edges
-	// at is where the action is whose output goes by an edge of a kind, by its chunk and microbatch; rank −1: it
-	// has not ended.
+	// at is the place of the action whose output travels over an edge of a kind, by its chunk and
+	// microbatch; rank −1: the action has not ended.
 	at [2][]place
-	// takes is, with credits, the position of the n-th action of a chunk that consumes by the edges of a kind.
+	// takes is, if credits are known, the position of a chunk's n-th action that consumes from
+	// edges of a kind.
 	takes [2][][]int32
-	// sent is the place of each action among those of its chunk that send by a kind's edges, from 0.
+	// sent is the index of each action among its chunk's actions that send over a kind of edge.
 	sent [2][]int32
-	// fastest is the least time between the end of an action and the start of one on another rank that takes
-	// its output: what a message is known to take at most, by the two ranks.
+	// fastest is, for two ranks, the shortest time between the end of an action on one and the
+	// start of an action on the other that takes its output. A message takes at most that long.
 	fastest map[[2]int]float64
 }
 
-// measure looks at a step's times. Their number may be less than the actions of a rank.
+// measure examines a step's times. A rank may have fewer times than actions.
 func (s *Step) measure() (*measured, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -87,7 +89,7 @@ func (m *measured) action(p place) Action { return m.Table.Ranks[p.rank][p.posit
 func (m *measured) start(p place) float64 { return m.MS[p.rank][p.position][0] }
 func (m *measured) end(p place) float64   { return m.MS[p.rank][p.position][1] }
 
-// partners are the actions that run as one with that at a place.
+// partners returns the actions that run as one with the action at a place.
 func (m *measured) partners(p place) (first, last int) {
 	row := m.Table.Ranks[p.rank]
 	first, last = p.position, p.position
@@ -100,13 +102,13 @@ func (m *measured) partners(p place) (first, last int) {
 	return first, min(last, len(m.MS[p.rank])-1)
 }
 
-// before is the action before one, or before its pair, on its rank.
+// before returns the action before a given one, or before its pair, on its rank.
 func (m *measured) before(p place) (place, bool) {
 	first, _ := m.partners(p)
 	return place{p.rank, first - 1}, first > 0
 }
 
-// eachInput gives the actions whose outputs an action takes, or its pair.
+// eachInput calls f for the actions whose outputs the given action, or its pair, takes.
 func (m *measured) eachInput(p place, f func(from place)) {
 	first, last := m.partners(p)
 	for i := first; i <= last; i++ {
@@ -123,8 +125,8 @@ func (m *measured) eachInput(p place, f func(from place)) {
 	}
 }
 
-// eachCredit gives the actions that gave back, as they began, the credits which an action took, or its
-// pair.
+// eachCredit calls f for the actions whose starts returned the credits that the given action, or
+// its pair, took.
 func (m *measured) eachCredit(p place, f func(from place)) {
 	if m.Credits == nil {
 		return
@@ -146,18 +148,18 @@ func (m *measured) eachCredit(p place, f func(from place)) {
 	}
 }
 
-// message is what an output took at most from one rank to another.
+// message returns an upper limit of a message's time from one rank to another.
 func (m *measured) message(from, to int) float64 { return m.fastest[[2]int{from, to}] }
 
-// cause is what an action waited for last.
+// cause is the last condition that an action waited for.
 type cause struct {
 	why  Why
 	from place
-	at   float64 // since when it waits for nothing of the kind
+	at   float64 // time at which the condition was met
 }
 
-// latest is the last of what an action had to wait for. It is not later than its start, but for
-// what clocks are wrong by.
+// latest returns the last condition that an action waited for. It is not later than the action's
+// start, except by the error of the clocks.
 func (m *measured) latest(p place) cause {
 	best := cause{why: FirstOfAll, at: math.Inf(-1)}
 	if b, ok := m.before(p); ok {
@@ -176,7 +178,7 @@ func (m *measured) latest(p place) cause {
 	return best
 }
 
-// later reports whether a time is later than another one, by more than what sums of times are rounded by.
-// Of what was over at the same time the rank's own action comes first, then credits, of which the
-// moment is known, then messages.
+// later reports whether a time is later than another by more than the rounding of sums. If two
+// conditions are met at the same time, the rank's own action comes first, then credits, whose time
+// is known, then messages.
 func later(a, b float64) bool { return a > b+1e-9*max(1, math.Abs(b)) || math.IsInf(b, -1) }

@@ -165,24 +165,24 @@ func TestMegatronRefused(t *testing.T) {
 		is   error
 		says string
 	}{
-		"counts of a V":          {counts(zbv, 0), ErrSpec, "schedule zb-v don't run all forwards in one order"},
+		"counts of a V":          {counts(zbv, 0), ErrSpec, "schedule zb-v do not run all forwards in one order"},
 		"schedule table of a U":  {virtual(Spec{Schedule: UShape, Ranks: 2, Chunks: 2, Microbatches: 4}), ErrSpec, "u-shape"},
 		"schedule table of auto": {virtual(Spec{Schedule: Auto, Ranks: 2, Chunks: 2, Microbatches: 4}), ErrSpec, "auto"},
 		"counts of a bad spec":   {counts(Spec{Schedule: OneFOneB, Ranks: 2, Chunks: 2, Microbatches: 4}, 0), ErrSpec, "holds 1 chunk"},
-		"counts of no such rank": {counts(oneF, 2), ErrSpec, "no rank 2; the ranks are 0 to 1"},
+		"counts of no such rank": {counts(oneF, 2), ErrSpec, "rank 2 does not exist: the ranks are 0 to 1"},
 		"counts of many chunks":  {counts(Spec{Schedule: None, Ranks: 1, Chunks: 3, Microbatches: 2}, 0), ErrSpec, "3 chunks"},
 		"order of I and W":       {order(zbv, 1), ErrNotation, "part of a backward"},
 		"order of deferred W": {order(Spec{Schedule: OneFOneB, Ranks: 2, Chunks: 1, Microbatches: 4, DeferWeights: 1}, 1), ErrNotation,
 			"part of a backward"},
-		"order of pairs":        {pairErr, ErrNotation, "runs as one with the next"},
-		"order of no such rank": {order(oneF, -1), ErrRank, "no rank -1"},
-		"warm-up too long":      {convert(make([]VirtualMicrobatch, 3), 1, 4), ErrSpec, "a warm-up of 4 of 3"},
+		"order of pairs":        {pairErr, ErrNotation, "overlaps with the next one"},
+		"order of no such rank": {order(oneF, -1), ErrRank, "rank -1 does not exist"},
+		"warm-up too long":      {convert(make([]VirtualMicrobatch, 3), 1, 4), ErrSpec, "the warm-up has 4 of 3"},
 		"no chunks":             {convert(nil, 0, 0), ErrSpec, "at least 1 chunk"},
-		"chunk out of range":    {convert([]VirtualMicrobatch{{0, 0}, {0, 2}}, 2, 0), ErrSpec, "virtual microbatch 1 is of chunk 2"},
+		"chunk out of range":    {convert([]VirtualMicrobatch{{0, 0}, {0, 2}}, 2, 0), ErrSpec, "virtual microbatch 1 names chunk 2"},
 		"positions that remain": {shape(EdgeSizes{Sequences: 1, Positions: 30, Hidden: 8, ContextParallel: 4}), ErrSpec,
-			"4 ranks can't share 30 positions"},
+			"4 ranks cannot share 30 positions"},
 		"no positions":         {shape(EdgeSizes{Sequences: 1, Hidden: 8}), ErrSpec, "at least 1"},
-		"transfers of no rank": {transfers(oneF, 2), ErrRank, "no rank 2"},
+		"transfers of no rank": {transfers(oneF, 2), ErrRank, "rank 2 does not exist"},
 	} {
 		if !errors.Is(c.err, c.is) || !strings.Contains(fmt.Sprint(c.err), c.says) {
 			t.Errorf("%s: %v, want %v with %q", name, c.err, c.is, c.says)

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// progress is how far a rank is in an order that comes out as it runs: what it has begun
-// and ended on each of its chunks, and which inputs are there. A chunk takes the
+// progress records how far a rank has come in an order that is made during a simulation: what it
+// has started and ended on each of its chunks, and which inputs have arrived. A chunk takes the
 // microbatches in ascending order, in each of three lanes.
 type progress struct {
 	forwardOnly bool
-	bound       int     // most outputs held, each from its F to the end of its B or W
+	bound       int     // largest number of outputs held, each from its F to the end of its B or W
 	chunks      []int32 // the rank's, ascending
 	of          []chunkProgress
 }
@@ -34,7 +34,7 @@ func laneOf(t Type) int {
 
 type chunkProgress struct {
 	begun, ended      [numLanes]int
-	weights, released int             // weight gradients, in B or W, begun and ended
+	weights, released int             // weight gradients, in B or W, started and ended
 	inputs            [2][]inputState // by EdgeKind and microbatch; nil: the chunk has none
 }
 
@@ -63,10 +63,10 @@ func newProgress(t *Table, rank, bound int) *progress {
 	return p
 }
 
-// place is where a chunk stands among the rank's, −1 if it is another rank's.
+// place returns the index of a chunk among the rank's chunks, −1 if another rank holds it.
 func (p *progress) place(chunk int32) int { return slices.Index(p.chunks, chunk) }
 
-// input is what an action needs from another chunk; nil: nothing.
+// input returns the input that an action needs from another chunk; nil: none.
 func (p *progress) input(a Action) *inputState {
 	kind, ok := a.Type.edge()
 	k := p.place(a.Chunk)
@@ -76,8 +76,8 @@ func (p *progress) input(a Action) *inputState {
 	return &p.of[k].inputs[kind][a.Microbatch]
 }
 
-// ready says whether the next action of a lane has its inputs, and comes after the weight
-// gradients that it must come after.
+// ready reports whether the next action of a lane has its inputs and follows the weight gradients
+// that must come before it.
 func (p *progress) ready(a Action) bool {
 	c := &p.of[p.place(a.Chunk)]
 	m := int(a.Microbatch)
@@ -91,12 +91,12 @@ func (p *progress) ready(a Action) bool {
 	return in == nil || *in == there
 }
 
-// admits says whether the next forward of a chunk may begin. A rank that took whatever
-// comes could fill up with outputs of its first chunk, and never take the forward of its
-// second that would let one of them go. So a forward is admitted only if all that the rank
-// holds can still finish within the bound, one microbatch after the other in ascending
-// order. Every rank goes by the same order, so that what each can do alone all can do
-// together. (It is the banker's algorithm with the order given.)
+// admits reports whether the next forward of a chunk may start. A rank that took any ready forward
+// could fill up with outputs of its first chunk, and never run the forward of its second that would
+// release one of them. So a forward is admitted only if everything that the rank holds can still
+// finish within the bound, one microbatch after the other in ascending order. Every rank uses the
+// same order. So if each rank can finish alone, all can finish together. (This is the banker's
+// algorithm with a given order.)
 func (p *progress) admits(chunk int32) bool {
 	if p.forwardOnly { // nothing is held
 		return true
@@ -144,7 +144,7 @@ func (p *progress) begin(a Action) {
 	}
 }
 
-// End takes note that an action that has begun has ended.
+// End records that a started action has ended.
 func (p *progress) End(a Action) {
 	c := &p.of[p.place(a.Chunk)]
 	c.ended[laneOf(a.Type)]++

@@ -115,15 +115,15 @@ func TestRegisteredWrong(t *testing.T) {
 		{"a row is missing", func(rows [][]Action) [][]Action { return rows[1:] }, ErrTable, "made 1 row for 2 ranks"},
 		{"no rows", func([][]Action) [][]Action { return nil }, ErrTable, "made 0 rows for 2 ranks"},
 		{"an action is missing", func(rows [][]Action) [][]Action { rows[1] = rows[1][:len(rows[1])-1]; return rows }, ErrIncomplete,
-			"which this program has registered"},
+			"which this program registered"},
 		{"an action is strange", func(rows [][]Action) [][]Action { rows[0][0].Chunk = -1; return rows }, ErrTable,
-			"which this program has registered"},
+			"which this program registered"},
 		{"an action is on the wrong rank", func(rows [][]Action) [][]Action { rows[0], rows[1] = rows[1], rows[0]; return rows }, ErrRank,
-			"which this program has registered"},
+			"which this program registered"},
 		{"the order is reversed", func(rows [][]Action) [][]Action { slices.Reverse(rows[0]); return rows }, ErrOrder,
-			"which this program has registered"},
+			"which this program registered"},
 		{"forwards of the loss are out of order", func(rows [][]Action) [][]Action { slices.Reverse(rows[1][:4]); return rows }, ErrOrder,
-			"forwards of the last chunk don't come in ascending microbatch order"},
+			"forwards of the last chunk do not run in ascending microbatch order"},
 		{"input gradients are out of order", func(rows [][]Action) [][]Action {
 			b := rows[0][4:]
 			apart := slices.Concat(slices.Clone(b), b)
@@ -133,7 +133,7 @@ func TestRegisteredWrong(t *testing.T) {
 			slices.Reverse(apart[:4])
 			rows[0] = slices.Concat(rows[0][:4], apart)
 			return rows
-		}, ErrOrder, "input gradients don't come in ascending microbatch order"},
+		}, ErrOrder, "input gradients do not run in ascending microbatch order"},
 		{"weight gradients are out of order", func(rows [][]Action) [][]Action {
 			for _, row := range rows {
 				slices.Reverse(row[len(row)/2:])
@@ -171,7 +171,7 @@ func TestRegisterPanics(t *testing.T) {
 		{"other", Generator{Rows: rows, Placement: 9}, "unknown placement"},
 		{"other", Generator{Rows: rows, ChunksMin: 2, ChunksMax: 1}, "2 to 1 chunks"},
 		{"other", Generator{Rows: rows, ChunksMin: -1}, "-1 to -1 chunks"},
-		{"other", Generator{Rows: rows, Placement: V, ChunksMin: 1}, "1 to 1 chunks on each rank are impossible in placement V"},
+		{"other", Generator{Rows: rows, Placement: V, ChunksMin: 1}, "1 to 1 chunks on each rank are impossible with placement V"},
 	} {
 		func() {
 			defer func() {

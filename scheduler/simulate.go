@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// Costs says how long an action takes on a rank, in any unit.
+// Costs returns how long an action takes on a rank, in any unit.
 type Costs func(rank int, a Action) float64
 
-// UnitCosts gives F, I and W a cost of 1, and B, which is I and W, of 2.
+// UnitCosts gives F, I and W a cost of 1, and B, which is I and W, a cost of 2.
 func UnitCosts(_ int, a Action) float64 {
 	if a.Type == B {
 		return 2
@@ -16,42 +16,43 @@ func UnitCosts(_ int, a Action) float64 {
 	return 1
 }
 
-// Link says how long a message from a rank to another is under way.
+// Link returns how long a message takes from one rank to another.
 type Link func(from, to int) float64
 
-// Timeline says when each action ran.
+// Timeline holds the time at which each action ran, in the unit of the costs.
 type Timeline struct {
-	Start, End [][]float64 // by rank and position in its order
+	Start, End [][]float64 // indexed by rank and position in its order
 	Makespan   float64     // end of the last action
-	Busy       []float64   // by rank: the sum of its actions
+	Busy       []float64   // by rank: the total time of its actions
 	Idle       []float64   // by rank: waiting between its first and its last action
-	// SteadyStateStep, where Machine.SteadyStateStep was asked for it, is the time from step to step where
-	// steps follow each other without a wait; 0: not known.
+	// SteadyStateStep, which Machine.SteadyStateStep computes, is the time from step to step if
+	// steps follow each other without a wait; 0: unknown.
 	SteadyStateStep float64
-	// BubbleFraction is the share of all ranks' time, from 0 to the makespan, in
-	// which no action runs.
+	// BubbleFraction is the share of all ranks' time, from 0 to the makespan, in which no action
+	// runs. It lies between 0 and 1.
 	BubbleFraction float64
 }
 
-// Machine is what a table is played on.
+// Machine describes the ranks that a table is simulated on.
 type Machine struct {
 	Costs   Costs
 	Link    Link     // nil: messages take no time
-	Credits *Credits // nil: unbounded
-	// Share is, where ranks share a machine, the speed of each of n actions that
-	// run at a time, as a share of that which Costs go by. nil: each rank has its own.
+	Credits *Credits // nil: unlimited
+	// Share is for ranks that share a machine. It returns the speed of each of n concurrent actions
+	// as a fraction of the speed for which Costs holds. nil: each rank has its own cores.
 	Share func(running int) float64
 }
 
-// SharedCores is the Share of a machine that n actions can use at a time at their
-// full speed; one that runs alone gains nothing from the others' cores.
+// SharedCores returns the Share of a machine on which up to n actions run at full speed at the same
+// time, with n = cores. An action that runs alone gains nothing from the idle cores.
 func SharedCores(cores float64) func(running int) float64 {
 	return func(running int) float64 { return min(1, cores/float64(running)) }
 }
 
-// Simulate plays a table: each rank starts its next action as soon as the one
-// before has ended, its inputs are there, and a credit of each edge that its output
-// leaves by. A skip's messages take what the link between its two ranks takes.
+// Simulate computes the times of a table. Each rank starts its next action as soon as the previous
+// one has ended, its inputs have arrived, and each edge of its output has a credit. A skip's
+// messages take the time of the link between its two ranks. The errors are those of Check, and
+// ErrCosts.
 func (m Machine) Simulate(t *Table) (*Timeline, error) {
 	ix, err := newIndex(t)
 	if err != nil {
@@ -64,18 +65,18 @@ func (m Machine) Simulate(t *Table) (*Timeline, error) {
 	return p.timeline, nil
 }
 
-// Simulate plays a table with messages that take no time and unbounded credits.
+// Simulate runs a table on a machine whose messages take no time and whose credits are unlimited.
 func Simulate(t *Table, costs Costs) (*Timeline, error) {
 	return Machine{Costs: costs}.Simulate(t)
 }
 
 func (m Machine) checkCredits(t *Table) error {
 	if c := m.Credits; c != nil && (len(c.Forward) != t.NumChunks || len(c.Backward) != t.NumChunks) {
-		return fmt.Errorf("%w: credits for %d forward and %d backward edges, but there are %d chunks",
+		return fmt.Errorf("%w: there are credits for %d forward and %d backward edges, but the table has %d chunks",
 			ErrCosts, len(c.Forward), len(c.Backward), t.NumChunks)
 	}
 	if c, n := m.Credits, len(t.Skips); c != nil && (len(c.SkipForward) != n || len(c.SkipBackward) != n) {
-		return fmt.Errorf("%w: credits for %d forward and %d backward skip edges, but the table has %d",
+		return fmt.Errorf("%w: there are credits for %d forward and %d backward skip edges, but the table has %d skips",
 			ErrCosts, len(c.SkipForward), len(c.SkipBackward), n)
 	}
 	return nil
@@ -84,7 +85,7 @@ func (m Machine) checkCredits(t *Table) error {
 func (m Machine) cost(rank int, a Action) (float64, error) {
 	c := m.Costs(rank, a)
 	if !(c >= 0) || math.IsInf(c, 1) {
-		return 0, fmt.Errorf("%w: %v on rank %d costs %v, want a finite number from 0", ErrCosts, a, rank, c)
+		return 0, fmt.Errorf("%w: %v on rank %d costs %v: want a finite number of at least 0", ErrCosts, a, rank, c)
 	}
 	return c, nil
 }
@@ -94,8 +95,8 @@ func newTimeline(ranks int) *Timeline {
 		Idle: make([]float64, ranks)}
 }
 
-// Summarise sets the makespan, the idle times and the bubble from Start, End and Busy,
-// for a timeline that was measured, where ranks' clocks may differ.
+// Summarise computes the makespan, the idle times and the bubble from Start, End and Busy. It is
+// for a measured timeline, where the ranks' clocks may differ.
 func (tl *Timeline) Summarise() {
 	tl.Makespan = 0
 	busy := 0.0

@@ -2,9 +2,8 @@ package scheduler
 
 import "math/bits"
 
-// Jittered makes costs vary: each action takes between 1 − spread and 1 + spread times
-// its cost, by a number drawn from the seed and the action alone, so that every table
-// meets the same ones.
+// Jittered makes costs vary. Each action takes between 1 − spread and 1 + spread times its cost.
+// The factor depends only on the seed and the action, so every table gets the same ones.
 func Jittered(costs Costs, spread float64, seed uint64) Costs {
 	return func(rank int, a Action) float64 {
 		h := mix(seed ^ mix(uint64(a.Chunk)<<34|uint64(a.Microbatch)<<2|uint64(a.Type-F)))
@@ -13,7 +12,7 @@ func Jittered(costs Costs, spread float64, seed uint64) Costs {
 	}
 }
 
-// Slowed makes one rank take factor times as long for everything.
+// Slowed makes one rank take factor times as long for every action.
 func Slowed(costs Costs, slow int, factor float64) Costs {
 	return func(rank int, a Action) float64 {
 		c := costs(rank, a)
@@ -24,8 +23,8 @@ func Slowed(costs Costs, slow int, factor float64) Costs {
 	}
 }
 
-// mix spreads every bit of x over all bits (the last steps of MurmurHash3, and a
-// rotation against small numbers).
+// mix spreads every bit of x over all bits (the last steps of MurmurHash3, and a rotation that
+// helps for small numbers).
 func mix(x uint64) uint64 {
 	x = bits.RotateLeft64(x+0x9e3779b97f4a7c15, 27)
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd

@@ -2,16 +2,16 @@ package scheduler
 
 import "math"
 
-// event is something that happens at a time in a [loop].
+// event is something that happens at a point in time in a [loop].
 type event struct {
 	time   float64
 	kind   eventKind
 	rank   int
-	action Action // of an input: that needs it
+	action Action // of an input: the action that needs it
 }
 
-// eventKind is in the order in which events of one time happen: a rank decides by all
-// that has ended and come.
+// eventKind orders the events of one time. A rank decides after everything that ends or arrives at
+// that time.
 type eventKind uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 	rankDecides
 )
 
-// before says which of two events happens first.
+// before reports whether an event happens before another.
 func (e event) before(o event) bool {
 	switch {
 	case e.time != o.time:
@@ -31,11 +31,11 @@ func (e event) before(o event) bool {
 	return e.rank < o.rank
 }
 
-// events are a queue in the order of before: a binary heap. (With container/heap, which
-// knows no types, plays take half as long again.)
+// events is a priority queue in the order of before: a binary heap. (With container/heap, which is
+// not generic, simulations take 1.5 times as long.)
 type events []event
 
-// soonest is the time of the next event; infinite: there is none.
+// soonest returns the time of the next event; infinite: there is none.
 func (q events) soonest() float64 {
 	if len(q) == 0 {
 		return math.Inf(1)
@@ -54,7 +54,7 @@ func (q *events) push(next event) {
 	*q = h
 }
 
-// pop returns the next event, of which there is one.
+// pop removes and returns the next event. The queue must not be empty.
 func (q *events) pop() event {
 	h := *q
 	first, last := h[0], h[len(h)-1]

@@ -1,6 +1,6 @@
 package scheduler
 
-// playInLoop is play, event by event.
+// playInLoop does what play does, event by event.
 func (p *player) playInLoop() error {
 	rows := inRow{player: p}
 	for kind := range rows.inputs {
@@ -20,10 +20,10 @@ func (p *player) playInLoop() error {
 	return nil
 }
 
-// inRow is the policy of a table: a rank takes the next of its row, or the next pair.
+// inRow is the policy of a table: a rank takes the next action or pair of its row.
 type inRow struct {
 	*player
-	inputs [2][]bool // by EdgeKind, and chunk and microbatch: all of an action's are there
+	inputs [2][]bool // by EdgeKind, and chunk and microbatch: all inputs of the action have arrived
 }
 
 func (p inRow) next(rank int, can func(Action) bool) []Action {

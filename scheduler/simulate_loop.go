@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// loop plays ranks event by event. What a free rank takes next is its policy's to say:
-// the next of its row ([inRow]), the best that is ready ([greedyPolicy]), or the first of its row that is
-// ready ([closeUpPolicy]). When an action ends is known when it begins, or, where
-// ranks share cores, follows from what runs beside it ([sharedCores]).
+// loop simulates ranks event by event. A policy chooses what a free rank takes next: the next
+// action of its row ([inRow]), the best that is ready ([greedyPolicy]), or the first of its row
+// that is ready ([closeUpPolicy]). The end of an action is known at its start. If ranks share
+// cores, the end depends on what else runs ([sharedCores]).
 //
-// A table in its own order on ranks that share nothing is the one play without it: see
+// Only a table in its own order on ranks that share nothing is simulated without the loop: see
 // [player].
 type loop struct {
 	Machine
@@ -22,23 +22,23 @@ type loop struct {
 	table    *Table       // the orders that come out
 	timeline *Timeline
 	running  [][]Action // by rank; none: it is free
-	deciding []bool     // by rank: it decides before time goes on
+	deciding []bool     // by rank: it decides before time advances
 	edges    *Edges
 	underWay [2][]int     // by EdgeKind and slot: outputs
-	lacking  [2][][]int32 // by EdgeKind, chunk and microbatch: inputs yet to come, where there are several
+	lacking  [2][][]int32 // by EdgeKind, chunk and microbatch: inputs still to arrive, for actions with several
 }
 
-// policy says what a free rank takes next, and is told what happens.
+// policy chooses what a free rank takes next, and is told what happens.
 type policy interface {
-	// next returns what a free rank begins now, more than one action for a pair, none if
-	// it has to wait. can says whether an action has the credits for its output.
+	// next returns the action that a free rank starts now, two actions for a pair, none if the rank
+	// has to wait. can reports whether an action has the credits for its output.
 	next(rank int, can func(Action) bool) []Action
 	begin(rank int, a Action)
 	end(rank int, a Action)
-	arrived(rank int, a Action) // all inputs of one of the rank's actions are there
+	arrived(rank int, a Action) // all inputs of one of the rank's actions have arrived
 }
 
-// newLoop plays the chunks and ranks of a table.
+// newLoop simulates the chunks and ranks of a table.
 func newLoop(m Machine, t *Table, edges *Edges, p policy) *loop {
 	ranks := t.NumRanks()
 	out := *t
@@ -59,14 +59,14 @@ func newLoop(m Machine, t *Table, edges *Edges, p policy) *loop {
 	return l
 }
 
-// run plays until nothing happens any more.
+// run simulates until no event is left.
 func (l *loop) run() error {
 	for rank := range l.running {
 		l.decide(0, rank)
 	}
 	for {
 		soonest := l.soonest()
-		if l.cores != nil && (soonest > l.cores.now || len(l.events) == 0) { // all of now has happened
+		if l.cores != nil && (soonest > l.cores.now || len(l.events) == 0) { // all events of this time have happened
 			ended, err := l.cores.endBy(soonest)
 			if err != nil {
 				return err
@@ -106,7 +106,7 @@ func (l *loop) happen(e event) error {
 	return nil
 }
 
-// decide lets a rank decide, if it is free, when all has happened that happens now.
+// decide schedules a free rank's decision after all events of this time.
 func (l *loop) decide(now float64, rank int) {
 	if len(l.running[rank]) == 0 && !l.deciding[rank] {
 		l.deciding[rank] = true
@@ -125,7 +125,7 @@ func (l *loop) begin(now float64, rank int, actions []Action) error {
 		work += c
 	}
 	if math.IsInf(work, 1) {
-		return fmt.Errorf("%w: the pair of %v on rank %d costs more than a number holds", ErrCosts, actions[0], rank)
+		return fmt.Errorf("%w: the pair of %v on rank %d has an infinite cost", ErrCosts, actions[0], rank)
 	}
 	if l.cores != nil {
 		now = l.cores.begin(now, rank, work)
@@ -155,7 +155,7 @@ func (l *loop) end(now float64, rank int) error {
 	return nil
 }
 
-// send lets the ranks that an action's output goes to know of it after a message's time.
+// send delivers an action's output to the receiving ranks after the time of a message.
 func (l *loop) send(now float64, rank int, a Action) error {
 	kind, ok := a.Type.edge()
 	if !ok {
@@ -171,14 +171,14 @@ func (l *loop) send(now float64, rank int, a Action) error {
 	return nil
 }
 
-// sendTo lets the rank of an action know of its input.
+// sendTo delivers an input to the rank of an action.
 func (l *loop) sendTo(now float64, rank int, a Action) error {
 	to := l.table.RankOf(int(a.Chunk))
 	later := l.Link != nil && to != rank
 	if later {
 		way := l.Link(rank, to)
 		if !(way >= 0) {
-			return fmt.Errorf("%w: a message from rank %d to rank %d takes %v, want a number from 0", ErrCosts, rank, to, way)
+			return fmt.Errorf("%w: a message from rank %d to rank %d takes %v: want a number of at least 0", ErrCosts, rank, to, way)
 		}
 		if math.IsInf(way, 1) { // it never arrives
 			return nil
@@ -187,7 +187,7 @@ func (l *loop) sendTo(now float64, rank int, a Action) error {
 	}
 	e := event{time: now, kind: inputArrived, rank: to, action: a}
 	if !later {
-		return l.happen(e) // as it would before anything else of this time
+		return l.happen(e) // before anything else of this time
 	}
 	l.push(e)
 	return nil
@@ -208,7 +208,7 @@ func (l *loop) expect() {
 	}
 }
 
-// complete takes note of an input of an action, and says whether it was the last.
+// complete records an input of an action and reports whether it was the last one.
 func (l *loop) complete(a Action) bool {
 	kind, _ := a.Type.edge()
 	if l.lacking[kind] == nil || l.lacking[kind][a.Chunk] == nil {
@@ -219,8 +219,8 @@ func (l *loop) complete(a Action) bool {
 	return *n == 0
 }
 
-// slot is the place of an edge among those of its kind: its sender's for a neighbour's, and
-// behind them all that of a skip.
+// slot returns the index of an edge among those of its kind: the sender's for a neighbor's edge;
+// the skips' indexes follow.
 func (l *loop) slot(e Edge) int {
 	if e.isSkip() {
 		return l.table.NumChunks + int(e.Skip)
@@ -228,7 +228,7 @@ func (l *loop) slot(e Edge) int {
 	return int(e.From)
 }
 
-// hasCredit says whether all edges that an action's output leaves by have room.
+// hasCredit reports whether all edges of an action's output have a credit.
 func (l *loop) hasCredit(a Action) bool {
 	kind, ok := a.Type.edge()
 	if !ok || l.Credits == nil {
@@ -242,8 +242,8 @@ func (l *loop) hasCredit(a Action) bool {
 	return true
 }
 
-// moveCredits takes a credit of each edge for the output of an action that begins, and
-// gives back those of its inputs, to whose senders that may matter at once.
+// moveCredits takes a credit of each edge of a starting action's output, and returns those of its
+// inputs, which may let the senders start at once.
 func (l *loop) moveCredits(now float64, a Action) {
 	kind, ok := a.Type.edge()
 	if !ok || l.Credits == nil {

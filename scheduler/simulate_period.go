@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// SteadyStateStep is the time from a step's end to the next one's where steps follow each other
-// without a wait for the optimizer ("Zero Bubble Pipeline Parallelism", arXiv
-// 2401.10241, section 4): a rank begins a step when it has ended the one before. The
-// update takes no time, and no weight is shared between ranks.
+// SteadyStateStep returns the time from the end of one step to the end of the next if no rank waits
+// for the optimizer between steps ("Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section
+// 4). A rank starts a step when it has ended the previous one. The update takes no time, and ranks
+// share no weights.
 //
-// What touches the gradients has to wait until every rank has ended the step before,
-// and does so anyway: the last chunk's first forward, and all that follows from it,
-// needs a forward of the same step on every rank.
+// Everything that touches the gradients has to wait until every rank has ended the previous step.
+// This happens in any case: the last chunk's first forward, and all that follows from it, needs a
+// forward of the same step on every rank.
 //
-// It plays step after step until the ranks' leads come back to what they were after an
-// earlier step, up to a number of steps; leads that never do give the last step's time.
-// It fails with ErrPeriod for a table without backwards, or of more than
-// [MaxPeriodActions] actions, and for a machine whose ranks share cores.
+// The function simulates step after step until the ranks' leads equal those after an earlier step,
+// up to a fixed number of steps; if they never do, it returns the time of the last step. It returns
+// ErrPeriod for a table without backwards or with more than [MaxPeriodActions] actions, and for a
+// machine whose ranks share cores.
 func (m Machine) SteadyStateStep(t *Table) (float64, error) {
 	switch n := t.numActions(); {
 	case t.ForwardOnly:
-		return 0, fmt.Errorf("%w: the table has forwards only", ErrPeriod)
+		return 0, fmt.Errorf("%w: the table has no backwards", ErrPeriod)
 	case n > MaxPeriodActions:
 		return 0, fmt.Errorf("%w: the table has %d actions, the limit is %d", ErrPeriod, n, MaxPeriodActions)
 	case m.Share != nil:
@@ -33,9 +33,9 @@ func (m Machine) SteadyStateStep(t *Table) (float64, error) {
 		return 0, err
 	}
 	p := newPlayer(t, ix)
-	var ends []float64    // of the steps so far
-	var leads [][]float64 // by step and rank: how long before its end the rank was free
-	began := 0.0          // when the play's clock began
+	var ends []float64    // end of each step so far
+	var leads [][]float64 // by step and rank: how long before the step's end the rank was free
+	began := 0.0          // start of the current step
 	for range periodSteps {
 		if err := p.play(m); err != nil {
 			return 0, err
@@ -61,7 +61,7 @@ func (m Machine) SteadyStateStep(t *Table) (float64, error) {
 	return ends[periodSteps-1] - ends[periodSteps-2], nil
 }
 
-// same reports whether leads differ by no more than sums of floats do.
+// same reports whether leads are equal up to the rounding of float sums.
 func same(a, b []float64, makespan float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Abs(x-y) <= 1e-9*makespan })
 }

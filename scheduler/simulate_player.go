@@ -1,26 +1,25 @@
 package scheduler
 
-// player plays one table, any number of times. As each rank's order is fixed, an action's
-// times depend on the actions before it and, unless ranks share cores, on nothing that
-// happens to run at the same time. So it follows the ranks one by one, each as far as it
-// gets, and needs no queue of events: BenchmarkLoop's 2,097,152 actions take 0.05 s, and
-// 0.59 s in the loop, which gives the same times. This is what planning a large pipeline
-// waits for.
+// player simulates one table, any number of times. Each rank's order is fixed, so an action's times
+// depend only on earlier actions, not on what happens to run at the same time, unless ranks share
+// cores. So the player follows each rank as far as it gets and needs no queue of events.
+// BenchmarkLoop's 2,097,152 actions take 0.05 s here and 0.59 s in the loop, with the same times.
+// Planning a large pipeline depends on this speed.
 type player struct {
 	table    *Table
 	index    *index
 	timeline *Timeline
 	Machine
 	rankOf  []int32    // by chunk
-	next    []int      // by rank: position of the action to start next
+	next    []int      // by rank: position of the next action
 	sent    [2][]int32 // by kind and chunk: outputs sent, each on all of the chunk's edges
-	ready   []int      // ranks that may get on
+	ready   []int      // ranks that may be able to continue
 	waiters [][]waiter // by rank that is waited for
-	release []float64  // by rank: when it may begin
-	meet    bool       // sends and receives wait for each other
+	release []float64  // by rank: earliest start
+	meet    bool       // a send and its receive wait for each other
 }
 
-// waiter is a rank that gets on when another one has started the action at a position.
+// waiter is a rank that continues when another one has started the action at a position.
 type waiter struct{ rank, position int }
 
 func newPlayer(t *Table, ix *index) *player {
@@ -44,8 +43,7 @@ func newPlayer(t *Table, ix *index) *player {
 	return p
 }
 
-// play fills the timeline. It fails with ErrDeadlock when ranks wait for each
-// other.
+// play fills in the timeline. It returns ErrDeadlock if ranks wait for each other in a cycle.
 func (p *player) play(m Machine) error {
 	if err := m.checkCredits(p.table); err != nil {
 		return err
@@ -79,7 +77,7 @@ func (p *player) play(m Machine) error {
 	return nil
 }
 
-// wake lets those get on who waited for what a rank has started by now.
+// wake lets the ranks continue that waited for an action that the given rank has started.
 func (p *player) wake(rank int) {
 	left := p.waiters[rank][:0]
 	for _, w := range p.waiters[rank] {
@@ -130,8 +128,8 @@ func (p *player) advance(rank int) error {
 	return nil
 }
 
-// readyAt is when an action has its inputs and its credits, if that is known yet;
-// otherwise it names an action that has to start before.
+// readyAt returns the time at which an action has its inputs and credits, if that is known yet;
+// otherwise it names an action that has to start first.
 func (p *player) readyAt(rank int, a Action) (at float64, missing place, known bool) {
 	kind, ok := a.Type.edge()
 	if !ok {
@@ -165,7 +163,7 @@ func (p *player) readyAt(rank int, a Action) (at float64, missing place, known b
 	return at, place{}, true
 }
 
-// arrival is when an action's output is at a rank.
+// arrival returns the time at which an action's output arrives at a rank.
 func (p *player) arrival(from place, rank int) float64 {
 	at := p.timeline.End[from.rank][from.position]
 	if p.Link != nil && from.rank != rank {
@@ -176,13 +174,14 @@ func (p *player) arrival(from place, rank int) float64 {
 
 func (p *player) started(c place) bool { return c.position < p.next[c.rank] }
 
-// input returns the action whose output comes to this one by an edge.
+// input returns the action whose output arrives at this one over an edge.
 func (p *player) input(e Edge, a Action) place {
 	return place{int(p.rankOf[e.From]), int(p.index.pass[e.Kind].at[e.From][a.Microbatch])}
 }
 
-// counterpart returns what a receive waits for: its send; and what the wait for a send waits
-// for: the receive. Where sends and receives meet, each waits for what is in front of the other.
+// counterpart returns what an action waits for: a receive waits for its send, and the wait for a
+// send waits for the receive. If sends and receives meet, each waits for the action before the
+// other.
 func (p *player) counterpart(a Action) (place, bool) {
 	wait := a.Type.isWaitSend()
 	if !a.Type.isTransfer() && !wait || a.Type.isSend() && !p.meet {
@@ -209,9 +208,9 @@ func (p *player) counterpart(a Action) (place, bool) {
 	return place{int(p.rankOf[holder]), position}, true
 }
 
-// creditFrom returns the action whose start gives back the credit of an edge that its
-// sender's next action takes. With n credits, the edge's k-th output takes the credit that
-// comes back with the (k−n)-th that the receiver consumes; the first n are at hand.
+// creditFrom returns the action whose start returns the credit that the sender's next action takes.
+// With n credits, an edge's k-th output takes the credit that the (k−n)-th consumption returns; the
+// first n are free from the start.
 func (p *player) creditFrom(e Edge) (place, bool) {
 	k := int(p.sent[e.Kind][e.From]) - max(0, p.Credits.OfEdge(e))
 	if k < 0 {
@@ -220,7 +219,7 @@ func (p *player) creditFrom(e Edge) (place, bool) {
 	return place{int(p.rankOf[e.To]), int(p.index.pass[e.Kind].order[e.To][k])}, true
 }
 
-// deliver counts the output of an action that started, which goes by all of its edges.
+// deliver counts the output of a started action, which leaves over all of its edges.
 func (p *player) deliver(a Action) {
 	if kind, ok := a.Type.edge(); ok {
 		p.sent[kind][a.Chunk]++

@@ -5,17 +5,18 @@ import (
 	"math"
 )
 
-// sharedCores lets time pass where ranks share cores: how long an action takes depends on
-// what runs beside it, so work is left of each, and what has the least ends first.
+// sharedCores advances time if ranks share cores. Then an action's duration depends on what else
+// runs. So the work left of each action is tracked, and the action with the least work left ends
+// first.
 type sharedCores struct {
 	share func(running int) float64
 	now   float64
-	left  []float64 // by rank: work of what runs; infinite: nothing does
+	left  []float64 // by rank: work left of the running action; infinite: none runs
 	busy  []float64 // by rank
-	// Of what runs, counted again when any of it has begun or ended:
+	// Of the running actions, recounted when one has started or ended:
 	counted     bool
 	running     int     // ranks
-	least, rate float64 // work left, of all; speed of each
+	least, rate float64 // least work left, and the speed of each
 }
 
 func newSharedCores(share func(running int) float64, busy []float64) *sharedCores {
@@ -26,8 +27,8 @@ func newSharedCores(share func(running int) float64, busy []float64) *sharedCore
 	return c
 }
 
-// endBy returns the ranks whose actions end next, at now, if that is by the time of the
-// next event.
+// endBy returns the ranks whose actions end next, if they end no later than the next event. Their
+// end is the new time.
 func (c *sharedCores) endBy(at float64) (ended []int, err error) {
 	if err := c.count(); err != nil || c.running == 0 {
 		return nil, err
@@ -48,8 +49,8 @@ func (c *sharedCores) endBy(at float64) (ended []int, err error) {
 	return ended, nil
 }
 
-// begin gives a rank work from a time on, which it returns as sums of steps come to it.
-// What runs has not ended by then.
+// begin gives a rank work from a given time on. It returns that time as the sum of steps yields it.
+// No running action has ended by then.
 func (c *sharedCores) begin(at float64, rank int, work float64) float64 {
 	for c.now < at {
 		c.pass(at - c.now)
@@ -74,7 +75,7 @@ func (c *sharedCores) count() error {
 	}
 	c.rate = c.share(c.running)
 	if !(c.rate > 0) || math.IsInf(c.rate, 1) {
-		return fmt.Errorf("%w: %d actions at a time each run at %v of their speed, want a finite number above 0", ErrCosts, c.running, c.rate)
+		return fmt.Errorf("%w: Share(%d) = %v: want a finite speed above 0", ErrCosts, c.running, c.rate)
 	}
 	return nil
 }

@@ -43,8 +43,8 @@ func TestSetSkips(t *testing.T) {
 		{[]Skip{{math.MinInt, math.MaxInt}}, "the chunks are 0 to 3"},
 		{[]Skip{{3, 0}}, "skip edge 3→0: it must lead to a later chunk"},
 		{[]Skip{{2, 2}}, "skip edge 2→2: it must lead to a later chunk"},
-		{[]Skip{{1, 2}}, "skip edge 1→2: the chunks are neighbours"},
-		{[]Skip{{0, 3}, {0, 2}, {0, 3}}, "skip edge 0→3: it is there twice"},
+		{[]Skip{{1, 2}}, "skip edge 1→2: the chunks are neighbors"},
+		{[]Skip{{0, 3}, {0, 2}, {0, 3}}, "skip edge 0→3: it occurs twice"},
 		{slices.Repeat([]Skip{{0, 3}}, MaxSkips+1), "the limit is"},
 	} {
 		before := table.Skips
@@ -312,8 +312,8 @@ func TestTooFewSkipCredits(t *testing.T) {
 		kind EdgeKind
 		want string
 	}{
-		{ForwardEdge, "rank 0: 0F0 needs one of the 0 forward credits of skip edge 0→3, the next comes back with 3F0 on rank 3"},
-		{BackwardEdge, "rank 3: 3B0 needs one of the 0 backward credits of skip edge 0→3, the next comes back with 0B0 on rank 0"},
+		{ForwardEdge, "rank 0: 0F0 needs one of the 0 forward credits of skip edge 0→3; the next one returns with 3F0 on rank 3"},
+		{BackwardEdge, "rank 3: 3B0 needs one of the 0 backward credits of skip edge 0→3; the next one returns with 0B0 on rank 0"},
 	} {
 		credits := check(t, table).Credits
 		if c.kind == ForwardEdge {
@@ -519,7 +519,7 @@ func takeOneCredit(rt *rapid.T, table *Table, credits Credits, skip int, s Skip,
 	if (err == nil) != (shared == nil) {
 		rt.Fatalf("%v on own cores, %v on shared ones", err, shared)
 	}
-	named := fmt.Sprintf("%s credits of skip edge %v,", kind, s)
+	named := fmt.Sprintf("%s credits of skip edge %v;", kind, s)
 	for _, err := range []error{err, shared} {
 		if err != nil && (!errors.Is(err, ErrDeadlock) || !strings.Contains(err.Error(), named) && !strings.Contains(err.Error(), "and so on")) {
 			rt.Fatalf("%v\nwant %q", err, named)

@@ -9,56 +9,57 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
-// The schedules that Generate knows beside those that a program registers.
+// The built-in schedules. A program may register more.
 const (
-	// None runs one microbatch after the other on one rank: the unpipelined
-	// training that every other schedule is compared with.
+	// None runs one microbatch after the other on one rank. It is the training without a pipeline
+	// to which every other schedule is compared.
 	None = "none"
 	// GPipe runs all forwards, then all backwards.
 	GPipe = "gpipe"
-	// OneFOneB warms up, then runs one forward and one backward in turn.
+	// OneFOneB warms up, then alternates one forward and one backward.
 	OneFOneB = "1f1b"
-	// EagerOneFOneB is 1F1B with twice the warm-up, which hides the way of messages
-	// (arXiv 2211.05322; PaddlePaddle's Eager1F1B).
+	// EagerOneFOneB is 1F1B with twice the warm-up, which hides the latency of messages (arXiv
+	// 2211.05322; PaddlePaddle's Eager1F1B).
 	EagerOneFOneB = "eager-1f1b"
 	// Interleaved is 1F1B with several chunks on each rank (arXiv 2104.04473).
 	Interleaved = "interleaved"
-	// BreadthFirst takes all microbatches through one chunk, then through the next
-	// (LoopedBFS, arXiv 2211.05953).
+	// BreadthFirst takes all microbatches through one chunk, then through the next (LoopedBFS,
+	// arXiv 2211.05953).
 	BreadthFirst = "breadth-first"
-	// ZBH1 and ZBH2 split the backward and put weight gradients off: with about
-	// 1F1B's memory, and with twice as much (arXiv 2401.10241).
+	// ZBH1 and ZBH2 split the backward and delay the weight gradients: ZBH1 with about 1F1B's
+	// memory, ZBH2 with twice as much (arXiv 2401.10241).
 	ZBH1 = "zb-h1"
 	ZBH2 = "zb-h2"
 	// ZB1P is ZBH1 with several chunks on each rank (PyTorch's
 	// InterleavedZeroBubble).
 	ZB1P = "zb1p"
-	// ZBV has no bubble where F, I and W take the same time; VHalf and VMin hold
-	// about a half and a third of its outputs (arXiv 2405.15362).
+	// ZBV has no bubble if F, I and W take the same time. VHalf and VMin hold about a half and a
+	// third of its outputs (arXiv 2405.15362).
 	ZBV   = "zb-v"
 	VHalf = "v-half"
 	VMin  = "v-min"
 	// DualPipeV runs a forward and a backward as one (DeepSeek's DualPipe, folded).
 	DualPipeV = "dualpipev"
-	// UShape closes on rank 0, which holds the first and the last chunk: layer-wise
-	// disaggregated training.
+	// UShape ends on rank 0, which holds the first and the last chunk: layer-wise disaggregated
+	// training.
 	UShape = "u-shape"
-	// Auto is the best table known for the costs and the bound of the spec.
+	// Auto chooses the fastest known table for the spec's costs and bound.
 	Auto = "auto"
 )
 
-// kind is what the spec of a schedule must obey.
+// kind holds the rules for the spec of a schedule.
 type kind struct {
 	name      string
 	placement Placement
-	perRank   [2]int // least and most on each rank
-	grouped   bool   // takes a group, where there are several chunks
+	perRank   [2]int // smallest and largest number on each rank
+	grouped   bool   // uses groups of microbatches if there are several chunks
 	rows      func(s Spec) ([][]Action, error)
 }
 
 const anyChunks = MaxActions
 
-// Removed says what to choose instead of a schedule that earlier versions had; "": they had none of the name.
+// Removed says what to choose instead of a schedule that earlier versions had; "" if no earlier
+// version had a schedule of that name.
 func Removed(name string) string {
 	if name == "dynamic" {
 		return `choose "zb-h1" or "auto": losses and checkpoints are the same`
@@ -66,11 +67,11 @@ func Removed(name string) string {
 	return ""
 }
 
-// builtIn lists the schedules of this package as users should see them. Auto
-// chooses among the others, and has the placement of what it chooses.
+// builtIn lists the built-in schedules in the order in which users see them. Auto chooses among the
+// others and has the placement of its choice.
 var builtIn []kind
 
-func init() { // Auto's generator looks at kinds
+func init() { // not an initializer: Auto's generator reads kinds
 	builtIn = []kind{
 		{None, Loop, [2]int{1, anyChunks}, false, Spec.phases},
 		{GPipe, Loop, [2]int{1, 1}, false, Spec.phases},
@@ -95,7 +96,7 @@ func init() { // Auto's generator looks at kinds
 	own = registry.New[kind]("schedule", names...)
 }
 
-// kinds are all schedules: those of this package, then what the program has registered.
+// kinds returns all schedules: the built-in ones, then those that the program registered.
 func kinds() []kind {
 	all := slices.Clone(builtIn)
 	for _, name := range own.Names() {
@@ -105,8 +106,8 @@ func kinds() []kind {
 	return all
 }
 
-// Schedules lists the names of the schedules: those of this package, then those that the
-// program has registered.
+// Schedules returns the names of all schedules: the built-in ones, then those that the program
+// registered.
 func Schedules() []string {
 	var names []string
 	for _, k := range kinds() {
@@ -115,8 +116,8 @@ func Schedules() []string {
 	return names
 }
 
-// StagesOf lists the stages of the chunks of a pipeline in their order; false for a schedule that says where
-// they are only with its table.
+// StagesOf returns the stage of each chunk of a pipeline, in the order of the chunks. It returns
+// false for a schedule whose placement is known only with its table.
 func StagesOf(schedule string, ranks, perRank int) (stages []int, ok bool) {
 	k, ok := (Spec{Schedule: schedule}).kind()
 	n, err := k.placement.Chunks(ranks, perRank)
@@ -138,33 +139,32 @@ func (s Spec) kind() (kind, bool) {
 	return own.Get(s.Schedule)
 }
 
-// Spec asks for a table.
+// Spec describes the table to generate.
 type Spec struct {
 	Schedule     string // "" means DefaultSchedule(Ranks, Chunks)
 	Ranks        int
 	Chunks       int // chunks on each rank
 	Microbatches int
-	// MicrobatchGroupSize is how many microbatches of an interleaved schedule (Interleaved, ZB1P)
-	// pass through a chunk before the rank turns to its next chunk. 0 means DefaultGroup().
+	// MicrobatchGroupSize is the number of microbatches that pass through a chunk of an interleaved
+	// schedule (Interleaved, ZB1P) before the rank turns to its next chunk. 0 means DefaultGroup().
 	MicrobatchGroupSize int
-	// MaxInFlight is the most outputs that a rank of Auto's table may hold, from a chunk's
-	// F to its B or W. 0 means any number. Other schedules hold what they hold.
+	// MaxInFlight limits the outputs that a rank of Auto's table may hold, each from its chunk's F
+	// to its B or W. 0 means no limit. Other schedules ignore it.
 	MaxInFlight int
-	// DeferWeights is the number of last microbatches whose weight gradients on the
-	// last chunk wait for the end of the step. 0 means none, Microbatches all.
+	// DeferWeights is the number of last microbatches whose weight gradients on the last chunk run
+	// at the end of the step. 0 means none; Microbatches means all.
 	DeferWeights int
-	// Costs and Link are what Auto goes by: the time of an action, and that of a
-	// message. nil means UnitCosts, and no time.
+	// Costs and Link are the time of an action and the time of a message, for Auto's choice. nil
+	// means UnitCosts and no time.
 	Costs Costs
 	Link  Link
-	// ForwardOnly leaves the backwards out, as validation does. Nothing is held
-	// for a backward then, so an interleaved schedule takes any number of
-	// microbatches.
+	// ForwardOnly leaves the backwards out, as validation does. Then no output is held for a
+	// backward, so an interleaved schedule takes any number of microbatches.
 	ForwardOnly bool
 }
 
-// DefaultSchedule returns the schedule for a number of ranks and chunks: none for
-// one rank, interleaved for several chunks, else 1f1b.
+// DefaultSchedule returns the default for a number of ranks and of chunks on each rank: none for
+// one rank, interleaved for several chunks, otherwise 1f1b.
 func DefaultSchedule(ranks, chunks int) string {
 	switch {
 	case ranks <= 1:
@@ -175,7 +175,7 @@ func DefaultSchedule(ranks, chunks int) string {
 	return OneFOneB
 }
 
-// DefaultChunks returns the chunks on each rank that a schedule needs at least.
+// DefaultChunks returns the smallest number of chunks on each rank that a schedule needs.
 func DefaultChunks(schedule string) int {
 	if k, ok := (Spec{Schedule: schedule}).kind(); ok {
 		return k.perRank[0]
@@ -200,23 +200,23 @@ func (s Spec) resolve() (Spec, error) {
 	case !ok:
 		return fail("unknown schedule %q: choose one of %s", shorten(s.Schedule), strings.Join(Schedules(), ", "))
 	case s.Schedule == None && s.Ranks > 1:
-		return fail("schedule none has no pipeline and runs on 1 rank, not %d: choose %s, or 1 rank",
+		return fail("schedule none has no pipeline and runs on 1 rank, not %d: choose %s, or use 1 rank",
 			s.Ranks, DefaultSchedule(s.Ranks, s.Chunks))
 	case s.Chunks < least && most > least:
-		return fail("schedule %s needs at least %s on each rank, not %d: raise the chunks, or choose %s",
+		return fail("schedule %s needs at least %s on each rank, not %d: use more chunks, or choose %s",
 			s.Schedule, words.Plural(least, "chunk"), s.Chunks, DefaultSchedule(s.Ranks, 1))
 	case (s.Chunks < least || s.Chunks > most) && most == 1:
-		return fail("schedule %s holds 1 chunk on each rank, not %d: choose interleaved, or 1 chunk", s.Schedule, s.Chunks)
+		return fail("schedule %s holds 1 chunk on each rank, not %d: choose interleaved, or use 1 chunk", s.Schedule, s.Chunks)
 	case s.Chunks < least || s.Chunks > most:
 		return fail("schedule %s holds %s on each rank, not %d", s.Schedule, words.Plural(most, "chunk"), s.Chunks)
 	case s.Schedule == DualPipeV && !s.ForwardOnly && s.Microbatches < 2*s.Ranks:
-		return fail("schedule dualpipev needs at least twice as many microbatches as its %s, %d, not %d: raise them, or choose zb-v",
+		return fail("schedule dualpipev on %s needs at least %d microbatches, twice the number of ranks, not %d: use more microbatches, or choose zb-v",
 			words.Plural(s.Ranks, "rank"), 2*s.Ranks, s.Microbatches)
 	case s.DeferWeights < 0 || s.DeferWeights > s.Microbatches:
-		return fail("the weight gradients of %s cannot wait for the end of a step of %d: want 0 to %d",
+		return fail("cannot defer the weight gradients of %s in a step of %d: want 0 to %d",
 			words.Plural(s.DeferWeights, "microbatch"), s.Microbatches, s.Microbatches)
 	case s.MaxInFlight < 0:
-		return fail("max in flight %d: it cannot be negative", s.MaxInFlight)
+		return fail("max in flight %d: the number cannot be negative", s.MaxInFlight)
 	}
 	if err := s.checkGroup(); err != nil {
 		return fail("%v", err)
@@ -246,10 +246,10 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
-// DefaultGroup is the MicrobatchGroupSize that 0 means: the least group that fits, or, of a
-// schedule that has no groups, the ranks. A group fits that has at least as many microbatches
-// as there are ranks, and leaves none or as many for the last group; of fewer microbatches than
-// ranks, the one of all of them.
+// DefaultGroup returns the MicrobatchGroupSize that 0 stands for: the smallest group that fits, or
+// the number of ranks for a schedule without groups. A group fits if it has at least as many
+// microbatches as there are ranks, and the last group is either full or also has at least that
+// many. With fewer microbatches than ranks the group holds all of them.
 func (s Spec) DefaultGroup() int {
 	if s.MicrobatchGroupSize = 0; !s.grouped() {
 		return max(1, s.Ranks)
@@ -261,34 +261,34 @@ func leastGroup(ranks, microbatches int) int {
 	if ranks < 1 || microbatches <= ranks {
 		return max(1, microbatches)
 	}
-	// In r rounds groups have at least microbatches/r each, rounded up.
+	// In r rounds each group has at least microbatches/r microbatches, rounded up.
 	for rounds := microbatches / ranks; ; rounds-- {
 		group := (microbatches + rounds - 1) / rounds
-		if last := microbatches % group; last == 0 || last >= ranks { // as with one round it is
+		if last := microbatches % group; last == 0 || last >= ranks { // always true for one round
 			return group
 		}
 	}
 }
 
-// grouped says whether microbatches go through a rank's chunks in groups.
+// grouped reports whether microbatches pass through a rank's chunks in groups.
 func (s Spec) grouped() bool {
 	k, _ := s.kind()
 	return k.grouped && s.Chunks > 1
 }
 
-// checkGroup holds the rules of interleaving. With fewer microbatches than ranks
-// in a group, rank 0 would turn to its next chunk before the group's first
-// microbatch has come around, and wait; only a step that has no more does.
+// checkGroup checks the rules of interleaving. With fewer microbatches than ranks in a group, rank
+// 0 would turn to its next chunk before the group's first microbatch has come around, and wait.
+// Only a step with fewer microbatches than ranks may have such a group.
 func (s Spec) checkGroup() error {
 	if !s.grouped() {
 		if s.MicrobatchGroupSize != 0 {
-			return fmt.Errorf("microbatch group size %d is for the schedules interleaved and zb1p with several chunks, not %s: leave it out",
+			return fmt.Errorf("microbatch group size %d: only the schedules interleaved and zb1p with several chunks have groups, not %s: leave it out",
 				s.MicrobatchGroupSize, s.Schedule)
 		}
 		return nil
 	}
 	if s.Schedule == Auto {
-		return nil // what the group does not fit is not chosen
+		return nil // Auto does not choose a schedule that the group does not fit
 	}
 	group, fits := s.MicrobatchGroupSize, leastGroup(s.Ranks, s.Microbatches)
 	switch {

@@ -7,22 +7,22 @@ import (
 
 // Table is the order of every rank's actions.
 type Table struct {
-	Schedule     string // the generator's name; empty for a table that was read
+	Schedule     string // the generator's name; empty for a table read from a file
 	Placement    Placement
 	NumChunks    int // on all ranks together
 	Microbatches int
 	ForwardOnly  bool
 	Ranks        [][]Action // Ranks[r] is rank r's order
-	// Skips are the edges between chunks that are no neighbours, ascending by From, then
-	// To. A table that is generated or read has none: whoever knows the model sets them,
-	// with SetSkips, before the table is checked.
+	// Skips are the edges between chunks that are not neighbors, sorted by From, then To. A
+	// generated table, or one that was read without skips, has none. The caller, who knows the
+	// model, sets them with SetSkips before the table is checked.
 	Skips []Skip
 
-	edges *Edges // of NumChunks and Skips when SetSkips was called
+	edges *Edges // made from NumChunks and Skips by SetSkips
 }
 
-// TableOf makes the table of a step from the order of all ranks that was recorded. What the rows do not say is taken from
-// them: the chunks and microbatches that occur, and the placement that fits best.
+// TableOf makes the table of a step from the recorded orders of all ranks. It derives from the rows
+// the chunks and microbatches that occur, and the placement that fits best.
 func TableOf(schedule string, ranks [][]Action) *Table {
 	t := &Table{Schedule: schedule, ForwardOnly: true}
 	for _, row := range ranks {
@@ -38,10 +38,11 @@ func (t *Table) NumRanks() int { return len(t.Ranks) }
 // RankOf returns the rank that holds a chunk.
 func (t *Table) RankOf(chunk int) int { return t.Placement.Rank(chunk, len(t.Ranks)) }
 
-// localChunk returns a chunk's place among those of its rank, from 0.
+// localChunk returns a chunk's index among those of its rank, from 0.
 func (t *Table) localChunk(chunk int) int { return chunk / len(t.Ranks) }
 
-// Width is the number of actions that run as one from i on: 2 for an overlapped pair.
+// Width returns the number of actions that run as one from i on: 2 for an overlapped pair,
+// otherwise 1.
 func Width(row []Action, i int) int {
 	if row[i].Overlap {
 		return 2
@@ -49,7 +50,7 @@ func Width(row []Action, i int) int {
 	return 1
 }
 
-// ForwardsAhead returns how many chunk forwards a rank runs before its first backward.
+// ForwardsAhead returns how many forwards of chunks a rank runs before its first backward.
 func (t *Table) ForwardsAhead(rank int) int {
 	row := t.Ranks[rank]
 	if i := slices.IndexFunc(row, func(a Action) bool { return a.Type != F }); i >= 0 {
@@ -58,8 +59,8 @@ func (t *Table) ForwardsAhead(rank int) int {
 	return len(row)
 }
 
-// PeakAt returns the place of the action with which a rank first holds as many outputs
-// as it ever does.
+// PeakAt returns the position of the action at which a rank first holds its largest number of
+// outputs.
 func (t *Table) PeakAt(rank int) int {
 	held, peak, at := 0, 0, 0
 	for i, a := range t.Ranks[rank] {
@@ -90,7 +91,7 @@ func (t *Table) String() string {
 	return string(text)
 }
 
-// appendRow writes a row's cells, a pair as one.
+// appendRow writes a row's cells, a pair as one cell.
 func appendRow(text []byte, row []Action, separator byte) []byte {
 	for i := 0; i < len(row); i++ {
 		if i > 0 {
@@ -111,7 +112,7 @@ func appendRow(text []byte, row []Action, separator byte) []byte {
 // pairSuffix ends a pair: (0F5;7B3)OVERLAP_F_B.
 const pairSuffix = ")OVERLAP_F_B"
 
-// addRow appends the order of the next rank, and makes the table as large as it says.
+// addRow appends the order of the next rank and raises the table's sizes to what occurs in it.
 func (t *Table) addRow(row []Action) {
 	for _, a := range row {
 		if a.Type > B {
@@ -124,8 +125,8 @@ func (t *Table) addRow(row []Action) {
 	t.Ranks = append(t.Ranks, row)
 }
 
-// guessPlacement returns the placement that puts most actions on their ranks; ok is false
-// if none fits the number of chunks.
+// guessPlacement returns the placement that puts the largest number of actions on their ranks. ok
+// is false if no placement fits the number of chunks.
 func (t *Table) guessPlacement() (best Placement, ok bool) {
 	least := math.MaxInt
 	if len(t.Ranks) == 0 {

@@ -7,15 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// How far a grid reaches around its cell, in ranks and in actions.
+// The size of a grid around its cell, in ranks and in actions.
 const (
 	gridRanks   = 1
 	gridActions = 3
 )
 
-// grid draws the orders around a cell, which stands in brackets on the row that
-// ends in "<-- here". With a missing action, the brackets hold that one, in
-// front of what stands at the position.
+// grid draws the orders around a cell, which stands in brackets on the row that ends in "<-- here".
+// For a missing action, the brackets hold that action, before the one at the position.
 func (t *Table) grid(rank, position int, missing string) string {
 	p := pane{rank: rank, position: position, missing: missing, first: max(0, rank-gridRanks)}
 	for r := p.first; r < min(len(t.Ranks), rank+gridRanks+1); r++ {
@@ -24,16 +23,16 @@ func (t *Table) grid(rank, position int, missing string) string {
 	return p.String()
 }
 
-// pane is a grid in progress: rows of cells around a position.
+// pane is a grid being built: rows of cells around a position.
 type pane struct {
-	rank, position int    // of the cell that it is about
-	missing        string // what should stand there
+	rank, position int    // of the cell in brackets
+	missing        string // the missing action
 	first          int    // rank of the first row
 	rows           [][]string
 	more           []bool // by row: cells follow that are not drawn
 }
 
-// add puts a row beneath the others.
+// add appends a row below the others.
 func (p *pane) add(cells []string, more bool) {
 	if p.first+len(p.rows) == p.rank {
 		cells = mark(cells, min(p.position, gridActions), p.missing)
@@ -84,7 +83,7 @@ func (t *Table) window(rank, position int) []string {
 	return cells
 }
 
-// mark puts brackets around a cell, or puts a missing action in front of it.
+// mark puts brackets around a cell, or a missing action before it.
 func mark(cells []string, at int, missing string) []string {
 	if missing != "" {
 		return slices.Insert(cells, at, "["+missing+"]")
