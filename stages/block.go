@@ -13,11 +13,11 @@ import (
 //	Qwen 3: RMSNorm on each head of q and of k besides
 type block struct {
 	cfg          Config // with the heads of this rank
-	rotary       bool   // q and k are turned by their positions
+	rotary       bool   // rotary positions: q and k are rotated by their position
 	gated        bool   // SwiGLU, else GELU
-	window       int    // positions that a query sees; 0: all
+	window       int    // positions that a query attends to; 0: all
 	heads        int    // of the whole layer; cfg has this rank's
-	headNorms    []norm // of each head of q and of k; none: there are no such
+	headNorms    []norm // for each head of q and of k; empty: the family has none
 	norm1, norm2 norm
 	qkv          []linear // one of width 3C, or three
 	proj         linear
@@ -31,10 +31,10 @@ func blockSites(i int, p float64) [3]site {
 	return [3]site{{at + "attention", p}, {at + "projection", p}, {at + "mlp", p}}
 }
 
-// blockState: every tensor is owned, qkv and u by their first element when one
-// projection makes them all. The norms' outputs and the activation are not kept:
-// one pass over memory makes them again, and without them a layer's state is a
-// third smaller.
+// blockState holds what a backward needs. Every tensor is owned. If one projection makes all of q,
+// k and v, or of u, the first element owns the memory. The norms' outputs and the activation are
+// not kept: recomputing them takes one pass over memory, and a layer's state is a third smaller
+// without them.
 type blockState struct {
 	x            tensorops.Tensor // input [B, T, C]
 	stats1       tensorops.Tensor // of the first norm
@@ -43,10 +43,10 @@ type blockState struct {
 	h            tensorops.Tensor // after the first residual
 	stats2       tensorops.Tensor // of the second norm
 	u            [2]tensorops.Tensor
-	recompute    bool             // only x is kept; run forward again first
-	did          [2]bool          // of the weight gradients: the mlp's, attention's
+	recompute    bool             // only x is kept; the backward first runs the forward again
+	did          [2]bool          // weight gradients recorded: the mlp's, attention's
 	didNorms     [2]bool          // the second norm's, the first's
-	activated    bool             // u[0] is the activation
+	activated    bool             // u[0] holds the activation
 	dm, du0, du1 tensorops.Tensor // gradients kept for weightGrad: mlp's output, u
 	dn2, da      tensorops.Tensor // second norm's output, attention's output
 	dqkv         [3]tensorops.Tensor
@@ -97,7 +97,7 @@ func (s *blockState) drop(l *tensorops.List, all bool) {
 	}
 }
 
-// parts views the memory of one projection, or of three, as q, k and v.
+// parts returns views of q, k and v in the memory of one or three projections.
 func (b *block) parts(t [3]tensorops.Tensor) (q, k, v tensorops.Tensor) {
 	if len(b.qkv) == 3 || !t[0].Valid() {
 		return t[0], t[1], t[2]
@@ -115,7 +115,7 @@ func (b *block) attention(c *pass) tensorops.AttentionOpts {
 	return a
 }
 
-// rotate turns q and k by their positions, or back.
+// rotate rotates q and k by their positions; inverse rotates back.
 func (b *block) rotate(c *pass, q, k tensorops.Tensor, inverse bool) {
 	if !b.rotary {
 		return
@@ -131,12 +131,12 @@ func (b *block) rotate(c *pass, q, k tensorops.Tensor, inverse bool) {
 	c.eachRun(k, c.runs(), turn)
 }
 
-// attended takes a tensor for attention's output.
+// attended allocates attention's output.
 func (b *block) attended(c *pass) tensorops.Tensor {
 	return c.Alloc(c.inner(), c.mb.Sequences, c.mb.Positions, b.cfg.QueryWidth())
 }
 
-// project records the projections of x and returns their memory.
+// project records the projections of x and returns their outputs.
 func (b *block) project(c *pass, x tensorops.Tensor, ms []linear) (out [3]tensorops.Tensor) {
 	for i := range ms {
 		out[i] = c.Alloc(c.inner(), c.mb.Sequences, c.mb.Positions, ms[i].out)
@@ -193,8 +193,7 @@ func (b *block) residual(c *pass, m *linear, x, skip tensorops.Tensor, s site) t
 	return y
 }
 
-// activation records the input of the down projection, which may take the place of
-// u's first part.
+// activation records the input of the down projection. It may overwrite u's first part.
 func (b *block) activation(c *pass, g tensorops.Tensor, u [2]tensorops.Tensor) {
 	if b.gated {
 		c.SwiGLU(g, u[0], u[1])
@@ -203,7 +202,7 @@ func (b *block) activation(c *pass, g tensorops.Tensor, u [2]tensorops.Tensor) {
 	}
 }
 
-// activate makes the activation again, for the weight gradient, where u is no longer needed.
+// activate recomputes the activation for the weight gradient, when u is no longer needed.
 func (b *block) activate(c *pass, s *blockState) {
 	if !s.activated {
 		b.activation(c, s.u[0], s.u)
@@ -211,9 +210,9 @@ func (b *block) activate(c *pass, s *blockState) {
 	s.activated = true
 }
 
-// dropGrad returns the gradient of residual's projection. Without dropout that
-// is dy itself, kept, and the gradient that passes by needs memory of its own;
-// with it, or where the projection's has other positions, dy's memory is free for that.
+// dropGrad returns the gradient of residual's projection. Without dropout that is dy itself, which
+// must be kept, so the gradient of the skip needs its own memory. With dropout, or if the
+// projection has other positions, the skip's gradient may use dy's memory.
 func (b *block) dropGrad(c *pass, dy tensorops.Tensor, s site) (projection, skip tensorops.Tensor) {
 	drops := c.mb.Train && s.p > 0
 	switch {
@@ -249,7 +248,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 		s.du0 = dg
 		c.GELUGrad(dg, dg, s.u[0])
 	}
-	if c.weightsToo { // a device may make it along with the gradient, of the same reading
+	if c.weightsToo { // a device may compute it together with the gradient, reading the data once
 		b.activate(c, s)
 	}
 	s.dn2 = c.sumOf(s.h, len(b.up))
@@ -278,7 +277,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	all = n.wait(c)
 	s.dn1 = c.totalBeside(s.dn1, func() { b.attentionWeightGrad(c, s, all) })
 	s.didNorms[1] = b.norm1.grads(c, dx, s.dn1, s.x, s.stats1, dh)
-	if len(b.headNorms) == 0 { // whose norms need what they took
+	if len(b.headNorms) == 0 { // the norms of the heads need their inputs
 		free(c.List, &s.qkv[0], &s.qkv[1])
 	}
 	free(c.List, &s.qkv[2], &s.lse)
@@ -305,8 +304,9 @@ func (b *block) weightGrad(c *pass, st state) {
 	s.drop(c.List, true)
 }
 
-// mlpWeightGrad is of the projections around the activation. n is the second norm's output, if it is
-// there. early: the gradient of the mlp's output is needed still.
+// mlpWeightGrad records the weight gradients of the projections around the activation. n is the
+// second norm's output, if available. early means that the gradient of the mlp's output is still
+// needed.
 func (b *block) mlpWeightGrad(c *pass, s *blockState, n tensorops.Tensor, early bool) {
 	s.did[0] = true
 	b.activate(c, s)
@@ -325,8 +325,8 @@ func (b *block) mlpWeightGrad(c *pass, s *blockState, n tensorops.Tensor, early 
 	free(c.List, &n, &s.du0, &s.du1)
 }
 
-// attentionWeightGrad is of the projections around attention. n is the first norm's output, if it is
-// there.
+// attentionWeightGrad records the weight gradients of the projections around attention. n is the
+// first norm's output, if available.
 func (b *block) attentionWeightGrad(c *pass, s *blockState, n tensorops.Tensor) {
 	s.did[1] = true
 	b.proj.weightGrad(c, s.o, s.da)

@@ -8,16 +8,16 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// ErrModel: a model's sizes contradict each other.
+// ErrModel means that a model's sizes contradict each other or are out of range.
 var ErrModel = errors.New("impossible model")
 
-// Families of models that are no language models.
+// The families of models that are not language models.
 const (
 	MLP   = "mlp"   // dense layers, on any data with a label or a target
-	Stack = "stack" // layers by name, registered ones among them
+	Stack = "stack" // layers by name, including registered ones
 )
 
-// Config are the sizes of a model.
+// Config holds the sizes of a model. They determine its layers and parameters.
 type Config struct {
 	Family    string // a language model's, such as GPT2 or Llama, or another
 	Layers    int    // decoder layers
@@ -25,49 +25,51 @@ type Config struct {
 	Heads     int    // H
 	KVHeads   int    // heads of keys and values; GPT-2: H
 	FFN       int    // inner width of the feed-forward part
-	Context   int    // most positions of a sequence here
+	Context   int    // largest number of positions of a sequence in this run
 	Vocab     int    // V
 	Dropout   float64
 	Tie       bool    // the head uses the embedding's weight
 	RopeTheta float64 // base of the rotary wavelengths (not gpt2)
 	NormEps   float64 // 0: 1e-5
-	MTPLayers int     // multi-token-prediction layers, each of which predicts a token further on in training
-	MTPWeight float64 // of the mean of their losses, beside the main one
-	// MaxPositions is the most positions that the weights are meant for, where it is more
-	// than Context; 0: Context.
+	MTPLayers int     // multi-token-prediction layers; in training each predicts one token further ahead
+	MTPWeight float64 // weight of the mean of their losses in the total loss
+	// MaxPositions is the number of positions that the weights support, if that is more than
+	// Context; 0: Context.
 	MaxPositions int `json:",omitempty"`
 	HeadDim      int `json:",omitempty"` // channels of a head; 0: Hidden/Heads
-	// Window is how many positions a query sees, its own among them; 0: all. The decoder
-	// layers in Full see all of them nevertheless.
+	// Window is the number of positions that a query attends to, including its own; 0: all. The
+	// decoder layers listed in Full attend to all positions regardless.
 	Window        int         `json:",omitempty"`
 	Full          []int       `json:",omitempty"`
-	AttentionBias bool        `json:",omitempty"` // of q, k, v and attention's output, where a family has the choice
+	AttentionBias bool        `json:",omitempty"` // biases of q, k, v and attention's output, if the family leaves a choice
 	MLPBias       bool        `json:",omitempty"`
 	RopeScaling   RopeScaling `json:",omitzero"`
-	// Of other families than the language models: the fields of the data, the layers of a
-	// stack, and what the family makes of Options.
+	// For families other than language models: the fields of the data, the layers of a stack, and
+	// the family's own options.
 	Fields  []Field  `json:",omitempty"`
 	Layout  []string `json:",omitempty"`
 	Options []string `json:",omitempty"`
 }
 
-// Field is a value that every sample of the data has.
+// Field describes one value that every sample of the data has.
 type Field struct {
 	Name    string
 	DType   tensorops.DType
-	Shape   []int `json:",omitempty"` // of one sample; -1: differs from sample to sample
-	Classes int   `json:",omitempty"` // of a label: ids from 0 to Classes-1; 0: it is none
-	// Names are those of the classes, in the order of their ids; none: they have none.
+	Shape   []int `json:",omitempty"` // shape of one sample; -1: the size differs between samples
+	Classes int   `json:",omitempty"` // for a label, the number of classes, with ids from 0 to Classes-1; 0: not a label
+	// Names are the names of the classes, in the order of their ids; empty: the classes have no
+	// names.
 	Names []string `json:",omitempty"`
 }
 
-// Language reports whether the family is one of the language models, whose data are tokens.
+// Language reports whether the family is a language model, whose data are tokens.
 func (c Config) Language() bool { return languageOf(c.Family) != nil }
 
-// Positions is the most positions that the weights are meant for.
+// Positions returns the number of positions that the weights support.
 func (c Config) Positions() int { return max(c.Context, c.MaxPositions) }
 
-// Validate says which number is out of its range, or which two disagree.
+// Validate reports, as an ErrModel, the first number that is out of its range or contradicts
+// another.
 func (c Config) Validate() error {
 	if !c.Language() {
 		return c.validateOwn()
@@ -82,29 +84,29 @@ func (c Config) Validate() error {
 		{"max_positions", c.MaxPositions, 0, MaxContext}, {"head_dim", c.HeadDim, 0, MaxHidden}, {"mtp_layers", c.MTPLayers, 0, MaxMTPLayers},
 	} {
 		if f.value < f.min || f.value > f.max {
-			return fmt.Errorf("%w: %s is %d, it must be %d to %d", ErrModel, f.name, f.value, f.min, f.max)
+			return fmt.Errorf("%w: %s is %d: it must be from %d to %d", ErrModel, f.name, f.value, f.min, f.max)
 		}
 	}
 	switch {
 	case c.HeadDim == 0 && c.Hidden%c.Heads != 0:
-		return fmt.Errorf("%w: hidden %d does not divide by heads %d", ErrModel, c.Hidden, c.Heads)
+		return fmt.Errorf("%w: hidden %d is not a multiple of heads %d", ErrModel, c.Hidden, c.Heads)
 	case c.Heads%c.KVHeads != 0:
-		return fmt.Errorf("%w: heads %d does not divide by kv_heads %d", ErrModel, c.Heads, c.KVHeads)
+		return fmt.Errorf("%w: heads %d is not a multiple of kv_heads %d", ErrModel, c.Heads, c.KVHeads)
 	case c.NormEps != 0 && !(c.NormEps >= MinNormEps && c.NormEps <= maxNormEps):
-		return fmt.Errorf("%w: the norms' epsilon is %g, it must be %g to %g", ErrModel, c.NormEps, MinNormEps, float64(maxNormEps))
+		return fmt.Errorf("%w: the norms' epsilon is %g: it must be from %g to %g", ErrModel, c.NormEps, MinNormEps, float64(maxNormEps))
 	case c.MaxPositions != 0 && c.MaxPositions < c.Context:
-		return fmt.Errorf("%w: a context of %d is more than the model's %d positions", ErrModel, c.Context, c.MaxPositions)
+		return fmt.Errorf("%w: context is %d, but the model has only %d positions", ErrModel, c.Context, c.MaxPositions)
 	case c.MTPLayers >= c.Context:
-		return fmt.Errorf("%w: %d mtp_layers look further ahead than the context of %d reaches", ErrModel, c.MTPLayers, c.Context)
+		return fmt.Errorf("%w: mtp_layers is %d, which predicts beyond the context of %d", ErrModel, c.MTPLayers, c.Context)
 	case !(c.MTPWeight >= 0) || math.IsInf(c.MTPWeight, 1):
-		return fmt.Errorf("%w: mtp_weight is %g, it must be 0 or more", ErrModel, c.MTPWeight)
+		return fmt.Errorf("%w: mtp_weight is %g: it must be 0 or more", ErrModel, c.MTPWeight)
 	case !(c.Dropout >= 0 && c.Dropout < 1):
-		return fmt.Errorf("%w: dropout is %g, it must lie in [0, 1)", ErrModel, c.Dropout)
+		return fmt.Errorf("%w: dropout is %g: it must be at least 0 and below 1", ErrModel, c.Dropout)
 	}
 	return languageOf(c.Family).check(c)
 }
 
-// headDim is D.
+// headDim returns D, the channels of a head.
 func (c Config) headDim() int {
 	if c.HeadDim != 0 {
 		return c.HeadDim
@@ -112,10 +114,10 @@ func (c Config) headDim() int {
 	return c.Hidden / c.Heads
 }
 
-// QueryWidth is the width of queries, and of attention's output.
+// QueryWidth returns the width of the queries, which is also that of attention's output.
 func (c Config) QueryWidth() int { return c.Heads * c.headDim() }
 
-// KVWidth is the width of keys and of values.
+// KVWidth returns the width of the keys and of the values.
 func (c Config) KVWidth() int { return c.KVHeads * c.headDim() }
 
 func (c Config) eps() float64 {
@@ -125,7 +127,7 @@ func (c Config) eps() float64 {
 	return 1e-5
 }
 
-// Parameters is the number of weights, a tied one counted once.
+// Parameters returns the number of weights; a tied weight counts once.
 func (c Config) Parameters() int64 {
 	m, err := NewModel(c)
 	if err != nil {
@@ -138,10 +140,10 @@ func (c Config) Parameters() int64 {
 	return n
 }
 
-// FLOPs estimates a forward pass's floating-point operations for one token, a
-// multiply-add as two, at T positions: by symbol E, t, L, in training, where the head
-// works for multi-token prediction too. The backward pass costs twice that. (Kaplan
-// et al. 2020, with the head's product counted.)
+// FLOPs estimates the floating-point operations of a forward pass for one token at a sequence
+// length of positions, by symbol: E, t and L. A multiply-add counts as two. The head's number is
+// that of training, where it also serves multi-token prediction. The backward pass costs twice as
+// much. (Kaplan et al. 2020, plus the head's product.)
 func (c Config) FLOPs(positions int) (embedding, layer, head float64) {
 	h, f, q, kv := float64(c.Hidden), float64(c.FFN), float64(c.QueryWidth()), float64(c.KVWidth())
 	mlp := 4 * h * f
@@ -152,8 +154,8 @@ func (c Config) FLOPs(positions int) (embedding, layer, head float64) {
 	return 2 * h, layer, 2 * h * float64(c.Vocab) * float64(1+c.MTPLayers)
 }
 
-// MTPFLOPs is the same of the symbol m: a decoder layer, and the projection of two
-// rows onto one.
+// MTPFLOPs returns the same for the symbol m: a decoder layer, and the projection of two rows to
+// one.
 func (c Config) MTPFLOPs(positions int) float64 {
 	_, layer, _ := c.FLOPs(positions)
 	return layer + 4*float64(c.Hidden)*float64(c.Hidden)

@@ -6,18 +6,20 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// ContextParallel says with whom a stage shares the positions of each sequence: each rank of the group has the same
-// layers and computes some positions, and only attention needs those of the others. The zero value: the stage has whole
-// sequences.
+// ContextParallel describes the group of ranks that share the positions of each sequence. Each rank
+// of the group has the same layers and computes some of the positions; only attention needs the
+// positions of the others. With the zero value the stage computes whole sequences.
 //
-// Of N ranks each has two of 2N equal blocks of a sequence, rank r the blocks r and 2N−1−r, so that the work of causal
-// attention is even (Brandon et al. 2023, "Striped Attention", discuss why; this order is Megatron-Core's). Keys and
-// values go round the ranks (Liu et al. 2023, "Ring Attention with Blockwise Transformers"). Every pair of blocks
-// is causal, seen whole, or not seen.
+// With N ranks, a sequence is cut into 2N equal blocks. Rank r has the blocks r and 2N−1−r, which
+// balances the work of causal attention (Brandon et al. 2023, "Striped Attention", explain why; the
+// order is Megatron-Core's). Keys and values travel around the ring of ranks (Liu et al. 2023,
+// "Ring Attention with Blockwise Transformers"). Each pair of a query block and a key block is
+// computed causally, computed in full, or skipped.
 //
-// A microbatch is given with whole sequences, of which the stage takes its part. Gradients are parts of a sum over the
-// group: DataParallel's group has its ranks too. A softmax over blocks is rounded in another order than
-// one over all keys, so that the size of the group shows in the last bits. It is the same from run to run.
+// The caller passes microbatches with whole sequences; the stage takes its part. Its gradients are
+// parts of a sum over the group, so DataParallel's group must include the group's ranks. A softmax
+// over blocks is rounded in another order than one over all keys. So the size of the group changes
+// the last bits of the result; they are the same in every run.
 type ContextParallel struct {
 	Group tensorops.Group
 }
@@ -36,30 +38,32 @@ func (p ContextParallel) rank() int {
 	return p.Group.Rank()
 }
 
-// CheckContext says whether size ranks can share the positions of the model's sequences.
+// CheckContext checks that size ranks can share the positions of the model's sequences. The error
+// is ErrModel.
 func (m *Model) CheckContext(size int) error {
 	c := m.Config
 	switch {
 	case size <= 1:
 		return nil
 	case !m.language():
-		return fmt.Errorf("%w: context parallelism of %d: only the language models' layers can share positions, and family %q has layers of its own", ErrModel, size, c.Family)
+		return fmt.Errorf("%w: context parallelism of %d: only language models can share positions, not family %q", ErrModel, size, c.Family)
 	case c.Context%(2*size) != 0:
-		return fmt.Errorf("%w: context parallelism of %d: the %d positions of a sequence don't divide into %d blocks, two for each rank",
+		return fmt.Errorf("%w: context parallelism of %d: the %d positions of a sequence do not divide into %d blocks, two for each rank",
 			ErrModel, size, c.Context, 2*size)
 	case c.Window > 0:
-		return fmt.Errorf("%w: context parallelism of %d: attention over blocks sees all positions before its own, and the model has a window of %d", ErrModel, size, c.Window)
+		return fmt.Errorf("%w: context parallelism of %d: attention over blocks covers all earlier positions, but the model has a window of %d",
+			ErrModel, size, c.Window)
 	case c.MTPLayers > 0:
-		return fmt.Errorf("%w: context parallelism of %d: multi-token prediction needs the tokens behind a block, which other ranks have",
+		return fmt.Errorf("%w: context parallelism of %d: multi-token prediction needs the tokens after a block, which are on other ranks",
 			ErrModel, size)
 	}
 	return nil
 }
 
-// positionBlocks are the two blocks of a sequence, of 2·size, that a rank has.
+// positionBlocks returns the two blocks, of 2·size, that a rank has of each sequence.
 func positionBlocks(rank, size int) [2]int { return [2]int{rank, 2*size - 1 - rank} }
 
-// part makes of a microbatch with whole sequences that of this rank: its blocks of each.
+// part returns this rank's part of a microbatch with whole sequences: its blocks of each sequence.
 func (p ContextParallel) part(mb *Microbatch, f *inFlight) (Microbatch, error) {
 	own := *mb
 	if p.size() <= 1 {
@@ -68,7 +72,7 @@ func (p ContextParallel) part(mb *Microbatch, f *inFlight) (Microbatch, error) {
 	each := mb.Positions / (2 * p.size())
 	if mb.Positions != 2*p.size()*each || mb.FirstPosition != 0 {
 		return own,
-			fmt.Errorf("%w: microbatch %d has %d positions from %d on, which context parallelism of %d can't share alike: they must be whole sequences, of a multiple of %d positions",
+			fmt.Errorf("%w: microbatch %d has %d positions starting at %d, which context parallelism of %d cannot share equally: pass whole sequences whose length is a multiple of %d",
 				ErrInput, mb.Index, mb.Positions, mb.FirstPosition, p.size(), 2*p.size())
 	}
 	own.Positions = 2 * each
@@ -78,7 +82,7 @@ func (p ContextParallel) part(mb *Microbatch, f *inFlight) (Microbatch, error) {
 	return own, nil
 }
 
-// blocksOf adds this rank's blocks of ids [B, positions] to a list.
+// blocksOf appends this rank's blocks of ids [B, positions] to a slice.
 func (p ContextParallel) blocksOf(to, ids []int32, positions int) []int32 {
 	each := positions / (2 * p.size())
 	for first := 0; first+positions <= len(ids); first += positions {
@@ -89,11 +93,11 @@ func (p ContextParallel) blocksOf(to, ids []int32, positions int) []int32 {
 	return to
 }
 
-// run is positions of a sequence that follow each other: rows [lo, hi) of each sequence of a tensor, which are the
-// positions from first on.
+// run is a range of consecutive positions: the rows [lo, hi) of each sequence of a tensor, whose
+// positions start at first.
 type run struct{ lo, hi, first int }
 
-// runs are this rank's positions, of those that the ranks of its tensor group have together.
+// runs returns this rank's positions, of those that the ranks of its tensor group have together.
 func (c *pass) runs() []run {
 	if c.stage.opts.Context.size() <= 1 {
 		return []run{{0, c.mb.Positions, c.mb.FirstPosition}}
@@ -104,7 +108,7 @@ func (c *pass) runs() []run {
 	return []run{{0, each, at[0] * each}, {each, 2 * each, at[1] * each}}
 }
 
-// residualRuns are those of them that the residual stream has on this rank.
+// residualRuns returns the part of them that the residual stream has on this rank.
 func (c *pass) residualRuns() (own []run) {
 	from := c.firstPosition()
 	to := from + c.positions()
@@ -116,7 +120,8 @@ func (c *pass) residualRuns() (own []run) {
 	return own
 }
 
-// eachRun calls f with the rows of t, [B, T, …], that are a run of positions: those of all sequences where there is only one.
+// eachRun calls f with the rows of t, [B, T, …], of each run of positions. If there is only one
+// run, these are the rows of all sequences.
 func (c *pass) eachRun(t tensorops.Tensor, runs []run, f func(rows tensorops.Tensor, r run)) {
 	if !t.Valid() { // after an error
 		return

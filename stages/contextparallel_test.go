@@ -143,7 +143,7 @@ func TestCheckContext(t *testing.T) {
 	}{
 		{"alone", 1, func(c *stages.Config) { c.Context = 7 }, ""},
 		{"fits", 4, func(*stages.Config) {}, ""},
-		{"positions", 5, func(*stages.Config) {}, "the 24 positions of a sequence don't divide into 10 blocks"},
+		{"positions", 5, func(*stages.Config) {}, "the 24 positions of a sequence do not divide into 10 blocks"},
 		{"prediction", 2, func(c *stages.Config) { c.MTPLayers, c.MTPWeight = 1, 0.3 }, "multi-token prediction"},
 		{"window", 2, func(c *stages.Config) {
 			*c = contextModels["qwen3"]

@@ -2,24 +2,26 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// DataParallel says with whom a stage shares a step's sequences: each rank of the group has the
-// same layers and computes other microbatches, and their gradients are added in the order of the ranks before
-// the update, which all of them make alike. The zero value: the stage computes all.
+// DataParallel describes the group of ranks that share a step's sequences. Each rank of the group
+// has the same layers and computes different microbatches. Before the update, their gradients are
+// added in the order of the ranks, and all make the same update. With the zero value the stage
+// computes all microbatches.
 //
-// The sum over ranks is rounded in another order than that over microbatches, so that the size of
-// the group shows in the last bits. It is the same from run to run.
+// The sum over ranks is rounded in another order than the sum over microbatches. So the size of the
+// group changes the last bits of the result; they are the same in every run.
 type DataParallel struct {
 	Group tensorops.Group
-	// Zero says what the ranks share beside the microbatches. 1: each has the optimizer's state of its
-	// part of every parameter, updates that part, and gets the others' (ZeRO-1). 2: of the gradients too
-	// it keeps its part alone, from the step's last microbatch on (ZeRO-2). 3: and of the weights, of which
-	// a layer's are gathered while it computes (ZeRO-3); then all must record the same passes in the same order. No
-	// bit of what is trained depends on it.
+	// Zero says what the ranks share besides the microbatches. With 1, each rank keeps the
+	// optimizer state of its part of every parameter, updates that part, and receives the other
+	// parts (ZeRO-1). With 2, it also keeps only its part of the gradients, from the step's last
+	// microbatch on (ZeRO-2). With 3, it also keeps only its part of the weights, and gathers a
+	// layer's weights while it computes (ZeRO-3). Then all ranks must record the same passes in the
+	// same order. Zero changes no bit of the result.
 	Zero int
-	// WholeGrads leaves gradients whole with ZeRO-3, where sharing them would save nothing.
+	// WholeGrads keeps gradients whole with ZeRO-3, if sharing them would save nothing.
 	WholeGrads bool
-	// HoldWeights keeps gathered weights until the stage turns to another chunk, or updates them: a chunk's
-	// passes that follow each other gather once.
+	// HoldWeights keeps gathered weights until the stage turns to another chunk or updates them. So
+	// consecutive passes of a chunk gather once.
 	HoldWeights bool
 }
 
@@ -46,9 +48,9 @@ func (d DataParallel) rank() int {
 	return d.Group.Rank()
 }
 
-// ownPart is the range of a parameter's elements whose norm this rank takes, and with ZeRO those that
-// it updates: its share of each parameter, so that the sum of all is the same wherever the parameter is.
-// Without replicas it is all of them.
+// ownPart returns the range [from, to) of a parameter's elements whose norm this rank computes, and
+// that it updates under ZeRO. Each rank has its share of each parameter, so the sum of all norms
+// does not depend on where the parameter is. Without replicas the range covers all elements.
 func (s *Stage) ownPart(p *Param) (from, to int) { return s.partOf(p, s.opts.Data.rank()) }
 
 func (s *Stage) partOf(p *Param, rank int) (from, to int) {
@@ -56,7 +58,8 @@ func (s *Stage) partOf(p *Param, rank int) (from, to int) {
 	return min(rank*each, n), min((rank+1)*each, n)
 }
 
-// partLen is how many elements a part has, but for those at a parameter's end, which may have fewer or none.
+// partLen returns the number of elements of a part; parts at a parameter's end may have fewer, or
+// none.
 func (s *Stage) partLen(p *Param) int {
 	size := s.opts.Data.size()
 	return (p.Len() + size - 1) / size

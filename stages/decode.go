@@ -6,29 +6,30 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Decoder continues one sequence token by token with a cache of keys and values.
-// It needs a stage that holds the whole model. Multi-token prediction takes no part.
+// Decoder continues one sequence token by token, with a cache of keys and values. It needs a stage
+// that holds the whole model. It does not use the layers of multi-token prediction.
 type Decoder struct {
 	stage  *Stage
 	stream tensorops.Stream
 	layers []layer
 	cache  [][2]tensorops.Tensor // keys and values of each decoder layer: [room, kvWidth]
-	room   int                   // positions that the cache is for
+	room   int                   // capacity of the cache, in positions
 	used   int                   // positions in the cache
 	logits []float32
 }
 
-// NewDecoder allocates a cache for n positions, or for the model's where those are fewer: a
-// shorter Config.Context is that of training.
+// NewDecoder allocates a cache for n positions, or for those that the weights support if these are fewer.
+// Config.Context does not limit it: that is the context of training. The error is ErrModel if the
+// stage does not hold the whole model.
 func NewDecoder(s *Stage, positions int) (*Decoder, error) {
 	return NewDecoderOn(s, s.stream, positions)
 }
 
-// NewDecoderOn is NewDecoder with a stream of the decoder's own, of the same device: several
-// decoders of a stage may then be used at once, as long as nobody writes to its weights.
+// NewDecoderOn is NewDecoder with its own stream on the same device. So several decoders of a stage
+// may run at once, as long as its weights do not change.
 func NewDecoderOn(s *Stage, stream tensorops.Stream, positions int) (*Decoder, error) {
 	if size := s.opts.Tensor.size(); size > 1 {
-		return nil, fmt.Errorf("%w: a decoder needs whole layers, and these are split over %d ranks", ErrModel, size)
+		return nil, fmt.Errorf("%w: a decoder needs whole layers, but they are split over %d ranks", ErrModel, size)
 	}
 	c := s.chunks[0]
 	if c == nil || len(c.layers) != len(s.model.layers) {
@@ -47,7 +48,7 @@ func NewDecoderOn(s *Stage, stream tensorops.Stream, positions int) (*Decoder, e
 	return d, tensorops.Run(stream, l)
 }
 
-// Close gives the cache back. Nothing of the decoder may be under way.
+// Close frees the cache. No operation of the decoder may be in progress.
 func (d *Decoder) Close() {
 	for _, kv := range d.cache {
 		kv[0].Release()
@@ -56,17 +57,18 @@ func (d *Decoder) Close() {
 	d.cache = nil
 }
 
-// Used is the number of positions in the cache.
+// Used returns the number of positions in the cache.
 func (d *Decoder) Used() int { return d.used }
 
-// Reset forgets the sequence.
+// Reset empties the cache, for a new sequence.
 func (d *Decoder) Reset() { d.used = 0 }
 
-// Next appends tokens to the sequence and returns the logits of what follows the
-// last one, valid until the next call. The sequence must fit the cache.
+// Next appends tokens to the sequence and returns the logits of the token after the last one, [V].
+// They are valid until the next call. The sequence must fit in the cache; otherwise the error is
+// ErrInput.
 func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if len(tokens) == 0 || d.used+len(tokens) > d.room {
-		return nil, fmt.Errorf("%w: %d tokens after %d, the cache has room for %d", ErrInput, len(tokens), d.used, d.room)
+		return nil, fmt.Errorf("%w: cannot add %d tokens after %d: the cache has room for %d", ErrInput, len(tokens), d.used, d.room)
 	}
 	l := d.stream.NewList()
 	mb := Microbatch{Sequences: 1, Positions: len(tokens), FirstPosition: d.used}
@@ -93,8 +95,8 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	return d.logits, nil
 }
 
-// decode is forward for new positions of one sequence: keys and values go to the
-// cache, and the queries see all of it. It owns x.
+// decode runs the forward for new positions of one sequence: keys and values go to the cache, and
+// the queries attend to all of it. It owns x.
 func (b *block) decode(c *pass, x tensorops.Tensor, cache [2]tensorops.Tensor, used int) tensorops.Tensor {
 	n1, stats := b.norm1.forward(c, x)
 	qkv := b.project(c, n1, b.qkv)
@@ -105,7 +107,7 @@ func (b *block) decode(c *pass, x tensorops.Tensor, cache [2]tensorops.Tensor, u
 	c.Copy(cache[0].RowRange(used, all), k.Matrix())
 	c.Copy(cache[1].RowRange(used, all), v.Matrix())
 	o, lse := b.attended(c), c.Alloc(tensorops.Float32, 1, b.cfg.Heads, c.mb.Positions)
-	first := 0 // of the keys that any of the queries sees
+	first := 0 // first key that any of the queries attends to
 	if b.window > 0 {
 		first = max(0, used+1-b.window)
 	}

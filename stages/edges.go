@@ -8,15 +8,15 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// rounds reports whether what travels between chunks is of another type than within them.
+// rounds reports whether tensors between chunks have another type than within them.
 func (s *Stage) rounds() bool {
 	return s.opts.Wire == tensorops.BFloat16 && s.opts.Residual == tensorops.Float32 && s.model.language()
 }
 
-// EdgeType is the type of what travels between the chunks of a language model.
+// EdgeType returns the type of the tensors between the chunks of a language model.
 func (s *Stage) EdgeType() tensorops.DType { return s.opts.EdgeType() }
 
-// EdgeType is the type of what travels between the chunks of a language model.
+// EdgeType returns the type of the tensors between the chunks of a language model.
 func (o *Options) EdgeType() tensorops.DType {
 	if o.Wire == tensorops.BFloat16 {
 		return tensorops.BFloat16
@@ -24,12 +24,12 @@ func (o *Options) EdgeType() tensorops.DType {
 	return o.Residual
 }
 
-// fromEdge makes of what came from other chunks, which it owns, tensors of the residual stream's type.
+// fromEdge converts tensors from other chunks, which it owns, to the type of the residual stream.
 func (s *Stage) fromEdge(l *tensorops.List, ts []tensorops.Tensor) []tensorops.Tensor {
 	return s.retyped(l, ts, tensorops.Float32)
 }
 
-// toEdge makes of what goes to other chunks, which it owns, tensors of the edges' type.
+// toEdge converts tensors for other chunks, which it owns, to the type of the edges.
 func (s *Stage) toEdge(l *tensorops.List, ts []tensorops.Tensor) []tensorops.Tensor {
 	return s.retyped(l, ts, tensorops.BFloat16)
 }
@@ -49,8 +49,9 @@ func (s *Stage) retyped(l *tensorops.List, ts []tensorops.Tensor, to tensorops.D
 	return ts
 }
 
-// Arrive records that the pieces that came over an edge for one input of an action become that input. It owns them;
-// there are none where the tensor group has it and this rank's part is to come from there.
+// Arrive records how the pieces that came over an edge become one input of an action. It owns the
+// pieces. There are none if the tensor group has the input and this rank gets its part from the
+// group.
 func Arrive(l *tensorops.List, p Passes, a scheduler.Action, mb *Microbatch, e *grid.Edge, pieces ...tensorops.Tensor) tensorops.Tensor {
 	t := joinPositions(l, pieces)
 	switch {
@@ -62,7 +63,7 @@ func Arrive(l *tensorops.List, p Passes, a scheduler.Action, mb *Microbatch, e *
 	return p.CompleteGrad(l, int(a.Chunk), int(a.Microbatch), t)
 }
 
-// joinPositions records that tensors [B, Tᵢ, C] become one. It owns them.
+// joinPositions records the concatenation of tensors [B, Tᵢ, C] along T. It owns them.
 func joinPositions(l *tensorops.List, pieces []tensorops.Tensor) tensorops.Tensor {
 	switch len(pieces) {
 	case 0:
@@ -89,14 +90,14 @@ func joinPositions(l *tensorops.List, pieces []tensorops.Tensor) tensorops.Tenso
 	return all
 }
 
-// CutPositions records a copy of the positions from lo to hi, of parts equal ones, of a tensor [B, T, C]: a piece of
-// an output that leaves.
+// CutPositions records a copy of the positions [lo, hi), of parts equal ones, of a tensor [B, T,
+// C]: a piece of an output to send.
 func CutPositions(l *tensorops.List, t tensorops.Tensor, lo, hi, parts int) tensorops.Tensor {
 	if !t.Valid() { // after an error
 		return t
 	}
 	if t.Rank() != 3 || t.Dim(1)%parts != 0 || !t.Contiguous() {
-		l.Fail(fmt.Errorf("%w: the positions of %v don't divide into %d equal parts", ErrInput, t, parts))
+		l.Fail(fmt.Errorf("%w: the positions of %v do not divide into %d equal parts", ErrInput, t, parts))
 		return tensorops.Tensor{}
 	}
 	b, each, c := t.Dim(0), t.Dim(1)/parts, t.Dim(2)
@@ -105,12 +106,13 @@ func CutPositions(l *tensorops.List, t tensorops.Tensor, lo, hi, parts int) tens
 	return x
 }
 
-// What comes over an edge for a tensor group need not come to each of its ranks: the first one may get it and share
-// it with the others, or each of them gets a part.
+// A tensor that comes over an edge for a tensor group need not come to each of its ranks. The first
+// rank may receive it and share it with the others, or each rank may receive a part.
 
-// CompleteInput makes of what came for this rank of a chunk's input, in a language model, the input that every
-// rank of the tensor group has: of nothing, or on the first rank of all, by a broadcast; of an equal part of the positions
-// by gathering them. It owns t.
+// CompleteInput turns what this rank received of a chunk's input, in a language model, into the
+// input that every rank of the tensor group has. If the first rank received the whole tensor, it
+// broadcasts it; the other ranks pass an invalid t. If each rank received an equal part of the
+// positions, the parts are gathered. It owns t.
 func (s *Stage) CompleteInput(l *tensorops.List, chunk int, mb *Microbatch, t tensorops.Tensor) tensorops.Tensor {
 	c := s.chunks[chunk]
 	if c == nil {
@@ -122,7 +124,7 @@ func (s *Stage) CompleteInput(l *tensorops.List, chunk int, mb *Microbatch, t te
 	return s.complete(l, c, "input", c.mtpBefore, &own, t)
 }
 
-// CompleteGrad is CompleteInput for the gradient of what the chunk has sent.
+// CompleteGrad is CompleteInput for the gradient of the chunk's output.
 func (s *Stage) CompleteGrad(l *tensorops.List, chunk, index int, t tensorops.Tensor) tensorops.Tensor {
 	c, f := s.find(chunk, index)
 	if f == nil {
@@ -154,9 +156,9 @@ func (s *Stage) complete(l *tensorops.List, c *chunk, what string, mtp int, mb *
 	return t
 }
 
-// checkEdge compares what came over a chunk's edges with what it takes: n tensors. In a
-// language model that is [B, T, C], in training B times one more than the layers of multi-token
-// prediction before the edge, or nothing at the model's ends.
+// checkEdge compares the tensors that came over a chunk's edges with what it takes: n tensors. In a
+// language model their shape is [B, T, C]. In training, B is multiplied by one more than the number
+// of multi-token-prediction layers before the edge. The model's ends take none.
 func (s *Stage) checkEdge(c *chunk, what string, n, mtp int, mb *Microbatch, ts []tensorops.Tensor) error {
 	if len(ts) != n {
 		if n == 0 {
@@ -173,8 +175,8 @@ func (s *Stage) checkEdge(c *chunk, what string, n, mtp int, mb *Microbatch, ts 
 	return s.checkShape(c, what, s.edgeShape(mtp, mb), mb, ts[0])
 }
 
-// edgeShape is that of what travels between the chunks of a language model, behind so many layers of multi-token
-// prediction.
+// edgeShape returns the shape of a tensor between the chunks of a language model, after mtp layers
+// of multi-token prediction.
 func (s *Stage) edgeShape(mtp int, mb *Microbatch) [3]int {
 	b := mb.Sequences
 	if mb.Train {

@@ -2,8 +2,8 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// embedding turns token ids into rows, adds learned positions (GPT-2), and
-// drops. It is the pipeline's first layer: it has no input but the tokens.
+// embedding looks up the rows of token ids, adds learned positions (GPT-2), and applies dropout. It
+// is the pipeline's first layer: its only input are the tokens.
 type embedding struct {
 	tokens, positions use
 	hasPositions      bool
@@ -14,7 +14,7 @@ type embedding struct {
 type embeddingState struct {
 	dy    tensorops.Tensor // gradient of the sum, until weightGrad
 	slots []int32          // rows of the weight's rowGrad, if it has one
-	here  vocabRows        // where the vocabulary is split
+	here  vocabRows        // this rank's rows, if the vocabulary is split
 }
 
 func (*embedding) symbol() byte    { return SymbolEmbedding }

@@ -12,22 +12,22 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Family puts a model together from its sizes. The same sizes must always give the same
-// layers, in every process.
+// Family builds a model from its sizes by adding layers to g. The same sizes must always give the
+// same layers, in every process.
 type Family func(g *Graph, c Config) error
 
-// LayerOptions are what a layer of a stack is made by.
+// LayerOptions holds the options from which a layer of a stack is built.
 type LayerOptions struct {
-	Config Config // of the model
-	Width  int    // of the last dimension of its input; 0: not known
+	Config Config // sizes of the model
+	Width  int    // size of the last dimension of its input; 0: unknown
 	words  []string
 	given  map[string]string
 	used   map[string]bool
 	err    error
 }
 
-// Widths is what a Layer may be besides: it says how wide the last dimension of its output is.
-// Of others it is taken to be as wide as the input.
+// Widths is an optional interface of a Layer: Width returns the size of its output's last
+// dimension. A layer without it is assumed to have an output as wide as its input.
 type Widths interface{ Width() int }
 
 var (
@@ -37,11 +37,11 @@ var (
 	layers = registry.New[func(*LayerOptions) (Layer, error)]("layer", kinds...)
 )
 
-// RegisterFamily adds a family of models, which a configuration may name as model.family.
+// RegisterFamily adds a family of models, which a config may name as model.family.
 //
-// Like RegisterLayer it is for the beginning of a program, an init function or main, before
-// anything else is called: all processes of a cluster must have registered the same. Both
-// panic if the name is not a plain lower-case word of at most 64 bytes, or is taken.
+// Call RegisterFamily and RegisterLayer at the start of the program, in an init function or at the
+// top of main, before anything else is called. All processes of a cluster must register the same.
+// Both panic if the name is not a plain lower-case word of at most 64 bytes, or is taken.
 func RegisterFamily(name string, f Family) { families.Add(name, f) }
 
 // RegisterLayer adds a kind of layer, which model.stack may name:
@@ -50,16 +50,16 @@ func RegisterFamily(name string, f Family) { families.Add(name, f) }
 //	family = "stack"
 //	stack = ["input field=x", "dense out=64", "mine strength=0.5", "dense out=10", "cross_entropy"]
 //
-// build makes such a layer of its options. A LossLayer can only be the last one; one without
+// build makes the layer from its options. A LossLayer can only be the last layer; a layer without
 // inputs, which reads fields, only the first.
 func RegisterLayer(name string, build func(o *LayerOptions) (Layer, error)) { layers.Add(name, build) }
 
-// Families are the names of all families.
+// Families returns the names of all families.
 func Families() []string {
 	return append(append(LanguageFamilies(), MLP, Stack), families.Names()...)
 }
 
-// Int is an option that is a whole number, or else a default.
+// Int returns the value of an integer option, or the default if the option is not given.
 func (o *LayerOptions) Int(name string, otherwise int) int {
 	n, err := strconv.Atoi(o.String(name, strconv.Itoa(otherwise)))
 	if err != nil {
@@ -68,7 +68,7 @@ func (o *LayerOptions) Int(name string, otherwise int) int {
 	return n
 }
 
-// Float is an option that is a number, or else a default.
+// Float returns the value of a numeric option, or the default if the option is not given.
 func (o *LayerOptions) Float(name string, otherwise float64) float64 {
 	n, err := strconv.ParseFloat(o.String(name, strconv.FormatFloat(otherwise, 'g', -1, 64)), 64)
 	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
@@ -77,16 +77,16 @@ func (o *LayerOptions) Float(name string, otherwise float64) float64 {
 	return n
 }
 
-// share is the probability of a dropout.
+// share returns a dropout probability.
 func (o *LayerOptions) share(name string, otherwise float64) float64 {
 	n := o.Float(name, otherwise)
 	if n < 0 || n >= 1 {
-		o.fail("%s=%s must lie in [0, 1)", name, o.given[name])
+		o.fail("%s=%s must be at least 0 and below 1", name, o.given[name])
 	}
 	return n
 }
 
-// String is an option, or else a default.
+// String returns the value of an option, or the default if the option is not given.
 func (o *LayerOptions) String(name, otherwise string) string {
 	o.used[name] = true
 	if v, ok := o.given[name]; ok {
@@ -110,27 +110,27 @@ func (o *LayerOptions) parse(text string) (kind string, err error) {
 	for _, w := range o.words[1:] {
 		key, value, ok := strings.Cut(w, "=")
 		if _, twice := o.given[key]; !ok || twice || key == "" {
-			return "", fmt.Errorf("%w: %q in layer %q: options are key=value, each once", ErrModel, w, text)
+			return "", fmt.Errorf("%w: %q in layer %q: write options as key=value, each once", ErrModel, w, text)
 		}
 		o.given[key] = value
 	}
 	return o.words[0], nil
 }
 
-// finish says what is wrong with the options.
+// finish returns the error of the options, if any.
 func (o *LayerOptions) finish() error {
 	if o.err != nil {
 		return o.err
 	}
 	for key := range o.given {
 		if !o.used[key] {
-			return fmt.Errorf("%w: it knows no option %q", ErrModel, key)
+			return fmt.Errorf("%w: unknown option %q", ErrModel, key)
 		}
 	}
 	return nil
 }
 
-// Field is the field of a name.
+// Field returns the data's field with the given name, or an ErrModel.
 func (c Config) Field(name string) (Field, error) {
 	var known []string
 	for _, f := range c.Fields {
@@ -142,12 +142,13 @@ func (c Config) Field(name string) (Field, error) {
 	return Field{}, fmt.Errorf("%w: the data has no field %q; it has %q", ErrModel, name, known)
 }
 
-// size is the number of elements of a field that has the same shape in all samples.
+// size returns the number of elements of a field, which must have the same shape in all samples.
 func (f Field) size() (int, error) {
 	n := 1
 	for _, d := range f.Shape {
 		if d < 1 || d > MaxHidden/n {
-			return 0, fmt.Errorf("%w: field %q has shape %v, and a dense layer needs 1 to %d numbers, as many in every sample", ErrModel, f.Name,
+			return 0, fmt.Errorf("%w: field %q has shape %v, but a dense layer needs 1 to %d numbers, the same number in every sample", ErrModel,
+				f.Name,
 				f.Shape, MaxHidden)
 		}
 		n *= d
@@ -155,7 +156,7 @@ func (f Field) size() (int, error) {
 	return n, nil
 }
 
-// buildOwn puts a model of another family than the language models together.
+// buildOwn builds a model of a family that is not a language model.
 func (m *Model) buildOwn() error {
 	f, ok := families.Get(m.Config.Family)
 	switch {
@@ -164,7 +165,7 @@ func (m *Model) buildOwn() error {
 	case m.Config.Family == Stack:
 		f = buildStack
 	case !ok:
-		return fmt.Errorf("%w: family %q is not known", ErrModel, m.Config.Family)
+		return fmt.Errorf("%w: unknown family %q", ErrModel, m.Config.Family)
 	}
 	if err := m.build(f); err != nil {
 		return fmt.Errorf("family %q: %w", m.Config.Family, err)
@@ -172,7 +173,8 @@ func (m *Model) buildOwn() error {
 	return nil
 }
 
-// Build makes a model of a family that is not registered, such as a layer alone, for a test.
+// Build makes a model of a family that need not be registered, for example a single layer for a
+// test.
 func Build(c Config, f Family) (*Model, error) {
 	if err := c.validateSizes(); err != nil {
 		return nil, err
@@ -184,7 +186,8 @@ func Build(c Config, f Family) (*Model, error) {
 	return m, nil
 }
 
-// build runs a family's function. A panic of it, or of a layer that it asks, is an error.
+// build runs a family's function. It turns a panic of the function, or of a layer that it calls,
+// into an error.
 func (m *Model) build(f Family) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -198,11 +201,11 @@ func (m *Model) build(f Family) (err error) {
 	return g.check()
 }
 
-// validateOwn checks the sizes of such a model, as far as they are given: what they mean is
-// the family's affair.
+// validateOwn checks the sizes of such a model if they are given. Their meaning depends on the
+// family.
 func (c Config) validateOwn() error {
 	if _, ok := families.Get(c.Family); !ok && c.Family != MLP && c.Family != Stack {
-		return fmt.Errorf("%w: family %q is not known; there are %q", ErrModel, c.Family, Families())
+		return fmt.Errorf("%w: unknown family %q: choose one of %q", ErrModel, c.Family, Families())
 	}
 	return c.validateSizes()
 }
@@ -217,11 +220,11 @@ func (c Config) validateSizes() error {
 		{"fields", len(c.Fields), 0, MaxFields}, {"options", len(c.Options) + len(c.Layout), 0, maxOptions},
 	} {
 		if f.value < f.min || f.value > f.max {
-			return fmt.Errorf("%w: %s is %d, it must be %d to %d", ErrModel, f.name, f.value, f.min, f.max)
+			return fmt.Errorf("%w: %s is %d: it must be from %d to %d", ErrModel, f.name, f.value, f.min, f.max)
 		}
 	}
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
-		return fmt.Errorf("%w: dropout is %g, it must lie in [0, 1)", ErrModel, c.Dropout)
+		return fmt.Errorf("%w: dropout is %g: it must be at least 0 and below 1", ErrModel, c.Dropout)
 	}
 	for _, f := range c.Fields {
 		n := 1
@@ -230,24 +233,24 @@ func (c Config) validateSizes() error {
 				d = max(c.Context, 1)
 			}
 			if d > 0 && n > maxLayerParam/d {
-				return fmt.Errorf("%w: a sample's field %q has shape %v, and more than %d elements", ErrModel, f.Name, f.Shape, maxLayerParam)
+				return fmt.Errorf("%w: field %q has shape %v: a sample has more than %d elements", ErrModel, f.Name, f.Shape, maxLayerParam)
 			}
 			n *= max(d, 1)
 		}
 		if f.Name == "" || len(f.Shape) >= tensorops.MaxRank || f.Classes < 0 || f.Classes > MaxVocab ||
 			slices.ContainsFunc(f.Shape, func(d int) bool { return d < -1 || d == 0 || d > tensorops.MaxDim }) {
-			return fmt.Errorf("%w: field %q of the data has shape %v and %d classes", ErrModel, f.Name, f.Shape, f.Classes)
+			return fmt.Errorf("%w: field %q of the data has an impossible shape or number of classes: %v, %d", ErrModel, f.Name, f.Shape, f.Classes)
 		}
 	}
 	return nil
 }
 
-// buildMLP is a multilayer perceptron: model.layers hidden layers of model.hidden, each with
-// GELU behind it and dropout, then one onto the classes, or the target's numbers. A field with
-// classes is what it learns, else the last one.
+// buildMLP builds a multilayer perceptron: model.layers hidden layers of width model.hidden, each
+// followed by GELU and dropout, then one layer that outputs the classes, or the target's numbers.
+// It learns the field with classes, or the last field if none has classes.
 func buildMLP(g *Graph, c Config) error {
 	if len(c.Fields) < 2 {
-		return fmt.Errorf("%w: the data has %d fields; it needs features and a label or a target", ErrModel, len(c.Fields))
+		return fmt.Errorf("%w: the data has %d fields, but an mlp needs features and a label or a target", ErrModel, len(c.Fields))
 	}
 	goal := len(c.Fields) - 1
 	if i := slices.IndexFunc(c.Fields, func(f Field) bool { return f.Classes > 0 }); i >= 0 {
@@ -268,7 +271,7 @@ func buildMLP(g *Graph, c Config) error {
 	}
 	if to := c.Fields[goal]; to.Classes > 0 {
 		if n, err := to.size(); err != nil || n != 1 {
-			return fmt.Errorf("%w: the label %q has the shape %v in each sample, and an mlp gives one class for a sample: use files with one label for each sample (IDX: of 1 dimension), or a family that gives more", ErrModel, to.Name, to.Shape)
+			return fmt.Errorf("%w: the label %q has the shape %v in each sample, but an mlp predicts one class for a sample: use files with one label for each sample (IDX: of 1 dimension), or a family that predicts more", ErrModel, to.Name, to.Shape)
 		}
 		x = g.one(g.Add("output", NewDense(width, to.Classes, "", 0), x))
 		g.Loss("loss", NewCrossEntropy(to.Name, to.Classes), x)
@@ -283,10 +286,11 @@ func buildMLP(g *Graph, c Config) error {
 	return nil
 }
 
-// buildStack is one layer after the other, as Config.Layout names them.
+// buildStack adds one layer after the other, as Config.Layout names them.
 func buildStack(g *Graph, c Config) error {
 	if len(c.Layout) == 0 {
-		return fmt.Errorf("%w: model.stack names no layers, such as %q", ErrModel, []string{"input field=x", "dense out=10", "cross_entropy"})
+		return fmt.Errorf("%w: model.stack names no layers: name some, such as %q", ErrModel,
+			[]string{"input field=x", "dense out=10", "cross_entropy"})
 	}
 	var x []Value
 	width := 0
@@ -306,7 +310,7 @@ func buildStack(g *Graph, c Config) error {
 		name := fmt.Sprintf("%d.%s", i, kind)
 		loss, isLoss := l.(LossLayer)
 		if i > 0 && (kind == "input" || kind == "embed") {
-			return fmt.Errorf("%w: model.stack, layer %d, %q: it begins with data, and only the first layer does", ErrModel, i, text)
+			return fmt.Errorf("%w: model.stack, layer %d, %q: it reads data, which only the first layer may do", ErrModel, i, text)
 		}
 		switch {
 		case isLoss:
@@ -329,7 +333,7 @@ func (o *LayerOptions) build(kind string) (Layer, error) {
 	case "dense", "norm", "cross_entropy":
 		if o.Width < 1 {
 			return nil,
-				fmt.Errorf("%w: the width of what it takes is not known: a layer such as \"input\" comes before it, and one of a program's own must tell its Width", ErrModel)
+				fmt.Errorf("%w: the width of its input is unknown: put a layer such as \"input\" before it; a layer of your own before it must implement Width", ErrModel)
 		}
 	}
 	switch kind {
@@ -339,7 +343,7 @@ func (o *LayerOptions) build(kind string) (Layer, error) {
 			return nil, err
 		}
 		if f.DType != tensorops.Float32 {
-			return nil, fmt.Errorf("%w: field %q is %v; embed takes ids", ErrModel, f.Name, f.DType)
+			return nil, fmt.Errorf("%w: field %q is %v, but input takes numbers: use embed for ids", ErrModel, f.Name, f.DType)
 		}
 		n, err := f.size()
 		return &flat{inputLayer{f.Name}, n}, err
@@ -349,7 +353,7 @@ func (o *LayerOptions) build(kind string) (Layer, error) {
 			return nil, err
 		}
 		if f.DType != tensorops.Int32 {
-			return nil, fmt.Errorf("%w: field %q is %v, and ids are int32; input takes numbers", ErrModel, f.Name, f.DType)
+			return nil, fmt.Errorf("%w: field %q is %v, but embed takes int32 ids: use input for numbers", ErrModel, f.Name, f.DType)
 		}
 		return NewEmbed(f.Name, o.Int("ids", max(f.Classes, o.Config.Vocab)), o.Int("out", o.Config.Hidden))
 	case "dense":
@@ -363,25 +367,26 @@ func (o *LayerOptions) build(kind string) (Layer, error) {
 	case "cross_entropy":
 		f, err := o.field("y")
 		if err == nil && (f.DType != tensorops.Int32 || f.Classes > o.Width) {
-			err = fmt.Errorf("%w: field %q is %v of %d classes, and it takes labels, for each of which it gets %d numbers", ErrModel, f.Name,
+			err = fmt.Errorf("%w: field %q is %v of %d classes, but cross_entropy takes labels of at most %d classes, the width of its input",
+				ErrModel, f.Name,
 				f.DType, f.Classes, o.Width)
 		}
 		return NewCrossEntropy(f.Name, o.Width), err
 	case "mse":
 		f, err := o.field("y")
 		if err == nil && f.DType != tensorops.Float32 {
-			err = fmt.Errorf("%w: field %q is %v, and targets are float32; cross_entropy takes labels", ErrModel, f.Name, f.DType)
+			err = fmt.Errorf("%w: field %q is %v, but mse takes float32 targets: use cross_entropy for labels", ErrModel, f.Name, f.DType)
 		}
 		return NewMSE(f.Name), err
 	}
 	f, ok := layers.Get(kind)
 	if !ok {
-		return nil, fmt.Errorf("%w: there is no kind of layer %q; this program knows %q", ErrModel, kind,
+		return nil, fmt.Errorf("%w: unknown kind of layer %q: choose one of %q", ErrModel, kind,
 			append(slices.Clone(kinds), layers.Names()...))
 	}
 	l, err := f(o)
 	if err == nil && l == nil {
-		err = fmt.Errorf("%w: what registered it returns no layer", ErrModel)
+		err = fmt.Errorf("%w: its build function returned no layer", ErrModel)
 	}
 	return l, err
 }

@@ -2,8 +2,8 @@ package stages
 
 import "fmt"
 
-// GPT2 is the family of GPT-2: learned positions, LayerNorm, one projection for q, k and v,
-// GELU, and biases everywhere.
+// GPT2 is the family of GPT-2: learned positions, LayerNorm, one projection for q, k and v, GELU,
+// and biases everywhere.
 const GPT2 = "gpt2"
 
 type gpt2Family struct{}
@@ -15,22 +15,23 @@ func (gpt2Family) gated() bool   { return false }
 func (gpt2Family) check(c Config) error {
 	switch {
 	case c.KVHeads != c.Heads:
-		return fmt.Errorf("%w: gpt2 has as many kv_heads as heads, not %d of %d", ErrModel, c.KVHeads, c.Heads)
+		return fmt.Errorf("%w: gpt2 needs as many kv_heads as heads, not %d and %d", ErrModel, c.KVHeads, c.Heads)
 	case c.HeadDim != 0 || c.Window != 0 || c.Full != nil || c.AttentionBias || c.MLPBias || c.RopeScaling != (RopeScaling{}):
-		return fmt.Errorf("%w: gpt2 has no head_dim of its own, no window, no rotary positions, and biases in any case", ErrModel)
+		return fmt.Errorf("%w: gpt2 has no head_dim, window or rotary positions, and always has biases: leave these keys out", ErrModel)
 	}
 	return nil
 }
 
-// build lists GPT-2's layers under the names of its published checkpoints, which store a
-// linear layer's weight as [in, out].
+// build lists GPT-2's layers under the names of its published checkpoints, which store a linear
+// layer's weight as [in, out].
 func (gpt2Family) build(m *Model) {
 	c := m.Config
 	norm := func(name string) norm {
 		return norm{gamma: parted(m.add(name+".weight", ones, c.Hidden), bySequence),
 			beta: parted(m.add(name+".bias", zeros, c.Hidden), bySequence), hasBeta: true, eps: c.eps()}
 	}
-	// conv's columns are in sections, of units that stay together; those of a row are its rows.
+	// conv's columns are in sections, made of units that stay together; its rows are cut row by
+	// row.
 	conv := func(name string, init Init, in, out, sections, units int) linear {
 		l := linear{w: m.add(name+".weight", init, in, out), b: m.add(name+".bias", zeros, out), hasBias: true, inOut: true}
 		return m.byColumns(l, sections, units)
@@ -40,7 +41,7 @@ func (gpt2Family) build(m *Model) {
 		return m.byRows(l, units)
 	}
 	wte := m.cut(m.add("transformer.wte.weight", normalInit, c.Vocab, c.Hidden), vocabSplit(c))
-	wpe := m.add("transformer.wpe.weight", normalInit, c.Positions(), c.Hidden) // a shorter context uses the first ones
+	wpe := m.add("transformer.wpe.weight", normalInit, c.Positions(), c.Hidden) // a shorter context uses the first rows
 	m.layers = append(m.layers, &embedding{tokens: wte, positions: wpe, hasPositions: true, width: c.Hidden,
 		drop: site{"embedding", c.Dropout}})
 	decoder := func(i int, at string) *block {
@@ -78,13 +79,14 @@ func (f gpt2Family) keys(r *reading) rules {
 
 		"activation_function": only(`"gelu_new"`, `"gelu_pytorch_tanh"`), // two names of one function
 		"scale_attn_weights":  only(`true`),
-		// A scaling by layer is another model; the order of the scaling is rounding.
+		// Scaling by layer is another model; the order of the scaling only changes rounding.
 		"scale_attn_by_inverse_layer_idx": only(`false`, `null`),
 		"reorder_and_upcast_attn":         neutral,
 		"sliding_window":                  only(`null`),
 		"use_sliding_window":              only(`false`, `null`),
 
-		// Of an older release (its mask had n_ctx positions), and of other heads than ours.
+		// Keys of an older release (its mask had n_ctx positions), and of heads that Troupe does
+		// not have.
 		"n_ctx": neutral, "n_special": neutral, "predict_special_tokens": neutral, "output_past": neutral,
 		"summary_activation": neutral, "summary_first_dropout": neutral, "summary_proj_to_labels": neutral, "summary_type": neutral,
 		"summary_use_proj": neutral,

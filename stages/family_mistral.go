@@ -2,7 +2,7 @@ package stages
 
 import "fmt"
 
-// Mistral is Llama whose layers may see a window of positions only.
+// Mistral is the family of Mistral: Llama whose layers may attend to a window of positions only.
 const Mistral = "mistral"
 
 type mistralFamily struct{ rotary }
@@ -15,7 +15,7 @@ func (f mistralFamily) check(c Config) error {
 		return err
 	}
 	if len(c.Full) > 0 {
-		return fmt.Errorf("%w: mistral's layers all have its window, and %d are not to", ErrModel, c.Full)
+		return fmt.Errorf("%w: all layers of mistral have its window, but %d are configured without it", ErrModel, c.Full)
 	}
 	return f.rotary.check(c)
 }

@@ -1,7 +1,7 @@
 package stages
 
-// Qwen2 is the family of Qwen 2 and 2.5: Llama with biases on q, k and v, of which the later
-// layers may see a window of positions only.
+// Qwen2 is the family of Qwen 2 and 2.5: Llama with biases on q, k and v, whose later layers may
+// attend to a window of positions only.
 const Qwen2 = "qwen2"
 
 type qwen2Family struct{ rotary }

@@ -2,8 +2,8 @@ package stages
 
 import "fmt"
 
-// Qwen3 is the family of Qwen 3: Llama with a norm on each head of q and k, and a width of
-// heads of its own.
+// Qwen3 is the family of Qwen 3: Llama with a norm on each head of q and k, and with a head width
+// that is set separately.
 const Qwen3 = "qwen3"
 
 type qwen3Family struct{ rotary }
@@ -13,7 +13,7 @@ func (qwen3Family) class() string { return "Qwen3ForCausalLM" }
 
 func (f qwen3Family) check(c Config) error {
 	if c.MLPBias {
-		return fmt.Errorf("%w: qwen3 has no mlp_bias", ErrModel)
+		return fmt.Errorf("%w: qwen3 has no mlp_bias: leave it out", ErrModel)
 	}
 	return f.rotary.check(c)
 }

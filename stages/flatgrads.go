@@ -8,37 +8,38 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// flatGrads lays the gradients of a data-parallel stage out in one piece of memory: in the order in which
-// they are complete, so that runs of them are added over the replicas while others are computed. Those
-// that are not complete before the step's end come last.
+// flatGrads lays out the gradients of a data-parallel stage in one piece of memory, in the order in
+// which they are completed. So ranges of them are added over the replicas while others are still
+// computed. Gradients that are complete only at the end of the step come last.
 type flatGrads struct {
 	grads   tensorops.Tensor // shape: flatShape
-	n       int              // elements of it that are gradients'
+	n       int              // number of elements that hold gradients
 	runs    []gradRun
-	late    []*localParam // those of no run
-	begun   int           // runs whose sum is recorded
-	summing []*localParam // whose whole gradients are let go of when their sum is there
+	late    []*localParam // parameters of no run
+	begun   int           // number of runs whose sum is recorded
+	summing []*localParam // parameters whose whole gradients are freed when their sum is complete
 }
 
-// gradRun is what is added before the step's end, when the layers have seen the step's last microbatch: the
-// elements [from, to), by one collective; with ZeRO each parameter by its own.
+// gradRun is a range of elements [from, to) that one collective adds before the end of the step,
+// after its layers have processed the step's last microbatch. With ZeRO each parameter has its own
+// collective.
 type gradRun struct {
 	from, to int
 	params   []*localParam
 	after    []layerAt
 }
 
-// layerAt is a layer's place on the rank.
+// layerAt is the position of a layer on the rank.
 type layerAt struct {
 	c *chunk
 	i int
 }
 
-// runLen is how many elements a run has at least, but for the last one of a chunk: what a collective costs,
-// however little it adds, is small beside it.
+// runLen is the smallest number of elements of a run, except for the last run of a chunk. At this
+// size the fixed cost of a collective is small.
 const runLen = 64 << 10
 
-// layFlat makes room for the whole gradients of the parameters that are trained.
+// layFlat allocates the whole gradients of the trained parameters.
 func (s *Stage) layFlat(l *tensorops.List) {
 	f, n, at := &s.flat, 0, make([]int, len(s.model.Params))
 	lay := func(h *localParam) {
@@ -72,10 +73,10 @@ func (s *Stage) layFlat(l *tensorops.List) {
 	}
 }
 
-// flatCols is the last dimension of flat gradients that are more than one dimension can be.
+// flatCols is the last dimension of flat gradients that exceed the largest dimension.
 const flatCols = 1 << 20
 
-// flatShape is a shape of at least so many elements, which may be more than tensorops.MaxDim.
+// flatShape returns a shape of at least n elements; n may exceed tensorops.MaxDim.
 func flatShape(n int) []int {
 	if n <= tensorops.MaxDim {
 		return []int{n}
@@ -83,10 +84,10 @@ func flatShape(n int) []int {
 	return []int{(n + flatCols - 1) / flatCols, flatCols}
 }
 
-// mostPiece is how many elements a collective adds at most.
+// mostPiece is the largest number of elements that one collective adds.
 const mostPiece = 1 << 30
 
-// pieces are views of the elements [from, to), each of one dimension.
+// pieces yields one-dimensional views of the elements [from, to).
 func (f *flatGrads) pieces(from, to int) iter.Seq[tensorops.Tensor] {
 	return func(yield func(tensorops.Tensor) bool) {
 		for ; from < to; from += mostPiece {
@@ -97,8 +98,8 @@ func (f *flatGrads) pieces(from, to int) iter.Seq[tensorops.Tensor] {
 	}
 }
 
-// layRuns lays each parameter whose gradient layers alone complete, in the order of a backward, and notes the
-// runs, as if they lay one after the other.
+// layRuns lays out each parameter whose gradient only layers complete, in the order of a backward,
+// and notes the runs as if they were contiguous.
 func (s *Stage) layRuns(lay func(*localParam)) {
 	end := 0
 	chunks := slices.Clone(s.order)
@@ -133,8 +134,8 @@ func (s *Stage) layRuns(lay func(*localParam)) {
 	}
 }
 
-// completeEarly reports whether a gradient is what these layers have made of it, so that nothing is
-// added to it after them: no other rank's, and none by rows.
+// completeEarly reports whether a gradient is complete after these layers: neither another rank nor
+// a rowGrad adds to it later.
 func (s *Stage) completeEarly(h *localParam, users []layerAt) bool {
 	places := 0
 	for _, here := range h.here {
@@ -154,9 +155,9 @@ type replicaSums struct {
 
 func (r replicaSums) afterWeightGrad(p *pass, i int) { r.stage.layerDone(p.List, p.chunk, i, p.mb.Of) }
 
-// layerDone counts a microbatch whose weight gradients a layer has made. After the step's last one it
-// begins the sums over the replicas that are complete by it, in the order of the runs: that is the same on
-// every replica.
+// layerDone counts a microbatch whose weight gradients a layer has recorded. After the step's last
+// microbatch it starts the sums over the replicas that are now complete, in the order of the runs,
+// which is the same on every replica.
 func (s *Stage) layerDone(l *tensorops.List, c *chunk, i, microbatches int) {
 	f := &s.flat
 	if microbatches == 0 || len(f.runs) == 0 {
@@ -172,7 +173,7 @@ func (s *Stage) layerDone(l *tensorops.List, c *chunk, i, microbatches int) {
 			return
 		}
 		if s.opts.Data.splits() {
-			s.closeGrads(l) // of the run before
+			s.closeGrads(l) // of the previous run
 			s.reduceOwn(l, run.params)
 		} else {
 			for t := range f.pieces(run.from, run.to) {
@@ -183,10 +184,10 @@ func (s *Stage) layerDone(l *tensorops.List, c *chunk, i, microbatches int) {
 	}
 }
 
-// limitBegun bounds the collectives that go on beside a list: a group bounds those that it knows of.
+// limitBegun limits the collectives in progress beside a list; a group limits how many it tracks.
 const limitBegun = 256
 
-// beginCollective records the beginning of a collective of the replicas.
+// beginCollective records the start of a collective of the replicas.
 func (s *Stage) beginCollective(l *tensorops.List, a tensorops.CollectiveArgs) {
 	if l.Begun() == limitBegun {
 		l.Await()
@@ -198,8 +199,8 @@ func (s *Stage) beginCollective(l *tensorops.List, a tensorops.CollectiveArgs) {
 	}
 }
 
-// addReplicas records the sum of all gradients over the replicas, but of those that layerDone has begun. Where
-// each updates its own part it is the sum of that part alone.
+// addReplicas records the sum of all gradients over the replicas, except those that layerDone has
+// started. If each rank updates its own part, it sums only that part.
 func (s *Stage) addReplicas(l *tensorops.List) {
 	f := &s.flat
 	switch {
@@ -223,7 +224,7 @@ func (s *Stage) addReplicas(l *tensorops.List) {
 	s.clearDone()
 }
 
-// clearDone forgets which microbatches the layers have seen.
+// clearDone resets the count of microbatches that the layers have processed.
 func (s *Stage) clearDone() {
 	s.flat.begun = 0
 	for _, c := range s.order {

@@ -9,19 +9,19 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Frozen layers keep their weights: they have no gradients and no optimizer state. Below the
-// lowest layer that is trained nothing goes back at all: no gradient is computed or sent, and a
-// forward keeps nothing. A weight that several layers use is that of the layer which it is
-// named after: where the embedding is frozen, so is the matrix of a head tied to it.
+// Frozen layers keep their weights: they have no gradients and no optimizer state. Below the lowest
+// trained layer there is no backward at all: no gradient is computed or sent, and a forward keeps
+// no activations. A weight that several layers use belongs to the layer after which it is named. So
+// freezing the embedding also freezes the matrix of a head tied to it.
 
-// Names of a language model's first and last layer; those between are numbered from 0, layers
-// of multi-token prediction after the decoder's.
+// The names of a language model's first and last layer. The layers between are numbered from 0: the
+// decoder layers, then those of multi-token prediction.
 const (
 	layerEmbed = "embed"
 	layerHead  = "head"
 )
 
-// LayerNames are what Freeze calls the layers, in their order.
+// LayerNames returns the names that Freeze takes, in the order of the layers.
 func (m *Model) LayerNames() []string {
 	names := m.Names()
 	for i := range names {
@@ -38,7 +38,7 @@ func (m *Model) LayerNames() []string {
 	return names
 }
 
-// LayersOf says of each parameter, by its Index, which layer it is named after.
+// LayersOf returns, for each parameter by its Index, the layer after which it is named.
 func (m *Model) LayersOf() []int {
 	of := make([]int, len(m.Params))
 	for i, l := range m.layers {
@@ -51,8 +51,8 @@ func (m *Model) LayersOf() []int {
 	return of
 }
 
-// Freeze keeps layers from being trained: those of these names, where "3-7" are the layers from
-// 3 to 7. It is called once, before the model is used. The error is an ErrModel.
+// Freeze keeps the named layers from being trained; "3-7" names the layers 3 to 7. Call it once,
+// before the model is used. The error is ErrModel.
 func (m *Model) Freeze(layers []string) error {
 	names := m.LayerNames()
 	frozen := make([]bool, len(names))
@@ -63,7 +63,7 @@ func (m *Model) Freeze(layers []string) error {
 		}
 		from, to := slices.Index(names, first), slices.Index(names, last)
 		if from < 0 || to < from {
-			return fmt.Errorf("%w: %q is no layer to freeze; there are %s", ErrModel, name, listed(names))
+			return fmt.Errorf("%w: cannot freeze %q: the layers are %s", ErrModel, name, listed(names))
 		}
 		for i := from; i <= to; i++ {
 			frozen[i] = true
@@ -81,23 +81,23 @@ func (m *Model) Freeze(layers []string) error {
 		for _, u := range l.uses() {
 			if frozen[i] && u.place != placeOwn && !u.param.Frozen {
 				m.thawed = append(m.thawed,
-					fmt.Sprintf("layer %q is frozen, but it uses %s, which belongs to another layer and is trained: freeze that layer too", names[i],
+					fmt.Sprintf("layer %q is frozen, but it uses %s, which belongs to a trained layer: freeze that layer, too", names[i],
 						u.param.Name))
 			}
 		}
 	}
 	if m.Trained() == 0 && m.Parameters() > 0 {
-		return fmt.Errorf("%w: all layers with weights are frozen, which leaves nothing to train", ErrModel)
+		return fmt.Errorf("%w: all layers with weights are frozen: leave at least one to train", ErrModel)
 	}
 	m.stopGradients()
 	return nil
 }
 
-// Thawed says which frozen layers have weights that are trained all the same: those of another layer, which they
-// share.
+// Thawed describes the frozen layers that use weights of a trained layer; those weights are trained
+// all the same.
 func (m *Model) Thawed() []string { return m.thawed }
 
-// listed names layers for an error: runs of numbers by their ends.
+// listed lists layer names for an error, with ranges of numbers shortened to their ends.
 func listed(names []string) string {
 	var out []string
 	for i := 0; i < len(names); i++ {
@@ -119,7 +119,7 @@ func listed(names []string) string {
 	return strings.Join(out, ", ")
 }
 
-// place is the number that a layer is called, or -2.
+// place returns the number in a layer's name, or -2.
 func place(name string) int {
 	n, err := strconv.Atoi(name)
 	if err != nil {
@@ -128,8 +128,8 @@ func place(name string) int {
 	return n
 }
 
-// stopGradients leaves out the gradients that no weight needs: of values that only frozen layers
-// have made.
+// stopGradients removes the gradients that no weight needs: those of values that only frozen layers
+// compute.
 func (m *Model) stopGradients() {
 	for i, w := range m.wires {
 		needed := m.trains(i)
@@ -152,13 +152,14 @@ func (m *Model) trains(layer int) bool {
 	return slices.ContainsFunc(m.layers[layer].uses(), func(u use) bool { return !u.param.Frozen })
 }
 
-// GoesBack reports whether a layer takes part in the backward pass: it is trained, or one before
-// it is.
+// GoesBack reports whether a layer takes part in the backward pass: it, or a layer before it, is
+// trained.
 func (m *Model) GoesBack(layer int) bool {
 	return !m.froze || m.trains(layer) || slices.ContainsFunc(m.wires[layer].ins, func(v int) bool { return m.values[v].grad })
 }
 
-// TrainedShare is how much of a layer's weights is trained; 1 for one that has none.
+// TrainedShare returns the share of a layer's weights that is trained, from 0 to 1; 1 for a layer
+// without weights.
 func (m *Model) TrainedShare(layer int) float64 {
 	all := []ChunkSpec{{First: layer, Last: layer + 1}}
 	if n := m.ParametersOf(all); n > 0 {
@@ -167,7 +168,7 @@ func (m *Model) TrainedShare(layer int) float64 {
 	return 1
 }
 
-// Trained is the number of weights that are trained.
+// Trained returns the number of weights that are trained.
 func (m *Model) Trained() int64 {
 	var n int64
 	for _, p := range m.Params {
@@ -181,12 +182,12 @@ func (m *Model) Trained() int64 {
 // frozen reports whether a use's weight is not trained.
 func (u use) frozen() bool { return u.param.Frozen }
 
-// frozenLayer reports whether a layer has weights, and none that is trained.
+// frozenLayer reports whether a layer has weights and none of them is trained.
 func frozenLayer(l layer) bool {
 	return len(l.uses()) > 0 && !slices.ContainsFunc(l.uses(), func(u use) bool { return !u.param.Frozen })
 }
 
-// fetch records a copy of a tensor to float32 numbers of the host.
+// fetch records a copy of a tensor to float32 numbers in host memory.
 func fetch(l *tensorops.List, to []float32, t tensorops.Tensor) {
 	if t.DType() == tensorops.Float32 {
 		l.Fetch(tensorops.HostBytes(to), t)

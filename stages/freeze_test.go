@@ -34,12 +34,12 @@ func TestFreezeNames(t *testing.T) {
 		freeze []string
 		want   string
 	}{
-		{[]string{"4"}, `"4" is no layer to freeze; there are "embed", "0-3", "head"`},
-		{[]string{"2-1"}, `"2-1" is no layer`},
-		{[]string{"0-"}, `"0-" is no layer`},
-		{[]string{""}, `"" is no layer`},
-		{[]string{"embed-head"}, "nothing to train"},
-		{[]string{"embed", "0-3", "head"}, "nothing to train"},
+		{[]string{"4"}, `cannot freeze "4": the layers are "embed", "0-3", "head"`},
+		{[]string{"2-1"}, `cannot freeze "2-1"`},
+		{[]string{"0-"}, `cannot freeze "0-"`},
+		{[]string{""}, `cannot freeze ""`},
+		{[]string{"embed-head"}, "leave at least one to train"},
+		{[]string{"embed", "0-3", "head"}, "leave at least one to train"},
 	} {
 		if err := tiny(t).Freeze(c.freeze); !errors.Is(err, stages.ErrModel) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("freeze %q: %v, want %q", c.freeze, err, c.want)

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// Graph is a model that is being put together: layers in their order, each with the outputs
-// of earlier layers that it takes. The order is that of the layout, and the gradients of an
-// output that several layers take are added in it, from the last to the first. The first
-// mistake sticks, and NewModel returns it.
+// Graph is a model being built: its layers in order, each with the outputs of earlier layers that
+// it takes. The layout uses this order. If several layers take an output, its gradients are added
+// from the last of them to the first. The first error is kept, and NewModel or Build returns it.
 type Graph struct {
 	model *Model
 	names map[string]bool
@@ -22,23 +21,23 @@ type Value struct {
 	index int
 }
 
-// value is an output of a layer, and who takes it.
+// value is an output of a layer, with the layers that take it.
 type value struct {
 	from   int   // layer
-	to     []int // layers, ascending; one that takes it twice is there twice
-	grad   bool  // a gradient goes back
+	to     []int // layers, ascending; a layer that takes it twice occurs twice
+	grad   bool  // it has a gradient
 	output string
 }
 
-// wire is what a layer takes and makes.
+// wire holds a layer's inputs and outputs.
 type wire struct{ ins, outs []int }
 
-// Add appends a layer, whose parameters are named after it, and returns its outputs.
+// Add appends a layer and returns its outputs. The layer's parameters are named after it.
 func (g *Graph) Add(name string, l Layer, in ...Value) []Value {
 	return g.add(SymbolDecoder, name, l, in)
 }
 
-// Input appends a layer that makes an output of a field of the data. In the layout it is an E.
+// Input appends a layer whose output is a field of the data. In the layout it is an E.
 func (g *Graph) Input(field string) Value {
 	name := field
 	for i := 2; g.names[name]; i++ {
@@ -47,7 +46,7 @@ func (g *Graph) Input(field string) Value {
 	return g.one(g.add(SymbolEmbedding, name, inputLayer{field}, nil))
 }
 
-// Embed appends a layer that begins with data, as Input does, and is an E in the layout too.
+// Embed appends a layer that reads data, as Input does. In the layout it is an E, too.
 func (g *Graph) Embed(name string, l Layer, in ...Value) []Value {
 	return g.add(SymbolEmbedding, name, l, in)
 }
@@ -57,14 +56,14 @@ func (g *Graph) Loss(name string, l LossLayer, in ...Value) {
 	g.add(SymbolLoss, name, l, in)
 }
 
-// Output lets runs that go forward only collect a value, under a name.
+// Output lets forward-only runs collect a value under a name.
 func (g *Graph) Output(name string, v Value) {
 	if g.err == nil && g.owns(v) {
 		g.model.values[v.index].output = name
 	}
 }
 
-// Fail says that the model can't be put together.
+// Fail records an error: the model can't be built.
 func (g *Graph) Fail(format string, args ...any) {
 	if g.err == nil {
 		g.err = fmt.Errorf("%w: "+format, append([]any{ErrModel}, args...)...)
@@ -81,12 +80,12 @@ func (g *Graph) one(vs []Value) Value {
 func (g *Graph) owns(v Value) bool {
 	ok := v.graph == g && v.index < len(g.model.values)
 	if !ok {
-		g.Fail("a value of another model")
+		g.Fail("a layer takes a value of another model")
 	}
 	return ok
 }
 
-// maxLayerName bounds the name of a layer, in bytes.
+// maxLayerName limits the length of a layer's name, in bytes.
 const maxLayerName = 128
 
 func (g *Graph) add(symbol byte, name string, l Layer, in []Value) []Value {
@@ -97,13 +96,13 @@ func (g *Graph) add(symbol byte, name string, l Layer, in []Value) []Value {
 	case l == nil:
 		g.Fail("layer %q is nil", name)
 	case name == "" || len(name) > maxLayerName || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }):
-		g.Fail("%.100q is no name for a layer: use at most %d plain characters", name, maxLayerName)
+		g.Fail("%.100q cannot be the name of a layer: use at most %d plain characters", name, maxLayerName)
 	case g.names[name]:
 		g.Fail("two layers are called %q", name)
 	case m.hasLoss():
 		g.Fail("layer %q comes after the loss, which is the last layer", name)
 	case len(m.layers) == MaxLayers:
-		g.Fail("more than %d layers", MaxLayers)
+		g.Fail("the model has more than %d layers", MaxLayers)
 	}
 	for _, v := range in {
 		g.owns(v)
@@ -140,7 +139,8 @@ func (g *Graph) add(symbol byte, name string, l Layer, in []Value) []Value {
 	return out
 }
 
-// outputs are what a layer that was not added would have had.
+// outputs returns the outputs that a layer would have had, for one that was not added because of an
+// error.
 func (g *Graph) outputs(l Layer) []Value {
 	n := 1
 	if o, ok := l.(Outputs); ok {
@@ -154,7 +154,7 @@ func (g *Graph) addParam(u *unit, p LayerParam) {
 	n := 1
 	for _, d := range p.Shape {
 		if d < 1 || d > maxLayerParam/n {
-			g.Fail("parameter %q has shape %v: it must have 1 to %d elements", name, p.Shape, maxLayerParam)
+			g.Fail("parameter %q has shape %v: it must have from 1 to %d elements", name, p.Shape, maxLayerParam)
 			return
 		}
 		n *= d
@@ -173,7 +173,7 @@ func (m *Model) hasLoss() bool {
 	return len(m.layers) > 0 && m.layers[len(m.layers)-1].symbol() == SymbolLoss
 }
 
-// chain wires a language model: each layer takes what the one before it makes.
+// chain wires a language model: each layer takes the output of the layer before it.
 func (m *Model) chain() {
 	last := len(m.layers) - 1
 	for i := range m.layers {
@@ -189,11 +189,11 @@ func (m *Model) chain() {
 	}
 }
 
-// check says what is wrong with a graph as a whole.
+// check checks the graph as a whole.
 func (g *Graph) check() error {
 	m := g.model
 	if g.err == nil && !m.hasLoss() {
-		g.Fail("it has no loss: Graph.Loss adds the last layer")
+		g.Fail("the model has no loss: add the last layer with Graph.Loss")
 	}
 	if g.err != nil {
 		return g.err
@@ -201,7 +201,7 @@ func (g *Graph) check() error {
 	for i, v := range m.values {
 		if len(v.to) == 0 && v.output == "" {
 			u := m.layers[v.from].(*unit)
-			g.Fail("nothing takes output %d of layer %q", slices.Index(m.wires[v.from].outs, i), u.name)
+			g.Fail("no layer takes output %d of layer %q", slices.Index(m.wires[v.from].outs, i), u.name)
 		}
 	}
 	return g.err

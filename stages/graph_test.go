@@ -466,15 +466,15 @@ func TestBrokenLayers(t *testing.T) {
 		"panics":       {nil, "layer broken, forward of microbatch 0: panic: out of ideas"},
 		"panics later": {nil, "layer broken, forward of microbatch 0: work: panic: out of ideas (stages_test.(*broken).Forward"},
 		"fails":        {nil, "layer broken, forward of microbatch 0: work: out of ideas"},
-		"no output":    {stages.ErrInput, "it returned 0 outputs and should return 1"},
+		"no output":    {stages.ErrInput, "it returned 0 outputs, want 1"},
 		"misfit":       {tensorops.ErrShape, "layer broken, forward"},
 		"wide": {stages.ErrInput,
-			"layer dense, forward of microbatch 0: unexpected tensor on an edge: it takes float32 rows of 4 numbers, and gets float32[5 7]"},
-		"unknown field": {stages.ErrInput, `it asks for the field "nowhere"`},
+			"layer dense, forward of microbatch 0: unexpected tensor on an edge: it takes float32 rows of 4 numbers, but got float32[5 7]"},
+		"unknown field": {stages.ErrInput, `it reads the field "nowhere"`},
 		"frees": {stages.ErrInput,
 			"layer broken, forward of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it was given"},
 		"frees what it saves":           {stages.ErrInput, "it freed float32[5 1000], which it saves"},
-		"returns what it freed":         {stages.ErrInput, "output 0 is none, or was freed"},
+		"returns what it freed":         {stages.ErrInput, "output 0 is invalid or was freed"},
 		"NaN":                           {stages.ErrNotFinite, "layer broken, forward of microbatch 0: output 0 has not a finite number"},
 		"panics in the weight gradient": {nil, "layer broken, weight gradient of microbatch 0: panic: out of ideas"},
 	} {
@@ -494,13 +494,13 @@ func TestBrokenLayers(t *testing.T) {
 			"layer broken, input gradient of microbatch 0: unexpected tensor on an edge: it returned no gradient of input 0, float32[5 4]"},
 		"shape": {func(p *stages.Pass, _, _ []tensorops.Tensor) []tensorops.Tensor {
 			return []tensorops.Tensor{p.Alloc(tensorops.Float32, 4, 5)}
-		}, stages.ErrInput, "it returned a gradient of float32[4 5] for input 0, which is float32[5 4]"},
+		}, stages.ErrInput, "it returned a gradient of float32[4 5] for input 0 of float32[5 4]"},
 		"type": {func(p *stages.Pass, _, _ []tensorops.Tensor) []tensorops.Tensor {
 			return []tensorops.Tensor{p.Alloc(tensorops.Float64, 5, 4)}
 		}, stages.ErrInput, "it returned a gradient of float64[5 4]"},
 		"too many": {func(p *stages.Pass, _, dout []tensorops.Tensor) []tensorops.Tensor {
 			return []tensorops.Tensor{dout[0], dout[0]}
-		}, stages.ErrInput, "it returned 2 gradients and has 1 inputs"},
+		}, stages.ErrInput, "it returned 2 gradients, want 1, one for each input"},
 		"not a number": {func(p *stages.Pass, _, dout []tensorops.Tensor) []tensorops.Tensor {
 			g := p.AllocLike(dout[0])
 			p.Fill(g, math.Inf(1))

@@ -2,39 +2,40 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// head is the pipeline's last layer: final norm, projection onto the vocabulary,
-// and cross-entropy. It has no output but the loss.
+// head is the pipeline's last layer: final norm, projection to the vocabulary, and cross-entropy.
+// Its only output is the loss.
 //
-// The logits are the largest tensor of a training step, and nobody needs them
-// whole: they are computed for some rows at a time, turned into the loss and its
-// gradient, used for the projection's gradients, and overwritten by the next
-// rows'. That happens in the forward pass, since the gradient of a loss is known
-// up to a factor (LossScale, by the whole step) as soon as the loss is. So the head's
-// input gradient is that of its norm alone, and so is its weight gradient.
+// The logits would be the largest tensor of a training step, and they are never needed as a whole.
+// The head computes them for some rows at a time, turns them into the loss and its gradient, uses
+// these for the projection's gradients, and overwrites them with the next rows. All of this happens
+// in the forward pass: the gradient of a loss is known together with the loss, up to a factor
+// (LossScale, which the whole step determines). So the head's backward only computes the gradients
+// of its norm.
 //
-// A microbatch may put the projection's weight gradient off (Microbatch.HeadLater): then
-// all of its logits' gradients stay, and the weight gradient is made of them.
+// A microbatch may delay the projection's weight gradient (Microbatch.HeadLater). Then the
+// gradients of all its logits are kept, and the weight gradient is computed from them later.
 //
-// With multi-token prediction it gets in training the hidden states of every depth,
-// [(1+depths)·B, T, C], and its targets are those of each position and the next ones.
+// With multi-token prediction, in training, it receives the hidden states of every depth,
+// [(1+depths)·B, T, C]. Its targets are the targets of each position and of the following
+// positions.
 type head struct {
 	norm    norm
 	proj    linear
-	vocab   int     // tokens whose logits are made here
-	first   int     // of them
-	whole   int     // tokens in all
+	vocab   int     // tokens whose logits this rank computes
+	first   int     // first of these tokens
+	whole   int     // tokens of the vocabulary
 	further int     // depths of multi-token prediction
-	weight  float64 // of each one's loss
+	weight  float64 // weight of each depth's loss
 }
 
 type headState struct {
 	x, stats tensorops.Tensor // input, norm's statistics
-	n        tensorops.Tensor // normalised input, during forward, or until the weight gradient
-	logits   tensorops.Tensor // some rows', later their gradients; with HeadLater all rows'; as wide as width
-	dn       tensorops.Tensor // its gradient
+	n        tensorops.Tensor // normalized input, during the forward or until the weight gradient
+	logits   tensorops.Tensor // of some rows, later their gradients; with HeadLater of all rows; width columns
+	dn       tensorops.Tensor // gradient of n
 	loss     tensorops.Tensor // [(1+depths)·chunks, 2] float64 on the device
-	host     []float64        // the same
-	didNorm  bool             // the norm's weight gradient is made
+	host     []float64        // copy of loss in host memory
+	didNorm  bool             // the norm's weight gradient is recorded
 	chunks   int              // of each depth
 	later    []int32          // targets of the further depths
 }
@@ -51,8 +52,8 @@ func (s *headState) drop(l *tensorops.List, _ bool) {
 	s.didNorm = false
 }
 
-// sum is the loss of a depth's chunks and the number of its targets; depth 0 is the
-// model's own.
+// sum returns the total loss of a depth's chunks of rows and the number of its targets. Depth 0 is
+// the model's own loss.
 func (s *headState) sum(depth int) (loss, targets float64) {
 	each := s.chunks * tensorops.LossStats
 	for i := depth * each; i < (depth+1)*each; i += tensorops.LossStats {
@@ -62,8 +63,8 @@ func (s *headState) sum(depth int) (loss, targets float64) {
 	return loss, targets
 }
 
-// Rows whose logits exist at a time: as many as fit the limit, in multiples of
-// rowsLogits, at which devices cut the sums of a weight gradient anyway.
+// The number of rows whose logits exist at the same time: as many as fit the limit, in multiples of
+// rowsLogits, where devices cut the sums of a weight gradient anyway.
 const (
 	usualLogits = 16 << 20 // elements
 	rowsLogits  = 256
@@ -132,14 +133,14 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	if !c.mb.headLater() {
 		free(c.List, &s.logits, &s.n)
 	}
-	if g := c.stage.opts.Context; g.size() > 1 { // each has the loss of its positions
+	if g := c.stage.opts.Context; g.size() > 1 { // each rank has the loss of its positions
 		c.AllReduce(s.loss, tensorops.Sum, g.Group)
 	}
 	c.Fetch(tensorops.HostBytes(s.host), s.loss)
 	return tensorops.Tensor{}
 }
 
-// rowsOf is where the logits of some rows lie.
+// rowsOf returns the memory of the logits of some rows.
 func (s *headState) rowsOf(c *pass, first, n int) tensorops.Tensor {
 	if c.mb.headLater() {
 		return s.logits.RowRange(first, first+n)
@@ -147,7 +148,7 @@ func (s *headState) rowsOf(c *pass, first, n int) tensorops.Tensor {
 	return s.logits.RowRange(0, n)
 }
 
-// shifted are the targets n places on. Positions whose sequence ends before
+// shifted returns the targets n places ahead. Positions within n places of their sequence's end
 // have none.
 func (h *head) shifted(c *pass, s *headState, by int) tensorops.Tensor {
 	from := len(s.later)
@@ -155,13 +156,13 @@ func (h *head) shifted(c *pass, s *headState, by int) tensorops.Tensor {
 	return c.ids(s.later[from:])
 }
 
-// loss computes the loss of the rows from first on and, in training, all that its
-// gradient is needed for.
+// loss computes the loss of the rows starting at first and, in training, everything that its
+// gradient needs.
 func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops.Tensor, scale float64, first int) {
 	last := first + logits.Rows()
 	n := s.n.Matrix().RowRange(first, last)
 	h.proj.forward(c, logits, n)
-	own := logits.Columns(0, h.vocab) // without those of the rows of zeros
+	own := logits.Columns(0, h.vocab) // without the columns for the padding rows
 	var o tensorops.CrossEntropyOpts
 	if c.mb.Train {
 		o = tensorops.CrossEntropyOpts{Grad: own, Scale: scale}
@@ -176,7 +177,7 @@ func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops
 	}
 }
 
-// weightGradOf adds the projection's part of some rows of logits' gradients.
+// weightGradOf adds the projection's weight gradient for some rows of logits' gradients.
 func (h *head) weightGradOf(c *pass, n, logits tensorops.Tensor) {
 	if !c.stage.byParam[h.proj.w.param.Index].gradPadded.Valid() {
 		logits = logits.Columns(0, h.vocab)
@@ -184,7 +185,7 @@ func (h *head) weightGradOf(c *pass, n, logits tensorops.Tensor) {
 	h.proj.weightGrad(c, n, logits)
 }
 
-// crossEntropy is of the whole vocabulary, wherever its logits are.
+// crossEntropy computes the loss over the whole vocabulary, wherever its logits are.
 func (h *head) crossEntropy(c *pass, stats, lse, logits, targets tensorops.Tensor, o tensorops.CrossEntropyOpts) {
 	g, size, rows := c.tensor().Group, c.tensor().size(), targets.Rows()
 	if size <= 1 {
@@ -210,7 +211,7 @@ func (h *head) inputGrad(c *pass, st state, _ tensorops.Tensor) tensorops.Tensor
 func (h *head) weightGrad(c *pass, st state) {
 	s := st.(*headState)
 	if c.mb.headLater() {
-		// As the forward would have: the same rows at a time.
+		// The same number of rows at a time as in the forward.
 		rows := c.rows()
 		each := h.rowsAtATime(c, rows)
 		for at := 0; at < s.logits.Rows(); at += rows {

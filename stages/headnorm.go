@@ -2,14 +2,14 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// rows views q or k with a row for each head of each position.
+// rows returns a view of q or k with one row for each head of each position.
 func (b *block) rows(t tensorops.Tensor) tensorops.Tensor {
 	d := b.cfg.headDim()
 	return t.View(t.Len()/d, d)
 }
 
-// normHeads returns q and k with each head normalised, in memory of their own, where the
-// family does so; freeHeads gives it back. They are made again for the backward pass.
+// normHeads returns q and k with each head normalized, in new memory, if the family does this.
+// freeHeads frees them. The backward pass recomputes them.
 func (b *block) normHeads(c *pass, q, k tensorops.Tensor) (nq, nk tensorops.Tensor, stats [2]tensorops.Tensor) {
 	if len(b.headNorms) == 0 {
 		return q, k, stats
@@ -46,7 +46,7 @@ func (b *block) attentionGrad(c *pass, s *blockState, do tensorops.Tensor) {
 	b.headNorms[1].inputGrad(c, b.rows(dk), s.dheads[1], b.rows(k), s.headStats[1], tensorops.Tensor{})
 }
 
-// gradOf records an attention's gradient.
+// gradOf records the gradient of an attention.
 func (b *block) gradOf(c *pass, s *blockState, dq, dk, dv, do, q, k, v tensorops.Tensor) {
 	if c.stage.opts.Context.size() > 1 {
 		b.ringGrad(c, s, dq, dk, dv, do, q, k, v)

@@ -2,7 +2,7 @@ package stages
 
 import "encoding/json"
 
-// hfWritten is a config.json as Troupe writes it, of all families.
+// hfWritten is a config.json as Troupe writes it, for all families.
 type hfWritten struct {
 	Architectures []string `json:"architectures"`
 	ModelType     string   `json:"model_type"`
@@ -10,7 +10,7 @@ type hfWritten struct {
 	TorchDType    string   `json:"torch_dtype"`
 	Tie           bool     `json:"tie_word_embeddings"`
 	InitStd       float64  `json:"initializer_range"`
-	BOS           *int     `json:"bos_token_id"` // written as null: these tokenizers have none
+	BOS           *int     `json:"bos_token_id"` // always null: these tokenizers have none
 	EOS           *int     `json:"eos_token_id"`
 
 	// GPT-2
@@ -22,7 +22,7 @@ type hfWritten struct {
 	Activation string  `json:"activation_function,omitempty"`
 	NormEps    float64 `json:"layer_norm_epsilon,omitempty"`
 
-	// Llama and those that descend from it
+	// Llama and the families derived from it
 	Hidden       int     `json:"hidden_size,omitempty"`
 	Intermediate int     `json:"intermediate_size,omitempty"`
 	Layers       *int    `json:"num_hidden_layers,omitempty"`
@@ -45,15 +45,15 @@ type hfWritten struct {
 	// Layers of multi-token prediction, under DeepSeek's name, in all families.
 	NextN int `json:"num_nextn_predict_layers,omitempty"`
 
-	// Dropout: GPT-2's three, Llama's attention; the rest are Troupe's for Llama.
-	// A zero is written too: readers take 0.1 for a missing one.
+	// Dropout. GPT-2 has three keys, Llama one for attention; Troupe adds the others to Llama. A
+	// zero is written, too, since readers take 0.1 for a missing key.
 	AttnDrop  float64 `json:"attn_pdrop"`
 	EmbdDrop  float64 `json:"embd_pdrop"`
 	ResidDrop float64 `json:"resid_pdrop"`
 	LlamaDrop float64 `json:"attention_dropout"`
 }
 
-// HF returns the config.json of a Hugging Face model directory. ParseHF reads it back.
+// HF returns the config.json of a Hugging Face model folder. ParseHF reads it back.
 func (c Config) HF() ([]byte, error) {
 	if !c.Language() {
 		return c.hfOwn()

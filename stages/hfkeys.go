@@ -2,13 +2,13 @@ package stages
 
 import "encoding/json"
 
-// rules say of each known key of a config.json what to do with its value. A key is
-// honoured (whole, number, truth), or neutral at some values and refused at others
-// (only), or without effect on what a model computes (neutral).
+// rules say for each known key of a config.json how to treat its value. A key may be honored
+// (whole, number, truth), ignored at some values and refused at others (only), or without effect on
+// the model's computation (neutral).
 type rules map[string]func(key string, v json.RawMessage) error
 
-// rulesOf are those of a family. Defaults are transformers' own, which the authors of a
-// model count on when they leave a key out.
+// rulesOf returns the rules of a family. Defaults are those of transformers, on which the authors
+// of a model rely when they leave a key out.
 func (r *reading) rulesOf(f language) rules {
 	own := f.keys(r)
 	own["architectures"] = only(`null`, `[]`, `["`+f.class()+`"]`)
@@ -27,11 +27,11 @@ func (r *reading) rulesOf(f language) rules {
 	return own
 }
 
-// neutralKeys change nothing that a model computes from token ids: where it comes from,
-// how it was initialised, the type that it was stored in, special tokens, what a call
-// returns, classification's labels, and the settings of generation.
+// neutralKeys do not change what a model computes from token ids: the model's origin, its
+// initialization, the stored type, special tokens, what a call returns, the labels of
+// classification, and the settings of generation.
 var neutralKeys = []string{
-	"model_type", // which was read first
+	"model_type", // read before all other keys
 	"_name_or_path", "_model_name_or_path", "_commit_hash", "transformers_version", "transformers.js_config", "unsloth_version",
 	"unsloth_fixed", "tokenizer_class", "finetuning_task", "task_specific_params", "prefix",
 	"_attn_implementation", "_attn_implementation_autoset", "attn_implementation", "gradient_checkpointing", "use_cache", "use_bfloat16",

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// HFOver is HF for weights that are stored in a type of torch's, such as "float32". Where the
-// model is the one that another config.json describes, it is that one with its own keys: only
-// the type is changed.
+// HFOver is HF for weights stored in one of torch's types, such as "float32". If original, another
+// config.json, describes the same model, the result keeps all of its keys and changes only the
+// type.
 func (c Config) HFOver(original []byte, dtype string) ([]byte, error) {
 	own, err := c.HF()
 	if err != nil || !c.Language() {
@@ -16,7 +16,7 @@ func (c Config) HFOver(original []byte, dtype string) ([]byte, error) {
 	}
 	from := own
 	if was, err := ParseHF(original); err == nil {
-		// Dropout is the run's, and no part of the model; so is the context.
+		// Dropout and the context are settings of the run, not of the model.
 		was.Dropout, was.MTPWeight, was.Context, was.MaxPositions = c.Dropout, c.MTPWeight, c.Positions(), 0
 		if text, err := was.HF(); err == nil && bytes.Equal(text, own) {
 			from = original

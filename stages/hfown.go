@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/strictjson"
 )
 
-// ownType is the model_type of a config.json of other families than the language models':
-// their sizes are Troupe's own, and no other program knows the model.
+// ownType is the model_type of a config.json for families other than language models. Their sizes
+// are in Troupe's own format, and no other program knows these models.
 const ownType = "troupe"
 
 // hfOwn is such a config.json.
@@ -39,10 +39,10 @@ func parseOwn(data []byte) (Config, error) {
 	dec.DisallowUnknownFields()
 	var h hfOwn
 	if err := dec.Decode(&h); err != nil {
-		return Config{}, fmt.Errorf("a model of %s: %s", ownType, strictjson.Quote(err.Error()))
+		return Config{}, fmt.Errorf("model_type %q: %s", ownType, strictjson.Quote(err.Error()))
 	}
 	if h.Troupe.Language() {
-		return Config{}, fmt.Errorf("a model of %s is of the family %q, which has a model_type of its own", ownType, h.Troupe.Family)
+		return Config{}, fmt.Errorf("model_type %q: the family %q has its own model_type", ownType, h.Troupe.Family)
 	}
 	return h.Troupe, nil
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/strictjson"
 )
 
-// ParseHF reads a config.json. Every key of it is honoured, known to change nothing, or
-// refused by name with ErrModel: a model that its authors compute in another way must
-// not become this one. Dropout is a setting of training, of which a Config has one rate:
-// resid_pdrop's, or attention_dropout.
+// ParseHF reads a config.json. Each of its keys is honored, known to have no effect, or refused by
+// name with ErrModel: Troupe must not compute a published model in another way than its authors.
+// Dropout is a setting of training. A Config has one rate for it: resid_pdrop, or
+// attention_dropout.
 func ParseHF(data []byte) (Config, error) {
 	c, err := parseHF(data)
 	if err != nil {
@@ -49,7 +49,7 @@ func parseHF(data []byte) (c Config, err error) {
 		if !ok {
 			keys := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(key string) bool { return slices.Contains(neutralKeys, key) })
 			return c,
-				fmt.Errorf("%s is %s, and no such key of %s is known here; if it changes nothing that the model computes, remove it; known are %s",
+				fmt.Errorf("%s is %s, but Troupe does not know this key of %s. Remove it if it does not change what the model computes. Known keys are %s",
 					strictjson.Quote(m.key), show(m.value), r.family.name(), strings.Join(keys, ", "))
 		}
 		if err := rule(m.key, m.value); err != nil {
@@ -65,10 +65,10 @@ type member struct {
 	value json.RawMessage
 }
 
-// membersOf reads an object, in which no key stands twice.
+// membersOf reads an object. A key must not occur twice.
 func membersOf(data []byte) (members []member, err error) {
 	if len(data) > MaxHFBytes {
-		return nil, fmt.Errorf("it has %d bytes, more than %d", len(data), MaxHFBytes)
+		return nil, fmt.Errorf("it has %d bytes; the limit is %d", len(data), MaxHFBytes)
 	}
 	dec, err := strictjson.NewDecoder(data)
 	if err != nil {
@@ -83,7 +83,7 @@ func membersOf(data []byte) (members []member, err error) {
 	return members, err
 }
 
-// reading is a config.json on its way to a Config.
+// reading is a config.json while it is turned into a Config.
 type reading struct {
 	family                                  language
 	vocab, positions, hidden, layers, heads said[int]
@@ -94,16 +94,16 @@ type reading struct {
 	windows                                 windows
 }
 
-// said is a value and the key that it is from; without one it is the default.
+// said is a value and the key that set it; without a key it is the default.
 type said[T comparable] struct {
 	value T
 	key   string
 }
 
-// set takes a value. Another key of the same meaning must have said the same.
+// set sets a value. If another key with the same meaning was set before, the values must agree.
 func (s *said[T]) set(key string, value T) error {
 	if s.key != "" && s.value != value {
-		return fmt.Errorf("%s is %v, but %s is %v, and they mean the same; remove one", key, value, s.key, s.value)
+		return fmt.Errorf("%s is %v, but %s is %v. The two keys mean the same: remove one", key, value, s.key, s.value)
 	}
 	s.value, s.key = value, key
 	return nil
@@ -126,12 +126,12 @@ func (r *reading) readFamily(members []member) error {
 				return nil
 			}
 		}
-		return fmt.Errorf("model_type is %s, known are %s", show(m.value), known)
+		return fmt.Errorf("unknown model_type %s: Troupe knows %s", show(m.value), known)
 	}
-	return fmt.Errorf("there is no model_type, known are %s", known)
+	return fmt.Errorf("model_type is missing: Troupe knows %s", known)
 }
 
-// config fills in what follows from other keys.
+// config fills in the values that follow from other keys.
 func (r *reading) config() (Config, error) {
 	c := Config{Family: r.family.name()}
 	c.Vocab, c.Context, c.Hidden, c.Layers, c.Heads = r.vocab.value, r.positions.value, r.hidden.value, r.layers.value, r.heads.value
@@ -150,7 +150,7 @@ func (r *reading) config() (Config, error) {
 	return c, err
 }
 
-// groups reads num_key_value_heads; null is as many as there are heads.
+// groups reads num_key_value_heads; null means the number of heads.
 func (r *reading) groups(key string, v json.RawMessage) error {
 	if string(v) == "null" {
 		return r.kvHeads.set(key, 0)
@@ -158,39 +158,39 @@ func (r *reading) groups(key string, v json.RawMessage) error {
 	return whole(&r.kvHeads, 1, MaxHeads)(key, v)
 }
 
-// whole takes an integer.
+// whole reads an integer.
 func whole(into *said[int], from, to int) func(string, json.RawMessage) error {
 	return func(key string, v json.RawMessage) error {
 		n, err := strconv.Atoi(string(v))
 		if err != nil || n < from || n > to {
-			return fmt.Errorf("%s is %s, it must be a whole number from %d to %d", key, show(v), from, to)
+			return fmt.Errorf("%s is %s: it must be a whole number from %d to %d", key, show(v), from, to)
 		}
 		return into.set(key, n)
 	}
 }
 
-// number takes any number.
+// number reads a number.
 func number(into *said[float64], from, to float64) func(string, json.RawMessage) error {
 	return func(key string, v json.RawMessage) error {
 		var x float64
 		if err := json.Unmarshal(v, &x); err != nil || string(v) == "null" || !(x >= from && x <= to) {
-			return fmt.Errorf("%s is %s, it must be a number from %g to %g", key, show(v), from, to)
+			return fmt.Errorf("%s is %s: it must be a number from %g to %g", key, show(v), from, to)
 		}
 		return into.set(key, x)
 	}
 }
 
-// truth takes true or false.
+// truth reads true or false.
 func truth(into *said[bool]) func(string, json.RawMessage) error {
 	return func(key string, v json.RawMessage) error {
 		if s := string(v); s != "true" && s != "false" {
-			return fmt.Errorf("%s is %s, it must be true or false", key, show(v))
+			return fmt.Errorf("%s is %s: it must be true or false", key, show(v))
 		}
 		return into.set(key, string(v) == "true")
 	}
 }
 
-// orNull leaves the default where the value is null.
+// orNull keeps the default if the value is null.
 func orNull(rule func(string, json.RawMessage) error) func(string, json.RawMessage) error {
 	return func(key string, v json.RawMessage) error {
 		if string(v) == "null" {
@@ -200,27 +200,26 @@ func orNull(rule func(string, json.RawMessage) error) func(string, json.RawMessa
 	}
 }
 
-// only lets these values pass, as they stand in JSON.
+// only accepts the given values, written as in JSON.
 func only(values ...string) func(string, json.RawMessage) error {
 	return func(key string, v json.RawMessage) error {
 		if slices.ContainsFunc(values, func(one string) bool { return same(v, one) }) {
 			return nil
 		}
-		return fmt.Errorf("%s is %s, and only %s is supported", key, show(v), strings.Join(values, " or "))
+		return fmt.Errorf("%s is %s, but only %s is supported", key, show(v), strings.Join(values, " or "))
 	}
 }
 
-// neutral lets every value pass.
+// neutral accepts every value.
 func neutral(string, json.RawMessage) error { return nil }
 
-// same compares two JSON values, in which 1 and 1.0 are one number.
+// same compares two JSON values; 1 and 1.0 are the same number.
 func same(v json.RawMessage, text string) bool {
 	var a, b any
 	return errors.Join(json.Unmarshal(v, &a), json.Unmarshal([]byte(text), &b)) == nil && reflect.DeepEqual(a, b)
 }
 
-// show is a value for a message: as it stands, unless it is long or could upset a
-// terminal.
+// show formats a value for a message: unchanged, unless it is long or contains control characters.
 func show(v json.RawMessage) string {
 	const bytesMax = 100
 	if len(v) > bytesMax || strings.ContainsFunc(string(v), func(r rune) bool { return r < ' ' || r > '~' }) {

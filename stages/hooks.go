@@ -1,20 +1,20 @@
 package stages
 
-// A pass of a rank alone is in passes.go. What it does besides, with the ranks that share its sequences, microbatches,
-// gradients or weights, is in hooks: a stage of one rank has none.
+// passes.go has the pass of a single rank. Hooks add what the rank does with the ranks that share
+// its sequences, microbatches, gradients or weights. A stage of one rank has no hooks.
 
-// hook is what one kind of sharing adds to the passes of a stage.
+// hook adds one kind of sharing to the passes of a stage.
 type hook interface {
-	share(f *inFlight) error             // makes of a whole microbatch (f.mb) what this rank has of it
-	beforeLayers(p *pass, backward bool) // of a forward, or an input gradient
-	beforeLayer(p *pass, i int)          // one of them is about to be recorded
-	afterLayer(p *pass, i int)           // with its weight gradient, where that is recorded at once
-	beforeWeightGrad(p *pass, i int)     // a layer is about to add to gradients of weights
-	afterWeightGrad(p *pass, i int)      // it has added all of this microbatch's
-	afterGradients(p *pass)              // of a pass that is no forward
+	share(f *inFlight) error             // reduces a whole microbatch (f.mb) to this rank's part
+	beforeLayers(p *pass, backward bool) // before the layers of a forward or an input gradient
+	beforeLayer(p *pass, i int)          // before a layer is recorded
+	afterLayer(p *pass, i int)           // after a layer, including its weight gradient if that is recorded at once
+	beforeWeightGrad(p *pass, i int)     // before a layer adds to gradients of weights
+	afterWeightGrad(p *pass, i int)      // after it has added all of this microbatch's
+	afterGradients(p *pass)              // at the end of a backward pass
 }
 
-// noHook has nothing to add: what is embedded where a hook needs a few of the methods.
+// noHook does nothing. It is embedded in hooks that need only some of the methods.
 type noHook struct{}
 
 func (noHook) share(*inFlight) error       { return nil }
@@ -25,7 +25,7 @@ func (noHook) beforeWeightGrad(*pass, int) {}
 func (noHook) afterWeightGrad(*pass, int)  {}
 func (noHook) afterGradients(*pass)        {}
 
-// hooksOf are those of a stage with these options.
+// hooksOf returns the hooks of a stage with these options.
 func (s *Stage) hooksOf() (all hooks) {
 	o := &s.opts
 	if o.Context.size() > 1 || o.Tensor.Sequence {
@@ -43,7 +43,7 @@ func (s *Stage) hooksOf() (all hooks) {
 	return all
 }
 
-// hooks are those of a stage; none for one rank.
+// hooks are the hooks of a stage; none for one rank.
 type hooks []hook
 
 func (hs hooks) share(f *inFlight) error {

@@ -1,33 +1,33 @@
 package stages
 
-// language is a family of language models. Its own file, family_NAME.go, says all that sets
-// it apart; FAMILIES.md tells how to add one.
+// language is a family of language models. Its file, family_NAME.go, contains all that is specific
+// to it; FAMILIES.md explains how to add one.
 type language interface {
-	// name is model.family's, and config.json's model_type.
+	// name is the value of model.family and of config.json's model_type.
 	name() string
 	// class is the class of transformers that computes the same.
 	class() string
-	// check says which of the sizes the family can't have. What holds for all families was
-	// checked before.
+	// check refuses sizes that the family can't have. Rules that hold for all families were checked
+	// before.
 	check(c Config) error
 	// build lists the layers, under the names of the family's published files.
 	build(m *Model)
-	// keys are the rules for a config.json's keys, with the defaults that it counts on.
+	// keys returns the rules for the keys of a config.json, with the family's defaults.
 	keys(r *reading) rules
-	// read takes from those keys what is in no other family's Config.
+	// read takes the values that only this family has in its Config.
 	read(r *reading, c *Config) error
 	// write fills in a config.json.
 	write(c Config, h *hfWritten)
-	// gated reports whether the feed-forward part has a gate, and so three products.
+	// gated reports whether the feed-forward part has a gate and so three products.
 	gated() bool
 }
 
-// languages are all families of language models, in the order in which messages name them.
+// languages returns all families of language models, in the order in which messages name them.
 func languages() []language {
 	return []language{gpt2Family{}, llamaFamily{}, mistralFamily{}, qwen2Family{}, qwen3Family{}}
 }
 
-// languageOf is the family of that name, or nil.
+// languageOf returns the family with the given name, or nil.
 func languageOf(name string) language {
 	for _, f := range languages() {
 		if f.name() == name {
@@ -37,7 +37,7 @@ func languageOf(name string) language {
 	return nil
 }
 
-// LanguageFamilies are the names of the families of language models.
+// LanguageFamilies returns the names of the families of language models.
 func LanguageFamilies() (names []string) {
 	for _, f := range languages() {
 		names = append(names, f.name())

@@ -7,78 +7,84 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Layer is a layer that is not built into this package: one of a program's own, or one of
-// those that families like "mlp" and "stack" are made of. Its methods record operations
-// (tensorops.List) and never compute or wait; what is to be computed in Go goes through
-// Pass.Call. They are called by one goroutine for each stage, and by those of several stages at
-// a time. A Layer keeps nothing of a microbatch, of which many are under way: that is what
-// Pass.Save is for.
+// Layer is a layer that is not built into this package: a program's own layer, or a layer of
+// families such as "mlp" and "stack". Its methods record operations ([Pass] embeds a
+// tensorops.List); they never compute or wait. Code that computes in Go goes through [Pass.Call].
+// Each stage calls the methods from one goroutine, and several stages may call them at the same
+// time. Many microbatches are in flight at once, so a Layer keeps nothing of a microbatch in
+// itself: use [Pass.Save].
 //
-// Tensors have any type and shape, which may differ from microbatch to microbatch. The layer
-// owns none of those that it is given: it must not free them, nor write to them. They are
-// there until WeightGrad has returned (in validation until Forward has). What it returns is
-// the caller's. It may return what it was given, a parameter, or a view of one. Other tensors
-// that it allocates it frees itself, or saves. What it is given has no gaps between rows.
+// Tensors may have any type and shape, and the shape may differ between microbatches. The layer
+// does not own its inputs: it must neither free them nor write to them. They exist until WeightGrad
+// has returned (in validation until Forward has returned). The caller owns the tensors that a
+// method returns. A method may return an input, a parameter, or a view of one. The layer must free
+// or save every other tensor that it allocates. Inputs are contiguous: they have no gaps between
+// rows.
 type Layer interface {
-	// Params are the layer's parameters; Pass.Weight and Pass.Grad know them by their place
-	// here. The same ones each time.
+	// Params returns the layer's parameters, the same ones in each call. Pass.Weight and Pass.Grad
+	// refer to them by their index here.
 	Params() []LayerParam
-	// Forward returns the outputs: as many as Outputs says, or one.
+	// Forward returns the outputs: the number given by Outputs, or one.
 	Forward(p *Pass, in []tensorops.Tensor) (out []tensorops.Tensor)
-	// InputGrad returns the gradient of each input, of its shape: float32. dout are those of
-	// the outputs. For an input that wants none (Pass.WantsGrad) it may return none. It must
-	// not touch the weights' gradients, unless the layer is Whole.
+	// InputGrad returns the gradient of each input: float32, of the input's shape. dout holds the
+	// gradients of the outputs. For an input that needs no gradient (see Pass.WantsGrad) it may
+	// return an invalid tensor. It must not change the gradients of the weights, unless the layer
+	// is Whole.
 	InputGrad(p *Pass, in, dout []tensorops.Tensor) (din []tensorops.Tensor)
-	// WeightGrad adds the parameters' gradients to Pass.Grad. It may come long after
-	// InputGrad, which has always gone before.
+	// WeightGrad adds the gradients of the parameters to Pass.Grad. It is always called after
+	// InputGrad, possibly much later.
 	WeightGrad(p *Pass, in, dout []tensorops.Tensor)
 }
 
-// LayerParam is a parameter of a layer.
+// LayerParam declares a parameter of a layer.
 type LayerParam struct {
-	Name    string // within the layer, such as "weight": in checkpoints the layer's name stands in front
+	Name    string // unique within the layer, such as "weight"; checkpoints put the layer's name before it
 	Shape   []int
 	Init    Init
-	NoDecay bool // no weight decay, though it has several dimensions; with one there is none
+	NoDecay bool // no weight decay; parameters with one dimension never have it
 }
 
-// What a Layer may be besides.
+// The optional interfaces of a Layer.
 type (
-	// Outputs: it has more than one output, or none.
+	// Outputs is implemented by a layer with several outputs, or none. Outputs returns their
+	// number.
 	Outputs interface{ Outputs() int }
-	// NoGrads: some outputs are such that no gradient goes back through them, as whole numbers
-	// are. Those of layers without parameters whose inputs have none have none anyway.
+	// NoGrads is implemented by a layer with outputs that have no gradient, such as integers. The
+	// outputs of a layer without parameters whose inputs have no gradient have none anyway.
 	NoGrads interface{ NoGrad(out int) bool }
-	// Fields: it reads fields of the data, by Pass.Field.
+	// Fields is implemented by a layer that reads fields of the data with Pass.Field. Fields
+	// returns their names.
 	Fields interface{ Fields() []string }
-	// Whole: the gradients of inputs and weights can't be computed apart. InputGrad makes both,
-	// and WeightGrad is not called: schedules that would like to put the latter off gain
-	// nothing by it, and engine plan says so.
+	// Whole is implemented by a layer that can't compute the gradients of inputs and weights
+	// separately. InputGrad computes both, and WeightGrad is not called. Schedules that delay
+	// weight gradients gain nothing from such a layer; engine plan says so.
 	Whole interface{ WholeBackward() bool }
-	// Costs: it knows how many floating-point operations its Forward takes for a sample, by
-	// which layers are spread over the stages. Of others it is taken to be two for each
-	// parameter.
+	// Costs is implemented by a layer that knows the number of floating-point operations of its
+	// Forward for one sample. The number is used to spread the layers over the stages. For other
+	// layers it is assumed to be two for each parameter.
 	Costs interface{ FLOPs() float64 }
-	// Opener: it needs something that has to be closed, such as goroutines. Each stage opens
-	// the layer once, and closes it when the run has ended.
+	// Opener is implemented by a layer that needs something that must be closed, such as
+	// goroutines. Each stage opens the layer once, and closes it at the end of the run.
 	Opener interface{ Open() (OpenLayer, error) }
-	// OpenLayer is an open Layer.
+	// OpenLayer is a Layer that was opened.
 	OpenLayer interface {
 		Layer
 		io.Closer
 	}
-	// LossLayer is a layer without outputs that the loss comes from: a model's last one.
-	// In training its Forward may compute the gradients of the Report's Sum already, and save
-	// them for InputGrad, whose dout is empty. To Pass.Grad it adds in WeightGrad alone: with
-	// recomputation Forward comes twice.
+	// LossLayer is a layer without outputs that computes the loss: a model's last layer. In
+	// training its Forward may already compute the gradients of the Report's Sum, and save them for
+	// InputGrad, whose dout is empty. Only WeightGrad may add to Pass.Grad: with recomputation,
+	// Forward runs twice.
 	LossLayer interface {
 		Layer
-		// Report is asked for when the list of Forward has completed. Pass has no List then.
+		// Report returns the loss of a microbatch. It is called after the list of Forward has
+		// completed; then p has no List.
 		Report(p *Pass) Report
 	}
 )
 
-// Pass is what a Layer sees while it records a pass of a microbatch.
+// Pass is the context in which a Layer records one pass of one microbatch. It embeds a
+// *tensorops.List, whose methods record operations; Alloc allocates a tensor.
 type Pass struct {
 	*tensorops.List
 	c    *pass
@@ -87,56 +93,56 @@ type Pass struct {
 	name string // of the pass
 }
 
-// Weight is a parameter, by its place in Params, Grad the gradient to add to.
+// Weight returns the parameter with index i in Params.
 func (p *Pass) Weight(i int) tensorops.Tensor { return p.c.weight(p.unit.params[i]) }
 
-// Grad is the gradient of a parameter in the making.
+// Grad returns the accumulator of the gradient of the parameter with index i in Params: float32, of
+// the parameter's shape.
 func (p *Pass) Grad(i int) tensorops.Tensor { return p.c.grad(p.unit.params[i]) }
 
-// Train reports whether a backward follows, and whether to drop out.
+// Train reports whether this is training: a backward follows, and dropout is active.
 func (p *Pass) Train() bool { return p.c.mb.Train }
 
-// Recompute reports whether Forward will be made again for this microbatch, before its
-// InputGrad, so that nothing need be kept for that until then. What Save keeps is let go of by
-// itself.
+// Recompute reports whether Forward will run again for this microbatch before its InputGrad. Then
+// nothing needs to be kept until that second run. Tensors of Save are freed automatically.
 func (p *Pass) Recompute() bool { return p.c.mb.Train && p.c.mb.Recompute && !p.st.recompute }
 
-// Step is the number of the training step, from 1.
+// Step returns the number of the training step, counted from 1.
 func (p *Pass) Step() int64 { return p.c.mb.Step }
 
-// Samples is B, the number of samples in the microbatch.
+// Samples returns B, the number of samples in the microbatch.
 func (p *Pass) Samples() int { return p.c.mb.Sequences }
 
-// FirstSample is the place of the first of them in the whole batch.
+// FirstSample returns the index of the microbatch's first sample in the whole batch.
 func (p *Pass) FirstSample() int { return p.c.mb.FirstSequence }
 
-// BF16 says that matrix products may round their operands to bfloat16.
+// BF16 reports whether matrix products may round their operands to bfloat16.
 func (p *Pass) BF16() bool { return p.c.stage.opts.BF16 }
 
-// WantsGrad reports whether anybody asks for the gradient of an input.
+// WantsGrad reports whether the gradient of an input is needed.
 func (p *Pass) WantsGrad(i int) bool { return p.unit.wants[i] }
 
-// Field is a field of the data, [B, …]: one of those that the layer's Fields names.
+// Field returns a field of the data, [B, …]. The layer's Fields must name it.
 func (p *Pass) Field(name string) tensorops.Tensor { return p.c.field(p.unit, name) }
 
-// Save keeps a tensor under a small number until WeightGrad has returned; a tensor that the
-// layer was given or returns, too. Saved returns it; none if there is none.
+// Save keeps a tensor in a slot, a small number, until WeightGrad has returned. The tensor may also
+// be an input or an output of the layer.
 func (p *Pass) Save(slot int, t tensorops.Tensor) {
 	for len(p.st.saved) <= slot {
 		p.st.saved = append(p.st.saved, holding{})
 	}
 	if old := p.st.saved[slot]; old.t.Valid() {
-		p.st.replaced = append(p.st.replaced, old) // it is there until this pass ends
+		p.st.replaced = append(p.st.replaced, old) // kept until this pass ends
 	}
 	p.st.saved[slot] = holding{t: t}
 }
 
-// Free gives back a tensor that the layer has allocated, and neither returns nor saves.
+// Free frees a tensor that the layer allocated and neither returns nor saves.
 func (p *Pass) Free(t tensorops.Tensor) {
 	if !t.Valid() {
 		return
 	}
-	if whose := p.unit.others(p.c, p.st, t); whose != "" { // its memory would be the next tensor's
+	if whose := p.unit.others(p.c, p.st, t); whose != "" { // another tensor would reuse its memory
 		p.unit.mistake(p.c, p.name, "it freed %v, which it %s", t, whose)
 		return
 	}
@@ -148,7 +154,7 @@ func (p *Pass) Free(t tensorops.Tensor) {
 	p.List.Free(t)
 }
 
-// Saved is what Save has kept.
+// Saved returns the tensor that Save put into a slot; an invalid tensor if the slot is empty.
 func (p *Pass) Saved(slot int) tensorops.Tensor {
 	if slot >= len(p.st.saved) {
 		return tensorops.Tensor{}
@@ -156,8 +162,8 @@ func (p *Pass) Saved(slot int) tensorops.Tensor {
 	return p.st.saved[slot].t
 }
 
-// Host is memory of n numbers that stays where it is as long as the microbatch is under way,
-// for Fetch to write to and Report to read.
+// Host returns memory for n numbers that stays in place while the microbatch is in flight, for
+// Fetch to write and Report to read.
 func (p *Pass) Host(n int) []float64 {
 	if cap(p.st.host) < n {
 		p.st.host = make([]float64, n)
@@ -166,18 +172,20 @@ func (p *Pass) Host(n int) []float64 {
 	return p.st.host
 }
 
-// State is a value that Forward may leave for the other passes of the same microbatch, and for
-// later microbatches to use again.
+// State returns a place for a value that Forward leaves for the other passes of the same
+// microbatch. Later microbatches may find the value there and reuse it.
 func (p *Pass) State() *any { return &p.st.own }
 
-// sampleBits is the distance, as a power of two, between the addresses of two samples' random bits: more than a sample has
-// numbers, so that they are apart whatever the samples' shapes.
+// sampleBits is the logarithm of the distance between the addresses of two samples' random bits. It
+// exceeds the numbers of any sample, so the addresses are distinct whatever the samples' shapes.
 const sampleBits = 40
 
-// Mask names random bits for Dropout, and for an attention, of one of the microbatch's samples: a function of the run's seed,
-// the layer's name, site, the step, the sample's place in the whole batch, and an element's place in the sample. So every
-// layout and every size of microbatch drops the same. Where samples are filled up to one length, the dimension that was
-// filled up has to come first in the sample, or an attention's AttentionOpts.Of has to be the greatest length.
+// Mask identifies random bits for Dropout or for an attention, for one of the microbatch's samples.
+// They are a function of the run's seed, the layer's name, site, the step, the sample's index in
+// the whole batch, and an element's index in the sample. So the same elements are dropped in every
+// layout and with every size of microbatch. If samples are padded to one length, the padded
+// dimension must be the first of the sample, or an attention's AttentionOpts.Of must be the
+// largest length.
 func (p *Pass) Mask(site string, probability float64, sample int) tensorops.Mask {
 	if site != "" {
 		site = "." + site
@@ -189,8 +197,9 @@ func (p *Pass) Mask(site string, probability float64, sample int) tensorops.Mask
 	return m
 }
 
-// Drop records y = x with some numbers set to 0 in training, and the others made larger, each with random bits of its place
-// in its sample: see Mask. y and x are [B, …], of two dimensions or more, and may be the same.
+// Drop records dropout from x to y: in training it sets numbers to 0 with the given probability and
+// scales up the others. The random bits are those of Mask at an element's index in its sample. y
+// and x are [B, …] with two or more dimensions, and may be the same tensor.
 func (p *Pass) Drop(y, x tensorops.Tensor, site string, probability float64) {
 	n := p.Samples()
 	if n == 1 || !x.Valid() || !y.Valid() || x.Rows()%n != 0 { // not valid after an error
@@ -203,7 +212,8 @@ func (p *Pass) Drop(y, x tensorops.Tensor, site string, probability float64) {
 	}
 }
 
-// Call records an operation of the layer's own, written in Go: see tensorops.Call.
+// Call records an operation of the layer that is written in Go; see tensorops.Call. It reads and
+// writes arrays in host memory, and runs on the CPU only.
 func (p *Pass) Call(what string, reads, writes []tensorops.Tensor, f func(reads, writes []tensorops.Array) error) {
 	layer, pass, microbatch := p.unit.name, p.name, p.c.mb.Index
 	p.List.Call(tensorops.Call{Name: "layer " + layer + ": " + what, Reads: reads, Writes: writes, Func: f, Wrap: func(err error) error {
@@ -211,9 +221,9 @@ func (p *Pass) Call(what string, reads, writes []tensorops.Tensor, f func(reads,
 	}})
 }
 
-// Collect keeps a copy of a tensor, under a name, for whoever runs the model forward only and
-// asks for its outputs. At other times it does nothing.
+// Collect keeps a copy of a tensor under a name, for a forward-only run whose caller requests
+// outputs. In other runs it does nothing.
 func (p *Pass) Collect(name string, t tensorops.Tensor) { p.c.collect(name, t) }
 
-// site is a place of the layer where dropout acts.
+// site returns a place in the layer where dropout acts.
 func (u *unit) site(name string, probability float64) site { return site{u.name + name, probability} }

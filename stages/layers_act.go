@@ -7,11 +7,11 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Activation is a function of each number: "gelu" (its tanh form, Hendrycks and Gimpel 2016), "relu" or "tanh". The
-// latter two are computed in Go, on the CPU alone.
+// Activation is a function of each number: "gelu" (its tanh form, Hendrycks and Gimpel 2016),
+// "relu" or "tanh". The latter two are computed in Go, on the CPU only.
 type Activation string
 
-// activations are f(x), and dy·f'(x) by x.
+// activations holds f(x), and dy·f'(x) as a function of x.
 var activations = map[Activation]struct {
 	f    func(x float32) float32
 	grad func(dy, x float32) float32
@@ -24,7 +24,7 @@ var activations = map[Activation]struct {
 	}},
 	"tanh": {func(x float32) float32 { return float32(math.Tanh(float64(x))) }, func(dy, x float32) float32 {
 		y := math.Tanh(float64(x))
-		return float32(float64(dy) * (1 - float64(y*y))) // not fused with the addition, as arm64 would
+		return float32(float64(dy) * (1 - float64(y*y))) // not fused with the addition, as the compiler would on arm64
 	}},
 }
 
@@ -32,7 +32,7 @@ func (a Activation) unknown(p *Pass) bool {
 	if _, ok := activations[a]; ok || a == "gelu" {
 		return false
 	}
-	p.Fail(fmt.Errorf("%w: activation %q; there are gelu, relu and tanh", ErrModel, string(a)))
+	p.Fail(fmt.Errorf("%w: unknown activation %q: choose gelu, relu or tanh", ErrModel, string(a)))
 	return true
 }
 
@@ -72,7 +72,7 @@ func (a Activation) grad(p *Pass, dx, dy, x tensorops.Tensor) {
 // activationLayer is an Activation as a layer.
 type activationLayer struct{ act Activation }
 
-// NewActivation makes a layer of an activation.
+// NewActivation makes a layer that applies an activation.
 func NewActivation(a Activation) Layer { return activationLayer{a} }
 
 func (activationLayer) builtIn()             {}

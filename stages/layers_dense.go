@@ -7,28 +7,29 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Dense is y = act(x·Wᵀ + b), with dropout behind it. It acts on the last dimension of its input.
+// Dense is y = act(x·Wᵀ + b), followed by dropout. It acts on the last dimension of its input.
 type Dense struct {
 	in, out int
 	act     Activation
 	dropout float64
 }
 
-// NewDense makes one from in numbers to out; act is "" for none.
+// NewDense makes a Dense from rows of in numbers to rows of out numbers. act is "" for none;
+// dropout is a probability.
 func NewDense(in, out int, act Activation, dropout float64) *Dense {
 	return &Dense{in, out, act, dropout}
 }
 
 func (*Dense) builtIn() {}
 
-// Width is that of the output.
+// Width returns the size of the output's last dimension.
 func (l *Dense) Width() int { return l.out }
 
-// FLOPs are those of the product.
+// FLOPs returns the operations of the product for one row.
 func (l *Dense) FLOPs() float64 { return 2 * float64(l.in) * float64(l.out) }
 
-// Params are the weight, [out, in], drawn with variance 2/in where an activation follows (He et al. 2015) and
-// 1/in where none does, and the bias.
+// Params returns the weight, [out, in], and the bias, [out]. The weight is initialized with
+// variance 2/in if an activation follows (He et al. 2015), otherwise with 1/in.
 func (l *Dense) Params() []LayerParam {
 	gain := 1.0
 	if l.act != "" {
@@ -40,17 +41,17 @@ func (l *Dense) Params() []LayerParam {
 	}
 }
 
-// What a Dense saves.
+// The slots that a Dense saves.
 const (
 	denseSum = iota // before the activation
 	denseGrad
 )
 
-// Forward makes [..., out] of [..., in].
+// Forward returns [..., out] for an input of [..., in].
 func (l *Dense) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
 	x := in[0]
 	if x.Cols() != l.in || x.DType() != tensorops.Float32 {
-		p.Fail(fmt.Errorf("%w: it takes float32 rows of %d numbers, and gets %v", ErrInput, l.in, x))
+		p.Fail(fmt.Errorf("%w: it takes float32 rows of %d numbers, but got %v", ErrInput, l.in, x))
 		return nil
 	}
 	dims := x.Shape()
@@ -73,7 +74,7 @@ func (l *Dense) drop(p *Pass, t tensorops.Tensor) {
 	}
 }
 
-// InputGrad goes back through all three.
+// InputGrad is the gradient through dropout, activation and product.
 func (l *Dense) InputGrad(p *Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
 	dy := dout[0]
 	if l.act != "" || l.dropout > 0 {
@@ -93,7 +94,7 @@ func (l *Dense) InputGrad(p *Pass, in, dout []tensorops.Tensor) []tensorops.Tens
 	return []tensorops.Tensor{dx}
 }
 
-// WeightGrad adds dyᵀ·x, and dy.
+// WeightGrad adds dyᵀ·x to the weight's gradient, and dy to the bias's.
 func (l *Dense) WeightGrad(p *Pass, in, dout []tensorops.Tensor) {
 	dy := p.Saved(denseGrad)
 	if !dy.Valid() {
@@ -103,22 +104,22 @@ func (l *Dense) WeightGrad(p *Pass, in, dout []tensorops.Tensor) {
 	p.ColSum(p.Grad(1), dy.Matrix())
 }
 
-// LayerNorm normalises over the last dimension (Ba et al. 2016).
+// LayerNorm normalizes over the last dimension (Ba et al. 2016).
 type LayerNorm struct{ width int }
 
-// NewLayerNorm makes one for rows of so many numbers.
+// NewLayerNorm makes a LayerNorm for rows of width numbers.
 func NewLayerNorm(width int) *LayerNorm { return &LayerNorm{width} }
 
 func (*LayerNorm) builtIn() {}
 
-// Params are gamma and beta.
+// Params returns gamma and beta, each [width].
 func (l *LayerNorm) Params() []LayerParam {
 	return []LayerParam{{Name: "weight", Shape: []int{l.width}, Init: ones}, {Name: "bias", Shape: []int{l.width}}}
 }
 
 const normEps = 1e-5
 
-// Forward normalises each row.
+// Forward normalizes each row.
 func (l *LayerNorm) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
 	y, stats := p.AllocLike(in[0]), p.Alloc(tensorops.Float32, in[0].Rows(), 2)
 	p.LayerNorm(y, in[0], p.Weight(0), p.Weight(1), stats, normEps)
@@ -126,30 +127,30 @@ func (l *LayerNorm) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
 	return []tensorops.Tensor{y}
 }
 
-// InputGrad is LayerNorm's.
+// InputGrad returns the gradient of the input.
 func (l *LayerNorm) InputGrad(p *Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
 	dx := p.AllocLike(in[0])
 	p.LayerNormGrad(dx, dout[0], in[0], p.Weight(0), p.Saved(0), tensorops.Tensor{})
 	return []tensorops.Tensor{dx}
 }
 
-// WeightGrad is LayerNorm's.
+// WeightGrad adds the gradients of gamma and beta.
 func (l *LayerNorm) WeightGrad(p *Pass, in, dout []tensorops.Tensor) {
 	p.LayerNormWeightGrad(p.Grad(0), p.Grad(1), dout[0], in[0], p.Saved(0))
 }
 
-// Dropout sets numbers to 0 with a probability, in training.
+// Dropout sets numbers to 0 with a probability, in training only.
 type Dropout struct{ p float64 }
 
-// NewDropout makes one.
+// NewDropout makes a Dropout with probability p.
 func NewDropout(p float64) *Dropout { return &Dropout{p} }
 
 func (*Dropout) builtIn() {}
 
-// Params are none.
+// Params returns none.
 func (*Dropout) Params() []LayerParam { return nil }
 
-// Forward drops.
+// Forward applies dropout.
 func (l *Dropout) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
 	return []tensorops.Tensor{l.drop(p, in[0])}
 }
@@ -163,10 +164,10 @@ func (l *Dropout) drop(p *Pass, t tensorops.Tensor) tensorops.Tensor {
 	return y
 }
 
-// InputGrad drops the same.
+// InputGrad drops the same elements of the gradient.
 func (l *Dropout) InputGrad(p *Pass, _, dout []tensorops.Tensor) []tensorops.Tensor {
 	return []tensorops.Tensor{l.drop(p, dout[0])}
 }
 
-// WeightGrad has nothing to do.
+// WeightGrad does nothing.
 func (*Dropout) WeightGrad(*Pass, []tensorops.Tensor, []tensorops.Tensor) {}

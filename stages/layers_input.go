@@ -9,7 +9,7 @@ import (
 // builtIn marks this package's own layers.
 type builtIn interface{ builtIn() }
 
-// inputLayer makes an output of a field of the data.
+// inputLayer outputs a field of the data.
 type inputLayer struct{ name string }
 
 func (inputLayer) builtIn()             {}
@@ -27,7 +27,7 @@ func (inputLayer) InputGrad(*Pass, []tensorops.Tensor, []tensorops.Tensor) []ten
 
 func (inputLayer) WeightGrad(*Pass, []tensorops.Tensor, []tensorops.Tensor) {}
 
-// flat is inputLayer with a row for each sample.
+// flat is an inputLayer with one row for each sample.
 type flat struct {
 	inputLayer
 	width int
@@ -38,23 +38,23 @@ func (l *flat) Width() int { return l.width }
 func (l *flat) Forward(p *Pass, _ []tensorops.Tensor) []tensorops.Tensor {
 	x := p.Field(l.name)
 	if p.Err() == nil && x.Len() != p.Samples()*l.width {
-		p.Fail(fmt.Errorf("%w: field %q is %v, and the model takes %d numbers of each sample", ErrInput, l.name, x, l.width))
+		p.Fail(fmt.Errorf("%w: field %q is %v, but the model takes %d numbers of each sample", ErrInput, l.name, x, l.width))
 		return nil
 	}
 	return []tensorops.Tensor{x.View(p.Samples(), l.width)}
 }
 
-// Embed turns ids into rows of a weight.
+// Embed looks up ids as rows of a weight.
 type Embed struct {
 	field    string
 	ids, out int
 }
 
-// NewEmbed makes a layer that turns a field of ids, [B, …] of 0 to ids−1, into rows of
-// out numbers, [B, …, out].
+// NewEmbed makes a layer that turns a field of ids, [B, …] from 0 to ids−1, into rows of out
+// numbers, [B, …, out].
 func NewEmbed(field string, ids, out int) (*Embed, error) {
 	if ids < 1 || ids > MaxVocab || out < 1 || out > MaxHidden {
-		return nil, fmt.Errorf("%w: %d ids of width %d: give 1 to %d, and 1 to %d", ErrModel, ids, out, MaxVocab, MaxHidden)
+		return nil, fmt.Errorf("%w: %d ids of width %d: want 1 to %d ids, and a width of 1 to %d", ErrModel, ids, out, MaxVocab, MaxHidden)
 	}
 	return &Embed{field, ids, out}, nil
 }
@@ -62,15 +62,15 @@ func NewEmbed(field string, ids, out int) (*Embed, error) {
 func (*Embed) builtIn()           {}
 func (l *Embed) Fields() []string { return []string{l.field} }
 
-// Width is that of the output.
+// Width returns the size of the output's last dimension.
 func (l *Embed) Width() int { return l.out }
 
-// Params is one weight, [ids, out].
+// Params returns the weight, [ids, out].
 func (l *Embed) Params() []LayerParam {
 	return []LayerParam{{Name: "weight", Shape: []int{l.ids, l.out}, Init: normalInit}}
 }
 
-// Forward looks the ids up.
+// Forward looks up the ids.
 func (l *Embed) Forward(p *Pass, _ []tensorops.Tensor) []tensorops.Tensor {
 	ids := p.Field(l.field)
 	y := p.Alloc(tensorops.Float32, append(ids.Shape(), l.out)...)
@@ -78,7 +78,7 @@ func (l *Embed) Forward(p *Pass, _ []tensorops.Tensor) []tensorops.Tensor {
 	return []tensorops.Tensor{y}
 }
 
-// InputGrad has nothing to do.
+// InputGrad does nothing: ids have no gradient.
 func (*Embed) InputGrad(*Pass, []tensorops.Tensor, []tensorops.Tensor) []tensorops.Tensor { return nil }
 
 // WeightGrad adds to the rows that were looked up.

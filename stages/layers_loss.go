@@ -6,29 +6,29 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// CrossEntropy is the loss of a classifier: the negative logarithm of the probability that
+// CrossEntropy is the loss of a classifier: the negative logarithm of the probability that the
 // softmax of the logits, [B, …, classes], gives the label. Its metric "accuracy" is the share of
-// labels that have the largest logit. Labels of −1 don't count.
+// labels with the largest logit. Labels of −1 are ignored.
 //
-// Runs that go forward only may collect "logits".
+// Forward-only runs may collect "logits".
 type CrossEntropy struct {
 	field   string
 	classes int
 }
 
-// NewCrossEntropy makes one for labels that are a field of the data.
+// NewCrossEntropy makes a CrossEntropy whose labels are a field of the data.
 func NewCrossEntropy(field string, classes int) *CrossEntropy { return &CrossEntropy{field, classes} }
 
 func (*CrossEntropy) builtIn()             {}
 func (*CrossEntropy) Params() []LayerParam { return nil }
 
-// Fields are the labels.
+// Fields returns the name of the labels' field.
 func (l *CrossEntropy) Fields() []string { return []string{l.field} }
 
-// FLOPs are a few for each logit.
+// FLOPs returns a few operations for each logit.
 func (l *CrossEntropy) FLOPs() float64 { return 10 * float64(l.classes) }
 
-// guesses is what accuracy is counted from, on the host.
+// guesses holds, in host memory, what accuracy is counted from.
 type guesses struct {
 	logits []float32
 	labels []int32
@@ -36,14 +36,14 @@ type guesses struct {
 
 const classifierGrad = 0
 
-// Forward computes the loss, and its gradient.
+// Forward computes the loss and, in training, its gradient.
 func (l *CrossEntropy) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
 	logits, labels := in[0], p.Field(l.field)
 	if p.Err() != nil {
 		return nil
 	}
 	if labels.DType() != tensorops.Int32 || labels.Len() != logits.Rows() || logits.Cols() != l.classes {
-		p.Fail(fmt.Errorf("%w: logits %v and labels %v: it takes rows of %d logits, and an int32 label for each: the layer before gives %d rows, the field %q has %d labels", ErrInput, logits, labels, l.classes, logits.Rows(), l.field, labels.Len()))
+		p.Fail(fmt.Errorf("%w: logits %v and labels %v: it takes rows of %d logits and an int32 label for each row, but the layer before has %d rows and the field %q has %d labels", ErrInput, logits, labels, l.classes, logits.Rows(), l.field, labels.Len()))
 		return nil
 	}
 	rows, g := logits.Rows(), guessesOf(p)
@@ -73,7 +73,7 @@ func guessesOf(p *Pass) *guesses {
 	return g
 }
 
-// room is s with n elements.
+// room returns s with n elements.
 func room[E any](s []E, n int) []E {
 	if cap(s) < n {
 		return make([]E, n)
@@ -81,15 +81,15 @@ func room[E any](s []E, n int) []E {
 	return s[:n]
 }
 
-// InputGrad hands out what Forward has computed.
+// InputGrad returns the gradient that Forward has computed.
 func (l *CrossEntropy) InputGrad(p *Pass, _, _ []tensorops.Tensor) []tensorops.Tensor {
 	return []tensorops.Tensor{p.Saved(classifierGrad)}
 }
 
-// WeightGrad has nothing to do.
+// WeightGrad does nothing.
 func (*CrossEntropy) WeightGrad(*Pass, []tensorops.Tensor, []tensorops.Tensor) {}
 
-// Report counts what was guessed right.
+// Report returns the loss, and counts the correct guesses.
 func (l *CrossEntropy) Report(p *Pass) Report {
 	g, host, right, all := guessesOf(p), p.Host(tensorops.LossStats), 0.0, 0.0
 	for i, label := range g.labels {
@@ -104,7 +104,7 @@ func (l *CrossEntropy) Report(p *Pass) Report {
 	return Report{Sum: host[0], Targets: host[1], Metrics: []Metric{{Name: "accuracy", Sum: right, Count: all}}}
 }
 
-// argmax is the place of the largest number, the first of several.
+// argmax returns the index of the largest number, the first of several.
 func argmax(of []float32) int {
 	best := 0
 	for i, v := range of {
@@ -115,9 +115,9 @@ func argmax(of []float32) int {
 	return best
 }
 
-// LossFunc is a loss that a program brings, computed in Go. It gets the values and the fields
-// that the loss layer takes. In training grads has an array for each value, to be filled with
-// the gradient of Report.Sum by it; else it has none. It must not keep anything.
+// LossFunc is a program's own loss, computed in Go. It gets the values and the fields that the loss
+// layer takes. In training, grads has an array for each value, which it must fill with the gradient
+// of Report.Sum; otherwise grads is empty. It must not keep any of the arrays.
 type LossFunc func(values, fields, grads []tensorops.Array) (Report, error)
 
 // lossFunc is a LossFunc as a layer.
@@ -128,14 +128,14 @@ type lossFunc struct {
 	f      LossFunc
 }
 
-// NewLoss makes a loss layer of a function, which takes a number of values and the named fields of the
-// data. It runs on the CPU.
+// NewLoss makes a loss layer from a function that takes a number of values and the named fields of
+// the data. It runs on the CPU.
 func NewLoss(what string, inputs int, fields []string, f LossFunc) LossLayer {
 	return &lossFunc{what: what, fields: fields, inputs: inputs, f: f}
 }
 
-// NewMSE makes the loss Σ(x−y)² over the numbers of a field y, divided by their number, where x has as
-// many. Its metric "mae" is the mean of |x−y|. (Errors add up in float64.)
+// NewMSE makes the loss Σ(x−y)² over the numbers of a field y, divided by their number. x must have
+// as many numbers. Its metric "mae" is the mean of |x−y|. Sums are in float64.
 func NewMSE(field string) LossLayer {
 	return NewLoss("mse", 1, []string{field}, squaredError)
 }
@@ -143,13 +143,14 @@ func NewMSE(field string) LossLayer {
 func squaredError(values, fields, grads []tensorops.Array) (r Report, err error) {
 	x, y := values[0].Float, fields[0].Float
 	if len(x) != len(y) {
-		return r, fmt.Errorf("%w: %d numbers %v for %d targets %v, which must be float32", ErrInput, len(x), values[0].Shape, len(y),
+		return r, fmt.Errorf("%w: there are %d numbers %v for %d targets %v: want as many targets, in float32", ErrInput, len(x), values[0].Shape,
+			len(y),
 			fields[0].Shape)
 	}
 	off := 0.0
 	for i, v := range x {
 		d := float64(v) - float64(y[i])
-		r.Sum += float64(d * d) // not fused with the addition, as arm64 would
+		r.Sum += float64(d * d) // not fused with the addition, as the compiler would on arm64
 		off += max(d, -d)
 		if len(grads) > 0 {
 			grads[0].Float[i] = float32(2 * d)
@@ -163,12 +164,12 @@ func squaredError(values, fields, grads []tensorops.Array) (r Report, err error)
 func (*lossFunc) Params() []LayerParam { return nil }
 func (l *lossFunc) Fields() []string   { return l.fields }
 
-// lossState is what a lossFunc has said of a microbatch.
+// lossState is the report of a lossFunc on a microbatch.
 type lossState struct{ report Report }
 
 func (l *lossFunc) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
 	if len(in) != l.inputs {
-		p.Fail(fmt.Errorf("%w: the loss %s takes %d values, the model gives it %d", ErrInput, l.what, l.inputs, len(in)))
+		p.Fail(fmt.Errorf("%w: the loss %s takes %d values, but the model passes %d", ErrInput, l.what, l.inputs, len(in)))
 		return nil
 	}
 	s := &lossState{}
@@ -177,7 +178,7 @@ func (l *lossFunc) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
 	for _, name := range l.fields {
 		reads = append(reads, p.Field(name))
 	}
-	var grads []tensorops.Tensor // of each value, also of those whose gradient nobody wants
+	var grads []tensorops.Tensor // for each value, including those whose gradient is not needed
 	for i, t := range in {
 		p.Collect(outputName(i), t)
 		if p.Train() {
@@ -193,7 +194,7 @@ func (l *lossFunc) Forward(p *Pass, in []tensorops.Tensor) []tensorops.Tensor {
 	return nil
 }
 
-// outputName is that of a loss's value, where it is collected.
+// outputName returns the name under which a loss's value is collected.
 func outputName(i int) string {
 	if i == 0 {
 		return "predictions"

@@ -1,8 +1,8 @@
 package stages
 
-// The limits of a model's sizes, far above anything published. They are those of a
-// configuration (package config). The bytes of any weight, of all weights, and of a
-// position's activations fit an int64 within them.
+// The limits of a model's sizes, far above any published model. They equal the limits of the config
+// (package config). Within them, the bytes of any weight, of all weights, and of a position's
+// activations fit in an int64.
 const (
 	MaxLayers    = 1 << 12
 	MaxHidden    = 1 << 20
@@ -15,13 +15,13 @@ const (
 	MaxRopeTheta = 1e15
 	MinNormEps   = 1e-30 // still above zero as a float32
 	maxNormEps   = 1
-	// maxLayerParam bounds the elements of a parameter of a program's own layer, MaxFields the
+	// maxLayerParam limits the elements of a parameter of a program's own layer, MaxFields the
 	// fields of its data, maxOptions the options of a model.
 	maxLayerParam = 1 << 34
 	MaxFields     = 64
 	maxOptions    = 256
-	// MaxMetrics bounds the metrics of a Report.
+	// MaxMetrics limits the metrics of a Report.
 	MaxMetrics = 64
-	// MaxHFBytes bounds the text of a config.json.
+	// MaxHFBytes limits the text of a config.json.
 	MaxHFBytes = 1 << 20
 )

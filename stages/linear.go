@@ -2,12 +2,12 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// linear is y = x·W + b. The weight is stored as the family's files store it:
-// [out, in], or [in, out] (GPT-2).
+// linear is y = x·W + b. The weight is stored as in the family's files: [out, in], or [in, out]
+// (GPT-2).
 type linear struct {
 	w, b    use
 	hasBias bool
-	noBias  bool // in the forward: another rank adds it
+	noBias  bool // in the forward; another rank adds the bias
 	inOut   bool
 	out     int
 }
@@ -19,17 +19,17 @@ func (m *linear) uses() []use {
 	return []use{m.w}
 }
 
-// How a linear layer multiplies by its weight: as it is, or transposed.
+// The forms in which products use a weight: as stored, or transposed.
 const (
 	forForward = iota
 	forInputGrad
 	numForms
 )
 
-// transposed reports whether a product's B is the weight as stored, transposed.
+// transposed reports whether a product's B is the transpose of the stored weight.
 func (m *linear) transposed(form int) bool { return m.inOut == (form == forInputGrad) }
 
-// product are the options of a product by the weight.
+// product returns the options of a product with the weight.
 func (m *linear) product(c *pass, form int) tensorops.MatMulOpts {
 	return tensorops.MatMulOpts{TransB: m.transposed(form), BF16: c.stage.opts.BF16, Packed: c.stage.byParam[m.w.param.Index].packed[form]}
 }
@@ -39,7 +39,7 @@ func (m *linear) forward(c *pass, y, x tensorops.Tensor) {
 	o := m.product(c, forForward)
 	if m.hasBias && !m.noBias {
 		o.Bias = c.weight(m.b)
-		if low := c.factor(m.b); y.Valid() && y.DType() == low.DType() { // a device adds what is of the result's type
+		if low := c.factor(m.b); y.Valid() && y.DType() == low.DType() { // a device can add a bias of the result's type
 			o.Bias = low
 		}
 	}
@@ -53,7 +53,7 @@ func (m *linear) inputGrad(c *pass, dx, dy tensorops.Tensor, add bool) {
 	c.MatMul(dx, dy, c.factorOf(m.w, dy), o)
 }
 
-// weightGrad adds this microbatch's part to the gradients.
+// weightGrad adds this microbatch's gradients of weight and bias.
 func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 	a, b := dy, x
 	if m.inOut {
@@ -71,7 +71,7 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 	}
 }
 
-// allocatePacked makes room for the packed forms of every linear layer's weight.
+// allocatePacked allocates the packed forms of every linear layer's weight.
 func (s *Stage) allocatePacked(l *tensorops.List) {
 	if most := s.opts.PackBytes; most > 0 {
 		bytes := int64(0)
@@ -87,7 +87,7 @@ func (s *Stage) allocatePacked(l *tensorops.List) {
 func (s *Stage) eachPacked(f func(h *localParam, form, n int)) {
 	s.eachLinear(func(m *linear, h *localParam) {
 		if h.param.Frozen || h.splitsWeight {
-			return // one copy of it, or a part, is what it is frozen or split for
+			return // a frozen or split weight is meant to take less memory, not more
 		}
 		for form := range h.packed {
 			k, n := h.w.Rows(), h.w.Cols()
@@ -99,8 +99,8 @@ func (s *Stage) eachPacked(f func(h *localParam, form, n int)) {
 	})
 }
 
-// productType is the type of what products multiply, and of all that a language model's layer
-// makes but the residual stream.
+// productType returns the type of the operands of products, and of all activations within a
+// language model's layer except the residual stream.
 func (s *Stage) productType() tensorops.DType {
 	if s.opts.BF16 {
 		return tensorops.BFloat16
@@ -108,10 +108,10 @@ func (s *Stage) productType() tensorops.DType {
 	return tensorops.Float32
 }
 
-// inner is that type.
+// inner returns the same type.
 func (c *pass) inner() tensorops.DType { return c.stage.productType() }
 
-// innerLike takes a tensor of t's shape for an activation within a layer.
+// innerLike allocates a tensor of t's shape for an activation within a layer.
 func (c *pass) innerLike(t tensorops.Tensor) tensorops.Tensor {
 	if !t.Valid() {
 		return tensorops.Tensor{}
@@ -119,7 +119,7 @@ func (c *pass) innerLike(t tensorops.Tensor) tensorops.Tensor {
 	return c.Alloc(c.inner(), t.Shape()...)
 }
 
-// sumLike takes a tensor of t's shape for the sum of n products: float32 where it is added to.
+// sumLike allocates a tensor of t's shape for the sum of n products: float32 if several are added.
 func (c *pass) sumLike(t tensorops.Tensor, n int) tensorops.Tensor {
 	if n == 1 {
 		return c.innerLike(t)
@@ -130,7 +130,7 @@ func (c *pass) sumLike(t tensorops.Tensor, n int) tensorops.Tensor {
 	return c.Alloc(tensorops.Float32, t.Shape()...)
 }
 
-// sumOf is sumLike with all positions of a tensor of the residual stream.
+// sumOf is sumLike for all positions of a tensor of the residual stream.
 func (c *pass) sumOf(t tensorops.Tensor, n int) tensorops.Tensor {
 	if !c.sequence() {
 		return c.sumLike(t, n)
@@ -145,7 +145,7 @@ func (c *pass) sumOf(t tensorops.Tensor, n int) tensorops.Tensor {
 	return c.Alloc(dtype, t.Dim(0), c.mb.Positions, t.Cols())
 }
 
-// factor is a weight as products read it.
+// factor returns a weight as products read it.
 func (c *pass) factor(u use) tensorops.Tensor {
 	if h := c.stage.byParam[u.param.Index]; h.low.Valid() {
 		return h.low
@@ -153,8 +153,8 @@ func (c *pass) factor(u use) tensorops.Tensor {
 	return c.weight(u)
 }
 
-// factorOf is factor for a product that makes or reads so many outputs: with rows of zeros, if these
-// are more than the weight has.
+// factorOf is factor for a product with as many outputs as y. If these are more than the weight's
+// rows, it includes the padding rows of zeros.
 func (c *pass) factorOf(u use, y tensorops.Tensor) tensorops.Tensor {
 	if padded := c.stage.byParam[u.param.Index].lowPadded; padded.Valid() && padded.Rows() == y.Cols() {
 		return padded
@@ -172,7 +172,7 @@ func (s *Stage) round(l *tensorops.List) {
 	s.pack(l)
 }
 
-// pack records packing them, after the weights have changed.
+// pack records the packing of weights, after they have changed.
 func (s *Stage) pack(l *tensorops.List) {
 	if !s.opts.Pack {
 		return

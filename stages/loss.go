@@ -7,40 +7,40 @@ import (
 	"slices"
 )
 
-// Report is what the last stage says about one microbatch. The loss of a step is the sum of
-// all microbatches' Sum, divided by the sum of their Targets. The gradient that the loss layer
-// starts with is that of Sum, and is divided in the same way. The three forms that a loss
-// function may have in Megatron-Core are all of this kind:
+// Report is the loss of one microbatch, from the last stage. The loss of a step is the total of all
+// microbatches' Sum, divided by the total of their Targets. The loss layer's gradient is that of
+// Sum, divided in the same way. All three forms of a loss function in Megatron-Core can be
+// expressed:
 //
 //	per token (loss, tokens):   Sum = loss, Targets = tokens    each token counts the same
 //	mean      (loss):           Sum = loss, Targets = 1         each microbatch counts the same
 //	          (loss, tokens):   Sum = loss / max(tokens, 1), Targets = 1
-//	not a loss:                 Pass.Collect, in runs that go forward only
+//	not a loss:                 Pass.Collect, in forward-only runs
 type Report struct {
-	Sum     float64 // of the targets' losses
-	Targets float64 // their number
+	Sum     float64 // total loss of the targets
+	Targets float64 // number of targets
 	Metrics []Metric
 }
 
-// Metric is a further figure of a microbatch. Over a step, and over a validation, it is the mean,
-// ΣSum / ΣCount; with Total it is ΣSum.
+// Metric is a further metric of a microbatch. Over a step or a validation its value is the mean,
+// ΣSum / ΣCount, or ΣSum if Total is set.
 type Metric struct {
 	Name       string
 	Sum, Count float64
 	Total      bool
 }
 
-// Accumulator adds the reports of a step: the sums of all microbatches, divided by the
-// number of targets in the whole step, so that a target counts the same wherever it
-// stands. The order in which reports come doesn't matter: they are added by microbatch.
+// Accumulator adds the reports of a step: the total loss of all microbatches, divided by the number
+// of targets in the whole step. So each target counts the same, whichever microbatch it is in. The
+// order in which reports arrive does not matter: they are added in the order of the microbatches.
 type Accumulator struct {
 	reports map[int]Report
 }
 
-// NewAccumulator makes an empty one.
+// NewAccumulator makes an empty Accumulator.
 func NewAccumulator() *Accumulator { return &Accumulator{reports: make(map[int]Report)} }
 
-// Add takes the report of a microbatch.
+// Add adds the report of a microbatch. A second report of the same microbatch is an ErrMicrobatch.
 func (a *Accumulator) Add(microbatch int, r Report) error {
 	if _, twice := a.reports[microbatch]; twice {
 		return fmt.Errorf("%w: microbatch %d reports its loss twice", ErrMicrobatch, microbatch)
@@ -49,25 +49,26 @@ func (a *Accumulator) Add(microbatch int, r Report) error {
 	return nil
 }
 
-// Targets is the number of targets in the reports.
+// Targets returns the number of targets in the reports.
 func (a *Accumulator) Targets() float64 {
 	var n float64
-	for _, r := range a.ordered() { // they may be sums of weights, and no whole numbers
+	for _, r := range a.ordered() { // they may be sums of weights and need not be integers
 		n += r.Targets
 	}
 	return n
 }
 
-// Loss reduces the losses, in the order of the microbatches.
+// Loss returns the mean loss, added in the order of the microbatches.
 func (a *Accumulator) Loss() float64 {
 	var sum float64
 	for _, r := range a.ordered() {
 		sum += r.Sum
 	}
-	return sum / math.Max(a.Targets(), 1) // not a product: the bits would differ
+	return sum / math.Max(a.Targets(), 1) // not a product, which would give other bits
 }
 
-// Metrics reduces the metrics, in the order of the microbatches. Their names are sorted.
+// Metrics returns the totals of the metrics, added in the order of the microbatches and sorted by
+// name.
 func (a *Accumulator) Metrics() []Metric {
 	sums := make(map[string]*Metric)
 	for _, r := range a.ordered() {
@@ -87,7 +88,7 @@ func (a *Accumulator) Metrics() []Metric {
 	return out
 }
 
-// Value is the figure of a metric that has been reduced.
+// Value returns the value of a metric: ΣSum / ΣCount, or ΣSum for a Total.
 func (m Metric) Value() float64 {
 	if m.Total {
 		return m.Sum
@@ -95,7 +96,7 @@ func (m Metric) Value() float64 {
 	return m.Sum / math.Max(m.Count, 1)
 }
 
-// Metric is the value of one of the metrics; 0 if there is none of that name.
+// Metric returns the value of the metric with the given name; 0 if it does not exist.
 func (a *Accumulator) Metric(name string) float64 {
 	for _, m := range a.Metrics() {
 		if m.Name == name {
@@ -105,7 +106,7 @@ func (a *Accumulator) Metric(name string) float64 {
 	return 0
 }
 
-// LossScale is the factor of summed losses, and of their gradient, for a number of targets.
+// LossScale returns the factor for summed losses, and for their gradient, for a number of targets.
 func LossScale(targets float64) float64 { return 1 / math.Max(targets, 1) }
 
 // Reset empties the accumulator for the next step.

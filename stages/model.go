@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Symbols of layers, as in the layout language.
+// The symbols of layers, as in the layout language.
 const (
 	SymbolEmbedding = 'E'
 	SymbolDecoder   = 't'
@@ -16,20 +16,20 @@ const (
 	SymbolLoss      = 'L'
 )
 
-// Model is a family's layers at given sizes: E, then Layers times t, MTPLayers times
-// m, then L. It holds no memory and is shared by all stages.
+// Model is a family's list of layers for given sizes: E, then Layers times t, MTPLayers times m,
+// then L. It holds no tensors, and all stages share it.
 type Model struct {
 	Config Config
-	Params []*Param // in the model's order, which global sums follow
+	Params []*Param // in the model's order, which is also the order of global sums
 	layers []layer
-	wires  []wire // what each of them takes and makes
+	wires  []wire // inputs and outputs of each layer
 	values []value
-	froze  bool // Freeze has named layers
+	froze  bool // Freeze was called with layers
 	thawed []string
 	tensor TensorParallel
 }
 
-// layer is one unit of the layout: an unary of the language models, or a unit.
+// layer is one symbol of the layout: a unary layer of the language models, or a unit.
 type layer interface {
 	symbol() byte
 	uses() []use
@@ -37,14 +37,14 @@ type layer interface {
 	newState() state
 }
 
-// unary is a layer with one input and one output at most. Its three passes record operations;
-// what a forward saves for the other two is in a state, one for each microbatch in flight.
+// unary is a layer with at most one input and one output. Its three passes record operations. What
+// a forward saves for the other two is in a state, one for each microbatch in flight.
 type unary interface {
 	layer
 	// forward returns the output. It owns x, and frees it or keeps it in st.
 	forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor
-	// inputGrad takes the output's gradient, which it owns, and returns the
-	// input's ("none" for the embedding). What weightGrad needs stays in st.
+	// inputGrad takes the output's gradient, which it owns, and returns the input's (invalid for
+	// the embedding). It leaves what weightGrad needs in st.
 	inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor
 	// weightGrad adds to the gradients of the layer's uses and frees all of st.
 	weightGrad(c *pass, st state)
@@ -52,12 +52,12 @@ type unary interface {
 
 // state is what a layer keeps of one microbatch.
 type state interface {
-	// drop frees everything but the layer's input, for recomputation; all: the
-	// input too.
+	// drop frees everything except the layer's input, for recomputation; with all it frees the
+	// input, too.
 	drop(l *tensorops.List, all bool)
 }
 
-// NewModel checks the sizes and lists layers and parameters.
+// NewModel checks the sizes and lists the layers and parameters. The error is ErrModel.
 func NewModel(c Config) (*Model, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -72,10 +72,10 @@ func NewModel(c Config) (*Model, error) {
 	return m, nil
 }
 
-// language reports whether it is one of the language models, whose data are tokens.
+// language reports whether the model is a language model, whose data are tokens.
 func (m *Model) language() bool { return m.Config.Language() }
 
-// Symbols is the sequence that a layout must cover.
+// Symbols returns the sequence that a layout must cover.
 func (m *Model) Symbols() string {
 	s := make([]byte, len(m.layers))
 	for i, l := range m.layers {
@@ -84,7 +84,7 @@ func (m *Model) Symbols() string {
 	return string(s)
 }
 
-// add makes a parameter.
+// add adds a parameter.
 func (m *Model) add(name string, init Init, shape ...int) use {
 	p := &Param{Name: name, Index: len(m.Params), Shape: shape, Whole: shape, Decay: len(shape) > 1, Init: init,
 		places: [numPlaces]bool{placeOwn: true}}
@@ -98,8 +98,8 @@ func tied(u use, place int) use {
 	return use{param: u.param, place: place}
 }
 
-// The families' initialisation: normal with 0.02, projections onto the residual
-// stream smaller by 1/√(2·layers) (GPT-2).
+// The initialization of all families: a normal distribution with standard deviation 0.02; for
+// projections to the residual stream it is smaller by a factor of 1/√(2·layers) (GPT-2).
 const initStd = 0.02
 
 func (m *Model) residualInit() Init {
@@ -112,9 +112,9 @@ var (
 	ones       = Init{Const: 1}
 )
 
-// addLayers lists what stands between embedding and head. The layers of multi-token
-// prediction are numbered on from the decoder layers, and their further parts named,
-// as in DeepSeek-V3's checkpoints: enorm, hnorm and eh_proj.
+// addLayers lists the layers between embedding and head. The layers of multi-token prediction
+// continue the numbers of the decoder layers. Their additional parts are named as in DeepSeek-V3's
+// checkpoints: enorm, hnorm and eh_proj.
 func (m *Model) addLayers(prefix string, wte use, norm func(name string) norm, decoder func(i int, at string) *block) {
 	c := m.Config
 	name := func(i int) string { return fmt.Sprintf("%s.%d", prefix, i) }
@@ -125,7 +125,7 @@ func (m *Model) addLayers(prefix string, wte use, norm func(name string) norm, d
 		i := c.Layers + k
 		d := &mtp{depth: k + 1, width: c.Hidden, tokens: tied(wte, placeMTP)}
 		d.enorm, d.hnorm = norm(name(i)+".enorm"), norm(name(i)+".hnorm")
-		// Every rank of a tensor-parallel group has it whole.
+		// Every rank of a tensor-parallel group has all of it.
 		d.proj = linear{w: parted(m.add(name(i)+".eh_proj.weight", normalInit, c.Hidden, 2*c.Hidden), bySequence), out: c.Hidden}
 		d.block = decoder(i, name(i))
 		m.layers = append(m.layers, d)
@@ -144,8 +144,7 @@ func (m *Model) addHead(name string, wte use, norm func(name string) norm) {
 	m.layers = append(m.layers, h)
 }
 
-// headLinear is the projection onto the vocabulary: the embedding's weight, or
-// one of its own.
+// headLinear returns the projection to the vocabulary: with the embedding's weight, or its own.
 func (m *Model) headLinear(wte use) linear {
 	c := m.Config
 	var w use
@@ -157,17 +156,17 @@ func (m *Model) headLinear(wte use) linear {
 	return linear{w: w, out: w.param.Shape[0]}
 }
 
-// ParametersOf is the number of weights that chunks use, each counted once.
+// ParametersOf returns the number of weights that chunks use, each counted once.
 func (m *Model) ParametersOf(chunks []ChunkSpec) int64 {
 	return m.count(chunks, func(*Param) bool { return true })
 }
 
-// TrainedOf is the number of those that are trained.
+// TrainedOf returns the number of trained weights that chunks use.
 func (m *Model) TrainedOf(chunks []ChunkSpec) int64 {
 	return m.count(chunks, func(p *Param) bool { return !p.Frozen })
 }
 
-// ParameterNames are those of the weights that chunks use.
+// ParameterNames returns the names of the weights that chunks use.
 func (m *Model) ParameterNames(chunks []ChunkSpec) map[string]bool {
 	names := make(map[string]bool)
 	m.count(chunks, func(p *Param) bool {
@@ -177,7 +176,8 @@ func (m *Model) ParameterNames(chunks []ChunkSpec) map[string]bool {
 	return names
 }
 
-// ReadsData reports whether a layer of a chunk takes tokens, targets or fields of samples, or makes the loss of them.
+// ReadsData reports whether a layer of a chunk takes tokens, targets or fields of samples, or
+// computes the loss from them.
 func (m *Model) ReadsData(c ChunkSpec) bool {
 	return slices.ContainsFunc(m.layers[c.First:c.Last], func(l layer) bool {
 		u, own := l.(*unit)

@@ -2,19 +2,18 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// mtp is a layer of multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section
-// 2.2). The one of depth k joins the hidden state of depth k−1 with the embedding of
-// the token k places on. A decoder layer makes of both the hidden state from which
-// the head predicts the token k+1 places on:
+// mtp is a layer of multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2). The layer
+// of depth k joins the hidden state of depth k−1 with the embedding of the token k places ahead. A
+// decoder layer turns both into the hidden state from which the head predicts the token k+1 places
+// ahead:
 //
 //	block(projection([norm(embedding); norm(hidden)]))
 //
-// Embedding and head are the model's own. The layer works in training only:
-// elsewhere it passes on what it gets.
+// Embedding and head are the model's own. The layer works in training only; otherwise it passes its
+// input on.
 //
-// The head takes the hidden states of all depths, so they travel together: the
-// layer's input is [k·B, T, C], depths 0 to k−1 one after the other, its output
-// [(k+1)·B, T, C].
+// The head takes the hidden states of all depths, so they travel together. The layer's input is
+// [k·B, T, C], depths 0 to k−1 one after the other; its output is [(k+1)·B, T, C].
 type mtp struct {
 	depth        int // k, from 1
 	width        int
@@ -24,11 +23,11 @@ type mtp struct {
 	block        *block
 }
 
-// mtpState: of the two inputs only the hidden state and the token ids are kept
-// until the backward, which makes the rest again.
+// mtpState keeps only the hidden state and the token ids until the backward, which recomputes the
+// rest.
 type mtpState struct {
-	ids, slots     []int32          // the later token at each position; its row of the weight's rowGrad, if it has one
-	here           vocabRows        // where the vocabulary is split
+	ids, slots     []int32          // the later token at each position, and its row of the weight's rowGrad if there is one
+	here           vocabRows        // this rank's rows, if the vocabulary is split
 	h              tensorops.Tensor // hidden state of depth k−1 [B, T, C]
 	e              tensorops.Tensor // embedding of ids
 	estats, hstats tensorops.Tensor
@@ -58,8 +57,8 @@ func (s *mtpState) drop(l *tensorops.List, all bool) {
 	}
 }
 
-// join makes the projection's input of the state's hidden state and token ids, and
-// all that lies between.
+// join computes the projection's input from the state's hidden state and token ids, and all
+// intermediate values.
 func (m *mtp) join(c *pass, s *mtpState) {
 	s.e = c.embedIDs(m.tokens, s.ids, &s.here)
 	s.joined = c.Alloc(c.inner(), c.mb.Sequences, c.positions(), 2*m.width)
@@ -87,7 +86,7 @@ func (m *mtp) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 		s.slots = rows.assign(s.slots[:0], tokens)
 	}
 	rows := c.localRows()
-	before := m.depth * rows // rows of the depths before
+	before := m.depth * rows // rows of the earlier depths
 	s.h = c.hidden(m.width)
 	c.Copy(s.h, x.RowRange(before-rows, before))
 	m.join(c, s)
@@ -118,10 +117,10 @@ func (m *mtp) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor
 	c.Copy(s.dhn, dj.Columns(m.width, 2*m.width))
 	c.Free(dj)
 	m.enorm.inputGrad(c, s.de, s.den, s.e, s.estats, tensorops.Tensor{})
-	// The hidden state of depth k−1 also went around this layer, to the head.
+	// The hidden state of depth k−1 also bypasses this layer, to the head.
 	around := dy.RowRange(before-rows, before)
 	m.hnorm.inputGrad(c, around, s.dhn, s.h, s.hstats, around)
-	// The depths before lie in front: the same memory, without the last part.
+	// The earlier depths come first: the same memory without the last part.
 	return dy.RowRange(0, before).View(m.depth*c.mb.Sequences, c.positions(), m.width)
 }
 
@@ -154,8 +153,8 @@ func (m *mtp) weightGrad(c *pass, st state) {
 	s.drop(c.List, true)
 }
 
-// shift appends, for every position of sequences of the given length, the id that
-// stands n places on, and past appends for those whose sequence ends before.
+// shift appends, for each position of sequences of the given length, the id that stands by places
+// ahead, and past for positions whose sequence ends before.
 func shift(to, ids []int32, positions, by int, past int32) []int32 {
 	by = min(by, positions)
 	for first := 0; positions > 0 && first+positions <= len(ids); first += positions {
@@ -167,8 +166,8 @@ func shift(to, ids []int32, positions, by int, past int32) []int32 {
 	return to
 }
 
-// known is an id that stands for one past the end: whatever it is, no target comes
-// of it. One of the microbatch's own adds no row to a rowGrad.
+// known returns an id to use after the end of a sequence. Any id would do, since no target follows
+// from it. An id of the microbatch adds no row to a rowGrad.
 func known(tokens []int32) int32 {
 	if len(tokens) == 0 {
 		return 0

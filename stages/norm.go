@@ -17,7 +17,7 @@ func (m *norm) uses() []use {
 	return []use{m.gamma}
 }
 
-// forward returns the normalised rows and the statistics for the gradient.
+// forward returns the normalized rows and the statistics for the gradient.
 func (m *norm) forward(c *pass, x tensorops.Tensor) (y, stats tensorops.Tensor) {
 	y = c.innerLike(x)
 	if m.rms {
@@ -30,14 +30,14 @@ func (m *norm) forward(c *pass, x tensorops.Tensor) (y, stats tensorops.Tensor) 
 	return y, stats
 }
 
-// recompute is forward's output once more.
+// recompute records forward's output again.
 func (m *norm) recompute(c *pass, x tensorops.Tensor) tensorops.Tensor {
 	y, stats := m.forward(c, x)
 	c.Free(stats)
 	return y
 }
 
-// optional is a weight that a layer may lack.
+// optional returns a weight that a layer may lack.
 func (c *pass) optional(u use, has bool) tensorops.Tensor {
 	if !has {
 		return tensorops.Tensor{}
@@ -45,7 +45,7 @@ func (c *pass) optional(u use, has bool) tensorops.Tensor {
 	return c.weight(u)
 }
 
-// inputGrad records dx = the input's gradient + skip; skip may be none.
+// inputGrad records dx = the input's gradient + skip; skip may be invalid.
 func (m *norm) inputGrad(c *pass, dx, dy, x, stats, skip tensorops.Tensor) {
 	if m.rms {
 		c.RMSNormGrad(dx, dy, x, c.weight(m.gamma), stats, skip)
@@ -54,8 +54,8 @@ func (m *norm) inputGrad(c *pass, dx, dy, x, stats, skip tensorops.Tensor) {
 	c.LayerNormGrad(dx, dy, x, c.weight(m.gamma), stats, skip)
 }
 
-// grads records inputGrad, and right before it weightGrad where that is asked for now, which it
-// reports: both read the same, and a device may make them at once.
+// grads records inputGrad and, if the weight gradient is requested now, weightGrad right before it,
+// and reports whether it did. Both read the same tensors, and a device may compute them together.
 func (m *norm) grads(c *pass, dx, dy, x, stats, skip tensorops.Tensor) (weights bool) {
 	if c.weightsToo {
 		m.weightGrad(c, dy, x, stats)

@@ -6,14 +6,14 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Optimizers.
+// The optimizers.
 const (
 	AdamW = "adamw"
 	SGD   = "sgd"
 )
 
-// Optimizer are the constants of the update. Weight decay acts on matrices, not
-// on norms and biases.
+// Optimizer holds the constants of the update. Weight decay acts on matrices, not on norms and
+// biases.
 type Optimizer struct {
 	Name              string // AdamW or SGD
 	Beta1, Beta2, Eps float64
@@ -21,8 +21,8 @@ type Optimizer struct {
 	WeightDecay       float64
 }
 
-// Parts names the tensors of state that the optimizer keeps for a parameter, as
-// checkpoints do.
+// Parts returns the names of the state tensors that the optimizer keeps for each parameter, as
+// checkpoints use them.
 func (o Optimizer) Parts() []string {
 	switch {
 	case o.Name == AdamW:
@@ -35,11 +35,11 @@ func (o Optimizer) Parts() []string {
 
 func (o Optimizer) stateParts() int { return len(o.Parts()) }
 
-// Update are the numbers of one step.
+// Update holds the numbers of one step.
 type Update struct {
-	Count     int     // updates made so far, with this one: AdamW's bias correction
+	Count     int     // number of updates including this one, for AdamW's bias correction
 	LR        float64 // learning rate
-	GradScale float64 // factor of the accumulated gradients: clipping and the loss's divisor
+	GradScale float64 // factor for the accumulated gradients: clipping, and division by the number of targets
 }
 
 // Norm is the squared norm of one parameter's gradient.
@@ -48,8 +48,8 @@ type Norm struct {
 	Squared float64
 }
 
-// WantsTied is the number of parameters of which gradients must come from other ranks
-// before GradNorms.
+// WantsTied returns the number of parameters for which other ranks must send gradients before
+// GradNorms.
 func (s *Stage) WantsTied() int {
 	n := 0
 	for _, h := range s.local {
@@ -60,24 +60,24 @@ func (s *Stage) WantsTied() int {
 	return n
 }
 
-// TakeTied takes over a gradient that came from another rank.
+// TakeTied takes ownership of a gradient that came from another rank.
 func (s *Stage) TakeTied(g TiedGrad) error {
 	if g.Param < 0 || g.Param >= len(s.byParam) || s.byParam[g.Param] == nil {
-		return fmt.Errorf("%w: tied gradient of parameter %d, which this rank does not hold", ErrInput, g.Param)
+		return fmt.Errorf("%w: got a tied gradient of parameter %d, which this rank does not hold", ErrInput, g.Param)
 	}
 	h := s.byParam[g.Param]
 	if !h.shared || !h.fits(g) {
-		return fmt.Errorf("%w: tied gradient %v of %s, uses %v", ErrInput, g.Grad, h.param.Name, g.Uses)
+		return fmt.Errorf("%w: unexpected tied gradient %v of %s, uses %v", ErrInput, g.Grad, h.param.Name, g.Uses)
 	}
 	h.others = append(h.others, g)
 	return nil
 }
 
-// GradNorms records the sum of each tied weight's uses, then each parameter's
-// squared norm. The values are there when the list has completed: see Norms.
+// GradNorms records the sum of each tied weight's uses, then each parameter's squared norm. After
+// the list has completed, Norms returns the values.
 func (s *Stage) GradNorms(l *tensorops.List) {
 	for _, h := range s.local {
-		s.openBrief(l, h) // which no layer has added to
+		s.openBrief(l, h) // no layer has added to it
 	}
 	s.sumGrads(l)
 	for _, h := range s.local {
@@ -105,9 +105,9 @@ func (s *Stage) GradNorms(l *tensorops.List) {
 	}
 }
 
-// Norms appends the squared norms of the parameters that this rank answers for:
-// a tied weight is its first use's. Of a parameter that tensor parallelism splits each
-// rank has a part, and of each parameter each replica; the whole's is their sum.
+// Norms appends the squared norms of the parameters that this rank reports; a tied weight is
+// reported by its first use. If tensor parallelism splits a parameter each rank reports its part,
+// and so does each replica. The sum over ranks is the norm of the whole parameter.
 func (s *Stage) Norms(to []Norm) []Norm {
 	for i, h := range s.local {
 		if h.owner && !h.param.Frozen {
@@ -117,9 +117,9 @@ func (s *Stage) Norms(to []Norm) []Norm {
 	return to
 }
 
-// WeightNorms records the squared norm of the weights that this rank answers for, of each its own part
-// where replicas have all of it: the whole's is the sum, as that of the gradients. What it returns
-// gives them when the list has completed.
+// WeightNorms records the squared norms of the weights that this rank reports. Of a weight that all
+// replicas have, each reports its own part. As for gradients, the sum over ranks is the norm of the
+// whole weight. After the list has completed, the returned function returns the norms.
 func (s *Stage) WeightNorms(l *tensorops.List) func() []Norm {
 	if len(s.local) == 0 {
 		return func() []Norm { return nil }
@@ -151,15 +151,14 @@ func (s *Stage) WeightNorms(l *tensorops.List) func() []Norm {
 	}
 }
 
-// Apply records the optimizer's update of every parameter and clears the
-// gradients.
+// Apply records the optimizer's update of every parameter and clears the gradients.
 func (s *Stage) Apply(l *tensorops.List, u Update) {
 	s.update(l, u, true)
 	s.clearRows(l)
 	s.pack(l)
 }
 
-// update records the update; clear says whether the gradients are cleared on the way.
+// update records the update; with clear it also clears the gradients.
 func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
 	if s.opts.Data.splits() {
 		s.updateParts(l, u, clear)
@@ -175,8 +174,8 @@ func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
 	}
 }
 
-// updateOne records the update of a parameter's weight, or of a part of it, by its gradient and the
-// state that this rank has.
+// updateOne records the update of a parameter's weight, or of a part of it, from its gradient and
+// this rank's state.
 func (s *Stage) updateOne(l *tensorops.List, u Update, h *localParam, w, g, low tensorops.Tensor, clear bool) {
 	o, decay := s.opts.Optimizer, 0.0
 	if h.param.Decay {
@@ -193,13 +192,13 @@ func (s *Stage) updateOne(l *tensorops.List, u Update, h *localParam, w, g, low 
 	}
 }
 
-// ClearGrads records zero gradients, for a step that is skipped.
+// ClearGrads records zero gradients, for a skipped step.
 func (s *Stage) ClearGrads(l *tensorops.List) {
 	s.clearWhole(l)
 	s.clearRows(l)
 }
 
-// clearWhole clears the gradients that are whole, of which each parameter has one.
+// clearWhole clears the whole gradients, one for each parameter.
 func (s *Stage) clearWhole(l *tensorops.List) {
 	for _, h := range s.local {
 		if g := h.g[h.place()]; !h.param.Frozen && !s.closeBrief(l, h) && g.Valid() {
@@ -208,7 +207,7 @@ func (s *Stage) clearWhole(l *tensorops.List) {
 	}
 }
 
-// clearRows clears those by rows.
+// clearRows clears the row gradients.
 func (s *Stage) clearRows(l *tensorops.List) {
 	for _, h := range s.local {
 		for _, rows := range h.rows {

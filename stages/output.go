@@ -9,14 +9,13 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Output is a tensor that a run which goes forward only collects, such as a classifier's
-// predictions.
+// Output is a tensor that a forward-only run collects, such as a classifier's predictions.
 type Output struct {
 	Name string
 	tensorops.Array
 }
 
-// Outputs are what a chunk has collected of a microbatch, when its list has completed.
+// Outputs returns what a chunk has collected of a microbatch, after its list has completed.
 func (s *Stage) Outputs(chunk, index int) []Output {
 	_, f := s.find(chunk, index)
 	if f == nil {
@@ -25,7 +24,7 @@ func (s *Stage) Outputs(chunk, index int) []Output {
 	return f.outputs
 }
 
-// collect copies a tensor to the host, if anybody wants it.
+// collect copies a tensor to host memory if the run collects outputs.
 func (p *pass) collect(name string, t tensorops.Tensor) {
 	if p.Err() != nil || p.flight == nil || !p.mb.Collect || !t.Valid() {
 		return
@@ -35,7 +34,7 @@ func (p *pass) collect(name string, t tensorops.Tensor) {
 		return
 	}
 	o := Output{Name: name, Array: tensorops.NewArray(t.DType(), t.Shape())}
-	if t.DType() == tensorops.BFloat16 { // arrays have it as float32
+	if t.DType() == tensorops.BFloat16 { // arrays hold float32
 		wide := p.Alloc(tensorops.Float32, t.Shape()...)
 		p.Copy(wide, t)
 		p.Fetch(o.Bytes(), wide)
@@ -61,7 +60,7 @@ func (s *Stage) open() error {
 				}
 				s.opened[u] = open
 				if _, ok := open.(LossLayer); !ok && u.sym == SymbolLoss {
-					return fmt.Errorf("%w: open layer %s: what it opens, a %T, is no LossLayer", ErrModel, u.name, open)
+					return fmt.Errorf("%w: open layer %s: Open returned a %T, which is not a LossLayer", ErrModel, u.name, open)
 				}
 			}
 		}
@@ -69,7 +68,8 @@ func (s *Stage) open() error {
 	return nil
 }
 
-// openLayer opens one. A panic is an error: what was opened before is closed then.
+// openLayer opens one layer. It turns a panic into an error, so that layers opened before are
+// closed.
 func openLayer(o Opener) (open OpenLayer, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -77,12 +77,13 @@ func openLayer(o Opener) (open OpenLayer, err error) {
 		}
 	}()
 	if open, err = o.Open(); err == nil && open == nil {
-		err = fmt.Errorf("%w: it returned no layer, and no error", ErrModel)
+		err = fmt.Errorf("%w: Open returned neither a layer nor an error", ErrModel)
 	}
 	return open, err
 }
 
-// closeLayer closes one. A panic is an error: it comes where nobody waits for it.
+// closeLayer closes one layer. It turns a panic into an error, since nothing would recover it
+// there.
 func closeLayer(o OpenLayer) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -92,10 +93,10 @@ func closeLayer(o OpenLayer) (err error) {
 	return o.Close()
 }
 
-// Close closes what layers of the program's own have opened, when no list of the stage is with the
-// device any more. The tensors stay where they are.
+// Close closes what the program's own layers have opened. Call it when no list of the stage is on
+// the device any more. The tensors stay allocated.
 func (s *Stage) Close() error {
-	if s == nil { // as NewStage returns it beside an error, in an interface
+	if s == nil { // NewStage returned it with an error, and it was put into an interface
 		return nil
 	}
 	var errs []error
@@ -108,7 +109,7 @@ func (s *Stage) Close() error {
 	return errors.Join(errs...)
 }
 
-// layerOf is a unit's layer, as this stage has it open.
+// layerOf returns a unit's layer as this stage opened it.
 func (p *pass) layerOf(u *unit) Layer {
 	if o := p.stage.opened[u]; o != nil {
 		return o
@@ -116,7 +117,7 @@ func (p *pass) layerOf(u *unit) Layer {
 	return u.layer
 }
 
-// report asks the loss layer for its report.
+// report returns the report of the loss layer.
 func (s *Stage) report(c *chunk, f *inFlight) Report {
 	last := len(c.layers) - 1
 	u, ok := c.layers[last].(*unit)

@@ -2,19 +2,20 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// A vocabulary is as large as it happens to be, 50,257 say: rows of logits then begin anywhere, and sums
-// over the vocabulary are of an odd length, which a GPU's tensor cores read piece by piece. So where
-// products read a bfloat16 copy of the head's weight, that copy has rows of zeros behind its own, up to a
-// multiple of headRows, its gradient has as many, and rows of logits are as long. The logits of those
-// rows are 0 and so are their gradients: nothing but the products sees them.
+// A vocabulary may have any size, for example 50,257. Then rows of logits start at any address, and
+// sums over the vocabulary have an odd length, which a GPU's tensor cores read piece by piece. So
+// if products read a bfloat16 copy of the head's weight, that copy has padding rows of zeros after
+// its own rows, up to a multiple of headRows. Its gradient has as many rows, and rows of logits are
+// as long. The logits of the padding rows and their gradients are 0. Only the products read them.
 
-// headRows is what the head's rows are filled up to a multiple of.
+// headRows is the multiple to which the head's rows are padded.
 const headRows = 64
 
-// copies reports whether linear layers' weights are there in bfloat16 as well.
+// copies reports whether linear layers' weights also exist in bfloat16.
 func (s *Stage) copies() bool { return s.opts.Copies && s.opts.BF16 && !s.opts.Inference }
 
-// padHead is how many rows the copy of a weight has, and its gradient: more than its own if it is the head's.
+// padHead returns the number of rows of a weight's copy and of its gradient: more than its own for
+// the head's weight.
 func (s *Stage) padHead(h *localParam) int {
 	rows := h.param.Shape[0]
 	if !s.copies() || s.opts.Pack || h.splitsWeight || !s.isHead(h.param) {
@@ -23,7 +24,7 @@ func (s *Stage) padHead(h *localParam) int {
 	return (rows + headRows - 1) / headRows * headRows
 }
 
-// isHead reports whether a weight is that of a head here.
+// isHead reports whether a weight is that of a head on this rank.
 func (s *Stage) isHead(p *Param) bool {
 	for _, c := range s.order {
 		for _, l := range c.layers {
@@ -35,14 +36,14 @@ func (s *Stage) isHead(p *Param) bool {
 	return false
 }
 
-// padded takes memory for a weight's rows and zeros behind them, and sets all of it to 0.
+// padded allocates memory for a weight's rows and padding rows, filled with zeros.
 func padded(l *tensorops.List, of tensorops.DType, h *localParam, rows int) (all, own tensorops.Tensor) {
 	all = l.Alloc(of, rows, h.param.Shape[1])
 	l.Fill(all, 0)
 	return all, all.RowRange(0, h.param.Shape[0])
 }
 
-// allocGrad takes memory for a whole gradient, of zeros.
+// allocGrad allocates a whole gradient, filled with zeros.
 func (s *Stage) allocGrad(l *tensorops.List, h *localParam) (g tensorops.Tensor) {
 	if rows := s.padHead(h); rows > h.param.Shape[0] {
 		h.gradPadded, g = padded(l, tensorops.Float32, h, rows)
@@ -53,7 +54,7 @@ func (s *Stage) allocGrad(l *tensorops.List, h *localParam) (g tensorops.Tensor)
 	return g
 }
 
-// allocCopy takes memory for a weight in bfloat16.
+// allocCopy allocates a weight's bfloat16 copy.
 func (s *Stage) allocCopy(l *tensorops.List, h *localParam) (low tensorops.Tensor) {
 	if rows := s.padHead(h); rows > h.param.Shape[0] {
 		h.lowPadded, low = padded(l, tensorops.BFloat16, h, rows)
@@ -62,7 +63,7 @@ func (s *Stage) allocCopy(l *tensorops.List, h *localParam) (low tensorops.Tenso
 	return l.Alloc(tensorops.BFloat16, h.param.Shape...)
 }
 
-// width is how long the rows of logits are.
+// width returns the length of the rows of logits.
 func (h *head) width(c *pass) int {
 	if of := c.stage.byParam[h.proj.w.param.Index].lowPadded; of.Valid() {
 		return of.Rows()

@@ -2,34 +2,33 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// Init says how a parameter is drawn.
+// Init says how a parameter is initialized.
 type Init struct {
-	Std   float64 // of a normal distribution around 0
-	Const float64 // the value, when Std is 0
+	Std   float64 // standard deviation of a normal distribution with mean 0
+	Const float64 // the value, if Std is 0
 }
 
-// Param describes one parameter of a model: its identity everywhere, whichever
-// rank holds it.
+// Param describes one parameter of a model. Its name and index are the same on every rank.
 type Param struct {
 	Name  string // as the family's checkpoints name it
-	Index int    // place in Model.Params
-	Shape []int  // of what a rank has
+	Index int    // index in Model.Params
+	Shape []int  // shape of a rank's slice
 	Decay bool   // weight decay applies (matrices, not norms and biases)
 	Init  Init
-	// Frozen: it is not trained. See Model.Freeze.
+	// Frozen means that the parameter is not trained; see Model.Freeze.
 	Frozen bool
 
-	// Whole is the shape of all of it, Split the rule by which tensor parallelism cuts it, Slice
-	// the part of a rank. Without tensor parallelism Shape is Whole.
+	// Whole is the shape of the whole parameter, Split the rule by which tensor parallelism cuts
+	// it, Slice the rank's part. Without tensor parallelism Shape is Whole.
 	Whole []int
 	Split Split
 	Slice Slice
 
 	sum    gradSum
-	places [numPlaces]bool // that use it
+	places [numPlaces]bool // places that use it
 }
 
-// Len is the number of elements that a rank has.
+// Len returns the number of elements that a rank has.
 func (p *Param) Len() int {
 	n := 1
 	for _, d := range p.Shape {
@@ -38,54 +37,52 @@ func (p *Param) Len() int {
 	return n
 }
 
-// use is one place where a layer uses a parameter. Each use accumulates its own
-// gradient.
+// use is one place where a layer uses a parameter. Each use accumulates its own gradient.
 type use struct {
 	param *Param
 	place int
 }
 
-// Places of the model that may use one parameter. All layers of one place stand on
-// one rank and share an accumulator.
+// The places of the model that may use one parameter. All layers of one place are on one rank and
+// share an accumulator.
 const (
 	placeOwn  = iota // the layer that the parameter is named after
 	placeHead        // the head that is tied to the embedding
-	placeMTP         // multi-token prediction, which embeds too
+	placeMTP         // multi-token prediction, which also embeds
 	numPlaces
 )
 
 // localParam is a parameter's memory on a rank.
 type localParam struct {
 	param *Param
-	w     tensorops.Tensor // the weight; with splitsWeight while a layer computes with it
+	w     tensorops.Tensor // the weight; with splitsWeight only while a layer computes with it
 	here  [numPlaces]bool  // which uses are on this rank
-	// The gradient of each use that is here. One of them is whole; the others are by
-	// rows.
+	// The gradient of each use on this rank. One of them is whole; the others are row gradients.
 	g     [numPlaces]tensorops.Tensor
 	rows  [numPlaces]*rowGrad
 	state [2]tensorops.Tensor // AdamW: m and v; SGD: momentum
-	// With ZeRO-2, where layers alone complete the gradient (splitsGrad): this rank's part of the sum over the
-	// replicas, and from the first layer that adds to the whole one until that is summed its memory, with what
-	// fills up the last part. Then the whole one is none.
+	// With ZeRO-2, if only layers complete the gradient (splitsGrad): this rank's part of the sum
+	// over the replicas, and the memory of the whole gradient, including padding of the last part,
+	// from the first layer that adds to it until it is summed. Afterwards the whole gradient is
+	// invalid.
 	splitsGrad       bool
 	gradPart, padded tensorops.Tensor
-	brief            bool // with Options.BriefGrads: the whole gradient is none between steps
-	// With ZeRO-3 this rank's part of the weight, with what fills it up.
+	brief            bool // with Options.BriefGrads: the whole gradient is invalid between steps
+	// With ZeRO-3: this rank's part of the weight, with padding.
 	splitsWeight bool
 	weightPart   tensorops.Tensor
-	// What weight and state were before a speculative update; none before the
-	// first of them.
+	// The weight and the state before a speculative update; invalid before the first of them.
 	before      tensorops.Tensor
 	stateBefore [2]tensorops.Tensor
-	// The weight as its linear layer's products read it, where Options.Pack is set.
+	// The weight in the form that its linear layer's products read, if Options.Pack is set.
 	packed [numForms]tensorops.Tensor
-	low    tensorops.Tensor // the weight in bfloat16, where Options.Copies is set
-	// With it, of the head's weight: low with rows of zeros behind its own, and the gradient with as many, of
-	// which low and g are the first rows. See padHead.
+	low    tensorops.Tensor // the weight in bfloat16, if Options.Copies is set
+	// For the head's weight with Options.Copies: low with padding rows of zeros, and the gradient
+	// with as many rows. low and g are their first rows. See padHead.
 	lowPadded, gradPadded tensorops.Tensor
-	owner                 bool // reports the norm and is saved: a tied weight's first use
-	// A tied weight that is used on other ranks too, and those ranks' gradients of
-	// this step as far as they have come.
+	owner                 bool // a tied weight's first use, which reports the norm and is saved
+	// A tied weight that is also used on other ranks, and the gradients of those ranks that have
+	// arrived in this step.
 	shared bool
 	others []TiedGrad
 }

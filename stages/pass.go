@@ -5,32 +5,32 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// pass is what a layer sees while it records one pass of one microbatch.
+// pass is the context in which a layer records one pass of one microbatch.
 type pass struct {
 	*tensorops.List
 	stage *Stage
 	mb    *Microbatch
-	// The microbatch's token ids and targets on the device; none in chunks that
-	// neither embed nor lose.
+	// The microbatch's token ids and targets on the device; invalid in chunks without embedding or
+	// loss.
 	tokens, targets tensorops.Tensor
 
 	chunk  *chunk // nil in generation
 	flight *inFlight
-	state  *unitState // of the unit that records
-	// weightsToo says that this layer's weight gradient is asked for right after its input
-	// gradient, which may then record parts of it while it waits for other ranks.
+	state  *unitState // state of the unit that records
+	// weightsToo says that this layer's weight gradient is requested right after its input
+	// gradient. Then the input gradient may record parts of it while it waits for other ranks.
 	weightsToo bool
 }
 
 // inFlight is a microbatch between its forward and its weight gradient.
 type inFlight struct {
-	mb              Microbatch // of this rank's positions
-	ownTokens       []int32    // of those, where they are not all
+	mb              Microbatch // with this rank's positions
+	ownTokens       []int32    // token ids of this rank's positions, if these are not all
 	ownTargets      []int32
 	states          []state
 	tokens, targets tensorops.Tensor
 	fields          []holding // as chunk.fields
-	values, grads   []holding // of each value of the chunk's
+	values, grads   []holding // by value of the chunk
 	outputs         []Output
 	input           bool // the input gradient was recorded
 	pass            pass
@@ -44,7 +44,7 @@ func (s *Stage) find(chunk, index int) (*chunk, *inFlight) {
 	return c, c.live[index]
 }
 
-// acquire takes an unused one, with states for every layer.
+// acquire returns an unused one, with states for every layer.
 func (c *chunk) acquire() *inFlight {
 	if k := len(c.spare) - 1; k >= 0 {
 		f := c.spare[k]
@@ -89,24 +89,25 @@ func (c *pass) weight(u use) tensorops.Tensor { return c.stage.byParam[u.param.I
 
 func (c *pass) grad(u use) tensorops.Tensor { return c.stage.byParam[u.param.Index].g[u.place] }
 
-// rowGrad is the gradient of a use by rows; nil: it is whole.
+// rowGrad returns the row gradient of a use; nil: its gradient is whole.
 func (c *pass) rowGrad(u use) *rowGrad { return c.stage.byParam[u.param.Index].rows[u.place] }
 
-// rows is N.
+// rows returns N.
 func (c *pass) rows() int { return c.mb.Sequences * c.mb.Positions }
 
-// site is a place of the model where dropout acts.
+// site is a place in the model where dropout acts.
 type site struct {
 	name string
 	p    float64
 }
 
-// drops reports whether anything is dropped at a site: outside of training nothing is.
+// drops reports whether dropout acts at a site; outside of training it never does.
 func (c *pass) drops(s site) bool { return c.mb.Train && s.p > 0 }
 
-// mask names the random bits of this microbatch at a site, from those of its first sequence on, with each sequence having
-// perSequence addresses there. That number is the same in all microbatches of a run: by one that varied, such as that of a
-// microbatch's positions, sequences of a step would share bits, and an element's would depend on the microbatch that it is in.
+// mask identifies the random bits of this microbatch at a site, starting with those of its first
+// sequence. Each sequence has perSequence addresses there. That number must be the same in all
+// microbatches of a run. If it varied, for example with the number of positions, sequences of a
+// step would share bits, and an element's bits would depend on its microbatch.
 func (c *pass) mask(s site, perSequence int) tensorops.Mask {
 	if !c.drops(s) {
 		return tensorops.Mask{}
@@ -119,14 +120,15 @@ func (c *pass) mask(s site, perSequence int) tensorops.Mask {
 	}
 }
 
-// places is how many positions a sequence has in the addresses of random bits, whatever a microbatch's length: those of the
-// longest. A microbatch of more has been filled up, and nothing learns from what it was filled up with.
+// places returns the number of positions that a sequence has in the addresses of random bits,
+// whatever a microbatch's length: the longest. A longer microbatch was padded, and nothing is
+// learned from the padding.
 func (c *pass) places() int { return max(c.stage.model.Config.Context, c.whole()) }
 
-// whole is how many positions the microbatch's sequences have, on all ranks together.
+// whole returns the number of positions of the microbatch's sequences, on all ranks together.
 func (c *pass) whole() int { return c.mb.Positions * c.stage.opts.Context.size() }
 
-// free frees tensors and forgets them, so that a state can be used again.
+// free frees tensors and invalidates them, so that a state can be reused.
 func free(l *tensorops.List, ts ...*tensorops.Tensor) {
 	for _, t := range ts {
 		l.Free(*t)

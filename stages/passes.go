@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Passes are what a rank records for the actions of a table; *Stage has them.
+// Passes records the passes of one rank for the actions of a table. *Stage implements it.
 type Passes interface {
 	Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tensorops.Tensor) []tensorops.Tensor
 	InputGrad(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor
@@ -18,9 +18,10 @@ type Passes interface {
 	CompleteGrad(l *tensorops.List, chunk, index int, t tensorops.Tensor) tensorops.Tensor
 }
 
-// Act records an action of a table: in a run, in the forecasts of memory and time, in the proof that a grid's step
-// ends, and where layers are timed. mb is the microbatch of a forward; other actions know theirs. Act owns in, the
-// action's whole inputs (Arrive), and returns its outputs, which the caller owns.
+// Act records an action of a table: in a run, in forecasts of memory and time, in the proof that a
+// grid's step ends, and in measurements of layers. mb is the microbatch of a forward; other actions
+// find theirs by its index. Act owns in, the action's complete inputs (see Arrive). It returns the
+// action's outputs, which the caller owns.
 func Act(l *tensorops.List, p Passes, a scheduler.Action, mb *Microbatch, in ...tensorops.Tensor) []tensorops.Tensor {
 	chunk, index := int(a.Chunk), int(a.Microbatch)
 	switch a.Type {
@@ -36,10 +37,11 @@ func Act(l *tensorops.List, p Passes, a scheduler.Action, mb *Microbatch, in ...
 	return nil
 }
 
-// Forward records a chunk's forward pass. It owns in, what comes over the chunk's edges
-// (Model.Routes has their order), and returns the outputs, which the caller owns. In a language
-// model that is one tensor; none where the chunk begins with the embedding, or ends with the
-// loss. Without mb.Train everything saved is freed at once and the microbatch ends with Finish.
+// Forward records a chunk's forward pass. It owns in, the tensors from the chunk's edges in the
+// order of Model.Routes. It returns the outputs, which the caller owns. In a language model each is
+// one tensor; a chunk that starts with the embedding has no input, and one that ends with the loss
+// has no output. Without mb.Train all saved tensors are freed at once, and Finish ends the
+// microbatch.
 func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tensorops.Tensor) []tensorops.Tensor {
 	c := s.chunks[chunk]
 	if c == nil || c.live[mb.Index] != nil {
@@ -61,7 +63,7 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tens
 	in = s.fromEdge(l, in)
 	c.live[mb.Index] = f
 	p := f.newPass(s, l, c)
-	if f.mb.Train && c.computesLoss && s.model.language() { // whose gradients are made along with the loss
+	if f.mb.Train && c.computesLoss && s.model.language() { // the head's gradients are computed together with the loss
 		s.hooks.beforeWeightGrad(p, len(c.layers)-1)
 	}
 	f.upload(p, c)
@@ -118,15 +120,14 @@ func (f *inFlight) forward(p *pass, c *chunk, i int) {
 	}
 }
 
-// InputGrad records a chunk's input gradient (I). It owns dy, the gradients of what the chunk
-// sends (Model.Routes), and returns those of what it gets: in a language model one tensor,
-// none at the loss, or at the embedding.
+// InputGrad records a chunk's input gradient (I). It owns dy, the gradients of the chunk's outputs,
+// and returns those of its inputs, both in the order of Model.Routes. In a language model each is
+// one tensor; the chunk with the loss has no dy, and the one with the embedding returns none.
 func (s *Stage) InputGrad(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor {
 	return s.backward(l, chunk, index, dy, false)
 }
 
-// WeightGrad records a chunk's weight gradient (W) and frees what the
-// microbatch saved.
+// WeightGrad records a chunk's weight gradient (W) and frees what was saved of the microbatch.
 func (s *Stage) WeightGrad(l *tensorops.List, chunk, index int) {
 	c, f := s.find(chunk, index)
 	if f == nil || !f.input {
@@ -160,8 +161,8 @@ func (f *inFlight) weightGrad(p *pass, c *chunk, i int) {
 	p.stage.hooks.afterWeightGrad(p, i)
 }
 
-// Backward records both (B): I and W of each layer in turn, with the same
-// operations as the two passes apart.
+// Backward records both (B): I and W of each layer in turn, with the same operations as the two
+// separate passes.
 func (s *Stage) Backward(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor {
 	return s.backward(l, chunk, index, dy, true)
 }
@@ -207,7 +208,8 @@ func (s *Stage) backward(l *tensorops.List, chunk, index int, dy []tensorops.Ten
 	return s.toEdge(l, out)
 }
 
-// inputGrad records a layer's input gradient; together says that its weight gradient follows at once.
+// inputGrad records a layer's input gradient; together says that its weight gradient follows at
+// once.
 func (f *inFlight) inputGrad(p *pass, c *chunk, i int, together bool) {
 	w, frozen := &c.wires[i], frozenLayer(c.layers[i])
 	p.weightsToo = together && !frozen
@@ -244,8 +246,8 @@ func (f *inFlight) inputGrad(p *pass, c *chunk, i int, together bool) {
 	}
 }
 
-// gradsTogether reports whether InputGrad makes a layer's weight gradient too, since only
-// the head's is put off.
+// gradsTogether reports whether InputGrad also records a layer's weight gradient, since only the
+// head's is delayed.
 func (f *inFlight) gradsTogether(l layer, c *chunk) bool {
 	return f.mb.HeadLater && c.computesLoss && l.symbol() != SymbolLoss
 }

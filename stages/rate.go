@@ -2,7 +2,7 @@ package stages
 
 import "math"
 
-// Decays of the learning rate.
+// The decays of the learning rate.
 const (
 	Cosine   = "cosine"
 	Linear   = "linear"
@@ -10,20 +10,20 @@ const (
 	WSD      = "wsd" // warm-up, stable, decay
 )
 
-// Rate is the learning rate's course: linear warm-up to LR, then a decay to
-// MinLR at the last step. With WSD it stays at LR and falls in the last DecaySteps alone, by one
-// less the square root of the part that is done (Hägele et al. 2024, where a fifth of the
-// steps does as well as a cosine over all).
+// Rate is the schedule of the learning rate: linear warm-up to LR, then a decay to MinLR at the
+// last step. With WSD it stays at LR and falls only in the last DecaySteps, by one minus the square
+// root of their completed share. (Hägele et al. 2024; they find that a fifth of the steps is as
+// good as a cosine over all.)
 type Rate struct {
 	LR, MinLR float64
 	Warmup    int64
 	Steps     int64
 	Decay     string // Cosine, Linear, Constant or WSD
-	// DecaySteps are those at the end in which the rate falls, with WSD.
+	// DecaySteps is the number of last steps in which the rate falls, with WSD.
 	DecaySteps int64
 }
 
-// At is the learning rate of a step, counted from 1.
+// At returns the learning rate of a step, counted from 1.
 func (r Rate) At(step int64) float64 {
 	done := float64(step - 1)
 	if step <= r.Warmup {
@@ -49,5 +49,5 @@ func (r Rate) At(step int64) float64 {
 	case WSD:
 		f = 1 - math.Sqrt((done-float64(begin)+1)/float64(r.Steps-begin))
 	}
-	return r.MinLR + float64(f*(r.LR-r.MinLR)) // not fused with the addition, as arm64 would
+	return r.MinLR + float64(f*(r.LR-r.MinLR)) // not fused with the addition, as the compiler would on arm64
 }

@@ -2,22 +2,22 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// Attention where the ranks of a context group have some positions each: keys and values go round, while each rank
-// computes with those that it has.
+// Attention if the ranks of a context group have some positions each. Keys and values travel around
+// the ring while each rank computes with those that it has.
 
-// pair is an attention of one of a rank's two blocks over one of a rank's two.
+// pair is the attention of one of a rank's two query blocks to one of a rank's two key blocks.
 type pair struct {
-	queries, keys int    // which of the two
-	blocks        [2]int // of the sequence: the queries', the keys'
-	onto          bool   // the queries have been over other keys before
-	sameKeys      bool   // other queries have been over the keys in this turn
+	queries, keys int    // which of the two blocks
+	blocks        [2]int // block numbers in the sequence: the queries', the keys'
+	onto          bool   // the queries have already attended to other keys
+	sameKeys      bool   // other queries have already attended to these keys in this turn
 }
 
-// whole: all keys come before the queries.
+// whole reports whether all keys come before the queries.
 func (p pair) whole() bool { return p.blocks[1] < p.blocks[0] }
 
-// pairs are what a rank computes when it has the keys of another, or its own: with its own those of a causal
-// triangle, and else two of the four, whichever rank's they are.
+// pairs returns what a rank computes with the keys of a rank. With its own keys these are the pairs
+// of a causal triangle. With those of any other rank they are two of the four pairs.
 func pairs(group ContextParallel, from int) (all []pair) {
 	own, other := positionBlocks(group.rank(), group.size()), positionBlocks(from, group.size())
 	for k, b := range other {
@@ -32,16 +32,16 @@ func pairs(group ContextParallel, from int) (all []pair) {
 	return all
 }
 
-// halves views the halves of a rank's positions.
+// halves returns views of the halves of a rank's positions.
 type halves struct{ positions int }
 
-// of are the rows of a sequence's half.
+// of returns the rows of a sequence's half.
 func (h halves) of(t tensorops.Tensor, sequence, half int) tensorops.Tensor {
 	first := sequence*h.positions + half*h.positions/2
 	return t.RowRange(first, first+h.positions/2)
 }
 
-// sums are the softmax's sums of a half, in a tensor [B, 2, H, T/2].
+// sums returns the softmax's sums of a half, in a tensor [B, 2, H, T/2].
 func (h halves) sums(t tensorops.Tensor, sequence, half int) tensorops.Tensor {
 	if !t.Valid() {
 		return t
@@ -50,8 +50,8 @@ func (h halves) sums(t tensorops.Tensor, sequence, half int) tensorops.Tensor {
 	return t.View(rows, t.Len()/rows).RowRange(2*sequence+half, 2*sequence+half+1)
 }
 
-// ofPair are the options of a pair's attention in one sequence. The random bits of its dropout are those of its place in
-// the attention of whole sequences by all heads.
+// ofPair returns the options of a pair's attention in one sequence. The random bits of its dropout
+// are those of its place in the attention of whole sequences by all heads.
 func (b *block) ofPair(c *pass, sequence int, p pair) tensorops.AttentionOpts {
 	a := b.attention(c)
 	a.Batch, a.Whole, a.Onto = 1, p.whole(), p.onto
@@ -63,7 +63,7 @@ func (b *block) ofPair(c *pass, sequence int, p pair) tensorops.AttentionOpts {
 	return a
 }
 
-// keysAndValues takes copies of k and v that can be sent, one after the other.
+// keysAndValues copies k and v, one after the other, so that they can be sent.
 func (b *block) keysAndValues(c *pass, k, v tensorops.Tensor) tensorops.Tensor {
 	kv := c.Alloc(c.inner(), 2, c.mb.Sequences, c.mb.Positions, b.cfg.KVWidth())
 	if kv.Valid() {
@@ -74,7 +74,7 @@ func (b *block) keysAndValues(c *pass, k, v tensorops.Tensor) tensorops.Tensor {
 	return kv
 }
 
-// ofBoth are the halves of keysAndValues, or of their gradients.
+// ofBoth returns the halves of keysAndValues, or of their gradients.
 func (c *pass) ofBoth(kv tensorops.Tensor) [2]tensorops.Tensor {
 	if !kv.Valid() {
 		return [2]tensorops.Tensor{}
@@ -83,7 +83,8 @@ func (c *pass) ofBoth(kv tensorops.Tensor) [2]tensorops.Tensor {
 	return [2]tensorops.Tensor{kv.RowRange(0, n), kv.RowRange(n, 2*n)}
 }
 
-// sendOn begins to send a tensor to the next rank of the context group, and takes memory for what comes from the one before.
+// sendOn starts sending a tensor to the next rank of the context group, and allocates memory for
+// the tensor from the previous rank.
 func (c *pass) sendOn(t tensorops.Tensor) (arriving tensorops.Tensor) {
 	arriving = c.AllocLike(t)
 	c.beginCollective(tensorops.CollectiveArgs{What: tensorops.RingForward, Dst: arriving, Src: t, Group: c.stage.opts.Context.Group})
@@ -124,8 +125,8 @@ func (b *block) ringAttention(c *pass, s *blockState, q, k, v tensorops.Tensor) 
 	}
 }
 
-// ringGrad records the gradients of ringAttention. Those of keys and values go round behind them, and each rank adds its
-// part: in the order in which they meet it.
+// ringGrad records the gradients of ringAttention. The gradients of keys and values travel around
+// the ring after them, and each rank adds its part when they arrive.
 func (b *block) ringGrad(c *pass, s *blockState, dq, dk, dv, do, q, k, v tensorops.Tensor) {
 	group, of := c.stage.opts.Context, halves{c.mb.Positions}
 	n, rank := group.size(), group.rank()

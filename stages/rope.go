@@ -8,13 +8,13 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// RopeScaling stretches rotary positions, so that a model serves more of them than it was
-// first trained with. Without a type it does nothing.
+// RopeScaling stretches rotary positions, so that a model supports more positions than it was first
+// trained with. Without a type it has no effect.
 type RopeScaling struct {
 	Type   string  `json:",omitempty"` // "", "linear" or "llama3"
-	Factor float64 `json:",omitempty"` // by which wavelengths grow: all, or long ones
-	// Of llama3: wavelengths above Original/Low positions grow by the factor, those below
-	// Original/High stay as they are, and between them it goes from one to the other.
+	Factor float64 `json:",omitempty"` // factor by which all, or long, wavelengths grow
+	// For llama3: wavelengths above Original/Low positions grow by Factor, those below
+	// Original/High are unchanged, and between them the factor is interpolated.
 	Low      float64 `json:",omitempty"`
 	High     float64 `json:",omitempty"`
 	Original int     `json:",omitempty"`
@@ -27,7 +27,7 @@ const (
 	ropeLlama3  = "llama3"
 )
 
-// Scaling factors are far below this.
+// Published factors are far below this limit.
 const maxRopeFactor = 1e6
 
 func (s RopeScaling) check() error {
@@ -40,26 +40,26 @@ func (s RopeScaling) check() error {
 	case s.Type != ropeLinear && s.Type != ropeLlama3:
 		return bad("type %q is neither %q nor %q", s.Type, ropeLinear, ropeLlama3)
 	case !(s.Factor >= 1 && s.Factor <= maxRopeFactor):
-		return bad("factor is %g, it must be 1 to %g", s.Factor, float64(maxRopeFactor))
+		return bad("factor is %g: it must be from 1 to %g", s.Factor, float64(maxRopeFactor))
 	case s.Type == ropeLinear && s != RopeScaling{Type: s.Type, Factor: s.Factor}:
-		return bad("%q has a factor only", ropeLinear)
+		return bad("%q takes only a factor", ropeLinear)
 	case s.Type == ropeLinear:
 		return nil
 	case !(s.Low > 0 && s.High > s.Low && s.High <= maxRopeFactor):
-		return bad("low_freq_factor is %g and high_freq_factor %g; the first must be above 0, and the second above the first", s.Low, s.High)
+		return bad("low_freq_factor is %g and high_freq_factor is %g: the first must be above 0, and the second above the first", s.Low, s.High)
 	case s.Original < 1 || s.Original > MaxContext:
-		return bad("original_max_position_embeddings is %d, it must be 1 to %d", s.Original, MaxContext)
+		return bad("original_max_position_embeddings is %d: it must be from 1 to %d", s.Original, MaxContext)
 	}
 	return nil
 }
 
-// op is the scaling as an operation takes it.
+// op returns the scaling in the form that an operation takes.
 func (s RopeScaling) op() tensorops.RoPEScaling {
 	return tensorops.RoPEScaling{Factor: s.Factor, Low: s.Low, High: s.High, Original: s.Original}
 }
 
-// hfRope is the scaling in a config.json, under the name that all releases of transformers
-// read; rope_theta stands beside it.
+// hfRope is the scaling in a config.json, under the name that all releases of transformers read;
+// rope_theta stands beside it.
 type hfRope struct {
 	Type     string  `json:"rope_type"`
 	Factor   float64 `json:"factor"`
@@ -75,18 +75,18 @@ func (s RopeScaling) written() *hfRope {
 	return &hfRope{s.Type, s.Factor, s.Low, s.High, s.Original}
 }
 
-// ropeKeys are rope_parameters or rope_scaling on their way to a Config.
+// ropeKeys holds rope_parameters or rope_scaling while they are turned into a Config.
 type ropeKeys struct {
 	kind              said[string]
 	factor, low, high said[float64]
 	original          said[int]
 }
 
-// read is the rule of either key.
+// read is the rule for either key.
 func (k *ropeKeys) read(r *reading) func(key string, v json.RawMessage) error {
 	known := rules{
 		"rope_type":                        oneOf(&k.kind, ropeDefault, ropeLinear, ropeLlama3),
-		"type":                             oneOf(&k.kind, ropeDefault, ropeLinear, ropeLlama3), // its first name
+		"type":                             oneOf(&k.kind, ropeDefault, ropeLinear, ropeLlama3), // an earlier name
 		"rope_theta":                       number(&r.theta, MinRopeTheta, MaxRopeTheta),
 		"partial_rotary_factor":            only(`1`, `null`),
 		"factor":                           number(&k.factor, 1, maxRopeFactor),
@@ -109,7 +109,7 @@ func (k *ropeKeys) read(r *reading) func(key string, v json.RawMessage) error {
 			case ok:
 				err = rule(name, m.value)
 			case string(m.value) != "null":
-				err = fmt.Errorf("%s is %s, and no such setting of rotary positions is supported", strictjson.Quote(name), show(m.value))
+				err = fmt.Errorf("%s is %s, but this setting of rotary positions is not supported", strictjson.Quote(name), show(m.value))
 			}
 			if err != nil {
 				return err
@@ -119,7 +119,7 @@ func (k *ropeKeys) read(r *reading) func(key string, v json.RawMessage) error {
 	}
 }
 
-// scaling is what they say together. A setting that its type doesn't have is refused.
+// scaling combines the settings. It refuses a setting that the type doesn't have.
 func (k *ropeKeys) scaling() (RopeScaling, error) {
 	s := RopeScaling{Type: k.kind.value}
 	llama3 := s.Type == ropeLlama3
@@ -133,9 +133,9 @@ func (k *ropeKeys) scaling() (RopeScaling, error) {
 	} {
 		switch {
 		case one.takes && one.key == "":
-			return s, fmt.Errorf("%s is %q, which needs a %s", k.kind.key, s.Type, one.name)
+			return s, fmt.Errorf("%s is %q, which also needs %s", k.kind.key, s.Type, one.name)
 		case !one.takes && one.key != "":
-			return s, fmt.Errorf("%s is set, but rope_type is %q, which has no such setting; remove it", one.key, orDefault(s.Type))
+			return s, fmt.Errorf("%s is set, but rope_type %q has no such setting: remove it", one.key, orDefault(s.Type))
 		}
 	}
 	if s.Type == "" || s.Type == ropeDefault {
@@ -152,7 +152,7 @@ func orDefault(kind string) string {
 	return kind
 }
 
-// oneOf takes one of these words.
+// oneOf accepts one of the given words.
 func oneOf(into *said[string], words ...string) func(string, json.RawMessage) error {
 	allowed := make([]string, len(words))
 	for i, w := range words {

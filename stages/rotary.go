@@ -2,13 +2,13 @@ package stages
 
 import "fmt"
 
-// rotary is what the families that descend from Llama share: RMSNorm, rotary positions,
-// grouped heads, three projections, and SwiGLU. Their weights are stored as [out, in].
+// rotary is the common part of the families derived from Llama: RMSNorm, rotary positions, grouped
+// heads, three projections, and SwiGLU. Their weights are stored as [out, in].
 type rotary struct {
-	qkvBias    bool // of the projections onto q, k and v
-	outputBias bool // of attention's output
+	qkvBias    bool // bias of the projections to q, k and v
+	outputBias bool // bias of attention's output
 	mlpBias    bool
-	headNorms  bool // RMSNorm on each head of q and of k, before they are turned
+	headNorms  bool // RMSNorm on each head of q and of k, before the rotation
 }
 
 func (rotary) gated() bool { return true }
@@ -17,11 +17,11 @@ func (rotary) check(c Config) error {
 	d := c.headDim()
 	switch {
 	case d%2 != 0:
-		return fmt.Errorf("%w: rotary embedding needs heads of even width, hidden %d / heads %d is %d", ErrModel, c.Hidden, c.Heads, d)
+		return fmt.Errorf("%w: rotary positions need heads of even width, but hidden %d / heads %d is %d", ErrModel, c.Hidden, c.Heads, d)
 	case c.Heads*d > MaxHidden:
-		return fmt.Errorf("%w: %d heads of %d channels are more than %d", ErrModel, c.Heads, d, MaxHidden)
+		return fmt.Errorf("%w: %d heads of %d channels exceed the limit of %d channels", ErrModel, c.Heads, d, MaxHidden)
 	case !(c.RopeTheta >= MinRopeTheta && c.RopeTheta <= MaxRopeTheta):
-		return fmt.Errorf("%w: rope_theta is %g, it must be %g to %g", ErrModel, c.RopeTheta, float64(MinRopeTheta), MaxRopeTheta)
+		return fmt.Errorf("%w: rope_theta is %g: it must be from %g to %g", ErrModel, c.RopeTheta, float64(MinRopeTheta), MaxRopeTheta)
 	}
 	if err := c.RopeScaling.check(); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (rotary) check(c Config) error {
 	return c.checkWindow()
 }
 
-// build lists the layers under the names that these families have in common.
+// build lists the layers under the names that these families share.
 func (f rotary) build(m *Model) {
 	c := m.Config
 	rms := func(name string, width int, sum gradSum) norm {
@@ -43,7 +43,7 @@ func (f rotary) build(m *Model) {
 		}
 		return l
 	}
-	// A column's units stay together, as heads do; those of a row are its columns.
+	// A column's units stay together, as heads do; the units of a row are its columns.
 	column := func(name string, bias bool, out, units int) linear {
 		return m.byColumns(lin(name, normalInit, bias, c.Hidden, out), 1, units)
 	}
@@ -78,8 +78,8 @@ func (f rotary) build(m *Model) {
 	m.addHead("model.norm", wte, norm)
 }
 
-// keys are those that these families have in common. What a family leaves out in its own
-// defaults is as in the first of them.
+// keys returns the keys that these families share. A family that sets no default of its own has
+// that of the first family.
 func (rotary) keys(r *reading) rules {
 	r.eps.value, r.theta.value = 1e-6, 10000
 	return rules{
@@ -92,14 +92,14 @@ func (rotary) keys(r *reading) rules {
 		"head_dim":                orNull(whole(&r.headDim, 1, MaxHidden)),
 		"rms_norm_eps":            number(&r.eps, MinNormEps, maxNormEps),
 		"rope_theta":              number(&r.theta, MinRopeTheta, MaxRopeTheta),
-		"rope_parameters":         r.rope.read(r), // transformers from 5 on
-		"rope_scaling":            r.rope.read(r), // before
+		"rope_parameters":         r.rope.read(r), // transformers 5 and later
+		"rope_scaling":            r.rope.read(r), // earlier versions
 		"attention_dropout":       orNull(number(&r.dropout, 0, 1)),
 		"embd_pdrop":              number(new(said[float64]), 0, 1), // Troupe's
 		"resid_pdrop":             number(new(said[float64]), 0, 1), // Troupe's
 		"attn_pdrop":              number(new(said[float64]), 0, 1), // Troupe's
 
-		"hidden_act":            only(`"silu"`, `"swish"`), // two names of one function
+		"hidden_act":            only(`"silu"`, `"swish"`), // two names for one function
 		"attention_bias":        only(`false`, `null`),
 		"mlp_bias":              only(`false`, `null`),
 		"partial_rotary_factor": only(`1`, `null`),

@@ -7,10 +7,10 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Sizes of a model for those who plan: what its layers cost, and what they pass on.
+// The sizes of a model, for plans: the costs of its layers and the sizes of their values.
 
-// FLOPs estimates each layer's floating-point operations for a forward of a sample (in a
-// language model, of a token at T positions), a multiply-add as two.
+// FLOPs estimates the floating-point operations of each layer's forward for one sample (in a
+// language model, for one token at a sequence length of positions). A multiply-add counts as two.
 func (m *Model) FLOPs(positions int) []float64 {
 	embedding, layer, head := 0.0, 0.0, 0.0
 	if m.language() {
@@ -35,7 +35,7 @@ func (m *Model) FLOPs(positions int) []float64 {
 	return flops
 }
 
-// Parameters is the number of weights, a tied one counted once.
+// Parameters returns the number of weights; a tied weight counts once.
 func (m *Model) Parameters() int64 {
 	var n int64
 	for _, p := range m.Params {
@@ -44,7 +44,8 @@ func (m *Model) Parameters() int64 {
 	return n
 }
 
-// WholeLayers names the layers whose input and weight gradients can't be computed apart.
+// WholeLayers returns the names of the layers that can't compute input and weight gradients
+// separately.
 func (m *Model) WholeLayers() (names []string) {
 	for _, l := range m.layers {
 		if u, ok := l.(*unit); ok && u.whole {
@@ -54,7 +55,8 @@ func (m *Model) WholeLayers() (names []string) {
 	return names
 }
 
-// Names are those of the layers of other families than the language models'; "" in these.
+// Names returns the names of the layers of a model that is not a language model; "" for each layer
+// of a language model.
 func (m *Model) Names() []string {
 	names := make([]string, len(m.layers))
 	for i, l := range m.layers {
@@ -65,8 +67,8 @@ func (m *Model) Names() []string {
 	return names
 }
 
-// Sample makes a microbatch of B samples with zeros in every field, for dry runs. A dimension
-// that differs from sample to sample is taken to be Config.Context, or 1.
+// Sample makes a microbatch of B samples with zeros in every field, for dry runs. A dimension that
+// varies between samples is taken as Config.Context, or 1.
 func (m *Model) Sample(samples int) map[string]tensorops.Array {
 	fields := make(map[string]tensorops.Array)
 	for _, f := range m.Config.Fields {
@@ -82,13 +84,13 @@ func (m *Model) Sample(samples int) map[string]tensorops.Array {
 	return fields
 }
 
-// Shape is that of a value between layers.
+// Shape is the shape and type of a value between layers.
 type Shape struct {
 	DType tensorops.DType
 	Dims  []int
 }
 
-// Bytes is its size.
+// Bytes returns its size in bytes.
 func (s Shape) Bytes() int64 {
 	n := int64(s.DType.Size())
 	for _, d := range s.Dims {
@@ -97,9 +99,9 @@ func (s Shape) Bytes() int64 {
 	return n
 }
 
-// Shapes are those of all values of another model than a language model, for a microbatch of
-// B samples, found by recording its forward without executing it. So it also finds layers that
-// don't fit their neighbours.
+// Shapes returns the shapes of all values of a model that is not a language model, for a microbatch
+// of B samples. It records a forward without running it, so it also finds layers that don't fit
+// their neighbors.
 func (m *Model) Shapes(samples int) ([]Shape, error) {
 	s, err := NewStage(m, tensorops.NewDryStream(), []ChunkSpec{{0, 0, len(m.layers)}}, Options{Inference: true})
 	if err != nil {
@@ -114,7 +116,7 @@ func (m *Model) Shapes(samples int) ([]Shape, error) {
 	for _, name := range c.fields {
 		f, ok := fields[name]
 		if !ok {
-			return nil, errors.Join(fmt.Errorf("%w: a layer reads the field %q, which the data don't have", ErrModel, name), s.Close())
+			return nil, errors.Join(fmt.Errorf("%w: a layer reads the field %q, which the data do not have", ErrModel, name), s.Close())
 		}
 		mb.Fields = append(mb.Fields, f)
 	}
@@ -122,8 +124,8 @@ func (m *Model) Shapes(samples int) ([]Shape, error) {
 	return shapes, errors.Join(tensorops.Run(s.stream, l), s.Close())
 }
 
-// Takes are the values that a chunk takes in a forward, in their order, and those whose
-// gradients it takes in a backward: places in what Shapes returns.
+// Takes returns the values that a chunk takes in a forward, in order, and those whose gradients it
+// takes in a backward, as indexes into the result of Shapes.
 func (m *Model) Takes(c ChunkSpec) (ins, gradOuts []int) {
 	for _, v := range m.goes(c.First, c.Last) {
 		if m.values[v].grad {
@@ -133,5 +135,5 @@ func (m *Model) Takes(c ChunkSpec) (ins, gradOuts []int) {
 	return m.comes(c.First, c.Last), gradOuts
 }
 
-// Gives are the values that a chunk passes on, as Takes numbers them.
+// Gives returns the values that a chunk passes on, numbered like those of Takes.
 func (m *Model) Gives(c ChunkSpec) []int { return m.goes(c.First, c.Last) }

@@ -6,19 +6,19 @@ import (
 )
 
 // Split is the rule by which tensor parallelism cuts a parameter. The zero value: every rank has
-// it whole.
+// the whole parameter.
 type Split struct {
 	Dim int // the dimension that is cut
-	// Sections are equal parts of that dimension, each of which is cut: 3 for one projection
-	// onto q, k and v.
+	// Sections is the number of equal parts of that dimension, each of which is cut: 3 for one
+	// projection to q, k and v.
 	Sections int
-	// Units are what a section consists of and is not cut within, such as heads. A rank gets an
-	// equal number of them, or one more than another does; where there are fewer units than
-	// ranks, several ranks have the same one.
+	// Units is the number of indivisible units of a section, such as heads. A rank gets the same
+	// number as the others, or one more. If there are fewer units than ranks, several ranks have
+	// the same unit.
 	Units int
 }
 
-// replicas is how many ranks have the same slice, where it is fewer than all of them.
+// replicas returns how many ranks have the same slice; 1 if all slices differ.
 func (s Split) replicas(size int) int {
 	if s.Units == 0 || s.Units >= size {
 		return 1
@@ -26,7 +26,7 @@ func (s Split) replicas(size int) int {
 	return size / s.Units
 }
 
-// Slice is what a rank has of a parameter of this shape.
+// Slice returns a rank's part of a parameter of this shape.
 func (s Split) Slice(shape []int, rank, size int) Slice {
 	if s.Units == 0 || size <= 1 {
 		return Slice{}
@@ -37,10 +37,10 @@ func (s Split) Slice(shape []int, rank, size int) Slice {
 	return Slice{Dim: s.Dim, Sections: s.Sections, From: from * unit, To: to * unit}
 }
 
-// Slice is a part of a tensor: along dimension Dim, which is made of equal Sections, the elements
-// [From, To) of each of them, one section after the other; without Sections all of them. Where Limit is
-// not 0 it is of these, in their order, those in [First, Limit) alone, in one dimension. The zero
-// value is the whole.
+// Slice is a part of a tensor. Dimension Dim consists of equal Sections; the part has the elements
+// [From, To) of each of them, one section after the other. With 0 Sections it has all elements. If
+// Limit is not 0, the part is reduced to the elements [First, Limit) of these, in order, in one
+// dimension. The zero value is the whole tensor.
 type Slice struct {
 	Dim, Sections int
 	From, To      int
@@ -49,13 +49,13 @@ type Slice struct {
 
 func (s Slice) whole() bool { return s == Slice{} }
 
-// Range is, of what the slice has, the elements [first, limit).
+// Range returns the elements [first, limit) of the slice.
 func (s Slice) Range(first, limit int) Slice {
 	s.First, s.Limit = first, limit
 	return s
 }
 
-// Shape is that of the part.
+// Shape returns the shape of the part, for a tensor of shape whole.
 func (s Slice) Shape(whole []int) []int {
 	if s.Limit > 0 {
 		return []int{s.Limit - s.First}
@@ -63,7 +63,7 @@ func (s Slice) Shape(whole []int) []int {
 	return s.cut(whole)
 }
 
-// cut is the shape of what is cut along a dimension.
+// cut returns the shape after the cut along the dimension.
 func (s Slice) cut(whole []int) []int {
 	if s.Sections == 0 {
 		return whole
@@ -73,8 +73,8 @@ func (s Slice) cut(whole []int) []int {
 	return shape
 }
 
-// Runs calls f for each run of elements that lie side by side in both: n of them, from at in the
-// part and from wholeAt in the whole. They come in the part's order.
+// Runs calls f for each run of n elements that are contiguous in both: they start at index at of
+// the part and at index wholeAt of the whole. The runs come in the part's order.
 func (s Slice) Runs(whole []int, f func(at, wholeAt, n int)) {
 	if s.Limit > 0 {
 		first, limit := s.First, s.Limit
@@ -106,16 +106,16 @@ func (s Slice) check(whole []int, n, all int) error {
 	if !cut.whole() && (s.Dim < 0 || s.Dim >= len(whole) || s.Sections < 1 || whole[s.Dim]%s.Sections != 0 ||
 		s.From < 0 || s.To < s.From || s.To > whole[s.Dim]/s.Sections) ||
 		(s.First != 0 || s.Limit != 0) && (s.First < 0 || s.First >= s.Limit || s.Limit > elements(s.cut(whole))) {
-		return fmt.Errorf("%w: slice %+v of a tensor of shape %v", ErrInput, s, whole)
+		return fmt.Errorf("%w: impossible slice %+v of a tensor of shape %v", ErrInput, s, whole)
 	}
 	if all != elements(whole) || n != elements(s.Shape(whole)) {
-		return fmt.Errorf("%w: slice %+v of shape %v has %d numbers and the whole %d, here are %d and %d", ErrInput, s, whole,
+		return fmt.Errorf("%w: slice %+v of shape %v has %d numbers and the whole tensor %d, but got %d and %d", ErrInput, s, whole,
 			elements(s.Shape(whole)), elements(whole), n, all)
 	}
 	return nil
 }
 
-// Take copies the part out of the whole.
+// Take copies the part out of the whole, a tensor of the given shape.
 func (s Slice) Take(part, whole []float32, shape []int) error {
 	if err := s.check(shape, len(part), len(whole)); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (s Slice) Take(part, whole []float32, shape []int) error {
 	return nil
 }
 
-// Put copies the part to its place in the whole.
+// Put copies the part into its place in the whole, a tensor of the given shape.
 func (s Slice) Put(whole, part []float32, shape []int) error {
 	if err := s.check(shape, len(part), len(whole)); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (s Slice) Put(whole, part []float32, shape []int) error {
 // PutNarrow is Put for numbers of two bytes.
 func (s Slice) PutNarrow(whole, part []byte, shape []int) error {
 	if len(part)%2 != 0 || len(whole)%2 != 0 {
-		return fmt.Errorf("%w: %d and %d bytes of numbers of two", ErrInput, len(part), len(whole))
+		return fmt.Errorf("%w: got %d and %d bytes of two-byte numbers", ErrInput, len(part), len(whole))
 	}
 	if err := s.check(shape, len(part)/2, len(whole)/2); err != nil {
 		return err
@@ -145,7 +145,8 @@ func (s Slice) PutNarrow(whole, part []byte, shape []int) error {
 	return nil
 }
 
-// Sliced is a Source for ranks that have parts of tensors, of one that knows whole tensors only.
+// Sliced returns a Source for ranks with parts of tensors, given a source that has whole tensors
+// only.
 func Sliced(src Source) Source {
 	return func(p *Param, part string, dst []float32) error {
 		if p.Slice.whole() {

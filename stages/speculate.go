@@ -2,14 +2,14 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// A step's update needs the norm of the whole gradient, and so a report of every rank. A
-// stage that does not wait for them applies a predicted update with SpeculativeApply and
-// trains on. Later Commit lets that update stand, or Rollback undoes it and applies the
-// right one. In between the gradients are still the step's: only passes
-// that leave them alone may run, which are all forwards but that of the head (its
-// projection's gradient is made in the forward pass).
+// A step's update needs the norm of the whole gradient, and so a report from every rank. A stage
+// that does not wait for the reports applies a predicted update with SpeculativeApply and continues
+// to train. Later Commit confirms that update, or Rollback undoes it and applies the correct one.
+// Until then the gradients still belong to the step. So only passes that do not touch them may run:
+// all forwards except the head's, whose forward adds its projection's gradient.
 
-// SpeculativeApply records the update, keeping copies of what it changes, and the gradients.
+// SpeculativeApply records the update. It keeps the gradients, and copies of everything that the
+// update changes.
 func (s *Stage) SpeculativeApply(l *tensorops.List, u Update) {
 	for _, h := range s.local {
 		if h.param.Frozen {
@@ -23,13 +23,13 @@ func (s *Stage) SpeculativeApply(l *tensorops.List, u Update) {
 		}
 	}
 	s.update(l, u, false)
-	// Their sums are in the whole gradients since GradNorms; forwards of the next step
-	// assign rows again.
+	// GradNorms has added their sums to the whole gradients; forwards of the next step assign rows
+	// again.
 	s.clearRows(l)
 	s.pack(l)
 }
 
-// keep records a copy. Its memory is taken once and then kept.
+// keep records a copy. Its memory is allocated once and then kept.
 func keep(l *tensorops.List, to *tensorops.Tensor, from tensorops.Tensor) {
 	if !to.Valid() {
 		*to = l.AllocLike(from)
@@ -37,11 +37,11 @@ func keep(l *tensorops.List, to *tensorops.Tensor, from tensorops.Tensor) {
 	l.Copy(*to, from)
 }
 
-// Commit ends the step: its speculative update stands, and the gradients are cleared.
+// Commit ends the step: its speculative update is confirmed, and the gradients are cleared.
 func (s *Stage) Commit(l *tensorops.List) { s.clearWhole(l) }
 
-// Rollback ends the step whose speculative update was wrong: weights and state become what
-// they were before it, and then u is applied or, where it is nil, nothing.
+// Rollback ends a step whose speculative update was wrong. It restores the weights and the state,
+// and then applies u, or nothing if u is nil.
 func (s *Stage) Rollback(l *tensorops.List, u *Update) {
 	for _, h := range s.local {
 		if h.param.Frozen {
@@ -60,7 +60,7 @@ func (s *Stage) Rollback(l *tensorops.List, u *Update) {
 	s.round(l)
 }
 
-// AbortMicrobatches ends every microbatch in flight as if it had never begun.
+// AbortMicrobatches ends every microbatch in flight as if it had never started.
 func (s *Stage) AbortMicrobatches(l *tensorops.List) {
 	for _, c := range s.order {
 		for _, f := range c.live {

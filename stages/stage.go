@@ -8,79 +8,82 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Errors of a stage's protocol. They name the chunk and the microbatch.
+// The errors of passes in the wrong order or with wrong tensors. They name the chunk and the
+// microbatch.
 var (
-	// ErrMicrobatch: a pass was asked for out of order: a backward without its
-	// forward, a forward twice.
-	ErrMicrobatch = errors.New("microbatch is not where this pass expects it")
-	// ErrInput: an activation or gradient has another shape than the layer takes.
+	// ErrMicrobatch: a pass was requested out of order: a backward without its forward, or a second
+	// forward.
+	ErrMicrobatch = errors.New("pass requested out of order")
+	// ErrInput: a tensor has another shape or type than the layer takes.
 	ErrInput = errors.New("unexpected tensor on an edge")
 )
 
-// ChunkSpec is a chunk: a run of the model's layers.
+// ChunkSpec is a chunk: consecutive layers of the model.
 type ChunkSpec struct {
 	Chunk       int // its number, in pipeline order
 	First, Last int // layers [First, Last) of Model.Symbols; equal: an empty chunk
 }
 
-// Options are what a stage needs besides the model.
+// Options configures a stage.
 type Options struct {
 	Seed      uint64
 	Optimizer Optimizer
 	Inference bool // no gradients and no optimizer state
-	// Pack keeps every linear layer's weight a second and a third time, in the
-	// order in which products read it: packed once a step instead of once a
-	// microbatch.
+	// Pack keeps two more copies of every linear layer's weight, in the order in which products
+	// read it. So it is packed once a step instead of once a microbatch.
 	Pack bool
-	// PackBytes is the most that these may take, above which there are none; 0: any size.
+	// PackBytes limits the memory of these copies; above the limit there are none; 0: no limit.
 	PackBytes int64
-	// StepTokens is the largest number of tokens in a step; 0: not known.
+	// StepTokens is the largest number of tokens in a step; 0: unknown.
 	StepTokens int
-	// Logits is how many of them exist at a time, in elements; 0: as many as are best for
-	// a CPU. A device whose every operation costs a launch, and whose memory is the faster
-	// to read a gradient only a few times, takes more. It decides how the head's weight
-	// gradient is summed, and so its last bits.
+	// Logits is the number of logits that exist at a time; 0: the best number for a CPU. A device
+	// needs more if each operation costs a launch, or if its memory is faster when a gradient is
+	// read only a few times. The number determines how the head's weight gradient is summed, and so
+	// its last bits.
 	Logits int
-	// BF16 is mixed precision: matrix products and attention multiply bfloat16, and what the
-	// language models' layers make and keep is of that type. Weights, their gradients'
-	// sums and the optimizer's state stay float32.
+	// BF16 turns on mixed precision: matrix products and attention multiply bfloat16, and the
+	// language models' layers compute and keep bfloat16. Weights, the sums of their gradients and
+	// the optimizer state stay float32.
 	BF16 bool
-	// Copies keeps, with BF16, every linear layer's weight a second time in bfloat16, which the
-	// optimizer writes along with the weight, and products read.
+	// Copies keeps, with BF16, a bfloat16 copy of every linear layer's weight. The optimizer writes
+	// it along with the weight, and products read it.
 	Copies bool
-	// LowBias does so, with Copies, with the biases too, where what they are added to is bfloat16. A GPU's
-	// library adds no others without a way through float32. It changes what is added, unlike Copies.
+	// LowBias does the same, with Copies, for biases that are added to bfloat16. A GPU's library
+	// can add other biases only by way of float32. Unlike Copies, LowBias changes the result.
 	LowBias bool
-	// BriefGrads keeps the gradient of a large parameter only from the first layer that adds to it until the update,
-	// and lets activations have its memory in between. It saves memory where a step is a single microbatch,
-	// whose activations go as its gradients come; no bit depends on it. It is for memory that the host addresses.
+	// BriefGrads keeps the gradient of a large parameter only from the first layer that adds to it
+	// until the update. Meanwhile activations may use its memory. It saves memory if a step is a
+	// single microbatch, whose activations are freed as its gradients are created. It changes no
+	// bit. It is only for memory that the host can address.
 	BriefGrads bool
-	// MemoryBytes is what the stage's pool of memory may hold: before it asks for more, it gives back what is free. 0: any.
+	// MemoryBytes limits the stage's pool of memory: before it grows beyond the limit, it releases
+	// free memory; 0: no limit.
 	MemoryBytes int64
-	// LowWeights keeps, with Inference and BF16, the weights of products in bfloat16 alone.
+	// LowWeights keeps, with Inference and BF16, the weights of products only in bfloat16.
 	LowWeights bool
-	// Residual is the type of the residual stream, which is what travels between chunks:
+	// Residual is the type of the residual stream, and so of the tensors between chunks:
 	// tensorops.Float32, or with BF16 also BFloat16.
 	Residual tensorops.DType
-	// Wire, where it is tensorops.BFloat16, rounds what travels between a language model's chunks to that
-	// type, forward and backward: half the bytes of float32. What is trained depends on the cuts then.
+	// Wire, if it is tensorops.BFloat16, rounds the tensors between a language model's chunks to
+	// that type, forward and backward. That is half the bytes of float32. Then the result depends
+	// on where the model is cut.
 	Wire tensorops.DType
-	// Tensor shares the layers with other ranks; zero: the stage has them whole.
+	// Tensor shares the layers with other ranks; zero: the stage has whole layers.
 	Tensor TensorParallel
-	// Context shares the positions of each sequence with other ranks; zero: the stage has whole sequences.
+	// Context shares the positions of each sequence with other ranks; zero: the stage has whole
+	// sequences.
 	Context ContextParallel
-	// Data shares the microbatches with other ranks; zero: the stage computes all.
+	// Data shares the microbatches with other ranks; zero: the stage computes all of them.
 	Data DataParallel
-	// NoOverlap waits for each collective where it begins, to measure what is gained beside that.
+	// NoOverlap waits for each collective where it starts, to measure the gain of overlapping.
 	NoOverlap bool
 }
 
-// Stage is one rank's part of the model on one stream. It is used by one
-// goroutine at a time. Its methods record; nothing is computed until the caller
-// submits the list.
+// Stage is one rank's part of the model on one stream. One goroutine at a time may use it. Its
+// methods record operations; nothing is computed until the caller submits the list.
 type Stage struct {
 	opened  map[*unit]OpenLayer
-	hooks   hooks // what ranks do together in a pass; none for one rank
+	hooks   hooks // what ranks do together in a pass; empty for one rank
 	boxes   boxes
 	model   *Model
 	stream  tensorops.Stream
@@ -88,11 +91,11 @@ type Stage struct {
 	chunks  map[int]*chunk
 	order   []*chunk      // as given
 	byParam []*localParam // by Param.Index; nil: not on this rank
-	local   []*localParam // those that are, in the model's order
+	local   []*localParam // those on this rank, in the model's order
 	norms   []float64
-	flat    flatGrads        // of a data-parallel stage
-	parts   partExchange     // of one whose replicas have parts of the optimizer's state
-	holding *chunk           // whose weights may be gathered, where replicas have parts of them
+	flat    flatGrads        // for a data-parallel stage
+	parts   partExchange     // for a stage whose replicas have parts of the optimizer state
+	holding *chunk           // chunk whose weights may be gathered, if replicas have parts of them
 	normsT  tensorops.Tensor // [len(local)] float64 on the device
 }
 
@@ -102,51 +105,51 @@ type chunk struct {
 	wiring
 	needsTokens  bool
 	computesLoss bool
-	fields       []string // of the data that its layers read
-	// Layers of multi-token prediction in it, and before it.
+	fields       []string // fields of the data that its layers read
+	// The number of multi-token-prediction layers in the chunk, and before it.
 	mtp, mtpBefore int
 	live           map[int]*inFlight
 	spare          []*inFlight
-	queued         bool // see Stage.Queue: what microbatches in flight had is used for no other
+	queued         bool // see Stage.Queue: memory of microbatches in flight is not reused
 	checks         []check
-	weightsDone    []int                               // by layer: microbatches of the step whose weight gradients it has made; for flatGrads
+	weightsDone    []int                               // by layer: microbatches of the step whose weight gradients are recorded; for flatGrads
 	back           []bool                              // by layer: it takes part in the backward pass
 	seen           func(value int, t tensorops.Tensor) // of a dry run; else nil
 }
 
-// Microbatch is what a pass works on.
+// Microbatch is the input of a pass.
 type Microbatch struct {
-	Step          int64 // from 1; with Index, the identity
-	Index         int   // in the step
-	FirstSequence int   // place of its first sequence in the global batch
+	Step          int64 // from 1; with Index it identifies the microbatch
+	Index         int   // index in the step
+	FirstSequence int   // index of its first sequence in the global batch
 	Sequences     int   // B
 	Positions     int   // T
-	FirstPosition int   // of each sequence's first token; 0 but in generation
-	// Tokens and Targets have B·T ids and stay untouched until the forward's
-	// list has completed. Chunks that neither embed nor lose ignore them.
+	FirstPosition int   // position of each sequence's first token; 0 except in generation
+	// Tokens and Targets have B·T ids each. The caller must not change them until the forward's
+	// list has completed. Chunks without embedding or loss ignore them.
 	Tokens, Targets []int32
-	// Fields are those that the chunk reads, in the order of Stage.Fields; they too stay
-	// untouched until the list has completed.
+	// Fields are the fields that the chunk reads, in the order of Stage.Fields. The caller must not
+	// change them until the list has completed.
 	Fields  []tensorops.Array
 	Collect bool // copy the model's outputs: see Stage.Outputs
-	// Of is how many microbatches of the step this stage computes, for a stage with replicas. With the
-	// last one it begins the sums of gradients over them, layer by layer; 0: they are left to GradNorms. All
-	// replicas have to compute as many, in the same order.
+	// Of is the number of microbatches of the step that this stage computes, for a stage with
+	// replicas. With the last one it starts the sums of gradients over the replicas, layer by
+	// layer. With 0 GradNorms computes the sums. All replicas must compute the same number, in the
+	// same order.
 	Of        int
-	Train     bool // keep what a backward needs, and drop out
+	Train     bool // keep what a backward needs, and apply dropout
 	Recompute bool // keep only each decoder layer's input
-	// HeadLater puts the head's weight gradient off until WeightGrad. The gradients of
-	// all logits, [B·T, V] for each depth, are kept until then. Where the two gradients
-	// of the chunk with the loss are asked for one by one, InputGrad makes the weight
-	// gradients of all its other layers.
+	// HeadLater delays the head's weight gradient until WeightGrad. Until then the gradients of all
+	// logits are kept, [B·T, V] for each depth. If the two gradients of the chunk with the loss are
+	// requested separately, InputGrad also records the weight gradients of all its other layers.
 	HeadLater bool
 }
 
-// headLater reports whether this pass puts the head's weight gradient off.
+// headLater reports whether this pass delays the head's weight gradient.
 func (mb *Microbatch) headLater() bool { return mb.HeadLater && mb.Train }
 
-// NewStage allocates the parameters that the chunks use on a stream.
-// Weights are undefined until Initialise or Load.
+// NewStage allocates the parameters that the chunks use on a stream. Weights are undefined until
+// Initialise or Load. The error is ErrModel for chunks that don't fit the model or the options.
 func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) (*Stage, error) {
 	m, err := m.shard(o.Tensor)
 	if err != nil {
@@ -157,10 +160,11 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 	s.hooks = s.hooksOf()
 	for _, spec := range chunks {
 		if spec.First < 0 || spec.Last < spec.First || spec.Last > len(m.layers) {
-			return nil, fmt.Errorf("%w: chunk %d has layers %d to %d of %d", ErrModel, spec.Chunk, spec.First, spec.Last, len(m.layers))
+			return nil, fmt.Errorf("%w: chunk %d has the impossible layers %d to %d of %d", ErrModel, spec.Chunk, spec.First, spec.Last,
+				len(m.layers))
 		}
 		if s.chunks[spec.Chunk] != nil {
-			return nil, fmt.Errorf("%w: chunk %d is given twice", ErrModel, spec.Chunk)
+			return nil, fmt.Errorf("%w: chunk %d occurs twice", ErrModel, spec.Chunk)
 		}
 		c := &chunk{number: spec.Chunk, layers: m.layers[spec.First:spec.Last], live: make(map[int]*inFlight)}
 		c.wiring = m.wiring(spec.First, spec.Last)
@@ -177,7 +181,8 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 		}
 		c.mtp, c.mtpBefore = mtpIn(c.layers), mtpIn(m.layers[:spec.First])
 		if c.mtp > 0 && c.mtp < m.Config.MTPLayers {
-			return nil, fmt.Errorf("%w: chunk %d has %d of the %d multi-token-prediction layers, which stand in one chunk", ErrModel, spec.Chunk,
+			return nil, fmt.Errorf("%w: chunk %d has %d of the %d multi-token-prediction layers: put all of them into one chunk", ErrModel,
+				spec.Chunk,
 				c.mtp, m.Config.MTPLayers)
 		}
 		s.chunks[spec.Chunk] = c
@@ -192,8 +197,8 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 	return s, nil
 }
 
-// lowWeights are the parameters, by Index, of which a bfloat16 copy serves as well as the
-// weight itself: what is made of them is rounded to bfloat16 in any case.
+// lowWeights returns the parameters, by Index, that may be kept as bfloat16 copies only, since
+// every result of them is rounded to bfloat16 anyway.
 func (s *Stage) lowWeights() map[int]bool {
 	low := make(map[int]bool)
 	if !s.opts.BF16 {
@@ -218,8 +223,8 @@ func (s *Stage) lowWeights() map[int]bool {
 	return low
 }
 
-// goesThrough reports whether a frozen weight is of a layer that makes both gradients at once,
-// and is asked for one of its input. Then its own goes somewhere.
+// goesThrough reports whether a frozen weight belongs to a layer that computes both gradients at
+// once and must compute that of its input. Then the weight's gradient needs memory.
 func (s *Stage) goesThrough(p *Param) bool {
 	for _, c := range s.order {
 		for _, l := range c.layers {
@@ -248,7 +253,7 @@ func mtpIn(layers []layer) int {
 	return n
 }
 
-// allocate makes weights, gradients and optimizer state, in the model's order.
+// allocate allocates weights, gradients and optimizer state, in the model's order.
 func (s *Stage) allocate() error {
 	places := make([][numPlaces]bool, len(s.model.Params))
 	for _, c := range s.chunks {
@@ -285,8 +290,8 @@ func (s *Stage) allocate() error {
 		} else if !s.opts.Inference {
 			for place, used := range here {
 				switch {
-				case used && place == h.place() && s.opts.Data.size() > 1: // layFlat's
-				case used && place == h.place() && s.brief(h): // openGrad's
+				case used && place == h.place() && s.opts.Data.size() > 1: // allocated by layFlat
+				case used && place == h.place() && s.brief(h): // allocated by openGrad
 				case used && place == h.place():
 					h.g[place] = s.allocGrad(l, h)
 				case used:
@@ -346,13 +351,12 @@ func (s *Stage) NeedsTargets(chunk int) bool {
 	return c.computesLoss && s.model.language()
 }
 
-// Fields are the fields of the data that a chunk's layers read; a language model's read
-// none, but tokens and targets.
+// Fields returns the fields of the data that a chunk's layers read; none for a language model,
+// which reads tokens and targets.
 func (s *Stage) Fields(chunk int) []string { return s.chunks[chunk].fields }
 
-// Depths is how many times B the first dimension of a chunk's input has, and of its
-// output, in training: 1, and 1 more for each layer of multi-token prediction before
-// that edge.
+// Depths returns the first dimension of a chunk's input and of its output, in training, as
+// multiples of B: 1, plus 1 for each layer of multi-token prediction before that edge.
 func (s *Stage) Depths(chunk int) (in, out int) {
 	c := s.chunks[chunk]
 	return 1 + c.mtpBefore, 1 + c.mtpBefore + c.mtp
@@ -361,15 +365,15 @@ func (s *Stage) Depths(chunk int) (in, out int) {
 // ComputesLoss reports whether a chunk computes the loss.
 func (s *Stage) ComputesLoss(chunk int) bool { return s.chunks[chunk].computesLoss }
 
-// Finish ends a microbatch that ran forward only, when its loss has been read.
+// Finish ends a forward-only microbatch, after its loss has been read.
 func (s *Stage) Finish(chunk, index int) {
 	if c, f := s.find(chunk, index); f != nil && !f.mb.Train {
 		c.release(nil, f) // its tensors were freed by the forward
 	}
 }
 
-// Loss returns what a language model's loss layer reported for a microbatch whose forward has
-// completed: the sum over targets, and their number. Report is any model's.
+// Loss returns the report of a language model's loss layer for a microbatch whose forward has
+// completed: the total loss of its targets, and their number. Report works for any model.
 func (s *Stage) Loss(chunk, index int) (sum, targets float64) {
 	c, f := s.find(chunk, index)
 	if f == nil || !c.computesLoss {
@@ -378,16 +382,15 @@ func (s *Stage) Loss(chunk, index int) (sum, targets float64) {
 	return f.head().sum(0)
 }
 
-// head is the state of a language model's last layer.
+// head returns the state of a language model's last layer.
 func (f *inFlight) head() *headState {
 	return f.states[len(f.states)-1].(*headState)
 }
 
-// MTPLoss is the metric of multi-token prediction's loss in a Report.
+// MTPLoss is the name of the metric of multi-token prediction's loss in a Report.
 const MTPLoss = "mtp"
 
-// Report returns what the loss layer of a chunk reported for a microbatch whose forward has
-// completed.
+// Report returns the report of a chunk's loss layer for a microbatch whose forward has completed.
 func (s *Stage) Report(chunk, index int) Report {
 	c, f := s.find(chunk, index)
 	if f == nil || !c.computesLoss {
@@ -399,18 +402,18 @@ func (s *Stage) Report(chunk, index int) Report {
 	return s.reportOf(f)
 }
 
-// reportOf is a language model's.
+// reportOf returns a language model's report.
 func (s *Stage) reportOf(f *inFlight) (r Report) {
 	r.Sum, r.Targets = f.head().sum(0)
-	if mtp := s.mtpLoss(f); mtp != 0 { // it is weighed as the microbatch's own is
+	if mtp := s.mtpLoss(f); mtp != 0 { // weighted like the microbatch's own loss
 		r.Metrics = []Metric{{Name: MTPLoss, Sum: mtp * r.Targets, Count: r.Targets}}
 	}
 	return r
 }
 
-// Queue lets passes be recorded and submitted before those ahead of them have completed, and
-// reports whether the stage can. It can if all its layers are a language model's: those of a program's own report
-// when a pass has completed.
+// Queue lets passes be recorded and submitted before earlier ones have completed, and reports
+// whether the stage supports this. It does if all its layers belong to a language model: a
+// program's own layers report when a pass has completed.
 func (s *Stage) Queue() bool {
 	if !s.model.language() {
 		return false
@@ -428,8 +431,8 @@ func (s *Stage) Queue() bool {
 	return true
 }
 
-// ReportLater is Report of a forward that was recorded last and may have been followed by other passes when
-// it has completed: what it returns is for then.
+// ReportLater is Report for the forward that was recorded last, if other passes may be recorded
+// before it has completed. Call the returned function after its completion.
 func (s *Stage) ReportLater(chunk, index int) func() Report {
 	c, f := s.find(chunk, index)
 	if f == nil || !c.computesLoss || !c.queued {
@@ -438,9 +441,8 @@ func (s *Stage) ReportLater(chunk, index int) func() Report {
 	return func() Report { return s.reportOf(f) }
 }
 
-// MTPLoss is the loss that multi-token prediction reported for a microbatch whose forward
-// has completed: the mean over its layers of the mean over their targets; 0 where there
-// are none.
+// MTPLoss returns the loss of multi-token prediction for a microbatch whose forward has completed:
+// the mean over its layers of the mean over their targets; 0 if there are none.
 func (s *Stage) MTPLoss(chunk, index int) float64 {
 	c, f := s.find(chunk, index)
 	if f == nil || !c.computesLoss {
@@ -462,7 +464,7 @@ func (s *Stage) mtpLoss(f *inFlight) float64 {
 	return mean
 }
 
-// InFlight is the number of chunk outputs held.
+// InFlight returns the number of chunk outputs held.
 func (s *Stage) InFlight() int {
 	n := 0
 	for _, c := range s.chunks {

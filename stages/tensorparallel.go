@@ -7,18 +7,18 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// TensorParallel says with whom a stage shares its layers: each rank of the group holds a slice
-// of every large parameter (Param.Split), computes with it, and sums what it has with the others.
-// All of them record the same passes in the same order. The zero value: the stage holds its
-// layers whole.
+// TensorParallel describes the group of ranks that share the layers of a stage. Each rank of the
+// group holds a slice of every large parameter (Param.Split), computes with it, and adds its
+// results to those of the others. All ranks record the same passes in the same order. With the zero
+// value the stage holds whole layers.
 //
-// A sum over ranks is rounded in another order than one product's, so that the size of the group
-// shows in the last bits. It is the same from run to run.
+// A sum over ranks is rounded in another order than that of one product. So the size of the group
+// changes the last bits of the result; they are the same in every run.
 type TensorParallel struct {
 	Group tensorops.Group
-	// Sequence splits by positions what every rank would otherwise have whole: the residual
-	// stream, and with it norms, dropout and what travels between chunks. Each rank has an equal
-	// run of each sequence's positions, in the order of ranks.
+	// Sequence splits, by positions, the tensors that every rank would otherwise hold whole: the
+	// residual stream, and with it norms, dropout and the tensors between chunks. Each rank has an
+	// equal range of each sequence's positions, in the order of the ranks.
 	Sequence bool
 }
 
@@ -36,7 +36,7 @@ func (t TensorParallel) rank() int {
 	return t.Group.Rank()
 }
 
-// CheckTensor says whether size ranks can share the model's layers.
+// CheckTensor checks that size ranks can share the model's layers. The error is ErrModel.
 func (m *Model) CheckTensor(size int) error {
 	c := m.Config
 	switch {
@@ -49,26 +49,26 @@ func (m *Model) CheckTensor(size int) error {
 				own = append(own, fmt.Sprintf("%q", name))
 			}
 		}
-		return fmt.Errorf("%w: tensor parallelism of %d: the layers of family %q (%s) can't be split, only those of %s can",
+		return fmt.Errorf("%w: tensor parallelism of %d: the layers of family %q (%s) cannot be split, only those of %s",
 			ErrModel, size, c.Family, strings.Join(own, ", "), strings.Join(LanguageFamilies(), ", "))
 	case c.Heads%size != 0:
-		return fmt.Errorf("%w: tensor parallelism of %d: the %d heads don't divide by it", ErrModel, size, c.Heads)
+		return fmt.Errorf("%w: tensor parallelism of %d: the %d heads are not a multiple of it", ErrModel, size, c.Heads)
 	case c.KVHeads%size != 0 && size%c.KVHeads != 0:
-		return fmt.Errorf("%w: tensor parallelism of %d: it neither divides the %d kv_heads nor is a multiple of them", ErrModel, size, c.KVHeads)
+		return fmt.Errorf("%w: tensor parallelism of %d: it must divide the %d kv_heads or be a multiple of them", ErrModel, size, c.KVHeads)
 	case c.FFN < size || c.Vocab < size:
-		return fmt.Errorf("%w: tensor parallelism of %d is more than the ffn of %d or the vocabulary of %d", ErrModel, size, c.FFN, c.Vocab)
+		return fmt.Errorf("%w: tensor parallelism of %d exceeds the ffn of %d or the vocabulary of %d", ErrModel, size, c.FFN, c.Vocab)
 	}
 	return nil
 }
 
-// shard is the model as a rank of the group has it: the same layers and parameters, with the
-// sizes of its slices.
+// shard returns the model of one rank of the group: the same layers and parameters, with the sizes
+// of its slices.
 func (m *Model) shard(t TensorParallel) (*Model, error) {
 	if err := m.CheckTensor(t.size()); err != nil || t.size() <= 1 {
 		return m, err
 	}
 	if r := t.rank(); r < 0 || r >= t.size() {
-		return nil, fmt.Errorf("%w: rank %d of a tensor-parallel group of %d", ErrModel, r, t.size())
+		return nil, fmt.Errorf("%w: rank %d does not exist in a tensor-parallel group of %d", ErrModel, r, t.size())
 	}
 	part := &Model{Config: m.Config, tensor: t}
 	languageOf(m.Config.Family).build(part)
@@ -88,27 +88,27 @@ func (m *Model) ShardParameters(chunks []ChunkSpec, rank, size int) (int64, erro
 	return part.ParametersOf(chunks), nil
 }
 
-// gradSum says whether the gradients that ranks have of one parameter are parts of a sum.
+// gradSum says whether the ranks' gradients of one parameter are parts of a sum.
 type gradSum uint8
 
 const (
-	alike      gradSum = iota // every rank computes the same, or has a slice of its own
-	bySequence                // parts where the ranks have different positions
-	byHeads                   // parts in any case: of other heads
+	alike      gradSum = iota // every rank computes the same gradient, or has its own slice
+	bySequence                // parts if the ranks have different positions
+	byHeads                   // always parts: the ranks have different heads
 )
 
-// summed reports whether a parameter's gradients have to be added up over the ranks.
+// summed reports whether a parameter's gradients have to be added over the ranks.
 func (s *Stage) summed(p *Param) bool {
 	t := s.opts.Tensor
 	return t.size() > 1 && !p.Frozen && (p.sum == byHeads || p.sum == bySequence && t.Sequence || p.Split.replicas(t.size()) > 1)
 }
 
-// bucketLen bounds, in elements, what is summed by one collective, but for a parameter larger
-// than that.
+// bucketLen limits the number of elements that one collective adds, except for a single larger
+// parameter.
 const bucketLen = 4 << 20
 
-// sumGrads records the sums over the ranks of the gradients that are parts, before anybody reads
-// them. Many small ones share a collective. Where only some ranks have a slice, it is added in
+// sumGrads records the sums over the ranks of the gradients that are parts, before anything reads
+// them. Many small ones share a collective. If only some ranks have a slice, it is added as part of
 // the whole, which is zero elsewhere.
 func (s *Stage) sumGrads(l *tensorops.List) {
 	var bucket []*localParam
@@ -154,14 +154,14 @@ func (s *Stage) sumBucket(l *tensorops.List, bucket []*localParam, n int) {
 	l.Free(sums)
 }
 
-// answers reports whether this rank is the one that reports a parameter's norm and saves it: the
-// first of those that have the same slice.
+// answers reports whether this rank reports a parameter's norm and saves it: the first of the ranks
+// with the same slice.
 func (s *Stage) answers(p *Param) bool {
 	t := s.opts.Tensor
 	return t.size() <= 1 || t.rank() == 0 || p.Split.Units > 0 && t.rank()%p.Split.replicas(t.size()) == 0
 }
 
-// elements is the number of elements of a shape.
+// elements returns the number of elements of a shape.
 func elements(shape []int) int {
 	n := 1
 	for _, d := range shape {
@@ -170,7 +170,7 @@ func elements(shape []int) int {
 	return n
 }
 
-// local are the sizes of a decoder layer on this rank.
+// local returns the sizes of a decoder layer on this rank.
 func (m *Model) local() Config {
 	c := m.Config
 	if size := m.tensor.size(); size > 1 {
@@ -180,7 +180,7 @@ func (m *Model) local() Config {
 	return c
 }
 
-// cut says how a parameter is split, and on a rank of a group makes it that rank's slice.
+// cut says how a parameter is split and, on a rank of a group, turns it into that rank's slice.
 func (m *Model) cut(u use, s Split) use {
 	p := u.param
 	p.Split = s
@@ -223,5 +223,5 @@ func (m *Model) byRows(l linear, units int) linear {
 	return l
 }
 
-// vocabSplit is that of an embedding and of a head, by rows.
+// vocabSplit splits an embedding or a head by rows.
 func vocabSplit(c Config) Split { return Split{0, 1, c.Vocab} }

@@ -6,16 +6,16 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// What a pass does together with the other ranks of a tensor-parallel group. Without one
-// these are the operations of a stage alone.
+// What a pass does together with the other ranks of a tensor-parallel group. Without a group these
+// are the operations of a stage alone.
 
 func (c *pass) tensor() TensorParallel { return c.stage.opts.Tensor }
 
-// sequence reports whether this rank has some positions only of the residual stream.
+// sequence reports whether this rank has only some positions of the residual stream.
 func (c *pass) sequence() bool { return c.tensor().Sequence && c.tensor().size() > 1 }
 
-// positions are those of each sequence that the residual stream has on this rank, from the one
-// at firstPosition on.
+// positions returns the number of positions of each sequence that the residual stream has on this
+// rank, starting at firstPosition.
 func (c *pass) positions() int {
 	return c.stage.edgePositions(c.mb)
 }
@@ -34,10 +34,12 @@ func (c *pass) firstPosition() int {
 	return 0
 }
 
-// localRows is the number of rows of the residual stream on this rank, rows that of all.
+// localRows returns the number of rows of the residual stream on this rank; rows returns that of
+// all ranks.
 func (c *pass) localRows() int { return c.mb.Sequences * c.positions() }
 
-// sharedPositions leaves this rank its positions of a microbatch. One whose positions the ranks can't share alike is refused.
+// sharedPositions reduces a microbatch to this rank's positions. It refuses positions that the
+// ranks can't share equally.
 type sharedPositions struct {
 	noHook
 	stage *Stage
@@ -50,13 +52,14 @@ func (h sharedPositions) share(f *inFlight) error {
 	}
 	f.mb = own
 	if t := h.stage.opts.Tensor; t.Sequence && f.mb.Positions%t.size() != 0 {
-		return fmt.Errorf("%w: microbatch %d has %d positions, which sequence parallelism of %d can't share alike", ErrInput, f.mb.Index,
+		return fmt.Errorf("%w: microbatch %d has %d positions, which sequence parallelism of %d cannot share equally", ErrInput, f.mb.Index,
 			f.mb.Positions, t.size())
 	}
 	return nil
 }
 
-// total makes of a part of a sum, over all positions, the sum: of this rank's positions. It owns t.
+// total turns a part of a sum, over all positions, into this rank's positions of the sum. It owns
+// t.
 func (c *pass) total(t tensorops.Tensor) tensorops.Tensor {
 	switch g := c.tensor().Group; {
 	case c.tensor().size() <= 1:
@@ -72,7 +75,7 @@ func (c *pass) total(t tensorops.Tensor) tensorops.Tensor {
 	}
 }
 
-// beginCollective begins a collective beside what follows.
+// beginCollective starts a collective that runs beside the following operations.
 func (c *pass) beginCollective(a tensorops.CollectiveArgs) {
 	c.Begin(a)
 	if c.stage.opts.NoOverlap {
@@ -80,7 +83,8 @@ func (c *pass) beginCollective(a tensorops.CollectiveArgs) {
 	}
 }
 
-// totalBeside is total, and meanwhile computes what record records, which must not need it.
+// totalBeside is total and, meanwhile, the operations that record records, which must not need its
+// result.
 func (c *pass) totalBeside(t tensorops.Tensor, record func()) tensorops.Tensor {
 	if c.tensor().size() <= 1 || !c.weightsToo {
 		return c.total(t)
@@ -98,8 +102,8 @@ func (c *pass) totalBeside(t tensorops.Tensor, record func()) tensorops.Tensor {
 	return a.Dst
 }
 
-// gatherAhead begins to gather what a norm makes of x again for a weight gradient, beside what
-// follows, where that gradient comes soon. gatherAhead and wait are a pair.
+// gatherAhead starts gathering a norm's recomputed output for a weight gradient that comes soon,
+// beside the following operations. Each call needs a wait.
 func (c *pass) gatherAhead(m *norm, x tensorops.Tensor) (a ahead) {
 	if !c.sequence() || !c.weightsToo {
 		return ahead{}
@@ -110,10 +114,10 @@ func (c *pass) gatherAhead(m *norm, x tensorops.Tensor) (a ahead) {
 	return a
 }
 
-// ahead is what is being gathered; none where it is not.
+// ahead is a tensor being gathered; invalid if none is.
 type ahead struct{ part, all tensorops.Tensor }
 
-// wait returns all positions, or none.
+// wait returns all positions, or an invalid tensor.
 func (a *ahead) wait(c *pass) tensorops.Tensor {
 	if a.part.Valid() {
 		c.Await()
@@ -122,7 +126,7 @@ func (a *ahead) wait(c *pass) tensorops.Tensor {
 	return a.all
 }
 
-// gathered makes of this rank's positions those of all ranks. It owns t.
+// gathered turns this rank's positions into those of all ranks. It owns t.
 func (c *pass) gathered(t tensorops.Tensor) tensorops.Tensor {
 	if !c.sequence() {
 		return t
@@ -132,14 +136,14 @@ func (c *pass) gathered(t tensorops.Tensor) tensorops.Tensor {
 	return all
 }
 
-// gather is a copy of t with the positions of all ranks.
+// gather returns a copy of t with the positions of all ranks.
 func (c *pass) gather(t tensorops.Tensor) tensorops.Tensor {
 	all := c.ofPositions(t, c.mb.Positions)
 	c.AllGather(all, t, 1, c.tensor().Group)
 	return all
 }
 
-// ofPositions takes a tensor like t, which is [B, …, C], for so many positions of a sequence.
+// ofPositions allocates a tensor like t, which is [B, …, C], for another number of positions.
 func (c *pass) ofPositions(t tensorops.Tensor, positions int) tensorops.Tensor {
 	if !t.Valid() { // after an error
 		return tensorops.Tensor{}
@@ -147,7 +151,7 @@ func (c *pass) ofPositions(t tensorops.Tensor, positions int) tensorops.Tensor {
 	return c.Alloc(t.DType(), t.Dim(0), positions, t.Cols())
 }
 
-// dropout records y = skip + x with some elements dropped, at a place of the residual stream.
+// dropout records y = skip + x with some elements of x dropped, at a site of the residual stream.
 // An element's random bits are those of its sequence, position and feature.
 func (c *pass) dropout(y, x, skip tensorops.Tensor, s site) {
 	width, places := y.Cols(), c.places()
@@ -167,8 +171,8 @@ func (c *pass) dropout(y, x, skip tensorops.Tensor, s site) {
 	}
 }
 
-// eachAttention calls f for an attention of all sequences, or of some: the random bits of its
-// dropout lie apart where the heads are split.
+// eachAttention calls f for one attention over all sequences, or for several over some of them: the
+// random bits of dropout are not contiguous if the heads are split.
 func (c *pass) eachAttention(heads int, f func(first, last int, a tensorops.AttentionOpts), a tensorops.AttentionOpts) {
 	t := c.tensor()
 	if t.size() <= 1 || a.Mask.P == 0 {
@@ -184,10 +188,10 @@ func (c *pass) eachAttention(heads int, f func(first, last int, a tensorops.Atte
 	}
 }
 
-// sequences are [first, last) of all that a tensor holds.
+// sequences are the sequences [first, last) of all that a tensor holds.
 type sequences struct{ first, last, all int }
 
-// rows are a tensor's rows of them; it is as it is where they are all.
+// rows returns a tensor's rows of these sequences; the tensor itself if they are all.
 func (s sequences) rows(t tensorops.Tensor) tensorops.Tensor {
 	if s.last-s.first == s.all {
 		return t
@@ -196,18 +200,18 @@ func (s sequences) rows(t tensorops.Tensor) tensorops.Tensor {
 	return t.RowRange(s.first*each, s.last*each)
 }
 
-// vocabRows are the tokens of a microbatch whose rows of a vocabulary's weight this rank has:
-// the rows here, and where in the microbatch they stand.
+// vocabRows are the tokens of a microbatch whose rows of a vocabulary's weight are on this rank:
+// the rows on this rank, and the tokens' positions in the microbatch.
 type vocabRows struct{ ids, at []int32 }
 
-// find picks them.
+// find selects them.
 func (v *vocabRows) find(c *pass, w use, tokens []int32) {
 	v.ids, v.at = v.ids[:0], v.at[:0]
 	from, to := w.param.Slice.From, w.param.Slice.To
 	for i, token := range tokens {
 		id := int(token)
 		if id < 0 || id >= w.param.Whole[0] {
-			c.Fail(fmt.Errorf("%w: row %d holds %d, the vocabulary has %d", tensorops.ErrToken, i, id, w.param.Whole[0]))
+			c.Fail(fmt.Errorf("%w: row %d holds token %d, but the vocabulary has %d tokens", tensorops.ErrToken, i, id, w.param.Whole[0]))
 			return
 		}
 		if id >= from && id < to {
@@ -216,15 +220,15 @@ func (v *vocabRows) find(c *pass, w use, tokens []int32) {
 	}
 }
 
-// upload puts row numbers on the device.
+// upload copies row numbers to the device.
 func (c *pass) upload(rows []int32) tensorops.Tensor {
 	t := c.Alloc(tensorops.Int32, len(rows))
 	c.Upload(t, tensorops.HostBytes(rows))
 	return t
 }
 
-// embed returns the rows of a vocabulary's weight that tokens name, [B, T, C]. They are on the
-// device too, as ids; where the vocabulary is split, v has those of this rank.
+// embed returns the rows of a vocabulary's weight for the tokens, [B, T, C]. ids are the same
+// tokens on the device. If the vocabulary is split, v has those of this rank.
 func (c *pass) embed(w use, ids tensorops.Tensor, v *vocabRows) tensorops.Tensor {
 	weight := c.weight(w)
 	if c.tensor().size() <= 1 {
@@ -234,7 +238,7 @@ func (c *pass) embed(w use, ids tensorops.Tensor, v *vocabRows) tensorops.Tensor
 	}
 	sum := c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, weight.Cols())
 	c.Fill(sum, 0)
-	// Room for all rows, so that the memory of a step does not depend on its tokens.
+	// Memory for all rows, so that the memory of a step does not depend on its tokens.
 	rows := c.Alloc(tensorops.Float32, c.rows(), weight.Cols())
 	if n := len(v.ids); n > 0 {
 		here, at := c.upload(v.ids), c.upload(v.at)
@@ -253,7 +257,7 @@ func (c *pass) embed(w use, ids tensorops.Tensor, v *vocabRows) tensorops.Tensor
 	return y
 }
 
-// embedIDs is embed of ids that the device has not.
+// embedIDs is embed for ids that are not on the device.
 func (c *pass) embedIDs(w use, tokens []int32, v *vocabRows) tensorops.Tensor {
 	if c.tensor().size() > 1 {
 		return c.embed(w, tensorops.Tensor{}, v)
@@ -264,13 +268,13 @@ func (c *pass) embedIDs(w use, tokens []int32, v *vocabRows) tensorops.Tensor {
 	return y
 }
 
-// hidden takes a tensor for one depth of the residual stream.
+// hidden allocates a tensor for one depth of the residual stream.
 func (c *pass) hidden(width int) tensorops.Tensor {
 	return c.Alloc(c.stage.opts.Residual, c.mb.Sequences, c.positions(), width)
 }
 
-// embedGrad adds the gradient of embed, of all positions, to rows of grad: those that v has, or
-// slots instead.
+// embedGrad adds the gradient of embed, for all positions, to rows of grad: those in v, or slots
+// instead.
 func (c *pass) embedGrad(grad, dy tensorops.Tensor, v *vocabRows, slots []int32) {
 	rows := c.Alloc(tensorops.Float32, c.rows(), dy.Cols())
 	if n := len(v.ids); n > 0 {

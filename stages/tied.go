@@ -7,26 +7,25 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Uses are those of a weight on one rank: as the embedding's, for multi-token
-// prediction, as the head's.
+// Uses are the uses of a weight on one rank: by the embedding, by multi-token prediction, by the
+// head.
 type Uses [numPlaces]bool
 
-// TiedGrad is one rank's part of a tied weight's gradient, for another rank that uses the
-// weight.
+// TiedGrad is one rank's part of a tied weight's gradient, for another rank that uses the weight.
 type TiedGrad struct {
 	Param int
-	To    int  // who it is for, of those that TiedGrads was given
-	Uses  Uses // that it is of
-	First int  // row of the whole weight that it begins with
-	// Those rows of the weight that both ranks have; where the receiver has to add several uses one by one,
-	// with the rows of each one after the other.
+	To    int  // index of the receiver among those passed to TiedGrads
+	Uses  Uses // uses that it includes
+	First int  // its first row of the whole weight
+	// Grad holds the rows of the weight that both ranks have. If the receiver has to add several
+	// uses separately, the rows of the uses follow one another.
 	Grad tensorops.Tensor
 }
 
-// TensorPlace is that of a rank in its tensor group.
+// TensorPlace is a rank's place in its tensor group.
 type TensorPlace struct{ Rank, Size int }
 
-// rows are those of the whole that a rank has of a parameter which is used in several places.
+// rowsAt returns the rows of the whole that a rank has, of a parameter with several uses.
 func (p *Param) rowsAt(at TensorPlace) (first, limit int) {
 	if s := p.Split.Slice(p.Whole, at.Rank, at.Size); !s.whole() && s.Dim == 0 {
 		return s.From, s.To
@@ -34,7 +33,7 @@ func (p *Param) rowsAt(at TensorPlace) (first, limit int) {
 	return 0, p.Whole[0]
 }
 
-// firstRow is the row of the whole that this rank's part begins with.
+// firstRow returns the first row of this rank's part in the whole.
 func (h *localParam) firstRow() int {
 	if s := h.param.Slice; !s.whole() && s.Dim == 0 {
 		return s.From
@@ -42,14 +41,14 @@ func (h *localParam) firstRow() int {
 	return 0
 }
 
-// sumOrder is the order in which the gradients of a weight's uses are added, on
-// every rank: ((head + multi-token prediction) + embedding). Addition does not
-// associate, so that under another order the bits would follow from the layout. It
-// does commute: which of two operands lies where makes no difference.
+// sumOrder is the order in which the gradients of a weight's uses are added, on every rank: ((head
+// + multi-token prediction) + embedding). Floating-point addition is not associative, so with
+// different orders the bits would depend on the layout. It is commutative: swapping two operands
+// makes no difference.
 var sumOrder = [numPlaces]int{placeHead, placeMTP, placeOwn}
 
-// parts lists the gradients that a rank with these uses sends, in the order of
-// addition: the first two are one where it has both.
+// parts lists the gradients that a rank with these uses sends, in the order of addition: the first
+// two as one if it has both.
 func parts(here Uses) []int {
 	var out []int
 	for _, place := range sumOrder {
@@ -60,8 +59,8 @@ func parts(here Uses) []int {
 	return out
 }
 
-// place is the use whose gradient is whole and becomes the weight's. It comes first
-// in the order of addition, so that what is by rows is added to it.
+// place returns the use whose gradient is whole and becomes the weight's. It comes first in the
+// order of addition, so that row gradients are added to it.
 func (h *localParam) place() int {
 	for _, place := range sumOrder {
 		if h.here[place] {
@@ -71,8 +70,8 @@ func (h *localParam) place() int {
 	return placeOwn
 }
 
-// TiedGrads records copies of the gradients that other ranks need: of each parameter one
-// for each of those that have rows of it that this rank has.
+// TiedGrads records copies of the gradients that other ranks need: for each parameter, one for each
+// rank that has rows which this rank has.
 func (s *Stage) TiedGrads(l *tensorops.List, to []TensorPlace) []TiedGrad {
 	var out []TiedGrad
 	for _, h := range s.local {
@@ -115,14 +114,14 @@ func (h *localParam) copyParts(l *tensorops.List, first, limit int) tensorops.Te
 	return g
 }
 
-// rowsOf are the rows of a rank's part that a gradient is of.
+// rowsOf returns the rows of a rank's part to which a gradient belongs.
 func (h *localParam) rowsOf(g TiedGrad) (first, limit int) {
 	first = g.First - h.firstRow()
 	return first, first + g.Grad.Dim(0)/len(parts(g.Uses))
 }
 
-// fits reports whether a gradient is of uses that other ranks have, and of rows that have not come
-// yet, all uses of one rank in one tensor.
+// fits reports whether a gradient is of uses on other ranks, and of rows that have not arrived yet,
+// with all uses of one rank in one tensor.
 func (h *localParam) fits(g TiedGrad) bool {
 	any := false
 	for place, used := range g.Uses {
@@ -148,13 +147,13 @@ func (h *localParam) fits(g TiedGrad) bool {
 	return true
 }
 
-// overlap reports whether a gradient that has come is of some of these rows.
+// overlap reports whether a gradient that has arrived covers some of these rows.
 func (h *localParam) overlap(o TiedGrad, first, limit int) bool {
 	from, to := h.rowsOf(o)
 	return from < limit && first < to
 }
 
-// missing are the uses elsewhere of which gradients have not come, of some rows or of all.
+// missing returns the uses on other ranks of which some or all rows of gradients have not arrived.
 func (h *localParam) missing() Uses {
 	missing := Uses(h.param.places)
 	for place := range missing {
@@ -170,7 +169,7 @@ func (h *localParam) missing() Uses {
 	return missing
 }
 
-// joinOthers makes one gradient of those that came in rows from several ranks. No rows are missing.
+// joinOthers joins gradients that came in rows from several ranks. No rows are missing.
 func (h *localParam) joinOthers(l *tensorops.List) {
 	if len(h.others) == 0 {
 		return
@@ -197,7 +196,7 @@ func (h *localParam) joinOthers(l *tensorops.List) {
 	h.others = whole
 }
 
-// reduce adds the first two uses where both are here.
+// reduce adds the first two uses if both are on this rank.
 func (h *localParam) reduce(l *tensorops.List) {
 	if by := h.rows[placeMTP]; by != nil && h.here[placeHead] {
 		by.addTo(l, h.g[placeHead])
@@ -205,11 +204,11 @@ func (h *localParam) reduce(l *tensorops.List) {
 	}
 }
 
-// sum adds the gradients of all uses, in their order, to the one that becomes the
-// weight's. Those of other ranks that come before it are added up where they lie.
+// sum adds the gradients of all uses, in order, to the one that becomes the weight's. Those of
+// other ranks that come before it are added in their own memory.
 func (h *localParam) sum(l *tensorops.List) {
 	if h.shared && h.missing() != (Uses{}) {
-		l.Fail(fmt.Errorf("%w: a gradient of %s from another rank has not come", ErrInput, h.param.Name))
+		l.Fail(fmt.Errorf("%w: the gradient of %s from another rank has not arrived", ErrInput, h.param.Name))
 		return
 	}
 	h.joinOthers(l)
@@ -240,7 +239,7 @@ func (h *localParam) sum(l *tensorops.List) {
 	h.others = h.others[:0]
 }
 
-// otherPart is another rank's gradient of a use; none where it is within another part.
+// otherPart returns another rank's gradient of a use; invalid if it is included in another part.
 func (h *localParam) otherPart(place int) tensorops.Tensor {
 	rows := h.param.Shape[0]
 	for _, o := range h.others {
@@ -251,8 +250,8 @@ func (h *localParam) otherPart(place int) tensorops.Tensor {
 	return tensorops.Tensor{}
 }
 
-// MissingTied makes gradients in the place of those that other ranks would send, so that the end of a step can be
-// recorded without them, in a dry run.
+// MissingTied makes gradients in place of those that other ranks would send, so that the end of a
+// step can be recorded in a dry run.
 func (s *Stage) MissingTied(l *tensorops.List) []TiedGrad {
 	var all []TiedGrad
 	for _, h := range s.local {

@@ -9,10 +9,10 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// ErrNotFinite: a layer has computed NaN or infinity.
+// ErrNotFinite means that a layer computed NaN or infinity.
 var ErrNotFinite = errors.New("not a finite number")
 
-// LayerError is a mistake of a Layer: what it returned does not fit, or it panicked.
+// LayerError is a fault of a Layer: an invalid result, or a panic.
 type LayerError struct {
 	Layer      string
 	Pass       string // "forward", "input gradient", "weight gradient" or "report"
@@ -26,7 +26,7 @@ func (e *LayerError) Error() string {
 
 func (e *LayerError) Unwrap() error { return e.Err }
 
-// Names of passes.
+// The names of the passes.
 const (
 	passForward    = "forward"
 	passInputGrad  = "input gradient"
@@ -34,13 +34,13 @@ const (
 	passReport     = "report"
 )
 
-// unit is a Layer in its place of a model.
+// unit is a Layer at its place in a model.
 type unit struct {
 	sym    byte
 	name   string
 	layer  Layer
 	params []use
-	wants  []bool // which inputs want a gradient
+	wants  []bool // which inputs need a gradient
 	outs   int
 	fields []string
 	whole  bool
@@ -67,7 +67,7 @@ func (u *unit) uses() []use        { return u.params }
 func (u *unit) linears() []*linear { return nil }
 func (u *unit) newState() state    { return new(unitState) }
 
-// flops is the work of a forward of a sample.
+// flops returns the operations of a forward for one sample.
 func (u *unit) flops() float64 {
 	if c, ok := u.layer.(Costs); ok {
 		return c.FLOPs()
@@ -82,12 +82,12 @@ func (u *unit) flops() float64 {
 // unitState is what is kept of a microbatch for a unit.
 type unitState struct {
 	in, dout, saved []holding
-	replaced        []holding // what was saved, until the pass that saves something else there has ended
-	shapes          []shape   // of the outputs
+	replaced        []holding // saved tensors that were replaced, until the pass that replaced them ends
+	shapes          []shape   // shapes of the outputs
 	host            []float64
 	own             any
 	recompute       bool
-	ts, grads       []tensorops.Tensor // what the layer is given
+	ts, grads       []tensorops.Tensor // the arguments of the layer
 }
 
 type shape struct {
@@ -113,17 +113,17 @@ func (s *unitState) tensors(of []holding, to *[]tensorops.Tensor) []tensorops.Te
 	return *to
 }
 
-// box is a buffer that several hold; the last one to let go of it frees it.
+// box is a buffer with a count of its holders; the last holder to release it frees it.
 type box struct {
-	t    tensorops.Tensor // none: a parameter's, which nobody frees
+	t    tensorops.Tensor // invalid: a parameter's buffer, which is not freed
 	refs int
 	home *boxes
 }
 
-// boxes makes boxes, and keeps those that are empty for the next ones.
+// boxes makes boxes, and keeps empty ones for reuse.
 type boxes struct{ spare []*box }
 
-// hold puts a tensor into a box that one holds.
+// hold puts a tensor into a box with one holder.
 func (b *boxes) hold(t tensorops.Tensor) holding {
 	if k := len(b.spare) - 1; k >= 0 {
 		x := b.spare[k]
@@ -134,20 +134,20 @@ func (b *boxes) hold(t tensorops.Tensor) holding {
 	return holding{t, &box{t, 1, b}}
 }
 
-// borrow puts a tensor into a box that nobody frees.
+// borrow puts a tensor into a box that is never freed.
 func (b *boxes) borrow(t tensorops.Tensor) holding {
 	h := b.hold(t)
 	h.box.t = tensorops.Tensor{}
 	return h
 }
 
-// holding is a tensor that somebody holds, whose buffer is in a box.
+// holding is a tensor with a holder, whose buffer is in a box.
 type holding struct {
 	t   tensorops.Tensor
 	box *box
 }
 
-// letGo reports whether nobody holds the box any more.
+// letGo releases one hold and reports whether it was the last.
 func (b *box) letGo() bool {
 	if b.refs--; b.refs > 0 {
 		return false
@@ -156,7 +156,7 @@ func (b *box) letGo() bool {
 	return true
 }
 
-// drop lets go of it.
+// drop releases the holding.
 func (h *holding) drop(l *tensorops.List) {
 	if h.box != nil && h.box.letGo() {
 		l.Free(h.box.t)
@@ -164,7 +164,8 @@ func (h *holding) drop(l *tensorops.List) {
 	*h = holding{}
 }
 
-// take makes it the caller's alone: as it is, or where others hold it too a copy.
+// take returns a tensor that only the caller owns: the same tensor, or a copy if it has other
+// holders.
 func (h *holding) take(l *tensorops.List) tensorops.Tensor {
 	t := h.t
 	if h.box != nil && (!h.box.letGo() || !h.box.t.Valid()) && t.Valid() {
@@ -182,7 +183,7 @@ func dropAll(l *tensorops.List, hs *[]holding) {
 	*hs = (*hs)[:0]
 }
 
-// boxOf finds who holds a tensor's buffer already.
+// boxOf finds the box that already has a tensor's buffer.
 func boxOf(t tensorops.Tensor, among ...[]holding) *box {
 	for _, hs := range among {
 		for _, h := range hs {
@@ -194,7 +195,7 @@ func boxOf(t tensorops.Tensor, among ...[]holding) *box {
 	return nil
 }
 
-// call runs a method of a layer. An error of recording, and a panic, are its error.
+// call runs a method of a layer. It reports errors of recording and panics as errors of the layer.
 func (u *unit) call(p *pass, what string, run func(p *Pass)) {
 	if p.Err() != nil {
 		return
@@ -217,8 +218,8 @@ func (u *unit) mistake(p *pass, what, format string, args ...any) {
 	p.Fail(&LayerError{u.name, what, p.mb.Index, fmt.Errorf("%w: "+format, append([]any{ErrInput}, args...)...)})
 }
 
-// keep gives every tensor that the layer has saved its box, and lets go of what it has saved
-// something else in place of.
+// keep puts every tensor that the layer has saved into a box, and releases the tensors that they
+// replaced.
 func (s *unitState) keep(p *pass, u *unit, others ...[]holding) {
 	for i, h := range s.saved {
 		if h.box == nil && h.t.Valid() {
@@ -234,7 +235,8 @@ func (s *unitState) keep(p *pass, u *unit, others ...[]holding) {
 	dropAll(p.List, &s.replaced)
 }
 
-// adopt holds what a layer returns or saves: in the box that has its buffer already, or in one of its own.
+// adopt holds a tensor that a layer returns or saves: in the box that already has its buffer, or in
+// a new one.
 func (u *unit) adopt(p *pass, t tensorops.Tensor, among ...[]holding) holding {
 	if b := boxOf(t, append(among, p.flight.fields)...); b != nil {
 		b.refs++
@@ -250,8 +252,8 @@ func (u *unit) adopt(p *pass, t tensorops.Tensor, among ...[]holding) holding {
 	return p.hold(t)
 }
 
-// dense is what a layer returns without gaps, so that what others get does not depend on where
-// the model is cut: what crosses an edge has none. The view that has them goes to rest.
+// dense makes a layer's result contiguous, so that other layers do not see where the model is cut:
+// tensors from an edge are always contiguous. A view that is not contiguous goes to rest.
 func (h holding) dense(p *pass, rest *[]holding) holding {
 	if h.t.Contiguous() {
 		return h
@@ -262,15 +264,15 @@ func (h holding) dense(p *pass, rest *[]holding) holding {
 	return p.hold(t)
 }
 
-// forward records a unit's forward, with its inputs in the state, and returns its outputs,
-// each held once by the caller.
+// forward records a unit's forward, with its inputs in the state, and returns its outputs. The
+// caller holds each of them once.
 func (u *unit) forward(p *pass, s *unitState) []holding {
 	var out []tensorops.Tensor
 	u.call(p, passForward, func(q *Pass) { out = p.layerOf(u).Forward(q, s.tensors(s.in, &s.ts)) })
 	outs := make([]holding, u.outs)
 	u.freed(p, passForward, s)
 	if p.Err() == nil && len(out) != u.outs {
-		u.mistake(p, passForward, "it returned %d outputs and should return %d", len(out), u.outs)
+		u.mistake(p, passForward, "it returned %d outputs, want %d", len(out), u.outs)
 	}
 	if p.Err() != nil {
 		return outs
@@ -279,7 +281,7 @@ func (u *unit) forward(p *pass, s *unitState) []holding {
 	var rest []holding
 	for i, t := range out {
 		if !t.Valid() || t.Released() {
-			u.mistake(p, passForward, "output %d is none, or was freed", i)
+			u.mistake(p, passForward, "output %d is invalid or was freed", i)
 			return outs
 		}
 		outs[i] = u.adopt(p, t, s.in, outs[:i], rest).dense(p, &rest)
@@ -291,8 +293,8 @@ func (u *unit) forward(p *pass, s *unitState) []holding {
 	return outs
 }
 
-// inputGrad records a unit's input gradient, with those of its outputs in the state, and
-// returns those of the inputs that want one, each held once by the caller.
+// inputGrad records a unit's input gradient, with the gradients of its outputs in the state, and
+// returns those of the inputs that need one. The caller holds each of them once.
 func (u *unit) inputGrad(p *pass, s *unitState) []holding {
 	if s.recompute {
 		outs := u.forward(p, s)
@@ -308,10 +310,10 @@ func (u *unit) inputGrad(p *pass, s *unitState) []holding {
 		return grads
 	}
 	if len(din) > len(grads) {
-		u.mistake(p, passInputGrad, "it returned %d gradients and has %d inputs", len(din), len(grads))
+		u.mistake(p, passInputGrad, "it returned %d gradients, want %d, one for each input", len(din), len(grads))
 		return grads
 	}
-	var rest []holding // what nobody asked for, above all
+	var rest []holding // mainly gradients that are not needed
 	for i, want := range u.wants {
 		switch {
 		case !want && (i >= len(din) || !din[i].Valid() || din[i].Released()):
@@ -320,7 +322,7 @@ func (u *unit) inputGrad(p *pass, s *unitState) []holding {
 			u.mistake(p, passInputGrad, "it returned no gradient of input %d, %v", i, ins[i])
 			return grads
 		case want && (din[i].DType() != tensorops.Float32 || !din[i].SameShape(ins[i])):
-			u.mistake(p, passInputGrad, "it returned a gradient of %v for input %d, which is %v", din[i], i, ins[i])
+			u.mistake(p, passInputGrad, "it returned a gradient of %v for input %d of %v", din[i], i, ins[i])
 			return grads
 		}
 		h := u.adopt(p, din[i], s.in, s.dout, s.saved, s.replaced, grads[:i], rest)
@@ -339,7 +341,7 @@ func (u *unit) inputGrad(p *pass, s *unitState) []holding {
 	return grads
 }
 
-// weightGrad records a unit's weight gradient, and frees all that was kept.
+// weightGrad records a unit's weight gradient, and frees everything that was kept.
 func (u *unit) weightGrad(p *pass, s *unitState) {
 	if !u.whole {
 		u.call(p, passWeightGrad, func(q *Pass) {
@@ -351,12 +353,12 @@ func (u *unit) weightGrad(p *pass, s *unitState) {
 	s.drop(p.List, true)
 }
 
-// others says whose a tensor is, in words that follow "which it"; "" if it is the layer's to free.
+// others says who owns a tensor, in words that follow "which it"; "" if the layer may free it.
 func (u *unit) others(p *pass, s *unitState, t tensorops.Tensor) string {
 	for i, all := range [][]holding{s.in, s.dout, s.saved, p.flight.fields} {
 		for _, h := range all {
 			if h.t.Valid() && h.t.Buffer() == t.Buffer() {
-				return [...]string{"was given", "was given as a gradient", "saves", "reads as a field"}[i]
+				return [...]string{"got as an input", "got as a gradient", "saves", "reads as a field"}[i]
 			}
 		}
 	}
@@ -368,11 +370,11 @@ func (u *unit) others(p *pass, s *unitState, t tensorops.Tensor) string {
 	return ""
 }
 
-// freed looks whether a layer has freed what is not its own, or what it saves.
+// freed checks whether a layer has freed a tensor that it does not own or that it saves.
 func (u *unit) freed(p *pass, what string, s *unitState) {
 	for _, use := range u.params {
 		if p.weight(use).Released() || p.grad(use).Released() {
-			u.mistake(p, what, "it freed its parameter %q, or the gradient of it", use.param.Name)
+			u.mistake(p, what, "it freed its parameter %q, or the gradient of that parameter", use.param.Name)
 		}
 	}
 	for i, all := range [][]holding{s.in, s.dout, s.saved} {
@@ -381,7 +383,7 @@ func (u *unit) freed(p *pass, what string, s *unitState) {
 			if !h.t.Released() {
 				continue
 			}
-			u.mistake(p, what, "it freed %v, which it %s", h.t, [...]string{"was given", "was given as a gradient", "saves"}[i])
+			u.mistake(p, what, "it freed %v, which it %s", h.t, [...]string{"got as an input", "got as a gradient", "saves"}[i])
 			if h.box != nil {
 				h.box.t = tensorops.Tensor{} // not again
 			}
@@ -390,7 +392,7 @@ func (u *unit) freed(p *pass, what string, s *unitState) {
 	}
 }
 
-// check is a sum of squares that a layer's output is looked at by, once it is there.
+// check is a sum of squares with which a layer's output is checked after it is computed.
 type check struct {
 	unit       *unit
 	pass, what string
@@ -399,8 +401,8 @@ type check struct {
 	host       []float64
 }
 
-// verify looks whether what a program's own layer has computed is finite: its squares' sum is.
-// (The sum of squares of float32 or bfloat16 numbers can't overflow in float64.)
+// verify checks that the results of a program's own layer are finite: then the sum of their squares
+// is. (The sum of squares of float32 or bfloat16 numbers can't overflow in float64.)
 func (p *pass) verify(u *unit, passName, what string, i int, t tensorops.Tensor) {
 	summed := t.DType() == tensorops.Float32 || t.DType() == tensorops.BFloat16
 	if u.trusted() || !summed || !t.Contiguous() || p.chunk == nil {
@@ -414,15 +416,15 @@ func (p *pass) verify(u *unit, passName, what string, i int, t tensorops.Tensor)
 	p.chunk.checks = append(p.chunk.checks, c)
 }
 
-// trusted reports whether a layer is one of this package's own, whose numbers are looked at
-// where the step ends, as those of the language models are.
+// trusted reports whether a layer belongs to this package. Its numbers are checked at the end of
+// the step, as those of language models are.
 func (u *unit) trusted() bool {
 	_, ok := u.layer.(builtIn)
 	return ok
 }
 
-// Verify says what was wrong with the numbers of a chunk's last pass, when its list has completed: ErrNotFinite
-// names the layer of the program's own that made them.
+// Verify returns the error in the numbers of a chunk's last pass, after its list has completed: an
+// ErrNotFinite that names the program's layer that computed them.
 func (s *Stage) Verify(chunk int) error {
 	c := s.chunks[chunk]
 	if c == nil {

@@ -11,22 +11,22 @@ import (
 
 // Saved is a tensor in host memory, under the name that checkpoints use.
 type Saved struct {
-	Name  string // a parameter's name; with the optimizer's part in front, as "m.…"
+	Name  string // a parameter's name, after the part of the optimizer state if any, as in "m.…"
 	Index int    // Param.Index
 	Part  string // "": the weight
 	Shape []int
-	// Slice is the part of a tensor of shape Whole that it is, where tensor parallelism or ZeRO splits
-	// it. Slice.Put puts it in its place.
+	// Slice is the part of a tensor of shape Whole that this is, if tensor parallelism or ZeRO
+	// splits the tensor. Slice.Put copies it into place.
 	Slice Slice
 	Whole []int
-	// DType is what the stage holds it as: Float32, or BFloat16 of a frozen weight, under every
-	// layout the same. Then Narrow are its numbers, and else Data.
+	// DType is the type in which the stage holds the tensor: Float32, or BFloat16 for a frozen
+	// weight, the same in every layout. With BFloat16 the numbers are in Narrow, otherwise in Data.
 	DType  tensorops.DType
 	Data   []float32
 	Narrow []byte
 }
 
-// Bytes are the numbers, as the host has them.
+// Bytes returns the numbers as bytes, in the host's byte order.
 func (s *Saved) Bytes() []byte {
 	if s.DType == tensorops.BFloat16 {
 		return s.Narrow
@@ -34,7 +34,7 @@ func (s *Saved) Bytes() []byte {
 	return tensorops.HostBytes(s.Data)
 }
 
-// Hold makes it one of the numbers of a tensor that the host can address.
+// Hold sets the numbers to those of a tensor in memory that the host can address.
 func (s *Saved) Hold(t tensorops.Tensor) {
 	if s.DType = t.DType(); s.DType == tensorops.BFloat16 {
 		s.Narrow = tensorops.Bytes(t)
@@ -43,11 +43,11 @@ func (s *Saved) Hold(t tensorops.Tensor) {
 	s.Data = tensorops.Elements[float32](t)
 }
 
-// Source fills dst with a stored tensor, or with the part of it that p.Slice says. part is ""
-// for the weight, or one of the optimizer's parts.
+// Source fills dst with a stored tensor, or with the part of it given by p.Slice. part is "" for
+// the weight, or the name of a part of the optimizer state.
 type Source func(p *Param, part string, dst []float32) error
 
-// InitWeights is the Source of initial weights: a function of (seed, name, index).
+// InitWeights returns the Source of initial weights: a function of (seed, name, index).
 func InitWeights(seed uint64) Source {
 	return func(p *Param, part string, dst []float32) error {
 		if part != "" || p.Init.Std == 0 {
@@ -68,8 +68,8 @@ func InitWeights(seed uint64) Source {
 	}
 }
 
-// Load fills every weight, and the optimizer's state where withState, from a
-// source: one tensor at a time, through one piece of host memory.
+// Load fills every weight and, if withState is set, the optimizer state from a source: one tensor
+// at a time, through one piece of host memory.
 func (s *Stage) Load(src Source, withState bool) error {
 	largest := 0
 	for _, h := range s.local {
@@ -77,7 +77,7 @@ func (s *Stage) Load(src Source, withState bool) error {
 	}
 	piece, err := hostmem.New(largest * tensorops.Float32.Size())
 	if err != nil {
-		return fmt.Errorf("memory to load from: %w", err)
+		return fmt.Errorf("allocate memory to load from: %w", err)
 	}
 	host := tensorops.HostNumbers[float32](piece.Bytes)
 	for _, h := range s.local {
@@ -104,8 +104,8 @@ func (s *Stage) Load(src Source, withState bool) error {
 	return tensorops.Run(s.stream, l)
 }
 
-// DryLoad takes the memory that Load does, and gives it back, for a forecast: weights come in float32, also those that are
-// kept in bfloat16 alone.
+// DryLoad allocates and frees the memory that Load uses, for a forecast: weights are loaded in
+// float32, including those kept only in bfloat16.
 func (s *Stage) DryLoad() error {
 	for _, h := range s.local {
 		t := h.w
@@ -118,7 +118,7 @@ func (s *Stage) DryLoad() error {
 		l := s.stream.NewList()
 		l.Free(l.Alloc(tensorops.Float32, t.Shape()...))
 		if err := tensorops.Run(s.stream, l); err != nil {
-			return fmt.Errorf("memory to load %s: %w", h.param.Name, err)
+			return fmt.Errorf("allocate memory to load %s: %w", h.param.Name, err)
 		}
 	}
 	return nil
@@ -145,11 +145,11 @@ func (s *Stage) load(t tensorops.Tensor, p *Param, part string, src Source, host
 	return nil
 }
 
-// Save records copies, in memory of an arena that the host can address, of every weight
-// that this rank answers for and of its optimizer state. They are filled when the list
-// has completed, and are there until the arena is closed. With a nil arena they are no copies
-// but the tensors themselves, whose memory the host must be able to address: no list may change
-// them while somebody reads them.
+// Save records copies of every weight that this rank reports, and of its optimizer state, in memory
+// of an arena that the host can address. They are complete when the list has completed, and exist
+// until the arena is closed. With a nil arena the result is not copies but the tensors themselves,
+// in memory that the host must be able to address. Then no list may change them while they are
+// read.
 func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
 	var out []Saved
 	for _, h := range s.local {
@@ -171,7 +171,7 @@ func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
 			l.Fetch(v.Bytes(), t)
 			out = append(out, v)
 		}
-		first := s.opts.Data.rank() == 0 // what all replicas have is its to save
+		first := s.opts.Data.rank() == 0 // this replica saves what all replicas have
 		switch {
 		case h.splitsWeight && s.ofState(h.param).Len() > 0:
 			save(s.ownWeight(h), s.ofState(h.param), "")
@@ -187,7 +187,7 @@ func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
 	return out
 }
 
-// SavedBytes is what the copies of Save take.
+// SavedBytes returns the bytes of the copies of Save.
 func (s *Stage) SavedBytes() int64 {
 	var n int
 	for _, h := range s.local {
@@ -208,7 +208,7 @@ func (s *Stage) SavedBytes() int64 {
 	return int64(n)
 }
 
-// saved names a tensor of a parameter.
+// saved makes the description of a parameter's tensor.
 func saved(p *Param, part string) Saved {
 	v := Saved{Name: partName(part, p.Name), Index: p.Index, Part: part, Shape: p.Shape}
 	if !p.Slice.whole() {
@@ -217,15 +217,14 @@ func saved(p *Param, part string) Saved {
 	return v
 }
 
-// inPlace is a tensor as it lies in memory.
+// inPlace returns a tensor in its own memory.
 func inPlace(p *Param, part string, t tensorops.Tensor) Saved {
 	v := saved(p, part)
 	v.Hold(t)
 	return v
 }
 
-// Grads records copies of the accumulated gradients, for tests and for people
-// who look at them.
+// Grads records copies of the accumulated gradients, for tests and inspection.
 func (s *Stage) Grads(l *tensorops.List) []Saved {
 	var out []Saved
 	for _, h := range s.local {
@@ -247,7 +246,7 @@ func (s *Stage) Grads(l *tensorops.List) []Saved {
 	return out
 }
 
-// partName is the name of a part of a parameter in a checkpoint.
+// partName returns the name of a part of a parameter in a checkpoint.
 func partName(part, name string) string {
 	if part == "" {
 		return name
@@ -255,9 +254,9 @@ func partName(part, name string) string {
 	return part + "." + name
 }
 
-// CopyWeights records copies of what this rank has of every weight that it answers for, to the memory that to
-// gives for a whole parameter, by its Index. They are there when the list has completed and then place, if it is
-// not nil, has returned: what a rank has of a matrix may lie apart in the whole of it.
+// CopyWeights records copies of every weight that this rank reports. to returns the memory for a
+// whole parameter, given its Index. The copies are complete after the list has completed and place,
+// unless it is nil, has returned: a rank's part of a matrix need not be contiguous in the whole.
 func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) (place func() error) {
 	type apart struct {
 		p           *Param
@@ -270,7 +269,7 @@ func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) (pl
 		}
 		p, t, whole := h.param, h.w, to(h.param.Index)
 		if n := elements(p.Whole); len(whole) != n {
-			l.Fail(fmt.Errorf("%w: copy of %s: there is room for %d numbers of %d", ErrInput, p.Name, len(whole), n))
+			l.Fail(fmt.Errorf("%w: copy of %s: the memory has room for %d numbers, want %d", ErrInput, p.Name, len(whole), n))
 			return nil
 		}
 		if h.splitsWeight {
@@ -306,8 +305,8 @@ func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) (pl
 	}
 }
 
-// HostWeight is the memory of a weight, on a device whose memory the host can address, of a
-// stage without LowWeights. Whoever writes to it sees to it that no list reads it meanwhile.
+// HostWeight returns the memory of a weight, for a stage without LowWeights on a device whose
+// memory the host can address. The caller must not write to it while a list reads it.
 func (s *Stage) HostWeight(param int) []float32 {
 	return tensorops.Elements[float32](s.byParam[param].w)
 }

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// window is how many positions the queries of a decoder layer see, their own among them; 0: all.
+// window returns the number of positions to which the queries of a decoder layer attend, including
+// their own; 0: all.
 func (c Config) window(layer int) int {
 	if slices.Contains(c.Full, layer) {
 		return 0
@@ -19,27 +20,27 @@ func (c Config) window(layer int) int {
 func (c Config) checkWindow() error {
 	switch {
 	case c.Window < 0 || c.Window > MaxContext:
-		return fmt.Errorf("%w: the window is %d positions, it must be 0 (all) to %d", ErrModel, c.Window, MaxContext)
+		return fmt.Errorf("%w: the window is %d positions: it must be from 0 (all) to %d", ErrModel, c.Window, MaxContext)
 	case c.Window == 0 && len(c.Full) > 0:
-		return fmt.Errorf("%w: layers %d see all positions, but there is no window for the others", ErrModel, c.Full)
+		return fmt.Errorf("%w: layers %d are set to attend to all positions, but the other layers have no window", ErrModel, c.Full)
 	}
 	for i, layer := range c.Full {
 		if layer < 0 || layer >= c.Layers || i > 0 && layer <= c.Full[i-1] {
-			return fmt.Errorf("%w: the layers that see all positions are %d, and must be in ascending order, of %d", ErrModel, c.Full, c.Layers)
+			return fmt.Errorf("%w: the layers that attend to all positions are %d: they must be in ascending order and below %d", ErrModel, c.Full,
+				c.Layers)
 		}
 	}
 	return nil
 }
 
-// Keys of windows in a config.json: sliding_window is how many positions. Qwen's have
-// use_sliding_window besides, and layer_types, or max_window_layers: layers from that one on
-// have the window.
+// The keys of windows in a config.json. sliding_window is the number of positions. Qwen also has
+// use_sliding_window, and layer_types or max_window_layers, the first layer with the window.
 const (
 	fullAttention    = "full_attention"
 	slidingAttention = "sliding_attention"
 )
 
-// reading of windows, before it is known which keys count.
+// windows holds the keys of windows until it is known which of them apply.
 type windows struct {
 	size  said[int] // 0: null
 	use   said[bool]
@@ -56,10 +57,10 @@ func (w *windows) sliding(key string, v json.RawMessage) error {
 	return whole(&w.size, 1, maxSaidWindow)(key, v)
 }
 
-// maxSaidWindow is more than any model has positions; published files have such.
+// maxSaidWindow exceeds the positions of any model; published files contain such windows.
 const maxSaidWindow = 1 << 40
 
-// layerKeys are the rules of Qwen's keys.
+// layerKeys adds the rules of Qwen's keys.
 func (w *windows) layerKeys(own rules) {
 	w.size.value, w.first.value = 4096, 28
 	own["sliding_window"] = w.sliding
@@ -74,17 +75,17 @@ func (w *windows) layerTypes(key string, v json.RawMessage) error {
 	}
 	w.types = []string{}
 	if err := json.Unmarshal(v, &w.types); err != nil {
-		return fmt.Errorf("%s is %s, it must be a list of %q and %q", key, show(v), fullAttention, slidingAttention)
+		return fmt.Errorf("%s is %s: it must be a list of %q and %q", key, show(v), fullAttention, slidingAttention)
 	}
 	for i, t := range w.types {
 		if t != fullAttention && t != slidingAttention {
-			return fmt.Errorf("%s: layer %d is %q, and only %q and %q are supported", key, i, t, fullAttention, slidingAttention)
+			return fmt.Errorf("%s: layer %d is %q, but only %q and %q are supported", key, i, t, fullAttention, slidingAttention)
 		}
 	}
 	return nil
 }
 
-// read makes a Config's window of the keys that are in force.
+// read sets a Config's window from the keys that apply.
 func (w *windows) read(c *Config) error {
 	size := 0
 	if w.use.value {
@@ -99,7 +100,7 @@ func (w *windows) read(c *Config) error {
 			}
 			windowed = w.types[i] == slidingAttention
 			if windowed && size == 0 {
-				return fmt.Errorf("layer_types: layer %d is %q, but there is no window for it: use_sliding_window is %v and sliding_window %s",
+				return fmt.Errorf("layer_types: layer %d is %q, but it has no window: use_sliding_window is %v and sliding_window is %s",
 					i, slidingAttention, w.use.value, orNone(w.size.value))
 			}
 		}
@@ -118,7 +119,7 @@ func orNone(n int) string {
 	return strconv.Itoa(n)
 }
 
-// setWindow leaves a window out that changes nothing.
+// setWindow sets the window, unless it has no effect.
 func (c *Config) setWindow(size int, full []int) {
 	if size == 0 || size >= c.Context || c.Layers > 0 && len(full) == c.Layers {
 		return
@@ -126,13 +127,13 @@ func (c *Config) setWindow(size int, full []int) {
 	c.Window, c.Full = size, full
 }
 
-// writeWindow says it in a config.json of a family whose layers are all alike. A missing key
-// would be a window of 4096.
+// writeWindow writes the window to a config.json of a family whose layers all have the same. A
+// missing key would mean a window of 4096.
 func (h *hfWritten) writeWindow(c Config) {
 	h.Window = json.RawMessage(orNone(c.Window))
 }
 
-// writeLayerWindows says it in Qwen's keys.
+// writeLayerWindows writes the window with Qwen's keys.
 func (h *hfWritten) writeLayerWindows(c Config) {
 	if c.Window == 0 {
 		return
@@ -140,7 +141,7 @@ func (h *hfWritten) writeLayerWindows(c Config) {
 	h.Window, h.UseWindow = json.RawMessage(orNone(c.Window)), true
 	first := len(c.Full)
 	for i, layer := range c.Full {
-		if layer != i { // not all at the front
+		if layer != i { // not all first
 			first = -1
 		}
 	}
@@ -157,7 +158,7 @@ func (h *hfWritten) writeLayerWindows(c Config) {
 	}
 }
 
-// seen is about how many positions a query sees on average, for estimates.
+// seen estimates the average number of positions to which a query attends.
 func (c Config) seen(positions int) float64 {
 	all := float64(positions) / 2
 	w := float64(c.Window)
@@ -169,7 +170,7 @@ func (c Config) seen(positions int) float64 {
 	return part*all + (1-part)*few
 }
 
-// plain refuses the biases that some families have a choice of.
+// plain refuses the biases that only some families support.
 func (c Config) plain() error {
 	var has []string
 	if c.AttentionBias {

@@ -7,23 +7,23 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// wiring is how the layers [first, last) of a model hang together as a chunk. Values are
-// numbered anew.
+// wiring describes how the layers [first, last) of a model are connected in a chunk. Values get new
+// numbers.
 type wiring struct {
-	wires  []wire // of each layer
+	wires  []wire // inputs and outputs of each layer
 	values int
-	uses   []int // of each value: layers of the chunk that take it, and 1 if it leaves
-	// The values that come and go over the chunk's edges, in the model's order; and those of
-	// them whose gradients go the other way.
+	uses   []int // for each value, the number of layers of the chunk that take it, plus 1 if it leaves the chunk
+	// The values that enter and leave over the chunk's edges, in the model's order; and those of
+	// them whose gradients go in the opposite direction.
 	ins, outs         []int
 	gradIns, gradOuts []int
 	output            []string // by value: see Graph.Output
-	noGrad            []int    // values that layers take whose gradients nobody needs
+	noGrad            []int    // values that layers take whose gradients are not needed
 }
 
-// comes and goes are the values that enter and leave layers [first, last) of a model. What is
-// made before and taken here comes; what is made here or comes, and is taken later, goes. A
-// chunk without layers hands on what the layer behind it takes.
+// comes and goes return the values that enter and leave the layers [first, last) of a model. A
+// value enters if it is made before them and taken in them. A value leaves if it is made in them or
+// enters, and is taken later. A chunk without layers passes on what later chunks take.
 func (m *Model) comes(first, last int) []int {
 	to := last
 	if first == last {
@@ -101,28 +101,27 @@ func (m *Model) wiring(first, last int) (c wiring) {
 	return c
 }
 
-// Port is one end of the way of a tensor between two chunks: the place in the list of the
-// other chunk.
+// Port is one end of a tensor's path between two chunks: its slot in the list of the other chunk.
 type Port struct {
-	Chunk int // the other one
-	Slot  int // place among its inputs, or outputs
+	Chunk int // the other chunk
+	Slot  int // index among that chunk's inputs or outputs
 }
 
-// Route says where what a chunk takes comes from, and where what it makes goes to: Ins in the
-// order of what Forward takes, Outs of what it returns, GradIns of what a backward returns,
-// GradOuts of what it takes.
+// Route says where a chunk's inputs come from and where its outputs go. Ins has the order of
+// Forward's arguments, Outs that of its results. GradIns has the order of a backward's results,
+// GradOuts that of its arguments.
 type Route struct {
 	Ins, Outs         []Port
 	GradIns, GradOuts []Port
 }
 
-// Routes are those of the chunks that a model is cut into, in pipeline order. A value that
-// several chunks take goes from the first of them to the next one, and its gradient comes back
-// the same way, each adding its own: so its sum does not depend on where the model is cut.
+// Routes returns the routes of the chunks into which a model is cut, in pipeline order. A value
+// that several chunks take goes from the first of them to the next one. Its gradient comes back the
+// same way, and each chunk adds its own. So the sum does not depend on where the model is cut.
 func (m *Model) Routes(chunks []ChunkSpec) []Route {
 	routes := make([]Route, len(chunks))
 	type end struct{ chunk, slot, gradSlot int }
-	from := make(map[int]end) // where a value was last
+	from := make(map[int]end) // the last chunk that had a value
 	for c, spec := range chunks {
 		r := &routes[c]
 		for _, v := range m.comes(spec.First, spec.Last) {
@@ -145,7 +144,7 @@ func (m *Model) Routes(chunks []ChunkSpec) []Route {
 	return routes
 }
 
-// put gives a value of the chunk to those that take it: h is held once by the caller.
+// put passes a value of the chunk to the layers that take it; the caller holds h once.
 func (f *inFlight) put(l *tensorops.List, c *chunk, v int, h holding) {
 	if c.seen != nil {
 		c.seen(v, h.t)
@@ -165,8 +164,8 @@ func (f *inFlight) put(l *tensorops.List, c *chunk, v int, h holding) {
 	f.values[v] = h
 }
 
-// gradsOf puts the gradients of a layer's outputs into its state: zeros where nobody uses an
-// output, and none where none goes back.
+// gradsOf puts the gradients of a layer's outputs into its state: zeros if no layer uses an output,
+// and an invalid tensor if it has no gradient.
 func (f *inFlight) gradsOf(p *pass, outs []int, st *unitState) {
 	for i, v := range outs {
 		h := f.grads[v]
@@ -180,7 +179,7 @@ func (f *inFlight) gradsOf(p *pass, outs []int, st *unitState) {
 	}
 }
 
-// addGrad adds to the gradient of a value: h is held once by the caller.
+// addGrad adds to the gradient of a value; the caller holds h once.
 func (f *inFlight) addGrad(p *pass, v int, h holding) {
 	sum, l := &f.grads[v], p.List
 	switch {
@@ -199,12 +198,12 @@ func (f *inFlight) addGrad(p *pass, v int, h holding) {
 	}
 }
 
-// valid leaves out what is none.
+// valid removes invalid tensors.
 func valid(ts []tensorops.Tensor) []tensorops.Tensor {
 	return slices.DeleteFunc(ts, func(t tensorops.Tensor) bool { return !t.Valid() })
 }
 
-// Only is the one tensor of a list; none if it is empty.
+// Only returns the single tensor of a list; an invalid tensor if the list is empty.
 func Only(ts []tensorops.Tensor) tensorops.Tensor {
 	if len(ts) == 0 {
 		return tensorops.Tensor{}
@@ -221,7 +220,8 @@ func (c *chunk) addFields(names []string) {
 	}
 }
 
-// upload brings what the chunk reads of the microbatch to the device: token ids, targets, and fields.
+// upload copies what the chunk reads of the microbatch to the device: token ids, targets, and
+// fields.
 func (f *inFlight) upload(p *pass, c *chunk) {
 	if c.needsTokens {
 		p.tokens = p.ids(f.mb.Tokens)
@@ -231,7 +231,7 @@ func (f *inFlight) upload(p *pass, c *chunk) {
 	}
 	f.tokens, f.targets = p.tokens, p.targets
 	if len(f.mb.Fields) != len(c.fields) {
-		p.Fail(fmt.Errorf("%w: chunk %d reads the fields %q of the data, got %d of them for microbatch %d", ErrInput, c.number, c.fields,
+		p.Fail(fmt.Errorf("%w: chunk %d reads the fields %q of the data, but got %d fields for microbatch %d", ErrInput, c.number, c.fields,
 			len(f.mb.Fields), f.mb.Index))
 		return
 	}
@@ -248,11 +248,11 @@ func (f *inFlight) upload(p *pass, c *chunk) {
 
 func (f *inFlight) freeFields(l *tensorops.List) { dropAll(l, &f.fields) }
 
-// field is one that a unit may read.
+// field returns a field that a unit may read.
 func (p *pass) field(u *unit, name string) tensorops.Tensor {
 	i := slices.Index(p.chunk.fields, name)
 	if i < 0 || i >= len(p.flight.fields) || !slices.Contains(u.fields, name) {
-		p.Fail(fmt.Errorf("%w: it asks for the field %q, and its Fields are %q", ErrInput, name, u.fields))
+		p.Fail(fmt.Errorf("%w: it reads the field %q, but its Fields are %q", ErrInput, name, u.fields))
 		return tensorops.Tensor{}
 	}
 	return p.flight.fields[i].t

@@ -2,30 +2,32 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// ZeRO-1: the replicas of a stage share the optimizer's state. Each has that of its part of every
-// parameter, gets the sum of that part's gradient, updates that part, and then all get each other's.
+// ZeRO-1: the replicas of a stage share the optimizer state. Each replica has the state of its part
+// of every parameter. It gets the sum of that part's gradient and updates that part; then the
+// replicas exchange their parts.
 //
-// A collective takes equal parts, one after the other. Those of a large parameter, of a length that divides, lie
-// so. Others are copied into an exchange and out of it, as many at a time as it holds: a bucket.
+// A collective takes equal parts that lie one after the other. The parts of a large parameter whose
+// length divides evenly already lie that way. Others are copied into an exchange buffer and out of
+// it, as many at a time as fit: a bucket.
 
-// partExchange is the memory that parts are copied through.
+// partExchange is the memory through which parts are copied.
 type partExchange struct {
 	grads, weights [][]piece        // the buckets
-	all            tensorops.Tensor // [elements, 1]: a bucket of every rank, one rank after the other
-	own            tensorops.Tensor // [elements, 1]: this rank's
+	all            tensorops.Tensor // [elements, 1]: the buckets of all ranks, one rank after the other
+	own            tensorops.Tensor // [elements, 1]: this rank's bucket
 }
 
-// piece is what each rank has of a parameter in a bucket: the elements [at, at+n) of its part. A part that is
-// shorter by one leaves the last place unused.
+// piece is each rank's part of a parameter in a bucket: the elements [at, at+n) of the part. A part
+// that is shorter by one leaves the last element unused.
 type piece struct {
 	h     *localParam
 	at, n int
 }
 
-// layParts shares the parameters that are trained out among buckets, and makes room for the largest.
+// layParts assigns the trained parameters to buckets, and allocates the largest bucket.
 func (s *Stage) layParts(l *tensorops.List) {
 	x, size := &s.parts, s.opts.Data.size()
-	var grads, weights int // elements of a rank's part of the largest bucket
+	var grads, weights int // elements of one rank in the largest bucket
 	x.grads, grads = s.buckets(func(h *localParam) bool { return !h.splitsGrad && !s.liesInParts(h.param) })
 	x.weights, weights = s.buckets(func(h *localParam) bool { return !h.splitsWeight && !s.liesInParts(h.param) })
 	largest := max(grads, weights)
@@ -37,7 +39,7 @@ func (s *Stage) layParts(l *tensorops.List) {
 	l.Fill(x.own, 0)
 }
 
-// buckets shares those out that are copied.
+// buckets assigns the copied parameters to buckets.
 func (s *Stage) buckets(copied func(h *localParam) bool) (buckets [][]piece, largest int) {
 	full := max(1, bucketLen/s.opts.Data.size())
 	room := 0
@@ -60,16 +62,18 @@ func (s *Stage) buckets(copied func(h *localParam) bool) (buckets [][]piece, lar
 	return buckets, largest
 }
 
-// ownCollective is how many elements a parameter has at least whose parts are not copied.
+// ownCollective is the smallest number of elements of a parameter whose parts are not copied.
 const ownCollective = 16 << 10
 
-// liesInParts reports whether a parameter's parts are of equal length, and enough for collectives of their own.
+// liesInParts reports whether a parameter's parts are of equal length, and large enough for a
+// collective of its own.
 func (s *Stage) liesInParts(p *Param) bool {
 	n := p.Len()
 	return n >= ownCollective && n%s.opts.Data.size() == 0
 }
 
-// reduceOwn begins the sums over the replicas of this rank's part of gradients that lie in parts.
+// reduceOwn starts the sums over the replicas of this rank's part of the gradients that lie in
+// parts.
 func (s *Stage) reduceOwn(l *tensorops.List, params []*localParam) {
 	for _, h := range params {
 		switch {
@@ -82,19 +86,19 @@ func (s *Stage) reduceOwn(l *tensorops.List, params []*localParam) {
 	}
 }
 
-// parted views a parameter's tensor as rows, each of which is a rank's, and this rank's.
+// parted returns views of a parameter's tensor: as rows, one for each rank, and this rank's row.
 func (s *Stage) parted(p *Param, t tensorops.Tensor) (all, own tensorops.Tensor) {
 	size, rank := s.opts.Data.size(), s.opts.Data.rank()
 	all = t.View(size, p.Len()/size)
 	return all, all.RowRange(rank, rank+1)
 }
 
-// within is a run of a dense tensor's elements.
+// within returns a view of a range of a contiguous tensor's elements.
 func within(t tensorops.Tensor, from, to int) tensorops.Tensor {
 	return t.Part(from, to-from)
 }
 
-// bucket views the exchange as one of the buckets; of it all has a row for each rank.
+// bucket returns views of the exchange buffer for one of the buckets; all has a row for each rank.
 func (s *Stage) bucket(pieces []piece) (all, own tensorops.Tensor) {
 	n, size := 0, s.opts.Data.size()
 	for _, p := range pieces {
@@ -103,8 +107,8 @@ func (s *Stage) bucket(pieces []piece) (all, own tensorops.Tensor) {
 	return s.parts.all.Part(0, size, n), s.parts.own.Part(0, 1, n)
 }
 
-// eachPart calls f with each piece of a bucket as a rank has it: the range of the parameter's elements, and
-// the first in the bucket's row.
+// eachPart calls f for each piece of a rank in a bucket, with the range of the parameter's elements
+// and the piece's position in the bucket's row.
 func (s *Stage) eachPart(pieces []piece, rank int, f func(h *localParam, from, to, at int)) {
 	at := 0
 	for _, p := range pieces {
@@ -116,8 +120,8 @@ func (s *Stage) eachPart(pieces []piece, rank int, f func(h *localParam, from, t
 	}
 }
 
-// reduceParts records the sum over the replicas of this rank's part of each gradient. Elsewhere they stay as
-// they are.
+// reduceParts records the sum over the replicas of this rank's part of each gradient. The other
+// parts do not change.
 func (s *Stage) reduceParts(l *tensorops.List) {
 	d := s.opts.Data
 	for _, pieces := range s.parts.grads {
@@ -135,7 +139,8 @@ func (s *Stage) reduceParts(l *tensorops.List) {
 	}
 }
 
-// updateParts records the update of this rank's part of each parameter, and gets the others'.
+// updateParts records the update of this rank's part of each parameter, and the exchange of the
+// parts.
 func (s *Stage) updateParts(l *tensorops.List, u Update, clear bool) {
 	s.letGo(l)
 	for _, h := range s.local {
@@ -181,7 +186,7 @@ func (s *Stage) updateParts(l *tensorops.List, u Update, clear bool) {
 	}
 }
 
-// ofState is a parameter as this rank has the optimizer's state of it.
+// ofState returns a parameter with the part for which this rank has the optimizer state.
 func (s *Stage) ofState(p *Param) *Param {
 	if !s.opts.Data.splits() {
 		return p

@@ -2,13 +2,14 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// ZeRO-2: the replicas share the gradients too. A sum over ranks is that of whole gradients, each of all of its
-// rank's microbatches: so a gradient is whole from the first layer that adds to it until its layers have seen
-// the step's last microbatch, and a rank keeps its part from then on. Memory is saved where that is not from the
-// first backward to the last for all of a rank's chunks at once.
+// ZeRO-2: the replicas also share the gradients. The sum over ranks is one of whole gradients, each
+// of all of its rank's microbatches. So a gradient is whole from the first layer that adds to it
+// until its layers have processed the step's last microbatch; from then on a rank keeps only its
+// part. This saves memory unless whole gradients of all of a rank's chunks exist from the first
+// backward to the last.
 
-// splitGrad makes room for this rank's part of a gradient where it has no more of it, and reports whether it
-// has not. Small ones stay whole.
+// splitGrad allocates this rank's part of a gradient if it keeps only that, and reports whether it
+// does. Small gradients stay whole.
 func (s *Stage) splitGrad(l *tensorops.List, h *localParam) bool {
 	if !s.opts.Data.splitsGrads() || h.param.Len() < ownCollective {
 		return false
@@ -17,7 +18,7 @@ func (s *Stage) splitGrad(l *tensorops.List, h *localParam) bool {
 	return true
 }
 
-// gradRoom has a whole gradient there while layers add to it: with ZeRO-2, and of brief gradients.
+// gradRoom provides a whole gradient while layers add to it: with ZeRO-2, and for brief gradients.
 type gradRoom struct {
 	noHook
 	stage *Stage
@@ -26,7 +27,7 @@ type gradRoom struct {
 func (g gradRoom) beforeWeightGrad(p *pass, i int) { g.stage.openGrads(p.List, p.chunk, i) }
 func (g gradRoom) afterGradients(p *pass)          { g.stage.closeGrads(p.List) }
 
-// openGrads makes room for the whole gradients that a layer is about to add to.
+// openGrads allocates the whole gradients to which a layer is about to add.
 func (s *Stage) openGrads(l *tensorops.List, c *chunk, i int) {
 	for _, u := range c.layers[i].uses() {
 		h := s.byParam[u.param.Index]
@@ -49,9 +50,9 @@ func (s *Stage) openGrad(l *tensorops.List, h *localParam) {
 	h.padded, h.g[h.place()] = t, t.Part(0, h.param.Shape...)
 }
 
-// reduceWhole begins the sum over the replicas of this rank's part of a whole gradient.
+// reduceWhole starts the sum over the replicas of this rank's part of a whole gradient.
 func (s *Stage) reduceWhole(l *tensorops.List, h *localParam) {
-	s.openGrad(l, h) // where no layer has
+	s.openGrad(l, h) // if no layer has
 	if l.Err() != nil {
 		return
 	}
@@ -61,7 +62,7 @@ func (s *Stage) reduceWhole(l *tensorops.List, h *localParam) {
 	s.flat.summing = append(s.flat.summing, h)
 }
 
-// closeGrads lets go of the whole gradients whose sums are begun, when they are there.
+// closeGrads frees the whole gradients whose sums have been started, when the sums are complete.
 func (s *Stage) closeGrads(l *tensorops.List) {
 	f := &s.flat
 	if len(f.summing) == 0 {
@@ -75,7 +76,7 @@ func (s *Stage) closeGrads(l *tensorops.List) {
 	f.summing = f.summing[:0]
 }
 
-// ownGrad is this rank's part of a gradient, summed.
+// ownGrad returns this rank's part of a summed gradient.
 func (s *Stage) ownGrad(h *localParam) tensorops.Tensor {
 	from, to := s.ownPart(h.param)
 	if h.splitsGrad {

@@ -6,34 +6,35 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// ZeRO-3: the replicas share the weights too. A rank has its part of each large one, and the whole of a layer's while
-// it computes with them: the next layer's are gathered meanwhile, and those of the one before are let go of. So each
-// pass of a microbatch gathers the weights anew, or with HoldWeights the first of those of a chunk that follow each
-// other, and all replicas have to record the same passes in the same order, in validation too.
+// ZeRO-3: the replicas also share the weights. A rank has its part of each large weight, and a
+// layer's whole weights only while it computes with them. Meanwhile the next layer's weights are
+// gathered, and those of the previous layer are freed. So each pass of a microbatch gathers the
+// weights again; with HoldWeights, only the first of a chunk's consecutive passes does. All
+// replicas must record the same passes in the same order, also in validation.
 
-// splitWeight makes room for this rank's part of a weight, and reports whether it has no more of it. Vectors and
-// small weights stay whole.
+// splitWeight allocates this rank's part of a weight, and reports whether it keeps only that.
+// Vectors and small weights stay whole.
 func (s *Stage) splitWeight(l *tensorops.List, h *localParam, dtype tensorops.DType) bool {
 	p := h.param
 	if !s.opts.Data.splitsWeights() || s.opts.Inference || len(p.Shape) < 2 || p.Len() < ownCollective {
 		return false
 	}
 	h.splitsWeight, h.weightPart = true, l.Alloc(dtype, s.partLen(p))
-	l.Fill(h.weightPart, 0) // what fills up the last part
+	l.Fill(h.weightPart, 0) // padding of the last part
 	return true
 }
 
-// ownWeight is this rank's part of a weight of which it has no more.
+// ownWeight returns this rank's part of a weight, if it keeps only that.
 func (s *Stage) ownWeight(h *localParam) tensorops.Tensor {
 	from, to := s.ownPart(h.param)
 	return within(h.weightPart, 0, to-from)
 }
 
-// gatheredWeights has the weights of a layer there when it computes with them.
+// gatheredWeights provides a layer's weights while it computes with them.
 type gatheredWeights struct {
 	noHook
 	stage *Stage
-	now   *gathering // of the pass that is being recorded
+	now   *gathering // of the pass being recorded
 }
 
 func (g *gatheredWeights) beforeLayers(p *pass, backward bool) {
@@ -42,17 +43,17 @@ func (g *gatheredWeights) beforeLayers(p *pass, backward bool) {
 func (g *gatheredWeights) beforeLayer(_ *pass, i int) { g.now.before(i) }
 func (g *gatheredWeights) afterLayer(_ *pass, i int)  { g.now.after(i) }
 
-// gathering goes through the layers of a chunk in the order of a pass.
+// gathering walks through the layers of a chunk in the order of a pass.
 type gathering struct {
 	s      *Stage
 	l      *tensorops.List
 	c      *chunk
-	layers []int // that need weights, in the order of the pass
-	began  int   // of them
-	await  bool  // some are not there yet
+	layers []int // layers that need weights, in the order of the pass
+	began  int   // number of layers started
+	await  bool  // some weights have not arrived yet
 }
 
-// gather begins a pass. Its layers are those that compute with weights, in its order.
+// gather starts a pass. Its layers are those that compute with weights, in the order of the pass.
 func (s *Stage) gather(l *tensorops.List, c *chunk, backward, train bool) *gathering {
 	g := &gathering{s: s, l: l, c: c}
 	if s.holding != c {
@@ -61,7 +62,7 @@ func (s *Stage) gather(l *tensorops.List, c *chunk, backward, train bool) *gathe
 	}
 	for i, layer := range c.layers {
 		switch sym := layer.symbol(); {
-		case backward && (!c.back[i] || sym == SymbolEmbedding || sym == SymbolLoss): // whose products are in the forward
+		case backward && (!c.back[i] || sym == SymbolEmbedding || sym == SymbolLoss): // their products are in the forward
 		case sym == SymbolMTP && !train:
 		case slices.ContainsFunc(layer.uses(), func(u use) bool { return s.byParam[u.param.Index].splitsWeight }):
 			g.layers = append(g.layers, i)
@@ -73,7 +74,7 @@ func (s *Stage) gather(l *tensorops.List, c *chunk, backward, train bool) *gathe
 	return g
 }
 
-// before has a layer's weights there, and begins to gather the next one's.
+// before waits for a layer's weights, and starts gathering the next layer's.
 func (g *gathering) before(i int) {
 	at := slices.Index(g.layers, i)
 	if at < 0 {
@@ -94,7 +95,7 @@ func (g *gathering) before(i int) {
 
 func (g *gathering) start(i int) {
 	for _, h := range g.split(i) {
-		if h.w.Valid() || g.l.Err() != nil { // the layer before has it too
+		if h.w.Valid() || g.l.Err() != nil { // the previous layer has it, too
 			continue
 		}
 		size, each := g.s.opts.Data.size(), h.weightPart.Len()
@@ -108,7 +109,7 @@ func (g *gathering) start(i int) {
 	}
 }
 
-// after lets go of a layer's weights, but of those that the next one has too.
+// after frees a layer's weights, except those that the next layer also uses.
 func (g *gathering) after(i int) {
 	at := slices.Index(g.layers, i)
 	if at < 0 || g.s.opts.Data.HoldWeights {
@@ -126,7 +127,7 @@ func (g *gathering) after(i int) {
 	}
 }
 
-// split are the weights of a layer that ranks have parts of.
+// split returns the weights of a layer of which ranks keep parts.
 func (g *gathering) split(i int) (hs []*localParam) {
 	for _, u := range g.c.layers[i].uses() {
 		if h := g.s.byParam[u.param.Index]; h.splitsWeight && !slices.Contains(hs, h) {
@@ -136,7 +137,7 @@ func (g *gathering) split(i int) (hs []*localParam) {
 	return hs
 }
 
-// letGo lets go of all weights that are gathered.
+// letGo frees all gathered weights.
 func (s *Stage) letGo(l *tensorops.List) {
 	for _, h := range s.local {
 		if h.splitsWeight && h.w.Valid() {

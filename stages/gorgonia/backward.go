@@ -8,14 +8,13 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// differentiate adds the nodes of the gradients. Gorgonia's Backpropagate would do, but it
-// fails where an output or a parameter has no gradient; here that is zero, or an error that
-// names it. Gradients of a node with several uses are added up in the order of those uses,
-// the last first.
+// differentiate adds the nodes of the gradients. Gorgonia's Backpropagate fails if an output or a
+// parameter has no gradient. Here such a gradient is zero, or an error that names it. The gradients
+// of a node with several uses are added in the order of the uses, the last one first.
 func (b *graph) differentiate(params []weight, float tensor.Dtype) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: Gorgonia panicked over the gradients: %v\n%s", ErrGraph, p, debug.Stack())
+			err = fmt.Errorf("%w: Gorgonia panicked while building the gradients: %v\n%s", ErrGraph, p, debug.Stack())
 		}
 	}()
 	if err := b.checkNodes(); err != nil {
@@ -38,7 +37,7 @@ func (b *graph) differentiate(params []weight, float tensor.Dtype) (err error) {
 	}
 	for i, p := range b.params {
 		if !reached[p] {
-			return fmt.Errorf("%w: parameter %q has no part in the outputs: use it, or leave it out", ErrGraph, params[i].name)
+			return fmt.Errorf("%w: the outputs do not depend on parameter %q: use it, or remove it", ErrGraph, params[i].name)
 		}
 	}
 	gradient := make(map[*G.Node]*G.Node)
@@ -66,7 +65,8 @@ func (b *graph) differentiate(params []weight, float tensor.Dtype) (err error) {
 	}
 	for i, p := range b.params {
 		if gradient[p] == nil {
-			return fmt.Errorf("%w: parameter %q has no gradient: what is between it and the outputs is constant in pieces", ErrGraph, params[i].name)
+			return fmt.Errorf("%w: parameter %q has no gradient: the operations between it and the outputs are piecewise constant", ErrGraph,
+				params[i].name)
 		}
 		b.dparams = append(b.dparams, gradient[p])
 	}
@@ -76,7 +76,7 @@ func (b *graph) differentiate(params []weight, float tensor.Dtype) (err error) {
 	return b.checkGradients(params)
 }
 
-// moving are the nodes through which gradients flow to an input or a parameter.
+// moving returns the nodes through which gradients flow to an input or a parameter.
 func (b *graph) moving(forward []*G.Node) (map[*G.Node]bool, error) {
 	moving := make(map[*G.Node]bool)
 	for i, n := range b.in {
@@ -103,7 +103,7 @@ func (b *graph) moving(forward []*G.Node) (map[*G.Node]bool, error) {
 				flows = op.DiffWRT(len(children))
 			}
 			if i >= len(flows) || !flows[i] {
-				return nil, fmt.Errorf("%w: Gorgonia has no gradient of %v with respect to its operand %d", ErrRefused, n.Op(), i)
+				return nil, fmt.Errorf("%w: Gorgonia has no gradient of %v with respect to operand %d", ErrRefused, n.Op(), i)
 			}
 			moving[n] = true
 		}
@@ -111,7 +111,7 @@ func (b *graph) moving(forward []*G.Node) (map[*G.Node]bool, error) {
 	return moving, nil
 }
 
-// step hands the gradient of a node on to its operands.
+// step passes the gradient of a node to its operands.
 func (b *graph) step(n *G.Node, gradient map[*G.Node]*G.Node, moving map[*G.Node]bool) error {
 	children := b.children(n)
 	parts, err := n.Op().(G.SDOp).SymDiff(G.Nodes(children), n, gradient[n])
@@ -123,12 +123,12 @@ func (b *graph) step(n *G.Node, gradient map[*G.Node]*G.Node, moving map[*G.Node
 			continue
 		}
 		if i >= len(parts) || parts[i] == nil {
-			return fmt.Errorf("%w: Gorgonia gives no gradient of %v with respect to its operand %d", ErrRefused, n.Op(), i)
+			return fmt.Errorf("%w: Gorgonia returned no gradient of %v with respect to operand %d", ErrRefused, n.Op(), i)
 		}
 		part := parts[i]
 		if have := gradient[child]; have != nil {
 			if part, err = G.Add(have, part); err != nil {
-				return fmt.Errorf("%w: adding up the gradients of %v: %w", ErrGraph, child, err)
+				return fmt.Errorf("%w: adding the gradients of %v: %w", ErrGraph, child, err)
 			}
 		}
 		gradient[child] = part
@@ -136,7 +136,7 @@ func (b *graph) step(n *G.Node, gradient map[*G.Node]*G.Node, moving map[*G.Node
 	return nil
 }
 
-// checkGradients: a gradient must be of the shape of what it belongs to.
+// checkGradients checks that each gradient has the shape of its input or parameter.
 func (b *graph) checkGradients(params []weight) error {
 	var roots []*G.Node
 	for _, n := range append(b.din[:len(b.din):len(b.din)], b.dparams...) {
@@ -157,12 +157,13 @@ func (b *graph) checkGradients(params []weight) error {
 	}
 	for i, n := range b.din {
 		if n != nil && n.Shape().TotalSize() != b.in[i].Shape().TotalSize() {
-			return fmt.Errorf("%w: Gorgonia's gradient of input %d has the shape %v, and the input %v", ErrGraph, i, n.Shape(), b.in[i].Shape())
+			return fmt.Errorf("%w: Gorgonia's gradient of input %d has the shape %v, but the input has %v", ErrGraph, i, n.Shape(), b.in[i].Shape())
 		}
 	}
 	for i, n := range b.dparams {
 		if n.Shape().TotalSize() != b.params[i].Shape().TotalSize() {
-			return fmt.Errorf("%w: Gorgonia's gradient of parameter %q has the shape %v, and the parameter %v", ErrGraph, params[i].name, n.Shape(),
+			return fmt.Errorf("%w: Gorgonia's gradient of parameter %q has the shape %v, but the parameter has %v", ErrGraph, params[i].name,
+				n.Shape(),
 				b.params[i].Shape())
 		}
 	}

@@ -12,29 +12,29 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// building: Gorgonia keeps nodes in pools of its own while it builds. One graph is built
-// at a time in a process; graphs are kept, so that is rare.
+// building allows one graph at a time to be built in the process, since Gorgonia keeps nodes in
+// global pools while it builds. Graphs are reused, so building is rare.
 var building sync.Mutex
 
-// weight is a parameter as a graph sees it.
+// weight is a parameter of a graph.
 type weight struct {
 	name  string
 	shape []int
 }
 
-// graph is a user's graph with the gradients' nodes.
+// graph is a user's graph together with the nodes of the gradients.
 type graph struct {
 	g       *G.ExprGraph
 	in      []*G.Node
-	wanted  []bool // inputs whose gradient is wanted
+	wanted  []bool // inputs whose gradient is required
 	params  []*G.Node
 	out     []*G.Node
-	dout    []*G.Node // of each output; nil: no gradient flows from it
-	din     []*G.Node // of each input; nil: zeros
+	dout    []*G.Node // gradient of each output; nil: none
+	din     []*G.Node // gradient of each input; nil: zeros
 	dparams []*G.Node
 }
 
-// newGraph builds a graph and its gradients, and refuses what cannot be trusted.
+// newGraph builds a graph and its gradients, and refuses operations that cannot be trusted.
 func newGraph(build Build, in []input, params []weight, float tensor.Dtype) (*graph, error) {
 	building.Lock()
 	defer building.Unlock()
@@ -84,7 +84,7 @@ func shapes(in []input) string {
 func leaf(g *G.ExprGraph, dtype tensor.Dtype, shape []int, name string) (*G.Node, error) {
 	for _, d := range shape {
 		if d < 1 {
-			return nil, fmt.Errorf("%w: %s has the shape %v: Gorgonia has no empty tensors", ErrInput, name, shape)
+			return nil, fmt.Errorf("%w: %s has the shape %v, but Gorgonia has no empty tensors", ErrInput, name, shape)
 		}
 	}
 	if len(shape) == 0 {
@@ -93,7 +93,7 @@ func leaf(g *G.ExprGraph, dtype tensor.Dtype, shape []int, name string) (*G.Node
 	return G.NewTensor(g, dtype, len(shape), G.WithShape(shape...), G.WithName(name)), nil
 }
 
-// checkOutputs looks at what Build returned.
+// checkOutputs checks the outputs of Build.
 func (b *graph) checkOutputs(float tensor.Dtype) error {
 	if len(b.out) == 0 {
 		return fmt.Errorf("%w: Build returned no outputs", ErrGraph)
@@ -103,9 +103,9 @@ func (b *graph) checkOutputs(float tensor.Dtype) error {
 		case n == nil:
 			return fmt.Errorf("%w: Build returned nil as output %d", ErrGraph, i)
 		case n.Graph() != b.g:
-			return fmt.Errorf("%w: output %d is a node of another graph than the one given to Build", ErrGraph, i)
+			return fmt.Errorf("%w: output %d is not a node of the graph that was passed to Build", ErrGraph, i)
 		case n.Dtype() != float:
-			return fmt.Errorf("%w: output %d is of type %v, want %v", ErrGraph, i, n.Dtype(), float)
+			return fmt.Errorf("%w: output %d has type %v, want %v", ErrGraph, i, n.Dtype(), float)
 		case slices.Contains(b.out[:i], n):
 			return fmt.Errorf("%w: outputs %d and %d are the same node", ErrGraph, slices.Index(b.out, n), i)
 		}
@@ -113,19 +113,18 @@ func (b *graph) checkOutputs(float tensor.Dtype) error {
 	return nil
 }
 
-// checkNodes: Gorgonia writes the logarithm of 1 + x or 1 − x as Log1p, and takes the node of
-// the sum for another one, though it may be in use, or about to be. Such a graph has a gap
-// in its numbers.
+// checkNodes refuses Log of 1±x. Gorgonia replaces it with Log1p and reuses the node of the sum for
+// another node, although the sum may be in use. Such a graph has a gap in its node numbers.
 func (b *graph) checkNodes() error {
 	for i, n := range b.g.AllNodes() {
 		if n.ID() != int64(i) {
-			return fmt.Errorf("%w: Log of 1±x, as in BinaryXent: Gorgonia recycles the node of that sum, though it may be in use: compose it with Log1p of x or −x", ErrRefused)
+			return fmt.Errorf("%w: Log of 1±x, as in BinaryXent: Gorgonia reuses the node of the sum although it may be in use. Use Log1p of x or −x", ErrRefused)
 		}
 	}
 	return nil
 }
 
-// children are the operands of a node.
+// children returns the operands of a node.
 func (b *graph) children(n *G.Node) []*G.Node {
 	var nodes []*G.Node
 	for it := b.g.From(n.ID()); it != nil && it.Next(); {
@@ -134,8 +133,8 @@ func (b *graph) children(n *G.Node) []*G.Node {
 	return nodes
 }
 
-// reach are the nodes that others are computed from, those included, in the order in which
-// they were made, which is an order in which they can be computed.
+// reach returns the nodes on which the given nodes depend, including them, in the order in which
+// they were made. In that order they can be computed.
 func (b *graph) reach(from []*G.Node) ([]*G.Node, error) {
 	seen := make(map[*G.Node]bool)
 	var nodes []*G.Node
@@ -149,11 +148,11 @@ func (b *graph) reach(from []*G.Node) ([]*G.Node, error) {
 		seen[n] = true
 		nodes = append(nodes, n)
 		if len(nodes) > LimitNodes {
-			return nil, fmt.Errorf("%w: it has more than %d nodes", ErrGraph, LimitNodes)
+			return nil, fmt.Errorf("%w: the graph has more than %d nodes", ErrGraph, LimitNodes)
 		}
 		for _, child := range b.children(n) {
 			if child.ID() >= n.ID() {
-				return nil, fmt.Errorf("%w: node %v is an operand of %v, which was made before it", ErrGraph, child, n)
+				return nil, fmt.Errorf("%w: node %v is an operand of %v but was made after it", ErrGraph, child, n)
 			}
 			stack = append(stack, child)
 		}
@@ -162,8 +161,8 @@ func (b *graph) reach(from []*G.Node) ([]*G.Node, error) {
 	return nodes, nil
 }
 
-// signature tells whether two graphs are the same: of the same operations, in the same
-// order, with the same constants.
+// signature is equal for two equal graphs: with the same operations in the same order and the same
+// constants.
 func signature(steps []step, constants []G.Value) uint64 {
 	h := fnv.New64a()
 	for _, s := range steps {
@@ -175,7 +174,7 @@ func signature(steps []step, constants []G.Value) uint64 {
 		}
 		fmt.Fprintf(h, "%d %v;", i, c.Shape())
 		if a, err := arrayOf(c, []int(c.Shape())); err == nil {
-			_, _ = h.Write(a.Bytes()) // a hash takes everything
+			_, _ = h.Write(a.Bytes()) // a hash never fails
 		} else {
 			fmt.Fprint(h, c.Data())
 		}

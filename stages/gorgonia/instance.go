@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// instance is a graph for one microbatch in flight: Gorgonia's operations may have state.
-// It has no goroutine: whoever has taken it runs it, forward and then, at any time,
+// instance is a graph for one microbatch in flight, since Gorgonia's operations may have state. It
+// has no goroutine. The caller that has taken it runs it: first forward and then, at any time,
 // backward.
 type instance struct {
 	key      string
@@ -39,14 +39,14 @@ func newInstance(build Build, in []input, params []weight, float tensor.Dtype) (
 	return x, nil
 }
 
-// forward computes the outputs. Inputs and parameters are read where they lie: they must
-// not change until the backward pass is over, and Gorgonia does not write to them. The
-// outputs are memory of the instance, valid until its next use.
+// forward computes the outputs. It reads inputs and parameters in place: they must not change until
+// the backward pass is over, and Gorgonia does not write to them. The outputs are in the instance's
+// memory, valid until its next use.
 func (x *instance) forward(in, params []tensorops.Array) ([]tensorops.Array, error) {
 	x.ran = false
 	p := x.program
 	if len(in) != len(p.in) || len(params) != len(p.params) {
-		return nil, fmt.Errorf("%w: %d inputs and %d parameters, the layer has %d and %d", ErrInput, len(in), len(params), len(p.in),
+		return nil, fmt.Errorf("%w: got %d inputs and %d parameters, but the layer has %d and %d", ErrInput, len(in), len(params), len(p.in),
 			len(p.params))
 	}
 	for i, a := range in {
@@ -76,11 +76,11 @@ func (x *instance) forward(in, params []tensorops.Array) ([]tensorops.Array, err
 	return out, nil
 }
 
-// bind gives a slot of the forward pass a tensor over the caller's memory. −1 is an input
-// that is not used.
+// bind gives a slot of the forward pass a tensor in the caller's memory. Slot −1 is an input that
+// is not used.
 func (x *instance) bind(slot int, a tensorops.Array, shape []int) error {
 	if !slices.Equal(a.Shape, shape) {
-		return fmt.Errorf("%w: it has the shape %v, the graph is for %v", ErrInput, a.Shape, shape)
+		return fmt.Errorf("%w: the shape is %v, but the graph was built for %v", ErrInput, a.Shape, shape)
 	}
 	v, err := value(a, x.float)
 	if err != nil || slot < 0 {
@@ -108,7 +108,7 @@ func (x *instance) get(slot int) G.Value {
 	return x.values.values[slot]
 }
 
-// gather are a step's operands.
+// gather returns a step's operands.
 func (x *instance) gather(s *step) []G.Value {
 	x.operands = x.operands[:0]
 	for _, slot := range s.args {
@@ -125,12 +125,12 @@ func (x *instance) step(s *step) error {
 	return s.run(x.gather(s), own, at)
 }
 
-// errOrder: there is no forward pass to go back through.
+// errOrder: backward was called without a forward pass before it.
 var errOrder = errors.New("gorgonia: backward without forward")
 
-// backward computes the gradients, once after each forward pass, from those of the outputs,
-// with scratch for what lies between. It writes those of inputs, where din has numbers, and
-// adds those of parameters.
+// backward computes the gradients from those of the outputs, once after each forward pass. scratch
+// is memory for intermediate values. It writes the gradients of the inputs for which din has
+// numbers, and adds those of the parameters.
 func (x *instance) backward(dout, din, dparams []tensorops.Array, scratch *memory) error {
 	if !x.ran {
 		return errOrder
@@ -203,7 +203,7 @@ func (x *instance) backward(dout, din, dparams []tensorops.Array, scratch *memor
 	return nil
 }
 
-// leaveScratch lets go of the caller's memory.
+// leaveScratch releases the caller's memory.
 func (x *instance) leaveScratch() {
 	for _, slot := range x.program.dout {
 		if slot >= 0 {
@@ -213,16 +213,16 @@ func (x *instance) leaveScratch() {
 	x.scratch = nil
 }
 
-// checkBackward compares what backward is given with the graph.
+// checkBackward compares the arguments of backward with the graph.
 func (x *instance) checkBackward(dout, din, dparams []tensorops.Array) error {
 	p := x.program
 	if len(dout) != len(p.out) || len(din) != len(p.in) || len(dparams) != len(p.params) {
-		return fmt.Errorf("%w: %d gradients of outputs, %d of inputs and %d of parameters, the layer has %d, %d and %d",
+		return fmt.Errorf("%w: got gradients of %d outputs, %d inputs and %d parameters, but the layer has %d, %d and %d",
 			ErrInput, len(dout), len(din), len(dparams), len(p.out), len(p.in), len(p.params))
 	}
 	fits := func(a tensorops.Array, shape []int, what string) error {
 		if err := a.Check(); err != nil || !slices.Equal(a.Shape, shape) || (a.Double != nil) != (x.float == tensor.Float64) || a.Int != nil {
-			return fmt.Errorf("%w: the gradient of %s is %v of shape %v: it should be %v of %v", ErrInput, what, a.DType(), a.Shape, x.float, shape)
+			return fmt.Errorf("%w: the gradient of %s is %v of shape %v, want %v of shape %v", ErrInput, what, a.DType(), a.Shape, x.float, shape)
 		}
 		return nil
 	}
@@ -236,7 +236,7 @@ func (x *instance) checkBackward(dout, din, dparams []tensorops.Array) error {
 			continue
 		}
 		if !x.inputs[i].grad {
-			return fmt.Errorf("%w: a gradient of input %d is asked for, which the graph was built without", ErrInput, i)
+			return fmt.Errorf("%w: the gradient of input %d was requested, but the graph was built without it", ErrInput, i)
 		}
 		if err := fits(a, x.inputs[i].shape, fmt.Sprintf("input %d", i)); err != nil {
 			return err
@@ -250,7 +250,7 @@ func (x *instance) checkBackward(dout, din, dparams []tensorops.Array) error {
 	return nil
 }
 
-// result views a value as an array of a shape.
+// result returns a view of a value as an array of a shape.
 func (x *instance) result(slot int, shape []int) (tensorops.Array, error) {
 	a, err := arrayOf(x.get(slot), shape)
 	if err != nil {
@@ -259,7 +259,7 @@ func (x *instance) result(slot int, shape []int) (tensorops.Array, error) {
 	return a, a.Check()
 }
 
-// release lets go of the caller's memory.
+// release releases the caller's memory.
 func (x *instance) release() {
 	x.ran = false
 	for _, slots := range [][]int{x.program.in, x.program.params} {

@@ -13,18 +13,18 @@ import (
 type Spec struct {
 	Build   Build
 	Params  []stages.LayerParam
-	Outputs int      // their number; 0: one
-	Fields  []string // of the data, which the graph takes as further inputs, after the layer's own
-	FLOPs   float64  // of a forward of a sample, by which layers are spread; 0: two for each parameter
+	Outputs int      // number of outputs; 0: one
+	Fields  []string // fields of the data that the graph takes as further inputs, after the layer's inputs
+	FLOPs   float64  // operations of a forward for one sample, used to spread the layers; 0: two for each parameter
 }
 
-// Layer is a graph as a stages.Layer, on the CPU.
+// Layer is a Gorgonia graph as a stages.Layer, on the CPU.
 type Layer struct {
 	spec  Spec
 	model *model
 }
 
-// New makes a layer. Graphs are built when microbatches come: Check builds one ahead.
+// New makes a layer. Graphs are built when microbatches arrive; Check builds one in advance.
 func New(spec Spec) *Layer {
 	params := make([]weight, len(spec.Params))
 	for i, p := range spec.Params {
@@ -33,8 +33,8 @@ func New(spec Spec) *Layer {
 	return &Layer{spec, newModel(spec.Build, params, tensor.Float32)}
 }
 
-// Check builds the graph for inputs, and fields, of given shapes, of which the arrays need
-// no numbers but where they are Int, and returns the shapes of its outputs.
+// Check builds the graph for inputs and fields of the given shapes and returns the shapes of its
+// outputs. The arrays need no numbers, unless they are Int.
 func (l *Layer) Check(in ...tensorops.Array) (out [][]int, err error) {
 	ins := make([]input, len(in))
 	for i, a := range in {
@@ -48,19 +48,19 @@ func (l *Layer) Check(in ...tensorops.Array) (out [][]int, err error) {
 	return x.program.outShapes, nil
 }
 
-// Params are the Spec's.
+// Params returns the Spec's parameters.
 func (l *Layer) Params() []stages.LayerParam { return l.spec.Params }
 
-// Outputs is the Spec's number.
+// Outputs returns the number of outputs.
 func (l *Layer) Outputs() int { return max(1, l.spec.Outputs) }
 
-// Fields are the Spec's.
+// Fields returns the Spec's fields.
 func (l *Layer) Fields() []string { return l.spec.Fields }
 
-// WholeBackward: all gradients come in one pass.
+// WholeBackward returns true: all gradients are computed in one pass.
 func (l *Layer) WholeBackward() bool { return true }
 
-// FLOPs are the Spec's, or two for each parameter.
+// FLOPs returns the Spec's number, or two for each parameter.
 func (l *Layer) FLOPs() float64 {
 	if l.spec.FLOPs > 0 {
 		return l.spec.FLOPs
@@ -76,10 +76,10 @@ func (l *Layer) FLOPs() float64 {
 	return n
 }
 
-// flight is a microbatch's graph, from its forward to its backward.
+// flight holds a microbatch's graph from its forward to its backward.
 type flight struct{ x *instance }
 
-// flightOf is the Pass's.
+// flightOf returns the flight of the Pass.
 func flightOf(p *stages.Pass) *flight {
 	f, ok := (*p.State()).(*flight)
 	if !ok {
@@ -89,7 +89,7 @@ func flightOf(p *stages.Pass) *flight {
 	return f
 }
 
-// operands are what the graph takes: inputs, fields, then parameters, all contiguous.
+// operands returns what the graph takes: inputs, fields, then parameters, all contiguous.
 func (l *Layer) operands(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
 	var ts []tensorops.Tensor
 	for i, t := range in {
@@ -104,7 +104,7 @@ func (l *Layer) operands(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tens
 	return ts
 }
 
-// contiguous copies a tensor with gaps between its rows, and saves the copy in a slot.
+// contiguous copies a tensor that has gaps between its rows, and saves the copy in a slot.
 func contiguous(p *stages.Pass, slot int, t tensorops.Tensor) tensorops.Tensor {
 	if p.Err() != nil || t.Contiguous() {
 		return t
@@ -118,7 +118,7 @@ func contiguous(p *stages.Pass, slot int, t tensorops.Tensor) tensorops.Tensor {
 	return c
 }
 
-// inputs says what graph the operands need.
+// inputs describes the graph that the operands need.
 func (l *Layer) inputs(p *stages.Pass, own int, ts []tensorops.Tensor) ([]input, bool) {
 	in := make([]input, len(ts)-len(l.spec.Params))
 	grads := len(l.spec.Params) > 0
@@ -151,7 +151,7 @@ func (l *Layer) Forward(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tenso
 		f.x = nil
 	}
 	if n := len(x.program.out); n != l.Outputs() {
-		p.Fail(fmt.Errorf("%w: Build returned %d outputs, the layer is declared with %d", ErrGraph, n, l.Outputs()))
+		p.Fail(fmt.Errorf("%w: Build returned %d outputs, but the layer declares %d", ErrGraph, n, l.Outputs()))
 		return nil
 	}
 	outs := make([]tensorops.Tensor, len(x.program.out))
@@ -174,7 +174,7 @@ func (l *Layer) Forward(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tenso
 	return outs
 }
 
-// InputGrad runs the rest of it, which adds the weights' gradients too.
+// InputGrad runs the graph's backward part, which also adds the gradients of the weights.
 func (l *Layer) InputGrad(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
 	f := flightOf(p)
 	x := f.x
@@ -191,7 +191,7 @@ func (l *Layer) InputGrad(p *stages.Pass, in, dout []tensorops.Tensor) []tensoro
 	for i, d := range dout {
 		reads = append(reads, contiguous(p, len(ts)+i, d))
 	}
-	reads = append(reads, ts...) // which the graph still has
+	reads = append(reads, ts...) // the graph still uses them
 	din := make([]tensorops.Tensor, len(in))
 	var writes []tensorops.Tensor
 	for i, t := range in {
@@ -219,5 +219,5 @@ func (l *Layer) InputGrad(p *stages.Pass, in, dout []tensorops.Tensor) []tensoro
 	return din
 }
 
-// WeightGrad is never called: backward is whole.
+// WeightGrad is never called, since the backward is whole.
 func (l *Layer) WeightGrad(*stages.Pass, []tensorops.Tensor, []tensorops.Tensor) {}

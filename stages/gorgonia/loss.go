@@ -7,30 +7,30 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Loss is a graph as a model's loss layer. Its outputs are single numbers: first the sum of
-// the loss over the microbatch's samples, then a sum for each of the metrics. Labels are
-// fields of the Spec.
+// Loss is a Gorgonia graph as a model's loss layer. Its outputs are single numbers: first the sum
+// of the loss over the microbatch's samples, then one sum for each metric. Labels are fields of the
+// Spec.
 type Loss struct {
 	layer   *Layer
 	metrics []string
 }
 
-// NewLoss makes one. What it reports are means over samples: of the loss, and of metrics.
+// NewLoss makes a loss layer. It reports means over samples: of the loss, and of the named metrics.
 func NewLoss(spec Spec, metrics ...string) *Loss {
 	spec.Outputs = 1 + len(metrics)
 	return &Loss{New(spec), metrics}
 }
 
-// Params are the Spec's.
+// Params returns the Spec's parameters.
 func (l *Loss) Params() []stages.LayerParam { return l.layer.Params() }
 
-// Fields are the Spec's.
+// Fields returns the Spec's fields.
 func (l *Loss) Fields() []string { return l.layer.Fields() }
 
-// WholeBackward is that of a Layer.
+// WholeBackward returns true: all gradients are computed in one pass.
 func (l *Loss) WholeBackward() bool { return true }
 
-// FLOPs are a Layer's.
+// FLOPs returns the Spec's number, or two for each parameter.
 func (l *Loss) FLOPs() float64 { return l.layer.FLOPs() }
 
 // Forward computes the sums, and keeps them for Report.
@@ -41,7 +41,8 @@ func (l *Loss) Forward(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor
 	}
 	for i, t := range outs {
 		if t.Len() != 1 {
-			p.Fail(fmt.Errorf("%w: output %d of a loss has the shape %v: it must be one number, a sum over the samples", ErrGraph, i, t.Shape()))
+			p.Fail(fmt.Errorf("%w: output %d of a loss has the shape %v: it must be a single number, the sum over the samples", ErrGraph, i,
+				t.Shape()))
 			return nil
 		}
 	}
@@ -58,7 +59,7 @@ func (l *Loss) Forward(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor
 	return nil
 }
 
-// InputGrad takes the gradient of the sum of the loss.
+// InputGrad computes the gradient of the sum of the loss.
 func (l *Loss) InputGrad(p *stages.Pass, in, _ []tensorops.Tensor) []tensorops.Tensor {
 	x := flightOf(p).x
 	if x == nil {
@@ -78,10 +79,10 @@ func (l *Loss) InputGrad(p *stages.Pass, in, _ []tensorops.Tensor) []tensorops.T
 	return din
 }
 
-// WeightGrad is never called: backward is whole.
+// WeightGrad is never called, since the backward is whole.
 func (l *Loss) WeightGrad(*stages.Pass, []tensorops.Tensor, []tensorops.Tensor) {}
 
-// Report has the means over samples.
+// Report returns the means over samples.
 func (l *Loss) Report(p *stages.Pass) stages.Report {
 	host, n := p.Host(1+len(l.metrics)), float64(p.Samples())
 	r := stages.Report{Sum: host[0], Targets: n}

@@ -10,17 +10,17 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// model makes a layer's graphs and keeps them for the next microbatch of the same shapes.
-// Its methods may be called from any goroutine. It has no goroutines of its own, so there
-// is nothing to close: what is idle goes with the model.
+// model makes a layer's graphs and keeps them for the next microbatch of the same shapes. Its
+// methods may be called from any goroutine. It has no goroutines of its own, so it needs no Close:
+// the garbage collector frees idle graphs together with the model.
 type model struct {
 	build  Build
 	params []weight
 	float  tensor.Dtype
 
 	mu         sync.Mutex
-	idle       []*instance        // the last used at the end
-	scratch    map[string]*memory // of a backward pass, one for each of the shapes of idle
+	idle       []*instance        // the most recently used is last
+	scratch    map[string]*memory // scratch memory of backward passes, one for each of the shapes in idle
 	signatures map[string]uint64
 }
 
@@ -37,7 +37,7 @@ func keyOf(in []input) string {
 	return b.String()
 }
 
-// take finds or builds a graph for inputs of some types and shapes.
+// take finds or builds a graph for inputs with the given types and shapes.
 func (m *model) take(in []input) (*instance, error) {
 	key := keyOf(in)
 	m.mu.Lock()
@@ -58,7 +58,7 @@ func (m *model) take(in []input) (*instance, error) {
 	defer m.mu.Unlock()
 	if first, ok := m.signatures[key]; ok && first != x.program.signature {
 		return nil,
-			fmt.Errorf("%w: Build made another graph of the same shapes %s than before: it must not draw numbers, nor depend on anything but its arguments", ErrGraph, shapes(in))
+			fmt.Errorf("%w: Build made two different graphs for the same shapes %s: it must depend only on its arguments and must not draw random numbers", ErrGraph, shapes(in))
 	}
 	if len(m.signatures) >= LimitShapes {
 		clear(m.signatures)
@@ -67,7 +67,7 @@ func (m *model) take(in []input) (*instance, error) {
 	return x, nil
 }
 
-// give keeps a graph for another microbatch. What it was given is let go.
+// give keeps a graph for another microbatch and releases the caller's memory.
 func (m *model) give(x *instance) {
 	x.release()
 	m.mu.Lock()
@@ -85,7 +85,7 @@ func (m *model) give(x *instance) {
 	}
 }
 
-// backward runs an instance's backward pass: see there.
+// backward runs an instance's backward pass; see instance.backward.
 func (m *model) backward(x *instance, dout, din, dparams []tensorops.Array) error {
 	m.mu.Lock()
 	scratch := m.scratch[x.key]

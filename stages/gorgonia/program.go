@@ -14,32 +14,32 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
-// step is an operation at its place in a program. Its result is the value of its slot.
+// step is an operation at its position in a program. Its result is the value of its slot.
 type step struct {
 	op    G.Op
 	args  []int // slots
 	slot  int
 	shape tensor.Shape
 
-	into    G.UsePreallocDoer // nil: it makes new memory each time
-	inPlace G.UnsafeDoer      // of an elementwise operation: on a copy of its operand
+	into    G.UsePreallocDoer // nil: it allocates each time
+	inPlace G.UnsafeDoer      // an elementwise operation, run on a copy of its operand
 
-	indexed int      // of ByIndices: the axis that the second operand picks from; −1: another operation
-	product *product // of matrices, whose result is a parameter's gradient and nothing else
+	indexed int      // for ByIndices, the axis that the second operand indexes; −1: another operation
+	product *product // a matrix product whose only use is as a parameter's gradient
 }
 
-// product is a matrix product that can be added to a gradient where it is.
+// product is a matrix product that can be added to a gradient in place.
 type product struct {
 	param          int
 	transA, transB bool
 }
 
-// program is a graph as what is to be computed, in the order in which the nodes were made.
-// Each node has a slot for its value: first those of the forward pass, then those that only
-// the backward pass needs.
+// program lists the operations to compute, in the order in which the graph's nodes were made. Each
+// node has a slot for its value. First come the slots of the forward pass, then those that only the
+// backward pass needs.
 type program struct {
 	forward, backward []step
-	slots             int // of both
+	slots             int // of both passes
 	forwardSlots      int
 	constants         []G.Value // by slot; nil: computed, or given
 
@@ -91,7 +91,7 @@ func newProgram(b *graph) (*program, error) {
 					s.inPlace, _ = s.op.(G.UnsafeDoer)
 				case "byIndicesOp":
 					s.indexed = intsOf(s.op, "axis")[0]
-				case "sliceIncrOp": // it would add to what is there
+				case "sliceIncrOp": // it would add to the old contents
 				default:
 					s.into, _ = s.op.(G.UsePreallocDoer)
 				}
@@ -124,8 +124,8 @@ func newProgram(b *graph) (*program, error) {
 	return p, nil
 }
 
-// ownConstant is a constant with a header of its own: operations transpose that for a while,
-// and Build may give the same tensor to all graphs.
+// ownConstant returns a constant with its own header: operations transpose the header temporarily,
+// and Build may pass the same tensor to all graphs.
 func ownConstant(v G.Value) G.Value {
 	if t, ok := v.(*tensor.Dense); ok {
 		return t.ShallowClone()
@@ -133,7 +133,7 @@ func ownConstant(v G.Value) G.Value {
 	return v
 }
 
-// findProducts finds the parameters' gradients that are products of matrices.
+// findProducts finds the parameters' gradients that are matrix products.
 func (p *program) findProducts() {
 	uses := make([]int, p.slots)
 	for _, steps := range [][]step{p.forward, p.backward} {
@@ -163,8 +163,8 @@ func (p *program) findProducts() {
 	}
 }
 
-// addTo adds the product to a gradient. It reports false, and does nothing, where the
-// operands don't lie row by row in float32.
+// addTo adds the product to a gradient. It returns false and does nothing if the operands are not
+// contiguous float32.
 func (p *product) addTo(grad tensorops.Array, operands []G.Value) (bool, error) {
 	var data [2][]float32
 	var rows, cols [2]int
@@ -191,17 +191,17 @@ func (p *product) addTo(grad tensorops.Array, operands []G.Value) (bool, error) 
 	return true, cpu.Gemm(p.transA, p.transB, m, n, k, 1, data[0], cols[0], data[1], cols[1], 1, grad.Float, n)
 }
 
-// memory are the values of some slots and what their memory can be used for again.
+// memory holds the values of some slots, and which of their memory can be reused.
 type memory struct {
 	values []G.Value
-	reuse  []bool // the value's memory is its slot's alone
+	reuse  []bool // only this slot uses the value's memory
 }
 
 func newMemory(slots int) *memory {
 	return &memory{make([]G.Value, slots), make([]bool, slots)}
 }
 
-// run computes one step. operands is room for its operands.
+// run computes one step. operands is scratch for its operands.
 func (s *step) run(operands []G.Value, own *memory, at int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -222,7 +222,7 @@ func (s *step) run(operands []G.Value, own *memory, at int) (err error) {
 		return fmt.Errorf("%v of %s: %w", s.op, shapesOf(operands), err)
 	}
 	if v == nil {
-		return fmt.Errorf("%v of %s: no result", s.op, shapesOf(operands))
+		return fmt.Errorf("%v of %s returned no result", s.op, shapesOf(operands))
 	}
 	if v != old {
 		if t, ok := v.(tensor.Tensor); ok {
@@ -234,12 +234,12 @@ func (s *step) run(operands []G.Value, own *memory, at int) (err error) {
 	return nil
 }
 
-// checkIndices does what ByIndices doesn't.
+// checkIndices checks the indices of ByIndices, which does not check them itself.
 func checkIndices(v G.Value, n int) error {
 	indices, _ := v.Data().([]int)
 	for i, index := range indices {
 		if index < 0 || index >= n {
-			return fmt.Errorf("%w: index %d, at place %d, is out of range: there are %d", ErrInput, index, i, n)
+			return fmt.Errorf("%w: index %d, at position %d, is out of range: it must be from 0 and below %d", ErrInput, index, i, n)
 		}
 	}
 	return nil
@@ -247,7 +247,7 @@ func checkIndices(v G.Value, n int) error {
 
 var errNotInPlace = errors.New("not in place")
 
-// compute uses the memory of the old result again where that can be.
+// compute reuses the memory of the old result if possible.
 func (s *step) compute(operands []G.Value, old G.Value) (G.Value, error) {
 	switch {
 	case old == nil:
@@ -256,7 +256,7 @@ func (s *step) compute(operands []G.Value, old G.Value) (G.Value, error) {
 			return v, nil
 		}
 	case s.into != nil:
-		// Some operations fail with memory of their own where they work without.
+		// Some operations fail with preallocated memory but work without it.
 		if v, err := s.into.UsePreallocDo(old, operands...); err == nil {
 			return v, nil
 		}
@@ -303,7 +303,7 @@ func ownMemory(v G.Value, operands []G.Value) bool {
 	return true
 }
 
-// span is where a tensor's numbers lie.
+// span returns the address range of a tensor's numbers.
 func span(t *tensor.Dense) (lo, hi uintptr) {
 	lo = t.Uintptr()
 	return lo, lo + t.MemSize()

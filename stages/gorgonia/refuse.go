@@ -9,22 +9,22 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Refusal is an operation that a layer must not have.
+// Refusal is an operation that a layer must not contain.
 type Refusal struct {
-	Op     string // as Gorgonia's functions name it
+	Op     string // the name of Gorgonia's function
 	Reason string
 
 	match func(op G.Op, operands []tensor.Shape) bool
-	// result: what it computes is wrong, not only its gradient. Then gradients that need it
+	// result: the operation's result is wrong, not only its gradient. Then gradients that use it
 	// are refused as well.
 	result bool
 }
 
-// Refused lists the operations that a graph is refused for, apart from those that Gorgonia
-// itself has no symbolic gradient of (At, DiagFlat, GlobalAveragePool2D).
+// Refused returns the operations for which a graph is refused, except those without a symbolic
+// gradient in Gorgonia (At, DiagFlat, GlobalAveragePool2D).
 func Refused() []Refusal { return slices.Clone(refusals) }
 
-// refusals are of Gorgonia 0.9.18; TestOps has what each does wrong.
+// refusals are for Gorgonia 0.9.18; TestOps shows the fault of each.
 var refusals = []Refusal{
 	{Op: "InverseSqrt", match: unaryIs("invSqrt"),
 		Reason: "its gradient is wrong: use Inverse of Sqrt"},
@@ -35,29 +35,29 @@ var refusals = []Refusal{
 	{Op: "AveragePool1D and AveragePool2D", match: typeIs("avgPoolOp"),
 		Reason: "its gradient is wrong: use Reshape and Mean, or Conv2d with a constant filter"},
 	{Op: "Sparsemax", match: typeIs("sparsemaxOp"),
-		Reason: "its gradient is wrong but along the last axis of a matrix, and it fails for other ranks: use SoftMax"},
-	{Op: "ByIndices along another axis than the first, from 3 dimensions on", match: func(op G.Op, in []tensor.Shape) bool {
+		Reason: "its gradient is wrong except along the last axis of a matrix, and it fails for tensors of other ranks: use SoftMax"},
+	{Op: "ByIndices along an axis other than the first, for 3 or more dimensions", match: func(op G.Op, in []tensor.Shape) bool {
 		return typeName(op) == "byIndicesOp" && intsOf(op, "axis")[0] > 0 && len(in[0]) > 2
-	}, Reason: "its gradient is wrong: Transpose or Reshape, so that the axis is the first"},
-	{Op: "Sum, Mean, Max, Norm or a broadcast along an inner axis from the third on", result: true, match: reducesInner,
-		Reason: "Gorgonia adds up the wrong numbers: Reshape first, so that the axis is the first, the second or the last"},
+	}, Reason: "its gradient is wrong: use Transpose or Reshape to make the axis the first"},
+	{Op: "Sum, Mean, Max, Norm or a broadcast along the third or a later axis that is not the last", result: true, match: reducesInner,
+		Reason: "Gorgonia adds the wrong numbers: use Reshape to make the axis the first, the second or the last"},
 	{Op: "Slice with a step", result: true, match: func(op G.Op, _ []tensor.Shape) bool {
 		s, ok := op.(interface{ IsSlice() tensor.Slice })
 		return ok && s.IsSlice() != nil && s.IsSlice().Step() > 1
-	}, Reason: "it fails for many shapes: Reshape, and Slice without a step"},
+	}, Reason: "it fails for many shapes: use Reshape, and Slice without a step"},
 	{Op: "BatchNorm", match: typeIs("BatchNormOp"),
-		Reason: "its result depends on the microbatches that the graph had before: compose it of Mean, Square and Sqrt"},
+		Reason: "its result depends on the graph's earlier microbatches: compose it from Mean, Square and Sqrt"},
 	{Op: "GroupNorm", match: typeIs("GroupNormOp"),
-		Reason: "it prints its gradient at every backward pass: compose it of Mean, Square and Sqrt"},
+		Reason: "it prints its gradient at every backward pass: compose it from Mean, Square and Sqrt"},
 	{Op: "Dropout", match: typeIs("dropoutOp"),
-		Reason: "its numbers are drawn from the clock, so that no run could be repeated: take a mask as an input of the layer"},
+		Reason: "its random numbers depend on the clock, so runs are not reproducible: pass a mask as an input of the layer"},
 	{Op: "random nodes", match: typeIs("randomOp"),
-		Reason: "their numbers are drawn from the clock, so that no run could be repeated: take them as an input of the layer"},
+		Reason: "their random numbers depend on the clock, so runs are not reproducible: pass them as an input of the layer"},
 	{Op: "Read and Let", match: func(op G.Op, _ []tensor.Shape) bool { return typeName(op) == "readOp" || typeName(op) == "letOp" },
-		Reason: "a layer hands its results out as outputs"},
+		Reason: "a layer must return its results as outputs"},
 }
 
-// intsOf reads an operation's field that is an int or a slice of them.
+// intsOf reads an operation's field that is an int or a slice of ints.
 func intsOf(op G.Op, field string) []int {
 	f := reflect.Indirect(reflect.ValueOf(op)).FieldByName(field)
 	switch {
@@ -73,15 +73,15 @@ func intsOf(op G.Op, field string) []int {
 	return ints
 }
 
-// reducesInner matches reductions along an axis that has two or more before it and one or
-// more after it. Gorgonia reduces one axis after the other, the first one first.
+// reducesInner matches reductions along an axis with at least two axes before it and one after it.
+// Gorgonia reduces one axis after the other, the first one first.
 func reducesInner(op G.Op, in []tensor.Shape) bool {
 	if name := typeName(op); name != "sumOp" && name != "maxOp" {
 		return false
 	}
 	along, dims := intsOf(op, "along"), len(in[0])
 	if len(along) == dims {
-		return false // all at once
+		return false // all axes at once
 	}
 	slices.Sort(along)
 	for done, axis := range along {
@@ -92,14 +92,14 @@ func reducesInner(op G.Op, in []tensor.Shape) bool {
 	return false
 }
 
-// unaryIs matches an elementwise operation by Gorgonia's name of it.
+// unaryIs matches an elementwise operation by Gorgonia's name for it.
 func unaryIs(name string) func(G.Op, []tensor.Shape) bool {
 	return func(op G.Op, _ []tensor.Shape) bool {
 		return typeName(op) == "elemUnaryOp" && op.(fmt.Stringer).String() == name
 	}
 }
 
-// typeIs matches an operation by the name of its Go type: those are not exported.
+// typeIs matches an operation by the name of its Go type; the types are not exported.
 func typeIs(name string) func(G.Op, []tensor.Shape) bool {
 	return func(op G.Op, _ []tensor.Shape) bool { return typeName(op) == name }
 }
@@ -112,8 +112,8 @@ func typeName(op G.Op) string {
 	return t.Name()
 }
 
-// constantInPieces reports whether an operation's gradient is zero wherever it has one:
-// comparisons, signs, roundings and sizes.
+// constantInPieces reports whether an operation's gradient is zero wherever it exists: comparisons,
+// signs, roundings and sizes.
 func constantInPieces(n *G.Node) bool {
 	switch typeName(n.Op()) {
 	case "sizeOp":
@@ -131,7 +131,7 @@ func (b *graph) checkForward(nodes []*G.Node, float tensor.Dtype) error {
 	for _, n := range nodes {
 		if n.Op() == nil {
 			if !slices.Contains(b.in, n) && !slices.Contains(b.params, n) {
-				return fmt.Errorf("%w: node %q is neither an input nor a parameter of the layer: make a constant of it (gorgonia.NewConstant), or declare it", ErrGraph, n.Name())
+				return fmt.Errorf("%w: node %q is neither an input nor a parameter of the layer: make it a constant (gorgonia.NewConstant), or declare it", ErrGraph, n.Name())
 			}
 			continue
 		}
@@ -141,13 +141,13 @@ func (b *graph) checkForward(nodes []*G.Node, float tensor.Dtype) error {
 		switch dtype := n.Dtype(); dtype {
 		case float, tensor.Int, tensor.Bool:
 		default:
-			return fmt.Errorf("%w: %v gives %v: a layer's graph is of %v, tensor.Int and bool", ErrGraph, n.Op(), dtype, float)
+			return fmt.Errorf("%w: %v returns %v, but a layer's graph may only have %v, tensor.Int and bool", ErrGraph, n.Op(), dtype, float)
 		}
 	}
 	return nil
 }
 
-// refuse looks for a refusal of a node, or of a node of the gradients.
+// refuse returns the error of a refused node, or of a refused node among the gradients.
 func (b *graph) refuse(n *G.Node, gradient bool) error {
 	var operands []tensor.Shape
 	for _, child := range b.children(n) {
@@ -165,5 +165,5 @@ func (b *graph) refuse(n *G.Node, gradient bool) error {
 	return nil
 }
 
-// outerProd is the name of that one among the products.
+// outerProd is Gorgonia's name for the outer product.
 const outerProd = "a ⊗ b"

@@ -9,16 +9,16 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Build adds a layer's graph to g and returns its outputs: of the nodes of its inputs and
-// of its parameters, both in the order in which they were declared. It is called for each
-// graph that is needed, with the shapes of the inputs at hand, and must build the same
-// graph from the same shapes. Float32 inputs and parameters are float32 nodes; Int32 inputs
-// are nodes of tensor.Int, Gorgonia's type of indices, and have no gradient.
+// Build adds a layer's graph to g and returns its outputs. in and params are the nodes of its
+// inputs and parameters, in the order in which they were declared. It is called for each graph that
+// is needed, with the shapes of the current inputs. It must build the same graph for the same
+// shapes. Float32 inputs and parameters are float32 nodes. Int32 inputs are nodes of tensor.Int,
+// Gorgonia's type of indices, and have no gradient.
 //
-// Values that are neither inputs nor parameters are constants (G.NewConstant).
+// Values that are neither inputs nor parameters must be constants (G.NewConstant).
 type Build func(g *G.ExprGraph, in, params []*G.Node) (out []*G.Node, err error)
 
-// call is the Build with a panic made an error.
+// call calls the Build and turns a panic into an error.
 func (build Build) call(g *G.ExprGraph, in, params []*G.Node) (out []*G.Node, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -28,9 +28,9 @@ func (build Build) call(g *G.ExprGraph, in, params []*G.Node) (out []*G.Node, er
 	return build(g, in, params)
 }
 
-// input is what a graph is built for.
+// input describes an input of a graph.
 type input struct {
 	dtype tensorops.DType
 	shape []int
-	grad  bool // its gradient is wanted
+	grad  bool // its gradient is required
 }

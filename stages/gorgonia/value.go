@@ -9,14 +9,14 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// value makes a Gorgonia value of an array, over the same memory but for scalars and
+// value makes a Gorgonia value from an array. It shares the array's memory, except for scalars and
 // integers.
 func value(a tensorops.Array, float tensor.Dtype) (G.Value, error) {
 	if err := a.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInput, err)
 	}
 	if a.Len() == 0 {
-		return nil, fmt.Errorf("%w: shape %v: Gorgonia has no empty tensors", ErrInput, a.Shape)
+		return nil, fmt.Errorf("%w: the shape is %v, but Gorgonia has no empty tensors", ErrInput, a.Shape)
 	}
 	scalar := len(a.Shape) == 0
 	switch {
@@ -37,21 +37,21 @@ func value(a tensorops.Array, float tensor.Dtype) (G.Value, error) {
 	case a.Double != nil && float == tensor.Float64:
 		return dense(a.Shape, a.Double), nil
 	}
-	return nil, fmt.Errorf("%w: it is of type %v, the graph of %v", ErrInput, a.DType(), float)
+	return nil, fmt.Errorf("%w: the type is %v, but the graph is of %v", ErrInput, a.DType(), float)
 }
 
 func dense(shape []int, backing any) *tensor.Dense {
 	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(backing), tensor.WithEngine(G.StandardEngine{}))
 }
 
-// arrayOf views a value as an array of a shape with as many elements; what does not lie row
-// by row is copied.
+// arrayOf returns a view of a value as an array of a shape with as many elements. It copies a value
+// that is not contiguous.
 func arrayOf(v G.Value, shape []int) (tensorops.Array, error) {
 	a := tensorops.Array{Shape: shape}
 	if t, ok := v.(*tensor.Dense); ok && (t.RequiresIterator() || t.IsView() || !t.DataOrder().IsRowMajor()) {
 		t, ok := t.Materialize().(*tensor.Dense)
 		if !ok || !t.DataOrder().IsRowMajor() {
-			return a, fmt.Errorf("%w: a result of shape %v does not lie row by row", ErrGraph, v.Shape())
+			return a, fmt.Errorf("%w: a result of shape %v is not contiguous", ErrGraph, v.Shape())
 		}
 		v = t
 	}
@@ -65,7 +65,7 @@ func arrayOf(v G.Value, shape []int) (tensorops.Array, error) {
 	case float64:
 		a.Double = []float64{d}
 	default:
-		return a, fmt.Errorf("%w: a result of type %T", ErrGraph, d)
+		return a, fmt.Errorf("%w: a result has the unsupported type %T", ErrGraph, d)
 	}
 	return a, nil
 }

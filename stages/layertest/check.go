@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/ref"
 )
 
-// Check reports what is wrong with a layer as errors of a test. The package's comment has the
-// names that they begin with.
+// Check runs a layer in all ways that a pipeline may, and reports faults as errors of the test. The
+// package comment lists the names with which they begin.
 func Check(t testing.TB, l stages.Layer, o Options) {
 	t.Helper()
 	c := &checker{t: t, layer: l, o: o.withDefaults(), said: make(map[string]bool)}
@@ -22,7 +22,7 @@ func Check(t testing.TB, l stages.Layer, o Options) {
 		c.find("forward", "the layer is nil")
 		return
 	case !reflect.DeepEqual(l.Params(), l.Params()):
-		c.find("parameters", "Params returns other parameters at its second call: checkpoints and gradients know them by name and place")
+		c.find("parameters", "Params returns other parameters in its second call: checkpoints and gradients refer to them by name and index")
 		return
 	}
 	base, ok := c.base()
@@ -36,7 +36,7 @@ func Check(t testing.TB, l stages.Layer, o Options) {
 	c.gradients()
 }
 
-// checker is a Check under way.
+// checker is a running Check.
 type checker struct {
 	t     testing.TB
 	layer stages.Layer
@@ -44,7 +44,7 @@ type checker struct {
 	said  map[string]bool
 }
 
-// find is an error; the same text is said once.
+// find reports an error of the test; it reports the same text only once.
 func (c *checker) find(check, format string, args ...any) {
 	c.t.Helper()
 	text := fmt.Sprintf("layertest: %s: %s: %s", c.o.Name, check, fmt.Sprintf(format, args...))
@@ -54,7 +54,7 @@ func (c *checker) find(check, format string, args ...any) {
 	}
 }
 
-// trial is a way to run the layer. check names it in errors, where it fails.
+// trial is one way to run the layer. check names it in errors if the run fails.
 type trial struct {
 	check, order string
 	device       func() (tensorops.Device, error)
@@ -67,7 +67,8 @@ func onCPU(threads int) func() (tensorops.Device, error) {
 
 func oracle() (tensorops.Device, error) { return ref.New(), nil }
 
-// try runs the layer on a device of its own, and has judge look at what came of it. False: it failed.
+// try runs the layer on its own device and passes the result to judge. It returns false if the run
+// failed.
 func (c *checker) try(t trial, judge func(r *rig)) bool {
 	c.t.Helper()
 	dev, err := t.device()
@@ -89,7 +90,7 @@ func (c *checker) try(t trial, judge func(r *rig)) bool {
 		err = r.fetchGrads()
 	}
 	if after := dev.Memory().InUse; err == nil && after != before {
-		c.find("memory", "%d bytes more are in use after %s than before. What Pass.Alloc gives must be returned, given to Pass.Save, or freed",
+		c.find("memory", "%d more bytes are in use after %s than before. Return every tensor from Pass.Alloc, pass it to Pass.Save, or free it",
 			after-before, t.order)
 	}
 	if err == nil && judge != nil {
@@ -104,7 +105,7 @@ func (c *checker) try(t trial, judge func(r *rig)) bool {
 	return err == nil
 }
 
-// plain is the order of a model in one stage.
+// plain is the order of passes of a model in one stage.
 const plain = "F0 B0 F1 B1 F2 B2"
 
 // base runs the layer as one stage does.
@@ -115,11 +116,11 @@ func (c *checker) base() (o outcome, ok bool) {
 }
 
 const (
-	keepsState = "Many microbatches are under way at a time: what belongs to one must be kept by Pass.Save or Pass.State, never in the layer"
-	notAgain   = "Forward is recorded again before InputGrad, and must compute the same of the same: no random numbers but by Pass.Mask, no counting of calls"
+	keepsState = "Many microbatches are in flight at a time: keep what belongs to one with Pass.Save or Pass.State, never in the layer"
+	notAgain   = "Forward is recorded again before InputGrad and must compute the same result from the same input: draw random numbers only with Pass.Mask, and do not count calls"
 )
 
-// sameBits runs the layer in the other ways in which pipelines do.
+// sameBits runs the layer in the other ways that pipelines do, and compares the bits.
 func (c *checker) sameBits(base outcome) {
 	c.t.Helper()
 	for _, t := range []struct {
@@ -127,8 +128,8 @@ func (c *checker) sameBits(base outcome) {
 		cause string
 	}{
 		{trial{"repetition", plain, onCPU(1), false},
-			"The same numbers must come of the same: nothing may depend on time, on chance, or on the order of a map"},
-		{trial{"threads", plain, onCPU(2), false}, "How a sum is split must follow from shapes alone"},
+			"The same input must give the same result: nothing may depend on time, chance, or the order of a map"},
+		{trial{"threads", plain, onCPU(2), false}, "Split a sum by shapes only, never by threads"},
 		{trial{"split", "F0 I0 W0 F1 I1 W1 F2 I2 W2", onCPU(1), false}, "WeightGrad must compute the same right after InputGrad and later"},
 		{trial{"in flight", "F0 F1 F2 B0 B1 B2", onCPU(1), false}, keepsState},
 		{trial{"in flight", "F0 F1 F2 I0 I1 I2 W0 W1 W2", onCPU(2), false}, keepsState},
@@ -139,7 +140,7 @@ func (c *checker) sameBits(base outcome) {
 	}
 }
 
-// accumulation looks whether the gradients of two microbatches add up.
+// accumulation checks whether the gradients of two microbatches are added.
 func (c *checker) accumulation() {
 	c.t.Helper()
 	var parts [2]outcome
@@ -166,14 +167,14 @@ func (r *rig) addsUp(name string, a, b, sum tensorops.Array) {
 		want := float64(a.Float[i]) + float64(b.Float[i])
 		if off := math.Abs(float64(v) - want); !(off <= rounding*largest) {
 			r.find("accumulation",
-				"gradient of parameter %q: element %s is %.6g after two microbatches, whose own are %.6g and %.6g. WeightGrad must add to Pass.Grad, which has the earlier microbatches' (MatMulOpts.Accumulate, and += in a Call)",
+				"gradient of parameter %q: element %s is %.6g after two microbatches, whose own gradients are %.6g and %.6g. WeightGrad must add to Pass.Grad, which holds the gradients of earlier microbatches (use MatMulOpts.Accumulate, or += in a Call)",
 				name, place(sum.Shape, i), v, a.Float[i], b.Float[i])
 			return
 		}
 	}
 }
 
-// forwardOnly runs it as validation does.
+// forwardOnly runs the layer as validation does.
 func (c *checker) forwardOnly(base outcome) {
 	c.t.Helper()
 	c.try(trial{"forward only", "V0 V1 V2", onCPU(1), false}, func(r *rig) {
@@ -187,7 +188,7 @@ func (c *checker) forwardOnly(base outcome) {
 	})
 }
 
-// recording runs it where nothing is computed, as planning does.
+// recording records the layer without computing anything, as planning does.
 func (c *checker) recording() {
 	c.t.Helper()
 	r, err := newRig(c.layer, c.o, tensorops.NewDryStream(), c.find)
@@ -198,14 +199,14 @@ func (c *checker) recording() {
 	r.watching = false
 	if err := r.passes("F0 F1 B0 I1 W1"); err != nil {
 		c.find("recording",
-			"%v. Where memory is planned all is recorded and nothing computed: tensors have no numbers while a method records, only in a Call", err)
+			"%v. To plan memory, everything is recorded and nothing computed: tensors have numbers only in a Call, not while a method records", err)
 	}
 	if err := r.stage.Close(); err != nil {
 		c.find("closing", "%v", err)
 	}
 }
 
-// gradients compares all gradients with slopes.
+// gradients compares all gradients with slopes of the loss.
 func (c *checker) gradients() {
 	c.t.Helper()
 	c.try(trial{"gradient", "F0 B0", oracle, false}, func(r *rig) {

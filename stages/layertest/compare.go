@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// at is element i of an array, as a number and as its bits.
+// at returns element i of an array, as a number and as its bits.
 func at(a tensorops.Array, i int) (float64, uint64) {
 	switch a.DType() {
 	case tensorops.Int32:
@@ -19,7 +19,7 @@ func at(a tensorops.Array, i int) (float64, uint64) {
 	return float64(a.Float[i]), uint64(math.Float32bits(a.Float[i]))
 }
 
-// place is where element i is in a shape, such as "[1 2]".
+// place returns the indices of element i in a shape, such as "[1 2]".
 func place(shape []int, i int) string {
 	indices := make([]int, len(shape))
 	for d := len(shape) - 1; d >= 0; d-- {
@@ -28,10 +28,10 @@ func place(shape []int, i int) string {
 	return fmt.Sprint(indices)
 }
 
-// describe is an array's type and shape.
+// describe returns an array's type and shape.
 func describe(a tensorops.Array) string { return fmt.Sprintf("%v%v", a.DType(), a.Shape) }
 
-// firstDifference says where two arrays differ; "" if their bits are the same.
+// firstDifference describes the first difference between two arrays; "" if they are bit-identical.
 func firstDifference(is, other tensorops.Array, what string) string {
 	if is.DType() != other.DType() || !slices.Equal(is.Shape, other.Shape) {
 		return fmt.Sprintf("it is %s, %s %s", describe(is), what, describe(other))
@@ -54,8 +54,8 @@ func firstDifference(is, other tensorops.Array, what string) string {
 	return fmt.Sprintf("element %s is %.9g, %s %.9g; %d of %d elements differ", place(is.Shape, first), a, what, b, n, is.Len())
 }
 
-// compare says what differs between the outcomes of two runs of some microbatches. It stops at the
-// first difference, since others follow from it.
+// compare reports the first difference between the outcomes of two runs of some microbatches; the
+// others follow from it.
 func (r *rig) compare(check string, want outcome, cause string) {
 	const was = "otherwise"
 	for mb := range microbatches {

@@ -1,4 +1,4 @@
-// Package layertest tells the author of a stages.Layer whether it is right.
+// Package layertest checks whether a stages.Layer is correct.
 //
 //	func TestGate(t *testing.T) {
 //		layertest.Check(t, NewGate(8), layertest.Options{
@@ -6,32 +6,34 @@
 //		})
 //	}
 //
-// Check puts the layer alone into a model: its inputs, the layer, and behind it a loss that is
-// the sum of its outputs' numbers, each times a random one. A stages.LossLayer is its own loss.
-// It compares the gradients of all inputs and all parameters with central differences of that
-// loss, by Richardson's extrapolation, on the oracle tensorops/ref, which computes in float64.
-// What a layer computes in Go (Pass.Call) is in float32 there too, for which steps and
-// tolerances are larger. Then it runs the layer in every way in which a pipeline may, and the
-// bits must be the same each time: several microbatches under way, the weight gradient put off,
-// recomputation, another number of threads. It looks at what the layer must leave alone, its
-// inputs and its weights among it, and at the memory that is left in use.
+// [Check] builds a model around the layer: its inputs, the layer, and a loss that is the sum of all
+// numbers of its outputs, each multiplied by a random number. A stages.LossLayer is its own loss.
+// Check compares the gradients of all inputs and parameters with central differences of that loss
+// (with Richardson's extrapolation), on the oracle tensorops/ref, which computes in float64. Code
+// of the layer in Go (Pass.Call) computes in float32 there, too; then steps and tolerances are
+// larger.
 //
-// Each mistake is an error of the test that begins with the name of the check, and says which
-// input or parameter, which element, what the layer has computed and what would be right, and
-// what usually causes it:
+// Afterwards Check runs the layer in every way that a pipeline may, and the bits must be the same
+// each time: with several microbatches in flight, with a delayed weight gradient, with
+// recomputation, and with another number of threads. It checks that the layer does not change its
+// inputs and weights, and that it leaves no memory in use.
 //
-//	gradient      a gradient is not the slope
-//	accumulation  WeightGrad sets Pass.Grad, and does not add to it
-//	split         InputGrad and, later, WeightGrad give other gradients than both at once
-//	in flight     microbatches under way at the same time mix
+// Each fault is an error of the test. The error begins with the name of the check. It says which
+// input or parameter and which element is wrong, what the layer computed, what would be correct,
+// and the usual cause. The checks are:
+//
+//	gradient      a gradient differs from the slope of the loss
+//	accumulation  WeightGrad overwrites Pass.Grad instead of adding to it
+//	split         InputGrad and a later WeightGrad give other gradients than both at once
+//	in flight     microbatches in flight at the same time get mixed up
 //	recomputation a second Forward of a microbatch gives other numbers
-//	repetition    the same again gives other bits
-//	threads       other bits with 2 threads than with 1
-//	forward only  it does not run without Pass.Train
-//	recording     it looks at numbers while it records, or fails where nothing is computed
-//	unchanged     it writes to what it was given
-//	memory        tensors are left in use
-//	parameters    Params differs from call to call
+//	repetition    the same run gives other bits
+//	threads       2 threads give other bits than 1
+//	forward only  the layer fails without Pass.Train
+//	recording     it reads numbers while it records, or fails if nothing is computed
+//	unchanged     it writes to its inputs, its weights or other tensors that it does not own
+//	memory        it leaves tensors in use
+//	parameters    Params differs between calls
 //	closing       OpenLayer.Close fails
-//	forward       it does not run at all: the error says why
+//	forward       the layer does not run at all; the error says why
 package layertest

@@ -8,13 +8,13 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// source makes an input of the layer, of numbers in the rig, and takes its gradient.
+// source makes an input of the layer from the rig's numbers, and takes its gradient.
 type source struct {
 	rig   *rig
 	input int
 }
 
-// Params is one that nobody reads: without it no gradient would come back.
+// Params returns one unused parameter: without it the source would get no gradient.
 func (s *source) Params() []stages.LayerParam {
 	if s.rig.o.Inputs[s.input].DType != tensorops.Float32 {
 		return nil
@@ -38,7 +38,7 @@ func (s *source) InputGrad(p *stages.Pass, _, dout []tensorops.Tensor) []tensoro
 
 func (*source) WeightGrad(*stages.Pass, []tensorops.Tensor, []tensorops.Tensor) {}
 
-// fetch records a copy of a tensor to the host.
+// fetch records a copy of a tensor to host memory.
 func fetch(p *stages.Pass, t tensorops.Tensor) tensorops.Array {
 	if !t.Valid() || p.Err() != nil {
 		return tensorops.Array{}
@@ -52,7 +52,7 @@ func fetch(p *stages.Pass, t tensorops.Tensor) tensorops.Array {
 	return a
 }
 
-// contiguous is a tensor, or a copy of it that the caller owns.
+// contiguous returns the tensor if it is contiguous, otherwise a copy that the caller owns.
 func contiguous(p *stages.Pass, t tensorops.Tensor) (dense tensorops.Tensor, owned bool) {
 	if t.Contiguous() {
 		return t, false
@@ -62,11 +62,12 @@ func contiguous(p *stages.Pass, t tensorops.Tensor) (dense tensorops.Tensor, own
 	return dense, true
 }
 
-// functional is the loss behind the layer: y·c, with random numbers c that are so the gradient of y.
-// It is computed as (|y+c|² − |y−c|²)/4, since sums of squares are in float64 on every device.
+// functional is the loss after the layer: y·c with random numbers c, which are therefore the
+// gradient of y. It is computed as (|y+c|² − |y−c|²)/4, since sums of squares are in float64 on
+// every device.
 type functional struct {
 	rig *rig
-	n   int // outputs of the layer
+	n   int // number of the layer's outputs
 }
 
 func (*functional) Params() []stages.LayerParam { return nil }
@@ -79,7 +80,7 @@ func (f *functional) Forward(p *stages.Pass, in []tensorops.Tensor) []tensorops.
 			continue
 		}
 		if y.DType() != tensorops.Float32 {
-			p.Fail(fmt.Errorf("output %d is %v, and gradients are float32: NoGrad(%d) must say that none comes back", i, y, i))
+			p.Fail(fmt.Errorf("output %d is %v, but gradients are float32: NoGrad(%d) must return true", i, y, i))
 			break
 		}
 		y, owned := contiguous(p, y)
@@ -125,7 +126,7 @@ func (f *functional) Report(p *stages.Pass) stages.Report {
 	return r
 }
 
-// factors are the numbers that an output is multiplied by.
+// factors returns the numbers by which an output is multiplied.
 func (r *rig) factors(output int, y tensorops.Tensor, sign float32) []float32 {
 	c := make([]float32, y.Len())
 	rng.Normal(c, rng.NewKey(r.o.Seed, rng.StringStream(fmt.Sprintf("layertest/factor/%d/%d", output, r.microbatch))), 0, 0, 1)

@@ -351,11 +351,11 @@ func TestWrong(t *testing.T) {
 		"writes to its gradient":          "unchanged: InputGrad writes to the gradient of output 0: ~ make an output of its own",
 		"weight gradient too early":       `unchanged: InputGrad writes to Grad(1), the gradient of "b": ~ WholeBackward must return true`,
 		"frees its input":                 "forward: forward of microbatch 0, ~ it freed float32[3 6], which it was given",
-		"wrong output":                    "forward: forward of microbatch 0, ~ layer layer, forward of microbatch 0: ~ it returned 2 outputs and should return 1",
+		"wrong output":                    "forward: forward of microbatch 0, ~ layer layer, forward of microbatch 0: ~ it returned 2 outputs, want 1",
 		"panics":                          "forward: ~ layer layer, forward of microbatch 0: panic: out of ideas",
 		"NaN":                             "forward: ~ output 0 has not a finite number",
 		"no gradient":                     "forward: ~ it returned no gradient of input 0",
-		"gradient of a wrong shape":       "forward: ~ it returned a gradient of float32[6 3] for input 0, which is float32[3 6]",
+		"gradient of a wrong shape":       "forward: ~ it returned a gradient of float32[6 3] for input 0 of float32[3 6]",
 		"needs training":                  "forward only: ~ only for training",
 		"other shape":                     "forward only: output 0 of microbatch 0 is float32[18], in training float32[3 6]",
 		"looks":                           "recording: ~ only in a Call",
@@ -371,7 +371,7 @@ func TestWrong(t *testing.T) {
 		found(t, &opened{err: errors.New("stuck")}, rows, "closing: close layer layer: stuck")
 	})
 	t.Run("no field", func(t *testing.T) {
-		found(t, stages.NewCrossEntropy("y", 6), rows, `forward: ~ it reads the field "y", which Options.Fields doesn't describe`)
+		found(t, stages.NewCrossEntropy("y", 6), rows, `forward: ~ it reads the field "y", which Options.Fields does not describe`)
 	})
 	t.Run("a shape", func(t *testing.T) {
 		found(t, &scaled{}, layertest.Options{Name: "mine", Inputs: []layertest.Tensor{{Shape: []int{0}}}},

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// probe is the layer, and sees what goes in and out.
+// probe wraps the layer and observes its inputs and outputs.
 type probe struct {
 	rig   *rig
 	layer stages.Layer
@@ -51,15 +51,15 @@ func (q *probe) Open() (stages.OpenLayer, error) {
 		return nil, err
 	}
 	if l == nil {
-		return nil, fmt.Errorf("%w: Open returns neither a layer nor an error", stages.ErrModel)
+		return nil, fmt.Errorf("%w: Open returned neither a layer nor an error", stages.ErrModel)
 	}
 	return &openProbe{probe{q.rig, l}, l}, nil
 }
 
-// openProbe is an open layer.
+// openProbe is a probe of an opened layer.
 type openProbe struct {
 	probe
-	open stages.OpenLayer // nil: it needs no closing
+	open stages.OpenLayer // nil: nothing to close
 }
 
 func (q *openProbe) Close() error {
@@ -69,7 +69,7 @@ func (q *openProbe) Close() error {
 	return q.open.Close()
 }
 
-// lossProbe is a probe of a layer that the loss comes from.
+// lossProbe is a probe of a loss layer.
 type lossProbe struct{ probe }
 
 func (q *lossProbe) Open() (stages.OpenLayer, error) {
@@ -124,18 +124,19 @@ func (q *probe) WeightGrad(p *stages.Pass, in, dout []tensorops.Tensor) {
 	done()
 }
 
-// seen is what a tensor was before a method of the layer and after it.
+// seen holds a tensor before and after a method of the layer.
 type seen struct {
 	what, cause   string
 	before, after tensorops.Array
 }
 
 const (
-	ownWrite  = "make an output of its own by p.AllocLike; others use this one too"
-	gradWrite = "weight gradients belong into WeightGrad, which may come much later; where the two can't be computed apart, WholeBackward must return true"
+	ownWrite  = "Allocate an output with p.AllocLike; other layers use this tensor, too"
+	gradWrite = "Compute weight gradients in WeightGrad, which may come much later. If the two cannot be computed separately, WholeBackward must return true"
 )
 
-// watch records copies of all that a method must leave as it is; what it returns records them again.
+// watch records copies of everything that a method must not change; the returned function records
+// them again.
 func (q *probe) watch(p *stages.Pass, method string, in, dout []tensorops.Tensor, grads bool) (done func()) {
 	if !q.rig.watching {
 		return func() {}
@@ -155,7 +156,7 @@ func (q *probe) watch(p *stages.Pass, method string, in, dout []tensorops.Tensor
 		add(t, ownWrite, "the gradient of output %d", i)
 	}
 	for i, param := range q.layer.Params() {
-		add(p.Weight(i), "the optimizer alone changes weights", "the weight %q", param.Name)
+		add(p.Weight(i), "Only the optimizer may change weights", "the weight %q", param.Name)
 		if grads {
 			add(p.Grad(i), gradWrite, "Grad(%d), the gradient of %q", i, param.Name)
 		}
@@ -170,7 +171,7 @@ func (q *probe) watch(p *stages.Pass, method string, in, dout []tensorops.Tensor
 	}
 }
 
-// lookAt says what was changed, when the list has completed.
+// lookAt reports the changes after the list has completed.
 func (r *rig) lookAt() {
 	for _, s := range r.seen {
 		if !bytes.Equal(s.before.Bytes(), s.after.Bytes()) {

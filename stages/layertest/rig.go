@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// rig is the layer alone in a model, on a stage of its own.
+// rig is a model with only the layer, on its own stage.
 type rig struct {
 	o      Options
 	find   func(check, format string, args ...any)
@@ -23,15 +23,15 @@ type rig struct {
 	weights    map[string][]float32
 	params     []stages.LayerParam
 	recompute  bool
-	microbatch int     // that is being recorded
-	watching   bool    // copy what goes in and out
-	seen       []*seen // since the last look
+	microbatch int     // being recorded
+	watching   bool    // copy inputs and outputs
+	seen       []*seen // since the last lookAt
 	calls      bool    // Forward computes in Go
-	size       float64 // of the numbers in the losses
+	size       float64 // magnitude of the numbers in the losses
 	got        outcome
 }
 
-// outcome is what passes have given.
+// outcome holds the results of passes.
 type outcome struct {
 	losses              [microbatches]float64
 	outputs, inputGrads [microbatches][]tensorops.Array
@@ -40,7 +40,7 @@ type outcome struct {
 
 const lossName = "loss"
 
-// build puts the model together.
+// build builds the model.
 func (r *rig) build(l stages.Layer) (*stages.Model, error) {
 	c := stages.Config{}
 	for _, f := range r.o.Fields {
@@ -64,14 +64,14 @@ func (r *rig) build(l stages.Layer) (*stages.Model, error) {
 		}
 		out := g.Add(r.o.Name, &q, in...)
 		if len(out) == 0 {
-			return fmt.Errorf("%w: it has no output and is no LossLayer", stages.ErrModel)
+			return fmt.Errorf("%w: the layer has no output and is not a LossLayer", stages.ErrModel)
 		}
 		g.Loss(lossName, &functional{r, len(out)}, out...)
 		return nil
 	})
 }
 
-// newRig makes one on a stream.
+// newRig makes a rig on a stream.
 func newRig(l stages.Layer, o Options, stream tensorops.Stream, find func(check, format string, args ...any)) (*rig, error) {
 	r := &rig{o: o, find: find, stream: stream, watching: true, weights: make(map[string][]float32), params: l.Params()}
 	for mb := range microbatches {
@@ -105,7 +105,7 @@ func newRig(l stages.Layer, o Options, stream tensorops.Stream, find func(check,
 		if err := draw(p, "", w); err != nil {
 			return nil, err
 		}
-		// Not those of a layer that has learned nothing: zeros hide mistakes.
+		// Not the weights of an untrained layer: zeros hide mistakes.
 		rng.Normal(more, rng.NewKey(o.Seed, rng.StringStream("layertest/weight/"+p.Name)), 0, 0, 0.25)
 		for i := range w {
 			w[i] = round(w[i] + more[i])
@@ -132,7 +132,7 @@ func (r *rig) run(record func(l *tensorops.List)) (err error) {
 	func() {
 		defer func() {
 			if v := recover(); v != nil {
-				l.Fail(fmt.Errorf("%w. A layer must free neither what it was given, nor what it returns or saves", caught.Panic(v)))
+				l.Fail(fmt.Errorf("%w. A layer must not free its inputs, nor tensors that it returns or saves", caught.Panic(v)))
 			}
 		}()
 		record(l)
@@ -144,8 +144,8 @@ func (r *rig) run(record func(l *tensorops.List)) (err error) {
 	return r.stage.Verify(0)
 }
 
-// passes runs an order such as "F0 F1 B0 I1 W1", in the notation of schedules; V is a forward that no
-// backward follows.
+// passes runs an order such as "F0 F1 B0 I1 W1", in the notation of schedules. V is a forward
+// without a backward.
 func (r *rig) passes(order string) error {
 	r.got = outcome{grads: make(map[string]tensorops.Array)}
 	r.size = 0
@@ -175,7 +175,7 @@ func (r *rig) pass(what byte, mb int) (err error) {
 		for _, name := range r.stage.Fields(0) {
 			a, ok := r.fields[mb][name]
 			if !ok {
-				return fmt.Errorf("%w: it reads the field %q, which Options.Fields doesn't describe", stages.ErrInput, name)
+				return fmt.Errorf("%w: it reads the field %q, which Options.Fields does not describe", stages.ErrInput, name)
 			}
 			b.Fields = append(b.Fields, a)
 		}
@@ -204,7 +204,7 @@ func (r *rig) pass(what byte, mb int) (err error) {
 	}
 }
 
-// fetchGrads puts the layer's weight gradients into the outcome, and clears them.
+// fetchGrads copies the layer's weight gradients into the outcome, and clears them.
 func (r *rig) fetchGrads() error {
 	var all []stages.Saved
 	if err := r.run(func(l *tensorops.List) { all = r.stage.Grads(l) }); err != nil {
@@ -216,5 +216,5 @@ func (r *rig) fetchGrads() error {
 	return r.run(r.stage.ClearGrads)
 }
 
-// paramName is a parameter's name in the model.
+// paramName returns a parameter's name in the model.
 func (r *rig) paramName(i int) string { return r.o.Name + "." + r.params[i].Name }

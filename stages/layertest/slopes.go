@@ -8,7 +8,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// slopes compares the gradients of microbatch 0, which the rig has computed, with differences.
+// slopes compares the gradients of microbatch 0, which the rig has computed, with differences of
+// the loss.
 func (r *rig) slopes() error {
 	got := r.got
 	for i, a := range r.inputs[0] {
@@ -29,21 +30,21 @@ func (r *rig) slopes() error {
 	return nil
 }
 
-// Judgements of an element.
+// The verdicts on an element.
 const (
 	right = iota
 	wrong
-	unsure // the loss is not smooth there
+	unsure // the loss is not smooth at this point
 )
 
-// element is one whose gradient was compared.
+// element is an element whose gradient was compared.
 type element struct {
 	i           int
 	grad, slope float64
 	judgement   int
 }
 
-// slope compares the gradient of some numbers, which it moves; loaded brings them to the device.
+// slope compares the gradient of some numbers, which it varies; loaded copies them to the device.
 func (r *rig) slope(what string, input bool, shape []int, numbers, grad []float32, loaded func() error) error {
 	largest := 0.0
 	for _, g := range grad {
@@ -64,12 +65,12 @@ func (r *rig) slope(what string, input bool, shape []int, numbers, grad []float3
 		all = append(all, e)
 		count[e.judgement]++
 	}
-	if err := loaded(); err != nil { // as it was
+	if err := loaded(); err != nil { // restored
 		return err
 	}
 	if count[unsure] > n/4 {
 		r.find("gradient",
-			"%s, float32%v: differences of the loss don't settle in %d of %d elements, so nothing can be said. The layer steps or jumps there, or computes too roughly: give Options other inputs, or another Step", what, shape, count[unsure], n)
+			"%s, float32%v: differences of the loss do not converge for %d of %d elements, so their gradients cannot be judged. The layer is not smooth there, or rounds too much: use other inputs in Options, or another Step", what, shape, count[unsure], n)
 	} else if count[wrong] > 0 {
 		worst := all[0]
 		for _, e := range all {
@@ -77,14 +78,14 @@ func (r *rig) slope(what string, input bool, shape []int, numbers, grad []float3
 				worst = e
 			}
 		}
-		r.find("gradient", "%s, float32%v: element %s of the gradient is %.6g, by differences it is %.6g; wrong in %d of %d elements. %s",
+		r.find("gradient", "%s, float32%v: element %s of the gradient is %.6g, but differences give %.6g; %d of %d elements are wrong. %s",
 			what, shape, place(shape, worst.i), worst.grad, worst.slope, count[wrong], n, why(all, input))
 	}
 	return nil
 }
 
-// element moves one number and judges its gradient. Where a difference and one of half its step
-// disagree, as at a kink, smaller steps are tried.
+// element varies one number and judges its gradient. If a difference and one of half its step
+// disagree, as at a kink, it tries smaller steps.
 func (r *rig) element(i int, numbers []float32, grad, largest float64, loaded func() error) (element, error) {
 	e := element{i: i, grad: grad, judgement: unsure}
 	step, tolerance, noise := exactStep, exactTolerance, 0x1p-50
@@ -138,7 +139,7 @@ func (r *rig) element(i int, numbers []float32, grad, largest float64, loaded fu
 	return e, nil
 }
 
-// why guesses what is wrong with a gradient.
+// why guesses the cause of a wrong gradient.
 func why(all []element, input bool) string {
 	var n, zero, extra, opposite int
 	low, high := math.Inf(1), math.Inf(-1)
@@ -160,17 +161,17 @@ func why(all []element, input bool) string {
 	}
 	switch {
 	case zero == n && input:
-		return "It is 0 where the output depends on the input: InputGrad leaves it out"
+		return "It is 0 although the output depends on the input: InputGrad leaves it out"
 	case zero == n:
-		return "It is 0 where the output depends on the parameter: WeightGrad doesn't add to its Pass.Grad, or adds to another one's"
+		return "It is 0 although the output depends on the parameter: WeightGrad does not add to its Pass.Grad, or adds to that of another parameter"
 	case opposite == n:
 		return "The sign is wrong"
 	case extra == n:
-		return "The output does not depend on these: an index is wrong, or a term belongs elsewhere"
+		return "The output does not depend on these elements: an index is wrong, or a term belongs elsewhere"
 	case n > 1 && low > 0 && high-low < 1e-2*high:
-		return fmt.Sprintf("It is %.4g times what it should be: a factor is missing or one too many (the loss is a sum over samples: nothing is divided by their number here)", low)
+		return fmt.Sprintf("It is %.4g times the correct value: a factor is missing or extra (the loss is a sum over samples; do not divide by their number)", low)
 	case n < len(all):
-		return "The others are right: an index or a border is wrong, or a case is forgotten"
+		return "The other elements are correct: an index or a boundary is wrong, or a case is missing"
 	}
-	return "A term is missing or wrong: each way by which it reaches an output adds one, and products are taken transposed"
+	return "A term is missing or wrong: each path to an output adds a term, and matrices are transposed in the backward"
 }

@@ -1,11 +1,13 @@
-// Command bench measures training a multilayer perceptron of width 1,024: by a program with
-// Gorgonia alone, with Gorgonia's BLAS and with the engine's, beside runs of the engine whose
-// layers are Gorgonia's graphs, on one stage and on two, and with its own layers.
+// Command bench measures the training of a multilayer perceptron of width 1,024. It compares a
+// program that uses Gorgonia alone, with Gorgonia's BLAS and with the engine's, to runs of the
+// engine: with layers that are Gorgonia graphs, on one stage and on two, and with the engine's own
+// layers.
 //
 //	go run ./stages/gorgonia/bench -rounds 5
 //
-// Every round measures each in turn. A step is 16 microbatches of 64 rows through 8 layers, and an
-// update. All compute the same products; the engine's own layers have GELU in place of ReLU.
+// Each round measures every variant in turn. A step is 16 microbatches of 64 rows through 8 layers,
+// and an update. All variants compute the same products; the engine's own layers use GELU instead
+// of ReLU.
 package main
 
 import (
@@ -34,8 +36,8 @@ import (
 const layers, width, rows, microbatches = 8, 1024, 64, 16
 
 func main() {
-	rounds := flag.Int("rounds", 3, "`number` of rounds")
-	seconds := flag.Float64("seconds", 3, "how long each is measured in a round, in `seconds`")
+	rounds := flag.Int("rounds", 3, "run this `number` of rounds")
+	seconds := flag.Float64("seconds", 3, "measure each variant for this many `seconds` in a round")
 	flag.Parse()
 	stages.RegisterFamily("graphs", family)
 	samples.Register("random", func(samples.Options) (train, val samples.Dataset, err error) { return random{}, nil, nil })
@@ -45,7 +47,7 @@ func main() {
 	}
 }
 
-// way is one of what is compared; run trains for some seconds and returns rows per second.
+// way is one of the compared variants. run trains for some seconds and returns rows per second.
 type way struct {
 	name string
 	run  func(seconds float64) (float64, error)
@@ -78,7 +80,7 @@ func measure(rounds int, seconds float64) error {
 		}
 	}
 	base := ways[2]
-	fmt.Printf("%-42s %10s %9s   %s\n", "", "rows/s", "GFLOP/s", "by Gorgonia alone with the engine's BLAS, round by round")
+	fmt.Printf("%-42s %10s %9s   %s\n", "", "rows/s", "GFLOP/s", "relative to Gorgonia alone with the engine's BLAS, round by round")
 	for _, w := range ways {
 		var ratios []float64
 		for i, r := range w.rate {
@@ -90,8 +92,8 @@ func measure(rounds int, seconds float64) error {
 	return nil
 }
 
-// products are the floating-point operations of a row's matrix products. Nobody asks for the
-// gradient of the first layer's input.
+// products is the number of floating-point operations of a row's matrix products. The gradient of
+// the first layer's input is not computed.
 const products = (3*layers - 1) * 2 * width * width
 
 func median(of []float64) float64 {
@@ -135,7 +137,7 @@ func family(g *stages.Graph, _ stages.Config) error {
 	return nil
 }
 
-// random are samples to train on.
+// random generates the samples to train on.
 type random struct{}
 
 var numbers = func() []float32 {
@@ -153,13 +155,13 @@ func (random) At(i int) (samples.Sample, error) {
 	return samples.Sample{row, row}, nil
 }
 
-// engine trains by a run of the engine, a core for each stage.
+// engine trains with a run of the engine, one core for each stage.
 func engine(seconds float64, family string, count int) (float64, error) {
 	out, err := os.MkdirTemp("", "troupe-bench-")
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = os.RemoveAll(out) }() // it is temporary
+	defer func() { _ = os.RemoveAll(out) }() // the folder is temporary
 	text := fmt.Sprintf(`
 run = {out = %q, steps = 100000, eval_every = 0, checkpoint_every = 0, stall_after_s = 0.0}
 model = {family = %q}
@@ -188,13 +190,13 @@ device = {threads = %d}
 		s, ok := e.(troupe.StepEvent)
 		switch {
 		case !ok || s.Step < 1:
-		case s.Step == 2: // graphs are built by then
+		case s.Step == 2: // the graphs are built by then
 			began = time.Now()
 		case s.Step > 2:
 			steps++
 			if took := time.Since(began).Seconds(); took > seconds {
 				run.Kill()
-				_, _ = run.Wait() // it was killed
+				_, _ = run.Wait() // the run was killed
 				return float64(steps*rows*microbatches) / took, nil
 			}
 		}
@@ -203,8 +205,7 @@ device = {threads = %d}
 	return 0, err
 }
 
-// alone trains by a program of Gorgonia's: its machine, and its solver after every 16
-// microbatches.
+// alone trains with Gorgonia alone: its machine, and its solver after every 16 microbatches.
 func alone(seconds float64, blas G.BLAS, cores int) (float64, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
 	G.Use(blas)
