@@ -2,9 +2,9 @@ package tensorops
 
 import "fmt"
 
-// Array is a tensor in ordinary Go memory, dense and row-major: a field of a sample or of
-// a microbatch. One of Float, Double and Int has the numbers, and says their type; none, for
-// an array without elements, is float32.
+// Array is a contiguous row-major tensor in ordinary Go memory: for example a field of a sample or
+// of a microbatch. One of Float, Double and Int holds the numbers and determines their type. If
+// none does, because the array has no elements, the type is float32.
 type Array struct {
 	Shape  []int
 	Float  []float32
@@ -12,7 +12,8 @@ type Array struct {
 	Int    []int32
 }
 
-// NewArray makes an array of zeros. There are none of bfloat16: it is one of float32.
+// NewArray makes an array of zeros. There are no bfloat16 arrays: for BFloat16 the array is
+// float32.
 func NewArray(d DType, shape []int) Array {
 	n := 1
 	for _, dim := range shape {
@@ -30,7 +31,7 @@ func NewArray(d DType, shape []int) Array {
 	return a
 }
 
-// DType is the type of the numbers.
+// DType returns the type of the numbers.
 func (a Array) DType() DType {
 	switch {
 	case a.Int != nil:
@@ -41,10 +42,10 @@ func (a Array) DType() DType {
 	return Float32
 }
 
-// Len is the number of elements that there are.
+// Len returns the number of elements.
 func (a Array) Len() int { return len(a.Float) + len(a.Double) + len(a.Int) }
 
-// Bytes views the numbers as bytes, for Upload.
+// Bytes returns a view of the numbers as bytes, for Upload.
 func (a Array) Bytes() []byte {
 	switch a.DType() {
 	case Int32:
@@ -55,14 +56,15 @@ func (a Array) Bytes() []byte {
 	return bytesOf(a.Float)
 }
 
-// Check says whether the shape and the numbers fit each other.
+// Check returns an ErrShape if the number of elements does not match the shape, or if there are
+// numbers of several types.
 func (a Array) Check() error {
 	t, err := shaped(a.DType(), a.Shape)
 	if err != nil {
 		return err
 	}
 	if n := a.Len(); n != t.Len() {
-		return fmt.Errorf("%w: %d numbers for the shape %v, which has %d", ErrShape, n, a.Shape, t.Len())
+		return fmt.Errorf("%w: there are %d numbers, but the shape %v has %d", ErrShape, n, a.Shape, t.Len())
 	}
 	types := 0
 	for _, given := range []bool{a.Float != nil, a.Double != nil, a.Int != nil} {
@@ -71,7 +73,7 @@ func (a Array) Check() error {
 		}
 	}
 	if types > 1 {
-		return fmt.Errorf("%w: an array of %v has numbers of %d types; give one", ErrShape, a.Shape, types)
+		return fmt.Errorf("%w: an array of shape %v has numbers of %d types: set only one of Float, Double and Int", ErrShape, a.Shape, types)
 	}
 	return nil
 }

@@ -2,12 +2,12 @@ package tensorops
 
 import "unsafe"
 
-// Number is the Go type of an element: uint16 has the bits of a bfloat16.
+// Number is the Go type of an element. uint16 holds the bits of a bfloat16.
 type Number interface {
 	float32 | float64 | int32 | uint16
 }
 
-// bytesOf views numbers as the bytes that hold them, without a copy.
+// bytesOf returns a view of numbers as bytes, without a copy.
 func bytesOf[E Number](s []E) []byte {
 	if len(s) == 0 {
 		return nil
@@ -16,12 +16,11 @@ func bytesOf[E Number](s []E) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(e)))
 }
 
-// HostBytes views numbers in host memory as bytes, for Upload and Fetch.
+// HostBytes returns a view of numbers in host memory as bytes, for Upload and Fetch.
 func HostBytes[E Number](s []E) []byte { return bytesOf(s) }
 
-// HostNumbers views bytes in host memory as numbers; it is the inverse of
-// HostBytes. The bytes must be aligned for E, as all that Go allocates for
-// numbers are.
+// HostNumbers returns a view of bytes in host memory as numbers; it is the inverse of HostBytes.
+// The bytes must be aligned for E. Go aligns all memory that it allocates for numbers.
 func HostNumbers[E Number](b []byte) []E {
 	if len(b) == 0 {
 		return nil

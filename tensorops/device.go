@@ -1,59 +1,58 @@
 package tensorops
 
-// Device computes. A process has one for each piece of hardware; stages share
-// it, each through a Stream of its own.
+// Device is hardware that computes, such as the CPU or one GPU. A process has one Device for each;
+// its stages share it, each with its own Stream.
 type Device interface {
-	// Name says what it is in a word, such as "cpu".
+	// Name is a one-word name, such as "cpu".
 	Name() string
-	// Path names the kernels in use, such as "avx2". Results are the same to
-	// the last bit only within one path.
+	// Path names the kernels in use, such as "avx2". Results are bit-identical only within one
+	// path.
 	Path() string
-	// NewStream makes a stream; name is for messages.
+	// NewStream makes a stream; name is used in messages.
 	NewStream(name string) Stream
-	// Memory tells how much is in use.
+	// Memory returns how much memory is in use.
 	Memory() MemoryStats
-	// Close ends every stream. It waits for lists that run; lists that wait
-	// fail with ErrClosed. Tensors that are left lose their memory.
+	// Close closes every stream. It waits for running lists; queued lists fail with ErrClosed. The
+	// memory of remaining tensors is freed.
 	Close()
 }
 
-// MemoryStats counts bytes of device memory.
+// MemoryStats counts device memory in bytes.
 type MemoryStats struct {
 	InUse  int64 // held by tensors
 	Pooled int64 // free, kept for reuse
 	Peak   int64 // the largest InUse
-	Taken  int64 // the largest InUse + Pooled: what was asked of the system
+	Taken  int64 // the largest InUse + Pooled: taken from the system
 	Limit  int64 // 0: none
 }
 
-// Stream executes lists in the order of their submission, and owns the pool of
-// memory that its lists allocate from. Recording lists and submitting them is
-// for one goroutine at a time; the rest is safe for concurrent use.
+// Stream executes lists in the order of their submission, and owns the memory pool from which its
+// lists allocate. One goroutine at a time may record and submit lists; the other methods are safe
+// for concurrent use.
 type Stream interface {
 	// NewList returns an empty list that records for this stream.
 	NewList() *List
-	// Submit hands the list over and returns at once. done is called exactly
-	// once and must not block: from the stream's goroutine, or before Submit
-	// returns when the list is refused (ErrClosed, ErrQueueFull). The list
-	// belongs to the device until then, and afterwards goes back to the
-	// stream's pool of lists: keep no pointer to it.
+	// Submit queues the list and returns at once. done is called exactly once and must not block.
+	// It is called from the stream's goroutine or, if the list is refused (ErrClosed,
+	// ErrQueueFull), before Submit returns. Until then the list belongs to the device; afterwards
+	// the stream reuses it. So keep no pointer to it.
 	Submit(l *List, done func(error))
-	// Arena is the stream's pool of memory.
+	// Arena returns the stream's memory pool.
 	Arena() Arena
-	// Close waits for the running list and ends the stream. Tensors of its arena stay:
-	// another stream may be using one.
+	// Close waits for the running list and closes the stream. Tensors of its arena remain, since
+	// another stream may use them.
 	Close()
 }
 
-// Queuer is a stream that starts a list the sooner if it was submitted while the lists before it are carried out, as
-// a GPU's does, which else has nothing to do until the host has heard that they are complete.
+// Queuer is a stream that works better if lists are submitted before earlier ones have completed. A
+// GPU's stream is one: otherwise the GPU idles until the host has learned that a list is complete.
 type Queuer interface {
-	// QueuesLists is how many lists are worth being submitted and not complete.
+	// QueuesLists returns how many submitted lists should be incomplete at a time.
 	QueuesLists() int
 }
 
-// CloseStream ends a stream and closes its arena, for a caller who knows that no other
-// stream uses a tensor of it.
+// CloseStream closes a stream and its arena. The caller must know that no other stream uses a
+// tensor of the arena.
 func CloseStream(s Stream) {
 	s.Close()
 	s.Arena().Close()

@@ -7,11 +7,11 @@ type DType uint8
 
 const (
 	Float32 DType = iota // IEEE 754 binary32: weights, activations, gradients
-	Float64              // IEEE 754 binary64: sums that are reported (losses, squared norms)
+	Float64              // IEEE 754 binary64: reported sums (losses, squared norms)
 	Int32                // token ids and targets
-	// BFloat16 is the upper half of a binary32: activations and their gradients in mixed
-	// precision. An operation widens it, computes in float32, and rounds its result to the
-	// nearest number, ties to even.
+	// BFloat16 is the upper half of a binary32, for activations and their gradients in mixed
+	// precision. An operation widens it, computes in float32, and rounds its result to the nearest
+	// number, ties to even.
 	BFloat16
 )
 
@@ -20,10 +20,10 @@ var dtypes = [...]struct {
 	bytes int
 }{Float32: {"float32", 4}, Float64: {"float64", 8}, Int32: {"int32", 4}, BFloat16: {"bfloat16", 2}}
 
-// Size is the number of bytes of an element.
+// Size returns the number of bytes of an element.
 func (d DType) Size() int { return dtypes[d].bytes }
 
-// Known reports whether it is one of the types above.
+// Known reports whether d is one of the types above.
 func (d DType) Known() bool { return int(d) < len(dtypes) }
 
 func (d DType) String() string {

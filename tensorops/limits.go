@@ -1,10 +1,9 @@
 package tensorops
 
-// LimitStreamQueue bounds the lists that wait for one stream. A stage submits
-// one action at a time, or as many as a Queuer is worth; the rest is slack for callers
-// that queue ahead.
+// LimitStreamQueue limits the lists that wait for one stream. A stage submits one action at a time,
+// or the number that a Queuer recommends; the rest is slack for callers that queue more.
 const LimitStreamQueue = 64
 
-// limitBufferBytes bounds one buffer: a size that no machine has is an error of
-// the caller's, and Go would end the program.
+// limitBufferBytes limits one buffer. No machine has so much memory, so a larger size is a bug of
+// the caller, and Go would abort the program.
 const limitBufferBytes int64 = 1 << 44

@@ -2,22 +2,22 @@ package tensorops
 
 import "fmt"
 
-// List records operations for one stream. Its methods check shapes and types;
-// the first error sticks and everything after it is ignored, so that callers
-// look once, at completion.
+// List records operations for one stream. Its methods check shapes and types. The first error is
+// kept, and everything recorded after it is ignored, so a caller checks for errors once, on
+// completion.
 type List struct {
 	ops     []Op
-	away    []Tensor // buffers of other pools, given back on completion
+	away    []Tensor // buffers of other pools, released on completion
 	arena   Arena
-	hold    uint64          // of the pool, while a queue counts the list
+	hold    uint64          // the pool's number for the list while it is not complete
 	element func(DType) int // bytes of a stored element on this device
-	begun   int             // collectives since the last Await
+	begun   int             // collectives started since the last Await
 	err     error
-	sink    Op // takes what is recorded after an error
+	sink    Op // dummy for operations recorded after an error
 }
 
-// NewList is for devices: it makes a list over an arena. elementBytes may be nil
-// when the device stores every type in its own size.
+// NewList makes a list over an arena; it is for devices. elementBytes may be nil if the device
+// stores every type in its own size.
 func NewList(arena Arena, elementBytes func(DType) int) *List {
 	if elementBytes == nil {
 		elementBytes = DType.Size
@@ -25,21 +25,20 @@ func NewList(arena Arena, elementBytes func(DType) int) *List {
 	return &List{arena: arena, element: elementBytes}
 }
 
-// Err is the first error of recording.
+// Err returns the first error of recording.
 func (l *List) Err() error { return l.err }
 
-// Ops is what was recorded, for the device.
+// Ops returns the recorded operations, for the device.
 func (l *List) Ops() []Op { return l.ops }
 
-// Reset empties the list for another use; memory is kept. It is for devices,
-// after Complete.
+// Reset empties the list for reuse and keeps its memory. It is for devices, after Complete.
 func (l *List) Reset() {
 	clear(l.ops)
 	l.ops, l.away, l.begun, l.err = l.ops[:0], l.away[:0], 0, nil
 }
 
-// Complete gives back what the list freed of other pools. The device calls it
-// when the last operation has finished, before it reports completion.
+// Complete releases the buffers of other pools that the list freed. The device calls it when the
+// last operation has finished, before it reports completion.
 func (l *List) Complete() {
 	for i, t := range l.away {
 		t.buf.Home.Put(t.buf)
@@ -48,15 +47,15 @@ func (l *List) Complete() {
 	l.away = l.away[:0]
 }
 
-// Fail makes the list fail with an error of the caller's.
+// Fail makes the list fail with an error of the caller.
 func (l *List) Fail(err error) {
 	if l.err == nil {
 		l.err = err
 	}
 }
 
-// Alloc takes a tensor from the stream's pool; its content is undefined. After
-// an error it returns "none".
+// Alloc allocates a tensor from the stream's pool; its contents are undefined. After an error it
+// returns an invalid tensor.
 func (l *List) Alloc(dtype DType, dims ...int) Tensor {
 	if l.err != nil {
 		return Tensor{}
@@ -68,21 +67,21 @@ func (l *List) Alloc(dtype DType, dims ...int) Tensor {
 	return t
 }
 
-// AllocLike takes a tensor of t's type and shape.
+// AllocLike allocates a tensor of t's type and shape.
 func (l *List) AllocLike(t Tensor) Tensor {
 	if l.err != nil {
 		return Tensor{}
 	}
 	if !t.Valid() {
-		l.err = fmt.Errorf("%w: alloc like no tensor", ErrShape)
+		l.err = fmt.Errorf("%w: AllocLike of an invalid tensor", ErrShape)
 		return Tensor{}
 	}
 	return l.Alloc(t.dtype, t.Shape()...)
 }
 
-// Free gives back the buffer that a tensor views, in stream order: operations
-// recorded before may still use it, later ones may be given its memory. Freeing
-// "none" does nothing.
+// Free frees the buffer of a tensor in stream order: operations recorded before may still use it,
+// later ones may reuse its memory. Freeing an invalid tensor does nothing; freeing a buffer twice
+// panics.
 func (l *List) Free(t Tensor) {
 	if t.buf == nil {
 		return
@@ -97,8 +96,8 @@ func (l *List) Free(t Tensor) {
 	l.away = append(l.away, t)
 }
 
-// op appends an operation. After an error it returns one that nobody runs, so
-// that recording methods need not ask.
+// op appends an operation. After an error it returns a dummy, so that recording methods need not
+// check.
 func (l *List) op(k Kind) *Op {
 	if l.err != nil {
 		l.sink = Op{Kind: k}
@@ -114,8 +113,8 @@ func (l *List) op(k Kind) *Op {
 	return o
 }
 
-// need fails the list when an operation's operands don't fit, with all of them
-// in the message; why says what must hold.
+// need fails the list if an operation's operands don't fit. The message lists all of them; why says
+// what must hold.
 func (l *List) need(o *Op, cond bool, why string) {
 	if l.err == nil && !cond {
 		l.err = fmt.Errorf("%w: %v: %s", ErrShape, o, why)
@@ -142,8 +141,7 @@ func float(ts ...Tensor) bool {
 	return true
 }
 
-// either reports whether all are float32 or bfloat16 tensors, each on its own, contiguous or
-// not.
+// either reports whether each is a float32 or bfloat16 tensor, contiguous or not.
 func either(ts ...Tensor) bool {
 	for _, t := range ts {
 		if !t.Valid() || t.dtype != Float32 && t.dtype != BFloat16 {
@@ -153,7 +151,7 @@ func either(ts ...Tensor) bool {
 	return true
 }
 
-// denseEither reports whether all are contiguous tensors of float32 or bfloat16.
+// denseEither reports whether each is a contiguous tensor of float32 or bfloat16.
 func denseEither(ts ...Tensor) bool {
 	for _, t := range ts {
 		if !t.Contiguous() {
@@ -176,11 +174,11 @@ func sameLen(ts ...Tensor) bool {
 // sameMatrix reports whether two tensors have the same rows and columns.
 func sameMatrix(a, b Tensor) bool { return a.Rows() == b.Rows() && a.Cols() == b.Cols() }
 
-// optionalEither reports whether t is none or n contiguous elements of float32 or bfloat16.
+// optionalEither reports whether t is invalid or n contiguous elements of float32 or bfloat16.
 func optionalEither(t Tensor, n int) bool { return !t.Valid() || denseEither(t) && t.Len() == n }
 
-// optional reports whether t is none or n contiguous float32 elements.
+// optional reports whether t is invalid or n contiguous float32 elements.
 func optional(t Tensor, n int) bool { return !t.Valid() || dense(Float32, t) && t.Len() == n }
 
-// Replace puts another error in the place of the list's, such as one that says more.
+// Replace replaces the list's error, for example with a more specific one.
 func (l *List) Replace(err error) { l.err = err }

@@ -2,8 +2,8 @@ package tensorops
 
 import "github.com/troupe-ml/troupe/internal/base/rng"
 
-// GELU records y = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))), GPT-2's form of
-// Hendrycks and Gimpel's unit.
+// GELU records y = x/2·(1 + tanh(√(2/π)(x + 0.044715x³))), GPT-2's form of GELU (Hendrycks and
+// Gimpel 2016).
 func (l *List) GELU(y, x Tensor) {
 	o := l.op(KindGELU)
 	GELUArgs{y, x}.Put(o)
@@ -71,8 +71,8 @@ func (o *Op) SwiGLUGrad() SwiGLUGradArgs {
 
 const needSame = "all are contiguous tensors of float32 or bfloat16 with the same number of elements"
 
-// Dropout records y = x·mask/(1−P), plus skip where given. y may be x or skip.
-// The gradient is the same operation on dy.
+// Dropout records y = x·mask/(1−P), plus skip if it is valid. y may be x or skip. The gradient is
+// the same operation on dy.
 func (l *List) Dropout(y, x, skip Tensor, m Mask) {
 	o := l.op(KindDropout)
 	DropoutArgs{y, x, skip, m}.Put(o)
@@ -82,7 +82,7 @@ func (l *List) Dropout(y, x, skip Tensor, m Mask) {
 
 // DropoutArgs are the operands of KindDropout.
 type DropoutArgs struct {
-	Y, X, Skip Tensor // skip may be none
+	Y, X, Skip Tensor // skip may be invalid
 	Mask       Mask
 }
 
@@ -97,8 +97,8 @@ func (o *Op) Dropout() DropoutArgs {
 	return DropoutArgs{Y: o.T[0], X: o.T[1], Skip: o.T[2], Mask: o.Mask()}
 }
 
-// Mask names the random bits of one dropout: an element of the global batch is
-// dropped or kept by (Key, Step, its index) alone.
+// Mask identifies the random bits of one dropout. Whether an element of the global batch is dropped
+// depends only on Key, Step and its index.
 type Mask struct {
 	Key   rng.Key
 	Step  uint64
@@ -114,5 +114,5 @@ func (m Mask) Put(o *Op) {
 // Mask reads the mask of a dropout, an attention or its gradient.
 func (o *Op) Mask() Mask { return Mask{Key: o.Key, Step: o.U[0], First: o.U[1], P: o.F[0]} }
 
-// legal reports whether P is a probability of dropping.
+// legal reports whether P is a valid probability.
 func (m Mask) legal() bool { return m.P >= 0 && m.P < 1 }

@@ -1,37 +1,36 @@
 package tensorops
 
-// AttentionOpts are the sizes of attention, causal unless Whole.
+// AttentionOpts holds the sizes of an attention, which is causal unless Whole is set.
 type AttentionOpts struct {
 	Batch   int // B sequences
 	Heads   int // H query heads; Heads % KVHeads == 0
 	KVHeads int // heads of keys and values: query head h reads h / (Heads/KVHeads)
-	// Window is how many keys a query sees: the last of those that it would see, which are
-	// all if it is 0.
+	// Window is the number of keys to which a query attends: the last ones of those that causality
+	// allows; 0: all of them.
 	Window int
-	// Whole lets every query see every key, as where all the keys come before the queries: a
-	// later block of a sequence over an earlier one. Then there may be fewer keys than
+	// Whole lets every query attend to every key. It is for keys that all come before the queries,
+	// as in a later block of a sequence over an earlier one. Then there may be fewer keys than
 	// queries, and there is no window.
 	Whole bool
-	// Onto says that o and lse hold the attention of the same queries over other keys: they
-	// become that over both. The gradient is that of one block of keys, given o and
-	// lse over all.
+	// Onto says that o and lse already hold the attention of the same queries to other keys; the
+	// result covers both. The gradient is that of one block of keys, given o and lse over all keys.
 	Onto bool
 	Mask Mask
-	// Of is how many positions the sequences have of which q and k are blocks, for the indices of Mask; 0: they are whole.
+	// Of is the number of positions of the sequences of which q and k are blocks, for the indices
+	// of Mask; 0: q and k are whole sequences.
 	Of int
-	// BF16 allows a device to round q, k, v, do and the probabilities to bfloat16 where
-	// they are multiplied, whatever their type in memory. Sums and softmax stay float32.
+	// BF16 allows a device to round q, k, v, do and the probabilities to bfloat16 for products,
+	// whatever their type in memory. Sums and softmax stay float32.
 	BF16 bool
 }
 
-// Attention records o = softmax(q·kᵀ/√D)·v for each sequence and head. q and o
-// have B·Tq rows of H·D, k and v B·Tk rows of KVHeads·D (views of columns are
-// allowed for q, k, v). Position i of the queries sees the keys 0..i+Tk−Tq, or the last
-// Window of them. lse
-// [B, H, Tq] receives the logarithm of each softmax's sum for the gradient.
-// Dropout acts on the probabilities; the index of an element is
-// ((sequence·H + head)·Tq + i)·Tk + j, or with Of that instead of Tq and Tk. The gradient recomputes the
-// probabilities, so no T×T matrix outlives the operation.
+// Attention records o = softmax(q·kᵀ/√D)·v for each sequence and head. q and o have B·Tq rows of
+// H·D columns, k and v have B·Tk rows of KVHeads·D (views of columns are allowed for q, k, v).
+// Query i attends to the keys 0 to i+Tk−Tq, or to the last Window of them. lse, [B, H, Tq],
+// receives the logarithm of each softmax's sum, for the gradient. Dropout acts on the
+// probabilities. The index of an element is ((sequence·H + head)·Tq + i)·Tk + j; with Of, that
+// number replaces Tq and Tk. The gradient recomputes the probabilities, so no T×T matrix outlives
+// the operation.
 func (l *List) Attention(o, q, k, v, lse Tensor, a AttentionOpts) {
 	op, s := l.op(KindAttention), a.sizes(q, k)
 	AttentionArgs{o, q, k, v, lse, s, a.Mask, a.BF16, a.Onto}.Put(op)
@@ -63,8 +62,7 @@ func (o *Op) Attention() AttentionArgs {
 		AttentionSizes: o.attentionSizes(o.T[1]), Mask: o.Mask(), BF16: o.Has(FlagBF16), Onto: o.Has(FlagAccumulate)}
 }
 
-// AttentionGrad records the gradients of q, k and v (views of columns are
-// allowed).
+// AttentionGrad records the gradients of q, k and v (views of columns are allowed).
 func (l *List) AttentionGrad(dq, dk, dv, do, q, k, v, o, lse Tensor, a AttentionOpts) {
 	op, s := l.op(KindAttentionGrad), a.sizes(q, k)
 	AttentionGradArgs{dq, dk, dv, do, q, k, v, o, lse, s, a.Mask, a.BF16}.Put(op)
@@ -98,21 +96,21 @@ func (o *Op) AttentionGrad() AttentionGradArgs {
 
 const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D, Tk ≥ Tq unless whole, H a multiple of KV (sizes: B, Tq, Tk, H, KV, window, none if whole, positions that they are of, none or no fewer than Tq and Tk), lse B·H·Tq, and P (number 0) in [0, 1)"
 
-// AttentionSizes are those of an attention or of its gradient, as they follow
-// from the options and the matrices.
+// AttentionSizes holds the sizes of an attention or of its gradient, derived from the options and
+// the matrices.
 type AttentionSizes struct {
 	Batch   int  // B sequences
 	Queries int  // Tq positions of a sequence
 	Keys    int  // Tk positions of a sequence
 	Heads   int  // H of the queries
-	KVHeads int  // of the keys and values
+	KVHeads int  // heads of keys and values
 	Width   int  // D channels of a head
-	Window  int  // keys that a query sees at most; 0: all up to its own position
-	Whole   bool // every query sees every key
-	Of      int  // positions of the sequences that they are blocks of; 0: they are whole
+	Window  int  // largest number of keys to which a query attends; 0: all up to its own position
+	Whole   bool // every query attends to every key
+	Of      int  // positions of the sequences of which q and k are blocks; 0: whole sequences
 }
 
-// sizes are 0 where the options allow none.
+// sizes returns the sizes, or zeros if the options are impossible.
 func (a AttentionOpts) sizes(q, k Tensor) AttentionSizes {
 	if a.Batch <= 0 || a.Heads <= 0 || a.KVHeads <= 0 {
 		return AttentionSizes{}
@@ -123,8 +121,8 @@ func (a AttentionOpts) sizes(q, k Tensor) AttentionSizes {
 	}
 }
 
-// MaskIndex is the index of an element in the mask, without the mask's first: of a key, and of a query of a head of all
-// sequences' heads.
+// MaskIndex returns the index of an element in the mask, relative to the mask's First. head counts
+// the heads of all sequences.
 func (s AttentionSizes) MaskIndex(head, query, key int) uint64 {
 	queries, keys := s.Queries, s.Keys
 	if s.Of > 0 {
@@ -133,10 +131,10 @@ func (s AttentionSizes) MaskIndex(head, query, key int) uint64 {
 	return (uint64(head)*uint64(queries)+uint64(query))*uint64(keys) + uint64(key)
 }
 
-// Group is how many query heads share a head of keys and values.
+// Group returns the number of query heads that share a head of keys and values.
 func (s AttentionSizes) Group() int { return s.Heads / s.KVHeads }
 
-// putSizes stores what does not follow from the shape of q.
+// putSizes stores the sizes that do not follow from the shape of q.
 func (s AttentionSizes) putSizes(o *Op) {
 	o.I = [7]int{s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads, s.Window, s.Of}
 	o.set(FlagWhole, s.Whole)
@@ -147,7 +145,7 @@ func (o *Op) attentionSizes(q Tensor) AttentionSizes {
 		Window: o.I[5], Whole: o.Has(FlagWhole), Of: o.I[6]}
 }
 
-// sees reports whether each query has a key that it sees.
+// sees reports whether each query attends to at least one key.
 func (s AttentionSizes) sees() bool {
 	if s.Whole {
 		return s.Window == 0 && (s.Keys > 0 || s.Queries == 0)

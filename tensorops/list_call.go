@@ -6,27 +6,26 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/caught"
 )
 
-// Call is an operation that a program brings itself, written in Go.
+// Call is a program's own operation, written in Go.
 type Call struct {
-	Name string // for errors
-	// Reads and Writes are its operands, contiguous tensors, any number of them. None may
-	// overlap one of Writes. Those of bfloat16 come as float32 (see Array), and what is written
-	// into them is rounded.
+	Name string // used in errors
+	// Reads and Writes are the operands: any number of contiguous tensors. No operand may overlap
+	// one of Writes. bfloat16 operands arrive as float32 (see Array), and results for them are
+	// rounded.
 	Reads, Writes []Tensor
-	// Func gets the operands' numbers. It runs at its place among the list's operations, on
-	// one core; it must not change what it reads, nor keep any of it. An error or a panic
-	// fails the list.
+	// Func gets the operands' numbers. It runs at its place among the list's operations, on one
+	// core. It must not change its reads, nor keep any array. An error or a panic fails the list.
 	Func func(reads, writes []Array) error
-	// Wrap makes of an error of Func the one that is told; nil: it gets the name in front.
+	// Wrap turns an error of Func into the one to report; nil: Name is put before the error.
 	Wrap func(error) error
 }
 
-// Call records an operation of the program's own. Devices whose memory the host cannot
-// address refuse it.
+// Call records a program's own operation. Devices whose memory the host cannot address refuse it
+// with ErrUnsupported.
 func (l *List) Call(c Call) {
 	o := l.op(KindCall)
 	CallArgs{c}.Put(o)
-	l.need(o, c.Func != nil, "a function")
+	l.need(o, c.Func != nil, "Func must not be nil")
 	for i, t := range c.Reads {
 		l.needOperand(c.Name, "reads", i, t)
 	}
@@ -37,7 +36,7 @@ func (l *List) Call(c Call) {
 
 func (l *List) needOperand(name, what string, i int, t Tensor) {
 	if l.err == nil && (!t.Valid() || !t.Contiguous()) {
-		l.err = fmt.Errorf("%w: call %q: tensor %d that it %s is %v: it must be contiguous", ErrShape, name, i, what, t)
+		l.err = fmt.Errorf("%w: call %q: tensor %d that it %s is %v, but it must be contiguous", ErrShape, name, i, what, t)
 	}
 }
 
@@ -50,8 +49,8 @@ func (a CallArgs) Put(o *Op) { o.Own = &a.Call }
 // Call reads the operands.
 func (o *Op) Call() CallArgs { return CallArgs{*o.Own} }
 
-// Run calls the function with what the views of its operands are, and then gives each that it
-// may have written to store; it is for devices. An error names the call.
+// Run calls Func with view of each operand, and then store for each operand that it may have
+// written; it is for devices. An error names the call.
 func (c Call) Run(view func(Tensor) Array, store func(Tensor, Array)) (err error) {
 	reads, writes := make([]Array, len(c.Reads)), make([]Array, len(c.Writes))
 	for i, t := range c.Reads {
@@ -73,7 +72,7 @@ func (c Call) Run(view func(Tensor) Array, store func(Tensor, Array)) (err error
 	}
 }
 
-// call is Func, whose panic is an error.
+// call calls Func and turns a panic into an error.
 func (c Call) call(reads, writes []Array) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -83,8 +82,8 @@ func (c Call) call(reads, writes []Array) (err error) {
 	return c.Func(reads, writes)
 }
 
-// ArrayOf views a contiguous tensor in host memory, whose elements are stored in their own
-// size. Of one of bfloat16 it is a copy in float32: see StoreArray.
+// ArrayOf returns a view of a contiguous tensor in host memory, whose elements are stored in their
+// own size. For a bfloat16 tensor it is a float32 copy; see StoreArray.
 func ArrayOf(t Tensor) Array {
 	a := Array{Shape: t.Shape()}
 	switch t.DType() {
@@ -104,7 +103,7 @@ func ArrayOf(t Tensor) Array {
 	return a
 }
 
-// StoreArray rounds what ArrayOf has copied into its tensor; others have it already.
+// StoreArray rounds the copy of ArrayOf into its bfloat16 tensor. For other types it does nothing.
 func StoreArray(t Tensor, a Array) {
 	if t.DType() != BFloat16 {
 		return

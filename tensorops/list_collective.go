@@ -2,10 +2,10 @@ package tensorops
 
 import "fmt"
 
-// Collective is what the members of a group do together.
+// Collective is a kind of operation that the members of a group run together.
 type Collective uint8
 
-// The collectives. Each is described at the List method that records it.
+// The collectives. Each is documented at the List method that records it.
 const (
 	AllReduce Collective = iota
 	ReduceScatter
@@ -27,8 +27,8 @@ func (c Collective) String() string {
 	return collectiveNames[c]
 }
 
-// Reduction is how the members' elements become one. Each element is reduced in the order of the
-// members' ranks, whatever carries them.
+// Reduction says how the members' elements are combined into one. The elements are combined in the
+// order of the members' ranks, whatever transfers them.
 type Reduction uint8
 
 // The reductions. Mean is the sum divided by the number of members.
@@ -56,49 +56,49 @@ func (l *List) AllReduce(t Tensor, how Reduction, g Group) {
 }
 
 // ReduceScatter records dst = this member's part, along dimension dim, of the reduction of the
-// members' src. That dimension of src is dst's times the number of members.
+// members' src. That dimension of src is the dimension of dst times the number of members.
 func (l *List) ReduceScatter(dst, src Tensor, dim int, how Reduction, g Group) {
 	l.collective(CollectiveArgs{What: ReduceScatter, Dst: dst, Src: src, Dim: dim, How: how, Group: g})
 }
 
-// AllGather records dst = the members' src one after another along dimension dim, in the order
-// of their ranks. That dimension of dst is src's times the number of members.
+// AllGather records dst = the members' src, one after another along dimension dim, in the order of
+// their ranks. That dimension of dst is the dimension of src times the number of members.
 func (l *List) AllGather(dst, src Tensor, dim int, g Group) {
 	l.collective(CollectiveArgs{What: AllGather, Dst: dst, Src: src, Dim: dim, Group: g})
 }
 
-// Broadcast records t = t of the member whose rank is root, in place.
+// Broadcast records t = the t of the member with rank root, in place.
 func (l *List) Broadcast(t Tensor, root int, g Group) {
 	l.collective(CollectiveArgs{What: Broadcast, Dst: t, Src: t, Root: root, Group: g})
 }
 
-// AllToAll records that part i of src, along its first dimension, becomes this member's part of
-// dst of the member with rank i.
+// AllToAll exchanges parts: part i of src, along its first dimension, goes to member i, into the
+// part of dst for this member.
 func (l *List) AllToAll(dst, src Tensor, g Group) {
 	l.collective(CollectiveArgs{What: AllToAll, Dst: dst, Src: src, Group: g})
 }
 
-// RingForward records dst = src of the member before this one; the last one is before the first.
+// RingForward records dst = the src of the previous member; the last member comes before the first.
 func (l *List) RingForward(dst, src Tensor, g Group) {
 	l.collective(CollectiveArgs{What: RingForward, Dst: dst, Src: src, Group: g})
 }
 
-// Barrier records that nothing follows until all members have come here.
+// Barrier records a wait until all members have reached it.
 func (l *List) Barrier(g Group) { l.collective(CollectiveArgs{What: Barrier, Group: g}) }
 
-// Begin records a collective that may go on while what follows is computed, up to the next Await
-// or the end of the list. Until then its tensors belong to it. A device may as well carry it
-// out at once.
+// Begin records a collective that may run while the following operations are computed, up to the
+// next Await or the end of the list. Until then its tensors belong to it. A device may also run it
+// at once.
 func (l *List) Begin(a CollectiveArgs) {
 	a.Later = true
 	l.begun++
 	l.collective(a)
 }
 
-// Begun is how many collectives were begun since the last Await.
+// Begun returns the number of collectives that were started since the last Await.
 func (l *List) Begun() int { return l.begun }
 
-// Await records that all that Begin has begun in this list has ended.
+// Await records a wait for all collectives that Begin has started in this list.
 func (l *List) Await() {
 	l.begun = 0
 	l.op(KindAwait)
@@ -113,12 +113,12 @@ func (l *List) collective(a CollectiveArgs) {
 }
 
 // CollectiveArgs are the operands of KindCollective. A barrier has no tensors; Dst and Src are the
-// same where it happens in place.
+// same tensor for a collective in place.
 type CollectiveArgs struct {
 	What     Collective
 	Dst, Src Tensor
-	Dim      int // of ReduceScatter and AllGather
-	Root     int // of Broadcast
+	Dim      int // for ReduceScatter and AllGather
+	Root     int // for Broadcast
 	How      Reduction
 	Group    Group
 	Later    bool // recorded by Begin
@@ -141,13 +141,13 @@ func (o *Op) Collective() CollectiveArgs {
 // Check compares the operands with each other and with the group.
 func (a CollectiveArgs) Check() error {
 	if a.Group == nil {
-		return fmt.Errorf("%v without a group", a.What)
+		return fmt.Errorf("%v has no group", a.What)
 	}
 	if a.What == Barrier {
 		return nil
 	}
 	if !a.Dst.Valid() || !a.Src.Valid() || !a.Dst.Contiguous() || !a.Src.Contiguous() || a.Dst.dtype != a.Src.dtype {
-		return fmt.Errorf("%v takes contiguous tensors of one type", a.What)
+		return fmt.Errorf("%v needs contiguous tensors of one type", a.What)
 	}
 	members, reduces := a.Group.Size(), a.What == AllReduce || a.What == ReduceScatter
 	if reduces && a.Dst.dtype == Int32 && a.How == Mean {
@@ -163,14 +163,14 @@ func (a CollectiveArgs) Check() error {
 	case ReduceScatter:
 	case Broadcast:
 		if a.Root < 0 || a.Root >= members {
-			return fmt.Errorf("%v from member %d of %d", a.What, a.Root, members)
+			return fmt.Errorf("%v from member %d, but there are %d members", a.What, a.Root, members)
 		}
 		fallthrough
 	default:
 		members, dim = 1, 0
 	}
 	if dim < 0 || dim >= max(whole.Rank(), 1) || whole.Rank() != part.Rank() {
-		return fmt.Errorf("%v along dimension %d of %v and %v", a.What, dim, a.Dst, a.Src)
+		return fmt.Errorf("%v cannot run along dimension %d of %v and %v", a.What, dim, a.Dst, a.Src)
 	}
 	for i := range whole.Rank() {
 		want := part.Dim(i)
@@ -178,11 +178,11 @@ func (a CollectiveArgs) Check() error {
 			want *= members
 		}
 		if whole.Dim(i) != want {
-			return fmt.Errorf("%v among %d along dimension %d takes %v and %v", a.What, a.Group.Size(), dim, a.Dst, a.Src)
+			return fmt.Errorf("%v of %d members along dimension %d: the shapes %v and %v do not match", a.What, a.Group.Size(), dim, a.Dst, a.Src)
 		}
 	}
 	if a.What == AllToAll && (whole.Rank() == 0 || whole.Dim(0)%a.Group.Size() != 0) {
-		return fmt.Errorf("%v among %d: the first dimension of %v does not divide", a.What, a.Group.Size(), a.Src)
+		return fmt.Errorf("%v of %d members: the first dimension of %v is not a multiple of the members", a.What, a.Group.Size(), a.Src)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 package tensorops
 
-// Embed records out[n] = weight[ids[n]]: out N×C, weight V×C, ids N int32. An id
-// outside of 0..V−1 fails with ErrToken.
+// Embed records out[n] = weight[ids[n]]: out N×C, weight V×C, ids N int32. An id outside 0 to V−1
+// fails with ErrToken.
 func (l *List) Embed(out, weight, ids Tensor) {
 	o := l.op(KindEmbed)
 	EmbedArgs{out, weight, ids}.Put(o)

@@ -1,23 +1,23 @@
 package tensorops
 
-// MatMulOpts are the forms of a matrix product.
+// MatMulOpts holds the options of a matrix product.
 type MatMulOpts struct {
 	TransA, TransB bool   // the operand is stored transposed
 	Accumulate     bool   // C += instead of C =
-	Bias           Tensor // [N], added to every row of C; not with Accumulate; with BF16 it may be of that type
-	// BF16 rounds A and B to bfloat16 (to the nearest, ties to even), where they are not of
-	// that type already. Products are summed up in float32: mixed precision.
+	Bias           Tensor // [N], added to every row of C; not with Accumulate; may be bfloat16 if BF16 is set
+	// BF16 rounds A and B to bfloat16 (to the nearest, ties to even), unless they already have that
+	// type. Products are added in float32: mixed precision.
 	BF16 bool
-	// Packed is what Pack made of B, with the same TransB and BF16, since B was
-	// last written: a device may read it instead of B. It changes no bit.
+	// Packed is the result of Pack for B, with the same TransB and BF16, made after B was last
+	// written. A device may read it instead of B. It changes no bit.
 	Packed Tensor
 }
 
-// MatMul records C = op(A)·op(B), with op(A) M×K, op(B) K×N and C M×N (leading
-// dimensions are flattened; views of columns are allowed). Matrices are float32, or
-// bfloat16 with BF16. Sums are float32; a C of bfloat16 is rounded once, when its sum,
-// with the bias, is complete, and may not be added to. The sum over K is split in blocks
-// whose size depends on the device and on K alone.
+// MatMul records C = op(A)·op(B), with op(A) M×K, op(B) K×N and C M×N (leading dimensions are
+// flattened; views of columns are allowed). Matrices are float32, or bfloat16 if BF16 is set. Sums
+// are float32. A bfloat16 C is rounded once, when the sum including the bias is complete; it can't
+// be accumulated into. The sum over K is split into blocks whose size depends only on the device
+// and on K.
 func (l *List) MatMul(c, a, b Tensor, o MatMulOpts) {
 	op := l.op(KindMatMul)
 	MatMulArgs{c, a, b, o}.Put(op)
@@ -31,12 +31,12 @@ func (l *List) MatMul(c, a, b Tensor, o MatMulOpts) {
 	}
 	l.need(op, either(c, a, b) && k == kb && c.Rows() == m && c.Cols() == n,
 		"A is M×K, B K×N and C M×N after transposition, in float32 or bfloat16")
-	l.need(op, o.BF16 || float(c, a, b), "matrices of bfloat16 are multiplied as such (BF16)")
-	l.need(op, !o.Accumulate || float(c), "a sum that is added to is float32")
+	l.need(op, o.BF16 || float(c, a, b), "bfloat16 matrices need BF16")
+	l.need(op, !o.Accumulate || float(c), "with Accumulate C must be float32")
 	l.need(op, !o.Packed.Valid() || dense(packedType(o.BF16), o.Packed) && o.Packed.Len() == PackedLen(k, n),
-		"a packed B has PackedLen elements, of the type that is multiplied")
+		"a packed B has PackedLen elements, of the type of the product's operands")
 	l.need(op, !o.Bias.Valid() || !o.Accumulate && (dense(Float32, o.Bias) || o.BF16 && dense(BFloat16, o.Bias)) && o.Bias.Len() == n,
-		"a bias has N elements and does not go with accumulation; bfloat16 is for products of that (BF16)")
+		"a bias has N elements, cannot be combined with Accumulate, and may be bfloat16 only with BF16")
 }
 
 // MatMulArgs are the operands of KindMatMul.
@@ -63,7 +63,7 @@ func (o *Op) MatMul() MatMulArgs {
 	}}
 }
 
-// packedType is the type of a packed operand.
+// packedType returns the type of a packed operand.
 func packedType(bf16 bool) DType {
 	if bf16 {
 		return BFloat16
@@ -71,18 +71,17 @@ func packedType(bf16 bool) DType {
 	return Float32
 }
 
-// PackedLen is the length of what Pack makes of an operand B of K×N: of float32, or of
-// bfloat16 for products of that.
+// PackedLen returns the number of elements of a packed operand B of K×N: float32, or bfloat16 for
+// products of bfloat16.
 func PackedLen(k, n int) int {
 	const align = 32
 	round := func(v int) int { return (v + align - 1) / align * align }
 	return round(k) * round(n)
 }
 
-// Pack records that an operand B of matrix products, stored transposed or not, is
-// brought into the order in which the device reads it, for weights that many
-// microbatches multiply by: see MatMulOpts.Packed. What dst holds is the device's
-// own affair.
+// Pack records the conversion of an operand B of matrix products, stored transposed or not, into
+// the order in which the device reads it. It is for weights that many microbatches use; see
+// MatMulOpts.Packed. The layout of dst depends on the device.
 func (l *List) Pack(dst, b Tensor, transB, bf16 bool) {
 	op := l.op(KindPack)
 	PackArgs{dst, b, transB, bf16}.Put(op)
@@ -91,7 +90,7 @@ func (l *List) Pack(dst, b Tensor, transB, bf16 bool) {
 		k, n = n, k
 	}
 	l.need(op, dense(packedType(bf16), dst) && dst.Offset() == 0 && (bf16 && either(b) || float(b)) && dst.Len() == PackedLen(k, n),
-		"dst has PackedLen elements of the type that is multiplied and begins its buffer")
+		"dst has PackedLen elements, of the type of the product's operands, and starts at the start of its buffer")
 }
 
 // PackArgs are the operands of KindPack.
@@ -112,7 +111,7 @@ func (o *Op) Pack() PackArgs {
 	return PackArgs{Dst: o.T[0], B: o.T[1], TransB: o.Has(FlagTransB), BF16: o.Has(FlagBF16)}
 }
 
-// ColSum records sum[j] += Σ rows of x[·, j]: a bias's gradient.
+// ColSum records sum[j] += Σ over the rows of x[·, j]: the gradient of a bias.
 func (l *List) ColSum(sum, x Tensor) {
 	o := l.op(KindColSum)
 	ColSumArgs{sum, x}.Put(o)

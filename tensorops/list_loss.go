@@ -1,22 +1,22 @@
 package tensorops
 
-// IgnoreTarget is a target that carries no loss.
+// IgnoreTarget is a target that has no loss.
 const IgnoreTarget = -1
 
 // LossStats is the number of float64 sums that CrossEntropy reports.
 const LossStats = 2
 
-// CrossEntropyOpts ask for the gradient along with the loss.
+// CrossEntropyOpts requests the gradient together with the loss.
 type CrossEntropyOpts struct {
 	Grad  Tensor  // N×V: Scale·(softmax(logits) − onehot(target)), zero in rows without a target; may be logits
-	Scale float64 // of the gradient
+	Scale float64 // factor of the gradient
 }
 
-// CrossEntropy records, for logits N×V and N targets, lse[n] = log Σ exp of row n
-// (float64) and stats = (Σ lse[n] − logits[n, target], number of targets), both
-// over the targets that are not IgnoreTarget, in ascending n; and the gradient
-// where asked for. Both may be columns of wider matrices, as logits are whose rows are padded. A target
-// outside of 0..V−1 fails with ErrToken.
+// CrossEntropy records, for logits N×V and N targets, lse[n] = log Σ exp of row n (float64), and
+// stats = (Σ lse[n] − logits[n, target], number of targets). Both sums are over the targets that
+// are not IgnoreTarget, in ascending n. If o.Grad is valid it also records the gradient. Logits and
+// gradient may be columns of wider matrices, such as padded logits. A target outside 0 to V−1 fails
+// with ErrToken.
 func (l *List) CrossEntropy(stats, lse, logits, targets Tensor, o CrossEntropyOpts) {
 	op := l.op(KindCrossEntropy)
 	CrossEntropyArgs{stats, lse, logits, targets, o}.Put(op)

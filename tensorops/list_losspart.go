@@ -1,19 +1,20 @@
 package tensorops
 
-// A cross-entropy whose vocabulary is split, in two halves: each member of a group has the logits
-// of a run of ids. CrossEntropyPart makes of them two numbers a row, the members exchange those
-// (AllGather), and CrossEntropyJoin makes the loss and the gradient. The logits stay where
-// they are.
+// A cross-entropy in two steps, for a split vocabulary: each member of a group has the logits of a
+// range of ids. CrossEntropyPart reduces them to two numbers for each row, the members exchange
+// these (AllGather), and CrossEntropyJoin computes the loss and the gradient. The logits themselves
+// are not exchanged.
 
-// VocabSlice says which ids some logits are of: those from First on, of Vocab in all.
+// VocabSlice is the range of ids of some logits: they start at First, of Vocab ids in the whole
+// vocabulary.
 type VocabSlice struct{ First, Vocab int }
 
-// LossParts is the number of float64 numbers that CrossEntropyPart makes of a row.
+// LossParts is the number of float64 numbers that CrossEntropyPart computes for each row.
 const LossParts = 2
 
-// CrossEntropyPart records, for logits N×V of a slice of the vocabulary and N targets,
-// parts[n] = (log Σ exp of row n, the logit of the target; 0 where it is in another slice).
-// A target outside of the whole vocabulary fails with ErrToken.
+// CrossEntropyPart records, for logits N×V of a slice of the vocabulary and N targets, parts[n] =
+// (log Σ exp of row n, the target's logit, or 0 if it is in another slice). A target outside the
+// whole vocabulary fails with ErrToken.
 func (l *List) CrossEntropyPart(parts, logits, targets Tensor, s VocabSlice) {
 	o := l.op(KindCrossEntropyPart)
 	CrossEntropyPartArgs{parts, logits, targets, s}.Put(o)
@@ -38,9 +39,9 @@ func (o *Op) CrossEntropyPart() CrossEntropyPartArgs {
 	return CrossEntropyPartArgs{Parts: o.T[0], Logits: o.T[1], Targets: o.T[2], VocabSlice: VocabSlice{o.I[0], o.I[1]}}
 }
 
-// CrossEntropyJoin records lse and stats as CrossEntropy does, of the parts of all slices: N rows
-// of each, one slice after the other. Where o asks for the gradient it is that of this slice's
-// logits, N×V; without it they may be none.
+// CrossEntropyJoin records lse and stats, as CrossEntropy does, from the parts of all slices: N
+// rows of each slice, one slice after the other. If o requests the gradient, it is that of this
+// slice's logits, N×V; otherwise logits may be invalid.
 func (l *List) CrossEntropyJoin(stats, lse, parts, targets, logits Tensor, s VocabSlice, o CrossEntropyOpts) {
 	op := l.op(KindCrossEntropyJoin)
 	CrossEntropyJoinArgs{stats, lse, parts, targets, logits, s, o}.Put(op)

@@ -24,8 +24,8 @@ func (a FillArgs) Put(o *Op) {
 // Fill reads the operands.
 func (o *Op) Fill() FillArgs { return FillArgs{T: o.T[0], Value: o.F[0]} }
 
-// Copy records dst = src, element by element; views of columns are allowed. Of float32 and
-// bfloat16 one may be copied to the other.
+// Copy records dst = src, element by element; views of columns are allowed. The types must be
+// equal, or float32 and bfloat16.
 func (l *List) Copy(dst, src Tensor) {
 	o := l.op(KindCopy)
 	CopyArgs{dst, src}.Put(o)
@@ -33,8 +33,8 @@ func (l *List) Copy(dst, src Tensor) {
 		"the same rows and columns, and the same type, or float32 and bfloat16")
 }
 
-// PeerCopy records dst = src, of the same type and shape, where src may be memory of another
-// device that this one copies from: see Peer. What has made src is complete.
+// PeerCopy records dst = src, of the same type and shape. src may be in the memory of another
+// device from which this one can copy; see Peer. The operations that compute src must be complete.
 func (l *List) PeerCopy(dst, src Tensor) {
 	o := l.op(KindPeerCopy)
 	CopyArgs{dst, src}.Put(o)
@@ -51,8 +51,8 @@ func (a CopyArgs) Put(o *Op) { o.operands(a.Dst, a.Src) }
 // Copy reads the operands.
 func (o *Op) Copy() CopyArgs { return CopyArgs{Dst: o.T[0], Src: o.T[1]} }
 
-// Upload records a copy from host memory (see HostBytes). The bytes must stay
-// untouched until completion.
+// Upload records a copy from host memory (see HostBytes). The bytes must not change until the list
+// has completed.
 func (l *List) Upload(dst Tensor, host []byte) {
 	o := l.op(KindUpload)
 	UploadArgs{dst, host}.Put(o)
@@ -74,7 +74,7 @@ func (a UploadArgs) Put(o *Op) {
 // Upload reads the operands.
 func (o *Op) Upload() UploadArgs { return UploadArgs{Dst: o.T[0], Host: o.Host} }
 
-// Fetch records a copy to host memory, there at completion.
+// Fetch records a copy to host memory; it is complete when the list is.
 func (l *List) Fetch(host []byte, src Tensor) {
 	o := l.op(KindFetch)
 	FetchArgs{host, src}.Put(o)
@@ -96,12 +96,12 @@ func (a FetchArgs) Put(o *Op) {
 // Fetch reads the operands.
 func (o *Op) Fetch() FetchArgs { return FetchArgs{Host: o.Host, Src: o.T[0]} }
 
-// Spin records an operation that keeps one core busy for a time: a stand-in for
-// work of known length, to measure everything else.
+// Spin records an operation that keeps one core busy for a given time: a stand-in for work of known
+// duration, for measurements of everything else.
 func (l *List) Spin(d time.Duration) {
 	o := l.op(KindSpin)
 	SpinArgs{d}.Put(o)
-	l.need(o, d >= 0, "a time of 0 or more")
+	l.need(o, d >= 0, "the time must be 0 or more")
 }
 
 // SpinArgs are the operands of KindSpin.

@@ -1,8 +1,8 @@
 package tensorops
 
-// LayerNorm records y = (x − mean)·rstd·gamma + beta over each row (Ba, Kiros,
-// Hinton 2016), rstd = 1/√(variance + eps). stats N×2 receives mean and rstd for
-// the gradient; beta may be none.
+// LayerNorm records y = (x − mean)·rstd·gamma + beta for each row (Ba, Kiros, Hinton 2016), with
+// rstd = 1/√(variance + eps). stats, N×2, receives mean and rstd for the gradient; beta may be
+// invalid.
 func (l *List) LayerNorm(y, x, gamma, beta, stats Tensor, eps float64) {
 	o := l.op(KindLayerNorm)
 	LayerNormArgs{y, x, gamma, beta, stats, eps}.Put(o)
@@ -11,7 +11,7 @@ func (l *List) LayerNorm(y, x, gamma, beta, stats Tensor, eps float64) {
 
 // LayerNormArgs are the operands of KindLayerNorm.
 type LayerNormArgs struct {
-	Y, X, Gamma, Beta, Stats Tensor // beta may be none
+	Y, X, Gamma, Beta, Stats Tensor // beta may be invalid
 	Eps                      float64
 }
 
@@ -26,8 +26,8 @@ func (o *Op) LayerNorm() LayerNormArgs {
 	return LayerNormArgs{Y: o.T[0], X: o.T[1], Gamma: o.T[2], Beta: o.T[3], Stats: o.T[4], Eps: o.F[0]}
 }
 
-// LayerNormGrad records dx = the gradient of LayerNorm's input, plus skip where
-// given (the gradient that went around the norm). dx may be dy or skip.
+// LayerNormGrad records dx = the gradient of LayerNorm's input, plus skip if it is valid (the
+// gradient that bypassed the norm). dx may be dy or skip.
 func (l *List) LayerNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
 	o := l.op(KindLayerNormGrad)
 	NormGradArgs{dx, dy, x, gamma, stats, skip}.Put(o)
@@ -35,8 +35,8 @@ func (l *List) LayerNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
 		optionalEither(skip, x.Len()), needNorm)
 }
 
-// RMSNormGrad records dx = the gradient of RMSNorm's input, plus skip where
-// given. dx may be dy or skip.
+// RMSNormGrad records dx = the gradient of RMSNorm's input, plus skip if it is valid. dx may be dy
+// or skip.
 func (l *List) RMSNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
 	o := l.op(KindRMSNormGrad)
 	NormGradArgs{dx, dy, x, gamma, stats, skip}.Put(o)
@@ -46,7 +46,7 @@ func (l *List) RMSNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
 
 // NormGradArgs are the operands of KindLayerNormGrad and KindRMSNormGrad.
 type NormGradArgs struct {
-	DX, DY, X, Gamma, Stats, Skip Tensor // skip may be none
+	DX, DY, X, Gamma, Stats, Skip Tensor // skip may be invalid
 }
 
 // Put stores the operands.
@@ -62,8 +62,8 @@ func (o *Op) normGrad() NormGradArgs {
 	return NormGradArgs{DX: o.T[0], DY: o.T[1], X: o.T[2], Gamma: o.T[3], Stats: o.T[4], Skip: o.T[5]}
 }
 
-// LayerNormWeightGrad records dgamma += Σ dy·x̂ and dbeta += Σ dy over the rows;
-// dbeta may be none.
+// LayerNormWeightGrad records dgamma += Σ dy·x̂ and dbeta += Σ dy over the rows; dbeta may be
+// invalid.
 func (l *List) LayerNormWeightGrad(dgamma, dbeta, dy, x, stats Tensor) {
 	o := l.op(KindLayerNormWeightGrad)
 	LayerNormWeightGradArgs{dgamma, dbeta, dy, x, stats}.Put(o)
@@ -73,7 +73,7 @@ func (l *List) LayerNormWeightGrad(dgamma, dbeta, dy, x, stats Tensor) {
 
 // LayerNormWeightGradArgs are the operands of KindLayerNormWeightGrad.
 type LayerNormWeightGradArgs struct {
-	DGamma, DBeta, DY, X, Stats Tensor // dbeta may be none
+	DGamma, DBeta, DY, X, Stats Tensor // dbeta may be invalid
 }
 
 // Put stores the operands.
@@ -84,8 +84,8 @@ func (o *Op) LayerNormWeightGrad() LayerNormWeightGradArgs {
 	return LayerNormWeightGradArgs{DGamma: o.T[0], DBeta: o.T[1], DY: o.T[2], X: o.T[3], Stats: o.T[4]}
 }
 
-// RMSNorm records y = x·rstd·gamma over each row (Zhang, Sennrich 2019), rstd =
-// 1/√(mean of squares + eps); stats N×1 receives rstd.
+// RMSNorm records y = x·rstd·gamma for each row (Zhang, Sennrich 2019), with rstd = 1/√(mean of
+// squares + eps). stats, N×1, receives rstd.
 func (l *List) RMSNorm(y, x, gamma, stats Tensor, eps float64) {
 	o := l.op(KindRMSNorm)
 	RMSNormArgs{y, x, gamma, stats, eps}.Put(o)

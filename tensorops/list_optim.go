@@ -1,6 +1,6 @@
 package tensorops
 
-// SquaredNorm records out[0] = Σ x² in float64: blocks of a fixed size, added in
+// SquaredNorm records out[0] = Σ x² in float64, in blocks of a fixed size that are added in
 // ascending order.
 func (l *List) SquaredNorm(out, x Tensor) {
 	o := l.op(KindSquaredNorm)
@@ -17,17 +17,17 @@ func (a SquaredNormArgs) Put(o *Op) { o.operands(a.Out, a.X) }
 // SquaredNorm reads the operands.
 func (o *Op) SquaredNorm() SquaredNormArgs { return SquaredNormArgs{Out: o.T[0], X: o.T[1]} }
 
-// AdamWOpts are the numbers of one update.
+// AdamWOpts holds the numbers of one update.
 type AdamWOpts struct {
 	LR, Beta1, Beta2, Eps, WeightDecay float64
-	GradScale                          float64 // the gradient is multiplied by it first
+	GradScale                          float64 // factor applied to the gradient first
 	Step                               int     // from 1, for the bias correction
-	ClearGrad                          bool    // set the gradient to 0, for the next step to add to
-	Copy                               Tensor  // receives the new weight in bfloat16; may be none
+	ClearGrad                          bool    // set the gradient to 0 for the next step
+	Copy                               Tensor  // receives the new weight in bfloat16; may be invalid
 }
 
-// AdamW records one update by decoupled weight decay (Loshchilov, Hutter 2019):
-// w −= LR·(WeightDecay·w + m̂/(√v̂ + Eps)).
+// AdamW records one update with decoupled weight decay (Loshchilov, Hutter 2019): w −=
+// LR·(WeightDecay·w + m̂/(√v̂ + Eps)).
 func (l *List) AdamW(w, m, v, g Tensor, a AdamWOpts) {
 	o := l.op(KindAdamW)
 	AdamWArgs{w, m, v, g, a}.Put(o)
@@ -57,15 +57,15 @@ func (o *Op) AdamW() AdamWArgs {
 	}}
 }
 
-// SGDOpts are the numbers of one update.
+// SGDOpts holds the numbers of one update.
 type SGDOpts struct {
 	LR, Momentum, WeightDecay float64
 	GradScale                 float64
-	Copy                      Tensor // receives the new weight in bfloat16; may be none
+	Copy                      Tensor // receives the new weight in bfloat16; may be invalid
 }
 
-// SGD records one update: d = g·GradScale + WeightDecay·w; m = Momentum·m + d;
-// w −= LR·m. Without a momentum tensor, w −= LR·d.
+// SGD records one update: d = g·GradScale + WeightDecay·w; m = Momentum·m + d; w −= LR·m. If m is
+// invalid, w −= LR·d.
 func (l *List) SGD(w, m, g Tensor, s SGDOpts) {
 	o := l.op(KindSGD)
 	SGDArgs{w, m, g, s}.Put(o)
@@ -75,7 +75,7 @@ func (l *List) SGD(w, m, g Tensor, s SGDOpts) {
 
 // SGDArgs are the operands of KindSGD.
 type SGDArgs struct {
-	W, M, G Tensor // m may be none
+	W, M, G Tensor // m may be invalid
 	SGDOpts
 }
 
@@ -91,5 +91,5 @@ func (o *Op) SGD() SGDArgs {
 		SGDOpts: SGDOpts{LR: o.F[0], Momentum: o.F[1], WeightDecay: o.F[2], GradScale: o.F[3], Copy: o.T[3]}}
 }
 
-// copyFits reports whether c is none, or a bfloat16 tensor of w's length.
+// copyFits reports whether c is invalid, or a bfloat16 tensor of w's length.
 func copyFits(c, w Tensor) bool { return !c.Valid() || dense(BFloat16, c) && c.Len() == w.Len() }

@@ -2,7 +2,7 @@ package tensorops
 
 import "math"
 
-// RoPEOpts are the sizes of a rotary embedding.
+// RoPEOpts holds the sizes of a rotary position embedding.
 type RoPEOpts struct {
 	Heads   int     // the columns are Heads × D
 	Period  int     // T: row n is at position First + n mod Period
@@ -12,24 +12,23 @@ type RoPEOpts struct {
 	Inverse bool // rotate back: the gradient
 }
 
-// RoPEScaling makes wavelengths longer, for more positions than a model was first trained
-// with; 0: it does nothing.
+// RoPEScaling lengthens wavelengths, so that a model supports more positions than it was first
+// trained with; with Factor 0 it does nothing.
 type RoPEScaling struct {
-	Factor float64 // by which all grow, or the long ones
-	// Where Original is not 0 (Llama 3.1's): wavelengths above Original/Low positions grow by
-	// the factor, those below Original/High don't, and between them a wavelength grows by
-	// what interpolates its frequency.
+	Factor float64 // factor by which all, or the long, wavelengths grow
+	// If Original is not 0 (Llama 3.1): wavelengths above Original/Low positions grow by Factor,
+	// those below Original/High do not change, and between them the frequency is interpolated.
 	Low, High float64
 	Original  int
 }
 
-// legal reports whether the numbers make sense.
+// legal reports whether the numbers are valid.
 func (s RoPEScaling) legal() bool {
 	return s == RoPEScaling{} || s.Factor > 0 && (s.Original == 0 || s.Original > 0 && s.Low > 0 && s.High > s.Low)
 }
 
-// Frequency is by what angle a pair turns from a position to the next: Theta^(−2i/D) for pair
-// i of D/2, scaled.
+// Frequency returns the angle by which a pair rotates from one position to the next: Theta^(−2i/D)
+// for pair i of D/2, scaled.
 func (r RoPEOpts) Frequency(i, half int) float64 {
 	f, s := math.Pow(r.Theta, -float64(i)/float64(half)), r.Scaling
 	if s.Factor == 0 {
@@ -38,14 +37,13 @@ func (r RoPEOpts) Frequency(i, half int) float64 {
 	if s.Original == 0 {
 		return f / s.Factor
 	}
-	turns := float64(s.Original) * f / (2 * math.Pi) // in Original positions
+	turns := float64(s.Original) * f / (2 * math.Pi) // rotations within Original positions
 	keep := min(max((turns-s.Low)/(s.High-s.Low), 0), 1)
-	return (1-keep)*f/s.Factor + float64(keep*f) // not fused with the addition, as arm64 would
+	return (1-keep)*f/s.Factor + float64(keep*f) // not fused with the addition, as the compiler would on arm64
 }
 
-// RoPE records the rotary position embedding (Su et al. 2021) in place: in each
-// head the pair (i, i + D/2) turns by position·Theta^(−2i/D), or slower (Scaling). x may be a view of
-// columns.
+// RoPE records the rotary position embedding (Su et al. 2021) in place: in each head the pair (i, i
+// + D/2) rotates by position·Theta^(−2i/D), or less with Scaling. x may be a view of columns.
 func (l *List) RoPE(x Tensor, r RoPEOpts) {
 	o := l.op(KindRoPE)
 	RoPEArgs{x, r}.Put(o)

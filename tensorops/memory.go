@@ -9,27 +9,27 @@ import (
 	"sync"
 )
 
-// Memory is the memory of a device. It counts what its pools hand out and enforces one
-// limit over all of them.
+// Memory is the memory of a device. It counts what its pools hand out and enforces one limit for
+// all of them.
 type Memory struct {
 	source Source
 
 	mu    sync.Mutex
-	clock uint64 // counts what changes what may be given back
+	clock uint64 // counts events that change what may be freed
 	stats MemoryStats
-	pools []*Pool          // that are not closed
-	taken map[string]int64 // by the name of a pool: the most that it has asked of the source
+	pools []*Pool          // the open pools
+	taken map[string]int64 // by the name of a pool: the largest amount taken from the source
 }
 
-// Source is where the memory of a device comes from.
+// Source allocates and frees the memory of a device.
 type Source interface {
 	// Alloc gives a buffer memory of its size, or fails with ErrOutOfMemory.
 	Alloc(*Buffer) error
-	// Free gives a buffer's memory back. What the system does not take back is lost.
+	// Free frees a buffer's memory. Memory that the system does not take back is lost.
 	Free(*Buffer)
 }
 
-// NewMemory makes one with a limit in bytes; 0 means none.
+// NewMemory makes a Memory with a limit in bytes; 0 means none.
 func NewMemory(source Source, limitBytes int64) *Memory {
 	return &Memory{source: source, stats: MemoryStats{Limit: limitBytes}, taken: make(map[string]int64)}
 }
@@ -37,28 +37,29 @@ func NewMemory(source Source, limitBytes int64) *Memory {
 // NewHostMemory makes memory that the host can address.
 func NewHostMemory(limitBytes int64) *Memory { return NewMemory(host{}, limitBytes) }
 
-// TakenBy is the most that pools of each name have asked of the source at a time, those included that are
-// closed.
+// TakenBy returns, for the pools of each name, including closed ones, the largest number of bytes
+// taken from the source at a time.
 func (m *Memory) TakenBy() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.taken)
 }
 
-// Stats tells how much is in use.
+// Stats returns how much memory is in use.
 func (m *Memory) Stats() MemoryStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.stats
 }
 
-// NewArena makes a pool over this memory, which calls the source from where it is called.
+// NewArena makes a pool over this memory. The pool calls the source from the goroutine of its
+// caller.
 func (m *Memory) NewArena(name string) *Pool {
 	return m.NewArenaVia(name, func(f func() error) error { return f() })
 }
 
-// NewArenaVia makes a pool whose Take and Close call the source through via, for a source
-// that one thread may call.
+// NewArenaVia makes a pool whose Take and Close call the source through via, for a source that only
+// one thread may call.
 func (m *Memory) NewArenaVia(name string, via func(func() error) error) *Pool {
 	p := &Pool{memory: m, name: name, via: via}
 	m.mu.Lock()
@@ -67,9 +68,10 @@ func (m *Memory) NewArenaVia(name string, via func(func() error) error) *Pool {
 	return p
 }
 
-// Trim gives back at least so many bytes of what pools keep, as far as there are so many that
-// no list may use any more, and returns how many it was. What has been free for longest goes
-// first: it is least likely to be asked for again. Trim calls the source from where it is called.
+// Trim frees at least the given number of bytes of free memory that pools keep, if no list may
+// still use them, and returns how many bytes it freed. Memory that has been free longest goes
+// first, since it is least likely to be needed again. Trim calls the source from the goroutine of
+// its caller.
 func (m *Memory) Trim(bytes int64) (given int64) {
 	m.mu.Lock()
 	pools := slices.Clone(m.pools)
@@ -77,7 +79,7 @@ func (m *Memory) Trim(bytes int64) (given int64) {
 	return m.trim(pools, bytes)
 }
 
-// trim is Trim of some pools.
+// trim is Trim for some pools.
 func (m *Memory) trim(pools []*Pool, bytes int64) (given int64) {
 	m.mu.Lock()
 	type candidate struct {
@@ -114,8 +116,8 @@ func (m *Memory) trim(pools []*Pool, bytes int64) (given int64) {
 	return given
 }
 
-// excess is by how much what is held is more than the limit, before a buffer that counts as in
-// use is asked of the source.
+// excess returns by how much the held memory exceeds the limit, before the source allocates a
+// buffer that already counts as in use.
 func (m *Memory) excess() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,7 +127,7 @@ func (m *Memory) excess() int64 {
 	return m.stats.InUse + m.stats.Pooled - m.stats.Limit
 }
 
-// Close closes every pool. It calls the source from where it is called.
+// Close closes every pool. It calls the source from the goroutine of its caller.
 func (m *Memory) Close() {
 	m.mu.Lock()
 	pools := slices.Clone(m.pools)
@@ -135,14 +137,14 @@ func (m *Memory) Close() {
 	}
 }
 
-// discard gives the memory of buffers back.
+// discard frees the memory of buffers.
 func (m *Memory) discard(all []*Buffer) {
 	for _, b := range all {
 		m.source.Free(b)
 	}
 }
 
-// holders says which pools have how much, the largest first. It is called with mu held.
+// holders says how much each pool holds, the largest first. The caller must hold mu.
 func (m *Memory) holders() string {
 	type holder struct {
 		name        string
@@ -160,7 +162,7 @@ func (m *Memory) holders() string {
 		}
 	}
 	if all == nil {
-		return "no stream has any"
+		return "no stream holds any"
 	}
 	slices.SortStableFunc(all, func(a, b holder) int { return cmp.Compare(b.inUse, a.inUse) })
 	var text []string
@@ -170,7 +172,7 @@ func (m *Memory) holders() string {
 	return strings.Join(text, ", ")
 }
 
-// total is the bytes of buffers.
+// total returns the size of buffers in bytes.
 func total(all []*Buffer) int64 {
 	bytes := int64(0)
 	for _, b := range all {

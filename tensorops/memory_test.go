@@ -77,7 +77,7 @@ func TestSourceEnds(t *testing.T) {
 	a.Put(mustTake(t, a, 2048))
 	held := mustTake(t, b, 1024)
 	_, err := b.Take(2048)
-	const want = "b asks for 2048 bytes, 1024 are in use and 2048 kept for reuse: b has 1024 in use and keeps 0, a has 0 in use and keeps 2048: out of device memory: 1024 bytes left"
+	const want = "b requests 2048 bytes, but 1024 are in use and 2048 kept for reuse: b has 1024 in use and keeps 0, a has 0 in use and keeps 2048: out of device memory: 1024 bytes left"
 	if !errors.Is(err, ErrOutOfMemory) || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -91,7 +91,7 @@ func TestSourceEnds(t *testing.T) {
 	if _, err := b.Take(4097); !errors.Is(err, ErrClosed) {
 		t.Errorf("a closed pool: %v", err)
 	}
-	if _, err := a.Take(8192); err == nil || !strings.Contains(err.Error(), "no stream has any") {
+	if _, err := a.Take(8192); err == nil || !strings.Contains(err.Error(), "no stream holds any") {
 		t.Errorf("more than there is: %v", err)
 	}
 	mustTake(t, a, 256)

@@ -7,10 +7,10 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/rng"
 )
 
-// Kind says which operation an Op is.
+// Kind is the kind of an operation.
 type Kind uint8
 
-// The operations. Each is described at the List method that records it.
+// The operations. Each is documented at the List method that records it.
 const (
 	KindNone Kind = iota
 	KindMatMul
@@ -102,7 +102,7 @@ func (k Kind) String() string {
 	return kinds[k].name
 }
 
-// Kinds lists every operation a device is asked to know.
+// Kinds returns all kinds of operations that a device should support.
 func Kinds() []Kind {
 	ks := make([]Kind, 0, numKinds-1)
 	for k := KindNone + 1; k < numKinds; k++ {
@@ -115,26 +115,24 @@ func Kinds() []Kind {
 type Flags uint8
 
 const (
-	FlagTransA     Flags = 1 << iota // matmul: A is given transposed
-	FlagTransB                       // matmul: B is given transposed
-	FlagAccumulate                   // add to the output instead of replacing it; attention: go on from it
+	FlagTransA     Flags = 1 << iota // matmul: A is stored transposed
+	FlagTransB                       // matmul: B is stored transposed
+	FlagAccumulate                   // add to the output instead of replacing it; attention: combine with it
 	FlagInverse                      // rope: rotate back
-	FlagBF16                         // matmul: A and B are rounded to bfloat16; attention: what is multiplied may be
+	FlagBF16                         // matmul: A and B are rounded to bfloat16; attention: factors may be
 	FlagClear                        // adamw: the gradient is set to 0
-	FlagLater                        // collective: what follows does not wait for it
-	FlagWhole                        // attention: every query sees every key
+	FlagLater                        // collective: later operations do not wait for it
+	FlagWhole                        // attention: every query attends to every key
 )
 
-// Op is one recorded operation. It is flat, so that a list of them is one piece
-// of memory that is used again step after step, and that code for all kinds can
-// walk over.
+// Op is one recorded operation. It is flat, so that a list of operations is one piece of memory,
+// reused in every step, and so that code for all kinds can iterate over it.
 //
-// What has its place where in T, I and F is known beside the List method of the
-// kind, and nowhere else. List.GELU puts a GELUArgs into the operation, Op.GELU
-// reads it back, and so for each kind: whoever carries the operation out reads
-// its operands there, by name. These are values and not pointers into the
-// operation, since that reads best and costs little: a Tensor has 48 bytes, and
-// the most that is copied is the nine of an attention's gradient.
+// The use of T, I and F for each kind is known only beside the List method of the kind. List.GELU
+// puts a GELUArgs into the operation, and Op.GELU reads it back; so it is for each kind. A device
+// reads an operation's operands there, by name. The operands are values and not pointers into the
+// operation. That is easy to read and costs little: a Tensor has 48 bytes, and at most nine tensors
+// are copied, for the gradient of attention.
 type Op struct {
 	Kind  Kind
 	Flags Flags
@@ -145,13 +143,13 @@ type Op struct {
 	U     [2]uint64 // dropout: step, and index of the first element in the global batch
 	Host  []byte    // upload and fetch
 	Group Group     // collectives
-	Own   *Call     // of a program's own
+	Own   *Call     // a program's own operation
 }
 
 // Has reports whether a flag is set.
 func (o *Op) Has(f Flags) bool { return o.Flags&f != 0 }
 
-// set sets a flag, or takes it away.
+// set sets or clears a flag.
 func (o *Op) set(f Flags, on bool) {
 	o.Flags &^= f
 	if on {
@@ -162,7 +160,7 @@ func (o *Op) set(f Flags, on bool) {
 // operands stores the first tensors of T.
 func (o *Op) operands(ts ...Tensor) { copy(o.T[:], ts) }
 
-// String shows the operation with its operands and numbers, for errors.
+// String returns the operation with its operands and numbers, for errors.
 func (o *Op) String() string {
 	var b strings.Builder
 	if o.Kind == KindCollective {

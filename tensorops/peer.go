@@ -1,23 +1,23 @@
 package tensorops
 
-// Peer is a Device that copies from the memory of some others, without a way through the host.
+// Peer is a Device that copies directly from the memory of some other devices, without going
+// through the host.
 type Peer interface {
 	Device
-	// CopiesFrom reports whether List.PeerCopy of this device's streams takes tensors of
-	// another's. It may ask the devices, and is asked before the first one is recorded.
+	// CopiesFrom reports whether List.PeerCopy of this device's streams can read tensors of another
+	// device. It may query the devices; it is called before the first PeerCopy is recorded.
 	CopiesFrom(Device) bool
 }
 
-// PageLocker is a Device with memory of the host's that it reads and writes on its own, and
-// other devices of its kind do: what is uploaded from there, or fetched to there, is not copied
-// on the way.
+// PageLocker is a Device that provides host memory which it, and other devices of its kind, read
+// and write directly. Uploads from and fetches to this memory need no intermediate copy.
 type PageLocker interface {
 	Device
 	// NewHostArena makes an arena of such memory. Close it before the device.
 	NewHostArena(name string) Arena
 }
 
-// SourceOf is where a tensor's memory comes from; false if that is not known.
+// SourceOf returns the source of a tensor's memory; false if it is unknown.
 func SourceOf(t Tensor) (Source, bool) {
 	if !t.Valid() {
 		return nil, false
@@ -29,7 +29,8 @@ func SourceOf(t Tensor) (Source, bool) {
 	return p.memory.source, true
 }
 
-// Elsewhere reports whether a tensor is surely in the memory of another device than an arena's.
+// Elsewhere reports whether a tensor is known to be in the memory of another device than the
+// arena's.
 func Elsewhere(a Arena, t Tensor) bool {
 	if !t.Valid() {
 		return false

@@ -2,46 +2,46 @@ package tensorops
 
 import "fmt"
 
-// PieceBytes is the size of the memory that a Piece has. The lane's pieces are as long.
+// PieceBytes is the size of a Piece's memory. The lane's pieces have the same size.
 const PieceBytes = 1 << 20
 
-// Copier is a Source of memory that the host cannot address. It copies pieces of it from and
-// to page-locked memory, beside what its streams do.
+// Copier is a Source of memory that the host cannot address. It copies pieces of tensors from and
+// to page-locked memory, beside the work of its streams.
 type Copier interface {
 	Source
-	// Lend lends memory for a piece of a tensor that comes from the host, or leaves for it.
-	// There is a bounded number of pieces for each of the two: it waits for one to come back
-	// until cancel gives something, and not at all without a cancel. Then it is nil.
+	// Lend lends memory for a piece of a tensor that arrives from the host, or leaves for it. The
+	// number of pieces is limited for each direction. Lend waits for a free one until cancel
+	// delivers a value; if cancel is nil it does not wait. Without a piece it returns nil.
 	Lend(t Tensor, leaves bool, cancel <-chan struct{}) (Piece, error)
 }
 
-// Piece is host memory on loan, which a piece of a tensor passes through. It is for one
-// goroutine at a time.
+// Piece is borrowed host memory through which a part of a tensor passes. One goroutine at a time
+// may use it.
 type Piece interface {
-	// Memory is the PieceBytes on loan.
+	// Memory returns the borrowed memory, of PieceBytes.
 	Memory() []byte
-	// Copy begins to copy the tensor's n bytes from offset on to the memory's beginning, or
-	// from there if it comes in.
+	// Copy starts copying n bytes between the tensor, from offset on, and the start of the memory:
+	// to the memory if the tensor leaves, otherwise to the tensor.
 	Copy(offset, n int)
-	// Wait waits for the copy that was begun.
+	// Wait waits for the copy that was started.
 	Wait() error
-	// Release gives the memory back. A copy that was begun has been waited for.
+	// Release returns the memory. A started copy must have been waited for.
 	Release()
 }
 
-// Pieces is a tensor that leaves a device, or comes to one, piece by piece. Nothing else may
-// be done with the tensor meanwhile.
+// Pieces is a tensor that leaves a device, or arrives at one, piece by piece. The tensor must not
+// be used for anything else meanwhile.
 type Pieces struct {
 	t      Tensor
 	leaves bool
 	copier Copier
 }
 
-// Leaving is a tensor that is to leave in pieces; false if the host can address it, or nobody
-// copies it.
+// Leaving prepares a tensor to leave in pieces. It returns false if the host can address the tensor
+// or the device has no Copier.
 func Leaving(t Tensor) (*Pieces, bool) { return piecesOf(t, true) }
 
-// Arriving is a tensor that is to come in pieces; false as of Leaving.
+// Arriving prepares a tensor to arrive in pieces. It returns false in the same cases as Leaving.
 func Arriving(t Tensor) (*Pieces, bool) { return piecesOf(t, false) }
 
 func piecesOf(t Tensor, leaves bool) (*Pieces, bool) {
@@ -64,21 +64,21 @@ func copierOf(a Arena) (Copier, bool) {
 	return c, ok
 }
 
-// Len is the tensor's length in bytes.
+// Len returns the tensor's length in bytes.
 func (p *Pieces) Len() int { return p.t.Len() * p.t.DType().Size() }
 
-// Lend lends memory for a piece: see Copier.
+// Lend lends memory for a piece; see Copier.
 func (p *Pieces) Lend(cancel <-chan struct{}) (Piece, error) {
 	piece, err := p.copier.Lend(p.t, p.leaves, cancel)
 	if err != nil {
-		return nil, fmt.Errorf("memory for a piece of %v: %w", p.t, err)
+		return nil, fmt.Errorf("borrow memory for a piece of %v: %w", p.t, err)
 	}
 	return piece, nil
 }
 
-// Beside makes an arena of the same memory as another, for tensors that come to it in pieces:
-// a stream's own gives memory out in the stream's order, which these don't know. False if
-// nobody copies it.
+// Beside makes an arena of the same memory as another, for tensors that arrive in pieces: a
+// stream's own arena hands out memory in the stream's order, which these tensors do not follow. It
+// returns false if the memory has no Copier.
 func Beside(a Arena, name string) (Arena, bool) {
 	if _, ok := copierOf(a); !ok {
 		return nil, false

@@ -7,32 +7,34 @@ import (
 	"slices"
 )
 
-// Pool keeps released buffers by size class. Training asks for the same sizes step
-// after step, so after the first step nothing is allocated.
+// Pool keeps released buffers by size class. Training needs the same sizes in every step, so after
+// the first step nothing is allocated.
 type Pool struct {
 	memory *Memory
 	name   string
-	via    func(func() error) error // runs calls of the source
+	via    func(func() error) error // runs the calls of the source
 
-	// Guarded by memory.mu:
+	// memory.mu guards:
 	free   [classes][]*Buffer
 	slabs  slabs
 	lent   Lent
 	held   int64    // bytes, lent and free
-	bound  int64    // of held, as far as what is free can go; 0: none
-	lists  []uint64 // when those began that are not yet complete, in that order: they may use what is free since
+	bound  int64    // limit of held, reached by releasing free buffers; 0: none
+	lists  []uint64 // start times of the incomplete lists, in order: they may use buffers freed since
 	closed bool
 }
 
-// Bound makes the pool give back what is free before it asks for more than so many bytes in all. Without, it keeps what it was
-// once asked for, in every size, such as those of a last microbatch that has fewer sequences. What is in use may be more.
+// Bound makes the pool release free buffers before it takes more than the given number of bytes in
+// total. Without a bound it keeps every buffer that was ever needed, including the sizes of a last
+// microbatch with fewer sequences. Buffers in use may exceed the bound.
 func (p *Pool) Bound(bytes int64) {
 	p.memory.mu.Lock()
 	defer p.memory.mu.Unlock()
 	p.bound = bytes
 }
 
-// excess is by how much the pool would hold more than its bound with so many bytes more.
+// excess returns by how much the pool would exceed its bound with the given number of additional
+// bytes.
 func (p *Pool) excess(bytes int) int64 {
 	p.memory.mu.Lock()
 	defer p.memory.mu.Unlock()
@@ -42,10 +44,10 @@ func (p *Pool) excess(bytes int) int64 {
 	return p.held + int64(bytes) - p.bound
 }
 
-// Take is Arena's.
+// Take implements Arena.
 func (p *Pool) Take(bytes int) (*Buffer, error) {
 	if int64(bytes) > limitBufferBytes {
-		return nil, fmt.Errorf("%w: %s asks for %d bytes in one buffer, the limit is %d", ErrOutOfMemory, p.name, bytes, limitBufferBytes)
+		return nil, fmt.Errorf("%w: %s requests a buffer of %d bytes; the limit is %d", ErrOutOfMemory, p.name, bytes, limitBufferBytes)
 	}
 	if bytes >= leastPiece && p.joins() {
 		return p.takePiece(bytes)
@@ -70,7 +72,7 @@ func (p *Pool) joins() bool {
 	return p.slabs.on
 }
 
-// larger takes the smallest free buffer of a larger class, which is worth its waste where the
+// larger takes the smallest free buffer of a larger class, which is better than failing if the
 // source has no more; nil if there is none.
 func (p *Pool) larger(c int) *Buffer {
 	m := p.memory
@@ -84,7 +86,7 @@ func (p *Pool) larger(c int) *Buffer {
 		}
 		b := p.free[c][last]
 		if s.Limit > 0 && s.InUse+int64(b.bytes) > s.Limit {
-			return nil // as all that are larger
+			return nil // all larger ones are too large as well
 		}
 		s.InUse += int64(b.bytes)
 		s.Peak = max(s.Peak, s.InUse)
@@ -94,7 +96,7 @@ func (p *Pool) larger(c int) *Buffer {
 	return nil
 }
 
-// pop takes the last free buffer of a class, which counts as in use already.
+// pop takes the last free buffer of a class. The buffer already counts as in use.
 func (p *Pool) pop(c int) *Buffer {
 	last := len(p.free[c]) - 1
 	b := p.free[c][last]
@@ -115,7 +117,7 @@ func (p *Pool) reuse(c, size int) (*Buffer, error) {
 	return p.pop(c), nil
 }
 
-// use counts bytes as in use. It is called with memory.mu held.
+// use counts bytes as in use. The caller must hold memory.mu.
 func (p *Pool) use(size int) error {
 	m := p.memory
 	s := &m.stats
@@ -123,7 +125,7 @@ func (p *Pool) use(size int) error {
 	case p.closed:
 		return p.errClosed()
 	case s.Limit > 0 && s.InUse+int64(size) > s.Limit:
-		return fmt.Errorf("%w: %s asks for %d bytes, %d of %d are in use: %s", ErrOutOfMemory, p.name, size, s.InUse, s.Limit, m.holders())
+		return fmt.Errorf("%w: %s requests %d bytes, but %d of %d are in use: %s", ErrOutOfMemory, p.name, size, s.InUse, s.Limit, m.holders())
 	}
 	s.InUse += int64(size)
 	s.Peak = max(s.Peak, s.InUse)
@@ -132,7 +134,7 @@ func (p *Pool) use(size int) error {
 
 func (p *Pool) errClosed() error { return fmt.Errorf("memory of %s: %w", p.name, ErrClosed) }
 
-// grow asks the source for a buffer, of which so many bytes are counted as in use already.
+// grow takes a buffer from the source; counted of its bytes already count as in use.
 func (p *Pool) grow(size, counted int) (*Buffer, error) {
 	b := &Buffer{Home: p, bytes: size}
 	err := p.via(func() error { return p.allocate(b) })
@@ -142,7 +144,8 @@ func (p *Pool) grow(size, counted int) (*Buffer, error) {
 	s := &m.stats
 	if err != nil {
 		s.InUse -= int64(counted)
-		return nil, fmt.Errorf("%s asks for %d bytes, %d are in use and %d kept for reuse: %s: %w", p.name, size, s.InUse, s.Pooled, m.holders(),
+		return nil, fmt.Errorf("%s requests %d bytes, but %d are in use and %d kept for reuse: %s: %w", p.name, size, s.InUse, s.Pooled,
+			m.holders(),
 			err)
 	}
 	s.Taken = max(s.Taken, s.InUse+s.Pooled)
@@ -151,7 +154,7 @@ func (p *Pool) grow(size, counted int) (*Buffer, error) {
 	return b, nil
 }
 
-// allocate runs where the source may be called.
+// allocate runs on the goroutine that may call the source.
 func (p *Pool) allocate(b *Buffer) error {
 	m := p.memory
 	m.mu.Lock()
@@ -160,8 +163,8 @@ func (p *Pool) allocate(b *Buffer) error {
 	if closed {
 		return p.errClosed()
 	}
-	// The limit is one of what is in use; what is kept for reuse goes as far as it can where both
-	// together are more.
+	// The limit applies to memory in use. If that and the memory kept for reuse exceed the limit
+	// together, free buffers are released.
 	if excess := m.excess(); excess > 0 {
 		m.Trim(excess)
 	}
@@ -173,7 +176,7 @@ func (p *Pool) allocate(b *Buffer) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p.closed { // meanwhile
+	if p.closed { // closed meanwhile
 		m.source.Free(b)
 		return p.errClosed()
 	}
@@ -181,12 +184,12 @@ func (p *Pool) allocate(b *Buffer) error {
 	return nil
 }
 
-// Put is Arena's.
+// Put implements Arena.
 func (p *Pool) Put(b *Buffer) {
 	m := p.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p.closed { // and has taken its memory back
+	if p.closed { // it has already freed the memory
 		return
 	}
 	p.lent.Remove(b)
@@ -202,11 +205,11 @@ func (p *Pool) Put(b *Buffer) {
 	p.keep(c, b)
 }
 
-// keep puts a buffer among the free ones, of which the last is taken first. Device memory
-// lies in descending order of addresses: so what is taken depends on what is free and not
-// on the order in which it became so, and steps that do the same take the same addresses,
-// which a device's graphs rely on. Host memory has no address here: what came last, and is
-// in the caches, goes first.
+// keep adds a buffer to the free ones; the last of them is taken first. Device memory is kept in
+// descending order of addresses. So the buffer that is taken depends on which are free, not on the
+// order in which they were freed. Equal steps then use equal addresses, on which a device's graphs
+// rely. Host memory has no address here: the buffer freed last is still in the caches and is taken
+// first.
 func (p *Pool) keep(c int, b *Buffer) {
 	if b.Addr == 0 {
 		p.free[c] = append(p.free[c], b)
@@ -216,7 +219,7 @@ func (p *Pool) keep(c int, b *Buffer) {
 	p.free[c] = slices.Insert(p.free[c], at, b)
 }
 
-// Hold counts a list that is being recorded, and returns by what Release knows it.
+// Hold counts a list that is being recorded, and returns the number to pass to Release.
 func (p *Pool) Hold() uint64 {
 	m := p.memory
 	m.mu.Lock()
@@ -226,7 +229,7 @@ func (p *Pool) Hold() uint64 {
 	return m.clock
 }
 
-// Release is for a list that is complete, which Hold has counted.
+// Release says that a list which Hold has counted is complete.
 func (p *Pool) Release(hold uint64) {
 	p.memory.mu.Lock()
 	defer p.memory.mu.Unlock()
@@ -235,11 +238,11 @@ func (p *Pool) Release(hold uint64) {
 	}
 }
 
-// idle reports whether no list may use any more what came home then: all that had begun by then are
-// complete. A list that began later can't know it. It is called with memory.mu held.
+// idle reports whether no list may still use memory freed at the given time: all lists that had
+// started by then are complete, and later lists do not know of it. The caller must hold memory.mu.
 func (p *Pool) idle(since uint64) bool { return len(p.lists) == 0 || since < p.lists[0] }
 
-// remove takes a buffer out of the free ones. It is called with memory.mu held.
+// remove takes a buffer out of the free ones. The caller must hold memory.mu.
 func (p *Pool) remove(b *Buffer) {
 	c, size := class(b.bytes)
 	if at := slices.Index(p.free[c], b); at >= 0 {
@@ -249,16 +252,16 @@ func (p *Pool) remove(b *Buffer) {
 	}
 }
 
-// drop takes a slab out, out of which nothing is in use, and returns what the source takes back. It is called with
-// memory.mu held.
+// drop takes out a slab of which nothing is in use, and returns the buffer to free at the source.
+// The caller must hold memory.mu.
 func (p *Pool) drop(b *piece) *Buffer {
 	p.memory.stats.Pooled -= int64(b.bytes)
 	p.held -= int64(b.bytes)
 	return p.slabs.drop(b)
 }
 
-// Trim gives back all that the pool keeps, when no list is left. It calls the source from where
-// it is called, and not through via.
+// Trim frees all memory that the pool keeps, if no list is incomplete. It calls the source from the
+// goroutine of its caller, not through via.
 func (p *Pool) Trim() {
 	p.memory.mu.Lock()
 	kept := p.empty()
@@ -266,13 +269,13 @@ func (p *Pool) Trim() {
 	p.memory.discard(kept)
 }
 
-// Close is Arena's. No list that uses the memory may be under way.
+// Close implements Arena. No list that uses the memory may be incomplete.
 func (p *Pool) Close() {
-	// After the device's end there is nothing to give back.
+	// After the device is closed there is nothing to free.
 	_ = p.via(func() error { p.close(); return nil })
 }
 
-// close is Close where the source may be called.
+// close is Close on the goroutine that may call the source.
 func (p *Pool) close() {
 	m := p.memory
 	m.mu.Lock()
@@ -291,7 +294,7 @@ func (p *Pool) close() {
 	m.discard(append(all, out...))
 }
 
-// empty takes out all free buffers. It is called with memory.mu held.
+// empty takes out all free buffers. The caller must hold memory.mu.
 func (p *Pool) empty() []*Buffer {
 	var all []*Buffer
 	for c, free := range p.free {

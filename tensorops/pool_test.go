@@ -72,7 +72,7 @@ func TestMemoryLimit(t *testing.T) {
 	held := take(t, a, 1024)
 	take(t, b, 1024)
 	_, err := a.Take(1024)
-	const want = "out of device memory: a asks for 1024 bytes, 2048 of 3000 are in use: a has 1024 in use and keeps 0, b has 1024 in use and keeps 0"
+	const want = "out of device memory: a requests 1024 bytes, but 2048 of 3000 are in use: a has 1024 in use and keeps 0, b has 1024 in use and keeps 0"
 	if !errors.Is(err, ErrOutOfMemory) || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Queue holds the lists that were submitted to a stream, at most LimitStreamQueue, in
-// their order. It also keeps lists that are complete for reuse, and counts with the
-// stream's pool those that are not. It is for devices.
+// Queue holds the lists that were submitted to a stream, in order, at most LimitStreamQueue. It
+// also keeps completed lists for reuse, and reports incomplete lists to the stream's pool. It is
+// for devices.
 type Queue struct {
 	name    string
 	pool    *Pool
@@ -19,23 +19,24 @@ type Queue struct {
 	lists  []Submission
 	length atomic.Int32 // len(lists), readable without the lock
 	spare  []*List
-	closed error // why nothing is taken any more
+	closed error // why no list is accepted any more
 }
 
-// Submission is a list with what is told of its end.
+// Submission is a submitted list with its completion callback.
 type Submission struct {
 	List *List
 	Done func(error)
 }
 
-// NewQueue makes the queue of a stream; elementBytes is as NewList's.
+// NewQueue makes the queue of a stream; elementBytes has the meaning that it has in the function
+// NewList.
 func NewQueue(name string, pool *Pool, elementBytes func(DType) int) *Queue {
 	q := &Queue{name: name, pool: pool, element: elementBytes}
 	q.work.L = &q.mu
 	return q
 }
 
-// NewList is Stream's.
+// NewList implements Stream.
 func (q *Queue) NewList() *List {
 	hold := q.pool.Hold()
 	q.mu.Lock()
@@ -45,7 +46,7 @@ func (q *Queue) NewList() *List {
 	return l
 }
 
-// unused is an empty list. It is called with mu held.
+// unused returns an empty list. The caller must hold mu.
 func (q *Queue) unused() *List {
 	k := len(q.spare) - 1
 	if k < 0 {
@@ -56,7 +57,7 @@ func (q *Queue) unused() *List {
 	return l
 }
 
-// Submit queues a list. It ends one that is refused, and returns false.
+// Submit queues a list. If it refuses the list it completes it with an error and returns false.
 func (q *Queue) Submit(l *List, done func(error)) bool {
 	sub := Submission{l, done}
 	err := q.add(sub)
@@ -75,17 +76,17 @@ func (q *Queue) add(sub Submission) error {
 	case q.closed != nil:
 		return q.closed
 	case len(q.lists) >= LimitStreamQueue:
-		return fmt.Errorf("%w: %d lists wait", ErrQueueFull, len(q.lists))
+		return fmt.Errorf("%w: %d lists are waiting", ErrQueueFull, len(q.lists))
 	}
 	q.lists = append(q.lists, sub)
 	q.length.Add(1)
 	return nil
 }
 
-// Len is how many lists wait. It takes no lock.
+// Len returns the number of waiting lists. It takes no lock.
 func (q *Queue) Len() int { return int(q.length.Load()) }
 
-// Wait waits for a list and takes it; false when the queue was closed.
+// Wait waits for a list and takes it; false if the queue was closed.
 func (q *Queue) Wait() (Submission, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,14 +96,14 @@ func (q *Queue) Wait() (Submission, bool) {
 	return q.next()
 }
 
-// Poll takes a list if one waits and the queue is open.
+// Poll takes a list if one is waiting and the queue is open.
 func (q *Queue) Poll() (Submission, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.next()
 }
 
-// next is called with mu held.
+// next takes the next list. The caller must hold mu.
 func (q *Queue) next() (Submission, bool) {
 	if q.closed != nil || len(q.lists) == 0 {
 		return Submission{}, false
@@ -120,7 +121,7 @@ func (q *Queue) Closed() bool {
 	return q.closed != nil
 }
 
-// Close makes the queue refuse lists, with an error such as ErrClosed. The first one counts.
+// Close makes the queue refuse lists with an error such as ErrClosed. Only the first error counts.
 func (q *Queue) Close(why error) {
 	q.mu.Lock()
 	if q.closed == nil {
@@ -130,10 +131,10 @@ func (q *Queue) Close(why error) {
 	q.work.Broadcast()
 }
 
-// Drain ends the lists that wait in a closed queue.
+// Drain completes the lists that wait in a closed queue.
 func (q *Queue) Drain() {
 	q.mu.Lock()
-	waiting := q.lists // nobody adds to it any more
+	waiting := q.lists // no list is added any more
 	q.lists = nil
 	q.length.Store(0)
 	q.mu.Unlock()
@@ -142,8 +143,8 @@ func (q *Queue) Drain() {
 	}
 }
 
-// Finish takes a list back, executed or not, and reports its end: either way, what it
-// freed is free.
+// Finish takes a list back, executed or not, and calls its completion callback. In both cases the
+// buffers that it freed are free.
 func (q *Queue) Finish(sub Submission, err error) {
 	sub.List.Complete()
 	hold := sub.List.hold

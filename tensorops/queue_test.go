@@ -25,7 +25,8 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	refused := lists[LimitStreamQueue]
-	if err := ends[refused]; len(err) != 1 || !errors.Is(err[0], ErrQueueFull) || err[0].Error() != "q: stream queue is full: 64 lists wait" {
+	if err := ends[refused]; len(err) != 1 || !errors.Is(err[0], ErrQueueFull) ||
+		err[0].Error() != "q: stream queue is full: 64 lists are waiting" {
 		t.Errorf("one list too many ended with %v", err)
 	}
 	if len(pool.lists) != LimitStreamQueue || q.Len() != LimitStreamQueue {

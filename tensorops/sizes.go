@@ -2,8 +2,8 @@ package tensorops
 
 import "math/bits"
 
-// Sizes are rounded up to one of sixteen classes in each power of two, so that at
-// most a sixteenth of a large buffer is waste.
+// Sizes are rounded up to one of sixteen classes in each power of two, so at most a sixteenth of a
+// large buffer is unused.
 const (
 	minClassBytes = 256
 	perDoubling   = 16
@@ -29,20 +29,19 @@ func NewDeviceBuffer(addr uint64, bytes int, home Arena) *Buffer {
 	return &Buffer{Addr: addr, Home: home, bytes: bytes}
 }
 
-// Bytes is the buffer's size: that of its class.
+// Bytes returns the buffer's size: that of its class.
 func (b *Buffer) Bytes() int { return b.bytes }
 
-// Lent are the buffers that an arena has handed out, so that it can take them back when
-// it is closed.
+// Lent holds the buffers that an arena has handed out, so that it can free them when it is closed.
 type Lent struct{ all []*Buffer }
 
-// Add notes that a buffer goes out, Remove that it comes back.
+// Add records that a buffer was handed out.
 func (l *Lent) Add(b *Buffer) {
 	b.place = len(l.all)
 	l.all = append(l.all, b)
 }
 
-// Remove is for a buffer that was added.
+// Remove records that a buffer was returned.
 func (l *Lent) Remove(b *Buffer) {
 	last := len(l.all) - 1
 	moved := l.all[last]
@@ -51,12 +50,12 @@ func (l *Lent) Remove(b *Buffer) {
 	l.all = l.all[:last]
 }
 
-// Clear empties the list and returns what was in it.
+// Clear empties the list and returns its contents.
 func (l *Lent) Clear() []*Buffer {
 	all := l.all
 	l.all = nil
 	return all
 }
 
-// bytes is the size of all that are out.
+// bytes returns the size of all buffers handed out.
 func (l *Lent) bytes() int64 { return total(l.all) }

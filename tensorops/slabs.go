@@ -5,55 +5,58 @@ import (
 	"slices"
 )
 
-// slabs is how a pool keeps large buffers after Join: cut from slabs, and joined with their free neighbours when
-// they come back, so that what was free in one size serves another. Sizes of a training step are few, and classes
-// waste nothing on them; but where gradients take the memory that activations leave, the sizes differ.
+// slabs is how a pool keeps large buffers after Join. They are cut from slabs, and joined with
+// their free neighbors when they return, so that memory freed in one size serves another. A
+// training step has few sizes, for which classes waste nothing; but if gradients reuse the memory
+// of activations, the sizes differ.
 //
-// It is guarded by the pool's memory.mu.
+// The pool's memory.mu guards it.
 type slabs struct {
 	on    bool
-	asked int // of the source so far
+	asked int // bytes taken from the source so far
 	all   []*slab
-	free  []*piece // in no order
+	free  []*piece // unordered
 }
 
-// slab is memory that was asked of the source at once.
+// slab is memory that was taken from the source in one call.
 type slab struct {
-	root   *Buffer // as the source gave it
-	number int     // in the order of asking
+	root   *Buffer // the buffer from the source
+	number int     // in the order of allocation
 }
 
-// piece is a part of a slab, free or in use. The buffer by which it is in use is made anew each time: operations
-// that are recorded and not yet carried out look at a buffer that was freed, and the piece may be another by then.
+// piece is a part of a slab, free or in use. Each use has a new buffer: operations that are
+// recorded but not yet run may look at a freed buffer, while the piece may already have another
+// size.
 type piece struct {
 	of          *slab
 	at, bytes   int
-	left, right *piece // its neighbours
-	place       int    // among the free ones
+	left, right *piece // its neighbors
+	place       int    // index among the free ones
 	free        bool
-	since       uint64 // when some of it came home last, by the memory's clock
+	since       uint64 // last time at which some of it was freed, by the memory's clock
 }
 
 const (
-	// leastPiece is the size from which buffers are cut from slabs, pieceGrain what their sizes are multiples of.
+	// leastPiece is the smallest size that is cut from slabs; pieceGrain is the unit of their
+	// sizes.
 	leastPiece  = 64 << 10
 	pieceGrain  = 4 << 10
 	leastSlab   = 1 << 20
 	largestSlab = 64 << 20
 )
 
-// Join makes the pool cut large buffers from slabs from now on. What a step leaves of a slab is at most a sixteenth of
-// what the pool has.
+// Join makes the pool cut large buffers from slabs from now on. At most a sixteenth of the pool's
+// memory is unused remainders of slabs.
 func (p *Pool) Join() {
 	p.memory.mu.Lock()
 	defer p.memory.mu.Unlock()
 	p.slabs.on = true
 }
 
-// takePiece is Take of a large buffer after Join.
+// takePiece is Take for a large buffer after Join.
 func (p *Pool) takePiece(bytes int) (b *Buffer, err error) {
 	size := (bytes + pieceGrain - 1) / pieceGrain * pieceGrain
-	for _, slab := range []int{p.slabBytes(size), size} { // there may be enough for this one alone
+	for _, slab := range []int{p.slabBytes(size), size} { // there may be memory only for this buffer
 		if b, err = p.cutFree(size); b != nil || err != nil {
 			return b, err
 		}
@@ -68,12 +71,12 @@ func (p *Pool) takePiece(bytes int) (b *Buffer, err error) {
 	return nil, err
 }
 
-// cutSlab cuts a buffer that counts as in use from memory that the source gave.
+// cutSlab cuts a buffer that already counts as in use from new memory of the source.
 func (p *Pool) cutSlab(root *Buffer, size int) (*Buffer, error) {
 	m := p.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p.closed { // meanwhile, and has given the slab back
+	if p.closed { // closed meanwhile, and the slab was freed
 		return nil, p.errClosed()
 	}
 	m.stats.Pooled += int64(root.bytes - size)
@@ -85,11 +88,11 @@ func (p *Pool) cutSlab(root *Buffer, size int) (*Buffer, error) {
 	return p.lend(all, size), nil
 }
 
-// slabBytes is how much is asked of the source for a buffer of a size that no free piece has.
+// slabBytes returns how much to take from the source for a buffer that fits no free piece.
 func (p *Pool) slabBytes(size int) int {
 	p.memory.mu.Lock()
 	defer p.memory.mu.Unlock()
-	if p.memory.stats.Limit > 0 { // what is left over would count
+	if p.memory.stats.Limit > 0 { // the remainder would count against the limit
 		return size
 	}
 	slab := max(size, int(min(max(p.held/perDoubling, leastSlab), largestSlab))/pieceGrain*pieceGrain)
@@ -99,8 +102,8 @@ func (p *Pool) slabBytes(size int) int {
 	return slab
 }
 
-// cutFree takes the smallest free piece that is large enough, of these the first in the order of slabs and places, so
-// that steps that do the same take the same places; nil if there is none.
+// cutFree takes the smallest free piece that is large enough and, of equal ones, the first in the
+// order of slabs and positions, so that equal steps use equal positions; nil if there is none.
 func (p *Pool) cutFree(size int) (*Buffer, error) {
 	m := p.memory
 	m.mu.Lock()
@@ -122,7 +125,8 @@ func (p *Pool) cutFree(size int) (*Buffer, error) {
 	return p.lend(best, size), nil
 }
 
-// lend makes a buffer of the beginning of a piece that is not among the free ones; the rest of it is, behind it.
+// lend makes a buffer from the start of a piece that is not among the free ones; the rest of the
+// piece becomes free.
 func (p *Pool) lend(b *piece, size int) *Buffer {
 	if b.bytes > size {
 		rest := &piece{of: b.of, at: b.at + size, bytes: b.bytes - size, since: b.since, left: b, right: b.right}
@@ -150,7 +154,7 @@ func (b *piece) before(other *piece) bool {
 	return b.at < other.at
 }
 
-// back takes a piece back and joins it with its neighbours that are free.
+// back takes a piece back and joins it with its free neighbors.
 func (s *slabs) back(b *piece, now uint64) {
 	b.since = now
 	if l := b.left; l != nil && l.free {
@@ -165,7 +169,7 @@ func (s *slabs) back(b *piece, now uint64) {
 	s.add(b)
 }
 
-// swallow makes a piece longer by the one behind it.
+// swallow extends a piece by the next one.
 func (b *piece) swallow(r *piece) {
 	b.bytes += r.bytes
 	b.since = max(b.since, r.since)
@@ -188,7 +192,7 @@ func (s *slabs) remove(b *piece) {
 	b.free = false
 }
 
-// whole are the slabs out of which nothing is in use.
+// whole returns the slabs of which nothing is in use.
 func (s *slabs) whole() (all []*piece) {
 	for _, b := range s.free {
 		if b.bytes == b.of.root.bytes {
@@ -198,14 +202,14 @@ func (s *slabs) whole() (all []*piece) {
 	return all
 }
 
-// drop takes a whole slab out, and returns what goes back to the source.
+// drop takes out a whole slab, and returns the buffer to free at the source.
 func (s *slabs) drop(b *piece) *Buffer {
 	s.remove(b)
 	s.all = slices.DeleteFunc(s.all, func(other *slab) bool { return other == b.of })
 	return b.of.root
 }
 
-// freeBytes is how much is free.
+// freeBytes returns the number of free bytes.
 func (s *slabs) freeBytes() (n int64) {
 	for _, b := range s.free {
 		n += int64(b.bytes)

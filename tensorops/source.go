@@ -6,8 +6,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/hostmem"
 )
 
-// host is the host's memory as a Source. Large buffers lie outside of the collector's
-// heap: see package hostmem.
+// host is a Source of host memory. Large buffers are outside the garbage-collected heap; see
+// package hostmem.
 type host struct{}
 
 func (host) Alloc(b *Buffer) error {
@@ -21,11 +21,11 @@ func (host) Alloc(b *Buffer) error {
 
 func (host) Free(b *Buffer) {
 	b.Mem = nil
-	_ = b.piece.Free() // nothing can be done about what the system does not take back
+	_ = b.piece.Free() // if the system does not take it back, nothing can be done
 }
 
-// nothing is a Source without memory behind it. Its addresses are all different, as a device's
-// are: what is launched may depend on whether two tensors share memory.
+// nothing is a Source without memory. Its addresses are all different, like a device's: launches
+// may depend on whether two tensors share memory.
 type nothing struct{ next uint64 }
 
 func (n *nothing) Alloc(b *Buffer) error {

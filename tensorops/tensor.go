@@ -20,55 +20,54 @@ const MaxDim = 1<<31 - 1
 // that sizes in bytes don't overflow.
 const maxLen = math.MaxInt >> 7
 
-// Buffer is a piece of device memory. It belongs to whoever holds the tensor
-// that views it, and goes back to its home when released.
+// Buffer is a piece of device memory. The holder of the tensor that views it owns it. When it is
+// released it returns to its arena.
 type Buffer struct {
 	Mem  []byte // the memory, for devices whose memory the host can address
 	Addr uint64 // its address, for devices whose memory the host cannot address
-	Home Arena  // takes it back
+	Home Arena  // the arena to which it returns
 
 	piece *hostmem.Piece // where Mem comes from, for host arenas
-	bytes int            // of its size class
-	place int            // in its home's Lent, while it is out
-	since uint64         // when it came home last, by its memory's clock
-	of    *piece         // of a slab; nil: it is a buffer of its own
+	bytes int            // size of its class
+	place int            // index in its arena's Lent, while it is in use
+	since uint64         // time of its last return, by its memory's clock
+	of    *piece         // piece of a slab; nil: not from a slab
 	free  atomic.Bool
 }
 
-// Arena hands out buffers and takes them back. Safe for concurrent use.
+// Arena hands out buffers and takes them back. It is safe for concurrent use.
 type Arena interface {
-	// Take returns a buffer of at least the given number of bytes; its content
-	// is undefined. It fails with ErrOutOfMemory.
+	// Take returns a buffer of at least the given number of bytes with undefined contents. It fails
+	// with ErrOutOfMemory.
 	Take(bytes int) (*Buffer, error)
 	// Put takes a buffer back.
 	Put(*Buffer)
-	// Close gives all memory back, that of buffers which are out too: their tensors must
-	// not be used any more, and to release them does nothing. Take fails with ErrClosed
-	// from then on.
+	// Close frees all memory, including that of buffers in use. Their tensors must not be used any
+	// more, and releasing them does nothing. Afterwards Take fails with ErrClosed.
 	Close()
 }
 
-// Tensor is a dense row-major view of a buffer. It is a value: copying it
-// copies no data and moves no ownership. The zero Tensor is "none".
+// Tensor is a row-major view of a buffer. It is a value: copying it copies no data and transfers no
+// ownership. The zero Tensor is invalid and stands for no tensor; messages call it "none".
 type Tensor struct {
 	buf    *Buffer
-	off    int   // of the first element, in elements
+	off    int   // offset of the first element, in elements
 	stride int32 // elements from one row (last dimension) to the next
 	dims   [MaxRank]int32
 	rank   int8
 	dtype  DType
 }
 
-// Valid reports whether t is a tensor and not "none".
+// Valid reports whether t is a tensor, not the zero Tensor.
 func (t Tensor) Valid() bool { return t.buf != nil }
 
-// DType is the type of the elements.
+// DType returns the type of the elements.
 func (t Tensor) DType() DType { return t.dtype }
 
-// Rank is the number of dimensions.
+// Rank returns the number of dimensions.
 func (t Tensor) Rank() int { return int(t.rank) }
 
-// Dim is the size of dimension i; a negative i counts from the end.
+// Dim returns the size of dimension i; a negative i counts from the end.
 func (t Tensor) Dim(i int) int {
 	if i < 0 {
 		i += int(t.rank)
@@ -85,7 +84,7 @@ func (t Tensor) Shape() []int {
 	return s
 }
 
-// Len is the number of elements; a tensor without dimensions has one.
+// Len returns the number of elements; a tensor without dimensions has one.
 func (t Tensor) Len() int {
 	n := 1
 	for i := range int(t.rank) {
@@ -94,8 +93,7 @@ func (t Tensor) Len() int {
 	return n
 }
 
-// Cols is the size of the last dimension (1 without dimensions), Rows the
-// product of the others.
+// Cols returns the size of the last dimension; 1 without dimensions.
 func (t Tensor) Cols() int {
 	if t.rank == 0 {
 		return 1
@@ -103,7 +101,7 @@ func (t Tensor) Cols() int {
 	return int(t.dims[t.rank-1])
 }
 
-// Rows is the number of rows: Len divided by Cols.
+// Rows returns the number of rows: Len divided by Cols.
 func (t Tensor) Rows() int {
 	n := 1
 	for i := range int(t.rank) - 1 {
@@ -112,17 +110,17 @@ func (t Tensor) Rows() int {
 	return n
 }
 
-// Stride is the distance between rows in elements; Cols unless t is a view of
-// some columns.
+// Stride returns the distance between rows, in elements. It is Cols unless t is a view of some
+// columns.
 func (t Tensor) Stride() int { return int(t.stride) }
 
 // Contiguous reports whether the elements follow each other without a gap.
 func (t Tensor) Contiguous() bool { return t.Stride() == t.Cols() || t.Rows() <= 1 }
 
-// Offset is the position of the first element in the buffer, in elements.
+// Offset returns the position of the first element in the buffer, in elements.
 func (t Tensor) Offset() int { return t.off }
 
-// Buffer is the memory behind the view.
+// Buffer returns the memory of the view.
 func (t Tensor) Buffer() *Buffer { return t.buf }
 
 func (t Tensor) String() string {
@@ -148,10 +146,10 @@ func (t Tensor) String() string {
 // SameShape reports whether two tensors have the same dimensions.
 func (t Tensor) SameShape(u Tensor) bool { return t.rank == u.rank && t.dims == u.dims }
 
-// View returns the same elements under another shape. It panics when the number
-// of elements differs or t is not contiguous: shapes are the program's own. A
-// view of "none" is none, here and below: Alloc returns it after an error, and
-// recording goes on.
+// View returns the same elements under another shape. It panics if the number of elements differs
+// or t is not contiguous: shapes come from the program itself. A view of an invalid tensor is
+// invalid, here and in the methods below: Alloc returns one after an error, and recording
+// continues.
 func (t Tensor) View(dims ...int) Tensor {
 	if !t.Valid() {
 		return Tensor{}
@@ -167,8 +165,7 @@ func (t Tensor) View(dims ...int) Tensor {
 	return v
 }
 
-// Columns returns the view of columns [lo, hi) of a tensor taken as a matrix of
-// Rows × Cols.
+// Columns returns a view of the columns [lo, hi) of a tensor taken as a matrix of Rows × Cols.
 func (t Tensor) Columns(lo, hi int) Tensor {
 	if !t.Valid() {
 		return Tensor{}
@@ -182,7 +179,7 @@ func (t Tensor) Columns(lo, hi int) Tensor {
 	return v
 }
 
-// RowRange returns the view of rows [lo, hi) of a tensor taken as a matrix.
+// RowRange returns a view of the rows [lo, hi) of a tensor taken as a matrix.
 func (t Tensor) RowRange(lo, hi int) Tensor {
 	if !t.Valid() {
 		return Tensor{}
@@ -196,8 +193,8 @@ func (t Tensor) RowRange(lo, hi int) Tensor {
 	return v
 }
 
-// Part returns the view of a contiguous tensor's elements from one on, under a shape: they are counted in
-// memory's order, and may be more than a dimension can be.
+// Part returns a view, with the given shape, of a contiguous tensor's elements starting at element
+// from. Elements are counted in the order of memory; their number may exceed the largest dimension.
 func (t Tensor) Part(from int, dims ...int) Tensor {
 	if !t.Valid() {
 		return Tensor{}
@@ -207,19 +204,19 @@ func (t Tensor) Part(from int, dims ...int) Tensor {
 		panic(fmt.Sprintf("tensorops: part of %v: %v", t, err))
 	}
 	if from < 0 || v.Len() > t.Len()-from || !t.Contiguous() {
-		panic(fmt.Sprintf("tensorops: %v has no part of shape %d from element %d on", t, v.Shape(), from))
+		panic(fmt.Sprintf("tensorops: %v has no part of shape %d starting at element %d", t, v.Shape(), from))
 	}
 	v.buf, v.off = t.buf, t.off+from
 	return v
 }
 
-// As returns the same elements as numbers of another type, for a device that stores them as such.
+// As returns the same elements as numbers of another type, for a device that stores them that way.
 func (t Tensor) As(d DType) Tensor {
 	t.dtype = d
 	return t
 }
 
-// Matrix returns the view Rows × Cols.
+// Matrix returns a view of Rows × Cols.
 func (t Tensor) Matrix() Tensor {
 	if !t.Valid() {
 		return Tensor{}
@@ -229,8 +226,8 @@ func (t Tensor) Matrix() Tensor {
 	return v
 }
 
-// Release gives the buffer back at once. It is for a holder who knows that no
-// device works on it: inside a list, use List.Free.
+// Release frees the buffer at once. The holder must know that no device uses it; inside a list use
+// List.Free.
 func (t Tensor) Release() {
 	if t.buf == nil {
 		return
@@ -241,18 +238,17 @@ func (t Tensor) Release() {
 	t.buf.Home.Put(t.buf)
 }
 
-// Released reports whether the buffer has been given back, by Release or List.Free, and not been
-// handed out again since.
+// Released reports whether the buffer has been freed, by Release or List.Free, and not been handed
+// out again since.
 func (t Tensor) Released() bool { return t.buf != nil && t.buf.free.Load() }
 
-// NewTensor makes a tensor of the given type and shape over memory of an arena,
-// for a device that stores each type in its own size. List.Alloc knows those
-// that don't.
+// NewTensor allocates a tensor of the given type and shape from an arena, for a device that stores
+// each type in its own size. List.Alloc also handles other devices.
 func NewTensor(a Arena, dtype DType, dims ...int) (Tensor, error) {
 	return newTensor(a, dtype, dtype.Size(), dims)
 }
 
-// newTensor lets a device store an element in more bytes than its type says.
+// newTensor supports devices that store an element in more bytes than its type has.
 func newTensor(a Arena, dtype DType, elemBytes int, dims []int) (Tensor, error) {
 	t, err := shaped(dtype, dims)
 	if err != nil {
@@ -270,13 +266,13 @@ func newTensor(a Arena, dtype DType, elemBytes int, dims []int) (Tensor, error) 
 // shaped checks the dimensions and makes a tensor without memory.
 func shaped(dtype DType, dims []int) (Tensor, error) {
 	if len(dims) > MaxRank {
-		return Tensor{}, fmt.Errorf("%w: %d dimensions, the limit is %d", ErrShape, len(dims), MaxRank)
+		return Tensor{}, fmt.Errorf("%w: the tensor has %d dimensions; the limit is %d", ErrShape, len(dims), MaxRank)
 	}
 	t := Tensor{dtype: dtype, rank: int8(len(dims)), stride: 1}
 	n := 1
 	for i, d := range dims {
 		if d < 0 || d > MaxDim {
-			return Tensor{}, fmt.Errorf("%w: dimension %d is %d, it must lie in 0 to %d", ErrShape, i, d, MaxDim)
+			return Tensor{}, fmt.Errorf("%w: dimension %d is %d: it must be from 0 to %d", ErrShape, i, d, MaxDim)
 		}
 		if d > 0 && n > maxLen/d {
 			return Tensor{}, fmt.Errorf("%w: the shape has more than %d elements", ErrShape, maxLen)
@@ -288,8 +284,8 @@ func shaped(dtype DType, dims []int) (Tensor, error) {
 	return t, nil
 }
 
-// Elements returns the elements of a contiguous tensor in host memory as a
-// slice of E, whose size must be that of the stored element.
+// Elements returns the elements of a contiguous tensor in host memory as a slice of E, whose size
+// must be that of the stored element.
 func Elements[E Number](t Tensor) []E {
 	n := t.Len()
 	if n == 0 {
@@ -301,18 +297,19 @@ func Elements[E Number](t Tensor) []E {
 	var e E
 	size := int(unsafe.Sizeof(e))
 	if (t.off+n)*size > len(t.buf.Mem) {
-		panic(fmt.Sprintf("tensorops: %v at element %d reaches past its buffer of %d bytes", t, t.off, len(t.buf.Mem)))
+		panic(fmt.Sprintf("tensorops: %v at element %d exceeds its buffer of %d bytes", t, t.off, len(t.buf.Mem)))
 	}
 	return unsafe.Slice((*E)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(t.buf.Mem)), t.off*size)), n)
 }
 
-// Bytes views the elements of a contiguous tensor in host memory as bytes.
+// Bytes returns a view of the elements of a contiguous tensor in host memory as bytes.
 func Bytes(t Tensor) []byte {
 	size := t.DType().Size()
 	return t.buf.Mem[t.off*size:][:t.Len()*size]
 }
 
-// Runs views the elements of a tensor in host memory as bytes: in one piece if it is contiguous, else row by row.
+// Runs returns views of the elements of a tensor in host memory as bytes: one if it is contiguous,
+// otherwise one for each row.
 func Runs(t Tensor) [][]byte {
 	switch {
 	case !t.Valid():

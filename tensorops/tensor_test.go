@@ -147,7 +147,7 @@ func TestImpossibleViews(t *testing.T) {
 		want string
 	}{
 		{func() { x.View(3, 5) }, "tensorops: float32[3 4] cannot be viewed as [3 5]"},
-		{func() { x.View(-3, -4) }, "tensorops: view of float32[3 4]: shapes do not fit: dimension 0 is -3, it must lie in 0 to 2147483647"},
+		{func() { x.View(-3, -4) }, "tensorops: view of float32[3 4]: shapes do not fit: dimension 0 is -3: it must be from 0 to 2147483647"},
 		{func() { x.Columns(1, 3).View(6) }, "tensorops: float32[3 2 stride 4] cannot be viewed as [6]"},
 		{func() { x.Columns(1, 5) }, "tensorops: columns 1 to 5 of float32[3 4]"},
 		{func() { x.Columns(-1, 2) }, "tensorops: columns -1 to 2 of float32[3 4]"},
@@ -155,7 +155,7 @@ func TestImpossibleViews(t *testing.T) {
 		{func() { x.RowRange(0, 4) }, "tensorops: rows 0 to 4 of float32[3 4]"},
 		{func() { x.RowRange(-1, 2) }, "tensorops: rows -1 to 2 of float32[3 4]"},
 		{func() { tensorops.Elements[float64](counted(t, 64, 16)) },
-			"tensorops: float32[64 16] at element 0 reaches past its buffer of 4096 bytes"},
+			"tensorops: float32[64 16] at element 0 exceeds its buffer of 4096 bytes"},
 	} {
 		mustPanic(t, test.want, test.view)
 	}

@@ -1,13 +1,14 @@
 package tensorops
 
-// Traffic is what a member of a group sends for the collectives of a list.
+// Traffic counts what a member of a group sends for the collectives of a list.
 type Traffic struct {
 	Collectives int
 	Bytes       int64
 }
 
-// Traffic counts a list's collectives, and the bytes that this member sends for them where all
-// send alike: as many as the best algorithm takes. In a dry run it tells what a step would send.
+// Traffic counts a list's collectives, and the bytes that this member sends for them if all members
+// send equal amounts: the amount of the best algorithm. In a dry run it shows what a step would
+// send.
 func (l *List) Traffic() (t Traffic) {
 	for i := range l.ops {
 		if l.ops[i].Kind != KindCollective {
@@ -26,7 +27,7 @@ func (l *List) Traffic() (t Traffic) {
 		switch a.What {
 		case AllReduce:
 			t.Bytes += 2 * src * (n - 1) / n
-		case ReduceScatter, AllToAll, Broadcast: // a broadcast goes on in pieces, from one to the next
+		case ReduceScatter, AllToAll, Broadcast: // a broadcast is passed on in pieces, from one member to the next
 			t.Bytes += src * (n - 1) / n
 		case AllGather:
 			t.Bytes += src * (n - 1)

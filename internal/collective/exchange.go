@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Over makes a member's end of a group whose members are in several processes. It owns the carrier from now on.
-// Each member sends its contribution to every slice of a result to the member that reduces it, and that one sends
-// the slice to all: as much as a ring sends, in two latencies instead of 2(n−1). Little goes as a whole to all, in one.
+// Over makes a member's end of a group whose members are in several processes. It takes ownership
+// of the carrier. Each member sends its contribution to every slice of a result to the member that
+// reduces it, which sends the slice to all. That is as much data as a ring sends, in two latencies
+// instead of 2(n−1). Small tensors are sent whole to all, in one latency.
 func Over(name string, rank, size int, c Carrier) *Group {
 	return over(name, rank, size, c, measured)
 }
@@ -25,11 +26,11 @@ func over(name string, rank, size int, c Carrier, z sizes) *Group {
 	x.work.L, x.flushed.L = &x.mu, &x.mu
 	g.way = x
 	c.Receive(x)
-	go x.serve() // ends with a failure, or with leave
+	go x.serve() // ends after a failure, or with leave
 	return g
 }
 
-// exchange is one member of a group over a carrier.
+// exchange is one member of a group that uses a carrier.
 type exchange struct {
 	name       string
 	rank, size int
@@ -46,7 +47,7 @@ type exchange struct {
 	next    uint64 // of the next collective here
 	tasks   []task
 	err     error // why the group is over
-	quiet   bool  // the others know
+	quiet   bool  // the others know it already
 	left    []*departure
 	leaving bool
 	parting []byte // what the others are told when the member leaves
@@ -148,7 +149,7 @@ func (x *exchange) refusal(c call) error {
 		return x.err
 	}
 	if n := x.next - x.base; n >= LimitPending {
-		return fmt.Errorf("group %s, %v: %w: %d", x.name, c.sig, ErrFull, n)
+		return fmt.Errorf("group %s, %v: %w: the limit is %d", x.name, c.sig, ErrFull, n)
 	}
 	for rank, l := range x.left {
 		if l != nil && x.next >= l.brought {
@@ -258,7 +259,7 @@ func (x *exchange) Take(from int, header []byte, lens []int, loan Loan) ([][]byt
 	case x.err != nil:
 		return nil, nil, x.err
 	case from < 0 || from >= x.size || from == x.rank:
-		return nil, nil, fmt.Errorf("%w from rank %d", errMessage, from)
+		return nil, nil, fmt.Errorf("%w, from rank %d", errMessage, from)
 	case err == nil && m.seq < x.base:
 		if m.phase == ready {
 			return nil, func(error) {}, nil // it came later than what it was to bring about
@@ -269,7 +270,7 @@ func (x *exchange) Take(from int, header []byte, lens []int, loan Loan) ([][]byt
 		}
 		err = fmt.Errorf("%w: collective %d is complete", errMessage, m.seq)
 	case err == nil && m.seq >= x.base+2*LimitPending:
-		err = fmt.Errorf("%w: collective %d, while %d is the oldest here", errMessage, m.seq, x.base)
+		err = fmt.Errorf("%w: collective %d, but %d is the oldest incomplete one here", errMessage, m.seq, x.base)
 	}
 	if err != nil {
 		x.fail(fmt.Errorf("group %s: rank %d: %w", x.name, from, err))
@@ -282,7 +283,7 @@ func (x *exchange) Take(from int, header []byte, lens []int, loan Loan) ([][]byt
 	}
 	if m.phase == ready {
 		if len(lens) > 0 {
-			x.fail(fmt.Errorf("group %s: rank %d: %w: %d bytes to say that it is ready", x.name, from, errMessage, lens[0]))
+			x.fail(fmt.Errorf("group %s: rank %d: %w: a ready message has %d bytes", x.name, from, errMessage, lens[0]))
 			return nil, nil, x.err
 		}
 		return nil, func(err error) { x.arrived(o, from, m, nil, err) }, nil

@@ -8,29 +8,29 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Errors that collectives end with.
+// The errors of collectives.
 var (
-	// ErrMismatch: the members bring different collectives.
-	ErrMismatch = errors.New("the members of a group bring different collectives")
-	// ErrLeft: a member has left the group.
+	// ErrMismatch: the members started different collectives.
+	ErrMismatch = errors.New("the members of a group started different collectives")
+	// ErrLeft: another member has left the group.
 	ErrLeft = errors.New("a member has left the group")
-	// ErrClosed: this member has left the group itself.
+	// ErrClosed: this member has left the group.
 	ErrClosed = errors.New("this member has left the group")
-	// ErrFull: LimitPending collectives are not complete.
+	// ErrFull: LimitPending collectives are incomplete.
 	ErrFull = errors.New("too many collectives are pending")
 	// ErrOverlap: a tensor that is written overlaps one that is read.
 	ErrOverlap = errors.New("source and destination overlap")
 )
 
-// Group is one member's end of a group. Safe for concurrent use; but what the members start has to be
-// the same, in the same order.
+// Group is one member's end of a group. It is safe for concurrent use, but all members must start
+// the same collectives in the same order.
 type Group struct {
 	name       string
 	rank, size int
 	way        way
 }
 
-// way is how the members of a group meet.
+// way is how the members of a group exchange data.
 type way interface {
 	// begin takes the next collective of the member, and never blocks for long.
 	begin(c call)
@@ -48,16 +48,16 @@ type call struct {
 	done  func(error)
 }
 
-// Name is what errors call the group.
+// Name returns the group's name in errors.
 func (g *Group) Name() string { return g.name }
 
-// Size is the number of members.
+// Size returns the number of members.
 func (g *Group) Size() int { return g.size }
 
-// Rank is the place of this one.
+// Rank returns the rank of this member.
 func (g *Group) Rank() int { return g.rank }
 
-// Start begins a collective of a list. done must not block, nor leave the group; it may start
+// Start starts a collective of a list. done must not block, nor leave the group; it may start
 // collectives.
 func (g *Group) Start(op *tensorops.Op, done func(error)) {
 	if op.Kind != tensorops.KindCollective {
@@ -86,8 +86,8 @@ func (g *Group) begin(a tensorops.CollectiveArgs, done func(error)) {
 // title names the group in errors.
 func (g *Group) title() string { return "group " + g.name }
 
-// checkOverlap refuses tensors of which a part would be written before it is read. In place is what
-// is so by its nature, or where a member's part lies where it belongs in the whole.
+// checkOverlap refuses tensors of which a part would be written before it is read. Collectives in
+// place, and a member's part at its place in the whole, are allowed.
 func (g *Group) checkOverlap(a tensorops.CollectiveArgs) error {
 	if a.What == tensorops.Barrier || !a.Src.Valid() || a.Src.Buffer() != a.Dst.Buffer() {
 		return nil
@@ -114,7 +114,7 @@ func (g *Group) checkOverlap(a tensorops.CollectiveArgs) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: elements %d to %d are read, %d to %d written; take another tensor", ErrOverlap, src, src+a.Src.Len(), dst,
+	return fmt.Errorf("%w: elements %d to %d are read, but %d to %d are written: use another tensor", ErrOverlap, src, src+a.Src.Len(), dst,
 		dst+a.Dst.Len())
 }
 
@@ -127,27 +127,27 @@ func outer(t tensorops.Tensor, dim int) int {
 	return n
 }
 
-// Leave ends the membership: what the member has started and is not complete ends with ErrClosed, and
-// the collectives of the others with ErrLeft and the cause, if there is one. When it returns, nothing
-// uses the member's tensors any more.
+// Leave ends the membership. This member's incomplete collectives end with ErrClosed, those of the
+// others with ErrLeft and the cause, if there is one. When it returns, nothing uses the member's
+// tensors any more.
 func (g *Group) Leave(cause error) { g.way.leave(cause, false) }
 
-// Abandon is Leave without a word to members in other processes: somebody else ends what they wait for,
-// and it is for that one to say why.
+// Abandon is Leave without a notice to members in other processes: the caller ends their waits in
+// another way, with the reason.
 func (g *Group) Abandon(cause error) { g.way.leave(cause, true) }
 
-// Status is what a member waits for.
+// Status says what a member waits for.
 type Status struct {
 	Group      string
-	Collective uint64 // its number in the group, from 1
+	Collective uint64 // number of the collective in the group, from 1
 	What       string
 	Since      time.Time // when this member started it
-	Missing    []int     // the ranks that it waits for; none: it is under way
+	Missing    []int     // the ranks that it waits for; empty: it is in progress
 }
 
 func (s Status) String() string {
 	if len(s.Missing) == 0 {
-		return fmt.Sprintf("group %s, collective %d: %s is under way", s.Group, s.Collective, s.What)
+		return fmt.Sprintf("group %s, collective %d: %s is in progress", s.Group, s.Collective, s.What)
 	}
 	return fmt.Sprintf("group %s, collective %d: %s waits for %s", s.Group, s.Collective, s.What, ranks(s.Missing))
 }
@@ -159,5 +159,5 @@ func ranks(list []int) string {
 	return fmt.Sprintf("ranks %v", list)
 }
 
-// Status says what this member's oldest collective that is not complete waits for; false: there is none.
+// Status returns what this member's oldest incomplete collective waits for; false: there is none.
 func (g *Group) Status() (Status, bool) { return g.way.status() }

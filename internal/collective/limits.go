@@ -1,14 +1,14 @@
 package collective
 
-// LimitPending bounds the collectives that a member has started and that are not complete.
+// LimitPending limits the collectives that a member has started and that are incomplete.
 const LimitPending = 1024
 
-// LimitMembers bounds the members of a group.
+// LimitMembers limits the members of a group.
 const LimitMembers = 4096
 
 const (
-	// blockLen is how many elements are reduced at a time: operands and the sum of a block stay in the
-	// first-level cache.
+	// blockLen is the number of elements that are reduced at a time: the operands and the sum of a
+	// block fit in the first-level cache.
 	blockLen = 2048
 	// chunkBytes is what one of several goroutines takes at a time.
 	chunkBytes = 256 << 10

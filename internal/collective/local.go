@@ -9,9 +9,9 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Local makes a group of n members in this process; member i is for rank i. What the members start is done
-// where the last of them starts it, if it is little, else by as many goroutines as are of use, which end with it.
-// Tensors are read and written where they lie.
+// Local makes a group of n members in this process; member i has rank i. A small collective runs on
+// the goroutine of the last member that starts it, a large one on as many goroutines as are useful,
+// which end with it. Tensors are read and written in place.
 func Local(name string, n int) []*Group {
 	m := &meeting{name: name, next: make([]uint64, n), left: make([]bool, n)}
 	m.idle.L = &m.mu
@@ -87,7 +87,7 @@ func (s *seat) join(c call) error {
 	}
 	place := int(m.next[s.rank] - m.base)
 	if place >= LimitPending {
-		return fmt.Errorf("group %s, %v: %w: %d", m.name, c.sig, ErrFull, place)
+		return fmt.Errorf("group %s, %v: %w: the limit is %d", m.name, c.sig, ErrFull, place)
 	}
 	m.next[s.rank]++
 	if place == len(m.rounds) {
@@ -106,7 +106,8 @@ func (s *seat) join(c call) error {
 
 // mismatch is the error of two members that bring different collectives.
 func mismatch(group string, number uint64, rank int, brings Signature, other int, otherBrings Signature) error {
-	return fmt.Errorf("group %s, collective %d: rank %d brings %v, rank %d %v: %w", group, number, rank, brings, other, otherBrings,
+	return fmt.Errorf("group %s, collective %d: rank %d started %v, but rank %d started %v: %w", group, number, rank, brings, other,
+		otherBrings,
 		ErrMismatch)
 }
 

@@ -32,7 +32,7 @@ type message struct {
 }
 
 // errMessage: what came is no message of a group.
-var errMessage = errors.New("no message of a collective")
+var errMessage = errors.New("not a message of a collective")
 
 func (m message) encode() []byte {
 	b := make([]byte, 0, headerBytes)
@@ -48,10 +48,10 @@ func (m message) encode() []byte {
 
 func decodeMessage(b []byte) (m message, err error) {
 	if len(b) != headerBytes {
-		return m, fmt.Errorf("%w: a header of %d bytes, not %d", errMessage, len(b), headerBytes)
+		return m, fmt.Errorf("%w: the header has %d bytes, want %d", errMessage, len(b), headerBytes)
 	}
 	if b[0] != messageVersion {
-		return m, fmt.Errorf("%w: version %d, not %d: all members must run the same version", errMessage, b[0], messageVersion)
+		return m, fmt.Errorf("%w: the version is %d, want %d: all members must run the same version", errMessage, b[0], messageVersion)
 	}
 	m.phase = phase(b[1])
 	s := &m.sig

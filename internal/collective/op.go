@@ -203,16 +203,16 @@ func (o *op) expects(from int, m message, lens []int) (region, error) {
 		into = p.slices[from]
 		length = into.length
 	default:
-		return into, fmt.Errorf("%w: it has nothing to bring for %v", errMessage, o.call.sig)
+		return into, fmt.Errorf("%w: it has nothing to send for %v", errMessage, o.call.sig)
 	}
 	lo, hi := z.bounds(m.piece, length)
 	want := wireLens(lo, hi, run)
 	if m.piece >= z.pieces(length) || len(want) != len(lens) {
-		return into, fmt.Errorf("%w: piece %d in %d parts, of %d bytes", errMessage, m.piece, len(lens), length)
+		return into, fmt.Errorf("%w: piece %d has %d parts and %d bytes", errMessage, m.piece, len(lens), length)
 	}
 	for i := range want {
 		if want[i] != lens[i] {
-			return into, fmt.Errorf("%w: part %d of piece %d has %d bytes, not %d", errMessage, i, m.piece, lens[i], want[i])
+			return into, fmt.Errorf("%w: part %d of piece %d has %d bytes, want %d", errMessage, i, m.piece, lens[i], want[i])
 		}
 	}
 	return into, nil
@@ -223,7 +223,7 @@ func (o *op) take(from int, m message, lens []int, loan Loan) (*incoming, error)
 	total := 0
 	for _, n := range lens {
 		if total += n; total > o.x.sizes.piece {
-			return nil, fmt.Errorf("%w: more than %d bytes", errMessage, o.x.sizes.piece)
+			return nil, fmt.Errorf("%w: it has more than %d bytes", errMessage, o.x.sizes.piece)
 		}
 	}
 	key := [2]int{from, m.piece}
@@ -231,7 +231,7 @@ func (o *op) take(from int, m message, lens []int, loan Loan) (*incoming, error)
 		o.got[m.phase] = pieceSet{}
 	}
 	if o.got[m.phase][key] {
-		return nil, fmt.Errorf("%w: piece %d twice", errMessage, m.piece)
+		return nil, fmt.Errorf("%w: piece %d arrived twice", errMessage, m.piece)
 	}
 	o.got[m.phase][key] = true
 	if o.active {
@@ -250,7 +250,7 @@ func (o *op) take(from int, m message, lens []int, loan Loan) (*incoming, error)
 			return &incoming{parts: into.parts(lo, hi, run)}, nil
 		}
 	} else if held := o.held(from) + total; held > o.x.sizes.eager+o.x.sizes.piece {
-		return nil, fmt.Errorf("%w: %d bytes before they were asked for, at most %d", errMessage, held, o.x.sizes.eager)
+		return nil, fmt.Errorf("%w: %d bytes were sent before they were requested; the limit is %d", errMessage, held, o.x.sizes.eager)
 	}
 	in := &incoming{early: !o.active}
 	if in.early {

@@ -7,7 +7,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Signature is what all members of a group have to agree on: which collective, of what. Two are alike where == says so.
+// Signature describes a collective, with its shapes. All members of a group must start collectives
+// with equal signatures; compare them with ==.
 type Signature struct {
 	what  tensorops.Collective
 	how   tensorops.Reduction

@@ -31,7 +31,7 @@ func attentionCases() []Case {
 		{"rope/columns", tensorops.KindRoPE, func(b *builder) {
 			whole, x := b.framed(34, 3*20)
 			b.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 17, Theta: 10000})
-			b.check(whole, "x with what lies beside it")
+			b.check(whole, "x with the columns around it")
 		}},
 	}
 	cases = eitherType(cases)

@@ -8,12 +8,12 @@
 // (cases_*.go), in tolerances that belong to the kind of operation
 // (tolerance.go). It also holds the device to what tensorops promises of
 // streams and errors. Deterministic asks for the same bits for any number of
-// threads, twice, and under load. Check is for programs: whoever takes a device by itself tries
-// it with the table before (internal/host/device).
+// threads, twice, and under load. Check is for programs: before a run chooses a device automatically,
+// it tests the device with the table (internal/host/device).
 //
 // Inputs are drawn by the counter-based generator from the case's name. Outputs
 // that an operation replaces are filled with NaN before, and so is what lies
-// beside the columns of a view: whoever reads or leaves garbage is found out.
+// around the columns of a view: so reading or leaving garbage is detected.
 //
 // The package must not know any other device.
 package optest

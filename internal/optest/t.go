@@ -1,7 +1,7 @@
 package optest
 
-// T is what is needed of a *testing.T. Package testing itself is not imported: programs check a
-// device too (Check), and must not have its flags.
+// T is the part of *testing.T that this package uses. Package testing itself is not imported:
+// programs also check a device (Check), and must not have its flags.
 type T interface {
 	Helper()
 	Error(args ...any)

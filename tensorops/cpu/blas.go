@@ -8,13 +8,13 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
 )
 
-// Gemm computes C = alpha·A·B + beta·C on the calling core, by the machine's best
-// float32 path. A is m×k, B k×n, C m×n; they lie row by row, lda, ldb and ldc numbers
-// from row to row, A and B transposed where said so. It is for libraries that take a
-// BLAS: tensors go through MatMul, on all of a device's cores.
+// Gemm computes C = alpha·A·B + beta·C on the calling core, with the machine's best float32 path. A
+// is m×k, B k×n, C m×n. Rows are contiguous and lda, ldb and ldc numbers apart; A and B may be
+// stored transposed. It is for libraries that use a BLAS. Tensors use MatMul, on all of a device's
+// cores.
 //
-// With alpha 1 and beta 0 or 1 an element has the bits that MatMul gives it, whatever
-// goroutine asks. With beta 0, C is not read.
+// With alpha 1 and beta 0 or 1, an element is bit-identical to MatMul's, on any goroutine. With
+// beta 0, C is not read.
 func Gemm(transA, transB bool, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32,
 	ldc int) error {
 	return gemmOn(available()[0].gemm, transA, transB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
@@ -82,10 +82,11 @@ func operand(name string, data []float32, rows, cols, ld int, transposed bool) (
 		r, c = cols, rows
 	}
 	if ld < max(1, c) {
-		return gemm.Matrix{}, fmt.Errorf("cpu: Gemm: %w: %s has %d numbers in a row, and its rows lie %d apart", tensorops.ErrShape, name, c, ld)
+		return gemm.Matrix{}, fmt.Errorf("cpu: Gemm: %w: %s has %d numbers in a row, but its rows are %d apart", tensorops.ErrShape, name, c, ld)
 	}
 	if r > 0 && c > 0 && (len(data) < c || (len(data)-c)/ld < r-1) {
-		return gemm.Matrix{}, fmt.Errorf("cpu: Gemm: %w: %s is %d×%d, with rows %d apart, in %d numbers", tensorops.ErrShape, name, r, c, ld,
+		return gemm.Matrix{}, fmt.Errorf("cpu: Gemm: %w: %s is %d×%d with rows %d apart, which does not fit in %d numbers", tensorops.ErrShape,
+			name, r, c, ld,
 			len(data))
 	}
 	m := gemm.Matrix{Data: data, Row: ld, Col: 1}

@@ -11,11 +11,11 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Options configure the device.
+// Options configures the device.
 type Options struct {
-	Threads    int    // cores in use; 0: all the process may use
-	Kernels    string // "auto", or a path of Paths
-	LimitBytes int64  // of tensor memory; 0: none
+	Threads    int    // number of cores; 0: all that the process may use
+	Kernels    string // "auto", or one of Paths
+	LimitBytes int64  // limit of tensor memory; 0: none
 }
 
 // ErrKernels: the kernel path is unknown, or this processor cannot run it.
@@ -32,7 +32,7 @@ type Device struct {
 	streams []*stream
 }
 
-// Paths lists the kernel paths this processor can run, best first.
+// Paths returns the kernel paths that this processor can run, best first.
 func Paths() []string {
 	var names []string
 	for _, k := range available() {
@@ -41,15 +41,15 @@ func Paths() []string {
 	return names
 }
 
-// PathInfo says of one kernel path whether this machine can run it.
+// PathInfo says whether this machine can run a kernel path.
 type PathInfo struct {
 	Name      string
 	Available bool
-	Why       string // what it needs, or lacks
+	Why       string // the required instructions, and whether they exist
 }
 
-// Explain lists the kernel paths of this architecture, best first: "auto" takes
-// the first that is available.
+// Explain returns the kernel paths of this architecture, best first; "auto" chooses the first
+// available one.
 func Explain() []PathInfo {
 	var infos []PathInfo
 	for _, p := range paths() {
@@ -60,21 +60,21 @@ func Explain() []PathInfo {
 		case p.has:
 			i.Why = "the processor has " + p.needs
 		default:
-			i.Why = "the processor or the system lacks some of " + p.needs
+			i.Why = "the processor or the system does not support all of " + p.needs
 		}
 		infos = append(infos, i)
 	}
 	return infos
 }
 
-// New makes a device.
+// New makes a device. It returns ErrKernels for an unavailable kernel path.
 func New(o Options) (*Device, error) {
 	k, err := choose(o.Kernels)
 	if err != nil {
 		return nil, err
 	}
 	if o.Threads < 0 {
-		return nil, fmt.Errorf("cpu: %d threads: give 1 or more, or 0 for all cores", o.Threads)
+		return nil, fmt.Errorf("cpu: there are %d threads: set 1 or more, or 0 for all cores", o.Threads)
 	}
 	if o.Threads == 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
@@ -90,22 +90,22 @@ func choose(name string) (*kernels, error) {
 	}
 	i := slices.IndexFunc(all, func(k *kernels) bool { return k.name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("%w: kernels %q; this machine has auto, %s", ErrKernels, name, strings.Join(Paths(), ", "))
+		return nil, fmt.Errorf("%w: kernels = %q: this machine has auto, %s", ErrKernels, name, strings.Join(Paths(), ", "))
 	}
 	return all[i], nil
 }
 
-// MultipliesBF16 reports whether a kernel path, by its name or "auto", has instructions for
-// products of bfloat16, and so reads them packed.
+// MultipliesBF16 reports whether a kernel path, given by its name or "auto", has instructions for
+// products of bfloat16. Such a path reads packed bfloat16.
 func MultipliesBF16(kernels string) bool {
 	k, err := choose(kernels)
 	return err == nil && k.fastBF16
 }
 
-// Name is "cpu".
+// Name returns "cpu".
 func (d *Device) Name() string { return "cpu" }
 
-// Path names the kernels in use.
+// Path returns the name of the kernels in use.
 func (d *Device) Path() string { return d.kernels.name }
 
 // FastBF16 reports whether products of bfloat16 are faster than those of float32.
@@ -113,13 +113,14 @@ func (d *Device) FastBF16() bool {
 	return d.kernels.fastBF16
 }
 
-// Threads is the number of cores in use.
+// Threads returns the number of cores in use.
 func (d *Device) Threads() int { return d.cores.threads }
 
-// Memory tells how much tensor memory is in use.
+// Memory returns how much tensor memory is in use.
 func (d *Device) Memory() tensorops.MemoryStats { return d.memory.Stats() }
 
-// TakenBy is the most tensor memory that streams of each name have taken at a time.
+// TakenBy returns the largest amount of tensor memory that streams of each name have taken at a
+// time, in bytes.
 func (d *Device) TakenBy() map[string]int64 { return d.memory.TakenBy() }
 
 // NewStream starts a stream. Its goroutine ends with Close.
@@ -131,7 +132,7 @@ func (d *Device) NewStream(name string) tensorops.Stream {
 	return s
 }
 
-// Close ends the streams and the helpers, and gives all tensors' memory back.
+// Close closes the streams, ends the helper goroutines, and frees all tensors' memory.
 func (d *Device) Close() {
 	d.mu.Lock()
 	streams := d.streams

@@ -10,7 +10,7 @@ import (
 func tokenAt(ids []int32, n, vocab int) int {
 	id := int(ids[n])
 	if id < 0 || id >= vocab {
-		panic(fmt.Errorf("%w: row %d holds %d, the vocabulary has %d", tensorops.ErrToken, n, id, vocab))
+		panic(fmt.Errorf("%w: row %d holds token %d, but the vocabulary has %d tokens", tensorops.ErrToken, n, id, vocab))
 	}
 	return id
 }

@@ -45,7 +45,7 @@ func crossEntropyRows(x *exec, lo, hi int) {
 			}
 			continue
 		case t < 0 || t >= v:
-			panic(fmt.Errorf("%w: target of row %d is %d, the vocabulary has %d", tensorops.ErrToken, n, t, v))
+			panic(fmt.Errorf("%w: the target of row %d is %d, but the vocabulary has %d tokens", tensorops.ErrToken, n, t, v))
 		}
 		x.partial[n] = lse[n] - float64(row[t])
 		if a.Grad.Valid() {

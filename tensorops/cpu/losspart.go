@@ -17,7 +17,7 @@ func crossEntropyPart(x *exec, lo, hi int) {
 		part := parts[n*tensorops.LossParts:][:tensorops.LossParts]
 		part[0], part[1] = float64(top)+math.Log(kn.SumExp(row, top)), 0
 		if t != tensorops.IgnoreTarget && (t < 0 || t >= a.Vocab) {
-			panic(fmt.Errorf("%w: target of row %d is %d, the vocabulary has %d", tensorops.ErrToken, n, t, a.Vocab))
+			panic(fmt.Errorf("%w: the target of row %d is %d, but the vocabulary has %d tokens", tensorops.ErrToken, n, t, a.Vocab))
 		}
 		if t -= a.First; t >= 0 && t < v {
 			part[1] = float64(row[t])

@@ -79,15 +79,15 @@ func TestCheckedIDs(t *testing.T) {
 		{"ids that were overwritten", func(list *tensorops.List) {
 			list.Copy(u.tokens, u.targets)
 			u.backward(list)
-		}, 1, "row 1 holds -1, the vocabulary has 10"},
+		}, 1, "row 1 holds token -1, but the vocabulary has 10 tokens"},
 		{"a bad token", func(list *tensorops.List) {
 			u.upload(list, []int32{0, 1, 2, 10, 4, 5}, goodTargets)
 			u.forward(list)
-		}, 1, "row 3 holds 10, the vocabulary has 10"},
+		}, 1, "row 3 holds token 10, but the vocabulary has 10 tokens"},
 		{"a bad target", func(list *tensorops.List) {
 			u.upload(list, goodTokens, []int32{0, 0, 0, 0, -2, 0})
 			u.forward(list)
-		}, 2, "row 1 holds -2, the vocabulary has 10"}, // of the rows looked up together
+		}, 2, "row 1 holds token -2, but the vocabulary has 10 tokens"}, // of the rows looked up together
 		{"good ones again", func(list *tensorops.List) { u.upload(list, goodTokens, goodTargets); u.forward(list); u.backward(list) }, 1, ""},
 	} {
 		n, err := batches(test.record)

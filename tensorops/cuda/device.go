@@ -10,22 +10,22 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 )
 
-// Options configure the device.
+// Options configures the device.
 type Options struct {
-	Device     int    // which GPU, counted from 0 as the driver does
-	LimitBytes int64  // of tensor memory; 0: what the GPU has
-	Driver     string // path of the driver's library; empty: the usual places
-	NVRTC      string // path of the compiler's; empty: the usual places, and PTX where it is in none; NoNVRTC
-	BLAS       string // path of cuBLASLt; empty: the usual places, and products without it where it is in none; NoBLAS
-	GELU       GELU   // what computes a GELU behind a product of cuBLASLt's
-	TF32       bool   // float32 products by cuBLASLt look at 19 bits of an element
-	Cache      string // folder for compiled kernels; empty: the user's folder for caches
+	Device     int    // number of the GPU, counted from 0 as in the driver
+	LimitBytes int64  // limit of tensor memory; 0: the GPU's memory
+	Driver     string // path of the driver's library; empty: search the usual places
+	NVRTC      string // path of the compiler's library; empty: search the usual places, otherwise use PTX; or NoNVRTC
+	BLAS       string // path of cuBLASLt; empty: search the usual places, otherwise multiply without it; or NoBLAS
+	GELU       GELU   // what computes a GELU after a product of cuBLASLt
+	TF32       bool   // float32 products of cuBLASLt use 19 bits of each element
+	Cache      string // folder for compiled kernels; empty: the user's cache folder
 }
 
-// NoNVRTC for a path of NVRTC's takes the kernels that come with the build, as PTX.
+// NoNVRTC, as the path of NVRTC, selects the PTX kernels in the binary.
 const NoNVRTC = "none"
 
-// NoBLAS for a path of cuBLASLt multiplies with the device's own kernels.
+// NoBLAS, as the path of cuBLASLt, selects the device's own kernels for products.
 const NoBLAS = driver.None
 
 // Device computes on one GPU.
@@ -54,8 +54,8 @@ func (o Options) libraries() driver.Libraries {
 	return driver.Libraries{Driver: o.Driver, NVRTC: o.NVRTC, BLAS: o.BLAS}
 }
 
-// New opens a GPU and compiles the kernels for it, if that was not done before; without
-// NVRTC it takes them as PTX. It fails with ErrUnavailable where there is no GPU.
+// New opens a GPU and compiles the kernels for it, if no earlier run did; without NVRTC it uses the
+// PTX in the binary. It returns ErrUnavailable if there is no GPU.
 func New(o Options) (*Device, error) {
 	d, err := open(o)
 	if err != nil {
@@ -66,7 +66,7 @@ func New(o Options) (*Device, error) {
 
 func open(o Options) (*Device, error) {
 	if o.LimitBytes < 0 {
-		return nil, fmt.Errorf("a limit of %d bytes: give 1 or more, or 0 for what the GPU has", o.LimitBytes)
+		return nil, fmt.Errorf("the limit is %d bytes: set 1 or more, or 0 for the GPU's memory", o.LimitBytes)
 	}
 	drv, err := driver.Open(o.libraries())
 	if err != nil {
@@ -119,31 +119,32 @@ func (d *Device) leave() {
 	_ = d.driver.Release(d.gpu)
 }
 
-// Name is "cuda".
+// Name returns "cuda".
 func (d *Device) Name() string { return "cuda" }
 
-// Ordinal is which GPU it is, counted from 0 as the driver does.
+// Ordinal returns the number of the GPU, counted from 0 as in the driver.
 func (d *Device) Ordinal() int { return d.gpu.Ordinal }
 
-// Path names what the kernels are compiled for and whose products these are, such as
-// "cuda-sm_90" or "cuda-sm_90-cublaslt-12.9".
+// Path returns the target of the kernels and the library of products, such as "cuda-sm_90" or
+// "cuda-sm_90-cublaslt-12.9".
 func (d *Device) Path() string { return pathOf(d.target, &d.blas) }
 
 func pathOf(target string, b *blas) string { return "cuda-" + target + b.suffix(target) }
 
-// HasBLAS reports whether products are cuBLASLt's.
+// HasBLAS reports whether cuBLASLt computes the products.
 func (d *Device) HasBLAS() bool { return d.blas.isThere() }
 
-// MultipliesBF16 reports whether the device's own products of bfloat16 are tensor cores'.
+// MultipliesBF16 reports whether the device's own bfloat16 products use tensor cores.
 func (d *Device) MultipliesBF16() bool { return multipliesBF16(d.target) }
 
-// Memory tells how much tensor memory is in use.
+// Memory returns how much tensor memory is in use.
 func (d *Device) Memory() tensorops.MemoryStats { return d.memory.Stats() }
 
-// TakenBy is the most tensor memory that streams of each name have taken at a time.
+// TakenBy returns the largest amount of tensor memory that streams of each name have taken at a
+// time, in bytes.
 func (d *Device) TakenBy() map[string]int64 { return d.memory.TakenBy() }
 
-// FreeBytes is what the GPU has free, or what the limit leaves of it, in bytes.
+// FreeBytes returns the free memory of the GPU, or what the limit leaves of it, in bytes.
 func (d *Device) FreeBytes() (free int64, err error) {
 	err = d.owner.call(func() (err error) {
 		free, _, err = d.driver.MemoryInfo()
@@ -180,8 +181,7 @@ func (d *Device) forget(s *stream) {
 	d.streams = slices.DeleteFunc(d.streams, func(other *stream) bool { return other == s })
 }
 
-// Close ends the streams and gives the GPU back. Tensors that are left lose their
-// memory.
+// Close closes the streams and releases the GPU. The memory of remaining tensors is freed.
 func (d *Device) Close() {
 	d.closing.Do(func() {
 		d.mu.Lock()

@@ -59,7 +59,7 @@
 //
 // # One launch for several operations
 //
-// A joiner (exec.go) carries out two neighbouring operations in one launch:
+// A joiner (exec.go) runs two consecutive operations in one launch:
 //
 //   - a product and the GELU of its result, or the column sums of its operand;
 //   - a residual and the norm of it;

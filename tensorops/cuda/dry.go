@@ -7,9 +7,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 )
 
-// Dry launches lists on no GPU, as a stream of a device would, to tell what that takes of the
-// device's memory beside the tensors: scratch memory above all, such as operands that are rounded
-// for a product.
+// Dry launches lists without a GPU, like a stream of a device, to find the device memory that they
+// take besides the tensors: mainly scratch memory, such as operands that are rounded for a product.
 type Dry struct {
 	exec    exec
 	blas    blas
@@ -18,15 +17,14 @@ type Dry struct {
 	memory  *tensorops.Memory
 }
 
-// A GPU that is not known is taken for one of these: an H100.
+// An unknown GPU is assumed to be an H100.
 const (
 	dryTarget     = "sm_90"
 	dryProcessors = 132
 )
 
-// NewDry makes one for the kernels of a path, as Device.Path names them: what they need depends
-// on whether products are cuBLASLt's. An empty path is that of a GPU that is not known, with
-// cuBLASLt.
+// NewDry makes a Dry for the kernels of a path, as Device.Path names them: the memory depends on
+// whether cuBLASLt computes the products. An empty path stands for an unknown GPU with cuBLASLt.
 func NewDry(path string) *Dry {
 	d := &Dry{memory: tensorops.NewMemory(nowhere{}, 0)}
 	none := driver.Nowhere()
@@ -66,8 +64,8 @@ type nowhere struct{}
 func (nowhere) Alloc(*tensorops.Buffer) error { return nil }
 func (nowhere) Free(*tensorops.Buffer)        {}
 
-// Launch launches operations whose tensors may be a dry stream's. Those that no kernel does, and
-// those that a device would refuse, take nothing.
+// Launch launches operations, whose tensors may belong to a dry stream. Operations without a
+// kernel, and those that a device would refuse, take no memory.
 func (d *Dry) Launch(ops []tensorops.Op) {
 	d.staging.reset()
 	for len(ops) > 0 {
@@ -87,7 +85,7 @@ func (d *Dry) Launch(ops []tensorops.Op) {
 	}
 }
 
-// Bytes is what it took, and what a stream takes besides, whatever it launches.
+// Bytes returns the memory taken, including what a stream always takes.
 func (d *Dry) Bytes() int64 {
 	bytes := d.memory.Stats().Taken + faultBytes + limitMasks*variableBytes
 	if d.blas.isThere() {

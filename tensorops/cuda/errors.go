@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda/internal/driver"
 )
 
-// ErrUnavailable: this machine or this build has no CUDA, or not the device that is
-// asked for. The error says what was looked for.
+// ErrUnavailable: this machine or this build has no CUDA, or not the requested device. The error
+// says what was searched.
 var ErrUnavailable = driver.ErrUnavailable
 
 // panicError describes a panic with the place it came from.
@@ -50,5 +50,5 @@ func lookupOf(op *tensorops.Op) (lookup, bool) {
 
 // badID is the error of an id that the vocabulary does not have.
 func (l lookup) badID(row int, id int32) error {
-	return fmt.Errorf("%w: row %d holds %d, the vocabulary has %d", tensorops.ErrToken, row, id, l.vocabulary)
+	return fmt.Errorf("%w: row %d holds token %d, but the vocabulary has %d tokens", tensorops.ErrToken, row, id, l.vocabulary)
 }

@@ -64,7 +64,7 @@ func (x *exec) do(ops []tensorops.Op) (done int, err error) {
 // start puts a kernel's launch into the stream. It copies the argument.
 func (x *exec) start(kernel string, g grid, args unsafe.Pointer, bytes int) error {
 	if bytes > driver.LimitArgument {
-		return fmt.Errorf("%s: an argument of %d bytes, the limit is %d", kernel, bytes, driver.LimitArgument)
+		return fmt.Errorf("%s: the argument has %d bytes; the limit is %d", kernel, bytes, driver.LimitArgument)
 	}
 	f, err := x.modules.function(kernel)
 	if err != nil {

@@ -8,16 +8,15 @@ import (
 
 // Found is a GPU of this machine.
 type Found struct {
-	Ordinal     int      // by which it is asked for, in Options
-	ID          [16]byte // its own, whoever looks at it
+	Ordinal     int      // its number in Options
+	ID          [16]byte // its unique id
 	Name        string
 	MemoryBytes int64
-	Path        string // as Device.Path: of a library that does not begin on it, New knows better
+	Path        string // like Device.Path, before knowing whether the library works on it
 }
 
-// Find lists the GPUs that New can open with these options, of which Device counts for
-// nothing. It compiles nothing, and uses no memory of theirs. Where there is none, it fails
-// with ErrUnavailable.
+// Find returns the GPUs that New can open with these options, ignoring Options.Device. It compiles
+// nothing, and uses no GPU memory. Without a GPU it returns ErrUnavailable.
 func Find(o Options) ([]Found, error) {
 	drv, err := driver.Open(o.libraries())
 	if err != nil {

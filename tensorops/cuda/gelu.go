@@ -2,22 +2,21 @@ package cuda
 
 import "slices"
 
-// GELU says what computes the GELU behind a product that is cuBLASLt's: the library, in the
-// product's epilogue, or a kernel here, which reads the product again.
+// GELU says what computes the GELU after a product of cuBLASLt: the library, in the product's
+// epilogue, or a kernel here, which reads the product again.
 //
-// Which of them is faster depends on the GPU. It is not measured when a device is opened,
-// though that would be more exact: the two give other bits, a measurement that comes out one
-// way today and the other tomorrow would make two runs of one configuration differ, and so
-// would two workers of one cluster. So it is a rule of what the kernels are compiled for, the
-// same wherever and whenever that is, and scripts/gpu-check measures both and says whether the
-// rule is right for its GPU.
+// Which one is faster depends on the GPU. It is not measured when a device is opened, although that
+// would be more exact: the two have different bits. If a measurement varied from day to day, two
+// runs of one config would differ, and so would two workers of one cluster. So it is a fixed rule
+// for each target of the kernels. scripts/gpu-check measures both and says whether the rule is
+// right for its GPU.
 type GELU uint8
 
-// The ways.
+// The choices.
 const (
 	geluByRule GELU = iota
-	GELUFused       // by the library; the device's path says so where the rule is another
-	GELUApart       // by the kernel; likewise
+	GELUFused       // the library; the device's path shows it if the rule is different
+	GELUApart       // the kernel; likewise
 )
 
 // gelusApart are the targets on which the rule is the kernel. On Hopper the epilogue, whose exponentials hold up

@@ -193,7 +193,7 @@ func TestGPUNotThere(t *testing.T) {
 		s, err := device.OpenSet(cfg)
 		key, _, _ := strings.Cut(set, "=")
 		if s != nil || err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(),
-			"device 2 is asked for, the driver sees 2") {
+			"device 2 was requested, but the driver sees 2") {
 			t.Errorf("%s: %v", set, err)
 		}
 	}

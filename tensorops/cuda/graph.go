@@ -101,16 +101,16 @@ func (x *exec) captureFailed(hash uint64, ops []tensorops.Op, err error) {
 	g.failed[hash]++
 	g.row++
 	g.off = g.row == limitFailedGraphs
-	text := fmt.Sprintf("%d operations from %v on: %v", len(ops), &ops[0], err)
+	text := fmt.Sprintf("%d operations starting with %v: %v", len(ops), &ops[0], err)
 	x.work.count(func(is *Work) {
 		is.FailedGraphs++
 		is.GraphError = text
 	})
 	switch {
 	case g.off:
-		x.work.say("CUDA: %d graphs in a row could not be made, and no more are tried: operations are launched kernel by kernel, which takes more of the host's time. The last: %s", g.row, text)
+		x.work.say("CUDA: %d graphs in a row could not be created, so operations are launched kernel by kernel from now on, which takes more CPU time. The last one: %s", g.row, text)
 	case g.failed[hash] == 1:
-		x.work.say("CUDA: a graph could not be made, and its operations are launched kernel by kernel: %s", text)
+		x.work.say("CUDA: a graph could not be created, so its operations are launched kernel by kernel: %s", text)
 	}
 }
 

@@ -6,18 +6,19 @@ import (
 	"sync"
 )
 
-// Work is what a device has put into its streams, and how. What a graph launches again is
-// counted once, when the graph is made.
+// Work counts what a device has launched, and how. Operations of a graph count once, when the graph
+// is created.
 type Work struct {
-	LibraryProducts int64 `json:"library_products"`    // cuBLASLt's
-	LibraryGELUs    int64 `json:"library_gelus"`       // of these, with the GELU behind them
-	LibrarySums     int64 `json:"library_column_sums"` // of these, with sums of columns along with them
-	KernelProducts  int64 `json:"kernel_products"`     // by the kernels here
-	// of these, the forms that cuBLASLt is there for and has no algorithm of, at most limitFallen of them
+	LibraryProducts int64 `json:"library_products"`    // products of cuBLASLt
+	LibraryGELUs    int64 `json:"library_gelus"`       // of these, with a GELU
+	LibrarySums     int64 `json:"library_column_sums"` // of these, with column sums
+	KernelProducts  int64 `json:"kernel_products"`     // products of the device's own kernels
+	// the forms among these for which cuBLASLt exists but has no algorithm, at most limitFallen of
+	// them
 	Fallen       []string `json:"fallen,omitempty"`
-	Graphs       int64    `json:"graphs"`                // that were made
+	Graphs       int64    `json:"graphs"`                // created graphs
 	FailedGraphs int64    `json:"failed_graphs"`         // captures that failed: their segments were launched kernel by kernel
-	GraphError   string   `json:"graph_error,omitempty"` // of the last that failed
+	GraphError   string   `json:"graph_error,omitempty"` // error of the last failed graph
 }
 
 // limitFallen bounds the forms of products that a device lists as no library's.
@@ -76,7 +77,7 @@ func (w *work) tell() {
 	}
 }
 
-// Work tells what the device has done so far.
+// Work returns what the device has done so far.
 func (d *Device) Work() Work {
 	d.work.mu.Lock()
 	defer d.work.mu.Unlock()
@@ -85,8 +86,8 @@ func (d *Device) Work() Work {
 	return is
 }
 
-// OnWarning has a function told of what goes on in another way than was meant, also of what
-// did before. It is called from here, and from the goroutines of streams.
+// OnWarning sets a function for warnings about work that is done in another way than intended,
+// including earlier warnings. It is called from OnWarning, and from the goroutines of streams.
 func (d *Device) OnWarning(warn func(text string)) {
 	d.work.mu.Lock()
 	d.work.warn = warn

@@ -15,18 +15,18 @@ type device struct {
 	closed  bool
 }
 
-// New makes the oracle. It has no limit on memory.
+// New makes the oracle, a Device without a memory limit.
 func New() tensorops.Device {
 	return &device{memory: tensorops.NewHostMemory(0)}
 }
 
-// Name is "ref".
+// Name returns "ref".
 func (d *device) Name() string { return "ref" }
 
-// Path is "float64", the only one.
+// Path returns "float64", the only path.
 func (d *device) Path() string { return "float64" }
 
-// Memory tells how much tensor memory is in use.
+// Memory returns how much tensor memory is in use.
 func (d *device) Memory() tensorops.MemoryStats { return d.memory.Stats() }
 
 // NewStream starts a stream. Its goroutine ends with Close.
@@ -41,7 +41,7 @@ func (d *device) NewStream(name string) tensorops.Stream {
 	return s
 }
 
-// Close ends every stream, and gives all tensors' memory back.
+// Close closes every stream, and frees all tensors' memory.
 func (d *device) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 // checkID reports a row's token id that the vocabulary does not have.
 func checkID(row int, id int32, vocabulary int) error {
 	if id < 0 || int(id) >= vocabulary {
-		return fmt.Errorf("%w: row %d has id %d, the vocabulary has %d", tensorops.ErrToken, row, id, vocabulary)
+		return fmt.Errorf("%w: row %d holds token %d, but the vocabulary has %d tokens", tensorops.ErrToken, row, id, vocabulary)
 	}
 	return nil
 }

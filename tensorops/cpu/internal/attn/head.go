@@ -16,10 +16,10 @@ type Shape struct {
 	Queries, Keys, Dim int
 	Window             int     // 0: all
 	Whole              bool    // without a window
-	Onto               bool    // Forward goes on from what O and LSE hold
+	Onto               bool    // Forward continues from the contents of O and LSE
 	Scale              float32 // of the scores
-	// Mask stores the factors of query i's probabilities of the keys from first
-	// on, as many as dst holds; nil without dropout.
+	// Mask fills dst with the factors of query i's probabilities of the keys starting at first; nil
+	// without dropout.
 	Mask func(dst []float32, head, query, first int)
 }
 

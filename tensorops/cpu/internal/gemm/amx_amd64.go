@@ -32,8 +32,8 @@ func (TileKernel) LenB(k, n int) int { return amxLen(n, k) }
 // there for each strip of A, which goes past that cache.
 const amxDepth = 512
 
-// Depth cuts a product evenly. A tile of C goes on with the sums that it was read
-// with, so the cuts are not seen in the bits.
+// Depth cuts a product evenly. A tile of C continues with the sums that it loaded, so the cuts do not
+// change any bit.
 func (TileKernel) Depth(k int) int {
 	blocks := max(1, ceil(k, amxDepth))
 	return max(1, ceil(ceil(k, blocks), amxStep)) * amxStep

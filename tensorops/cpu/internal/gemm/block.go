@@ -10,7 +10,7 @@ type Block struct {
 	C       Matrix  // sums in contiguous rows
 	Add     bool
 	Out     Output // where the block is complete, and is to be bfloat16: C is then only read, and only where Add is set
-	Next    Memory // is fetched meanwhile, anew with each strip of B
+	Next    Memory // prefetched meanwhile, again with each strip of B
 }
 
 // fetched is what is fetched while the strip of B from column j on is multiplied: Next, or else the strip after it where B is

@@ -21,5 +21,5 @@
 // operand a strip holds arbitrary numbers, whose products are never stored. Where
 // bfloat16 is multiplied as such, the numbers are pairs of consecutive k.
 //
-// Its assembly is generated: see package asmgen beside it.
+// Its assembly is generated: see package asmgen.
 package gemm

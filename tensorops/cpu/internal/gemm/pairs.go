@@ -11,7 +11,7 @@ import "math"
 // kept as the bits of float32. An element of C is a sum over pairs in ascending order;
 // of a pair the product of the odd k is added first.
 //
-// Depths, and k, are numbers of k everywhere, but for an Operand, which counts words.
+// Depths, and k, are numbers of k everywhere, except in an Operand, which counts words.
 type PairKernel struct {
 	Name   string
 	MR, NR int

@@ -4,8 +4,8 @@ package guard
 
 import "testing"
 
-// Memory hands out pieces of memory. On this system nothing unreadable is behind
-// them.
+// Memory hands out pieces of memory. On this system no unreadable memory
+// follows them.
 type Memory struct{}
 
 // New is the memory of a test.

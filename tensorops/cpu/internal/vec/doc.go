@@ -1,4 +1,4 @@
-// Package vec holds the vectorised loops of the CPU device over slices of any
+// Package vec holds the vectorized loops of the CPU device over slices of any
 // length and alignment: activations, norms, cross-entropy, rotary embeddings,
 // dropout, optimizers, bfloat16. There is a path for AVX-512, one for AVX2, one
 // for NEON and one in Go. How the work is split over cores is its callers' business.
@@ -24,7 +24,7 @@
 // shorter one is a panic. Unless a function says otherwise, a result may be in
 // the place of an operand, but not overlap it in part.
 //
-// The package must not know tensors. Its assembly is generated: see asmgen beside it.
+// The package must not know tensors. Its assembly is generated: see package asmgen.
 package vec
 
 //go:generate sh -c "cd ../asmgen && go run . vec"

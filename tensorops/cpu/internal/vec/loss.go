@@ -2,7 +2,7 @@ package vec
 
 import "math"
 
-// Max returns the largest element, −Inf if there is none. A NaN is passed over.
+// Max returns the largest element, or −Inf for an empty slice. It skips NaN.
 func (k *Kernels) Max(x []float32) float32 { return k.max(x) }
 
 // sumBlock bounds how many numbers are summed in float32.

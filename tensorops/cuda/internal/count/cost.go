@@ -12,16 +12,16 @@ type Use uint8
 
 const (
 	Once     Use = iota // each byte is loaded, or stored, once
-	Again               // each byte is, once or more often; but for Times it is in a cache then
+	Again               // each byte is, once or more often; beyond Times it is in a cache
 	Some                // no more than these bytes: how many depends on the data
 	Cached              // some of these bytes, which are in a cache: nothing passes from memory
-	Gathered            // some of a larger matrix's rows: so many bytes of these
+	Gathered            // some of a larger matrix's rows, with a total of this many bytes
 )
 
 // Operand is memory that a kernel reads or writes.
 type Operand struct {
 	At                     uint64
-	Rows, RowBytes, Stride int64 // in bytes; rows that lie behind each other have a stride of RowBytes
+	Rows, RowBytes, Stride int64 // in bytes; contiguous rows have a stride of RowBytes
 	Use                    Use
 	Times                  int64 // that it passes from or to memory; 0 counts as 1
 	Of                     int64 // Gathered, Some: bytes that Rows·RowBytes are taken of; 0: of no more

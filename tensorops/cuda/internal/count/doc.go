@@ -14,7 +14,7 @@
 // That is what caches cannot spare. What they fail to spare is not counted: a product's and an
 // attention's tiles are read by many blocks, and count as read once, as the library's would.
 // Floating-point operations are those of products and of attention; element-wise work is bound by
-// its bytes. cuBLASLt's own kernels are not seen, only what it is asked for.
+// its bytes. cuBLASLt's own kernels are not seen, only the calls of the library.
 //
 // # How far the table is to be trusted
 //
@@ -26,7 +26,7 @@
 // and how many floating-point operations there are is the table's word; the sum of the products' is held to the
 // model's arithmetic (TestStep). Whether loads coalesce, and what caches lose, is not seen.
 //
-// A turnaround is counted on a device that is slower than the host: it goes on only where
+// A turnaround is counted on a device that is slower than the host: it continues only where
 // a thread of the host's waits for it and nothing else happens in the process, to the end of what is
 // waited for. When it has nothing left by then and is given more, it has been idle. A host that is kept
 // from its work looks like one that waits: so the least of several steps counts.

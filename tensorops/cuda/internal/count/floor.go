@@ -38,8 +38,8 @@ func Total(items []Item) (sum int64) {
 // bfloat16. The residual stream is of ResidualBytes; what is small beside a row (gammas, biases,
 // statistics) counts for nothing.
 //
-//   - norms: a branch's output is added to the residual stream and the sum normalised in one kernel
-//     (read both, write the sum and the normalised rows), twice a layer and once at the end. Backward one
+//   - norms: a branch's output is added to the residual stream and the sum normalized in one kernel
+//     (read both, write the sum and the normalized rows), twice a layer and once at the end. Backward one
 //     kernel makes the gradient of the input, adds the residual stream's, and sums up the weights'
 //     (read the gradient of the output, the input and the residual stream's gradient, write that).
 //   - GELU: forward (read, write) and backward (read the gradient and the input, write), in kernels of their own.

@@ -13,7 +13,7 @@ type What uint64
 // The kinds of events.
 const (
 	Kernel  What = iota + 1 // a kernel is launched
-	Product                 // cuBLASLt is asked for a product
+	Product                 // cuBLASLt computes a product
 	In                      // bytes are copied from the host
 	Out                     // bytes are copied to the host
 	Within                  // bytes are copied on the device

@@ -35,7 +35,7 @@ type Step struct {
 // Steps reads the log of a run.
 type Steps struct {
 	Log
-	All      []*Step // the last may be going on
+	All      []*Step // the last may be in progress
 	updating bool
 }
 

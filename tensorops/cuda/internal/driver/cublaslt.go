@@ -81,7 +81,7 @@ func (b *BLAS) Version() (major, minor int) { return b.version / 10000, b.versio
 // have been seen to reach past matrices with them.
 const oldestSums = 12_00_00
 
-// SumsColumns reports whether the library is asked for the column sums of what it multiplies.
+// SumsColumns reports whether this version of the library can compute column sums together with a product.
 func (b *BLAS) SumsColumns() bool { return b.version >= oldestSums }
 
 // BLASHandle is the library's state for one context.

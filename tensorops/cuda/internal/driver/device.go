@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// Device is what the driver tells of one GPU.
+// Device is the driver's description of one GPU.
 type Device struct {
-	Ordinal      int // by which it is asked for
+	Ordinal      int // its number in the driver
 	Name         string
 	Major, Minor int   // compute capability
 	Processors   int   // streaming multiprocessors
@@ -44,7 +44,7 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 		return nil, err
 	}
 	if ordinal < 0 || ordinal >= n {
-		return nil, fmt.Errorf("%w: device %d is asked for, the driver sees %d, counted from 0", ErrUnavailable, ordinal, n)
+		return nil, fmt.Errorf("%w: device %d was requested, but the driver sees %d devices, counted from 0", ErrUnavailable, ordinal, n)
 	}
 	var handle int32
 	if err := d.do(cuDeviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(ordinal)); err != nil {

@@ -1,6 +1,6 @@
-// Package driver calls CUDA's driver, NVRTC, its compiler, and cuBLASLt, its library for
-// products of matrices, without cgo: the libraries are opened when somebody asks for
-// them, and a machine that has none gets an error that says where they were looked for.
+// Package driver calls CUDA's driver, its compiler NVRTC, and its library for matrix products,
+// cuBLASLt, without cgo. The libraries are opened on first use. On a machine without them the error
+// says where they were searched.
 //
 // Its methods are the libraries' functions, with Go's types and errors. Those that need
 // a context use the calling thread's: callers lock their goroutine to a thread and

@@ -109,7 +109,7 @@ type Driver struct {
 	version int      // 12040 is 12.4
 }
 
-// Open opens the driver and initialises it.
+// Open opens the driver and initializes it.
 func Open(l Libraries) (*Driver, error) {
 	lib, err := openFirst("the driver's library", l.driverCandidates(), names)
 	if err != nil {

@@ -96,8 +96,8 @@ type heuristicResult struct {
 	reserved       [4]int32
 }
 
-// Plan asks the library for its algorithm with so much workspace. The plan is nil if it
-// has none.
+// Plan returns the library's algorithm for a product, within the given workspace; nil if it has
+// none.
 //
 // What it answers is a function of m, the library's version and the GPU: of the addresses
 // it is told what m says, and of all ways to split a sum the one that adds the pieces in

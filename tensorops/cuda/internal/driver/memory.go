@@ -5,7 +5,8 @@ import "unsafe"
 // Address is a place in a device's memory.
 type Address uint64
 
-// MemoryInfo is the device's memory: what is free, whoever holds the rest, and all of it.
+// MemoryInfo returns the device's free and total memory, in bytes, including the use of other
+// processes.
 func (d *Driver) MemoryInfo() (free, total int64, err error) {
 	var f, t uintptr
 	err = d.do(cuMemGetInfo, uintptr(unsafe.Pointer(&f)), uintptr(unsafe.Pointer(&t)))

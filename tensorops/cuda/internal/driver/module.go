@@ -63,7 +63,7 @@ func (l *Launch) Argument(bytes int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&l.argument)), LimitArgument)[:bytes]
 }
 
-// Launch puts a kernel into a stream, whose blocks have so many bytes of dynamic shared memory.
+// Launch launches a kernel on a stream. shared is the dynamic shared memory of each block, in bytes.
 // The argument is copied.
 func (d *Driver) Launch(f Function, grid, block [3]int, shared int, s Stream, l *Launch) error {
 	l.extra = [5]uintptr{argumentPointer, uintptr(unsafe.Pointer(&l.argument)), argumentSize, uintptr(unsafe.Pointer(&l.bytes))}

@@ -1,7 +1,7 @@
 package driver
 
-// Nowhere is a driver without a GPU: whatever it is asked for succeeds, and nothing is done. It is
-// to count what launches take.
+// Nowhere returns a driver without a GPU: every call succeeds and does nothing. It serves to count
+// the memory of launches.
 func Nowhere() *Driver { return &Driver{} }
 
 // BLASNowhere is such a library: it has an algorithm for every product.

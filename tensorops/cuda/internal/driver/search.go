@@ -16,7 +16,7 @@ type Libraries struct {
 	BLAS   string // libcublasLt.so, which comes as NVRTC does; or None
 }
 
-// None in place of a library's path means to do without it.
+// None, as the path of a library, disables the library.
 const None = "none"
 
 // driverCandidates are what the driver's library is called. The loader looks for names

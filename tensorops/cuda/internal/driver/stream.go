@@ -36,12 +36,12 @@ func (d *Driver) EndEvent(e Event) error { return d.do(cuEventDestroy, uintptr(e
 // Record puts the event into a stream.
 func (d *Driver) Record(e Event, s Stream) error { return d.do(cuEventRecord, uintptr(e), uintptr(s)) }
 
-// Wait waits until a stream has come to the event where it was last recorded. It tells
-// of kernels that failed before.
+// Wait waits until a stream has reached the place where the event was last recorded. It returns the
+// errors of earlier kernels.
 func (d *Driver) Wait(e Event) error { return d.do(cuEventSynchronize, uintptr(e)) }
 
-// WaitFor lets what is put into a stream from now on wait until another has come to the
-// event where it was last recorded. The event may be recorded again at once.
+// WaitFor makes later work of a stream wait until another stream has reached the place where the
+// event was last recorded. The event may be recorded again at once.
 func (d *Driver) WaitFor(s Stream, e Event) error {
 	return d.do(cuStreamWaitEvent, uintptr(s), uintptr(e), 0)
 }

@@ -4,8 +4,7 @@ package standin
 
 import "github.com/ebitengine/purego"
 
-// Library is the stand-in in this process, for tests to make trouble and to look at
-// what is left.
+// Library is this process's stand-in, with which tests cause failures and check for leaks.
 type Library struct {
 	// Fail makes the n-th call from now of a function, counted from 1, return a code once.
 	// The function "task" is whatever a stream does: failing it breaks the context.
@@ -19,7 +18,7 @@ type Library struct {
 	// Refuse lets cuBLASLt have no algorithm: RefuseAll, RefuseGELU, RefuseLate or RefuseSums; 0
 	// takes it back.
 	Refuse func(what int32)
-	// Wrong adds so much to every element of cuBLASLt's products in float32, until Reset.
+	// Wrong adds a number to every element of cuBLASLt's float32 products, until Reset.
 	Wrong func(by float32)
 	// Left counts what the devices' last contexts still had of a kind at their ends: memory,
 	// pinned, streams, events, modules or graphs; and what there is of contexts, programs and
@@ -41,8 +40,8 @@ type Library struct {
 	Hollow func(on int32)
 	// Processors sets how many multiprocessors the device has.
 	Processors func(n int32)
-	// Slow makes the device slower than the host: what streams have is done only when the host
-	// waits for it, and has made no call for so many microseconds. 0: as fast as it is.
+	// Slow makes the device slower than the host: it runs the work of streams only when the host
+	// waits for it and has made no call for quietUS microseconds. 0: full speed.
 	Slow func(quietUS int32)
 	// Most is the most bytes at a time since the log was begun, of "memory" or "pinned".
 	Most func(what string) int64
@@ -86,7 +85,7 @@ func (l *Library) Touched(launch uint64) (loaded, stored []Run) {
 
 // What Refuse refuses.
 const (
-	RefuseAll  = 1 // when an algorithm is asked for
+	RefuseAll  = 1 // when an algorithm is requested
 	RefuseGELU = 2 // those with a GELU
 	RefuseLate = 3 // when they are run
 	RefuseSums = 4 // those with column sums
