@@ -9,18 +9,18 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// changes are a scheduler actor's.
+// changes holds the changes of a scheduler actor.
 type changes struct {
-	due     []Request      // that take effect at a step to come
-	rates   []event.Change // in effect, in the order of their steps
-	pauses  bool           // the journal has one that no resumption there takes back
-	writing int            // that are not journalled yet
-	resumes int            // resumptions among them
-	held    []Request      // pauses that were asked for after those: they take effect after them
-	hold    int64          // the first step behind which one of those takes effect
+	due     []Request      // changes for a later step
+	rates   []event.Change // rate changes in effect, in the order of their steps
+	pauses  bool           // the journal has a pause without a later resume
+	writing int            // number of changes not journaled yet
+	resumes int            // resumes among them
+	held    []Request      // pauses requested after those; they take effect after them
+	hold    int64          // the first step after which one of those takes effect
 }
 
-// journal asks the metrics actor to journal a change; journalled says that it is.
+// journal asks the metrics actor to journal a change; journalled confirms it.
 type (
 	journal struct {
 		Header
@@ -32,8 +32,8 @@ type (
 	}
 )
 
-// newChanges takes up those that were journalled: rates from the beginning, the rest from
-// the step on that the run goes on from.
+// newChanges starts with the journaled changes: all rates, and everything else from the step at
+// which the run resumes.
 func newChanges(journalled []event.Change, step int64) (c changes) {
 	for _, ch := range journalled {
 		c.journalled(ch)
@@ -44,7 +44,7 @@ func newChanges(journalled []event.Change, step int64) (c changes) {
 	return c
 }
 
-// journalled notes a change that the journal has.
+// journalled records a change that is in the journal.
 func (c *changes) journalled(ch event.Change) {
 	switch ch.Kind {
 	case event.ChangePause:
@@ -54,11 +54,12 @@ func (c *changes) journalled(ch event.Change) {
 	}
 }
 
-// take notes a change that is journalled, or needs no journal. It returns the rates that it cancels.
+// take applies a change that is in the journal or needs no journal. It returns the rate changes
+// that it cancels.
 func (c *changes) take(r Request) (cancelled []event.Change) {
 	switch r.Kind {
-	case event.ChangeRate: // of several at a step the last one counts
-		// Those that were to take effect at once belong to steps that were lost since.
+	case event.ChangeRate: // the last one for a step counts
+		// Changes that were to take effect at once belonged to steps that were lost since.
 		c.rates = slices.DeleteFunc(c.rates, func(o event.Change) bool {
 			pending := o.Now && o.Step > r.Step
 			if pending {
@@ -79,12 +80,12 @@ func (c *changes) take(r Request) (cancelled []event.Change) {
 	return cancelled
 }
 
-// between reports whether a change takes effect when a step has ended, as far as is known.
+// between reports whether a change is known to take effect after a step has ended.
 func (c *changes) between(step int64) bool {
 	return c.writing > 0 || slices.ContainsFunc(c.due, func(r Request) bool { return r.Step <= step })
 }
 
-// rate is the learning rate of a step.
+// rate returns the learning rate of a step.
 func (a *schedulerActor) rate(step int64) float64 {
 	r := a.spec.Rate
 	for _, ch := range a.changes.rates {
@@ -95,8 +96,8 @@ func (a *schedulerActor) rate(step int64) float64 {
 	return r.At(step)
 }
 
-// request takes a change. What has to be journalled takes effect when it is; until then no
-// step after it begins.
+// request handles a requested change. A change that must be journaled takes effect after it is;
+// until then no later step starts.
 func (a *schedulerActor) request(ctx actor.Context, r Request) {
 	err := r.Check()
 	if err == nil && r.Kind == event.ChangeStop && r.Step > 0 {
@@ -111,11 +112,11 @@ func (a *schedulerActor) request(ctx actor.Context, r Request) {
 	if a.phase == event.Train {
 		now++
 	}
-	// What names no step changes no figures, and need not happen again; a resumption only takes
-	// back what would.
+	// A change without a step does not affect results and need not be repeated; a resume only
+	// cancels pauses.
 	needs := r.Step > 0 || r.Kind == event.ChangeRate
 	if r.Kind == event.ChangeResume {
-		needs = a.changes.pauses || a.changes.writing > 0 // one of those may be a pause, which it must not overtake
+		needs = a.changes.pauses || a.changes.writing > 0 // one of them may be a pause, which it must not overtake
 	}
 	r.Now = r.Kind == event.ChangeRate && r.Step == 0
 	switch {
@@ -123,7 +124,7 @@ func (a *schedulerActor) request(ctx actor.Context, r Request) {
 		a.changes.held = append(a.changes.held, r)
 		return
 	case r.Kind == event.ChangeResume:
-		a.changes.held = nil // those it takes back
+		a.changes.held = nil // the resume cancels them
 	}
 	if r.Step = max(r.Step, now); a.spec.WriteChange == nil || !needs {
 		a.changed(ctx, r, false)
@@ -138,7 +139,7 @@ func (a *schedulerActor) request(ctx actor.Context, r Request) {
 	ctx.Request(a.peers.Metrics, &journal{a.header(), r})
 }
 
-// resumed applies the pauses that waited until a resumption was journalled.
+// resumed applies the pauses that waited until a resume was journaled.
 func (a *schedulerActor) resumed(ctx actor.Context) {
 	if a.changes.resumes--; a.changes.resumes > 0 {
 		return
@@ -150,20 +151,21 @@ func (a *schedulerActor) resumed(ctx actor.Context) {
 	}
 }
 
-// stopsAt says why the run can't stop at the end of a step. Whoever names one wants the
-// checkpoint of that step, no other.
+// stopsAt returns the error if the run can't stop at the end of a step. A request that names a step
+// wants the checkpoint of that step and no other.
 func (a *schedulerActor) stopsAt(step int64) error {
 	switch {
 	case step <= a.state.Step:
-		return fmt.Errorf("%w: step %d has ended, %d steps have; name a later one, or none to stop as soon as possible", event.ErrStep, step,
+		return fmt.Errorf("%w: step %d has already ended (%d steps have): give a later step, or none to stop as soon as possible", event.ErrStep,
+			step,
 			a.state.Step)
 	case step > a.spec.Steps:
-		return fmt.Errorf("%w: it ends with step %d, before step %d", event.ErrStep, a.spec.Steps, step)
+		return fmt.Errorf("%w: the run ends with step %d, before step %d", event.ErrStep, a.spec.Steps, step)
 	}
 	return nil
 }
 
-// changed puts a change into effect, or notes it for its step; journalled says that the journal has it.
+// changed applies a change, or records it for its step; journalled says that it is in the journal.
 func (a *schedulerActor) changed(ctx actor.Context, r Request, journalled bool) {
 	cancelled := a.changes.take(r)
 	if r.Kind == event.ChangeResume {
@@ -180,7 +182,7 @@ func (a *schedulerActor) changed(ctx actor.Context, r Request, journalled bool) 
 	a.takeDue()
 }
 
-// takeDue takes up what is due at the step that has ended, or is in progress.
+// takeDue applies the changes that are due at the step that has ended or is in progress.
 func (a *schedulerActor) takeDue() {
 	reached := a.state.Step
 	if a.phase == event.Train {

@@ -13,34 +13,33 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// written is the end of a checkpoint's write.
+// written is the result of writing a checkpoint.
 type written struct {
 	Saved
-	alone map[int]error // why ranks could not write their parts
+	alone map[int]error // errors of ranks that could not write their parts
 	err   error
 }
 
-// checkpointActor gathers the stages' state and writes it beside the training.
-// When the run stops, it finishes the checkpoint in progress first: a
-// checkpoint is whole or not there. Only one that stages in other processes have not written
-// their parts of is given up.
+// checkpointActor collects the stages' state and writes it while training continues. When the run
+// stops, it first finishes the checkpoint in progress: a checkpoint is complete or absent. It
+// abandons only a checkpoint for which stages in other processes have not written their parts.
 type checkpointActor struct {
 	part
 	log     *slog.Logger
 	peers   *Peers
 	begin   *BeginSave
-	early   []*StageState // came before BeginSave, which another actor sends
+	early   []*StageState // arrived before BeginSave, which another actor sends
 	got     barrier
 	states  []*StageState
-	alone   []bool   // ranks that could not write their parts: they send them
-	writing *keepers // nil: nothing is written
+	alone   []bool   // ranks that cannot write their parts and send them instead
+	writing *keepers // nil: no write in progress
 	ended   context.Context
 	end     context.CancelCauseFunc
 	writers sync.WaitGroup
 }
 
-// errEnded: the stages have left before they have written their parts of a checkpoint.
-var errEnded = errors.New("the run has ended before the stages have written their parts")
+// errEnded: the run ended before the stages had written their parts of a checkpoint.
+var errEnded = errors.New("the run ended before the stages had written their parts")
 
 func (a *checkpointActor) Receive(ctx actor.Context) {
 	defer a.rethrow(ctx)
@@ -89,27 +88,28 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 		}
 		ctx.Send(a.peers.Scheduler, &m.Saved)
 	case *actor.Stopping:
-		// The writer's last message finds nobody; the file is what counts.
+		// The writer's last message is not received; the file is what counts.
 		a.end(errEnded)
 		a.writers.Wait()
 	}
 }
 
-// giveUp has ranks send their parts from now on, and the others of their processes too.
+// giveUp makes ranks send their parts from now on, together with the other ranks of their
+// processes.
 func (a *checkpointActor) giveUp(why map[int]error) {
 	for rank, err := range why {
 		if a.alone[rank] {
-			continue // by another one of the same process
+			continue // another rank of the same process did so
 		}
 		for other := range a.alone {
 			a.alone[other] = a.alone[other] || a.spec.host(other) == a.spec.host(rank)
 		}
-		a.log.Warn("a stage can't write its part of checkpoints; its process sends what it saves from now on", "rank", rank, "process",
+		a.log.Warn("a stage cannot write its part of checkpoints; its process sends its parts from now on", "rank", rank, "process",
 			a.spec.host(rank), "err", err)
 	}
 }
 
-// pass gives the writer an answer that it has asked for. More than it asks for is nobody's.
+// pass hands an answer to the writer that requested it, and drops answers that were not requested.
 func (a *checkpointActor) pass(m any) {
 	select {
 	case a.writing.answers <- m:
@@ -120,7 +120,7 @@ func (a *checkpointActor) pass(m any) {
 	}
 }
 
-// take adds a stage's part; the last one starts the writing.
+// take adds a stage's part; the last part starts the write.
 func (a *checkpointActor) take(ctx actor.Context, m *StageState) {
 	if a.begin == nil || a.begin.Step != m.Step {
 		a.early = append(a.early, m)
@@ -145,12 +145,12 @@ func (a *checkpointActor) take(ctx actor.Context, m *StageState) {
 	}
 	a.begin, a.states, a.writing = nil, nil, w
 	a.got.reset()
-	if !a.spec.inPlace(begin.Step) { // else nobody may change what is written
+	if !a.spec.inPlace(begin.Step) { // otherwise the tensors being written must not change
 		ctx.Send(a.peers.Scheduler, &StateCopied{begin.Header})
 	}
 	a.cell.store(event.Snapshot{Step: begin.Step, Doing: event.Writing})
 	a.writers.Add(1)
-	go func() { // ends with the write; Stopping waits for it
+	go func() { // ends with the write; the Stopping handler waits for it
 		defer a.writers.Done()
 		start := time.Now()
 		dir, err := w.write()

@@ -17,11 +17,11 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// ErrMessage: what came from another process is no message that an actor here takes.
+// ErrMessage: something from another process is not a message for an actor of this process.
 var ErrMessage = errors.New("not a message for this process")
 
-// Codec turns the messages of one attempt into what goes to other processes, and back. It
-// knows the tables, so that orders travel without them. Safe for concurrent use.
+// Codec encodes the messages of one attempt for other processes and decodes theirs. It knows the
+// tables, so that orders travel without them. It is safe for concurrent use.
 type Codec struct {
 	*local
 	tables     tables
@@ -40,31 +40,32 @@ const (
 	toStages
 )
 
-// newCodec makes the codec of a process that takes what the coordinator, which is at boss, or stages send.
+// newCodec makes the codec of a process that receives messages of the coordinator, whose address is
+// boss, or of stages.
 func newCodec(l *local, t tables, takes direction, boss string) *Codec {
 	c := &Codec{local: l, tables: t, takes: takes, boss: boss, batches: &batchPool{}}
 	c.stages, c.neighbours = sync.OnceValue(c.stagePIDs), sync.OnceValue(c.findNeighbours)
 	return c
 }
 
-// Attempt identifies the attempt.
+// Attempt returns the id of the attempt.
 func (c *Codec) Attempt() uuid.UUID { return c.id.attempt }
 
-// Packed is a message on its way to another process.
+// Packed is an encoded message for another process.
 type Packed struct {
 	Message *wire.Message
-	// Parts are the numbers behind the message, little-endian, in memory that must stay as it
-	// is until Release is called, once. A message without any is a control message.
+	// Parts are the numbers that follow the message, little-endian. Their memory must not change
+	// until Release is called, exactly once. A message without numbers is a control message.
 	Parts [][]byte
-	// Pieces are the numbers in place of Parts, where these are on a device that the host
-	// cannot address. They too stay as they are until Release.
+	// Pieces are the numbers, in place of Parts, if they are on a device that the host cannot
+	// address. They must not change until Release, either.
 	Pieces  *tensorops.Pieces
 	Release func()
-	Bulk    bool // it goes the way of tensors, even if it has none
+	Bulk    bool // it travels over the tensor connection, even without numbers
 }
 
-// Pack makes a message ready to leave for another process. It fails for a message that
-// never leaves its own.
+// Pack encodes a message for another process. It fails with ErrMessage for a message that never
+// leaves its process.
 func (c *Codec) Pack(m any) (p Packed, err error) {
 	w := &wire.Message{}
 	p.Message, p.Release = w, func() {}
@@ -174,7 +175,7 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		}
 		w.Kind, p.Release = &wire.Message_Weight{Weight: v}, m.release
 	default:
-		return p, fmt.Errorf("%w: a %T stays in its own", ErrMessage, m)
+		return p, fmt.Errorf("%w: a %T cannot be sent to another process", ErrMessage, m)
 	}
 	w.Header = packHeader(h)
 	return p, nil
@@ -221,7 +222,7 @@ func packTensor(t tensorops.Tensor) *wire.Tensor {
 	return &wire.Tensor{Dtype: uint32(t.DType()), Dims: packDims(t.Shape())}
 }
 
-// numbers takes the numbers of a tensor, wherever they are.
+// numbers adds the numbers of a tensor, wherever they are.
 func (p *Packed) numbers(t tensorops.Tensor) {
 	var ok bool
 	if p.Pieces, ok = tensorops.Leaving(t); !ok {
@@ -229,7 +230,7 @@ func (p *Packed) numbers(t tensorops.Tensor) {
 	}
 }
 
-// wallNs is what this process's clock shows at a time.
+// wallNs returns what this process's clock shows at a time, in nanoseconds.
 func (c *Codec) wallNs(t time.Time) int64 {
 	if c.spec.Wall != nil {
 		return c.spec.Wall(t).UnixNano()
@@ -258,7 +259,7 @@ func packStageDone(m *StageDone, wallNs func(time.Time) int64) *wire.StageDone {
 	return d
 }
 
-// packPlaces names each file once.
+// packPlaces encodes places and names each file once.
 func packPlaces(places []trainstate.Place) *wire.WriteState {
 	w, number := &wire.WriteState{}, make(map[string]uint32)
 	for _, p := range places {
@@ -272,7 +273,7 @@ func packPlaces(places []trainstate.Place) *wire.WriteState {
 	return w
 }
 
-// failures are errors that callers of a run branch on, by their names on the wire.
+// failures maps the errors on which callers of a run branch to their names on the wire.
 var failures = map[string]error{
 	"out_of_memory": tensorops.ErrOutOfMemory,
 	"shape":         tensorops.ErrShape,
@@ -301,7 +302,7 @@ type RemoteError struct {
 func (e *RemoteError) Error() string { return e.Text }
 func (e *RemoteError) Unwrap() error { return e.kind }
 
-// packSlice says which part of a tensor one is; nil: it is whole.
+// packSlice encodes the part of a tensor; nil: the whole tensor.
 func packSlice(v stages.Saved) *wire.Slice {
 	if v.Whole == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Names of the actors, as people read them.
+// The names of the actors as users read them.
 const (
 	schedulerName  = event.Scheduler
 	loaderName     = "loader"
@@ -22,27 +22,27 @@ const (
 
 func stageName(rank int) string { return "stage " + strconv.Itoa(rank) }
 
-// SupervisorPrefix is what the ids of all actors of runs begin with.
+// SupervisorPrefix is the prefix of the ids of all actors of runs.
 const SupervisorPrefix = "troupe-"
 
-// SupervisorID is the id of the supervisor of an attempt, at the coordinator and, of the
-// stages that are there, in other processes. The ids of the other actors begin with it.
+// SupervisorID returns the id of an attempt's supervisor: the run's at the coordinator, and that of
+// its stages in each other process. The ids of the other actors start with it.
 func SupervisorID(attempt uuid.UUID) string { return SupervisorPrefix + attempt.String() }
 
-// actorID is the id of an actor below the supervisor of an attempt.
+// actorID returns the id of an actor below the supervisor of an attempt.
 func actorID(attempt uuid.UUID, name string) string { return SupervisorID(attempt) + "/" + name }
 
-// runID is the run and the attempt at it that an actor belongs to.
+// runID identifies the run and the attempt to which an actor belongs.
 type runID struct{ run, attempt uuid.UUID }
 
-// accepts reports whether a message is of this run and attempt.
+// accepts reports whether a message belongs to this run and attempt.
 func (r runID) accepts(m Header) bool { return m.Run == r.run && m.Attempt == r.attempt }
 
 func (r runID) header(step, order int64) Header {
 	return Header{Run: r.run, Attempt: r.attempt, Step: step, Order: order}
 }
 
-// Panic is a panic inside an actor, with the place it came from.
+// Panic is a panic inside an actor, with the stack trace.
 type Panic struct {
 	Value any
 	Stack []byte
@@ -52,39 +52,39 @@ type Panic struct {
 
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v\n%s", p.Value, p.Stack) }
 
-// Unwrap returns the error that was panicked with, if it was one.
+// Unwrap returns the panic's value if it was an error.
 func (p *Panic) Unwrap() error {
 	err, _ := p.Value.(error)
 	return err
 }
 
-// caught is deferred in goroutines that are no actor's, where a panic would end
-// the process: it makes it the goroutine's error.
+// caught is deferred in goroutines that do not belong to an actor, where a panic would end the
+// process. It turns the panic into the goroutine's error.
 func caught(err *error) {
 	if v := recover(); v != nil {
 		*err = &Panic{Value: v, Stack: debug.Stack()}
 	}
 }
 
-// part is what the actors of a run have in common.
+// part is the common part of the actors of a run.
 type part struct {
 	spec   *Spec
 	cell   *statusCell
 	runID  runID
-	failed bool // or told to halt: nothing starts any more
+	failed bool // or told to halt: nothing new starts
 
 	panicked bool
 }
 
-// fail tells the supervisor, which stops the run. step is where in the run it was.
+// fail tells the supervisor, which stops the run. step is the step of the failure.
 func (p *part) fail(ctx actor.Context, step int64, err error) {
 	p.failed = true
 	p.cell.store(event.Snapshot{Step: step, Doing: event.Failing})
 	ctx.Send(ctx.Parent(), &Failed{Header: p.runID.header(step, 0), Actor: p.cell.Load().Actor, Err: err})
 }
 
-// rethrow is deferred in every Receive. To the run a panic is its actor's failure as any
-// other; to protoactor it is one that supervision decides about.
+// rethrow is deferred in every Receive. For the run, a panic is a failure of its actor like any
+// other; protoactor hands it to supervision.
 func (p *part) rethrow(ctx actor.Context) {
 	if v := recover(); v != nil {
 		err := &Panic{Value: v, Stack: debug.Stack(), again: p.panicked}
@@ -94,10 +94,9 @@ func (p *part) rethrow(ctx actor.Context) {
 	}
 }
 
-// supervision is how the supervisor's children are supervised. None is ever restarted: an
-// actor that has panicked goes on as one that has failed, with what it owns, to release
-// that; when this panics too it is stopped. That the run ends is for the supervisor to
-// see to, which the actor has told.
+// supervision is the strategy for the supervisor's children. No actor is ever restarted. An actor
+// that has panicked continues as a failed one, to release what it owns; if it panics again it is
+// stopped. The actor has told the supervisor, which ends the run.
 var supervision = actor.NewOneForOneStrategy(0, 0, func(reason any) actor.Directive {
 	if p, ok := reason.(*Panic); ok && !p.again {
 		return actor.ResumeDirective
@@ -109,7 +108,7 @@ var supervision = actor.NewOneForOneStrategy(0, 0, func(reason any) actor.Direct
 type barrier struct {
 	came  []bool
 	n     int
-	first int // that is out; all before have come
+	first int // the first missing rank; all before it have reported
 	name  func(rank int) string
 }
 
@@ -134,8 +133,7 @@ func (r *barrier) reset() {
 	r.n, r.first = 0, 0
 }
 
-// snapshot says that reports are missing. The first rank that is out stands for
-// all of them.
+// snapshot describes the missing reports. The first missing rank stands for all of them.
 func (r *barrier) snapshot(step int64, p event.Phase) event.Snapshot {
 	s := event.Snapshot{Step: step, Phase: p, Doing: event.Waiting, Wait: event.WaitStages, Held: r.n, Need: len(r.came)}
 	if r.first < len(r.came) {

@@ -12,9 +12,8 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// decide adds up the step and sends the update. The squared norms are added in
-// the model's order of parameters, here and nowhere else, so the sum is the same
-// under every layout.
+// decide sums up the step and sends the update. The squared norms are added in the model's order of
+// parameters, only here, so the sum is the same in every layout.
 func (a *schedulerActor) decide(ctx actor.Context) {
 	wall, spent := time.Since(a.began), sysinfo.CPUTime()-a.spent
 	var sum float64
@@ -55,17 +54,17 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 	perSecond := float64(tokens) / wall.Seconds()
 	var peak *float64
 	if a.spec.PeakTokensPerS > 0 {
-		a.fastest = max(a.fastest, perSecond) // a peak that a step has passed was measured too low
+		a.fastest = max(a.fastest, perSecond) // a step faster than the measured peak shows that the measurement was too low
 		pct := 100 * perSecond / max(a.spec.PeakTokensPerS, a.fastest)
 		peak = &pct
 	}
 	var cores *float64
-	if spent > 0 && a.spec.Hosts == nil { // of other processes it is not known
+	if spent > 0 && a.spec.Hosts == nil { // unknown for other processes
 		n := spent.Seconds() / wall.Seconds()
 		cores = &n
 	}
-	// A rank that ended the step before early has worked for this one before it began:
-	// where its lead is lost again, there is more work than time.
+	// A rank that ended the previous step early has already worked for this one before it started.
+	// If it loses that lead again, its work exceeds the step's time.
 	bubble := max(0, 100*(1-float64(a.busy)/(float64(a.spec.ranks())*float64(wall))))
 	a.last = &event.StepEvent{Trace: a.trace, Clocks: a.clocks, Record: telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm,
 		LR: &rate, Tokens: a.state.Tokens,
@@ -86,7 +85,7 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// metrics are what the layers report beside the loss; nil: nothing.
+// metrics returns the metrics that the layers report besides the loss; nil: none.
 func (a *schedulerActor) metrics() map[string]float64 {
 	var values map[string]float64
 	for _, m := range a.losses.Metrics() {

@@ -18,10 +18,10 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-const limitText = 1 << 16 // bytes of a text from another process: an error, a stack, a name
+const limitText = 1 << 16 // limit of a text from another process, in bytes: an error, a stack, a name
 
-// Unpack makes a message of what came without numbers behind it from the process at an address, which the carrier
-// has authenticated. Everything in it is checked: another process may be broken, or not what it says.
+// Unpack decodes a message without numbers from the process at an address, which the carrier has
+// authenticated. It checks everything in the message: another process may be faulty or malicious.
 func (c *Codec) Unpack(w *wire.Message, from string) (any, error) {
 	h, err := c.header(w)
 	if err == nil {
@@ -36,7 +36,7 @@ func (c *Codec) Unpack(w *wire.Message, from string) (any, error) {
 	return c.unpackForCoordinator(h, w, from)
 }
 
-// unpackForStage takes what a coordinator or another stage sends a stage.
+// unpackForStage decodes a message of a coordinator or another stage to a stage.
 func (c *Codec) unpackForStage(h Header, w *wire.Message) (any, error) {
 	switch k := w.Kind.(type) {
 	case *wire.Message_Peers:
@@ -62,16 +62,17 @@ func (c *Codec) unpackForStage(h Header, w *wire.Message) (any, error) {
 	case *wire.Message_Leave:
 		return leave{}, nil
 	}
-	return nil, fmt.Errorf("%w: %T, at a stage", ErrMessage, w.Kind)
+	return nil, fmt.Errorf("%w: a stage does not take %T", ErrMessage, w.Kind)
 }
 
-// unpackForCoordinator takes what a stage sends the coordinator. Answers go to the sender, whatever address it names.
+// unpackForCoordinator decodes a message of a stage to the coordinator. Answers go to the sender,
+// whatever address the message names.
 func (c *Codec) unpackForCoordinator(h Header, w *wire.Message, from string) (any, error) {
 	switch k := w.Kind.(type) {
 	case *wire.Message_DataRequest:
 		r := k.DataRequest
 		if n := len(r.GetFields()); n > stages.MaxFields {
-			return nil, fmt.Errorf("%w: a request for %d fields, of at most %d", ErrMessage, n, stages.MaxFields)
+			return nil, fmt.Errorf("%w: a request for %d fields; the limit is %d", ErrMessage, n, stages.MaxFields)
 		}
 		return &DataRequest{Header: h, Phase: event.Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(),
 			Tokens: r.GetTokens(), Targets: r.GetTargets(), Fields: r.GetFields(), ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
@@ -103,33 +104,34 @@ func (c *Codec) unpackForCoordinator(h Header, w *wire.Message, from string) (an
 		return &ReadWeight{Header: h, Request: r.GetRequest(), Param: cut(r.GetName()), Part: cut(r.GetPart()),
 			ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
 	}
-	return nil, fmt.Errorf("%w: %T, at the coordinator", ErrMessage, w.Kind)
+	return nil, fmt.Errorf("%w: the coordinator does not take %T", ErrMessage, w.Kind)
 }
 
 func (c *Codec) header(w *wire.Message) (Header, error) {
 	h := w.GetHeader()
 	run, err := uuid.FromBytes(h.GetRun())
 	if err != nil {
-		return Header{}, fmt.Errorf("%w: the run's id has %d bytes, not 16", ErrMessage, len(h.GetRun()))
+		return Header{}, fmt.Errorf("%w: the run's id has %d bytes, want 16", ErrMessage, len(h.GetRun()))
 	}
 	attempt, err := uuid.FromBytes(h.GetAttempt())
 	if err != nil {
-		return Header{}, fmt.Errorf("%w: the attempt's id has %d bytes, not 16", ErrMessage, len(h.GetAttempt()))
+		return Header{}, fmt.Errorf("%w: the attempt's id has %d bytes, want 16", ErrMessage, len(h.GetAttempt()))
 	}
 	m := Header{Run: run, Attempt: attempt, Step: h.GetStep(), Order: h.GetOrder()}
 	if !c.id.accepts(m) {
-		return m, fmt.Errorf("%w: it is of attempt %v at run %v, here is %v of %v", ErrMessage, attempt, run, c.id.attempt, c.id.run)
+		return m, fmt.Errorf("%w: it belongs to attempt %v of run %v, but this process has attempt %v of run %v", ErrMessage, attempt, run,
+			c.id.attempt, c.id.run)
 	}
 	if m.Step < 0 || m.Order < 0 {
-		return m, fmt.Errorf("%w: step %d, order %d", ErrMessage, m.Step, m.Order)
+		return m, fmt.Errorf("%w: impossible step %d or order %d", ErrMessage, m.Step, m.Order)
 	}
 	return m, nil
 }
 
-// peers are the coordinator's actors, and the stages that this process knows already.
+// peers returns the coordinator's actors, and the stages that this process already knows.
 func (c *Codec) peers(h Header, p *wire.Peers) (any, error) {
 	if int(p.GetRanks()) != c.spec.ranks() {
-		return nil, fmt.Errorf("%w: peers are %d stages, the grid has %d ranks", ErrMessage, p.GetRanks(), c.spec.ranks())
+		return nil, fmt.Errorf("%w: the peers have %d stages, but the grid has %d ranks", ErrMessage, p.GetRanks(), c.spec.ranks())
 	}
 	m := &Peers{Header: h, Stages: c.stages()}
 	for name, at := range map[string]struct {
@@ -138,15 +140,15 @@ func (c *Codec) peers(h Header, p *wire.Peers) (any, error) {
 	}{schedulerName: {p.GetScheduler(), &m.Scheduler}, loaderName: {p.GetLoader(), &m.Loader},
 		checkpointName: {p.GetCheckpoint(), &m.Checkpoint}} {
 		if at.from.GetId() != actorID(c.id.attempt, name) {
-			return nil, fmt.Errorf("%w: the %s is said to be %.100q", ErrMessage, name, at.from.GetId())
+			return nil, fmt.Errorf("%w: the actor %s has the unexpected id %.100q", ErrMessage, name, at.from.GetId())
 		}
 		*at.to = actor.NewPID(c.boss, at.from.GetId())
 	}
 	return m, nil
 }
 
-// stagePIDs are the stages, as this process reaches them. All stages here share them: with
-// a list for each, memory would grow with the square of their number.
+// stagePIDs returns the stages under their addresses in this process. All stages here share the
+// list: with one list for each, memory would grow with the square of their number.
 func (c *Codec) stagePIDs() []*actor.PID {
 	all := make([]*actor.PID, c.spec.ranks())
 	for rank := range all {
@@ -162,14 +164,14 @@ func (c *Codec) stagePIDs() []*actor.PID {
 func (c *Codec) order(h Header, o *wire.Order) (any, error) {
 	m := &Order{Header: h, Phase: event.Phase(o.GetPhase()), Trace: o.GetTrace(), Norms: o.GetNorms()}
 	if n := len(c.tables.replicas); int64(o.GetReplica()) >= int64(n) {
-		return nil, fmt.Errorf("%w: an order for replica %d of %d", ErrMessage, o.GetReplica(), n)
+		return nil, fmt.Errorf("%w: an order for replica %d, but there are %d replicas", ErrMessage, o.GetReplica(), n)
 	}
 	if u := o.GetSpeculative(); u != nil {
 		update := unpackUpdate(u)
 		m.Speculative = &update
 	}
 	if m.Phase != event.Train && (m.Phase != event.Eval || c.spec.EvalTable == nil) {
-		return nil, fmt.Errorf("%w: an order for phase %d", ErrMessage, o.GetPhase())
+		return nil, fmt.Errorf("%w: an order for the unknown phase %d", ErrMessage, o.GetPhase())
 	}
 	return c.tables.order(&c.spec, int(o.GetReplica()), *m), nil
 }
@@ -184,7 +186,7 @@ func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
 		loss := Loss{Microbatch: int(l.GetMicrobatch()), Report: stages.Report{Sum: l.GetSum(), Targets: l.GetTargets()}}
 		for _, v := range l.GetMetrics() {
 			if len(loss.Metrics) == stages.MaxMetrics {
-				return nil, fmt.Errorf("%w: more than %d metrics", ErrMessage, stages.MaxMetrics)
+				return nil, fmt.Errorf("%w: a report has more than %d metrics", ErrMessage, stages.MaxMetrics)
 			}
 			loss.Metrics = append(loss.Metrics, stages.Metric{Name: cut(v.GetName()), Sum: v.GetSum(), Count: v.GetCount(), Total: v.GetTotal()})
 		}
@@ -209,14 +211,14 @@ func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
 func unpackNorms(all []*wire.Norm) (norms []stages.Norm, err error) {
 	for _, n := range all {
 		if n.GetParam() < 0 || n.GetParam() >= limitParams {
-			return nil, fmt.Errorf("%w: the norm of parameter %d, of at most %d", ErrMessage, n.GetParam(), limitParams)
+			return nil, fmt.Errorf("%w: the norm of parameter %d; the limit is %d", ErrMessage, n.GetParam(), limitParams)
 		}
 		norms = append(norms, stages.Norm{Param: int(n.GetParam()), Squared: n.GetSquared()})
 	}
 	return norms, nil
 }
 
-// limitParams bounds a model's parameters, of which each has a tensor.
+// limitParams limits the number of a model's parameters, each of which is a tensor.
 const limitParams = 1 << 20
 
 func unpackUpdate(u *wire.Update) stages.Update {
@@ -230,25 +232,25 @@ func unpackFailure(f *wire.Failed) error {
 	return &RemoteError{Text: cut(f.GetError()), kind: failures[f.GetKind()]}
 }
 
-// cut makes a text one that a message can carry: short, and of valid characters.
+// cut makes a text fit into a message: short, and valid UTF-8.
 func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), limitText)], "\uFFFD") }
 
 // remoteRank checks the rank of a stage that reports from another process.
 func (c *Codec) remoteRank(rank int32) (int, error) {
 	if rank < 0 || int(rank) >= c.spec.ranks() || c.spec.host(int(rank)) == "" {
-		return 0, fmt.Errorf("%w: rank %d is not in another process", ErrMessage, rank)
+		return 0, fmt.Errorf("%w: rank %d does not exist or is not in another process", ErrMessage, rank)
 	}
 	return int(rank), nil
 }
 
 func (c *Codec) checkEdge(kind uint32, chunk int32) error {
 	if kind > uint32(scheduler.BackwardEdge) || chunk < 0 || int(chunk) >= c.spec.Table.NumChunks {
-		return fmt.Errorf("%w: edge %d of chunk %d, of %d", ErrMessage, kind, chunk, c.spec.Table.NumChunks)
+		return fmt.Errorf("%w: edge %d of chunk %d does not exist: there are %d chunks", ErrMessage, kind, chunk, c.spec.Table.NumChunks)
 	}
 	return nil
 }
 
-// checkData makes sure that a phase has a microbatch.
+// checkData checks that a phase has a microbatch.
 func (c *Codec) checkData(p event.Phase, chunk, microbatch int32) error {
 	t := c.spec.Table
 	if p == event.Eval {
@@ -256,7 +258,7 @@ func (c *Codec) checkData(p event.Phase, chunk, microbatch int32) error {
 	}
 	if t == nil || p != event.Train && p != event.Eval || chunk < 0 || int(chunk) >= t.NumChunks || microbatch < 0 ||
 		int(microbatch) >= c.spec.microbatches(p) {
-		return fmt.Errorf("%w: %v's microbatch %d for chunk %d", ErrMessage, p, microbatch, chunk)
+		return fmt.Errorf("%w: phase %v has no microbatch %d for chunk %d", ErrMessage, p, microbatch, chunk)
 	}
 	return nil
 }
@@ -265,20 +267,22 @@ func (c *Codec) action(a *wire.Action) (scheduler.Action, error) {
 	out := scheduler.Action{Chunk: a.GetChunk(), Type: scheduler.Type(a.GetType()), Microbatch: a.GetMicrobatch()}
 	if a.GetType() < uint32(scheduler.F) || a.GetType() > uint32(scheduler.B) || a.GetChunk() < 0 ||
 		int(a.GetChunk()) >= c.spec.Table.NumChunks || a.GetMicrobatch() < 0 {
-		return out, fmt.Errorf("%w: action %d of microbatch %d on chunk %d", ErrMessage, a.GetType(), a.GetMicrobatch(), a.GetChunk())
+		return out, fmt.Errorf("%w: an impossible action: type %d, microbatch %d, chunk %d", ErrMessage, a.GetType(), a.GetMicrobatch(),
+			a.GetChunk())
 	}
 	return out, nil
 }
 
-// Taken is a message whose numbers are on their way.
+// Taken is a decoded message whose numbers are still to be read.
 type Taken struct {
-	Parts   [][]byte          // the memory that they are to be read into
-	Pieces  *tensorops.Pieces // in place of Parts: they go to a device that the host cannot address
-	Message any               // to be sent when they are there
-	Release func()            // to be called when they never come
+	Parts   [][]byte          // the memory into which to read them
+	Pieces  *tensorops.Pieces // instead of Parts, if they go to a device that the host cannot address
+	Message any               // to be sent after they are read
+	Release func()            // to be called if they never arrive
 }
 
-// Take makes a message of what has numbers behind it, in parts of those lengths, and came from the process at an address.
+// Take decodes a message with numbers, in parts of the given lengths, from the process at an
+// address.
 func (c *Codec) Take(w *wire.Message, lens []int, from string) (taken Taken, err error) {
 	h, err := c.header(w)
 	if err == nil {
@@ -301,7 +305,7 @@ func (c *Codec) Take(w *wire.Message, lens []int, from string) (taken Taken, err
 	case *wire.Message_Weight:
 		o, parts, err = c.takeWeight(h, k.Weight, lens)
 	default:
-		err = fmt.Errorf("%w: %T has no numbers behind it", ErrMessage, w.Kind)
+		err = fmt.Errorf("%w: %T has no numbers", ErrMessage, w.Kind)
 	}
 	if err != nil {
 		return Taken{}, err
@@ -318,7 +322,7 @@ func (c *Codec) takeTransfer(h Header, t *wire.Transfer, lens []int) (owner, [][
 	m := &Transfer{Header: h, Kind: scheduler.EdgeKind(t.GetEdge()), To: t.GetTo(), Rank: t.GetRank(), Microbatch: t.GetMicrobatch(),
 		Slot: t.GetSlot(), Part: t.GetPart(), Extent: extent}
 	if t.GetTensor() == nil && len(lens) == 0 && c.spec.tensorSize(int(t.GetRank())) > 1 {
-		return m, nil, nil, nil // it comes within the group
+		return m, nil, nil, nil // it arrives within the group
 	}
 	var parts [][]byte
 	var pieces *tensorops.Pieces
@@ -326,8 +330,8 @@ func (c *Codec) takeTransfer(h Header, t *wire.Transfer, lens []int) (owner, [][
 	return m, parts, pieces, err
 }
 
-// takeInput makes the tensor of a Transfer: on the device that takes it, if that copies
-// pieces and has room. Else it waits in the host's memory for its turn.
+// takeInput allocates the tensor of a Transfer: on the receiving device, if the device copies
+// pieces and has room, otherwise in the host's memory until its turn.
 func (c *Codec) takeInput(t *wire.Transfer, lens []int) (x tensorops.Tensor, parts [][]byte, pieces *tensorops.Pieces, err error) {
 	if a := c.arrivals[t.GetRank()]; a != nil && len(lens) == 1 {
 		if x, err = newTensor(a, t.GetTensor(), lens); err == nil {
@@ -350,14 +354,14 @@ func (c *Codec) takeData(h Header, d *wire.Data, lens []int) (owner, [][]byte, e
 	}
 	n := int64(extent.Sequences) * int64(extent.Positions)
 	if len(lens) != 2+len(d.GetFields()) || n > math.MaxInt32 {
-		return nil, nil, fmt.Errorf("%w: tokens in %d parts, of %d positions", ErrMessage, len(lens), n)
+		return nil, nil, fmt.Errorf("%w: tokens in %d parts, for %d positions", ErrMessage, len(lens), n)
 	}
 	for i, count := range []int64{d.GetTokens(), d.GetTargets()} {
 		if count != 0 && count != n || int64(lens[i]) != 4*count {
-			return nil, nil, fmt.Errorf("%w: %d tokens in %d bytes, for %d positions", ErrMessage, count, lens[i], n)
+			return nil, nil, fmt.Errorf("%w: got %d tokens in %d bytes for %d positions", ErrMessage, count, lens[i], n)
 		}
 	}
-	b := c.batches.get(int(d.GetTokens()), int(d.GetTargets())) // and not for n, of which nothing may have come
+	b := c.batches.get(int(d.GetTokens()), int(d.GetTargets())) // not for n positions, of which none may have arrived
 	b.Extent = extent
 	parts := [][]byte{tensorops.HostBytes(b.Tokens), tensorops.HostBytes(b.Targets)}
 	for i, f := range d.GetFields() {
@@ -373,7 +377,7 @@ func (c *Codec) takeData(h Header, d *wire.Data, lens []int) (owner, [][]byte, e
 
 func (c *Codec) takeTied(h Header, t *wire.TiedGradient, lens []int) (owner, [][]byte, error) {
 	if t.GetFrom() < 0 || int(t.GetFrom()) >= c.spec.ranks() || t.GetParam() < 0 || t.GetFirst() < 0 || t.GetFirst() > tensorops.MaxDim {
-		return nil, nil, fmt.Errorf("%w: the gradient of parameter %d from rank %d", ErrMessage, t.GetParam(), t.GetFrom())
+		return nil, nil, fmt.Errorf("%w: an unexpected gradient of parameter %d from rank %d", ErrMessage, t.GetParam(), t.GetFrom())
 	}
 	x, parts, err := c.takeTensor(c.host, t.GetTensor(), lens)
 	return &TiedGradient{Header: h, From: t.GetFrom(), Grad: stages.TiedGrad{Param: int(t.GetParam()), Uses: unpackUses(t.GetUses()),
@@ -389,7 +393,7 @@ func (c *Codec) takeState(h Header, s *wire.StageState, lens []int) (owner, [][]
 		return c.takeKept(h, rank, s, lens)
 	}
 	if len(lens) != len(s.GetSaved()) {
-		return nil, nil, fmt.Errorf("%w: the state of rank %d comes in %d parts for %d tensors", ErrMessage, rank, len(lens), len(s.GetSaved()))
+		return nil, nil, fmt.Errorf("%w: the state of rank %d has %d parts for %d tensors", ErrMessage, rank, len(lens), len(s.GetSaved()))
 	}
 	m := &StageState{Header: h, Rank: rank, Copies: c.copies.NewArena(c.spec.stageName(rank) + ", checkpoint")}
 	var parts [][]byte
@@ -416,15 +420,15 @@ func (c *Codec) takeState(h Header, s *wire.StageState, lens []int) (owner, [][]
 	return m, parts, nil
 }
 
-// takeSlice notes which part of a whole tensor one is. The whole has room made for it before the
-// parts are compared with it: it may not be larger than they can be.
+// takeSlice records which part of a whole tensor a saved tensor is. Memory for the whole is
+// allocated before all parts arrive, so it may not exceed what the parts can fill.
 func (c *Codec) takeSlice(v *stages.Saved, numbers int, s *wire.Slice) (err error) {
 	if s == nil {
 		return nil
 	}
 	sharers := c.spec.sharers()
 	if sharers == 1 {
-		return fmt.Errorf("%w: a part of %s, and every rank has whole tensors", ErrMessage, v.Name)
+		return fmt.Errorf("%w: got a part of %s, but every rank has whole tensors", ErrMessage, v.Name)
 	}
 	whole, _, err := unpackDims(tensorops.Float32, s.GetWhole())
 	if err != nil {
@@ -435,7 +439,7 @@ func (c *Codec) takeSlice(v *stages.Saved, numbers int, s *wire.Slice) (err erro
 		n *= int64(d)
 	}
 	if most := 2 * int64(sharers) * int64(numbers); n > most {
-		return fmt.Errorf("%w: %d numbers of %s as a part of %d", ErrMessage, numbers, v.Name, n)
+		return fmt.Errorf("%w: got %d numbers of %s as a part of %d", ErrMessage, numbers, v.Name, n)
 	}
 	v.Whole = whole
 	v.Slice = stages.Slice{Dim: int(s.GetDim()), Sections: int(s.GetSections()), From: int(s.GetFrom()), To: int(s.GetTo()),
@@ -443,10 +447,10 @@ func (c *Codec) takeSlice(v *stages.Saved, numbers int, s *wire.Slice) (err erro
 	return nil
 }
 
-// takeKept takes what a stage keeps, of which only the description comes.
+// takeKept decodes the description of what a stage keeps; the numbers stay there.
 func (c *Codec) takeKept(h Header, rank int, s *wire.StageState, lens []int) (owner, [][]byte, error) {
 	if len(lens) > 0 || !c.spec.shares(rank) {
-		return nil, nil, fmt.Errorf("%w: rank %d keeps its state, and %d parts come", ErrMessage, rank, len(lens))
+		return nil, nil, fmt.Errorf("%w: rank %d keeps its state, but sent %d parts", ErrMessage, rank, len(lens))
 	}
 	m := &StageState{Header: h, Rank: rank, Kept: true}
 	for _, v := range s.GetSaved() {
@@ -464,23 +468,23 @@ func (c *Codec) takeKept(h Header, rank int, s *wire.StageState, lens []int) (ow
 	return m, nil, nil
 }
 
-// savedType is what a checkpoint has a tensor as.
+// savedType returns the type in which a checkpoint stores a tensor.
 func savedType(v *wire.Saved) (tensorops.DType, error) {
 	for _, t := range []tensorops.DType{tensorops.Float32, tensorops.BFloat16} {
 		if v.GetDtype() == uint32(t) {
 			return t, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: a checkpoint's tensor of type %d", ErrMessage, v.GetDtype())
+	return 0, fmt.Errorf("%w: a tensor of a checkpoint has the unknown type %d", ErrMessage, v.GetDtype())
 }
 
 func unpackPlaces(w *wire.WriteState) (places []trainstate.Place, err error) {
 	if len(w.GetFile()) != len(w.GetOffset()) {
-		return nil, fmt.Errorf("%w: %d files for %d places", ErrMessage, len(w.GetFile()), len(w.GetOffset()))
+		return nil, fmt.Errorf("%w: got %d files for %d places", ErrMessage, len(w.GetFile()), len(w.GetOffset()))
 	}
 	for i, n := range w.GetFile() {
 		if int64(n) >= int64(len(w.GetFiles())) {
-			return nil, fmt.Errorf("%w: file %d, of %d", ErrMessage, n, len(w.GetFiles()))
+			return nil, fmt.Errorf("%w: file %d does not exist: there are %d files", ErrMessage, n, len(w.GetFiles()))
 		}
 		places = append(places, trainstate.Place{File: cut(w.GetFiles()[n]), Offset: w.GetOffset()[i]})
 	}
@@ -491,7 +495,7 @@ func (c *Codec) takeWeight(h Header, w *wire.Weight, lens []int) (owner, [][]byt
 	m := &Weight{Header: h, Request: w.GetRequest()}
 	if w.GetError() != "" {
 		if len(lens) > 0 {
-			return nil, nil, fmt.Errorf("%w: an error comes with %d parts", ErrMessage, len(lens))
+			return nil, nil, fmt.Errorf("%w: an error has %d parts", ErrMessage, len(lens))
 		}
 		m.Err = &RemoteError{Text: cut(w.GetError())}
 		return m, nil, nil
@@ -502,7 +506,7 @@ func (c *Codec) takeWeight(h Header, w *wire.Weight, lens []int) (owner, [][]byt
 	return m, parts, err
 }
 
-// Uses go as a bit for each place.
+// Uses are encoded as one bit for each place.
 
 func packUses(u stages.Uses) (bits uint32) {
 	for place, used := range u {
@@ -523,14 +527,14 @@ func unpackUses(bits uint32) (u stages.Uses) {
 func unpackExtent(e *wire.Extent) (Extent, error) {
 	for _, n := range []int64{e.GetFirstSequence(), e.GetSequences(), e.GetPositions()} {
 		if n < 0 || n > math.MaxInt32 {
-			return Extent{}, fmt.Errorf("%w: a microbatch of %d sequences from %d on, of %d positions", ErrMessage, e.GetSequences(),
+			return Extent{}, fmt.Errorf("%w: an impossible microbatch of %d sequences starting at %d, of %d positions", ErrMessage, e.GetSequences(),
 				e.GetFirstSequence(), e.GetPositions())
 		}
 	}
 	return Extent{int(e.GetFirstSequence()), int(e.GetSequences()), int(e.GetPositions())}, nil
 }
 
-// takeTensor makes a tensor for numbers that come in parts of those lengths.
+// takeTensor allocates a tensor for numbers in parts of the given lengths.
 func (c *Codec) takeTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tensorops.Tensor, [][]byte, error) {
 	t, err := newTensor(a, w, lens)
 	if err != nil {
@@ -544,11 +548,12 @@ func (c *Codec) takeTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tenso
 	return t, parts, nil
 }
 
-// newTensor makes a tensor as another process describes it, if as many bytes come.
+// newTensor allocates a tensor that another process describes, if its size matches the bytes to
+// come.
 func newTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tensorops.Tensor, error) {
 	var none tensorops.Tensor
 	if w == nil || !known(w.GetDtype()) || len(w.GetDims()) > tensorops.MaxRank {
-		return none, fmt.Errorf("%w: a tensor of type %d with %d dimensions", ErrMessage, w.GetDtype(), len(w.GetDims()))
+		return none, fmt.Errorf("%w: an impossible tensor of type %d with %d dimensions", ErrMessage, w.GetDtype(), len(w.GetDims()))
 	}
 	dtype, total := tensorops.DType(w.GetDtype()), 0
 	for _, n := range lens {
@@ -559,23 +564,24 @@ func newTensor(a tensorops.Arena, w *wire.Tensor, lens []int) (tensorops.Tensor,
 		return none, err
 	}
 	if want != int64(total) {
-		return none, fmt.Errorf("%w: a tensor of %v%d is %d bytes, %d come", ErrMessage, dtype, shape, want, total)
+		return none, fmt.Errorf("%w: a tensor of %v%d has %d bytes, but %d were announced", ErrMessage, dtype, shape, want, total)
 	}
 	return tensorops.NewTensor(a, dtype, shape...)
 }
 
-// known reports whether a number names a type of elements.
+// known reports whether a number is the code of an element type.
 func known(dtype uint32) bool { return dtype <= math.MaxUint8 && tensorops.DType(dtype).Known() }
 
-// newArray makes an array as another process describes it, if as many bytes come.
+// newArray allocates an array that another process describes, if its size matches the bytes to
+// come.
 func newArray(w *wire.Tensor, size int) (a tensorops.Array, err error) {
-	if t := w.GetDtype(); !known(t) || tensorops.DType(t) == tensorops.BFloat16 { // there are no such fields
-		return a, fmt.Errorf("%w: a field of type %d", ErrMessage, w.GetDtype())
+	if t := w.GetDtype(); !known(t) || tensorops.DType(t) == tensorops.BFloat16 { // no field has this type
+		return a, fmt.Errorf("%w: a field has the unknown type %d", ErrMessage, w.GetDtype())
 	}
 	dtype := tensorops.DType(w.GetDtype())
 	shape, want, err := unpackDims(dtype, w.GetDims())
 	if err == nil && want != int64(size) {
-		err = fmt.Errorf("%w: a field of %v%d is %d bytes, %d come", ErrMessage, dtype, shape, want, size)
+		err = fmt.Errorf("%w: a field of %v%d has %d bytes, but %d were announced", ErrMessage, dtype, shape, want, size)
 	}
 	if err != nil {
 		return a, err
@@ -583,12 +589,12 @@ func newArray(w *wire.Tensor, size int) (a tensorops.Array, err error) {
 	return tensorops.NewArray(dtype, shape), nil
 }
 
-// unpackDims are a tensor's shape and size in bytes.
+// unpackDims returns a tensor's shape and size in bytes.
 func unpackDims(dtype tensorops.DType, dims []int64) (shape []int, bytes int64, err error) {
 	bytes, shape = int64(dtype.Size()), make([]int, 0, tensorops.MaxRank)
 	for i, d := range dims {
 		if i >= tensorops.MaxRank || d < 0 || d > tensorops.MaxDim || d > 0 && bytes > math.MaxInt64/d {
-			return nil, 0, fmt.Errorf("%w: a tensor of dimensions %d", ErrMessage, dims[:min(len(dims), tensorops.MaxRank+1)])
+			return nil, 0, fmt.Errorf("%w: a tensor has the impossible dimensions %d", ErrMessage, dims[:min(len(dims), tensorops.MaxRank+1)])
 		}
 		bytes *= d
 		shape = append(shape, int(d))

@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// device is the one that a rank computes on.
+// device returns the device on which a rank computes.
 func (s *Spec) device(rank int) tensorops.Device {
 	if len(s.Devices) > 0 {
 		return s.Devices[rank]
@@ -15,10 +15,10 @@ func (s *Spec) device(rank int) tensorops.Device {
 	return s.Device
 }
 
-// checkDevices makes sure that every rank has a device.
+// checkDevices checks that every rank has a device.
 func (s *Spec) checkDevices() error {
 	if n := len(s.Devices); n > 0 && n != s.ranks() {
-		return fmt.Errorf("%w: %d devices for %d ranks: give one for each, or a single one for all", ErrSpec, n, s.ranks())
+		return fmt.Errorf("%w: there are %d devices for %d ranks: give one for each rank, or one for all", ErrSpec, n, s.ranks())
 	}
 	for r := range s.ranks() {
 		if s.host(r) != "" {
@@ -29,7 +29,7 @@ func (s *Spec) checkDevices() error {
 			return fmt.Errorf("%w: rank %d has no device", ErrSpec, r)
 		}
 		if len(s.Devices) > 0 && !reflect.ValueOf(d).Comparable() {
-			return fmt.Errorf("%w: the device of rank %d, a %T, cannot be told from others: give a pointer to it", ErrSpec, r, d)
+			return fmt.Errorf("%w: the device of rank %d, a %T, is not comparable: pass a pointer", ErrSpec, r, d)
 		}
 	}
 	return nil
@@ -40,7 +40,8 @@ func (s *Spec) share(a, b int) bool {
 	return s.host(a) == s.host(b) && (len(s.Devices) == 0 || s.Devices[a] == s.Devices[b])
 }
 
-// copiesFrom reports whether a rank's device copies from another's memory, both in this process.
+// copiesFrom reports whether a rank's device can copy from another rank's memory, both in this
+// process.
 func (s *Spec) copiesFrom(to, from int) bool {
 	if s.host(to) != "" || s.host(from) != "" {
 		return false

@@ -9,20 +9,21 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// A run may keep its data, and the weights of its first stage, on the edge: the host of the coordinator and of that stage's
-// ranks. What the first stage gives to others, and gets from them, are activations and their gradients.
+// A run may keep its data, and the weights of its first stage, on the edge: the host of the
+// coordinator and of that stage's ranks. The first stage sends and receives only activations and
+// their gradients.
 
-// ErrEdge: something was to leave the edge that has to stay there.
-var ErrEdge = errors.New("it stays on the edge (cluster.edge)")
+// ErrEdge: a message would have left the edge with content that must stay there.
+var ErrEdge = errors.New("it must stay on the edge host (cluster.edge)")
 
-// ErrNotForIt: a process was to get something that none of its ranks needs.
+// ErrNotForIt: a process would have received content that none of its ranks needs.
 var ErrNotForIt = errors.New("the process has no rank that needs it")
 
 // Edge reports whether data and the first stage's weights stay on the edge.
 func (c *Codec) Edge() bool { return c.spec.Edge }
 
-// Leave says whether a message may leave for the process at an address: what a run may want to keep private goes only
-// to those that need it.
+// Leave checks whether a message may be sent to the process at an address: private content goes
+// only to processes that need it.
 func (c *Codec) Leave(m any, address string) error {
 	allowed := true
 	switch m := m.(type) {
@@ -42,12 +43,12 @@ func (c *Codec) Leave(m any, address string) error {
 	case allowed:
 		return nil
 	case c.spec.Edge && !c.spec.hasStage(address, 0):
-		return fmt.Errorf("%s for %s: %w", Name(m), address, ErrEdge)
+		return fmt.Errorf("sending %s to %s: %w", Name(m), address, ErrEdge)
 	}
-	return fmt.Errorf("%s for %s: %w", Name(m), address, ErrNotForIt)
+	return fmt.Errorf("sending %s to %s: %w", Name(m), address, ErrNotForIt)
 }
 
-// Name is what a message is called in the account of what has left a process.
+// Name returns the name of a message in the record of what has left a process.
 func Name(m any) string {
 	switch m := m.(type) {
 	case *Transfer:

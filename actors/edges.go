@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// edges are a rank's: from whom the inputs of its actions come and to whom its outputs go, in which memory, and the
-// credits that it has for outputs.
+// edges holds a rank's edges: from which ranks the inputs of its actions come and to which its
+// outputs go, in which memory, and its credits for outputs.
 type edges struct {
 	memory  *edgeMemory
 	own     []int32           // the rank's chunks
@@ -20,43 +20,43 @@ type edges struct {
 	credits scheduler.Credits // by chunk; of the rank's
 }
 
-// side are a chunk's edges of one kind, as a rank that has the chunk sees them.
+// side holds a chunk's edges of one kind, from the view of a rank that has the chunk.
 type side struct {
-	ins, outs []stages.Port // of each tensor that an action takes, and makes
+	ins, outs []stages.Port // of each tensor that an action takes and makes
 	from, to  []neighbour   // each chunk at the other end once
 	// How each of those tensors gets to this rank, and from it.
 	takes, sends []exchange
 }
 
-// neighbour is the other end of an edge.
+// neighbour is the chunk at the other end of an edge.
 type neighbour struct {
 	chunk int32
-	skip  int32   // 0: the chunk before or after; else 1 and the edge's place in the table's skips
-	ranks []int32 // that have the chunk, and that this rank sends to or takes from
+	skip  int32   // 0: the neighboring chunk; otherwise 1 plus the edge's index in the table's skips
+	ranks []int32 // ranks that have the chunk and exchange tensors with this rank
 }
 
-// exchange is how a tensor gets from the ranks that share one stage to those that share another, as one of them
-// sees it.
+// exchange describes how a tensor gets from the ranks of one stage to those of another, from the
+// view of one of them.
 type exchange struct {
 	edge   grid.Edge
-	place  int          // this rank's among those of its stage
+	place  int          // this rank's index among those of its stage
 	peers  []int32      // the ranks of the other stage
-	pieces []grid.Piece // that this rank sends, or takes
+	pieces []grid.Piece // pieces that this rank sends or takes
 	takes  bool
 }
 
-// outgoing is a piece of an output on its way.
+// outgoing is a piece of an output that is to be sent.
 type outgoing struct {
 	slot   int
 	rank   int32
 	part   int32
-	tensor tensorops.Tensor // none: the receiver gets the numbers within its group
+	tensor tensorops.Tensor // invalid: the receiver gets the numbers within its group
 }
 
-// none are the edges of an action without any.
+// none is the side of an action without edges.
 var none side
 
-// of are the edges of an action, and their kind.
+// of returns the edges of an action, and their kind.
 func (e *edges) of(a scheduler.Action) (*side, scheduler.EdgeKind) {
 	switch a.Type {
 	case scheduler.F:
@@ -67,7 +67,8 @@ func (e *edges) of(a scheduler.Action) (*side, scheduler.EdgeKind) {
 	return &none, scheduler.ForwardEdge
 }
 
-// take records that the inputs of a pass come in, and returns them as the stage takes them.
+// take records the arrival of a pass's inputs, and returns them in the form in which the stage
+// takes them.
 func (e *edges) take(l *tensorops.List, stage Compute, p *pass, mb *stages.Microbatch) (in []tensorops.Tensor) {
 	for slot, messages := range p.in {
 		var pieces []tensorops.Tensor
@@ -81,10 +82,10 @@ func (e *edges) take(l *tensorops.List, stage Compute, p *pass, mb *stages.Micro
 	return in
 }
 
-// give records that the outputs of a pass leave, each in its pieces (pass.out). It owns out.
+// give records the departure of a pass's outputs, each in its pieces (pass.out). It owns out.
 func (e *edges) give(l *tensorops.List, p *pass, out []tensorops.Tensor) {
 	if len(out) != len(p.outs) && l.Err() == nil {
-		l.Fail(fmt.Errorf("%w: %v made %d tensors, and %d are to be sent", stages.ErrInput, p.Action, len(out), len(p.outs)))
+		l.Fail(fmt.Errorf("%w: %v made %d tensors, but %d are to be sent", stages.ErrInput, p.Action, len(out), len(p.outs)))
 	}
 	for slot, t := range out {
 		if slot >= len(p.outs) { // after an error
@@ -95,11 +96,11 @@ func (e *edges) give(l *tensorops.List, p *pass, out []tensorops.Tensor) {
 	}
 }
 
-// divide records that one output leaves.
+// divide records the departure of one output.
 func (e *edges) divide(l *tensorops.List, p *pass, slot int, t tensorops.Tensor) {
 	x := &p.sends[slot]
 	first, limit := x.edge.Has(x.place)
-	last := -1 // that is all of t, and takes it along
+	last := -1 // the last piece that is all of t, and takes ownership of it
 	for i, piece := range x.pieces {
 		if piece.First == first && piece.Limit == limit {
 			last = i
@@ -140,17 +141,17 @@ func (e *edges) prepare(s *Spec, t *scheduler.Table, rank int) {
 func (e *edges) grant(c *scheduler.Credits) {
 	e.credits.SkipForward = append(e.credits.SkipForward[:0], c.SkipForward...)
 	e.credits.SkipBackward = append(e.credits.SkipBackward[:0], c.SkipBackward...)
-	for _, chunk := range e.own { // and not for all, of which there may be many
+	for _, chunk := range e.own { // not for all chunks, of which there may be many
 		e.credits.Forward[chunk], e.credits.Backward[chunk] = c.Forward[chunk], c.Backward[chunk]
 		for kind := range e.chunks[chunk] {
-			for _, n := range e.chunks[chunk][kind].to { // each of those ranks gives back what it takes
+			for _, n := range e.chunks[chunk][kind].to { // each of those ranks returns a credit
 				*e.credit(scheduler.EdgeKind(kind), chunk, n.skip) *= len(n.ranks)
 			}
 		}
 	}
 }
 
-// credit is what is left on an edge that begins at a chunk; skip as in neighbour.
+// credit returns the remaining credits of an edge that starts at a chunk; skip as in neighbour.
 func (e *edges) credit(kind scheduler.EdgeKind, chunk, skip int32) *int {
 	c := &e.credits
 	switch {
@@ -164,7 +165,8 @@ func (e *edges) credit(kind scheduler.EdgeKind, chunk, skip int32) *int {
 	return &c.SkipBackward[skip-1]
 }
 
-// lacksCredit is the first edge without one that a pass's output needs. Each rank that it goes to gives one back.
+// lacksCredit returns the first edge without a credit that a pass's output needs. Each receiving
+// rank returns one.
 func (e *edges) lacksCredit(p *pass) (neighbour, bool) {
 	for _, n := range p.to {
 		if *e.credit(p.kind, p.Chunk, n.skip) < len(n.ranks) {
@@ -181,7 +183,7 @@ func (e *edges) spend(p *pass) {
 	}
 }
 
-// edgesOf are those of a chunk as a rank that has it sees them, by kind.
+// edgesOf returns a chunk's edges by kind, from the view of a rank that has the chunk.
 func (s *Spec) edgesOf(t *scheduler.Table, rank, chunk int) *[2]side {
 	r := s.route(chunk)
 	both := &[2]side{{ins: r.Ins, outs: r.Outs}, {ins: r.GradOuts, outs: r.GradIns}}
@@ -193,7 +195,8 @@ func (s *Spec) edgesOf(t *scheduler.Table, rank, chunk int) *[2]side {
 	return both
 }
 
-// exchanges are those with the chunks of some ports, from which the rank takes, or to which it sends.
+// exchanges returns the exchanges with the chunks of some ports, from which the rank takes or to
+// which it sends.
 func (s *Spec) exchanges(t *scheduler.Table, rank, chunk int, ports []stages.Port, takes bool) (each []exchange, all []neighbour) {
 	for _, p := range ports {
 		x := s.exchange(rank, t.RankOf(p.Chunk), takes)
@@ -209,7 +212,7 @@ func (s *Spec) exchanges(t *scheduler.Table, rank, chunk int, ports []stages.Por
 	return each, all
 }
 
-// exchange is how a rank takes what a stage makes, or sends it what it makes itself.
+// exchange describes how a rank takes the output of a stage, or sends its own output to it.
 func (s *Spec) exchange(rank, stage int, takes bool) exchange {
 	x := exchange{place: s.place(rank)[grid.Tensor], peers: s.group(rank, stage), takes: takes}
 	own, others := s.tensorSize(rank), len(x.peers)
@@ -223,7 +226,7 @@ func (s *Spec) exchange(rank, stage int, takes bool) exchange {
 	return x
 }
 
-// peer is the rank that a piece goes to, or comes from.
+// peer returns the rank that a piece goes to, or comes from.
 func (x *exchange) peer(p grid.Piece) int32 {
 	if x.takes {
 		return x.peers[p.Sender]
@@ -231,7 +234,7 @@ func (x *exchange) peer(p grid.Piece) int32 {
 	return x.peers[p.Receiver]
 }
 
-// ranks are those that this rank sends to, or takes from.
+// ranks returns the ranks that this rank sends to, or takes from.
 func (x *exchange) ranks() (all []int32) {
 	for _, p := range x.pieces {
 		if r := x.peer(p); !slices.Contains(all, r) {
@@ -241,29 +244,32 @@ func (x *exchange) ranks() (all []int32) {
 	return all
 }
 
-// What crosses from one device to another crosses in memory that the host can address. A
-// stage whose memory it cannot address fetches what leaves for another device into a tensor of
-// the run's own, page-locked if its device has such memory, and uploads what comes from one; a
-// stage whose memory it can address sends and takes such tensors as they are. A device that
-// copies from the other one's memory (tensorops.Peer) does that instead: a stage sends a copy in
-// memory of its device's, which goes back when the other stage has copied it in its turn. The
-// copy is there for what a step's lists allocate to follow the list alone, and not the moment at
-// which another stage is done with a tensor: so addresses recur (see tensorops.Pool).
-// On one device a tensor is handed over, wherever it lies. To and from another process the
-// codec copies in pieces, if the device does (tensorops.Pieces).
+// Tensors move from one device to another in memory that the host can address. A stage whose memory
+// the host cannot address fetches a leaving tensor into one of the run's own, page-locked if its
+// device has such memory, and uploads an arriving one. A stage whose memory the host can address
+// sends and takes such tensors directly.
+//
+// A device that copies from the other device's memory (tensorops.Peer) does that instead: the
+// sending stage copies the tensor within its device's memory, and frees the copy after the other
+// stage has copied it in turn. Because of the copy, the allocations of a step's lists depend only
+// on the lists, not on the moment at which another stage is done with a tensor. So addresses recur
+// (see tensorops.Pool).
+//
+// On one device a tensor is handed over, wherever it is. To and from another process the codec
+// copies in pieces, if the device supports it (tensorops.Pieces).
 
-// edgeMemory is what a rank needs for it.
+// edgeMemory is a rank's memory for these transfers.
 type edgeMemory struct {
 	rank        int
 	spec        *Spec
-	own         tensorops.Arena // of the rank's stream
-	host        tensorops.Arena // the run's, for what crosses
-	locked      tensorops.Arena // of page-locked memory, for the same; nil: the device has none
-	device      tensorops.Arena // of the device's memory, for what another one copies from there; nil: none does
-	addressable bool            // by the host: the memory of this stage's device
+	own         tensorops.Arena // arena of the rank's stream
+	host        tensorops.Arena // the run's arena, for tensors between devices
+	locked      tensorops.Arena // page-locked memory for the same; nil: the device has none
+	device      tensorops.Arena // device memory from which another device copies; nil: none does
+	addressable bool            // the host can address the memory of this stage's device
 }
 
-// newEdgeMemory makes a rank's, whose stream there is.
+// newEdgeMemory makes a rank's edgeMemory; its stream must exist.
 func (l *local) newEdgeMemory(rank int) *edgeMemory {
 	h, name := &edgeMemory{rank: rank, spec: &l.spec, own: l.streams[rank].Arena(), host: l.host}, l.spec.stageName(rank)
 	for other := range l.spec.ranks() {
@@ -271,16 +277,16 @@ func (l *local) newEdgeMemory(rank int) *edgeMemory {
 			continue
 		}
 		if d, ok := l.spec.device(rank).(tensorops.PageLocker); ok && h.locked == nil {
-			h.locked = d.NewHostArena(name + " (what crosses)")
+			h.locked = d.NewHostArena(name + " (transfers)")
 		}
 		if h.device == nil && l.spec.copiesFrom(other, rank) {
-			h.device, _ = tensorops.Beside(h.own, name+" (what leaves)")
+			h.device, _ = tensorops.Beside(h.own, name+" (outgoing)")
 		}
 	}
 	return h
 }
 
-// close gives its memory back.
+// close frees the memory.
 func (h *edgeMemory) close() {
 	for _, a := range []tensorops.Arena{h.locked, h.device} {
 		if a != nil {
@@ -289,7 +295,7 @@ func (h *edgeMemory) close() {
 	}
 }
 
-// take makes a tensor for what crosses by way of the host.
+// take allocates a tensor for a transfer through the host.
 func (h *edgeMemory) take(like tensorops.Tensor) (tensorops.Tensor, error) {
 	if h.locked != nil {
 		out, err := tensorops.NewTensor(h.locked, like.DType(), like.Shape()...)
@@ -310,8 +316,8 @@ func addressable(a tensorops.Arena) (bool, error) {
 	return b.Mem != nil, nil
 }
 
-// send records that a tensor of the rank's leaves for another rank, and returns the one that
-// goes: on completion it is whole.
+// send records the departure of a tensor of this rank for another rank, and returns the tensor to
+// send: it is complete when the list is.
 func (h *edgeMemory) send(l *tensorops.List, t tensorops.Tensor, rank int) tensorops.Tensor {
 	if !t.Valid() || h.addressable || h.spec.share(h.rank, rank) {
 		return t
@@ -328,14 +334,14 @@ func (h *edgeMemory) send(l *tensorops.List, t tensorops.Tensor, rank int) tenso
 			l.Free(t)
 			return out
 		}
-		if !errors.Is(err, tensorops.ErrOutOfMemory) { // the host may have some
-			l.Fail(fmt.Errorf("what leaves for rank %d: %w", rank, err))
+		if !errors.Is(err, tensorops.ErrOutOfMemory) { // the host may have memory left
+			l.Fail(fmt.Errorf("transfer to rank %d: %w", rank, err))
 			return t
 		}
 	}
 	out, err := h.take(t)
 	if err != nil {
-		l.Fail(fmt.Errorf("what leaves for rank %d: %w", rank, err))
+		l.Fail(fmt.Errorf("transfer to rank %d: %w", rank, err))
 		return t
 	}
 	l.Fetch(tensorops.Bytes(out), t)
@@ -343,7 +349,7 @@ func (h *edgeMemory) send(l *tensorops.List, t tensorops.Tensor, rank int) tenso
 	return out
 }
 
-// receive records that a tensor from another rank comes in, and returns the one that this
+// receive records the arrival of a tensor from another rank, and returns the tensor that this
 // rank's operations take.
 func (h *edgeMemory) receive(l *tensorops.List, t tensorops.Tensor) tensorops.Tensor {
 	if !t.Valid() || h.addressable {
@@ -354,7 +360,7 @@ func (h *edgeMemory) receive(l *tensorops.List, t tensorops.Tensor) tensorops.Te
 		return t
 	}
 	if !t.Contiguous() {
-		l.Fail(fmt.Errorf("%w: %v comes from another device: it must be contiguous", tensorops.ErrShape, t))
+		l.Fail(fmt.Errorf("%w: %v comes from another device, so it must be contiguous", tensorops.ErrShape, t))
 	}
 	in := l.Alloc(t.DType(), t.Shape()...)
 	switch {

@@ -7,8 +7,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// join puts the slices together that the ranks of tensor groups, and with ZeRO replicas, have of a tensor: a checkpoint has
-// whole ones, whoever wrote it.
+// join assembles a tensor from the slices of the ranks of tensor groups and, with ZeRO, of
+// replicas: a checkpoint has whole tensors, whichever ranks wrote it.
 func join(saved []stages.Saved) ([]stages.Saved, error) {
 	out, at, filled := saved[:0:0], make(map[string]int), make(map[string]int)
 	for _, v := range saved {
@@ -34,13 +34,13 @@ func join(saved []stages.Saved) ([]stages.Saved, error) {
 	}
 	for name, i := range at {
 		if n := len(out[i].Bytes()) / out[i].DType.Size(); filled[name] != n {
-			return nil, fmt.Errorf("%w: the ranks have %d of the %d numbers of %s", stages.ErrInput, filled[name], n, name)
+			return nil, fmt.Errorf("%w: the ranks have only %d of the %d numbers of %s", stages.ErrInput, filled[name], n, name)
 		}
 	}
 	return out, nil
 }
 
-// wholeOf is a tensor of which one has a slice, with room for all of it.
+// wholeOf returns the tensor of which v is a slice, with memory for all of it.
 func wholeOf(v stages.Saved) stages.Saved {
 	n := 1
 	for _, d := range v.Whole {

@@ -13,21 +13,22 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// keepers writes a checkpoint of what the stages have given, and lets those that keep their
-// parts write them. One that can't has to send its part: then the checkpoint is written anew.
+// keepers writes a checkpoint from what the stages have sent, and lets the stages that keep their
+// parts write them. A stage that can't write has to send its part; then the checkpoint is written
+// again.
 type keepers struct {
 	spec    *Spec
 	cell    *statusCell
 	begin   *BeginSave
 	stages  []*actor.PID
 	root    *actor.RootContext
-	states  []*StageState   // one of each rank
-	answers chan any        // *StateWritten and *StageState of those that were asked
-	ended   context.Context // when nobody answers any more
-	alone   map[int]error   // why ranks could not write
+	states  []*StageState   // one for each rank
+	answers chan any        // *StateWritten and *StageState of the stages that were asked
+	ended   context.Context // done when no answer will come any more
+	alone   map[int]error   // errors of ranks that could not write
 }
 
-// write writes the checkpoint. It ends soon when ended does, unless all is here.
+// write writes the checkpoint. It returns soon after ended is done, unless everything has arrived.
 func (k *keepers) write() (dir string, err error) {
 	defer caught(&err)
 	defer k.release()
@@ -55,10 +56,10 @@ func (k *keepers) write() (dir string, err error) {
 	}
 }
 
-// tensorAt is a tensor that a stage keeps: its place among those of the rank.
+// tensorAt identifies a tensor that a stage keeps: its index among those of the rank.
 type tensorAt struct{ rank, index int }
 
-// saved are the tensors of all ranks, and who has those that are kept, by name.
+// saved returns the tensors of all ranks and, by name, the holders of those that are kept.
 func (k *keepers) saved() (saved []stages.Saved, holder map[string]tensorAt) {
 	holder = make(map[string]tensorAt)
 	for _, s := range k.states {
@@ -73,12 +74,12 @@ func (k *keepers) saved() (saved []stages.Saved, holder map[string]tensorAt) {
 	return saved, holder
 }
 
-// cantWriteError says which ranks could not write their parts.
+// cantWriteError names the ranks that could not write their parts.
 type cantWriteError struct{ ranks map[int]error }
 
 func (e *cantWriteError) Error() string {
 	for rank, err := range e.ranks {
-		return fmt.Sprintf("%d stages could not write their parts of the checkpoint, stage %d for one: %v", len(e.ranks), rank, err)
+		return fmt.Sprintf("%d stages could not write their parts of the checkpoint, for example stage %d: %v", len(e.ranks), rank, err)
 	}
 	return ""
 }
@@ -122,7 +123,7 @@ func (k *keepers) letWrite(places []trainstate.Place, holder map[string]tensorAt
 		case w.Err != nil:
 			cant.ranks[w.Rank] = w.Err
 		case len(w.Sums) != len(asked[w.Rank].Places):
-			cant.ranks[w.Rank] = fmt.Errorf("it told of %d tensors, of %d", len(w.Sums), len(asked[w.Rank].Places))
+			cant.ranks[w.Rank] = fmt.Errorf("it reported %d tensors, want %d", len(w.Sums), len(asked[w.Rank].Places))
 		}
 		got[w.Rank] = w.Sums
 		came.mark(w.Rank)
@@ -138,7 +139,7 @@ func (k *keepers) letWrite(places []trainstate.Place, holder map[string]tensorAt
 	return sums, nil
 }
 
-// next is the next answer.
+// next returns the next answer.
 func (k *keepers) next() (any, error) {
 	select {
 	case m := <-k.answers:
@@ -148,7 +149,7 @@ func (k *keepers) next() (any, error) {
 	}
 }
 
-// failed are the ranks that have to send their parts, after an error.
+// failed returns the ranks that have to send their parts, after an error.
 func (k *keepers) failed(err error, holder map[string]tensorAt) (ranks []int) {
 	var cant *cantWriteError
 	var wrong *trainstate.NotWrittenError
@@ -171,7 +172,7 @@ func (k *keepers) failed(err error, holder map[string]tensorAt) (ranks []int) {
 	return ranks
 }
 
-// fetch has ranks send what they keep.
+// fetch makes ranks send what they keep.
 func (k *keepers) fetch(ranks []int) error {
 	came := newBarrier(k.spec)
 	for rank := range k.states {
@@ -201,7 +202,7 @@ func (k *keepers) fetch(ranks []int) error {
 	return nil
 }
 
-// release gives the memory back, here and where it is kept.
+// release frees the memory, here and where it is kept.
 func (k *keepers) release() {
 	for rank, s := range k.states {
 		if s.Kept {

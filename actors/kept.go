@@ -8,19 +8,19 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// keptState is a stage's part of a checkpoint that it writes itself, because its process sees
-// the run's folder.
+// keptState is a stage's part of a checkpoint that it writes itself, because its process sees the
+// run's folder.
 type keptState struct {
 	state   *StageState
 	busy    bool // it is being written
-	dropped bool // and then is to be released
+	dropped bool // release it after the write
 }
 
-// keptStates are those of a stage.
+// keptStates holds the kept states of a stage.
 type keptStates struct {
 	states map[int64]*keptState // by step
-	quit   context.CancelFunc   // of what writes them
-	live   context.Context      // which it ends
+	quit   context.CancelFunc   // stops the writes
+	live   context.Context      // canceled by quit
 }
 
 func (k *keptStates) open() {
@@ -28,14 +28,14 @@ func (k *keptStates) open() {
 	k.live, k.quit = context.WithCancel(context.Background())
 }
 
-// ownWritten tells a stage that its part of a checkpoint is written, or can't be.
+// ownWritten tells a stage that its part of a checkpoint was written, or could not be.
 type ownWritten struct {
 	answer StateWritten
 }
 
 func (*ownWritten) IgnoreDeadLetterLogging() {}
 
-// keepState keeps a state, and returns what the checkpoint actor is told of it.
+// keepState keeps a state, and returns the message for the checkpoint actor.
 func (a *stageActor) keepState(s *StageState) *StageState {
 	a.kept.states[s.Step] = &keptState{state: s}
 	told := &StageState{Header: s.Header, Rank: s.Rank, Saved: slices.Clone(s.Saved), Kept: true}
@@ -45,12 +45,12 @@ func (a *stageActor) keepState(s *StageState) *StageState {
 	return told
 }
 
-// writeKept writes what is kept beside the training.
+// writeKept writes a kept state while training continues.
 func (a *stageActor) writeKept(ctx actor.Context, m *WriteState) {
 	k := a.kept.states[m.Step]
 	done := &ownWritten{StateWritten{Header: m.Header, Rank: a.rank}}
 	if k == nil || k.busy || len(m.Places) != len(k.state.Saved) {
-		done.answer.Err = fmt.Errorf("stage %d keeps nothing of step %d to be written to %d places", a.rank, m.Step, len(m.Places))
+		done.answer.Err = fmt.Errorf("stage %d keeps no state of step %d to write to %d places", a.rank, m.Step, len(m.Places))
 		ctx.Send(a.peers.Checkpoint, &done.answer)
 		return
 	}
@@ -74,11 +74,11 @@ func (a *stageActor) keptWritten(ctx actor.Context, m *ownWritten) {
 	ctx.Send(a.peers.Checkpoint, &m.answer)
 }
 
-// sendKept sends what it could not write.
+// sendKept sends a state that the stage could not write.
 func (a *stageActor) sendKept(ctx actor.Context, m *SendState) {
 	k := a.kept.states[m.Step]
 	if k == nil || k.busy {
-		a.fail(ctx, m.Step, fmt.Errorf("it keeps no state of step %d that could be sent", m.Step))
+		a.fail(ctx, m.Step, fmt.Errorf("the stage keeps no state of step %d to send", m.Step))
 		return
 	}
 	delete(a.kept.states, m.Step)

@@ -2,34 +2,33 @@ package actors
 
 import "time"
 
-// The bounds of this package's queues. What is in flight between stages is
-// bounded by the table's credits.
+// The limits of this package's queues. The credits of the table limit what is in flight between
+// stages.
 const (
-	// limitDataAhead is how many microbatches of tokens and targets a stage asks for ahead
-	// of their forward, for each chunk that takes any.
+	// limitDataAhead is the number of microbatches of tokens and targets that a stage requests
+	// ahead of their forward, for each chunk that reads any.
 	limitDataAhead = 4
-	// limitSaves is how many checkpoints may be in progress: one is written
-	// while training goes on.
+	// limitSaves is the number of checkpoints in progress: one is written while training continues.
 	limitSaves = 1
-	// LimitRecords is how many steps may wait for their line in metrics.jsonl, or
-	// for their event, before training waits for them.
+	// LimitRecords is the number of steps that may wait for their line in metrics.jsonl, or for
+	// their event, before training waits.
 	LimitRecords = 1024
-	// saveAgainFirst is the pause after a checkpoint that could not be written, for a reason that may
-	// pass, before another one is written; each is twice as long, up to saveAgainMost. Training
-	// continues meanwhile.
+	// saveAgainFirst is the pause after a failed write of a checkpoint, for a reason that may pass,
+	// before the next attempt. Each pause is twice as long, up to saveAgainMost. Training continues
+	// meanwhile.
 	saveAgainFirst = 200 * time.Millisecond
 	saveAgainMost  = time.Minute
-	// LimitLastSaves is how often the checkpoint with which a run ends is tried.
+	// LimitLastSaves is the number of attempts to write a run's last checkpoint.
 	LimitLastSaves = 6
-	// LimitWrites is how often a line of a run's files is tried to be written when the run was asked to stop, with the same
-	// pauses.
+	// LimitWrites is the number of attempts to write a line of a run's files after the run was
+	// asked to stop, with the same pauses.
 	LimitWrites = 6
-	// experienceSteps is how many of the last steps decide between applying an update
+	// experienceSteps is the number of last steps that decide between applying an update
 	// speculatively and waiting for it.
 	experienceSteps = 8
-	// throughput is how many messages a stage takes in a row before it lets other
+	// throughput is the number of messages that a stage takes in a row before it lets other
 	// goroutines run.
 	throughput = 300
-	// watchEvery is how often the watchdog looks for progress.
+	// watchEvery is the interval at which the watchdog checks for progress.
 	watchEvery = 200 * time.Millisecond
 )

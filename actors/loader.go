@@ -10,27 +10,28 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Source is the data that the loader reads. Its methods are pure functions of
-// their arguments, so that a resumed run reads the same.
+// Source is the data that the loader reads. Its methods are pure functions of their arguments, so
+// that a resumed run reads the same data.
 type Source interface {
-	// Train fills one sequence of a step: tokens and their targets.
+	// Train fills in one sequence of a step: tokens and their targets. step counts from 1, index
+	// from 0.
 	Train(step int64, index int, tokens, targets []int32) error
-	// Eval describes validation window index, of EvalWindows, by its length, and
-	// EvalFill fills it.
+	// EvalWindows returns the number of validation windows, EvalLen the length of the window with
+	// an index, and EvalFill fills it in.
 	EvalWindows() int
 	EvalLen(index int) int
 	EvalFill(index int, tokens, targets []int32) error
 }
 
-// Varied is a Source whose training sequences differ in length: Train is asked for TrainLen
-// positions. A microbatch is as long as the longest of its sequences, at most Spec.Context; the others
-// are filled up with positions that have no target.
+// Varied is a Source whose training sequences differ in length; Train then gets TrainLen positions.
+// A microbatch is as long as its longest sequence, at most Spec.Context; the other sequences are
+// padded with positions that have no target.
 type Varied interface {
 	Source
 	TrainLen(step int64, index int) int
 }
 
-// trainLen is the length of a sequence of a step.
+// trainLen returns the length of a sequence of a step.
 func (s *Spec) trainLen(step int64, index int) int {
 	if v, ok := s.Data.(Varied); ok {
 		return v.TrainLen(step, index)
@@ -38,7 +39,7 @@ func (s *Spec) trainLen(step int64, index int) int {
 	return s.Context
 }
 
-// stepTokens is the number of tokens of a step, those that only fill up left out.
+// stepTokens returns the number of tokens of a step, without padding.
 func (s *Spec) stepTokens(step int64) int64 {
 	if _, ok := s.Data.(Varied); !ok {
 		return int64(s.Sequences) * int64(s.Context)
@@ -50,22 +51,21 @@ func (s *Spec) stepTokens(step int64) int64 {
 	return n
 }
 
-// Samples is a Source whose data are not tokens. Its methods take the place of Train and
-// EvalFill; EvalLen is 1.
+// Samples is a Source whose data are not tokens. Its methods replace Train and EvalFill; EvalLen is
+// 1.
 type Samples interface {
 	Source
-	// TrainFields are the named fields of samples [first, first+count) of a step, each stacked to [count, …];
-	// EvalFields those of the validation's.
+	// TrainFields returns the named fields of the samples [first, first+count) of a step, each
+	// stacked to [count, …]. EvalFields returns those of the validation.
 	TrainFields(step int64, first, count int, names []string) ([]tensorops.Array, error)
 	EvalFields(first, count int, names []string) ([]tensorops.Array, error)
 }
 
-// Extent says which of a step's or a validation's sequences a microbatch has, and their
-// length.
+// Extent identifies the sequences of a microbatch within a step or a validation, and their length.
 type Extent struct{ FirstSequence, Sequences, Positions int }
 
-// loader answers requests for microbatches. It keeps no position: what a request
-// gets follows from its step and microbatch, so a resumed run reads on exactly.
+// loader answers requests for microbatches. It keeps no position: the data follow from step and
+// microbatch, so a resumed run continues at exactly the right place.
 type loader struct {
 	part
 	pool batchPool
@@ -89,10 +89,10 @@ func (a *loader) Receive(ctx actor.Context) {
 	}
 }
 
-// fill reads a microbatch. Validation's last one may hold fewer windows, and further ones none but blank positions
-// (see Spec.checkWindows);
-// sequences may differ in length: the shorter ones are filled up with positions
-// that have no target, which in a causal model change nothing before them.
+// fill reads a microbatch. Validation's last microbatch may hold fewer windows, and further ones
+// only blank positions (see Spec.checkWindows). Sequences may differ in length. Shorter ones are
+// padded with positions that have no target, which in a causal model do not affect the positions
+// before them.
 func (a *loader) fill(m *DataRequest) (*Batch, error) {
 	data, first := a.spec.Data, int(m.Microbatch)*a.spec.MicrobatchSize
 	count, positions, length := a.spec.MicrobatchSize, 0, data.EvalLen
@@ -139,7 +139,8 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 	return b, nil
 }
 
-// fillBlank makes a microbatch of one sequence without targets, which is there to be computed along with others'.
+// fillBlank makes a microbatch of one sequence without targets, which is only computed along with
+// those of other replicas.
 func (a *loader) fillBlank(m *DataRequest, positions int) *Batch {
 	if n := a.spec.Multiple; n > 1 {
 		positions = (positions + n - 1) / n * n
@@ -156,9 +157,9 @@ func (a *loader) fillBlank(m *DataRequest, positions int) *Batch {
 	return b
 }
 
-// fillFields is fill where the data are not tokens.
+// fillFields is fill for data that are not tokens.
 func (a *loader) fillFields(data Samples, m *DataRequest, e Extent) (b *Batch, err error) {
-	defer caught(&err) // in a program's own code
+	defer caught(&err) // for panics in the program's own code
 	b = a.pool.get(0, 0)
 	b.Extent = e
 	if m.Phase == event.Eval {
@@ -167,7 +168,7 @@ func (a *loader) fillFields(data Samples, m *DataRequest, e Extent) (b *Batch, e
 		b.Fields, err = data.TrainFields(m.Step, e.FirstSequence, e.Sequences, m.Fields)
 	}
 	if err == nil && len(b.Fields) != len(m.Fields) {
-		err = fmt.Errorf("%w: %d fields for %q", ErrSpec, len(b.Fields), m.Fields)
+		err = fmt.Errorf("%w: the data returned %d fields for %q", ErrSpec, len(b.Fields), m.Fields)
 	}
 	if err != nil {
 		b.Release()
@@ -184,24 +185,23 @@ func blank(tokens, targets []int32) {
 	}
 }
 
-// Batch are the tokens and targets of one microbatch, in host memory that goes
-// back to the loader's pool.
+// Batch holds the tokens and targets of one microbatch, in host memory of the loader's pool.
 type Batch struct {
 	Extent
-	Tokens, Targets []int32 // empty where not asked for
+	Tokens, Targets []int32 // empty if not requested
 	Fields          []tensorops.Array
 	pool            *batchPool
 }
 
-// Release gives the memory back.
+// Release returns the memory to the pool.
 func (b *Batch) Release() {
 	if b.pool != nil {
 		b.pool.put(b)
 	}
 }
 
-// batchPool keeps batches for reuse. It holds no more than were in flight at
-// once, which limitDataAhead bounds for each chunk.
+// batchPool keeps batches for reuse. It holds at most as many as were in flight at once, which
+// limitDataAhead limits for each chunk.
 type batchPool struct {
 	mu   sync.Mutex
 	free []*Batch

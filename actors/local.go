@@ -12,39 +12,39 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// local is what a process holds of a run beside its actors: the streams and the memory of
-// the stages that are in it.
+// local is what a process holds of a run besides its actors: the streams and the memory of the
+// stages in the process.
 type local struct {
 	spec Spec
 	id   runID
 	log  *slog.Logger
-	// shown is what those who are no actors of the run may read of its spec at any time; nil: it has ended.
+	// shown is the spec for readers that are not actors of the run; nil: the run has ended.
 	shown    atomic.Pointer[Spec]
 	apart    bool // some ranks are in other processes
 	system   *actor.ActorSystem
-	shutdown func() // of a system of the run's own, else nil
+	shutdown func() // for the run's own actor system, otherwise nil
 
 	streams []tensorops.Stream // by rank; nil: in another process
-	// arrivals have the memory of a rank's device for what comes to it from other processes in
-	// pieces; nil: it comes by way of the host's.
+	// arrivals has, by rank, memory of the rank's device for tensors that arrive in pieces from
+	// other processes; nil: they come through the host's memory.
 	arrivals []tensorops.Arena
 	cells    []*statusCell
 	byName   map[string]*statusCell
 	moves    atomic.Int64
 	recorder *recorder
-	underWay atomic.Pointer[underWay] // nil: no order has begun, or this process has no scheduler
-	memory   *tensorops.Memory        // for what crosses from one device to another
-	host     tensorops.Arena          // of it
+	underWay atomic.Pointer[underWay] // nil: no order has started, or this process has no scheduler
+	memory   *tensorops.Memory        // for transfers from one device to another
+	host     tensorops.Arena          // arena of memory
 	edges    []*edgeMemory            // by rank; nil: in another process
-	copies   *tensorops.Memory        // for what checkpoints are written from
+	copies   *tensorops.Memory        // for the copies from which checkpoints are written
 
-	// hurry is closed when the run is asked to stop, over when it ends without its last steps' lines: with an error. By
-	// endSoon and endNow.
+	// hurry is closed when the run is asked to stop, over when it ends with an error and without
+	// the lines of its last steps. endSoon and endNow close them.
 	hurry, over     chan struct{}
 	endSoon, endNow func()
 
-	builders sync.WaitGroup // of stages
-	computes []Compute      // by rank; nil: there is none here
+	builders sync.WaitGroup // the goroutines that build stages
+	computes []Compute      // by rank; nil: not in this process
 }
 
 func newLocal(spec Spec) (*local, error) {
@@ -58,7 +58,7 @@ func newLocal(spec Spec) (*local, error) {
 	l := &local{spec: spec, apart: spec.apart(), id: runID{spec.Run, attempt}, byName: make(map[string]*statusCell),
 		streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
 		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0), recorder: newRecorder()}
-	l.host = l.memory.NewArena("what crosses")
+	l.host = l.memory.NewArena("transfers")
 	l.hurry, l.over = make(chan struct{}), make(chan struct{})
 	l.endSoon, l.endNow = sync.OnceFunc(func() { close(l.hurry) }), sync.OnceFunc(func() { close(l.over) })
 	l.edges = make([]*edgeMemory, spec.ranks())
@@ -66,7 +66,7 @@ func newLocal(spec Spec) (*local, error) {
 		if spec.host(rank) == "" {
 			l.streams[rank] = spec.device(rank).NewStream(spec.stageName(rank))
 			if spec.apart() {
-				if a, ok := tensorops.Beside(l.streams[rank].Arena(), spec.stageName(rank)+" (what comes in)"); ok {
+				if a, ok := tensorops.Beside(l.streams[rank].Arena(), spec.stageName(rank)+" (incoming)"); ok {
 					l.arrivals[rank] = a
 				}
 			}
@@ -78,7 +78,7 @@ func newLocal(spec Spec) (*local, error) {
 		}
 	}
 	if l.log = spec.Logger; l.log == nil {
-		l.log = slog.New(slog.DiscardHandler) // events and errors tell what matters
+		l.log = slog.New(slog.DiscardHandler) // events and errors say what matters
 	}
 	l.log = l.log.With("run", spec.Run, "attempt", attempt)
 	l.shown.Store(&spec)
@@ -91,20 +91,20 @@ func (l *local) addCell(name string, rank int) {
 	l.cells, l.byName[name] = append(l.cells, c), c
 }
 
-// part is what an actor of the run has in common with the others.
+// part returns the common part of an actor of the run.
 func (l *local) part(name string) part {
 	return part{spec: &l.spec, cell: l.byName[name], runID: l.id}
 }
 
-// newStage makes the actor of a rank that is in this process.
+// newStage makes the actor of a rank in this process.
 func (l *local) newStage(rank int) *stageActor {
 	return &stageActor{part: l.part(l.spec.stageName(rank)), local: l, rank: rank, at: l.spec.place(rank), stream: l.streams[rank],
 		edges: edges{memory: l.edges[rank]}}
 }
 
-// close gives back what the process holds, once no actor of the run is left in it. However
-// that came about, all that stages and messages hold of the streams' memory goes back with
-// it, and what still lies in a mailbox has nothing left to give back.
+// close frees what the process holds, after the last actor of the run has ended. All memory of the
+// streams is freed with it, including tensors held by stages and by messages that are still in a
+// mailbox.
 func (l *local) close() {
 	if l.spec.Detach != nil {
 		l.spec.Detach()
@@ -123,7 +123,7 @@ func (l *local) close() {
 			l.log.Error("close a stage", "rank", rank, "error", err)
 		}
 	}
-	for rank, s := range l.streams { // now that nothing uses the memory of another
+	for rank, s := range l.streams { // no rank uses the memory of another now
 		if s == nil {
 			continue
 		}
@@ -138,11 +138,11 @@ func (l *local) close() {
 	}
 	l.memory.Close()
 	l.copies.Close()
-	l.spec = Spec{} // whoever keeps the run keeps no data by it
+	l.spec = Spec{} // a kept Run must not keep the data alive
 	l.shown.Store(nil)
 }
 
-// status reads every cell.
+// status reads all cells.
 func (l *local) status() []event.Snapshot {
 	var all []event.Snapshot
 	for _, c := range l.cells {
@@ -151,8 +151,8 @@ func (l *local) status() []event.Snapshot {
 	return all
 }
 
-// inGroup adds to what a stage does the collective that its device waits in. It is asked for when
-// somebody looks: no actor knows it.
+// inGroup adds to a stage's snapshot the collective in which its device waits. It is computed when
+// a status is read: no actor knows it.
 func (l *local) inGroup(s event.Snapshot) event.Snapshot {
 	spec := l.shown.Load()
 	if spec == nil || spec.GroupStatus == nil || s.Rank < 0 || spec.host(s.Rank) != "" || s.Wait != event.WaitNothing {

@@ -15,15 +15,15 @@ import (
 
 // Header is on every message of a run.
 type Header struct {
-	Run     uuid.UUID // the training run, through all its resumptions
+	Run     uuid.UUID // the training run, through all its attempts
 	Attempt uuid.UUID // this attempt at it
-	Step    int64     // finished updates + 1 while training; finished ones elsewhere
+	Step    int64     // during training the finished updates + 1, otherwise the finished updates
 	Order   int64     // number of the order this belongs to, from 1
 }
 
-// A message of a run may find that its receiver has stopped: where the run has ended, that
-// is no fault, and protoactor need not log it in a caller's system, from a goroutine that
-// stays there for a while.
+// A message of a run may find that its receiver has stopped. At the end of a run that is not an
+// error, and protoactor need not log it in a caller's system from a goroutine that outlives the
+// run.
 
 func (Header) IgnoreDeadLetterLogging()      {}
 func (Request) IgnoreDeadLetterLogging()     {}
@@ -50,21 +50,21 @@ type Peers struct {
 type Order struct {
 	Header
 	Phase event.Phase
-	// Replica is the rank's; Table is that of it, whose first microbatch is the step's with the number
-	// First; nil: the replica has none of this phase's.
+	// Replica is the rank's replica. Table is the replica's table; its first microbatch is
+	// microbatch First of the step; nil: the replica has no microbatch of this phase.
 	Replica int
 	Table   *scheduler.Table
 	First   int
-	// Credits bound what may be under way on each edge.
+	// Credits limit what may be in flight on each edge.
 	Credits scheduler.Credits
-	// Trace asks for the time of every action, Norms for the norms of the weights.
+	// Trace requests the time of every action, Norms the norms of the weights.
 	Trace, Norms bool
-	// Speculative, if there is one, says that the order comes ahead of the decision about
-	// the step before: the update that this step is predicted to make.
+	// Speculative, if not nil, says that the order comes before the decision about the previous
+	// step: it is the update that the step is predicted to make.
 	Speculative *stages.Update
 }
 
-// row is a stage's part of the order.
+// row returns a stage's part of the order.
 func (m *Order) row(stage int) []scheduler.Action {
 	if m.Table == nil {
 		return nil
@@ -78,16 +78,16 @@ type Transfer struct {
 	Header
 	Kind       scheduler.EdgeKind
 	To         int32
-	Rank       int32 // that has chunk To
+	Rank       int32 // rank that has chunk To
 	Microbatch int32
-	Slot       int32            // which of the tensors that To takes
-	Part       int32            // which piece of it, where it comes from several ranks
-	Extent     Extent           // of the microbatch, with an activation
-	Tensor     tensorops.Tensor // none: the rank gets the numbers within its tensor group
+	Slot       int32            // index among the tensors that To takes
+	Part       int32            // index of the piece, if the tensor comes from several ranks
+	Extent     Extent           // extent of the microbatch, with an activation
+	Tensor     tensorops.Tensor // invalid: the rank gets the numbers within its tensor group
 }
 
-// Credit gives back a credit of the edge that begins at chunk Edge: the one to its neighbour, or
-// with Skip that number of the table's skips, from 1.
+// Credit returns a credit of the edge that starts at chunk Edge: the edge to its neighbor or, if
+// Skip is not 0, skip number Skip of the table, counted from 1.
 type Credit struct {
 	Header
 	Kind scheduler.EdgeKind
@@ -102,7 +102,7 @@ type DataRequest struct {
 	Chunk           int32
 	Microbatch      int32
 	Tokens, Targets bool
-	Fields          []string // of a sample, where the data are not tokens
+	Fields          []string // fields of a sample, if the data are not tokens
 	ReplyTo         *actor.PID
 }
 
@@ -115,8 +115,8 @@ type Data struct {
 	Batch      *Batch
 }
 
-// owner is a message that owns memory. Whoever takes the message takes the
-// memory; one that nobody takes is released.
+// owner is a message that owns memory. The receiver of the message owns the memory; a message
+// without a receiver is released.
 type owner interface{ release() }
 
 func (m *Transfer) release()     { m.Tensor.Release() }
@@ -133,27 +133,27 @@ func (m *StageState) release() {
 type Loss struct {
 	Microbatch int
 	stages.Report
-	Outputs []stages.Output // of a run that collects them
+	Outputs []stages.Output // for a run that collects outputs
 }
 
 // TiedGradient carries a rank's part of a tied weight's gradient to another rank that
 // uses the weight. The message owns the tensor.
 type TiedGradient struct {
 	Header
-	From int32 // rank
+	From int32 // the sending rank
 	Grad stages.TiedGrad
 }
 
-// StageDone says that a stage has finished its order; after training, that its
-// gradients are summed up.
+// StageDone says that a stage has finished its order; after training, that its gradients are
+// summed.
 type StageDone struct {
 	Header
 	Rank   int
-	Losses []Loss // on the rank that computes them
+	Losses []Loss // from the rank that computes them
 	Norms  []stages.Norm
-	// Weights are the norms of the weights that the step has computed with, if the order asks for them.
+	// Weights are the norms of the weights used in this step, if the order requests them.
 	Weights []stages.Norm
-	Busy    time.Duration // device time since the order came, or where it came ahead since the report before
+	Busy    time.Duration // device time since the order arrived or, if it came ahead, since the last report
 	Trace   []event.ActionTime
 }
 
@@ -162,8 +162,8 @@ type Apply struct {
 	Header
 	Skip   bool // drop the gradients and keep the weights
 	Update stages.Update
-	Kept   bool // it is the update that the next order, if it came ahead, predicted
-	// Abort is the number of an order that came ahead and is to be dropped; 0: none is.
+	Kept   bool // the update is the one predicted by the next order, if it came ahead
+	// Abort is the number of an order that came ahead and must be dropped; 0: none.
 	Abort int64
 }
 
@@ -173,9 +173,9 @@ type Applied struct {
 	Rank int
 }
 
-// SaveState asks a stage for its weights and optimizer state, which it sends to
-// the checkpoint actor. With Keep it keeps the numbers until a WriteState, then a SendState or
-// a DropState says what becomes of them.
+// SaveState asks a stage for its weights and optimizer state, which it sends to the checkpoint
+// actor. With Keep the stage keeps the numbers until a WriteState, and then until a SendState or a
+// DropState.
 type SaveState struct {
 	Header
 	Keep bool
@@ -186,12 +186,12 @@ type StageState struct {
 	Header
 	Rank   int
 	Saved  []stages.Saved
-	Copies tensorops.Arena // has their memory; closed when they are written. nil: it is the stage's: Spec.SaveInPlace
+	Copies tensorops.Arena // arena of their memory, closed after the write; nil: the memory is the stage's (Spec.SaveInPlace)
 	Kept   bool            // the stage keeps the numbers, in another process
 }
 
-// WriteState says where a stage is to write what it keeps: a place for each tensor, in their
-// order.
+// WriteState tells a stage where to write what it keeps: a place for each tensor, in the order of
+// the tensors.
 type WriteState struct {
 	Header
 	Places []trainstate.Place
@@ -205,22 +205,22 @@ type StateWritten struct {
 	Err  error
 }
 
-// SendState asks for a StageState with what the stage has kept; DropState says that nobody
-// needs it any more.
+// SendState asks for a StageState with the numbers that the stage has kept; DropState says that
+// they are not needed any more.
 type (
 	SendState struct{ Header }
 	DropState struct{ Header }
 )
 
-// BeginSave tells the checkpoint actor what belongs to the next checkpoint.
+// BeginSave tells the checkpoint actor the contents of the next checkpoint.
 type BeginSave struct {
 	Header
 	State trainstate.State
 	Best  bool
 }
 
-// StateCopied says that every stage's state has reached the checkpoint actor, so
-// that training may go on.
+// StateCopied says that every stage's state has reached the checkpoint actor, so training may
+// continue.
 type StateCopied struct{ Header }
 
 // notSaved says that a checkpoint could not be written, for a reason that may pass.
@@ -244,10 +244,10 @@ type StageReady struct {
 	Rank int
 }
 
-// recorded tells the scheduler that metrics.jsonl has the step's line.
+// recorded tells the scheduler that the step's line is in metrics.jsonl.
 type recorded struct{ Header }
 
-// Failed tells the supervisor that an actor cannot go on.
+// Failed tells the supervisor that an actor cannot continue.
 type Failed struct {
 	Header
 	Actor string
@@ -261,26 +261,26 @@ type finished struct {
 	err            error
 }
 
-// lastState tells the supervisor, when the scheduler stops, how far the run has come.
+// lastState tells the supervisor, when the scheduler stops, the state of the run.
 type lastState struct {
 	state   trainstate.State
 	updates event.Updates
 }
 
-// halt tells a stage to start nothing more. Its answer, halted, comes when its
-// device is at rest: from then on it sends no tensor to anybody.
+// halt tells a stage to start nothing more. Its answer, halted, comes when its device is idle; from
+// then on it sends no tensors.
 type (
 	halt   struct{}
 	halted struct{ rank int }
 )
 
-// leave ends a stage in another process, once it has halted; left says that it is gone.
+// leave ends a stage in another process after it has halted; left confirms it.
 type (
 	leave struct{}
 	left  struct{ rank int }
 )
 
-// lost tells the supervisor that the process of some ranks is gone.
+// lost tells the supervisor that the process of some ranks failed or disconnected.
 type lost struct {
 	ranks []int
 	err   error
@@ -298,7 +298,7 @@ type ReadWeight struct {
 type Weight struct {
 	Header
 	Request uint64
-	Param   string // in the process that has it
+	Param   string // name in the process that has it
 	Tensor  tensorops.Tensor
 	Err     error
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// writeStep is a finished step; the sender is told when its line is written.
+// writeStep is a finished step; the sender is notified when its line is written.
 type writeStep struct {
 	Header
 	event event.StepEvent
-	norms *Norms // nil: they are not logged
+	norms *Norms // nil: not logged
 }
 
 // publish is any other event.
@@ -28,7 +28,7 @@ type metricsActor struct {
 func (a *metricsActor) Receive(ctx actor.Context) {
 	defer a.rethrow(ctx)
 	if a.failed {
-		return // the file has no line behind one that is missing
+		return // after a missing line no further line is written
 	}
 	switch m := ctx.Message().(type) {
 	case *writeStep:
@@ -70,8 +70,9 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 	}
 }
 
-// write writes to a file, and tries again while an error may pass, with growing pauses. When the run is asked to stop there
-// are LimitWrites tries more, and none when it ends with an error.
+// write writes to a file and repeats the attempt, with growing pauses, as long as the error may
+// pass. After the run is asked to stop there are LimitWrites more attempts; if it ends with an
+// error there are none.
 func (a *metricsActor) write(file string, f func() error) error {
 	hurry := a.hurry
 	for tries, most := 1, 0; ; tries++ {
@@ -80,9 +81,9 @@ func (a *metricsActor) write(file string, f func() error) error {
 			return err
 		}
 		pause := pauseAfter(tries)
-		text := fmt.Sprintf("%s could not be written to: %v; trying again in %.1f s", file, err, pause.Seconds())
+		text := fmt.Sprintf("cannot write to %s: %v; trying again in %.1f s", file, err, pause.Seconds())
 		if most > 0 {
-			text += fmt.Sprintf(", %d of %d tries are left", most-tries, most)
+			text += fmt.Sprintf(", %d of %d attempts are left", most-tries, most)
 		}
 		a.publish(event.WarningEvent{Text: text})
 		timer := time.NewTimer(pause)

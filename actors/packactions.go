@@ -12,8 +12,8 @@ import (
 // overlapBit marks the type of an action that overlaps with the next one.
 const overlapBit = 128
 
-// PackActions makes the times of actions ready to leave for another process. wall is what this process's clock
-// shows at a time.
+// PackActions encodes the times of actions for another process. wall returns what this process's
+// clock shows at a time.
 func PackActions(times []event.ActionTime, wall func(time.Time) time.Time) *wire.ActionTimes {
 	w := &wire.ActionTimes{Chunks: make([]int32, 0, len(times)), Types: make([]byte, 0, len(times)),
 		Microbatches: make([]int32, 0, len(times)),
@@ -32,15 +32,16 @@ func PackActions(times []event.ActionTime, wall func(time.Time) time.Time) *wire
 	return w
 }
 
-// UnpackActions takes the times of at most so many actions from another process. Their chunks and
-// microbatches are numbers to show, and no more: a table may have none of them.
+// UnpackActions decodes the times of up to most actions from another process. Their chunks and
+// microbatches are only displayed, so it does not check them against a table.
 func UnpackActions(w *wire.ActionTimes, most int) ([]event.ActionTime, error) {
 	n := len(w.GetChunks())
 	if n > most {
-		return nil, fmt.Errorf("%w: the times of %d actions, of at most %d", ErrMessage, n, most)
+		return nil, fmt.Errorf("%w: the times of %d actions; the limit is %d", ErrMessage, n, most)
 	}
 	if len(w.GetTypes()) != n || len(w.GetMicrobatches()) != n || len(w.GetStartsNs()) != n || len(w.GetTookNs()) != n {
-		return nil, fmt.Errorf("%w: %d chunks, %d types, %d microbatches, %d starts and %d ends of actions", ErrMessage, n, len(w.GetTypes()),
+		return nil, fmt.Errorf("%w: the numbers of chunks (%d), types (%d), microbatches (%d), starts (%d) and ends (%d) of actions differ",
+			ErrMessage, n, len(w.GetTypes()),
 			len(w.GetMicrobatches()), len(w.GetStartsNs()), len(w.GetTookNs()))
 	}
 	if n == 0 {
@@ -52,7 +53,7 @@ func UnpackActions(w *wire.ActionTimes, most int) ([]event.ActionTime, error) {
 		kind := scheduler.Type(w.GetTypes()[i] &^ overlapBit)
 		a := scheduler.Action{Chunk: w.GetChunks()[i], Type: kind, Microbatch: w.GetMicrobatches()[i], Overlap: w.GetTypes()[i]&overlapBit != 0}
 		if kind < scheduler.F || kind > scheduler.B || a.Chunk < 0 || a.Microbatch < 0 {
-			return nil, fmt.Errorf("%w: action %d of microbatch %d on chunk %d", ErrMessage, kind, a.Microbatch, a.Chunk)
+			return nil, fmt.Errorf("%w: an impossible action: type %d, microbatch %d, chunk %d", ErrMessage, kind, a.Microbatch, a.Chunk)
 		}
 		at += w.GetStartsNs()[i]
 		start := time.Unix(0, at)

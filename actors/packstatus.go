@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// PackSnapshot makes a snapshot ready to leave for another process. wall is what this process's clock shows at a
-// time.
+// PackSnapshot encodes a snapshot for another process. wall returns what this process's clock shows
+// at a time.
 func PackSnapshot(s event.Snapshot, wall func(time.Time) time.Time) *wire.Snapshot {
 	return &wire.Snapshot{Actor: s.Actor, Rank: int32(s.Rank), Step: s.Step, Phase: uint32(s.Phase), Doing: uint32(s.Doing),
 		Action: packAction(s.Action),
@@ -18,11 +18,12 @@ func PackSnapshot(s event.Snapshot, wall func(time.Time) time.Time) *wire.Snapsh
 		SinceNs: wall(s.Since).UnixNano()}
 }
 
-// UnpackSnapshot takes one from another process.
+// UnpackSnapshot decodes a snapshot from another process.
 func UnpackSnapshot(w *wire.Snapshot) (event.Snapshot, error) {
 	if max(w.GetAction().GetType(), w.GetNeeds().GetType()) > uint32(scheduler.B) || w.GetDoing() > uint32(event.Failing) ||
 		w.GetWait() > uint32(event.WaitGroup) || w.GetPhase() > uint32(event.Eval) {
-		return event.Snapshot{}, fmt.Errorf("%w: a snapshot of %.100q doing %d, waiting for %d", ErrMessage, w.GetActor(), w.GetDoing(),
+		return event.Snapshot{}, fmt.Errorf("%w: an impossible snapshot of %.100q: doing %d, waiting for %d", ErrMessage, w.GetActor(),
+			w.GetDoing(),
 			w.GetWait())
 	}
 	act := func(a *wire.Action) scheduler.Action {

@@ -12,37 +12,37 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// A stage has one list at a time, and records the next when that has completed. Where the
-// device would wait for the host meanwhile (tensorops.Queuer), it records and submits what comes
-// next at once: the order's next actions, its norms, and behind an update the next order's
-// first ones. The device executes lists in their order, so nothing that is computed
-// changes. What others get is sent when its own list has completed, as ever.
+// A stage normally has one list at a time and records the next after that has completed. If the
+// device would otherwise wait for the host (tensorops.Queuer), the stage records and submits the
+// following lists at once: the order's next actions, its norms and, after an update, the next
+// order's first actions. The device executes lists in order, so the results do not change. Outputs
+// are still sent when their own list has completed.
 
-// deviceQueue are the lists that the device executes, or has yet to.
+// deviceQueue holds the submitted lists that have not completed.
 type deviceQueue struct {
 	lists     []submission
-	most      int           // lists that may be submitted and not complete
-	summing   bool          // the order's norms are
+	most      int           // largest number of submitted lists that are not complete
+	summing   bool          // the order's norms are submitted
 	finished  time.Time     // end of the last list that has completed
 	busy      time.Duration // device time: see StageDone
-	counted   time.Time     // up to when it is counted
+	counted   time.Time     // time up to which busy is counted
 	recording []pass        // one, or an overlapped pair
-	completed []pass        // whose results are not sent
-	batch     *Batch        // host memory that what is being recorded reads
+	completed []pass        // passes whose results are not sent yet
+	batch     *Batch        // host memory read by what is being recorded
 }
 
 // submission is a list that was submitted and has not completed.
 type submission struct {
 	step   int64
-	phase  event.Phase // of its actions; 0: it has none
+	phase  event.Phase // phase of its actions; 0: no actions
 	began  time.Time
-	after  func(ctx actor.Context, f *submission) // what follows its completion
+	after  func(ctx actor.Context, f *submission) // called after its completion
 	passes []pass                                 // its actions
 	batch  *Batch                                 // host memory that it reads
 }
 
-// failIn fails in what was submitted. A validation's microbatches have the numbers of a step's, so
-// it is named.
+// failIn fails with the error of a submission. It names a validation's microbatches as such, since
+// they have the numbers of a step's.
 func (a *stageActor) failIn(ctx actor.Context, f *submission, err error) {
 	if f.phase == event.Eval {
 		err = fmt.Errorf("%v: %w", f.phase, err)
@@ -50,7 +50,7 @@ func (a *stageActor) failIn(ctx actor.Context, f *submission, err error) {
 	a.fail(ctx, f.step, err)
 }
 
-// queuesLists is how many lists this stage may have submitted.
+// queuesLists returns how many lists this stage may have submitted.
 func (a *stageActor) queuesLists() int {
 	stream, ok := a.stream.(tensorops.Queuer)
 	if !ok || a.spec.PostValidate {
@@ -62,8 +62,9 @@ func (a *stageActor) queuesLists() int {
 	return stream.QueuesLists()
 }
 
-// mayQueue reports whether what comes next may be recorded while the device executes other lists.
-// What needs a device at rest, such as a copy of the weights, waits for it, and so does what comes after.
+// mayQueue reports whether the next list may be recorded while the device executes others. What
+// needs an idle device, such as a copy of the weights, waits for it, and so does everything after
+// it.
 func (a *stageActor) mayQueue() bool {
 	if a.state != stageRunning || len(a.device.lists) >= a.device.most || len(a.copies) > 0 || a.update.decision != nil || a.device.summing {
 		return false
@@ -78,7 +79,7 @@ func (a *stageActor) mayQueue() bool {
 	return a.order == nil || a.next < len(a.row) || a.stage.WantsTied() == 0
 }
 
-// reportLater is what a forward that was just recorded will have reported.
+// reportLater returns a function for the report of a forward that was just recorded.
 func (a *stageActor) reportLater(p *pass) func() stages.Report {
 	if a.device.most == 1 {
 		return nil
@@ -86,12 +87,12 @@ func (a *stageActor) reportLater(p *pass) func() stages.Report {
 	return a.stage.(Queuer).ReportLater(int(p.Chunk), int(p.Microbatch))
 }
 
-// submit hands a list to the device; then follows its completion.
+// submit submits a list to the device; then runs after its completion.
 func (a *stageActor) submit(l *tensorops.List, then func(ctx actor.Context)) {
 	a.launch(l, submission{after: func(ctx actor.Context, _ *submission) { then(ctx) }})
 }
 
-// submitActions hands over the list of the actions that were recorded.
+// submitActions submits the list of the recorded actions.
 func (a *stageActor) submitActions(l *tensorops.List) {
 	f := submission{phase: a.order.Phase, after: a.finishActions, passes: a.device.recording, batch: a.device.batch}
 	a.device.recording, a.device.batch = nil, nil
@@ -107,11 +108,11 @@ func (a *stageActor) launch(l *tensorops.List, f submission) {
 	a.state = a.state.on(submitted)
 }
 
-// listCompleted follows the completion of the list that was submitted first.
+// listCompleted handles the completion of the list that was submitted first.
 func (a *stageActor) listCompleted(ctx actor.Context, m *deviceDone) {
 	f := a.device.lists[0]
 	a.device.lists = slices.Delete(a.device.lists, 0, 1)
-	if f.began.Before(a.device.finished) { // it was behind another
+	if f.began.Before(a.device.finished) { // it waited for another list
 		f.began = a.device.finished
 	}
 	a.device.finished = m.end
@@ -143,37 +144,38 @@ func (a *stageActor) listCompleted(ctx actor.Context, m *deviceDone) {
 	}
 	clear(a.device.completed[sent:])
 	a.device.completed = a.device.completed[:sent]
-	if a.device.recording == nil { // its memory serves again
+	if a.device.recording == nil { // its memory is reused
 		clear(f.passes)
 		a.device.recording = f.passes[:0]
 	}
 	a.advance(ctx)
 }
 
-// stageState is where a stage actor is in its life. A failure is no state: what is under
-// way continues, but nothing new starts (part.failed), until the supervisor says halt.
+// stageState is the state of a stage actor. A failure is not a state: work in progress continues
+// but nothing new starts (part.failed), until the supervisor says halt.
 type stageState uint8
 
 const (
-	stageCreated  stageState = iota // knows nobody
-	stageBuilding                   // a goroutine makes the stage
-	stageResting                    // what comes next may start
+	stageCreated  stageState = iota // knows no peers
+	stageBuilding                   // a goroutine builds the stage
+	stageResting                    // the next work may start
 	stageRunning                    // the device executes a list
-	stageHalting                    // as building or running, and told to halt
-	stageHalted                     // for good
+	stageHalting                    // building or running, and told to halt
+	stageHalted                     // final
 )
 
-// stageEvent is what moves a stage actor from one state to the next.
+// stageEvent moves a stage actor from one state to the next.
 type stageEvent uint8
 
 const (
 	peersKnown stageEvent = iota
 	submitted
-	atRest // the goroutine that makes the stage, or the device, has answered
+	atRest // the goroutine that builds the stage, or the device, has answered
 	haltAsked
 )
 
-// stageMoves has the state that follows; an event that it doesn't name changes nothing.
+// stageMoves holds the next state for each state and event; an event that is not listed changes
+// nothing.
 var stageMoves = [...][haltAsked + 1]stageState{
 	stageCreated:  {peersKnown: stageBuilding, haltAsked: stageHalted},
 	stageBuilding: {atRest: stageResting, haltAsked: stageHalting},
@@ -183,7 +185,7 @@ var stageMoves = [...][haltAsked + 1]stageState{
 	stageHalted:   {},
 }
 
-// on is the state that follows an event.
+// on returns the state after an event.
 func (s stageState) on(e stageEvent) stageState {
 	if next := stageMoves[s][e]; next != stageCreated {
 		return next
@@ -191,7 +193,7 @@ func (s stageState) on(e stageEvent) stageState {
 	return s
 }
 
-// move follows an event. A stage that halts says so and frees what it holds.
+// move handles an event. A stage that has halted reports it and frees what it holds.
 func (a *stageActor) move(ctx actor.Context, e stageEvent) {
 	before := a.state
 	a.state = before.on(e)

@@ -8,7 +8,8 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// recorder says until when orders are timed because somebody watches. Everybody may ask and set it.
+// recorder says until when orders are timed because an observer is connected. It is safe for
+// concurrent use.
 type recorder struct {
 	base  time.Time
 	until atomic.Int64 // ns since base
@@ -16,7 +17,7 @@ type recorder struct {
 
 func newRecorder() *recorder { return &recorder{base: time.Now()} }
 
-// extend records until d from now, if it does not do so for longer.
+// extend records until d from now, if it does not already record longer.
 func (r *recorder) extend(d time.Duration) {
 	until := int64(time.Since(r.base) + d)
 	for {
@@ -29,7 +30,7 @@ func (r *recorder) extend(d time.Duration) {
 
 func (r *recorder) on() bool { return int64(time.Since(r.base)) < r.until.Load() }
 
-// underWay is the order that the scheduler actor has begun last.
+// underWay is the order that the scheduler actor started last.
 type underWay struct {
 	step, order int64
 	phase       event.Phase
@@ -37,17 +38,17 @@ type underWay struct {
 	traced      bool
 }
 
-// actionLog are the finished actions of a stage in an order that is timed. One goroutine adds to
-// it; any may read what is there at any moment, without a lock.
+// actionLog holds the finished actions of a stage in a timed order. One goroutine adds to it; any
+// goroutine may read it at any time, without a lock.
 type actionLog struct {
 	step, order int64
 	phase       event.Phase
-	before      *actionLog // of the order before, which others may be at yet; its own is nil
+	before      *actionLog // log of the previous order, on which other stages may still work; its own before is nil
 	times       []event.ActionTime
-	n           atomic.Int64 // of times that are there
+	n           atomic.Int64 // number of recorded times
 }
 
-// newActionLog makes room for the actions of a row.
+// newActionLog makes a log for the actions of a row.
 func newActionLog(h Header, p event.Phase, row int, before *actionLog) *actionLog {
 	l := &actionLog{step: h.Step, order: h.Order, phase: p, times: make([]event.ActionTime, row)}
 	if before != nil {
@@ -57,7 +58,7 @@ func newActionLog(h Header, p event.Phase, row int, before *actionLog) *actionLo
 	return l
 }
 
-// add takes a finished action; one more than the row has is not kept.
+// add adds a finished action; it drops actions beyond the length of the row.
 func (l *actionLog) add(t event.ActionTime) {
 	if n := l.n.Load(); n < int64(len(l.times)) {
 		l.times[n] = t
@@ -65,13 +66,13 @@ func (l *actionLog) add(t event.ActionTime) {
 	}
 }
 
-// done are the finished actions so far.
+// done returns the finished actions so far.
 func (l *actionLog) done() []event.ActionTime {
 	n := l.n.Load()
 	return l.times[:n:n]
 }
 
-// of is what there is of an order; nil: nothing.
+// of returns the log of an order; nil: none.
 func (l *actionLog) of(order int64) *actionLog {
 	switch {
 	case l == nil:
@@ -83,11 +84,13 @@ func (l *actionLog) of(order int64) *actionLog {
 	return nil
 }
 
-// Record times the actions of the orders that begin within d from now, whatever Spec.TraceEvery says.
+// Record times the actions of all orders that start within d from now, whatever Spec.TraceEvery
+// says.
 func (r *Run) Record(d time.Duration) { r.recorder.extend(d) }
 
-// Actions is what was recorded so far of the order that the stages work on, or if they are between two
-// of the last one. It asks no actor, and so it answers also where all wait for each other.
+// Actions returns what has been recorded so far of the order on which the stages work or, between
+// two orders, of the last one. It asks no actor, so it also answers if all of them wait for each
+// other.
 func (r *Run) Actions() event.Actions {
 	at := r.underWay.Load()
 	if at == nil {
@@ -104,14 +107,14 @@ func (r *Run) Actions() event.Actions {
 		}
 		var done []event.ActionTime
 		if l := c.actions.Load().of(at.order); l != nil {
-			done = l.done() // of which nothing is written any more
+			done = l.done() // its entries do not change any more
 		}
 		a.Ranks = append(a.Ranks, done)
 	}
 	return a
 }
 
-// RankActions are finished actions of a rank in an order, from the First on.
+// RankActions holds finished actions of a rank in an order, starting with action First.
 type RankActions struct {
 	Rank        int
 	Step, Order int64
@@ -120,9 +123,9 @@ type RankActions struct {
 	Times       []event.ActionTime
 }
 
-// ObserveActions takes finished actions of a rank in another process, by this one's clock. Those
-// that do not follow what is known of their order are dropped: they come again with the next
-// connection.
+// ObserveActions records finished actions of a rank in another process, in this process's time. It
+// drops actions that do not continue those already known of their order: they arrive again with the
+// next connection.
 func (l *local) ObserveActions(a RankActions) {
 	spec := l.shown.Load()
 	if spec == nil || a.Rank < 0 || a.Rank >= spec.ranks() || spec.host(a.Rank) == "" {
@@ -131,7 +134,8 @@ func (l *local) ObserveActions(a RankActions) {
 	l.byName[spec.stageName(a.Rank)].observeActions(a, spec.rowLen(a.Rank, a.Phase))
 }
 
-// observeActions takes them for a stage that is in another process, with rows of so many actions.
+// observeActions records them for a stage in another process, whose rows have the given number of
+// actions.
 func (c *statusCell) observeActions(a RankActions, row int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +156,7 @@ func (c *statusCell) observeActions(a RankActions, row int) {
 	}
 }
 
-// rowLen is how many actions a rank has in an order.
+// rowLen returns the number of actions of a rank in an order.
 func (s *Spec) rowLen(rank int, p event.Phase) int {
 	at := s.place(rank)
 	t := s.replicas()[at[grid.Data]].table(p)
@@ -162,8 +166,9 @@ func (s *Spec) rowLen(rank int, p event.Phase) int {
 	return len(t.Ranks[at[grid.Pipeline]])
 }
 
-// ActionsSince are the finished actions of each stage here that were not told yet, at most so many, as a process tells
-// another one that asks again and again. told is what it was told so far, by rank; it is changed.
+// ActionsSince returns the finished actions of each stage here that were not reported yet, up to
+// most. A process that polls repeatedly passes in told, by rank, what it has received; the function
+// updates it.
 func (s *Stages) ActionsSince(told map[int]Told, most int) (all []RankActions) {
 	for _, c := range s.cells {
 		rank := c.Load().Rank
@@ -194,8 +199,8 @@ func (s *Stages) ActionsSince(told map[int]Told, most int) (all []RankActions) {
 	return all
 }
 
-// Told is how much of a rank's actions somebody was told.
+// Told is how many of a rank's actions an observer has received.
 type Told struct {
 	Order   int64
-	Actions int // of it
+	Actions int // number of the order's actions
 }

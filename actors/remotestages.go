@@ -11,23 +11,23 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Stages are the stages of a run that are in this process, while its other actors are in
-// another one, the coordinator.
+// Stages are the stages of a run in this process, while the run's other actors are in another
+// process, the coordinator.
 type Stages struct {
 	*local
 	supervisor *actor.PID
 	weights    *WeightReader
 	kill       sync.Once
-	spawned    chan struct{} // closed when the stages are there to receive
+	spawned    chan struct{} // closed when the stages can receive
 	result     chan struct{} // closed when no actor is left
 	done       chan struct{}
 }
 
-// StartStages makes the stages of those ranks of a run whose host in spec.Hosts is "".
-// coordinator is the address of the process that has called Start with the same run,
-// attempt and tables. Of the rest of spec only what a stage needs counts: see remotePart.
-// When it returns, they are there to receive. They end when the coordinator's supervisor says so, or by Kill; Wait must be called once
-// they have. weights, if the stages need stored ones, is what spec.Build reads them from.
+// StartStages starts the stages of the ranks whose host in spec.Hosts is "". coordinator is the
+// address of the process that has called Start with the same run, attempt and tables. Only the
+// parts of spec that a stage needs are used; see remotePart. When it returns, the stages can
+// receive messages. They end when the coordinator's supervisor says so, or through Kill; call Wait
+// afterwards. weights, if the stages need stored weights, is the reader that spec.Build uses.
 func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages, error) {
 	tables, err := spec.remotePart()
 	if err != nil {
@@ -55,7 +55,7 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 				&ReadWeight{Header: l.id.header(spec.Start.Step, 0), Request: request, Param: param, Part: part, ReplyTo: self})
 		}
 	}
-	l.log.Info("stages begin", "coordinator", coordinator)
+	l.log.Info("stages started", "coordinator", coordinator)
 	s.supervisor, err = l.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
 		return &stageSupervisor{Stages: s, coordinator: actor.NewPID(coordinator, name)}
 	}, actor.WithSupervisor(supervision)), name)
@@ -65,10 +65,10 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 	go s.finish() // ends with the last actor
 	if err != nil {
 		s.Wait()
-		return nil, fmt.Errorf("spawning the stages' supervisor: %w", err)
+		return nil, fmt.Errorf("spawn the stages' supervisor: %w", err)
 	}
-	// The coordinator may send as soon as it hears that the stages are here, and what finds
-	// nobody is lost.
+	// The coordinator may send as soon as it hears that the stages exist, and messages to missing
+	// actors are lost.
 	select {
 	case <-s.spawned:
 	case <-s.result:
@@ -76,15 +76,15 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 	return s, nil
 }
 
-// remotePart checks what stages need of a Spec, without the data and the files.
+// remotePart checks the parts of a Spec that stages need, without the data and the files.
 func (s *Spec) remotePart() (t tables, err error) {
 	switch {
 	case s.System == nil:
-		return t, fmt.Errorf("%w: stages of another process's run need the actor system that reaches it", ErrSpec)
+		return t, fmt.Errorf("%w: Spec.System is missing: the stages need the actor system that is connected to the coordinator", ErrSpec)
 	case len(s.Hosts) != s.ranks():
-		return t, fmt.Errorf("%w: %d hosts for %d ranks", ErrSpec, len(s.Hosts), s.ranks())
+		return t, fmt.Errorf("%w: there are %d hosts for %d ranks", ErrSpec, len(s.Hosts), s.ranks())
 	case !slices.Contains(s.Hosts, ""):
-		return t, fmt.Errorf("%w: none of %d ranks is in this process: there is nothing to start", ErrSpec, s.ranks())
+		return t, fmt.Errorf("%w: none of the %d ranks is in this process, so there is nothing to start", ErrSpec, s.ranks())
 	}
 	if err := s.checkDevices(); err != nil {
 		return t, err
@@ -105,7 +105,7 @@ func (s *Stages) finish() {
 	close(s.done)
 }
 
-// Status reads the stages' cells. It needs no actor to answer.
+// Status reads the stages' cells. It needs no answer from an actor.
 func (s *Stages) Status() event.Status { return event.Status{Time: time.Now(), Actors: s.status()} }
 
 // Kill ends the stages at once, whatever the coordinator does.
@@ -113,14 +113,14 @@ func (s *Stages) Kill() {
 	s.kill.Do(func() { s.system.Root.Send(s.supervisor, kill{}) })
 }
 
-// Done is closed when nothing of the stages is left.
+// Done is closed when the stages have ended.
 func (s *Stages) Done() <-chan struct{} { return s.done }
 
-// Wait waits for the end. Nothing of the stages is left behind afterwards.
+// Wait waits for the end. Afterwards nothing of the stages remains.
 func (s *Stages) Wait() { <-s.done }
 
-// stageSupervisor spawns the stages of its process and stands for the run's supervisor
-// there: what they tell their parent it passes on.
+// stageSupervisor spawns the stages of its process and represents the run's supervisor there: it
+// forwards what they tell their parent.
 type stageSupervisor struct {
 	*Stages
 	coordinator *actor.PID
@@ -158,9 +158,9 @@ func (s *stageSupervisor) Receive(ctx actor.Context) {
 	}
 }
 
-// spawn makes the stages. What comes for them comes from other goroutines than their
-// devices', of connections above all, which have better to do than to record lists: so
-// each stage receives on its mailbox's own.
+// spawn makes the stages. Their messages come from other goroutines than their devices', mainly
+// from connections, which must not be delayed by recording lists. So each stage receives on its
+// mailbox's own goroutine.
 func (s *stageSupervisor) spawn(ctx actor.Context) {
 	s.pids = make(map[string]*actor.PID)
 	for rank, stream := range s.streams {
@@ -171,7 +171,7 @@ func (s *stageSupervisor) spawn(ctx actor.Context) {
 		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return s.newStage(rank) },
 			actor.WithDispatcher(actor.NewDefaultDispatcher(throughput))), name)
 		if err != nil {
-			panic(err) // of two ranks with one name
+			panic(err) // two ranks have the same name
 		}
 		s.pids[name] = pid
 	}

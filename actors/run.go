@@ -23,8 +23,8 @@ type Run struct {
 	watched chan struct{} // closed when watch has ended
 }
 
-// Start checks the tables, spawns the actors and begins. The run ends by itself,
-// by Stop or Kill, or by a failure; Wait must be called once it has.
+// Start checks the tables, spawns the actors and starts training. The run ends by itself, through
+// Stop or Kill, or through a failure; call Wait afterwards.
 func Start(spec Spec) (*Run, error) {
 	tables, err := spec.analyse()
 	if err != nil {
@@ -45,24 +45,24 @@ func Start(spec Spec) (*Run, error) {
 	}
 	if l.system = spec.System; l.system == nil {
 		l.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return l.log }),
-			actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // its goroutine sleeps that long, and must not outlive the run
+			actor.WithDeadLetterThrottleInterval(time.Nanosecond)) // its goroutine sleeps for this time, and must not outlive the run
 		l.shutdown = l.system.Shutdown
 	}
 	if spec.Attach != nil {
 		spec.Attach(newCodec(l, tables, toCoordinator, ""))
 	}
-	l.log.Info("run begins", "ranks", spec.ranks(), "step", spec.Start.Step)
+	l.log.Info("run started", "ranks", spec.ranks(), "step", spec.Start.Step)
 	r.supervisor, err = l.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
 		return &supervisor{local: l, tables: tables, result: r.result}
 	}, actor.WithSupervisor(supervision)), SupervisorID(l.id.attempt))
-	if err != nil { // by a middleware of the caller's: the name is nobody else's
+	if err != nil { // from a middleware of the caller: no other actor has this name
 		r.result <- Outcome{State: spec.Start, Err: err}
 	}
 	go r.finish()
 	go r.watch()
 	if err != nil {
 		r.Wait()
-		return nil, fmt.Errorf("spawning the run's supervisor: %w", err)
+		return nil, fmt.Errorf("spawn the run's supervisor: %w", err)
 	}
 	return r, nil
 }
@@ -82,7 +82,7 @@ func (r *Run) finish() {
 	close(r.done)
 }
 
-// watch reports when nothing has moved for StallAfter.
+// watch reports when no actor has made progress for StallAfter.
 func (r *Run) watch() {
 	defer close(r.watched)
 	if r.spec.OnEvent == nil {
@@ -94,10 +94,10 @@ func (r *Run) watch() {
 	}.run(r.quit)
 }
 
-// Attempt identifies this attempt at the run, in its messages.
+// Attempt returns the id of this attempt, which is in its messages.
 func (r *Run) Attempt() uuid.UUID { return r.id.attempt }
 
-// Status reads every actor's cell. It needs no actor to answer.
+// Status reads every actor's cell. It needs no answer from an actor.
 func (r *Run) Status() event.Status {
 	s := event.Status{Time: time.Now(), Actors: r.status()}
 	if spec := r.shown.Load(); spec != nil && spec.CutLinks != nil {
@@ -106,43 +106,44 @@ func (r *Run) Status() event.Status {
 	return s
 }
 
-// Observe takes what an actor in another process was last heard to be doing.
+// Observe records the last known status of an actor in another process.
 func (r *Run) Observe(s event.Snapshot) {
 	if c := r.byName[s.Actor]; c != nil && s.Rank >= 0 && c.Load().Rank == s.Rank {
 		c.observe(s)
 	}
 }
 
-// Publish tells whoever listens to the run's events of another one.
+// Publish publishes an event to the listeners of the run.
 func (r *Run) Publish(e event.Event) { r.system.Root.Send(r.supervisor, &publish{e}) }
 
-// Stalled says, unasked, what everybody waits for.
+// Stalled publishes, without a request, what all actors wait for.
 func (r *Run) Stalled(quiet time.Duration) {
 	r.Publish(event.StallEvent{Quiet: quiet, Status: r.Status()})
 }
 
-// Lost tells the run that the process of some ranks is gone: it ends with err.
+// Lost tells the run that the process of some ranks failed or disconnected: the attempt ends with
+// err.
 func (r *Run) Lost(ranks []int, err error) {
 	r.system.Root.Send(r.supervisor, &lost{ranks, err})
 }
 
-// Pause holds the run at the end of its step, Resume lets it go on.
+// Pause pauses the run at the end of its step; Resume resumes it.
 func (r *Run) Pause() { r.Change(event.Change{Kind: event.ChangePause}) }
 
-// Resume lets a paused run go on.
+// Resume resumes a paused run.
 func (r *Run) Resume() { r.Change(event.Change{Kind: event.ChangeResume}) }
 
-// Checkpoint asks for a checkpoint at the end of the step.
+// Checkpoint requests a checkpoint at the end of the step.
 func (r *Run) Checkpoint() { r.Change(event.Change{Kind: event.ChangeCheckpoint}) }
 
 // Stop ends the run at the end of its step, with the validation if one is due there, and a
 // checkpoint.
 func (r *Run) Stop() { r.Change(event.Change{Kind: event.ChangeStop}) }
 
-// Change makes a change, which an event tells of when it is journalled.
+// Change requests a change. An event reports it after it is in the journal.
 func (r *Run) Change(c event.Change) { r.Ask(Request{Change: c}) }
 
-// Ask is Change for who keeps requests beyond this attempt: see Spec.Requests.
+// Ask is Change for a caller that keeps requests beyond this attempt; see Spec.Requests.
 func (r *Run) Ask(q Request) { r.system.Root.Send(r.supervisor, q) }
 
 // Kill ends the run at once; a checkpoint in progress is finished.
@@ -151,8 +152,7 @@ func (r *Run) Kill() { r.system.Root.Send(r.supervisor, kill{}) }
 // Done is closed when the run has ended.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
-// Wait waits for the end and returns how it came about. Nothing of the run is
-// left behind afterwards.
+// Wait waits for the end and returns the outcome. Afterwards nothing of the run remains.
 func (r *Run) Wait() Outcome {
 	<-r.done
 	return r.outcome

@@ -9,10 +9,10 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// saveAgain is when another checkpoint is written after one that could not be.
+// saveAgain decides when to write another checkpoint after a failed one.
 type saveAgain struct {
-	pending bool // a pause goes on
-	tries   int  // in a row that have failed, and how many of them at the run's end
+	pending bool // a pause is in progress
+	tries   int  // consecutive failures, and how many of them at the end of the run
 	last    int
 	timer   *time.Timer
 }
@@ -20,8 +20,8 @@ type saveAgain struct {
 // saveNextTry says that the pause is over.
 type saveNextTry struct{}
 
-// waits reports whether a checkpoint that is due has to wait. The first at the run's end waits for no pause
-// that began before.
+// waits reports whether a due checkpoint has to wait. The first checkpoint at the end of the run
+// does not wait for an earlier pause.
 func (s *saveAgain) waits(last bool) bool {
 	if last && s.last == 0 {
 		s.stop()
@@ -37,7 +37,7 @@ func (s *saveAgain) stop() {
 	s.pending = false
 }
 
-// pauseAfter is the pause after so many tries.
+// pauseAfter returns the pause after a number of attempts.
 func pauseAfter(tries int) time.Duration {
 	pause := saveAgainFirst
 	for range tries - 1 {
@@ -48,8 +48,8 @@ func pauseAfter(tries int) time.Duration {
 	return pause
 }
 
-// notSaved has another checkpoint written after a pause, since one could not be. At the run's end there are
-// LimitLastSaves tries, and then the run fails.
+// notSaved writes another checkpoint after a pause, because one could not be written. At the end of
+// the run there are LimitLastSaves attempts, then the run fails.
 func (a *schedulerActor) notSaved(ctx actor.Context, m *notSaved) {
 	a.saving--
 	a.saves.fail(m.Step)
@@ -63,15 +63,15 @@ func (a *schedulerActor) notSaved(ctx actor.Context, m *notSaved) {
 	if *tries++; last {
 		tries = &a.again.last
 		if *tries++; *tries >= LimitLastSaves {
-			a.fail(ctx, m.Step, fmt.Errorf("checkpoint of step %d, tried %d times: %w", m.Step, *tries, m.Err))
+			a.fail(ctx, m.Step, fmt.Errorf("checkpoint of step %d, after %d attempts: %w", m.Step, *tries, m.Err))
 			return
 		}
 	}
 	pause := pauseAfter(*tries)
-	text := fmt.Sprintf("the checkpoint of step %d could not be written: %v; training continues, and the next checkpoint is written in %.1f s",
+	text := fmt.Sprintf("cannot write the checkpoint of step %d: %v; training continues, and the next checkpoint is written in %.1f s",
 		m.Step, m.Err, pause.Seconds())
 	if last {
-		text = fmt.Sprintf("the last checkpoint, of step %d, could not be written: %v; trying again in %.1f s, %d of %d tries are left", m.Step,
+		text = fmt.Sprintf("cannot write the last checkpoint, of step %d: %v; trying again in %.1f s, %d of %d attempts are left", m.Step,
 			m.Err, pause.Seconds(), LimitLastSaves-*tries, LimitLastSaves)
 	}
 	ctx.Send(a.peers.Metrics, &publish{event.WarningEvent{Text: text}})

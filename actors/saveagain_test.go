@@ -35,7 +35,7 @@ func TestSaveAgain(t *testing.T) {
 		{"once in the middle", func(step int64, try int) bool { return try == 1 }, 4, 2, "[4]", 1, ""},
 		{"twice at the end", func(_ int64, try int) bool { return try <= 2 }, 2, 0, "[2]", 2, ""},
 		{"always", func(int64, int) bool { return true }, 2, 0, "[]", actors.LimitLastSaves - 1,
-			fmt.Sprintf("checkpoint of step 2, tried %d times: too many open files", actors.LimitLastSaves)},
+			fmt.Sprintf("checkpoint of step 2, after %d attempts: too many open files", actors.LimitLastSaves)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

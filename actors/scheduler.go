@@ -15,7 +15,8 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// schedulerActor drives the run: orders out, reports in, one decision a step.
+// schedulerActor drives the run: it sends orders, receives reports, and makes one decision for each
+// step.
 type schedulerActor struct {
 	part
 	tables
@@ -30,62 +31,62 @@ type schedulerActor struct {
 	phase  event.Phase // 0: none
 	order  int64
 	began  time.Time
-	spent  time.Duration // of the process's cores up to then
+	spent  time.Duration // time of the process's cores at the start
 	losses *stages.Accumulator
 	done   barrier
-	norms  []float64 // by parameter, of each slot: see Spec.slots
+	norms  []float64 // by parameter and slot: see Spec.slots
 	logs   bool      // the step's norms are logged
-	// As norms, of the weights, in a step whose norms are logged.
+	// Like norms, for the weights, in a step whose norms are logged.
 	weights []float64
 	busy    time.Duration
 	trace   [][]event.ActionTime
-	clocks  []event.Clock // of the trace, by rank; nil: all ranks are in this process
+	clocks  []event.Clock // clocks of the trace, by rank; nil: all ranks are in this process
 
-	targets float64 // of the last step
+	targets float64 // number of targets of the last step
 
-	// With post-validation: the order that was sent ahead of the step's end, nil if
-	// none was; the update that the step is predicted to make; and how it went so far.
+	// With post-validation: the order that was sent before the end of the step, nil if none was;
+	// the update that the step is predicted to make; and the record of predictions so far.
 	ahead      *Order
 	predicted  stages.Update
 	experience experience
 	updates    event.Updates
 
-	last      *event.StepEvent // of the step that ended, until its validation is in
+	last      *event.StepEvent // event of the step that ended, until its validation has finished
 	fastest   float64          // tokens a second of the fastest step
-	logged    *Norms           // of that step; nil: they are not logged
+	logged    *Norms           // norms of that step; nil: not logged
 	evaled    int64            // step of the last validation, −1: none
-	saved     int64            // step of the last checkpoint begun, −1: none
-	best      bool             // the last validation was the best
+	saved     int64            // step of the last checkpoint started, −1: none
+	best      bool             // the last validation had the best loss
 	saving    int              // checkpoints in progress
 	savingNow bool             // stages still copy their state for one
-	copying   int              // copies of a validation's weights that are under way
-	recording int              // steps whose line is not written yet
+	copying   int              // copies of a validation's weights in progress
+	recording int              // number of steps whose line is not written yet
 	applied   barrier          // stages that have answered the last Apply
 	changes   changes
-	copies    []*weightCopy // that wait for the step's end
+	copies    []*weightCopy // copies that wait for the end of the step
 	pause     bool
 	paused    bool
 	stop      bool
 	saveNow   bool
 	saves     saves
 	again     saveAgain
-	// saveMissed says that a checkpoint was due after a step that was skipped: see saveDue.
+	// saveMissed says that a checkpoint was due after a skipped step; see saveDue.
 	saveMissed bool
 	ended      bool
 }
 
-// tables is what the scheduler actor knows of a run's tables.
+// tables holds what the scheduler actor knows of a run's tables.
 type tables struct {
 	replicas    []replicaTables
 	idealBubble float64 // percent
 }
 
-// replicaTables is what follows from the tables of a replica.
+// replicaTables holds what follows from the tables of a replica.
 type replicaTables struct {
 	trainCredits, evalCredits scheduler.Credits
 }
 
-// order is that of a replica.
+// order returns the order for a replica.
 func (t *tables) order(s *Spec, replica int, o Order) *Order {
 	r, of := s.replicas()[replica], &t.replicas[replica]
 	o.Replica, o.Table, o.First = replica, r.table(o.Phase), r.first(o.Phase)
@@ -105,7 +106,7 @@ func (s *Spec) analyse() (t tables, err error) {
 	return s.analyseTables()
 }
 
-// analyseTables is what follows from a run's tables alone.
+// analyseTables derives everything that follows from a run's tables alone.
 func (s *Spec) analyseTables() (t tables, err error) {
 	for _, replica := range s.replicas() {
 		var of replicaTables
@@ -132,13 +133,13 @@ func newSchedulerActor(l *local, t tables) *schedulerActor {
 	a := &schedulerActor{part: p, tables: t, local: l, state: s.Start, evaled: -1, saved: -1, ready: newBarrier(s), done: newBarrier(s),
 		applied: newBarrier(s)}
 	for rank := range s.ranks() {
-		a.applied.mark(rank) // there was no Apply yet
+		a.applied.mark(rank) // no Apply was sent yet
 	}
 	a.changes = newChanges(s.Changes, s.Start.Step)
 	a.losses = stages.NewAccumulator()
 	a.targets = float64(s.Sequences) * float64(s.Context) // assumed: every position has one
 	if a.state.Step > 0 {
-		// A resumed run has validated and saved this step already.
+		// A resumed run has already validated and saved this step.
 		a.evaled, a.saved, a.saves.written = a.state.Step, a.state.Step, a.state.Step
 	}
 	return a
@@ -215,7 +216,7 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.proceed(ctx)
 	case *actor.Stopping:
 		a.again.stop()
-		if a.last != nil { // the step is decided, and the run's state counts it
+		if a.last != nil { // the step is decided, and the run's state includes it
 			a.writeRecord(ctx)
 		}
 		ctx.Send(ctx.Parent(), &lastState{a.state, a.updates})
@@ -284,7 +285,7 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 		}
 		ctx.Send(ctx.Parent(), f)
 	case a.pause:
-		// Before the event: who reads the event finds the status paused.
+		// Before the event: a reader of the event must find the status paused.
 		a.cell.store(event.Snapshot{Step: step, Doing: event.Paused})
 		if !a.paused {
 			a.paused = true
@@ -299,9 +300,9 @@ func (a *schedulerActor) waitDisk(from string) {
 	a.cell.store(event.Snapshot{Step: a.state.Step, Doing: event.Waiting, Wait: event.WaitDisk, From: from})
 }
 
-// evalDue: before the first step, every EvalEvery steps, and after the last; also where
-// the run is to stop, since one that goes on from there takes the step as validated. Only
-// a run that goes on from step 0 begins with the validation.
+// evalDue: before the first step, every EvalEvery steps, and after the last. Also where the run is
+// to stop, since a run that resumes there takes the step as validated. Only a run that starts from
+// step 0 begins with the validation.
 func (a *schedulerActor) evalDue() bool {
 	step := a.state.Step
 	if a.spec.EvalTable == nil || a.evaled == step {
@@ -316,8 +317,7 @@ func (a *schedulerActor) evalDue() bool {
 	return a.evaluatesAt(step)
 }
 
-// evaluatesAt reports whether a step is one of those that EvalEvery names, savesAt
-// whether it is one that CheckpointEvery names.
+// evaluatesAt reports whether EvalEvery selects a step, savesAt whether CheckpointEvery does.
 func (a *schedulerActor) evaluatesAt(step int64) bool {
 	return a.spec.EvalTable != nil && a.spec.EvalEvery > 0 && step%a.spec.EvalEvery == 0
 }
@@ -326,10 +326,9 @@ func (a *schedulerActor) savesAt(step int64) bool {
 	return a.spec.CheckpointEvery > 0 && step%a.spec.CheckpointEvery == 0
 }
 
-// saveDue: every CheckpointEvery steps, at the end, on request, and when the
-// validation loss was the best so far. After a step that was skipped one that nobody asked
-// for waits: should the weights be of no use any more, it would take the place of one
-// whose are.
+// saveDue: every CheckpointEvery steps, at the end, on request, and when the validation loss is the
+// best so far. After a skipped step, a checkpoint that was not requested waits: if the weights have
+// become useless, it would replace one with good weights.
 func (a *schedulerActor) saveDue(ctx actor.Context) bool {
 	step := a.state.Step
 	if a.spec.WriteCheckpoint == nil || step == 0 && !a.saveNow && !a.stop {
@@ -339,7 +338,7 @@ func (a *schedulerActor) saveDue(ctx actor.Context) bool {
 		return a.saveNow && a.clearSaveNow(ctx)
 	}
 	switch {
-	case a.saveNow, a.stop, a.best: // a good loss is one of weights that are of use
+	case a.saveNow, a.stop, a.best: // a good loss shows that the weights are good
 		return true
 	case a.state.SkippedInARow > 0:
 		return step >= a.spec.Steps && a.diverged() == nil
@@ -347,14 +346,14 @@ func (a *schedulerActor) saveDue(ctx actor.Context) bool {
 	return step >= a.spec.Steps || a.savesAt(step) || a.saveMissed || a.impatient()
 }
 
-// impatient reports whether as many validations as Spec.Patience says have gone by without a better
-// loss. It follows from the state alone, so that a run that goes on knows it too.
+// impatient reports whether Spec.Patience validations have passed without a better loss. It follows
+// from the state alone, so a resumed run knows it, too.
 func (a *schedulerActor) impatient() bool {
 	every, step, best := a.spec.EvalEvery, a.state.Step, a.state.BestStep
 	return a.spec.Patience > 0 && every > 0 && best > 0 && a.evaled == step && step/every-best/every >= a.spec.Patience
 }
 
-// clearSaveNow forgets a request for a checkpoint that exists already, or is being written.
+// clearSaveNow drops a request for a checkpoint that exists already or is being written.
 func (a *schedulerActor) clearSaveNow(ctx actor.Context) bool {
 	a.saveNow = false
 	if a.saves.written < a.saved {
@@ -368,7 +367,7 @@ func (a *schedulerActor) clearSaveNow(ctx actor.Context) bool {
 	return false
 }
 
-// send gives every stage its order for what comes next.
+// send sends every stage its order for what comes next.
 func (a *schedulerActor) send(ctx actor.Context, p event.Phase) {
 	step := a.state.Step
 	if p == event.Train {
@@ -379,7 +378,7 @@ func (a *schedulerActor) send(ctx actor.Context, p event.Phase) {
 	a.begin(ctx, o)
 }
 
-// newOrder is the order that all ranks get, but for what is their replica's.
+// newOrder makes the order that all ranks get, without the parts of their replica.
 func (a *schedulerActor) newOrder(p event.Phase, step int64) *Order {
 	a.orders++
 	h := a.runID.header(step, a.orders)
@@ -391,7 +390,7 @@ func (a *schedulerActor) newOrder(p event.Phase, step int64) *Order {
 	return o
 }
 
-// due reports whether a step is one of those that every names; 0 names none.
+// due reports whether a step is a multiple of every; 0 selects none.
 func due(every, step int64) bool { return every > 0 && step%every == 0 }
 
 func (a *schedulerActor) issue(ctx actor.Context, o *Order) {
@@ -404,7 +403,7 @@ func (a *schedulerActor) issue(ctx actor.Context, o *Order) {
 	}
 }
 
-// begin makes an order that was issued the one in progress.
+// begin makes an issued order the current one.
 func (a *schedulerActor) begin(ctx actor.Context, o *Order) {
 	a.phase, a.order, a.began, a.spent, a.logs = o.Phase, o.Order, time.Now(), sysinfo.CPUTime(), o.Norms
 	a.local.underWay.Store(&underWay{o.Step, o.Order, o.Phase, a.began, o.Trace})
@@ -427,7 +426,7 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 			ctx.Send(a.peers.Metrics, &publish{OutputEvent{Microbatch: l.Microbatch, Outputs: l.Outputs}})
 		}
 		if l.Targets == 0 && l.Sum == 0 && len(l.Outputs) > 0 {
-			continue // of a stage before the last
+			continue // not from the last stage
 		}
 		if err := a.losses.Add(l.Microbatch, l.Report); err != nil {
 			a.fail(ctx, m.Step, err)
@@ -459,7 +458,7 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 	a.proceed(ctx)
 }
 
-// inSlot notes squared norms of a rank, whose place among those of its stage is slot, of so many.
+// inSlot stores squared norms of a rank, whose index among those of its stage is slot, of slots.
 func inSlot(all []float64, norms []stages.Norm, slots, slot int) []float64 {
 	for _, n := range norms {
 		for len(all) < (n.Param+1)*slots {
@@ -470,8 +469,8 @@ func inSlot(all []float64, norms []stages.Norm, slots, slot int) []float64 {
 	return all
 }
 
-// setTime sets the times of a trace that came from another process by this one's clock, as far
-// as the two are known to differ at this moment.
+// setTime converts the times of a trace from another process to this process's clock, with the
+// currently known offset.
 func (a *schedulerActor) setTime(m *StageDone) {
 	if a.spec.Clock == nil || a.spec.host(m.Rank) == "" {
 		return
@@ -486,7 +485,7 @@ func (a *schedulerActor) setTime(m *StageDone) {
 	a.clocks[m.Rank] = c
 }
 
-// evalDone takes the validation's loss.
+// evalDone handles the validation's loss.
 func (a *schedulerActor) evalDone() {
 	a.evaled = a.state.Step
 	a.copyEval()
@@ -496,7 +495,7 @@ func (a *schedulerActor) evalDone() {
 	}
 	a.last.ValLoss, a.last.ValMetrics = &loss, a.metrics()
 	if !finite(loss) {
-		return // it is never the best, nor can trainer.json hold it
+		return // it is never the best, and trainer.json cannot hold it
 	}
 	if a.state.Step == 0 {
 		a.state.FirstValLoss = &loss
@@ -515,8 +514,8 @@ func (a *schedulerActor) writeRecord(ctx actor.Context) {
 	a.recording++
 }
 
-// save begins a checkpoint. The stages copy their state before their next order;
-// it is written while training goes on.
+// save starts a checkpoint. The stages copy their state before their next order; it is written
+// while training continues.
 func (a *schedulerActor) save(ctx actor.Context) {
 	h := a.header()
 	ctx.Send(a.peers.Checkpoint, &BeginSave{Header: h, State: a.state, Best: a.best})

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// ErrSender: a message came from a process that may not send it. It is an ErrMessage too.
+// ErrSender: a message came from a process that may not send it. It wraps ErrMessage.
 var ErrSender = fmt.Errorf("%w: its sender may not send it", ErrMessage)
 
 // Sender says which processes of an attempt may send a kind of message.
@@ -21,29 +21,29 @@ type Sender string
 // The senders.
 const (
 	sentByCoordinator Sender = "the coordinator"
-	sentByRank        Sender = "the process of the rank that it names"
-	sentByProducer    Sender = "the process of the rank that computes what it carries or announces"
+	sentByRank        Sender = "the process of the rank that the message names"
+	sentByProducer    Sender = "the process of the rank that computes the message's content"
 	sentByConsumer    Sender = "the process of a rank that takes the chunk's output"
-	sentByReader      Sender = "a process whose ranks read data, for a rank of its own"
+	sentByReader      Sender = "a process whose ranks read data, for one of its ranks"
 	sentByHolder      Sender = "a process whose ranks hold the parameter"
 )
 
 // MessageKind is a kind of message between processes, by its name on the wire.
 type MessageKind struct {
 	Name   string
-	ToBoss bool // it is for the coordinator, and not for a stage
-	Bulk   bool // it goes over the lane
+	ToBoss bool // for the coordinator, not for a stage
+	Bulk   bool // travels over the lane
 	From   Sender
 }
 
-// rule is a MessageKind with what checks the sender; nil: that it is the coordinator.
+// rule is a MessageKind with the check of the sender; nil: the sender must be the coordinator.
 type rule struct {
 	MessageKind
 	to    direction
 	check func(c *Codec, w *wire.Message, from string) error
 }
 
-// rules has every kind of message that may leave its process. What is not in it is refused.
+// rules holds every kind of message that may leave its process. All others are refused.
 var rules = makeRules(
 	forStages("peers", sentByCoordinator, (*wire.Message_Peers)(nil), nil),
 	forStages("order", sentByCoordinator, (*wire.Message_Order)(nil), nil),
@@ -84,7 +84,7 @@ func forBoss(name string, s Sender, kind any, check func(*Codec, *wire.Message, 
 	return keyedRule{reflect.TypeOf(kind), rule{MessageKind{Name: name, ToBoss: true, From: s}, toCoordinator, check}}
 }
 
-// ofRank is the rule of a report about a rank, for the coordinator.
+// ofRank makes the rule of a report about a rank, for the coordinator.
 func ofRank(name string, kind any, rank func(*wire.Message) int32) keyedRule {
 	return forBoss(name, sentByRank, kind, func(c *Codec, w *wire.Message, from string) error { return c.checkRank(rank(w), from) })
 }
@@ -111,25 +111,27 @@ func MessageKinds() (all []MessageKind) {
 	return all
 }
 
-// checkSender refuses a message whose kind is not for this process, or that the process at an address may not send.
+// checkSender refuses a message whose kind is not for this process, or that the process at an
+// address may not send.
 func (c *Codec) checkSender(w *wire.Message, from string, bulk bool) error {
 	r, known := rules[reflect.TypeOf(w.GetKind())]
 	switch {
 	case !known || r.to != c.takes || r.Bulk != bulk:
-		side := "at a stage"
+		side := "a stage"
 		if c.takes == toCoordinator {
-			side = "at the coordinator"
+			side = "the coordinator"
 		}
-		return fmt.Errorf("%w: %T, %s", ErrMessage, w.GetKind(), side)
+		return fmt.Errorf("%w: %s does not take %T", ErrMessage, side, w.GetKind())
 	case r.check != nil:
 		return r.check(c, w, from)
 	case from != c.boss:
-		return fmt.Errorf("%w: %s from %s, and only the coordinator sends it", ErrSender, r.Name, from)
+		return fmt.Errorf("%w: %s came from %s, but only the coordinator may send it", ErrSender, r.Name, from)
 	}
 	return nil
 }
 
-// has reports whether the process at an address has a rank for which is says true. The process of this codec is at none.
+// has reports whether the process at an address has a rank for which is returns true. The process
+// of this codec is at no address.
 func (s *Spec) has(address string, is func(rank int) bool) bool {
 	if address == "" {
 		return false
@@ -142,7 +144,7 @@ func (s *Spec) has(address string, is func(rank int) bool) bool {
 	return false
 }
 
-// stageOf is the stage of the pipeline that a rank computes.
+// stageOf returns the pipeline stage that a rank computes.
 func (s *Spec) stageOf(rank int) int { return s.place(rank)[grid.Pipeline] }
 
 // hasStage reports whether the process at an address has ranks of a stage.
@@ -150,8 +152,8 @@ func (s *Spec) hasStage(address string, stage int) bool {
 	return s.has(address, func(rank int) bool { return s.stageOf(rank) == stage })
 }
 
-// reads reports whether the process at an address may have the data of a chunk: it has ranks that compute the chunk, which
-// reads data, and is on the edge where data stay there.
+// reads reports whether the process at an address may have the data of a chunk: it has ranks that
+// compute the chunk, the chunk reads data, and the process is on the edge if data must stay there.
 func (s *Spec) reads(address string, chunk int32) bool {
 	if chunk < 0 || int(chunk) >= s.Table.NumChunks || s.Readers != nil && !s.Readers[chunk] {
 		return false
@@ -160,8 +162,8 @@ func (s *Spec) reads(address string, chunk int32) bool {
 	return s.hasStage(address, stage) && (!s.Edge || stage == 0)
 }
 
-// holds reports whether the process at an address may have a parameter's stored weight: it has ranks of a stage that
-// uses it, and one of stage 0 where that stage's weights stay on the edge.
+// holds reports whether the process at an address may have a parameter's stored weight: it has
+// ranks of a stage that uses it, and of stage 0 if that stage's weights must stay on the edge.
 func (s *Spec) holds(address, param string) bool {
 	if s.Edge && s.EdgeParams[param] {
 		return s.hasStage(address, 0)
@@ -174,7 +176,7 @@ func (c *Codec) checkRank(rank int32, from string) error {
 		return err
 	}
 	if host := c.spec.host(int(rank)); host != from {
-		return fmt.Errorf("%w: it is about rank %d of %s, and comes from %s", ErrSender, rank, host, from)
+		return fmt.Errorf("%w: the message is about rank %d of %s, but came from %s", ErrSender, rank, host, from)
 	}
 	return nil
 }
@@ -182,12 +184,12 @@ func (c *Codec) checkRank(rank int32, from string) error {
 func (c *Codec) checkFailed(w *wire.Message, from string) error {
 	name := w.GetFailed().GetActor()
 	if !c.spec.has(from, func(rank int) bool { return c.spec.stageName(rank) == name }) {
-		return fmt.Errorf("%w: the failure of %.100q, which %s does not have", ErrSender, name, from)
+		return fmt.Errorf("%w: a failure of the actor %.100q, which %s does not have", ErrSender, name, from)
 	}
 	return nil
 }
 
-// checkState makes sure that a rank tells only of parameters that its stage uses.
+// checkState checks that a rank sends only parameters that its stage uses.
 func (c *Codec) checkState(w *wire.Message, from string) error {
 	s := w.GetStageState()
 	if err := c.checkRank(s.GetRank(), from); err != nil || c.spec.Holders == nil {
@@ -200,13 +202,14 @@ func (c *Codec) checkState(w *wire.Message, from string) error {
 			param = strings.TrimPrefix(param, v.GetPart()+".")
 		}
 		if !slices.Contains(c.spec.Holders[param], stage) {
-			return fmt.Errorf("%w: the state of %.100q from rank %d, whose stage does not use it", ErrSender, v.GetName(), s.GetRank())
+			return fmt.Errorf("%w: got the state of %.100q from rank %d, whose stage does not use it", ErrSender, v.GetName(), s.GetRank())
 		}
 	}
 	return nil
 }
 
-// checkRequest makes sure that a request for data is of a process that reads them, for a rank of its own.
+// checkRequest checks that a request for data comes from a process that reads them, for one of its
+// ranks.
 func (c *Codec) checkRequest(w *wire.Message, from string) error {
 	r := w.GetDataRequest()
 	if err := c.checkData(event.Phase(r.GetPhase()), r.GetChunk(), r.GetMicrobatch()); err != nil {
@@ -223,7 +226,8 @@ func (c *Codec) checkRequest(w *wire.Message, from string) error {
 	if !c.spec.has(from, func(rank int) bool {
 		return c.spec.stageOf(rank) == stage && r.GetReplyTo().GetId() == actorID(c.id.attempt, c.spec.stageName(rank))
 	}) {
-		return fmt.Errorf("%w: data for %.100q, which is no rank of %s with chunk %d", ErrSender, r.GetReplyTo().GetId(), from, r.GetChunk())
+		return fmt.Errorf("%w: a request for data for %.100q, which is not a rank of %s with chunk %d", ErrSender, r.GetReplyTo().GetId(), from,
+			r.GetChunk())
 	}
 	return nil
 }
@@ -238,7 +242,7 @@ func (c *Codec) checkRead(w *wire.Message, from string) error {
 		}
 		return err
 	case r.GetReplyTo().GetId() != SupervisorID(c.id.attempt):
-		return fmt.Errorf("%w: a weight for %.100q", ErrMessage, r.GetReplyTo().GetId())
+		return fmt.Errorf("%w: a request for a weight for the unexpected actor %.100q", ErrMessage, r.GetReplyTo().GetId())
 	}
 	return nil
 }
@@ -250,20 +254,20 @@ type inputPlace struct {
 	slot, part  int32
 }
 
-// outputEdge is an edge on which a rank here spends credits.
+// outputEdge is an edge on which a rank here uses credits.
 type outputEdge struct {
 	kind  scheduler.EdgeKind
 	chunk int32
 	skip  int32
 }
 
-// neighbours are the ranks that those in this process exchange tensors with.
+// neighbours are the ranks with which those in this process exchange tensors.
 type neighbours struct {
 	producer map[inputPlace]int32
 	taken    map[outputEdge][]int32
 }
 
-// findNeighbours follows the routes of all chunks that are here.
+// findNeighbours follows the routes of all chunks in this process.
 func (c *Codec) findNeighbours() neighbours {
 	n := neighbours{make(map[inputPlace]int32), make(map[outputEdge][]int32)}
 	s := &c.spec
@@ -304,10 +308,11 @@ func (c *Codec) checkTransfer(w *wire.Message, from string) error {
 	rank, known := c.neighbours().producer[at]
 	switch {
 	case !known:
-		return fmt.Errorf("%w: piece %d of tensor %d for chunk %d on rank %d, which takes no such one here", ErrMessage, at.part, at.slot,
+		return fmt.Errorf("%w: got piece %d of tensor %d for chunk %d on rank %d, which takes no such piece in this process", ErrMessage, at.part,
+			at.slot,
 			at.chunk, at.rank)
 	case c.spec.host(int(rank)) != from || from == "":
-		return fmt.Errorf("%w: a tensor for chunk %d from %s, and rank %d of %s makes it", ErrSender, at.chunk, from, rank,
+		return fmt.Errorf("%w: a tensor for chunk %d came from %s, but rank %d of %s computes it", ErrSender, at.chunk, from, rank,
 			c.spec.host(int(rank)))
 	}
 	return nil
@@ -319,7 +324,7 @@ func (c *Codec) checkTied(w *wire.Message, from string) error {
 		return err
 	}
 	if !slices.Contains(c.spec.TiedRanks, c.spec.stageOf(int(rank))) {
-		return fmt.Errorf("%w: the gradient of a tied weight from rank %d, whose stage uses none", ErrSender, rank)
+		return fmt.Errorf("%w: got the gradient of a tied weight from rank %d, whose stage uses none", ErrSender, rank)
 	}
 	return nil
 }
@@ -330,11 +335,11 @@ func (c *Codec) checkCredit(w *wire.Message, from string) error {
 		return err
 	}
 	if skip := m.GetSkip(); skip < 0 || int(skip) > len(c.spec.Table.Skips) {
-		return fmt.Errorf("%w: a credit of skip %d, of %d", ErrMessage, skip, len(c.spec.Table.Skips))
+		return fmt.Errorf("%w: got a credit of skip %d, but there are %d skips", ErrMessage, skip, len(c.spec.Table.Skips))
 	}
 	takers := c.neighbours().taken[outputEdge{scheduler.EdgeKind(m.GetEdge()), m.GetChunk(), m.GetSkip()}]
 	if from == "" || !slices.ContainsFunc(takers, func(rank int32) bool { return c.spec.host(int(rank)) == from }) {
-		return fmt.Errorf("%w: a credit for chunk %d from %s, which takes nothing of it", ErrSender, m.GetChunk(), from)
+		return fmt.Errorf("%w: got a credit for chunk %d from %s, which takes no output of it", ErrSender, m.GetChunk(), from)
 	}
 	return nil
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Compute is what a stage actor asks of the stage that it runs; *stages.Stage
-// is one. Its methods record and never wait.
+// Compute is the interface of the stage that a stage actor runs; *stages.Stage implements it. Its
+// methods record and never wait.
 type Compute interface {
 	stages.Passes
 	NeedsTokens(chunk int) bool
@@ -46,87 +46,89 @@ type Compute interface {
 	Close() error
 }
 
-// Queuer is a Compute that can record a pass while those before it are carried out.
+// Queuer is a Compute that can record a pass while earlier ones are still running.
 type Queuer interface {
-	// Queue reports whether it can; then all that follows may be recorded so.
+	// Queue reports whether it can; then all following passes may be recorded this way.
 	Queue() bool
-	// ReportLater is Report of the forward that was recorded last, for when it has completed.
+	// ReportLater is Report for the forward that was recorded last; call the returned function
+	// after its completion.
 	ReportLater(chunk, index int) func() stages.Report
 }
 
-// Spec is everything a run needs. The functions and interfaces are its only way
-// to files.
+// Spec is everything that a run needs. Its functions and interfaces are the run's only access to
+// files.
 type Spec struct {
 	Run uuid.UUID
-	// Attempt names this attempt at the run; zero: Start makes a name.
+	// Attempt is the id of this attempt at the run; zero: Start makes one.
 	Attempt uuid.UUID
 	Device  tensorops.Device
-	// Devices, if there are any, take the place of Device: one for each rank. Ranks on the
-	// same one, as == tells, hand their tensors over as they are.
+	// Devices, if not empty, replaces Device: one for each rank. Ranks with the same device,
+	// compared with ==, hand over their tensors without a copy.
 	Devices []tensorops.Device
 
-	// Hosts, if there are any, are the addresses of the processes that the ranks are in, one
-	// for each rank; "": in this one. StartStages makes the stages there.
+	// Hosts, if not empty, holds the address of each rank's process; "": this process. StartStages
+	// starts the stages there.
 	Hosts []string
-	// Build makes rank r's stage on its stream, with its weights. It is called
-	// in a goroutine of its own, which the run's end waits for.
+	// Build makes a rank's stage on its stream, with its weights. It runs in its own goroutine, for
+	// which the end of the run waits.
 	Build func(rank int, s tensorops.Stream) (Compute, error)
-	// Weights are the stored tensors that stages in other processes ask for; nil: there are
-	// none.
+	// Weights are the stored tensors that stages in other processes request; nil: none.
 	Weights *StoredWeights
 	// Ready is called once, when every stage has its weights.
 	Ready func()
-	// TiedRanks are the ranks of the pipeline that use a tied weight: where there are several, each
+	// TiedRanks are the ranks of the pipeline that use a tied weight. If there are several, each
 	// sends its gradient to all others.
 	TiedRanks []int
 
-	// Routes say, for each chunk, where its tensors come from and go to. The tables have the
-	// skips that they make (Skips). nil: one tensor goes from each chunk to the next.
+	// Routes says, for each chunk, where its tensors come from and go to. The tables must have the
+	// resulting skips (Skips). nil: one tensor goes from each chunk to the next.
 	Routes    []stages.Route
 	Table     *scheduler.Table // one training step
 	EvalTable *scheduler.Table // one validation; nil: none
-	// Grid, if there is one, numbers the ranks; without it each is a stage of the one pipeline. With several
-	// replicas Replicas has the tables of each, and Table and EvalTable are those of the one that
-	// has most to do.
+	// Grid, if not nil, numbers the ranks; otherwise each rank is a stage of a single pipeline.
+	// With several replicas, Replicas has the tables of each, and Table and EvalTable are those of
+	// the replica with the most microbatches.
 	Grid     *grid.Grid
 	Replicas []Replica
-	// Edge: data, and the weights of the first stage, which EdgeParams names, don't leave this process and those of that
-	// stage's ranks.
+	// Edge means that data, and the weights of the first stage, whose names are EdgeParams, must
+	// not leave this process and those of that stage's ranks.
 	Edge       bool
 	EdgeParams map[string]bool
-	// Readers says of each chunk whether its layers read data, and Holders of each parameter which stages of the pipeline
-	// use it: no other process gets data, or stored weights. nil: every process that has ranks does.
+	// Readers says for each chunk whether its layers read data. Holders says for each parameter
+	// which stages of the pipeline use it. No other process gets data or stored weights. nil: every
+	// process with ranks does.
 	Readers []bool
 	Holders map[string][]int
-	// Slices: each rank of a tensor group has a run of the positions of what travels between chunks. Way is how
-	// that gets from one group to another.
+	// Slices means that each rank of a tensor group has a range of the positions of tensors between
+	// chunks. Way says how these get from one group to another.
 	Slices bool
 	Way    grid.Way
-	// SplitState: the replicas of a stage have a part of the optimizer's state each, or of the weights too (ZeRO).
+	// SplitState means that each replica of a stage has a part of the optimizer state, or also of
+	// the weights (ZeRO).
 	SplitState bool
-	// FailGroups ends what the ranks of this process wait for in their groups, now and from now
-	// on; nil: there are no groups.
+	// FailGroups ends all waits of this process's ranks in their groups, present and future; nil:
+	// there are no groups.
 	FailGroups func(error)
 	// GroupStatus says what a rank of this process waits for in its groups; nil: there are none.
 	GroupStatus func(rank int) (GroupWait, bool)
-	// CutLinks are the links between processes on which nothing arrives; nil: nobody knows.
+	// CutLinks returns the links between processes on which nothing arrives; nil: unknown.
 	CutLinks func() []event.CutLink
-	// PostValidate lets stages apply a step's update speculatively and begin the next
-	// step before all have reported; a wrong update is rolled back.
+	// PostValidate lets stages apply a step's update speculatively and start the next step before
+	// all have reported; a wrong update is rolled back.
 	PostValidate bool
-	// TraceEvery is the number of steps after which a step's actions are timed and
-	// reported; 0: never.
+	// TraceEvery is the interval, in steps, at which a step's actions are timed and reported; 0:
+	// never.
 	TraceEvery int64
 
 	Data           Source
-	MicrobatchSize int // sequences in a microbatch
+	MicrobatchSize int // sequences of a microbatch
 	Context        int // positions of a training sequence
-	Multiple       int // of which the positions of every microbatch must be one; 0: any number will do
+	Multiple       int // the positions of every microbatch must be a multiple of it; 0: no restriction
 	Sequences      int // sequences in a step
 	// Recompute says whether a rank of the pipeline recomputes a microbatch's activations.
 	Recompute func(rank, microbatch int) bool
-	// HeadLater says whether the weight gradient of the head waits for its W, of a microbatch of so
-	// many; nil: none does.
+	// HeadLater says, for a step with the given number of microbatches, whether the weight gradient
+	// of a microbatch's head waits for its W; nil: it never does.
 	HeadLater func(microbatches, microbatch int) bool
 
 	Rate     stages.Rate
@@ -135,104 +137,105 @@ type Spec struct {
 	Start           trainstate.State // Step 0: a fresh start
 	Steps           int64
 	EvalEvery       int64 // 0: before the first step and after the last
-	Patience        int64 // validations without a better loss after which the run ends; 0: none
-	CheckpointEvery int64 // 0: at the end
+	Patience        int64 // end the run after this many validations without a better loss; 0: never
+	CheckpointEvery int64 // in steps; 0: at the end
 
-	// WriteCheckpoint writes a checkpoint and returns its directory; nil: none
-	// are written. The tensors are its to read until it returns.
+	// WriteCheckpoint writes a checkpoint and returns its folder; nil: none are written. It may
+	// read the tensors until it returns.
 	WriteCheckpoint func(ctx context.Context, state trainstate.State, saved []stages.Saved, best bool) (string, error)
-	// Shares says of each rank whether its process sees the run's folder, so that its stage can
-	// write its part of a checkpoint itself; none: no process does. Such checkpoints are
-	// written by WriteShared: tensors without Data are the others'.
+	// Shares says for each rank whether its process sees the run's folder, so that its stage can
+	// write its part of a checkpoint itself; nil: no process does. WriteShared writes such
+	// checkpoints: tensors without Data are written by other processes.
 	Shares      []bool
 	WriteShared func(ctx context.Context, state trainstate.State, saved []stages.Saved, best bool, others trainstate.Others) (string, error)
-	// MayPass says whether an error of writing a checkpoint, or a line of the run's files, is worth another try; nil:
-	// none is, and the attempt fails.
+	// MayPass reports whether an error of writing a checkpoint, or a line of the run's files, may
+	// pass, so that the write is attempted again; nil: no error may, and the attempt fails.
 	MayPass func(error) bool
-	// SaveInPlace has checkpoints written from the tensors themselves, while the next step waits,
-	// and not from copies. The host must be able to address the memory of all stages, and all must
-	// be in this process.
+	// SaveInPlace writes checkpoints from the tensors themselves and not from copies, while the
+	// next step waits. The host must be able to address the memory of all stages, and all must be
+	// in this process.
 	SaveInPlace bool
-	// LastInPlace is the same for the checkpoint of the last step, behind which nothing waits.
+	// LastInPlace does the same for the checkpoint of the last step, after which nothing waits.
 	LastInPlace bool
-	// WriteOwn is what a stage in another process than the checkpoint actor's writes its part
-	// with; nil: it can't. It returns the CRC-32C of each tensor.
+	// WriteOwn writes the part of a stage in another process than the checkpoint actor's; nil: not
+	// possible. It returns the CRC-32C of each tensor.
 	WriteOwn func(ctx context.Context, step int64, places []trainstate.Place, saved []stages.Saved) ([]uint32, error)
-	// MaxSkipped ends the run with a DivergedError when so many steps in a row had no finite loss and
-	// gradient; 0: never.
+	// MaxSkipped ends the run with a DivergedError after this many consecutive steps without a
+	// finite loss and gradient; 0: never.
 	MaxSkipped int64
-	// Requests were asked of the run before this attempt and are not done: they are taken before the
-	// first order, and those that come later by Run.Ask. RequestEvents say what becomes of them.
+	// Requests were made before this attempt and are not complete: they are handled before the
+	// first order, and later ones through Run.Ask. RequestEvents report their state.
 	Requests []Request
-	// Changes were journalled by earlier attempts. WriteChange journals one, durably, before
-	// it takes effect; nil: nothing is journalled.
+	// Changes were journaled by earlier attempts. WriteChange journals one durably, before it takes
+	// effect; nil: no journal.
 	Changes     []event.Change
 	WriteChange func(event.Change) error
 	// WriteRecord appends to metrics.jsonl; nil: nothing is written.
 	WriteRecord func(telemetry.Record) error
-	// WriteTrace takes the times of a step's actions, and the clocks that were taken off them
+	// WriteTrace writes the times of a step's actions, and the clocks by which they were corrected
 	// (see StepEvent); nil: nothing is written.
 	WriteTrace func(step int64, trace [][]event.ActionTime, clocks []event.Clock) error
-	// WriteStats takes norms by parameter, every StatsEvery steps; nil or 0: they are not taken.
+	// WriteStats writes norms by parameter, every StatsEvery steps; nil or 0: they are not
+	// computed.
 	WriteStats func(Norms) error
 	StatsEvery int64
-	// PeakTokensPerS is how many tokens a second would take the processor's peak of operations; 0: not
-	// known.
+	// PeakTokensPerS is the number of tokens a second that would use the processor's peak of
+	// operations; 0: unknown.
 	PeakTokensPerS float64
-	// CopyAtEval is told that a validation has ended, and gives the memory for a copy of the weights that it was
-	// of, by a parameter's Index, and what is to be called when they are there: it is given what may be left
-	// to put in place, and must not block. nil, or no memory: nobody wants one. All stages must be in this process. Training
-	// goes on when each stage has copied its own.
+	// CopyAtEval is called after a validation. It returns the memory for a copy of the validated
+	// weights, by a parameter's Index, and a function to call when the copies are complete. That
+	// function gets place, which does the remaining copying if it is not nil; it must not block.
+	// nil, or no memory: no copy. All stages must be in this process. Training continues when each
+	// stage has copied its weights.
 	CopyAtEval func(step int64) (to func(param int) []float32, done func(place func() error))
-	// Clock is how the clock of a rank that is in another process stands to this one's; nil:
-	// as this one's.
+	// Clock returns the offset of a rank's clock in another process to this one's; nil: no offset.
 	Clock func(rank int) event.Clock
-	// Wall is what a process's clock shows at a time that it tells another process; nil: that
-	// time. A test makes it wrong.
+	// Wall returns what this process's clock shows at a time that is sent to another process; nil:
+	// the time itself. A test uses it to make the clock wrong.
 	Wall func(time.Time) time.Time
-	// Collect lets a validation collect what the model's layers give out, for OutputEvents.
+	// Collect makes a validation collect the outputs of the model's layers, for OutputEvents.
 	Collect bool
-	// OnEvent is told what happens, from the metrics actor and the watchdog. It
-	// must not block for long: training doesn't wait for it, but its own events
-	// queue behind it.
+	// OnEvent receives the run's events, from the metrics actor and the watchdog. It must not block
+	// for long: training does not wait for it, but further events do.
 	OnEvent func(event.Event)
 
 	StallAfter time.Duration // 0: no watchdog
-	// HaltWithin is how long a run that ends with an error waits for stages in other processes; 0: 30 s.
+	// HaltWithin is how long a run that ends with an error waits for stages in other processes to
+	// halt; 0: 30 s.
 	HaltWithin time.Duration
 
-	// System, if there is one, is the caller's own, which the run's actors are spawned in
-	// and stopped in: the run's supervisor as "troupe-" and the attempt, and the others
-	// below it. Nothing else there is touched; stopping the supervisor kills the run.
-	// nil: the run has a system of its own.
+	// System, if not nil, is the caller's actor system, in which the run's actors are spawned and
+	// stopped: the supervisor under the id "troupe-" and the attempt, the others below it. Nothing
+	// else in the system is touched. Stopping the supervisor kills the run. nil: the run has its
+	// own system.
 	System *actor.ActorSystem
-	// Logger is told how the run begins and ends, and what protoactor tells in a system of
-	// the run's own; nil: nobody is.
+	// Logger logs the start and the end of the run, and protoactor's messages in the run's own
+	// system; nil: no log.
 	Logger *slog.Logger
 
-	// Attach is called before any actor of the run is there, with what its messages are
-	// carried to other processes by. Detach is called when no actor sends or takes a tensor any
-	// more, and before the run's memory goes back: whoever carries tensors lets go of them.
+	// Attach is called before any actor of the run exists, with the codec for messages to other
+	// processes. Detach is called when no actor sends or takes a tensor any more, before the run's
+	// memory is freed: the carrier of tensors must release them.
 	Attach func(*Codec)
 	Detach func()
 
-	dispatcher actor.Dispatcher // of the stages; nil: the sender's goroutine. A benchmark sets it
+	dispatcher actor.Dispatcher // dispatcher of the stages; nil: the sender's goroutine. A benchmark sets it
 }
 
-// GroupWait is a collective that a rank waits in.
+// GroupWait is a collective in which a rank waits.
 type GroupWait struct {
-	What  string    // it and its group
-	From  int       // the rank that has not come to it; the first of several
-	Since time.Time // when this rank came
+	What  string    // the collective and its group
+	From  int       // the rank that has not reached it; the first of several
+	Since time.Time // when this rank reached it
 }
 
-// StoredWeights are tensors of a checkpoint, by the names of a model's parameters.
+// StoredWeights are the tensors of a checkpoint, by the names of a model's parameters.
 type StoredWeights struct {
 	Params []*stages.Param
 	Source stages.Source
 }
 
-// sharers is the most ranks that have a part each of one tensor that is saved.
+// sharers returns the largest number of ranks that have parts of one saved tensor.
 func (s *Spec) sharers() int {
 	n := 1
 	if s.Grid != nil {
@@ -244,8 +247,8 @@ func (s *Spec) sharers() int {
 	return n
 }
 
-// shares reports whether a rank's stage writes its part of a checkpoint itself. Slices of tensors are put
-// together by who has all of them.
+// shares reports whether a rank's stage writes its part of a checkpoint itself. A rank with all
+// slices assembles sliced tensors.
 func (s *Spec) shares(rank int) bool {
 	return s.sharers() == 1 && rank < len(s.Shares) && s.Shares[rank] && s.host(rank) != "" && s.WriteShared != nil
 }
@@ -253,7 +256,7 @@ func (s *Spec) shares(rank int) bool {
 // apart reports whether some ranks are in other processes.
 func (s *Spec) apart() bool { return len(s.Hosts) > 0 }
 
-// host is the address of the process that a rank is in; "": this one.
+// host returns the address of a rank's process; "": this process.
 func (s *Spec) host(rank int) string {
 	if len(s.Hosts) == 0 {
 		return ""
@@ -264,11 +267,11 @@ func (s *Spec) host(rank int) string {
 // ErrSpec: the parts of a Spec contradict each other.
 var ErrSpec = errors.New("contradictory run")
 
-// check compares the tables with the data and with each other. That each is a
-// table that can be run is for scheduler.Check to say.
+// check compares the tables with the data and with each other. scheduler.Check proves that each
+// table can run.
 func (s *Spec) check() error {
 	if n := len(s.Hosts); n > 0 && n != s.ranks() {
-		return fmt.Errorf("%w: %d hosts for %d ranks: give one for each, or none", ErrSpec, n, s.ranks())
+		return fmt.Errorf("%w: there are %d hosts for %d ranks: give one for each rank, or none", ErrSpec, n, s.ranks())
 	}
 	if err := s.checkDevices(); err != nil {
 		return err
@@ -283,7 +286,7 @@ func (s *Spec) checkEval() error {
 		return nil
 	}
 	if e.NumRanks() != t.NumRanks() || e.NumChunks != t.NumChunks || e.Placement != t.Placement {
-		return fmt.Errorf("%w: validation has %d chunks on %d ranks (placement %v), training %d on %d (%v)",
+		return fmt.Errorf("%w: validation has %d chunks on %d ranks (placement %v), but training has %d on %d (%v)",
 			ErrSpec, e.NumChunks, e.NumRanks(), e.Placement, t.NumChunks, t.NumRanks(), t.Placement)
 	}
 	return nil
@@ -296,10 +299,10 @@ func (s *Spec) checkWindows() error {
 		return nil
 	}
 	windows := s.Data.EvalWindows()
-	// Replicas that all have as many may have some without windows.
+	// With equal tables some replicas may have microbatches without windows.
 	more := s.microbatches(event.Eval) - (windows+s.MicrobatchSize-1)/s.MicrobatchSize
 	if !e.ForwardOnly || more < 0 || more >= len(s.replicas()) {
-		return fmt.Errorf("%w: %d validation windows need a forward-only table of microbatches of %d, not of %d microbatches", ErrSpec, windows,
+		return fmt.Errorf("%w: %d validation windows in microbatches of %d do not fit a table of %d microbatches, or the table is not forward-only", ErrSpec, windows,
 			s.MicrobatchSize, s.microbatches(event.Eval))
 	}
 	return nil

@@ -11,18 +11,18 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Post-validation ("Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 4):
-// stages apply a predicted update, begin the next step, and learn afterwards whether the
-// update was right. First the scheduler actor's part, then a stage's.
+// Post-validation ("Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 4): stages apply a
+// predicted update, start the next step, and learn afterwards whether the update was right. First
+// the scheduler actor's part, then a stage's.
 
 // How a step's update was made, in a run with post-validation.
 const (
-	UpdateKept       = "kept"        // applied speculatively, and right
-	UpdateRolledBack = "rolled_back" // applied speculatively, and made again
+	UpdateKept       = "kept"        // applied speculatively and confirmed
+	UpdateRolledBack = "rolled_back" // applied speculatively, rolled back and applied again
 	UpdateWaited     = "waited"      // applied after the decision
 )
 
-// countUpdate adds a step and names its kind.
+// countUpdate counts a step's update and returns its kind.
 func countUpdate(u *event.Updates, ahead, kept bool) string {
 	switch {
 	case !ahead:
@@ -36,7 +36,7 @@ func countUpdate(u *event.Updates, ahead, kept bool) string {
 	return UpdateRolledBack
 }
 
-// experience remembers for which of the last steps the predicted update was right.
+// experience remembers for which of the last steps the prediction was right.
 type experience struct {
 	missed [experienceSteps]bool
 	steps  int
@@ -47,8 +47,8 @@ func (e *experience) add(right bool) {
 	e.steps++
 }
 
-// shouldSpeculate reports whether speculation is worth it. A rollback costs more time
-// than waiting, so not when more than half of the last predictions were wrong.
+// shouldSpeculate reports whether speculation is worthwhile. A rollback costs more time than
+// waiting, so it is not if more than half of the last predictions were wrong.
 func (e *experience) shouldSpeculate() bool {
 	misses := 0
 	for _, m := range e.missed {
@@ -59,13 +59,13 @@ func (e *experience) shouldSpeculate() bool {
 	return 2*misses <= experienceSteps
 }
 
-// speculate predicts the update of the step that begins: no clipping, every figure
-// finite, and as many targets as the step before had. If the next step is known to
-// follow, its order goes out at once.
+// speculate predicts the update of the current step: no clipping, all numbers finite, and the
+// number of targets of the previous step. If the next step is known to follow, its order is sent at
+// once.
 func (a *schedulerActor) speculate(ctx actor.Context) {
 	step := a.state.Step + 1
 	a.predicted = stages.Update{Count: int(a.state.Updates) + 1, LR: a.rate(step), GradScale: stages.LossScale(a.targets)}
-	// The record of this step will wait for its line beside those that do now.
+	// The record of this step will wait for its line, together with those that wait now.
 	if !a.nothingBetween(step) || !a.experience.shouldSpeculate() || a.recording+1 >= LimitRecords {
 		return
 	}
@@ -75,15 +75,14 @@ func (a *schedulerActor) speculate(ctx actor.Context) {
 	a.issue(ctx, a.ahead)
 }
 
-// nothingBetween reports whether the step after this one is to follow at once, as far
-// as is known now.
+// nothingBetween reports whether the next step follows this one directly, as far as is known now.
 func (a *schedulerActor) nothingBetween(step int64) bool {
 	saves := a.spec.WriteCheckpoint != nil && (a.saveNow || a.best || a.savesAt(step))
 	return step < a.spec.Steps && !a.pause && !a.stop && !saves && !a.evaluatesAt(step) && !a.changes.between(step) && len(a.copies) == 0
 }
 
-// postValidate adds to a decision what becomes of the order ahead. It returns that order
-// if it goes on, else nil, and how the update was made.
+// postValidate adds to a decision what happens to the order sent ahead. It returns that order if it
+// continues, otherwise nil, and the kind of the update.
 func (a *schedulerActor) postValidate(m *Apply) (next *Order, how string) {
 	if !a.spec.PostValidate {
 		return nil, ""
@@ -98,29 +97,29 @@ func (a *schedulerActor) postValidate(m *Apply) (next *Order, how string) {
 	return next, how
 }
 
-// updateState says of the step that a stage reported last how far its update is.
+// updateState is the state of the update of the step that a stage reported last.
 type updateState uint8
 
 const (
-	updateSettled     updateState = iota // as decided
-	updatePending                        // the stage has reported, and there is no decision yet
-	updateSpeculative                    // applied ahead of the decision: until then, gradients stay
+	updateSettled     updateState = iota // applied as decided
+	updatePending                        // the stage has reported, but there is no decision yet
+	updateSpeculative                    // applied before the decision; until then the gradients are kept
 )
 
 // stepUpdate is the update of the step that a stage reported last.
 type stepUpdate struct {
-	decision *Apply // to be taken as soon as the device is at rest
+	decision *Apply // applied as soon as the device is idle
 	state    updateState
-	doubt    error // what was wrong with numbers of a speculative update: none if it is rolled back
+	doubt    error // error in the numbers of a speculative update; dropped if it is rolled back
 }
 
-// mustSpeculate reports whether an order came ahead, so that the update of the step
-// before it has to be applied speculatively first.
+// mustSpeculate reports whether an order came ahead, so that the update of the previous step must
+// first be applied speculatively.
 func (a *stageActor) mustSpeculate(m *Order) bool {
 	return m.Speculative != nil && a.update.state == updatePending
 }
 
-// speculate applies the update that the next order goes by.
+// speculate applies the update that the next order predicts.
 func (a *stageActor) speculate(m *Order) {
 	a.update.state = updateSpeculative
 	a.cell.store(event.Snapshot{Step: a.step, Doing: event.Updating})
@@ -129,16 +128,15 @@ func (a *stageActor) speculate(m *Order) {
 	a.submit(l, func(actor.Context) {})
 }
 
-// touchesGradients reports whether an action adds to the gradients, which are those of
-// the step before until its decision. A forward that computes the loss does: the head's
-// weight gradient is made with it.
+// touchesGradients reports whether an action adds to the gradients, which belong to the previous
+// step until its decision. A forward that computes the loss does, because it also computes the
+// head's weight gradient.
 func (a *stageActor) touchesGradients(act scheduler.Action) bool {
 	return act.Type != scheduler.F || a.stage.ComputesLoss(int(act.Chunk))
 }
 
-// endSpeculation aborts the order ahead where the decision says so, and commits or rolls
-// back the speculative update. It reports whether there was one: if not, the update is
-// still to be made.
+// endSpeculation aborts the order sent ahead if the decision says so, and commits or rolls back the
+// speculative update. It reports whether there was one: if not, the update must still be applied.
 func (a *stageActor) endSpeculation(l *tensorops.List, m *Apply) bool {
 	applied := a.update.state == updateSpeculative
 	a.update.state = updateSettled
@@ -157,8 +155,8 @@ func (a *stageActor) endSpeculation(l *tensorops.List, m *Apply) bool {
 	return applied
 }
 
-// abort drops an order that came ahead, begun or not, with all that belongs to it.
-// What comes for it later is released on arrival: it has ended.
+// abort drops an order that came ahead, started or not, with everything that belongs to it. Later
+// messages for it are released on arrival, since it has ended.
 func (a *stageActor) abort(l *tensorops.List, order int64) {
 	if a.order != nil {
 		a.stage.AbortMicrobatches(l)

@@ -13,28 +13,28 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// stageActor runs one rank's orders. It takes messages, starts what can start, and follows what the device has done;
-// the tensors of an action come and leave over its edges.
+// stageActor runs one rank's orders. It takes messages, starts whatever can start, and handles the
+// device's completions; the tensors of an action arrive and leave over its edges.
 type stageActor struct {
 	part
 	local  *local
 	rank   int
-	at     grid.Coordinates // of the rank
+	at     grid.Coordinates // the rank's place in the grid
 	stream tensorops.Stream
 	peers  *Peers
 	self   *actor.PID
 	root   *actor.RootContext
 
 	state    stageState
-	stopping bool    // to stop when it has halted
-	stage    Compute // from resting on
-	step     int64   // of the order, update or save that was begun last
+	stopping bool    // stop after it has halted
+	stage    Compute // set when the stage is built
+	step     int64   // step of the order, update or save that was started last
 
-	// What was sent to this stage and not consumed yet, by order, kind, chunk
-	// and microbatch. The sender's credits bound it.
+	// Tensors that were sent to this stage and not consumed yet, by order, kind, chunk and
+	// microbatch. The sender's credits limit them.
 	inbox  map[inboxKey]owner
-	todo   []any         // orders and saves that wait for the one in progress
-	copies []*weightCopy // that are asked for
+	todo   []any         // orders and saves that wait for the current one
+	copies []*weightCopy // requested copies
 
 	progress
 	edges  edges
@@ -44,19 +44,19 @@ type stageActor struct {
 	kept   keptStates
 }
 
-// progress is how far a stage is in its order.
+// progress is the progress of a stage in its order.
 type progress struct {
 	ended  int64 // the number of the last order that ended
 	order  *Order
 	row    []scheduler.Action
-	next   int         // place in row
+	next   int         // position in row
 	alike  bool        // see Spec.alike
 	asked  []chunkData // by chunk
 	losses []Loss
 	log    *actionLog // nil: actions are not timed
 }
 
-// What an inbox entry is.
+// The kinds of inbox entries.
 const (
 	inActivation = uint8(scheduler.ForwardEdge)
 	inGradient   = uint8(scheduler.BackwardEdge)
@@ -67,13 +67,13 @@ const (
 type inboxKey struct {
 	order      int64
 	kind       uint8
-	chunk      int32 // of a tied gradient: the rank that it is from
-	microbatch int32 // of a tied gradient: the parameter
-	slot       int32 // of an activation or gradient: which of a chunk's
-	part       int32 // of those of several ranks: which of the input's pieces
+	chunk      int32 // for a tied gradient, the sending rank
+	microbatch int32 // for a tied gradient, the parameter
+	slot       int32 // for an activation or gradient, its index among the chunk's
+	part       int32 // for inputs from several ranks, the index of the piece
 }
 
-// built says that the stage was made.
+// built says that the stage was built.
 type built struct {
 	stage       Compute
 	addressable bool // see edgeMemory
@@ -163,18 +163,19 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	}
 }
 
-// endGroups ends what this process's ranks wait for in their groups: the run ends, and the others
-// may never come. Where it ends in order nobody waits.
+// endGroups ends the waits of this process's ranks in their groups: the run ends, and the others
+// may never arrive. In an orderly end no rank waits.
 func (a *stageActor) endGroups() {
 	if a.spec.FailGroups != nil {
 		a.spec.FailGroups(errEnding)
 	}
 }
 
-// errEnding: the run ends, and nobody waits for the others of a group any more.
+// errEnding: the run ends, so no rank waits for the others of a group any more.
 var errEnding = errors.New("the run ends")
 
-// build makes the stage. Weights take seconds for a large model: not in Receive.
+// build builds the stage in a goroutine. For a large model the weights take seconds, too long for
+// Receive.
 func (a *stageActor) build() {
 	a.local.builders.Add(1)
 	go func() { // ends with Build
@@ -189,8 +190,8 @@ func (a *stageActor) build() {
 	}()
 }
 
-// keep puts an input into the mailbox, unless nobody will want it: because it is
-// of another attempt or an order that has ended, or the run ends.
+// keep puts an input into the mailbox, unless it is not needed: it belongs to another attempt or to
+// an order that has ended, or the run ends.
 func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m owner) {
 	if a.failed || !a.runID.accepts(h) || h.Order <= a.ended {
 		m.release()
@@ -198,14 +199,14 @@ func (a *stageActor) keep(ctx actor.Context, h Header, key inboxKey, m owner) {
 	}
 	if _, twice := a.inbox[key]; twice {
 		m.release()
-		a.fail(ctx, a.step, fmt.Errorf("input %+v came twice", key))
+		a.fail(ctx, a.step, fmt.Errorf("input %+v arrived twice", key))
 		return
 	}
 	a.inbox[key] = m
 	a.advance(ctx)
 }
 
-// restartClock counts the device's time from zero.
+// restartClock resets the device time to zero.
 func (a *stageActor) restartClock() { a.device.busy, a.device.counted = 0, time.Now() }
 
 // advance starts whatever can start.
@@ -228,7 +229,7 @@ func (a *stageActor) advance(ctx actor.Context) {
 	}
 }
 
-// takeNext turns to what came first.
+// takeNext turns to the message that arrived first.
 func (a *stageActor) takeNext(ctx actor.Context) {
 	m := a.todo[0]
 	if o, ok := m.(*Order); ok && a.mustSpeculate(o) {
@@ -253,10 +254,10 @@ func (a *stageActor) beginOrder(ctx actor.Context, m *Order) {
 		a.log = newActionLog(m.Header, m.Phase, len(a.row), a.cell.actions.Load())
 	}
 	a.cell.actions.Store(a.log)
-	if m.Table == nil { // nothing to do but to say so
+	if m.Table == nil { // nothing to do except to report
 		return
 	}
-	if len(a.asked) == 0 { // training and validation have the same chunks
+	if len(a.asked) == 0 { // training and validation use the same chunks
 		a.asked = make([]chunkData, m.Table.NumChunks)
 		a.edges.prepare(a.spec, m.Table, a.rank)
 	}
@@ -267,14 +268,14 @@ func (a *stageActor) beginOrder(ctx actor.Context, m *Order) {
 	}
 }
 
-// chunkData is what a chunk has asked for of tokens and targets.
+// chunkData is what a chunk has requested of tokens and targets.
 type chunkData struct {
-	row   int // place in the row up to which they were asked for
-	ahead int // microbatches of them that are not consumed
+	row   int // position in the row up to which they were requested
+	ahead int // requested microbatches that are not consumed
 }
 
-// ask requests the tokens and targets of a chunk's forwards to come, several at a time: each
-// time the loader is woken, which takes a core from the devices.
+// ask requests the tokens and targets of a chunk's next forwards, several at a time: each request
+// wakes the loader, which takes a core from the devices.
 func (a *stageActor) ask(ctx actor.Context, chunk int32) {
 	d := &a.asked[chunk]
 	if d.ahead > limitDataAhead/2 {
@@ -288,8 +289,8 @@ func (a *stageActor) ask(ctx actor.Context, chunk int32) {
 	}
 }
 
-// first is how many microbatches are before the replica's own in the order in progress, which
-// is the one that data has been asked for.
+// first returns the number of microbatches before the replica's own in the current order, for which
+// data has been requested.
 func (a *stageActor) first() int32 {
 	if a.order == nil {
 		return 0
@@ -297,7 +298,7 @@ func (a *stageActor) first() int32 {
 	return int32(a.order.First)
 }
 
-// request asks the loader for a microbatch.
+// request requests a microbatch from the loader.
 func (a *stageActor) request(ctx actor.Context, chunk, microbatch int32) {
 	ctx.Send(a.peers.Loader, &DataRequest{Header: a.order.Header, Phase: a.order.Phase, Chunk: chunk, Microbatch: microbatch + a.first(),
 		Tokens: a.stage.NeedsTokens(int(chunk)), Targets: a.stage.NeedsTargets(int(chunk)), Fields: a.stage.Fields(int(chunk)), ReplyTo: a.self})
@@ -308,7 +309,7 @@ func (a *stageActor) needsData(act scheduler.Action) bool {
 	return act.Type == scheduler.F && (a.stage.NeedsTokens(chunk) || a.stage.NeedsTargets(chunk) || len(a.stage.Fields(chunk)) > 0)
 }
 
-// snap describes this stage in the order in progress.
+// snap returns a snapshot of this stage in the current order.
 func (a *stageActor) snap(d event.Doing) event.Snapshot {
 	s := event.Snapshot{Doing: d}
 	if a.order != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// pass is an action of this rank, with what it consumes and what it makes.
+// pass is an action of this rank, with its inputs and outputs.
 type pass struct {
 	scheduler.Action
 	*side
 	kind   scheduler.EdgeKind
-	in     [][]*Transfer // by slot, its pieces; nil: it has not come
+	in     [][]*Transfer // by slot, the pieces; nil: not arrived
 	data   *Data
-	extent Extent               // of a forward's microbatch
-	out    []outgoing           // until they are sent
-	report func() stages.Report // of a forward; nil: the stage is asked
+	extent Extent               // extent of a forward's microbatch
+	out    []outgoing           // outputs, until they are sent
+	report func() stages.Report // report of a forward; nil: ask the stage
 }
 
-// pass is an action with what has come for it.
+// pass returns an action with the inputs that have arrived for it.
 func (a *stageActor) pass(act scheduler.Action) pass {
 	p := pass{Action: act}
 	p.side, p.kind = a.edges.of(act)
@@ -42,17 +42,17 @@ func (a *stageActor) pass(act scheduler.Action) pass {
 	return p
 }
 
-// inputKey is that of a piece of a pass's input.
+// inputKey returns the key of a piece of a pass's input.
 func (a *stageActor) inputKey(p *pass, slot, part int) inboxKey {
 	return inboxKey{a.order.Order, uint8(p.kind), p.Chunk, p.Microbatch, int32(slot), int32(part)}
 }
 
-// dataKey is that of its tokens.
+// dataKey returns the key of its tokens.
 func (a *stageActor) dataKey(p *pass) inboxKey {
 	return inboxKey{a.order.Order, inData, p.Chunk, p.Microbatch, 0, 0}
 }
 
-// consume takes from the inbox what has come for a pass that begins.
+// consume takes the inputs of a starting pass from the inbox.
 func (a *stageActor) consume(p *pass) {
 	for slot, pieces := range p.in {
 		for part := range pieces {
@@ -62,8 +62,8 @@ func (a *stageActor) consume(p *pass) {
 	delete(a.inbox, a.dataKey(p))
 }
 
-// act starts the next action of the order if it can, or an overlapped pair of them, or
-// ends the order. It reports whether anything was started or ended.
+// act starts the next action of the order, or an overlapped pair, if it can, or ends the order. It
+// reports whether anything was started or ended.
 func (a *stageActor) act(ctx actor.Context) bool {
 	if a.next == len(a.row) {
 		return a.endOrder(ctx)
@@ -87,7 +87,7 @@ func (a *stageActor) act(ctx actor.Context) bool {
 		a.consume(&passes[i])
 	}
 	a.start()
-	// The device works: now for the others.
+	// The device is working, so there is time for other things.
 	for i := range passes {
 		p := &passes[i]
 		for _, n := range p.from {
@@ -103,7 +103,7 @@ func (a *stageActor) act(ctx actor.Context) bool {
 	return true
 }
 
-// missing says what keeps an action from starting.
+// missing returns what prevents an action from starting.
 func (a *stageActor) missing(p *pass) event.Snapshot {
 	s := a.snap(event.Waiting)
 	s.Action = p.Action
@@ -129,7 +129,7 @@ func (a *stageActor) missing(p *pass) event.Snapshot {
 	return s
 }
 
-// start records what is to be done and hands it to the device, a pair as one list.
+// start records an action, or a pair as one list, and submits it to the device.
 func (a *stageActor) start() {
 	l := a.stream.NewList()
 	for i := range a.device.recording {
@@ -143,14 +143,14 @@ func (a *stageActor) start() {
 		if p.Type == scheduler.F {
 			p.report = a.reportLater(p)
 		}
-		if p.data != nil { // a forward, of which a pair has one
+		if p.data != nil { // a forward; a pair has only one
 			a.device.batch = p.data.Batch
 		}
 	}
 	a.submitActions(l)
 }
 
-// microbatch describes what a forward works on, as its input says or its data.
+// microbatch describes the microbatch of a forward, from its input or its data.
 func (a *stageActor) microbatch(p *pass) stages.Microbatch {
 	mb := stages.Microbatch{Step: a.order.Step, Index: int(p.Microbatch), Train: a.order.Phase == event.Train}
 	if len(p.in) > 0 {
@@ -172,7 +172,7 @@ func (a *stageActor) microbatch(p *pass) stages.Microbatch {
 	return mb
 }
 
-// finishActions sends the results of what was started.
+// finishActions sends the results of completed actions.
 func (a *stageActor) finishActions(ctx actor.Context, f *submission) {
 	for i := range f.passes {
 		p := &f.passes[i]
@@ -206,11 +206,12 @@ func (a *stageActor) finishActions(ctx actor.Context, f *submission) {
 	}
 }
 
-// reportLoss notes what a forward that has completed says: the loss, and what is collected.
+// reportLoss records the loss of a completed forward, and the collected outputs.
 func (a *stageActor) reportLoss(p *pass) error {
 	chunk, index := int(p.Chunk), int(p.Microbatch)
 	loss := Loss{Microbatch: index + a.order.First}
-	computes := a.stage.ComputesLoss(chunk) && a.at[grid.Tensor] == 0 && a.at[grid.Context] == 0 // whose others have the same
+	// the other ranks of the groups have the same loss
+	computes := a.stage.ComputesLoss(chunk) && a.at[grid.Tensor] == 0 && a.at[grid.Context] == 0
 	if computes {
 		if p.report != nil {
 			loss.Report = p.report()
@@ -219,7 +220,7 @@ func (a *stageActor) reportLoss(p *pass) error {
 		}
 	}
 	if n := len(loss.Metrics); n > stages.MaxMetrics {
-		return fmt.Errorf("%w: the loss reports %d metrics of microbatch %d, of at most %d", stages.ErrInput, n, index, stages.MaxMetrics)
+		return fmt.Errorf("%w: the loss reports %d metrics for microbatch %d; the limit is %d", stages.ErrInput, n, index, stages.MaxMetrics)
 	}
 	if a.spec.Collect && a.order.Phase == event.Eval {
 		loss.Outputs = a.stage.Outputs(chunk, index)

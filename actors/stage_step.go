@@ -9,15 +9,15 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// tiedParts are what an order makes and takes of tied gradients.
+// tiedParts holds the tied gradients that an order sends and receives.
 type tiedParts struct {
-	parts   []stages.TiedGrad // this rank's, until they are sent
-	awaited []inboxKey        // those that are to come from other ranks
+	parts   []stages.TiedGrad // parts of this rank, until they are sent
+	awaited []inboxKey        // parts expected from other ranks
 }
 
-// endOrder follows the last action of an order. After training, the uses of a
-// tied weight exchange their gradients, and every gradient's norm is taken. It
-// reports whether anything was started or ended.
+// endOrder handles the end of an order's actions. After training, the users of a tied weight
+// exchange their gradients, and the norm of every gradient is computed. It reports whether anything
+// was started or ended.
 func (a *stageActor) endOrder(ctx actor.Context) bool {
 	switch {
 	case a.order.Phase == event.Eval:
@@ -39,7 +39,8 @@ func (a *stageActor) endOrder(ctx actor.Context) bool {
 	return true
 }
 
-// tiedWith are the ranks of other stages that use a tied weight, and their places in their tensor groups.
+// tiedWith returns the ranks of other stages that use a tied weight, and their places in their
+// tensor groups.
 func (a *stageActor) tiedWith() (others []int, places []stages.TensorPlace) {
 	for _, stage := range a.spec.TiedRanks {
 		if stage == a.at[grid.Pipeline] {
@@ -53,12 +54,12 @@ func (a *stageActor) tiedWith() (others []int, places []stages.TensorPlace) {
 	return others, places
 }
 
-// sendTied sends this rank's part of the tied gradients to the ranks of the other uses,
-// and notes what is to come from them.
+// sendTied sends this rank's part of the tied gradients to the ranks with the other uses, and notes
+// what to expect from them.
 func (a *stageActor) sendTied(ctx actor.Context) {
 	others, _ := a.tiedWith()
 	a.tied.awaited = a.tied.awaited[:0]
-	for i, g := range a.tied.parts { // who needs a part of this rank's has a part that this rank needs
+	for i, g := range a.tied.parts { // a rank that needs a part of this rank has a part that this rank needs
 		other := others[g.To]
 		a.tied.parts[i].Grad = tensorops.Tensor{}
 		ctx.Send(a.peers.Stages[other], &TiedGradient{Header: a.order.Header, From: int32(a.rank), Grad: g})
@@ -66,8 +67,8 @@ func (a *stageActor) sendTied(ctx actor.Context) {
 	}
 }
 
-// takeTied takes the other ranks' parts when all have come, and norms follow; else the
-// stage waits, and the answer is false.
+// takeTied takes the other ranks' parts if all have arrived, and returns true: the norms follow.
+// Otherwise the stage waits.
 func (a *stageActor) takeTied(ctx actor.Context) bool {
 	for _, key := range a.tied.awaited {
 		if _, ok := a.inbox[key].(*TiedGradient); !ok {
@@ -81,7 +82,7 @@ func (a *stageActor) takeTied(ctx actor.Context) bool {
 	return true
 }
 
-// norms takes every gradient's norm, once the parts that other ranks have sent are added.
+// norms computes every gradient's norm, after the parts from other ranks were added.
 func (a *stageActor) norms() {
 	l := a.stream.NewList()
 	for _, key := range a.tied.awaited {
@@ -122,8 +123,8 @@ func (a *stageActor) report(ctx actor.Context, norms, weights []stages.Norm) {
 	a.restartClock()
 }
 
-// applyDecision ends the step that the scheduler has decided: it updates the weights or
-// drops the gradients. With post-validation the next order may have begun.
+// applyDecision ends the step that the scheduler has decided: it updates the weights or drops the
+// gradients. With post-validation the next order may have started.
 func (a *stageActor) applyDecision() {
 	m := a.update.decision
 	a.update.decision, a.step = nil, m.Step
@@ -141,7 +142,7 @@ func (a *stageActor) applyDecision() {
 		ctx.Send(a.peers.Scheduler, &Applied{Header: m.Header, Rank: a.rank})
 		if a.order != nil {
 			a.step = a.order.Step
-			if doubt != nil { // the update stands, and so do the numbers
+			if doubt != nil { // the update is confirmed, and so are its numbers
 				a.fail(ctx, a.step, doubt)
 			}
 			return
@@ -169,7 +170,7 @@ func (a *stageActor) save(m *SaveState) {
 	})
 }
 
-// drain frees what an ended run left here.
+// drain frees what an ended run left in this actor.
 func (a *stageActor) drain() {
 	for _, m := range a.inbox {
 		m.release()

@@ -8,12 +8,12 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// statusCell holds an actor's latest Snapshot. Anybody may read it at any moment.
+// statusCell holds an actor's latest Snapshot. It may be read at any time from any goroutine.
 type statusCell struct {
 	mu    sync.Mutex
 	snap  event.Snapshot
 	moves *atomic.Int64 // counts changes of all cells of a run
-	// actions are those that a stage has finished, while its orders are timed; else nil.
+	// actions holds the actions that a stage has finished, if its orders are timed; otherwise nil.
 	actions atomic.Pointer[actionLog]
 }
 
@@ -29,21 +29,22 @@ func (c *statusCell) Load() event.Snapshot {
 	return c.snap
 }
 
-// observe replaces the snapshot by another process's.
+// observe replaces the snapshot with one from another process.
 func (c *statusCell) observe(s event.Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.snap
-	// That the other process was heard is no move, and since when its actor does what it does comes a little different
-	// each time: its age is taken from the moment of the message. Whatever moves shows in the rest, or in another actor.
+	// A new message from the other process is not progress, and the start of what its actor does
+	// varies slightly with each message, since its age is relative to the message. Real progress
+	// shows in the other fields, or in another actor.
 	was.Heard, was.Since = s.Heard, s.Since
 	if c.snap = s; s != was {
 		c.moves.Add(1)
 	}
 }
 
-// store replaces what the actor does; the name stays, and the time is now unless
-// nothing has changed.
+// store replaces what the actor does. The name stays; the time becomes now unless nothing has
+// changed.
 func (c *statusCell) store(s event.Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,34 +14,33 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// supervisor spawns the actors of a run that are in its process and supervises them; those
-// of stages in other processes it only knows. An
-// actor that fails is never restarted behind the run's back: the first failure
-// stops everything in order and is the run's error.
+// supervisor spawns and supervises the actors of a run in its process; it only knows those of
+// stages in other processes. A failed actor is never silently restarted: the first failure stops
+// everything in order and is the run's error.
 //
-// The order is: the stages halt, one by one as their devices come to rest. When
-// all have, no tensor is sent any more, and every actor stops after what is in
-// its mailbox, so that nothing is lost there. The metrics actor stops after the
-// scheduler, which has the last step's line written when it stops.
+// The order is: the stages halt one by one as their devices become idle. When all have, no tensor
+// is sent any more, and every actor stops after its mailbox is empty, so that nothing in it is
+// lost. The metrics actor stops after the scheduler, which has the last step's line written when it
+// stops.
 type supervisor struct {
 	*local
 	tables tables
 	result chan<- Outcome // capacity 1
 
 	root    *actor.RootContext
-	pids    map[string]*actor.PID // that live
-	active  map[string]bool       // stages that may send tensors
+	pids    map[string]*actor.PID // actors that are alive
+	active  map[string]bool       // stages that may still send tensors
 	ending  bool
 	resting bool      // all stages have halted
-	last    lastState // the scheduler's, once it has told it; the start's before
+	last    lastState // the scheduler's last state; before that, the start
 	told    bool
 	outcome Outcome
-	overdue *time.Timer // of the halt of stages in other processes; nil: none is waited for
+	overdue *time.Timer // limits the wait for stages in other processes; nil: no wait
 }
 
-// haltTime is how long a run that ends with an error waits for stages in other processes to halt, where Spec.HaltWithin
-// is 0: longer than any action should take. A process that is there, but whose stage does nothing, would else keep the
-// run, and who ends it, for ever.
+// haltTime is how long a run that ends with an error waits for stages in other processes to halt,
+// if Spec.HaltWithin is 0: longer than any action should take. Without it, a process that is alive
+// but whose stage hangs would block the end of the run forever.
 const haltTime = 30 * time.Second
 
 // overdue: stages in other processes have not halted in time.
@@ -51,8 +50,8 @@ type overdue struct{}
 type Outcome struct {
 	State   trainstate.State
 	Updates event.Updates
-	Stopped bool  // before the last step, by request
-	Early   bool  // before the last step, since Spec.Patience was at its end
+	Stopped bool  // ended before the last step, by request
+	Early   bool  // ended before the last step, because of Spec.Patience
 	Err     error // the first failure
 }
 
@@ -69,7 +68,7 @@ func (e *ActorError) Error() string {
 
 func (e *ActorError) Unwrap() error { return e.Err }
 
-// ErrKilled: the run was ended at once.
+// ErrKilled: the run was ended at once by Kill.
 var ErrKilled = errors.New("the run was killed")
 
 // kill ends the run at once.
@@ -107,12 +106,12 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			ctx.Send(pid, m)
 		}
 	case *halted:
-		// Nobody may have ordered that: then lost follows, with the reason.
+		// The stage may have left without being told; then lost follows, with the reason.
 		s.rest(s.spec.stageName(m.rank))
 	case *left:
 		s.gone(ctx, s.spec.stageName(m.rank))
 	case *lost:
-		if !s.ending { // else the stages have nothing to do but leave
+		if !s.ending { // otherwise the stages are already leaving
 			s.end(ctx, Outcome{Err: m.err})
 		}
 		for _, rank := range m.ranks {
@@ -127,10 +126,10 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		s.stopLast(ctx)
 	case *actor.Stopping:
 		s.endNow()
-		if !s.ending && s.outcome.Err == nil { // stopped from outside, in the caller's system
+		if !s.ending && s.outcome.Err == nil { // stopped from outside, through the caller's system
 			s.outcome.Err = ErrKilled
 		}
-		for name, pid := range s.pids { // protoactor stops the others that are left now
+		for name, pid := range s.pids { // protoactor stops the remaining actors now
 			if pid.Address != s.system.Address() {
 				s.root.Send(pid, leave{})
 			}
@@ -145,9 +144,9 @@ func (s *supervisor) Receive(ctx actor.Context) {
 	}
 }
 
-// rescue ends the run when the supervisor itself panics. Nobody of the run's is above it,
-// and protoactor would start another run in its place; a guardian that doesn't would stay
-// in a caller's system for good.
+// rescue ends the run if the supervisor itself panics. No actor of the run is above it, and
+// protoactor would start another run in its place. A guardian that doesn't would remain in a
+// caller's system.
 func (s *supervisor) rescue(ctx actor.Context) {
 	if v := recover(); v != nil {
 		s.outcome.Err = &Panic{Value: v, Stack: debug.Stack()}
@@ -155,7 +154,7 @@ func (s *supervisor) rescue(ctx actor.Context) {
 	}
 }
 
-// name returns what people call an actor.
+// name returns the name of an actor for users.
 func (s *supervisor) name(who *actor.PID) string {
 	for name, pid := range s.pids {
 		if pid.Equal(who) {
@@ -174,7 +173,7 @@ func (s *supervisor) spawn(ctx actor.Context) {
 	add := func(name string, producer actor.Producer, opts ...actor.PropsOption) *actor.PID {
 		pid, err := ctx.SpawnNamed(actor.PropsFromProducer(producer, opts...), name)
 		if err != nil {
-			panic(err) // of two ranks with one name
+			panic(err) // two ranks have the same name
 		}
 		s.pids[name] = pid
 		return pid
@@ -187,11 +186,11 @@ func (s *supervisor) spawn(ctx actor.Context) {
 	if s.spec.Weights != nil {
 		add(weightsName, func() actor.Actor { return &weightsActor{part: s.part(weightsName), host: s.host} })
 	}
-	// A stage receives and records on the goroutine that sends to it, its device's for one:
-	// between two actions no goroutine is switched. On a goroutine of its mailbox's own, where
-	// actions take 1 ms, steps take up to 1 % longer on 2 ranks, 1 to 2 % on 8, and 2 to 5 %
-	// on 16 of 2 cores: go test -run '^$' -bench Dispatcher -benchtime 10x ./actors,
-	// 2026-11-22, in docs/bench/2026-11.md.
+	// A stage receives and records on the goroutine that sends to it, for example its device's: no
+	// goroutine is switched between two actions. On the mailbox's own goroutine, with actions of 1
+	// ms, steps take up to 1 % longer on 2 ranks, 1 to 2 % on 8, and 2 to 5 % on 16 ranks of 2
+	// cores: go test -run '^$' -bench Dispatcher -benchtime 10x ./actors, 2026-11-22, in
+	// docs/bench/2026-11.md.
 	dispatcher := s.spec.dispatcher
 	if dispatcher == nil {
 		dispatcher = actor.NewSynchronizedDispatcher(throughput)
@@ -206,14 +205,14 @@ func (s *supervisor) spawn(ctx actor.Context) {
 		}
 		peers.Stages = append(peers.Stages, s.pids[name])
 	}
-	// The scheduler first: stages report to it.
+	// The scheduler first, since stages report to it.
 	for _, pid := range append([]*actor.PID{peers.Scheduler, peers.Checkpoint}, peers.Stages...) {
 		ctx.Send(pid, peers)
 	}
 }
 
-// end begins the end of the run. The first reason counts, but a run is not
-// finished whose last line could not be written.
+// end starts the end of the run. The first reason counts, but a run whose last line could not be
+// written is not finished.
 func (s *supervisor) end(ctx actor.Context, o Outcome) {
 	if s.ending {
 		if s.outcome.Err == nil {
@@ -229,10 +228,10 @@ func (s *supervisor) end(ctx actor.Context, o Outcome) {
 		s.endNow()
 		if s.apart {
 			self := ctx.Self()
-			s.overdue = time.AfterFunc(s.haltWithin(), func() { s.root.Send(self, overdue{}) }) // ends with the supervisor
+			s.overdue = time.AfterFunc(s.haltWithin(), func() { s.root.Send(self, overdue{}) }) // stopped with the supervisor
 		}
 	}
-	s.rest("") // where none is active any more
+	s.rest("") // if none is active any more
 }
 
 func (s *supervisor) haltWithin() time.Duration {
@@ -242,8 +241,8 @@ func (s *supervisor) haltWithin() time.Duration {
 	return haltTime
 }
 
-// without counts the stages out that are in other processes and have not halted in time; where all have, those that have
-// not left.
+// without stops waiting for the stages in other processes that have not halted in time; if all
+// have, for those that have not left.
 func (s *supervisor) without(ctx actor.Context) {
 	var late, left []string
 	for name, pid := range s.pids {
@@ -262,7 +261,7 @@ func (s *supervisor) without(ctx actor.Context) {
 		return
 	}
 	slices.Sort(late)
-	s.log.Warn("the run ends without stages that do not answer", "stages", strings.Join(late, ", "), "waited", s.haltWithin())
+	s.log.Warn("the run ends without waiting for stages that do not answer", "stages", strings.Join(late, ", "), "waited", s.haltWithin())
 	if len(left) > 0 {
 		s.overdue.Reset(s.haltWithin())
 	}
@@ -272,8 +271,8 @@ func (s *supervisor) without(ctx actor.Context) {
 	}
 }
 
-// rest notes that a stage has halted; after the last, every actor stops after
-// what is in its mailbox.
+// rest records that a stage has halted. After the last one, every actor stops after its mailbox is
+// empty.
 func (s *supervisor) rest(stage string) {
 	delete(s.active, stage)
 	if !s.ending || s.resting || len(s.active) > 0 {
@@ -290,18 +289,18 @@ func (s *supervisor) rest(stage string) {
 	}
 }
 
-// gone counts an actor out; the supervisor is the last.
+// gone records that an actor has ended; the supervisor is the last.
 func (s *supervisor) gone(ctx actor.Context, name string) {
 	delete(s.pids, name)
 	if pid := s.pids[metricsName]; pid != nil && s.resting && name == schedulerName {
 		s.root.Poison(pid)
 	}
-	s.rest(name) // where it could not say so itself
+	s.rest(name) // if it could not report this itself
 	s.stopLast(ctx)
 }
 
-// stopLast stops the supervisor once all others are out. The scheduler's last message may
-// come behind the note of its end, which overtakes others.
+// stopLast stops the supervisor after all others have ended. The scheduler's last message may
+// arrive after the notice of its end, which overtakes other messages.
 func (s *supervisor) stopLast(ctx actor.Context) {
 	if len(s.pids) == 0 && s.told {
 		ctx.Stop(ctx.Self())

@@ -213,7 +213,7 @@ func TestRunLogs(t *testing.T) {
 		hook hook
 		says []string
 	}{
-		"finished": {nil, []string{"level=INFO msg=\"run begins\"", "ranks=2", "level=INFO msg=\"run ended\"", "step=4 stopped=false"}},
+		"finished": {nil, []string{"level=INFO msg=\"run started\"", "ranks=2", "level=INFO msg=\"run ended\"", "step=4 stopped=false"}},
 		"failed": {fails(0, "F", 1, func(*tensorops.List) error { return errBoom }),
 			[]string{"level=ERROR msg=\"run failed\"", "stage 0 failed in step 1: stage 0: boom"}},
 	} {

@@ -2,15 +2,15 @@ package actors
 
 import "time"
 
-// watchdog tells when nothing has moved for a while.
+// watchdog reports when no actor has made progress for some time.
 type watchdog struct {
-	after  time.Duration // of quiet; 0: it never tells
-	moves  func() int64  // counts what has moved
+	after  time.Duration // time without progress; 0: never report
+	moves  func() int64  // counts progress
 	paused func() bool   // a pause is no stall, however long it is
 	tell   func(quiet time.Duration)
 }
 
-// run tells of each stall, once until something moves again. It ends when quit is closed.
+// run reports each stall once, until there is progress again. It ends when quit is closed.
 func (w watchdog) run(quit <-chan struct{}) {
 	if w.after <= 0 {
 		return

@@ -13,32 +13,34 @@ import (
 
 // WeightCopier is a Compute whose weights can be copied while it trains.
 type WeightCopier interface {
-	// CopyWeights records copies of what the rank has of every weight that it answers for. to gives the
-	// memory for a whole parameter, by its Index; it stays there until the list has completed and then
-	// place, if it is not nil, has returned. That may be called from another goroutine.
+	// CopyWeights records copies of the rank's part of every weight that it reports. to returns the
+	// memory for a whole parameter, by its Index. The memory must exist until the list has
+	// completed and place, unless it is nil, has returned. place may be called from another
+	// goroutine.
 	CopyWeights(l *tensorops.List, to func(param int) []float32) (place func() error)
 }
 
-// Errors of CopyWeights.
+// The errors of CopyWeights.
 var (
-	// ErrEnded: the run has ended, or failed, before every stage had copied its weights.
+	// ErrEnded: the run ended, or failed, before every stage had copied its weights.
 	ErrEnded = errors.New("the run has ended")
 	// ErrApart: some ranks are in other processes, or have weights that can't be copied.
-	ErrApart = errors.New("the weights of some ranks can't be copied here")
+	ErrApart = errors.New("the weights of some ranks cannot be copied in this process")
 )
 
-// weightCopy is a copy of all weights, under way. It belongs to all stages of an attempt at
-// once, which are in one process.
+// weightCopy is a copy of all weights in progress. It belongs to all stages of an attempt, which
+// are in one process.
 type weightCopy struct {
-	Header // with the step whose end it shows
+	Header // with the step after which it is taken
 	to     func(param int) []float32
-	done   chan struct{} // closed when all stages have copied
-	// then, of a copy of a validation's weights, is called when all have; the scheduler is told too.
+	done   chan struct{} // closed after all stages have copied
+	// then, for a copy of a validation's weights, is called after all have copied; the scheduler is
+	// notified, too.
 	then func(place func() error)
 
 	mu     sync.Mutex
-	left   int            // stages
-	places []func() error // to call when all have copied
+	left   int            // stages that have not copied
+	places []func() error // to call after all have copied
 	err    error
 }
 
@@ -57,7 +59,7 @@ func (c *weightCopy) copied(err error) bool {
 	return true
 }
 
-// finish puts in place what is left to, when all have copied.
+// finish does the remaining copying, after all stages have copied.
 func (c *weightCopy) finish() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,8 +73,8 @@ func (c *weightCopy) finish() error {
 // evalCopied tells the scheduler that all stages have copied a validation's weights.
 type evalCopied struct{ Header }
 
-// copyEval begins a copy of the weights that were validated, if somebody wants one. The next order
-// comes to the stages behind it.
+// copyEval starts a copy of the validated weights, if one is wanted. The next order reaches the
+// stages after it.
 func (a *schedulerActor) copyEval() {
 	if a.spec.CopyAtEval == nil {
 		return
@@ -85,19 +87,18 @@ func (a *schedulerActor) copyEval() {
 	a.copies = append(a.copies, &weightCopy{to: to, then: then, done: make(chan struct{}), left: a.spec.ranks()})
 }
 
-// takeWeights asks the scheduler for a copy, which it passes on to the stages.
+// takeWeights asks the scheduler for a copy, which it forwards to the stages.
 type takeWeights struct{ *weightCopy }
 
 func (takeWeights) IgnoreDeadLetterLogging() {}
 
-// CopyWeights copies the weight of every parameter as it is at the end of one step, the same on
-// all stages, and returns that step's number. to gives the memory for a parameter, by its Index.
-// The stages copy between two of their actions, and training goes on meanwhile; no figure of it
-// changes. It returns when all have copied, or the run has ended: nothing touches the memory any
-// more then.
+// CopyWeights copies the weight of every parameter at the end of one step, the same on all stages,
+// and returns the number of that step. to returns the memory for a parameter, by its Index. The
+// stages copy between two of their actions while training continues; this changes no result. It
+// returns when all have copied, or the run has ended; afterwards nothing touches the memory.
 func (r *Run) CopyWeights(to func(param int) []float32) (step int64, err error) {
 	if r.apart {
-		return 0, fmt.Errorf("%w: they are in other processes", ErrApart)
+		return 0, fmt.Errorf("%w: the ranks are in other processes", ErrApart)
 	}
 	if s := r.shown.Load(); s == nil {
 		return 0, ErrEnded
@@ -116,9 +117,9 @@ func (r *Run) CopyWeights(to func(param int) []float32) (step int64, err error) 
 	return c.Step, c.finish()
 }
 
-// takeWeights begins a copy at once where no stage can have begun the next update: what its order
-// computes changes no weight, and the scheduler's messages reach a stage in their order. With
-// post-validation a stage may be ahead by an update; the copy waits for the end of the step.
+// takeWeights starts a copy at once if no stage can have started the next update: the current order
+// changes no weight, and the scheduler's messages reach a stage in order. With post-validation a
+// stage may be ahead by one update, so the copy waits for the end of the step.
 func (a *schedulerActor) takeWeights(ctx actor.Context, c *weightCopy) {
 	a.copies = append(a.copies, c)
 	if !a.spec.PostValidate || a.phase != event.Train {
@@ -126,7 +127,7 @@ func (a *schedulerActor) takeWeights(ctx actor.Context, c *weightCopy) {
 	}
 }
 
-// copyWeights passes on the copies that wait.
+// copyWeights forwards the waiting copies.
 func (a *schedulerActor) copyWeights(ctx actor.Context) {
 	if !a.ready.all() {
 		return
@@ -140,14 +141,14 @@ func (a *schedulerActor) copyWeights(ctx actor.Context) {
 	a.copies = a.copies[:0]
 }
 
-// copyWeights copies this rank's weights, for the first that asks. It comes behind the update
-// of its step and before anything of the next one that could change a weight.
+// copyWeights copies this rank's weights, for the first request. It runs after the update of its
+// step and before anything of the next step that could change a weight.
 func (a *stageActor) copyWeights(ctx actor.Context) {
 	c := a.copies[0]
 	a.copies = append(a.copies[:0], a.copies[1:]...)
 	stage, ok := a.stage.(WeightCopier)
 	if !ok {
-		a.copied(ctx, c, fmt.Errorf("%w: %s computes with its program's own %T", ErrApart, a.spec.stageName(a.rank), a.stage))
+		a.copied(ctx, c, fmt.Errorf("%w: %s uses the program's own %T", ErrApart, a.spec.stageName(a.rank), a.stage))
 		return
 	}
 	was := a.cell.Load()

@@ -35,7 +35,7 @@ func (a *weightsActor) Receive(ctx actor.Context) {
 		answer := &Weight{Header: m.Header, Request: m.Request, Param: m.Param, Err: errGone}
 		switch {
 		case a.failed:
-		case !a.spec.holds(m.ReplyTo.GetAddress(), m.Param): // which the codec has refused
+		case !a.spec.holds(m.ReplyTo.GetAddress(), m.Param): // the codec refuses it already
 			answer.Err = fmt.Errorf("the weight %s: %w", m.Param, ErrNotForIt)
 		default:
 			answer.Tensor, answer.Err = a.read(m)
@@ -61,7 +61,7 @@ func (a *weightsActor) read(m *ReadWeight) (tensorops.Tensor, error) {
 	return t, nil
 }
 
-// errGone: the stages' process was told to give the attempt up.
+// errGone: the stages' process was told to abandon the attempt.
 var errGone = errors.New("the run has ended here")
 
 // WeightReader gets stored tensors from the process that has the checkpoint.
@@ -74,12 +74,12 @@ type WeightReader struct {
 	once    sync.Once
 }
 
-// NewWeightReader makes one for StartStages.
+// NewWeightReader makes a WeightReader for StartStages.
 func NewWeightReader() *WeightReader {
 	return &WeightReader{waiting: make(map[uint64]chan *Weight), quit: make(chan struct{})}
 }
 
-// Source is that of the stored tensors. It waits for each.
+// Source is the stages.Source of the stored tensors. It waits for each tensor.
 func (w *WeightReader) Source(p *stages.Param, part string, dst []float32) error {
 	answer := make(chan *Weight, 1)
 	w.mu.Lock()
@@ -96,7 +96,7 @@ func (w *WeightReader) Source(p *stages.Param, part string, dst []float32) error
 		}
 		src := tensorops.Elements[float32](m.Tensor)
 		if len(src) != len(dst) {
-			return fmt.Errorf("%s came with %d numbers, the model needs %d", p.Name, len(src), len(dst))
+			return fmt.Errorf("%s has %d numbers, but the model needs %d", p.Name, len(src), len(dst))
 		}
 		copy(dst, src)
 		return nil
@@ -105,10 +105,10 @@ func (w *WeightReader) Source(p *stages.Param, part string, dst []float32) error
 	}
 }
 
-// stop ends whoever waits.
+// stop ends all waits.
 func (w *WeightReader) stop() { w.once.Do(func() { close(w.quit) }) }
 
-// take hands an answer to the one who waits for it, if anybody does.
+// take hands an answer to the goroutine that waits for it, if any.
 func (w *WeightReader) take(m *Weight) {
 	w.mu.Lock()
 	answer := w.waiting[m.Request]

@@ -11,15 +11,15 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Replica is one of several copies of a pipeline, each of which computes some of a step's
-// microbatches, and some of a validation's.
+// Replica is one of several copies of a pipeline. Each computes some of a step's and of a
+// validation's microbatches.
 type Replica struct {
-	Table, EvalTable *scheduler.Table // of its own microbatches; nil: it has none
-	// How many microbatches of all are before its own.
+	Table, EvalTable *scheduler.Table // tables of its own microbatches; nil: it has none
+	// The number of microbatches before its own.
 	First, EvalFirst int
 }
 
-// replicas are all of a run: one where the Spec names none.
+// replicas returns all replicas of a run: one if the Spec has none.
 func (s *Spec) replicas() []Replica {
 	if len(s.Replicas) > 0 {
 		return s.Replicas
@@ -27,7 +27,7 @@ func (s *Spec) replicas() []Replica {
 	return []Replica{{Table: s.Table, EvalTable: s.EvalTable}}
 }
 
-// ranks is the number of stage actors.
+// ranks returns the number of stage actors.
 func (s *Spec) ranks() int {
 	if s.Grid == nil {
 		return s.Table.NumRanks()
@@ -35,7 +35,7 @@ func (s *Spec) ranks() int {
 	return s.Grid.World()
 }
 
-// place is that of a rank in the grid.
+// place returns a rank's place in the grid.
 func (s *Spec) place(rank int) grid.Coordinates {
 	if s.Grid == nil {
 		return grid.Coordinates{grid.Pipeline: rank}
@@ -43,7 +43,7 @@ func (s *Spec) place(rank int) grid.Coordinates {
 	return s.Grid.Coordinates(rank)
 }
 
-// group are the ranks of a stage that share its layers, of the pipeline that a rank is in.
+// group returns the ranks of a stage that share its layers, in the pipeline of the given rank.
 func (s *Spec) group(rank, stage int) []int32 {
 	if s.Grid == nil {
 		return []int32{int32(stage)}
@@ -58,7 +58,7 @@ func (s *Spec) group(rank, stage int) []int32 {
 	return all
 }
 
-// tensorSize is how many ranks share the layers of a rank.
+// tensorSize returns how many ranks share the layers of a rank.
 func (s *Spec) tensorSize(rank int) int {
 	if s.Grid == nil {
 		return 1
@@ -66,11 +66,11 @@ func (s *Spec) tensorSize(rank int) int {
 	return s.Grid.TensorSize(s.place(rank)[grid.Pipeline])
 }
 
-// StageName is what people call the actor of a rank, as in Snapshot.Actor.
+// StageName returns the name of a rank's actor for users, as in Snapshot.Actor.
 func (s *Spec) StageName(rank int) string { return s.stageName(rank) }
 
-// stageName is what people call the actor of a rank: by its stage and, where there are
-// several of that, by what tells them apart.
+// stageName returns the name of a rank's actor for users: its stage and, if several ranks have that
+// stage, what distinguishes them.
 func (s *Spec) stageName(rank int) string {
 	at := s.place(rank)
 	name := stageName(at[grid.Pipeline])
@@ -89,8 +89,8 @@ func (s *Spec) stageName(rank int) string {
 	return name + " (" + strings.Join(more, ", ") + ")"
 }
 
-// slots is how many ranks hold a part of each stage, and slot the place of one among them: the
-// order in which what they report is added.
+// slots returns how many ranks hold a part of each stage, and slot the index of a rank among them.
+// Reports are added in this order.
 func (s *Spec) slots() int {
 	if s.Grid == nil {
 		return 1
@@ -111,10 +111,10 @@ func (s *Spec) checkWorld() error {
 	all := s.replicas()
 	if s.Grid != nil {
 		if n := s.Grid.Size(grid.Data); n != len(all) {
-			return fmt.Errorf("%w: %d replicas in a grid of %v", ErrSpec, len(all), s.Grid)
+			return fmt.Errorf("%w: there are %d replicas in a grid of %v", ErrSpec, len(all), s.Grid)
 		}
 		if n := s.Grid.Size(grid.Pipeline); n != s.Table.NumRanks() {
-			return fmt.Errorf("%w: a table of %d ranks in a grid of %v", ErrSpec, s.Table.NumRanks(), s.Grid)
+			return fmt.Errorf("%w: the table has %d ranks, but the grid is %v", ErrSpec, s.Table.NumRanks(), s.Grid)
 		}
 	}
 	train, eval := 0, 0
@@ -123,31 +123,34 @@ func (s *Spec) checkWorld() error {
 			return fmt.Errorf("%w: replica %d of %d has no microbatches", ErrSpec, i, len(all))
 		}
 		if r.First != train || r.EvalFirst != eval {
-			return fmt.Errorf("%w: replica %d begins with microbatch %d and %d, and %d and %d are before it", ErrSpec, i, r.First, r.EvalFirst,
+			return fmt.Errorf("%w: replica %d starts with microbatches %d and %d, but %d and %d microbatches are before it", ErrSpec, i, r.First,
+				r.EvalFirst,
 				train, eval)
 		}
 		train += r.Table.Microbatches
 		for _, t := range []*scheduler.Table{r.Table, r.EvalTable} {
 			if t != nil && (t.NumRanks() != s.Table.NumRanks() || t.NumChunks != s.Table.NumChunks || t.Placement != s.Table.Placement) {
-				return fmt.Errorf("%w: a table of %d chunks on %d ranks (placement %v) beside one of %d on %d (%v)",
+				return fmt.Errorf("%w: a table has %d chunks on %d ranks (placement %v), but another has %d on %d (%v)",
 					ErrSpec, t.NumChunks, t.NumRanks(), t.Placement, s.Table.NumChunks, s.Table.NumRanks(), s.Table.Placement)
 			}
 		}
 		if r.EvalTable != nil {
 			if s.EvalTable == nil || !r.EvalTable.ForwardOnly {
-				return fmt.Errorf("%w: replica %d validates", ErrSpec, i)
+				return fmt.Errorf("%w: replica %d has a validation table, but the run has none or it is not forward-only", ErrSpec, i)
 			}
 			eval += r.EvalTable.Microbatches
 		}
 	}
 	if train*s.MicrobatchSize != s.Sequences {
-		return fmt.Errorf("%w: %d microbatches of %d sequences are not the step's %d", ErrSpec, train, s.MicrobatchSize, s.Sequences)
+		return fmt.Errorf("%w: %d microbatches of %d sequences do not make the step's %d sequences", ErrSpec, train, s.MicrobatchSize,
+			s.Sequences)
 	}
 	return nil
 }
 
 // alike reports whether all replicas compute the same actions in the same order. Only then may they
-// wait for each other in the middle of a step: elsewhere one could be before what the other is behind.
+// wait for each other in the middle of a step; otherwise each could wait for an action that the
+// other reaches later.
 func (s *Spec) alike() bool { return Alike(s.replicas()) }
 
 // Alike reports whether all replicas have the same training table.
@@ -160,7 +163,7 @@ func Alike(all []Replica) bool {
 	return true
 }
 
-// microbatches is how many there are of a phase, of all replicas.
+// microbatches returns the number of microbatches of a phase, of all replicas.
 func (s *Spec) microbatches(p event.Phase) (n int) {
 	for _, r := range s.replicas() {
 		if t := r.table(p); t != nil {
@@ -177,7 +180,7 @@ func (r *Replica) table(p event.Phase) *scheduler.Table {
 	return r.Table
 }
 
-// first is how many microbatches of a phase are before the replica's.
+// first returns the number of microbatches of a phase before the replica's own.
 func (r *Replica) first(p event.Phase) int {
 	if p == event.Eval {
 		return r.EvalFirst
@@ -185,8 +188,8 @@ func (r *Replica) first(p event.Phase) int {
 	return r.First
 }
 
-// route is a chunk's; without routes each chunk has one tensor for the next one, and gets its
-// gradient back.
+// route returns a chunk's route; without routes each chunk sends one tensor to the next one, and
+// gets its gradient back.
 func (s *Spec) route(chunk int) stages.Route {
 	if s.Routes != nil {
 		return s.Routes[chunk]
@@ -202,7 +205,7 @@ func (s *Spec) route(chunk int) stages.Route {
 	return r
 }
 
-// Skips are the edges between chunks that are not neighbours, for Table.SetSkips.
+// Skips returns the edges between chunks that are not neighbors, for Table.SetSkips.
 func Skips(routes []stages.Route) (skips []scheduler.Skip) {
 	for chunk, r := range routes {
 		for _, p := range r.Outs {
