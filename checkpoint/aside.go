@@ -8,34 +8,34 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// Why a checkpoint is set aside: the end of its new name.
+// The suffixes of the names to which SetAside renames a checkpoint.
 const (
 	DamagedSuffix    = "damaged"
 	SupersededSuffix = "superseded"
 )
 
-// SetAside renames the checkpoint of a step, durably, to a name that no reader takes
-// for a checkpoint, such as step-00000100.damaged, and returns its new path. Where a
-// crash has left a second one of the step, which the first was to replace, it is
-// superseded together with the first, but damaged by itself: a second call is about
-// it. That there is none is ErrNone.
+// SetAside renames the checkpoint of a step, durably, to a name that no reader takes for a
+// checkpoint, such as step-00000100.damaged, and returns its new path. A crash may have left a
+// second checkpoint of the step, which the first was to replace. With SupersededSuffix both are
+// renamed; with DamagedSuffix only the first, and a second call renames the other. If there is no
+// checkpoint of the step the error is ErrNone.
 func (s *Store) SetAside(step int, suffix string) (path string, err error) {
 	if suffix != DamagedSuffix && suffix != SupersededSuffix {
-		return "", fmt.Errorf("setting a checkpoint aside as %q: it is %s or %s", suffix, DamagedSuffix, SupersededSuffix)
+		return "", fmt.Errorf("rename a checkpoint to …%q: the suffix must be %s or %s", suffix, DamagedSuffix, SupersededSuffix)
 	}
 	entries, err := s.find(step)
 	if err != nil {
 		return "", err
 	}
 	if len(entries) == 0 {
-		return "", fmt.Errorf("%s: %w of step %d to set aside", s.path("."), ErrNone, step)
+		return "", fmt.Errorf("%s: %w of step %d to rename", s.path("."), ErrNone, step)
 	}
 	if suffix == DamagedSuffix {
 		entries = entries[:1]
 	}
 	for _, e := range slices.Backward(entries) { // the first one's path is returned
 		if path, err = s.setAside(e.name, stepName(step), suffix); err != nil {
-			return "", fmt.Errorf("setting %s aside: %w", s.path(e.name), err)
+			return "", fmt.Errorf("rename %s: %w", s.path(e.name), err)
 		}
 	}
 	return path, nil
@@ -52,8 +52,8 @@ func (s *Store) setAside(name, as, suffix string) (path string, err error) {
 	return s.fsys.Path(to), s.fsys.SyncDir(s.dir)
 }
 
-// Clean removes what a crash has left unfinished, folders and pointers. An old
-// checkpoint whose replacement didn't arrive gets its name back.
+// Clean removes unfinished folders and pointers that a crash has left. An old checkpoint whose
+// replacement is missing gets its name back.
 func (s *Store) Clean() error {
 	items, err := s.readDir()
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) Clean() error {
 	for _, item := range items {
 		if strings.HasPrefix(item.Name(), tmpPrefix) {
 			if err := s.fsys.RemoveAll(s.name(item.Name())); err != nil {
-				return fmt.Errorf("removing what a crash has left: %w", err)
+				return fmt.Errorf("remove unfinished files of a crash: %w", err)
 			}
 		}
 	}
@@ -75,15 +75,15 @@ func (s *Store) Clean() error {
 			continue
 		}
 		if err := s.settle(e.step); err != nil {
-			return fmt.Errorf("putting %s in order after a crash: %w", s.path(e.name), err)
+			return fmt.Errorf("recover %s after a crash: %w", s.path(e.name), err)
 		}
 	}
 	return nil
 }
 
-// settle ends the replacement of a step's checkpoint. The old one is removed if the
-// new one is proven to be whole, and takes its name back where there is no new one, or
-// a damaged one. Where neither is known to be whole, it is set aside.
+// settle completes the replacement of a step's checkpoint. It removes the old checkpoint if the new
+// one is proven to be whole. It restores the old one's name if the new one is missing or damaged.
+// If neither is known to be whole, it renames the old one with SetAside's suffix.
 func (s *Store) settle(step int) error {
 	entries, err := s.find(step)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Store) settle(step int) error {
 	return s.fsys.Rename(s.name(replaced.name), s.name(stepName(step)))
 }
 
-// whole reads a checkpoint, every byte, and says what is wrong with it.
+// whole reads every byte of a checkpoint and returns what is wrong with it.
 func (s *Store) whole(e entry) error {
 	c, err := s.open(e)
 	if err != nil {

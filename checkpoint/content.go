@@ -11,16 +11,16 @@ import (
 	"github.com/troupe-ml/troupe/internal/safetensors"
 )
 
-// Content is what a checkpoint is to hold.
+// Content is the content of a checkpoint to write.
 type Content struct {
 	Step      int
 	Model     []safetensors.Tensor
 	Optimizer []safetensors.Tensor // may be empty
-	// Files are the other files by name: config.json, trainer.json, config.toml,
-	// tokenizer.json, … They stand beside the tensors as they are.
+	// Files holds the other files by name: config.json, trainer.json, config.toml, tokenizer.json,
+	// … They are written unchanged beside the tensors.
 	Files map[string][]byte
-	// MaxShardBytes is the size above which the model is split into several
-	// files; 0 is defaultShardBytes. A single larger tensor has a file of its own.
+	// MaxShardBytes is the size above which the model is split into several files; 0 means
+	// defaultShardBytes. A single larger tensor has its own file.
 	MaxShardBytes int64
 	// Others write the tensors that are Absent; nil: there are none.
 	Others *Others
@@ -31,18 +31,18 @@ type plannedFile struct {
 	name  string
 	bytes int64
 	write func(io.Writer) error
-	// tensors are what it has; nil: it is none of tensors.
+	// tensors are the file's contents; nil: it is not a file of tensors.
 	tensors *safetensors.Prepared
 }
 
-// plan lays out all files but the manifest, in the order of writing, and checks
-// all that can be checked before the disk is touched.
+// plan lays out all files except the manifest, in the order of writing, and checks everything that
+// can be checked before the first write.
 func (c Content) plan() ([]plannedFile, error) {
 	if c.Step < 0 {
-		return nil, fmt.Errorf("a checkpoint of step %d", c.Step)
+		return nil, fmt.Errorf("a checkpoint cannot have the step %d", c.Step)
 	}
 	if c.MaxShardBytes < 0 {
-		return nil, fmt.Errorf("shards of %d bytes", c.MaxShardBytes)
+		return nil, fmt.Errorf("MaxShardBytes is %d: it must be 0 or more", c.MaxShardBytes)
 	}
 	if c.Others != nil {
 		if err := checkName(c.Others.Tag); err != nil {
@@ -65,20 +65,20 @@ func (c Content) plan() ([]plannedFile, error) {
 			return nil, err
 		}
 		if isReserved(name) {
-			return nil, fmt.Errorf("the file name %q is the checkpoint's own", name)
+			return nil, fmt.Errorf("the file name %q is reserved for the checkpoint", name)
 		}
 		if len(c.Files[name]) > FileBytesMax {
-			return nil, fmt.Errorf("%s has %d bytes, at most %d can be read back", name, len(c.Files[name]), FileBytesMax)
+			return nil, fmt.Errorf("%s has %d bytes; the limit is %d", name, len(c.Files[name]), FileBytesMax)
 		}
 		files = append(files, planBytes(name, c.Files[name]))
 	}
 	if len(files) > FilesMax {
-		return nil, fmt.Errorf("%d files, a checkpoint has at most %d", len(files), FilesMax)
+		return nil, fmt.Errorf("the checkpoint has %d files; the limit is %d", len(files), FilesMax)
 	}
 	return files, nil
 }
 
-// planModel gives one file, or shards and their index.
+// planModel plans the model's file, or its shards and their index.
 func (c Content) planModel() ([]plannedFile, error) {
 	shards, err := c.shards()
 	if err != nil {
@@ -89,7 +89,7 @@ func (c Content) planModel() ([]plannedFile, error) {
 		return []plannedFile{f}, err
 	}
 	if len(shards) > ShardsMax {
-		return nil, fmt.Errorf("%d shards, at most %d can be read back: MaxShardBytes %d is too small", len(shards), ShardsMax, c.MaxShardBytes)
+		return nil, fmt.Errorf("the model has %d shards, but the limit is %d: raise MaxShardBytes, %d", len(shards), ShardsMax, c.MaxShardBytes)
 	}
 	var files []plannedFile
 	shardOf := make(map[string]string)
@@ -103,7 +103,7 @@ func (c Content) planModel() ([]plannedFile, error) {
 		files = append(files, f)
 		for _, t := range shard {
 			if other, twice := shardOf[t.Name]; twice {
-				return nil, fmt.Errorf("the tensor %q appears twice, in %s and %s", t.Name, other, name)
+				return nil, fmt.Errorf("the tensor %q occurs twice, in %s and %s", t.Name, other, name)
 			}
 			shardOf[t.Name] = name
 			size, err := t.Size()
@@ -118,12 +118,12 @@ func (c Content) planModel() ([]plannedFile, error) {
 		return nil, err
 	}
 	if len(index) > indexBytesMax {
-		return nil, fmt.Errorf("%s has %d bytes, at most %d can be read back", indexName, len(index), indexBytesMax)
+		return nil, fmt.Errorf("%s has %d bytes; the limit is %d", indexName, len(index), indexBytesMax)
 	}
 	return append(files, planBytes(indexName, index)), nil
 }
 
-// shards splits the model's tensors in their order, each part as large as fits.
+// shards splits the model's tensors in order, each shard as large as allowed.
 func (c Content) shards() ([][]safetensors.Tensor, error) {
 	limit := c.MaxShardBytes
 	if limit == 0 {
@@ -146,7 +146,7 @@ func (c Content) shards() ([][]safetensors.Tensor, error) {
 }
 
 func planTensors(name string, tensors []safetensors.Tensor) (plannedFile, error) {
-	// Readers of Hugging Face directories ask for this metadata.
+	// Readers of Hugging Face folders require this metadata.
 	prepared, err := safetensors.Prepare(map[string]string{"format": "pt"}, tensors)
 	if err != nil {
 		return plannedFile{}, fmt.Errorf("%s: %w", name, err)
@@ -164,7 +164,7 @@ func planBytes(name string, data []byte) plannedFile {
 	}}
 }
 
-// encodeJSON is the form of every JSON file that the package writes.
+// encodeJSON encodes every JSON file that the package writes.
 func encodeJSON(v any) ([]byte, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)

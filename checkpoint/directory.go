@@ -8,11 +8,11 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// directory reads the files of one folder and can't be led out of it: names come
-// from the allow-list, and the FS refuses links. Its errors are faults.
+// directory reads the files of one folder and cannot be led out of it: names come from an
+// allow-list, and the FS refuses links. Its errors are faults.
 type directory struct {
 	fsys folder.FS
-	kept map[string]folder.File // verified, and open for read: the folder may be removed
+	kept map[string]folder.File // verified files, kept open, since the folder may be removed
 }
 
 func newDirectory(fsys folder.FS) *directory {
@@ -64,7 +64,7 @@ func (d *directory) read(name string, limit int64) ([]byte, error) {
 	return data, asFault(err)
 }
 
-// manifest reads the manifest; a folder without one is fs.ErrNotExist.
+// manifest reads the manifest; a folder without one returns fs.ErrNotExist.
 func (d *directory) manifest() (*Manifest, error) {
 	text, err := d.read(manifestName, manifestBytesMax)
 	if err != nil {
@@ -93,8 +93,8 @@ func (d *directory) index() (shardOf map[string]string, err error) {
 	return shardOf, nil
 }
 
-// has tells whether the checkpoint has the file. A manifest has the last word:
-// what it doesn't list was not verified.
+// has reports whether the checkpoint has the file. If there is a manifest it decides: a file that
+// it doesn't list was not verified.
 func (d *directory) has(m *Manifest, name string) (bool, error) {
 	if m != nil {
 		return m.has(name), nil

@@ -11,14 +11,13 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// The errors that callers branch on. Each comes wrapped with the place and the
-// numbers.
+// The errors on which callers branch. Each is wrapped with the place and the numbers.
 var (
 	// ErrNone: the folder holds no checkpoint.
 	ErrNone = errors.New("no checkpoint")
-	// ErrAllDamaged: it holds some, and none is intact.
+	// ErrAllDamaged: the folder holds checkpoints, but none is intact.
 	ErrAllDamaged = errors.New("no intact checkpoint")
-	// ErrNotCheckpoint: the folder is no checkpoint, nor does it hold any.
+	// ErrNotCheckpoint: the folder is not a checkpoint, nor does it hold any.
 	ErrNotCheckpoint = errors.New("not a checkpoint")
 	// ErrNoSpace: the disk is full, or would be.
 	ErrNoSpace = errors.New("not enough space on the disk")
@@ -26,21 +25,21 @@ var (
 	ErrLocked = errors.New("the output folder is in use")
 )
 
-// What keeps a checkpoint from being used. The first alone is a proof that it is
-// worth nothing; the others may be put right.
+// Reasons why a checkpoint can't be used. Only ErrDamaged proves that it is worthless; with the
+// others it may be repaired.
 var (
-	// ErrDamaged: all was read, and it is not what its manifest says.
+	// ErrDamaged: everything was read, and it differs from the manifest.
 	ErrDamaged = errors.New("the checkpoint is damaged")
-	// ErrMissing: a file, or the manifest, is not there.
+	// ErrMissing: a file, or the manifest, is missing.
 	ErrMissing = errors.New("the checkpoint is incomplete")
-	// ErrUnreadable: something could not be read, or is no file or folder of the
-	// checkpoint's own. Nothing is known about its content.
+	// ErrUnreadable: something could not be read, or is not a file or folder of a checkpoint.
+	// Nothing is known about its content.
 	ErrUnreadable = folder.ErrUnreadable
-	// ErrVersion: it is of a format version above those that this program knows.
-	ErrVersion = errors.New("a newer program's format")
+	// ErrVersion: the format version is newer than those that this program knows.
+	ErrVersion = errors.New("the checkpoint has the format of a newer program")
 )
 
-// StepError is about the checkpoint of a step, which is not passed over.
+// StepError is an error about the checkpoint of a step that may not be skipped.
 type StepError struct {
 	Step int
 	Err  error
@@ -49,28 +48,28 @@ type StepError struct {
 func (e *StepError) Error() string { return e.Err.Error() }
 func (e *StepError) Unwrap() error { return e.Err }
 
-// mayPass are the system's errors that can be gone a moment later.
+// mayPass are the system errors that may disappear a moment later.
 var mayPass = []error{
 	syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.ESTALE,
 	syscall.ETIMEDOUT,
-	io.ErrUnexpectedEOF, // a read that was short
+	io.ErrUnexpectedEOF, // a short read
 }
 
-// MayPass tells whether an error, of reading or of writing, can be gone a moment later without a change to the
-// run: another process has the output folder, the disk is full, or the system could not do something at the
-// moment. That something may not be read, or is a link, does not pass.
+// MayPass reports whether an error of reading or writing may disappear without a change to the run:
+// another process uses the output folder, the disk is full, or the system could not do something at
+// the moment. Missing permissions and links do not disappear.
 func MayPass(err error) bool {
 	return errors.Is(err, ErrLocked) || errors.Is(err, ErrNoSpace) || isNoSpace(err) ||
 		slices.ContainsFunc(mayPass, func(e error) bool { return errors.Is(err, e) })
 }
 
-// TryAgain tells whether a start that has failed is worth trying again: another process has the output folder, or
-// something that may be read could not be read at the moment.
+// TryAgain reports whether a failed start is worth repeating: another process uses the output
+// folder, or a readable file could not be read at the moment.
 func TryAgain(err error) bool {
 	return errors.Is(err, ErrLocked) || errors.Is(err, ErrUnreadable) && MayPass(err) && !errors.Is(err, ErrNoSpace)
 }
 
-// fault is an error with a kind of problem.
+// fault is an error with the kind of its problem.
 type fault struct {
 	kind ProblemKind
 	err  error
@@ -83,7 +82,7 @@ func faultf(kind ProblemKind, format string, args ...any) error {
 	return &fault{kind, fmt.Errorf(format, args...)}
 }
 
-// asFault gives an error of reading its kind, if it has none yet.
+// asFault gives an error of reading a kind, if it has none yet.
 func asFault(err error) error {
 	if err == nil {
 		return nil
@@ -103,7 +102,7 @@ func toFault(err error) *fault {
 	}
 }
 
-// AsNoSpace adds ErrNoSpace to what the system reports on a full disk.
+// AsNoSpace adds ErrNoSpace to the system's error for a full disk.
 func AsNoSpace(err error) error {
 	if isNoSpace(err) && !errors.Is(err, ErrNoSpace) {
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)

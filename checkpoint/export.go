@@ -11,8 +11,9 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// Export writes a new folder of a content's files, for other programs: without a manifest. It
-// is there whole or not at all, and nothing that exists is replaced: that is fs.ErrExist.
+// Export writes the files of a content into a new folder, for other programs, without a manifest.
+// The folder appears complete or not at all. Nothing that exists is replaced: the error is then
+// fs.ErrExist.
 func Export(ctx context.Context, to string, c Content) (err error) {
 	files, err := c.plan()
 	if err != nil {
@@ -56,7 +57,7 @@ func Export(ctx context.Context, to string, c Content) (err error) {
 		err = fsys.Rename(tmp, name)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", to, AsNoSpace(err)), fsys.RemoveAll(tmp))
+		return errors.Join(fmt.Errorf("write %s: %w", to, AsNoSpace(err)), fsys.RemoveAll(tmp))
 	}
 	return fsys.SyncDir(".")
 }

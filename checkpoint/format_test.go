@@ -53,9 +53,9 @@ func TestManifestRefuses(t *testing.T) {
 		{"negative step", strings.Replace(sample, `"step": 100`, `"step": -1`, 1), "step -1"},
 		{"a path", strings.Replace(sample, `config.json`, `../config.json`, 1), `"../config.json" is not allowed`},
 		{"a path, escaped", strings.Replace(sample, `config.json`, `a\u002fb`, 1), `"a/b" is not allowed`},
-		{"itself", strings.Replace(sample, `model.safetensors`, `manifest.json`, 1), "it lists itself"},
-		{"a name twice", strings.Replace(sample, `model.safetensors`, `config.json`, 1), "it lists config.json twice"},
-		{"negative size", strings.Replace(sample, `1184`, `-1`, 1), "it gives model.safetensors -1 bytes"},
+		{"itself", strings.Replace(sample, `model.safetensors`, `manifest.json`, 1), "the manifest lists itself"},
+		{"a name twice", strings.Replace(sample, `model.safetensors`, `config.json`, 1), "the manifest lists config.json twice"},
+		{"negative size", strings.Replace(sample, `1184`, `-1`, 1), "the manifest gives model.safetensors the impossible size -1"},
 		{"an unknown key", strings.Replace(sample, `"step"`, `"extra": 1, "step"`, 1), "contradicts its own checksum"},
 		{"another spelling", strings.Replace(sample, `"step"`, `"Step"`, 1), "contradicts its own checksum"},
 		{"another order", strings.NewReplacer("config.json", "model.safetensors", "model.safetensors", "config.json").Replace(sample),
@@ -77,7 +77,7 @@ func TestIndexRefuses(t *testing.T) {
 		name, text, want string
 	}{
 		{"no map", `{"metadata":{}}`, "no weight_map"},
-		{"an empty map", `{"weight_map":{}}`, "no weight_map, or an empty one"},
+		{"an empty map", `{"weight_map":{}}`, "weight_map is missing or empty"},
 		{"a list", `[]`, "want an object"},
 		{"a map of numbers", `{"weight_map":{"a":1}}`, `"a": want a string`},
 		{"a tensor twice", `{"weight_map":{"a":"x.safetensors","a":"y.safetensors"}}`, `"a" appears twice`},

@@ -7,8 +7,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// FS is the folder of a run, with all that a Store reads and writes. Its names are
-// relative to that folder and can't lead out of it.
+// FS is the folder of a run, with everything that a Store reads and writes. Its names are relative
+// to that folder and cannot lead out of it.
 type FS = folder.FS
 
 // File is an open file of an FS.
@@ -23,15 +23,14 @@ func OpenFS(path string) (FS, error) {
 	return f, nil
 }
 
-// WriteFileAtomic replaces a file: after a crash it holds the old content or the
-// new, never a part.
+// WriteFileAtomic replaces a file. After a crash the file has either the old or the new content.
 func WriteFileAtomic(fsys FS, name string, data []byte) error {
 	err := folder.Replace(fsys, name, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("writing %s (%d bytes): %w", fsys.Path(name), len(data), AsNoSpace(err))
+		return fmt.Errorf("write %s (%d bytes): %w", fsys.Path(name), len(data), AsNoSpace(err))
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/strictjson"
 )
 
-// encodeIndex writes model.safetensors.index.json: which shard has which tensor.
+// encodeIndex encodes model.safetensors.index.json, which says which shard has which tensor.
 func encodeIndex(shardOf map[string]string, totalBytes int64) ([]byte, error) {
 	var index struct {
 		Metadata struct {
@@ -21,8 +21,8 @@ func encodeIndex(shardOf map[string]string, totalBytes int64) ([]byte, error) {
 	return encodeJSON(index)
 }
 
-// decodeIndex returns the shard of each tensor. Other programs put what they
-// like beside the weight map; it is passed over.
+// decodeIndex returns the shard of each tensor. It ignores everything else that other programs
+// write beside the weight map.
 func decodeIndex(text []byte) (shardOf map[string]string, err error) {
 	dec, err := strictjson.NewDecoder(text)
 	if err != nil {
@@ -40,7 +40,7 @@ func decodeIndex(text []byte) (shardOf map[string]string, err error) {
 		return nil, err
 	}
 	if len(shardOf) == 0 {
-		return nil, errors.New("no weight_map, or an empty one")
+		return nil, errors.New("weight_map is missing or empty")
 	}
 	shards := make(map[string]struct{})
 	for tensor, shard := range shardOf {
@@ -48,11 +48,11 @@ func decodeIndex(text []byte) (shardOf map[string]string, err error) {
 			return nil, fmt.Errorf("tensor %s: %w", strictjson.Quote(tensor), err)
 		}
 		if !strings.HasSuffix(shard, tensorsSuffix) {
-			return nil, fmt.Errorf("tensor %s: the shard %q is no %s file", strictjson.Quote(tensor), shard, tensorsSuffix)
+			return nil, fmt.Errorf("tensor %s: the shard %q is not a %s file", strictjson.Quote(tensor), shard, tensorsSuffix)
 		}
 		shards[shard] = struct{}{}
 		if len(shards) > ShardsMax {
-			return nil, fmt.Errorf("more than %d shards", ShardsMax)
+			return nil, fmt.Errorf("the index has more than %d shards", ShardsMax)
 		}
 	}
 	return shardOf, nil

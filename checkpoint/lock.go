@@ -19,26 +19,26 @@ type Lock struct {
 	file   *os.File
 }
 
-// LockDir locks the output folder, which it makes where there is none. ErrLocked
-// names the process that has it. The lock ends with Unlock or with the process;
-// the file stays, it is the lock on it that counts.
+// LockDir locks the output folder, and creates it if it does not exist. ErrLocked names the process
+// that has the lock. The lock ends with Unlock or with the process. The lock file stays; only the
+// lock on it counts.
 func LockDir(out string) (*Lock, error) {
-	// Durably: a checkpoint in a folder that is lost is lost too.
+	// Durably: if the folder is lost, so are its checkpoints.
 	if err := folder.Make(out); err != nil {
-		return nil, fmt.Errorf("making the output folder: %w", err)
+		return nil, fmt.Errorf("create the output folder: %w", err)
 	}
 	dir, err := folder.Open(out)
 	if err != nil {
-		return nil, fmt.Errorf("locking the output folder: %w", folder.Unreadable(err))
+		return nil, fmt.Errorf("lock the output folder: %w", folder.Unreadable(err))
 	}
 	l := &Lock{folder: dir}
 	file, held, err := dir.Lock(LockName)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("locking the output folder: %w", folder.Unreadable(err)), dir.Close())
+		return nil, errors.Join(fmt.Errorf("lock the output folder: %w", folder.Unreadable(err)), dir.Close())
 	}
 	l.file = file
 	if !held {
-		err = fmt.Errorf("%w: %s, by %s; stop that run or choose another folder", ErrLocked, out, holder(file))
+		err = fmt.Errorf("%w: %s, by %s: stop that run or choose another folder", ErrLocked, out, holder(file))
 	} else {
 		err = sign(file)
 	}
@@ -48,16 +48,15 @@ func LockDir(out string) (*Lock, error) {
 	return l, nil
 }
 
-// FS is the folder that is locked, whatever its path leads to by now. It is closed
-// by Unlock.
+// FS returns the locked folder, even if its path leads elsewhere by now. Unlock closes it.
 func (l *Lock) FS() FS { return l.folder }
 
-// Unlock gives the lock back.
+// Unlock releases the lock.
 func (l *Lock) Unlock() error { return errors.Join(l.file.Close(), l.folder.Close()) }
 
 const signature = "pid %d since %s\n"
 
-// sign writes who holds the lock into its file.
+// sign writes the holder of the lock into its file.
 func sign(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
@@ -66,8 +65,8 @@ func sign(f *os.File) error {
 	return err
 }
 
-// holder reads who holds the lock. A process that has just taken it may not have
-// signed yet.
+// holder reads the holder of the lock. A process that has just taken it may not have written its id
+// yet.
 func holder(f *os.File) string {
 	var pid int
 	var since string

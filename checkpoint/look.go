@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Look is what can be told of a checkpoint without reading its tensors.
+// Look is what is known of a checkpoint without reading its tensors.
 type Look struct {
-	*Report       // by the lengths of the files; the contents may differ nevertheless
-	Bytes   int64 // of the files that are there
+	*Report       // from the lengths of the files; their contents may still differ
+	Bytes   int64 // size of the existing files
 	Written time.Time
-	File    []byte // the file that was asked for; nil: it is not there, or wrong
+	File    []byte // content of the requested file; nil: missing or wrong
 }
 
-// Look compares the files of a step's checkpoint with its manifest by their lengths,
-// and reads one small file, whose content has to be right. That there is none, or none
-// any more, is ErrNone.
+// Look compares the lengths of the files of a step's checkpoint with its manifest, and reads and
+// verifies one small file. If there is no checkpoint of the step, or not any more, the error is
+// ErrNone.
 func (s *Store) Look(step int, file string) (*Look, error) {
 	look := &Look{}
 	report, err := s.report(step, func(d *directory) (*Report, error) {
@@ -42,7 +42,7 @@ func (s *Store) Look(step int, file string) (*Look, error) {
 	return look, err
 }
 
-// file looks at one file, and reads it if it is the one asked for.
+// file checks one file, and reads it if it is the requested one.
 func (l *Look) file(d *directory, want ManifestFile, asked string) error {
 	f, err := d.openListed(want)
 	if err != nil {
@@ -58,13 +58,13 @@ func (l *Look) file(d *directory, want ManifestFile, asked string) error {
 	}
 	sum := sha256.Sum256(text)
 	if have := hex.EncodeToString(sum[:]); have != want.SHA256 {
-		return faultf(Mismatch, "SHA-256 is %s, the manifest says %s", have, want.SHA256)
+		return faultf(Mismatch, "the SHA-256 is %s, but the manifest says %s", have, want.SHA256)
 	}
 	l.File = text
 	return nil
 }
 
-// written is when the manifest was, which is written last.
+// written returns the time of the manifest, which is written last.
 func (d *directory) written() (time.Time, error) {
 	f, err := d.open(manifestName)
 	if err != nil {

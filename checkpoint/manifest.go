@@ -14,30 +14,30 @@ import (
 // FormatVersion is the version of the checkpoints that this package writes.
 const FormatVersion = 1
 
-// Manifest lists the files of a checkpoint. It is written last: where it stands,
-// all that it lists was written before.
+// Manifest lists the files of a checkpoint. It is written last: if it exists, everything that it
+// lists was written before.
 type Manifest struct {
 	FormatVersion int            `json:"format_version"`
 	Step          int            `json:"step"`
 	Files         []ManifestFile `json:"files"` // by name
-	// SHA256 is the hash of the manifest itself with this field empty, so that
-	// no damage to it goes unnoticed either.
+	// SHA256 is the hash of the manifest itself with this field empty, so that damage to the
+	// manifest is noticed, too.
 	SHA256 string `json:"sha256"`
 }
 
-// ManifestFile is what a file has to be.
+// ManifestFile says what a file must be.
 type ManifestFile struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }
 
-// has tells whether the manifest lists the file.
+// has reports whether the manifest lists the file.
 func (m *Manifest) has(name string) bool {
 	return slices.ContainsFunc(m.Files, func(f ManifestFile) bool { return f.Name == name })
 }
 
-// encodeManifest gives the only text that stands for the checkpoint.
+// encodeManifest returns the only valid text of the checkpoint's manifest.
 func encodeManifest(step int, files []ManifestFile) ([]byte, error) {
 	m := Manifest{FormatVersion: FormatVersion, Step: step, Files: slices.Clone(files)}
 	slices.SortFunc(m.Files, func(a, b ManifestFile) int { return cmp.Compare(a.Name, b.Name) })
@@ -49,9 +49,9 @@ func encodeManifest(step int, files []ManifestFile) ([]byte, error) {
 	return encodeJSON(m)
 }
 
-// decodeManifest accepts what encodeManifest gives and nothing else.
+// decodeManifest accepts only what encodeManifest returns.
 func decodeManifest(text []byte) (*Manifest, error) {
-	// First the version alone: all the rest may differ in another one.
+	// First the version alone: everything else may differ in another one.
 	var version struct {
 		FormatVersion int `json:"format_version"`
 	}
@@ -59,7 +59,7 @@ func decodeManifest(text []byte) (*Manifest, error) {
 		return nil, err
 	}
 	if version.FormatVersion > FormatVersion {
-		return nil, fmt.Errorf("%w: version %d, this program knows %d", ErrVersion, version.FormatVersion, FormatVersion)
+		return nil, fmt.Errorf("%w: it has version %d, but this program knows only %d", ErrVersion, version.FormatVersion, FormatVersion)
 	}
 	if version.FormatVersion < FormatVersion {
 		return nil, fmt.Errorf("format version %d does not exist", version.FormatVersion)
@@ -69,23 +69,23 @@ func decodeManifest(text []byte) (*Manifest, error) {
 		return nil, err
 	}
 	if m.Step < 0 {
-		return nil, fmt.Errorf("step %d", m.Step)
+		return nil, fmt.Errorf("the step is %d: it must be 0 or more", m.Step)
 	}
 	if len(m.Files) > FilesMax {
-		return nil, fmt.Errorf("%d files, a checkpoint has at most %d", len(m.Files), FilesMax)
+		return nil, fmt.Errorf("it lists %d files; the limit is %d", len(m.Files), FilesMax)
 	}
 	for i, f := range m.Files {
 		if err := checkName(f.Name); err != nil {
 			return nil, err
 		}
 		if f.Name == manifestName {
-			return nil, errors.New("it lists itself")
+			return nil, errors.New("the manifest lists itself")
 		}
 		if i > 0 && f.Name == m.Files[i-1].Name {
-			return nil, fmt.Errorf("it lists %s twice", f.Name)
+			return nil, fmt.Errorf("the manifest lists %s twice", f.Name)
 		}
 		if f.Bytes < 0 {
-			return nil, fmt.Errorf("it gives %s %d bytes", f.Name, f.Bytes)
+			return nil, fmt.Errorf("the manifest gives %s the impossible size %d", f.Name, f.Bytes)
 		}
 	}
 	want, err := encodeManifest(m.Step, m.Files)
@@ -93,7 +93,7 @@ func decodeManifest(text []byte) (*Manifest, error) {
 		return nil, err
 	}
 	if !bytes.Equal(text, want) {
-		return nil, errors.New("it contradicts its own checksum")
+		return nil, errors.New("the manifest does not match its own checksum")
 	}
 	return &m, nil
 }

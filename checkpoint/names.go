@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// The files that Save writes by itself.
+// The names of the files that Save writes itself.
 const (
 	modelName     = "model.safetensors"
 	indexName     = "model.safetensors.index.json"
@@ -26,19 +26,19 @@ const (
 	tensorsSuffix  = ".safetensors"
 )
 
-// fileName is the allow-list of names inside a checkpoint. It has no separator,
-// no leading dot, and nothing that a shell or a foreign file system would mind.
+// fileName is the allow-list of names inside a checkpoint: no separator, no leading dot, and
+// nothing that a shell or a foreign file system could misread.
 var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 func checkName(name string) error {
 	if !fileName.MatchString(name) {
-		return fmt.Errorf("the file name %s is not allowed in a checkpoint: letters, digits, dot, dash and underscore are, at most 128",
+		return fmt.Errorf("the file name %s is not allowed in a checkpoint: use letters, digits, dots, dashes and underscores, at most 128",
 			strictjson.Quote(name))
 	}
 	return nil
 }
 
-// isReserved tells whether Save gives the name itself.
+// isReserved reports whether Save uses the name itself.
 func isReserved(name string) bool {
 	return name == indexName || name == manifestName || strings.HasSuffix(name, tensorsSuffix)
 }
@@ -49,7 +49,7 @@ func shardName(i, shards int) string {
 
 func stepName(step int) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
 
-// tmpName is that of an unfinished checkpoint; tag, if there is one, says whose.
+// tmpName returns the name of an unfinished checkpoint; tag, if not empty, identifies its attempt.
 func tmpName(step int, tag string) string {
 	if tag != "" {
 		tag = "-" + tag
@@ -57,7 +57,7 @@ func tmpName(step int, tag string) string {
 	return tmpPrefix + stepName(step) + tag
 }
 
-// parseStep reads a name that stepName gives, and only such a name.
+// parseStep reads a name made by stepName, and only such a name.
 func parseStep(name string) (step int, ok bool) {
 	step, err := strconv.Atoi(strings.TrimPrefix(name, stepPrefix))
 	return step, err == nil && step >= 0 && name == stepName(step)

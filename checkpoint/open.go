@@ -7,21 +7,21 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// Checkpoint is an open checkpoint or a foreign Hugging Face directory. Its
-// tensors are mapped, not read; Close ends that. The folder may be renamed or
-// removed meanwhile.
+// Checkpoint is an open checkpoint or another program's Hugging Face folder. Its tensors are
+// memory-mapped, not read; Close unmaps them. The folder may be renamed or removed while it is
+// open.
 type Checkpoint struct {
-	// Manifest is nil for a foreign directory, of which nothing is verified but
-	// the form of the tensor files.
+	// Manifest is nil for another program's folder, of which only the form of the tensor files is
+	// verified.
 	Manifest *Manifest
 
 	dir              *directory
 	model, optimizer *Tensors
 }
 
-// Open opens a checkpoint. With a manifest, every byte is verified first, and
-// files that it doesn't list are not there. The error is ErrDamaged, ErrMissing,
-// ErrUnreadable or ErrVersion.
+// Open opens a checkpoint. If it has a manifest, every byte is verified first, and files that the
+// manifest doesn't list are ignored. The error is ErrDamaged, ErrMissing, ErrUnreadable or
+// ErrVersion.
 func Open(path string) (*Checkpoint, error) {
 	f, err := folder.Open(path)
 	if err != nil {
@@ -30,8 +30,7 @@ func Open(path string) (*Checkpoint, error) {
 	return open(f, false)
 }
 
-// open is Open for a folder that is open, which it closes; own says that there has
-// to be a manifest.
+// open is Open for an open folder, which it closes; own says that a manifest is required.
 func open(f folder.FS, own bool) (*Checkpoint, error) {
 	c := &Checkpoint{dir: newDirectory(f), model: &Tensors{}, optimizer: &Tensors{}}
 	if err := c.load(own); err != nil {
@@ -62,16 +61,15 @@ func (c *Checkpoint) load(own bool) error {
 	return nil
 }
 
-// Close gives back what Open has taken. The tensors' bytes are invalid after it.
+// Close releases the checkpoint's files. The tensors' bytes are invalid afterwards.
 func (c *Checkpoint) Close() error {
 	return errors.Join(c.model.close(), c.optimizer.close(), c.dir.Close())
 }
 
-// Dir is the path that the checkpoint was opened at.
+// Dir returns the path at which the checkpoint was opened.
 func (c *Checkpoint) Dir() string { return c.dir.path() }
 
-// Step is the step after which the checkpoint was written; 0 for a foreign
-// directory.
+// Step returns the step after which the checkpoint was written; 0 for another program's folder.
 func (c *Checkpoint) Step() int {
 	if c.Manifest == nil {
 		return 0
@@ -79,14 +77,14 @@ func (c *Checkpoint) Step() int {
 	return c.Manifest.Step
 }
 
-// Model has the model's tensors, of all its shards.
+// Model returns the model's tensors, of all shards.
 func (c *Checkpoint) Model() *Tensors { return c.model }
 
-// Optimizer has the optimizer's tensors, none where its state was left out.
+// Optimizer returns the optimizer's tensors; none if its state was left out.
 func (c *Checkpoint) Optimizer() *Tensors { return c.optimizer }
 
-// File reads one of the other files: config.json, trainer.json, … One that isn't
-// there gives fs.ErrNotExist.
+// File reads one of the other files, such as config.json or trainer.json. A missing file is
+// fs.ErrNotExist.
 func (c *Checkpoint) File(name string) ([]byte, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -95,8 +93,8 @@ func (c *Checkpoint) File(name string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "open", Path: c.dir.fsys.Path(name), Err: fs.ErrNotExist}
 	}
 	data, err := c.dir.read(name, FileBytesMax)
-	if c.Manifest != nil && errors.Is(err, fs.ErrNotExist) { // not as if there were none
-		err = faultf(Missing, "%s: the manifest lists it: %s", c.dir.fsys.Path(name), err)
+	if c.Manifest != nil && errors.Is(err, fs.ErrNotExist) { // not fs.ErrNotExist
+		err = faultf(Missing, "%s is missing, but the manifest lists it: %s", c.dir.fsys.Path(name), err)
 	}
 	return data, err
 }

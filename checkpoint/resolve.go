@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 )
 
-// meantTries is how often OpenAt and VerifyAt turn to another checkpoint: a run that
-// writes small ones may be faster than who reads them.
+// meantTries is how often OpenAt and VerifyAt turn to another checkpoint: a run that writes small
+// checkpoints may be faster than their reader.
 const meantTries = 100
 
-// OpenAt opens the checkpoint that a person means by a path: see Resolve. Where a run
-// that goes on removes it meanwhile, it is the one that the path means by then.
+// OpenAt opens the checkpoint that a path refers to; see Resolve. If a continuing run removes it
+// meanwhile, OpenAt opens the one that the path refers to by then.
 func OpenAt(path string) (c *Checkpoint, err error) {
 	drop := func() {
-		if c != nil { // it had lost its manifest before that was read
+		if c != nil { // its manifest was removed before it was read
 			_ = c.Close()
 		}
 	}
@@ -32,7 +32,7 @@ func OpenAt(path string) (c *Checkpoint, err error) {
 	return c, err
 }
 
-// VerifyAt is Verify for the checkpoint that a person means by a path, as OpenAt.
+// VerifyAt is Verify for the checkpoint that a path refers to, like OpenAt.
 func VerifyAt(path string) (report *Report, err error) {
 	resolveErr := meant(path, func(dir string) (sure bool) {
 		report, err = Verify(dir)
@@ -44,8 +44,8 @@ func VerifyAt(path string) (report *Report, err error) {
 	return report, err
 }
 
-// meant uses what a path means, and once more if that is gone from its place: what use
-// is not sure of then was about something half removed.
+// meant uses the folder to which a path refers, and tries again if the folder has been removed from
+// its place: then an uncertain result was about something half removed.
 func meant(path string, use func(dir string) (sure bool)) error {
 	for range meantTries {
 		dir, err := Resolve(path)
@@ -59,13 +59,13 @@ func meant(path string, use func(dir string) (sure bool)) error {
 	return nil
 }
 
-// useAt uses a folder, and tells whether use was sure of it or the folder is still in its
-// place. It is open meanwhile: a system gives the number of a folder that is gone to the
-// next one that is made, and by its number a folder is told from another.
+// useAt uses a folder, and reports whether the use was certain or the folder is still in its place.
+// The folder stays open meanwhile: the system may give the number of a removed folder to the next
+// new one, and folders are compared by number.
 func useAt(dir string, use func(dir string) (sure bool)) (done bool) {
 	before, beforeErr := os.Stat(dir)
 	if held, err := os.Open(dir); err == nil {
-		defer func() { _ = held.Close() }() // only looked at
+		defer func() { _ = held.Close() }() // only read
 		before, beforeErr = held.Stat()
 	}
 	if use(dir) {
@@ -75,16 +75,16 @@ func useAt(dir string, use func(dir string) (sure bool)) (done bool) {
 	return beforeErr == nil && afterErr == nil && os.SameFile(before, after)
 }
 
-// Resolve finds the checkpoint that a person means by a path: a checkpoint or
-// model directory itself; a run's output folder or its folder checkpoints/, of
-// which it is the one that `last` points to, else the newest intact one.
+// Resolve finds the checkpoint that a path refers to: a checkpoint or model folder itself; or a
+// run's output folder, or its folder checkpoints/. Then it is the checkpoint that `last` points to,
+// otherwise the newest intact one.
 func Resolve(path string) (string, error) {
 	info, err := statMeant(path)
 	if err != nil {
 		return "", err
 	}
 	if !info.IsDir() {
-		return "", fmt.Errorf("%s: %w: it is a file; give the folder of a run or of a checkpoint", path, ErrNotCheckpoint)
+		return "", fmt.Errorf("%s: %w: it is a file: give the folder of a run or of a checkpoint", path, ErrNotCheckpoint)
 	}
 	if isCheckpoint(path) {
 		return path, nil
@@ -97,11 +97,11 @@ func Resolve(path string) (string, error) {
 	return found, errors.Join(err, fsys.Close())
 }
 
-// statMeant is os.Stat, and once more if the path is a link that was replaced meanwhile:
-// what it pointed to may have been removed then.
+// statMeant is os.Stat. It tries again if the path is a link that was replaced meanwhile, whose old
+// target may have been removed.
 func statMeant(path string) (info fs.FileInfo, err error) {
 	for range meantTries {
-		before, _ := os.Readlink(path) // "": it is no link
+		before, _ := os.Readlink(path) // "": not a link
 		info, err = os.Stat(path)
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -121,7 +121,7 @@ func resolve(fsys FS) (string, error) {
 			return found, err
 		}
 	}
-	return "", fmt.Errorf("%s: %w, nor a folder that has one: looked for %s, %s and %s in it, and for %s and %s* in it and in %s/",
+	return "", fmt.Errorf("%s: %w and contains none: looked for %s, %s and %s in it, and for %s and %s* in it and in %s/",
 		fsys.Path("."), ErrNotCheckpoint, manifestName, modelName, indexName, lastName, stepPrefix, StoreName)
 }
 
@@ -134,8 +134,8 @@ func isCheckpoint(path string) bool {
 	return false
 }
 
-// current returns the checkpoint that `last` points to. Without the pointer, or
-// when the checkpoint is gone, it is the newest intact one.
+// current returns the checkpoint that `last` points to. Without the pointer, or if that checkpoint
+// was removed, it returns the newest intact one.
 func (s *Store) current() (path string, err error) {
 	for range meantTries {
 		step, ok, err := s.Last()
@@ -149,7 +149,7 @@ func (s *Store) current() (path string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if len(entries) > 0 && !entries[0].folder { // whoever opens the path would follow a link
+		if len(entries) > 0 && !entries[0].folder { // opening the path would follow a link
 			_, err := s.fsys.Sub(s.name(entries[0].name))
 			return "", asFault(err)
 		}
@@ -157,7 +157,7 @@ func (s *Store) current() (path string, err error) {
 			return s.path(entries[0].name), nil
 		}
 		if now, ok, err := s.Last(); err == nil && ok && now == step {
-			break // it is gone, and no run has just put another in its place
+			break // it was removed, and no run has just replaced it
 		}
 	}
 	entries, err := s.list()

@@ -15,28 +15,28 @@ import (
 
 const (
 	writeBufferBytes = 256 << 10
-	// ioBytes is how much is read or written at a time where others write too.
+	// ioBytes is how much is read or written at a time in files to which others write, too.
 	ioBytes = 1 << 20
-	// fileOverheadBytes is what a file may take on the disk beyond its bytes: the
-	// rest of its last block, and its lines of the manifest.
+	// fileOverheadBytes is what a file may take on disk beyond its bytes: the rest of its last
+	// block, and its lines in the manifest.
 	fileOverheadBytes = 4096 + 512
 )
 
-// Save writes a checkpoint and returns its folder. When it returns without an
-// error the checkpoint is durable; with one, the older checkpoints are whole.
-// A checkpoint of the same step is replaced, and until the new one is in place
-// the old one can be read.
+// Save writes a checkpoint and returns its folder. If it returns no error the checkpoint is
+// durable; otherwise the older checkpoints are still whole. It replaces a checkpoint of the same
+// step; until the new one is in place, the old one can be read. The error wraps ErrNoSpace if the
+// disk is full.
 func (s *Store) Save(ctx context.Context, c Content) (dir string, err error) {
 	files, err := c.plan()
 	if err != nil {
-		return "", fmt.Errorf("the checkpoint of step %d cannot be written: %w", c.Step, err)
+		return "", fmt.Errorf("cannot write the checkpoint of step %d: %w", c.Step, err)
 	}
 	bytesNeeded := int64(fileOverheadBytes) // the manifest
 	for _, f := range files {
 		bytesNeeded += f.bytes + fileOverheadBytes
 	}
 	if err := s.write(ctx, c, files, bytesNeeded); err != nil {
-		return "", fmt.Errorf("writing the checkpoint of step %d (%d bytes) to %s: %w", c.Step, bytesNeeded, s.path("."), AsNoSpace(err))
+		return "", fmt.Errorf("write the checkpoint of step %d (%d bytes) to %s: %w", c.Step, bytesNeeded, s.path("."), AsNoSpace(err))
 	}
 	return s.path(stepName(c.Step)), nil
 }
@@ -61,14 +61,14 @@ func (s *Store) write(ctx context.Context, c Content, files []plannedFile, bytes
 		err = s.install(tmp, c.Step)
 	}
 	if err != nil {
-		// On a full disk this makes room again.
+		// On a full disk this frees space again.
 		return errors.Join(err, s.fsys.RemoveAll(s.name(tmp)))
 	}
 	return nil
 }
 
-// checkSpace refuses before a byte is written what can't fit. Other programs
-// write too, so the disk may still fill up later.
+// checkSpace refuses, before anything is written, a checkpoint that does not fit. Other programs
+// write, too, so the disk may still fill up later.
 func (s *Store) checkSpace(bytesNeeded int64) error {
 	bytesFree, err := s.fsys.FreeBytes(s.dir)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -78,7 +78,8 @@ func (s *Store) checkSpace(bytesNeeded int64) error {
 		return err
 	}
 	if bytesFree < bytesNeeded {
-		return fmt.Errorf("%w: %d bytes are needed, %d are free; free some or keep fewer checkpoints", ErrNoSpace, bytesNeeded, bytesFree)
+		return fmt.Errorf("%w: %d bytes are needed, but only %d are free: free some space or keep fewer checkpoints", ErrNoSpace, bytesNeeded,
+			bytesFree)
 	}
 	return nil
 }
@@ -128,8 +129,8 @@ func (s *Store) writeFile(ctx context.Context, dir string, f plannedFile) (Manif
 	return ManifestFile{Name: f.name, Bytes: f.bytes, SHA256: hex.EncodeToString(hash.Sum(nil))}, err
 }
 
-// install gives a filled folder its name. What had it before is removed when the
-// new checkpoint has been read back whole, and not before.
+// install gives a filled folder its name. The folder that had this name is removed only after the
+// new checkpoint has been read back whole.
 func (s *Store) install(tmp string, step int) error {
 	name := stepName(step)
 	replaced := entry{step: step, name: name + replacedSuffix}
@@ -142,7 +143,7 @@ func (s *Store) install(tmp string, step int) error {
 		if e.replaced {
 			continue
 		}
-		if i+1 < len(old) { // left by a crash, and for all we know the better one
+		if i+1 < len(old) { // left by a crash, and possibly the better one
 			if _, err := s.setAside(replaced.name, name, SupersededSuffix); err != nil {
 				return err
 			}
@@ -162,13 +163,13 @@ func (s *Store) install(tmp string, step int) error {
 		return nil
 	}
 	if err := s.whole(entry{step: step, name: name}); err != nil {
-		return fmt.Errorf("reading it back: %w", err)
+		return fmt.Errorf("read it back: %w", err)
 	}
 	return s.retire(replaced)
 }
 
-// retire removes the old checkpoint of a step whose new one is whole. What Save has
-// not made is set aside.
+// retire removes the old checkpoint of a step whose new one is whole. It renames anything that Save
+// has not made.
 func (s *Store) retire(replaced entry) error {
 	if replaced.folder {
 		return s.discard(replaced.name)

@@ -5,11 +5,11 @@ import "errors"
 // State is what is known of a checkpoint, or of a part of one.
 type State string
 
-// The states. A checkpoint in several of them is in the last: as long as something
-// of it is unknown, it is not proven to be damaged.
+// The states. A checkpoint with several of them is in the last one: as long as a part of it is
+// unknown, it is not proven to be damaged.
 const (
 	StateIntact     State = "intact"
-	StateUnverified State = "not verified" // a foreign directory
+	StateUnverified State = "not verified" // another program's folder
 	StateDamaged    State = "damaged"
 	StateMissing    State = "missing"
 	StateUnreadable State = "unreadable"
@@ -18,7 +18,7 @@ const (
 
 var states = []State{StateIntact, StateUnverified, StateDamaged, StateMissing, StateUnreadable, StateTooNew}
 
-// stateOf is the state that an error of opening a checkpoint stands for.
+// stateOf returns the state for an error of opening a checkpoint.
 func stateOf(err error) State {
 	for _, s := range []State{StateTooNew, StateUnreadable, StateMissing, StateDamaged} {
 		if errors.Is(err, s.err()) {
@@ -28,7 +28,7 @@ func stateOf(err error) State {
 	return StateUnreadable
 }
 
-// err is the error that stands for the state.
+// err returns the error for the state.
 func (s State) err() error {
 	switch s {
 	case StateMissing:
@@ -44,16 +44,16 @@ func (s State) err() error {
 	}
 }
 
-// advice says what a person can do about a checkpoint.
+// advice says what a user can do about a checkpoint.
 func (s State) advice() string {
 	switch s {
 	case StateMissing:
-		return "restore what is missing"
+		return "restore the missing files"
 	case StateUnreadable:
 		return "make it readable"
 	case StateTooNew:
 		return "use the program that wrote it, or a newer one"
 	default:
-		return "replace it by a copy"
+		return "replace it with a copy"
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// Store is the folder checkpoints/ of a run's output folder. One process at a
-// time changes it (LockDir), from one goroutine; any number may read.
+// Store is the folder checkpoints/ of a run's output folder. Only one process at a time may change
+// it (LockDir), from one goroutine; any number may read it.
 type Store struct {
 	fsys FS
 	dir  string // its name in fsys
 }
 
-// OpenStore returns the store of an output folder, named in fsys; "." is the whole
-// of it. The folders don't have to exist yet: Save makes them.
+// OpenStore returns the store of the output folder out in fsys; "." is fsys itself. The folders
+// need not exist yet: Save creates them.
 func OpenStore(fsys FS, out string) (*Store, error) {
 	s := &Store{fsys: fsys, dir: path.Join(out, StoreName)}
 	if _, err := s.list(); err != nil {
@@ -29,16 +29,16 @@ func OpenStore(fsys FS, out string) (*Store, error) {
 	return s, nil
 }
 
-// entry is what has a checkpoint's name in the store.
+// entry is something with a checkpoint's name in the store.
 type entry struct {
 	step     int
 	name     string
-	replaced bool // it stands under its second name while a new one takes its place
-	folder   bool // else it is something that Save has not made
+	replaced bool // it has the name for replaced checkpoints while a new one takes its place
+	folder   bool // false: Save has not made it
 }
 
-// list returns the checkpoints, newest first, of one step the replaced one last.
-// A store that doesn't exist has none.
+// list returns the checkpoints, newest first; of two with the same step the replaced one last. A
+// store that doesn't exist has none.
 func (s *Store) list() ([]entry, error) {
 	items, err := s.readDir()
 	if err != nil {
@@ -63,25 +63,25 @@ func (s *Store) readDir() ([]fs.DirEntry, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing the checkpoints: %w", folder.Unreadable(err))
+		return nil, fmt.Errorf("list the checkpoints: %w", folder.Unreadable(err))
 	}
 	return items, nil
 }
 
-// find returns what there is of a step.
+// find returns all entries of a step.
 func (s *Store) find(step int) ([]entry, error) {
 	entries, err := s.list()
 	return slices.DeleteFunc(entries, func(e entry) bool { return e.step != step }), err
 }
 
-// name is that of an entry of the store in its file system, path where that is.
+// name returns the name of a store's entry in its file system, path its full path.
 func (s *Store) name(entry string) string { return path.Join(s.dir, entry) }
 func (s *Store) path(entry string) string { return s.fsys.Path(s.name(entry)) }
 
-// Path is where the checkpoint of a step is, or would be.
+// Path returns the path of a step's checkpoint, which need not exist.
 func (s *Store) Path(step int) string { return s.path(stepName(step)) }
 
-// Steps returns the steps that there is a checkpoint of, ascending, whole or not.
+// Steps returns the steps with a checkpoint, ascending, whether whole or not.
 func (s *Store) Steps() ([]int, error) {
 	entries, err := s.list()
 	if err != nil {
@@ -99,18 +99,18 @@ func steps(entries []entry) []int {
 	return slices.Compact(all)
 }
 
-// Damaged is a checkpoint that is proven to be worth nothing.
+// Damaged is a checkpoint that is proven to be damaged.
 type Damaged struct {
 	Step int
 	Path string
 	Err  error
 }
 
-// Newest opens the newest intact checkpoint, every byte verified. damaged has those
-// that were passed over, newest first: only ErrDamaged is passed over. A newer one
-// that is incomplete, can't be read or is too new is an error, since it may be good;
-// so is one that `last` points to and that is not there. Both are a *StepError.
-// Without any checkpoint the error is ErrNone, without an intact one ErrAllDamaged.
+// Newest opens the newest intact checkpoint, with every byte verified. damaged lists the skipped
+// checkpoints, newest first: only checkpoints with ErrDamaged are skipped. A newer checkpoint that
+// is incomplete, unreadable or too new is an error, since it may be good. So is a missing
+// checkpoint to which `last` points. Both errors are a *StepError. Without any checkpoint the error
+// is ErrNone, without an intact one ErrAllDamaged.
 func (s *Store) Newest() (c *Checkpoint, damaged []Damaged, err error) {
 	entries, err := s.list()
 	if err != nil {
@@ -121,14 +121,14 @@ func (s *Store) Newest() (c *Checkpoint, damaged []Damaged, err error) {
 		return nil, nil, err
 	}
 	if ok && (len(entries) == 0 || entries[0].step < last) {
-		return nil, nil, &StepError{last, faultf(Missing, "%s points to step %d, and there is neither its checkpoint nor a later one; restore it",
+		return nil, nil, &StepError{last, faultf(Missing, "%s points to step %d, but neither its checkpoint nor a later one exists: restore it",
 			s.path(lastName), last)}
 	}
 	return s.first(entries)
 }
 
-// At opens the checkpoint of one step, every byte verified. That there is none is
-// ErrNone.
+// At opens the checkpoint of one step, with every byte verified. The error is ErrNone if it
+// does not exist.
 func (s *Store) At(step int) (*Checkpoint, error) {
 	entries, err := s.find(step)
 	if err != nil {
@@ -139,13 +139,13 @@ func (s *Store) At(step int) (*Checkpoint, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("%s: %w of step %d; there are those of %d", s.path("."), ErrNone, step, all)
+		return nil, fmt.Errorf("%s: %w of step %d: there are checkpoints of steps %d", s.path("."), ErrNone, step, all)
 	}
 	c, _, err := s.first(entries)
 	return c, err
 }
 
-// first opens the first of several checkpoints that is intact.
+// first opens the first intact one of several checkpoints.
 func (s *Store) first(entries []entry) (c *Checkpoint, damaged []Damaged, err error) {
 	if len(entries) == 0 {
 		return nil, nil, fmt.Errorf("%s: %w", s.path("."), ErrNone)
@@ -157,7 +157,7 @@ func (s *Store) first(entries []entry) (c *Checkpoint, damaged []Damaged, err er
 			return c, damaged, nil
 		}
 		if state := stateOf(err); state != StateDamaged {
-			return nil, damaged, &StepError{e.step, fmt.Errorf("%w; it is not passed over, since it is not proven to be damaged: %s", err,
+			return nil, damaged, &StepError{e.step, fmt.Errorf("%w; Troupe does not skip it, because it is not proven to be damaged: %s", err,
 				state.advice())}
 		}
 		damaged = append(damaged, Damaged{e.step, s.path(e.name), err})
@@ -166,8 +166,8 @@ func (s *Store) first(entries []entry) (c *Checkpoint, damaged []Damaged, err er
 	return nil, damaged, fmt.Errorf("%s: %w: %w", s.path("."), ErrAllDamaged, errors.Join(errs...))
 }
 
-// open opens a checkpoint of the store, which, unlike a foreign one, has to be
-// verified and to be what its name says.
+// open opens a checkpoint of the store. Unlike another program's folder, it must be verified and
+// match its name.
 func (s *Store) open(e entry) (*Checkpoint, error) {
 	sub, err := s.fsys.Sub(s.name(e.name))
 	if err != nil {
@@ -183,19 +183,18 @@ func (s *Store) open(e entry) (*Checkpoint, error) {
 	return c, nil
 }
 
-// misplaced is the error about a checkpoint under another's name. It may be whole.
+// misplaced returns the error for a checkpoint under another checkpoint's name. It may be whole.
 func misplaced(path string, step int) error {
 	return faultf(Unreadable, "%s holds the checkpoint of step %d: rename it to %s", path, step, stepName(step))
 }
 
-// Verify reads every byte of a step's checkpoint. See the function Verify. That there
-// is none, or none any more, is ErrNone.
+// Verify reads every byte of a step's checkpoint; see the function Verify. The error is ErrNone
+// if it does not exist, or not any more.
 func (s *Store) Verify(step int) (*Report, error) {
 	return s.report(step, func(d *directory) (*Report, error) { return d.verify(true) })
 }
 
-// report looks into a step's checkpoint. What keeps it from being opened is in the
-// report too.
+// report examines a step's checkpoint. The report includes errors of opening it.
 func (s *Store) report(step int, look func(d *directory) (*Report, error)) (*Report, error) {
 	entries, err := s.find(step)
 	if err != nil {
@@ -206,7 +205,7 @@ func (s *Store) report(step int, look func(d *directory) (*Report, error)) (*Rep
 		if report.Intact() {
 			return report, nil
 		}
-		// It may be that a run has removed it while it was read.
+		// A run may have removed it while it was read.
 		if entries, err = s.find(step); err != nil || len(entries) > 0 {
 			return report, err
 		}
@@ -230,11 +229,11 @@ func (s *Store) reportOn(e entry, look func(d *directory) (*Report, error)) (rep
 	return report
 }
 
-// Prune removes all checkpoints but the newest keep and those that `best` and
-// `last` point to, and returns the steps removed. keep 0 removes none.
+// Prune removes all checkpoints except the newest keep and those to which `best` and `last` point,
+// and returns the removed steps. With keep 0 it removes none.
 func (s *Store) Prune(keep int) (removed []int, err error) {
 	if keep < 0 {
-		return nil, fmt.Errorf("keep %d checkpoints: 0 keeps all, 1 the newest", keep)
+		return nil, fmt.Errorf("cannot keep %d checkpoints: 0 keeps all, 1 the newest", keep)
 	}
 	if keep == 0 {
 		return nil, nil
@@ -249,7 +248,7 @@ func (s *Store) Prune(keep int) (removed []int, err error) {
 	for _, step := range all[max(0, len(all)-keep):] {
 		kept[step] = true
 	}
-	// A pointer that can't be read may point to any of them: nothing is removed.
+	// An unreadable pointer may point to any of them, so nothing is removed.
 	for _, pointer := range []string{lastName, bestName} {
 		step, ok, err := s.readPointer(pointer)
 		if err != nil {
@@ -267,14 +266,14 @@ func (s *Store) Prune(keep int) (removed []int, err error) {
 		}
 	}
 	if err := s.discard(names...); err != nil {
-		return nil, fmt.Errorf("removing old checkpoints: %w", err)
+		return nil, fmt.Errorf("remove old checkpoints: %w", err)
 	}
 	slices.Sort(removed)
 	return slices.Compact(removed), nil
 }
 
-// discard removes folders of the store. They lose their names first, durably:
-// what is half removed must not look like a checkpoint.
+// discard removes folders of the store. It first renames them, durably, since a half-removed folder
+// must not look like a checkpoint.
 func (s *Store) discard(names ...string) error {
 	if len(names) == 0 {
 		return nil

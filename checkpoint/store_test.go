@@ -48,7 +48,7 @@ func TestSaveAndRead(t *testing.T) {
 		t.Errorf("a.scalar is %v", scalar)
 	}
 	for name, wantErr := range map[string]string{
-		"h.0.weight": `tensor "h.0.weight", F32 [3 5]: 60 bytes of F32 hold 15 elements, the destination holds 1`,
+		"h.0.weight": `tensor "h.0.weight", F32 [3 5]: 60 bytes of F32 hold 15 elements, but the destination holds 1`,
 		"h.9.weight": `no tensor "h.9.weight" among the 5`,
 	} {
 		if err := c.Model().Float32(name, scalar); err == nil || !strings.Contains(err.Error(), wantErr) {
@@ -74,12 +74,12 @@ func TestSaveRefuses(t *testing.T) {
 		want    string
 	}{
 		{"negative step", checkpoint.Content{Step: -1}, "step -1"},
-		{"negative shards", checkpoint.Content{MaxShardBytes: -1}, "shards of -1 bytes"},
+		{"negative shards", checkpoint.Content{MaxShardBytes: -1}, "MaxShardBytes is -1: it must be 0 or more"},
 		{"a file outside", checkpoint.Content{Files: map[string][]byte{"../config.json": nil}}, `"../config.json" is not allowed`},
 		{"a hidden file", checkpoint.Content{Files: map[string][]byte{".config": nil}}, `".config" is not allowed`},
 		{"a file without a name", checkpoint.Content{Files: map[string][]byte{"": nil}}, `"" is not allowed`},
-		{"the manifest", checkpoint.Content{Files: map[string][]byte{"manifest.json": nil}}, "is the checkpoint's own"},
-		{"the weights as a file", checkpoint.Content{Files: map[string][]byte{"model.safetensors": nil}}, "is the checkpoint's own"},
+		{"the manifest", checkpoint.Content{Files: map[string][]byte{"manifest.json": nil}}, "is reserved for the checkpoint"},
+		{"the weights as a file", checkpoint.Content{Files: map[string][]byte{"model.safetensors": nil}}, "is reserved for the checkpoint"},
 		{"a tensor twice", checkpoint.Content{Model: []safetensors.Tensor{tensor, tensor}},
 			`model.safetensors: cannot be written as safetensors: the key "w" appears twice`},
 		{"a tensor twice in shards", checkpoint.Content{Model: []safetensors.Tensor{tensor, tensor}, MaxShardBytes: 8},
@@ -88,9 +88,9 @@ func TestSaveRefuses(t *testing.T) {
 			`tensor "v": unknown dtype "F99"`},
 		{"too large a file", checkpoint.Content{Files: map[string][]byte{"config.json": make([]byte, checkpoint.FileBytesMax+1)}},
 			"config.json has 268435457 bytes, at most 268435456"},
-		{"too many files", checkpoint.Content{Files: manyFiles(checkpoint.FilesMax)}, "8193 files, a checkpoint has at most 8192"},
+		{"too many files", checkpoint.Content{Files: manyFiles(checkpoint.FilesMax)}, "the checkpoint has 8193 files; the limit is 8192"},
 		{"too many shards", checkpoint.Content{Model: slices.Repeat([]safetensors.Tensor{tensor}, checkpoint.ShardsMax+1), MaxShardBytes: 1},
-			"4097 shards, at most 4096 can be read back: MaxShardBytes 1 is too small"},
+			"the model has 4097 shards, but the limit is 4096: raise MaxShardBytes, 1"},
 		{"a bad tensor", checkpoint.Content{Optimizer: []safetensors.Tensor{{Name: "m", DType: "F99"}}},
 			`optimizer.safetensors: tensor "m": unknown dtype "F99"`},
 	} {
@@ -298,7 +298,7 @@ func TestAt(t *testing.T) {
 	checkContent(t, c, content(200, ""))
 	must(t, c.Close())
 	if _, err := s.At(150); !errors.Is(err, checkpoint.ErrNone) || !strings.Contains(err.Error(),
-		"of step 150; there are those of [100 200 300]") {
+		"of step 150: there are checkpoints of steps [100 200 300]") {
 		t.Errorf("no such step: %v", err)
 	}
 	must(t, os.Truncate(filepath.Join(stepDir(out, 200), "trainer.json"), 3))

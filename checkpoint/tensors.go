@@ -20,7 +20,7 @@ type Tensors struct {
 // Names returns the tensors' names, file by file in the order of their data.
 func (t *Tensors) Names() []string { return slices.Clone(t.names) }
 
-// Info says what a tensor is.
+// Info returns a tensor's type, shape and place.
 func (t *Tensors) Info(name string) (safetensors.Info, bool) {
 	f, ok := t.fileOf[name]
 	if !ok {
@@ -29,17 +29,17 @@ func (t *Tensors) Info(name string) (safetensors.Info, bool) {
 	return f.Info(name)
 }
 
-// Bytes returns a tensor's bytes, which are valid until the checkpoint is closed
-// and must not be written to.
+// Bytes returns a tensor's bytes. They are valid until the checkpoint is closed and must not be
+// written to.
 func (t *Tensors) Bytes(name string) ([]byte, error) {
 	f, ok := t.fileOf[name]
 	if !ok {
-		return nil, fmt.Errorf("there is no tensor %q among the %d of the checkpoint", name, len(t.names))
+		return nil, fmt.Errorf("the checkpoint has no tensor %q among its %d tensors", name, len(t.names))
 	}
 	return f.Bytes(name)
 }
 
-// Path is that of the file that has a tensor.
+// Path returns the path of a tensor's file.
 func (t *Tensors) Path(name string) string {
 	if f, ok := t.fileOf[name]; ok {
 		return f.Path()
@@ -47,8 +47,7 @@ func (t *Tensors) Path(name string) string {
 	return ""
 }
 
-// Float32 reads an F32, F16 or BF16 tensor into memory that has to hold exactly
-// its elements.
+// Float32 reads an F32, F16 or BF16 tensor. into must have exactly as many elements.
 func (t *Tensors) Float32(name string, into []float32) error {
 	data, err := t.Bytes(name)
 	if err != nil {
@@ -61,7 +60,7 @@ func (t *Tensors) Float32(name string, into []float32) error {
 	return nil
 }
 
-// Float32At reads elements of such a tensor, from the one at first on.
+// Float32At reads elements of such a tensor, starting at element first.
 func (t *Tensors) Float32At(name string, into []float32, first int) error {
 	data, err := t.Bytes(name)
 	if err != nil {
@@ -73,7 +72,8 @@ func (t *Tensors) Float32At(name string, into []float32, first int) error {
 		count *= d
 	}
 	if first < 0 || len(into) > count-first {
-		return fmt.Errorf("tensor %q, %s %v: elements %d to %d of %d", name, info.DType, info.Shape, first, first+len(into), count)
+		return fmt.Errorf("tensor %q, %s %v: elements %d to %d do not exist; it has %d", name, info.DType, info.Shape, first, first+len(into),
+			count)
 	}
 	width := 0
 	if count > 0 {
@@ -109,7 +109,7 @@ func (d *directory) openModel(m *Manifest) (*Tensors, error) {
 	case !sharded && m != nil:
 		return nil, faultf(Malformed, "%s: %w: the manifest lists neither %s nor %s", d.path(), ErrNotCheckpoint, modelName, indexName)
 	case !sharded:
-		return nil, fmt.Errorf("%s: %w: neither %s nor %s is there", d.path(), ErrNotCheckpoint, modelName, indexName)
+		return nil, fmt.Errorf("%s: %w: it has neither %s nor %s", d.path(), ErrNotCheckpoint, modelName, indexName)
 	}
 	shardOf, err := d.index()
 	if err != nil {
@@ -118,18 +118,17 @@ func (d *directory) openModel(m *Manifest) (*Tensors, error) {
 	shards := slices.Compact(slices.Sorted(maps.Values(shardOf)))
 	for _, shard := range shards {
 		if m != nil && !m.has(shard) {
-			return nil, faultf(Malformed, "%s names %s, which the manifest does not list", d.fsys.Path(indexName), shard)
+			return nil, faultf(Malformed, "%s names %s, but the manifest does not list it", d.fsys.Path(indexName), shard)
 		}
 	}
 	return d.openTensors(shardOf, shards...)
 }
 
-// openTensors opens files of tensors, each of which stands once. With an index, all that
-// it names have to be where it says; what a shard has beside is there too, for whoever
-// knows what a model has.
+// openTensors opens files of tensors. No tensor may occur twice. With an index, every tensor that
+// it names must be in the given shard; other tensors of the shards are included, too.
 func (d *directory) openTensors(shardOf map[string]string, files ...string) (*Tensors, error) {
 	t := &Tensors{fileOf: make(map[string]*safetensors.File)}
-	in := make(map[string]string) // the file of each tensor
+	in := make(map[string]string) // file of each tensor
 	for _, file := range files {
 		f, err := d.openSafetensors(file)
 		if err != nil {
@@ -138,7 +137,7 @@ func (d *directory) openTensors(shardOf map[string]string, files ...string) (*Te
 		t.files = append(t.files, f)
 		for _, name := range f.Names() {
 			if t.fileOf[name] != nil {
-				err := faultf(Malformed, "%s has the tensor %s, which another shard has too", d.fsys.Path(file), strictjson.Quote(name))
+				err := faultf(Malformed, "%s has the tensor %s, but another shard has it, too", d.fsys.Path(file), strictjson.Quote(name))
 				return nil, errors.Join(err, t.close())
 			}
 			t.names = append(t.names, name)
@@ -147,7 +146,7 @@ func (d *directory) openTensors(shardOf map[string]string, files ...string) (*Te
 	}
 	for name, shard := range shardOf {
 		if in[name] != shard {
-			err := faultf(Malformed, "%s has no tensor %s, which %s says it has",
+			err := faultf(Malformed, "%s has no tensor %s, although %s says so",
 				d.fsys.Path(shard), strictjson.Quote(name), indexName)
 			return nil, errors.Join(err, t.close())
 		}
@@ -164,7 +163,7 @@ func (d *directory) openSafetensors(name string) (*safetensors.File, error) {
 	return tensors, asTensorFault(errors.Join(err, f.Close()))
 }
 
-// asTensorFault is asFault for what the safetensors package says of a file.
+// asTensorFault is asFault for the errors of the safetensors package.
 func asTensorFault(err error) error {
 	if errors.Is(err, safetensors.ErrFormat) || errors.Is(err, safetensors.ErrTruncated) {
 		return &fault{Malformed, err}

@@ -18,13 +18,12 @@ import (
 // ProblemKind says what is wrong with a file.
 type ProblemKind string
 
-// The kinds of problems. Extra is a warning, Unverified is the word on a foreign
-// directory.
+// The kinds of problems. Extra is a warning; Unverified is for another program's folder.
 const (
 	Truncated  ProblemKind = "truncated"         // damaged
 	Oversized  ProblemKind = "too long"          // damaged
 	Mismatch   ProblemKind = "checksum mismatch" // damaged
-	Malformed  ProblemKind = "malformed"         // damaged: read whole, and it contradicts itself
+	Malformed  ProblemKind = "malformed"         // damaged: completely read, but inconsistent
 	Missing    ProblemKind = "missing"
 	Unreadable ProblemKind = "unreadable"
 	TooNew     ProblemKind = "too new"
@@ -32,7 +31,7 @@ const (
 	Extra      ProblemKind = "extra"
 )
 
-// state is what a problem makes of a checkpoint.
+// state returns the state of a checkpoint with this problem.
 func (k ProblemKind) state() State {
 	switch k {
 	case Missing, Unreadable, TooNew, Unverified:
@@ -46,7 +45,7 @@ func (k ProblemKind) state() State {
 
 var errUnverified = errors.New("the checkpoint cannot be verified")
 
-// Problem is one thing that Verify found.
+// Problem is one problem that Verify found.
 type Problem struct {
 	File   string
 	Kind   ProblemKind
@@ -54,12 +53,12 @@ type Problem struct {
 	err    error
 }
 
-// problem is what an error says about a file.
+// problem returns the problem for an error about a file.
 func problem(file string, err error) Problem {
 	return Problem{file, toFault(err).kind, err.Error(), err}
 }
 
-// Warning tells whether the checkpoint is intact nevertheless.
+// Warning reports whether the checkpoint is intact nevertheless.
 func (p Problem) Warning() bool { return p.Kind == Extra }
 
 func (p Problem) String() string {
@@ -77,11 +76,11 @@ func (p Problem) String() string {
 // Report is the result of Verify.
 type Report struct {
 	Dir      string
-	Manifest *Manifest // nil when there is none that can be read
+	Manifest *Manifest // nil if it is missing or unreadable
 	Problems []Problem
 }
 
-// State is the checkpoint's.
+// State returns the state of the checkpoint.
 func (r *Report) State() State {
 	worst := 0
 	for _, p := range r.Problems {
@@ -90,11 +89,10 @@ func (r *Report) State() State {
 	return states[worst]
 }
 
-// Intact tells whether every file is what the manifest says.
+// Intact reports whether every file matches the manifest.
 func (r *Report) Intact() bool { return r.State() == StateIntact }
 
-// Err is nil for an intact checkpoint, else the error of its state with the
-// problems.
+// Err returns nil for an intact checkpoint, otherwise the error of its state with the problems.
 func (r *Report) Err() error {
 	if r.Intact() {
 		return nil
@@ -108,8 +106,8 @@ func (r *Report) Err() error {
 	return e
 }
 
-// reportError is one state, whatever states the problems have by themselves; their
-// causes can be asked for.
+// reportError is the error of one state, whatever states the individual problems have; it unwraps
+// to their causes.
 type reportError struct {
 	dir      string
 	state    error
@@ -134,7 +132,7 @@ func (e *reportError) Unwrap() []error {
 	return all
 }
 
-// String is the report for a person: a line of summary and one per problem.
+// String returns the report for users: a summary line and one line for each problem.
 func (r *Report) String() string {
 	var b strings.Builder
 	state := string(r.State())
@@ -160,9 +158,8 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Verify reads every byte of a checkpoint and compares it with the manifest. The
-// error is about a folder that can't be read at all; what is wrong inside it
-// stands in the report.
+// Verify reads every byte of a checkpoint and compares it with the manifest. It returns an error
+// only if the folder can't be read at all; problems inside the folder are in the report.
 func Verify(dir string) (report *Report, err error) {
 	f, err := folder.Open(dir)
 	if err != nil {
@@ -173,7 +170,7 @@ func Verify(dir string) (report *Report, err error) {
 	return d.verify(false)
 }
 
-// verify is Verify; own says that there has to be a manifest.
+// verify is Verify; own says that a manifest is required.
 func (d *directory) verify(own bool) (*Report, error) {
 	names, err := d.names()
 	if err != nil {
@@ -187,18 +184,17 @@ func (d *directory) verify(own bool) (*Report, error) {
 	case report.Manifest != nil:
 		for _, name := range names {
 			if name != manifestName && !report.Manifest.has(name) {
-				report.Problems = append(report.Problems, Problem{name, Extra, "the manifest does not list it", nil})
+				report.Problems = append(report.Problems, Problem{name, Extra, "not listed in the manifest", nil})
 			}
 		}
 	case !slices.Contains(names, manifestName) && !own:
-		report.Problems = append(report.Problems, Problem{manifestName, Unverified, "there is no manifest to compare the files with", nil})
+		report.Problems = append(report.Problems, Problem{manifestName, Unverified, "there is no manifest to verify the files", nil})
 	}
 	return report, nil
 }
 
-// check compares each file with the manifest. A folder without a manifest is a
-// foreign one, of which nothing is to be said, unless it is to be our own. With keep,
-// files that are read later stay open.
+// check compares each file with the manifest. A folder without a manifest belongs to another
+// program and has no problems, unless own is set. With keep, files that are read later stay open.
 func (d *directory) check(own, keep bool) *Report {
 	report := &Report{Dir: d.path()}
 	m, err := d.manifest()
@@ -230,7 +226,7 @@ func (d *directory) checkFile(want ManifestFile, keep bool) error {
 		d.kept[want.Name] = f
 		return nil
 	}
-	_ = f.Close() // only read
+	_ = f.Close() // opened for reading only
 	return err
 }
 
@@ -241,11 +237,11 @@ func checkContent(f folder.File, want ManifestFile) error {
 		return asFault(err)
 	}
 	if n < want.Bytes {
-		// The length was right: this is about the reading, not about the file.
-		return faultf(Unreadable, "reading gave %d of %d bytes: %w", n, want.Bytes, io.ErrUnexpectedEOF)
+		// The length was right, so this is an error of reading, not of the file.
+		return faultf(Unreadable, "read only %d of %d bytes: %w", n, want.Bytes, io.ErrUnexpectedEOF)
 	}
 	if have := hex.EncodeToString(hash.Sum(nil)); have != want.SHA256 {
-		return faultf(Mismatch, "SHA-256 is %s, the manifest says %s", have, want.SHA256)
+		return faultf(Mismatch, "the SHA-256 is %s, but the manifest says %s", have, want.SHA256)
 	}
 	if strings.HasSuffix(want.Name, tensorsSuffix) {
 		if _, err := safetensors.Parse(f, want.Bytes); err != nil {
@@ -259,7 +255,7 @@ func checkContent(f folder.File, want ManifestFile) error {
 func (d *directory) openListed(want ManifestFile) (folder.File, error) {
 	f, err := d.open(want.Name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, faultf(Missing, "the manifest lists it with %d bytes", want.Bytes)
+		return nil, faultf(Missing, "missing, but the manifest lists it with %d bytes", want.Bytes)
 	}
 	if err != nil {
 		return nil, err
@@ -268,9 +264,9 @@ func (d *directory) openListed(want ManifestFile) (folder.File, error) {
 	if err != nil {
 		err = asFault(err)
 	} else if have := info.Size(); have < want.Bytes {
-		err = faultf(Truncated, "%d of %d bytes", have, want.Bytes)
+		err = faultf(Truncated, "the file has %d of %d bytes", have, want.Bytes)
 	} else if have > want.Bytes {
-		err = faultf(Oversized, "%d bytes instead of %d", have, want.Bytes)
+		err = faultf(Oversized, "the file has %d bytes instead of %d", have, want.Bytes)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -278,7 +274,7 @@ func (d *directory) openListed(want ManifestFile) (folder.File, error) {
 	return f, nil
 }
 
-// checkTogether makes sure that files which are each intact form a checkpoint.
+// checkTogether checks that files which are intact individually form a checkpoint.
 func (d *directory) checkTogether(m *Manifest) []Problem {
 	tensors, err := d.openModel(m)
 	if err == nil {

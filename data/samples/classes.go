@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// ClassCounts says how many samples have each class of a label.
+// ClassCounts holds the number of samples of each class of a label.
 type ClassCounts struct {
 	Field string
 	Names []string // by id; nil: the classes are numbers
-	Train []int    // by id
+	Train []int    // training samples, by id
 	Val   []int
 }
 
-// CountClasses counts the labels of data that Open has read; nil of others, which may be large.
+// CountClasses counts the labels of data that Open has read. It returns nil for other data, which
+// may be too large.
 func CountClasses(d Data) []ClassCounts {
 	if d.Train == nil {
 		return nil
@@ -33,7 +34,8 @@ func CountClasses(d Data) []ClassCounts {
 	return all
 }
 
-// count adds how many labels of a field have each id. It says whether the dataset is one that it can count.
+// count adds, for a field, the number of labels with each id. It reports whether the dataset is one
+// that it can count.
 func count(d Dataset, field int, into []int) bool {
 	at, n := d, d.Len()
 	index := func(i int) int { return i }
@@ -78,7 +80,8 @@ func (c ClassCounts) name(id int) string {
 	return strconv.Itoa(id)
 }
 
-// String says how many classes there are, and how many samples to train on have the first of those that occur.
+// String returns the number of classes, and the number of training samples of the first classes
+// that occur.
 func (c ClassCounts) String() string {
 	text := fmt.Sprintf("%d classes", len(c.Train))
 	if len(c.Train) == 1 {
@@ -95,7 +98,7 @@ func (c ClassCounts) String() string {
 		}
 	}
 	if used < len(c.Train) {
-		text += fmt.Sprintf(", %d with samples to train on", used)
+		text += fmt.Sprintf(", %d with training samples", used)
 	}
 	text += ": " + strings.Join(some, ", ")
 	if used > shownNames {
@@ -104,7 +107,7 @@ func (c ClassCounts) String() string {
 	return text
 }
 
-// Warnings say which classes no sample to train on has.
+// Warnings lists the classes without training samples.
 func (c ClassCounts) Warnings() (text []string) {
 	var none, onlyVal []int
 	val, used := 0, 0
@@ -120,16 +123,16 @@ func (c ClassCounts) Warnings() (text []string) {
 	}
 	if len(none) > 0 {
 		text = append(text,
-			fmt.Sprintf("%d of the %d classes of %s have no sample: %s. Is a label mistyped? Number the classes from 0 without gaps, or name them",
+			fmt.Sprintf("%d of the %d classes of %s have no sample: %s. Check the labels for typing errors; number the classes from 0 without gaps, or name them",
 				len(none), len(c.Train), shown(c.Field), c.listed(none)))
 	}
 	if len(onlyVal) > 0 {
 		text = append(text,
-			fmt.Sprintf("%d of the %d classes of %s have samples to validate on (%d) and none to train on: %s. The model can't learn them",
+			fmt.Sprintf("%d of the %d classes of %s have validation samples (%d) but no training samples: %s. The model cannot learn them",
 				len(onlyVal), len(c.Train), shown(c.Field), val, c.listed(onlyVal)))
 	}
 	if used == 1 {
-		text = append(text, fmt.Sprintf("all samples to train on have one class of %s: there is nothing to tell apart", shown(c.Field)))
+		text = append(text, fmt.Sprintf("all training samples have the same class of %s: the model has nothing to distinguish", shown(c.Field)))
 	}
 	return text
 }

@@ -31,15 +31,15 @@ func TestCountClasses(t *testing.T) {
 	}{
 		{"all there", []string{"0", "1", "1"}, []string{"0"}, "2 classes: 0 (1), 1 (2)", nil},
 		{"names", []string{"no", "ja", "ja", "jaa"}, nil, `3 classes: "ja" (2), "jaa" (1), "no" (1)`, nil},
-		{"holes", []string{"3", "10", "3"}, nil, "11 classes, 2 with samples to train on: 3 (2), 10 (1)",
+		{"holes", []string{"3", "10", "3"}, nil, "11 classes, 2 with training samples: 3 (2), 10 (1)",
 			[]string{`9 of the 11 classes of "y" have no sample: 0, 1, 2, 4, 5, 6, 7, 8 and 1 more.`}},
-		{"one that is mistyped", []string{"0", "1", "9"}, nil, "10 classes, 3 with samples to train on: 0 (1), 1 (1), 9 (1)",
+		{"one that is mistyped", []string{"0", "1", "9"}, nil, "10 classes, 3 with training samples: 0 (1), 1 (1), 9 (1)",
 			[]string{`7 of the 10 classes of "y" have no sample: 2, 3, 4, 5, 6, 7, 8.`}},
 		{"one of validation alone", []string{"0", "1", "3"}, []string{"2", "2", "0"},
-			"4 classes, 3 with samples to train on: 0 (1), 1 (1), 3 (1)",
-			[]string{`1 of the 4 classes of "y" have samples to validate on (2) and none to train on: 2.`}},
+			"4 classes, 3 with training samples: 0 (1), 1 (1), 3 (1)",
+			[]string{`1 of the 4 classes of "y" have validation samples (2) but no training samples: 2.`}},
 		{"one class", []string{"0", "0"}, nil, "1 class: 0 (2)", []string{"nothing to tell apart"}},
-		{"one class and a hole", []string{"1", "1"}, nil, "2 classes, 1 with samples to train on: 1 (2)",
+		{"one class and a hole", []string{"1", "1"}, nil, "2 classes, 1 with training samples: 1 (2)",
 			[]string{"1 of the 2 classes", "nothing to tell apart"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

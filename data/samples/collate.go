@@ -7,8 +7,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Batch makes a microbatch of a dataset's samples: the dataset itself where it is a Batcher,
-// and otherwise Collate.
+// Batch makes a microbatch from samples of a dataset, with the dataset's own Batch if it is a
+// Batcher, otherwise with Collate.
 func Batch(d Dataset, samples []Sample) ([]tensorops.Array, error) {
 	b, ok := find[Batcher](d)
 	if !ok {
@@ -21,10 +21,10 @@ func Batch(d Dataset, samples []Sample) ([]tensorops.Array, error) {
 	return batch, checkBatch(d.Fields(), batch, len(samples))
 }
 
-// checkBatch looks at what a Batcher has made.
+// checkBatch checks the result of a Batcher.
 func checkBatch(fields []Field, batch []tensorops.Array, count int) error {
 	if len(batch) != len(fields) {
-		return fmt.Errorf("%w: Batch made %d arrays for %d fields", ErrShape, len(batch), len(fields))
+		return fmt.Errorf("%w: Batch returned %d arrays for %d fields", ErrShape, len(batch), len(fields))
 	}
 	for i, f := range fields {
 		a := batch[i]
@@ -32,18 +32,18 @@ func checkBatch(fields []Field, batch []tensorops.Array, count int) error {
 			return fmt.Errorf("Batch, field %s: %w", shown(f.Name), err)
 		}
 		if a.DType() != f.DType || len(a.Shape) == 0 || a.Shape[0] != count {
-			return fmt.Errorf("%w: Batch made the shape %v of %v for field %s of %d samples, which are %v: the first dimension must be the samples",
+			return fmt.Errorf("%w: Batch returned an array of shape %v and type %v for field %s of %d samples, which is %v: the first dimension must be the number of samples",
 				ErrShape, a.Shape, a.DType(), shown(f.Name), count, f.DType)
 		}
 	}
 	return nil
 }
 
-// Collate stacks the fields of samples: B samples of the shape [3 4] become one array of the
-// shape [B 3 4]. Each field must have the same shape in all of them.
+// Collate stacks the fields of samples: B samples of shape [3 4] become one array of shape [B 3 4].
+// Each field must have the same shape in all samples; otherwise the error is ErrShape.
 func Collate(fields []Field, samples []Sample) ([]tensorops.Array, error) {
 	if len(samples) == 0 {
-		return nil, fmt.Errorf("%w: a microbatch of no samples", ErrShape)
+		return nil, fmt.Errorf("%w: the microbatch has no samples", ErrShape)
 	}
 	for i, s := range samples {
 		if err := CheckSample(fields, s); err != nil {
@@ -56,7 +56,7 @@ func Collate(fields []Field, samples []Sample) ([]tensorops.Array, error) {
 		for j, s := range samples {
 			if !slices.Equal(s[i].Shape, first) {
 				return nil,
-					fmt.Errorf("%w: in a microbatch of %d samples, field %s has the shape %v in sample 0 and %v in sample %d: set batch.microbatch = 1, or give the dataset a method Batch that pads them",
+					fmt.Errorf("%w: in a microbatch of %d samples, field %s has the shape %v in sample 0 and %v in sample %d: set batch.microbatch = 1, or implement Batch on the dataset to pad them",
 						ErrShape, len(samples), shown(f.Name), first, s[i].Shape, j)
 			}
 		}

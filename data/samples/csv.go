@@ -14,23 +14,23 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// csvTable reads files of CSV into one table: the features are a vector, and so are targets;
-// a label is a number.
+// csvTable reads CSV files into one table. The features are a vector, and so are targets; a label
+// is a number.
 type csvTable struct {
 	options  Options
 	rowBytes int64
 	scale    float64
 	memory   *memory
 	labels   *labels
-	header   []string // of the first file
+	header   []string // header of the first file
 	x, y     *column
-	features []string // of the first file
+	features []string // feature names of the first file
 	rows     int
 }
 
 func openCSV(o Options) (*table, error) { return openCSVUpTo(o, limitRowBytes) }
 
-// openCSVUpTo refuses longer rows.
+// openCSVUpTo is openCSV with a limit on the length of a row.
 func openCSVUpTo(o Options, rowBytes int64) (*table, error) {
 	c := &csvTable{options: o, rowBytes: rowBytes, scale: orElse(o.Scale, 1), memory: newMemory(), labels: newLabels(o)}
 	c.x = &column{Field: Field{Name: o.featureField(), DType: tensorops.Float32}}
@@ -50,7 +50,7 @@ func openCSVUpTo(o Options, rowBytes int64) (*table, error) {
 		}
 	}
 	if c.rows == 0 {
-		return nil, fmt.Errorf("%w: %s has no row below its header", data.ErrEmpty, listFiles(o.Files))
+		return nil, fmt.Errorf("%w: %s has no row after its header", data.ErrEmpty, listFiles(o.Files))
 	}
 	c.x.Shape = []int{len(c.features)}
 	t.n, t.settled = c.rows, o
@@ -78,7 +78,7 @@ func (c *csvTable) read(name string) error {
 	if c.options.Separator != "" {
 		mark, size := utf8.DecodeRuneInString(c.options.Separator)
 		if size != len(c.options.Separator) || mark == utf8.RuneError || strings.ContainsRune("\"\r\n\x00", mark) {
-			return fmt.Errorf("%w: data.separator is %s, it must be one character, such as \";\" or a tab", ErrOptions, shown(c.options.Separator))
+			return fmt.Errorf("%w: data.separator is %s: it must be one character, such as \";\" or a tab", ErrOptions, shown(c.options.Separator))
 		}
 		rows.csv.Comma = mark
 	}
@@ -97,7 +97,7 @@ func (c *csvTable) read(name string) error {
 		}
 	}
 	if len(header) > limitColumns {
-		return rows.fail(-1, "", fmt.Errorf("%w: %d columns, the limit is %d", ErrFormat, len(header), limitColumns))
+		return rows.fail(-1, "", fmt.Errorf("%w: the file has %d columns; the limit is %d", ErrFormat, len(header), limitColumns))
 	}
 	chosen, err := c.choose(header)
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *csvTable) read(name string) error {
 	for ; err == nil; row, err = rows.next() {
 		if len(row) != len(header) {
 			return rows.fail(-1, "",
-				fmt.Errorf("%w: the row has %d columns, but the first one has %d: the file is cut short there, or a cell has a separator and no quotes",
+				fmt.Errorf("%w: the row has %d columns, but the first row has %d: the file is truncated there, or a cell contains a separator and has no quotes",
 					ErrFormat, len(row), len(header)))
 		}
 		if err := c.add(rows, header, row, chosen); err != nil {
@@ -122,7 +122,7 @@ func (c *csvTable) read(name string) error {
 	return nil
 }
 
-// add takes a row.
+// add adds a row.
 func (c *csvTable) add(rows *rowReader, header, row []string, chosen chosenColumns) error {
 	if err := c.memory.take(4 * int64(len(chosen.features)+len(chosen.targets)+1)); err != nil {
 		return rows.fail(-1, "", err)
@@ -155,7 +155,7 @@ func (c *csvTable) add(rows *rowReader, header, row []string, chosen chosenColum
 func (c *csvTable) number(cell string, scale float64) (float32, error) {
 	cell = strings.TrimSpace(cell)
 	if cell == "" {
-		return 0, fmt.Errorf("%w: the cell is empty, a number belongs there", ErrFormat)
+		return 0, fmt.Errorf("%w: the cell is empty, want a number", ErrFormat)
 	}
 	v, ok := parseNumber(cell)
 	if !ok {
@@ -168,38 +168,38 @@ func (c *csvTable) number(cell string, scale float64) (float32, error) {
 	return f, nil
 }
 
-// hint says what may be wrong where a feature is not a number.
+// hint suggests how to fix a feature that is not a number.
 func (c *csvTable) hint() string {
 	if !c.options.Header && c.rows == 0 {
 		return "set data.header = true if the first row names the columns, or choose columns by data.features"
 	}
-	return "mend the row, or leave the column out of data.features"
+	return "fix the row, or leave the column out of data.features"
 }
 
-// rowReader reads rows of CSV and knows where it is.
+// rowReader reads rows of CSV and knows its place in the file.
 type rowReader struct {
 	name     string
 	csv      *csv.Reader
 	limited  *io.LimitedReader
 	rowBytes int64
-	line     int // in which the row begins that was read last
+	line     int // line in which the current row starts
 }
 
-// next reads a row, which lasts until the next one is read.
+// next reads a row, which is valid until the next call.
 func (r *rowReader) next() ([]string, error) {
-	// What was read ahead of this row comes on top, and is little.
+	// Data read ahead of this row is not counted; it is small.
 	r.limited.N = r.rowBytes
 	row, err := r.csv.Read()
 	var syntax *csv.ParseError
 	switch {
 	case r.limited.N <= 0:
 		return nil, &PlaceError{File: r.name, Line: r.line + 1,
-			Err: fmt.Errorf("%w: the row has more than %d bytes: a quote that nothing closes? Or not CSV?", ErrFormat, r.rowBytes)}
+			Err: fmt.Errorf("%w: the row has more than %d bytes: check for an unclosed quote, and whether the file is CSV", ErrFormat, r.rowBytes)}
 	case errors.As(err, &syntax):
 		at := &PlaceError{File: r.name, Line: syntax.Line, Byte: int64(syntax.Column)}
-		fix := "mend the line, or get the file again if it is cut short"
+		fix := "fix the line, or get the file again if it is truncated"
 		if syntax.StartLine != syntax.Line {
-			fix = fmt.Sprintf("its row begins in line %d; %s", syntax.StartLine, fix)
+			fix = fmt.Sprintf("its row starts in line %d; %s", syntax.StartLine, fix)
 		}
 		at.Err = fmt.Errorf("%w: %w: %s", ErrFormat, syntax.Err, fix)
 		return nil, at
@@ -209,11 +209,11 @@ func (r *rowReader) next() ([]string, error) {
 	return row, err
 }
 
-// place is that of a cell of the row that was read last; with a column below 0, the row.
+// place returns the place of a cell of the current row; for a column below 0, that of the row.
 func (r *rowReader) place(column int, name string) PlaceError {
 	at := PlaceError{File: r.name, Line: r.line}
 	if column >= 0 {
-		at.Line, _ = r.csv.FieldPos(column) // a cell in quotes may begin further down
+		at.Line, _ = r.csv.FieldPos(column) // a cell in quotes may start in a later line
 		if at.Column = column + 1; name != strconv.Itoa(column+1) {
 			at.Name = name
 		}

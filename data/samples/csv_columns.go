@@ -7,19 +7,19 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/strictjson"
 )
 
-// chosenColumns are places in a row; -1: there is no label.
+// chosenColumns are indexes of a row; -1: no label.
 type chosenColumns struct {
 	features, targets []int
 	label             int
 }
 
-// choose finds the columns of a file, whose header may have another order than that of the
-// first file. Where the features are not chosen, all files must have the same columns.
+// choose finds the columns of a file, whose header may be in another order than that of the first
+// file. If data.features is not set, all files must have the same columns.
 func (c *csvTable) choose(header []string) (chosen chosenColumns, err error) {
 	places := make(map[string]int, len(header))
 	for i, name := range header {
 		if before, twice := places[name]; twice {
-			return chosen, fmt.Errorf("%w: columns %d and %d are both called %s: rename one, or set data.header = false if this is no header",
+			return chosen, fmt.Errorf("%w: columns %d and %d are both named %s: rename one, or set data.header = false if the row is not a header",
 				ErrFormat, before+1, i+1, shown(name))
 		}
 		places[name] = i
@@ -35,12 +35,12 @@ func (c *csvTable) choose(header []string) (chosen chosenColumns, err error) {
 			}
 		}
 		if len(c.features) == 0 {
-			return chosen, fmt.Errorf("%w: there is no column but %s: is it the right data.separator?", ErrFormat, list(header))
+			return chosen, fmt.Errorf("%w: the only column is %s: check data.separator", ErrFormat, list(header))
 		}
 	} else if len(o.Features) == 0 {
 		for i, name := range header {
 			if !slices.Contains(c.header, name) {
-				return chosen, fmt.Errorf("%w: column %d is called %s, which the first file, %s, does not have: choose columns by data.features",
+				return chosen, fmt.Errorf("%w: column %d is named %s, but the first file, %s, has no such column: choose columns with data.features",
 					ErrFormat, i+1, shown(name), strictjson.Plain(o.Files[0]))
 			}
 		}
@@ -49,10 +49,11 @@ func (c *csvTable) choose(header []string) (chosen chosenColumns, err error) {
 		for _, name := range names {
 			i, there := places[name]
 			if !there && err == nil {
-				err = fmt.Errorf("%w: there is no column %s of %s; the columns are %s", ErrOptions, shown(name), key, list(header))
+				err = fmt.Errorf("%w: %s names the column %s, which does not exist: the columns are %s", ErrOptions, key, shown(name), list(header))
 				if !o.Header {
-					err = fmt.Errorf("%w: there is no column %s of %s; without data.header columns are the numbers from 1 to %d", ErrOptions, shown(name),
-						key, len(header))
+					err = fmt.Errorf("%w: %s names the column %s, which does not exist: without data.header the columns are numbered from 1 to %d",
+						ErrOptions, key,
+						shown(name), len(header))
 				}
 			}
 			found = append(found, i)

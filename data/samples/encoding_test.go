@@ -18,7 +18,7 @@ func TestNotText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ name, format, content, says string }{
-		{"utf16.csv", "csv", wide("a,label\n1,0\n"), "utf16.csv is a text in UTF-16 (little-endian)"},
+		{"utf16.csv", "csv", wide("a,label\n1,0\n"), "utf16.csv is UTF-16 text (little-endian)"},
 		{"utf16.jsonl", "jsonl", wide(`{"x":[1],"label":0}`), "utf16.jsonl is a text in UTF-16"},
 		{"data.csv", "csv", "PK\x03\x04....", "data.csv is a ZIP archive"},
 		{"data.csv.gz", "csv", "a,label\n1,0\n", "named as a file that gzip has compressed"},

@@ -11,27 +11,27 @@ import (
 )
 
 var (
-	// ErrOptions is in the chain of an error about Options that don't fit each other or the files.
+	// ErrOptions: Options contradict each other or do not match the files.
 	ErrOptions = errors.New("wrong data options")
-	// ErrFormat is in the chain of an error about a file whose content is not as its format demands.
+	// ErrFormat: the content of a file does not match its format.
 	ErrFormat = errors.New("malformed data")
-	// ErrLabel is in the chain of an error about a label outside the classes.
+	// ErrLabel: a label is outside the classes.
 	ErrLabel = errors.New("label outside the classes")
-	// ErrShape is in the chain of an error about fields whose shapes don't fit.
-	ErrShape = errors.New("shapes that don't fit")
-	// ErrPosition is in the chain of an error about a stream that can't go to where it should.
+	// ErrShape: the shapes of fields do not match.
+	ErrShape = errors.New("shapes do not match")
+	// ErrPosition: a stream can't be opened at the required position.
 	ErrPosition = errors.New("position out of reach")
-	// ErrEnded is in the chain of an error about a stream that has no more samples.
+	// ErrEnded: a stream has no more samples.
 	ErrEnded = errors.New("the data has ended")
 )
 
 // PlaceError is an error at a place in a file.
 type PlaceError struct {
 	File   string
-	Line   int    // from 1; 0: the place is a byte of the file
-	Column int    // of a CSV file, from 1; 0: the whole line
-	Name   string // of the column or the key; "": it has none
-	Byte   int64  // of the file, from 0; of the line, from 1, where there is one: 0: the whole line
+	Line   int    // from 1; 0: Byte counts from the start of the file
+	Column int    // column of a CSV file, from 1; 0: the whole line
+	Name   string // name of the column or the key; "": none
+	Byte   int64  // without Line: byte of the file, from 0; with Line: byte of the line, from 1, or 0 for the whole line
 	Err    error
 }
 
@@ -54,7 +54,7 @@ func (e *PlaceError) Error() string {
 
 func (e *PlaceError) Unwrap() error { return e.Err }
 
-// shown quotes text from a file for a message, shortened.
+// shown quotes and shortens text from a file for a message.
 func shown(text string) string {
 	if len(text) <= shownBytes {
 		return strconv.Quote(text)
@@ -66,7 +66,7 @@ func shown(text string) string {
 	return fmt.Sprintf("%q… (%d bytes)", text[:cut], len(text))
 }
 
-// list shows the first of some names, and how many more there are.
+// list lists the first names, and how many more there are.
 func list(names []string) string {
 	var text []string
 	for _, n := range names[:min(len(names), shownNames)] {
@@ -78,7 +78,7 @@ func list(names []string) string {
 	return strings.Join(text, ", ")
 }
 
-// listFiles shows the first of some files.
+// listFiles lists the first files.
 func listFiles(names []string) string {
 	text := strictjson.Plain(names[0])
 	if more := len(names) - 1; more > 0 {

@@ -14,18 +14,18 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 )
 
-// file is read once, from its beginning to its end.
+// file is read once, from start to end.
 type file struct {
 	name  string
-	bytes int64 // of the content; -1: it is compressed, nobody knows
+	bytes int64 // size of the content; -1: unknown, since it is compressed
 	f     *os.File
 	r     io.Reader
 	zip   bool
-	end   func() // of unpacking
+	end   func() // ends the decompression
 }
 
-// openFile opens a regular file, and what is in one that gzip or zstd has compressed. It doesn't open
-// others: opening a pipe would wait for its writer.
+// openFile opens a regular file, and decompresses it if it was compressed with gzip or zstd. It
+// refuses other files: opening a pipe would wait for its writer.
 func openFile(name string) (opened *file, err error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -54,7 +54,8 @@ func openFile(name string) (opened *file, err error) {
 	return opened, nil
 }
 
-// text is the file's content, which must begin as a text in UTF-8; a byte order mark is no part of it.
+// text returns the content of the file, which must start as UTF-8 text, without its byte order
+// mark.
 func (f *file) text() (*bufio.Reader, error) {
 	content := bufio.NewReaderSize(f, 1<<12)
 	head, err := content.Peek(1 << 12)
@@ -65,7 +66,7 @@ func (f *file) text() (*bufio.Reader, error) {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if mark := []byte("\ufeff"); bytes.HasPrefix(head, mark) {
-		_, _ = content.Discard(len(mark)) // which Peek has just read
+		_, _ = content.Discard(len(mark)) // Peek has just read it
 	}
 	return content, nil
 }
@@ -82,14 +83,15 @@ func (f *file) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unzipping is about a compressed file. Whoever looks for io.ErrUnexpectedEOF asks
-// whether a file became shorter while it was read.
+// unzipping returns the error of a compressed file. It does not wrap io.ErrUnexpectedEOF, which
+// would mean that a file became shorter while it was read.
 func (f *file) unzipping(err error) error {
 	var system *os.PathError
 	if errors.As(err, &system) {
 		return fmt.Errorf("data file: %w", err)
 	}
-	return fmt.Errorf("%w: unpacking %s: %s: the file is cut short or damaged; get it again", ErrFormat, strictjson.Plain(f.name), err.Error())
+	return fmt.Errorf("%w: decompressing %s: %s: the file is truncated or damaged; get it again", ErrFormat, strictjson.Plain(f.name),
+		err.Error())
 }
 
 func (f *file) close() {
@@ -97,12 +99,12 @@ func (f *file) close() {
 	_ = f.f.Close() // nothing was written
 }
 
-// memory is what the samples may take together.
+// memory limits what all samples together may take.
 type memory struct{ bytes, most int64 }
 
 func newMemory() *memory {
 	most := sysinfo.MachineBytes()
-	if most == 0 { // which nobody knows
+	if most == 0 { // unknown
 		most = math.MaxInt64
 	}
 	return &memory{most: most}
@@ -110,7 +112,7 @@ func newMemory() *memory {
 
 func (m *memory) take(bytes int64) error {
 	if bytes > m.most-m.bytes {
-		return fmt.Errorf("%w: the samples take more than the %d bytes of this machine's memory: use less data, or register a format that reads it from the disk", ErrOptions, m.most)
+		return fmt.Errorf("%w: the samples take more than the %d bytes of this machine's memory: use less data, or register a format that reads it from disk", ErrOptions, m.most)
 	}
 	m.bytes += bytes
 	return nil

@@ -13,10 +13,10 @@ import (
 // Identifier is a dataset that knows its Identity without reading its samples.
 type Identifier interface{ Identity() data.Identity }
 
-// Identity tells whether a dataset has the samples that it had before, whatever its files are
-// called and of whatever format they are. It is the dataset's own word if it is an Identifier,
-// and otherwise read from the fields, the number of samples, and all samples; of more than
-// limitIdentityBytes, going by the first one's size, from limitIdentitySamples of them.
+// Identity tells whether a dataset still has the same samples, whatever the names and format of its
+// files. An Identifier provides it itself. Otherwise it is computed from the fields, the number of
+// samples, and all samples. If the samples take more than limitIdentityBytes, estimated from the
+// first one, it uses limitIdentitySamples of them.
 func Identity(d Dataset) (data.Identity, error) {
 	if own, ok := d.(Identifier); ok {
 		return own.Identity(), nil
@@ -35,7 +35,7 @@ func identityUpTo(d Dataset, wholeBytes int64, samplesMax int) (data.Identity, e
 	}
 	read := n
 	for k := 0; k < read; k++ {
-		// Not k·n/read, which may be too large a number.
+		// Not k·n/read, which may overflow.
 		i := n/read*k + n%read*k/read
 		s, err := At(d, i)
 		if err != nil {
@@ -50,8 +50,8 @@ func identityUpTo(d Dataset, wholeBytes int64, samplesMax int) (data.Identity, e
 	return id, nil
 }
 
-// hashSample adds a sample's shapes and numbers to a hash, the numbers as they lie in memory,
-// which is little-endian wherever Troupe runs. It returns how many bytes the numbers have.
+// hashSample adds a sample's shapes and numbers to a hash. It hashes the numbers' memory, which is
+// little-endian wherever Troupe runs. It returns the number of bytes.
 func hashSample(h hash.Hash, s Sample) (sampleBytes int64) {
 	for _, a := range s {
 		numbers(h, len(a.Shape))

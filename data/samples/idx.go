@@ -10,10 +10,10 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// idx is a dataset of IDX files, which stay in memory as they are.
+// idx is a dataset of IDX files, which stay in memory unchanged.
 type idx struct {
-	images, labels []*idxFile // labels may be none
-	starts         []int      // of each file's samples
+	images, labels []*idxFile // labels may be empty
+	starts         []int      // index of each file's first sample
 	n              int
 	scale          float64
 	fields         []Field
@@ -21,7 +21,8 @@ type idx struct {
 
 func openIDX(o Options) (*idx, error) {
 	if n := len(o.Labels); n > 0 && n != len(o.Files) {
-		return nil, fmt.Errorf("%w: %d files of samples and %d of data.labels: there must be one of labels for each", ErrOptions, len(o.Files), n)
+		return nil, fmt.Errorf("%w: there are %d files of samples, but %d in data.labels: each file of samples needs one file of labels",
+			ErrOptions, len(o.Files), n)
 	}
 	x := &idx{scale: o.Scale}
 	m := newMemory()
@@ -55,7 +56,7 @@ func openIDX(o Options) (*idx, error) {
 	return x, CheckFields(x.fields)
 }
 
-// addImages takes a file of samples. Those of floats are looked through.
+// addImages adds a file of samples, and checks floating-point numbers.
 func (x *idx) addImages(f *idxFile) error {
 	if len(x.images) == 0 && x.scale == 0 {
 		if x.scale = 1; f.code == unsignedByte {
@@ -79,16 +80,16 @@ func (x *idx) addImages(f *idxFile) error {
 	return nil
 }
 
-// addLabels takes the labels of a file of samples, and returns the largest.
+// addLabels adds the labels of a file of samples, and returns the largest one.
 func (x *idx) addLabels(f, of *idxFile, classes int) (largest int, err error) {
 	if err := x.same(x.labels, f); err != nil {
 		return 0, err
 	}
 	if !idxTypes[f.code].integer {
-		return 0, f.fail(2, fmt.Errorf("%w: labels of type %02x, they must be whole numbers: 08, 09, 0b or 0c", ErrFormat, f.code))
+		return 0, f.fail(2, fmt.Errorf("%w: the labels have type %02x: they must be integers, of type 08, 09, 0b or 0c", ErrFormat, f.code))
 	}
 	if f.n != of.n {
-		return 0, f.fail(4, fmt.Errorf("%w: %d labels, but %s has %d samples: the two files don't belong together", ErrFormat, f.n,
+		return 0, f.fail(4, fmt.Errorf("%w: there are %d labels, but %s has %d samples: the two files do not belong together", ErrFormat, f.n,
 			strictjson.Plain(of.name), of.n))
 	}
 	for i := range f.n * f.size() {
@@ -102,7 +103,7 @@ func (x *idx) addLabels(f, of *idxFile, classes int) (largest int, err error) {
 	return largest, nil
 }
 
-// same says whether a file is like those before it.
+// same checks that a file has the same kind of samples as those before it.
 func (x *idx) same(before []*idxFile, f *idxFile) error {
 	if len(before) == 0 {
 		return nil
@@ -110,7 +111,7 @@ func (x *idx) same(before []*idxFile, f *idxFile) error {
 	first := before[0]
 	if f.code != first.code || !slices.Equal(f.shape, first.shape) {
 		return f.fail(0,
-			fmt.Errorf("%w: samples of type %02x and shape %v, but those of %s are of type %02x and shape %v: read files of one kind together",
+			fmt.Errorf("%w: the samples have type %02x and shape %v, but those of %s have type %02x and shape %v: use files of the same kind",
 				ErrShape, f.code, f.shape, strictjson.Plain(first.name), first.code, first.shape))
 	}
 	return nil

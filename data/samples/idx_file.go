@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// idxTypes are the types of elements by their codes: their bytes, whether they are whole
-// numbers, and how one is read.
+// idxTypes are the element types by code: their size in bytes, whether they are integers, and how
+// to read one.
 var idxTypes = map[byte]struct {
 	bytes   int
 	integer bool
@@ -28,16 +28,16 @@ var idxTypes = map[byte]struct {
 
 const unsignedByte = 0x08
 
-// idxFile is a file of IDX: a tensor whose first dimension is the samples.
+// idxFile is an IDX file: a tensor whose first dimension is the samples.
 //
-// The file is two zero bytes, the code of the elements' type, the number of dimensions, each
-// dimension in four bytes, and the elements, all with the most significant byte first.
+// The file has two zero bytes, the code of the element type, the number of dimensions, each
+// dimension in four bytes, and the elements. All numbers are big-endian.
 type idxFile struct {
 	name   string
 	code   byte
 	n      int   // samples
-	shape  []int // of one
-	header int   // bytes
+	shape  []int // shape of one sample
+	header int   // size in bytes
 	raw    []byte
 }
 
@@ -59,7 +59,7 @@ func readIDX(name string, m *memory) (*idxFile, error) {
 	if err := m.take(need); err != nil {
 		return nil, x.fail(4, err)
 	}
-	// What is compressed says how long it is, but nobody knows before it is there.
+	// A compressed file states its length, but it must be verified.
 	var raw bytes.Buffer
 	if f.bytes >= 0 {
 		raw.Grow(int(need))
@@ -78,7 +78,7 @@ func readIDX(name string, m *memory) (*idxFile, error) {
 	return x, nil
 }
 
-// readHeader returns the bytes of one sample.
+// readHeader returns the size of one sample in bytes.
 func (x *idxFile) readHeader(f *file) (sampleBytes int64, err error) {
 	head := make([]byte, 4)
 	if err := x.headerBytes(f, head); err != nil {
@@ -90,9 +90,9 @@ func (x *idxFile) readHeader(f *file) (sampleBytes int64, err error) {
 	switch {
 	case head[0] != 0 || head[1] != 0 || !known:
 		return 0, x.fail(0,
-			fmt.Errorf("%w: the file begins with % x, one of IDX begins with 00 00, one of 08 09 0b 0c 0d 0e for the elements' type, and the number of dimensions: is it another format?", ErrFormat, head))
+			fmt.Errorf("%w: the file starts with % x, but an IDX file starts with 00 00, a type of 08 09 0b 0c 0d 0e, and the number of dimensions: check the format", ErrFormat, head))
 	case rank < 1 || rank > limitRank+1:
-		return 0, x.fail(3, fmt.Errorf("%w: %d dimensions, there must be 1 to %d, the first of which is the samples", ErrFormat, rank,
+		return 0, x.fail(3, fmt.Errorf("%w: the file has %d dimensions: want from 1 to %d, the first of which is the samples", ErrFormat, rank,
 			limitRank+1))
 	}
 	dims := make([]byte, 4*rank)
@@ -104,14 +104,14 @@ func (x *idxFile) readHeader(f *file) (sampleBytes int64, err error) {
 	for d := range rank {
 		n := binary.BigEndian.Uint32(dims[4*d:])
 		if n < 1 || n > tensorops.MaxDim {
-			return 0, x.fail(int64(4+4*d), fmt.Errorf("%w: dimension %d is %d, it must lie in 1 to %d", ErrFormat, d, n, tensorops.MaxDim))
+			return 0, x.fail(int64(4+4*d), fmt.Errorf("%w: dimension %d is %d: it must be from 1 to %d", ErrFormat, d, n, tensorops.MaxDim))
 		}
 		if d == 0 {
 			x.n = int(n)
 			continue
 		}
 		if x.shape = append(x.shape, int(n)); sampleBytes > math.MaxInt64/int64(n)/int64(x.n) {
-			return 0, x.fail(int64(4+4*d), fmt.Errorf("%w: samples of the shape %v and more have too many elements", ErrFormat, x.shape))
+			return 0, x.fail(int64(4+4*d), fmt.Errorf("%w: samples whose shape starts with %v have too many elements", ErrFormat, x.shape))
 		}
 		sampleBytes *= int64(n)
 	}
@@ -121,18 +121,18 @@ func (x *idxFile) readHeader(f *file) (sampleBytes int64, err error) {
 func (x *idxFile) headerBytes(f *file, into []byte) error {
 	n, err := io.ReadFull(f, into)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return x.fail(int64(x.header+n), fmt.Errorf("%w: the file ends in its header: it is cut short, or of another format", ErrFormat))
+		return x.fail(int64(x.header+n), fmt.Errorf("%w: the file ends in its header: it is truncated, or has another format", ErrFormat))
 	}
 	return err
 }
 
-// sized is about a file with too few or too many bytes behind its header.
+// sized returns the error for a file with too few or too many bytes after its header.
 func (x *idxFile) sized(has, need, sampleBytes int64) error {
 	if has > need {
 		return x.fail(int64(x.header)+need,
-			fmt.Errorf("%w: the file goes on behind its %d samples of %d bytes: the first dimension is wrong, or something was appended; get the file again", ErrFormat, x.n, sampleBytes))
+			fmt.Errorf("%w: the file continues after its %d samples of %d bytes: the first dimension is wrong, or data was appended; get the file again", ErrFormat, x.n, sampleBytes))
 	}
-	return x.fail(int64(x.header)+has, fmt.Errorf("%w: the file ends after %d of %d samples of %d bytes each: it is cut short; get it again",
+	return x.fail(int64(x.header)+has, fmt.Errorf("%w: the file ends after %d of %d samples of %d bytes each: it is truncated; get it again",
 		ErrFormat, has/sampleBytes, x.n, sampleBytes))
 }
 
@@ -140,7 +140,7 @@ func (x *idxFile) fail(at int64, err error) error {
 	return &PlaceError{File: x.name, Byte: at, Err: err}
 }
 
-// size is the number of elements of one sample.
+// size returns the number of elements of one sample.
 func (x *idxFile) size() int {
 	size := 1
 	for _, n := range x.shape {
@@ -149,13 +149,13 @@ func (x *idxFile) size() int {
 	return size
 }
 
-// element is one of all samples' elements, one behind the other.
+// element returns one of the elements of all samples, one sample after the other.
 func (x *idxFile) element(i int) float64 {
 	kind := idxTypes[x.code]
 	return kind.read(x.raw[i*kind.bytes:])
 }
 
-// place is the byte in which an element begins.
+// place returns the position of an element's first byte.
 func (x *idxFile) place(i int) int64 {
 	return int64(x.header) + int64(i)*int64(idxTypes[x.code].bytes)
 }

@@ -5,17 +5,18 @@ import (
 	"fmt"
 )
 
-// jsonValue walks a value of nested arrays: how they nest is its shape. The text must be valid JSON.
+// jsonValue walks through a value of nested arrays, whose nesting is its shape. The text must be
+// valid JSON.
 type jsonValue struct {
 	text  []byte
 	at    int
 	shape []int
-	rank  int // -1: not known yet
+	rank  int // -1: unknown so far
 	leaf  func(token []byte, isText bool) error
 }
 
-// walkJSON returns the shape of a value. It calls leaf with each number, and with each text,
-// in their order. An error comes with the place in the text.
+// walkJSON returns the shape of a value. It calls leaf with each number and each text, in order. An
+// error comes with its position in the text.
 func walkJSON(text []byte, leaf func(token []byte, isText bool) error) (shape []int, at int, err error) {
 	v := &jsonValue{text: text, rank: -1, leaf: leaf}
 	err = v.walk(0)
@@ -35,7 +36,7 @@ func (v *jsonValue) walk(depth int) error {
 		v.rank = depth
 	}
 	if depth != v.rank || depth < len(v.shape) {
-		return fmt.Errorf("%w: a value stands beside an array: arrays must nest alike", ErrFormat)
+		return fmt.Errorf("%w: a value is next to an array: all elements must have the same nesting", ErrFormat)
 	}
 	token := v.raw()
 	value, isText := token, token[0] == '"'
@@ -54,9 +55,9 @@ func (v *jsonValue) walk(depth int) error {
 func (v *jsonValue) array(depth int) error {
 	switch {
 	case depth == limitRank:
-		return fmt.Errorf("%w: arrays nest more than %d deep", ErrFormat, limitRank)
+		return fmt.Errorf("%w: arrays are nested more than %d deep", ErrFormat, limitRank)
 	case v.rank != -1 && depth >= v.rank:
-		return fmt.Errorf("%w: an array stands beside a value: arrays must nest alike", ErrFormat)
+		return fmt.Errorf("%w: an array is next to a value: all elements must have the same nesting", ErrFormat)
 	}
 	known := depth < len(v.shape)
 	if !known {
@@ -77,12 +78,13 @@ func (v *jsonValue) array(depth int) error {
 	}
 	if known && count != v.shape[depth] {
 		v.at = begin
-		return fmt.Errorf("%w: an array of %d elements stands beside one of %d: arrays of one depth must have the same length", ErrFormat, count,
+		return fmt.Errorf("%w: an array of %d elements is next to one of %d: arrays of the same depth must have the same length", ErrFormat,
+			count,
 			v.shape[depth])
 	}
 	if count == 0 {
 		v.at = begin
-		return fmt.Errorf("%w: an array without elements", ErrFormat)
+		return fmt.Errorf("%w: an array has no elements", ErrFormat)
 	}
 	v.shape[depth] = count
 	v.at++
@@ -100,7 +102,7 @@ func (v *jsonValue) space() {
 	}
 }
 
-// raw is the number or the text in quotes that begins here.
+// raw returns the number, or the text in quotes, that starts here.
 func (v *jsonValue) raw() []byte {
 	rest := v.text[v.at:]
 	if rest[0] != '"' {

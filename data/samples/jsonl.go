@@ -14,7 +14,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// jsonTable reads files of JSON lines into one table: one object a line, whose keys are fields.
+// jsonTable reads files of JSON lines into one table: one object on each line, whose keys are
+// fields.
 type jsonTable struct {
 	lineBytes int
 	scale     float64
@@ -31,7 +32,7 @@ type jsonColumn struct {
 
 func openJSONL(o Options) (*table, error) { return openJSONLUpTo(o, limitRowBytes) }
 
-// openJSONLUpTo refuses longer lines.
+// openJSONLUpTo is openJSONL with a limit on the length of a line.
 func openJSONLUpTo(o Options, lineBytes int) (*table, error) {
 	j := &jsonTable{lineBytes: lineBytes, scale: orElse(o.Scale, 1), memory: newMemory(), labels: newLabels(o), table: &table{settled: o},
 		keys: make(map[string]*jsonColumn)}
@@ -102,7 +103,7 @@ func (j *jsonTable) read(name string) error {
 		}
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return &PlaceError{File: name, Line: number + 1, Err: fmt.Errorf("%w: the line has more than %d bytes: is it one object a line?",
+		return &PlaceError{File: name, Line: number + 1, Err: fmt.Errorf("%w: the line has more than %d bytes: write one object on each line",
 			ErrFormat, j.lineBytes)}
 	} else if err != nil {
 		return err
@@ -110,7 +111,7 @@ func (j *jsonTable) read(name string) error {
 	return nil
 }
 
-// line takes one line.
+// line adds one line.
 func (j *jsonTable) line(line []byte, at PlaceError) error {
 	fail := func(err error) error {
 		at.Err = err
@@ -122,7 +123,7 @@ func (j *jsonTable) line(line []byte, at PlaceError) error {
 		if errors.As(err, &syntax) {
 			at.Byte = syntax.Offset
 		}
-		return fail(fmt.Errorf("%w: %w: mend the line, or get the file again if it is cut short", ErrFormat, err))
+		return fail(fmt.Errorf("%w: %w: fix the line, or get the file again if it is truncated", ErrFormat, err))
 	}
 	found := 0
 	err = strictjson.Object(dec, func(key string) error {
@@ -157,7 +158,8 @@ func (j *jsonTable) line(line []byte, at PlaceError) error {
 	if found < len(j.keys) {
 		for _, c := range j.table.columns {
 			if c.n == j.table.n {
-				return fail(fmt.Errorf("%w: there is no key %s: add it, or choose others by data.features, data.label and data.targets", ErrFormat,
+				return fail(fmt.Errorf("%w: the key %s is missing: add it, or choose other keys with data.features, data.label and data.targets",
+					ErrFormat,
 					shown(c.Name)))
 			}
 		}
@@ -166,7 +168,7 @@ func (j *jsonTable) line(line []byte, at PlaceError) error {
 	return nil
 }
 
-// value takes one field of one sample.
+// value adds one field of one sample.
 func (j *jsonTable) value(c *jsonColumn, text []byte, at PlaceError) (offset int, err error) {
 	before := c.len()
 	shape, offset, err := walkJSON(text, func(token []byte, isText bool) error {
@@ -193,7 +195,8 @@ func (j *jsonTable) leaf(c *jsonColumn, token []byte, isText bool, at PlaceError
 	}
 	if c.DType == tensorops.Int32 {
 		if v != math.Trunc(v) || v < math.MinInt32 || v > math.MaxInt32 {
-			return fmt.Errorf("%w: found %s, ids are whole numbers of 32 bits: is the key rightly in data.ids?", ErrFormat, shown(string(token)))
+			return fmt.Errorf("%w: found %s, but ids must be 32-bit integers: fix it, or remove the key from data.ids", ErrFormat,
+				shown(string(token)))
 		}
 		c.ints = append(c.ints, int32(v))
 		return nil

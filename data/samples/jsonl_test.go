@@ -65,21 +65,22 @@ func TestJSONLErrors(t *testing.T) {
 	}{
 		{"empty", "\n \n", label, data.ErrEmpty, `no data: a.jsonl has no line`},
 		{"cut", `{"x":1,"y":2}` + "\n" + `{"x":1,"y`, label, ErrFormat,
-			"a.jsonl, line 2, byte 9: malformed data: not valid JSON: unexpected end of JSON input: mend the line, or get the file again if it is cut short"},
+			"a.jsonl, line 2, byte 9: malformed data: not valid JSON: unexpected end of JSON input: fix the line, or get the file again if it is truncated"},
 		{"an array", `[1,2]`, label, ErrFormat, "a.jsonl, line 1: malformed data: want an object, found ["},
 		{"two objects", `{"x":1,"y":2} {}`, label, ErrFormat,
-			"a.jsonl, line 1, byte 15: malformed data: not valid JSON: invalid character '{' after top-level value: mend the line, or get the file again if it is cut short"},
+			"a.jsonl, line 1, byte 15: malformed data: not valid JSON: invalid character '{' after top-level value: fix the line, or get the file again if it is truncated"},
 		{"no key", `{"x":1}`, label, ErrFormat,
-			`a.jsonl, line 1: malformed data: there is no key "y": add it, or choose others by data.features, data.label and data.targets`},
+			`a.jsonl, line 1: malformed data: the key "y" is missing: add it, or choose other keys with data.features, data.label and data.targets`},
 		{"twice", `{"x":1,"x":2}`, label, ErrFormat, `a.jsonl, line 1: malformed data: the key "x" appears twice`},
 		{"ragged", `{"x":[[1,2],[3]],"y":2}`, label, ErrFormat,
-			`a.jsonl, line 1, byte 13 ("x"): malformed data: an array of 1 elements stands beside one of 2: arrays of one depth must have the same length`},
+			`a.jsonl, line 1, byte 13 ("x"): malformed data: an array of 1 elements is next to one of 2: arrays of the same depth must have the same length`},
 		{"a number beside an array", `{"x":[[1,2],3],"y":2}`, label, ErrFormat,
-			`a.jsonl, line 1, byte 13 ("x"): malformed data: a value stands beside an array: arrays must nest alike`},
+			`a.jsonl, line 1, byte 13 ("x"): malformed data: a value is next to an array: all elements must have the same nesting`},
 		{"an array beside a number", `{"x":[1,[3]],"y":2}`, label, ErrFormat,
-			`a.jsonl, line 1, byte 9 ("x"): malformed data: an array stands beside a value: arrays must nest alike`},
-		{"no elements", `{"x":[],"y":2}`, label, ErrFormat, `a.jsonl, line 1, byte 6 ("x"): malformed data: an array without elements`},
-		{"deep", `{"x":[[[[[[1]]]]]],"y":2}`, label, ErrFormat, `a.jsonl, line 1, byte 11 ("x"): malformed data: arrays nest more than 5 deep`},
+			`a.jsonl, line 1, byte 9 ("x"): malformed data: an array is next to a value: all elements must have the same nesting`},
+		{"no elements", `{"x":[],"y":2}`, label, ErrFormat, `a.jsonl, line 1, byte 6 ("x"): malformed data: an array has no elements`},
+		{"deep", `{"x":[[[[[[1]]]]]],"y":2}`, label, ErrFormat,
+			`a.jsonl, line 1, byte 11 ("x"): malformed data: arrays are nested more than 5 deep`},
 		{"null", `{"x":[1,null],"y":2}`, label, ErrFormat,
 			`a.jsonl, line 1, byte 9 ("x"): malformed data: found null, which is neither a number nor an array of numbers`},
 		{"text", `{"x":[1,"2"],"y":2}`, label, ErrFormat,
@@ -89,17 +90,17 @@ func TestJSONLErrors(t *testing.T) {
 		{"infinite", `{"x":1e999,"y":2}`, label, ErrFormat,
 			`a.jsonl, line 1, byte 6 ("x"): malformed data: found "1e999", which is not a finite number`},
 		{"another shape", `{"x":[1,2],"y":2}` + "\n" + `{"x":[1],"y":2}`, label, ErrShape,
-			`a.jsonl, line 2, byte 6 ("x"): shapes that don't fit: the shape is [1], but that of the samples before is [2]: mend it, or name the key in data.varying`},
+			`a.jsonl, line 2, byte 6 ("x"): shapes do not match: the shape is [1], but earlier samples have [2]: fix it, or add the key to data.varying`},
 		{"another depth", `{"x":[1,2]}` + "\n" + `{"x":[[1]]}`, Options{Varying: []string{"x"}}, ErrShape,
-			`a.jsonl, line 2, byte 6 ("x"): shapes that don't fit: arrays nest 2 deep, but 1 deep in the samples before: lengths may differ, not that`},
+			`a.jsonl, line 2, byte 6 ("x"): shapes do not match: arrays are nested 2 deep, but 1 deep in earlier samples: their lengths may differ, their nesting may not`},
 		{"no id", `{"x":[1.5]}`, Options{IDs: []string{"x"}}, ErrFormat,
-			`a.jsonl, line 1, byte 7 ("x"): malformed data: found "1.5", ids are whole numbers of 32 bits: is the key rightly in data.ids?`},
+			`a.jsonl, line 1, byte 7 ("x"): malformed data: found "1.5", but ids must be 32-bit integers: fix it, or remove the key from data.ids`},
 		{"a large id", `{"x":[3000000000]}`, Options{IDs: []string{"x"}}, ErrFormat,
-			`a.jsonl, line 1, byte 7 ("x"): malformed data: found "3000000000", ids are whole numbers of 32 bits: is the key rightly in data.ids?`},
+			`a.jsonl, line 1, byte 7 ("x"): malformed data: found "3000000000", but ids must be 32-bit integers: fix it, or remove the key from data.ids`},
 		{"label", `{"x":1,"y":10}`, Options{Label: "y", Classes: 10}, ErrLabel,
-			`a.jsonl, line 1, byte 12 ("y"): label outside the classes: found 10, but the 10 classes are 0 to 9: mend it, or set data.classes`},
+			`a.jsonl, line 1, byte 12 ("y"): label outside the classes: found 10, but the 10 classes are numbered 0 to 9: fix it, or set data.classes`},
 		{"not UTF-8", "{\"x\":1,\"y\":\"\xff\"}", label, ErrFormat,
-			"a.jsonl, line 1: malformed data: the JSON is not valid UTF-8: mend the line, or get the file again if it is cut short"},
+			"a.jsonl, line 1: malformed data: the JSON is not valid UTF-8: fix the line, or get the file again if it is truncated"},
 	} {
 		c.o.Format, c.o.Files = "jsonl", []string{write(t, "a.jsonl", c.text)}
 		_, err := Open(c.o)
@@ -124,7 +125,7 @@ func TestJSONLTruncated(t *testing.T) {
 func TestJSONLLongLine(t *testing.T) {
 	path := write(t, "a.jsonl", `{"x":1}`+"\n"+`{"x":[`+strings.Repeat("1,", 5000))
 	_, err := openJSONLUpTo(Options{Files: []string{path}}, 9999)
-	if want := "a.jsonl, line 2: malformed data: the line has more than 9999 bytes: is it one object a line?"; place(err, path) != want {
+	if want := "a.jsonl, line 2: malformed data: the line has more than 9999 bytes: write one object on each line"; place(err, path) != want {
 		t.Errorf("got %v", err)
 	}
 }

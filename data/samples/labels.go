@@ -9,16 +9,16 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/strictjson"
 )
 
-// labels turns what stands in a file for a class into the class' id. The first label says
+// labels turns a file's text for a class into the id of the class. The first label determines
 // whether labels are numbers or names.
 type labels struct {
-	classes int      // given; 0: whatever the data has
-	names   []string // given, or in the order in which they were first seen
+	classes int      // configured; 0: take the number from the data
+	names   []string // configured, or in the order of their first occurrence
 	ids     map[string]int32
-	fixed   bool   // the names were given
-	first   string // the first label, and where it stood
+	fixed   bool   // the names are configured
+	first   string // the first label, and its place
 	firstAt *PlaceError
-	largest int32 // of numbers
+	largest int32 // largest number
 }
 
 func newLabels(o Options) *labels {
@@ -33,12 +33,12 @@ func newLabels(o Options) *labels {
 	return l
 }
 
-// id is that of a label. Ids of names that were not given are for finish to put in order.
+// id returns the id of a label. finish reorders the ids of names that are not configured.
 func (l *labels) id(text string, at PlaceError) (int32, error) {
 	if l.fixed {
 		id, known := l.ids[text]
 		if !known {
-			return 0, fmt.Errorf("%w: found %s, which is none of the %d classes %s", ErrLabel, shown(text), len(l.names), list(l.names))
+			return 0, fmt.Errorf("%w: found %s, which is not one of the %d classes %s", ErrLabel, shown(text), len(l.names), list(l.names))
 		}
 		return id, nil
 	}
@@ -50,7 +50,7 @@ func (l *labels) id(text string, at PlaceError) (int32, error) {
 		if isNumber {
 			is, was = was, is
 		}
-		return 0, fmt.Errorf("%w: the label %s is a %s, but line %d of %s has the %s %s: labels are all numbers or all names; mend the line, or give all names by data.class_names",
+		return 0, fmt.Errorf("%w: the label %s is a %s, but line %d of %s has the %s %s: labels must be all numbers or all names. Fix the line, or list all names in data.class_names",
 			ErrLabel, shown(text), is, l.firstAt.Line, strictjson.Plain(l.firstAt.File), was, shown(l.first))
 	}
 	if isNumber {
@@ -61,7 +61,7 @@ func (l *labels) id(text string, at PlaceError) (int32, error) {
 
 func (l *labels) number(text string, v float64) (int32, error) {
 	if v != math.Trunc(v) {
-		return 0, fmt.Errorf("%w: found %s, labels are whole numbers from 0 up or names: to predict numbers set data.targets in place of data.label", ErrLabel, shown(text))
+		return 0, fmt.Errorf("%w: found %s, but labels must be integers from 0 or names: to predict numbers, set data.targets instead of data.label", ErrLabel, shown(text))
 	}
 	if err := classInRange(v, l.classes); err != nil {
 		return 0, err
@@ -70,33 +70,33 @@ func (l *labels) number(text string, v float64) (int32, error) {
 	return int32(v), nil
 }
 
-// classInRange says whether a whole number is one of as many classes; 0: as many as there may be.
+// classInRange checks that an integer is the number of a class; 0 classes: up to the limit.
 func classInRange(v float64, classes int) error {
 	switch most := orElse(classes, limitClasses); {
 	case v < 0:
-		return fmt.Errorf("%w: found %.0f, classes are numbered from 0 up: number them so, or give names for them", ErrLabel, v)
+		return fmt.Errorf("%w: found %.0f, but classes are numbered from 0: renumber them, or use names", ErrLabel, v)
 	case v < float64(most):
 		return nil
 	case classes == 0:
-		return fmt.Errorf("%w: found %.0f, but there may be %d classes at most", ErrLabel, v, most)
+		return fmt.Errorf("%w: found %.0f, but the limit is %d classes", ErrLabel, v, most)
 	default:
-		return fmt.Errorf("%w: found %.0f, but the %d classes are 0 to %d: mend it, or set data.classes", ErrLabel, v, most, most-1)
+		return fmt.Errorf("%w: found %.0f, but the %d classes are numbered 0 to %d: fix it, or set data.classes", ErrLabel, v, most, most-1)
 	}
 }
 
 func (l *labels) name(text string) (int32, error) {
 	if text == "" {
-		return 0, fmt.Errorf("%w: there is no label", ErrLabel)
+		return 0, fmt.Errorf("%w: the label is missing", ErrLabel)
 	}
 	if id, known := l.ids[text]; known {
 		return id, nil
 	}
-	if !utf8.ValidString(text) { // a run's files, which keep the names, could not have it
-		return 0, fmt.Errorf("%w: the label %s is not UTF-8: is the file in Latin-1 or Windows-1252? Save it as UTF-8", ErrFormat, shown(text))
+	if !utf8.ValidString(text) { // a run's files store the names and must be UTF-8
+		return 0, fmt.Errorf("%w: the label %s is not UTF-8: save the file as UTF-8 (it may be Latin-1 or Windows-1252)", ErrFormat, shown(text))
 	}
 	most := min(orElse(l.classes, limitClassNames), limitClassNames)
 	if len(l.names) == most {
-		return 0, fmt.Errorf("%w: the name %s is one more than %d classes, which are %s: mend it, or set data.classes; to predict numbers set data.targets in place of data.label",
+		return 0, fmt.Errorf("%w: the name %s exceeds the limit of %d classes, which are %s: fix it, or set data.classes; to predict numbers, set data.targets instead of data.label",
 			ErrLabel, shown(text), most, list(l.names))
 	}
 	id := int32(len(l.names))
@@ -105,8 +105,8 @@ func (l *labels) name(text string) (int32, error) {
 	return id, nil
 }
 
-// finish puts the ids of names, which are in all, in the order of the names. It returns
-// the number of classes, and the names.
+// finish sorts the names and renumbers their ids in all accordingly. It returns the number of
+// classes, and the names.
 func (l *labels) finish(all []int32) (classes int, names []string) {
 	switch {
 	case l.fixed:
@@ -116,7 +116,7 @@ func (l *labels) finish(all []int32) (classes int, names []string) {
 	}
 	names = slices.Clone(l.names)
 	slices.Sort(names)
-	place := make([]int32, len(names)) // of each id
+	place := make([]int32, len(names)) // new id of each id
 	for i, name := range names {
 		place[l.ids[name]] = int32(i)
 	}

@@ -3,30 +3,31 @@ package samples
 import "github.com/troupe-ml/troupe/tensorops"
 
 const (
-	// limitRank bounds the dimensions of a field of one sample: a microbatch has one more.
+	// limitRank limits the dimensions of a field of one sample: a microbatch has one more.
 	limitRank = tensorops.MaxRank - 1
-	// limitFields bounds the fields of a sample.
+	// limitFields limits the fields of a sample.
 	limitFields = 64
-	// limitColumns bounds the columns of a CSV file.
+	// limitColumns limits the columns of a CSV file.
 	limitColumns = 1 << 20
-	// limitRowBytes bounds a row of a CSV file and a line of JSON.
+	// limitRowBytes limits a row of a CSV file and a line of JSON.
 	limitRowBytes = 64 << 20
-	// limitClasses bounds the classes of a label.
+	// limitClasses limits the classes of a label.
 	limitClasses = 1 << 24
-	// limitClassNames bounds those that have names.
+	// limitClassNames limits the classes that have names.
 	limitClassNames = 1 << 16
-	// limitStreamAhead is how many of the samples that were read last a StreamSource keeps,
-	// and how many it reads ahead to get to one.
+	// limitStreamAhead is how many of the last samples a StreamSource keeps, and how many it reads
+	// ahead to reach one.
 	limitStreamAhead = 4096
-	// limitStreamAheadBytes bounds the samples that a StreamSource keeps, but for the last one.
+	// limitStreamAheadBytes limits the memory of the samples that a StreamSource keeps, except for
+	// the last one.
 	limitStreamAheadBytes = 256 << 20
-	// limitIdentityBytes is how much data an Identity reads whole. Of more it reads
-	// limitIdentitySamples samples from all over it.
+	// limitIdentityBytes is the size of data up to which an Identity reads all of it. For more data
+	// it reads limitIdentitySamples samples, spread over it.
 	limitIdentityBytes = 1 << 30
-	// limitIdentitySamples is how many samples stand for data above limitIdentityBytes.
+	// limitIdentitySamples is the number of samples that represent data above limitIdentityBytes.
 	limitIdentitySamples = 1 << 16
 
-	// shownBytes and shownNames bound what an error shows of a file's content.
+	// shownBytes and shownNames limit what an error shows of a file's content.
 	shownBytes = 40
 	shownNames = 8
 )

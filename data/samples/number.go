@@ -14,7 +14,7 @@ func parseNumber[T string | []byte](text T) (v float64, ok bool) {
 	return v, err == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
 }
 
-// wholeNumber reads what most numbers are, and takes no memory for it.
+// wholeNumber reads an integer, the most common case, without an allocation.
 func wholeNumber[T string | []byte](text T) (v float64, ok bool) {
 	const exactDigits = 15
 	begin := 0
@@ -37,7 +37,8 @@ func wholeNumber[T string | []byte](text T) (v float64, ok bool) {
 	return v, true
 }
 
-// scaled is a feature times a factor in the precision of a field; ok: it has such a value.
+// scaled returns a feature times a factor, rounded to the precision of a field; ok reports whether
+// it is in range.
 func scaled(v, factor float64) (f float32, ok bool) {
 	f = float32(v * factor)
 	return f, !math.IsNaN(float64(f)) && !math.IsInf(float64(f), 0)

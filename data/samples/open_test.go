@@ -18,29 +18,29 @@ func TestOptions(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{"format", Options{Format: "parquet"}, `wrong data options: data.format is "parquet", it must be one of csv, idx, jsonl, memory, river`},
-		{"no files", Options{Format: "csv"}, "wrong data options: no file to read"},
+		{"format", Options{Format: "parquet"}, `wrong data options: data.format is "parquet": it must be one of csv, idx, jsonl, memory, river`},
+		{"no files", Options{Format: "csv"}, "wrong data options: there is no file to read"},
 		{"unused", Options{Format: "csv", Labels: []string{"a"}},
-			`wrong data options: data.labels says nothing with data.format = "csv": take it out`},
+			`wrong data options: data.labels has no effect with data.format = "csv": remove it`},
 		{"header", Options{Format: "jsonl", Header: true, Separator: ";"},
-			`wrong data options: data.header says nothing with data.format = "jsonl": take it out`},
-		{"label of IDX", Options{Format: "idx", Label: "y"}, `wrong data options: data.label says nothing with data.format = "idx": take it out`},
+			`wrong data options: data.header has no effect with data.format = "jsonl": remove it`},
+		{"label of IDX", Options{Format: "idx", Label: "y"}, `wrong data options: data.label has no effect with data.format = "idx": remove it`},
 		{"label and targets", Options{Format: "csv", Label: "a", Targets: []string{"b", "c"}},
-			`wrong data options: data.label = "a" is for classes and data.targets = "b", "c" for numbers to predict: set one of them`},
-		{"scale", Options{Format: "csv", Scale: math.Inf(1)}, "wrong data options: data.scale is +Inf, it must be a finite number"},
+			`wrong data options: data.label = "a" is for classes, and data.targets = "b", "c" is for numbers to predict: set only one of them`},
+		{"scale", Options{Format: "csv", Scale: math.Inf(1)}, "wrong data options: data.scale is +Inf: it must be a finite number"},
 		{"classes", Options{Format: "csv", Classes: -1},
-			"wrong data options: data.classes is -1, it must lie in 1 to 16777216, or be 0 to count them"},
+			"wrong data options: data.classes is -1: it must be from 1 to 16777216, or 0 to count them"},
 		{"names", Options{Format: "csv", Classes: 1, ClassNames: []string{"a", "b"}},
-			"wrong data options: data.class_names has 2 names, and data.classes is 1: name as many, at most 65536"},
+			"wrong data options: data.class_names has 2 names, but data.classes is 1: make the numbers equal, at most 65536"},
 		{"names twice", Options{Format: "csv", ClassNames: []string{"a", "a"}}, `wrong data options: data.class_names has "a" twice`},
 		{"a feature twice", Options{Format: "csv", Features: []string{"a", "a"}},
-			`wrong data options: "a" is in data.features and in data.features: take it once`},
+			`wrong data options: "a" is in both data.features and data.features: remove it from one`},
 		{"the label a feature", Options{Format: "csv", Label: "a", Features: []string{"a"}},
-			`wrong data options: "a" is in data.label and in data.features: take it once`},
+			`wrong data options: "a" is in both data.label and data.features: remove it from one`},
 		{"ids", Options{Format: "jsonl", IDs: []string{"z"}},
 			`wrong data options: "z" is in data.ids or data.varying, but neither a feature nor a target`},
 		{"ids of a label", Options{Format: "jsonl", Label: "y", IDs: []string{"y"}},
-			`wrong data options: "y" is data.label, which is an id anyway: take it out of data.ids`},
+			`wrong data options: "y" is data.label, which is always an id: remove it from data.ids`},
 	} {
 		if c.name != "no files" {
 			c.o.Files = []string{"a"}
@@ -105,7 +105,7 @@ func TestOpenRun(t *testing.T) {
 	one := write(t, "one", `{"x":[1,2]}`)
 	other := write(t, "other", `{"x":[1,2,3]}`)
 	if _, err := OpenRun(Options{Format: "jsonl", Files: []string{one}, Val: []string{other}}); place(err,
-		"-/-") != `shapes that don't fit: field 1 is "x" of float32 [2] in the data to train on, but "x" of float32 [3] in that to validate on: use data of the same kind` {
+		"-/-") != `shapes do not match: field 1 is "x" of float32 [2] in the training data, but "x" of float32 [3] in the validation data: use data of the same kind` {
 		t.Errorf("another shape: %v", err)
 	}
 	if _, err := OpenRun(Options{Format: "jsonl", Files: []string{one}, Val: []string{other}, Varying: []string{"x"}}); err != nil {
@@ -153,7 +153,7 @@ func TestRegister(t *testing.T) {
 	}
 	registered.val, registered.train = nil, nil
 	if _, err := OpenRun(Options{Format: "memory"}); place(err,
-		"-/-") != `data.format = "memory", which this program has registered: wrong data options: it gave nothing to train on` {
+		"-/-") != `data.format = "memory", which this program registered: wrong data options: it returned no training data` {
 		t.Errorf("nothing: %v", err)
 	}
 	registered.err = data.ErrEmpty

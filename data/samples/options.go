@@ -5,63 +5,61 @@ import (
 	"slices"
 )
 
-// Options say what to read. Each is a key of a configuration's section [data], which is
-// given with it.
+// Options says what to read. Each field corresponds to a key of a config's section [data], given in
+// parentheses.
 type Options struct {
-	// Format is "csv", "idx", "jsonl", or the name of what the program has registered
+	// Format is "csv", "idx", "jsonl", or the name of a format that the program has registered
 	// (data.format).
 	Format string
-	// Files are read one behind the other (data.train). Files that gzip has compressed are
-	// read as what is in them.
+	// Files are read one after the other (data.train). Files compressed with gzip are decompressed.
 	Files []string
-	// Labels are the files of labels of IDX, one for each of Files (data.labels).
+	// Labels are the label files for IDX, one for each of Files (data.labels).
 	Labels []string
 
-	// Val and ValLabels are the files to validate on (data.val, data.val_labels). Without them
-	// it is ValFraction of the samples (data.val_fraction), which Seed chooses: 0 for runs of any
-	// seed, so that all are validated on the same; with neither, nothing is kept for
-	// validation. Open takes no notice of these four.
+	// Val and ValLabels are the validation files (data.val, data.val_labels). Without them,
+	// validation uses ValFraction of the samples (data.val_fraction), chosen by Seed. A Seed of 0
+	// gives runs of any seed the same validation samples. With neither there is no validation. Open
+	// ignores these four.
 	Val, ValLabels []string
 	ValFraction    float64
 	Seed           uint64
 
-	// Header says that each CSV file's first row names its columns (data.header). Without it
-	// columns have the names "1", "2", ….
+	// Header says that the first row of each CSV file names its columns (data.header). Without it
+	// the columns have the names "1", "2", ….
 	Header bool
-	// Separator stands between the cells of CSV; "" is a comma (data.separator).
+	// Separator separates the cells of CSV; "" is a comma (data.separator).
 	Separator string
-	// Label is the column, or the key of JSON, that has the class (data.label).
+	// Label is the column, or the JSON key, with the class (data.label).
 	Label string
-	// Features are the columns, or the keys, to learn from (data.features). Without them they are
-	// all columns but Label and Targets, or the key "x". Columns become one field; each key
-	// is a field, whose name is the key.
+	// Features are the columns, or the JSON keys, from which to learn (data.features). The default
+	// is all columns except Label and Targets, or the key "x". Columns form one field; each key is
+	// its own field with the name of the key.
 	Features []string
-	// Targets are the columns, or the keys, of numbers to predict, in place of a Label
+	// Targets are the columns, or the keys, of numbers to predict, instead of a Label
 	// (data.targets).
 	Targets []string
-	// IDs are those keys of JSON, of Features or Targets, that hold whole numbers, such as
-	// token ids (data.ids).
+	// IDs are the JSON keys among Features and Targets that hold integers, such as token ids
+	// (data.ids).
 	IDs []string
-	// Varying are those keys of JSON whose arrays may differ in shape from sample to sample
-	// (data.varying).
+	// Varying are the JSON keys whose arrays may differ in shape between samples (data.varying).
 	Varying []string
 
-	// Classes is how many classes the Label has (data.classes). 0: as many as the data has,
-	// which are one more than the largest label, or the different names.
+	// Classes is the number of classes of the Label (data.classes). 0: take it from the data, as
+	// one more than the largest label, or as the number of different names.
 	Classes int
-	// ClassNames are the names of the classes by their ids (data.class_names). Without them
-	// labels are whole numbers, or all are names, whose ids are their places in sorted order.
+	// ClassNames are the names of the classes by id (data.class_names). Without them, labels are
+	// either all integers, or all names, which get ids in sorted order.
 	ClassNames []string
-	// Scale multiplies features, such as 1/16 = 0.0625 for numbers up to 16 (data.scale).
-	// 0 is 1, but 1/255 for IDX of unsigned bytes.
+	// Scale multiplies features, for example by 1/16 = 0.0625 for numbers up to 16 (data.scale). 0
+	// means 1, or 1/255 for IDX files of unsigned bytes.
 	Scale float64
 
-	// FeatureField and LabelField are the names of the fields of CSV and IDX; "" is "x" for
+	// FeatureField and LabelField are the names of the fields for CSV and IDX; "" means "x" for
 	// features and "y" for labels or targets.
 	FeatureField, LabelField string
 }
 
-// unused are the keys that a format does not know, and the value that is not set.
+// unused returns, for the keys that a format does not use, whether they are set.
 func (o Options) unused() map[string]bool {
 	csv, idx, jsonl := o.Format == "csv", o.Format == "idx", o.Format == "jsonl"
 	return map[string]bool{
@@ -78,7 +76,7 @@ func (o Options) unused() map[string]bool {
 	}
 }
 
-// check is about what can be said without a look into the files.
+// check checks everything that does not need the files.
 func (o Options) check() error {
 	var unused []string
 	for key, is := range o.unused() {
@@ -88,23 +86,24 @@ func (o Options) check() error {
 	}
 	if len(unused) > 0 {
 		slices.Sort(unused)
-		return fmt.Errorf("%w: %s says nothing with data.format = %q: take it out", ErrOptions, unused[0], o.Format)
+		return fmt.Errorf("%w: %s has no effect with data.format = %q: remove it", ErrOptions, unused[0], o.Format)
 	}
 	if len(o.Files) == 0 {
-		return fmt.Errorf("%w: no file to read", ErrOptions)
+		return fmt.Errorf("%w: there is no file to read", ErrOptions)
 	}
 	if o.Label != "" && len(o.Targets) > 0 {
-		return fmt.Errorf("%w: data.label = %s is for classes and data.targets = %s for numbers to predict: set one of them", ErrOptions,
+		return fmt.Errorf("%w: data.label = %s is for classes, and data.targets = %s is for numbers to predict: set only one of them", ErrOptions,
 			shown(o.Label), list(o.Targets))
 	}
 	if finite := o.Scale-o.Scale == 0; !finite {
-		return fmt.Errorf("%w: data.scale is %g, it must be a finite number", ErrOptions, o.Scale)
+		return fmt.Errorf("%w: data.scale is %g: it must be a finite number", ErrOptions, o.Scale)
 	}
 	if o.Classes < 0 || o.Classes > limitClasses {
-		return fmt.Errorf("%w: data.classes is %d, it must lie in 1 to %d, or be 0 to count them", ErrOptions, o.Classes, limitClasses)
+		return fmt.Errorf("%w: data.classes is %d: it must be from 1 to %d, or 0 to count them", ErrOptions, o.Classes, limitClasses)
 	}
 	if n := len(o.ClassNames); n > limitClassNames || o.Classes > 0 && n > o.Classes {
-		return fmt.Errorf("%w: data.class_names has %d names, and data.classes is %d: name as many, at most %d", ErrOptions, n, o.Classes,
+		return fmt.Errorf("%w: data.class_names has %d names, but data.classes is %d: make the numbers equal, at most %d", ErrOptions, n,
+			o.Classes,
 			limitClassNames)
 	}
 	for i, name := range o.ClassNames {
@@ -115,7 +114,7 @@ func (o Options) check() error {
 	return o.checkKeys()
 }
 
-// checkKeys looks for columns and keys that are chosen twice, or for nothing.
+// checkKeys refuses columns and keys that are chosen twice or have no use.
 func (o Options) checkKeys() error {
 	seen := make(map[string]string)
 	for _, chosen := range []struct {
@@ -127,7 +126,7 @@ func (o Options) checkKeys() error {
 				continue
 			}
 			if before, twice := seen[name]; twice {
-				return fmt.Errorf("%w: %s is in %s and in %s: take it once", ErrOptions, shown(name), before, chosen.key)
+				return fmt.Errorf("%w: %s is in both %s and %s: remove it from one", ErrOptions, shown(name), before, chosen.key)
 			}
 			seen[name] = chosen.key
 		}
@@ -141,7 +140,7 @@ func (o Options) checkKeys() error {
 		}
 	}
 	if o.Label != "" && slices.Contains(o.IDs, o.Label) {
-		return fmt.Errorf("%w: %s is data.label, which is an id anyway: take it out of data.ids", ErrOptions, shown(o.Label))
+		return fmt.Errorf("%w: %s is data.label, which is always an id: remove it from data.ids", ErrOptions, shown(o.Label))
 	}
 	return nil
 }

@@ -20,17 +20,17 @@ func TestCheckFields(t *testing.T) {
 		want   string
 	}{
 		{"good", []Field{{Name: "x", Shape: []int{-1, 3}}, {Name: "y", DType: tensorops.Int32, Classes: 2}}, nil, ""},
-		{"none", nil, ErrOptions, "wrong data options: a sample has 0 fields, it must have 1 to 64"},
+		{"none", nil, ErrOptions, "wrong data options: a sample has 0 fields: it must have from 1 to 64"},
 		{"no name", []Field{{}}, ErrOptions, "wrong data options: field 1 of 1 has no name"},
-		{"twice", []Field{{Name: "x"}, {Name: "x"}}, ErrOptions, `wrong data options: two fields are called "x"`},
-		{"type", []Field{{Name: "x", DType: 9}}, ErrOptions, `wrong data options: field "x" is dtype(9): fields are float32 or int32`},
-		{"rank", []Field{{Name: "x", Shape: make([]int, 6)}}, ErrShape, `shapes that don't fit: field "x" has 6 dimensions, the limit is 5`},
+		{"twice", []Field{{Name: "x"}, {Name: "x"}}, ErrOptions, `wrong data options: two fields have the name "x"`},
+		{"type", []Field{{Name: "x", DType: 9}}, ErrOptions, `wrong data options: field "x" is dtype(9): fields must be float32 or int32`},
+		{"rank", []Field{{Name: "x", Shape: make([]int, 6)}}, ErrShape, `shapes do not match: field "x" has 6 dimensions; the limit is 5`},
 		{"dimension", []Field{{Name: "x", Shape: []int{2, 0}}}, ErrShape,
-			`shapes that don't fit: dimension 1 of field "x" is 0, it must lie in 1 to 2147483647, or be -1 if it differs from sample to sample`},
+			`shapes do not match: dimension 1 of field "x" is 0: it must be from 1 to 2147483647, or -1 if it differs between samples`},
 		{"classes", []Field{{Name: "x", DType: tensorops.Int32, Classes: -1}}, ErrOptions,
-			`wrong data options: field "x" has -1 classes, it may have 1 to 16777216, or 0 if it is no label`},
+			`wrong data options: field "x" has -1 classes: it may have from 1 to 16777216, or 0 if it is not a label`},
 		{"label's type", []Field{{Name: "x", Classes: 2}}, ErrOptions,
-			`wrong data options: field "x" is a label of 2 classes, but of type float32: labels are int32`},
+			`wrong data options: field "x" is a label of 2 classes, but of type float32: labels must be int32`},
 	} {
 		err := CheckFields(c.fields)
 		if got := place(err, "-/-"); got != c.want || c.is != nil && !errors.Is(err, c.is) {
@@ -51,17 +51,17 @@ func TestAtErrors(t *testing.T) {
 	}{
 		{"good", Sample{x, y}, nil, nil, ""},
 		{"its own error", nil, data.ErrEmpty, data.ErrEmpty, "sample 0 of 1: no data"},
-		{"a field too few", Sample{x}, nil, ErrShape, "sample 0 of 1: shapes that don't fit: it has 1 fields, it must have 2"},
+		{"a field too few", Sample{x}, nil, ErrShape, "sample 0 of 1: shapes do not match: the sample has 1 fields, want 2"},
 		{"shape", Sample{floats([]int{3}, 1, 2, 3), y}, nil, ErrShape,
-			`sample 0 of 1: shapes that don't fit: field "x" has the shape [3], it must have [2]`},
+			`sample 0 of 1: shapes do not match: field "x" has the shape [3], want [2]`},
 		{"numbers", Sample{floats([]int{2}, 1), y}, nil, tensorops.ErrShape, `sample 0 of 1: field "x": ` + tensorops.ErrShape.Error() +
-			": 1 numbers for the shape [2], which has 2"},
+			": there are 1 numbers, but the shape [2] has 2"},
 		{"type", Sample{ints([]int{2}, 1, 2), y}, nil, ErrShape,
-			`sample 0 of 1: shapes that don't fit: field "x" is of type int32, it must be of type float32`},
+			`sample 0 of 1: shapes do not match: field "x" is of type int32, want float32`},
 		{"label", Sample{x, ints(nil, 3)}, nil, ErrLabel,
-			`sample 0 of 1: label outside the classes: field "y" has the label 3, but its 3 classes are 0 to 2`},
+			`sample 0 of 1: label outside the classes: field "y" has the label 3, but its 3 classes are numbered 0 to 2`},
 		{"label below 0", Sample{x, ints(nil, -1)}, nil, ErrLabel,
-			`sample 0 of 1: label outside the classes: field "y" has the label -1, but its 3 classes are 0 to 2`},
+			`sample 0 of 1: label outside the classes: field "y" has the label -1, but its 3 classes are numbered 0 to 2`},
 	} {
 		_, err := At(&made{fields, []Sample{c.s}, c.err}, 0)
 		if got := place(err, "-/-"); got != c.want || c.is != nil && !errors.Is(err, c.is) {
@@ -90,7 +90,7 @@ func TestCollate(t *testing.T) {
 		}
 	}
 	_, err = Collate(fields, []Sample{sample(one, 0), sample(floats([]int{2, 2}, 1, 2, 3, 4), 0)})
-	if want := `shapes that don't fit: in a microbatch of 2 samples, field "x" has the shape [1 2] in sample 0 and [2 2] in sample 1: set batch.microbatch = 1, or give the dataset a method Batch that pads them`; place(err, "-/-") != want || !errors.Is(err, ErrShape) {
+	if want := `shapes do not match: in a microbatch of 2 samples, field "x" has the shape [1 2] in sample 0 and [2 2] in sample 1: set batch.microbatch = 1, or implement Batch on the dataset to pad them`; place(err, "-/-") != want || !errors.Is(err, ErrShape) {
 		t.Errorf("other shapes: %v", err)
 	}
 	if _, err := Collate(fields, nil); !errors.Is(err, ErrShape) {
@@ -131,13 +131,13 @@ func TestBatch(t *testing.T) {
 		want  string
 	}{
 		"own error": {nil, data.ErrTooShort, "a microbatch of 2 samples: too little data"},
-		"none":      {nil, nil, "shapes that don't fit: Batch made 0 arrays for 1 fields"},
+		"none":      {nil, nil, "shapes do not match: Batch returned 0 arrays for 1 fields"},
 		"samples": {[]tensorops.Array{floats([]int{1, 3}, 1, 2, 3)}, nil,
-			`shapes that don't fit: Batch made the shape [1 3] of float32 for field "x" of 2 samples, which are float32: the first dimension must be the samples`},
+			`shapes do not match: Batch returned an array of shape [1 3] and type float32 for field "x" of 2 samples, which is float32: the first dimension must be the number of samples`},
 		"type": {[]tensorops.Array{ints([]int{2}, 1, 2)}, nil,
-			`shapes that don't fit: Batch made the shape [2] of int32 for field "x" of 2 samples, which are float32: the first dimension must be the samples`},
+			`shapes do not match: Batch returned an array of shape [2] and type int32 for field "x" of 2 samples, which is float32: the first dimension must be the number of samples`},
 		"too few values": {[]tensorops.Array{floats([]int{2}, 1)}, nil, `Batch, field "x": ` + tensorops.ErrShape.Error() +
-			": 1 numbers for the shape [2], which has 2"},
+			": there are 1 numbers, but the shape [2] has 2"},
 	} {
 		p.batch, p.err = c.batch, c.err
 		if _, err := Batch(p, m.samples[:2]); place(err, "-/-") != c.want {
@@ -263,7 +263,7 @@ func TestSubset(t *testing.T) {
 		t.Error("there is a fourth")
 	}
 	if _, err := Subset(counting(5), []int{0, 5}); place(err,
-		"-/-") != "wrong data options: entry 1 of a subset is sample 5, but there are 5" {
+		"-/-") != "wrong data options: entry 1 of a subset is sample 5, but the dataset has 5 samples" {
 		t.Errorf("got %v", err)
 	}
 }

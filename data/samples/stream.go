@@ -9,37 +9,37 @@ import (
 	"github.com/troupe-ml/troupe/internal/data"
 )
 
-// Stream is data without a known length, read one sample behind the other. Only one goroutine
-// uses it.
+// Stream is data without a known length, read one sample after the other. Only one goroutine at a
+// time uses it.
 type Stream interface {
-	// Fields describes the samples. It always returns the same.
+	// Fields describes the samples. It always returns the same fields.
 	Fields() []Field
-	// Next returns the next sample, which nobody changes later; io.EOF: there is none.
+	// Next returns the next sample, which must not be changed later; io.EOF: there are no more.
 	Next() (Sample, error)
 	// Close frees the stream.
 	Close() error
 }
 
-// OpenStream opens a stream behind as many samples as were read before. One that can't be
-// opened at a position is only opened at 0.
+// OpenStream opens a stream after the given number of samples. A stream that can't be opened at a
+// position is opened only at 0.
 type OpenStream func(position int64) (Stream, error)
 
 // StreamSource gives a run the samples of a stream: sample n of the run is sample n of the stream.
 //
-// It expects to be asked for one after the other. It keeps the last ones (limitStreamAhead), so
-// that they can be asked for once more, and in another order; whoever asks for others gets
-// them if the stream can be opened there, and otherwise ErrPosition. It is safe for concurrent use.
+// Samples should be requested in ascending order. It keeps the last ones (limitStreamAhead), so
+// these can be requested again and in another order. A request for another sample succeeds if the
+// stream can be opened there, and otherwise fails with ErrPosition. It is safe for concurrent use.
 type StreamSource struct {
 	open     OpenStream
 	seekable bool
 	fields   []Field
 
 	mu     sync.Mutex
-	stream Stream       // nil: to be opened
-	next   int64        // the number of the sample that the stream gives next
-	broken error        // why it gives none
-	kept   []keptSample // those before next
-	bytes  int64        // of those
+	stream Stream       // nil: not open
+	next   int64        // number of the stream's next sample
+	broken error        // the error after which the stream returns no more samples
+	kept   []keptSample // the samples before next
+	bytes  int64        // size of the kept samples
 	closed bool
 }
 
@@ -48,9 +48,9 @@ type keptSample struct {
 	bytes  int64
 }
 
-// NewStreamSource opens a stream at 0 to know its fields. Seekable says that it can be opened
-// at any position, and always has the same samples; a run of any other can't go on from a
-// checkpoint.
+// NewStreamSource opens a stream at 0 to learn its fields. seekable says that the stream can be
+// opened at any position and always has the same samples. A run with another stream can't resume
+// from a checkpoint.
 func NewStreamSource(open OpenStream, seekable bool) (*StreamSource, error) {
 	s := &StreamSource{open: open, seekable: seekable}
 	if err := s.reopen(0); err != nil {
@@ -66,11 +66,11 @@ func NewStreamSource(open OpenStream, seekable bool) (*StreamSource, error) {
 // Fields describes the samples.
 func (s *StreamSource) Fields() []Field { return s.fields }
 
-// Seekable says whether the stream can be opened at any position.
+// Seekable reports whether the stream can be opened at any position.
 func (s *StreamSource) Seekable() bool { return s.seekable }
 
-// Start makes ready to read from a position on, such as that of a checkpoint: the number of
-// samples that were read before.
+// Start prepares to read from a position, such as that of a checkpoint: the number of samples that
+// were read before.
 func (s *StreamSource) Start(position int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +80,8 @@ func (s *StreamSource) Start(position int64) error {
 	return s.seek(position)
 }
 
-// Sample returns a sample of the run. An error has the sample's number; ErrEnded is in its
-// chain where the stream has ended.
+// Sample returns a sample of the run. An error names the sample's number, and wraps ErrEnded if the
+// stream has ended.
 func (s *StreamSource) Sample(number int64) (Sample, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *StreamSource) sample(number int64) (Sample, error) {
 	if number >= first && number < s.next {
 		return s.kept[number-first].sample, nil
 	}
-	// At its beginning a stream that is asked for another position is one that goes on.
+	// A stream that starts with a request for another position belongs to a resumed run.
 	near := number >= s.next && number-s.next < limitStreamAhead && (number == s.next || len(s.kept) > 0)
 	if s.stream == nil || !near {
 		if err := s.seek(number); err != nil {
@@ -115,19 +115,19 @@ func (s *StreamSource) sample(number int64) (Sample, error) {
 	}
 }
 
-// seek opens the stream anew.
+// seek opens the stream again.
 func (s *StreamSource) seek(position int64) error {
 	switch {
 	case s.closed:
 		return errors.New("the stream was closed")
 	case position < 0:
-		return fmt.Errorf("%w: there is no position %d", ErrPosition, position)
+		return fmt.Errorf("%w: position %d does not exist", ErrPosition, position)
 	case s.seekable:
 		return s.reopen(position)
 	case s.broken != nil:
 		return s.broken
 	}
-	return fmt.Errorf("%w: the stream stands at sample %d and can't be opened at sample %d, so a checkpoint of this run can't be gone on from: give a stream that can be opened at a position, or begin anew", ErrPosition, s.next, position)
+	return fmt.Errorf("%w: the stream is at sample %d and cannot be opened at sample %d, so this run cannot resume from a checkpoint: use a stream that can be opened at a position, or start a new run", ErrPosition, s.next, position)
 }
 
 func (s *StreamSource) reopen(position int64) error {
@@ -136,7 +136,7 @@ func (s *StreamSource) reopen(position int64) error {
 	}
 	stream, err := s.open(position)
 	if err == nil && stream == nil {
-		err = errors.New("the function that opens it returned none")
+		err = errors.New("the function that opens it returned nil")
 	}
 	if err != nil {
 		return fmt.Errorf("opening the stream at sample %d: %w", position, err)
@@ -145,12 +145,12 @@ func (s *StreamSource) reopen(position int64) error {
 	return nil
 }
 
-// read takes the next sample. After an error the stream gives no more: one that is seekable is
-// opened anew when it is asked next.
+// read takes the next sample. After an error the stream returns no more samples; a seekable one is
+// opened again at the next request.
 func (s *StreamSource) read() (Sample, error) {
 	sample, err := s.stream.Next()
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%w after %d samples: train for fewer steps, or give more data", ErrEnded, s.next)
+		err = fmt.Errorf("%w after %d samples: train for fewer steps, or provide more data", ErrEnded, s.next)
 	}
 	if err == nil {
 		err = CheckSample(s.fields, sample)
@@ -166,7 +166,7 @@ func (s *StreamSource) read() (Sample, error) {
 	s.kept, s.bytes, s.next = append(s.kept, keptSample{sample, bytes}), s.bytes+bytes, s.next+1
 	for len(s.kept) > 1 && (len(s.kept) > limitStreamAhead || s.bytes > limitStreamAheadBytes) {
 		s.bytes -= s.kept[0].bytes
-		s.kept[0] = keptSample{} // what append copies no more must not stay
+		s.kept[0] = keptSample{} // free the sample that is dropped
 		s.kept = s.kept[1:]
 	}
 	return sample, nil
@@ -180,7 +180,7 @@ func (s *StreamSource) shut() error {
 	return stream.Close()
 }
 
-// Identity is the stream's own word if it is an Identifier; ok: it is.
+// Identity returns the stream's own identity if it is an Identifier; ok reports whether it is.
 func (s *StreamSource) Identity() (id data.Identity, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *StreamSource) Identity() (id data.Identity, ok bool) {
 	return data.Identity{}, false
 }
 
-// Close closes the stream; there are no samples after it.
+// Close closes the stream; afterwards it returns no samples.
 func (s *StreamSource) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -106,7 +106,7 @@ func TestStreamInOrder(t *testing.T) {
 		t.Errorf("opened %d times, %d samples kept", *times, len(s.kept))
 	}
 	_, err := s.Sample(5)
-	if want := "sample 5 of the stream: position out of reach: the stream stands at sample 8198 and can't be opened at sample 5, so a checkpoint of this run can't be gone on from: give a stream that can be opened at a position, or begin anew"; place(err, "-/-") != want || !errors.Is(err, ErrPosition) {
+	if want := "sample 5 of the stream: position out of reach: the stream is at sample 8198 and cannot be opened at sample 5, so this run cannot resume from a checkpoint: use a stream that can be opened at a position, or start a new run"; place(err, "-/-") != want || !errors.Is(err, ErrPosition) {
 		t.Errorf("got %v", err)
 	}
 	s.mustBe(t, 2*limitStreamAhead+6) // it goes on
@@ -124,7 +124,7 @@ func TestStreamInOrder(t *testing.T) {
 // A run can't go on with a stream that has only its beginning.
 func TestStreamGoesOn(t *testing.T) {
 	s, _, _ := source(t, 100, 0, false)
-	want := "position out of reach: the stream stands at sample 0 and can't be opened at sample 7, so a checkpoint of this run can't be gone on from: give a stream that can be opened at a position, or begin anew"
+	want := "position out of reach: the stream is at sample 0 and cannot be opened at sample 7, so this run cannot resume from a checkpoint: use a stream that can be opened at a position, or start a new run"
 	if err := s.Start(7); place(err, "-/-") != want || !errors.Is(err, ErrPosition) || s.Seekable() {
 		t.Errorf("got %v", err)
 	}
@@ -162,16 +162,16 @@ func TestStreamErrors(t *testing.T) {
 	s.mustBe(t, 0)
 	s.mustBe(t, 2)
 	if _, err := s.Sample(3); !errors.Is(err, ErrEnded) ||
-		err.Error() != "sample 3 of the stream: reading sample 3: the data has ended after 3 samples: train for fewer steps, or give more data" {
+		err.Error() != "sample 3 of the stream: reading sample 3: the data has ended after 3 samples: train for fewer steps, or provide more data" {
 		t.Errorf("got %v", err)
 	}
 	s.mustBe(t, 1)
 
 	refused := errors.New("refused")
 	for name, open := range map[string]OpenStream{
-		"opening the stream at sample 0: refused":                                  func(int64) (Stream, error) { return nil, refused },
-		"opening the stream at sample 0: the function that opens it returned none": func(int64) (Stream, error) { return nil, nil },
-		"wrong data options: a sample has 0 fields, it must have 1 to 64":          func(int64) (Stream, error) { return nothing{}, nil },
+		"opening the stream at sample 0: refused":                                 func(int64) (Stream, error) { return nil, refused },
+		"opening the stream at sample 0: the function that opens it returned nil": func(int64) (Stream, error) { return nil, nil },
+		"wrong data options: a sample has 0 fields: it must have from 1 to 64":    func(int64) (Stream, error) { return nothing{}, nil },
 	} {
 		if _, err := NewStreamSource(open, true); place(err, "-/-") != name {
 			t.Errorf("got %v, want %s", err, name)

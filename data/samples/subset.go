@@ -8,11 +8,11 @@ import (
 	"github.com/troupe-ml/troupe/internal/data"
 )
 
-// Subset is some of a dataset's samples, in the order in which they are named.
+// Subset returns some of a dataset's samples, in the order of the indices.
 func Subset(d Dataset, indices []int) (Dataset, error) {
 	for at, i := range indices {
 		if i < 0 || i >= d.Len() {
-			return nil, fmt.Errorf("%w: entry %d of a subset is sample %d, but there are %d", ErrOptions, at, i, d.Len())
+			return nil, fmt.Errorf("%w: entry %d of a subset is sample %d, but the dataset has %d samples", ErrOptions, at, i, d.Len())
 		}
 	}
 	return &subset{d, slices.Clone(indices)}, nil
@@ -36,23 +36,23 @@ func (s *subset) At(i int) (Sample, error) {
 
 func inRange(i, n int) error {
 	if i < 0 || i >= n {
-		return fmt.Errorf("sample %d was asked for, but there are %d", i, n)
+		return fmt.Errorf("sample %d was requested, but there are %d", i, n)
 	}
 	return nil
 }
 
-// Split parts a dataset: valFraction of its samples, which a permutation chooses, is for
-// validation. Which ones follows from the seed and the number of samples alone. Both parts
-// have the order of the whole.
+// Split divides a dataset: a permutation chooses valFraction of its samples for validation. The
+// choice depends only on the seed and the number of samples. Both parts keep the order of the
+// whole.
 func Split(d Dataset, valFraction float64, seed uint64) (train, val Dataset, err error) {
-	if inside := valFraction > 0 && valFraction < 1; !inside { // NaN isn't either
-		return nil, nil, fmt.Errorf("%w: the validation part must be more than 0 and less than 1, not %g", ErrOptions, valFraction)
+	if inside := valFraction > 0 && valFraction < 1; !inside { // also refuses NaN
+		return nil, nil, fmt.Errorf("%w: the validation fraction is %g: it must be above 0 and below 1", ErrOptions, valFraction)
 	}
 	n := d.Len()
 	cut := int(float64(n) * (1 - valFraction))
 	if cut < 1 || cut >= n {
 		return nil, nil,
-			fmt.Errorf("%w: a validation part of %g of %d samples leaves %d for training and %d for validation: use more data or another val_fraction",
+			fmt.Errorf("%w: a validation fraction of %g of %d samples leaves %d for training and %d for validation: use more data or another val_fraction",
 				data.ErrTooShort, valFraction, n, cut, n-cut)
 	}
 	key := rng.NewKey(seed, rng.StringStream("validation samples"))

@@ -7,12 +7,12 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// table is a dataset in memory, its fields one by one.
+// table is a dataset in memory, stored by field.
 type table struct {
 	columns   []*column
 	n         int
-	names     []string // of the classes
-	settled   Options  // which read other files alike
+	names     []string // names of the classes
+	settled   Options  // options that read other files in the same way
 	described []Field
 }
 
@@ -22,14 +22,14 @@ type column struct {
 	float   []float32
 	ints    []int32
 	varying bool
-	// Where shapes are found sample by sample: how many there are, and of fields whose shape
-	// may differ where each begins, and its dimensions.
+	// If shapes are found sample by sample: the number of samples and, for fields whose shape may
+	// differ, the start and the dimensions of each.
 	n      int
 	starts []int
 	dims   []int32
 }
 
-// took notes the shape of a sample whose numbers begin at one of them.
+// took records the shape of a sample whose numbers start at an index.
 func (c *column) took(shape []int, start int) error {
 	c.n++
 	if c.n == 1 {
@@ -37,13 +37,14 @@ func (c *column) took(shape []int, start int) error {
 	}
 	if !c.varying {
 		if !slices.Equal(shape, c.Shape) {
-			return fmt.Errorf("%w: the shape is %v, but that of the samples before is %v: mend it, or name the key in data.varying", ErrShape, shape,
+			return fmt.Errorf("%w: the shape is %v, but earlier samples have %v: fix it, or add the key to data.varying", ErrShape, shape,
 				c.Shape)
 		}
 		return nil
 	}
 	if len(shape) != len(c.Shape) {
-		return fmt.Errorf("%w: arrays nest %d deep, but %d deep in the samples before: lengths may differ, not that", ErrShape, len(shape),
+		return fmt.Errorf("%w: arrays are nested %d deep, but %d deep in earlier samples: their lengths may differ, their nesting may not",
+			ErrShape, len(shape),
 			len(c.Shape))
 	}
 	c.starts = append(c.starts, start)
@@ -53,8 +54,8 @@ func (c *column) took(shape []int, start int) error {
 	return nil
 }
 
-// widen says which dimensions differ: the first, which in other files may, and others if
-// they do here.
+// widen determines which dimensions differ: always the first, which may differ in other files, and
+// others if they differ here.
 func (c *column) widen() {
 	if !c.varying || len(c.Shape) == 0 {
 		return
@@ -71,7 +72,7 @@ func (c *column) widen() {
 
 func (c *column) len() int { return len(c.float) + len(c.ints) }
 
-// sample is a view of one sample's part.
+// sample returns a view of one sample's part.
 func (c *column) sample(i int) tensorops.Array {
 	a := tensorops.Array{Shape: slices.Clone(c.Shape)}
 	var from, to int
@@ -99,7 +100,7 @@ func (c *column) sample(i int) tensorops.Array {
 	return a
 }
 
-// finish describes the fields once all samples are there.
+// finish describes the fields after all samples are read.
 func (t *table) finish() error {
 	for _, c := range t.columns {
 		t.described = append(t.described, c.Field)

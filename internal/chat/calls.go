@@ -12,7 +12,7 @@ type call struct {
 	kw   map[string]any
 }
 
-// bind gives the arguments by the names of the parameters, those that are missing left out.
+// bind returns the arguments by the names of the parameters, without missing ones.
 func (c *call) bind(parameters ...string) map[string]any {
 	if len(c.args) > len(parameters) {
 		failf("%s takes at most %d arguments, not %d", c.name, len(parameters), len(c.args))
@@ -23,14 +23,14 @@ func (c *call) bind(parameters ...string) map[string]any {
 	}
 	for name, v := range c.kw {
 		if _, twice := bound[name]; twice || !slices.Contains(parameters, name) {
-			failf("%s takes no argument %q, or has it twice", c.name, name)
+			failf("%s has no argument %q, or got it twice", c.name, name)
 		}
 		bound[name] = v
 	}
 	return bound
 }
 
-// need gives so many arguments, which must be there.
+// need returns n arguments, all of which must be given.
 func (c *call) need(n int) []any {
 	if len(c.args) != n || len(c.kw) > 0 {
 		failf("%s takes %d arguments, not %d", c.name, n, len(c.args)+len(c.kw))
@@ -54,7 +54,7 @@ func (c *call) number(v any) int {
 	return n
 }
 
-// or is an argument, or a default.
+// or returns an argument, or the default.
 func or(bound map[string]any, name string, otherwise any) any {
 	if v, ok := bound[name]; ok {
 		return v

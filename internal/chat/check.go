@@ -10,8 +10,8 @@ import (
 	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
-// check refuses brackets in brackets without end, before the template is parsed. It returns the source as the library
-// reads it rightly.
+// check refuses deeply nested brackets before the template is parsed. It returns the source in a
+// form that the library reads correctly.
 func check(source string, c *config.Config) (string, error) {
 	var all []*tokens.Token // but white space
 	for stream := tokens.LexAll(source, c); !stream.End() && stream.Current() != nil; stream.Next() {
@@ -26,7 +26,7 @@ func check(source string, c *config.Config) (string, error) {
 			return "", fmt.Errorf("line %d: %s", t.Line, strconv.Quote(t.Val))
 		case tokens.LeftParenthesis, tokens.LeftBracket, tokens.LeftBrace:
 			if depth++; depth > maxNesting {
-				return "", fmt.Errorf("line %d: more than %d brackets in one another", t.Line, maxNesting)
+				return "", fmt.Errorf("line %d: brackets are nested more than %d deep", t.Line, maxNesting)
 			}
 		case tokens.RightParenthesis, tokens.RightBracket, tokens.RightBrace:
 			depth--

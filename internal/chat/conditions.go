@@ -10,10 +10,10 @@ import (
 	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
-// The library reads a condition, a if b else c, at the end of an output or of a set alone, and no
-// methods of what stands in brackets. Both are written as calls of these functions before it
-// parses: pick((b) and keep(a) or keep(c)), of which "and" and "or" compute only what is asked
-// for, and same((x|trim)).split().
+// The library reads a condition, a if b else c, only at the end of an output or of a set, and
+// methods of an expression in brackets not at all. Before it parses, both are rewritten as calls of
+// these functions: pick((b) and keep(a) or keep(c)), where "and" and "or" compute only what is
+// needed, and same((x|trim)).split().
 const (
 	pickName = "__pick__"
 	keepName = "__keep__"
@@ -163,7 +163,7 @@ func (w *rewriter) expression(from, to, chain int) string {
 		return w.plain(from, to)
 	}
 	if chain == maxNesting && w.err == nil {
-		w.err = fmt.Errorf("line %d: more than %d conditions in one", w.all[at].Line, maxNesting)
+		w.err = fmt.Errorf("line %d: conditions are nested more than %d deep", w.all[at].Line, maxNesting)
 	}
 	if w.err != nil {
 		return ""

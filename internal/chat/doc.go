@@ -1,14 +1,18 @@
-// Package chat renders conversations by the chat template of a model: a Jinja template in
-// chat_template.jinja or tokenizer_config.json, as transformers' apply_chat_template does.
+// Package chat renders conversations with the chat template of a model: a Jinja template in
+// chat_template.jinja or tokenizer_config.json. The result is that of transformers'
+// apply_chat_template.
 //
-// A template comes with a model, from strangers. It sees the messages and the names of special
-// tokens, no files and no other templates, and it ends: what it may compute and write is
-// limited. github.com/nikolalohinski/gonja parses a template and runs its statements; what expressions mean is
-// computed here as Python does (tree.go): operators, members, filters, tests, methods and printing. What is not here is
-// refused by its name and the template's line: the filters filesizeformat, groupby, pprint, random, slice, striptags,
-// truncate, urlencode, urlize, wordwrap and xmlattr, the tests escaped, filter and test, cycler, joiner and lipsum, methods
-// that nobody calls, printing generators, and whole numbers beyond 64 bits. Texts know no Markup: what is escaped
-// is a text like any other.
+// A template comes with a model and is untrusted. It sees the messages and the names of special
+// tokens, but no files and no other templates. It always ends: what it may compute and write is
+// limited. github.com/nikolalohinski/gonja parses a template and runs its statements. Expressions
+// are computed here, as in Python (tree.go): operators, members, filters, tests, methods and
+// printing.
+//
+// Everything unsupported is refused, by name and with the template's line: the filters
+// filesizeformat, groupby, pprint, random, slice, striptags, truncate, urlencode, urlize, wordwrap
+// and xmlattr; the tests escaped, filter and test; cycler, joiner and lipsum; methods without a
+// call; printing generators; and integers beyond 64 bits. There is no Markup type: an escaped text
+// is an ordinary text.
 //
 // The package knows no tokenizer, model or file.
 package chat
@@ -16,25 +20,25 @@ package chat
 import "errors"
 
 var (
-	// ErrTemplate: a template can't be parsed, or uses what is not supported.
+	// ErrTemplate: a template can't be parsed, or uses something unsupported.
 	ErrTemplate = errors.New("chat template")
 	// ErrRender: a template failed on a conversation, or refused it.
 	ErrRender = errors.New("chat template failed")
-	// ErrMessages: what should be messages is something else.
-	ErrMessages = errors.New("messages of a chat")
+	// ErrMessages: the input is not a list of messages.
+	ErrMessages = errors.New("invalid chat messages")
 )
 
-// Limits of what a template may be and do. Published templates have at most 20 KiB, and render a
-// message in some dozens of steps.
+// The limits of a template. Published templates have at most 20 KiB, and render a message in some
+// dozens of steps.
 const (
 	MaxTemplateBytes = 128 << 10
 	MaxInputBytes    = 16 << 20 // of all messages as JSON
 	MaxOutputBytes   = 64 << 20
 	MaxMessages      = 10_000
-	maxSteps         = 300_000  // statements, turns of loops and outputs of one rendering
+	maxSteps         = 300_000  // statements, iterations of loops and outputs of one rendering
 	maxRange         = 10_000   // numbers in range()
-	maxVariableBytes = 32 << 20 // of a text in a variable
+	maxVariableBytes = 32 << 20 // bytes of a text in a variable
 	maxMacroDepth    = 100
-	maxNesting       = 100 // of brackets in one expression
-	maxTimes         = 100 // x * 100: the greatest number that may repeat a text
+	maxNesting       = 100 // depth of brackets in one expression
+	maxTimes         = 100 // x * 100: the largest number by which a text may be repeated
 )

@@ -49,7 +49,7 @@ func environment() *exec.Environment {
 
 // raise is raise_exception: the template refuses the conversation.
 func raise(e *exec.Evaluator, args *exec.VarArgs) (any, error) {
-	text := "it gives no reason"
+	text := "no reason given"
 	if len(args.Args) > 0 {
 		text = args.Args[0].String()
 	}
@@ -63,7 +63,7 @@ func numbers(e *exec.Evaluator, args *exec.VarArgs) (pyRange, error) {
 	var n []int
 	for _, a := range args.Args {
 		if !a.IsInteger() {
-			failf("range takes whole numbers, not %s", typeName(plainValue(a)))
+			failf("range takes integers, not %s", typeName(plainValue(a)))
 		}
 		n = append(n, a.Integer())
 	}
@@ -78,11 +78,11 @@ func numbers(e *exec.Evaluator, args *exec.VarArgs) (pyRange, error) {
 		by = n[2]
 	}
 	if by == 0 {
-		failf("range by steps of 0")
+		failf("range has a step of 0")
 	}
 	count := math.Ceil((float64(to) - float64(from)) / float64(by))
 	if count > maxRange {
-		panic(limitError(fmt.Sprintf("a range of %.0f numbers, more than %d", count, maxRange)))
+		panic(limitError(fmt.Sprintf("range has %.0f numbers; the limit is %d", count, maxRange)))
 	}
 	list := make([]any, 0, max(0, int(count)))
 	for i := range cap(list) {
@@ -96,7 +96,7 @@ func numbers(e *exec.Evaluator, args *exec.VarArgs) (pyRange, error) {
 func strftime(now time.Time) func(format string) (string, error) {
 	return func(format string) (string, error) {
 		if len(format) > maxTimes {
-			return "", fmt.Errorf("a format of %d bytes for a time, more than %d", len(format), maxTimes)
+			return "", fmt.Errorf("the format of a time has %d bytes; the limit is %d", len(format), maxTimes)
 		}
 		return strf.Format(format, now), nil
 	}

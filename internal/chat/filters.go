@@ -217,7 +217,7 @@ func attribute(v, path any) any {
 		}
 		return v
 	}
-	failf("an attribute is a str or an int, not %s", typeName(path))
+	failf("an attribute must be a str or an int, not %s", typeName(path))
 	return nil
 }
 
@@ -427,7 +427,7 @@ func filterInt(v any, c *call) any {
 	otherwise, base := or(a, "default", 0), c.number(or(a, "base", 10))
 	switch x := v.(type) {
 	case nil:
-		failf("an undefined value is no number")
+		failf("an undefined value is not a number")
 	case bool, int:
 		i, _, _, _ := numeric(v)
 		return i
@@ -474,7 +474,7 @@ func pythonFloat(s string) (float64, bool) {
 func filterFloat(v any, c *call) any {
 	otherwise := or(c.bind("default"), "default", 0.0)
 	if v == nil {
-		failf("an undefined value is no number")
+		failf("an undefined value is not a number")
 	}
 	if _, f, _, ok := numeric(v); ok {
 		return f

@@ -58,7 +58,7 @@ func percent(format string, args any) string {
 			name := format[at+1 : at+end]
 			v, ok := lookup(named, name)
 			if !ok {
-				failf("no %q to format", name)
+				failf("format needs the missing value %q", name)
 			}
 			value, byName = v, true
 			used = len(list)
@@ -135,7 +135,7 @@ sizes:
 
 func (l *layout) within(n int) int {
 	if n > widest || n < -widest {
-		panic(limitError(fmt.Sprintf("a format of %d characters, more than %d", n, widest)))
+		panic(limitError(fmt.Sprintf("a format has %d characters; the limit is %d", n, widest)))
 	}
 	return n
 }
@@ -324,7 +324,7 @@ func argument(name string, args []any, named map[string]any, automatic *int) any
 	} else {
 		v, ok := named[name]
 		if !ok {
-			failf("no %q to format", name)
+			failf("format needs the missing value %q", name)
 		}
 		return v
 	}

@@ -38,7 +38,7 @@ type jsonWriter struct {
 
 func (w *jsonWriter) write(v any, depth int) {
 	if depth > deepest {
-		failf("tojson of a value in more than %d others", deepest)
+		failf("tojson of a value nested more than %d deep", deepest)
 	}
 	switch x := v.(type) {
 	case none:

@@ -56,7 +56,7 @@ func foreign(v any, name string) any {
 func item(v, at any) any {
 	switch x := v.(type) {
 	case nil:
-		failf("a member of what is undefined")
+		failf("a member of an undefined value")
 	case *exec.Dict:
 		found, ok := lookup(x, at)
 		if name, isName := at.(string); !ok && isName && isMethod(v, name) {

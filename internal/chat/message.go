@@ -12,19 +12,20 @@ import (
 
 // Message is one turn of a conversation.
 type Message struct {
-	Role    string // such as "system", "user", "assistant", "tool"
+	Role    string // for example "system", "user", "assistant", "tool"
 	Content string
-	// Raw is the JSON object, where it has more than these two, such as tool calls; nil: it has not.
-	// Templates see what is in it, in its order.
+	// Raw is the whole JSON object, if it has more than these two fields, such as tool calls;
+	// otherwise nil. Templates see its fields in their order.
 	Raw json.RawMessage
-	// Skip says that what the assistant says here is not to be learned: "weight": 0.
+	// Skip says that this message of the assistant is not learned: its "weight" is 0.
 	Skip bool
 }
 
-// ParseMessages reads a JSON array of messages: objects with a role, a text.
+// ParseMessages reads a JSON array of messages: objects with a role, which is a text. The error is
+// ErrMessages.
 func ParseMessages(data []byte) ([]Message, error) {
 	if len(data) > MaxInputBytes {
-		return nil, fmt.Errorf("%w: they have %d bytes, more than %d", ErrMessages, len(data), MaxInputBytes)
+		return nil, fmt.Errorf("%w: they have %d bytes; the limit is %d", ErrMessages, len(data), MaxInputBytes)
 	}
 	dec, err := strictjson.NewDecoder(data)
 	if err != nil {
@@ -33,7 +34,7 @@ func ParseMessages(data []byte) ([]Message, error) {
 	var messages []Message
 	err = strictjson.Array(dec, func() error {
 		if len(messages) == MaxMessages {
-			return fmt.Errorf("there are more than %d", MaxMessages)
+			return fmt.Errorf("there are more than %d messages", MaxMessages)
 		}
 		var raw json.RawMessage
 		if err := dec.Decode(&raw); err != nil {
@@ -50,7 +51,7 @@ func ParseMessages(data []byte) ([]Message, error) {
 		err = strictjson.End(dec)
 	}
 	if err == nil && len(messages) == 0 {
-		err = fmt.Errorf("there are none")
+		err = fmt.Errorf("there are no messages")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMessages, err)
@@ -70,13 +71,13 @@ func parseMessage(raw json.RawMessage) (m Message, err error) {
 		case f.key == "role":
 			hasRole = true
 			if err := json.Unmarshal(f.value, &m.Role); err != nil || m.Role == "" {
-				return m, fmt.Errorf("its role is %s, it must be a text such as \"user\"", strictjson.Quote(string(f.value)))
+				return m, fmt.Errorf("its role is %s: it must be a text such as \"user\"", strictjson.Quote(string(f.value)))
 			}
 		case f.key == "content" && !null && json.Unmarshal(f.value, &m.Content) == nil:
 		case f.key == "content":
-			further = true // templates tell null from no content
+			further = true // templates distinguish null from missing content
 		case null:
-			continue // programs that keep tables write null for what a row does not have
+			continue // programs that store tables write null for a missing value
 		case f.key == "weight":
 			if m.Skip, err = skips(f.value); err != nil {
 				return m, err
@@ -91,7 +92,7 @@ func parseMessage(raw json.RawMessage) (m Message, err error) {
 		kept = append(kept, f)
 	}
 	if !hasRole {
-		return m, fmt.Errorf("it has no role")
+		return m, fmt.Errorf("its role is missing")
 	}
 	if further {
 		m.Raw = kept.object()
@@ -103,7 +104,7 @@ func parseMessage(raw json.RawMessage) (m Message, err error) {
 func skips(value json.RawMessage) (bool, error) {
 	var weight float64
 	if err := json.Unmarshal(value, &weight); err != nil || weight != 0 && weight != 1 {
-		return false, fmt.Errorf("its weight is %s, it must be 1, or 0 for what is not to be learned", strictjson.Quote(string(value)))
+		return false, fmt.Errorf("its weight is %s: it must be 1, or 0 for a message that is not learned", strictjson.Quote(string(value)))
 	}
 	return weight == 0, nil
 }
@@ -178,7 +179,7 @@ func nextDict(dec *json.Decoder) (any, error) {
 			return nil, err
 		}
 		if seen[key] {
-			return nil, fmt.Errorf("the key %s appears twice", strictjson.Quote(key))
+			return nil, fmt.Errorf("the key %s occurs twice", strictjson.Quote(key))
 		}
 		seen[key] = true
 		v, err := next(dec)

@@ -119,7 +119,7 @@ var stringMethods = map[string]func(s string, c *call) any{
 	"expandtabs": func(s string, c *call) any {
 		size := c.number(or(c.bind("tabsize"), "tabsize", 8))
 		if size < 0 || size > maxTimes {
-			unsupported("a tab of so many columns")
+			unsupported("a tab of this size")
 		}
 		return expandtabs(s, size)
 	},
@@ -136,7 +136,7 @@ func method(v any, c *call) (result any, known bool) {
 	fail := func(of string) { unsupported("the method " + c.name + " of a " + of) }
 	switch x := v.(type) {
 	case nil:
-		failf("a method of what is undefined: %s", c.name)
+		failf("a method of an undefined value: %s", c.name)
 	case string:
 		m, ok := stringMethods[c.name]
 		if !ok {

@@ -54,7 +54,7 @@ func binary(b *budget, op string, left, right any) any {
 
 func mismatch(op string, left, right any) {
 	if left == nil || right == nil {
-		failf("%s with a value that is undefined", op)
+		failf("%s with an undefined value", op)
 	}
 	failf("unsupported operand types for %s: '%s' and '%s'", op, typeName(left), typeName(right))
 }
@@ -96,7 +96,7 @@ func repeated(b *budget, left, right any) (any, bool) {
 	n = max(n, 0)
 	times := func(list []any) []any {
 		if float64(n)*float64(len(list)) > maxSteps {
-			panic(limitError("a list that is repeated has more elements than there may be steps"))
+			panic(limitError("a repeated list has more elements than the limit of steps"))
 		}
 		b.spend(n * len(list))
 		all := make([]any, 0, n*len(list))
@@ -119,7 +119,7 @@ func repeated(b *budget, left, right any) (any, bool) {
 	return nil, false
 }
 
-const tooWide = "a whole number beyond 64 bits"
+const tooWide = "an integer beyond 64 bits"
 
 // arithmetic computes with numbers.
 func arithmetic(op string, left, right any) any {
@@ -233,5 +233,5 @@ func power(a, b int) any {
 }
 
 func tooLong(bytes float64) string {
-	return fmt.Sprintf("a text of %.0f bytes, more than %d", bytes, maxVariableBytes)
+	return fmt.Sprintf("a text has %.0f bytes; the limit is %d", bytes, maxVariableBytes)
 }

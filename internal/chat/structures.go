@@ -33,7 +33,7 @@ func structures() *exec.ControlStructureSet {
 			}
 			inner, ok := s.(exec.ControlStructure)
 			if !ok {
-				return nil, fmt.Errorf("the statement %q can't be executed", name)
+				return nil, fmt.Errorf("the statement %q cannot be executed", name)
 			}
 			return &counted{inner, sets}, nil
 		}
@@ -69,7 +69,7 @@ func limitMacro(r *exec.Renderer, name string) error {
 	v, _ := r.Environment.Context.Get(name)
 	macro, ok := v.(exec.Macro)
 	if !ok {
-		return fmt.Errorf("the macro %q can't be called", name)
+		return fmt.Errorf("the macro %q cannot be called", name)
 	}
 	b := of(r.Environment.Context)
 	r.Environment.Context.Set(name, exec.Macro(func(args *exec.VarArgs) *exec.Value {
@@ -87,7 +87,7 @@ func limitMacro(r *exec.Renderer, name string) error {
 func limitVariable(r *exec.Renderer, name string) {
 	v, _ := r.Environment.Context.Get(name)
 	if n := textBytes(v); n > maxVariableBytes {
-		panic(limitError(fmt.Sprintf("the variable %q has %d bytes, more than %d", name, n, maxVariableBytes)))
+		panic(limitError(fmt.Sprintf("the variable %q has %d bytes; the limit is %d", name, n, maxVariableBytes)))
 	}
 }
 
@@ -110,8 +110,7 @@ func textBytes(v any) int {
 	return 0
 }
 
-// generation marks what the assistant says: {% generation %}…{% endgeneration %}, as
-// transformers has it.
+// generation marks the assistant's text: {% generation %}…{% endgeneration %}, as in transformers.
 type generation struct {
 	location *tokens.Token
 	body     *nodes.Wrapper

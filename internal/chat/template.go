@@ -18,40 +18,40 @@ import (
 // Template is a chat template. It is safe for concurrent use.
 type Template struct {
 	parsed *exec.Template
-	names  map[string]bool // that stand in it
+	names  map[string]bool // names that occur in it
 }
 
-// Options say how to render.
+// Options configures a rendering.
 type Options struct {
-	// AddGenerationPrompt ends with what an answer of the assistant begins with.
+	// AddGenerationPrompt ends the text with the start of an assistant's answer.
 	AddGenerationPrompt bool
-	// Special are the texts of special tokens that templates know: "bos_token", "eos_token" and
-	// so on.
+	// Special holds the texts of the special tokens that templates use: "bos_token", "eos_token"
+	// and so on.
 	Special map[string]string
 	// Tools is a JSON array of functions that the assistant may call; nil: none.
 	Tools json.RawMessage
-	// Vars are further variables, such as "enable_thinking": texts, numbers, truths.
+	// Vars holds further variables, such as "enable_thinking": texts, numbers, booleans.
 	Vars map[string]any
-	// Now is the time for templates that tell the date. If it is zero they get none: what a model
-	// learns from must not differ from day to day.
+	// Now is the time for templates that write the date. If it is zero they get none: training data
+	// must not differ from day to day.
 	Now time.Time
 }
 
-// name is what the template library calls the template.
+// name is the template's name in the library.
 const name = "/chat_template"
 
 // Parse reads a template. The error is an ErrTemplate with the line.
 func Parse(source string) (t *Template, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			t, err = nil, fmt.Errorf("%w: it can't be read: what it says is not supported (%v)", ErrTemplate, v)
+			t, err = nil, fmt.Errorf("%w: it cannot be read: something in it is not supported (%v)", ErrTemplate, v)
 		}
 	}()
 	if len(source) > MaxTemplateBytes {
-		return nil, fmt.Errorf("%w: it has %d bytes, more than %d", ErrTemplate, len(source), MaxTemplateBytes)
+		return nil, fmt.Errorf("%w: it has %d bytes; the limit is %d", ErrTemplate, len(source), MaxTemplateBytes)
 	}
 	c := config.New()
-	c.TrimBlocks, c.LeftStripBlocks = true, true // as transformers sets them
+	c.TrimBlocks, c.LeftStripBlocks = true, true // as in transformers
 	read, err := check(source, c)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTemplate, err)
@@ -69,7 +69,7 @@ func Parse(source string) (t *Template, err error) {
 	return &Template{parsed, variablesIn(source, c)}, nil
 }
 
-// plain is an error of the library without the whole template, which it quotes.
+// plain returns an error of the library without the template, which it quotes.
 func plain(err error) string {
 	text := err.Error()
 	if at := strings.LastIndex(text, "': "); at >= 0 && strings.HasPrefix(text, "failed to parse template") {
@@ -78,14 +78,15 @@ func plain(err error) string {
 	return strictjson.Plain(text)
 }
 
-// Render is the conversation as the model was trained to see it. The error is an ErrRender: the
-// template failed, refused the conversation (then the error has its words), or went beyond a limit.
+// Render returns the conversation in the form in which the model was trained to see it. The error
+// is an ErrRender: the template failed, refused the conversation (then the error has its words), or
+// exceeded a limit.
 func (t *Template) Render(messages []Message, o Options) (string, error) {
 	text, _, err := t.render(messages, o)
 	return text, err
 }
 
-// span is a part of a text, from a byte to before another one.
+// span is a part of a text: the bytes [from, to).
 type span struct{ from, to int }
 
 func (t *Template) render(messages []Message, o Options) (text string, generated []span, err error) {
@@ -97,7 +98,7 @@ func (t *Template) render(messages []Message, o Options) (text string, generated
 		}
 		text, generated = "", nil
 		if b.raised != "" {
-			err = fmt.Errorf("%w: it says: %s", ErrRender, strictjson.Quote(string(b.raised)))
+			err = fmt.Errorf("%w: the template says: %s", ErrRender, strictjson.Quote(string(b.raised)))
 			return
 		}
 		switch over := v.(type) {
@@ -111,7 +112,7 @@ func (t *Template) render(messages []Message, o Options) (text string, generated
 			err = fmt.Errorf("%w: %s", ErrRender, strictjson.Plain(string(over)))
 			return
 		}
-		err = fmt.Errorf("%w: what it does is not supported (%v)", ErrRender, v)
+		err = fmt.Errorf("%w: the template does something that is not supported (%v)", ErrRender, v)
 	}()
 	vars, err := variables(messages, o)
 	if err != nil {
@@ -121,7 +122,7 @@ func (t *Template) render(messages []Message, o Options) (text string, generated
 	if err := t.parsed.Execute(b, exec.NewContext(vars)); err != nil {
 		var raised raisedError
 		if errors.As(err, &raised) || findRaised(b, &raised) {
-			return "", nil, fmt.Errorf("%w: it says: %s", ErrRender, strictjson.Quote(string(raised)))
+			return "", nil, fmt.Errorf("%w: the template says: %s", ErrRender, strictjson.Quote(string(raised)))
 		}
 		return "", nil, fmt.Errorf("%w: %s", ErrRender, strictjson.Plain(err.Error()))
 	}
@@ -131,7 +132,7 @@ func (t *Template) render(messages []Message, o Options) (text string, generated
 // variables are what a template sees.
 func variables(messages []Message, o Options) (map[string]any, error) {
 	if len(messages) > MaxMessages {
-		return nil, fmt.Errorf("%d messages are more than %d", len(messages), MaxMessages)
+		return nil, fmt.Errorf("there are %d messages; the limit is %d", len(messages), MaxMessages)
 	}
 	list, total := make([]any, len(messages)), len(o.Tools)
 	for i, m := range messages {
@@ -158,7 +159,7 @@ func variables(messages []Message, o Options) (map[string]any, error) {
 			return nil, fmt.Errorf("tools: %w", err)
 		}
 		if _, is := tools.([]any); !is {
-			return nil, errors.New("tools: they must be a JSON array")
+			return nil, errors.New("tools must be a JSON array")
 		}
 		vars["tools"] = tools
 	}
@@ -168,27 +169,27 @@ func variables(messages []Message, o Options) (map[string]any, error) {
 	return vars, nil
 }
 
-// budget is one rendering: what it may still do, and what it has written.
+// budget is one rendering: its remaining steps, and its output.
 type budget struct {
 	steps     int
-	depth     int // of macros
+	depth     int // depth of macros
 	out       strings.Builder
-	generated []span // of the generation tag
+	generated []span // spans of the generation tag
 	raised    raisedError
-	kept      *exec.Value // by keep, for pick
+	kept      *exec.Value // set by keep, for pick
 }
 
 // budgetName is the variable of the budget; no template can name it.
 const budgetName = "\x00budget"
 
-// limitError ends a rendering that went beyond a limit.
+// limitError ends a rendering that exceeded a limit.
 type limitError string
 
 func (e limitError) Error() string { return string(e) }
 
 func (b *budget) spend(steps int) {
 	if b.steps -= steps; b.steps < 0 {
-		panic(limitError(fmt.Sprintf("it has not ended after %d steps", maxSteps)))
+		panic(limitError(fmt.Sprintf("the template has not ended after %d steps", maxSteps)))
 	}
 }
 
@@ -196,7 +197,7 @@ func (b *budget) spend(steps int) {
 func (b *budget) Write(p []byte) (int, error) {
 	b.spend(1)
 	if b.out.Len()+len(p) > MaxOutputBytes {
-		panic(limitError(fmt.Sprintf("it has written more than %d bytes", MaxOutputBytes)))
+		panic(limitError(fmt.Sprintf("the template has written more than %d bytes", MaxOutputBytes)))
 	}
 	return b.out.Write(p)
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
-// The library parses a template, runs its statements and finds its variables. What expressions mean, operators, filters,
-// tests, methods, members and printing, it takes from Go: here each of these is replaced in the parsed tree by a call of
-// nodeName with its number, which computes it as Python does.
+// The library parses a template, runs its statements and finds its variables. Its operators,
+// filters, tests, methods, members and printing follow Go. So each of these nodes is replaced in
+// the parsed tree by a call of nodeName with the node's number, which computes it as Python does.
 
 // nodeName is the function that stands for a node; no template can name it.
 const nodeName = "\x00node"
@@ -259,7 +259,7 @@ func (t *tree) value(e *exec.Evaluator, n nodes.Node) any {
 		return v
 	case *nodes.TestExpression:
 		if n.Test.Name != "" && !every(n.Test.Name[:1], func(r rune) bool { return r == '_' || unicode.IsLetter(r) }) {
-			failf("the name of a test is expected, not %q", n.Test.Name)
+			failf("want the name of a test, not %q", n.Test.Name)
 		}
 		return tested(t.eval(e, n.Expression), t.arguments(e, b, n.Test.Name, n.Test.Args, n.Test.Kwargs))
 	case *nodes.GetItem:
@@ -285,7 +285,7 @@ func (t *tree) value(e *exec.Evaluator, n nodes.Node) any {
 	case *nodes.Call:
 		return t.method(e, n, b)
 	}
-	failf("%T can't be computed", n)
+	failf("%T cannot be computed", n)
 	return nil
 }
 
@@ -297,7 +297,7 @@ func (t *tree) within(at int, f func() any) any {
 		case fault:
 			panic(faultAt{at, v})
 		case runtime.Error: // of the library, or of what was overlooked here
-			panic(faultAt{at, fault("what it does is not supported: " + v.Error())})
+			panic(faultAt{at, fault("the template does something that is not supported: " + v.Error())})
 		default:
 			panic(v)
 		}

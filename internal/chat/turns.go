@@ -6,26 +6,27 @@ import (
 	"unicode/utf8"
 )
 
-// Turn is what the assistant says in one message, as a part of a rendered conversation: from what
-// begins an answer (the generation prompt) to what begins the next message.
+// Turn is the assistant's part of one message in a rendered conversation: from the start of an
+// answer (the generation prompt) to the start of the next message.
 type Turn struct {
-	Message  int // its number, from 0
-	From, To int // bytes of the text
-	// Said is where the message's content ends; what follows up to To is the template's. -1: it is
-	// not known, as where the template writes tool calls after the content.
+	Message  int // number of the message, from 0
+	From, To int // range of bytes in the text
+	// Said is the end of the message's content; the rest, up to To, comes from the template. -1:
+	// unknown, for example if the template writes tool calls after the content.
 	Said int
-	// Marked says that the template has marked the turn with {% generation %}: it is the assistant's
-	// up to To.
+	// Marked says that the template marked the turn with {% generation %}: it belongs to the
+	// assistant up to To.
 	Marked bool
 }
 
-// Turns renders a conversation, as Render does, and says which parts of it are the assistant's.
+// Turns renders a conversation, as Render does, and finds the assistant's parts of it.
 //
-// Where the template has {% generation %}, that says it. Else a turn begins where the messages
-// before it, rendered with the generation prompt, end: what a model is asked with. If the
-// conversation does not begin so, as with a template whose generation prompt begins a thought that it leaves out of
-// earlier answers, the turn begins with its content. A turn ends where the messages up to it,
-// rendered alone, end. Messages that are not to be learned have no turn.
+// If the template has {% generation %}, that determines the parts. Otherwise a turn starts where
+// the messages before it, rendered with the generation prompt, end: the text with which a model is
+// prompted. If the conversation does not start with that text, for example because the generation
+// prompt starts a thought that the template omits from earlier answers, the turn starts with its
+// content. A turn ends where the messages up to it, rendered alone, end. Messages that are not
+// learned have no turn.
 func (t *Template) Turns(messages []Message, o Options) (text string, turns []Turn, err error) {
 	text, marked, err := t.render(messages, o)
 	if err != nil {
@@ -69,12 +70,12 @@ func without(spans []span, turn Turn) []span {
 }
 
 func unclear(i int) error {
-	return fmt.Errorf("%w: the template does not write message %d of the assistant where it can be told from the other messages", ErrRender,
+	return fmt.Errorf("%w: cannot find message %d of the assistant in the rendered conversation: the template does not write it separately from the other messages", ErrRender,
 		i+1)
 }
 
-// mark stands at the end of a message's content, or in its place. No template looks for it, and none
-// trims it.
+// mark stands at the end of a message's content, or in its place. Templates neither search nor trim
+// it.
 const mark = "\uE000\uE001mark\uE001\uE000"
 
 // turn finds the turn of a message in a rendered conversation.
@@ -162,7 +163,7 @@ func (t *Template) compare(turn Turn, text string, messages []Message, i int, o 
 	return turn, nil
 }
 
-// Ending is what the template writes after an answer to messages: "" where that is not known.
+// Ending returns what the template writes after an answer to messages; "" if unknown.
 func (t *Template) Ending(messages []Message, o Options) string {
 	all := append(append([]Message{}, messages...), Message{Role: "assistant", Content: mark})
 	_, after, _ := t.cut(all, len(messages), all[len(messages)], o)
@@ -193,7 +194,7 @@ func commonEnd(a, b string) int {
 	return n
 }
 
-// Names returns those of some variables that the template has.
+// Names returns those of the given variables that occur in the template.
 func (t *Template) Names(of ...string) (names []string) {
 	for _, name := range of {
 		if t.names[name] {

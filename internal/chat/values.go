@@ -331,7 +331,7 @@ func order(op string, a, b any) int {
 	}
 	if !isList || !both {
 		if a == nil || b == nil {
-			failf("an undefined value is compared by %s", op)
+			failf("an undefined value is compared with %s", op)
 		}
 		failf("'%s' not supported between instances of '%s' and '%s'", op, typeName(a), typeName(b))
 	}
@@ -389,7 +389,7 @@ const deepest = 100 // values in one another
 
 func writeRepr(b *strings.Builder, v any, depth int) {
 	if depth > deepest {
-		failf("a value in more than %d others", deepest)
+		failf("a value is nested more than %d deep", deepest)
 	}
 	list := func(open string, items []any, end string) {
 		b.WriteString(open)

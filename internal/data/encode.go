@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// pieceBytes is how much text is encoded at a time, where it may be cut: what bounds the
-// memory for its ids as int32.
+// pieceBytes is how much text is encoded at a time, if it may be cut. It limits the memory for the
+// ids as int32.
 const pieceBytes = 1 << 17
 
-// TextPieces are the parts that a text is encoded in.
+// TextPieces yields the pieces in which a text is encoded.
 func TextPieces(enc Encoder, text []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for len(text) > 0 {
@@ -23,8 +23,8 @@ func TextPieces(enc Encoder, text []byte) iter.Seq[[]byte] {
 	}
 }
 
-// firstPiece is the beginning of a text that is not empty, cut where it may be. A text that
-// can't be cut soon is looked through in steps that double.
+// firstPiece returns the start of a text that is not empty, cut where allowed. If a text has no
+// such place nearby, the search continues in steps of doubled size.
 func firstPiece(enc Encoder, text []byte) []byte {
 	for most := pieceBytes; most < len(text); most *= 2 {
 		if at := enc.Cut(text, most); at > 0 {
@@ -34,11 +34,11 @@ func firstPiece(enc Encoder, text []byte) []byte {
 	return text
 }
 
-// EncodeAll encodes the texts that next gives until it says false, on all cores, and
-// hands each with its ids to take, in order; the ids are take's during the call alone. An
-// error of encoding goes to take, one that take returns ends it all. next and take are never called
-// at the same time, and take is called by the caller's goroutine. At most two texts a core
-// are under way.
+// EncodeAll encodes the texts that next returns, until it returns false, on all cores. It passes
+// each text with its ids to take, in order; take may use the ids only during the call. take also
+// gets errors of encoding; an error that it returns ends everything. next and take are never called
+// at the same time, and take is called on the caller's goroutine. At most two texts per core are in
+// progress.
 func EncodeAll(enc Encoder, next func() ([]byte, bool), take func(text []byte, ids []int32, err error) error) error {
 	type job struct {
 		text []byte
@@ -58,11 +58,11 @@ func EncodeAll(enc Encoder, next func() ([]byte, bool), take func(text []byte, i
 			}
 		})
 	}
-	defer func() { // who returns early leaves nobody at work on what the caller owns
+	defer func() { // after an early return no goroutine may use what the caller owns
 		close(work)
 		workers.Wait()
 	}()
-	var under, free []*job // under: in their order
+	var under, free []*job // under is in order
 	for more := true; more || len(under) > 0; {
 		if more && len(under) < most {
 			var text []byte

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// Exclude parts files into those that are none of others and those that are, under
-// whatever name: a link to a file is that file.
+// Exclude divides files into those that are not among others and those that are, under whatever
+// name: a link to a file is that file.
 func Exclude(files, others []string) (rest, both []string, err error) {
 	infos := make([]os.FileInfo, len(others))
 	for i, name := range others {

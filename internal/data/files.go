@@ -12,37 +12,36 @@ import (
 	"strings"
 )
 
-// anyDepth is the pattern element that stands for any number of folders, also
-// none.
+// anyDepth is the pattern element for any number of folders, including none.
 const anyDepth = "**"
 
-// Files returns the files that match at least one pattern, each once, sorted by
-// the bytes of their paths. An element of a pattern is as in filepath.Match, or
-// "**" for folders of any depth; a "**" at the end stands for all files below.
-// Hidden files match like others. "**" doesn't follow links to folders.
+// Files returns the files that match at least one pattern, each once, sorted by the bytes of their
+// paths. An element of a pattern is as in filepath.Match, or "**" for folders of any depth; a "**"
+// at the end matches all files below. Hidden files match like others. "**" does not follow links to
+// folders.
 //
-// A link to a file is that file. Folders, and what else is no regular file, are skipped. A pattern
-// that matches nothing is an error.
+// A link to a file is that file. Folders, and everything else that is not a regular file, are
+// skipped. A pattern without a match is an error.
 func Files(patterns []string) ([]string, error) {
 	f, err := Find(patterns)
 	return f.Files, err
 }
 
-// Found is what patterns lead to, in the order of Files.
+// Found is what patterns match, in the order of Files.
 type Found struct {
 	Files []string
-	Again []string // further names of files that are in Files: of links, or spelled in another way
-	Other []string // what matches and is no file, each with what it is; folders where no "**" enters them
+	Again []string // further names of the same files: links, or other spellings
+	Other []string // matches that are not files, each with its kind; folders only if no "**" enters them
 }
 
-// All are all names of files.
+// All returns all names of files.
 func (f Found) All() []string {
 	all := slices.Concat(f.Files, f.Again)
 	slices.Sort(all)
 	return all
 }
 
-// Find returns what Files does, with what is left out.
+// Find returns the result of Files together with what it leaves out.
 func Find(patterns []string) (f Found, err error) {
 	m := make(matches)
 	for _, pattern := range patterns {
@@ -73,7 +72,7 @@ func Find(patterns []string) (f Found, err error) {
 	return f, nil
 }
 
-// matches are names that patterns lead to, with what they are where they are no files.
+// matches are the matched names; for those that are not files, with their kind.
 type matches map[string]string
 
 func (m matches) files() (n int) {
@@ -95,11 +94,11 @@ func (m matches) match(pattern string) error {
 	if !special(pattern) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("the file %q does not exist (working directory %s)", pattern, workingDir())
+			return fmt.Errorf("the file %q does not exist (working folder %s)", pattern, workingDir())
 		case err != nil:
 			return fmt.Errorf("data file: %w", plainError(err))
 		case info.IsDir():
-			return fmt.Errorf("%q is a folder: for all files in it write %q", pattern, filepath.ToSlash(filepath.Join(pattern, anyDepth)))
+			return fmt.Errorf("%q is a folder: to use all files in it, write %q", pattern, filepath.ToSlash(filepath.Join(pattern, anyDepth)))
 		default:
 			return fmt.Errorf("%q is not a regular file", pattern)
 		}
@@ -127,7 +126,7 @@ func (m matches) match(pattern string) error {
 		return fmt.Errorf("the pattern %q: %w", pattern, plainError(err))
 	}
 	if found.files() == 0 {
-		return fmt.Errorf("the pattern %q matches no file (working directory %s)", pattern, workingDir())
+		return fmt.Errorf("the pattern %q matches no file (working folder %s)", pattern, workingDir())
 	}
 	for name, kind := range found {
 		if kind != folder || !slices.Contains(elements, anyDepth) {
@@ -137,11 +136,11 @@ func (m matches) match(pattern string) error {
 	return nil
 }
 
-// walk adds the files below dir that the pattern's elements lead to. A dir that is no folder has
-// none. (bmatcuk/doublestar v4.10 was tried. It follows links everywhere, and fails where they lead
-// round in circles under "**", or with WithNoFollow nowhere: then "*/1.txt" does not enter a linked
-// folder, and data often lie on another disk. And braces would change what patterns of runs that
-// have begun stand for.)
+// walk adds the files below dir that match the pattern's elements; a dir that is not a folder has
+// none. (bmatcuk/doublestar v4.10 was tried. It follows links everywhere, and fails if they form a
+// circle under "**". With WithNoFollow it follows none: then "*/1.txt" does not enter a linked
+// folder, and data are often on another disk. Braces would also change the meaning of patterns in
+// existing runs.)
 func walk(dir string, elements []string, found matches) error {
 	switch info, err := os.Stat(orHere(dir)); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -184,10 +183,10 @@ func walk(dir string, elements []string, found matches) error {
 	return nil
 }
 
-// folder is what a folder is called.
+// folder is the kind of a folder.
 const folder = "a folder"
 
-// step adds path if it ends the pattern, and walks on otherwise.
+// step adds path if the pattern ends here, and otherwise continues the walk.
 func step(path string, rest []string, found matches) error {
 	if len(rest) > 0 {
 		return walk(path, rest, found)
@@ -195,7 +194,7 @@ func step(path string, rest []string, found matches) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(path); err == nil { // such as an editor's lock
-			found[path] = "a link to nothing"
+			found[path] = "a broken link"
 		}
 		return nil
 	}
@@ -217,12 +216,12 @@ func step(path string, rest []string, found matches) error {
 	return nil
 }
 
-// special reports whether filepath.Match sees more than plain characters.
+// special reports whether filepath.Match treats s as more than plain characters.
 func special(s string) bool {
 	return strings.ContainsAny(s, `*?[`) || runtime.GOOS != "windows" && strings.Contains(s, `\`)
 }
 
-// orHere keeps paths relative to the working directory free of a leading "./".
+// orHere keeps relative paths free of a leading "./".
 func orHere(dir string) string {
 	if dir == "" {
 		return "."

@@ -92,7 +92,7 @@ func TestFind(t *testing.T) {
 		{[]string{"b.txt", "./b.txt"}, []string{"b.txt"}, nil, nil},
 		{[]string{"b.txt", filepath.Join(dir, "b.txt")}, []string{filepath.Join(dir, "b.txt")}, []string{"b.txt"}, nil},
 		{[]string{"b.txt", "*.txt"}, []string{"a.txt", "b.txt"}, []string{"a2.txt", "a3.txt"},
-			[]string{`"folder.txt" (a folder)`, `"gone.txt" (a link to nothing)`}},
+			[]string{`"folder.txt" (a folder)`, `"gone.txt" (a broken link)`}},
 		{[]string{"*/1.txt"}, []string{"far/1.txt"}, []string{"x/1.txt"}, nil},
 		{[]string{"x/**"}, []string{"x/1.txt", "x/y.txt/2.txt"}, nil, nil},
 		{[]string{"x/**/*.txt"}, []string{"x/1.txt", "x/y.txt/2.txt"}, nil, nil},

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// gzipped reads the members of a gzip file one after the other. Zeros after the last one are padding, which gzip
-// and Python skip, too.
+// gzipped reads the members of a gzip file one after the other. Zeros after the last one are
+// padding, which gzip and Python skip, too.
 type gzipped struct {
 	in     *bufio.Reader
 	member *gzip.Reader
@@ -38,7 +38,7 @@ func (g *gzipped) Read(p []byte) (n int, err error) {
 	}
 }
 
-// next begins the next member. After padding there is none.
+// next starts the next member. After padding there is none.
 func (g *gzipped) next() error {
 	padded := false
 	for {

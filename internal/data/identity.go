@@ -10,20 +10,20 @@ import (
 	"sort"
 )
 
-// Identity tells whether files have the content that they had before, whatever they are
-// called now and wherever they lie; or whether samples do (see package samples).
+// Identity tells whether files have the same content as before, whatever their names and places; or
+// whether samples do (see package samples).
 type Identity struct {
 	Files     int     `json:"files"`
-	Samples   int64   `json:"samples,omitempty"`    // of data that is known by samples, which has no Files
-	FileBytes []int64 `json:"file_bytes,omitempty"` // of each, in their order; left out above 64 files
+	Samples   int64   `json:"samples,omitempty"`    // for data that consists of samples, which has no Files
+	FileBytes []int64 `json:"file_bytes,omitempty"` // of each file, in order; omitted above 64 files
 	Bytes     int64   `json:"bytes"`
-	// SHA256 is that of every file's size and content in their order. Above a gibibyte
-	// the contents are sampled: blocks from all over them stand for the rest.
+	// SHA256 is the hash of every file's size and content, in order. Above a gibibyte the contents
+	// are sampled: blocks spread over them represent the rest.
 	SHA256  string `json:"sha256"`
 	Sampled bool   `json:"sampled"`
 }
 
-// What an Identity reads and lists.
+// Limits of what an Identity reads and lists.
 const (
 	wholeBytesMax    = 1 << 30 // larger files are sampled
 	sampleBlocks     = 4096
@@ -34,13 +34,13 @@ const (
 // contents reads files for their Identity.
 type contents struct {
 	bytes []int64 // of each file
-	// hash adds bytes [from, to) of a file to a hash.
+	// hash adds the bytes [from, to) of a file to a hash.
 	hash func(h hash.Hash, file int, from, to int64) error
 }
 
 func (c contents) identity() (Identity, error) { return c.identityUpTo(wholeBytesMax) }
 
-// identityUpTo samples files of more bytes together than are given.
+// identityUpTo samples files that have more than wholeBytes bytes together.
 func (c contents) identityUpTo(wholeBytes int64) (Identity, error) {
 	id := Identity{Files: len(c.bytes)}
 	starts := make([]int64, len(c.bytes))
@@ -72,7 +72,7 @@ func number(h hash.Hash, n int64) {
 	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n)))
 }
 
-// between hashes the bytes from begin to end of all files, one behind the other.
+// between hashes the bytes [begin, end) of all files, one after the other.
 func (c contents) between(h hash.Hash, starts []int64, begin, end int64) error {
 	i := sort.Search(len(starts), func(i int) bool { return starts[i] > begin }) - 1
 	for ; i >= 0 && i < len(starts) && starts[i] < end; i++ {
@@ -83,25 +83,25 @@ func (c contents) between(h hash.Hash, starts []int64, begin, end int64) error {
 	return nil
 }
 
-// Difference says in a few words how other differs, and nothing where it doesn't.
+// Difference describes briefly how other differs; "" if it does not.
 func (id Identity) Difference(other Identity) string {
 	if id.Files == other.Files && id.Samples == other.Samples && id.Bytes == other.Bytes && id.SHA256 == other.SHA256 {
 		return ""
 	}
 	if id.Files == other.Files {
 		if !slices.Equal(id.FileBytes, other.FileBytes) && slices.Equal(sorted(id.FileBytes), sorted(other.FileBytes)) {
-			return fmt.Sprintf("%s, whose sizes are in another order than before: files are taken in the order of their paths", id.size())
+			return fmt.Sprintf("%s, whose sizes are in another order than before: files are read in the order of their paths", id.size())
 		}
 		for i := range min(len(id.FileBytes), len(other.FileBytes)) {
 			if was, is := id.FileBytes[i], other.FileBytes[i]; was != is {
-				return fmt.Sprintf("file %d of %d had %d bytes, now it has %d", i+1, id.Files, was, is)
+				return fmt.Sprintf("file %d of %d had %d bytes and now has %d", i+1, id.Files, was, is)
 			}
 		}
 	}
 	if id.Files != other.Files || id.Samples != other.Samples || id.Bytes != other.Bytes {
-		return fmt.Sprintf("%s then, %s now", id.size(), other.size())
+		return fmt.Sprintf("%s before, %s now", id.size(), other.size())
 	}
-	return fmt.Sprintf("%s as before, but other content: SHA-256 %.12s… then, %.12s… now", id.size(), id.SHA256, other.SHA256)
+	return fmt.Sprintf("%s as before, but with other content: SHA-256 %.12s… before, %.12s… now", id.size(), id.SHA256, other.SHA256)
 }
 
 func sorted(of []int64) []int64 {
@@ -112,10 +112,10 @@ func sorted(of []int64) []int64 {
 
 func (id Identity) size() string {
 	if id.Files == 0 && id.Samples > 0 {
-		return fmt.Sprintf("%d samples of %d bytes together", id.Samples, id.Bytes)
+		return fmt.Sprintf("%d samples of %d bytes in total", id.Samples, id.Bytes)
 	}
 	if id.Files == 1 {
 		return fmt.Sprintf("1 file of %d bytes", id.Bytes)
 	}
-	return fmt.Sprintf("%d files of %d bytes together", id.Files, id.Bytes)
+	return fmt.Sprintf("%d files of %d bytes in total", id.Files, id.Bytes)
 }

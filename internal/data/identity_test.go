@@ -40,12 +40,12 @@ func TestIdentity(t *testing.T) {
 		says  string // "": the same
 	}{
 		{"the same", text("abc", "defgh"), ""},
-		{"a byte", text("abc", "defgX"), "2 files of 8 bytes together as before, but other content: SHA-256 " + a.SHA256[:12]},
-		{"a border", text("abcd", "efgh"), "file 1 of 2 had 3 bytes, now it has 4"},
-		{"the order", text("defgh", "abc"), "2 files of 8 bytes together, whose sizes are in another order"},
-		{"a file more", text("abc", "defgh", ""), "2 files of 8 bytes together then, 3 files of 8 bytes together now"},
-		{"a file", text("abcdefgh"), "2 files of 8 bytes together then, 1 file of 8 bytes now"},
-		{"more", text("abc", "defghi"), "file 2 of 2 had 5 bytes, now it has 6"},
+		{"a byte", text("abc", "defgX"), "2 files of 8 bytes in total as before, but with other content: SHA-256 " + a.SHA256[:12]},
+		{"a border", text("abcd", "efgh"), "file 1 of 2 had 3 bytes and now has 4"},
+		{"the order", text("defgh", "abc"), "2 files of 8 bytes in total, whose sizes are in another order"},
+		{"a file more", text("abc", "defgh", ""), "2 files of 8 bytes in total before, 3 files of 8 bytes in total now"},
+		{"a file", text("abcdefgh"), "2 files of 8 bytes in total before, 1 file of 8 bytes now"},
+		{"more", text("abc", "defghi"), "file 2 of 2 had 5 bytes and now has 6"},
 		{"nothing", text(), "0 files of 0 bytes"},
 	} {
 		if got := a.Difference(tt.other); !strings.Contains(got, tt.says) || (got == "") != (tt.says == "") {
@@ -56,8 +56,8 @@ func TestIdentity(t *testing.T) {
 	rows := Identity{Samples: 3, Bytes: 12, SHA256: a.SHA256}
 	for says, other := range map[string]Identity{
 		"": rows,
-		"3 samples of 12 bytes together then, 4 samples of 16 bytes together now": {Samples: 4, Bytes: 16, SHA256: a.SHA256},
-		"3 samples of 12 bytes together then, 2 files of 8 bytes together now":    a,
+		"3 samples of 12 bytes in total before, 4 samples of 16 bytes in total now": {Samples: 4, Bytes: 16, SHA256: a.SHA256},
+		"3 samples of 12 bytes in total before, 2 files of 8 bytes in total now":    a,
 	} {
 		if got := rows.Difference(other); got != says {
 			t.Errorf("samples: %q, want %q", got, says)

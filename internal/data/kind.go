@@ -9,25 +9,25 @@ import (
 	"unicode/utf8"
 )
 
-// ErrNotText is in the chain of an error about a file that is no text in UTF-8.
-var ErrNotText = errors.New("not a text in UTF-8")
+// ErrNotText: a file is not UTF-8 text.
+var ErrNotText = errors.New("not UTF-8 text")
 
-// headBytes is how much of a file's beginning says what it is.
+// headBytes is how much of a file's start identifies its format.
 const headBytes = 4096
 
-// byteOrderMark may begin a text in UTF-8, and is no part of it.
+// byteOrderMark may precede a UTF-8 text and is not part of it.
 var byteOrderMark = []byte("\ufeff")
 
-// kinds are formats that are no text, by what files of them begin with.
+// kinds are formats other than text, by the start of their files.
 var kinds = []struct{ at, is, name string }{
-	{"", "PK\x03\x04", "a ZIP archive, as office documents (.docx, .xlsx, .odt, .epub) are"},
-	{"", "PK\x05\x06", "a ZIP archive, which is empty"},
-	{"", "BZh", "compressed by bzip2"},
-	{"", "\xfd7zXZ\x00", "compressed by xz"},
+	{"", "PK\x03\x04", "a ZIP archive, such as an office document (.docx, .xlsx, .odt, .epub)"},
+	{"", "PK\x05\x06", "an empty ZIP archive"},
+	{"", "BZh", "compressed with bzip2"},
+	{"", "\xfd7zXZ\x00", "compressed with xz"},
 	{"", "7z\xbc\xaf\x27\x1c", "a 7z archive"},
-	{"", "\x04\x22\x4d\x18", "compressed by LZ4"},
-	{"", "\x5d\x00\x00", "compressed by LZMA"},
-	{"", "\x1f\x9d", "compressed by compress (.Z)"},
+	{"", "\x04\x22\x4d\x18", "compressed with LZ4"},
+	{"", "\x5d\x00\x00", "compressed with LZMA"},
+	{"", "\x1f\x9d", "compressed with compress (.Z)"},
 	{"", "Rar!\x1a\x07", "a RAR archive"},
 	{"", "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an office document (.doc, .xls, .ppt)"},
 	{"", "%PDF-", "a PDF document"},
@@ -50,16 +50,16 @@ var kinds = []struct{ at, is, name string }{
 const (
 	tarAt  = 257
 	tarIs  = "ustar"
-	utf16L = "a text in UTF-16 (little-endian)"
-	utf16B = "a text in UTF-16 (big-endian)"
+	utf16L = "UTF-16 text (little-endian)"
+	utf16B = "UTF-16 text (big-endian)"
 )
 
-// kindOf names what a file is by its beginning, where that is no text in UTF-8; "": it may be one.
+// kindOf identifies a file by its start, if that is not UTF-8 text; "": it may be text.
 func kindOf(head []byte) string {
 	begins := func(with string) bool { return bytes.HasPrefix(head, []byte(with)) }
 	switch {
 	case begins("\xff\xfe\x00\x00"), begins("\x00\x00\xfe\xff"):
-		return "a text in UTF-32"
+		return "UTF-32 text"
 	case begins("\xff\xfe"):
 		return utf16L
 	case begins("\xfe\xff"):
@@ -76,13 +76,14 @@ func kindOf(head []byte) string {
 	return utf16ByZeros(head)
 }
 
-// proseWith reports whether what a text might begin with, such as GIF8, is followed by text here.
+// proseWith reports whether something with which a text might start, such as GIF8, is followed by
+// text here.
 func proseWith(magic string, head []byte) bool {
 	return utf8.ValidString(magic) && !strings.ContainsFunc(magic, func(r rune) bool { return r < ' ' }) && utf8Prefix(head) &&
 		bytes.IndexByte(head, 0) < 0 && magic != "%PDF-" && magic != "{\\rtf"
 }
 
-// utf8Prefix reports whether the beginning of a file is UTF-8, but for a character that it is cut in.
+// utf8Prefix reports whether the start of a file is UTF-8, except for a truncated last character.
 func utf8Prefix(head []byte) bool {
 	for range utf8.UTFMax {
 		if utf8.Valid(head) {
@@ -96,7 +97,8 @@ func utf8Prefix(head []byte) bool {
 	return false
 }
 
-// utf16ByZeros finds UTF-16 without a byte order mark: of Latin letters every second byte is zero.
+// utf16ByZeros detects UTF-16 without a byte order mark: with Latin letters every second byte is
+// zero.
 func utf16ByZeros(head []byte) string {
 	var zeros [2]int
 	for i, b := range head {
@@ -115,15 +117,15 @@ func utf16ByZeros(head []byte) string {
 	return ""
 }
 
-// NotText is an error about a file whose beginning is that of another format than text in UTF-8; nil: it may be
+// NotText returns an error if a file's start shows another format than UTF-8 text; nil: it may be
 // text.
 func NotText(name string, head []byte) error {
 	kind := kindOf(head[:min(len(head), headBytes)])
 	if kind == "" {
 		return nil
 	}
-	how := "unpack it, or save its text as UTF-8"
-	if strings.HasPrefix(kind, "a text") {
+	how := "decompress it, or save its text as UTF-8"
+	if strings.HasPrefix(kind, "UTF-") {
 		how = "convert it: iconv -f UTF-16 -t UTF-8 " + plain(filepath.Base(name))
 		if strings.Contains(kind, "UTF-32") {
 			how = strings.Replace(how, "UTF-16", "UTF-32", 1)
@@ -132,13 +134,14 @@ func NotText(name string, head []byte) error {
 	return fmt.Errorf("%s is %s: %w: %s", plain(name), kind, ErrNotText, how)
 }
 
-// notUTF8 finds the first byte of a text that is not UTF-8, and says why. It is as fast as the memory.
+// notUTF8 finds the first byte of a text that is not UTF-8, and explains it. It is limited only by
+// memory bandwidth.
 func notUTF8(text []byte) (at int, err error) {
 	if utf8.Valid(text) {
 		return 0, nil
 	}
 	for at < len(text) {
-		// Whole blocks first: one by one takes ten times as long.
+		// Whole blocks first: character by character takes ten times as long.
 		const block = 1 << 16
 		if end := min(len(text), at+block); utf8.Valid(text[at:end]) {
 			at = end
@@ -150,10 +153,10 @@ func notUTF8(text []byte) (at int, err error) {
 		}
 		at += size
 	}
-	why := "is the text in Latin-1 or Windows-1252? Convert it: iconv -f WINDOWS-1252 -t UTF-8"
+	why := "the text may be Latin-1 or Windows-1252; convert it with iconv -f WINDOWS-1252 -t UTF-8"
 	if len(text)-at < utf8.UTFMax && !utf8.FullRune(text[at:]) {
-		why = "the file ends within a character: is it cut short?"
+		why = "the file ends within a character and may be truncated"
 	}
-	return at, fmt.Errorf("%w: %#02x is no character there; %s. To train on the bytes as they are, set data.invalid_utf8 = \"bytes\"",
+	return at, fmt.Errorf("%w: %#02x is not a valid character; %s. To train on the raw bytes, set data.invalid_utf8 = \"bytes\"",
 		ErrNotText, text[at], why)
 }

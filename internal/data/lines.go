@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// MaxLineBytes is the longest line that Lines gives: one that is longer is no document but
-// another kind of file.
+// MaxLineBytes is the longest line that Lines accepts: a longer one shows that the file is not
+// text.
 const MaxLineBytes = 64 << 20
 
-// Lines calls line with every line of the files that is not blank, without its end, with where it stands:
-// rows count from 1. What it gives is the text itself, not a copy.
+// Lines calls line with every line of the files that is not blank, without its line end, and with its
+// place: rows count from 1. The text is not a copy.
 func (t *Text) Lines(line func(file string, row int, text []byte) error) error {
 	for i := range t.starts {
 		at, end := t.span(i)
@@ -20,7 +20,7 @@ func (t *Text) Lines(line func(file string, row int, text []byte) error) error {
 				next = at + n + 1
 			}
 			if next-at > MaxLineBytes {
-				return fmt.Errorf("%s, row %d: it has %d bytes, more than %d", plain(t.files[i]), row, next-at, MaxLineBytes)
+				return fmt.Errorf("%s, row %d: it has %d bytes; the limit is %d", plain(t.files[i]), row, next-at, MaxLineBytes)
 			}
 			if text := bytes.TrimRight(t.bytes[at:next], "\r\n"); len(bytes.TrimSpace(text)) > 0 {
 				if err := line(t.files[i], row, text); err != nil {

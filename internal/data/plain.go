@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// plain quotes a file's name where it could break a message's line or steer a terminal:
-// a pattern matches names that nobody has seen.
+// plain quotes a file's name if it could break a message's line or control a terminal: a pattern
+// may match any name.
 func plain(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(name)
@@ -17,7 +17,7 @@ func plain(name string) string {
 	return name
 }
 
-// plainError does so for the name in an error of the system's.
+// plainError does this for the name in an error of the system.
 func plainError(err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
@@ -26,5 +26,5 @@ func plainError(err error) error {
 	return err
 }
 
-// Plain is a file's name for a message.
+// Plain returns a file's name for a message.
 func Plain(name string) string { return plain(name) }

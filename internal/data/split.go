@@ -9,36 +9,35 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/rng"
 )
 
-// Ways to part the validation text from the training text.
+// The ways to separate the validation text from the training text.
 const (
-	// Blocks takes it in blocks from all over the corpus, so that it is like what is
-	// trained on.
+	// Blocks takes validation text in blocks spread over the corpus, so that it resembles the
+	// training text.
 	Blocks = "blocks"
-	// Tail takes the last part.
+	// Tail takes the end of the corpus.
 	Tail = "tail"
 )
 
-// Limits of a split in blocks: their number, and the least of their tokens. There are
-// fewer of them in a short text. Nothing is lost between a block and the text around it:
-// a training window may span the place that a block was taken from, as it may span the
-// end of a file.
+// Limits of a split in blocks: the number of blocks, and their smallest number of tokens. A short
+// text has fewer blocks. Nothing is lost between a block and the text around it: a training window
+// may span the place of a block, as it may span the end of a file.
 const (
 	blocksMax   = 64
 	blockTokens = 4096
 )
 
-// Split cuts a corpus in two: valFraction of its ids is for validation, in one of the
-// ways above. Where the parts lie follows from the corpus' length and valFraction alone.
-// Both read from c, which stays the caller's to close; their own Close does nothing.
+// Split divides a corpus in two: valFraction of its ids is for validation, in one of the ways
+// above. The places of the parts depend only on the corpus' length and valFraction. Both parts read
+// from c, which the caller closes; their own Close does nothing.
 func Split(c Corpus, how string, valFraction float64) (train, val Corpus, err error) {
-	if inside := valFraction > 0 && valFraction < 1; !inside { // NaN isn't either
-		return nil, nil, fmt.Errorf("the validation part must be more than 0 and less than 1, not %g", valFraction)
+	if inside := valFraction > 0 && valFraction < 1; !inside { // also refuses NaN
+		return nil, nil, fmt.Errorf("the validation fraction is %g: it must be above 0 and below 1", valFraction)
 	}
 	n := c.Len()
 	cut := int64(float64(n) * (1 - valFraction))
 	if cut < 1 || cut >= n {
 		return nil, nil,
-			fmt.Errorf("%w: a validation part of %g of %d tokens leaves %d for training and %d for validation: use more text or another val_fraction",
+			fmt.Errorf("%w: a validation fraction of %g of %d tokens leaves %d for training and %d for validation: use more text or another val_fraction",
 				ErrTooShort, valFraction, n, cut, n-cut)
 	}
 	var taken []Piece
@@ -53,10 +52,10 @@ func Split(c Corpus, how string, valFraction float64) (train, val Corpus, err er
 	return newPart(c, around(taken, n)), newPart(c, taken), nil
 }
 
-// blocks draws where the blocks lie: one in each of as many equal stretches of the n
-// ids, with valLen ids together.
+// blocks draws the places of the blocks: one in each of as many equal stretches of the n ids, with
+// valLen ids in total.
 func blocks(n, valLen int64) []Piece {
-	key := rng.NewKey(0, rng.StringStream("validation blocks")) // no run's seed: every run is validated on the same text
+	key := rng.NewKey(0, rng.StringStream("validation blocks")) // not a run's seed: every run is validated on the same text
 	count := min(max(valLen/blockTokens, 1), blocksMax)
 	var all []Piece
 	for i := range count {
@@ -68,15 +67,14 @@ func blocks(n, valLen int64) []Piece {
 	return all
 }
 
-// share is i·n/count, rounded down, for i up to count; the product may be larger than an
-// int64.
+// share returns i·n/count, rounded down, for i up to count; the product may overflow an int64.
 func share(n, i, count int64) int64 {
 	high, low := bits.Mul64(uint64(n), uint64(i))
 	quotient, _ := bits.Div64(high, low, uint64(count))
 	return int64(quotient)
 }
 
-// around are the pieces of n ids that others leave.
+// around returns the pieces of n ids that are not taken.
 func around(taken []Piece, n int64) []Piece {
 	var rest []Piece
 	at := int64(0)
@@ -89,11 +87,11 @@ func around(taken []Piece, n int64) []Piece {
 	return rest
 }
 
-// Piece is a run of Len neighbouring ids from position Off on.
+// Piece is a range of Len consecutive ids starting at position Off.
 type Piece struct{ Off, Len int64 }
 
-// Pieces are the runs of text, one behind the other, that a corpus consists of: a part
-// that was taken from several places of another corpus has several.
+// Pieces returns the ranges of text of which a corpus consists, one after the other: a part taken
+// from several places of another corpus has several.
 func Pieces(c Corpus) []Piece {
 	p, ok := c.(*part)
 	if !ok {
@@ -106,11 +104,11 @@ func Pieces(c Corpus) []Piece {
 	return all
 }
 
-// part are pieces of a corpus, joined.
+// part joins pieces of a corpus.
 type part struct {
 	of     Corpus
-	pieces []Piece // of it
-	starts []int64 // of each, in the part
+	pieces []Piece // pieces of the corpus
+	starts []int64 // start of each piece in the part
 	n      int64
 }
 

@@ -11,34 +11,34 @@ import (
 	"slices"
 )
 
-// Document is a text of its own as token ids.
+// Document is a separate text as token ids.
 type Document struct {
 	IDs   []int32
-	Learn []bool // of each id
+	Learn []bool // for each id: it is learned
 	Text  bool   // all of it is learned, and it may be joined with others
 
-	File string // that it is from, and its row there; not stored: the same text may lie elsewhere
+	File string // its file and row; not stored, since the same text may be elsewhere
 	Row  int
 }
 
-// ErrStored is in the chain of an error about stored ids that are of something else, or damaged.
+// ErrStored: stored ids belong to something else, or are damaged.
 var ErrStored = errors.New("not the stored token ids")
 
-// A file of stored ids is, in little-endian numbers:
+// A file of stored ids has the following form, with little-endian numbers:
 //
 //	magic     16 bytes
-//	key       32 bytes: the digest of what the ids were made of
+//	key       32 bytes: the digest of what the ids were made from
 //	kind      1 byte: a corpus or documents
 //	idBytes   1 byte: 1, 2 or 4
 //	zeros     6 bytes
 //	ids       8 bytes: their number
-//	documents 8 bytes: their number; 0 of a corpus
+//	documents 8 bytes: their number; 0 for a corpus
 //	lengths   8 bytes for each document; the highest bit is Text
-//	learn     1 byte for each id; of documents alone
+//	learn     1 byte for each id; only for documents
 //	ids       idBytes for each
-//	checksum  4 bytes: the CRC-32C of all before
+//	checksum  4 bytes: the CRC-32C of everything before it
 //
-// So its length follows from its beginning, and is compared before anything is allocated.
+// So its length follows from its header, and is checked before anything is allocated.
 const (
 	storedMagic  = "troupe ids v1\n\x00\x00"
 	storedHeader = 72
@@ -52,7 +52,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// StoredKey is the digest of what ids were made of.
+// StoredKey is the digest of what ids were made from.
 type StoredKey [32]byte
 
 func idBytesFor(vocab int) int {
@@ -181,7 +181,7 @@ func (s *storedReader) read(n int) ([]byte, error) {
 	return s.buf, nil
 }
 
-// stored is what a header says.
+// stored is the content of a header.
 type stored struct {
 	kind           byte
 	idBytes        int
@@ -194,12 +194,13 @@ func (s *storedReader) header(key StoredKey, kind byte, vocab int, size int64) (
 		return h, err
 	}
 	if string(b[:16]) != storedMagic || !bytes.Equal(b[16:48], key[:]) || b[48] != kind || !bytes.Equal(b[50:56], make([]byte, 6)) {
-		return h, fmt.Errorf("%w: they are of another text, tokenizer or version", ErrStored)
+		return h, fmt.Errorf("%w: they belong to another text, tokenizer or version", ErrStored)
 	}
 	h = stored{kind: b[48], idBytes: int(b[49]), ids: int64(binary.LittleEndian.Uint64(b[56:])),
 		documents: int64(binary.LittleEndian.Uint64(b[64:]))}
 	if h.idBytes != idBytesFor(vocab) {
-		return h, fmt.Errorf("%w: ids have %d bytes, with a vocabulary of %d they have %d", ErrStored, h.idBytes, vocab, idBytesFor(vocab))
+		return h, fmt.Errorf("%w: ids have %d bytes, but with a vocabulary of %d they must have %d", ErrStored, h.idBytes, vocab,
+			idBytesFor(vocab))
 	}
 	// No product below overflows.
 	const most = 1 << 48
@@ -208,12 +209,12 @@ func (s *storedReader) header(key StoredKey, kind byte, vocab int, size int64) (
 		each++
 	}
 	if h.ids < 0 || h.ids > most || h.documents < 0 || h.documents > most || want+8*h.documents+each*h.ids != size {
-		return h, fmt.Errorf("%w: the file has %d bytes, which is not what %d ids in %d documents take", ErrStored, size, h.ids, h.documents)
+		return h, fmt.Errorf("%w: the file has %d bytes, which does not match %d ids in %d documents", ErrStored, size, h.ids, h.documents)
 	}
 	return h, nil
 }
 
-// take calls give with the ids in pieces, widened.
+// take passes the ids in pieces to give, as int32.
 func (s *storedReader) take(h stored, vocab int, n int64, give func([]int32) error) error {
 	var wide [storedPiece]int32
 	for n > 0 {
@@ -233,7 +234,7 @@ func (s *storedReader) take(h stored, vocab int, n int64, give func([]int32) err
 				id = binary.LittleEndian.Uint32(b[4*i:])
 			}
 			if int64(id) >= int64(vocab) {
-				return fmt.Errorf("%w: id %d, but the vocabulary has %d", ErrStored, id, vocab)
+				return fmt.Errorf("%w: found id %d, but the vocabulary has %d ids", ErrStored, id, vocab)
 			}
 			wide[i] = int32(id)
 		}
@@ -252,12 +253,13 @@ func (s *storedReader) end() error {
 		return err
 	}
 	if got := binary.LittleEndian.Uint32(b); got != sum {
-		return fmt.Errorf("%w: the checksum is %08x, that of the content %08x", ErrStored, got, sum)
+		return fmt.Errorf("%w: the checksum is %08x, but the content has %08x", ErrStored, got, sum)
 	}
 	return nil
 }
 
-// ReadCorpus reads a corpus from the size bytes that WriteCorpus wrote for the same key and vocabulary.
+// ReadCorpus reads a corpus from the size bytes that WriteCorpus wrote for the same key and
+// vocabulary.
 func ReadCorpus(r io.Reader, size int64, key StoredKey, vocab int) (Corpus, error) {
 	switch {
 	case vocab <= 1<<8:
@@ -275,7 +277,7 @@ func readCorpus[ID uint8 | uint16 | int32](r io.Reader, size int64, key StoredKe
 		return nil, err
 	}
 	if h.documents != 0 {
-		return nil, fmt.Errorf("%w: a corpus has no documents, not %d", ErrStored, h.documents)
+		return nil, fmt.Errorf("%w: a corpus cannot have %d documents", ErrStored, h.documents)
 	}
 	c := make(inMemory[ID], 0, h.ids)
 	if err := s.take(h, vocab, h.ids, func(ids []int32) error {
@@ -307,12 +309,12 @@ func ReadDocuments(r io.Reader, size int64, key StoredKey, vocab int) ([]Documen
 		n := binary.LittleEndian.Uint64(b)
 		docs[i].Text = n&storedText != 0
 		if lens[i] = int64(n &^ storedText); lens[i] > left {
-			return nil, fmt.Errorf("%w: document %d has %d ids where %d are left", ErrStored, i, lens[i], left)
+			return nil, fmt.Errorf("%w: document %d has %d ids, but only %d are left", ErrStored, i, lens[i], left)
 		}
 		left -= lens[i]
 	}
 	if left != 0 {
-		return nil, fmt.Errorf("%w: %d ids are of no document", ErrStored, left)
+		return nil, fmt.Errorf("%w: %d ids belong to no document", ErrStored, left)
 	}
 	for at := 0; at < len(learn); at += storedPiece {
 		part := learn[at:min(at+storedPiece, len(learn))]

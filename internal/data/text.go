@@ -13,32 +13,30 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 )
 
-// Encoder is what a text is encoded with. It is safe for concurrent use.
+// Encoder encodes text. It is safe for concurrent use.
 type Encoder interface {
-	// Vocab is the number of ids: they lie in [0, Vocab).
+	// Vocab returns the number of ids: they lie in [0, Vocab).
 	Vocab() int
-	// AppendEncode appends the ids of a text to dst. An error that has the
-	// methods ByteOffset() int and Unwrap() error is reported at its place in
-	// the file.
+	// AppendEncode appends the ids of a text to dst. An error with the methods ByteOffset() int and
+	// Unwrap() error is reported with its place in the file.
 	AppendEncode(dst []int32, text []byte) ([]int32, error)
-	// Cut returns a place in a text of more than most bytes, at most that far from its
-	// beginning, at which it may be cut: encoding both parts gives the ids of the
-	// whole. 0: there is none.
+	// Cut returns a place in a text of more than most bytes, at most that far from its start, at
+	// which it may be cut: encoding both parts gives the ids of the whole. 0: there is none.
 	Cut(text []byte, most int) int
 }
 
-// Text is the content of files, one behind the other.
+// Text is the content of files, one after the other.
 type Text struct {
 	bytes  []byte
 	files  []string
-	starts []int // of each file in bytes
+	starts []int // start of each file, in bytes
 	skips  []int // bytes of each file's content before its text: a byte order mark
 }
 
-// ReadText reads files whole, in their order; the text stays in memory, and its
-// size is limited by that alone. Of files that gzip or zstd has compressed it reads the content. A
-// byte order mark at the beginning of a file is no part of its text. What is no text in UTF-8 is
-// ErrNotText, with its file and place.
+// ReadText reads whole files, in order. The text stays in memory, which is the only limit of its
+// size. It decompresses files that were compressed with gzip or zstd. A byte order mark at the
+// start of a file is not part of its text. Anything but UTF-8 text is ErrNotText, with file and
+// place.
 func ReadText(files []string) (*Text, error) {
 	t, err := readFiles(files, NotText)
 	if err != nil {
@@ -47,7 +45,7 @@ func ReadText(files []string) (*Text, error) {
 	return t, t.checkUTF8()
 }
 
-// checkUTF8 is an error about the first byte that is not UTF-8, with its place.
+// checkUTF8 returns an error for the first byte that is not UTF-8, with its place.
 func (t *Text) checkUTF8() error {
 	for i, name := range t.files {
 		begin, end := t.span(i)
@@ -59,7 +57,8 @@ func (t *Text) checkUTF8() error {
 	return nil
 }
 
-// TextOf is the text of a file's content, as ReadText has it; of one that is no file, such as the standard input.
+// TextOf returns the text of a file's content, as ReadText does, for content that is not in a file,
+// such as standard input.
 func TextOf(name string, content []byte) ([]byte, error) {
 	if err := NotText(name, content); err != nil {
 		return nil, err
@@ -69,18 +68,18 @@ func TextOf(name string, content []byte) ([]byte, error) {
 	return t.bytes, t.checkUTF8()
 }
 
-// ReadBytes is ReadText of what need not be text.
+// ReadBytes is ReadText for content that need not be text.
 func ReadBytes(files []string) (*Text, error) {
 	return readFiles(files, func(string, []byte) error { return nil })
 }
 
 // filePart is a file's part of a text.
 type filePart struct {
-	size, skip int    // bytes of its text, and before it
-	content    []byte // of a compressed file; nil: the text is in the file
+	size, skip int    // bytes of its text, and bytes before it
+	content    []byte // content of a compressed file; nil: the text is in the file
 }
 
-// look says what a file has to give, of at most most bytes. check judges the beginning of its content.
+// look examines a file that may add at most most bytes. check judges the start of its content.
 func look(name string, most int64, check func(name string, head []byte) error) (p filePart, err error) {
 	size, err := fileSize(name)
 	if err != nil {
@@ -107,7 +106,7 @@ func look(name string, most int64, check func(name string, head []byte) error) (
 		p.skip = len(byteOrderMark)
 	}
 	if size -= int64(p.skip); size > most {
-		return p, fmt.Errorf("with the %d bytes of %s the text has more than the %d bytes of this machine's memory: use less, or token ids (format = \"uint16\"), which are not read whole", size, plain(name), most)
+		return p, fmt.Errorf("with the %d bytes of %s the text exceeds the %d bytes of this machine's memory: use less text, or token ids (format = \"uint16\"), which are not kept in memory", size, plain(name), most)
 	}
 	p.size = int(size)
 	return p, nil
@@ -129,7 +128,7 @@ func readFiles(files []string, check func(name string, head []byte) error) (*Tex
 		total += int64(parts[i].size)
 	}
 	if total == 0 {
-		return nil, fmt.Errorf("%w: %d text files with 0 bytes together%s", ErrEmpty, len(files), first(files))
+		return nil, fmt.Errorf("%w: %d text files have 0 bytes in total%s", ErrEmpty, len(files), first(files))
 	}
 	t.bytes = make([]byte, total)
 	at := 0
@@ -143,14 +142,14 @@ func readFiles(files []string, check func(name string, head []byte) error) (*Tex
 		}
 		n, err := readFile(name, p.skip, t.bytes[at:at+p.size])
 		if err != nil {
-			return nil, fmt.Errorf("data file: %w, after %d of its %d bytes (%d of %d of all files)", err, n, p.size, at+n, total)
+			return nil, fmt.Errorf("data file: %w, after %d of its %d bytes (%d of %d bytes of all files)", err, n, p.size, at+n, total)
 		}
 		at += n
 	}
 	return t, nil
 }
 
-// span is where a file's text lies.
+// span returns the range of a file's text.
 func (t *Text) span(file int) (begin, end int) {
 	if file+1 < len(t.starts) {
 		return t.starts[file], t.starts[file+1]
@@ -158,8 +157,7 @@ func (t *Text) span(file int) (begin, end int) {
 	return t.starts[file], len(t.bytes)
 }
 
-// readFile fills dst from a byte of a file on, and returns how many bytes it
-// has read.
+// readFile fills dst from a file, starting at byte from, and returns how many bytes it has read.
 func readFile(name string, from int, dst []byte) (int, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -173,8 +171,8 @@ func readFile(name string, from int, dst []byte) (int, error) {
 	return n, err
 }
 
-// fileSize returns the size of a regular file. It doesn't open the file: opening
-// a pipe would wait for its writer.
+// fileSize returns the size of a regular file. It does not open the file: opening a pipe would wait
+// for its writer.
 func fileSize(name string) (int64, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -197,7 +195,7 @@ func first(files []string) string {
 // Bytes returns the text itself, not a copy.
 func (t *Text) Bytes() []byte { return t.bytes }
 
-// Identity is that of the files, empty ones left out.
+// Identity returns the identity of the files, without empty ones.
 func (t *Text) Identity() Identity {
 	var starts []int64
 	c := contents{hash: func(h hash.Hash, file int, from, to int64) error {
@@ -209,11 +207,11 @@ func (t *Text) Identity() Identity {
 			starts, c.bytes = append(starts, int64(begin)), append(c.bytes, int64(end-begin))
 		}
 	}
-	id, _ := c.identity() // what lies in memory can be read
+	id, _ := c.identity() // content in memory can always be read
 	return id
 }
 
-// Hash writes all that the files have to a hash, and where each begins.
+// Hash writes the content of the files to a hash, and where each starts.
 func (t *Text) Hash(h hash.Hash) {
 	number(h, int64(len(t.starts)))
 	for _, at := range t.starts {
@@ -222,10 +220,9 @@ func (t *Text) Hash(h hash.Hash) {
 	h.Write(t.bytes)
 }
 
-// fileAt is the file that a byte of the text is of.
+// fileAt returns the file to which a byte of the text belongs.
 func (t *Text) fileAt(offset int) int {
-	// The last file that starts there or before: empty ones before it start
-	// there too.
+	// The last file that starts there or before; empty files before it start there, too.
 	return sort.Search(len(t.starts), func(i int) bool { return t.starts[i] > offset }) - 1
 }
 
@@ -235,11 +232,11 @@ func (t *Text) Position(offset int) (file string, byteInFile int) {
 	return t.files[i], offset - t.starts[i] + t.skips[i]
 }
 
-// Locate adds file and place to an error about a byte of the text: one with the
-// methods ByteOffset and Unwrap. Other errors stay as they are.
+// Locate adds file and place to an error about a byte of the text: one with the methods ByteOffset
+// and Unwrap. It returns other errors unchanged.
 func (t *Text) Locate(err error) error { return t.locate(err, 0) }
 
-// locate is Locate for an error about the text from byte base on.
+// locate is Locate for an error about the text starting at byte base.
 func (t *Text) locate(err error, base int) error {
 	var at interface {
 		error
@@ -253,8 +250,8 @@ func (t *Text) locate(err error, base int) error {
 	return fmt.Errorf("%s, byte %d: %w", plain(file), offset, at.Unwrap())
 }
 
-// Encode encodes the files one by one. An id is held in one, two or four bytes
-// by the size of the vocabulary, and the text is no longer needed.
+// Encode encodes the files one by one. An id takes one, two or four bytes, depending on the
+// vocabulary. The text is not needed afterwards.
 func (t *Text) Encode(enc Encoder) (Corpus, error) {
 	switch vocab := enc.Vocab(); {
 	case vocab <= 1<<8:
@@ -268,11 +265,11 @@ func (t *Text) Encode(enc Encoder) (Corpus, error) {
 
 func encode[ID uint8 | uint16 | int32](t *Text, enc Encoder) (Corpus, error) {
 	vocab := enc.Vocab()
-	// Tokens have a byte at least, but for what a normalizer adds, so this rarely grows
-	// and copies. Where they have more, the rest of it is never touched.
+	// A token has at least one byte, unless a normalizer adds some, so this rarely grows. If tokens
+	// have more bytes, the rest of the memory is never touched.
 	ids := make(inMemory[ID], 0, len(t.bytes))
 	file, at := 0, 0
-	next := func() ([]byte, bool) { // the pieces of all files
+	next := func() ([]byte, bool) { // yields the pieces of all files
 		for ; file < len(t.starts); file++ {
 			if _, end := t.span(file); at < end {
 				piece := firstPiece(enc, t.bytes[at:end])
@@ -282,7 +279,7 @@ func encode[ID uint8 | uint16 | int32](t *Text, enc Encoder) (Corpus, error) {
 		}
 		return nil, false
 	}
-	done := 0 // bytes of the text
+	done := 0 // bytes of the text encoded so far
 	err := EncodeAll(enc, next, func(piece []byte, got []int32, err error) error {
 		if err != nil {
 			return t.locate(err, done)
@@ -290,7 +287,7 @@ func encode[ID uint8 | uint16 | int32](t *Text, enc Encoder) (Corpus, error) {
 		for _, id := range got {
 			if id < 0 || int(id) >= vocab {
 				name, _ := t.Position(done)
-				return fmt.Errorf("%w: encoding %s gave the id %d, but the vocabulary has %d ids", ErrVocab, plain(name), id, vocab)
+				return fmt.Errorf("%w: encoding %s returned the id %d, but the vocabulary has %d ids", ErrVocab, plain(name), id, vocab)
 			}
 			ids = append(ids, ID(id))
 		}
@@ -303,7 +300,7 @@ func encode[ID uint8 | uint16 | int32](t *Text, enc Encoder) (Corpus, error) {
 	return ids, nil
 }
 
-// inMemory is a corpus of ids in as few bytes as the vocabulary allows.
+// inMemory is a corpus of ids, with as few bytes for each as the vocabulary allows.
 type inMemory[ID uint8 | uint16 | int32] []ID
 
 func (c inMemory[ID]) Len() int64   { return int64(len(c)) }

@@ -13,12 +13,12 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/hostmem"
 )
 
-// OpenUint16 is OpenIDs of ids of two bytes.
+// OpenUint16 is OpenIDs for ids of two bytes.
 func OpenUint16(files []string, vocab int) (*IDs, error) { return OpenIDs(files, vocab, 2) }
 
-// OpenIDs opens files of flat little-endian token ids of two bytes (uint16) or four (uint32), one behind
-// the other. Where the system can, they are memory-mapped, so that their size is not
-// limited by memory. An id that is not below vocab is found when it is read.
+// OpenIDs opens files of flat little-endian token ids of two bytes (uint16) or four (uint32), one
+// after the other. If the system supports it they are memory-mapped, so that memory does not limit
+// their size. An id that is not below vocab is detected when it is read.
 func OpenIDs(files []string, vocab, idBytes int) (c *IDs, err error) {
 	u := &IDs{vocab: vocab, idBytes: idBytes}
 	defer func() {
@@ -32,7 +32,7 @@ func OpenIDs(files []string, vocab, idBytes int) (c *IDs, err error) {
 		}
 	}
 	if u.n == 0 {
-		return nil, fmt.Errorf("%w: %d uint%d files with 0 bytes together%s", ErrEmpty, len(files), 8*idBytes, first(files))
+		return nil, fmt.Errorf("%w: %d uint%d files have 0 bytes in total%s", ErrEmpty, len(files), 8*idBytes, first(files))
 	}
 	return u, nil
 }
@@ -60,28 +60,28 @@ func (c *IDs) add(name string) error {
 	}
 	switch {
 	case size%int64(c.idBytes) != 0:
-		return fmt.Errorf("%s has %d bytes, but uint%d ids have %d each: the file is cut short, or of another format", plain(name), size,
+		return fmt.Errorf("%s has %d bytes, but uint%d ids have %d bytes each: the file is truncated, or has another format", plain(name), size,
 			8*c.idBytes, c.idBytes)
 	case size > math.MaxInt:
-		return fmt.Errorf("%s has %d bytes, more than fit this machine's address space", plain(name), size)
-	case size == 0: // which can't be mapped
+		return fmt.Errorf("%s has %d bytes, which exceeds this machine's address space", plain(name), size)
+	case size == 0: // cannot be mapped
 		return nil
 	}
 	f, err := os.Open(name)
 	if err != nil {
 		return plainError(err)
 	}
-	defer func() { _ = f.Close() }() // only read; a mapping outlives its file
+	defer func() { _ = f.Close() }() // opened for reading only; a mapping outlives its file
 	bytes, err := hostmem.MapFile(f, int(size))
 	if err != nil {
-		return fmt.Errorf("mapping the %d bytes of %s: %w", size, plain(name), err)
+		return fmt.Errorf("map the %d bytes of %s: %w", size, plain(name), err)
 	}
 	c.files = append(c.files, idFile{name, c.n, bytes})
 	c.n += size / int64(c.idBytes)
 	return nil
 }
 
-// Identity is that of the files, empty ones left out.
+// Identity returns the identity of the files, without empty ones.
 func (c *IDs) Identity() (Identity, error) {
 	of := contents{bytes: make([]int64, len(c.files)), hash: func(h hash.Hash, file int, from, to int64) error {
 		return c.files[file].hash(h, from, to)
@@ -92,7 +92,7 @@ func (c *IDs) Identity() (Identity, error) {
 	return of.identity()
 }
 
-// Len is the number of ids.
+// Len returns the number of ids.
 func (c *IDs) Len() int64 { return c.n }
 
 // Read fills dst with ids.
@@ -100,7 +100,7 @@ func (c *IDs) Read(dst []int32, off int64) error {
 	if err := checkRange(len(dst), off, c.n); err != nil {
 		return err
 	}
-	// The file that holds off is before the first one that starts behind it.
+	// The file that holds off is the one before the first file that starts after it.
 	next := sort.Search(len(c.files), func(i int) bool { return c.files[i].start > off })
 	for len(dst) > 0 {
 		f := &c.files[next-1]
@@ -114,7 +114,7 @@ func (c *IDs) Read(dst []int32, off int64) error {
 	return nil
 }
 
-// read fills dst with the ids from number first on.
+// read fills dst with the ids starting at number first.
 func (f *idFile) read(dst []int32, first int64, vocab, idBytes int) error {
 	return f.mapped(int64(idBytes)*first, func() error {
 		for i := range dst {
@@ -140,8 +140,8 @@ func (f *idFile) hash(h hash.Hash, from, to int64) error {
 	})
 }
 
-// mapped calls a function that reads the file from a byte on. A file that somebody has
-// cut while it is mapped faults where its bytes were; that is an error like another.
+// mapped calls a function that reads the file from a byte on. A mapped file that was truncated
+// faults where its bytes were; mapped turns this into an error.
 func (f *idFile) mapped(from int64, read func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
@@ -150,18 +150,18 @@ func (f *idFile) mapped(from int64, read func() error) (err error) {
 			if _, isFault := p.(interface{ Addr() uintptr }); !isFault {
 				panic(p)
 			}
-			err = fmt.Errorf("data file: %s can't be read at byte %d or behind: it became shorter, or its disk fails", plain(f.name), from)
+			err = fmt.Errorf("data file: cannot read %s at byte %d or later: it became shorter, or its disk has failed", plain(f.name), from)
 		}
 	}()
 	return read()
 }
 
-// Close ends the mapping.
+// Close removes the mapping.
 func (c *IDs) Close() error {
 	var all []error
 	for _, f := range c.files {
 		if err := hostmem.UnmapFile(f.bytes); err != nil {
-			all = append(all, fmt.Errorf("unmapping %s: %w", plain(f.name), err))
+			all = append(all, fmt.Errorf("unmap %s: %w", plain(f.name), err))
 		}
 	}
 	c.files, c.n = nil, 0

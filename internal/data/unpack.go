@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// packing is a way of compressing files that is unpacked here, by what they begin with: their names may say anything.
+// packing is a supported compression, identified by the start of a file: names prove nothing.
 type packing struct {
 	name   string
 	suffix string
@@ -34,13 +34,14 @@ var packings = []packing{
 	}},
 }
 
-// zstdBegins knows a frame, and those that readers skip, which may come first.
+// zstdBegins detects a frame, or a skippable frame, which may come first.
 func zstdBegins(head []byte) bool {
 	return bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) || len(head) >= 4 && head[0]&0xf0 == 0x50 &&
 		string(head[1:4]) == "\x2a\x4d\x18"
 }
 
-// packingOf is how a file is compressed, nil if it is not. One that is named as if it were is refused.
+// packingOf returns how a file is compressed; nil: it is not. It refuses a file that only its name
+// claims to be compressed.
 func packingOf(name string, head []byte) (*packing, error) {
 	for i := range packings {
 		if packings[i].begins(head) {
@@ -50,7 +51,7 @@ func packingOf(name string, head []byte) (*packing, error) {
 	for i := range packings {
 		if p := &packings[i]; strings.EqualFold(suffixOf(name, len(p.suffix)), p.suffix) {
 			return nil,
-				fmt.Errorf("%s is named as a file that %s has compressed, and its content does not begin as such: it is damaged, or has another format; rename it, or get it again", plain(name), p.name)
+				fmt.Errorf("%s has the name of a file compressed with %s, but its content does not start like one: it is damaged or has another format; rename it, or get it again", plain(name), p.name)
 		}
 	}
 	return nil, nil
@@ -58,8 +59,8 @@ func packingOf(name string, head []byte) (*packing, error) {
 
 func suffixOf(name string, n int) string { return name[max(0, len(name)-n):] }
 
-// Unpacked is the content of a file: what is compressed in it, where gzip or zstd has compressed it. end gives back
-// what that takes. What is compressed twice is refused.
+// Unpacked returns the content of a file, decompressed if it was compressed with gzip or zstd. end
+// frees the resources. It refuses files that are compressed twice.
 func Unpacked(name string, in *bufio.Reader) (content io.Reader, packed bool, end func(), err error) {
 	head, err := in.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -74,17 +75,17 @@ func Unpacked(name string, in *bufio.Reader) (content io.Reader, packed bool, en
 		return nil, true, nil, fmt.Errorf("%s: %w", plain(name), err)
 	}
 	inside := bufio.NewReaderSize(out, headBytes)
-	head, err = inside.Peek(4) // its own error comes with reading
+	head, err = inside.Peek(4) // its error is reported when reading
 	for _, q := range packings {
 		if err == nil && q.begins(head) {
 			end()
-			return nil, true, nil, fmt.Errorf("%s is compressed twice, by %s and %s inside: unpack it once", plain(name), p.name, q.name)
+			return nil, true, nil, fmt.Errorf("%s is compressed twice, with %s and with %s inside: decompress it once", plain(name), p.name, q.name)
 		}
 	}
 	return inside, true, end, nil
 }
 
-// unpack reads a compressed file whole, of at most most bytes of content.
+// unpack reads a whole compressed file with at most most bytes of content.
 func unpack(name string, most int64) (text []byte, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -99,7 +100,7 @@ func unpack(name string, most int64) (text []byte, err error) {
 	var b bytes.Buffer
 	n, err := io.Copy(&b, io.LimitReader(in, most+1))
 	if err != nil {
-		return nil, fmt.Errorf("%s, after %d bytes of its content: %w: the file is damaged or cut short", plain(name), n, err)
+		return nil, fmt.Errorf("%s, after %d bytes of its content: %w: the file is damaged or truncated", plain(name), n, err)
 	}
 	if n > most {
 		return nil, fmt.Errorf("%s holds more than the %d bytes of memory that are left: use less text", plain(name), most)

@@ -1,13 +1,11 @@
-// Package safetensors reads and writes the safetensors format: the file in which
-// model weights are exchanged.
+// Package safetensors reads and writes the safetensors format, the file format in which model
+// weights are exchanged.
 //
-// A file is eight bytes (the header's length, little-endian), the header (a JSON
-// object: for each tensor its dtype, its shape, and where its bytes lie in the
-// data), and the data. Open maps a file into memory and checks the whole header
-// against the file before it hands out a byte: every size is the product of
-// dtype and shape, and the tensors cover the data without hole or overlap.
-// Nothing is allocated on the word of a number that has not been checked; the
-// bounds stand in limits.go.
+// A file has eight bytes (the header's length, little-endian), the header (a JSON object with the
+// dtype, the shape and the place of each tensor), and the data. Open maps a file into memory.
+// Before it returns any byte, it checks the whole header against the file: every size is the
+// product of dtype and shape, and the tensors cover the data without holes or overlaps. Nothing is
+// allocated based on an unchecked number; the limits are in limits.go.
 //
 //	f, err := safetensors.Open("model.safetensors")
 //	…
@@ -17,9 +15,9 @@
 //		…
 //	}
 //
-// Write takes tensors whose bytes are in memory or are produced on the way out,
-// so that large weights need no second copy. What Write accepts, Open accepts:
-// the writer decodes its own header before the first byte goes out.
+// Write takes tensors whose bytes are in memory or are produced during the write, so that large
+// weights need no second copy. Open accepts everything that Write accepts: the writer decodes its
+// own header before it writes the first byte.
 //
 // The package must never know what a tensor is for, nor which files make a checkpoint.
 package safetensors

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// elementBytes has every dtype that this package reads and writes. The format
-// also has types narrower than a byte; they are refused as unknown.
+// elementBytes has every supported dtype. The format also has types narrower than a byte; they are
+// refused as unknown.
 var elementBytes = map[string]int64{
 	"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1,
 	"U16": 2, "I16": 2, "F16": 2, "BF16": 2,
@@ -14,15 +14,15 @@ var elementBytes = map[string]int64{
 	"U64": 8, "I64": 8, "F64": 8,
 }
 
-// byteSize returns the bytes that a tensor takes. No dimension is multiplied
-// before it is known that the product fits, a zero elsewhere or not.
+// byteSize returns the bytes of a tensor. It multiplies only after checking that the product fits,
+// even if another dimension is zero.
 func byteSize(dtype string, shape []int) (int64, error) {
 	size, ok := elementBytes[dtype]
 	if !ok {
 		return 0, fmt.Errorf("unknown dtype %q", dtype)
 	}
 	if len(shape) > RankMax {
-		return 0, fmt.Errorf("%d dimensions, at most %d are read", len(shape), RankMax)
+		return 0, fmt.Errorf("it has %d dimensions; the limit is %d", len(shape), RankMax)
 	}
 	empty := false
 	for _, dim := range shape {

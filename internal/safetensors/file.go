@@ -10,16 +10,16 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
-// File is an open file, mapped into memory. Its methods may be called from
-// several goroutines, Close only when all are done.
+// File is an open file, mapped into memory. Its methods are safe for concurrent use; Close may be
+// called only when no other call is in progress.
 type File struct {
 	*Header
 	path    string
 	content []byte // the whole file; nil once closed
 }
 
-// Open maps the file at path and checks its header. The file must not shrink
-// while it is open: the operating system would kill a reader of the lost part.
+// Open maps the file at path and checks its header. The file must not shrink while it is open: the
+// operating system would kill a reader of the missing part.
 func Open(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -37,12 +37,11 @@ type Source interface {
 	io.ReaderAt
 	Name() string
 	Stat() (fs.FileInfo, error)
-	// Map maps the first size bytes into memory, for folder.Unmap to give back.
+	// Map maps the first size bytes into memory; folder.Unmap unmaps them.
 	Map(size int) ([]byte, error)
 }
 
-// FromFile is Open for a file that is open already. It stays the caller's to
-// close, and may be closed at once.
+// FromFile is Open for an open file. The caller closes the file, and may do so at once.
 func FromFile(f Source) (*File, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -52,22 +51,22 @@ func FromFile(f Source) (*File, error) {
 		return nil, fmt.Errorf("%s: %w: not a regular file", f.Name(), ErrFormat)
 	}
 	size := info.Size()
-	// The header is checked through the descriptor: no mapping for a bad file.
+	// The header is checked with ordinary reads: a bad file is not mapped.
 	header, err := Parse(f, size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	if int64(int(size)) != size {
-		return nil, fmt.Errorf("%s: %d bytes are more than this machine can address", f.Name(), size)
+		return nil, fmt.Errorf("%s: the file has %d bytes, more than this machine can address", f.Name(), size)
 	}
 	content, err := f.Map(int(size))
 	if err != nil {
-		return nil, fmt.Errorf("%s: mapping %d bytes: %w", f.Name(), size, err)
+		return nil, fmt.Errorf("%s: map %d bytes: %w", f.Name(), size, err)
 	}
 	return &File{Header: header, path: f.Name(), content: content}, nil
 }
 
-// Path is what the file was opened as.
+// Path returns the path with which the file was opened.
 func (f *File) Path() string { return f.path }
 
 // Bytes returns the tensor's bytes, little-endian. They are valid until Close
@@ -85,7 +84,7 @@ func (f *File) Bytes(name string) ([]byte, error) {
 	return f.content[begin:end:end], nil
 }
 
-// Close ends the mapping. Closing twice is harmless.
+// Close unmaps the file. Closing twice is harmless.
 func (f *File) Close() error {
 	content := f.content
 	f.content = nil

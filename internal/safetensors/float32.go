@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// F32 returns a tensor of float32 values. They are encoded on the way out, not
-// copied, and must not change until the tensor is written.
+// F32 returns a tensor of float32 values. They are encoded during the write, not copied, and must
+// not change until the tensor is written.
 func F32(name string, shape []int, values []float32) Tensor {
 	return Tensor{Name: name, DType: "F32", Shape: shape, Stream: func(w io.Writer) error {
 		const chunk = 16 << 10
@@ -36,8 +36,7 @@ func appendFloat32(to []byte, values []float32) []byte {
 	return to
 }
 
-// Float32s decodes the bytes of an F32, F16 or BF16 tensor. The narrow types
-// are widened, which loses nothing.
+// Float32s decodes the bytes of an F32, F16 or BF16 tensor. Widening the narrow types is exact.
 func Float32s(dtype string, data []byte) ([]float32, error) {
 	width, err := float32Width(dtype)
 	if err != nil {
@@ -47,15 +46,14 @@ func Float32s(dtype string, data []byte) ([]float32, error) {
 	return values, DecodeFloat32(values, dtype, data)
 }
 
-// DecodeFloat32 is Float32s into memory that the caller has; the number of
-// elements has to agree.
+// DecodeFloat32 is Float32s into memory of the caller; the number of elements must match.
 func DecodeFloat32(into []float32, dtype string, data []byte) error {
 	width, err := float32Width(dtype)
 	if err != nil {
 		return err
 	}
 	if len(data)%width != 0 || len(data)/width != len(into) {
-		return fmt.Errorf("%d bytes of %s hold %d elements, the destination holds %d", len(data), dtype, len(data)/width, len(into))
+		return fmt.Errorf("%d bytes of %s hold %d elements, but the destination holds %d", len(data), dtype, len(data)/width, len(into))
 	}
 	switch dtype {
 	case "F32":
@@ -81,7 +79,7 @@ func float32Width(dtype string) (int, error) {
 	case "F16", "BF16":
 		return 2, nil
 	}
-	return 0, fmt.Errorf("dtype %s does not convert to float32; F32, F16 and BF16 do", dtype)
+	return 0, fmt.Errorf("dtype %s cannot be converted to float32: only F32, F16 and BF16 can", dtype)
 }
 
 // widenHalf returns the value of an IEEE half: a sign, 5 bits of exponent with

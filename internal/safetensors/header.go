@@ -15,10 +15,9 @@ import (
 )
 
 var (
-	// ErrFormat is in every error about a file that is no safetensors file, or
-	// one that contradicts itself.
+	// ErrFormat: a file is not a safetensors file, or contradicts itself.
 	ErrFormat = errors.New("not a valid safetensors file")
-	// ErrTruncated is in every error about a file that ends too early.
+	// ErrTruncated: a file ends too early.
 	ErrTruncated = errors.New("the safetensors file is truncated")
 )
 
@@ -27,12 +26,12 @@ const (
 	metadataKey = "__metadata__"
 )
 
-// Info says what a tensor is and where it lies.
+// Info describes a tensor and its place.
 type Info struct {
 	Name  string
 	DType string
 	Shape []int // belongs to the header: not to be changed
-	// Offset counts from the beginning of the data, behind the header.
+	// Offset counts from the start of the data, after the header.
 	Offset, Size int64
 }
 
@@ -41,7 +40,7 @@ type Header struct {
 	metadata map[string]string
 	tensors  []Info // by ascending offset
 	byName   map[string]int
-	data     int64 // where the data begin in the file
+	data     int64 // start of the data in the file
 }
 
 // Names returns the tensors' names in the order of their data.
@@ -53,7 +52,7 @@ func (h *Header) Names() []string {
 	return names
 }
 
-// Info returns the tensor of that name.
+// Info returns the tensor with the given name.
 func (h *Header) Info(name string) (Info, bool) {
 	i, ok := h.byName[name]
 	if !ok {
@@ -65,11 +64,11 @@ func (h *Header) Info(name string) (Info, bool) {
 // Metadata returns a copy of the file's free-form metadata.
 func (h *Header) Metadata() map[string]string { return maps.Clone(h.metadata) }
 
-// Parse reads and checks the header of a file of the given size. A reader that ends
-// before that size gives io.ErrUnexpectedEOF: it says nothing about the file.
+// Parse reads and checks the header of a file of the given size. If r ends before that size the
+// error is io.ErrUnexpectedEOF, which is not an error of the file.
 func Parse(r io.ReaderAt, size int64) (*Header, error) {
 	if size < lengthBytes {
-		return nil, fmt.Errorf("%w: %d bytes, the header's length alone takes %d", ErrTruncated, size, lengthBytes)
+		return nil, fmt.Errorf("%w: it has %d bytes, but the header's length alone takes %d", ErrTruncated, size, lengthBytes)
 	}
 	var prefix [lengthBytes]byte
 	if err := readAt(r, prefix[:], 0); err != nil {
@@ -77,11 +76,11 @@ func Parse(r io.ReaderAt, size int64) (*Header, error) {
 	}
 	length := binary.LittleEndian.Uint64(prefix[:])
 	if length > HeaderBytesMax {
-		return nil, fmt.Errorf("%w: a header of %d bytes, the format allows %d", ErrFormat, length, HeaderBytesMax)
+		return nil, fmt.Errorf("%w: the header has %d bytes; the limit is %d", ErrFormat, length, HeaderBytesMax)
 	}
 	data := lengthBytes + int64(length)
 	if data > size {
-		return nil, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrTruncated, length, size)
+		return nil, fmt.Errorf("%w: the header has %d bytes, but the file has only %d", ErrTruncated, length, size)
 	}
 	text := make([]byte, length)
 	if err := readAt(r, text, lengthBytes); err != nil {
@@ -104,32 +103,32 @@ func readAt(r io.ReaderAt, into []byte, offset int64) error {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return fmt.Errorf("reading %d bytes of the header from byte %d: %w", len(into), offset, err)
+		return fmt.Errorf("read %d bytes of the header at byte %d: %w", len(into), offset, err)
 	}
 	return nil
 }
 
-// checkData makes sure that the tensors cover the data to its last byte.
+// checkData checks that the tensors cover the data to its last byte.
 func (h *Header) checkData(have int64) error {
 	var end int64
 	for _, t := range h.tensors {
 		end = t.Offset + t.Size
 		if end > have {
-			return fmt.Errorf("%w: tensor %s takes bytes %d to %d of the data, %d are there",
+			return fmt.Errorf("%w: tensor %s takes bytes %d to %d of the data, but there are only %d",
 				ErrTruncated, strictjson.Quote(t.Name), t.Offset, end, have)
 		}
 	}
 	if end < have {
-		return fmt.Errorf("%w: %d bytes of data, the tensors cover %d", ErrFormat, have, end)
+		return fmt.Errorf("%w: there are %d bytes of data, but the tensors cover only %d", ErrFormat, have, end)
 	}
 	return nil
 }
 
-// decodeHeader decodes and checks all of a header that can be checked without
-// the file. Its errors are without ErrFormat.
+// decodeHeader decodes a header and checks everything that can be checked without the file. Its
+// errors do not wrap ErrFormat.
 func decodeHeader(text []byte) (*Header, error) {
 	if len(text) == 0 || text[0] != '{' {
-		return nil, errors.New("the header does not begin with {")
+		return nil, errors.New("the header does not start with {")
 	}
 	dec, err := strictjson.NewDecoder(text)
 	if err != nil {
@@ -146,10 +145,10 @@ func decodeHeader(text []byte) (*Header, error) {
 			return nil
 		}
 		if len(h.tensors) == TensorsMax {
-			return fmt.Errorf("more than %d tensors", TensorsMax)
+			return fmt.Errorf("there are more than %d tensors", TensorsMax)
 		}
 		if len(key) > NameBytesMax {
-			return fmt.Errorf("a tensor's name of %d bytes, at most %d are read", len(key), NameBytesMax)
+			return fmt.Errorf("a tensor's name has %d bytes; the limit is %d", len(key), NameBytesMax)
 		}
 		info, err := decodeTensor(dec)
 		if err != nil {
@@ -199,10 +198,10 @@ func decodeTensor(dec *json.Decoder) (Info, error) {
 		return Info{}, err
 	}
 	if members != 3 {
-		return Info{}, errors.New("not all of dtype, shape and data_offsets are there")
+		return Info{}, errors.New("dtype, shape or data_offsets is missing")
 	}
 	if len(offsets) != 2 || offsets[0] > offsets[1] {
-		return Info{}, fmt.Errorf("data_offsets %v are not a begin and an end", offsets)
+		return Info{}, fmt.Errorf("data_offsets %v must be a start and an end", offsets)
 	}
 	info.Offset, info.Size = offsets[0], offsets[1]-offsets[0]
 	want, err := byteSize(info.DType, info.Shape)
@@ -210,7 +209,7 @@ func decodeTensor(dec *json.Decoder) (Info, error) {
 		return Info{}, err
 	}
 	if info.Size != want {
-		return Info{}, fmt.Errorf("data_offsets %v hold %d bytes, %s %v takes %d",
+		return Info{}, fmt.Errorf("data_offsets %v hold %d bytes, but %s %v takes %d",
 			offsets, info.Size, info.DType, info.Shape, want)
 	}
 	return info, nil
@@ -220,7 +219,7 @@ func decodeInts(dec *json.Decoder, countMax, bits int) ([]int64, error) {
 	var ints []int64
 	err := strictjson.Array(dec, func() error {
 		if len(ints) == countMax {
-			return fmt.Errorf("more than %d numbers", countMax)
+			return fmt.Errorf("there are more than %d numbers", countMax)
 		}
 		n, err := strictjson.Uint(dec, bits)
 		ints = append(ints, n)
@@ -229,8 +228,8 @@ func decodeInts(dec *json.Decoder, countMax, bits int) ([]int64, error) {
 	return ints, err
 }
 
-// arrange orders the tensors by offset, makes sure that each begins where the
-// one before it ended, and indexes them.
+// arrange sorts the tensors by offset, checks that each starts where the one before it ends, and
+// indexes them.
 func (h *Header) arrange() error {
 	// Stable: tensors without bytes share an offset and keep the header's order.
 	slices.SortStableFunc(h.tensors, func(a, b Info) int {
@@ -243,7 +242,7 @@ func (h *Header) arrange() error {
 			if t.Offset < end {
 				what = "overlaps another tensor"
 			}
-			return fmt.Errorf("tensor %s begins at %d and %s: the data before it end at %d",
+			return fmt.Errorf("tensor %s starts at %d and %s: the data before it end at %d",
 				strictjson.Quote(t.Name), t.Offset, what, end)
 		}
 		end += t.Size

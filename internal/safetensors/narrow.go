@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// Converted returns a tensor of one of the types F32, F16 and BF16 from the bytes of another of
-// them. It is converted piece by piece on the way out, to the nearest number, of two the even
-// one. A finite number beyond F16's range is an error.
+// Converted returns a tensor of type F32, F16 or BF16 from the bytes of a tensor of another of
+// these types. It is converted piece by piece during the write, to the nearest number, ties to
+// even. A finite number beyond F16's range is an error.
 func Converted(name, to string, shape []int, from string, data []byte) (Tensor, error) {
 	width, err := float32Width(from)
 	if err != nil {
@@ -34,7 +34,7 @@ func Converted(name, to string, shape []int, from string, data []byte) (Tensor, 
 			}
 			var wrong int
 			if out, wrong = appendAs(out[:0], to, part); wrong >= 0 {
-				return fmt.Errorf("element %d is %g, and F16 reaches to 65504", at/width+wrong, part[wrong])
+				return fmt.Errorf("element %d is %g, but the largest number in F16 is 65504", at/width+wrong, part[wrong])
 			}
 			if _, err := w.Write(out); err != nil {
 				return err
@@ -45,7 +45,7 @@ func Converted(name, to string, shape []int, from string, data []byte) (Tensor, 
 	return t, nil
 }
 
-// appendAs encodes values; wrong is the place of one that has no place in the type, or -1.
+// appendAs encodes values; wrong is the index of a value outside the range of the type, or -1.
 func appendAs(dst []byte, dtype string, values []float32) (out []byte, wrong int) {
 	switch dtype {
 	case "F32":
@@ -83,7 +83,7 @@ func narrowHalf(v float32) uint16 {
 	switch {
 	case v != v:
 		return sign | 0x7e00
-	case size >= 65520: // half of the way to what would come next
+	case size >= 65520: // halfway to the next number
 		return sign | 0x7c00
 	case size < 0x1p-14: // subnormal: whole multiples of 2^-24
 		return sign | uint16(math.RoundToEven(float64(size)*0x1p24))

@@ -51,9 +51,9 @@ func TestParse(t *testing.T) {
 		{name: "cut in the length", content: make([]byte, 7), wantIs: ErrTruncated, wantErr: "7 bytes"},
 		{name: "cut in the header", content: file(`{`+entry("a", "U8", "1", 0, 1)+`}`, 1)[:20], wantIs: ErrTruncated, wantErr: "in a file of 20"},
 		{name: "cut in the data", content: file(`{`+entry("a", "F32", "2", 0, 8)+`}`, 7), wantIs: ErrTruncated,
-			wantErr: `tensor "a" takes bytes 0 to 8 of the data, 7 are there`},
+			wantErr: `tensor "a" takes bytes 0 to 8 of the data, but there are only 7`},
 		{name: "more data", content: file(`{`+entry("a", "F32", "2", 0, 8)+`}`, 9), wantIs: ErrFormat,
-			wantErr: "9 bytes of data, the tensors cover 8"},
+			wantErr: "there are 9 bytes of data, but the tensors cover only 8"},
 		{name: "data of none", content: file(`{}`, 1), wantIs: ErrFormat, wantErr: "1 bytes of data"},
 		{name: "huge header", content: binary.LittleEndian.AppendUint64(nil, math.MaxUint64), wantIs: ErrFormat,
 			wantErr: "the format allows 100000000"},
@@ -83,18 +83,18 @@ func TestParse(t *testing.T) {
 		{name: "element size overflows", content: file(`{`+entry("a", "F64", "2305843009213693952", 0, 0)+`}`, 0), wantIs: ErrFormat,
 			wantErr: "more than 2^63 bytes"},
 		{name: "rank", content: file(`{`+entry("a", "U8", many(RankMax+1, "1"), 0, 1)+`}`, 1), wantIs: ErrFormat,
-			wantErr: "more than 64 numbers"},
+			wantErr: "there are more than 64 numbers"},
 		{name: "size and shape", content: file(`{`+entry("a", "F32", "2,3", 0, 20)+`}`, 20), wantIs: ErrFormat,
-			wantErr: "data_offsets [0 20] hold 20 bytes, F32 [2 3] takes 24"},
+			wantErr: "data_offsets [0 20] hold 20 bytes, but F32 [2 3] takes 24"},
 		{name: "offsets backwards", content: file(`{`+entry("a", "U8", "1", 1, 0)+`}`, 1), wantIs: ErrFormat,
-			wantErr: "[1 0] are not a begin and an end"},
+			wantErr: "[1 0] must be a start and an end"},
 		{name: "negative offset", content: file(`{`+entry("a", "U8", "1", -1, 0)+`}`, 1), wantIs: ErrFormat, wantErr: `data_offsets: "-1"`},
 		{name: "one offset", content: file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0]}}`, 0), wantIs: ErrFormat,
-			wantErr: "[0] are not a begin and an end"},
+			wantErr: "[0] must be a start and an end"},
 		{name: "three offsets", content: file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0,0]}}`, 0), wantIs: ErrFormat,
-			wantErr: "more than 2 numbers"},
+			wantErr: "there are more than 2 numbers"},
 		{name: "hole", content: file(`{`+entry("a", "U8", "1", 0, 1)+`,`+entry("b", "U8", "1", 2, 3)+`}`, 3), wantIs: ErrFormat,
-			wantErr: `tensor "b" begins at 2 and leaves a hole: the data before it end at 1`},
+			wantErr: `tensor "b" starts at 2 and leaves a hole: the data before it end at 1`},
 		{name: "hole at the beginning", content: file(`{`+entry("a", "U8", "1", 1, 2)+`}`, 2), wantIs: ErrFormat,
 			wantErr: `begins at 1 and leaves a hole`},
 		{name: "overlap", content: file(`{`+entry("a", "U8", "2", 0, 2)+`,`+entry("b", "U8", "2", 1, 3)+`}`, 3), wantIs: ErrFormat,
@@ -247,7 +247,7 @@ func TestWriteRefuses(t *testing.T) {
 		{"short stream", nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{4}, Stream: zeros(3)}},
 			`tensor "a": its stream ended after 3 of 4 bytes`},
 		{"long stream", nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{4}, Stream: zeros(5)}},
-			`tensor "a": its stream goes on for at least 1 bytes past`},
+			`tensor "a": its stream continues for at least 1 bytes after`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := Write(io.Discard, c.metadata, c.tensors)
@@ -372,9 +372,9 @@ func TestFloat32(t *testing.T) {
 		want     string
 	}{
 		{"F64", 1, 8, "dtype F64 does not convert"},
-		{"F32", 2, 4, "4 bytes of F32 hold 1 elements, the destination holds 2"},
+		{"F32", 2, 4, "4 bytes of F32 hold 1 elements, but the destination holds 2"},
 		{"F32", 1, 5, "5 bytes of F32"},
-		{"BF16", 1, 4, "4 bytes of BF16 hold 2 elements, the destination holds 1"},
+		{"BF16", 1, 4, "4 bytes of BF16 hold 2 elements, but the destination holds 1"},
 	} {
 		err := DecodeFloat32(make([]float32, c.elements), c.dtype, make([]byte, c.bytes))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -14,10 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// Tensor is a tensor to be written. Its bytes are Data or, when Stream is set,
-// what Stream writes, every time that it is called; either way exactly as many as
-// DType and Shape ask for. Those of an Absent one are written by somebody else, to the place
-// that Prepared.Places says.
+// Tensor is a tensor to write. Its bytes are Data or, if Stream is set, what Stream writes in each
+// call: exactly the size that DType and Shape require. Another process writes the bytes of an Absent
+// tensor, to the place given by Prepared.Places.
 type Tensor struct {
 	Name   string
 	DType  string // "F32", "F16", "BF16", "F64", "I32", "I64", "U8", …
@@ -27,7 +26,7 @@ type Tensor struct {
 	Absent bool
 }
 
-// Size returns the number of bytes that the tensor's dtype and shape ask for.
+// Size returns the number of bytes for the tensor's dtype and shape.
 func (t Tensor) Size() (int64, error) {
 	size, err := byteSize(t.DType, t.Shape)
 	if err != nil {
@@ -46,17 +45,17 @@ func Write(w io.Writer, metadata map[string]string, tensors []Tensor) error {
 	return err
 }
 
-// Prepared is a file whose header is made and whose data are still to come: its
-// size is known before anything is written.
+// Prepared is a file whose header is complete and whose data is still to be written: its size is
+// known before anything is written.
 type Prepared struct {
 	header  []byte // the length and the padded header
 	tensors []Tensor
 	size    int64
 }
 
-// Prepare checks the tensors and lays out the file. Data lie in the order given,
-// except that wider elements come first: each tensor is then aligned to its
-// elements, which readers that map the file rely on.
+// Prepare checks the tensors and lays out the file. The data are in the given order, except that
+// wider elements come first: so each tensor is aligned to its elements, on which readers that map
+// the file rely.
 func Prepare(metadata map[string]string, tensors []Tensor) (*Prepared, error) {
 	tensors = slices.Clone(tensors)
 	slices.SortStableFunc(tensors, func(a, b Tensor) int {
@@ -66,28 +65,28 @@ func Prepare(metadata map[string]string, tensors []Tensor) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the reader refuses must not be written.
+	// What the reader would refuse must not be written.
 	if _, err := decodeHeader(header); err != nil {
 		return nil, fmt.Errorf("cannot be written as safetensors: %w", err)
 	}
 	if len(header) > HeaderBytesMax {
-		return nil, fmt.Errorf("a header of %d bytes, the format allows %d", len(header), HeaderBytesMax)
+		return nil, fmt.Errorf("the header has %d bytes; the limit is %d", len(header), HeaderBytesMax)
 	}
 	prefixed := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	prefixed = append(prefixed, header...)
 	if dataBytes > math.MaxInt64-int64(len(prefixed)) {
-		return nil, fmt.Errorf("%d bytes of data: a file holds less than 2^63 bytes", dataBytes)
+		return nil, fmt.Errorf("the data have %d bytes: a file must have less than 2^63", dataBytes)
 	}
 	return &Prepared{header: prefixed, tensors: tensors, size: int64(len(prefixed)) + dataBytes}, nil
 }
 
-// Size is the size of the whole file in bytes.
+// Size returns the size of the whole file in bytes.
 func (p *Prepared) Size() int64 { return p.size }
 
-// Header is what the file begins with, before the first tensor.
+// Header returns the start of the file, before the first tensor.
 func (p *Prepared) Header() []byte { return p.header }
 
-// Places are the tensors in the order of the file, each with the place of its first byte.
+// Places returns the tensors in the order of the file, each with the place of its first byte.
 func (p *Prepared) Places() iter.Seq2[int64, Tensor] {
 	return func(yield func(int64, Tensor) bool) {
 		offset := int64(len(p.header))
@@ -95,7 +94,7 @@ func (p *Prepared) Places() iter.Seq2[int64, Tensor] {
 			if !yield(offset, t) {
 				return
 			}
-			size, _ := t.Size() // which Prepare has looked at
+			size, _ := t.Size() // checked by Prepare
 			offset += size
 		}
 	}
@@ -118,7 +117,7 @@ func (p *Prepared) WriteTo(w io.Writer) (int64, error) {
 	return written, nil
 }
 
-// encodeHeader returns the padded header and the size of the data behind it.
+// encodeHeader returns the padded header and the size of the data after it.
 func encodeHeader(metadata map[string]string, tensors []Tensor) ([]byte, int64, error) {
 	var text bytes.Buffer
 	separator := "{"
@@ -158,7 +157,7 @@ func encodeHeader(metadata map[string]string, tensors []Tensor) ([]byte, int64, 
 			return nil, 0, err
 		}
 		if t.Stream == nil && !t.Absent && int64(len(t.Data)) != size {
-			return nil, 0, fmt.Errorf("tensor %q: %d bytes of data, %s %v takes %d", t.Name, len(t.Data), t.DType, t.Shape, size)
+			return nil, 0, fmt.Errorf("tensor %q: it has %d bytes of data, but %s %v takes %d", t.Name, len(t.Data), t.DType, t.Shape, size)
 		}
 		if size > math.MaxInt64-end {
 			return nil, 0, fmt.Errorf("tensor %q: the data exceed 2^63 bytes", t.Name)
@@ -186,7 +185,7 @@ func encodeHeader(metadata map[string]string, tensors []Tensor) ([]byte, int64, 
 // WriteTo writes the tensor's bytes to w.
 func (t Tensor) WriteTo(w io.Writer) (int64, error) {
 	if t.Absent {
-		return 0, errors.New("its bytes are not here")
+		return 0, errors.New("its bytes are absent")
 	}
 	if t.Stream == nil {
 		n, err := w.Write(t.Data)
@@ -206,8 +205,7 @@ func (t Tensor) WriteTo(w io.Writer) (int64, error) {
 	return size, nil
 }
 
-// exactWriter refuses more bytes than it was promised: they would shift every
-// tensor behind.
+// exactWriter refuses more bytes than announced: they would shift every later tensor.
 type exactWriter struct {
 	w    io.Writer
 	left int64
@@ -215,7 +213,7 @@ type exactWriter struct {
 
 func (e *exactWriter) Write(p []byte) (int, error) {
 	if int64(len(p)) > e.left {
-		return 0, fmt.Errorf("its stream goes on for at least %d bytes past the tensor's end", int64(len(p))-e.left)
+		return 0, fmt.Errorf("its stream continues for at least %d bytes after the tensor's end", int64(len(p))-e.left)
 	}
 	n, err := e.w.Write(p)
 	e.left -= int64(n)

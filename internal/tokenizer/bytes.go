@@ -2,8 +2,7 @@ package tokenizer
 
 import "slices"
 
-// Bytes is the tokenizer without a vocabulary to build: an id is a byte. It
-// encodes anything.
+// Bytes is the tokenizer whose ids are bytes. It needs no vocabulary and encodes any data.
 type Bytes struct{}
 
 // Name returns "bytes".
@@ -27,7 +26,7 @@ func (Bytes) AppendEncode(dst []int32, text []byte) ([]int32, error) {
 // EncodeSpecial is Encode: there are no special tokens.
 func (b Bytes) EncodeSpecial(text []byte, _ bool) ([]int32, error) { return b.Encode(text) }
 
-// EncodeSpans is Encode with the byte of each id.
+// EncodeSpans is Encode, with the position of each byte.
 func (b Bytes) EncodeSpans(text []byte, _ bool) ([]int32, []Span, error) {
 	ids, err := b.Encode(text)
 	spans := make([]Span, len(ids))
@@ -49,7 +48,7 @@ func (Bytes) Cut(_ []byte, most int) int { return most }
 // DecodeText is Decode.
 func (b Bytes) DecodeText(ids []int32) []byte { return b.Decode(ids) }
 
-// Token returns how byte-level BPE spells the byte.
+// Token returns the byte's spelling in byte-level BPE.
 func (Bytes) Token(id int32) (string, bool) {
 	if id < 0 || id > 255 {
 		return "", false
@@ -57,7 +56,7 @@ func (Bytes) Token(id int32) (string, bool) {
 	return byteWords()[id], true
 }
 
-// TokenID returns the byte that is spelled so.
+// TokenID returns the byte with the given spelling.
 func (Bytes) TokenID(name string) (int32, bool) {
 	id := slices.Index(byteWords(), name)
 	return int32(id), id >= 0

@@ -7,20 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// MaxChars is the largest vocabulary of a Chars tokenizer: every script in
-// common use fits, and a file that isn't text is noticed.
+// MaxChars limits the vocabulary of a Chars tokenizer: every script in common use fits, and a file
+// that isn't text is detected.
 const MaxChars = 1 << 16
 
-// Chars is the tokenizer whose ids are the characters (Unicode code points) of
-// a training text.
+// Chars is the tokenizer whose ids are the characters (Unicode code points) of a training text.
 type Chars struct {
 	runes []rune // by id
 	ascii [utf8.RuneSelf]int32
-	ids   map[rune]int32 // of the other characters
+	ids   map[rune]int32 // ids of the other characters
 }
 
-// BuildChars makes the tokenizer of a text: its characters, sorted by code
-// point, are the ids 0, 1, 2 …
+// BuildChars makes the tokenizer of a text: its characters, sorted by code point, get the ids 0, 1,
+// 2 …
 func BuildChars(text []byte) (*Chars, error) {
 	var runes []rune
 	seen := make([]bool, utf8.MaxRune+1)
@@ -35,21 +34,20 @@ func BuildChars(text []byte) (*Chars, error) {
 			if len(runes) > MaxChars {
 				return nil,
 					&TextError{at,
-						fmt.Errorf("the text has more than %d different characters, the most that tokenizer = \"chars\" supports: use tokenizer = \"bytes\"",
+						fmt.Errorf("the text has more than %d different characters, the limit of tokenizer = \"chars\": use tokenizer = \"bytes\"",
 							MaxChars)}
 			}
 		}
 		at += size
 	}
 	if len(runes) == 0 {
-		return nil, errors.New("an empty text has no characters to build a vocabulary from")
+		return nil, errors.New("the text is empty, so there are no characters for a vocabulary")
 	}
 	slices.Sort(runes)
 	return newChars(runes), nil
 }
 
-// newChars makes the tokenizer of at most MaxChars different characters, in the
-// order of their ids.
+// newChars makes a tokenizer from at most MaxChars different characters, in the order of their ids.
 func newChars(runes []rune) *Chars {
 	c := &Chars{runes: runes, ids: make(map[rune]int32)}
 	for i := range c.ascii {
@@ -71,8 +69,8 @@ func (*Chars) Name() string { return "chars" }
 // Vocab returns the number of characters.
 func (c *Chars) Vocab() int { return len(c.runes) }
 
-// Encode returns one id for each character. A character that the vocabulary
-// lacks and invalid UTF-8 are errors.
+// Encode returns one id for each character. A character outside the vocabulary and invalid UTF-8
+// are errors.
 func (c *Chars) Encode(text []byte) ([]int32, error) { return c.AppendEncode(nil, text) }
 
 // AppendEncode appends one id for each character.
@@ -92,7 +90,7 @@ func (c *Chars) AppendEncode(dst []int32, text []byte) ([]int32, error) {
 		if !ok {
 			return dst,
 				&TextError{at,
-					fmt.Errorf("the character %q (%U) is not among the %d of the vocabulary, which comes from the training text: add it there and train from scratch, remove it here, or use tokenizer = \"bytes\"", r, r, len(c.runes))}
+					fmt.Errorf("the character %q (%U) is not among the %d characters of the vocabulary, which comes from the training text: add it to that text and train from scratch, remove it here, or use tokenizer = \"bytes\"", r, r, len(c.runes))}
 		}
 		ids = append(ids, id)
 		at += size
@@ -124,8 +122,8 @@ func (*Chars) Around() (before, after []int32) { return nil, nil }
 // SpecialNames returns 0: there are no special tokens.
 func (*Chars) SpecialNames([]byte) int { return 0 }
 
-// Cut returns most, or less where that is inside a character. What isn't UTF-8 may be
-// cut anywhere: it can't be encoded.
+// Cut returns most, or less if that is inside a character. Invalid UTF-8 may be cut anywhere, since
+// it can't be encoded.
 func (*Chars) Cut(text []byte, most int) int {
 	for at := most; at > 0 && at > most-utf8.UTFMax; at-- {
 		if utf8.RuneStart(text[at]) {
@@ -173,7 +171,7 @@ func (c *Chars) Decode(ids []int32) []byte {
 	return text
 }
 
-// invalid tells the error value of utf8.DecodeRune from a U+FFFD in the text.
+// invalid distinguishes the error value of utf8.DecodeRune from a U+FFFD in the text.
 func invalid(r rune, size int) bool { return r == utf8.RuneError && size <= 1 }
 
 func invalidUTF8(text []byte, at int) error {

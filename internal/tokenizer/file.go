@@ -12,22 +12,20 @@ import (
 	"github.com/troupe-ml/troupe/internal/tokenizer/hf"
 )
 
-// MaxFileBytes is the longest tokenizer.json that Unmarshal looks at.
+// MaxFileBytes is the size of the largest tokenizer.json that Unmarshal reads.
 const MaxFileBytes = hf.MaxFileBytes
 
-// maxSettings bounds the members of the file and of its model. Either kind has a
-// dozen.
+// maxSettings limits the members of the file and of its model. Both kinds have about a dozen.
 const maxSettings = 100
 
-// The files of Bytes and Chars, without their vocabulary. What Unmarshal takes for one of
-// them is what Marshal writes and what the tokenizers library makes of that when it saves it
-// again; any other setting would change the ids.
+// The files of Bytes and Chars, without their vocabulary. Unmarshal recognizes them as Marshal
+// writes them, and as the tokenizers library saves them again. Any other setting would change the
+// ids.
 //
-// bytesFile: byte-level BPE that merges nothing has the vocabulary's order for
-// its ids. charsFile: the tokenizers library has no model of characters, so the
-// text is split around every one, and words of one character are looked up. The
-// library fails on an unknown character as Chars does, because its unk_token is
-// no character.
+// bytesFile: byte-level BPE without merges, whose ids follow the vocabulary's order. charsFile: the
+// tokenizers library has no model of characters, so the text is split around every character, and
+// words of one character are looked up. Like Chars, the library fails on an unknown character,
+// because the unk_token is not a character.
 const (
 	bytesFile = `{
 		"version": "1.0",
@@ -69,7 +67,7 @@ const (
 	vocabMark = "VOCAB"
 )
 
-// Marshal returns a tokenizer.json: that of an *HF is the one that it was read from.
+// Marshal returns a tokenizer.json. For an *HF it is the file from which it was read.
 func Marshal(tok Tokenizer) ([]byte, error) {
 	var file string
 	var words []string // by id
@@ -84,7 +82,7 @@ func Marshal(tok Tokenizer) ([]byte, error) {
 			words = append(words, string(r))
 		}
 	default:
-		return nil, fmt.Errorf("%w: %T can't be written as tokenizer.json", ErrUnsupported, tok)
+		return nil, fmt.Errorf("%w: %T cannot be written as tokenizer.json", ErrUnsupported, tok)
 	}
 	var vocab strings.Builder
 	for id, word := range words {
@@ -105,8 +103,8 @@ func Marshal(tok Tokenizer) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Unmarshal reads a tokenizer.json, also one that Marshal wrote of Bytes or *Chars. A part
-// that can't be done as the tokenizers library does it is an ErrUnsupported that names it.
+// Unmarshal reads a tokenizer.json, including those that Marshal wrote for Bytes or *Chars. A part
+// that can't be computed exactly as in the tokenizers library is an ErrUnsupported that names it.
 func Unmarshal(data []byte) (Tokenizer, error) {
 	tok, err := unmarshal(data)
 	if err != nil {
@@ -117,15 +115,15 @@ func Unmarshal(data []byte) (Tokenizer, error) {
 
 func unmarshal(data []byte) (Tokenizer, error) {
 	if len(data) > MaxFileBytes {
-		return nil, fmt.Errorf("%d bytes are more than the %d that are supported", len(data), MaxFileBytes)
+		return nil, fmt.Errorf("it has %d bytes; the limit is %d", len(data), MaxFileBytes)
 	}
 	if !utf8.Valid(data) {
-		return nil, errors.New("invalid UTF-8")
+		return nil, errors.New("it is not valid UTF-8")
 	}
 	if !json.Valid(data) {
-		// Unmarshal says where and why, which Valid does not.
+		// Unlike Valid, Unmarshal says where and why.
 		var ignored json.RawMessage
-		return nil, fmt.Errorf("not valid JSON: %w", json.Unmarshal(data, &ignored))
+		return nil, fmt.Errorf("it is not valid JSON: %w", json.Unmarshal(data, &ignored))
 	}
 	file, err := members(data, maxSettings)
 	if err != nil {
@@ -133,7 +131,7 @@ func unmarshal(data []byte) (Tokenizer, error) {
 	}
 	modelJSON := find(file, "model")
 	if modelJSON == nil {
-		return nil, fmt.Errorf("%w: there is no \"model\"", ErrUnsupported)
+		return nil, fmt.Errorf("%w: \"model\" is missing", ErrUnsupported)
 	}
 	model, err := members(modelJSON, maxSettings)
 	if err != nil {
@@ -158,11 +156,11 @@ func unmarshal(data []byte) (Tokenizer, error) {
 	}
 }
 
-// maxBytesVocab is more than the vocabulary of Bytes takes, however it is written.
+// maxBytesVocab exceeds the size of the vocabulary of Bytes, in any notation.
 const maxBytesVocab = 1 << 16
 
-// onlyVocab checks that a file differs from the expected one in nothing but its
-// vocabulary, and returns that: the words by id, at most limit.
+// onlyVocab checks that a file equals the expected one except for its vocabulary, and returns the
+// words by id, at most limit.
 func onlyVocab(file, model []member, expected string, limit int) ([]string, error) {
 	wantFile, err := members([]byte(strings.Replace(expected, vocabMark, "", 1)), maxSettings)
 	if err != nil {
@@ -190,7 +188,8 @@ func onlyVocab(file, model []member, expected string, limit int) ([]string, erro
 			return nil, fmt.Errorf("model.vocab: the id of %s is %s", quote(m.name), clip(m.value))
 		}
 		if id < 0 || id >= len(vocab) || used[id] {
-			return nil, fmt.Errorf("model.vocab: the id %d of %s is taken or outside 0..%d: ids number the words without a gap", id, quote(m.name),
+			return nil, fmt.Errorf("model.vocab: the id %d of %s is already used or outside 0 to %d: ids must number the words without gaps", id,
+				quote(m.name),
 				len(vocab)-1)
 		}
 		words[id], used[id] = m.name, true
@@ -198,19 +197,19 @@ func onlyVocab(file, model []member, expected string, limit int) ([]string, erro
 	return words, nil
 }
 
-// compare requires the members of got to be those of want, but for the value of
-// one. A member that is null may be absent.
+// compare requires got to have the members of want, except for the value of one member. A member
+// that is null may be absent.
 func compare(got, want []member, except, where string) error {
 	for _, m := range got {
 		if find(want, m.name) == nil {
-			return fmt.Errorf("%w: the setting %s is unknown", ErrUnsupported, clip(where+m.name))
+			return fmt.Errorf("%w: unknown setting %s", ErrUnsupported, clip(where+m.name))
 		}
 	}
 	for _, m := range want {
 		value := find(got, m.name)
 		if m.name == except {
 			if value == nil {
-				return fmt.Errorf("%w: there is no %s%s", ErrUnsupported, where, m.name)
+				return fmt.Errorf("%w: %s%s is missing", ErrUnsupported, where, m.name)
 			}
 			continue
 		}
@@ -218,15 +217,14 @@ func compare(got, want []member, except, where string) error {
 			value = json.RawMessage("null")
 		}
 		if !same(value, m.value) {
-			return fmt.Errorf("%w: %s%s is %s; supported is only %s", ErrUnsupported, where, m.name, clip(value), clip(m.value))
+			return fmt.Errorf("%w: %s%s is %s, but only %s is supported", ErrUnsupported, where, m.name, clip(value), clip(m.value))
 		}
 	}
 	return nil
 }
 
-// byteWords returns how byte-level BPE spells each byte as a character:
-// printable ones as themselves, the others as the characters from U+0100 on, in
-// order.
+// byteWords returns the spelling of each byte as a character in byte-level BPE: printable ones as
+// themselves, the others as the characters from U+0100 on, in order.
 func byteWords() []string {
 	words := make([]string, 256)
 	next := rune(256)
@@ -241,7 +239,7 @@ func byteWords() []string {
 	return words
 }
 
-// readBytes reports whether words are the bytes, in their order.
+// readBytes reports whether words are the bytes, in order.
 func readBytes(words []string) bool { return slices.Equal(words, byteWords()) }
 
 func readChars(words []string) (Tokenizer, error) {
@@ -252,7 +250,8 @@ func readChars(words []string) (Tokenizer, error) {
 	for id, word := range words {
 		r, size := utf8.DecodeRuneInString(word)
 		if size == 0 || size != len(word) || invalid(r, size) {
-			return nil, fmt.Errorf("%w: a vocabulary of words: id %d is %s; supported are only single characters", ErrUnsupported, id, quote(word))
+			return nil, fmt.Errorf("%w: the vocabulary has words: id %d is %s, but only single characters are supported", ErrUnsupported, id,
+				quote(word))
 		}
 		runes[id] = r
 	}

@@ -6,9 +6,9 @@ import (
 	"github.com/troupe-ml/troupe/internal/tokenizer/hf"
 )
 
-// HF is the tokenizer of a tokenizer.json: byte-level BPE, as of GPT-2, Llama 3 and Qwen, or
-// BPE of characters, as of Llama 2 and Mistral. Its ids and its texts are those of the
-// tokenizers library.
+// HF is the tokenizer described by a tokenizer.json: byte-level BPE, as in GPT-2, Llama 3 and Qwen,
+// or BPE of characters, as in Llama 2 and Mistral. Its ids and texts equal those of the tokenizers
+// library.
 type HF struct {
 	t    *hf.Tokenizer
 	file []byte
@@ -28,11 +28,10 @@ func newHF(file []byte) (*HF, error) {
 // Name returns HFName.
 func (*HF) Name() string { return HFName }
 
-// Vocab is one more than the largest id.
+// Vocab returns the largest id plus one.
 func (h *HF) Vocab() int { return h.t.Vocab() }
 
-// Encode returns a text's ids, without any that the text doesn't say. Invalid UTF-8 counts as
-// U+FFFD.
+// Encode returns a text's ids, without tokens that are added to it. Invalid UTF-8 counts as U+FFFD.
 func (h *HF) Encode(text []byte) ([]int32, error) { return h.AppendEncode(nil, text) }
 
 // AppendEncode is Encode into a buffer.
@@ -40,12 +39,12 @@ func (h *HF) AppendEncode(dst []int32, text []byte) ([]int32, error) {
 	return h.t.AppendEncode(dst, text, hf.Plain)
 }
 
-// Cut returns 0 for tokenizers of which a text's parts may have other ids than the whole, such
-// as those that put a space in front.
+// Cut returns 0 for tokenizers whose ids for the parts of a text may differ from those for the
+// whole, such as tokenizers that prepend a space.
 func (h *HF) Cut(text []byte, most int) int { return h.t.Cut(text, most) }
 
-// EncodeSpecial takes the names of special tokens for the tokens; with add the
-// post-processor adds its own.
+// EncodeSpecial encodes the names of special tokens as these tokens. With add the post-processor
+// adds its own tokens.
 func (h *HF) EncodeSpecial(text []byte, add bool) ([]int32, error) {
 	mode := hf.Special
 	if add {
@@ -54,8 +53,8 @@ func (h *HF) EncodeSpecial(text []byte, add bool) ([]int32, error) {
 	return h.t.AppendEncode(nil, text, mode)
 }
 
-// EncodeSpans is Encode with plain, else EncodeSpecial, and says which part of the text each id stands
-// for. Invalid UTF-8 counts as U+FFFD.
+// EncodeSpans is Encode if plain, otherwise EncodeSpecial, and also returns the part of the text
+// for each id. Invalid UTF-8 counts as U+FFFD.
 func (h *HF) EncodeSpans(text []byte, plain bool) ([]int32, []Span, error) {
 	if plain {
 		return h.t.EncodeSpans(text, hf.Plain)
@@ -63,14 +62,14 @@ func (h *HF) EncodeSpans(text []byte, plain bool) ([]int32, []Span, error) {
 	return h.t.EncodeSpans(text, hf.Special)
 }
 
-// Around are the ids that the post-processor adds.
+// Around returns the ids that the post-processor adds.
 func (h *HF) Around() (before, after []int32) { return h.t.Around() }
 
 // SpecialNames counts the names of special tokens in a text.
 func (h *HF) SpecialNames(text []byte) int { return h.t.SpecialNames(text) }
 
-// Decode returns the text of ids. Ids without a token have none, as models may have more
-// ids than their tokenizer.
+// Decode returns the text of ids. Ids without a token have no text: models may have more ids than
+// their tokenizer.
 func (h *HF) Decode(ids []int32) []byte { return h.t.AppendDecode(nil, ids, true) }
 
 // DecodeText is Decode without special tokens.
@@ -92,8 +91,8 @@ type hfDecoder struct{ d *hf.Decoder }
 func (d hfDecoder) next(dst []byte, id int32) []byte { return d.d.Next(dst, id) }
 func (d hfDecoder) flush(dst []byte) []byte          { return d.d.Flush(dst) }
 
-// Trainer makes a byte-level BPE tokenizer of texts.
+// Trainer makes a byte-level BPE tokenizer from texts.
 type Trainer = hf.Trainer
 
-// NewTrainer returns one without texts.
+// NewTrainer returns a Trainer without texts.
 func NewTrainer() *Trainer { return hf.NewTrainer() }

@@ -16,9 +16,9 @@ type member struct {
 	value json.RawMessage
 }
 
-// members splits an object of valid JSON, in order. encoding/json would let the last of
-// two equal names win and ignore case; a tokenizer whose meaning depends on that
-// is refused. More than limit members are an error.
+// members splits a valid JSON object, in order. encoding/json would take the last of two equal
+// names and ignore case; a tokenizer whose meaning depends on that is refused. More than limit
+// members are an error.
 func members(object []byte, limit int) ([]member, error) {
 	dec := json.NewDecoder(bytes.NewReader(object))
 	if tok, err := dec.Token(); err != nil {
@@ -35,10 +35,10 @@ func members(object []byte, limit int) ([]member, error) {
 		}
 		m := member{name: tok.(string)} // the decoder lets nothing else stand here
 		if seen[m.name] {
-			return nil, fmt.Errorf("%s stands twice in one object", quote(m.name))
+			return nil, fmt.Errorf("%s occurs twice in one object", quote(m.name))
 		}
 		if len(all) == limit {
-			return nil, fmt.Errorf("%w: an object has more than the %d members that are supported", ErrUnsupported, limit)
+			return nil, fmt.Errorf("%w: an object has more than %d members, the limit", ErrUnsupported, limit)
 		}
 		seen[m.name] = true
 		if err := dec.Decode(&m.value); err != nil {
@@ -59,16 +59,16 @@ func find(all []member, name string) json.RawMessage {
 	return nil
 }
 
-// same reports whether a JSON value means the same as an expected one. What is
-// much longer doesn't, and is not worth parsing: it may be megabytes.
+// same reports whether a JSON value has the same meaning as an expected one. A much longer value
+// does not, and is not parsed: it may have megabytes.
 func same(got, want json.RawMessage) bool {
 	const longest = 4096
 	var x, y any
 	return len(got) <= longest && json.Unmarshal(got, &x) == nil && json.Unmarshal(want, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// clip shortens a file's text for a message, and quotes it where it could break the
-// line or steer a terminal.
+// clip shortens a file's text for a message, and quotes it if it could break the line or control a
+// terminal.
 func clip[T ~string | ~[]byte](text T) string {
 	short := shorten(string(text))
 	if strings.ContainsFunc(short, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -77,7 +77,7 @@ func clip[T ~string | ~[]byte](text T) string {
 	return short
 }
 
-// quote is clip for text that is to stand in quotes.
+// quote is clip for text inside quotes.
 func quote(text string) string { return strconv.Quote(shorten(text)) }
 
 func shorten(text string) string {

@@ -2,8 +2,8 @@ package tokenizer
 
 import "github.com/troupe-ml/troupe/internal/tokenizer/hf"
 
-// WithNames is a tokenizer whose AppendEncode takes the names of special tokens for the tokens, as EncodeSpecial
-// does. A text may be cut at the same places.
+// WithNames returns a tokenizer whose AppendEncode encodes the names of special tokens as these
+// tokens, like EncodeSpecial. A text may be cut at the same places.
 func WithNames(tok Tokenizer) Tokenizer { return withNames{tok} }
 
 type withNames struct{ Tokenizer }

@@ -5,20 +5,20 @@ import (
 	"unicode/utf8"
 )
 
-// StreamDecoder decodes ids as they come. It holds back a character of which
-// only the first bytes have come, so that what it returns can be printed at
-// once; all that it returns, joined, is what Decode, or DecodeText, returns for all ids.
+// StreamDecoder decodes ids as they arrive. It holds back an incomplete character, so that its
+// results can be printed at once. All results together are the result of Decode, or DecodeText, for
+// all ids.
 type StreamDecoder struct{ d decoder }
 
-// NewStreamDecoder returns a decoder at the beginning of a text. Special tokens are
-// part of it by their names, as Decode has them.
+// NewStreamDecoder returns a decoder at the start of a text. The names of special tokens are part
+// of the text, as in Decode.
 func NewStreamDecoder(tok Tokenizer) *StreamDecoder { return &StreamDecoder{tok.newDecoder(true)} }
 
-// NewTextDecoder is NewStreamDecoder without special tokens, as DecodeText.
+// NewTextDecoder is NewStreamDecoder without special tokens, like DecodeText.
 func NewTextDecoder(tok Tokenizer) *StreamDecoder { return &StreamDecoder{tok.newDecoder(false)} }
 
-// Decode returns the text that ids complete. Bytes that can't become valid
-// UTF-8 any more are not held back.
+// Decode returns the text that ids complete. It does not hold back bytes that can't become valid
+// UTF-8 any more.
 func (d *StreamDecoder) Decode(ids ...int32) []byte {
 	var text []byte
 	for _, id := range ids {
@@ -27,13 +27,13 @@ func (d *StreamDecoder) Decode(ids ...int32) []byte {
 	return text
 }
 
-// Flush returns what is still held back, at the end of a text.
+// Flush returns the text that is still held back, at the end.
 func (d *StreamDecoder) Flush() []byte { return d.d.flush(nil) }
 
-// pieces decodes where the text of ids is that of each, joined.
+// pieces decodes ids whose text is that of each id, joined.
 type pieces struct {
 	tok  Tokenizer
-	held []byte // the beginning of a character, at most utf8.UTFMax-1 bytes
+	held []byte // the start of a character, at most utf8.UTFMax-1 bytes
 }
 
 func (p *pieces) next(dst []byte, id int32) []byte {
@@ -49,8 +49,7 @@ func (p *pieces) flush(dst []byte) []byte {
 	return dst
 }
 
-// incomplete returns how many bytes at the end of a text begin a character
-// without ending it.
+// incomplete returns how many bytes at the end of a text start a character without completing it.
 func incomplete(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		tail := text[len(text)-n:]

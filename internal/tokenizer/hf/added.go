@@ -2,18 +2,19 @@ package hf
 
 import "errors"
 
-// added is a token that is found in a text before anything is made of it.
+// added is a token that is searched in a text before any other processing.
 type added struct {
 	id                         int32
-	content                    string // as it is found: normalized, where it is
+	content                    string // text to find, normalized if the token is
 	singleWord, lstrip, rstrip bool
 	special                    bool
 }
 
-// finding finds added tokens: the first, and of those that begin together the longest.
+// finding finds added tokens: the first one in the text and, of several at the same place, the
+// longest.
 type finding struct {
 	nodes []trieNode
-	begin [256]bool // of a token
+	begin [256]bool // bytes with which a token begins
 	list  []added
 }
 
@@ -24,11 +25,11 @@ type trieNode struct {
 	b              byte
 }
 
-var errTwice = errors.New("two added tokens have this content")
+var errTwice = errors.New("two added tokens have the same content")
 
 func (f *finding) add(a added) error {
 	if a.content == "" {
-		return errors.New("its content is empty once it is normalized")
+		return errors.New("its content is empty after normalization")
 	}
 	if f.nodes == nil {
 		f.nodes = []trieNode{{}}
@@ -75,11 +76,11 @@ func (f *finding) longest(text []byte) (token, length int) {
 	return token, length
 }
 
-// cut calls token and text for the tokens of a text and for what is between them. plain:
-// special tokens are text. All that is found counts as found, also what is then not taken.
+// cut calls token for the tokens of a text and between for the text between them. With plain,
+// special tokens are text. A token that is found but not taken still counts as found.
 func (f *finding) cut(chars *table, text []byte, plain bool, token func(id int32, from, to int), between func(from, to int)) {
-	done := 0  // what is in front of it was given out
-	blank := 0 // up to here is white space, from the last token that was stripped on
+	done := 0  // everything before it was passed on
+	blank := 0 // end of the white space after the last stripped token
 	for at := 0; at < len(text) && f.nodes != nil; {
 		if !f.begin[text[at]] {
 			at++

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// wordCache keeps the ids of words. It is used by one goroutine at a time.
+// wordCache keeps the ids of words. One goroutine at a time may use it.
 type wordCache struct {
 	slots []cacheSlot
 	used  int
@@ -15,7 +15,7 @@ type wordCache struct {
 
 type cacheSlot struct {
 	hash     uint32
-	text, id uint32 // where the word and its ids begin
+	text, id uint32 // start of the word and of its ids
 	textLen  uint16
 	idLen    uint16 // + 1; 0: free
 }
@@ -43,7 +43,7 @@ func (c *wordCache) find(word []byte) (slot int, ids []int32) {
 			return i, nil
 		}
 		if s.hash == uint32(hash) && int(s.textLen) == len(word) && bytes.Equal(c.text[s.text:int(s.text)+len(word)], word) {
-			// A word without ids has some that are not nil.
+			// Return a slice that is not nil, even for a word without ids.
 			return i, c.ids[s.id : s.id+uint32(s.idLen)-1 : s.id+uint32(s.idLen)-1]
 		}
 		i = (i + 1) & (cacheSlots - 1)

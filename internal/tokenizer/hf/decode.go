@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Decoder decodes ids one by one. What it returns can be printed at once; all of it is the
-// text of all ids.
+// Decoder decodes ids one by one. Its results can be printed at once; together they are the text of
+// all ids.
 type Decoder struct {
 	t       *Tokenizer
 	special bool
@@ -14,7 +14,7 @@ type Decoder struct {
 	sink    *sink
 }
 
-// NewDecoder begins a text. special: special tokens are part of it, by their names.
+// NewDecoder starts a text. With special, the names of special tokens are part of it.
 func (t *Tokenizer) NewDecoder(special bool) *Decoder {
 	d := &Decoder{t: t, special: special, sink: &sink{joined: t.joined}}
 	d.first = d.sink
@@ -24,7 +24,7 @@ func (t *Tokenizer) NewDecoder(special bool) *Decoder {
 	return d
 }
 
-// Next appends the text that an id completes. Ids without a token have none.
+// Next appends the text that an id completes. Ids without a token have no text.
 func (d *Decoder) Next(dst []byte, id int32) []byte {
 	name, ok := d.t.Token(id)
 	if !ok || !d.special && d.t.special[name] {
@@ -37,7 +37,7 @@ func (d *Decoder) Next(dst []byte, id int32) []byte {
 	return dst
 }
 
-// Flush appends what is still held back, at the end of a text.
+// Flush appends the text that is still held back, at the end.
 func (d *Decoder) Flush(dst []byte) []byte {
 	d.sink.out = dst
 	d.first.end()
@@ -54,15 +54,14 @@ func (t *Tokenizer) AppendDecode(dst []byte, ids []int32, special bool) []byte {
 	return d.Flush(dst)
 }
 
-// decodePart is a step of decoding. Tokens come in parts, which are valid during the call
-// alone.
+// decodePart is a step of decoding. Tokens arrive in parts, which are valid only during the call.
 type decodePart interface {
 	text(part []byte)
 	tokenEnd()
 	end()
 }
 
-// decodeStep makes a part that hands on to another one.
+// decodeStep makes a part that passes its results to the next one.
 type decodeStep func(next decodePart) decodePart
 
 // sink is the text.
@@ -111,7 +110,7 @@ func (c *wholeTokens) tokenEnd() {
 
 func (c *wholeTokens) end() { c.next.end() }
 
-// fuse makes all tokens one.
+// fuse joins all tokens.
 type fuse struct{ next decodePart }
 
 func (f fuse) text(part []byte) { f.next.text(part) }
@@ -121,8 +120,8 @@ func (f fuse) end() {
 	f.next.end()
 }
 
-// bytesFromNames makes one text of all tokens' bytes. A token that has another character is
-// its own bytes.
+// bytesFromNames joins the bytes of all tokens. A token with a character that is not the name of a
+// byte stands for itself.
 type bytesFromNames struct {
 	next  decodePart
 	token []byte
@@ -156,8 +155,8 @@ func (b *bytesFromNames) end() {
 	b.next.end()
 }
 
-// byteFallback makes a text of tokens such as <0x41> that follow one another, or, if they
-// are no UTF-8, U+FFFD of each.
+// byteFallback turns consecutive tokens such as <0x41> into text or, if they are not UTF-8, into
+// one U+FFFD for each.
 type byteFallback struct {
 	next  decodePart
 	token []byte
@@ -198,8 +197,7 @@ func (f *byteFallback) end() {
 	f.next.end()
 }
 
-// byteToken reads a token such as <0x41>. The library's way of reading a number takes +A for
-// one, too.
+// byteToken reads a token such as <0x41>. Like the library, it also accepts +A as a number.
 func byteToken(token []byte) (byte, bool) {
 	if len(token) != 6 || !bytes.HasPrefix(token, []byte("<0x")) || token[5] != '>' {
 		return 0, false
@@ -224,8 +222,8 @@ func byteToken(token []byte) (byte, bool) {
 	return byte(n), true
 }
 
-// spaceFor writes a character as a space; in the first token it leaves it out, where encoding
-// has put one in front.
+// spaceFor writes a character as a space. In the first token it drops it, if encoding has prepended
+// it.
 type spaceFor struct {
 	next  decodePart
 	char  []byte
@@ -250,7 +248,7 @@ func (m *spaceFor) tokenEnd() {
 
 func (m *spaceFor) end() { m.next.end() }
 
-// stripChar removes a character up to so many times at both ends of each token.
+// stripChar removes a character, up to a number of times, at both ends of each token.
 type stripChar struct {
 	next        decodePart
 	char        []byte
@@ -293,7 +291,7 @@ func (s *stripChar) tokenEnd() {
 
 func (s *stripChar) end() { s.next.end() }
 
-// wordEnds writes what ends a word as a space, but in the last token.
+// wordEnds writes the marker of a word's end as a space, except in the last token.
 type wordEnds struct {
 	next   decodePart
 	suffix []byte

@@ -1,11 +1,11 @@
-// Package hf encodes and decodes text exactly as the tokenizers library does it by a
-// tokenizer.json: added tokens are found in a text, what is between them is normalized,
-// split into words and encoded by BPE, and a post-processor adds tokens.
+// Package hf encodes and decodes text exactly as the tokenizers library does with a tokenizer.json.
+// It finds added tokens in a text. The text between them is normalized, split into words and
+// encoded with BPE, and a post-processor adds tokens.
 //
-// Parse makes a Tokenizer of a file; what it can't do as the library does is an
-// ErrUnsupported that names the part. The classes of characters are the library's own
-// (unicode.bin, which testdata/unicode.py asks of it): it knows other versions of Unicode
-// than Go. Invalid UTF-8 becomes U+FFFD as Python's errors="replace" has it.
+// Parse makes a Tokenizer from a file. A part that can't be computed exactly as in the library is
+// an ErrUnsupported that names it. The classes of characters are the library's own (unicode.bin,
+// which testdata/unicode.py extracts from it), since its version of Unicode differs from Go's.
+// Invalid UTF-8 becomes U+FFFD, as with Python's errors="replace".
 //
 // A Tokenizer is safe for concurrent use. The package must never know where a text comes from, or
 // what a model does with ids.

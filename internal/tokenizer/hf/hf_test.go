@@ -297,24 +297,24 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ name, old, new, says string }{
-		{"a merge of nothing", `"a b"`, `"a c"`, `merge 0 is of "c"`},
-		{"a merge to nothing", `"a b"`, `"b a"`, `merge 0 gives "ba"`},
+		{"a merge of nothing", `"a b"`, `"a c"`, `merge 0 uses "c"`},
+		{"a merge to nothing", `"a b"`, `"b a"`, `merge 0 results in "ba"`},
 		{"three in a merge", `"a b"`, `["a","b","a"]`, "merge 0 has 3"},
 		{"an id below 0", `"b":1`, `"b":-1`, "the id -1"},
 		{"a huge id", `"b":1`, `"b":2000000000`, "the id 2000000000"},
 		{"an id beyond all others", `"b":1`, `"b":1000000`, "the id 1000000 of"},
-		{"an id that is none", `"b":1`, `"b":1.5`, "an id is number 1.5"},
-		{"no vocabulary", `"vocab"`, `"vocabs"`, "vocab is"},
+		{"an id that is none", `"b":1`, `"b":1.5`, "an id is not an integer: number 1.5"},
+		{"no vocabulary", `"vocab"`, `"vocabs"`, "vocab has the impossible value"},
 		{"an unknown token that is unknown", `"unk_token":null`, `"unk_token":"<unk>"`, `unk_token "<unk>"`},
 		{"a setting's type", `"fuse_unk":false`, `"fuse_unk":1`, "fuse_unk is 1"},
 		{"a template's token", `"post_processor":null`,
 			`"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}}],"special_tokens":{}}`,
-			`special_tokens has no "<s>"`},
+			`special_tokens does not contain "<s>"`},
 		{"a template of two", `"post_processor":null`,
 			`"post_processor":{"type":"TemplateProcessing","single":[{"Sequence":{"id":"B"}}],"special_tokens":{}}`, "piece 0"},
 		{"no content", `"added_tokens":[]`, `"added_tokens":[{"id":3}]`, "token 0 has no content"},
 		{"a behavior", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"String":"a"},"behavior":"isolated","invert":false}`,
-			`behavior is "isolated"`},
+			`unknown behavior "isolated"`},
 	} {
 		if _, err := Parse([]byte(strings.Replace(small, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: error %v, want %q in it", tt.name, err, tt.says)

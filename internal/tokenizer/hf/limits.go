@@ -1,25 +1,26 @@
 package hf
 
 const (
-	// MaxFileBytes is the longest tokenizer.json that is read.
+	// MaxFileBytes is the size of the largest tokenizer.json that is read.
 	MaxFileBytes = 64 << 20
-	// maxTokens bounds ids, so that a table by id is no larger than what a file can fill.
+	// maxTokens limits ids, so that a table by id is not larger than a file justifies.
 	maxTokens = 1 << 24
-	// sparseTokens is the largest id of a few tokens; of many it may be 16 times their number.
+	// sparseTokens is the largest id if there are few tokens; with many it may be 16 times their
+	// number.
 	sparseTokens = 1 << 16
-	// maxSteps bounds the parts of a sequence, and how deep sequences lie in one another.
+	// maxSteps limits the parts of a sequence, and how deeply sequences are nested.
 	maxSteps = 100
-	// maxCachedBytes is the longest word that is kept with its ids.
+	// maxCachedBytes is the length of the longest word that is cached.
 	maxCachedBytes = 256
-	// cacheSlots and cacheBytes bound the words that a worker keeps. When either is full the
-	// cache begins anew.
+	// cacheSlots and cacheBytes limit the words that a worker caches. When either is full the cache
+	// is cleared.
 	cacheSlots = 1 << 15
 	cacheBytes = 1 << 21
-	// maxBacktracking is how many numbers a pattern that is not known may keep while it looks
-	// for a match; one that needs more is an error.
+	// maxBacktracking limits the numbers that an unknown pattern may keep while it searches for a
+	// match; a pattern that needs more is an error.
 	maxBacktracking = 1 << 22
-	// maxKeptSymbols is the longest word of which the memory is kept for the next one.
+	// maxKeptSymbols is the longest word whose memory is kept for the next one.
 	maxKeptSymbols = 1 << 16
-	// maxKeptBytes is so for normalized texts.
+	// maxKeptBytes is the same for normalized texts.
 	maxKeptBytes = 1 << 22
 )

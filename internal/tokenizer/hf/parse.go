@@ -10,33 +10,33 @@ import (
 // Parse reads a tokenizer.json.
 func Parse(data []byte) (*Tokenizer, error) {
 	if len(data) > MaxFileBytes {
-		return nil, fmt.Errorf("%d bytes are more than the %d that are supported", len(data), MaxFileBytes)
+		return nil, fmt.Errorf("it has %d bytes; the limit is %d", len(data), MaxFileBytes)
 	}
 	if !utf8.Valid(data) {
-		return nil, errors.New("invalid UTF-8")
+		return nil, errors.New("it is not valid UTF-8")
 	}
 	var file settings
 	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, fmt.Errorf("not a JSON object: %w", err)
+		return nil, fmt.Errorf("it is not a JSON object: %w", err)
 	}
 	if v := file.text("version", "1.0"); v != "1.0" {
-		return nil, fmt.Errorf("%w: version %s; 1.0 is known", ErrUnsupported, quote(v))
+		return nil, fmt.Errorf("%w: version %s, but only 1.0 is supported", ErrUnsupported, quote(v))
 	}
 	for _, name := range []string{"truncation", "padding"} {
 		if file.has(name) {
-			return nil, fmt.Errorf("%w: %s is set, which would cut or fill up every text; write null in its place", ErrUnsupported, name)
+			return nil, fmt.Errorf("%w: %s is set, which would truncate or pad every text: replace it with null", ErrUnsupported, name)
 		}
 	}
 	t := &Tokenizer{chars: chars(), byName: make(map[string]int32), names: make(map[int32]string), special: make(map[string]bool)}
 	if !file.has("model") {
-		return nil, fmt.Errorf("%w: there is no \"model\"", ErrUnsupported)
+		return nil, fmt.Errorf("%w: \"model\" is missing", ErrUnsupported)
 	}
 	_, kind, err := typed(file["model"])
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	if kind != "BPE" {
-		return nil, fmt.Errorf("%w: its model is %s; supported are BPE, and WordLevel of single characters (tokenizer = \"chars\")",
+		return nil, fmt.Errorf("%w: the model is %s, but only BPE, and WordLevel of single characters (tokenizer = \"chars\"), are supported",
 			ErrUnsupported, quote(kind))
 	}
 	if t.model, err = parseModel(file["model"]); err != nil {
@@ -69,7 +69,7 @@ func Parse(data []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
-// settings is an object of the file.
+// settings is a JSON object of the file.
 type settings map[string]json.RawMessage
 
 func (s settings) has(name string) bool {
@@ -77,7 +77,7 @@ func (s settings) has(name string) bool {
 	return len(v) > 0 && string(v) != "null"
 }
 
-// into reads a setting; an absent one leaves what is there.
+// into reads a setting; an absent one leaves value unchanged.
 func (s settings) into(name string, value any) error {
 	if !s.has(name) {
 		return nil
@@ -100,21 +100,23 @@ func (s settings) text(name, absent string) string {
 	return v
 }
 
-// typed reads an object that has a type.
+// typed reads an object with a type.
 func typed(data json.RawMessage) (s settings, kind string, err error) {
 	if err := json.Unmarshal(data, &s); err != nil || s == nil {
 		return nil, "", fmt.Errorf("found %s where an object is needed", clip(data))
 	}
 	if !s.has("type") {
-		return nil, "", fmt.Errorf("%w: it names no type", ErrUnsupported)
+		return nil, "", fmt.Errorf("%w: the type is missing", ErrUnsupported)
 	}
 	return s, s.text("type", ""), nil
 }
 
-// within says in which part an error is.
+// within adds the part of the file to an error.
 func within(part string, err error) error { return fmt.Errorf("%s: %w", part, err) }
 
-func unknown(kind string) error { return fmt.Errorf("%w: the type %s", ErrUnsupported, quote(kind)) }
+func unknown(kind string) error {
+	return fmt.Errorf("%w: unknown type %s", ErrUnsupported, quote(kind))
+}
 
 // elements are the parts of a Sequence.
 func (s settings) elements(name string, depth int) ([]json.RawMessage, error) {
@@ -123,12 +125,12 @@ func (s settings) elements(name string, depth int) ([]json.RawMessage, error) {
 		return nil, err
 	}
 	if len(all) > maxSteps || depth > maxSteps {
-		return nil, fmt.Errorf("%w: a Sequence of %d, %d deep; %d are supported", ErrUnsupported, len(all), depth, maxSteps)
+		return nil, fmt.Errorf("%w: a Sequence has %d parts at depth %d; the limit is %d", ErrUnsupported, len(all), depth, maxSteps)
 	}
 	return all, nil
 }
 
-// sequence reads a Sequence's parts, each of which may be several.
+// sequence reads the parts of a Sequence, each of which may be several.
 func sequence[T any](s settings, name string, depth int, parse func(data json.RawMessage, depth int) ([]T, error)) ([]T, error) {
 	all, err := s.elements(name, depth)
 	if err != nil {
@@ -141,7 +143,7 @@ func sequence[T any](s settings, name string, depth int, parse func(data json.Ra
 			return nil, within(fmt.Sprintf("Sequence: part %d", i), err)
 		}
 		if out = append(out, more...); len(out) > maxSteps {
-			return nil, fmt.Errorf("%w: more than %d parts", ErrUnsupported, maxSteps)
+			return nil, fmt.Errorf("%w: the Sequence has more than %d parts", ErrUnsupported, maxSteps)
 		}
 	}
 	return out, nil

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// parseAdded reads the added tokens. One that the vocabulary has gets its id, others the next
-// free ones, whatever the file says: so the library does it.
+// parseAdded reads the added tokens. As in the library, a token that is in the vocabulary gets its
+// id, and others get the next free ids, whatever the file says.
 func (t *Tokenizer) parseAdded(data json.RawMessage) error {
 	var all []struct {
 		Content                             *string
@@ -37,7 +37,7 @@ func (t *Tokenizer) parseAdded(data json.RawMessage) error {
 		id, ok := t.TokenID(content)
 		if !ok {
 			if next >= maxTokens {
-				return fmt.Errorf("token %d gets the id %d, beyond %d", i, next, maxTokens-1)
+				return fmt.Errorf("token %d gets the id %d; the limit is %d", i, next, maxTokens-1)
 			}
 			id = int32(next)
 			next++

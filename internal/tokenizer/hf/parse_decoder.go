@@ -45,7 +45,7 @@ func (t *Tokenizer) parseDecoder(data json.RawMessage, depth int) ([]decodeStep,
 			return nil, within("Strip", err)
 		}
 		if utf8.RuneCountInString(char) != 1 || start < 0 || stop < 0 || stop > math.MaxInt16 {
-			return nil, within("Strip", fmt.Errorf("content %s, start %d, stop %d", clip(s["content"]), start, stop))
+			return nil, within("Strip", fmt.Errorf("impossible content %s, start %d or stop %d", clip(s["content"]), start, stop))
 		}
 		return one(func(next decodePart) decodePart {
 			return &stripChar{next: next, char: []byte(char), start: start, stop: stop}
@@ -53,7 +53,7 @@ func (t *Tokenizer) parseDecoder(data json.RawMessage, depth int) ([]decodeStep,
 	case "BPEDecoder":
 		suffix := "</w>"
 		if err := s.into("suffix", &suffix); err != nil || suffix == "" {
-			return nil, within("BPEDecoder", fmt.Errorf("suffix is %s", clip(s["suffix"])))
+			return nil, within("BPEDecoder", fmt.Errorf("unsupported suffix %s", clip(s["suffix"])))
 		}
 		return one(func(next decodePart) decodePart { return &wordEnds{next: next, suffix: []byte(suffix)} })
 	case "Sequence":

@@ -27,7 +27,7 @@ func parseModel(data json.RawMessage) (*model, error) {
 		}
 	}
 	if dropout != 0 {
-		return nil, fmt.Errorf("%w: dropout %g, which encodes at random; write null", ErrUnsupported, dropout)
+		return nil, fmt.Errorf("%w: dropout is %g, which makes encoding random: replace it with null", ErrUnsupported, dropout)
 	}
 	ids, err := m.parseVocab(s["vocab"])
 	if err != nil {
@@ -53,7 +53,7 @@ func parseModel(data json.RawMessage) (*model, error) {
 		b, also := m.vocab[pair[1]]
 		for i, ok := range []bool{ok, also} {
 			if !ok {
-				return nil, fmt.Errorf("merge %d is of %s, which is not in the vocabulary", rank, quote(pair[i]))
+				return nil, fmt.Errorf("merge %d uses %s, which is not in the vocabulary", rank, quote(pair[i]))
 			}
 		}
 		if len(pair[1]) < len(m.prefix) {
@@ -62,7 +62,7 @@ func parseModel(data json.RawMessage) (*model, error) {
 		name := pair[0] + pair[1][len(m.prefix):]
 		merged, ok := m.vocab[name]
 		if !ok {
-			return nil, fmt.Errorf("merge %d gives %s, which is not in the vocabulary", rank, quote(name))
+			return nil, fmt.Errorf("merge %d results in %s, which is not in the vocabulary", rank, quote(name))
 		}
 		m.merges.put(pairSlot{a, b, int32(rank), merged})
 		if strings.HasPrefix(pair[1], string(meta)) && !strings.HasSuffix(pair[0], string(meta)) {
@@ -79,16 +79,16 @@ func parseModel(data json.RawMessage) (*model, error) {
 func (m *model) parseVocab(data json.RawMessage) (unique bool, err error) {
 	if err := json.Unmarshal(data, &m.vocab); err != nil || m.vocab == nil {
 		if tooLarge := (*json.UnmarshalTypeError)(nil); errors.As(err, &tooLarge) {
-			return false, fmt.Errorf("vocab: an id is %s", tooLarge.Value)
+			return false, fmt.Errorf("vocab: an id is not an integer: %s", tooLarge.Value)
 		}
-		return false, fmt.Errorf("vocab is %s", clip(data))
+		return false, fmt.Errorf("vocab has the impossible value %s", clip(data))
 	}
 	top := int32(-1)
 	// A small file must not make a large table.
 	most := int32(min(maxTokens, sparseTokens+16*len(m.vocab)))
 	for name, id := range m.vocab {
 		if id < 0 || id >= most {
-			return false, fmt.Errorf("vocab: the id %d of %s is outside 0..%d, which is supported for %d tokens", id, quote(name), most-1,
+			return false, fmt.Errorf("vocab: the id %d of %s is outside 0 to %d, the range for %d tokens", id, quote(name), most-1,
 				len(m.vocab))
 		}
 		top = max(top, id)
@@ -98,7 +98,7 @@ func (m *model) parseVocab(data json.RawMessage) (unique bool, err error) {
 	for name, id := range m.vocab {
 		if m.has[id] {
 			unique = false
-			if m.tokens[id] > name { // which one the library decodes is left to chance
+			if m.tokens[id] > name { // the library decodes one of them at random
 				continue
 			}
 		}
@@ -114,7 +114,7 @@ func parseMerges(data json.RawMessage) ([][2]string, error) {
 		out := make([][2]string, len(pairs))
 		for i, p := range pairs {
 			if len(p) != 2 {
-				return nil, fmt.Errorf("merge %d has %d tokens, not 2", i, len(p))
+				return nil, fmt.Errorf("merge %d has %d tokens, want 2", i, len(p))
 			}
 			out[i] = [2]string(p)
 		}
@@ -125,7 +125,7 @@ func parseMerges(data json.RawMessage) ([][2]string, error) {
 		if data == nil {
 			data = json.RawMessage("null")
 		}
-		return nil, fmt.Errorf("merges is %s", clip(data))
+		return nil, fmt.Errorf("merges has the impossible value %s", clip(data))
 	}
 	var out [][2]string
 	for _, line := range lines {
@@ -134,7 +134,7 @@ func parseMerges(data json.RawMessage) ([][2]string, error) {
 		}
 		a, b, ok := strings.Cut(line, " ")
 		if !ok || strings.Contains(b, " ") {
-			return nil, fmt.Errorf("merge %d, %s, is not two tokens with a space between them", len(out), quote(line))
+			return nil, fmt.Errorf("merge %d, %s, must be two tokens with a space between them", len(out), quote(line))
 		}
 		out = append(out, [2]string{a, b})
 	}

@@ -63,7 +63,7 @@ func parsePattern(s settings) (text string, regex bool, err error) {
 			return text, name == "Regex", err
 		}
 	}
-	return "", false, fmt.Errorf("pattern is %s; it has a String or a Regex", clip(s["pattern"]))
+	return "", false, fmt.Errorf("pattern is %s: it must have a String or a Regex", clip(s["pattern"]))
 }
 
 func parseReplace(s settings) (normalizer, error) {
@@ -76,7 +76,7 @@ func parseReplace(s settings) (normalizer, error) {
 		return nil, err
 	}
 	if text == "" {
-		return nil, fmt.Errorf("%w: an empty pattern", ErrUnsupported)
+		return nil, fmt.Errorf("%w: the pattern is empty", ErrUnsupported)
 	}
 	if regex {
 		p, err := newPattern(text)

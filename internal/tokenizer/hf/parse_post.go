@@ -11,12 +11,12 @@ import (
 func parseIDs(data json.RawMessage) ([]int32, error) {
 	var ids []int64
 	if err := json.Unmarshal(data, &ids); err != nil {
-		return nil, fmt.Errorf("ids is %s", clip(data))
+		return nil, fmt.Errorf("ids has the impossible value %s", clip(data))
 	}
 	out := make([]int32, len(ids))
 	for i, id := range ids {
 		if id < 0 || id > math.MaxInt32 {
-			return nil, fmt.Errorf("the id %d", id)
+			return nil, fmt.Errorf("impossible id %d", id)
 		}
 		out[i] = int32(id)
 	}
@@ -64,7 +64,7 @@ func parsePost(data json.RawMessage, depth int) ([]postPart, error) {
 				return nil, within(fmt.Sprintf("Sequence: part %d", i), err)
 			}
 			if out != nil && parts != nil {
-				return nil, fmt.Errorf("%w: a Sequence of two parts that add tokens", ErrUnsupported)
+				return nil, fmt.Errorf("%w: two parts of a Sequence add tokens", ErrUnsupported)
 			}
 			if parts != nil {
 				out = parts
@@ -85,7 +85,7 @@ func parseTemplate(s settings) ([]postPart, error) {
 		return nil, err
 	}
 	if len(single) > maxSteps {
-		return nil, fmt.Errorf("%w: a template of %d pieces", ErrUnsupported, len(single))
+		return nil, fmt.Errorf("%w: unsupported template of %d pieces", ErrUnsupported, len(single))
 	}
 	out := []postPart{}
 	for i, p := range single {
@@ -95,7 +95,7 @@ func parseTemplate(s settings) ([]postPart, error) {
 		case p.SpecialToken != nil:
 			token, ok := tokens[p.SpecialToken.ID]
 			if !ok {
-				return nil, fmt.Errorf("special_tokens has no %s", quote(p.SpecialToken.ID))
+				return nil, fmt.Errorf("special_tokens does not contain %s", quote(p.SpecialToken.ID))
 			}
 			ids, err := parseIDs(token.IDs)
 			if err != nil {

@@ -46,7 +46,7 @@ func (t *Tokenizer) parsePre(data json.RawMessage, depth int) ([]pre, error) {
 	case "Punctuation":
 		b := isolated
 		if err := s.into("behavior", &b); err != nil || !b.known() {
-			return nil, within("Punctuation", fmt.Errorf("behavior is %s", clip(s["behavior"])))
+			return nil, within("Punctuation", fmt.Errorf("unknown behavior %s", clip(s["behavior"])))
 		}
 		return found(having{t.chars, propPunct}, b)
 	case "Whitespace":
@@ -62,13 +62,13 @@ func (t *Tokenizer) parsePre(data json.RawMessage, depth int) ([]pre, error) {
 	case "CharDelimiterSplit":
 		var c string
 		if err := s.into("delimiter", &c); err != nil || utf8.RuneCountInString(c) != 1 {
-			return nil, within("CharDelimiterSplit", fmt.Errorf("delimiter is %s", clip(s["delimiter"])))
+			return nil, within("CharDelimiterSplit", fmt.Errorf("impossible delimiter %s", clip(s["delimiter"])))
 		}
 		return found(literal(c), removed)
 	case "FixedLength":
 		n := 5
 		if err := s.into("length", &n); err != nil || n < 1 {
-			return nil, within("FixedLength", fmt.Errorf("length is %s", clip(s["length"])))
+			return nil, within("FixedLength", fmt.Errorf("impossible length %s", clip(s["length"])))
 		}
 		return []pre{{step: func(next part) part { return &fixedLength{next, n} }}}, nil
 	case "Sequence":
@@ -84,7 +84,7 @@ func (b behavior) known() bool {
 func (t *Tokenizer) parseByteLevel(s settings) ([]pre, error) {
 	prefix, regex := false, true
 	if !s.has("add_prefix_space") {
-		return nil, within("ByteLevel", errors.New("there is no add_prefix_space"))
+		return nil, within("ByteLevel", errors.New("add_prefix_space is missing"))
 	}
 	if err := errors.Join(s.into("add_prefix_space", &prefix), s.into("use_regex", &regex)); err != nil {
 		return nil, within("ByteLevel", err)
@@ -114,15 +114,15 @@ func (t *Tokenizer) parseSplit(s settings) ([]pre, error) {
 	}
 	var b behavior
 	if err := s.into("behavior", &b); err != nil || !b.known() {
-		return nil, within("Split", fmt.Errorf("behavior is %s", clip(s["behavior"])))
+		return nil, within("Split", fmt.Errorf("unknown behavior %s", clip(s["behavior"])))
 	}
-	// All of the known patterns' text is words: to isolate them, or to remove what is between
+	// The matches of a known pattern cover the text: isolating them, or removing what is between
 	// them, is the same.
 	if known := knownPatterns[text]; regex && known != nil && (b == isolated || b == removed && invert) {
 		return []pre{t.known(known)}, nil
 	}
 	if text == "" {
-		return nil, within("Split", fmt.Errorf("%w: an empty pattern", ErrUnsupported))
+		return nil, within("Split", fmt.Errorf("%w: the pattern is empty", ErrUnsupported))
 	}
 	var f finder = literal(text)
 	if regex {
@@ -140,7 +140,7 @@ func parseMeta(s settings) (char, scheme string, err error) {
 		return "", "", err
 	}
 	if utf8.RuneCountInString(char) != 1 {
-		return "", "", fmt.Errorf("replacement is %s", clip(s["replacement"]))
+		return "", "", fmt.Errorf("impossible replacement %s", clip(s["replacement"]))
 	}
 	var prefix *bool
 	if err := s.into("add_prefix_space", &prefix); err != nil {
@@ -148,11 +148,11 @@ func parseMeta(s settings) (char, scheme string, err error) {
 	}
 	if prefix != nil && !*prefix {
 		if scheme != "never" && s.has("prepend_scheme") || !s.has("prepend_scheme") {
-			return "", "", errors.New("add_prefix_space is false, but prepend_scheme is not never")
+			return "", "", errors.New("add_prefix_space is false, so prepend_scheme must be never")
 		}
 	}
 	if scheme != "always" && scheme != "first" && scheme != "never" {
-		return "", "", fmt.Errorf("prepend_scheme is %s", clip(scheme))
+		return "", "", fmt.Errorf("unknown prepend_scheme %s", clip(scheme))
 	}
 	return char, scheme, nil
 }
@@ -167,14 +167,14 @@ func (t *Tokenizer) parseMetaspace(s settings) ([]pre, error) {
 		return nil, within("Metaspace", err)
 	}
 	if scheme == "first" {
-		// The library asks where a piece was in the text, which these change.
+		// The library uses the position of a piece in the text, which these normalizers change.
 		for _, n := range t.normalizers {
 			switch n := n.(type) {
 			case stripSpace, eachChar, replacePattern:
-				return nil, fmt.Errorf("%w: Metaspace with prepend_scheme first behind a normalizer that may remove a text's beginning", ErrUnsupported)
+				return nil, fmt.Errorf("%w: Metaspace with prepend_scheme first after a normalizer that may remove the start of a text", ErrUnsupported)
 			case replaceLiteral:
 				if len(n.with) == 0 {
-					return nil, fmt.Errorf("%w: Metaspace with prepend_scheme first behind a Replace by nothing", ErrUnsupported)
+					return nil, fmt.Errorf("%w: Metaspace with prepend_scheme first after a Replace with nothing", ErrUnsupported)
 				}
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// pattern is a regular expression that no scanner is known for.
+// pattern is a regular expression without a scanner of its own.
 type pattern struct {
 	re *regexp2.Regexp
 }
@@ -26,8 +26,8 @@ func newPattern(text string) (*pattern, error) {
 	return &pattern{re}, nil
 }
 
-// each calls found for each match, in order. An empty match right behind another one
-// doesn't count.
+// each calls found for each match, in order. An empty match directly after another match is
+// skipped.
 func (p *pattern) each(w *work, text []byte, found func(from, to int)) {
 	stand := standIns()
 	runes := w.runes[:0]
@@ -76,8 +76,8 @@ func (p *pattern) each(w *work, text []byte, found func(from, to int)) {
 	}
 }
 
-// standIns are the characters whose category the library and Go don't agree on, each with
-// one that both put where the library puts it.
+// standIns maps the characters whose category differs between the library and Go to characters that
+// both put into the library's category.
 var standIns = sync.OnceValue(func() map[rune]rune {
 	t := chars()
 	ours := make([]uint8, utf8.MaxRune+1)

@@ -2,8 +2,8 @@ package hf
 
 import "slices"
 
-// mergeQueue merges long words: a heap of what can be merged, the lowest rank first, of
-// equal ones the first in the word.
+// mergeQueue merges long words, with a heap of possible merges: the lowest rank first, of equal
+// ones the first in the word.
 type mergeQueue struct {
 	heap    []candidate
 	symbols []symbol
@@ -22,8 +22,8 @@ type symbol struct {
 	prev, next int32 // -1: none
 }
 
-// merge appends what is left of the symbols, and to starts, if it is not nil, the number of the
-// first symbol of each.
+// merge appends the remaining symbols and, if starts is not nil, the number of the first original
+// symbol of each.
 func (q *mergeQueue) merge(t *pairTable, dst []int32, ids []int32, starts *[]int32) []int32 {
 	q.heap = q.heap[:0]
 	q.symbols = slices.Grow(q.symbols[:0], len(ids))
@@ -66,7 +66,7 @@ func (q *mergeQueue) merge(t *pairTable, dst []int32, ids []int32, starts *[]int
 		}
 	}
 	if cap(q.symbols) > maxKeptSymbols {
-		*q = mergeQueue{} // one huge word must not hold memory for ever
+		*q = mergeQueue{} // one huge word must not hold memory forever
 	}
 	return dst
 }

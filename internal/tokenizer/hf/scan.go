@@ -2,16 +2,16 @@ package hf
 
 import "bytes"
 
-// The patterns that are known, as tokenizer.json has them, each with a scanner that gives
-// the same words many times faster.
+// The known patterns, as tokenizer.json has them. Each has a scanner that finds the same words many
+// times faster.
 const (
 	patternGPT2  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	patternLlama = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	patternQwen  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// scanner returns the length of the first word of a text that is valid UTF-8 and not empty. All words, one
-// behind the other, are the text.
+// scanner returns the length of the first word of a text that is valid UTF-8 and not empty. All
+// words together are the text.
 type scanner func(t *table, text []byte) int
 
 var knownPatterns = map[string]scanner{
@@ -20,8 +20,8 @@ var knownPatterns = map[string]scanner{
 	patternQwen:  func(t *table, text []byte) int { return scanLlama(t, text, 1) },
 }
 
-// run returns how many bytes from at on have, or with want 0 don't have, one of some
-// properties.
+// run returns how many bytes, starting at at, have one of some properties; with want false, have
+// none.
 func (t *table) run(text []byte, at int, mask uint16, want bool) int {
 	for at < len(text) {
 		p, size := t.next(text[at:])
@@ -56,8 +56,8 @@ func scanGPT2(t *table, text []byte) int {
 	return t.spaces(text, t.run(text, 0, propSpace, true))
 }
 
-// spaces is \s+(?!\S)|\s+ for the white space up to end: all but the last, if there is more
-// and something behind it.
+// spaces matches \s+(?!\S)|\s+ for the white space up to end: all but the last, if there is more
+// than one and something follows.
 func (t *table) spaces(text []byte, end int) int {
 	if end == len(text) {
 		return end
@@ -68,8 +68,8 @@ func (t *table) spaces(text []byte, end int) int {
 	return end
 }
 
-// scanLlama is the pattern of cl100k, Llama 3 and Qwen, which differ in how many digits
-// stand together.
+// scanLlama implements the pattern of cl100k, Llama 3 and Qwen, which differ in how many digits
+// form a word.
 func scanLlama(t *table, text []byte, digits int) int {
 	if text[0] == '\'' {
 		if n := contraction(text, true); n > 0 {

@@ -21,11 +21,11 @@ type trace struct {
 	starts []int32
 }
 
-// EncodeSpans returns a text's ids and the part of the text that each stands for. What a normalizer
-// puts in front of a character belongs to the character. The post-processor adds no tokens.
+// EncodeSpans returns a text's ids and the part of the text for each. Text that a normalizer
+// inserts before a character belongs to that character. The post-processor adds no tokens.
 func (t *Tokenizer) EncodeSpans(text []byte, mode Mode) ([]int32, []Span, error) {
 	if len(text) > math.MaxInt32 {
-		return nil, nil, fmt.Errorf("%w: a text of %d bytes, more than %d", ErrUnsupported, len(text), math.MaxInt32)
+		return nil, nil, fmt.Errorf("%w: the text has %d bytes; the limit is %d", ErrUnsupported, len(text), math.MaxInt32)
 	}
 	w := t.work()
 	defer t.pool.Put(w)
@@ -163,7 +163,7 @@ func charEnd(text []byte, at int) int {
 	return at + size
 }
 
-// Around are the ids that the post-processor puts in front of a text and after it.
+// Around returns the ids that the post-processor adds before and after a text.
 func (t *Tokenizer) Around() (before, after []int32) {
 	text := t.post == nil
 	for _, p := range t.post {

@@ -5,14 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// part is a step of splitting a text into words. It hands what it makes of a piece to
-// the next one. at: where the piece is in the text that w.source is of. first: the piece begins
-// the text that is encoded. Pieces are valid UTF-8 and not empty.
+// part is a step of splitting a text into words. It passes the pieces that it makes to the next
+// step. at is the position of the piece in the text of w.source. first says that the piece starts
+// the text. Pieces are valid UTF-8 and not empty.
 type part interface {
 	piece(w *work, text []byte, at int, first bool)
 }
 
-// step makes a part that hands on to another one. A part is used by one goroutine at a time.
+// step makes a part that passes its results to the next one. One goroutine at a time may use a
+// part.
 type step func(next part) part
 
 // words encodes pieces.

@@ -11,11 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// ErrUnsupported is in the chain of an error about a part of a tokenizer.json that is not
-// supported.
+// ErrUnsupported: a part of a tokenizer.json is not supported.
 var ErrUnsupported = errors.New("unsupported tokenizer")
 
-// Tokenizer is what a tokenizer.json describes.
+// Tokenizer is the tokenizer that a tokenizer.json describes.
 type Tokenizer struct {
 	chars       *table
 	raw, normal finding // added tokens, looked for in the text and in the normalized text
@@ -40,7 +39,7 @@ type postPart struct {
 	ids  []int32
 }
 
-// work is what one goroutine encodes with.
+// work holds one goroutine's memory for encoding.
 type work struct {
 	chain  part
 	cache  wordCache
@@ -56,19 +55,19 @@ type work struct {
 	trace
 }
 
-// Mode says what encoding does with special tokens.
+// Mode says how encoding treats special tokens.
 type Mode int
 
 const (
-	// Plain takes the names of special tokens for text.
+	// Plain treats the names of special tokens as text.
 	Plain Mode = iota
-	// Special takes them for the tokens.
+	// Special encodes them as these tokens.
 	Special
-	// Whole does so, and has the post-processor add its tokens.
+	// Whole does the same, and the post-processor adds its tokens.
 	Whole
 )
 
-// AppendEncode appends a text's ids. On an error it returns dst as it was.
+// AppendEncode appends a text's ids. On an error it returns dst unchanged.
 func (t *Tokenizer) AppendEncode(dst []int32, text []byte, mode Mode) ([]int32, error) {
 	w := t.work()
 	defer t.pool.Put(w)
@@ -83,7 +82,7 @@ func (t *Tokenizer) AppendEncode(dst []int32, text []byte, mode Mode) ([]int32, 
 	return out, nil
 }
 
-// work is one that nobody uses.
+// work returns an unused work.
 func (t *Tokenizer) work() *work {
 	w, _ := t.pool.Get().(*work)
 	if w == nil {
@@ -118,7 +117,7 @@ func (t *Tokenizer) encode(w *work, dst []int32, text []byte, mode Mode) ([]int3
 	return out, w.err
 }
 
-// process applies the post-processor to the ids from from on.
+// process applies the post-processor to the ids starting at index from.
 func (t *Tokenizer) process(ids []int32, from int, add bool) []int32 {
 	if !add {
 		if len(t.post) == 1 && t.post[0].text {
@@ -140,7 +139,7 @@ func (t *Tokenizer) process(ids []int32, from int, add bool) []int32 {
 
 func bytesOf(ids []int32) []int32 { return append([]int32(nil), ids...) }
 
-// Vocab is one more than the largest id.
+// Vocab returns the largest id plus one.
 func (t *Tokenizer) Vocab() int { return t.vocab }
 
 // Token returns an id's name: an added token's content, or the vocabulary's token.
@@ -169,13 +168,12 @@ func (t *Tokenizer) IsSpecial(id int32) bool {
 	return ok && t.special[name]
 }
 
-// Cut returns a place in a text of more than most bytes, at most that far from its beginning,
-// at which it may be cut: encoding both parts plainly gives the ids of the whole. 0: there is
-// none.
+// Cut returns a place in a text of more than most bytes, at most that far from its start, at which
+// it may be cut: plain encoding of both parts gives the ids of the whole. 0: there is none.
 //
-// No word of the known patterns has white space behind a letter or a digit, and none goes on
-// behind a line break that has white space on neither side; they don't look back, and ahead no further
-// than the next character.
+// In the known patterns, no word has white space after a letter or a digit, and none continues
+// after a line break that has no white space on either side. They don't look back, and look ahead
+// no further than the next character.
 func (t *Tokenizer) Cut(text []byte, most int) int {
 	if !t.cuts {
 		return 0
@@ -200,7 +198,7 @@ func (t *Tokenizer) Cut(text []byte, most int) int {
 	return 0
 }
 
-// valid returns the properties of the last or first character, unless it is no UTF-8, or a
+// valid returns the properties of the last or first character, unless it is invalid UTF-8 or a
 // normalizer may change it.
 func (t *Tokenizer) valid(text []byte, last bool) (uint16, bool) {
 	decode := utf8.DecodeRune
@@ -214,8 +212,8 @@ func (t *Tokenizer) valid(text []byte, last bool) (uint16, bool) {
 	return t.chars.prop(r), true
 }
 
-// clip shortens a file's text for a message, and quotes it where it could break the line or
-// steer a terminal.
+// clip shortens a file's text for a message, and quotes it if it could break the line or control a
+// terminal.
 func clip[T ~string | ~[]byte](text T) string {
 	const most = 60
 	short := string(bytes.TrimSpace([]byte(text)))
@@ -228,7 +226,7 @@ func clip[T ~string | ~[]byte](text T) string {
 	return short
 }
 
-// quote is clip for what is to stand in quotes.
+// quote is clip for text inside quotes.
 func quote(text string) string {
 	if c := clip(text); strings.HasPrefix(c, `"`) {
 		return c

@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// Trainer makes a byte-level BPE tokenizer of texts. Its words are those of Llama 3's
-// pattern. The same texts give the same tokenizer, in whatever order they come: the pair that
-// is most frequent is merged first, of equally frequent ones the one with the lower first id, then
-// with the lower second one, as by the tokenizers library's BpeTrainer.
+// Trainer makes a byte-level BPE tokenizer from texts, with the words of Llama 3's pattern. The
+// same texts give the same tokenizer, in any order. The most frequent pair is merged first; of
+// equally frequent pairs the one with the lower first id, then with the lower second id, as in the
+// tokenizers library's BpeTrainer.
 type Trainer struct {
 	chars *table
 	words map[string]int64
@@ -23,7 +23,7 @@ type Trainer struct {
 	total int64
 }
 
-// NewTrainer returns one without texts.
+// NewTrainer returns a Trainer without texts.
 func NewTrainer() *Trainer { return &Trainer{chars: chars(), words: make(map[string]int64)} }
 
 // Add counts the words of a text.
@@ -40,27 +40,29 @@ func (t *Trainer) Add(text []byte) {
 	}
 }
 
-// Bytes is how much text was added.
+// Bytes returns the size of the added texts.
 func (t *Trainer) Bytes() int64 { return t.total }
 
-// byteTokens is how many tokens there are before the first merge, beside special ones.
+// byteTokens is the number of tokens before the first merge, besides special ones.
 const byteTokens = 256
 
-// Train returns the tokenizer.json of a vocabulary of at most vocab tokens: special ones
-// first, then the bytes, then what merging gives. It has fewer where the texts have no more
-// pairs.
+// Train returns the tokenizer.json of a vocabulary of at most vocab tokens, and its size: the
+// special tokens, then the bytes, then the results of merges. It has fewer tokens if the texts have
+// no more pairs.
 func (t *Trainer) Train(vocab int, special []string) (file []byte, size int, err error) {
 	if least := byteTokens + len(special); vocab < least || vocab > maxTokens {
-		return nil, 0, fmt.Errorf("a vocabulary of %d tokens: give %d (256 bytes and %d special tokens) to %d", vocab, least, len(special),
+		return nil, 0, fmt.Errorf("the vocabulary has %d tokens: it must have from %d (256 bytes and %d special tokens) to %d", vocab, least,
+			len(special),
 			maxTokens)
 	}
 	m := &merger{counts: make(map[[2]int32]int64), ids: make(map[string]int32)}
 	for _, name := range special {
 		if _, twice := m.ids[name]; twice || name == "" || !utf8.ValidString(name) {
-			return nil, 0, fmt.Errorf("the special token %s is empty, given twice, or no UTF-8", quote(name))
+			return nil, 0, fmt.Errorf("the special token %s is empty, occurs twice, or is not UTF-8", quote(name))
 		}
 		if utf8.RuneCountInString(name) == 1 {
-			return nil, 0, fmt.Errorf("the special token %s has only one character: it could be a byte's name", quote(name))
+			return nil, 0, fmt.Errorf("the special token %s has only one character, which could be the name of a byte: use a longer name",
+				quote(name))
 		}
 		m.token(name)
 	}
@@ -106,7 +108,7 @@ func (m *merger) token(name string) int32 {
 	return id
 }
 
-// pairCount is a pair in the queue, with the words to merge it in.
+// pairCount is a pair in the queue, with the words that contain it.
 type pairCount struct {
 	pair  [2]int32
 	count int64
@@ -132,10 +134,10 @@ func (q *pairQueue) Pop() any {
 	return x
 }
 
-// merge merges until there are so many tokens.
+// merge merges until there are vocab tokens.
 //
-// A pair's count is what the library takes for it: it stays when the pair is merged, so one
-// that appears again, because another merge gives the same token, goes on from there.
+// A pair's count is the library's: it stays when the pair is merged. So if the pair appears again,
+// because another merge results in the same token, counting continues from there.
 func (m *merger) merge(vocab int) {
 	where := make(map[[2]int32][]int32) // pairs that are new, and the words that have them
 	note := func(pair [2]int32, word int32) {
@@ -205,7 +207,7 @@ func (m *merger) replace(word []int32, pair [2]int32, token int32, change func(p
 	return out
 }
 
-// file writes what was trained.
+// file writes the trained tokenizer.
 func (m *merger) file(special []string) ([]byte, error) {
 	type object = map[string]any
 	var added []any

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// translate writes a pattern of Oniguruma, which the library uses, as one of regexp2 that
-// means the same. Where the two may differ it is refused.
+// translate translates a pattern of Oniguruma, which the library uses, into an equivalent one of
+// regexp2. It refuses patterns whose meaning may differ.
 func translate(text string) (string, error) {
 	t := translator{text: text}
 	out, err := t.alternatives(false, 0)
@@ -24,7 +24,7 @@ type translator struct {
 }
 
 func (t *translator) refuse(what string) error {
-	return fmt.Errorf("%w: the pattern %s: %s at byte %d", ErrUnsupported, clip(t.text), what, t.at)
+	return fmt.Errorf("%w: the pattern %s has %s at byte %d", ErrUnsupported, clip(t.text), what, t.at)
 }
 
 func (t *translator) rest() string { return t.text[t.at:] }
@@ -32,7 +32,7 @@ func (t *translator) rest() string { return t.text[t.at:] }
 // alternatives translates up to the end of a group. fold: case doesn't count.
 func (t *translator) alternatives(fold bool, depth int) (string, error) {
 	if depth > maxSteps {
-		return "", t.refuse("groups deeper than 100")
+		return "", t.refuse("groups nested more than 100 deep")
 	}
 	var out strings.Builder
 	for t.at < len(t.text) {
@@ -45,7 +45,7 @@ func (t *translator) alternatives(fold bool, depth int) (string, error) {
 			continue
 		case '(':
 			if out.Len() > 0 && (strings.HasPrefix(t.rest(), "(?i)") || strings.HasPrefix(t.rest(), "(?-i)")) {
-				return "", t.refuse("(?i) that is not at the beginning")
+				return "", t.refuse("(?i) that is not at the start")
 			}
 		}
 		atom, err := t.atom(&fold, depth)
@@ -72,7 +72,7 @@ func (t *translator) quantified(atom string) (string, error) {
 		case '{':
 			end := strings.IndexByte(t.rest(), '}')
 			if end < 0 || !interval(t.rest()[1:end]) {
-				return "", t.refuse("a { that is no number of times")
+				return "", t.refuse("a { that is not a repetition")
 			}
 			how = t.rest()[:end+1]
 			if how[1] == ',' {
@@ -125,7 +125,7 @@ func (t *translator) atom(fold *bool, depth int) (string, error) {
 	case '\\':
 		return t.escape(*fold, false)
 	case '*', '+', '?':
-		return "", t.refuse("a quantifier without what it is for")
+		return "", t.refuse("a quantifier without an operand")
 	case '^', '$', '.':
 		t.at++
 		return string(c), nil
@@ -141,7 +141,7 @@ func (t *translator) character(r rune, fold bool) (string, error) {
 		return quoteRune(r), nil
 	}
 	if r >= utf8.RuneSelf {
-		return "", t.refuse("a character that is not ASCII where case doesn't count,")
+		return "", t.refuse("a character that is not ASCII in a case-insensitive part")
 	}
 	return foldedClass(string(r)), nil
 }
@@ -198,7 +198,7 @@ func (t *translator) group(fold *bool, depth int) (string, error) {
 		inner = rest[2] == 'i'
 		t.at += strings.IndexByte(rest, ':') + 1
 	case strings.HasPrefix(rest, "(?i)"), strings.HasPrefix(rest, "(?-i)"):
-		// It stands at the beginning, and holds up to the group's end.
+		// It is at the start, and applies up to the end of the group.
 		*fold = rest[2] == 'i'
 		t.at += strings.IndexByte(rest, ')') + 1
 		return "", nil
@@ -210,7 +210,7 @@ func (t *translator) group(fold *bool, depth int) (string, error) {
 		for end > 0 && !utf8.ValidString(rest[:end]) {
 			end--
 		}
-		return "", t.refuse("the group " + rest[:end])
+		return "", t.refuse("the unsupported group " + rest[:end])
 	}
 	body, err := t.alternatives(inner, depth+1)
 	if err != nil {
@@ -221,8 +221,8 @@ func (t *translator) group(fold *bool, depth int) (string, error) {
 	}
 	t.at++
 	if open == "(?:" && t.at < len(t.text) && strings.IndexByte("*+?{", t.text[t.at]) >= 0 {
-		// regexp2 makes (?:a{2,4})+ one loop, a{2,}, which matches five where Oniguruma
-		// matches four; a group that captures it leaves alone.
+		// regexp2 turns (?:a{2,4})+ into one loop, a{2,}, which matches five where Oniguruma
+		// matches four; it does not change a group that captures.
 		open = "("
 	}
 	return open + body + ")", nil
@@ -311,7 +311,7 @@ func (t *translator) code(c rune, fold, inClass bool) (string, error) {
 		r = r<<4 | rune(v)
 	}
 	if digits == "" || !utf8.ValidRune(r) || c == 'x' && len(digits) == 2 && r >= utf8.RuneSelf {
-		return "", t.refuse(`\` + string(c) + " of what is no character")
+		return "", t.refuse(`\` + string(c) + " with an invalid character")
 	}
 	if inClass {
 		return quoteRune(r), nil
@@ -355,7 +355,7 @@ func (t *translator) class(fold bool) (string, error) {
 		t.at++
 	}
 	if strings.HasPrefix(t.rest(), "]") {
-		return "", t.refuse("a class that begins with ]")
+		return "", t.refuse("a class that starts with ]")
 	}
 	inner := 0      // classes in this class: their items are its own
 	single := false // the last item was a character: a - behind it makes a range
@@ -372,7 +372,7 @@ func (t *translator) class(fold bool) (string, error) {
 			out.WriteByte(']')
 			return out.String(), nil
 		case strings.HasPrefix(rest, "[^"), strings.HasPrefix(rest, "[:"), strings.HasPrefix(rest, "[]"):
-			return "", t.refuse("the class " + rest[:2] + " in a class")
+			return "", t.refuse("the nested class " + rest[:2])
 		case rest[0] == '[':
 			t.at++
 			inner, single = inner+1, false
@@ -383,7 +383,7 @@ func (t *translator) class(fold bool) (string, error) {
 			next := t.rest()
 			if single && next != "" && next[0] != ']' {
 				if fold {
-					return "", t.refuse("a range where case doesn't count,")
+					return "", t.refuse("a range in a case-insensitive part")
 				}
 				out.WriteByte('-')
 			} else {
@@ -406,7 +406,7 @@ func (t *translator) class(fold bool) (string, error) {
 			single = true
 			if fold {
 				if r >= utf8.RuneSelf {
-					return "", t.refuse("a character that is not ASCII where case doesn't count,")
+					return "", t.refuse("a character that is not ASCII in a case-insensitive part")
 				}
 				foldInto(&out, string(r))
 				continue
