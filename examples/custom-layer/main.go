@@ -1,9 +1,9 @@
-// Command custom-layer is engine with a layer of its own, "gated", which model.stack may name:
+// Command custom-layer is engine with an additional layer, "gated", which model.stack may name:
 //
 //	go run ./examples/custom-layer run examples/custom-layer/config.toml
 //
-// It has engine's whole command line, and is the program of its workers. gated.go is the layer,
-// main_test.go checks its gradients and trains it in several layouts.
+// It has engine's whole command line; start its workers with the same binary. gated.go has the
+// layer. main_test.go checks its gradients and trains it in several layouts.
 package main
 
 import (

@@ -8,17 +8,17 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// attend is x + attention·Oᵀ, where the queries are made of norm(x), and keys and values of the
-// second input [B, S, width], or of norm(x) too where there is none.
+// attend is x + attention·Oᵀ. The queries come from norm(x). The keys and values come from the
+// second input [B, S, width] or, without one, also from norm(x).
 type attend struct {
 	width, heads int
-	// keys is the field of ids that keys and values are made of: those that are padding are
-	// not looked at. "": none is padding, and each position looks at none behind it.
+	// keys is the field of ids from which keys and values are computed; queries ignore padding
+	// among them. "": there is no padding, and each position ignores later positions.
 	keys string
 }
 
 const (
-	attendQ = iota + 2 // behind those of the norm
+	attendQ = iota + 2 // after the parameters of the norm
 	attendKV
 	attendOut
 )
@@ -37,13 +37,13 @@ func (l *attend) Params() []stages.LayerParam {
 		stages.LayerParam{Name: "out.weight", Shape: []int{l.width, l.width}, Init: draw})
 }
 
-// What an attend saves.
+// The slots that attend saves.
 const (
 	attendedNorm = iota
 	attendedStats
 	attendedQ
 	attendedKV
-	attendedShares // of each key in each query
+	attendedShares // weight of each key in each query
 	attended
 	attendedNormGrad
 	attendedQGrad
@@ -54,7 +54,7 @@ func (l *attend) Forward(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tens
 	x := in[0]
 	memory := in[len(in)-1]
 	if x.Rank() != 3 || memory.Rank() != 3 || x.Dim(2) != l.width || memory.Dim(2) != l.width || memory.Dim(0) != x.Dim(0) {
-		p.Fail(fmt.Errorf("%w: it takes [B, T, %d], and gets %v", stages.ErrInput, l.width, in))
+		p.Fail(fmt.Errorf("%w: it takes [B, T, %d], but got %v", stages.ErrInput, l.width, in))
 		return nil
 	}
 	h, stats := p.AllocLike(x), p.Alloc(tensorops.Float32, x.Rows(), 2)
@@ -81,7 +81,7 @@ func (l *attend) Forward(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tens
 	return []tensorops.Tensor{y}
 }
 
-// memory is what keys and values are made of.
+// memory returns the tensor from which keys and values are computed.
 func (l *attend) memory(p *stages.Pass, in []tensorops.Tensor) tensorops.Tensor {
 	if len(in) > 1 {
 		return in[1]
@@ -118,7 +118,7 @@ func (l *attend) WeightGrad(p *stages.Pass, in, dout []tensorops.Tensor) {
 	p.MatMul(p.Grad(attendOut), dout[0], p.Saved(attended), add)
 }
 
-// attention makes the sums of values and the shares that they have in them: softmax(q·kᵀ/√D).
+// attention computes the weighted sums of values, and the weights: softmax(q·kᵀ/√D).
 func (l *attend) attention(reads, writes []tensorops.Array) error {
 	q, kv, a, shares := reads[0], reads[1], writes[0], writes[1]
 	clear(a.Float)
@@ -141,14 +141,14 @@ func (l *attend) attention(reads, writes []tensorops.Array) error {
 			sum, share[k] = sum+e, float32(e)
 		}
 		for k := range share {
-			share[k] /= float32(max(sum, 1)) // of the largest it is 1
+			share[k] /= float32(max(sum, 1)) // exp of the largest is 1
 			addTo(a.Float[at.q:][:at.width], share[k], kv.Float[at.value(k):])
 		}
 	})
 	return nil
 }
 
-// hidden reports whether a query must not see key k.
+// hidden reports whether a query must ignore key k.
 func (l *attend) hidden(reads []tensorops.Array, at place, k int) bool {
 	if l.keys == "" {
 		return k > at.query
@@ -162,7 +162,7 @@ func (l *attend) attentionGrad(reads, writes []tensorops.Array) error {
 	clear(dkv.Float)
 	l.each(q, kv, func(at place) {
 		share, dout := shares.Float[at.shares:][:at.keys], da.Float[at.q:][:at.width]
-		var mean float32 // of the shares' gradients
+		var mean float32 // mean of the gradients of the shares
 		for k, s := range share {
 			addTo(dkv.Float[at.value(k):][:at.width], s, dout)
 			mean += s * dot(dout, kv.Float[at.value(k):])
@@ -176,9 +176,9 @@ func (l *attend) attentionGrad(reads, writes []tensorops.Array) error {
 	return nil
 }
 
-// place is that of a query in the arrays of an attention.
+// place is the place of a query in the arrays of an attention.
 type place struct {
-	sample, query, keys, width int // width: of a head
+	sample, query, keys, width int // width of a head
 	q, kv, shares, row         int // row: numbers from a key to the next
 	scale                      float64
 }
@@ -201,7 +201,7 @@ func (l *attend) each(q, kv tensorops.Array, f func(at place)) {
 	}
 }
 
-// dot is Σ a·b over a's length.
+// dot returns Σ a·b over a's length.
 func dot(a, b []float32) (sum float32) {
 	for i, v := range a {
 		sum += v * b[i]
@@ -209,7 +209,7 @@ func dot(a, b []float32) (sum float32) {
 	return sum
 }
 
-// addTo adds s·b, as far as to reaches.
+// addTo adds s·b to to, over the length of to.
 func addTo(to []float32, s float32, b []float32) {
 	for i := range to {
 		to[i] += s * b[i]

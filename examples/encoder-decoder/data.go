@@ -9,22 +9,23 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// padding is the id behind a row that is shorter than others of its microbatch.
+// padding is the id after a row that is shorter than others of its microbatch.
 const padding = 0
 
-// words are the source's, from id 1 on.
+// words are the words of the source, with ids from 1 on.
 var words = strings.Fields(`zero one two three four five six seven eight nine ten eleven twelve thirteen
 	fourteen fifteen sixteen seventeen eighteen nineteen
 	twenty thirty forty fifty sixty seventy eighty ninety hundred thousand`)
 
-// Ids of the target: digit d is d+1.
+// The ids of the target: digit d has id d+1.
 const (
 	begin   = 11 // before the first digit
-	end     = 12 // behind the last one
+	end     = 12 // after the last one
 	targets = 13
 )
 
-// numbers are the samples: each a number from 0 to 9999, in one to six words and in digits.
+// numbers is the dataset: each sample is a number from 0 to 9999, in one to six words and in
+// digits.
 type numbers struct{}
 
 func openNumbers(o samples.Options) (train, val samples.Dataset, err error) {
@@ -34,7 +35,7 @@ func openNumbers(o samples.Options) (train, val samples.Dataset, err error) {
 	return samples.Split(numbers{}, o.ValFraction, o.Seed)
 }
 
-// Fields differ in length from sample to sample.
+// Fields returns fields whose length differs between samples.
 func (numbers) Fields() []samples.Field {
 	ids := func(name string, n int) samples.Field {
 		return samples.Field{Name: name, DType: tensorops.Int32, Shape: []int{-1}, Classes: n}
@@ -56,7 +57,7 @@ func (numbers) At(i int) (samples.Sample, error) {
 	return samples.Sample{ids(source...), ids(append([]int32{begin}, digits...)...), ids(append(digits, end)...)}, nil
 }
 
-// inWords says a number.
+// inWords writes a number in words.
 func inWords(n int) (said []string) {
 	if n >= 1000 {
 		said, n = append(said, words[n/1000], "thousand"), n%1000
@@ -73,8 +74,8 @@ func inWords(n int) (said []string) {
 	return said
 }
 
-// Batch makes the rows of a microbatch as long as its longest; so its lengths are its own. What
-// is behind a target does not count in the loss.
+// Batch pads the rows of a microbatch to its longest row. Padding after a target does not count in
+// the loss.
 func (numbers) Batch(of []samples.Sample) (batch []tensorops.Array, _ error) {
 	for field, fill := range []int32{padding, padding, tensorops.IgnoreTarget} {
 		longest := 0

@@ -7,10 +7,10 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// draw is how weights begin.
+// draw is the initialization of weights.
 var draw = stages.Init{Std: 0.05}
 
-// embed turns ids [B, T] into rows [B, T, width], to which it adds one for their position.
+// embed looks up ids [B, T] as rows [B, T, width], and adds a row for each position.
 type embed struct {
 	field               string
 	ids, longest, width int
@@ -31,7 +31,8 @@ func (l *embed) Forward(p *stages.Pass, _ []tensorops.Tensor) []tensorops.Tensor
 		return nil
 	}
 	if ids.Dim(1) > l.longest {
-		p.Fail(fmt.Errorf("%w: %q is %d ids long, longer than model.context = %d: set that to %d or more", stages.ErrInput, l.field, ids.Dim(1),
+		p.Fail(fmt.Errorf("%w: %q has %d ids, more than model.context = %d: set model.context to %d or more", stages.ErrInput, l.field,
+			ids.Dim(1),
 			l.longest, ids.Dim(1)))
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 // normEps is added to the variance in norms.
 const normEps = 1e-5
 
-// norms are the parameters of a norm.
+// norms returns the parameters of a norm.
 func norms(width int) []stages.LayerParam {
 	return []stages.LayerParam{
 		{Name: "norm.weight", Shape: []int{width}, Init: stages.Init{Const: 1}},
@@ -20,7 +20,7 @@ func norms(width int) []stages.LayerParam {
 type feed struct{ width, inner int }
 
 const (
-	feedUp = iota + 2 // behind those of the norm
+	feedUp = iota + 2 // after the parameters of the norm
 	feedUpBias
 	feedDown
 	feedDownBias
@@ -34,7 +34,7 @@ func (l *feed) Params() []stages.LayerParam {
 		stages.LayerParam{Name: "down.bias", Shape: []int{l.width}})
 }
 
-// What a feed saves.
+// The slots that feed saves.
 const (
 	fedNorm = iota
 	fedStats

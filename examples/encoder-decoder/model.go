@@ -6,21 +6,22 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// encoderDecoder has model.layers layers of an encoder, which reads the field "source", and as
-// many of a decoder, which is given all tokens of the target "before" one and learns that one,
-// in the field "after". Each decoder layer looks at what the encoder has made of the source.
-// That goes from the first of the stages that use it to the next, and so on.
+// encoderDecoder has model.layers encoder layers, which read the field "source", and the same
+// number of decoder layers. The decoder gets all target tokens before a position (field "before")
+// and learns the token at that position (field "after"). Each decoder layer attends to the
+// encoder's output. That output travels from the first stage that uses it to the next, and so on.
 //
 // In a layout an encoder layer is tt, a decoder layer ttt.
 func encoderDecoder(g *stages.Graph, c stages.Config) error {
 	width, heads, ffn := c.Hidden, c.Heads, c.FFN
 	if heads < 1 || width%heads != 0 {
-		return fmt.Errorf("%w: model.hidden = %d does not divide by model.heads = %d", stages.ErrModel, width, heads)
+		return fmt.Errorf("%w: model.hidden = %d is not a multiple of model.heads = %d", stages.ErrModel, width, heads)
 	}
 	embed := func(field string) ([]stages.Value, error) {
 		f, err := c.Field(field)
 		if err == nil && (f.Classes < 1 || len(f.Shape) != 1) {
-			err = fmt.Errorf("%w: field %q has shape %v and %d classes, and it takes a row of ids", stages.ErrModel, field, f.Shape, f.Classes)
+			err = fmt.Errorf("%w: field %q has shape %v and %d classes, but the model takes a row of ids", stages.ErrModel, field, f.Shape,
+				f.Classes)
 		}
 		return g.Embed("embed."+field, &embed{field, f.Classes, c.Context, width}), err
 	}

@@ -1,12 +1,12 @@
-// Command gorgonia-mlp is engine with a family of models whose layers are graphs of Gorgonia's:
-// a classifier of handwritten digits, over three stages.
+// Command gorgonia-mlp is engine with a family of models whose layers are Gorgonia graphs: a
+// classifier of handwritten digits, on three stages.
 //
 //	go run ./examples/gorgonia-mlp run examples/gorgonia-mlp/config.toml
 //	go run ./examples/gorgonia-mlp plan examples/gorgonia-mlp/config.toml
 //	go run ./examples/gorgonia-mlp predict --from runs/gorgonia-mlp
 //
-// Its data, examples/digits, are real and ship with the project: 1,797 images of 8×8 pixels,
-// which a reader can look at in the file. MNIST's have twelve megabytes.
+// Its data, examples/digits, are real and ship with the project: 1,797 images of 8×8 pixels, in
+// text files that a reader can look at. (MNIST has twelve megabytes.)
 package main
 
 import (
@@ -26,9 +26,9 @@ func main() {
 	cli.Main()
 }
 
-// family has model.layers hidden layers of model.hidden, and one onto the classes, each a graph
-// of its own. With the option "whole" they are one graph, as a program without a pipeline would
-// have it: the losses are the same, to the last bit.
+// family has model.layers hidden layers of width model.hidden, and one layer that outputs the
+// classes. Each is its own graph. With the option "whole" they form one graph, as in a program
+// without a pipeline; the losses are bit-identical.
 func family(g *stages.Graph, c stages.Config) error {
 	label, err := c.Field("y")
 	if err != nil {
@@ -39,7 +39,7 @@ func family(g *stages.Graph, c stages.Config) error {
 		return err
 	}
 	if label.Classes == 0 || len(pixels.Shape) != 1 || c.Hidden == 0 {
-		return fmt.Errorf("%w: it classifies rows of numbers, and needs data.label and model.hidden", stages.ErrModel)
+		return fmt.Errorf("%w: the family classifies rows of numbers: set data.label and model.hidden", stages.ErrModel)
 	}
 	widths := []int{pixels.Shape[0]}
 	for range c.Layers {
@@ -85,7 +85,7 @@ func affine(x *G.Node, params []*G.Node, last bool) (*G.Node, error) {
 	return G.Rectify(y)
 }
 
-// whole is all layers in one graph.
+// whole puts all layers into one graph.
 func whole(widths ...int) (all gorgonia.Spec) {
 	for i := range len(widths) - 1 {
 		all.Params = append(all.Params, layer(fmt.Sprintf("%d.", i), false, widths[i], widths[i+1]).Params...)

@@ -1,12 +1,12 @@
-// Command own is engine with a schedule of its own, "waves": as many microbatches as there
-// are ranks go forward, then backward, then come the next. A rank holds no more outputs than
-// there are ranks, and the pipeline drains after each wave.
+// Command own is engine with an additional schedule, "waves": a group of microbatches, one
+// for each rank, runs forward, then backward, then the next group follows. A rank never holds
+// more outputs than there are ranks, and the pipeline drains after each wave.
 //
 //	go run ./examples/own plan --schedule waves --stages 4 --microbatches 8
 //	go run ./examples/own run examples/own/config.toml --set data.train=input.txt --local-cluster 2
 //
-// It has engine's whole command line, and is the program of its workers: with
-// --local-cluster it starts itself, and on other hosts `own worker` joins `own cluster start`.
+// It has engine's whole command line; start its workers with the same binary. With --local-cluster
+// it starts itself; on other hosts, `own worker` joins `own cluster start`.
 package main
 
 import (
@@ -19,7 +19,7 @@ func main() {
 	cli.Main()
 }
 
-// waves makes the order of every rank: with one chunk on each, rank r holds chunk r.
+// waves makes the order of every rank: rank r holds chunk r.
 func waves(s scheduler.Spec) ([][]scheduler.Action, error) {
 	rows := make([][]scheduler.Action, s.Ranks)
 	for rank := range rows {

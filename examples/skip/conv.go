@@ -8,21 +8,21 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// conv is a convolution of 3×3 with GELU behind it, of images [B, rows, columns, channels] with
-// zeros around them. It takes several images as if their channels were one image's.
+// conv is a 3×3 convolution followed by GELU, of images [B, rows, columns, channels] with zeros
+// around them. It takes several images as if their channels belonged to one image.
 //
-// Go code lays out the 3×3 pixels that each result is made of side by side, so that a product
-// of matrices, which is the device's own, does the rest.
+// Go code copies the 3×3 pixels of each result side by side, so that a matrix product, which runs
+// on the device, does the rest.
 type conv struct {
-	side   int   // of the result
-	stride int   // how many pixels it moves on from result to result
+	side   int   // side of the result
+	stride int   // pixels from one result to the next
 	in     []int // channels of each input
-	out    int   // of the result
+	out    int   // channels of the result
 }
 
-const taps = 9 // pixels that a result is made of
+const taps = 9 // pixels of one result
 
-// width is the number of numbers that a result is made of.
+// width returns the number of inputs of one result.
 func (l *conv) width() (n int) {
 	for _, channels := range l.in {
 		n += taps * channels
@@ -30,7 +30,7 @@ func (l *conv) width() (n int) {
 	return n
 }
 
-// Params are a row of weights for each channel of the result, and the bias.
+// Params returns one row of weights for each channel of the result, and the bias.
 func (l *conv) Params() []stages.LayerParam {
 	return []stages.LayerParam{
 		{Name: "weight", Shape: []int{l.out, l.width()}, Init: stages.Init{Std: math.Sqrt(2 / float64(l.width()))}},
@@ -38,13 +38,13 @@ func (l *conv) Params() []stages.LayerParam {
 	}
 }
 
-// FLOPs are those of the product.
+// FLOPs returns the operations of the product.
 func (l *conv) FLOPs() float64 { return 2 * float64(l.side*l.side*l.width()*l.out) }
 
-// What a conv saves.
+// The slots that conv saves.
 const (
 	convSum  = iota // before GELU
-	convGrad        // its gradient
+	convGrad        // gradient of the sum
 )
 
 func (l *conv) Forward(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
@@ -94,16 +94,16 @@ func (l *conv) WeightGrad(p *stages.Pass, in, _ []tensorops.Tensor) {
 	p.Free(windows)
 }
 
-// windows lays out what each result is made of: [B, rows, columns, width].
+// windows copies the inputs of each result side by side: [B, rows, columns, width].
 func (l *conv) windows(p *stages.Pass, in []tensorops.Tensor) tensorops.Tensor {
 	if len(in) != len(l.in) {
-		p.Fail(fmt.Errorf("%w: it takes %d images, and gets %d", stages.ErrInput, len(l.in), len(in)))
+		p.Fail(fmt.Errorf("%w: it takes %d images, but got %d", stages.ErrInput, len(l.in), len(in)))
 		return tensorops.Tensor{}
 	}
 	for i, x := range in {
 		if side := l.side * l.stride; x.DType() != tensorops.Float32 || x.Rank() != 4 || x.Dim(1) != side || x.Dim(2) != side ||
 			x.Dim(3) != l.in[i] {
-			p.Fail(fmt.Errorf("%w: input %d must be images of %d×%d with %d channels in float32, and is %v", stages.ErrInput, i, side, side, l.in[i],
+			p.Fail(fmt.Errorf("%w: input %d must be float32 images of %d×%d with %d channels, but is %v", stages.ErrInput, i, side, side, l.in[i],
 				x))
 			return tensorops.Tensor{}
 		}
@@ -122,8 +122,8 @@ func (l *conv) windows(p *stages.Pass, in []tensorops.Tensor) tensorops.Tensor {
 	return windows
 }
 
-// walk calls f for each pixel in each window on input i, of n numbers, with where the pixel's
-// channels begin in the input, and where in the windows.
+// walk calls f for each pixel in each window on input i, for n samples, with the start of the
+// pixel's channels in the input and in the windows.
 func (l *conv) walk(i, n int, f func(at, window int)) {
 	channels, width, first := l.in[i], l.width(), 0
 	for _, before := range l.in[:i] {

@@ -9,11 +9,11 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// noise is the standard deviation of what is added to each pixel, which is from 0 to 1.
+// noise is the standard deviation of the noise added to each pixel; pixels are from 0 to 1.
 const noise = 0.4
 
-// noisyImages are the square images of CSV files, whose field x has noise and whose field y
-// has none. Where a column of labels is named, it is left out.
+// noisyImages reads the square images of CSV files. Field x has noise, field y has none. A column
+// of labels is left out if it is named.
 func noisyImages(o samples.Options) (train, val samples.Dataset, err error) {
 	o.Format = "csv"
 	images, err := samples.OpenRun(o)
@@ -36,7 +36,7 @@ func newNoisy(images samples.Dataset, seed uint64) (samples.Dataset, error) {
 	pixels := images.Fields()[0].Shape
 	side := int(math.Sqrt(float64(pixels[0])))
 	if side*side != pixels[0] {
-		return nil, fmt.Errorf("%w: %d pixels are no square image", samples.ErrShape, pixels[0])
+		return nil, fmt.Errorf("%w: %d pixels do not form a square image", samples.ErrShape, pixels[0])
 	}
 	return &noisy{images, []int{side, side, 1}, seed}, nil
 }
@@ -45,7 +45,7 @@ func (d *noisy) Fields() []samples.Field {
 	return []samples.Field{{Name: "x", Shape: d.shape}, {Name: "y", Shape: d.shape}}
 }
 
-// At draws the noise from the sample's place, so that it is the same each time.
+// At draws the noise from the sample's index, so that it is the same each time.
 func (d *noisy) At(i int) (samples.Sample, error) {
 	image, err := d.Dataset.At(i)
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// twice makes an image twice as wide and high: each pixel becomes four.
-type twice struct{ side int } // of the result
+// twice doubles the width and height of an image: each pixel becomes four.
+type twice struct{ side int } // side of the result
 
 func (*twice) Params() []stages.LayerParam { return nil }
 
 func (l *twice) Forward(p *stages.Pass, in []tensorops.Tensor) []tensorops.Tensor {
 	x := in[0]
 	if x.Rank() != 4 || 2*x.Dim(1) != l.side || 2*x.Dim(2) != l.side {
-		p.Fail(fmt.Errorf("%w: it makes images of %d×%d, and gets %v", stages.ErrInput, l.side, l.side, x))
+		p.Fail(fmt.Errorf("%w: it makes images of %d×%d, but got %v", stages.ErrInput, l.side, l.side, x))
 		return nil
 	}
 	y := p.Alloc(tensorops.Float32, x.Dim(0), l.side, l.side, x.Dim(3))
@@ -44,12 +44,12 @@ func (l *twice) InputGrad(p *stages.Pass, in, dout []tensorops.Tensor) []tensoro
 
 func (*twice) WeightGrad(*stages.Pass, []tensorops.Tensor, []tensorops.Tensor) {}
 
-// walk calls f for each pixel of large images of a shape, with where its channels begin in
-// the small ones and in the large ones.
+// walk calls f for each pixel of large images of a shape, with the start of its channels in the
+// small and in the large images.
 func (l *twice) walk(shape []int, f func(small, large, channels int)) {
 	channels, half := shape[3], l.side/2
 	for pixel := range shape[0] * l.side * l.side {
-		line, column := pixel/l.side, pixel%l.side // lines of all images
+		line, column := pixel/l.side, pixel%l.side // line counts over all images
 		f((line/2*half+column/2)*channels, pixel*channels, channels)
 	}
 }

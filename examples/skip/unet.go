@@ -7,12 +7,13 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// skipKinds are the ways in which a level up takes what the level down beside it has made.
+// skipKinds are the ways to combine an image on the way up with the image of the same level on the
+// way down.
 var skipKinds = []string{"concat", "add", "none"}
 
-// unet is a U-Net (Ronneberger et al. 2015). It halves the image model.layers times and has
-// twice the channels each time, model.hidden at first; then it goes back up, and at each level
-// takes what it had there on its way down. model.options has the way: "skips=concat", the
+// unet is a U-Net (Ronneberger et al. 2015). On the way down it halves the image model.layers times
+// and doubles the channels each time, starting with model.hidden. On the way up, each level also
+// takes the image of the same level on the way down. model.options says how: "skips=concat", the
 // default, "skips=add" or "skips=none".
 func unet(g *stages.Graph, c stages.Config) error {
 	side, err := imageSide(c)
@@ -57,18 +58,19 @@ func unet(g *stages.Graph, c stages.Config) error {
 	return nil
 }
 
-// imageSide is that of the images, which must be square, of one channel, and large enough.
+// imageSide returns the side of the images, which must be square, have one channel, and be large
+// enough.
 func imageSide(c stages.Config) (int, error) {
 	x, err := c.Field("x")
 	if err != nil {
 		return 0, err
 	}
 	if len(x.Shape) != 3 || x.Shape[0] != x.Shape[1] || x.Shape[2] != 1 {
-		return 0, fmt.Errorf("%w: field x has shape %v, and it takes square images of one channel", stages.ErrModel, x.Shape)
+		return 0, fmt.Errorf("%w: field x has shape %v, but the model takes square images of one channel", stages.ErrModel, x.Shape)
 	}
 	side := x.Shape[0]
 	if levels := c.Layers; levels > 16 || side%(1<<levels) != 0 {
-		return 0, fmt.Errorf("%w: images of %d×%d can't be halved %d times: set model.layers to less", stages.ErrModel, side, side, levels)
+		return 0, fmt.Errorf("%w: images of %d×%d cannot be halved %d times: lower model.layers", stages.ErrModel, side, side, levels)
 	}
 	return side, nil
 }
@@ -78,7 +80,7 @@ func skipKind(options []string) (string, error) {
 	for _, o := range options {
 		i := slices.IndexFunc(skipKinds, func(k string) bool { return o == "skips="+k })
 		if i < 0 {
-			return "", fmt.Errorf("%w: model.options has %q; it knows skips=, with one of %q", stages.ErrModel, o, skipKinds)
+			return "", fmt.Errorf("%w: unknown option %q in model.options: use skips= with one of %q", stages.ErrModel, o, skipKinds)
 		}
 		kind = skipKinds[i]
 	}
