@@ -88,10 +88,11 @@ func TestOwnFaults(t *testing.T) {
 			`stage \d failed in step 4: validation: (stage \d: )?layer 2.faulty, forward of microbatch 0: panic: out of ideas \(cli.*`, nil},
 		{"call panic", layer + `forward of microbatch 0: add: panic: out of ideas \(cli.\(\*faulty\).Forward.func1 own_test.go:\d+\)`, nil},
 		{"call error", layer + `forward of microbatch 0: add: out of ideas`, nil},
-		{"output", layer + `forward of microbatch 0: unexpected tensor on an edge: it returned 0 outputs and should return 1`, nil},
+		{"output", layer + `forward of microbatch 0: unexpected tensor on an edge: it returned 0 outputs, want 1`, nil},
 		{"nan", layer + `forward of microbatch 0: output 0 has not a finite number`, nil},
 		{"gradient", layer +
-			`input gradient of microbatch 0: unexpected tensor on an edge: it returned a gradient of float32\[8 2\] for input 0, which is float32\[2 8\]`, nil},
+			`input gradient of microbatch 0: unexpected tensor on an edge: it returned a gradient of float32\[8 2\] for input 0 of float32\[2 8\]`,
+			nil},
 		{"gradient panic", layer + `input gradient of microbatch 0: panic: out of ideas \(cli.*`, nil},
 		{"weight panic", layer + `weight gradient of microbatch 0: panic: out of ideas \(cli.*`, nil},
 		{"free", layer + `input gradient of microbatch 0: unexpected tensor on an edge: it freed float32\[2 8\], which it was given`, nil},
@@ -101,7 +102,7 @@ func TestOwnFaults(t *testing.T) {
 		{"read panic later",
 			`loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: panic: out of ideas \(cli.*`, nil},
 		{"label later",
-			`loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: label outside the classes: field "y" has the label 4, but its 4 classes are 0 to 3`, nil},
+			`loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample \d+ of 256: label outside the classes: field "y" has the label 4, but its 4 classes are numbered 0 to 3`, nil},
 	} {
 		t.Run(strings.Join(append([]string{c.fault}, c.more...), " "), func(t *testing.T) {
 			t.Parallel()

@@ -174,7 +174,7 @@ func TestBadShards(t *testing.T) {
 		}, []string{"has no tensor", index}},
 		{"twice", func(t *testing.T, dir string) {
 			testrun.Write(t, filepath.Join(dir, second), testrun.Read(t, filepath.Join(dir, first)))
-		}, []string{second, "which another shard has too"}},
+		}, []string{second, "but another shard has it, too"}},
 		{"the index names another shard", func(t *testing.T, dir string) {
 			text := testrun.Read(t, filepath.Join(dir, index))
 			testrun.Write(t, filepath.Join(dir, index), strings.Replace(text, second, first, 1))
