@@ -95,7 +95,7 @@ func TestOwnFaults(t *testing.T) {
 			nil},
 		{"gradient panic", layer + `input gradient of microbatch 0: panic: out of ideas \(cli.*`, nil},
 		{"weight panic", layer + `weight gradient of microbatch 0: panic: out of ideas \(cli.*`, nil},
-		{"free", layer + `input gradient of microbatch 0: unexpected tensor on an edge: it freed float32\[2 8\], which it was given`, nil},
+		{"free", layer + `input gradient of microbatch 0: unexpected tensor on an edge: it freed float32\[2 8\], which it got as an input`, nil},
 		{"read later",
 			`loader failed in step \d: training data of step \d, samples \d to \d: sample \d+ of the run is sample (\d+) of 256: shelf \d+ is empty`,
 			nil},

@@ -85,7 +85,7 @@ func TestFamiliesRefused(t *testing.T) {
 		{stack("input", "dense out=3"), "the model has no loss"},
 		{stack("input", "cross_entropy", "dense out=3"), `comes after the loss`},
 		{stack("input", "dense out=0", "norm"), "the width of its input is unknown"},
-		{stack("embed field=y out=0", "cross_entropy"), "give 1 to"},
+		{stack("embed field=y out=0", "cross_entropy"), "want 1 to"},
 	} {
 		if _, err := stages.NewModel(c.config); !errors.Is(err, stages.ErrModel) {
 			t.Errorf("%+v: error %v", c.config, err)

@@ -472,7 +472,7 @@ func TestBrokenLayers(t *testing.T) {
 			"layer dense, forward of microbatch 0: unexpected tensor on an edge: it takes float32 rows of 4 numbers, but got float32[5 7]"},
 		"unknown field": {stages.ErrInput, `it reads the field "nowhere"`},
 		"frees": {stages.ErrInput,
-			"layer broken, forward of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it was given"},
+			"layer broken, forward of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it got as an input"},
 		"frees what it saves":           {stages.ErrInput, "it freed float32[5 1000], which it saves"},
 		"returns what it freed":         {stages.ErrInput, "output 0 is invalid or was freed"},
 		"NaN":                           {stages.ErrNotFinite, "layer broken, forward of microbatch 0: output 0 has not a finite number"},

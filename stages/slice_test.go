@@ -269,7 +269,7 @@ func TestTensorParallelRefusals(t *testing.T) {
 		{with(func(c *stages.Config) { c.Vocab = 3 }), 4, []string{"vocabulary of 3"}},
 		{stages.Config{Family: stages.MLP, Layers: 1, Hidden: 8, Fields: []stages.Field{
 			{Name: "x", DType: tensorops.Float32, Shape: []int{4}}, {Name: "y", DType: tensorops.Int32, Classes: 3}}}, 2,
-			[]string{`"mlp"`, "can't be split"}},
+			[]string{`"mlp"`, "cannot be split"}},
 	} {
 		m := newModel(t, c.cfg)
 		o := stages.Options{Optimizer: adamw, Tensor: stages.TensorParallel{Group: tensorops.DryGroup{Members: c.size}}}

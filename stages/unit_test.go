@@ -183,7 +183,7 @@ func TestOpen(t *testing.T) {
 		first, want string // of the first layer's closing, and of opening
 	}{
 		{func() (stages.OpenLayer, error) { panic("too late") }, "", "open layer second: panic: too late"},
-		{func() (stages.OpenLayer, error) { return nil, nil }, "", "open layer second: impossible model: it returned no layer"},
+		{func() (stages.OpenLayer, error) { return nil, nil }, "", "open layer second: impossible model: Open returned neither a layer nor an error"},
 		{func() (stages.OpenLayer, error) { return nil, errors.New("no room") }, "close layer first: panic: the closing panics",
 			"open layer second: no room"},
 	} {
@@ -372,12 +372,12 @@ func TestFreesOthers(t *testing.T) {
 	}
 	weight := []stages.LayerParam{{Name: "w", Shape: []int{5, 4}}}
 	for want, l := range map[string]*odd{
-		"forward of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it was given": {forward: func(p *stages.Pass,
+		"forward of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it got as an input": {forward: func(p *stages.Pass,
 			in []tensorops.Tensor) []tensorops.Tensor {
 			p.Free(in[0])
 			return again(p, in[0])
 		}},
-		"input gradient of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it was given as a gradient": {backward: func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
+		"input gradient of microbatch 0: unexpected tensor on an edge: it freed float32[5 4], which it got as a gradient": {backward: func(p *stages.Pass, in, dout []tensorops.Tensor) []tensorops.Tensor {
 			p.Free(dout[0])
 			return again(p, in[0])
 		}},

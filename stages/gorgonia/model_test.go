@@ -332,7 +332,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"error", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return nil, os.ErrInvalid }, os.ErrInvalid, "inputs of [[2 4]]"},
 		{"nothing", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return nil, nil }, ErrGraph, "no outputs"},
 		{"nil", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return one(nil), nil }, ErrGraph, "nil as output 0"},
-		{"another graph", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return one(stranger), nil }, ErrGraph, "another graph"},
+		{"another graph", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return one(stranger), nil }, ErrGraph, "not a node of the graph that was passed to Build"},
 		{"the same twice", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) {
 			y := good(in, p)
 			return []*G.Node{y, y}, nil
@@ -340,7 +340,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"shapes", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return one(G.Must(G.Mul(p[1], in[0]))), nil }, ErrGraph,
 			"Inner dimensions do not match"},
 		{"unused parameter", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return one(G.Must(G.Mul(in[0], p[0]))), nil }, ErrGraph,
-			`parameter "b" has no part`},
+			`the outputs do not depend on parameter "b"`},
 		{"no gradient", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) {
 			return one(G.Must(G.BroadcastAdd(G.Must(G.Mul(in[0], p[0])), G.Must(G.Sign(p[1])), nil, []byte{0}))), nil
 		}, ErrGraph, `parameter "b" has no gradient`},
@@ -349,7 +349,7 @@ func TestBuildRefuses(t *testing.T) {
 		}, ErrGraph, `node "own" is neither an input nor a parameter`},
 		{"integers", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) {
 			return one(G.Must(G.Gt(good(in, p), in[0], false))), nil
-		}, ErrGraph, "output 0 is of type bool"},
+		}, ErrGraph, "output 0 has type bool"},
 		{"refused", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) {
 			return one(G.Must(G.InverseSqrt(good(in, p)))), nil
 		}, ErrRefused, "use Inverse of Sqrt"},
@@ -360,7 +360,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"another each time", func(g *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) {
 			calls++
 			return one(G.Must(G.Mul(good(in, p), G.NewConstant(float32(calls))))), nil
-		}, ErrGraph, "another graph of the same shapes"},
+		}, ErrGraph, "two different graphs for the same shapes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := newModel(c.build, params, tensor.Float32)
