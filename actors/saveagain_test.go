@@ -66,7 +66,7 @@ func TestSaveAgain(t *testing.T) {
 				t.Errorf("%d warnings, want %d: %v", len(warnings), tc.warned, warnings)
 			}
 			for _, w := range warnings {
-				if !strings.Contains(w.Text, "could not be written: too many open files") {
+				if !strings.Contains(w.Text, "cannot write the ") || !strings.Contains(w.Text, ": too many open files") {
 					t.Errorf("a warning: %s", w.Text)
 				}
 			}

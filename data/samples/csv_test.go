@@ -163,7 +163,7 @@ func TestCSVFiles(t *testing.T) {
 	}
 	extra := write(t, "extra.csv", "a,b,c,d\n1,2,x,3\n")
 	if _, err := Open(Options{Format: "csv", Header: true, Label: "c", Files: []string{a, extra}}); !errors.Is(err, ErrFormat) ||
-		!strings.Contains(err.Error(), `column 4 is called "d", which the first file`) {
+		!strings.Contains(err.Error(), `column 4 is named "d", but the first file`) {
 		t.Errorf("another column: %v", err)
 	}
 	if _, err := Open(Options{Format: "csv", Header: true, Label: "c", Features: []string{"a"}, Files: []string{a, extra}}); err != nil {

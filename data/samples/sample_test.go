@@ -297,7 +297,7 @@ func TestIdentity(t *testing.T) {
 		}
 	}
 	if got, want := base.Difference(of(counting(11))),
-		"10 samples of 40 bytes together then, 11 samples of 44 bytes together now"; got != want {
+		"10 samples of 40 bytes in total before, 11 samples of 44 bytes in total now"; got != want {
 		t.Errorf("got %s", got)
 	}
 	if of(identified{counting(3)}).SHA256 != "own" {

@@ -79,8 +79,8 @@ func TestPlan(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ set, says string }{
 		{"model.layers=4", "images of 8×8 cannot be halved 4 times: lower model.layers"},
-		{"model.layers=100", "can't be halved 100 times"},
-		{"model.hidden=60000", "parameter \"down.0.weight\" has shape [60000 540000]: it must have 1 to"},
+		{"model.layers=100", "cannot be halved 100 times"},
+		{"model.hidden=60000", "parameter \"down.0.weight\" has shape [60000 540000]: it must have from 1 to"},
 		{`model.options=["skips=maybe"]`, `unknown option "skips=maybe" in model.options: use skips= with one of ["concat" "add" "none"]`},
 		{"data.features=[\"p1\", \"p2\"]", "2 pixels do not form a square image"},
 		{"pipeline.layout=Et*5|t*3|t*3|tL", "chunk 3 holds L where the model has t, as part 14 of 15"},

@@ -20,10 +20,10 @@ func TestMappedFileThatBecameShorter(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = c.Read(make([]int32, 10), 90_000)
-	if err == nil || !strings.Contains(err.Error(), "ids can't be read at byte 180000") {
+	if err == nil || !strings.Contains(err.Error(), "cannot read ids at byte 180000") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := c.Identity(); err == nil || !strings.Contains(err.Error(), "ids can't be read") {
+	if _, err := c.Identity(); err == nil || !strings.Contains(err.Error(), "cannot read ids") {
 		t.Errorf("its identity: error %v", err)
 	}
 }

@@ -116,7 +116,7 @@ func TestWhatTextIs(t *testing.T) {
 		{"x.parquet", "PAR1\x15\x00\x15", "", []string{"Parquet"}},
 		{"dbl.txt.gz", gzipped(gz), "", []string{"dbl.txt.gz is compressed twice, with gzip and with gzip inside"}},
 		{"dbl.zst", zstdOf(t, gz), "", []string{"by zstd and gzip inside"}},
-		{"other.gz", text, "", []string{"other.gz is named as a file that gzip has compressed"}},
+		{"other.gz", text, "", []string{"other.gz has the name of a file compressed with gzip"}},
 		{"OTHER.ZST", text, "", []string{"named as a file that zstd has compressed"}},
 		{"two.txt.gz", "\x1f\x8b", "", []string{"two.txt.gz"}},
 		{"zero.txt.gz", "", "", []string{"zero.txt.gz"}},

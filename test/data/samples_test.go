@@ -260,7 +260,7 @@ func TestLabels(t *testing.T) {
 	_, events := testrun.Finish(t, run)
 	w := testrun.EventsOf[troupe.WarningEvent](events)
 	if len(w) != 2 || !strings.Contains(w[0].Text, "8 of the 11 classes") ||
-		!strings.Contains(w[1].Text, "to validate on (20) and none to train on: 5") ||
+		!strings.Contains(w[1].Text, "have validation samples (20) but no training samples: 5") ||
 		run.Info().Classes != "11 classes, 2 with training samples: 3 (20), 10 (20)" {
 		t.Errorf("warnings %q, classes %q", w, run.Info().Classes)
 	}
