@@ -620,7 +620,7 @@ func TestUnavailable(t *testing.T) {
 			[]string{"/nowhere/libcublasLt.so", "No such file"}},
 		{"another library for cuBLASLt", Options{Driver: path, NVRTC: path, BLAS: empty},
 			[]string{"it lacks cublasLtCreate, ", "cublasLtMatmul"}},
-		{"an old cuBLASLt", Options{Driver: path, NVRTC: path, BLAS: old}, []string{"cuBLASLt 10.2, too old: take 11.4"}},
+		{"an old cuBLASLt", Options{Driver: path, NVRTC: path, BLAS: old}, []string{"cuBLASLt 10.2, too old: use 11.4"}},
 		{"no such device", Options{Driver: path, NVRTC: path, Device: 1}, []string{"device 1", "the driver sees 1"}},
 	} {
 		d, err := New(test.o)

@@ -89,11 +89,11 @@ func launchTiles[A any](x *exec, kernel string, rows, heads int, s *attentionSiz
 // onlyCausal refuses what the kernels don't have, and sizes that they can't number.
 func onlyCausal(a tensorops.AttentionSizes, onto bool) error {
 	if a.Whole || onto {
-		return fmt.Errorf("%w: attention over one block of a sequence's keys after another", tensorops.ErrUnsupported)
+		return fmt.Errorf("%w: attention over a sequence's keys block by block", tensorops.ErrUnsupported)
 	}
 	if rows := uint64(a.Batch) * uint64(a.Heads) * uint64(max(a.Queries,
 		a.Of)); rows > math.MaxUint32 {
-		return fmt.Errorf("%w: attention with %d rows of scores, and the addresses of its mask are for %d", tensorops.ErrUnsupported, rows,
+		return fmt.Errorf("%w: attention has %d rows of scores, but the addresses of its mask cover only %d", tensorops.ErrUnsupported, rows,
 			uint32(math.MaxUint32))
 	}
 	return nil

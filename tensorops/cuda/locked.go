@@ -18,7 +18,7 @@ type lockedSource struct{ driver *driver.Driver }
 func (s lockedSource) Alloc(b *tensorops.Buffer) error {
 	mem, err := s.driver.AllocHost(b.Bytes())
 	if driver.IsOutOfMemory(err) {
-		return fmt.Errorf("%w: page-locked memory of the host's: %w", tensorops.ErrOutOfMemory, err)
+		return fmt.Errorf("%w: page-locked host memory: %w", tensorops.ErrOutOfMemory, err)
 	}
 	if err != nil {
 		return err

@@ -71,13 +71,13 @@ func precompiled(d *driver.Driver, gpu *driver.Device, without error) (target st
 // takesPTX refuses a device, or a version of CUDA that its driver is of, that is older than
 // the PTX.
 func takesPTX(gpu *driver.Device, major, minor int) error {
-	const without = "and the kernels that come with this build take %d.%d or later; without these it takes NVRTC"
+	const without = "but the kernels in this build need %d.%d or later: install NVRTC"
 	switch {
 	case 10*gpu.Major+gpu.Minor < 10*kernels.PTXMajor+kernels.PTXMinor:
 		return fmt.Errorf("%w: the device %s has compute capability %d.%d, "+without, ErrUnavailable, gpu.Name, gpu.Major, gpu.Minor,
 			kernels.PTXMajor, kernels.PTXMinor)
 	case major < kernels.PTXDriver:
-		return fmt.Errorf("%w: the driver is of CUDA %d.%d, "+without, ErrUnavailable, major, minor, kernels.PTXDriver, 0)
+		return fmt.Errorf("%w: the driver supports CUDA %d.%d, "+without, ErrUnavailable, major, minor, kernels.PTXDriver, 0)
 	}
 	return nil
 }

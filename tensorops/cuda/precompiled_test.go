@@ -84,8 +84,8 @@ func TestTakesPTX(t *testing.T) {
 		major, minor, cuda int
 		want               string
 	}{
-		{7, 5, 12, "compute capability 7.5, and the kernels that come with this build take 8.0"},
-		{9, 0, 11, "CUDA 11.4, and the kernels that come with this build take 12.0"},
+		{7, 5, 12, "compute capability 7.5, but the kernels in this build need 8.0"},
+		{9, 0, 11, "CUDA 11.4, but the kernels in this build need 12.0"},
 		{8, 0, 12, ""},
 		{8, 9, 13, ""},
 		{12, 0, 12, ""},

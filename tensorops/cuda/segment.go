@@ -49,7 +49,7 @@ func (x *exec) launchAll(ops []tensorops.Op) (done int, err error) {
 	for done < len(ops) {
 		n, err := x.do(ops[done:])
 		if err == nil && n < 1 {
-			err = errors.New("nothing of it was launched")
+			err = errors.New("none of its operations was launched")
 		}
 		if err != nil {
 			return done, err

@@ -79,7 +79,7 @@ func TestFailedGraph(t *testing.T) {
 		}
 		err := tensorops.Run(s, list)
 		if round < 3 && err != nil || round == 3 && (err == nil || !strings.Contains(err.Error(), "fill") ||
-			!strings.Contains(err.Error(), "launched before")) {
+			!strings.Contains(err.Error(), "an earlier launch")) {
 			t.Errorf("round %d: %v", round, err)
 		}
 	}

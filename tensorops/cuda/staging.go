@@ -55,7 +55,7 @@ var errNoRoom = errors.New("no page-locked memory left in this batch")
 // minStagingBytes, which every block has.
 func (s *staging) whole(bytes int) ([]byte, error) {
 	if bytes > minStagingBytes {
-		return nil, fmt.Errorf("%d bytes of page-locked memory in one piece, the limit is %d", bytes, minStagingBytes)
+		return nil, fmt.Errorf("a copy needs %d bytes of page-locked memory in one piece; the limit is %d", bytes, minStagingBytes)
 	}
 	if s.block < len(s.blocks) && len(s.blocks[s.block])-s.used < bytes {
 		s.block, s.used = s.block+1, 0

@@ -80,7 +80,7 @@ func Of(e *Event) (Cost, error) {
 	case Kernel:
 		of, ok := kernels[strings.TrimSuffix(e.Name, mixedForm)]
 		if !ok {
-			return Cost{}, fmt.Errorf("kernel %s is not in the table of package count: say there what it reads and writes", e.Name)
+			return Cost{}, fmt.Errorf("kernel %s is not in the table of package count: add what it reads and writes", e.Name)
 		}
 		return of(e)
 	case Product:

@@ -69,7 +69,7 @@ func (l *Log) Read(words []uint64, f func(e *Event) error) error {
 	inGraph := uint64(0)
 	for len(words) > 0 {
 		if len(words) < 2 || uint64(len(words)-2) < words[1] {
-			return fmt.Errorf("%w: %d words are left of a record", errLog, len(words))
+			return fmt.Errorf("%w: only %d words of a record are left", errLog, len(words))
 		}
 		e, p := Event{What: What(words[0]), device: l.device}, words[2:2+words[1]]
 		words = words[2+words[1]:]

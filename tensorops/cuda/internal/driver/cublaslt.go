@@ -53,7 +53,7 @@ type BLAS struct {
 // driver's major version of CUDA.
 func OpenBLAS(l Libraries, driverMajor int) (*BLAS, error) {
 	if l.BLAS == None {
-		return nil, fmt.Errorf("%w: cuBLASLt is not to be used", ErrUnavailable)
+		return nil, fmt.Errorf("%w: cuBLASLt is disabled", ErrUnavailable)
 	}
 	lib, err := openFirst("cuBLASLt, the library for matrix products,", l.blasCandidates(driverMajor), blasNames)
 	if err != nil {
@@ -65,7 +65,7 @@ func OpenBLAS(l Libraries, driverMajor int) (*BLAS, error) {
 	b := &BLAS{library: lib, version: int(call(lib.functions[cublasLtGetVersion]))}
 	if b.version < oldestBLAS {
 		major, minor := b.Version()
-		return nil, fmt.Errorf("%w: %s is cuBLASLt %d.%d, too old: take %d.%d or later",
+		return nil, fmt.Errorf("%w: %s is cuBLASLt %d.%d, too old: use %d.%d or later",
 			ErrUnavailable, lib.path, major, minor, oldestBLAS/10000, oldestBLAS/100%100)
 	}
 	return b, nil

@@ -23,7 +23,7 @@ func (e *Error) Error() string {
 		s += ": " + e.Text
 	}
 	if e.late() {
-		s += "; it is of this call, or of what was launched before: with CUDA_LAUNCH_BLOCKING=1 in the environment the two are one"
+		s += "; the error may belong to an earlier launch: set CUDA_LAUNCH_BLOCKING=1 in the environment to find out"
 	}
 	return s
 }

@@ -9,7 +9,7 @@ import (
 
 // unavailable says why no library can be opened in this build.
 const unavailable = "this build of " + runtime.GOOS + "/" + runtime.GOARCH +
-	" has no CUDA: it takes linux on amd64 or arm64, built without the tag nocuda"
+	" has no CUDA: CUDA needs linux on amd64 or arm64, and a build without the tag nocuda"
 
 func open(string) (uintptr, error)          { return 0, errors.New(unavailable) }
 func find(uintptr, string) (uintptr, error) { return 0, errors.New(unavailable) }

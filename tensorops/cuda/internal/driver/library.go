@@ -42,7 +42,7 @@ func openLibrary(path string, names []string) (*library, error) {
 		}
 	}
 	if missing != nil {
-		return nil, errors.New("it is too old or not the right one: it lacks " + strings.Join(missing, ", "))
+		return nil, errors.New("it is too old or the wrong library: it lacks " + strings.Join(missing, ", "))
 	}
 	return l, nil
 }

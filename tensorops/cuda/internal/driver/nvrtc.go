@@ -115,7 +115,7 @@ func (c *Compiler) Target(g *Device) (string, error) {
 	case own:
 		return fmt.Sprintf("sm_%d", own), nil
 	case 0:
-		return "", fmt.Errorf("%w: %s of CUDA %d.%d compiles for %v, the device %s is sm_%d; give an older NVRTC",
+		return "", fmt.Errorf("%w: %s of CUDA %d.%d compiles for %v, but the device %s is sm_%d: use an older NVRTC",
 			ErrUnavailable, c.Path(), c.major, c.minor, c.archs, g.Name, own)
 	}
 	return fmt.Sprintf("compute_%d", best), nil

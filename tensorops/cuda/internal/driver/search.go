@@ -84,7 +84,7 @@ func candidates(majors []release, plain string, driverMajor int) []string {
 // nowhere says which folders candidates looked through, for the error, and which of
 // Python's packages has the library.
 func nowhere(pythonPackage string) string {
-	return fmt.Sprintf("\nNor is it in $CUDA_HOME, /usr/local/cuda* or the packages of Python in %s (%d folders of those exist). "+
+	return fmt.Sprintf("\nIt is not in $CUDA_HOME, /usr/local/cuda* or the Python packages in %s either (%d of these folders exist). "+
 		"It comes with the CUDA toolkit, and with `pip install %s`", strings.Join(pythonPrefixes(), ", "), len(toolkitFolders()), pythonPackage)
 }
 

@@ -16,10 +16,10 @@ import (
 
 func main() {
 	nvrtc := flag.String("nvrtc", "", "`path` of NVRTC's library")
-	out := flag.String("out", "", "`folder` to write to; what else is in it is removed")
+	out := flag.String("out", "", "`folder` for the output; other files in it are removed")
 	flag.Parse()
 	if *nvrtc == "" || *out == "" || flag.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "ptxgen: give --nvrtc and --out")
+		fmt.Fprintln(os.Stderr, "ptxgen: set --nvrtc and --out")
 		os.Exit(2)
 	}
 	if err := generate(*nvrtc, *out); err != nil {
