@@ -183,7 +183,8 @@ func TestOpen(t *testing.T) {
 		first, want string // of the first layer's closing, and of opening
 	}{
 		{func() (stages.OpenLayer, error) { panic("too late") }, "", "open layer second: panic: too late"},
-		{func() (stages.OpenLayer, error) { return nil, nil }, "", "open layer second: impossible model: Open returned neither a layer nor an error"},
+		{func() (stages.OpenLayer, error) { return nil, nil }, "",
+			"open layer second: impossible model: Open returned neither a layer nor an error"},
 		{func() (stages.OpenLayer, error) { return nil, errors.New("no room") }, "close layer first: panic: the closing panics",
 			"open layer second: no room"},
 	} {

@@ -332,7 +332,8 @@ func TestBuildRefuses(t *testing.T) {
 		{"error", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return nil, os.ErrInvalid }, os.ErrInvalid, "inputs of [[2 4]]"},
 		{"nothing", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return nil, nil }, ErrGraph, "no outputs"},
 		{"nil", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return one(nil), nil }, ErrGraph, "nil as output 0"},
-		{"another graph", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return one(stranger), nil }, ErrGraph, "not a node of the graph that was passed to Build"},
+		{"another graph", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) { return one(stranger), nil }, ErrGraph,
+			"not a node of the graph that was passed to Build"},
 		{"the same twice", func(_ *G.ExprGraph, in, p []*G.Node) ([]*G.Node, error) {
 			y := good(in, p)
 			return []*G.Node{y, y}, nil
