@@ -36,7 +36,7 @@ var (
 	// Nothing is known about its content.
 	ErrUnreadable = folder.ErrUnreadable
 	// ErrVersion: the format version is newer than those that this program knows.
-	ErrVersion = errors.New("the checkpoint has the format of a newer program")
+	ErrVersion = errors.New("a newer program's format")
 )
 
 // StepError is an error about the checkpoint of a step that may not be skipped.

@@ -209,10 +209,10 @@ func TestTensorsRefuse(t *testing.T) {
 	c, err := s.At(100)
 	must(t, err)
 	defer func() { must(t, c.Close()) }()
-	if b, err := c.Model().Bytes("x"); b != nil || err == nil || !strings.Contains(err.Error(), `no tensor "x" among the 1`) {
+	if b, err := c.Model().Bytes("x"); b != nil || err == nil || !strings.Contains(err.Error(), `no tensor "x" among its 1`) {
 		t.Errorf("a tensor that isn't there: %v, %v", b, err)
 	}
-	if err := c.Model().Float32("x", nil); err == nil || !strings.Contains(err.Error(), `no tensor "x" among the 1`) {
+	if err := c.Model().Float32("x", nil); err == nil || !strings.Contains(err.Error(), `no tensor "x" among its 1`) {
 		t.Errorf("numbers of a tensor that isn't there: %v", err)
 	}
 	if _, ok := c.Model().Info("x"); ok {

@@ -48,18 +48,18 @@ func TestManifestRefuses(t *testing.T) {
 		name, text, want string
 	}{
 		{"nothing", "", "unexpected end"},
-		{"another version", strings.Replace(sample, `"format_version": 1`, `"format_version": 7`, 1), "version 7, this program knows 1"},
+		{"another version", strings.Replace(sample, `"format_version": 1`, `"format_version": 7`, 1), "version 7, but this program knows only 1"},
 		{"no version", `{}`, "version 0"},
-		{"negative step", strings.Replace(sample, `"step": 100`, `"step": -1`, 1), "step -1"},
+		{"negative step", strings.Replace(sample, `"step": 100`, `"step": -1`, 1), "the step is -1"},
 		{"a path", strings.Replace(sample, `config.json`, `../config.json`, 1), `"../config.json" is not allowed`},
 		{"a path, escaped", strings.Replace(sample, `config.json`, `a\u002fb`, 1), `"a/b" is not allowed`},
 		{"itself", strings.Replace(sample, `model.safetensors`, `manifest.json`, 1), "the manifest lists itself"},
 		{"a name twice", strings.Replace(sample, `model.safetensors`, `config.json`, 1), "the manifest lists config.json twice"},
 		{"negative size", strings.Replace(sample, `1184`, `-1`, 1), "the manifest gives model.safetensors the impossible size -1"},
-		{"an unknown key", strings.Replace(sample, `"step"`, `"extra": 1, "step"`, 1), "contradicts its own checksum"},
-		{"another spelling", strings.Replace(sample, `"step"`, `"Step"`, 1), "contradicts its own checksum"},
+		{"an unknown key", strings.Replace(sample, `"step"`, `"extra": 1, "step"`, 1), "does not match its own checksum"},
+		{"another spelling", strings.Replace(sample, `"step"`, `"Step"`, 1), "does not match its own checksum"},
 		{"another order", strings.NewReplacer("config.json", "model.safetensors", "model.safetensors", "config.json").Replace(sample),
-			"contradicts its own checksum"},
+			"does not match its own checksum"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := decodeManifest([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -76,7 +76,7 @@ func TestIndexRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, text, want string
 	}{
-		{"no map", `{"metadata":{}}`, "no weight_map"},
+		{"no map", `{"metadata":{}}`, "weight_map is missing"},
 		{"an empty map", `{"weight_map":{}}`, "weight_map is missing or empty"},
 		{"a list", `[]`, "want an object"},
 		{"a map of numbers", `{"weight_map":{"a":1}}`, `"a": want a string`},
@@ -87,7 +87,7 @@ func TestIndexRefuses(t *testing.T) {
 		{"an absolute path", `{"weight_map":{"a":"/x.safetensors"}}`, "not allowed"},
 		{"another folder on Windows", `{"weight_map":{"a":"C:\\x.safetensors"}}`, "not allowed"},
 		{"an empty name", `{"weight_map":{"a":""}}`, "not allowed"},
-		{"pickled weights", `{"weight_map":{"a":"pytorch_model-1-of-2.bin"}}`, `no .safetensors file`},
+		{"pickled weights", `{"weight_map":{"a":"pytorch_model-1-of-2.bin"}}`, `not a .safetensors file`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := decodeIndex([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -111,7 +111,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"a bad manifest", foreign(t, map[string]string{"manifest.json": `{"format_version":1}`}, nil), checkpoint.ErrDamaged,
 			"manifest.json: malformed: the manifest does not match its own checksum"},
 		{"a newer format", foreign(t, map[string]string{"manifest.json": `{"format_version":2}`}, nil), checkpoint.ErrVersion,
-			"version 2, this program knows 1"},
+			"version 2, but this program knows only 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := checkpoint.Open(c.dir)

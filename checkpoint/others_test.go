@@ -163,13 +163,13 @@ func TestWriteOwnRefuses(t *testing.T) {
 		"a separator in tag":  {"a/../a", 100, checkpoint.Own{File: file}, "not allowed"},
 		"no tag":              {"", 100, checkpoint.Own{File: file}, "not allowed"},
 		"no step":             {"a", -1, checkpoint.Own{File: file}, "step -1"},
-		"no file of tensors":  {"a", 100, checkpoint.Own{File: "trainer.json"}, "no .safetensors file"},
+		"no file of tensors":  {"a", 100, checkpoint.Own{File: "trainer.json"}, "not a .safetensors file"},
 		"a link":              {"a", 100, checkpoint.Own{File: "link.safetensors"}, "symbolic link"},
-		"before the file":     {"a", 100, checkpoint.Own{File: file, Offset: -1, Data: []byte{1}}, "not in it"},
-		"behind the file":     {"a", 100, checkpoint.Own{File: file, Offset: 8, Data: []byte{1}}, "not in it"},
-		"over the file's end": {"a", 100, checkpoint.Own{File: file, Offset: 7, Data: []byte{1, 2}}, "not in it"},
-		"more than the file":  {"a", 100, checkpoint.Own{File: file, Offset: 0, Data: make([]byte, 9)}, "not in it"},
-		"far behind the file": {"a", 100, checkpoint.Own{File: file, Offset: 1<<63 - 1, Data: []byte{1, 2}}, "not in it"},
+		"before the file":     {"a", 100, checkpoint.Own{File: file, Offset: -1, Data: []byte{1}}, "too few for a tensor"},
+		"behind the file":     {"a", 100, checkpoint.Own{File: file, Offset: 8, Data: []byte{1}}, "too few for a tensor"},
+		"over the file's end": {"a", 100, checkpoint.Own{File: file, Offset: 7, Data: []byte{1, 2}}, "too few for a tensor"},
+		"more than the file":  {"a", 100, checkpoint.Own{File: file, Offset: 0, Data: make([]byte, 9)}, "too few for a tensor"},
+		"far behind the file": {"a", 100, checkpoint.Own{File: file, Offset: 1<<63 - 1, Data: []byte{1, 2}}, "too few for a tensor"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()
@@ -208,7 +208,7 @@ func TestAbsentWithoutOthers(t *testing.T) {
 	out := t.TempDir()
 	c := shared(small(100, ""), "a", openFS(t, out), ".")
 	c.Others = nil
-	if _, err := storeIn(t, out).Save(context.Background(), c); err == nil || !strings.Contains(err.Error(), "nobody writes") {
+	if _, err := storeIn(t, out).Save(context.Background(), c); err == nil || !strings.Contains(err.Error(), "no other process writes") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -168,7 +168,7 @@ func TestNeitherWholeNorDamaged(t *testing.T) {
 		change(t, filepath.Join(dir, "manifest.json"), func(b []byte) []byte {
 			return bytes.Replace(b, []byte(`"format_version": 1`), []byte(`"format_version": 2`), 1)
 		})
-		refused(t, checkpoint.StateTooNew, checkpoint.ErrVersion, "version 2, this program knows 1")
+		refused(t, checkpoint.StateTooNew, checkpoint.ErrVersion, "version 2, but this program knows only 1")
 	})
 	for _, name := range wholeFiles {
 		t.Run(name+" is missing", func(t *testing.T) {

@@ -49,7 +49,7 @@ func TestSaveAndRead(t *testing.T) {
 	}
 	for name, wantErr := range map[string]string{
 		"h.0.weight": `tensor "h.0.weight", F32 [3 5]: 60 bytes of F32 hold 15 elements, but the destination holds 1`,
-		"h.9.weight": `no tensor "h.9.weight" among the 5`,
+		"h.9.weight": `no tensor "h.9.weight" among its 5`,
 	} {
 		if err := c.Model().Float32(name, scalar); err == nil || !strings.Contains(err.Error(), wantErr) {
 			t.Errorf("%s: %v, want %q", name, err, wantErr)
@@ -247,7 +247,7 @@ func TestPointers(t *testing.T) {
 		path := filepath.Join(out, "checkpoints", "best")
 		must(t, os.RemoveAll(path))
 		must(t, os.WriteFile(path, []byte(target), 0o644))
-		if _, _, err := s.Best(); err == nil || !strings.Contains(err.Error(), "no checkpoint's name") {
+		if _, _, err := s.Best(); err == nil || !strings.Contains(err.Error(), "not the name of a checkpoint") {
 			t.Errorf("best is %q: %v", target, err)
 		}
 	}
@@ -266,7 +266,7 @@ func TestNoneAndAllDamaged(t *testing.T) {
 	if !errors.Is(err, checkpoint.ErrAllDamaged) || !errors.Is(err, checkpoint.ErrDamaged) || len(damaged) != 2 {
 		t.Fatalf("%v, %v", damaged, err)
 	}
-	for i, want := range []string{"step-00000200: the checkpoint is damaged: trainer.json: truncated: 3 of",
+	for i, want := range []string{"step-00000200: the checkpoint is damaged: trainer.json: truncated: the file has 3 of",
 		"step-00000100: the checkpoint is damaged: manifest.json: malformed: unexpected end"} {
 		if !strings.Contains(damaged[i].Err.Error(), want) {
 			t.Errorf("%v: %q is not in it", damaged[i].Err, want)

@@ -255,7 +255,7 @@ func checkContent(f folder.File, want ManifestFile) error {
 func (d *directory) openListed(want ManifestFile) (folder.File, error) {
 	f, err := d.open(want.Name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, faultf(Missing, "missing, but the manifest lists it with %d bytes", want.Bytes)
+		return nil, faultf(Missing, "the manifest lists it with %d bytes", want.Bytes)
 	}
 	if err != nil {
 		return nil, err

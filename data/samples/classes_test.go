@@ -38,9 +38,9 @@ func TestCountClasses(t *testing.T) {
 		{"one of validation alone", []string{"0", "1", "3"}, []string{"2", "2", "0"},
 			"4 classes, 3 with training samples: 0 (1), 1 (1), 3 (1)",
 			[]string{`1 of the 4 classes of "y" have validation samples (2) but no training samples: 2.`}},
-		{"one class", []string{"0", "0"}, nil, "1 class: 0 (2)", []string{"nothing to tell apart"}},
+		{"one class", []string{"0", "0"}, nil, "1 class: 0 (2)", []string{"the model has nothing to distinguish"}},
 		{"one class and a hole", []string{"1", "1"}, nil, "2 classes, 1 with training samples: 1 (2)",
-			[]string{"1 of the 2 classes", "nothing to tell apart"}},
+			[]string{"1 of the 2 classes", "the model has nothing to distinguish"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := Options{Format: "csv", Header: true, Files: []string{csv(tt.train...)}, Label: "label"}

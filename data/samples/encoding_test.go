@@ -19,9 +19,9 @@ func TestNotText(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, format, content, says string }{
 		{"utf16.csv", "csv", wide("a,label\n1,0\n"), "utf16.csv is UTF-16 text (little-endian)"},
-		{"utf16.jsonl", "jsonl", wide(`{"x":[1],"label":0}`), "utf16.jsonl is a text in UTF-16"},
+		{"utf16.jsonl", "jsonl", wide(`{"x":[1],"label":0}`), "utf16.jsonl is UTF-16 text"},
 		{"data.csv", "csv", "PK\x03\x04....", "data.csv is a ZIP archive"},
-		{"data.csv.gz", "csv", "a,label\n1,0\n", "named as a file that gzip has compressed"},
+		{"data.csv.gz", "csv", "a,label\n1,0\n", "has the name of a file compressed with gzip"},
 		{"lone.jsonl", "jsonl", "{\"x\":[1],\"label\":\"a\"}\n{\"x\":[1],\"label\":\"\\ud800\"}\n",
 			"lone.jsonl, line 2: malformed data: not valid JSON: \\ud800 at byte 19 is half of a character"},
 		{"a.csv.zst", "csv", string(w.EncodeAll([]byte("\ufeffa,label\n1,0\n"), nil)), ""},

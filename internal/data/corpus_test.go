@@ -172,7 +172,7 @@ func TestTextErrors(t *testing.T) {
 		{"missing", open(runes{vocab: 256}, "good", "missing"), os.ErrNotExist, "missing"},
 		{"folder", open(runes{vocab: 256}, dir), nil, "not a regular file"},
 		{"place", open(runes{vocab: 256}, "good", "empty", "bad"), errBadText, "bad, byte 600001: bad text"},
-		{"found id too large", open(runes{vocab: 'é'}, "good"), ErrVocab, "good gave the id 233, but the vocabulary has 233 ids ids"},
+		{"id too large", open(runes{vocab: 'é'}, "good"), ErrVocab, "good returned the id 233, but the vocabulary has 233 ids"},
 		{"id negative", open(runes{vocab: 256, base: 234}, "good"), ErrVocab, "-1"},
 	} {
 		if tc.err == nil || tc.is != nil && !errors.Is(tc.err, tc.is) || !strings.Contains(tc.err.Error(), tc.says) {
@@ -306,7 +306,7 @@ func TestUint16Errors(t *testing.T) {
 		t.Errorf("ids below the vocabulary: %v", err)
 	}
 	err = c.Read(make([]int32, 3), 3)
-	if want := "good has the found id 3 at byte 4, but the vocabulary has 3 ids ids"; !errors.Is(err, ErrVocab) ||
+	if want := "good has the id 3 at byte 4, but the vocabulary has 3 ids"; !errors.Is(err, ErrVocab) ||
 		!strings.Contains(err.Error(), want) {
 		t.Errorf("%v does not say %q", err, want)
 	}

@@ -47,7 +47,7 @@ func TestUint32(t *testing.T) {
 	if err := os.WriteFile(odd, make([]byte, 6), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := data.OpenIDs([]string{odd}, 10, 4); err == nil || !strings.Contains(err.Error(), "uint32 ids have 4 each") {
+	if _, err := data.OpenIDs([]string{odd}, 10, 4); err == nil || !strings.Contains(err.Error(), "uint32 ids have 4 bytes each") {
 		t.Errorf("6 bytes: %v", err)
 	}
 }

@@ -93,8 +93,8 @@ func TestCheckLength(t *testing.T) {
 		says    []string
 	}{
 		{65, 64, nil, nil},
-		{64, 64, ErrTooShort, []string{"64 tokens", "takes 65", "at most 63"}},
-		{0, 1, ErrTooShort, []string{"0 tokens", "takes 2"}},
+		{64, 64, ErrTooShort, []string{"64 tokens", "needs 65", "at most 63"}},
+		{0, 1, ErrTooShort, []string{"0 tokens", "needs 2"}},
 		{9, math.MaxInt, ErrTooShort, nil},
 	} {
 		err := CheckLength(tc.len, tc.context)

@@ -105,7 +105,7 @@ func TestTextErrors(t *testing.T) {
 		offset int
 		says   []string
 	}{
-		{"unknown letter", encode("abéc"), 2, []string{"byte 2: ", "'é'", "U+00E9", "3 of the vocabulary", `"bytes"`}},
+		{"unknown letter", encode("abéc"), 2, []string{"byte 2: ", "'é'", "U+00E9", "3 characters of the vocabulary", `"bytes"`}},
 		{"unknown control", encode("\x07"), 0, []string{`'\a'`, "U+0007"}},
 		{"encode invalid", encode("abc\xff"), 3, []string{"0xff", "UTF-8"}},
 		{"build invalid", build("aé\xc3"), 3, []string{"0xc3", "UTF-8", `"bytes"`}},

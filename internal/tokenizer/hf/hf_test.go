@@ -181,7 +181,7 @@ func TestTrain(t *testing.T) {
 		vocab   int
 		special []string
 		says    string
-	}{{256, []string{"<x>"}, "give 257"}, {maxTokens + 1, nil, "16777217"}, {300, []string{"<x>", "<x>"}, "twice"},
+	}{{256, []string{"<x>"}, "it must have from 257"}, {maxTokens + 1, nil, "16777217"}, {300, []string{"<x>", "<x>"}, "twice"},
 		{300, []string{""}, "empty"}, {300, []string{"é"}, "one character"}} {
 		if _, _, err := tr.Train(bad.vocab, bad.special); err == nil || !strings.Contains(err.Error(), bad.says) {
 			t.Errorf("%v: error %v", bad, err)
@@ -272,24 +272,24 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ name, old, new, says string }{
-		{"Unigram", `"BPE"`, `"Unigram"`, `its model is "Unigram"`},
-		{"dropout", `"dropout":null`, `"dropout":0.1`, "dropout 0.1"},
+		{"Unigram", `"BPE"`, `"Unigram"`, `the model is "Unigram"`},
+		{"dropout", `"dropout":null`, `"dropout":0.1`, "dropout is 0.1"},
 		{"truncation", `"truncation":null`, `"truncation":{"max_length":5}`, "truncation is set"},
 		{"padding", `"padding":null`, `"padding":{}`, "padding is set"},
 		{"version", `"1.0"`, `"2.0"`, `version "2.0"`},
 		{"a normalizer", `"normalizer":null`, `"normalizer":{"type":"Precompiled","precompiled_charsmap":"x"}`,
-			`normalizer: unsupported tokenizer: the type "Precompiled"`},
+			`normalizer: unsupported tokenizer: unknown type "Precompiled"`},
 		{"a part of a sequence", `"normalizer":null`, `"normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"BertNormalizer"}]}`,
 			"normalizer: Sequence: part 1: "},
 		{"a pre-tokenizer", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"UnicodeScripts"}`,
-			`pre_tokenizer: unsupported tokenizer: the type "UnicodeScripts"`},
+			`pre_tokenizer: unsupported tokenizer: unknown type "UnicodeScripts"`},
 		{"a pattern", `"pre_tokenizer":null`, `"pre_tokenizer":{"type":"Split","pattern":{"Regex":"a\\Xb"},"behavior":"Isolated","invert":false}`,
-			`Split: unsupported tokenizer: the pattern a\Xb: \X`},
+			`Split: unsupported tokenizer: the pattern a\Xb has \X`},
 		{"a class in a class", `"pre_tokenizer":null`,
-			`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[a[^bc]]"},"behavior":"Isolated","invert":false}`, "the class [^ in a class"},
-		{"a post-processor", `"post_processor":null`, `"post_processor":{"type":"X"}`, `post_processor: unsupported tokenizer: the type "X"`},
+			`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[a[^bc]]"},"behavior":"Isolated","invert":false}`, "the nested class [^"},
+		{"a post-processor", `"post_processor":null`, `"post_processor":{"type":"X"}`, `post_processor: unsupported tokenizer: unknown type "X"`},
 		{"a decoder", `"decoder":null`, `"decoder":{"type":"WordPiece","prefix":"##","cleanup":true}`,
-			`decoder: unsupported tokenizer: the type "WordPiece"`},
+			`decoder: unsupported tokenizer: unknown type "WordPiece"`},
 	} {
 		_, err := Parse([]byte(strings.Replace(small, tt.old, tt.new, 1)))
 		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), tt.says) {
