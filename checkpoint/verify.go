@@ -184,7 +184,7 @@ func (d *directory) verify(own bool) (*Report, error) {
 	case report.Manifest != nil:
 		for _, name := range names {
 			if name != manifestName && !report.Manifest.has(name) {
-				report.Problems = append(report.Problems, Problem{name, Extra, "not listed in the manifest", nil})
+				report.Problems = append(report.Problems, Problem{name, Extra, "the manifest does not list it", nil})
 			}
 		}
 	case !slices.Contains(names, manifestName) && !own:

@@ -195,7 +195,7 @@ func TestHostileFiles(t *testing.T) {
 			fmt.Appendf(nil, `{"format_version":1,"files":[{"name":%s}]}`, quoted))}, "the file name"},
 		{"a manifest's file as JSON", []string{"ckpt", "ls", "--json", run(inCheckpoint+"manifest.json",
 			fmt.Appendf(nil, `{"format_version":1,"files":[{"name":%s}]}`, quoted))}, `"problem":"`},
-		{"a file too many", []string{"ckpt", "verify", run(inCheckpoint+name, nil)}, "not listed in the manifest"},
+		{"a file too many", []string{"ckpt", "verify", run(inCheckpoint+name, nil)}, "the manifest does not list it"},
 		{"a file too many as JSON", []string{"ckpt", "verify", "--json", run(inCheckpoint+name, nil)}, `"file":"`},
 		{"a pointer", []string{"ckpt", "ls", run("checkpoints/last", []byte(hostile))}, "points to"},
 		{"a pointer to start from", []string{"generate", "--from", run("checkpoints/last", []byte(hostile))}, "points to"},

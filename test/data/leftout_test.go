@@ -20,7 +20,7 @@ func TestNamesLeftOut(t *testing.T) {
 		}
 	}
 	want := []string{"1 of the matches are links to", `b.txt"`, "1 of the matches are not files",
-		`gone.txt" (a link to nothing)`}
+		`gone.txt" (a broken link)`}
 	out := filepath.Join(t.TempDir(), "out")
 	pattern := filepath.Join(dir, "*.txt")
 	_, events := testrun.Train(t, out, "data.train="+pattern, "run.steps=2", "run.eval_every=0")
