@@ -255,8 +255,9 @@ check-vuln: ## look for known vulnerabilities in called code with govulncheck
 	GO=$(GO) scripts/check-vuln
 
 .PHONY: lint
-lint: $(LINT) ## run go vet and the linters, and check the formatting
+lint: $(LINT) ## run go vet and the linters, and check the formatting and the words of texts (scripts/words)
 	@files=$$(gofmt -l .); test -z "$$files" || (echo "gofmt: these files are not formatted:"; echo "$$files"; exit 1)
+	$(GO) run ./scripts/words .
 	$(GO) vet ./...
 	$(LINT) run ./...
 

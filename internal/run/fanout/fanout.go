@@ -53,7 +53,7 @@ func (f *Feed[T]) Subscribe() *Reader[T] {
 	return r
 }
 
-// Publish gives every reader a value: the result of of for a reader with that many
+// Publish gives every reader a value: what the function of returns for a reader with that many
 // values waiting. Needed values may use some reserved room.
 func (f *Feed[T]) Publish(needed bool, of func(waiting int) T) {
 	f.mu.Lock()
