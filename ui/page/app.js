@@ -152,7 +152,7 @@ function showRun(r) {
 
   function paint(d) {
     document.title = `${d.name} · ${views[r.view][0]} · Troupe`;
-    if (state && state !== d.state) say(`The run is ${stateWords(d)}`);
+    if (state && state !== d.state) say(`State of the run: ${stateWords(d)}`);
     state = d.state;
     const about = [d.model, d.parameters ? `${short(d.parameters)} parameters` : '', d.schedule, d.stages ? plural(d.stages, 'stage') : '', d.chunks > d.stages ? plural(d.chunks, 'chunk') : '', d.microbatches ? plural(d.microbatches, 'microbatch').replace('microbatchs', 'microbatches') : '', d.ranks > d.stages ? plural(d.ranks, 'rank') : ''].filter(Boolean).join(' · ');
     const h = `${d.name}|${d.text}|${d.state}|${about}`;

@@ -262,7 +262,7 @@ func TestMillionSteps(t *testing.T) {
 	p.width(desktop)
 	eval[bool](p, `(() => { document.querySelector('canvas').focus(); return true; })()`)
 	p.key(kb.ArrowRight, kb.ArrowRight, "+", "+", "+", "+", "+", "+")
-	p.wait(`/^Step \d+: loss [\d.]+/.test(document.querySelector('.readout').textContent)`)
+	p.wait(`/^Step \d+: training [\d.]+/.test(document.querySelector('.readout').textContent)`)
 	time.Sleep(time.Second)
 	p.picture("long-zoomed-1280")
 	p.check()
