@@ -78,8 +78,8 @@ func TestIndexRefuses(t *testing.T) {
 	}{
 		{"no map", `{"metadata":{}}`, "weight_map is missing"},
 		{"an empty map", `{"weight_map":{}}`, "weight_map is missing or empty"},
-		{"a list", `[]`, "want an object"},
-		{"a map of numbers", `{"weight_map":{"a":1}}`, `"a": want a string`},
+		{"a list", `[]`, "expected an object"},
+		{"a map of numbers", `{"weight_map":{"a":1}}`, `"a": expected a string`},
 		{"a tensor twice", `{"weight_map":{"a":"x.safetensors","a":"y.safetensors"}}`, `"a" appears twice`},
 		{"two maps", `{"weight_map":{},"weight_map":{}}`, "appears twice"},
 		{"a path", `{"weight_map":{"a":"d/x.safetensors"}}`, "not allowed"},

@@ -15,75 +15,76 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// EvalOptions say what to evaluate.
+// EvalOptions are the options of Evaluate.
 type EvalOptions struct {
 	ModelOptions
-	Data       []string // files or globs; none: the validation text of the run that the checkpoint is from
+	Data       []string // files or patterns; none: the validation text of the model's run
 	Format     string   // "text", "documents", "uint16" or "uint32"; "": the run's
 	Microbatch int      // sequences at a time; 0: 4
-	// Context is the length of the windows in tokens, up to the model's positions; 0: that which the
-	// model was trained with.
+	// Context is the length of a window in tokens, up to the model's positions; 0: the context of the
+	// training.
 	Context int
-	// TooLong says what becomes of a document that is longer than the context, other than a text alone: "cut"
-	// or "refuse"; "": "cut".
+	// TooLong says what to do with a document with a prompt or messages that is longer than the context: "cut" it,
+	// or "refuse" the data; "": "cut".
 	TooLong string
-	// InvalidUTF8 says what becomes of a text that is not UTF-8: "refuse" or "bytes"; "": the run's
+	// InvalidUTF8 says what to do with text that is not UTF-8: "refuse" the data, or keep the "bytes"; "": the run's
 	// data.invalid_utf8.
 	InvalidUTF8 string
-	// SpecialTokens says what the names of special tokens in texts, prompts and completions are: "tokens" or
-	// "text"; "": as in the run, and where there is none, tokens.
+	// SpecialTokens says whether names of special tokens in texts, prompts and completions are "tokens" or
+	// "text"; "": as in the run, or tokens without a run.
 	SpecialTokens string
 }
 
-// DocumentCounts say what of some documents did not fit the context.
+// DocumentCounts count the documents and tokens that did not fit the context.
 type DocumentCounts struct {
 	Total   int `json:"total"`
-	Cut     int `json:"cut"`     // documents whose end did not fit, and whose beginning is used
-	Dropped int `json:"dropped"` // documents of which nothing to learn fits
-	// TargetsLeftOut counts the tokens to learn that are in no record for that, or because
-	// their document is a single token.
+	Cut     int `json:"cut"`     // documents of which only the beginning is used
+	Dropped int `json:"dropped"` // documents of which no token to learn fits
+	// TargetsLeftOut is the number of tokens to learn that were lost, because they did not fit or because
+	// their document has a single token.
 	TargetsLeftOut int64 `json:"targets_left_out"`
 }
 
-// EvalResult is the loss over a whole text.
+// EvalResult is the loss on a text or on samples.
 type EvalResult struct {
 	Loss       float64 `json:"loss"` // mean over target tokens, in nats
 	Perplexity float64 `json:"perplexity"`
-	// BitsPerByte is the sum of the loss over all targets, in bits, by the bytes of their text: it
-	// compares models with different tokenizers. 0: the tokenizer is not known.
+	// BitsPerByte is the sum of the loss over all targets, in bits, divided by the bytes of their text. Use it to
+	// compare models with different tokenizers. 0: the tokenizer is not known.
 	BitsPerByte float64 `json:"bits_per_byte,omitempty"`
 	Context     int     `json:"context,omitempty"` // tokens of a window
-	// targets: every token once, but the first, and the first of each block of a run's validation text
+	// Tokens is the number of targets: each token once, except the first, and the first of each block of a run's
+	// validation text.
 	Tokens  int64 `json:"tokens"`
 	Windows int   `json:"windows"`
-	// Documents says what of documents the loss is not over; nil: the data are none, or texts that are
-	// joined, of which nothing is left out.
+	// Documents counts what was cut or dropped; nil: the data are not documents, or joined
+	// texts, of which nothing is lost.
 	Documents *DocumentCounts `json:"documents,omitempty"`
-	// Warnings say what a reader of the loss should know of the data.
+	// Warnings are about the data.
 	Warnings []string `json:"warnings,omitempty"`
 	Samples  bool     `json:"samples,omitempty"` // Tokens are samples
-	// Metrics are what the model's layers report beside the loss, such as a classifier's accuracy.
+	// Metrics are those that the model's layers report besides the loss, such as a classifier's accuracy.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 	Step    int                `json:"step"` // of the checkpoint
 	From    string             `json:"from"`
 }
 
-// Evaluate computes a model's loss on a text: windows one after the other, each
-// token but the first a target once, the last window as short as it is. It runs
-// a forward-only schedule on the same actors as training. A loss that is no number is
-// ErrNotFinite, beside the result that has it.
+// Evaluate computes a model's loss on a text, in consecutive windows. Each
+// token except the first is a target once, and the last window may be shorter. Evaluate runs
+// a forward-only schedule on the actors of training. If the loss is not finite, the error is
+// ErrNotFinite and the result has the loss.
 func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
 	if f := o.Format; f != "" && f != "text" && f != "documents" && f != "uint16" && f != "uint32" {
-		return EvalResult{}, fmt.Errorf("%w: the format %q; it is text, documents, uint16 or uint32", ErrOptions, f)
+		return EvalResult{}, fmt.Errorf("%w: unknown format %q; use text, documents, uint16 or uint32", ErrOptions, f)
 	}
 	if w := o.TooLong; w != "" && w != "cut" && w != "refuse" {
-		return EvalResult{}, fmt.Errorf("%w: too long documents are to be %q; it is cut or refuse", ErrOptions, w)
+		return EvalResult{}, fmt.Errorf("%w: unknown value %q for too long documents; use cut or refuse", ErrOptions, w)
 	}
 	if s := o.InvalidUTF8; s != "" && s != config.UTF8OrRefuse && s != config.UTF8OrBytes {
-		return EvalResult{}, fmt.Errorf("%w: text that is not UTF-8 as %q; it is refuse or bytes", ErrOptions, s)
+		return EvalResult{}, fmt.Errorf("%w: unknown value %q for text that is not UTF-8; use refuse or bytes", ErrOptions, s)
 	}
 	if s := o.SpecialTokens; s != "" && s != config.SpecialAsTokens && s != config.SpecialAsText {
-		return EvalResult{}, fmt.Errorf("%w: special tokens as %q; they are taken as tokens or text", ErrOptions, s)
+		return EvalResult{}, fmt.Errorf("%w: unknown value %q for special tokens; use tokens or text", ErrOptions, s)
 	}
 	m, err := open(o.ModelOptions, false)
 	if err != nil {
@@ -91,7 +92,7 @@ func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
 	}
 	if !m.Shape.Config.Language() {
 		if o.Format != "" {
-			return EvalResult{}, errors.Join(fmt.Errorf("%w: the format %q; data are read as the run's were", ErrOptions, o.Format), m.Close())
+			return EvalResult{}, errors.Join(fmt.Errorf("%w: the format %q has no effect on this model: its data are read as in its run; leave it out", ErrOptions, o.Format), m.Close())
 		}
 		res, err := evaluateSamples(ctx, m, PredictOptions{ModelOptions: o.ModelOptions, Data: o.Data, Microbatch: max(o.Microbatch, 4)}, nil)
 		return res, errors.Join(err, m.Close())
@@ -112,7 +113,7 @@ func evaluateText(ctx context.Context, m *trained.Model, o EvalOptions) (res Eva
 	defer func() { err = errors.Join(err, c.Close()) }()
 	src, targets := c.EvalFeed(o.Context)
 	if src.Windows == 0 {
-		return res, &SetupError{Err: fmt.Errorf("%w: the text has %d tokens, a loss needs 2", data.ErrTooShort, c.Val.Len())}
+		return res, &SetupError{Err: fmt.Errorf("%w: the text has %d tokens, but a loss needs at least 2", data.ErrTooShort, c.Val.Len())}
 	}
 	if o.Microbatch <= 0 {
 		o.Microbatch = 4
@@ -142,13 +143,13 @@ func evaluateText(ctx context.Context, m *trained.Model, o EvalOptions) (res Eva
 	return res, checkFinite(m, loss)
 }
 
-// readerOf is what the reading of data needs to know of a model.
+// readerOf describes a model to the functions that read data.
 func readerOf(m *trained.Model) corpus.Model {
 	return corpus.Model{Checkpoint: m.Checkpoint, Config: m.Shape.Config, Tokenizer: m.Tokenizer, NoTokenizer: m.NoTokenizer, Text: m.Text}
 }
 
-// checkEvalMemory refuses windows that are too long, or too many at a time, for the
-// device.
+// checkEvalMemory rejects windows that are too long, or too many at a time, for the
+// device's memory.
 func checkEvalMemory(m *trained.Model, src corpus.Feed, microbatch int) error {
 	sequences, positions := min(microbatch, src.Windows), 0
 	for i := range src.Windows {

@@ -13,43 +13,43 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// ExportOptions say what Export writes.
+// ExportOptions are the options of Export.
 type ExportOptions struct {
 	From string // a run's output folder, a checkpoint, or a Hugging Face directory
-	To   string // a folder that is not there yet
-	// DType is what the weights are stored as: "float32", "bfloat16" or "float16"; "": float32.
+	To   string // a folder that does not exist yet
+	// DType is the type of the stored weights: "float32", "bfloat16" or "float16"; "": float32.
 	DType string
-	// ShardBytes is the size above which the weights are split into several files; 0: 5 GB.
+	// ShardBytes is the largest size of a file of weights in bytes; larger weights are split. 0: 5 GB.
 	ShardBytes int64
 }
 
-// Exported is what Export has written.
+// Exported describes what Export has written.
 type Exported struct {
 	From       string `json:"from"`
 	To         string `json:"to"`
 	Parameters int64  `json:"parameters"`
 	DType      string `json:"dtype"`
-	// Warnings say what is otherwise in the folder than in the model's, and where other programs will use the
-	// model otherwise than it was trained.
+	// Warnings say what Export changed in the model's files, and where other programs will use the
+	// model differently from its training.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// exportTypes are the types of weights by the names that config.json has for them.
+// exportTypes maps the names of types in config.json to those of safetensors.
 func exportTypes() map[string]string {
 	return map[string]string{"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 }
 
-// Export writes a language model as a Hugging Face directory: config.json with the keys that the
-// model came with, its tokenizer's files as they are (with a tokenizer_config.json where
-// there is none, by which transformers takes tokenizer.json as it is), and the weights, read and converted
-// tensor by tensor. The folder is there whole or not at all; one that exists is not replaced.
+// Export writes a language model as a Hugging Face directory: config.json with the keys of the
+// original model, the tokenizer's files unchanged, and the weights, which it reads and converts
+// tensor by tensor. If there is no tokenizer_config.json, it writes one that makes transformers use tokenizer.json
+// unchanged. After an error there is no folder. An existing folder is not replaced.
 func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 	if o.DType == "" {
 		o.DType = "float32"
 	}
 	dtype, ok := exportTypes()[o.DType]
 	if !ok {
-		return e, &SetupError{Err: fmt.Errorf("%w: the dtype %q; it is float32, bfloat16 or float16", ErrOptions, o.DType)}
+		return e, &SetupError{Err: fmt.Errorf("%w: unknown dtype %q; use float32, bfloat16 or float16", ErrOptions, o.DType)}
 	}
 	ckpt, err := checkpoint.OpenAt(o.From)
 	if err != nil {
@@ -61,7 +61,7 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 		return e, &SetupError{Err: fmt.Errorf("%s: %w", ckpt.Dir(), err)}
 	}
 	if !sizes.Language() {
-		return e, &SetupError{Err: fmt.Errorf("%w: %s is of the family %q, which other programs don't know; only language models are exported",
+		return e, &SetupError{Err: fmt.Errorf("%w: %s has family %q, which other programs do not support; only language models can be exported",
 			ErrOptions, ckpt.Dir(), sizes.Family)}
 	}
 	model, err := stages.NewModel(sizes)

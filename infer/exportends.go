@@ -12,13 +12,13 @@ import (
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
-// exportTexts makes the files of a model's text those of an export, and says what it changed.
+// exportTexts adapts the text files of a model for an export, and returns what it changed.
 func exportTexts(ckpt *checkpoint.Checkpoint, kept rundir.Kept) (changed []string, err error) {
 	tok, err := rundir.ReadTokenizer(ckpt)
 	if checkpoint.TryAgain(err) {
 		return nil, err
 	}
-	if err != nil { // a tokenizer that is not known stays as it is
+	if err != nil { // the files of an unsupported tokenizer are not changed
 		return nil, nil
 	}
 	text, err := nameEnds(kept, tok)
@@ -28,9 +28,9 @@ func exportTexts(ckpt *checkpoint.Checkpoint, kept rundir.Kept) (changed []strin
 	return changed, err
 }
 
-// nameEnds has generation_config.json name all tokens that end what the model writes here, where its files do
-// not agree or the chat template ends answers with another one: other programs read that file alone. It returns
-// what it changed, in words.
+// nameEnds adds all tokens at which generation stops to generation_config.json, if the model's files do
+// not agree or the chat template ends answers with another token: other programs read only that file. It returns
+// a description of the change.
 func nameEnds(kept rundir.Kept, tok tokenizer.Tokenizer) (changed string, err error) {
 	if tok == nil {
 		return "", nil
@@ -47,11 +47,11 @@ func nameEnds(kept rundir.Kept, tok tokenizer.Tokenizer) (changed string, err er
 	if kept.Texts[rundir.GenerationFile], err = rundir.WithEnds(kept, ends); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("eos_token_id in %s is %s now, so that other programs stop where engine generate does; it was %s",
+	return fmt.Sprintf("changed eos_token_id in %s to %s, so that other programs stop where engine generate does; it was %s",
 		rundir.GenerationFile, idsText(ends), idsText(was)), nil
 }
 
 func idsText(ids []int32) string {
-	text, _ := json.Marshal(append([]int32{}, ids...)) // numbers always can be
+	text, _ := json.Marshal(append([]int32{}, ids...)) // numbers never fail
 	return string(text)
 }

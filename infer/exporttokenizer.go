@@ -10,22 +10,22 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// transformers' AutoTokenizer chooses a class by tokenizer_config.json, and without one by the model's type. The
-// classes of GPT-2 and Qwen split texts in their own way, whatever tokenizer.json says.
+// transformers' AutoTokenizer chooses a class from tokenizer_config.json, or without one from the model's type. The
+// classes of GPT-2 and Qwen split texts in their own way and ignore tokenizer.json.
 
-// plainClass is the class that takes tokenizer.json as it is.
+// plainClass is the class that uses tokenizer.json unchanged.
 const plainClass = "PreTrainedTokenizerFast"
 
-// AutoTokenizer takes fixedClass for models of the family fixedFamily whatever tokenizer_config.json says, as of
-// transformers 5.24; fixedPattern is what its tokenizer.json has.
+// AutoTokenizer uses fixedClass for models of the family fixedFamily even if tokenizer_config.json says otherwise, as of
+// transformers 5.24. fixedPattern is the pattern in its tokenizer.json.
 const (
 	fixedFamily  = stages.Qwen2
 	fixedClass   = "Qwen2Tokenizer"
 	fixedPattern = `|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|`
 )
 
-// tokenizerFiles adds to the files of an export what other programs need to give the model the ids that it was trained
-// on, and says where they will not.
+// tokenizerFiles adds the files that other programs need to encode texts as in the training. It warns if
+// they will encode differently.
 func tokenizerFiles(family string, files map[string][]byte, from rundir.Files) (warnings []string, err error) {
 	file := files[rundir.TokensFile]
 	if file == nil {
@@ -33,11 +33,11 @@ func tokenizerFiles(family string, files map[string][]byte, from rundir.Files) (
 	}
 	tok, err := tokenizer.Unmarshal(file)
 	if err != nil {
-		return nil, nil // another program may know what it is: the file is written as it came
+		return nil, nil // another program may support it: the file is copied unchanged
 	}
 	if files[rundir.TokenizerConfigFile] == nil {
 		about := map[string]any{"tokenizer_class": plainClass, "clean_up_tokenization_spaces": false}
-		talk, _ := rundir.ReadTalk(from, tok) // what it can't read, another program may
+		talk, _ := rundir.ReadTalk(from, tok) // another program may read what fails here
 		for _, id := range talk.Ends {
 			if name, ok := tok.Token(id); ok && tok.IsSpecial(id) {
 				about["eos_token"] = name
@@ -52,7 +52,7 @@ func tokenizerFiles(family string, files map[string][]byte, from rundir.Files) (
 	}
 	if family == fixedFamily && !bytes.Contains(file, []byte(fixedPattern)) {
 		warnings = append(warnings,
-			fmt.Sprintf("transformers' AutoTokenizer takes %s for models of the family %s, which splits texts otherwise than this tokenizer and may have an end token that the model has no row for: load it with %s.from_pretrained, or use the family qwen3",
+			fmt.Sprintf("transformers' AutoTokenizer uses %[1]s for models of family %[2]s. %[1]s splits texts differently from this tokenizer, and its end token may have no row in the model. Load the tokenizer with %[3]s.from_pretrained, or use family qwen3",
 				fixedClass, family, plainClass))
 	}
 	return warnings, nil

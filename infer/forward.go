@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// forward runs a model over data once: one validation on the actors of training, microbatch sequences at a time. emit
-// gets the outputs of each microbatch in their order; nil: nobody wants them. An error of emit ends the pass.
+// forward runs a model forward on the data once, as one validation on the actors of training, microbatch sequences at a time.
+// It calls emit, which may be nil, with the outputs of each microbatch in order. An error of emit ends the pass.
 func forward(ctx context.Context, m *trained.Model, src corpus.Feed, microbatch int, emit func(Prediction) error) (loss float64,
 	metrics map[string]float64, err error) {
 	spec, err := forwardSpec(m, src, microbatch)
@@ -26,7 +26,7 @@ func forward(ctx context.Context, m *trained.Model, src corpus.Feed, microbatch 
 		return loss, nil, err
 	}
 	spec.Collect = emit != nil
-	ctx, cancel := context.WithCancel(ctx) // by what emit returns, too
+	ctx, cancel := context.WithCancel(ctx) // emit may cancel, too
 	defer cancel()
 	loss = math.NaN()
 	var failed error
@@ -57,7 +57,7 @@ func forward(ctx context.Context, m *trained.Model, src corpus.Feed, microbatch 
 	return loss, metrics, errors.Join(ctx.Err(), out.Err)
 }
 
-// forwardSpec is a run of no steps: one validation.
+// forwardSpec describes a run with no steps and one validation.
 func forwardSpec(m *trained.Model, src corpus.Feed, microbatch int) (*actors.Spec, error) {
 	train, err := scheduler.Generate(scheduler.Spec{Ranks: 1, Chunks: 1, Microbatches: 1})
 	if err != nil {
@@ -79,7 +79,7 @@ func forwardSpec(m *trained.Model, src corpus.Feed, microbatch int) (*actors.Spe
 	}, nil
 }
 
-// checkFinite refuses a loss that is no number.
+// checkFinite returns an error if the loss is not finite.
 func checkFinite(m *trained.Model, loss float64) error {
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return fmt.Errorf("%w: the loss is %g: %s", ErrNotFinite, loss, m.Suspicion())

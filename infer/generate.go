@@ -17,76 +17,75 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// GenerateOptions say what to write.
+// GenerateOptions are the options of Generate.
 type GenerateOptions struct {
 	ModelOptions
-	Prompt      string  // "": a line break, where the vocabulary has one
-	Tokens      int     // to write
+	Prompt      string  // "": a line break, if the vocabulary has one
+	Tokens      int     // the most tokens to generate
 	Temperature float64 // 0: always the most likely token
-	TopK        int     // choose among the k most likely; 0: among all
-	// TopP chooses among the most likely tokens that have this much of the probability together;
+	TopK        int     // choose among the k most likely tokens; 0: among all
+	// TopP chooses among the most likely tokens whose probabilities sum up to this;
 	// 0: among all.
 	TopP float64
-	// MinP leaves out tokens less likely than this share of the most likely one's probability.
+	// MinP drops tokens whose probability is less than this fraction of that of the most likely token.
 	MinP float64
-	// RepetitionPenalty divides positive logits of tokens that stand in the text already, and multiplies
-	// negative ones; 0 or 1: none (Keskar et al. 2019).
+	// RepetitionPenalty divides the positive logits of tokens that are in the text already, and multiplies the
+	// negative ones; 0 or 1: no penalty (Keskar et al. 2019).
 	RepetitionPenalty float64
 	Seed              uint64
-	// Stop are texts at which the text ends; they are not part of it.
+	// Stop are strings that end the text. They are not part of it.
 	Stop []string
-	// IgnoreEnd goes on where the model ends its text (eos_token_id).
+	// IgnoreEnd continues after the model ends its text (eos_token_id).
 	IgnoreEnd bool
-	// Context is how many tokens the model sees at most, the prompt's among them, up to its positions;
-	// 0: all its positions, also where a run trained it with fewer.
+	// Context is the largest number of tokens that the model sees, including the prompt's, up to its positions;
+	// 0: all its positions, even if a run trained it with fewer.
 	Context int
-	// Messages are a conversation to answer, which the model's chat template renders; Prompt must be
+	// Messages are a conversation to answer. The model's chat template renders it. Prompt must be
 	// empty then.
 	Messages []Message
 	// Tools is a JSON array of functions that the answer may call, for the chat template; nil: none.
 	Tools json.RawMessage
 	// TemplateVars are variables for the template, such as "enable_thinking".
 	TemplateVars map[string]any
-	// Warn gets a sentence when the prompt is cut, or when the context is full for the first time, before
-	// the text that follows from it; nil: nothing is said.
+	// Warn is called with a sentence if the prompt is cut, and when the context is full for the first time; nil: no
+	// warnings.
 	Warn func(warning string)
-	// Report is filled in when the text ends; nil: it is not asked for.
+	// Report, if not nil, is filled in at the end of the text.
 	Report *GenerateReport
 }
 
-// Message is one of a conversation.
+// Message is a message of a conversation.
 type Message = chat.Message
 
 func (o GenerateOptions) check() error {
 	switch {
 	case o.Tokens < 0:
-		return fmt.Errorf("%w: %d tokens; give 0 or more", ErrOptions, o.Tokens)
+		return fmt.Errorf("%w: tokens is %d; use 0 or more", ErrOptions, o.Tokens)
 	case !(o.Temperature >= 0) || math.IsInf(o.Temperature, 0):
-		return fmt.Errorf("%w: a temperature of %g; give 0 or more", ErrOptions, o.Temperature)
+		return fmt.Errorf("%w: temperature is %g; use 0 or more", ErrOptions, o.Temperature)
 	case o.Context < 0:
-		return fmt.Errorf("%w: a context of %d tokens; give 1 or more, or 0 for all the model's positions", ErrOptions, o.Context)
+		return fmt.Errorf("%w: context is %d tokens; use 1 or more, or 0 for all positions of the model", ErrOptions, o.Context)
 	case o.TopK < 0:
-		return fmt.Errorf("%w: top-k of %d; give 0 (all) or more", ErrOptions, o.TopK)
+		return fmt.Errorf("%w: top-k is %d; use 0 (all) or more", ErrOptions, o.TopK)
 	case !(o.TopP >= 0 && o.TopP <= 1):
-		return fmt.Errorf("%w: top-p of %g; give 0 (all) to 1", ErrOptions, o.TopP)
+		return fmt.Errorf("%w: top-p is %g; use 0 (all) to 1", ErrOptions, o.TopP)
 	case !(o.MinP >= 0 && o.MinP < 1):
-		return fmt.Errorf("%w: min-p of %g; give 0 or more, but less than 1", ErrOptions, o.MinP)
+		return fmt.Errorf("%w: min-p is %g; use 0 or more, but less than 1", ErrOptions, o.MinP)
 	case !(o.RepetitionPenalty >= 0) || math.IsInf(o.RepetitionPenalty, 0):
-		return fmt.Errorf("%w: a repetition penalty of %g; give more than 0, or 0 for none", ErrOptions, o.RepetitionPenalty)
+		return fmt.Errorf("%w: repetition penalty is %g; use more than 0, or 0 for none", ErrOptions, o.RepetitionPenalty)
 	case slices.Contains(o.Stop, ""):
-		return fmt.Errorf("%w: an empty text to stop at", ErrOptions)
+		return fmt.Errorf("%w: a stop string is empty; leave it out", ErrOptions)
 	case len(o.Messages) > 0 && o.Prompt != "":
-		return fmt.Errorf("%w: both a prompt and messages", ErrOptions)
+		return fmt.Errorf("%w: there are a prompt and messages; give only one of them", ErrOptions)
 	}
 	return nil
 }
 
-// Generate continues a prompt, or answers a conversation, and calls emit with the text as it comes,
-// until the model ends it (eos_token_id), a text to stop at comes, or o.Tokens are written. It uses
-// a cache of keys and values. A prompt that is longer than the context loses its beginning, and when the
-// context is full, the model continues from its last half: o.Warn and o.Report say so. The same
-// options give the same text. Where the model computes no numbers to choose by, the text ends with
-// ErrNotFinite.
+// Generate continues a prompt, or answers a conversation, and calls emit with each piece of the text. The text ends
+// when the model ends it (eos_token_id), at a stop string, or after o.Tokens tokens. Generate uses
+// a cache of keys and values. If the prompt is longer than the context, its beginning is cut. When the
+// context is full, the model continues from its last half. o.Warn and o.Report report both. The same
+// options give the same text. If a logit is not finite, the error is ErrNotFinite.
 func Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
 	if err := o.check(); err != nil {
 		return err
@@ -99,14 +98,14 @@ func Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) err
 	return errors.Join(g.Generate(ctx, o, emit), g.Close())
 }
 
-// Generator is an open model that writes one text after the other. It is used by one goroutine at
+// Generator is an open model that generates one text after the other. Only one goroutine may use it at
 // a time.
 type Generator struct {
 	model  *trained.Model
 	stream tensorops.Stream
 }
 
-// OpenGenerator opens a model. Its weights are read with the first text.
+// OpenGenerator opens a model. It reads the weights when the first text is generated.
 func OpenGenerator(o ModelOptions) (*Generator, error) {
 	m, err := open(o, true)
 	if err != nil {
@@ -115,16 +114,16 @@ func OpenGenerator(o ModelOptions) (*Generator, error) {
 	return GeneratorOf(m), nil
 }
 
-// GeneratorOf writes texts with a model that is open already, on a stream of its own: those of one model may be used
-// side by side once its weights are there. It is for packages of this module.
+// GeneratorOf returns a Generator of an open model, on its own stream. Several Generators of one model may work
+// at the same time once its weights are loaded. It is for packages of this module.
 func GeneratorOf(m *trained.Model) *Generator {
 	return &Generator{m, m.Device.NewStream("generate")}
 }
 
-// Generate is the package's function, for this model: o.ModelOptions must be empty.
+// Generate generates a text, as the function Generate does. o.ModelOptions must be empty.
 func (g *Generator) Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
 	if o.ModelOptions != (ModelOptions{}) {
-		return fmt.Errorf("%w: the model is open already, and ModelOptions are %+v", ErrOptions, o.ModelOptions)
+		return fmt.Errorf("%w: ModelOptions is %+v, but the model is open already; leave ModelOptions empty", ErrOptions, o.ModelOptions)
 	}
 	if err := o.check(); err != nil {
 		return err
@@ -138,10 +137,10 @@ func (g *Generator) Close() error { return g.model.Close() }
 func (g *Generator) generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
 	m := g.model
 	if !m.Shape.Config.Language() {
-		return fmt.Errorf("%w: a model of the family %q writes no text", ErrOptions, m.Shape.Config.Family)
+		return fmt.Errorf("%w: a model of family %q does not generate text", ErrOptions, m.Shape.Config.Family)
 	}
 	if m.Tokenizer == nil {
-		return fmt.Errorf("%w: the model of %s has no known tokenizer, which is needed to read and write text", ErrOptions, m.From())
+		return fmt.Errorf("%w: the model of %s has no supported tokenizer, which is needed to encode and decode text", ErrOptions, m.From())
 	}
 	said, err := m.Text()
 	if err != nil {
@@ -149,7 +148,7 @@ func (g *Generator) generate(ctx context.Context, o GenerateOptions, emit func(t
 	}
 	prompt, err := encodePrompt(m, said, o)
 	if err != nil {
-		return &SetupError{Err: fmt.Errorf("the prompt: %w", err)}
+		return &SetupError{Err: fmt.Errorf("encode the prompt: %w", err)}
 	}
 	m.WarnOnce(o.Warn)
 	size, err := positions(m, o.Context)
@@ -201,8 +200,8 @@ func (g *Generator) generate(ctx context.Context, o GenerateOptions, emit func(t
 	return w.end()
 }
 
-// decoder makes one whose cache has room for a prompt and what is written after it. It refuses what does not fit the
-// device, and reads the weights if they are not there yet.
+// decoder returns a decoder whose cache has room for a prompt and the text after it. It checks the memory of the
+// device, and reads the weights if they are not loaded yet.
 func (g *Generator) decoder(prompt int, window *textWindow, o GenerateOptions) (*stages.Decoder, error) {
 	m, size := g.model, window.size
 	room := prompt + min(o.Tokens, size-prompt) // of the cache
@@ -229,7 +228,7 @@ func (g *Generator) decoder(prompt int, window *textWindow, o GenerateOptions) (
 	return stages.NewDecoderOn(m.Weights, g.stream, room)
 }
 
-// textWriter passes on what of a text comes before the first text to stop at.
+// textWriter passes on the part of a text before the first stop string.
 type textWriter struct {
 	text *tokenizer.StreamDecoder
 	stop *stopper
@@ -254,8 +253,8 @@ func (w *textWriter) end() error {
 	return nil
 }
 
-// encodePrompt encodes a prompt, or a conversation up to where the answer begins; an empty one is a line
-// break, or the first token of a vocabulary that has none.
+// encodePrompt encodes a prompt, or a conversation up to its answer. An empty prompt is a line
+// break, or the first token if the vocabulary has none.
 func encodePrompt(m *trained.Model, said *corpus.Text, o GenerateOptions) ([]int32, error) {
 	switch {
 	case len(o.Messages) == 0 && o.Prompt != "":
@@ -266,19 +265,19 @@ func encodePrompt(m *trained.Model, said *corpus.Text, o GenerateOptions) ([]int
 		}
 		return []int32{0}, nil
 	case said.Talk.Template == "":
-		return nil, fmt.Errorf("%w: %s has %w; give it a prompt", ErrOptions, m.From(), corpus.ErrNoTemplate)
+		return nil, fmt.Errorf("%w: %s has %w; use a prompt instead of messages", ErrOptions, m.From(), corpus.ErrNoTemplate)
 	case said.BadTemplate() != nil:
 		return nil, fmt.Errorf("%s: %w", m.From(), said.BadTemplate())
 	}
 	return said.Question(o.Messages, o.chat())
 }
 
-// chat is what the options say to the chat template.
+// chat returns the options of the chat template.
 func (o GenerateOptions) chat() chat.Options {
 	return chat.Options{Tools: o.Tools, Vars: o.TemplateVars, Now: time.Now()}
 }
 
-// tail is the last n of s, or all.
+// tail returns the last n elements of s, or all.
 func tail(s []int32, n int) []int32 {
 	if len(s) > n {
 		return append([]int32{}, s[len(s)-n:]...)

@@ -7,31 +7,31 @@ import (
 	"github.com/troupe-ml/troupe/internal/run/trained"
 )
 
-// ModelOptions say which trained model to use, and on what.
+// ModelOptions say which trained model to use, and on which device.
 type ModelOptions struct {
-	From    string // a run's output folder, a checkpoint, or any Hugging Face directory of a known family
-	Device  string // "cuda", or a GPU by its number, such as "cuda:1"; else the CPU
-	Threads int    // 0: all cores
-	Kernels string // "": the best
-	// DType is what to compute in, "float32" or "bfloat16"; "": what the run computed in that the
-	// model is from, or float32.
+	From    string // a run's output folder, a checkpoint, or a Hugging Face directory of a supported family
+	Device  string // "cuda", or one GPU such as "cuda:1"; "": the CPU
+	Threads int    // CPU threads; 0: one for each core
+	Kernels string // CPU kernels; "": the fastest
+	// DType is the number type, "float32" or "bfloat16"; "": that of the model's run, or float32 without
+	// a run.
 	DType string
 }
 
-// ErrOptions: a number is out of its range.
+// ErrOptions: an option is invalid, such as a number out of its range.
 var ErrOptions = plan.ErrOptions
 
-// ErrMemory: the model does not fit this machine's memory.
+// ErrMemory: the model does not fit the memory of the device.
 var ErrMemory = plan.ErrMemory
 
-// ErrNotFinite: a model computes NaN or infinity where a number is needed.
+// ErrNotFinite: the model computed NaN or infinity.
 var ErrNotFinite = errors.New("not a finite number")
 
-// SetupError says that the model, the data or the options are not what a function needs. Its field Err is the
+// SetupError: the model, the data or the options cannot be used. Its field Err is the
 // cause.
 type SetupError = plan.SetupError
 
-// open opens a model; tokenize says that it must have a tokenizer that this program knows.
+// open opens a model. With tokenize it must have a supported tokenizer.
 func open(o ModelOptions, tokenize bool) (*trained.Model, error) {
 	return trained.Open(trained.Options(o), tokenize)
 }

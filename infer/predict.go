@@ -13,21 +13,21 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// PredictOptions say what to predict.
+// PredictOptions are the options of Predict.
 type PredictOptions struct {
 	ModelOptions
-	Data       []string // files or globs; none: the validation data of the run that the checkpoint is from
+	Data       []string // files or patterns; none: the validation data of the model's run
 	Microbatch int      // samples at a time; 0: 64
 }
 
-// Prediction is what a model gives out for samples First, First+1, …: each of its outputs,
-// [samples, …].
+// Prediction is the output of a model for the samples First, First+1, …. The first dimension of each output
+// is the sample.
 type Prediction struct {
 	First   int
 	Outputs []stages.Output
 }
 
-// Output is the one of a name; none if the model has none of that name.
+// Output returns the output with a name; ok is false if there is none.
 func (p Prediction) Output(name string) (tensorops.Array, bool) {
 	for _, o := range p.Outputs {
 		if o.Name == name {
@@ -37,16 +37,16 @@ func (p Prediction) Output(name string) (tensorops.Array, bool) {
 	return tensorops.Array{}, false
 }
 
-// Predict runs a model that is no language model forward over samples, and calls emit with what its layers give
-// out (stages.Pass.Collect, stages.Graph.Output), such as a classifier's "logits", in the order of the samples. The
-// result is as Evaluate's.
+// Predict runs a model, not a language model, forward on samples. It calls emit with the outputs of its layers
+// (stages.Pass.Collect, stages.Graph.Output), such as a classifier's "logits", in the order of the samples. The
+// result is that of Evaluate.
 func Predict(ctx context.Context, o PredictOptions, emit func(Prediction) error) (EvalResult, error) {
 	m, err := open(o.ModelOptions, false)
 	if err != nil {
 		return EvalResult{}, err
 	}
 	if m.Shape.Config.Language() {
-		err = &SetupError{Err: fmt.Errorf("%w: %s is a language model; engine generate continues a text with it", ErrOptions, m.Checkpoint.Dir())}
+		err = &SetupError{Err: fmt.Errorf("%w: %s is a language model; use engine generate", ErrOptions, m.Checkpoint.Dir())}
 		return EvalResult{}, errors.Join(err, m.Close())
 	}
 	if o.Microbatch <= 0 {
@@ -56,7 +56,7 @@ func Predict(ctx context.Context, o PredictOptions, emit func(Prediction) error)
 	return res, errors.Join(err, m.Close())
 }
 
-// evaluateSamples is Evaluate of such a model; emit may be nil.
+// evaluateSamples is Evaluate for a model of samples; emit may be nil.
 func evaluateSamples(ctx context.Context, m *trained.Model, o PredictOptions, emit func(Prediction) error) (res EvalResult, err error) {
 	c, cfg, err := corpus.LoadSamples(readerOf(m), o.Data)
 	if err != nil {
@@ -68,7 +68,7 @@ func evaluateSamples(ctx context.Context, m *trained.Model, o PredictOptions, em
 		return res, plan.AsSetup(err)
 	}
 	if src.Windows == 0 {
-		return res, &SetupError{Err: fmt.Errorf("%w: the run of %s had no data to validate on; name some", ErrOptions, m.Checkpoint.Dir())}
+		return res, &SetupError{Err: fmt.Errorf("%w: the run of %s had no validation data; name files", ErrOptions, m.Checkpoint.Dir())}
 	}
 	loss, metrics, err := forward(ctx, m, src, o.Microbatch, emit)
 	if err != nil {
@@ -79,7 +79,7 @@ func evaluateSamples(ctx context.Context, m *trained.Model, o PredictOptions, em
 	return res, checkFinite(m, loss)
 }
 
-// ClassNames are the names of the classes that a checkpoint's model was trained on, by their ids; nil: they have none.
+// ClassNames returns the names of the classes that a model was trained on, by id. It is nil if they have no names.
 func ClassNames(o ModelOptions) ([]string, error) {
 	m, err := open(o, false)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/rng"
 )
 
-// sampler draws tokens. What it does to the logits, and in which order, is what transformers'
-// generate does: repetition penalty, temperature, top-k, top-p, min-p.
+// sampler draws tokens. It processes the logits as transformers' generate does, in the same
+// order: repetition penalty, temperature, top-k, top-p, min-p.
 type sampler struct {
 	o     GenerateOptions
 	key   rng.Key
-	there []bool // by id: it stands in the text already
+	there []bool // by id: it is in the text already
 	all   []candidate
 }
 
@@ -30,7 +30,7 @@ func newSampler(o GenerateOptions, vocab int) *sampler {
 	return &sampler{o: o, key: rng.NewKey(o.Seed, rng.StringStream("generate")), there: make([]bool, vocab), all: make([]candidate, 0, vocab)}
 }
 
-// seen notes tokens of the text, for the repetition penalty.
+// seen records tokens of the text, for the repetition penalty.
 func (s *sampler) seen(ids ...int32) {
 	for _, id := range ids {
 		if id >= 0 && int(id) < len(s.there) {
@@ -39,8 +39,8 @@ func (s *sampler) seen(ids ...int32) {
 	}
 }
 
-// check refuses logits that no token can be drawn by. Minus infinity only says that a
-// token never comes, as long as another one may.
+// check rejects logits from which no token can be drawn. A logit of minus infinity is allowed:
+// that token is never drawn.
 func (s *sampler) check(logits []float32) error {
 	top := float32(math.Inf(-1))
 	for id := range s.there {
@@ -59,7 +59,7 @@ func (s *sampler) check(logits []float32) error {
 // choose draws token number i from the logits. Ids above the tokenizer's are
 // padding of the model's vocabulary and never drawn.
 func (s *sampler) choose(logits []float32, i uint64) int32 {
-	all := s.penalised(logits)
+	all := s.penalized(logits)
 	if s.o.Temperature == 0 {
 		return slices.MaxFunc(all, func(a, b candidate) int {
 			return cmp.Or(cmp.Compare(a.logit, b.logit), cmp.Compare(b.id, a.id))
@@ -80,8 +80,8 @@ func (s *sampler) choose(logits []float32, i uint64) int32 {
 	return kept[len(kept)-1].id
 }
 
-// penalised are the logits with the repetition penalty.
-func (s *sampler) penalised(logits []float32) []candidate {
+// penalized returns the logits with the repetition penalty.
+func (s *sampler) penalized(logits []float32) []candidate {
 	s.all = s.all[:0]
 	for id, there := range s.there {
 		l := float64(logits[id])
@@ -97,7 +97,7 @@ func (s *sampler) penalised(logits []float32) []candidate {
 	return s.all
 }
 
-// filter are the tokens to draw from, the most likely first, with their probabilities.
+// filter returns the tokens to draw from, the most likely first, with their probabilities.
 func (s *sampler) filter(all []candidate) []candidate {
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Or(cmp.Compare(b.logit, a.logit), cmp.Compare(a.id, b.id)) })
 	if s.o.TopK > 0 {
@@ -128,7 +128,7 @@ func (s *sampler) filter(all []candidate) []candidate {
 	return all
 }
 
-// stopper ends a text before the one of some texts that is whole first. It holds back what may be the beginning of one.
+// stopper ends a text before the first stop string. It holds back text that may be the beginning of one.
 type stopper struct {
 	stops [][]byte
 	held  []byte
@@ -142,10 +142,10 @@ func newStopper(stops []string) *stopper {
 	return s
 }
 
-// take returns what of a text can be written, and whether it ends there.
+// take returns the part of a text that can be written, and whether the text ends there.
 func (s *stopper) take(text []byte) (out []byte, ended bool) {
 	text = append(s.held, text...)
-	cut, end := -1, -1 // of the stop that is whole first
+	cut, end := -1, -1 // of the first complete stop string
 	for _, stop := range s.stops {
 		if at := bytes.Index(text, stop); at >= 0 && (end < 0 || at+len(stop) < end || at+len(stop) == end && at < cut) {
 			cut, end = at, at+len(stop)
@@ -167,5 +167,5 @@ func (s *stopper) take(text []byte) (out []byte, ended bool) {
 	return text[:len(text)-hold], false
 }
 
-// rest is what is held back at the end.
+// rest returns the text that is still held back at the end.
 func (s *stopper) rest() []byte { return s.held }

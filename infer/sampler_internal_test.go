@@ -36,7 +36,7 @@ func TestSampler(t *testing.T) {
 		s := newSampler(GenerateOptions{Temperature: r.Temperature, TopK: r.TopK, TopP: r.TopP, MinP: r.MinP,
 			RepetitionPenalty: r.RepetitionPenalty}, len(r.Logits))
 		s.seen(r.Seen...)
-		kept := s.filter(s.penalised(r.Logits))
+		kept := s.filter(s.penalized(r.Logits))
 		if len(kept) != len(r.Probabilities) {
 			t.Errorf("row %d: %d tokens are left, want %d", i, len(kept), len(r.Probabilities))
 			continue

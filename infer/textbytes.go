@@ -9,12 +9,12 @@ import (
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
-// noText are the ids that stand for no text, beside the tokenizer's special ones: those that the model's
-// directory calls its end tokens, or by a name such as bos_token.
+// noText returns the ids without text, besides the tokenizer's special ones: those that the model's
+// directory lists as end tokens, or with a name such as bos_token.
 func noText(m *trained.Model) map[int32]bool {
 	ids := make(map[int32]bool)
 	said, err := m.Text()
-	if err != nil { // what ids are special is the tokenizer's to say then
+	if err != nil { // then only the tokenizer's special ids have no text
 		return ids
 	}
 	for _, id := range said.Talk.Ends {
@@ -28,8 +28,8 @@ func noText(m *trained.Model) map[int32]bool {
 	return ids
 }
 
-// targetBytes is the number of bytes of the text of all targets: of every token but the first of
-// each piece. A special token has a name, but stands for no text.
+// targetBytes is the number of bytes in the text of all targets: all tokens except the first of
+// each piece. A special token has a name, but no text.
 func targetBytes(c data.Corpus, tok tokenizer.Tokenizer, noText map[int32]bool) (n int64, err error) {
 	ids := make([]int32, 1<<16)
 	for _, p := range data.Pieces(c) {
@@ -39,7 +39,7 @@ func targetBytes(c data.Corpus, tok tokenizer.Tokenizer, noText map[int32]bool) 
 			if err := c.Read(part, at); err != nil {
 				return 0, err
 			}
-			if text.add(part); at == p.Off { // the first token is no target
+			if text.add(part); at == p.Off { // the first token is not a target
 				first := textBytes{tok: tok, noText: noText}
 				first.add(part[:1])
 				n -= first.n
@@ -52,17 +52,17 @@ func targetBytes(c data.Corpus, tok tokenizer.Tokenizer, noText map[int32]bool) 
 	return n, nil
 }
 
-// textBytes counts the bytes of the texts that ids stand for, between those that stand for none.
+// textBytes counts the bytes of the text of ids. Ids without text separate texts.
 type textBytes struct {
 	tok    tokenizer.Tokenizer
 	noText map[int32]bool
-	text   *tokenizer.StreamDecoder // of the text under way; nil: none has begun
-	ended  bool                     // a text, by an id that stands for none
+	text   *tokenizer.StreamDecoder // of the present text; nil: none has started
+	ended  bool                     // an id without text has ended a text
 	n      int64
 }
 
-// dummy is how many bytes a tokenizer puts in front of each text and leaves there when it decodes, if a text
-// that begins with this id has them.
+// dummy is the number of bytes that a tokenizer adds before each text and does not remove when it decodes, if a text
+// that starts with this id has them.
 func dummy(tok tokenizer.Tokenizer, first int32) int64 {
 	const one = "x"
 	ids, err := tok.Encode([]byte(one))
@@ -93,7 +93,7 @@ func (b *textBytes) add(ids []int32) {
 	}
 }
 
-// end ends the text under way. The next one begins as a text does: some tokenizers put a space in front of it.
+// end ends the present text. Some tokenizers add a space before the next one.
 func (b *textBytes) end() {
 	b.ended = true
 	if b.text != nil {

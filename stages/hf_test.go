@@ -271,7 +271,7 @@ func TestParseHFRefuses(t *testing.T) {
 		{publishedLlama, []string{"rope_parameters", `{"rope_type":"default","factor":8.0}`}, `rope_parameters.factor`},
 		{publishedLlama, []string{"rope_parameters", `{"full_attention":{"rope_type":"default"}}`}, `rope_parameters.full_attention`},
 		{publishedLlama, []string{"rope_parameters", `{"partial_rotary_factor":0.5}`}, `rope_parameters.partial_rotary_factor`},
-		{publishedLlama, []string{"rope_parameters", `[]`}, `rope_parameters: want an object`},
+		{publishedLlama, []string{"rope_parameters", `[]`}, `rope_parameters: expected an object`},
 		{publishedLlama, []string{"rope_parameters", `{"rope_theta":5e5}`, "rope_theta", "10000"}, "rope_theta is 10000"},
 		{publishedLlama, []string{"rope_theta", "0.5"}, "rope_theta is 0.5"},
 		{publishedLlama, []string{"rope_theta", "null"}, "rope_theta is null"},
@@ -311,7 +311,7 @@ func TestParseHFRefuses(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`{`:  "not valid JSON",
-		`[]`: "want an object",
+		`[]`: "expected an object",
 		`{"model_type":"gpt2","n_layer":1,"n_layer":2}`:                                `"n_layer" appears twice`,
 		`{"model_type":"llama","rope_parameters":{"rope_theta":1e4,"rope_theta":5e5}}`: `"rope_theta" appears twice`,
 		`{"model_type":"gpt2"}` + strings.Repeat(" ", stages.MaxHFBytes):               "bytes; the limit is",

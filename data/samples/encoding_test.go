@@ -23,7 +23,7 @@ func TestNotText(t *testing.T) {
 		{"data.csv", "csv", "PK\x03\x04....", "data.csv is a ZIP archive"},
 		{"data.csv.gz", "csv", "a,label\n1,0\n", "has the name of a file compressed with gzip"},
 		{"lone.jsonl", "jsonl", "{\"x\":[1],\"label\":\"a\"}\n{\"x\":[1],\"label\":\"\\ud800\"}\n",
-			"lone.jsonl, line 2: malformed data: not valid JSON: \\ud800 at byte 19 is half of a character"},
+			"lone.jsonl, line 2: malformed data: not valid JSON: \\ud800 at byte 19 is half of a surrogate pair"},
 		{"a.csv.zst", "csv", string(w.EncodeAll([]byte("\ufeffa,label\n1,0\n"), nil)), ""},
 		{"a.csv", "csv", string(w.EncodeAll([]byte("a,label\n1,0\n"), nil)), ""},
 		{"mark.csv", "csv", "\ufeffa,label\n1,0\n", ""},

@@ -66,7 +66,7 @@ func TestJSONLErrors(t *testing.T) {
 		{"empty", "\n \n", label, data.ErrEmpty, `no data: a.jsonl has no line`},
 		{"cut", `{"x":1,"y":2}` + "\n" + `{"x":1,"y`, label, ErrFormat,
 			"a.jsonl, line 2, byte 9: malformed data: not valid JSON: unexpected end of JSON input: fix the line, or get the file again if it is truncated"},
-		{"an array", `[1,2]`, label, ErrFormat, "a.jsonl, line 1: malformed data: want an object, found ["},
+		{"an array", `[1,2]`, label, ErrFormat, "a.jsonl, line 1: malformed data: expected an object, found ["},
 		{"two objects", `{"x":1,"y":2} {}`, label, ErrFormat,
 			"a.jsonl, line 1, byte 15: malformed data: not valid JSON: invalid character '{' after top-level value: fix the line, or get the file again if it is truncated"},
 		{"no key", `{"x":1}`, label, ErrFormat,

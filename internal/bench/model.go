@@ -30,7 +30,7 @@ func Models() []string {
 // ModelConfig is the configuration of one of Models, with some keys set.
 func ModelConfig(name string, sets []string) (*config.Config, error) {
 	if !slices.Contains(Models(), name) {
-		return nil, fmt.Errorf("%w: the model %q; the models are %s", ErrInput, name, strings.Join(Models(), ", "))
+		return nil, fmt.Errorf("%w: unknown model %q; use one of %s", ErrInput, name, strings.Join(Models(), ", "))
 	}
 	text, err := models.ReadFile("models/" + name + ".toml")
 	if err != nil {

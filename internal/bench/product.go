@@ -13,7 +13,7 @@ import (
 )
 
 // ErrInput: a shape, a form or a model that is not understood.
-var ErrInput = errors.New("can't measure that")
+var ErrInput = errors.New("invalid input")
 
 // Shape is the size of a matrix product: C of M×N, summed over K.
 type Shape struct{ M, N, K int }
@@ -37,12 +37,12 @@ func ParseShape(text string) (Shape, error) {
 		ok = err == nil && n[i] > 0 && n[i] <= LimitElements
 	}
 	if !ok {
-		return Shape{}, fmt.Errorf("%w: the shape %q; give M, N and K as in 256x768x768", ErrInput, text)
+		return Shape{}, fmt.Errorf("%w: shape %q; use M, N and K, such as 256x768x768", ErrInput, text)
 	}
 	s := Shape{n[0], n[1], n[2]}
 	for _, e := range []int64{int64(s.M) * int64(s.K), int64(s.K) * int64(s.N), int64(s.M) * int64(s.N)} {
 		if e > LimitElements {
-			return Shape{}, fmt.Errorf("%w: the shape %q has a matrix of %d elements; at most %d fit", ErrInput, text, e, LimitElements)
+			return Shape{}, fmt.Errorf("%w: shape %q has a matrix of %d elements, but the limit is %d", ErrInput, text, e, LimitElements)
 		}
 	}
 	return s, nil
@@ -61,7 +61,7 @@ func Forms() []string { return []string{"nn", "nt", "tn"} }
 // CheckForm refuses a form that is not one of Forms.
 func CheckForm(form string) error {
 	if !slices.Contains(Forms(), form) {
-		return fmt.Errorf("%w: the form %q; the forms are %s", ErrInput, form, strings.Join(Forms(), ", "))
+		return fmt.Errorf("%w: unknown form %q; use one of %s", ErrInput, form, strings.Join(Forms(), ", "))
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ type Products struct {
 // NewProducts makes the device, for products in one of DTypes.
 func NewProducts(o cpu.Options, dtype string) (*Products, error) {
 	if !slices.Contains(DTypes(), dtype) {
-		return nil, fmt.Errorf("%w: the type %q; the types are %s", ErrInput, dtype, strings.Join(DTypes(), ", "))
+		return nil, fmt.Errorf("%w: unknown type %q; use one of %s", ErrInput, dtype, strings.Join(DTypes(), ", "))
 	}
 	dev, err := cpu.New(o)
 	if err != nil {

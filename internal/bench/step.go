@@ -56,7 +56,7 @@ func StartSteps(ctx context.Context, load Load) (s *Steps, err error) {
 		return s, err
 	}
 	if s.cfg.Model.From != "" {
-		return s, s.cfg.Errorf("model.from", "what is measured begins with random weights; give the model's sizes instead")
+		return s, s.cfg.Errorf("model.from", "a measurement uses random weights; set the model's sizes instead")
 	}
 	if err := writeTokens(tokens, s.cfg); err != nil {
 		return s, err
@@ -151,7 +151,7 @@ func (s *Steps) still(ctx context.Context, pauseAfter int64) error {
 		case e, ok := <-s.run.Events():
 			if !ok {
 				_, err := s.run.Wait()
-				return fmt.Errorf("the run ended: %w", err)
+				return fmt.Errorf("the run failed: %w", err)
 			}
 			switch e := e.(type) {
 			case troupe.StepEvent:

@@ -8,10 +8,10 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// mostPlayed is how many candidates a round of the search plays, the most promising ones first.
+// mostPlayed is the number of candidates that a round of the search simulates, the most promising ones first.
 const mostPlayed = 256
 
-// candidate is an option before it is played.
+// candidate is an option before its simulation.
 type candidate struct {
 	way
 	roughMS float64 // what a step may take, by arithmetic
@@ -46,8 +46,8 @@ func (s *search) candidates() []candidate {
 	return small
 }
 
-// rough is what a step takes by arithmetic, which orders candidates: the layers divided evenly, the schedule's bubble, and
-// what goes over links beside computing only as far as it is longer.
+// rough estimates the time of a step by arithmetic, to order candidates: the layers divided evenly, the schedule's bubble, and
+// transfers as far as they take longer than computing.
 func (s *search) rough(w way, batch BatchCosts) float64 {
 	model := s.model.Config
 	computing := 0.0
@@ -57,7 +57,7 @@ func (s *search) rough(w way, batch BatchCosts) float64 {
 	computing /= float64(w.tensor * w.context * w.stages) // of a microbatch, on a rank
 	microbatches := math.Ceil(float64(s.base.Batch.Sequences/w.microbatch) / float64(w.data))
 	bubble := float64(w.stages-1) / float64(w.chunks)
-	// backwards in two pieces fill two thirds of it
+	// split backward passes fill two thirds of it
 	if w.schedule == scheduler.ZBV || w.schedule == scheduler.ZBH1 || w.schedule == scheduler.ZB1P {
 		bubble /= 3
 	}
@@ -77,7 +77,7 @@ func (s *search) rough(w way, batch BatchCosts) float64 {
 	return (microbatches+bubble)*(computing+tensor) + update + sums
 }
 
-// elementBytes is what an element of an activation takes on its way.
+// elementBytes is the size of an element of an activation that is sent.
 func (s *search) elementBytes() float64 {
 	if s.base.Device.DType == "bfloat16" {
 		return 2
@@ -85,8 +85,8 @@ func (s *search) elementBytes() float64 {
 	return 4
 }
 
-// groupMS is how long each rank of a group, whose ranks lie so far apart, needs to send its parts of some bytes to
-// all others.
+// groupMS is the time that each rank of a group needs to send its parts of some bytes to
+// all others, given the distance of its ranks.
 func (s *search) groupMS(stride, size int, bytes float64) float64 {
 	if size <= 1 || s.cluster.Devices <= 1 {
 		return 0
@@ -102,8 +102,8 @@ func (s *search) groupMS(stride, size int, bytes float64) float64 {
 	return l.ms(bytes * float64(size-1) / float64(size))
 }
 
-// mayFit reports whether weights, gradients and the optimizer's state, spread evenly, leave room in a device's memory:
-// as far as replicas may share them.
+// mayFit reports whether weights, gradients and optimizer state, spread evenly and shared by replicas, fit into a device's
+// memory.
 func (s *search) mayFit(g shape) bool {
 	if s.cluster.Devices <= 1 || s.cluster.MemoryBytes <= 0 {
 		return true

@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/bench"
 )
 
-// Verdict compares what was predicted with what was measured.
+// Verdict compares a prediction with a measurement.
 type Verdict struct {
 	MeasuredStepMS  float64 `json:"measured_step_ms"`
 	PredictedStepMS float64 `json:"predicted_step_ms"`
@@ -18,9 +18,8 @@ type Verdict struct {
 	Pairs           int     `json:"pairs"`
 }
 
-// Check trains the configuration on this machine, on random tokens, and measures its
-// layers' costs in turn with its steps, pair by pair: both meet the machine in the same
-// state.
+// Check trains the configuration on this machine with random tokens. It alternates between
+// layers' costs and steps, so that both are measured in the same state of the machine.
 func Check(ctx context.Context, load bench.Load, pairs int, seconds float64, progress func(string)) (v *Verdict, err error) {
 	steps, err := bench.StartSteps(ctx, load)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// wholeBytes is up to how much an all_reduce makes each rank send that it is sent as a whole to all, with
+// wholeBytes is the largest all_reduce, in bytes that each rank sends, that is sent as a whole to all ranks, with
 // one latency instead of two (package collective).
 const wholeBytes = 256 << 10
 
@@ -56,8 +56,8 @@ func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.Collect
 	return ms, latencies * latencyMS, carried
 }
 
-// step is an operation of a list in the order of its stream: something to compute, a collective, or a wait for
-// those that were begun.
+// step is an operation of a list, in the order of its stream: a computation, a collective, or a wait for
+// the started collectives.
 type step struct {
 	share    float64 // of the list's computing
 	ms       float64 // a collective: of the link
@@ -68,7 +68,7 @@ type step struct {
 	awaits   bool
 }
 
-// stepsOf takes from operations what tells how long they take beside their collectives.
+// stepsOf returns the steps of a list of operations.
 func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS float64) (steps []step) {
 	var all, open float64 // work: of all, and since the last step
 	flush := func() {
@@ -106,8 +106,8 @@ func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS float64) (steps []
 	return steps
 }
 
-// work is what an operation takes beside others of its list: multiplications and additions, or as many for each
-// number that is moved as fit in that time.
+// work is the relative cost of an operation in its list: its multiplications and additions, or for each
+// number that it moves as many as fit in that time.
 func work(o *tensorops.Op) float64 {
 	const moved = 16
 	t := func(i int) float64 {
@@ -133,10 +133,10 @@ func work(o *tensorops.Op) float64 {
 	return moved * t(0)
 }
 
-// byDimension are times by what the groups lie along.
+// byDimension are times by the dimension of the group.
 type byDimension [grid.Copies + 1]float64
 
-// taken is how long a list takes.
+// taken is the time of a list.
 type taken struct {
 	ms     float64 // from its start to its end
 	within byDimension
@@ -174,7 +174,7 @@ func play(steps []step, computeMS float64) (t taken) {
 	return t
 }
 
-// grouped are the lists of a stage whose ranks work in groups.
+// grouped are the lists of a stage whose ranks are in groups.
 type grouped struct {
 	passOf        func(scheduler.Action) plan.Pass
 	passes        map[chunkPass][]step
@@ -187,7 +187,7 @@ type chunkPass struct {
 	pass  plan.Pass
 }
 
-// recordGroups records what the ranks of each stage do together; nil: nothing. costs are those of each stage's devices.
+// recordGroups records the collectives of the ranks of each stage; nil: none. costs are those of each stage's device.
 func recordGroups(b *plan.Plan, cluster Devices, costs []*Costs) ([]grouped, error) {
 	if !b.Grouped() {
 		return nil, nil
@@ -225,7 +225,7 @@ func recordGroups(b *plan.Plan, cluster Devices, costs []*Costs) ([]grouped, err
 	return all, nil
 }
 
-// recordings are those of stages by what they are of: plans that are compared have many stages alike.
+// recordings are the recorded stages by their kind: the plans of a search have many equal stages.
 type recordings map[string]recording
 
 type recording struct {
@@ -240,7 +240,7 @@ func recordOf(b *plan.Plan) string {
 		b.EmbeddingRanks(), c.Pipeline.PostValidation)
 }
 
-// groupKind is equal for stages on which the same collectives take as long.
+// groupKind is equal for stages on which the same collectives take the same time.
 func (c Devices) groupKind(stage int, costs *Costs) string {
 	kind := fmt.Sprintf(" %v %v", costs.AddNS, c.carryMS(stage, 1))
 	for _, d := range plan.GroupDimensions {
@@ -252,7 +252,7 @@ func (c Devices) groupKind(stage int, costs *Costs) string {
 	return kind
 }
 
-// of are the lists of another stage of the same kind.
+// of returns the lists of another stage of the same kind.
 func (g grouped) of(b *plan.Plan, chunks []stages.ChunkSpec, other int) grouped {
 	chunk := make(map[int]int)
 	for i, c := range chunks {
@@ -315,7 +315,7 @@ func undivided(b *plan.Plan) (*plan.Plan, error) {
 	return whole, nil
 }
 
-// workOf is what the operations of a list take together.
+// workOf is the sum of the work of a list.
 func workOf(ops []tensorops.Op) (all float64) {
 	for i := range ops {
 		if k := ops[i].Kind; k != tensorops.KindCollective && k != tensorops.KindAwait {
@@ -374,10 +374,10 @@ func (g grouped) endMS(b *plan.Plan, stage int, updateMS float64, within *byDime
 	return first.ms + then.ms
 }
 
-// finite refuses a time that is none.
+// finite rejects a time that is negative or not finite.
 func finite(what string, ms float64) error {
 	if !(ms >= 0) || math.IsInf(ms, 1) {
-		return fmt.Errorf("%w: %s takes %v ms, want a finite number from 0: look at latency and bandwidth", ErrDevices, what, ms)
+		return fmt.Errorf("%w: %s would take %v ms; check the latency and the bandwidth", ErrDevices, what, ms)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package forecast predicts how long a training step takes and recommends how to cut a model into
-// pipeline stages. It measures the layers' passes, plays schedules with these costs, and looks for the
-// fastest one that fits the devices' memory.
+// pipeline stages. It measures the layers' passes, simulates schedules with these costs, and searches for the
+// fastest plan that fits the devices' memory.
 //
 // # Costs
 //
@@ -8,19 +8,19 @@
 // most half of the free memory (sample.go). Estimate derives the costs for a GPU from its data sheet
 // (internal/host/gpus).
 //
-// In a grid, plan.Record shows the lists of one pass of each kind, with groups that no transport carries. The package plays
-// each list's computing beside its collectives (collectives.go), which gives the cost of an action for the
-// simulator. A rank of a tensor group gets the share of a layer's cost that its list has of the whole layer's
-// list. Messages take the rate that was measured while all workers send at once. What messages take from a rank's own
-// computing is measured while all workers compute and send (cluster.Forecast), because the operating
-// system's part of it belongs to no process. The slowest rank of a group sets a layer's time.
+// In a grid, plan.Record shows the operations of one pass of each kind, without running the collectives. The package simulates
+// each list's computing together with its collectives (collectives.go), which gives the cost of an action for the
+// scheduler's simulator. A rank of a tensor group has the share of a layer's cost that its list has of the whole layer's
+// list. Messages have the rate that was measured while all workers send at once. The computing time that messages cost a
+// rank is measured while all workers compute and send (cluster.Forecast), because the operating
+// system's part of it belongs to no process. The slowest rank of a group determines a layer's time.
 //
 // # Search
 //
-// Recommend lists the possible plans, leaves out those whose weights alone don't fit, and orders the rest by
-// arithmetic (candidates.go). It plays the first 256, and more while none fits. Stages of one kind (the same layers,
+// Recommend lists the possible plans, drops those whose weights alone do not fit, and orders the rest by
+// arithmetic (candidates.go). It simulates the first 256, and more if none of them fits. Stages of one kind (the same layers,
 // chunk by chunk) are recorded once for all plans of a search. With many ranks, memory is computed for the fullest
-// stage of each kind (internal/plan/alike.go). nodes.go says which links messages and groups have where devices share
+// stage of each kind (internal/plan/alike.go). nodes.go finds the links of messages and groups if devices share
 // nodes.
 //
 // It knows configurations and their plans, stages and the simulator. It must not

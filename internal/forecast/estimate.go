@@ -20,10 +20,10 @@ const (
 	memoryShare        = 0.85
 )
 
-// Estimate derives the costs of a configuration's layers on a GPU from shapes and the GPU's data
-// sheet, where Measure would run them. Each operation takes as long as the memory needs for its operands, each
-// once, or the multiplication units for its products, whichever is longer, and launchTime: at the shares of the data
-// sheet's speeds that were measured on one GPU.
+// Estimate computes the costs of a configuration's layers on a GPU from their shapes and the GPU's data
+// sheet, without running them. The time of an operation is the time of the memory to move its operands once, or of the
+// units to multiply, whichever is longer, plus launchTime. It assumes the fractions of the data sheet's speeds that were
+// measured on one GPU.
 func Estimate(b *plan.Plan, microbatches []int, g gpus.GPU) (*Costs, error) {
 	cfg := b.Config()
 	c := &Costs{Kernels: "estimated " + g.Name, DType: cfg.Device.DType, Threads: 1, Context: cfg.Model.Context,
@@ -56,7 +56,7 @@ func Estimate(b *plan.Plan, microbatches []int, g gpus.GPU) (*Costs, error) {
 	return c, nil
 }
 
-// estimator is a stream that runs nothing, and whose clock goes on by what it would take.
+// estimator is a stream that runs nothing and advances a clock by the estimated time of each operation.
 type estimator struct {
 	*tensorops.DryStream
 	gpu   gpus.GPU
@@ -65,7 +65,7 @@ type estimator struct {
 
 func (e *estimator) now() time.Time { return time.Time{}.Add(e.taken) }
 
-// Submit is tensorops.Stream's.
+// Submit implements tensorops.Stream.
 func (e *estimator) Submit(l *tensorops.List, done func(error)) {
 	ops := l.Ops()
 	for i := range ops {
@@ -77,10 +77,10 @@ func (e *estimator) Submit(l *tensorops.List, done func(error)) {
 	e.DryStream.Submit(l, done)
 }
 
-// launchTime is from one operation's end to the beginning of the next one's work.
+// launchTime is the time between the end of one operation and the start of the next.
 const launchTime = 2 * time.Microsecond
 
-// time is what an operation takes once it has begun.
+// time is the time of an operation after its start.
 func (e *estimator) time(o *tensorops.Op) time.Duration {
 	switch o.Kind {
 	case tensorops.KindUpload, tensorops.KindFetch, tensorops.KindAwait: // of ids and sums
@@ -102,7 +102,7 @@ func (e *estimator) time(o *tensorops.Op) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// bytesOf are those that an operation reads and writes at the least.
+// bytesOf is the least number of bytes that an operation reads and writes.
 func bytesOf(o *tensorops.Op) (bytes int64) {
 	size := func(t tensorops.Tensor) int64 {
 		if !t.Valid() {
@@ -110,7 +110,7 @@ func bytesOf(o *tensorops.Op) (bytes int64) {
 		}
 		return int64(t.Len()) * int64(t.DType().Size())
 	}
-	// Of what is looked up as many rows as there are ids.
+	// A lookup reads a row for each id.
 	switch o.Kind {
 	case tensorops.KindEmbed:
 		a := o.Embed()
@@ -122,7 +122,7 @@ func bytesOf(o *tensorops.Op) (bytes int64) {
 	for _, t := range o.T {
 		bytes += size(t)
 	}
-	// What is changed is read and written.
+	// An operand that is changed is read and written.
 	switch o.Kind {
 	case tensorops.KindMatMul:
 		if o.Has(tensorops.FlagAccumulate) {
@@ -141,7 +141,7 @@ func bytesOf(o *tensorops.Op) (bytes int64) {
 	return bytes
 }
 
-// flopsOf are those of an operation's products. Attention has two, and its gradient five.
+// flopsOf is the number of floating-point operations of an operation's products. Attention has two products, its gradient five.
 func flopsOf(o *tensorops.Op) float64 {
 	switch o.Kind {
 	case tensorops.KindMatMul:
@@ -159,7 +159,7 @@ func flopsOf(o *tensorops.Op) float64 {
 	return 0
 }
 
-// pairFLOPs are those of one product of a query's and a key's channels for each pair that sees each other.
+// pairFLOPs is the number for one product over the channels of each pair of a query and a key that it sees.
 func pairFLOPs(a tensorops.AttentionSizes) float64 {
 	pairs := 0.0
 	for i := range a.Queries {

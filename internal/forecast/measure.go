@@ -17,15 +17,15 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Measure takes the costs of a configuration's layers on this machine, at some sizes of
-// microbatch, for about this number of seconds each. progress, if there is one, is told what is
+// Measure measures the costs of a configuration's layers on this machine for some sizes of
+// microbatch, each for about a number of seconds. progress, if not nil, is called with what is
 // being measured.
 func Measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds float64, progress func(string)) (*Costs, error) {
 	return measure(ctx, b, microbatches, seconds, progress, false)
 }
 
-// MeasureRank is Measure of what a rank of the configuration's grid has of its layers, if all stages have groups of the same
-// sizes: narrow products, and what each rank does whole, take longer than their share of whole layers.
+// MeasureRank is Measure for a rank's parts of the layers, if all stages have groups of the same
+// sizes. Narrow products, and operations that each rank does completely, take longer than their share of whole layers.
 func MeasureRank(ctx context.Context, b *plan.Plan, microbatches []int, seconds float64) (*Costs, error) {
 	for stage := range b.Table().NumRanks() {
 		if b.Grid().TensorSize(stage) != b.Grid().TensorSize(0) {
@@ -60,7 +60,7 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 	var updates []float64
 	var first *sample
 	for _, sequences := range microbatches {
-		progress(fmt.Sprintf("layers, in microbatches of %d", sequences))
+		progress(fmt.Sprintf("layers, with microbatches of %d", sequences))
 		of, err := sampleOf(b, options, dev, sequences, !ofRank)
 		if err != nil {
 			return nil, err
@@ -93,7 +93,7 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 	return c, err
 }
 
-// meter runs some of a model's layers, each as a chunk of its own, and times their
+// meter runs some of a model's layers, each as its own chunk, and times their
 // passes.
 type meter struct {
 	stream     tensorops.Stream
@@ -112,7 +112,7 @@ type meterChunk struct {
 	times  [scheduler.B + 1][]float64 // by pass, ms
 }
 
-// newMeter makes one on a stream. Without loading, weights are of no value.
+// newMeter returns a meter on a stream. Without loading, the weights are not set.
 func newMeter(sample *sample, options stages.Options, stream tensorops.Stream, sequences int, load bool) (*meter, error) {
 	m := &meter{stream: stream, now: time.Now}
 	model := sample.model
@@ -151,7 +151,7 @@ func newMeter(sample *sample, options stages.Options, stream tensorops.Stream, s
 // plan.Plan.LayerCosts leaves out what others don't do.
 func trainedModel(b *plan.Plan) (*stages.Model, error) { return stages.NewModel(b.Model().Config) }
 
-// microbatch is one of random tokens.
+// microbatch returns a microbatch of random tokens.
 func microbatch(c stages.Config, sequences int) stages.Microbatch {
 	n := sequences * c.Context
 	ids := make([]int32, 2*n)
@@ -164,7 +164,7 @@ func microbatch(c stages.Config, sequences int) stages.Microbatch {
 
 func (m *meter) close() { tensorops.CloseStream(m.stream) }
 
-// leastRounds is how many times each pass is timed at least.
+// leastRounds is the least number of measurements of each pass.
 const leastRounds = 2
 
 // sample times rounds: a step with backwards in one piece, one with the two gradients
@@ -192,7 +192,7 @@ func (m *meter) sample(ctx context.Context, seconds float64) error {
 	return nil
 }
 
-// pass takes a microbatch through all chunks and back, and updates the weights.
+// pass runs a microbatch forward and backward through all chunks, and updates the weights.
 func (m *meter) pass(split bool) error {
 	m.microbatch.Index = m.step
 	var x, dy tensorops.Tensor
@@ -229,7 +229,7 @@ func (m *meter) pass(split bool) error {
 	return err
 }
 
-// time runs an action, and returns its output.
+// time runs an action and returns its output.
 func (m *meter) time(v int, t scheduler.Type, in ...tensorops.Tensor) (tensorops.Tensor, error) {
 	began := m.now()
 	l := m.stream.NewList()
@@ -269,7 +269,7 @@ func (m *meter) costs(typical func(times []float64) float64) BatchCosts {
 // activations, which are not all in a cache.
 const addBytes = 8 << 20
 
-// measureAdd is what a byte takes to add to as many others, in nanoseconds.
+// measureAdd measures the time to add a byte, in nanoseconds.
 func measureAdd(dev tensorops.Device) (float64, error) {
 	stream := dev.NewStream("planner")
 	defer tensorops.CloseStream(stream)

@@ -2,9 +2,9 @@ package forecast
 
 import "slices"
 
-// Microbatches are the sizes of microbatch that are worth measuring: those of 1/4, 1/2,
-// 1, 2 and 4 times the configured size that divide the step's sequences, and where there
-// are fewer than three the next divisors.
+// Microbatches returns the sizes of microbatch to measure: those of 1/4, 1/2,
+// 1, 2 and 4 times the configured size that divide the step's sequences, and if there
+// are fewer than three, the next divisors.
 func Microbatches(sequences, configured int) []int {
 	var out []int
 	for _, n := range []int{configured / 4, configured / 2, configured, 2 * configured, 4 * configured} {

@@ -7,14 +7,14 @@ import (
 	"github.com/troupe-ml/troupe/internal/grid"
 )
 
-// Link is a way between two devices: a message of n bytes takes LatencyUS microseconds, and n by BytesPerS;
+// Link is a link between two devices: a message of n bytes takes LatencyUS microseconds plus n / BytesPerS seconds;
 // 0: no time.
 type Link struct {
 	LatencyUS float64
 	BytesPerS float64
 }
 
-// ms is how long a message is under way.
+// ms is the time of a message.
 func (l Link) ms(bytes float64) float64 {
 	ms := l.LatencyUS / 1e3
 	if l.BytesPerS > 0 {
@@ -23,24 +23,24 @@ func (l Link) ms(bytes float64) float64 {
 	return ms
 }
 
-// Nodes are hosts with as many devices each, that hold adjacent ranks: rank r is on node r / Devices.
+// Nodes are hosts with equally many devices, filled with consecutive ranks: rank r is on node r / Devices.
 type Nodes struct {
-	Devices int  // of a node; 0: all are one node's, or it is not known
+	Devices int  // of a node; 0: there is only one node, or it is not known
 	Within  Link // between two devices of one node
 }
 
-// check refuses nodes that don't share the devices out.
+// check rejects nodes that the devices do not fill.
 func (n Nodes) check(devices int) error {
 	if n.Devices < 0 || n.Devices > 0 && devices > n.Devices && devices%n.Devices != 0 {
-		return fmt.Errorf("%w: %d don't make whole nodes of %d", ErrDevices, devices, n.Devices)
+		return fmt.Errorf("%w: %d devices are not a multiple of the %d devices of a node", ErrDevices, devices, n.Devices)
 	}
 	return nil
 }
 
-// joined reports whether some neighbouring devices are on one node.
+// joined reports whether a node has several devices.
 func (n Nodes) joined() bool { return n.Devices > 1 }
 
-// on are the devices as a grid's ranks lie on them, where some links are faster than others.
+// on returns the devices with the links of a grid's ranks, if some links are faster than others.
 func (d Devices) on(g *grid.Grid) Devices {
 	if !d.Nodes.joined() || d.Message != nil || d.Group != nil {
 		return d
@@ -80,7 +80,7 @@ func (d Devices) on(g *grid.Grid) Devices {
 	return d
 }
 
-// near reports whether every rank of a stage has the rank of the other that it sends to on its own node.
+// near reports whether every rank of a stage sends to a rank on its own node.
 func (n Nodes) near(g *grid.Grid, from, to int) bool {
 	for rank := range ofStage(g, from) {
 		at := g.Coordinates(rank)
@@ -93,7 +93,7 @@ func (n Nodes) near(g *grid.Grid, from, to int) bool {
 	return true
 }
 
-// ofStage are the ranks of a stage.
+// ofStage returns the ranks of a stage.
 func ofStage(g *grid.Grid, stage int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		at := grid.Coordinates{grid.Pipeline: stage}
@@ -132,7 +132,7 @@ func (n Nodes) slowest(g *grid.Grid, stage int, dim grid.Dimension, outer Link) 
 	return l
 }
 
-// typicalBytes is a size of a message by which links are compared.
+// typicalBytes is the size of a message for comparing links.
 const typicalBytes = 1 << 20
 
 // among is what a message to the others of a group takes on average, where each sends as much to every other, of the member for
@@ -151,7 +151,7 @@ func (n Nodes) among(ranks []int, outer Link) (l Link) {
 	return l
 }
 
-// mixed is the link of a member with so many of the others on its node.
+// mixed is the mean link of a member with some of the others on its node.
 func (n Nodes) mixed(inside, others int, outer Link) Link {
 	switch inside {
 	case others:

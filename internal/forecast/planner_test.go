@@ -121,11 +121,11 @@ func TestPredict(t *testing.T) {
 		t.Errorf("without costs of the microbatch: %v", err)
 	}
 	if _, err := Predict(resolved(t, "model.mtp_layers=2"), unitCosts(4), Devices{}); !errors.Is(err, ErrCosts) ||
-		!strings.Contains(err.Error(), "the layer m is missing, of which the model has 2") {
+		!strings.Contains(err.Error(), "layer m is missing, but the model has 2") {
 		t.Errorf("without costs of multi-token prediction: %v", err)
 	}
 	if _, err := Predict(resolved(t, "model.hidden=32"), unitCosts(4), Devices{}); !errors.Is(err, ErrCosts) ||
-		!strings.Contains(err.Error(), "hidden 16, the configuration has 8 and 32") {
+		!strings.Contains(err.Error(), "hidden 16, but the configuration has 8 and 32") {
 		t.Errorf("with another model's costs: %v", err)
 	}
 }
@@ -174,7 +174,7 @@ func TestPredictRefusesLinks(t *testing.T) {
 			"-0.001 ms": {Devices: 4, LatencyUS: -1},
 		} {
 			p, err := Predict(b, unitCosts(4), c)
-			if p != nil || !errors.Is(err, ErrDevices) || !strings.Contains(err.Error(), "a message of 2048 bytes takes "+took) {
+			if p != nil || !errors.Is(err, ErrDevices) || !strings.Contains(err.Error(), "a message of 2048 bytes would take "+took) {
 				t.Errorf("%s, %+v: %+v, %v, want ErrDevices with %s", schedule, c, p, err, took)
 			}
 		}
@@ -586,9 +586,9 @@ func TestReadCostsRefuses(t *testing.T) {
 		{"too long", strings.Repeat(" ", MaxCostsBytes+1), "more than 1048576 bytes"},
 		{"no JSON", "layers", "invalid character"},
 		{"empty", "{}", `0 "batches" and 0 "shares"`},
-		{"a name that steers a terminal", strings.Replace(string(text), `"go"`, `"\u001b[2J"`, 1), `"\x1b[2J" is no name of kernels`},
-		{"a share of nothing", strings.Replace(string(text), "0.75", "0", 1), "shares[1] is 0, want a finite number from 1e-09"},
-		{"a missing layer", strings.Replace(string(text), `"L"`, `"m"`, 1), "of microbatch 4, the layer L is missing"},
+		{"a name that steers a terminal", strings.Replace(string(text), `"go"`, `"\u001b[2J"`, 1), `"\x1b[2J" is not a valid name of kernels`},
+		{"a share of nothing", strings.Replace(string(text), "0.75", "0", 1), "shares[1] is 0, but must be a finite number, at least 1e-09"},
+		{"a missing layer", strings.Replace(string(text), `"L"`, `"m"`, 1), "microbatch 4: layer L is missing"},
 	} {
 		if _, err := ReadCosts([]byte(c.text)); !errors.Is(err, ErrCosts) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want ErrCosts with %q", c.name, err, c.says)

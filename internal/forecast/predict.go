@@ -12,40 +12,40 @@ import (
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// ErrDevices: a configuration does not go with the devices.
+// ErrDevices: a configuration does not fit the devices.
 var ErrDevices = errors.New("devices")
 
-// Devices is what a model is to be trained on: equal devices, each with a rank of the grid, or one
-// that all ranks share.
+// Devices are the devices to train on: equal devices, each with a rank of the grid, or one
+// device that all ranks share.
 type Devices struct {
 	Devices int
-	// MemoryBytes is what each device has for a run; 0: not known.
+	// MemoryBytes is the memory of each device for a run; 0: not known.
 	MemoryBytes int64
-	// A message of n bytes between two devices takes LatencyUS microseconds, and n by
-	// BytesPerS; 0: no time.
+	// A message of n bytes between two devices takes LatencyUS microseconds plus n / BytesPerS
+	// seconds; 0: no time.
 	LatencyUS float64
 	BytesPerS float64
-	// PeakFLOPs are the multiplications and additions of a device in a second by its data sheet; 0: not known.
+	// PeakFLOPs is the peak of a device in its data sheet, in floating-point operations a second; 0: not known.
 	PeakFLOPs float64
-	// Nodes are where the devices are, if some of them have faster links.
+	// Nodes describe hosts whose devices have faster links to each other.
 	Nodes Nodes
-	// Message, if there is one, is how many milliseconds a message of some bytes takes from
-	// one stage to another, in place of these.
+	// Message, if not nil, returns the time of a message from one stage to another in milliseconds, instead of
+	// LatencyUS and BytesPerS.
 	Message func(from, to int, bytes int64) float64
-	// Costs, if there is one, are those measured on a stage's own device, in place of one
-	// device's for all.
+	// Costs, if not nil, returns the costs measured on a stage's own device, instead of those of one
+	// device for all.
 	Costs func(stage int) *Costs
-	// Group, if there is one, is what a message takes between those of a stage's ranks that are in a group along a
-	// dimension, in place of LatencyUS and BytesPerS.
+	// Group, if not nil, returns the link between a stage's ranks in a group along a dimension, instead of LatencyUS and
+	// BytesPerS.
 	Group func(stage int, d grid.Dimension) (latencyMS, bytesPerS float64)
-	// CarryNS, if there is one, is how many nanoseconds a stage's ranks compute less for each byte that they send or receive
-	// meanwhile, since the same processors carry it.
+	// CarryNS, if not nil, returns the computing time in nanoseconds that a stage's ranks lose for each byte that they send or
+	// receive at the same time, because the same processors carry it.
 	CarryNS func(stage int) float64
 
 	recorded recordings // of a search; else nil
 }
 
-// carryMS is how much less is computed while some bytes go out or come in.
+// carryMS is the computing time that is lost while some bytes are sent or received.
 func (c Devices) carryMS(stage int, bytes float64) float64 {
 	if c.CarryNS == nil || c.Devices <= 1 {
 		return 0
@@ -53,26 +53,26 @@ func (c Devices) carryMS(stage int, bytes float64) float64 {
 	return bytes * c.CarryNS(stage) / 1e6
 }
 
-// link is between two devices, of nodes of their own.
+// link is the link between devices of two nodes.
 func (c Devices) link() Link { return Link{c.LatencyUS, c.BytesPerS} }
 
-// Prediction is what a step of a configuration is predicted to take.
+// Prediction is the predicted time and memory of a step.
 type Prediction struct {
 	StepMS     float64 `json:"step_ms"`
 	TokensPerS float64 `json:"tokens_per_s"`
-	// MFUPct is what part of the devices' peak the model's own operations are, without what is computed again; 0: no peak
-	// is known.
+	// MFUPct is the model FLOPs utilization in percent: the model's operations, without recomputation, relative to the devices'
+	// peak; 0: the peak is not known.
 	MFUPct     float64 `json:"mfu_pct,omitempty"`
 	MakespanMS float64 `json:"makespan_ms"` // from the first action's start to the last one's end; steps may overlap
 	UpdateMS   float64 `json:"update_ms"`   // what norms and the optimizer add
 	BubblePct  float64 `json:"bubble_pct"`
 	MessageMS  float64 `json:"message_ms"` // of one between two ranks
-	// How long the collectives of a rank take in a step, including those that overlap with computing, for the rank
-	// with the largest sum: of its tensor group, of its context group, and with those that have copies of its weights.
+	// The time of a rank's collectives in a step, including those that overlap with computing, of the rank
+	// with the most: in its tensor group, in its context group, and among the copies of its weights.
 	TensorMS  float64 `json:"tensor_ms,omitempty"`
 	ContextMS float64 `json:"context_ms,omitempty"`
 	DataMS    float64 `json:"data_ms,omitempty"`
-	// Memory, by device: tensors, and the copy that a checkpoint is written from.
+	// Memory, by device: tensors, and the copy for a checkpoint.
 	TensorBytes     []int64 `json:"tensor_bytes,omitempty"`
 	CheckpointBytes []int64 `json:"checkpoint_bytes,omitempty"`
 	PeakInFlight    []int   `json:"peak_in_flight"` // outputs, by rank
@@ -81,7 +81,7 @@ type Prediction struct {
 	Timeline *scheduler.Timeline `json:"-"`
 }
 
-// NeedBytes is the memory that the fullest device needs.
+// NeedBytes returns the memory that the fullest device needs.
 func (p *Prediction) NeedBytes() int64 {
 	var most int64
 	for d := range p.TensorBytes {
@@ -90,15 +90,15 @@ func (p *Prediction) NeedBytes() int64 {
 	return most
 }
 
-// room says what a plan lacks where each rank has a device of its own.
+// room checks that there is a device for each rank, or one for all.
 func (d Devices) room(b *plan.Plan) error {
 	if n := b.Grid().World(); d.Devices > 1 && n > d.Devices {
-		return fmt.Errorf("%w: %d ranks on %d: give each rank one of its own, or all ranks a single one", ErrDevices, n, d.Devices)
+		return fmt.Errorf("%w: there are %d ranks but %d devices; use one device for each rank, or a single device for all", ErrDevices, n, d.Devices)
 	}
 	return nil
 }
 
-// Predict plays a configuration's table with costs on a cluster. It says nothing about memory: see Memory.
+// Predict simulates a configuration's table with the costs on a cluster. It does not compute memory: see Memory.
 func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	cfg, t := b.Config(), b.Table()
 	if err := oneKind(b); err != nil {
@@ -192,7 +192,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	return p, nil
 }
 
-// carrying adds to what a rank computes what it takes to receive an action's input and to send its output, where the
+// carrying adds to the time of an action the time to receive its input and to send its output, if the
 // same processors do both.
 func (c Devices) carrying(b *plan.Plan, costs scheduler.Costs, bytes int64) scheduler.Costs {
 	if c.CarryNS == nil {
@@ -214,20 +214,20 @@ func (c Devices) carrying(b *plan.Plan, costs scheduler.Costs, bytes int64) sche
 	}
 }
 
-// oneKind refuses a configuration whose ranks compute on devices of several kinds: costs
-// are those of one.
+// oneKind rejects a configuration whose ranks compute on devices of several kinds: costs
+// are those of one kind.
 func oneKind(b *plan.Plan) error {
 	for r := range b.Table().NumRanks() {
 		if first, kind := b.DeviceKind(0), b.DeviceKind(r); kind != first {
 			return b.Config().Errorf("device.ranks",
-				"ranks 0 and %d compute on %s and %s, and layer costs are those of one device; plan for each kind by itself, without this key", r,
+				"ranks 0 and %d compute on %s and %s, but layer costs are those of one device; plan for each kind separately, without this key", r,
 				first, kind)
 		}
 	}
 	return nil
 }
 
-// Memory adds what each device holds.
+// Memory adds the memory of each device.
 func (p *Prediction) Memory(b *plan.Plan, cluster Devices) error {
 	tensors, err := b.FullestBytes()
 	if err != nil {
@@ -258,8 +258,8 @@ func sum(v []float64) (s float64) {
 	return s
 }
 
-// actionCosts are the sums of a chunk's layers; what is recomputed, the backward takes
-// once more.
+// actionCosts are the sums over a chunk's layers. With recomputation, a backward pass also has the cost of the
+// forward pass.
 func actionCosts(b *plan.Plan, batches []BatchCosts) scheduler.Costs {
 	layout := b.Layout()
 	byChunk := make([][scheduler.B + 1]float64, len(layout.Chunks))
@@ -294,7 +294,7 @@ func actionCosts(b *plan.Plan, batches []BatchCosts) scheduler.Costs {
 	}
 }
 
-// batchFor are the costs at a plan's size of microbatch, of all that its model has.
+// batchFor returns the costs for a plan's size of microbatch, and checks that they have all its layers.
 func (c *Costs) batchFor(b *plan.Plan) (BatchCosts, error) {
 	cfg := b.Config()
 	if err := c.fits(cfg.Model.Context, b.Model().Config.Hidden); err != nil {
@@ -306,15 +306,15 @@ func (c *Costs) batchFor(b *plan.Plan) (BatchCosts, error) {
 	}
 	if s := b.Model().Symbols(); strings.ContainsRune(s, stages.SymbolMTP) {
 		if _, ok := batch.Layers[string(stages.SymbolMTP)]; !ok {
-			return batch, fmt.Errorf("%w: of microbatch %d, the layer m is missing, of which the model has %d", ErrCosts, batch.Microbatch,
+			return batch, fmt.Errorf("%w: microbatch %d: layer m is missing, but the model has %d of them; measure the costs again", ErrCosts, batch.Microbatch,
 				b.Model().Config.MTPLayers)
 		}
 	}
 	return batch, nil
 }
 
-// headApart are the costs of the last chunk where the head's weight gradient, of the share that is
-// trained, is put off. Otherwise its forward makes it.
+// headApart returns the costs of the last chunk if the head's weight gradient is deferred.
+// Otherwise its forward pass computes it.
 func headApart(last [scheduler.B + 1]float64, batch BatchCosts, trained float64) (apart [scheduler.B + 1]float64) {
 	product := batch.of(scheduler.SymbolLoss, scheduler.F) * plan.HeadShare * trained
 	weight := batch.of(scheduler.SymbolLoss, scheduler.W) * trained

@@ -105,13 +105,13 @@ func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices)
 		return nil, s.reason
 	}
 	if p.Tried == 0 {
-		return nil, fmt.Errorf("%w: no schedule takes %d layers and %d sequences in microbatches of the sizes that have costs", ErrCosts,
+		return nil, fmt.Errorf("%w: no schedule fits %d layers and %d sequences with the measured sizes of microbatches", ErrCosts,
 			s.base.Model.Layers, s.base.Batch.Sequences)
 	}
 	return p, nil
 }
 
-// mostRounds is how many times the search plays mostPlayed candidates until one fits.
+// mostRounds is how many times the search simulates mostPlayed candidates until one fits.
 const mostRounds = 4
 
 // wholeModel is one chunk of all layers.
@@ -155,7 +155,7 @@ type shape struct {
 // alone reports whether all ranks are one pipeline's.
 func (g shape) alone() bool { return g.tensor*g.context*g.data == 1 }
 
-// playAll plays candidates. One that can't be is left out.
+// playAll simulates candidates. It leaves out those that are not possible.
 func (s *search) playAll(ctx context.Context, all []candidate) error {
 	s.options = nil
 	for _, c := range all {
@@ -164,7 +164,7 @@ func (s *search) playAll(ctx context.Context, all []candidate) error {
 		}
 		b, err := s.resolve(c.way)
 		if b != nil && c.zero == 0 && s.someMayFit && s.tooLarge(b) {
-			s.leaveOut(fmt.Errorf("%w: on %v weights, gradients and the optimizer's state alone are more than the %s of a device", plan.ErrMemory,
+			s.leaveOut(fmt.Errorf("%w: on %v, weights, gradients and optimizer state alone need more than the %s of a device", plan.ErrMemory,
 				b.Grid(), plan.GiB(float64(s.cluster.MemoryBytes))))
 			continue // nor would recomputation help
 		}

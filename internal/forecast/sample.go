@@ -11,33 +11,32 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// ErrMeasure: not even a small part of the model can be measured here.
-var ErrMeasure = errors.New("the layers can't be measured")
+// ErrMeasure: not even a small part of the model fits the memory here.
+var ErrMeasure = errors.New("cannot measure the layers")
 
-// sample is what of a model is measured: all of it is there neither room nor time for.
+// sample is the part of a model that is measured, to save memory and time.
 type sample struct {
 	model    *stages.Model
 	decoders int // layers, each as a chunk of its own
-	shrunk   int // how many times narrower the model is
-	runners  int // layers beside each other, at most
+	shrunk   int // how many times narrower than the model
+	runners  int // the most layers that run at the same time
 }
 
 const (
-	// mostDecoders is how many of the decoder layers are measured: enough that each finds its
-	// weights and activations where it would among all of them, in memory and not in a
-	// cache.
+	// mostDecoders is the number of decoder layers that are measured: enough that their
+	// weights and activations are in memory and not in a cache, as in the whole model.
 	mostDecoders = 6
-	// mostFLOPs are those of a microbatch there and back through the layers that are measured: a minute of a
-	// small machine's, with the repetitions.
+	// mostFLOPs is the limit of a microbatch's forward and backward pass through the measured layers: a minute on a
+	// small machine, with the repetitions.
 	mostFLOPs = 3e12
-	// mostShrunk is how many times narrower a model is measured at most.
+	// mostShrunk is the largest factor by which layers are made narrower.
 	mostShrunk = 64
-	// freeShare is the part of the free memory that measuring may take.
+	// freeShare is the fraction of the free memory that a measurement may use.
 	freeShare = 0.5
 )
 
-// sampleOf chooses what of a model is measured on a device: fewer layers where all would need more than half of the memory that
-// is free or too long, then narrower ones, of which what they take is multiplied. narrower: the layers may be.
+// sampleOf chooses the part of a model to measure on a device: fewer layers if all would need more than half of the free
+// memory or too much time, then narrower layers, whose times are scaled. narrower: narrower layers are allowed.
 func sampleOf(b *plan.Plan, options stages.Options, dev device.Device, sequences int, narrower bool) (*sample, error) {
 	config := b.Model().Config
 	room := int64(freeShare * float64(device.FreeBytes(dev)))
@@ -65,7 +64,7 @@ func sampleOf(b *plan.Plan, options stages.Options, dev device.Device, sequences
 		if ok = ok && narrower && s.shrunk < mostShrunk; !ok {
 			if !fits {
 				return nil,
-					fmt.Errorf("%w: a layer with embedding and head needs %s in microbatches of %d, half of what is free is %s; --device estimates for a GPU, --layer-costs takes what was measured elsewhere",
+					fmt.Errorf("%w: one layer with embedding and head needs %s for microbatches of %d, but half of the free memory is %s; use --device to estimate a GPU, or --layer-costs for costs measured elsewhere",
 						ErrMeasure, plan.GiB(float64(bytes)), sequences, plan.GiB(float64(room)))
 			}
 			return s, nil

@@ -34,7 +34,7 @@ func ParseWay(name string) (Way, error) {
 			return Way(w), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: no way %q: there are %q", ErrGrid, name, wayNames)
+	return 0, fmt.Errorf("%w: unknown way %q; use one of %q", ErrGrid, name, wayNames)
 }
 
 // Piece is one message of a tensor that crosses an edge: Units equal parts of its positions, of which it is [First,

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrGrid: the sizes or the order of the parallel dimensions are impossible.
-var ErrGrid = errors.New("impossible grid of ranks")
+var ErrGrid = errors.New("invalid grid of ranks")
 
 // MaxRanks bounds the ranks of a grid.
 const MaxRanks = 1 << 20
@@ -92,12 +92,12 @@ type Grid struct {
 func New(s Sizes) (*Grid, error) {
 	g := &Grid{size: Coordinates{Tensor: 1, Context: max(s.Context, 1), Pipeline: max(s.Pipeline, 1), Data: max(s.Data, 1)}}
 	if len(s.Tensor) > 1 && len(s.Tensor) != g.size[Pipeline] {
-		return nil, fmt.Errorf("%w: %d tensor sizes %v for %s: give one for all, or one for each", ErrGrid, len(s.Tensor), s.Tensor,
+		return nil, fmt.Errorf("%w: %d tensor sizes %v for %s; give one for all, or one for each", ErrGrid, len(s.Tensor), s.Tensor,
 			words.Plural(g.size[Pipeline], "stage"))
 	}
 	for _, n := range append(slices.Clone(s.Tensor), s.Context, s.Pipeline, s.Data) {
 		if n < 0 || n > MaxRanks {
-			return nil, fmt.Errorf("%w: the size %d is outside 1 to %d", ErrGrid, n, MaxRanks)
+			return nil, fmt.Errorf("%w: size %d is outside of 1 to %d", ErrGrid, n, MaxRanks)
 		}
 	}
 	for _, n := range s.Tensor {
@@ -117,7 +117,7 @@ func New(s Sizes) (*Grid, error) {
 		return nil, err
 	}
 	if s.World != 0 && s.World != g.World() {
-		return nil, fmt.Errorf("%w: the world has %s, but %s are %d", ErrGrid, words.Plural(s.World, "rank"), g, g.World())
+		return nil, fmt.Errorf("%w: the world has %s, but %s has %d", ErrGrid, words.Plural(s.World, "rank"), g, g.World())
 	}
 	return g, nil
 }
@@ -130,7 +130,7 @@ func (g *Grid) bounded() error {
 	}
 	for _, n := range []int{1, g.size[Context], g.size[Data]} {
 		if ranks > MaxRanks/n {
-			return fmt.Errorf("%w: %s are more than %d ranks", ErrGrid, g, MaxRanks)
+			return fmt.Errorf("%w: %s has more than %d ranks, the limit", ErrGrid, g, MaxRanks)
 		}
 		ranks *= n
 	}
@@ -155,7 +155,7 @@ func (g *Grid) number(order string) error {
 			continue
 		}
 		if n > 1 {
-			return fmt.Errorf("%w: the order %q lacks %v, whose size is %d", ErrGrid, order, Dimension(d), n)
+			return fmt.Errorf("%w: the order %q lacks %v, which has size %d", ErrGrid, order, Dimension(d), n)
 		}
 		dims = append(dims, Dimension(d))
 	}
@@ -167,7 +167,7 @@ func (g *Grid) number(order string) error {
 	}
 	g.order = strings.Join(names, "-")
 	if g.tensor != nil && g.order != DefaultOrder {
-		return fmt.Errorf("%w: with tensor sizes %v, one for each stage, the order is %q, not %q", ErrGrid, g.tensor, DefaultOrder, order)
+		return fmt.Errorf("%w: with tensor sizes %v, one for each stage, the order must be %q, not %q", ErrGrid, g.tensor, DefaultOrder, order)
 	}
 	return nil
 }

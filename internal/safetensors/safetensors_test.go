@@ -72,7 +72,7 @@ func TestParse(t *testing.T) {
 		{name: "unknown dtype", content: file(`{`+entry("a", "F31", "1", 0, 4)+`}`, 4), wantIs: ErrFormat,
 			wantErr: `tensor "a": unknown dtype "F31"`},
 		{name: "negative dimension", content: file(`{`+entry("a", "U8", "-1", 0, 1)+`}`, 1), wantIs: ErrFormat,
-			wantErr: `tensor "a": shape: "-1" is not a whole number`},
+			wantErr: `tensor "a": shape: "-1" is not an integer`},
 		{name: "fractional dimension", content: file(`{`+entry("a", "U8", "1.0", 0, 1)+`}`, 1), wantIs: ErrFormat, wantErr: `"1.0"`},
 		{name: "dimension past 64 bits", content: file(`{`+entry("a", "U8", "9223372036854775808", 0, 1)+`}`, 1), wantIs: ErrFormat,
 			wantErr: `"9223372036854775808"`},
@@ -107,10 +107,10 @@ func TestParse(t *testing.T) {
 		{name: "dtype twice", content: file(`{"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0), wantIs: ErrFormat,
 			wantErr: `"dtype" appears twice`},
 		{name: "shape null", content: file(`{"a":{"dtype":"U8","shape":null,"data_offsets":[0,1]}}`, 1), wantIs: ErrFormat,
-			wantErr: "shape: want an array, found null"},
-		{name: "tensor is no object", content: file(`{"a":[]}`, 0), wantIs: ErrFormat, wantErr: `tensor "a": want an object`},
+			wantErr: "shape: expected an array, found null"},
+		{name: "tensor is no object", content: file(`{"a":[]}`, 0), wantIs: ErrFormat, wantErr: `tensor "a": expected an object`},
 		{name: "metadata number", content: file(`{"__metadata__":{"step":1}}`, 0), wantIs: ErrFormat,
-			wantErr: `__metadata__: "step": want a string`},
+			wantErr: `__metadata__: "step": expected a string`},
 		{name: "metadata twice", content: file(`{"__metadata__":{},"__metadata__":{}}`, 0), wantIs: ErrFormat, wantErr: "appears twice"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -40,10 +40,10 @@ func (f *Fault) Error() string {
 // Advice of faults.
 const (
 	adviceOrder = "What to do: the ranks of a group must have the same collectives in the same order. " +
-		"Give its members the same table, or leave what they do together to the step's end"
-	adviceMissing = "What to do: give every rank of the group the collective, or none; a table's rows must have the same actions in all its members"
-	adviceCycle   = "What to do: bring the steps of these ranks into one order; groups that share ranks must meet in the same order everywhere"
-	adviceCredit  = "What to do: give the edge more credits, or let the rank that takes its messages do so before it waits for its group"
+		"Give its members the same table, or move their collectives to the end of the step"
+	adviceMissing = "What to do: give the collective to every rank of the group, or to none; the rows of its members must have the same actions"
+	adviceCycle   = "What to do: give the steps of these ranks the same order; groups that share ranks must meet in the same order everywhere"
+	adviceCredit  = "What to do: give the edge more credits, or let the receiving rank take its messages before it waits for its group"
 )
 
 // name is what errors call a rank.
@@ -73,7 +73,7 @@ func few(ranks []int) string {
 // brings says what a member comes with.
 func (p *player) brings(c call) string {
 	o, step := p.op(c), &p.w.Ranks[c.rank].Steps[c.step]
-	text := fmt.Sprintf("%s brings %s in %s", p.w.name(c.rank), o.What, step.Name)
+	text := fmt.Sprintf("%s has %s in %s", p.w.name(c.rank), o.What, step.Name)
 	if o.Of != "" {
 		text += " (" + o.Of + ")"
 	}
@@ -85,7 +85,7 @@ func (p *player) differ(kind error, group, number int, a, b call) *Fault {
 	g := p.w.Groups[group]
 	text := fmt.Sprintf("group %s, collective %d: %s, %s", g.Name, number+1, p.brings(a), p.brings(b))
 	if errors.Is(kind, ErrMixed) {
-		text += "; no run would notice, and its numbers would be wrong"
+		text += "; a run would not notice this, and its numbers would be wrong"
 	}
 	return &Fault{World: p.w.Name, Kind: kind, Text: text, Group: group, Number: number + 1, Ranks: []int{a.rank, b.rank}, Advice: adviceOrder,
 		picture: p.w.picture([]int{a.rank, b.rank}, map[int]int{a.rank: a.step, b.rank: b.step})}
@@ -94,9 +94,9 @@ func (p *player) differ(kind error, group, number int, a, b call) *Fault {
 // tooMany is the fault of a rank that begins too many collectives.
 func (w *World) tooMany(rank, step, group, n int) *Fault {
 	return &Fault{World: w.Name, Kind: ErrPending, Group: group, Ranks: []int{rank},
-		Text: fmt.Sprintf("%s: %s begins %d collectives of group %s before it awaits any, and %d are allowed", w.name(rank),
+		Text: fmt.Sprintf("%s: %s starts %d collectives of group %s before it awaits one, but the limit is %d", w.name(rank),
 			w.Ranks[rank].Steps[step].Name, n, w.Groups[group].Name, w.Pending),
-		Advice:  "What to do: let it await them sooner, or join small ones into one",
+		Advice:  "What to do: await them earlier, or merge small ones",
 		picture: w.picture([]int{rank}, map[int]int{rank: step})}
 }
 
@@ -117,7 +117,7 @@ func (p *player) waitOf(rank int) wait {
 		for _, m := range step.Takes {
 			if e := p.w.Edges[m.Edge]; !p.arrived[m] {
 				v.other = e.From
-				v.text = fmt.Sprintf("%s needs what %s of %s sends by edge %s", step.Name, p.stepWith(e.From, m, false), p.w.name(e.From), e.Name)
+				v.text = fmt.Sprintf("%s needs the message that %s of %s sends over edge %s", step.Name, p.stepWith(e.From, m, false), p.w.name(e.From), e.Name)
 				return v
 			}
 		}
@@ -125,7 +125,7 @@ func (p *player) waitOf(rank int) wait {
 			if !p.hasCredit(step.Sends, i) {
 				e := p.w.Edges[m.Edge]
 				v.other, v.credit = e.To, true
-				v.text = fmt.Sprintf("%s needs one of the %d credits of edge %s, the next comes back with %s of %s", step.Name, e.Credits, e.Name,
+				v.text = fmt.Sprintf("%s needs one of the %d credits of edge %s; the next one returns with %s of %s", step.Name, e.Credits, e.Name,
 					p.nextTaker(e.To, m.Edge), p.w.name(e.To))
 				return v
 			}
@@ -152,7 +152,7 @@ func (p *player) waitOf(rank int) wait {
 			return v
 		}
 	}
-	v.other, v.text = rank, step.Name+" waits for nothing that is known"
+	v.other, v.text = rank, step.Name+" waits for an unknown reason"
 	return v
 }
 
@@ -195,7 +195,7 @@ func (p *player) explain(rank int) *Fault {
 		if p.done(rank) {
 			last := chain[len(chain)-1]
 			f := p.fault(ErrMissing, []wait{last}, rank)
-			f.Text = fmt.Sprintf("%s is through with its steps and never comes: %s: %s", p.w.name(rank), p.w.name(last.rank), last.text)
+			f.Text = fmt.Sprintf("%s has finished its steps and never arrives: %s: %s", p.w.name(rank), p.w.name(last.rank), last.text)
 			f.Group, f.Number, f.Advice = last.group, last.number+1, adviceMissing
 			return f
 		}
@@ -205,7 +205,7 @@ func (p *player) explain(rank int) *Fault {
 			const most = 8
 			for i, v := range chain[at:] {
 				if i == most {
-					f.Text += fmt.Sprintf("\n  and so on over %d more ranks", len(chain[at:])-most)
+					f.Text += fmt.Sprintf("\n  … and %d more ranks", len(chain[at:])-most)
 					break
 				}
 				f.Text += fmt.Sprintf("\n  %s: %s", p.w.name(v.rank), v.text)

@@ -58,7 +58,7 @@ func (o *Orders) World() (*World, error) {
 	}
 	w := &World{Name: "grid " + g.String(), Ranks: make([]Rank, g.World()), Groups: o.Groups, Pending: o.Pending}
 	if n := o.steps(); n > MaxSteps {
-		return nil, fmt.Errorf("%w: the ranks of %v do %d actions together, and up to %d can be proved; use fewer microbatches", ErrTooLarge, g,
+		return nil, fmt.Errorf("%w: the ranks of %v have %d actions, but the limit is %d; use fewer microbatches", ErrTooLarge, g,
 			n, MaxSteps)
 	}
 	b := builder{Orders: o, world: w, edges: make(map[edgeKey]int32), crossings: make(map[[2]int]*grid.Edge)}
@@ -67,7 +67,7 @@ func (o *Orders) World() (*World, error) {
 			continue
 		}
 		if n := g.Size(grid.Pipeline); n != t.NumRanks() {
-			return nil, fmt.Errorf("%w: replica %d has a table of %d ranks in %v", ErrWorld, replica, t.NumRanks(), g)
+			return nil, fmt.Errorf("%w: replica %d has a table of %d ranks, in %v", ErrWorld, replica, t.NumRanks(), g)
 		}
 		report, err := scheduler.Check(t)
 		if err != nil {

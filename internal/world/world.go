@@ -14,7 +14,7 @@ var (
 	// ErrMixed: members of a group bring the same collective for different numbers.
 	ErrMixed = errors.New("a collective mixes different numbers")
 	// ErrMissing: a rank waits for one that has finished its steps.
-	ErrMissing = errors.New("a rank never comes")
+	ErrMissing = errors.New("a rank never arrives")
 	// ErrDeadlock: ranks wait for each other.
 	ErrDeadlock = errors.New("ranks deadlock")
 	// ErrPending: a member begins more collectives than its group takes at once.
@@ -91,7 +91,7 @@ func (w *World) validate() *Fault {
 	}
 	for i, e := range w.Edges {
 		if e.From < 0 || e.From >= len(w.Ranks) || e.To < 0 || e.To >= len(w.Ranks) {
-			return fail("edge %d (%s) leads from rank %d to rank %d, and the ranks are 0 to %d", i, e.Name, e.From, e.To, len(w.Ranks)-1)
+			return fail("edge %d (%s) leads from rank %d to rank %d, but the ranks are 0 to %d", i, e.Name, e.From, e.To, len(w.Ranks)-1)
 		}
 	}
 	members := make([]map[int]bool, len(w.Groups))
@@ -100,7 +100,7 @@ func (w *World) validate() *Fault {
 		for _, m := range g.Members {
 			switch {
 			case m < 0 || m >= len(w.Ranks):
-				return fail("group %d (%s) has rank %d, and the ranks are 0 to %d", i, g.Name, m, len(w.Ranks)-1)
+				return fail("group %d (%s) has rank %d, but the ranks are 0 to %d", i, g.Name, m, len(w.Ranks)-1)
 			case seen[m]:
 				return fail("group %d (%s) has rank %d twice", i, g.Name, m)
 			}
@@ -125,11 +125,11 @@ func (w *World) validate() *Fault {
 			} {
 				for _, m := range ways.list {
 					if m.Edge < 0 || int(m.Edge) >= len(w.Edges) {
-						return fail("step %d of rank %d (%s) %s by edge %d, and there are %d", s, r, step.Name, ways.verb, m.Edge, len(w.Edges))
+						return fail("step %d of rank %d (%s) %s over edge %d, but there are %d", s, r, step.Name, ways.verb, m.Edge, len(w.Edges))
 					}
 					e := w.Edges[m.Edge]
 					if ways.end(e) != r {
-						return fail("rank %d: %s %s message %d by edge %s, which leads %s rank %d", r, step.Name, ways.verb, m.Number, e.Name, ways.endsWith,
+						return fail("rank %d: %s %s message %d over edge %s, which leads %s rank %d", r, step.Name, ways.verb, m.Number, e.Name, ways.endsWith,
 							ways.end(e))
 					}
 					if messages[m]&ways.bit != 0 {
@@ -141,7 +141,7 @@ func (w *World) validate() *Fault {
 			for _, o := range step.Ops {
 				switch {
 				case o.Group < -1 || int(o.Group) >= len(w.Groups):
-					return fail("rank %d: %s has a collective of group %d, and there are %d", r, step.Name, o.Group, len(w.Groups))
+					return fail("rank %d: %s has a collective of group %d, but there are %d", r, step.Name, o.Group, len(w.Groups))
 				case o.Group >= 0 && !members[o.Group][r]:
 					return fail("rank %d: %s has %s in group %s, whose members are %s", r, step.Name, o.What, w.Groups[o.Group].Name,
 						few(w.Groups[o.Group].Members))
@@ -160,7 +160,7 @@ func (w *World) validate() *Fault {
 			}
 			for _, m := range step.Sends {
 				if messages[m]&taken == 0 {
-					return fail("rank %d: %s sends message %d by edge %s, which no step of rank %d takes", r, step.Name, m.Number, w.Edges[m.Edge].Name,
+					return fail("rank %d: %s sends message %d over edge %s, which no step of rank %d takes", r, step.Name, m.Number, w.Edges[m.Edge].Name,
 						w.Edges[m.Edge].To)
 				}
 			}

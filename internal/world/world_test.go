@@ -168,7 +168,7 @@ func TestTooLarge(t *testing.T) {
 	for range 64 {
 		o.Tables = append(o.Tables, table)
 	}
-	if _, err := o.World(); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "do 8192000 actions together") {
+	if _, err := o.World(); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "have 8192000 actions") {
 		t.Errorf("error %v", err)
 	}
 }

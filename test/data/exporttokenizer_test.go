@@ -31,7 +31,7 @@ func TestExportNamesTokenizer(t *testing.T) {
 				t.Fatal(err)
 			}
 			if said := len(e.Warnings) == 1 && strings.Contains(e.Warnings[0],
-				"Qwen2Tokenizer for models of the family qwen2"); said != (family == "qwen2") || len(e.Warnings) > 1 {
+				"Qwen2Tokenizer for models of family qwen2"); said != (family == "qwen2") || len(e.Warnings) > 1 {
 				t.Errorf("%s, %s: it warns %q", family, kind, e.Warnings)
 			}
 		}

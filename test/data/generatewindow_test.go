@@ -65,11 +65,11 @@ func TestGenerateReportsCuts(t *testing.T) {
 	}{
 		{"all fits", 0, 5, troupe.GenerateReport{Context: 64, PromptTokens: 39, Tokens: 5}, nil},
 		{"the prompt is cut", 16, 1, troupe.GenerateReport{Context: 16, PromptTokens: 39, PromptCut: 23, Tokens: 1},
-			[]string{"39 tokens and the context 16: the model does not see the first 23"}},
+			[]string{"39 tokens, but the context has 16: the model does not see the first 23"}},
 		{"both", 16, 30, troupe.GenerateReport{Context: 16, PromptTokens: 39, PromptCut: 23, Tokens: 30, WindowMoves: 4},
-			[]string{"first 23", "16 tokens is full (tokens written: 1)"}},
+			[]string{"first 23", "16 tokens is full after 1 generated tokens"}},
 		{"the window moves", 40, 4, troupe.GenerateReport{Context: 40, PromptTokens: 39, Tokens: 4, WindowMoves: 1},
-			[]string{"40 tokens is full (tokens written: 2)"}},
+			[]string{"40 tokens is full after 2 generated tokens"}},
 		{"as long as the prompt", 39, 1, troupe.GenerateReport{Context: 39, PromptTokens: 39, Tokens: 1}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func NewDecoder(data []byte) (*json.Decoder, error) {
 		return nil, fmt.Errorf("not valid JSON: %w", json.Unmarshal(data, &ignored))
 	}
 	if at := loneSurrogate(data); at >= 0 {
-		return nil, fmt.Errorf("not valid JSON: %s at byte %d is half of a character, without its other half", data[at:at+6], at+1)
+		return nil, fmt.Errorf("not valid JSON: %s at byte %d is half of a surrogate pair without the other half", data[at:at+6], at+1)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -126,7 +126,7 @@ func String(dec *json.Decoder) (string, error) {
 	}
 	s, ok := token.(string)
 	if !ok {
-		return "", fmt.Errorf("want a string, found %s", describe(token))
+		return "", fmt.Errorf("expected a string, found %s", describe(token))
 	}
 	return s, nil
 }
@@ -140,11 +140,11 @@ func Uint(dec *json.Decoder, bits int) (int64, error) {
 	}
 	number, ok := token.(json.Number)
 	if !ok {
-		return 0, fmt.Errorf("want a whole number, found %s", describe(token))
+		return 0, fmt.Errorf("expected an integer, found %s", describe(token))
 	}
 	value, err := strconv.ParseUint(number.String(), 10, bits-1)
 	if err != nil {
-		return 0, fmt.Errorf("%s is not a whole number from 0 to 2^%d-1", Quote(number.String()), bits-1)
+		return 0, fmt.Errorf("%s is not an integer from 0 to 2^%d-1", Quote(number.String()), bits-1)
 	}
 	return int64(value), nil
 }
@@ -157,7 +157,7 @@ func Float(dec *json.Decoder) (float64, error) {
 	}
 	number, ok := token.(json.Number)
 	if !ok {
-		return 0, fmt.Errorf("want a number, found %s", describe(token))
+		return 0, fmt.Errorf("expected a number, found %s", describe(token))
 	}
 	value, err := number.Float64()
 	if err != nil {
@@ -208,7 +208,7 @@ func open(dec *json.Decoder, want json.Delim, what string) error {
 		return err
 	}
 	if token != want {
-		return fmt.Errorf("want %s, found %s", what, describe(token))
+		return fmt.Errorf("expected %s, found %s", what, describe(token))
 	}
 	return nil
 }

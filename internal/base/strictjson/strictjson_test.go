@@ -20,11 +20,11 @@ func TestStringMap(t *testing.T) {
 		{name: "two, spaces", text: " {\"a\":\"1\", \"A\":\"2\"}\n", want: map[string]string{"a": "1", "A": "2"}},
 		{name: "twice", text: `{"a":"1","a":"1"}`, wantErr: `the key "a" appears twice`},
 		{name: "twice, escaped", text: `{"a":"1","\u0061":"1"}`, wantErr: `the key "a" appears twice`},
-		{name: "array", text: `[]`, wantErr: "want an object, found ["},
-		{name: "null", text: `null`, wantErr: "want an object, found null"},
-		{name: "number", text: `{"a":1}`, wantErr: `"a": want a string, found the number "1"`},
-		{name: "truth", text: `{"a":true}`, wantErr: `"a": want a string, found true`},
-		{name: "nested", text: `{"a":{}}`, wantErr: `"a": want a string, found {`},
+		{name: "array", text: `[]`, wantErr: "expected an object, found ["},
+		{name: "null", text: `null`, wantErr: "expected an object, found null"},
+		{name: "number", text: `{"a":1}`, wantErr: `"a": expected a string, found the number "1"`},
+		{name: "truth", text: `{"a":true}`, wantErr: `"a": expected a string, found true`},
+		{name: "nested", text: `{"a":{}}`, wantErr: `"a": expected a string, found {`},
 		{name: "junk", text: `{} {}`, wantErr: "not valid JSON"},
 		{name: "nothing", text: ``, wantErr: "not valid JSON"},
 		{name: "not UTF-8", text: "{\"\xff\":\"\"}", wantErr: "not valid UTF-8"},
@@ -96,11 +96,11 @@ func TestArray(t *testing.T) {
 		{`[]`, nil, ""},
 		{` [1, 2 ,3] `, []int64{1, 2, 3}, ""},
 		{`[1,2,3,4,5]`, []int64{1, 2, 3}, refused.Error()},
-		{`[1,"2"]`, []int64{1}, `want a whole number, found the string "2"`},
-		{`[1,[2]]`, []int64{1}, "want a whole number, found ["},
-		{`{"a":1}`, nil, "want an array, found {"},
-		{`"[]"`, nil, `want an array, found the string "[]"`},
-		{`false`, nil, "want an array, found false"},
+		{`[1,"2"]`, []int64{1}, `expected an integer, found the string "2"`},
+		{`[1,[2]]`, []int64{1}, "expected an integer, found ["},
+		{`{"a":1}`, nil, "expected an array, found {"},
+		{`"[]"`, nil, `expected an array, found the string "[]"`},
+		{`false`, nil, "expected an array, found false"},
 	} {
 		dec, err := NewDecoder([]byte(c.text))
 		if err != nil {
@@ -202,7 +202,7 @@ func TestLoneSurrogates(t *testing.T) {
 		`"\\\ud800"`: true,
 	} {
 		_, err := NewDecoder([]byte(text))
-		if (err != nil) != bad || bad && !strings.Contains(err.Error(), "half of a character") {
+		if (err != nil) != bad || bad && !strings.Contains(err.Error(), "half of a surrogate pair") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
