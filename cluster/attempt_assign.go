@@ -127,7 +127,7 @@ func (a *attempt) heldBy(waits []*share) string {
 type answer struct {
 	from  uuid.UUID
 	error string
-	probe []byte // the content of its file beside the probe
+	probe []byte // content of its answer to the probe
 	blind string // why it does not see the run's folder; "": it does
 }
 

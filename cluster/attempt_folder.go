@@ -18,7 +18,7 @@ import (
 )
 
 // The coordinator probes in both directions whether a worker sees a run's folder. It writes a file
-// with a random name and random content. The worker reads it and writes an answer beside it, which
+// with a random name and random content. The worker reads it and writes an answer next to it, which
 // the coordinator reads. So neither another folder at the same path nor a read-only one passes.
 
 // sightBytes is the length of a probe's content, of its answer, and of the random bytes in its
@@ -58,7 +58,7 @@ func (p *folderProbe) assign(m *wire.Assign) {
 	}
 }
 
-// check reads a worker's answer beside the probe and compares it.
+// check reads a worker's answer next to the probe and compares it.
 func (p *folderProbe) check(worker uuid.UUID, answer []byte) error {
 	name := answerName(p.name, worker)
 	if len(answer) != sightBytes {

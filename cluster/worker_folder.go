@@ -31,7 +31,7 @@ func isProbeName(name string) bool {
 	return ok && err == nil && len(b) == sightBytes
 }
 
-// answerProbe looks for a probe in the run's folder and writes the answer beside it. It returns the open folder.
+// answerProbe looks for a probe in the run's folder and writes the answer next to it. It returns the open folder.
 func answerProbe(m *wire.Assign, self uuid.UUID) (at *folder.Folder, answer []byte, err error) {
 	if !filepath.IsAbs(m.GetFolder()) || !isProbeName(m.GetProbe()) || len(m.GetProbeContent()) != sightBytes {
 		return nil, nil, fmt.Errorf("invalid probe %.100q of %d bytes in folder %.100q", m.GetProbe(), len(m.GetProbeContent()), m.GetFolder())

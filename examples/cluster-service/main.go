@@ -1,4 +1,4 @@
-// Command cluster-service shows a Go service that is part of a cluster, with its own actors beside
+// Command cluster-service shows a Go service that is part of a cluster, with its own actors next to
 // Troupe's:
 //
 //	cluster-service cluster start                                                     start a coordinator

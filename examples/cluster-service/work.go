@@ -10,7 +10,7 @@ import (
 )
 
 // work is a service that computes ranks for a cluster. The stages' actors run in the service's actor
-// system, beside its own actors.
+// system, next to its own actors.
 func work(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("cluster-service work", flag.ContinueOnError)
 	cfg := cluster.WorkerConfig{Logger: logger()}

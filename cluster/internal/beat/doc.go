@@ -6,7 +6,7 @@
 // The coordinator removes a worker when
 //
 //   - the worker says goodbye;
-//   - nothing has come from it for Silence (cluster.silence_s, or --silence-s of a standing coordinator);
+//   - it has sent nothing for Silence (cluster.silence_s, or --silence-s of engine cluster start);
 //   - its stream broke and its address refuses connections. Then the host itself says that the
 //     process has exited, which takes a fraction of a second.
 //

@@ -87,7 +87,7 @@ func decodeKey(content []byte) (*ecdsa.PrivateKey, [][]byte, error) {
 		}
 		certs = append(certs, block.Bytes)
 	}
-	// Unused parts, such as the public key beside the private one, may be damaged too.
+	// Unused parts, such as the public key next to the private one, may be damaged too.
 	if again, err := encodeKey(key, certs...); err != nil || !bytes.Equal(again, content) {
 		return nil, nil, errors.Join(err, errors.New("it is not in the form that this program writes"))
 	}

@@ -49,7 +49,7 @@ func (f *forwarder) wake() {
 }
 
 // run waits in ppoll, because Go's timers are up to a millisecond late. It locks its thread, which has
-// the timer slack and the priority. Both keep packets in time beside busy programs; run continues
+// the timer slack and the priority. Both keep packets in time among busy programs; run continues
 // without them if it can't set them.
 func (f *forwarder) run() {
 	defer close(f.ended)

@@ -322,11 +322,11 @@ func (m *member) exchange(part []byte) {
 	}
 }
 
-// messageBytes is the length of the messages by which the lane alone is measured.
+// messageBytes is the length of the messages that measure the lane alone.
 const messageBytes = 1 << 20
 
 // lane sends a buffer of the collective's size to the others, a message to each by turns, while they send as much,
-// and waits for what comes. It is read into a buffer of that size.
+// and waits for the incoming data, which is read into a buffer of that size.
 func (m *member) lane(size, times int) {
 	left := 0
 	for range times {
