@@ -25,10 +25,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is how long a busy machine may take for a step of a test.
+// patience is the time limit of each step of a test on a busy machine.
 const patience = 2 * time.Minute
 
-// output is what a process writes.
+// output is a process's output.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -53,7 +53,7 @@ type service struct {
 	ended     chan error
 }
 
-// start starts one, and ends it with the test.
+// start starts a process, which ends with the test.
 func start(t *testing.T, env []string, args ...string) *service {
 	t.Helper()
 	s := &service{cmd: exec.Command(os.Args[0], args...), ended: make(chan error, 1)}
@@ -72,7 +72,7 @@ func start(t *testing.T, env []string, args ...string) *service {
 	return s
 }
 
-// end waits for its end, which must be a good one.
+// end waits for the process to exit without an error.
 func (s *service) end(t *testing.T) {
 	t.Helper()
 	select {

@@ -32,10 +32,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is how long a busy machine may take for a step of a test.
+// patience is the time limit of each step of a test on a busy machine.
 const patience = 2 * time.Minute
 
-// output is what a process writes.
+// output is a process's output.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -53,14 +53,14 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// process is one of the program.
+// process is a process of the example.
 type process struct {
 	out, errs output
 	ended     chan error
 	end       func()
 }
 
-// start starts one, and ends it with the test at the latest.
+// start starts a process, which ends with the test at the latest.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{ended: make(chan error, 1)}
@@ -88,7 +88,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 	return p
 }
 
-// trainApart runs the example: an edge and two clouds. It returns what these processes have logged.
+// trainApart runs the example with an edge and two clouds, and returns their logs.
 func trainApart(t *testing.T, out string, file string) (logs [3]string) {
 	t.Helper()
 	text, err := filepath.Abs("../../testdata/troupe.txt")
@@ -249,7 +249,7 @@ func same(t *testing.T, want, got string, step int) {
 	}
 }
 
-// loss is that of the last step.
+// loss returns the loss of the last step.
 func loss(t *testing.T, out string) float64 {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(out, "metrics.jsonl"))

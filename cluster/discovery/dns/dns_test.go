@@ -48,7 +48,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// resolver asks this server, and nobody else.
+// resolver asks only this server.
 func (s *server) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", s.conn.LocalAddr().String())

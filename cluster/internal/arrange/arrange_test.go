@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 )
 
-// machines makes workers of a text such as "a:4c8g a:4c b:2c": host, cores, and GiB, which may be left out.
+// machines makes workers from a text such as "a:4c8g a:4c b:2c": host, cores, and GiB, which may be left out.
 func machines(t testing.TB, text string) (workers []Capacity, hosts []string) {
 	t.Helper()
 	for i, w := range strings.Fields(text) {
@@ -30,7 +30,7 @@ func machines(t testing.TB, text string) (workers []Capacity, hosts []string) {
 	return workers, hosts
 }
 
-// evenly is the same for each of n ranks.
+// evenly returns n equal values.
 func evenly[T any](n int, v T) []T {
 	all := make([]T, n)
 	for i := range all {

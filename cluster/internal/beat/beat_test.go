@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // silence is long enough for a loaded machine to beat in.
 const silence = 10 * time.Second
 
-// coordinator is a server that listens, and what it was told.
+// coordinator is a server and its reports.
 type coordinator struct {
 	t        *testing.T
 	server   *beat.Server
@@ -104,7 +104,7 @@ func (c *coordinator) cut() {
 	}
 }
 
-// worker is a client, and a port that says that its process lives.
+// worker is a client with an open port, which shows that its process is alive.
 type worker struct {
 	id    uuid.UUID
 	alive net.Listener
@@ -238,7 +238,7 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// freezing is a connection that lets the greeting out, and then nothing until it thaws.
+// freezing is a connection that sends the greeting, and then nothing until it thaws.
 type freezing struct {
 	net.Conn
 	writes int

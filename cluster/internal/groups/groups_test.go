@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// process is a node of the lane, with a port, as a process has them.
+// process is a node of the lane with a port.
 type process struct {
 	id       lane.ID
 	node     *lane.Node
@@ -75,7 +75,7 @@ func (p *process) close() {
 	p.served.Wait()
 }
 
-// newProcesses makes some that know each other.
+// newProcesses makes processes that know each other.
 func newProcesses(t *testing.T, n int, shared bool, cfg groups.Config) []*process {
 	t.Helper()
 	list := make([]*process, n)
@@ -140,7 +140,7 @@ func work(rank, n, length int) (all []tensorops.CollectiveArgs) {
 	}
 }
 
-// expected is what the collectives give in one process.
+// expected returns the collectives' results in one process.
 func expected(t *testing.T, n, length int) (results [][][]byte) {
 	t.Helper()
 	var all [][]tensorops.CollectiveArgs

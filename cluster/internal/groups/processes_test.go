@@ -24,7 +24,7 @@ import (
 // rankVariable makes the test binary a member of a group.
 const rankVariable = "TROUPE_GROUPS_RANK"
 
-// order is what a test asks of a member: a line of JSON.
+// order is a test's order to a member, a line of JSON.
 type order struct {
 	Peers  []string // addresses, by rank; once
 	Do     string   // "work", "endless", "max", "sum"
@@ -38,7 +38,7 @@ type reply struct {
 	Error   string
 }
 
-// playMember is what a member does in a process of its own.
+// playMember runs a member in a separate process.
 func playMember() error {
 	rank, err := strconv.Atoi(os.Getenv(rankVariable))
 	if err != nil {
@@ -120,7 +120,7 @@ func obey(g *collective.Group, o order, rank, n int) (string, error) {
 	return "", nil
 }
 
-// worker is a member in a process of its own.
+// worker is a member in a separate process.
 type worker struct {
 	cmd *exec.Cmd
 	in  *json.Encoder
@@ -237,7 +237,7 @@ func TestProcessMismatch(t *testing.T) {
 	}
 }
 
-// noticed is 3 seconds, and what a busy machine may add.
+// noticed is 3 seconds plus an allowance for a busy machine.
 const noticed = 5 * time.Second
 
 // TestProcessKilled: a process is killed during a collective. Within 3 seconds the others name it.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// stranger speaks the protocol by hand.
+// stranger speaks the protocol without a node.
 type stranger struct {
 	t    testing.TB
 	conn net.Conn
@@ -21,7 +21,7 @@ func helloTo(n *Node, session uint64) hello {
 	return hello{from: idOf("stranger"), to: n.config.Self, session: session, streams: 2}
 }
 
-// shake does the handshake and reads the first acknowledgement.
+// shake does the handshake and reads the first acknowledgment.
 func (s stranger) shake(h hello) {
 	s.t.Helper()
 	s.write(h.append(nil))

@@ -153,7 +153,7 @@ type kept struct {
 	sum   uint32
 }
 
-// takeLoan keeps some of what lies in shared memory, until long after the message was over, and for some until after the nodes are.
+// takeLoan keeps some payloads in shared memory until long after their message, and some until after the nodes are closed.
 func (l *ledger) takeLoan(from ID, header []byte, lens []int, loan *Loan) ([][]byte, func(error), error) {
 	number := binary.LittleEndian.Uint64(header)
 	if loan == nil || number%4 == 0 {
@@ -191,7 +191,7 @@ func (l *ledger) takeLoan(from ID, header []byte, lens []int, loan *Loan) ([][]b
 	}, nil
 }
 
-// returns gives back the payload at a place of those that are kept, which has to be as it was sent.
+// returns gives back a kept payload, and checks that it is unchanged.
 func (l *ledger) returns(at int) {
 	k := l.kept[at]
 	l.kept = append(l.kept[:at], l.kept[at+1:]...)

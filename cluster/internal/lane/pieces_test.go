@@ -33,7 +33,7 @@ type loan struct {
 	result chan error
 }
 
-// far is a payload that the lane doesn't see.
+// far is a payload that the lane can't read directly.
 type far struct {
 	loans *loans
 	bytes []byte

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
 )
 
-// fakeFinder finds what it is told to.
+// fakeFinder finds given addresses.
 type fakeFinder struct {
 	mu    sync.Mutex
 	found []string
@@ -37,14 +37,14 @@ func (f *fakeFinder) Find(ctx context.Context) ([]string, error) {
 
 func (*fakeFinder) Close() error { return nil }
 
-// theFake is what "fake://" opens.
+// theFake is the Finder of the scheme fake.
 var theFake = new(fakeFinder)
 
 func init() {
 	discovery.Register("fake", func(*url.URL) (discovery.Finder, error) { return theFake, nil })
 }
 
-// places are addresses, and what comes of trying each: nil is the coordinator.
+// places has addresses with the result of trying each; nil: the coordinator is there.
 type places map[string]error
 
 var errHangs = errors.New("hangs")

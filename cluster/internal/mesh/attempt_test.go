@@ -20,7 +20,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// recorder is an actor that keeps what it gets.
+// recorder is an actor that stores its messages.
 type recorder struct {
 	mu   sync.Mutex
 	got  []any
@@ -47,7 +47,7 @@ func (r *recorder) messages() []any {
 	return append([]any(nil), r.got...)
 }
 
-// await waits until that many messages are there.
+// await waits for a number of messages.
 func (r *recorder) await(t testing.TB, n int) {
 	t.Helper()
 	late := time.After(time.Minute)
@@ -69,8 +69,7 @@ func (p *process) record(t testing.TB, id string) *recorder {
 	return r
 }
 
-// pair are two workers of an attempt whose coordinator says nothing: their stages wait, and
-// the test sends in their place.
+// pair returns two workers of an attempt whose coordinator is silent. Their stages wait, and the test sends for them.
 type pair struct {
 	network    *transport.Memory
 	all        []*process // coordinator, a, b

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is what the process has had of the cores, whoever else uses them.
+// cpuTime returns the CPU time that the process has used.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

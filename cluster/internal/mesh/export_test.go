@@ -7,10 +7,10 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Post sends an envelope as the link does, whatever is in it.
+// Post sends any envelope as the link does.
 func (m *Mesh) Post(to ID, e *wire.Envelope) error { return m.link.Post(to, e) }
 
-// PostBulk sends a message over the lane, whatever is in it.
+// PostBulk sends any message over the lane.
 func (m *Mesh) PostBulk(attempt uuid.UUID, to ID, header []byte, parts [][]byte, done func(error)) {
 	m.mu.Lock()
 	g := m.attempts[attempt].group
@@ -18,7 +18,7 @@ func (m *Mesh) PostBulk(attempt uuid.UUID, to ID, header []byte, parts [][]byte,
 	g.Send(lane.ID(to), header, parts, done)
 }
 
-// Resent counts what link and lane have sent again to a process.
+// Resent counts the messages that link and lane have sent to a process again.
 func (m *Mesh) Resent(to ID) (control int64, bulk uint64) {
 	_, control = m.link.Waiting(to)
 	for _, p := range m.lane.Stats().Peers {
@@ -29,7 +29,7 @@ func (m *Mesh) Resent(to ID) (control int64, bulk uint64) {
 	return control, bulk
 }
 
-// BulkOut counts the messages that have gone over the lane.
+// BulkOut counts the messages that the lane has sent.
 func (m *Mesh) BulkOut() (messages uint64) {
 	for _, p := range m.lane.Stats().Peers {
 		messages += p.MessagesOut

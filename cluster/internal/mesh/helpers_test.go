@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const boss = "coordinator"
 
-// process is what a process of a cluster has.
+// process has the parts of a cluster's process.
 type process struct {
 	name   string
 	id     mesh.ID
@@ -42,7 +42,7 @@ type process struct {
 
 func (p *process) order(_ mesh.ID, c *wire.Control) { p.orders <- c.GetRequest() }
 
-// counted counts what goes out over the link.
+// counted counts the link's outgoing envelopes.
 type counted struct {
 	transport.Transport
 	messages, acks atomic.Int64
@@ -57,7 +57,7 @@ func (c *counted) Send(address string, e *wire.Envelope) {
 	c.Transport.Send(address, e)
 }
 
-// logged keeps what a process logs.
+// logged stores a process's log.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -84,7 +84,7 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// join makes processes of a network that know each other.
+// join makes a network's processes, which know each other.
 func join(t testing.TB, network *transport.Memory, names ...string) []*process {
 	t.Helper()
 	var all []*process
@@ -117,7 +117,7 @@ func join(t testing.TB, network *transport.Memory, names ...string) []*process {
 	return all
 }
 
-// begin begins a life of a process: an incarnation with a mesh.
+// begin begins an incarnation of a process, with a mesh.
 func (p *process) begin() {
 	p.id = uuid.New()
 	p.mesh = mesh.New(mesh.Config{Self: p.id, Name: p.name, System: p.system, Secure: true, Streams: 2, Logger: slog.New(p.logged),
@@ -129,7 +129,7 @@ func (p *process) peer() *wire.Peer {
 	return &wire.Peer{Name: p.name, Incarnation: p.id[:], Address: p.name}
 }
 
-// place makes a spec that of one process: hosts are by rank.
+// place makes a spec for one process; hosts are by rank.
 func (p *process) place(s *actors.Spec, hosts []string) {
 	s.Hosts = slices.Clone(hosts)
 	for r, h := range hosts {
@@ -147,8 +147,8 @@ func (p *process) place(s *actors.Spec, hosts []string) {
 	s.System, s.Attach, s.Detach = p.system, func(c *actors.Codec) { p.mesh.Attach(c, processes) }, func() { p.mesh.Detach(attempt) }
 }
 
-// over runs to the end with the ranks in processes, of which the first is the
-// coordinator. spec makes each process's own.
+// over trains to the end with the ranks in several processes. The first process is the coordinator. spec makes each
+// process's spec.
 func over(t testing.TB, all []*process, hosts []string, spec func(p *process) actors.Spec) (*actors.Run, []*actors.Stages) {
 	t.Helper()
 	run, attempt := uuid.New(), uuid.New()

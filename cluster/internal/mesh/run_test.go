@@ -31,7 +31,7 @@ var (
 var small = stages.Config{Family: stages.GPT2, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1,
 	Tie: true}
 
-// counting is a Source of numbers that follow from their place.
+// counting is a Source whose numbers depend only on their place.
 type counting struct{ zeros }
 
 func (counting) Train(step int64, index int, tokens, targets []int32) error {
@@ -42,7 +42,7 @@ func (counting) Train(step int64, index int, tokens, targets []int32) error {
 	return nil
 }
 
-// outcome is what a run comes to.
+// outcome is a run's result.
 type outcome struct {
 	mu      sync.Mutex
 	figures []uint64 // loss and norm of each step, to the bit
@@ -177,7 +177,7 @@ func TestSameBitsUnderFaults(t *testing.T) {
 	}
 }
 
-// harm cuts what is open between two processes again and again, and parts two for a while.
+// harm repeatedly cuts connections between two processes, and separates two for a while.
 func harm(network *transport.Memory, run *actors.Run, begun <-chan struct{}, r *rand.Rand, names []string) {
 	pair := func() (string, string) {
 		i := r.IntN(len(names))

@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// traffic is what has gone between processes.
+// traffic counts what processes have sent.
 type traffic struct{ control, acks, tensors, mallocs, allocated, cpu int64 }
 
 func trafficOf(all []*process) (c traffic) {

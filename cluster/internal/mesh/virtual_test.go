@@ -7,8 +7,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// virtual is a device that computes nothing: its lists are done at once. Its tensors have
-// memory, so that they can travel.
+// virtual is a device that computes nothing: its lists complete at once. Its tensors have memory, so that they can be sent.
 type virtual struct{ memory *tensorops.Memory }
 
 func newVirtual() *virtual { return &virtual{tensorops.NewHostMemory(0)} }
@@ -45,7 +44,7 @@ func (s *virtualStream) Submit(l *tensorops.List, done func(error)) {
 	done(err)
 }
 
-// nothing is a stage that computes nothing. What it sends on has four numbers.
+// nothing is a stage that computes nothing. Its outputs have four numbers.
 type nothing struct{ rank, last int }
 
 func (s *nothing) pass(l *tensorops.List, in []tensorops.Tensor, out bool) []tensorops.Tensor {

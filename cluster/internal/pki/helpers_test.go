@@ -62,8 +62,8 @@ func always(cert tls.Certificate) func() (*tls.Certificate, error) {
 	return func() (*tls.Certificate, error) { return &cert, nil }
 }
 
-// A meeting is what came of a connection. The client sends the secret once the server has
-// answered, as a joiner does after its handshake.
+// A meeting is the result of a connection. The client sends the secret once the server has answered, as a joining process
+// does after its handshake.
 type meeting struct {
 	client, server       tls.ConnectionState
 	clientErr, serverErr error

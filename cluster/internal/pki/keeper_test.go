@@ -54,7 +54,7 @@ func keep(t *testing.T, a *pki.Authority, renew renewFunc) (*pki.Keeper, *log, c
 	return k, l, run(ctx, cancel, k)
 }
 
-// run starts a keeper; the function that it returns ends it and waits.
+// run starts a keeper, and returns a function that stops it and waits.
 func run(ctx context.Context, cancel context.CancelFunc, k *pki.Keeper) context.CancelFunc {
 	done := make(chan struct{})
 	go func() { // ends with ctx

@@ -36,7 +36,7 @@ var serverConfig = sync.OnceValue(func() *tls.Config {
 
 var clientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}
 
-// counted counts the calls that have bytes.
+// counted counts calls with data.
 type counted struct {
 	net.Conn
 	reads, writes int
@@ -52,7 +52,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// pair is a connection over TCP, with its handshake behind it.
+// pair is a TCP connection after its handshake.
 func pair(t testing.TB) (client, server *Conn, below *counted) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -27,7 +27,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// attacker is somebody who reaches a node's port; tls is nil where the node has none.
+// attacker can reach a node's port; tls is nil if the node has no TLS.
 type attacker struct {
 	address string
 	tls     *tls.Config // with a worker's certificate
@@ -49,7 +49,7 @@ func (a attacker) grpc(t *testing.T) *grpc.ClientConn {
 	return cc
 }
 
-// dial is a connection that says nothing yet; with TLS the handshake is done.
+// dial opens a connection and, with TLS, does the handshake.
 func (a attacker) dial(t *testing.T, alpn string) net.Conn {
 	t.Helper()
 	conn := a.dialRaw(t)
@@ -72,7 +72,7 @@ func (a attacker) dialRaw(t *testing.T) net.Conn {
 	return conn
 }
 
-// stream is protoactor's; connected: it has sent its connect request.
+// stream opens protoactor's stream; connected: it also sends a connect request.
 func (a attacker) stream(t *testing.T, connected bool) grpc.ClientStream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -92,7 +92,7 @@ func (a attacker) stream(t *testing.T, connected bool) grpc.ClientStream {
 	return stream
 }
 
-// ended is how the other side ended what an attacker began: its answer.
+// ended returns how the other side ended an attack.
 func ended(err error) string {
 	switch {
 	case err == nil:
@@ -120,7 +120,7 @@ func readAll(conn net.Conn) string {
 	return ended(err)
 }
 
-// attack returns what was answered.
+// attack returns the answer.
 type attack struct {
 	name   string
 	do     func(t *testing.T, a attacker) string
@@ -340,7 +340,7 @@ func readFrame(conn net.Conn) (kind byte, err error) {
 	return head[3], err
 }
 
-// flood writes again and again, reading nothing, until the other side takes no more.
+// flood writes without reading until the other side accepts no more.
 func flood(conn net.Conn, block []byte) string {
 	for {
 		_ = conn.SetWriteDeadline(time.Now().Add(2 * time.Second))
@@ -350,7 +350,7 @@ func flood(conn net.Conn, block []byte) string {
 	}
 }
 
-// slowly are bytes that never are a whole handshake.
+// slowly returns bytes that never complete a handshake.
 func slowly(a attacker) []byte {
 	if a.tls == nil {
 		return []byte(transport.Magic + "\x40xxxxxxxxxxxxxx")
@@ -415,7 +415,7 @@ func (n *node) awaitLog(want string) {
 	})
 }
 
-// works checks that a node takes an envelope and a stream, and says what it holds.
+// works checks that a node accepts an envelope and a stream, and returns its statistics.
 func (n *node) works(t *testing.T, a attacker, seq uint64) answer {
 	t.Helper()
 	stream := a.stream(t, true)

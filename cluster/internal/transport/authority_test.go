@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// authority is a throwaway one.
+// authority is a temporary authority.
 type authority struct {
 	tb   testing.TB
 	cert *x509.Certificate
@@ -70,7 +70,7 @@ func (a *authority) good(name, role string) nodeConfig {
 	return a.issue(name, role, time.Now().Add(time.Hour))
 }
 
-// client is for dialling nodes of this authority.
+// client returns a configuration to dial nodes of this authority.
 func (a *authority) client(cfg nodeConfig, alpn ...string) *tls.Config {
 	a.tb.Helper()
 	roots := x509.NewCertPool()

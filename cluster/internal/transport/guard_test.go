@@ -26,7 +26,7 @@ func encode(m proto.Message) []byte {
 	return data
 }
 
-// goodBatch is what Send makes protoactor write; change makes it what it must not be.
+// goodBatch is the batch that protoactor writes for Send; change makes it invalid.
 func goodBatch(change func(b *remote.MessageBatch)) *remote.RemoteMessage {
 	b := &remote.MessageBatch{
 		TypeNames: []string{envelopeName},
@@ -162,7 +162,7 @@ func forbiddenMessages() []forbiddenMessage {
 	}
 }
 
-// pass is what a guarded stream does with the bytes of a message.
+// pass gives a message's bytes to a guarded stream.
 func pass(g *transport.Guard, data []byte) error {
 	if err := transport.CheckEncoded(data); err != nil {
 		return err

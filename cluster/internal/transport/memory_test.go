@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// box collects what arrives.
+// box collects envelopes.
 type box struct {
 	mu   sync.Mutex
 	got  []uint64

@@ -27,10 +27,9 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Two of protoactor's remotes in a process are a data race (gRPC's logger is global), so
-// every transport of these tests has a process of its own: the test binary, started again
-// with a node's configuration in the environment. It is told what to do on its standard
-// input, a line of JSON each, and answers on its standard output.
+// Two of protoactor's remotes in one process are a data race, because gRPC's logger is global. So every transport in these
+// tests has a separate process: the test binary with a node's configuration in the environment. It reads commands from
+// standard input and answers on standard output, one line of JSON each.
 const nodeEnv = "TROUPE_TRANSPORT_TEST_NODE"
 
 type nodeConfig struct {

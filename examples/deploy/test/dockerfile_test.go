@@ -17,7 +17,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// image is a stage of the Dockerfile as its user sees it.
+// image is a stage of the Dockerfile.
 type image struct {
 	base, workdir, user string
 	entrypoint          []string
@@ -121,7 +121,7 @@ func TestDockerfile(t *testing.T) {
 	inImage(t, final, dir)
 }
 
-// inImage trains in a folder that has the engine and a volume, and nothing else.
+// inImage trains in a folder that has only the engine and a volume.
 func inImage(t *testing.T, i image, dir string) {
 	volume := mkdir(t, 0o700, nobody, dir, i.workdir)
 	if err := os.Chmod(dir, 0o755); err != nil {

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// root is the repository's.
+// root is the repository's root folder.
 const root = "../../.."
 
 // nobody is the user of the image, and the group of its volumes.
@@ -41,7 +41,7 @@ var engine = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// binaries is where they are built.
+// binaries is the folder of built programs.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -70,7 +70,7 @@ func clusterEngine(t *testing.T) string {
 	return path
 }
 
-// folder makes one that other users may pass through, as t.TempDir's are not.
+// folder makes a folder that other users can enter, unlike t.TempDir.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "troupe-deploy")
@@ -84,7 +84,7 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// mkdir makes a folder of the user nobody, or of its group alone, where the test may.
+// mkdir makes a folder that belongs to the user nobody, or only to its group, if the test has the rights.
 func mkdir(t *testing.T, mode os.FileMode, uid int, parts ...string) string {
 	t.Helper()
 	dir := filepath.Join(parts...)
@@ -101,7 +101,7 @@ func mkdir(t *testing.T, mode os.FileMode, uid int, parts ...string) string {
 	return dir
 }
 
-// write writes a file of the system's, which group 65534 may read where mode lets it.
+// write writes a system's file, which group 65534 may read if mode allows it.
 func write(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
 	err := os.WriteFile(path, []byte(content), 0o600)
@@ -127,7 +127,7 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// hosts are addresses of this machine that stand for as many hosts.
+// hosts has loopback addresses that act as hosts.
 func hosts(n int) (addresses []string) {
 	net := fmt.Sprintf("127.%d.%d", 1+rand.IntN(250), rand.IntN(256))
 	for i := range n {
@@ -138,7 +138,7 @@ func hosts(n int) (addresses []string) {
 
 const steps = 400
 
-// training is a configuration that takes a second or two with these workers, and all of them.
+// training is a config that needs all these workers and trains in a second or two.
 func training(out, text string, workers ...string) string {
 	return fmt.Sprintf(`
 [run]
@@ -168,7 +168,7 @@ place = ["%s"]
 
 var text = strings.Repeat("the quick brown fox jumps over the lazy dog, and so on and on\n", 100)
 
-// command is what a system starts.
+// command is a command that a system runs.
 type command struct {
 	args []string
 	env  map[string]string
@@ -177,14 +177,14 @@ type command struct {
 	asNobody bool
 }
 
-// process is one that runs, in a process group of its own.
+// process is a running process in its own process group.
 type process struct {
 	*exec.Cmd
 	done   chan struct{}
 	copied chan struct{} // closed when all that it printed is in the log
 }
 
-// finish waits for the exit status of a process that is to end by itself.
+// finish waits for the exit status of a process that should end by itself.
 func (s *system) finish(name string, p *process) int {
 	s.t.Helper()
 	s.until("the end of "+name, p.ended)
@@ -200,7 +200,7 @@ func (p *process) status() int {
 	return p.ProcessState.ExitCode()
 }
 
-// ended reports whether it has.
+// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:
@@ -210,10 +210,10 @@ func (p *process) ended() bool {
 	}
 }
 
-// kill kills the process with all that it has started.
+// kill kills the process and all that it started.
 func (p *process) kill() { _ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL) }
 
-// system starts processes, and shows what they printed when the test has failed.
+// system starts processes, and shows their output if the test fails.
 type system struct {
 	t   *testing.T
 	mu  sync.Mutex
@@ -291,7 +291,7 @@ func (s *system) start(name string, c command) *process {
 	return p
 }
 
-// output runs a command, and returns what it prints.
+// output runs a command and returns its output.
 func (s *system) output(c command) string {
 	s.t.Helper()
 	other := newSystem(s.t)
@@ -303,7 +303,7 @@ func (s *system) output(c command) string {
 	return strings.TrimPrefix(other.text(), "out: ")
 }
 
-// kept is a process that the system starts again when it ends, as its policy says.
+// kept is a process that the system restarts by its policy.
 type kept struct {
 	mu       sync.Mutex
 	now      *process
@@ -311,8 +311,7 @@ type kept struct {
 	starts   int
 }
 
-// keep starts a process, and again when it has ended with a status for which that is to be
-// done. fresh makes what each start finds.
+// keep starts a process, and restarts it if the policy says so for its exit status. fresh prepares each start.
 func (s *system) keep(name string, again func(status int) bool, fresh func() command) *kept {
 	k := &kept{now: s.start(name, fresh()), starts: 1}
 	ended := make(chan struct{})
@@ -348,7 +347,7 @@ func (k *kept) current() *process {
 	return k.now
 }
 
-// stop ends it as systems do, by a signal, and expects it to obey within its time.
+// stop sends the process a signal, as systems do, and checks that it ends in time.
 func (k *kept) stop(t *testing.T, name string, grace time.Duration) {
 	t.Helper()
 	k.mu.Lock()
@@ -366,7 +365,7 @@ func (k *kept) stop(t *testing.T, name string, grace time.Duration) {
 	}
 }
 
-// until waits for something.
+// until waits for a condition.
 func (s *system) until(what string, is func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(60 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
@@ -384,7 +383,7 @@ func (s *system) untilFile(path string) {
 	})
 }
 
-// trained counts the steps that a run has written, and fails where it has ended too early.
+// trained counts the steps that a run has written, and fails if the run ended too early.
 func trained(out string) int {
 	content, _ := os.ReadFile(filepath.Join(out, "metrics.jsonl"))
 	return bytes.Count(content, []byte("\n"))

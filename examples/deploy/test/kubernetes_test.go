@@ -25,14 +25,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifest is what the files are made of.
+// manifest is an object in the files.
 type manifest struct {
 	services     []corev1.Service
 	statefulSets []appsv1.StatefulSet
 	jobs         []batchv1.Job
 }
 
-// read decodes a file, and refuses what the schema does not know.
+// read decodes a file, and refuses unknown fields.
 func (m *manifest) read(t *testing.T, file string) {
 	t.Helper()
 	for i, document := range strings.Split(read(t, file), "\n---\n") {
@@ -59,7 +59,7 @@ func (m *manifest) read(t *testing.T, file string) {
 	}
 }
 
-// wantRestricted checks a template by Kubernetes's own rules for pods that may nothing.
+// wantRestricted checks a template against Kubernetes's restricted policy for pods.
 func wantRestricted(t *testing.T, name string, p *corev1.PodTemplateSpec, selector map[string]string) {
 	t.Helper()
 	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -89,7 +89,7 @@ func wantRestricted(t *testing.T, name string, p *corev1.PodTemplateSpec, select
 	}
 }
 
-// kubernetes plays the system.
+// kubernetes simulates the system.
 type kubernetes struct {
 	*system
 	engine string
@@ -207,7 +207,7 @@ func (k *kubernetes) pod(p *corev1.PodTemplateSpec, name, address string, labels
 	return command{args: args, env: environment, dir: dir, asNobody: true}
 }
 
-// claim makes a volume that keeps what is written, as fsGroup has it.
+// claim makes a persistent volume with fsGroup's rights.
 func (k *kubernetes) claim(name string) string { return mkdir(k.t, 0o2775, 0, k.dir, name) }
 
 // secret makes a volume of a Secret.
@@ -324,7 +324,7 @@ func TestKubernetesStatefulSets(t *testing.T) {
 	head.stop(t, "the coordinator", grace(&coordinator.Spec.Template))
 }
 
-// wantMetrics asks a pod for its metrics, where its annotations say that they are.
+// wantMetrics reads a pod's metrics from the address in its annotations.
 func wantMetrics(t *testing.T, p *corev1.PodTemplateSpec, address string) {
 	t.Helper()
 	port := p.Annotations["prometheus.io/port"]
@@ -368,7 +368,7 @@ func (k *kubernetes) typedInside(prefix string, p *corev1.PodTemplateSpec, volum
 	return nil
 }
 
-// killDuring kills a worker while a run is going on, and waits until it was started again.
+// killDuring kills a worker during a run, and waits until it has restarted.
 func (s *system) killDuring(run *process, out string, w *kept) {
 	s.t.Helper()
 	s.until("25 steps", func() bool { return trained(out) >= 25 || run.ended() })

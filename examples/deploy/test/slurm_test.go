@@ -103,8 +103,7 @@ func TestSlurm(t *testing.T) {
 	}
 }
 
-// workerProcess finds the worker of a name in a process group. The token is in nothing that
-// others can see of it.
+// workerProcess finds a worker by name in a process group, and checks that other users can't see its token.
 func workerProcess(t *testing.T, group int, name string) (pid int) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")

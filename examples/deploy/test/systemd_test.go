@@ -44,7 +44,7 @@ func (s service) one(t *testing.T, name string) string {
 	return s[name][0]
 }
 
-// systemd plays the system on one host.
+// systemd simulates the system on one host.
 type systemd struct {
 	*system
 	engine, dir, host string
@@ -115,7 +115,7 @@ func (d *systemd) command(s service, instance string, settings, credentials map[
 	return command{args: words, env: env, dir: specifiers.Replace(s.one(t, "WorkingDirectory")), asNobody: true}
 }
 
-// again is what Restart says.
+// again returns a function that reports whether Restart says to restart after an exit status.
 func (s service) again(t *testing.T) func(status int) bool {
 	restart := s.one(t, "Restart")
 	never := strings.Fields(s.one(t, "RestartPreventExitStatus"))
@@ -197,7 +197,7 @@ func TestSystemd(t *testing.T) {
 	head.stop(t, "the coordinator", coordinator.grace(t))
 }
 
-// typed is a command of README.md with its words, or their beginnings, replaced.
+// typed returns a command of README.md with some words, or their beginnings, replaced.
 func (s *system) typed(prefix string, replace map[string]string) []string {
 	s.t.Helper()
 	for line := range strings.Lines(strings.ReplaceAll(read(s.t, "../README.md"), "\\\n", " ")) {

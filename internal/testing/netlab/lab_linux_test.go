@@ -91,7 +91,7 @@ func pass(near, far net.Conn) error {
 // silent is how long a partition is watched for packets.
 const silent = 300 * time.Millisecond
 
-// hears says whether anything comes from the connection within silent.
+// hears reports whether the connection receives anything within silent.
 func hears(t *testing.T, conn net.Conn) bool {
 	t.Helper()
 	if err := conn.SetReadDeadline(time.Now().Add(silent)); err != nil {
@@ -398,7 +398,7 @@ func TestNetKilled(t *testing.T) {
 	}
 }
 
-// holders are the processes that are in the namespace or have it open or mounted.
+// holders returns the processes that are in the namespace or have it open or mounted.
 func holders(t *testing.T, namespace string) (found []string) {
 	t.Helper()
 	for _, pattern := range []string{"/proc/[0-9]*/task/*/ns/net", "/proc/[0-9]*/fd/*"} {

@@ -56,8 +56,8 @@ func TestNetDelay(t *testing.T) {
 	}
 }
 
-// datagrams sends n datagrams from a to b and returns how many b got. It keeps few of them under way,
-// so that nothing but the link drops any.
+// datagrams sends n datagrams from a to b and returns how many b received. It keeps few in flight, so that only the link drops
+// any.
 func datagrams(t testing.TB, lab *Lab, n int) (got int) {
 	t.Helper()
 	conn, err := lab.ListenPacket("b", "udp", lab.Address("b")+":0")
@@ -117,7 +117,7 @@ func TestNetLoss(t *testing.T) {
 	}
 }
 
-// transfer sends bytes by TCP and returns the rate at which they came, in bits per second.
+// transfer sends bytes over TCP and returns the received rate in bits per second.
 func transfer(t testing.TB, near, far net.Conn, bytes int64) float64 {
 	t.Helper()
 	sent := make(chan error, 1)
@@ -204,7 +204,7 @@ func BenchmarkNetTCP(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used, of all threads.
+// processorTime returns the CPU time of all threads of this process.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)

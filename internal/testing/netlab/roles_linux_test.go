@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// roleVariable makes this binary a program that a test runs in a host or beside itself.
+// roleVariable is the environment variable that makes the test binary a program of a test, in a host or next to the test.
 const roleVariable = "NETLAB_TEST_ROLE"
 
 var roles = map[string]func(){"echo": playEcho, "abandon": playAbandon}

@@ -14,7 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/discovery"
 )
 
-// announce keeps an address known until it is told to end; then it returns what Announce did.
+// announce announces an address until the returned function is called, which returns Announce's result.
 func announce(t *testing.T, a discovery.Announcer, cluster, address string) (end func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// root is the repository's.
+// root is the repository's root folder.
 const root = "../../../.."
 
-// log is what a process prints.
+// log is a process's output.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -34,7 +34,7 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// process is an engine that runs.
+// process is a running engine.
 type process struct {
 	*exec.Cmd
 	t    *testing.T
@@ -88,7 +88,7 @@ func (p *process) ends(s os.Signal) {
 	<-p.done
 }
 
-// output runs a command that is to end well, and returns what it prints.
+// output runs a command that must succeed, and returns its output.
 func (e *engine) output(args ...string) string {
 	e.t.Helper()
 	cmd := exec.Command(e.path, args...)
@@ -100,7 +100,7 @@ func (e *engine) output(args ...string) string {
 	return string(out)
 }
 
-// until waits for something.
+// until waits for a condition.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {

@@ -42,8 +42,8 @@ func newServer(t *testing.T, tls *files) *server {
 	return s
 }
 
-// freePort is an address that nobody listens at. It is below those that systems give to
-// connections, so that none has it when a server that was stopped is started again.
+// freePort returns an address where no process listens. The port is below those that systems give to connections, so that it
+// is still free when a stopped server restarts.
 func freePort(t *testing.T) string {
 	t.Helper()
 	var err error
