@@ -83,7 +83,7 @@ func TestMistakes(t *testing.T) {
 		set, says string
 		status    int
 	}{
-		{"model.heads=5", "model.hidden = 64 is not divisible by model.heads = 5", 78},
+		{"model.heads=5", "model.hidden = 64 is not a multiple of model.heads = 5", 78},
 		{"model.context=4", `ids, more than model.context = 4: set model.context to`, 1},
 		{"data.format=csv", "no training data is given", 78},
 		{"pipeline.layout=Ett|ttt|ttttt|ttttL", "pipeline.layout", 78},

@@ -37,9 +37,9 @@ func TestUnusable(t *testing.T) {
 		{"an empty file", []string{"data.train=" + empty}, []string{"data.train", "0 bytes"}, data.ErrEmpty},
 		{"an empty validation file", []string{"data.val=" + empty}, []string{"data.val:", "0 bytes"}, data.ErrEmpty},
 		{"shorter than a context", []string{"data.train=" + short, "data.val=testdata/troupe.txt"},
-			[]string{"data.train", "16 tokens", "takes 17"}, data.ErrTooShort},
-		{"validation shorter than a context", []string{"data.val=" + short}, []string{"data.val:", "16 tokens", "takes 17"}, data.ErrTooShort},
-		{"a tail shorter than a context", []string{"data.val_fraction=0.001"}, []string{"data.val_fraction", "13 tokens", "takes 17"},
+			[]string{"data.train", "16 tokens", "needs 17"}, data.ErrTooShort},
+		{"validation shorter than a context", []string{"data.val=" + short}, []string{"data.val:", "16 tokens", "needs 17"}, data.ErrTooShort},
+		{"a tail shorter than a context", []string{"data.val_fraction=0.001"}, []string{"data.val_fraction", "13 tokens", "needs 17"},
 			data.ErrTooShort},
 		{"no UTF-8", []string{"data.train=" + binaryText, "data.tokenizer=chars"}, []string{"data.train", binaryText, "byte 5", "0xe4"}, nil},
 		{"an odd number of bytes", []string{"data.train=" + odd, "data.format=uint16"}, []string{"data.train", odd, "1001 bytes"}, nil},
@@ -239,8 +239,8 @@ func TestDamaged(t *testing.T) {
 			result, events := testrun.Train(t, out)
 			warnings := testrun.EventsOf[troupe.WarningEvent](events)
 			if len(warnings) != 2 || !strings.Contains(warnings[0].Text, testrun.StepDir(out, 6)+": ") ||
-				!strings.HasSuffix(warnings[0].Text, "kept as "+testrun.StepDir(out, 6)+".damaged") ||
-				!strings.Contains(warnings[1].Text, "from step 3") || !strings.HasSuffix(warnings[1].Text, "kept as "+
+				!strings.HasSuffix(warnings[0].Text, "renamed to "+testrun.StepDir(out, 6)+".damaged") ||
+				!strings.Contains(warnings[1].Text, "from step 3") || !strings.HasSuffix(warnings[1].Text, "copied to "+
 				filepath.Join(out, "metrics.jsonl.superseded")) {
 				t.Errorf("warnings %v, want one that names step 6 and one that names step 3, and both what is kept", warnings)
 			}

@@ -285,7 +285,7 @@ func TestLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err = troupe.Start(t.Context(), cfg, troupe.Options{}); err == nil ||
-		!strings.Contains(err.Error(), `the label "y" has the shape [2 1] in each sample, and an mlp gives one class for a sample`) {
+		!strings.Contains(err.Error(), `the label "y" has the shape [2 1] in each sample, but an mlp predicts one class for a sample`) {
 		t.Errorf("labels of 3 dimensions: %v", err)
 	}
 }
