@@ -146,7 +146,7 @@ func TestHostileFiles(t *testing.T) {
 		says string // it has come to what is hostile
 	}{
 		{"a tokenizer's part", []string{"generate", "--from", replace("tokenizer.json", `"ByteLevel"`, quoted)},
-			"pre_tokenizer: unsupported tokenizer: the type"},
+			"pre_tokenizer: unsupported tokenizer: unknown type"},
 		{"a tokenizer's value", []string{"generate", "--from", replace("tokenizer.json", `"1.0"`, quoted)}, "tokenizer: version"},
 		{"a tokenizer's value in lines", []string{"generate", "--from", replace("tokenizer.json", `"1.0"`,
 			[]byte("{\n\"\u009b\u202e\x7f\":\n1}"))}, "tokenizer: version"},

@@ -107,7 +107,7 @@ func TestAuto(t *testing.T) {
 
 	device.SelfTestTime = time.Hour
 	says, kind := resolved(t, t.Context(), true)
-	if kind != device.CUDA || !strings.HasPrefix(says, "took cuda:0 (stand-in, cuda-sm_90-cublaslt-12.4 kernels) after a self-test of ") ||
+	if kind != device.CUDA || !strings.HasPrefix(says, "using cuda:0 (stand-in, cuda-sm_90-cublaslt-12.4 kernels) after a self-test of ") ||
 		!strings.Contains(says, " cases in ") {
 		t.Fatalf("%s, %q", kind, says)
 	}
@@ -214,7 +214,7 @@ func TestAutoRuns(t *testing.T) {
 	resolved(t, t.Context(), true)
 	want := train(t, "device.kind=cuda")
 	losses, info, warnings := trainIn(t, filepath.Join(t.TempDir(), "out"), "device.kind=auto")
-	if info.Device != "cuda" || !strings.HasPrefix(info.Auto, "took cuda:0 (stand-in") || len(warnings) != 0 {
+	if info.Device != "cuda" || !strings.HasPrefix(info.Auto, "using cuda:0 (stand-in") || len(warnings) != 0 {
 		t.Errorf("on %s, warnings %q: %s", info.Device, warnings, info.Auto)
 	}
 	for i := range want {

@@ -62,7 +62,7 @@ func TestGPUMemory(t *testing.T) {
 		t.Errorf("with enough memory: %v", err)
 	}
 	l.Memory(uintptr(took.DevicePeakBytes / 2))
-	if err := troupe.Check(cfg); !errors.Is(err, troupe.ErrMemory) || !strings.Contains(err.Error(), "the GPU, which has 0.0 GiB free") {
+	if err := troupe.Check(cfg); !errors.Is(err, troupe.ErrMemory) || !strings.Contains(err.Error(), "the GPU, but it has 0.0 GiB free") {
 		t.Errorf("with half of the memory: %v", err)
 	}
 }
