@@ -32,7 +32,7 @@ run: build ## train a Llama model on the source of Go's net packages in under 3 
 	$(ENGINE) tokenize --train --vocab 2048 --to $(DEMO)-tokenizer '$(GOROOT)/src/net/**/*.go'
 	@view=; [ ! -t 1 ] || view=--view; set -x; \
 	  GOROOT=$(GOROOT) $(ENGINE) run examples/go-source/config.toml $$view
-	$(ENGINE) generate --from $(DEMO) --prompt 'func (' --tokens 240 --temperature 0.7
+	$(ENGINE) generate --from $(DEMO) --prompt 'func (' --tokens 240 --temperature 0.8
 	@echo; echo "To see its pipeline and curves in a browser: $(ENGINE) ui runs"
 
 # Many tests wait for other processes: four packages at once keep 2 cores busy.

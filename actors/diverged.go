@@ -13,7 +13,7 @@ func (e *DivergedError) Error() string {
 	n := e.Last - e.First + 1
 	advice := "no checkpoint was written before them: start again with a lower optimizer.lr, or with an optimizer.clip_norm"
 	if e.Checkpoint > 0 {
-		advice = fmt.Sprintf("the last checkpoint before them is of step %d: resume from it with a lower optimizer.lr, or with an optimizer.clip_norm (use --from-step %d if there are newer checkpoints)", e.Checkpoint, e.Checkpoint)
+		advice = fmt.Sprintf("the last checkpoint before them is of step %d: start another run from it (model.from = its folder, another run.name) with a lower optimizer.lr, or with an optimizer.clip_norm", e.Checkpoint)
 	}
 	return fmt.Sprintf("training diverged: steps %d to %d were skipped, %d in a row, because the loss or the gradient was not finite (run.max_skipped_steps = %d); %s", e.First, e.Last, n, n, advice)
 }
