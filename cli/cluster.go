@@ -57,8 +57,8 @@ the workers, and keeps the runs' files: paths in a submitted config are paths on
 
 Connect. It prints the commands for workers and operators, and writes two join tokens to
 its folder (--dir): worker.token for workers, and operator.token for commands that start and
-stop runs. Keep both secret. A token is valid for 24 hours; the coordinator writes new ones
-in time. engine cluster token creates more. All connections are encrypted, and only
+stop runs. Keep both secret. They are valid for 24 hours; the coordinator replaces them before
+they expire. engine cluster token creates more. All connections are encrypted, and only
 processes with a certificate of this coordinator are served.
 
 Limits for submitted runs. Paths must be in the working directory, or in the folders of
@@ -97,7 +97,7 @@ See also: engine worker, engine run --cluster, engine cluster token, engine ps.`
 	f.StringVar(&o.DataListen, "data-address", "", "`HOST:PORT` on a second network, for tensors (default: the same as --listen)")
 	f.StringVar(&o.Dir, "dir", "",
 		"`folder` for certificates, tokens and the state of runs (default: $XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
-	f.Float64Var(&o.silenceS, "silence-s", 3, "`seconds` without a message after which a worker counts as failed")
+	f.Float64Var(&o.silenceS, "silence-s", 3, "`seconds` without a heartbeat after which a worker counts as failed")
 	f.Float64Var(&o.leaseS, "lease-s", 30,
 		"`seconds` without a coordinator after which workers release their ranks; a run's cluster.lease_s overrides it")
 	o.metrics.set(cmd)

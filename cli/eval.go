@@ -24,7 +24,7 @@ func (a *app) newEval() *cobra.Command {
 		Use:   "eval --from DIR",
 		Short: "Compute a trained model's loss on a text",
 		Long: `Compute a trained model's loss, perplexity and bits per byte on a text or on documents.
-Without --data it uses the validation data of the run that the model is from.
+Without --data it uses the validation data of the run that trained the model.
 
 The text is cut into windows of the model's context, and every token except the first is
 predicted once. The loss is the mean over the predicted tokens, in nats. Bits per byte is

@@ -82,7 +82,7 @@ See also: engine eval (loss), engine export (use the model in other programs).`,
 		"sample from the most likely tokens that together have this `share` of the probability, 0 to 1; 0: from all")
 	f.Float64Var(&o.MinP, "min-p", 0, "skip tokens less likely than this `share` of the most likely token's probability, 0 to 1")
 	f.Float64Var(&o.RepetitionPenalty, "repetition-penalty", 0,
-		"`number` to divide the logits of tokens by that are already in the text; 0 or 1: no penalty")
+		"`number` that divides the logits of tokens already in the text; 0 or 1: no penalty")
 	f.StringArrayVar(&o.Stop, "stop", nil, "stop before this `text`; repeatable")
 	f.BoolVar(&o.IgnoreEnd, "ignore-end", false, "continue after the model's end-of-text token")
 	f.IntVar(&o.Context, "context", 0, "most `tokens` that the model sees, prompt included (default: all its positions)")

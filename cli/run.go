@@ -47,7 +47,7 @@ func (a *app) newRun() *cobra.Command {
 
 Resume. If the run's output folder (run.out, default runs/NAME) holds a checkpoint,
 training resumes from it. You may change run.steps, the logging keys, the paths of the
-data, [pipeline], and [device] except its data types. Any other change is rejected with
+data, [pipeline], [parallel], and [device] except its types. Any other change is rejected with
 the key's name; choose another run.name to start a new run. A damaged checkpoint is
 renamed to ….damaged, and the run resumes from the one before it. An unreadable checkpoint
 stops the run before training starts; use --from-step to resume from an older one.
@@ -66,12 +66,12 @@ training.
 
 Stop. Ctrl-C (SIGINT, SIGTERM) finishes the step, writes a checkpoint and exits with
 status 75; a second Ctrl-C stops at once. A closed terminal (SIGHUP) or a closed output
-(engine run … | head) acts like the first Ctrl-C. SIGQUIT prints what every stage does and
+(engine run … | head) acts like the first Ctrl-C. SIGQUIT prints what every actor does and
 waits for. See engine help exit-codes.
 
 Cluster. With --cluster, the coordinator (engine cluster start) trains on its workers, and
-this command follows the run. Paths and environment variables in the config are then the
-coordinator's. Ctrl-C stops the run as above. If the terminal or the output is closed, the
+this command follows the run. Paths in the config are then the coordinator's (see engine
+cluster start). Ctrl-C stops the run as above. If the terminal or the output is closed, the
 run continues, and engine follow shows it again. engine run ignores $ENGINE_CLUSTER.
 
 See also: engine config check, engine plan, engine ckpt ls, engine generate, engine ui.`,

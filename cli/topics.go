@@ -28,8 +28,9 @@ For model.family = "mlp" or "stack", and for families that a custom program regi
              data.features name their keys.
 
 data.tokenizer is "bytes" (the default), "chars", or the path of a tokenizer.json or of a
-folder with one; write "./words" for the folder words in the working directory. Texts and
-documents may be compressed with gzip or zstd. A custom program can register more formats.
+folder with one; write "./words" for the folder words in the working directory. Texts,
+documents, csv, idx and jsonl files may be compressed with gzip or zstd. A custom program
+can register more formats.
 
 Examples:
 

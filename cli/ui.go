@@ -42,7 +42,7 @@ func (a *app) newUI() *cobra.Command {
 		Short: "Show runs in a browser",
 		Long: `Show runs in a browser: curves, also of several runs over each other, the pipeline of
 recorded steps, layer norms and samples. DIR is a run's folder, or a folder of such folders,
-such as runs. The page follows runs in progress, and new runs appear by themselves. The
+such as runs. The page follows runs in progress, and new runs appear automatically. The
 command only reads, and serves the page until Ctrl-C.
 
 Access. On loopback every user of this machine can read the page. With any other --listen

@@ -131,12 +131,12 @@ func (c *Config) resolveShape() {
 
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
-// Text reports whether the data are text or tokens, and not samples.
+// Text reports whether the data is text or tokens, and not samples.
 func (c *Config) Text() bool {
 	return c.Data.Format == "text" || c.IDBytes() > 0 || c.Documents()
 }
 
-// IDBytes returns the size of a token id in bytes, 2 or 4, if the data are token ids, else 0.
+// IDBytes returns the size of a token id in bytes, 2 or 4, if the data is token ids, else 0.
 func (c *Config) IDBytes() int {
 	switch c.Data.Format {
 	case "uint16":
@@ -147,7 +147,7 @@ func (c *Config) IDBytes() int {
 	return 0
 }
 
-// Documents reports whether the data are documents in JSON lines.
+// Documents reports whether the data is documents in JSON lines.
 func (c *Config) Documents() bool { return c.Data.Format == "documents" }
 
 // TokenizerPath returns data.tokenizer if it is a path, and "" if it is a name.

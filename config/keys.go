@@ -43,7 +43,7 @@ type Run struct {
 	Name string `toml:"name"`
 	// Output folder: checkpoints, metrics, events and samples. Default: runs/NAME, where NAME is run.name.
 	Out string `toml:"out"`
-	// Length of the run; a step is one update of the weights. A resumed run counts from its first step. Default: 1000.
+	// Length of the run; a step is one update of the weights. The steps before a resume count, too. Default: 1000.
 	Steps int `toml:"steps"`
 	// Seed of all random numbers. They choose the initial weights, the order of the data, and dropout. Default: 1.
 	Seed uint64 `toml:"seed"`
@@ -53,7 +53,7 @@ type Run struct {
 	Patience int `toml:"patience"`
 	// Batches in one validation, each of batch.sequences. Default: 20.
 	EvalBatches int `toml:"eval_batches"`
-	// Write a checkpoint every N steps; 0: only at the end. Default: 250.
+	// Write a checkpoint every N steps. The end of the run and each new lowest validation loss also write one; 0: only these. Default: 250.
 	CheckpointEvery int `toml:"checkpoint_every"`
 	// Keep the newest N checkpoints; 0: all. The checkpoint with the lowest validation loss is kept, too. Default: 3.
 	Keep int `toml:"keep"`
@@ -280,10 +280,10 @@ type Device struct {
 	Residual string `toml:"residual"`
 	// CPU threads; 0: one for each core. Default: 0.
 	Threads int `toml:"threads"`
-	// CPU kernels: "auto", or a path that engine doctor lists. Such are "amx", "avx512bf16", "avx512", "avx2" and "go".
+	// CPU kernels: "auto", or a name that engine doctor lists, such as "amx", "avx512bf16", "avx512", "avx2" or "go".
 	// Default: "auto".
 	Kernels string `toml:"kernels"`
-	// Memory that a rank may use; 0: what is free. It holds the rank's tensors and the copy for a checkpoint. Default: 0.0.
+	// Memory that a rank may use; 0: what is free. It covers the rank's tensors and the copy for a checkpoint. Default: 0.0.
 	MemoryGiB float64 `toml:"memory_gib"`
 	// Round the inputs of float32 products on a GPU to TensorFloat-32 (19 bits). Default: false.
 	TF32 bool `toml:"tf32"`

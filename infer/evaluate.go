@@ -57,7 +57,7 @@ type EvalResult struct {
 	// validation text.
 	Tokens  int64 `json:"tokens"`
 	Windows int   `json:"windows"`
-	// Documents counts what was cut or dropped; nil: the data are not documents, or joined
+	// Documents counts what was cut or dropped; nil: the data is not documents, or is joined
 	// texts, of which nothing is lost.
 	Documents *DocumentCounts `json:"documents,omitempty"`
 	// Warnings are about the data.
@@ -92,7 +92,7 @@ func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
 	}
 	if !m.Shape.Config.Language() {
 		if o.Format != "" {
-			return EvalResult{}, errors.Join(fmt.Errorf("%w: the format %q has no effect on this model: its data are read as in its run; leave it out", ErrOptions, o.Format), m.Close())
+			return EvalResult{}, errors.Join(fmt.Errorf("%w: the format %q has no effect on this model: its data is read in the format of its run; leave the format out", ErrOptions, o.Format), m.Close())
 		}
 		res, err := evaluateSamples(ctx, m, PredictOptions{ModelOptions: o.ModelOptions, Data: o.Data, Microbatch: max(o.Microbatch, 4)}, nil)
 		return res, errors.Join(err, m.Close())

@@ -62,7 +62,7 @@ type Field struct {
 	Names []string `json:",omitempty"`
 }
 
-// Language reports whether the family is a language model, whose data are tokens.
+// Language reports whether the family is a language model, whose data is tokens.
 func (c Config) Language() bool { return languageOf(c.Family) != nil }
 
 // Positions returns the number of positions that the weights support.

@@ -72,7 +72,7 @@ func NewModel(c Config) (*Model, error) {
 	return m, nil
 }
 
-// language reports whether the model is a language model, whose data are tokens.
+// language reports whether the model is a language model, whose data is tokens.
 func (m *Model) language() bool { return m.Config.Language() }
 
 // Symbols returns the sequence that a layout must cover.

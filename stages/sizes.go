@@ -116,7 +116,7 @@ func (m *Model) Shapes(samples int) ([]Shape, error) {
 	for _, name := range c.fields {
 		f, ok := fields[name]
 		if !ok {
-			return nil, errors.Join(fmt.Errorf("%w: a layer reads the field %q, which the data do not have", ErrModel, name), s.Close())
+			return nil, errors.Join(fmt.Errorf("%w: a layer reads the field %q, which the data does not have", ErrModel, name), s.Close())
 		}
 		mb.Fields = append(mb.Fields, f)
 	}

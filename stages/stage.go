@@ -149,7 +149,7 @@ type Microbatch struct {
 func (mb *Microbatch) headLater() bool { return mb.HeadLater && mb.Train }
 
 // NewStage allocates the parameters that the chunks use on a stream. Weights are undefined until
-// Initialise or Load. The error is ErrModel for chunks that don't fit the model or the options.
+// Load. The error is ErrModel for chunks that don't fit the model or the options.
 func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) (*Stage, error) {
 	m, err := m.shard(o.Tensor)
 	if err != nil {

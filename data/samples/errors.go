@@ -20,7 +20,7 @@ var (
 	// ErrShape: the shapes of fields do not match.
 	ErrShape = errors.New("shapes do not match")
 	// ErrPosition: a stream can't be opened at the required position.
-	ErrPosition = errors.New("position out of reach")
+	ErrPosition = errors.New("position out of range")
 	// ErrEnded: a stream has no more samples.
 	ErrEnded = errors.New("the data has ended")
 )

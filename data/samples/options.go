@@ -11,7 +11,7 @@ type Options struct {
 	// Format is "csv", "idx", "jsonl", or the name of a format that the program has registered
 	// (data.format).
 	Format string
-	// Files are read one after the other (data.train). Files compressed with gzip are decompressed.
+	// Files are read one after the other (data.train). Files compressed with gzip or zstd are decompressed.
 	Files []string
 	// Labels are the label files for IDX, one for each of Files (data.labels).
 	Labels []string
@@ -89,7 +89,7 @@ func (o Options) check() error {
 		return fmt.Errorf("%w: %s has no effect with data.format = %q: remove it", ErrOptions, unused[0], o.Format)
 	}
 	if len(o.Files) == 0 {
-		return fmt.Errorf("%w: there is no file to read", ErrOptions)
+		return fmt.Errorf("%w: there is no file to read: set data.train", ErrOptions)
 	}
 	if o.Label != "" && len(o.Targets) > 0 {
 		return fmt.Errorf("%w: data.label = %s is for classes, and data.targets = %s is for numbers to predict: set only one of them", ErrOptions,

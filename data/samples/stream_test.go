@@ -106,7 +106,7 @@ func TestStreamInOrder(t *testing.T) {
 		t.Errorf("opened %d times, %d samples kept", *times, len(s.kept))
 	}
 	_, err := s.Sample(5)
-	if want := "sample 5 of the stream: position out of reach: the stream is at sample 8198 and cannot be opened at sample 5, so this run cannot resume from a checkpoint: use a stream that can be opened at a position, or start a new run"; place(err, "-/-") != want || !errors.Is(err, ErrPosition) {
+	if want := "sample 5 of the stream: position out of range: the stream is at sample 8198 and cannot be opened at sample 5, so this run cannot resume from a checkpoint: use a stream that can be opened at a position, or start a new run"; place(err, "-/-") != want || !errors.Is(err, ErrPosition) {
 		t.Errorf("got %v", err)
 	}
 	s.mustBe(t, 2*limitStreamAhead+6) // it goes on
@@ -124,7 +124,7 @@ func TestStreamInOrder(t *testing.T) {
 // A run can't go on with a stream that has only its beginning.
 func TestStreamGoesOn(t *testing.T) {
 	s, _, _ := source(t, 100, 0, false)
-	want := "position out of reach: the stream is at sample 0 and cannot be opened at sample 7, so this run cannot resume from a checkpoint: use a stream that can be opened at a position, or start a new run"
+	want := "position out of range: the stream is at sample 0 and cannot be opened at sample 7, so this run cannot resume from a checkpoint: use a stream that can be opened at a position, or start a new run"
 	if err := s.Start(7); place(err, "-/-") != want || !errors.Is(err, ErrPosition) || s.Seekable() {
 		t.Errorf("got %v", err)
 	}

@@ -5,7 +5,7 @@
 //	go run ./examples/gorgonia-mlp plan examples/gorgonia-mlp/config.toml
 //	go run ./examples/gorgonia-mlp predict --from runs/gorgonia-mlp
 //
-// Its data, examples/digits, are real and ship with the project: 1,797 images of 8×8 pixels, in
+// Its data, examples/digits, is real and ships with the project: 1,797 images of 8×8 pixels, in
 // text files that a reader can look at. (MNIST has twelve megabytes.)
 package main
 

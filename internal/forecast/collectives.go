@@ -310,7 +310,7 @@ func undivided(b *plan.Plan) (*plan.Plan, error) {
 	}
 	whole, err := plan.NewOf(&cfg, b.Model().Config, table)
 	if err != nil {
-		return nil, fmt.Errorf("the layers as they are on one rank: %w", err)
+		return nil, fmt.Errorf("plan the layers without groups, as one rank would hold them: %w", err)
 	}
 	return whole, nil
 }

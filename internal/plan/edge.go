@@ -1,6 +1,6 @@
 package plan
 
-// checkEdge rejects a layout in which stages other than the first one read data: with cluster.edge the data stay on its host.
+// checkEdge rejects a layout in which stages other than the first one read data: with cluster.edge the data stays on its host.
 func (p *Plan) checkEdge() error {
 	c := p.cfg
 	if !c.Cluster.Edge {
@@ -10,7 +10,7 @@ func (p *Plan) checkEdge() error {
 		for _, chunk := range chunks {
 			if stage > 0 && p.model.ReadsData(chunk) {
 				return c.Errorf("cluster.edge",
-					"chunk %d (%s) on stage %d reads data, but the data stay on stage 0; use schedule u-shape, which has the first and last chunk on stage 0, and a layout with such layers in these two chunks",
+					"chunk %d (%s) on stage %d reads data, but the data stays on stage 0; use schedule u-shape, which has the first and last chunk on stage 0, and a layout with such layers in these two chunks",
 					chunk.Chunk, string(p.layout.Chunks[chunk.Chunk]), stage)
 			}
 		}

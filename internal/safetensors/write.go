@@ -75,7 +75,7 @@ func Prepare(metadata map[string]string, tensors []Tensor) (*Prepared, error) {
 	prefixed := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	prefixed = append(prefixed, header...)
 	if dataBytes > math.MaxInt64-int64(len(prefixed)) {
-		return nil, fmt.Errorf("the data have %d bytes: a file must have less than 2^63", dataBytes)
+		return nil, fmt.Errorf("the data has %d bytes: a file must have fewer than 2^63", dataBytes)
 	}
 	return &Prepared{header: prefixed, tensors: tensors, size: int64(len(prefixed)) + dataBytes}, nil
 }

@@ -62,14 +62,14 @@ func (m Model) reading(o EvalOptions, cfg *config.Config) (r reading, err error)
 	switch f := o.Format; {
 	case f == "":
 	case len(o.Data) == 0 && f != r.format:
-		return r, fmt.Errorf("%w: the format is %q, but the run's data are %q; name files of that format, or leave the format out",
+		return r, fmt.Errorf("%w: the format is %q, but the run's data has the format %q; name files of that format, or leave the format out",
 			plan.ErrOptions, f,
 			r.format)
 	default:
 		r.format, r.idBytes = f, (&config.Config{Data: config.Data{Format: f}}).IDBytes()
 	}
 	if o.TooLong != "" && !r.documents() {
-		return r, fmt.Errorf("%w: too_long (%s) is only for the format documents, but the data are %q; leave it out, or set the format to documents", plan.ErrOptions, o.TooLong, r.format)
+		return r, fmt.Errorf("%w: too_long (%s) is only for the format documents, but the format is %q; leave too_long out, or set the format to documents", plan.ErrOptions, o.TooLong, r.format)
 	}
 	r.tooLong, r.vocab, r.context = o.TooLong, m.Config.Vocab, o.Context
 	if r.tooLong == "" {

@@ -24,7 +24,7 @@ type Comparison struct {
 	Out    string // the run's folder
 	Accept bool   // the user accepts new data
 
-	Validation bool // the validation data have changed
+	Validation bool // the validation data has changed
 	changes    []string
 }
 
@@ -49,7 +49,7 @@ func (n *Comparison) Check(key string, is data.Identity) error {
 	return nil
 }
 
-// Decision returns the user's decision to accept new data; nil: the data have not changed.
+// Decision returns the user's decision to accept new data; nil: the data has not changed.
 func (n *Comparison) Decision(step int64) *trainstate.Decision {
 	if len(n.changes) == 0 {
 		return nil

@@ -158,7 +158,7 @@ type sampleSource struct {
 	val       []int    // samples to validate on
 }
 
-var errNoTokens = errors.New("the data have no tokens")
+var errNoTokens = errors.New("the data has no tokens")
 
 func (s *sampleSource) Train(int64, int, []int32, []int32) error { return errNoTokens }
 func (s *sampleSource) EvalFill(int, []int32, []int32) error     { return errNoTokens }
@@ -203,7 +203,7 @@ func (s *sampleSource) named(all []tensorops.Array, names []string, err error) (
 	for _, name := range names {
 		i := slices.Index(s.names, name)
 		if i < 0 {
-			return nil, fmt.Errorf("%w: the data have no field %q; their fields are %q", stages.ErrInput, name, s.names)
+			return nil, fmt.Errorf("%w: the data has no field %q; its fields are %q", stages.ErrInput, name, s.names)
 		}
 		picked = append(picked, all[i])
 	}
