@@ -19,7 +19,7 @@ func TestOptions(t *testing.T) {
 		want string
 	}{
 		{"format", Options{Format: "parquet"}, `wrong data options: data.format is "parquet": it must be one of csv, idx, jsonl, memory, river`},
-		{"no files", Options{Format: "csv"}, "wrong data options: there is no file to read"},
+		{"no files", Options{Format: "csv"}, "wrong data options: there is no file to read: set data.train"},
 		{"unused", Options{Format: "csv", Labels: []string{"a"}},
 			`wrong data options: data.labels has no effect with data.format = "csv": remove it`},
 		{"header", Options{Format: "jsonl", Header: true, Separator: ";"},
