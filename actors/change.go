@@ -157,8 +157,7 @@ func (a *schedulerActor) stopsAt(step int64) error {
 	switch {
 	case step <= a.state.Step:
 		return fmt.Errorf("%w: step %d has already ended (%d steps have): give a later step, or none to stop as soon as possible", event.ErrStep,
-			step,
-			a.state.Step)
+			step, a.state.Step)
 	case step > a.spec.Steps:
 		return fmt.Errorf("%w: the run ends with step %d, before step %d", event.ErrStep, a.spec.Steps, step)
 	}

@@ -119,7 +119,7 @@ func TestSharedFolder(t *testing.T) {
 							saw++
 						}
 					}
-					if e.Kind == "log" && strings.Contains(e.Text, "can't write its part") {
+					if e.Kind == "log" && strings.Contains(e.Text, "cannot write its part") {
 						t.Errorf("%v", e)
 					}
 				}
@@ -155,7 +155,7 @@ func TestDeniedFolder(t *testing.T) {
 	events, _ := g.line.from(0)
 	said := 0
 	for _, e := range events {
-		if e.Kind == "log" && strings.Contains(e.Text, "can't write its part") {
+		if e.Kind == "log" && strings.Contains(e.Text, "cannot write its part") {
 			said++
 		}
 	}

@@ -239,7 +239,7 @@ func TestRateAfterRollback(t *testing.T) {
 			t.Fatalf("step %d has the rate %g", e.Step, e.Rate)
 		}
 		warned = warned || e.Kind == "warning" && strings.Contains(e.Text, "the learning rate 1e-05 from step ") &&
-			strings.Contains(e.Text, "cancels 0.009")
+			strings.Contains(e.Text, "cancels an earlier change to 0.009")
 	}
 	if !warned {
 		t.Error("nothing is said of the older rate")

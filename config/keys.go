@@ -280,7 +280,7 @@ type Device struct {
 	Residual string `toml:"residual"`
 	// CPU threads; 0: one for each core. Default: 0.
 	Threads int `toml:"threads"`
-	// CPU kernels: "auto", or a name that engine doctor lists, such as "amx", "avx512bf16", "avx512", "avx2" or "go".
+	// CPU kernels: "auto", or a name that engine doctor lists, such as "avx512", "avx2" or "go".
 	// Default: "auto".
 	Kernels string `toml:"kernels"`
 	// Memory that a rank may use; 0: what is free. It covers the rank's tensors and the copy for a checkpoint. Default: 0.0.

@@ -209,12 +209,12 @@ func TestForeignMessages(t *testing.T) {
 		"no attempt":               {to, credit(&wire.Header{}), "not attached"},
 		"no header":                {to, credit(nil), "not attached"},
 		"no message":               {to, nil, "not attached"},
-		"another run":              {to, credit(&wire.Header{Run: other[:], Attempt: c.id[:]}), "at run"},
-		"no kind":                  {to, &wire.Message{Header: header}, "at a stage"},
-		"the wrong direction":      {to, done, "at a stage"},
+		"another run":              {to, credit(&wire.Header{Run: other[:], Attempt: c.id[:]}), "it belongs to attempt"},
+		"no kind":                  {to, &wire.Message{Header: header}, "a stage does not take"},
+		"the wrong direction":      {to, done, "a stage does not take"},
 		"nobody":                   {c.supervisor + "/nobody", credit(header), "no such actor"},
 		"no target":                {"", credit(header), "target"},
-		"a tensor without numbers": {to, &wire.Message{Header: header, Kind: &wire.Message_Transfer{Transfer: &wire.Transfer{}}}, "at a stage"},
+		"a tensor without numbers": {to, &wire.Message{Header: header, Kind: &wire.Message_Transfer{Transfer: &wire.Transfer{}}}, "a stage does not take"},
 	}
 	for id := range foreign {
 		control["target "+id] = struct {

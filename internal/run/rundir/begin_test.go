@@ -203,9 +203,9 @@ func TestStartCutShort(t *testing.T) {
 		{"the copy of the metrics", failing{create: ".tmp-metrics.jsonl.superseded", err: syscall.ENOSPC}, true,
 			[]string{"keep a copy of ", "metrics.jsonl"}},
 		{"the cut of the metrics", failing{create: ".tmp-metrics.jsonl", err: syscall.ENOSPC}, false, append(aside, "metrics.jsonl.superseded")},
-		{"the configuration", failing{create: ".tmp-config.toml", err: syscall.ENOSPC}, false, append(aside, "writing ", "config.toml")},
+		{"the configuration", failing{create: ".tmp-config.toml", err: syscall.ENOSPC}, false, append(aside, "write ", "config.toml")},
 		{"a checkpoint that may not be renamed", failing{rename: "checkpoints/step-*", err: syscall.EACCES}, true,
-			[]string{"setting ", "step-00000006 aside"}},
+			[]string{"rename ", "step-00000006: "}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := trained(t)

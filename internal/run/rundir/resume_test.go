@@ -113,7 +113,7 @@ func TestNewerVersion(t *testing.T) {
 	manifest := filepath.Join(stepDir(out, 6), "manifest.json")
 	whole := read(t, manifest)
 	write(t, manifest, strings.Replace(whole, `"format_version": 1`, `"format_version": 2`, 1))
-	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, "manifest.json", "version 2, this program knows 1", "newer",
+	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, "manifest.json", "version 2, but this program knows only 1", "newer",
 		"--from-step (steps [3])")
 	write(t, manifest, whole)
 	goesOn(t, newConfig(t, out), 0, 6)
