@@ -147,7 +147,7 @@ func (l *Layout) checkMTP(s LayoutSpec) error {
 	}
 	rank := s.Placement.Rank(home, s.Ranks)
 	if rank == 0 {
-		return fmt.Errorf("chunk %d, on rank 0, holds m: move it to another rank; rank 0 cannot hold m", home)
+		return fmt.Errorf("chunk %d, on rank 0, holds m: rank 0 cannot hold m, so move it to another rank", home)
 	}
 	for later := home + 1; later < len(l.Chunks); later++ {
 		if s.Placement.Rank(later, s.Ranks) == rank {

@@ -102,7 +102,7 @@ func TestDocumentFaults(t *testing.T) {
 		"a list":           {`["a"]`, "", "row 1"},
 		"no UTF-8":         {"{\"text\": \"\xff\"}", "", "UTF-8"},
 		"no template":      {`{"messages": [{"role": "user", "content": "a"}]}`, "", "no chat template"},
-		"a very long line": {long, "", "more than 67108864"},
+		"a very long line": {long, "", "the limit is 67108864"},
 		"empty":            {"\n\n", "", "the files have no documents"},
 		"one":              {`{"prompt": "a", "completion": "b"}`, "", "1 documents leaves 0"},
 		"too long": {strings.Repeat(`{"prompt": "a", "completion": "`+strings.Repeat("b", 30)+"\"}\n", 20), "data.too_long=refuse",

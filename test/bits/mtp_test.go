@@ -171,7 +171,7 @@ func TestMTPUnusable(t *testing.T) {
 	}{
 		{"no m", []string{"model.mtp_layers=1", "pipeline.stages=2", "pipeline.layout=Ett|ttL"}, []string{"0 m", "1 multi-token"}},
 		{"m on rank 0", []string{"model.mtp_layers=1", "pipeline.stages=2", "pipeline.chunks=2", "pipeline.layout=Ett|tt|m|L"},
-			[]string{"rank 0 holds no m"}},
+			[]string{"rank 0 cannot hold m"}},
 		{"m of another model", []string{"pipeline.stages=2", "pipeline.layout=Ett|ttmL"}, []string{"1 m", "0 multi-token"}},
 		{"other layers than the checkpoint's", []string{"model.mtp_layers=1", "model.from=" + testrun.Trained(t)},
 			[]string{"model.mtp_layers", "has 0"}},

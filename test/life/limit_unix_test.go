@@ -40,9 +40,9 @@ func TestFullDisk(t *testing.T) {
 		file  string // the first one for which there is no room
 		error string
 	}{
-		{"config.toml", "writing "},
+		{"config.toml", "write "},
 		{"metrics.jsonl", "metrics of step 12: "},
-		{"checkpoints/step-00000012/optimizer.safetensors", "checkpoint of step 12: writing "},
+		{"checkpoints/step-00000012/optimizer.safetensors", "checkpoint of step 12: write "},
 	} {
 		t.Run(filepath.Base(tt.file), func(t *testing.T) {
 			info, err := os.Stat(filepath.Join(want, tt.file))

@@ -57,7 +57,7 @@ func TestLogRefused(t *testing.T) {
 	}
 	var steps Steps
 	steps.Name = func(uint64) string { return "new" }
-	if err := steps.Take(gelu(1)); err == nil || !strings.Contains(err.Error(), "say there what it reads and writes") {
+	if err := steps.Take(gelu(1)); err == nil || !strings.Contains(err.Error(), "add what it reads and writes") {
 		t.Errorf("a kernel that is not in the table: %v", err)
 	}
 }
