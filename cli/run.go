@@ -47,8 +47,9 @@ func (a *app) newRun() *cobra.Command {
 
 Resume. If the run's output folder (run.out, default runs/NAME) holds a checkpoint,
 training resumes from it. You may change run.steps, the logging keys, the paths of the
-data, [pipeline], [parallel], and [device] except its types. Any other change is rejected with
-the key's name; choose another run.name to start a new run. A damaged checkpoint is
+data, [pipeline] except wire_dtype, [parallel], [device] except its types, [cluster] and
+[telemetry]; docs/config.md lists all. Any other change is rejected with the key's name;
+choose another run.name to start a new run. A damaged checkpoint is
 renamed to ….damaged, and the run resumes from the one before it. An unreadable checkpoint
 stops the run before training starts; use --from-step to resume from an older one.
 

@@ -17,7 +17,7 @@ func TestRegistered(t *testing.T) {
 		not  string
 	}{
 		{"nothing", nil, []string{"has not registered schedule mine, schedule ours; the coordinator's has"},
-			"which the coordinator's has not"},
+			"; the coordinator's has not"},
 		{"other", []string{"ours", "theirs"}, []string{"has not registered schedule mine; the coordinator's has",
 			"has registered schedule theirs; the coordinator's has not"}, ""},
 		{"more", []string{"mine", "ours", "theirs"}, []string{"has registered schedule theirs; the coordinator's has not"},

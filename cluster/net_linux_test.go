@@ -230,7 +230,7 @@ func (n *network) saidWhy(t *testing.T, restart event) {
 	var warned, stall event
 	for _, e := range events[:slices.IndexFunc(events, func(e event) bool { return e.Kind == "restart" })] {
 		switch {
-		case e.Kind == "warning" && strings.Contains(e.Text, "could not reach worker-") && warned.Kind == "":
+		case e.Kind == "warning" && strings.Contains(e.Text, "has not reached worker-") && warned.Kind == "":
 			warned = e
 		case e.Kind == "stall" && stall.Kind == "":
 			stall = e

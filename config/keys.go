@@ -90,7 +90,8 @@ type Model struct {
 	HeadDim int `toml:"head_dim"`
 	// Sliding window of attention, in positions including the query's own; 0: none. For mistral, qwen2 and qwen3. Default: 0.
 	Window int `toml:"window"`
-	// Width inside the feed-forward layers. Default: 4 × model.hidden for gpt2, else 8/3 × model.hidden, rounded up to a multiple of 32.
+	// Width inside the feed-forward layers. Default: 8/3 × model.hidden, rounded up to a multiple of 32, for
+	// families with rotary positions; else 4 × model.hidden.
 	FFN int `toml:"ffn"`
 	// Tokens in a sequence. Default: 128; 1 if the data has no tokens.
 	Context int `toml:"context"`
@@ -227,7 +228,7 @@ type Pipeline struct {
 	// Last N microbatches whose weight gradients the last stage computes at the end of the step. Default: 0.
 	DeferWeights int `toml:"defer_weights"`
 	// Start the next step before the gradient norm is known, and roll back if needed. Default: true if each rank has a device of its
-	// own and the schedule is zb-v, or zb-h2 with untied embeddings; else false.
+	// own and the schedule is zb-v, or zb-h2 with untied embeddings, without tensor or context groups and ZeRO-3; else false.
 	PostValidation bool `toml:"post_validation"`
 	// Which layers each chunk has, such as "Ett|ttL". Default: "", which balances the chunks by their cost.
 	Layout string `toml:"layout"`

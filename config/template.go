@@ -10,7 +10,7 @@ const templateHead = `# A run of Troupe. Check this file with "engine config che
 # "engine run FILE". To override a key for one run, add --set section.key=value.
 #
 # Keys that are commented out show their defaults. In paths, ${VAR} is an environment
-# variable, and ${VAR:-text} uses text if the variable is unset. Relative paths are
+# variable, and ${VAR:-text} uses text if the variable is unset or empty. Relative paths are
 # relative to the working directory. docs/config.md describes every key.
 `
 

@@ -3,6 +3,7 @@ package infer
 import (
 	"fmt"
 
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/run/trained"
 )
 
@@ -61,7 +62,7 @@ func (w *textWindow) begin(prompt []int32) []int32 {
 // move returns the tokens from which the text continues when the window is full.
 func (w *textWindow) move(sequence []int32) []int32 {
 	if w.report.WindowMoves++; w.report.WindowMoves == 1 {
-		w.warn(fmt.Sprintf("the context of %d tokens is full after %d generated tokens: the model continues from the last %d and no longer sees the tokens before them. Generate fewer tokens%s", w.size, w.report.Tokens, w.half, w.more()))
+		w.warn(fmt.Sprintf("the context of %d tokens is full after %s: the model continues from the last %d and no longer sees the tokens before them. Generate fewer tokens%s", w.size, words.Plural(w.report.Tokens, "generated token"), w.half, w.more()))
 	}
 	return tail(sequence, w.half)
 }

@@ -33,7 +33,7 @@ func (q *asking) check() error {
 	case len(q.Prompt) > limitPromptBytes:
 		return fmt.Errorf("%w: the prompt has %d bytes, the limit is %d", errBad, len(q.Prompt), limitPromptBytes)
 	case q.MaxSteps < 0, q.MaxAgeS != nil && !(*q.MaxAgeS >= 0 && *q.MaxAgeS < 1e6):
-		return fmt.Errorf("%w: max_steps must be 0 or more, and max_age_s from 0 to 1e6", errBad)
+		return fmt.Errorf("%w: max_steps must be 0 or more, and max_age_s 0 or more and below 1e6", errBad)
 	}
 	return nil
 }

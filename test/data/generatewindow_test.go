@@ -67,7 +67,7 @@ func TestGenerateReportsCuts(t *testing.T) {
 		{"the prompt is cut", 16, 1, troupe.GenerateReport{Context: 16, PromptTokens: 39, PromptCut: 23, Tokens: 1},
 			[]string{"39 tokens, but the context has 16: the model does not see the first 23"}},
 		{"both", 16, 30, troupe.GenerateReport{Context: 16, PromptTokens: 39, PromptCut: 23, Tokens: 30, WindowMoves: 4},
-			[]string{"first 23", "16 tokens is full after 1 generated tokens"}},
+			[]string{"first 23", "16 tokens is full after 1 generated token"}},
 		{"the window moves", 40, 4, troupe.GenerateReport{Context: 40, PromptTokens: 39, Tokens: 4, WindowMoves: 1},
 			[]string{"40 tokens is full after 2 generated tokens"}},
 		{"as long as the prompt", 39, 1, troupe.GenerateReport{Context: 39, PromptTokens: 39, Tokens: 1}, nil},
