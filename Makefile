@@ -26,10 +26,9 @@ build: ## build the binary, bin/engine
 
 DEMO := runs/go-source
 .PHONY: run
-run: build ## train a Llama model on the source of Go's net packages in 2 to 4 minutes, and let it write Go
+run: build ## train a Llama model on the source of Go's net packages in 2 to 4 minutes, and let it write Go; after Ctrl-C, make run resumes
 	@echo "Training takes about 2 minutes on 2 cores with AVX-512, and about 4 with AVX2."
-	@rm -rf $(DEMO) $(DEMO)-tokenizer
-	$(ENGINE) tokenize --train --vocab 2048 --to $(DEMO)-tokenizer '$(GOROOT)/src/net/**/*.go'
+	[ -d $(DEMO)-tokenizer ] || $(ENGINE) tokenize --train --vocab 2048 --to $(DEMO)-tokenizer '$(GOROOT)/src/net/**/*.go'
 	@view=; [ ! -t 1 ] || view=--view; set -x; \
 	  GOROOT=$(GOROOT) $(ENGINE) run examples/go-source/config.toml $$view
 	$(ENGINE) generate --from $(DEMO) --prompt 'func (' --tokens 240 --temperature 0.8
