@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
@@ -139,7 +140,11 @@ func (s *Store) At(step int) (*Checkpoint, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("%s: %w of step %d: there are checkpoints of steps %d", s.path("."), ErrNone, step, all)
+		if len(all) == 0 {
+			return nil, fmt.Errorf("%s: %w of step %d: the folder has no checkpoints", s.path("."), ErrNone, step)
+		}
+		return nil, fmt.Errorf("%s: %w of step %d: there are checkpoints of steps %s; choose one of these",
+			s.path("."), ErrNone, step, words.Numbers(all))
 	}
 	c, _, err := s.first(entries)
 	return c, err

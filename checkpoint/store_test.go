@@ -298,7 +298,7 @@ func TestAt(t *testing.T) {
 	checkContent(t, c, content(200, ""))
 	must(t, c.Close())
 	if _, err := s.At(150); !errors.Is(err, checkpoint.ErrNone) || !strings.Contains(err.Error(),
-		"of step 150: there are checkpoints of steps [100 200 300]") {
+		"of step 150: there are checkpoints of steps 100, 200, 300; choose one of these") {
 		t.Errorf("no such step: %v", err)
 	}
 	must(t, os.Truncate(filepath.Join(stepDir(out, 200), "trainer.json"), 3))

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 func (a *app) newCkpt() *cobra.Command {
@@ -48,7 +49,7 @@ See also: engine ckpt verify (reads every byte), engine run --from-step.`,
 		RunE: a.work(func(_ *cobra.Command, args []string) error {
 			list, err := listCheckpoints(args[0])
 			if err != nil {
-				return &troupe.SetupError{Err: err}
+				return &troupe.SetupError{Err: folder.Missing(err, "DIR", "folder", args[0])}
 			}
 			if asJSON {
 				return a.json(list)
@@ -130,7 +131,7 @@ func (a *app) verify(path string, asJSON bool) error {
 	}
 	switch {
 	case err != nil && all == 0:
-		return &troupe.SetupError{Err: err}
+		return &troupe.SetupError{Err: folder.Missing(err, "DIR", "folder", path)}
 	case err != nil:
 		return err
 	case bad > 0:

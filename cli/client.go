@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // Environment variables of the commands that send requests to a coordinator.
@@ -81,9 +82,9 @@ func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
 	if o.certFile != "" && (o.tokenFile == "" || !exists(o.tokenFile)) && exists(o.certFile) {
 		return cluster.NewClient(ctx, cfg)
 	}
-	path := o.tokenFile
+	path, where := o.tokenFile, "--token-file"
 	if path == "" {
-		path = os.Getenv(envTokenFile)
+		path, where = os.Getenv(envTokenFile), envTokenFile
 	}
 	if path == "" {
 		if noDir != nil {
@@ -97,7 +98,7 @@ func (o *clientFlags) connect(ctx context.Context) (*cluster.Client, error) {
 	}
 	var err error
 	if cfg.Token, err = cluster.ReadTokenFile(path); err != nil {
-		return nil, err
+		return nil, folder.Missing(err, where, "file", path)
 	}
 	return cluster.NewClient(ctx, cfg)
 }

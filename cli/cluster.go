@@ -199,7 +199,7 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	o.Logger = a.logger(slog.LevelInfo)
 	export, err := a.openExports(o.metrics.address, o.metrics.insecure)
 	if err != nil {
-		return err
+		return busy(err, "--metrics")
 	}
 	export.submitted = true
 	export.sayNotes()
@@ -214,7 +214,7 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	}
 	c, err := cluster.NewCoordinator(o.Config)
 	if err != nil {
-		return err
+		return busyNode(err, o.DataListen)
 	}
 	if err := writeTokens(c, o.Dir); err != nil {
 		c.Close()

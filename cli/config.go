@@ -22,7 +22,7 @@ func loadConfig(path string, sets []string) (*config.Config, error) {
 	}
 	cfg, err := config.Load(path, sets, os.LookupEnv)
 	if err != nil {
-		return nil, &troupe.SetupError{Err: err}
+		return nil, &troupe.SetupError{Err: missingConfig(err, path)}
 	}
 	return cfg, nil
 }

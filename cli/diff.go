@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/show/report"
 	"github.com/troupe-ml/troupe/telemetry"
 )
@@ -42,7 +43,7 @@ See also: engine report, engine ui (draws several runs over each other).`,
 		RunE: a.work(func(_ *cobra.Command, args []string) error {
 			one, errA := report.Read(args[0])
 			two, errB := report.Read(args[1])
-			if err := errors.Join(errA, errB); err != nil {
+			if err := errors.Join(folder.Missing(errA, "A", "folder", args[0]), folder.Missing(errB, "B", "folder", args[1])); err != nil {
 				return &troupe.SetupError{Err: err}
 			}
 			d := report.Compare(one, two)

@@ -50,6 +50,7 @@ See also: engine help formats, engine predict (models of samples), engine genera
 				return err
 			}
 			res, err := troupe.Evaluate(cmd.Context(), o)
+			err = missingModel(err, o.From)
 			for _, text := range res.Warnings {
 				a.warn(text)
 			}

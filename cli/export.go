@@ -43,7 +43,7 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 			}
 			e, err := troupe.Export(cmd.Context(), o)
 			if err != nil {
-				return err
+				return existing(missingModel(err, o.From), "--to", "folder", o.To)
 			}
 			for _, text := range e.Warnings {
 				a.warn(text)

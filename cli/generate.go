@@ -62,9 +62,9 @@ See also: engine eval (loss), engine export (use the model in other programs).`,
 			}
 			o.Warn = a.warn
 			if t.chat || t.messages != "" {
-				return a.talk(cmd.Context(), o, t, cmd.Flags().Changed("prompt"))
+				return missingModel(a.talk(cmd.Context(), o, t, cmd.Flags().Changed("prompt")), o.From)
 			}
-			return a.continueText(cmd.Context(), o, t.asJSON)
+			return missingModel(a.continueText(cmd.Context(), o, t.asJSON), o.From)
 		}),
 	}
 	modelFlags(cmd, &o.ModelOptions)

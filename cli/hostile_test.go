@@ -214,7 +214,7 @@ func TestHostileFiles(t *testing.T) {
 		{"a run's folder as JSON", []string{"ckpt", "verify", "--json", hostile}, `"intact":true`},
 		{"a run's folder, listed", []string{"ckpt", "ls", "--json", hostile}, `"dir":"`},
 		{"a run's folder, evaluated", []string{"eval", "--from", hostile}, "perplexity"},
-		{"a folder that is not there", []string{"ckpt", "verify", "no" + hostile}, "no such file"},
+		{"a folder that is not there", []string{"ckpt", "verify", "no" + hostile}, "does not exist"},
 		{"a flag", []string{"run", "--" + hostile}, "unknown flag"},
 		{"an argument", []string{"run", "tiny.toml", hostile}, "unexpected argument"},
 	} {

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 func (a *app) newInit() *cobra.Command {
@@ -49,11 +49,8 @@ See also: engine config check, engine run, engine help formats.`,
 // writeNew writes a file. It fails if the file exists.
 func writeNew(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists already; choose another file name", path)
-	}
 	if err != nil {
-		return err
+		return folder.Missing(existing(err, "FILE", "file", path), "FILE", "folder", filepath.Dir(path))
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err != nil {

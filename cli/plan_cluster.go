@@ -33,7 +33,7 @@ func (a *app) planCluster(ctx context.Context, cmd *cobra.Command, path string, 
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return &troupe.SetupError{Err: fmt.Errorf("read the config: %w", err)}
+		return &troupe.SetupError{Err: missingConfig(fmt.Errorf("read the config: %w", err), path)}
 	}
 	if len(text) > config.MaxFileBytes {
 		return &troupe.SetupError{Err: fmt.Errorf("%s: %d bytes, the limit is %d", path, len(text), config.MaxFileBytes)}

@@ -44,7 +44,7 @@ See also: engine ui (live), engine diff (compares two runs).`,
 			}
 			run, err := report.Read(args[0])
 			if err != nil {
-				return &troupe.SetupError{Err: err}
+				return &troupe.SetupError{Err: folder.Missing(err, "DIR", "folder", args[0])}
 			}
 			write := func(w io.Writer) error { return report.Page(w, run) }
 			if to == "-" {

@@ -157,7 +157,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	}
 	export, err := a.openExports(cfg.Telemetry.Metrics, cfg.Telemetry.MetricsInsecure)
 	if err != nil {
-		return err
+		return busy(err, "--metrics or telemetry.metrics")
 	}
 	if export.server != nil && !o.quiet {
 		say(a.err, "metrics are at %s", export.server.URL())

@@ -63,7 +63,7 @@ func readConfig(path string) ([]byte, error) {
 		err = fmt.Errorf("%s is larger than the limit of %d bytes", path, config.MaxFileBytes)
 	}
 	if err != nil {
-		return nil, &troupe.SetupError{Err: fmt.Errorf("read the config: %w", err)}
+		return nil, &troupe.SetupError{Err: missingConfig(fmt.Errorf("read the config: %w", err), path)}
 	}
 	return text, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/telemetry/tensorboard"
 )
 
@@ -33,6 +34,8 @@ See also: engine ui, engine report.`,
 		RunE: a.work(func(_ *cobra.Command, args []string) error {
 			e, err := tensorboard.Export(args[0], to)
 			switch {
+			case errors.Is(err, fs.ErrNotExist) && !exists(args[0]):
+				return usagef("%w", folder.Missing(err, "RUN", "folder", args[0]))
 			case errors.Is(err, fs.ErrNotExist):
 				return usagef("%w: give a run's folder", err)
 			case errors.Is(err, tensorboard.ErrFolder), errors.Is(err, tensorboard.ErrNoRecords):

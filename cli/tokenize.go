@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
@@ -154,7 +155,7 @@ func (o tokenizeFlags) check(cmd *cobra.Command, args []string) error {
 func openTokenizer(from string) (tokenizer.Tokenizer, error) {
 	info, err := os.Stat(from)
 	if err != nil {
-		return nil, fmt.Errorf("--from: %w", err)
+		return nil, folder.Missing(fmt.Errorf("--from: %w", err), "--from", "file or folder", from)
 	}
 	file := from
 	if info.IsDir() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/show/draw"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -58,6 +59,9 @@ func (a *app) trace(run string, number int, d drawing) error {
 	path := filepath.Join(run, rundir.TraceFile)
 	t, _, err := telemetry.ReadTrace(path, number)
 	if errors.Is(err, fs.ErrNotExist) {
+		if !exists(run) {
+			return usagef("%w", folder.Missing(err, "RUN", "folder", run))
+		}
 		return usagef("%s: no such file; to record steps, run with --set run.trace_every=100", path)
 	}
 	if err != nil {

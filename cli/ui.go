@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/ui"
 )
 
@@ -77,14 +78,14 @@ See also: engine run --ui serves the page of a run while it trains, and controls
 func (a *app) showRuns(ctx context.Context, dirs []string, o uiFlags, open bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p, err := a.servePage(o, false)
+	p, err := a.servePage(o, "--listen", false)
 	if err != nil {
 		return err
 	}
 	defer p.end(0)
 	for _, dir := range dirs {
 		if err := p.server.Open(dir); err != nil {
-			return usagef("%w", err)
+			return usagef("%w", folder.Missing(err, "DIR", "folder", dir))
 		}
 	}
 	p.tell(func(link string) { a.printf("%s\n", link) })
@@ -130,11 +131,11 @@ type page struct {
 	once     sync.Once
 }
 
-// servePage starts a server. Control needs a token, and so does reading from other machines.
-func (a *app) servePage(o uiFlags, control bool) (*page, error) {
+// servePage starts a server at the address of a flag. Control needs a token, and so does reading from other machines.
+func (a *app) servePage(o uiFlags, flag string, control bool) (*page, error) {
 	l, err := ui.Listen(o.address, o.certFile, o.key)
 	if err != nil {
-		return nil, usagef("serve the page: %w", err)
+		return nil, usagef("serve the page: %w", busy(err, flag))
 	}
 	p := &page{app: a, listener: l, served: make(chan error, 1)}
 	if control || l.Remote {
@@ -188,7 +189,7 @@ func (a *app) withPage(o uiFlags) (*page, error) {
 	if o.address == "" {
 		return nil, nil
 	}
-	return a.servePage(o, true)
+	return a.servePage(o, "--ui", true)
 }
 
 // attach shows a run on the page. If that fails, the run continues without the page.

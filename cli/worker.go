@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // workerFlags are the flags of `engine worker`.
@@ -106,7 +107,7 @@ func (a *app) computes(ctx context.Context, o workerFlags) error {
 	if o.Threads > 0 {
 		runtime.GOMAXPROCS(o.Threads + 1) // one more for messages
 	}
-	return cluster.Work(ctx, o.WorkerConfig)
+	return busyNode(cluster.Work(ctx, o.WorkerConfig), o.DataListen)
 }
 
 // readToken reads the token. It is optional with a certificate.
@@ -120,6 +121,7 @@ func (o *workerFlags) readToken(in *bufio.Reader) (err error) {
 		o.Token, err = cluster.ParseToken(line)
 	case o.tokenFile != "":
 		o.Token, err = cluster.ReadTokenFile(o.tokenFile)
+		err = folder.Missing(err, "--token-file", "file", o.tokenFile)
 	case o.CertFile == "":
 		return usagef("--token-file is missing: give a copy of worker.token, which engine cluster start wrote to its folder, or a certificate with --cert-file")
 	}

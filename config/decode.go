@@ -160,7 +160,29 @@ func (f *field) wrongType(e entry) *Error {
 	if e.pos.Set != "" {
 		example = fmt.Sprintf("--set '%s=%s'", f.key, f.example)
 	}
+	if text, ok := f.unquote(e); ok {
+		example = fmt.Sprintf("%s = %s, without quotes", f.name(), text)
+		if e.pos.Set != "" {
+			example = fmt.Sprintf("--set %s=%s, without quotes", f.key, text)
+		}
+	}
 	return &Error{Pos: e.pos, Key: f.key, Msg: "expected " + want + ", found " + e.describe(), Hint: "write " + example}
+}
+
+// unquote returns the text of a string in place of a number, true or false, if that text is a valid value of the key.
+func (f *field) unquote(e entry) (text string, ok bool) {
+	switch f.load(&Config{}).(type) {
+	case int64, float64, bool:
+	default:
+		return "", false
+	}
+	text = strings.TrimSpace(e.text)
+	meant := setEntry(f.key, text, e.pos)
+	if e.kind != isString || meant.kind == isString || meant.text != text {
+		return "", false
+	}
+	v, err := f.decode(meant, nil)
+	return text, err == nil && f.checkValue(v, e.pos, false) == nil
 }
 
 func (e entry) describe() string {

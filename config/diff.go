@@ -1,5 +1,7 @@
 package config
 
+import "slices"
+
 // Change is a key that differs between two configurations A and B, with both values as
 // TOML.
 type Change struct{ Key, A, B string }
@@ -8,12 +10,12 @@ type Change struct{ Key, A, B string }
 // configuration now. The layout and the devices, the length of the run, what it reports and keeps, and the
 // paths of the data may differ. Keys that decide the losses must be equal. run.steps may differ although a
 // decaying learning rate depends on it, because people resume to train longer. The caller must
-// compare the content of the data.
+// compare the content of the data. A default that differs because another key differs is left out.
 func ResumeConflicts(stored, now *Config) []Change {
 	// With data.val, val_fraction and val_split have no effect: if only one configuration
 	// has it, data.val is the difference to report.
 	own := (len(stored.Data.Val) > 0) != (len(now.Data.Val) > 0)
-	return diff(stored, now, func(f *field) bool {
+	changes := diff(stored, now, func(f *field) bool {
 		switch f.key {
 		case "data.val":
 			return own
@@ -29,6 +31,21 @@ func ResumeConflicts(stored, now *Config) []Change {
 		}
 		return !f.free
 	})
+	differs := func(key string) bool {
+		return slices.ContainsFunc(changes, func(c Change) bool { return c.Key == key })
+	}
+	return slices.DeleteFunc(slices.Clone(changes), func(c Change) bool {
+		return !now.IsSet(c.Key) && slices.ContainsFunc(defaultsFrom[c.Key], differs)
+	})
+}
+
+// defaultsFrom maps keys to the keys that their defaults follow from. If both differ, only the latter is the user's change.
+var defaultsFrom = map[string][]string{
+	"model.kv_heads":   {"model.heads"},
+	"model.ffn":        {"model.hidden", "model.family"},
+	"batch.microbatch": {"batch.sequences"},
+	"device.residual":  {"device.dtype"},
+	"optimizer.min_lr": {"optimizer.lr"},
 }
 
 // Diff returns all keys that differ between a and b, in the documented order.

@@ -109,3 +109,12 @@ func TestPlural(t *testing.T) {
 		}
 	}
 }
+
+// TestNumbers: commas, no brackets.
+func TestNumbers(t *testing.T) {
+	for want, list := range map[string][]int{"": nil, "7": {7}, "14, 30": {14, 30}} {
+		if got := Numbers(list); got != want {
+			t.Errorf("Numbers(%v) = %q, want %q", list, got, want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/clock"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/telemetry"
@@ -158,7 +159,7 @@ func (d *Dir) advise(err error) error {
 	if len(steps) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; or resume from an older one with --from-step (steps %d): the newer ones are then renamed to ….superseded", err, steps)
+	return fmt.Errorf("%w; or resume from an older one with --from-step (steps %s): the newer ones are then renamed to ….superseded", err, words.Numbers(steps))
 }
 
 // unsaved checks that a run without a checkpoint never had one. A checkpoint is

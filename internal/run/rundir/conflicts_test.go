@@ -22,9 +22,13 @@ func TestConflicts(t *testing.T) {
 		{"a seed", []string{"run.seed=8"}, []string{"--set run.seed=8: run.seed: ", "runs/a has a run with ", "the value is now 8",
 			"choose another run.out"}},
 		{"two keys", []string{"run.seed=8", "optimizer.lr=0.5"}, []string{"run.seed", "optimizer.lr", "the value is now 0.5"}},
+		{"a rate", []string{"optimizer.lr=0.5"}, []string{"optimizer.lr", "--ui", "engine cluster rate", "model.from"}},
 		{"another warm-up", []string{"optimizer.warmup_steps=1"}, []string{"optimizer.warmup_steps"}},
 	} {
 		_, err := rundir.Conflicts(newConfig(t, "out", tt.sets...), "runs/a/config.toml", was)
+		if err != nil && strings.Contains(err.Error(), "default: ") {
+			t.Errorf("%s: error %q blames a default that follows from another key", tt.name, err)
+		}
 		if (err != nil) != (len(tt.want) > 0) || err != nil && !errors.Is(err, rundir.ErrFolder) {
 			t.Errorf("%s: error %v", tt.name, err)
 		}

@@ -60,7 +60,7 @@ func TestFromStep(t *testing.T) {
 // whole: a person has named it.
 func TestFromStepRefuses(t *testing.T) {
 	out := trained(t, everyTwo...)
-	refused(t, newConfig(t, out), 5, checkpoint.ErrNone, "of step 5", "[2 4 6]")
+	refused(t, newConfig(t, out), 5, checkpoint.ErrNone, "of step 5", "steps 2, 4, 6;")
 	must(t, os.Remove(filepath.Join(stepDir(out, 4), "trainer.json")))
 	refused(t, newConfig(t, out), 4, checkpoint.ErrMissing, stepDir(out, 4), "trainer.json")
 	flip(t, filepath.Join(stepDir(out, 2), "model.safetensors"))

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"syscall"
+
+	"github.com/troupe-ml/troupe/internal/host/folder"
+)
+
+// explained is an error in words for the user who gave an address or a path.
+type explained struct {
+	text string
+	err  error
+}
+
+func (e *explained) Error() string { return e.text }
+func (e *explained) Unwrap() error { return e.err }
+
+// busy explains an address that another process uses. flag is where the user gave the address. The result wraps err; any other error,
+// or nil, is returned unchanged.
+func busy(err error, flag string) error {
+	var op *net.OpError
+	if !errors.Is(err, syscall.EADDRINUSE) || !errors.As(err, &op) || op.Addr == nil {
+		return err
+	}
+	return &explained{fmt.Sprintf("%s is in use by another process; choose another address with %s", op.Addr, flag), err}
+}
+
+// busyNode is busy for a process with --listen and --data-address.
+func busyNode(err error, dataListen string) error {
+	var op *net.OpError
+	if at, none := net.ResolveTCPAddr("tcp", dataListen); dataListen != "" && none == nil && errors.As(err, &op) && op.Addr != nil &&
+		op.Addr.String() == at.String() {
+		return busy(err, "--data-address")
+	}
+	return busy(err, "--listen")
+}
+
+// existing explains a path that must be new and exists. The result wraps err; any other error, or nil, is returned unchanged.
+func existing(err error, where, kind, path string) error {
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return &explained{fmt.Sprintf("%s: the %s %q exists already; choose another %s, or move this one away", where, kind, path, kind), err}
+}
+
+// missingModel explains a --from that does not exist.
+func missingModel(err error, from string) error { return folder.Missing(err, "--from", "folder", from) }
+
+// missingConfig explains a config file that does not exist, and suggests one beside it. Any other error is returned
+// unchanged.
+func missingConfig(err error, path string) error {
+	told := folder.Missing(err, "CONFIG", "config file", path)
+	if !errors.Is(err, fs.ErrNotExist) || exists(path) {
+		return err
+	}
+	dir, base := filepath.Split(path)
+	files, _ := filepath.Glob(filepath.Join(dir, "*.toml")) // a bad pattern finds none
+	names := make([]string, len(files))
+	for i, file := range files {
+		names[i] = filepath.Base(file)
+	}
+	hint := didYouMean(base, names, dir)
+	if hint == "" && len(names) == 1 {
+		hint = ", did you mean " + dir + names[0] + "?"
+	}
+	return fmt.Errorf("%w%s", told, hint)
+}
