@@ -159,7 +159,8 @@ func (d *Dir) advise(err error) error {
 	if len(steps) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; or resume from an older one with --from-step (steps %s): the newer ones are then renamed to ….superseded", err, words.Numbers(steps))
+	return fmt.Errorf("%w; or resume from an older one with --from-step (steps %s): the newer ones are then renamed to ….superseded",
+		err, words.Numbers(steps))
 }
 
 // unsaved checks that a run without a checkpoint never had one. A checkpoint is

@@ -301,7 +301,7 @@ func TestVanished(t *testing.T) {
 		want   []string
 	}{
 		{"the newest", 1, "step-00000006", checkpoint.ErrMissing, []string{"last points to step 6", "restore",
-			"--from-step (steps [1 2 3 4 5])"}},
+			"--from-step (steps 1, 2, 3, 4, 5)"}},
 		{"all but the pointers", 1, "step-*", checkpoint.ErrMissing, []string{"last points to step 6", "restore"}},
 		{"all", 1, "*", rundir.ErrFolder, []string{"reaches step 6", "due every step;", "restore", "move metrics.jsonl away"}},
 		{"their folder", 1, "", rundir.ErrFolder, []string{"reaches step 6", "due every step;", "restore", "move metrics.jsonl away"}},
