@@ -159,7 +159,7 @@ func (d *Dir) advise(err error) error {
 	if len(steps) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w; or resume from an older one with --from-step (steps %s): the newer ones are then renamed to ….superseded",
+	return fmt.Errorf("%w; or resume from an older one with --from-step (available: %s): the newer ones are then renamed to ….superseded",
 		err, words.Numbers(steps))
 }
 

@@ -97,7 +97,7 @@ func TestFromStepOnceMore(t *testing.T) {
 		}, from: 5, aside: "damaged"},
 		{name: "the newest has no state", change: func(t *testing.T, out string) { must(t, os.Remove(at(out, 6, "trainer.json"))) },
 			is: checkpoint.ErrMissing, refusal: []string{"trainer.json", "went back to step 2 on request and has reached step 6 since",
-				"move the newer checkpoints away", "--from-step (steps [1 2 3 4 5])"}},
+				"move the newer checkpoints away", "--from-step (available: 1, 2, 3, 4, 5)"}},
 		{name: "the newest has no manifest", change: func(t *testing.T, out string) { must(t, os.Remove(at(out, 6, "manifest.json"))) },
 			is: checkpoint.ErrMissing, refusal: []string{"manifest.json", "went back to step 2 on request"}},
 		{name: "the newest's state is a newer program's", change: func(t *testing.T, out string) {

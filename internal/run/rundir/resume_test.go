@@ -77,7 +77,7 @@ func TestUnreadable(t *testing.T) {
 	for _, kind := range kinds {
 		for _, name := range checkpointFiles {
 			t.Run(kind.name+" of "+name, func(t *testing.T) {
-				check(t, "checkpoints/step-00000006/"+name, kind.fault, kind.again, "make it readable", "--from-step (steps [3])")
+				check(t, "checkpoints/step-00000006/"+name, kind.fault, kind.again, "make it readable", "--from-step (available: 3)")
 			})
 		}
 		for _, name := range []string{"config.toml", "metrics.jsonl"} {
@@ -98,7 +98,7 @@ func TestMissing(t *testing.T) {
 	for _, name := range checkpointFiles {
 		path := filepath.Join(stepDir(out, 6), name)
 		must(t, os.Rename(path, kept))
-		refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, name, stepDir(out, 6), "restore", "--from-step (steps [3])")
+		refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, name, stepDir(out, 6), "restore", "--from-step (available: 3)")
 		must(t, os.Rename(kept, path))
 		goesOn(t, newConfig(t, out), 0, 6)
 	}
@@ -114,7 +114,7 @@ func TestNewerVersion(t *testing.T) {
 	whole := read(t, manifest)
 	write(t, manifest, strings.Replace(whole, `"format_version": 1`, `"format_version": 2`, 1))
 	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, "manifest.json", "version 2, but this program knows only 1", "newer",
-		"--from-step (steps [3])")
+		"--from-step (available: 3)")
 	write(t, manifest, whole)
 	goesOn(t, newConfig(t, out), 0, 6)
 
@@ -122,7 +122,7 @@ func TestNewerVersion(t *testing.T) {
 		files["trainer.json"] = []byte(`{"format_version": 3}`)
 	})
 	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, stepDir(out, 6), "trainer.json", "it has version 3, but this program knows versions up to 2", "newer",
-		"--from-step (steps [3])")
+		"--from-step (available: 3)")
 }
 
 // rewrite saves a checkpoint once more, whole, with other files.
@@ -259,7 +259,7 @@ func TestDamagedAndIncomplete(t *testing.T) {
 	out := trained(t, "run.checkpoint_every=2")
 	flip(t, filepath.Join(stepDir(out, 6), "model.safetensors"))
 	must(t, os.Remove(filepath.Join(stepDir(out, 4), "manifest.json")))
-	refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 4), "--from-step (steps [2])")
+	refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 4), "--from-step (available: 2)")
 	must(t, os.RemoveAll(stepDir(out, 2)))
 	if err := refusal(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 4)); strings.Contains(err.Error(), "--from-step") {
 		t.Errorf("there is none to go on from, and the error says %v", err)
@@ -269,7 +269,7 @@ func TestDamagedAndIncomplete(t *testing.T) {
 	out = trained(t, "run.checkpoint_every=2")
 	must(t, os.Mkdir(stepDir(out, 6)+".replaced", 0o755))
 	flip(t, filepath.Join(stepDir(out, 6), "model.safetensors"))
-	refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 6)+".replaced", "--from-step (steps [2 4])")
+	refused(t, newConfig(t, out), 0, checkpoint.ErrMissing, stepDir(out, 6)+".replaced", "--from-step (available: 2, 4)")
 }
 
 // TestDamagedReplacement: a crash has left a checkpoint and the one that it was to
@@ -301,7 +301,7 @@ func TestVanished(t *testing.T) {
 		want   []string
 	}{
 		{"the newest", 1, "step-00000006", checkpoint.ErrMissing, []string{"last points to step 6", "restore",
-			"--from-step (steps 1, 2, 3, 4, 5)"}},
+			"--from-step (available: 1, 2, 3, 4, 5)"}},
 		{"all but the pointers", 1, "step-*", checkpoint.ErrMissing, []string{"last points to step 6", "restore"}},
 		{"all", 1, "*", rundir.ErrFolder, []string{"reaches step 6", "due every step;", "restore", "move metrics.jsonl away"}},
 		{"their folder", 1, "", rundir.ErrFolder, []string{"reaches step 6", "due every step;", "restore", "move metrics.jsonl away"}},
