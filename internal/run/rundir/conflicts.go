@@ -24,7 +24,8 @@ func Conflicts(cfg *config.Config, name string, text []byte) (*config.Config, er
 		if c.Key == "optimizer.lr" || c.Key == "optimizer.min_lr" {
 			fix = "use the old value, and change the rate while the run trains (on the page of --ui, or with engine cluster rate); or start from its weights with model.from and another run.out"
 		}
-		errs = append(errs, cfg.Errorf(c.Key, "%w %s has a run with %s, but the value is now %s; %s", ErrFolder, filepath.Dir(name), c.A, c.B, fix))
+		errs = append(errs, cfg.Errorf(c.Key, "%w %s has a run with %s, but the value is now %s; %s",
+			ErrFolder, filepath.Dir(name), c.A, c.B, fix))
 	}
 	return cfg, errors.Join(errs...)
 }
