@@ -67,13 +67,13 @@ func TestAnswersWordForWord(t *testing.T) {
 // TestPromptsAsTrained: the prompt of a document, given to generate, has the ids that were trained on, whether names of special
 // tokens are tokens or text.
 func TestPromptsAsTrained(t *testing.T) {
-	v := documents.Read(t)
 	const rows = `{"prompt":"<|im_start|>user\nWhat waits?<|im_end|>\n<|im_start|>assistant\n","completion":"the stage waits<|im_end|>\n"}
 {"prompt":"<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n","completion":"a run of four<|im_end|>\n"}
 `
 	for special, ended := range map[string]string{config.SpecialAsTokens: "", config.SpecialAsText: "<|im_end|>\n"} {
 		t.Run(special, func(t *testing.T) {
 			t.Parallel()
+			v := documents.Read(t) // tunable writes to it
 			out := tune(t, tunable(t, v, "rendered pairs that end"), rows, "data.special_tokens="+special)
 			for asked, want := range map[string]string{"What waits?": "the stage waits", "How many?": "a run of four"} {
 				var answer strings.Builder
