@@ -94,7 +94,8 @@ func TestWhatTextIs(t *testing.T) {
 		{"concat_padded.gz", gz + gz + "\x00", text + text, nil},
 		{"concat.zst", zst + zst, text + text, nil},
 
-		{"latin1.txt", latin, "", []string{"latin1.txt, byte 2 (line 1)", "0xfc is not a valid character", "Latin-1", `data.invalid_utf8 = "bytes"`}},
+		{"latin1.txt", latin, "", []string{"latin1.txt, byte 2 (line 1)", "0xfc is not a valid character", "Latin-1",
+			`data.invalid_utf8 = "bytes"`}},
 		{"late.txt", long + latin, "", []string{"late.txt, byte 180002 (line 20001)"}},
 		{"late_mark.txt", "\ufeffab\n\xe9 cd\n", "", []string{"late_mark.txt, byte 6 (line 2)"}},
 		{"latin1.txt.gz", gzipped(latin), "", []string{"latin1.txt.gz, byte 2 (line 1)"}},

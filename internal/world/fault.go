@@ -117,7 +117,8 @@ func (p *player) waitOf(rank int) wait {
 		for _, m := range step.Takes {
 			if e := p.w.Edges[m.Edge]; !p.arrived[m] {
 				v.other = e.From
-				v.text = fmt.Sprintf("%s needs the message that %s of %s sends over edge %s", step.Name, p.stepWith(e.From, m, false), p.w.name(e.From), e.Name)
+				v.text = fmt.Sprintf("%s needs the message that %s of %s sends over edge %s", step.Name, p.stepWith(e.From, m, false), p.w.name(e.From),
+					e.Name)
 				return v
 			}
 		}

@@ -164,7 +164,8 @@ func TestFrozenHeadIsTied(t *testing.T) {
 		_, events := testrun.Train(t, filepath.Join(t.TempDir(), "out"), append(tt.sets, "run.steps=1", "optimizer.warmup_steps=0",
 			"run.checkpoint_every=0", "run.eval_every=0")...)
 		said := slices.ContainsFunc(testrun.EventsOf[troupe.WarningEvent](events), func(e troupe.WarningEvent) bool {
-			return strings.Contains(e.Text, `model.freeze: layer "head" is frozen, but it uses`) && strings.Contains(e.Text, "belongs to a trained layer")
+			return strings.Contains(e.Text, `model.freeze: layer "head" is frozen, but it uses`) &&
+				strings.Contains(e.Text, "belongs to a trained layer")
 		})
 		if said != tt.says {
 			t.Errorf("%q: it warns %v, want %v", tt.sets, said, tt.says)

@@ -121,7 +121,8 @@ func TestNewerVersion(t *testing.T) {
 	rewrite(t, out, 6, func(files map[string][]byte) {
 		files["trainer.json"] = []byte(`{"format_version": 3}`)
 	})
-	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, stepDir(out, 6), "trainer.json", "it has version 3, but this program knows versions up to 2", "newer",
+	refused(t, newConfig(t, out), 0, checkpoint.ErrVersion, stepDir(out, 6), "trainer.json",
+		"it has version 3, but this program knows versions up to 2", "newer",
 		"--from-step (available: 3)")
 }
 
