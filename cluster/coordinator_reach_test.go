@@ -255,13 +255,13 @@ func TestWorkerGetsOutOfReach(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v, told %q", err, told)
 	}
-	for _, all := range [][]string{told, seen} {
-		text := strings.Join(all, "\n")
-		contains(t, text, "a answers, but it has not acknowledged messages for ")
-		// The silence and the limit of the setup are both 5 s; the first to pass ends the attempt.
-		if !strings.Contains(text, "worker a at "+r.address+" with rank 0 failed: it has not acknowledged messages for ") {
-			contains(t, text, "the coordinator does not reach a: no acknowledgment for ")
-		}
+	const answers = "a answers, but it has not acknowledged messages for "
+	failed := "worker a at " + r.address + " with rank 0 failed: it has not acknowledged messages for "
+	contains(t, strings.Join(told, "\n"), answers, failed)
+	contains(t, strings.Join(seen, "\n"), answers)
+	// After the failure the run starts at once on b, so the list of runs may no longer say what it waited for.
+	if seen[len(seen)-1] != "" {
+		contains(t, strings.Join(seen, "\n"), failed)
 	}
 	f, err := operator.Follow(t.Context(), id, cluster.FollowOptions{})
 	if err != nil {

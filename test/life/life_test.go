@@ -103,7 +103,8 @@ func TestTenRuns(t *testing.T) {
 		t.Skip("the race detector has memory of its own")
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), tenRunsEnv+"="+t.TempDir())
+	// With less garbage on the heap, the peaks of equal runs differ by 0.4 % instead of 3 %.
+	cmd.Env = append(os.Environ(), tenRunsEnv+"="+t.TempDir(), "GOGC=20")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	lines, err := cmd.Output()
@@ -123,8 +124,7 @@ func TestTenRuns(t *testing.T) {
 		t.Fatalf("%d runs of ten", len(peaks))
 	}
 	first, last := slices.Min(peaks[:5]), slices.Min(peaks[5:])
-	// Under load the peaks of equal runs differ by up to 3.2 %.
-	if first < 100<<20 || float64(last) > 1.06*float64(first) {
+	if first < 100<<20 || float64(last) > 1.03*float64(first) {
 		t.Errorf("the lowest peak is %d KiB of the first five runs, %d of the last five", first>>10, last>>10)
 	}
 }
