@@ -8,17 +8,9 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
-
-// explained is an error in words for the user who gave an address or a path.
-type explained struct {
-	text string
-	err  error
-}
-
-func (e *explained) Error() string { return e.text }
-func (e *explained) Unwrap() error { return e.err }
 
 // busy explains an address that another process uses. flag is where the user gave the address. The result wraps err; any other error,
 // or nil, is returned unchanged.
@@ -27,7 +19,7 @@ func busy(err error, flag string) error {
 	if !errors.Is(err, syscall.EADDRINUSE) || !errors.As(err, &op) || op.Addr == nil {
 		return err
 	}
-	return &explained{fmt.Sprintf("%s is in use by another process; choose another address with %s", op.Addr, flag), err}
+	return words.Explained(err, fmt.Sprintf("%s is in use by another process; choose another address with %s", op.Addr, flag))
 }
 
 // busyNode is busy for a process with --listen and --data-address.
@@ -45,7 +37,8 @@ func existing(err error, where, kind, path string) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return &explained{fmt.Sprintf("%s: the %s %q exists already; choose another %s, or move this one away", where, kind, path, kind), err}
+	return words.Explained(err,
+		fmt.Sprintf("%s: the %s %q exists already; choose another %s, or move this one away", where, kind, path, kind))
 }
 
 // missingModel explains a --from that does not exist.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
@@ -92,7 +92,7 @@ func (e *LostError) Error() string {
 		doing = " (last status: " + e.Doing + ")"
 	}
 	return fmt.Sprintf("worker %s with %s %s failed%s: %v", e.Worker, word,
-		strings.Trim(strings.ReplaceAll(fmt.Sprint(e.Ranks), " ", ", "), "[]"), doing, e.Err)
+		words.Numbers(e.Ranks), doing, e.Err)
 }
 
 func (e *LostError) Unwrap() error { return e.Err }

@@ -6,16 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
-
-// missing is an error about a path that does not exist, in words for the user who gave the path.
-type missing struct {
-	text string
-	err  error
-}
-
-func (m *missing) Error() string { return m.text }
-func (m *missing) Unwrap() error { return m.err }
 
 // Missing explains err to the user who gave a path, if the path does not exist: it says where the path was given (a flag or an
 // argument; may be empty), the path and the working directory. kind is "folder", "file" or a longer noun. The result wraps err; any
@@ -31,11 +24,11 @@ func Missing(err error, where, kind, path string) error {
 		where += ": "
 	}
 	if path == "" {
-		return &missing{fmt.Sprintf("%sthe path is empty; give a %s", where, kind), err}
+		return words.Explained(err, fmt.Sprintf("%sthe path is empty; give a %s", where, kind))
 	}
 	text := fmt.Sprintf("%sthe %s %q does not exist", where, kind, path)
 	if here, wdErr := os.Getwd(); wdErr == nil && !filepath.IsAbs(path) {
 		text += fmt.Sprintf(" (working directory %s)", here)
 	}
-	return &missing{text, err}
+	return words.Explained(err, text)
 }
