@@ -30,29 +30,21 @@ func TestErrorsPage(t *testing.T) {
 	}
 	var mu sync.Mutex
 	t.Run("made", func(t *testing.T) {
-		testscript.Run(t, testscript.Params{
-			Dir: "testdata/errors",
-			Setup: func(env *testscript.Env) error {
-				env.Setenv("GORACE", "atexit_sleep_ms=0")
-				return os.CopyFS(env.WorkDir, os.DirFS("testdata/common"))
-			},
-			Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": cmdStatus, "coordinator": cmdCoordinator,
-				"await": cmdAwait, "until": cmdUntil, "flip": cmdFlip,
-				"onpage": func(ts *testscript.TestScript, _ bool, _ []string) {
-					mu.Lock()
-					defer mu.Unlock()
-					printed, found := ts.ReadFile("stdout")+ts.ReadFile("stderr"), false
-					for heading, pattern := range headings {
-						if pattern.MatchString(printed) {
-							made[heading], found = true, true
-						}
-					}
-					if !found {
-						ts.Fatalf("docs/errors.md has no heading for this error:\n%s", printed)
-					}
-				}},
-			RequireExplicitExec: true,
-		})
+		p := scripts("testdata/errors")
+		p.Cmds["onpage"] = func(ts *testscript.TestScript, _ bool, _ []string) {
+			mu.Lock()
+			defer mu.Unlock()
+			printed, found := ts.ReadFile("stdout")+ts.ReadFile("stderr"), false
+			for heading, pattern := range headings {
+				if pattern.MatchString(printed) {
+					made[heading], found = true, true
+				}
+			}
+			if !found {
+				ts.Fatalf("docs/errors.md has no heading for this error:\n%s", printed)
+			}
+		}
+		testscript.Run(t, p)
 	})
 	for heading := range headings {
 		if !made[heading] && !t.Failed() {

@@ -42,8 +42,15 @@ func (m noLeaks) Run() int {
 }
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/scripts",
+	p := scripts("testdata/scripts")
+	p.UpdateScripts = *update
+	testscript.Run(t, p)
+}
+
+// scripts returns what the scripts of a folder need.
+func scripts(dir string) testscript.Params {
+	return testscript.Params{
+		Dir: dir,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // under the race detector every process would end with a second's sleep
 			return os.CopyFS(env.WorkDir, os.DirFS("testdata/common"))
@@ -65,8 +72,7 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		RequireExplicitExec: true,
-		UpdateScripts:       *update,
-	})
+	}
 }
 
 // cmdStatus runs a program and compares its exit status: status 78 engine …

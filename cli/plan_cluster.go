@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
-	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/plan"
 )
@@ -31,12 +28,9 @@ func (a *app) planCluster(ctx context.Context, cmd *cobra.Command, path string, 
 	if !(o.seconds > 0 && o.seconds <= 60) {
 		return usagef("--seconds %v: give more than 0, up to 60", o.seconds)
 	}
-	text, err := os.ReadFile(path)
+	text, err := readConfig(path)
 	if err != nil {
-		return &troupe.SetupError{Err: missingConfig(fmt.Errorf("read the config: %w", err), path)}
-	}
-	if len(text) > config.MaxFileBytes {
-		return &troupe.SetupError{Err: fmt.Errorf("%s: %d bytes, the limit is %d", path, len(text), config.MaxFileBytes)}
+		return err
 	}
 	a.working = true
 	c, err := o.client.connect(ctx)
