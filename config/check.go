@@ -17,34 +17,33 @@ type check struct {
 
 // whole checks for an integer from low to high.
 func whole(low, high int64) *check {
-	hint := fmt.Sprintf("use %d to %d", low, high)
-	return &check{fmt.Sprintf("%d to %d", low, high), func(v any) (string, string) {
+	allows := fmt.Sprintf("%d to %d", low, high)
+	return &check{allows, func(v any) (string, string) {
 		n := v.(int64)
-		return outside(v, n < low, n > high, hint)
+		return outside(v, n < low, n > high, "use "+allows)
 	}}
 }
 
 // number checks for a number from low to high.
 func number(low, high float64) *check {
-	return &check{fmt.Sprintf("%g to %g", low, high), func(v any) (string, string) {
-		x := v.(float64)
-		return outside(v, x < low, x > high, fmt.Sprintf("use %g to %g", low, high))
-	}}
+	return within(fmt.Sprintf("%g to %g", low, high), func(x float64) (below, above bool) { return x < low, x > high })
 }
 
 // numberBelow checks for a number from low to just below high.
 func numberBelow(low, high float64) *check {
-	return &check{fmt.Sprintf("%g or more, less than %g", low, high), func(v any) (string, string) {
-		x := v.(float64)
-		return outside(v, x < low, x >= high, fmt.Sprintf("use %g or more, but less than %g", low, high))
-	}}
+	return within(fmt.Sprintf("%g or more, but less than %g", low, high), func(x float64) (below, above bool) { return x < low, x >= high })
 }
 
 // numberAbove checks for a number from just above low to high.
 func numberAbove(low, high float64) *check {
-	return &check{fmt.Sprintf("more than %g, up to %g", low, high), func(v any) (string, string) {
-		x := v.(float64)
-		return outside(v, x <= low, x > high, fmt.Sprintf("use more than %g, up to %g", low, high))
+	return within(fmt.Sprintf("more than %g, up to %g", low, high), func(x float64) (below, above bool) { return x <= low, x > high })
+}
+
+// within checks for a number between bounds; outOf tells on which side of them it lies.
+func within(allows string, outOf func(x float64) (below, above bool)) *check {
+	return &check{allows, func(v any) (string, string) {
+		below, above := outOf(v.(float64))
+		return outside(v, below, above, "use "+allows)
 	}}
 }
 
