@@ -26,8 +26,8 @@ build: ## build the binary, bin/engine
 
 DEMO := runs/go-source
 .PHONY: run
-run: build ## train a Llama model on the source of Go's net packages in 2 to 4 minutes, and let it write Go; after Ctrl-C, make run resumes
-	@echo "Training takes about 2 minutes on 2 cores with AVX-512, and about 4 with AVX2."
+run: build ## train a Llama model on the source of Go's net packages in 2 to 3 minutes, and let it write Go; after Ctrl-C, make run resumes
+	@echo "Training takes about 2 minutes on 2 cores with AVX-512, and about 3 with AVX2."
 	[ -d $(DEMO)-tokenizer ] || $(ENGINE) tokenize --train --vocab 2048 --to $(DEMO)-tokenizer '$(GOROOT)/src/net/**/*.go'
 	@view=; [ ! -t 1 ] || view=--view; set -x; \
 	  GOROOT=$(GOROOT) $(ENGINE) run examples/go-source/config.toml $$view
