@@ -1,6 +1,6 @@
 package words
 
-// Explained returns err with another text, for the user who can mend it. errors.Is and errors.As still find err.
+// Explained returns err with another text, for the user who can fix it. errors.Is and errors.As still find err.
 func Explained(err error, text string) error { return &explained{text, err} }
 
 type explained struct {
