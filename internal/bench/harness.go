@@ -9,8 +9,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// How long a sample of operations takes at least: long enough that starting and ending
-// it don't show. A GPU is further away.
+// Minimum duration of a sample, so that starting and ending it do not matter. A GPU takes longer to start.
 const (
 	leastSample    = 2 * time.Millisecond
 	leastSampleGPU = 20 * time.Millisecond
@@ -20,11 +19,11 @@ const (
 type harness struct {
 	dev    device.Device
 	stream tensorops.Stream
-	noise  tensorops.Tensor // noiseLen of them
+	noise  tensorops.Tensor // noiseLen random numbers
 	least  time.Duration
 }
 
-// newHarness takes a device over.
+// newHarness takes ownership of a device.
 func newHarness(dev device.Device) (*harness, error) {
 	b := &harness{dev: dev, stream: dev.NewStream("bench"), least: leastSample}
 	if dev.Name() == "cuda" {
@@ -40,8 +39,7 @@ func newHarness(dev device.Device) (*harness, error) {
 	return b, nil
 }
 
-// noiseLen is how many numbers are drawn; tensors repeat them, since drawing all
-// would take longer than to measure.
+// noiseLen is the number of random numbers. Tensors repeat them, since drawing all would take longer than the measurement.
 const noiseLen = 1<<16 - 1
 
 func (b *harness) close() {
@@ -49,8 +47,7 @@ func (b *harness) close() {
 	b.dev.Close()
 }
 
-// timed returns a function that executes n times what is recorded, in one list,
-// and tells how long that took.
+// timed returns a function that runs the recorded operations n times in one list and returns the duration.
 func (b *harness) timed(record func(l *tensorops.List)) func(n int) (time.Duration, error) {
 	return func(n int) (time.Duration, error) {
 		l := b.stream.NewList()
@@ -63,7 +60,7 @@ func (b *harness) timed(record func(l *tensorops.List)) func(n int) (time.Durati
 	}
 }
 
-// make makes a tensor that a list fills.
+// make creates a tensor and fills it with a list.
 func (b *harness) make(d tensorops.DType, fill func(l *tensorops.List, t tensorops.Tensor), dims ...int) (tensorops.Tensor, error) {
 	t, err := tensorops.NewTensor(b.stream.Arena(), d, dims...)
 	if err != nil {
@@ -78,13 +75,13 @@ func (b *harness) make(d tensorops.DType, fill func(l *tensorops.List, t tensoro
 	return t, nil
 }
 
-// upload makes a tensor of what host memory holds.
+// upload copies host memory into a new tensor.
 func (b *harness) upload(d tensorops.DType, host []byte, dims ...int) (tensorops.Tensor, error) {
 	return b.make(d, func(l *tensorops.List, t tensorops.Tensor) { l.Upload(t, host) }, dims...)
 }
 
-// numbers makes a tensor of normally distributed numbers: with zeros or powers of
-// two a processor may draw less power, and run faster.
+// numbers returns a tensor of normally distributed numbers. With zeros or powers of two, a processor may draw less power and run
+// faster.
 func (b *harness) numbers(d tensorops.DType, dims ...int) (tensorops.Tensor, error) {
 	noise := b.noise.View(1, noiseLen)
 	return b.make(d, func(l *tensorops.List, t tensorops.Tensor) {

@@ -14,7 +14,7 @@ import (
 //go:embed models/*.toml
 var models embed.FS
 
-// Models names the models that come with the package.
+// Models lists the names of the models that the package contains.
 func Models() []string {
 	files, err := models.ReadDir("models")
 	if err != nil {
@@ -27,7 +27,7 @@ func Models() []string {
 	return names
 }
 
-// ModelConfig is the configuration of one of Models, with some keys set.
+// ModelConfig returns the configuration of one of Models with the given keys set.
 func ModelConfig(name string, sets []string) (*config.Config, error) {
 	if !slices.Contains(Models(), name) {
 		return nil, fmt.Errorf("%w: unknown model %q; use one of %s", ErrInput, name, strings.Join(Models(), ", "))
@@ -39,15 +39,13 @@ func ModelConfig(name string, sets []string) (*config.Config, error) {
 	return config.Parse(name, text, sets, os.LookupEnv)
 }
 
-// SizesOnly are sets that stand in for the data which a configuration has to name,
-// where only the sizes matter.
+// SizesOnly sets the required data keys of a configuration of which only the sizes matter.
 var SizesOnly = []string{"data.train=[\"-\"]", "data.format=uint16", "data.tokenizer=bytes"}
 
-// bytesVocab is the vocabulary of a configuration that names none: that of the
-// tokenizer of bytes.
+// bytesVocab is the vocabulary size of the byte tokenizer, for a configuration that has none.
 const bytesVocab = 256
 
-// sizes are those of a configuration's model.
+// sizes returns the sizes of a configuration's model.
 func sizes(c *config.Config) stages.Config {
 	m := c.Model
 	vocab := m.Vocab

@@ -11,18 +11,17 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
-// operation is one of a layer's, with what it costs at least: either arithmetic
-// or memory is what bounds it.
+// operation is an operation of a layer with its minimum cost. Either arithmetic or memory limits its speed.
 type operation struct {
 	name   string
 	size   string
 	dtype  string
-	flops  float64            // 0: memory bounds it
-	moves  []tensorops.Tensor // read or written, each time it is
+	flops  float64            // 0: memory limits it
+	moves  []tensorops.Tensor // tensors that it reads or writes; one entry for each read or write
 	record func(l *tensorops.List)
 }
 
-// bytes is what the operation moves.
+// bytes returns the number of bytes that the operation reads and writes.
 func (o *operation) bytes() int64 {
 	var n int64
 	for _, t := range o.moves {
@@ -38,17 +37,16 @@ type OpResult struct {
 	DType   string   `json:"dtype"`
 	Threads int      `json:"threads"`
 	Kernels string   `json:"kernels"`
-	By      string   `json:"by,omitempty"`    // what computes a product on a GPU: byLibrary or byKernels
-	FLOPs   float64  `json:"flops,omitempty"` // what bounds it: arithmetic
-	Bytes   int64    `json:"bytes,omitempty"` // or memory
+	By      string   `json:"by,omitempty"`    // code that computes a product on a GPU: byLibrary or byKernels
+	FLOPs   float64  `json:"flops,omitempty"` // if arithmetic limits it
+	Bytes   int64    `json:"bytes,omitempty"` // if memory limits it
 	MS      Summary  `json:"ms"`
-	GFLOPS  *Summary `json:"gflops,omitempty"`   // where arithmetic bounds it
-	GBPerS  *Summary `json:"gb_per_s,omitempty"` // where memory does
-	OfCopy  *float64 `json:"of_copy,omitempty"`  // its speed by that of a copy which moves as many bytes
+	GFLOPS  *Summary `json:"gflops,omitempty"`   // if arithmetic limits it
+	GBPerS  *Summary `json:"gb_per_s,omitempty"` // if memory limits it
+	OfCopy  *float64 `json:"of_copy,omitempty"`  // its speed divided by the speed of a copy of the same number of bytes
 }
 
-// Ops measures the operations of a model's layers one by one, on the device of its
-// configuration, and reports each. With its bfloat16, products are of that.
+// Ops measures the operations of a model's layers one by one, on the configuration's device and in its dtype, and reports each.
 func Ops(ctx context.Context, load Load, seconds float64, report func(OpResult) error) error {
 	c, err := load(SizesOnly)
 	if err != nil {
@@ -76,7 +74,7 @@ func Ops(ctx context.Context, load Load, seconds float64, report func(OpResult) 
 	return nil
 }
 
-// measure times an operation, in turn with a copy where memory bounds it.
+// measure times an operation. If memory limits it, a copy is timed in turn with it.
 func (b *harness) measure(ctx context.Context, op *operation, seconds float64) (r OpResult, err error) {
 	defer func(before cuda.Work) { r.By = b.by(before) }(b.work())
 	r = OpResult{Op: op.name, Size: op.size, DType: op.dtype, Threads: b.dev.Threads(), Kernels: b.dev.Path(), FLOPs: op.flops}
@@ -111,19 +109,19 @@ func (b *harness) measure(ctx context.Context, op *operation, seconds float64) (
 	return r, nil
 }
 
-// What computes products on a GPU.
+// Code that computes products on a GPU.
 const (
 	byLibrary = "cuBLASLt"
 	byKernels = "own kernels"
 )
 
-// work is what a GPU has done so far; nothing on a CPU.
+// work returns what a GPU has done so far; it is empty on a CPU.
 func (b *harness) work() cuda.Work {
 	is, _ := device.Work(b.dev)
 	return is
 }
 
-// by says what has computed the products since then; "" if there are none.
+// by names the code that has computed products since before; "": there were none.
 func (b *harness) by(before cuda.Work) string {
 	switch now := b.work(); {
 	case now.KernelProducts > before.KernelProducts:
@@ -168,7 +166,7 @@ func newLayer(b *harness, c stages.Config, sequences int, dtype string) (*layer,
 	return m, err
 }
 
-// measure times the operations of a group, whose tensors live no longer.
+// measure times the operations of a group and then frees its tensors.
 func (m *layer) measure(ctx context.Context, group func(), seconds float64, report func(OpResult) error) error {
 	m.operations, m.tensors = nil, nil
 	defer func() {
@@ -202,7 +200,7 @@ func (m *layer) tensor(d tensorops.DType, dims ...int) (t tensorops.Tensor) {
 	return t
 }
 
-// ones makes a tensor of those.
+// ones returns a tensor of ones.
 func (m *layer) ones(dims ...int) (t tensorops.Tensor) {
 	if m.err == nil {
 		t, m.err = m.harness.make(tensorops.Float32, func(l *tensorops.List, t tensorops.Tensor) { l.Fill(t, 1) }, dims...)
@@ -211,7 +209,7 @@ func (m *layer) ones(dims ...int) (t tensorops.Tensor) {
 	return t
 }
 
-// acts makes activations of random numbers, in the configuration's type.
+// acts returns random activations in the configuration's dtype.
 func (m *layer) acts(dims ...int) (t tensorops.Tensor) {
 	if m.bf16 {
 		return m.numbers(tensorops.BFloat16, dims...)
@@ -229,9 +227,8 @@ func (m *layer) numbers(d tensorops.DType, dims ...int) (t tensorops.Tensor) {
 	return t
 }
 
-// moving adds an operation that memory bounds. An operation is repeated many
-// times: where one would scale its own input, the numbers would run into
-// denormal ones, which are slow, so its output is another tensor.
+// moving adds an operation that memory limits. An operation is repeated many times. If it scaled its own input, the numbers
+// would become denormal, which is slow; so its output is another tensor.
 func (m *layer) moving(name, size string, record func(l *tensorops.List), moves ...tensorops.Tensor) {
 	dtype := float32Name
 	if len(moves) > 0 && moves[0].DType() == tensorops.BFloat16 {
@@ -240,7 +237,7 @@ func (m *layer) moving(name, size string, record func(l *tensorops.List), moves 
 	m.operations = append(m.operations, operation{name: name, size: size, dtype: dtype, moves: moves, record: record})
 }
 
-// computing adds an operation that arithmetic bounds.
+// computing adds an operation that arithmetic limits.
 func (m *layer) computing(name, size string, flops float64, record func(l *tensorops.List)) {
 	dtype := float32Name
 	if m.bf16 {
@@ -249,7 +246,7 @@ func (m *layer) computing(name, size string, flops float64, record func(l *tenso
 	m.operations = append(m.operations, operation{name: name, size: size, dtype: dtype, flops: flops, record: record})
 }
 
-// multiplying adds a product, in the configuration's type.
+// multiplying adds a product in the configuration's dtype.
 func (m *layer) multiplying(name string, s Shape, o tensorops.MatMulOpts, c, a, b tensorops.Tensor) {
 	o.BF16 = m.bf16
 	m.computing(name, s.String(), s.FLOPs(), func(l *tensorops.List) { l.MatMul(c, a, b, o) })
@@ -324,7 +321,7 @@ func (m *layer) linear(name string, in, out int, gpt2 bool) {
 	}
 }
 
-// attention counts what a causal mask leaves: half of all pairs of positions.
+// attention counts the pairs of positions that a causal mask leaves: half of all pairs.
 func (m *layer) attention() {
 	n, c, h, kv := m.rows(), m.cfg.QueryWidth(), m.cfg.Heads, m.cfg.KVWidth()
 	q, k, v, o := m.acts(n, c), m.acts(n, kv), m.acts(n, kv), m.acts(n, c)
@@ -376,7 +373,7 @@ func (m *layer) loss() {
 	}, logits, grad)
 }
 
-// optimizer works on as many weights as a decoder layer has.
+// optimizer adds the optimizer's operations on the weights of one decoder layer.
 func (m *layer) optimizer() {
 	one := m.cfg
 	one.Layers = 1
@@ -391,7 +388,7 @@ func (m *layer) optimizer() {
 
 var adamW = tensorops.AdamWOpts{LR: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, GradScale: 1, Step: 1}
 
-// update is that of a whole model, parameter by parameter.
+// update adds the update of a whole model, parameter by parameter.
 func (m *layer) update() {
 	model, err := stages.NewModel(m.cfg)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
-// ErrInput: a shape, a form or a model that is not understood.
+// ErrInput: a shape, a form or a model is invalid.
 var ErrInput = errors.New("invalid input")
 
 // Shape is the size of a matrix product: C of M×N, summed over K.
@@ -48,17 +48,17 @@ func ParseShape(text string) (Shape, error) {
 	return s, nil
 }
 
-// DefaultShapes are those of a GPT-2's layers, of its head, and squares.
+// DefaultShapes lists the products of GPT-2's layers and head, and squares.
 func DefaultShapes() []Shape {
 	return []Shape{{64, 64, 64}, {256, 768, 768}, {256, 3072, 768}, {256, 768, 3072}, {1024, 1024, 1024}, {2048, 2048, 2048},
 		{256, 50257, 768}}
 }
 
-// Forms names the forms of a product: which of A and B is stored transposed.
+// Forms lists the forms of a product, which say whether A and B are stored transposed (t) or not (n).
 // Training needs all three: y = x·W, dx = dy·Wᵀ and dW = xᵀ·dy.
 func Forms() []string { return []string{"nn", "nt", "tn"} }
 
-// CheckForm refuses a form that is not one of Forms.
+// CheckForm returns ErrInput for a form that is not one of Forms.
 func CheckForm(form string) error {
 	if !slices.Contains(Forms(), form) {
 		return fmt.Errorf("%w: unknown form %q; use one of %s", ErrInput, form, strings.Join(Forms(), ", "))
@@ -66,7 +66,7 @@ func CheckForm(form string) error {
 	return nil
 }
 
-// DTypes names the types of matrices.
+// DTypes lists the dtypes of matrices.
 func DTypes() []string { return []string{float32Name, bfloat16} }
 
 const (
@@ -80,7 +80,7 @@ type Products struct {
 	dtype   string
 }
 
-// NewProducts makes the device, for products in one of DTypes.
+// NewProducts opens a CPU device for products in one of DTypes.
 func NewProducts(o cpu.Options, dtype string) (*Products, error) {
 	if !slices.Contains(DTypes(), dtype) {
 		return nil, fmt.Errorf("%w: unknown type %q; use one of %s", ErrInput, dtype, strings.Join(DTypes(), ", "))
@@ -96,7 +96,7 @@ func NewProducts(o cpu.Options, dtype string) (*Products, error) {
 	return &Products{b, dtype}, nil
 }
 
-// Close ends the device.
+// Close closes the device.
 func (p *Products) Close() { p.harness.close() }
 
 // ProductResult is the speed of one product.
@@ -139,7 +139,7 @@ func (p *Products) Measure(ctx context.Context, s Shape, form string, seconds fl
 		MS: ms[0], GFLOPS: ms[0].per(s.FLOPs() / 1e6)}, nil
 }
 
-// operand makes a matrix that is rows × cols as the product sees it.
+// operand returns a matrix that is rows × cols in the product.
 func (p *Products) operand(rows, cols int, transposed bool) (tensorops.Tensor, error) {
 	if transposed {
 		rows, cols = cols, rows
@@ -147,7 +147,7 @@ func (p *Products) operand(rows, cols int, transposed bool) (tensorops.Tensor, e
 	return p.harness.numbers(p.stored(), rows, cols)
 }
 
-// stored is the type of the matrices.
+// stored returns the dtype of the matrices.
 func (p *Products) stored() tensorops.DType {
 	if p.dtype == bfloat16 {
 		return tensorops.BFloat16

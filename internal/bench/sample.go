@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Summary is a figure taken several times: the median, and the values that a
-// tenth of the samples are below and above.
+// Summary is the median of several samples, with their 10th and 90th percentiles.
 type Summary struct {
 	Median  float64 `json:"median"`
 	P10     float64 `json:"p10"`
@@ -32,19 +31,17 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[i] + (at-float64(i))*(sorted[j]-sorted[i])
 }
 
-// per turns times into a rate: amount divided by each.
+// per converts times to rates: amount divided by each.
 func (s Summary) per(amount float64) Summary {
 	return Summary{amount / s.Median, amount / s.P90, amount / s.P10, s.Samples}
 }
 
-// Every measurement has this number of samples at least, however long one takes.
+// leastSamples is the minimum number of samples of a measurement, whatever their duration.
 const leastSamples = 3
 
-// sample times functions in turn, round after round, until the seconds are over,
-// and returns the time of one repetition in milliseconds for each. Each function
-// does its work n times. It is called twice before, so that memory is in place;
-// then n is chosen so that a sample takes the least time, and once more where one
-// repetition alone spends most of its time on being started.
+// sample times functions in turn, round after round, for the given seconds. It returns each function's time of one repetition in
+// milliseconds. A function does its work n times. Two calls before the first round allocate its memory. Then n is chosen so
+// that a sample takes at least the time least; it is chosen again if one repetition is so short that starting it dominates.
 func sample(ctx context.Context, seconds float64, least time.Duration, work ...func(n int) (time.Duration, error)) ([]Summary, error) {
 	repeat := make([]int, len(work))
 	for i, do := range work {
@@ -84,7 +81,7 @@ func sample(ctx context.Context, seconds float64, least time.Duration, work ...f
 	return out, nil
 }
 
-// repeats is how many repetitions of some length take the least time.
+// repeats returns how many repetitions of the given duration take at least the time least.
 func repeats(least, took time.Duration) int {
 	return 1 + min(int(least/max(took, time.Nanosecond)), maxRepeat-1)
 }

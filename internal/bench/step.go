@@ -19,22 +19,19 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
-// Steps is a training run that trains on request: the real one, on random tokens,
-// held between requests.
+// Steps is a real training run on random tokens that is paused between measurements.
 type Steps struct {
 	cfg       *config.Config
 	dir       string
 	run       *troupe.Run
-	heldBytes int64 // by the process, before the run
+	heldBytes int64 // memory of the process before the run
 	done      int64 // steps
 }
 
-// Load resolves a configuration with some keys set.
+// Load returns a configuration with the given keys set.
 type Load func(sets []string) (*config.Config, error)
 
-// StartSteps begins the run that a configuration describes. Its data and output
-// are replaced by some in a temporary folder. It returns when the first step can
-// be taken.
+// StartSteps starts a configuration's run with data and output in a temporary folder. It returns when the first step can start.
 func StartSteps(ctx context.Context, load Load) (s *Steps, err error) {
 	held := sysinfo.ResidentBytes()
 	dir, err := os.MkdirTemp("", "engine-bench-")
@@ -68,11 +65,10 @@ func StartSteps(ctx context.Context, load Load) (s *Steps, err error) {
 	return s, s.still(ctx, noStep)
 }
 
-// noStep is the number of none.
+// noStep stands for no step.
 const noStep = -1
 
-// writeTokens writes random ids: training takes one window after another of them,
-// so a few are enough.
+// writeTokens writes random ids. Training reads one window of them after another, so a few are enough.
 func writeTokens(path string, c *config.Config) error {
 	const windows = 64
 	vocab := min(sizes(c).Vocab, 1<<16)
@@ -84,7 +80,7 @@ func writeTokens(path string, c *config.Config) error {
 	return os.WriteFile(path, ids, 0o600)
 }
 
-// Plan is what the run's configuration comes to.
+// Plan resolves the run's configuration.
 func (s *Steps) Plan() (*plan.Plan, error) { return plan.Resolve(s.cfg, nil) }
 
 // Info describes the run.
@@ -120,15 +116,14 @@ type StepsInfo struct {
 
 func (s *Steps) tokens() int { return s.cfg.Batch.Sequences * s.cfg.Model.Context }
 
-// gflop counts forward and backward, which costs twice as much.
+// gflop counts forward and backward; backward costs twice as much as forward.
 func (s *Steps) gflop() float64 {
 	m := sizes(s.cfg)
 	_, layer, head := m.FLOPs(m.Context)
 	return 3 * (float64(m.Layers)*layer + head) * float64(s.tokens()) / 1e9
 }
 
-// Run takes n steps at least, and tells how many it took and how long: from the
-// first order to the last weight's update.
+// Run trains at least n steps. It returns their number and the duration from the first order to the last weight's update.
 func (s *Steps) Run(ctx context.Context, n int) (steps int, took time.Duration, err error) {
 	from, began := s.done, time.Now()
 	s.run.Resume()
@@ -141,8 +136,7 @@ func (s *Steps) Run(ctx context.Context, n int) (steps int, took time.Duration, 
 	return int(s.done - from), time.Since(began), nil
 }
 
-// still waits until the run holds still. It asks for that when a step ends: the
-// next, which has begun by then, is the last.
+// still waits until the run pauses. It requests the pause when a step ends; the next step has started by then and is the last.
 func (s *Steps) still(ctx context.Context, pauseAfter int64) error {
 	for {
 		select {
@@ -168,8 +162,7 @@ func (s *Steps) still(ctx context.Context, pauseAfter int64) error {
 	}
 }
 
-// rest waits until every stage has updated its weights: a run pauses when the
-// update is decided.
+// rest waits until every stage has updated its weights. A run pauses earlier, when the update is decided.
 func (s *Steps) rest(ctx context.Context) error {
 	for ; ; time.Sleep(restEvery) {
 		if err := ctx.Err(); err != nil {
@@ -181,7 +174,7 @@ func (s *Steps) rest(ctx context.Context) error {
 	}
 }
 
-// restEvery is how exactly the end of a step is known.
+// restEvery is the resolution of a step's end.
 const restEvery = 200 * time.Microsecond
 
 func (s *Steps) resting() bool {
@@ -193,22 +186,21 @@ func (s *Steps) resting() bool {
 	return true
 }
 
-// StepsResult is the speed of training, and the memory that it took.
+// StepsResult is the speed of training and its use of memory.
 type StepsResult struct {
 	StepsInfo
 	Steps      int     `json:"steps"`       // measured
 	MS         Summary `json:"ms"`          // of a step
-	HostCPUMS  float64 `json:"host_cpu_ms"` // that the process spent on cores in a step, the mean; 0 where the system doesn't tell
+	HostCPUMS  float64 `json:"host_cpu_ms"` // mean processor time of a step; 0: unknown
 	TokensPerS Summary `json:"tokens_per_s"`
 	GFLOPS     Summary `json:"gflops"`
 	Memory
 }
 
-// leastSteps is how long a sample of steps takes at least, so that what happens
-// between two samples doesn't show.
+// leastSteps is the minimum duration of a sample of steps, so that the time between two samples does not matter.
 const leastSteps = 300 * time.Millisecond
 
-// Measure trains for some seconds.
+// Measure trains for the given seconds.
 func (s *Steps) Measure(ctx context.Context, seconds float64) (StepsResult, error) {
 	from, spent := s.done, sysinfo.CPUTime()
 	ms, err := sample(ctx, seconds, leastSteps, func(n int) (time.Duration, error) {
@@ -224,19 +216,18 @@ func (s *Steps) Measure(ctx context.Context, seconds float64) (StepsResult, erro
 		GFLOPS:     ms[0].per(1000 * s.gflop()), Memory: s.Memory()}, nil
 }
 
-// Memory is what the process has held, in bytes; zeros where the system doesn't
-// tell. On a GPU it is in its own memory what tensors have held at most, and what was
-// taken from the driver for them.
+// Memory is the memory of the process in bytes; 0: unknown. For a GPU it also has the peak of tensors in the GPU's memory, and
+// the memory taken from the driver for them.
 type Memory struct {
 	HeldBytes        int64 `json:"held_bytes"` // before the run
-	PeakBytes        int64 `json:"peak_bytes"` // the most so far, less that
+	PeakBytes        int64 `json:"peak_bytes"` // the peak so far, less HeldBytes
 	DevicePeakBytes  int64 `json:"device_peak_bytes,omitempty"`
 	DeviceTakenBytes int64 `json:"device_taken_bytes,omitempty"`
 
-	GPUs []cuda.Work `json:"gpus,omitempty"` // what each has done so far, and how
+	GPUs []cuda.Work `json:"gpus,omitempty"` // the work of each GPU so far
 }
 
-// Memory tells what the run has taken so far.
+// Memory returns the memory that the run has used so far.
 func (s *Steps) Memory() Memory {
 	var m Memory
 	if peak := sysinfo.PeakBytes(); peak != 0 && s.heldBytes != 0 {

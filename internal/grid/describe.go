@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// Dimensions are all of them, in the order of their names in DefaultOrder.
+// Dimensions lists all dimensions in the order of DefaultOrder.
 func Dimensions() []Dimension { return []Dimension{Tensor, Context, Pipeline, Data} }
 
-// Describe says in one line how many ranks there are, how they are numbered, and how many groups of
-// which sizes they form, such as "8 ranks, tp 2 × cp 1 × pp 2 × dp 2 in the order tp-cp-pp-dp: tp 4 groups
-// of 2, pp 4 of 2, dp 4 of 2".
+// Describe returns one line with the number of ranks, their order, and the number and size of groups along each dimension, such
+// as "8 ranks, tp 2 × cp 1 × pp 2 × dp 2 in the order tp-cp-pp-dp: tp 4 groups of 2, pp 4 of 2, dp 4 of 2".
 func (g *Grid) Describe() string {
 	var all []string
 	for _, d := range Dimensions() {
@@ -30,7 +29,7 @@ func (g *Grid) Describe() string {
 	return text + ": groups " + strings.Join(all, ", ")
 }
 
-// groupCounts says how many groups of each size above 1 there are along a dimension.
+// groupCounts counts the groups of each size above 1 along a dimension.
 func (g *Grid) groupCounts(d Dimension) string {
 	sizes := make(map[int]int) // the ranks in groups of each size
 	stages := []int{g.size[Tensor]}

@@ -2,18 +2,18 @@ package grid
 
 import "fmt"
 
-// Way is how what the ranks of one tensor group have made gets to those of another, or of the same one.
+// Way is how a tensor travels from the ranks of one tensor group to the ranks of the next one, or of the same one.
 type Way uint8
 
-// The ways. With slices, where each rank has a run of the positions, Direct is the only one.
+// The values of Way. If each rank holds a slice of the positions, only Direct is possible.
 const (
-	// Auto is Broadcast to a larger group, which sends each tensor once from stage to stage, and else Direct.
+	// Auto is Broadcast if the receiving group is larger, so that each tensor crosses between stages once; otherwise Direct.
 	Auto Way = iota
-	// Direct sends every rank what it lacks from a rank that has it.
+	// Direct sends each rank the parts that it lacks, from a rank that holds them.
 	Direct
-	// Broadcast sends from the first rank to the first rank, which shares it with the others of its group.
+	// Broadcast sends from the first rank to the first rank, which then broadcasts within its group.
 	Broadcast
-	// Scatter sends every rank a part, and the ranks that take them gather the whole.
+	// Scatter sends each receiving rank one part; the receiving group then gathers the whole tensor.
 	Scatter
 	numWays
 )
@@ -27,7 +27,7 @@ func (w Way) String() string {
 	return wayNames[w]
 }
 
-// ParseWay is the way with a name.
+// ParseWay returns the Way with the given name.
 func ParseWay(name string) (Way, error) {
 	for w, n := range wayNames {
 		if n == name {
@@ -37,27 +37,28 @@ func ParseWay(name string) (Way, error) {
 	return 0, fmt.Errorf("%w: unknown way %q; use one of %q", ErrGrid, name, wayNames)
 }
 
-// Piece is one message of a tensor that crosses an edge: Units equal parts of its positions, of which it is [First,
-// Limit); without any it carries no numbers, and says that the tensor is to come within the group.
+// Piece is one message of a tensor that crosses an edge. The positions are divided into Edge.Units equal parts, and the piece
+// carries the parts [First, Limit). An empty piece carries no numbers: the receiver gets the tensor from its own group.
 type Piece struct {
 	Sender, Receiver int // places in their groups
-	Part             int // its number among those that the receiver takes
+	Part             int // its number among the pieces that the receiver gets
 	First, Limit     int
 }
 
 // Empty reports whether a piece carries no numbers.
 func (p Piece) Empty() bool { return p.First == p.Limit }
 
-// Edge is how a tensor crosses from a tensor group of some ranks to one of others.
+// Edge describes how a tensor crosses from one tensor group to another.
 type Edge struct {
 	From, To int  // ranks
-	Slices   bool // each rank has a run of the positions; else all have all of them
+	Slices   bool // each rank holds a slice of the positions; otherwise every rank holds all of them
 	Way      Way
 	Units    int // equal parts of the positions that pieces are made of
 	Pieces   []Piece
 }
 
-// NewEdge makes one. slices says that each rank has an equal run of the positions, in the order of ranks.
+// NewEdge returns the edge between groups of from and to ranks. With slices, each rank holds an equal slice of the positions, in
+// the order of the ranks.
 func NewEdge(from, to int, slices bool, way Way) Edge {
 	e := Edge{From: from, To: to, Slices: slices, Way: way, Units: 1}
 	switch {
@@ -100,7 +101,7 @@ func NewEdge(from, to int, slices bool, way Way) Edge {
 	return e
 }
 
-// Has is what of the units a rank of the sending group has.
+// Has returns the units [first, limit) that a rank of the sending group holds.
 func (e Edge) Has(sender int) (first, limit int) {
 	if !e.Slices {
 		return 0, e.Units
@@ -108,8 +109,8 @@ func (e Edge) Has(sender int) (first, limit int) {
 	return e.Units / e.From * sender, e.Units / e.From * (sender + 1)
 }
 
-// Wants is what of the units a rank of the receiving group takes from the other one: with
-// Scatter it gathers the rest.
+// Wants returns the units [first, limit) that a rank of the receiving group gets over the edge. With Scatter it gathers the
+// rest within its group.
 func (e Edge) Wants(receiver int) (first, limit int) {
 	if e.Units == 1 {
 		return 0, 1
@@ -117,7 +118,7 @@ func (e Edge) Wants(receiver int) (first, limit int) {
 	return e.Units / e.To * receiver, e.Units / e.To * (receiver + 1)
 }
 
-// Sends are the pieces that a rank of the sending group sends, Takes those that one of the other takes.
+// Sends returns the pieces that a rank of the sending group sends.
 func (e Edge) Sends(sender int) (all []Piece) {
 	for _, p := range e.Pieces {
 		if p.Sender == sender {
@@ -127,7 +128,7 @@ func (e Edge) Sends(sender int) (all []Piece) {
 	return all
 }
 
-// Takes are the pieces that a rank of the receiving group takes, in the order of their parts.
+// Takes returns the pieces that a rank of the receiving group gets, in the order of their parts.
 func (e Edge) Takes(receiver int) (all []Piece) {
 	for _, p := range e.Pieces {
 		if p.Receiver == receiver {
@@ -137,7 +138,7 @@ func (e Edge) Takes(receiver int) (all []Piece) {
 	return all
 }
 
-// Copies is how many times the whole of a tensor goes from one group to the other.
+// Copies returns how many times the whole tensor crosses from one group to the other.
 func (e Edge) Copies() float64 {
 	n := 0
 	for _, p := range e.Pieces {
@@ -146,7 +147,7 @@ func (e Edge) Copies() float64 {
 	return float64(n) / float64(e.Units)
 }
 
-// String says what is done.
+// String describes the edge in words.
 func (e Edge) String() string {
 	switch {
 	case e.Slices && e.From == e.To && e.To > 1:
@@ -169,8 +170,8 @@ func (e Edge) String() string {
 	return fmt.Sprintf("direct: %d ranks send to %d", e.From, e.To)
 }
 
-// DescribeEdges says in a line for each edge between two stages which way tensors take; none where each stage is one rank. chunks are
-// the stages of a pipeline's chunks.
+// DescribeEdges returns a line for each edge between two stages that says how tensors cross it. It returns no line if each stage
+// has one rank. chunks lists the stage of each chunk.
 func (g *Grid) DescribeEdges(chunks []int, slices bool, way Way) (lines []string) {
 	if g.size[Tensor] == 1 {
 		return nil
@@ -189,7 +190,7 @@ func (g *Grid) DescribeEdges(chunks []int, slices bool, way Way) (lines []string
 	return lines
 }
 
-// lcm is the smallest number that both divide.
+// lcm returns the least common multiple.
 func lcm(a, b int) int {
 	x, y := a, b
 	for y > 0 {
@@ -198,8 +199,8 @@ func lcm(a, b int) int {
 	return a / x * b
 }
 
-// Positions is the number of which the positions of a sequence must be a multiple for the ranks of a context group to have two
-// equal blocks each, and, if tensor, for every tensor group to share equally what one of those ranks has.
+// Positions returns the number that must divide the length of a sequence. Each rank of a context group then holds two equal
+// blocks; with tensor, every tensor group can also divide a rank's positions equally.
 func (g *Grid) Positions(tensor bool) int {
 	n, ranks := 1, g.size[Context]
 	for stage := range g.size[Pipeline] {

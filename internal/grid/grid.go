@@ -1,10 +1,9 @@
-// Package grid says which rank of a run has which place in the grid of tensor, context,
-// pipeline and data parallelism, and which ranks form the groups that work together. A Grid follows from the
-// sizes and the order in [parallel]. An Edge says in which pieces a tensor crosses between tensor groups of different
-// sizes.
+// Package grid maps ranks to their coordinates in the grid of tensor, context, pipeline and data parallelism, and lists the
+// groups of ranks that work together. A Grid is computed from the sizes and the order in [parallel]. An Edge lists the pieces
+// in which a tensor crosses between tensor groups of different sizes.
 //
-// The configuration's checks, internal/plan, the actors and the cluster all ask it. It is arithmetic: it knows no
-// process, no message and no model.
+// The configuration's checks, internal/plan, the actors and the cluster all use it. It is arithmetic: it knows no process, no
+// message and no model.
 package grid
 
 import (
@@ -22,7 +21,7 @@ var ErrGrid = errors.New("invalid grid of ranks")
 // MaxRanks bounds the ranks of a grid.
 const MaxRanks = 1 << 20
 
-// Dimension is one of the ways to divide the work.
+// Dimension is a dimension of parallelism.
 type Dimension int
 
 // The dimensions.
@@ -34,8 +33,8 @@ const (
 	numDimensions
 )
 
-// Copies is no dimension of its own. Ranks form groups along it that have copies of the same weights, whose gradients they
-// add: those which differ in Context and Data.
+// Copies stands for Context and Data together. Ranks that differ only in these hold copies of the same weights and add their
+// gradients.
 const Copies = numDimensions
 
 var dimensionNames = [numDimensions]string{"tp", "cp", "pp", "dp"}
@@ -47,7 +46,7 @@ func (d Dimension) String() string {
 	return dimensionNames[d]
 }
 
-// along are the dimensions that a group is along. Where sequences are not shared copies are Data's, and have its name.
+// along resolves Copies. Without context groups it is Data and has Data's name.
 func (g *Grid) along(dims []Dimension) []Dimension {
 	i := slices.Index(dims, Copies)
 	switch {
@@ -59,36 +58,36 @@ func (g *Grid) along(dims []Dimension) []Dimension {
 	return slices.Replace(slices.Clone(dims), i, i+1, Context, Data)
 }
 
-// DefaultOrder numbers the ranks of a tensor group one after the other, then those of a
-// context group, of a pipeline, and the replicas last.
+// DefaultOrder gives adjacent numbers to the ranks of a tensor group, then to those of a context group, then of a pipeline. The
+// replicas come last.
 const DefaultOrder = "tp-cp-pp-dp"
 
-// Sizes are those of a grid; 0 stands for 1.
+// Sizes has the size of each dimension; 0 stands for 1.
 type Sizes struct {
-	// Tensor is the size of a tensor group, of each stage; one number is all stages'.
+	// Tensor has the size of each stage's tensor groups; a single number applies to all stages.
 	Tensor                  []int
 	Context, Pipeline, Data int
-	// Order names the dimensions, the one whose ranks are adjacent first: rank = the sum of
-	// each coordinate times the sizes of those before it. Dimensions of size 1 may be left out.
-	// "": DefaultOrder. Where stages have tensor groups of different sizes no other is possible.
+	// Order names the dimensions; ranks along the first one are adjacent. A rank's number is the sum of each coordinate times
+	// the sizes of the dimensions before it. Dimensions of size 1 may be left out. "" is DefaultOrder. If stages have tensor
+	// groups of different sizes, no other order is possible.
 	Order string
-	// World is how many ranks there must be; 0: the product of the sizes.
+	// World is the required number of ranks; 0: the product of the sizes.
 	World int
 }
 
-// Coordinates are the place of a rank along each dimension, by Dimension.
+// Coordinates holds a rank's coordinate along each dimension, indexed by Dimension.
 type Coordinates [numDimensions]int
 
 // Grid numbers the ranks of a run.
 type Grid struct {
 	size   Coordinates // by dimension; Tensor: the largest
 	stride Coordinates
-	tensor []int // of each stage, where they differ; else nil
-	before []int // the tensor sizes of the stages before each, and at the end of all
+	tensor []int // each stage's tensor size if they differ; otherwise nil
+	before []int // sum of the tensor sizes of the stages before each stage; the last entry is the total
 	order  string
 }
 
-// New makes a grid.
+// New returns the grid with the given sizes. Errors wrap ErrGrid.
 func New(s Sizes) (*Grid, error) {
 	g := &Grid{size: Coordinates{Tensor: 1, Context: max(s.Context, 1), Pipeline: max(s.Pipeline, 1), Data: max(s.Data, 1)}}
 	if len(s.Tensor) > 1 && len(s.Tensor) != g.size[Pipeline] {
@@ -122,7 +121,7 @@ func New(s Sizes) (*Grid, error) {
 	return g, nil
 }
 
-// bounded refuses a grid of too many ranks.
+// bounded rejects a grid of more than MaxRanks.
 func (g *Grid) bounded() error {
 	ranks := g.size[Tensor] * g.size[Pipeline] // no product overflows: each size is bounded
 	if g.tensor != nil {
@@ -137,7 +136,7 @@ func (g *Grid) bounded() error {
 	return nil
 }
 
-// number takes the strides from an order.
+// number computes the strides from an order.
 func (g *Grid) number(order string) error {
 	if order == "" {
 		order = DefaultOrder
@@ -172,7 +171,7 @@ func (g *Grid) number(order string) error {
 	return nil
 }
 
-// String gives the sizes.
+// String lists the sizes.
 func (g *Grid) String() string {
 	tensor := strconv.Itoa(g.size[Tensor])
 	if g.tensor != nil {
@@ -186,10 +185,10 @@ func (g *Grid) String() string {
 	return fmt.Sprintf("tp %s × cp %d × pp %d × dp %d", tensor, g.size[Context], g.size[Pipeline], g.size[Data])
 }
 
-// Order names the dimensions, the one whose ranks are adjacent first.
+// Order returns the order of the dimensions; ranks along the first one are adjacent.
 func (g *Grid) Order() string { return g.order }
 
-// World is the number of ranks.
+// World returns the number of ranks.
 func (g *Grid) World() int {
 	if g.tensor != nil {
 		return g.before[len(g.tensor)] * g.size[Context] * g.size[Data]
@@ -197,7 +196,7 @@ func (g *Grid) World() int {
 	return g.size[Tensor] * g.size[Context] * g.size[Pipeline] * g.size[Data]
 }
 
-// Size is the number of ranks along a dimension; of Tensor the largest.
+// Size returns the number of ranks along a dimension; for Tensor, the largest over the stages.
 func (g *Grid) Size(d Dimension) int {
 	if d == Copies {
 		return g.size[Context] * g.size[Data]
@@ -205,7 +204,7 @@ func (g *Grid) Size(d Dimension) int {
 	return g.size[d]
 }
 
-// TensorSize is the number of ranks that share each layer of a stage.
+// TensorSize returns the number of ranks that share each layer of a stage.
 func (g *Grid) TensorSize(stage int) int {
 	if g.tensor != nil {
 		return g.tensor[stage]
@@ -213,7 +212,7 @@ func (g *Grid) TensorSize(stage int) int {
 	return g.size[Tensor]
 }
 
-// Rank is the number of the rank at a place.
+// Rank returns the number of the rank at the given coordinates.
 func (g *Grid) Rank(at Coordinates) int {
 	if g.tensor != nil {
 		stage := at[Pipeline]
@@ -226,7 +225,7 @@ func (g *Grid) Rank(at Coordinates) int {
 	return rank
 }
 
-// Coordinates are the place of a rank.
+// Coordinates returns the coordinates of a rank.
 func (g *Grid) Coordinates(rank int) (at Coordinates) {
 	if g.tensor == nil {
 		for d, stride := range g.stride {
@@ -245,8 +244,8 @@ func (g *Grid) Coordinates(rank int) (at Coordinates) {
 	return at
 }
 
-// Group are the ranks that differ from a rank in the given dimensions alone, itself among them, in
-// their order.
+// Group lists, in ascending order, the ranks that differ from the given rank only in the given dimensions. It includes the
+// rank itself.
 func (g *Grid) Group(rank int, dims ...Dimension) []int {
 	var all []int
 	at, dims := g.Coordinates(rank), g.along(dims)
@@ -269,7 +268,7 @@ func (g *Grid) Group(rank int, dims ...Dimension) []int {
 	return slices.Compact(all)
 }
 
-// Groups lists the groups of ranks that differ in the given dimensions alone, by their first rank.
+// Groups lists all groups of ranks that differ only in the given dimensions, in the order of their first ranks.
 func (g *Grid) Groups(dims ...Dimension) [][]int {
 	var groups [][]int
 	for rank := range g.World() {
@@ -280,7 +279,7 @@ func (g *Grid) Groups(dims ...Dimension) [][]int {
 	return groups
 }
 
-// Name names a rank's group of given dimensions by what its members have in common, such as
+// Name names a rank's group along the given dimensions by the coordinates that its members share, such as
 // "dp of pp 1, tp 0".
 func (g *Grid) Name(rank int, dims ...Dimension) string {
 	at, dims := g.Coordinates(rank), g.along(dims)
@@ -300,8 +299,9 @@ func (g *Grid) Name(rank int, dims ...Dimension) string {
 	return strings.Join(names, "-") + " of " + strings.Join(common, ", ")
 }
 
-// OfStages takes of what is known of each rank that of one rank of each stage: the first replica's, and of tensor and context
-// groups the first. The others of a stage have the same table. Without a grid, and of other ranks than its own, it is all.
+// OfStages selects one rank's entry for each stage from a list with one entry for each rank: the first replica's first tensor and
+// context rank. The other ranks of a stage have the same table. If g is nil, or the list's length is not the number of ranks, it
+// returns the whole list.
 func OfStages[T any](g *Grid, ofRanks []T) []T {
 	if g == nil || len(ofRanks) != g.World() {
 		return ofRanks

@@ -1,16 +1,16 @@
 package world
 
-// Report is what Check found out about a world.
+// Report has the counts of a world that Check has proved.
 type Report struct {
 	Steps       int // of all ranks
-	Collectives int // of all groups; one of several members is one
+	Collectives int // of all groups; a collective counts once, whatever the number of its members
 	Messages    int
-	// Later is the most collectives of a group that a member has begun at once for later.
+	// Later is the largest number of unfinished collectives that a member begins for later in one group.
 	Later int
 }
 
-// Check proves that every rank comes to the end of its steps, and that the members of each group meet in the same
-// collectives for the same numbers. What is wrong is a [*Fault].
+// Check proves that every rank finishes its steps, and that the members of each group meet in the same collectives for the same
+// tensors. The error is a [*Fault].
 func Check(w *World) (*Report, error) {
 	faults, r := check(w)
 	if len(faults) > 0 {
@@ -19,7 +19,7 @@ func Check(w *World) (*Report, error) {
 	return r, nil
 }
 
-// check lists all that comes up before nobody gets on: what members of groups disagree on, or else why ranks wait.
+// check plays the world until no rank can continue. It lists where members of groups disagree, or otherwise why ranks wait.
 func check(w *World) ([]*Fault, *Report) {
 	if err := w.validate(); err != nil {
 		return []*Fault{err}, nil
@@ -45,8 +45,8 @@ func check(w *World) ([]*Fault, *Report) {
 	return p.faults, r
 }
 
-// countLater refuses a rank that begins more collectives of a group at once than the world allows. Whether a run
-// would hold so many depends on how far the others are.
+// countLater rejects a rank that may have more collectives of a group unfinished than the world allows. Whether a run really has
+// that many depends on the progress of the other ranks.
 func (w *World) countLater(r *Report) *Fault {
 	begun := make(map[int32]int)
 	for rank := range w.Ranks {
@@ -72,7 +72,7 @@ func (w *World) countLater(r *Report) *Fault {
 	return nil
 }
 
-// stuck is a rank that waits; -1: all have come to their ends.
+// stuck returns a rank that waits; -1: all ranks have finished.
 func (p *player) stuck() int {
 	for rank := range p.ranks {
 		if !p.done(rank) {

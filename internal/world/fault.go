@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Fault says what is wrong with a world.
+// Fault is an error in a world: what is wrong, where, and what to do.
 type Fault struct {
 	World  string
 	Kind   error  // an Err of this package
 	Text   string // what is wrong
-	Group  int    // where it is about a group's collective; -1: it is not
-	Number int    // of the collective in the group, from 1
-	Ranks  []int  // those that it is about
+	Group  int    // the group, if the fault concerns a collective; otherwise -1
+	Number int    // the collective's number in its group, from 1
+	Ranks  []int  // the ranks concerned
 	Advice string // what to do
 
 	picture string
@@ -37,7 +37,7 @@ func (f *Fault) Error() string {
 	return s.String()
 }
 
-// Advice of faults.
+// Advice for each kind of fault.
 const (
 	adviceOrder = "What to do: the ranks of a group must have the same collectives in the same order. " +
 		"Give its members the same table, or move their collectives to the end of the step"
@@ -46,7 +46,7 @@ const (
 	adviceCredit  = "What to do: give the edge more credits, or let the receiving rank take its messages before it waits for its group"
 )
 
-// name is what errors call a rank.
+// name returns a rank's name for errors.
 func (w *World) name(rank int) string {
 	if n := w.Ranks[rank].Name; n != "" {
 		return fmt.Sprintf("rank %d (%s)", rank, n)
@@ -54,7 +54,7 @@ func (w *World) name(rank int) string {
 	return fmt.Sprintf("rank %d", rank)
 }
 
-// few lists ranks, of many the first ones.
+// few lists the first ranks, and how many more there are.
 func few(ranks []int) string {
 	const most = 8
 	var s strings.Builder
@@ -70,7 +70,7 @@ func few(ranks []int) string {
 	return s.String()
 }
 
-// brings says what a member comes with.
+// brings describes the collective that a member has reached.
 func (p *player) brings(c call) string {
 	o, step := p.op(c), &p.w.Ranks[c.rank].Steps[c.step]
 	text := fmt.Sprintf("%s has %s in %s", p.w.name(c.rank), o.What, step.Name)
@@ -80,7 +80,7 @@ func (p *player) brings(c call) string {
 	return text
 }
 
-// differ is the fault of two members that disagree.
+// differ returns the fault of two members that disagree.
 func (p *player) differ(kind error, group, number int, a, b call) *Fault {
 	g := p.w.Groups[group]
 	text := fmt.Sprintf("group %s, collective %d: %s, %s", g.Name, number+1, p.brings(a), p.brings(b))
@@ -91,7 +91,7 @@ func (p *player) differ(kind error, group, number int, a, b call) *Fault {
 		picture: p.w.picture([]int{a.rank, b.rank}, map[int]int{a.rank: a.step, b.rank: b.step})}
 }
 
-// tooMany is the fault of a rank that begins too many collectives.
+// tooMany returns the fault of a rank that begins too many collectives.
 func (w *World) tooMany(rank, step, group, n int) *Fault {
 	return &Fault{World: w.Name, Kind: ErrPending, Group: group, Ranks: []int{rank},
 		Text: fmt.Sprintf("%s: %s starts %d collectives of group %s before it awaits one, but the limit is %d", w.name(rank),
@@ -100,7 +100,7 @@ func (w *World) tooMany(rank, step, group, n int) *Fault {
 		picture: w.picture([]int{rank}, map[int]int{rank: step})}
 }
 
-// wait is why a rank does not get on, and for which other rank.
+// wait is what blocks a rank, and which other rank it waits for.
 type wait struct {
 	rank, other   int
 	text          string
@@ -108,7 +108,7 @@ type wait struct {
 	credit        bool
 }
 
-// waitOf says what a rank that is stuck waits for.
+// waitOf returns what a blocked rank waits for.
 func (p *player) waitOf(rank int) wait {
 	s := &p.ranks[rank]
 	step := &p.w.Ranks[rank].Steps[s.step]
@@ -132,7 +132,7 @@ func (p *player) waitOf(rank int) wait {
 			}
 		}
 	}
-	// The oldest collective of a group that it has come to: rounds end in their order.
+	// The oldest collective that it has reached: the collectives of a group end in order.
 	for i := range step.Ops[:min(len(step.Ops), s.op+1)] {
 		o := step.Ops[i]
 		if o.Group < 0 {
@@ -157,7 +157,7 @@ func (p *player) waitOf(rank int) wait {
 	return v
 }
 
-// stepWith is the step of a rank that sends or takes a message.
+// stepWith names the step of a rank that sends or takes a message.
 func (p *player) stepWith(rank int, m Message, takes bool) string {
 	for i := range p.w.Ranks[rank].Steps {
 		step := &p.w.Ranks[rank].Steps[i]
@@ -172,7 +172,7 @@ func (p *player) stepWith(rank int, m Message, takes bool) string {
 	return "no step"
 }
 
-// nextTaker is the step of a rank that next gives back a credit of an edge.
+// nextTaker names the step of a rank that next returns a credit of an edge.
 func (p *player) nextTaker(rank int, edge int32) string {
 	steps := p.w.Ranks[rank].Steps
 	first := p.ranks[rank].step
@@ -187,8 +187,8 @@ func (p *player) nextTaker(rank int, edge int32) string {
 	return "no step"
 }
 
-// explain says why a rank does not get on. Whom it waits for is through, or waits too: so following the waits comes to
-// a rank that never comes, or back to one that was seen before.
+// explain returns the fault that blocks a rank. The rank that it waits for has finished or waits itself. So following the waits
+// leads to a rank that never arrives, or to a cycle.
 func (p *player) explain(rank int) *Fault {
 	position := make(map[int]int) // in the chain
 	var chain []wait
@@ -224,7 +224,7 @@ func (p *player) explain(rank int) *Fault {
 	}
 }
 
-// fault is about ranks that wait, and others.
+// fault returns a fault about waiting ranks, and others.
 func (p *player) fault(kind error, waits []wait, others ...int) *Fault {
 	f := &Fault{World: p.w.Name, Kind: kind, Group: -1}
 	at := make(map[int]int)
@@ -246,7 +246,7 @@ func (p *player) fault(kind error, waits []wait, others ...int) *Fault {
 	return f
 }
 
-// picture draws the orders of ranks around a step of each, which stands in brackets.
+// picture draws the steps of each rank around its current step, which stands in brackets.
 func (w *World) picture(ranks []int, at map[int]int) string {
 	const most, around = 8, 3
 	var lines []string

@@ -9,38 +9,38 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// Orders are what the ranks of a grid are told to do together: a training step, or a validation.
+// Orders describes one training step, or one validation, of all ranks of a grid.
 type Orders struct {
 	Grid *grid.Grid
-	// Tables are those of each replica, of as many ranks as the grid has stages; nil: it has nothing to do. Each
-	// has passed [scheduler.Check]. Forward-only ones are of a validation.
+	// Tables has each replica's table; nil: the replica has no work. A table has one row for each stage of the grid and has passed
+	// [scheduler.Check]. The tables of a validation are forward only.
 	Tables []*scheduler.Table
-	// Lists says what a rank does together with others; nil: nothing.
+	// Lists returns a rank's collectives; nil: there are none.
 	Lists func(rank int, t *scheduler.Table) (Lists, error)
-	// Groups are those that Lists speak of.
+	// Groups are the groups that Lists refers to.
 	Groups []Group
-	// Slices and Way say how a tensor crosses from a tensor group to another: see grid.NewEdge.
+	// Slices and Way define how a tensor crosses between tensor groups: see grid.NewEdge.
 	Slices  bool
 	Way     grid.Way
-	Pending int // see World
+	Pending int // see World.Pending
 }
 
-// Lists are the operations with others of what a rank does.
+// Lists has a rank's collectives.
 type Lists struct {
 	Actions [][]Op // by place in the rank's row
 	Tied    Tied
-	Norms   []Op // when all parts have come
+	Norms   []Op // once all parts have arrived
 	Update  []Op // after the decision on the step
 }
 
-// Tied is what a rank does about tied weights when its row is done: it sends parts of their gradients to other ranks,
-// and takes parts from the same ones.
+// Tied describes the exchange of tied weights' gradients after a rank's row: it sends parts to other ranks and receives parts from
+// the same ranks.
 type Tied struct {
-	With []int // none: it has no tied weight
+	With []int // the other ranks; empty: the rank has no tied weight
 	Ops  []Op
 }
 
-// Steps behind a row.
+// Steps after a row.
 const (
 	stepTied   = "tied gradients"
 	stepNorms  = "norms"
@@ -48,9 +48,9 @@ const (
 	stepUpdate = "update"
 )
 
-// World makes it: the pipelines of each replica and each place in a context group, over whose edges messages go as
-// [scheduler.Table.Edges] says, from tensor group to tensor group as [grid.Edge] says, and between each two ranks
-// with the credits of [scheduler.Check]. All ranks report a training step before any rank updates.
+// World builds the world: the pipelines of each replica and each member of a context group. [scheduler.Table.Edges] defines the
+// edges between stages, [grid.Edge] the messages between tensor groups, and [scheduler.Check] the credits between two ranks. In
+// a training step, all ranks report before any rank updates.
 func (o *Orders) World() (*World, error) {
 	g := o.Grid
 	if n := g.Size(grid.Data); n != len(o.Tables) {
@@ -89,10 +89,10 @@ func (o *Orders) World() (*World, error) {
 	return w, nil
 }
 
-// MaxSteps bounds what the ranks of a grid do together: each step takes some hundred bytes.
+// MaxSteps bounds the total number of steps of all ranks. A step takes a few hundred bytes.
 const MaxSteps = 1 << 22
 
-// steps is about how many there will be.
+// steps estimates the total number of steps.
 func (o *Orders) steps() (n int) {
 	for _, t := range o.Tables {
 		if t == nil {
@@ -116,7 +116,7 @@ type builder struct {
 	crossings map[[2]int]*grid.Edge
 }
 
-// edgeKey is an edge of one pipeline: between ranks, of a table's, or of tied gradients.
+// edgeKey identifies an edge between two ranks of a pipeline: one of the table's edges, or the exchange of tied gradients.
 type edgeKey struct {
 	from, to int
 	edge     scheduler.Edge
@@ -137,7 +137,7 @@ func (b *builder) edge(k edgeKey, credits int) int32 {
 	return i
 }
 
-// group are the ranks of a stage that share its layers, of the pipeline that a rank is in.
+// group lists the ranks that share a stage's layers in a rank's pipeline.
 func (b *builder) group(rank, stage int) (all []int) {
 	at := b.Grid.Coordinates(rank)
 	at[grid.Pipeline] = stage
@@ -147,8 +147,7 @@ func (b *builder) group(rank, stage int) (all []int) {
 	return all
 }
 
-// peers are the ranks of a stage that a rank sends an output to, or takes an input from: each gets, or sends, a
-// message.
+// peers lists the ranks of a stage that get a message with a rank's output, or send one with its input.
 func (b *builder) peers(rank, stage int, takes bool) (all []int) {
 	at := b.Grid.Coordinates(rank)
 	own, group := b.Grid.TensorSize(at[grid.Pipeline]), b.group(rank, stage)
@@ -165,7 +164,7 @@ func (b *builder) peers(rank, stage int, takes bool) (all []int) {
 	return slices.Compact(all)
 }
 
-// crossing is how a tensor gets from a group to another.
+// crossing returns the edge between two tensor groups.
 func (b *builder) crossing(from, to int) *grid.Edge {
 	k := [2]int{from, to}
 	e := b.crossings[k]
@@ -177,7 +176,7 @@ func (b *builder) crossing(from, to int) *grid.Edge {
 	return e
 }
 
-// rankName says where a rank is.
+// rankName names a rank by its coordinates.
 func rankName(g *grid.Grid, rank int) string {
 	at := g.Coordinates(rank)
 	names := []string{fmt.Sprintf("stage %d", at[grid.Pipeline])}
@@ -233,7 +232,7 @@ func (b *builder) rank(rank int, t *scheduler.Table, report *scheduler.Report) e
 	return nil
 }
 
-// messages are what an action takes and sends.
+// messages adds the messages that an action takes and sends.
 func (b *builder) messages(step *Step, rank int, t *scheduler.Table, report *scheduler.Report, a scheduler.Action) {
 	kind := scheduler.ForwardEdge
 	switch a.Type {
@@ -255,7 +254,7 @@ func (b *builder) messages(step *Step, rank int, t *scheduler.Table, report *sch
 	}
 }
 
-// reportAll lets nobody update before all have reported.
+// reportAll makes each rank's update wait until all ranks have reported.
 func (b *builder) reportAll() {
 	all := Group{Name: "all ranks"}
 	group := int32(len(b.world.Groups))

@@ -11,7 +11,7 @@ var (
 	ErrWorld = errors.New("malformed world")
 	// ErrMismatch: members of a group bring different collectives.
 	ErrMismatch = errors.New("collectives differ in a group")
-	// ErrMixed: members of a group bring the same collective for different numbers.
+	// ErrMixed: members of a group bring the same collective for different tensors.
 	ErrMixed = errors.New("a collective mixes different numbers")
 	// ErrMissing: a rank waits for one that has finished its steps.
 	ErrMissing = errors.New("a rank never arrives")
@@ -19,69 +19,69 @@ var (
 	ErrDeadlock = errors.New("ranks deadlock")
 	// ErrPending: a member begins more collectives than its group takes at once.
 	ErrPending = errors.New("too many collectives at once")
-	// ErrTooLarge: the ranks do more than can be proved.
+	// ErrTooLarge: the ranks have more steps than Check can prove.
 	ErrTooLarge = errors.New("grid too large to prove")
 )
 
-// World is what all ranks do.
+// World has the steps of all ranks, and the edges and groups between them.
 type World struct {
-	Name   string // what errors call it, such as the sizes of a grid
+	Name   string // its name in errors, such as the sizes of a grid
 	Ranks  []Rank
 	Edges  []Edge
 	Groups []Group
-	// Pending bounds the collectives of a group that a member has begun for later; 0: any number.
+	// Pending limits the unfinished collectives that a member has begun for later in a group; 0: no limit.
 	Pending int
 }
 
-// Rank is what a rank does.
+// Rank has the steps of one rank, in order.
 type Rank struct {
-	Name  string // what errors call it, beside its number
+	Name  string // its name in errors, in addition to its number
 	Steps []Step
 }
 
-// Step is what a rank does as one.
+// Step is a unit of a rank's work. It starts when all its messages have arrived.
 type Step struct {
 	Name  string
-	Takes []Message // messages that it needs to start
-	Sends []Message // what it makes
-	Ops   []Op      // what it does together with others, in their order
+	Takes []Message // inputs
+	Sends []Message // outputs
+	Ops   []Op      // collectives, in order
 }
 
-// Message is what goes over an edge once, whatever the order.
+// Message identifies a message of an edge. It is sent once and taken once, in any order.
 type Message struct{ Edge, Number int32 }
 
-// Edge is a way of messages between two ranks, or from a rank to itself.
+// Edge is a message path between two ranks, or from a rank to itself.
 type Edge struct {
 	Name     string
 	From, To int
-	Credits  int // how many messages may be under way; below 0: any number
+	Credits  int // limit of messages in flight; negative: no limit
 }
 
-// Group are ranks that have collectives.
+// Group is a set of ranks that run collectives together.
 type Group struct {
 	Name    string
 	Members []int // ranks, each once
 }
 
-// Op is a collective, or Await.
+// Op is a collective of a group, or Await.
 type Op struct {
 	Group int32
-	// What all members have to agree on, or they are refused when they meet: which collective, of what.
+	// What names the collective and its tensor. Members that disagree are rejected when they meet.
 	What string
-	// Of says which numbers these are, where members that disagree are not refused; "": there are none. OfStep: the
-	// name of the step is a part of it.
+	// Of identifies the tensor where a run would not notice a disagreement; "": nothing to compare. With OfStep, the step's name
+	// is part of it.
 	Of     string
 	OfStep bool
-	Later  bool // it overlaps with the following actions
+	Later  bool // it overlaps with the actions that follow
 }
 
-// Await waits for all that its step has begun for later.
+// Await waits for all collectives that its step has begun for later.
 var Await = Op{Group: -1}
 
 // maxPerWorld bounds each kind of thing in a world.
 const maxPerWorld = 1 << 24
 
-// validate refuses a world that can't be played. Every message is sent once and taken once.
+// validate rejects a malformed world. Every message must be sent once and taken once.
 func (w *World) validate() *Fault {
 	fail := func(format string, args ...any) *Fault {
 		return &Fault{World: w.Name, Kind: ErrWorld, Text: fmt.Sprintf(format, args...), Group: -1}

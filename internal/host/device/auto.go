@@ -17,7 +17,7 @@ const auto = "auto"
 // held to, against the float64 oracle. It is made when test allows it and no verdict is kept of
 // this GPU, driver and program. The answer is for Config.WithAutoGPU.
 //
-// It never fails: where something is wrong with the GPU, the CPU is taken.
+// It never fails: if anything is wrong with the GPU, it chooses the CPU.
 func ResolveAuto(ctx context.Context, cfg *config.Config, test bool) (gpu bool, says string) {
 	if !wantsGPU(cfg) {
 		return false, ""
@@ -47,8 +47,7 @@ func wantsGPU(cfg *config.Config) bool {
 	return asks && cfg.Device.Kernels == auto && cfg.Device.Threads == 0 && cfg.Parallel.Context == 1
 }
 
-// AutoState tells what device.kind = "auto" would come to here, for who describes this machine;
-// "": there is no GPU.
+// AutoState says which device device.kind = "auto" would choose on this machine; "": there is no GPU.
 func AutoState() string {
 	c, err := findCandidate()
 	if err != nil {

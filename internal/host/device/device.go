@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
-// Device is what a run or a model computes on.
+// Device is a device that a run or a model computes on.
 type Device interface {
 	tensorops.Device
 	// Threads is how many actions, or parts of one, it computes at a time.
@@ -22,8 +22,7 @@ type Device interface {
 	TakenBy() map[string]int64
 }
 
-// Open makes the device that a configuration asks for. It refuses one whose ranks compute
-// on devices of several kinds.
+// Open opens the configured device. It rejects a configuration whose ranks use devices of several kinds.
 func Open(cfg *config.Config) (Device, error) {
 	for r := range cfg.Pipeline.Stages {
 		if KindOf(cfg, r) != KindOf(cfg, 0) {
@@ -54,8 +53,7 @@ const (
 	CUDA = "cuda"
 )
 
-// KindOf is the kind of the device of a stage's ranks. What is not a GPU is the CPU, and so is
-// "auto" unless ResolveAuto has taken a GPU for it.
+// KindOf returns the kind of a rank's device: CUDA or CPU. "auto" is the CPU unless ResolveAuto has chosen a GPU.
 func KindOf(cfg *config.Config, rank int) string {
 	switch kind := cfg.Device.KindOf(rank); {
 	case kind == CUDA, kind == auto && cfg.AutoGPU():
@@ -65,7 +63,7 @@ func KindOf(cfg *config.Config, rank int) string {
 	}
 }
 
-// Options say which device to make.
+// Options selects a device.
 type Options struct {
 	Kind    string // CUDA; else the CPU
 	Ordinal int    // of a GPU
@@ -74,7 +72,7 @@ type Options struct {
 	TF32    bool   // of a GPU
 }
 
-// OpenKind makes a device of a kind.
+// OpenKind opens a device of the given kind.
 func OpenKind(o Options) (Device, error) {
 	if o.Kind == CUDA {
 		options := CUDAOptions()
@@ -92,18 +90,16 @@ func OpenKind(o Options) (Device, error) {
 	return d, nil
 }
 
-// CUDAOptions are those that a GPU is opened with. Where CUDA's libraries lie in no usual
-// place, the environment names them: TROUPE_LIBCUDA, TROUPE_LIBNVRTC, which may be
-// cuda.NoNVRTC, and TROUPE_LIBCUBLASLT, which may be cuda.NoBLAS. TROUPE_GELU is for who
-// measures: "fused" or "apart" has GELUs computed in products, or after them, whatever is the
-// rule for the GPU.
+// CUDAOptions returns the options that a GPU is opened with. If CUDA's libraries are in an unusual place, environment variables
+// name them: TROUPE_LIBCUDA, TROUPE_LIBNVRTC (may be cuda.NoNVRTC) and TROUPE_LIBCUBLASLT (may be cuda.NoBLAS). TROUPE_GELU is
+// for measurements: "fused" computes GELUs within products and "apart" after them, whatever the GPU's rule is.
 func CUDAOptions() cuda.Options {
 	gelu := map[string]cuda.GELU{"fused": cuda.GELUFused, "apart": cuda.GELUApart}[os.Getenv("TROUPE_GELU")]
 	return cuda.Options{Driver: os.Getenv("TROUPE_LIBCUDA"), NVRTC: os.Getenv("TROUPE_LIBNVRTC"), BLAS: os.Getenv("TROUPE_LIBCUBLASLT"),
 		GELU: gelu}
 }
 
-// Work tells what a GPU has put into its streams, and how; false of another device.
+// Work returns the counts of work that a GPU has submitted to its streams; false: the device is not a GPU.
 func Work(d Device) (cuda.Work, bool) {
 	g, ok := d.(gpu)
 	if !ok {
@@ -115,10 +111,10 @@ func Work(d Device) (cuda.Work, bool) {
 // gpu is a device whose streams share it.
 type gpu struct{ *cuda.Device }
 
-// Threads is 1: what runs beside something else takes its share of the one device.
+// Threads returns 1: concurrent work shares the one device.
 func (gpu) Threads() int { return 1 }
 
-// FastBF16 reports whether products of bfloat16 are faster: they are on tensor cores.
+// FastBF16 reports whether products in bfloat16 are faster than in float32, as they are on tensor cores.
 func (g gpu) FastBF16() bool { return g.HasBLAS() || g.MultipliesBF16() }
 
 // KnowsTF32 reports whether a device computes with TensorFloat-32 on request. Devices other
@@ -128,8 +124,7 @@ func KnowsTF32(d Device) bool {
 	return !ok || g.HasBLAS()
 }
 
-// WithTF32 is the path of a GPU's kernels, as a device has it that is opened with or without
-// TensorFloat-32: what multiplies without cuBLASLt knows nothing of it.
+// WithTF32 returns the kernel path of a GPU that is opened with or without TensorFloat-32. Only cuBLASLt uses it.
 func WithTF32(path string, tf32 bool) string {
 	if tf32 && strings.Contains(path, "-cublaslt-") {
 		path += "-tf32"
@@ -137,7 +132,7 @@ func WithTF32(path string, tf32 bool) string {
 	return path
 }
 
-// FreeBytes is the memory that tensors may take on a device; 0: not known.
+// FreeBytes returns the memory available for tensors on a device; 0: unknown.
 func FreeBytes(d Device) int64 {
 	if g, ok := d.(gpu); ok {
 		free, err := g.FreeBytes()
@@ -149,5 +144,5 @@ func FreeBytes(d Device) int64 {
 	return HostFreeBytes()
 }
 
-// HostFreeBytes is the memory that this machine has left; 0: not known. Tests replace it.
+// HostFreeBytes returns this machine's available memory; 0: unknown. Tests replace it.
 var HostFreeBytes = sysinfo.MemoryBytes

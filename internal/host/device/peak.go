@@ -29,9 +29,8 @@ type peakKey struct {
 	dtype   tensorops.DType
 }
 
-// PeakFLOPS tells what one large matrix product reaches on a CPU with those threads and kernels, in operations
-// a second. It takes about 50 ms the first time that a process asks; other programs that use the cores meanwhile
-// make it too low.
+// PeakFLOPS measures one large matrix product on a CPU with the given threads and kernels, in FLOP/s. The first call of a process
+// takes about 50 ms. Other programs that use the cores at that time make the result too low.
 func PeakFLOPS(o Options, dtype tensorops.DType) (float64, error) {
 	key := peakKey{o.Threads, o.Kernels, dtype}
 	peaks.Lock()

@@ -33,7 +33,7 @@ type verdict struct {
 	When    time.Time `json:"when"`
 }
 
-// What a self-test goes by. Tests replace it.
+// Inputs of the self-test. Tests replace them.
 var (
 	// SelfTestTime is how long a self-test starts new cases; it ends after the current case.
 	SelfTestTime = 45 * time.Second

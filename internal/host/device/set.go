@@ -12,8 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cuda"
 )
 
-// Set is what the ranks of a run compute on. Ranks at one place share a device, on
-// which each has a stream.
+// Set has the devices of a run's ranks. Ranks of one device share it; each has its own stream.
 type Set struct {
 	places []place  // in the order of their first ranks
 	opened []Device // at these places
@@ -29,7 +28,7 @@ type place struct {
 // elsewhere stands for the device of a rank that is in another process.
 const elsewhere = -1
 
-// OpenSet makes the devices that a configuration's ranks ask for.
+// OpenSet opens the devices of a configuration's ranks.
 func OpenSet(cfg *config.Config) (*Set, error) {
 	at, err := spread(cfg)
 	if err != nil {
@@ -38,8 +37,8 @@ func OpenSet(cfg *config.Config) (*Set, error) {
 	return OpenSetAt(cfg, at)
 }
 
-// OpenSetAt makes the devices of those ranks of a configuration that this process computes:
-// ordinals says of each which GPU it is on, where it is on one.
+// OpenSetAt opens the devices of the ranks that this process computes. ordinals maps each of them to the ordinal of its GPU, if it
+// is on one.
 func OpenSetAt(cfg *config.Config, ordinals map[int]int) (*Set, error) {
 	d := &Set{}
 	for r := range cfg.Ranks() {
@@ -67,7 +66,7 @@ func OpenSetAt(cfg *config.Config, ordinals map[int]int) (*Set, error) {
 	return d, nil
 }
 
-// Close ends the devices.
+// Close closes the devices.
 func (d *Set) Close() {
 	for _, one := range d.opened {
 		one.Close()
@@ -77,7 +76,7 @@ func (d *Set) Close() {
 // Opened lists the devices, in the order of their first ranks.
 func (d *Set) Opened() []Device { return d.opened }
 
-// OfRanks lists the device of each rank; nil: it is in another process.
+// OfRanks lists the device of each rank; nil: the rank is in another process.
 func (d *Set) OfRanks() []tensorops.Device {
 	all := make([]tensorops.Device, len(d.ranks))
 	for r, i := range d.ranks {
@@ -88,14 +87,14 @@ func (d *Set) OfRanks() []tensorops.Device {
 	return all
 }
 
-// GPU is one on which ranks compute.
+// GPU is a GPU that ranks compute on.
 type GPU struct {
 	Name      string // such as "cuda:1"
 	Ranks     []int
 	FreeBytes int64 // that tensors may take; 0: not known
 }
 
-// GPUPath names the kernels of the first GPU; "": there is none.
+// GPUPath returns the kernel path of the first GPU; "": there is none.
 func (d *Set) GPUPath() string {
 	if i := slices.IndexFunc(d.places, func(p place) bool { return p.kind == CUDA }); i >= 0 {
 		return d.opened[i].Path()
@@ -103,7 +102,7 @@ func (d *Set) GPUPath() string {
 	return ""
 }
 
-// OnWarning sets a function that receives warnings about work that a GPU does in another way than planned.
+// OnWarning sets the function that receives warnings about work that a GPU does differently than planned.
 func (d *Set) OnWarning(warn func(text string)) {
 	for _, one := range d.opened {
 		if g, ok := one.(gpu); ok {
@@ -112,8 +111,7 @@ func (d *Set) OnWarning(warn func(text string)) {
 	}
 }
 
-// Work tells what the GPUs of this process have put into their streams, and how, in the order
-// of their first ranks.
+// Work returns the counts of work of this process's GPUs, in the order of their first ranks.
 func (d *Set) Work() (all []cuda.Work) {
 	for _, one := range d.opened {
 		if w, ok := Work(one); ok {
@@ -123,7 +121,7 @@ func (d *Set) Work() (all []cuda.Work) {
 	return all
 }
 
-// GPUs lists those of this process.
+// GPUs lists the GPUs of this process.
 func (d *Set) GPUs() (all []GPU) {
 	for i, p := range d.places {
 		if p.kind != CUDA {
@@ -147,8 +145,8 @@ func (p place) String() string {
 	return fmt.Sprintf("%s:%d", p.kind, p.ordinal)
 }
 
-// Apart lists the pairs of GPUs of which one has no access to the other's memory, such as
-// "cuda:0 and cuda:1": what crosses between them goes through the host's.
+// Apart lists the pairs of GPUs without access to each other's memory, such as "cuda:0 and cuda:1". Tensors between them pass
+// through host memory.
 func (d *Set) Apart() (pairs []string) {
 	for i, one := range d.opened {
 		for j, other := range d.opened[:i] {
@@ -162,7 +160,7 @@ func (d *Set) Apart() (pairs []string) {
 	return pairs
 }
 
-// Memory is the tensor memory in use on the devices of a kind, the sum of several.
+// Memory returns the sum of the tensor memory in use on the devices of a kind.
 func (d *Set) Memory(kind string) (sum tensorops.MemoryStats) {
 	for _, one := range d.opened {
 		if one.Name() == kind {
@@ -174,7 +172,7 @@ func (d *Set) Memory(kind string) (sum tensorops.MemoryStats) {
 	return sum
 }
 
-// TakenBy is the most tensor memory that streams of each name have taken at a time.
+// TakenBy returns the peak tensor memory of the streams of each name.
 func (d *Set) TakenBy() map[string]int64 {
 	all := make(map[string]int64)
 	for _, one := range d.opened {
@@ -183,8 +181,8 @@ func (d *Set) TakenBy() map[string]int64 {
 	return all
 }
 
-// Threads is how many actions, or parts of one, the devices compute at a time: a GPU
-// beside the CPU adds none, its kernels being launched one after the other.
+// Threads returns how many actions, or parts of one, the devices compute at a time. A GPU beside the CPU adds none, since its
+// kernels are launched one after the other.
 func (d *Set) Threads() int {
 	most := 1
 	for _, one := range d.opened {
@@ -193,8 +191,7 @@ func (d *Set) Threads() int {
 	return most
 }
 
-// Names are those of the devices, such as "cuda, cpu"; of several GPUs each has its number, such
-// as "cuda:0, cuda:1".
+// Names lists the devices' names, such as "cuda, cpu"; several GPUs have numbers, such as "cuda:0, cuda:1".
 func (d *Set) Names() string {
 	gpus, first := 0, true // of the machine's
 	for _, p := range d.places {
@@ -214,8 +211,8 @@ func (d *Set) Names() string {
 	return strings.Join(names, ", ")
 }
 
-// Path names the kernels in use; of several the ranks of each too:
-// "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)". GPUs of one kind have the same.
+// Path returns the kernel path in use. If there are several, each has its ranks: "cuda-sm_90 (rank 0), cpu-avx2 (rank 1)". GPUs
+// of one kind have the same path.
 func (d *Set) Path() string {
 	type kernels struct{ kind, path string }
 	var all []kernels
@@ -252,8 +249,8 @@ func pathOf(kind, path string, ranks []int, place int) string {
 	return fmt.Sprintf("%s (%s)", path, rankList(ranks, place))
 }
 
-// PathOf names the kernels of a run whose ranks are in other processes, as Set.Path does of
-// one that has the devices: paths are those of each kind.
+// PathOf returns the kernel paths of a run whose ranks are in other processes, in the form of Set.Path. paths has the path of each
+// kind of device.
 func PathOf(cfg *config.Config, paths map[string]string) string {
 	var kinds []string
 	var ranks []int

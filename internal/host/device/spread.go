@@ -8,9 +8,9 @@ import (
 )
 
 // spread says of each rank of a configuration which GPU it is on; of one on the CPU it says 0.
-// What names a GPU has it. The others go over those that nobody names, or over all if there are
-// no others: as many ranks on each as may be, in the order of both, so that neighbours share
-// one. GPUs with other kernels than the first one's are left out: they would give other bits.
+// A rank whose device names a GPU gets it. The other ranks are spread evenly over the GPUs that no rank names, or over all GPUs if
+// there are no others, in order, so that neighbors share a GPU. GPUs whose kernels differ from the first one's are left out, since
+// their bits would differ.
 func spread(cfg *config.Config) (map[int]int, error) {
 	at := make(map[int]int)
 	var free, named []int // ranks without a number; numbers
@@ -60,7 +60,7 @@ func spreadOver(n int, found []cuda.Found, named []int) []int {
 	return ordinals
 }
 
-// Key is the one that says which devices the ranks of a configuration are on.
+// Key returns the config key that selects the ranks' devices.
 func Key(cfg *config.Config) string {
 	if len(cfg.Device.Ranks) > 0 {
 		return "device.ranks"
