@@ -161,10 +161,12 @@ func (r *Run) RankMemory() []int64 {
 func (r *Run) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.inner == nil { // a watcher asks before the start
-		return Status{Time: time.Now(), Requests: r.requests.List()}
+	s := Status{Time: time.Now()}
+	if r.inner != nil { // else a watcher asks before the start
+		s = r.inner.Status()
 	}
-	s := r.inner.Status()
 	s.Requests = r.requests.List()
+	s.Step, s.Steps = r.step, int64(r.cfg.Run.Steps)
+	s.Remaining = r.meter.Remaining(int(s.Steps - s.Step))
 	return s
 }

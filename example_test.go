@@ -75,3 +75,34 @@ stages = 2
 	// last checkpoint: step-00000030
 	// the loss fell: true
 }
+
+// Train without a file: Go code sets the values that differ from the defaults.
+func Example_values() {
+	out, err := os.MkdirTemp("", "troupe-example-")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(out) //nolint:errcheck // a temporary folder
+
+	cfg, err := config.New(func(c *config.Config) {
+		c.Run.Out, c.Run.Steps, c.Run.EvalEvery = out, 10, 0
+		c.Model.Layers, c.Model.Hidden, c.Model.Context = 2, 16, 16
+		c.Data.Train = []string{"testdata/troupe.txt"}
+		c.Optimizer.LR = 0.01 // optimizer.min_lr follows
+		c.Pipeline.Stages = 2
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	run, err := troupe.Start(context.Background(), cfg, troupe.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	result, err := run.Wait()
+	fmt.Println("steps:", result.Step, "floor of the learning rate:", cfg.Optimizer.MinLR, "error:", err)
+	// Output:
+	// steps: 10 floor of the learning rate: 0.001 error: <nil>
+}

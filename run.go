@@ -17,6 +17,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/run/requests"
 	"github.com/troupe-ml/troupe/internal/run/runlog"
 	"github.com/troupe-ml/troupe/internal/run/trainstate"
+	"github.com/troupe-ml/troupe/telemetry"
 )
 
 // Run is a training run. Start returns one. Its methods may be called from any goroutine.
@@ -40,6 +41,8 @@ type Run struct {
 	recordUntil time.Time        // when Record ends
 	saved       trainstate.State // of the last checkpoint
 	step        int64            // the last one that has ended
+	pausedAt    int64            // the step at which the run has paused; -1: it is not paused
+	meter       telemetry.Meter  // for an estimate of the remaining time
 	result      Result
 	err         error
 }
@@ -59,8 +62,8 @@ type gap struct {
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	own := *cfg // the caller may change cfg
 	r := &Run{ctx: ctx, cfg: &own, apart: o.Hosts != nil, restarts: restarts{most: cfg.Cluster.MaxRestarts}, done: make(chan struct{}),
-		out:    outlet{events: make(chan Event, LimitEvents), feed: feed.New(), traced: runlog.TraceEvery(cfg, o.Trace)},
-		gap:    gap{between: true, interrupt: func() {}},
+		out: outlet{events: make(chan Event, LimitEvents), feed: feed.New(), traced: runlog.TraceEvery(cfg, o.Trace)},
+		gap: gap{between: true, interrupt: func() {}}, pausedAt: -1,
 		result: Result{Steps: cfg.Run.Steps, LastValLoss: math.NaN()}}
 	if err := r.startActor(o); err != nil {
 		return nil, err
@@ -194,7 +197,7 @@ func (r *Run) end(out actors.Outcome, err error) {
 // whether it has started. A run that was requested to stop may end without one.
 func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 	r.mu.Lock()
-	r.gap.between = true
+	r.gap.between, r.pausedAt = true, -1 // the next attempt pauses again if a pause is open
 	r.mu.Unlock()
 	if plan.IsLost(out.Err) { // before restarts are counted: a run that must stop may end with the checkpoint that it has
 		if end := r.stopped(out.Err); end != nil {

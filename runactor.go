@@ -31,9 +31,21 @@ type (
 
 // EndEvent is the last event of a watcher. It has the results of Wait. For readers of Run.Events,
 // the channel is closed instead.
+//
+//	Result Result
+//	Err    error
 type EndEvent = event.EndEvent
 
-// Status is what every actor of a run is doing and waiting for.
+// Status is what every actor of a run is doing and waiting for. Its methods put that into words: String and Table, and Chain,
+// the waits down to the actor that blocks the run. json.Marshal writes it as engine status --json does.
+//
+//	Time      time.Time
+//	Step      int64         // the last finished step
+//	Steps     int64         // of the run
+//	Remaining time.Duration // an estimate for the other steps; 0: not known yet
+//	Actors    []event.Snapshot
+//	Requests  []Change // open requests
+//	Cut       []event.CutLink
 type Status = event.Status
 
 // runActor represents a run to other actors of the service. It only passes messages on: it never waits for the
@@ -211,7 +223,7 @@ func (w *watcher) pass(ctx actor.Context, e Event) {
 		w.dropped = 0
 	}
 	ctx.Request(w.pid, e) // so that it knows the run's PID
-	if !w.asking && w.sent >= touchEvery {
+	if !w.asking && w.sent >= touchAt {
 		w.asked, w.asking = w.sent, true
 		ctx.Request(w.pid, &actor.Touch{})
 	}

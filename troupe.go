@@ -16,37 +16,90 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Events of a run, sent in order.
+// Events of a run, sent in order. json.Marshal writes them as engine run --json does, and DecodeEvent reads them:
+// docs/events.md lists the keys.
 type (
 	// Event is a StepEvent, CheckpointEvent, StallEvent, PauseEvent, ChangeEvent, RestartEvent or WarningEvent, and for watchers
-	// and subscriptions an EndEvent.
+	// and subscriptions an EndEvent. They are values, not pointers.
 	Event = event.Event
-	// StepEvent: a step ended. Step 0 is the validation before training.
+	// StepEvent: a step ended. Step 0 is the validation before training. Its fields are those of telemetry.Record, with nil for
+	// what was not measured:
+	//
+	//	Step                int
+	//	Loss, MTPLoss       *float64 // mean over target tokens
+	//	ValLoss             *float64 // only after a validation
+	//	GradNorm, LR        *float64
+	//	Tokens              int64    // of all steps so far
+	//	TokensPerS, StepMS  *float64
+	//	BubblePct, PeakPct  *float64 // PeakPct: MFU
+	//	PeakMemBytes        int64
+	//	CPUCores            *float64
+	//	Skipped             bool     // the update was not applied
+	//	Update              string   // "kept", "rolled_back" or "waited", with pipeline.post_validation
+	//	Metrics, ValMetrics map[string]float64
+	//
+	// and
+	//
+	//	IdealBubblePct float64
+	//	Trace          [][]ActionTime // by rank; nil: the step was not recorded
+	//	Clocks         []event.Clock  // by rank, if ranks are in other processes
 	StepEvent = event.StepEvent
 	// CheckpointEvent: a checkpoint was written.
+	//
+	//	Step int64
+	//	Dir  string
+	//	Best bool // it has the lowest validation loss so far
+	//	Took time.Duration
 	CheckpointEvent = event.CheckpointEvent
 	// StallEvent: the run made no progress for run.stall_after_s seconds.
+	//
+	//	Quiet  time.Duration
+	//	Status Status
 	StallEvent = event.StallEvent
 	// PauseEvent: the run paused at the end of a step, or resumed.
+	//
+	//	Step   int64
+	//	Paused bool // false: it resumed
 	PauseEvent = event.PauseEvent
-	// ChangeEvent: a change was journaled, or was rejected.
+	// ChangeEvent: a change was journaled, or was rejected. It has the fields of Change, and
+	//
+	//	Cancelled []Change // earlier learning rates that it replaces
+	//	Err       error    // why it was rejected; nil: it was not
 	ChangeEvent = event.ChangeEvent
 )
+
+// DecodeEvent reads a line of engine run --json, or the JSON of an event. The error is ErrEventKind for kinds that a later
+// version has added. It ignores unknown keys. See event.Decode.
+func DecodeEvent(line []byte) (Event, error) { return event.Decode(line) }
+
+// EventKind returns the word for an event's kind, the value of the key "event" in its JSON, such as "step". "": it is no event.
+func EventKind(e Event) string { return event.Kind(e) }
+
+// ErrEventKind: the kind of an event is unknown. Skip the line.
+var ErrEventKind = event.ErrKind
 
 // DivergedError: the run failed because it skipped run.max_skipped_steps steps in a row.
 type DivergedError = actors.DivergedError
 
 // Change is a request to a run: to pause, to write a checkpoint or to stop at the end of a step,
 // or to continue with another learning rate.
+//
+//	Kind      ChangeKind
+//	Step      int64   // take effect after this step; 0: after the current one
+//	LR, MinLR float64 // for ChangeRate: the peak and the floor; RateChange sets the default floor
 type Change = event.Change
 
-// ChangeKind is what a Change requests.
+// ChangeKind is what a Change requests: a string, one of the constants below.
 type ChangeKind = event.ChangeKind
+
+// RateChange returns a change of the learning rate with the default floor: a tenth of the peak lr, as optimizer.min_lr.
+// A Change without MinLR decays to 0.
+func RateChange(lr float64) Change { return event.RateChange(lr) }
 
 // The kinds of changes.
 const (
 	ChangePause      = event.ChangePause
-	ChangeResume     = event.ChangeResume
+	ChangeResume     = event.ChangeResume // also cancels scheduled pauses
 	ChangeCheckpoint = event.ChangeCheckpoint
 	ChangeStop       = event.ChangeStop
 	ChangeRate       = event.ChangeRate
@@ -57,10 +110,15 @@ const (
 type Updates = event.Updates
 
 // RestartEvent: a worker failed, and the run restarts automatically from its last checkpoint.
+//
+//	Err           error
+//	Restart, Most int // the number of this restart, and cluster.max_restarts
 type RestartEvent = event.RestartEvent
 
 // WarningEvent: something that a person should know, such as a damaged checkpoint
 // that was skipped, or a checkpoint that could not be written and will be tried again.
+//
+//	Text string
 type WarningEvent = event.WarningEvent
 
 // Options are the settings of Start that are not in the configuration.
@@ -78,16 +136,20 @@ type Options struct {
 	// Watchers are actors of System that receive all events of the run as messages, and an EndEvent as
 	// the last one. The sender is Run.PID. A slow watcher does not delay the run: it loses step
 	// events, and a WarningEvent tells it how many. The mailboxes of watchers must be
-	// unbounded.
+	// unbounded. There is one other message: when LimitEvents/2 step events may still wait in a watcher's mailbox, the run
+	// sends it an *actor.Touch, which protoactor answers for every actor. Ignore it.
 	Watchers []*actor.PID
 	Logger   *slog.Logger // logs the start and the end of the run; nil: no logging
 	// Requests are changes for the run to make from its start, such as the open ones of an earlier attempt: see
 	// Run.Requests.
 	Requests []Change
-	// Hosts compute the run's ranks in other processes; nil: this process computes them. Package cluster has an
-	// implementation. System is theirs then.
-	Hosts plan.Hosts
+	// Hosts compute the run's ranks in other processes; nil: this process computes them. System is theirs then.
+	Hosts Hosts
 }
+
+// Hosts choose the processes that compute a run's ranks. cluster.Coordinator.Hosts returns them; other programs cannot
+// implement the interface.
+type Hosts = plan.Hosts
 
 // Info describes a run that has started.
 type Info = event.Info
@@ -125,8 +187,9 @@ const (
 	// idleSnapshot is how long the newest snapshot of a run is kept for the next caller after nobody
 	// uses it any more.
 	idleSnapshot = 10 * time.Second
-	// touchEvery is the number of step events after which a watcher is asked whether it has processed them.
-	touchEvery = 64
+	// touchAt is the number of step events without an acknowledgment at which a watcher is asked whether it has processed
+	// them. A watcher that keeps up is asked rarely: the question is a message in its mailbox.
+	touchAt = LimitEvents / 2
 	// endPatience is how long a run's end waits until its actor has told the watchers.
 	endPatience = 5 * time.Second
 )

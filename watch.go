@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/run/feed"
@@ -84,10 +85,18 @@ func (r *Run) send(e Event) {
 func (r *Run) publish(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s, ok := e.(StepEvent); ok {
-		r.step = int64(s.Step)
-		if s.ValLoss != nil {
-			r.result.LastValLoss = *s.ValLoss
+	switch e := e.(type) {
+	case StepEvent:
+		r.step = int64(e.Step)
+		if e.ValLoss != nil {
+			r.result.LastValLoss = *e.ValLoss
+		}
+		if e.StepMS != nil {
+			r.meter.Add(time.Duration(*e.StepMS*float64(time.Millisecond)), 0)
+		}
+	case PauseEvent:
+		if r.pausedAt = -1; e.Paused {
+			r.pausedAt = e.Step
 		}
 	}
 	r.out.publish(e)

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/bench"
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // stepFlags are the flags of `engine bench step`.
@@ -174,8 +175,18 @@ const stepsMax = 1_000_000
 
 // answerSteps trains the number of steps in each input line.
 func (a *app) answerSteps(ctx context.Context, in io.Reader, s *bench.Steps) error {
-	say := jsonReporter{app: a}
-	say.emit("ready", s.Info())
+	say := func(name string, v any) error {
+		text, err := event.Line(struct {
+			Event string `json:"event"`
+		}{name}, v)
+		if err == nil {
+			_, err = fmt.Fprintf(a.jsonOut(), "%s\n", text)
+		}
+		return err
+	}
+	if err := say("ready", s.Info()); err != nil {
+		return err
+	}
 	err := requests(ctx, in, func(line string) error {
 		n, err := strconv.Atoi(line)
 		if err != nil || n < 1 || n > stepsMax {
@@ -185,15 +196,13 @@ func (a *app) answerSteps(ctx context.Context, in io.Reader, s *bench.Steps) err
 		if err != nil {
 			return err
 		}
-		say.emit("steps", struct {
+		return say("steps", struct {
 			Steps int     `json:"steps"`
 			MS    float64 `json:"ms"` // of all
 		}{steps, took.Seconds() * 1000})
-		return nil
 	})
 	if err != nil {
 		return err
 	}
-	say.emit("end", s.Memory())
-	return nil
+	return say("end", s.Memory())
 }

@@ -38,7 +38,7 @@ See also: engine stop, engine status, engine ps.`,
 				}
 			}
 			if kind == event.ChangeRate && !cmd.Flags().Changed("min-lr") {
-				ch.MinLR = ch.LR / 10
+				ch.MinLR = event.RateChange(ch.LR).MinLR
 			}
 			if err := ch.Check(); err != nil {
 				return &usageError{err}

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // maxCluster is the largest value of --workers.
@@ -100,7 +101,7 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 	}
 	if o.detach {
 		if o.json {
-			return a.json(map[string]string{"event": "submitted", "run": id})
+			return a.json(event.SubmittedEvent{Run: id})
 		}
 		a.printf("%s\n", id)
 		return nil

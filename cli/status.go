@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/telemetry/event"
@@ -74,7 +74,11 @@ See also: engine ps, engine top (live), engine logs.`,
 				return err
 			}
 			if asJSON {
-				return a.json(statusJSON(o.cluster, members, now, far, asked, all))
+				v, err := statusJSON(o.cluster, members, now, far, asked, all)
+				if err != nil {
+					return err
+				}
+				return a.json(v)
 			}
 			a.showMembers(members, now)
 			for _, w := range far {
@@ -171,9 +175,18 @@ func (a *app) showRun(s runStatus) {
 	}
 }
 
+// actorKeys are those keys of an event.Status that engine status prints: see docs/events.md.
+type actorKeys struct {
+	Actors   json.RawMessage `json:"actors"`
+	Root     json.RawMessage `json:"root"`
+	Chain    json.RawMessage `json:"chain"`
+	Requests json.RawMessage `json:"requests"`
+	Cut      json.RawMessage `json:"cut_links"`
+}
+
 // statusJSON is the status as JSON.
 func statusJSON(address string, members []cluster.ClusterMember, now time.Time, far []cluster.UnreachableWorker, asked time.Time,
-	runs []runStatus) any {
+	runs []runStatus) (any, error) {
 	type worker struct {
 		Name        string `json:"name"`
 		Address     string `json:"address"`
@@ -195,24 +208,9 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 		Error   string  `json:"error"`
 		AskedS  float64 `json:"asked_s"` // ago
 	}
-	type actor struct {
-		Actor  string   `json:"actor"`
-		Host   string   `json:"host"` // "": the coordinator
-		Rank   int      `json:"rank"` // -1: it has no stage
-		Step   int64    `json:"step"`
-		Doing  string   `json:"doing"`
-		Text   string   `json:"text"`
-		From   string   `json:"waits_for"` // the name of an actor
-		SinceS float64  `json:"since_s"`
-		HeardS *float64 `json:"heard_s"` // ago; null: the coordinator
-	}
 	type run struct {
 		runJSON
-		Actors []actor  `json:"actors"`
-		Root   string   `json:"root"`
-		Chain  []string `json:"chain"`
-
-		Requests []troupe.Change `json:"requests"` // not done yet
+		actorKeys
 	}
 	out := struct {
 		Cluster string   `json:"cluster"`
@@ -231,18 +229,15 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 			ms(m.RoundTrip)})
 	}
 	for _, s := range runs {
-		r := run{runJSON: jsonRun(s.run), Actors: []actor{}, Root: s.actors.Explain(), Chain: append([]string{}, s.actors.Chain()...),
-			Requests: append([]troupe.Change{}, s.actors.Requests...)}
-		for _, x := range s.actors.Actors {
-			one := actor{Actor: x.Actor, Host: x.Host, Rank: x.Rank, Step: x.Step, Doing: x.Doing.String(), Text: x.Describe(), From: x.From,
-				SinceS: s.actors.Time.Sub(x.Since).Seconds()}
-			if !x.Heard.IsZero() {
-				heard := s.actors.Time.Sub(x.Heard).Seconds()
-				one.HeardS = &heard
-			}
-			r.Actors = append(r.Actors, one)
+		r := run{runJSON: jsonRun(s.run)}
+		text, err := json.Marshal(s.actors)
+		if err == nil {
+			err = json.Unmarshal(text, &r.actorKeys)
+		}
+		if err != nil {
+			return nil, err
 		}
 		out.Runs = append(out.Runs, r)
 	}
-	return out
+	return out, nil
 }

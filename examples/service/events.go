@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"sync"
+
+	"github.com/troupe-ml/troupe"
 )
 
 // eventLog keeps the last events of a run for any number of readers. It never waits for a reader.
@@ -35,10 +37,10 @@ func newEventLog() *eventLog {
 	return &eventLog{changed: make(chan struct{}), state: state{State: "running"}}
 }
 
-// add adds an event and applies its change to the state.
-func (l *eventLog) add(kind string, data any, change func(*state)) {
-	b, err := json.Marshal(data)
-	if err != nil { // a number that is not finite
+// add adds an event, in the JSON of engine run --json, and applies its change to the state.
+func (l *eventLog) add(e troupe.Event, change func(*state)) {
+	b, err := json.Marshal(e)
+	if err != nil { // not for an event of a run
 		b, _ = json.Marshal(map[string]string{"error": err.Error()}) // a map of strings can always be marshaled
 	}
 	l.mu.Lock()
@@ -51,7 +53,7 @@ func (l *eventLog) add(kind string, data any, change func(*state)) {
 		l.events = l.events[:limitEvents-1]
 	}
 	l.n++
-	l.events = append(l.events, entry{l.n, kind, b})
+	l.events = append(l.events, entry{l.n, troupe.EventKind(e), b})
 	close(l.changed)
 	l.changed = make(chan struct{})
 }

@@ -53,7 +53,7 @@ func TestLoad(t *testing.T) {
 	alone := float64(steps(p, ids)-first) / time.Since(began).Seconds()
 	all("pause")
 	for _, id := range ids {
-		p.follow(id, "", kind("paused"))
+		p.follow(id, "", kind("pause"))
 	}
 	idle, _ := p.load(ids, 8, short, false)
 	idleOne, _ := p.load(ids, 1, short, false)

@@ -176,7 +176,8 @@ type message struct {
 	id   string
 	kind string
 	data map[string]any
-	beat bool // it is none but a heartbeat
+	raw  string // data as it came
+	beat bool   // it is none but a heartbeat
 }
 
 // follow reads a run's events behind one, until ok or the end of the stream.
@@ -223,6 +224,7 @@ func (p *process) read(method, path, body, last string, ok func(message) bool) (
 		case "event":
 			m.kind = value
 		case "data":
+			m.raw = value
 			if err := json.Unmarshal([]byte(value), &m.data); err != nil {
 				return all, fmt.Errorf("%s: %w: %q", path, err, value)
 			}

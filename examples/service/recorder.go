@@ -24,42 +24,32 @@ func (a *recorder) Receive(ctx actor.Context) {
 	case troupe.StepEvent:
 		a.step(ctx, e)
 	case troupe.PauseEvent:
-		name := map[bool]string{true: "paused", false: "running"}[e.Paused]
-		a.events.add(name, map[string]any{"step": e.Step}, func(s *state) { s.State = name })
+		a.events.add(e, func(s *state) { s.State = map[bool]string{true: "paused", false: "running"}[e.Paused] })
 	case troupe.CheckpointEvent:
-		a.events.add("checkpoint", map[string]any{"step": e.Step, "dir": e.Dir, "best": e.Best}, func(s *state) { s.Checkpoint = e.Dir })
-	case troupe.ChangeEvent:
-		data := map[string]any{"change": e.Change}
-		if e.Err != nil {
-			data["error"] = e.Err.Error()
-		}
-		a.events.add("change", data, nil)
-	case troupe.StallEvent:
-		a.events.add("stall", map[string]any{"quiet_s": e.Quiet.Seconds(), "waits": e.Status.Chain()}, nil)
-	case troupe.WarningEvent:
-		a.events.add("warning", map[string]any{"text": e.Text}, nil)
+		a.events.add(e, func(s *state) { s.Checkpoint = e.Dir })
 	case troupe.EndEvent:
 		a.end(ctx, e)
+	case troupe.ChangeEvent, troupe.StallEvent, troupe.WarningEvent:
+		a.events.add(e, nil)
 	}
 }
 
 func (a *recorder) step(ctx actor.Context, e troupe.StepEvent) {
-	loss, valLoss := finite(e.Loss), finite(e.ValLoss)
-	a.events.add("step", map[string]any{"step": e.Step, "loss": loss, "val_loss": valLoss, "lr": finite(e.LR),
-		"tokens_per_s": finite(e.TokensPerS), "skipped": e.Skipped}, func(s *state) {
+	e.Trace, e.Clocks = nil, nil // the page has them
+	a.events.add(e, func(s *state) {
 		s.Step = e.Step
 		if e.Loss != nil {
-			s.Loss = loss
+			s.Loss = finite(e.Loss)
 		}
 		if e.ValLoss != nil {
-			s.ValLoss = valLoss
+			s.ValLoss = finite(e.ValLoss)
 		}
 	})
 	if a.skipped++; !e.Skipped {
 		a.skipped = 0
 	}
 	if a.skipped == limitSkipped {
-		a.events.add("warning", map[string]any{"text": "stopping the run: its loss or gradients are not finite; try a lower learning rate"}, nil)
+		a.events.add(troupe.WarningEvent{Text: "stopping the run: its loss or gradients are not finite; try a lower learning rate"}, nil)
 		ctx.Request(ctx.Sender(), troupe.Change{Kind: troupe.ChangeStop})
 	}
 }
@@ -69,12 +59,11 @@ func (a *recorder) end(ctx actor.Context, e troupe.EndEvent) {
 	if e.Result.Stopped {
 		how = "stopped"
 	}
-	data := map[string]any{"step": e.Result.Step, "checkpoint": e.Result.Dir}
 	if e.Err != nil {
-		how, data["error"] = "failed", e.Err.Error()
+		how = "failed"
 	}
 	a.ended() // before the event, so that its readers can start another run
-	a.events.add(how, data, func(s *state) {
+	a.events.add(e, func(s *state) {
 		if s.State, s.Checkpoint = how, e.Result.Dir; e.Err != nil {
 			s.Error = e.Err.Error()
 		} else {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
@@ -46,7 +47,7 @@ func TestService(t *testing.T) {
 		}
 	}
 	p.ask("POST", run+"/pause", "", http.StatusAccepted)
-	paused := p.follow(id, seen[len(seen)-1].id, kind("paused"))
+	paused := p.follow(id, seen[len(seen)-1].id, kind("pause"))
 	at := paused[len(paused)-1].data["step"]
 	status := p.ask("GET", run, "", http.StatusOK)
 	if status["state"] != "paused" || status["step"] != at || len(status["waits"].([]any)) == 0 || len(status["actors"].(map[string]any)) < 5 {
@@ -120,9 +121,10 @@ func TestService(t *testing.T) {
 	p.ask("POST", run+"/stop", "", http.StatusAccepted)
 	all := p.follow(id, "", func(message) bool { return false })
 	end := all[len(all)-1]
-	if end.kind != "stopped" || end.data["checkpoint"] == "" {
+	if end.kind != "end" || end.data["stopped"] != true || end.data["checkpoint"] == "" {
 		t.Errorf("the last event is %+v", end)
 	}
+	readBack(t, all)
 	if again := p.follow(id, end.id, func(message) bool { return false }); len(again) != 0 {
 		t.Errorf("behind the last event come %v", again)
 	}
@@ -139,6 +141,38 @@ func TestService(t *testing.T) {
 		t.Errorf("there are %d runs", n)
 	}
 	p.end()
+}
+
+// readBack reads the events of a stream back, in Go and with jq.
+func readBack(t *testing.T, all []message) {
+	t.Helper()
+	var lines, want strings.Builder
+	for _, m := range all {
+		if m.beat || m.kind == "gap" {
+			continue
+		}
+		e, err := troupe.DecodeEvent([]byte(m.raw))
+		if err != nil || troupe.EventKind(e) != m.kind {
+			t.Errorf("%s: %s is %+v, %v", m.kind, m.raw, e, err)
+		}
+		if s, ok := e.(troupe.StepEvent); ok {
+			if s.Step > 0 && (s.Loss == nil || *s.Loss != m.data["loss"]) {
+				t.Errorf("%s has the loss %v", m.raw, s.Loss)
+			}
+			fmt.Fprintln(&want, s.Step)
+		}
+		lines.WriteString(m.raw + "\n")
+	}
+	jq, err := exec.LookPath("jq")
+	if err != nil {
+		t.Log("jq is not installed")
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), jq, `select(.event == "step") | .step`)
+	cmd.Stdin = strings.NewReader(lines.String())
+	if got, err := cmd.Output(); err != nil || string(got) != want.String() {
+		t.Errorf("jq: %v\n%s\nwant\n%s", err, got, want.String())
+	}
 }
 
 // TestEndGoesOn: the end of the service leaves checkpoints, from which engine run goes on with
@@ -280,7 +314,7 @@ func TestBadInput(t *testing.T) {
 	second := p.begin(endless()...)
 	p.ask("POST", "/runs", text, http.StatusTooManyRequests)
 	p.ask("POST", "/runs/"+second+"/stop", "", http.StatusAccepted)
-	p.follow(second, "", kind("stopped"))
+	p.follow(second, "", kind("end"))
 	p.begin(append([]string{"run.steps=3"}, small...)...)
 	p.end()
 }
@@ -296,8 +330,8 @@ func TestFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.ask("POST", "/runs/"+bad+"/checkpoint", "", http.StatusAccepted)
-	all := p.follow(bad, "", kind("failed"))
-	if end := all[len(all)-1]; end.kind != "failed" {
+	all := p.follow(bad, "", kind("end"))
+	if end := all[len(all)-1]; end.data["error"] == nil {
 		t.Fatalf("the last event is %+v", end)
 	}
 	if s := p.ask("GET", "/runs/"+bad, "", http.StatusOK); s["state"] != "failed" ||
@@ -308,8 +342,8 @@ func TestFailure(t *testing.T) {
 
 	// One that computes no numbers the service's own actor stops.
 	wild := p.begin(endless("optimizer.name=sgd", "optimizer.lr=1e6", "optimizer.clip_norm=0", "optimizer.warmup_steps=0")...)
-	all = p.follow(wild, "", kind("stopped"))
-	if end := all[len(all)-1]; end.kind != "stopped" {
+	all = p.follow(wild, "", kind("end"))
+	if end := all[len(all)-1]; end.data["stopped"] != true || end.data["error"] != nil {
 		t.Errorf("the last event is %+v", end)
 	}
 	p.ask("POST", "/runs/"+wild+"/generate", `{}`, http.StatusConflict)
@@ -324,7 +358,7 @@ func TestFailure(t *testing.T) {
 func TestGap(t *testing.T) {
 	l := newEventLog()
 	for i := range limitEvents + 10 {
-		l.add("step", map[string]int{"step": i}, nil)
+		l.add(troupe.StepEvent{Record: telemetry.Record{Step: i}}, nil)
 	}
 	events, lost, more := l.after(3)
 	if lost != 7 || len(events) != limitEvents || events[0].id != 11 || more == nil {
@@ -339,7 +373,7 @@ func TestGap(t *testing.T) {
 	var all sync.WaitGroup
 	all.Add(1)
 	go func() { defer all.Done(); <-more }()
-	l.add("finished", nil, func(s *state) { s.State = "finished" })
+	l.add(troupe.EndEvent{}, func(s *state) { s.State = "finished" })
 	all.Wait()
 	if _, _, more = l.after(0); more != nil {
 		t.Error("there is more behind the end")

@@ -46,8 +46,8 @@ func format(e entry) string {
 	return fmt.Sprintf("%sevent: %s\ndata: %s\n\n", id, e.kind, e.data)
 }
 
-// events streams a run's events after Last-Event-ID. An event "gap" has the number of events that were dropped. The
-// stream ends with the run.
+// events streams a run's events after Last-Event-ID, in the JSON of docs/events.md. An event "gap" has the number of events that
+// were dropped. The stream ends with the run.
 func (a *api) events(w http.ResponseWriter, req *http.Request, r *run) {
 	var last int64
 	if text := req.Header.Get("Last-Event-ID"); text != "" {

@@ -14,7 +14,8 @@ import (
 type Change struct {
 	Kind ChangeKind `json:"kind"`
 	Step int64      `json:"step"` // 0: after the current step
-	// LR is the peak and MinLR the floor of the learning rate from step Step+1; 0 decays to 0. They are for ChangeRate only.
+	// LR is the peak and MinLR the floor of the learning rate from step Step+1. They are for ChangeRate only. A floor of 0,
+	// or one that is left out, decays to 0: RateChange sets the default floor.
 	LR    float64 `json:"lr,omitempty"`
 	MinLR float64 `json:"min_lr,omitempty"`
 	// Now marks a learning rate in the journal whose request named no step: a later request for another rate, before
@@ -33,6 +34,9 @@ const (
 	ChangeStop       ChangeKind = "stop"
 	ChangeRate       ChangeKind = "rate"
 )
+
+// RateChange returns a change of the learning rate with the default floor: a tenth of the peak lr, as optimizer.min_lr.
+func RateChange(lr float64) Change { return Change{Kind: ChangeRate, LR: lr, MinLR: lr / 10} }
 
 // String describes the change in a few words: "pause after step 5", "rate (peak 0.001, floor 0.0001)".
 func (c Change) String() string {

@@ -6,10 +6,15 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// Event is something that happened in a run: one of the types below.
+// Event is something that happened in a run: a StepEvent, CheckpointEvent, WarningEvent, StallEvent, ChangeEvent,
+// PauseEvent or RestartEvent. A watcher also gets an EndEvent, as the last one. Each marshals to one JSON object with
+// the key "event", as in the output of engine run --json (docs/events.md), which also has a StartEvent, SampleEvent and
+// SubmittedEvent. Decode reads them all.
 type Event = any
 
 // StepEvent reports a finished step. Step 0 is the validation before training.
+//
+// Its Record has the metrics: Loss, ValLoss, LR, GradNorm, TokensPerS, StepMS and others.
 type StepEvent struct {
 	telemetry.Record
 	IdealBubblePct float64        // bubble of the schedule's table if all actions of a kind take equally long
@@ -19,20 +24,22 @@ type StepEvent struct {
 
 // CheckpointEvent reports a checkpoint that was written.
 type CheckpointEvent struct {
-	Step int64
-	Dir  string
-	Best bool
-	Took time.Duration
+	Step int64         `json:"step"`
+	Dir  string        `json:"dir"`
+	Best bool          `json:"best"`
+	Took time.Duration `json:"took_ms"`
 }
 
 // WarningEvent reports a problem that the run survives, such as a failed write of a checkpoint, which the run tries
 // again.
-type WarningEvent struct{ Text string }
+type WarningEvent struct {
+	Text string `json:"text"`
+}
 
 // StallEvent reports that the run has made no progress for run.stall_after_s.
 type StallEvent struct {
-	Quiet  time.Duration
-	Status Status
+	Quiet  time.Duration `json:"quiet_s"`
+	Status Status        `json:"status"`
 }
 
 // ChangeEvent reports that the run accepted a change, which is in effect or will be after its step. With Err the run
@@ -46,15 +53,15 @@ type ChangeEvent struct {
 
 // PauseEvent reports that the run paused after a step or, if Paused is false, resumed.
 type PauseEvent struct {
-	Step   int64
-	Paused bool
+	Step   int64 `json:"step"`
+	Paused bool  `json:"paused"`
 }
 
 // RestartEvent reports that a process that computed ranks failed. The run restarts from its last checkpoint.
 type RestartEvent struct {
-	Err     error // names the process, its ranks and what they were doing
-	Restart int   // number of this restart since the last new checkpoint
-	Most    int   // the limit, cluster.max_restarts
+	Err     error `json:"error"`        // names the process, its ranks and what they were doing
+	Restart int   `json:"restart"`      // number of this restart since the last new checkpoint
+	Most    int   `json:"max_restarts"` // the limit, cluster.max_restarts
 }
 
 // EndEvent is a watcher's last event: the result of the run, as Run.Wait returns it. A reader of Run.Events finds the
@@ -62,4 +69,22 @@ type RestartEvent struct {
 type EndEvent struct {
 	Result Result
 	Err    error
+}
+
+// StartEvent is the first line of engine run --json. A run does not send it: Run.Info has its contents.
+type StartEvent struct{ Info }
+
+// SampleEvent is the text that engine run --json --sample generates after the training. A run does not send it.
+type SampleEvent struct {
+	Text         string `json:"text"`
+	Context      int    `json:"context"`       // the largest number of tokens that the model sees
+	PromptTokens int    `json:"prompt_tokens"` // of the whole prompt
+	PromptCut    int    `json:"prompt_cut"`    // tokens of the prompt that did not fit the context
+	Tokens       int    `json:"tokens"`        // generated tokens
+	WindowMoves  int    `json:"window_moves"`  // how often the context was full
+}
+
+// SubmittedEvent is the line of engine run --cluster --detach --json. A run does not send it.
+type SubmittedEvent struct {
+	Run string `json:"run"` // the run's id
 }

@@ -15,14 +15,13 @@ const (
 	Eval
 )
 
+var phases = [...]string{"", Train: "training", Eval: "validation"}
+
 func (p Phase) String() string {
-	switch p {
-	case Train:
-		return "training"
-	case Eval:
-		return "validation"
+	if p == 0 {
+		return "no phase"
 	}
-	return "no phase"
+	return wordAt(phases[:], p)
 }
 
 // Doing is the activity of an actor.
@@ -47,7 +46,7 @@ const (
 var doings = [...]string{"idle", "starting", "running", "waiting", "summing gradients", "updating weights", "copying state", "reading",
 	"writing", "paused", "finished", "failed"}
 
-func (d Doing) String() string { return doings[d] }
+func (d Doing) String() string { return wordAt(doings[:], d) }
 
 // Wait is what an actor waits for.
 type Wait uint8
@@ -67,6 +66,10 @@ const (
 	WaitRoom            // room for an output: the rank is at its limit
 	WaitGroup           // another rank of the group, in Collective
 )
+
+var waits = [...]string{WaitNothing: "", WaitActivation: "activation", WaitGradient: "gradient", WaitTokens: "tokens",
+	WaitCredit: "credit", WaitTied: "tied gradient", WaitOrder: "order", WaitStages: "stages", WaitDecision: "decision", WaitDisk: "disk",
+	WaitRoom: "room", WaitGroup: "group"}
 
 // Snapshot is the state of an actor at a moment.
 type Snapshot struct {

@@ -11,9 +11,13 @@ import (
 
 // Status is the state of every actor of a run.
 type Status struct {
-	Time     time.Time
-	Actors   []Snapshot
-	Requests []Change // open requests
+	Time time.Time
+	// Step is the last finished step, of Steps, and Remaining an estimate of the time for the others; 0: not known yet.
+	// A coordinator's answer does not have them.
+	Step, Steps int64
+	Remaining   time.Duration
+	Actors      []Snapshot
+	Requests    []Change // open requests
 	// Cut are the known broken links between the run's processes.
 	Cut []CutLink
 }

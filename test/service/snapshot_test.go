@@ -98,8 +98,12 @@ func TestSnapshotLife(t *testing.T) {
 		run.Resume()
 		testrun.Until(t, run, testrun.Step(int(at)+1))
 		run.Pause()
-		testrun.Until(t, run, func(e troupe.PauseEvent) bool { return e.Paused })
-		held = append(held, testrun.Snapshot(t, run, troupe.SnapshotOptions{}))
+		paused := testrun.Until(t, run, func(e troupe.PauseEvent) bool { return e.Paused })
+		// An older one is not accepted, whatever the options.
+		held = append(held, testrun.Snapshot(t, run, troupe.SnapshotOptions{MaxAge: patience, MaxSteps: 1 << 40}))
+		if s := held[len(held)-1]; s.Step() != paused.Step {
+			t.Errorf("paused at step %d, the snapshot is of step %d", paused.Step, s.Step())
+		}
 	}
 	newest := held[len(held)-1].Step()
 	run.Resume()
