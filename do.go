@@ -11,8 +11,8 @@ import (
 // ErrEnded: the run has ended, so that a request can no longer take effect.
 var ErrEnded = actors.ErrEnded
 
-// ErrCancelled: another request cancelled this one.
-var ErrCancelled = errors.New("the request was cancelled")
+// ErrCanceled: another request canceled this one.
+var ErrCanceled = errors.New("the request was canceled")
 
 // Do requests a change and waits for it, where Change returns at once. It returns the step that the change belongs to:
 //
@@ -22,8 +22,8 @@ var ErrCancelled = errors.New("the request was cancelled")
 //   - ChangeStop: the run has ended with this step. The error is that of Wait.
 //   - ChangeRate: the change is in the journal, and has an effect after this step.
 //
-// The error is ErrOptions for an invalid change and ErrStep for a step at which the run can't stop; ErrCancelled if a resume
-// cancelled a pause; ErrEnded if the run ended first; or that of ctx. The end of ctx does not take the request back.
+// The error is ErrOptions for an invalid change and ErrStep for a step at which the run can't stop; ErrCanceled if a resume
+// canceled a pause; ErrEnded if the run ended first; or that of ctx. The end of ctx does not take the request back.
 func (r *Run) Do(ctx context.Context, c Change) (step int64, err error) {
 	events := r.Subscribe() // before the request, to see its effect
 	defer events.Close()
@@ -121,7 +121,7 @@ func (w *waitedFor) change(e ChangeEvent) (step int64, done bool, err error) {
 	case e.Err != nil:
 		return 0, e.Change == w.Change, e.Err
 	case e.Kind == ChangeResume && w.Kind == ChangePause && w.accepted:
-		return 0, true, fmt.Errorf("%w: another request resumed the run", ErrCancelled)
+		return 0, true, fmt.Errorf("%w: another request resumed the run", ErrCanceled)
 	case !w.accepts(e):
 		return 0, false, nil
 	}

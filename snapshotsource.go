@@ -33,7 +33,8 @@ func (r *Run) snapshotSource() (s snapshotSource) {
 		s.err = fmt.Errorf("%w: the run has not started yet", ErrNoSnapshot)
 		return s
 	}
-	s = snapshotSource{step: max(r.step, r.pausedAt), paused: r.pausedAt >= 0, shape: r.attempt.Model, tok: r.attempt.Tokenizer, text: r.attempt.Text, device: r.cfg.Device}
+	s = snapshotSource{step: max(r.step, r.pausedAt), paused: r.pausedAt >= 0, shape: r.attempt.Model, tok: r.attempt.Tokenizer,
+		text: r.attempt.Text, device: r.cfg.Device}
 	ended := false
 	select {
 	case <-r.done:

@@ -61,10 +61,10 @@ type (
 	//	Step   int64
 	//	Paused bool // false: it resumed
 	PauseEvent = event.PauseEvent
-	// ChangeEvent: a change was journaled, or was rejected. It has the fields of Change, and
+	// ChangeEvent: a change was journaled, or was rejected. It has the fields of Change, a list of earlier learning rates that
+	// it replaces, and
 	//
-	//	Cancelled []Change // earlier learning rates that it replaces
-	//	Err       error    // why it was rejected; nil: it was not
+	//	Err error // why it was rejected; nil: it was not
 	ChangeEvent = event.ChangeEvent
 )
 

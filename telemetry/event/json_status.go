@@ -47,7 +47,8 @@ type cutLinkJSON struct {
 
 // MarshalJSON writes the status with words for what actors do and wait for. docs/events.md lists the keys.
 func (s Status) MarshalJSON() ([]byte, error) {
-	v := statusJSON{Time: s.Time.UTC(), Step: s.Step, Steps: s.Steps, Actors: []actorJSON{}, Root: s.Explain(), Chain: append([]string{}, s.Chain()...),
+	v := statusJSON{Time: s.Time.UTC(), Step: s.Step, Steps: s.Steps, Actors: []actorJSON{}, Root: s.Explain(),
+		Chain:    append([]string{}, s.Chain()...),
 		Requests: changesOf(s.Requests), Cut: []cutLinkJSON{}}
 	if s.Remaining > 0 {
 		v.Remaining = (*seconds)(&s.Remaining)

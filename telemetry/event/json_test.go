@@ -48,19 +48,24 @@ func whole() []event.Event {
 	pair := action(scheduler.F, 2)
 	pair.Overlap = true
 	status := event.Status{Time: at(0), Step: 6, Steps: 100, Remaining: 90 * time.Second, Actors: []event.Snapshot{
-		{Actor: "scheduler", Rank: -1, Step: 7, Phase: event.Train, Doing: event.Waiting, Wait: event.WaitStages, From: "stage 1", Held: 1, Need: 2,
+		{Actor: "scheduler", Rank: -1, Step: 7, Phase: event.Train, Doing: event.Waiting, Wait: event.WaitStages, From: "stage 1", Held: 1,
+			Need:  2,
 			Since: at(-1500), Host: "w0", Heard: at(-250)},
 		{Actor: "stage 1", Rank: 1, Step: 7, Phase: event.Eval, Doing: event.Waiting, Action: pair, Wait: event.WaitGroup,
-			Needs: action(scheduler.B, 0), From: "stage 2", Held: 3, Need: 4, Collective: "all-reduce of 2 ranks", Since: at(-1234.567891), Host: "w1",
+			Needs: action(scheduler.B, 0), From: "stage 2", Held: 3, Need: 4, Collective: "all-reduce of 2 ranks", Since: at(-1234.567891),
+			Host:  "w1",
 			Heard: at(-0.001)},
-	}, Requests: []event.Change{{Kind: event.ChangePause, Step: 9}}, Cut: []event.CutLink{{From: "w0", To: "w1", For: 3100 * time.Millisecond}}}
+	}, Requests: []event.Change{{Kind: event.ChangePause, Step: 9}}, Cut: []event.CutLink{{From: "w0", To: "w1",
+		For: 3100 * time.Millisecond}}}
 	rate := event.Change{Kind: event.ChangeRate, Step: 8, LR: 1e-3, MinLR: 1e-5, Now: true}
-	result := event.Result{Step: 90, Steps: 100, Stopped: true, Early: true, FirstValLoss: 5.5, LastValLoss: 2.5, BestValLoss: 2.25, BestStep: 75,
-		Dir: "runs/tiny/checkpoints/step-00000090", Updates: event.Updates{Kept: 80, RolledBack: 6, Waited: 4}}
+	result := event.Result{Step: 90, Steps: 100, Stopped: true, Early: true, FirstValLoss: 5.5, LastValLoss: 2.5, BestValLoss: 2.25,
+		BestStep: 75,
+		Dir:      "runs/tiny/checkpoints/step-00000090", Updates: event.Updates{Kept: 80, RolledBack: 6, Waited: 4}}
 	return []event.Event{
 		event.StartEvent{Info: info},
 		event.StepEvent{Record: record(), IdealBubblePct: 20,
-			Trace: [][]event.ActionTime{{{Action: pair, Start: at(1), End: at(2.000001)}, {Action: action(scheduler.B, 3), Start: at(2), End: at(3.5)}},
+			Trace: [][]event.ActionTime{{{Action: pair, Start: at(1), End: at(2.000001)},
+				{Action: action(scheduler.B, 3), Start: at(2), End: at(3.5)}},
 				{{Action: action(scheduler.W, 1), Start: at(0.5), End: at(4)}}},
 			Clocks: []event.Clock{{Process: "w1", Ahead: -1500 * time.Microsecond, Within: 20 * time.Microsecond}}},
 		event.CheckpointEvent{Step: 50, Dir: "runs/tiny/checkpoints/step-00000050", Best: true, Took: 216814577},
@@ -264,7 +269,8 @@ func TestDecode(t *testing.T) {
 	if err != nil || e != (event.PauseEvent{Step: 5, Paused: true}) {
 		t.Errorf("an unknown key: %+v, %v", e, err)
 	}
-	for _, line := range []string{``, `null`, `3`, `{}`, `[]`, `{"event":3}`, `{"event":"step"}`, `{"event":"step","step":-1}`, `{"event":"pause","step":"x"}`,
+	for _, line := range []string{``, `null`, `3`, `{}`, `[]`, `{"event":3}`, `{"event":"step"}`, `{"event":"step","step":-1}`,
+		`{"event":"pause","step":"x"}`,
 		`{"event":"checkpoint","took_ms":"1"}`, `{"event":"step","step":1,"trace":{"ranks":[[{"action":"0X3"}]]}}`, `{"event":"pause"`,
 		`{"event":"step","step":1,"trace":{"ranks":[[{"action":"99999999999F0"}]]}}`} {
 		if e, err := event.Decode([]byte(line)); err == nil || errors.Is(err, event.ErrKind) {

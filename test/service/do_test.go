@@ -64,25 +64,16 @@ func TestDo(t *testing.T) {
 	if !slices.Contains(run.Requests(), later) {
 		t.Errorf("the request is not open: %v", run.Requests())
 	}
+	later.Step++
 	failed := make(chan error, 1)
 	go func() { // ends with the resume
 		_, err := run.Do(context.Background(), later)
 		failed <- err
 	}()
-	for e := range run.Events() {
-		if c, ok := e.(troupe.ChangeEvent); ok && c.Kind == troupe.ChangePause && c.Step == later.Step {
-			break
-		}
-	}
-	for err := error(nil); err == nil; { // the goroutine may have asked after the first resume
-		do(troupe.Change{Kind: troupe.ChangeResume})
-		select {
-		case err = <-failed:
-			if !errors.Is(err, troupe.ErrCancelled) {
-				t.Errorf("a pause that a resume cancels: %v", err)
-			}
-		default:
-		}
+	testrun.Until(t, run, func(e troupe.ChangeEvent) bool { return e.Kind == troupe.ChangePause && e.Step == later.Step })
+	do(troupe.Change{Kind: troupe.ChangeResume})
+	if err := <-failed; !errors.Is(err, troupe.ErrCanceled) {
+		t.Errorf("a pause that a resume cancels: %v", err)
 	}
 	if s := run.Status(); s.Step < paused || s.Steps != 1_000_000 || s.Remaining <= 0 {
 		t.Errorf("the status is of step %d of %d, %v remain", s.Step, s.Steps, s.Remaining)
