@@ -30,6 +30,8 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("GET /api/runs/{id}/steps", s.data(s.of((*Server).steps)))
 	s.mux.HandleFunc("GET /api/runs/{id}/step", s.data(s.of((*Server).step)))
 	s.mux.HandleFunc("GET /api/runs/{id}/names", s.data(s.of((*Server).names)))
+	s.mux.HandleFunc("GET /api/runs/{id}/config", s.data(s.of((*Server).setup)))
+	s.mux.HandleFunc("GET /api/runs/{id}/rate", s.data(s.of((*Server).rate)))
 	s.mux.HandleFunc("GET /api/runs/{id}/curves", s.data(s.of((*Server).curvesOf)))
 	s.mux.HandleFunc("GET /api/runs/{id}/model", s.data(s.of((*Server).model)))
 	s.mux.HandleFunc("GET /api/runs/{id}/samples", s.data(s.of((*Server).samplesOf)))
@@ -168,8 +170,12 @@ func (s *Server) me(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	all := []description{}
-	for _, e := range s.entries() {
-		all = append(all, e.describe())
+	entries := s.entries()
+	differ := differing(entries)
+	for _, e := range entries {
+		d := e.describe()
+		d.Differs = differ[e]
+		all = append(all, d)
 	}
 	return answer(w, r, map[string]any{"runs": all})
 }

@@ -30,6 +30,9 @@ type files struct {
 	in     *rundir.Reader
 	cfg    *config.Config // configuration that ideal belongs to
 	ideal  *float64
+	keys   []config.Entry // of cfg
+	params int64          // parameters of the model; 0: not known
+	saved  int            // step of the checkpoint that params was read from
 	err    error
 	seen   time.Time // last value of in.Changed
 	grew   time.Time // time of the last change by this host's clock
@@ -66,7 +69,10 @@ func (f *files) refresh() {
 		f.change(f.in.Changed)
 	}
 	if f.cfg != f.in.Config {
-		f.cfg, f.ideal = f.in.Config, idealOf(f.in.Config)
+		f.cfg, f.ideal, f.keys = f.in.Config, idealOf(f.in.Config), config.Entries(f.in.Config)
+	}
+	if n := len(f.in.Checkpoints); n > 0 && f.params == 0 && f.in.Checkpoints[n-1] != f.saved {
+		f.params, f.saved = f.in.ReadModel(), f.in.Checkpoints[n-1]
 	}
 }
 
@@ -172,8 +178,9 @@ func (f *files) describe(d *description) {
 		if !c.Text() {
 			d.Unit = "samples"
 		}
-		d.StatsEvery = &c.Run.StatsEvery
+		d.StatsEvery, d.LR = &c.Run.StatsEvery, &c.Optimizer.LR
 	}
+	d.Parameters = f.params
 	if f.in.History != nil {
 		if r, ok := f.in.History.Last(); ok {
 			d.take(r)

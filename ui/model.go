@@ -1,11 +1,9 @@
 package ui
 
 import (
-	"bytes"
 	"cmp"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/telemetry"
@@ -124,72 +122,4 @@ func (s *Server) samplesOf(w http.ResponseWriter, r *http.Request, e *entry) err
 		f.mu.Unlock()
 	}
 	return answer(w, r, map[string]any{"samples": all})
-}
-
-// difference is a key whose values differ between runs.
-type difference struct {
-	Key    string   `json:"key"`
-	Values []string `json:"values"` // by run; "": it does not have the key
-}
-
-// diff compares configurations: ?runs=ID,ID.
-func (s *Server) diff(w http.ResponseWriter, r *http.Request) error {
-	ids := strings.Split(r.URL.Query().Get("runs"), ",")
-	if len(ids) > limitCompared {
-		return refuse(http.StatusBadRequest, "comparing %d runs: the limit is %d", len(ids), limitCompared)
-	}
-	values := make([]map[string]string, len(ids))
-	var keys []string
-	for i, id := range ids {
-		e := s.run(id)
-		if e == nil {
-			return refuse(http.StatusNotFound, "no run has the id %.40q", id)
-		}
-		var order []string
-		values[i], order = keysOf(e)
-		for _, k := range order {
-			if !slices.Contains(keys, k) {
-				keys = append(keys, k)
-			}
-		}
-	}
-	out := []difference{}
-	for _, k := range keys {
-		d := difference{Key: k}
-		for i := range ids {
-			d.Values = append(d.Values, values[i][k])
-		}
-		if len(slices.Compact(slices.Clone(d.Values))) > 1 {
-			out = append(out, d)
-		}
-	}
-	return answer(w, r, map[string]any{"differences": out})
-}
-
-// keysOf returns the keys of a run's configuration with their values, including defaults.
-func keysOf(e *entry) (values map[string]string, order []string) {
-	values = make(map[string]string)
-	f := e.folder()
-	if f == nil {
-		return values, nil
-	}
-	f.refresh()
-	cfg := e.config()
-	if cfg == nil {
-		return values, nil
-	}
-	section := ""
-	for line := range strings.Lines(string(bytes.TrimSpace(cfg.TOML()))) {
-		line = strings.TrimSpace(line)
-		if name, ok := strings.CutPrefix(line, "["); ok {
-			section = strings.TrimSuffix(name, "]")
-			continue
-		}
-		if key, value, ok := strings.Cut(line, " = "); ok && !strings.HasPrefix(line, "#") {
-			key = section + "." + key
-			values[key] = value
-			order = append(order, key)
-		}
-	}
-	return values, order
 }

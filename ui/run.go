@@ -20,6 +20,12 @@ type entry struct {
 	pictures []*picture // the newest last
 	analysed time.Time  // time of the last drawing
 	took     time.Duration
+
+	sumMu  sync.Mutex // of what follows
+	sum    results
+	summed *history.History // that sum is of
+	rows   int
+	sumAt  time.Time
 }
 
 func newEntry(id, name string) *entry { return &entry{id: id, name: name} }
@@ -86,11 +92,16 @@ type description struct {
 	Layout       string   `json:"layout,omitempty"`
 	Device       string   `json:"device,omitempty"`
 	Parameters   int64    `json:"parameters,omitempty"`
+	LR           *float64 `json:"peak_lr"` // configured peak of the learning rate
+	Traced       bool     `json:"traced"`  // a step was recorded
 	TraceEvery   int      `json:"trace_every"`
 	StatsEvery   *int     `json:"stats_every"`
 	Updated      int64    `json:"updated_ms"` // Unix time of the last metrics, in milliseconds
 	Error        string   `json:"error,omitempty"`
 
+	Differs []keyValue `json:"differs,omitempty"` // in the list of runs: what distinguishes it from the others
+
+	results
 	last telemetry.Record // the newest value of each figure
 }
 
@@ -127,6 +138,8 @@ func (e *entry) describe() description {
 	if e.live != nil {
 		e.live.describe(&d)
 	}
+	d.results = e.results()
+	_, d.Traced = e.lastTraced()
 	if d.IdealPct != nil && (math.IsNaN(*d.IdealPct) || math.IsInf(*d.IdealPct, 0)) {
 		d.IdealPct = nil
 	}

@@ -657,3 +657,51 @@ func TestListen(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSetup: the configuration, its differences, and the results that the list of runs shows.
+func TestSetup(t *testing.T) {
+	dir := t.TempDir()
+	cfg := func(sets ...string) string {
+		c, err := config.Parse("test", []byte("[run]\nsteps = 100\n[data]\ntrain = [\"a.txt\"]\n[optimizer]\nwarmup_steps = 10\n"), sets, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(c.TOML())
+	}
+	for name, lr := range map[string]string{"one": "0.003", "two": "0.001"} {
+		write(t, filepath.Join(dir, name, "config.toml"), cfg("optimizer.lr="+lr, "run.name="+name, "pipeline.stages="+
+			map[string]string{"one": "1",
+				"two": "2"}[name]))
+		write(t, filepath.Join(dir, name, "metrics.jsonl"), `{"step":1,"loss":3,"val_loss":2.5,"step_ms":500,"tokens_per_s":10}`+"\n"+
+			`{"step":2,"loss":3,"val_loss":2.25,"step_ms":500,"tokens_per_s":30}`+"\n"+
+			`{"step":3,"loss":2,"val_loss":2.75,"step_ms":1000,"tokens_per_s":20}`+"\n")
+	}
+	write(t, filepath.Join(dir, "one", "changes.jsonl"), `{"kind":"rate","step":2,"lr":0.002,"min_lr":0.0001}`+"\n")
+	s := server(t, ui.Options{}, dir)
+	all := ids(t, s)
+	for target, want := range map[string][]string{
+		"/api/runs": {`"best_val_loss":2.25`, `"best_step":2`, `"val_step":3`, `"seconds":2`, `"tokens_per_s":20`, `"peak_lr":0.003`,
+			`"differs":[{"key":"pipeline.stages","value":"2"}`},
+		"/api/runs/" + all["one"] + "/config": {`"folder":"` + filepath.Join(dir, "one"),
+			`{"key":"optimizer.lr","value":"0.003","default":"0.001"}`,
+			`{"key":"optimizer.min_lr","value":"0.00030000000000000003","default":"0.00030000000000000003"}`, `"checkpoints":[]`},
+		"/api/diff?runs=" + all["one"] + "," + all["two"]:             {`{"key":"optimizer.lr","values":["0.003","0.001"]}`},
+		"/api/runs/" + all["one"] + "/rate":                           {`"peak":0.002,"floor":0.0001`, `"steps":[4,`, `,100]`, `,0.0001],"then"`},
+		"/api/runs/" + all["one"] + "/rate?lr=0.004&min_lr=0&step=50": {`"steps":[51,`, `,0]}`},
+	} {
+		w := do(s, request("GET", target, ""))
+		for _, part := range want {
+			if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), part) {
+				t.Errorf("%s: %d %.900s lacks %s", target, w.Code, w.Body, part)
+			}
+		}
+	}
+	if w := do(s, request("GET", "/api/diff?runs="+all["one"]+","+all["two"], "")); strings.Contains(w.Body.String(), "min_lr") {
+		t.Errorf("a default that follows from another key counts as a difference: %s", w.Body)
+	}
+	for _, bad := range []string{"rate?lr=x", "rate?lr=-1", "rate?min_lr=NaN", "rate?step=-3", "rate?step=1.5", "rate?lr=Inf"} {
+		if w := do(s, request("GET", "/api/runs/"+all["one"]+"/"+bad, "")); w.Code != http.StatusBadRequest {
+			t.Errorf("%s: %d %.200s", bad, w.Code, w.Body)
+		}
+	}
+}

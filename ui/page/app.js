@@ -1,19 +1,21 @@
 // The page: the run and the view that the address names, the run's headline, the theme and the shortcuts.
 
-import { el, text, figure, short, pct, plural, count, duration, freshColours, say, writers } from './dom.js';
+import { el, text, figure, short, pct, plural, count, duration, freshColours, say, writers, over as ended } from './dom.js';
 import { figures } from './figures.js';
 import { get, follow, takeToken, keepToken, token } from './net.js';
 import { nowView } from './now.js';
 import { curvesView } from './curves.js';
 import { modelView } from './model.js';
 import { controlView } from './control.js';
+import { setupView } from './setup.js';
+import { listView, pill, stateWords } from './list.js';
 
 takeToken();
 
 const main = document.getElementById('main'), tabs = document.getElementById('tabs');
-const views = { now: ['Now', nowView], curves: ['Curves', curvesView], model: ['Model', modelView], control: ['Control', controlView] };
-const app = { me: null, async whoami() { try { this.me = await get('api/me'); } catch { this.me = null; } current?.me?.(); } };
-let current = null, stopFollowing = null, listing = null;
+const views = { now: ['Overview', nowView], curves: ['Curves', curvesView], model: ['Model', modelView], config: ['Configuration', setupView], control: ['Control', controlView] };
+const app = { me: null, tabs() { paintTabs(route()); }, async whoami() { try { this.me = await get('api/me'); } catch { this.me = null; } current?.me?.(); } };
+let current = null, stopFollowing = null, listing = null, entered = false;
 
 // The theme: the system's, or the one that was chosen.
 const themeButton = document.getElementById('theme'), dark = matchMedia('(prefers-color-scheme: dark)');
@@ -35,7 +37,7 @@ paintTheme();
 
 // Keys.
 const keys = [
-  ['?', 'Show this list'], ['1 2 3 4', 'Open Now, Curves, Model or Control'], ['r', 'Open the list of runs'], ['t', 'Switch the theme'],
+  ['?', 'Show this list'], ['1 … 5', 'Open Overview, Curves, Model, Configuration or Control'], ['r', 'Open the list of runs'], ['t', 'Switch the theme'],
   ['← →', 'In a drawing: select the previous or next action or value'], ['↑ ↓', 'In the pipeline: select the stage above or below'], ['n p', 'In the pipeline: follow the next or previous microbatch'],
   ['Shift + ← →', 'Move the visible range'], ['+ −', 'Zoom in or out'], ['0', 'Show the whole step or run'], ['Enter', 'In the pipeline: select the action in the middle'], ['Escape', 'Clear the selection, or close the dialog'],
 ];
@@ -53,7 +55,7 @@ document.getElementById('help').addEventListener('click', help);
 document.addEventListener('keydown', (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName) || document.querySelector('dialog[open]')) return;
   const { run } = route();
-  const n = '1234'.indexOf(e.key);
+  const n = '12345'.indexOf(e.key);
   if (e.key === '?') help();
   else if (e.key === 't') themeButton.click();
   else if (e.key === 'r') location.hash = '#/';
@@ -68,7 +70,7 @@ function route() {
   const [path, query] = location.hash.slice(1).split('?');
   const [, what, run, view] = path.split('/');
   const more = new URLSearchParams(query || '');
-  return what === 'run' && run ? { run, view: views[view] ? view : 'now', with: (more.get('with') || '').split(',').filter(Boolean) } : {};
+  return what === 'run' && run ? { run, view: views[view] ? view : '', with: (more.get('with') || '').split(',').filter(Boolean) } : {};
 }
 
 async function show() {
@@ -79,16 +81,22 @@ async function show() {
   current?.end?.();
   current = null;
   const r = route();
-  if (r.run) showRun(r); else await showList();
+  if (!r.run) { await showList(); return; }
+  entered = true;
+  if (r.view) { showRun(r); return; }
+  const hash = location.hash;
+  try {
+    const d = await get(`api/runs/${r.run}`);
+    if (location.hash === hash) location.replace(`#/run/${r.run}/${opening(d)}`);
+  } catch (e) { if (location.hash === hash) refused(e); }
 }
+
+// opening is the view on which a run opens. What has ended, or was not recorded, has little to show but its curves.
+const opening = (d) => ((ended(d) || d.state === 'quiet' || !(d.live || d.traced)) && d.step ? 'curves' : 'now');
 
 function paintTabs(r) {
-  tabs.replaceChildren(...(r.run ? Object.entries(views).map(([k, [name]]) => el('a', { href: `#/run/${r.run}/${k}`, 'aria-current': k === r.view ? 'page' : null }, name)) : []));
-}
-
-function stateWords(d) {
-  const words = { running: 'running', paused: 'paused', stalled: 'stalled', ended: 'finished', stopped: 'stopped', failed: 'failed', quiet: 'no updates', starting: 'starting' };
-  return words[d.state] || d.state;
+  const more = r.with?.length ? `?with=${r.with.join(',')}` : '';
+  tabs.replaceChildren(...(r.run ? [el('a', { href: '#/', class: 'back' }, 'Runs'), ...Object.entries(views).map(([k, [name]]) => el('a', { href: `#/run/${r.run}/${k}${k === 'curves' || k === 'config' ? more : ''}`, 'aria-current': k === r.view ? 'page' : null }, name))] : []));
 }
 
 function refused(e) {
@@ -102,44 +110,22 @@ function refused(e) {
 async function showList() {
   paintTabs({});
   document.title = 'Runs · Troupe';
-  const title = el('h1', {}, 'Runs'), body = el('div');
+  const title = el('h1', {}, 'Runs'), none = el('div', { class: 'empty' }, el('h2', {}, 'No runs yet'), el('p', {}, 'Start a run with ', el('code', {}, 'engine run config.toml'), '. It appears here as soon as it creates its folder.'));
+  const list = listView();
   let first = true;
   const load = async () => {
     let runs;
     try { runs = (await get('api/runs')).runs; } catch (e) { if (first) refused(e); return; }
     if (route().run) return;
-    if (first && runs.length === 1 && !history.state?.list) { location.replace(`#/run/${runs[0].id}/now`); return; }
-    if (first) main.replaceChildren(title, body);
+    if (first && runs.length === 1 && !entered) { location.replace(`#/run/${runs[0].id}`); return; }
+    const what = runs.length ? list.element : none;
+    if (first || !main.contains(what)) main.replaceChildren(title, what);
     first = false;
-    runs.sort((a, b) => (b.live - a.live) || b.updated_ms - a.updated_ms);
-    if (!runs.length) {
-      body.replaceChildren(el('div', { class: 'empty' }, el('h2', {}, 'No runs yet'), el('p', {}, 'Start a run with ', el('code', {}, 'engine run config.toml'), '. It appears here as soon as it creates its folder.')));
-      return;
-    }
-    const rows = runs.map((d) => el('tr', {}, el('th', { scope: 'row' }, el('a', { href: `#/run/${d.id}/now` }, d.name)), el('td', {}, pill(d)),
-      el('td', { class: 'n' }, d.steps ? `${count(d.step)} of ${count(d.steps)}` : count(d.step)), el('td', { class: 'n' }, figure(d.loss)), el('td', { class: 'n' }, figure(d.val_loss)),
-      el('td', { class: 'n optional' }, d.tokens_per_s ? short(d.tokens_per_s) : '–'), el('td', { class: 'optional' }, d.schedule ? `${d.schedule}, ${plural(d.stages, 'stage')}` : '–'), el('td', {}, ago(d.updated_ms))));
-    const old = body.querySelector('tbody');
-    if (old && !old.contains(document.activeElement)) old.replaceChildren(...rows);
-    else if (!old) {
-      body.replaceChildren(el('section', { class: 'card' }, el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Runs' }, el('table', { class: 'runs' }, el('caption', { class: 'hidden' }, 'Runs'),
-        el('thead', {}, el('tr', {}, [['Run'], ['State'], ['Step', 'n'], ['Loss', 'n'], ['Validation loss', 'n'], ['Tokens/s', 'n optional'], ['Pipeline', 'optional'], ['Updated']].map(([n, c]) => el('th', { scope: 'col', class: c || '' }, n)))), el('tbody', {}, rows)))));
-    }
+    list.show(runs);
   };
   await load();
   listing = setInterval(() => { if (document.visibilityState === 'visible') load(); }, 2000);
 }
-
-function ago(t) {
-  if (!t) return '–';
-  const s = Math.max(0, (Date.now() - t) / 1000);
-  if (s < 90) return `${Math.round(s)} s ago`;
-  if (s < 5400) return `${Math.round(s / 60)} min ago`;
-  if (s < 129600) return `${Math.round(s / 3600)} h ago`;
-  return new Date(t).toLocaleDateString();
-}
-
-function pill(d) { return el('span', { class: `pill ${d.state}` }, stateWords(d)); }
 
 function showRun(r) {
   paintTabs(r);
@@ -154,7 +140,7 @@ function showRun(r) {
     document.title = `${d.name} · ${views[r.view][0]} · Troupe`;
     if (state && state !== d.state) say(`State of the run: ${stateWords(d)}`);
     state = d.state;
-    const about = [d.model, d.parameters ? `${short(d.parameters)} parameters` : '', d.schedule, d.stages ? plural(d.stages, 'stage') : '', d.chunks > d.stages ? plural(d.chunks, 'chunk') : '', d.microbatches ? plural(d.microbatches, 'microbatch').replace('microbatchs', 'microbatches') : '', d.ranks > d.stages ? plural(d.ranks, 'rank') : ''].filter(Boolean).join(' · ');
+    const about = [d.model, d.parameters ? `${short(d.parameters)} parameters` : '', ...(d.stages > 1 ? [d.schedule, plural(d.stages, 'stage')] : []), d.chunks > d.stages ? plural(d.chunks, 'chunk') : '', d.microbatches && d.stages > 1 ? plural(d.microbatches, 'microbatch').replace('microbatchs', 'microbatches') : '', d.ranks > d.stages ? plural(d.ranks, 'rank') : ''].filter(Boolean).join(' · ');
     const h = `${d.name}|${d.text}|${d.state}|${about}`;
     if (head.dataset.key !== h) {
       head.dataset.key = h;
@@ -166,23 +152,28 @@ function showRun(r) {
     const unit = d.unit === 'samples' ? 'samples/s' : 'tokens/s';
     if (d.step_ms) pace = pace ? 0.95 * pace + 0.05 * d.step_ms : d.step_ms;
     const left = d.steps > d.step && pace && d.state === 'running' ? duration((d.steps - d.step) * pace / 1000) : '';
-    const more = { tokens_per_s: unit, bubble_pct: d.ideal_bubble_pct !== null ? `ideal ${pct(d.ideal_bubble_pct)}` : '' };
-    const shown = figures.filter((f) => f.name === 'loss' || f.name === 'val_loss' || (f.machine && (d[f.name] !== null || !d.step)));
-    const all = [['Step', count(d.step), d.steps ? `of ${count(d.steps)}${left ? `, ${left} left` : ''}` : ''],
-      ...shown.map((f) => [f.title, (f.unit === '%' ? pct : writers[f.unit] || short)(d[f.name]), more[f.name] ?? (writers[f.unit] ? '' : f.unit), f.help])];
+    const typical = d.medians || {}, value = (f) => typical[f.name] ?? d[f.name];
+    const more = { tokens_per_s: unit, bubble_pct: d.ideal_bubble_pct !== null ? `ideal ${pct(d.ideal_bubble_pct)}` : '', peak_pct: 'of the processor’s peak' };
+    const shown = figures.filter((f) => f.machine && (value(f) !== null || !d.step) && (f.name !== 'bubble_pct' || d.stages > 1) && f.name !== 'cpu_cores');
+    const all = [['Step', count(d.step), !d.steps ? '' : d.step > d.steps ? `run.steps is ${count(d.steps)}` : `of ${count(d.steps)}${left ? `, ${left} left` : ''}`],
+      ['Loss', figure(d.loss), '', 'Training loss of the last step.'],
+      ['Validation loss', figure(d.val_loss), d.val_step ? `at step ${count(d.val_step)}` : '', 'Loss of the last validation.'],
+      ['Best validation', figure(d.best_val_loss), d.best_val_loss !== null ? `at step ${count(d.best_step)}` : '', 'The lowest validation loss.'],
+      ['Time', d.seconds ? duration(d.seconds) : '–', '', 'Time of all steps.'],
+      ...shown.map((f) => [f.name === 'peak_pct' ? 'MFU' : f.title, (f.unit === '%' ? pct : writers[f.unit] || short)(value(f)), [more[f.name] ?? (writers[f.unit] ? '' : f.unit), f.name in typical ? 'median' : ''].filter(Boolean).join(', '), f.name in typical ? f.help.replace('the last step', 'a step, median of all steps') : f.help])];
     const titles = all.map(([title]) => title).join('|');
     if (facts.dataset.key !== titles) {
       facts.dataset.key = titles;
       facts.replaceChildren(...all.map(([title, , , help]) => el('div', { title: help }, el('dt', {}, title), el('dd', {}, el('span'), ' ', el('small')))));
     }
     all.forEach(([, v, more], i) => { const dd = facts.children[i].lastChild; text(dd.firstChild, v); text(dd.lastChild, v === '–' ? '' : more); });
-    const note = d.state === 'failed' ? ['error', 'The run failed. ', d.error] : d.error ? ['error', 'A file of this run cannot be read. ', d.error] : d.live && d.state === 'ended' ? ['note', 'The run finished. ', 'The page keeps the data that it has loaded.'] : d.live && d.state === 'stopped' ? ['note', 'The run was stopped. ', 'Rerun the same command to resume from its last checkpoint.'] : d.state === 'quiet' && d.step ? ['note', 'No updates for a while. ', 'No process is writing to the folder. The run may have been stopped or killed.'] : null;
+    const note = d.state === 'failed' ? ['error', 'The run failed. ', d.error] : d.error ? ['error', 'A file of this run cannot be read. ', d.error] : d.live && d.state === 'ended' ? ['note', 'The run finished. ', 'The page keeps the data that it has loaded. engine ui shows the run again.'] : d.live && d.state === 'stopped' ? ['note', 'The run was stopped. ', 'Rerun the same command to resume from its last checkpoint.'] : d.state === 'quiet' && d.step ? ['note', 'No updates for a while. ', 'No process is writing to the folder. The run may have been stopped or killed.'] : null;
     const k = note?.join('|') || '';
     if (message.dataset.key !== k) { message.dataset.key = k; message.replaceChildren(...(note ? [el('div', { class: note[0] }, el('p', {}, el('strong', {}, note[1]), note[2]))] : [])); }
   }
 
   let over = false;
-  const on = { ...view.on, run(d) { paint(d); if (['ended', 'stopped', 'failed'].includes(d.state)) over = true; view.on.run?.(d); } };
+  const on = { ...view.on, run(d) { paint(d); if (ended(d)) over = true; view.on.run?.(d); } };
   on.broken = (e) => {
     if (over) return; // the server may have ended with the run
     if (e.status === 401 || e.status === 403) { refused(e); return; }
@@ -204,8 +195,6 @@ function showRun(r) {
   stopFollowing = () => { document.removeEventListener('visibilitychange', visible); clearTimeout(timer); end(); };
 }
 
-// The brand leads to the list even if there is only one run.
-document.querySelector('.brand').addEventListener('click', (e) => { e.preventDefault(); history.pushState({ list: true }, '', '#/'); show(); });
 addEventListener('hashchange', show);
 await app.whoami();
 if (!token() && app.me === null) app.me = null;

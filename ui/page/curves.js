@@ -1,9 +1,10 @@
 // The view "Curves": the metrics of one run or several, over steps, tokens or time.
 
-import { el, figure, short, place, bytes, table, duration, writers } from './dom.js';
+import { el, figure, short, place, bytes, duration, writers } from './dom.js';
 import { figures } from './figures.js';
 import { get } from './net.js';
 import { Axis, Chart, runColours } from './plot.js';
+import { setupCard, comparison } from './summary.js';
 
 // The charts in their order, and the metrics of each. Charts that no run has data for are left out.
 const kinds = figures.filter((f) => f.chart === f.name).map((f) => ({
@@ -27,8 +28,8 @@ export function curvesView(app, id, others) {
   const logBox = el('input', { type: 'checkbox', onchange: () => { log = logBox.checked; apply(); } });
   const bar = el('div', { class: 'bar' }, el('label', {}, 'X axis ', over), el('label', {}, 'Smoothing ', slider, value), el('label', {}, logBox, 'Log scale'),
     el('button', { type: 'button', onclick: () => axis.zoom(0.5) }, 'Zoom in'), el('button', { type: 'button', onclick: () => axis.set(null) }, 'Whole run'));
-  const message = el('div'), grid = el('div', { class: 'charts' }), diff = el('div');
-  const root = el('div', {}, el('div', { class: 'bar' }, picks), bar, message, grid, diff);
+  const message = el('div'), grid = el('div', { class: 'charts first' }), diff = el('div', { class: 'between' }), setup = setupCard(id);
+  const root = el('div', {}, el('div', { class: 'bar runs-shown' }, picks), bar, message, grid);
 
   const nameOf = (r) => runs.find((x) => x.id === r)?.name || r;
   const hueOf = (r) => runColours[Math.max(0, chosen.indexOf(r)) % runColours.length];
@@ -47,10 +48,11 @@ export function curvesView(app, id, others) {
         chosen = box.checked ? [...chosen, r.id].slice(0, 8) : chosen.filter((c) => c !== r.id || c === id);
         box.checked = chosen.includes(r.id);
         history.replaceState(null, '', `#/run/${id}/curves${chosen.length > 1 ? `?with=${chosen.filter((c) => c !== id).join(',')}` : ''}`);
+        app.tabs();
         axis.view = null;
         paintPicks(); load(true); compare();
       } });
-      return el('label', { 'data-run': r.id }, box, el('span', { class: 'swatch', 'aria-hidden': 'true' }), r.name);
+      return el('label', { 'data-run': r.id }, box, r.name);
     }) : []));
     paintPicks();
     await load(true);
@@ -60,7 +62,7 @@ export function curvesView(app, id, others) {
   function paintPicks() {
     for (const l of picks.children) {
       const r = l.dataset.run;
-      l.querySelector('.swatch').style.setProperty('background', chosen.includes(r) ? `var(--${hueOf(r)})` : 'transparent');
+      l.firstChild.style.setProperty('--hue', chosen.includes(r) ? `var(--${hueOf(r)})` : 'transparent');
     }
   }
 
@@ -104,7 +106,7 @@ export function curvesView(app, id, others) {
       grid.dataset.key = key;
       for (const c of charts) c.end();
       charts = drawn.map((k) => { const c = new Chart(axis, k.title, k.unit, k.format || figure); c.kind = k; c.heading.title = k.help || ''; c.zero = !!k.zero; c.base = k.base || 10; return c; });
-      grid.replaceChildren(...charts.map((c) => c.element));
+      grid.replaceChildren(charts[0].element, setup.element, diff, ...charts.slice(1).map((c) => c.element));
       apply();
     }
     const [a, b] = axis.view || [null, null], pad = axis.view ? (b - a) * 0.5 : 0;
@@ -155,12 +157,11 @@ export function curvesView(app, id, others) {
   }
 
   async function compare() {
+    setup.element.classList.toggle('left-out', chosen.length > 1);
     if (chosen.length < 2) { diff.replaceChildren(); return; }
     try {
-      const d = (await get(`api/diff?runs=${chosen.join(',')}`)).differences;
-      if (stop) return;
-      diff.replaceChildren(el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'Configuration differences')), d.length ? table('Configuration differences', [['Key'], ...chosen.map((r) => [nameOf(r)])], d.map((x) => el('tr', {}, el('th', { scope: 'row' }, el('code', {}, x.key)), x.values.map((v) => el('td', {}, el('code', {}, v || '–')))))) : el('p', {}, 'The configurations are identical, or this server cannot read them.')));
-      diff.style.setProperty('margin-top', '1rem');
+      const c = await comparison(chosen);
+      if (!stop) diff.replaceChildren(c);
     } catch (e) { diff.replaceChildren(el('div', { class: 'error' }, el('p', {}, e.message))); }
   }
 
@@ -173,6 +174,7 @@ export function curvesView(app, id, others) {
       run(d) {
         const i = runs.findIndex((r) => r.id === d.id);
         if (i >= 0) runs[i] = d;
+        setup.run();
         if (d.step === lastStep || stop) return;
         lastStep = d.step;
         const now = performance.now();

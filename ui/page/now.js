@@ -1,9 +1,11 @@
-// The view "Now": the pipeline of the current step or of a recorded one, and why ranks waited.
+// The view "Overview": the loss and the configuration, the pipeline of the current step or of a recorded one, and why
+// ranks waited.
 
-import { el, text, ms, table, figure, plural, clock, calm, say, styled, swatch } from './dom.js';
+import { el, text, ms, table, figure, plural, clock, calm, say, styled, swatch, over } from './dom.js';
 import { get, getBytes } from './net.js';
 import { decode, Growing } from './step.js';
 import { Pipeline, causes, controls, legend } from './pipeline.js';
+import { lossCard, setupCard } from './summary.js';
 
 const slow = 700; // ms: a step that takes longer is drawn while it runs
 
@@ -12,11 +14,13 @@ export function nowView(app, id) {
   const message = el('div'), stall = el('div');
   const picker = el('select', { 'aria-label': 'Step to draw' }, el('option', { value: 'live' }, 'Newest step'));
   const colours = el('div');
-  const card = el('section', { class: 'card', 'aria-label': 'Pipeline', hidden: true },
-    el('header', {}, el('h2', {}, 'Pipeline'), picker, controls(pipe)), pipe.element, colours);
-  const why = el('section', { class: 'card', hidden: true }), doing = el('section', { class: 'card', hidden: true }), waits = el('section', { class: 'card', hidden: true });
+  const card = el('section', { 'aria-label': 'Pipeline', hidden: true }, el('div', { class: 'bar' }, picker, controls(pipe)), pipe.element, colours);
+  const why = el('section', { class: 'card inner', hidden: true }), doing = el('section', { class: 'card', hidden: true }), waits = el('section', { class: 'card inner', hidden: true });
   const log = el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'Events')), el('p', { class: 'none' }, 'No events yet.'), el('ol', { class: 'log', tabindex: '0', 'aria-label': 'Events, newest first', hidden: true }));
-  const root = el('div', {}, message, stall, card, el('div', { class: 'columns' }, why, waits), el('div', { class: 'columns' }, doing, log));
+  const loss = lossCard(id), setup = setupCard(id);
+  const fold = el('details', { class: 'card fold pipeline', ontoggle: () => pipe.draw() }, el('summary', {}, el('h2', {}, 'Pipeline')), message, card, el('div', { class: 'columns' }, why, waits));
+  const root = el('div', {}, stall, el('div', { class: 'charts first' }, loss.element, setup.element), fold, el('div', { class: 'columns' }, doing, log));
+  let folded = null; // whether the pipeline was folded at first; null: not yet decided
 
   let pinned = null, busy = false, wanted = null, shown = -1, status = null, ended = false, run = null, steps = [], noTrace = false, told = -1e9, later = null, drew = 0;
   const growing = new Growing();
@@ -52,11 +56,11 @@ export function nowView(app, id) {
   function missing() {
     noTrace = true;
     if (shown >= 0) return;
-    const live = run?.live && !['ended', 'stopped', 'failed'].includes(run.state);
+    const live = run?.live && !over(run);
     message.replaceChildren(el('div', { class: 'empty' },
       el('h2', {}, live ? 'Waiting for the first step' : 'This run has no recorded steps'),
       live ? el('p', {}, 'The run records the actions of each step while this page is open. The drawing appears after the first step.')
-        : el('p', {}, 'To record every hundredth step, train with ', el('code', {}, '--set run.trace_every=100'), '. To watch each step, train with ', el('code', {}, 'engine run --ui'), '. The loss is on the tab Curves.')));
+        : el('p', {}, 'To record every hundredth step, train with ', el('code', {}, '--set run.trace_every=100'), '. To watch each step, train with ', el('code', {}, 'engine run --ui'), '.')));
   }
 
   function explain(s) {
@@ -123,9 +127,24 @@ export function nowView(app, id) {
     list.hidden = false;
     log.querySelector('.none').hidden = true;
     for (const m of marks) {
-      list.prepend(el('li', {}, el('span', {}, clock(m.time_ms)), el('span', {}, m.kind), el('span', {}, `step ${m.step}`), el('p', {}, m.text || (m.kind === 'sample' ? 'The model wrote a sample text: see Model.' : ''))));
+      const words = el('p', { 'data-sample': m.kind === 'sample' && !m.text ? String(m.step) : null }, m.text || (m.kind === 'sample' ? 'a sample text: see Model' : ''));
+      list.prepend(el('li', {}, el('span', {}, clock(m.time_ms)), el('span', {}, m.kind), el('span', {}, `step ${m.step}`), words));
       while (list.children.length > 300) list.lastChild.remove();
     }
+    if (marks.some((m) => m.kind === 'sample')) quote(list);
+  }
+
+  // quote puts the beginnings of samples into their rows.
+  async function quote(list) {
+    try {
+      const { samples } = await get(`api/runs/${id}/samples`);
+      for (const p of list.querySelectorAll('[data-sample]')) {
+        const s = samples.findLast((x) => x.step === Number(p.dataset.sample));
+        if (!s) continue;
+        const words = s.text.trim().replace(/\s+/g, ' ');
+        text(p, words ? `“${words.slice(0, 100)}${words.length > 100 ? '…' : ''}”` : s.text ? 'only white space' : 'an empty text');
+      }
+    } catch { /* the rows keep their words */ }
   }
 
   function paintSteps() {
@@ -142,7 +161,7 @@ export function nowView(app, id) {
     load(pinned ?? 'last');
   });
 
-  get(`api/runs/${id}/steps`).then((v) => { steps = v.steps; paintSteps(); if (!steps.length) load('last'); }, () => {});
+  get(`api/runs/${id}/steps`).then((v) => { steps = v.steps; paintSteps(); }, () => {});
 
   let timer = setInterval(() => {
     if (pipe.growing && document.visibilityState === 'visible') pipe.draw();
@@ -153,7 +172,10 @@ export function nowView(app, id) {
     on: {
       run(d) {
         run = d;
-        if (['ended', 'stopped', 'failed'].includes(d.state)) { pipe.growing = null; pipe.stall = false; status = null; doing.hidden = true; stall.replaceChildren(); pipe.draw(); if (noTrace) missing(); }
+        loss.run(d); setup.run(d);
+        if (folded === null) { folded = d.stages <= 1 || !(d.traced || (d.live && !over(d))); fold.open = !folded; }
+        if (!d.traced && shown < 0) missing();
+        if (over(d)) { pipe.growing = null; pipe.stall = false; status = null; doing.hidden = true; stall.replaceChildren(); pipe.draw(); if (noTrace) missing(); }
         else paintStatus();
       },
       marks: addMarks,
@@ -174,8 +196,8 @@ export function nowView(app, id) {
         pipe.draw();
       },
     },
-    end() { ended = true; clearInterval(timer); clearTimeout(later); },
-    theme() { pipe.recolour(); },
+    end() { ended = true; clearInterval(timer); clearTimeout(later); loss.end(); },
+    theme() { pipe.recolour(); loss.draw(); },
   };
 }
 

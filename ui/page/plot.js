@@ -1,7 +1,7 @@
 // A chart of curves over one axis, on a canvas. Drag, use the wheel or press keys to zoom; point or
 // press arrow keys to read values. Charts of one page share their axis and their cursor.
 
-import { el, colour, sized, figure, text, say, trimmed } from './dom.js';
+import { el, colour, sized, figure, text, say, trimmed, place } from './dom.js';
 import { nice } from './pipeline.js';
 
 export const runColours = ['r0', 'r1', 'r2', 'r3', 'r4', 'r5', 'r6', 'r7'];
@@ -9,7 +9,7 @@ const dashes = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 2], [12, 4], [1, 2], [6, 2
 
 // Axis is what charts share: the visible range and the cursor.
 export class Axis {
-  constructor(changed) { this.changed = changed; this.charts = new Set(); this.all = [0, 1]; this.view = null; this.cursor = null; }
+  constructor(changed) { this.changed = changed; this.charts = new Set(); this.all = [0, 1]; this.view = null; this.cursor = null; this.label = place; this.words = (x) => `Step ${Math.round(x)}`; }
 
   range() { return this.view || this.all; }
 
@@ -118,7 +118,7 @@ export class Chart {
     for (const v of ticks) { const y = Math.round(Y(v)) + 0.5; ctx.moveTo(L.left, y); ctx.lineTo(L.right, y); ctx.fillText(this.tick(v, ticks), L.left - 6, y); }
     ctx.stroke();
     ctx.textAlign = 'center';
-    const dx = nice((b - a) / Math.max(2, (L.right - L.left) / 95));
+    const dx = nice((b - a) / Math.max(3, (L.right - L.left) / 58));
     for (let x = Math.ceil(a / dx) * dx; x <= b + dx / 1e6; x += dx) {
       const at = X(x);
       ctx.textAlign = at > L.right - 22 ? 'right' : at < L.left + 16 ? 'left' : 'center';

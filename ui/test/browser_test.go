@@ -189,7 +189,7 @@ func (p *tab) hear(event any) {
 			}
 		}
 	case *log.EventEntryAdded:
-		if strings.Contains(e.Entry.Text, "Content Security Policy") {
+		if strings.Contains(e.Entry.Text, "Content Security Policy") || strings.Contains(e.Entry.Text, "404") {
 			fault("%s: %s", e.Entry.Source, e.Entry.Text)
 		}
 	}

@@ -31,11 +31,12 @@ func TestWatched(t *testing.T) {
 	p.wait(`document.querySelector('.pill.running')`)
 	p.drawn()
 	p.says("Where the bubble comes from")
+	p.first()
 	hash := eval[string](p, `location.hash + sessionStorage.length`)
 	if strings.Contains(hash, "token") {
 		t.Errorf("the token stays in the address: %s", hash)
 	}
-	p.look("now")
+	p.look("running")
 
 	p.goTo("Curves")
 	p.says("Learning rate")
@@ -44,6 +45,10 @@ func TestWatched(t *testing.T) {
 	p.goTo("Model")
 	p.says("Weight norm")
 	p.look("model")
+	p.goTo("Configuration")
+	p.says("optimizer.lr")
+	p.says("checkpoints")
+	p.look("configuration")
 
 	// Control: a dialog asks, keeps the focus, and Escape closes it.
 	p.goTo("Control")
@@ -79,14 +84,19 @@ func TestWatched(t *testing.T) {
 	confirm()
 	p.wait(`document.querySelector('.pill.running')`)
 	press("Change learning rate")
+	p.wait(`document.querySelector('dialog [name=lr]').value === '0.003' && document.querySelector('dialog .preview tbody')`)
+	p.accessible("the dialog of the learning rate")
+	p.picture("dialog-rate")
 	p.key("1", "e", "-", "3") // its first field has the focus
+	p.wait(`/^0.001|^[\d.]+e−4/.test(document.querySelector('dialog .preview tr:last-child td:nth-child(3), dialog .preview tbody td:nth-child(3)').textContent)`)
 	confirm()
 	p.says("peak 0.001")
 	press("Write checkpoint")
 	confirm()
 	p.says("checkpoints/step-")
 
-	p.goTo("Now")
+	p.goTo("Overview")
+	p.wait(`document.querySelector('.pipeline canvas')?.clientWidth > 50`)
 	p.drawn()
 	keyboard(p)
 	p.goTo("Control")
@@ -107,21 +117,47 @@ func TestWatched(t *testing.T) {
 	e = start(t, dir, "ui", "runs")
 	p = open(t, e.link)
 	p.says("watched")
+	p.wait(`location.hash.endsWith('/curves')`)
 	p.drawn()
+	p.first()
 	p.look("finished")
+	p.goTo("Control")
+	p.says("nothing to control")
+	p.look("finished-control")
+	p.goTo("Overview")
+	p.drawn()
+	p.first()
+	p.look("finished-overview")
+}
+
+// first checks that the loss and the configuration are seen without a click or a scroll on a screen, and without a click on a
+// phone.
+func (p *tab) first() {
+	p.t.Helper()
+	p.wait(`document.querySelector('dl.setup dd')`)
+	for _, width := range []int{desktop, phone} {
+		p.width(width)
+		p.drawn()
+		seen := eval[bool](p, `(() => { scrollTo(0, 0); const at = (s) => document.querySelector(s).getBoundingClientRect(); const c = at('main .charts canvas'), d = at('dl.setup');
+			return c.width > 200 && d.width > 200 && c.bottom < innerHeight && (innerWidth < 700 || d.top < innerHeight); })()`)
+		if !seen {
+			p.t.Errorf("at %d pixels the loss or the configuration is not on the first page", width)
+		}
+	}
+	p.width(desktop)
 }
 
 // keyboard goes through the drawing by keys alone.
 func keyboard(p *tab) {
 	p.t.Helper()
-	eval[bool](p, `(() => { document.querySelector('canvas').focus(); return true; })()`)
+	eval[bool](p, `(() => { document.querySelector('.pipeline canvas').focus(); return true; })()`)
 	p.key(kb.Enter)
-	p.wait(`/^Stage 0/.test(document.querySelector('.readout').textContent)`)
+	p.wait(`/^Stage 0/.test(document.querySelector('.pipeline .readout').textContent)`)
 	p.key(kb.ArrowDown)
-	p.wait(`/^Stage 1/.test(document.querySelector('.readout').textContent)`)
-	before := eval[string](p, `document.querySelector('.readout').textContent`)
+	p.wait(`/^Stage 1/.test(document.querySelector('.pipeline .readout').textContent)`)
+	before := eval[string](p, `document.querySelector('.pipeline .readout').textContent`)
 	p.key(kb.ArrowRight)
-	after := eval[string](p, `document.querySelector('.readout').textContent`)
+	after := eval[string](p, `document.querySelector('.pipeline .readout').textContent`)
 	if before == after {
 		p.t.Errorf("the right arrow stays at %q", before)
 	}
@@ -198,7 +234,7 @@ func TestLargeTable(t *testing.T) {
 	p.look("large")
 	p.width(desktop)
 	// Panning and zooming, frame by frame.
-	const frames = `(async (zoomed) => { const c = document.querySelector('canvas'); c.focus(); const key = (k, s) => c.dispatchEvent(new KeyboardEvent('keydown', {key: k, shiftKey: !!s, bubbles: true}));
+	const frames = `(async (zoomed) => { const c = document.querySelector('.pipeline canvas'); c.focus(); const key = (k, s) => c.dispatchEvent(new KeyboardEvent('keydown', {key: k, shiftKey: !!s, bubbles: true}));
 		key('0'); for (let i = 0; i < zoomed; i++) key('+'); await new Promise((f) => requestAnimationFrame(f)); const t = performance.now(); const n = 40;
 		for (let i = 0; i < n; i++) { if (zoomed) key(i %% 20 < 10 ? 'ArrowRight' : 'ArrowLeft', true); else key(i %% 2 ? '0' : '+'); await new Promise((f) => requestAnimationFrame(f)); await new Promise((f) => setTimeout(f)); }
 		return [(performance.now() - t) / n, Number(c.dataset.paintMs)]; })(%d)`
@@ -285,7 +321,7 @@ func TestMarkup(t *testing.T) {
 	p := open(t, start(t, dir, "ui", ".").link)
 	p.says("<img src=x")
 	p.look("markup-now")
-	for _, view := range []string{"Curves", "Model"} {
+	for _, view := range []string{"Overview", "Curves", "Model"} {
 		p.goTo(view)
 		p.says("<script>")
 		found := eval[int](p, `document.querySelectorAll('main img, main script').length + (document.body.dataset.evil ? 100 : 0)`)
@@ -315,16 +351,46 @@ func TestRuns(t *testing.T) {
 	p.says("zero-bubble")
 	p.says("fast")
 	p.look("list")
-	eval[bool](p, `(() => { [...document.querySelectorAll('a')].find((a) => a.textContent === 'zero-bubble').click(); return true; })()`)
-	p.drawn()
-	p.look("zero-bubble")
-	p.goTo("Curves")
-	p.drawn()
-	eval[bool](p, `(() => { document.querySelectorAll('.chips input:not(:checked)').forEach((b) => b.click()); return true; })()`)
+	p.width(desktop)
+	// Sorted by a column, searched, and chosen for a comparison.
+	names := `[...document.querySelectorAll('.runs tbody a')].map((a) => a.textContent).join()`
+	sortBy := func(column string) {
+		eval[bool](p, fmt.Sprintf(`(() => { [...document.querySelectorAll('.sort')].find((b) => b.textContent === %q).click(); return true; })()`,
+			column))
+	}
+	sortBy("Learning rate")
+	if got := eval[string](p, names); got != "slow,zero-bubble,fast" {
+		t.Errorf("by learning rate: %s", got)
+	}
+	sortBy("Learning rate")
+	if got := eval[string](p, names); got != "fast,zero-bubble,slow" {
+		t.Errorf("by learning rate, falling: %s", got)
+	}
+	p.says("schedule zb-h1")
+	eval[bool](p,
+		`(() => { const s = document.getElementById('search'); s.value = 'zb-h1'; s.dispatchEvent(new Event('input')); return true; })()`)
+	if got := eval[string](p, names); got != "zero-bubble" {
+		t.Errorf("searched: %s", got)
+	}
+	eval[bool](p, `(() => { const s = document.getElementById('search'); s.value = ''; s.dispatchEvent(new Event('input')); return true; })()`)
+	eval[bool](p, `(() => { document.querySelectorAll('.runs [type=checkbox]').forEach((b) => b.click()); return true; })()`)
+	p.says("Compare 3 runs")
+	eval[bool](p, `(() => { document.querySelector('.bar .main').click(); return true; })()`)
 	p.says("Configuration differences")
 	p.says("optimizer.lr")
+	p.says("Best validation loss")
+	p.drawn()
 	time.Sleep(500 * time.Millisecond)
 	p.look("compare")
+	p.goTo("Configuration")
+	p.says("Configuration differences")
+	eval[bool](p, `(() => { document.querySelector('a.back').click(); return true; })()`)
+	p.wait(`document.querySelectorAll('.runs tbody tr').length === 3`)
+	eval[bool](p, `(() => { [...document.querySelectorAll('a')].find((a) => a.textContent === 'zero-bubble').click(); return true; })()`)
+	p.drawn()
+	p.goTo("Overview")
+	p.says("Where the bubble comes from")
+	p.look("zero-bubble")
 
 	empty := t.TempDir()
 	p = open(t, start(t, empty, "ui", ".").link)
@@ -408,13 +474,14 @@ func TestReadmePictures(t *testing.T) {
 	eval[bool](p, `(() => { [...document.querySelectorAll('a')].find((a) => a.textContent === 'zero-bubble').click(); return true; })()`)
 	p.width(desktop)
 	p.theme("light")
+	p.goTo("Overview")
 	p.drawn()
 	p.says("Who waits for whom")
-	p.part(to, "ui-now", 760)
+	p.part(to, "ui-now", 1020)
 	p.goTo("Curves")
 	p.drawn()
 	eval[bool](p, `(() => { document.querySelectorAll('.chips input:not(:checked)').forEach((b) => b.click()); return true; })()`)
-	p.says("optimizer.lr")
+	p.says("Configuration differences")
 	time.Sleep(500 * time.Millisecond)
 	p.theme("dark")
 	p.part(to, "ui-curves", 860)

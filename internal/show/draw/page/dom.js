@@ -75,6 +75,26 @@ export function duration(s) {
   return h < 48 ? `${(m / 60).toFixed(h < 10 ? 1 : 0)} h` : `${Math.round(h / 24)} days`;
 }
 
+// rate formats a learning rate with three digits.
+export function rate(v) {
+  if (v === null || v === undefined || !isFinite(v)) return '–';
+  if (v === 0) return '0';
+  const r = Number(v.toPrecision(3));
+  return (r < 1e-3 ? r.toExponential() : String(r)).replace('-', '−');
+}
+
+// shown is a value of TOML for people: without quotes, and without digits that only a computer needs.
+export function shown(v) {
+  if (/^-?[\d.]+(e[-+]?\d+)?$/.test(v) && v.replace(/e.*|[^\d]/g, '').length > 15) return String(Number(Number(v).toPrecision(12)));
+  if (v.length > 1 && v.startsWith('"') && v.endsWith('"')) { try { return JSON.parse(v) || '""'; } catch { /* TOML has more escapes than JSON */ } }
+  return v;
+}
+
+// stepOf is how far a run has come. A run that was started again with fewer steps is past its last one.
+export const stepOf = (d) => (!d.steps ? count(d.step) : d.step > d.steps ? `${count(d.step)}; run.steps is ${count(d.steps)}` : `${count(d.step)} of ${count(d.steps)}`);
+
+export const over = (d) => ['ended', 'stopped', 'failed'].includes(d.state);
+
 export const pct = (v) => (v === null || v === undefined || !isFinite(v) ? '–' : `${v.toFixed(1)} %`);
 
 // writers format a value with its unit; other units are in a chart's title.
