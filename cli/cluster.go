@@ -281,7 +281,7 @@ func writeTokens(c *cluster.Coordinator, dir string) error {
 // shellWord quotes a path for a shell where that is necessary.
 func shellWord(path string) string {
 	if !strings.ContainsFunc(path, func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@\\", r)
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@=,\\", r)
 	}) {
 		return path
 	}

@@ -55,9 +55,9 @@ func (a *app) newConfigCheck() *cobra.Command {
 	var sets []string
 	var memoryGiB float64
 	cmd := &cobra.Command{
-		Use:   "check FILE",
+		Use:   "check [FILE]",
 		Short: "Check a config file without training",
-		Long: `Check a config file without reading the data or training: keys and values, the layout
+		Long: `Check a config file, by default config.toml, without reading the data or training: keys and values, the layout
 of the layers, the schedule, the memory, and that the training files exist. It reports all
 mistakes at once, each with its line and column. Use it before you submit a long run.
 
@@ -69,10 +69,11 @@ See also: engine plan CONFIG proposes settings that fit; engine config print.`,
 		Example: `  engine config check config.toml
   engine config check config.toml --memory-gib 80
   engine config check config.toml --set pipeline.stages=4 --set 'data.train=["a.txt", "b.txt"]'`,
-		Args:              takes("FILE"),
+		Args:              takesConfig,
 		ValidArgsFunction: completeFiles("toml"),
 		RunE: a.work(func(_ *cobra.Command, args []string) error {
-			cfg, err := loadConfig(args[0], sets)
+			path := configArg(args)
+			cfg, err := loadConfig(path, sets)
 			if err != nil {
 				return err
 			}
@@ -85,7 +86,7 @@ See also: engine plan CONFIG proposes settings that fit; engine config print.`,
 				}
 				cfg = p.Config()
 			}
-			a.printf("%s: ok\n", args[0])
+			a.printf("%s: ok\n", path)
 			a.summarize(cfg)
 			return nil
 		}),
@@ -146,18 +147,19 @@ func (a *app) summarize(c *config.Config) {
 func (a *app) newConfigPrint() *cobra.Command {
 	var sets []string
 	cmd := &cobra.Command{
-		Use:   "print FILE",
+		Use:   "print [FILE]",
 		Short: "Print a config with the value of every key",
-		Long: `Print a config as TOML with the value of every key: from the file, from --set, or the
-default. A run stores the same text in its output folder. The output is a valid config.
+		Long: `Print a config, by default config.toml, as TOML with the value of every key: from the file,
+from --set, or the default. A run stores the same text in its output folder. The output is a valid config.
 
 See also: engine config check, engine diff (compares the configs of two runs).`,
 		Example: `  engine config print config.toml
   engine config print config.toml --set run.steps=50 > short.toml`,
-		Args:              takes("FILE"),
+		Args:              takesConfig,
 		ValidArgsFunction: completeFiles("toml"),
 		RunE: a.work(func(_ *cobra.Command, args []string) error {
-			cfg, err := loadConfig(args[0], sets)
+			path := configArg(args)
+			cfg, err := loadConfig(path, sets)
 			if err != nil {
 				return err
 			}

@@ -21,60 +21,82 @@ import (
 func (a *app) newDiff() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "diff A B",
-		Short: "Compare two runs",
-		Long: `Compare two runs: their configs, the content of their data, their kernels, their losses step
-by step, and their speed. Use it to check that two runs are bit-identical, or to find where
-they start to differ. A and B are folders of runs or of checkpoints; a run may be in
-progress or have crashed. For a checkpoint, it compares only the metrics up to the
-checkpoint's step. Data and kernels are recorded in checkpoints.
+		Use:   "diff A B...",
+		Short: "Compare two or more runs",
+		Long: `Compare runs. A, B and so on are folders of runs or of checkpoints; a run may be in progress
+or have crashed. For a checkpoint, only the metrics up to its step count.
+
+The first table has a row for each run: its step, the last and the best validation loss, the
+loss of the last step, the median speed, the time of all steps and the peak learning rate.
+If the vocabularies differ, it has the bits per byte at the best validation, estimated from
+the training data. Notes say what makes the comparison unfair. The keys that differ follow.
+
+For two runs, it also compares the content of their data, their kernels, their metrics step by
+step, and their speed. Use that to check that two runs are bit-identical, or to find where
+they start to differ. Data and kernels are recorded in checkpoints.
 
 For each metric the table shows: how many steps both runs have, at how many of them the
 values are bit-identical, the first step with a difference, the largest difference, and the
-last step that both have. Speeds are compared by their medians.
+last step that both have. Speeds are compared by their medians. --json has all digits.
 
 The exit status is 0 even if the runs differ; notes say what was missing.
 
 See also: engine report, engine ui (draws several runs over each other).`,
 		Example: `  engine diff runs/one runs/two
+  engine diff runs/lr-*
   engine diff runs/one/checkpoints/step-00000100 runs/two --json`,
-		Args:              takes("A", "B"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return takes("A", "B")(cmd, args)
+			}
+			return nil
+		},
 		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(_ *cobra.Command, args []string) error {
-			one, errA := report.Read(args[0])
-			two, errB := report.Read(args[1])
-			if err := errors.Join(folder.Missing(errA, "A", "folder", args[0]), folder.Missing(errB, "B", "folder", args[1])); err != nil {
-				return &troupe.SetupError{Err: err}
+			runs, err := readRuns(args)
+			if err != nil {
+				return err
 			}
-			d := report.Compare(one, two)
+			switch {
+			case len(runs) > 2 && asJSON:
+				return a.json(tableJSONOf(report.Tabulate(runs)))
+			case len(runs) > 2:
+				out := &stream{w: a.people()}
+				t := report.Tabulate(runs)
+				writeTable(out, t)
+				writeKeys(out, t)
+				return out.err
+			}
+			d, t := report.Compare(runs[0], runs[1]), report.Tabulate(runs)
 			if asJSON {
-				return a.json(diffJSONOf(d))
+				return a.json(diffJSONOf(d, t))
 			}
-			return writeDiff(a.people(), d)
+			return writeDiff(a.people(), d, t)
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
+// readRuns reads the folders of runs.
+func readRuns(paths []string) (runs []*report.Run, err error) {
+	var errs []error
+	for i, path := range paths {
+		run, err := report.Read(path)
+		runs, errs = append(runs, run), append(errs, folder.Missing(err, runLetter(i), "folder", path))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, &troupe.SetupError{Err: err}
+	}
+	return runs, nil
+}
+
 // writeDiff writes a comparison for people.
-func writeDiff(w io.Writer, d *report.Difference) error {
+func writeDiff(w io.Writer, d *report.Difference, t *report.Table) error {
 	out := &stream{w: w}
 	tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(format string, args ...any) { _, _ = fmt.Fprintf(tw, format+"\n", args...) }
-	sides := []struct {
-		name string
-		of   report.Side
-	}{{"A", d.A}, {"B", d.B}}
-	for _, side := range sides {
-		row("%s  %s\t%s\t%s", side.name, words.OneLine(side.of.Path), words.OneLine(side.of.Name), progress(side.of))
-	}
-	_ = tw.Flush() // out keeps the error
-	for _, side := range sides {
-		for _, note := range side.of.Notes {
-			row("%s: %s", side.name, words.OneLine(note))
-		}
-	}
+	writeTable(out, t)
 	row("")
 	switch {
 	case d.NoConfig:
@@ -88,13 +110,7 @@ func writeDiff(w io.Writer, d *report.Difference) error {
 	row("kernels  %s", agreement(d.Kernels))
 	row("losses   %s", sameLosses(d))
 	_ = tw.Flush() // as above
-	if len(d.Config) > 0 {
-		row("\nKEY\tA\tB")
-		for _, c := range d.Config {
-			row("%s\t%s\t%s", c.Key, brief(c.A), brief(c.B))
-		}
-		_ = tw.Flush() // as above
-	}
+	writeKeys(out, t)
 	if len(d.Figures) > 0 {
 		row("\nMETRIC\tSTEPS\tEQUAL\tFIRST DIFFERENCE\tLARGEST B - A\tLAST B - A\tONLY IN ONE")
 		for _, f := range d.Figures {
@@ -177,7 +193,18 @@ func values(p *report.Pair) string {
 	if p == nil {
 		return "-"
 	}
-	return fmt.Sprintf("step %d: %s, %s", p.Step, exact(p.A), exact(p.B))
+	a, b := apartText(p.A, p.B)
+	return fmt.Sprintf("step %d: %s, %s", p.Step, a, b)
+}
+
+// apartText formats two values with as few digits as show that they differ, but at least 5.
+func apartText(a, b float64) (x, y string) {
+	for digits := 5; ; digits++ {
+		x, y = strconv.FormatFloat(a, 'g', digits, 64), strconv.FormatFloat(b, 'g', digits, 64)
+		if x != y || digits >= 17 {
+			return x, y
+		}
+	}
 }
 
 func apart(p *report.Pair) string {
@@ -246,8 +273,9 @@ func ratio(v float64) string {
 
 // diffJSON is a comparison, with null for numbers that are not finite.
 type diffJSON struct {
-	A       sideJSON         `json:"a"`
-	B       sideJSON         `json:"b"`
+	A       rowJSON          `json:"a"`
+	B       rowJSON          `json:"b"`
+	Remarks []string         `json:"remarks"`
 	Config  *[]changeJSON    `json:"config"` // null: not compared
 	Data    agreementJSON    `json:"data"`
 	Kernels agreementJSON    `json:"kernels"`
@@ -302,8 +330,9 @@ type speedJSON struct {
 	Ratio *float64 `json:"ratio"` // of B to A
 }
 
-func diffJSONOf(d *report.Difference) diffJSON {
-	j := diffJSON{A: sideJSONOf(d.A), B: sideJSONOf(d.B), Data: agreementJSONOf(d.Data), Kernels: agreementJSONOf(d.Kernels),
+func diffJSONOf(d *report.Difference, t *report.Table) diffJSON {
+	runs := tableJSONOf(t)
+	j := diffJSON{A: runs.Runs[0], B: runs.Runs[1], Remarks: runs.Remarks, Data: agreementJSONOf(d.Data), Kernels: agreementJSONOf(d.Kernels),
 		Figures: []figureDiffJSON{}, Speed: []speedJSON{}}
 	if !d.NoConfig {
 		changes := []changeJSON{}

@@ -21,7 +21,7 @@ func (a *app) newEval() *cobra.Command {
 		asJSON bool
 	)
 	cmd := &cobra.Command{
-		Use:   "eval --from DIR",
+		Use:   "eval DIR",
 		Short: "Compute a trained model's loss on a text",
 		Long: `Compute a trained model's loss, perplexity and bits per byte on a text or on documents.
 Without --data it uses the validation data of the run that trained the model.
@@ -41,7 +41,8 @@ See also: engine help formats, engine predict (models of samples), engine genera
 		Example: `  engine eval --from runs/run
   engine eval --from runs/run/checkpoints/best --data 'books/*.txt' --json
   engine eval --from models/SmolLM2-135M --data chat.jsonl --format documents --context 256`,
-		Args: takes(),
+		Args:              takesModel,
+		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
 			if o.Microbatch < 1 {
 				return usagef("--microbatch %d: give 1 or more", o.Microbatch)
@@ -69,8 +70,9 @@ See also: engine help formats, engine predict (models of samples), engine genera
 			if res.BitsPerByte > 0 {
 				perByte = fmt.Sprintf("  %.4f bits per byte", res.BitsPerByte)
 			}
-			a.printf("loss %.4f  perplexity %.4g%s  %s tokens in %s\n%s, step %d\n",
-				res.Loss, res.Perplexity, perByte, words.Count(res.Tokens), words.Plural(res.Windows, "window"), words.OneLine(res.From), res.Step)
+			a.printf("loss %.4f  perplexity %s%s  %s tokens in %s\n%s, step %d\n",
+				res.Loss, perplexityText(res.Perplexity), perByte, words.Count(res.Tokens), words.Plural(res.Windows, "window"),
+				words.OneLine(res.From), res.Step)
 			return nil
 		}),
 	}
@@ -103,6 +105,14 @@ func metricsText(of map[string]float64) string {
 		fmt.Fprintf(&text, "  %s %.4g", name, of[name])
 	}
 	return text.String()
+}
+
+// perplexityText keeps the digits after the point where they matter.
+func perplexityText(v float64) string {
+	if v < 100 {
+		return fmt.Sprintf("%.4f", v)
+	}
+	return fmt.Sprintf("%.5g", v)
 }
 
 // evalJSON is the result, with null for numbers that are not finite.

@@ -18,7 +18,7 @@ func (a *app) newExport() *cobra.Command {
 		asJSON bool
 	)
 	cmd := &cobra.Command{
-		Use:   "export --from DIR --to DIR",
+		Use:   "export DIR --to DIR",
 		Short: "Export a language model for Hugging Face transformers",
 		Long: `Export a language model as a Hugging Face directory: config.json, the weights as
 model.safetensors, and the tokenizer's files. transformers and compatible programs load it.
@@ -32,7 +32,8 @@ appears when everything is written.
 See also: engine generate, engine ckpt ls (lists checkpoints).`,
 		Example: `  engine export --from runs/run --to my-model
   engine export --from runs/run/checkpoints/best --to my-model --dtype bfloat16 --shard-size 2GB`,
-		Args: takes(),
+		Args:              takesModel,
+		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if o.ShardBytes, err = bytesOf(shard); err != nil {

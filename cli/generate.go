@@ -30,7 +30,7 @@ func (a *app) newGenerate() *cobra.Command {
 		t talking
 	)
 	cmd := &cobra.Command{
-		Use:   "generate --from DIR",
+		Use:   "generate DIR",
 		Short: "Generate text with a trained model, or chat with it",
 		Long: `Generate text with a trained model: print the prompt and then each token as it is
 generated. The text ends where the model ends it, before a --stop text, or after --tokens
@@ -52,7 +52,8 @@ See also: engine eval (loss), engine export (use the model in other programs).`,
 		Example: `  engine generate --from runs/run --prompt "func main() {"
   engine generate --from runs/run --tokens 1000 --temperature 1 --top-k 40 --seed 7 > text
   engine generate --from DIR --chat --prompt "Why is the sky blue?" --top-p 0.9`,
-		Args: takes(),
+		Args:              takesModel,
+		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
 			if err := checkGenerateFlags(cmd, o); err != nil {
 				return err

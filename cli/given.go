@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"net"
 	"path/filepath"
+	"strings"
 	"syscall"
 
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
@@ -50,6 +52,11 @@ func missingConfig(err error, path string) error {
 	told := folder.Missing(err, "CONFIG", "config file", path)
 	if !errors.Is(err, fs.ErrNotExist) || exists(path) {
 		return err
+	}
+	if key, value, isKey := strings.Cut(path, "="); isKey {
+		if known, note := config.Synonym(key); known != "" && note == "" {
+			return fmt.Errorf("%w; to override a key of the config, write --set %s", told, shellWord(known+"="+value))
+		}
 	}
 	dir, base := filepath.Split(path)
 	files, _ := filepath.Glob(filepath.Join(dir, "*.toml")) // a bad pattern finds none

@@ -23,7 +23,7 @@ func run(args []string, out, errs io.Writer) int {
 	errs = term.NewWriter(outlet{errs, broken}, words.Harmless) // only people read it
 	errs = &diverted{w: errs}
 	a := &app{out: &stream{w: outlet{out, broken}}, err: errs, broken: broken, terminal: term.IsTerminal(out), width: term.Width(out),
-		now: time.Now}
+		now: time.Now, args: args}
 	root := a.newRoot()
 	root.SetArgs(args)
 	root.SetOut(a.people())
@@ -47,8 +47,9 @@ type app struct {
 	terminal bool            // out is a terminal
 	width    func() int      // columns of the terminal; nil: out is no terminal, or the terminal can't redraw a line
 	now      func() time.Time
-	ending   func() // stops the run's worker processes; nil: there are none
-	working  bool   // flags and arguments are valid, and the command has started its work
+	args     []string // the command line
+	ending   func()   // stops the run's worker processes; nil: there are none
+	working  bool     // flags and arguments are valid, and the command has started its work
 }
 
 // people returns the output for text that people read. It removes control sequences, so that no
@@ -118,7 +119,7 @@ Start here:
 	}
 	root.SetVersionTemplate("engine {{.Version}}\n")
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(flagError(a.args))
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.newRun(), a.newEval(), a.newPredict(), a.newGenerate(), a.newTokenize(), a.newExport(), a.newTensorBoard(),
 		a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newDiff(), a.newReport(), a.newUI(), a.newBench(), a.newDoctor(),

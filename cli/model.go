@@ -11,7 +11,7 @@ import (
 // modelFlags adds the flags that choose a trained model and the device to run it on.
 func modelFlags(cmd *cobra.Command, o *troupe.ModelOptions) {
 	f := cmd.Flags()
-	f.StringVar(&o.From, "from", "", "`folder` of a run, a checkpoint or a Hugging Face model (required)")
+	f.StringVar(&o.From, "from", "", "`folder` of a run, a checkpoint or a Hugging Face model; or give it as the argument DIR")
 	f.StringVar(&o.Device, "device", "cpu", "`device` to compute on: cpu, cuda, or one GPU by its number, such as cuda:1")
 	f.IntVar(&o.Threads, "threads", 0, "`number` of CPU cores to use; 0: all")
 	f.StringVar(&o.Kernels, "kernels", "auto", "CPU kernels to use: auto, or a `name` that engine version lists")
@@ -22,6 +22,22 @@ func modelFlags(cmd *cobra.Command, o *troupe.ModelOptions) {
 	completeWords(cmd, "dtype", "float32", "bfloat16")
 	completeWords(cmd, "device", "cpu", "cuda")
 	completeWords(cmd, "kernels", append([]string{"auto"}, cpu.Paths()...)...)
+}
+
+// takesModel takes the folder of a model as an argument in place of --from.
+func takesModel(cmd *cobra.Command, args []string) error {
+	given := cmd.Flags().Changed("from")
+	switch {
+	case len(args) == 0 && !given:
+		return usagef("DIR is missing: %s; give the folder of a run, a checkpoint or a Hugging Face model", cmd.UseLine())
+	case len(args) == 0:
+		return nil
+	case given:
+		return usagef("unexpected argument %q: --from names the model already; %s", args[0], argumentHint(cmd, args[0]))
+	case len(args) > 1:
+		return usagef("unexpected argument %q: %s; %s", args[1], cmd.UseLine(), argumentHint(cmd, args[1]))
+	}
+	return cmd.Flags().Set("from", args[0])
 }
 
 func checkModelFlags(cmd *cobra.Command, o troupe.ModelOptions) error {

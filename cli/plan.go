@@ -72,7 +72,8 @@ Drawings show the configured schedule above the recommended one; csv is the reco
 table.
 
 Without CONFIG: generate the table of a schedule, or read one with --table; check that it can
-run without deadlock; simulate it with --costs, and draw it.
+run without deadlock; simulate it with --costs, and draw it. If no flag describes a table,
+CONFIG is config.toml, where the working directory has one.
 
   --costs    The costs of a forward (F), an input gradient (I) and a weight gradient (W) of
              one chunk, in any unit; a whole backward costs I + W. Times are printed in
@@ -133,6 +134,10 @@ See also: engine config check, engine trace (draws a measured step), engine run.
 		"print each rank's order of passes in Megatron-Core's notation; nothing is measured")
 	o.flags(f, planFormats)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && exists(defaultConfig) && !anyChanged(cmd, ofTables) {
+			say(a.err, "using %s", defaultConfig)
+			args = []string{defaultConfig}
+		}
 		if len(args) == 0 {
 			if err := unwanted(cmd, ofConfigs, "needs a config: engine plan CONFIG --%[1]s"); err != nil {
 				return err

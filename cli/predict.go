@@ -22,7 +22,7 @@ func (a *app) newPredict() *cobra.Command {
 		names []string
 	)
 	cmd := &cobra.Command{
-		Use:   "predict --from DIR",
+		Use:   "predict DIR",
 		Short: "Predict classes or numbers for samples",
 		Long: `Predict classes or numbers for samples, with a model that was trained on samples (csv, idx,
 jsonl or a registered format). It prints one JSON object per sample: the sample's number,
@@ -37,7 +37,8 @@ uses the run's validation data.
 See also: engine eval (loss only), engine help formats.`,
 		Example: `  engine predict --from runs/digits
   engine predict --from runs/digits --data new.csv --output logits`,
-		Args: takes(),
+		Args:              takesModel,
+		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
 			if o.Microbatch < 1 {
 				return usagef("--microbatch %d: give 1 or more", o.Microbatch)

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -50,6 +49,7 @@ type textReporter struct {
 	info       troupe.Info
 	began      time.Time
 	meter      telemetry.Meter
+	since      since
 	valLoss    *float64 // the last one
 	valMetrics map[string]float64
 	skipped    int
@@ -68,14 +68,19 @@ func (t *textReporter) begin(i troupe.Info) {
 	for _, line := range header(i) {
 		t.log("%s", line)
 	}
+	if !t.screen.HasBar() {
+		t.log("lines     every %s: loss, speed and MFU are means since the line before", words.Plural(t.logEvery, "step"))
+	}
 }
 
 // header describes a run in a few lines.
 func header(i troupe.Info) []string {
-	lines := append(dataLines(i),
-		fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, words.Plural(i.Stages, "stage"),
+	lines := dataLines(i)
+	if i.Chunks > 1 { // else there is no pipeline to describe
+		lines = append(lines, fmt.Sprintf("pipeline  schedule %s: %s, %s, %s, ideal bubble %.1f%%", i.Schedule, words.Plural(i.Stages, "stage"),
 			words.Plural(i.Chunks, "chunk"), words.Plural(i.Microbatches, "microbatch"), i.BubblePct),
-		fmt.Sprintf("layout    %s", i.Layout))
+			fmt.Sprintf("layout    %s", i.Layout))
+	}
 	if i.Grid != "" {
 		lines = append(lines, "grid      "+i.Grid)
 	}
@@ -181,7 +186,8 @@ func (t *textReporter) step(e troupe.StepEvent) {
 	}
 	due := e.Step%t.logEvery == 0 || e.Step == t.info.Steps
 	if e.ValLoss != nil || due && !t.screen.HasBar() {
-		t.log("step %*d/%d  %s", len(fmt.Sprint(t.info.Steps)), e.Step, t.info.Steps, logLine(e, t.unit()))
+		t.log("%s", t.stepLine(e))
+		t.since = since{}
 	}
 	if now := t.app.now(); e.ValLoss != nil || now.Sub(t.drawn) >= redrawEvery {
 		t.drawn = now
@@ -198,6 +204,7 @@ func (t *textReporter) measure(r telemetry.Record) {
 		took := time.Duration(*r.StepMS * float64(time.Millisecond))
 		t.meter.Add(took, int64(math.Round(*r.TokensPerS*took.Seconds())))
 	}
+	t.since.add(r)
 	if !r.Skipped {
 		t.inRow = 0
 		return
@@ -223,16 +230,15 @@ func skipReason(r telemetry.Record, inRow int) string {
 	return strings.Join(parts, ", ")
 }
 
-// logLine formats a step as a line.
-func logLine(e troupe.StepEvent, unit string) string {
-	fields := append(losses(e), pace(e, unit)...)
-	if e.BubblePct != nil {
-		fields = append(fields, fmt.Sprintf("bubble %.1f%% (ideal %.1f%%)", *e.BubblePct, e.IdealBubblePct))
+// stepLine formats a step as a line, with the means since the line before.
+func (t *textReporter) stepLine(e troupe.StepEvent) string {
+	columns := lineColumns
+	if t.app.width != nil {
+		columns = t.app.width() - 1
 	}
-	if e.Skipped {
-		fields = append(fields, "skipped")
-	}
-	return strings.Join(fields, "  ")
+	elapsed, left := t.app.now().Sub(t.began), t.meter.Remaining(t.info.Steps-e.Step)
+	head := lineField{0, fmt.Sprintf("step %*d/%d", len(fmt.Sprint(t.info.Steps)), e.Step, t.info.Steps)}
+	return fitting(append([]lineField{head}, t.fields(t.since.over(e), elapsed, left)...), columns)
 }
 
 // bar formats the progress at a step. Speed and remaining time are smoothed, and the last validation loss
@@ -242,15 +248,15 @@ func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
 	if speed := t.meter.TokensPerS(); speed > 0 {
 		e.TokensPerS = &speed
 	}
-	fields := losses(e)
+	b := term.Bar{Done: e.Step, Total: t.info.Steps, Fields: losses(e)}
 	if left := t.meter.Remaining(t.info.Steps - e.Step); left > 0 {
-		fields = append(fields, words.Duration(left)+" left")
+		b.Fields = append(b.Fields, words.Duration(left)+" left")
 	}
-	fields = append(fields, pace(e, t.unit())...)
-	if e.BubblePct != nil {
-		fields = append(fields, fmt.Sprintf("bubble %.0f/%.0f%%", *e.BubblePct, e.IdealBubblePct))
+	e.Loss, e.MTPLoss, e.ValLoss, e.Metrics, e.ValMetrics, e.Skipped = nil, nil, nil, nil, nil, false
+	for _, f := range t.fields(e, 0, 0) {
+		b.Fields = append(b.Fields, f.text)
 	}
-	return term.Bar{Done: e.Step, Total: t.info.Steps, Fields: fields}
+	return b
 }
 
 // deviceLine names the device of a run, and why device.kind = "auto" chose it.
@@ -272,55 +278,15 @@ func computesOn(i troupe.Info) string {
 	return fmt.Sprintf("%s, %s of the CPU", i.Kernels, words.Plural(i.Threads, "thread"))
 }
 
-// losses and pace format the metrics that a step has.
-func losses(e troupe.StepEvent) (fields []string) {
-	if e.Loss != nil {
-		fields = append(fields, fmt.Sprintf("loss %.4f", *e.Loss))
-	}
-	if e.MTPLoss != nil {
-		fields = append(fields, fmt.Sprintf("mtp %.4f", *e.MTPLoss))
-	}
-	if e.ValLoss != nil {
-		fields = append(fields, fmt.Sprintf("val %.4f", *e.ValLoss))
-	}
-	for _, of := range []struct {
-		prefix  string
-		figures map[string]float64
-	}{{"", e.Metrics}, {"val ", e.ValMetrics}} {
-		for _, name := range slices.Sorted(maps.Keys(of.figures)) {
-			fields = append(fields, fmt.Sprintf("%s%s %.4g", of.prefix, name, of.figures[name]))
-		}
-	}
-	return fields
-}
-
-// unit returns the unit of the speed.
-func (t *textReporter) unit() string {
-	if t.info.Samples {
-		return "samples/s"
-	}
-	return "tok/s"
-}
-
-func pace(e troupe.StepEvent, unit string) (fields []string) {
-	if e.GradNorm != nil {
-		fields = append(fields, fmt.Sprintf("norm %.3g", *e.GradNorm))
-	}
-	if e.LR != nil {
-		fields = append(fields, fmt.Sprintf("lr %.2e", *e.LR))
-	}
-	if e.TokensPerS != nil {
-		fields = append(fields, words.Short(*e.TokensPerS)+" "+unit)
-	}
-	return fields
-}
-
 func (t *textReporter) notice(text string) { t.screen.Notice(strings.TrimRight(text, "\n")) }
 
 func (t *textReporter) close() { t.screen.Clear() }
 
 func (t *textReporter) end(res troupe.Result) {
 	t.line("%s", strings.Join(t.closing(res), "; "))
+	if !res.Stopped && res.Step > 0 {
+		t.log("%s", nextCommands(t.info))
+	}
 }
 
 // closing returns the parts of a run's last line.

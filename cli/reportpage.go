@@ -22,8 +22,8 @@ func (a *app) newReport() *cobra.Command {
 		force bool
 	)
 	cmd := &cobra.Command{
-		Use:   "report DIR",
-		Short: "Write a report of a run as one HTML page",
+		Use:   "report DIR...",
+		Short: "Write a report of a run, or a comparison of runs, as one HTML page",
 		Long: `Write a report of a run as one HTML page, to keep or to send to others: a summary, the
 curves, the pipeline in the last traced step, recorded layer norms and samples, warnings and
 errors, and the config. The page needs no other file and no network. A script in it draws
@@ -32,26 +32,45 @@ the pipeline; without scripts, browsers show a picture.
 DIR is the folder of a run or of a checkpoint; for a checkpoint the page shows the state at
 its step. The run may be in progress or have crashed; the page says what is missing.
 
-See also: engine ui (live), engine diff (compares two runs).`,
+With several DIRs the page compares the runs: their results, the keys that differ, and their
+curves over each other.
+
+See also: engine ui (live), engine diff (the same comparison as text).`,
 		Example: `  engine report runs/run
   engine report runs/run --to monday.html
+  engine report runs/lr-* --to rates.html
   engine report runs/run --to - | gzip > run.html.gz`,
-		Args:              takes("DIR"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return takes("DIR")(cmd, args)
+			}
+			return nil
+		},
 		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(_ *cobra.Command, args []string) error {
 			if to == "-" && force {
 				return usagef("--force has no effect with --to -; remove it")
 			}
-			run, err := report.Read(args[0])
-			if err != nil {
-				return &troupe.SetupError{Err: folder.Missing(err, "DIR", "folder", args[0])}
+			var runs []*report.Run
+			for _, dir := range args {
+				run, err := report.Read(dir)
+				if err != nil {
+					return &troupe.SetupError{Err: folder.Missing(err, "DIR", "folder", dir)}
+				}
+				runs = append(runs, run)
 			}
-			write := func(w io.Writer) error { return report.Page(w, run) }
+			write := func(w io.Writer) error {
+				if len(runs) == 1 {
+					return report.Page(w, runs[0])
+				}
+				return report.Pages(w, runs)
+			}
 			if to == "-" {
 				return write(a.programs())
 			}
 			if to == "" {
-				if to, err = reportName(args[0]); err != nil {
+				var err error
+				if to, err = reportName(args); err != nil {
 					return err
 				}
 			}
@@ -64,14 +83,17 @@ See also: engine ui (live), engine diff (compares two runs).`,
 		}),
 	}
 	cmd.Flags().StringVar(&to, "to", "",
-		"`file` to write; - is standard output (default: NAME-report.html in the working directory, for a folder NAME)")
+		"`file` to write; - is standard output (default: in the working directory NAME-report.html for a folder NAME, or runs-report.html)")
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file even if it is not a report")
 	return cmd
 }
 
-// reportName returns the default file name of a folder's report.
-func reportName(dir string) (string, error) {
-	abs, err := filepath.Abs(dir)
+// reportName returns the default file name of the report of folders.
+func reportName(dirs []string) (string, error) {
+	if len(dirs) > 1 {
+		return "runs-report.html", nil
+	}
+	abs, err := filepath.Abs(dirs[0])
 	if err != nil {
 		return "", err
 	}

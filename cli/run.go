@@ -41,9 +41,10 @@ type runFlags struct {
 func (a *app) newRun() *cobra.Command {
 	var o runFlags
 	cmd := &cobra.Command{
-		Use:   "run CONFIG",
+		Use:   "run [CONFIG]",
 		Short: "Train a model, or resume training",
-		Long: `Train the model that the config file CONFIG describes. engine init writes such a file.
+		Long: `Train the model that the config file CONFIG describes. CONFIG is config.toml by default.
+engine init writes such a file.
 
 Resume. If the run's output folder (run.out, default runs/NAME) holds a checkpoint,
 training resumes from it. You may change run.steps, the logging keys, the paths of the
@@ -76,7 +77,7 @@ cluster start). Ctrl-C stops the run as above. If the terminal or the output is 
 run continues, and engine follow shows it again. engine run ignores $ENGINE_CLUSTER.
 
 See also: engine config check, engine plan, engine ckpt ls, engine generate, engine ui.`,
-		Example: `  engine run config.toml
+		Example: `  engine run
   engine run config.toml --set run.steps=2000 --set 'data.train=${HOME}/books/*.txt'
   engine run config.toml --fresh --set run.name=second --sample 200
   engine run config.toml --view
@@ -84,7 +85,7 @@ See also: engine config check, engine plan, engine ckpt ls, engine generate, eng
   engine run config.toml --metrics 127.0.0.1:9464 --set telemetry.tensorboard=true
   engine run config.toml --local-cluster 2
   engine run config.toml --cluster head:7070 --detach`,
-		Args:              takes("CONFIG"),
+		Args:              takesConfig,
 		ValidArgsFunction: completeFiles("toml"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -119,10 +120,13 @@ See also: engine config check, engine plan, engine ckpt ls, engine generate, eng
 				return usagef("--ui can't be combined with --detach: the page ends with the command, and --detach ends it at once; use only one")
 			}
 			o.sets = append(o.sets, o.metrics.sets(cmd)...)
-			if o.client.cluster != "" {
-				return a.trainOn(cmd.Context(), args[0], o)
+			if len(args) == 0 && !o.quiet {
+				say(a.err, "using %s", defaultConfig)
 			}
-			return a.train(cmd.Context(), args[0], o)
+			if o.client.cluster != "" {
+				return a.trainOn(cmd.Context(), configArg(args), o)
+			}
+			return a.train(cmd.Context(), configArg(args), o)
 		}),
 	}
 	f := cmd.Flags()

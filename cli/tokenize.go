@@ -50,7 +50,8 @@ func (a *app) newTokenize() *cobra.Command {
 		Short: "Encode text, decode ids, or train a tokenizer",
 		Long: `Encode text with a model's tokenizer, decode ids, or train a tokenizer.
 
-Encode. Each FILE is a text; - is standard input. It prints one token per line, with its id,
+Encode. Each FILE is a text file; - is standard input, as in echo Once | engine tokenize … -.
+It prints one token per line, with its id,
 or with --json one array of ids per FILE. The ids equal those of the Hugging Face tokenizers
 library for the same tokenizer.json.
 
@@ -214,6 +215,10 @@ func readText(name, invalidUTF8 string) ([]byte, error) {
 	read := data.ReadText
 	if invalidUTF8 == config.UTF8OrBytes {
 		read = data.ReadBytes
+	}
+	if name != "-" && !exists(name) {
+		return nil,
+			fmt.Errorf("the file %q does not exist; FILE is a text file, and - is standard input: echo Once | engine tokenize --from DIR -", name)
 	}
 	if name == "-" {
 		content, err := readAtMost(name, maxTokenizeBytes)

@@ -19,7 +19,7 @@ const tokenizerConfigFile = "tokenizer_config.json"
 
 // trainTokenizer trains a tokenizer on files and writes it to a folder.
 func (a *app) trainTokenizer(o tokenizeFlags, patterns []string) error {
-	names, err := data.Files(patterns)
+	names, err := data.Files(patterns) // a folder is all files in it
 	if err != nil {
 		return &troupe.SetupError{Err: err}
 	}
@@ -59,6 +59,11 @@ func (a *app) trainTokenizer(o tokenizeFlags, patterns []string) error {
 	}
 	a.printf("wrote %s: %s tokens from %s bytes in %s%s\n", words.OneLine(file), words.Count(int64(size)), words.Count(trainer.Bytes()),
 		words.Plural(len(names), "file"), fewer)
-	a.printf("to use it, set data.tokenizer = %q in the config\n", words.OneLine(file))
+	name := o.to
+	if name == "bytes" || name == "chars" { // else the tokenizer of that name
+		name = "./" + name
+	}
+	a.printf("to use it: tokenizer = %q in [data] of the config, or engine run --set data.tokenizer=%s\n", words.OneLine(name),
+		shellWord(name))
 	return nil
 }

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-ml/troupe/config"
 )
 
 // usageError reports a command line with a mistake in it.
@@ -25,6 +28,11 @@ func unwanted(cmd *cobra.Command, names []string, why string) error {
 		}
 	}
 	return nil
+}
+
+// anyChanged reports whether the command line has one of the flags.
+func anyChanged(cmd *cobra.Command, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return cmd.Flags().Changed(name) })
 }
 
 // idle rejects flags that have no effect together with others, or without them.
@@ -59,24 +67,12 @@ func unknownCommand(group *cobra.Command, name string) error {
 	return usagef("unknown command %q for %q%s; see %s --help", name, group.CommandPath(), hint, group.CommandPath())
 }
 
-// otherCommands maps names of commands that other programs have to engine's own.
-var otherCommands = map[string]string{
-	"train": "engine run CONFIG", "resume": "engine run CONFIG, which resumes from the last checkpoint (or engine cluster resume RUN)",
-	"chat": "engine generate --from DIR --chat", "sample": "engine generate --from DIR", "evaluate": "engine eval --from DIR",
-	"pause": "engine cluster pause RUN", "rate": "engine cluster rate RUN --lr RATE", "checkpoint": "engine cluster checkpoint RUN",
-	"checkpoints": "engine ckpt ls DIR", "ls": "engine ckpt ls DIR (checkpoints) or engine ps (runs of a cluster)",
-}
-
 // takes checks the number of arguments. The names are those in the usage line.
 func takes(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			hint := ""
-			if names[len(args)] == "CONFIG" && exists("config.toml") {
-				hint = "; did you mean " + cmd.CommandPath() + " config.toml?"
-			}
-			return usagef("%s is missing: %s%s", names[len(args)], cmd.UseLine(), hint)
+			return usagef("%s is missing: %s", names[len(args)], cmd.UseLine())
 		case len(args) > len(names):
 			return usagef("unexpected argument %q: %s; %s", args[len(names)], cmd.UseLine(), argumentHint(cmd, args[len(names)]))
 		}
@@ -84,14 +80,39 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// defaultConfig is the config file of a command line without one.
+const defaultConfig = "config.toml"
+
+// takesConfig checks for at most one argument, a config file. There need be none if the working directory has a config.toml.
+func takesConfig(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) > 1:
+		return usagef("unexpected argument %q: %s; %s", args[1], cmd.UseLine(), argumentHint(cmd, args[1]))
+	case len(args) == 0 && !exists(defaultConfig):
+		return usagef("CONFIG is missing, and there is no %s here: %s; engine init --data FILE writes a config", defaultConfig, cmd.UseLine())
+	}
+	return nil
+}
+
+// configArg returns the config file of a command line.
+func configArg(args []string) string {
+	if len(args) > 0 {
+		return args[0]
+	}
+	return defaultConfig
+}
+
 // argumentHint guesses what an argument too many was meant to be.
 func argumentHint(cmd *cobra.Command, arg string) string {
-	key, _, isKey := strings.Cut(arg, "=")
+	key, value, isKey := strings.Cut(arg, "=")
 	switch {
-	case isKey && strings.Contains(key, ".") && cmd.Flags().Lookup("set") != nil:
-		return "to override a key of the config, write --set " + arg
-	case cmd.Flags().Lookup("from") != nil:
-		return "to name a model's folder, write --from " + arg
+	case isKey && cmd.Flags().Lookup("set") != nil:
+		if known, note := config.Synonym(key); known != "" && note == "" {
+			arg = known + "=" + value
+		}
+		return "to override a key of the config, write --set " + shellWord(arg)
+	case cmd.Flags().Lookup("from") != nil && cmd.Flags().Lookup("prompt") != nil:
+		return "the text to continue is --prompt, and --from names the model"
 	}
 	return "quote arguments that contain spaces or wildcards"
 }
@@ -104,45 +125,6 @@ func takesUpTo(names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// renamedFlags maps flags of earlier versions to their new names.
-var renamedFlags = map[string]string{"group": "microbatch-group-size", "bound": "max-in-flight"}
-
-// otherFlags maps flags that other programs have to engine's own. A command gets the hint if it has the flag that
-// the hint begins with.
-var otherFlags = map[string]string{
-	"lr": "set optimizer.lr=RATE", "learning-rate": "set optimizer.lr=RATE", "steps": "set run.steps=N", "max-steps": "set run.steps=N",
-	"batch-size": "set batch.sequences=N", "seed": "set run.seed=N", "out": "set run.out=DIR", "name": "set run.name=NAME",
-	"data": "set data.train=FILES", "max-tokens": "tokens", "max-new-tokens": "tokens", "n": "tokens",
-}
-
-// flagError explains an invalid flag.
-func flagError(cmd *cobra.Command, err error) error {
-	// With a mistyped command, its flags look wrong too: report the command.
-	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
-		return unknownCommand(cmd, args[0])
-	}
-	hint := ""
-	var unknown interface{ GetSpecifiedName() string } // the flag library's error
-	if errors.As(err, &unknown) && strings.HasPrefix(err.Error(), "unknown flag") {
-		hint = didYouMean(unknown.GetSpecifiedName(), flagNames(cmd), "--")
-		if now := renamedFlags[unknown.GetSpecifiedName()]; now != "" && cmd.Flags().Lookup(now) != nil {
-			hint = ", its new name is --" + now
-		}
-		if use := otherFlags[unknown.GetSpecifiedName()]; use != "" && cmd.Flags().Lookup(strings.Fields(use)[0]) != nil {
-			hint = ", use --" + use
-		}
-		switch unknown.GetSpecifiedName() {
-		case "insecure":
-			return usagef("there is no --insecure: connections between processes are always encrypted. The coordinator makes the certificates itself, without set-up; without them any client that can connect could stop or forge a run. Remove the flag")
-		case "resume":
-			if cmd.Name() == "run" {
-				hint = ": without it, engine run resumes from the last checkpoint"
-			}
-		}
-	}
-	return usagef("%v%s; see %s --help", err, hint, cmd.CommandPath())
 }
 
 var flagName = regexp.MustCompile(`(?m)^.{6}--([a-z-]+)`)

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -125,6 +126,18 @@ var tokenizerName = &check{`"bytes", "chars", a path`, func(v any) (string, stri
 
 // isPath tells a path from the name of a tokenizer.
 func isPath(s string) bool { return strings.ContainsAny(s, `/\`) || strings.HasSuffix(s, ".json") }
+
+// asPath makes a path of a word that is the name of a file or folder and not of a tokenizer: people train a tokenizer
+// "--to words" and write tokenizer = "words".
+func asPath(s string) string {
+	if msg, _ := tokenizerName.judge(s); msg == "" {
+		return s
+	}
+	if _, err := os.Stat(s); err != nil {
+		return s // the check rejects it
+	}
+	return TokenizerAt(s)
+}
 
 // textUpTo bounds the length of a string.
 func textUpTo(most int) *check {

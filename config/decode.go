@@ -22,6 +22,9 @@ func (f *field) assign(c *Config, e entry, stored bool, env func(string) (string
 	if err != nil {
 		return err
 	}
+	if f.key == "data.tokenizer" && !stored {
+		v = asPath(v.(string))
+	}
 	if err := f.checkValue(v, e.pos, stored); err != nil {
 		return err
 	}

@@ -1,6 +1,9 @@
 package config
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Change is a key that differs between two configurations A and B, with both values as
 // TOML.
@@ -64,3 +67,6 @@ func diff(a, b *Config, matters func(*field) bool) []Change {
 	}
 	return changes
 }
+
+// CompareKeys compares two keys by the documented order.
+func CompareKeys(a, b string) int { return cmp.Compare(slices.Index(keys, a), slices.Index(keys, b)) }

@@ -20,10 +20,9 @@ type idleKey struct {
 // an error, unless it has its default: a printed configuration gives every key.
 //
 // Cases that depend on the size of numbers are not here, such as a decay that starts after
-// the last step: users often shorten a run with --set run.steps to try it.
+// the last step: users often shorten a run with --set run.steps to try it. Neither is run.patience without
+// run.eval_every: they turn validation off in a config that has it. package plan warns of these.
 var idleKeys = []idleKey{
-	{"run.patience", "run.eval_every", func(c *Config) bool { return c.Run.EvalEvery == 0 && c.Run.Patience > 0 },
-		": it counts validations during the run", "leave patience out, or set eval_every"},
 	{"run.sample_prompt", "run.sample_tokens", func(c *Config) bool { return c.Run.SampleTokens == 0 && c.Run.SamplePrompt != "" },
 		"", "leave sample_prompt out, or set sample_tokens"},
 	{"model.rope_theta", "model.family", inFamily("gpt2", "mlp", "stack"),

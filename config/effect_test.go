@@ -16,7 +16,6 @@ func TestKeysWithoutEffect(t *testing.T) {
 		usual      string   // its value by default then
 		with       []string // that give it an effect
 	}{
-		{"run.patience=2", "run.eval_every", []string{"run.eval_every=0"}, "0", []string{"run.eval_every=5"}},
 		{"run.sample_prompt=x", "run.sample_tokens", nil, "", []string{"run.sample_tokens=9"}},
 		{"model.rope_theta=5e5", "model.family", nil, "10000", []string{"model.family=llama"}},
 		{"model.mtp_weight=0.1", "model.mtp_layers", nil, "0.3", []string{"model.mtp_layers=1"}},

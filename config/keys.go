@@ -130,7 +130,8 @@ type Data struct {
 	ValFraction float64 `toml:"val_fraction"`
 	// Where that fraction comes from: "blocks" all over the text, or its "tail". Default: "blocks".
 	ValSplit string `toml:"val_split"`
-	// "bytes", "chars" (one token a character), or the path of a tokenizer. The path is a tokenizer.json or a folder with one.
+	// "bytes", "chars" (one token a character), or the path of a tokenizer. The path is a tokenizer.json or a folder with one, such
+	// as the folder that engine tokenize --train has written.
 	// Default: "bytes", or the tokenizer of model.from.
 	Tokenizer string `toml:"tokenizer"`
 	// "text", "documents" (JSON lines), "uint16" or "uint32" (token ids), "csv", "idx", or "jsonl". A document is a JSON

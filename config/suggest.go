@@ -25,7 +25,12 @@ func (r *reader) unknownKey(path []string, pos Pos) *Error {
 	if len(path) == 1 {
 		section, name = "", path[0]
 	}
-	if near := nearestKey(strings.ToLower(section), strings.ToLower(name)); near != "" {
+	if s, known := synonyms[strings.ReplaceAll(strings.ToLower(name), "-", "_")]; known {
+		r.suspect[s.key] = true
+		if err.Hint = "use " + s.key; s.note != "" {
+			err.Hint += ": " + s.note
+		}
+	} else if near := nearestKey(strings.ToLower(section), strings.ToLower(name)); near != "" {
 		r.suspect[near] = true
 		err.Hint = fmt.Sprintf("did you mean %s?", near)
 	} else if slices.Contains(sections, section) {

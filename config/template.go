@@ -3,6 +3,8 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -14,9 +16,16 @@ const templateHead = `# A run of Troupe. Check this file with "engine config che
 # relative to the working directory. docs/config.md describes every key.
 `
 
-// Template returns a commented configuration to start from. It has every key: those that most runs set, then the others as
-// comments with their defaults.
-func Template() []byte {
+// Setting is a key with a value.
+type Setting struct {
+	Key   string
+	Value any    // int, float64, bool, string or []string
+	Note  string // the comment beside it; "": the key's text
+}
+
+// Template returns a commented configuration to start from. It has every key: those that most runs set and the settings, then the
+// others as comments with their defaults.
+func Template(settings ...Setting) []byte {
 	defaults, err := Parse("", []byte("[data]\ntrain = "+lookup("data.train").example), nil, nil)
 	if err != nil {
 		panic(fmt.Sprintf("config: the defaults: %v", err))
@@ -24,39 +33,103 @@ func Template() []byte {
 	b := bytes.NewBufferString(templateHead)
 	for _, section := range sections {
 		fmt.Fprintf(b, "\n# %s.\n[%s]\n", textOf(section).brief, section)
-		var rows []templateRow
-		for _, basic := range []bool{true, false} {
-			for i := range schema {
-				if f := &schema[i]; f.section() == section && f.basic == basic {
-					rows = append(rows, templateRow{f, render(f.load(defaults))})
-				}
+		var rows, others []templateRow
+		for i := range schema {
+			f := &schema[i]
+			if f.section() != section {
+				continue
+			}
+			k := slices.IndexFunc(settings, func(s Setting) bool { return s.Key == f.key })
+			switch {
+			case k >= 0:
+				rows = append(rows, rowOf(f, settings[k]))
+			case f.basic && !(f.shape && isGiven(settings, "model.from")):
+				rows = append(rows, templateRow{f, render(f.load(defaults)), textOf(f.key).brief, true})
+			default:
+				others = append(others, templateRow{f, render(f.load(defaults)), textOf(f.key).brief, false})
 			}
 		}
-		writeRows(b, rows)
+		writeRows(b, append(rows, others...))
 	}
 	return b.Bytes()
 }
 
-// templateRow is a key with its default.
+// Outline returns a short commented configuration with these keys alone. The lines of head are a comment at its start.
+func Outline(head []string, settings []Setting) []byte {
+	var b bytes.Buffer
+	for _, line := range head {
+		b.WriteString(strings.TrimRight("# "+oneComment(line), " ") + "\n")
+	}
+	for _, section := range sections {
+		var rows []templateRow
+		for i := range schema {
+			if k := slices.IndexFunc(settings, func(s Setting) bool { return s.Key == schema[i].key }); k >= 0 && schema[i].section() == section {
+				rows = append(rows, rowOf(&schema[i], settings[k]))
+			}
+		}
+		if len(rows) > 0 {
+			fmt.Fprintf(&b, "\n[%s]\n", section)
+			writeRows(&b, rows)
+		}
+	}
+	return b.Bytes()
+}
+
+func isGiven(settings []Setting, key string) bool {
+	return slices.ContainsFunc(settings, func(s Setting) bool { return s.Key == key })
+}
+
+// oneComment makes a text fit on a line of a comment.
+func oneComment(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == utf8.RuneError || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// templateRow is a key with its value and its comment.
 type templateRow struct {
 	*field
-	value string
+	value, note string
+	set         bool // false: the line is a comment
 }
+
+func rowOf(f *field, s Setting) templateRow {
+	value := s.Value
+	if n, is := value.(int); is {
+		value = int64(n)
+	}
+	note := oneComment(s.Note)
+	if note == "" {
+		note = textOf(f.key).brief
+	}
+	return templateRow{f, render(value), note, true}
+}
+
+// maxNoteColumn is the column after which a comment gets a line of its own.
+const maxNoteColumn = 40
 
 // writeRows writes keys with their texts beside them, in columns.
 func writeRows(b *bytes.Buffer, rows []templateRow) {
 	assignments, width := make([]string, len(rows)), 0
 	for i, r := range rows {
 		assignments[i] = r.name() + " = " + r.value
-		if !r.basic {
+		if !r.set {
 			assignments[i] = "# " + assignments[i]
 		}
-		width = max(width, utf8.RuneCountInString(assignments[i]))
+		if n := utf8.RuneCountInString(assignments[i]); n <= maxNoteColumn || !r.set {
+			width = max(width, n)
+		}
 	}
 	for i, r := range rows {
-		t := textOf(r.key)
-		fmt.Fprintf(b, "%-*s  # %s\n", width, assignments[i], t.brief)
-		if t.follows() && !r.basic {
+		if r.set && utf8.RuneCountInString(assignments[i]) > maxNoteColumn {
+			fmt.Fprintf(b, "# %s\n%s\n", r.note, assignments[i])
+			continue
+		}
+		fmt.Fprintf(b, "%-*s  # %s\n", width, assignments[i], r.note)
+		if t := textOf(r.key); t.follows() && !r.set {
 			fmt.Fprintf(b, "#%*s  # default: %s\n", width-1, "", t.usually)
 		}
 	}

@@ -17,8 +17,8 @@ const anyDepth = "**"
 
 // Files returns the files that match at least one pattern, each once, sorted by the bytes of their
 // paths. An element of a pattern is as in filepath.Match, or "**" for folders of any depth; a "**"
-// at the end matches all files below. Hidden files match like others. "**" does not follow links to
-// folders.
+// at the end, and the path of a folder, match all files below. Hidden files match like others. "**"
+// does not follow links to folders.
 //
 // A link to a file is that file. Folders, and everything else that is not a regular file, are
 // skipped. A pattern without a match is an error.
@@ -97,11 +97,12 @@ func (m matches) match(pattern string) error {
 			return fmt.Errorf("the file %q does not exist (working folder %s)", pattern, workingDir())
 		case err != nil:
 			return fmt.Errorf("data file: %w", plainError(err))
-		case info.IsDir():
-			return fmt.Errorf("%q is a folder: to use all files in it, write %q", pattern, filepath.ToSlash(filepath.Join(pattern, anyDepth)))
-		default:
+		case !info.IsDir():
 			return fmt.Errorf("%q is not a regular file", pattern)
 		}
+	}
+	if err == nil && info.IsDir() {
+		return m.below(filepath.Clean(pattern))
 	}
 
 	clean := filepath.Clean(pattern)
@@ -130,6 +131,23 @@ func (m matches) match(pattern string) error {
 	}
 	for name, kind := range found {
 		if kind != folder || !slices.Contains(elements, anyDepth) {
+			m[name] = kind
+		}
+	}
+	return nil
+}
+
+// below adds all files below a folder, as the pattern folder/** does.
+func (m matches) below(path string) error {
+	found := make(matches)
+	if err := walk(path, []string{anyDepth, "*"}, found); err != nil {
+		return fmt.Errorf("the folder %q: %w", path, plainError(err))
+	}
+	if found.files() == 0 {
+		return fmt.Errorf("the folder %q has no files (working folder %s)", path, workingDir())
+	}
+	for name, kind := range found {
+		if kind != folder {
 			m[name] = kind
 		}
 	}

@@ -27,7 +27,7 @@ func tree(t *testing.T, files ...string) string {
 
 func TestFiles(t *testing.T) {
 	dir := tree(t, "a.txt", "B.txt", "c.md", "x/1.txt", "x/2.txt", "x/y/1.txt", "x/y/z/3.txt", "x.d/4.txt", ".hidden.txt", "odd[1].txt",
-		"odd1.txt")
+		"odd1.txt", "odd[1]/[2].txt")
 	links := map[string]string{"x/link.txt": filepath.Join(dir, "c.md"), "x/gone.txt": "nowhere", "linked": "x", "x/loop": ".."}
 	for name, to := range links {
 		if err := os.Symlink(to, name); err != nil {
@@ -56,6 +56,8 @@ func TestFiles(t *testing.T) {
 		// through links, as data often lies on another disk; x/1.txt is the same file
 		{[]string{"*/1.txt"}, []string{"linked/1.txt"}},
 		{[]string{"x/y/**"}, []string{"x/y/1.txt", "x/y/z/3.txt"}},
+		{[]string{"x/y"}, []string{"x/y/1.txt", "x/y/z/3.txt"}},
+		{[]string{"./x/y/", "odd[1]"}, []string{"odd[1]/[2].txt", "x/y/1.txt", "x/y/z/3.txt"}},
 		{[]string{"**/1.txt"}, []string{"x/1.txt", "x/y/1.txt"}},
 		{[]string{"x/../**/4.txt"}, []string{"x.d/4.txt"}},
 		{[]string{"linked/*.txt"}, []string{"linked/1.txt", "linked/2.txt", "linked/link.txt"}},
@@ -115,6 +117,9 @@ func TestFind(t *testing.T) {
 
 func TestFilesErrors(t *testing.T) {
 	dir := tree(t, "a.txt", "x/1.txt")
+	if err := os.Mkdir("empty", 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for pattern, says := range map[string][]string{
 		"b.txt":     {`"b.txt" does not exist`, dir},
 		"":          {`"" does not exist`},
@@ -123,7 +128,7 @@ func TestFilesErrors(t *testing.T) {
 		"a.txt/*":   {`"a.txt/*" matches no file`},
 		"a.txt/**":  {`"a.txt/**" matches no file`},
 		"?":         {`"?" matches no file`}, // it matches the folder x
-		"x":         {`"x" is a folder`, `"x/**"`},
+		"empty":     {`the folder "empty" has no files`, dir},
 		"x/[a.txt":  {"malformed", `"[a.txt"`},
 		"none/[":    {"malformed"},
 		"x/1.txt/2": {"x/1.txt/2"},

@@ -169,8 +169,11 @@ func (p *Plan) warn(format string, args ...any) {
 	p.warnings = append(p.warnings, fmt.Sprintf(format, args...))
 }
 
-// checkSteps warns if the run ends before the warm-up does.
+// checkSteps warns if the run ends before the warm-up does, or before it can count validations.
 func (p *Plan) checkSteps() {
+	if run := p.cfg.Run; run.Patience > 0 && run.EvalEvery == 0 {
+		p.warn("run.patience = %d has no effect with run.eval_every = 0: it counts validations during the run", run.Patience)
+	}
 	if warmup, steps := p.cfg.Optimizer.WarmupSteps, p.cfg.Run.Steps; warmup > steps {
 		p.warn("optimizer.warmup_steps = %d is more than run.steps = %d: the run ends before the learning rate reaches optimizer.lr", warmup,
 			steps)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -22,6 +23,7 @@ type Dir struct {
 	Begun    bool     // Begin has changed something
 
 	path   string
+	made   []string // the folders that Open has made, the innermost first
 	lock   *checkpoint.Lock
 	aside  []aside // to be renamed when the run starts
 	byName bool    // the user named the step that it resumes from
@@ -38,6 +40,7 @@ func Open(cfg *config.Config, fresh bool) (*Dir, error) {
 	if err := d.admissible(cfg, fresh); err != nil {
 		return nil, err
 	}
+	d.made = missing(d.path)
 	var err error
 	if d.lock, err = checkpoint.LockDir(d.path); err != nil {
 		return nil, err
@@ -51,9 +54,19 @@ func Open(cfg *config.Config, fresh bool) (*Dir, error) {
 		err = d.readChanges()
 	}
 	if err != nil {
-		return nil, errors.Join(err, d.lock.Unlock())
+		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// missing returns the folders of a path that do not exist, the innermost first.
+func missing(path string) (dirs []string) {
+	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) || len(dirs) > 0 && dir == dirs[len(dirs)-1] {
+			return dirs
+		}
+		dirs = append(dirs, dir)
+	}
 }
 
 // admissible rejects a folder with anything else than this run.
@@ -135,5 +148,19 @@ func (d *Dir) ownKind(e fs.DirEntry) error {
 	return fmt.Errorf("%w: %s is not a %s; remove it, or choose another run.out", ErrFolder, path, kind)
 }
 
-// Close releases the lock.
-func (d *Dir) Close() error { return d.lock.Unlock() }
+// Close releases the lock. If the run has not begun, it removes the folders that Open has made.
+func (d *Dir) Close() error {
+	if d.Begun || len(d.made) == 0 {
+		return d.lock.Unlock()
+	}
+	// The lock is held until its file is removed, so that no other run takes the folder meanwhile.
+	if entries, err := d.FS.ReadDir("."); err == nil && len(entries) == 1 && entries[0].Name() == checkpoint.LockName {
+		err = d.FS.RemoveAll(checkpoint.LockName)
+		for _, dir := range d.made {
+			if err == nil {
+				err = os.Remove(dir) // fails if another run uses it
+			}
+		}
+	}
+	return d.lock.Unlock()
+}

@@ -1,0 +1,188 @@
+package propose
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/words"
+)
+
+// Options are the wishes of the user.
+type Options struct {
+	Patterns []string // files, folders and patterns of files; none: no data is known yet
+	From     string   // folder of the model to tune; "": a new model
+	Name     string   // of the run; "": that of the data
+	FastBF16 bool     // the devices compute in bfloat16 fast
+}
+
+// Proposal is a configuration for data.
+type Proposal struct {
+	About    string // what the data is, in words
+	Settings []config.Setting
+	Notes    []string // what else one can do, in sentences
+}
+
+func (p *Proposal) set(key string, value any, note string) {
+	p.Settings = append(p.Settings, config.Setting{Key: key, Value: value, Note: note})
+}
+
+func (p *Proposal) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}
+
+// For proposes a configuration.
+func For(o Options) (*Proposal, error) {
+	base, err := baseOf(o.From)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proposal{}
+	if len(o.Patterns) == 0 {
+		p.set("data.train", []string{"data/*.txt"}, "files, folders, or patterns; ** stands for any folders")
+		length := length{units: 1 << 20, unit: "tokens", context: 128}
+		if base != nil {
+			base.tune(p, length, o)
+		} else {
+			p.language(length)
+		}
+		p.set("run.name", orWord(o.Name, "run"), "The output folder is runs/NAME")
+		return p, nil
+	}
+	all, err := files(o.Patterns)
+	if err != nil {
+		return nil, err
+	}
+	is, err := sameKind(all)
+	if err != nil {
+		return nil, err
+	}
+	train, val := apart(all)
+	patterns := shorter(o.Patterns, train)
+	if len(val) > 0 {
+		patterns = namesOf(train)
+		if is != isIDX {
+			p.set("data.val", namesOf(val), "Files to validate on")
+		}
+	}
+	p.set("data.train", patterns, "Files, folders, or patterns; ** stands for any folders")
+	switch is {
+	case isText:
+		err = p.text(patterns, train, base, o)
+	case isLines:
+		err = p.lines(train, base, o)
+	case isIDs:
+		err = p.ids(train, base, o)
+	case isCSV:
+		err = p.csv(train)
+	case isIDX:
+		err = p.idx(train, val)
+	}
+	if err == nil && base != nil && (is == isCSV || is == isIDX) {
+		err = fmt.Errorf("%w: %s is no text, which the model of --from is for; leave --from out", ErrData, is)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.About = fmt.Sprintf("%s: %s", listOf(o.Patterns, all), p.About)
+	p.set("run.name", orWord(o.Name, orWord(nameOf(patterns[0]), "run")), "The output folder is runs/NAME")
+	return p, nil
+}
+
+func orWord(word, otherwise string) string {
+	if word == "" {
+		return otherwise
+	}
+	return word
+}
+
+func namesOf(all []file) []string {
+	names := make([]string, len(all))
+	for i, f := range all {
+		names[i] = f.name
+	}
+	return names
+}
+
+// listOf names files in a few words.
+func listOf(patterns []string, all []file) string {
+	if len(all) == 1 {
+		return words.OneLine(all[0].name)
+	}
+	return fmt.Sprintf("%s (%s)", words.OneLine(strings.Join(patterns[:min(2, len(patterns))], " ")), words.Plural(len(all), "file"))
+}
+
+func bytesOf(all []file) (n int64) {
+	for _, f := range all {
+		n += f.bytes
+	}
+	return n
+}
+
+// length is how much data there is.
+type length struct {
+	units   int64  // tokens, or documents if records is set
+	unit    string // what is counted, in words
+	context int    // of a new model, or of the documents to tune it on
+	records bool   // each unit is a sequence of its own
+}
+
+// sequences in a step.
+const newSequences, tuneSequences = 16, 8
+
+// epochSteps returns the number of steps in an epoch.
+func (l length) epochSteps(sequences int) int64 {
+	windows := l.units * 9 / 10
+	if !l.records {
+		windows /= int64(l.context)
+	}
+	return max(1, windows/int64(sequences))
+}
+
+// stepsFor returns a round number of steps for some epochs.
+func (l length) stepsFor(epochs int64, sequences, least, most int) int {
+	steps := int(min(epochs*l.epochSteps(sequences), int64(most)))
+	switch {
+	case steps <= least:
+		return least
+	case steps > 400:
+		return steps / 100 * 100
+	}
+	return steps / 10 * 10
+}
+
+// setSteps sets what follows from the number of steps.
+func (p *Proposal) setSteps(steps int, l length, sequences int) {
+	every := max(1, steps/8)
+	if every > 20 {
+		every -= every % 10
+	}
+	p.set("run.steps", steps, fmt.Sprintf("Updates of the weights; one epoch is about %s steps", words.Count(l.epochSteps(sequences))))
+	p.set("run.eval_every", every, "Validate every N steps")
+}
+
+// language sets the keys of a new language model.
+func (p *Proposal) language(l length) {
+	sequences := newSequences
+	steps := l.stepsFor(4, sequences, 200, 2000)
+	p.setSteps(steps, l, sequences)
+	p.set("run.checkpoint_every", max(50, steps/4), "Write a checkpoint every N steps, and at the end")
+	p.set("run.sample_tokens", 100, "Tokens of sample text at each validation; 0: none")
+	p.set("model.family", "gpt2", `"gpt2", "llama", "mistral", "qwen2" or "qwen3"`)
+	p.set("model.layers", 4, "Transformer blocks; more learn more, and are slower")
+	p.set("model.hidden", 128, "Width of the model; a multiple of heads")
+	p.set("model.heads", 4, "Attention heads")
+	p.set("model.context", l.context, "Tokens in a sequence")
+	p.set("batch.sequences", sequences, "Sequences in a step")
+	p.set("optimizer.lr", 1e-3, "Peak learning rate")
+	p.set("pipeline.stages", 1, "Stages of the pipeline: actors that compute")
+}
+
+// contextFor returns the number of tokens in a sequence for a text.
+func contextFor(tokens int64, most int) int {
+	context := most
+	for context > 8 && int64(context) > tokens/50 { // a tenth is for validation, in several windows
+		context /= 2
+	}
+	return context
+}
