@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/internal/run/attempt"
+	"github.com/troupe-ml/troupe/internal/run/control"
 	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda"
@@ -169,4 +170,14 @@ func (r *Run) Status() Status {
 	s.Step, s.Steps = r.step, int64(r.cfg.Run.Steps)
 	s.Remaining = r.meter.Remaining(int(s.Steps - s.Step))
 	return s
+}
+
+// listen serves other processes that see and steer the run: see Options.Control. finish ends it.
+func (r *Run) listen() {
+	server, err := control.Listen(r.cfg.Run.Out, r)
+	if err != nil {
+		r.warn("the run does not listen, so engine status, stop and other commands can't find it: %v", err)
+		return
+	}
+	r.control = server
 }

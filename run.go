@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/attempt"
+	"github.com/troupe-ml/troupe/internal/run/control"
 	"github.com/troupe-ml/troupe/internal/run/feed"
 	"github.com/troupe-ml/troupe/internal/run/requests"
 	"github.com/troupe-ml/troupe/internal/run/runlog"
@@ -30,7 +31,8 @@ type Run struct {
 	restarts  restarts
 	marks     runlog.Marks
 	snapshots snapshots
-	done      chan struct{} // closed when result and err are final
+	control   *control.Server // nil: the run does not listen
+	done      chan struct{}   // closed when result and err are final
 
 	mu          sync.Mutex
 	attempt     *attempt.Attempt // the last one that has opened the folder; nil: none has yet
@@ -81,6 +83,9 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 		return nil, err
 	}
 	r.stop = context.AfterFunc(ctx, r.Stop)
+	if o.Control {
+		r.listen()
+	}
 	go r.finish(o) // ends with the run
 	return r, nil
 }
@@ -172,6 +177,7 @@ func (r *Run) finish(o Options) {
 	if errors.Is(out.Err, data.ErrVocab) {
 		out.Err = &SetupError{Err: out.Err}
 	}
+	r.control.Shut()
 	last := r.attempt.EndTexts(out.Err != nil)
 	r.unmarked(r.marks.End(out, r.cfg.Run.Steps))
 	r.end(out, errors.Join(r.restarts.exhausted(out.Err), last, r.snapshots.end(), r.attempt.Close()))
@@ -189,6 +195,7 @@ func (r *Run) end(out actors.Outcome, err error) {
 	r.mu.Unlock()
 	r.out.actor.end(EndEvent{Result: r.result, Err: r.err})
 	r.out.feed.Close()
+	r.control.Close(EndEvent{Result: r.result, Err: r.err})
 	close(r.out.events)
 	close(r.done)
 }

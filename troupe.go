@@ -140,6 +140,10 @@ type Options struct {
 	// sends it an *actor.Touch, which protoactor answers for every actor. Ignore it.
 	Watchers []*actor.PID
 	Logger   *slog.Logger // logs the start and the end of the run; nil: no logging
+	// Control makes the run listen on a Unix socket in its folder, which only processes of the same user may use. engine ps, status,
+	// pause, resume, checkpoint, rate, stop and follow then see and steer the run by its folder. If the run can't listen, a
+	// WarningEvent says so.
+	Control bool
 	// Requests are changes for the run to make from its start, such as the open ones of an earlier attempt: see
 	// Run.Requests.
 	Requests []Change

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -65,9 +66,30 @@ func sign(f *os.File) error {
 	return err
 }
 
+// Holder returns the process that has the lock of an output folder, such as "process 12 since …"; "": no process has
+// it. It changes nothing.
+func Holder(out string) (who string, err error) {
+	dir, err := folder.Open(out)
+	if err != nil {
+		return "", folder.Unreadable(err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	file, held, err := dir.Locked(LockName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", folder.Unreadable(err)
+	}
+	if held {
+		who = holder(file)
+	}
+	return who, file.Close()
+}
+
 // holder reads the holder of the lock. A process that has just taken it may not have written its id
 // yet.
-func holder(f *os.File) string {
+func holder(f io.Reader) string {
 	var pid int
 	var since string
 	if _, err := fmt.Fscanf(io.LimitReader(f, pointerBytesMax), signature, &pid, &since); err != nil {

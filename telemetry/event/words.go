@@ -59,13 +59,34 @@ func sayChange(e ChangeEvent) (kind, text string) {
 	return telemetry.MarkRequest, "requested: " + e.String()
 }
 
+// The outcomes of a run.
+const (
+	OutcomeDone    = "done"
+	OutcomeStopped = "stopped" // before its last step, by a request
+	OutcomeFailed  = "failed"
+)
+
+// Outcome returns how a run ended, from the mark of its EndEvent.
+func Outcome(m telemetry.Mark) string {
+	switch _, failed := m.Failure(); {
+	case failed:
+		return OutcomeFailed
+	case strings.HasPrefix(m.Text, stoppedAt):
+		return OutcomeStopped
+	}
+	return OutcomeDone // also early
+}
+
+// stoppedAt begins the text of the end of a run that a request stopped.
+const stoppedAt = "stopped at step "
+
 func sayEnd(e EndEvent) string {
 	r := e.Result
 	switch {
 	case e.Err != nil:
 		return telemetry.Failed(e.Err)
 	case r.Stopped:
-		return fmt.Sprintf("stopped at step %d/%d", r.Step, r.Steps)
+		return fmt.Sprintf(stoppedAt+"%d/%d", r.Step, r.Steps)
 	case r.Early:
 		return fmt.Sprintf("stopped early at step %d/%d: no better validation loss since step %d (run.patience)", r.Step, r.Steps, r.BestStep)
 	}

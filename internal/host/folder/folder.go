@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/troupe-ml/troupe/internal/host/hostmem"
 )
@@ -19,6 +20,9 @@ const (
 	// openTries is how often something is opened that is replaced at that very moment,
 	// as Replace does under a reader.
 	openTries = 10
+	// lockTries is how often a lock is tried that is held: a process that looks whether it is held holds it for a moment.
+	lockTries = 3
+	lockAgain = 5 * time.Millisecond
 )
 
 var errReplaced = errors.New("it was replaced while it was being opened")
@@ -87,13 +91,31 @@ func (d *Folder) Lock(name string) (f *os.File, held bool, err error) {
 		if f, err = d.append(at, name, base); err != nil {
 			return err
 		}
-		err = lockFile(f)
+		for range lockTries {
+			if err = lockFile(f); !isLockedElsewhere(err) {
+				break
+			}
+			time.Sleep(lockAgain)
+		}
 		if held = err == nil; held || isLockedElsewhere(err) {
 			return nil
 		}
 		return errors.Join(err, f.Close())
 	})
 	return f, held, err
+}
+
+// Locked reports whether a process has the lock that Lock takes on a file, and opens the file for reading. A process that takes
+// the lock at this very moment may find it held: see lockTries.
+func (d *Folder) Locked(name string) (f File, held bool, err error) {
+	f, err = d.Open(name)
+	if err != nil {
+		return nil, false, err
+	}
+	if held, err = lockedElsewhere(f); err != nil {
+		return nil, false, errors.Join(err, f.Close())
+	}
+	return f, held, nil
 }
 
 // Mkdir makes a folder.

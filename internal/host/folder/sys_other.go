@@ -18,3 +18,5 @@ func freeBytes(*os.File) (int64, error) { return 0, errors.ErrUnsupported }
 func isLockedElsewhere(error) bool { return false }
 
 func lockFile(*os.File) error { return nil }
+
+func lockedElsewhere(File) (bool, error) { return false, nil }

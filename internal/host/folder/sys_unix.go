@@ -37,3 +37,16 @@ func isLockedElsewhere(err error) bool { return errors.Is(err, unix.EWOULDBLOCK)
 func lockFile(f *os.File) error {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }
+
+// lockedElsewhere reports whether another process, or another open file of this one, has the lock on a file.
+func lockedElsewhere(f File) (bool, error) {
+	own, ok := f.(*file)
+	if !ok {
+		return false, errors.ErrUnsupported
+	}
+	err := unix.Flock(int(own.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if isLockedElsewhere(err) {
+		return true, nil
+	}
+	return false, errors.Join(err, unix.Flock(int(own.Fd()), unix.LOCK_UN))
+}

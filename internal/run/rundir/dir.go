@@ -95,6 +95,7 @@ func (d *Dir) admissibleIn(cfg *config.Config, fresh bool, fsys checkpoint.FS) e
 		switch {
 		case e.Name() == checkpoint.LockName:
 			locked = true
+		case e.Name() == SocketFile: // of a process that has ended
 		case !strings.HasPrefix(e.Name(), folder.TmpPrefix):
 			names = append(names, e.Name())
 		}

@@ -20,6 +20,7 @@ const (
 	TrainerFile = "trainer.json"
 	ModelFile   = "config.json"
 	TokensFile  = "tokenizer.json"
+	SocketFile  = ".socket"                   // at which the run listens: see package control
 	TokenDir    = "tokens"                    // folder of the run's texts as token ids
 	TokenSuffix = ".ids"                      // of the files in it
 	ProbePrefix = folder.TmpPrefix + "probe-" // of files by which workers show that they see the folder

@@ -83,7 +83,7 @@ func NewReader(fsys folder.FS, keep ReaderOptions) *Reader {
 
 // Refresh reads the new content of all files.
 func (r *Reader) Refresh() error {
-	return errors.Join(r.ReadConfig(), r.ReadMetrics(), r.readEvents(), r.readStats(), r.readSamples(), r.readTraces(), r.readCheckpoints())
+	return errors.Join(r.ReadConfig(), r.ReadMetrics(), r.ReadEvents(), r.readStats(), r.readSamples(), r.readTraces(), r.readCheckpoints())
 }
 
 // ReadConfig reads config.toml if it has changed.
@@ -125,7 +125,8 @@ func (r *Reader) ReadMetrics() error {
 	return err
 }
 
-func (r *Reader) readEvents() error {
+// ReadEvents reads the new lines of events.jsonl.
+func (r *Reader) ReadEvents() error {
 	return r.events.read(r.keep.Forget, func(_ int64, line []byte) error {
 		var m telemetry.Mark
 		if m.UnmarshalJSON(line) == nil {
