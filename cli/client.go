@@ -50,6 +50,17 @@ func (o *clientFlags) setCredentials(cmd *cobra.Command) {
 	f.StringVar(&o.dir, "dir", "", "`folder` of the coordinator, if it runs on this host (default: as for engine cluster start)")
 }
 
+// words returns the flags for another command to the same coordinator, such as " --cluster head:7070 --dir state".
+func (o *clientFlags) words() string {
+	text := ""
+	for _, flag := range [][2]string{{"--cluster", o.cluster}, {"--token-file", o.tokenFile}, {"--cert-file", o.certFile}, {"--dir", o.dir}} {
+		if flag[1] != "" {
+			text += " " + flag[0] + " " + shellWord(flag[1])
+		}
+	}
+	return text
+}
+
 // folder is the coordinator's folder on its own host.
 func (o *clientFlags) folder() (string, error) { return clusterDir(o.dir) }
 

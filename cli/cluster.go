@@ -17,7 +17,6 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // tokenTTL is how long the tokens that a coordinator creates by itself are valid. It creates new ones after
@@ -25,17 +24,18 @@ import (
 const tokenTTL = 24 * time.Hour
 
 func (a *app) newCluster() *cobra.Command {
-	cmd := &cobra.Command{Use: "cluster", Short: "Start a coordinator, manage tokens, control runs",
+	cmd := &cobra.Command{Use: "cluster", Short: "Start a coordinator, manage tokens and workers",
 		Long: `Train on several machines. engine cluster start runs the coordinator on one host; engine
 worker joins from each machine that computes; engine run --cluster trains on them.
 
-The other commands manage join tokens and workers (token, tokens, revoke, release) and send
-requests to a run (pause, resume, checkpoint, rate). engine stop stops a run.`}
-	cmd.AddCommand(a.newClusterStart(), a.newClusterToken(), a.newClusterTokens(), a.newClusterRevoke(), a.newClusterRelease(),
-		a.newChange("pause", "Pause a run after the current step", event.ChangePause),
-		a.newChange("resume", "Resume a paused run and cancel scheduled pauses", event.ChangeResume),
-		a.newChange("checkpoint", "Write a checkpoint of a run after the current step", event.ChangeCheckpoint),
-		a.newChange("rate", "Change a run's learning rate", event.ChangeRate))
+The other commands manage join tokens and workers. engine ps, status, stop, pause, resume,
+checkpoint and rate see and control the runs, as they do on one machine. They also have the
+names of earlier versions: engine cluster pause, resume, checkpoint and rate.`}
+	cmd.AddCommand(a.newClusterStart(), a.newClusterToken(), a.newClusterTokens(), a.newClusterRevoke(), a.newClusterRelease())
+	for _, alias := range a.newChanges("cluster ") { // their names in earlier versions
+		alias.Hidden = true
+		cmd.AddCommand(alias)
+	}
 	asGroup(cmd)
 	return cmd
 }
@@ -228,7 +228,7 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	token := shellWord(filepath.Join(o.Dir, operatorTokenFile))
 	a.printf("on each worker:  engine worker --join %s --token-file %s\n", join, shellWord(filepath.Join(o.Dir, workerTokenFile)))
 	a.printf("to train:        engine run config.toml --cluster %s --token-file %s\n", join, token)
-	a.printf("to watch runs:   engine ps --cluster %s --token-file %s (also status, logs, stop)\n", join, token)
+	a.printf("to watch runs:   engine ps --cluster %s --token-file %s (also status, logs, stop, pause)\n", join, token)
 	if export.server != nil {
 		a.printf("for Prometheus:  %s\n", export.server.URL())
 	}
@@ -251,10 +251,16 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	ending, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // ends with ending
-		select {
-		case <-signals:
-			cancel()
-		case <-ending.Done():
+		for began := time.Now(); ; {
+			select {
+			case <-signals:
+				if time.Since(began) >= sameSignal {
+					cancel()
+					return
+				}
+			case <-ending.Done():
+				return
+			}
 		}
 	}()
 	c.Shutdown(ending)

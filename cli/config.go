@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
 )
 
 // loadConfig reads a config file. Every mistake in it, and a missing file, is a troupe.SetupError.
@@ -33,6 +34,15 @@ func noFolder(path string) error {
 		return &troupe.SetupError{Err: fmt.Errorf("%s is a folder; give a config file, such as %s", path, filepath.Join(path, "config.toml"))}
 	}
 	return nil
+}
+
+// runConfig returns the config file of a run's folder, and the key that keeps the run there if the folder was moved. Any other path is
+// returned unchanged.
+func runConfig(path string) (file string, sets []string) {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() || !isRun(path) {
+		return path, nil
+	}
+	return filepath.Join(path, rundir.ConfigFile), []string{fmt.Sprintf("run.out=%q", filepath.Clean(path))}
 }
 
 // setFlag adds --set to a command.

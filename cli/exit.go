@@ -59,9 +59,9 @@ func exitCodes() *cobra.Command {
 
 Signals during engine run:
 
-  SIGINT, SIGTERM  Finish the step, write a checkpoint, exit with 75. A second signal
-                   stops the run at once with exit status 1; the steps since the last
-                   checkpoint are lost.
+  SIGINT, SIGTERM  Finish the step, write a checkpoint, exit with 75. A second signal, a
+                   second later or more, stops the run at once with exit status 1; the
+                   steps since the last checkpoint are lost.
   SIGHUP, SIGPIPE  The terminal was closed, or the reader of the output exited, as in
                    engine run … | head. The same as the first SIGINT; further ones have
                    no effect. Under nohup, SIGHUP is ignored.

@@ -61,6 +61,10 @@ type detachable interface{ Detach() }
 // killGrace is how long a killed run may take to end.
 const killGrace = 2 * time.Second
 
+// sameSignal is how long after the first signal a second one counts as the same request. GNU timeout sends a signal to the program, and
+// then to its group.
+const sameSignal = time.Second
+
 // errKilled means that the run was killed and did not end within killGrace.
 var errKilled = errors.New("killed; the same command resumes from the last checkpoint")
 
@@ -105,7 +109,8 @@ func (o outlet) Write(p []byte) (int, error) {
 // supervise handles signals until the run has ended. The first one stops the run; a second one from a
 // person or from the system kills it. If the run does not end then, supervise returns errKilled.
 func supervise(r training, signals <-chan os.Signal, notices chan<- string, ended <-chan struct{}) error {
-	stopping, asked := false, false
+	var first time.Time // when a person or the system asked to stop; zero: nobody has
+	stopping := false
 	remote, detaches := r.(detachable)
 	stop := func(notice string) {
 		notify(notices, "engine: "+notice)
@@ -134,9 +139,10 @@ func supervise(r training, signals <-chan os.Signal, notices chan<- string, ende
 				default:
 					stop("the terminal was closed (SIGHUP); finishing the step and writing a checkpoint")
 				}
-			case !asked:
-				asked = true
+			case first.IsZero():
+				first = time.Now()
 				stop("finishing the step and writing a checkpoint; press Ctrl-C again to stop at once")
+			case time.Since(first) < sameSignal: // one request, sent twice
 			default:
 				r.Kill()
 				select {

@@ -54,6 +54,7 @@ func TestFollow(t *testing.T) {
 		name                   string
 		signals                []os.Signal
 		endsOnStop, endsOnKill bool
+		atOnce                 bool // the signals come within a second
 		wantErr                error
 		stops, kills           int
 		said                   string
@@ -61,6 +62,8 @@ func TestFollow(t *testing.T) {
 		{name: "one signal", signals: []os.Signal{syscall.SIGTERM}, endsOnStop: true, stops: 1, said: stopped},
 		{name: "two signals", signals: []os.Signal{syscall.SIGINT, syscall.SIGINT}, endsOnKill: true, wantErr: actors.ErrKilled, stops: 1,
 			kills: 1, said: stopped},
+		{name: "two signals at once, as timeout sends them", signals: []os.Signal{syscall.SIGTERM, syscall.SIGTERM, syscall.SIGINT}, atOnce: true,
+			stops: 1, said: stopped},
 		{name: "a status, and a signal", signals: []os.Signal{syscall.SIGQUIT, syscall.SIGQUIT, syscall.SIGINT}, endsOnStop: true, stops: 1,
 			said: event.Status{}.String() + event.Status{}.String() + stopped},
 		{name: "a closed output, told often, and a signal", signals: []os.Signal{syscall.SIGPIPE, syscall.SIGPIPE, syscall.SIGHUP,
@@ -87,6 +90,9 @@ func TestFollow(t *testing.T) {
 				signals := make(chan os.Signal)
 				go func() {
 					for _, s := range c.signals {
+						if !c.atOnce {
+							time.Sleep(sameSignal) // else it counts as the signal before
+						}
 						signals <- s
 						synctest.Wait() // for its messages
 					}
@@ -131,6 +137,7 @@ func TestSignalsCountWhileNothingCanBeShown(t *testing.T) {
 				signals <- syscall.SIGQUIT
 			}
 			signals <- syscall.SIGINT
+			time.Sleep(sameSignal)
 			signals <- syscall.SIGINT
 		}()
 		if _, err := follow(r, &jsonReporter{app: &app{out: &stream{w: w}, err: w, now: time.Now}}, signals); !errors.Is(err, errKilled) {

@@ -23,38 +23,54 @@ func (a *app) newLogs() *cobra.Command {
 	var since time.Duration
 	cmd := &cobra.Command{
 		Use:   "logs [RUN]",
-		Short: "Show the logs of a cluster's processes, merged by time",
-		Long: `Show the log records of the coordinator and the workers, merged by time. With RUN (id,
-start of the id, or name) show only the records of that run. The coordinator keeps the
-last few thousand records.
+		Short: "Show the log of a run, or of a cluster's processes",
+		Long: `Show the log of a run on this machine: the events in its folder, from its start to its end.
 
-Times are those of the coordinator's clock: a worker's times are corrected by the measured
+In a cluster, show the log records of the coordinator and the workers, merged by time; with
+RUN only those of that run. The coordinator keeps the last few thousand records.
+
+` + aboutRUN + `
+
+In a cluster, times are those of the coordinator's clock: a worker's times are corrected by the measured
 offset of its clock, which is printed to standard error.
 
 See also: engine status, engine ps.`,
-		Example: `  engine logs
+		Example: `  engine logs runs/first
+  engine logs
   engine logs tiny --follow
   engine logs --since 10m --json`,
 		Args: takesUpTo("RUN"),
+
+		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
 			if since < 0 {
 				return usagef("--since %v: give a positive time, such as 10m", since)
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			show := logPrinter{app: a, json: asJSON, told: make(map[string]time.Duration)}
+			from := time.Time{}
+			if since > 0 {
+				from = a.now().Add(-since)
+			}
+			if len(args) > 0 {
+				dir, err := o.locate(ctx, cmd, args[0])
+				if err != nil {
+					return err
+				}
+				if dir != "" {
+					return localLogs(ctx, dir, from, follow, show.print)
+				}
 			}
 			c, err := o.connect(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			run, from := "", time.Time{}
+			run := ""
 			if len(args) > 0 {
 				run = args[0]
 			}
-			if since > 0 {
-				from = a.now().Add(-since)
-			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			show := logPrinter{app: a, json: asJSON, told: make(map[string]time.Duration)}
 			return c.Logs(ctx, run, from, follow, show.print)
 		}),
 	}

@@ -125,6 +125,7 @@ Start here:
 		a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newDiff(), a.newReport(), a.newUI(), a.newBench(), a.newDoctor(),
 		a.newCluster(), a.newWorker(), a.newPs(), a.newTop(), a.newStatus(), a.newLogs(), a.newFollow(), a.newStop(), a.newVersion(), exitCodes(),
 		formats())
+	root.AddCommand(a.newChanges("")...)
 	for _, more := range hidden {
 		root.AddCommand(more(a))
 	}
@@ -142,7 +143,8 @@ var groups = []struct {
 	{"Train a model:", []string{"init", "config", "tokenize", "plan", "run"}},
 	{"Use a trained model:", []string{"generate", "eval", "predict", "export"}},
 	{"Inspect and compare runs:", []string{"ui", "report", "diff", "trace", "tensorboard", "ckpt"}},
-	{"Train on a cluster:", []string{"cluster", "worker", "ps", "top", "status", "logs", "follow", "stop"}},
+	{"Watch and control runs:", []string{"ps", "status", "top", "logs", "follow", "pause", "resume", "checkpoint", "rate", "stop"}},
+	{"Train on a cluster:", []string{"cluster", "worker"}},
 	{"About this program and this machine:", []string{"doctor", "version", "help", "completion"}},
 }
 

@@ -46,6 +46,9 @@ func (a *app) newRun() *cobra.Command {
 		Long: `Train the model that the config file CONFIG describes. CONFIG is config.toml by default.
 engine init writes such a file.
 
+CONFIG may also be the folder of a run, such as runs/first: the run resumes with the config
+in it.
+
 Resume. If the run's output folder (run.out, default runs/NAME) holds a checkpoint,
 training resumes from it. You may change run.steps, the logging keys, the paths of the
 data, [pipeline] except wire_dtype, [parallel], [device] except its types, [cluster] and
@@ -123,10 +126,15 @@ See also: engine config check, engine plan, engine ckpt ls, engine generate, eng
 			if len(args) == 0 && !o.quiet {
 				say(a.err, "using %s", defaultConfig)
 			}
+			path, out := runConfig(configArg(args))
 			if o.client.cluster != "" {
-				return a.trainOn(cmd.Context(), configArg(args), o)
+				return a.trainOn(cmd.Context(), path, o)
 			}
-			return a.train(cmd.Context(), configArg(args), o)
+			if at := os.Getenv(envCluster); at != "" && !o.quiet {
+				say(a.err, "training on this machine: engine run ignores $%s; to train on the cluster, add --cluster %s", envCluster, shellWord(at))
+			}
+			o.sets = append(out, o.sets...)
+			return a.train(cmd.Context(), path, o)
 		}),
 	}
 	f := cmd.Flags()
@@ -176,7 +184,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 		return err
 	}
 	defer shown.end(0)
-	options := troupe.Options{Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData}
+	options := troupe.Options{Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData, Control: true}
 	r, err := start(a, notBegun, func() (*troupe.Run, error) {
 		if o.local == 0 {
 			return troupe.Start(ctx, cfg, options)

@@ -94,7 +94,7 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 			Notice:        func(text string) { say(a.err, "%s", text) }})
 	}, signals)
 	if errors.Is(err, cluster.ErrLost) {
-		return fmt.Errorf("%w; when the coordinator is back, engine ps shows whether the run has started", err)
+		return fmt.Errorf("%w; when the coordinator is back, engine ps%s shows whether the run has started", err, o.client.words())
 	}
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 		a.printf("%s\n", id)
 		return nil
 	}
-	return a.followed(ctx, c, o.client.cluster, id, true, o, signals)
+	return a.followed(ctx, c, o.client.words(), id, true, o, signals)
 }
 
 // waitFor waits until the given number of workers has joined. Without it, a run that is started together
@@ -132,8 +132,8 @@ func waitFor(ctx context.Context, c *cluster.Client, workers int) error {
 // waitEvery is the time between two requests for the list of workers.
 const waitEvery = 200 * time.Millisecond
 
-// followed shows a coordinator's run until it ends or the user stops following.
-func (a *app) followed(ctx context.Context, c *cluster.Client, address, id string, known bool, o runFlags, signals <-chan os.Signal) error {
+// followed shows a coordinator's run until it ends or the user stops following. flags are those of another command to the coordinator.
+func (a *app) followed(ctx context.Context, c *cluster.Client, flags, id string, known bool, o runFlags, signals <-chan os.Signal) error {
 	// A signal in the meantime waits: once the run is followed, it can be told to stop.
 	f, err := c.Follow(ctx, id, cluster.FollowOptions{Known: known, Notice: func(text string) { say(a.err, "%s", text) }})
 	if err != nil {
@@ -147,7 +147,7 @@ func (a *app) followed(ctx context.Context, c *cluster.Client, address, id strin
 	}
 	defer shown.end(0)
 	shown.attach(f.Name, controlled{f, ctx, c})
-	again := fmt.Sprintf("engine follow %s --cluster %s", f.ID, shellWord(address))
+	again := fmt.Sprintf("engine follow %s%s", f.ID, flags)
 	show := a.newReporter(changing{f, ctx, c}, f.LogEvery, o)
 	res, err := follow(f, show, signals)
 	shown.end(pagePatience)

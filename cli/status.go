@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -11,89 +13,148 @@ import (
 
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/internal/base/words"
-	"github.com/troupe-ml/troupe/telemetry/event"
 )
-
-// runStatus is a run with the state of its actors.
-type runStatus struct {
-	run    cluster.RunSummary
-	actors event.Status
-}
 
 func (a *app) newStatus() *cobra.Command {
 	var o clientFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status [RUN]",
-		Short: "Show the workers, and what every actor does and waits for",
-		Long: `Show the state of a cluster. Use it to find out why a run is slow or does not move.
+		Short: "Show what every actor of a run does and waits for",
+		Long: `Show how a run is. Use it to find out why a run is slow or does not move: it shows what
+each actor does and waits for, and the chain of waits down to the actor that blocks the
+others. Of a run that has ended it shows how.
 
-First it lists the workers: when the coordinator last heard from each, and how far its
-clock is ahead. Workers that the coordinator can't reach, and therefore rejects, follow.
-Then, for RUN or else for every run in progress, it shows what each actor does and waits
-for, on which host, and the chain of waits down to the actor that blocks the others. Times are
-those of the coordinator's clock.
+` + aboutRUN + `
+Without RUN it shows every run in progress: in ./runs, or in the cluster.
 
-RUN is the run's id, the start of its id, or its name.
+In a cluster it first lists the workers: when the coordinator last heard from each, and how
+far its clock is ahead. Workers that the coordinator can't reach, and therefore rejects,
+follow. Times are those of the coordinator's clock.
 
 See also: engine ps, engine top (live), engine logs.`,
-		Example: `  engine status
+		Example: `  engine status runs/first
+  engine status
   engine status tiny --cluster head:7070`,
 		Args: takesUpTo("RUN"),
+
+		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
-			c, err := o.connect(cmd.Context())
+			ctx := cmd.Context()
+			at, sure := o.around()
+			if len(args) == 0 && !o.named(cmd) && at == "" {
+				return a.statusHere(ctx, asJSON)
+			}
+			if len(args) > 0 {
+				dir, err := o.locate(ctx, cmd, args[0])
+				if err != nil {
+					return err
+				}
+				if dir != "" {
+					r := &localRun{dir: dir}
+					defer r.close()
+					s, err := r.status(ctx)
+					if err != nil {
+						return err
+					}
+					return a.showLocal([]seen{s}, asJSON)
+				}
+			}
+			c, err := o.connect(ctx)
+			if err != nil && len(args) == 0 && !o.named(cmd) && !sure {
+				say(a.err, "the coordinator of this host does not answer, so these are the runs on this machine: %v", err)
+				return a.statusHere(ctx, asJSON)
+			}
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			members, now, err := c.Members(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				runs, err := c.Runs(cmd.Context())
-				if err != nil {
-					return err
-				}
-				for _, s := range runs {
-					if !s.Over() {
-						args = append(args, s.ID)
-					}
-				}
-			}
-			var all []runStatus
-			for _, id := range args {
-				var s runStatus
-				if s.run, s.actors, err = c.Status(cmd.Context(), id); err != nil {
-					return err
-				}
-				all = append(all, s)
-			}
-			far, asked, err := c.Unreachable(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				v, err := statusJSON(o.cluster, members, now, far, asked, all)
-				if err != nil {
-					return err
-				}
-				return a.json(v)
-			}
-			a.showMembers(members, now)
-			for _, w := range far {
-				a.printf("rejected %s, which tried to join %.1f s ago: %s\n", words.OneLine(w.Name), asked.Sub(w.Asked).Seconds(),
-					words.OneLine(w.Error))
-			}
-			for _, s := range all {
-				a.showRun(s)
-			}
-			return nil
+			return a.statusOf(ctx, c, o.cluster, args, asJSON)
 		}),
 	}
 	o.set(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// statusOf shows the workers of a cluster, and some of its runs; none: all in progress.
+func (a *app) statusOf(ctx context.Context, c *cluster.Client, address string, ids []string, asJSON bool) error {
+	members, now, err := c.Members(ctx)
+	if err != nil {
+		return err
+	}
+	if len(ids) == 0 {
+		runs, err := c.Runs(ctx)
+		if err != nil {
+			return err
+		}
+		for _, s := range runs {
+			if !s.Over() {
+				ids = append(ids, s.ID)
+			}
+		}
+	}
+	var all []seen
+	for _, id := range ids {
+		s, actors, err := c.Status(ctx, id)
+		if err != nil {
+			return err
+		}
+		all = append(all, seenIn(s, actors))
+	}
+	far, asked, err := c.Unreachable(ctx)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		v, err := statusJSON(address, members, now, far, asked, all)
+		if err != nil {
+			return err
+		}
+		return a.json(v)
+	}
+	a.showMembers(members, now)
+	for _, w := range far {
+		a.printf("rejected %s, which tried to join %.1f s ago: %s\n", words.OneLine(w.Name), asked.Sub(w.Asked).Seconds(),
+			words.OneLine(w.Error))
+	}
+	for _, s := range all {
+		a.printf("\n")
+		a.showRun(s)
+	}
+	return nil
+}
+
+// statusHere shows the runs in progress in ./runs.
+func (a *app) statusHere(ctx context.Context, asJSON bool) error {
+	runs, err := localRuns(ctx, nil)
+	if err != nil {
+		return err
+	}
+	runs = slices.DeleteFunc(runs, seen.Over)
+	if len(runs) == 0 && !asJSON {
+		a.printf("no run is in progress in %s; engine ps --all lists those that have ended\n", runsFolder)
+		return nil
+	}
+	return a.showLocal(runs, asJSON)
+}
+
+// showLocal shows runs on this machine.
+func (a *app) showLocal(runs []seen, asJSON bool) error {
+	if asJSON {
+		v, err := statusJSON("", nil, time.Time{}, nil, time.Time{}, runs)
+		if err != nil {
+			return err
+		}
+		return a.json(v)
+	}
+	for i, s := range runs {
+		if i > 0 {
+			a.printf("\n")
+		}
+		a.showRun(s)
+	}
+	return nil
 }
 
 // showMembers prints the table of workers.
@@ -154,14 +215,34 @@ func ranks(all []int) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ",")
 }
 
-// showRun prints what a run's actors do.
-func (a *app) showRun(s runStatus) {
-	a.printf("\nrun %s: %s, step %d/%d\n", runName(s.run), s.run.State, s.run.Step, s.run.Steps)
-	if s.run.Error != "" {
-		a.printf("%s\n", s.run.Error)
+// showRun prints how a run is, and what its actors do.
+func (a *app) showRun(s seen) {
+	state := s.State
+	if s.phase != "" && s.phase != state {
+		state += ", " + s.phase
 	}
-	if s.run.Waiting != "" {
-		a.printf("waiting: %s\n", s.run.Waiting)
+	line := fmt.Sprintf("run %s: %s, step %d/%d", words.OneLine(s.title()), state, s.Step, s.Steps)
+	for _, of := range []struct {
+		name  string
+		value *float64
+	}{{"loss", s.Loss}, {"validation loss", s.ValLoss}} {
+		if of.value != nil {
+			line += fmt.Sprintf(", %s %s", of.name, loss(of.value))
+		}
+	}
+	if s.Restarts > 0 {
+		line += ", " + words.Plural(s.Restarts, "restart")
+	}
+	a.printf("%s\n", line)
+	if s.Over() {
+		a.showEnd(s)
+		return
+	}
+	if s.Error != "" {
+		a.printf("%s\n", s.Error)
+	}
+	if s.Waiting != "" {
+		a.printf("waiting: %s\n", s.Waiting)
 	}
 	if len(s.actors.Actors) == 0 {
 		if text := s.actors.Requested(); text != "" {
@@ -172,6 +253,27 @@ func (a *app) showRun(s runStatus) {
 	a.printf("%s", s.actors)
 	for i, line := range s.actors.Chain() {
 		a.printf("%s%s\n", strings.Repeat("  ", i), line)
+	}
+}
+
+// showEnd prints how a run ended. What its actors did last is of no use then.
+func (a *app) showEnd(s seen) {
+	text := "ended " + s.Ended.Local().Format(time.DateTime)
+	if took := s.Ended.Sub(s.Submitted); !s.Submitted.IsZero() && took > 0 {
+		text += " after " + words.Duration(took)
+	}
+	if s.result != "" {
+		text += ": " + words.OneLine(s.result)
+	}
+	a.printf("%s\n", text)
+	if s.Error != "" && s.Error != s.result && !strings.Contains(s.result, s.Error) {
+		a.printf("%s\n", s.Error)
+	}
+	if s.Checkpoint != "" {
+		a.printf("checkpoint %s\n", words.OneLine(s.Checkpoint))
+	}
+	if s.folder != "" {
+		a.printf("%s\n", s.again())
 	}
 }
 
@@ -186,7 +288,7 @@ type actorKeys struct {
 
 // statusJSON is the status as JSON.
 func statusJSON(address string, members []cluster.ClusterMember, now time.Time, far []cluster.UnreachableWorker, asked time.Time,
-	runs []runStatus) (any, error) {
+	runs []seen) (any, error) {
 	type worker struct {
 		Name        string `json:"name"`
 		Address     string `json:"address"`
@@ -229,7 +331,7 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 			ms(m.RoundTrip)})
 	}
 	for _, s := range runs {
-		r := run{runJSON: jsonRun(s.run)}
+		r := run{runJSON: jsonRun(s)}
 		text, err := json.Marshal(s.actors)
 		if err == nil {
 			err = json.Unmarshal(text, &r.actorKeys)

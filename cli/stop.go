@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -9,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/telemetry/event"
@@ -21,21 +19,25 @@ func (a *app) newStop() *cobra.Command {
 	at := troupe.Change{Kind: event.ChangeStop}
 	cmd := &cobra.Command{
 		Use:   "stop RUN",
-		Short: "Stop a run of a cluster, with a checkpoint",
-		Long: `Stop a run of a cluster after the current step, or after the step of --at-step. The run
-writes a checkpoint; submit the same config again to resume it. The command waits until the
-run has ended. RUN is the run's id, the start of its id, or its name.
+		Short: "Stop a run, with a checkpoint",
+		Long: `Stop a run after the current step, or after the step of --at-step. The run writes a
+checkpoint; engine run with the same config, or with the run's folder, resumes it. The
+command waits until the run has ended.
+
+` + aboutRUN + `
 
 If a worker fails before the run has stopped, the run ends at its last checkpoint.
 
 --at-step must name a step that has not ended yet. The request is written to the run's
 changes.jsonl, so the run stops there even if it resumes from an older checkpoint first.
 
-See also: engine ps, engine cluster pause, engine run --cluster.`,
-		Example: `  engine stop tiny
-  engine stop tiny --at-step 5000 --no-wait
-  engine stop 3f2a91c0 --kill`,
+See also: engine ps, engine pause, engine run.`,
+		Example: `  engine stop runs/first
+  engine stop first --at-step 5000 --no-wait
+  engine stop 3f2a91c0 --kill --cluster head:7070`,
 		Args: takes("RUN"),
+
+		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("at-step") {
 				if err := stepNamed(at.Step); err != nil {
@@ -46,36 +48,23 @@ See also: engine ps, engine cluster pause, engine run --cluster.`,
 				}
 			}
 			ctx := cmd.Context()
-			c, err := o.connect(ctx)
+			r, err := o.open(ctx, cmd, args[0])
 			if err != nil {
 				return err
 			}
-			defer c.Close()
-			what := cluster.Stop
+			defer r.close()
+			var s seen
 			if kill {
-				what = cluster.Kill
-			}
-			var s cluster.RunSummary
-			if at.Step > 0 {
-				s, err = c.Change(ctx, args[0], at)
+				s, err = r.kill(ctx)
 			} else {
-				s, err = c.Control(ctx, args[0], what)
+				s, err = r.change(ctx, at)
 			}
 			if err != nil {
 				return err
 			}
-			a.warnOf(s)
+			a.warnOf(s.RunSummary)
 			if !noWait {
-				f, err := c.Follow(ctx, s.ID, cluster.FollowOptions{})
-				if err != nil {
-					return err
-				}
-				for range f.Events() { // wait for the end
-				}
-				if _, err := f.Wait(); err != nil && (!kill || !errors.Is(err, actors.ErrKilled)) {
-					return err
-				}
-				if s, _, err = c.Status(ctx, s.ID); err != nil {
+				if s, err = r.ended(ctx, kill); err != nil {
 					return err
 				}
 			}
@@ -83,13 +72,13 @@ See also: engine ps, engine cluster pause, engine run --cluster.`,
 			case asJSON:
 				return a.json(jsonRun(s))
 			case noWait && at.Step > 0:
-				a.printf("%s: will stop after step %d, now at step %d/%d\n", runName(s), at.Step, s.Step, s.Steps)
+				a.printf("%s: will stop after step %d, now at step %d/%d\n", s.title(), at.Step, s.Step, s.Steps)
 			case noWait:
-				a.printf("%s: will stop, now at step %d/%d\n", runName(s), s.Step, s.Steps)
+				a.printf("%s: will stop, now at step %d/%d\n", s.title(), s.Step, s.Steps)
 			case s.Checkpoint == "":
-				a.printf("%s: stopped at step %d/%d; there is no checkpoint\n", runName(s), s.Step, s.Steps)
+				a.printf("%s: %s at step %d/%d; there is no checkpoint\n", s.title(), s.stopped(kill), s.Step, s.Steps)
 			default:
-				a.printf("%s: stopped at step %d/%d; checkpoint %s\n", runName(s), s.Step, s.Steps, words.OneLine(s.Checkpoint))
+				a.printf("%s: %s at step %d/%d; checkpoint %s\n", s.title(), s.stopped(kill), s.Step, s.Steps, words.OneLine(s.Checkpoint))
 			}
 			return nil
 		}),
@@ -101,6 +90,17 @@ See also: engine ps, engine cluster pause, engine run --cluster.`,
 	f.BoolVar(&noWait, "no-wait", false, "return at once, without waiting until the run has ended")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// stopped says how a run ended that was to stop. It may have reached its last step first.
+func (s seen) stopped(kill bool) string {
+	switch {
+	case kill:
+		return "killed"
+	case s.State == event.OutcomeDone:
+		return "done"
+	}
+	return "stopped"
 }
 
 func (a *app) newFollow() *cobra.Command {
@@ -132,7 +132,7 @@ See also: engine run --cluster, engine top, engine stop.`,
 				return err
 			}
 			defer c.Close()
-			return a.followed(cmd.Context(), c, o.cluster, args[0], false, run, leaving(signals))
+			return a.followed(cmd.Context(), c, o.words(), args[0], false, run, leaving(signals))
 		}),
 	}
 	o.set(cmd)

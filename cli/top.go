@@ -222,7 +222,7 @@ func (a *app) topOnce(ctx context.Context, c *cluster.Client, run string, asJSON
 		Workers []workerLine `json:"workers"`
 	}{[]runLine{}, []workerLine{}}
 	for _, r := range s.runs {
-		one := runLine{runJSON: jsonRun(r.RunSummary), Waits: r.waits(), Chain: append([]string{}, r.status.Chain()...)}
+		one := runLine{runJSON: jsonRun(seenIn(r.RunSummary, r.status)), Waits: r.waits(), Chain: append([]string{}, r.status.Chain()...)}
 		if !math.IsNaN(r.speed) {
 			one.TokensPerS = &r.speed
 		}

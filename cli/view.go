@@ -347,7 +347,7 @@ func (m *viewModel) change(kind event.ChangeKind) tea.Cmd {
 	return func() tea.Msg {
 		r, ok := m.run.(changeable)
 		if !ok {
-			return aboveMsg("engine: this run can't be changed from here; use engine cluster pause, resume or checkpoint")
+			return aboveMsg("engine: this run can't be changed from here; use engine pause, resume or checkpoint")
 		}
 		if err := r.Change(troupe.Change{Kind: kind}); err != nil {
 			return aboveMsg("engine: " + words.OneLine(err.Error()))
