@@ -202,7 +202,8 @@ func (r *localRun) fromFiles(why string) (s seen, err error) {
 		return s, err
 	}
 	var marks []telemetry.Mark
-	in := rundir.NewReader(fsys, rundir.ReaderOptions{Mark: func(m telemetry.Mark) { marks = append(marks, m) }, Forget: func() { marks = nil }})
+	in := rundir.NewReader(fsys, rundir.ReaderOptions{Mark: func(m telemetry.Mark) { marks = append(marks, m) },
+		Forget: func() { marks = nil }})
 	if err := errors.Join(in.ReadConfig(), in.ReadMetrics(), in.ReadEvents()); err != nil {
 		return s, err
 	}

@@ -102,7 +102,8 @@ func (o *clientFlags) locate(ctx context.Context, cmd *cobra.Command, arg string
 	s, err := o.ask(ctx, arg)
 	switch {
 	case err == nil && live && !s.Over():
-		return "", usagef("%s is in progress both on this machine and in the cluster at %s: give the folder, %s, or add --cluster %s", arg, at, here,
+		return "", usagef("%s is in progress both on this machine and in the cluster at %s: give the folder, %s, or add --cluster %s", arg, at,
+			here,
 			shellWord(at))
 	case err == nil && !live:
 		return "", nil
