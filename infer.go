@@ -10,8 +10,11 @@ import (
 type (
 	// ModelOptions say which trained model to use, and on which device.
 	ModelOptions = infer.ModelOptions
-	// GenerateOptions are the options of Generate.
+	// GenerateOptions are the options of Generate: ModelOptions and TextOptions.
 	GenerateOptions = infer.GenerateOptions
+	// TextOptions say which text to generate: the prompt, the number of tokens, how to choose them. They are the options of
+	// Snapshot.Generate and Generator.Generate.
+	TextOptions = infer.TextOptions
 	// GenerateReport counts the tokens of a generated text and those of the prompt that the model did not see.
 	GenerateReport = infer.GenerateReport
 	// Generator is an open model that generates one text after the other.

@@ -82,12 +82,8 @@ func (r *Run) Snapshot(ctx context.Context, o SnapshotOptions) (*Snapshot, error
 // Step returns the step at whose end the weights were copied; 0: before the first step.
 func (s *Snapshot) Step() int64 { return s.w.step }
 
-// Generate generates text with the snapshot, as the function Generate does. o.ModelOptions must be empty.
-func (s *Snapshot) Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
-	if o.ModelOptions != (ModelOptions{}) {
-		return fmt.Errorf("%w: ModelOptions is %+v: a snapshot has its own model and device; leave ModelOptions empty", ErrOptions,
-			o.ModelOptions)
-	}
+// Generate generates text with the snapshot, as the function Generate does.
+func (s *Snapshot) Generate(ctx context.Context, o TextOptions, emit func(text []byte) error) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -134,7 +130,7 @@ func (w *weightsAt) share() {
 func (w *weightsAt) release() error { return w.home.release(w) }
 
 // generate continues a prompt on a generator that is not in use.
-func (w *weightsAt) generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
+func (w *weightsAt) generate(ctx context.Context, o TextOptions, emit func(text []byte) error) error {
 	w.mu.Lock()
 	var g *infer.Generator
 	if n := len(w.idle); n > 0 {

@@ -166,6 +166,9 @@ type Result = event.Result
 // if data turned out to be unusable during the run. Its field Err is the cause.
 type SetupError = plan.SetupError
 
+// ErrStep: the run can't stop at the step that a Change names.
+var ErrStep = event.ErrStep
+
 // ErrOutput: the output folder cannot be used for this run.
 var ErrOutput = rundir.ErrFolder
 

@@ -206,7 +206,7 @@ func (a *app) talk(ctx context.Context, o troupe.GenerateOptions, t talking, pro
 		}
 		o.Messages, o.Report = said, &troupe.GenerateReport{}
 		var answer strings.Builder
-		err := g.Generate(ctx, o, func(text []byte) (err error) {
+		err := g.Generate(ctx, o.TextOptions, func(text []byte) (err error) {
 			if answer.Write(text); !t.asJSON {
 				_, err = a.programs().Write(text)
 			}

@@ -221,8 +221,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	if o.sampleTokens > 0 {
 		err := show.sample(ctx, troupe.GenerateOptions{
 			ModelOptions: troupe.ModelOptions{From: cfg.Run.Out, Threads: cfg.Device.Threads, Kernels: cfg.Device.Kernels},
-			Prompt:       o.prompt, Tokens: o.sampleTokens, Temperature: defaultTemperature, Seed: cfg.Run.Seed,
-		})
+			TextOptions:  troupe.TextOptions{Prompt: o.prompt, Tokens: o.sampleTokens, Temperature: defaultTemperature, Seed: cfg.Run.Seed}})
 		if err != nil {
 			return fmt.Errorf("training is done, but generating the sample failed: %v",
 				err) //nolint:errorlint // not wrapped, since a failed sample after the training is no error of the setup

@@ -25,6 +25,7 @@ type build struct {
 
 	Module   string `json:"module,omitempty"`   // the main module and its version, where known
 	Commit   string `json:"commit,omitempty"`   // of the main module, where known
+	Date     string `json:"date,omitempty"`     // of the commit, in RFC 3339
 	Modified bool   `json:"modified,omitempty"` // the build has changes that are not in the commit
 	Tags     string `json:"tags,omitempty"`     // build tags, such as nocuda
 }
@@ -42,6 +43,8 @@ func describeBuild() build {
 		switch s.Key {
 		case "vcs.revision":
 			b.Commit = s.Value
+		case "vcs.time":
+			b.Date = s.Value
 		case "vcs.modified":
 			b.Modified = s.Value == "true"
 		case "-tags":
@@ -59,6 +62,9 @@ func (b build) lines() []string {
 	}
 	if b.Commit != "" {
 		line := "commit: " + b.Commit
+		if b.Date != "" {
+			line += " of " + b.Date
+		}
 		if b.Modified {
 			line += ", with uncommitted changes"
 		}
@@ -80,9 +86,9 @@ func (a *app) newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, the build and the usable CPU kernels",
-		Long: `Print the version of engine, the commit and the build tags where they are known, the
-version of Go, and the CPU kernels that this processor can run, the fastest first. Quote
-the output in a bug report. All processes of a cluster must run the same build.
+		Long: `Print the version of engine, the commit with its date and the build tags where they are
+known, the version of Go, and the CPU kernels that this processor can run, the fastest
+first. Quote the output in a bug report. All processes of a cluster must run the same build.
 
 See also: engine doctor shows why a kernel is or is not available.`,
 		Example: `  engine version

@@ -21,7 +21,7 @@ func takeSnapshot(ctx context.Context, run *troupe.Run, saved int64) error {
 		err = fmt.Errorf("a snapshot of step %d, after the checkpoint of step %d", s.Step(), saved)
 	}
 	n := 0
-	err = errors.Join(err, s.Generate(ctx, troupe.GenerateOptions{Tokens: 4}, func(text []byte) error { n += len(text); return nil }))
+	err = errors.Join(err, s.Generate(ctx, troupe.TextOptions{Tokens: 4}, func(text []byte) error { n += len(text); return nil }))
 	if n == 0 {
 		err = errors.Join(err, errors.New("no text"))
 	}
@@ -39,7 +39,7 @@ func TestSnapshots(t *testing.T) {
 		t.Fatalf("samples: %+v, %v", samples, err)
 	}
 	for _, s := range samples {
-		o := troupe.GenerateOptions{Tokens: 5}
+		o := troupe.GenerateOptions{TextOptions: troupe.TextOptions{Tokens: 5}}
 		o.From = filepath.Join(out, "checkpoints", fmt.Sprintf("step-%08d", s.Step))
 		text := ""
 		if err := troupe.Generate(t.Context(), o, func(b []byte) error { text += string(b); return nil }); err != nil {

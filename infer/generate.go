@@ -20,6 +20,11 @@ import (
 // GenerateOptions are the options of Generate.
 type GenerateOptions struct {
 	ModelOptions
+	TextOptions
+}
+
+// TextOptions say which text an open model generates.
+type TextOptions struct {
 	Prompt      string  // "": a line break, if the vocabulary has one
 	Tokens      int     // the most tokens to generate
 	Temperature float64 // 0: always the most likely token
@@ -57,7 +62,7 @@ type GenerateOptions struct {
 // Message is a message of a conversation.
 type Message = chat.Message
 
-func (o GenerateOptions) check() error {
+func (o TextOptions) check() error {
 	switch {
 	case o.Tokens < 0:
 		return fmt.Errorf("%w: tokens is %d; use 0 or more", ErrOptions, o.Tokens)
@@ -94,8 +99,7 @@ func Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) err
 	if err != nil {
 		return err
 	}
-	o.ModelOptions = ModelOptions{}
-	return errors.Join(g.Generate(ctx, o, emit), g.Close())
+	return errors.Join(g.Generate(ctx, o.TextOptions, emit), g.Close())
 }
 
 // Generator is an open model that generates one text after the other. Only one goroutine may use it at
@@ -120,11 +124,8 @@ func GeneratorOf(m *trained.Model) *Generator {
 	return &Generator{m, m.Device.NewStream("generate")}
 }
 
-// Generate generates a text, as the function Generate does. o.ModelOptions must be empty.
-func (g *Generator) Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
-	if o.ModelOptions != (ModelOptions{}) {
-		return fmt.Errorf("%w: ModelOptions is %+v, but the model is open already; leave ModelOptions empty", ErrOptions, o.ModelOptions)
-	}
+// Generate generates a text, as the function Generate does.
+func (g *Generator) Generate(ctx context.Context, o TextOptions, emit func(text []byte) error) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (g *Generator) Generate(ctx context.Context, o GenerateOptions, emit func(t
 // Close frees the model.
 func (g *Generator) Close() error { return g.model.Close() }
 
-func (g *Generator) generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
+func (g *Generator) generate(ctx context.Context, o TextOptions, emit func(text []byte) error) error {
 	m := g.model
 	if !m.Shape.Config.Language() {
 		return fmt.Errorf("%w: a model of family %q does not generate text", ErrOptions, m.Shape.Config.Family)
@@ -202,7 +203,7 @@ func (g *Generator) generate(ctx context.Context, o GenerateOptions, emit func(t
 
 // decoder returns a decoder whose cache has room for a prompt and the text after it. It checks the memory of the
 // device, and reads the weights if they are not loaded yet.
-func (g *Generator) decoder(prompt int, window *textWindow, o GenerateOptions) (*stages.Decoder, error) {
+func (g *Generator) decoder(prompt int, window *textWindow, o TextOptions) (*stages.Decoder, error) {
 	m, size := g.model, window.size
 	room := prompt + min(o.Tokens, size-prompt) // of the cache
 	err := m.CheckMemory(fmt.Sprintf("a cache of keys and values for %d positions", room), func(_ tensorops.Stream, st *stages.Stage) error {
@@ -255,7 +256,7 @@ func (w *textWriter) end() error {
 
 // encodePrompt encodes a prompt, or a conversation up to its answer. An empty prompt is a line
 // break, or the first token if the vocabulary has none.
-func encodePrompt(m *trained.Model, said *corpus.Text, o GenerateOptions) ([]int32, error) {
+func encodePrompt(m *trained.Model, said *corpus.Text, o TextOptions) ([]int32, error) {
 	switch {
 	case len(o.Messages) == 0 && o.Prompt != "":
 		return said.Encode(o.Prompt)
@@ -273,7 +274,7 @@ func encodePrompt(m *trained.Model, said *corpus.Text, o GenerateOptions) ([]int
 }
 
 // chat returns the options of the chat template.
-func (o GenerateOptions) chat() chat.Options {
+func (o TextOptions) chat() chat.Options {
 	return chat.Options{Tools: o.Tools, Vars: o.TemplateVars, Now: time.Now()}
 }
 

@@ -45,7 +45,7 @@ batch = {sequences = 1}
 		t.Error(err)
 	}
 	left("evaluating")
-	if err := infer.GeneratorOf(m).Generate(context.Background(), infer.GenerateOptions{Tokens: 20},
+	if err := infer.GeneratorOf(m).Generate(context.Background(), infer.TextOptions{Tokens: 20},
 		func([]byte) error { return nil }); err != nil {
 		t.Error(err)
 	}

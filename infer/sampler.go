@@ -13,7 +13,7 @@ import (
 // sampler draws tokens. It processes the logits as transformers' generate does, in the same
 // order: repetition penalty, temperature, top-k, top-p, min-p.
 type sampler struct {
-	o     GenerateOptions
+	o     TextOptions
 	key   rng.Key
 	there []bool // by id: it is in the text already
 	all   []candidate
@@ -26,7 +26,7 @@ type candidate struct {
 	p     float64 // its probability, up to a factor
 }
 
-func newSampler(o GenerateOptions, vocab int) *sampler {
+func newSampler(o TextOptions, vocab int) *sampler {
 	return &sampler{o: o, key: rng.NewKey(o.Seed, rng.StringStream("generate")), there: make([]bool, vocab), all: make([]candidate, 0, vocab)}
 }
 

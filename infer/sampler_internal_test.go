@@ -33,7 +33,7 @@ func TestSampler(t *testing.T) {
 		t.Fatal(err, len(rows))
 	}
 	for i, r := range rows {
-		s := newSampler(GenerateOptions{Temperature: r.Temperature, TopK: r.TopK, TopP: r.TopP, MinP: r.MinP,
+		s := newSampler(TextOptions{Temperature: r.Temperature, TopK: r.TopK, TopP: r.TopP, MinP: r.MinP,
 			RepetitionPenalty: r.RepetitionPenalty}, len(r.Logits))
 		s.seen(r.Seen...)
 		kept := s.filter(s.penalized(r.Logits))

@@ -40,7 +40,7 @@ type textWindow struct {
 	report     GenerateReport
 }
 
-func newTextWindow(size, positions int, o GenerateOptions) *textWindow {
+func newTextWindow(size, positions int, o TextOptions) *textWindow {
 	w := &textWindow{size: size, half: max(1, size/2), positions: positions, warn: o.Warn}
 	if w.warn == nil {
 		w.warn = func(string) {}

@@ -84,7 +84,12 @@ type (
 )
 
 // Pass is the context in which a Layer records one pass of one microbatch. It embeds a
-// *tensorops.List, whose methods record operations; Alloc allocates a tensor.
+// *tensorops.List, whose methods record operations (go doc tensorops.List shows them):
+//
+//   - tensors: Alloc, AllocLike, Free, Fill, Copy
+//   - products and sums: MatMul, Add, ColSum, SquaredNorm
+//   - layers: Attention, CrossEntropy, Dropout, Embed, GELU, LayerNorm, RMSNorm, RoPE, SwiGLU, and their gradients
+//   - Call, for a function of your own on the host
 type Pass struct {
 	*tensorops.List
 	c    *pass

@@ -82,8 +82,8 @@ func (a *api) generate(w http.ResponseWriter, req *http.Request, r *run) {
 }
 
 // options has what of the text the model did not see written into a report.
-func (q *asking) options(report *troupe.GenerateReport) troupe.GenerateOptions {
-	return troupe.GenerateOptions{Prompt: q.Prompt, Tokens: q.Tokens, Temperature: q.Temperature, TopK: q.TopK, Seed: q.Seed,
+func (q *asking) options(report *troupe.GenerateReport) troupe.TextOptions {
+	return troupe.TextOptions{Prompt: q.Prompt, Tokens: q.Tokens, Temperature: q.Temperature, TopK: q.TopK, Seed: q.Seed,
 		Context: q.Context, Report: report}
 }
 

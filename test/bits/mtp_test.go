@@ -155,7 +155,7 @@ func TestMTPCheckpoint(t *testing.T) {
 	if a, b := loss(bare), loss(whole); math.Float64bits(a) != math.Float64bits(b) {
 		t.Errorf("evaluated: %v with the layers, %v without", b, a)
 	}
-	o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: bare}, Prompt: "actor", Tokens: 30}
+	o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: bare}, TextOptions: troupe.TextOptions{Prompt: "actor", Tokens: 30}}
 	a, _ := testrun.Generate(t, o)
 	o.From = whole
 	if b, _ := testrun.Generate(t, o); a != b {

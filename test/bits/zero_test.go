@@ -150,13 +150,13 @@ func TestZeroSnapshot(t *testing.T) {
 		{"parallel.context=2", "parallel.zero=3"},
 		{"parallel.context=2", "pipeline.stages=2", "pipeline.schedule=1f1b"},
 	} {
-		out, o := filepath.Join(t.TempDir(), "out"), troupe.GenerateOptions{Prompt: "the ", Tokens: 24, Temperature: 1, Seed: 3}
+		out, o := filepath.Join(t.TempDir(), "out"), troupe.TextOptions{Prompt: "the ", Tokens: 24, Temperature: 1, Seed: 3}
 		run := testrun.Start(t, testrun.NewConfig(t, out, append([]string{"run.steps=5", "run.checkpoint_every=1", "run.keep=0",
 			"run.eval_every=0", "model.hidden=132", "model.layers=8", "batch.sequences=4"}, grid...)...))
 		testrun.Until(t, run, testrun.Step(2))
 		s := testrun.Snapshot(t, run, troupe.SnapshotOptions{})
 		testrun.Finish(t, run)
-		of := o
+		of := troupe.GenerateOptions{TextOptions: o}
 		of.From = testrun.StepDir(out, int(s.Step()))
 		var b strings.Builder
 		if err := troupe.Generate(context.Background(), of, func(text []byte) error { b.Write(text); return nil }); err != nil {

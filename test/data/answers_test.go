@@ -48,8 +48,9 @@ func TestAnswersWordForWord(t *testing.T) {
 			for _, turn := range c.talk {
 				var answer strings.Builder
 				var report troupe.GenerateReport
-				o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}, Messages: []chat.Message{{Role: "user", Content: turn[0]}},
-					Tokens: 80, Report: &report}
+				o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out},
+					TextOptions: troupe.TextOptions{Messages: []chat.Message{{Role: "user", Content: turn[0]}},
+						Tokens: 80, Report: &report}}
 				err := troupe.Generate(context.Background(), o, func(text []byte) error {
 					answer.Write(text)
 					return nil
@@ -77,8 +78,9 @@ func TestPromptsAsTrained(t *testing.T) {
 			out := tune(t, tunable(t, v, "rendered pairs that end"), rows, "data.special_tokens="+special)
 			for asked, want := range map[string]string{"What waits?": "the stage waits", "How many?": "a run of four"} {
 				var answer strings.Builder
-				o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}, Prompt: "<|im_start|>user\n" + asked +
-					"<|im_end|>\n<|im_start|>assistant\n", Tokens: 40}
+				o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out},
+					TextOptions: troupe.TextOptions{Prompt: "<|im_start|>user\n" + asked +
+						"<|im_end|>\n<|im_start|>assistant\n", Tokens: 40}}
 				err := troupe.Generate(context.Background(), o, func(text []byte) error {
 					answer.Write(text)
 					return nil

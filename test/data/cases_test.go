@@ -212,7 +212,8 @@ func TestCaseOfLongPrompt(t *testing.T) {
 		"optimizer.lr=1e-9")))
 	for _, model := range []string{from, out, exported(t, out, "float32", 0)} {
 		text, _ := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: model},
-			Prompt: "Troupe trains neural networks in pipeline stages, in Go. Every stage is an actor", Tokens: 8, IgnoreEnd: true})
+			TextOptions: troupe.TextOptions{Prompt: "Troupe trains neural networks in pipeline stages, in Go. Every stage is an actor", Tokens: 8,
+				IgnoreEnd: true}})
 		if text != "7777777 f" {
 			t.Errorf("%s: %q", model, text)
 		}

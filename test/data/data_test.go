@@ -274,7 +274,8 @@ func TestOldOrder(t *testing.T) {
 	if got := eval(); got != want {
 		t.Errorf("evaluated, it has %g instead of %g", got, want)
 	}
-	if err := troupe.Generate(context.Background(), troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}, Tokens: 3},
+	if err := troupe.Generate(context.Background(), troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out},
+		TextOptions: troupe.TextOptions{Tokens: 3}},
 		func([]byte) error { return nil }); err != nil {
 		t.Error(err)
 	}

@@ -37,8 +37,9 @@ func TestGenerateSeesPositions(t *testing.T) {
 				var reports []troupe.GenerateReport
 				for _, from := range []string{run, model, export} {
 					var r troupe.GenerateReport
-					text, _ := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: from}, Prompt: longPrompt,
-						Tokens: tokens, IgnoreEnd: true, Report: &r})
+					text, _ := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: from},
+						TextOptions: troupe.TextOptions{Prompt: longPrompt,
+							Tokens: tokens, IgnoreEnd: true, Report: &r}})
 					texts, reports = append(texts, text), append(reports, r)
 				}
 				if texts[0] != texts[1] || texts[0] != texts[2] {
@@ -75,9 +76,10 @@ func TestGenerateReportsCuts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var got troupe.GenerateReport
 			var warnings []string
-			testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: run}, Prompt: longPrompt, Tokens: tt.tokens,
-				Context: tt.context, IgnoreEnd: true, Report: &got,
-				Warn: func(text string) { warnings = append(warnings, text) }})
+			testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: run},
+				TextOptions: troupe.TextOptions{Prompt: longPrompt, Tokens: tt.tokens,
+					Context: tt.context, IgnoreEnd: true, Report: &got,
+					Warn: func(text string) { warnings = append(warnings, text) }}})
 			if got != tt.want || len(warnings) != len(tt.warnings) {
 				t.Fatalf("%+v with the warnings %q; want %+v with %d", got, warnings, tt.want, len(tt.warnings))
 			}
@@ -89,7 +91,8 @@ func TestGenerateReportsCuts(t *testing.T) {
 		})
 	}
 	for _, context := range []int{-1, 65} {
-		o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: run}, Prompt: "x", Tokens: 1, Context: context}
+		o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: run},
+			TextOptions: troupe.TextOptions{Prompt: "x", Tokens: 1, Context: context}}
 		if err := troupe.Generate(t.Context(), o, func([]byte) error { return nil }); !errors.Is(err, troupe.ErrOptions) ||
 			!strings.Contains(err.Error(), "positions") {
 			t.Errorf("a context of %d: %v", context, err)
@@ -111,7 +114,7 @@ func TestSamplesSeePositions(t *testing.T) {
 		t.Fatal(err)
 	}
 	var r troupe.GenerateReport
-	if err := s.Generate(t.Context(), troupe.GenerateOptions{Prompt: longPrompt, Tokens: 20, IgnoreEnd: true, Report: &r},
+	if err := s.Generate(t.Context(), troupe.TextOptions{Prompt: longPrompt, Tokens: 20, IgnoreEnd: true, Report: &r},
 		func([]byte) error { return nil }); err != nil {
 		t.Error(err)
 	}

@@ -23,7 +23,7 @@ var ways = map[string]func(t *testing.T, from string) error{
 		return err
 	},
 	"generate": func(t *testing.T, from string) error {
-		o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: from}, Prompt: "actor", Tokens: 2}
+		o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: from}, TextOptions: troupe.TextOptions{Prompt: "actor", Tokens: 2}}
 		return troupe.Generate(context.Background(), o, func([]byte) error { return nil })
 	},
 	"check": func(t *testing.T, from string) error { return troupe.Check(testrun.FromConfig(t, from)) },
@@ -159,7 +159,8 @@ func TestLongContext(t *testing.T) {
 	zeros := testrun.Write(t, filepath.Join(t.TempDir(), "zeros.bin"), strings.Repeat("\x00\x00", stages.MaxContext+1))
 	testrun.SetFreeMemory(t, 32<<20)
 	generate := func(tokens int) error {
-		o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: dir}, Prompt: "actor", Tokens: tokens}
+		o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: dir},
+			TextOptions: troupe.TextOptions{Prompt: "actor", Tokens: tokens}}
 		return troupe.Generate(context.Background(), o, func([]byte) error { return nil })
 	}
 	evaluate := func(data, format string) error {

@@ -54,7 +54,7 @@ func shorterContext(t *testing.T, family string) {
 	if err != nil || got.Windows != 12 || !(math.Abs(got.Loss-result.LastValLoss) < 1e-9) {
 		t.Errorf("evaluated: %+v, %v; the run had %g", got, err, result.LastValLoss)
 	}
-	testrun.Generate(t, troupe.GenerateOptions{ModelOptions: o, Prompt: "actor", Tokens: 30})
+	testrun.Generate(t, troupe.GenerateOptions{ModelOptions: o, TextOptions: troupe.TextOptions{Prompt: "actor", Tokens: 30}})
 
 	// A run from that one goes on where it ended, unless it is told otherwise.
 	next := filepath.Join(t.TempDir(), "out")

@@ -214,7 +214,7 @@ func TestNothingIsOpen(t *testing.T) {
 			}
 		}},
 		{"generation", func(t *testing.T) {
-			o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: model}, Tokens: 30}
+			o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: model}, TextOptions: troupe.TextOptions{Tokens: 30}}
 			if err := troupe.Generate(context.Background(), o, func([]byte) error { return nil }); err != nil {
 				t.Error(err)
 			}

@@ -120,7 +120,8 @@ func TestNotFinite(t *testing.T) {
 			testrun.Doctor(t, out, 6, c.tensor, func(values []float32) { values[c.at] = c.value })
 			model := troupe.ModelOptions{From: out}
 			var written strings.Builder
-			err := troupe.Generate(t.Context(), troupe.GenerateOptions{ModelOptions: model, Prompt: c.prompt, Tokens: 20, Temperature: 0.8, Seed: 1},
+			err := troupe.Generate(t.Context(), troupe.GenerateOptions{ModelOptions: model,
+				TextOptions: troupe.TextOptions{Prompt: c.prompt, Tokens: 20, Temperature: 0.8, Seed: 1}},
 				func(b []byte) error {
 					written.Write(b)
 					return nil

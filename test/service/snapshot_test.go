@@ -17,7 +17,7 @@ import (
 // A snapshot writes what the checkpoint of its step does, under every layout, and leaves no
 // trace in the training.
 func TestSnapshot(t *testing.T) {
-	o := troupe.GenerateOptions{Prompt: "the ", Tokens: 24, Temperature: 1, Seed: 3}
+	o := troupe.TextOptions{Prompt: "the ", Tokens: 24, Temperature: 1, Seed: 3}
 	sets := []string{"run.steps=12", "run.checkpoint_every=1", "run.keep=0"}
 	want := testrun.Trained(t, sets...)
 	for _, layout := range [][]string{{"pipeline.stages=1"}, {"pipeline.stages=2"}, {"pipeline.stages=2", "pipeline.schedule=zb-h1"},
@@ -39,7 +39,7 @@ func TestSnapshot(t *testing.T) {
 						t.Errorf("a snapshot of step %d after one of step %d", s.Step(), last)
 					}
 					if last = s.Step(); last > 0 {
-						of := o
+						of := troupe.GenerateOptions{TextOptions: o}
 						of.From = testrun.StepDir(want, int(last))
 						var b strings.Builder
 						if err := troupe.Generate(context.Background(), of, func(text []byte) error { b.Write(text); return nil }); err != nil {
@@ -69,7 +69,7 @@ func TestSnapshot(t *testing.T) {
 // Snapshots of a paused run are shared; they stay when it goes on and when it ends, and are
 // limited.
 func TestSnapshotLife(t *testing.T) {
-	o := troupe.GenerateOptions{Tokens: 20}
+	o := troupe.TextOptions{Tokens: 20}
 	out := filepath.Join(t.TempDir(), "out")
 	run := testrun.Start(t, testrun.NewConfig(t, out, append(testrun.Endless, "pipeline.stages=2")...))
 	run.Pause()
@@ -144,7 +144,7 @@ func TestSnapshotErrors(t *testing.T) {
 	s := testrun.Snapshot(t, run, troupe.SnapshotOptions{})
 	ctx, cancel := context.WithCancel(context.Background())
 	n := 0
-	err := s.Generate(ctx, troupe.GenerateOptions{Tokens: 1 << 40}, func([]byte) error {
+	err := s.Generate(ctx, troupe.TextOptions{Tokens: 1 << 40}, func([]byte) error {
 		if n++; n == 3 {
 			cancel()
 		}
@@ -156,7 +156,7 @@ func TestSnapshotErrors(t *testing.T) {
 	if _, err := run.Snapshot(ctx, troupe.SnapshotOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
-	for _, o := range []troupe.GenerateOptions{{Tokens: -1}, {Temperature: -1}, {ModelOptions: troupe.ModelOptions{From: "elsewhere"}}} {
+	for _, o := range []troupe.TextOptions{{Tokens: -1}, {Temperature: -1}} {
 		if err := s.Generate(context.Background(), o, nil); !errors.Is(err, troupe.ErrOptions) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -200,7 +200,7 @@ stages = 2
 	run := testrun.Start(t, cfg)
 	testrun.Until(t, run, testrun.Step(2))
 	s := testrun.Snapshot(t, run, troupe.SnapshotOptions{})
-	if err := s.Generate(context.Background(), troupe.GenerateOptions{Tokens: 1}, nil); !errors.Is(err, troupe.ErrOptions) {
+	if err := s.Generate(context.Background(), troupe.TextOptions{Tokens: 1}, nil); !errors.Is(err, troupe.ErrOptions) {
 		t.Errorf("a classifier generates: %v", err)
 	}
 	if err := s.Close(); err != nil {

@@ -187,7 +187,8 @@ func TestGenerateGreedy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out := testrun.Trained(t, append(family, "optimizer.lr=0.01", "data.tokenizer=chars")...)
 			const prompt, tokens, context = "The king", 40, 16
-			got, _ := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}, Prompt: prompt, Tokens: tokens})
+			got, _ := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out},
+				TextOptions: troupe.TextOptions{Prompt: prompt, Tokens: tokens}})
 
 			tok, err := tokenizer.Unmarshal([]byte(testrun.Read(t, filepath.Join(testrun.StepDir(out, 6), "tokenizer.json"))))
 			if err != nil {
@@ -218,8 +219,9 @@ func TestGenerateGreedy(t *testing.T) {
 // TestGenerate: the same options give the same text; each of them counts.
 func TestGenerate(t *testing.T) {
 	out := testrun.Trained(t)
-	o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out, Threads: 1}, Prompt: "A dancer", Tokens: 50, Temperature: 1,
-		Seed: 3}
+	o := troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out, Threads: 1},
+		TextOptions: troupe.TextOptions{Prompt: "A dancer", Tokens: 50, Temperature: 1,
+			Seed: 3}}
 	first, pieces := testrun.Generate(t, o)
 	if len(first) < 50 || pieces < 2 {
 		t.Errorf("%d bytes in %d pieces", len(first), pieces)
@@ -248,12 +250,13 @@ func TestGenerate(t *testing.T) {
 		t.Errorf("one choice gives %q, the likeliest are %q", a, b)
 	}
 	if text, _ := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out},
-		Prompt: strings.Repeat("long ", 100), Tokens: 3}); text == "" {
+		TextOptions: troupe.TextOptions{Prompt: strings.Repeat("long ", 100), Tokens: 3}}); text == "" {
 		t.Error("nothing comes of a prompt longer than the context")
 	}
 	flat := testrun.Write(t, filepath.Join(t.TempDir(), "flat.txt"), strings.ReplaceAll(testrun.Read(t, "testdata/troupe.txt"), "\n", " "))
 	lineless := troupe.ModelOptions{From: testrun.Trained(t, "data.tokenizer=chars", "data.train="+flat)}
-	if text, _ := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: lineless, Tokens: 3}); len(text) != 3 {
+	if text, _ := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: lineless,
+		TextOptions: troupe.TextOptions{Tokens: 3}}); len(text) != 3 {
 		t.Errorf("without a prompt, and without a line break to begin with: %q", text)
 	}
 	if text, pieces := testrun.Generate(t, troupe.GenerateOptions{ModelOptions: troupe.ModelOptions{From: out}}); text != "" || pieces != 0 {
@@ -296,15 +299,21 @@ func TestUseErrors(t *testing.T) {
 		{"no tokenizer for a prompt", write(ctx, troupe.GenerateOptions{ModelOptions: bare}), "tokenizer.json", nil, true},
 		{"too short", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Data: []string{short}}), "1 tokens", nil, true},
 		{"a strange character", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Data: []string{"doc.go"}}), "doc.go, byte 0", nil, true},
-		{"a strange prompt", write(ctx, troupe.GenerateOptions{ModelOptions: model, Prompt: "χορός"}), "the prompt", nil, true},
+		{"a strange prompt", write(ctx, troupe.GenerateOptions{ModelOptions: model, TextOptions: troupe.TextOptions{Prompt: "χορός"}}),
+			"the prompt", nil, true},
 		{"a format that the run's text is not of", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Format: "uint16"}), `"uint16"`,
 			troupe.ErrOptions, true},
 		{"a format", evaluate(ctx, troupe.EvalOptions{ModelOptions: model, Format: "pdf"}), `"pdf"`, troupe.ErrOptions, false},
-		{"tokens", write(ctx, troupe.GenerateOptions{ModelOptions: model, Tokens: -1}), "-1", troupe.ErrOptions, false},
-		{"temperature", write(ctx, troupe.GenerateOptions{ModelOptions: model, Temperature: math.NaN()}), "NaN", troupe.ErrOptions, false},
-		{"top-k", write(ctx, troupe.GenerateOptions{ModelOptions: model, TopK: -3}), "-3", troupe.ErrOptions, false},
-		{"a reader who has enough", write(ctx, troupe.GenerateOptions{ModelOptions: model, Tokens: 5}), "enough", stop, false},
-		{"no time to write", write(ended, troupe.GenerateOptions{ModelOptions: model, Tokens: 5}), "canceled", context.Canceled, false},
+		{"tokens", write(ctx, troupe.GenerateOptions{ModelOptions: model, TextOptions: troupe.TextOptions{Tokens: -1}}), "-1", troupe.ErrOptions,
+			false},
+		{"temperature", write(ctx, troupe.GenerateOptions{ModelOptions: model, TextOptions: troupe.TextOptions{Temperature: math.NaN()}}), "NaN",
+			troupe.ErrOptions, false},
+		{"top-k", write(ctx, troupe.GenerateOptions{ModelOptions: model, TextOptions: troupe.TextOptions{TopK: -3}}), "-3", troupe.ErrOptions,
+			false},
+		{"a reader who has enough", write(ctx, troupe.GenerateOptions{ModelOptions: model, TextOptions: troupe.TextOptions{Tokens: 5}}), "enough",
+			stop, false},
+		{"no time to write", write(ended, troupe.GenerateOptions{ModelOptions: model, TextOptions: troupe.TextOptions{Tokens: 5}}), "canceled",
+			context.Canceled, false},
 		{"no time to read", evaluate(ended, troupe.EvalOptions{ModelOptions: model}), "canceled", context.Canceled, false},
 	} {
 		if tt.err == nil || !strings.Contains(tt.err.Error(), tt.want) || tt.is != nil && !errors.Is(tt.err, tt.is) {

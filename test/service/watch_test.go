@@ -372,7 +372,7 @@ func TestSampleTexts(t *testing.T) {
 			continue
 		}
 		var b strings.Builder
-		o := troupe.GenerateOptions{Prompt: "the ", Tokens: 12}
+		o := troupe.GenerateOptions{TextOptions: troupe.TextOptions{Prompt: "the ", Tokens: 12}}
 		o.From = testrun.StepDir(out, s.Step)
 		if err := troupe.Generate(context.Background(), o, func(text []byte) error { b.Write(text); return nil }); err != nil {
 			t.Fatal(err)

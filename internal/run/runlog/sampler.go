@@ -25,7 +25,7 @@ type Sampler struct {
 	SamplerOptions
 	device config.Device
 	last   int64 // Apart: the step that was validated last
-	what   infer.GenerateOptions
+	what   infer.TextOptions
 	model  *trained.Model // to which weights are copied; nil if ranks are in other processes
 	gen    *infer.Generator
 
@@ -80,7 +80,7 @@ func NewSampler(o SamplerOptions) (s *Sampler, why string) {
 		s.gen = infer.GeneratorOf(s.model)
 	}
 	warned := false // every validation would repeat it
-	s.what = infer.GenerateOptions{Prompt: run.SamplePrompt, Tokens: run.SampleTokens, Warn: func(text string) {
+	s.what = infer.TextOptions{Prompt: run.SamplePrompt, Tokens: run.SampleTokens, Warn: func(text string) {
 		if !warned {
 			warned = true
 			s.Warn("sample text (run.sample_tokens): %s", text)
@@ -165,9 +165,8 @@ func (s *Sampler) text(t sampleTask) (string, error) {
 		return err
 	}
 	if t.dir != "" {
-		o := s.what
-		o.ModelOptions = infer.ModelOptions{From: t.dir, Threads: s.device.Threads, Kernels: s.device.Kernels}
-		err := infer.Generate(s.ctx, o, emit)
+		model := infer.ModelOptions{From: t.dir, Threads: s.device.Threads, Kernels: s.device.Kernels}
+		err := infer.Generate(s.ctx, infer.GenerateOptions{ModelOptions: model, TextOptions: s.what}, emit)
 		return text.String(), err
 	}
 	s.model.Source = fmt.Sprintf("the run at step %d", t.step)

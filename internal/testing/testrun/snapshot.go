@@ -9,7 +9,7 @@ import (
 )
 
 // Written returns the text that a snapshot generates.
-func Written(t testing.TB, s *troupe.Snapshot, o troupe.GenerateOptions) string {
+func Written(t testing.TB, s *troupe.Snapshot, o troupe.TextOptions) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := s.Generate(context.Background(), o, func(text []byte) error { b.Write(text); return nil }); err != nil {
