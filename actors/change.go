@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
@@ -90,10 +91,19 @@ func (a *schedulerActor) rate(step int64) float64 {
 	r := a.spec.Rate
 	for _, ch := range a.changes.rates {
 		if ch.Step < step {
-			r.LR, r.MinLR = ch.LR, ch.MinLR
+			r = ChangedRate(r, ch)
 		}
 	}
 	return r.At(step)
+}
+
+// ChangedRate returns a schedule of the learning rate with a change of it.
+func ChangedRate(r stages.Rate, ch event.Change) stages.Rate {
+	r.LR, r.MinLR = ch.LR, ch.MinLR
+	if ch.Steps > 0 {
+		r.Steps, r.Warmup, r.Decay, r.DecaySteps = ch.Steps, ch.WarmupSteps, ch.Decay, ch.DecaySteps
+	}
+	return r
 }
 
 // request handles a requested change. A change that must be journaled takes effect after it is;

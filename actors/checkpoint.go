@@ -75,7 +75,11 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 		a.giveUp(m.alone)
 		passes := m.err != nil && a.spec.MayPass != nil && a.spec.MayPass(m.err)
 		if m.err != nil && !passes {
-			a.fail(ctx, m.Step, fmt.Errorf("checkpoint of step %d: %w", m.Step, m.err))
+			what := "checkpoint"
+			if m.Weights {
+				what = "best weights"
+			}
+			a.fail(ctx, m.Step, fmt.Errorf("%s of step %d: %w", what, m.Step, m.err))
 			return
 		}
 		a.cell.store(event.Snapshot{Step: m.Step})
@@ -83,7 +87,7 @@ func (a *checkpointActor) Receive(ctx actor.Context) {
 			ctx.Send(a.peers.Scheduler, &StateCopied{m.Header})
 		}
 		if passes {
-			ctx.Send(a.peers.Scheduler, &notSaved{m.Header, m.Best, m.err})
+			ctx.Send(a.peers.Scheduler, &notSaved{m.Header, m.Best, m.Weights, m.err})
 			return
 		}
 		ctx.Send(a.peers.Scheduler, &m.Saved)
@@ -154,7 +158,7 @@ func (a *checkpointActor) take(ctx actor.Context, m *StageState) {
 		defer a.writers.Done()
 		start := time.Now()
 		dir, err := w.write()
-		root.Send(self, &written{Saved: Saved{Header: begin.Header, Dir: dir, Best: begin.Best, Took: time.Since(start)}, alone: w.alone,
-			err: err})
+		root.Send(self, &written{Saved: Saved{Header: begin.Header, Dir: dir, Best: begin.Best, Weights: begin.Weights,
+			Took: time.Since(start)}, alone: w.alone, err: err})
 	}()
 }

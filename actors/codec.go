@@ -119,7 +119,7 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		w.Kind = &wire.Message_Applied{Applied: &wire.Applied{Rank: int32(m.Rank)}}
 	case *SaveState:
 		h = m.Header
-		w.Kind = &wire.Message_SaveState{SaveState: &wire.SaveState{Keep: m.Keep}}
+		w.Kind = &wire.Message_SaveState{SaveState: &wire.SaveState{Keep: m.Keep, Weights: m.Weights}}
 	case *WriteState:
 		h = m.Header
 		w.Kind = &wire.Message_WriteState{WriteState: packPlaces(m.Places)}

@@ -182,6 +182,7 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &TiedGradient{Header: h, From: 1, Grad: stages.TiedGrad{Param: 5, Uses: unpackUses(2), First: 6, Grad: e.tensor(t, 3)}}},
 		{toStages, &Apply{Header: h, Skip: true, Update: stages.Update{Count: 3, LR: 0.5, GradScale: 0.25}, Kept: true, Abort: 4}},
 		{toStages, &SaveState{Header: h, Keep: true}},
+		{toStages, &SaveState{Header: h, Weights: true}},
 		{toStages, &WriteState{Header: h, Places: []trainstate.Place{{File: "a", Offset: 5}, {File: "b"}, {File: "a", Offset: 1 << 40}}}},
 		{toStages, &SendState{h}},
 		{toStages, &DropState{h}},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
@@ -67,7 +68,7 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 	// If it loses that lead again, its work exceeds the step's time.
 	bubble := max(0, 100*(1-float64(a.busy)/(float64(a.spec.ranks())*float64(wall))))
 	a.last = &event.StepEvent{Trace: a.trace, Clocks: a.clocks, Record: telemetry.Record{Step: int(step), Loss: &loss, GradNorm: &norm,
-		LR: &rate, Tokens: a.state.Tokens,
+		LR: &rate, Tokens: a.state.Tokens, Epoch: a.spec.epochs(step), TimeMS: clock.Now().UnixMilli(),
 		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakPct: peak, PeakMemBytes: sysinfo.PeakBytes(), CPUCores: cores,
 		Skipped: m.Skip, Update: how}}
 	a.last.Metrics = a.metrics()

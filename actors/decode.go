@@ -49,7 +49,7 @@ func (c *Codec) unpackForStage(h Header, w *wire.Message) (any, error) {
 		return &Apply{Header: h, Skip: k.Apply.GetSkip(), Update: unpackUpdate(k.Apply.GetUpdate()), Kept: k.Apply.GetKept(),
 			Abort: k.Apply.GetAbort()}, nil
 	case *wire.Message_SaveState:
-		return &SaveState{Header: h, Keep: k.SaveState.GetKeep()}, nil
+		return &SaveState{Header: h, Keep: k.SaveState.GetKeep(), Weights: k.SaveState.GetWeights()}, nil
 	case *wire.Message_WriteState:
 		places, err := unpackPlaces(k.WriteState)
 		return &WriteState{Header: h, Places: places}, err

@@ -1,6 +1,12 @@
 package actors
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/telemetry/event"
+)
 
 // DivergedError ends a run that skipped too many steps in a row because their losses or gradients
 // were not finite. The weights are then useless.
@@ -25,4 +31,21 @@ func (a *schedulerActor) diverged() error {
 		return nil
 	}
 	return &DivergedError{First: a.state.Step - n + 1, Last: a.state.Step}
+}
+
+// warnDiverging warns if the loss of a validation is above that before training, or is not a number:
+// the weights are worse than those at the start. It warns once, until a validation is better again.
+func (a *schedulerActor) warnDiverging(ctx actor.Context, loss float64) {
+	first, step := a.state.FirstValLoss, a.state.Step
+	was := a.diverging
+	a.diverging = step > 0 && (!finite(loss) || first != nil && loss > *first)
+	if !a.diverging || was {
+		return
+	}
+	text := fmt.Sprintf("the validation loss of step %d is %.4g", step, loss)
+	if first != nil {
+		text += fmt.Sprintf(", but before training it was %.4g", *first)
+	}
+	ctx.Send(a.peers.Metrics, &publish{event.WarningEvent{Text: text +
+		": the training diverges; use a lower optimizer.lr, or more optimizer.warmup_steps"}})
 }

@@ -38,6 +38,9 @@ func (k *keepers) write() (dir string, err error) {
 		if saved, err = join(saved); err != nil {
 			return "", err
 		}
+		if k.begin.Weights {
+			return k.spec.WriteBest(context.Background(), k.begin.State, saved)
+		}
 		if len(holder) == 0 {
 			return k.spec.WriteCheckpoint(context.Background(), k.begin.State, saved, k.begin.Best)
 		}

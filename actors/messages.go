@@ -175,10 +175,10 @@ type Applied struct {
 
 // SaveState asks a stage for its weights and optimizer state, which it sends to the checkpoint
 // actor. With Keep the stage keeps the numbers until a WriteState, and then until a SendState or a
-// DropState.
+// DropState. With Weights it leaves out the optimizer state.
 type SaveState struct {
 	Header
-	Keep bool
+	Keep, Weights bool
 }
 
 // StageState is a stage's part of a checkpoint.
@@ -212,11 +212,12 @@ type (
 	DropState struct{ Header }
 )
 
-// BeginSave tells the checkpoint actor the contents of the next checkpoint.
+// BeginSave tells the checkpoint actor the contents of the next checkpoint. With Weights it is the
+// weights alone of the best validation: see Spec.WriteBest.
 type BeginSave struct {
 	Header
-	State trainstate.State
-	Best  bool
+	State         trainstate.State
+	Best, Weights bool
 }
 
 // StateCopied says that every stage's state has reached the checkpoint actor, so training may
@@ -226,16 +227,16 @@ type StateCopied struct{ Header }
 // notSaved says that a checkpoint could not be written, for a reason that may pass.
 type notSaved struct {
 	Header
-	Best bool
-	Err  error
+	Best, Weights bool
+	Err           error
 }
 
 // Saved says that a checkpoint was written.
 type Saved struct {
 	Header
-	Dir  string
-	Best bool
-	Took time.Duration
+	Dir           string
+	Best, Weights bool
+	Took          time.Duration
 }
 
 // StageReady says that a stage has its weights.

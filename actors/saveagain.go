@@ -52,6 +52,11 @@ func pauseAfter(tries int) time.Duration {
 // the run there are LimitLastSaves attempts, then the run fails.
 func (a *schedulerActor) notSaved(ctx actor.Context, m *notSaved) {
 	a.saving--
+	if m.Weights {
+		ctx.Send(a.peers.Metrics, &publish{event.WarningEvent{Text: fmt.Sprintf("cannot write the best weights, of step %d: %v; training continues",
+			m.Step, m.Err)}})
+		return
+	}
 	a.saves.fail(m.Step)
 	if a.saved == m.Step {
 		a.saved = -1

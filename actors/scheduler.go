@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 	"github.com/troupe-ml/troupe/internal/run/trainstate"
@@ -57,6 +58,7 @@ type schedulerActor struct {
 	evaled    int64            // step of the last validation, −1: none
 	saved     int64            // step of the last checkpoint started, −1: none
 	best      bool             // the last validation had the best loss
+	diverging bool             // its loss was above that before training
 	saving    int              // checkpoints in progress
 	savingNow bool             // stages still copy their state for one
 	copying   int              // copies of a validation's weights in progress
@@ -183,12 +185,7 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		}
 	case *Saved:
 		if a.runID.accepts(m.Header) {
-			a.saving--
-			ctx.Send(a.peers.Metrics, &publish{event.CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Took: m.Took}})
-			a.again = saveAgain{}
-			for _, id := range a.saves.end(m.Step) {
-				a.tell(ctx, id, m.Step, true)
-			}
+			a.written(ctx, m)
 			a.proceed(ctx)
 		}
 	case *notSaved:
@@ -258,20 +255,21 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 		}
 		saveDue = false
 	}
-	ending := !saveDue && last
+	bestDue := !saveDue && a.bestDue()
+	saves, ending := saveDue || bestDue, !saveDue && !bestDue && last
 	switch {
 	case diverged == nil && a.evalDue():
 		a.send(ctx, event.Eval)
 	case a.last != nil:
 		a.writeRecord(ctx)
 		a.proceed(ctx)
-	case a.recording > 0 && (saveDue || ending) || a.recording >= LimitRecords:
+	case a.recording > 0 && (saves || ending) || a.recording >= LimitRecords:
 		// The line of a step comes before its checkpoint.
 		a.waitDisk(metricsName)
-	case a.saving > 0 && ending || a.saving >= limitSaves && saveDue:
+	case a.saving > 0 && ending || a.saving >= limitSaves && saves:
 		a.waitDisk(checkpointName)
-	case saveDue:
-		a.save(ctx)
+	case saves:
+		a.save(ctx, bestDue)
 	case ending && a.copying > 0:
 		a.cell.store(event.Snapshot{Step: step, Doing: event.Copying})
 	case ending && !a.applied.all():
@@ -338,12 +336,18 @@ func (a *schedulerActor) saveDue(ctx actor.Context) bool {
 		return a.saveNow && a.clearSaveNow(ctx)
 	}
 	switch {
-	case a.saveNow, a.stop, a.best: // a good loss shows that the weights are good
+	case a.saveNow, a.stop, a.best && a.spec.WriteBest == nil:
 		return true
-	case a.state.SkippedInARow > 0:
+	case a.state.SkippedInARow > 0 && !a.best: // a good loss shows that the weights are good
 		return step >= a.spec.Steps && a.diverged() == nil
 	}
 	return step >= a.spec.Steps || a.savesAt(step) || a.saveMissed || a.impatient()
+}
+
+// bestDue reports whether the weights of the validation that has ended are the best so far and have
+// to be written. Those of an earlier step do not exist any more.
+func (a *schedulerActor) bestDue() bool {
+	return a.best && a.spec.WriteBest != nil && a.state.BestStep == a.state.Step
 }
 
 // impatient reports whether Spec.Patience validations have passed without a better loss. It follows
@@ -451,7 +455,7 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 	phase := a.phase
 	a.phase = 0
 	if phase == event.Eval {
-		a.evalDone()
+		a.evalDone(ctx)
 	} else {
 		a.decide(ctx)
 	}
@@ -486,14 +490,16 @@ func (a *schedulerActor) setTime(m *StageDone) {
 }
 
 // evalDone handles the validation's loss.
-func (a *schedulerActor) evalDone() {
+func (a *schedulerActor) evalDone(ctx actor.Context) {
 	a.evaled = a.state.Step
 	a.copyEval()
 	loss := a.losses.Loss()
 	if a.last == nil {
-		a.last = &event.StepEvent{Record: telemetry.Record{Step: int(a.state.Step)}}
+		a.last = &event.StepEvent{Record: telemetry.Record{Step: int(a.state.Step), Epoch: a.spec.epochs(a.state.Step),
+			TimeMS: clock.Now().UnixMilli()}}
 	}
 	a.last.ValLoss, a.last.ValMetrics = &loss, a.metrics()
+	a.warnDiverging(ctx, loss)
 	if !finite(loss) {
 		return // it is never the best, and trainer.json cannot hold it
 	}
@@ -502,7 +508,7 @@ func (a *schedulerActor) evalDone() {
 		return
 	}
 	if a.state.BestValLoss == nil || loss < *a.state.BestValLoss {
-		a.state.BestValLoss, a.state.BestStep, a.best = &loss, a.state.Step, true
+		a.state.BestValLoss, a.state.BestStep, a.best = &loss, a.state.Step, !a.spec.NoBest
 	}
 }
 
@@ -514,16 +520,33 @@ func (a *schedulerActor) writeRecord(ctx actor.Context) {
 	a.recording++
 }
 
-// save starts a checkpoint. The stages copy their state before their next order; it is written
-// while training continues.
-func (a *schedulerActor) save(ctx actor.Context) {
+// save starts a checkpoint or, with weights, the weights alone of the best validation. The stages
+// copy their state before their next order; it is written while training continues.
+func (a *schedulerActor) save(ctx actor.Context, weights bool) {
 	h := a.header()
-	ctx.Send(a.peers.Checkpoint, &BeginSave{Header: h, State: a.state, Best: a.best})
+	ctx.Send(a.peers.Checkpoint, &BeginSave{Header: h, State: a.state, Best: a.best && a.state.BestStep == a.state.Step, Weights: weights})
 	for rank, pid := range a.peers.Stages {
-		ctx.Send(pid, &SaveState{Header: h, Keep: a.spec.shares(rank)})
+		// Weights alone are converted where they are written.
+		ctx.Send(pid, &SaveState{Header: h, Keep: !weights && a.spec.shares(rank), Weights: weights})
 	}
-	a.saves.begin(a.state.Step)
-	a.saved, a.saveNow, a.saveMissed, a.best, a.savingNow = a.state.Step, false, false, false, true
+	if !weights {
+		a.saves.begin(a.state.Step)
+		a.saved, a.saveNow, a.saveMissed = a.state.Step, false, false
+	}
+	a.best, a.savingNow = false, true
 	a.saving++
 	a.waitDisk(checkpointName)
+}
+
+// written handles the end of a write.
+func (a *schedulerActor) written(ctx actor.Context, m *Saved) {
+	a.saving--
+	ctx.Send(a.peers.Metrics, &publish{event.CheckpointEvent{Step: m.Step, Dir: m.Dir, Best: m.Best, Weights: m.Weights, Took: m.Took}})
+	if m.Weights {
+		return
+	}
+	a.again = saveAgain{}
+	for _, id := range a.saves.end(m.Step) {
+		a.tell(ctx, id, m.Step, true)
+	}
 }

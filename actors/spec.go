@@ -46,6 +46,11 @@ type Compute interface {
 	Close() error
 }
 
+// WeightSaver is a Compute that can save its weights without the optimizer state.
+type WeightSaver interface {
+	SaveWeights(l *tensorops.List, copies tensorops.Arena) []stages.Saved
+}
+
 // Queuer is a Compute that can record a pass while earlier ones are still running.
 type Queuer interface {
 	// Queue reports whether it can; then all following passes may be recorded this way.
@@ -125,6 +130,8 @@ type Spec struct {
 	Context        int // positions of a training sequence
 	Multiple       int // the positions of every microbatch must be a multiple of it; 0: no restriction
 	Sequences      int // sequences in a step
+	// EpochWindows is the number of sequences in the training data; 0: unknown.
+	EpochWindows int64
 	// Recompute says whether a rank of the pipeline recomputes a microbatch's activations.
 	Recompute func(rank, microbatch int) bool
 	// HeadLater says, for a step with the given number of microbatches, whether the weight gradient
@@ -143,6 +150,11 @@ type Spec struct {
 	// WriteCheckpoint writes a checkpoint and returns its folder; nil: none are written. It may
 	// read the tensors until it returns.
 	WriteCheckpoint func(ctx context.Context, state trainstate.State, saved []stages.Saved, best bool) (string, error)
+	// WriteBest writes the weights of the best validation so far and returns their folder, if no
+	// checkpoint is due at its step; nil: such a validation makes a checkpoint due. NoBest: it writes
+	// nothing.
+	WriteBest func(ctx context.Context, state trainstate.State, saved []stages.Saved) (string, error)
+	NoBest    bool
 	// Shares says for each rank whether its process sees the run's folder, so that its stage can
 	// write its part of a checkpoint itself; nil: no process does. WriteShared writes such
 	// checkpoints: tensors without Data are written by other processes.
@@ -233,6 +245,14 @@ type GroupWait struct {
 type StoredWeights struct {
 	Params []*stages.Param
 	Source stages.Source
+}
+
+// epochs returns how often the training data has been used after a step; 0: unknown.
+func (s *Spec) epochs(step int64) float64 {
+	if s.EpochWindows <= 0 {
+		return 0
+	}
+	return float64(step) * float64(s.Sequences) / float64(s.EpochWindows)
 }
 
 // sharers returns the largest number of ranks that have parts of one saved tensor.

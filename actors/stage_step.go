@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"slices"
+
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-ml/troupe/internal/grid"
@@ -158,7 +160,7 @@ func (a *stageActor) save(m *SaveState) {
 	if !a.spec.inPlace(m.Step) {
 		copies = a.local.copies.NewArena(a.cell.Load().Actor + ", checkpoint")
 	}
-	saved := a.stage.Save(l, copies)
+	saved := a.saved(l, copies, m.Weights)
 	a.cell.store(event.Snapshot{Step: m.Step, Doing: event.Copying})
 	a.submit(l, func(ctx actor.Context) {
 		state := &StageState{Header: m.Header, Rank: a.rank, Saved: saved, Copies: copies}
@@ -168,6 +170,18 @@ func (a *stageActor) save(m *SaveState) {
 		ctx.Send(a.peers.Checkpoint, state)
 		a.cell.store(event.Snapshot{Step: m.Step, Wait: event.WaitOrder, From: schedulerName})
 	})
+}
+
+// saved copies the state or, with weights, the weights alone.
+func (a *stageActor) saved(l *tensorops.List, copies tensorops.Arena, weights bool) []stages.Saved {
+	if s, ok := a.stage.(WeightSaver); ok && weights {
+		return s.SaveWeights(l, copies)
+	}
+	saved := a.stage.Save(l, copies)
+	if weights {
+		saved = slices.DeleteFunc(saved, func(v stages.Saved) bool { return v.Part != "" })
+	}
+	return saved
 }
 
 // drain frees what an ended run left in this actor.

@@ -16,6 +16,11 @@
 // It lies in the folder checkpoints/ of a run's output folder, together with the other checkpoints
 // and the pointers `last` and `best`. A [Store] manages this folder.
 //
+// A validation that is the best so far may also leave a folder best-00000100, to which `best` points
+// ([Store.SaveBest]). It is a checkpoint without the optimizer state: programs can use the model, but no
+// run resumes from it. Beside the newest one, a run keeps the one that its newest checkpoint knows as the
+// best. If the run then resumes from that checkpoint, `best` can point to it again ([Store.PointBest]).
+//
 // A save survives a crash as follows:
 //
 //  1. All files are written into .tmp-step-…, hashed on the way, and synced.
@@ -55,8 +60,8 @@
 // Only one process at a time may write into an output folder, so a run locks it ([LockDir]). Then
 // the run opens the Store, resumes from Newest, points `last` to it, renames the skipped
 // checkpoints, and lets Clean remove what a crash has left. Afterwards it calls, for each
-// checkpoint and in this order, Save, SetLast, possibly SetBest, and Prune. So the checkpoint to
-// which `last` points always exists, unless something else has removed it. Readers need no lock:
+// checkpoint and in this order, Save, SetLast, possibly SetBest, Prune and PruneBest. So the checkpoint
+// to which `last` points always exists, unless something else has removed it. Readers need no lock:
 // [OpenAt] opens the checkpoint that a path refers to, and [VerifyAt] reports on it.
 //
 // The package must never know what a tensor or a file's content means: a tensor is a name, a dtype,

@@ -20,26 +20,28 @@ type Look struct {
 // ErrNone.
 func (s *Store) Look(step int, file string) (*Look, error) {
 	look := &Look{}
-	report, err := s.report(step, func(d *directory) (*Report, error) {
-		report := &Report{Dir: d.path()}
-		m, err := d.manifest()
-		if err != nil {
-			report.Problems = []Problem{problem(manifestName, err)}
-			return report, nil
-		}
-		report.Manifest = m
-		if look.Written, err = d.written(); err != nil {
-			return nil, err
-		}
-		for _, want := range m.Files {
-			if err := look.file(d, want, file); err != nil {
-				report.Problems = append(report.Problems, problem(want.Name, err))
-			}
-		}
-		return report, nil
-	})
+	report, err := s.report(step, func(d *directory) (*Report, error) { return look.at(d, file) })
 	look.Report = report
 	return look, err
+}
+
+func (l *Look) at(d *directory, file string) (*Report, error) {
+	report := &Report{Dir: d.path()}
+	m, err := d.manifest()
+	if err != nil {
+		report.Problems = []Problem{problem(manifestName, err)}
+		return report, nil
+	}
+	report.Manifest = m
+	if l.Written, err = d.written(); err != nil {
+		return nil, err
+	}
+	for _, want := range m.Files {
+		if err := l.file(d, want, file); err != nil {
+			report.Problems = append(report.Problems, problem(want.Name, err))
+		}
+	}
+	return report, nil
 }
 
 // file checks one file, and reads it if it is the requested one.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -36,12 +37,12 @@ func (s *Store) Best() (step int, ok bool, err error) { return s.readPointer(bes
 // DropBest removes `best` if it does not point to an existing checkpoint: otherwise a later
 // checkpoint of that step would be taken for the best one.
 func (s *Store) DropBest() error {
-	step, ok, err := s.Best()
-	if err == nil && !ok || err != nil && !errors.Is(err, errNoPointer) {
+	to, err := s.readTarget(bestName)
+	if err == nil && !to.ok || err != nil && !errors.Is(err, errNoPointer) {
 		return err
 	}
 	if err == nil {
-		if entries, err := s.find(step); err != nil || len(entries) > 0 {
+		if there, err := s.has(to); err != nil || there {
 			return err
 		}
 	}
@@ -49,6 +50,16 @@ func (s *Store) DropBest() error {
 		return fmt.Errorf("remove %s, which points to no checkpoint: %w", s.path(bestName), err)
 	}
 	return s.fsys.SyncDir(s.dir)
+}
+
+// has reports whether a pointer's target exists.
+func (s *Store) has(to target) (bool, error) {
+	if to.weights {
+		names, err := s.bestWeights()
+		return slices.Contains(names, bestWeightsName(to.step)), err
+	}
+	entries, err := s.find(to.step)
+	return len(entries) > 0, err
 }
 
 // CheckPointers checks that SetLast and SetBest can replace whatever is at `last` and `best`.
@@ -93,10 +104,22 @@ func (s *Store) replacePointer(pointer, target string) error {
 	return s.fsys.SyncDir(s.dir)
 }
 
+// target is what a pointer points to.
+type target struct {
+	step    int
+	ok      bool // there is a pointer
+	weights bool // it points to a folder of SaveBest
+}
+
 func (s *Store) readPointer(pointer string) (step int, ok bool, err error) {
-	target, err := s.fsys.Readlink(s.name(pointer))
+	to, err := s.readTarget(pointer)
+	return to.step, to.ok, err
+}
+
+func (s *Store) readTarget(pointer string) (to target, err error) {
+	name, err := s.fsys.Readlink(s.name(pointer))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, false, nil
+		return to, nil
 	}
 	if err != nil { // probably not a link
 		text, fileErr := folder.ReadFile(s.fsys, s.name(pointer), pointerBytesMax)
@@ -104,14 +127,16 @@ func (s *Store) readPointer(pointer string) (step int, ok bool, err error) {
 			if errors.Is(err, syscall.EINVAL) { // not a link
 				err = nil
 			}
-			return 0, false, fmt.Errorf("%w: it should point to a checkpoint: make it readable, or remove it",
+			return to, fmt.Errorf("%w: it should point to a checkpoint: make it readable, or remove it",
 				errors.Join(folder.Unreadable(err), fileErr))
 		}
-		target = strings.TrimSuffix(string(text), "\n")
+		name = strings.TrimSuffix(string(text), "\n")
 	}
-	step, ok = parseStep(target)
-	if !ok {
-		return 0, false, fmt.Errorf("%s points to %s, %w: remove it", s.path(pointer), strictjson.Quote(target), errNoPointer)
+	if to.step, to.ok = parseStep(name); to.ok {
+		return to, nil
 	}
-	return step, true, nil
+	if step, ok := parseBest(name); ok && pointer == bestName {
+		return target{step, true, true}, nil
+	}
+	return target{}, fmt.Errorf("%s points to %s, %w: remove it", s.path(pointer), strictjson.Quote(name), errNoPointer)
 }

@@ -140,6 +140,10 @@ func (s *Store) At(step int) (*Checkpoint, error) {
 		if err != nil {
 			return nil, err
 		}
+		if best, err := s.BestSteps(); err == nil && slices.Contains(best, step) {
+			return nil, fmt.Errorf("%s: %w of step %d: %s has weights, but no state of the optimizer, so no run can resume from it; start a new run from it with model.from",
+				s.path("."), ErrNone, step, s.path(bestWeightsName(step)))
+		}
 		if len(all) == 0 {
 			return nil, fmt.Errorf("%s: %w of step %d: the folder has no checkpoints", s.path("."), ErrNone, step)
 		}
@@ -255,12 +259,12 @@ func (s *Store) Prune(keep int) (removed []int, err error) {
 	}
 	// An unreadable pointer may point to any of them, so nothing is removed.
 	for _, pointer := range []string{lastName, bestName} {
-		step, ok, err := s.readPointer(pointer)
+		to, err := s.readTarget(pointer)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			kept[step] = true
+		if to.ok && !to.weights {
+			kept[to.step] = true
 		}
 	}
 	var names []string

@@ -124,6 +124,19 @@ func (a *app) verify(path string, asJSON bool) error {
 				return err
 			}
 		}
+		best, err := s.BestSteps()
+		if err != nil {
+			return err
+		}
+		for _, step := range best {
+			report, err := s.VerifyBest(step)
+			if errors.Is(err, checkpoint.ErrNone) {
+				continue
+			}
+			if err := show(report, err); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
 	if all == 0 && (err == nil || errors.Is(err, checkpoint.ErrNone)) {
@@ -172,7 +185,10 @@ func (c listed) marks() string {
 	if c.Last {
 		marks = append(marks, "last")
 	}
-	if c.Best {
+	switch {
+	case c.Weights:
+		marks = append(marks, "best, weights only")
+	case c.Best:
 		marks = append(marks, "best")
 	}
 	if marks == nil {

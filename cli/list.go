@@ -20,10 +20,11 @@ type listed struct {
 	Written     time.Time `json:"written,omitzero"` // omitted if unknown
 	Last        bool      `json:"last"`
 	Best        bool      `json:"best"`
-	BestValLoss *float64  `json:"best_val_loss"` // so far
-	BestStep    int64     `json:"best_step"`     // 0: none
-	State       string    `json:"state"`         // "complete", or a checkpoint.State
-	Problem     string    `json:"problem"`       // the first one; "": all files have their full length
+	Weights     bool      `json:"weights_only,omitempty"` // no run resumes from it
+	BestValLoss *float64  `json:"best_val_loss"`          // so far
+	BestStep    int64     `json:"best_step"`              // 0: none
+	State       string    `json:"state"`                  // "complete", or a checkpoint.State
+	Problem     string    `json:"problem"`                // the first one; "": all files have their full length
 
 	Data      *trainstate.Data      `json:"data"` // null: not known
 	Decisions []trainstate.Decision `json:"decisions,omitempty"`
@@ -85,8 +86,12 @@ func listOnce(path string) (all []listed, err error) {
 		if err != nil {
 			return err
 		}
+		weights, only, err := s.BestWeights()
+		if err != nil {
+			return err
+		}
 		for _, step := range steps {
-			c := listed{Step: step, Last: hasLast && step == last, Best: hasBest && step == best}
+			c := listed{Step: step, Last: hasLast && step == last, Best: hasBest && !only && step == best}
 			if err := c.look(s); errors.Is(err, checkpoint.ErrNone) {
 				continue // the run in progress has removed it
 			} else if err != nil {
@@ -94,6 +99,16 @@ func listOnce(path string) (all []listed, err error) {
 			}
 			all = append(all, c)
 		}
+		if !only {
+			return nil
+		}
+		c := listed{Step: weights, Best: true, Weights: true}
+		if err := c.look(s); errors.Is(err, checkpoint.ErrNone) {
+			return nil // as above
+		} else if err != nil {
+			return err
+		}
+		all = append(all, c)
 		return nil
 	})
 	return all, err
@@ -101,7 +116,11 @@ func listOnce(path string) (all []listed, err error) {
 
 // look reads sizes and dates from the folder, and losses from the trainer's state.
 func (c *listed) look(s *checkpoint.Store) error {
-	look, err := s.Look(c.Step, rundir.TrainerFile)
+	find := s.Look
+	if c.Weights {
+		find = s.LookBest
+	}
+	look, err := find(c.Step, rundir.TrainerFile)
 	if err != nil {
 		return err
 	}

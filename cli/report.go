@@ -87,6 +87,9 @@ func header(i troupe.Info) []string {
 	lines = append(lines, "device    "+deviceLine(i), fmt.Sprintf("output    %s", i.Out))
 	if i.ResumedAt > 0 {
 		lines = append(lines, fmt.Sprintf("resumed at step %d", i.ResumedAt))
+		if i.Changed != "" {
+			lines = append(lines, "changed since its last start: "+i.Changed)
+		}
 	}
 	return lines
 }
@@ -312,6 +315,9 @@ func (t *textReporter) closing(res troupe.Result) []string {
 		loss := fmt.Sprintf("validation loss %.4f → %.4f", res.FirstValLoss, res.LastValLoss)
 		if res.BestStep > 0 && res.BestValLoss != res.LastValLoss {
 			loss += fmt.Sprintf(" (best %.4f at step %d)", res.BestValLoss, res.BestStep)
+		}
+		if res.LastValLoss > res.FirstValLoss {
+			loss += ", above that before training: it diverged"
 		}
 		parts = append(parts, loss)
 	}

@@ -176,7 +176,9 @@ func (r *run) note(e troupe.Event) {
 			r.val = e.ValLoss
 		}
 	case troupe.CheckpointEvent:
-		r.dir = e.Dir
+		if !e.Weights {
+			r.dir = e.Dir
+		}
 	case troupe.RestartEvent:
 		r.restarts++
 	case troupe.ChangeEvent:

@@ -13,6 +13,7 @@ import (
 const (
 	defaultMicrobatch  = 4
 	defaultWarmupSteps = 100
+	defaultWarmupShare = 10 // of run.steps
 	defaultValFraction = 0.1
 )
 
@@ -28,6 +29,13 @@ const (
 	SpecialAsText   = "text"
 )
 
+// Values of Run.Best.
+const (
+	BestWeights = "weights"
+	BestFull    = "full"
+	BestNone    = "none"
+)
+
 // OnePipeline returns the default of [parallel]: one rank for each stage.
 func OnePipeline() Parallel {
 	return Parallel{Tensor: []int{1}, Context: 1, Data: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder}
@@ -36,7 +44,7 @@ func OnePipeline() Parallel {
 // setDefaults sets the keys whose defaults do not depend on other keys.
 func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
-		CheckpointEvery: 250, Keep: 3, MaxSkippedSteps: 10, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
+		CheckpointEvery: 250, Keep: 3, Best: BestWeights, MaxSkippedSteps: 10, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3}
 	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", InvalidUTF8: UTF8OrRefuse,
 		SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
@@ -75,7 +83,7 @@ func (c *Config) resolve() {
 		c.Optimizer.MinLR = c.Optimizer.LR / 10
 	}
 	if !c.IsSet("optimizer.warmup_steps") {
-		c.Optimizer.WarmupSteps = min(defaultWarmupSteps, c.Run.Steps)
+		c.Optimizer.WarmupSteps = min(defaultWarmupSteps, c.Run.Steps/defaultWarmupShare)
 	}
 	if !c.IsSet("pipeline.chunks") {
 		c.Pipeline.Chunks = c.chunksOfLayout()

@@ -10,10 +10,9 @@ import (
 type Change struct{ Key, A, B string }
 
 // ResumeConflicts returns the differences that prevent a resume of the stored run with the
-// configuration now. The layout and the devices, the length of the run, what it reports and keeps, and the
-// paths of the data may differ. Keys that decide the losses must be equal. run.steps may differ although a
-// decaying learning rate depends on it, because people resume to train longer. The caller must
-// compare the content of the data. A default that differs because another key differs is left out.
+// configuration now. The layout and the devices, the length of the run, its learning rate over time, what it
+// reports and keeps, and the paths of the data may differ. Other keys that decide the losses must be equal. The
+// caller must compare the content of the data, and journal a change of the rate. A default that differs because another key differs is left out.
 func ResumeConflicts(stored, now *Config) []Change {
 	// With data.val, val_fraction and val_split have no effect: if only one configuration
 	// has it, data.val is the difference to report.
@@ -34,12 +33,7 @@ func ResumeConflicts(stored, now *Config) []Change {
 		}
 		return !f.free
 	})
-	differs := func(key string) bool {
-		return slices.ContainsFunc(changes, func(c Change) bool { return c.Key == key })
-	}
-	return slices.DeleteFunc(slices.Clone(changes), func(c Change) bool {
-		return !now.IsSet(c.Key) && slices.ContainsFunc(defaultsFrom[c.Key], differs)
-	})
+	return now.userChanges(changes)
 }
 
 // defaultsFrom maps keys to the keys that their defaults follow from. If both differ, only the latter is the user's change.

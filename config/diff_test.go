@@ -10,9 +10,9 @@ import (
 // other holds, for each key, a --set that changes it alone.
 var other = map[string]string{
 	"run.name": "x", "run.out": "x", "run.steps": "2000", "run.seed": "2", "run.eval_every": "1", "run.patience": "1", "run.eval_batches": "1",
-	"run.checkpoint_every": "1", "run.keep": "1", "run.max_skipped_steps": "3", "run.trace_every": "1", "run.log_every": "1",
+	"run.checkpoint_every": "1", "run.keep": "1", "run.best": `"full"`, "run.max_skipped_steps": "3", "run.trace_every": "1", "run.log_every": "1",
 	"run.stall_after_s": "1",
-	"run.stats_every":   "1", "run.sample_tokens": "1", "run.sample_prompt": "x",
+	"run.stats_every":   "1", "run.sample_tokens": "1", "run.sample_prompt": "x", "run.sample_temperature": "0.5",
 	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",
 	"model.head_dim": "16", "model.window": "16", "model.ffn": "100", "model.context": "64", "model.dropout": "0.5",
 	"model.tie_embeddings": "false",
@@ -43,9 +43,10 @@ var other = map[string]string{
 
 // mayDiffer lists the keys that a resumed run may change.
 var mayDiffer = []string{"data.invalid_utf8",
-	"run.name", "run.out", "run.steps", "run.eval_every", "run.patience", "run.eval_batches", "run.checkpoint_every", "run.keep",
+	"run.name", "run.out", "run.steps", "run.eval_every", "run.patience", "run.eval_batches", "run.checkpoint_every", "run.keep", "run.best",
 	"run.max_skipped_steps",
-	"run.trace_every", "run.log_every", "run.stall_after_s", "run.stats_every", "run.sample_tokens", "run.sample_prompt", "data.train",
+	"run.trace_every", "run.log_every", "run.stall_after_s", "run.stats_every", "run.sample_tokens", "run.sample_prompt",
+	"run.sample_temperature", "data.train",
 	"data.val", "data.labels", "data.val_labels", "data.invalid_utf8",
 	"pipeline.stages", "pipeline.chunks", "pipeline.schedule", "pipeline.microbatch_group_size", "pipeline.max_in_flight",
 	"pipeline.defer_weights", "pipeline.post_validation", "pipeline.layout",
@@ -53,6 +54,7 @@ var mayDiffer = []string{"data.invalid_utf8",
 	"parallel.tensor", "parallel.context", "parallel.data", "parallel.sequence", "parallel.zero", "parallel.overlap", "parallel.edges",
 	"parallel.order", "parallel.world",
 	"device.kind", "device.ranks", "device.dtype", "device.residual", "device.threads", "device.kernels", "device.memory_gib", "device.tf32",
+	"optimizer.lr", "optimizer.min_lr", "optimizer.warmup_steps", "optimizer.decay", "optimizer.decay_steps",
 	"cluster.silence_s", "cluster.lease_s", "cluster.max_restarts", "cluster.edge", "cluster.shared_folder", "cluster.place",
 	"telemetry.metrics", "telemetry.metrics_insecure", "telemetry.otlp", "telemetry.tensorboard",
 }
@@ -74,7 +76,7 @@ func TestDiffAndResume(t *testing.T) {
 		}
 		sets := []string{key + "=" + to}
 		switch key {
-		case "run.sample_prompt":
+		case "run.sample_prompt", "run.sample_temperature":
 			sets = append(sets, "run.sample_tokens=1")
 		case "model.heads":
 			sets = append(sets, "model.kv_heads=2")

@@ -25,6 +25,8 @@ type idleKey struct {
 var idleKeys = []idleKey{
 	{"run.sample_prompt", "run.sample_tokens", func(c *Config) bool { return c.Run.SampleTokens == 0 && c.Run.SamplePrompt != "" },
 		"", "leave sample_prompt out, or set sample_tokens"},
+	{"run.sample_temperature", "run.sample_tokens", func(c *Config) bool { return c.Run.SampleTokens == 0 && c.Run.SampleTemperature > 0 },
+		"", "leave sample_temperature out, or set sample_tokens"},
 	{"model.rope_theta", "model.family", inFamily("gpt2", "mlp", "stack"),
 		", which has no rotary positions", `leave rope_theta out, or set family = "llama"`},
 	{"model.head_dim", "model.family", inFamily("gpt2", "mlp", "stack"),

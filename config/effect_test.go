@@ -16,6 +16,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 		usual      string   // its value by default then
 		with       []string // that give it an effect
 	}{
+		{"run.sample_temperature=0.5", "run.sample_tokens", nil, "0.0", []string{"run.sample_tokens=9"}},
 		{"run.sample_prompt=x", "run.sample_tokens", nil, "", []string{"run.sample_tokens=9"}},
 		{"model.rope_theta=5e5", "model.family", nil, "10000", []string{"model.family=llama"}},
 		{"model.mtp_weight=0.1", "model.mtp_layers", nil, "0.3", []string{"model.mtp_layers=1"}},

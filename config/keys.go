@@ -53,10 +53,14 @@ type Run struct {
 	Patience int `toml:"patience"`
 	// Batches in one validation, each of batch.sequences. Default: 20.
 	EvalBatches int `toml:"eval_batches"`
-	// Write a checkpoint every N steps. The end of the run and each new lowest validation loss also write one; 0: only these. Default: 250.
+	// Write a checkpoint every N steps; 0: only at the end of the run. Default: 250.
 	CheckpointEvery int `toml:"checkpoint_every"`
-	// Keep the newest N checkpoints; 0: all. The checkpoint with the lowest validation loss is kept, too. Default: 3.
+	// Keep the newest N checkpoints; 0: all. The one that checkpoints/best points to is kept, too. Default: 3.
 	Keep int `toml:"keep"`
+	// What a new lowest validation loss writes: the "weights", a "full" checkpoint, or "none". checkpoints/best points to it.
+	// "weights" has no optimizer state, so it takes about a third of the space, but no run resumes from it. If a checkpoint is due at
+	// the same step, it is the best. Default: "weights".
+	Best string `toml:"best"`
 	// Fail after N skipped steps in a row; 0: never. A step is skipped if its loss or its gradient is not finite. Default: 10.
 	MaxSkippedSteps int `toml:"max_skipped_steps"`
 	// Record the times of all actions every N steps, for engine trace; 0: never. Default: 0.
@@ -71,6 +75,8 @@ type Run struct {
 	SampleTokens int `toml:"sample_tokens"`
 	// Prompt that the sample text continues. Default: "".
 	SamplePrompt string `toml:"sample_prompt"`
+	// Temperature of the sample text; 0: always the most likely token. Default: 0.0.
+	SampleTemperature float64 `toml:"sample_temperature"`
 }
 
 // Model is the section [model].
@@ -186,11 +192,11 @@ type Batch struct {
 type Optimizer struct {
 	// Update rule: "adamw" or "sgd". Default: "adamw".
 	Name string `toml:"name"`
-	// Peak learning rate. Default: 0.001.
+	// Peak learning rate. A resume may change it and the other keys of the rate: see changes.jsonl. Default: 0.001.
 	LR float64 `toml:"lr"`
 	// Learning rate at the end of the decay (the floor); at most lr. Default: optimizer.lr / 10.
 	MinLR float64 `toml:"min_lr"`
-	// Steps in which the learning rate rises to its peak. Default: 100, or run.steps if that is less.
+	// Steps in which the learning rate rises to its peak. Default: 100, or a tenth of run.steps if that is less.
 	WarmupSteps int `toml:"warmup_steps"`
 	// How the learning rate falls after warm-up: "cosine", "linear", "constant" or "wsd". "wsd" (warm-up, stable, decay) holds the peak
 	// until the last decay_steps. Default: "cosine".

@@ -20,6 +20,7 @@ const (
 	minSilenceS            = 0.1
 	maxSilenceS            = 3600
 	maxSampleTokens        = 1 << 16 // of run.sample_tokens
+	maxTemperature         = 100.0   // of run.sample_temperature
 	maxPromptBytes         = 1 << 16 // of run.sample_prompt
 	MaxLayers              = 1 << 12
 	MaxHidden              = 1 << 20

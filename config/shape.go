@@ -44,19 +44,3 @@ func (c *Config) WithChunks(n int) *Config {
 	own.Pipeline.Chunks = n
 	return &own
 }
-
-// WithDefaultsOf returns a copy of the configuration that takes some defaults from the stored configuration of the same run:
-// those that depend on the run's length, or that have changed since the run started. It is validated.
-func (c *Config) WithDefaultsOf(stored *Config) (*Config, error) {
-	own := *c
-	if !c.IsSet("optimizer.warmup_steps") {
-		own.Optimizer.WarmupSteps = stored.Optimizer.WarmupSteps
-		if err := own.Validate(); err != nil {
-			return nil, err
-		}
-	}
-	if !c.IsSet("data.special_tokens") && c.Text() && c.IDBytes() == 0 {
-		own.Data.SpecialTokens = stored.Data.SpecialTokens // runs older than the key read names as text
-	}
-	return &own, nil
-}

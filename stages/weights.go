@@ -151,6 +151,15 @@ func (s *Stage) load(t tensorops.Tensor, p *Param, part string, src Source, host
 // in memory that the host must be able to address. Then no list may change them while they are
 // read.
 func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
+	return s.save(l, copies, s.opts.Optimizer.Parts())
+}
+
+// SaveWeights is Save without the optimizer state.
+func (s *Stage) SaveWeights(l *tensorops.List, copies tensorops.Arena) []Saved {
+	return s.save(l, copies, nil)
+}
+
+func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, parts []string) []Saved {
 	var out []Saved
 	for _, h := range s.local {
 		if !h.owner {
@@ -178,7 +187,7 @@ func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
 		case !h.splitsWeight && first:
 			save(h.w, h.param, "")
 		}
-		for i, part := range s.opts.Optimizer.Parts() {
+		for i, part := range parts {
 			if h.state[i].Valid() && (first || s.opts.Data.splits()) {
 				save(h.state[i], s.ofState(h.param), part)
 			}

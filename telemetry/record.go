@@ -23,7 +23,9 @@ type Record struct {
 	ValLoss      *float64
 	GradNorm     *float64 // before clipping
 	LR           *float64
-	Tokens       int64 // tokens of all steps so far, or samples if the data is not text
+	Tokens       int64   // tokens of all steps so far, or samples if the data is not text
+	Epoch        float64 // how often the training data has been used so far; 0: unknown
+	TimeMS       int64   // Unix time of the end of the step in milliseconds; 0: unknown
 	TokensPerS   *float64
 	StepMS       *float64
 	BubblePct    *float64 // share of the ranks' time without a running action, in percent
@@ -47,10 +49,12 @@ type Record struct {
 
 // fixed has the keys of a line that are not in Figures.
 type fixed struct {
-	Step    *int   `json:"step"`
-	Tokens  int64  `json:"tokens"`
-	Skipped bool   `json:"skipped"`
-	Update  string `json:"update"`
+	Step    *int    `json:"step"`
+	Tokens  int64   `json:"tokens"`
+	Epoch   float64 `json:"epoch"`
+	TimeMS  int64   `json:"time_ms"`
+	Skipped bool    `json:"skipped"`
+	Update  string  `json:"update"`
 
 	Metrics    figures `json:"metrics"`
 	ValMetrics figures `json:"val_metrics"`
@@ -64,7 +68,13 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	if r.Tokens != 0 {
 		text = strconv.AppendInt(append(text, `,"tokens":`...), r.Tokens, 10)
 	}
+	if r.Epoch > 0 {
+		text = figure{&r.Epoch}.append(append(text, `,"epoch":`...))
+	}
 	text = r.appendFigures(text, true)
+	if r.TimeMS != 0 {
+		text = strconv.AppendInt(append(text, `,"time_ms":`...), r.TimeMS, 10)
+	}
 	if r.Skipped {
 		text = append(text, `,"skipped":true`...)
 	}
@@ -113,7 +123,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &keys); err != nil {
 		return err
 	}
-	*r = Record{Step: *l.Step, Tokens: l.Tokens, Skipped: l.Skipped, Update: l.Update, Metrics: l.Metrics.values(),
+	*r = Record{Step: *l.Step, Tokens: l.Tokens, Epoch: l.Epoch, TimeMS: l.TimeMS, Skipped: l.Skipped, Update: l.Update, Metrics: l.Metrics.values(),
 		ValMetrics: l.ValMetrics.values()}
 	for i := range Figures {
 		f := &Figures[i]

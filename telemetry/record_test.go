@@ -27,7 +27,7 @@ func sameRecord(a, b Record) bool {
 			return false
 		}
 	}
-	return a.Step == b.Step && a.Tokens == b.Tokens && a.Skipped == b.Skipped && a.Update == b.Update
+	return a.Step == b.Step && a.Tokens == b.Tokens && a.Epoch == b.Epoch && a.TimeMS == b.TimeMS && a.Skipped == b.Skipped && a.Update == b.Update
 }
 
 // bits are floats of any bit pattern.
@@ -40,6 +40,7 @@ func anyRecord() *rapid.Generator[Record] {
 		r := Record{
 			Step: rapid.IntMin(0).Draw(t, "step"), Tokens: rapid.Int64().Draw(t, "tokens"), Skipped: rapid.Bool().Draw(t, "skipped"),
 			Update: rapid.SampledFrom([]string{"", "kept", "rolled_back", "waited"}).Draw(t, "update"),
+			Epoch:  rapid.Float64Range(0, 1e6).Draw(t, "epoch"), TimeMS: rapid.Int64().Draw(t, "time"),
 		}
 		for i := range Figures {
 			if f := &Figures[i]; f.whole != nil {

@@ -26,7 +26,11 @@ func (a *recorder) Receive(ctx actor.Context) {
 	case troupe.PauseEvent:
 		a.events.add(e, func(s *state) { s.State = map[bool]string{true: "paused", false: "running"}[e.Paused] })
 	case troupe.CheckpointEvent:
-		a.events.add(e, func(s *state) { s.Checkpoint = e.Dir })
+		a.events.add(e, func(s *state) {
+			if !e.Weights { // the run does not resume from it
+				s.Checkpoint = e.Dir
+			}
+		})
 	case troupe.EndEvent:
 		a.end(ctx, e)
 	case troupe.ChangeEvent, troupe.StallEvent, troupe.WarningEvent:

@@ -4286,9 +4286,11 @@ func (x *Applied) GetRank() int32 {
 }
 
 // SaveState asks for a StageState. With keep, the stage keeps the data until a message tells it to write, send or drop it.
+// With weights, the StageState has no optimizer state.
 type SaveState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keep          bool                   `protobuf:"varint,1,opt,name=keep,proto3" json:"keep,omitempty"`
+	Weights       bool                   `protobuf:"varint,2,opt,name=weights,proto3" json:"weights,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4326,6 +4328,13 @@ func (*SaveState) Descriptor() ([]byte, []int) {
 func (x *SaveState) GetKeep() bool {
 	if x != nil {
 		return x.Keep
+	}
+	return false
+}
+
+func (x *SaveState) GetWeights() bool {
+	if x != nil {
+		return x.Weights
 	}
 	return false
 }
@@ -6523,6 +6532,7 @@ type RunInfo struct {
 	Ranks         int32                  `protobuf:"varint,26,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	Grid          string                 `protobuf:"bytes,27,opt,name=grid,proto3" json:"grid,omitempty"`
 	Text          string                 `protobuf:"bytes,28,opt,name=text,proto3" json:"text,omitempty"`
+	Changed       string                 `protobuf:"bytes,29,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6753,6 +6763,13 @@ func (x *RunInfo) GetText() string {
 	return ""
 }
 
+func (x *RunInfo) GetChanged() string {
+	if x != nil {
+		return x.Changed
+	}
+	return ""
+}
+
 // StepEvent has the figures of a step. Some have their own field, named as in telemetry.Figures; the others are in
 // figures. It has a trace if the follower asked for one. The coordinator writes other traces to the run's folder.
 type StepEvent struct {
@@ -6776,6 +6793,8 @@ type StepEvent struct {
 	PeakPct        *float64               `protobuf:"fixed64,17,opt,name=peak_pct,json=peakPct,proto3,oneof" json:"peak_pct,omitempty"`
 	Trace          *Trace                 `protobuf:"bytes,18,opt,name=trace,proto3" json:"trace,omitempty"`
 	Figures        map[string]float64     `protobuf:"bytes,19,rep,name=figures,proto3" json:"figures,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	Epoch          float64                `protobuf:"fixed64,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	TimeMs         int64                  `protobuf:"varint,21,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -6943,6 +6962,20 @@ func (x *StepEvent) GetFigures() map[string]float64 {
 	return nil
 }
 
+func (x *StepEvent) GetEpoch() float64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *StepEvent) GetTimeMs() int64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
 // Trace has the times of a step's actions on each rank, by the coordinator's clock, and how the clocks of other
 // processes were corrected.
 type Trace struct {
@@ -7063,6 +7096,7 @@ type CheckpointEvent struct {
 	Dir           string                 `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
 	Best          bool                   `protobuf:"varint,3,opt,name=best,proto3" json:"best,omitempty"`
 	TookNs        int64                  `protobuf:"varint,4,opt,name=took_ns,json=tookNs,proto3" json:"took_ns,omitempty"`
+	Weights       bool                   `protobuf:"varint,5,opt,name=weights,proto3" json:"weights,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7123,6 +7157,13 @@ func (x *CheckpointEvent) GetTookNs() int64 {
 		return x.TookNs
 	}
 	return 0
+}
+
+func (x *CheckpointEvent) GetWeights() bool {
+	if x != nil {
+		return x.Weights
+	}
+	return false
 }
 
 type WarningEvent struct {
@@ -7289,6 +7330,7 @@ type ChangeEvent struct {
 	Lr            float64                `protobuf:"fixed64,3,opt,name=lr,proto3" json:"lr,omitempty"`
 	MinLr         float64                `protobuf:"fixed64,4,opt,name=min_lr,json=minLr,proto3" json:"min_lr,omitempty"`
 	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	Note          string                 `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7354,6 +7396,13 @@ func (x *ChangeEvent) GetMinLr() float64 {
 func (x *ChangeEvent) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+func (x *ChangeEvent) GetNote() string {
+	if x != nil {
+		return x.Note
 	}
 	return ""
 }
@@ -9966,9 +10015,10 @@ const file_wire_proto_rawDesc = "" +
 	"\x04kept\x18\x03 \x01(\bR\x04kept\x12\x14\n" +
 	"\x05abort\x18\x04 \x01(\x03R\x05abort\"\x1d\n" +
 	"\aApplied\x12\x12\n" +
-	"\x04rank\x18\x01 \x01(\x05R\x04rank\"\x1f\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\"9\n" +
 	"\tSaveState\x12\x12\n" +
-	"\x04keep\x18\x01 \x01(\bR\x04keep\"^\n" +
+	"\x04keep\x18\x01 \x01(\bR\x04keep\x12\x18\n" +
+	"\aweights\x18\x02 \x01(\bR\aweights\"^\n" +
 	"\n" +
 	"StageState\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12(\n" +
@@ -10135,7 +10185,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x03end\x18\n" +
 	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03end\x122\n" +
 	"\x06change\x18\v \x01(\v2\x18.troupe.wire.ChangeEventH\x00R\x06changeB\x06\n" +
-	"\x04kind\"\xfe\x05\n" +
+	"\x04kind\"\x98\x06\n" +
 	"\aRunInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03out\x18\x02 \x01(\tR\x03out\x12\x16\n" +
@@ -10171,7 +10221,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x06frozen\x18\x19 \x01(\x03R\x06frozen\x12\x14\n" +
 	"\x05ranks\x18\x1a \x01(\x05R\x05ranks\x12\x12\n" +
 	"\x04grid\x18\x1b \x01(\tR\x04grid\x12\x12\n" +
-	"\x04text\x18\x1c \x01(\tR\x04text\"\xeb\a\n" +
+	"\x04text\x18\x1c \x01(\tR\x04text\x12\x18\n" +
+	"\achanged\x18\x1d \x01(\tR\achanged\"\x9a\b\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x17\n" +
 	"\x04loss\x18\x02 \x01(\x01H\x00R\x04loss\x88\x01\x01\x12\x1e\n" +
@@ -10195,7 +10246,9 @@ const file_wire_proto_rawDesc = "" +
 	"valMetrics\x12\x1e\n" +
 	"\bpeak_pct\x18\x11 \x01(\x01H\bR\apeakPct\x88\x01\x01\x12(\n" +
 	"\x05trace\x18\x12 \x01(\v2\x12.troupe.wire.TraceR\x05trace\x12=\n" +
-	"\afigures\x18\x13 \x03(\v2#.troupe.wire.StepEvent.FiguresEntryR\afigures\x1a:\n" +
+	"\afigures\x18\x13 \x03(\v2#.troupe.wire.StepEvent.FiguresEntryR\afigures\x12\x14\n" +
+	"\x05epoch\x18\x14 \x01(\x01R\x05epoch\x12\x17\n" +
+	"\atime_ms\x18\x15 \x01(\x03R\x06timeMs\x1a:\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a=\n" +
@@ -10222,12 +10275,13 @@ const file_wire_proto_rawDesc = "" +
 	"\tRankClock\x12\x18\n" +
 	"\aprocess\x18\x01 \x01(\tR\aprocess\x12\x19\n" +
 	"\bahead_ns\x18\x02 \x01(\x03R\aaheadNs\x12\x1b\n" +
-	"\twithin_ns\x18\x03 \x01(\x03R\bwithinNs\"d\n" +
+	"\twithin_ns\x18\x03 \x01(\x03R\bwithinNs\"~\n" +
 	"\x0fCheckpointEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x10\n" +
 	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x12\n" +
 	"\x04best\x18\x03 \x01(\bR\x04best\x12\x17\n" +
-	"\atook_ns\x18\x04 \x01(\x03R\x06tookNs\"\"\n" +
+	"\atook_ns\x18\x04 \x01(\x03R\x06tookNs\x12\x18\n" +
+	"\aweights\x18\x05 \x01(\bR\aweights\"\"\n" +
 	"\fWarningEvent\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\"R\n" +
 	"\fRestartEvent\x12\x14\n" +
@@ -10237,13 +10291,14 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"StallEvent\x12\x19\n" +
 	"\bquiet_ns\x18\x01 \x01(\x03R\aquietNs\x123\n" +
-	"\x06status\x18\x02 \x01(\v2\x1b.troupe.wire.RunStatusReplyR\x06status\"r\n" +
+	"\x06status\x18\x02 \x01(\v2\x1b.troupe.wire.RunStatusReplyR\x06status\"\x86\x01\n" +
 	"\vChangeEvent\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x0e\n" +
 	"\x02lr\x18\x03 \x01(\x01R\x02lr\x12\x15\n" +
 	"\x06min_lr\x18\x04 \x01(\x01R\x05minLr\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"8\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12\x12\n" +
+	"\x04note\x18\x06 \x01(\tR\x04note\"8\n" +
 	"\n" +
 	"PauseEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x16\n" +

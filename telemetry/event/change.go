@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Change is a request to a run, which takes effect after step Step. The run writes a change of the learning rate, and
@@ -21,6 +22,14 @@ type Change struct {
 	// Now marks a learning rate in the journal whose request named no step: a later request for another rate, before
 	// Step, cancels it.
 	Now bool `json:"now,omitempty"`
+	// Steps, if it is not 0, WarmupSteps, Decay and DecaySteps are the rest of the learning rate's schedule. They are in the
+	// journal of a run whose configuration changed between two starts, and not in requests. DecaySteps is not 0 with "wsd".
+	Steps       int64  `json:"steps,omitempty"`
+	WarmupSteps int64  `json:"warmup_steps,omitempty"`
+	Decay       string `json:"decay,omitempty"`
+	DecaySteps  int64  `json:"decay_steps,omitempty"`
+	// Note describes such a change: the keys of the configuration with their old and new values, and the rate.
+	Note string `json:"note,omitempty"`
 }
 
 // ChangeKind is the kind of a change.
@@ -62,10 +71,26 @@ func (c Change) Check() error {
 		return fmt.Errorf("step %d of a change: use 1 or more, or 0 for the current step", c.Step)
 	case c.Kind == ChangeRate && !(c.LR > 0 && c.MinLR >= 0 && finite(c.LR) && finite(c.MinLR)):
 		return fmt.Errorf("learning rate with peak %g and floor %g: the peak must be above 0, the floor 0 or more, both finite", c.LR, c.MinLR)
-	case c.Kind != ChangeRate && (c.LR != 0 || c.MinLR != 0 || c.Now):
+	case c.Kind != ChangeRate && (c.LR != 0 || c.MinLR != 0 || c.Now || c.scheduled() || c.Note != ""):
 		return fmt.Errorf("a request of kind %s takes no learning rate", c.Kind)
+	case c.scheduled() && (c.Steps <= 0 || c.WarmupSteps < 0 || c.DecaySteps < 0 || !slices.Contains(decays, c.Decay)):
+		return fmt.Errorf("schedule of the learning rate with %d steps, a warm-up of %d, decay %.100q of %d: steps must be above 0, the others 0 or more, and the decay one of %s",
+			c.Steps, c.WarmupSteps, c.Decay, c.DecaySteps, strings.Join(decays, ", "))
+	case len(c.Note) > limitNoteBytes:
+		return fmt.Errorf("the note of a change has %d bytes; the limit is %d", len(c.Note), limitNoteBytes)
 	}
 	return nil
+}
+
+// limitNoteBytes is the size of a note of a change.
+const limitNoteBytes = 4096
+
+// decays are the decays of the learning rate.
+var decays = []string{"cosine", "linear", "constant", "wsd"}
+
+// scheduled reports whether the change has the whole schedule.
+func (c Change) scheduled() bool {
+	return c.Steps != 0 || c.WarmupSteps != 0 || c.Decay != "" || c.DecaySteps != 0
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -28,6 +28,8 @@ type CheckpointEvent struct {
 	Dir  string        `json:"dir"`
 	Best bool          `json:"best"`
 	Took time.Duration `json:"took_ms"`
+	// Weights means that it has no optimizer state (run.best = "weights"), so the run does not resume from it.
+	Weights bool `json:"weights_only,omitempty"`
 }
 
 // WarningEvent reports a problem that the run survives, such as a failed write of a checkpoint, which the run tries

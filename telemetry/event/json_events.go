@@ -94,14 +94,21 @@ type changeJSON struct {
 	LR    number     `json:"lr,omitzero"`
 	MinLR number     `json:"min_lr,omitzero"`
 	Now   bool       `json:"now,omitempty"`
+
+	Steps       int64  `json:"steps,omitempty"`
+	WarmupSteps int64  `json:"warmup_steps,omitempty"`
+	Decay       string `json:"decay,omitempty"`
+	DecaySteps  int64  `json:"decay_steps,omitempty"`
+	Note        string `json:"note,omitempty"`
 }
 
 func changeOf(c Change) changeJSON {
-	return changeJSON{c.Kind, c.Step, number(c.LR), number(c.MinLR), c.Now}
+	return changeJSON{c.Kind, c.Step, number(c.LR), number(c.MinLR), c.Now, c.Steps, c.WarmupSteps, c.Decay, c.DecaySteps, c.Note}
 }
 
 func (c changeJSON) change() Change {
-	return Change{Kind: c.Kind, Step: c.Step, LR: float64(c.LR), MinLR: float64(c.MinLR), Now: c.Now}
+	return Change{Kind: c.Kind, Step: c.Step, LR: float64(c.LR), MinLR: float64(c.MinLR), Now: c.Now, Steps: c.Steps,
+		WarmupSteps: c.WarmupSteps, Decay: c.Decay, DecaySteps: c.DecaySteps, Note: c.Note}
 }
 
 // changesOf returns a list that is [] in JSON if it is empty.

@@ -26,7 +26,7 @@ func at(ms float64) time.Time {
 
 // record returns a record with every figure.
 func record() telemetry.Record {
-	r := telemetry.Record{Step: 3, Tokens: 4096, Skipped: true, Update: "kept", Metrics: map[string]float64{"accuracy": 0.5},
+	r := telemetry.Record{Step: 3, Tokens: 4096, Epoch: 1.25, TimeMS: 1767323045000, Skipped: true, Update: "kept", Metrics: map[string]float64{"accuracy": 0.5},
 		ValMetrics: map[string]float64{"accuracy": 0.25}}
 	for i := range telemetry.Figures {
 		v := float64(i + 1)
@@ -38,7 +38,7 @@ func record() telemetry.Record {
 // whole returns an event of each kind in which every field has a value.
 func whole() []event.Event {
 	info := event.Info{Name: "tiny", Out: "runs/tiny", ID: "0190a0b0", Family: "gpt2", Parameters: 1000, Frozen: 10, Vocab: 256,
-		TrainTokens: 9000, ValTokens: 900, EvalWindows: 20, EpochWindows: 140, EpochSteps: 8.75, Epochs: 1.5, Steps: 100, ResumedAt: 50,
+		TrainTokens: 9000, ValTokens: 900, EvalWindows: 20, EpochWindows: 140, EpochSteps: 8.75, Epochs: 1.5, Steps: 100, ResumedAt: 50, Changed: "run.keep 3 → 1",
 		Schedule: "1f1b", Stages: 2, Ranks: 4, Grid: "2 × 2", Chunks: 2, Microbatches: 4, Layout: "Et*2|t*2,L", BubblePct: 20,
 		PeakInFlight: []int{2, 1}, Device: "cpu", Threads: 2, Samples: true, Classes: "2 classes", Text: "eos 0", Auto: "no GPU",
 		Kernels: "cpu-avx2"}
@@ -57,7 +57,10 @@ func whole() []event.Event {
 			Heard: at(-0.001)},
 	}, Requests: []event.Change{{Kind: event.ChangePause, Step: 9}}, Cut: []event.CutLink{{From: "w0", To: "w1",
 		For: 3100 * time.Millisecond}}}
-	rate := event.Change{Kind: event.ChangeRate, Step: 8, LR: 1e-3, MinLR: 1e-5, Now: true}
+	rate := event.Change{Kind: event.ChangeRate, Step: 8, LR: 1e-3, MinLR: 1e-5, Now: true, Steps: 100, WarmupSteps: 5, Decay: "wsd",
+		DecaySteps: 20, Note: "optimizer.lr 0.01 → 0.001"}
+	old := rate
+	old.Step, old.LR, old.MinLR = 5, 1e-2, 1e-4
 	result := event.Result{Step: 90, Steps: 100, Stopped: true, Early: true, FirstValLoss: 5.5, LastValLoss: 2.5, BestValLoss: 2.25,
 		BestStep: 75,
 		Dir:      "runs/tiny/checkpoints/step-00000090", Updates: event.Updates{Kept: 80, RolledBack: 6, Waited: 4}}
@@ -68,10 +71,10 @@ func whole() []event.Event {
 				{Action: action(scheduler.B, 3), Start: at(2), End: at(3.5)}},
 				{{Action: action(scheduler.W, 1), Start: at(0.5), End: at(4)}}},
 			Clocks: []event.Clock{{Process: "w1", Ahead: -1500 * time.Microsecond, Within: 20 * time.Microsecond}}},
-		event.CheckpointEvent{Step: 50, Dir: "runs/tiny/checkpoints/step-00000050", Best: true, Took: 216814577},
+		event.CheckpointEvent{Step: 50, Dir: "runs/tiny/checkpoints/step-00000050", Best: true, Took: 216814577, Weights: true},
 		event.WarningEvent{Text: "the disk is full: \"runs\"\n"},
 		event.PauseEvent{Step: 9, Paused: true},
-		event.ChangeEvent{Change: rate, Cancelled: []event.Change{{Kind: event.ChangeRate, Step: 5, LR: 1e-2, MinLR: 1e-4, Now: true}},
+		event.ChangeEvent{Change: rate, Cancelled: []event.Change{old},
 			Err: event.ErrStep},
 		event.StallEvent{Quiet: 61 * time.Second, Status: status},
 		event.RestartEvent{Err: errors.New("worker w1 failed"), Restart: 1, Most: 10},

@@ -17,6 +17,9 @@ type Info struct {
 	Epochs       float64 `json:"epochs"`        // epochs of all steps
 	Steps        int     `json:"steps"`
 	ResumedAt    int     `json:"resumed_at"` // step of the checkpoint that the run resumed from; 0: a fresh start
+	// Changed lists the keys whose values differ from those of the run's last start, except paths and a changed learning
+	// rate, which is a ChangeEvent: "run.keep 3 → 1, pipeline.stages 1 → 2".
+	Changed      string  `json:"changed,omitempty"`
 	Schedule     string  `json:"schedule"`
 	Stages       int     `json:"stages"`         // pipeline stages
 	Ranks        int     `json:"ranks"`          // ranks of the grid: equal to Stages unless parallel.tensor, context or data is above 1

@@ -17,7 +17,10 @@ func MarkOf(e Event, ended int) (telemetry.Mark, bool) {
 	switch e := e.(type) {
 	case CheckpointEvent:
 		m.Step, m.Kind, m.Text = int(e.Step), telemetry.MarkCheckpoint, fmt.Sprintf("checkpoint %s written in %s", e.Dir, words.Duration(e.Took))
-		if e.Best {
+		switch {
+		case e.Weights:
+			m.Text = fmt.Sprintf("best weights so far written to %s in %s", e.Dir, words.Duration(e.Took))
+		case e.Best:
 			m.Text += ", the best so far"
 		}
 	case PauseEvent:
@@ -52,6 +55,9 @@ func sayChange(e ChangeEvent) (kind, text string) {
 	}
 	switch e.Kind {
 	case ChangeRate:
+		if e.Note != "" {
+			return telemetry.MarkRate, e.Note
+		}
 		return telemetry.MarkRate, fmt.Sprintf("learning rate from step %d: peak %.6g, floor %.6g", e.Step+1, e.LR, e.MinLR)
 	case ChangeStop:
 		return telemetry.MarkStop, "requested: " + e.String()
@@ -89,6 +95,9 @@ func sayEnd(e EndEvent) string {
 		return fmt.Sprintf(stoppedAt+"%d/%d", r.Step, r.Steps)
 	case r.Early:
 		return fmt.Sprintf("stopped early at step %d/%d: no better validation loss since step %d (run.patience)", r.Step, r.Steps, r.BestStep)
+	}
+	if r.Step > r.Steps {
+		return fmt.Sprintf("done: the run has reached step %d; run.steps = %d is less", r.Step, r.Steps)
 	}
 	return fmt.Sprintf("done: step %d/%d", r.Step, r.Steps)
 }

@@ -25,6 +25,7 @@ const (
 	keySkipped    = attribute.Key("engine.skipped")
 	keyFolder     = attribute.Key("engine.checkpoint.folder")
 	keyBest       = attribute.Key("engine.checkpoint.best")
+	keyWeights    = attribute.Key("engine.checkpoint.weights")
 	keyRestart    = attribute.Key("engine.restart")
 	keyMost       = attribute.Key("engine.restarts_max")
 	keyWaits      = attribute.Key("engine.waits")

@@ -88,8 +88,11 @@ func (r *Recorder) Observe(e troupe.Event) {
 	case troupe.StepEvent:
 		r.observeStep(e, now)
 	case troupe.CheckpointEvent:
-		end(r.begin("checkpoint", now.Add(-e.Took), keyStep.Int64(e.Step), keyFolder.String(e.Dir), keyBest.Bool(e.Best)), now)
-		r.meters.checkpoint(e)
+		end(r.begin("checkpoint", now.Add(-e.Took), keyStep.Int64(e.Step), keyFolder.String(e.Dir), keyBest.Bool(e.Best),
+			keyWeights.Bool(e.Weights)), now)
+		if !e.Weights { // the run does not resume from it
+			r.meters.checkpoint(e)
+		}
 	case troupe.RestartEvent:
 		r.endRestart(now)
 		r.restart = r.begin("restart", now, keyRestart.Int(e.Restart), keyMost.Int(e.Most))

@@ -54,6 +54,9 @@ func (r *Run) Observe(e troupe.Event) {
 	case troupe.StepEvent:
 		r.step(e)
 	case troupe.CheckpointEvent:
+		if e.Weights { // the run does not resume from it
+			break
+		}
 		r.checkpoints++
 		r.saved, r.savedAt = e.Step, r.c.now()
 		r.c.saves.WithLabelValues(r.name).Observe(e.Took.Seconds())

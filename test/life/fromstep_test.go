@@ -31,8 +31,8 @@ func from(t *testing.T, out string, step int, sets ...string) (troupe.Result, []
 // aside, byte for byte, and the way back is recorded; the same command given again, as a
 // supervisor gives it, goes on.
 func TestFromStep(t *testing.T) {
-	want := testrun.Trained(t, "run.checkpoint_every=2", "optimizer.decay=constant")
-	sets := []string{"run.checkpoint_every=2", "optimizer.decay=constant"}
+	want := testrun.Trained(t, "run.checkpoint_every=2", "optimizer.decay=constant", "run.best=full")
+	sets := []string{"run.checkpoint_every=2", "optimizer.decay=constant", "run.best=full"}
 	out := testrun.CopyTree(t, want)
 	metrics, newest := testrun.Read(t, filepath.Join(out, "metrics.jsonl")), testrun.Tree(t, testrun.StepDir(out, 6))
 
@@ -184,7 +184,7 @@ func TestFromStepCrash(t *testing.T) {
 // TestFullDiskAtStart: whatever operation of a start fails, a *SetupError says that
 // nothing was changed, and nothing was; else the command can be given again.
 func TestFullDiskAtStart(t *testing.T) {
-	sets := []string{"run.checkpoint_every=2", "optimizer.decay=constant"}
+	sets := []string{"run.checkpoint_every=2", "optimizer.decay=constant", "run.best=full"}
 	want := testrun.Trained(t, sets...)
 	before := testrun.Tree(t, want)
 	changed := 0

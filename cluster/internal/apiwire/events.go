@@ -32,7 +32,7 @@ func PackInfo(i troupe.Info) *wire.RunInfo {
 		Schedule:  i.Schedule, Stages: Small(i.Stages), Chunks: Small(i.Chunks), Microbatches: Small(i.Microbatches), Layout: i.Layout,
 		BubblePct: i.BubblePct,
 		Device:    i.Device, Threads: Small(i.Threads), Kernels: i.Kernels, Samples: i.Samples, Frozen: i.Frozen, Ranks: Small(i.Ranks),
-		Grid: i.Grid, Text: words.Cut(i.Text, LimitErrorBytes)}
+		Grid: i.Grid, Text: words.Cut(i.Text, LimitErrorBytes), Changed: words.Cut(i.Changed, LimitErrorBytes)}
 	for _, n := range i.PeakInFlight {
 		w.PeakInFlight = append(w.PeakInFlight, Small(n))
 	}
@@ -48,7 +48,7 @@ func UnpackInfo(w *wire.RunInfo) troupe.Info {
 		Schedule: w.GetSchedule(), Stages: int(w.GetStages()), Chunks: int(w.GetChunks()), Microbatches: int(w.GetMicrobatches()),
 		Layout: w.GetLayout(), BubblePct: w.GetBubblePct(),
 		Device: w.GetDevice(), Threads: int(w.GetThreads()), Kernels: w.GetKernels(), Samples: w.GetSamples(), Frozen: w.GetFrozen(),
-		Ranks: int(w.GetRanks()), Grid: w.GetGrid(), Text: w.GetText()}
+		Ranks: int(w.GetRanks()), Grid: w.GetGrid(), Text: w.GetText(), Changed: w.GetChanged()}
 	for _, n := range w.GetPeakInFlight() {
 		i.PeakInFlight = append(i.PeakInFlight, int(n))
 	}
@@ -65,7 +65,7 @@ func PackEvent(e troupe.Event) *wire.RunEvent {
 		return &wire.RunEvent{Kind: &wire.RunEvent_Step{Step: PackStep(e)}}
 	case troupe.CheckpointEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Checkpoint{Checkpoint: &wire.CheckpointEvent{Step: e.Step, Dir: e.Dir, Best: e.Best,
-			TookNs: int64(e.Took)}}}
+			TookNs: int64(e.Took), Weights: e.Weights}}}
 	case troupe.WarningEvent:
 		return Warning(e.Text)
 	case troupe.RestartEvent:
@@ -93,7 +93,7 @@ func Warning(text string) *wire.RunEvent {
 // PackStep encodes a step's event, without its trace.
 func PackStep(e troupe.StepEvent) *wire.StepEvent {
 	w := &wire.StepEvent{Step: int64(e.Step), Tokens: e.Tokens, Skipped: e.Skipped, Update: e.Update, IdealBubblePct: e.IdealBubblePct,
-		Metrics: e.Metrics, ValMetrics: e.ValMetrics}
+		Metrics: e.Metrics, ValMetrics: e.ValMetrics, Epoch: e.Epoch, TimeMs: e.TimeMS}
 	for i := range telemetry.Figures {
 		f := &telemetry.Figures[i]
 		v, field := f.Get(&e.Record), fieldOf(w, f)
@@ -115,7 +115,7 @@ func PackStep(e troupe.StepEvent) *wire.StepEvent {
 // unpackStep decodes a step's event, without its trace.
 func unpackStep(w *wire.StepEvent) troupe.StepEvent {
 	e := troupe.StepEvent{Record: telemetry.Record{Step: int(w.GetStep()), Tokens: w.GetTokens(), Skipped: w.GetSkipped(),
-		Update: w.GetUpdate(), Metrics: w.GetMetrics(), ValMetrics: w.GetValMetrics()},
+		Update: w.GetUpdate(), Metrics: w.GetMetrics(), ValMetrics: w.GetValMetrics(), Epoch: w.GetEpoch(), TimeMS: w.GetTimeMs()},
 		IdealBubblePct: w.GetIdealBubblePct()}
 	for i := range telemetry.Figures {
 		f := &telemetry.Figures[i]
@@ -149,7 +149,8 @@ func UnpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 		return e, err
 	case *wire.RunEvent_Checkpoint:
 		c := k.Checkpoint
-		return troupe.CheckpointEvent{Step: c.GetStep(), Dir: c.GetDir(), Best: c.GetBest(), Took: time.Duration(c.GetTookNs())}, nil
+		return troupe.CheckpointEvent{Step: c.GetStep(), Dir: c.GetDir(), Best: c.GetBest(), Weights: c.GetWeights(),
+			Took: time.Duration(c.GetTookNs())}, nil
 	case *wire.RunEvent_Warning:
 		return troupe.WarningEvent{Text: k.Warning.GetText()}, nil
 	case *wire.RunEvent_Restart:

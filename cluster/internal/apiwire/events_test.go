@@ -53,11 +53,12 @@ func TestEventsArrive(t *testing.T) {
 		step,
 		troupe.StepEvent{},
 		troupe.CheckpointEvent{Step: 4, Dir: "a/b", Best: true, Took: time.Second},
+		troupe.CheckpointEvent{Step: 4, Dir: "a/b", Best: true, Weights: true, Took: time.Second},
 		troupe.WarningEvent{Text: "mind"},
 		troupe.RestartEvent{Err: errors.New("lost"), Restart: 2, Most: 10},
 		troupe.StallEvent{Quiet: time.Minute, Status: status},
 		troupe.PauseEvent{Step: 7, Paused: true},
-		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeRate, Step: 8, LR: 0.5, MinLR: 0.25}},
+		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeRate, Step: 8, LR: 0.5, MinLR: 0.25, Note: "optimizer.lr 1.0 → 0.5"}},
 		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeStop, Step: 2}, Err: errors.New("the step is over")},
 	} {
 		got, err := UnpackEvent(over(t, PackEvent(e), new(wire.RunEvent)))
@@ -68,7 +69,7 @@ func TestEventsArrive(t *testing.T) {
 	info := troupe.Info{Name: "n", Out: "o", Family: "gpt2", Parameters: 1, Frozen: 25, Vocab: 2, TrainTokens: 3, ValTokens: 4, EvalWindows: 5,
 		EpochWindows: 6, EpochSteps: 7, Epochs: 8, Steps: 9, ResumedAt: 10, Schedule: "1f1b", Stages: 11, Chunks: 12,
 		Microbatches: 13, Layout: "E|L", BubblePct: 14, PeakInFlight: []int{15, 16}, Device: "cpu", Threads: 17, Kernels: "avx2", Samples: true,
-		Ranks: 44, Grid: "tp 2"}
+		Ranks: 44, Grid: "tp 2", Changed: "run.keep 3 → 1"}
 	if got := UnpackInfo(over(t, PackInfo(info), new(wire.RunInfo))); !reflect.DeepEqual(got, info) {
 		t.Errorf("got %+v, want %+v", got, info)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/clock"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
@@ -53,9 +54,9 @@ func UnpackStatus(w *wire.RunStatusReply) (event.Status, error) {
 }
 
 func packChange(c troupe.Change) *wire.ChangeEvent {
-	return &wire.ChangeEvent{Kind: string(c.Kind), Step: c.Step, Lr: c.LR, MinLr: c.MinLR}
+	return &wire.ChangeEvent{Kind: string(c.Kind), Step: c.Step, Lr: c.LR, MinLr: c.MinLR, Note: words.Cut(c.Note, LimitErrorBytes)}
 }
 
 func unpackChange(w *wire.ChangeEvent) troupe.Change {
-	return troupe.Change{Kind: troupe.ChangeKind(w.GetKind()), Step: w.GetStep(), LR: w.GetLr(), MinLR: w.GetMinLr()}
+	return troupe.Change{Kind: troupe.ChangeKind(w.GetKind()), Step: w.GetStep(), LR: w.GetLr(), MinLR: w.GetMinLr(), Note: w.GetNote()}
 }

@@ -67,6 +67,8 @@ type Attempt struct {
 	byAuto  bool   // device.kind = "auto" chose a GPU
 	noGPU   string // why "auto" must not use a GPU; "": it may
 
+	was     *config.Config // of the run's last start; nil: there was none
+	rate    *reschedule    // a change of the learning rate by the configuration; nil: there is none
 	output  *rundir.Dir
 	back    *rundir.Resumed        // nil: a new run
 	ckpt    *checkpoint.Checkpoint // that the weights come from; nil: none

@@ -8,10 +8,12 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/corpus"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// Check checks whether this machine can run a configuration, without reading the data.
+// Check checks whether this machine can run a configuration, and whether its folder has a run that it can resume, without
+// reading the data.
 func Check(cfg *config.Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -28,7 +30,7 @@ func Check(cfg *config.Config) error {
 	return errors.Join(err, check(cfg, func(p *plan.Plan) error {
 		p.SetKernels(path)
 		_, err := p.CheckMemory(gpus)
-		return err
+		return errors.Join(err, rundir.Check(p.Config()))
 	}))
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
@@ -26,6 +27,10 @@ func (a *Attempt) describe() error {
 	if err != nil {
 		return err
 	}
+	if err := save.BestIn(a.cfg.Device.DType, model, a.kept); err != nil {
+		return err
+	}
+	save.BestStep = a.start.BestStep
 	if err := a.placeStages(evalMicrobatches); err != nil {
 		return err
 	}
@@ -37,6 +42,8 @@ func (a *Attempt) describe() error {
 	a.Info = a.info()
 	a.memory = a.rankMemory()
 	a.env.Begun(a)
+	a.tellRate()
+	a.warnDisk()
 	a.setTraining()
 	a.setWriters(save, begun)
 	return nil
@@ -79,7 +86,10 @@ func (a *Attempt) beginFolder() (rundir.Beginning, error) {
 	if a.metrics, a.stats = begun.Metrics, begun.Stats; err != nil {
 		return begun, err
 	}
-	a.env.Unmarked(a.env.Marks.Begin(begun.Marks, a.start.Step, a.resumes()))
+	if err := a.journalRate(); err != nil {
+		return begun, err
+	}
+	a.env.Unmarked(a.env.Marks.Begin(begun.Marks, a.start.Step, a.resumes(), a.moved()))
 	for _, w := range a.tokens.Write() {
 		a.env.Warn("%s", w)
 	}
@@ -108,6 +118,9 @@ func (a *Attempt) info() event.Info {
 			info.Grid += "; " + zero
 		}
 	}
+	if a.resumes() {
+		info.Changed = a.moved()
+	}
 	if a.readsText() {
 		info.Text = a.Text.Describe()
 	}
@@ -129,6 +142,7 @@ func (a *Attempt) setTraining() {
 	s.Patience, s.MaxSkipped = int64(run.Patience), int64(run.MaxSkippedSteps)
 	s.EvalEvery, s.CheckpointEvery, s.TraceEvery = int64(run.EvalEvery), int64(run.CheckpointEvery), runlog.TraceEvery(a.cfg, a.o.Trace)
 	s.Data, s.MicrobatchSize, s.Context, s.Sequences = a.feed.Source, a.cfg.Batch.Microbatch, a.feed.Context, a.cfg.Batch.Sequences
+	s.EpochWindows = a.feed.Epoch
 	s.Rate, s.ClipNorm = rateOf(a.cfg), a.cfg.Optimizer.ClipNorm
 	s.StallAfter = time.Duration(run.StallAfterS * float64(time.Second))
 	s.PeakTokensPerS = a.peakTokens()
@@ -149,6 +163,12 @@ func (a *Attempt) setWriters(save *rundir.Saver, begun rundir.Beginning) {
 	s.MayPass = checkpoint.MayPass
 	save.SyncMetrics, save.Saved = a.metrics.Sync, a.env.Saved
 	s.WriteShared, s.WriteCheckpoint = save.WriteShared, save.Write
+	switch a.cfg.Run.Best {
+	case config.BestWeights:
+		s.WriteBest = save.WriteBest
+	case config.BestNone:
+		s.NoBest = true
+	}
 	s.WriteRecord, s.WriteTrace, s.OnEvent = a.metrics.Write, runlog.TraceWriter(a.plan, a.output.FS, a.Info.Threads), a.env.Event
 }
 

@@ -79,19 +79,45 @@ func (a *Attempt) loadShape() (err error) {
 		}
 	}
 	if a.output.Config != nil {
-		if a.cfg, err = rundir.Conflicts(a.cfg, filepath.Join(a.cfg.Run.Out, rundir.ConfigFile), a.output.Config); err != nil {
+		name := filepath.Join(a.cfg.Run.Out, rundir.ConfigFile)
+		if err := a.adopt(name, a.output.Config); err != nil {
+			return err
+		}
+		if err := rundir.Conflicts(a.cfg, name, a.output.Config); err != nil {
 			return err
 		}
 	}
-	if !a.resumes() {
-		return nil
+	if a.resumes() {
+		return a.compare()
 	}
+	return nil
+}
+
+// adopt takes the stored configuration of the run's last start, and keeps some of its values.
+func (a *Attempt) adopt(name string, text []byte) (err error) {
+	var kept []string
+	if a.cfg, a.was, kept, err = rundir.Adopt(a.cfg, name, text); err != nil {
+		return err
+	}
+	for _, text := range kept {
+		a.env.Warn("%s", text)
+	}
+	return nil
+}
+
+// compare compares the configuration with that of the checkpoint that the run resumes from.
+func (a *Attempt) compare() error {
 	text, err := a.ckpt.File(rundir.ConfigFile)
 	if err != nil {
 		return err
 	}
 	name := filepath.Join(a.ckpt.Dir(), rundir.ConfigFile)
-	if a.cfg, err = rundir.Conflicts(a.cfg, name, text); err != nil {
+	if a.was == nil { // the folder has lost its own
+		if err := a.adopt(name, text); err != nil {
+			return err
+		}
+	}
+	if err := rundir.Conflicts(a.cfg, name, text); err != nil {
 		return err
 	}
 	stored, err := config.ParseStored(name, text)
@@ -101,9 +127,10 @@ func (a *Attempt) loadShape() (err error) {
 	if how := config.Regrouped(stored, a.cfg); how != "" {
 		a.env.Warn("the run %s: losses may differ in the last digits, in float32 by a relative 1e-5", how)
 	}
-	if how := rateChange(stored, a.cfg, a.output.Changes(), a.back.State.Step); how != "" {
-		a.env.Warn("%s", how)
+	if a.output.ByName() { // the journal loses later changes
+		a.was = stored
 	}
+	a.rate = rescheduled(a.was, a.cfg, a.output.Changes(), a.back.State.Step)
 	return nil
 }
 

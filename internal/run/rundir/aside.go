@@ -122,6 +122,9 @@ func (d *Dir) decisions(step int) ([]trainstate.Decision, error) {
 	return state.Decisions, err
 }
 
+// ByName reports whether the user named the step that the run resumes from.
+func (d *Dir) ByName() bool { return d.byName }
+
 // Decision returns the user's decision to go back to a step; nil: there was none. It is recorded even if
 // there was no newer checkpoint, or if an interrupted start has renamed them already:
 // the same command, given again, then finds that it was carried out.

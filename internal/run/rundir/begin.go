@@ -44,6 +44,9 @@ func (d *Dir) Begin(configTOML []byte, start trainstate.State, resumes bool) (b 
 		}
 	}
 	b.Warnings, err = d.setAside(start.Step)
+	if err == nil {
+		err = d.setBestAside(start.Step, &b)
+	}
 	defer func() {
 		if err != nil && len(b.Warnings) > 0 { // the caller sends no events after an error
 			err = fmt.Errorf("%w\n%s", err, strings.Join(b.Warnings, "\n"))
@@ -104,11 +107,27 @@ func metricsCut(start trainstate.State) int {
 	return int(start.Step)
 }
 
+// setBestAside renames the best weights of steps after the one that the user goes back to.
+func (d *Dir) setBestAside(from int64, b *Beginning) error {
+	if !d.byName {
+		return nil
+	}
+	paths, err := d.Store.SetBestAside(int(from))
+	for _, path := range paths {
+		b.Warnings = append(b.Warnings, "the best weights of a later step were renamed to "+path)
+	}
+	return err
+}
+
 // point sets `best` for the checkpoint that the run resumes from: a crash may have prevented that, or it may
 // point to a renamed checkpoint.
 func (d *Dir) point(state trainstate.State) error {
-	if state.BestStep > 0 {
-		if err := d.Store.SetBest(int(state.BestStep)); !errors.Is(err, checkpoint.ErrNone) {
+	if state.BestStep > 0 && !d.noBest {
+		err := d.Store.PointBest(int(state.BestStep))
+		if err == nil {
+			err = d.Store.PruneBest(int(state.BestStep)) // the run computes later ones again
+		}
+		if !errors.Is(err, checkpoint.ErrNone) {
 			return err
 		}
 		// It was removed after a better one, which is gone, too.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/internal/base/strictjson"
@@ -73,6 +74,23 @@ func (d *Dir) WriteChange(c event.Change) error {
 		return fmt.Errorf("%s has %d changes, the limit", d.FS.Path(ChangesFile), limitChanges)
 	}
 	all := append(d.changes[:len(d.changes):len(d.changes)], c)
+	if err := d.replaceChanges(all); err != nil {
+		return err
+	}
+	d.changes = all
+	return nil
+}
+
+// WriteSchedule journals a change of the learning rate over time by the configuration. base, if it is not nil, is the
+// schedule of the first steps, which comes before all other changes.
+func (d *Dir) WriteSchedule(base *event.Change, c event.Change) error {
+	all := slices.Clone(d.changes)
+	if base != nil {
+		all = slices.Insert(all, 0, *base)
+	}
+	if all = append(all, c); len(all) > limitChanges {
+		return fmt.Errorf("%s has %d changes, the limit", d.FS.Path(ChangesFile), limitChanges)
+	}
 	if err := d.replaceChanges(all); err != nil {
 		return err
 	}

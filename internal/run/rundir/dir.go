@@ -27,6 +27,7 @@ type Dir struct {
 	lock   *checkpoint.Lock
 	aside  []aside // to be renamed when the run starts
 	byName bool    // the user named the step that it resumes from
+	noBest bool    // no checkpoint is the best: run.best = "none"
 
 	changes []event.Change // in the journal
 }
@@ -36,7 +37,7 @@ var View = func(f checkpoint.FS) checkpoint.FS { return f }
 
 // Open locks a run's folder and checks that this run may write to it.
 func Open(cfg *config.Config, fresh bool) (*Dir, error) {
-	d := &Dir{path: cfg.Run.Out}
+	d := &Dir{path: cfg.Run.Out, noBest: cfg.Run.Best == config.BestNone}
 	if err := d.admissible(cfg, fresh); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,11 @@ type Saver struct {
 	SyncMetrics func() error
 	// Saved receives each checkpoint as soon as it is written; nil: not called.
 	Saved func(state trainstate.State, dir string)
+	// BestStep is the step of the best validation that the newest checkpoint knows: a run that resumes
+	// from there needs its weights. Write keeps it up to date.
+	BestStep int64
+	best     map[string][]byte // the static files of the best weights; nil: those of a checkpoint
+	narrow   bool              // the best weights are stored in bfloat16
 }
 
 // NewSaver makes one of what stays the same from checkpoint to checkpoint. A file of kept's is
@@ -81,12 +86,9 @@ func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved [
 		}
 		return saved[i].Part < saved[j].Part
 	})
-	c := checkpoint.Content{Step: int(state.Step), Files: make(map[string][]byte)}
+	c := checkpoint.Content{Step: int(state.Step)}
 	for _, v := range saved {
-		t := safetensors.F32(v.Name, v.Shape, v.Data)
-		if v.DType == tensorops.BFloat16 {
-			t = safetensors.Tensor{Name: v.Name, DType: "BF16", Shape: v.Shape, Data: v.Narrow}
-		}
+		t := tensorOf(v)
 		if others.Holds(v.Name) {
 			t.Data, t.Stream, t.Absent = nil, nil, true
 		}
@@ -105,16 +107,10 @@ func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved [
 			return others.Write(own)
 		}}
 	}
-	for name, b := range s.static {
-		c.Files[name] = b
-	}
-	// JSON has no NaN: a loss that is not a number is left out.
-	state.FirstValLoss, state.BestValLoss = finite(state.FirstValLoss), finite(state.BestValLoss)
-	trainer, err := json.MarshalIndent(state, "", "  ")
-	if err != nil {
+	var err error
+	if c.Files, err = files(s.static, state); err != nil {
 		return "", err
 	}
-	c.Files[TrainerFile] = append(trainer, '\n')
 	if err := s.SyncMetrics(); err != nil {
 		return "", err
 	}
@@ -132,6 +128,10 @@ func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved [
 	if err == nil && state.SkippedInARow == 0 { // else an older checkpoint may be the last one with useful weights
 		_, err = s.store.Prune(s.keep)
 	}
+	s.BestStep = state.BestStep
+	if err == nil {
+		err = s.store.PruneBest(int(s.BestStep))
+	}
 	if err != nil {
 		return "", fmt.Errorf("after writing %s: %w", dir, err)
 	}
@@ -139,4 +139,25 @@ func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved [
 		s.Saved(state, dir)
 	}
 	return dir, nil
+}
+
+// tensorOf returns a tensor of a checkpoint.
+func tensorOf(v stages.Saved) safetensors.Tensor {
+	if v.DType == tensorops.BFloat16 {
+		return safetensors.Tensor{Name: v.Name, DType: "BF16", Shape: v.Shape, Data: v.Narrow}
+	}
+	return safetensors.F32(v.Name, v.Shape, v.Data)
+}
+
+// files returns the files beside the tensors.
+func files(static map[string][]byte, state trainstate.State) (map[string][]byte, error) {
+	all := maps.Clone(static)
+	// JSON has no NaN: a loss that is not a number is left out.
+	state.FirstValLoss, state.BestValLoss = finite(state.FirstValLoss), finite(state.BestValLoss)
+	trainer, err := json.MarshalIndent(state, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	all[TrainerFile] = append(trainer, '\n')
+	return all, nil
 }

@@ -176,3 +176,61 @@ func TestSaveUnknown(t *testing.T) {
 type strange struct{ tokenizer.Bytes }
 
 func (strange) Name() string { return "strange" }
+
+// TestBestWeights: a run that resumes from a checkpoint has the weights that the checkpoint knows as the best, whatever was
+// better since; later ones are computed again, or are kept aside where the user goes back.
+func TestBestWeights(t *testing.T) {
+	out := trained(t)
+	l, err := begin(newConfig(t, out), 0)
+	must(t, err)
+	s, err := rundir.NewSaver(l.dir.Store, 0, l.cfg.TOML(), model, tokenizer.Bytes{}, rundir.Kept{})
+	must(t, err)
+	must(t, s.BestIn("bfloat16", model, rundir.Kept{}))
+	s.SyncMetrics, s.BestStep = func() error { return nil }, l.state.BestStep
+	weights := []stages.Saved{{Name: "w", Shape: []int{1, 3}, Data: []float32{1, 2, 3}}, {Name: "norm", Index: 1, Shape: []int{1}, Data: []float32{1}}}
+	best := func() (names []string) {
+		for _, name := range list(t, out, "checkpoints") {
+			if strings.HasPrefix(name, "best-") {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	dir, err := s.WriteBest(context.Background(), trainstate.State{Step: 5}, slices.Clone(weights))
+	must(t, err)
+	ckpt, err := checkpoint.Open(dir)
+	must(t, err)
+	for name, want := range map[string]string{"w": "BF16", "norm": "F32"} {
+		if info, _ := ckpt.Model().Info(name); info.DType != want {
+			t.Errorf("%s is %s, want %s", name, info.DType, want)
+		}
+	}
+	if text, err := ckpt.File("config.json"); err != nil || !strings.Contains(string(text), "bfloat16") {
+		t.Errorf("the model is %s, %v", text, err)
+	}
+	must(t, ckpt.Close())
+	state := l.state
+	state.BestStep = 5
+	_, err = s.Write(context.Background(), state, saved(6), false)
+	must(t, err)
+	for _, step := range []int64{7, 8} {
+		_, err = s.WriteBest(context.Background(), trainstate.State{Step: step}, slices.Clone(weights))
+		must(t, err)
+	}
+	if got := best(); !slices.Equal(got, []string{"best-00000005", "best-00000008"}) || pointer(t, out, "best") != got[1] {
+		t.Errorf("there are %v, best points to %s", got, pointer(t, out, "best"))
+	}
+	must(t, l.end())
+	goesOn(t, newConfig(t, out), 0, 6)
+	if got := best(); !slices.Equal(got, []string{"best-00000005"}) || pointer(t, out, "best") != got[0] {
+		t.Errorf("after a resume there are %v, best points to %s", got, pointer(t, out, "best"))
+	}
+	l = goesOn(t, newConfig(t, out), 3, 3)
+	if got := best(); !slices.Equal(got, []string{"best-00000005.superseded"}) || pointer(t, out, "best") != "step-00000003" {
+		t.Errorf("back at step 3 there are %v, best points to %s", got, pointer(t, out, "best"))
+	}
+	if w := strings.Join(l.warnings(), "\n"); !strings.Contains(w, "best-00000005.superseded") {
+		t.Errorf("warnings %s", w)
+	}
+	refused(t, newConfig(t, out), 5, checkpoint.ErrNone)
+}

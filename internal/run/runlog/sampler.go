@@ -80,12 +80,13 @@ func NewSampler(o SamplerOptions) (s *Sampler, why string) {
 		s.gen = infer.GeneratorOf(s.model)
 	}
 	warned := false // every validation would repeat it
-	s.what = infer.TextOptions{Prompt: run.SamplePrompt, Tokens: run.SampleTokens, Warn: func(text string) {
-		if !warned {
-			warned = true
-			s.Warn("sample text (run.sample_tokens): %s", text)
-		}
-	}}
+	s.what = infer.TextOptions{Prompt: run.SamplePrompt, Tokens: run.SampleTokens, Temperature: run.SampleTemperature,
+		Seed: run.Seed, Warn: func(text string) {
+			if !warned {
+				warned = true
+				s.Warn("sample text (run.sample_tokens): %s", text)
+			}
+		}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go s.loop() // ends with End
 	return s, ""
