@@ -114,6 +114,18 @@ func (r *Run) Info() Info {
 	return Info{}
 }
 
+// Ping waits up to that long for the run's actors to answer, and says that they did not. A run that has ended, or that waits
+// for workers before its next attempt, has none.
+func (r *Run) Ping(within time.Duration) error {
+	r.mu.Lock()
+	inner := r.inner
+	r.mu.Unlock()
+	if inner == nil {
+		return nil
+	}
+	return inner.Ping(within)
+}
+
 // now is the last attempt that has opened the folder; nil: none has yet.
 func (r *Run) now() *attempt.Attempt {
 	r.mu.Lock()

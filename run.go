@@ -177,6 +177,9 @@ func (r *Run) finish(o Options) {
 	if errors.Is(out.Err, data.ErrVocab) {
 		out.Err = &SetupError{Err: out.Err}
 	}
+	if plan.IsLost(out.Err) && o.Logger != nil { // the actors have logged other failures
+		o.Logger.Error("run failed", "run", r.Info().ID, "step", out.State.Step, "err", out.Err)
+	}
 	r.control.Shut()
 	last := r.attempt.EndTexts(out.Err != nil)
 	r.unmarked(r.marks.End(out, r.cfg.Run.Steps))
@@ -255,6 +258,10 @@ func (r *Run) stopped(err error) *actors.Outcome {
 func (r *Run) restart(o Options, err error) error {
 	if rerr := r.attempt.Close(); rerr != nil {
 		return errors.Join(err, rerr)
+	}
+	if o.Logger != nil {
+		o.Logger.Warn("a worker failed; restarting from the last checkpoint", "run", r.Info().ID,
+			"restart", fmt.Sprintf("%d of %d", r.restarts.done, r.restarts.most), "err", err)
 	}
 	r.send(RestartEvent{Err: err, Restart: r.restarts.done, Most: r.restarts.most})
 	o.Fresh, o.FromStep = false, 0 // the first attempt has done that

@@ -73,9 +73,12 @@ func (r *Run) finish() {
 	close(r.quit)
 	<-r.watched
 	r.close()
-	if outcome.Err != nil {
+	switch {
+	case outcome.lost: // the caller restarts the run, or says that it failed
+		r.log.Info("attempt ended", "step", outcome.State.Step, "err", outcome.Err)
+	case outcome.Err != nil:
 		r.log.Error("run failed", "step", outcome.State.Step, "err", outcome.Err)
-	} else {
+	default:
 		r.log.Info("run ended", "step", outcome.State.Step, "stopped", outcome.Stopped)
 	}
 	r.outcome = outcome
@@ -119,6 +122,24 @@ func (r *Run) Publish(e event.Event) { r.system.Root.Send(r.supervisor, &publish
 // Stalled publishes, without a request, what all actors wait for.
 func (r *Run) Stalled(quiet time.Duration) {
 	r.Publish(event.StallEvent{Quiet: quiet, Status: r.Status()})
+}
+
+// Ping waits until the supervisor, above all actors of the run, answers. A run that has ended answers nothing.
+func (r *Run) Ping(within time.Duration) error {
+	select {
+	case <-r.done:
+		return nil
+	default:
+	}
+	if _, err := r.system.Root.RequestFuture(r.supervisor, ping{}, within).Result(); err != nil {
+		select {
+		case <-r.done: // it ended meanwhile
+			return nil
+		default:
+		}
+		return fmt.Errorf("the run's supervisor does not answer: %w", err)
+	}
+	return nil
 }
 
 // Lost tells the run that the process of some ranks failed or disconnected: the attempt ends with

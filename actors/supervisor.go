@@ -53,6 +53,8 @@ type Outcome struct {
 	Stopped bool  // ended before the last step, by request
 	Early   bool  // ended before the last step, because of Spec.Patience
 	Err     error // the first failure
+
+	lost bool // a process of some ranks failed, so another attempt may follow
 }
 
 // ActorError is an actor's failure, the root cause of a run's end.
@@ -74,6 +76,10 @@ var ErrKilled = errors.New("the run was killed")
 // kill ends the run at once.
 type kill struct{}
 
+// ping asks whether the run's actors answer; the reply is pong.
+type ping struct{}
+type pong struct{}
+
 func (s *supervisor) Receive(ctx actor.Context) {
 	defer s.rescue(ctx)
 	switch m := ctx.Message().(type) {
@@ -86,6 +92,8 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		}
 	case *finished:
 		s.end(ctx, Outcome{Stopped: m.stopped, Early: m.early, Err: m.err})
+	case ping:
+		ctx.Respond(pong{})
 	case kill:
 		if !s.ending {
 			s.end(ctx, Outcome{Err: ErrKilled})
@@ -112,7 +120,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		s.gone(ctx, s.spec.stageName(m.rank))
 	case *lost:
 		if !s.ending { // otherwise the stages are already leaving
-			s.end(ctx, Outcome{Err: m.err})
+			s.end(ctx, Outcome{Err: m.err, lost: true})
 		}
 		for _, rank := range m.ranks {
 			s.gone(ctx, s.spec.stageName(rank))

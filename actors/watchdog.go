@@ -10,25 +10,29 @@ type watchdog struct {
 	tell   func(quiet time.Duration)
 }
 
-// run reports each stall once, until there is progress again. It ends when quit is closed.
+// run reports each stall once, until there is progress again. Time in which this process was frozen does not count. It
+// ends when quit is closed.
 func (w watchdog) run(quit <-chan struct{}) {
 	if w.after <= 0 {
 		return
 	}
-	tick := time.NewTicker(min(watchEvery, w.after/2+1))
+	every := min(watchEvery, w.after/2+1)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	last, since, told := w.moves(), time.Now(), false
+	last, looked, quiet, told := w.moves(), time.Now(), time.Duration(0), false
 	for {
 		select {
 		case <-quit:
 			return
 		case <-tick.C:
 		}
+		since := time.Since(looked)
+		looked = time.Now()
 		if now := w.moves(); now != last || w.paused() {
-			last, since, told = now, time.Now(), false
+			last, quiet, told = now, 0, false
 			continue
 		}
-		if quiet := time.Since(since); quiet >= w.after && !told {
+		if quiet += min(since, 2*every); quiet >= w.after && !told {
 			told = true
 			w.tell(quiet)
 		}

@@ -17,10 +17,12 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
+	figures "github.com/troupe-ml/troupe/telemetry/process"
+	"github.com/troupe-ml/troupe/telemetry/prom"
 )
 
-// tokenTTL is how long the tokens that a coordinator creates by itself are valid. It creates new ones after
-// half of that time.
+// tokenTTL is how long the tokens that a coordinator creates by itself are valid. It replaces a token that is valid for
+// less than half of that time.
 const tokenTTL = 24 * time.Hour
 
 func (a *app) newCluster() *cobra.Command {
@@ -67,8 +69,10 @@ submitter's environment variable; --env allows variables of this process. teleme
 may name the collectors of --otlp. Headers from this process's environment are only sent
 to OTEL_EXPORTER_OTLP_ENDPOINT.
 
-Metrics. With --metrics, Prometheus reads the metrics of all runs at /metrics, each with the
-label run=NAME-ID. The keys telemetry.otlp and telemetry.tensorboard of a run take effect
+Metrics. With --metrics, Prometheus reads the metrics of the coordinator and of all runs at
+/metrics, each run with the label run=NAME-ID. /healthz answers 200 while the coordinator
+works, and /readyz while it can serve requests and write to its folder; otherwise they
+answer 503 and name the part that fails. The keys telemetry.otlp and telemetry.tensorboard of a run take effect
 on this host; telemetry.metrics has no effect.
 
 Stop. Ctrl-C (SIGINT, SIGTERM, SIGHUP) stops the coordinator in order: every run finishes
@@ -125,15 +129,8 @@ func (o *clusterFlags) check() error {
 		return usagef("--advertise is missing: --listen %s means every address of this host; give the HOST:PORT at which other hosts reach it",
 			o.Listen)
 	}
-	if m := o.metrics; m.address == "" && m.insecure {
-		return usagef("--metrics-insecure has no effect without --metrics; remove it")
-	} else if m.address != "" {
-		if _, _, err := net.SplitHostPort(m.address); err != nil {
-			return usagef("--metrics %q: give HOST:PORT, such as 127.0.0.1:9464", m.address)
-		}
-		if !m.insecure && !config.OnLoopback(m.address) {
-			return usagef("--metrics %s: not a loopback address, and metrics are served without TLS to any client that can connect; use 127.0.0.1, or add --metrics-insecure on a network that you trust", m.address)
-		}
+	if err := o.metrics.check(); err != nil {
+		return err
 	}
 	for flag, address := range map[string]string{"advertise": o.Advertise, "data-address": o.DataListen} {
 		if address == "" {
@@ -197,7 +194,7 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	// It keeps running when nobody reads its output: engine logs shows the same.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	o.Logger = a.logger(slog.LevelInfo)
-	export, err := a.openExports(o.metrics.address, o.metrics.insecure)
+	export, err := a.openExports("coordinator", o.metrics.address, o.metrics.insecure)
 	if err != nil {
 		return busy(err, "--metrics")
 	}
@@ -220,6 +217,7 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 		c.Close()
 		return err
 	}
+	export.process(prom.NewProcess(figures.CoordinatorFigures, c.State), c.Checks())
 	a.printf("the coordinator listens on %s and keeps its files in %s\n\n", c.Address(), o.Dir)
 	join := c.Address()
 	if o.Announce != "" {
@@ -234,7 +232,7 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	}
 	a.printf("\n")
 	a.printf("Other hosts need a copy of %s (workers) or %s (operators). Keep both files secret.\n", workerTokenFile, operatorTokenFile)
-	renew := time.NewTicker(tokenTTL / 2)
+	renew := time.NewTicker(tokenTTL / 24)
 	defer renew.Stop()
 	for {
 		select {
@@ -267,15 +265,20 @@ func (a *app) coordinate(ctx context.Context, o clusterFlags) error {
 	return nil
 }
 
-// writeTokens creates the coordinator's own tokens and writes them to its folder.
+// writeTokens creates the coordinator's own tokens and writes them to its folder. It keeps a token there that is valid
+// for long enough, so that copies of it stay valid when the coordinator restarts.
 func writeTokens(c *cluster.Coordinator, dir string) error {
 	for _, of := range []struct {
 		role cluster.Role
 		file string
 	}{{cluster.RoleWorker, workerTokenFile}, {cluster.RoleOperator, operatorTokenFile}} {
+		path := filepath.Join(dir, of.file)
+		if kept, err := cluster.ReadTokenFile(path); err == nil && c.Accepts(kept, of.role, tokenTTL/2) {
+			continue
+		}
 		t, err := c.NewToken(of.role, tokenTTL)
 		if err == nil {
-			err = cluster.WriteTokenFile(filepath.Join(dir, of.file), t)
+			err = cluster.WriteTokenFile(path, t)
 		}
 		if err != nil {
 			return fmt.Errorf("write the %s token: %w", of.role, err)

@@ -14,12 +14,16 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
-// offsetTold is the change of a clock's offset after which it is printed again.
-const offsetTold = 5 * time.Millisecond
+// An offset of a clock that is at least offsetMatters is printed, and again when it has changed by offsetTold. A smaller
+// one does not change the order in which people read the records.
+const (
+	offsetMatters = time.Millisecond
+	offsetTold    = 5 * time.Millisecond
+)
 
 func (a *app) newLogs() *cobra.Command {
 	var o clientFlags
-	var follow, asJSON bool
+	var follow, asJSON, verbose bool
 	var since time.Duration
 	cmd := &cobra.Command{
 		Use:   "logs [RUN]",
@@ -32,7 +36,8 @@ RUN only those of that run. The coordinator keeps the last few thousand records.
 ` + aboutRUN + `
 
 In a cluster, times are those of the coordinator's clock: a worker's times are corrected by the measured
-offset of its clock, which is printed to standard error.
+offset of its clock. An offset of at least 1 ms is printed to standard error, and a smaller
+one with --verbose.
 
 See also: engine status, engine ps.`,
 		Example: `  engine logs runs/first
@@ -48,7 +53,10 @@ See also: engine status, engine ps.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			show := logPrinter{app: a, json: asJSON, told: make(map[string]time.Duration)}
+			show := logPrinter{app: a, json: asJSON, least: offsetMatters, told: make(map[string]time.Duration)}
+			if verbose {
+				show.least = 1
+			}
 			from := time.Time{}
 			if since > 0 {
 				from = a.now().Add(-since)
@@ -79,6 +87,7 @@ See also: engine status, engine ps.`,
 	f.BoolVarP(&follow, "follow", "f", false, "keep printing new records until Ctrl-C")
 	f.DurationVar(&since, "since", 0, "show only the records of the last `time`, such as 10m")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object per line")
+	f.BoolVarP(&verbose, "verbose", "v", false, "print every offset of a clock, however small")
 	return cmd
 }
 
@@ -86,6 +95,7 @@ See also: engine status, engine ps.`,
 type logPrinter struct {
 	app     *app
 	json    bool
+	least   time.Duration            // the smallest offset that is printed
 	told    map[string]time.Duration // by process: the offset that its times were corrected by
 	dropped uint64
 }
@@ -96,7 +106,7 @@ func (p *logPrinter) print(records []cluster.LogRecord, dropped uint64) error {
 		say(p.app.err, "%d records of workers were dropped: the coordinator's buffer was full", dropped)
 	}
 	for _, r := range records {
-		if was, told := p.told[r.Process]; r.Offset != 0 && (!told || (was-r.Offset).Abs() > offsetTold) {
+		if was, told := p.told[r.Process]; r.Offset.Abs() >= p.least && (!told || (was-r.Offset).Abs() > offsetTold) {
 			p.told[r.Process] = r.Offset
 			say(p.app.err, "the clock of %s is %.2f ms ahead of the coordinator's; its times are corrected by that", r.Process, ms(r.Offset))
 		}

@@ -167,7 +167,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	if err != nil {
 		return err
 	}
-	export, err := a.openExports(cfg.Telemetry.Metrics, cfg.Telemetry.MetricsInsecure)
+	export, err := a.openExports("run", cfg.Telemetry.Metrics, cfg.Telemetry.MetricsInsecure)
 	if err != nil {
 		return busy(err, "--metrics or telemetry.metrics")
 	}
@@ -196,6 +196,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 		return err
 	}
 	export.watch(cfg.Run.Name, cfg, r)
+	export.health.Set(runChecks(r)...)
 	shown.attach(r.Info().Name, r)
 	show := a.newReporter(r, cfg.Run.LogEvery, o)
 	res, err := follow(export.noting(r), show, signals)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
@@ -86,7 +88,7 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 	submitting, cancel := context.WithCancel(ctx)
 	defer cancel() // a signal before the run has started cancels it: the coordinator notices
 	id, err := start(a, notBegun, func() (string, error) {
-		if err := waitFor(submitting, c, o.workers); err != nil {
+		if err := waitFor(submitting, c, o.workers, func(text string) { say(a.err, "%s", text) }); err != nil {
 			return "", err
 		}
 		return c.Submit(submitting, cluster.Submission{Config: text, File: path, Sets: o.sets, Fresh: o.fresh, FromStep: o.fromStep,
@@ -109,16 +111,24 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 	return a.followed(ctx, c, o.client.words(), id, true, o, signals)
 }
 
-// waitFor waits until the given number of workers has joined. Without it, a run that is started together
-// with its workers would start on the first of them alone.
-func waitFor(ctx context.Context, c *cluster.Client, workers int) error {
-	for workers > 0 {
+// waitFor waits until the given number of workers has joined, and says who has whenever that changes. Without it, a run
+// that is started together with its workers would start on the first of them alone.
+func waitFor(ctx context.Context, c *cluster.Client, workers int, notice func(string)) error {
+	for last := ""; workers > 0; {
 		members, _, err := c.Members(ctx)
 		if err != nil {
 			return err
 		}
 		if len(members) >= workers {
 			break
+		}
+		far, _, err := c.Unreachable(ctx)
+		if err != nil {
+			return err
+		}
+		if text := missing(members, far, workers); text != last {
+			last = text
+			notice(text)
 		}
 		select {
 		case <-time.After(waitEvery):
@@ -127,6 +137,29 @@ func waitFor(ctx context.Context, c *cluster.Client, workers int) error {
 		}
 	}
 	return nil
+}
+
+// shownWorkers is how many workers a message names.
+const shownWorkers = 8
+
+// missing says which workers have joined, how many are missing, and which try to join in vain.
+func missing(members []cluster.ClusterMember, far []cluster.UnreachableWorker, workers int) string {
+	text := fmt.Sprintf("waiting for %s: none has joined", words.Plural(workers, "worker"))
+	if len(members) > 0 {
+		var names []string
+		for _, m := range members[:min(len(members), shownWorkers)] {
+			names = append(names, words.OneLine(m.Name))
+		}
+		if more := len(members) - shownWorkers; more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		text = fmt.Sprintf("waiting for %s: %d joined (%s), %d missing", words.Plural(workers, "worker"), len(members),
+			strings.Join(names, ", "), workers-len(members))
+	}
+	for _, w := range far[:min(len(far), shownWorkers)] {
+		text += fmt.Sprintf("; %s is rejected: %s", words.OneLine(w.Name), words.OneLine(w.Error))
+	}
+	return text
 }
 
 // waitEvery is the time between two requests for the list of workers.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -244,6 +246,9 @@ func (a *app) showRun(s seen) {
 	if s.Waiting != "" {
 		a.printf("waiting: %s\n", s.Waiting)
 	}
+	if text := shared(s.actors); text != "" {
+		a.printf("%s\n", text)
+	}
 	if len(s.actors.Actors) == 0 {
 		if text := s.actors.Requested(); text != "" {
 			a.printf("%s\n", text)
@@ -284,6 +289,23 @@ type actorKeys struct {
 	Chain    json.RawMessage `json:"chain"`
 	Requests json.RawMessage `json:"requests"`
 	Cut      json.RawMessage `json:"cut_links"`
+}
+
+// shared names the workers that compute several ranks of a run; "": none does.
+func shared(s event.Status) string {
+	ranks := make(map[string][]string)
+	for _, x := range s.Actors {
+		if x.Rank >= 0 && x.Host != "" {
+			ranks[x.Host] = append(ranks[x.Host], strconv.Itoa(x.Rank))
+		}
+	}
+	var all []string
+	for _, host := range slices.Sorted(maps.Keys(ranks)) {
+		if len(ranks[host]) > 1 {
+			all = append(all, fmt.Sprintf("%s computes ranks %s", words.OneLine(host), strings.Join(ranks[host], ", ")))
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // statusJSON is the status as JSON.

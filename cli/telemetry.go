@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/telemetry/health"
 	"github.com/troupe-ml/troupe/telemetry/otel"
 	"github.com/troupe-ml/troupe/telemetry/otel/otlp"
 	"github.com/troupe-ml/troupe/telemetry/prom"
@@ -36,8 +38,26 @@ type metricsFlags struct {
 
 func (m *metricsFlags) set(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&m.address, "metrics", "", "serve metrics for Prometheus at http://`HOST:PORT`/metrics, such as 127.0.0.1:9464")
+	f.StringVar(&m.address, "metrics", "",
+		"serve metrics for Prometheus at http://`HOST:PORT`/metrics, such as 127.0.0.1:9464, and health checks at /healthz and /readyz")
 	f.BoolVar(&m.insecure, "metrics-insecure", false, "with --metrics: allow a non-loopback address without TLS")
+}
+
+// check validates the flags of a process that has no config.
+func (m *metricsFlags) check() error {
+	switch {
+	case m.address == "" && m.insecure:
+		return usagef("--metrics-insecure has no effect without --metrics; remove it")
+	case m.address == "":
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(m.address); err != nil {
+		return usagef("--metrics %q: give HOST:PORT, such as 127.0.0.1:9464", m.address)
+	}
+	if !m.insecure && !config.OnLoopback(m.address) {
+		return usagef("--metrics %s: not a loopback address, and metrics are served without TLS to any client that can connect; use 127.0.0.1, or add --metrics-insecure on a network that you trust", m.address)
+	}
+	return nil
 }
 
 // sets returns the flags as keys of a run's config.
@@ -57,6 +77,7 @@ type exports struct {
 	a         *app
 	collector *prom.Collector // nil: there are no metrics
 	server    *prom.Server
+	health    *health.Health
 	notes     chan string    // warnings to show with the run
 	submitted bool           // other users wrote the runs' configs: see otlp.Options.NoSecrets
 	running   sync.WaitGroup // counts the subscriptions
@@ -65,15 +86,15 @@ type exports struct {
 	shown bool // nobody reads notes: warn prints
 }
 
-// openExports starts the metrics server, if an address is given.
-func (a *app) openExports(address string, insecure bool) (*exports, error) {
-	e := &exports{a: a, notes: make(chan string, limitNotes)}
+// openExports starts the metrics server of a process such as "coordinator", if an address is given.
+func (a *app) openExports(process, address string, insecure bool) (*exports, error) {
+	e := &exports{a: a, notes: make(chan string, limitNotes), health: health.New(process)}
 	if address == "" {
 		return e, nil
 	}
 	e.collector = prom.NewCollector()
 	var err error
-	if e.server, err = prom.Serve(address, insecure, e.collector); err != nil {
+	if e.server, err = prom.ServeAll(address, insecure, prom.Served{Collector: e.collector, Health: e.health}); err != nil {
 		return nil, err
 	}
 	if !config.OnLoopback(address) {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/internal/host/folder"
+	figures "github.com/troupe-ml/troupe/telemetry/process"
+	"github.com/troupe-ml/troupe/telemetry/prom"
 )
 
 // workerFlags are the flags of `engine worker`.
@@ -24,6 +26,7 @@ type workerFlags struct {
 	cluster.WorkerConfig
 	tokenFile string
 	local     bool
+	metrics   metricsFlags
 }
 
 func (a *app) newWorker() *cobra.Command {
@@ -52,6 +55,10 @@ again for every connection, so that the coordinator may move:
 
 The discovered address must present the coordinator's certificate.
 
+Metrics. With --metrics, Prometheus reads the worker's metrics at /metrics. /healthz answers
+200 while the worker's actors do, and /readyz while it is a member of the cluster; otherwise
+they answer 503 and say why.
+
 Stop. Ctrl-C (SIGINT, SIGTERM) leaves the cluster. Runs resume from their last checkpoint on
 the workers that remain.
 
@@ -63,6 +70,9 @@ See also: engine cluster start, engine cluster token, engine status.`,
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
 			if o.Join == "" {
 				return usagef("--join is missing: give the coordinator's HOST:PORT, which engine cluster start prints")
+			}
+			if err := o.metrics.check(); err != nil {
+				return err
 			}
 			return a.computes(cmd.Context(), o)
 		}),
@@ -76,6 +86,7 @@ See also: engine cluster start, engine cluster token, engine status.`,
 	f.StringVar(&o.Advertise, "advertise", "", "`HOST:PORT` at which other hosts reach it, if that differs from --listen")
 	f.StringVar(&o.DataListen, "data-address", "", "`HOST:PORT` on a second network, for tensors (default: the same as --listen)")
 	f.IntVar(&o.Threads, "threads", 0, "`number` of CPU threads to use (default: all cores)")
+	o.metrics.set(cmd)
 	f.BoolVar(&o.local, "local", false, "exit when standard input closes")
 	must(f.MarkHidden("local"))
 	return cmd
@@ -88,6 +99,9 @@ func (a *app) computes(ctx context.Context, o workerFlags) error {
 	in := bufio.NewReader(os.Stdin)
 	if err := o.readToken(in); err != nil {
 		return err
+	}
+	if role := o.Token.Role; role != "" && role != cluster.RoleWorker {
+		return usagef("--token-file %s: the token is for %s, but a worker needs worker.token from the coordinator's folder (or create one there with engine cluster token --role worker)", o.tokenFile, map[cluster.Role]string{cluster.RoleOperator: "an operator", cluster.RoleViewer: "a viewer"}[role])
 	}
 	if o.local {
 		// The parent process handles the terminal's signals.
@@ -106,6 +120,17 @@ func (a *app) computes(ctx context.Context, o workerFlags) error {
 	}
 	if o.Threads > 0 {
 		runtime.GOMAXPROCS(o.Threads + 1) // one more for messages
+	}
+	export, err := a.openExports("worker", o.metrics.address, o.metrics.insecure)
+	if err != nil {
+		return busy(err, "--metrics")
+	}
+	export.sayNotes()
+	defer export.close()
+	if export.server != nil {
+		o.Monitor = new(cluster.Monitor)
+		export.process(prom.NewProcess(figures.WorkerFigures, o.Monitor.State), o.Monitor.Checks())
+		say(a.err, "metrics are at %s", export.server.URL())
 	}
 	return busyNode(cluster.Work(ctx, o.WorkerConfig), o.DataListen)
 }

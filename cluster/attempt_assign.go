@@ -72,23 +72,29 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 
 // ready waits until every worker is ready to compute its ranks. A worker that is too late counts as failed.
 func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
-	patience, waits := newPatience(), a.busy()
+	patience, waits := newPatience(a.c.awake), a.busy()
 	defer patience.stop()
-	var late <-chan time.Time // readyTime after the first worker was ready
+	var late *time.Timer // readyTime after the first worker was ready
+	var first time.Time
+	var tooLate <-chan time.Time
 	for len(waits) > 0 {
 		select {
 		case <-patience.timer.C:
 			a.tellWaiting(fmt.Sprintf("the run has waited %.0f s for %s to get ready to compute%s", patience.waited().Seconds(), namesOf(waits),
 				a.heldBy(waits)))
-		case <-late:
+		case <-tooLate:
+			if left := readyTime - a.c.awake.Since(first); left > 0 { // this process was frozen meanwhile
+				late.Reset(left)
+				continue
+			}
 			for _, s := range waits {
 				a.lost(s.Member, fmt.Errorf("it was still not ready to compute %.0f s after the first worker was", readyTime.Seconds()))
 			}
 		case got := <-a.answers:
 			if late == nil {
-				timer := time.NewTimer(readyTime)
-				defer timer.Stop()
-				late = timer.C
+				late, first = time.NewTimer(readyTime), time.Now()
+				defer late.Stop()
+				tooLate = late.C
 			}
 			waits = slices.DeleteFunc(waits, func(s *share) bool { return s.ID == got.from })
 			if got.error != "" {

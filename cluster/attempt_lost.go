@@ -52,8 +52,13 @@ func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
 		if err != nil || id != a.c.id && a.ranksOf(id) == nil {
 			continue
 		}
-		why := fmt.Errorf("it has not reached %s for %.1f s", a.name(id), u.GetForS())
 		quiet := time.Duration(u.GetForS() * float64(time.Second))
+		if id == a.c.id { // it could not reach a coordinator that was frozen
+			if quiet = a.c.awake.Of(quiet); quiet < a.c.cfg.Silence {
+				continue
+			}
+		}
+		why := fmt.Errorf("it has not reached %s for %.1f s", a.name(id), quiet.Seconds())
 		if quiet < unreachableSilences*a.c.cfg.Silence {
 			a.stalled(m.Name, quiet, why)
 			continue

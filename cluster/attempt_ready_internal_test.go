@@ -36,7 +36,7 @@ func TestReady(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var said []string
-				a := &attempt{answers: make(chan answer, len(test.ready)), gone: make(chan struct{}),
+				a := &attempt{c: &Coordinator{}, answers: make(chan answer, len(test.ready)), gone: make(chan struct{}),
 					tellWaiting: func(text string) { said = append(said, text) }, cuts: &cuts{}}
 				for i, s := range test.ready {
 					id := uuid.New()

@@ -76,6 +76,7 @@ type Coordinator struct {
 	cfg       Config
 	log       *slog.Logger
 	announcer discovery.Announcer // nil: none
+	awake     *clock.Awake        // measures silences and waits
 	id        uuid.UUID
 	self      *wire.Peer
 	build     string
@@ -102,6 +103,9 @@ type Coordinator struct {
 	generation uint64                     // number of the last attempt
 	requests   uint64
 	asked      map[uint64]question        // pending requests to workers, by number
+	joins      uint64                     // workers that have joined
+	left       uint64                     // workers that have left after a goodbye
+	failed     uint64                     // workers that were removed for another reason
 	apart      map[[2]uuid.UUID]time.Time // pairs of workers that could not reach each other, and until when they are kept apart
 	closed     bool
 
@@ -125,7 +129,7 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Coordinator{cfg: cfg, dialling: make(chan struct{}, limitDialBacks), logs: logring.New(),
+	c := &Coordinator{cfg: cfg, awake: clock.NewAwake(), dialling: make(chan struct{}, limitDialBacks), logs: logring.New(),
 		serving: make(chan struct{}, limitRequests), following: make(chan struct{}, limitFollowers), heard: make(map[uuid.UUID]heard),
 		workers: make(map[uuid.UUID]*workerState),
 		up:      make(chan struct{}), asked: make(map[uint64]question), apart: make(map[[2]uuid.UUID]time.Time), changed: make(chan struct{})}
@@ -147,6 +151,11 @@ func (c *Coordinator) Address() string { return c.transport.Address() }
 // NewToken creates a token for a role. It expires after ttl.
 func (c *Coordinator) NewToken(role pki.Role, ttl time.Duration) (Token, error) {
 	return c.authority.NewToken(role, ttl, clock.Now())
+}
+
+// Accepts reports whether a token of this cluster has a role, and is valid for at least that long.
+func (c *Coordinator) Accepts(t Token, role Role, within time.Duration) bool {
+	return t.Role == role && c.authority.Accepted(t, clock.Now().Add(within))
 }
 
 // Hosts returns the cluster's workers, for the troupe.Options of one run.
@@ -182,6 +191,7 @@ func (c *Coordinator) Close() {
 		c.shutdown()
 	}
 	c.running.Wait()
+	c.awake.Close()
 	if c.announcer != nil {
 		if err := c.announcer.Close(); err != nil {
 			c.log.Error("can't close the announcer of the coordinator's address", "err", err)

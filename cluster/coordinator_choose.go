@@ -70,22 +70,22 @@ const regroupTime = time.Second
 
 // Choose takes as many free workers as there are ranks, or all of them if there are fewer.
 func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (plan.Workers, error) {
-	began := time.Now()
-	deadline, regroup, patience := time.NewTimer(wait), time.NewTimer(min(wait, regroupTime)), newPatience()
+	began := time.Now() // the waits below count time awake
+	deadline, regroup, patience := time.NewTimer(wait), time.NewTimer(min(wait, regroupTime)), newPatience(h.awake)
 	defer deadline.Stop()
 	defer regroup.Stop()
 	defer patience.stop()
 	for {
 		least := 1
-		if time.Since(began) < min(wait, regroupTime) {
+		took := h.awake.Since(began)
+		if took < min(wait, regroupTime) {
 			least = h.had
 		}
-		a, changed, err := h.choose(cfg, least, time.Since(began) < releaseTime)
+		a, changed, err := h.choose(cfg, least, took < releaseTime)
 		if a != nil {
 			h.had = len(a.shares)
 			return a, nil
 		}
-		took := time.Since(began)
 		switch {
 		case errors.Is(err, errReleasing) && took < releaseTime:
 			regroup.Reset(releaseTime - took)
@@ -103,6 +103,10 @@ func (h *hosts) Choose(ctx context.Context, cfg *config.Config, wait time.Durati
 		case <-patience.timer.C:
 			h.tellWaiting(fmt.Sprintf("the run has waited %.0f s for workers: %v", patience.waited().Seconds(), err))
 		case <-deadline.C:
+			if left := wait - h.awake.Since(began); left > 0 { // the process was frozen meanwhile
+				deadline.Reset(left)
+				continue
+			}
 			return nil, fmt.Errorf("%w, after a wait of %.0f s", err, wait.Seconds())
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

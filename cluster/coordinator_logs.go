@@ -50,6 +50,7 @@ func (a *answerer) logs(m *wire.LogsRequest) error {
 	}
 	send := func(records []*wire.LogRecord, dropped uint64, always bool) error {
 		chosen := make([]*wire.LogRecord, 0, len(records))
+		short := a.c.runs.shortIDs()
 		size := 0
 		for _, r := range records {
 			if r.GetTimeNs() < m.GetSinceNs() || len(ids) > 0 && !logring.OfRun(r, ids...) {
@@ -61,7 +62,7 @@ func (a *answerer) logs(m *wire.LogsRequest) error {
 				}
 				chosen, size = chosen[:0], 0
 			}
-			chosen = append(chosen, r)
+			chosen = append(chosen, logring.Replace(r, "run", short))
 		}
 		if len(chosen) == 0 && !always {
 			return nil

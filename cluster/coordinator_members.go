@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -179,6 +180,7 @@ func (c *Coordinator) enter(id uuid.UUID) {
 	m := c.heard[id].Member
 	delete(c.heard, id)
 	c.workers[id] = &workerState{Member: m}
+	c.joins++
 	c.tell()
 	c.unreachable.forget(m.Name)
 	c.log.Info("worker joined", "worker", m.Name, "address", m.Address, "cores", m.Offer.GetCores(), "kernels", m.Offer.GetKernels(),
@@ -190,6 +192,11 @@ func (c *Coordinator) leave(id uuid.UUID) {
 	w, m, why := c.workers[id], c.heard[id].Member, c.heard[id].why
 	delete(c.heard, id)
 	delete(c.workers, id)
+	if errors.Is(why, beat.ErrGoodbye) {
+		c.left++
+	} else {
+		c.failed++
+	}
 	maps.DeleteFunc(c.apart, func(pair [2]uuid.UUID, until time.Time) bool {
 		return pair[0] == id || pair[1] == id || time.Now().After(until)
 	})
@@ -231,11 +238,7 @@ func unpackDevices(all []*wire.OfferedDevice) []OfferedDevice {
 
 // packMembers describes the workers for a reply.
 func (c *Coordinator) packMembers() *wire.MembersReply {
-	byUUID := make(map[string]string)
-	for _, r := range c.runs.list() {
-		ids := r.ids()
-		byUUID[ids[1]] = ids[0]
-	}
+	byUUID := c.runs.shortIDs()
 	reply := &wire.MembersReply{TimeNs: clock.Now().UnixNano()}
 	for _, m := range c.Members() {
 		one := &wire.MemberStatus{Name: m.Name, Address: m.Address, Cores: apiwire.Small(m.Cores), MemoryBytes: m.MemoryBytes, Kernels: m.Kernels,

@@ -129,6 +129,7 @@ func (s *runs) takeUp() {
 	if s.journal == nil {
 		return
 	}
+	s.listEnded()
 	for _, e := range slices.Clone(s.journal.Entries()) {
 		cfg, err := config.ParseStored("the run's stored configuration", []byte(e.Config))
 		if err == nil {

@@ -181,6 +181,7 @@ func (r *run) note(e troupe.Event) {
 		}
 	case troupe.RestartEvent:
 		r.restarts++
+		r.c.runs.restarts.Add(1)
 	case troupe.ChangeEvent:
 		// A requested change names its step, and so does the event.
 		if i := slices.IndexFunc(r.answers, func(a changeAnswer) bool { return a.change.Kind == e.Kind && a.change.Step == e.Step }); i >= 0 {
@@ -221,14 +222,7 @@ func (r *run) end(res troupe.Result, err error, interrupted bool) {
 	if res.Step > 0 {
 		r.step = int64(res.Step)
 	}
-	switch {
-	case err != nil:
-		r.state = wire.RunSummary_FAILED
-	case res.Stopped:
-		r.state = wire.RunSummary_STOPPED
-	default:
-		r.state = wire.RunSummary_DONE
-	}
+	r.state = endState(res, err)
 	if !interrupted {
 		r.publish(&wire.RunEvent{Kind: &wire.RunEvent_End{End: apiwire.PackEnd(res, err)}})
 	}

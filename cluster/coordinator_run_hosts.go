@@ -56,9 +56,9 @@ func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Dur
 	return &runWorkers{w, h.r}, nil
 }
 
-// waitFor waits for that many workers, for a limited time.
+// waitFor waits for that many workers, for a limited time awake.
 func (h *runHosts) waitFor(ctx context.Context, workers int, most time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, most)
+	ctx, cancel := h.awake.WithTimeout(ctx, most)
 	defer cancel()
 	return h.Wait(ctx, workers)
 }

@@ -9,7 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster/internal/journal"
@@ -21,6 +24,8 @@ import (
 type runs struct {
 	c       *Coordinator
 	running sync.WaitGroup // of runs in progress
+
+	restarts atomic.Uint64 // of all runs, after a worker failed
 
 	mu      sync.Mutex
 	journal *journal.Journal // nil: the coordinator has no folder
@@ -102,6 +107,9 @@ func (s *runs) ended(r *run, res troupe.Result, err error) {
 	interrupted := s.closing && !asked && (res.Stopped || err != nil)
 	r.forgotten = true
 	if s.journal != nil && !interrupted {
+		if jerr := s.journal.AddEnded(r.asEnded(res, err)); jerr != nil { // first: a run may be in both lists, but not in none
+			s.c.log.Error("can't write an ended run to the journal; a restarted coordinator won't list it", "run", r.id, "err", jerr)
+		}
 		if jerr := s.journal.Remove(r.id); jerr != nil {
 			s.c.log.Error("can't remove an ended run from the journal; a restarted coordinator will resume it", "run", r.id, "err", jerr)
 		}
@@ -185,6 +193,17 @@ func (s *runs) find(text string) (*run, error) {
 		return nil, fmt.Errorf("%w: %q matches several runs: %s; give the whole id", ErrNoRun, text, strings.Join(ids, ", "))
 	}
 	return nil, fmt.Errorf("%w: %q; engine ps lists the runs", ErrNoRun, text)
+}
+
+// shortIDs returns the runs' ids by their UUIDs, which their files and the logs of their actors have.
+func (s *runs) shortIDs() map[string]string {
+	short := make(map[string]string)
+	for _, r := range s.list() {
+		ids := r.ids()
+		short[ids[1]] = ids[0]
+	}
+	delete(short, uuid.Nil.String()) // of runs that have not begun
+	return short
 }
 
 // list returns all runs in the order in which they were submitted.

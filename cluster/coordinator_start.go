@@ -68,6 +68,9 @@ func (c *Coordinator) openFolder() (err error) {
 		if c.runs.journal, err = journal.Open(c.cfg.Dir); err != nil {
 			return err
 		}
+		if err := c.runs.journal.Damaged(); err != nil {
+			c.log.Warn("damaged file", "err", err)
+		}
 		if c.generation, err = c.runs.journal.FirstAttempt(); err != nil {
 			c.log.Warn("can't read the number of the last attempt; attempts may get numbers that were used before", "err", err)
 		}
@@ -99,7 +102,7 @@ func (c *Coordinator) listen(ctx context.Context) (err error) {
 	}
 	c.beats = beat.NewServer(beat.ServerConfig{
 		Silence: c.cfg.Silence, Reach: c.reach, Admit: c.admit, Joined: c.joined, Gone: c.gone, Status: c.status, Unreachable: c.far,
-		Leaving: c.leaving, Probe: probe, Logger: c.log, Self: func() *wire.Peer { return c.self },
+		Leaving: c.leaving, Probe: probe, Awake: c.awake, Logger: c.log, Self: func() *wire.Peer { return c.self },
 	})
 	ready := make(chan struct{}) // closed when a worker may join
 	var port mesh.Port

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-ml/troupe/cluster/internal/arrange"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
+	"github.com/troupe-ml/troupe/internal/base/clock"
 )
 
 // sayTime is how long a run waits before it says what for. It repeats that after pauses that double
@@ -18,20 +19,21 @@ const sayTime = 5 * time.Second
 
 // patience says when it is time to report what the run waits for.
 type patience struct {
+	awake *clock.Awake
 	began time.Time
 	timer *time.Timer
 	next  time.Duration
 }
 
-func newPatience() *patience {
-	return &patience{began: time.Now(), timer: time.NewTimer(sayTime), next: sayTime}
+func newPatience(awake *clock.Awake) *patience {
+	return &patience{awake: awake, began: time.Now(), timer: time.NewTimer(sayTime), next: sayTime}
 }
 
-// waited returns the time waited so far, and sets the timer again. The caller calls it when the timer has fired.
+// waited returns the time awake that was waited so far, and sets the timer again. The caller calls it when the timer has fired.
 func (p *patience) waited() time.Duration {
 	p.next *= 2
 	p.timer.Reset(p.next)
-	return time.Since(p.began)
+	return p.awake.Since(p.began)
 }
 
 func (p *patience) stop() { p.timer.Stop() }

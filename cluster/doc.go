@@ -50,6 +50,9 @@
 // another attempt: it opens the newest checkpoint, chooses workers and assigns ranks. A worker obeys
 // the attempt with the highest number that it has seen.
 //
+// Silences, leases and waits for workers count only the time in which this process was awake
+// (clock.Awake): a host may sleep, and a virtual machine may be paused.
+//
 // # A standing coordinator
 //
 // With Config.Dir a coordinator also runs submitted configs. Operators submit and change runs and
@@ -61,7 +64,8 @@
 //	run, err := client.Follow(ctx, id, cluster.FollowOptions{})
 //
 // Paths in a submitted config are on the coordinator's host; its environment variables are the
-// client's, except those in Submissions.Env. runs.json lists the runs in progress (package journal).
+// client's, except those in Submissions.Env. runs.json lists the runs in progress, and ended.json the
+// last ones that have ended (package journal).
 // A coordinator that restarts with the same folder, after Shutdown or a crash, waits for as many
 // workers as a run had and resumes it from its last checkpoint. A follower that is too slow is
 // disconnected; it never delays the run. The coordinator keeps the latest records of its own log and

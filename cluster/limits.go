@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"time"
+
+	"github.com/troupe-ml/troupe/cluster/internal/journal"
 )
 
 // Limits of what other processes can make this one hold or do, and of what it keeps.
@@ -19,8 +21,8 @@ const (
 	// limitNameBytes bounds a run's name, and the text by which a request names a run.
 	limitNameBytes = 256
 
-	// limitHistory is how many ended runs are listed.
-	limitHistory = 64
+	// limitHistory is how many ended runs are listed, also after a restart of the coordinator.
+	limitHistory = journal.LimitEnded
 	// limitEvents is how many of a run's last events are kept for later followers.
 	limitEvents = 512
 	// limitEndedEvents is how many events are kept of an ended run.

@@ -34,7 +34,9 @@ type WorkerConfig struct {
 	LaneStreams int    // connections for tensors to each process; 0: 2
 	// System is the caller's actor system, which must have no address yet; nil: the worker makes its own.
 	System *actor.ActorSystem
-	Logger *slog.Logger // nil: no log
+	// Monitor shows what the worker does while Work runs; nil: none.
+	Monitor *Monitor
+	Logger  *slog.Logger // nil: no log
 
 	ahead time.Duration // how far a test sets the process's clock ahead
 }
@@ -53,6 +55,9 @@ func Work(ctx context.Context, cfg WorkerConfig) error {
 		return err
 	}
 	defer w.at.Close()
+	defer w.awake.Close()
+	cfg.Monitor.use(w, nil)
+	defer cfg.Monitor.use(nil, nil)
 	if err = w.join(ctx); err == nil {
 		err = w.work(ctx)
 	}
@@ -78,14 +83,17 @@ func newWorker(cfg WorkerConfig) (*worker, error) {
 		}
 		cfg.Name = name
 	}
-	w := &worker{cfg: cfg, unnamed: unnamed, logs: newForwarder()}
+	w := &worker{cfg: cfg, unnamed: unnamed, logs: newForwarder(), awake: clock.NewAwake()}
 	w.call(cfg.Name)
 	var err error
-	if w.build, err = buildID(); err != nil {
+	if w.build, err = buildID(); err == nil {
+		w.at, err = locate.New(cfg.Join)
+	}
+	if err != nil {
+		w.awake.Close()
 		return nil, err
 	}
-	w.at, err = locate.New(cfg.Join)
-	return w, err
+	return w, nil
 }
 
 // work listens, and runs one membership after the other until one ends for good. The worker has its certificate.
@@ -141,6 +149,7 @@ type worker struct {
 	log       *slog.Logger
 	logs      *forwarder
 	build     string
+	awake     *clock.Awake    // measures the coordinator's silence
 	at        *locate.Locator // of the coordinator
 	root      []byte
 	keeper    *pki.Keeper

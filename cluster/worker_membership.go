@@ -60,8 +60,10 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 			DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
 		Welcomed: m.welcome, Status: m.status, Unreachable: m.unreachable, Final: final, Logger: w.log,
 		Failed: func(err error) { w.obstacles.tell(w.log, w.cfg.Join, err) },
-		Wall:   w.cfg.wallNow, Leaving: ctx.Done(),
+		Wall:   w.cfg.wallNow, Leaving: ctx.Done(), Awake: w.awake,
 	})
+	w.cfg.Monitor.use(w, m)
+	defer w.cfg.Monitor.use(w, nil)
 	leased, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.leased, m.stop = leased, stop
 	m.running.Add(3)
@@ -124,6 +126,7 @@ func (w *membership) welcome(m *wire.Welcome) {
 	}
 	w.mesh.Reconnected()
 	w.obstacles.gone()
+	w.cfg.Monitor.joined()
 	w.log.Info("joined the cluster", "coordinator", m.GetCoordinator().GetAddress(), "address", w.transport.Address())
 	if was == nil || string(was.GetIncarnation()) != string(id[:]) {
 		w.running.Add(1)

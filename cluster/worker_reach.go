@@ -43,6 +43,14 @@ func (w *worker) reach(ctx context.Context, f func() error) error {
 type obstacles struct {
 	mu   sync.Mutex
 	said map[string]time.Time
+	last error // of the last failed try; nil: the worker is a member, or has not tried yet
+}
+
+// why returns why the last try failed; nil: none did since the worker was a member.
+func (o *obstacles) why() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last
 }
 
 // tell logs why a try failed, at once and then every reachSayEvery. Another try follows.
@@ -59,6 +67,7 @@ func (o *obstacles) tell(log *slog.Logger, coordinator string, err error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.last = err
 	if last, known := o.said[text]; known && time.Since(last) < reachSayEvery {
 		return
 	}
@@ -74,6 +83,7 @@ func (o *obstacles) gone() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	clear(o.said)
+	o.last = nil
 }
 
 // farError says that a welcomed worker can't reach the coordinator at the addresses that the coordinator advertises. They

@@ -38,6 +38,7 @@ type Collector struct {
 	mu    sync.Mutex
 	going []*Run
 	ended []*Run // the last runs that have ended
+	more  []Metrics
 }
 
 // NewCollector returns a Collector without runs.
@@ -106,10 +107,32 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.saves.Collect(to)
 }
 
-// Handler returns a handler for /metrics: it serves the collector and the metrics of the process and of Go.
+// Include adds another collector to what Handler serves from now on, such as one of NewProcess.
+func (c *Collector) Include(more Metrics) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.more = append(c.more, more)
+}
+
+// included is what Include has added. Its metrics are not described before: they are checked at each scrape.
+type included struct{ c *Collector }
+
+func (included) Describe(chan<- *prometheus.Desc) {}
+
+func (i included) Collect(to chan<- prometheus.Metric) {
+	i.c.mu.Lock()
+	more := slices.Clone(i.c.more)
+	i.c.mu.Unlock()
+	for _, m := range more {
+		m.Collect(to)
+	}
+}
+
+// Handler returns a handler for /metrics: it serves the collector, what Include has added, and the metrics of the process
+// and of Go.
 func (c *Collector) Handler() http.Handler {
 	own := prometheus.NewRegistry()
-	own.MustRegister(c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	own.MustRegister(c, included{c}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(own, promhttp.HandlerOpts{MaxRequestsInFlight: limitScrapes, Timeout: scrapeTime, EnableOpenMetrics: true,
 		ErrorHandling: promhttp.ContinueOnError})
 }

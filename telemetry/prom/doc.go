@@ -3,7 +3,8 @@
 // A Collector holds the metrics of one or several runs, each under its label run. Run.Observe feeds it
 // with events. At each scrape it queries what ranks do and wait for. Handler serves the Collector with
 // the metrics of the process and of Go. A program with its own registry registers the Collector there
-// instead. Serve starts an HTTP server.
+// instead. Serve starts an HTTP server, and ServeAll one that also answers whether the process works
+// (package health). NewProcess collects the metrics of a cluster's coordinator or worker.
 //
 // Names begin with engine_ and end with their unit. Every label has a bounded number of values:
 //

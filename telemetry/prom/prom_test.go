@@ -24,6 +24,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
+	"github.com/troupe-ml/troupe/telemetry/health"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -315,7 +316,10 @@ func TestServe(t *testing.T) {
 		}
 	}
 	base := strings.TrimSuffix(s.URL(), Path)
-	for _, path := range []string{"/", "/debug/pprof/", "/metrics/x"} {
+	if got := get(t, client, base+"/", ""); !strings.Contains(got, Path) || strings.Contains(got, health.LivePath) {
+		t.Errorf("/ answers %.80q", got)
+	}
+	for _, path := range []string{"/debug/pprof/", "/metrics/x", health.LivePath} {
 		if got := get(t, client, base+path, ""); got != "404 Not Found" {
 			t.Errorf("%s: %.80q", path, got)
 		}

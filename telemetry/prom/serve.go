@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/telemetry/health"
 )
 
 // ErrExposed means that other hosts can reach the address, and would read the metrics without TLS.
@@ -21,11 +22,18 @@ var ErrExposed = errors.New("other hosts could read the metrics")
 // Path is the path of the metrics.
 const Path = "/metrics"
 
-// Server serves a Collector over plain HTTP.
+// Server serves a Collector and the health of the process over plain HTTP.
 type Server struct {
 	at     net.Addr
 	server http.Server
 	ended  chan struct{} // closed when the server has stopped
+}
+
+// Served is what ServeAll serves.
+type Served struct {
+	Collector *Collector
+	// Health answers at health.LivePath and health.ReadyPath; nil: these paths are not served.
+	Health *health.Health
 }
 
 // Serve starts a server at an address HOST:PORT; port 0 picks a free port. It has neither encryption nor a password,
@@ -33,6 +41,11 @@ type Server struct {
 // accepts only requests whose Host is a name of this machine, so that no web page can read the metrics through DNS
 // rebinding.
 func Serve(address string, insecure bool, c *Collector) (*Server, error) {
+	return ServeAll(address, insecure, Served{Collector: c})
+}
+
+// ServeAll is Serve, with the health of the process. "/" lists the paths.
+func ServeAll(address string, insecure bool, all Served) (*Server, error) {
 	if !insecure && !config.OnLoopback(address) {
 		return nil, fmt.Errorf("%w: %s is not on loopback", ErrExposed, address)
 	}
@@ -42,7 +55,18 @@ func Serve(address string, insecure bool, c *Collector) (*Server, error) {
 	}
 	s := &Server{at: l.Addr(), ended: make(chan struct{})}
 	mux := http.NewServeMux()
-	mux.Handle("GET "+Path, s.guard(c.Handler()))
+	mux.Handle("GET "+Path, s.guard(all.Collector.Handler()))
+	paths := Path + "  metrics for Prometheus\n"
+	if all.Health != nil {
+		mux.Handle("GET "+health.LivePath, s.guard(all.Health.Live()))
+		mux.Handle("GET "+health.ReadyPath, s.guard(all.Health.Ready()))
+		paths += health.LivePath + "  200 if the process works, else 503: restart it\n" +
+			health.ReadyPath + "   200 if it can do its job now, else 503; both name what fails, as JSON\n"
+	}
+	mux.Handle("GET /{$}", s.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(paths)) // a client that has gone needs no answer
+	})))
 	s.server = http.Server{Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: scrapeTime, WriteTimeout: scrapeTime,
 		IdleTimeout:    idleTime,
 		MaxHeaderBytes: limitHeaderBytes, ErrorLog: log.New(discard{}, "", 0)}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
@@ -35,6 +37,46 @@ func served(t *testing.T) string {
 	return text
 }
 
+// servedCluster is what a coordinator and a worker with ranks serve.
+func servedCluster(t *testing.T) (coordinator, worker string) {
+	t.Helper()
+	dir, at := folder(t), free(t)
+	c := start(t, dir, "cluster", "start", "--listen", "127.0.0.1:0", "--dir", "state", "--metrics", at)
+	address := ""
+	for began := time.Now(); address == ""; time.Sleep(20 * time.Millisecond) {
+		text, _ := os.ReadFile(filepath.Join(dir, "state", "address"))
+		if _, err := os.Stat(filepath.Join(dir, "state", "operator.token")); err == nil {
+			address = strings.TrimSpace(string(text))
+		}
+		if time.Since(began) > patience {
+			t.Fatal("the coordinator does not start")
+		}
+	}
+	w := start(t, dir, "worker", "--join", address, "--token-file", "state/worker.token", "--name", "w0", "--threads", "1", "--metrics",
+		"127.0.0.1:0")
+	url := w.says("engine: metrics are at ")
+	engine(t, dir, "run", "tiny.toml", "--cluster", address, "--dir", "state", "--workers", "1", "--set", "run.steps=1000000", "--set",
+		"run.keep=2", "--detach")
+	coordinator = scrape(t, "http://"+at+"/metrics", `engine_cluster_workers{state="busy"} 1`, "engine_cluster_worker_clock_offset_seconds{")
+	worker = scrape(t, url, "engine_worker_rank_memory_bytes{", "engine_worker_received_bytes_total{")
+	for _, p := range []*process{w, c} {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	}
+	return coordinator, worker
+}
+
+// free is an address that nobody listens at.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // nothing was written
+	return l.Addr().String()
+}
+
 // TestPromtool: promtool finds nothing in what a run serves, nor in the rules and the scrape
 // configuration of the examples.
 func TestPromtool(t *testing.T) {
@@ -46,7 +88,8 @@ func TestPromtool(t *testing.T) {
 	p := start(t, folder(t), "run", "tiny.toml", "--metrics", "127.0.0.1:0", "--set", "run.steps=1000000", "--set", "run.keep=2")
 	one := scrape(t, p.says("engine: metrics are at "), "engine_last_checkpoint_step", "engine_rank_memory_bytes")
 	p.stop()
-	for _, text := range []string{one, served(t)} {
+	coordinator, worker := servedCluster(t)
+	for _, text := range []string{one, served(t), coordinator, worker} {
 		check := exec.Command(tool, "check", "metrics")
 		check.Stdin = strings.NewReader(text)
 		out, err := check.CombinedOutput()
@@ -114,8 +157,9 @@ stages = 2
 	text4 := scrape(t, p.says("engine: metrics are at "), "engine_mtp_loss{")
 	p.stop()
 
+	coordinator, worker := servedCluster(t)
 	all := make(map[string]map[string]bool)
-	for _, page := range []string{text, text2, text3, text4} {
+	for _, page := range []string{text, text2, text3, text4, coordinator, worker} {
 		parse := expfmt.NewTextParser(model.UTF8Validation)
 		found, err := parse.TextToMetricFamilies(strings.NewReader(page))
 		if err != nil {
@@ -305,7 +349,8 @@ func TestDashboard(t *testing.T) {
 
 	// What is a description of the run, or told by others.
 	aside := []string{"engine_run_info", "engine_ranks", "engine_stages", "engine_parameters", "engine_steps_total",
-		"engine_checkpoint_duration_seconds_bucket", "engine_step_duration_seconds_sum", "engine_step_duration_seconds_count", "engine_paused"}
+		"engine_checkpoint_duration_seconds_bucket", "engine_step_duration_seconds_sum", "engine_step_duration_seconds_count", "engine_paused",
+		"engine_build_info"}
 	for _, name := range slices.Sorted(maps.Keys(has)) {
 		if strings.HasPrefix(name, "engine_") && !used[name] && !slices.Contains(aside, name) {
 			t.Errorf("%s is shown nowhere", name)

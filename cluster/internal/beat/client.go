@@ -44,6 +44,7 @@ type ClientConfig struct {
 	Unreachable func() []*wire.Unreachable
 	// Leaving is closed when this process is told to stop and will leave soon. It may be nil.
 	Leaving <-chan struct{}
+	Awake   *clock.Awake // measures silences; nil: all time counts
 	Logger  *slog.Logger
 }
 
@@ -72,8 +73,8 @@ func NewClient(cfg ClientConfig) *Client {
 	return c
 }
 
-// Quiet returns how long the coordinator has been silent.
-func (c *Client) Quiet() time.Duration { return time.Since(*c.heard.Load()) }
+// Quiet returns how long the coordinator has been silent while this process was awake.
+func (c *Client) Quiet() time.Duration { return c.cfg.Awake.Since(*c.heard.Load()) }
 
 // hear notes that the coordinator has sent something.
 func (c *Client) hear() {
@@ -122,7 +123,7 @@ func (c *Client) Run(ctx context.Context) error {
 // once keeps one stream until it breaks, and reports whether the coordinator welcomed this process.
 func (c *Client) once(ctx context.Context) (welcome bool, err error) {
 	patience, every := helloTime, helloTime
-	if silence := time.Duration(c.silence.Load()); silence > 0 {
+	if silence := time.Duration(c.silence.Load()); silence > 0 && c.Quiet() < silence { // later a slow answer is better than none
 		patience, every = min(helloTime, silence/hangUpPart), silence/dialPart
 	}
 	dialling, cancel := context.WithTimeout(ctx, patience)
@@ -161,7 +162,7 @@ func (c *Client) once(ctx context.Context) (welcome bool, err error) {
 	c.hear()
 	c.silence.Store(int64(silence))
 	c.cfg.Welcomed(&w)
-	return true, c.follow(ctx, newStream(conn, &c.clock, c.cfg.Wall), silence)
+	return true, c.follow(ctx, newStream(conn, &c.clock, c.cfg.Wall, c.cfg.Awake), silence)
 }
 
 // dial opens a connection. It starts another try regularly while earlier tries continue.

@@ -2,10 +2,13 @@ package beat
 
 import (
 	"bufio"
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"time"
 
+	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -19,10 +22,11 @@ type stream struct {
 	sent   [sentBeats]time.Time // when the last beats were sent, by number
 	clock  *Clock
 	wall   func() time.Time
+	awake  *clock.Awake
 }
 
-func newStream(conn net.Conn, c *Clock, wall func() time.Time) *stream {
-	return &stream{conn: conn, in: bufio.NewReader(conn), clock: c, wall: wall}
+func newStream(conn net.Conn, c *Clock, wall func() time.Time, awake *clock.Awake) *stream {
+	return &stream{conn: conn, in: bufio.NewReader(conn), clock: c, wall: wall, awake: awake}
 }
 
 // beat sends a beat with its number and time.
@@ -46,7 +50,7 @@ func (s *stream) write(b *wire.Beat, within time.Duration) error {
 // clock. Every beat or answer calls heard.
 func (s *stream) read(within time.Duration, heard func()) (*wire.Beat, error) {
 	for {
-		if err := s.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
+		if err := s.await(within); err != nil {
 			return nil, err
 		}
 		b := &wire.Beat{}
@@ -67,6 +71,23 @@ func (s *stream) read(within time.Duration, heard func()) (*wire.Beat, error) {
 			SentNs: s.wall().UnixNano()}, within)
 		s.mu.Unlock()
 		return b, err
+	}
+}
+
+// await waits for the other end's next frame, for a time awake: after a freeze of this process the deadline has passed,
+// although the frames that came meanwhile are still to be read.
+func (s *stream) await(within time.Duration) error {
+	for began := time.Now(); ; {
+		if err := s.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
+			return err
+		}
+		_, err := s.in.Peek(1)
+		if err == nil {
+			return s.conn.SetReadDeadline(time.Now().Add(within))
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || s.awake.Since(began) >= within {
+			return err
+		}
 	}
 }
 

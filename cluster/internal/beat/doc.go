@@ -10,8 +10,10 @@
 //   - its stream broke and its address refuses connections. Then the host itself says that the
 //     process has exited, which takes a fraction of a second.
 //
-// A broken stream alone is not a failure: the worker redials. A removed worker stays removed. If it
-// returns with the same incarnation, the coordinator refuses it, and it has to join as a new one.
+// A broken stream alone is not a failure: the worker redials. A silence counts only the time in which
+// the process that measures it was awake (clock.Awake), so after a freeze of the coordinator its workers
+// are still members. A removed worker stays removed. If it returns with the same incarnation, the
+// coordinator refuses it, and it has to join as a new one.
 //
 // Beats carry what the worker's actors are doing, the actions that they have recorded, and the
 // processes that the worker can't reach. The times in beats give the offset between the two clocks;

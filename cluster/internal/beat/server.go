@@ -52,6 +52,7 @@ type ServerConfig struct {
 	Leaving func(id uuid.UUID)
 	// Probe dials an address and returns the error.
 	Probe  func(ctx context.Context, address string) error
+	Awake  *clock.Awake // measures silences; nil: all time counts
 	Logger *slog.Logger
 }
 
@@ -138,8 +139,8 @@ func (s *Server) Serve(conn net.Conn, name string) {
 	case s.ctx.Err() != nil || !broken: // !broken: it has redialed
 	case errors.Is(err, ErrGoodbye):
 		s.Expel(m.ID, ErrGoodbye)
-	case time.Since(heard) >= s.cfg.Silence:
-		s.Expel(m.ID, fmt.Errorf("%w for %.1f s", ErrSilent, time.Since(heard).Seconds()))
+	case s.cfg.Awake.Since(heard) >= s.cfg.Silence:
+		s.Expel(m.ID, fmt.Errorf("%w for %.1f s", ErrSilent, s.cfg.Awake.Since(heard).Seconds()))
 	default:
 		s.probe(m)
 	}
@@ -180,7 +181,7 @@ func (s *Server) hello(conn net.Conn, name string) (*member, *stream, error) {
 	if m.stream != nil {
 		_ = m.stream.conn.Close()
 	}
-	m.stream, m.Remote = newStream(conn, &m.clock, clock.Now), conn.RemoteAddr().String()
+	m.stream, m.Remote = newStream(conn, &m.clock, clock.Now, s.cfg.Awake), conn.RemoteAddr().String()
 	st, now := m.stream, m.Member
 	s.mu.Unlock()
 	if !m.joined {
@@ -297,7 +298,7 @@ func (s *Server) probe(m *member) {
 		s.mu.Lock()
 		back, heard := m.stream != nil || s.members[m.ID] != m, m.Heard
 		s.mu.Unlock()
-		quiet := time.Since(heard)
+		quiet := s.cfg.Awake.Since(heard)
 		switch {
 		case back || s.ctx.Err() != nil:
 			return

@@ -1,6 +1,6 @@
-// Package journal keeps a coordinator's runs in progress in a file of its folder, for the next
-// coordinator that starts there. For each run it stores the submission and the pending requests. It
-// must never know workers or connections.
+// Package journal keeps a coordinator's runs in files of its folder, for the next coordinator that
+// starts there. For each run in progress it stores the submission and the pending requests, and for the
+// last runs that have ended how they ended. It must never know workers or connections.
 package journal
 
 import (
@@ -25,6 +25,7 @@ const (
 	addressFile = "address" // the coordinator's address, while it runs
 	lockFile    = "coordinator.lock"
 	startsFile  = "starts" // how many times a coordinator has started with the folder
+	checkFile   = ".check" // written and removed to check the folder
 )
 
 // RunIDBytes is the length of a run's id in bytes; its text has twice as many hexadecimal digits.
@@ -98,6 +99,8 @@ type Journal struct {
 	dir     folder.FS
 	lock    *os.File
 	entries []Entry
+	ended   []Ended
+	damaged error
 }
 
 // Open locks a coordinator's folder for this process, and reads the runs that were in progress when
@@ -117,6 +120,9 @@ func Open(dir string) (*Journal, error) {
 	}
 	if err == nil {
 		j.entries, err = read(f)
+	}
+	if err == nil {
+		err = j.readEnded()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the coordinator's folder: %w", err), j.Close())
@@ -152,6 +158,30 @@ func (j *Journal) Announce(address string) error {
 		_, err := io.WriteString(w, address+"\n")
 		return err
 	})
+}
+
+// Check checks that the folder is still this coordinator's and can be written to. It writes and removes a small file. Other
+// than the other methods it may be called at any time, but not twice at a time.
+func (j *Journal) Check() error {
+	own, err := j.lock.Stat()
+	var there fs.FileInfo
+	if err == nil {
+		there, err = os.Stat(j.dir.Path(lockFile))
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("the lock of the coordinator's folder: %w", err)
+	case !os.SameFile(own, there):
+		return fmt.Errorf("%s was replaced: another coordinator may use the folder; stop one of them", j.dir.Path(lockFile))
+	}
+	err = folder.Replace(j.dir, checkFile, func(w io.Writer) error {
+		_, err := io.WriteString(w, "ok\n")
+		return err
+	})
+	if err = errors.Join(err, j.dir.RemoveAll(checkFile)); err != nil {
+		return fmt.Errorf("write to the coordinator's folder: %w", err)
+	}
+	return nil
 }
 
 // attemptsOfStart is how many numbers of attempts each start of a coordinator has.

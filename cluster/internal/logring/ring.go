@@ -123,6 +123,22 @@ func Bound(r *wire.LogRecord) {
 	}
 }
 
+// Replace returns a record in which the value of an attribute is replaced by the one that values has for it. It does not
+// change the record: others may read it.
+func Replace(r *wire.LogRecord, key string, values map[string]string) *wire.LogRecord {
+	for i, a := range r.GetAttributes() {
+		value, ok := values[a.GetValue()]
+		if a.GetKey() != key || !ok {
+			continue
+		}
+		attributes := slices.Clone(r.GetAttributes())
+		attributes[i] = &wire.LogAttribute{Key: key, Value: value}
+		r = &wire.LogRecord{TimeNs: r.GetTimeNs(), Level: r.GetLevel(), Process: r.GetProcess(), Text: r.GetText(), Attributes: attributes,
+			OffsetNs: r.GetOffsetNs()}
+	}
+	return r
+}
+
 // OfRun reports whether a record is about a run.
 func OfRun(r *wire.LogRecord, ids ...string) bool {
 	for _, a := range r.GetAttributes() {

@@ -210,6 +210,27 @@ func (m *Mesh) Unreachable(within time.Duration) map[ID]time.Duration {
 // Quiet returns how long messages have waited for a process without any acknowledgment; 0: none waits. See Unreachable.
 func (m *Mesh) Quiet(id ID) time.Duration { return max(m.link.Stuck(id), m.lane.Stuck(lane.ID(id))) }
 
+// Traffic is the tensors' bytes to and from a process.
+type Traffic struct {
+	Peer           string // the process's name
+	Sent, Received uint64 // that were acknowledged, and that have arrived whole
+}
+
+// Traffic counts the tensors' bytes to and from each known process, by name.
+func (m *Mesh) Traffic() []Traffic {
+	var all []Traffic
+	for _, s := range m.lane.Stats().Peers {
+		m.mu.Lock()
+		p := m.peers[ID(s.ID)]
+		m.mu.Unlock()
+		if p != nil {
+			all = append(all, Traffic{p.GetName(), s.BytesOut, s.BytesIn})
+		}
+	}
+	slices.SortFunc(all, func(a, b Traffic) int { return strings.Compare(a.Peer, b.Peer) })
+	return all
+}
+
 // Reconnected says that this process can reach others again. Waiting messages are resent at once, over
 // new connections.
 func (m *Mesh) Reconnected() { m.link.Reconnected() }

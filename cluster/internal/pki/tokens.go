@@ -141,6 +141,20 @@ func (a *Authority) Redeem(id string, secret []byte, now time.Time) (Role, error
 	return r.Role, nil
 }
 
+// Accepted reports whether Redeem would accept a token at a time. It does not count as a use.
+func (a *Authority) Accepted(t Token, at time.Time) bool {
+	s := a.tokens
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refresh() != nil {
+		return false
+	}
+	r, known := s.records[t.ID]
+	got := sha256.Sum256(t.Secret[:])
+	same := subtle.ConstantTimeCompare(got[:], r.secretHash[:]) == 1
+	return known && same && !r.Revoked && !at.After(r.Expires) && t.Authority == a.Hash()
+}
+
 // Revoke revokes a token. Certificates from it are no longer accepted or renewed. The token stays known while such
 // certificates have not expired.
 func (a *Authority) Revoke(id string) error {

@@ -25,10 +25,18 @@ type image struct {
 	copies              []*instructions.CopyCommand
 }
 
+// authorities are the certificates in each image.
+const authorities = "/etc/ssl/certs/ca-certificates.crt"
+
 // images reads the stages of the Dockerfile, and the name of the last one.
 func images(t *testing.T) (byName map[string]image, last string) {
 	t.Helper()
-	f, err := os.Open("../Dockerfile")
+	return imagesOf(t, "../Dockerfile")
+}
+
+func imagesOf(t *testing.T, path string) (byName map[string]image, last string) {
+	t.Helper()
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +46,7 @@ func images(t *testing.T) (byName map[string]image, last string) {
 		t.Fatal(err)
 	}
 	for _, w := range parsed.Warnings {
-		t.Errorf("Dockerfile: %s", w.Short)
+		t.Errorf("%s: %s", path, w.Short)
 	}
 	stages, _, err := instructions.Parse(parsed.AST, nil)
 	if err != nil {
@@ -71,6 +79,31 @@ func images(t *testing.T) (byName map[string]image, last string) {
 	return byName, last
 }
 
+// wantCopies: an image has the engine and the certificates of public authorities, and nothing else.
+func wantCopies(t *testing.T, name string, i image) {
+	t.Helper()
+	if len(i.runs) > 0 || len(i.copies) != 2 || i.copies[0].From != "build" || i.copies[0].DestPath != "/engine" ||
+		i.copies[1].From != "build" || i.copies[1].DestPath != authorities || !slices.Equal(i.copies[1].SourcePaths, []string{authorities}) {
+		t.Errorf("the image %s has more or less in it than the engine and certificates: %v", name, i.copies)
+	}
+}
+
+// TestDockerfileGPU: the image for GPUs is of NVIDIA's, and its engine can open the driver's library.
+func TestDockerfileGPU(t *testing.T) {
+	byName, last := imagesOf(t, "../Dockerfile.gpu")
+	i := byName[last]
+	if !strings.HasPrefix(i.base, "nvidia/cuda:") || !strings.Contains(i.base, "-runtime-") || i.user != "65534:65534" ||
+		!slices.Equal(i.entrypoint, []string{"/engine"}) {
+		t.Errorf("the image is %+v", i)
+	}
+	wantCopies(t, last, i)
+	for _, line := range byName["build"].runs {
+		if strings.Contains(line, "nocuda") {
+			t.Errorf("%s: it can't open CUDA's libraries", line)
+		}
+	}
+}
+
 // TestDockerfile runs the Dockerfile's commands here, and their result in a folder with nothing else in it.
 func TestDockerfile(t *testing.T) {
 	byName, last := images(t)
@@ -83,9 +116,7 @@ func TestDockerfile(t *testing.T) {
 		if i.user != "65534:65534" || i.workdir == "" || !slices.Equal(i.entrypoint, []string{"/engine"}) {
 			t.Errorf("the image %s has user %q, folder %q, entry point %q", name, i.user, i.workdir, i.entrypoint)
 		}
-		if len(i.runs) > 0 || len(i.copies) != 1 || i.copies[0].From != "build" || i.copies[0].DestPath != "/engine" {
-			t.Errorf("the image %s has more or less in it than one file: %v", name, i.copies)
-		}
+		wantCopies(t, name, i)
 	}
 	build := byName["build"]
 	for _, c := range build.copies {

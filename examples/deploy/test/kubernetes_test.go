@@ -19,7 +19,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
@@ -28,6 +31,8 @@ import (
 // manifest is an object in the files.
 type manifest struct {
 	services     []corev1.Service
+	budgets      []policyv1.PodDisruptionBudget
+	policies     []networkingv1.NetworkPolicy
 	statefulSets []appsv1.StatefulSet
 	jobs         []batchv1.Job
 }
@@ -49,6 +54,12 @@ func (m *manifest) read(t *testing.T, file string) {
 			case "batch/v1 Job":
 				m.jobs = append(m.jobs, batchv1.Job{})
 				err = yaml.UnmarshalStrict([]byte(document), &m.jobs[len(m.jobs)-1])
+			case "policy/v1 PodDisruptionBudget":
+				m.budgets = append(m.budgets, policyv1.PodDisruptionBudget{})
+				err = yaml.UnmarshalStrict([]byte(document), &m.budgets[len(m.budgets)-1])
+			case "networking.k8s.io/v1 NetworkPolicy":
+				m.policies = append(m.policies, networkingv1.NetworkPolicy{})
+				err = yaml.UnmarshalStrict([]byte(document), &m.policies[len(m.policies)-1])
 			default:
 				err = fmt.Errorf("unexpected: %s", is)
 			}
@@ -230,7 +241,7 @@ func grace(p *corev1.PodTemplateSpec) time.Duration {
 // TestKubernetesSchema: the files match Kubernetes's schemas, and the pods have no rights.
 func TestKubernetesSchema(t *testing.T) {
 	files, err := filepath.Glob("../kubernetes/*.yaml")
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) != 5 {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
@@ -238,6 +249,7 @@ func TestKubernetesSchema(t *testing.T) {
 		m.read(t, file)
 		for _, s := range m.statefulSets {
 			wantRestricted(t, s.Name, &s.Spec.Template, s.Spec.Selector.MatchLabels)
+			wantProbes(t, s.Name, &s.Spec.Template)
 			if !slices.ContainsFunc(m.services, func(v corev1.Service) bool { return v.Name == s.Spec.ServiceName }) {
 				t.Errorf("%s: its service %s is missing", file, s.Spec.ServiceName)
 			}
@@ -249,6 +261,112 @@ func TestKubernetesSchema(t *testing.T) {
 				t.Errorf("%s: a Job with a policy for failures is indexed, runs all at a time and starts no container again", file)
 			}
 		}
+	}
+}
+
+// TestKubernetesPolicies: the budgets and the network policies select the pods that are there, and let through the ports
+// that these listen at.
+func TestKubernetesPolicies(t *testing.T) {
+	files, err := filepath.Glob("../kubernetes/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m manifest
+	for _, file := range files {
+		m.read(t, file)
+	}
+	selects := func(s *metav1.LabelSelector, p *corev1.PodTemplateSpec) bool {
+		chosen, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !chosen.Empty() && chosen.Matches(labels.Set(p.Labels))
+	}
+	budgets, policies := make(map[string]int), make(map[string]int)
+	for _, s := range m.statefulSets {
+		for i := range m.budgets {
+			if b := &m.budgets[i].Spec; selects(b.Selector, &s.Spec.Template) {
+				budgets[s.Name]++
+				if b.MaxUnavailable == nil || b.MaxUnavailable.IntValue() != 1 || s.Name == "troupe-coordinator" {
+					t.Errorf("%s: its budget is %v; one worker at a time may leave, and a coordinator has none", s.Name, b.MaxUnavailable)
+				}
+			}
+		}
+		for i := range m.policies {
+			spec := &m.policies[i].Spec
+			if !selects(&spec.PodSelector, &s.Spec.Template) {
+				continue
+			}
+			policies[s.Name]++
+			open := make(map[int]bool)
+			for _, rule := range spec.Ingress {
+				for _, port := range rule.Ports {
+					open[port.Port.IntValue()] = true
+				}
+			}
+			for _, port := range s.Spec.Template.Spec.Containers[0].Ports {
+				if !open[int(port.ContainerPort)] {
+					t.Errorf("%s: no policy lets anybody connect to port %d", s.Name, port.ContainerPort)
+				}
+			}
+			// Every pod of the cluster reaches every other.
+			for _, other := range m.statefulSets {
+				if !slices.ContainsFunc(spec.Ingress[0].From, func(f networkingv1.NetworkPolicyPeer) bool {
+					return f.PodSelector != nil && selects(f.PodSelector, &other.Spec.Template)
+				}) {
+					t.Errorf("%s can't connect to %s", other.Name, s.Name)
+				}
+			}
+		}
+		if policies[s.Name] != 1 || budgets[s.Name] != 1 && s.Name != "troupe-coordinator" {
+			t.Errorf("%s has %d network policies and %d budgets, want 1", s.Name, policies[s.Name], budgets[s.Name])
+		}
+		gpus := s.Spec.Template.Spec.Containers[0].Resources.Limits["nvidia.com/gpu"]
+		if (gpus.Value() > 0) != strings.HasSuffix(s.Name, "-gpu") {
+			t.Errorf("%s has %v GPUs", s.Name, gpus.Value())
+		}
+	}
+}
+
+// wantProbes checks a template's probes and limits: they ask the port of the metrics.
+func wantProbes(t *testing.T, name string, p *corev1.PodTemplateSpec) {
+	t.Helper()
+	c := p.Spec.Containers[0]
+	for kind, probe := range probes(c) {
+		want := map[string]string{"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}[kind]
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != want || probe.TimeoutSeconds < 3 ||
+			!slices.ContainsFunc(c.Ports, func(of corev1.ContainerPort) bool { return of.Name == probe.HTTPGet.Port.String() }) {
+			t.Errorf("%s: its %s probe is %v", name, kind, probe)
+		}
+	}
+	if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Memory().IsZero() {
+		t.Errorf("%s has no limit of memory", name)
+	}
+}
+
+func probes(c corev1.Container) map[string]*corev1.Probe {
+	return map[string]*corev1.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe, "readiness": c.ReadinessProbe}
+}
+
+// untilProbed waits until a pod answers all its probes with 200.
+func (k *kubernetes) untilProbed(p *corev1.PodTemplateSpec, address string) {
+	k.t.Helper()
+	c := p.Spec.Containers[0]
+	for kind, probe := range probes(c) {
+		port := ""
+		for _, of := range c.Ports {
+			if of.Name == probe.HTTPGet.Port.String() {
+				port = fmt.Sprint(of.ContainerPort)
+			}
+		}
+		k.until("the "+kind+" probe of "+address, func() bool {
+			res, err := http.Get("http://" + net.JoinHostPort(address, port) + probe.HTTPGet.Path)
+			if err != nil {
+				return false
+			}
+			_ = res.Body.Close()
+			return res.StatusCode == http.StatusOK
+		})
 	}
 }
 
@@ -313,6 +431,13 @@ func TestKubernetesStatefulSets(t *testing.T) {
 	client := k.start("run", run)
 	out := filepath.Join(state, "out")
 	wantMetrics(t, &coordinator.Spec.Template, addresses[0])
+	for i, address := range addresses {
+		p := &workers.Spec.Template
+		if i == 0 {
+			p = &coordinator.Spec.Template
+		}
+		k.untilProbed(p, address)
+	}
 	k.killDuring(client, out, running[1])
 	if status := k.finish("the run", client); status != 0 {
 		t.Errorf("the run's exit status is %d", status)

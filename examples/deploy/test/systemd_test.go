@@ -142,6 +142,9 @@ func TestSystemdVerify(t *testing.T) {
 	if err != nil || len(units) != 2 {
 		t.Fatal(units, err)
 	}
+	// The drop-in of workers with a GPU is checked with its unit.
+	gpu := "troupe-worker@.service.d"
+	write(t, filepath.Join(mkdir(t, 0o755, 0, dir, gpu), "gpu.conf"), read(t, filepath.Join("../systemd", gpu, "gpu.conf")), 0o644)
 	for _, path := range units {
 		text := strings.ReplaceAll(read(t, path), "/usr/local/bin/engine", "/bin/true")
 		copied := filepath.Join(dir, filepath.Base(path))
@@ -159,7 +162,8 @@ func TestSystemd(t *testing.T) {
 	d := &systemd{system: newSystem(t), engine: clusterEngine(t), dir: folder(t), host: "host"}
 	coordinator, worker := readUnit(t, "../systemd/troupe-coordinator.service"), readUnit(t, "../systemd/troupe-worker@.service")
 	address := hosts(1)[0] + ":7070"
-	first := d.command(coordinator, "", map[string]string{"TROUPE_LISTEN": address, "TROUPE_ADVERTISE": address}, nil)
+	first := d.command(coordinator, "", map[string]string{"TROUPE_LISTEN": address, "TROUPE_ADVERTISE": address,
+		"TROUPE_METRICS": "127.0.0.1:0"}, nil)
 	state := first.env["STATE_DIRECTORY"]
 	write(t, filepath.Join(state, "text.txt"), text, 0o440)
 
@@ -175,7 +179,7 @@ func TestSystemd(t *testing.T) {
 	d.output(command{args: d.typed("sudo engine cluster token", inside), dir: d.dir})
 	credentials := map[string]string{"/etc/troupe/worker.token": read(t, filepath.Join(d.dir, "worker.token"))}
 	for i := range workers {
-		c := d.command(worker, fmt.Sprint(i), map[string]string{"TROUPE_JOIN": address, "TROUPE_THREADS": "1"}, credentials)
+		c := d.command(worker, fmt.Sprint(i), map[string]string{"TROUPE_JOIN": address, "TROUPE_THREADS": "1", "TROUPE_METRICS": "127.0.0.1:0"}, credentials)
 		workers[i] = d.keep(names[i], worker.again(t), func() command { return c })
 	}
 
