@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 func (a *app) newStatus() *cobra.Command {
