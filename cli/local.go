@@ -29,6 +29,7 @@ type seen struct {
 	lr         *float64 // nil: unknown
 	tokensPerS *float64
 	pid        int    // of its process on this machine
+	followers  int    // processes that follow it, on this machine
 	folder     string // of a run on this machine; "": it is a cluster's
 	result     string // of a run on this machine that has ended: how, in a line
 }
@@ -160,7 +161,7 @@ func (s seen) again() string {
 func (r *localRun) live(a control.State) seen {
 	s := seen{RunSummary: cluster.RunSummary{ID: a.ID, Name: a.Name, State: "running", Step: a.Step, Steps: a.Steps, Loss: a.Loss,
 		ValLoss: a.ValLoss, Submitted: a.Began, Out: a.Out, Restarts: a.Restarts, Checkpoint: a.Checkpoint},
-		actors: a.Actors, phase: a.Actors.Activity(), lr: a.LR, tokensPerS: a.TokensPerS, pid: a.PID, folder: r.dir}
+		actors: a.Actors, phase: a.Actors.Activity(), lr: a.LR, tokensPerS: a.TokensPerS, pid: a.PID, followers: a.Followers, folder: r.dir}
 	if s.Checkpoint == "" {
 		s.Checkpoint = lastCheckpoint(r.dir)
 	}

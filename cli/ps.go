@@ -248,6 +248,7 @@ type runJSON struct {
 	Phase      string   `json:"phase,omitempty"` // what it does; of a cluster's run in engine status
 	LR         *float64 `json:"lr,omitempty"`
 	TokensPerS *float64 `json:"tokens_per_s,omitempty"`
+	Followers  int      `json:"followers,omitempty"`
 	Result     string   `json:"result,omitempty"` // how it ended
 }
 
@@ -255,7 +256,7 @@ func jsonRun(s seen) runJSON {
 	r := runJSON{ID: s.ID, Name: s.Name, State: s.State, Step: s.Step, Steps: s.Steps, Workers: append([]string{}, s.Workers...),
 		Submitted: s.Submitted.UTC(), SubmittedBy: s.SubmittedBy,
 		Out: s.Out, Restarts: s.Restarts, Checkpoint: s.Checkpoint, Error: s.Error, Waiting: s.Waiting,
-		Folder: s.folder, PID: s.pid, Phase: s.phase, LR: s.lr, TokensPerS: s.tokensPerS, Result: s.result}
+		Folder: s.folder, PID: s.pid, Phase: s.phase, LR: s.lr, TokensPerS: s.tokensPerS, Followers: s.followers, Result: s.result}
 	if s.Loss != nil {
 		r.Loss = figure(*s.Loss)
 	}

@@ -108,15 +108,18 @@ func (a *app) newFollow() *cobra.Command {
 	run := runFlags{leaves: true}
 	cmd := &cobra.Command{
 		Use:   "follow RUN",
-		Short: "Show the progress of a cluster's run",
-		Long: `Show the progress of a run of a cluster as engine run does: the latest events, then new
-ones as they happen. Ctrl-C stops following with exit status 75; the run continues. RUN is
-the run's id, the start of its id, or its name.
+		Short: "Show the progress of a run",
+		Long: `Show the progress of a run as engine run does: the events as they happen, of a cluster's run
+first the latest ones. Ctrl-C stops following with exit status 75; the run continues.
+
+` + aboutRUN + `
 
 See also: engine run --cluster, engine top, engine stop.`,
-		Example: `  engine follow tiny
+		Example: `  engine follow runs/first
   engine follow 3f2a91c0 --json > log.jsonl`,
 		Args: takes("RUN"),
+
+		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
 			if run.quiet && run.json {
 				return usagef("--quiet and --json can't be combined; use only one")
@@ -127,6 +130,13 @@ See also: engine run --cluster, engine top, engine stop.`,
 			signals := make(chan os.Signal, 8)
 			signal.Notify(signals, runSignals()...)
 			a.mindPipes(signals)
+			dir, err := o.locate(cmd.Context(), cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if dir != "" {
+				return a.followRun(cmd.Context(), dir, run, leaving(signals))
+			}
 			c, err := start(a, "stopped before the run was followed", func() (*cluster.Client, error) { return o.connect(cmd.Context()) }, signals)
 			if err != nil {
 				return err

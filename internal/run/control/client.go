@@ -117,15 +117,24 @@ func (c *Client) ask(q request) (State, error) {
 		return State{}, err
 	}
 	a, err := parseAnswer(line)
-	switch {
-	case err != nil:
+	if err == nil {
+		err = a.refusal()
+	}
+	if err != nil {
 		return State{}, err
-	case a.Busy:
-		return State{}, fmt.Errorf("%w: %s", ErrBusy, a.Error)
-	case a.Error != "":
-		return State{}, fmt.Errorf("%w: %s", ErrRefused, a.Error)
 	}
 	return *a.State, nil
+}
+
+// refusal returns why the run refused a request; nil: it did not.
+func (a answer) refusal() error {
+	switch {
+	case a.Error == "":
+		return nil
+	case a.Busy:
+		return fmt.Errorf("%w: %s", ErrBusy, a.Error)
+	}
+	return fmt.Errorf("%w: %s", ErrRefused, a.Error)
 }
 
 // exchange sends a request and reads a line.

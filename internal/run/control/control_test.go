@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -96,12 +97,14 @@ func TestRequests(t *testing.T) {
 	if err != nil || got.Name != "first" || got.Step != 2 || got.Steps != 9 || got.PID != os.Getpid() || !got.Actors.Paused() {
 		t.Errorf("the status is %+v, %v", got, err)
 	}
-	for _, ch := range []event.Change{{Kind: event.ChangePause}, {Kind: event.ChangeRate, LR: 1e-3, MinLR: 1e-4}, {Kind: event.ChangeStop, Step: 5}} {
+	for _, ch := range []event.Change{{Kind: event.ChangePause}, {Kind: event.ChangeRate, LR: 1e-3, MinLR: 1e-4},
+		{Kind: event.ChangeStop, Step: 5}} {
 		if _, err := c.Change(ch); err != nil {
 			t.Errorf("%v: %v", ch, err)
 		}
 	}
-	if _, err := c.Change(event.Change{Kind: event.ChangeStop, Step: 1}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "step 1") {
+	if _, err := c.Change(event.Change{Kind: event.ChangeStop, Step: 1}); !errors.Is(err, ErrRefused) ||
+		!strings.Contains(err.Error(), "step 1") {
 		t.Errorf("a stop that the run refuses: %v", err)
 	}
 	c = dial(t, dir) // a refusal ends the connection
@@ -129,6 +132,48 @@ func TestState(t *testing.T) {
 	got, err := dial(t, dir).Status()
 	if err != nil || got.Step != 3 || *got.Loss != loss || *got.LR != rate || got.Restarts != 1 || got.Checkpoint == "" || got.ValLoss != nil {
 		t.Errorf("the status is %+v, %v", got, err)
+	}
+}
+
+// TestFollow: a follower gets the description, the events and the end, even if it asks for the end late.
+func TestFollow(t *testing.T) {
+	dir := t.TempDir()
+	run := &fakeRun{Feed: feed.New()}
+	s, err := Listen(dir, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := dial(t, dir)
+	if _, err := left.Follow(); err != nil {
+		t.Fatal(err)
+	}
+	left.Close() // its handler ends
+	stream, err := dial(t, dir).Follow()
+	if err != nil || stream.Info.Name != "first" || stream.Info.Steps != 9 {
+		t.Fatalf("the description is %+v, %v", stream.Info, err)
+	}
+	loss := 2.5
+	run.Publish(event.StepEvent{Record: telemetry.Record{Step: 3, Loss: &loss}, IdealBubblePct: 20})
+	run.Publish(event.RestartEvent{Err: errors.New("w1 failed"), Restart: 1, Most: 10})
+	run.Close()
+	s.Close(event.EndEvent{Result: event.Result{Step: 3, Steps: 9, Stopped: true, BestValLoss: math.NaN()}, Err: errors.New("failed")})
+	var got []event.Event
+	for {
+		e, err := stream.Next()
+		if err != nil {
+			if !errors.Is(err, ErrGone) {
+				t.Error(err)
+			}
+			break
+		}
+		got = append(got, e)
+	}
+	if len(got) != 3 {
+		t.Fatalf("the events are %+v", got)
+	}
+	step, restart, end := got[0].(event.StepEvent), got[1].(event.RestartEvent), got[2].(event.EndEvent)
+	if step.Step != 3 || *step.Loss != loss || restart.Err.Error() != "w1 failed" || !end.Result.Stopped || end.Err.Error() != "failed" {
+		t.Errorf("the events are %+v", got)
 	}
 }
 
@@ -192,8 +237,10 @@ func TestLongPath(t *testing.T) {
 func TestLimits(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, dir, &fakeRun{Feed: feed.New()})
-	for _, line := range []string{strings.Repeat("x", limitRequestBytes+1), "nonsense", `{"version":99,"op":"status"}`, `{"version":1,"op":"status"} x`,
-		`{"version":1,"op":"change"}`, `{"version":1,"op":"status","more":1}`, `{"version":1,"op":"change","change":{"kind":"rate","step":0,"lr":-1}}`} {
+	for _, line := range []string{strings.Repeat("x", limitRequestBytes+1), "nonsense", `{"version":99,"op":"status"}`,
+		`{"version":1,"op":"status"} x`,
+		`{"version":1,"op":"change"}`, `{"version":1,"op":"status","more":1}`,
+		`{"version":1,"op":"change","change":{"kind":"rate","step":0,"lr":-1}}`} {
 		c, err := net.Dial("unix", s.Path())
 		if err != nil {
 			t.Fatal(err)

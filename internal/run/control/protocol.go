@@ -22,6 +22,7 @@ const (
 	opStatus op = "status" // how the run is
 	opChange op = "change" // make a change
 	opKill   op = "kill"   // end the run at once, without a checkpoint
+	opFollow op = "follow" // send the run's description and its events from now on, one a line
 )
 
 // request is a line of a client.
@@ -55,6 +56,7 @@ type State struct {
 	TokensPerS *float64  `json:"tokens_per_s"`
 	Restarts   int       `json:"restarts"`
 	Checkpoint string    `json:"checkpoint"` // the folder of the last one since Began; "": none
+	Followers  int       `json:"followers"`
 	// Actors are what the run's actors do.
 	Actors event.Status `json:"actors"`
 }
@@ -71,7 +73,7 @@ func parseRequest(line []byte) (q request, err error) {
 		return q, errors.New("the request is not valid: there is text after the object")
 	case q.Version != version:
 		return q, fmt.Errorf("the request has version %d of the protocol, this run %d: use the same build", q.Version, version)
-	case q.Op != opStatus && q.Op != opChange && q.Op != opKill:
+	case q.Op != opStatus && q.Op != opChange && q.Op != opKill && q.Op != opFollow:
 		return q, fmt.Errorf("unknown request %.40q: use the same build", q.Op)
 	case (q.Change != nil) != (q.Op == opChange):
 		return q, fmt.Errorf("a request %q with a change, or a change without one: use the same build", q.Op)

@@ -32,7 +32,7 @@ type Server struct {
 	path     string
 	file     fs.FileInfo // of the socket
 	events   *event.Subscription
-	watched  chan struct{} // closed when the run sends no more events
+	watched  chan struct{}  // closed when the run sends no more events
 	wait     sync.WaitGroup // for its goroutines
 	shut     sync.Once
 	over     chan struct{}  // closed by Shut
@@ -50,8 +50,9 @@ func Listen(dir string, run Run) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{run: run, listener: l, path: l.Addr().String(), events: run.Subscribe(), over: make(chan struct{}), watched: make(chan struct{}),
-		ended: make(chan struct{}), clients: make(map[net.Conn]bool)}
+	s := &Server{run: run, listener: l, path: l.Addr().String(), events: run.Subscribe(), over: make(chan struct{}),
+		watched: make(chan struct{}),
+		ended:   make(chan struct{}), clients: make(map[net.Conn]bool)}
 	s.file, _ = os.Lstat(s.path)
 	info := run.Info()
 	s.state = State{ID: info.ID, Name: info.Name, Out: info.Out, PID: os.Getpid(), Began: clock.Now(), Step: info.ResumedAt, Steps: info.Steps}
@@ -210,6 +211,9 @@ func (s *Server) serve(c *net.UnixConn) {
 		q, err := parseRequest(line)
 		switch {
 		case err != nil:
+		case q.Op == opFollow:
+			s.follow(c)
+			return
 		case q.Op == opKill:
 			s.run.Kill()
 		case q.Op == opChange:
@@ -259,6 +263,11 @@ func (s *Server) reply(c net.Conn, refused error) error {
 		actors := s.run.Status()
 		s.mu.Lock()
 		state := s.state
+		for _, follows := range s.clients {
+			if follows {
+				state.Followers++
+			}
+		}
 		s.mu.Unlock()
 		state.Actors = actors
 		a.State = &state
