@@ -158,6 +158,12 @@ type Hosts = plan.Hosts
 // Info describes a run that has started.
 type Info = event.Info
 
+// Documents describe training on documents one by one, of which only a part is learned.
+type Documents = event.Documents
+
+// Piece is a part of a document.
+type Piece = event.Piece
+
 // Result is the outcome of a run.
 type Result = event.Result
 
@@ -206,6 +212,13 @@ const (
 // that the files exist. The error is a *SetupError.
 func Check(cfg *config.Config) error {
 	return setupError(attempt.Check(cfg))
+}
+
+// ReadData reads the data of a configuration as a new run would, without an output folder: every record is checked. The Info
+// has what is known of the data, and warnings are those that the run would give. The error is a *SetupError.
+func ReadData(cfg *config.Config) (info Info, warnings []string, err error) {
+	info, warnings, err = attempt.ReadData(cfg)
+	return info, warnings, setupError(err)
 }
 
 // CheckElsewhere is Check for other machines. It does not look at the devices of this machine: each rank has its own device

@@ -64,10 +64,11 @@ file, and engine run trains with it.`}
 func (a *app) newConfigCheck() *cobra.Command {
 	var sets []string
 	var memoryGiB float64
+	var data bool
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a config file without training",
-		Long: `Check a config file, by default config.toml, without reading the data or training: keys and values, the layout
+		Long: `Check a config file, by default config.toml, without training: keys and values, the layout
 of the layers, the schedule, the memory, and that the training files exist. It reports all
 mistakes at once, each with its line and column. Use it before you submit a long run.
 
@@ -75,9 +76,13 @@ By default it checks against the memory and the devices of this machine. If the 
 several ranks, a lack of memory here is only a warning, since the ranks may run on other
 machines. With --memory-gib it ignores this machine: each rank gets a device with N GiB.
 
+With --data it also reads and encodes the data: every record is checked. For documents it
+shows how many tokens are learned, how long the documents are, and one example.
+
 See also: engine plan CONFIG proposes settings that fit; engine config print.`,
 		Example: `  engine config check config.toml
   engine config check config.toml --memory-gib 80
+  engine config check tune.toml --data
   engine config check config.toml --set pipeline.stages=4 --set 'data.train=["a.txt", "b.txt"]'`,
 		Args:              takesConfig,
 		ValidArgsFunction: completeFiles("toml"),
@@ -90,6 +95,16 @@ See also: engine plan CONFIG proposes settings that fit; engine config print.`,
 			if err := a.checkConfig(cfg, memoryGiB); err != nil {
 				return err
 			}
+			var read troupe.Info
+			if data {
+				var warnings []string
+				if read, warnings, err = troupe.ReadData(cfg); err != nil {
+					return err
+				}
+				for _, text := range warnings {
+					a.warn(text)
+				}
+			}
 			if p, err := plan.Resolve(cfg, nil); err == nil { // an error here means that only other machines can run it
 				for _, text := range p.Warnings() {
 					a.warn(text)
@@ -98,10 +113,14 @@ See also: engine plan CONFIG proposes settings that fit; engine config print.`,
 			}
 			a.printf("%s: ok\n", path)
 			a.summarize(cfg)
+			if data {
+				a.summarizeData(read)
+			}
 			return nil
 		}),
 	}
 	setFlag(cmd, &sets)
+	cmd.Flags().BoolVar(&data, "data", false, "also read the data, check every record, and describe it")
 	cmd.Flags().Float64Var(&memoryGiB, "memory-gib", 0,
 		"check against devices with `N` GiB of memory per rank, instead of this machine")
 	return cmd

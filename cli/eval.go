@@ -32,15 +32,16 @@ the total loss in bits, divided by the bytes of text; use it to compare models w
 different tokenizers. Longer windows give a lower loss, because the first tokens of a window
 are predicted from few others: compare losses only at the same --context.
 
-The format is the run's (data.format). For a model without a run it is text, so for JSON
-lines of documents add --format documents. A warning, and "documents" in the JSON, say how
-many documents did not fit the context. If the loss is not finite, --json prints null and
-the exit status is 1.
+JSON lines (.jsonl) are read as documents, and other files in the format of the run
+(data.format), or as text. Of a document, only some tokens are learned: the completion, or
+what the assistant says. The loss is about these. A warning, and "documents" in the JSON,
+say how many documents did not fit the context. If the loss is not finite, --json prints
+null and the exit status is 1.
 
 See also: engine help formats, engine predict (models of samples), engine generate.`,
 		Example: `  engine eval --from runs/run
   engine eval --from runs/run/checkpoints/best --data 'books/*.txt' --json
-  engine eval --from models/SmolLM2-135M --data chat.jsonl --format documents --context 256`,
+  engine eval --from models/SmolLM2-135M --data chat.jsonl --chat-template chatml --context 256`,
 		Args:              takesModel,
 		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
@@ -51,7 +52,6 @@ See also: engine help formats, engine predict (models of samples), engine genera
 				return err
 			}
 			res, err := troupe.Evaluate(cmd.Context(), o)
-			err = missingModel(err, o.From)
 			for _, text := range res.Warnings {
 				a.warn(text)
 			}
@@ -70,8 +70,7 @@ See also: engine help formats, engine predict (models of samples), engine genera
 			if res.BitsPerByte > 0 {
 				perByte = fmt.Sprintf("  %.4f bits per byte", res.BitsPerByte)
 			}
-			a.printf("loss %.4f  perplexity %s%s  %s tokens in %s\n%s, step %d\n",
-				res.Loss, perplexityText(res.Perplexity), perByte, words.Count(res.Tokens), words.Plural(res.Windows, "window"),
+			a.printf("loss %.4f  perplexity %s%s  %s\n%s, step %d\n", res.Loss, perplexityText(res.Perplexity), perByte, evaluated(res),
 				words.OneLine(res.From), res.Step)
 			return nil
 		}),
@@ -79,11 +78,15 @@ See also: engine help formats, engine predict (models of samples), engine genera
 	modelFlags(cmd, &o.ModelOptions)
 	f := cmd.Flags()
 	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to evaluate; repeatable (default: the run's validation data)")
-	f.StringVar(&o.Format, "format", "", "`format` of the data: text, documents, uint16 or uint32 (default: the run's, else text)")
+	f.StringVar(&o.Format, "format", "",
+		"`format` of the data: text, documents, uint16 or uint32 (default: documents for .jsonl, else the run's, else text)")
 	f.StringVar(&o.InvalidUTF8, "invalid-utf8", "",
 		"`action` for text that is not UTF-8: refuse, or bytes to use the bytes as they are (default: the run's data.invalid_utf8)")
 	f.StringVar(&o.SpecialTokens, "special-tokens", "",
 		"`meaning` of special tokens' names in texts, prompts and completions: tokens or text (default: the run's data.special_tokens, else tokens)")
+	chatTemplateFlag(cmd, &o.ModelOptions)
+	f.StringArrayVar(&o.Fields, "field", nil,
+		"`key=name`: read the key of a document from the name, as data.fields; repeatable (default: the run's data.fields)")
 	f.IntVar(&o.Context, "context", 0, "window length in `tokens`, up to the model's positions (default: the context of its training)")
 	f.StringVar(&o.TooLong, "too-long", "",
 		"`action` for a document with a prompt or messages that is longer than the context: cut or refuse (default: cut)")
@@ -95,7 +98,17 @@ See also: engine help formats, engine predict (models of samples), engine genera
 	completeWords(cmd, "special-tokens", config.SpecialAsTokens, config.SpecialAsText)
 	completeWords(cmd, "microbatch")
 	completeWords(cmd, "context")
+	completeWords(cmd, "field")
 	return cmd
+}
+
+// evaluated says what a loss is about.
+func evaluated(res troupe.EvalResult) string {
+	if d := res.Documents; d != nil {
+		return fmt.Sprintf("%s learned of %s tokens in %s, context %s", words.Count(res.Tokens), words.Count(d.Tokens),
+			words.Plural(d.Total-d.Dropped, "document"), words.Count(int64(res.Context)))
+	}
+	return fmt.Sprintf("%s tokens in %s", words.Count(res.Tokens), words.Plural(res.Windows, "window"))
 }
 
 // metricsText formats the metrics that follow a loss.

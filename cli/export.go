@@ -2,6 +2,7 @@ package cli
 
 import (
 	"math"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -39,12 +40,16 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 			if o.ShardBytes, err = bytesOf(shard); err != nil {
 				return err
 			}
+			if ext := strings.ToLower(filepath.Ext(o.To)); ext == ".gguf" || ext == ".safetensors" || ext == ".bin" {
+				return usagef("--to %s: export writes a folder with safetensors, not a %s file; give a name for the folder. %s", o.To, ext,
+					"For GGUF, convert that folder with convert_hf_to_gguf.py of llama.cpp, or with ollama create")
+			}
 			if o.DType != "float32" && o.DType != "bfloat16" && o.DType != "float16" {
 				return usagef("--dtype %q: give float32, bfloat16 or float16", o.DType)
 			}
 			e, err := troupe.Export(cmd.Context(), o)
 			if err != nil {
-				return existing(missingModel(err, o.From), "--to", "folder", o.To)
+				return existing(err, "--to", "folder", o.To)
 			}
 			for _, text := range e.Warnings {
 				a.warn(text)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/internal/chat"
+	"github.com/troupe-ml/troupe/internal/show/term"
 )
 
 // talking are the flags of a conversation.
@@ -39,7 +40,8 @@ as �.
 
 Chat. With --chat the prompt is a user's message, which the model's chat template formats;
 only the answer is printed. Without --prompt, every line of standard input is a message, and
-all of them are one conversation; end it with Ctrl-D. --messages answers a conversation
+all of them are one conversation. On a terminal, /help lists commands, and /exit or Ctrl-D
+ends it. --chat-template chooses a template for a model without one. --messages answers a conversation
 from a file: a JSON array such as [{"role": "user", "content": "Hello"}]. --tools
 describes the functions that an answer may call, as a JSON array.
 
@@ -63,15 +65,16 @@ See also: engine eval (loss), engine export (use the model in other programs).`,
 			}
 			o.Warn = a.warn
 			if t.chat || t.messages != "" {
-				return missingModel(a.talk(cmd.Context(), o, t, cmd.Flags().Changed("prompt")), o.From)
+				return a.talk(cmd.Context(), o, t, cmd.Flags().Changed("prompt"))
 			}
-			return missingModel(a.continueText(cmd.Context(), o, t.asJSON), o.From)
+			return a.continueText(cmd.Context(), o, t.asJSON)
 		}),
 	}
 	modelFlags(cmd, &o.ModelOptions)
 	f := cmd.Flags()
 	f.StringVar(&o.Prompt, "prompt", "", "`text` to continue (default: a line break, which is not printed)")
 	f.BoolVar(&t.chat, "chat", false, "answer the prompt, or each line of standard input, with the model's chat template")
+	chatTemplateFlag(cmd, &o.ModelOptions)
 	f.StringVar(&t.system, "system", "", "with --chat: `text` of the system message at the start")
 	f.StringVar(&t.messages, "messages", "", "`file` with a conversation to answer, as JSON; - is standard input")
 	f.StringVar(&t.tools, "tools", "", "with --chat or --messages: `file` with the functions that an answer may call, as JSON")
@@ -116,7 +119,7 @@ func (t talking) check(cmd *cobra.Command) error {
 	case t.messages != "":
 		return idle(cmd, "with --messages, which contains the whole conversation", "chat", "system")
 	case !t.chat:
-		return idle(cmd, "without --chat", "system", "tools")
+		return idle(cmd, "without --chat", "system", "tools", "chat-template")
 	}
 	return nil
 }
@@ -186,7 +189,10 @@ func (a *app) talk(ctx context.Context, o troupe.GenerateOptions, t talking, pro
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	o.ModelOptions, o.Prompt = troupe.ModelOptions{}, ""
+	o.Prompt = ""
+	if !prompted && t.messages == "" && !t.asJSON && a.terminal && term.IsTerminal(os.Stdin) {
+		return (&conversation{app: a, model: g, o: o.TextOptions, in: in, said: said}).converse(ctx)
+	}
 	for {
 		if once := prompted || t.messages != ""; !once {
 			if a.terminal {

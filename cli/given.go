@@ -43,9 +43,6 @@ func existing(err error, where, kind, path string) error {
 		fmt.Sprintf("%s: the %s %q exists already; choose another %s, or move this one away", where, kind, path, kind))
 }
 
-// missingModel explains a --from that does not exist.
-func missingModel(err error, from string) error { return folder.Missing(err, "--from", "folder", from) }
-
 // missingConfig explains a config file that does not exist, and suggests one beside it. Any other error is returned
 // unchanged.
 func missingConfig(err error, path string) error {

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/chat/builtin"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
@@ -38,6 +41,15 @@ func takesModel(cmd *cobra.Command, args []string) error {
 		return usagef("unexpected argument %q: %s; %s", args[1], cmd.UseLine(), argumentHint(cmd, args[1]))
 	}
 	return cmd.Flags().Set("from", args[0])
+}
+
+// chatTemplateFlag adds the flag that chooses a chat template.
+func chatTemplateFlag(cmd *cobra.Command, o *troupe.ModelOptions) {
+	cmd.Flags().StringVar(&o.ChatTemplate, "chat-template", "",
+		"`template` for conversations instead of the model's: "+strings.Join(builtin.Names(), ", ")+", or a Jinja file")
+	must(cmd.RegisterFlagCompletionFunc("chat-template", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return builtin.Names(), cobra.ShellCompDirectiveDefault
+	}))
 }
 
 func checkModelFlags(cmd *cobra.Command, o troupe.ModelOptions) error {

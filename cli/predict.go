@@ -48,7 +48,7 @@ See also: engine eval (loss only), engine help formats.`,
 			}
 			classes, err := troupe.ClassNames(o.ModelOptions)
 			if err != nil {
-				return missingModel(err, o.From)
+				return err
 			}
 			out := bufio.NewWriter(a.out)
 			res, err := troupe.Predict(cmd.Context(), o, func(p troupe.Prediction) error {
@@ -59,7 +59,7 @@ See also: engine eval (loss only), engine help formats.`,
 				}
 				return writePrediction(out, p, names, classes)
 			})
-			if err = errors.Join(missingModel(err, o.From), out.Flush()); err == nil {
+			if err = errors.Join(err, out.Flush()); err == nil {
 				say(a.err, "loss %.4f%s  %s of %s, step %d", res.Loss, metricsText(res.Metrics), words.Plural(res.Windows, "sample"),
 					words.OneLine(res.From), res.Step)
 			}

@@ -97,12 +97,15 @@ func header(i troupe.Info) []string {
 // dataLines describes the model and its data.
 func dataLines(i troupe.Info) []string {
 	if !i.Samples {
-		lines := []string{
-			fmt.Sprintf("model     %s, %s, vocabulary of %s", i.Family, parametersOf(i), words.Count(int64(i.Vocab))),
-			fmt.Sprintf("data      %s tokens for training, %s for validation (%s)", words.Count(i.TrainTokens), words.Count(i.ValTokens),
-				words.Plural(i.EvalWindows, "window")),
-			fmt.Sprintf("epochs    %s in total; one epoch is %s windows (%s steps)", few(i.Epochs), words.Count(i.EpochWindows), few(i.EpochSteps)),
+		lines := []string{fmt.Sprintf("model     %s, %s, vocabulary of %s", i.Family, parametersOf(i), words.Count(int64(i.Vocab)))}
+		if i.Documents != nil {
+			lines = append(lines, documentLines(i)...)
+		} else {
+			lines = append(lines, fmt.Sprintf("data      %s tokens for training, %s for validation (%s)", words.Count(i.TrainTokens),
+				words.Count(i.ValTokens), words.Plural(i.EvalWindows, "window")))
 		}
+		lines = append(lines,
+			fmt.Sprintf("epochs    %s in total; one epoch is %s windows (%s steps)", few(i.Epochs), words.Count(i.EpochWindows), few(i.EpochSteps)))
 		if i.Text != "" {
 			lines = append(lines, "text      "+words.OneLine(i.Text))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/troupe-ml/troupe"
@@ -19,14 +20,21 @@ import (
 func (c *Client) Submit(ctx context.Context, s Submission) (id string, err error) {
 	m, err := c.askFor(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: s.Config, File: s.File,
 		Sets: s.Sets, Fresh: s.Fresh, FromStep: int64(s.FromStep),
-		AcceptNewData: s.AcceptNewData, Name: s.Name, Registered: registry.Names(), Variables: variablesOf(s.Config, s.Sets)}}}, s.Notice)
+		AcceptNewData: s.AcceptNewData, Name: s.Name, Registered: registry.Names(), Variables: variablesOf(s.File, s.Config, s.Sets)}}}, s.Notice)
 	return m.GetSubmit().GetId(), err
 }
 
-// variablesOf returns the variables of this process's environment that a config names as ${NAME}.
-func variablesOf(text []byte, sets []string) map[string]string {
+// variablesOf returns the variables that a config names as ${NAME}: those of this process's environment, and the folder of the
+// config's file.
+func variablesOf(file string, text []byte, sets []string) map[string]string {
 	values := make(map[string]string)
 	for _, name := range config.Variables(append([]string{string(text)}, sets...)...) {
+		if name == config.FolderVariable && file != "" {
+			if folder, err := filepath.Abs(filepath.Dir(file)); err == nil {
+				values[name] = folder
+			}
+			continue
+		}
 		if v, set := os.LookupEnv(name); set {
 			values[name] = v
 		}
@@ -142,7 +150,7 @@ func (c *Client) Control(ctx context.Context, run string, what Control) (RunSumm
 // there. The workers measure for the given seconds. Paths in the config are on the coordinator's host.
 func (c *Client) Forecast(ctx context.Context, text []byte, file string, sets []string, seconds float64) (*Forecast, error) {
 	m, err := c.ask(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Forecast{Forecast: &wire.ForecastRequest{Config: text, File: file, Sets: sets,
-		Seconds: seconds, Registered: registry.Names(), Variables: variablesOf(text, sets)}}})
+		Seconds: seconds, Registered: registry.Names(), Variables: variablesOf(file, text, sets)}}})
 	if err != nil {
 		return nil, err
 	}

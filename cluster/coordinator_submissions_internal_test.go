@@ -153,8 +153,8 @@ func TestSubmissionVariables(t *testing.T) {
 			t.Errorf("%s tells the value: %v", c.use, err)
 		}
 	}
-	if got := variablesOf([]byte(`x = "${SUBMISSION_SECRET}/${NOT_SET_ANYWHERE}"`),
-		[]string{"run.out=${SUBMISSION_SHARED:-x}"}); len(got) != 2 || got["SUBMISSION_SECRET"] != "hunter2" ||
+	if got := variablesOf("/configs/c.toml", []byte(`x = "${SUBMISSION_SECRET}/${NOT_SET_ANYWHERE}/${CONFIG_DIR}"`),
+		[]string{"run.out=${SUBMISSION_SHARED:-x}"}); len(got) != 3 || got["CONFIG_DIR"] != "/configs" || got["SUBMISSION_SECRET"] != "hunter2" ||
 		got["SUBMISSION_SHARED"] != "shared" {
 		t.Errorf("a client sends %v", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/troupe-ml/troupe/scheduler"
 )
@@ -26,6 +27,9 @@ func Load(path string, sets []string, env func(string) (string, bool)) (*Config,
 		return nil, fmt.Errorf("read the config: %w", err)
 	}
 	defer func() { _ = file.Close() }() // nothing was written
+	if env != nil {
+		env = withFolder(env, filepath.Dir(path))
+	}
 	// One byte over the limit is enough for Parse to refuse the file.
 	text, err := io.ReadAll(io.LimitReader(file, MaxFileBytes+1))
 	if err != nil {
@@ -77,6 +81,9 @@ func (r *reader) parse(text []byte, sets []string, env func(string) (string, boo
 		if err := f.assign(c, e, r.stored, env); err != nil {
 			r.fail(err)
 			r.suspect[f.key] = true
+		}
+		if f.path {
+			c.noteUnset(f.key, e, env)
 		}
 	}
 	if r.stored && !c.IsSet("data.special_tokens") && c.Text() && c.IDBytes() == 0 {

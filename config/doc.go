@@ -17,7 +17,8 @@
 //     ${VAR} is an environment variable, and ${VAR:-text} uses text if the variable
 //     is unset or empty. An unset variable without a text is an error. A $ without
 //     a brace is an ordinary character.
-//   - Relative paths are relative to the working directory, not to the file.
+//   - Relative paths are relative to the working directory, not to the file. ${CONFIG_DIR} is the
+//     file's folder.
 //   - Keys that were not given get their defaults, some of which depend on other
 //     keys. With model.from, the keys of the model's shape stay empty until WithShape
 //     fills them from that checkpoint.

@@ -133,6 +133,10 @@ var idleKeys = []idleKey{
 	{"data.special_tokens", "data.format", func(c *Config) bool {
 		return (!c.Text() || c.IDBytes() > 0) && c.Data.SpecialTokens != SpecialAsTokens
 	}, "", `leave special_tokens out, or set format = "documents" or "text"`},
+	{"data.chat_template", "data.format", func(c *Config) bool { return !c.Documents() && c.Data.ChatTemplate != "" }, "",
+		`leave chat_template out, or set format = "documents"`},
+	{"data.fields", "data.format", func(c *Config) bool { return !c.Documents() && len(c.Data.Fields) > 0 }, "",
+		`leave fields out, or set format = "documents"`},
 	{"data.too_long", "data.format", func(c *Config) bool { return !c.Documents() && c.Data.TooLong != "cut" }, "",
 		`leave too_long out, or set format = "documents"`},
 	{"device.threads", "device.kind", func(c *Config) bool { return len(c.Device.Ranks) == 0 && !c.computesOn(cpus...) },

@@ -30,11 +30,12 @@ type Config struct {
 	// Where metrics go besides metrics.jsonl. For a run on a cluster, the coordinator exports them.
 	Telemetry Telemetry `toml:"telemetry"`
 
-	file        string         // the file's name, for messages
-	headers     map[string]Pos // where each section of the file begins
-	given       map[string]Pos // where each key was given, by file or --set
-	shapeLoaded bool           // WithShape has filled the model's shape
-	gpuByAuto   bool           // WithAutoGPU
+	file        string              // the file's name, for messages
+	headers     map[string]Pos      // where each section of the file begins
+	given       map[string]Pos      // where each key was given, by file or --set
+	unset       map[string][]string // variables of each key that are not set
+	shapeLoaded bool                // WithShape has filled the model's shape
+	gpuByAuto   bool                // WithAutoGPU
 }
 
 // Run is the section [run].
@@ -141,9 +142,17 @@ type Data struct {
 	// Default: "bytes", or the tokenizer of model.from.
 	Tokenizer string `toml:"tokenizer"`
 	// "text", "documents" (JSON lines), "uint16" or "uint32" (token ids), "csv", "idx", or "jsonl". A document is a JSON
-	// object with "text", with "prompt" and "completion", or with "messages". Token ids are little-endian. A program can register more
+	// object with "text", "prompt" and "completion", "messages", "conversations" (ShareGPT), or "instruction" and "output"
+	// (Alpaca). Token ids are little-endian. A program can register more
 	// formats. Default: "text".
 	Format string `toml:"format"`
+	// The chat template that writes conversations as text: a built-in name, or the path of a Jinja file. Names are "chatml", "gemma",
+	// "llama3", "mistral", "phi3" and "zephyr"; a path is like ./template.jinja. Checkpoints and exports keep it. Default: "", the model's
+	// own.
+	ChatTemplate string `toml:"chat_template"`
+	// Other names of a document's keys: "prompt=question" reads the key question as prompt. Keys are text, prompt, completion,
+	// instruction, input, output, messages, conversations, system and tools, and role and content of a message. Default: [].
+	Fields []string `toml:"fields"`
 	// Documents longer than the context: "cut" them, or "refuse" the data. Documents are never cut if all of them have only
 	// "text": they are joined. Default: "cut".
 	TooLong string `toml:"too_long"`

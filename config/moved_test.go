@@ -8,6 +8,7 @@ import (
 // pathsOf are keys whose values may be paths, with a value that is one, relative.
 var pathsOf = map[string]string{
 	"run.out": "runs/x", "model.from": "m/x", "data.train": "d/*.txt", "data.val": "d/v.txt", "data.tokenizer": "t/tokenizer.json",
+	"data.chat_template": "t/chat.jinja",
 	"data.labels": "l/a", "data.val_labels": "l/b",
 	"pipeline.schedule": "tab.csv",
 }
@@ -56,7 +57,7 @@ func TestMoveTo(t *testing.T) {
 		}
 	}
 	c := new(Config)
-	c.Data.Tokenizer, c.Pipeline.Schedule, c.Run.Out = "bytes", "1f1b", "/absolute"
+	c.Data.Tokenizer, c.Data.ChatTemplate, c.Pipeline.Schedule, c.Run.Out = "bytes", "chatml", "1f1b", "/absolute"
 	c.MoveTo("/folder")
 	if c.Data.Tokenizer != "bytes" || c.Pipeline.Schedule != "1f1b" || c.Run.Out != "/absolute" {
 		t.Errorf("what is no relative path became %q, %q, %q", c.Data.Tokenizer, c.Pipeline.Schedule, c.Run.Out)

@@ -20,9 +20,10 @@ func (c *Config) Paths() (all []PathValue) {
 		}
 		switch p := f.at(c).(type) {
 		case *string:
-			if f.key != "data.tokenizer" || isPath(*p) {
-				add(f.key, p)
+			if f.names(*p) {
+				continue
 			}
+			add(f.key, p)
 		case *[]string:
 			for n := range *p {
 				add(f.key, &(*p)[n])
@@ -33,4 +34,15 @@ func (c *Config) Paths() (all []PathValue) {
 		add("pipeline.schedule", &c.Pipeline.Schedule)
 	}
 	return all
+}
+
+// names reports whether a value of a key that holds paths is the name of something built in.
+func (f *field) names(value string) bool {
+	switch f.key {
+	case "data.tokenizer":
+		return !isPath(value)
+	case "data.chat_template":
+		return !isTemplatePath(value)
+	}
+	return false
 }

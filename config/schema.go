@@ -77,6 +77,8 @@ var schema = []field{
 	{key: "data.val_split", example: `"blocks"`, check: among("blocks", "tail")},
 	{key: "data.tokenizer", example: `"bytes"`, check: tokenizerName, path: true},
 	{key: "data.format", example: `"text"`, check: format, stored: lowerCaseName},
+	{key: "data.chat_template", example: `"chatml"`, check: chatTemplate, path: true, aside: true},
+	{key: "data.fields", example: `["prompt=question"]`, check: documentFields, aside: true},
 	{key: "data.too_long", example: `"refuse"`, check: among("cut", "refuse"), aside: true},
 	{key: "data.invalid_utf8", example: `"bytes"`, check: among(UTF8OrRefuse, UTF8OrBytes), free: true, aside: true},
 	{key: "data.special_tokens", example: `"tokens"`, check: among(SpecialAsTokens, SpecialAsText)},

@@ -18,9 +18,10 @@ import (
 // EvalOptions are the options of Evaluate.
 type EvalOptions struct {
 	ModelOptions
-	Data       []string // files or patterns; none: the validation text of the model's run
-	Format     string   // "text", "documents", "uint16" or "uint32"; "": the run's
-	Microbatch int      // sequences at a time; 0: 4
+	Data []string // files or patterns; none: the validation text of the model's run
+	// Format is "text", "documents", "uint16" or "uint32"; "": documents for files of JSON lines (.jsonl), else the run's, else text.
+	Format     string
+	Microbatch int // sequences at a time; 0: 4
 	// Context is the length of a window in tokens, up to the model's positions; 0: the context of the
 	// training.
 	Context int
@@ -33,6 +34,8 @@ type EvalOptions struct {
 	// SpecialTokens says whether names of special tokens in texts, prompts and completions are "tokens" or
 	// "text"; "": as in the run, or tokens without a run.
 	SpecialTokens string
+	// Fields names keys of documents that are called otherwise, such as "prompt=question"; none: as in the run.
+	Fields []string
 }
 
 // DocumentCounts count the documents and tokens that did not fit the context.
@@ -43,6 +46,9 @@ type DocumentCounts struct {
 	// TargetsLeftOut is the number of tokens to learn that were lost, because they did not fit or because
 	// their document has a single token.
 	TargetsLeftOut int64 `json:"targets_left_out"`
+	Tokens         int64 `json:"tokens"`  // of the documents as far as they are used; most are not learned, but given
+	Learned        int64 `json:"learned"` // tokens that the loss is about
+	Longest        int   `json:"longest"` // tokens of the longest document, before it is cut
 }
 
 // EvalResult is the loss on a text or on samples.
@@ -92,7 +98,9 @@ func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
 	}
 	if !m.Shape.Config.Language() {
 		if o.Format != "" {
-			return EvalResult{}, errors.Join(fmt.Errorf("%w: the format %q has no effect on this model: its data is read in the format of its run; leave the format out", ErrOptions, o.Format), m.Close())
+			return EvalResult{},
+				errors.Join(fmt.Errorf("%w: the format %q has no effect on this model: its data is read in the format of its run; leave the format out",
+					ErrOptions, o.Format), m.Close())
 		}
 		res, err := evaluateSamples(ctx, m, PredictOptions{ModelOptions: o.ModelOptions, Data: o.Data, Microbatch: max(o.Microbatch, 4)}, nil)
 		return res, errors.Join(err, m.Close())
@@ -106,7 +114,7 @@ func evaluateText(ctx context.Context, m *trained.Model, o EvalOptions) (res Eva
 		return res, err
 	}
 	c, err := corpus.LoadEval(readerOf(m), corpus.EvalOptions{Data: o.Data, Format: o.Format, TooLong: o.TooLong, InvalidUTF8: o.InvalidUTF8,
-		SpecialTokens: o.SpecialTokens, Context: o.Context})
+		SpecialTokens: o.SpecialTokens, Fields: o.Fields, Context: o.Context})
 	if err != nil {
 		return res, plan.AsSetup(err)
 	}

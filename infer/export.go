@@ -53,7 +53,7 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 	}
 	ckpt, err := checkpoint.OpenAt(o.From)
 	if err != nil {
-		return e, &SetupError{Err: err}
+		return e, &SetupError{Err: plan.MissingModel(err, o.From)}
 	}
 	defer func() { err = errors.Join(err, ckpt.Close()) }()
 	sizes, err := plan.ReadModel(ckpt)

@@ -132,6 +132,9 @@ func (g *Generator) Generate(ctx context.Context, o TextOptions, emit func(text 
 	return g.generate(ctx, o, emit)
 }
 
+// From returns the folder that the model is from.
+func (g *Generator) From() string { return g.model.From() }
+
 // Close frees the model.
 func (g *Generator) Close() error { return g.model.Close() }
 
@@ -266,7 +269,8 @@ func encodePrompt(m *trained.Model, said *corpus.Text, o TextOptions) ([]int32, 
 		}
 		return []int32{0}, nil
 	case said.Talk.Template == "":
-		return nil, fmt.Errorf("%w: %s has %w; use a prompt instead of messages", ErrOptions, m.From(), corpus.ErrNoTemplate)
+		return nil, fmt.Errorf("%w: %s has %w; use a prompt instead of messages, or %s", ErrOptions, m.From(), corpus.ErrNoTemplate,
+			corpus.ChooseTemplate)
 	case said.BadTemplate() != nil:
 		return nil, fmt.Errorf("%s: %w", m.From(), said.BadTemplate())
 	}

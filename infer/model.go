@@ -16,6 +16,9 @@ type ModelOptions struct {
 	// DType is the number type, "float32" or "bfloat16"; "": that of the model's run, or float32 without
 	// a run.
 	DType string
+	// ChatTemplate writes conversations as text in place of the model's own template: the name of a built-in one, such as "chatml", or
+	// the path of a Jinja file; "": the model's own. Only text and conversations have an effect.
+	ChatTemplate string
 }
 
 // ErrOptions: an option is invalid, such as a number out of its range.

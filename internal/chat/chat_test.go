@@ -46,14 +46,15 @@ func compare(t *testing.T, folder string) {
 	}
 	for _, v := range all.Templates {
 		t.Run(v.Name, func(t *testing.T) {
-			source, err := os.ReadFile(filepath.Join(folder, "templates", v.Name))
+			file := filepath.Join(folder, "templates", v.Name)
+			if strings.HasPrefix(v.Name, "builtin/") {
+				file = filepath.FromSlash(v.Name)
+			}
+			source, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			tmpl, err := Parse(string(source))
-			if err != nil {
-				t.Fatal(err)
-			}
+			tmpl := parse(t, string(source))
 			rendered := 0
 			for i, c := range all.Conversations {
 				messages, err := ParseMessages(c.Messages)

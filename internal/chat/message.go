@@ -23,7 +23,10 @@ type Message struct {
 
 // ParseMessages reads a JSON array of messages: objects with a role, which is a text. The error is
 // ErrMessages.
-func ParseMessages(data []byte) ([]Message, error) {
+func ParseMessages(data []byte) ([]Message, error) { return parseMessages(data, parseMessage) }
+
+// parseMessages reads a JSON array of messages, each with parse.
+func parseMessages(data []byte, parse func(fields) (Message, error)) ([]Message, error) {
 	if len(data) > MaxInputBytes {
 		return nil, fmt.Errorf("%w: they have %d bytes; the limit is %d", ErrMessages, len(data), MaxInputBytes)
 	}
@@ -40,7 +43,11 @@ func ParseMessages(data []byte) ([]Message, error) {
 		if err := dec.Decode(&raw); err != nil {
 			return err
 		}
-		m, err := parseMessage(raw)
+		all, err := readFields(raw)
+		if err != nil {
+			return fmt.Errorf("message %d: %w", len(messages)+1, err)
+		}
+		m, err := parse(all)
 		if err != nil {
 			return fmt.Errorf("message %d: %w", len(messages)+1, err)
 		}
@@ -59,11 +66,7 @@ func ParseMessages(data []byte) ([]Message, error) {
 	return messages, nil
 }
 
-func parseMessage(raw json.RawMessage) (m Message, err error) {
-	all, err := readFields(raw)
-	if err != nil {
-		return m, err
-	}
+func parseMessage(all fields) (m Message, err error) {
 	further, hasRole := false, false
 	kept := all[:0]
 	for _, f := range all {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
@@ -19,7 +18,7 @@ func LoadFrom(cfg *config.Config) (*config.Config, *checkpoint.Checkpoint, error
 	}
 	ckpt, err := checkpoint.OpenAt(cfg.Model.From)
 	if err != nil {
-		return nil, nil, cfg.Errorf("model.from", "%w", folder.Missing(err, "", "folder", cfg.Model.From))
+		return nil, nil, cfg.Errorf("model.from", "%w", missingFrom(cfg, err))
 	}
 	shaped, err := LoadShape(cfg, ckpt)
 	if err != nil {

@@ -214,7 +214,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91, 0}
+	return file_wire_proto_rawDescGZIP(), []int{93, 0}
 }
 
 type ControlRequest_Action int32
@@ -275,7 +275,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96, 0}
+	return file_wire_proto_rawDescGZIP(), []int{98, 0}
 }
 
 // Envelope carries a control message from one process to another. It is numbered, acknowledged, and sent again if
@@ -6533,6 +6533,7 @@ type RunInfo struct {
 	Grid          string                 `protobuf:"bytes,27,opt,name=grid,proto3" json:"grid,omitempty"`
 	Text          string                 `protobuf:"bytes,28,opt,name=text,proto3" json:"text,omitempty"`
 	Changed       string                 `protobuf:"bytes,29,opt,name=changed,proto3" json:"changed,omitempty"`
+	Documents     *Documents             `protobuf:"bytes,30,opt,name=documents,proto3" json:"documents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6770,6 +6771,199 @@ func (x *RunInfo) GetChanged() string {
 	return ""
 }
 
+func (x *RunInfo) GetDocuments() *Documents {
+	if x != nil {
+		return x.Documents
+	}
+	return nil
+}
+
+// Documents is troupe.Documents.
+type Documents struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Train         int64                  `protobuf:"varint,1,opt,name=train,proto3" json:"train,omitempty"`
+	Val           int64                  `protobuf:"varint,2,opt,name=val,proto3" json:"val,omitempty"`
+	TrainLearned  int64                  `protobuf:"varint,3,opt,name=train_learned,json=trainLearned,proto3" json:"train_learned,omitempty"`
+	ValLearned    int64                  `protobuf:"varint,4,opt,name=val_learned,json=valLearned,proto3" json:"val_learned,omitempty"`
+	Context       int64                  `protobuf:"varint,5,opt,name=context,proto3" json:"context,omitempty"`
+	Longest       int64                  `protobuf:"varint,6,opt,name=longest,proto3" json:"longest,omitempty"`
+	Cut           int64                  `protobuf:"varint,7,opt,name=cut,proto3" json:"cut,omitempty"`
+	Dropped       int64                  `protobuf:"varint,8,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	Template      string                 `protobuf:"bytes,9,opt,name=template,proto3" json:"template,omitempty"`
+	File          string                 `protobuf:"bytes,10,opt,name=file,proto3" json:"file,omitempty"`
+	Row           int64                  `protobuf:"varint,11,opt,name=row,proto3" json:"row,omitempty"`
+	Example       []*Piece               `protobuf:"bytes,12,rep,name=example,proto3" json:"example,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Documents) Reset() {
+	*x = Documents{}
+	mi := &file_wire_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Documents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Documents) ProtoMessage() {}
+
+func (x *Documents) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Documents.ProtoReflect.Descriptor instead.
+func (*Documents) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *Documents) GetTrain() int64 {
+	if x != nil {
+		return x.Train
+	}
+	return 0
+}
+
+func (x *Documents) GetVal() int64 {
+	if x != nil {
+		return x.Val
+	}
+	return 0
+}
+
+func (x *Documents) GetTrainLearned() int64 {
+	if x != nil {
+		return x.TrainLearned
+	}
+	return 0
+}
+
+func (x *Documents) GetValLearned() int64 {
+	if x != nil {
+		return x.ValLearned
+	}
+	return 0
+}
+
+func (x *Documents) GetContext() int64 {
+	if x != nil {
+		return x.Context
+	}
+	return 0
+}
+
+func (x *Documents) GetLongest() int64 {
+	if x != nil {
+		return x.Longest
+	}
+	return 0
+}
+
+func (x *Documents) GetCut() int64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *Documents) GetDropped() int64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *Documents) GetTemplate() string {
+	if x != nil {
+		return x.Template
+	}
+	return ""
+}
+
+func (x *Documents) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *Documents) GetRow() int64 {
+	if x != nil {
+		return x.Row
+	}
+	return 0
+}
+
+func (x *Documents) GetExample() []*Piece {
+	if x != nil {
+		return x.Example
+	}
+	return nil
+}
+
+// Piece is troupe.Piece.
+type Piece struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	Learned       bool                   `protobuf:"varint,2,opt,name=learned,proto3" json:"learned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Piece) Reset() {
+	*x = Piece{}
+	mi := &file_wire_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Piece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Piece) ProtoMessage() {}
+
+func (x *Piece) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Piece.ProtoReflect.Descriptor instead.
+func (*Piece) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *Piece) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Piece) GetLearned() bool {
+	if x != nil {
+		return x.Learned
+	}
+	return false
+}
+
 // StepEvent has the figures of a step. Some have their own field, named as in telemetry.Figures; the others are in
 // figures. It has a trace if the follower asked for one. The coordinator writes other traces to the run's folder.
 type StepEvent struct {
@@ -6801,7 +6995,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6813,7 +7007,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6826,7 +7020,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -6988,7 +7182,7 @@ type Trace struct {
 
 func (x *Trace) Reset() {
 	*x = Trace{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7000,7 +7194,7 @@ func (x *Trace) String() string {
 func (*Trace) ProtoMessage() {}
 
 func (x *Trace) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7013,7 +7207,7 @@ func (x *Trace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trace.ProtoReflect.Descriptor instead.
 func (*Trace) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Trace) GetRanks() []*ActionTimes {
@@ -7041,7 +7235,7 @@ type RankClock struct {
 
 func (x *RankClock) Reset() {
 	*x = RankClock{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7053,7 +7247,7 @@ func (x *RankClock) String() string {
 func (*RankClock) ProtoMessage() {}
 
 func (x *RankClock) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7066,7 +7260,7 @@ func (x *RankClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankClock.ProtoReflect.Descriptor instead.
 func (*RankClock) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RankClock) GetProcess() string {
@@ -7103,7 +7297,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7115,7 +7309,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7128,7 +7322,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -7175,7 +7369,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7187,7 +7381,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7200,7 +7394,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -7221,7 +7415,7 @@ type RestartEvent struct {
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7233,7 +7427,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7246,7 +7440,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -7280,7 +7474,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7292,7 +7486,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7305,7 +7499,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -7337,7 +7531,7 @@ type ChangeEvent struct {
 
 func (x *ChangeEvent) Reset() {
 	*x = ChangeEvent{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7349,7 +7543,7 @@ func (x *ChangeEvent) String() string {
 func (*ChangeEvent) ProtoMessage() {}
 
 func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7362,7 +7556,7 @@ func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEvent.ProtoReflect.Descriptor instead.
 func (*ChangeEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ChangeEvent) GetKind() string {
@@ -7417,7 +7611,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7429,7 +7623,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7442,7 +7636,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -7469,7 +7663,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7481,7 +7675,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7494,7 +7688,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -7525,7 +7719,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7537,7 +7731,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7550,7 +7744,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -7645,7 +7839,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7657,7 +7851,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7670,7 +7864,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 type ListReply struct {
@@ -7682,7 +7876,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7694,7 +7888,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7707,7 +7901,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -7741,7 +7935,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7753,7 +7947,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7766,7 +7960,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RunSummary) GetId() string {
@@ -7890,7 +8084,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7902,7 +8096,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7915,7 +8109,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -7939,7 +8133,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7951,7 +8145,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7964,7 +8158,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -8014,7 +8208,7 @@ type CutLink struct {
 
 func (x *CutLink) Reset() {
 	*x = CutLink{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8026,7 +8220,7 @@ func (x *CutLink) String() string {
 func (*CutLink) ProtoMessage() {}
 
 func (x *CutLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8039,7 +8233,7 @@ func (x *CutLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutLink.ProtoReflect.Descriptor instead.
 func (*CutLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *CutLink) GetFrom() string {
@@ -8074,7 +8268,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8086,7 +8280,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8099,7 +8293,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -8136,7 +8330,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8148,7 +8342,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8161,7 +8355,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -8214,7 +8408,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8226,7 +8420,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8239,7 +8433,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -8299,7 +8493,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8311,7 +8505,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8324,7 +8518,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -8391,7 +8585,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8403,7 +8597,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8416,7 +8610,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -8480,7 +8674,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8492,7 +8686,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8505,7 +8699,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -8546,7 +8740,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8558,7 +8752,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8571,7 +8765,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -8599,7 +8793,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8611,7 +8805,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8624,7 +8818,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -8659,7 +8853,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8671,7 +8865,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8684,7 +8878,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{103}
+	return file_wire_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -8715,7 +8909,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8727,7 +8921,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8740,7 +8934,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{104}
+	return file_wire_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -8795,7 +8989,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8807,7 +9001,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8820,7 +9014,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{105}
+	return file_wire_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -8848,7 +9042,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8860,7 +9054,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8873,7 +9067,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{106}
+	return file_wire_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -8905,7 +9099,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8917,7 +9111,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8930,7 +9124,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{107}
+	return file_wire_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -9014,7 +9208,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9026,7 +9220,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9039,7 +9233,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{108}
+	return file_wire_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -9064,7 +9258,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9076,7 +9270,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9089,7 +9283,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{109}
+	return file_wire_proto_rawDescGZIP(), []int{111}
 }
 
 type RevokeToken struct {
@@ -9101,7 +9295,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9113,7 +9307,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9126,7 +9320,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{110}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -9146,7 +9340,7 @@ type ReleaseName struct {
 
 func (x *ReleaseName) Reset() {
 	*x = ReleaseName{}
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9158,7 +9352,7 @@ func (x *ReleaseName) String() string {
 func (*ReleaseName) ProtoMessage() {}
 
 func (x *ReleaseName) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9171,7 +9365,7 @@ func (x *ReleaseName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseName.ProtoReflect.Descriptor instead.
 func (*ReleaseName) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{111}
+	return file_wire_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ReleaseName) GetName() string {
@@ -9192,7 +9386,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9204,7 +9398,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9217,7 +9411,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{112}
+	return file_wire_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -9252,7 +9446,7 @@ type NameInfo struct {
 
 func (x *NameInfo) Reset() {
 	*x = NameInfo{}
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9264,7 +9458,7 @@ func (x *NameInfo) String() string {
 func (*NameInfo) ProtoMessage() {}
 
 func (x *NameInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9277,7 +9471,7 @@ func (x *NameInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameInfo.ProtoReflect.Descriptor instead.
 func (*NameInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{113}
+	return file_wire_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *NameInfo) GetName() string {
@@ -9314,7 +9508,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9326,7 +9520,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9339,7 +9533,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{114}
+	return file_wire_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -9385,7 +9579,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9397,7 +9591,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9410,7 +9604,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{115}
+	return file_wire_proto_rawDescGZIP(), []int{117}
 }
 
 type MembersReply struct {
@@ -9424,7 +9618,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9436,7 +9630,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9449,7 +9643,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{116}
+	return file_wire_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -9486,7 +9680,7 @@ type UnreachableWorker struct {
 
 func (x *UnreachableWorker) Reset() {
 	*x = UnreachableWorker{}
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9498,7 +9692,7 @@ func (x *UnreachableWorker) String() string {
 func (*UnreachableWorker) ProtoMessage() {}
 
 func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9511,7 +9705,7 @@ func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableWorker.ProtoReflect.Descriptor instead.
 func (*UnreachableWorker) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{117}
+	return file_wire_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *UnreachableWorker) GetName() string {
@@ -9562,7 +9756,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9574,7 +9768,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9587,7 +9781,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{118}
+	return file_wire_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -10185,7 +10379,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x03end\x18\n" +
 	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03end\x122\n" +
 	"\x06change\x18\v \x01(\v2\x18.troupe.wire.ChangeEventH\x00R\x06changeB\x06\n" +
-	"\x04kind\"\x98\x06\n" +
+	"\x04kind\"\xce\x06\n" +
 	"\aRunInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03out\x18\x02 \x01(\tR\x03out\x12\x16\n" +
@@ -10222,7 +10416,26 @@ const file_wire_proto_rawDesc = "" +
 	"\x05ranks\x18\x1a \x01(\x05R\x05ranks\x12\x12\n" +
 	"\x04grid\x18\x1b \x01(\tR\x04grid\x12\x12\n" +
 	"\x04text\x18\x1c \x01(\tR\x04text\x12\x18\n" +
-	"\achanged\x18\x1d \x01(\tR\achanged\"\x9a\b\n" +
+	"\achanged\x18\x1d \x01(\tR\achanged\x124\n" +
+	"\tdocuments\x18\x1e \x01(\v2\x16.troupe.wire.DocumentsR\tdocuments\"\xc9\x02\n" +
+	"\tDocuments\x12\x14\n" +
+	"\x05train\x18\x01 \x01(\x03R\x05train\x12\x10\n" +
+	"\x03val\x18\x02 \x01(\x03R\x03val\x12#\n" +
+	"\rtrain_learned\x18\x03 \x01(\x03R\ftrainLearned\x12\x1f\n" +
+	"\vval_learned\x18\x04 \x01(\x03R\n" +
+	"valLearned\x12\x18\n" +
+	"\acontext\x18\x05 \x01(\x03R\acontext\x12\x18\n" +
+	"\alongest\x18\x06 \x01(\x03R\alongest\x12\x10\n" +
+	"\x03cut\x18\a \x01(\x03R\x03cut\x12\x18\n" +
+	"\adropped\x18\b \x01(\x03R\adropped\x12\x1a\n" +
+	"\btemplate\x18\t \x01(\tR\btemplate\x12\x12\n" +
+	"\x04file\x18\n" +
+	" \x01(\tR\x04file\x12\x10\n" +
+	"\x03row\x18\v \x01(\x03R\x03row\x12,\n" +
+	"\aexample\x18\f \x03(\v2\x12.troupe.wire.PieceR\aexample\"5\n" +
+	"\x05Piece\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x18\n" +
+	"\alearned\x18\x02 \x01(\bR\alearned\"\x9a\b\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x17\n" +
 	"\x04loss\x18\x02 \x01(\x01H\x00R\x04loss\x88\x01\x01\x12\x1e\n" +
@@ -10516,7 +10729,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 126)
 var file_wire_proto_goTypes = []any{
 	(JoinReply_Name)(0),        // 0: troupe.wire.JoinReply.Name
 	(ApiError_Kind)(0),         // 1: troupe.wire.ApiError.Kind
@@ -10600,52 +10813,54 @@ var file_wire_proto_goTypes = []any{
 	(*ActionsReply)(nil),       // 79: troupe.wire.ActionsReply
 	(*RunEvent)(nil),           // 80: troupe.wire.RunEvent
 	(*RunInfo)(nil),            // 81: troupe.wire.RunInfo
-	(*StepEvent)(nil),          // 82: troupe.wire.StepEvent
-	(*Trace)(nil),              // 83: troupe.wire.Trace
-	(*RankClock)(nil),          // 84: troupe.wire.RankClock
-	(*CheckpointEvent)(nil),    // 85: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 86: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 87: troupe.wire.RestartEvent
-	(*StallEvent)(nil),         // 88: troupe.wire.StallEvent
-	(*ChangeEvent)(nil),        // 89: troupe.wire.ChangeEvent
-	(*PauseEvent)(nil),         // 90: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 91: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 92: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 93: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 94: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 95: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 96: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 97: troupe.wire.RunStatusReply
-	(*CutLink)(nil),            // 98: troupe.wire.CutLink
-	(*ActorStatus)(nil),        // 99: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 100: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 101: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 102: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 103: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 104: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 105: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 106: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 107: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 108: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 109: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 110: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 111: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 112: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 113: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 114: troupe.wire.RevokeToken
-	(*ReleaseName)(nil),        // 115: troupe.wire.ReleaseName
-	(*TokensReply)(nil),        // 116: troupe.wire.TokensReply
-	(*NameInfo)(nil),           // 117: troupe.wire.NameInfo
-	(*TokenInfo)(nil),          // 118: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 119: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 120: troupe.wire.MembersReply
-	(*UnreachableWorker)(nil),  // 121: troupe.wire.UnreachableWorker
-	(*MemberStatus)(nil),       // 122: troupe.wire.MemberStatus
-	nil,                        // 123: troupe.wire.SubmitRequest.VariablesEntry
-	nil,                        // 124: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 125: troupe.wire.StepEvent.ValMetricsEntry
-	nil,                        // 126: troupe.wire.StepEvent.FiguresEntry
-	nil,                        // 127: troupe.wire.ForecastRequest.VariablesEntry
+	(*Documents)(nil),          // 82: troupe.wire.Documents
+	(*Piece)(nil),              // 83: troupe.wire.Piece
+	(*StepEvent)(nil),          // 84: troupe.wire.StepEvent
+	(*Trace)(nil),              // 85: troupe.wire.Trace
+	(*RankClock)(nil),          // 86: troupe.wire.RankClock
+	(*CheckpointEvent)(nil),    // 87: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 88: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 89: troupe.wire.RestartEvent
+	(*StallEvent)(nil),         // 90: troupe.wire.StallEvent
+	(*ChangeEvent)(nil),        // 91: troupe.wire.ChangeEvent
+	(*PauseEvent)(nil),         // 92: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 93: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 94: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 95: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 96: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 97: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 98: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 99: troupe.wire.RunStatusReply
+	(*CutLink)(nil),            // 100: troupe.wire.CutLink
+	(*ActorStatus)(nil),        // 101: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 102: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 103: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 104: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 105: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 106: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 107: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 108: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 109: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 110: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 111: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 112: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 113: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 114: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 115: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 116: troupe.wire.RevokeToken
+	(*ReleaseName)(nil),        // 117: troupe.wire.ReleaseName
+	(*TokensReply)(nil),        // 118: troupe.wire.TokensReply
+	(*NameInfo)(nil),           // 119: troupe.wire.NameInfo
+	(*TokenInfo)(nil),          // 120: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 121: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 122: troupe.wire.MembersReply
+	(*UnreachableWorker)(nil),  // 123: troupe.wire.UnreachableWorker
+	(*MemberStatus)(nil),       // 124: troupe.wire.MemberStatus
+	nil,                        // 125: troupe.wire.SubmitRequest.VariablesEntry
+	nil,                        // 126: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 127: troupe.wire.StepEvent.ValMetricsEntry
+	nil,                        // 128: troupe.wire.StepEvent.FiguresEntry
+	nil,                        // 129: troupe.wire.ForecastRequest.VariablesEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	32,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -10725,13 +10940,13 @@ var file_wire_proto_depIdxs = []int32{
 	39,  // 74: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
 	72,  // 75: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
 	74,  // 76: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	93,  // 77: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	96,  // 78: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	100, // 79: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	106, // 80: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	111, // 81: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	119, // 82: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	101, // 83: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	95,  // 77: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	98,  // 78: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	102, // 79: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	108, // 80: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	113, // 81: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	121, // 82: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	103, // 83: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
 	76,  // 84: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
 	78,  // 85: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
 	71,  // 86: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
@@ -10739,66 +10954,68 @@ var file_wire_proto_depIdxs = []int32{
 	73,  // 88: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
 	75,  // 89: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
 	80,  // 90: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	94,  // 91: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	97,  // 92: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	105, // 93: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	107, // 94: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	116, // 95: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	120, // 96: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	102, // 97: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	96,  // 91: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	99,  // 92: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	107, // 93: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	109, // 94: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	118, // 95: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	122, // 96: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	104, // 97: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
 	77,  // 98: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
 	79,  // 99: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
 	1,   // 100: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	123, // 101: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
-	95,  // 102: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	125, // 101: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
+	97,  // 102: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
 	21,  // 103: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
 	81,  // 104: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	82,  // 105: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	85,  // 106: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	86,  // 107: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	87,  // 108: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	88,  // 109: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	90,  // 110: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	91,  // 111: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	92,  // 112: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	89,  // 113: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
-	124, // 114: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	125, // 115: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	83,  // 116: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	126, // 117: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
-	21,  // 118: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	84,  // 119: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	97,  // 120: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	71,  // 121: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	95,  // 122: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	2,   // 123: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	95,  // 124: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	99,  // 125: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	89,  // 126: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	98,  // 127: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
-	23,  // 128: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	3,   // 129: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	127, // 130: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
-	103, // 131: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	104, // 132: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	95,  // 133: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	108, // 134: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	109, // 135: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	108, // 136: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	112, // 137: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	113, // 138: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	114, // 139: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	115, // 140: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
-	118, // 141: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	117, // 142: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
-	122, // 143: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	121, // 144: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
-	26,  // 145: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	146, // [146:146] is the sub-list for method output_type
-	146, // [146:146] is the sub-list for method input_type
-	146, // [146:146] is the sub-list for extension type_name
-	146, // [146:146] is the sub-list for extension extendee
-	0,   // [0:146] is the sub-list for field type_name
+	84,  // 105: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	87,  // 106: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	88,  // 107: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	89,  // 108: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	90,  // 109: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	92,  // 110: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	93,  // 111: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	94,  // 112: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	91,  // 113: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
+	82,  // 114: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
+	83,  // 115: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
+	126, // 116: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	127, // 117: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	85,  // 118: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	128, // 119: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
+	21,  // 120: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	86,  // 121: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	99,  // 122: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	71,  // 123: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	97,  // 124: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	2,   // 125: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	97,  // 126: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	101, // 127: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	91,  // 128: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	100, // 129: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
+	23,  // 130: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 131: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	129, // 132: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	105, // 133: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	106, // 134: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	97,  // 135: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	110, // 136: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	111, // 137: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	110, // 138: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	114, // 139: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	115, // 140: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	116, // 141: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	117, // 142: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	120, // 143: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	119, // 144: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	124, // 145: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	123, // 146: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
+	26,  // 147: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	148, // [148:148] is the sub-list for method output_type
+	148, // [148:148] is the sub-list for method input_type
+	148, // [148:148] is the sub-list for extension type_name
+	148, // [148:148] is the sub-list for extension extendee
+	0,   // [0:148] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -10888,9 +11105,9 @@ func file_wire_proto_init() {
 		(*RunEvent_End)(nil),
 		(*RunEvent_Change)(nil),
 	}
-	file_wire_proto_msgTypes[78].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[91].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[107].OneofWrappers = []any{
+	file_wire_proto_msgTypes[80].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[93].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[109].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -10902,7 +11119,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   124,
+			NumMessages:   126,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -91,7 +91,7 @@ func TestDocumentFaults(t *testing.T) {
 	}{
 		"no JSON": {"{\"text\": \"a\"}\n\n{\"text\": }\n", "", "row 3: not valid JSON"},
 		"another key": {`{"content": "a"}`, "",
-			`row 1: the object has "content", but needs "text", or "prompt" and "completion", or "messages"`},
+			`row 1: the object has "content", but needs "text", "prompt" and "completion", "messages", "conversations", or "instruction" and "output"; data.fields`},
 		"no text": {`{"text": 3}`, "", `row 1: "text" is "3", but must be a string`},
 		"null": {`{"prompt": "a", "completion": null}`, "",
 			`the object has "completion" (null), "prompt", but needs "text"`},
@@ -99,7 +99,7 @@ func TestDocumentFaults(t *testing.T) {
 		"no keys":          {`{}`, "", `the object has no keys, but needs`},
 		"half a pair":      {`{"prompt": "a"}`, "", `needs "text"`},
 		"twice":            {`{"text": "a", "text": "b"}`, "", "appears twice"},
-		"a list":           {`["a"]`, "", "row 1"},
+		"a list":           {`["a"]`, "", "row 1: the line is a JSON array"},
 		"no UTF-8":         {"{\"text\": \"\xff\"}", "", "UTF-8"},
 		"no template":      {`{"messages": [{"role": "user", "content": "a"}]}`, "", "no chat template"},
 		"a very long line": {long, "", "the limit is 67108864"},

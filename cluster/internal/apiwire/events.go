@@ -32,7 +32,8 @@ func PackInfo(i troupe.Info) *wire.RunInfo {
 		Schedule:  i.Schedule, Stages: Small(i.Stages), Chunks: Small(i.Chunks), Microbatches: Small(i.Microbatches), Layout: i.Layout,
 		BubblePct: i.BubblePct,
 		Device:    i.Device, Threads: Small(i.Threads), Kernels: i.Kernels, Samples: i.Samples, Frozen: i.Frozen, Ranks: Small(i.Ranks),
-		Grid: i.Grid, Text: words.Cut(i.Text, LimitErrorBytes), Changed: words.Cut(i.Changed, LimitErrorBytes)}
+		Grid: i.Grid, Text: words.Cut(i.Text, LimitErrorBytes), Changed: words.Cut(i.Changed, LimitErrorBytes),
+		Documents: packDocuments(i.Documents)}
 	for _, n := range i.PeakInFlight {
 		w.PeakInFlight = append(w.PeakInFlight, Small(n))
 	}
@@ -48,7 +49,8 @@ func UnpackInfo(w *wire.RunInfo) troupe.Info {
 		Schedule: w.GetSchedule(), Stages: int(w.GetStages()), Chunks: int(w.GetChunks()), Microbatches: int(w.GetMicrobatches()),
 		Layout: w.GetLayout(), BubblePct: w.GetBubblePct(),
 		Device: w.GetDevice(), Threads: int(w.GetThreads()), Kernels: w.GetKernels(), Samples: w.GetSamples(), Frozen: w.GetFrozen(),
-		Ranks: int(w.GetRanks()), Grid: w.GetGrid(), Text: w.GetText(), Changed: w.GetChanged()}
+		Ranks: int(w.GetRanks()), Grid: w.GetGrid(), Text: w.GetText(), Changed: w.GetChanged(),
+		Documents: unpackDocuments(w.GetDocuments())}
 	for _, n := range w.GetPeakInFlight() {
 		i.PeakInFlight = append(i.PeakInFlight, int(n))
 	}

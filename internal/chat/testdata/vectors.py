@@ -1,7 +1,7 @@
 """Renders conversations by transformers, for the tests of package chat.
 
-    python vectors.py                 writes vectors.json, of the templates in templates/
-    python vectors.py --published DIR writes DIR/vectors.json, of chat templates that a package of
+    python vectors.py                 writes vectors.json, of the templates in templates/ and in ../builtin
+    python vectors.py --published DIR writes DIR/vectors.json, of the same in ../builtin and of chat templates that a package of
                                       PyPI ships (llama-cpp-python's source, Apache-2.0 or the models' own
                                       licences), which it downloads; make check-chat does so
 
@@ -84,8 +84,11 @@ def main():
         published(folder)
     else:
         folder = os.path.dirname(os.path.abspath(__file__))
-    files = glob.glob(os.path.join(folder, "templates", "*.jinja"))
-    out = vectors({os.path.basename(f): open(f, encoding="utf-8", newline="").read() for f in files})
+    read = lambda f: open(f, encoding="utf-8", newline="").read()
+    texts = {os.path.basename(f): read(f) for f in glob.glob(os.path.join(folder, "templates", "*.jinja"))}
+    for f in glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "builtin", "*.jinja")):
+        texts["builtin/" + os.path.basename(f)] = read(f)
+    out = vectors(texts)
     with open(os.path.join(folder, "vectors.json"), "w", encoding="utf-8") as f:
         json.dump(out, f, ensure_ascii=False, indent=1)
         f.write("\n")

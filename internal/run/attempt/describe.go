@@ -108,7 +108,7 @@ func (a *Attempt) info() event.Info {
 		Family: m.Config.Family, Parameters: m.Parameters(), Frozen: m.Parameters() - m.Trained(), Vocab: m.Config.Vocab,
 		TrainTokens: a.data.TrainLen(), ValTokens: a.data.ValLen(), EvalWindows: a.feed.Windows,
 		EpochWindows: a.feed.Epoch, EpochSteps: epoch / sequences, Epochs: float64(cfg.Run.Steps) * sequences / max(epoch, 1),
-		Samples: !cfg.Text(), Classes: strings.Join(a.data.Classes, "; "),
+		Documents: a.data.Documents, Samples: !cfg.Text(), Classes: strings.Join(a.data.Classes, "; "),
 		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
 		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,
 	}

@@ -169,9 +169,9 @@ func (a *Attempt) openData() error {
 	if a.kept, err = a.keep(); err != nil {
 		return err
 	}
-	talk, err := rundir.ReadTalk(a.kept, stored)
+	talk, err := a.readTalk(stored)
 	if err != nil {
-		return a.cfg.Errorf("model.from", "%w", err)
+		return err
 	}
 	a.tokens = corpus.NewTokenStore(a.output.FS)
 	if a.data, err = corpus.Load(a.cfg, stored, talk, accept, a.tokens); err != nil {
@@ -193,6 +193,22 @@ func (a *Attempt) openData() error {
 			corpus.Listed(a.data.Excluded))
 	}
 	return nil
+}
+
+// readTalk reads what the model's files say about texts. A chat template that the configuration chooses replaces that of the
+// files; a checkpoint has it already.
+func (a *Attempt) readTalk(stored tokenizer.Tokenizer) (talk rundir.Talk, err error) {
+	var chosen rundir.Template
+	if !a.resumes() {
+		if chosen, err = rundir.ChosenTemplate("data.chat_template", a.cfg.Data.ChatTemplate); err != nil {
+			return talk, a.cfg.Errorf("data.chat_template", "%w", err)
+		}
+		a.kept = chosen.Keep(a.kept)
+	}
+	if talk, err = rundir.ReadTalk(a.kept, stored); err != nil {
+		return talk, a.cfg.Errorf("model.from", "%w", err)
+	}
+	return chosen.Talk(talk), nil
 }
 
 // readsText reports whether the data are text, and not ids or samples.

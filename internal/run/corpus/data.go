@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // Data are the data of a run or an evaluation: texts as token ids, documents, or samples.
@@ -27,8 +28,10 @@ type Data struct {
 
 	TrainRecords, ValRecords *data.Records // in place of texts: documents one by one
 	Warnings                 []string
-	Counts                   *DocumentCounts // of what is evaluated
-	names                    int             // of special tokens in texts that were encoded now
+	Counts                   *DocumentCounts  // of what is evaluated
+	Documents                *event.Documents // what is trained on; nil: no documents that are learned in part
+	conversations            bool             // documents are rendered with the chat template
+	names                    int              // of special tokens in texts that were encoded now
 
 	Samples *samples.Data  // in place of texts
 	Fields  []stages.Field // of samples
@@ -146,6 +149,10 @@ func Load(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, acce
 	how := readingOf(cfg, c.Tokenizer)
 	c.Excluded = excluded
 	c.warnLeftOut(cfg, accept)
+	if accept == nil && !cfg.IsSet("data.format") && slices.ContainsFunc(trainFiles, isJSONLines) {
+		c.Warnings = append(c.Warnings,
+			"data.train has JSON lines (.jsonl), which are read as raw text: to train on the documents in them, set data.format = \"documents\"")
+	}
 	identify := func(key string, id *data.Identity) func(data.Identity) error {
 		return func(is data.Identity) error {
 			if *id = is; accept == nil {

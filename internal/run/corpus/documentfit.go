@@ -7,28 +7,26 @@ import (
 	"github.com/troupe-ml/troupe/internal/data"
 )
 
-// DocumentCounts count what did not fit the context. Package infer has a type with the same fields and their meaning.
+// DocumentCounts count documents and their tokens, and what did not fit the context. Package infer has a type with the same fields and
+// their meaning.
 type DocumentCounts struct {
 	Total          int
 	Cut            int
 	Dropped        int
 	TargetsLeftOut int64
+	Tokens         int64
+	Learned        int64
+	Longest        int
 }
 
-// cutting has the counts of cut documents, and the number of targets that were kept.
-type cutting struct {
-	DocumentCounts
-	kept int64
-}
-
-func (c cutting) plus(o cutting) cutting {
-	c.Total, c.Cut, c.Dropped = c.Total+o.Total, c.Cut+o.Cut, c.Dropped+o.Dropped
-	c.TargetsLeftOut, c.kept = c.TargetsLeftOut+o.TargetsLeftOut, c.kept+o.kept
-	return c
+func (c DocumentCounts) plus(o DocumentCounts) DocumentCounts {
+	return DocumentCounts{Total: c.Total + o.Total, Cut: c.Cut + o.Cut, Dropped: c.Dropped + o.Dropped,
+		TargetsLeftOut: c.TargetsLeftOut + o.TargetsLeftOut, Tokens: c.Tokens + o.Tokens, Learned: c.Learned + o.Learned,
+		Longest: max(c.Longest, o.Longest)}
 }
 
 // warnings returns warnings about what was cut and dropped.
-func (c cutting) warnings(context int) (text []string) {
+func (c DocumentCounts) warnings(context int) (text []string) {
 	if c.Cut > 0 {
 		text = append(text, fmt.Sprintf("%d of %d documents are longer than the context of %d tokens and were cut (data.too_long = \"cut\")",
 			c.Cut,
@@ -39,28 +37,37 @@ func (c cutting) warnings(context int) (text []string) {
 			c.Total, context))
 	}
 	if n := len(text); n > 0 && c.TargetsLeftOut > 0 {
-		text[n-1] += fmt.Sprintf("; of %d tokens to learn, %d are lost", c.kept+c.TargetsLeftOut, c.TargetsLeftOut)
+		text[n-1] += fmt.Sprintf("; of %d tokens to learn, %d are lost", c.Learned+c.TargetsLeftOut, c.TargetsLeftOut)
+	}
+	if n := len(text); n > 0 && c.Longest > context+1 {
+		text[n-1] += fmt.Sprintf("; a context of %d holds the longest document", c.Longest-1)
 	}
 	return text
 }
 
-// place sets the file and the row of each document.
-func place(text *data.Text, docs []data.Document) error {
+// place sets the file and the row of each document. It reports whether the first one is a conversation.
+func (r *documentReader) place(text *data.Text, docs []data.Document) (conversation bool, err error) {
 	i := 0
-	return text.Lines(func(file string, row int, _ []byte) error {
+	err = text.Lines(func(file string, row int, line []byte) error {
 		if i < len(docs) {
 			docs[i].File, docs[i].Row = file, row
 		}
-		i++
+		if i++; i == 1 {
+			m, err := readRow(line, r.names)
+			_, conversation = conversationOf(m)
+			return err
+		}
 		return nil
 	})
+	return conversation, err
 }
 
 // fit makes records of documents, each at most as long as the context. tooLong is data.too_long.
-func fit(docs []data.Document, context int, tooLong string) (r *data.Records, c cutting, err error) {
-	r, c = &data.Records{}, cutting{DocumentCounts: DocumentCounts{Total: len(docs)}}
+func fit(docs []data.Document, context int, tooLong string) (r *data.Records, c DocumentCounts, err error) {
+	r, c = &data.Records{}, DocumentCounts{Total: len(docs)}
 	for i, d := range docs {
 		all, cut := learned(d.Learn), false
+		c.Longest = max(c.Longest, len(d.IDs))
 		if most := context + 1; len(d.IDs) > most {
 			if tooLong == "refuse" {
 				return nil, c,
@@ -73,7 +80,7 @@ func fit(docs []data.Document, context int, tooLong string) (r *data.Records, c 
 		if len(d.IDs) >= 2 {
 			kept = learned(d.Learn)
 		}
-		c.kept, c.TargetsLeftOut = c.kept+kept, c.TargetsLeftOut+all-kept
+		c.Learned, c.TargetsLeftOut = c.Learned+kept, c.TargetsLeftOut+all-kept
 		if kept == 0 {
 			c.Dropped++
 			continue
@@ -81,6 +88,7 @@ func fit(docs []data.Document, context int, tooLong string) (r *data.Records, c 
 		if cut {
 			c.Cut++
 		}
+		c.Tokens += int64(len(d.IDs))
 		r.Add(d.IDs, d.Learn)
 	}
 	if r.Len() == 0 {
@@ -100,7 +108,7 @@ func learned(learn []bool) (n int64) {
 }
 
 // nothingToLearn returns an error that names the document that needs the shortest context, or the first document.
-func nothingToLearn(docs []data.Document, c cutting, context int) error {
+func nothingToLearn(docs []data.Document, c DocumentCounts, context int) error {
 	shortest, at := 0, 0
 	for i, d := range docs {
 		if n := slices.Index(d.Learn[min(1, len(d.Learn)):], true); n >= 0 && (shortest == 0 || n+1 < shortest) {

@@ -1,15 +1,12 @@
 package corpus
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/chat"
 	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
@@ -19,8 +16,9 @@ import (
 // documentReader turns lines into documents. It is safe for concurrent use.
 type documentReader struct {
 	*Text
-	mu   sync.Mutex
-	seen noted
+	names map[string]string // of keys: see config.DocumentFields
+	mu    sync.Mutex
+	seen  noted
 }
 
 // noted counts what documents have that a person may want to know.
@@ -41,9 +39,11 @@ func (n *noted) add(o noted) {
 	}
 }
 
-func newDocumentReader(tok tokenizer.Tokenizer, talk rundir.Talk, special string) (*documentReader, error) {
+// newDocumentReader returns a reader. special is data.special_tokens, and fields is data.fields.
+func newDocumentReader(tok tokenizer.Tokenizer, talk rundir.Talk, special string, fields []string) (*documentReader, error) {
 	text := NewText(tok, talk, special)
-	return &documentReader{Text: text}, text.bad
+	names, err := config.DocumentFields(fields)
+	return &documentReader{Text: text, names: names}, errors.Join(text.bad, err)
 }
 
 // decides is all that decides the ids of a document, except its text and the tokenizer.
@@ -54,89 +54,64 @@ func (r *documentReader) decides() any {
 	}
 	ids := func(ids []int32) []int32 { return append([]int32{}, ids...) }
 	return []any{"documents, encoded whole", r.plain, r.Talk.Template, special, ids(r.Talk.Ends), ids(r.Talk.End), ids(r.Talk.Before),
-		ids(r.Talk.After)}
-}
-
-// row has the members of a line's object.
-type row map[string]json.RawMessage
-
-func readRow(line []byte) (row, error) {
-	members := make(row)
-	dec, err := strictjson.NewDecoder(line)
-	if err == nil {
-		err = strictjson.Object(dec, func(key string) error {
-			var v json.RawMessage
-			err := dec.Decode(&v)
-			members[key] = v
-			return err
-		})
-	}
-	if err == nil {
-		err = strictjson.End(dec)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return members, nil
-}
-
-// has reports whether the row has a member that is not null.
-func (m row) has(key string) bool { v, ok := m[key]; return ok && string(v) != "null" }
-
-func (m row) text(key string) (s string, err error) {
-	if json.Unmarshal(m[key], &s) != nil {
-		err = fmt.Errorf("%q is %s, but must be a string", key, strictjson.Quote(string(m[key])))
-	}
-	return s, err
+		ids(r.Talk.After), r.names}
 }
 
 // read turns a line into a document.
 func (r *documentReader) read(line []byte) (data.Document, error) {
-	members, err := readRow(line)
+	m, err := readRow(line, r.names)
 	if err != nil {
 		return data.Document{}, err
 	}
+	if messages, ok := conversationOf(m); ok {
+		return r.conversation(m, messages)
+	}
 	switch {
-	case members.has("messages"):
-		return r.conversation(members["messages"], members["tools"])
-	case members.has("prompt") && members.has("completion"):
-		prompt, err := members.text("prompt")
-		completion, err2 := members.text("completion")
+	case m.has("prompt") && m.has("completion"):
+		prompt, err := m.text("prompt")
+		completion, err2 := m.text("completion")
 		if err := errors.Join(err, err2); err != nil {
 			return data.Document{}, err
 		}
 		return r.pair(prompt, completion)
-	case members.has("text"):
-		s, err := members.text("text")
-		if err != nil {
-			return data.Document{}, err
-		}
-		ids, err := r.Encode(s)
-		if err != nil {
-			return data.Document{}, err
-		}
-		r.count(s, ids)
-		ids = r.ended(ids)
-		learned := slices.Repeat([]bool{true}, len(ids))
-		if r.begins(ids) {
-			clear(learned[:len(r.Talk.Before)])
-		}
-		return data.Document{Text: true, IDs: ids, Learn: learned}, nil
+	case m.has("text"):
+		return r.text(m)
 	}
-	keys := make([]string, 0, len(members))
-	for key := range members {
-		name := strictjson.Quote(key)
-		if !members.has(key) {
-			name += " (null)"
-		}
-		keys = append(keys, name)
+	return data.Document{}, m.unknown()
+}
+
+// conversationOf returns the function that reads the messages of a conversation; false: the row is none.
+func conversationOf(m row) (messages func() ([]chat.Message, error), ok bool) {
+	switch both := m.has("prompt") && m.has("completion"); {
+	case m.has("messages"):
+		return m.messages, true
+	case m.has("conversations"):
+		return m.shareGPT, true
+	case both && (m.isList("prompt") || m.isList("completion")):
+		return m.promptMessages, true
+	case !both && !m.has("text") && m.has("instruction") && m.has("output"):
+		return m.alpaca, true
 	}
-	slices.Sort(keys)
-	found := "no keys"
-	if len(keys) > 0 {
-		found = strings.Join(keys[:min(len(keys), 5)], ", ")
+	return nil, false
+}
+
+// text encodes a document that is a text.
+func (r *documentReader) text(m row) (d data.Document, err error) {
+	s, err := m.text("text")
+	if err != nil {
+		return d, err
 	}
-	return data.Document{}, fmt.Errorf("the object has %s, but needs \"text\", or \"prompt\" and \"completion\", or \"messages\"", found)
+	ids, err := r.Encode(s)
+	if err != nil {
+		return d, err
+	}
+	r.count(s, ids)
+	ids = r.ended(ids)
+	learned := slices.Repeat([]bool{true}, len(ids))
+	if r.begins(ids) {
+		clear(learned[:len(r.Talk.Before)])
+	}
+	return data.Document{Text: true, IDs: ids, Learn: learned}, nil
 }
 
 // pair encodes a prompt and its completion as one text. A token with characters of both belongs to
@@ -184,57 +159,4 @@ func (r *documentReader) note(n noted) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen.add(n)
-}
-
-// conversation renders messages with the model's chat template and encodes the text. Names of
-// special tokens are tokens, also in the contents of messages, as in transformers.
-func (r *documentReader) conversation(messages, tools json.RawMessage) (d data.Document, err error) {
-	if r.template == nil {
-		return d, fmt.Errorf("the object has messages, but the model has %w", ErrNoTemplate)
-	}
-	said, err := chat.ParseMessages(messages)
-	if err != nil {
-		return d, err
-	}
-	if tools, err = readTools(tools); err != nil {
-		return d, err
-	}
-	text, turns, err := r.template.Turns(said, chat.Options{Special: r.Talk.Special, Tools: tools})
-	if err != nil {
-		return d, err
-	}
-	ids, spans, err := r.tok.EncodeSpans([]byte(text), false)
-	if err != nil {
-		return d, err
-	}
-	d = data.Document{IDs: ids, Learn: make([]bool, len(ids))}
-	found := noted{ends: make(map[int32]int)}
-	first := 0
-	for _, turn := range turns {
-		a := r.answer(text, turn, ids, spans, first)
-		first = learn(d.Learn, spans, a.from, a.to, first)
-		if found.answers++; a.ends {
-			found.ends[a.end]++
-		}
-	}
-	r.note(found)
-	return d, nil
-}
-
-// readTools reads a list of functions. It also accepts the list as a string, as tables store it.
-func readTools(tools json.RawMessage) (json.RawMessage, error) {
-	var text string
-	if tools == nil || string(tools) == "null" {
-		return nil, nil
-	}
-	if json.Unmarshal(tools, &text) != nil {
-		return tools, nil
-	}
-	if !json.Valid([]byte(text)) {
-		return nil, errTools
-	}
-	if text = strings.TrimSpace(text); text == "null" {
-		return nil, nil
-	}
-	return json.RawMessage(text), nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // Documents are JSON lines: {"text"}, {"prompt", "completion"} or {"messages"}. Where all are texts
@@ -82,7 +83,7 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 	}
 	c.Excluded, c.kept = excluded, kept
 	c.warnLeftOut(cfg, accept)
-	r, err := newDocumentReader(tok, talk, cfg.Data.SpecialTokens)
+	r, err := newDocumentReader(tok, talk, cfg.Data.SpecialTokens, cfg.Data.Fields)
 	if err != nil {
 		return nil, cfg.Errorf("model.from", "%w", err)
 	}
@@ -98,8 +99,10 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 			}
 		}
 		docs, err := kept.documents(text, r)
+		var template bool
 		if err == nil {
-			err = place(text, docs)
+			template, err = r.place(text, docs)
+			c.conversations = c.conversations || template
 		}
 		if err == nil && len(docs) == 0 {
 			err = fmt.Errorf("%w: the files have no documents", data.ErrEmpty)
@@ -125,7 +128,13 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 			return nil, cfg.Errorf("data.val_fraction", "%w", err)
 		}
 	}
-	return c, c.takeDocuments(cfg, train, val)
+	if err := c.takeDocuments(cfg, train, val); err != nil {
+		return c, err
+	}
+	if c.Documents != nil && c.conversations {
+		c.Documents.Template = talk.Sources.Template
+	}
+	return c, nil
 }
 
 // splitDocuments parts those that are validated on from the others.
@@ -163,14 +172,23 @@ func (c *Data) takeDocuments(cfg *config.Config, train, val []data.Document) (er
 		}
 		return nil
 	}
-	var cut, cutVal cutting
+	var cut, cutVal DocumentCounts
 	if c.TrainRecords, cut, err = fit(train, cfg.Model.Context, cfg.Data.TooLong); err != nil {
 		return cfg.Errorf("data.train", "%w", err)
 	}
 	if c.ValRecords, cutVal, err = fit(val, cfg.Model.Context, cfg.Data.TooLong); err != nil {
 		return cfg.Errorf(valKey(cfg), "%w", err)
 	}
-	c.Warnings = append(c.Warnings, cut.plus(cutVal).warnings(cfg.Model.Context)...)
+	both := cut.plus(cutVal)
+	c.Warnings = append(c.Warnings, both.warnings(cfg.Model.Context)...)
+	c.Documents = &event.Documents{Train: c.TrainRecords.Len(), Val: c.ValRecords.Len(), TrainLearned: cut.Learned, ValLearned: cutVal.Learned,
+		Context: cfg.Model.Context, Longest: both.Longest, Cut: both.Cut, Dropped: both.Dropped}
+	for _, d := range train {
+		if d.IDs = d.IDs[:min(len(d.IDs), cfg.Model.Context+1)]; learned(d.Learn[:len(d.IDs)]) > 0 {
+			c.Documents.File, c.Documents.Row, c.Documents.Example = data.Plain(d.File), d.Row, pieces(d, c.Tokenizer)
+			break
+		}
+	}
 	return nil
 }
 

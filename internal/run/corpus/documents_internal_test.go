@@ -14,11 +14,16 @@ func FuzzDocument(f *testing.F) {
 		`{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}`,
 		`{"text": null}`, `{"text": "a", "text": "b"}`, `[1]`, `{"messages": {}}`,
 		`{"messages": [{"role": "assistant", "content": [{"type": "text"}]}]}`,
+		`{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}], "system": "c"}`,
+		`{"conversations": [{"role": "user", "content": "a", "from": 3}]}`, `{"instruction": "a", "input": "", "output": "b"}`,
+		`{"instruction": "a", "output": "b", "history": [["c", "d"]]}`, `{"q": "a", "completion": "b"}`,
+		`{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}`,
 	} {
 		f.Add([]byte(line))
 	}
 	r, err := newDocumentReader(tokenizer.Bytes{},
-		rundir.Talk{Template: "{% for m in messages %}{{ m.role }}:{{ m.content | trim }};{% endfor %}", Ends: []int32{0}}, "")
+		rundir.Talk{Template: "{% for m in messages %}{{ m.role }}:{{ m.content | trim }};{% endfor %}", Ends: []int32{0}}, "",
+		[]string{"prompt=q"})
 	if err != nil {
 		f.Fatal(err)
 	}

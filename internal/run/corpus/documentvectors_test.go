@@ -42,7 +42,7 @@ func compareAll(t *testing.T, v documents.Vectors) {
 // where both are kept.
 func TestIDsOfSpecialTokens(t *testing.T) {
 	as := func(special string) any {
-		r, err := newDocumentReader(tokenizer.Bytes{}, rundir.Talk{}, special)
+		r, err := newDocumentReader(tokenizer.Bytes{}, rundir.Talk{}, special, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func compareDocuments(t *testing.T, c documents.Case, dir, rows string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := newDocumentReader(tok, talk, c.SpecialTokens)
+	r, err := newDocumentReader(tok, talk, c.SpecialTokens, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

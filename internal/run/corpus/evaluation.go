@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
@@ -32,16 +35,19 @@ type EvalOptions struct {
 	TooLong       string // "": "cut"
 	InvalidUTF8   string
 	SpecialTokens string
-	Context       int // tokens of a window
+	Fields        []string // see config.Data; none: as in the run
+	Context       int      // tokens of a window
 }
 
 // reading is how files become token ids.
 type reading struct {
 	format      string
-	idBytes     int // of a stored id; 0: the files are text
-	vocab       int // of stored ids
+	guessed     bool // the format is from the names of the files
+	idBytes     int  // of a stored id; 0: the files are text
+	vocab       int  // of stored ids
 	invalidUTF8 string
 	special     string
+	fields      []string
 	tooLong     string
 	context     int
 }
@@ -49,7 +55,7 @@ type reading struct {
 // readingOf returns how a configuration reads its data with a tokenizer.
 func readingOf(cfg *config.Config, tok tokenizer.Tokenizer) reading {
 	return reading{format: cfg.Data.Format, idBytes: cfg.IDBytes(), vocab: VocabOf(cfg, tok), invalidUTF8: cfg.Data.InvalidUTF8,
-		special: cfg.Data.SpecialTokens, tooLong: cfg.Data.TooLong, context: cfg.Model.Context}
+		special: cfg.Data.SpecialTokens, fields: cfg.Data.Fields, tooLong: cfg.Data.TooLong, context: cfg.Model.Context}
 }
 
 func (r reading) documents() bool { return r.format == "documents" }
@@ -60,6 +66,8 @@ func (m Model) reading(o EvalOptions, cfg *config.Config) (r reading, err error)
 		r = readingOf(cfg, m.Tokenizer)
 	}
 	switch f := o.Format; {
+	case f == "" && r.format != "documents" && jsonLines(o.Data):
+		r.format, r.idBytes, r.guessed = "documents", 0, true
 	case f == "":
 	case len(o.Data) == 0 && f != r.format:
 		return r, fmt.Errorf("%w: the format is %q, but the run's data has the format %q; name files of that format, or leave the format out",
@@ -81,6 +89,16 @@ func (m Model) reading(o EvalOptions, cfg *config.Config) (r reading, err error)
 	if o.SpecialTokens != "" {
 		r.special = o.SpecialTokens
 	}
+	if len(o.Fields) > 0 {
+		if _, err := config.DocumentFields(o.Fields); err != nil {
+			return r, fmt.Errorf("%w: %w", plan.ErrOptions, err)
+		}
+		r.fields = o.Fields
+	}
+	if len(r.fields) > 0 && !r.documents() {
+		return r, fmt.Errorf("%w: fields (%s) are only for the format documents, but the format is %q; leave them out, or set the format to documents",
+			plan.ErrOptions, strings.Join(r.fields, ", "), r.format)
+	}
 	if m.Tokenizer == nil && r.idBytes == 0 {
 		const otherwise = "without a tokenizer, only token ids (format uint16) can be evaluated"
 		if m.NoTokenizer != nil {
@@ -89,6 +107,18 @@ func (m Model) reading(o EvalOptions, cfg *config.Config) (r reading, err error)
 		return r, fmt.Errorf("%s has no %s; %s", m.Checkpoint.Dir(), rundir.TokensFile, otherwise)
 	}
 	return r, nil
+}
+
+// jsonLines reports whether all files that patterns match are JSON lines by their names.
+func jsonLines(patterns []string) bool {
+	files, err := data.Files(patterns) // the reader reports the error
+	return err == nil && len(files) > 0 && !slices.ContainsFunc(files, func(name string) bool { return !isJSONLines(name) })
+}
+
+// isJSONLines reports whether a file has the extension of JSON lines.
+func isJSONLines(name string) bool {
+	ext := strings.ToLower(filepath.Ext(name))
+	return ext == ".jsonl" || ext == ".ndjson"
 }
 
 // LoadEval reads a text for the evaluation of a language model, as Val or ValRecords.
@@ -215,13 +245,16 @@ func (m Model) documents(c *Data, how reading, files []string, accept func(is da
 	if err != nil {
 		return err
 	}
-	r, err := newDocumentReader(m.Tokenizer, said.Talk, how.special)
+	r, err := newDocumentReader(m.Tokenizer, said.Talk, how.special, how.fields)
 	if err != nil {
 		return err
 	}
 	docs, err := readDocuments(text, r)
 	if err == nil {
-		err = place(text, docs)
+		_, err = r.place(text, docs)
+	}
+	if err != nil && how.guessed {
+		err = fmt.Errorf("%w (JSON lines are read as documents; for the raw text use the format text)", err)
 	}
 	if err == nil && fraction > 0 {
 		_, docs, err = splitDocuments(docs, fraction)
@@ -234,9 +267,9 @@ func (m Model) documents(c *Data, how reading, files []string, accept func(is da
 		c.Val = joined(docs)
 		return nil
 	}
-	var cut cutting
+	var cut DocumentCounts
 	c.ValRecords, cut, err = fit(docs, how.context, how.tooLong)
-	c.Counts, c.Warnings = &cut.DocumentCounts, append(c.Warnings, cut.warnings(how.context)...)
+	c.Counts, c.Warnings = &cut, append(c.Warnings, cut.warnings(how.context)...)
 	return err
 }
 

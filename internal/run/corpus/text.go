@@ -3,11 +3,13 @@ package corpus
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/chat"
+	"github.com/troupe-ml/troupe/internal/chat/builtin"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
@@ -34,6 +36,10 @@ func NewText(tok tokenizer.Tokenizer, talk rundir.Talk, special string) *Text {
 
 // ErrNoTemplate: the model has no chat template.
 var ErrNoTemplate = fmt.Errorf("no chat template (%s, or chat_template in %s)", rundir.TemplateFile, rundir.TokenizerConfigFile)
+
+// ChooseTemplate says how to choose a chat template.
+var ChooseTemplate = fmt.Sprintf("choose one with data.chat_template in a config, or --chat-template of a command: %s, or the path of a Jinja file",
+	strings.Join(builtin.Names(), ", "))
 
 // BadTemplate is why the chat template can't be used; nil: it can, or there is none.
 func (m *Text) BadTemplate() error { return m.bad }
@@ -139,10 +145,44 @@ func (m *Text) undefined() string {
 // Warnings say what is doubtful about the model's files.
 func (m *Text) Warnings() []string {
 	all := slices.Clone(m.Talk.Warnings)
-	if text := m.undefined(); text != "" {
-		all = append(all, text)
+	for _, text := range []string{m.undefined(), m.unknownTokens()} {
+		if text != "" {
+			all = append(all, text)
+		}
 	}
 	return all
+}
+
+// tokenName matches the names of special tokens in published chat templates.
+var tokenName = regexp.MustCompile(`<\|[^<>|\s]+\|>|<(?:start|end)_of_turn>`)
+
+// unknownTokens says which special tokens a chosen chat template writes and the tokenizer does not have. It says nothing if answers
+// still end with a special token.
+func (m *Text) unknownTokens() string {
+	if !m.Talk.Chosen || m.template == nil {
+		return ""
+	}
+	said := []chat.Message{{Role: "user", Content: "x"}, {Role: "assistant", Content: "x"}}
+	o := chat.Options{Special: m.Talk.Special}
+	text, err := m.template.Render(said, o)
+	if err != nil {
+		return ""
+	}
+	unknown := func(text string) (names []string, tokens int) {
+		for _, name := range tokenName.FindAllString(text, -1) {
+			if _, ok := m.tok.TokenID(name); !ok && !slices.Contains(names, name) {
+				ids, _ := m.tok.Encode([]byte(name)) // only counted
+				names, tokens = append(names, name), max(tokens, len(ids))
+			}
+		}
+		return names, tokens
+	}
+	if names, _ := unknown(m.template.Ending(said[:1], o)); len(names) == 0 {
+		return ""
+	}
+	names, tokens := unknown(text)
+	return fmt.Sprintf("the tokenizer has no token for %s of the chat template: each is read as plain text (up to %d tokens), and generation cannot stop at it; choose a template whose turns end with the model's end token, such as zephyr or mistral",
+		strings.Join(names, ", "), tokens)
 }
 
 // answer is a turn as tokens: which are learned, and whether one that ends it is among them.

@@ -37,8 +37,9 @@ type Talk struct {
 	// Before are the ids that the tokenizer adds before a text, such as the token that starts it. After are those that
 	// it adds after a text.
 	Before, After []int32
-	// Template is the chat template; "": none.
+	// Template is the chat template; "": none. Chosen: it is not the model's own, see ChosenTemplate.
 	Template string
+	Chosen   bool
 	// Special has the texts of special tokens by their names in templates, such as "bos_token".
 	Special map[string]string
 	origin  map[string]string // their files

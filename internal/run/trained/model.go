@@ -22,6 +22,8 @@ type Options struct {
 	Threads int
 	Kernels string
 	DType   string
+	// ChatTemplate replaces the model's chat template: see rundir.ChosenTemplate.
+	ChatTemplate string
 }
 
 // Model is an open model.
@@ -34,6 +36,7 @@ type Model struct {
 
 	Tokenizer   tokenizer.Tokenizer // nil: not known
 	NoTokenizer error               // why it is not known
+	template    rundir.Template     // that the user has chosen
 	text        *corpus.Text        // nil: not read yet, see Text
 	warned      bool                // WarnOnce has been called
 
@@ -51,7 +54,10 @@ func Open(o Options, tokenize bool) (t *Model, err error) {
 		}
 	}()
 	if t.Checkpoint, err = checkpoint.OpenAt(o.From); err != nil {
-		return t, err
+		return t, plan.MissingModel(err, o.From)
+	}
+	if t.template, err = rundir.ChosenTemplate("--chat-template", o.ChatTemplate); err != nil {
+		return t, fmt.Errorf("--chat-template: %w", err)
 	}
 	c, err := plan.ReadModel(t.Checkpoint)
 	if err != nil {

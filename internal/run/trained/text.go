@@ -26,7 +26,7 @@ func (t *Model) Text() (*corpus.Text, error) {
 	if cfg != nil {
 		special = cfg.Data.SpecialTokens
 	}
-	t.text = corpus.NewText(t.Tokenizer, talk, special)
+	t.text = corpus.NewText(t.Tokenizer, t.template.Talk(talk), special)
 	return t.text, nil
 }
 

@@ -1,7 +1,7 @@
 """Encodes documents and computes their losses by transformers and torch, for TestDocumentVectors.
 
     python vectors.py                          writes vectors.json.gz beside itself
-    python vectors.py --published DIR          writes DIR/documents.json.gz, of the chat templates in DIR/templates
+    python vectors.py --published DIR          writes DIR/documents.json.gz, of the chat templates in DIR/templates and of Troupe's own
                                                (internal/chat/testdata/vectors.py --published downloads them; make check-chat)
 
 A conversation is rendered by transformers and the whole text is tokenized once. A turn of the assistant goes
@@ -344,7 +344,8 @@ def cases():
 def published(folder):
     import vectors as chat  # chat/testdata/vectors.py
     t, all_cases = {}, []
-    for path in sorted(glob.glob(os.path.join(folder, "templates", "*.jinja"))):
+    own = os.path.join(HERE, "..", "..", "chat", "builtin")
+    for path in sorted(glob.glob(os.path.join(folder, "templates", "*.jinja")) + glob.glob(os.path.join(own, "*.jinja"))):
         template, name = open(path, encoding="utf-8", newline="").read(), os.path.basename(path)
         names = re.findall(r"<[|｜][^<>|｜'\"{}\s]{1,40}[|｜]>|</?s>|<(?:start|end)_of_turn>|\]~!?b[\[\]]|\[e~\[|\[/?(?:INST|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)\]", template)
         special = sorted(set(names) | set(chat.SPECIAL.values()))
