@@ -19,7 +19,7 @@ import (
 // Events of a run, sent in order. json.Marshal writes them as engine run --json does, and DecodeEvent reads them:
 // docs/events.md lists the keys.
 type (
-	// Event is a StepEvent, CheckpointEvent, StallEvent, PauseEvent, ChangeEvent, RestartEvent or WarningEvent, and for watchers
+	// Event is a StepEvent, CheckpointEvent, StallEvent, PauseEvent, TextEvent, ChangeEvent, RestartEvent or WarningEvent, and for watchers
 	// and subscriptions an EndEvent. They are values, not pointers.
 	Event = event.Event
 	// StepEvent: a step ended. Step 0 is the validation before training. Its fields are those of telemetry.Record, with nil for
@@ -61,6 +61,11 @@ type (
 	//	Step   int64
 	//	Paused bool // false: it resumed
 	PauseEvent = event.PauseEvent
+	// TextEvent: the model wrote a text at a validation (run.sample_tokens).
+	//
+	//	Step         int64
+	//	Prompt, Text string
+	TextEvent = event.TextEvent
 	// ChangeEvent: a change was journaled, or was rejected. It has the fields of Change, a list of earlier learning rates that
 	// it replaces, and
 	//

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -174,6 +175,9 @@ func sameLosses(d *report.Difference) string {
 // brief shortens a value of a config to one line.
 func brief(value string) string {
 	const most = 60
+	if v, err := strconv.ParseFloat(value, 64); err == nil && strings.Contains(value, ".") && len(value) > 8 {
+		return strconv.FormatFloat(v, 'g', 6, 64)
+	}
 	runes := []rune(words.OneLine(value))
 	if len(runes) > most {
 		return string(runes[:most]) + "…"

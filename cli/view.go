@@ -243,7 +243,10 @@ func (m *viewModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.printing = false
 		return m, m.print()
 	case tea.WindowSizeMsg:
-		m.width, m.height = msg.Width, msg.Height
+		narrower := msg.Width < m.width
+		if m.width, m.height = msg.Width, msg.Height; narrower {
+			return m, tea.ClearScreen // the terminal has wrapped the lines of the last frame
+		}
 	case hideMsg:
 		m.hidden = bool(msg)
 	case endMsg:
@@ -279,11 +282,21 @@ func (m *viewModel) print(text ...string) tea.Cmd {
 // printedMsg means that a batch of lines has been printed.
 type printedMsg struct{}
 
-// wrapLine breaks a line at a width, so that its number of rows is known.
+// wrapLine breaks a line at a width, at a space if there is one, so that its number of rows is known.
 func wrapLine(line string, width int) string {
 	runes, parts := []rune(line), []string(nil)
-	for len(runes) > max(width, 1) {
-		parts, runes = append(parts, string(runes[:max(width, 1)])), runes[max(width, 1):]
+	for width = max(width, 1); len(runes) > width; {
+		n := width // or at the last space, if that is near
+		for i := width; i > width/2; i-- {
+			if runes[i] == ' ' {
+				n = i
+				break
+			}
+		}
+		parts, runes = append(parts, string(runes[:n])), runes[n:]
+		if n < width && runes[0] == ' ' {
+			runes = runes[1:]
+		}
 	}
 	return strings.Join(append(parts, string(runes)), "\n")
 }
@@ -372,7 +385,8 @@ func (m *viewModel) View() tea.View {
 		last = []string{m.question}
 	case m.help:
 		last = []string{"q stop  p pause, resume  c checkpoint  s status", "up, down, PgUp, PgDn scroll the stages  ? hide this",
-			"F forward B backward I input gradient W weight gradient U update"}
+			"F forward B backward I input gradient W weight gradient U update",
+			"curve: the loss by step; o is a validation"}
 	case m.keys:
 		last = []string{"q stop  p pause  c checkpoint  s status  ? keys"}
 	}

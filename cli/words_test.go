@@ -35,6 +35,7 @@ func TestWords(t *testing.T) {
 		troupe.CheckpointEvent{Step: 3, Dir: "runs/a/step-3", Took: time.Second, Best: true},
 		troupe.PauseEvent{Step: 3, Paused: true},
 		troupe.PauseEvent{Step: 3},
+		troupe.TextEvent{Step: 3, Prompt: "Once", Text: " upon\na time"},
 		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeRate, Step: 4, LR: 0.2, MinLR: 0.1}},
 		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeStop, Step: 9}},
 		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeStop, Step: 2}, Err: errors.New("step 2 has ended")},

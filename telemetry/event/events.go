@@ -7,7 +7,7 @@ import (
 )
 
 // Event is something that happened in a run: a StepEvent, CheckpointEvent, WarningEvent, StallEvent, ChangeEvent,
-// PauseEvent or RestartEvent. A watcher also gets an EndEvent, as the last one. Each marshals to one JSON object with
+// PauseEvent, TextEvent or RestartEvent. A watcher also gets an EndEvent, as the last one. Each marshals to one JSON object with
 // the key "event", as in the output of engine run --json (docs/events.md), which also has a StartEvent, SampleEvent and
 // SubmittedEvent. Decode reads them all.
 type Event = any
@@ -57,6 +57,13 @@ type ChangeEvent struct {
 type PauseEvent struct {
 	Step   int64 `json:"step"`
 	Paused bool  `json:"paused"`
+}
+
+// TextEvent reports a text that the model wrote at a validation (run.sample_tokens). samples.jsonl has it, too.
+type TextEvent struct {
+	Step   int64  `json:"step"`
+	Prompt string `json:"prompt"`
+	Text   string `json:"sample"` // without the prompt
 }
 
 // RestartEvent reports that a process that computed ranks failed. The run restarts from its last checkpoint.

@@ -26,6 +26,7 @@ var kinds = []kind{
 	kindOf[CheckpointEvent]("checkpoint"),
 	kindOf[WarningEvent]("warning"),
 	kindOf[PauseEvent]("pause"),
+	kindOf[TextEvent]("text"),
 	kindOf[ChangeEvent]("change"),
 	kindOf[StallEvent]("stall"),
 	kindOf[RestartEvent]("restart"),

@@ -87,6 +87,23 @@ func (e *PauseEvent) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// MarshalJSON writes the event as in engine run --json.
+func (e TextEvent) MarshalJSON() ([]byte, error) {
+	type plain TextEvent
+	return object(e, plain(e), wordingOf(e))
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (e *TextEvent) UnmarshalJSON(data []byte) error {
+	type plain TextEvent
+	var v plain
+	if err := read(*e, data, &v); err != nil {
+		return err
+	}
+	*e = TextEvent(v)
+	return nil
+}
+
 // changeJSON is a Change whose rates need not be finite.
 type changeJSON struct {
 	Kind  ChangeKind `json:"kind"`

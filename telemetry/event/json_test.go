@@ -74,6 +74,7 @@ func whole() []event.Event {
 		event.CheckpointEvent{Step: 50, Dir: "runs/tiny/checkpoints/step-00000050", Best: true, Took: 216814577, Weights: true},
 		event.WarningEvent{Text: "the disk is full: \"runs\"\n"},
 		event.PauseEvent{Step: 9, Paused: true},
+		event.TextEvent{Step: 10, Prompt: "Once", Text: " upon a \"time\"\n"},
 		event.ChangeEvent{Change: rate, Cancelled: []event.Change{old},
 			Err: event.ErrStep},
 		event.StallEvent{Quiet: 61 * time.Second, Status: status},

@@ -28,6 +28,8 @@ func MarkOf(e Event, ended int) (telemetry.Mark, bool) {
 		if e.Paused {
 			m.Kind, m.Text = telemetry.MarkPause, fmt.Sprintf("paused after step %d", e.Step)
 		}
+	case TextEvent:
+		m.Step, m.Kind, m.Text = int(e.Step), telemetry.MarkSample, sayText(e)
 	case ChangeEvent:
 		m.Kind, m.Text = sayChange(e)
 	case RestartEvent:
@@ -46,6 +48,21 @@ func MarkOf(e Event, ended int) (telemetry.Mark, bool) {
 		return telemetry.Mark{}, false
 	}
 	return m, true
+}
+
+// mostSaid is the number of characters of a text that its mark has.
+const mostSaid = 100
+
+// sayText says how a text begins.
+func sayText(e TextEvent) string {
+	text := strings.Join(strings.Fields(e.Prompt+e.Text), " ")
+	if text == "" {
+		text = "(only white space)"
+	}
+	if all := []rune(text); len(all) > mostSaid {
+		text = string(all[:mostSaid]) + "…"
+	}
+	return fmt.Sprintf("sample at step %d: %s", e.Step, words.OneLine(text))
 }
 
 // sayChange says what was requested, and why it was refused.

@@ -177,7 +177,9 @@ func (a *Attempt) writeTexts(begun rundir.Beginning) {
 	var why string
 	a.sampler, why = runlog.NewSampler(runlog.SamplerOptions{Config: a.cfg, Model: a.Model, Tokenizer: a.Tokenizer, Text: a.Text,
 		Apart:  a.o.Hosts != nil,
-		Writer: begun.Samples, Warn: a.env.Warn, Written: func(step int64) { a.env.Unmarked(a.env.Marks.Add(step, telemetry.MarkSample, "")) }})
+		Writer: begun.Samples, Warn: a.env.Warn, Written: func(s telemetry.Sample) {
+			a.env.Event(event.TextEvent{Step: int64(s.Step), Prompt: s.Prompt, Text: s.Text})
+		}})
 	if why != "" {
 		a.env.Warn("run.sample_tokens is %d, but no sample text is written: %s", a.cfg.Run.SampleTokens, why)
 	}

@@ -54,7 +54,7 @@ type SamplerOptions struct {
 	Apart     bool // the ranks are in other processes
 	Writer    *telemetry.SampleWriter
 	Warn      func(format string, args ...any)
-	Written   func(step int64) // a text is in the file
+	Written   func(s telemetry.Sample) // a text is in the file
 }
 
 // NewSampler returns a Sampler if run.sample_tokens is set. why is the reason if there are no samples all
@@ -143,12 +143,13 @@ func (s *Sampler) loop() {
 func (s *Sampler) sample(t sampleTask) {
 	defer s.busy.Store(false)
 	text, err := s.text(t)
+	written := telemetry.Sample{Step: int(t.step), Prompt: s.what.Prompt, Text: text}
 	if err == nil {
-		err = s.Writer.Write(telemetry.Sample{Step: int(t.step), Prompt: s.what.Prompt, Text: text})
+		err = s.Writer.Write(written)
 	}
 	switch {
 	case err == nil:
-		s.Written(t.step)
+		s.Written(written)
 	case s.ctx.Err() == nil:
 		s.Warn("no sample text for step %d: %v", t.step, err)
 	}

@@ -137,7 +137,9 @@ func (t *Table) remark(runs []*Run) {
 	if t.Vocabs = len(vocabs) > 1; t.Vocabs {
 		say("the vocabularies differ, so losses are not comparable; bits per byte are (engine eval has the exact ones)")
 	}
-	if len(texts) > 1 {
+	if t.differs("data.format") {
+		say("the runs learn from data of different formats, so losses are not comparable")
+	} else if len(texts) > 1 {
 		say("the training data differs")
 	}
 	var steps []string

@@ -3,6 +3,7 @@ package term
 import (
 	"io"
 	"os"
+	"strings"
 
 	"github.com/troupe-ml/troupe/internal/base/words"
 
@@ -12,6 +13,9 @@ import (
 // clearLine moves to the first column and clears the line.
 const clearLine = "\r\x1b[K"
 
+// lineUp moves to the row above.
+const lineUp = "\x1b[A"
+
 // Screen writes lines to two streams and keeps a progress bar below them. It is for one goroutine. It ignores write
 // errors.
 type Screen struct {
@@ -20,6 +24,7 @@ type Screen struct {
 
 	bar   Bar
 	shown bool
+	drawn int // columns of the bar as drawn
 }
 
 // NewScreen returns a screen of two streams. width returns the current number of columns of the terminal; nil: out is
@@ -74,17 +79,30 @@ func (s *Screen) Draw(b Bar) {
 	if s.width == nil {
 		return
 	}
+	clear := s.clearing()
 	s.bar, s.shown = b, true
 	// The last column stays free: some terminals wrap as soon as it is used.
-	s.write(s.out, clearLine+b.Render(s.width()-1))
+	line := b.Render(s.width() - 1)
+	s.drawn = len(line)
+	s.write(s.out, clear+line)
 }
 
 // Clear removes the bar.
 func (s *Screen) Clear() {
 	if s.shown {
+		clear := s.clearing()
 		s.shown = false
-		s.write(s.out, clearLine)
+		s.write(s.out, clear)
 	}
+}
+
+// clearing returns what clears the bar's row, and further rows if the terminal was made narrower and has wrapped the bar.
+func (s *Screen) clearing() string {
+	clear := clearLine
+	if width := s.width(); s.shown && width > 0 {
+		clear += strings.Repeat(lineUp+clearLine, max(0, s.drawn-1)/width)
+	}
+	return clear
 }
 
 func (s *Screen) write(w io.Writer, text string) {

@@ -51,7 +51,7 @@ func (p *point) take(q point) {
 // labelWidth is the width of the values beside a curve.
 const labelWidth = 9
 
-// curve draws the loss, and the validation loss as marks on it.
+// curve draws the loss, and the validation loss as marks on it, in a number of rows and one more for the steps.
 func (v *View) curve(width, height int) []string {
 	columns := width - labelWidth
 	if columns < 10 || height < 2 || len(v.loss.points) < 2 {
@@ -111,7 +111,7 @@ func (v *View) curve(width, height int) []string {
 		x, y := place(p, columns, height)
 		cells[y][x] = 'o'
 	}
-	lines := make([]string, height)
+	lines := make([]string, height, height+1)
 	for y := range lines {
 		label := ""
 		switch y {
@@ -122,7 +122,8 @@ func (v *View) curve(width, height int) []string {
 		}
 		lines[y] = fmt.Sprintf("%*s ", labelWidth-1, label) + strings.TrimRight(string(cells[y]), " ")
 	}
-	return lines
+	from, to := fmt.Sprintf("step %.0f", first), fmt.Sprintf("%.0f", last)
+	return append(lines, strings.Repeat(" ", labelWidth)+from+fmt.Sprintf("%*s", max(0, columns-len(from)), to))
 }
 
 // join interpolates the missing points.

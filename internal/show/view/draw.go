@@ -22,10 +22,10 @@ func (v *View) Draw(width, height int) []string {
 	want := len(stages) + hosts + 1 // and a headline
 	curve := 0
 	if len(v.loss.points) >= 2 && room >= 8 {
-		curve = min(8, max(3, room-want))
+		curve = min(9, max(4, room-want))
 	}
 	lines := append(head, v.pipeline(stages, hosts > 0, width, max(0, room-curve))...)
-	lines = append(lines, v.curve(width, curve)...)
+	lines = append(lines, v.curve(width, curve-1)...) // and a row for the steps
 	lines = append(lines, foot...)
 	return lines[:min(len(lines), height)]
 }
@@ -60,8 +60,11 @@ func (v *View) figures() (f []string) {
 		}
 		f = append(f, words.Short(speed)+" "+unit)
 	}
-	if r.BubblePct != nil {
+	switch {
+	case v.info.Chunks > 1 && r.BubblePct != nil:
 		f = append(f, fmt.Sprintf("bubble %.1f%% (ideal %.1f%%)", *r.BubblePct, v.ideal))
+	case r.PeakPct != nil:
+		f = append(f, fmt.Sprintf("MFU %.0f%%", *r.PeakPct))
 	}
 	if r.PeakMemBytes > 0 {
 		f = append(f, "memory "+words.Bytes(r.PeakMemBytes))
@@ -94,6 +97,9 @@ func (v *View) foot(width int) (lines []string) {
 		}
 		lines = append(lines, cut(prefix+words.OneLine(line), width))
 	}
+	if v.sample != "" {
+		lines = append(lines, cut(words.OneLine(v.sample), width))
+	}
 	if v.warning != "" {
 		lines = append(lines, cut("warning: "+words.OneLine(v.warning), width))
 	}
@@ -117,6 +123,9 @@ func hostsOf(stages []event.Snapshot) int {
 func (v *View) pipeline(stages []event.Snapshot, byHost bool, width, height int) []string {
 	if len(stages) == 0 || height < 2 {
 		return nil
+	}
+	if v.info.Chunks == 1 && len(stages) == 1 {
+		return []string{cut(v.alone(stages[0], width), width)}
 	}
 	from, to := v.window()
 	name := 0
@@ -146,6 +155,15 @@ func (v *View) pipeline(stages []event.Snapshot, byHost bool, width, height int)
 		}
 	}
 	return append([]string{cut(text, width)}, shown...)
+}
+
+// alone describes a run of one stage, which has no pipeline to draw.
+func (v *View) alone(s event.Snapshot, width int) string {
+	parts := []string{words.Duration(v.at.Sub(v.began)) + " so far"}
+	if v.bestAt >= 0 {
+		parts = append(parts, fmt.Sprintf("best validation %.4f at step %d", v.best, v.bestAt))
+	}
+	return strings.Join(append(parts, v.doing(s, width)), "  ")
 }
 
 // window returns the range of time of the timelines: about two steps, up to the last known action.
@@ -215,6 +233,9 @@ func (v *View) doing(s event.Snapshot, width int) string {
 		if v.info.Chunks > v.info.Stages {
 			text += fmt.Sprintf(" of chunk %d", s.Action.Chunk)
 		}
+	}
+	if v.paused && s.Wait == event.WaitOrder {
+		return "paused"
 	}
 	if s.Wait != event.WaitNothing {
 		what := waits[s.Wait]

@@ -18,6 +18,11 @@ type View struct {
 	ideal  float64
 	val    *float64
 	meter  telemetry.Meter
+	began  time.Time // of the first event
+	at     time.Time // of the last one
+	best   float64   // validation loss
+	bestAt int       // its step; -1: none
+	sample string
 	loss   series
 	vals   series
 	status event.Status
@@ -38,7 +43,7 @@ type Options struct {
 }
 
 // New returns an empty view.
-func New(o Options) *View { return &View{o: o} }
+func New(o Options) *View { return &View{o: o, bestAt: -1} }
 
 // Begin sets the description of the run.
 func (v *View) Begin(i troupe.Info) {
@@ -49,7 +54,12 @@ func (v *View) Begin(i troupe.Info) {
 // Event updates the view with an event.
 func (v *View) Event(e troupe.Event, now time.Time) {
 	m, _ := event.MarkOf(e, v.last.Step)
+	if v.at = now; v.began.IsZero() {
+		v.began = now
+	}
 	switch e := e.(type) {
+	case troupe.TextEvent:
+		v.sample = m.Text
 	case troupe.StepEvent:
 		v.step(e)
 	case troupe.CheckpointEvent:
@@ -74,6 +84,9 @@ func (v *View) step(e troupe.StepEvent) {
 	v.ideal = e.IdealBubblePct
 	if e.ValLoss != nil {
 		v.val = e.ValLoss
+		if v.bestAt < 0 || *e.ValLoss < v.best {
+			v.best, v.bestAt = *e.ValLoss, e.Step
+		}
 		v.vals.add(e.Step, *e.ValLoss)
 	}
 	if e.Loss != nil {
