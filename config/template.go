@@ -20,7 +20,7 @@ const templateHead = `# A run of Troupe. Check this file with "engine config che
 type Setting struct {
 	Key   string
 	Value any    // int, float64, bool, string or []string
-	Note  string // the comment beside it; "": the key's text
+	Note  string // its comment; "": the key's text
 }
 
 // Template returns a commented configuration to start from. It has every key: those that most runs set and the settings, then the

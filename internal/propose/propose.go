@@ -8,7 +8,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
-// Options are the wishes of the user.
+// Options say what to propose.
 type Options struct {
 	Patterns []string // files, folders and patterns of files; none: no data is known yet
 	From     string   // folder of the model to tune; "": a new model
@@ -39,7 +39,7 @@ func For(o Options) (*Proposal, error) {
 	}
 	p := &Proposal{}
 	if len(o.Patterns) == 0 {
-		p.set("data.train", []string{"data/*.txt"}, "files, folders, or patterns; ** stands for any folders")
+		p.set("data.train", []string{"data/*.txt"}, "Files, folders, or patterns; ** stands for any folders")
 		length := length{units: 1 << 20, unit: "tokens", context: 128}
 		if base != nil {
 			base.tune(p, length, o)
