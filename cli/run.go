@@ -64,8 +64,8 @@ stages took equally long. Warnings and errors go to standard error. The output f
 gets config.toml, metrics.jsonl (one line per step) and checkpoints/.
 
 Watch. --view draws the stages in the terminal. --ui serves a page that shows the run and
-controls it; the link is printed to standard error, and the page ends with the run.
-engine ui shows a run's folder at any time. The keys of [telemetry], and --metrics, also
+controls it, and shows the other runs beside its folder; the link is printed to standard
+error, and the page ends with the run. engine ui shows a run's folder at any time. The keys of [telemetry], and --metrics, also
 send metrics to Prometheus, an OpenTelemetry collector or TensorBoard; none of them delays
 training.
 
@@ -114,7 +114,7 @@ See also: engine config check, engine plan, engine ckpt ls, engine generate, eng
 			}
 			switch {
 			case cmd.Flags().Changed("ui") && o.page.address == "":
-				return usagef("--ui is empty: give HOST:PORT, or --ui alone for %s", usualUI)
+				return usagef("--ui is empty: give HOST:PORT, or --ui alone for a port on loopback")
 			case o.page.address == "":
 				if err := idle(cmd, "without --ui", "tls-cert", "tls-key"); err != nil {
 					return err
@@ -154,8 +154,9 @@ See also: engine config check, engine plan, engine ckpt ls, engine generate, eng
 		"with --cluster: print the run's id when the run has started, then exit; engine follow shows the run")
 	o.client.setCredentials(cmd)
 	f.StringVar(&o.page.address, "ui", "",
-		"serve a page that shows and controls the run, and print its link; --ui alone uses "+usualUI+", --ui=`HOST:PORT` another address")
-	f.Lookup("ui").NoOptDefVal = usualUI
+		"serve a page that shows and controls the run, and print its link; --ui alone uses a port on loopback and a token that stay the same "+
+			"for the run's folder, --ui=`HOST:PORT` another address and a new token")
+	f.Lookup("ui").NoOptDefVal = ownUI
 	o.page.setTLS(cmd)
 	o.metrics.set(cmd)
 	f.StringVar(&o.prompt, "prompt", "", "with --sample: the `text` that the sample continues (default: a line break)")
@@ -178,6 +179,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	// Until the program ends: its exit status counts even if nobody reads the output.
 	signal.Notify(signals, runSignals()...)
 	a.mindPipes(signals)
+	o.page.folder = cfg.Run.Out
 	shown, err := a.withPage(o.page)
 	if err != nil {
 		export.close()

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"syscall"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/ui"
 )
@@ -26,6 +29,7 @@ const usualUI = "127.0.0.1:0"
 // uiFlags say where and how a page is served.
 type uiFlags struct {
 	address       string // "": not served
+	folder        string // of the run whose page it is; "": not known here
 	certFile, key string
 }
 
@@ -78,7 +82,7 @@ See also: engine run --ui serves the page of a run while it trains, and controls
 func (a *app) showRuns(ctx context.Context, dirs []string, o uiFlags, open bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p, err := a.servePage(o, "--listen", false)
+	p, err := a.servePage(o, "--listen", false, "")
 	if err != nil {
 		return err
 	}
@@ -126,20 +130,22 @@ type page struct {
 	server   *ui.Server
 	listener *ui.Listener
 	token    string
+	folder   string // of the run; "": not known here
 	cancel   context.CancelFunc
 	served   chan error
 	once     sync.Once
 }
 
 // servePage starts a server at the address of a flag. Control needs a token, and so does reading from other machines.
-func (a *app) servePage(o uiFlags, flag string, control bool) (*page, error) {
+// token, if not empty, is used for that.
+func (a *app) servePage(o uiFlags, flag string, control bool, token string) (*page, error) {
 	l, err := ui.Listen(o.address, o.certFile, o.key)
 	if err != nil {
 		return nil, usagef("serve the page: %w", busy(err, flag))
 	}
-	p := &page{app: a, listener: l, served: make(chan error, 1)}
+	p := &page{app: a, listener: l, folder: o.folder, served: make(chan error, 1)}
 	if control || l.Remote {
-		p.token = ui.NewToken()
+		p.token = cmp.Or(token, ui.NewToken())
 	}
 	p.server, err = ui.New(ui.Options{Token: p.token, Remote: l.Remote, Version: describeBuild().Version, Logger: a.logger(slog.LevelWarn)})
 	if err != nil {
@@ -169,6 +175,9 @@ func (p *page) end(patience time.Duration) {
 	}
 	p.once.Do(func() {
 		if patience > 0 {
+			if p.folder != "" {
+				defer say(p.app.err, "the run's page has ended; engine ui %s shows the run again", words.OneLine(filepath.Dir(p.folder)))
+			}
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			p.server.Wait(ctx)
 			cancel()
@@ -189,10 +198,23 @@ func (a *app) withPage(o uiFlags) (*page, error) {
 	if o.address == "" {
 		return nil, nil
 	}
-	return a.servePage(o, "--ui", true)
+	if o.address != ownUI {
+		return a.servePage(o, "--ui", true, "")
+	}
+	if o.folder != "" {
+		if place, err := placeOf(o.folder); err == nil {
+			o.address = place.address
+			if p, err := a.servePage(o, "--ui", true, place.token); err == nil {
+				return p, nil
+			}
+		}
+	}
+	o.address = usualUI // another program has the port, or there is no home folder
+	return a.servePage(o, "--ui", true, "")
 }
 
-// attach shows a run on the page. If that fails, the run continues without the page.
+// attach shows a run on the page, and the other runs in the folder that it is in. If that fails, the run continues
+// without the page.
 func (p *page) attach(name string, run ui.Run) {
 	if p == nil {
 		return
@@ -200,6 +222,11 @@ func (p *page) attach(name string, run ui.Run) {
 	if err := p.server.Attach(name, run); err != nil {
 		say(p.app.err, "the page can't show the run: %v; the run continues", err)
 		return
+	}
+	if p.folder != "" {
+		if err := p.server.Open(filepath.Dir(p.folder)); err != nil {
+			say(p.app.err, "the page can't show the other runs: %v", err)
+		}
 	}
 	p.tell(func(link string) { say(p.app.err, "the run's page: %s", link) })
 }

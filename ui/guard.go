@@ -145,7 +145,7 @@ func (s *Server) checkToken(r *http.Request, a Access) error {
 	}
 	x, y := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(s.o.Token))
 	if subtle.ConstantTimeCompare(x[:], y[:]) != 1 {
-		return refuse(http.StatusUnauthorized, "this server does not accept the token: it makes a new token at each start")
+		return refuse(http.StatusUnauthorized, "this server does not accept the token: open the link that it printed")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package ui
 import (
 	"encoding/json"
 	"math"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -45,6 +46,19 @@ func (e *entry) folder() *files {
 		return e.live.folder()
 	}
 	return e.files
+}
+
+// path returns the run's folder; "": not readable here.
+func (e *entry) path() string {
+	f := e.folder()
+	if f == nil {
+		return ""
+	}
+	path, err := filepath.Abs(f.path)
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 // curves returns the run's metrics.

@@ -3,7 +3,6 @@ package ui
 import (
 	"errors"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,9 +42,7 @@ func (s *Server) setup(w http.ResponseWriter, r *http.Request, e *entry) error {
 		if saved, err = f.checkpoints(); err != nil {
 			return err
 		}
-		if folder, err = filepath.Abs(f.path); err != nil {
-			return err
-		}
+		folder = e.path()
 	}
 	return answer(w, r, map[string]any{"folder": folder, "keys": keys, "checkpoints": saved})
 }

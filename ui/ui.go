@@ -191,7 +191,13 @@ func (s *Server) entries() []*entry {
 			s.list(f)
 		}
 	}
-	return slices.Clone(s.runs)
+	live := make(map[string]bool) // the folders of live runs, which a folder of runs may also have
+	for _, e := range s.runs {
+		if e.live != nil {
+			live[e.path()] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(s.runs), func(e *entry) bool { return e.live == nil && live[e.path()] })
 }
 
 // list adds the new runs of a folder; mu is held.

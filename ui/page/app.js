@@ -117,7 +117,8 @@ async function showList() {
     let runs;
     try { runs = (await get('api/runs')).runs; } catch (e) { if (first) refused(e); return; }
     if (route().run) return;
-    if (first && runs.length === 1 && !entered) { location.replace(`#/run/${runs[0].id}`); return; }
+    const live = runs.filter((d) => d.live), one = live.length === 1 ? live : runs; // a page that came with a run opens on it
+    if (first && one.length === 1 && !entered) { location.replace(`#/run/${one[0].id}`); return; }
     const what = runs.length ? list.element : none;
     if (first || !main.contains(what)) main.replaceChildren(title, what);
     first = false;

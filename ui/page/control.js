@@ -43,7 +43,7 @@ export function controlView(app, id) {
       paint();
     } });
     const out = el('span', { role: 'alert' });
-    form.append(el('p', {}, token() ? 'This server does not accept the token of this tab: it makes a new token at each start. Open the link that it printed, or paste the part after #token=.' : 'Control needs an access token. Open the link that the server printed, or paste the part after #token=.'),
+    form.append(el('p', {}, token() ? 'This server does not accept the token of this tab. Open the link that it printed, or paste the part after #token=.' : 'Control needs an access token. Open the link that the server printed, or paste the part after #token=.'),
       el('div', { class: 'bar' }, el('label', { for: 'token' }, 'Access token'), input, el('button', { class: 'main' }, 'Use token'), out));
     return form;
   }

@@ -57,7 +57,7 @@ export function modelView(app, id) {
       samples.append(el('div', { class: 'empty' }, el('p', {}, 'No samples yet. Set ', el('code', {}, 'run.sample_tokens = 100'), ' to have the model write a text at each validation.')));
       return;
     }
-    const one = (s) => [el('h3', {}, `Step ${s.step}`), el('div', { class: 'sample', tabindex: '0', role: 'region', 'aria-label': `Sample of step ${s.step}` }, el('b', {}, s.prompt), s.text.trim() ? s.text : el('em', {}, s.text ? ' (only white space)' : ' (empty)'))];
+    const one = (s) => [el('h3', {}, `Step ${s.step}`), el('div', { class: 'sample', tabindex: '0', role: 'region', 'aria-label': `Sample of step ${s.step}` }, el('b', {}, s.prompt), s.text.trim() ? s.text.replace(/\n\s*\n\s*\n/g, '\n\n') : el('em', {}, s.text ? ' (only white space)' : ' (empty)'))];
     const newest = all.slice(-30).reverse();
     samples.append(...newest.slice(0, 4).flatMap(one));
     if (newest.length > 4) samples.append(el('details', { open: wide }, el('summary', { onclick: () => { wide = !wide; } }, `${newest.length - 4} earlier samples`), ...newest.slice(4).flatMap(one)));

@@ -19,6 +19,11 @@ function headers(more = {}) {
   return t ? { ...more, Authorization: `Bearer ${t}` } : more;
 }
 
+// reading is the headers of a request for data. On loopback a server usually lets everyone read. A page that stays open sends its
+// token only where that is needed, because another program may get the port when the run has ended.
+let needed = location.protocol === 'https:';
+const reading = (path, more = {}) => (needed || path === 'api/me' ? headers(more) : more);
+
 export class Refused extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
@@ -32,13 +37,17 @@ async function checked(path, init) {
     throw new Refused(0, 'The server does not answer. engine run --ui serves this page only until the run ends: open the run again with engine ui DIR.');
   }
   if (r.ok) return r;
+  if ((r.status === 401 || r.status === 403) && token() && !needed && !init.method) {
+    needed = true;
+    return checked(path, { ...init, headers: headers(init.headers) });
+  }
   let why = `${r.status} ${r.statusText}`;
   try { why = (await r.json()).error || why; } catch { /* no JSON: keep the status */ }
   throw new Refused(r.status, why);
 }
 
-export const get = async (path, signal) => (await checked(path, { headers: headers(), signal })).json();
-export const getBytes = async (path, signal) => (await checked(path, { headers: headers(), signal })).arrayBuffer();
+export const get = async (path, signal) => (await checked(path, { headers: reading(path), signal })).json();
+export const getBytes = async (path, signal) => (await checked(path, { headers: reading(path), signal })).arrayBuffer();
 export const post = async (path, body) =>
   (await checked(path, { method: 'POST', headers: headers({ 'Content-Type': 'application/json' }), body: JSON.stringify(body) })).json();
 
@@ -49,7 +58,7 @@ export function follow(path, on) {
   (async () => {
     while (!stopped) {
       try {
-        const r = await checked(path, { headers: headers(last ? { 'Last-Event-ID': last } : {}), signal: abort.signal });
+        const r = await checked(path, { headers: reading(path, last ? { 'Last-Event-ID': last } : {}), signal: abort.signal });
         on.connected?.();
         wait = 500;
         const from = r.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -483,9 +484,14 @@ func (p *page) tellSamples(all []telemetry.Sample) {
 		if strings.TrimSpace(s.Text) == "" {
 			s.Text = " (only white space)"
 		}
-		p.Samples = append(p.Samples, telemetry.Sample{Step: s.Step, Prompt: clean(cut(s.Prompt)), Text: clean(cut(s.Text))})
+		p.Samples = append(p.Samples, telemetry.Sample{Step: s.Step, Prompt: clean(squeezed(cut(s.Prompt))), Text: clean(squeezed(cut(s.Text)))})
 	}
 }
+
+// squeezed shortens each run of line breaks, which a model that has learned nothing writes, to an empty line.
+func squeezed(text string) string { return lineBreaks.ReplaceAllString(text, "\n\n") }
+
+var lineBreaks = regexp.MustCompile(`\n\s*\n\s*\n`)
 
 // cut shortens a text to limitSampleBytes.
 func cut(text string) string {
