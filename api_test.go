@@ -12,10 +12,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"sort"
 	"strings"
 	"testing"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/internal/testing/testrun"
 )
 
@@ -123,6 +126,27 @@ func api(t *testing.T, dir string) string {
 		funcs(typ.Methods)
 	}
 	return b.String()
+}
+
+// TestFieldsAreListed: the comment of an alias for an event or a status names its fields, which go doc does not show.
+func TestFieldsAreListed(t *testing.T) {
+	text := testrun.Read(t, filepath.Join("testdata", "api", "troupe.txt"))
+	for _, of := range []reflect.Type{reflect.TypeFor[troupe.StepEvent](), reflect.TypeFor[troupe.CheckpointEvent](),
+		reflect.TypeFor[troupe.StallEvent](), reflect.TypeFor[troupe.PauseEvent](), reflect.TypeFor[troupe.RestartEvent](),
+		reflect.TypeFor[troupe.WarningEvent](), reflect.TypeFor[troupe.EndEvent](), reflect.TypeFor[troupe.Status]()} {
+		// The comment is before the type in a group of types, else after it.
+		before, after, _ := strings.Cut(text, of.Name()+" = event."+of.Name())
+		i := max(0, strings.LastIndex(before, "// "+of.Name()+": "))
+		comment, _, _ := strings.Cut(after, "\n\ntype ")
+		if !strings.HasSuffix(before, "type ") {
+			comment = before[i:]
+		}
+		for _, f := range reflect.VisibleFields(of) {
+			if !f.Anonymous && !regexp.MustCompile(`\b`+f.Name+`\b`).MatchString(comment) {
+				t.Errorf("the comment of troupe.%s does not list its field %s", of.Name(), f.Name)
+			}
+		}
+	}
 }
 
 // TestNoState: runs share no variables. The package's are errors, which nobody writes to.

@@ -108,6 +108,8 @@ func (w *waitedFor) event(e Event) (step int64, done bool, err error) {
 		w.now = int64(e.Step)
 	case ChangeEvent:
 		return w.change(e)
+	case RestartEvent: // the next attempt gets the request again, maybe at an earlier step
+		w.accepted = false
 	case PauseEvent:
 		return e.Step, w.Kind == ChangePause && e.Paused && e.Step >= w.Step || w.Kind == ChangeResume && !e.Paused, nil
 	case CheckpointEvent:

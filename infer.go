@@ -15,6 +15,8 @@ type (
 	// TextOptions say which text to generate: the prompt, the number of tokens, how to choose them. They are the options of
 	// Snapshot.Generate and Generator.Generate.
 	TextOptions = infer.TextOptions
+	// Message is a message of a conversation. Its fields Role (such as "user" or "assistant") and Content are texts.
+	Message = infer.Message
 	// GenerateReport counts the tokens of a generated text and those of the prompt that the model did not see.
 	GenerateReport = infer.GenerateReport
 	// Generator is an open model that generates one text after the other.

@@ -26,6 +26,8 @@ type (
 	// what was not measured:
 	//
 	//	Step                int
+	//	TimeMS              int64    // Unix time in milliseconds
+	//	Epoch               *float64 // epochs so far
 	//	Loss, MTPLoss       *float64 // mean over target tokens
 	//	ValLoss             *float64 // only after a validation
 	//	GradNorm, LR        *float64
@@ -50,6 +52,7 @@ type (
 	//	Dir  string
 	//	Best bool // it has the lowest validation loss so far
 	//	Took time.Duration
+	//	Weights bool // it has no optimizer state, so the run does not resume from it
 	CheckpointEvent = event.CheckpointEvent
 	// StallEvent: the run made no progress for run.stall_after_s seconds.
 	//
