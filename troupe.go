@@ -26,8 +26,8 @@ type (
 	// what was not measured:
 	//
 	//	Step                int
-	//	TimeMS              int64    // Unix time in milliseconds
-	//	Epoch               *float64 // epochs so far
+	//	TimeMS              int64    // Unix time of its end; 0: unknown
+	//	Epoch               float64  // how often the training data has been used; 0: unknown
 	//	Loss, MTPLoss       *float64 // mean over target tokens
 	//	ValLoss             *float64 // only after a validation
 	//	GradNorm, LR        *float64
