@@ -40,7 +40,9 @@ func whole() []event.Event {
 	info := event.Info{Name: "tiny", Out: "runs/tiny", ID: "0190a0b0", Family: "gpt2", Parameters: 1000, Frozen: 10, Vocab: 256,
 		TrainTokens: 9000, ValTokens: 900, EvalWindows: 20, EpochWindows: 140, EpochSteps: 8.75, Epochs: 1.5, Steps: 100, ResumedAt: 50, Changed: "run.keep 3 → 1",
 		Schedule: "1f1b", Stages: 2, Ranks: 4, Grid: "2 × 2", Chunks: 2, Microbatches: 4, Layout: "Et*2|t*2,L", BubblePct: 20,
-		PeakInFlight: []int{2, 1}, Device: "cpu", Threads: 2, Samples: true, Classes: "2 classes", Text: "eos 0", Documents: "24 documents", Auto: "no GPU",
+		PeakInFlight: []int{2, 1}, Device: "cpu", Threads: 2, Samples: true, Classes: "2 classes", Text: "eos 0", Auto: "no GPU",
+		Documents: &event.Documents{Train: 24, Val: 6, TrainLearned: 338, ValLearned: 80, Context: 128, Longest: 140, Cut: 2, Dropped: 1,
+			Template: "chat_template.jinja", File: "chat.jsonl", Row: 3, Example: []event.Piece{{Text: "Hello", Learned: true}}},
 		Kernels: "cpu-avx2"}
 	action := func(typ scheduler.Type, mb int32) scheduler.Action {
 		return scheduler.Action{Chunk: 1, Type: typ, Microbatch: mb}
