@@ -180,8 +180,8 @@ func TestCases(t *testing.T) {
 			case "eval_cut":
 				o.Context = 60
 				cut, err := troupe.Evaluate(t.Context(), o)
-				if want := (troupe.DocumentCounts{Total: 4, Cut: 1, Dropped: 2, TargetsLeftOut: 63}); err != nil || cut.Documents == nil ||
-					*cut.Documents != want || cut.Tokens != 41 || len(cut.Warnings) != 2 {
+				want := troupe.DocumentCounts{Total: 4, Cut: 1, Dropped: 2, TargetsLeftOut: 63, Tokens: 106, Learned: 41, Longest: 343}
+				if err != nil || cut.Documents == nil || *cut.Documents != want || cut.Tokens != 41 || len(cut.Warnings) != 2 {
 					t.Errorf("a context of 60: %+v with %q, want %+v, %v", cut.Documents, cut.Warnings, want, err)
 				}
 			case "turn_end/msgs":
