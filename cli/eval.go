@@ -21,7 +21,7 @@ func (a *app) newEval() *cobra.Command {
 		asJSON bool
 	)
 	cmd := &cobra.Command{
-		Use:   "eval DIR",
+		Use:   "eval [DIR]",
 		Short: "Compute a trained model's loss on a text",
 		Long: `Compute a trained model's loss, perplexity and bits per byte on a text or on documents.
 Without --data it uses the validation data of the run that trained the model.

@@ -19,7 +19,7 @@ func (a *app) newExport() *cobra.Command {
 		asJSON bool
 	)
 	cmd := &cobra.Command{
-		Use:   "export DIR --to DIR",
+		Use:   "export [DIR] --to DIR",
 		Short: "Export a language model for Hugging Face transformers",
 		Long: `Export a language model as a Hugging Face directory: config.json, the weights as
 model.safetensors, and the tokenizer's files. transformers and compatible programs load it.

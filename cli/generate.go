@@ -31,7 +31,7 @@ func (a *app) newGenerate() *cobra.Command {
 		t talking
 	)
 	cmd := &cobra.Command{
-		Use:   "generate DIR",
+		Use:   "generate [DIR]",
 		Short: "Generate text with a trained model, or chat with it",
 		Long: `Generate text with a trained model: print the prompt and then each token as it is
 generated. The text ends where the model ends it, before a --stop text, or after --tokens

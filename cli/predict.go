@@ -22,7 +22,7 @@ func (a *app) newPredict() *cobra.Command {
 		names []string
 	)
 	cmd := &cobra.Command{
-		Use:   "predict DIR",
+		Use:   "predict [DIR]",
 		Short: "Predict classes or numbers for samples",
 		Long: `Predict classes or numbers for samples, with a model that was trained on samples (csv, idx,
 jsonl or a registered format). It prints one JSON object per sample: the sample's number,
