@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
 )
 
 // rows are the objects at the start of files of JSON lines.
@@ -100,7 +101,7 @@ func (p *Proposal) lines(train []file, base *base, o Options) error {
 	case r.has("x") && r.numbers["x"] == r.seen || base == nil && len(r.numbers) > 1:
 		return p.samples(r, count)
 	default:
-		return fmt.Errorf("%w: rows of %s have %s; a document has \"text\", or \"prompt\" and \"completion\", or \"messages\"; rename the keys, for example with jq",
+		return fmt.Errorf("%w: rows of %s have %s; a document has \"text\", or \"prompt\" and \"completion\", or \"messages\"; name the keys in data.fields, or rename them, for example with jq",
 			ErrData, words.OneLine(train[0].name), listKeys(r.keys))
 	}
 	what := "texts"
@@ -111,7 +112,15 @@ func (p *Proposal) lines(train []file, base *base, o Options) error {
 		what = "prompts with completions"
 	}
 	p.About = fmt.Sprintf("JSON lines, %s %s", count, what)
-	p.set("data.format", "documents", "JSON lines: \"text\", \"prompt\" and \"completion\", or \"messages\"")
+	p.set("data.format", "documents", "JSON lines: \"text\", \"prompt\" and \"completion\", or conversations")
+	if !r.has("text") && !(r.has("prompt") && r.has("completion")) { // the template writes them
+		switch {
+		case base == nil:
+			p.set("data.chat_template", rundir.FittingTemplate(nil), "How conversations are written as text")
+		case base.template != "":
+			p.set("data.chat_template", base.template, "How conversations are written as text; the model has no template of its own")
+		}
+	}
 	l := length{units: r.total, unit: "documents", records: what != "texts"}
 	if base == nil {
 		if talks {

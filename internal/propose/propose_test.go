@@ -89,7 +89,7 @@ func TestFor(t *testing.T) {
 		{"short.txt", []string{"3 bytes"}},
 		{"texts.jsonl", []string{`format = "documents"`, `tokenizer = "bytes"`}},
 		{"pairs.jsonl", []string{`format = "documents"`, "val_fraction = 0.2", "context = 64"}},
-		{"alpaca.jsonl", []string{`format = "documents"`}},
+		{"alpaca.jsonl", []string{`format = "documents"`, `chat_template = "zephyr"`}},
 		{"chat.jsonl", []string{"engine init --from MODEL --data 'chat.jsonl'"}},
 		{"odd.jsonl", []string{`rows of odd.jsonl have "body", "title"`}},
 		{"torn.jsonl", []string{"torn.jsonl, row 2 is not a JSON object"}},

@@ -19,7 +19,8 @@ type base struct {
 	family     string
 	parameters int64
 	positions  int
-	bf16       bool // the weights are in bfloat16
+	bf16       bool   // the weights are in bfloat16
+	template   string // a built-in chat template that fits its tokenizer; "": it has its own
 }
 
 // baseOf reads the shape of a model; nil: there is none.
@@ -44,6 +45,10 @@ func baseOf(path string) (b *base, err error) {
 		return nil, fmt.Errorf("%w: --from: %s is a model of family %q; a language model can be tuned", ErrData, c.Dir(), m.Family)
 	}
 	b = &base{path: path, family: m.Family, parameters: m.Parameters(), positions: m.Context}
+	tok, _ := rundir.ReadTokenizer(c) // the run reports the error
+	if talk, err := rundir.ReadTalk(c, tok); err == nil && talk.Template == "" {
+		b.template = rundir.FittingTemplate(tok)
+	}
 	if text, err := c.File(rundir.ModelFile); err == nil {
 		var types struct {
 			TorchDType string `json:"torch_dtype"`

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/chat/builtin"
 	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // maxTemplateBytes bounds the file of a chat template. Package chat has the same limit.
@@ -44,6 +45,22 @@ func ChosenTemplate(where, value string) (t Template, err error) {
 	}
 	t.text = string(b)
 	return t, nil
+}
+
+// FittingTemplate returns the name of a built-in chat template for a tokenizer: one that ends answers with a token that the tokenizer has,
+// else the one that ends them with its eos_token.
+func FittingTemplate(tok tokenizer.Tokenizer) string {
+	for _, t := range []struct{ end, name string }{
+		{"<|im_end|>", "chatml"}, {"<|eot_id|>", "llama3"}, {"<end_of_turn>", "gemma"}, {"<|end|>", "phi3"},
+	} {
+		if tok == nil {
+			break
+		}
+		if _, ok := tok.TokenID(t.end); ok {
+			return t.name
+		}
+	}
+	return "zephyr"
 }
 
 // chosen reports whether there is a choice.
