@@ -203,16 +203,27 @@ func (r *Run) end(out actors.Outcome, err error) {
 	close(r.done)
 }
 
-// recover starts another attempt if the last one ended because a worker failed, and reports
+// recover starts another attempt if the last one ended because a worker failed, or to use other workers, and reports
 // whether it has started. A run that was requested to stop may end without one.
 func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 	r.mu.Lock()
 	r.gap.between, r.pausedAt = true, -1 // the next attempt pauses again if a pause is open
 	r.mu.Unlock()
-	if plan.IsLost(out.Err) { // before restarts are counted: a run that must stop may end with the checkpoint that it has
+	// before restarts are counted: a run that must stop may end with the checkpoint that it has
+	if plan.IsLost(out.Err) || out.Regroup != nil {
 		if end := r.stopped(out.Err); end != nil {
 			return *end, false
 		}
+	}
+	if out.Regroup != nil {
+		next := r.regroup(o, *out.Regroup)
+		if next == nil {
+			return out, true
+		}
+		if end := r.stopped(nil); end != nil {
+			return *end, false
+		}
+		out.Regroup, out.Err = nil, next
 	}
 	for err := out.Err; r.restarts.allows(err, r.lastSaved()); {
 		if end := r.stopped(err); end != nil {
@@ -237,8 +248,8 @@ func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 	return out, false
 }
 
-// stopped is the outcome of a run that was requested to stop, after the failure err of a worker; nil: it needs
-// another attempt, to write a checkpoint.
+// stopped is the outcome of a run that was requested to stop, after the failure err of a worker, nil if none has
+// failed; nil: it needs another attempt, to write a checkpoint.
 func (r *Run) stopped(err error) *actors.Outcome {
 	r.mu.Lock()
 	r.gap.cut = false // requests until now are handled here
@@ -250,7 +261,9 @@ func (r *Run) stopped(err error) *actors.Outcome {
 	case !stops || !saved:
 		return nil
 	}
-	r.warn("%v; a stop was requested: the run ends with its last checkpoint, of step %d", err, last.Step)
+	if err != nil {
+		r.warn("%v; a stop was requested: the run ends with its last checkpoint, of step %d", err, last.Step)
+	}
 	return &actors.Outcome{State: last, Stopped: true}
 }
 
@@ -264,6 +277,19 @@ func (r *Run) restart(o Options, err error) error {
 			"restart", fmt.Sprintf("%d of %d", r.restarts.done, r.restarts.most), "err", err)
 	}
 	r.send(RestartEvent{Err: err, Restart: r.restarts.done, Most: r.restarts.most})
+	return r.startNext(o)
+}
+
+// regroup starts another attempt after one that has ended with a checkpoint, to use other workers.
+func (r *Run) regroup(o Options, e RegroupEvent) error {
+	r.send(e) // while the folder is open, for events.jsonl
+	if err := r.attempt.Close(); err != nil {
+		return err
+	}
+	return r.startNext(o)
+}
+
+func (r *Run) startNext(o Options) error {
 	o.Fresh, o.FromStep = false, 0 // the first attempt has done that
 	return r.startAttempt(context.WithoutCancel(r.ctx), o, r.lease())
 }

@@ -19,8 +19,8 @@ import (
 // Events of a run, sent in order. json.Marshal writes them as engine run --json does, and DecodeEvent reads them:
 // docs/events.md lists the keys.
 type (
-	// Event is a StepEvent, CheckpointEvent, StallEvent, PauseEvent, TextEvent, ChangeEvent, RestartEvent or WarningEvent, and for watchers
-	// and subscriptions an EndEvent. They are values, not pointers.
+	// Event is a StepEvent, CheckpointEvent, StallEvent, PauseEvent, TextEvent, ChangeEvent, RestartEvent, RegroupEvent or
+	// WarningEvent, and for watchers and subscriptions an EndEvent. They are values, not pointers.
 	Event = event.Event
 	// StepEvent: a step ended. Step 0 is the validation before training. Its fields are those of telemetry.Record, with nil for
 	// what was not measured:
@@ -122,6 +122,13 @@ type Updates = event.Updates
 //	Err           error
 //	Restart, Most int // the number of this restart, and cluster.max_restarts
 type RestartEvent = event.RestartEvent
+
+// RegroupEvent: the run wrote a checkpoint and continues from it on other workers, without repeating a step.
+//
+//	Step    int64    // of the checkpoint
+//	Leaving []string // workers that leave
+//	Free    []string // workers that had no ranks, and are used from now on
+type RegroupEvent = event.RegroupEvent
 
 // WarningEvent: something that a person should know, such as a damaged checkpoint
 // that was skipped, or a checkpoint that could not be written and will be tried again.

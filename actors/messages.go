@@ -259,6 +259,7 @@ type Failed struct {
 type finished struct {
 	Header
 	stopped, early bool
+	regroup        *event.RegroupEvent // nil: the run has ended
 	err            error
 }
 

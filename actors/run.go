@@ -78,6 +78,8 @@ func (r *Run) finish() {
 		r.log.Info("attempt ended", "step", outcome.State.Step, "err", outcome.Err)
 	case outcome.Err != nil:
 		r.log.Error("run failed", "step", outcome.State.Step, "err", outcome.Err)
+	case outcome.Regroup != nil:
+		r.log.Info("attempt ended with a checkpoint; the run continues on other processes", "step", outcome.State.Step)
 	default:
 		r.log.Info("run ended", "step", outcome.State.Step, "stopped", outcome.Stopped)
 	}

@@ -61,6 +61,7 @@ func (a *schedulerActor) notSaved(ctx actor.Context, m *notSaved) {
 	if a.saved == m.Step {
 		a.saved = -1
 	}
+	a.keepsGroup()
 	a.best = a.best || m.Best && a.state.BestStep == a.state.Step
 	tries := &a.again.tries
 	step := a.state.Step

@@ -72,6 +72,10 @@ type schedulerActor struct {
 	saveNow   bool
 	saves     saves
 	again     saveAgain
+	// regroup is a request to end the attempt with a checkpoint; nil: none. regroupWaits: if that checkpoint can't be
+	// written, the attempt continues.
+	regroup      *regroup
+	regroupWaits bool
 	// saveMissed says that a checkpoint was due after a skipped step; see saveDue.
 	saveMissed bool
 	ended      bool
@@ -203,6 +207,9 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 	case Request:
 		a.request(ctx, m)
 		a.proceed(ctx)
+	case *regroup:
+		a.regroups(m)
+		a.proceed(ctx)
 	case *journalled:
 		a.changes.writing--
 		a.changes.journalled(m.request.Change)
@@ -246,8 +253,9 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 		return
 	}
 	saveDue := a.saveDue(ctx)
+	a.regroupAt(saveDue)
 	diverged := a.diverged()
-	last := step >= a.spec.Steps || a.stop || a.impatient() || diverged != nil
+	last := step >= a.spec.Steps || a.leaves() || a.impatient() || diverged != nil
 	if saveDue && a.again.waits(last) {
 		if last {
 			a.waitDisk(checkpointName)
@@ -275,13 +283,7 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 	case ending && !a.applied.all():
 		a.cell.store(a.applied.snapshot(step, 0))
 	case ending:
-		a.ended = true
-		a.cell.store(event.Snapshot{Step: step, Doing: event.Finished})
-		f := &finished{Header: a.header(), stopped: step < a.spec.Steps && !a.impatient(), early: step < a.spec.Steps && a.impatient()}
-		if diverged != nil && !a.stop {
-			f.stopped, f.err = false, diverged
-		}
-		ctx.Send(ctx.Parent(), f)
+		a.finish(ctx, diverged)
 	case a.pause:
 		// Before the event: a reader of the event must find the status paused.
 		a.cell.store(event.Snapshot{Step: step, Doing: event.Paused})
@@ -310,7 +312,7 @@ func (a *schedulerActor) evalDue() bool {
 	case a.spec.Steps:
 		return true
 	case 0:
-		return !a.stop
+		return !a.leaves()
 	}
 	return a.evaluatesAt(step)
 }
@@ -329,14 +331,14 @@ func (a *schedulerActor) savesAt(step int64) bool {
 // become useless, it would replace one with good weights.
 func (a *schedulerActor) saveDue(ctx actor.Context) bool {
 	step := a.state.Step
-	if a.spec.WriteCheckpoint == nil || step == 0 && !a.saveNow && !a.stop {
+	if a.spec.WriteCheckpoint == nil || step == 0 && !a.saveNow && !a.leaves() {
 		return false
 	}
 	if a.saved == step {
 		return a.saveNow && a.clearSaveNow(ctx)
 	}
 	switch {
-	case a.saveNow, a.stop, a.best && a.spec.WriteBest == nil:
+	case a.saveNow, a.leaves(), a.best && a.spec.WriteBest == nil:
 		return true
 	case a.state.SkippedInARow > 0 && !a.best: // a good loss shows that the weights are good
 		return step >= a.spec.Steps && a.diverged() == nil

@@ -78,7 +78,7 @@ func (a *schedulerActor) speculate(ctx actor.Context) {
 // nothingBetween reports whether the next step follows this one directly, as far as is known now.
 func (a *schedulerActor) nothingBetween(step int64) bool {
 	saves := a.spec.WriteCheckpoint != nil && (a.saveNow || a.best || a.savesAt(step))
-	return step < a.spec.Steps && !a.pause && !a.stop && !saves && !a.evaluatesAt(step) && !a.changes.between(step) && len(a.copies) == 0
+	return step < a.spec.Steps && !a.pause && !a.leaves() && !saves && !a.evaluatesAt(step) && !a.changes.between(step) && len(a.copies) == 0
 }
 
 // postValidate adds to a decision what happens to the order sent ahead. It returns that order if it

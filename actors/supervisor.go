@@ -53,6 +53,8 @@ type Outcome struct {
 	Stopped bool  // ended before the last step, by request
 	Early   bool  // ended before the last step, because of Spec.Patience
 	Err     error // the first failure
+	// Regroup: only the attempt has ended, and the run continues from its checkpoint on other processes; nil: it has ended.
+	Regroup *event.RegroupEvent
 
 	lost bool // a process of some ranks failed, so another attempt may follow
 }
@@ -91,7 +93,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			s.end(ctx, Outcome{Err: &ActorError{m.Actor, m.Step, m.Err}})
 		}
 	case *finished:
-		s.end(ctx, Outcome{Stopped: m.stopped, Early: m.early, Err: m.err})
+		s.end(ctx, Outcome{Stopped: m.stopped, Early: m.early, Regroup: m.regroup, Err: m.err})
 	case ping:
 		ctx.Respond(pong{})
 	case kill:
@@ -102,6 +104,10 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		if m.Kind == event.ChangeStop {
 			s.endSoon()
 		}
+		if pid := s.pids[schedulerName]; pid != nil {
+			ctx.Send(pid, m)
+		}
+	case *regroup:
 		if pid := s.pids[schedulerName]; pid != nil {
 			ctx.Send(pid, m)
 		}

@@ -27,7 +27,8 @@ func (a *app) newPs() *cobra.Command {
 
 With --cluster or $ENGINE_CLUSTER, or if a coordinator runs on this host, these are the
 coordinator's runs, in progress and the last ones that ended: id, name, state, step, losses,
-and the workers that compute them.
+restarts, the steps that were lost and repeated after them, and the workers that compute
+them. A line below says what a run waits for, and its position in the queue.
 
 Other commands accept a run's folder, or its name if the folder is in ./runs; in a cluster
 the run's id, the start of its id, or its name.
@@ -195,14 +196,14 @@ func orDash(text string) string {
 // listCluster prints the table of a cluster's runs.
 func (a *app) listCluster(runs []seen) error {
 	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "RUN\tNAME\tSTATE\tSTEP\tLOSS\tVAL LOSS\tWORKERS\tSUBMITTED\tOUTPUT")
+	_, _ = fmt.Fprintln(w, "RUN\tNAME\tSTATE\tSTEP\tLOSS\tVAL LOSS\tRESTARTS\tLOST STEPS\tWORKERS\tSUBMITTED\tOUTPUT")
 	for _, s := range runs {
 		workers := "-"
 		if len(s.Workers) > 0 && !s.Over() {
 			workers = strings.Join(s.Workers, " ")
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\t%s\n", s.ID, words.OneLine(s.Name), s.State, s.Step, s.Steps, loss(s.Loss),
-			loss(s.ValLoss), workers,
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", s.ID, words.OneLine(s.Name), s.State, s.Step, s.Steps,
+			loss(s.Loss), loss(s.ValLoss), s.Restarts, s.LostSteps, workers,
 			s.Submitted.Local().Format(time.DateTime), words.OneLine(s.Out))
 	}
 	err := w.Flush()
@@ -239,9 +240,11 @@ type runJSON struct {
 	Ended       *time.Time `json:"ended"` // null: not yet
 	Out         string     `json:"out"`
 	Restarts    int        `json:"restarts"`
-	Checkpoint  string     `json:"checkpoint"` // path of the last one; "": none yet
-	Error       string     `json:"error"`      // of a run that has failed
-	Waiting     string     `json:"waiting"`    // what it waits for before it starts or resumes
+	LostSteps   int        `json:"lost_steps"`     // repeated after restarts
+	Position    int        `json:"queue_position"` // from 1; 0: not in the queue
+	Checkpoint  string     `json:"checkpoint"`     // path of the last one; "": none yet
+	Error       string     `json:"error"`          // of a run that has failed
+	Waiting     string     `json:"waiting"`        // what it waits for before it starts or resumes
 	// The rest is of runs on this machine.
 	Folder     string   `json:"folder,omitempty"`
 	PID        int      `json:"pid,omitempty"`   // 0: its process does not answer, or has ended
@@ -255,7 +258,8 @@ type runJSON struct {
 func jsonRun(s seen) runJSON {
 	r := runJSON{ID: s.ID, Name: s.Name, State: s.State, Step: s.Step, Steps: s.Steps, Workers: append([]string{}, s.Workers...),
 		Submitted: s.Submitted.UTC(), SubmittedBy: s.SubmittedBy,
-		Out: s.Out, Restarts: s.Restarts, Checkpoint: s.Checkpoint, Error: s.Error, Waiting: s.Waiting,
+		Out: s.Out, Restarts: s.Restarts, LostSteps: s.LostSteps, Position: s.Position, Checkpoint: s.Checkpoint, Error: s.Error,
+		Waiting: s.Waiting,
 		Folder: s.folder, PID: s.pid, Phase: s.phase, LR: s.lr, TokensPerS: s.tokensPerS, Followers: s.followers, Result: s.result}
 	if s.Loss != nil {
 		r.Loss = figure(*s.Loss)

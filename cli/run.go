@@ -33,7 +33,8 @@ type runFlags struct {
 	local        int // worker processes on this machine; 0: none
 	client       clientFlags
 	detach       bool
-	workers      int // number of workers to wait for
+	queue        bool // wait in the coordinator's queue
+	workers      int  // number of workers to wait for
 	page         uiFlags
 	metrics      metricsFlags
 }
@@ -79,6 +80,11 @@ this command follows the run. Paths in the config are then the coordinator's (se
 cluster start). Ctrl-C stops the run as above. If the terminal or the output is closed, the
 run continues, and engine follow shows it again. engine run ignores $ENGINE_CLUSTER.
 
+Queue. If no worker is free, the coordinator refuses the run (exit status 75). With --queue
+the run waits in the coordinator's queue, first come first served, also while the
+coordinator restarts. This command prints its position, as engine ps does. Ctrl-C or
+engine stop removes the run from the queue. If the terminal is closed, the run stays there.
+
 See also: engine config check, engine plan, engine ckpt ls, engine generate, engine ui.`,
 		Example: `  engine run
   engine run config.toml --set run.steps=2000 --set 'data.train=${HOME}/books/*.txt'
@@ -87,7 +93,8 @@ See also: engine config check, engine plan, engine ckpt ls, engine generate, eng
   engine run config.toml --json > log.jsonl
   engine run config.toml --metrics 127.0.0.1:9464 --set telemetry.tensorboard=true
   engine run config.toml --local-cluster 2
-  engine run config.toml --cluster head:7070 --detach`,
+  engine run config.toml --cluster head:7070 --detach
+  engine run config.toml --cluster head:7070 --queue`,
 		Args:              takesConfig,
 		ValidArgsFunction: completeFiles("toml"),
 		RunE: a.work(func(cmd *cobra.Command, args []string) error {
@@ -152,6 +159,7 @@ See also: engine config check, engine plan, engine ckpt ls, engine generate, eng
 	f.IntVar(&o.workers, "workers", 0, "with --cluster: wait until `N` workers have joined (default: start with the workers that have joined)")
 	f.BoolVar(&o.detach, "detach", false,
 		"with --cluster: print the run's id when the run has started, then exit; engine follow shows the run")
+	f.BoolVar(&o.queue, "queue", false, "with --cluster: if no worker is free, wait in the coordinator's queue")
 	o.client.setCredentials(cmd)
 	f.StringVar(&o.page.address, "ui", "",
 		"serve a page that shows and controls the run, and print its link; --ui alone uses a port on loopback and a token that stay the same "+

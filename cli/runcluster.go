@@ -28,7 +28,7 @@ func (o *runFlags) checkCluster(cmd *cobra.Command) error {
 		if cmd.Flags().Changed("cluster") {
 			return usagef("--cluster is empty: give the coordinator's HOST:PORT")
 		}
-		return idle(cmd, "without --cluster", "detach", "workers", "token-file", "cert-file", "dir")
+		return idle(cmd, "without --cluster", "detach", "workers", "queue", "token-file", "cert-file", "dir")
 	}
 	if err := unwanted(cmd, []string{"local-cluster"},
 		"can't be combined with --cluster: train on this machine or on the coordinator's workers; use only one"); err != nil {
@@ -92,8 +92,8 @@ func (a *app) trainOn(ctx context.Context, path string, o runFlags) error {
 			return "", err
 		}
 		return c.Submit(submitting, cluster.Submission{Config: text, File: path, Sets: o.sets, Fresh: o.fresh, FromStep: o.fromStep,
-			AcceptNewData: o.newData,
-			Notice:        func(text string) { say(a.err, "%s", text) }})
+			AcceptNewData: o.newData, Queue: o.queue,
+			Notice: func(text string) { say(a.err, "%s", text) }})
 	}, signals)
 	if errors.Is(err, cluster.ErrLost) {
 		return fmt.Errorf("%w; when the coordinator is back, engine ps%s shows whether the run has started", err, o.client.words())
@@ -181,6 +181,14 @@ func (a *app) followed(ctx context.Context, c *cluster.Client, flags, id string,
 	defer shown.end(0)
 	shown.attach(f.Name, controlled{f, ctx, c})
 	again := fmt.Sprintf("engine follow %s%s", f.ID, flags)
+	if err := a.awaitTurn(f, known, signals); err != nil {
+		shown.end(0)
+		if errors.Is(err, cluster.ErrDetached) {
+			say(a.err, "run %s continues to wait in the queue; to follow it again: %s", f.ID, again)
+			return errStopped
+		}
+		return err
+	}
 	show := a.newReporter(changing{f, ctx, c}, f.LogEvery, o)
 	res, err := follow(f, show, signals)
 	shown.end(pagePatience)

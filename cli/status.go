@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -169,15 +170,21 @@ func (a *app) showMembers(members []cluster.ClusterMember, now time.Time) {
 	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "WORKER\tADDRESS\tCORES\tMEMORY\tKERNELS\tDEVICES\tRUN\tRANKS\tHEARD\tCLOCK AHEAD")
 	for _, m := range members {
-		run := m.RunID
-		if run == "" {
-			run = "-"
-		}
+		run := runOf(m)
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%.1f s ago\t%s\n", words.OneLine(m.Name), m.Address, m.Cores,
 			words.Bytes(m.MemoryBytes), words.OneLine(m.Kernels), devices(m.Devices), run, ranks(m.Ranks),
 			now.Sub(m.Heard).Seconds(), clock(m.ClockAhead, m.RoundTrip))
 	}
 	_ = w.Flush() // its writer keeps the error
+}
+
+// runOf names the run whose ranks a worker computes, and says whether the worker is about to leave.
+func runOf(m cluster.ClusterMember) string {
+	run := cmp.Or(m.RunID, "-")
+	if m.Leaving {
+		run += " (leaving)"
+	}
+	return run
 }
 
 // devices lists a worker's GPUs, such as "2 × NVIDIA H100, 80.0 GiB".
@@ -326,6 +333,7 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 		HeardS       float64 `json:"heard_s"` // ago
 		ClockAheadMS float64 `json:"clock_ahead_ms"`
 		RoundTripMS  float64 `json:"round_trip_ms"`
+		Leaving      bool    `json:"leaving"` // it was told to stop, and leaves after its run's next checkpoint
 	}
 	type unreachable struct {
 		Name    string  `json:"name"`
@@ -351,7 +359,7 @@ func statusJSON(address string, members []cluster.ClusterMember, now time.Time, 
 	for _, m := range members {
 		out.Workers = append(out.Workers, worker{m.Name, m.Address, m.Cores, m.MemoryBytes, m.Kernels,
 			append([]cluster.OfferedDevice{}, m.Devices...), m.RunID, append([]int{}, m.Ranks...), now.Sub(m.Heard).Seconds(), ms(m.ClockAhead),
-			ms(m.RoundTrip)})
+			ms(m.RoundTrip), m.Leaving})
 	}
 	for _, s := range runs {
 		r := run{runJSON: jsonRun(s)}

@@ -172,10 +172,7 @@ func (s topState) table(w io.Writer, selected string) error {
 	tw = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(tw, "WORKER\tADDRESS\tTHREADS\tMEMORY\tRUN\tRANKS\tHEARD")
 	for _, m := range s.members {
-		run := m.RunID
-		if run == "" {
-			run = "-"
-		}
+		run := runOf(m)
 		_, _ = fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\t%.1f s ago\n", words.OneLine(m.Name), m.Address, m.Cores, words.Bytes(m.MemoryBytes), run,
 			ranks(m.Ranks), s.now.Sub(m.Heard).Seconds())
 	}

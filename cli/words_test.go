@@ -40,6 +40,8 @@ func TestWords(t *testing.T) {
 		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeStop, Step: 9}},
 		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeStop, Step: 2}, Err: errors.New("step 2 has ended")},
 		troupe.RestartEvent{Err: errors.New("worker w2 failed"), Restart: 1, Most: 3},
+		troupe.RegroupEvent{Step: 4, Leaving: []string{"w2"}},
+		troupe.RegroupEvent{Step: 4, Free: []string{"w2", "w3"}},
 		troupe.StallEvent{Quiet: time.Minute, Status: event.Status{Actors: []event.Snapshot{{Actor: event.Scheduler, Rank: -1}}}},
 		troupe.WarningEvent{Text: "the disk is nearly full"},
 		troupe.EndEvent{Result: troupe.Result{Step: 4, Steps: 9, Stopped: true}},

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,7 @@ import (
 type workerFlags struct {
 	cluster.WorkerConfig
 	tokenFile string
+	grace     time.Duration
 	local     bool
 	metrics   metricsFlags
 }
@@ -59,8 +61,11 @@ Metrics. With --metrics, Prometheus reads the worker's metrics at /metrics. /hea
 200 while the worker's actors do, and /readyz while it is a member of the cluster; otherwise
 they answer 503 and say why.
 
-Stop. Ctrl-C (SIGINT, SIGTERM) leaves the cluster. Runs resume from their last checkpoint on
-the workers that remain.
+Stop. Ctrl-C (SIGINT, SIGTERM) leaves the cluster. A run that the worker has ranks of first
+writes a checkpoint at the end of its step, and continues from it on the workers that
+remain: no step is lost. The worker waits for that for up to --grace. After that time, or at
+a second Ctrl-C more than a second later, it leaves at once, and the run repeats the steps
+after its last checkpoint.
 
 See also: engine cluster start, engine cluster token, engine status.`,
 		Example: `  engine worker --join 10.0.0.1:7070 --token-file worker.token
@@ -87,6 +92,7 @@ See also: engine cluster start, engine cluster token, engine status.`,
 	f.StringVar(&o.DataListen, "data-address", "", "`HOST:PORT` on a second network, for tensors (default: the same as --listen)")
 	f.IntVar(&o.Threads, "threads", 0, "`number` of CPU threads to use (default: all cores)")
 	o.metrics.set(cmd)
+	f.DurationVar(&o.grace, "grace", 25*time.Second, "`time` to wait for a run's checkpoint before leaving, such as 25s; 0: leave at once")
 	f.BoolVar(&o.local, "local", false, "exit when standard input closes")
 	must(f.MarkHidden("local"))
 	return cmd
@@ -111,8 +117,15 @@ func (a *app) computes(ctx context.Context, o workerFlags) error {
 			stop()
 		}()
 	} else {
-		ctx, stop = signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-		defer stop()
+		var end func()
+		o.AtOnce, end = a.leavesOn(stop)
+		defer end()
+	}
+	if o.grace < 0 {
+		return usagef("--grace %v: give 0 or more", o.grace)
+	}
+	if o.Grace = o.grace; o.Grace == 0 {
+		o.Grace = -1 // at once
 	}
 	o.Logger = a.logger(slog.LevelInfo)
 	if o.local {

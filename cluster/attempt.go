@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -39,12 +40,19 @@ type attempt struct {
 	cuts        *cuts
 	apart       string // a warning about tensor groups on several hosts, or about workers without ranks; "": none
 
-	mu     sync.Mutex
-	actors *actors.Run
-	err    error // of the first worker that failed
-	gone   chan struct{}
-	memory map[int]int64   // peak tensor memory of each rank, in bytes
-	told   map[string]bool // workers with a reported broken link
+	as    plan.Assignment    // set by Assign
+	tried map[uuid.UUID]bool // see hosts.tried; c.mu
+
+	mu         sync.Mutex
+	asked      map[uuid.UUID]bool // workers for whose leave it was asked to write a checkpoint
+	rebalances bool               // it ends at its next checkpoint, to use free workers
+	looked     time.Time          // when it last looked for free workers
+	weighed    []*workerState     // the free workers that it found last
+	actors     *actors.Run
+	err        error // of the first worker that failed
+	gone       chan struct{}
+	memory     map[int]int64   // peak tensor memory of each rank, in bytes
+	told       map[string]bool // workers with a reported broken link
 }
 
 // share is a worker's part of an attempt.

@@ -17,7 +17,7 @@ import (
 
 // Assign gives every worker its ranks.
 func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, error) {
-	a.run = as.Run
+	a.run, a.as = as.Run, as
 	if err := a.divide(as); err != nil {
 		return plan.Ranks{}, err
 	}
@@ -159,9 +159,10 @@ func (a *attempt) Release() {
 	a.c.mu.Lock()
 	a.ended = time.Now()
 	a.c.mu.Unlock()
+	m := &wire.Release{Attempt: a.id[:], SavedStep: a.regrouped()}
 	for _, s := range a.shares {
 		// A worker that has left needs no message.
-		_ = a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Release{Release: &wire.Release{Attempt: a.id[:]}}})
+		_ = a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Release{Release: m}})
 	}
 }
 

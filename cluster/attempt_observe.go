@@ -19,6 +19,7 @@ import (
 
 // Watch reports the workers' failures and statuses to the run from now on.
 func (a *attempt) Watch(r *actors.Run) {
+	defer a.leave() // workers that were told to stop while the attempt started
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.actors = r
@@ -48,6 +49,7 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 		a.lost(m, fmt.Errorf("it released its ranks: %s", words.Cut(why, apiwire.LimitErrorBytes)))
 		return
 	}
+	defer a.rebalance()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var doing []string

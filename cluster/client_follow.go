@@ -23,6 +23,7 @@ type Followed struct {
 	ID       string
 	Name     string
 	LogEvery int // steps between printed lines: run.log_every of the config
+	Position int // in the coordinator's queue when following began, from 1; 0: it is not in the queue
 
 	c       *Client
 	ctx     context.Context // ends with Detach
@@ -103,6 +104,7 @@ func (f *Followed) open(ctx context.Context) (*call, error) {
 	}
 	if f.Name == "" { // else it follows again, and they are known
 		f.ID, f.Name, f.LogEvery = w.GetRun().GetId(), w.GetRun().GetName(), max(1, int(w.GetLogEvery()))
+		f.Position = int(w.GetRun().GetQueuePosition())
 	}
 	return k, nil
 }
@@ -227,6 +229,9 @@ func (f *Followed) Info() troupe.Info {
 	<-f.ready
 	return f.info
 }
+
+// Begun returns a channel that is closed when the run has begun, or following has ended.
+func (f *Followed) Begun() <-chan struct{} { return f.ready }
 
 // Events returns the channel of the run's events, in order. The caller must read them. The channel
 // is closed when following ends.

@@ -20,7 +20,8 @@ func (c *Client) Members(ctx context.Context) (members []ClusterMember, now time
 		one := ClusterMember{Member: Member{Name: w.GetName(), Address: w.GetAddress(), Cores: int(w.GetCores()), MemoryBytes: w.GetMemoryBytes(),
 			Kernels: w.GetKernels(), Devices: unpackDevices(w.GetDevices()), Joined: time.Unix(0, w.GetJoinedNs()),
 			Heard:      time.Unix(0, w.GetHeardNs()),
-			ClockAhead: time.Duration(w.GetClockAheadNs()), RoundTrip: time.Duration(w.GetRoundTripNs())}, RunID: w.GetRun()}
+			ClockAhead: time.Duration(w.GetClockAheadNs()), RoundTrip: time.Duration(w.GetRoundTripNs()), Leaving: w.GetLeaving()},
+			RunID: w.GetRun()}
 		for _, rank := range w.GetRanks() {
 			one.Ranks = append(one.Ranks, int(rank))
 		}

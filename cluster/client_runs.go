@@ -15,12 +15,17 @@ import (
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
-// Submit submits a run and returns its id when the run has begun. If ctx ends earlier, the run
-// stops. Errors in the config are *troupe.SetupError.
+// Submit submits a run and returns its id when the run has begun or is in the queue (Submission.Queue). If ctx ends
+// earlier, the run stops. Errors in the config are *troupe.SetupError.
 func (c *Client) Submit(ctx context.Context, s Submission) (id string, err error) {
 	m, err := c.askFor(ctx, &wire.ApiRequest{Kind: &wire.ApiRequest_Submit{Submit: &wire.SubmitRequest{Config: s.Config, File: s.File,
 		Sets: s.Sets, Fresh: s.Fresh, FromStep: int64(s.FromStep),
-		AcceptNewData: s.AcceptNewData, Name: s.Name, Registered: registry.Names(), Variables: variablesOf(s.File, s.Config, s.Sets)}}}, s.Notice)
+		AcceptNewData: s.AcceptNewData, Queue: s.Queue, Name: s.Name, Registered: registry.Names(),
+		Variables: variablesOf(s.File, s.Config, s.Sets)}}},
+		s.Notice)
+	if n := m.GetSubmit().GetQueued(); n > 0 && s.Notice != nil {
+		s.Notice(fmt.Sprintf("run %s waits in the queue, at position %d", m.GetSubmit().GetId(), n))
+	}
 	return m.GetSubmit().GetId(), err
 }
 
@@ -55,7 +60,7 @@ func (c *Client) Runs(ctx context.Context) ([]RunSummary, error) {
 // RunSummary is the short description of a run that lists show.
 type RunSummary struct {
 	ID, Name    string
-	State       string // starting, waiting, running, paused, stopping, done, stopped or failed
+	State       string // starting, queued, waiting, running, paused, stopping, done, stopped or failed
 	Step, Steps int
 	Loss        *float64
 	ValLoss     *float64
@@ -65,6 +70,8 @@ type RunSummary struct {
 	Ended       time.Time // zero: it has not ended
 	Out         string    // its folder on the coordinator's host
 	Restarts    int
+	LostSteps   int    // steps that it repeated after restarts
+	Position    int    // in the queue, from 1; 0: it is not in the queue
 	Checkpoint  string // the last checkpoint's folder
 	Error       string
 	Waiting     string // what the run waits for before it begins or resumes, and when it tries again
@@ -76,13 +83,13 @@ type RunSummary struct {
 // Over reports whether the run has ended.
 func (s RunSummary) Over() bool { return !s.Ended.IsZero() }
 
-var states = [...]string{"starting", "waiting", "running", "paused", "stopping", "done", "stopped", "failed"}
+var states = [...]string{"starting", "waiting", "running", "paused", "stopping", "done", "stopped", "failed", "queued"}
 
 func unpackSummary(w *wire.RunSummary) RunSummary {
 	s := RunSummary{ID: w.GetId(), Name: w.GetName(), State: "unknown", Step: int(w.GetStep()), Steps: int(w.GetSteps()), Loss: w.Loss,
 		ValLoss: w.ValLoss, Workers: w.GetWorkers(), Submitted: time.Unix(0, w.GetSubmittedNs()),
 		SubmittedBy: w.GetSubmittedBy(), Out: w.GetOut(), Restarts: int(w.GetRestarts()), Checkpoint: w.GetDir(), Error: w.GetError(),
-		Waiting: w.GetWaiting()}
+		Waiting: w.GetWaiting(), LostSteps: int(w.GetLostSteps()), Position: int(w.GetQueuePosition())}
 	if n := int(w.GetState()); n >= 0 && n < len(states) {
 		s.State = states[n]
 	}

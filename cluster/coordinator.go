@@ -61,7 +61,8 @@ type Config struct {
 	// time, and must not block. It may be nil.
 	Began func(id string, cfg *config.Config, r *troupe.Run)
 
-	atPoint func(string) // a test's hook for the points of a run's start; may be nil
+	atPoint func(string)  // a test's hook for the points of a run's start; may be nil
+	steady  time.Duration // see rebalanceAfter; 0: that
 }
 
 // at calls the test's hook at a point of a run's start.
@@ -107,6 +108,7 @@ type Coordinator struct {
 	left       uint64                     // workers that have left after a goodbye
 	failed     uint64                     // workers that were removed for another reason
 	apart      map[[2]uuid.UUID]time.Time // pairs of workers that could not reach each other, and until when they are kept apart
+	waiting    int                        // runs outside the queue that choose their workers; they come before the queue
 	closed     bool
 
 	names       arrivals
@@ -125,6 +127,9 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	}
 	if cfg.LaneStreams == 0 {
 		cfg.LaneStreams = 2
+	}
+	if cfg.steady == 0 {
+		cfg.steady = rebalanceAfter
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -225,12 +225,13 @@ func (a *answerer) submit(m *wire.SubmitRequest) error {
 	stopWaits := func() {}
 	r, err := a.c.runs.submit(a.ctx, Submission{Config: m.GetConfig(), File: m.GetFile(), Sets: m.GetSets(), Fresh: m.GetFresh(),
 		FromStep:      int(m.GetFromStep()),
-		AcceptNewData: m.GetAcceptNewData(), Name: m.GetName(), registered: m.GetRegistered(), variables: m.GetVariables(),
+		AcceptNewData: m.GetAcceptNewData(), Queue: m.GetQueue(), Name: m.GetName(), registered: m.GetRegistered(), variables: m.GetVariables(),
 		begins: func(r *run) { stopWaits = a.tellWaits(r) }}, a.peer.Name)
 	stopWaits()
 	stop()
 	if err != nil {
 		return err
 	}
-	return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Submit{Submit: &wire.SubmitReply{Id: r.id, Name: r.name}}})
+	return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Submit{Submit: &wire.SubmitReply{Id: r.id, Name: r.name,
+		Queued: apiwire.Small(a.c.runs.position(r))}}})
 }

@@ -20,8 +20,9 @@ import (
 // hosts gives one run the coordinator's workers.
 type hosts struct {
 	*Coordinator
-	had    int               // workers of the previous attempt
-	notice func(text string) // gets what the run waits for after a while, as the log does; may be nil
+	had    int                // workers of the previous attempt
+	notice func(text string)  // gets what the run waits for after a while, as the log does; may be nil
+	tried  map[uuid.UUID]bool // free workers for which the run was regrouped; the coordinator's mu
 }
 
 // free returns the workers that compute for no run, by host and name. It leaves out workers that
@@ -29,7 +30,7 @@ type hosts struct {
 func (h *hosts) free() []*workerState {
 	var free []*workerState
 	for _, w := range h.workers {
-		if w.attempt == nil {
+		if w.attempt == nil && !w.leaving {
 			free = append(free, w)
 		}
 	}
@@ -164,12 +165,16 @@ func (h *hosts) choose(cfg *config.Config, least int, patient bool) (a *attempt,
 	if err := sameKernels(cfg, free); err != nil {
 		return nil, h.changed, err
 	}
+	if h.tried == nil {
+		h.tried = make(map[uuid.UUID]bool)
+	}
 	h.generation++
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, nil, err
 	}
-	a = &attempt{c: h.Coordinator, cfg: cfg, id: id, generation: h.generation, tellWaiting: h.tellWaiting,
+	a = &attempt{c: h.Coordinator, cfg: cfg, id: id, generation: h.generation, tellWaiting: h.tellWaiting, tried: h.tried,
+		asked:   make(map[uuid.UUID]bool),
 		answers: make(chan answer, 2*len(free)), gone: make(chan struct{}), told: make(map[string]bool), cuts: newCuts(h.Coordinator, free),
 		memory: make(map[int]int64)}
 	for _, w := range free {

@@ -30,7 +30,7 @@ func endState(res troupe.Result, err error) wire.RunSummary_State {
 
 // asEnded describes a run that ends now for the journal.
 func (r *run) asEnded(res troupe.Result, err error) journal.Ended {
-	s := r.summary()
+	s := r.summaryAt(0) // runs.mu is held
 	s.State, s.EndedNs, s.Waiting = endState(res, err), clock.Now().UnixNano(), ""
 	if err != nil {
 		s.Error = words.Cut(err.Error(), apiwire.LimitErrorBytes)
@@ -66,7 +66,7 @@ func (c *Coordinator) endedRun(e journal.Ended) *run {
 	r := &run{c: c, forgotten: true, id: m.GetId(), name: m.GetName(), by: m.GetSubmittedBy(), cfg: new(config.Config),
 		done:      make(chan struct{}),
 		followers: make(map[*follower]struct{}), submitted: time.Unix(0, m.GetSubmittedNs()), ended: time.Unix(0, m.GetEndedNs()),
-		state: m.GetState(), step: m.GetStep(), loss: m.Loss, val: m.ValLoss, dir: m.GetDir(), restarts: m.GetRestarts(),
+		state: m.GetState(), step: m.GetStep(), loss: m.Loss, val: m.ValLoss, dir: m.GetDir(), restarts: m.GetRestarts(), lost: m.GetLostSteps(),
 		workers: m.GetWorkers()}
 	r.cfg.Run.Steps, r.cfg.Run.Out, r.cfg.Run.LogEvery = int(m.GetSteps()), m.GetOut(), e.LogEvery
 	r.uuid, _ = uuid.Parse(e.UUID) // without it, logs show other ids

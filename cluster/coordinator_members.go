@@ -31,12 +31,15 @@ type Member struct {
 	RoundTrip     time.Duration
 	Run           uuid.UUID // the run whose ranks it computes; Nil: none
 	Ranks         []int
+	Leaving       bool // it was told to stop, and leaves when its run has written a checkpoint
 }
 
 // workerState adds to a member the attempt that it has ranks in.
 type workerState struct {
 	beat.Member
 	attempt *attempt // the attempt whose ranks it computes; nil: none
+	leaving bool     // it was told to stop, and gets no more ranks
+	wanted  *attempt // the attempt that ends at its next checkpoint so that the run can use this worker; nil: none
 }
 
 // heard is what beats say about a worker that joins or leaves.
@@ -53,8 +56,10 @@ func (c *Coordinator) Members() []Member {
 			Kernels: m.Offer.GetKernels(), Devices: unpackDevices(m.Offer.GetDevices()),
 			Joined: m.Joined, Heard: m.Heard, ClockAhead: m.Offset, RoundTrip: m.RoundTrip}
 		c.mu.Lock()
-		if s := c.workers[m.ID]; s != nil && s.attempt != nil {
-			w.Run, w.Ranks = s.attempt.run, slices.Clone(s.attempt.ranksOf(m.ID))
+		if s := c.workers[m.ID]; s != nil {
+			if w.Leaving = s.leaving; s.attempt != nil {
+				w.Run, w.Ranks = s.attempt.run, slices.Clone(s.attempt.ranksOf(m.ID))
+			}
 		}
 		c.mu.Unlock()
 		all = append(all, w)
@@ -66,7 +71,7 @@ func (c *Coordinator) Members() []Member {
 func (c *Coordinator) Wait(ctx context.Context, workers int) error {
 	for {
 		c.mu.Lock()
-		n, changed := len(c.workers), c.changed
+		n, changed := c.staying(), c.changed
 		c.mu.Unlock()
 		if n >= workers {
 			return nil
@@ -154,16 +159,6 @@ func (c *Coordinator) gone(m beat.Member, why error) {
 	c.members.Remove(m.ID)
 }
 
-// leaving handles a beat of a worker that was told to stop. If the whole cluster stops, the runs write their last
-// checkpoints with this worker's help. Otherwise the worker is removed after leaveGrace.
-func (c *Coordinator) leaving(id uuid.UUID) {
-	time.AfterFunc(leaveGrace, func() { // ends by itself
-		if !c.runs.ending() {
-			c.beats.Expel(id, beat.ErrGoodbye)
-		}
-	})
-}
-
 // memberships handles changes of the list of members.
 func (c *Coordinator) memberships(change members.Change) {
 	for _, id := range change.Joined {
@@ -243,7 +238,7 @@ func (c *Coordinator) packMembers() *wire.MembersReply {
 	for _, m := range c.Members() {
 		one := &wire.MemberStatus{Name: m.Name, Address: m.Address, Cores: apiwire.Small(m.Cores), MemoryBytes: m.MemoryBytes, Kernels: m.Kernels,
 			JoinedNs: clock.At(m.Joined).UnixNano(), HeardNs: clock.At(m.Heard).UnixNano(),
-			ClockAheadNs: int64(m.ClockAhead), RoundTripNs: int64(m.RoundTrip)}
+			ClockAheadNs: int64(m.ClockAhead), RoundTripNs: int64(m.RoundTrip), Leaving: m.Leaving}
 		if len(m.Ranks) > 0 {
 			one.Run = byUUID[m.Run.String()]
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/troupe-ml/troupe"
@@ -43,7 +44,7 @@ func optionsOf(e journal.Entry) troupe.Options {
 	if e.State != journal.Begun { // in a run that has begun, FromStep has taken effect
 		o.FromStep = e.FromStep
 	}
-	o.Fresh = e.Fresh && e.State == journal.Submitted
+	o.Fresh = e.Fresh && e.Untouched()
 	return o
 }
 
@@ -144,30 +145,42 @@ func (s *runs) takeUp() {
 		if e.Workers == 0 { // it had no workers yet
 			r.want = max(1, cfg.Ranks())
 		}
+		if r.queued = e.State == journal.Queued && !e.Stopping; r.queued {
+			r.want = 0 // it begins with any workers, as it would have before
+		}
 		if aerr := s.add(r); aerr != nil {
 			s.c.log.Error("can't resume a run", "run", e.ID, "err", aerr)
 			continue
+		}
+		tried := func() {}
+		if e.State != journal.Queued && !e.Stopping {
+			tried = sync.OnceFunc(s.c.waits()) // so that it chooses workers before the queue does
 		}
 		go func() { // ends with the run, which ends with Shutdown at the latest
 			defer s.running.Done()
 			res := troupe.Result{Stopped: true}
 			var err error
 			begin := func() error {
+				defer tried()
 				if unusable != nil {
 					return unusable
 				}
 				return s.begin(r)
 			}
+			start := func() error { return r.takeUp(begin, e.State) }
+			if e.State == journal.Queued {
+				start = func() error { return s.waitInQueue(r, begin) }
+			}
 			switch {
 			case e.Stopping: // it was told to stop before the previous coordinator ended
 			default:
-				if err = r.takeUp(begin, e.State); err == nil {
+				if err = start(); err == nil {
 					s.c.log.Info("run resumed", "run", r.id, "uuid", r.ids()[1], "name", r.name, "step", r.summary().GetStep(), "workers",
 						strings.Join(r.workerNames(), " "))
 					res, err = s.keepOn(r)
 				} else if r.ctx.Err() != nil {
 					err = nil // it was told to stop before it began
-				} else if e.State != journal.Begun {
+				} else if e.State != journal.Begun && e.State != journal.Queued {
 					s.c.log.Warn("dropped a run that had not begun when the coordinator ended and can't begin now", "run", r.id, "name", r.name, "state",
 						string(e.State), "err", err)
 				}

@@ -23,6 +23,7 @@ type run struct {
 	c         *Coordinator
 	entry     journal.Entry // its entry in the journal; guarded by runs.mu
 	forgotten bool          // it must not be in the journal any more; guarded by runs.mu
+	queued    bool          // it waits in the queue; guarded by runs.mu
 	id, name  string
 	by        string
 	cfg       *config.Config
@@ -50,6 +51,8 @@ type run struct {
 	stops     []int64        // steps at which clients have requested a stop
 	ended     time.Time
 	step      int64
+	lost      int64 // steps that it repeated
+	restarted bool  // it restarts from a checkpoint, and has completed no step since
 	loss, val *float64
 	dir       string
 	restarts  int32
@@ -90,7 +93,7 @@ func (r *run) start(o troupe.Options) error {
 		r.state = wire.RunSummary_RUNNING
 	}
 	r.info = &wire.RunEvent{Kind: &wire.RunEvent_Info{Info: apiwire.PackInfo(inner.Info())}}
-	r.step = int64(inner.Info().ResumedAt)
+	r.resumesFrom(int64(inner.Info().ResumedAt))
 	r.publish(r.info)
 	for _, c := range r.late {
 		if err := inner.Change(c); err != nil {
@@ -168,6 +171,9 @@ func (r *run) watch() (troupe.Result, error) {
 func (r *run) note(e troupe.Event) {
 	switch e := e.(type) {
 	case troupe.StepEvent:
+		if r.restarted {
+			r.resumesFrom(int64(e.Step) - 1)
+		}
 		r.step, r.waiting = int64(e.Step), waiting{} // it may have waited during a recovery
 		if e.Loss != nil {
 			r.loss = e.Loss
@@ -182,6 +188,9 @@ func (r *run) note(e troupe.Event) {
 	case troupe.RestartEvent:
 		r.restarts++
 		r.c.runs.restarts.Add(1)
+		r.restarted = true
+	case troupe.RegroupEvent:
+		r.c.log.Info(regroupText(e), "run", r.id)
 	case troupe.ChangeEvent:
 		// A requested change names its step, and so does the event.
 		if i := slices.IndexFunc(r.answers, func(a changeAnswer) bool { return a.change.Kind == e.Kind && a.change.Step == e.Step }); i >= 0 {
@@ -198,6 +207,18 @@ func (r *run) note(e troupe.Event) {
 			r.state = wire.RunSummary_PAUSED
 		}
 	}
+}
+
+// resumesFrom counts the steps after a checkpoint that the run repeats. mu is held.
+func (r *run) resumesFrom(step int64) {
+	r.lost += max(0, r.step-max(0, step))
+	r.step, r.restarted = max(0, step), false
+}
+
+// regroupText says why a run changed its workers.
+func regroupText(e troupe.RegroupEvent) string {
+	m, _ := event.MarkOf(e, int(e.Step))
+	return m.Text
 }
 
 // over reports whether the run has ended. mu is held.
@@ -253,13 +274,20 @@ func (r *run) status() event.Status {
 }
 
 // summary returns the run's description for lists.
-func (r *run) summary() *wire.RunSummary {
+func (r *run) summary() *wire.RunSummary { return r.summaryAt(r.c.runs.position(r)) }
+
+// summaryAt is summary with the run's position in the queue; 0: it is not in the queue.
+func (r *run) summaryAt(position int) *wire.RunSummary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &wire.RunSummary{Id: r.id, Name: r.name, State: r.state, Step: r.step, Steps: int64(r.cfg.Run.Steps), Loss: r.loss, ValLoss: r.val,
 		Workers: r.workers, SubmittedNs: r.submitted.UnixNano(),
 		SubmittedBy: r.by, Out: words.Cut(r.cfg.Run.Out, apiwire.LimitErrorBytes), Restarts: r.restarts,
+		LostSteps: r.lost, QueuePosition: apiwire.Small(position),
 		Dir: words.Cut(r.dir, apiwire.LimitErrorBytes)}
+	if position > 0 && r.state != wire.RunSummary_STOPPING {
+		s.State = wire.RunSummary_QUEUED
+	}
 	if !r.ended.IsZero() {
 		s.EndedNs = r.ended.UnixNano()
 	}

@@ -21,6 +21,9 @@ type runHosts struct {
 // Choose stores which workers the run gets. A run that resumes waits for as many workers as it had,
 // and after takeUpWait for any worker.
 func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Duration) (plan.Workers, error) {
+	if h.r.c.runs.position(h.r) == 0 {
+		defer h.waits()()
+	}
 	h.r.mu.Lock()
 	want := h.r.want
 	h.r.mu.Unlock()
@@ -82,7 +85,7 @@ func (w *runWorkers) Assign(ctx context.Context, a plan.Assignment) (plan.Ranks,
 		return ranks, err
 	}
 	err = w.r.c.runs.note(w.r, func(e *journal.Entry) {
-		if e.State == journal.Submitted {
+		if e.Untouched() {
 			e.State, e.Workers = journal.Beginning, len(w.r.workerNames())
 		}
 	})

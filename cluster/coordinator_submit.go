@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/journal"
 	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/plan"
 )
 
 // Submission is a request for a run.
@@ -23,6 +24,8 @@ type Submission struct {
 	FromStep      int      // see troupe.Options
 	AcceptNewData bool     // see troupe.Options
 	Name          string   // the run's name; "": run.name of the config
+	// Queue makes the run wait in the coordinator's queue if there are not enough workers for it, instead of being refused.
+	Queue bool
 	// Notice gets what the run waits for before it begins. It may be nil.
 	Notice func(text string)
 
@@ -32,7 +35,7 @@ type Submission struct {
 	variables  map[string]string // the client's environment variables that the config names
 }
 
-// submit begins a run and returns when it has begun. If ctx ends earlier, the run stops. Paths in the config are on this
+// submit begins a run and returns when it has begun or is in the queue. If ctx ends earlier, the run stops. Paths in the config are on this
 // process's host. Environment variables are the client's, except those in Submissions.Env.
 func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error) {
 	if o.File == "" {
@@ -64,9 +67,16 @@ func (s *runs) submit(ctx context.Context, o Submission, by string) (*run, error
 	err = s.note(r, func(*journal.Entry) {}) // from here on a restarted coordinator begins the run
 	if err == nil {
 		s.c.cfg.at(pointSubmitted)
-		err = s.begin(r)
+		if err = s.behindQueue(); err == nil {
+			err = s.begin(r)
+		}
 	}
 	stop()
+	if errors.Is(err, plan.ErrNoRoom) && ctx.Err() == nil {
+		if err = s.refusedOrQueued(r, o.Queue, err); err == nil {
+			return r, nil
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(err, s.forget(r))
 	}

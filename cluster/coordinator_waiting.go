@@ -77,6 +77,8 @@ func describeWorkers(heard []beat.Member, listed map[uuid.UUID]*workerState, fre
 			why = fmt.Sprintf("is being released by run %q (for %.1f s so far)", w.attempt.cfg.Run.Name, time.Since(w.attempt.ended).Seconds())
 		case w.attempt != nil:
 			why = fmt.Sprintf("has ranks of run %q", w.attempt.cfg.Run.Name)
+		case w.leaving:
+			why = "was told to stop"
 		case !slices.Contains(free, w):
 			why = fmt.Sprintf("could not reach a free worker, so the two are kept apart for %.0f s", apartTime.Seconds())
 		case gpu && len(withGPUs([]*workerState{w})) == 0:

@@ -22,6 +22,9 @@ func (c *WorkerConfig) SetAhead(by time.Duration) { c.ahead = by }
 // SetAtPoint sets a function that is called at the points of a run's start.
 func (c *Config) SetAtPoint(f func(point string)) { c.atPoint = f }
 
+// SetSteady sets how long a worker must have been a member before a run is regrouped to use it.
+func (c *Config) SetSteady(d time.Duration) { c.steady = d }
+
 // The points of a run's start.
 const (
 	PointSubmitted, PointPlaced, PointStarted, PointBegun = pointSubmitted, pointPlaced, pointStarted, pointBegun

@@ -30,6 +30,9 @@ const killsRate = 2e-3
 // killsSilence is cluster.silence_s of TestKills.
 const killsSilence = time.Second
 
+// killsDrain is how long a worker may take to leave when it is told to: shorter than its grace time.
+const killsDrain = 15 * time.Second
+
 // keeper restarts a group's workers when they die, as systemd does.
 type keeper struct {
 	g       *group
@@ -73,7 +76,7 @@ func (k *keeper) keep(name string, pause func() time.Duration) {
 // fault is a fault that TestKills caused.
 type fault struct {
 	number int
-	kind   string // "kill worker", "stop worker", "interrupt worker", "kill coordinator", "interrupt coordinator", "pause", "rate", "clocks"
+	kind   string // "kill worker", "stop worker", "drain worker", "kill coordinator", "interrupt coordinator", "pause", "rate", "clocks"
 	worker string
 	order  bool // an operator's or the clock's, which no process suffers from
 	hasty  bool // without waiting for the run to recover from the one before
@@ -130,7 +133,7 @@ func present(events []event) []string {
 	return names
 }
 
-// TestKills kills, freezes and interrupts workers and the coordinator, pauses and resumes the run, changes its
+// TestKills kills, freezes and drains workers, kills and interrupts the coordinator, pauses and resumes the run, changes its
 // learning rate and sets the clocks, at random times of one run in each of several layouts. The run must complete
 // without help and give the same bits as an undisturbed one.
 // It runs only with TROUPE_KILLS=1 (make check-kills).
@@ -378,7 +381,7 @@ func (k *kills) strike(hasty bool) {
 			k.g.line.add(event{At: time.Now(), Kind: "woken", Text: f.worker})
 		}))
 	case kind < 9:
-		f.kind = "interrupt worker"
+		f.kind = "drain worker"
 		err = target.cmd.Process.Signal(syscall.SIGINT)
 	case kind < 13:
 		f.kind, f.worker = "kill coordinator", ""
@@ -469,8 +472,11 @@ func (k *kills) table(end event) {
 		}
 		total += restarts
 		within := time.Second
-		if f.length > 0 {
+		switch {
+		case f.length > 0:
 			within = killsSilence + time.Second
+		case f.kind == "drain worker": // the run writes a checkpoint first
+			within = killsDrain
 		}
 		switch took, ok := after(f, events, gone(f.worker)); {
 		case f.order:

@@ -21,6 +21,8 @@ const (
 	// limitNameBytes bounds a run's name, and the text by which a request names a run.
 	limitNameBytes = 256
 
+	// limitQueue is how many runs may wait in the queue.
+	limitQueue = 128
 	// limitHistory is how many ended runs are listed, also after a restart of the coordinator.
 	limitHistory = journal.LimitEnded
 	// limitEvents is how many of a run's last events are kept for later followers.
@@ -68,14 +70,21 @@ const (
 	// resumeMost bounds the pause between two tries to resume a run. The number of tries has no limit: only an
 	// operator may drop a run that has begun.
 	resumeMost = time.Minute
-	// drainTime is how long a worker that is told to stop waits for the coordinator to release its ranks. drainTick is
-	// how often it checks. After a silence of drainQuiet it assumes that the coordinator has stopped.
-	drainTime  = 20 * time.Second
-	drainTick  = 50 * time.Millisecond
-	drainQuiet = 2500 * time.Millisecond
+	// defaultGrace is how long a worker that is told to stop waits for the coordinator to release its ranks: less than
+	// the 30 s that Kubernetes waits before it kills a process. drainTick is how often the worker checks. After a silence
+	// of drainQuiet it assumes that the coordinator has stopped.
+	defaultGrace = 25 * time.Second
+	drainTick    = 50 * time.Millisecond
+	drainQuiet   = 2500 * time.Millisecond
 	// leaveGrace is how long a coordinator keeps a worker that was told to stop: if the coordinator is told to stop in
 	// that time too, its runs can write a last checkpoint with the worker's help.
 	leaveGrace = 500 * time.Millisecond
+	// queueRetry is how long the first run of the queue waits before it tries again with the same free workers.
+	queueRetry = time.Minute
+	// rebalanceAfter is how long a worker must have been a member before a run is regrouped to use it, so that a worker
+	// that restarts again and again interrupts no run. rebalanceEvery is how often a run looks for such workers.
+	rebalanceAfter = 5 * time.Second
+	rebalanceEvery = time.Second
 	// logFlushTime is how long a worker that stops may take to send the rest of its log.
 	logFlushTime = time.Second
 	// logRedial is the pause before a worker reconnects to send its log.

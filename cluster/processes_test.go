@@ -68,6 +68,7 @@ type settings struct {
 	SlowStep int           // of a worker: it stops in the midst of writing its part of this checkpoint
 	Go       string        // until this file is there
 	Denied   bool          // a worker may not write to checkpoints
+	Steady   time.Duration // that a worker must be a member before a run is regrouped to use it
 	DieAt    string        // the point of a run's beginning at which the coordinator dies
 	Ahead    time.Duration // that a worker's clock is wrong by
 }
@@ -110,7 +111,7 @@ type command struct {
 // event is a process's event, a line of JSON on its standard output.
 type event struct {
 	At    time.Time
-	Kind  string // "listening", "reply", "log", "step", "checkpoint", "pause", "resume", "restart", "warning", "stall", "end"
+	Kind  string // "listening", "reply", "log", "step", "checkpoint", "pause", "resume", "restart", "regroup", "warning", "stall", "end"
 	ID    int    // of the command that it answers
 	Step  int
 	Text  string
@@ -195,6 +196,7 @@ func playCoordinator() error {
 	}
 	p := &conductor{teller: newTeller()}
 	cfg := cluster.Config{Listen: s.Listen, Dir: s.Dir, Silence: s.Silence, Lease: s.Lease, Logger: slog.New(logHandler{teller: p.teller})}
+	cfg.SetSteady(s.Steady)
 	cfg.SetAtPoint(func(point string) {
 		if point == s.DieAt {
 			os.Exit(1) // nothing is closed, deferred or synced
@@ -335,6 +337,8 @@ func told(e troupe.Event) event {
 		return event{Kind: "checkpoint", Step: int(e.Step)}
 	case troupe.RestartEvent:
 		return event{Kind: "restart", Text: e.Err.Error(), Count: e.Restart}
+	case troupe.RegroupEvent:
+		return event{Kind: "regroup", Step: int(e.Step), Text: fmt.Sprintf("leaving %v, free %v", e.Leaving, e.Free)}
 	case troupe.WarningEvent:
 		return event{Kind: "warning", Text: e.Text}
 	case troupe.StallEvent:
@@ -378,7 +382,8 @@ func (p *conductor) begin(ctx context.Context, c command) (run *troupe.Run, busy
 			return nil, 0, ctx.Err()
 		}
 	}
-	run, err = troupe.Start(ctx, cfg, troupe.Options{Hosts: p.c.Hosts(), FromStep: c.FromStep, Logger: slog.New(logHandler{teller: p.teller})})
+	run, err = troupe.Start(ctx, cfg, troupe.Options{Hosts: p.c.Hosts(), FromStep: c.FromStep, Requests: c.Requests,
+		Logger: slog.New(logHandler{teller: p.teller})})
 	if err != nil {
 		return nil, 0, err
 	}

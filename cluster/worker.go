@@ -23,15 +23,20 @@ import (
 
 // WorkerConfig configures a worker.
 type WorkerConfig struct {
-	Join        string // the coordinator's host:port, or a URL for package discovery
-	Token       Token  // join token, used if CertFile has no certificate yet
-	CertFile    string // keeps the certificate; "": the worker gets a new one at each start
-	Name        string // in the cluster; "": the host's name
-	Listen      string // host:port; "": any free port of the interface that reaches the coordinator
-	Advertise   string // host:port at which others reach it; "": Listen's
-	DataListen  string // host:port for tensors on a second network; "": the same as Listen
-	Threads     int    // CPU threads; 0: all cores
-	LaneStreams int    // connections for tensors to each process; 0: 2
+	Join       string // the coordinator's host:port, or a URL for package discovery
+	Token      Token  // join token, used if CertFile has no certificate yet
+	CertFile   string // keeps the certificate; "": the worker gets a new one at each start
+	Name       string // in the cluster; "": the host's name
+	Listen     string // host:port; "": any free port of the interface that reaches the coordinator
+	Advertise  string // host:port at which others reach it; "": Listen's
+	DataListen string // host:port for tensors on a second network; "": the same as Listen
+	Threads    int    // CPU threads; 0: all cores
+	// Grace is how long the worker waits after ctx has ended until its runs have written a checkpoint; then it leaves, and
+	// its runs repeat the steps after their last checkpoint. 0: 25 s; negative: it leaves at once.
+	Grace time.Duration
+	// AtOnce ends the wait when it is closed. It may be nil.
+	AtOnce      <-chan struct{}
+	LaneStreams int // connections for tensors to each process; 0: 2
 	// System is the caller's actor system, which must have no address yet; nil: the worker makes its own.
 	System *actor.ActorSystem
 	// Monitor shows what the worker does while Work runs; nil: none.
@@ -46,8 +51,9 @@ func (c *WorkerConfig) wall(t time.Time) time.Time { return clock.At(t).Add(c.ah
 
 func (c *WorkerConfig) wallNow() time.Time { return clock.Now().Add(c.ahead) }
 
-// Work joins a cluster and computes the ranks that the coordinator assigns, until ctx ends. If the
-// coordinator removes the worker because it was silent for too long, the worker releases its ranks and
+// Work joins a cluster and computes the ranks that the coordinator assigns, until ctx ends. Then the runs that it has
+// ranks of write a checkpoint and continue without it (WorkerConfig.Grace), and the worker leaves. If the coordinator
+// removes the worker because it was silent for too long, the worker releases its ranks and
 // joins again.
 func Work(ctx context.Context, cfg WorkerConfig) error {
 	w, err := newWorker(cfg)
@@ -74,6 +80,9 @@ func newWorker(cfg WorkerConfig) (*worker, error) {
 	}
 	if cfg.LaneStreams == 0 {
 		cfg.LaneStreams = 2
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = defaultGrace
 	}
 	unnamed := cfg.Name == ""
 	if unnamed {

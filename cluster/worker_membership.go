@@ -33,6 +33,7 @@ type membership struct {
 	parts       map[uuid.UUID]*part
 	gaveUp      map[uuid.UUID]string // by attempt: why it released its ranks, until the coordinator releases the attempt
 	leaving     bool                 // it takes no more orders
+	saved       *int64               // step of the checkpoint from which the last released run continues without repeating a step
 	running     sync.WaitGroup       // of its goroutines
 }
 
@@ -134,34 +135,6 @@ func (w *membership) welcome(m *wire.Welcome) {
 			defer w.running.Done()
 			w.dialBack(m.GetCoordinator())
 		}()
-	}
-}
-
-// drain waits until the coordinator has released this worker's ranks, for up to drainTime or until the coordinator is
-// silent. If the whole cluster stops, the coordinator needs the workers for the runs' last checkpoints. A coordinator
-// that does not stop removes the worker after leaveGrace.
-func (w *membership) drain(ctx context.Context) {
-	end := time.NewTimer(drainTime)
-	defer end.Stop()
-	tick := time.NewTicker(drainTick)
-	defer tick.Stop()
-	for said := false; ; said = true {
-		w.mu.Lock()
-		busy := len(w.parts) > 0
-		w.mu.Unlock()
-		if !busy || w.client.Quiet() > drainQuiet {
-			return
-		}
-		if !said {
-			w.log.Info("stopping; waiting for the coordinator to release the ranks", "limit_s", drainTime.Seconds())
-		}
-		select {
-		case <-tick.C:
-		case <-end.C:
-			return
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 

@@ -57,6 +57,7 @@ func (w *membership) released(m *wire.Release) {
 		return
 	}
 	p := w.parts[id]
+	w.saved = m.SavedStep
 	delete(w.gaveUp, id)
 	w.running.Go(func() { // ends with the attempt's stages
 		if p != nil {

@@ -317,6 +317,8 @@ type Cluster struct {
 	// Keep the data and the weights of stage 0 on the coordinator's host. place must put stage 0 on a worker of that host. The schedule
 	// u-shape gives stage 0 all layers that read data. Default: false.
 	Edge bool `toml:"edge"`
+	// Use workers that become free from the next checkpoint on, if that makes the run faster. Default: true.
+	Rebalance bool `toml:"rebalance"`
 	// "auto": workers that see run.out write their parts of a checkpoint; "off": they send them. Default: "auto".
 	SharedFolder string `toml:"shared_folder"`
 	// Worker of each rank, by name. Default: [], which places ranks by memory and cores.

@@ -147,6 +147,7 @@ var schema = []field{
 	{key: "cluster.lease_s", example: "30.0", unit: "seconds", check: number(minSilenceS, maxSilenceS), free: true},
 	{key: "cluster.max_restarts", example: "10", unit: "restarts", check: whole(0, maxCount), free: true},
 	{key: "cluster.edge", example: "true", free: true},
+	{key: "cluster.rebalance", example: "false", free: true},
 	{key: "cluster.shared_folder", example: `"auto"`, check: among("auto", "off"), free: true},
 	{key: "cluster.place", example: `["node1", "node2"]`, check: listUpTo(maxStages, textUpTo(maxNameBytes)), free: true},
 

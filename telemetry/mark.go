@@ -22,6 +22,7 @@ const (
 	MarkStart      = "start"   // the run started
 	MarkResume     = "resume"  // the run resumed from a checkpoint
 	MarkRestart    = "restart" // the run restarted because a process failed
+	MarkRegroup    = "regroup" // the run changed its workers after a checkpoint
 	MarkCheckpoint = "checkpoint"
 	MarkPause      = "pause"
 	MarkContinue   = "continue" // the run continued after a pause

@@ -164,6 +164,7 @@ const (
 	RunSummary_DONE     RunSummary_State = 5
 	RunSummary_STOPPED  RunSummary_State = 6
 	RunSummary_FAILED   RunSummary_State = 7
+	RunSummary_QUEUED   RunSummary_State = 8 // waiting in the coordinator's queue
 )
 
 // Enum value maps for RunSummary_State.
@@ -177,6 +178,7 @@ var (
 		5: "DONE",
 		6: "STOPPED",
 		7: "FAILED",
+		8: "QUEUED",
 	}
 	RunSummary_State_value = map[string]int32{
 		"STARTING": 0,
@@ -187,6 +189,7 @@ var (
 		"DONE":     5,
 		"STOPPED":  6,
 		"FAILED":   7,
+		"QUEUED":   8,
 	}
 )
 
@@ -214,7 +217,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93, 0}
+	return file_wire_proto_rawDescGZIP(), []int{94, 0}
 }
 
 type ControlRequest_Action int32
@@ -275,7 +278,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98, 0}
+	return file_wire_proto_rawDescGZIP(), []int{99, 0}
 }
 
 // Envelope carries a control message from one process to another. It is numbered, acknowledged, and sent again if
@@ -907,6 +910,7 @@ func (x *Assigned) GetProbeError() string {
 type Release struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       []byte                 `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	SavedStep     *int64                 `protobuf:"varint,2,opt,name=saved_step,json=savedStep,proto3,oneof" json:"saved_step,omitempty"` // the run continues from the checkpoint of this step and repeats none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -946,6 +950,13 @@ func (x *Release) GetAttempt() []byte {
 		return x.Attempt
 	}
 	return nil
+}
+
+func (x *Release) GetSavedStep() int64 {
+	if x != nil && x.SavedStep != nil {
+		return *x.SavedStep
+	}
+	return 0
 }
 
 type Released struct {
@@ -5784,6 +5795,7 @@ type SubmitRequest struct {
 	Name          string                 `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`                                                                                     // name of the run; "": the configuration's
 	Registered    []string               `protobuf:"bytes,8,rep,name=registered,proto3" json:"registered,omitempty"`                                                                         // names that the submitter's program has registered; see Offer
 	Variables     map[string]string      `protobuf:"bytes,9,rep,name=variables,proto3" json:"variables,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // environment variables of the submitter that the configuration uses
+	Queue         bool                   `protobuf:"varint,10,opt,name=queue,proto3" json:"queue,omitempty"`                                                                                 // wait in the queue if there are not enough workers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5881,10 +5893,18 @@ func (x *SubmitRequest) GetVariables() map[string]string {
 	return nil
 }
 
+func (x *SubmitRequest) GetQueue() bool {
+	if x != nil {
+		return x.Queue
+	}
+	return false
+}
+
 type SubmitReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Queued        int32                  `protobuf:"varint,3,opt,name=queued,proto3" json:"queued,omitempty"` // its position in the queue, from 1; 0: the run has begun
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5931,6 +5951,13 @@ func (x *SubmitReply) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *SubmitReply) GetQueued() int32 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
 }
 
 // FollowRequest asks for a run's last events and those to come. To continue after a lost connection, a client gives the
@@ -6298,6 +6325,7 @@ type RunEvent struct {
 	//	*RunEvent_Waiting
 	//	*RunEvent_End
 	//	*RunEvent_Change
+	//	*RunEvent_Regroup
 	Kind          isRunEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6437,6 +6465,15 @@ func (x *RunEvent) GetChange() *ChangeEvent {
 	return nil
 }
 
+func (x *RunEvent) GetRegroup() *RegroupEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*RunEvent_Regroup); ok {
+			return x.Regroup
+		}
+	}
+	return nil
+}
+
 type isRunEvent_Kind interface {
 	isRunEvent_Kind()
 }
@@ -6481,6 +6518,10 @@ type RunEvent_Change struct {
 	Change *ChangeEvent `protobuf:"bytes,11,opt,name=change,proto3,oneof"`
 }
 
+type RunEvent_Regroup struct {
+	Regroup *RegroupEvent `protobuf:"bytes,12,opt,name=regroup,proto3,oneof"`
+}
+
 func (*RunEvent_Info) isRunEvent_Kind() {}
 
 func (*RunEvent_Step) isRunEvent_Kind() {}
@@ -6500,6 +6541,8 @@ func (*RunEvent_Waiting) isRunEvent_Kind() {}
 func (*RunEvent_End) isRunEvent_Kind() {}
 
 func (*RunEvent_Change) isRunEvent_Kind() {}
+
+func (*RunEvent_Regroup) isRunEvent_Kind() {}
 
 // RunInfo is troupe.Info.
 type RunInfo struct {
@@ -7464,6 +7507,66 @@ func (x *RestartEvent) GetMost() int32 {
 	return 0
 }
 
+type RegroupEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"` // of the checkpoint
+	Leaving       []string               `protobuf:"bytes,2,rep,name=leaving,proto3" json:"leaving,omitempty"`
+	Free          []string               `protobuf:"bytes,3,rep,name=free,proto3" json:"free,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegroupEvent) Reset() {
+	*x = RegroupEvent{}
+	mi := &file_wire_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegroupEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegroupEvent) ProtoMessage() {}
+
+func (x *RegroupEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegroupEvent.ProtoReflect.Descriptor instead.
+func (*RegroupEvent) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *RegroupEvent) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *RegroupEvent) GetLeaving() []string {
+	if x != nil {
+		return x.Leaving
+	}
+	return nil
+}
+
+func (x *RegroupEvent) GetFree() []string {
+	if x != nil {
+		return x.Free
+	}
+	return nil
+}
+
 type StallEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	QuietNs       int64                  `protobuf:"varint,1,opt,name=quiet_ns,json=quietNs,proto3" json:"quiet_ns,omitempty"`
@@ -7474,7 +7577,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7486,7 +7589,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7499,7 +7602,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -7531,7 +7634,7 @@ type ChangeEvent struct {
 
 func (x *ChangeEvent) Reset() {
 	*x = ChangeEvent{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7543,7 +7646,7 @@ func (x *ChangeEvent) String() string {
 func (*ChangeEvent) ProtoMessage() {}
 
 func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7556,7 +7659,7 @@ func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEvent.ProtoReflect.Descriptor instead.
 func (*ChangeEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ChangeEvent) GetKind() string {
@@ -7611,7 +7714,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7623,7 +7726,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7636,7 +7739,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -7663,7 +7766,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7675,7 +7778,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7688,7 +7791,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -7719,7 +7822,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7731,7 +7834,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7744,7 +7847,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -7839,7 +7942,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7851,7 +7954,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7864,7 +7967,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 type ListReply struct {
@@ -7876,7 +7979,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7888,7 +7991,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7901,7 +8004,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -7926,16 +8029,18 @@ type RunSummary struct {
 	SubmittedBy   string                 `protobuf:"bytes,11,opt,name=submitted_by,json=submittedBy,proto3" json:"submitted_by,omitempty"`
 	Out           string                 `protobuf:"bytes,12,opt,name=out,proto3" json:"out,omitempty"`
 	Restarts      int32                  `protobuf:"varint,13,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	Error         string                 `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"`     // why the run failed
-	Waiting       string                 `protobuf:"bytes,17,opt,name=waiting,proto3" json:"waiting,omitempty"` // what the run waits for, and when it tries again
-	Dir           string                 `protobuf:"bytes,15,opt,name=dir,proto3" json:"dir,omitempty"`         // the last checkpoint
+	Error         string                 `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"`                                       // why the run failed
+	Waiting       string                 `protobuf:"bytes,17,opt,name=waiting,proto3" json:"waiting,omitempty"`                                   // what the run waits for, and when it tries again
+	Dir           string                 `protobuf:"bytes,15,opt,name=dir,proto3" json:"dir,omitempty"`                                           // the last checkpoint
+	LostSteps     int64                  `protobuf:"varint,18,opt,name=lost_steps,json=lostSteps,proto3" json:"lost_steps,omitempty"`             // steps that the run repeated after restarts
+	QueuePosition int32                  `protobuf:"varint,19,opt,name=queue_position,json=queuePosition,proto3" json:"queue_position,omitempty"` // from 1; 0: it is not in the queue
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7947,7 +8052,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7960,7 +8065,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RunSummary) GetId() string {
@@ -8075,6 +8180,20 @@ func (x *RunSummary) GetDir() string {
 	return ""
 }
 
+func (x *RunSummary) GetLostSteps() int64 {
+	if x != nil {
+		return x.LostSteps
+	}
+	return 0
+}
+
+func (x *RunSummary) GetQueuePosition() int32 {
+	if x != nil {
+		return x.QueuePosition
+	}
+	return 0
+}
+
 type RunStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
@@ -8084,7 +8203,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8096,7 +8215,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8109,7 +8228,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -8133,7 +8252,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8145,7 +8264,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8158,7 +8277,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -8208,7 +8327,7 @@ type CutLink struct {
 
 func (x *CutLink) Reset() {
 	*x = CutLink{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8220,7 +8339,7 @@ func (x *CutLink) String() string {
 func (*CutLink) ProtoMessage() {}
 
 func (x *CutLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8233,7 +8352,7 @@ func (x *CutLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutLink.ProtoReflect.Descriptor instead.
 func (*CutLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *CutLink) GetFrom() string {
@@ -8268,7 +8387,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8280,7 +8399,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8293,7 +8412,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -8330,7 +8449,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8342,7 +8461,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8355,7 +8474,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -8408,7 +8527,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8420,7 +8539,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8433,7 +8552,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -8493,7 +8612,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8505,7 +8624,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8518,7 +8637,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -8585,7 +8704,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8597,7 +8716,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8610,7 +8729,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -8674,7 +8793,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8686,7 +8805,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8699,7 +8818,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -8740,7 +8859,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8752,7 +8871,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8765,7 +8884,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{103}
+	return file_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -8793,7 +8912,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8805,7 +8924,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8818,7 +8937,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{104}
+	return file_wire_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -8853,7 +8972,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8865,7 +8984,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8878,7 +8997,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{105}
+	return file_wire_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -8909,7 +9028,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8921,7 +9040,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8934,7 +9053,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{106}
+	return file_wire_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -8989,7 +9108,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9001,7 +9120,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9014,7 +9133,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{107}
+	return file_wire_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -9042,7 +9161,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9054,7 +9173,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9067,7 +9186,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{108}
+	return file_wire_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -9099,7 +9218,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9111,7 +9230,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9124,7 +9243,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{109}
+	return file_wire_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -9208,7 +9327,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9220,7 +9339,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9233,7 +9352,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{110}
+	return file_wire_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -9258,7 +9377,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9270,7 +9389,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9283,7 +9402,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{111}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 type RevokeToken struct {
@@ -9295,7 +9414,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9307,7 +9426,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9320,7 +9439,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{112}
+	return file_wire_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -9340,7 +9459,7 @@ type ReleaseName struct {
 
 func (x *ReleaseName) Reset() {
 	*x = ReleaseName{}
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9352,7 +9471,7 @@ func (x *ReleaseName) String() string {
 func (*ReleaseName) ProtoMessage() {}
 
 func (x *ReleaseName) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9365,7 +9484,7 @@ func (x *ReleaseName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseName.ProtoReflect.Descriptor instead.
 func (*ReleaseName) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{113}
+	return file_wire_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ReleaseName) GetName() string {
@@ -9386,7 +9505,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9398,7 +9517,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9411,7 +9530,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{114}
+	return file_wire_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -9446,7 +9565,7 @@ type NameInfo struct {
 
 func (x *NameInfo) Reset() {
 	*x = NameInfo{}
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9458,7 +9577,7 @@ func (x *NameInfo) String() string {
 func (*NameInfo) ProtoMessage() {}
 
 func (x *NameInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9471,7 +9590,7 @@ func (x *NameInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameInfo.ProtoReflect.Descriptor instead.
 func (*NameInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{115}
+	return file_wire_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *NameInfo) GetName() string {
@@ -9508,7 +9627,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9520,7 +9639,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9533,7 +9652,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{116}
+	return file_wire_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -9579,7 +9698,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9591,7 +9710,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9604,7 +9723,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{117}
+	return file_wire_proto_rawDescGZIP(), []int{118}
 }
 
 type MembersReply struct {
@@ -9618,7 +9737,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9630,7 +9749,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9643,7 +9762,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{118}
+	return file_wire_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -9680,7 +9799,7 @@ type UnreachableWorker struct {
 
 func (x *UnreachableWorker) Reset() {
 	*x = UnreachableWorker{}
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9692,7 +9811,7 @@ func (x *UnreachableWorker) String() string {
 func (*UnreachableWorker) ProtoMessage() {}
 
 func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9705,7 +9824,7 @@ func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableWorker.ProtoReflect.Descriptor instead.
 func (*UnreachableWorker) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{119}
+	return file_wire_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *UnreachableWorker) GetName() string {
@@ -9750,13 +9869,14 @@ type MemberStatus struct {
 	Run           string                 `protobuf:"bytes,10,opt,name=run,proto3" json:"run,omitempty"` // id of its run; "": none
 	Ranks         []int32                `protobuf:"varint,11,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
 	Devices       []*OfferedDevice       `protobuf:"bytes,12,rep,name=devices,proto3" json:"devices,omitempty"`
+	Leaving       bool                   `protobuf:"varint,13,opt,name=leaving,proto3" json:"leaving,omitempty"` // it was told to stop, and leaves when the run's next checkpoint is written
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[120]
+	mi := &file_wire_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9768,7 +9888,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[120]
+	mi := &file_wire_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9781,7 +9901,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{120}
+	return file_wire_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -9868,6 +9988,13 @@ func (x *MemberStatus) GetDevices() []*OfferedDevice {
 	return nil
 }
 
+func (x *MemberStatus) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
+}
+
 var File_wire_proto protoreflect.FileDescriptor
 
 const file_wire_proto_rawDesc = "" +
@@ -9931,9 +10058,12 @@ const file_wire_proto_rawDesc = "" +
 	"\akernels\x18\x03 \x01(\tR\akernels\x12!\n" +
 	"\fprobe_answer\x18\x04 \x01(\fR\vprobeAnswer\x12\x1f\n" +
 	"\vprobe_error\x18\x05 \x01(\tR\n" +
-	"probeError\"#\n" +
+	"probeError\"V\n" +
 	"\aRelease\x12\x18\n" +
-	"\aattempt\x18\x01 \x01(\fR\aattempt\"$\n" +
+	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\"\n" +
+	"\n" +
+	"saved_step\x18\x02 \x01(\x03H\x00R\tsavedStep\x88\x01\x01B\r\n" +
+	"\v_saved_step\"$\n" +
 	"\bReleased\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\"2\n" +
 	"\aConnect\x12'\n" +
@@ -10323,7 +10453,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x04SLOW\x10\b\x12\v\n" +
 	"\aCLOSING\x10\t\x12\v\n" +
 	"\aOPTIONS\x10\n" +
-	"\"\xe5\x02\n" +
+	"\"\xfb\x02\n" +
 	"\rSubmitRequest\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
@@ -10335,13 +10465,16 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"registered\x18\b \x03(\tR\n" +
 	"registered\x12G\n" +
-	"\tvariables\x18\t \x03(\v2).troupe.wire.SubmitRequest.VariablesEntryR\tvariables\x1a<\n" +
+	"\tvariables\x18\t \x03(\v2).troupe.wire.SubmitRequest.VariablesEntryR\tvariables\x12\x14\n" +
+	"\x05queue\x18\n" +
+	" \x01(\bR\x05queue\x1a<\n" +
 	"\x0eVariablesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"1\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
 	"\vSubmitReply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"M\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06queued\x18\x03 \x01(\x05R\x06queued\"M\n" +
 	"\rFollowRequest\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\fR\x05epoch\x12\x14\n" +
@@ -10363,7 +10496,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\rR\x05phase\x12\x19\n" +
 	"\bbegan_ns\x18\x03 \x01(\x03R\abeganNs\x12\x1a\n" +
 	"\brecorded\x18\x04 \x01(\bR\brecorded\x12.\n" +
-	"\x05ranks\x18\x05 \x03(\v2\x18.troupe.wire.ActionTimesR\x05ranks\"\xaa\x04\n" +
+	"\x05ranks\x18\x05 \x03(\v2\x18.troupe.wire.ActionTimesR\x05ranks\"\xe1\x04\n" +
 	"\bRunEvent\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12*\n" +
 	"\x04info\x18\x02 \x01(\v2\x14.troupe.wire.RunInfoH\x00R\x04info\x12,\n" +
@@ -10378,7 +10511,8 @@ const file_wire_proto_rawDesc = "" +
 	"\awaiting\x18\t \x01(\v2\x19.troupe.wire.WaitingEventH\x00R\awaiting\x12)\n" +
 	"\x03end\x18\n" +
 	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03end\x122\n" +
-	"\x06change\x18\v \x01(\v2\x18.troupe.wire.ChangeEventH\x00R\x06changeB\x06\n" +
+	"\x06change\x18\v \x01(\v2\x18.troupe.wire.ChangeEventH\x00R\x06change\x125\n" +
+	"\aregroup\x18\f \x01(\v2\x19.troupe.wire.RegroupEventH\x00R\aregroupB\x06\n" +
 	"\x04kind\"\xce\x06\n" +
 	"\aRunInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -10500,7 +10634,11 @@ const file_wire_proto_rawDesc = "" +
 	"\fRestartEvent\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x12\x18\n" +
 	"\arestart\x18\x02 \x01(\x05R\arestart\x12\x12\n" +
-	"\x04most\x18\x03 \x01(\x05R\x04most\"\\\n" +
+	"\x04most\x18\x03 \x01(\x05R\x04most\"P\n" +
+	"\fRegroupEvent\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x18\n" +
+	"\aleaving\x18\x02 \x03(\tR\aleaving\x12\x12\n" +
+	"\x04free\x18\x03 \x03(\tR\x04free\"\\\n" +
 	"\n" +
 	"StallEvent\x12\x19\n" +
 	"\bquiet_ns\x18\x01 \x01(\x03R\aquietNs\x123\n" +
@@ -10535,7 +10673,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x05early\x18\f \x01(\bR\x05early\"\r\n" +
 	"\vListRequest\"8\n" +
 	"\tListReply\x12+\n" +
-	"\x04runs\x18\x01 \x03(\v2\x17.troupe.wire.RunSummaryR\x04runs\"\xb7\x04\n" +
+	"\x04runs\x18\x01 \x03(\v2\x17.troupe.wire.RunSummaryR\x04runs\"\x89\x05\n" +
 	"\n" +
 	"RunSummary\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -10554,7 +10692,10 @@ const file_wire_proto_rawDesc = "" +
 	"\brestarts\x18\r \x01(\x05R\brestarts\x12\x14\n" +
 	"\x05error\x18\x0e \x01(\tR\x05error\x12\x18\n" +
 	"\awaiting\x18\x11 \x01(\tR\awaiting\x12\x10\n" +
-	"\x03dir\x18\x0f \x01(\tR\x03dir\"l\n" +
+	"\x03dir\x18\x0f \x01(\tR\x03dir\x12\x1d\n" +
+	"\n" +
+	"lost_steps\x18\x12 \x01(\x03R\tlostSteps\x12%\n" +
+	"\x0equeue_position\x18\x13 \x01(\x05R\rqueuePosition\"x\n" +
 	"\x05State\x12\f\n" +
 	"\bSTARTING\x10\x00\x12\v\n" +
 	"\aWAITING\x10\x01\x12\v\n" +
@@ -10565,7 +10706,9 @@ const file_wire_proto_rawDesc = "" +
 	"\x04DONE\x10\x05\x12\v\n" +
 	"\aSTOPPED\x10\x06\x12\n" +
 	"\n" +
-	"\x06FAILED\x10\aB\a\n" +
+	"\x06FAILED\x10\a\x12\n" +
+	"\n" +
+	"\x06QUEUED\x10\bB\a\n" +
 	"\x05_lossB\v\n" +
 	"\t_val_loss\"$\n" +
 	"\x10RunStatusRequest\x12\x10\n" +
@@ -10700,7 +10843,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x19\n" +
-	"\basked_ns\x18\x04 \x01(\x03R\aaskedNs\"\xef\x02\n" +
+	"\basked_ns\x18\x04 \x01(\x03R\aaskedNs\"\x89\x03\n" +
 	"\fMemberStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -10714,7 +10857,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x03run\x18\n" +
 	" \x01(\tR\x03run\x12\x14\n" +
 	"\x05ranks\x18\v \x03(\x05R\x05ranks\x124\n" +
-	"\adevices\x18\f \x03(\v2\x1a.troupe.wire.OfferedDeviceR\adevicesB+Z)github.com/troupe-ml/troupe/internal/wireb\x06proto3"
+	"\adevices\x18\f \x03(\v2\x1a.troupe.wire.OfferedDeviceR\adevices\x12\x18\n" +
+	"\aleaving\x18\r \x01(\bR\aleavingB+Z)github.com/troupe-ml/troupe/internal/wireb\x06proto3"
 
 var (
 	file_wire_proto_rawDescOnce sync.Once
@@ -10729,7 +10873,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 126)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 127)
 var file_wire_proto_goTypes = []any{
 	(JoinReply_Name)(0),        // 0: troupe.wire.JoinReply.Name
 	(ApiError_Kind)(0),         // 1: troupe.wire.ApiError.Kind
@@ -10821,46 +10965,47 @@ var file_wire_proto_goTypes = []any{
 	(*CheckpointEvent)(nil),    // 87: troupe.wire.CheckpointEvent
 	(*WarningEvent)(nil),       // 88: troupe.wire.WarningEvent
 	(*RestartEvent)(nil),       // 89: troupe.wire.RestartEvent
-	(*StallEvent)(nil),         // 90: troupe.wire.StallEvent
-	(*ChangeEvent)(nil),        // 91: troupe.wire.ChangeEvent
-	(*PauseEvent)(nil),         // 92: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 93: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 94: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 95: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 96: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 97: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 98: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 99: troupe.wire.RunStatusReply
-	(*CutLink)(nil),            // 100: troupe.wire.CutLink
-	(*ActorStatus)(nil),        // 101: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 102: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 103: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 104: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 105: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 106: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 107: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 108: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 109: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 110: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 111: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 112: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 113: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 114: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 115: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 116: troupe.wire.RevokeToken
-	(*ReleaseName)(nil),        // 117: troupe.wire.ReleaseName
-	(*TokensReply)(nil),        // 118: troupe.wire.TokensReply
-	(*NameInfo)(nil),           // 119: troupe.wire.NameInfo
-	(*TokenInfo)(nil),          // 120: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 121: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 122: troupe.wire.MembersReply
-	(*UnreachableWorker)(nil),  // 123: troupe.wire.UnreachableWorker
-	(*MemberStatus)(nil),       // 124: troupe.wire.MemberStatus
-	nil,                        // 125: troupe.wire.SubmitRequest.VariablesEntry
-	nil,                        // 126: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 127: troupe.wire.StepEvent.ValMetricsEntry
-	nil,                        // 128: troupe.wire.StepEvent.FiguresEntry
-	nil,                        // 129: troupe.wire.ForecastRequest.VariablesEntry
+	(*RegroupEvent)(nil),       // 90: troupe.wire.RegroupEvent
+	(*StallEvent)(nil),         // 91: troupe.wire.StallEvent
+	(*ChangeEvent)(nil),        // 92: troupe.wire.ChangeEvent
+	(*PauseEvent)(nil),         // 93: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 94: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 95: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 96: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 97: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 98: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 99: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 100: troupe.wire.RunStatusReply
+	(*CutLink)(nil),            // 101: troupe.wire.CutLink
+	(*ActorStatus)(nil),        // 102: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 103: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 104: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 105: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 106: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 107: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 108: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 109: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 110: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 111: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 112: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 113: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 114: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 115: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 116: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 117: troupe.wire.RevokeToken
+	(*ReleaseName)(nil),        // 118: troupe.wire.ReleaseName
+	(*TokensReply)(nil),        // 119: troupe.wire.TokensReply
+	(*NameInfo)(nil),           // 120: troupe.wire.NameInfo
+	(*TokenInfo)(nil),          // 121: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 122: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 123: troupe.wire.MembersReply
+	(*UnreachableWorker)(nil),  // 124: troupe.wire.UnreachableWorker
+	(*MemberStatus)(nil),       // 125: troupe.wire.MemberStatus
+	nil,                        // 126: troupe.wire.SubmitRequest.VariablesEntry
+	nil,                        // 127: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 128: troupe.wire.StepEvent.ValMetricsEntry
+	nil,                        // 129: troupe.wire.StepEvent.FiguresEntry
+	nil,                        // 130: troupe.wire.ForecastRequest.VariablesEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	32,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -10940,13 +11085,13 @@ var file_wire_proto_depIdxs = []int32{
 	39,  // 74: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
 	72,  // 75: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
 	74,  // 76: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	95,  // 77: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	98,  // 78: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	102, // 79: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	108, // 80: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	113, // 81: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	121, // 82: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	103, // 83: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	96,  // 77: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	99,  // 78: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	103, // 79: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	109, // 80: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	114, // 81: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	122, // 82: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	104, // 83: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
 	76,  // 84: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
 	78,  // 85: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
 	71,  // 86: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
@@ -10954,68 +11099,69 @@ var file_wire_proto_depIdxs = []int32{
 	73,  // 88: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
 	75,  // 89: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
 	80,  // 90: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	96,  // 91: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	99,  // 92: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	107, // 93: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	109, // 94: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	118, // 95: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	122, // 96: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	104, // 97: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	97,  // 91: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	100, // 92: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	108, // 93: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	110, // 94: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	119, // 95: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	123, // 96: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	105, // 97: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
 	77,  // 98: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
 	79,  // 99: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
 	1,   // 100: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	125, // 101: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
-	97,  // 102: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	126, // 101: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
+	98,  // 102: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
 	21,  // 103: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
 	81,  // 104: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
 	84,  // 105: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
 	87,  // 106: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
 	88,  // 107: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
 	89,  // 108: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	90,  // 109: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	92,  // 110: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	93,  // 111: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	94,  // 112: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	91,  // 113: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
-	82,  // 114: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
-	83,  // 115: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
-	126, // 116: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	127, // 117: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	85,  // 118: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	128, // 119: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
-	21,  // 120: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	86,  // 121: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	99,  // 122: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	71,  // 123: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	97,  // 124: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	2,   // 125: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	97,  // 126: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	101, // 127: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	91,  // 128: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	100, // 129: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
-	23,  // 130: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	3,   // 131: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	129, // 132: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
-	105, // 133: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	106, // 134: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	97,  // 135: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	110, // 136: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	111, // 137: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	110, // 138: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	114, // 139: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	115, // 140: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	116, // 141: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	117, // 142: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
-	120, // 143: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	119, // 144: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
-	124, // 145: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	123, // 146: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
-	26,  // 147: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	148, // [148:148] is the sub-list for method output_type
-	148, // [148:148] is the sub-list for method input_type
-	148, // [148:148] is the sub-list for extension type_name
-	148, // [148:148] is the sub-list for extension extendee
-	0,   // [0:148] is the sub-list for field type_name
+	91,  // 109: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	93,  // 110: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	94,  // 111: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	95,  // 112: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	92,  // 113: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
+	90,  // 114: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
+	82,  // 115: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
+	83,  // 116: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
+	127, // 117: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	128, // 118: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	85,  // 119: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	129, // 120: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
+	21,  // 121: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	86,  // 122: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	100, // 123: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	71,  // 124: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	98,  // 125: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	2,   // 126: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	98,  // 127: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	102, // 128: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	92,  // 129: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	101, // 130: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
+	23,  // 131: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 132: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	130, // 133: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	106, // 134: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	107, // 135: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	98,  // 136: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	111, // 137: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	112, // 138: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	111, // 139: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	115, // 140: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	116, // 141: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	117, // 142: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	118, // 143: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	121, // 144: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	120, // 145: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	125, // 146: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	124, // 147: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
+	26,  // 148: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	149, // [149:149] is the sub-list for method output_type
+	149, // [149:149] is the sub-list for method input_type
+	149, // [149:149] is the sub-list for extension type_name
+	149, // [149:149] is the sub-list for extension extendee
+	0,   // [0:149] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -11039,6 +11185,7 @@ func file_wire_proto_init() {
 		(*Control_Carry)(nil),
 		(*Control_Carried)(nil),
 	}
+	file_wire_proto_msgTypes[4].OneofWrappers = []any{}
 	file_wire_proto_msgTypes[28].OneofWrappers = []any{
 		(*Message_Peers)(nil),
 		(*Message_Order)(nil),
@@ -11104,10 +11251,11 @@ func file_wire_proto_init() {
 		(*RunEvent_Waiting)(nil),
 		(*RunEvent_End)(nil),
 		(*RunEvent_Change)(nil),
+		(*RunEvent_Regroup)(nil),
 	}
 	file_wire_proto_msgTypes[80].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[93].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[109].OneofWrappers = []any{
+	file_wire_proto_msgTypes[94].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[110].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -11119,7 +11267,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   126,
+			NumMessages:   127,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

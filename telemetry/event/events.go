@@ -7,8 +7,8 @@ import (
 )
 
 // Event is something that happened in a run: a StepEvent, CheckpointEvent, WarningEvent, StallEvent, ChangeEvent,
-// PauseEvent, TextEvent or RestartEvent. A watcher also gets an EndEvent, as the last one. Each marshals to one JSON object with
-// the key "event", as in the output of engine run --json (docs/events.md), which also has a StartEvent, SampleEvent and
+// PauseEvent, TextEvent, RestartEvent or RegroupEvent. A watcher also gets an EndEvent, as the last one. Each marshals to one JSON object
+// with the key "event", as in the output of engine run --json (docs/events.md), which also has a StartEvent, SampleEvent and
 // SubmittedEvent. Decode reads them all.
 type Event = any
 
@@ -71,6 +71,14 @@ type RestartEvent struct {
 	Err     error `json:"error"`        // names the process, its ranks and what they were doing
 	Restart int   `json:"restart"`      // number of this restart since the last new checkpoint
 	Most    int   `json:"max_restarts"` // the limit, cluster.max_restarts
+}
+
+// RegroupEvent reports that the run wrote a checkpoint and continues from it on other workers, without repeating a step:
+// a worker leaves in order, or a free worker makes the run faster.
+type RegroupEvent struct {
+	Step    int64    `json:"step"`              // of the checkpoint
+	Leaving []string `json:"leaving,omitempty"` // workers that leave
+	Free    []string `json:"free,omitempty"`    // workers that had no ranks, and are used from now on
 }
 
 // EndEvent is a watcher's last event: the result of the run, as Run.Wait returns it. A reader of Run.Events finds the

@@ -30,6 +30,7 @@ var kinds = []kind{
 	kindOf[ChangeEvent]("change"),
 	kindOf[StallEvent]("stall"),
 	kindOf[RestartEvent]("restart"),
+	kindOf[RegroupEvent]("regroup"),
 	kindOf[EndEvent]("end"),
 	kindOf[SampleEvent]("sample"),
 	kindOf[SubmittedEvent]("submitted"),

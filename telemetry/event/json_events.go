@@ -195,6 +195,23 @@ func (e *RestartEvent) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// MarshalJSON writes the event as in engine run --json.
+func (e RegroupEvent) MarshalJSON() ([]byte, error) {
+	type plain RegroupEvent
+	return object(e, plain(e), wordingOf(e))
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (e *RegroupEvent) UnmarshalJSON(data []byte) error {
+	type plain RegroupEvent
+	var v plain
+	if err := read(*e, data, &v); err != nil {
+		return err
+	}
+	*e = RegroupEvent(v)
+	return nil
+}
+
 // stallJSON is a StallEvent. Root is the last of the waits, which is in the status, too.
 type stallJSON struct {
 	Quiet  seconds `json:"quiet_s"`

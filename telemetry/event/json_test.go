@@ -81,6 +81,7 @@ func whole() []event.Event {
 			Err: event.ErrStep},
 		event.StallEvent{Quiet: 61 * time.Second, Status: status},
 		event.RestartEvent{Err: errors.New("worker w1 failed"), Restart: 1, Most: 10},
+		event.RegroupEvent{Step: 50, Leaving: []string{"w1"}, Free: []string{"w2"}},
 		event.EndEvent{Result: result, Err: errors.New("killed")},
 		event.SampleEvent{Text: "Once upon", Context: 128, PromptTokens: 2, PromptCut: 1, Tokens: 5, WindowMoves: 1},
 		event.SubmittedEvent{Run: "70270f14"},

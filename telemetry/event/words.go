@@ -34,6 +34,8 @@ func MarkOf(e Event, ended int) (telemetry.Mark, bool) {
 		m.Kind, m.Text = sayChange(e)
 	case RestartEvent:
 		m.Kind, m.Text = telemetry.MarkRestart, fmt.Sprintf("%v; resuming from the last checkpoint (restart %d of %d)", e.Err, e.Restart, e.Most)
+	case RegroupEvent:
+		m.Step, m.Kind, m.Text = int(e.Step), telemetry.MarkRegroup, sayRegroup(e)
 	case StallEvent:
 		lines := append([]string{"no progress for " + words.Duration(e.Quiet)}, e.Status.Chain()...)
 		if n := len(lines); n > 1 {
@@ -102,6 +104,30 @@ func Outcome(m telemetry.Mark) string {
 
 // stoppedAt begins the text of the end of a run that a request stopped.
 const stoppedAt = "stopped at step "
+
+// sayRegroup says why the run changes its workers.
+func sayRegroup(e RegroupEvent) string {
+	if len(e.Leaving) == 0 {
+		verb, it := "is", "it"
+		if len(e.Free) > 1 {
+			verb, it = "are", "them"
+		}
+		return fmt.Sprintf("%s %s free: the run uses %s from checkpoint step %d", workerNames(e.Free), verb, it, e.Step)
+	}
+	verb := "leaves"
+	if len(e.Leaving) > 1 {
+		verb = "leave"
+	}
+	return fmt.Sprintf("%s %s: checkpoint step %d written, no step lost; the run continues on other workers", workerNames(e.Leaving), verb,
+		e.Step)
+}
+
+func workerNames(names []string) string {
+	if len(names) == 1 {
+		return "worker " + names[0]
+	}
+	return "workers " + strings.Join(names, ", ")
+}
 
 func sayEnd(e EndEvent) string {
 	r := e.Result

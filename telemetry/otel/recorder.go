@@ -98,6 +98,8 @@ func (r *Recorder) Observe(e troupe.Event) {
 		r.restart = r.begin("restart", now, keyRestart.Int(e.Restart), keyMost.Int(e.Most))
 		r.restart.RecordError(e.Err, trace.WithTimestamp(now))
 		r.meters.restart()
+	case troupe.RegroupEvent:
+		r.run.AddEvent("regroup", trace.WithTimestamp(now), trace.WithAttributes(attribute.String("message", m.Text)))
 	case troupe.StallEvent:
 		span := r.begin("stall", now.Add(-e.Quiet), keyWaits.StringSlice(e.Status.Chain()))
 		span.SetStatus(codes.Error, m.Text)

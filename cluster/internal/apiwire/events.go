@@ -73,6 +73,8 @@ func PackEvent(e troupe.Event) *wire.RunEvent {
 	case troupe.RestartEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Restart{Restart: &wire.RestartEvent{Error: words.Cut(e.Err.Error(), LimitErrorBytes),
 			Restart: Small(e.Restart), Most: Small(e.Most)}}}
+	case troupe.RegroupEvent:
+		return &wire.RunEvent{Kind: &wire.RunEvent_Regroup{Regroup: &wire.RegroupEvent{Step: e.Step, Leaving: e.Leaving, Free: e.Free}}}
 	case troupe.StallEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Stall{Stall: &wire.StallEvent{QuietNs: int64(e.Quiet), Status: PackStatus(e.Status)}}}
 	case troupe.ChangeEvent:
@@ -158,6 +160,8 @@ func UnpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	case *wire.RunEvent_Restart:
 		return troupe.RestartEvent{Err: errors.New(k.Restart.GetError()), Restart: int(k.Restart.GetRestart()), Most: int(k.Restart.GetMost())},
 			nil
+	case *wire.RunEvent_Regroup:
+		return troupe.RegroupEvent{Step: k.Regroup.GetStep(), Leaving: k.Regroup.GetLeaving(), Free: k.Regroup.GetFree()}, nil
 	case *wire.RunEvent_Stall:
 		status, err := UnpackStatus(k.Stall.GetStatus())
 		return troupe.StallEvent{Quiet: time.Duration(k.Stall.GetQuietNs()), Status: status}, err

@@ -56,6 +56,7 @@ func TestEventsArrive(t *testing.T) {
 		troupe.CheckpointEvent{Step: 4, Dir: "a/b", Best: true, Weights: true, Took: time.Second},
 		troupe.WarningEvent{Text: "mind"},
 		troupe.RestartEvent{Err: errors.New("lost"), Restart: 2, Most: 10},
+		troupe.RegroupEvent{Step: 7, Leaving: []string{"w1"}, Free: []string{"w2", "w3"}},
 		troupe.StallEvent{Quiet: time.Minute, Status: status},
 		troupe.PauseEvent{Step: 7, Paused: true},
 		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeRate, Step: 8, LR: 0.5, MinLR: 0.25, Note: "optimizer.lr 1.0 → 0.5"}},

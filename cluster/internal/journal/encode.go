@@ -162,8 +162,8 @@ func decodeEntry(dec *json.Decoder) (e Entry, err error) {
 	switch {
 	case e.version == 0:
 		err = fmt.Errorf("a key is missing: its %d keys match no version of the file", len(seen))
-	case e.State != Submitted && e.State != Beginning && e.State != Begun:
-		err = fmt.Errorf("the state %s; want %s, %s or %s", strictjson.Quote(state), Submitted, Beginning, Begun)
+	case e.State != Submitted && e.State != Queued && e.State != Beginning && e.State != Begun:
+		err = fmt.Errorf("the state %s; want %s, %s, %s or %s", strictjson.Quote(state), Submitted, Queued, Beginning, Begun)
 	case !IsRunID(e.ID):
 		err = fmt.Errorf("the id %s; want %d hexadecimal digits", strictjson.Quote(e.ID), 2*RunIDBytes)
 	default:

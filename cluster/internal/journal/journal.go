@@ -55,6 +55,8 @@ type State string
 const (
 	// Submitted: the run's folder is untouched. The run begins as it was submitted.
 	Submitted State = "submitted"
+	// Queued: like Submitted, but the run waits in the queue.
+	Queued State = "queued"
 	// Beginning: the run's folder was checked and may have been written to. It need not be empty any
 	// more.
 	Beginning State = "beginning"
@@ -86,6 +88,9 @@ type Entry struct {
 
 	version uint64 // of the file that it is read from; 0 afterwards
 }
+
+// Untouched reports whether nothing of the run has begun: its folder is as it was when the run was submitted.
+func (e *Entry) Untouched() bool { return e.State == Submitted || e.State == Queued }
 
 // same reports whether two entries are equal.
 func (e Entry) same(o Entry) bool {

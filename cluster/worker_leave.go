@@ -1,0 +1,54 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// drain waits until the coordinator has released this worker's ranks, because its run has written a checkpoint and
+// continues without it. It waits for up to the grace time, until AtOnce is closed, or until the coordinator is silent. If
+// the whole cluster stops, the coordinator needs the workers for the runs' last checkpoints.
+func (w *membership) drain(ctx context.Context) {
+	if w.cfg.Grace < 0 {
+		return
+	}
+	end := time.NewTimer(w.cfg.Grace)
+	defer end.Stop()
+	tick := time.NewTicker(drainTick)
+	defer tick.Stop()
+	for said := false; ; said = true {
+		w.mu.Lock()
+		busy, saved := len(w.parts) > 0, w.saved
+		w.mu.Unlock()
+		switch {
+		case !busy && said && saved != nil:
+			w.log.Info(fmt.Sprintf("worker %s leaves: checkpoint step %d written, no step lost", w.cfg.Name, *saved))
+			return
+		case !busy:
+			w.log.Info("worker " + w.cfg.Name + " leaves: it has no ranks")
+			return
+		case w.client.Quiet() > drainQuiet:
+			w.left("the coordinator does not answer")
+			return
+		case !said:
+			w.log.Info("worker "+w.cfg.Name+" was told to stop: it leaves when its run has written a checkpoint", "limit_s", w.cfg.Grace.Seconds())
+		}
+		select {
+		case <-tick.C:
+		case <-end.C:
+			w.left(fmt.Sprintf("its grace time of %g s is over", w.cfg.Grace.Seconds()))
+			return
+		case <-w.cfg.AtOnce:
+			w.left("it was told to stop at once")
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// left says that the worker leaves although it has ranks.
+func (w *membership) left(why string) {
+	w.log.Warn(fmt.Sprintf("worker %s leaves: %s; its run repeats the steps after its last checkpoint", w.cfg.Name, why))
+}
