@@ -9,7 +9,7 @@ import (
 var pathsOf = map[string]string{
 	"run.out": "runs/x", "model.from": "m/x", "data.train": "d/*.txt", "data.val": "d/v.txt", "data.tokenizer": "t/tokenizer.json",
 	"data.chat_template": "t/chat.jinja",
-	"data.labels": "l/a", "data.val_labels": "l/b",
+	"data.labels":        "l/a", "data.val_labels": "l/b",
 	"pipeline.schedule": "tab.csv",
 }
 
