@@ -130,9 +130,9 @@ func (a *app) request(ctx context.Context, r steered, ch troupe.Change, noWait b
 		return s, "", err
 	}
 	switch {
-	case before.Over() && before.folder != "":
+	case before.Over():
 		return s, "", before.deaf()
-	case ch.Kind == event.ChangeResume && !before.Over() && before.State != "paused" && !before.scheduled(event.ChangePause):
+	case ch.Kind == event.ChangeResume && before.State != "paused" && !before.scheduled(event.ChangePause):
 		return before, "nothing to resume: the run is not paused, " + before.now(), nil
 	case ch.Kind == event.ChangePause && ch.Step == 0 && before.State == "paused":
 		return before, fmt.Sprintf("the run is paused already, after step %d/%d", before.Step, before.Steps), nil

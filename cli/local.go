@@ -145,13 +145,20 @@ func (s seen) deaf() error {
 	if !s.Over() {
 		return fmt.Errorf("%s: %s", s.title(), s.Waiting)
 	}
-	return fmt.Errorf("%s: %w: %s; %s", s.title(), errEnded, s.result, s.again())
+	how := s.result
+	if how == "" {
+		how = fmt.Sprintf("%s at step %d/%d", s.State, s.Step, s.Steps)
+	}
+	return fmt.Errorf("%s: %w: %s; %s", s.title(), errEnded, how, s.again())
 }
 
 // again says how to train the run further.
 func (s seen) again() string {
+	if s.folder == "" {
+		return "submit the same config again to resume it"
+	}
 	command := "engine run " + shellWord(s.folder)
-	if s.State == "done" {
+	if s.State == event.OutcomeDone {
 		return fmt.Sprintf("to train further: %s --set run.steps=N, with N above %d", command, s.Steps)
 	}
 	return command + " resumes it"

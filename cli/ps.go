@@ -96,8 +96,16 @@ func (o *clientFlags) listed(ctx context.Context) (all []seen, err error) {
 	}
 	defer c.Close()
 	list, err := c.Runs(ctx)
+	asked := 0
 	for _, s := range list {
-		all = append(all, seen{RunSummary: s})
+		one := seen{RunSummary: s}
+		if !s.Over() && asked < topFollows {
+			asked++
+			if now, actors, err := c.Status(ctx, s.ID); err == nil { // else only its phase is unknown
+				one = seenIn(now, actors)
+			}
+		}
+		all = append(all, one)
 	}
 	return all, err
 }

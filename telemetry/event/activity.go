@@ -6,6 +6,7 @@ const (
 	ActivityTraining   = "training"
 	ActivityValidating = "validating"
 	ActivityWriting    = "writing a checkpoint"
+	ActivityBoth       = "training, writing a checkpoint"
 	ActivityPaused     = "paused"
 	ActivityEnding     = "ending"
 )
@@ -23,8 +24,7 @@ func (s Status) Paused() bool {
 	return false
 }
 
-// Activity says in a word or two what the run does. A run writes its checkpoints while it trains; only if it waits for one, or
-// has nothing else to do, it is writing. "": no actor is known.
+// Activity says in a few words what the run does. A run writes most checkpoints while it trains. "": no actor is known.
 func (s Status) Activity() string {
 	var scheduler, writer *Snapshot
 	for i, a := range s.Actors {
@@ -50,6 +50,8 @@ func (s Status) Activity() string {
 		return ActivityEnding
 	case scheduler.Phase == Eval:
 		return ActivityValidating
+	case saves:
+		return ActivityBoth
 	}
 	return ActivityTraining
 }
