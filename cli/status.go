@@ -251,7 +251,10 @@ func (a *app) showRun(s seen) {
 	if s.Error != "" {
 		a.printf("%s\n", s.Error)
 	}
-	if s.Waiting != "" {
+	switch {
+	case s.Waiting != "" && s.folder != "": // why its process does not answer
+		a.printf("%s\n", s.Waiting)
+	case s.Waiting != "":
 		a.printf("waiting: %s\n", s.Waiting)
 	}
 	if text := shared(s.actors); text != "" {
