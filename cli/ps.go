@@ -204,14 +204,14 @@ func orDash(text string) string {
 // listCluster prints the table of a cluster's runs.
 func (a *app) listCluster(runs []seen) error {
 	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "RUN\tNAME\tSTATE\tSTEP\tLOSS\tVAL LOSS\tRESTARTS\tLOST STEPS\tWORKERS\tSUBMITTED\tOUTPUT")
+	_, _ = fmt.Fprintln(w, "RUN\tNAME\tSTATE\tSTEP\tLOSS\tVAL LOSS\tRESTARTS\tLOST STEPS\tWORKERS\tPHASE\tSUBMITTED\tOUTPUT")
 	for _, s := range runs {
 		workers := "-"
 		if len(s.Workers) > 0 && !s.Over() {
 			workers = strings.Join(s.Workers, " ")
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", s.ID, words.OneLine(s.Name), s.State, s.Step, s.Steps,
-			loss(s.Loss), loss(s.ValLoss), s.Restarts, s.LostSteps, workers,
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", s.ID, words.OneLine(s.Name), s.State, s.Step, s.Steps,
+			loss(s.Loss), loss(s.ValLoss), s.Restarts, s.LostSteps, workers, orDash(s.phase),
 			s.Submitted.Local().Format(time.DateTime), words.OneLine(s.Out))
 	}
 	err := w.Flush()
