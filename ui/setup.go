@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/run/attempt"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/show/report"
 )
 
 // keyView is a key of a configuration.
@@ -27,6 +28,7 @@ type savedView struct {
 	Written int64  `json:"written_ms"` // Unix time in milliseconds; 0: not known
 	Last    bool   `json:"last"`
 	Best    bool   `json:"best"`
+	Weights bool   `json:"weights"` // it has the weights alone
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -72,17 +74,15 @@ func (f *files) checkpoints() ([]savedView, error) {
 	}
 	last, hasLast, err := store.Last()
 	best, hasBest, err2 := store.Best()
-	if err := errors.Join(err, err2); err != nil {
+	weights, only, err3 := store.BestWeights()
+	if err := errors.Join(err, err2, err3); err != nil {
 		return nil, err
 	}
 	all := []savedView{}
-	for _, step := range steps {
-		look, err := store.Look(step, rundir.TrainerFile)
-		if errors.Is(err, checkpoint.ErrNone) {
-			continue // an active run has removed it
-		}
-		v := savedView{Step: step, Last: hasLast && step == last, Best: hasBest && step == best}
+	add := func(v savedView, look *checkpoint.Look, err error) {
 		switch {
+		case errors.Is(err, checkpoint.ErrNone):
+			return // an active run has removed it
 		case err != nil:
 			v.Problem = err.Error()
 		case len(look.Problems) > 0:
@@ -95,6 +95,14 @@ func (f *files) checkpoints() ([]savedView, error) {
 			}
 		}
 		all = append(all, v)
+	}
+	for _, step := range steps {
+		look, err := store.Look(step, rundir.TrainerFile)
+		add(savedView{Step: step, Last: hasLast && step == last, Best: hasBest && !only && step == best}, look, err)
+	}
+	if only {
+		look, err := store.LookBest(weights, rundir.TrainerFile)
+		add(savedView{Step: weights, Best: true, Weights: true}, look, err)
 	}
 	return all, nil
 }
@@ -163,21 +171,36 @@ type difference struct {
 	Values []string `json:"values"` // by run; "": it does not have the key
 }
 
-// diff compares configurations: ?runs=ID,ID.
+// diff compares runs: ?runs=ID,ID.
 func (s *Server) diff(w http.ResponseWriter, r *http.Request) error {
 	ids := strings.Split(r.URL.Query().Get("runs"), ",")
 	if len(ids) > limitCompared {
 		return refuse(http.StatusBadRequest, "comparing %d runs: the limit is %d", len(ids), limitCompared)
 	}
 	all := make([][]config.Entry, len(ids))
+	var runs []*report.Run
 	for i, id := range ids {
 		e := s.run(id)
 		if e == nil {
 			return refuse(http.StatusNotFound, "no run has the id %.40q", id)
 		}
 		all[i] = e.keys()
+		if path := e.path(); path != "" {
+			if one, err := report.Read(path); err == nil { // else the list of runs reports the error
+				runs = append(runs, one)
+			}
+		}
 	}
-	return answer(w, r, map[string]any{"differences": differences(all)})
+	remarks, bits := []string{}, []number{}
+	if t := report.Tabulate(runs); len(runs) == len(ids) {
+		remarks = append(remarks, t.Remarks...)
+		for _, row := range t.Rows {
+			if t.Vocabs {
+				bits = append(bits, number(row.BitsPerByte))
+			}
+		}
+	}
+	return answer(w, r, map[string]any{"differences": differences(all), "remarks": remarks, "bits_per_byte": bits})
 }
 
 // keys returns the keys of a run's configuration.

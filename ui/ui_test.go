@@ -685,7 +685,8 @@ func TestSetup(t *testing.T) {
 		"/api/runs/" + all["one"] + "/config": {`"folder":"` + filepath.Join(dir, "one"),
 			`{"key":"optimizer.lr","value":"0.003","default":"0.001"}`,
 			`{"key":"optimizer.min_lr","value":"0.00030000000000000003","default":"0.00030000000000000003"}`, `"checkpoints":[]`},
-		"/api/diff?runs=" + all["one"] + "," + all["two"]:             {`{"key":"optimizer.lr","values":["0.003","0.001"]}`},
+		"/api/diff?runs=" + all["one"] + "," + all["two"]: {`{"key":"optimizer.lr","values":["0.003","0.001"]}`, `"bits_per_byte":[]`,
+			`"remarks":[`},
 		"/api/runs/" + all["one"] + "/rate":                           {`"peak":0.002,"floor":0.0001`, `"steps":[4,`, `,100]`, `,0.0001],"then"`},
 		"/api/runs/" + all["one"] + "/rate?lr=0.004&min_lr=0&step=50": {`"steps":[51,`, `,0]}`},
 	} {

@@ -165,7 +165,7 @@ function showRun(r) {
     const titles = all.map(([title]) => title).join('|');
     if (facts.dataset.key !== titles) {
       facts.dataset.key = titles;
-      facts.replaceChildren(...all.map(([title, , , help]) => el('div', { title: help }, el('dt', {}, title), el('dd', {}, el('span'), ' ', el('small')))));
+      facts.replaceChildren(...all.map(([title, , , help]) => el('div', { title: help }, el('dt', {}, title), el('dd', {}, el('span'), el('small')))));
     }
     all.forEach(([, v, more], i) => { const dd = facts.children[i].lastChild; text(dd.firstChild, v); text(dd.lastChild, v === '–' ? '' : more); });
     const note = d.state === 'failed' ? ['error', 'The run failed. ', d.error] : d.error ? ['error', 'A file of this run cannot be read. ', d.error] : d.live && d.state === 'ended' ? ['note', 'The run finished. ', 'The page keeps the data that it has loaded. engine ui shows the run again.'] : d.live && d.state === 'stopped' ? ['note', 'The run was stopped. ', 'Rerun the same command to resume from its last checkpoint.'] : d.state === 'quiet' && d.step ? ['note', 'No updates for a while. ', 'No process is writing to the folder. The run may have been stopped or killed.'] : null;

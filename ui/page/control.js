@@ -25,7 +25,7 @@ export function controlView(app, id) {
     message.replaceChildren();
     card.hidden = done || !run.live;
     if (done) message.append(el('div', { class: 'note' }, el('p', {}, 'The run has ended, so there is nothing to control.', run.state === 'ended' ? '' : ' Rerun the same command to resume from its last checkpoint.')));
-    else if (!run.live) message.append(el('div', { class: 'note' }, el('p', {}, 'This page only reads the run’s files. To control a run from its page, start it with ', el('code', {}, 'engine run --ui'), '. To control a run on a cluster, use ', el('code', {}, 'engine cluster'), '.')));
+    else if (!run.live) message.append(el('div', { class: 'note' }, el('p', {}, 'This page only reads the run’s files. To control a run from its page, start it with ', el('code', {}, 'engine run --ui'), '. In a terminal, ', el('code', {}, 'engine pause, resume, checkpoint, rate'), ' and ', el('code', {}, 'stop'), ' control it.')));
     else if (!app.me?.control) message.append(tokenForm());
     if (card.hidden) return;
     list.replaceChildren(...actions.map((a) => el('section', {}, el('h3', {}, a.name), el('p', {}, a.text),

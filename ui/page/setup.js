@@ -41,9 +41,9 @@ export function setupView(app, id, others) {
     }
     const path = /^[\w./+@%:,-]+$/.test(setup.folder) ? setup.folder : `'${setup.folder.replaceAll("'", "'\\''")}'`;
     folder.append(el('p', {}, el('code', { class: 'path' }, setup.folder)));
-    if (run && over(run)) folder.append(el('p', {}, 'To continue the run from its last checkpoint:'), el('p', {}, el('code', { class: 'path' }, `engine run ${path}/config.toml`)));
+    if (run && over(run)) folder.append(el('p', {}, 'To continue the run from its last checkpoint:'), el('p', {}, el('code', { class: 'path' }, `engine run ${path}`)));
     folder.append(el('p', {}, 'To use the model:'), el('p', {}, el('code', { class: 'path' }, `engine ${run?.unit === 'samples' ? 'predict' : 'generate'} --from ${path}`)));
-    folder.append(saved.length ? table('Checkpoints', [['Step', 'n'], ['Size', 'n'], ['Written'], ['Kept as']], saved.map((c) => el('tr', {}, el('td', { class: 'n' }, count(c.step)), el('td', { class: 'n' }, bytes(c.bytes)), el('td', {}, c.written_ms ? new Date(c.written_ms).toLocaleString() : '–'), el('td', { class: 'words' }, [c.last ? 'last' : '', c.best ? 'best' : '', c.problem || ''].filter(Boolean).join(', ')))), { tall: saved.length > 12 })
+    folder.append(saved.length ? table('Checkpoints', [['Step', 'n'], ['Size', 'n'], ['Written'], ['Kept as']], saved.map((c) => el('tr', {}, el('td', { class: 'n' }, count(c.step)), el('td', { class: 'n' }, bytes(c.bytes)), el('td', {}, c.written_ms ? new Date(c.written_ms).toLocaleString() : '–'), el('td', { class: 'words' }, [c.last ? 'last' : '', c.best ? 'best' : '', c.weights ? 'weights alone' : '', c.problem || ''].filter(Boolean).join(', ')))), { tall: saved.length > 12 })
       : el('p', {}, 'There is no checkpoint yet.'));
   }
 

@@ -85,9 +85,10 @@ export async function comparison(ids) {
     ['Learning rate, peak', (d) => rate(d.peak_lr)], ['Tokens/s, median', (d) => short(d.medians?.tokens_per_s)], ['Time of all steps', (d) => (d.seconds ? duration(d.seconds) : '–')], ['Parameters', (d) => (d.parameters ? short(d.parameters) : '–')],
   ];
   const best = Math.min(...all.map((d) => d.best_val_loss ?? Infinity));
-  const vocab = differences.some((x) => x.key === 'data.tokenizer' || x.key === 'model.vocab');
+  const bits = diff.bits_per_byte, vocab = bits.length > 0; // losses per token of other vocabularies cannot be compared
+  if (vocab) rows.splice(4, 0, ['Bits per byte, best', (d) => figure(bits[ids.indexOf(d.id)])]);
   return el('section', { class: 'card' }, el('header', {}, el('h2', {}, 'Comparison')),
-    vocab ? el('p', { class: 'note' }, 'The tokenizers differ, so losses per token cannot be compared. engine eval prints bits per byte.') : '',
+    diff.remarks.length ? el('ul', { class: 'note remarks' }, diff.remarks.map((r) => el('li', {}, r[0].toUpperCase() + r.slice(1) + '.'))) : '',
     table('Results of the runs', [['Result'], ...all.map((d) => [d.name])], rows.map(([name, words]) => el('tr', {}, el('th', { scope: 'row' }, name), all.map((d) => el('td', {}, name.startsWith('Best') && d.best_val_loss === best && !vocab ? el('strong', {}, words(d)) : words(d)))))),
     el('h3', {}, 'Configuration differences'),
     differences.length ? table('Configuration differences', [['Key'], ...ids.map((id) => [runs.find((d) => d.id === id)?.name || id])], differences.map((x) => el('tr', {}, el('th', { scope: 'row' }, el('code', {}, x.key)), x.values.map((v) => el('td', {}, el('code', {}, v ? shown(v) : '–'))))))

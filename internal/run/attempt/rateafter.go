@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry/event"
@@ -12,7 +13,7 @@ func RateAfter(cfg *config.Config, changes []event.Change, step int64) stages.Ra
 	r := rateOf(cfg)
 	for _, c := range changes {
 		if c.Kind == event.ChangeRate && c.Step <= step {
-			r.LR, r.MinLR = c.LR, c.MinLR
+			r = actors.ChangedRate(r, c)
 		}
 	}
 	return r
