@@ -47,5 +47,5 @@ func (a *schedulerActor) warnDiverging(ctx actor.Context, loss float64) {
 		text += fmt.Sprintf(", but before training it was %.4g", *first)
 	}
 	ctx.Send(a.peers.Metrics, &publish{event.WarningEvent{Text: text +
-		": the training diverges; use a lower optimizer.lr, or more optimizer.warmup_steps"}})
+		": if it does not fall again, use a lower optimizer.lr, or more optimizer.warmup_steps"}})
 }

@@ -320,7 +320,7 @@ func (t *textReporter) closing(res troupe.Result) []string {
 			loss += fmt.Sprintf(" (best %.4f at step %d)", res.BestValLoss, res.BestStep)
 		}
 		if res.LastValLoss > res.FirstValLoss {
-			loss += ", above that before training: it diverged"
+			loss += ", above that before training"
 		}
 		parts = append(parts, loss)
 	}

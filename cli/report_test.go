@@ -145,7 +145,7 @@ func TestClosing(t *testing.T) {
 			BestValLoss: nan},
 			"stopped at step 3/9; validation loss before training 5.0000; the same command resumes from there"},
 		{"worse than before", 0, &val, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: 45.25, BestValLoss: 4, BestStep: 3},
-			"done: step 9/9 in 0ms; validation loss 5.0000 → 45.2500 (best 4.0000 at step 3), above that before training: it diverged"},
+			"done: step 9/9 in 0ms; validation loss 5.0000 → 45.2500 (best 4.0000 at step 3), above that before training"},
 		{"not a number", 0, &nan, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: 5, LastValLoss: nan, BestValLoss: nan},
 			"done: step 9/9 in 0ms; validation loss 5.0000 → NaN"},
 		{"no validation", 0, nil, 0, troupe.Result{Step: 9, Steps: 9, FirstValLoss: nan, LastValLoss: nan, BestValLoss: nan},

@@ -102,3 +102,17 @@ func TestKilledLine(t *testing.T) {
 		}
 	}
 }
+
+// TestWorseThanBefore: a validation that is worse than that before training is a warning, and the run goes on.
+func TestWorseThanBefore(t *testing.T) {
+	result, events := testrun.Train(t, filepath.Join(t.TempDir(), "out"), "optimizer.lr=1", "optimizer.warmup_steps=0", "run.eval_every=1")
+	var warned int
+	for _, w := range testrun.EventsOf[troupe.WarningEvent](events) {
+		if strings.Contains(w.Text, ", but before training it was ") {
+			warned++
+		}
+	}
+	if result.Step != 6 || result.LastValLoss <= result.FirstValLoss || warned != 1 {
+		t.Errorf("it ended with %+v after %d warnings", result, warned)
+	}
+}

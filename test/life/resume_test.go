@@ -79,6 +79,9 @@ func TestResumeNothingLeft(t *testing.T) {
 	if fewer, _ := testrun.Train(t, out, "run.steps=4"); fewer.Step != 6 {
 		t.Errorf("with fewer steps than it has, it is at step %d", fewer.Step)
 	}
+	if after := testrun.Tree(t, out); after != before {
+		t.Errorf("after a start with fewer steps the folder had\n%sit has\n%s", before, after)
+	}
 }
 
 // TestWarmupByDefault: a warm-up that nobody gave follows the run's length, and

@@ -79,7 +79,11 @@ func (a *Attempt) placeStages(evalMicrobatches int) (err error) {
 
 // beginFolder starts the run in its folder and opens its files.
 func (a *Attempt) beginFolder() (rundir.Beginning, error) {
-	begun, err := a.output.Begin(a.cfg.TOML(), a.start, a.resumes())
+	text := a.cfg.TOML()
+	if a.resumes() && a.output.Config != nil && a.start.Step >= int64(a.cfg.Run.Steps) {
+		text = a.output.Config // nothing is left to do: the folder keeps the configuration of its steps
+	}
+	begun, err := a.output.Begin(text, a.start, a.resumes())
 	for _, w := range begun.Warnings {
 		a.env.Warn("%s", w)
 	}

@@ -45,7 +45,7 @@ func rescheduled(was, cfg *config.Config, changes []event.Change, after int64) *
 	}
 	next := over(now, rateOf(was), rateOf(cfg))
 	from := differs(now, next, after, int64(cfg.Run.Steps))
-	if from == 0 {
+	if from == 0 && (after >= int64(cfg.Run.Steps) || differs(now, next, 0, after) == 0) {
 		return nil
 	}
 	r := &reschedule{base: base, change: *scheduleChange(next, after)}
@@ -57,7 +57,10 @@ func rescheduled(was, cfg *config.Config, changes []event.Change, after int64) *
 		}
 	}
 	text := fmt.Sprintf("the rate goes from %.3g to %.3g", now.At(from), next.At(from))
-	if from > after+1 {
+	switch {
+	case from == 0:
+		text = "the rate of the steps to come stays the same"
+	case from > after+1:
 		text = fmt.Sprintf("the rate of step %d is %.3g and not %.3g", from, next.At(from), now.At(from))
 	}
 	r.change.Note = fmt.Sprintf("%s from step %d: %s", strings.Join(said, ", "), after+1, text)
