@@ -51,9 +51,10 @@ CONFIG may also be the folder of a run, such as runs/first: the run resumes with
 in it.
 
 Resume. If the run's output folder (run.out, default runs/NAME) holds a checkpoint,
-training resumes from it. You may change run.steps, the logging keys, the paths of the
-data, [pipeline] except wire_dtype, [parallel], [device] except its types, [cluster] and
-[telemetry]; docs/config.md lists all. Any other change is rejected with the key's name;
+training resumes from it. You may change run.steps, the learning rate, the logging keys, the
+paths of the data, [pipeline] except wire_dtype, [parallel], [device] except its types,
+[cluster] and [telemetry]; docs/config.md lists all. The start says what changed, and how
+the learning rate moves. Any other change is rejected with the key's name;
 choose another run.name to start a new run. A damaged checkpoint is
 renamed to ….damaged, and the run resumes from the one before it. An unreadable checkpoint
 stops the run before training starts; use --from-step to resume from an older one.

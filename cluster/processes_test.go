@@ -305,7 +305,7 @@ func (p *conductor) train(ctx context.Context, c command) {
 	var wrong error
 	for e := range run.Events() {
 		p.tell(told(e))
-		if saved, ok := e.(troupe.CheckpointEvent); ok && c.Snapshot {
+		if saved, ok := e.(troupe.CheckpointEvent); ok && c.Snapshot && !saved.Weights {
 			wrong = errors.Join(wrong, takeSnapshot(ctx, run, saved.Step))
 		}
 	}
@@ -334,6 +334,9 @@ func told(e troupe.Event) event {
 		}
 		return event{Kind: "resume", Step: int(e.Step)}
 	case troupe.CheckpointEvent:
+		if e.Weights { // no snapshot, and no run resumes from it
+			return event{Kind: "best", Step: int(e.Step)}
+		}
 		return event{Kind: "checkpoint", Step: int(e.Step)}
 	case troupe.RestartEvent:
 		return event{Kind: "restart", Text: e.Err.Error(), Count: e.Restart}
