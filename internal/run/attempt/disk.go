@@ -41,16 +41,15 @@ func (a *Attempt) checkpointBytes() (full, best int64) {
 // space; "": it is not. have is the number of checkpoints that exist.
 func diskNeed(run config.Run, step int64, have int, full, best, free int64) string {
 	const share = 2
+	if run.Keep == 0 || int64(run.Steps) <= step {
+		return "" // the user keeps all, or nothing is left to do
+	}
 	ahead := 1 // the last one
 	if run.CheckpointEvery > 0 {
 		ahead = max(1, (run.Steps-int(step)+run.CheckpointEvery-1)/run.CheckpointEvery)
 	}
-	kept := "all of them"
-	if run.Keep > 0 {
-		// While one is written, the oldest is still there.
-		ahead, kept = min(ahead, max(0, run.Keep-have)+1), fmt.Sprintf("run.keep = %d", run.Keep)
-	}
-	need := int64(ahead) * full
+	ahead = min(ahead, max(0, run.Keep-have)+1) // while one is written, the oldest is still there
+	need, kept := int64(ahead)*full, fmt.Sprintf("run.keep = %d", run.Keep)
 	switch run.Best {
 	case config.BestWeights:
 		need, kept = need+2*best, kept+" and the best weights"
@@ -60,6 +59,6 @@ func diskNeed(run config.Run, step int64, have int, full, best, free int64) stri
 	if need <= free/share {
 		return ""
 	}
-	return fmt.Sprintf("each checkpoint takes %s; %s need %s more, and %s are free", words.Bytes(full), kept, words.Bytes(need),
+	return fmt.Sprintf("each checkpoint takes %s; with %s they need %s more, and %s are free", words.Bytes(full), kept, words.Bytes(need),
 		words.Bytes(free))
 }
