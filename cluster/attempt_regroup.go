@@ -107,16 +107,13 @@ const minGain = 0.1
 // rebalance makes the attempt regroup at its next checkpoint if free workers would lower the load of the worker that has
 // the most work for its cores. An attempt does this at most once, and a run at most once for each worker.
 func (a *attempt) rebalance() {
-	if !a.cfg.Cluster.Rebalance || len(a.cfg.Cluster.Place) > 0 {
-		return
-	}
 	a.mu.Lock()
 	due := a.actors != nil && !a.rebalances && time.Since(a.looked) > rebalanceEvery
 	if due {
 		a.looked = time.Now()
 	}
 	a.mu.Unlock()
-	if !due || a.c.runs.queueLength() > 0 { // the queue comes first
+	if !due || !a.cfg.Cluster.Rebalance || len(a.cfg.Cluster.Place) > 0 || a.c.runs.queueLength() > 0 { // the queue comes first
 		return
 	}
 	free := a.spare()
