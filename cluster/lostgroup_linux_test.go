@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
@@ -52,10 +53,12 @@ func TestLostInGroup(t *testing.T) {
 			restarted(place)
 			begin = g.line.place()
 			place = steps(11)
-			if err := g.workers["worker-3"].in.Close(); err != nil { // it leaves in order
+			g.ask(t, command{Do: "change", Change: troupe.Change{Kind: troupe.ChangePause}})
+			if err := g.workers["worker-3"].in.Close(); err != nil { // it leaves in order, with a checkpoint
 				t.Fatal(err)
 			}
-			restarted(place)
+			g.await(t, "a regroup", place, patience, kindOf("regroup"))
+			g.ask(t, command{Do: "change", Change: troupe.Change{Kind: troupe.ChangeResume}})
 			begin = g.line.place()
 			place = steps(25)
 			stopped := g.workers["worker-1"].cmd.Process
@@ -76,8 +79,8 @@ func TestLostInGroup(t *testing.T) {
 			for _, m := range marks {
 				kinds[m.Kind]++
 			}
-			if n := kinds[telemetry.MarkRestart]; n < 3 || kinds[telemetry.MarkResume]+kinds[telemetry.MarkStart] != n+1 ||
-				kinds[telemetry.MarkEnd] != 1 {
+			if n := kinds[telemetry.MarkRestart]; n < 2 || kinds[telemetry.MarkRegroup] != 1 ||
+				kinds[telemetry.MarkResume]+kinds[telemetry.MarkStart] != n+2 || kinds[telemetry.MarkEnd] != 1 {
 				t.Errorf("the marks are %v", marks)
 			}
 			place = g.line.place()
