@@ -110,7 +110,11 @@ func ChangedRate(r stages.Rate, ch event.Change) stages.Rate {
 // until then no later step starts.
 func (a *schedulerActor) request(ctx actor.Context, r Request) {
 	err := r.Check()
-	if err == nil && r.Kind == event.ChangeStop && r.Step > 0 {
+	switch {
+	case err != nil || r.Step == 0 || r.Kind == event.ChangeResume:
+	case r.Step > a.spec.Steps:
+		err = fmt.Errorf("%w: the run ends with step %d, before step %d", event.ErrStep, a.spec.Steps, r.Step)
+	case r.Kind == event.ChangeStop:
 		err = a.stopsAt(r.Step)
 	}
 	if err != nil {
@@ -164,12 +168,9 @@ func (a *schedulerActor) resumed(ctx actor.Context) {
 // stopsAt returns the error if the run can't stop at the end of a step. A request that names a step
 // wants the checkpoint of that step and no other.
 func (a *schedulerActor) stopsAt(step int64) error {
-	switch {
-	case step <= a.state.Step:
+	if step <= a.state.Step {
 		return fmt.Errorf("%w: step %d has already ended (%d steps have): give a later step, or none to stop as soon as possible", event.ErrStep,
 			step, a.state.Step)
-	case step > a.spec.Steps:
-		return fmt.Errorf("%w: the run ends with step %d, before step %d", event.ErrStep, a.spec.Steps, step)
 	}
 	return nil
 }
