@@ -477,7 +477,7 @@ func TestReadmePictures(t *testing.T) {
 	p.goTo("Overview")
 	p.drawn()
 	p.says("Who waits for whom")
-	p.part(to, "ui-now", 1020)
+	p.part(to, "ui-now", 985)
 	p.goTo("Curves")
 	p.drawn()
 	eval[bool](p, `(() => { document.querySelectorAll('.chips input:not(:checked)').forEach((b) => b.click()); return true; })()`)
@@ -493,8 +493,10 @@ func (p *tab) part(dir, name string, height float64) {
 	p.t.Helper()
 	time.Sleep(500 * time.Millisecond)
 	eval[bool](p, `(scrollTo(0, 0), true)`)
+	whole := true
 	r, err := chromedp.Call(p.ctx, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{Format: cdppage.CaptureScreenshotFormatPng,
-		Clip: &cdppage.Viewport{Width: desktop, Height: height, Scale: 1}})
+		CaptureBeyondViewport: &whole,
+		Clip:                  &cdppage.Viewport{Width: desktop, Height: height, Scale: 0.75}})
 	if err != nil {
 		p.fail(err)
 	}
