@@ -268,7 +268,7 @@ func jsonRun(s seen) runJSON {
 		Submitted: s.Submitted.UTC(), SubmittedBy: s.SubmittedBy,
 		Out: s.Out, Restarts: s.Restarts, LostSteps: s.LostSteps, Position: s.Position, Checkpoint: s.Checkpoint, Error: s.Error,
 		Waiting: s.Waiting,
-		Folder: s.folder, PID: s.pid, Phase: s.phase, LR: s.lr, TokensPerS: s.tokensPerS, Followers: s.followers, Result: s.result}
+		Folder:  s.folder, PID: s.pid, Phase: s.phase, LR: s.lr, TokensPerS: s.tokensPerS, Followers: s.followers, Result: s.result}
 	if s.Loss != nil {
 		r.Loss = figure(*s.Loss)
 	}

@@ -163,8 +163,8 @@ See also: engine config check, engine plan, engine ckpt ls, engine generate, eng
 	f.BoolVar(&o.queue, "queue", false, "with --cluster: if no worker is free, wait in the coordinator's queue")
 	o.client.setCredentials(cmd)
 	f.StringVar(&o.page.address, "ui", "",
-		"serve a page that shows and controls the run, and print its link; --ui alone uses a port on loopback and a token that stay the same "+
-			"for the run's folder, --ui=`HOST:PORT` another address and a new token")
+		"serve a page that shows and controls the run, and print its link; --ui alone uses a port on loopback that stays the same "+
+			"for the run's folder, --ui=`HOST:PORT` another address")
 	f.Lookup("ui").NoOptDefVal = ownUI
 	o.page.setTLS(cmd)
 	o.metrics.set(cmd)

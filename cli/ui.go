@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -82,7 +81,7 @@ See also: engine run --ui serves the page of a run while it trains, and controls
 func (a *app) showRuns(ctx context.Context, dirs []string, o uiFlags, open bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p, err := a.servePage(o, "--listen", false, "")
+	p, err := a.servePage(o, "--listen", false)
 	if err != nil {
 		return err
 	}
@@ -137,15 +136,14 @@ type page struct {
 }
 
 // servePage starts a server at the address of a flag. Control needs a token, and so does reading from other machines.
-// token, if not empty, is used for that.
-func (a *app) servePage(o uiFlags, flag string, control bool, token string) (*page, error) {
+func (a *app) servePage(o uiFlags, flag string, control bool) (*page, error) {
 	l, err := ui.Listen(o.address, o.certFile, o.key)
 	if err != nil {
 		return nil, usagef("serve the page: %w", busy(err, flag))
 	}
 	p := &page{app: a, listener: l, folder: o.folder, served: make(chan error, 1)}
 	if control || l.Remote {
-		p.token = cmp.Or(token, ui.NewToken())
+		p.token = ui.NewToken()
 	}
 	p.server, err = ui.New(ui.Options{Token: p.token, Remote: l.Remote, Version: describeBuild().Version, Logger: a.logger(slog.LevelWarn)})
 	if err != nil {
@@ -199,18 +197,18 @@ func (a *app) withPage(o uiFlags) (*page, error) {
 		return nil, nil
 	}
 	if o.address != ownUI {
-		return a.servePage(o, "--ui", true, "")
+		return a.servePage(o, "--ui", true)
 	}
 	if o.folder != "" {
-		if place, err := placeOf(o.folder); err == nil {
-			o.address = place.address
-			if p, err := a.servePage(o, "--ui", true, place.token); err == nil {
+		if address, err := pageAddress(o.folder); err == nil {
+			o.address = address
+			if p, err := a.servePage(o, "--ui", true); err == nil {
 				return p, nil
 			}
 		}
 	}
-	o.address = usualUI // another program has the port, or there is no home folder
-	return a.servePage(o, "--ui", true, "")
+	o.address = usualUI // another program has the port
+	return a.servePage(o, "--ui", true)
 }
 
 // attach shows a run on the page, and the other runs in the folder that it is in. If that fails, the run continues
