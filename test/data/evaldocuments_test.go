@@ -32,7 +32,7 @@ func TestEvaluateSaysWhatDoesNotFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (troupe.DocumentCounts{Total: 4}); whole.Tokens != 34 || whole.Documents == nil || *whole.Documents != want ||
+	if want := (troupe.DocumentCounts{Total: 4, Tokens: 94, Learned: 34, Longest: 35}); whole.Tokens != 34 || whole.Documents == nil || *whole.Documents != want ||
 		len(whole.Warnings) > 0 {
 		t.Errorf("a context that holds all: %+v, %+v", whole, whole.Documents)
 	}
@@ -41,8 +41,8 @@ func TestEvaluateSaysWhatDoesNotFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (troupe.DocumentCounts{Total: 4, Cut: 1, Dropped: 2, TargetsLeftOut: 22}); cut.Tokens != 12 || cut.Documents == nil ||
-		*cut.Documents != want {
+	if want := (troupe.DocumentCounts{Total: 4, Cut: 1, Dropped: 2, TargetsLeftOut: 22, Tokens: 25, Learned: 12, Longest: 35}); cut.Tokens != 12 ||
+		cut.Documents == nil || *cut.Documents != want {
 		t.Errorf("a context of 16: %+v, want %+v", cut.Documents, want)
 	}
 	for i, want := range []string{"1 of 4 documents are longer than the context of 16 tokens and were cut",
@@ -52,7 +52,8 @@ func TestEvaluateSaysWhatDoesNotFit(t *testing.T) {
 		}
 	}
 	text, err := json.Marshal(cut)
-	if err != nil || !strings.Contains(string(text), `"documents":{"total":4,"cut":1,"dropped":2,"targets_left_out":22}`) {
+	if err != nil || !strings.Contains(string(text),
+		`"documents":{"total":4,"cut":1,"dropped":2,"targets_left_out":22,"tokens":25,"learned":12,"longest":35}`) {
 		t.Errorf("as JSON: %s, %v", text, err)
 	}
 	// A run says the same.

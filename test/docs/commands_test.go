@@ -67,11 +67,12 @@ func checkCommand(words []string) error {
 		return err
 	}
 	words = words[len(h.path):]
-	arguments, ended := 0, false
+	arguments, pattern, ended := 0, false, false
 	for i := 0; i < len(words); i++ {
 		w := words[i]
 		if ended || !strings.HasPrefix(w, "-") || w == "-" {
 			arguments++
+			pattern = pattern || strings.Contains(w, "*") // stands for any number
 			continue
 		}
 		if ended = w == "--"; ended {
@@ -89,7 +90,7 @@ func checkCommand(words []string) error {
 	switch {
 	case h.hasTasks && arguments == 0 && !slices.Contains(words, "--help"):
 		return fmt.Errorf("engine %s needs a command", strings.Join(h.path, " "))
-	case arguments < h.least, arguments > h.most && !h.any:
+	case arguments < h.least && !pattern, arguments > h.most && !h.any:
 		return fmt.Errorf("it has %d arguments; the command takes %d to %d", arguments, h.least, h.most)
 	}
 	return nil
