@@ -128,7 +128,8 @@ func (s *runs) waitInQueue(r *run, begin func() error) error {
 	why := ""
 	for said := ""; ; {
 		free, others, changed := s.c.freeNow()
-		position, text := s.position(r), ""
+		position := s.position(r)
+		var text string
 		switch {
 		case position > 1:
 			text = fmt.Sprintf("run %s is first", s.first().title())

@@ -83,12 +83,12 @@ func TestRegroup(t *testing.T) {
 	events, _ := g.line.from(0)
 	last, regroups := 0, 0
 	for _, e := range events {
-		switch {
-		case e.Kind == "restart":
+		switch e.Kind {
+		case "restart":
 			t.Errorf("a restart: %v", e)
-		case e.Kind == "regroup":
+		case "regroup":
 			regroups++
-		case e.Kind == "step":
+		case "step":
 			if e.Step != last+1 && e.Step > 0 {
 				t.Errorf("step %d follows step %d", e.Step, last)
 			}

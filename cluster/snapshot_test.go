@@ -33,7 +33,8 @@ func TestSnapshots(t *testing.T) {
 	g := newGroup(t, new(group))
 	g.join(t, workers(2)...)
 	out := filepath.Join(t.TempDir(), "out")
-	g.train(t, command{Config: smallRun, Sets: keys(t, out, []string{"pipeline.stages=2", "run.sample_tokens=5", "run.best=full"}), Workers: 2, Snapshot: true})
+	sets := keys(t, out, []string{"pipeline.stages=2", "run.sample_tokens=5", "run.best=full"})
+	g.train(t, command{Config: smallRun, Sets: sets, Workers: 2, Snapshot: true})
 	samples, err := telemetry.ReadSamples(filepath.Join(out, "samples.jsonl"))
 	if err != nil || len(samples) == 0 { // the second may have come while the first was being written
 		t.Fatalf("samples: %+v, %v", samples, err)

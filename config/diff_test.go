@@ -10,7 +10,8 @@ import (
 // other holds, for each key, a --set that changes it alone.
 var other = map[string]string{
 	"run.name": "x", "run.out": "x", "run.steps": "2000", "run.seed": "2", "run.eval_every": "1", "run.patience": "1", "run.eval_batches": "1",
-	"run.checkpoint_every": "1", "run.keep": "1", "run.best": `"full"`, "run.max_skipped_steps": "3", "run.trace_every": "1", "run.log_every": "1",
+	"run.checkpoint_every": "1", "run.keep": "1", "run.best": `"full"`, "run.max_skipped_steps": "3", "run.trace_every": "1",
+	"run.log_every":     "1",
 	"run.stall_after_s": "1",
 	"run.stats_every":   "1", "run.sample_tokens": "1", "run.sample_prompt": "x", "run.sample_temperature": "0.5",
 	"model.family": "llama", "model.layers": "5", "model.hidden": "256", "model.heads": "2", "model.kv_heads": "2",

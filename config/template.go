@@ -43,7 +43,7 @@ func Template(settings ...Setting) []byte {
 			switch {
 			case k >= 0:
 				rows = append(rows, rowOf(f, settings[k]))
-			case f.basic && !(f.shape && isGiven(settings, "model.from")):
+			case f.basic && (!f.shape || !isGiven(settings, "model.from")):
 				rows = append(rows, templateRow{f, render(f.load(defaults)), textOf(f.key).brief, true})
 			default:
 				others = append(others, templateRow{f, render(f.load(defaults)), textOf(f.key).brief, false})

@@ -123,7 +123,8 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &keys); err != nil {
 		return err
 	}
-	*r = Record{Step: *l.Step, Tokens: l.Tokens, Epoch: l.Epoch, TimeMS: l.TimeMS, Skipped: l.Skipped, Update: l.Update, Metrics: l.Metrics.values(),
+	*r = Record{Step: *l.Step, Tokens: l.Tokens, Epoch: l.Epoch, TimeMS: l.TimeMS, Skipped: l.Skipped, Update: l.Update,
+		Metrics:    l.Metrics.values(),
 		ValMetrics: l.ValMetrics.values()}
 	for i := range Figures {
 		f := &Figures[i]

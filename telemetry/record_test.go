@@ -27,7 +27,8 @@ func sameRecord(a, b Record) bool {
 			return false
 		}
 	}
-	return a.Step == b.Step && a.Tokens == b.Tokens && a.Epoch == b.Epoch && a.TimeMS == b.TimeMS && a.Skipped == b.Skipped && a.Update == b.Update
+	return a.Step == b.Step && a.Tokens == b.Tokens && a.Epoch == b.Epoch && a.TimeMS == b.TimeMS && a.Skipped == b.Skipped &&
+		a.Update == b.Update
 }
 
 // bits are floats of any bit pattern.

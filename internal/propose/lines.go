@@ -113,7 +113,7 @@ func (p *Proposal) lines(train []file, base *base, o Options) error {
 	}
 	p.About = fmt.Sprintf("JSON lines, %s %s", count, what)
 	p.set("data.format", "documents", "JSON lines: \"text\", \"prompt\" and \"completion\", or conversations")
-	if !r.has("text") && !(r.has("prompt") && r.has("completion")) { // the template writes them
+	if !r.has("text") && (!r.has("prompt") || !r.has("completion")) { // the template writes them
 		switch {
 		case base == nil:
 			p.set("data.chat_template", rundir.FittingTemplate(nil), "How conversations are written as text")

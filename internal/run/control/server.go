@@ -203,7 +203,7 @@ func (s *Server) serve(c *net.UnixConn) {
 		}
 		line, err := readLine(in, limitRequestBytes, &long)
 		if errors.Is(err, errTooLong) {
-			s.reply(c, err)
+			_ = s.reply(c, err) // the connection ends anyway
 		}
 		if err != nil {
 			return

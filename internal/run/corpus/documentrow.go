@@ -83,5 +83,6 @@ func (m row) unknown() error {
 	if len(keys) > 0 {
 		found = strings.Join(keys[:min(len(keys), 5)], ", ")
 	}
-	return fmt.Errorf("the object has %s, but needs \"text\", \"prompt\" and \"completion\", \"messages\", \"conversations\", or \"instruction\" and \"output\"; data.fields names keys that are called otherwise", found)
+	return fmt.Errorf("the object has %s, but needs \"text\", \"prompt\" and \"completion\", \"messages\", \"conversations\", "+
+		"or \"instruction\" and \"output\"; data.fields names keys that are called otherwise", found)
 }

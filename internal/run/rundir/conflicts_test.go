@@ -23,7 +23,8 @@ func TestConflicts(t *testing.T) {
 		{"what doesn't matter", []string{"run.steps=9", "run.keep=1", "run.name=again", "pipeline.stages=2"}, nil},
 		{"a seed", []string{"run.seed=8"}, []string{"--set run.seed=8: run.seed: ", "runs/a has a run with ", "the value is now 8",
 			"choose another run.out", "model.from"}},
-		{"two keys", []string{"run.seed=8", "optimizer.weight_decay=0.5"}, []string{"run.seed", "optimizer.weight_decay", "the value is now 0.5"}},
+		{"two keys", []string{"run.seed=8", "optimizer.weight_decay=0.5"},
+			[]string{"run.seed", "optimizer.weight_decay", "the value is now 0.5"}},
 		{"a rate", []string{"optimizer.lr=0.5", "optimizer.warmup_steps=1", "optimizer.decay=linear"}, nil},
 	} {
 		err := rundir.Conflicts(newConfig(t, "out", tt.sets...), "runs/a/config.toml", was)

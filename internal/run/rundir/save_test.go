@@ -187,7 +187,8 @@ func TestBestWeights(t *testing.T) {
 	must(t, err)
 	must(t, s.BestIn("bfloat16", model, rundir.Kept{}))
 	s.SyncMetrics, s.BestStep = func() error { return nil }, l.state.BestStep
-	weights := []stages.Saved{{Name: "w", Shape: []int{1, 3}, Data: []float32{1, 2, 3}}, {Name: "norm", Index: 1, Shape: []int{1}, Data: []float32{1}}}
+	weights := []stages.Saved{{Name: "w", Shape: []int{1, 3}, Data: []float32{1, 2, 3}},
+		{Name: "norm", Index: 1, Shape: []int{1}, Data: []float32{1}}}
 	best := func() (names []string) {
 		for _, name := range list(t, out, "checkpoints") {
 			if strings.HasPrefix(name, "best-") {

@@ -104,9 +104,7 @@ func (p *several) draw(runs []*Run) error {
 		c := chart.Chart{ID: strings.ReplaceAll(name, "_", "-"), Title: f.Title, Unit: string(f.Unit), Zero: f.Zero, Across: "step"}
 		for _, r := range runs {
 			one := &page{run: r}
-			for _, line := range one.curve(name, clean(r.Path), 1, f.Sparse) {
-				c.Lines = append(c.Lines, line)
-			}
+			c.Lines = append(c.Lines, one.curve(name, clean(r.Path), 1, f.Sparse)...)
 		}
 		if len(c.Lines) == 0 {
 			continue
