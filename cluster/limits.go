@@ -72,10 +72,12 @@ const (
 	resumeMost = time.Minute
 	// defaultGrace is how long a worker that is told to stop waits for the coordinator to release its ranks: less than
 	// the 30 s that Kubernetes waits before it kills a process. drainTick is how often the worker checks. After a silence
-	// of drainQuiet it assumes that the coordinator has stopped.
+	// of drainQuiet it assumes that the coordinator has stopped. After its stages have ended it waits for drainRelease for
+	// the message that names the checkpoint.
 	defaultGrace = 25 * time.Second
 	drainTick    = 50 * time.Millisecond
 	drainQuiet   = 2500 * time.Millisecond
+	drainRelease = time.Second
 	// leaveGrace is how long a coordinator keeps a worker that was told to stop: if the coordinator is told to stop in
 	// that time too, its runs can write a last checkpoint with the worker's help.
 	leaveGrace = 500 * time.Millisecond

@@ -17,14 +17,22 @@ func (w *membership) drain(ctx context.Context) {
 	defer end.Stop()
 	tick := time.NewTicker(drainTick)
 	defer tick.Stop()
+	var idle time.Time // when the last of its stages had ended
 	for said := false; ; said = true {
 		w.mu.Lock()
+		if !said {
+			w.saved = nil // that of an earlier run
+		}
 		busy, saved := len(w.parts) > 0, w.saved
 		w.mu.Unlock()
+		if !busy && idle.IsZero() {
+			idle = time.Now()
+		}
 		switch {
 		case !busy && said && saved != nil:
 			w.log.Info(fmt.Sprintf("worker %s leaves: checkpoint step %d written, no step lost", w.cfg.Name, *saved))
 			return
+		case !busy && said && time.Since(idle) < drainRelease: // the release, which names the checkpoint, comes after the stages' end
 		case !busy:
 			w.log.Info("worker " + w.cfg.Name + " leaves: it has no ranks")
 			return
