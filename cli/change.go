@@ -104,6 +104,7 @@ See also: engine stop, engine status, engine ps.`,
 		f.Float64Var(&ch.LR, "lr", 0, "new peak learning `rate` (required)")
 		f.Float64Var(&ch.MinLR, "min-lr", 0, "new floor of the learning `rate`, where its decay ends (default: a tenth of --lr)")
 		must(cmd.MarkFlagRequired("lr"))
+		cmd.Args = requires(cmd.Args, "lr", "give the new peak learning rate, such as --lr 3e-4")
 	}
 	f.BoolVar(&noWait, "no-wait", false, "return at once, without waiting until the request is done")
 	f.BoolVar(&asJSON, "json", false, "print JSON")

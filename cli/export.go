@@ -33,7 +33,7 @@ appears when everything is written.
 See also: engine generate, engine ckpt ls (lists checkpoints).`,
 		Example: `  engine export --from runs/run --to my-model
   engine export --from runs/run/checkpoints/best --to my-model --dtype bfloat16 --shard-size 2GB`,
-		Args:              takesModel,
+		Args:              requires(takesModel, "to", "give a new folder for the exported model, such as --to my-model"),
 		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -62,7 +62,7 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.From, "from", "", "`folder` of a run, a checkpoint or a Hugging Face model (required)")
+	f.StringVar(&o.From, "from", "", "`folder` of a run, a checkpoint or a Hugging Face model; or give it as the argument DIR")
 	f.StringVar(&o.To, "to", "", "`folder` to create (required)")
 	f.StringVar(&o.DType, "dtype", "float32", "data `type` of the weights: float32, bfloat16 or float16")
 	f.StringVar(&shard, "shard-size", "5GB", "largest `size` of a weights file, such as 500MB or 5GB")

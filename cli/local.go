@@ -159,7 +159,10 @@ func (s seen) again() string {
 	}
 	command := "engine run " + shellWord(s.folder)
 	if s.State == event.OutcomeDone {
-		return fmt.Sprintf("to train further: %s --set run.steps=N, with N above %d", command, s.Steps)
+		return fmt.Sprintf("to train further: %s --set run.steps=N, with N above %d", command, max(s.Steps, s.Step))
+	}
+	if s.Checkpoint == "" {
+		return command + " starts again at step 0: there is no checkpoint"
 	}
 	return command + " resumes it"
 }
@@ -248,16 +251,20 @@ func (r *localRun) fromFiles(why string) (s seen, err error) {
 	if end != nil {
 		s.Ended = time.UnixMilli(end.TimeMS)
 	}
-	if in.Changed.After(s.Ended) {
-		s.Ended = in.Changed
+	if ended := end != nil && end.Kind == telemetry.MarkEnd; !ended && in.Changed.After(s.Ended) {
+		s.Ended = in.Changed // a start with nothing left to do changes the files of a run that has ended
 	}
 	return s, nil
 }
 
-// markedBy takes the start and the restarts of the last process from the events, and returns the last event; nil: none.
+// markedBy takes the start and the restarts of the last process from the events, and returns the last event
+// of a process that trained, or an end; nil: none.
 func (s *seen) markedBy(marks []telemetry.Mark) (last *telemetry.Mark) {
 	over := true // the last process has ended
 	for i, m := range marks {
+		if !over || m.Kind == telemetry.MarkStart || m.Kind == telemetry.MarkResume || m.Kind == telemetry.MarkEnd {
+			last = &marks[i] // and not a warning of a start that had nothing left to do
+		}
 		switch m.Kind {
 		case telemetry.MarkStart, telemetry.MarkResume:
 			if over {
@@ -269,7 +276,6 @@ func (s *seen) markedBy(marks []telemetry.Mark) (last *telemetry.Mark) {
 		case telemetry.MarkEnd:
 			over = true
 		}
-		last = &marks[i]
 	}
 	return last
 }

@@ -12,12 +12,16 @@ import (
 
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/cluster"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/run/control"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 )
 
 // runsFolder is where runs are by default: run.out is runs/NAME.
 const runsFolder = "runs"
+
+// shownArg is how many bytes of an argument an error shows.
+const shownArg = 50
 
 // aboutRUN explains the argument RUN in help texts.
 const aboutRUN = `RUN is a run on this machine: its folder, or its name if the folder is in ./runs. With
@@ -161,6 +165,7 @@ func noRun(arg string) error {
 	if isPath(arg) {
 		return usagef("RUN: the folder %q does not exist%s", arg, hint)
 	}
+	arg = words.Cut(arg, shownArg)
 	return usagef("RUN: there is no run %q here: neither ./%[1]s nor %s is a run's folder; for a run of a cluster add --cluster HOST:PORT, or set %s%s",
 		arg, filepath.Join(runsFolder, arg), envCluster, hint)
 }

@@ -3,11 +3,14 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/words"
 )
 
 // otherCommands maps names of commands that other programs have to engine's own.
@@ -39,7 +42,7 @@ var otherFlags = map[string]string{
 	"temp": "temperature", "model": "from", "checkpoint": "from", "ckpt": "from", "dir": "from", "interactive": "chat", "i": "chat",
 	"output": "to", "out": "to", "o": "to", "input": "data", "file": "data", "override": "set", "overwrite": "force", "silent": "quiet",
 	"port":    "ui",
-	"restart": "fresh", "dashboard": "ui",
+	"restart": "fresh", "dashboard": "ui", "now": "kill", "immediately": "kill",
 }
 
 // flagHint suggests what an unknown flag was meant to be. args is the whole command line, which has the flag's value.
@@ -96,6 +99,9 @@ func flagError(args []string) func(*cobra.Command, error) error {
 		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 			return unknownCommand(cmd, args[0])
 		}
+		if told := notANumber(err); told != nil {
+			return fmt.Errorf("%w; see %s --help", told, cmd.CommandPath())
+		}
 		hint := ""
 		var unknown interface{ GetSpecifiedName() string } // the flag library's error
 		if errors.As(err, &unknown) && strings.HasPrefix(err.Error(), "unknown") {
@@ -107,4 +113,22 @@ func flagError(args []string) func(*cobra.Command, error) error {
 		}
 		return usagef("%v%s; see %s --help", err, hint, cmd.CommandPath())
 	}
+}
+
+// notANumber explains a flag whose value is not a number; nil: err has another cause.
+func notANumber(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) || !errors.Is(err, strconv.ErrSyntax) {
+		return nil
+	}
+	want := ""
+	switch kind := invalid.GetFlag().Value.Type(); {
+	case strings.HasPrefix(kind, "float"):
+		want = "a number"
+	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
+		want = "a whole number"
+	default:
+		return nil
+	}
+	return usagef("invalid argument %q for --%s: give %s", words.Cut(invalid.GetValue(), shownArg), invalid.GetFlag().Name, want)
 }

@@ -80,6 +80,19 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// requires checks the arguments, and then that the command line has a flag. hint says what to give.
+func requires(args cobra.PositionalArgs, flag, hint string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if err := args(cmd, given); err != nil {
+			return err
+		}
+		if !cmd.Flags().Changed(flag) {
+			return usagef("--%s is missing: %s", flag, hint)
+		}
+		return nil
+	}
+}
+
 // defaultConfig is the config file of a command line without one.
 const defaultConfig = "config.toml"
 

@@ -349,3 +349,16 @@ func TestErrorsNameCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestMissingRun: the name of a run in ./runs is suggested as its folder.
+func TestMissingRun(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, os.MkdirAll(filepath.Join("runs", "a"), 0o755))
+	for path, want := range map[string]bool{"a": true, "b": false, "c/a": false} {
+		_, err := os.Stat(path)
+		got := folder.Missing(err, "DIR", "folder", path).Error()
+		if strings.Contains(got, "did you mean "+filepath.Join("runs", "a")+"?") != want {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
