@@ -55,6 +55,9 @@ func missingConfig(err error, path string) error {
 			return fmt.Errorf("%w; to override a key of the config, write --set %s", told, shellWord(known+"="+value))
 		}
 	}
+	if run := runFolder(path); run != "" {
+		return fmt.Errorf("%w, did you mean %s?", told, run)
+	}
 	dir, base := filepath.Split(path)
 	files, _ := filepath.Glob(filepath.Join(dir, "*.toml")) // a bad pattern finds none
 	names := make([]string, len(files))

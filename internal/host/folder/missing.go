@@ -31,13 +31,13 @@ func Missing(err error, where, kind, path string) error {
 		return words.Explained(err, fmt.Sprintf("%sthe path is empty; give a %s", where, kind))
 	}
 	text := fmt.Sprintf("%sthe %s %q does not exist", where, kind, path)
+	if here, wdErr := os.Getwd(); wdErr == nil && !filepath.IsAbs(path) {
+		text += fmt.Sprintf(" (working directory %s)", here)
+	}
 	if run := filepath.Join(runs, path); strings.HasSuffix(kind, "folder") && filepath.Base(path) == path {
 		if info, runErr := os.Stat(run); runErr == nil && info.IsDir() {
 			text += fmt.Sprintf(", did you mean %s?", run)
 		}
-	}
-	if here, wdErr := os.Getwd(); wdErr == nil && !filepath.IsAbs(path) {
-		text += fmt.Sprintf(" (working directory %s)", here)
 	}
 	return words.Explained(err, text)
 }
