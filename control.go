@@ -15,8 +15,8 @@ import (
 )
 
 // Change requests a change, for now or for the step that it names. A ChangeEvent follows when the run has
-// journaled or rejected it. If the run resumes from an older checkpoint, it repeats the change. The error is
-// ErrOptions for an invalid change.
+// journaled or rejected it. A step that has ended means now, except for a stop, which is then rejected. If the run resumes from
+// an older checkpoint, it repeats the change. The error is ErrOptions for an invalid change.
 func (r *Run) Change(c Change) error {
 	if err := c.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrOptions, err)
@@ -205,7 +205,7 @@ var ErrCanceled = errors.New("the request was canceled")
 
 // Do requests a change and waits for it, where Change returns at once. It returns the step that the change belongs to:
 //
-//   - ChangePause: the run has paused after this step.
+//   - ChangePause: the run has paused after this step. A step that has ended means now.
 //   - ChangeResume: the run has resumed after this step, or was not paused.
 //   - ChangeCheckpoint: the checkpoint of this step is complete. If writing it fails, the run tries again, and Do waits.
 //   - ChangeStop: the run has ended with this step. The error is that of Wait.

@@ -87,12 +87,20 @@ func (s *Snapshot) Generate(ctx context.Context, o TextOptions, emit func(text [
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return fmt.Errorf("the snapshot of step %d: %w", s.w.step, fs.ErrClosed)
+		return closedSnapshot(s.w.step)
 	}
 	s.w.share()
 	s.mu.Unlock()
 	return errors.Join(s.w.generate(ctx, o, emit), s.w.release())
 }
+
+// closedSnapshot is the error about the use of a closed snapshot; it holds its step. errors.Is finds os.ErrClosed in it.
+type closedSnapshot int64
+
+func (c closedSnapshot) Error() string {
+	return fmt.Sprintf("the snapshot of step %d is closed", int64(c))
+}
+func (c closedSnapshot) Unwrap() error { return fs.ErrClosed }
 
 // Close releases the snapshot. A text that it is generating continues to its end.
 func (s *Snapshot) Close() error {

@@ -30,7 +30,7 @@ func exportTexts(ckpt *checkpoint.Checkpoint, kept rundir.Kept) (changed []strin
 
 // nameEnds adds all tokens at which generation stops to generation_config.json, if the model's files do
 // not agree or the chat template ends answers with another token: other programs read only that file. It returns
-// a description of the change.
+// a description of the change if the model came with the file.
 func nameEnds(kept rundir.Kept, tok tokenizer.Tokenizer) (changed string, err error) {
 	if tok == nil {
 		return "", nil
@@ -44,8 +44,12 @@ func nameEnds(kept rundir.Kept, tok tokenizer.Tokenizer) (changed string, err er
 	if err != nil || len(ends) == 0 || !slices.ContainsFunc(ends, func(id int32) bool { return !slices.Contains(was, id) }) {
 		return "", err
 	}
+	_, given := kept.Texts[rundir.GenerationFile]
 	if kept.Texts[rundir.GenerationFile], err = rundir.WithEnds(kept, ends); err != nil {
 		return "", err
+	}
+	if !given { // a new file changes nothing of the model's
+		return "", nil
 	}
 	return fmt.Sprintf("changed eos_token_id in %s to %s, so that other programs stop where engine generate does; it was %s",
 		rundir.GenerationFile, idsText(ends), idsText(was)), nil

@@ -52,7 +52,7 @@ func tokenizerFiles(family string, files map[string][]byte, from rundir.Files) (
 	}
 	if family == fixedFamily && !bytes.Contains(file, []byte(fixedPattern)) {
 		warnings = append(warnings,
-			fmt.Sprintf("transformers' AutoTokenizer uses %[1]s for models of family %[2]s. %[1]s splits texts differently from this tokenizer, and its end token may have no row in the model. Load the tokenizer with %[3]s.from_pretrained, or use family qwen3",
+			fmt.Sprintf("transformers' AutoTokenizer uses %[1]s for models of family %[2]s. %[1]s splits texts differently from this tokenizer, and its end token may have no row in the model. Load the tokenizer with %[3]s.from_pretrained. A new model (without model.from) can use family qwen3 instead",
 				fixedClass, family, plainClass))
 	}
 	return warnings, nil

@@ -94,7 +94,7 @@ func (m matches) match(pattern string) error {
 	if !special(pattern) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("the file %q does not exist (working folder %s)", pattern, workingDir())
+			return fmt.Errorf("the file %q does not exist (working directory %s)", pattern, workingDir())
 		case err != nil:
 			return fmt.Errorf("data file: %w", plainError(err))
 		case !info.IsDir():
@@ -127,7 +127,7 @@ func (m matches) match(pattern string) error {
 		return fmt.Errorf("the pattern %q: %w", pattern, plainError(err))
 	}
 	if found.files() == 0 {
-		return fmt.Errorf("the pattern %q matches no file (working folder %s)", pattern, workingDir())
+		return fmt.Errorf("the pattern %q matches no file (working directory %s)", pattern, workingDir())
 	}
 	for name, kind := range found {
 		if kind != folder || !slices.Contains(elements, anyDepth) {
@@ -144,7 +144,7 @@ func (m matches) below(path string) error {
 		return fmt.Errorf("the folder %q: %w", path, plainError(err))
 	}
 	if found.files() == 0 {
-		return fmt.Errorf("the folder %q has no files (working folder %s)", path, workingDir())
+		return fmt.Errorf("the folder %q has no files (working directory %s)", path, workingDir())
 	}
 	for name, kind := range found {
 		if kind != folder {

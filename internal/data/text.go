@@ -128,6 +128,9 @@ func readFiles(files []string, check func(name string, head []byte) error) (*Tex
 		total += int64(parts[i].size)
 	}
 	if total == 0 {
+		if len(files) == 1 {
+			return nil, fmt.Errorf("%w: the text file has 0 bytes%s", ErrEmpty, first(files))
+		}
 		return nil, fmt.Errorf("%w: %d text files have 0 bytes in total%s", ErrEmpty, len(files), first(files))
 	}
 	t.bytes = make([]byte, total)

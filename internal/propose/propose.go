@@ -151,13 +151,19 @@ func (l length) stepsFor(epochs int64, sequences, least, most int) int {
 	return steps / 10 * 10
 }
 
+// mostValidations bounds the validations of a proposed run.
+const mostValidations = 10
+
 // setSteps sets what follows from the number of steps.
 func (p *Proposal) setSteps(steps int, l length, sequences int) {
 	every := max(1, steps/8)
 	if every > 20 {
 		every -= every % 10
 	}
-	p.set("run.steps", steps, fmt.Sprintf("Updates of the weights; one epoch is about %s steps", words.Count(l.epochSteps(sequences))))
+	if steps/every > mostValidations {
+		every += 10
+	}
+	p.set("run.steps", steps, fmt.Sprintf("Updates of the weights; one epoch is about %s", words.CountOf(l.epochSteps(sequences), "step")))
 	p.set("run.eval_every", every, "Validate every N steps")
 }
 

@@ -85,7 +85,8 @@ func TestSnapshotLife(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error("a second Close must do nothing:", err)
 	}
-	if err := first.Generate(context.Background(), o, nil); !errors.Is(err, fs.ErrClosed) {
+	if err := first.Generate(context.Background(), o, nil); !errors.Is(err, fs.ErrClosed) ||
+		!strings.HasSuffix(err.Error(), " is closed") {
 		t.Errorf("a closed one: %v", err)
 	}
 	if again := testrun.Written(t, second, o); again != text {

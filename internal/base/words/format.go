@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -42,6 +43,15 @@ func Count(n int64) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return sign + digits
+}
+
+// CountOf writes a number with its noun: 1 step, 1,200 steps.
+func CountOf(n int64, noun string) string {
+	if n == 1 {
+		return Plural(1, noun)
+	}
+	_, nouns, _ := strings.Cut(Plural(2, noun), " ")
+	return Count(n) + " " + nouns
 }
 
 // Bytes writes a size: 512 B, 1.2 MiB.

@@ -8,9 +8,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -254,6 +256,7 @@ func TestLimits(t *testing.T) {
 		}
 		_ = c.Close()
 	}
+	awaitNoClients(t, s)
 	var all []*Client
 	for range LimitClients {
 		c := dial(t, dir)
@@ -274,6 +277,25 @@ func TestLimits(t *testing.T) {
 	}
 	if _, err := Dial(t.Context(), dir); !errors.Is(err, ErrAbsent) {
 		t.Errorf("after the end: %v", err)
+	}
+}
+
+// awaitNoClients waits until the server has noticed that its clients have left.
+func awaitNoClients(t *testing.T, s *Server) {
+	t.Helper()
+	for end := time.After(10 * time.Second); ; {
+		s.mu.Lock()
+		n := len(s.clients)
+		s.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-end:
+			t.Fatalf("%d clients are still connected", n)
+		default:
+			runtime.Gosched()
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/data"
 )
 
@@ -120,8 +121,8 @@ func nothingToLearn(docs []data.Document, c DocumentCounts, context int) error {
 	case len(docs) == 0:
 		return fmt.Errorf("%w: the files have no documents", data.ErrEmpty)
 	case shortest > 0:
-		return fmt.Errorf("%w: none of %d documents has a token to learn within the context of %d tokens; the first token to learn, in %s, needs a context of %d; raise the context, or shorten the prompts",
-			data.ErrTooShort, c.Total, context, where(at), shortest)
+		return fmt.Errorf("%w: none of %s has a token to learn within the context of %d tokens; the first token to learn, in %s, needs a context of %d; raise the context, or shorten the prompts",
+			data.ErrTooShort, words.Plural(c.Total, "document"), context, where(at), shortest)
 	}
-	return fmt.Errorf("%w: none of %d documents has a token to learn (the first is %s): the completion or the messages of the role \"assistant\" are empty, missing, or have weight 0", data.ErrTooShort, c.Total, where(0))
+	return fmt.Errorf("%w: none of %s has a token to learn (the first is %s): the completion or the messages of the role \"assistant\" are empty, missing, or have weight 0", data.ErrTooShort, words.Plural(c.Total, "document"), where(0))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/infer"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/trained"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
@@ -153,9 +154,10 @@ func (s *Sampler) sample(t sampleTask) {
 	case s.ctx.Err() == nil:
 		s.Warn("no sample text for step %d: %v", t.step, err)
 	}
-	if n := s.skipped.Swap(0); n > 0 {
-		s.Warn("while the sample text of step %d was generated, %d validations passed without one; reduce run.sample_tokens",
-			t.step, n)
+	// A short run validates again before the text of step 0 is written. Its config needs no change.
+	if n := s.skipped.Swap(0); n > 0 && t.step > 0 {
+		s.Warn("while the sample text of step %d was generated, %s passed without one; reduce run.sample_tokens",
+			t.step, words.Plural(int(n), "validation"))
 	}
 }
 
