@@ -133,6 +133,7 @@ func (a *app) request(ctx context.Context, r steered, ch troupe.Change, noWait b
 	switch {
 	case before.Over():
 		return s, "", before.deaf()
+	case before.Position > 0: // the coordinator refuses it
 	case ch.Kind == event.ChangeResume && before.State != "paused" && !before.scheduled(event.ChangePause):
 		return before, "nothing to resume: the run is not paused, " + before.now(), nil
 	case ch.Kind == event.ChangePause && ch.Step == 0 && before.State == "paused":

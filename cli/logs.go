@@ -108,7 +108,11 @@ func (p *logPrinter) print(records []cluster.LogRecord, dropped uint64) error {
 	for _, r := range records {
 		if was, told := p.told[r.Process]; r.Offset.Abs() >= p.least && (!told || (was-r.Offset).Abs() > offsetTold) {
 			p.told[r.Process] = r.Offset
-			say(p.app.err, "the clock of %s is %.2f ms ahead of the coordinator's; its times are corrected by that", r.Process, ms(r.Offset))
+			way := "ahead of"
+			if r.Offset < 0 {
+				way = "behind"
+			}
+			say(p.app.err, "the clock of %s is %.2f ms %s the coordinator's; its times are corrected by that", r.Process, ms(r.Offset.Abs()), way)
 		}
 		if err := p.record(r); err != nil {
 			return err

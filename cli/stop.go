@@ -53,10 +53,14 @@ See also: engine ps, engine pause, engine run.`,
 				return err
 			}
 			defer r.close()
-			var s seen
-			if kill {
+			s, err := r.status(ctx)
+			switch {
+			case err != nil:
+			case s.Over():
+				err = s.deaf()
+			case kill:
 				s, err = r.kill(ctx)
-			} else {
+			default:
 				s, err = r.change(ctx, at)
 			}
 			if err != nil {

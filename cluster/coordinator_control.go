@@ -124,10 +124,17 @@ func (s *runs) control(m *wire.ControlRequest, by string) (r *run, warning strin
 	if r, err = s.find(m.GetRun()); err != nil {
 		return nil, "", err
 	}
+	if err := s.refuseQueued(r, action); err != nil {
+		return nil, "", err
+	}
 	if err := r.control(m); err != nil {
 		return nil, "", err
 	}
-	s.c.log.Info("run was told to "+strings.ToLower(action.String()), "run", r.id, "at_step", m.GetStep(), "by", by)
+	told := strings.ToLower(action.String())
+	if action == wire.ControlRequest_RATE {
+		told = fmt.Sprintf("change its learning rate: peak %.6g, floor %.6g", m.GetLr(), m.GetMinLr())
+	}
+	s.c.log.Info("run was told to "+told, "run", r.id, "at_step", m.GetStep(), "by", by)
 	err = s.keep(r)
 	if m.GetStep() == 0 && (action == wire.ControlRequest_STOP || action == wire.ControlRequest_KILL) {
 		err = s.note(r, func(e *journal.Entry) { e.Stopping = true })

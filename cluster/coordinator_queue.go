@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/journal"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/wire"
 )
 
 // The queue contains the submitted runs that wait until there are enough workers for them (Submission.Queue). They begin
@@ -71,6 +72,20 @@ func (s *runs) behindQueue() error {
 		return fmt.Errorf("%w: the queue already has %s", plan.ErrNoRoom, words.Plural(n, "run"))
 	}
 	return nil
+}
+
+// refuseQueued refuses a request to a run in the queue, except a stop. The run could answer only after it has begun, and a
+// paused run would hold workers for which others wait.
+func (s *runs) refuseQueued(r *run, action wire.ControlRequest_Action) error {
+	if action == wire.ControlRequest_STOP || action == wire.ControlRequest_KILL {
+		return nil
+	}
+	n := s.position(r)
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: run %s waits in the queue at position %d: engine stop %s removes it; repeat the request when the run has begun",
+		ErrRequest, r.id, n, r.id)
 }
 
 // refusedOrQueued handles a submission for which there are not enough workers. With queue it puts the run into the queue

@@ -27,7 +27,7 @@ func prepare(t *testing.T, dir, state string, requests []troupe.Change) {
 	j, err := journal.Open(state)
 	if err == nil {
 		err = j.Put(journal.Entry{ID: "01ab23cd", Name: "r", Folder: dir, Config: config, Workers: 1, Submitted: "2026-11-22T10:00:00Z",
-			State: journal.Begun, Requests: requests})
+			State: journal.Begun, Requests: requests, Restarts: 1, LostSteps: 222})
 	}
 	if err == nil {
 		err = j.Close()
@@ -60,6 +60,9 @@ func TestAskedWhileItWaits(t *testing.T) {
 			r, err := c.runs.find("r")
 			if err != nil {
 				t.Fatal(err)
+			}
+			if s := r.summary(); s.GetRestarts() != 1 || s.GetLostSteps() != 222 {
+				t.Errorf("the counts of the journal: %v", s)
 			}
 			for end := time.Now().Add(time.Minute); !strings.Contains(r.summary().GetWaiting(), "waits for"); time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(end) {

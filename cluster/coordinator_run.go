@@ -215,6 +215,13 @@ func (r *run) resumesFrom(step int64) {
 	r.step, r.restarted = max(0, step), false
 }
 
+// repeated returns the number of the run's restarts, and of the steps that it repeated.
+func (r *run) repeated() (restarts int32, lost int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.restarts, r.lost
+}
+
 // regroupText says why a run changed its workers.
 func regroupText(e troupe.RegroupEvent) string {
 	m, _ := event.MarkOf(e, int(e.Step))

@@ -36,6 +36,7 @@ type runs struct {
 func (s *runs) newRun(cfg *config.Config, e journal.Entry) *run {
 	r := &run{c: s.c, entry: e, id: e.ID, name: e.Name, by: e.By, cfg: cfg, done: make(chan struct{}), followers: make(map[*follower]struct{})}
 	r.requested = slices.Clone(e.Requests)
+	r.restarts, r.lost = e.Restarts, e.LostSteps
 	for _, c := range e.Requests {
 		if c.Kind == event.ChangeStop {
 			r.stops = append(r.stops, c.Step)
@@ -90,11 +91,12 @@ func (s *runs) note(r *run, change func(*journal.Entry)) error {
 	return s.journal.Put(r.entry)
 }
 
-// keep writes a run's pending requests to the journal. A request to stop now is stored separately, because a
+// keep writes a run's pending requests, restarts and lost steps to the journal. A request to stop now is stored separately, because a
 // coordinator that ends stops its runs too.
 func (s *runs) keep(r *run) error {
 	return s.note(r, func(e *journal.Entry) { // under mu, so that no older list overwrites a newer one
 		e.Requests = slices.DeleteFunc(r.requests(), func(c troupe.Change) bool { return c.Kind == event.ChangeStop && c.Step == 0 })
+		e.Restarts, e.LostSteps = r.repeated()
 	})
 }
 

@@ -38,6 +38,9 @@ func (s Status) Chain() []string {
 			return append(lines, cut.String())
 		}
 		if path = append(path, at); seen[at.Actor] {
+			if s.underway(path) {
+				return lines[:len(lines)-1] // the last one repeats
+			}
 			return append(lines, s.circle(path))
 		}
 		seen[at.Actor] = true

@@ -58,6 +58,28 @@ func (s Status) circle(path []Snapshot) string {
 	return "a cycle of waits: " + waits
 }
 
+// missingFor is how long all actors of a cycle wait before a message between their processes counts as missing. It is
+// longer than silentFor: for a second at least, all of them really waited at the same time.
+const missingFor = silentFor + time.Second
+
+// underway reports whether a cycle of waits between processes is too young to mean anything: the reports of the processes
+// differ in age, so one of the actors may have its message already.
+func (s Status) underway(path []Snapshot) bool {
+	if !crosses(path) || len(s.Cut) > 0 || s.silent(path) != "" {
+		return false
+	}
+	last := path[len(path)-1]
+	for i := len(path) - 2; i >= 0; i-- {
+		if s.Time.Sub(path[i].Since) < missingFor {
+			return true
+		}
+		if path[i].Actor == last.Actor {
+			break
+		}
+	}
+	return false
+}
+
 // silentFor is how long a process may be silent before its last report is stale. Processes report once a second.
 const silentFor = 2 * time.Second
 

@@ -107,6 +107,8 @@ func TestCutLink(t *testing.T) {
 	lost := []event.Snapshot{actor("scheduler", "", -1, event.WaitStages, "stage 0"), actor("stage 0", "w0", 0, event.WaitOrder, "scheduler")}
 	stopped := pair("w0", "w1")
 	stopped[1].Heard = now.Add(-3200 * time.Millisecond)
+	young := pair("w0", "w1")
+	young[2].Since = now.Add(-300 * time.Millisecond)
 	busy := pair("w0", "w1")
 	busy[2].Wait, busy[2].Doing, busy[2].From = event.WaitNothing, event.Reducing, ""
 	for _, test := range []struct {
@@ -128,6 +130,7 @@ func TestCutLink(t *testing.T) {
 			"w1 does not reach w2: no acknowledgment for 60.0 s", 5},
 		{"not known yet", pair("w0", "w1"), nil,
 			"a message between hosts has not arrived: scheduler ← stage 0 on w0 ← stage 1 on w1 ← stage 0 on w0", 5},
+		{"on its way", young, nil, "stage 1 on w1 waits for activation", 3},
 		{"a worker is silent", stopped, nil,
 			"w0 has not reported for 3.2 s: scheduler ← stage 0 on w0 ← stage 1 on w1 ← stage 0 on w0", 5},
 		{"in one worker", pair("w0", "w0"), nil, "a cycle of waits: scheduler ← stage 0 on w0 ← stage 1 on w0 ← stage 0 on w0", 5},

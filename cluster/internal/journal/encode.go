@@ -34,7 +34,8 @@ func encode(entries []Entry) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// decode parses runs.json. Every key must appear exactly once, and no other key may appear.
+// decode parses runs.json. Every key must appear exactly once, restarts and lost_steps at most once, and no other key may
+// appear.
 func decode(text []byte) (entries []Entry, err error) {
 	dec, err := strictjson.NewDecoder(text)
 	if err != nil {
@@ -115,8 +116,17 @@ func decodeEntry(dec *json.Decoder) (e Entry, err error) {
 		"state": &state}
 	flags := map[string]*bool{"accept_new_data": &e.AcceptNewData, "paused": &paused, "stopping": &e.Stopping, "fresh": &e.Fresh}
 	err = strictjson.Object(dec, func(key string) (err error) {
-		seen[key] = true
+		seen[key] = key != "restarts" && key != "lost_steps" // every version may have these, or not
 		switch {
+		case !seen[key]:
+			delete(seen, key)
+			if key == "lost_steps" {
+				e.LostSteps, err = strictjson.Uint(dec, 63)
+				break
+			}
+			var n int64
+			n, err = strictjson.Uint(dec, 31)
+			e.Restarts = int32(n) //nolint:gosec // it has 31 bits
 		case texts[key] != nil:
 			*texts[key], err = strictjson.String(dec)
 		case flags[key] != nil:

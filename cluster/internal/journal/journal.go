@@ -80,6 +80,10 @@ type Entry struct {
 	Stopping      bool   `json:"stopping"`  // a client has requested a stop
 	// Requests are its pending requests: see troupe.Run.Requests.
 	Requests []troupe.Change `json:"requests"`
+	// Restarts and LostSteps count its restarts after failures and the steps that it repeated. Journals of older builds
+	// lack them. Zeros are left out, so that older builds can read the journal.
+	Restarts  int32 `json:"restarts,omitempty"`
+	LostSteps int64 `json:"lost_steps,omitempty"`
 
 	// Options of the submission, which count until the run has begun.
 	Fresh    bool  `json:"fresh"`
