@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
@@ -19,6 +20,7 @@ func Export(ctx context.Context, to string, c Content) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", to, err)
 	}
+	given := to
 	to, err = filepath.Abs(to)
 	if err != nil {
 		return err
@@ -44,6 +46,9 @@ func Export(ctx context.Context, to string, c Content) (err error) {
 	}
 	tmp := folder.TmpPrefix + "export-" + name
 	if err := fsys.RemoveAll(tmp); err != nil { // left by a crash
+		if errors.Is(err, syscall.EROFS) {
+			return folder.ReadOnly(given)
+		}
 		return err
 	}
 	if err := s.checkSpace(bytesNeeded); err != nil {

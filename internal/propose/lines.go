@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 )
 
@@ -19,6 +20,24 @@ type rows struct {
 	seen    int
 	total   int64 // in the files, estimated
 	longest int   // bytes of a row
+	lines   []line
+}
+
+// line is a row as it is written.
+type line struct {
+	file string
+	row  int
+	text []byte
+}
+
+// check checks the rows with the reader of documents.
+func (r *rows) check() error {
+	for _, l := range r.lines {
+		if err := corpus.CheckRow(l.text); err != nil {
+			return fmt.Errorf("%w: %s, row %d: %w", ErrData, words.OneLine(l.file), l.row, err)
+		}
+	}
+	return nil
 }
 
 // readRows reads the start of files.
@@ -35,15 +54,16 @@ func readRows(all []file) (r rows, err error) {
 				}
 				n = len(f.head) - at
 			}
-			line := bytes.TrimSpace(f.head[at : at+n])
-			if at += min(n+1, len(f.head)-at); len(line) == 0 {
+			text := bytes.TrimSpace(f.head[at : at+n])
+			if at += min(n+1, len(f.head)-at); len(text) == 0 {
 				continue
 			}
 			var object map[string]any
-			if err := json.Unmarshal(line, &object); err != nil {
+			if err := json.Unmarshal(text, &object); err != nil {
 				return r, fmt.Errorf("%w: %s, row %d is not a JSON object: %w", ErrData, words.OneLine(f.name), row, err)
 			}
-			r.add(object, len(line))
+			r.add(object, len(text))
+			r.lines = append(r.lines, line{f.name, row, text})
 		}
 		read += int64(at)
 	}
@@ -101,8 +121,14 @@ func (p *Proposal) lines(train []file, base *base, o Options) error {
 	case r.has("x") && r.numbers["x"] == r.seen || base == nil && len(r.numbers) > 1:
 		return p.samples(r, count)
 	default:
+		if err := r.check(); err != nil {
+			return err
+		}
 		return fmt.Errorf("%w: rows of %s have %s; a document has \"text\", or \"prompt\" and \"completion\", or \"messages\"; name the keys in data.fields, or rename them, for example with jq",
 			ErrData, words.OneLine(train[0].name), listKeys(r.keys))
+	}
+	if err := r.check(); err != nil {
+		return err
 	}
 	what := "texts"
 	switch {

@@ -112,7 +112,7 @@ func kindOf(name string, head []byte) (kind, error) {
 			return "", err
 		}
 		switch at := bytes.TrimSpace(head); {
-		case len(at) > 0 && at[0] == '{' && oneLineEach(head):
+		case len(at) > 0 && (ext != ".json" || at[0] == '{' && oneLineEach(head)):
 			return isLines, nil
 		case len(at) > 0 && at[0] == '[' && ext == ".json":
 			return "", fmt.Errorf("%w: %s is one JSON array. Write one object a line: jq -c '.[]' %s > %s", ErrData, data.Plain(name),

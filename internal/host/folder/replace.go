@@ -3,7 +3,9 @@ package folder
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"path"
+	"syscall"
 )
 
 // TmpPrefix begins the names of unfinished files. After a crash, any process may
@@ -15,6 +17,9 @@ const TmpPrefix = ".tmp-"
 func Replace(f FS, name string, write func(io.Writer) error) error {
 	tmp := path.Join(path.Dir(name), TmpPrefix+path.Base(name))
 	err := f.RemoveAll(tmp)
+	if errors.Is(err, syscall.EROFS) {
+		return ReadOnly(f.Path(name))
+	}
 	if err == nil {
 		err = WriteSynced(f, tmp, write)
 	}
@@ -26,6 +31,10 @@ func Replace(f FS, name string, write func(io.Writer) error) error {
 	}
 	return f.SyncDir(path.Dir(name))
 }
+
+// ReadOnly is the error about a new file or folder on a read-only file system. It names the path that the user gave, where the
+// system's error has that of an unfinished file.
+func ReadOnly(path string) error { return &fs.PathError{Op: "create", Path: path, Err: syscall.EROFS} }
 
 // WriteSynced makes a file and makes what write writes durable.
 func WriteSynced(f FS, name string, write func(io.Writer) error) (err error) {

@@ -68,6 +68,22 @@ func (m row) textOr(key string) (string, error) {
 	return m.text(key)
 }
 
+// CheckRow checks without a tokenizer that a line is a document: that it has the keys of one, and readable messages.
+func CheckRow(line []byte) error {
+	m, err := readRow(line, nil)
+	if err != nil {
+		return err
+	}
+	if messages, ok := conversationOf(m); ok {
+		_, err = messages()
+		return err
+	}
+	if m.has("text") || m.has("prompt") && m.has("completion") {
+		return nil
+	}
+	return m.unknown()
+}
+
 // unknown is the error about a row of no known kind.
 func (m row) unknown() error {
 	keys := make([]string, 0, len(m.members))
