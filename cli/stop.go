@@ -53,7 +53,10 @@ See also: engine ps, engine pause, engine run.`,
 				return err
 			}
 			defer r.close()
-			s, err := r.status(ctx)
+			var s seen
+			if _, far := r.(*clusterRun); far { // a local run's request says itself how the run ended
+				s, err = r.status(ctx)
+			}
 			switch {
 			case err != nil:
 			case s.Over():
