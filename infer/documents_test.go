@@ -44,9 +44,9 @@ func TestExportNamesEnds(t *testing.T) {
 	v := documents.Read(t)
 	for of, c := range map[string]struct {
 		generation, want string
-		changed          bool
+		warned           bool // only about a file that the model came with
 	}{
-		"chatml, another eos": {"", "[\n    0,\n    4\n  ]", true},
+		"chatml, another eos": {"", "[\n    0,\n    4\n  ]", false},
 		"chatml":              {`{"eos_token_id": 4, "top_k": 3}`, `{"eos_token_id": 4, "top_k": 3}`, false},
 		"llama 2, Prepend":    {`{"eos_token_id": 1}`, "[\n    1,\n    2\n  ]", true},
 	} {
@@ -60,7 +60,7 @@ func TestExportNamesEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(filepath.Join(to, rundir.GenerationFile))
-		if err != nil || !strings.Contains(string(got), c.want) || c.changed != (len(e.Warnings) > 0) {
+		if err != nil || !strings.Contains(string(got), c.want) || c.warned != (len(e.Warnings) > 0) {
 			t.Errorf("%s: %s, want %s, %q, %v", of, got, c.want, e.Warnings, err)
 		}
 	}
