@@ -126,7 +126,7 @@ func decodeEntry(dec *json.Decoder) (e Entry, err error) {
 			}
 			var n int64
 			n, err = strictjson.Uint(dec, 31)
-			e.Restarts = int32(n) //nolint:gosec // it has 31 bits
+			e.Restarts = int32(n)
 		case texts[key] != nil:
 			*texts[key], err = strictjson.String(dec)
 		case flags[key] != nil:

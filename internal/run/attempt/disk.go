@@ -29,7 +29,7 @@ func (a *Attempt) warnDisk() {
 func (a *Attempt) checkpointBytes() (full, best int64) {
 	parts := int64(len(plan.Optimizer(a.cfg).Parts()))
 	m := a.plan.Model()
-	all, trained := m.Parameters(), int64(m.Trained())
+	all, trained := m.Parameters(), m.Trained()
 	width := int64(4)
 	if a.cfg.Device.DType == "bfloat16" {
 		width = 2
