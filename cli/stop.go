@@ -55,10 +55,9 @@ See also: engine ps, engine pause, engine run.`,
 			defer r.close()
 			var s seen
 			if _, far := r.(*clusterRun); far { // a local run's request says itself how the run ended
-				s, err = r.status(ctx)
+				s, _ = r.status(ctx) // an error is the request's, too, which also checks the role
 			}
 			switch {
-			case err != nil:
 			case s.Over():
 				err = s.deaf()
 			case kill:
