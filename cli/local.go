@@ -90,12 +90,12 @@ func (r *localRun) status(ctx context.Context) (seen, error) {
 
 // change requests a change.
 func (r *localRun) change(ctx context.Context, ch troupe.Change) (seen, error) {
-	return r.request(ctx, func(c *control.Client) (control.State, error) { return c.Change(ch) })
+	return r.request(ctx, ch.Kind == event.ChangeStop, func(c *control.Client) (control.State, error) { return c.Change(ch) })
 }
 
 // kill ends the run at once.
 func (r *localRun) kill(ctx context.Context) (seen, error) {
-	return r.request(ctx, (*control.Client).Kill)
+	return r.request(ctx, true, (*control.Client).Kill)
 }
 
 // ended waits until the run has ended.
@@ -110,18 +110,22 @@ func (r *localRun) ended(ctx context.Context, killed bool) (seen, error) {
 	return s, nil
 }
 
-// request is reach for requests that need the run's process.
-func (r *localRun) request(ctx context.Context, do func(*control.Client) (control.State, error)) (seen, error) {
+// request is reach for requests that need the run's process. A process that stops may exit before it has answered.
+func (r *localRun) request(ctx context.Context, stops bool, do func(*control.Client) (control.State, error)) (seen, error) {
 	for began := time.Now(); ; {
 		s, err := r.reach(ctx, do)
 		if err == nil {
 			return s, nil
 		}
-		if !errors.Is(err, control.ErrAbsent) && !errors.Is(err, control.ErrGone) {
+		gone := errors.Is(err, control.ErrGone)
+		if !errors.Is(err, control.ErrAbsent) && !gone {
 			return s, fmt.Errorf("%s: %w", r.dir, err)
 		}
 		if s, err = r.fromFiles(""); err != nil {
 			return s, err
+		}
+		if stops && gone && s.Over() {
+			return s, nil
 		}
 		if s.Over() || time.Since(began) > startTime {
 			return s, s.deaf()
@@ -228,6 +232,11 @@ func (r *localRun) fromFiles(why string) (s seen, err error) {
 		s.Step, s.Loss, s.ValLoss, s.lr = last.Step, last.Loss, lastOf(in.History, "val_loss"), last.LR
 	}
 	end := s.markedBy(marks)
+	if end != nil && end.Kind == telemetry.MarkEnd && s.Step > end.Step {
+		if _, failed := end.Failure(); !failed { // a later process trained, and died before it noted its start
+			end = &telemetry.Mark{Kind: telemetry.MarkResume, Step: end.Step, TimeMS: end.TimeMS}
+		}
+	}
 	switch {
 	case who != "":
 		s.State, s.Waiting = "running", holding(who)
