@@ -53,17 +53,23 @@ func startPaused(t testing.TB, spec actors.Spec, l *log) *stepper {
 	t.Helper()
 	s := &stepper{Source: spec.Data, t: t, l: l, asks: make(chan struct{}), data: make(chan struct{}), all: make(chan struct{})}
 	spec.Data = s
-	ready, whole := make(chan struct{}), spec.Build
-	spec.Build = func(rank int, st tensorops.Stream) (actors.Compute, error) {
-		<-ready
-		return whole(rank, st)
-	}
+	ready := holdStages(&spec)
 	s.run = start(t, spec)
 	s.run.Pause()
 	s.settle()
 	close(ready)
 	s.paused()
 	return s
+}
+
+// holdStages lets no stage be ready, so no step begins, until the returned channel is closed.
+func holdStages(spec *actors.Spec) chan struct{} {
+	ready, whole := make(chan struct{}), spec.Build
+	spec.Build = func(rank int, st tensorops.Stream) (actors.Compute, error) {
+		<-ready
+		return whole(rank, st)
+	}
+	return ready
 }
 
 func (s *stepper) settle() {
@@ -160,9 +166,11 @@ func TestResumeBehindAPause(t *testing.T) {
 		}
 		return nil
 	}
+	ready := holdStages(&spec) // or the run may end before the pause has come
 	run := start(t, spec)
 	run.Change(event.Change{Kind: event.ChangePause, Step: 3})
 	<-begun
+	close(ready)
 	run.Resume()
 	time.Sleep(20 * time.Millisecond) // so that it has come
 	close(gate)
