@@ -2,13 +2,10 @@ package checkpoint
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // bestPrefix is that of the folders of SaveBest: best-00000100.
@@ -33,39 +30,15 @@ func (s *Store) SaveBest(ctx context.Context, c Content) (dir string, err error)
 	if err != nil {
 		return "", fmt.Errorf("cannot write the best weights, of step %d: %w", c.Step, err)
 	}
-	bytesNeeded := int64(fileOverheadBytes) // the manifest
-	for _, f := range files {
-		bytesNeeded += f.bytes + fileOverheadBytes
-	}
 	name := bestWeightsName(c.Step)
-	if err = s.writeBest(ctx, c, name, files, bytesNeeded); err == nil {
+	tmp := tmpPrefix + name + "-new"
+	if err = s.write(ctx, tmp, c, files, func() error { return s.installBest(tmp, name) }); err == nil {
 		err = s.replacePointer(bestName, name)
 	}
 	if err != nil {
-		return "", fmt.Errorf("write the best weights, of step %d (%d bytes), to %s: %w", c.Step, bytesNeeded, s.path("."), AsNoSpace(err))
+		return "", fmt.Errorf("write the best weights, of step %d (%d bytes), to %s: %w", c.Step, spaceFor(files), s.path("."), AsNoSpace(err))
 	}
 	return s.path(name), nil
-}
-
-func (s *Store) writeBest(ctx context.Context, c Content, name string, files []plannedFile, bytesNeeded int64) error {
-	if err := folder.MakeAll(s.fsys, s.dir); err != nil {
-		return err
-	}
-	tmp := tmpPrefix + name + "-new"
-	if err := s.fsys.RemoveAll(s.name(tmp)); err != nil {
-		return err
-	}
-	if err := s.checkSpace(bytesNeeded); err != nil {
-		return err
-	}
-	err := s.fill(ctx, s.name(tmp), c, files)
-	if err == nil {
-		err = s.installBest(tmp, name)
-	}
-	if err != nil {
-		return errors.Join(err, s.fsys.RemoveAll(s.name(tmp)))
-	}
-	return nil
 }
 
 // installBest gives a filled folder its name. Older weights of the same step come from before a crash: the run has computed

@@ -31,34 +31,40 @@ func (s *Store) Save(ctx context.Context, c Content) (dir string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot write the checkpoint of step %d: %w", c.Step, err)
 	}
-	bytesNeeded := int64(fileOverheadBytes) // the manifest
-	for _, f := range files {
-		bytesNeeded += f.bytes + fileOverheadBytes
-	}
-	if err := s.write(ctx, c, files, bytesNeeded); err != nil {
-		return "", fmt.Errorf("write the checkpoint of step %d (%d bytes) to %s: %w", c.Step, bytesNeeded, s.path("."), AsNoSpace(err))
-	}
-	return s.path(stepName(c.Step)), nil
-}
-
-func (s *Store) write(ctx context.Context, c Content, files []plannedFile, bytesNeeded int64) error {
-	if err := folder.MakeAll(s.fsys, s.dir); err != nil {
-		return err
-	}
 	tag := ""
 	if c.Others != nil {
 		tag = c.Others.Tag
 	}
 	tmp := tmpName(c.Step, tag)
+	if err := s.write(ctx, tmp, c, files, func() error { return s.install(tmp, c.Step) }); err != nil {
+		return "", fmt.Errorf("write the checkpoint of step %d (%d bytes) to %s: %w", c.Step, spaceFor(files), s.path("."), AsNoSpace(err))
+	}
+	return s.path(stepName(c.Step)), nil
+}
+
+// spaceFor returns the bytes that a folder with files and a manifest takes.
+func spaceFor(files []plannedFile) int64 {
+	bytes := int64(fileOverheadBytes) // the manifest
+	for _, f := range files {
+		bytes += f.bytes + fileOverheadBytes
+	}
+	return bytes
+}
+
+// write fills the new folder tmp, which install then gives its name. After an error nothing is left of it.
+func (s *Store) write(ctx context.Context, tmp string, c Content, files []plannedFile, install func() error) error {
+	if err := folder.MakeAll(s.fsys, s.dir); err != nil {
+		return err
+	}
 	if err := s.fsys.RemoveAll(s.name(tmp)); err != nil {
 		return err
 	}
-	if err := s.checkSpace(bytesNeeded); err != nil {
+	if err := s.checkSpace(spaceFor(files)); err != nil {
 		return err
 	}
 	err := s.fill(ctx, s.name(tmp), c, files)
 	if err == nil {
-		err = s.install(tmp, c.Step)
+		err = install()
 	}
 	if err != nil {
 		// On a full disk this frees space again.
