@@ -35,12 +35,7 @@ func (r *Run) snapshotSource() (s snapshotSource) {
 	}
 	s = snapshotSource{step: max(r.step, r.pausedAt), paused: r.pausedAt >= 0, shape: r.attempt.Model, tok: r.attempt.Tokenizer,
 		text: r.attempt.Text, device: r.cfg.Device}
-	ended := false
-	select {
-	case <-r.done:
-		ended = true
-	default:
-	}
+	ended := r.over()
 	if !ended && !r.apart {
 		s.inner = r.inner
 		return s
