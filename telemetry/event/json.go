@@ -137,6 +137,16 @@ func read(e Event, data []byte, parts ...any) error {
 	return nil
 }
 
+// readPlain reads an event whose keys are its fields. to is the event as a type without UnmarshalJSON.
+func readPlain[P any](e Event, data []byte, to *P) error {
+	var v P
+	if err := read(e, data, &v); err != nil {
+		return err
+	}
+	*to = v
+	return nil
+}
+
 // number is null in JSON if it is not finite. null reads as NaN.
 type number float64
 

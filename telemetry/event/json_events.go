@@ -62,12 +62,7 @@ func (e WarningEvent) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (e *WarningEvent) UnmarshalJSON(data []byte) error {
 	type plain WarningEvent
-	var v plain
-	if err := read(*e, data, &v); err != nil {
-		return err
-	}
-	*e = WarningEvent(v)
-	return nil
+	return readPlain(*e, data, (*plain)(e))
 }
 
 // MarshalJSON writes the event as in engine run --json.
@@ -79,12 +74,7 @@ func (e PauseEvent) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (e *PauseEvent) UnmarshalJSON(data []byte) error {
 	type plain PauseEvent
-	var v plain
-	if err := read(*e, data, &v); err != nil {
-		return err
-	}
-	*e = PauseEvent(v)
-	return nil
+	return readPlain(*e, data, (*plain)(e))
 }
 
 // MarshalJSON writes the event as in engine run --json.
@@ -96,12 +86,7 @@ func (e TextEvent) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (e *TextEvent) UnmarshalJSON(data []byte) error {
 	type plain TextEvent
-	var v plain
-	if err := read(*e, data, &v); err != nil {
-		return err
-	}
-	*e = TextEvent(v)
-	return nil
+	return readPlain(*e, data, (*plain)(e))
 }
 
 // changeJSON is a Change whose rates need not be finite.
@@ -204,12 +189,7 @@ func (e RegroupEvent) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (e *RegroupEvent) UnmarshalJSON(data []byte) error {
 	type plain RegroupEvent
-	var v plain
-	if err := read(*e, data, &v); err != nil {
-		return err
-	}
-	*e = RegroupEvent(v)
-	return nil
+	return readPlain(*e, data, (*plain)(e))
 }
 
 // stallJSON is a StallEvent. Root is the last of the waits, which is in the status, too.
@@ -323,12 +303,7 @@ func (e SampleEvent) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (e *SampleEvent) UnmarshalJSON(data []byte) error {
 	type plain SampleEvent
-	var v plain
-	if err := read(*e, data, &v); err != nil {
-		return err
-	}
-	*e = SampleEvent(v)
-	return nil
+	return readPlain(*e, data, (*plain)(e))
 }
 
 // MarshalJSON writes the event as in engine run --json.
@@ -340,10 +315,5 @@ func (e SubmittedEvent) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (e *SubmittedEvent) UnmarshalJSON(data []byte) error {
 	type plain SubmittedEvent
-	var v plain
-	if err := read(*e, data, &v); err != nil {
-		return err
-	}
-	*e = SubmittedEvent(v)
-	return nil
+	return readPlain(*e, data, (*plain)(e))
 }
