@@ -157,14 +157,26 @@ func (a *Attempt) warnDevices() {
 
 // openData reads the data and warns about them.
 func (a *Attempt) openData() error {
-	stored, err := a.storedTokenizer()
-	if err != nil {
-		return err
-	}
 	var accept corpus.Accept
 	if a.resumes() {
 		a.changed = corpus.Comparison{Was: a.back.State.Data, Out: a.cfg.Run.Out, Accept: a.o.AcceptNewData}
 		accept = a.changed.Check
+	}
+	a.tokens = corpus.NewTokenStore(a.output.FS)
+	if err := a.loadData(accept, a.tokens); err != nil {
+		return err
+	}
+	for _, w := range append(a.tokens.Warnings, a.dataWarnings()...) {
+		a.env.Warn("%s", w)
+	}
+	return corpus.CheckVocab(a.cfg, a.Tokenizer)
+}
+
+// loadData reads the data and what the model's files say about them. accept and tokens are nil without a folder of a run.
+func (a *Attempt) loadData(accept corpus.Accept, tokens *corpus.TokenStore) error {
+	stored, err := a.storedTokenizer()
+	if err != nil {
+		return err
 	}
 	if a.kept, err = a.keep(); err != nil {
 		return err
@@ -173,26 +185,24 @@ func (a *Attempt) openData() error {
 	if err != nil {
 		return err
 	}
-	a.tokens = corpus.NewTokenStore(a.output.FS)
-	if a.data, err = corpus.Load(a.cfg, stored, talk, accept, a.tokens); err != nil {
+	if a.data, err = corpus.Load(a.cfg, stored, talk, accept, tokens); err != nil {
 		return err
 	}
 	a.Tokenizer, a.Text = a.data.Tokenizer, corpus.NewText(a.data.Tokenizer, talk, a.cfg.Data.SpecialTokens)
-	warnings := a.tokens.Warnings
-	if a.readsText() {
-		warnings = append(warnings, a.Text.Warnings()...)
-	}
-	for _, w := range append(warnings, a.data.Warnings...) {
-		a.env.Warn("%s", w)
-	}
-	if err := corpus.CheckVocab(a.cfg, a.data.Tokenizer); err != nil {
-		return err
-	}
-	if n := len(a.data.Excluded); n > 0 {
-		a.env.Warn("data.val also matches %d of the files of data.train; they are only used for validation: %s", n,
-			corpus.Listed(a.data.Excluded))
-	}
 	return nil
+}
+
+// dataWarnings are warnings about the data.
+func (a *Attempt) dataWarnings() (all []string) {
+	if a.readsText() {
+		all = a.Text.Warnings()
+	}
+	all = append(all, a.data.Warnings...)
+	if n := len(a.data.Excluded); n > 0 {
+		all = append(all, fmt.Sprintf("data.val also matches %d of the files of data.train; they are only used for validation: %s", n,
+			corpus.Listed(a.data.Excluded)))
+	}
+	return all
 }
 
 // readTalk reads what the model's files say about texts. A chat template that the configuration chooses replaces that of the

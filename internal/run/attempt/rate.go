@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry/event"
@@ -33,16 +32,11 @@ type reschedule struct {
 // rescheduled compares the rate of a run after a step with that of its configuration. was is its configuration at the
 // last start; nil: the rate is the same.
 func rescheduled(was, cfg *config.Config, changes []event.Change, after int64) *reschedule {
-	now := rateOf(was) // in effect
 	var base *event.Change
 	if !slices.ContainsFunc(changes, func(c event.Change) bool { return c.Kind == event.ChangeRate && c.Steps > 0 }) {
-		base = scheduleChange(now, 0)
+		base = scheduleChange(rateOf(was), 0)
 	}
-	for _, c := range changes {
-		if c.Kind == event.ChangeRate && c.Step <= after {
-			now = actors.ChangedRate(now, c)
-		}
-	}
+	now := RateAfter(was, changes, after) // in effect
 	next := over(now, rateOf(was), rateOf(cfg))
 	from := differs(now, next, after, int64(cfg.Run.Steps))
 	if from == 0 && (after >= int64(cfg.Run.Steps) || differs(now, next, 0, after) == 0) {

@@ -21,28 +21,16 @@ func ReadData(cfg *config.Config) (info event.Info, warnings []string, err error
 	if a.ckpt != nil {
 		defer func() { err = errors.Join(err, a.ckpt.Close()) }()
 	}
-	stored, err := a.storedTokenizer()
-	if err != nil {
-		return info, nil, err
-	}
-	if a.kept, err = a.keep(); err != nil {
-		return info, nil, err
-	}
-	talk, err := a.readTalk(stored)
-	if err != nil {
-		return info, nil, err
-	}
-	if a.data, err = corpus.Load(a.cfg, stored, talk, nil, nil); err != nil {
+	if err := a.loadData(nil, nil); err != nil {
 		return info, nil, err
 	}
 	defer func() { err = errors.Join(err, a.data.Close()) }()
-	if err := corpus.CheckVocab(a.cfg, a.data.Tokenizer); err != nil {
+	if err := corpus.CheckVocab(a.cfg, a.Tokenizer); err != nil {
 		return info, nil, err
 	}
 	info = event.Info{TrainTokens: a.data.TrainLen(), ValTokens: a.data.ValLen(), Samples: !a.cfg.Text(), Documents: a.data.Documents}
 	if a.readsText() {
-		text := corpus.NewText(a.data.Tokenizer, talk, a.cfg.Data.SpecialTokens)
-		info.Text, warnings = text.Describe(), text.Warnings()
+		info.Text = a.Text.Describe()
 	}
-	return info, append(warnings, a.data.Warnings...), nil
+	return info, a.dataWarnings(), nil
 }
