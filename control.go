@@ -302,7 +302,7 @@ func (w *waitedFor) event(e Event) (step int64, done bool, err error) {
 	case PauseEvent:
 		return e.Step, w.Kind == ChangePause && e.Paused && e.Step >= w.Step || w.Kind == ChangeResume && !e.Paused, nil
 	case CheckpointEvent:
-		return e.Step, w.Kind == ChangeCheckpoint && w.accepted && e.Step >= w.from, nil
+		return e.Step, w.Kind == ChangeCheckpoint && !e.Weights && w.accepted && e.Step >= w.from, nil
 	}
 	return 0, false, nil
 }

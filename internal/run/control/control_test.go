@@ -128,11 +128,13 @@ func TestState(t *testing.T) {
 	loss, rate := 2.5, 1e-3
 	run.Publish(event.StepEvent{Record: telemetry.Record{Step: 3, Loss: &loss, LR: &rate}})
 	run.Publish(event.CheckpointEvent{Step: 3, Dir: "runs/first/checkpoints/step-3"})
+	run.Publish(event.CheckpointEvent{Step: 4, Dir: "runs/first/checkpoints/best-4", Best: true, Weights: true})
 	run.Publish(event.RestartEvent{})
 	run.Close()
 	<-s.watched
 	got, err := dial(t, dir).Status()
-	if err != nil || got.Step != 3 || *got.Loss != loss || *got.LR != rate || got.Restarts != 1 || got.Checkpoint == "" || got.ValLoss != nil {
+	if err != nil || got.Step != 3 || *got.Loss != loss || *got.LR != rate || got.Restarts != 1 ||
+		got.Checkpoint != "runs/first/checkpoints/step-3" || got.ValLoss != nil {
 		t.Errorf("the status is %+v, %v", got, err)
 	}
 }

@@ -1,7 +1,7 @@
 // Package control lets other processes of the same user see and steer a run on this machine. The run listens on a Unix socket in
 // its folder; a client finds it by that folder.
 //
-// A client sends one JSON object a line, a Request, and gets one line for each, an Answer. After the request to follow, the
+// A client sends one JSON object a line, a request, and gets one line for each, an answer. After the request to follow, the
 // lines are the run's events instead. Only processes of the same user, and of root, are served: the socket has the mode 0600, and
 // where the system names the user at the other end, both sides compare it.
 //

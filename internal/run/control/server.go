@@ -117,7 +117,9 @@ func (s *Server) observe() {
 			s.state.Loss, s.state.ValLoss = finite(e.Loss, s.state.Loss), finite(e.ValLoss, s.state.ValLoss)
 			s.state.TokensPerS = finite(e.TokensPerS, s.state.TokensPerS)
 		case event.CheckpointEvent:
-			s.state.Checkpoint = e.Dir
+			if !e.Weights { // the run does not resume from it
+				s.state.Checkpoint = e.Dir
+			}
 		case event.RestartEvent:
 			s.state.Restarts++
 		}
@@ -243,7 +245,7 @@ func (s *Server) change(c event.Change) error {
 			if !more {
 				return errors.New("the run has ended")
 			}
-			if a, ok := e.(event.ChangeEvent); ok && a.Kind == c.Kind && a.LR == c.LR && (c.Step == 0 || a.Step >= c.Step || a.Err != nil) {
+			if a, ok := e.(event.ChangeEvent); ok && answers(a, c) {
 				return a.Err
 			}
 		case <-timeout.C: // the run is between two attempts; the next one gets the request
@@ -252,6 +254,15 @@ func (s *Server) change(c event.Change) error {
 			return errors.New("the run has ended")
 		}
 	}
+}
+
+// answers reports whether an event says that the run has accepted or refused a change. Another client may have requested another one
+// of its kind: an accepted change may have a later step, a refused one is unchanged.
+func answers(e event.ChangeEvent, c event.Change) bool {
+	if e.Err != nil {
+		return e.Change == c
+	}
+	return e.Kind == c.Kind && e.LR == c.LR && (c.Step == 0 || e.Step >= c.Step)
 }
 
 // reply sends the state, or why a request was refused.
