@@ -211,8 +211,9 @@ var ErrCanceled = errors.New("the request was canceled")
 //   - ChangeStop: the run has ended with this step. The error is that of Wait.
 //   - ChangeRate: the change is in the journal, and has an effect after this step.
 //
-// The error is ErrOptions for an invalid change and ErrStep for a step at which the run can't stop; ErrCanceled if a resume
-// canceled a pause; ErrEnded if the run ended first; or that of ctx. The end of ctx does not take the request back.
+// The error is ErrOptions for an invalid change, ErrStep for a step at which the run can't stop, and ErrJournal if the journal
+// has no room; ErrCanceled if a resume canceled a pause; ErrEnded if the run ended first; or that of ctx. The end of ctx does
+// not take the request back.
 func (r *Run) Do(ctx context.Context, c Change) (step int64, err error) {
 	events := r.Subscribe() // before the request, to see its effect
 	defer events.Close()

@@ -190,6 +190,9 @@ type SetupError = plan.SetupError
 // ErrStep: the run can't stop at the step that a Change names.
 var ErrStep = event.ErrStep
 
+// ErrJournal: the run's journal of changes has no room for a Change.
+var ErrJournal = event.ErrJournal
+
 // ErrOutput: the output folder cannot be used for this run.
 var ErrOutput = rundir.ErrFolder
 

@@ -26,10 +26,11 @@ type (
 	journal struct {
 		Header
 		request Request
+		asked   event.Change // as it was requested
 	}
 	journalled struct {
-		Header
-		request Request
+		journal
+		full error // why the journal does not have the change; nil: it has
 	}
 )
 
@@ -117,9 +118,9 @@ func (a *schedulerActor) request(ctx actor.Context, r Request) {
 	case r.Kind == event.ChangeStop:
 		err = a.stopsAt(r.Step)
 	}
+	asked := r.Change
 	if err != nil {
-		ctx.Send(a.peers.Metrics, &publish{event.ChangeEvent{Change: r.Change, Err: err}})
-		a.tell(ctx, r.ID, r.Step, true)
+		a.refuse(ctx, r.ID, asked, err)
 		return
 	}
 	now := a.state.Step
@@ -150,7 +151,34 @@ func (a *schedulerActor) request(ctx actor.Context, r Request) {
 	if r.Kind == event.ChangeResume {
 		a.changes.resumes++
 	}
-	ctx.Request(a.peers.Metrics, &journal{a.header(), r})
+	ctx.Request(a.peers.Metrics, &journal{a.header(), r, asked})
+}
+
+// refuse reports a change that the run refuses.
+func (a *schedulerActor) refuse(ctx actor.Context, id uint64, c event.Change, err error) {
+	ctx.Send(a.peers.Metrics, &publish{event.ChangeEvent{Change: c, Err: err}})
+	a.tell(ctx, id, c.Step, true)
+}
+
+// inJournal applies a change that is in the journal, and refuses one for which it is full. A resume then takes effect without the
+// journal: otherwise the run would stay paused.
+func (a *schedulerActor) inJournal(ctx actor.Context, m *journalled) {
+	a.changes.writing--
+	resumes := m.request.Kind == event.ChangeResume
+	switch {
+	case m.full == nil:
+		a.changes.journalled(m.request.Change)
+		a.changed(ctx, m.request, true)
+	case resumes:
+		text := fmt.Sprintf("the run resumes, but if it restarts from an older checkpoint, it may pause again: %v", m.full)
+		ctx.Send(a.peers.Metrics, &publish{event.WarningEvent{Text: text}})
+		a.changed(ctx, m.request, false)
+	default:
+		a.refuse(ctx, m.request.ID, m.asked, m.full)
+	}
+	if resumes {
+		a.resumed(ctx)
+	}
 }
 
 // resumed applies the pauses that waited until a resume was journaled.

@@ -189,6 +189,45 @@ func TestResumeBehindAPause(t *testing.T) {
 	}
 }
 
+// TestFullJournal: a change for which the journal has no room is refused, and the run goes on. A resume takes effect, with a warning.
+func TestFullJournal(t *testing.T) {
+	l := &log{}
+	spec := fourSteps(t, l)
+	spec.WriteChange = func(c event.Change) error {
+		if c.Kind == event.ChangePause && c.Step == 1 {
+			return nil
+		}
+		return event.ErrJournal
+	}
+	rate, stop := event.Change{Kind: event.ChangeRate, LR: 0.5, MinLR: 0.25}, event.Change{Kind: event.ChangeStop, Step: 3}
+	spec.Requests = []actors.Request{{ID: 1, Change: event.Change{Kind: event.ChangePause, Step: 1}},
+		{ID: 2, Change: rate}, {ID: 3, Change: stop}}
+	run := start(t, spec)
+	eventually(t, run, "a pause", func() bool { return len(eventsOf[event.PauseEvent](l)) > 0 })
+	run.Resume()
+	if out := wait(t, run); out.Err != nil || out.State.Step != 4 {
+		t.Errorf("it ended at step %d: %v", out.State.Step, out.Err)
+	}
+	var refused []event.Change
+	for _, e := range eventsOf[event.ChangeEvent](l) {
+		if errors.Is(e.Err, event.ErrJournal) {
+			refused = append(refused, e.Change)
+		}
+	}
+	if !slices.Equal(refused, []event.Change{rate, stop}) || len(eventsOf[event.WarningEvent](l)) != 1 {
+		t.Errorf("refused %v, with the warnings %v", refused, eventsOf[event.WarningEvent](l))
+	}
+	done := 0
+	for _, e := range eventsOf[actors.RequestEvent](l) {
+		if e.ID > 1 && e.Done {
+			done++
+		}
+	}
+	if done != 2 {
+		t.Errorf("%d refused requests are done, want 2", done)
+	}
+}
+
 // TestPauseAfterAResumption: a pause that is asked for while a resumption is being journalled holds after it; one that another
 // resumption takes back does not.
 func TestPauseAfterAResumption(t *testing.T) {

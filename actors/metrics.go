@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,11 +60,12 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 		a.cell.store(event.Snapshot{Step: m.Step})
 	case *journal:
 		a.cell.store(event.Snapshot{Step: m.Step, Doing: event.Writing})
-		if err := a.write("changes.jsonl", func() error { return a.spec.WriteChange(m.request.Change) }); err != nil {
+		err := a.write("changes.jsonl", func() error { return a.spec.WriteChange(m.request.Change) })
+		if err != nil && !errors.Is(err, event.ErrJournal) {
 			a.fail(ctx, m.Step, fmt.Errorf("journal of changes: %w", err))
 			return
 		}
-		ctx.Respond(&journalled{m.Header, m.request})
+		ctx.Respond(&journalled{*m, err})
 		a.cell.store(event.Snapshot{Step: m.Step})
 	case *publish:
 		a.publish(m.event)

@@ -211,12 +211,7 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.regroups(m)
 		a.proceed(ctx)
 	case *journalled:
-		a.changes.writing--
-		a.changes.journalled(m.request.Change)
-		a.changed(ctx, m.request, true)
-		if m.request.Kind == event.ChangeResume {
-			a.resumed(ctx)
-		}
+		a.inJournal(ctx, m)
 		a.proceed(ctx)
 	case *actor.Stopping:
 		a.again.stop()

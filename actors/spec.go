@@ -179,7 +179,7 @@ type Spec struct {
 	// first order, and later ones through Run.Ask. RequestEvents report their state.
 	Requests []Request
 	// Changes were journaled by earlier attempts. WriteChange journals one durably, before it takes
-	// effect; nil: no journal.
+	// effect; nil: no journal. The error event.ErrJournal refuses the change; others end the run.
 	Changes     []event.Change
 	WriteChange func(event.Change) error
 	// WriteRecord appends to metrics.jsonl; nil: nothing is written.

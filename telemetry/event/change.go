@@ -62,6 +62,9 @@ func (c Change) String() string {
 // ErrStep means that the run can't stop at the step that a change names.
 var ErrStep = errors.New("the run can't stop at that step")
 
+// ErrJournal means that a run's journal of changes has no room for a change.
+var ErrJournal = errors.New("the journal of changes is full")
+
 // Check returns an error if the change is not valid.
 func (c Change) Check() error {
 	switch {

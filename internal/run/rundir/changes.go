@@ -68,18 +68,8 @@ func parseChanges(text []byte) ([]event.Change, error) {
 	return all, nil
 }
 
-// WriteChange journals a change. When it returns, the change is on disk.
-func (d *Dir) WriteChange(c event.Change) error {
-	if len(d.changes) >= limitChanges {
-		return fmt.Errorf("%s has %d changes, the limit", d.FS.Path(ChangesFile), limitChanges)
-	}
-	all := append(d.changes[:len(d.changes):len(d.changes)], c)
-	if err := d.replaceChanges(all); err != nil {
-		return err
-	}
-	d.changes = all
-	return nil
-}
+// WriteChange journals a change. When it returns, the change is on disk. The error is event.ErrJournal if there is no room.
+func (d *Dir) WriteChange(c event.Change) error { return d.WriteSchedule(nil, c) }
 
 // WriteSchedule journals a change of the learning rate over time by the configuration. base, if it is not nil, is the
 // schedule of the first steps, which comes before all other changes.
@@ -89,7 +79,8 @@ func (d *Dir) WriteSchedule(base *event.Change, c event.Change) error {
 		all = slices.Insert(all, 0, *base)
 	}
 	if all = append(all, c); len(all) > limitChanges {
-		return fmt.Errorf("%s has %d changes, the limit", d.FS.Path(ChangesFile), limitChanges)
+		return fmt.Errorf("%w: the limit of %s is %d changes; only a pause, a checkpoint or a stop without a step is still possible",
+			event.ErrJournal, d.FS.Path(ChangesFile), limitChanges)
 	}
 	if err := d.replaceChanges(all); err != nil {
 		return err

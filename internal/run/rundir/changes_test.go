@@ -1,6 +1,7 @@
 package rundir_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -36,6 +37,13 @@ func TestChangesSurvive(t *testing.T) {
 	if kept := read(t, filepath.Join(out, rundir.ChangesFile+".superseded")); !strings.Contains(kept, "pause") {
 		t.Errorf("kept is %s", kept)
 	}
+	must(t, os.WriteFile(filepath.Join(out, rundir.ChangesFile), []byte(strings.Repeat(`{"kind":"pause","step":2}`+"\n", 10_000)), 0o600))
+	l, err = begin(newConfig(t, out), 0)
+	must(t, err)
+	if err := l.dir.WriteChange(early); !errors.Is(err, event.ErrJournal) || len(l.dir.Changes()) != 10_000 {
+		t.Errorf("a full journal with %d changes: %v", len(l.dir.Changes()), err)
+	}
+	must(t, l.end())
 	must(t, os.WriteFile(filepath.Join(out, rundir.ChangesFile), []byte("{"), 0o600))
 	if _, err := begin(newConfig(t, out), 0); err == nil || !strings.Contains(err.Error(), rundir.ChangesFile+": row 1") {
 		t.Errorf("a damaged journal: %v", err)
