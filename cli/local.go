@@ -182,10 +182,8 @@ func (r *localRun) live(a control.State) seen {
 	if a.Actors.Paused() {
 		s.State = "paused"
 	}
-	for _, c := range a.Actors.Requests {
-		if c.Kind == event.ChangeStop && c.Step == 0 {
-			s.State = "stopping"
-		}
+	if s.requested(event.ChangeStop) {
+		s.State = "stopping"
 	}
 	return s
 }
@@ -228,14 +226,13 @@ func (r *localRun) fromFiles(why string) (s seen, err error) {
 		s.Name, s.Steps = in.Config.Run.Name, in.Config.Run.Steps
 	}
 	if in.History != nil {
-		last, _ := in.History.Last()
-		s.Step, s.Loss, s.ValLoss, s.lr = last.Step, last.Loss, lastOf(in.History, "val_loss"), last.LR
+		step, _ := in.History.Last()
+		s.Step, s.Loss, s.ValLoss, s.lr = step.Step, step.Loss, lastOf(in.History, "val_loss"), step.LR
 	}
-	end := s.markedBy(marks)
-	if end != nil && end.Kind == telemetry.MarkEnd && s.Step > end.Step {
-		if _, failed := end.Failure(); !failed { // a later process trained, and died before it noted its start
-			end = &telemetry.Mark{Kind: telemetry.MarkResume, Step: end.Step, TimeMS: end.TimeMS}
-		}
+	last := s.markedBy(marks)
+	ended := last != nil && last.Kind == telemetry.MarkEnd
+	if ended && s.Step > last.Step {
+		_, ended = last.Failure() // else a later process trained, and died before it noted its start
 	}
 	switch {
 	case who != "":
@@ -244,23 +241,23 @@ func (r *localRun) fromFiles(why string) (s seen, err error) {
 			s.Waiting = why
 		}
 		return s, nil
-	case end != nil && end.Kind == telemetry.MarkEnd:
-		s.State, s.result = event.Outcome(*end), end.Text
-		s.Step = max(s.Step, end.Step)
-		if text, failed := end.Failure(); failed {
+	case ended:
+		s.State, s.result = event.Outcome(*last), last.Text
+		s.Step = max(s.Step, last.Step)
+		if text, failed := last.Failure(); failed {
 			s.Error = text
 		}
-	case end == nil:
+	case last == nil:
 		s.State, s.result = "stopped", "it never began to train"
 	default:
 		s.result = fmt.Sprintf("its process ended without a word after step %d: it was killed, or the machine stopped", s.Step)
 		s.Error = s.result
 	}
 	s.Ended = time.UnixMilli(1)
-	if end != nil {
-		s.Ended = time.UnixMilli(end.TimeMS)
+	if last != nil {
+		s.Ended = time.UnixMilli(last.TimeMS)
 	}
-	if ended := end != nil && end.Kind == telemetry.MarkEnd; !ended && in.Changed.After(s.Ended) {
+	if !ended && in.Changed.After(s.Ended) {
 		s.Ended = in.Changed // a start with nothing left to do changes the files of a run that has ended
 	}
 	return s, nil
