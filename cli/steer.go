@@ -80,11 +80,25 @@ func (r *clusterRun) change(ctx context.Context, ch troupe.Change) (seen, error)
 	} else {
 		s, err = r.client.Change(ctx, r.run, ch)
 	}
-	return seen{RunSummary: s}, err
+	return r.answer(ctx, s, err)
 }
 
 func (r *clusterRun) kill(ctx context.Context) (seen, error) {
 	s, err := r.client.Control(ctx, r.run, cluster.Kill)
+	return r.answer(ctx, s, err)
+}
+
+// answer completes the coordinator's answer to a request: if the run has ended, the error says how.
+func (r *clusterRun) answer(ctx context.Context, s cluster.RunSummary, err error) (seen, error) {
+	if err == nil {
+		r.run = s.ID
+		return seen{RunSummary: s}, nil
+	}
+	if errors.Is(err, cluster.ErrRequest) {
+		if now, lookErr := r.status(ctx); lookErr == nil && now.Over() {
+			return now, now.deaf()
+		}
+	}
 	return seen{RunSummary: s}, err
 }
 

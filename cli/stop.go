@@ -54,15 +54,9 @@ See also: engine ps, engine pause, engine run.`,
 			}
 			defer r.close()
 			var s seen
-			if _, far := r.(*clusterRun); far { // a local run's request says itself how the run ended
-				s, _ = r.status(ctx) // an error is the request's, too, which also checks the role
-			}
-			switch {
-			case s.Over():
-				err = s.deaf()
-			case kill:
+			if kill {
 				s, err = r.kill(ctx)
-			default:
+			} else {
 				s, err = r.change(ctx, at)
 			}
 			if err != nil {
