@@ -1,16 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/host/folder"
@@ -79,13 +80,8 @@ func (a *app) listed(cmd *cobra.Command, o clientFlags, dirs []string, all bool)
 		}
 		say(a.err, "the coordinator of this host does not answer, so these are the runs on this machine: %v", err)
 	}
-	if runs, err = localRuns(cmd.Context(), dirs); err != nil {
-		return nil, true, err
-	}
-	if !all {
-		runs = slices.DeleteFunc(runs, seen.Over)
-	}
-	return runs, true, nil
+	runs, err = localRuns(cmd.Context(), dirs, all)
+	return runs, true, err
 }
 
 // listed returns the runs of the cluster.
@@ -112,7 +108,7 @@ func (o *clientFlags) listed(ctx context.Context) (all []seen, err error) {
 
 // alsoHere says which runs are in progress on this machine, beside those of the cluster.
 func (a *app) alsoHere(ctx context.Context) error {
-	runs, err := localRuns(ctx, nil)
+	runs, err := localRuns(ctx, nil, false)
 	if err != nil {
 		return nil //nolint:nilerr // it is about the cluster's runs
 	}
@@ -128,8 +124,8 @@ func (a *app) alsoHere(ctx context.Context) error {
 	return nil
 }
 
-// localRuns describes the runs in some folders; without any, in ./runs.
-func localRuns(ctx context.Context, dirs []string) (all []seen, err error) {
+// localRuns describes the runs in some folders; without any, in ./runs. over: also those that have ended.
+func localRuns(ctx context.Context, dirs []string, over bool) (all []seen, err error) {
 	if len(dirs) == 0 {
 		if !exists(runsFolder) {
 			return nil, nil
@@ -141,13 +137,20 @@ func localRuns(ctx context.Context, dirs []string) (all []seen, err error) {
 		return nil, usagef("%w", folder.Missing(err, "DIR", "folder", dirs[0]))
 	}
 	for _, dir := range folders {
+		if !over {
+			if who, err := checkpoint.Holder(dir); err == nil && who == "" {
+				continue // it has ended: its files, which may be large, need not be read
+			}
+		}
 		r := &localRun{dir: dir}
 		s, err := r.status(ctx)
 		r.close()
 		if err != nil { // one run must not hide the others
 			s = seen{RunSummary: cluster.RunSummary{Name: filepath.Base(dir), State: "unknown", Out: dir, Error: err.Error()}, folder: dir}
 		}
-		all = append(all, s)
+		if over || !s.Over() {
+			all = append(all, s)
+		}
 	}
 	return all, nil
 }
@@ -179,8 +182,8 @@ func (a *app) listLocal(runs []seen, dirs []string, all bool) error {
 		if !s.Submitted.IsZero() {
 			started = s.Submitted.Local().Format(time.DateTime)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\t%d\t%s\n", words.OneLine(s.folder), s.State, orDash(s.phase), s.Step, s.Steps,
-			loss(s.Loss), loss(s.ValLoss), rate, speed, s.Restarts, started)
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\t%d\t%s\n", words.OneLine(s.folder), s.State, cmp.Or(s.phase, "-"),
+			s.Step, s.Steps, loss(s.Loss), loss(s.ValLoss), rate, speed, s.Restarts, started)
 	}
 	err := w.Flush()
 	for _, s := range runs {
@@ -194,13 +197,6 @@ func (a *app) listLocal(runs []seen, dirs []string, all bool) error {
 	return err
 }
 
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 // listCluster prints the table of a cluster's runs.
 func (a *app) listCluster(runs []seen) error {
 	w := tabwriter.NewWriter(a.people(), 0, 0, 2, ' ', 0)
@@ -211,7 +207,7 @@ func (a *app) listCluster(runs []seen) error {
 			workers = strings.Join(s.Workers, " ")
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", s.ID, words.OneLine(s.Name), s.State, s.Step, s.Steps,
-			loss(s.Loss), loss(s.ValLoss), s.Restarts, s.LostSteps, workers, orDash(s.phase),
+			loss(s.Loss), loss(s.ValLoss), s.Restarts, s.LostSteps, workers, cmp.Or(s.phase, "-"),
 			s.Submitted.Local().Format(time.DateTime), words.OneLine(s.Out))
 	}
 	err := w.Flush()

@@ -131,11 +131,10 @@ func (a *app) statusOf(ctx context.Context, c *cluster.Client, address string, i
 
 // statusHere shows the runs in progress in ./runs.
 func (a *app) statusHere(ctx context.Context, asJSON bool) error {
-	runs, err := localRuns(ctx, nil)
+	runs, err := localRuns(ctx, nil, false)
 	if err != nil {
 		return err
 	}
-	runs = slices.DeleteFunc(runs, seen.Over)
 	if len(runs) == 0 && !asJSON {
 		a.printf("no run is in progress in %s; engine ps --all lists those that have ended\n", runsFolder)
 		return nil
