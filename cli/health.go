@@ -67,10 +67,8 @@ func (p *advance) trains(s event.Status) (string, error) {
 	case p.why != "":
 		return "", errors.New(p.why)
 	}
-	for _, a := range s.Actors {
-		if a.Doing == event.Paused {
-			return fmt.Sprintf("paused after step %d", p.step), nil
-		}
+	if s.Paused() {
+		return fmt.Sprintf("paused after step %d", p.step), nil
 	}
 	return fmt.Sprintf("step %d", p.step), nil
 }

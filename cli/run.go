@@ -207,7 +207,9 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 		return err
 	}
 	export.watch(cfg.Run.Name, cfg, r)
-	export.health.Set(runChecks(r)...)
+	if export.server != nil {
+		export.health.Set(runChecks(r)...)
+	}
 	shown.attach(r.Info().Name, r)
 	show := a.newReporter(r, cfg.Run.LogEvery, o)
 	res, err := follow(export.noting(r), show, signals)
