@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -89,7 +90,7 @@ func (o *initFlags) arguments(cmd *cobra.Command, args []string) (path string, e
 	if slices.Contains(o.data, "") {
 		return "", usagef("--data is empty: give a file, a folder or a pattern")
 	}
-	return orWord(path, defaultConfig), nil
+	return cmp.Or(path, defaultConfig), nil
 }
 
 // init writes a config file.

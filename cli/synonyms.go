@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -59,22 +60,15 @@ func flagHint(cmd *cobra.Command, name string, args []string) string {
 	}
 	value := valueOf(name, args)
 	if takesFile := strings.Contains(cmd.Use, "CONFIG") || strings.Contains(cmd.Use, "FILE"); takesFile && (name == "config" || name == "c") {
-		return fmt.Sprintf(": the config is an argument: %s %s", cmd.CommandPath(), orWord(value, defaultConfig))
+		return fmt.Sprintf(": the config is an argument: %s %s", cmd.CommandPath(), cmp.Or(value, defaultConfig))
 	}
 	if key, note := config.Synonym(name); key != "" && has("set") {
 		if note != "" {
 			return fmt.Sprintf(", use --set %s=…: %s", key, note)
 		}
-		return ", use --set " + shellWord(key+"="+orWord(value, "VALUE"))
+		return ", use --set " + shellWord(key+"="+cmp.Or(value, "VALUE"))
 	}
 	return didYouMean(name, flagNames(cmd), "--")
-}
-
-func orWord(word, otherwise string) string {
-	if word == "" {
-		return otherwise
-	}
-	return word
 }
 
 // valueOf returns the value of a flag on a command line; "": it has none.

@@ -17,7 +17,7 @@ const (
 	isDevice       = `it is "cuda" for all GPUs, one GPU such as "cuda:1", or "cpu"`
 )
 
-// synonyms has the names that other programs use. Names that are the last part of a key are not here: keyNamed finds them.
+// synonyms has the names that other programs use. Names that are the last part of a key are not here: Synonym finds them.
 var synonyms = map[string]synonym{
 	"learning_rate": {"optimizer.lr", ""}, "max_lr": {"optimizer.lr", ""}, "peak_lr": {"optimizer.lr", ""}, "rate": {"optimizer.lr", ""},
 	"min_learning_rate": {"optimizer.min_lr", ""}, "optim": {"optimizer.name", ""}, "optimizer": {"optimizer.name", ""},
