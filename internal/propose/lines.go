@@ -173,7 +173,7 @@ func (p *Proposal) lines(train []file, base *base, o Options) error {
 
 // fewRecords keeps more of a few documents for validation.
 func (p *Proposal) fewRecords(n int64) {
-	if n < 100 && !slices.ContainsFunc(p.Settings, func(s setting) bool { return s.Key == "data.val" }) {
+	if n < 100 && !p.has("data.val") {
 		p.set("data.val_fraction", 0.2, "Fraction of the documents that is kept for validation")
 	}
 }

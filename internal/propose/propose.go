@@ -1,7 +1,9 @@
 package propose
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/troupe-ml/troupe/config"
@@ -27,6 +29,11 @@ func (p *Proposal) set(key string, value any, note string) {
 	p.Settings = append(p.Settings, config.Setting{Key: key, Value: value, Note: note})
 }
 
+// has reports whether a key is set.
+func (p *Proposal) has(key string) bool {
+	return slices.ContainsFunc(p.Settings, func(s config.Setting) bool { return s.Key == key })
+}
+
 func (p *Proposal) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
@@ -46,7 +53,7 @@ func For(o Options) (*Proposal, error) {
 		} else {
 			p.language(length)
 		}
-		p.set("run.name", orWord(o.Name, "run"), "The output folder is runs/NAME")
+		p.set("run.name", cmp.Or(o.Name, "run"), "The output folder is runs/NAME")
 		return p, nil
 	}
 	all, err := files(o.Patterns)
@@ -78,22 +85,15 @@ func For(o Options) (*Proposal, error) {
 	case isIDX:
 		err = p.idx(train, val)
 	}
-	if err == nil && base != nil && (is == isCSV || is == isIDX) {
-		err = fmt.Errorf("%w: %s is no text, which the model of --from is for; leave --from out", ErrData, is)
+	if err == nil && base != nil && !p.has("model.from") {
+		err = fmt.Errorf("%w: the model of --from is for text, and this data is samples (%s); leave --from out", ErrData, is)
 	}
 	if err != nil {
 		return nil, err
 	}
 	p.About = fmt.Sprintf("%s: %s", listOf(o.Patterns, all), p.About)
-	p.set("run.name", orWord(o.Name, orWord(nameOf(patterns[0]), "run")), "The output folder is runs/NAME")
+	p.set("run.name", cmp.Or(o.Name, nameOf(patterns[0]), "run"), "The output folder is runs/NAME")
 	return p, nil
-}
-
-func orWord(word, otherwise string) string {
-	if word == "" {
-		return otherwise
-	}
-	return word
 }
 
 func namesOf(all []file) []string {

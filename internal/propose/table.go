@@ -28,6 +28,14 @@ type column struct {
 	most    float64 // largest absolute value
 }
 
+// table is the start of a CSV file.
+type table struct {
+	columns []column
+	header  bool
+	rows    int
+	bytes   int // of these rows and the header
+}
+
 // mostClasses bounds the different integers of a column that holds classes.
 const mostClasses = 100
 
@@ -35,7 +43,7 @@ const mostClasses = 100
 func (p *Proposal) csv(train []file) error {
 	f := train[0]
 	separator := separatorOf(f.head)
-	columns, header, n, err := readColumns(f, separator)
+	t, err := readTable(f, separator)
 	if err != nil {
 		return err
 	}
@@ -43,15 +51,15 @@ func (p *Proposal) csv(train []file) error {
 	if separator != ',' {
 		p.set("data.separator", string(separator), "The character between columns")
 	}
-	if !header {
+	if !t.header {
 		p.set("data.header", false, "The first row is data; the columns are \"1\", \"2\", …")
 	}
-	y := targetOf(columns)
-	target := columns[y]
+	y := targetOf(t.columns)
+	target := t.columns[y]
 	var features []string
 	most := 0.0
-	for i, c := range columns {
-		if i != y && c.numbers == n {
+	for i, c := range t.columns {
+		if i != y && c.numbers == t.rows {
 			features = append(features, c.name)
 			most = max(most, c.most)
 		}
@@ -60,8 +68,8 @@ func (p *Proposal) csv(train []file) error {
 		return fmt.Errorf("%w: %s: no column except %q has numbers alone; the features must be numbers", ErrData, words.OneLine(f.name),
 			target.name)
 	}
-	total := max(int64(n), int64(float64(n)*float64(bytesOf(train))/float64(max(len(f.head), 1))))
-	classes := target.numbers < n || target.whole == n && len(target.values) <= mostClasses
+	total := max(int64(t.rows), int64(float64(t.rows)*float64(bytesOf(train))/float64(t.bytes)))
+	classes := target.numbers < t.rows || target.whole == t.rows && len(target.values) <= mostClasses
 	if classes {
 		p.About = fmt.Sprintf("CSV, %s rows, %d classes in the column %q", words.Count(total), len(target.values), target.name)
 		p.set("data.label", target.name, "The column with the class; or targets = [...]: columns of numbers to predict")
@@ -69,7 +77,7 @@ func (p *Proposal) csv(train []file) error {
 		p.About = fmt.Sprintf("CSV, %s rows, numbers to predict in the column %q", words.Count(total), target.name)
 		p.set("data.targets", []string{target.name}, "The columns of numbers to predict; or label = ...: the column with a class")
 	}
-	if len(features) < len(columns)-1 {
+	if len(features) < len(t.columns)-1 {
 		p.set("data.features", features, "The columns to learn from; the others are not numbers")
 	}
 	if most > 4 {
@@ -91,48 +99,49 @@ func separatorOf(head []byte) rune {
 	return best
 }
 
-// readColumns reads the start of a CSV file.
-func readColumns(f file, separator rune) (columns []column, header bool, n int, err error) {
+// readTable reads the start of a CSV file.
+func readTable(f file, separator rune) (t table, err error) {
 	text := bytes.TrimPrefix(f.head, []byte("\ufeff"))
 	if !f.whole { // without the last row, which may be cut
 		text = text[:bytes.LastIndexByte(text, '\n')+1]
 	}
 	in := csv.NewReader(bytes.NewReader(text))
 	in.Comma, in.FieldsPerRecord = separator, 0
-	for row := 1; n < limitRows; row++ {
+	for row := 1; t.rows < limitRows; row++ {
 		cells, err := in.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, false, 0, fmt.Errorf("%w: %s: %w", ErrData, words.OneLine(f.name), err)
+			return t, fmt.Errorf("%w: %s: %w", ErrData, words.OneLine(f.name), err)
 		}
 		if row == 1 {
-			header = slices.ContainsFunc(cells, func(cell string) bool { return !isNumber(cell) })
+			t.header = slices.ContainsFunc(cells, func(cell string) bool { return !isNumber(cell) })
 			for i, cell := range cells {
 				c := column{name: strings.TrimSpace(cell), values: make(map[string]bool)}
-				if !header {
+				if !t.header {
 					c.name = strconv.Itoa(i + 1)
 				}
-				columns = append(columns, c)
+				t.columns = append(t.columns, c)
 			}
-			if header {
+			if t.header {
 				continue
 			}
 		}
-		n++
-		for i := range columns {
-			columns[i].add(strings.TrimSpace(cells[i]))
+		t.rows++
+		for i := range t.columns {
+			t.columns[i].add(strings.TrimSpace(cells[i]))
 		}
 	}
 	switch {
-	case n == 0:
-		return nil, false, 0, fmt.Errorf("%w: %s has no row after its header", ErrData, words.OneLine(f.name))
-	case len(columns) < 2:
-		return nil, false, 0, fmt.Errorf("%w: %s has one column; it needs features, and a class or a number to predict", ErrData,
+	case t.rows == 0:
+		return t, fmt.Errorf("%w: %s has no row after its header", ErrData, words.OneLine(f.name))
+	case len(t.columns) < 2:
+		return t, fmt.Errorf("%w: %s has one column; it needs features, and a class or a number to predict", ErrData,
 			words.OneLine(f.name))
 	}
-	return columns, header, n, nil
+	t.bytes = int(in.InputOffset())
+	return t, nil
 }
 
 func (c *column) add(cell string) {
@@ -140,7 +149,7 @@ func (c *column) add(cell string) {
 		c.values[cell] = true
 	}
 	x, err := strconv.ParseFloat(cell, 64)
-	if err != nil {
+	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) { // a run accepts only finite numbers
 		return
 	}
 	c.numbers++
