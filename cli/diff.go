@@ -54,7 +54,7 @@ See also: engine report, engine ui (draws several runs over each other).`,
 		},
 		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(_ *cobra.Command, args []string) error {
-			runs, err := readRuns(args)
+			runs, err := readRuns(args, runLetter)
 			if err != nil {
 				return err
 			}
@@ -79,12 +79,12 @@ See also: engine report, engine ui (draws several runs over each other).`,
 	return cmd
 }
 
-// readRuns reads the folders of runs.
-func readRuns(paths []string) (runs []*report.Run, err error) {
+// readRuns reads the folders of runs. where names an argument in errors.
+func readRuns(paths []string, where func(i int) string) (runs []*report.Run, err error) {
 	var errs []error
 	for i, path := range paths {
 		run, err := report.Read(path)
-		runs, errs = append(runs, run), append(errs, folder.Missing(err, runLetter(i), "folder", path))
+		runs, errs = append(runs, run), append(errs, folder.Missing(err, where(i), "folder", path))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, &troupe.SetupError{Err: err}

@@ -51,13 +51,9 @@ See also: engine ui (live), engine diff (the same comparison as text).`,
 			if to == "-" && force {
 				return usagef("--force has no effect with --to -; remove it")
 			}
-			var runs []*report.Run
-			for _, dir := range args {
-				run, err := report.Read(dir)
-				if err != nil {
-					return &troupe.SetupError{Err: folder.Missing(err, "DIR", "folder", dir)}
-				}
-				runs = append(runs, run)
+			runs, err := readRuns(args, func(int) string { return "DIR" })
+			if err != nil {
+				return err
 			}
 			write := func(w io.Writer) error {
 				if len(runs) == 1 {
@@ -69,7 +65,6 @@ See also: engine ui (live), engine diff (the same comparison as text).`,
 				return write(a.programs())
 			}
 			if to == "" {
-				var err error
 				if to, err = reportName(args); err != nil {
 					return err
 				}
