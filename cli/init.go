@@ -99,7 +99,7 @@ func (a *app) init(path string, o initFlags) error {
 	if path == defaultConfig {
 		name = ""
 	}
-	p, err := propose.For(propose.Options{Patterns: o.data, From: o.from, Name: propose.NameOf(name), FastBF16: fastBF16()})
+	p, err := propose.For(propose.Options{Patterns: o.data, From: o.from, Name: propose.NameOf(name), FastBF16: cpu.MultipliesBF16("auto")})
 	if err != nil {
 		return &troupe.SetupError{Err: err}
 	}
@@ -141,11 +141,6 @@ func initHead(path string, p *propose.Proposal) []string {
 	return append(head, fmt.Sprintf("Check this file with \"engine config check %s\", and train with \"engine run %s\".", path, path),
 		"To override a key for one run, add --set section.key=value. docs/config.md describes all",
 		"keys, and \"engine init --all FILE.toml\" writes them with their defaults.")
-}
-
-// fastBF16 reports whether the CPU computes in bfloat16 fast.
-func fastBF16() bool {
-	return slices.ContainsFunc(cpu.Paths(), func(path string) bool { return path == "avx512bf16" || path == "amx" })
 }
 
 // writeNew writes a file. It fails if the file exists.
