@@ -29,8 +29,8 @@ type advance struct {
 	end  bool
 }
 
-// note updates the progress from an event.
-func (p *advance) note(e troupe.Event) {
+// Observe updates the progress from an event.
+func (p *advance) Observe(e troupe.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch e := e.(type) {
@@ -43,18 +43,11 @@ func (p *advance) note(e troupe.Event) {
 	}
 }
 
-// watch follows a run until it ends.
-func (p *advance) watch(r *troupe.Run) {
-	s := r.Subscribe()
-	go func() { // ends with the run
-		defer s.Close()
-		for e := range s.Events() {
-			p.note(e)
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.end = true
-	}()
+// End notes that the run has ended.
+func (p *advance) End(troupe.Result, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end = true
 }
 
 // trains says why a run does not train. A paused run does what it was told to.
@@ -73,10 +66,18 @@ func (p *advance) trains(s event.Status) (string, error) {
 	return fmt.Sprintf("step %d", p.step), nil
 }
 
-// runChecks are the checks of a run's health: its actors answer, and it trains.
-func runChecks(r *troupe.Run) []health.Check {
+// run serves the health of the process's only run, if there is a server.
+func (e *exports) run(r *troupe.Run) {
+	if e.server == nil {
+		return
+	}
 	p := new(advance)
-	p.watch(r)
+	e.follow(r, func() (observer, error) { return p, nil })
+	e.health.Set(runChecks(r, p)...)
+}
+
+// runChecks are the checks of a run's health: its actors answer, and it trains.
+func runChecks(r *troupe.Run, p *advance) []health.Check {
 	return []health.Check{
 		{Part: "actors", Live: true, Ask: func(ctx context.Context) (string, error) {
 			within := health.AskTime

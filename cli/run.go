@@ -207,9 +207,7 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 		return err
 	}
 	export.watch(cfg.Run.Name, cfg, r)
-	if export.server != nil {
-		export.health.Set(runChecks(r)...)
-	}
+	export.run(r)
 	shown.attach(r.Info().Name, r)
 	show := a.newReporter(r, cfg.Run.LogEvery, o)
 	res, err := follow(export.noting(r), show, signals)
