@@ -15,18 +15,26 @@ var DocumentKeys = []string{"text", "prompt", "completion", "messages", "convers
 
 // DocumentFields reads data.fields: for a key of documents, the name that it has in the data.
 func DocumentFields(list []string) (names map[string]string, err error) {
+	names, problem, hint := fieldNames(list)
+	if problem != "" {
+		return nil, fmt.Errorf("%s; %s", problem, hint)
+	}
+	return names, nil
+}
+
+func fieldNames(list []string) (names map[string]string, problem, hint string) {
 	names = make(map[string]string)
 	for _, entry := range list {
 		if problem, hint := documentField(entry); problem != "" {
-			return nil, fmt.Errorf("%s; %s", problem, hint)
+			return nil, problem, hint
 		}
 		key, name, _ := strings.Cut(entry, "=")
 		if names[key] != "" {
-			return nil, fmt.Errorf("%q is given twice: as %q and as %q; keep one of them", key, names[key], name)
+			return nil, fmt.Sprintf("%q is given twice: as %q and as %q", key, names[key], name), "keep one of them"
 		}
 		names[key] = name
 	}
-	return names, nil
+	return names, "", ""
 }
 
 func documentField(entry string) (problem, hint string) {
@@ -50,16 +58,8 @@ var documentFields = &check{`entries such as "prompt=question"`, func(v any) (st
 	if problem, hint := listUpTo(maxOptions, textUpTo(maxOptionBytes)).judge(list); problem != "" {
 		return problem, hint
 	}
-	for _, entry := range list {
-		if problem, hint := documentField(entry); problem != "" {
-			return problem, hint
-		}
-	}
-	if _, err := DocumentFields(list); err != nil {
-		problem, hint, _ := strings.Cut(err.Error(), "; ")
-		return problem, hint
-	}
-	return "", ""
+	_, problem, hint := fieldNames(list)
+	return problem, hint
 }}
 
 // chatTemplate accepts the built-in chat templates, and paths.
