@@ -134,8 +134,7 @@ func logEveryOf(dir string) int {
 func (a *app) followRun(ctx context.Context, dir string, o runFlags, signals <-chan os.Signal) error {
 	f, err := followHere(ctx, dir)
 	if errors.Is(err, control.ErrAbsent) {
-		r := &localRun{dir: dir}
-		s, err := r.status(ctx)
+		s, err := (&localRun{dir: dir}).fromFiles("")
 		if err != nil {
 			return err
 		}
