@@ -147,7 +147,7 @@ func (p *Proposal) lines(train []file, base *base, o Options) error {
 			p.set("data.chat_template", base.template, "How conversations are written as text; the model has no template of its own")
 		}
 	}
-	l := length{units: r.total, unit: "documents", records: what != "texts"}
+	l := length{units: r.total, records: what != "texts"}
 	if base == nil {
 		if talks {
 			return fmt.Errorf("%w: conversations need a model with a chat template: engine init --from MODEL --data %s, with the folder of a published model",

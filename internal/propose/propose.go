@@ -47,7 +47,7 @@ func For(o Options) (*Proposal, error) {
 	p := &Proposal{}
 	if len(o.Patterns) == 0 {
 		p.set("data.train", []string{"data/*.txt"}, "Files, folders, or patterns; ** stands for any folders")
-		length := length{units: 1 << 20, unit: "tokens", context: 128}
+		length := length{units: 1 << 20, context: 128}
 		if base != nil {
 			base.tune(p, length, o)
 		} else {
@@ -121,10 +121,9 @@ func bytesOf(all []file) (n int64) {
 
 // length is how much data there is.
 type length struct {
-	units   int64  // tokens, or documents if records is set
-	unit    string // what is counted, in words
-	context int    // of a new model, or of the documents to tune it on
-	records bool   // each unit is a sequence of its own
+	units   int64 // tokens, or documents if records is set
+	context int   // of a new model, or of the documents to tune it on
+	records bool  // each unit is a sequence of its own
 }
 
 // sequences in a step.

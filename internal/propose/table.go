@@ -181,7 +181,7 @@ func roundDigits(x float64, digits int) float64 {
 
 // classifier sets the keys of a model of dense layers.
 func (p *Proposal) classifier(total int64, features int) {
-	l, sequences := length{units: total, unit: "samples", records: true}, 32
+	l, sequences := length{units: total, records: true}, 32
 	if total < 320 {
 		sequences = 8
 	}

@@ -24,7 +24,7 @@ func (p *Proposal) text(patterns []string, train []file, base *base, o Options) 
 	}
 	p.About = "text, " + words.Bytes(size)
 	if base != nil {
-		base.tune(p, length{units: size / 4, unit: "tokens", context: contextFor(size/4, 512)}, o)
+		base.tune(p, length{units: size / 4, context: contextFor(size/4, 512)}, o)
 		return nil
 	}
 	if chars := characters(train); chars <= mostChars {
@@ -43,7 +43,7 @@ func (p *Proposal) text(patterns []string, train []file, base *base, o Options) 
 		p.note("a BPE tokenizer needs fewer tokens for this text: engine tokenize --train --vocab %d --to words %s, then set tokenizer = \"words\"",
 			vocab, strings.Join(quoteAll(patterns), " "))
 	}
-	p.language(length{units: size, unit: "tokens", context: contextFor(size, 128)})
+	p.language(length{units: size, context: contextFor(size, 128)})
 	return nil
 }
 
@@ -97,7 +97,7 @@ func (p *Proposal) ids(train []file, base *base, o Options) error {
 	tokens := bytesOf(train) / size
 	p.About = fmt.Sprintf("%s token ids (%s), the largest seen is %d", words.Count(tokens), format, largest)
 	p.set("data.format", format, "Token ids, little-endian")
-	l := length{units: tokens, unit: "tokens", context: contextFor(tokens, 128)}
+	l := length{units: tokens, context: contextFor(tokens, 128)}
 	if base != nil {
 		base.tune(p, l, o)
 		return nil
