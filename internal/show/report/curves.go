@@ -56,9 +56,10 @@ func (p *page) scale(f *telemetry.Figure) (factor float64, unit string) {
 func (p *page) drawCurves() error {
 	marks, signs := p.chartMarks()
 	draw := func(c chart.Chart) error {
-		c.Across, c.Marks = "step", marks
-		c.Log = !c.Zero && wide(c.Lines)
-		return p.add(&c)
+		c.Marks = marks
+		drawn, err := drawn(&c)
+		p.Charts = append(p.Charts, drawn)
+		return err
 	}
 	for i := range telemetry.Figures {
 		f := &telemetry.Figures[i]
@@ -104,13 +105,12 @@ func (p *page) drawCurves() error {
 	return nil
 }
 
-func (p *page) add(c *chart.Chart) error {
+// drawn draws a chart over steps.
+func drawn(c *chart.Chart) (template.HTML, error) {
+	c.Across, c.Log = "step", !c.Zero && wide(c.Lines)
 	var out bytes.Buffer
-	if err := c.Write(&out); err != nil {
-		return err
-	}
-	p.Charts = append(p.Charts, template.HTML(out.String())) // package chart has escaped it
-	return nil
+	err := c.Write(&out)
+	return template.HTML(out.String()), err // package chart has escaped it
 }
 
 // wide reports whether the values of lines span so much that they need a log scale.

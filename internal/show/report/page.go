@@ -36,7 +36,16 @@ var pageHTML string
 //go:embed page.css
 var pageStyle string
 
-var pageTemplate = template.Must(template.New("report").Parse(pageHTML))
+// partsHTML defines what the page of a run and that of several runs have in common.
+//
+//go:embed parts.html
+var partsHTML string
+
+var pageTemplate = templateOf(pageHTML)
+
+func templateOf(html string) *template.Template {
+	return template.Must(template.Must(template.New("report").Parse(partsHTML)).Parse(html))
+}
 
 // Mark is the HTML near the beginning of a page that identifies it as a report.
 const Mark = `<meta name="generator" content="engine report">`
@@ -195,14 +204,8 @@ func (p *page) sum() {
 	if n, at := trainedOn(r); n > 0 {
 		add(strings.ToUpper(p.unit()[:1])+p.unit()[1:]+" of training", words.Short(float64(n)), "up to step "+words.Count(int64(at)))
 	}
-	took := 0.0
-	for _, ms := range figureOf(r, "step_ms").values {
-		if ms > 0 {
-			took += ms
-		}
-	}
-	if took > 0 {
-		add("Time of all steps", words.Duration(time.Duration(min(took*1e6, math.MaxInt64/2))), "")
+	if took := timeOf(r); took > 0 {
+		add("Time of all steps", words.Duration(took), "")
 	}
 	for i := range telemetry.Figures {
 		f := &telemetry.Figures[i]
@@ -240,6 +243,17 @@ func trainedOn(r *Run) (n int64, step int) {
 		return r.State.Tokens, int(r.State.Step)
 	}
 	return 0, 0
+}
+
+// timeOf returns the time of all steps.
+func timeOf(r *Run) time.Duration {
+	total := 0.0
+	for _, ms := range figureOf(r, "step_ms").values {
+		if ms > 0 {
+			total += ms
+		}
+	}
+	return time.Duration(min(total*1e6, math.MaxInt64/2))
 }
 
 // least returns the minimum of a metric and the first step that has it; -1: no values.

@@ -17,7 +17,7 @@ import (
 //go:embed several.html
 var severalHTML string
 
-var severalTemplate = template.Must(template.New("several").Parse(severalHTML))
+var severalTemplate = templateOf(severalHTML)
 
 // several has the values of the template of a page that compares runs.
 type several struct {
@@ -71,14 +71,13 @@ func (p *several) tabulate(t *Table) {
 		}
 		return how(v)
 	}
-	short := func(v float64) string { return words.Short(v) }
 	for _, row := range t.Rows {
 		at := "–"
 		if row.BestStep >= 0 {
 			at = words.Count(int64(row.BestStep))
 		}
 		cells := []string{clean(row.Path), words.Count(int64(row.Step)), number(row.Last, decimal), number(row.Best, decimal), at,
-			number(row.Loss, decimal), number(row.TokensPerS, short), words.Duration(row.Took),
+			number(row.Loss, decimal), number(row.TokensPerS, words.Short), words.Duration(row.Took),
 			number(row.LR, func(v float64) string { return fmt.Sprintf("%.4g", v) })}
 		if t.Vocabs {
 			cells = append(cells, number(row.BitsPerByte, decimal))
@@ -101,7 +100,7 @@ func (p *several) draw(runs []*Run) error {
 	}
 	for _, name := range []string{"val_loss", "loss", "lr", "grad_norm", "tokens_per_s", "peak_pct"} {
 		f := telemetry.FigureOf(name)
-		c := chart.Chart{ID: strings.ReplaceAll(name, "_", "-"), Title: f.Title, Unit: string(f.Unit), Zero: f.Zero, Across: "step"}
+		c := chart.Chart{ID: strings.ReplaceAll(name, "_", "-"), Title: f.Title, Unit: string(f.Unit), Zero: f.Zero}
 		for _, r := range runs {
 			one := &page{run: r}
 			c.Lines = append(c.Lines, one.curve(name, clean(r.Path), 1, f.Sparse)...)
@@ -109,12 +108,11 @@ func (p *several) draw(runs []*Run) error {
 		if len(c.Lines) == 0 {
 			continue
 		}
-		c.Log = !c.Zero && wide(c.Lines)
-		var out bytes.Buffer
-		if err := c.Write(&out); err != nil {
+		drawn, err := drawn(&c)
+		if err != nil {
 			return err
 		}
-		p.Charts = append(p.Charts, template.HTML(out.String())) // package chart has escaped it
+		p.Charts = append(p.Charts, drawn)
 	}
 	return nil
 }

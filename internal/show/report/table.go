@@ -51,7 +51,7 @@ func Tabulate(runs []*Run) *Table {
 
 func rowOf(r *Run) Row {
 	row := Row{Side: sideOf(r), Loss: math.NaN(), Last: math.NaN(), LR: math.NaN(), BitsPerByte: math.NaN(),
-		TokensPerS: typical("tokens_per_s", figureOf(r, "tokens_per_s").values)}
+		Took: timeOf(r), TokensPerS: typical("tokens_per_s", figureOf(r, "tokens_per_s").values)}
 	if f := figureOf(r, "loss"); len(f.values) > 0 {
 		row.Loss = f.values[len(f.values)-1]
 	}
@@ -60,11 +60,6 @@ func rowOf(r *Run) Row {
 		row.Last, row.LastStep = val.values[n-1], val.steps[n-1]
 	}
 	row.Best, row.BestStep = least(val)
-	for _, ms := range figureOf(r, "step_ms").values {
-		if ms > 0 {
-			row.Took += time.Duration(min(ms*1e6, math.MaxInt64/4))
-		}
-	}
 	if r.Config != nil {
 		row.LR = r.Config.Optimizer.LR
 	}
