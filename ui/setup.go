@@ -132,7 +132,7 @@ func (s *Server) rate(w http.ResponseWriter, r *http.Request, e *entry) error {
 	q := r.URL.Query()
 	if text := q.Get("step"); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 0 {
+		if err != nil || n < 0 || n > config.MaxSteps {
 			return refuse(http.StatusBadRequest, "step = %.40q is not a step", text)
 		}
 		step = max(step, n)

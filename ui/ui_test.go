@@ -700,7 +700,8 @@ func TestSetup(t *testing.T) {
 	if w := do(s, request("GET", "/api/diff?runs="+all["one"]+","+all["two"], "")); strings.Contains(w.Body.String(), "min_lr") {
 		t.Errorf("a default that follows from another key counts as a difference: %s", w.Body)
 	}
-	for _, bad := range []string{"rate?lr=x", "rate?lr=-1", "rate?min_lr=NaN", "rate?step=-3", "rate?step=1.5", "rate?lr=Inf"} {
+	for _, bad := range []string{"rate?lr=x", "rate?lr=-1", "rate?min_lr=NaN", "rate?step=-3", "rate?step=1.5", "rate?lr=Inf",
+		"rate?step=9223372036854775807"} {
 		if w := do(s, request("GET", "/api/runs/"+all["one"]+"/"+bad, "")); w.Code != http.StatusBadRequest {
 			t.Errorf("%s: %d %.200s", bad, w.Code, w.Body)
 		}

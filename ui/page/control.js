@@ -8,7 +8,7 @@ const actions = [
   { kind: 'resume', name: 'Resume', button: 'Resume run', text: 'A paused run continues with its next step.', ask: 'Resume the run?', when: (s) => s === 'paused' },
   { kind: 'checkpoint', name: 'Checkpoint', button: 'Write checkpoint', text: 'The run writes an extra checkpoint after the current step.', ask: 'Write a checkpoint after the current step?' },
   { kind: 'rate', name: 'Learning rate', button: 'Change learning rate', confirm: 'Change', text: 'The learning rate schedule gets a new peak and floor. During warm-up and decay, the rate of the next step is lower than the peak. The run records the change and repeats it after a restart.', ask: 'Change the learning rate?', fields: true },
-  { kind: 'stop', name: 'Stop', button: 'Stop run', text: 'The run writes a checkpoint after the current step, or after the step that you name, and stops. Rerun its command to resume from there.', ask: 'Stop the run?', step: true, danger: true },
+  { kind: 'stop', name: 'Stop', button: 'Stop run', text: 'The run writes a checkpoint after the current step, or after the step that you name, and stops. Rerun its command to resume from there.', ask: 'Stop the run?', step: true },
 ];
 
 export function controlView(app, id) {
@@ -29,7 +29,7 @@ export function controlView(app, id) {
     else if (!app.me?.control) message.append(tokenForm());
     if (card.hidden) return;
     list.replaceChildren(...actions.map((a) => el('section', {}, el('h3', {}, a.name), el('p', {}, a.text),
-      el('button', { type: 'button', class: a.danger ? '' : '', disabled: !app.me?.control || (a.when && !a.when(run.state)), onclick: (e) => open(a, e.currentTarget) }, `${a.button}…`))));
+      el('button', { type: 'button', disabled: !app.me?.control || (a.when && !a.when(run.state)), onclick: (e) => open(a, e.currentTarget) }, `${a.button}…`))));
   }
 
   function tokenForm() {

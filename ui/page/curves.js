@@ -5,6 +5,7 @@ import { figures } from './figures.js';
 import { get } from './net.js';
 import { Axis, Chart, runColours } from './plot.js';
 import { setupCard, comparison } from './summary.js';
+import { compared } from './list.js';
 
 // The charts in their order, and the metrics of each. Charts that no run has data for are left out.
 const kinds = figures.filter((f) => f.chart === f.name).map((f) => ({
@@ -42,10 +43,10 @@ export function curvesView(app, id, others) {
     try {
       runs = (await get('api/runs')).runs;
     } catch (e) { fail(e); return; }
-    chosen = chosen.filter((c) => runs.some((r) => r.id === c)).slice(0, 8);
+    chosen = chosen.filter((c) => runs.some((r) => r.id === c)).slice(0, compared);
     picks.replaceChildren(...(runs.length > 1 ? runs.slice(0, 60).map((r) => {
       const box = el('input', { type: 'checkbox', checked: chosen.includes(r.id), onchange: () => {
-        chosen = box.checked ? [...chosen, r.id].slice(0, 8) : chosen.filter((c) => c !== r.id || c === id);
+        chosen = box.checked ? [...chosen, r.id].slice(0, compared) : chosen.filter((c) => c !== r.id || c === id);
         box.checked = chosen.includes(r.id);
         history.replaceState(null, '', `#/run/${id}/curves${chosen.length > 1 ? `?with=${chosen.filter((c) => c !== id).join(',')}` : ''}`);
         app.tabs();

@@ -39,7 +39,7 @@ export function listView() {
   const rows = new Map(), chosen = new Set();
   let runs = [];
   const search = el('input', { type: 'search', id: 'search', value: wanted, placeholder: 'Name, state, value', autocomplete: 'off', oninput: () => { wanted = search.value; paint(true); } });
-  const order = el('select', { id: 'order', onchange: () => by(columns[order.selectedIndex - 1] || null) }, el('option', {}, 'Newest'), columns.map((c) => el('option', {}, c.name)));
+  const order = el('select', { id: 'order', onchange: () => by(columns[order.selectedIndex - 1] || null) }, el('option', {}, 'Newest'), columns.map((c) => el('option', { selected: c === sort }, c.name)));
   const compare = el('button', { type: 'button', class: 'main', onclick: () => { const [first, ...rest] = chosen; location.hash = `#/run/${first}/curves?with=${rest.join(',')}`; } });
   const found = el('span', { class: 'about', role: 'status' });
   const heads = columns.map((c) => el('button', { type: 'button', class: 'sort', onclick: () => by(c) }, c.name));

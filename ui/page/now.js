@@ -131,10 +131,10 @@ export function nowView(app, id) {
       list.prepend(el('li', {}, el('span', {}, clock(m.time_ms)), el('span', {}, m.kind), el('span', {}, `step ${m.step}`), words));
       while (list.children.length > 300) list.lastChild.remove();
     }
-    if (marks.some((m) => m.kind === 'sample')) quote(list);
+    if (marks.some((m) => m.kind === 'sample' && !m.text)) quote(list);
   }
 
-  // quote puts the beginnings of samples into their rows.
+  // quote puts the beginnings of samples into their rows: the events of older runs have no texts.
   async function quote(list) {
     try {
       const { samples } = await get(`api/runs/${id}/samples`);

@@ -53,10 +53,10 @@ const essential = ['run.steps', 'model.family', 'model.layers', 'model.hidden', 
 // setupCard is a short form of a run's configuration: the values that differ from their defaults, and essential ones.
 export function setupCard(id) {
   const card = el('section', { class: 'card setup', hidden: true });
-  let known = false, busy = false;
+  let known = false, due = 0;
   async function load() {
-    if (known || busy) return;
-    busy = true;
+    if (known || performance.now() < due) return; // a live run calls it ten times a second
+    due = Infinity;
     try {
       const { keys } = await get(`api/runs/${id}/config`);
       if (keys.length) {
@@ -64,7 +64,7 @@ export function setupCard(id) {
         card.hidden = false;
         card.replaceChildren(el('header', {}, el('h2', {}, 'Configuration'), el('a', { href: `#/run/${id}/config` }, 'All keys')), setupList(keys.filter((k) => k.value !== k.default || essential.includes(k.key))));
       }
-    } catch { /* the run has none that this server can read */ } finally { busy = false; }
+    } catch { /* the run has none that this server can read */ } finally { due = performance.now() + 2000; }
   }
   load();
   return { element: card, run: load };
