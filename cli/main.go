@@ -110,7 +110,7 @@ file, the config, describes a run.
 
 Start here:
 
-  engine init              write config.toml, with a comment for every key
+  engine init              write config.toml; --data FILE fits it to your data
   engine run config.toml   train; run the same command again to resume
   engine generate --from runs/run --prompt "Once"`,
 		Version:       describeBuild().Version,
