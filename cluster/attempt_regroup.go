@@ -113,7 +113,7 @@ func (a *attempt) rebalance() {
 		a.looked = time.Now()
 	}
 	a.mu.Unlock()
-	if !due || !a.cfg.Cluster.Rebalance || len(a.cfg.Cluster.Place) > 0 || a.c.runs.queueLength() > 0 { // the queue comes first
+	if !due || !a.cfg.Cluster.Rebalance || len(a.cfg.Cluster.Place) > 0 || len(a.c.runs.queue()) > 0 { // the queue comes first
 		return
 	}
 	free := a.spare()

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,56 +20,29 @@ import (
 // in the order of their submission: only the first one chooses workers. Runs that have begun and wait for workers again
 // come before the queue, and submissions that do not wait are refused while there is a queue.
 
+// queue returns the runs in the queue, in order.
+func (s *runs) queue() []*run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queueLocked()
+}
+
+// queueLocked is queue. mu is held.
+func (s *runs) queueLocked() (queue []*run) {
+	for _, r := range s.all {
+		if r.queued {
+			queue = append(queue, r)
+		}
+	}
+	return queue
+}
+
 // position returns a run's position in the queue, from 1; 0: it is not in the queue.
-func (s *runs) position(r *run) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !r.queued {
-		return 0
-	}
-	n := 0
-	for _, other := range s.all {
-		if other.queued {
-			n++
-		}
-		if other == r {
-			break
-		}
-	}
-	return n
-}
-
-func (s *runs) queueLength() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lengthLocked()
-}
-
-// lengthLocked returns the length of the queue. mu is held.
-func (s *runs) lengthLocked() (n int) {
-	for _, r := range s.all {
-		if r.queued {
-			n++
-		}
-	}
-	return n
-}
-
-// first returns the first run in the queue; nil: the queue is empty.
-func (s *runs) first() *run {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.all {
-		if r.queued {
-			return r
-		}
-	}
-	return nil
-}
+func (s *runs) position(r *run) int { return 1 + slices.Index(s.queue(), r) }
 
 // behindQueue refuses a submission while runs wait in the queue: it must not overtake them.
 func (s *runs) behindQueue() error {
-	if n := s.queueLength(); n > 0 {
+	if n := len(s.queue()); n > 0 {
 		return fmt.Errorf("%w: the queue already has %s", plan.ErrNoRoom, words.Plural(n, "run"))
 	}
 	return nil
@@ -95,7 +69,7 @@ func (s *runs) refusedOrQueued(r *run, queue bool, why error) error {
 		return fmt.Errorf("%w; to wait for workers in the coordinator's queue, use --queue", why)
 	}
 	s.mu.Lock()
-	if n := s.lengthLocked(); n >= limitQueue {
+	if n := len(s.queueLocked()); n >= limitQueue {
 		s.mu.Unlock()
 		return fmt.Errorf("%w; the queue is full: it has %d runs, the limit", why, n)
 	}
@@ -123,7 +97,7 @@ func (s *runs) refusedOrQueued(r *run, queue bool, why error) error {
 	return nil
 }
 
-// leaveQueue takes a run out of the queue, and wakes those behind it.
+// leaveQueue takes a run out of the queue, and wakes those after it.
 func (s *runs) leaveQueue(r *run) {
 	s.mu.Lock()
 	r.queued = false
@@ -143,11 +117,12 @@ func (s *runs) waitInQueue(r *run, begin func() error) error {
 	why := ""
 	for said := ""; ; {
 		free, others, changed := s.c.freeNow()
-		position := s.position(r)
+		queue := s.queue()
+		position := 1 + slices.Index(queue, r)
 		var text string
 		switch {
 		case position > 1:
-			text = fmt.Sprintf("run %s is first", s.first().title())
+			text = fmt.Sprintf("run %s (%s) is first", queue[0].id, queue[0].name)
 		case others > 0:
 			text = "a run that has begun waits for workers, and comes before the queue"
 		case tried == nil || anyNew(free, tried):
@@ -160,7 +135,7 @@ func (s *runs) waitInQueue(r *run, begin func() error) error {
 		default:
 			text = why
 		}
-		text = fmt.Sprintf("queued at position %d of %d: %s", position, s.queueLength(), text)
+		text = fmt.Sprintf("queued at position %d of %d: %s", position, len(queue), text)
 		if text != said {
 			said = text
 			r.waits(text)
@@ -208,12 +183,4 @@ func (c *Coordinator) waits() (end func()) {
 		c.waiting--
 		c.tell()
 	}
-}
-
-// title names the run in messages; nil: a run that is just leaving the queue.
-func (r *run) title() string {
-	if r == nil {
-		return "before it"
-	}
-	return r.id + " (" + r.name + ")"
 }
