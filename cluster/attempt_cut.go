@@ -62,7 +62,7 @@ func (u *cuts) note(m beat.Member, far []*wire.Unreachable) {
 // links returns the broken links that workers report in their beats, and those on which the coordinator's messages wait.
 func (u *cuts) links() (all []event.CutLink) {
 	for id, name := range u.names {
-		if quiet := u.c.awake.Of(u.c.mesh.Quiet(id)); quiet >= u.c.cfg.Silence {
+		if quiet := u.c.mesh.Quiet(id); quiet >= u.c.cfg.Silence {
 			all = append(all, event.CutLink{To: name, For: quiet})
 		}
 	}

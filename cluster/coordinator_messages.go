@@ -43,7 +43,7 @@ func (c *Coordinator) status(m beat.Member, s *wire.StatusReply) {
 // worker. It does so for workers without ranks too: they may get ranks soon, or have another request to answer.
 func (c *Coordinator) far(m beat.Member, far []*wire.Unreachable) {
 	a := c.attemptOf(m.ID)
-	quiet := c.awake.Of(c.mesh.Quiet(m.ID))
+	quiet := c.mesh.Quiet(m.ID)
 	if quiet < c.cfg.Silence {
 		quiet = 0
 	}

@@ -122,7 +122,7 @@ func (c *Coordinator) listen(ctx context.Context) (err error) {
 	port.Resolve(c.system)
 	c.mesh = mesh.New(mesh.Config{
 		Self: c.id, Name: coordinatorName, System: c.system, Secure: true, Streams: c.cfg.LaneStreams, Control: c.control, Logger: c.log,
-		Broken: func(id uuid.UUID, err error) { c.beats.Expel(id, err) },
+		Awake: c.awake, Broken: func(id uuid.UUID, err error) { c.beats.Expel(id, err) },
 	}, c.transport)
 	port.Use(c.mesh)
 	if c.members, err = members.New(c.system, c.memberships); err != nil {

@@ -34,9 +34,6 @@ func (w *membership) unreachable() (all []*wire.Unreachable) {
 	silence := w.silence
 	w.mu.Unlock()
 	for id, quiet := range w.mesh.Unreachable(silence) {
-		if quiet = w.awake.Of(quiet); quiet < silence { // this process was frozen
-			continue
-		}
 		all = append(all, &wire.Unreachable{Incarnation: id[:], ForS: quiet.Seconds()})
 	}
 	return all

@@ -22,6 +22,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/lane"
 	"github.com/troupe-ml/troupe/cluster/internal/link"
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -47,6 +48,7 @@ type Config struct {
 	// Broken is called for a process to which a message could not be sent and never will be: the
 	// attempt there can't continue.
 	Broken func(id ID, err error)
+	Awake  *clock.Awake // measures silences; nil: all time counts
 	Logger *slog.Logger
 }
 
@@ -207,8 +209,11 @@ func (m *Mesh) Unreachable(within time.Duration) map[ID]time.Duration {
 	return far
 }
 
-// Quiet returns how long messages have waited for a process without any acknowledgment; 0: none waits. See Unreachable.
-func (m *Mesh) Quiet(id ID) time.Duration { return max(m.link.Stuck(id), m.lane.Stuck(lane.ID(id))) }
+// Quiet returns how long messages have waited for a process without any acknowledgment while this process was awake; 0:
+// none waits. See Unreachable.
+func (m *Mesh) Quiet(id ID) time.Duration {
+	return m.cfg.Awake.Of(max(m.link.Stuck(id), m.lane.Stuck(lane.ID(id))))
+}
 
 // Traffic is the tensors' bytes to and from a process.
 type Traffic struct {
