@@ -111,20 +111,9 @@ func (a *Authority) Redeem(id string, secret []byte, now time.Time) (Role, error
 	s := a.tokens
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.refresh(); err != nil {
+	r, err := s.checkLocked(id, secret, now)
+	if err != nil {
 		return "", err
-	}
-	// An unknown id takes the same path: it is compared with a hash that no secret has.
-	r, known := s.records[id]
-	got := sha256.Sum256(secret)
-	same := subtle.ConstantTimeCompare(got[:], r.secretHash[:]) == 1
-	switch {
-	case !known || !same:
-		return "", ErrTokenUnknown
-	case r.Revoked:
-		return "", ErrTokenRevoked
-	case now.After(r.Expires):
-		return "", fmt.Errorf("%w: at %s; this host's clock says %s", ErrTokenExpired, stamp(r.Expires), stamp(now))
 	}
 	// The count is for human readers. A full disk must not keep a worker out; the count then stays in
 	// memory until the next change.
@@ -141,18 +130,33 @@ func (a *Authority) Redeem(id string, secret []byte, now time.Time) (Role, error
 	return r.Role, nil
 }
 
+// checkLocked returns the record of a token with that secret that is valid at a time. mu is held.
+func (s *tokenStore) checkLocked(id string, secret []byte, at time.Time) (tokenRecord, error) {
+	if err := s.refresh(); err != nil {
+		return tokenRecord{}, err
+	}
+	// An unknown id takes the same path: it is compared with a hash that no secret has.
+	r, known := s.records[id]
+	got := sha256.Sum256(secret)
+	same := subtle.ConstantTimeCompare(got[:], r.secretHash[:]) == 1
+	switch {
+	case !known || !same:
+		return r, ErrTokenUnknown
+	case r.Revoked:
+		return r, ErrTokenRevoked
+	case at.After(r.Expires):
+		return r, fmt.Errorf("%w: at %s; this host's clock says %s", ErrTokenExpired, stamp(r.Expires), stamp(at))
+	}
+	return r, nil
+}
+
 // Accepted reports whether Redeem would accept a token at a time. It does not count as a use.
 func (a *Authority) Accepted(t Token, at time.Time) bool {
 	s := a.tokens
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refresh() != nil {
-		return false
-	}
-	r, known := s.records[t.ID]
-	got := sha256.Sum256(t.Secret[:])
-	same := subtle.ConstantTimeCompare(got[:], r.secretHash[:]) == 1
-	return known && same && !r.Revoked && !at.After(r.Expires) && t.Authority == a.Hash()
+	_, err := s.checkLocked(t.ID, t.Secret[:], at)
+	return err == nil && t.Authority == a.Hash()
 }
 
 // Revoke revokes a token. Certificates from it are no longer accepted or renewed. The token stays known while such
