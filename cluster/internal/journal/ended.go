@@ -58,10 +58,7 @@ func (j *Journal) AddEnded(e Ended) error {
 	next = next[max(0, len(next)-LimitEnded):]
 	text, err := encodeEnded(next)
 	if err == nil {
-		err = folder.Replace(j.dir, endedFile, func(w io.Writer) error {
-			_, err := w.Write(text)
-			return err
-		})
+		err = j.replace(endedFile, text)
 	}
 	if err != nil {
 		return fmt.Errorf("write the list of ended runs: %w", err)
@@ -101,8 +98,7 @@ func encodeEnded(all []Ended) ([]byte, error) {
 	file := endedJSON{Version: endedVersion, Runs: []endedRunJSON{}}
 	for _, e := range all {
 		one := endedRunJSON{UUID: e.UUID, LogEvery: e.LogEvery}
-		var err, endErr error
-		var infoErr error
+		var err, endErr, infoErr error
 		if e.Info != nil {
 			one.Info, infoErr = protojson.Marshal(e.Info)
 		}

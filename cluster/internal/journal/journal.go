@@ -163,14 +163,19 @@ func (j *Journal) Announce(address string) error {
 	if address == "" {
 		return j.dir.RemoveAll(addressFile)
 	}
-	return folder.Replace(j.dir, addressFile, func(w io.Writer) error {
-		_, err := io.WriteString(w, address+"\n")
+	return j.replace(addressFile, []byte(address+"\n"))
+}
+
+// replace replaces a file of the folder.
+func (j *Journal) replace(name string, text []byte) error {
+	return folder.Replace(j.dir, name, func(w io.Writer) error {
+		_, err := w.Write(text)
 		return err
 	})
 }
 
-// Check checks that the folder is still this coordinator's and can be written to. It writes and removes a small file. Other
-// than the other methods it may be called at any time, but not twice at a time.
+// Check checks that the folder is still this coordinator's and can be written to. It writes and removes a small file. It
+// may run while another method runs, but not twice at a time.
 func (j *Journal) Check() error {
 	own, err := j.lock.Stat()
 	var there fs.FileInfo
@@ -183,11 +188,7 @@ func (j *Journal) Check() error {
 	case !os.SameFile(own, there):
 		return fmt.Errorf("%s was replaced: another coordinator may use the folder; stop one of them", j.dir.Path(lockFile))
 	}
-	err = folder.Replace(j.dir, checkFile, func(w io.Writer) error {
-		_, err := io.WriteString(w, "ok\n")
-		return err
-	})
-	if err = errors.Join(err, j.dir.RemoveAll(checkFile)); err != nil {
+	if err = errors.Join(j.replace(checkFile, []byte("ok\n")), j.dir.RemoveAll(checkFile)); err != nil {
 		return fmt.Errorf("write to the coordinator's folder: %w", err)
 	}
 	return nil
@@ -212,10 +213,7 @@ func (j *Journal) FirstAttempt() (uint64, error) {
 		}
 	}
 	if err == nil {
-		err = folder.Replace(j.dir, startsFile, func(w io.Writer) error {
-			_, err := fmt.Fprintln(w, starts+1)
-			return err
-		})
+		err = j.replace(startsFile, fmt.Appendln(nil, starts+1))
 	}
 	return (starts + 1) * attemptsOfStart, err
 }
@@ -284,10 +282,7 @@ func (j *Journal) Remove(id string) error {
 func (j *Journal) write(entries []Entry) error {
 	text, err := encode(entries)
 	if err == nil {
-		err = folder.Replace(j.dir, runsFile, func(w io.Writer) error {
-			_, err := w.Write(text)
-			return err
-		})
+		err = j.replace(runsFile, text)
 	}
 	if err != nil {
 		return fmt.Errorf("write the list of runs in progress: %w", err)
