@@ -83,16 +83,14 @@ type RunSummary struct {
 // Over reports whether the run has ended.
 func (s RunSummary) Over() bool { return !s.Ended.IsZero() }
 
+// states are the names of the states of runs, by their numbers.
 var states = [...]string{"starting", "waiting", "running", "paused", "stopping", "done", "stopped", "failed", "queued"}
 
 func unpackSummary(w *wire.RunSummary) RunSummary {
-	s := RunSummary{ID: w.GetId(), Name: w.GetName(), State: "unknown", Step: int(w.GetStep()), Steps: int(w.GetSteps()), Loss: w.Loss,
-		ValLoss: w.ValLoss, Workers: w.GetWorkers(), Submitted: time.Unix(0, w.GetSubmittedNs()),
+	s := RunSummary{ID: w.GetId(), Name: w.GetName(), State: stateName(w.GetState()), Step: int(w.GetStep()), Steps: int(w.GetSteps()),
+		Loss: w.Loss, ValLoss: w.ValLoss, Workers: w.GetWorkers(), Submitted: time.Unix(0, w.GetSubmittedNs()),
 		SubmittedBy: w.GetSubmittedBy(), Out: w.GetOut(), Restarts: int(w.GetRestarts()), Checkpoint: w.GetDir(), Error: w.GetError(),
 		Waiting: w.GetWaiting(), LostSteps: int(w.GetLostSteps()), Position: int(w.GetQueuePosition())}
-	if n := int(w.GetState()); n >= 0 && n < len(states) {
-		s.State = states[n]
-	}
 	if w.GetEndedNs() != 0 {
 		s.Ended = time.Unix(0, w.GetEndedNs())
 	}
