@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/telemetry/event"
@@ -80,11 +79,7 @@ func (e *exports) run(r *troupe.Run) {
 func runChecks(r *troupe.Run, p *advance) []health.Check {
 	return []health.Check{
 		{Part: "actors", Live: true, Ask: func(ctx context.Context) (string, error) {
-			within := health.AskTime
-			if at, ok := ctx.Deadline(); ok {
-				within = time.Until(at)
-			}
-			if err := r.Ping(within); err != nil {
+			if err := r.Ping(health.Within(ctx)); err != nil {
 				return "", err
 			}
 			return "they answer", nil

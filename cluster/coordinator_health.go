@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -97,8 +99,12 @@ func (c *Coordinator) Checks() []health.Check {
 
 // checkRuns checks that the actors of each run answer.
 func (c *Coordinator) checkRuns(ctx context.Context) (string, error) {
-	var late []string
-	going := 0
+	var (
+		asked sync.WaitGroup // all at once: one that hangs must not take the others' time
+		mu    sync.Mutex
+		late  []string
+		going int
+	)
 	for _, r := range c.runs.list() {
 		r.mu.Lock()
 		inner, over := r.inner, r.over()
@@ -110,11 +116,17 @@ func (c *Coordinator) checkRuns(ctx context.Context) (string, error) {
 		if inner == nil {
 			continue
 		}
-		if err := inner.Ping(within(ctx)); err != nil {
-			late = append(late, fmt.Sprintf("run %s: %v", r.id, err))
-		}
+		asked.Go(func() { // ends with the check's time
+			if err := inner.Ping(health.Within(ctx)); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				late = append(late, fmt.Sprintf("run %s: %v", r.id, err))
+			}
+		})
 	}
+	asked.Wait()
 	if len(late) > 0 {
+		slices.Sort(late)
 		return "", errors.New(strings.Join(late, "; "))
 	}
 	return words.Plural(going, "run") + " in progress", nil
@@ -155,7 +167,7 @@ func pingActors(ctx context.Context, system *actor.ActorSystem) error {
 		}
 	}))
 	defer system.Root.Stop(pid)
-	if _, err := system.Root.RequestFuture(pid, pingMessage{}, within(ctx)).Result(); err != nil {
+	if _, err := system.Root.RequestFuture(pid, pingMessage{}, health.Within(ctx)).Result(); err != nil {
 		return fmt.Errorf("the process's actors do not answer: %w", err)
 	}
 	return nil

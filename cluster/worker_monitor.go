@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/telemetry/health"
@@ -136,12 +135,4 @@ func (w *membership) ranks() []process.Rank {
 	}
 	slices.SortFunc(all, func(a, b process.Rank) int { return cmp.Or(len(a.Rank)-len(b.Rank), cmp.Compare(a.Rank, b.Rank)) })
 	return all
-}
-
-// within is how much of a context's time is left.
-func within(ctx context.Context) time.Duration {
-	if at, ok := ctx.Deadline(); ok {
-		return max(time.Until(at), time.Millisecond)
-	}
-	return health.AskTime
 }

@@ -18,14 +18,25 @@ const (
 // AskTime is how long an answer waits for a check.
 const AskTime = 2 * time.Second
 
+// checkTime is how long a check may wait. Its own error, which says more than that it is late, still gets into the answer.
+const checkTime = AskTime - 100*time.Millisecond
+
 // Check is one part of a process.
 type Check struct {
 	Part string // such as "journal"
 	// Live says that the process can't recover from a failure of the part, and has to be restarted: the part is also in
 	// the answer of LivePath.
 	Live bool
-	// Ask says how the part is, and why it does not work. The end of ctx ends the wait for it.
+	// Ask says how the part is, and why it does not work. ctx ends before the wait for its answer does.
 	Ask func(ctx context.Context) (text string, err error)
+}
+
+// Within returns how much of a check's time is left, for calls that take no context.
+func Within(ctx context.Context) time.Duration {
+	if at, ok := ctx.Deadline(); ok {
+		return max(time.Until(at), time.Millisecond) // below 0, some calls wait without a limit
+	}
+	return checkTime
 }
 
 // Health is the health of a process.
@@ -119,7 +130,7 @@ func (p *part) ask() <-chan struct{} {
 	done := make(chan struct{})
 	p.running = done
 	go func() { // ends with the check, of which there is one at a time
-		ctx, cancel := context.WithTimeout(context.Background(), AskTime)
+		ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 		defer cancel()
 		text, err := p.Ask(ctx)
 		p.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -59,6 +60,13 @@ func TestHealth(t *testing.T) {
 		disk, full = errors.New("disk full"), health.Part{Part: "disk", Text: "disk full"}
 		want("a full disk", h.Live(), http.StatusOK, actors)
 		want("a full disk", h.Ready(), http.StatusServiceUnavailable, actors, full)
+
+		slow := health.Part{Part: "run", Text: "run 7 does not answer"} // it waits as long as it may, and says what is late
+		h.Set(append(checks, health.Check{Part: "run", Ask: func(ctx context.Context) (string, error) {
+			time.Sleep(health.Within(ctx))
+			return "", errors.New("run 7 does not answer")
+		}})...)
+		want("a part waits", h.Ready(), http.StatusServiceUnavailable, actors, full, slow)
 
 		h.Set(append(checks, health.Check{Part: "list", Live: true, Ask: func(context.Context) (string, error) {
 			asked.Add(1)
