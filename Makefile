@@ -43,7 +43,7 @@ test: ## run all tests; make check-race and make check-cluster run them with the
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
 
 # Packages that start goroutines, except the cluster's.
-RACE_PACKAGES := . ./test/... ./infer ./actors ./checkpoint ./internal/collective ./data/samples ./internal/run/fanout ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry/...
+RACE_PACKAGES := . ./test/... ./infer ./actors ./checkpoint ./internal/collective ./data/samples ./internal/base/clock ./internal/run/control ./internal/run/fanout ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry/...
 
 .PHONY: check-race
 check-race: ## run the tests of concurrent packages with the race detector; needs a C compiler (gcc or clang)
