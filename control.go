@@ -188,9 +188,10 @@ func (r *Run) Status() Status {
 }
 
 // listen serves other processes that see and steer the run: see Options.Control. finish ends it.
-func (r *Run) listen() {
-	server, err := control.Listen(r.cfg.Run.Out, r)
+func (r *Run) listen(events *Subscription) {
+	server, err := control.Listen(r.cfg.Run.Out, r, events)
 	if err != nil {
+		events.Close()
 		r.warn("the run does not listen, so engine status, stop and other commands can't find it: %v", err)
 		return
 	}

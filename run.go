@@ -78,13 +78,17 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 			return nil, err
 		}
 	}
+	var events *Subscription
+	if o.Control { // before the first step, which may end before the run listens
+		events = r.Subscribe()
+	}
 	if err := r.startFirst(ctx, o); err != nil {
 		r.out.actor.end(EndEvent{Err: err})
 		return nil, err
 	}
 	r.stop = context.AfterFunc(ctx, r.Stop)
 	if o.Control {
-		r.listen()
+		r.listen(events)
 	}
 	go r.finish(o) // ends with the run
 	return r, nil

@@ -60,7 +60,7 @@ func (f *fakeRun) Kill() {
 // serve starts a server for a run in a new folder.
 func serve(t *testing.T, dir string, run *fakeRun) *Server {
 	t.Helper()
-	s, err := Listen(dir, run)
+	s, err := Listen(dir, run, run.Subscribe())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestState(t *testing.T) {
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	run := &fakeRun{Feed: feed.New()}
-	s, err := Listen(dir, run)
+	s, err := Listen(dir, run, run.Subscribe())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestLongPath(t *testing.T) {
 	if err := os.Chmod(private(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(link, &fakeRun{Feed: feed.New()}); err == nil || !strings.Contains(err.Error(), "lets other users in") {
+	if _, err := Listen(link, nil, nil); err == nil || !strings.Contains(err.Error(), "lets other users in") {
 		t.Errorf("a folder that others can read: %v", err)
 	}
 }

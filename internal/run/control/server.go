@@ -44,13 +44,14 @@ type Server struct {
 	clients map[net.Conn]bool // true: it follows the run
 }
 
-// Listen makes the socket of a run and serves clients until Close. dir is the run's folder, which this process has locked.
-func Listen(dir string, run Run) (*Server, error) {
+// Listen makes the socket of a run and serves clients until Close, which closes events too. dir is the run's folder, which this process
+// has locked. events must have been subscribed before the run's first step: the server's state is made from them.
+func Listen(dir string, run Run, events *event.Subscription) (*Server, error) {
 	l, err := listen(dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{run: run, listener: l, path: l.Addr().String(), events: run.Subscribe(), over: make(chan struct{}),
+	s := &Server{run: run, listener: l, path: l.Addr().String(), events: events, over: make(chan struct{}),
 		watched: make(chan struct{}),
 		ended:   make(chan struct{}), clients: make(map[net.Conn]bool)}
 	s.file, _ = os.Lstat(s.path)
