@@ -115,7 +115,7 @@ func notANumber(err error) error {
 	if !errors.As(err, &invalid) || !errors.Is(err, strconv.ErrSyntax) {
 		return nil
 	}
-	want := ""
+	var want string
 	switch kind := invalid.GetFlag().Value.Type(); {
 	case strings.HasPrefix(kind, "float"):
 		want = "a number"
