@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -44,6 +45,15 @@ type Config struct {
 	AttentionBias bool        `json:",omitempty"` // biases of q, k, v and attention's output, if the family leaves a choice
 	MLPBias       bool        `json:",omitempty"`
 	RopeScaling   RopeScaling `json:",omitzero"`
+	// NoRope lists the decoder layers without rotary positions, in ascending order.
+	NoRope []int `json:",omitempty"`
+	// AttentionScale is the factor of attention's scores; 0: one over the root of a head's width.
+	AttentionScale   float64 `json:",omitempty"`
+	AttentionSoftCap float64 `json:",omitempty"` // limit of the scaled scores; 0: none
+	EmbeddingScale   float64 `json:",omitempty"` // factor of the embeddings; 0: 1
+	ResidualScale    float64 `json:",omitempty"` // factor of each branch before it is added; 0: 1
+	LogitDivisor     float64 `json:",omitempty"` // the logits are divided by it; 0: 1
+	LogitSoftCap     float64 `json:",omitempty"` // limit of the logits; 0: none
 	// For families other than language models: the fields of the data, the layers of a stack, and
 	// the family's own options.
 	Fields  []Field  `json:",omitempty"`
@@ -103,7 +113,70 @@ func (c Config) Validate() error {
 	case !(c.Dropout >= 0 && c.Dropout < 1):
 		return fmt.Errorf("%w: dropout is %g: it must be at least 0 and below 1", ErrModel, c.Dropout)
 	}
+	if err := c.checkSwitches(); err != nil {
+		return err
+	}
 	return languageOf(c.Family).check(c)
+}
+
+// checkSwitches checks the switches that some families have.
+func (c Config) checkSwitches() error {
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{
+		{"scale of attention's scores", c.AttentionScale}, {"soft cap of attention's scores", c.AttentionSoftCap},
+		{"factor of the embeddings", c.EmbeddingScale}, {"factor of the residual branches", c.ResidualScale},
+		{"divisor of the logits", c.LogitDivisor}, {"soft cap of the logits", c.LogitSoftCap},
+	} {
+		if !isFactor(f.value) {
+			return fmt.Errorf("%w: the %s is %g: it must be from %g to %g", ErrModel, f.name, f.value, minFactor, maxFactor)
+		}
+	}
+	return c.checkLayers("layers without rotary positions", c.NoRope)
+}
+
+// checkLayers checks a list of decoder layers.
+func (c Config) checkLayers(what string, list []int) error {
+	for i, layer := range list {
+		if layer < 0 || layer >= c.Layers || i > 0 && layer <= list[i-1] {
+			return fmt.Errorf("%w: the %s are %d: they must be in ascending order and below %d", ErrModel, what, list, c.Layers)
+		}
+	}
+	return nil
+}
+
+// switches names the settings that only some families have and that are not their usual values.
+func (c Config) switches() (names []string) {
+	for name, set := range map[string]bool{
+		"layers without rotary positions": len(c.NoRope) > 0, "attention scale": c.AttentionScale != 0, "attention soft cap": c.AttentionSoftCap != 0,
+		"embedding factor": c.EmbeddingScale != 0, "residual factor": c.ResidualScale != 0, "logit divisor": c.LogitDivisor != 0,
+		"logit soft cap": c.LogitSoftCap != 0,
+	} {
+		if set {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// onlySwitches refuses the switches that a family does not have.
+func (c Config) onlySwitches(has []string) error {
+	for _, name := range c.switches() {
+		if !slices.Contains(has, name) {
+			return fmt.Errorf("%w: %s has no %s: leave it out", ErrModel, c.Family, name)
+		}
+	}
+	return nil
+}
+
+// SetDefaults sets the switches of a model that is trained from scratch to its family's own, given
+// its sizes.
+func (c *Config) SetDefaults() {
+	if f := languageOf(c.Family); f != nil {
+		f.defaults(c)
+	}
 }
 
 // headDim returns D, the channels of a head.
@@ -141,17 +214,33 @@ func (c Config) Parameters() int64 {
 }
 
 // FLOPs estimates the floating-point operations of a forward pass for one token at a sequence
-// length of positions, by symbol: E, t and L. A multiply-add counts as two. The head's number is
-// that of training, where it also serves multi-token prediction. The backward pass costs twice as
-// much. (Kaplan et al. 2020, plus the head's product.)
+// length of positions, by symbol: E, t and L; t is the mean of the decoder layers. A multiply-add
+// counts as two. The head's number is that of training, where it also serves multi-token
+// prediction. The backward pass costs twice as much. (Kaplan et al. 2020, plus the head's product.)
 func (c Config) FLOPs(positions int) (embedding, layer, head float64) {
-	h, f, q, kv := float64(c.Hidden), float64(c.FFN), float64(c.QueryWidth()), float64(c.KVWidth())
-	mlp := 4 * h * f
-	if l := languageOf(c.Family); l != nil && l.gated() {
-		mlp = 6 * h * f
+	h := float64(c.Hidden)
+	return 2 * h, c.layerFLOPs(positions), 2 * h * float64(c.Vocab) * float64(1+c.MTPLayers)
+}
+
+// layerFLOPs returns the mean of the decoder layers.
+func (c Config) layerFLOPs(positions int) float64 {
+	if !c.Language() { // only language models have decoder layers
+		return 0
 	}
-	layer = 2*h*(q+2*kv) + 2*q*h + mlp + 4*q*c.seen(positions)
-	return 2 * h, layer, 2 * h * float64(c.Vocab) * float64(1+c.MTPLayers)
+	var sum, first float64
+	same := true
+	for i := range max(c.Layers, 1) {
+		l := c.layer(i)
+		one := l.flops(c.Hidden, positions)
+		if i == 0 {
+			first = one
+		}
+		sum, same = sum+one, same && one == first
+	}
+	if same {
+		return first
+	}
+	return sum / float64(c.Layers)
 }
 
 // MTPFLOPs returns the same for the symbol m: a decoder layer, and the projection of two rows to

@@ -12,9 +12,9 @@ type Decoder struct {
 	stage  *Stage
 	stream tensorops.Stream
 	layers []layer
-	cache  [][2]tensorops.Tensor // keys and values of each decoder layer: [room, kvWidth]
-	room   int                   // capacity of the cache, in positions
-	used   int                   // positions in the cache
+	cache  []mixerCache // of each decoder layer
+	room   int          // capacity of the cache, in positions
+	used   int          // positions in the cache
 	logits []float32
 }
 
@@ -38,21 +38,18 @@ func NewDecoderOn(s *Stage, stream tensorops.Stream, positions int) (*Decoder, e
 	cfg := s.model.Config
 	d := &Decoder{stage: s, stream: stream, layers: c.layers, room: min(positions, cfg.Positions()), logits: make([]float32, cfg.Vocab)}
 	l := stream.NewList()
-	for range cfg.Layers {
-		var kv [2]tensorops.Tensor
-		for i := range kv {
-			kv[i] = l.Alloc(s.productType(), d.room, cfg.KVWidth())
+	for _, layer := range d.layers {
+		if b, ok := layer.(*block); ok {
+			d.cache = append(d.cache, b.mixer.newCache(l, s.productType(), d.room))
 		}
-		d.cache = append(d.cache, kv)
 	}
 	return d, tensorops.Run(stream, l)
 }
 
 // Close frees the cache. No operation of the decoder may be in progress.
 func (d *Decoder) Close() {
-	for _, kv := range d.cache {
-		kv[0].Release()
-		kv[1].Release()
+	for _, kept := range d.cache {
+		kept.release()
 	}
 	d.cache = nil
 }
@@ -95,32 +92,22 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	return d.logits, nil
 }
 
-// decode runs the forward for new positions of one sequence: keys and values go to the cache, and
-// the queries attend to all of it. It owns x.
-func (b *block) decode(c *pass, x tensorops.Tensor, cache [2]tensorops.Tensor, used int) tensorops.Tensor {
-	n1, stats := b.norm1.forward(c, x)
-	qkv := b.project(c, n1, b.qkv)
-	q, k, v := b.parts(qkv)
-	q, k, headStats := b.normHeads(c, q, k)
-	b.rotate(c, q, k, false)
-	all := used + c.mb.Positions
-	c.Copy(cache[0].RowRange(used, all), k.Matrix())
-	c.Copy(cache[1].RowRange(used, all), v.Matrix())
-	o, lse := b.attended(c), c.Alloc(tensorops.Float32, 1, b.cfg.Heads, c.mb.Positions)
-	first := 0 // first key that any of the queries attends to
-	if b.window > 0 {
-		first = max(0, used+1-b.window)
-	}
-	c.Attention(o, q, cache[0].RowRange(first, all), cache[1].RowRange(first, all), lse, b.attention(c))
-	b.freeHeads(c, q, k)
-	h := b.residual(c, &b.proj, o, x, b.drops[1])
-	free(c.List, &headStats[0], &headStats[1])
-	free(c.List, &x, &n1, &stats, &qkv[0], &qkv[1], &qkv[2], &o, &lse)
-	n2, stats := b.norm2.forward(c, h)
-	u := b.project(c, n2, b.up)
+// decode runs the forward for new positions of one sequence, after the used ones in the cache. It
+// owns x.
+func (b *block) decode(c *pass, x tensorops.Tensor, cache mixerCache, used int) tensorops.Tensor {
+	var ends [2]branchEnd
+	n, stats := b.norm1.forward(c, x)
+	o := b.mixer.decode(c, cache, n, used)
+	h := b.residual(c, &b.proj, &b.after1, &ends[0], o, x, b.drops[0])
+	free(c.List, &x, &stats, &o)
+	n, stats = b.norm2.forward(c, h)
+	u := c.project(n, b.up)
 	b.activation(c, u[0], [2]tensorops.Tensor{u[0], u[1]})
-	y := b.residual(c, &b.down, u[0], h, b.drops[2])
-	free(c.List, &h, &n2, &stats, &u[0], &u[1])
+	y := b.residual(c, &b.down, &b.after2, &ends[1], u[0], h, b.drops[1])
+	free(c.List, &h, &n, &stats, &u[0], &u[1])
+	for i := range ends {
+		free(c.List, &ends[i].y, &ends[i].stats)
+	}
 	return y
 }
 

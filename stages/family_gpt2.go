@@ -10,7 +10,15 @@ type gpt2Family struct{}
 
 func (gpt2Family) name() string  { return GPT2 }
 func (gpt2Family) class() string { return "GPT2LMHeadModel" }
-func (gpt2Family) gated() bool   { return false }
+
+func (gpt2Family) layer(_ Config, _ int, l *layerSpec) {
+	l.qkvBias, l.outputBias, l.mlpBias = true, true, true
+	l.act = tanhGELU
+}
+
+func (gpt2Family) ends(Config, *endsSpec) {}
+
+func (gpt2Family) defaults(*Config) {}
 
 func (gpt2Family) check(c Config) error {
 	switch {
@@ -19,14 +27,14 @@ func (gpt2Family) check(c Config) error {
 	case c.HeadDim != 0 || c.Window != 0 || c.Full != nil || c.AttentionBias || c.MLPBias || c.RopeScaling != (RopeScaling{}):
 		return fmt.Errorf("%w: gpt2 has no head_dim, window or rotary positions, and always has biases: leave these keys out", ErrModel)
 	}
-	return nil
+	return c.onlySwitches(nil)
 }
 
 // build lists GPT-2's layers under the names of its published checkpoints, which store a linear
 // layer's weight as [in, out].
 func (gpt2Family) build(m *Model) {
 	c := m.Config
-	norm := func(name string) norm {
+	layerNorm := func(name string) norm {
 		return norm{gamma: parted(m.add(name+".weight", ones, c.Hidden), bySequence),
 			beta: parted(m.add(name+".bias", zeros, c.Hidden), bySequence), hasBeta: true, eps: c.eps()}
 	}
@@ -45,17 +53,20 @@ func (gpt2Family) build(m *Model) {
 	m.layers = append(m.layers, &embedding{tokens: wte, positions: wpe, hasPositions: true, width: c.Hidden,
 		drop: site{"embedding", c.Dropout}})
 	decoder := func(i int, at string) *block {
-		b := &block{cfg: m.local(), heads: c.Heads, drops: blockSites(i, c.Dropout)}
-		b.norm1 = norm(at + ".ln_1")
-		b.qkv = []linear{conv(at+".attn.c_attn", normalInit, c.Hidden, 3*c.Hidden, 3, c.Heads)}
+		b := &block{spec: c.layer(i).on(m.tensor), after1: norm{absent: true}, after2: norm{absent: true}}
+		mix := &attentionMixer{spec: b.spec, heads: c.Heads, kvCopies: 1}
+		mix.drop, b.drops = blockSites(i, c.Dropout)
+		b.mixer = mix
+		b.norm1 = layerNorm(at + ".ln_1")
+		mix.qkv = []linear{conv(at+".attn.c_attn", normalInit, c.Hidden, 3*c.Hidden, 3, c.Heads)}
 		b.proj = row(at+".attn.c_proj", c.Hidden, c.Hidden, c.Heads)
-		b.norm2 = norm(at + ".ln_2")
+		b.norm2 = layerNorm(at + ".ln_2")
 		b.up = []linear{conv(at+".mlp.c_fc", normalInit, c.Hidden, c.FFN, 1, c.FFN)}
 		b.down = row(at+".mlp.c_proj", c.FFN, c.Hidden, c.FFN)
 		return b
 	}
-	m.addLayers("transformer.h", wte, norm, decoder)
-	m.addHead("transformer.ln_f", wte, norm)
+	m.addLayers("transformer.h", wte, layerNorm, decoder)
+	m.addHead("transformer.ln_f", wte, layerNorm)
 }
 
 func (f gpt2Family) keys(r *reading) rules {

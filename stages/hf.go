@@ -1,6 +1,10 @@
 package stages
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
 
 // hfWritten is a config.json as Troupe writes it, for all families.
 type hfWritten struct {
@@ -51,6 +55,32 @@ type hfWritten struct {
 	EmbdDrop  float64 `json:"embd_pdrop"`
 	ResidDrop float64 `json:"resid_pdrop"`
 	LlamaDrop float64 `json:"attention_dropout"`
+
+	more []member // keys that only some families have, in order
+}
+
+// add adds a key that only some families have.
+func (h *hfWritten) add(key string, value any) {
+	b, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // the values are numbers, booleans and lists of them
+	}
+	h.more = append(h.more, member{key, b})
+}
+
+// text returns the file.
+func (h *hfWritten) text() ([]byte, error) {
+	b, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range h.more {
+		b = fmt.Appendf(b[:len(b)-1], ",%q:%s}", m.key, m.value)
+	}
+	var out bytes.Buffer
+	err = json.Indent(&out, b, "", "  ")
+	out.WriteByte('\n')
+	return out.Bytes(), err
 }
 
 // HF returns the config.json of a Hugging Face model folder. ParseHF reads it back.
@@ -63,6 +93,5 @@ func (c Config) HF() ([]byte, error) {
 	f := languageOf(c.Family)
 	h.Architectures, h.ModelType = []string{f.class()}, f.name()
 	f.write(c, &h)
-	b, err := json.MarshalIndent(h, "", "  ")
-	return append(b, '\n'), err
+	return h.text()
 }

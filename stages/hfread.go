@@ -92,6 +92,20 @@ type reading struct {
 	tie, attentionBias, mlpBias             said[bool]
 	rope                                    ropeKeys
 	windows                                 windows
+	numbers                                 map[string]*said[float64] // of keys that only some families have
+}
+
+// number returns the value of a key that only some families have.
+func (r *reading) number(key string, missing float64) *said[float64] {
+	v := r.numbers[key]
+	if v == nil {
+		v = &said[float64]{value: missing}
+		if r.numbers == nil {
+			r.numbers = make(map[string]*said[float64])
+		}
+		r.numbers[key] = v
+	}
+	return v
 }
 
 // said is a value and the key that set it; without a key it is the default.

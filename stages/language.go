@@ -1,7 +1,7 @@
 package stages
 
 // language is a family of language models. Its file, family_NAME.go, contains all that is specific
-// to it; FAMILIES.md explains how to add one.
+// to it: a table (decoder). FAMILIES.md explains how to add one.
 type language interface {
 	// name is the value of model.family and of config.json's model_type.
 	name() string
@@ -18,13 +18,18 @@ type language interface {
 	read(r *reading, c *Config) error
 	// write fills in a config.json.
 	write(c Config, h *hfWritten)
-	// gated reports whether the feed-forward part has a gate and so three products.
-	gated() bool
+	// layer changes the description of decoder layer i, which has the sizes and switches of the
+	// Config.
+	layer(c Config, i int, l *layerSpec)
+	// ends changes the description of the embedding and of the head.
+	ends(c Config, e *endsSpec)
+	// defaults sets the switches of a model that is trained from scratch.
+	defaults(c *Config)
 }
 
 // languages returns all families of language models, in the order in which messages name them.
 func languages() []language {
-	return []language{gpt2Family{}, llamaFamily{}, mistralFamily{}, qwen2Family{}, qwen3Family{}}
+	return []language{gpt2Family{}, llamaFamily, mistralFamily, qwen2Family, qwen3Family}
 }
 
 // languageOf returns the family with the given name, or nil.

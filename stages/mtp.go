@@ -37,8 +37,10 @@ type mtpState struct {
 	block          blockState
 }
 
-func (*mtp) symbol() byte    { return SymbolMTP }
-func (*mtp) newState() state { return new(mtpState) }
+func (*mtp) symbol() byte { return SymbolMTP }
+func (m *mtp) newState() state {
+	return &mtpState{block: blockState{mixer: m.block.mixer.newState()}}
+}
 
 func (m *mtp) uses() []use {
 	us := append([]use{m.tokens}, m.enorm.uses()...)

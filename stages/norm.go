@@ -2,15 +2,19 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// norm is LayerNorm (GPT-2) or RMSNorm (Llama) over the channels.
+// norm is LayerNorm (GPT-2) or RMSNorm (Llama) over the channels, or none.
 type norm struct {
 	gamma, beta use
 	hasBeta     bool
 	rms         bool
+	absent      bool // the rows stay as they are
 	eps         float64
 }
 
 func (m *norm) uses() []use {
+	if m.absent {
+		return nil
+	}
 	if m.hasBeta {
 		return []use{m.gamma, m.beta}
 	}
@@ -20,6 +24,10 @@ func (m *norm) uses() []use {
 // forward returns the normalized rows and the statistics for the gradient.
 func (m *norm) forward(c *pass, x tensorops.Tensor) (y, stats tensorops.Tensor) {
 	y = c.innerLike(x)
+	if m.absent {
+		c.Copy(y.Matrix(), x.Matrix())
+		return y, stats
+	}
 	if m.rms {
 		stats = c.Alloc(tensorops.Float32, x.Rows())
 		c.RMSNorm(y, x, c.weight(m.gamma), stats, m.eps)
@@ -45,8 +53,12 @@ func (c *pass) optional(u use, has bool) tensorops.Tensor {
 	return c.weight(u)
 }
 
-// inputGrad records dx = the input's gradient + skip; skip may be invalid.
+// inputGrad records dx = the input's gradient + skip; skip may be invalid if there is a norm.
 func (m *norm) inputGrad(c *pass, dx, dy, x, stats, skip tensorops.Tensor) {
+	if m.absent {
+		c.Add(dx, dy, skip)
+		return
+	}
 	if m.rms {
 		c.RMSNormGrad(dx, dy, x, c.weight(m.gamma), stats, skip)
 		return
@@ -65,7 +77,7 @@ func (m *norm) grads(c *pass, dx, dy, x, stats, skip tensorops.Tensor) (weights 
 }
 
 func (m *norm) weightGrad(c *pass, dy, x, stats tensorops.Tensor) {
-	if m.gamma.frozen() {
+	if m.absent || m.gamma.frozen() {
 		return
 	}
 	if m.rms {

@@ -17,6 +17,8 @@ type Param struct {
 	Init  Init
 	// Frozen means that the parameter is not trained; see Model.Freeze.
 	Frozen bool
+	// Stored says in which tensor of a checkpoint the parameter is, if that holds several.
+	Stored Stored
 
 	// Whole is the shape of the whole parameter, Split the rule by which tensor parallelism cuts
 	// it, Slice the rank's part. Without tensor parallelism Shape is Whole.

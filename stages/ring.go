@@ -52,20 +52,20 @@ func (h halves) sums(t tensorops.Tensor, sequence, half int) tensorops.Tensor {
 
 // ofPair returns the options of a pair's attention in one sequence. The random bits of its dropout
 // are those of its place in the attention of whole sequences by all heads.
-func (b *block) ofPair(c *pass, sequence int, p pair) tensorops.AttentionOpts {
+func (b *attentionMixer) ofPair(c *pass, sequence int, p pair) tensorops.AttentionOpts {
 	a := b.attention(c)
 	a.Batch, a.Whole, a.Onto = 1, p.whole(), p.onto
 	if a.Mask.P > 0 {
 		each := c.mb.Positions / 2
-		head := (c.mb.FirstSequence+sequence)*b.heads + c.tensor().rank()*b.cfg.Heads
+		head := (c.mb.FirstSequence+sequence)*b.heads + c.tensor().rank()*b.spec.heads
 		a.Mask.First = (uint64(head)*uint64(a.Of)+uint64(p.blocks[0]*each))*uint64(a.Of) + uint64(p.blocks[1]*each)
 	}
 	return a
 }
 
 // keysAndValues copies k and v, one after the other, so that they can be sent.
-func (b *block) keysAndValues(c *pass, k, v tensorops.Tensor) tensorops.Tensor {
-	kv := c.Alloc(c.inner(), 2, c.mb.Sequences, c.mb.Positions, b.cfg.KVWidth())
+func (b *attentionMixer) keysAndValues(c *pass, k, v tensorops.Tensor) tensorops.Tensor {
+	kv := c.Alloc(c.inner(), 2, c.mb.Sequences, c.mb.Positions, b.spec.kvWidth())
 	if kv.Valid() {
 		both := c.ofBoth(kv)
 		c.Copy(both[0], k.Matrix())
@@ -91,13 +91,13 @@ func (c *pass) sendOn(t tensorops.Tensor) (arriving tensorops.Tensor) {
 	return arriving
 }
 
-// ringAttention records the attention of this rank's queries over all keys, into s.o and s.lse.
-func (b *block) ringAttention(c *pass, s *blockState, q, k, v tensorops.Tensor) {
+// ringAttention records the attention of this rank's queries over all keys, into out and s.lse.
+func (b *attentionMixer) ringAttention(c *pass, s *attentionState, out, q, k, v tensorops.Tensor) {
 	group, of := c.stage.opts.Context, halves{c.mb.Positions}
 	n, rank := group.size(), group.rank()
-	o := s.o
+	o := out
 	if o.DType() != tensorops.Float32 { // it is added to n times
-		o = c.Alloc(tensorops.Float32, s.o.Shape()...)
+		o = c.Alloc(tensorops.Float32, out.Shape()...)
 	}
 	kv := b.keysAndValues(c, k, v)
 	for turn := range n {
@@ -119,20 +119,20 @@ func (b *block) ringAttention(c *pass, s *blockState, q, k, v tensorops.Tensor) 
 		}
 	}
 	c.Free(kv)
-	if !o.Same(s.o) {
-		c.Copy(s.o, o)
+	if !o.Same(out) {
+		c.Copy(out, o)
 		c.Free(o)
 	}
 }
 
 // ringGrad records the gradients of ringAttention. The gradients of keys and values travel around
 // the ring after them, and each rank adds its part when they arrive.
-func (b *block) ringGrad(c *pass, s *blockState, dq, dk, dv, do, q, k, v tensorops.Tensor) {
+func (b *attentionMixer) ringGrad(c *pass, s *attentionState, dq, dk, dv, do, q, k, v, o tensorops.Tensor) {
 	group, of := c.stage.opts.Context, halves{c.mb.Positions}
 	n, rank := group.size(), group.rank()
 	kv := b.keysAndValues(c, k, v)
-	sum := c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, b.cfg.QueryWidth()) // of dq
-	var sent, arriving tensorops.Tensor                                                   // gradients of keys and values
+	sum := c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, b.spec.queryWidth()) // of dq
+	var sent, arriving tensorops.Tensor                                                    // gradients of keys and values
 	for turn := range n {
 		var next tensorops.Tensor
 		if turn+1 < n {
@@ -153,7 +153,7 @@ func (b *block) ringGrad(c *pass, s *blockState, dq, dk, dv, do, q, k, v tensoro
 				}
 				c.AttentionGrad(one[0], one[1], one[2], of.of(do, i, p.queries), of.of(q, i, p.queries), of.of(keys[0], i, p.keys),
 					of.of(keys[1], i, p.keys),
-					of.of(s.o, i, p.queries), of.sums(s.lse, i, p.queries), b.ofPair(c, i, p))
+					of.of(o, i, p.queries), of.sums(s.lse, i, p.queries), b.ofPair(c, i, p))
 				for j, t := range to {
 					if adds[j] {
 						c.Add(t, t, one[j])

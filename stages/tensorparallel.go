@@ -170,16 +170,6 @@ func elements(shape []int) int {
 	return n
 }
 
-// local returns the sizes of a decoder layer on this rank.
-func (m *Model) local() Config {
-	c := m.Config
-	if size := m.tensor.size(); size > 1 {
-		c.HeadDim = c.headDim()
-		c.Heads, c.KVHeads = c.Heads/size, max(1, c.KVHeads/size)
-	}
-	return c
-}
-
 // cut says how a parameter is split and, on a rank of a group, turns it into that rank's slice.
 func (m *Model) cut(u use, s Split) use {
 	p := u.param

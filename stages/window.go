@@ -24,13 +24,7 @@ func (c Config) checkWindow() error {
 	case c.Window == 0 && len(c.Full) > 0:
 		return fmt.Errorf("%w: layers %d are set to attend to all positions, but the other layers have no window", ErrModel, c.Full)
 	}
-	for i, layer := range c.Full {
-		if layer < 0 || layer >= c.Layers || i > 0 && layer <= c.Full[i-1] {
-			return fmt.Errorf("%w: the layers that attend to all positions are %d: they must be in ascending order and below %d", ErrModel, c.Full,
-				c.Layers)
-		}
-	}
-	return nil
+	return c.checkLayers("layers that attend to all positions", c.Full)
 }
 
 // The keys of windows in a config.json. sliding_window is the number of positions. Qwen also has
@@ -60,13 +54,11 @@ func (w *windows) sliding(key string, v json.RawMessage) error {
 // maxSaidWindow exceeds the positions of any model; published files contain such windows.
 const maxSaidWindow = 1 << 40
 
-// layerKeys adds the rules of Qwen's keys.
-func (w *windows) layerKeys(own rules) {
+// layerKeys returns the rules of Qwen's keys.
+func (w *windows) layerKeys() rules {
 	w.size.value, w.first.value = 4096, 28
-	own["sliding_window"] = w.sliding
-	own["use_sliding_window"] = truth(&w.use)
-	own["max_window_layers"] = whole(&w.first, 0, maxSaidWindow)
-	own["layer_types"] = w.layerTypes
+	return rules{"sliding_window": w.sliding, "use_sliding_window": truth(&w.use),
+		"max_window_layers": whole(&w.first, 0, maxSaidWindow), "layer_types": w.layerTypes}
 }
 
 func (w *windows) layerTypes(key string, v json.RawMessage) error {
@@ -156,18 +148,6 @@ func (h *hfWritten) writeLayerWindows(c Config) {
 		}
 		h.LayerTypes = append(h.LayerTypes, t)
 	}
-}
-
-// seen estimates the average number of positions to which a query attends.
-func (c Config) seen(positions int) float64 {
-	all := float64(positions) / 2
-	w := float64(c.Window)
-	if w == 0 || w >= float64(positions) || c.Layers == 0 {
-		return all
-	}
-	few := w - w*w/(2*float64(positions))
-	part := float64(len(c.Full)) / float64(c.Layers)
-	return part*all + (1-part)*few
 }
 
 // plain refuses the biases that only some families support.

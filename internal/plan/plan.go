@@ -147,19 +147,22 @@ func (p *Plan) make(sizes stages.Config) error {
 	return p.checkZero()
 }
 
-// modelConfig takes the sizes from a configuration.
+// modelConfig takes the sizes from a configuration. The switches for which it has no key are those
+// of the model whose weights the run starts from, or the family's own.
 func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config {
-	m := c.Model
+	m, out := c.Model, from
 	own := m.HeadDim
 	if own*m.Heads == m.Hidden { // the default
 		own = 0
 	}
-	return stages.Config{HeadDim: own, Window: m.Window, Full: from.Full, RopeScaling: from.RopeScaling,
-		AttentionBias: from.AttentionBias, MLPBias: from.MLPBias, Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads,
-		KVHeads: m.KVHeads, FFN: m.FFN,
-		Fields: from.Fields, Layout: m.Stack, Options: m.Options,
-		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta, NormEps: from.NormEps,
-		MTPLayers: m.MTPLayers, MTPWeight: m.MTPWeight, MaxPositions: from.Positions()}
+	out.Family, out.Layers, out.Hidden, out.Heads, out.KVHeads, out.FFN = m.Family, m.Layers, m.Hidden, m.Heads, m.KVHeads, m.FFN
+	out.HeadDim, out.Window, out.Context, out.Vocab, out.Dropout, out.Tie = own, m.Window, m.Context, vocab, m.Dropout, m.TieEmbeddings
+	out.RopeTheta, out.MTPLayers, out.MTPWeight, out.MaxPositions = m.RopeTheta, m.MTPLayers, m.MTPWeight, from.Positions()
+	out.Layout, out.Options = m.Stack, m.Options
+	if from.Family == "" {
+		out.SetDefaults()
+	}
+	return out
 }
 
 // Warnings returns warnings about valid settings that have less effect than a user may expect.

@@ -1,0 +1,230 @@
+package stages
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+// mixer is the part of a decoder layer that lets positions see one another. It stands between the
+// layer's first norm and its output projection.
+type mixer interface {
+	uses() []use
+	linears() []*linear
+	newState() mixerState
+	// forward records the input of the output projection from the norm's output n, of all
+	// positions. It owns n.
+	forward(c *pass, st mixerState, n tensorops.Tensor) (o tensorops.Tensor)
+	// inputGrad records the gradient of n, this rank's part of a sum over a tensor group, from that
+	// of o, which it owns. x is the residual stream's tensor.
+	inputGrad(c *pass, st mixerState, x, o, do tensorops.Tensor) (dn tensorops.Tensor)
+	// weightGrad adds the gradients of the projections of n.
+	weightGrad(c *pass, st mixerState, n tensorops.Tensor)
+	// otherWeightGrad adds all other weight gradients.
+	otherWeightGrad(c *pass, st mixerState)
+	// afterInputGrad frees what no weight gradient needs.
+	afterInputGrad(c *pass, st mixerState)
+	// newCache allocates what the layer keeps of a sequence of up to room positions in generation.
+	newCache(l *tensorops.List, dtype tensorops.DType, room int) mixerCache
+	// decode is forward for new positions of a sequence, of which the cache has the used ones
+	// before.
+	decode(c *pass, cache mixerCache, n tensorops.Tensor, used int) (o tensorops.Tensor)
+}
+
+// mixerState is what a mixer keeps of one microbatch.
+type mixerState interface{ drop(l *tensorops.List) }
+
+// mixerCache is what a mixer keeps of a sequence in generation.
+type mixerCache interface{ release() }
+
+// attentionMixer is causal attention with grouped heads.
+type attentionMixer struct {
+	spec    layerSpec // with this rank's heads
+	heads   int       // of the whole layer
+	qkv     []linear  // one of width 3C, or three
+	qkNorms []norm    // of q and of k; empty: there are none
+	// kvCopies is the number of ranks that have the same heads of keys and values.
+	kvCopies int
+	drop     site // of the probabilities
+}
+
+// attentionState holds what a backward needs. If one projection makes all of q, k and v, the first
+// element owns the memory.
+type attentionState struct {
+	qkv       [3]tensorops.Tensor
+	lse       tensorops.Tensor
+	dqkv      [3]tensorops.Tensor // gradients kept for weightGrad
+	headStats [2]tensorops.Tensor // of the norms of q and k
+	dheads    [2]tensorops.Tensor // gradients of their outputs
+	whole     [2]tensorops.Tensor // their inputs with the heads of all ranks, if those are normalized together
+}
+
+func (s *attentionState) drop(l *tensorops.List) {
+	free(l, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.lse, &s.dqkv[0], &s.dqkv[1], &s.dqkv[2])
+	free(l, &s.headStats[0], &s.headStats[1], &s.dheads[0], &s.dheads[1], &s.whole[0], &s.whole[1])
+}
+
+func (*attentionMixer) newState() mixerState { return new(attentionState) }
+
+func (b *attentionMixer) uses() (us []use) {
+	for i := range b.qkv {
+		us = append(us, b.qkv[i].uses()...)
+	}
+	for i := range b.qkNorms {
+		us = append(us, b.qkNorms[i].uses()...)
+	}
+	return us
+}
+
+func (b *attentionMixer) linears() (ms []*linear) {
+	for i := range b.qkv {
+		ms = append(ms, &b.qkv[i])
+	}
+	return ms
+}
+
+// parts returns views of q, k and v in the memory of one or three projections.
+func (b *attentionMixer) parts(t [3]tensorops.Tensor) (q, k, v tensorops.Tensor) {
+	if len(b.qkv) == 3 || !t[0].Valid() {
+		return t[0], t[1], t[2]
+	}
+	c := b.spec.queryWidth()
+	return t[0].Columns(0, c), t[0].Columns(c, 2*c), t[0].Columns(2*c, 3*c)
+}
+
+func (b *attentionMixer) attention(c *pass) tensorops.AttentionOpts {
+	a := tensorops.AttentionOpts{Batch: c.mb.Sequences, Heads: b.spec.heads, KVHeads: b.spec.kvHeads,
+		Mask: c.mask(b.drop, b.heads*c.places()*c.places()), BF16: c.stage.opts.BF16, Window: b.spec.window}
+	if a.Mask.P > 0 && c.mb.Positions != c.places() {
+		a.Of = c.places()
+	}
+	return a
+}
+
+// rotate rotates q and k by their positions; inverse rotates back.
+func (b *attentionMixer) rotate(c *pass, q, k tensorops.Tensor, inverse bool) {
+	if b.spec.rope == nil {
+		return
+	}
+	o := tensorops.RoPEOpts{Theta: b.spec.rope.theta, Scaling: b.spec.rope.scaling.op(), Inverse: inverse}
+	turn := func(rows tensorops.Tensor, r run) {
+		o.Period, o.First = r.hi-r.lo, r.first
+		c.RoPE(rows, o)
+	}
+	o.Heads = b.spec.heads
+	c.eachRun(q, c.runs(), turn)
+	o.Heads = b.spec.kvHeads
+	c.eachRun(k, c.runs(), turn)
+}
+
+// attended allocates attention's output.
+func (b *attentionMixer) attended(c *pass) tensorops.Tensor {
+	return c.Alloc(c.inner(), c.mb.Sequences, c.mb.Positions, b.spec.queryWidth())
+}
+
+func (b *attentionMixer) forward(c *pass, st mixerState, n tensorops.Tensor) tensorops.Tensor {
+	s := st.(*attentionState)
+	s.qkv = c.project(n, b.qkv)
+	c.Free(n)
+	q, k, v := b.parts(s.qkv)
+	q, k, s.headStats = b.normQK(c, q, k)
+	b.rotate(c, q, k, false)
+	o := b.attended(c)
+	s.lse = c.Alloc(tensorops.Float32, c.mb.Sequences, b.spec.heads, c.mb.Positions)
+	if c.stage.opts.Context.size() > 1 {
+		b.ringAttention(c, s, o, q, k, v)
+	} else {
+		c.eachAttention(b.heads, func(first, last int, a tensorops.AttentionOpts) {
+			of := sequences{first, last, c.mb.Sequences}
+			c.Attention(of.rows(o), of.rows(q), of.rows(k), of.rows(v), of.rows(s.lse), a)
+		}, b.attention(c))
+	}
+	b.freeQK(c, q, k)
+	return o
+}
+
+func (b *attentionMixer) inputGrad(c *pass, st mixerState, x, o, do tensorops.Tensor) tensorops.Tensor {
+	s := st.(*attentionState)
+	for i := range b.qkv {
+		s.dqkv[i] = c.AllocLike(s.qkv[i])
+	}
+	b.attentionGrad(c, s, o, do)
+	c.Free(do)
+	dn := c.sumOf(x, len(b.qkv))
+	for i := range b.qkv {
+		b.qkv[i].inputGrad(c, dn, s.dqkv[i], i > 0)
+	}
+	return dn
+}
+
+func (b *attentionMixer) weightGrad(c *pass, st mixerState, n tensorops.Tensor) {
+	s := st.(*attentionState)
+	for i := range b.qkv {
+		b.qkv[i].weightGrad(c, n, s.dqkv[i])
+	}
+}
+
+func (b *attentionMixer) otherWeightGrad(c *pass, st mixerState) {
+	s := st.(*attentionState)
+	for i := range b.qkNorms {
+		x := s.whole[i]
+		if !x.Valid() {
+			x = b.normRows(s.qkv[i])
+		}
+		b.qkNorms[i].weightGrad(c, s.dheads[i], x, s.headStats[i])
+	}
+}
+
+func (b *attentionMixer) afterInputGrad(c *pass, st mixerState) {
+	s := st.(*attentionState)
+	if len(b.qkNorms) == 0 || s.whole[0].Valid() { // else the norms need their inputs
+		free(c.List, &s.qkv[0], &s.qkv[1])
+	}
+	free(c.List, &s.qkv[2], &s.lse)
+}
+
+// gradOf records the gradient of an attention.
+func (b *attentionMixer) gradOf(c *pass, s *attentionState, dq, dk, dv, do, q, k, v, o tensorops.Tensor) {
+	if c.stage.opts.Context.size() > 1 {
+		b.ringGrad(c, s, dq, dk, dv, do, q, k, v, o)
+		return
+	}
+	c.eachAttention(b.heads, func(first, last int, a tensorops.AttentionOpts) {
+		of := sequences{first, last, c.mb.Sequences}
+		c.AttentionGrad(of.rows(dq), of.rows(dk), of.rows(dv), of.rows(do), of.rows(q), of.rows(k), of.rows(v), of.rows(o), of.rows(s.lse), a)
+	}, b.attention(c))
+}
+
+// keysValues are the keys and values of the positions of a sequence, [room, kvWidth].
+type keysValues [2]tensorops.Tensor
+
+func (kv *keysValues) release() {
+	kv[0].Release()
+	kv[1].Release()
+}
+
+func (b *attentionMixer) newCache(l *tensorops.List, dtype tensorops.DType, room int) mixerCache {
+	var kv keysValues
+	for i := range kv {
+		kv[i] = l.Alloc(dtype, room, b.spec.kvWidth())
+	}
+	return &kv
+}
+
+// decode puts the keys and values of the new positions into the cache; the queries attend to all of
+// it.
+func (b *attentionMixer) decode(c *pass, kept mixerCache, n tensorops.Tensor, used int) tensorops.Tensor {
+	cache := kept.(*keysValues)
+	qkv := c.project(n, b.qkv)
+	q, k, v := b.parts(qkv)
+	q, k, stats := b.normQK(c, q, k)
+	b.rotate(c, q, k, false)
+	all := used + c.mb.Positions
+	c.Copy(cache[0].RowRange(used, all), k.Matrix())
+	c.Copy(cache[1].RowRange(used, all), v.Matrix())
+	o, lse := b.attended(c), c.Alloc(tensorops.Float32, 1, b.spec.heads, c.mb.Positions)
+	first := 0 // first key that any of the queries attends to
+	if b.spec.window > 0 {
+		first = max(0, used+1-b.spec.window)
+	}
+	c.Attention(o, q, cache[0].RowRange(first, all), cache[1].RowRange(first, all), lse, b.attention(c))
+	b.freeQK(c, q, k)
+	free(c.List, &n, &stats[0], &stats[1], &qkv[0], &qkv[1], &qkv[2], &lse)
+	return o
+}

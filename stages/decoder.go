@@ -1,0 +1,217 @@
+package stages
+
+import (
+	"fmt"
+	"maps"
+)
+
+// decoder is a family of decoder language models as a table: the sizes of transformers' own
+// configuration class, the names of the tensors, the keys of config.json, and what a layer computes
+// other than Llama's. Its methods make it a language. FAMILIES.md explains how to add one.
+type decoder struct {
+	model string // value of model.family and of config.json's model_type
+	hf    string // class of transformers that computes the same
+	sizes sizes
+	names tensorNames
+	own   []keySet // keys of config.json besides those of Llama
+	// spec changes the description of a layer, which is Llama's with the Config's switches.
+	spec func(c Config, i int, l *layerSpec)
+	// finish changes the description of the embedding and of the head; nil: they are Llama's.
+	finish func(c Config, e *endsSpec)
+	// limits refuses what the family cannot have; nil: nothing.
+	limits func(c Config) error
+	// scratch sets the switches of a model that is trained from scratch, for which there is no key in
+	// a run's configuration; nil: there are none.
+	scratch func(c *Config)
+}
+
+// sizes are the values of a configuration class whose keys a config.json leaves out.
+type sizes struct {
+	vocab, positions, hidden, layers, heads, ffn int
+	kvHeads, headDim                             int // 0: as many as heads; hidden/heads
+	eps, theta                                   float64
+	tie                                          bool
+}
+
+// tensorNames are the names of tensors, without their ends .weight and .bias. Those of a layer's
+// parts follow the layer's name and its number.
+type tensorNames struct {
+	embed, layers, norm string
+	// The norms before and after attention and the feed-forward part, of which a layer has some.
+	norm1, after1, norm2, after2 string
+	q, k, v, o, qNorm, kNorm     string
+	gate, up, down               string
+	// Tensors that hold several parameters, one after the other: q, k and v; gate and up. Empty: each
+	// has its own.
+	qkv, gateUp string
+}
+
+// llamaNames are the names that most families share.
+var llamaNames = tensorNames{
+	embed: "model.embed_tokens", layers: "model.layers", norm: "model.norm",
+	norm1: "input_layernorm", norm2: "post_attention_layernorm",
+	q: "self_attn.q_proj", k: "self_attn.k_proj", v: "self_attn.v_proj", o: "self_attn.o_proj",
+	qNorm: "self_attn.q_norm", kNorm: "self_attn.k_norm",
+	gate: "mlp.gate_proj", up: "mlp.up_proj", down: "mlp.down_proj",
+}
+
+func (f *decoder) name() string  { return f.model }
+func (f *decoder) class() string { return f.hf }
+
+func (f *decoder) layer(c Config, i int, l *layerSpec) {
+	l.gated, l.act = true, siLU
+	l.rope = &ropeSpec{theta: c.RopeTheta, scaling: c.RopeScaling}
+	if f.spec != nil {
+		f.spec(c, i, l)
+	}
+}
+
+func (f *decoder) ends(c Config, e *endsSpec) {
+	if f.finish != nil {
+		f.finish(c, e)
+	}
+}
+
+func (f *decoder) defaults(c *Config) {
+	if f.scratch != nil {
+		f.scratch(c)
+	}
+}
+
+func (f *decoder) check(c Config) error {
+	d := c.headDim()
+	switch {
+	case d%2 != 0:
+		return fmt.Errorf("%w: rotary positions need heads of even width, but hidden %d / heads %d is %d", ErrModel, c.Hidden, c.Heads, d)
+	case c.Heads*d > MaxHidden:
+		return fmt.Errorf("%w: %d heads of %d channels exceed the limit of %d channels", ErrModel, c.Heads, d, MaxHidden)
+	case !(c.RopeTheta >= MinRopeTheta && c.RopeTheta <= MaxRopeTheta):
+		return fmt.Errorf("%w: rope_theta is %g: it must be from %g to %g", ErrModel, c.RopeTheta, float64(MinRopeTheta), MaxRopeTheta)
+	}
+	var has []string
+	for _, set := range f.keySets() {
+		has = append(has, set.switches...)
+	}
+	if err := c.onlySwitches(has); err != nil {
+		return err
+	}
+	if f.limits != nil {
+		if err := f.limits(c); err != nil {
+			return err
+		}
+	}
+	if err := c.RopeScaling.check(); err != nil {
+		return err
+	}
+	return c.checkWindow()
+}
+
+// build lists the layers.
+func (f *decoder) build(m *Model) {
+	c := m.Config
+	wte := m.cut(m.add(f.names.embed+".weight", normalInit, c.Vocab, c.Hidden), vocabSplit(c))
+	m.layers = append(m.layers, &embedding{tokens: wte, width: c.Hidden, drop: site{"embedding", c.Dropout}})
+	norm := func(name string) norm { return m.rmsNorm(name, c.Hidden, bySequence) }
+	m.addLayers(f.names.layers, wte, norm, func(i int, at string) *block { return f.block(m, i, at+".") })
+	m.addHead(f.names.norm, wte, norm)
+}
+
+// rmsNorm adds an RMSNorm over width channels.
+func (m *Model) rmsNorm(name string, width int, sum gradSum) norm {
+	return norm{gamma: parted(m.add(name+".weight", ones, width), sum), rms: true, eps: m.Config.eps()}
+}
+
+// block adds a decoder layer, whose names start with at.
+func (f *decoder) block(m *Model, i int, at string) *block {
+	c, spec := m.Config, m.Config.layer(i)
+	local := spec.on(m.tensor)
+	b := &block{spec: local}
+	mix := &attentionMixer{spec: local, heads: spec.heads, kvCopies: Split{Units: spec.kvHeads}.replicas(m.tensor.size())}
+	b.mixer = mix
+	mix.drop, b.drops = blockSites(i, c.Dropout)
+	norm := func(name string, has bool) norm {
+		if !has {
+			return norm{absent: true}
+		}
+		return m.rmsNorm(at+name, c.Hidden, bySequence)
+	}
+	b.norm1 = norm(f.names.norm1, spec.before())
+	mix.qkv = []linear{
+		f.column(m, at+f.names.q, spec.qkvBias, spec.queryWidth(), spec.heads),
+		f.column(m, at+f.names.k, spec.qkvBias, spec.kvWidth(), spec.kvHeads),
+		f.column(m, at+f.names.v, spec.qkvBias, spec.kvWidth(), spec.kvHeads),
+	}
+	m.storedIn(at+f.names.qkv, f.names.qkv != "", mix.qkv)
+	b.proj = f.row(m, at+f.names.o, spec.outputBias, spec.queryWidth(), spec.heads)
+	switch spec.qkNorm {
+	case qkNormHeads:
+		mix.qkNorms = append(mix.qkNorms, m.rmsNorm(at+f.names.qNorm, spec.headDim, byHeads), m.rmsNorm(at+f.names.kNorm, spec.headDim, byHeads))
+	case qkNormWidth: // every rank computes all of them
+		mix.qkNorms = append(mix.qkNorms, m.rmsNorm(at+f.names.qNorm, spec.queryWidth(), alike), m.rmsNorm(at+f.names.kNorm, spec.kvWidth(), alike))
+	}
+	b.after1 = norm(f.names.after1, spec.after())
+	b.norm2 = norm(f.names.norm2, spec.before())
+	if spec.gated {
+		b.up = append(b.up, f.column(m, at+f.names.gate, spec.mlpBias, spec.ffn, spec.ffn))
+	}
+	b.up = append(b.up, f.column(m, at+f.names.up, spec.mlpBias, spec.ffn, spec.ffn))
+	m.storedIn(at+f.names.gateUp, f.names.gateUp != "", b.up)
+	b.down = f.row(m, at+f.names.down, spec.mlpBias, spec.ffn, spec.ffn)
+	b.after2 = norm(f.names.after2, spec.after())
+	return b
+}
+
+// linear adds a linear layer whose weight is stored as [out, in].
+func (f *decoder) linear(m *Model, name string, init Init, bias bool, in, out int) linear {
+	l := linear{w: m.add(name+".weight", init, out, in)}
+	if bias {
+		l.b, l.hasBias = m.add(name+".bias", zeros, out), true
+	}
+	return l
+}
+
+// column adds a linear layer that tensor parallelism splits by its outputs. A column's units stay
+// together, as heads do.
+func (f *decoder) column(m *Model, name string, bias bool, out, units int) linear {
+	return m.byColumns(f.linear(m, name, normalInit, bias, m.Config.Hidden, out), 1, units)
+}
+
+// row adds a linear layer that tensor parallelism splits by its inputs.
+func (f *decoder) row(m *Model, name string, bias bool, in, units int) linear {
+	return m.byRows(f.linear(m, name, m.residualInit(), bias, in, m.Config.Hidden), units)
+}
+
+// keys returns the rules for the keys of a config.json. Where two sets have the same key, the later
+// one counts.
+func (f *decoder) keys(r *reading) rules {
+	s := f.sizes
+	r.vocab.value, r.positions.value, r.hidden.value, r.layers.value, r.heads.value, r.ffn.value = s.vocab, s.positions, s.hidden, s.layers,
+		s.heads, s.ffn
+	r.kvHeads.value, r.headDim.value, r.eps.value, r.theta.value, r.tie.value = s.kvHeads, s.headDim, s.eps, s.theta, s.tie
+	own := make(rules)
+	for _, set := range f.keySets() {
+		maps.Copy(own, set.rules(r))
+	}
+	return own
+}
+
+func (f *decoder) keySets() []keySet { return append([]keySet{llamaKeys}, f.own...) }
+
+func (f *decoder) read(r *reading, c *Config) error {
+	for _, set := range f.keySets() {
+		if set.read != nil {
+			if err := set.read(r, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (f *decoder) write(c Config, h *hfWritten) {
+	for _, set := range f.keySets() {
+		if set.write != nil {
+			set.write(c, h)
+		}
+	}
+}
