@@ -168,7 +168,7 @@ check-metrics: ## check a run's metrics with promtool, an OpenTelemetry collecto
 
 .PHONY: check-hf
 check-hf: ## load models and tokenizers of every family in transformers, compare logits and ids; needs PYTHON with torch and transformers
-	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -run '^(TestLoadsInTransformers|TestTokenizersInTransformers)$$' ./stages ./test/data
+	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 20m -run '^(TestLoadsInTransformers|TestTokenizersInTransformers|TestModelsInTransformers)$$' ./stages ./test/data
 
 TORCH_SEED ?= 1
 .PHONY: check-torch-tables

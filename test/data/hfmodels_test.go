@@ -1,0 +1,326 @@
+package data
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/safetensors"
+	"github.com/troupe-ml/troupe/internal/testing/testrun"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
+)
+
+// The largest differences from transformers, both in float32.
+const (
+	logitsLimit = 1e-5 // of the largest logit
+	gradsLimit  = 1e-4 // of a gradient, by norm
+)
+
+// hfModel is a model that testdata/hf/models.py has written: what transformers computes with it.
+type hfModel struct {
+	Family            string
+	Sequences         int
+	Tokens, Targets   []int32
+	Loss              float64
+	Prompt, Generated []int32
+	Gap               float64 // by which greedy generation's choices are clear, of the largest logit
+
+	dir      string
+	config   stages.Config
+	expected *safetensors.File
+}
+
+// TestModelsInTransformers is part of make check-hf: for every entry of testdata/hf/models.py the logits after each prefix,
+// the loss, the gradients of all weights and greedy generation with a cache are those of transformers, and transformers
+// loads the export. TROUPE_MODELS names some of the entries; without it, the test takes all.
+func TestModelsInTransformers(t *testing.T) {
+	python := os.Getenv("TROUPE_PYTHON")
+	if python == "" {
+		t.Skip("make check-hf sets TROUPE_PYTHON, a Python with torch and transformers")
+	}
+	dir := t.TempDir()
+	models := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), python, append([]string{filepath.Join("testdata", "hf", "models.py")}, args...)...)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil {
+			t.Errorf("models.py %s: %v\n%s%s", args[0], err, out, errs.String())
+		}
+		return strings.TrimSpace(string(out))
+	}
+	models(append([]string{"write", dir}, strings.Fields(os.Getenv("TROUPE_MODELS"))...)...)
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no models in %s: %v", dir, err)
+	}
+	seen := make(map[string]bool)
+	for _, at := range names {
+		t.Run(filepath.Base(at), func(t *testing.T) {
+			m := readHFModel(t, at)
+			seen[m.Family] = true
+			m.compare(t)
+			m.export(t)
+		})
+	}
+	for _, name := range stages.LanguageFamilies() {
+		if !seen[name] && os.Getenv("TROUPE_MODELS") == "" {
+			t.Errorf("testdata/hf/models.py has no model of family %q", name)
+		}
+	}
+	t.Logf("transformers reads what Troupe writes:\n%s", models("read", dir))
+}
+
+func readHFModel(t *testing.T, dir string) *hfModel {
+	t.Helper()
+	m := &hfModel{dir: dir}
+	if err := json.Unmarshal([]byte(testrun.Read(t, filepath.Join(dir, "expected.json"))), m); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(stages.LanguageFamilies(), m.Family) {
+		t.Skipf("there is no family %q yet", m.Family)
+	}
+	var err error
+	if m.expected, err = safetensors.Open(filepath.Join(dir, "expected.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.expected.Close() })
+	if m.config, err = stages.ParseHF([]byte(testrun.Read(t, filepath.Join(dir, "config.json")))); err != nil {
+		t.Fatal(err)
+	}
+	old, err := stages.ParseHF([]byte(testrun.Read(t, filepath.Join(dir, "config4.json"))))
+	if err != nil || !reflect.DeepEqual(old, m.config) {
+		t.Errorf("with the keys of release 4 the model is %+v, %v;\nwith those of release 5 %+v", old, err, m.config)
+	}
+	return m
+}
+
+// want is a tensor that transformers has computed.
+func (m *hfModel) want(t *testing.T, name string) []float32 {
+	t.Helper()
+	b, err := m.expected.Bytes(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := safetensors.Float32s("F32", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// stage loads the directory's weights, as training does.
+func (m *hfModel) stage(t *testing.T, dev tensorops.Device) (*stages.Stage, tensorops.Stream) {
+	t.Helper()
+	ckpt, err := checkpoint.OpenAt(m.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ckpt.Close() })
+	model, err := stages.NewModel(m.config)
+	if err == nil {
+		err = plan.CheckWeights(ckpt, model, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := dev.NewStream("compare")
+	st, err := stages.NewStage(model, s, []stages.ChunkSpec{{Last: len(model.Symbols())}},
+		stages.Options{Optimizer: stages.Optimizer{Name: stages.AdamW, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8}})
+	if err == nil {
+		err = st.Load(plan.Weights(ckpt), false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st, s
+}
+
+func (m *hfModel) compare(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dev.Close)
+	st, s := m.stage(t, dev)
+	logits := m.compareLogits(t, st)
+	loss, grads, worst := m.compareGrads(t, st, s)
+	cached, tokens := m.compareGenerated(t, st)
+	t.Logf("logits off by %.1e, gradients of %d weights by at most %.1e (%s), loss by %.1e; %d of %d tokens of greedy generation equal, "+
+		"their logits off by %.1e (choices clear by %.1e)",
+		logits, grads.count, grads.off, worst, loss, tokens, len(m.Generated), cached, m.Gap)
+	if logits > logitsLimit || cached > logitsLimit || grads.off > gradsLimit || loss > logitsLimit || tokens != len(m.Generated) {
+		t.Errorf("beyond the limits of %g of the largest logit, %g of a gradient, and equal tokens", logitsLimit, gradsLimit)
+	}
+}
+
+// largestOff is the largest difference, of the largest number.
+func largestOff(got, want []float32) float64 {
+	if len(got) != len(want) {
+		return math.Inf(1)
+	}
+	var off, size float64
+	for i, w := range want {
+		d := math.Abs(float64(got[i]) - float64(w))
+		if math.IsNaN(d) {
+			return d
+		}
+		off, size = max(off, d), max(size, math.Abs(float64(w)))
+	}
+	return off / size
+}
+
+// compareLogits gives the decoder each prefix of the first sequence at once.
+func (m *hfModel) compareLogits(t *testing.T, st *stages.Stage) float64 {
+	var all []float32
+	for n := 1; n <= len(m.Tokens)/m.Sequences; n++ {
+		d, err := stages.NewDecoder(st, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logits, err := d.Next(m.Tokens[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, logits...)
+		d.Close()
+	}
+	return largestOff(all, m.want(t, "logits"))
+}
+
+type gradsOff struct {
+	count int
+	off   float64
+}
+
+// compareGrads runs a forward and a backward on all sequences. It also returns the name of the weight whose gradient
+// differs most.
+func (m *hfModel) compareGrads(t *testing.T, st *stages.Stage, s tensorops.Stream) (loss float64, grads gradsOff, worst string) {
+	mb := stages.Microbatch{Step: 1, Sequences: m.Sequences, Positions: len(m.Tokens) / m.Sequences, Tokens: m.Tokens, Train: true}
+	for _, id := range m.Targets {
+		if id < 0 {
+			id = tensorops.IgnoreTarget
+		}
+		mb.Targets = append(mb.Targets, id)
+	}
+	run := func(record func(l *tensorops.List)) {
+		t.Helper()
+		l := s.NewList()
+		record(l)
+		if err := tensorops.Run(s, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(st.ClearGrads)
+	run(func(l *tensorops.List) { st.Forward(l, 0, &mb, tensorops.Tensor{}) })
+	sum, count := st.Loss(0, mb.Index)
+	loss = math.Abs(sum/count-m.Loss) / m.Loss
+	run(func(l *tensorops.List) { st.Backward(l, 0, mb.Index, tensorops.Tensor{}) })
+	var saved []stages.Saved
+	run(func(l *tensorops.List) { saved = st.Grads(l) })
+	got := make(map[string][]float64) // a tied weight's uses added
+	for _, one := range saved {
+		if got[one.Name] == nil {
+			got[one.Name] = make([]float64, len(one.Data))
+		}
+		for i, v := range one.Data {
+			got[one.Name][i] += float64(v) / count
+		}
+	}
+	want, largest := make(map[string][]float32), 0.0
+	for _, name := range m.expected.Names() {
+		if of, ok := strings.CutPrefix(name, "grad."); ok {
+			want[of] = m.want(t, name)
+			largest = max(largest, norm(want[of], nil))
+		}
+	}
+	if g, w := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)); !slices.Equal(g, w) {
+		t.Fatalf("there are gradients of\n%q, but transformers has those of\n%q", g, w)
+	}
+	for name, w := range want {
+		// Where all cancels out (a bias of keys without positions), rounding is left: it counts beside the largest gradient.
+		size := max(norm(w, nil), 1e-3*largest)
+		if off := norm(w, got[name]) / size; off > grads.off || math.IsNaN(off) {
+			grads.off, worst = off, name
+		}
+	}
+	grads.count = len(want)
+	return loss, grads, worst
+}
+
+// norm is that of w-minus; nil counts as zeros.
+func norm(w []float32, minus []float64) float64 {
+	sum := 0.0
+	for i, v := range w {
+		d := float64(v)
+		if minus != nil {
+			d -= minus[i]
+		}
+		sum += d * d
+	}
+	return math.Sqrt(sum)
+}
+
+// compareGenerated generates greedily, token by token. It returns how far the logits of all steps are off, and the
+// number of tokens before the first other one.
+func (m *hfModel) compareGenerated(t *testing.T, st *stages.Stage) (off float64, equal int) {
+	d, err := stages.NewDecoder(st, len(m.Prompt)+len(m.Generated))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	next, all := m.Prompt, []float32(nil)
+	for _, want := range m.Generated {
+		logits, err := d.Next(next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, logits...)
+		best := 0
+		for i, v := range logits {
+			if v > logits[best] {
+				best = i
+			}
+		}
+		if int32(best) == want && equal*len(logits) == len(all)-len(logits) {
+			equal++
+		}
+		next = []int32{want} // so that one other token does not change the logits after it
+	}
+	return largestOff(all, m.want(t, "generated")), equal
+}
+
+// export writes the model as engine export does, and once more with the config.json of a model that Troupe has
+// made itself.
+func (m *hfModel) export(t *testing.T) {
+	to, own := filepath.Join(m.dir, "exported"), filepath.Join(m.dir, "own")
+	if _, err := troupe.Export(t.Context(), troupe.ExportOptions{From: m.dir, To: to}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := m.config.HF()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := stages.ParseHF(text); err != nil || !reflect.DeepEqual(again, m.config) {
+		t.Errorf("%+v\nis written as %s\nand read as %+v, %v", m.config, text, again, err)
+	}
+	testrun.Write(t, filepath.Join(own, "config.json"), string(text))
+	if err := os.Link(filepath.Join(to, "model.safetensors"), filepath.Join(own, "model.safetensors")); err != nil {
+		t.Fatal(fmt.Errorf("share the weights: %w", err))
+	}
+}

@@ -1,0 +1,223 @@
+"""Small random models of every family, computed by transformers, for TestModelsInTransformers (make check-hf).
+
+    python3 models.py write FOLDER        # with torch and transformers 5.24
+
+writes each entry of MODELS to FOLDER/NAME, as transformers saves it, and beside it what transformers
+computes with it in float32:
+
+    config4.json            the same config.json with the keys of release 4 (rope_theta, rope_scaling)
+    expected.json           tokens and targets, the loss, and the ids of greedy generation with a cache
+    expected.safetensors    the logits after each prefix of the first sequence, the gradient of every weight,
+                            and the logits of each generated token
+
+    python3 models.py read FOLDER
+
+loads the models that Troupe wrote to FOLDER/NAME/exported and FOLDER/NAME/own: no tensor may be missing
+or unexpected, and the logits must be those of the original.
+
+A family is one entry: its class of configurations, and what differs from SIZES. The sizes are odd on
+purpose: the heads' width is not hidden/heads, the counts share no factor with the kernels' tiles, windows
+are shorter than the text, and scaled rotations reach beyond their original length.
+"""
+
+import json
+import math
+import os
+import sys
+
+import safetensors.torch
+import torch
+import transformers
+
+VOCAB, SEQUENCES, POSITIONS, PROMPT, NEW = 131, 2, 40, 12, 64
+LIMIT = 1e-5  # logits, of their largest
+SIZES = dict(vocab_size=VOCAB, hidden_size=42, intermediate_size=62, num_hidden_layers=4, num_attention_heads=6, num_key_value_heads=2,
+             head_dim=10, max_position_embeddings=120, pad_token_id=None, bos_token_id=None, eos_token_id=None)
+LLAMA3 = dict(rope_type="llama3", rope_theta=300.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
+YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
+LONG = dict(rope_type="longrope", rope_theta=400.0, short_factor=[1.0, 1.1, 1.3, 1.6], long_factor=[1.5, 2.0, 3.5, 5.0])
+WINDOWS = dict(use_sliding_window=True, sliding_window=7)
+
+MODELS = {
+    "gpt2": ("GPT2", dict(n_embd=42, n_inner=58, n_layer=3, n_head=6, n_positions=96, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
+    "llama": ("Llama", dict(head_dim=None, hidden_size=60)),
+    "llama-biases-llama3": ("Llama", dict(attention_bias=True, mlp_bias=True, tie_word_embeddings=True, rope_parameters=LLAMA3)),
+    "llama-linear": ("Llama", dict(rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=2.5))),
+    "mistral": ("Mistral", dict(sliding_window=7)),
+    "qwen2": ("Qwen2", dict(head_dim=None, hidden_size=60, tie_word_embeddings=True)),
+    "qwen2-windows": ("Qwen2", dict(WINDOWS, max_window_layers=1)),
+    "qwen2-yarn": ("Qwen2", dict(rope_parameters=YARN)),
+    "qwen3": ("Qwen3", dict(tie_word_embeddings=True)),
+    "qwen3-windows": ("Qwen3", dict(WINDOWS, attention_bias=True, layer_types=["sliding_attention", "full_attention"] * 2)),
+    "qwen3-yarn": ("Qwen3", dict(rope_parameters=dict(YARN, factor=3.5, attention_factor=1.25, beta_fast=24.0, beta_slow=1.5, truncate=False))),
+    "smollm3": ("SmolLM3", dict(no_rope_layer_interval=3, rope_parameters=YARN)),
+    "smollm3-windows": ("SmolLM3", dict(WINDOWS, no_rope_layers=[1, 0, 0, 1], attention_bias=True, mlp_bias=True, tie_word_embeddings=False)),
+    "granite": ("Granite", dict(embedding_multiplier=1.3, attention_multiplier=0.21, residual_multiplier=0.7, logits_scaling=1.7,
+                                tie_word_embeddings=True, rms_norm_eps=1e-5)),
+    "granite-biases": ("Granite", dict(attention_bias=True, mlp_bias=True, rope_parameters=LLAMA3)),
+    "olmo2": ("Olmo2", dict(rms_norm_eps=1e-4)),
+    "olmo2-biases": ("Olmo2", dict(attention_bias=True, tie_word_embeddings=True, num_key_value_heads=6)),
+    "olmo3": ("Olmo3", dict(sliding_window=7, rope_parameters=dict(full_attention=dict(YARN, rope_theta=5e5), sliding_attention=dict(rope_type="default")))),
+    "phi3": ("Phi3", dict(sliding_window=9, num_key_value_heads=3)),
+    "phi3-longrope": ("Phi3", dict(head_dim=None, hidden_size=60, original_max_position_embeddings=24, partial_rotary_factor=0.8, rope_parameters=LONG,
+                                   tie_word_embeddings=True)),
+    "gemma2": ("Gemma2", dict(sliding_window=7, query_pre_attn_scalar=13, attn_logit_softcapping=1.5, final_logit_softcapping=2.5)),
+    "gemma2-biases": ("Gemma2", dict(sliding_window=5, attention_bias=True, tie_word_embeddings=False, final_logit_softcapping=None,
+                                     attn_logit_softcapping=None, layer_types=["full_attention", "sliding_attention"] * 2)),
+    "gemma3": ("Gemma3Text", dict(sliding_window=7, query_pre_attn_scalar=13, num_hidden_layers=5, sliding_window_pattern=3,
+                                  rope_parameters=dict(full_attention=dict(rope_type="linear", rope_theta=1e4, factor=4.0),
+                                                       sliding_attention=dict(rope_type="default", rope_theta=300.0)))),
+    "gemma3-caps": ("Gemma3Text", dict(sliding_window=5, final_logit_softcapping=2.5, attention_bias=True, tie_word_embeddings=False)),
+    "gemma4": ("Gemma4Text", dict(sliding_window=7, num_hidden_layers=5, global_head_dim=14, hidden_size_per_layer_input=6,
+                                  vocab_size_per_layer_input=VOCAB, final_logit_softcapping=2.5,
+                                  layer_types=["sliding_attention", "sliding_attention", "full_attention"] + ["sliding_attention", "full_attention"],
+                                  num_kv_shared_layers=2, use_double_wide_mlp=True)),
+    "gemma4-keys": ("Gemma4Text", dict(sliding_window=7, global_head_dim=14, num_global_key_value_heads=1, attention_k_eq_v=True,
+                                       hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention"] * 2,
+                                       rope_parameters=dict(full_attention=dict(rope_type="proportional", partial_rotary_factor=0.5, rope_theta=1e4),
+                                                            sliding_attention=dict(rope_type="default", rope_theta=300.0)))),
+    "qwen3_5": ("Qwen3_5Text", dict(linear_key_head_dim=6, linear_value_head_dim=10, linear_num_key_heads=3, linear_num_value_heads=6,
+                                    linear_conv_kernel_dim=4, full_attention_interval=3, rope_parameters=dict(rope_type="default", rope_theta=300.0,
+                                                                                                       partial_rotary_factor=0.4))),
+}
+
+
+def config_of(kind, changes):
+    sizes = {} if kind == "GPT2" else SIZES
+    none = dict(vocab_size=VOCAB, bos_token_id=None, eos_token_id=None)
+    keys = {**none, **sizes, **changes}
+    if keys.get("head_dim", 0) is None:
+        del keys["head_dim"]
+    config = getattr(transformers, kind + "Config")(**json.loads(json.dumps(keys)))
+    config._attn_implementation = "eager"
+    return config
+
+
+def model_of(config, seed):
+    """A model whose logits are far from flat, so that an option that is ignored shows."""
+    model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in sorted(model.named_parameters()):
+            noise = torch.randn(p.shape, generator=draw)
+            if p.dim() == 1:
+                p.add_(0.25 * noise)
+            elif "embed" in name or name.endswith(("wte.weight", "wpe.weight")):
+                p.copy_((0.1 if config.tie_word_embeddings else 0.7) * noise)  # a tied model would repeat its last token
+            else:
+                inputs = p.shape[0] if config.model_type == "gpt2" else math.prod(p.shape[1:])
+                p.copy_(1.2 * noise / math.sqrt(inputs))
+        for name, b in sorted(model.named_buffers()):
+            if name.endswith("layer_scalar"):
+                b.copy_(0.6 + 0.5 * torch.rand(b.shape, generator=draw))
+    model.generation_config = transformers.GenerationConfig(pad_token_id=0)
+    return model
+
+
+def ids(count, seed):
+    return torch.randint(VOCAB, (count,), generator=torch.Generator().manual_seed(seed))
+
+
+def generated(model, prompt):
+    """Ids and logits of greedy generation, and how far its choices are from a tie."""
+    out = model.generate(prompt[None], attention_mask=torch.ones_like(prompt[None]), max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False, use_cache=True,
+                         return_dict_in_generate=True, output_logits=True)
+    logits = torch.cat(out.logits).float()
+    top = logits.topk(2).values
+    return out.sequences[0, len(prompt):], logits, ((top[:, 0] - top[:, 1]) / logits.abs().max()).min().item()
+
+
+def release4(config):
+    """config.json with the keys of release 4, which transformers 5 reads, too."""
+    old = dict(config)
+    rope = old.pop("rope_parameters", None)
+    if rope is None or config["model_type"] in ("gemma4_text", "qwen3_5_text"):  # newer than release 4, or without rotation
+        return config
+    rope, local = dict(rope.get("full_attention", rope)), rope.get("sliding_attention")
+    old["rope_theta"], old["rope_scaling"] = rope.pop("rope_theta"), None
+    if config["model_type"].startswith("gemma3"):
+        old["rope_local_base_freq"] = local["rope_theta"]
+    if rope.get("partial_rotary_factor", 1.0) != 1.0:
+        old["partial_rotary_factor"] = rope["partial_rotary_factor"]
+    rope.pop("partial_rotary_factor", None)
+    if config["model_type"] == "phi3":
+        rope.pop("original_max_position_embeddings", None)
+    if rope["rope_type"] != "default":
+        old["rope_scaling"] = rope
+    old["torch_dtype"] = old.pop("dtype")
+    old["transformers_version"] = "4.57.0"
+    return old
+
+
+def prefixes(model, tokens):
+    """The logits after each prefix, given at once."""
+    with torch.no_grad():
+        return torch.stack([model(input_ids=tokens[None, :n], use_cache=False).logits[0, -1] for n in range(1, len(tokens) + 1)]).float()
+
+
+def write(path, name, kind, changes):
+    config = config_of(kind, changes)
+    tokens, prompt = ids(SEQUENCES * POSITIONS, 1).reshape(SEQUENCES, POSITIONS), ids(PROMPT, 2)
+    targets = ids(SEQUENCES * POSITIONS, 3)
+    targets[3::7] = -100
+    best = None
+    for seed in range(20):  # a text that varies, in which no choice is close to a tie
+        model = model_of(config, 100 + seed)
+        chosen, chosen_logits, gap = generated(model, prompt)
+        varied = min(len(chosen.unique()), 8) if gap > 30 * LIMIT else 0
+        if best is None or varied > best[0]:
+            best = varied, model, chosen, chosen_logits, gap
+        if varied == 8:
+            break
+    varied, model, chosen, chosen_logits, gap = best
+    if not varied:
+        sys.exit(f"{name}: with every seed, greedy generation is close to a tie")
+    model.save_pretrained(path)
+    with open(os.path.join(path, "config.json")) as f:
+        saved = json.load(f)
+    with open(os.path.join(path, "config4.json"), "w") as f:
+        json.dump(release4(saved), f, indent=1)
+    tensors = {"logits": prefixes(model, tokens[0]), "generated": chosen_logits}
+    model.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(input_ids=tokens, use_cache=False).logits.reshape(-1, VOCAB), targets, ignore_index=-100)
+    loss.backward()
+    for key, p in model.named_parameters():
+        tensors["grad." + key] = p.grad
+    safetensors.torch.save_file({k: v.detach().contiguous() for k, v in tensors.items()}, os.path.join(path, "expected.safetensors"))
+    with open(os.path.join(path, "expected.json"), "w") as f:
+        json.dump(dict(family=saved["model_type"], sequences=SEQUENCES, tokens=tokens.flatten().tolist(), targets=targets.tolist(), loss=loss.item(), prompt=prompt.tolist(),
+                       generated=chosen.tolist(), gap=gap), f)
+
+
+def load(path):
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True, attn_implementation="eager", dtype=torch.float32)
+    return model.eval(), {k: v for k, v in info.items() if v}
+
+
+def read(folder):
+    failed = 0
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name, "expected.json")) as f:
+            tokens = torch.tensor(json.load(f)["tokens"][:POSITIONS])
+        want = safetensors.torch.load_file(os.path.join(folder, name, "expected.safetensors"))["logits"]
+        for which in "exported", "own":
+            path = os.path.join(folder, name, which)
+            if not os.path.isdir(path):
+                continue
+            model, odd = load(path)
+            off = ((prefixes(model, tokens) - want).abs().max() / want.abs().max()).item()
+            good = off <= LIMIT and not odd
+            failed += not good
+            print(f"{'ok  ' if good else 'FAIL'} {name}/{which}: {type(model).__name__} loads, logits off by {off:.1e} of the largest", odd or "")
+    sys.exit(f"{failed} directories differ" if failed else 0)
+
+
+if __name__ == "__main__":
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    if sys.argv[1] == "read":
+        read(sys.argv[2])
+    else:
+        for each in sys.argv[3:] or MODELS:
+            write(os.path.join(sys.argv[2], each), each, *MODELS[each])
