@@ -12,8 +12,6 @@ import (
 	"github.com/troupe-ml/troupe/internal/chat"
 	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/trained"
-	"github.com/troupe-ml/troupe/internal/tokenizer"
-	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -45,6 +43,9 @@ type TextOptions struct {
 	// Context is the largest number of tokens that the model sees, including the prompt's, up to its positions;
 	// 0: all its positions, even if a run trained it with fewer.
 	Context int
+	// Fit refuses a prompt that is longer than the context (ErrContext), and ends the text when the context is full. Without it the
+	// beginning of the prompt is cut, and the model continues from the last half of a full context.
+	Fit bool
 	// Messages are a conversation to answer. The model's chat template renders it. Prompt must be
 	// empty then.
 	Messages []Message
@@ -139,120 +140,29 @@ func (g *Generator) From() string { return g.model.From() }
 func (g *Generator) Close() error { return g.model.Close() }
 
 func (g *Generator) generate(ctx context.Context, o TextOptions, emit func(text []byte) error) error {
-	m := g.model
-	if !m.Shape.Config.Language() {
-		return fmt.Errorf("%w: a model of family %q does not generate text", ErrOptions, m.Shape.Config.Family)
-	}
-	if m.Tokenizer == nil {
-		return fmt.Errorf("%w: the model of %s has no supported tokenizer, which is needed to encode and decode text", ErrOptions, m.From())
-	}
-	said, err := m.Text()
-	if err != nil {
-		return &SetupError{Err: err}
-	}
-	prompt, err := encodePrompt(m, said, o)
-	if err != nil {
-		return &SetupError{Err: fmt.Errorf("encode the prompt: %w", err)}
-	}
-	m.WarnOnce(o.Warn)
-	size, err := positions(m, o.Context)
+	w, err := newWriting(g.model, o, emit)
 	if err != nil {
 		return err
 	}
-	window := newTextWindow(size, m.Shape.Config.Positions(), o)
 	if o.Report != nil {
-		defer func() { *o.Report = window.report }()
+		defer func() { *o.Report = w.window.report }()
 	}
-	next := window.begin(prompt)
-	dec, err := g.decoder(len(next), window, o)
+	alone := group{model: g.model, stream: g.stream}
+	t, err := alone.add(w)
 	if err != nil {
 		return err
 	}
-	defer dec.Close()
-	pick := newSampler(o, m.Tokenizer.Vocab())
-	pick.seen(prompt...)
-	w := &textWriter{text: tokenizer.NewTextDecoder(m.Tokenizer), stop: newStopper(o.Stop), emit: emit}
-	ends := said.Stops(o.Messages, o.chat())
-	sequence := append([]int32{}, next...)
-	for i := range o.Tokens {
+	defer alone.remove(t)
+	for !w.ended {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if dec.Used()+len(next) > size {
-			dec.Reset()
-			next = window.move(sequence)
-		}
-		logits, err := dec.Next(next)
-		if err != nil {
+		if err := alone.step(); err != nil {
 			return err
 		}
-		if err := pick.check(logits); err != nil {
-			return fmt.Errorf("token %d of %d: %w: %s", i+1, o.Tokens, err, m.Suspicion())
+		if t.err != nil {
+			return t.err
 		}
-		id := pick.choose(logits, uint64(i))
-		if !o.IgnoreEnd && slices.Contains(ends, id) {
-			break
-		}
-		window.report.Tokens++
-		pick.seen(id)
-		sequence = append(tail(sequence, size), id)
-		next = sequence[len(sequence)-1:]
-		if ended, err := w.write(w.text.Decode(id)); ended || err != nil {
-			return err
-		}
-	}
-	return w.end()
-}
-
-// decoder returns a decoder whose cache has room for a prompt and the text after it. It checks the memory of the
-// device, and reads the weights if they are not loaded yet.
-func (g *Generator) decoder(prompt int, window *textWindow, o TextOptions) (*stages.Decoder, error) {
-	m, size := g.model, window.size
-	room := prompt + min(o.Tokens, size-prompt) // of the cache
-	err := m.CheckMemory(fmt.Sprintf("a cache of keys and values for %d positions", room), func(_ tensorops.Stream, st *stages.Stage) error {
-		dec, err := stages.NewDecoder(st, room)
-		if err != nil {
-			return err
-		}
-		longest := prompt
-		if o.Tokens > size-prompt+1 { // the context will be full
-			longest = max(longest, window.half)
-		}
-		_, err = dec.Next(make([]int32, longest))
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if m.Weights == nil {
-		if m.Weights, err = m.Stage(g.stream); err != nil {
-			return nil, err
-		}
-	}
-	return stages.NewDecoderOn(m.Weights, g.stream, room)
-}
-
-// textWriter passes on the part of a text before the first stop string.
-type textWriter struct {
-	text *tokenizer.StreamDecoder
-	stop *stopper
-	emit func(text []byte) error
-}
-
-func (w *textWriter) write(b []byte) (ended bool, err error) {
-	if b, ended = w.stop.take(b); len(b) > 0 {
-		err = w.emit(b)
-	}
-	return ended, err
-}
-
-// end writes what was held back.
-func (w *textWriter) end() error {
-	if ended, err := w.write(w.text.Flush()); ended || err != nil {
-		return err
-	}
-	if b := w.stop.rest(); len(b) > 0 {
-		return w.emit(b)
 	}
 	return nil
 }

@@ -30,6 +30,9 @@ var ErrMemory = plan.ErrMemory
 // ErrNotFinite: the model computed NaN or infinity.
 var ErrNotFinite = errors.New("not a finite number")
 
+// ErrContext: a prompt has more tokens than the context.
+var ErrContext = errors.New("the prompt does not fit the context")
+
 // SetupError: the model, the data or the options cannot be used. Its field Err is the
 // cause.
 type SetupError = plan.SetupError

@@ -17,7 +17,15 @@ type GenerateReport struct {
 	Tokens    int `json:"tokens"` // generated tokens, without the one that ends the text
 	// WindowMoves is how often the context was full. The model then continued from its last half.
 	WindowMoves int `json:"window_moves"`
+	// Finish says why the text ended: FinishStop or FinishLength; "": an error ended it.
+	Finish string `json:"finish"`
 }
+
+// Why a text ended.
+const (
+	FinishStop   = "stop"   // a token of the model, or a stop string
+	FinishLength = "length" // the largest number of tokens, or with Fit the context
+)
 
 // positions is the number of tokens that the model sees: all its positions, unless fewer are requested.
 func positions(m *trained.Model, asked int) (int, error) {

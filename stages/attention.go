@@ -22,9 +22,9 @@ type mixer interface {
 	afterInputGrad(c *pass, st mixerState)
 	// newCache allocates what the layer keeps of a sequence of up to room positions in generation.
 	newCache(l *tensorops.List, dtype tensorops.DType, room int) mixerCache
-	// decode is forward for new positions of a sequence, of which the cache has the used ones
-	// before.
-	decode(c *pass, cache mixerCache, n tensorops.Tensor, used int) (o tensorops.Tensor)
+	// decode is forward for the new positions of sequences: one run of c.runs for each sequence, with
+	// the cache of its earlier positions. It owns n.
+	decode(c *pass, caches []mixerCache, n tensorops.Tensor) (o tensorops.Tensor)
 }
 
 // mixerState is what a mixer keeps of one microbatch.
@@ -189,42 +189,4 @@ func (b *attentionMixer) gradOf(c *pass, s *attentionState, dq, dk, dv, do, q, k
 		of := sequences{first, last, c.mb.Sequences}
 		c.AttentionGrad(of.rows(dq), of.rows(dk), of.rows(dv), of.rows(do), of.rows(q), of.rows(k), of.rows(v), of.rows(o), of.rows(s.lse), a)
 	}, b.attention(c))
-}
-
-// keysValues are the keys and values of the positions of a sequence, [room, kvWidth].
-type keysValues [2]tensorops.Tensor
-
-func (kv *keysValues) release() {
-	kv[0].Release()
-	kv[1].Release()
-}
-
-func (b *attentionMixer) newCache(l *tensorops.List, dtype tensorops.DType, room int) mixerCache {
-	var kv keysValues
-	for i := range kv {
-		kv[i] = l.Alloc(dtype, room, b.spec.kvWidth())
-	}
-	return &kv
-}
-
-// decode puts the keys and values of the new positions into the cache; the queries attend to all of
-// it.
-func (b *attentionMixer) decode(c *pass, kept mixerCache, n tensorops.Tensor, used int) tensorops.Tensor {
-	cache := kept.(*keysValues)
-	qkv := c.project(n, b.qkv)
-	q, k, v := b.parts(qkv)
-	q, k, stats := b.normQK(c, q, k)
-	b.rotate(c, q, k, false)
-	all := used + c.mb.Positions
-	c.Copy(cache[0].RowRange(used, all), k.Matrix())
-	c.Copy(cache[1].RowRange(used, all), v.Matrix())
-	o, lse := b.attended(c), c.Alloc(tensorops.Float32, 1, b.spec.heads, c.mb.Positions)
-	first := 0 // first key that any of the queries attends to
-	if b.spec.window > 0 {
-		first = max(0, used+1-b.spec.window)
-	}
-	c.Attention(o, q, cache[0].RowRange(first, all), cache[1].RowRange(first, all), lse, b.attention(c))
-	b.freeQK(c, q, k)
-	free(c.List, &n, &stats[0], &stats[1], &qkv[0], &qkv[1], &qkv[2], &lse)
-	return o
 }

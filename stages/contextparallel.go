@@ -97,8 +97,12 @@ func (p ContextParallel) blocksOf(to, ids []int32, positions int) []int32 {
 // positions start at first.
 type run struct{ lo, hi, first int }
 
-// runs returns this rank's positions, of those that the ranks of its tensor group have together.
+// runs returns this rank's positions, of those that the ranks of its tensor group have together. In generation, these are
+// the new positions of each sequence.
 func (c *pass) runs() []run {
+	if c.fed != nil {
+		return c.fed.runs
+	}
 	if c.stage.opts.Context.size() <= 1 {
 		return []run{{0, c.mb.Positions, c.mb.FirstPosition}}
 	}

@@ -6,28 +6,56 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Decoder continues one sequence token by token, with a cache of keys and values. It needs a stage
-// that holds the whole model. It does not use the layers of multi-token prediction.
+// Decoder continues sequences token by token. It computes the next tokens of several sequences together: products and norms
+// over the rows of all, attention for each sequence over its own cache. On the CPU a sequence's logits are bit-identical
+// to those that it has alone, whatever other sequences run. A GPU's library may multiply another number of rows in another
+// order, which changes the last bits.
+//
+// It needs a stage that holds the whole model. It does not use the layers of multi-token prediction.
 type Decoder struct {
 	stage  *Stage
 	stream tensorops.Stream
 	layers []layer
-	cache  []mixerCache // of each decoder layer
-	room   int          // capacity of the cache, in positions
-	used   int          // positions in the cache
 	logits []float32
+	fed    fed
 }
 
-// NewDecoder allocates a cache for n positions, or for those that the weights support if these are fewer.
-// Config.Context does not limit it: that is the context of training. The error is ErrModel if the
-// stage does not hold the whole model.
-func NewDecoder(s *Stage, positions int) (*Decoder, error) {
-	return NewDecoderOn(s, s.stream, positions)
+// Sequence is one sequence of a Decoder, with its cache of keys and values.
+type Sequence struct {
+	decoder *Decoder
+	caches  []mixerCache // of each decoder layer
+	room    int     // positions that fit
+	used    int     // positions so far
 }
+
+// Feed is what a sequence continues with: at least one token.
+type Feed struct {
+	Sequence *Sequence
+	Tokens   []int32
+}
+
+// fed is the part of a pass that belongs to sequences of a Decoder: which rows are which sequence's new positions.
+type fed struct {
+	runs   []run
+	of     []*Sequence
+	caches []mixerCache // of one layer
+}
+
+// ofLayer returns the caches of decoder layer n, one for each run.
+func (f *fed) ofLayer(n int) []mixerCache {
+	f.caches = f.caches[:0]
+	for _, q := range f.of {
+		f.caches = append(f.caches, q.caches[n])
+	}
+	return f.caches
+}
+
+// NewDecoder returns a Decoder. The error is ErrModel if the stage does not hold the whole model.
+func NewDecoder(s *Stage) (*Decoder, error) { return NewDecoderOn(s, s.stream) }
 
 // NewDecoderOn is NewDecoder with its own stream on the same device. So several decoders of a stage
 // may run at once, as long as its weights do not change.
-func NewDecoderOn(s *Stage, stream tensorops.Stream, positions int) (*Decoder, error) {
+func NewDecoderOn(s *Stage, stream tensorops.Stream) (*Decoder, error) {
 	if size := s.opts.Tensor.size(); size > 1 {
 		return nil, fmt.Errorf("%w: a decoder needs whole layers, but they are split over %d ranks", ErrModel, size)
 	}
@@ -35,41 +63,66 @@ func NewDecoderOn(s *Stage, stream tensorops.Stream, positions int) (*Decoder, e
 	if c == nil || len(c.layers) != len(s.model.layers) {
 		return nil, fmt.Errorf("%w: a decoder needs all %d layers in chunk 0", ErrModel, len(s.model.layers))
 	}
-	cfg := s.model.Config
-	d := &Decoder{stage: s, stream: stream, layers: c.layers, room: min(positions, cfg.Positions()), logits: make([]float32, cfg.Vocab)}
-	l := stream.NewList()
-	for _, layer := range d.layers {
-		if b, ok := layer.(*block); ok {
-			d.cache = append(d.cache, b.mixer.newCache(l, s.productType(), d.room))
-		}
-	}
-	return d, tensorops.Run(stream, l)
+	return &Decoder{stage: s, stream: stream, layers: c.layers}, nil
 }
 
-// Close frees the cache. No operation of the decoder may be in progress.
-func (d *Decoder) Close() {
-	for _, kept := range d.cache {
-		kept.release()
+// Add starts a sequence. It allocates a cache for n positions, or for those that the weights support if these are fewer;
+// layers with a window keep only the last positions of it. Config.Context does not limit a sequence: that is the context
+// of training.
+func (d *Decoder) Add(positions int) (*Sequence, error) {
+	q := &Sequence{decoder: d, room: min(positions, d.stage.model.Config.Positions())}
+	l := d.stream.NewList()
+	for _, layer := range d.layers {
+		if b, ok := layer.(*block); ok {
+			q.caches = append(q.caches, b.mixer.newCache(l, d.stage.productType(), q.room))
+		}
 	}
-	d.cache = nil
+	if err := tensorops.Run(d.stream, l); err != nil {
+		q.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+// Close frees the cache. No operation of the decoder may be in progress, and the sequence must not be used any more.
+func (q *Sequence) Close() {
+	for _, c := range q.caches {
+		c.release()
+	}
+	q.caches, q.decoder = nil, nil
 }
 
 // Used returns the number of positions in the cache.
-func (d *Decoder) Used() int { return d.used }
+func (q *Sequence) Used() int { return q.used }
 
-// Reset empties the cache, for a new sequence.
-func (d *Decoder) Reset() { d.used = 0 }
+// Reset empties the cache, for a new text.
+func (q *Sequence) Reset() { q.used = 0 }
 
-// Next appends tokens to the sequence and returns the logits of the token after the last one, [V].
-// They are valid until the next call. The sequence must fit in the cache; otherwise the error is
-// ErrInput.
-func (d *Decoder) Next(tokens []int32) ([]float32, error) {
-	if len(tokens) == 0 || d.used+len(tokens) > d.room {
-		return nil, fmt.Errorf("%w: cannot add %d tokens after %d: the cache has room for %d", ErrInput, len(tokens), d.used, d.room)
+// Next appends tokens to this sequence alone: see Decoder.Next.
+func (q *Sequence) Next(tokens []int32) ([]float32, error) {
+	logits, err := q.decoder.Next(Feed{q, tokens})
+	if err != nil {
+		return nil, err
 	}
+	return logits[0], nil
+}
+
+// Next appends tokens to sequences, each at most once, and returns for each the logits of the token after its last one, [V].
+// They are valid until the next call. A sequence must fit in its cache; otherwise the error is ErrInput, and no sequence has
+// changed.
+func (d *Decoder) Next(feeds ...Feed) ([][]float32, error) {
+	tokens, err := d.feed(feeds)
+	if err != nil {
+		return nil, err
+	}
+	vocab := d.stage.model.Config.Vocab
+	if n := len(feeds) * vocab; cap(d.logits) < n {
+		d.logits = make([]float32, n)
+	}
+	d.logits = d.logits[:len(feeds)*vocab]
 	l := d.stream.NewList()
-	mb := Microbatch{Sequences: 1, Positions: len(tokens), FirstPosition: d.used}
-	c := &pass{List: l, stage: d.stage, mb: &mb}
+	mb := Microbatch{Sequences: 1, Positions: len(tokens)}
+	c := &pass{List: l, stage: d.stage, mb: &mb, fed: &d.fed}
 	c.tokens = c.ids(tokens)
 	var x tensorops.Tensor
 	n := 0
@@ -79,7 +132,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 			x = layer.forward(c, nil, x)
 			l.Free(c.tokens)
 		case *block:
-			x = layer.decode(c, x, d.cache[n], d.used)
+			x = layer.decode(c, x, n)
 			n++
 		case *head:
 			layer.decode(c, x, d.logits)
@@ -88,35 +141,71 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if err := tensorops.Run(d.stream, l); err != nil {
 		return nil, err
 	}
-	d.used += len(tokens)
-	return d.logits, nil
+	all := make([][]float32, len(feeds))
+	for i, f := range feeds {
+		f.Sequence.used += len(f.Tokens)
+		all[i] = d.logits[i*vocab : (i+1)*vocab : (i+1)*vocab]
+	}
+	return all, nil
 }
 
-// decode runs the forward for new positions of one sequence, after the used ones in the cache. It
-// owns x.
-func (b *block) decode(c *pass, x tensorops.Tensor, cache mixerCache, used int) tensorops.Tensor {
+// feed joins the tokens of all sequences, and notes whose they are.
+func (d *Decoder) feed(feeds []Feed) (tokens []int32, err error) {
+	d.fed.runs, d.fed.of = d.fed.runs[:0], d.fed.of[:0]
+	if len(feeds) == 0 {
+		return nil, fmt.Errorf("%w: no sequence to continue", ErrInput)
+	}
+	for i, f := range feeds {
+		q := f.Sequence
+		switch {
+		case q == nil || q.decoder != d:
+			return nil, fmt.Errorf("%w: sequence %d is closed or belongs to another decoder", ErrInput, i)
+		case len(f.Tokens) == 0 || q.used+len(f.Tokens) > q.room:
+			return nil, fmt.Errorf("%w: cannot add %d tokens after %d: the cache has room for %d", ErrInput, len(f.Tokens), q.used, q.room)
+		}
+		for _, other := range d.fed.of {
+			if other == q {
+				return nil, fmt.Errorf("%w: sequence %d is there twice", ErrInput, i)
+			}
+		}
+		d.fed.runs = append(d.fed.runs, run{len(tokens), len(tokens) + len(f.Tokens), q.used})
+		d.fed.of = append(d.fed.of, q)
+		tokens = append(tokens, f.Tokens...)
+	}
+	return tokens, nil
+}
+
+// decode runs the forward of layer n for the new positions of sequences. It owns x.
+func (b *block) decode(c *pass, x tensorops.Tensor, n int) tensorops.Tensor {
 	var ends [2]branchEnd
-	n, stats := b.norm1.forward(c, x)
-	o := b.mixer.decode(c, cache, n, used)
+	in, stats := b.norm1.forward(c, x)
+	o := b.mixer.decode(c, c.fed.ofLayer(n), in)
 	h := b.residual(c, &b.proj, &b.after1, &ends[0], o, x, b.drops[0])
 	free(c.List, &x, &stats, &o)
-	n, stats = b.norm2.forward(c, h)
-	u := c.project(n, b.up)
+	in, stats = b.norm2.forward(c, h)
+	u := c.project(in, b.up)
 	b.activation(c, u[0], [2]tensorops.Tensor{u[0], u[1]})
 	y := b.residual(c, &b.down, &b.after2, &ends[1], u[0], h, b.drops[1])
-	free(c.List, &h, &n, &stats, &u[0], &u[1])
+	free(c.List, &h, &in, &stats, &u[0], &u[1])
 	for i := range ends {
 		free(c.List, &ends[i].y, &ends[i].stats)
 	}
 	return y
 }
 
-// decode fetches the logits of the last position. It owns x.
+// decode fetches the logits of the last position of each sequence. It owns x.
 func (h *head) decode(c *pass, x tensorops.Tensor, logits []float32) {
-	n, stats := h.norm.forward(c, x)
-	out := c.Alloc(tensorops.Float32, 1, h.vocab)
-	last := c.mb.Positions - 1
-	h.proj.forward(c, out, n.Matrix().RowRange(last, last+1))
+	last := x
+	if n := len(c.fed.runs); c.rows() > n {
+		last = c.Alloc(x.DType(), n, x.Cols())
+		for i, r := range c.fed.runs {
+			c.Copy(last.RowRange(i, i+1), x.RowRange(r.hi-1, r.hi))
+		}
+		c.Free(x)
+	}
+	n, stats := h.norm.forward(c, last)
+	out := c.Alloc(tensorops.Float32, len(c.fed.runs), h.vocab)
+	h.proj.forward(c, out, n.Matrix())
 	c.Fetch(tensorops.HostBytes(logits), out)
-	free(c.List, &x, &n, &stats, &out)
+	free(c.List, &last, &n, &stats, &out)
 }

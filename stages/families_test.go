@@ -82,7 +82,11 @@ func (w *whole) logitsOf(tokens []int32, length int) (all []float64) {
 	for ; len(tokens) > 0; tokens = tokens[length:] {
 		for n := 1; n <= length; n++ {
 			// All prefixes up to half the sequence at once; the rest goes on from there.
-			d, err := stages.NewDecoder(w.stages[0], length)
+			dec, err := stages.NewDecoder(w.stages[0])
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			d, err := dec.Add(length)
 			if err != nil {
 				w.t.Fatal(err)
 			}

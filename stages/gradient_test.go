@@ -187,7 +187,11 @@ func TestDecoderCache(t *testing.T) {
 		if err := st.Load(stages.InitWeights(3), false); err != nil {
 			t.Fatal(err)
 		}
-		dec, err := stages.NewDecoder(st, 1000)
+		decoder, err := stages.NewDecoder(st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dec, err := decoder.Add(1000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,6 +205,7 @@ func TestDecoderCache(t *testing.T) {
 		byOne = append([]float32{}, byOne...)
 		dec.Reset()
 		atOnce, err := dec.Next(tokens)
+		atOnce = slices.Clone(atOnce) // the decoder writes the next ones over them
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +217,7 @@ func TestDecoderCache(t *testing.T) {
 		if _, err := dec.Next(make([]int32, c.Context)); err == nil {
 			t.Errorf("%s: a sequence longer than the context was accepted", c.Family)
 		}
-		small, err := stages.NewDecoder(st, len(tokens))
+		small, err := decoder.Add(len(tokens))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ type pass struct {
 	tokens, targets tensorops.Tensor
 
 	chunk  *chunk // nil in generation
+	fed    *fed   // in generation: whose rows these are
 	flight *inFlight
 	state  *unitState // state of the unit that records
 	// weightsToo says that this layer's weight gradient is requested right after its input

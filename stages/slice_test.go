@@ -291,7 +291,7 @@ func TestTensorParallelRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stages.NewDecoder(st, 4); !errors.Is(err, stages.ErrModel) {
+	if _, err := stages.NewDecoder(st); !errors.Is(err, stages.ErrModel) {
 		t.Errorf("a decoder of half a model: %v", err)
 	}
 	mb := stages.Microbatch{Step: 1, Sequences: 1, Positions: 7, Tokens: make([]int32, 7), Targets: make([]int32, 7), Train: true}

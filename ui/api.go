@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/base/guard"
 	"github.com/troupe-ml/troupe/telemetry/history"
 )
 
@@ -108,11 +109,11 @@ func (s *Server) of(h func(s *Server, w http.ResponseWriter, r *http.Request, e 
 // fail sends an error as {"error": "…"}.
 func (s *Server) fail(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
-	var no *refusal
+	var no *guard.Refusal
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &no):
-		status = no.status
+		status = no.Status
 	case errors.As(err, &large):
 		status = http.StatusRequestEntityTooLarge
 	case errors.Is(err, errNoTrace):

@@ -10,7 +10,6 @@ const (
 	limitHeaderBytes = 32 << 10 // of a request, by Serve
 	limitBodyBytes   = 4 << 10  // of a request for control
 	limitURLBytes    = 4 << 10
-	limitTokenBytes  = 1 << 10
 
 	limitRuns      = 4096    // of all folders
 	limitCompared  = 16      // runs of a comparison, and curves of a request

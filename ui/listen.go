@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/troupe-ml/troupe/internal/base/guard"
 )
 
 // Listener is the listener of a server. It uses TLS unless it is on loopback.
@@ -56,7 +58,7 @@ func Listen(address, certFile, keyFile string) (*Listener, error) {
 	if certFile != "" {
 		cert, err = tls.LoadX509KeyPair(certFile, keyFile)
 	} else {
-		cert, err = selfSigned(hostname(l.host))
+		cert, err = selfSigned(guard.Hostname(l.host))
 		if err == nil {
 			l.Fingerprint = fingerprint(cert.Certificate[0])
 		}

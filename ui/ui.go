@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/troupe-ml/troupe/internal/base/guard"
 )
 
 // Options configure a server.
@@ -70,8 +72,8 @@ type Server struct {
 
 // New returns a server without runs.
 func New(o Options) (*Server, error) {
-	if len(o.Token) > limitTokenBytes {
-		return nil, fmt.Errorf("%w: the token has %d bytes, the limit is %d", ErrOptions, len(o.Token), limitTokenBytes)
+	if len(o.Token) > guard.LimitTokenBytes {
+		return nil, fmt.Errorf("%w: the token has %d bytes, the limit is %d", ErrOptions, len(o.Token), guard.LimitTokenBytes)
 	}
 	s := &Server{o: o, log: o.Logger, byID: make(map[string]*entry), streams: make(chan struct{}, limitStreams),
 		asks: make(chan struct{}, limitRequests), done: make(chan struct{})}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/infer"
 	"github.com/troupe-ml/troupe/internal/testing/testrun"
 )
 
@@ -46,7 +47,7 @@ func TestGenerateSeesPositions(t *testing.T) {
 					t.Errorf("%d tokens: the run %q, the model that it began from %q, its export %q", tokens, texts[0], texts[1], texts[2])
 				}
 				moves := map[bool]int{true: 3}[tokens == 120] // after 26 written ones, then every 33
-				if want := (troupe.GenerateReport{Context: 64, PromptTokens: len(longPrompt), Tokens: tokens,
+				if want := (troupe.GenerateReport{Context: 64, PromptTokens: len(longPrompt), Tokens: tokens, Finish: infer.FinishLength,
 					WindowMoves: moves}); reports[0] != want || reports[0] != reports[2] {
 					t.Errorf("%d tokens: %+v and %+v, want %+v", tokens, reports[0], reports[2], want)
 				}
@@ -64,14 +65,14 @@ func TestGenerateReportsCuts(t *testing.T) {
 		want            troupe.GenerateReport
 		warnings        []string
 	}{
-		{"all fits", 0, 5, troupe.GenerateReport{Context: 64, PromptTokens: 39, Tokens: 5}, nil},
-		{"the prompt is cut", 16, 1, troupe.GenerateReport{Context: 16, PromptTokens: 39, PromptCut: 23, Tokens: 1},
+		{"all fits", 0, 5, troupe.GenerateReport{Context: 64, PromptTokens: 39, Tokens: 5, Finish: infer.FinishLength}, nil},
+		{"the prompt is cut", 16, 1, troupe.GenerateReport{Context: 16, PromptTokens: 39, PromptCut: 23, Tokens: 1, Finish: infer.FinishLength},
 			[]string{"39 tokens, but the context has 16: the model does not see the first 23"}},
-		{"both", 16, 30, troupe.GenerateReport{Context: 16, PromptTokens: 39, PromptCut: 23, Tokens: 30, WindowMoves: 4},
+		{"both", 16, 30, troupe.GenerateReport{Context: 16, PromptTokens: 39, PromptCut: 23, Tokens: 30, WindowMoves: 4, Finish: infer.FinishLength},
 			[]string{"first 23", "16 tokens is full after 1 generated token"}},
-		{"the window moves", 40, 4, troupe.GenerateReport{Context: 40, PromptTokens: 39, Tokens: 4, WindowMoves: 1},
+		{"the window moves", 40, 4, troupe.GenerateReport{Context: 40, PromptTokens: 39, Tokens: 4, WindowMoves: 1, Finish: infer.FinishLength},
 			[]string{"40 tokens is full after 2 generated tokens"}},
-		{"as long as the prompt", 39, 1, troupe.GenerateReport{Context: 39, PromptTokens: 39, Tokens: 1}, nil},
+		{"as long as the prompt", 39, 1, troupe.GenerateReport{Context: 39, PromptTokens: 39, Tokens: 1, Finish: infer.FinishLength}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got troupe.GenerateReport
@@ -121,7 +122,7 @@ func TestSamplesSeePositions(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if want := (troupe.GenerateReport{Context: 64, PromptTokens: 39, Tokens: 20}); r != want {
+	if want := (troupe.GenerateReport{Context: 64, PromptTokens: 39, Tokens: 20, Finish: infer.FinishLength}); r != want {
 		t.Errorf("a snapshot's text: %+v, want %+v", r, want)
 	}
 	_, events := testrun.Finish(t, run)

@@ -189,7 +189,11 @@ func largestOff(got, want []float32) float64 {
 func (m *hfModel) compareLogits(t *testing.T, st *stages.Stage) float64 {
 	var all []float32
 	for n := 1; n <= len(m.Tokens)/m.Sequences; n++ {
-		d, err := stages.NewDecoder(st, n)
+		dec, err := stages.NewDecoder(st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := dec.Add(n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +283,11 @@ func norm(w []float32, minus []float64) float64 {
 // compareGenerated generates greedily, token by token. It returns how far the logits of all steps are off, and the
 // number of tokens before the first other one.
 func (m *hfModel) compareGenerated(t *testing.T, st *stages.Stage) (off float64, equal int) {
-	d, err := stages.NewDecoder(st, len(m.Prompt)+len(m.Generated))
+	dec, err := stages.NewDecoder(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := dec.Add(len(m.Prompt)+len(m.Generated))
 	if err != nil {
 		t.Fatal(err)
 	}

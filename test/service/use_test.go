@@ -103,7 +103,7 @@ func TestMoreValidationThanText(t *testing.T) {
 }
 
 // decoder opens a run's model the way another program would.
-func decoder(t *testing.T, out string) (fresh func() *stages.Decoder) {
+func decoder(t *testing.T, out string) (fresh func() *stages.Sequence) {
 	t.Helper()
 	ckpt, err := checkpoint.Open(testrun.StepDir(out, 6))
 	if err != nil {
@@ -135,12 +135,16 @@ func decoder(t *testing.T, out string) (fresh func() *stages.Decoder) {
 	if err := errors.Join(stage.Load(load, false), ckpt.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return func() *stages.Decoder {
-		d, err := stages.NewDecoder(stage, cfg.Context)
+	return func() *stages.Sequence { // each with logits of its own
+		decoder, err := stages.NewDecoder(stage)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return d
+		q, err := decoder.Add(cfg.Context)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
 	}
 }
 

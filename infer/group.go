@@ -1,0 +1,125 @@
+package infer
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/troupe-ml/troupe/internal/run/trained"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// group is the texts that one decoder continues together. A text's tokens do not depend on the others: see
+// stages.Decoder. One goroutine uses it.
+type group struct {
+	model   *trained.Model
+	stream  tensorops.Stream
+	decoder *stages.Decoder // nil: not made yet
+	texts   []*grouped      // in the order in which they joined
+}
+
+// grouped is a text of a group.
+type grouped struct {
+	*writing
+	sequence *stages.Sequence
+	err      error // why it can't continue
+}
+
+// add adds a text. Its cache has room for the prompt and the text after it. It checks the memory of the device, and reads
+// the weights if they are not loaded yet.
+func (g *group) add(w *writing) (*grouped, error) {
+	m := g.model
+	err := m.CheckMemory(fmt.Sprintf("a cache of keys and values for %d positions", w.room()),
+		func(_ tensorops.Stream, st *stages.Stage) error {
+			dec, err := stages.NewDecoder(st)
+			if err != nil {
+				return err
+			}
+			q, err := dec.Add(w.room())
+			if err == nil {
+				_, err = q.Next(make([]int32, w.longest()))
+			}
+			return err
+		})
+	if err == nil {
+		err = g.load()
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := &grouped{writing: w}
+	if t.sequence, err = g.decoder.Add(w.room()); err != nil {
+		return nil, err
+	}
+	g.texts = append(g.texts, t)
+	if w.tokens == 0 {
+		t.err = w.end(FinishLength)
+	}
+	return t, nil
+}
+
+// load reads the weights if they are not loaded yet.
+func (g *group) load() (err error) {
+	if g.decoder != nil {
+		return nil
+	}
+	if g.model.Weights == nil {
+		if g.model.Weights, err = g.model.Stage(g.stream); err != nil {
+			return err
+		}
+	}
+	g.decoder, err = stages.NewDecoderOn(g.model.Weights, g.stream)
+	return err
+}
+
+// remove removes a text and frees its cache.
+func (g *group) remove(t *grouped) {
+	g.texts = slices.DeleteFunc(g.texts, func(other *grouped) bool { return other == t })
+	t.sequence.Close()
+}
+
+// step lets the model read the next tokens of each text that has not ended, and continues those whose prompt it has read by a
+// token. Long prompts are read in parts, so that they don't delay the other texts. The parts depend only on the prompt.
+// An error is that of the whole group.
+func (g *group) step() error {
+	var feeds []stages.Feed
+	var fed []*grouped
+	left := limitStep
+	for _, t := range g.texts {
+		if t.ended || t.err != nil {
+			continue
+		}
+		tokens, again := t.feed(t.sequence.Used())
+		if again {
+			t.sequence.Reset()
+		}
+		if len(tokens) > 1 {
+			if left < len(tokens) {
+				continue
+			}
+			left -= len(tokens)
+		}
+		feeds, fed = append(feeds, stages.Feed{Sequence: t.sequence, Tokens: tokens}), append(fed, t)
+	}
+	if len(feeds) == 0 {
+		return nil
+	}
+	logits, err := g.decoder.Next(feeds...)
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for i, t := range fed {
+		if !t.read(len(feeds[i].Tokens)) {
+			continue
+		}
+		if len(fed) == 1 {
+			t.err = t.take(logits[i])
+			continue
+		}
+		all.Go(func() { t.err = t.take(logits[i]) }) // to choose among a large vocabulary takes milliseconds
+	}
+	all.Wait()
+	return nil
+}

@@ -1,0 +1,13 @@
+package infer
+
+// The limits of generating several texts at once.
+const (
+	// LimitTexts is the most texts of a Batch that are generated at once, LimitWaiting the most that wait.
+	LimitTexts   = 256
+	LimitWaiting = 1 << 16
+	usualTexts   = 8
+	usualWaiting = 64
+	// limitFeed is the most tokens of a text that the model reads at once, limitStep those of all prompts.
+	limitFeed = 512
+	limitStep = 2 * limitFeed
+)
