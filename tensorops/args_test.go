@@ -161,6 +161,7 @@ func TestArgs(t *testing.T) {
 		Mask: mask, BF16: true}
 	l.AttentionGrad(grad.DQ, grad.DK, grad.DV, grad.DO, grad.Q, grad.K, grad.V, grad.O, grad.LSE, options)
 	recorded(c, KindAttentionGrad, (*Op).AttentionGrad, grad)
+	recordDelta(c, f)
 	turn := RoPEOpts{Heads: 2, Period: 4, First: 1, Theta: 1e4, Inverse: true}
 	rope := RoPEArgs{f(8, 12), turn}
 	l.RoPE(rope.X, turn)
@@ -229,6 +230,42 @@ func TestArgs(t *testing.T) {
 			t.Errorf("%v was not recorded", kind)
 		}
 	}
+}
+
+// recordDelta checks the operations of linear attention: 2 sequences of 3 positions, 2 heads of 5 channels of
+// keys and 4 of 6 of values.
+func recordDelta(c args, f func(dims ...int) Tensor) {
+	l := c.l
+	conv := CausalConvArgs{Y: f(6, 7), X: f(6, 7), Weight: f(7, 1, 4), State: f(2, 3, 7), ConvOpts: ConvOpts{Batch: 2}}
+	l.CausalConv(conv.Y, conv.X, conv.Weight, conv.State, conv.ConvOpts)
+	recorded(c, KindCausalConv, (*Op).CausalConv, conv)
+	convGrad := CausalConvGradArgs{DX: f(6, 7), DY: f(6, 7), X: f(6, 7), Weight: f(7, 1, 4), ConvOpts: ConvOpts{Batch: 2}}
+	l.CausalConvGrad(convGrad.DX, convGrad.DY, convGrad.X, convGrad.Weight, convGrad.ConvOpts)
+	recorded(c, KindCausalConvGrad, (*Op).CausalConvGrad, convGrad)
+	convWeight := CausalConvWeightGradArgs{DWeight: f(7, 4), DY: f(6, 7), X: f(6, 7), Weight: f(7, 4), ConvOpts: ConvOpts{Batch: 2}}
+	l.CausalConvWeightGrad(convWeight.DWeight, convWeight.DY, convWeight.X, convWeight.Weight, convWeight.ConvOpts)
+	recorded(c, KindCausalConvWeightGrad, (*Op).CausalConvWeightGrad, convWeight)
+
+	gates := DeltaGatesArgs{Gates: f(6, 8), A: f(6, 4), B: f(6, 4), ALog: f(4), DTBias: f(4)}
+	l.DeltaGates(gates.Gates, gates.A, gates.B, gates.ALog, gates.DTBias)
+	recorded(c, KindDeltaGates, (*Op).DeltaGates, gates)
+	gatesGrad := DeltaGatesGradArgs{DA: f(6, 4), DB: f(6, 4), DGates: f(6, 8), Gates: f(6, 8), A: f(6, 4), ALog: f(4), DTBias: f(4)}
+	l.DeltaGatesGrad(gatesGrad.DA, gatesGrad.DB, gatesGrad.DGates, gatesGrad.Gates, gatesGrad.A, gatesGrad.ALog, gatesGrad.DTBias)
+	recorded(c, KindDeltaGatesGrad, (*Op).DeltaGatesGrad, gatesGrad)
+	gatesWeight := DeltaGatesWeightGradArgs{DALog: f(4), DDTBias: f(4), DGates: f(6, 8), Gates: f(6, 8), A: f(6, 4), ALog: f(4), DTBias: f(4)}
+	l.DeltaGatesWeightGrad(gatesWeight.DALog, gatesWeight.DDTBias, gatesWeight.DGates, gatesWeight.Gates, gatesWeight.A, gatesWeight.ALog,
+		gatesWeight.DTBias)
+	recorded(c, KindDeltaGatesWeightGrad, (*Op).DeltaGatesWeightGrad, gatesWeight)
+
+	options := DeltaOpts{Batch: 2, KeyHeads: 2, ValueHeads: 4, Eps: 0.5}
+	sizes := DeltaSizes{Batch: 2, Positions: 3, KeyHeads: 2, ValueHeads: 4, KeyWidth: 5, ValueWidth: 6, Eps: 0.5}
+	delta := GatedDeltaArgs{O: f(6, 24), Q: f(6, 10), K: f(6, 10), V: f(6, 24), Gates: f(6, 8), State: f(2, 4, 5, 6), DeltaSizes: sizes}
+	l.GatedDelta(delta.O, delta.Q, delta.K, delta.V, delta.Gates, delta.State, options)
+	recorded(c, KindGatedDelta, (*Op).GatedDelta, delta)
+	grad := GatedDeltaGradArgs{DQ: f(6, 10), DK: f(6, 10), DV: f(6, 24), DGates: f(6, 8), DO: f(6, 24), Q: f(6, 10), K: f(6, 10), V: f(6, 24),
+		Gates: f(6, 8), DeltaSizes: sizes}
+	l.GatedDeltaGrad(grad.DQ, grad.DK, grad.DV, grad.DGates, grad.DO, grad.Q, grad.K, grad.V, grad.Gates, options)
+	recorded(c, KindGatedDeltaGrad, (*Op).GatedDeltaGrad, grad)
 }
 
 // TestReadingAllocatesNothing: the operands are values on the stack.

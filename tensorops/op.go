@@ -33,6 +33,14 @@ const (
 	KindRoPE
 	KindAttention
 	KindAttentionGrad
+	KindCausalConv
+	KindCausalConvGrad
+	KindCausalConvWeightGrad
+	KindDeltaGates
+	KindDeltaGatesGrad
+	KindDeltaGatesWeightGrad
+	KindGatedDelta
+	KindGatedDeltaGrad
 	KindDropout
 	KindAdd
 	KindCrossEntropy
@@ -55,44 +63,52 @@ const (
 
 // kinds names each operation and its operands, in the order of Op.T.
 var kinds = [numKinds]struct{ name, operands string }{
-	KindNone:                {"none", ""},
-	KindMatMul:              {"matmul", "C A B bias packed"},
-	KindPack:                {"pack", "dst B"},
-	KindColSum:              {"col_sum", "sum x"},
-	KindEmbed:               {"embed", "out weight ids"},
-	KindEmbedGrad:           {"embed_grad", "grad dy ids"},
-	KindAddPositions:        {"add_positions", "out x weight"},
-	KindPositionsGrad:       {"positions_grad", "grad dy"},
-	KindLayerNorm:           {"layer_norm", "y x gamma beta stats"},
-	KindLayerNormGrad:       {"layer_norm_grad", "dx dy x gamma stats skip"},
-	KindLayerNormWeightGrad: {"layer_norm_weight_grad", "dgamma dbeta dy x stats"},
-	KindRMSNorm:             {"rms_norm", "y x gamma stats"},
-	KindRMSNormGrad:         {"rms_norm_grad", "dx dy x gamma stats skip"},
-	KindRMSNormWeightGrad:   {"rms_norm_weight_grad", "dgamma dy x stats"},
-	KindGELU:                {"gelu", "y x"},
-	KindGELUGrad:            {"gelu_grad", "dx dy x"},
-	KindSwiGLU:              {"swiglu", "y gate up"},
-	KindSwiGLUGrad:          {"swiglu_grad", "dgate dup dy gate up"},
-	KindRoPE:                {"rope", "x"},
-	KindAttention:           {"attention", "o q k v lse"},
-	KindAttentionGrad:       {"attention_grad", "dq dk dv do q k v o lse"},
-	KindDropout:             {"dropout", "y x skip"},
-	KindAdd:                 {"add", "out a b"},
-	KindCrossEntropy:        {"cross_entropy", "stats lse logits targets dlogits"},
-	KindCrossEntropyPart:    {"cross_entropy_part", "parts logits targets"},
-	KindCrossEntropyJoin:    {"cross_entropy_join", "stats lse parts targets logits dlogits"},
-	KindFill:                {"fill", "t"},
-	KindCopy:                {"copy", "dst src"},
-	KindPeerCopy:            {"peer_copy", "dst src"},
-	KindUpload:              {"upload", "dst"},
-	KindFetch:               {"fetch", "src"},
-	KindSquaredNorm:         {"squared_norm", "out x"},
-	KindAdamW:               {"adamw", "w m v g copy"},
-	KindSGD:                 {"sgd", "w m g copy"},
-	KindCollective:          {"collective", "dst src"},
-	KindAwait:               {"await", ""},
-	KindSpin:                {"spin", ""},
-	KindCall:                {"call", ""},
+	KindNone:                 {"none", ""},
+	KindMatMul:               {"matmul", "C A B bias packed"},
+	KindPack:                 {"pack", "dst B"},
+	KindColSum:               {"col_sum", "sum x"},
+	KindEmbed:                {"embed", "out weight ids"},
+	KindEmbedGrad:            {"embed_grad", "grad dy ids"},
+	KindAddPositions:         {"add_positions", "out x weight"},
+	KindPositionsGrad:        {"positions_grad", "grad dy"},
+	KindLayerNorm:            {"layer_norm", "y x gamma beta stats"},
+	KindLayerNormGrad:        {"layer_norm_grad", "dx dy x gamma stats skip"},
+	KindLayerNormWeightGrad:  {"layer_norm_weight_grad", "dgamma dbeta dy x stats"},
+	KindRMSNorm:              {"rms_norm", "y x gamma stats"},
+	KindRMSNormGrad:          {"rms_norm_grad", "dx dy x gamma stats skip"},
+	KindRMSNormWeightGrad:    {"rms_norm_weight_grad", "dgamma dy x stats"},
+	KindGELU:                 {"gelu", "y x"},
+	KindGELUGrad:             {"gelu_grad", "dx dy x"},
+	KindSwiGLU:               {"swiglu", "y gate up"},
+	KindSwiGLUGrad:           {"swiglu_grad", "dgate dup dy gate up"},
+	KindRoPE:                 {"rope", "x"},
+	KindAttention:            {"attention", "o q k v lse"},
+	KindAttentionGrad:        {"attention_grad", "dq dk dv do q k v o lse"},
+	KindCausalConv:           {"causal_conv", "y x weight state"},
+	KindCausalConvGrad:       {"causal_conv_grad", "dx dy x weight"},
+	KindCausalConvWeightGrad: {"causal_conv_weight_grad", "dweight dy x weight"},
+	KindDeltaGates:           {"delta_gates", "gates a b aLog dtBias"},
+	KindDeltaGatesGrad:       {"delta_gates_grad", "da db dgates gates a aLog dtBias"},
+	KindDeltaGatesWeightGrad: {"delta_gates_weight_grad", "daLog ddtBias dgates gates a aLog dtBias"},
+	KindGatedDelta:           {"gated_delta", "o q k v gates state"},
+	KindGatedDeltaGrad:       {"gated_delta_grad", "dq dk dv dgates do q k v gates"},
+	KindDropout:              {"dropout", "y x skip"},
+	KindAdd:                  {"add", "out a b"},
+	KindCrossEntropy:         {"cross_entropy", "stats lse logits targets dlogits"},
+	KindCrossEntropyPart:     {"cross_entropy_part", "parts logits targets"},
+	KindCrossEntropyJoin:     {"cross_entropy_join", "stats lse parts targets logits dlogits"},
+	KindFill:                 {"fill", "t"},
+	KindCopy:                 {"copy", "dst src"},
+	KindPeerCopy:             {"peer_copy", "dst src"},
+	KindUpload:               {"upload", "dst"},
+	KindFetch:                {"fetch", "src"},
+	KindSquaredNorm:          {"squared_norm", "out x"},
+	KindAdamW:                {"adamw", "w m v g copy"},
+	KindSGD:                  {"sgd", "w m g copy"},
+	KindCollective:           {"collective", "dst src"},
+	KindAwait:                {"await", ""},
+	KindSpin:                 {"spin", ""},
+	KindCall:                 {"call", ""},
 }
 
 func (k Kind) String() string {

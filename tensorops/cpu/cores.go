@@ -202,7 +202,7 @@ func (c *cores) help(h *helper) {
 		if j == nil {
 			return
 		}
-		x.op, x.dev, x.product, x.partial = j.x.op, j.x.dev, j.x.product, j.x.partial
+		x.op, x.dev, x.product, x.partial, x.byTap = j.x.op, j.x.dev, j.x.product, j.x.partial, j.x.byTap
 		for c.waiting.Load() == 0 && j.take(&x) {
 		}
 		x.op = nil

@@ -11,8 +11,9 @@
 //
 // # Inner loops
 //
-// Three packages below internal do the work of one core: gemm (matrix products from packed strips),
-// attn (attention of one head, whose scores stay in the cache) and vec (loops over vectors). Their
+// Four packages below internal do the work of one core: gemm (matrix products from packed strips),
+// attn (attention of one head, whose scores stay in the cache), delta (the gated delta rule of one head,
+// of products and loops of the others) and vec (loops over vectors). Their
 // assembly is generated (asmgen, make generate), one file for each kernel and instruction set.
 // AVX2, AVX-512 and NEON make the same sums in the same order. TestRecorded of each package holds
 // them to the same bits, and a test of the same name does so for whole runs.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/attn"
+	"github.com/troupe-ml/troupe/tensorops/cpu/internal/delta"
 )
 
 // exec carries out operations for one stream, or helps with ranges of another's.
@@ -22,10 +23,12 @@ type exec struct {
 	shape   attn.Shape  // of one attention
 	heads   []attn.Head // of one key head
 	keys    attn.Keys
-	rows    []float32               // work space of sums over rows
-	product product                 // of the stream, copied by its helpers
-	partial []float64               // sums of blocks; the stream's, shared with its helpers
-	masks   []uint32                // of dropout
+	rows    []float32 // work space of sums over rows
+	product product   // of the stream, copied by its helpers
+	partial []float64 // sums of blocks; the stream's, shared with its helpers
+	masks   []uint32  // of dropout
+	byTap   []float32 // weights of a convolution by tap; the stream's, shared with its helpers
+	delta   delta.Workspace
 	wide    [operandSlots][]float32 // parts of operands of bfloat16
 }
 
@@ -107,6 +110,24 @@ func (x *exec) do(op *tensorops.Op) error {
 	case tensorops.KindAttentionGrad:
 		a := op.AttentionGrad()
 		return x.parallel(a.Batch*a.KVHeads, 1, attentionGrad)
+	case tensorops.KindCausalConv:
+		return x.causalConv()
+	case tensorops.KindCausalConvGrad:
+		return x.causalConvGrad()
+	case tensorops.KindCausalConvWeightGrad:
+		return x.causalConvWeightGrad()
+	case tensorops.KindDeltaGates:
+		return x.overRows(op.DeltaGates().A, deltaGates)
+	case tensorops.KindDeltaGatesGrad:
+		return x.overRows(op.DeltaGatesGrad().A, deltaGatesGrad)
+	case tensorops.KindDeltaGatesWeightGrad:
+		return x.deltaGatesWeightGrad()
+	case tensorops.KindGatedDelta:
+		a := op.GatedDelta()
+		return x.parallel(a.Batch*a.ValueHeads, 1, gatedDelta)
+	case tensorops.KindGatedDeltaGrad:
+		a := op.GatedDeltaGrad()
+		return x.parallel(a.Batch*a.KeyHeads, 1, gatedDeltaGrad)
 	case tensorops.KindDropout:
 		return x.parallel(op.Dropout().Y.Len(), heavyGrain, dropout)
 	case tensorops.KindAdd:

@@ -135,6 +135,40 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		a := drawAttention(o, n, c)
 		o.l.AttentionGrad(a.q(), a.k(), a.k(), a.q(), a.q(), a.k(), a.k(), a.q(), a.lse(), a.opts)
 	},
+	tensorops.KindCausalConv: func(o operands, n, c int) {
+		k := 1 + o.size("taps")
+		o.l.CausalConv(o.f(2*n, c), o.f(2*n, c), o.f(c, k), o.f(2, k-1, c), tensorops.ConvOpts{Batch: o.number(2)})
+	},
+	tensorops.KindCausalConvGrad: func(o operands, n, c int) {
+		o.l.CausalConvGrad(o.f(2*n, c), o.f(2*n, c), o.f(2*n, c), o.f(c, o.number(4)), tensorops.ConvOpts{Batch: o.number(2)})
+	},
+	tensorops.KindCausalConvWeightGrad: func(o operands, n, c int) {
+		k := 1 + o.size("taps")
+		o.l.CausalConvWeightGrad(o.f(c, k), o.f(2*n, c), o.f(2*n, c), o.f(c, k), tensorops.ConvOpts{Batch: o.number(2)})
+	},
+	tensorops.KindDeltaGates: func(o operands, n, c int) {
+		o.l.DeltaGates(o.f(n, 2*c), o.f(n, c), o.f(n, c), o.f(c), o.f(c))
+	},
+	tensorops.KindDeltaGatesGrad: func(o operands, n, c int) {
+		o.l.DeltaGatesGrad(o.f(n, c), o.f(n, c), o.f(n, 2*c), o.f(n, 2*c), o.f(n, c), o.f(c), o.f(c))
+	},
+	tensorops.KindDeltaGatesWeightGrad: func(o operands, n, c int) {
+		o.l.DeltaGatesWeightGrad(o.f(c), o.f(c), o.f(n, 2*c), o.f(n, 2*c), o.f(n, c), o.f(c), o.f(c))
+	},
+	tensorops.KindGatedDelta: func(o operands, n, c int) {
+		keys, values, d := 1+o.size("key heads"), 1+o.size("group"), tensorops.DeltaOpts{Eps: float64(o.number(1))}
+		values *= keys
+		d.Batch, d.KeyHeads, d.ValueHeads = o.number(2), o.number(keys), o.number(values)
+		o.l.GatedDelta(o.f(2*n, values*2), o.f(2*n, keys*c), o.f(2*n, keys*c), o.f(2*n, values*2), o.f(2*n, 2*values), o.f(2, values, c, 2), d)
+	},
+	tensorops.KindGatedDeltaGrad: func(o operands, n, c int) {
+		keys, values, d := 1+o.size("key heads"), 1+o.size("group"), tensorops.DeltaOpts{Eps: float64(o.number(1))}
+		values *= keys
+		d.Batch, d.KeyHeads, d.ValueHeads = o.number(2), o.number(keys), o.number(values)
+		q, v, gates := func() tensorops.Tensor { return o.f(2*n, keys*c) }, func() tensorops.Tensor { return o.f(2*n, values*2) },
+			func() tensorops.Tensor { return o.f(2*n, 2*values) }
+		o.l.GatedDeltaGrad(q(), q(), v(), gates(), v(), q(), q(), v(), gates(), d)
+	},
 	tensorops.KindCrossEntropy: func(o operands, n, c int) {
 		o.l.CrossEntropy(o.d(2), o.d(n), o.f(n, c), o.i(n), tensorops.CrossEntropyOpts{Grad: o.f(n, c), Scale: 1})
 	},

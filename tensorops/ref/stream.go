@@ -144,6 +144,22 @@ func compute(op *tensorops.Op) error {
 		attention(op)
 	case tensorops.KindAttentionGrad:
 		attentionGrad(op)
+	case tensorops.KindCausalConv:
+		causalConv(op)
+	case tensorops.KindCausalConvGrad:
+		causalConvGrad(op)
+	case tensorops.KindCausalConvWeightGrad:
+		causalConvWeightGrad(op)
+	case tensorops.KindDeltaGates:
+		deltaGates(op)
+	case tensorops.KindDeltaGatesGrad:
+		deltaGatesGrad(op)
+	case tensorops.KindDeltaGatesWeightGrad:
+		deltaGatesWeightGrad(op)
+	case tensorops.KindGatedDelta:
+		gatedDelta(op)
+	case tensorops.KindGatedDeltaGrad:
+		gatedDeltaGrad(op)
 	case tensorops.KindCrossEntropy:
 		return crossEntropy(op)
 	case tensorops.KindCrossEntropyPart:
