@@ -73,11 +73,14 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 	}
 	content := checkpoint.Content{Files: make(map[string][]byte), MaxShardBytes: o.ShardBytes}
 	for _, p := range model.Params {
+		if p.Stored.Row > 0 { // its tensor is written with the first of its parameters
+			continue
+		}
 		stored, data, err := plan.Stored(ckpt, p)
 		if err != nil {
 			return e, &SetupError{Err: err}
 		}
-		t, err := safetensors.Converted(p.Name, dtype, p.Shape, stored.DType, data)
+		t, err := safetensors.Converted(p.StoredName(), dtype, p.StoredShape(), stored.DType, data)
 		if err != nil {
 			return e, &SetupError{Err: err}
 		}

@@ -47,6 +47,9 @@ type Config struct {
 	RopeScaling   RopeScaling `json:",omitzero"`
 	// NoRope lists the decoder layers without rotary positions, in ascending order.
 	NoRope []int `json:",omitempty"`
+	// WindowTheta is RopeTheta of the layers with a window, in families where they may differ; 0: the
+	// same.
+	WindowTheta float64 `json:",omitempty"`
 	// AttentionScale is the factor of attention's scores; 0: one over the root of a head's width.
 	AttentionScale   float64 `json:",omitempty"`
 	AttentionSoftCap float64 `json:",omitempty"` // limit of the scaled scores; 0: none
@@ -133,7 +136,10 @@ func (c Config) checkSwitches() error {
 			return fmt.Errorf("%w: the %s is %g: it must be from %g to %g", ErrModel, f.name, f.value, minFactor, maxFactor)
 		}
 	}
-	return c.checkLayers("layers without rotary positions", c.NoRope)
+	if t := c.WindowTheta; t != 0 && !(t >= MinRopeTheta && t <= MaxRopeTheta) {
+		return fmt.Errorf("%w: the %s is %g: it must be from %g to %g", ErrModel, windowThetaSwitch, t, float64(MinRopeTheta), MaxRopeTheta)
+	}
+	return c.checkLayers(noRopeSwitch, c.NoRope)
 }
 
 // checkLayers checks a list of decoder layers.
@@ -146,10 +152,16 @@ func (c Config) checkLayers(what string, list []int) error {
 	return nil
 }
 
+// The names of switches that messages use.
+const (
+	noRopeSwitch      = "layers without rotary positions"
+	windowThetaSwitch = "rope_theta of the layers with a window"
+)
+
 // switches names the settings that only some families have and that are not their usual values.
 func (c Config) switches() (names []string) {
 	for name, set := range map[string]bool{
-		"layers without rotary positions": len(c.NoRope) > 0, "attention scale": c.AttentionScale != 0, "attention soft cap": c.AttentionSoftCap != 0,
+		noRopeSwitch: len(c.NoRope) > 0, windowThetaSwitch: c.WindowTheta != 0, "attention scale": c.AttentionScale != 0, "attention soft cap": c.AttentionSoftCap != 0,
 		"embedding factor": c.EmbeddingScale != 0, "residual factor": c.ResidualScale != 0, "logit divisor": c.LogitDivisor != 0,
 		"logit soft cap": c.LogitSoftCap != 0,
 	} {

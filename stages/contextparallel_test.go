@@ -21,6 +21,8 @@ var contextModels = map[string]stages.Config{
 		RopeTheta: 1000},
 	"qwen3": {Family: stages.Qwen3, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 40, Context: 24, Vocab: 19, RopeTheta: 1000,
 		AttentionBias: true},
+	"olmo2": {Family: stages.OLMo2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 24, Vocab: 19, Dropout: 0.1,
+		RopeTheta: 1000},
 }
 
 // contextGrads are the gradients of all ranks of a context group, each of which is a tensor group, and their losses.

@@ -3,6 +3,7 @@ package stages
 import (
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // decoder is a family of decoder language models as a table: the sizes of transformers' own
@@ -60,7 +61,9 @@ func (f *decoder) class() string { return f.hf }
 
 func (f *decoder) layer(c Config, i int, l *layerSpec) {
 	l.gated, l.act = true, siLU
-	l.rope = &ropeSpec{theta: c.RopeTheta, scaling: c.RopeScaling}
+	if !slices.Contains(c.NoRope, i) {
+		l.rope = &ropeSpec{theta: c.RopeTheta, scaling: c.RopeScaling}
+	}
 	if f.spec != nil {
 		f.spec(c, i, l)
 	}

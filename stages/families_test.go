@@ -52,11 +52,11 @@ func drawn(p *stages.Param, dst []float32) {
 		scale, offset = 0.25, 1
 	}
 	base := uint32(2166136261)
-	for _, b := range []byte(p.Name) {
+	for _, b := range []byte(p.StoredName()) {
 		base = (base ^ uint32(b)) * 16777619
 	}
 	for i := range dst {
-		h := base ^ uint32(i)*0x9E3779B1
+		h := base ^ uint32(p.StoredAt()+i)*0x9E3779B1
 		h = (h ^ h>>16) * 0x7FEB352D
 		h = (h ^ h>>15) * 0x846CA68B
 		h ^= h >> 16
@@ -74,6 +74,17 @@ func off(got []float64, want floats) float64 {
 		worst, size = max(worst, math.Abs(got[i]-float64(w))), max(size, math.Abs(float64(w)))
 	}
 	return worst / size
+}
+
+// stored joins the numbers of parameters that files have in one tensor.
+func stored(m *stages.Model, of map[string][]float64) map[string][]float64 {
+	joined := make(map[string][]float64)
+	for _, p := range m.Params { // in the order of their rows
+		if v, ok := of[p.Name]; ok {
+			joined[p.StoredName()] = append(joined[p.StoredName()], v...)
+		}
+	}
+	return joined
 }
 
 // logitsOf feeds each sequence, its first half at once and then token by token.
@@ -154,7 +165,7 @@ func agrees(t *testing.T, dev tensorops.Device, c stages.Config, v *familyVector
 	}
 	mbs := []stages.Microbatch{{Step: 1, Sequences: sequences, Positions: positions, Tokens: v.Tokens, Targets: v.Targets, Train: true}}
 	count := float64(len(v.Targets))
-	grads := w.grads(mbs)
+	grads := stored(w.model, w.grads(mbs))
 	if len(grads) != len(v.Grads) {
 		t.Errorf("there are %d gradients, want %d", len(grads), len(v.Grads))
 	}
@@ -220,12 +231,18 @@ func TestLoadsInTransformers(t *testing.T) {
 			c.HeadDim, c.RopeScaling = 6,
 				stages.RopeScaling{Type: "linear", Factor: 2.5}
 		}),
-		"mistral":        plain(stages.Mistral, func(c *stages.Config) { c.HeadDim = 6 }),
-		"mistral-window": plain(stages.Mistral, func(c *stages.Config) { c.Window = 4 }),
-		"qwen2":          plain(stages.Qwen2, func(c *stages.Config) { c.Tie = true }),
-		"qwen2-windows":  plain(stages.Qwen2, func(c *stages.Config) { c.Window, c.Full = 3, []int{0} }),
-		"qwen3":          plain(stages.Qwen3, func(c *stages.Config) { c.HeadDim, c.Tie = 8, true }),
-		"qwen3-windows":  plain(stages.Qwen3, func(c *stages.Config) { c.HeadDim, c.AttentionBias, c.Window, c.Full = 6, true, 5, []int{1} }),
+		"mistral":         plain(stages.Mistral, func(c *stages.Config) { c.HeadDim = 6 }),
+		"mistral-window":  plain(stages.Mistral, func(c *stages.Config) { c.Window = 4 }),
+		"qwen2":           plain(stages.Qwen2, func(c *stages.Config) { c.Tie = true }),
+		"qwen2-windows":   plain(stages.Qwen2, func(c *stages.Config) { c.Window, c.Full = 3, []int{0} }),
+		"smollm3":         plain(stages.SmolLM3, func(c *stages.Config) { c.Tie, c.NoRope = true, []int{1} }),
+		"smollm3-windows": plain(stages.SmolLM3, func(c *stages.Config) { c.AttentionBias, c.Window, c.Full = true, 5, []int{0} }),
+		"olmo2":           plain(stages.OLMo2, func(c *stages.Config) { c.HeadDim, c.AttentionBias = 6, true }),
+		"olmo3":           plain(stages.OLMo3, func(c *stages.Config) { c.Window, c.Full, c.WindowTheta = 5, []int{1}, 100 }),
+		"olmo3-full":      plain(stages.OLMo3, func(c *stages.Config) { c.RopeScaling = stages.RopeScaling{Type: "linear", Factor: 2} }),
+		"phi3":            plain(stages.Phi3, func(c *stages.Config) { c.Tie, c.Window = true, 5 }),
+		"qwen3":           plain(stages.Qwen3, func(c *stages.Config) { c.HeadDim, c.Tie = 8, true }),
+		"qwen3-windows":   plain(stages.Qwen3, func(c *stages.Config) { c.HeadDim, c.AttentionBias, c.Window, c.Full = 6, true, 5, []int{1} }),
 	} {
 		w := newWhole(t, dev, c)
 		tokens := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8}
@@ -246,9 +263,15 @@ func writeModel(t *testing.T, dir string, w *whole, tokens []int32) {
 		t.Fatal(err)
 	}
 	var tensors []safetensors.Tensor
+	joined := make(map[string][]float32)
 	for _, p := range w.model.Params {
 		drawn(p, w.weights[p.Name])
-		tensors = append(tensors, safetensors.F32(p.Name, p.Shape, w.weights[p.Name]))
+		joined[p.StoredName()] = append(joined[p.StoredName()], w.weights[p.Name]...)
+	}
+	for _, p := range w.model.Params {
+		if p.Stored.Row == 0 {
+			tensors = append(tensors, safetensors.F32(p.StoredName(), p.StoredShape(), joined[p.StoredName()]))
+		}
 	}
 	w.load()
 	var file strings.Builder

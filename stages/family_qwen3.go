@@ -1,7 +1,5 @@
 package stages
 
-import "fmt"
-
 // Qwen3 is the family of Qwen 3: Llama with a norm on each head of q and k, and with a head width
 // that is set separately.
 const Qwen3 = "qwen3"
@@ -12,11 +10,6 @@ var qwen3Family = &decoder{
 		eps: 1e-6, theta: 10000},
 	own: []keySet{attentionBias(false), qwenWindows,
 		{rules: func(r *reading) rules { return rules{"head_dim": whole(&r.headDim, 1, MaxHidden)} }}},
-	spec: func(_ Config, _ int, l *layerSpec) { l.qkNorm = qkNormHeads },
-	limits: func(c Config) error {
-		if c.MLPBias {
-			return fmt.Errorf("%w: qwen3 has no mlp_bias: leave it out", ErrModel)
-		}
-		return nil
-	},
+	spec:   func(_ Config, _ int, l *layerSpec) { l.qkNorm = qkNormHeads },
+	limits: func(c Config) error { return c.noMLPBias() },
 }

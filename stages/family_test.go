@@ -59,7 +59,7 @@ func TestFamiliesRefused(t *testing.T) {
 		config stages.Config
 		says   string
 	}{
-		{stages.Config{Family: "mpl"}, `unknown family "mpl": choose one of ["gpt2" "llama" "mistral" "qwen2" "qwen3" "mlp" "stack"`},
+		{stages.Config{Family: "mpl"}, `unknown family "mpl": choose one of ["gpt2" "llama" "mistral" "qwen2" "qwen3" `},
 		{stages.Config{Family: stages.MLP, Fields: []stages.Field{pixels}}, "an mlp needs features and a label or a target"},
 		{stages.Config{Family: stages.MLP, Hidden: 4, Fields: []stages.Field{{Name: "x", Shape: []int{-1}}, label}}, `field "x" has shape [-1]`},
 		{stages.Config{Family: stages.MLP, Layers: -1}, "layers is -1"},

@@ -34,6 +34,13 @@ var gradientModels = []stages.Config{
 		MLPBias: true, RopeScaling: stages.RopeScaling{Type: "linear", Factor: 3}},
 	{Family: stages.Llama, Layers: 1, Hidden: 16, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, RopeTheta: 100,
 		RopeScaling: stages.RopeScaling{Type: "llama3", Factor: 8, Low: 1, High: 4, Original: 16}},
+	{Family: stages.SmolLM3, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, Tie: true, RopeTheta: 100,
+		MLPBias: true, NoRope: []int{0}, Window: 3, Full: []int{1}},
+	{Family: stages.OLMo2, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, Dropout: 0.2, RopeTheta: 100,
+		AttentionBias: true, MTPLayers: 1, MTPWeight: 0.3},
+	{Family: stages.OLMo3, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 2, HeadDim: 6, FFN: 9, Context: 5, Vocab: 7, RopeTheta: 100,
+		RopeScaling: stages.RopeScaling{Type: "linear", Factor: 3}, WindowTheta: 50, Window: 3, Full: []int{1}},
+	{Family: stages.Phi3, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, Dropout: 0.2, RopeTheta: 100, Window: 3},
 	{Family: stages.Llama, Layers: 0, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 6, Vocab: 7, RopeTheta: 100, Tie: true, MTPLayers: 3,
 		MTPWeight: 2},
 }

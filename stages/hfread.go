@@ -88,10 +88,11 @@ type reading struct {
 	family                                  language
 	vocab, positions, hidden, layers, heads said[int]
 	ffn, kvHeads, headDim, mtpLayers        said[int]
-	eps, theta, dropout                     said[float64]
+	eps, theta, windowTheta, dropout        said[float64]
 	tie, attentionBias, mlpBias             said[bool]
 	rope                                    ropeKeys
 	windows                                 windows
+	noRope                                  noRope
 	numbers                                 map[string]*said[float64] // of keys that only some families have
 }
 

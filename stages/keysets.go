@@ -56,6 +56,13 @@ var llamaKeys = keySet{
 	},
 }
 
+// noPadding writes that the vocabulary has no token for padding. Some configuration classes have one
+// by default, which a small vocabulary lacks.
+var noPadding = keySet{
+	rules: func(*reading) rules { return nil },
+	write: func(_ Config, h *hfWritten) { h.add("pad_token_id", nil) },
+}
+
 // fixed is a key that may only have the given values.
 func fixed(key string, values ...string) keySet {
 	return keySet{rules: func(*reading) rules { return rules{key: only(values...)} }}
@@ -118,9 +125,9 @@ var qwenWindows = keySet{
 	write: func(c Config, h *hfWritten) { h.writeLayerWindows(c) },
 }
 
-// factor is a key whose number multiplies something. none is the value without effect, for which
-// the field is 0. missing is the value of a missing key.
-func factor(key string, missing, none float64, field func(c *Config) *float64) keySet {
+// factor is a key whose number multiplies or divides something. none is the value without effect,
+// for which the field is 0. missing is the value of a missing key.
+func factor(key string, missing float64, none func(c Config) float64, field func(c *Config) *float64) keySet {
 	var set Config
 	*field(&set) = 1
 	return keySet{
@@ -130,7 +137,7 @@ func factor(key string, missing, none float64, field func(c *Config) *float64) k
 			return rules{key: number(v, minFactor, maxFactor)}
 		},
 		read: func(r *reading, c *Config) error {
-			if v := r.number(key, missing).value; v != none {
+			if v := r.number(key, missing).value; v != none(*c) {
 				*field(c) = v
 			}
 			return nil
@@ -138,7 +145,7 @@ func factor(key string, missing, none float64, field func(c *Config) *float64) k
 		write: func(c Config, h *hfWritten) {
 			v := *field(&c)
 			if v == 0 {
-				v = none
+				v = none(c)
 			}
 			h.add(key, v)
 		},

@@ -29,7 +29,8 @@ type language interface {
 
 // languages returns all families of language models, in the order in which messages name them.
 func languages() []language {
-	return []language{gpt2Family{}, llamaFamily, mistralFamily, qwen2Family, qwen3Family}
+	return []language{gpt2Family{}, llamaFamily, mistralFamily, qwen2Family, qwen3Family, smolLM3Family, olmo2Family, olmo3Family,
+		phi3Family}
 }
 
 // languageOf returns the family with the given name, or nil.

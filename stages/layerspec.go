@@ -1,5 +1,7 @@
 package stages
 
+import "cmp"
+
 // layerSpec describes one decoder layer: what it computes, and its sizes. Config.layer makes it from
 // the model's switches and its family's table, for each layer by itself; block records it.
 type layerSpec struct {
@@ -88,6 +90,9 @@ func (c Config) layer(i int) layerSpec {
 	languageOf(c.Family).layer(c, i, &l)
 	return l
 }
+
+// windowTheta returns the base of the rotary wavelengths in layers with a window.
+func (c Config) windowTheta() float64 { return cmp.Or(c.WindowTheta, c.RopeTheta) }
 
 func (l *layerSpec) queryWidth() int { return l.heads * l.headDim }
 func (l *layerSpec) kvWidth() int    { return l.kvHeads * l.headDim }

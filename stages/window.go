@@ -40,6 +40,8 @@ type windows struct {
 	use   said[bool]
 	first said[int]
 	types []string
+	// hasUse says that the family has the key use_sliding_window.
+	hasUse bool
 }
 
 // sliding reads sliding_window.
@@ -56,7 +58,7 @@ const maxSaidWindow = 1 << 40
 
 // layerKeys returns the rules of Qwen's keys.
 func (w *windows) layerKeys() rules {
-	w.size.value, w.first.value = 4096, 28
+	w.size.value, w.first.value, w.hasUse = 4096, 28, true
 	return rules{"sliding_window": w.sliding, "use_sliding_window": truth(&w.use),
 		"max_window_layers": whole(&w.first, 0, maxSaidWindow), "layer_types": w.layerTypes}
 }
@@ -77,31 +79,40 @@ func (w *windows) layerTypes(key string, v json.RawMessage) error {
 	return nil
 }
 
-// read sets a Config's window from the keys that apply.
+// read sets a Config's window from Qwen's keys.
 func (w *windows) read(c *Config) error {
 	size := 0
 	if w.use.value {
 		size = w.size.value
 	}
-	var full []int
+	full, err := w.full(c, size, func(i int) bool { return i >= w.first.value }, false)
+	if err == nil {
+		c.setWindow(size, full)
+	}
+	return err
+}
+
+// full returns the layers without a window. usual says which layers have one if there is no
+// layer_types; nil: none. A layer with a window needs its size, if layer_types names the layer or
+// usual is strict.
+func (w *windows) full(c *Config, size int, usual func(layer int) bool, strict bool) (full []int, err error) {
+	if w.types != nil && len(w.types) != c.Layers {
+		return nil, fmt.Errorf("layer_types has %d entries, but num_hidden_layers is %d", len(w.types), c.Layers)
+	}
 	for i := range c.Layers {
-		windowed := i >= w.first.value
-		if w.types != nil {
-			if len(w.types) != c.Layers {
-				return fmt.Errorf("layer_types has %d entries, but num_hidden_layers is %d", len(w.types), c.Layers)
-			}
-			windowed = w.types[i] == slidingAttention
-			if windowed && size == 0 {
-				return fmt.Errorf("layer_types: layer %d is %q, but it has no window: use_sliding_window is %v and sliding_window is %s",
-					i, slidingAttention, w.use.value, orNone(w.size.value))
-			}
-		}
+		windowed := w.types == nil && usual != nil && usual(i) || w.types != nil && w.types[i] == slidingAttention
 		if !windowed {
 			full = append(full, i)
+		} else if size == 0 && (w.types != nil || strict) {
+			use := ""
+			if w.hasUse {
+				use = fmt.Sprintf("use_sliding_window is %v and ", w.use.value)
+			}
+			return nil, fmt.Errorf("layer_types: layer %d is %q, but it has no window: %ssliding_window is %s", i, slidingAttention, use,
+				orNone(w.size.value))
 		}
 	}
-	c.setWindow(size, full)
-	return nil
+	return full, nil
 }
 
 func orNone(n int) string {
@@ -141,13 +152,75 @@ func (h *hfWritten) writeLayerWindows(c Config) {
 		h.WindowLayers = &first
 		return
 	}
+	h.LayerTypes = c.layerTypes()
+}
+
+// layerTypes returns the value of layer_types.
+func (c Config) layerTypes() (types []string) {
 	for i := range c.Layers {
 		t := slidingAttention
 		if c.window(i) == 0 {
 			t = fullAttention
 		}
-		h.LayerTypes = append(h.LayerTypes, t)
+		types = append(types, t)
 	}
+	return types
+}
+
+// patternWindows are the keys of families in which every so many layers attend to all positions and
+// the others to a window, whose layers may differ in more than that. So the layers keep their kinds
+// if the window covers all positions. missing is the value of a missing sliding_window.
+func patternWindows(missing, every int) keySet {
+	return keySet{
+		rules: func(r *reading) rules {
+			r.windows.size.value = missing
+			return rules{"sliding_window": r.windows.sliding, "layer_types": r.windows.layerTypes}
+		},
+		read: func(r *reading, c *Config) (err error) {
+			w := &r.windows
+			c.Full, err = w.full(c, w.size.value, func(i int) bool { return (i+1)%every != 0 }, true)
+			if c.Window = min(w.size.value, MaxContext); len(c.Full) == c.Layers {
+				c.Window, c.Full = 0, nil
+			}
+			return err
+		},
+		write: func(c Config, h *hfWritten) {
+			h.writeWindow(c)
+			h.LayerTypes = c.layerTypes()
+		},
+	}
+}
+
+// everyNth returns the layers n−1, 2n−1, and so on.
+func everyNth(n, layers int) (list []int) {
+	for i := n - 1; i < layers; i += n {
+		list = append(list, i)
+	}
+	return list
+}
+
+// noWindow refuses a window in a family that has none.
+func (c Config) noWindow() error {
+	if c.Window != 0 {
+		return fmt.Errorf("%w: %s has no window: use a family that has one, such as mistral", ErrModel, c.Family)
+	}
+	return nil
+}
+
+// allWindowed refuses layers without the window in a family in which all layers have it.
+func (c Config) allWindowed() error {
+	if len(c.Full) > 0 {
+		return fmt.Errorf("%w: all layers of %s have its window, but %d are configured without it", ErrModel, c.Family, c.Full)
+	}
+	return nil
+}
+
+// noMLPBias refuses biases of the feed-forward part in a family that has none.
+func (c Config) noMLPBias() error {
+	if c.MLPBias {
+		return fmt.Errorf("%w: %s has no mlp_bias: leave it out", ErrModel, c.Family)
+	}
+	return nil
 }
 
 // plain refuses the biases that only some families support.

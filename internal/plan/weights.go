@@ -45,12 +45,12 @@ func ReadModel(c *checkpoint.Checkpoint) (stages.Config, error) {
 	return m, m.Validate()
 }
 
-// find returns the tensor of a part of a parameter in a checkpoint. It must have the
-// model's shape. GPT-2's published files leave out a prefix of the names.
+// find returns the tensor of a part of a parameter in a checkpoint, which may hold other parameters, too. It must have
+// the model's shape. GPT-2's published files leave out a prefix of the names.
 func find(c *checkpoint.Checkpoint, p *stages.Param, part string) (from *checkpoint.Tensors, name string, err error) {
-	from, name = c.Model(), p.Name
+	from, name = c.Model(), p.StoredName()
 	if part != "" {
-		from, name = c.Optimizer(), part+"."+p.Name
+		from, name = c.Optimizer(), part+"."+name
 	}
 	info, ok := from.Info(name)
 	if short := strings.TrimPrefix(name, gpt2Prefix); short != name {
@@ -63,8 +63,8 @@ func find(c *checkpoint.Checkpoint, p *stages.Param, part string) (from *checkpo
 	switch {
 	case !ok:
 		return nil, "", fmt.Errorf("%s: tensor %q is missing", c.Dir(), name)
-	case !slices.Equal(info.Shape, p.Whole):
-		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, but the model needs %d", from.Path(name), name, info.Shape, p.Whole)
+	case !slices.Equal(info.Shape, p.StoredShape()):
+		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, but the model needs %d", from.Path(name), name, info.Shape, p.StoredShape())
 	case !slices.Contains([]string{"F32", "F16", "BF16"}, info.DType):
 		return nil, "", fmt.Errorf("%s: tensor %q has type %s; only F32, F16 and BF16 are supported", from.Path(name), name, info.DType)
 	}
@@ -193,18 +193,19 @@ func Weights(c *checkpoint.Checkpoint) stages.Source {
 
 // read gets a tensor, or the part of it that a rank of a tensor-parallel group has.
 func read(from *checkpoint.Tensors, name string, p *stages.Param, dst []float32) (err error) {
-	if p.Slice == (stages.Slice{}) {
+	if p.Slice == (stages.Slice{}) && p.Stored.Name == "" {
 		return from.Float32(name, dst)
 	}
+	first := p.StoredAt()
 	p.Slice.Runs(p.Whole, func(at, wholeAt, n int) {
 		if err == nil {
-			err = from.Float32At(name, dst[at:at+n], wholeAt)
+			err = from.Float32At(name, dst[at:at+n], first+wholeAt)
 		}
 	})
 	return err
 }
 
-// Stored gives a weight as a checkpoint has it. The bytes are valid until that is closed.
+// Stored gives the tensor of a weight as a checkpoint has it. The bytes are valid until that is closed.
 func Stored(c *checkpoint.Checkpoint, p *stages.Param) (info safetensors.Info, data []byte, err error) {
 	from, name, err := find(c, p, "")
 	if err != nil {

@@ -86,6 +86,9 @@ func TestExactOtherFamilies(t *testing.T) {
 		"qwen3, window": {"model.family=qwen3", "model.kv_heads=2", "model.head_dim=10", "model.window=6"},
 		"qwen2":         {"model.family=qwen2", "model.kv_heads=2"},
 		"mistral":       {"model.family=mistral", "model.window=3"},
+		"smollm3":       {"model.family=smollm3"},
+		"olmo3":         {"model.family=olmo3", "model.kv_heads=2", "model.window=6"},
+		"phi3":          {"model.family=phi3", "model.kv_heads=2"},
 	} {
 		for precision, types := range precisions {
 			if precision == ", bfloat16, residual float32" || testrun.RaceDetector && precision != "" {

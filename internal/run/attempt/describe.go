@@ -74,7 +74,11 @@ func (a *Attempt) placeStages(evalMicrobatches int) (err error) {
 	if a.cfg.Cluster.SharedFolder == "auto" {
 		assignment.Folder = a.output.FS
 	}
-	return a.devices.place(a.env.Context, &a.spec, assignment)
+	err = a.devices.place(a.env.Context, &a.spec, assignment)
+	if a.plan.Model().Fused() { // only a process with all parts of a tensor can write it
+		a.spec.Shares = nil
+	}
+	return err
 }
 
 // beginFolder starts the run in its folder and opens its files.

@@ -29,23 +29,21 @@ func (s *Saver) BestIn(dtype string, model stages.Config, kept Kept) (err error)
 func (s *Saver) WriteBest(ctx context.Context, state trainstate.State, saved []stages.Saved) (string, error) {
 	sort.SliceStable(saved, func(i, j int) bool { return saved[i].Index < saved[j].Index })
 	c := checkpoint.Content{Step: int(state.Step)}
-	for _, v := range saved {
-		t := tensorOf(v)
+	var err error
+	c.Model, _, err = s.tensors(saved, func(v stages.Saved) (safetensors.Tensor, error) {
 		if s.narrow && v.DType != tensorops.BFloat16 && len(v.Shape) > 1 {
 			// The conversion takes place while the file is written, a tensor at a time.
-			narrow, err := safetensors.Converted(v.Name, "BF16", v.Shape, "F32", v.Bytes())
-			if err != nil {
-				return "", fmt.Errorf("the best weights, of step %d: %w", state.Step, err)
-			}
-			t = narrow
+			return safetensors.Converted(v.Name, "BF16", v.Shape, "F32", v.Bytes())
 		}
-		c.Model = append(c.Model, t)
+		return tensorOf(v), nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("the best weights, of step %d: %w", state.Step, err)
 	}
 	static := s.static
 	if s.best != nil {
 		static = s.best
 	}
-	var err error
 	if c.Files, err = files(static, state); err != nil {
 		return "", err
 	}

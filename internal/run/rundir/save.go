@@ -31,6 +31,7 @@ type Saver struct {
 	// BestStep is the step of the best validation that the newest checkpoint knows: a run that resumes
 	// from there needs its weights. Write keeps it up to date.
 	BestStep int64
+	params   []*stages.Param   // of the model
 	best     map[string][]byte // the static files of the best weights; nil: those of a checkpoint
 	narrow   bool              // the best weights are stored in bfloat16
 }
@@ -45,6 +46,13 @@ func NewSaver(store *checkpoint.Store, keep int, cfgTOML []byte, model stages.Co
 		return nil, err
 	}
 	s.static[ModelFile] = hf
+	if model.Language() { // tensors of other models have one parameter each
+		m, err := stages.NewModel(model)
+		if err != nil {
+			return nil, err
+		}
+		s.params = m.Params
+	}
 	if t == nil {
 		return s, nil
 	}
@@ -87,16 +95,16 @@ func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved [
 		return saved[i].Part < saved[j].Part
 	})
 	c := checkpoint.Content{Step: int(state.Step)}
-	for _, v := range saved {
+	var err error
+	c.Model, c.Optimizer, err = s.tensors(saved, func(v stages.Saved) (safetensors.Tensor, error) {
 		t := tensorOf(v)
 		if others.Holds(v.Name) {
 			t.Data, t.Stream, t.Absent = nil, nil, true
 		}
-		if v.Part == "" {
-			c.Model = append(c.Model, t)
-		} else {
-			c.Optimizer = append(c.Optimizer, t)
-		}
+		return t, nil
+	})
+	if err != nil {
+		return "", err
 	}
 	if others.Write != nil {
 		c.Others = &checkpoint.Others{Tag: others.Attempt.String(), Write: func(_ context.Context, places []checkpoint.Place) ([]uint32, error) {
@@ -107,7 +115,6 @@ func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved [
 			return others.Write(own)
 		}}
 	}
-	var err error
 	if c.Files, err = files(s.static, state); err != nil {
 		return "", err
 	}

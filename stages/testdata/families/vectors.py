@@ -30,6 +30,7 @@ from forward import element  # noqa: E402
 VOCAB, SEQUENCES, POSITIONS, STEPS = 17, 2, 10, 20
 SIZES = dict(vocab_size=VOCAB, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=16, bos_token_id=None, eos_token_id=None, attention_dropout=0.0)
+NOPAD = dict(pad_token_id=None)
 LLAMA3 = dict(rope_type="llama3", rope_theta=100.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=12)
 
 MODELS = {
@@ -43,6 +44,14 @@ MODELS = {
     "qwen2": transformers.Qwen2Config(**SIZES, tie_word_embeddings=True),
     "qwen2, windows from the second layer on": transformers.Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=3, max_window_layers=1),
     "qwen3": transformers.Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True),
+    "smollm3, windows in layers without rotary positions": transformers.SmolLM3Config(**SIZES, **NOPAD, no_rope_layers=[1, 0], use_sliding_window=True, sliding_window=4,
+                                                                                     attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+    "granite": transformers.GraniteConfig(**SIZES, **NOPAD, embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.5, attention_multiplier=0.7,
+                                          attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+    "olmo2": transformers.Olmo2Config(**SIZES, **NOPAD, attention_bias=True),
+    "olmo3": transformers.Olmo3Config(**SIZES, **NOPAD, head_dim=6, sliding_window=4, layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
+        sliding_attention=dict(rope_type="default", rope_theta=100.0), full_attention=dict(rope_type="linear", rope_theta=500.0, factor=2.5))),
+    "phi3": transformers.Phi3Config(**SIZES, **NOPAD, sliding_window=4, resid_pdrop=0.0),
     "qwen3, biases and windows": transformers.Qwen3Config(**SIZES, head_dim=6, attention_bias=True, use_sliding_window=True, sliding_window=5,
                                                          layer_types=["sliding_attention", "full_attention"]),
 }
