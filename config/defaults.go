@@ -133,7 +133,10 @@ func (c *Config) resolveShape() {
 		m.Context = 1
 	}
 	if !c.IsSet("model.tie_embeddings") {
-		m.TieEmbeddings = m.Family == "gpt2"
+		m.TieEmbeddings = stages.UsualTie(m.Family)
+	}
+	if theta := stages.UsualRopeTheta(m.Family); theta != 0 && !c.IsSet("model.rope_theta") {
+		m.RopeTheta = theta
 	}
 }
 

@@ -41,6 +41,7 @@ func ResumeConflicts(stored, now *Config) []Change {
 var defaultsFrom = map[string][]string{
 	"model.kv_heads":   {"model.heads"},
 	"model.ffn":        {"model.hidden", "model.family"},
+	"model.rope_theta": {"model.family"},
 	"batch.microbatch": {"batch.sequences"},
 	"device.residual":  {"device.dtype"},
 	"optimizer.min_lr": {"optimizer.lr"},

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
 )
 
 // idleKey is a key that has no effect with some value of another key.
@@ -31,7 +32,9 @@ var idleKeys = []idleKey{
 		", which has no rotary positions", `leave rope_theta out, or set family = "llama"`},
 	{"model.head_dim", "model.family", inFamily("gpt2", "mlp", "stack"),
 		", whose heads have a width of hidden/heads", `leave head_dim out, or set family = "llama"`},
-	{"model.window", "model.family", inFamily("gpt2", "llama", "mlp", "stack"),
+	{"model.window", "model.family", func(c *Config) bool {
+		return inFamily("mlp", "stack")(c) || c.Language() && !stages.HasWindow(c.Model.Family)
+	},
 		", which has no sliding window", `leave window out, or set family = "mistral"`},
 	{"model.mtp_weight", "model.mtp_layers", func(c *Config) bool { return c.Model.MTPLayers == 0 },
 		"", "leave mtp_weight out, or set mtp_layers"},

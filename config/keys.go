@@ -82,7 +82,8 @@ type Run struct {
 
 // Model is the section [model].
 type Model struct {
-	// Architecture: "gpt2", "llama", "mistral", "qwen2" or "qwen3"; "mlp" or "stack" for other data. A program can register more.
+	// Architecture: a family of language models such as "gpt2", or "mlp" or "stack" for other data. The language models are "gpt2",
+	// "llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3" and "phi3". A program can register more.
 	// Default: "gpt2".
 	Family string `toml:"family"`
 	// Number of transformer blocks, or of hidden layers of "mlp". Default: 4.
@@ -95,7 +96,8 @@ type Model struct {
 	KVHeads int `toml:"kv_heads"`
 	// Width of a head; 0: hidden/heads. It must be even. gpt2 does not have this key. Default: 0.
 	HeadDim int `toml:"head_dim"`
-	// Sliding window of attention, in positions including the query's own; 0: none. For mistral, qwen2 and qwen3. Default: 0.
+	// Sliding window of attention, in positions including the query's own; 0: none. For mistral, qwen2, qwen3, smollm3, olmo3
+	// and phi3. In olmo3 every fourth layer attends to all positions. Default: 0.
 	Window int `toml:"window"`
 	// Width inside the feed-forward layers. Default: 8/3 × model.hidden, rounded up to a multiple of 32, for
 	// families with rotary positions; else 4 × model.hidden.
@@ -104,9 +106,9 @@ type Model struct {
 	Context int `toml:"context"`
 	// Dropout probability. Default: 0.0.
 	Dropout float64 `toml:"dropout"`
-	// Use the embedding matrix as the output head, too. Default: true for gpt2, else false.
+	// Use the embedding matrix as the output head, too. Default: true for gpt2 and smollm3, else false.
 	TieEmbeddings bool `toml:"tie_embeddings"`
-	// Base of the rotary position embedding. gpt2 has none. Default: 10000.0.
+	// Base of the rotary position embedding. gpt2 has none. Default: 10000.0; 2000000.0 for smollm3, 500000.0 for olmo3.
 	RopeTheta float64 `toml:"rope_theta"`
 	// Size of the vocabulary; 0: the tokenizer's. Default: 0.
 	Vocab int `toml:"vocab"`

@@ -161,8 +161,9 @@ const (
 // switches names the settings that only some families have and that are not their usual values.
 func (c Config) switches() (names []string) {
 	for name, set := range map[string]bool{
-		noRopeSwitch: len(c.NoRope) > 0, windowThetaSwitch: c.WindowTheta != 0, "attention scale": c.AttentionScale != 0, "attention soft cap": c.AttentionSoftCap != 0,
-		"embedding factor": c.EmbeddingScale != 0, "residual factor": c.ResidualScale != 0, "logit divisor": c.LogitDivisor != 0,
+		noRopeSwitch: len(c.NoRope) > 0, windowThetaSwitch: c.WindowTheta != 0, "attention scale": c.AttentionScale != 0,
+		"attention soft cap": c.AttentionSoftCap != 0,
+		"embedding factor":   c.EmbeddingScale != 0, "residual factor": c.ResidualScale != 0, "logit divisor": c.LogitDivisor != 0,
 		"logit soft cap": c.LogitSoftCap != 0,
 	} {
 		if set {

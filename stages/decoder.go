@@ -150,7 +150,8 @@ func (f *decoder) block(m *Model, i int, at string) *block {
 	case qkNormHeads:
 		mix.qkNorms = append(mix.qkNorms, m.rmsNorm(at+f.names.qNorm, spec.headDim, byHeads), m.rmsNorm(at+f.names.kNorm, spec.headDim, byHeads))
 	case qkNormWidth: // every rank computes all of them
-		mix.qkNorms = append(mix.qkNorms, m.rmsNorm(at+f.names.qNorm, spec.queryWidth(), alike), m.rmsNorm(at+f.names.kNorm, spec.kvWidth(), alike))
+		mix.qkNorms = append(mix.qkNorms, m.rmsNorm(at+f.names.qNorm, spec.queryWidth(), alike),
+			m.rmsNorm(at+f.names.kNorm, spec.kvWidth(), alike))
 	}
 	b.after1 = norm(f.names.after1, spec.after())
 	b.norm2 = norm(f.names.norm2, spec.before())

@@ -14,10 +14,23 @@ const smolNoRope = 4
 
 var smolLM3Family = &decoder{
 	model: SmolLM3, hf: "SmolLM3ForCausalLM", names: llamaNames,
-	sizes: sizes{vocab: 128256, positions: 32768, hidden: 2048, layers: 36, heads: 16, ffn: 11008, kvHeads: 4, eps: 1e-6, theta: 2e6, tie: true},
+	sizes: sizes{vocab: 128256, positions: 32768, hidden: 2048, layers: 36, heads: 16, ffn: 11008, kvHeads: 4, eps: 1e-6, theta: 2e6,
+		tie: true},
 	own: []keySet{noPadding, attentionBias(false), mlpBias(false), noRopeKeys, noRopeWindows,
 		ignored("max_window_layers", "pretraining_tp")},
-	scratch: func(c *Config) { c.NoRope = everyNth(smolNoRope, c.Layers) },
+	scratch: func(c *Config) {
+		if c.NoRope = everyNth(smolNoRope, c.Layers); c.Window == 0 {
+			return
+		}
+		for i := range c.Layers {
+			if !slices.Contains(c.NoRope, i) {
+				c.Full = append(c.Full, i)
+			}
+		}
+		if len(c.Full) == c.Layers { // no layer has the window
+			c.Window, c.Full = 0, nil
+		}
+	},
 }
 
 // noRope holds the keys of the layers without rotary positions.

@@ -50,3 +50,30 @@ func LanguageFamilies() (names []string) {
 	}
 	return names
 }
+
+// UsualTie reports whether the head of a family's models uses the embedding's weight unless a
+// configuration says otherwise.
+func UsualTie(family string) bool {
+	switch f := languageOf(family).(type) {
+	case gpt2Family:
+		return true
+	case *decoder:
+		return f.sizes.tie
+	}
+	return false
+}
+
+// UsualRopeTheta returns the base of a family's rotary wavelengths unless a configuration says
+// otherwise; 0: it has no rotary positions.
+func UsualRopeTheta(family string) float64 {
+	if f, ok := languageOf(family).(*decoder); ok {
+		return f.sizes.theta
+	}
+	return 0
+}
+
+// HasWindow reports whether layers of a family can have a window.
+func HasWindow(family string) bool {
+	c := Config{Family: family, Layers: 1, Hidden: 4, Heads: 1, KVHeads: 1, FFN: 1, Context: 4, Vocab: 1, RopeTheta: MinRopeTheta, Window: 2}
+	return c.Language() && c.Validate() == nil
+}

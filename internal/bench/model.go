@@ -52,6 +52,8 @@ func sizes(c *config.Config) stages.Config {
 	if vocab == 0 {
 		vocab = bytesVocab
 	}
-	return stages.Config{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
+	own := stages.Config{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads, FFN: m.FFN,
 		Context: m.Context, Vocab: vocab, Dropout: m.Dropout, Tie: m.TieEmbeddings, RopeTheta: m.RopeTheta, HeadDim: m.HeadDim, Window: m.Window}
+	own.SetDefaults()
+	return own
 }

@@ -173,7 +173,7 @@ func (p *Proposal) language(l length) {
 	p.setSteps(steps, l, sequences)
 	p.set("run.checkpoint_every", max(50, steps/4), "Write a checkpoint every N steps, and at the end")
 	p.set("run.sample_tokens", min(100, l.context*3/4), "Tokens of sample text at each validation; 0: none")
-	p.set("model.family", "gpt2", `"gpt2", "llama", "mistral", "qwen2" or "qwen3"`)
+	p.set("model.family", "gpt2", `"gpt2", "llama", "qwen3", "smollm3" or another family`)
 	p.set("model.layers", 4, "Transformer blocks; more learn more, and are slower")
 	p.set("model.hidden", 128, "Width of the model; a multiple of heads")
 	p.set("model.heads", 4, "Attention heads")
