@@ -72,6 +72,20 @@ const (
 		"num_attention_heads":32,"num_hidden_layers":16,"num_key_value_heads":8,"pretraining_tp":1,"rms_norm_eps":1e-05,"rope_scaling":{"factor":32.0,"high_freq_factor":4.0,
 		"low_freq_factor":1.0,"original_max_position_embeddings":8192,"rope_type":"llama3"},"rope_theta":500000.0,"tie_word_embeddings":true,"torch_dtype":"bfloat16",
 		"transformers_version":"4.45.0.dev0","use_cache":true,"vocab_size":128256}`
+	publishedSmolLM3 = `{"architectures":["SmolLM3ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"bos_token_id":null,"eos_token_id":128012,"hidden_act":"silu",
+		"hidden_size":2048,"initializer_range":0.02,"intermediate_size":11008,"layer_types":null,"max_position_embeddings":65536,"max_window_layers":28,"mlp_bias":false,
+		"model_type":"smollm3","no_rope_layer_interval":4,"no_rope_layers":[1,1,1,0,1,1,1,0,1,1,1,0,1,1,1,0,1,1,1,0,1,1,1,0,1,1,1,0,1,1,1,0,1,1,1,0],"num_attention_heads":16,
+		"num_hidden_layers":36,"num_key_value_heads":4,"pad_token_id":128004,"pretraining_tp":2,"rms_norm_eps":1e-06,"rope_scaling":null,"rope_theta":5000000.0,"sliding_window":null,
+		"torch_dtype":"bfloat16","transformers_version":"4.54.0.dev0","use_cache":false,"use_sliding_window":false,"vocab_size":128256}`
+	publishedOLMo2 = `{"architectures":["Olmo2ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"eos_token_id":100257,"hidden_act":"silu","hidden_size":4096,
+		"initializer_range":0.02,"intermediate_size":11008,"max_position_embeddings":4096,"model_type":"olmo2","num_attention_heads":32,"num_hidden_layers":32,
+		"num_key_value_heads":32,"pad_token_id":100277,"rms_norm_eps":1e-06,"rope_scaling":null,"rope_theta":500000,"tie_word_embeddings":false,"torch_dtype":"float32",
+		"transformers_version":"4.47.0.dev0","use_cache":false,"vocab_size":100352}`
+	publishedPhi3 = `{"architectures":["Phi3ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"auto_map":{"AutoConfig":"configuration_phi3.Phi3Config"},"bos_token_id":1,
+		"embd_pdrop":0.0,"eos_token_id":32000,"hidden_act":"silu","hidden_size":3072,"initializer_range":0.02,"intermediate_size":8192,"max_position_embeddings":4096,
+		"model_type":"phi3","num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":32,"original_max_position_embeddings":4096,"pad_token_id":32000,
+		"resid_pdrop":0.0,"rms_norm_eps":1e-05,"rope_scaling":null,"rope_theta":10000.0,"sliding_window":2047,"tie_word_embeddings":false,"torch_dtype":"bfloat16",
+		"transformers_version":"4.40.2","use_cache":true,"vocab_size":32064}`
 	// All that transformers 5 says of a model whose author said nothing.
 	defaultGPT2 = `{"transformers_version":"5.23.0","architectures":null,"output_hidden_states":false,"return_dict":true,"dtype":null,"chunk_size_feed_forward":0,"is_encoder_decoder":false,
 		"id2label":{"0":"LABEL_0","1":"LABEL_1"},"label2id":{"LABEL_0":0,"LABEL_1":1},"problem_type":null,"vocab_size":50257,"n_positions":1024,"n_embd":768,"n_layer":12,"n_head":12,
@@ -104,6 +118,14 @@ func TestParseHF(t *testing.T) {
 	llama32 := stages.Config{Family: stages.Llama, Layers: 16, Hidden: 2048, Heads: 32, KVHeads: 8, FFN: 8192, Context: 131072, Vocab: 128256,
 		RopeTheta: 5e5, NormEps: 1e-5, Tie: true,
 		RopeScaling: stages.RopeScaling{Type: "llama3", Factor: 32, Low: 1, High: 4, Original: 8192}}
+	smol := stages.Config{Family: stages.SmolLM3, Layers: 36, Hidden: 2048, Heads: 16, KVHeads: 4, FFN: 11008, Context: 65536, Vocab: 128256,
+		RopeTheta: 5e6, NormEps: 1e-6, Tie: true, NoRope: []int{3, 7, 11, 15, 19, 23, 27, 31, 35}}
+	olmo2 := stages.Config{Family: stages.OLMo2, Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 32, FFN: 11008, Context: 4096, Vocab: 100352,
+		RopeTheta: 5e5, NormEps: 1e-6}
+	olmo3 := olmo2
+	olmo3.Family, olmo3.Layers, olmo3.Window, olmo3.Full = stages.OLMo3, 5, 4096, []int{3}
+	phi3 := stages.Config{Family: stages.Phi3, Layers: 32, Hidden: 3072, Heads: 32, KVHeads: 32, FFN: 8192, Context: 4096, Vocab: 32064,
+		RopeTheta: 10000, NormEps: 1e-5, Window: 2047}
 	with := func(c stages.Config, change func(*stages.Config)) stages.Config {
 		change(&c)
 		return c
@@ -181,6 +203,26 @@ func TestParseHF(t *testing.T) {
 		{"biases", edited(t, publishedLlama, "attention_bias", "true", "mlp_bias", "true"),
 			with(tiny, func(c *stages.Config) { c.AttentionBias, c.MLPBias = true, true })},
 		{"wide heads", edited(t, publishedLlama, "head_dim", "128"), with(tiny, func(c *stages.Config) { c.HeadDim = 128 })},
+		{"SmolLM3", publishedSmolLM3, smol},
+		{"SmolLM3 by the distance of its layers", edited(t, publishedSmolLM3, "no_rope_layers", "null"), smol},
+		{"SmolLM3 with windows", edited(t, publishedSmolLM3, "num_hidden_layers", "3", "no_rope_layers", "[1,0,1]", "use_sliding_window", "true",
+			"sliding_window", "64"), with(smol, func(c *stages.Config) {
+			c.Layers, c.NoRope, c.Window, c.Full = 3, []int{1}, 64, []int{0, 2}
+		})},
+		{"OLMo 2", publishedOLMo2, olmo2},
+		{"OLMo 3", edited(t, publishedOLMo2, "architectures", "", "model_type", `"olmo3"`, "num_hidden_layers", "5"), olmo3},
+		{"OLMo 3 of transformers 5", edited(t, publishedOLMo2, "architectures", "", "model_type", `"olmo3"`, "num_hidden_layers", "5",
+			"rope_theta", "", "rope_parameters",
+			`{"full_attention":{"rope_type":"linear","factor":2.0,"rope_theta":1e6},"sliding_attention":{"rope_type":"default","rope_theta":1e5}}`),
+			with(olmo3, func(c *stages.Config) {
+				c.RopeTheta, c.WindowTheta, c.RopeScaling = 1e6, 1e5, stages.RopeScaling{Type: "linear", Factor: 2}
+			})},
+		{"OLMo 3 with a window beyond its positions", edited(t, publishedOLMo2, "architectures", "", "model_type", `"olmo3"`, "num_hidden_layers",
+			"5", "sliding_window", "65536"), with(olmo3, func(c *stages.Config) { c.Window = 65536 })},
+		{"OLMo 3 without windows", edited(t, publishedOLMo2, "architectures", "", "model_type", `"olmo3"`, "num_hidden_layers", "1",
+			"sliding_window", "null", "layer_types", `["full_attention"]`), with(olmo3,
+			func(c *stages.Config) { c.Layers, c.Window, c.Full = 1, 0, nil })},
+		{"Phi-3 mini", publishedPhi3, phi3},
 		{"multi-token prediction", edited(t, publishedLlama, "num_nextn_predict_layers", "1"),
 			with(tiny, func(c *stages.Config) { c.MTPLayers = 1 })},
 	} {
@@ -194,6 +236,7 @@ func TestParseHF(t *testing.T) {
 	}{
 		{publishedGPT2, 124439808}, {publishedLlama, 1100048384},
 		{publishedMistral, 7241732096}, {publishedQwen2, 494032768}, {publishedQwen3, 596049920}, {publishedLlama32, 1235814400},
+		{publishedSmolLM3, 3075098624}, {publishedOLMo2, 7298617344}, {publishedPhi3, 3821079552},
 		{edited(t, publishedLlama, "num_nextn_predict_layers", "1"), 1100048384 + 44044288 + 2*2048*2048 + 2*2048},
 	} {
 		if m, err := stages.ParseHF([]byte(c.text)); err != nil || m.Parameters() != c.want {
@@ -293,6 +336,23 @@ func TestParseHFRefuses(t *testing.T) {
 			`["sliding_attention"]`}, `sliding_window is null`},
 		{publishedQwen2, []string{"sliding_window", "0"}, "sliding_window is 0"},
 		{publishedQwen3, []string{"head_dim", "null"}, "head_dim is null"},
+		{publishedSmolLM3, []string{"no_rope_layers", "[1,0]"}, "no_rope_layers has 2 entries, but num_hidden_layers is 36"},
+		{publishedSmolLM3, []string{"no_rope_layers", "[2]"}, "no_rope_layers is [2]"},
+		{publishedSmolLM3, []string{"no_rope_layers", "null", "no_rope_layer_interval", "0"}, "no_rope_layer_interval is 0"},
+		{publishedSmolLM3, []string{"num_hidden_layers", "1", "layer_types", `["sliding_attention"]`},
+			"it has no window: use_sliding_window is false"},
+		{publishedOLMo2, []string{"mlp_bias", "true"}, "mlp_bias is true"},
+		{publishedOLMo2, []string{"clip_qkv", "8.0"}, `"clip_qkv" is 8.0`},
+		{publishedOLMo2, []string{"sliding_window", "64"}, "sliding_window is 64"},
+		{publishedOLMo2, []string{"architectures", "", "model_type", `"olmo3"`, "rope_theta", "10000"}, "rope_parameters.full_attention"},
+		{publishedOLMo2, []string{"architectures", "", "model_type", `"olmo3"`, "rope_parameters", `{"rope_type":"linear","factor":2}`},
+			"rope_parameters.rope_type"},
+		{publishedOLMo2, []string{"architectures", "", "model_type", `"olmo3"`, "rope_parameters", `{"sliding_attention":{"factor":2}}`},
+			"rope_parameters.sliding_attention.factor is 2"},
+		{publishedOLMo2, []string{"architectures", "", "model_type", `"olmo3"`, "sliding_window", "null"}, "sliding_window is null"},
+		{publishedPhi3, []string{"lm_head_bias", "true"}, "lm_head_bias is true"},
+		{publishedPhi3, []string{"attention_bias", "true"}, "attention_bias is true"},
+		{publishedPhi3, []string{"use_sliding_window", "true"}, "use_sliding_window is true"},
 		{publishedMistral, []string{"layer_types", `["full_attention"]`}, "layer_types"},
 		{publishedMistral, []string{"use_sliding_window", `true`}, "use_sliding_window"},
 		{publishedMistral, []string{"attention_bias", `true`}, "attention_bias"},
@@ -351,7 +411,7 @@ func FuzzParseHF(f *testing.F) {
 		f.Add(b)
 	}
 	for _, text := range []string{publishedGPT2, publishedLlama, defaultGPT2, defaultLlama, publishedMistral, publishedQwen2, publishedQwen3,
-		publishedLlama32} {
+		publishedLlama32, publishedSmolLM3, publishedOLMo2, publishedPhi3} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
