@@ -14,7 +14,8 @@ import (
 // balances the work of causal attention (Brandon et al. 2023, "Striped Attention", explain why; the
 // order is Megatron-Core's). Keys and values travel around the ring of ranks (Liu et al. 2023,
 // "Ring Attention with Blockwise Transformers"). Each pair of a query block and a key block is
-// computed causally, computed in full, or skipped.
+// computed causally, computed in full, or skipped. A layer with a window skips more pairs: those that
+// its window hides wholly.
 //
 // The caller passes microbatches with whole sequences; the stage takes its part. Its gradients are
 // parts of a sum over the group, so DataParallel's group must include the group's ranks. A softmax
@@ -50,9 +51,6 @@ func (m *Model) CheckContext(size int) error {
 	case c.Context%(2*size) != 0:
 		return fmt.Errorf("%w: context parallelism of %d: the %d positions of a sequence do not divide into %d blocks, two for each rank",
 			ErrModel, size, c.Context, 2*size)
-	case c.Window > 0:
-		return fmt.Errorf("%w: context parallelism of %d: attention over blocks covers all earlier positions, but the model has a window of %d",
-			ErrModel, size, c.Window)
 	case c.MTPLayers > 0:
 		return fmt.Errorf("%w: context parallelism of %d: multi-token prediction needs the tokens after a block, which are on other ranks",
 			ErrModel, size)

@@ -1,6 +1,11 @@
 package stages
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // Attention if the ranks of a context group have some positions each. Keys and values travel around
 // the ring while each rank computes with those that it has.
@@ -16,20 +21,43 @@ type pair struct {
 // whole reports whether all keys come before the queries.
 func (p pair) whole() bool { return p.blocks[1] < p.blocks[0] }
 
+// distance is the number of blocks from the keys to the queries.
+func (p pair) distance() int { return p.blocks[0] - p.blocks[1] }
+
+// outside reports whether a window, 0 for none, hides all keys of the pair from all its queries, where a
+// block has each positions.
+func (p pair) outside(window, each int) bool {
+	return window > 0 && (p.distance()-1)*each+2 > window
+}
+
 // pairs returns what a rank computes with the keys of a rank. With its own keys these are the pairs
-// of a causal triangle. With those of any other rank they are two of the four pairs.
-func pairs(group ContextParallel, from int) (all []pair) {
+// of a causal triangle. With those of any other rank they are two of the four pairs. Under a window
+// those pairs are missing of which it hides all, and the pairs of a block with itself come first, in
+// which every query sees a key.
+func pairs(group ContextParallel, from, window, each int) (all []pair) {
 	own, other := positionBlocks(group.rank(), group.size()), positionBlocks(from, group.size())
 	for k, b := range other {
-		same := false
 		for q, a := range own {
-			if b <= a {
-				all = append(all, pair{q, k, [2]int{a, b}, from != group.rank() || k > 0, same})
-				same = true
+			if p := (pair{queries: q, keys: k, blocks: [2]int{a, b}}); b <= a && !p.outside(window, each) {
+				all = append(all, p)
 			}
 		}
 	}
+	if window > 0 {
+		slices.SortStableFunc(all, func(a, b pair) int { return cmp.Compare(a.distance(), b.distance()) })
+	}
+	attended, used := [2]bool{from != group.rank(), from != group.rank()}, [2]bool{}
+	for i := range all {
+		p := &all[i]
+		p.onto, p.sameKeys = attended[p.queries], used[p.keys]
+		attended[p.queries], used[p.keys] = true, true
+	}
 	return all
+}
+
+// pairs returns those of the block's attention with the keys of a rank.
+func (b *attentionMixer) pairs(c *pass, from int) []pair {
+	return pairs(c.stage.opts.Context, from, b.spec.window, c.mb.Positions/2)
 }
 
 // halves returns views of the halves of a rank's positions.
@@ -53,10 +81,12 @@ func (h halves) sums(t tensorops.Tensor, sequence, half int) tensorops.Tensor {
 // ofPair returns the options of a pair's attention in one sequence. The random bits of its dropout
 // are those of its place in the attention of whole sequences by all heads.
 func (b *attentionMixer) ofPair(c *pass, sequence int, p pair) tensorops.AttentionOpts {
-	a := b.attention(c)
+	a, each := b.attention(c), c.mb.Positions/2
 	a.Batch, a.Whole, a.Onto = 1, p.whole(), p.onto
+	if a.Whole {
+		a.Before = p.distance() * each
+	}
 	if a.Mask.P > 0 {
-		each := c.mb.Positions / 2
 		head := (c.mb.FirstSequence+sequence)*b.heads + c.tensor().rank()*b.spec.heads
 		a.Mask.First = (uint64(head)*uint64(a.Of)+uint64(p.blocks[0]*each))*uint64(a.Of) + uint64(p.blocks[1]*each)
 	}
@@ -106,7 +136,7 @@ func (b *attentionMixer) ringAttention(c *pass, s *attentionState, out, q, k, v 
 			next = c.sendOn(kv)
 		}
 		both := c.ofBoth(kv)
-		for _, p := range pairs(group, (rank-turn+n)%n) {
+		for _, p := range b.pairs(c, (rank-turn+n)%n) {
 			for i := range c.mb.Sequences {
 				c.Attention(of.of(o, i, p.queries), of.of(q, i, p.queries), of.of(both[0], i, p.keys), of.of(both[1], i, p.keys),
 					of.sums(s.lse, i, p.queries), b.ofPair(c, i, p))
@@ -138,7 +168,7 @@ func (b *attentionMixer) ringGrad(c *pass, s *attentionState, dq, dk, dv, do, q,
 		if turn+1 < n {
 			next = c.sendOn(kv)
 		}
-		all := pairs(group, (rank-turn+n)%n)
+		all := b.pairs(c, (rank-turn+n)%n)
 		part := c.Alloc(tensorops.Float32, kv.Shape()...)
 		keys, grads := c.ofBoth(kv), c.ofBoth(part)
 		for _, p := range all {

@@ -162,6 +162,18 @@ func TestArgs(t *testing.T) {
 	l.AttentionGrad(grad.DQ, grad.DK, grad.DV, grad.DO, grad.Q, grad.K, grad.V, grad.O, grad.LSE, options)
 	recorded(c, KindAttentionGrad, (*Op).AttentionGrad, grad)
 	recordDelta(c, f)
+	// All keys come before the queries.
+	options.Whole, options.Window, options.Before, options.Scale, options.SoftCap, options.Onto = true, 9, 7, 0.5, 30, true
+	attention.Whole, attention.Window, attention.Before, attention.Scale, attention.SoftCap, attention.Onto = true, 9, 7, 0.5, 30, true
+	l.Attention(attention.O, attention.Q, attention.K, attention.V, attention.LSE, options)
+	recorded(c, KindAttention, (*Op).Attention, attention)
+	heads := SinkSizes{Batch: 2, Queries: 3, Heads: 4, Width: 6}
+	sink := AttentionSinkArgs{O: q(), LSE: f(2, 4, 3), Sinks: f(4), SinkSizes: heads}
+	l.AttentionSink(sink.O, sink.LSE, sink.Sinks, options)
+	recorded(c, KindAttentionSink, (*Op).AttentionSink, sink)
+	sinkGrad := AttentionSinkGradArgs{DSinks: f(4), DO: q(), O: q(), LSE: f(2, 4, 3), Sinks: f(4), SinkSizes: heads}
+	l.AttentionSinkGrad(sinkGrad.DSinks, sinkGrad.DO, sinkGrad.O, sinkGrad.LSE, sinkGrad.Sinks, options)
+	recorded(c, KindAttentionSinkGrad, (*Op).AttentionSinkGrad, sinkGrad)
 	turn := RoPEOpts{Heads: 2, Period: 4, First: 1, Theta: 1e4, Inverse: true}
 	rope := RoPEArgs{f(8, 12), turn}
 	l.RoPE(rope.X, turn)

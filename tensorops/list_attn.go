@@ -1,5 +1,10 @@
 package tensorops
 
+import (
+	"cmp"
+	"math"
+)
+
 // AttentionOpts holds the sizes of an attention, which is causal unless Whole is set.
 type AttentionOpts struct {
 	Batch   int // B sequences
@@ -10,8 +15,17 @@ type AttentionOpts struct {
 	Window int
 	// Whole lets every query attend to every key. It is for keys that all come before the queries,
 	// as in a later block of a sequence over an earlier one. Then there may be fewer keys than
-	// queries, and there is no window.
+	// queries, and a window needs Before.
 	Whole bool
+	// Before is, with Whole, the number of positions from the first key to the first query: query i
+	// is at position Before+i, where key j is at position j. It lets Whole have a window, so it is
+	// at least the number of keys. A query whose window has none of the keys keeps its o and lse with
+	// Onto; without Onto its o is 0 and its lse −Inf.
+	Before int
+	// Scale is the factor of the scores; 0: 1/√D.
+	Scale float64
+	// SoftCap bounds the scores: a scaled score s becomes SoftCap·tanh(s/SoftCap). 0: no bound.
+	SoftCap float64
 	// Onto says that o and lse already hold the attention of the same queries to other keys; the
 	// result covers both. The gradient is that of one block of keys, given o and lse over all keys.
 	Onto bool
@@ -24,7 +38,7 @@ type AttentionOpts struct {
 	BF16 bool
 }
 
-// Attention records o = softmax(q·kᵀ/√D)·v for each sequence and head. q and o have B·Tq rows of
+// Attention records o = softmax(cap(q·kᵀ·Scale))·v for each sequence and head. q and o have B·Tq rows of
 // H·D columns, k and v have B·Tk rows of KVHeads·D (views of columns are allowed for q, k, v).
 // Query i attends to the keys 0 to i+Tk−Tq, or to the last Window of them. lse, [B, H, Tq],
 // receives the logarithm of each softmax's sum, for the gradient. Dropout acts on the
@@ -94,20 +108,23 @@ func (o *Op) AttentionGrad() AttentionGradArgs {
 		AttentionSizes: o.attentionSizes(o.T[4]), Mask: o.Mask(), BF16: o.Has(FlagBF16)}
 }
 
-const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D, Tk ≥ Tq unless whole, H a multiple of KV (sizes: B, Tq, Tk, H, KV, window, none if whole, positions that they are of, none or no fewer than Tq and Tk), lse B·H·Tq, and P (number 0) in [0, 1)"
+const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D, Tk ≥ Tq unless whole, H a multiple of KV (sizes: B, Tq, Tk, H, KV, window, positions that they are of, none or no fewer than Tq and Tk, and positions before the queries, only if whole, at most 2³¹−1 and no fewer than Tk if there is a window), lse B·H·Tq, P (number 0) in [0, 1), and scale and soft cap (numbers 1 and 2) 0 or positive, their quotient a float32"
 
 // AttentionSizes holds the sizes of an attention or of its gradient, derived from the options and
-// the matrices.
+// the matrices, and the two numbers that its scores depend on.
 type AttentionSizes struct {
-	Batch   int  // B sequences
-	Queries int  // Tq positions of a sequence
-	Keys    int  // Tk positions of a sequence
-	Heads   int  // H of the queries
-	KVHeads int  // heads of keys and values
-	Width   int  // D channels of a head
-	Window  int  // largest number of keys to which a query attends; 0: all up to its own position
-	Whole   bool // every query attends to every key
-	Of      int  // positions of the sequences of which q and k are blocks; 0: whole sequences
+	Batch   int     // B sequences
+	Queries int     // Tq positions of a sequence
+	Keys    int     // Tk positions of a sequence
+	Heads   int     // H of the queries
+	KVHeads int     // heads of keys and values
+	Width   int     // D channels of a head
+	Window  int     // largest number of keys to which a query attends; 0: all up to its own position
+	Whole   bool    // every query attends to every key, or to those of its window
+	Of      int     // positions of the sequences of which q and k are blocks; 0: whole sequences
+	Before  int     // if Whole, position of the first query, where the first key has position 0
+	Scale   float64 // factor of the scores; 0: 1/√D
+	SoftCap float64 // bound of the scores; 0: none
 }
 
 // sizes returns the sizes, or zeros if the options are impossible.
@@ -118,7 +135,29 @@ func (a AttentionOpts) sizes(q, k Tensor) AttentionSizes {
 	return AttentionSizes{
 		Batch: a.Batch, Queries: q.Rows() / a.Batch, Keys: k.Rows() / a.Batch,
 		Heads: a.Heads, KVHeads: a.KVHeads, Width: q.Cols() / a.Heads, Window: a.Window, Whole: a.Whole, Of: a.Of,
+		Before: a.Before, Scale: a.Scale, SoftCap: a.SoftCap,
 	}
+}
+
+// Factor returns the factor of the scores.
+func (s AttentionSizes) Factor() float64 { return cmp.Or(s.Scale, 1/math.Sqrt(float64(s.Width))) }
+
+// Offset returns the position of the first query, where the first key has position 0: query i attends
+// to keys up to position Offset+i.
+func (s AttentionSizes) Offset() int {
+	if s.Whole {
+		return max(s.Before, s.Keys)
+	}
+	return s.Keys - s.Queries
+}
+
+// Seen returns the keys to which a query attends. With a window and Whole there may be none.
+func (s AttentionSizes) Seen(query int) (first, end int) {
+	end = min(query+s.Offset()+1, s.Keys)
+	if s.Window > 0 {
+		first = min(max(0, query+s.Offset()+1-s.Window), end)
+	}
+	return first, end
 }
 
 // MaskIndex returns the index of an element in the mask, relative to the mask's First. head counts
@@ -136,26 +175,34 @@ func (s AttentionSizes) Group() int { return s.Heads / s.KVHeads }
 
 // putSizes stores the sizes that do not follow from the shape of q.
 func (s AttentionSizes) putSizes(o *Op) {
-	o.I = [7]int{s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads, s.Window, s.Of}
+	o.I = [8]int{s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads, s.Window, s.Of, s.Before}
+	o.F[1], o.F[2] = s.Scale, s.SoftCap
 	o.set(FlagWhole, s.Whole)
 }
 
 func (o *Op) attentionSizes(q Tensor) AttentionSizes {
 	return AttentionSizes{Batch: o.I[0], Queries: o.I[1], Keys: o.I[2], Heads: o.I[3], KVHeads: o.I[4], Width: q.Cols() / o.I[3],
-		Window: o.I[5], Whole: o.Has(FlagWhole), Of: o.I[6]}
+		Window: o.I[5], Whole: o.Has(FlagWhole), Of: o.I[6], Before: o.I[7], Scale: o.F[1], SoftCap: o.F[2]}
 }
 
-// sees reports whether each query attends to at least one key.
+// sees reports whether each query attends to at least one key, or may attend to none.
 func (s AttentionSizes) sees() bool {
 	if s.Whole {
-		return s.Window == 0 && (s.Keys > 0 || s.Queries == 0)
+		return (s.Window == 0 || s.Before >= s.Keys) && s.Before >= 0 && s.Before <= math.MaxInt32 && (s.Keys > 0 || s.Queries == 0)
 	}
-	return s.Keys >= s.Queries
+	return s.Before == 0 && s.Keys >= s.Queries
+}
+
+// scores reports whether the factor and the bound of the scores are possible. Devices compute with them, and divide one by
+// the other, in float32.
+func (s AttentionSizes) scores() bool {
+	scale := s.Scale >= 0 && s.Scale <= math.MaxFloat32 && float32(s.Factor()) > 0
+	return scale && (s.SoftCap == 0 || s.SoftCap > 0 && s.SoftCap <= math.MaxFloat32 && s.Factor()/s.SoftCap <= math.MaxFloat32)
 }
 
 // fit reports whether q, k and v have these sizes.
 func (s AttentionSizes) fit(q, k, v Tensor) bool {
 	return s.Batch > 0 && s.Heads%s.KVHeads == 0 && q.Rows() == s.Batch*s.Queries && k.Rows() == s.Batch*s.Keys && s.sees() && s.Width > 0 &&
-		s.Window >= 0 && (s.Of == 0 || s.Of >= max(s.Queries, s.Keys)) &&
+		s.scores() && s.Window >= 0 && (s.Of == 0 || s.Of >= max(s.Queries, s.Keys)) &&
 		q.Cols() == s.Heads*s.Width && k.Cols() == s.KVHeads*s.Width && sameMatrix(k, v)
 }

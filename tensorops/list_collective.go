@@ -127,7 +127,7 @@ type CollectiveArgs struct {
 // Put stores the operands.
 func (a CollectiveArgs) Put(o *Op) {
 	o.operands(a.Dst, a.Src)
-	o.I = [7]int{int(a.What), a.Dim, a.Root, int(a.How)}
+	o.I = [8]int{int(a.What), a.Dim, a.Root, int(a.How)}
 	o.Group = a.Group
 	o.set(FlagLater, a.Later)
 }

@@ -31,7 +31,7 @@ type CrossEntropyPartArgs struct {
 // Put stores the operands.
 func (a CrossEntropyPartArgs) Put(o *Op) {
 	o.operands(a.Parts, a.Logits, a.Targets)
-	o.I = [7]int{a.First, a.Vocab}
+	o.I = [8]int{a.First, a.Vocab}
 }
 
 // CrossEntropyPart reads the operands.
@@ -62,7 +62,7 @@ type CrossEntropyJoinArgs struct {
 // Put stores the operands.
 func (a CrossEntropyJoinArgs) Put(o *Op) {
 	o.operands(a.Stats, a.LSE, a.Parts, a.Targets, a.Logits, a.Grad)
-	o.I, o.F[0] = [7]int{a.First, a.Vocab}, a.Scale
+	o.I, o.F[0] = [8]int{a.First, a.Vocab}, a.Scale
 }
 
 // CrossEntropyJoin reads the operands.

@@ -85,6 +85,21 @@ func TestListErrors(t *testing.T) {
 			l.AttentionGrad(f(4, 6), f(4, 5), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4),
 				tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3})
 		}},
+		{"a window before the first key", func() {
+			l.Attention(f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4),
+				tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3, Whole: true, Window: 2, Before: 3})
+		}},
+		{"positions before causal queries", func() {
+			l.Attention(f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3, Before: 4})
+		}},
+		{"a soft cap below zero", func() {
+			l.Attention(f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3, SoftCap: -1})
+		}},
+		{"a scale that is not a number", func() {
+			l.Attention(f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3, Scale: math.NaN()})
+		}},
+		{"sinks for other heads", func() { l.AttentionSink(f(4, 6), f(3, 4), f(2), tensorops.AttentionOpts{Batch: 1, Heads: 3}) }},
+		{"sinks of no sequence", func() { l.AttentionSinkGrad(f(3), f(4, 6), f(4, 6), f(3, 4), f(3), tensorops.AttentionOpts{Heads: 3}) }},
 		{"stats in float32", func() { l.CrossEntropy(f(2), d(4), f(4, 9), i(4), tensorops.CrossEntropyOpts{}) }},
 		{"an empty vocabulary", func() { l.CrossEntropy(d(2), d(4), f(4, 0), i(4), tensorops.CrossEntropyOpts{}) }},
 		{"a target too few", func() { l.CrossEntropy(d(2), d(4), f(4, 9), i(3), tensorops.CrossEntropyOpts{}) }},

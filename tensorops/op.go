@@ -41,6 +41,8 @@ const (
 	KindDeltaGatesWeightGrad
 	KindGatedDelta
 	KindGatedDeltaGrad
+	KindAttentionSink
+	KindAttentionSinkGrad
 	KindDropout
 	KindAdd
 	KindCrossEntropy
@@ -84,6 +86,8 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindRoPE:                 {"rope", "x"},
 	KindAttention:            {"attention", "o q k v lse"},
 	KindAttentionGrad:        {"attention_grad", "dq dk dv do q k v o lse"},
+	KindAttentionSink:        {"attention_sink", "o lse sinks"},
+	KindAttentionSinkGrad:    {"attention_sink_grad", "dsinks do o lse sinks"},
 	KindCausalConv:           {"causal_conv", "y x weight state"},
 	KindCausalConvGrad:       {"causal_conv_grad", "dx dy x weight"},
 	KindCausalConvWeightGrad: {"causal_conv_weight_grad", "dweight dy x weight"},
@@ -153,7 +157,7 @@ type Op struct {
 	Kind  Kind
 	Flags Flags
 	T     [9]Tensor
-	I     [7]int
+	I     [8]int
 	F     [8]float64
 	Key   rng.Key   // dropout: the site's stream
 	U     [2]uint64 // dropout: step, and index of the first element in the global batch
@@ -187,7 +191,7 @@ func (o *Op) String() string {
 	for i, name := range strings.Fields(kinds[o.Kind].operands) {
 		fmt.Fprintf(&b, " %s=%v", name, o.T[i])
 	}
-	if o.I != [7]int{} {
+	if o.I != [8]int{} {
 		fmt.Fprintf(&b, " sizes=%d", o.I)
 	}
 	if o.F != [8]float64{} {

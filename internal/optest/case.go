@@ -42,8 +42,8 @@ func (o Options) widens(k tensorops.Kind) float64 {
 func Cases(opt Options) []Case {
 	var all []Case
 	for _, family := range [][]Case{
-		linearCases(opt.Sizes), fusedCases(), embedCases(), normCases(), actCases(), attentionCases(), deltaCases(), lossCases(), optimCases(),
-		moveCases(),
+		linearCases(opt.Sizes), fusedCases(), embedCases(), normCases(), actCases(), attentionCases(), sinkCases(), deltaCases(), lossCases(),
+		optimCases(), moveCases(),
 	} {
 		for _, c := range family {
 			if opt.Skip == nil || !opt.Skip(c) {

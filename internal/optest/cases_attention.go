@@ -80,11 +80,14 @@ type attention struct {
 
 	window int
 	whole  bool
+	before int // positions before the queries, if whole
 	onto   int // keys that the queries have been over before
 	of     int // positions of the sequences
 	p      float64
 	first  uint64
 	scale  float64 // of the queries; 0: 1
+	factor float64 // of the scores; 0: 1/√D
+	cap    float64 // of the scores
 	views  bool    // q, k and v are columns of one matrix, their gradients of another
 	bf16   bool
 }
@@ -97,6 +100,9 @@ func (a attention) String() string {
 	if a.whole {
 		s += " whole"
 	}
+	if a.before > 0 {
+		s += fmt.Sprintf(" before=%d", a.before)
+	}
 	if a.onto > 0 {
 		s += fmt.Sprintf(" onto=%d", a.onto)
 	}
@@ -108,6 +114,12 @@ func (a attention) String() string {
 	}
 	if a.scale > 0 {
 		s += fmt.Sprintf(" scale=%g", a.scale)
+	}
+	if a.factor > 0 {
+		s += fmt.Sprintf(" factor=%g", a.factor)
+	}
+	if a.cap > 0 {
+		s += fmt.Sprintf(" cap=%g", a.cap)
 	}
 	if a.views {
 		s += " views"
@@ -160,6 +172,28 @@ var attentions = []attention{
 	{batch: 1, tq: 40, tk: 40, heads: 2, kvHeads: 2, d: 16, scale: 20, onto: 9},
 	{batch: 1, tq: 300, tk: 330, heads: 2, kvHeads: 1, d: 24, whole: true, onto: 40},
 
+	// Blocks of a sequence under a window: all queries see some of the keys, or the later ones none.
+	{batch: 2, tq: 33, tk: 40, heads: 4, kvHeads: 2, d: 5, whole: true, before: 40, window: 35, of: 80, p: 0.3, first: 1_000_003},
+	{batch: 2, tq: 33, tk: 20, heads: 4, kvHeads: 2, d: 16, whole: true, before: 25, window: 10},
+	{batch: 1, tq: 300, tk: 330, heads: 2, kvHeads: 1, d: 24, whole: true, before: 340, window: 100, views: true},
+	{batch: 1, tq: 40, tk: 288, heads: 1, kvHeads: 1, d: 8, whole: true, before: 300, window: 13},
+	{batch: 1, tq: 9, tk: 7, heads: 2, kvHeads: 2, d: 3, whole: true, before: 7, window: 100},
+	{batch: 1, tq: 97, tk: 97, heads: 2, kvHeads: 1, d: 33, window: 50, onto: 40},
+	{batch: 1, tq: 97, tk: 97, heads: 2, kvHeads: 1, d: 16, window: 20, onto: 330},
+
+	// The factor and the soft cap of the scores.
+	{batch: 2, tq: 17, tk: 17, heads: 6, kvHeads: 2, d: 5, factor: 0.3},
+	{batch: 2, tq: 33, tk: 33, heads: 4, kvHeads: 2, d: 16, factor: 0.5, cap: 2, p: 0.3, first: 1_000_003},
+	{batch: 2, tq: 31, tk: 65, heads: 6, kvHeads: 3, d: 7, cap: 50, views: true},
+	{batch: 1, tq: 97, tk: 97, heads: 3, kvHeads: 1, d: 33, scale: 20, cap: 5, window: 20},
+	{batch: 1, tq: 330, tk: 330, heads: 1, kvHeads: 1, d: 8, cap: 0.1, window: 20},
+	{batch: 3, tq: 1, tk: 333, heads: 4, kvHeads: 1, d: 16, factor: 0.07, cap: 1},
+	{batch: 1, tq: 40, tk: 40, heads: 2, kvHeads: 2, d: 16, cap: 3, onto: 9},
+
+	// Heads as wide as Gemma's.
+	{batch: 1, tq: 35, tk: 70, heads: 2, kvHeads: 1, d: 256, factor: 0.0625, cap: 50, window: 30},
+	{batch: 1, tq: 20, tk: 33, heads: 2, kvHeads: 1, d: 512, factor: 1.0 / 16},
+
 	{batch: 1, heads: 1, kvHeads: 1, d: 4, bf16: true},
 	{batch: 1, tq: 1, tk: 1, heads: 1, kvHeads: 1, d: 1, bf16: true},
 	{batch: 2, tq: 5, tk: 5, heads: 2, kvHeads: 2, d: 3, bf16: true},
@@ -184,6 +218,15 @@ var attentions = []attention{
 	{batch: 1, tq: 260, tk: 280, heads: 2, kvHeads: 1, d: 48, p: 0.1, first: 6, bf16: true},
 	{batch: 1, tq: 200, tk: 200, heads: 2, kvHeads: 2, d: 96, views: true, bf16: true},
 	{batch: 1, tq: 150, tk: 150, heads: 2, kvHeads: 1, d: 128, p: 0.2, window: 70, bf16: true},
+	{batch: 2, tq: 31, tk: 65, heads: 6, kvHeads: 3, d: 7, factor: 0.3, bf16: true},
+	{batch: 1, tq: 130, tk: 130, heads: 2, kvHeads: 2, d: 64, factor: 0.25, cap: 4, bf16: true},
+	{batch: 1, tq: 97, tk: 130, heads: 2, kvHeads: 1, d: 128, cap: 2, window: 50, views: true, bf16: true},
+	{batch: 2, tq: 33, tk: 33, heads: 2, kvHeads: 1, d: 40, cap: 3, p: 0.3, first: 5, bf16: true},
+	{batch: 1, tq: 70, tk: 70, heads: 2, kvHeads: 1, d: 96, cap: 3, p: 0.2, window: 33, bf16: true},
+	{batch: 1, tq: 35, tk: 70, heads: 2, kvHeads: 1, d: 256, factor: 0.0625, cap: 50, window: 30, bf16: true},
+	{batch: 1, tq: 20, tk: 33, heads: 2, kvHeads: 1, d: 512, factor: 1.0 / 16, bf16: true},
+	{batch: 1, tq: 300, tk: 330, heads: 2, kvHeads: 1, d: 24, whole: true, before: 340, window: 100, bf16: true},
+	{batch: 1, tq: 70, tk: 50, heads: 2, kvHeads: 1, d: 24, whole: true, before: 60, window: 40, cap: 2, bf16: true},
 }
 
 // attended are the tensors of a recorded attention.
@@ -200,7 +243,8 @@ func (a attention) record(b *builder) attended {
 	r := attended{
 		attention: a,
 		opts: tensorops.AttentionOpts{
-			Batch: a.batch, Heads: a.heads, KVHeads: a.kvHeads, Window: a.window, Whole: a.whole, Of: a.of,
+			Batch: a.batch, Heads: a.heads, KVHeads: a.kvHeads, Window: a.window, Whole: a.whole, Before: a.before, Of: a.of,
+			Scale: a.factor, SoftCap: a.cap,
 			Mask: tensorops.Mask{Key: rng.NewKey(9, 4), Step: 2, First: a.first, P: a.p},
 			BF16: a.bf16,
 		},
@@ -212,7 +256,7 @@ func (a attention) record(b *builder) attended {
 	b.Attention(r.o, r.q, r.k, r.v, r.lse, r.opts)
 	if a.onto > 0 {
 		again := r.opts
-		again.Whole, again.Onto = true, true
+		again.Whole, again.Onto, again.Before = true, true, a.onto
 		rows := a.batch * a.onto
 		b.Attention(r.o, r.q, b.normal(rows, r.widthK), b.normal(rows, r.widthK), r.lse, again)
 	}

@@ -47,6 +47,8 @@ var tolerances = map[tensorops.Kind]float64{
 	tensorops.KindRoPE:                 4,
 	tensorops.KindAttention:            8,
 	tensorops.KindAttentionGrad:        16,
+	tensorops.KindAttentionSink:        4,
+	tensorops.KindAttentionSinkGrad:    4,
 	tensorops.KindCausalConv:           4,
 	tensorops.KindCausalConvGrad:       8,
 	tensorops.KindCausalConvWeightGrad: 8,

@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"math"
-
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/attn"
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
@@ -12,8 +10,8 @@ import (
 // attnShape is the shape of an attention, or of its gradient, with a mask.
 func (x *exec) attnShape(a tensorops.AttentionSizes, m tensorops.Mask) *attn.Shape {
 	s := &x.shape
-	*s = attn.Shape{Queries: a.Queries, Keys: a.Keys, Dim: a.Width, Window: a.Window, Whole: a.Whole}
-	s.Scale = float32(1 / math.Sqrt(float64(s.Dim)))
+	*s = attn.Shape{Queries: a.Queries, Keys: a.Keys, Dim: a.Width, Window: a.Window, Offset: a.Offset(), Scale: float32(a.Factor()),
+		Cap: float32(a.SoftCap)}
 	if m.P > 0 {
 		s.Mask = x.attnMask(m, a)
 	}

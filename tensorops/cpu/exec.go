@@ -128,6 +128,10 @@ func (x *exec) do(op *tensorops.Op) error {
 	case tensorops.KindGatedDeltaGrad:
 		a := op.GatedDeltaGrad()
 		return x.parallel(a.Batch*a.KeyHeads, 1, gatedDeltaGrad)
+	case tensorops.KindAttentionSink:
+		return x.overRows(op.AttentionSink().O, attentionSink)
+	case tensorops.KindAttentionSinkGrad:
+		return x.parallel(op.AttentionSinkGrad().Heads, 1, attentionSinkGrad)
 	case tensorops.KindDropout:
 		return x.parallel(op.Dropout().Y.Len(), heavyGrain, dropout)
 	case tensorops.KindAdd:

@@ -34,6 +34,8 @@ var uses = map[tensorops.Kind][]use{
 	tensorops.KindRoPE:                 {itself},
 	tensorops.KindAttention:            {writes, reads, reads, reads, never},
 	tensorops.KindAttentionGrad:        {writes, writes, writes, reads, reads, reads, reads, reads, never},
+	tensorops.KindAttentionSink:        {itself, never, never},
+	tensorops.KindAttentionSinkGrad:    {never, itself, itself, never, never},
 	tensorops.KindCausalConv:           {itself, itself, never, itself},
 	tensorops.KindCausalConvGrad:       {itself, itself, itself, never},
 	tensorops.KindCausalConvWeightGrad: {never, itself, itself, never},

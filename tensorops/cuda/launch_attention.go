@@ -22,6 +22,7 @@ type attentionSizes struct {
 	window                        int32 // 0: all
 	reach                         int32
 	maskQueries, maskKeys         int32
+	cap, inside                   float32 // of the scores; 0: none
 }
 
 // attentionArgs is attention_args of attention.cuh.
@@ -51,7 +52,10 @@ const (
 func attentionSizesOf(x *exec, a tensorops.AttentionSizes, m tensorops.Mask, matrices ...tensorops.Tensor) attentionSizes {
 	s := attentionSizes{
 		tq: int32(a.Queries), tk: int32(a.Keys), heads: int32(a.Heads), kvHeads: int32(a.KVHeads), width: int32(a.Width),
-		scale: float32(1 / math.Sqrt(float64(a.Width))),
+		scale: float32(a.Factor()),
+	}
+	if a.SoftCap > 0 {
+		s.cap, s.inside = float32(a.SoftCap), float32(a.Factor()/a.SoftCap)
 	}
 	s.reach = s.tk
 	if a.Window > 0 && a.Window < a.Keys {

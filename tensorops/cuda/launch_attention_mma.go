@@ -53,19 +53,24 @@ func multipliesBF16(target string) bool {
 }
 
 // onTensorCores reports whether an attention is one for them, as it may be if it may round to
-// bfloat16: the kernels hold all channels of a head. They take matrices in either type.
+// bfloat16: the kernels hold all channels of a head, and have a soft cap or dropout, not both. They take
+// matrices in either type.
 func onTensorCores(x *exec, o *tensorops.Op) bool {
-	var width int
+	var s tensorops.AttentionSizes
 	switch o.Kind {
 	case tensorops.KindAttention:
-		width = o.Attention().Width
+		s = o.Attention().AttentionSizes
 	case tensorops.KindAttentionGrad:
-		width = o.AttentionGrad().Width
+		s = o.AttentionGrad().AttentionSizes
 	default:
 		return false
 	}
-	return x.tensorCores && o.Has(tensorops.FlagBF16) && width <= wideHead
+	return x.tensorCores && o.Has(tensorops.FlagBF16) && s.Width <= wideHead && (s.SoftCap == 0 || o.Mask().P == 0) && s.Factor() >= leastScale
 }
+
+// leastScale is the least factor of scores with which the lowest float32, which marks a key that is not seen, is
+// still below all scores.
+const leastScale = 1e-20
 
 // mmaKernel is the name of a kernel for those heads.
 func mmaKernel(name string, s *attentionSizes) (kernel string, channels int) {
@@ -74,8 +79,11 @@ func mmaKernel(name string, s *attentionSizes) (kernel string, channels int) {
 		channels = narrowHead
 	}
 	kernel = fmt.Sprint(name, "_mma_", channels)
-	if s.dropped != 0 {
+	switch {
+	case s.dropped != 0:
 		kernel += "_dropped"
+	case s.cap != 0:
+		kernel += "_capped"
 	}
 	return kernel, channels
 }

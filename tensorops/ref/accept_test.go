@@ -135,6 +135,9 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		a := drawAttention(o, n, c)
 		o.l.AttentionGrad(a.q(), a.k(), a.k(), a.q(), a.q(), a.k(), a.k(), a.q(), a.lse(), a.opts)
 	},
+	tensorops.KindAttentionSink: func(o operands, n, c int) {
+		a := drawAttention(o, n, c)
+		o.l.AttentionSink(a.q(), a.lse(), o.f(a.heads), a.opts)
 	tensorops.KindCausalConv: func(o operands, n, c int) {
 		k := 1 + o.size("taps")
 		o.l.CausalConv(o.f(2*n, c), o.f(2*n, c), o.f(c, k), o.f(2, k-1, c), tensorops.ConvOpts{Batch: o.number(2)})
@@ -161,6 +164,9 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		d.Batch, d.KeyHeads, d.ValueHeads = o.number(2), o.number(keys), o.number(values)
 		o.l.GatedDelta(o.f(2*n, values*2), o.f(2*n, keys*c), o.f(2*n, keys*c), o.f(2*n, values*2), o.f(2*n, 2*values), o.f(2, values, c, 2), d)
 	},
+	tensorops.KindAttentionSinkGrad: func(o operands, n, c int) {
+		a := drawAttention(o, n, c)
+		o.l.AttentionSinkGrad(o.f(a.heads), a.q(), a.q(), a.lse(), o.f(a.heads), a.opts)
 	tensorops.KindGatedDeltaGrad: func(o operands, n, c int) {
 		keys, values, d := 1+o.size("key heads"), 1+o.size("group"), tensorops.DeltaOpts{Eps: float64(o.number(1))}
 		values *= keys
@@ -209,7 +215,11 @@ type drawnAttention struct {
 func drawAttention(o operands, n, c int) drawnAttention {
 	a := drawnAttention{operands: o, kvHeads: 1 + o.size("kv heads")/2, tq: n, tk: n + o.size("more keys"), d: c}
 	a.heads = a.kvHeads * (1 + o.size("group")/2)
-	a.opts = tensorops.AttentionOpts{Batch: o.number(2), Heads: o.number(a.heads), KVHeads: o.number(a.kvHeads), Mask: tensorops.Mask{P: 0.5}}
+	a.opts = tensorops.AttentionOpts{Batch: o.number(2), Heads: o.number(a.heads), KVHeads: o.number(a.kvHeads), Mask: tensorops.Mask{P: 0.5},
+		Window: o.number(3), SoftCap: float64(o.number(2)), Scale: float64(o.number(1))}
+	if rapid.Bool().Draw(o.t, "whole") {
+		a.opts.Whole, a.opts.Before = true, o.number(a.tk)
+	}
 	return a
 }
 

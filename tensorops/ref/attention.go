@@ -62,18 +62,6 @@ func (s sizes) each(visit func(at place)) {
 	}
 }
 
-// seen are the keys that a query sees: all if whole, else up to i+Tk−Tq, from 0 on or as many as the window has.
-func (s sizes) seen(at place) (first, end int) {
-	if s.Whole {
-		return 0, s.Keys
-	}
-	end = at.i + s.Keys - s.Queries + 1
-	if s.Window > 0 {
-		first = max(0, end-s.Window)
-	}
-	return first, end
-}
-
 // query are the channels of a query in q, o or their gradients, key those of key j in k, v or theirs.
 func (s sizes) query(m matrix, at place) []float64 {
 	first := (at.b*s.Queries+at.i)*m.rowStep + at.h*s.Width
@@ -93,15 +81,32 @@ func (s sizes) dropped(at place, j int) float64 {
 	return s.mask.factor(int(s.MaskIndex(at.b*s.Heads+at.h, at.i, j)))
 }
 
-// scores are q·k/√D for the keys that a query sees, and the first of these.
+// scores are q·k times their factor for the keys that a query sees, bounded if they have a cap, and the
+// first of these keys.
 func (s sizes) scores(q, k matrix, at place) (scores []float64, first int) {
-	first, end := s.seen(at)
+	first, end := s.Seen(at.i)
 	scores = make([]float64, end-first)
 	query := s.query(q, at)
 	for j := range scores {
-		scores[j] = dot(query, s.key(k, at, first+j)) / math.Sqrt(float64(s.Width))
+		scores[j] = s.capped(dot(query, s.key(k, at, first+j)) * s.Factor())
 	}
 	return scores, first
+}
+
+// capped is a scaled score under the soft cap, if there is one.
+func (s sizes) capped(score float64) float64 {
+	if s.SoftCap == 0 {
+		return score
+	}
+	return s.SoftCap * math.Tanh(score/s.SoftCap)
+}
+
+// slope is the derivative of capped by q·k, given what capped returned.
+func (s sizes) slope(score float64) float64 {
+	if s.SoftCap == 0 {
+		return s.Factor()
+	}
+	return s.Factor() * (1 - score/s.SoftCap*score/s.SoftCap)
 }
 
 // attention: o = dropout(softmax(scores))·v, lse = the softmax's log-sum. Where it goes on from
@@ -115,6 +120,9 @@ func attention(op *tensorops.Op) {
 		total, kept := logSumExp(scores), 0.0
 		if a.Onto {
 			before := lse[s.index(at)]
+			if len(scores) == 0 {
+				return
+			}
 			total = logSumExp([]float64{before, total})
 			kept = math.Exp(before - total)
 		}
@@ -148,9 +156,9 @@ func addScaled(x []float64, factor float64, y []float64) {
 	}
 }
 
-// attentionGrad, with p = exp(score − lse) and m its dropout factor:
-// dv[j] += p·m·do; dp = m·(do·v[j]); ds = p·(dp − o·do), as o·do is Σ p·dp; dq += ds·k[j]/√D;
-// dk[j] += ds·q/√D.
+// attentionGrad, with p = exp(score − lse), m its dropout factor and slope that of the score by q·k:
+// dv[j] += p·m·do; dp = m·(do·v[j]); ds = p·(dp − o·do), as o·do is Σ p·dp; dq += ds·k[j]·slope;
+// dk[j] += ds·q·slope.
 func attentionGrad(op *tensorops.Op) {
 	a := op.AttentionGrad()
 	dq, dk, dv, do := matrixOf(a.DQ), matrixOf(a.DK), matrixOf(a.DV), matrixOf(a.DO)
@@ -166,16 +174,16 @@ func attentionGrad(op *tensorops.Op) {
 	s.each(func(at place) {
 		scores, first := s.scores(q, k, at)
 		p, dp := make([]float64, len(scores)), make([]float64, len(scores))
-		slope := s.query(do, at)
-		mean := dot(s.query(o, at), slope) // Σ p·dp over all keys, of which these may be some
+		grad := s.query(do, at)
+		mean := dot(s.query(o, at), grad) // Σ p·dp over all keys, of which these may be some
 		for j, score := range scores {
 			p[j] = math.Exp(score - lse[s.index(at)])
 			m := s.dropped(at, first+j)
-			addScaled(s.key(dv, at, first+j), p[j]*m, slope)
-			dp[j] = m * dot(slope, s.key(v, at, first+j))
+			addScaled(s.key(dv, at, first+j), p[j]*m, grad)
+			dp[j] = m * dot(grad, s.key(v, at, first+j))
 		}
-		for j := range scores {
-			ds := p[j] * (dp[j] - mean) / math.Sqrt(float64(s.Width))
+		for j, score := range scores {
+			ds := p[j] * (dp[j] - mean) * s.slope(score)
 			addScaled(s.query(dq, at), ds, s.key(k, at, first+j))
 			addScaled(s.key(dk, at, first+j), ds, s.query(q, at))
 		}

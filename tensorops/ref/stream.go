@@ -160,6 +160,10 @@ func compute(op *tensorops.Op) error {
 		gatedDelta(op)
 	case tensorops.KindGatedDeltaGrad:
 		gatedDeltaGrad(op)
+	case tensorops.KindAttentionSink:
+		attentionSink(op)
+	case tensorops.KindAttentionSinkGrad:
+		attentionSinkGrad(op)
 	case tensorops.KindCrossEntropy:
 		return crossEntropy(op)
 	case tensorops.KindCrossEntropyPart:

@@ -1,4 +1,4 @@
-// Causal attention: o = dropout(softmax(q·kᵀ·scale))·v.
+// Causal attention: o = dropout(softmax(scores))·v.
 #include "attention.cuh"
 
 // row_max and row_sum reduce what the 16 threads of a row of the tile have.
@@ -34,7 +34,7 @@ template <int W> __device__ inline void attend(const attention_args &a, float *r
 			const int query = query0 + ty * 4 + i, key = key0 + tx * 4;
 			float most = LOWEST;
 			UNROLL for (int j = 0; j < 4; j++) {
-				score[i][j] = unseen(s, query, key + j) ? LOWEST : score[i][j] * s.scale;
+				score[i][j] = unseen(s, query, key + j) ? LOWEST : scored(s, score[i][j]);
 				most = fmaxf(most, score[i][j]);
 			}
 			most = fmaxf(top[i], row_max(most));

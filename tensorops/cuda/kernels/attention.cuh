@@ -27,6 +27,7 @@ struct attention_sizes {
 	int window; // keys that a query sees at most; 0: all
 	int reach; // the same, and tk for all
 	int mask_queries, mask_keys; // of a sequence, in the addresses of the mask
+	float cap, inside; // soft cap of the scores, 0: none; scale / cap
 };
 
 struct attention_args {
@@ -80,6 +81,18 @@ __device__ inline bool unseen(const attention_sizes &s, int query, int key) {
 	// How far behind the query the key is: of a later key, more than any window.
 	const u32 behind = (u32)(query + s.tk - s.tq - key);
 	return query >= s.tq || key >= s.tk || behind >= (u32)s.reach;
+}
+
+// scored is the score of a product of a query and a key.
+__device__ inline float scored(const attention_sizes &s, float product) {
+	return s.cap != 0 ? s.cap * tanhf(product * s.inside) : product * s.scale;
+}
+
+// slope_at is the derivative of scored by the product, where that is the score.
+__device__ inline float slope_at(const attention_sizes &s, float score) {
+	if (s.cap == 0) return s.scale;
+	const float part = score / s.cap;
+	return (1 - part * part) * s.scale;
 }
 
 // factors_at are the dropout factors of four probabilities from a key on; place is that of

@@ -2,7 +2,9 @@
 // delta = Σ o·do of a query, which is Σ p·dp (arXiv 2307.08691, section 2.3):
 //
 //	dv[j] = Σ p·m·do,  dp = m·(do·v[j]),  ds = p·(dp − delta),
-//	dq = Σ ds·k[j]·scale,  dk[j] = Σ ds·q·scale.
+//	dq = Σ ds·k[j]·slope,  dk[j] = Σ ds·q·slope,
+//
+// where slope is the scale of the scores, or under a soft cap less.
 //
 // One kernel goes through the queries for each tile of keys, another through the keys for
 // each tile of queries. Both compute the scores, and no two blocks add to the same place.
@@ -60,9 +62,10 @@ template <int W> __device__ inline void gradient_of_keys(const attention_grad_ar
 				}
 				factors_or_ones(factors, s, place, query, key);
 				UNROLL for (int j = 0; j < 4; j++) {
-					const float chance = unseen(s, query, key + j) ? 0 : expf(p[i][j] * s.scale - lse);
+					const float score = scored(s, p[i][j]);
+					const float chance = unseen(s, query, key + j) ? 0 : expf(score - lse);
 					p[i][j] = chance * factors[j];
-					ds[i][j] = chance * (ds[i][j] * factors[j] - delta) * s.scale;
+					ds[i][j] = chance * (ds[i][j] * factors[j] - delta) * slope_at(s, score);
 				}
 			}
 			put_rows(tile, p);
@@ -110,8 +113,9 @@ template <int W> __device__ inline void gradient_of_queries(const attention_grad
 			float factors[4];
 			factors_or_ones(factors, s, place, query, key);
 			UNROLL for (int i = 0; i < 4; i++) {
-				const float chance = unseen(s, query, key + i) ? 0 : expf(p[i][j] * s.scale - lse[j]);
-				ds[i][j] = chance * (ds[i][j] * factors[i] - delta[j]) * s.scale;
+				const float score = scored(s, p[i][j]);
+				const float chance = unseen(s, query, key + i) ? 0 : expf(score - lse[j]);
+				ds[i][j] = chance * (ds[i][j] * factors[i] - delta[j]) * slope_at(s, score);
 			}
 		}
 		put_rows(tile, ds);

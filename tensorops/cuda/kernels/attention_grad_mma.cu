@@ -110,7 +110,7 @@ template <int M, int BAND> __device__ inline u32 kept_queries(const attention_si
 // gradient computes dk and dv of a tile of keys, 16·M in each warp, and its part of dq: the
 // heads that share the keys, in ascending order, and of each the queries that see any. Of
 // sequences and heads place is that among all.
-template <int D, int M, int QUERIES, bool dropped> struct gradient {
+template <int D, int M, int QUERIES, bool dropped, bool capped> struct gradient {
 	typedef half_tile<D> form;
 	typedef half_tile<QUERIES> form_ds;
 	typedef gradient_shared<D, M, QUERIES> memory;
@@ -137,10 +137,20 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 	// factor is dropout's of a probability.
 	__device__ float factor(u32 kept, int bit) const { return !dropped ? 1 : kept >> bit & 1 ? a.s.mask.scale : 0; }
 
-	// weigh turns scores into probabilities, and returns them times dropout's factors.
-	__device__ left weigh(part &p, const float lse[4], u32 kept, int query, int key) const {
+	// weigh turns scores into probabilities, and returns them times dropout's factors. Under a soft cap it first
+	// makes the scores of products, and says by what their gradients are to be multiplied.
+	__device__ left weigh(part &p, part &bend, const float lse[4], u32 kept, int query, int key) const {
 		const attention_sizes &s = a.s;
-		const float scale = s.scale * LOG2_E;
+		const float scale = capped ? 1 : s.scale * LOG2_E;
+		if (capped) {
+			cap_all(p, s);
+			const float whole = 1 / (s.cap * LOG2_E);
+			UNROLL for (int r = 0; r < 2; r++)
+				UNROLL for (int j = 0; j < 4; j++) {
+					const float part_of_cap = p.at[r][j] * whole;
+					bend.at[r][j] = 1 - part_of_cap * part_of_cap;
+				}
+		}
 		const int beyond = key - (query + s.tk - s.tq);
 		if (beyond + 15 > 0) hide(p, again(beyond) + lane_row() - lane_column(), 2, -1);
 		const int before = first_seen(s, query) - key;
@@ -157,10 +167,13 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 
 	// slopes are the gradients of the scores but for their scale: of those of the probabilities,
 	// which have had delta taken off them already where there is no dropout.
-	__device__ left slopes(const part &p, part dp, const quad &delta, u32 kept) const {
+	__device__ left slopes(const part &p, const part &bend, part dp, const quad &delta, u32 kept) const {
 		const float d[4] = {delta.x, delta.y, delta.z, delta.w};
 		UNROLL for (int r = 0; r < 2; r++)
-			UNROLL for (int j = 0; j < 4; j++) dp.at[r][j] = p.at[r][j] * (dropped ? dp.at[r][j] * factor(kept, 4 * r + j) - d[j] : dp.at[r][j]);
+			UNROLL for (int j = 0; j < 4; j++) {
+				dp.at[r][j] = p.at[r][j] * (dropped ? dp.at[r][j] * factor(kept, 4 * r + j) - d[j] : dp.at[r][j]);
+				if (capped) dp.at[r][j] *= bend.at[r][j];
+			}
 		return left_of(dp);
 	}
 
@@ -206,8 +219,9 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 				left chances[M], told[M]; // told: the gradients
 				UNROLL for (int m = 0; m < M; m++) {
 					const u32 of_part = kept >> 8 * (m * N + n);
-					chances[m] = weigh(p[m][n], lse, of_part, query + 16 * n, own + 16 * m);
-					told[m] = slopes(p[m][n], dp[m][n], delta[n], of_part);
+					part bend;
+					chances[m] = weigh(p[m][n], bend, lse, of_part, query + 16 * n, own + 16 * m);
+					told[m] = slopes(p[m][n], bend, dp[m][n], delta[n], of_part);
 					form_ds::put_left(shared.ds, told[m], row0 + 16 * m, band + 16 * n);
 				}
 				UNROLL for (int i = 0; i < D / 16; i++) {
@@ -335,15 +349,17 @@ template <int D, int M, int QUERIES, bool dropped> struct gradient {
 	}
 };
 
-#define GRADIENT(name, D, M, QUERIES, dropped) \
+#define GRADIENT(name, D, M, QUERIES, dropped, capped) \
 	typedef attention_grad_mma_args name##_args; \
 	MMA_KERNEL(name, 2) { \
-		typedef gradient<D, M, QUERIES, dropped> work; \
+		typedef gradient<D, M, QUERIES, dropped, capped> work; \
 		DYNAMIC_SHARED(shared); \
 		work{a, *(work::memory *)shared}.compute(); \
 	}
 
-GRADIENT(attention_grad_mma_64, 64, 2, GRAD_QUERIES_64, false)
-GRADIENT(attention_grad_mma_128, 128, 1, GRAD_QUERIES_128, false)
-GRADIENT(attention_grad_mma_64_dropped, 64, 2, GRAD_QUERIES_64, true)
-GRADIENT(attention_grad_mma_128_dropped, 128, 1, GRAD_QUERIES_128, true)
+GRADIENT(attention_grad_mma_64, 64, 2, GRAD_QUERIES_64, false, false)
+GRADIENT(attention_grad_mma_128, 128, 1, GRAD_QUERIES_128, false, false)
+GRADIENT(attention_grad_mma_64_dropped, 64, 2, GRAD_QUERIES_64, true, false)
+GRADIENT(attention_grad_mma_128_dropped, 128, 1, GRAD_QUERIES_128, true, false)
+GRADIENT(attention_grad_mma_64_capped, 64, 2, GRAD_QUERIES_64, false, true)
+GRADIENT(attention_grad_mma_128_capped, 128, 1, GRAD_QUERIES_128, false, true)

@@ -1,4 +1,4 @@
-// Causal attention on the tensor cores: o = dropout(softmax(q·kᵀ·scale))·v.
+// Causal attention on the tensor cores: o = dropout(softmax(scores))·v.
 #include "attention_mma.cuh"
 
 #define ATTEND_QUERIES_64 64 // of a block, for heads of up to 64 channels
@@ -55,8 +55,10 @@ struct softmax {
 
 // weigh turns the scores of a tile of keys from key0 on into probabilities, up to their
 // common factor; kept is dropout's mask. It returns by what earlier ones are to be multiplied.
-template <int KEYS, bool dropped> __device__ inline void weigh(part p[KEYS / 16], softmax &of, float fade[2], const attention_sizes &s, u32 kept, int query0, int key0) {
-	const float scale = s.scale * LOG2_E;
+template <int KEYS, bool dropped, bool capped> __device__ inline void weigh(part p[KEYS / 16], softmax &of, float fade[2], const attention_sizes &s, u32 kept, int query0, int key0) {
+	const float scale = capped ? 1 : s.scale * LOG2_E;
+	if (capped)
+		UNROLL for (int n = 0; n < KEYS / 16; n++) cap_all(p[n], s);
 	const int beyond = key0 - (query0 + s.tk - s.tq);
 	if (beyond + KEYS - 1 > 0) // for the first of 16 queries
 		UNROLL for (int n = 0; n < KEYS / 16; n++) hide(p[n], beyond + 16 * n + lane_column() - lane_row(), -2, 1);
@@ -87,7 +89,7 @@ template <int KEYS, bool dropped> __device__ inline void weigh(part p[KEYS / 16]
 }
 
 // attend computes a tile of queries, 16 in each warp.
-template <int D, bool dropped> __device__ inline void attend(const attention_mma_args &a, attend_shared<D, dropped> &shared) {
+template <int D, bool dropped, bool capped> __device__ inline void attend(const attention_mma_args &a, attend_shared<D, dropped> &shared) {
 	typedef half_tile<D> form;
 	const int QUERIES = 16 * MMA_WARPS, KEYS = attend_shared<D, dropped>::keys;
 	static_assert(QUERIES == (D == 64 ? ATTEND_QUERIES_64 : ATTEND_QUERIES_128) && QUERIES <= 4 * KEYS, "launch_attention_mma.go knows the tiles, and the queries find room");
@@ -128,7 +130,7 @@ template <int D, bool dropped> __device__ inline void attend(const attention_mma
 			UNROLL for (int n = 0; n < KEYS / 16; n++) multiply_add(scores[n], q[i], form::right_rows(shared.k[now], 16 * n, 16 * i));
 		}
 		float fade[2];
-		weigh<KEYS, dropped>(scores, of, fade, s, kept, own, key0);
+		weigh<KEYS, dropped, capped>(scores, of, fade, s, kept, own, key0);
 		UNROLL for (int i = 0; i < D / 16; i++)
 			UNROLL for (int j = 0; j < 4; j++) o[i].at[0][j] *= fade[0], o[i].at[1][j] *= fade[1];
 		UNROLL for (int n = 0; n < KEYS / 16; n++) {
@@ -145,14 +147,16 @@ template <int D, bool dropped> __device__ inline void attend(const attention_mma
 	}
 }
 
-#define ATTENTION(name, D, blocks, dropped) \
+#define ATTENTION(name, D, blocks, dropped, capped) \
 	typedef attention_mma_args name##_args; \
 	MMA_KERNEL(name, blocks) { \
 		DYNAMIC_SHARED(shared); \
-		attend<D, dropped>(a, *(attend_shared<D, dropped> *)shared); \
+		attend<D, dropped, capped>(a, *(attend_shared<D, dropped> *)shared); \
 	}
 
-ATTENTION(attention_mma_64, 64, 3, false)
-ATTENTION(attention_mma_128, 128, 2, false)
-ATTENTION(attention_mma_64_dropped, 64, 3, true)
-ATTENTION(attention_mma_128_dropped, 128, 2, true)
+ATTENTION(attention_mma_64, 64, 3, false, false)
+ATTENTION(attention_mma_128, 128, 2, false, false)
+ATTENTION(attention_mma_64_dropped, 64, 3, true, false)
+ATTENTION(attention_mma_128_dropped, 128, 2, true, false)
+ATTENTION(attention_mma_64_capped, 64, 3, false, true)
+ATTENTION(attention_mma_128_capped, 128, 2, false, true)

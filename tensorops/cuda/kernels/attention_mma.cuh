@@ -77,6 +77,16 @@ __device__ inline void hide(part &scores, int beyond, int by_row, int by_column)
 			if (beyond + r * by_row + j * by_column > 0) scores.at[r][j] = LOWEST;
 }
 
+// tanh_of is the hyperbolic tangent, to the last bits of 1: to less of what is small.
+__device__ inline float tanh_of(float x) { return 1 - 2 * reciprocal_of(exp2_of(x * (2 * LOG2_E)) + 1); }
+
+// cap_all turns products into scores under the soft cap, to base 2.
+__device__ inline void cap_all(part &products, const attention_sizes &s) {
+	const float cap = s.cap * LOG2_E;
+	UNROLL for (int r = 0; r < 2; r++)
+		UNROLL for (int j = 0; j < 4; j++) products.at[r][j] = cap * tanh_of(products.at[r][j] * s.inside);
+}
+
 // write_row writes N parts of a row, times a factor, from channel c0 on; from row on the matrix
 // is head's. Of the channels a lane has two and two, and its neighbour those between: they
 // exchange some, so that each has four neighbours. All lanes come here, also those whose row

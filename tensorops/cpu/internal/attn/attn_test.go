@@ -76,7 +76,8 @@ func (r *matrices) matrix(rows, cols int) gemm.Matrix {
 
 func newProblem(seed *rand.Rand, in memory, queries, keys, dim, group int, dropout bool, window int) *problem {
 	r := &matrices{Rand: seed, memory: in}
-	p := &problem{Shape: attn.Shape{Queries: queries, Keys: keys, Dim: dim, Window: window, Scale: float32(1 / math.Sqrt(float64(dim)))}}
+	p := &problem{Shape: attn.Shape{Queries: queries, Keys: keys, Dim: dim, Window: window, Offset: keys - queries,
+		Scale: float32(1 / math.Sqrt(float64(dim)))}}
 	if dropout {
 		p.Mask = func(dst []float32, head, query, first int) {
 			for i := range dst {

@@ -16,7 +16,10 @@ func (kn *Kernel) Backward(ws *Workspace, s *Shape, heads []Head, kv *Keys) {
 	b.qt, b.dot = work.take(g.LenA(d, queries)), work.take(g.LenA(d, queries))
 	lenP := max(queries*nr, g.LenB(queries, nr))
 	b.p, b.ds, b.packed = work.take(lenP), work.take(lenP), work.take(g.LenA(queries, keys))
-	b.delta, b.dq, b.tmp = work.take(queries), work.take(queries*d), work.take(max(nr, 2)*d)
+	b.lse, b.delta, b.dq, b.tmp = work.take(queries), work.take(queries), work.take(queries*d), work.take(max(nr, 2)*d)
+	if s.Cap != 0 {
+		b.slope = work.take(queries * nr)
+	}
 	if s.Mask != nil {
 		b.mask = work.take(queries * nr)
 	}
@@ -55,7 +58,9 @@ type backward struct {
 	dkt, dvt       []float32 // gradients, [strips of keys][dim][nr]
 	p, ds, mask    []float32 // [queries][nr]
 	packed         []float32 // ds of a block of queries and keys, as A
+	lse            []float32 // of each query of the block, 0 of one that sees no key anywhere
 	delta          []float32 // do·o of each query of the block
+	slope          []float32 // [queries][nr], of the soft cap
 	dq             []float32 // of the block, where DQ is bfloat16
 	tmp            []float32 // rows in the other type or the other way
 }
@@ -69,7 +74,12 @@ func (b *backward) block(i0, i1 int) {
 	b.PackA(b.do, do, n, d)
 	b.PackA(b.qt, q.T(), d, n)
 	b.PackA(b.dot, do.T(), d, n)
-	b.Kernel.delta(b.delta[:n], do, h.O.At(i0, 0), d, b.tmp)
+	b.Products(b.delta[:n], do, h.O.At(i0, 0), d, b.tmp)
+	for i, lse := range h.LSE[i0:i1] {
+		if b.lse[i] = lse; lse == minusInf {
+			b.lse[i] = 0 // every key is hidden from it, and −∞ less −∞ is not a number
+		}
+	}
 	dq := h.DQ.At(i0, 0)
 	if dq.Half != nil {
 		dq = gemm.Matrix{Data: b.dq, Row: d, Col: 1}
@@ -92,19 +102,20 @@ func (b *backward) block(i0, i1 int) {
 func (b *backward) strip(i0, i1, j, k0, k1 int) {
 	s, d, nr := b.s, b.s.Dim, b.Gemm.NR
 	mr, _ := b.Strips()
-	first := max(i0, (j-s.offset())/mr*mr) // in whole strips of queries
-	if j < s.offset() {
-		first = i0
-	}
-	rows := i1 - first
+	keys := min(nr, k1-j)
+	first := max(i0, floor(max(0, j-s.Offset), mr)) // in whole strips of queries
+	rows := min(i1, ceil(s.last(j+keys-1), mr)*mr) - first
 	if rows <= 0 {
 		return
 	}
 	p, ds := b.p[:rows*nr], b.ds[:rows*nr]
 	b.Block(gemm.Matrix{Data: p, Row: nr, Col: 1}, rows, nr, d, b.q[b.LenA(first-i0, d):], b.kt[b.LenB(d, j):], false)
 	b.Block(gemm.Matrix{Data: ds, Row: nr, Col: 1}, rows, nr, d, b.do[b.LenA(first-i0, d):], b.vt[b.LenB(d, j):], false)
+	if s.Cap != 0 {
+		b.capSlope(p, b.slope, s.Scale/s.Cap, s.Cap, s.Scale)
+	}
 	for r := range rows { // queries that don't see all of these keys
-		seen := first + r + s.offset() + 1 - j
+		seen := first + r + s.Offset + 1 - j
 		if seen >= nr {
 			break
 		}
@@ -127,12 +138,14 @@ func (b *backward) strip(i0, i1, j, k0, k1 int) {
 		}
 		b.mul(ds, b.mask[:rows*nr])
 	}
-	b.grad(p, ds, b.h.LSE[first:], b.delta[first-i0:], s.Scale)
+	b.grad(p, ds, b.lse[first-i0:], b.delta[first-i0:], s.factor())
+	if s.Cap != 0 {
+		b.mul(ds, b.slope[:rows*nr])
+	}
 	if s.Mask != nil {
 		b.mul(p, b.mask[:rows*nr])
 	}
 
-	keys := min(nr, k1-j)
 	for r := 0; r < rows; r += mr {
 		at := b.LenA(first-i0+r, k1-k0) + b.LenA(mr, j-k0)
 		b.StripA(b.packed[at:], ds[r*nr:], nr, keys, min(mr, rows-r))
@@ -149,15 +162,21 @@ func (b *backward) strip(i0, i1, j, k0, k1 int) {
 // queries sets dq, or adds to it: that of the queries i0 to i1, what the keys k0 to k1 contribute.
 func (b *backward) queries(dq gemm.Matrix, i0, i1, k0, k1 int, add bool) {
 	s, d := b.s, b.s.Dim
-	mr, _ := b.Strips()
+	mr, nr := b.Strips()
 	k := b.PackedB(b.k[b.LenB(k0, d):], k1-k0)
 	for i := i0; i < i1; i += mr {
 		rows := min(mr, i1-i)
-		seen := min(k1-k0, i+rows+s.offset()-k0)
-		if seen <= 0 {
+		first, seen := max(0, s.first(i)-k0), min(k1-k0, i+rows+s.Offset-k0)
+		if first >= seen {
+			if !add {
+				for r := range rows {
+					clear(dq.Data[(i-i0+r)*dq.Row:][:d])
+				}
+			}
 			continue
 		}
-		ds := b.PackedA(b.packed[b.LenA(i-i0, k1-k0):], k1-k0)
-		b.Part(dq.At(i-i0, 0), rows, d, seen, ds, k, add)
+		first = floor(first, nr) // in whole strips of keys, as dS is packed
+		ds := b.From(b.PackedA(b.packed[b.LenA(i-i0, k1-k0):], k1-k0), first)
+		b.Part(dq.At(i-i0, 0), rows, d, seen-first, ds, b.From(k, first), add)
 	}
 }

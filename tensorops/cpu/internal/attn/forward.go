@@ -20,8 +20,12 @@ func (kn *Kernel) Forward(ws *Workspace, s *Shape, h *Head, kv *Keys) {
 		f.mask, f.rows = work.take(lenS), work.take(lenS)
 	}
 	g.PackB(qt, h.Q.T(), d, s.Queries)
-	g.PackA(kp, kv.K, s.Keys, d)
-	for k0 := 0; k0 < s.Keys; k0 += maxDepth {
+	from := 0 // what no query sees is not packed
+	if s.Queries > 0 {
+		from = s.firstBlock(0)
+	}
+	g.PackA(kp[g.LenA(from, d):], kv.K.At(from, 0), s.Keys-from, d)
+	for k0 := from; k0 < s.Keys; k0 += maxDepth {
 		g.PackA(vt[g.LenA(d, k0):], kv.V.At(k0, 0).T(), d, min(maxDepth, s.Keys-k0))
 	}
 	for i := 0; i < s.Queries; i += nr {
@@ -51,13 +55,22 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 		f.resume(i, n)
 	}
 	seen := s.end(i + n)
-	from := s.firstBlock(i)
-	for k0 := from; k0 < seen; k0 += maxDepth {
-		kk := min(maxDepth, seen-k0)
+	if s.first(i) >= seen { // and so it is for the queries behind
+		f.unseen(i, n)
+		return
+	}
+	mr, _ := f.Strips()
+	from := floor(s.first(i), mr) // in whole strips of keys
+	for k0 := from; k0 < seen; k0 = floor(k0, maxDepth) + maxDepth {
+		block := floor(k0, maxDepth)
+		kk := min(block+maxDepth, seen) - k0
 		p := f.scores[:kk*nr]
 		f.Block(gemm.Matrix{Data: p, Row: nr, Col: 1}, kk, nr, d, kp[f.LenA(k0, d):], qt, false)
-		for k := max(0, i+s.offset()+1-k0); k < kk; k++ { // keys that some queries don't see
-			hidden := p[k*nr:][:min(nr, k0+k-s.offset()-i)]
+		if s.Cap != 0 {
+			f.cap(p, s.Scale/s.Cap, s.Cap)
+		}
+		for k := max(0, i+s.Offset+1-k0); k < kk; k++ { // keys that some queries don't see
+			hidden := p[k*nr:][:min(nr, k0+k-s.Offset-i)]
 			for j := range hidden {
 				hidden[j] = minusInf
 			}
@@ -68,15 +81,30 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 			f.drop(p, i, n, k0, kk)
 		}
 		f.InPlace(p, kk)
-		packed := f.PackedA(vt[f.LenA(d, k0):], min(maxDepth, s.Keys-k0))
+		packed := f.From(f.PackedA(vt[f.LenA(d, block):], min(maxDepth, s.Keys-block)), k0-block)
 		f.Part(gemm.Matrix{Data: f.ot, Row: nr, Col: 1}, d, nr, kk, packed, f.PackedB(p, kk), k0 > from || s.Onto)
 	}
 	for j := range n {
 		f.h.LSE[i+j] = float32(float64(f.top[j]) + math.Log(float64(f.sum[j])))
-		f.factor[j] = 1 / f.sum[j]
+		f.factor[j] = 0
+		if f.sum[j] > 0 { // the query sees a key
+			f.factor[j] = 1 / f.sum[j]
+		}
 	}
 	f.scale(f.ot, f.factor)
 	f.store(f.h.O, i, f.ot, d, n, f.tmp)
+}
+
+// unseen is strip for n queries from i on that see no key.
+func (f *forward) unseen(i, n int) {
+	if f.s.Onto {
+		return
+	}
+	clear(f.ot)
+	for j := range n {
+		f.h.LSE[i+j] = minusInf
+	}
+	f.store(f.h.O, i, f.ot, f.s.Dim, n, f.tmp)
 }
 
 // resume takes n queries from i on where attention over other keys has left them: o as it is with
@@ -108,7 +136,7 @@ func (f *forward) past(p []float32, i, k0, kk int) {
 		return
 	}
 	for k := range min(kk, s.first(i+nr-1)-k0) {
-		hidden := p[k*nr:][max(0, k0+k+s.Window-s.offset()-i):nr]
+		hidden := p[k*nr:][max(0, k0+k+s.Window-s.Offset-i):nr]
 		for j := range hidden {
 			hidden[j] = minusInf
 		}
@@ -121,7 +149,7 @@ func (f *forward) softmax(p []float32, again bool) {
 	if again {
 		copy(f.factor, f.top)
 	}
-	f.max(f.top, p, f.s.Scale)
+	f.max(f.top, p, f.s.factor())
 	if f.s.Window > 0 {
 		for j, top := range f.top {
 			f.top[j] = max(top, lowest) // of a query whose window begins in a later block
@@ -134,7 +162,7 @@ func (f *forward) softmax(p []float32, again bool) {
 		}
 		f.scale(f.ot, f.factor)
 	}
-	f.exp(p, f.top, f.sum, f.s.Scale)
+	f.exp(p, f.top, f.sum, f.s.factor())
 }
 
 // drop applies the mask of n queries from i on to their probabilities of kk keys

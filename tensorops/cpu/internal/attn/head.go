@@ -10,40 +10,49 @@ import (
 // multiple of every MR and NR.
 const maxDepth = 288
 
-// Shape is what all heads have in common. Query i sees the keys up to
-// i + Keys − Queries, or the last Window of them, or all if Whole.
+// Shape is what all heads have in common. Query i sees the keys up to i + Offset, or the last Window
+// of these, of which there may be none.
 type Shape struct {
 	Queries, Keys, Dim int
 	Window             int     // 0: all
-	Whole              bool    // without a window
+	Offset             int     // position of the first query: Keys − Queries, or Keys at least if all keys come before
 	Onto               bool    // Forward continues from the contents of O and LSE
 	Scale              float32 // of the scores
+	Cap                float32 // scaled scores become Cap·tanh(score/Cap); 0: they stay
 	// Mask fills dst with the factors of query i's probabilities of the keys starting at first; nil
 	// without dropout.
 	Mask func(dst []float32, head, query, first int)
 }
 
-// offset is how many keys there are before the first query's own.
-func (s *Shape) offset() int {
-	if s.Whole {
-		return s.Keys
-	}
-	return s.Keys - s.Queries
-}
-
 // end is where the keys end that the queries before one see.
-func (s *Shape) end(query int) int { return min(query+s.offset(), s.Keys) }
+func (s *Shape) end(query int) int { return min(query+s.Offset, s.Keys) }
 
-// first is the first key that a query sees.
+// first is the first key that a query sees, Keys if it sees none.
 func (s *Shape) first(query int) int {
 	if s.Window == 0 {
 		return 0
 	}
-	return max(0, query+s.offset()+1-s.Window)
+	return min(max(0, query+s.Offset+1-s.Window), s.Keys)
 }
 
-// firstBlock is where the block of keys begins that has the first which a query sees.
-func (s *Shape) firstBlock(query int) int { return s.first(query) / maxDepth * maxDepth }
+// last is where the queries end that see a key.
+func (s *Shape) last(key int) int {
+	if s.Window == 0 {
+		return s.Queries
+	}
+	return max(0, min(key-s.Offset+s.Window, s.Queries))
+}
+
+// firstBlock is where the block of keys begins that has the first which a query sees, or the last block.
+func (s *Shape) firstBlock(query int) int { return min(s.first(query), s.Keys-1) / maxDepth * maxDepth }
+
+// factor is that of the scores in a softmax: under a cap they have been scaled before.
+func (s *Shape) factor() float32 {
+	if s.Cap != 0 {
+		return 1
+	}
+	return s.Scale
+}
 
 // Head is one head of queries. All matrices have contiguous rows, of float32 or bfloat16.
 type Head struct {
@@ -116,3 +125,6 @@ var minusInf = float32(math.Inf(-1))
 
 // lowest is below all scores, and a number.
 const lowest = -1e30
+
+// floor is the largest multiple of b that is no larger than a ≥ 0.
+func floor(a, b int) int { return a / b * b }

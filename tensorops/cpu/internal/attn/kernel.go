@@ -24,6 +24,9 @@ type Kernel struct {
 	grad  func(p, d, lse, delta []float32, scale float32) // p = e^(scale·p − lse[i]), d = p·(d − delta[i])·scale
 	mul   func(s, m []float32)                            // s *= m
 
+	cap      func(s []float32, factor, cap float32)               // s = cap·tanh(factor·s)
+	capSlope func(s, slope []float32, factor, cap, scale float32) // the same, and slope = (1 − tanh²)·scale
+
 	dotFours func(dst []float32, a, b gemm.Matrix, d int) // dst[i] = dot(a[i], b[i]), for d a multiple of four; nil: there is none
 
 	// Loops over rows of bfloat16, where there are better ones than vec's.
@@ -32,7 +35,8 @@ type Kernel struct {
 }
 
 // Go is the path that every processor can run.
-var Go = Kernel{Name: "go", Gemm: &gemm.Go, vec: &vec.Go, max: maxGo, exp: expGo, scale: scaleGo, grad: gradGo, mul: mulGo}
+var Go = Kernel{Name: "go", Gemm: &gemm.Go, vec: &vec.Go, max: maxGo, exp: expGo, scale: scaleGo, grad: gradGo, mul: mulGo,
+	cap: capGo, capSlope: capSlopeGo}
 
 func maxGo(top, s []float32, scale float32) {
 	for i := 0; i < len(s); i += len(top) {
@@ -75,5 +79,18 @@ func gradGo(p, d, lse, delta []float32, scale float32) {
 func mulGo(s, m []float32) {
 	for i, v := range m[:len(s)] {
 		s[i] *= v
+	}
+}
+
+func capGo(s []float32, factor, limit float32) {
+	for i, v := range s {
+		s[i] = limit * float32(math.Tanh(float64(v*factor)))
+	}
+}
+
+func capSlopeGo(s, slope []float32, factor, limit, scale float32) {
+	for i, v := range s {
+		t := math.Tanh(float64(v * factor))
+		s[i], slope[i] = limit*float32(t), float32(1-float64(t*t))*scale
 	}
 }

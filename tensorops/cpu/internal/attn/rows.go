@@ -24,18 +24,18 @@ func (kn *Kernel) round(m gemm.Matrix, i int, src []float32, d, n int) {
 	}
 }
 
-// delta stores do·o of as many rows as dst has. tmp holds two rows.
-func (kn *Kernel) delta(dst []float32, do, o gemm.Matrix, d int, tmp []float32) {
-	if kn.dots != nil && do.Half != nil && o.Half != nil {
-		kn.dots(dst, do, o, d)
+// Products stores the products of rows of d numbers, as many as dst has: a·b. tmp holds two rows.
+func (kn *Kernel) Products(dst []float32, a, b gemm.Matrix, d int, tmp []float32) {
+	if kn.dots != nil && a.Half != nil && b.Half != nil {
+		kn.dots(dst, a, b, d)
 		return
 	}
-	if kn.dotFours != nil && len(dst) > 0 && d >= 4 && d%4 == 0 && do.Half == nil && o.Half == nil {
-		kn.dotFours(dst, do, o, d)
+	if kn.dotFours != nil && len(dst) > 0 && d >= 4 && d%4 == 0 && a.Half == nil && b.Half == nil {
+		kn.dotFours(dst, a, b, d)
 		return
 	}
 	for i := range dst {
-		dst[i] = dot(kn.row(do, i, d, tmp), kn.row(o, i, d, tmp[d:]))
+		dst[i] = dot(kn.row(a, i, d, tmp), kn.row(b, i, d, tmp[d:]))
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
 )
 
-// TestDelta: rows' dot products are those of dot, to the bit, and nothing beside them is written.
-func TestDelta(t *testing.T) {
+// TestProducts: rows' dot products are those of dot, to the bit, and nothing beside them is written.
+func TestProducts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, kn := range available() {
 		for _, d := range []int{1, 3, 4, 6, 64, 96, 128} {
@@ -19,7 +19,7 @@ func TestDelta(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d×%d", kn.Name, rows, d), func(t *testing.T) {
 					a, b := numbers(r, rows, d, d+3), numbers(r, rows, d, 2*d)
 					got := []float32{7, 7, 7, 7, 7, 7}
-					attn.Delta(kn, got[:rows], a, b, d, make([]float32, 2*d))
+					kn.Products(got[:rows], a, b, d, make([]float32, 2*d))
 					for i, v := range got {
 						want := float32(7)
 						if i < rows {

@@ -11,6 +11,7 @@ type (
 		Window                        int32
 		Reach                         int32
 		MaskQueries, MaskKeys         int32
+		Cap, Inside                   float32
 	}
 	attentionArgs struct {
 		O, LSE, Q, K, V                    uint64
@@ -40,6 +41,19 @@ type (
 		Sizes                                                       attentionSizes
 		Step                                                        int32
 		Halves                                                      uint32
+	}
+	// Of sink.cu.
+	sinkArgs struct {
+		O, LSE, Sinks         uint64
+		Count                 int64
+		Queries, Heads, Width int32
+		Halves                uint32
+	}
+	sinkGradArgs struct {
+		DSinks, DO, O, LSE, Sinks uint64
+		Rows                      int64
+		Queries, Heads, Width     int32
+		Halves                    uint32
 	}
 )
 
@@ -152,12 +166,24 @@ func attentionKernels() map[string]costOf {
 		queries, keys int32 // of a tile
 		inTile        int64 // elements of dq that a block adds at a time
 	}{{"64", 64, 128, 64 * 64}, {"128", 64, 64, 32 * 128}} {
-		for _, dropped := range []string{"", "_dropped"} {
-			all["attention_mma_"+t.channels+dropped] = line(Attention, attendedMMA(t.queries))
-			all["attention_grad_mma_"+t.channels+dropped] = line(Attention, gradMMA(t.keys, t.inTile))
+		for _, form := range []string{"", "_dropped", "_capped"} {
+			all["attention_mma_"+t.channels+form] = line(Attention, attendedMMA(t.queries))
+			all["attention_grad_mma_"+t.channels+form] = line(Attention, gradMMA(t.keys, t.inTile))
 		}
 	}
 	all["attention_delta_mma"] = line(Attention, deltaMMA)
+	all["attention_sink"] = line(Attention, func(a *sinkArgs, _ *Event, c *Cost) {
+		elements := a.Count * int64(a.Width)
+		c.writes(either(a.O, elements, a.Halves, 0), array(a.LSE, a.Count, 4))
+		c.reads(either(a.O, elements, a.Halves, 0), array(a.LSE, a.Count, 4), array(a.Sinks, int64(a.Heads), 4).again())
+	})
+	all["attention_sink_grad"] = line(Attention, func(a *sinkGradArgs, _ *Event, c *Cost) {
+		heads := int64(a.Heads)
+		elements := a.Rows * heads * int64(a.Width)
+		c.writes(array(a.DSinks, heads, 4))
+		c.reads(array(a.DSinks, heads, 4), either(a.DO, elements, a.Halves, 0), either(a.O, elements, a.Halves, 1),
+			array(a.LSE, a.Rows*heads, 4).again(), array(a.Sinks, heads, 4).again())
+	})
 	return all
 }
 
