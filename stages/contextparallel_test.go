@@ -23,6 +23,11 @@ var contextModels = map[string]stages.Config{
 		AttentionBias: true},
 	"olmo2": {Family: stages.OLMo2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 24, Vocab: 19, Dropout: 0.1,
 		RopeTheta: 1000},
+	// Windows that end within a block of 3 positions or more, and that reach over several.
+	"short window": {Family: stages.Mistral, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 20, Context: 24, Vocab: 19,
+		RopeTheta: 1000, Window: 2, Dropout: 0.1},
+	"long window": {Family: stages.Mistral, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 42, Context: 24, Vocab: 19, RopeTheta: 1000,
+		Window: 11},
 }
 
 // contextGrads are the gradients of all ranks of a context group, each of which is a tensor group, and their losses.
@@ -147,10 +152,7 @@ func TestCheckContext(t *testing.T) {
 		{"fits", 4, func(*stages.Config) {}, ""},
 		{"positions", 5, func(*stages.Config) {}, "the 24 positions of a sequence do not divide into 10 blocks"},
 		{"prediction", 2, func(c *stages.Config) { c.MTPLayers, c.MTPWeight = 1, 0.3 }, "multi-token prediction"},
-		{"window", 2, func(c *stages.Config) {
-			*c = contextModels["qwen3"]
-			c.Window = 4
-		}, "a window of 4"},
+		{"window", 2, func(c *stages.Config) { *c = contextModels["short window"] }, ""},
 	} {
 		cfg := base
 		c.change(&cfg)

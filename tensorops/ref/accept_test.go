@@ -138,6 +138,11 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindAttentionSink: func(o operands, n, c int) {
 		a := drawAttention(o, n, c)
 		o.l.AttentionSink(a.q(), a.lse(), o.f(a.heads), a.opts)
+	},
+	tensorops.KindAttentionSinkGrad: func(o operands, n, c int) {
+		a := drawAttention(o, n, c)
+		o.l.AttentionSinkGrad(o.f(a.heads), a.q(), a.q(), a.lse(), o.f(a.heads), a.opts)
+	},
 	tensorops.KindCausalConv: func(o operands, n, c int) {
 		k := 1 + o.size("taps")
 		o.l.CausalConv(o.f(2*n, c), o.f(2*n, c), o.f(c, k), o.f(2, k-1, c), tensorops.ConvOpts{Batch: o.number(2)})
@@ -164,9 +169,6 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		d.Batch, d.KeyHeads, d.ValueHeads = o.number(2), o.number(keys), o.number(values)
 		o.l.GatedDelta(o.f(2*n, values*2), o.f(2*n, keys*c), o.f(2*n, keys*c), o.f(2*n, values*2), o.f(2*n, 2*values), o.f(2, values, c, 2), d)
 	},
-	tensorops.KindAttentionSinkGrad: func(o operands, n, c int) {
-		a := drawAttention(o, n, c)
-		o.l.AttentionSinkGrad(o.f(a.heads), a.q(), a.q(), a.lse(), o.f(a.heads), a.opts)
 	tensorops.KindGatedDeltaGrad: func(o operands, n, c int) {
 		keys, values, d := 1+o.size("key heads"), 1+o.size("group"), tensorops.DeltaOpts{Eps: float64(o.number(1))}
 		values *= keys
