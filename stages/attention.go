@@ -42,6 +42,8 @@ type attentionMixer struct {
 	// kvCopies is the number of ranks that have the same heads of keys and values.
 	kvCopies int
 	drop     site // of the probabilities
+
+	rotations rotations
 }
 
 // attentionState holds what a backward needs. If one projection makes all of q, k and v, the first
@@ -102,7 +104,7 @@ func (b *attentionMixer) rotate(c *pass, q, k tensorops.Tensor, inverse bool) {
 	if b.spec.rope == nil {
 		return
 	}
-	o := tensorops.RoPEOpts{Theta: b.spec.rope.theta, Scaling: b.spec.rope.scaling.op(), Inverse: inverse}
+	o := tensorops.RoPEOpts{Rotation: b.rotations.of(b.spec.rope, b.spec.headDim, c.mb.FirstPosition+c.whole()), Inverse: inverse}
 	turn := func(rows tensorops.Tensor, r run) {
 		o.Period, o.First = r.hi-r.lo, r.first
 		c.RoPE(rows, o)

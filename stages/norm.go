@@ -9,6 +9,7 @@ type norm struct {
 	rms         bool
 	absent      bool // the rows stay as they are
 	eps         float64
+	offset      float64 // gamma + offset multiplies; of RMSNorm
 }
 
 func (m *norm) uses() []use {
@@ -21,6 +22,11 @@ func (m *norm) uses() []use {
 	return []use{m.gamma}
 }
 
+// numbers are an RMSNorm's.
+func (m *norm) numbers() tensorops.RMSNormOpts {
+	return tensorops.RMSNormOpts{Eps: m.eps, Offset: m.offset}
+}
+
 // forward returns the normalized rows and the statistics for the gradient.
 func (m *norm) forward(c *pass, x tensorops.Tensor) (y, stats tensorops.Tensor) {
 	y = c.innerLike(x)
@@ -30,7 +36,7 @@ func (m *norm) forward(c *pass, x tensorops.Tensor) (y, stats tensorops.Tensor) 
 	}
 	if m.rms {
 		stats = c.Alloc(tensorops.Float32, x.Rows())
-		c.RMSNorm(y, x, c.weight(m.gamma), stats, m.eps)
+		c.RMSNorm(y, x, c.weight(m.gamma), stats, m.numbers())
 		return y, stats
 	}
 	stats = c.Alloc(tensorops.Float32, x.Rows(), 2)
@@ -60,7 +66,7 @@ func (m *norm) inputGrad(c *pass, dx, dy, x, stats, skip tensorops.Tensor) {
 		return
 	}
 	if m.rms {
-		c.RMSNormGrad(dx, dy, x, c.weight(m.gamma), stats, skip)
+		c.RMSNormGrad(dx, dy, x, c.weight(m.gamma), stats, skip, m.numbers())
 		return
 	}
 	c.LayerNormGrad(dx, dy, x, c.weight(m.gamma), stats, skip)

@@ -3,6 +3,8 @@ package stages
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"sync/atomic"
 
 	"github.com/troupe-ml/troupe/internal/base/strictjson"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -53,9 +55,52 @@ func (s RopeScaling) check() error {
 	return nil
 }
 
-// op returns the scaling in the form that an operation takes.
-func (s RopeScaling) op() tensorops.RoPEScaling {
-	return tensorops.RoPEScaling{Factor: s.Factor, Low: s.Low, High: s.High, Original: s.Original}
+// rotation returns the angles by which the pairs of a head's channels rotate, for a pass whose
+// longest sequence has so many positions. Only "dynamic" and "longrope" depend on that number, as
+// transformers decides by the largest position of a call. So generation that passes the original
+// length with a cache differs from a forward of the whole sequence, in both.
+func rotation(s RopeScaling, theta float64, headDim, positions int) *tensorops.Rotation {
+	frequencies := make([]float64, (headDim+1)/2)
+	for i := range frequencies {
+		frequencies[i] = s.frequency(math.Pow(theta, -float64(2*i)/float64(headDim)))
+	}
+	return tensorops.NewRotation(frequencies, 1)
+}
+
+// frequency returns a frequency as the scaling changes it.
+func (s RopeScaling) frequency(f float64) float64 {
+	switch s.Type {
+	case ropeLinear:
+		return f / s.Factor
+	case ropeLlama3:
+		turns := float64(s.Original) * f / (2 * math.Pi) // rotations within Original positions
+		keep := min(max((turns-s.Low)/(s.High-s.Low), 0), 1)
+		return (1-keep)*f/s.Factor + float64(keep*f) // not fused with the addition, as the compiler would on arm64
+	}
+	return f
+}
+
+// reach returns the number of positions on which the rotation depends: 0, unless it does.
+func (s RopeScaling) reach(int) int { return 0 }
+
+// rotations keeps the rotation that a layer used last. The zero value is ready.
+type rotations struct{ last atomic.Pointer[keptRotation] }
+
+type keptRotation struct {
+	positions int
+	rotation  *tensorops.Rotation
+}
+
+// of returns rotation(r.scaling, r.theta, headDim, positions). A layer always passes the same
+// description and width.
+func (kept *rotations) of(r *ropeSpec, headDim, positions int) *tensorops.Rotation {
+	positions = r.scaling.reach(positions)
+	if last := kept.last.Load(); last != nil && last.positions == positions {
+		return last.rotation
+	}
+	made := &keptRotation{positions, rotation(r.scaling, r.theta, headDim, positions)}
+	kept.last.Store(made)
+	return made.rotation
 }
 
 // hfRope is the scaling in a config.json, under the name that all releases of transformers read;

@@ -37,7 +37,7 @@ func recorded[A interface{ Put(*Op) }](c args, kind Kind, read func(*Op) A, want
 	}
 	again := Op{Kind: kind}
 	want.Put(&again)
-	if again.T != o.T || again.I != o.I || again.F != o.F || again.Flags != o.Flags || again.Key != o.Key || again.U != o.U {
+	if again.T != o.T || again.I != o.I || again.F != o.F || again.Flags != o.Flags || again.Rotation != o.Rotation || again.Key != o.Key || again.U != o.U {
 		c.t.Errorf("%v: put again it is %v, recorded was %v", kind, &again, o)
 	}
 	names := strings.Fields(kinds[kind].operands)
@@ -101,6 +101,9 @@ func TestArgs(t *testing.T) {
 	add := AddArgs{Out: f(2), A: f(2), B: f(2)}
 	l.Add(add.Out, add.A, add.B)
 	recorded(c, KindAdd, (*Op).Add, add)
+	scaled := AddScaledArgs{Y: f(2), X: f(2), Skip: f(2), Factor: 0.25}
+	l.AddScaled(scaled.Y, scaled.X, scaled.Skip, scaled.Factor)
+	recorded(c, KindAddScaled, (*Op).AddScaled, scaled)
 
 	embed := EmbedArgs{Out: f(4, 3), Weight: f(9, 3), IDs: ids(4)}
 	l.Embed(embed.Out, embed.Weight, embed.IDs)
@@ -124,11 +127,11 @@ func TestArgs(t *testing.T) {
 	layerWeight := LayerNormWeightGradArgs{DGamma: f(3), DBeta: f(3), DY: f(4, 3), X: f(4, 3), Stats: f(4, 2)}
 	l.LayerNormWeightGrad(layerWeight.DGamma, layerWeight.DBeta, layerWeight.DY, layerWeight.X, layerWeight.Stats)
 	recorded(c, KindLayerNormWeightGrad, (*Op).LayerNormWeightGrad, layerWeight)
-	rms := RMSNormArgs{Y: f(4, 3), X: f(4, 3), Gamma: f(3), Stats: f(4), Eps: 1e-5}
-	l.RMSNorm(rms.Y, rms.X, rms.Gamma, rms.Stats, 1e-5)
+	rms := RMSNormArgs{Y: f(4, 3), X: f(4, 3), Gamma: f(3), Stats: f(4), RMSNormOpts: RMSNormOpts{Eps: 1e-5, Offset: 0.5}}
+	l.RMSNorm(rms.Y, rms.X, rms.Gamma, rms.Stats, rms.RMSNormOpts)
 	recorded(c, KindRMSNorm, (*Op).RMSNorm, rms)
-	rmsGrad := NormGradArgs{DX: f(4, 3), DY: f(4, 3), X: f(4, 3), Gamma: f(3), Stats: f(4), Skip: f(4, 3)}
-	l.RMSNormGrad(rmsGrad.DX, rmsGrad.DY, rmsGrad.X, rmsGrad.Gamma, rmsGrad.Stats, rmsGrad.Skip)
+	rmsGrad := NormGradArgs{DX: f(4, 3), DY: f(4, 3), X: f(4, 3), Gamma: f(3), Stats: f(4), Skip: f(4, 3), Offset: 0.5}
+	l.RMSNormGrad(rmsGrad.DX, rmsGrad.DY, rmsGrad.X, rmsGrad.Gamma, rmsGrad.Stats, rmsGrad.Skip, rms.RMSNormOpts)
 	recorded(c, KindRMSNormGrad, (*Op).RMSNormGrad, rmsGrad)
 	rmsWeight := RMSNormWeightGradArgs{DGamma: f(3), DY: f(4, 3), X: f(4, 3), Stats: f(4)}
 	l.RMSNormWeightGrad(rmsWeight.DGamma, rmsWeight.DY, rmsWeight.X, rmsWeight.Stats)
@@ -146,6 +149,32 @@ func TestArgs(t *testing.T) {
 	swiGLUGrad := SwiGLUGradArgs{DGate: f(2), DUp: f(2), DY: f(2), Gate: f(2), Up: f(2)}
 	l.SwiGLUGrad(swiGLUGrad.DGate, swiGLUGrad.DUp, swiGLUGrad.DY, swiGLUGrad.Gate, swiGLUGrad.Up)
 	recorded(c, KindSwiGLUGrad, (*Op).SwiGLUGrad, swiGLUGrad)
+	gate := GateArgs{f(2), f(2), f(2), GateOpts{Act: ClampedSwiGLU, Limit: 7, Alpha: 1.5}}
+	l.Gate(gate.Y, gate.Gate, gate.Up, gate.GateOpts)
+	recorded(c, KindGate, (*Op).Gate, gate)
+	gateGrad := GateGradArgs{f(2), f(2), f(2), f(2), f(2), gate.GateOpts}
+	l.GateGrad(gateGrad.DGate, gateGrad.DUp, gateGrad.DY, gateGrad.Gate, gateGrad.Up, gateGrad.GateOpts)
+	recorded(c, KindGateGrad, (*Op).GateGrad, gateGrad)
+	l.Gate(swiGLU.Y, swiGLU.Gate, swiGLU.Up, GateOpts{})
+	recorded(c, KindSwiGLU, (*Op).SwiGLU, swiGLU)
+	l.GateGrad(swiGLUGrad.DGate, swiGLUGrad.DUp, swiGLUGrad.DY, swiGLUGrad.Gate, swiGLUGrad.Up, GateOpts{})
+	recorded(c, KindSwiGLUGrad, (*Op).SwiGLUGrad, swiGLUGrad)
+	act := ActArgs{f(2), f(2), ReLU2}
+	l.Act(act.Y, act.X, act.Act)
+	recorded(c, KindAct, (*Op).Act, act)
+	actGrad := ActGradArgs{f(2), f(2), f(2), ExactGELU}
+	l.ActGrad(actGrad.DX, actGrad.DY, actGrad.X, actGrad.Act)
+	recorded(c, KindActGrad, (*Op).ActGrad, actGrad)
+	l.Act(gelu.Y, gelu.X, TanhGELU)
+	recorded(c, KindGELU, (*Op).GELU, gelu)
+	l.ActGrad(geluGrad.DX, geluGrad.DY, geluGrad.X, TanhGELU)
+	recorded(c, KindGELUGrad, (*Op).GELUGrad, geluGrad)
+	softCap := SoftCapArgs{f(2), f(2), 30}
+	l.SoftCap(softCap.Y, softCap.X, softCap.Limit)
+	recorded(c, KindSoftCap, (*Op).SoftCap, softCap)
+	softCapGrad := SoftCapGradArgs{f(2), f(2), f(2), 50}
+	l.SoftCapGrad(softCapGrad.DX, softCapGrad.DY, softCapGrad.X, softCapGrad.Limit)
+	recorded(c, KindSoftCapGrad, (*Op).SoftCapGrad, softCapGrad)
 	dropout := DropoutArgs{Y: f(2), X: f(2), Skip: f(2), Mask: mask}
 	l.Dropout(dropout.Y, dropout.X, dropout.Skip, mask)
 	recorded(c, KindDropout, (*Op).Dropout, dropout)
@@ -174,7 +203,7 @@ func TestArgs(t *testing.T) {
 	sinkGrad := AttentionSinkGradArgs{DSinks: f(4), DO: q(), O: q(), LSE: f(2, 4, 3), Sinks: f(4), SinkSizes: heads}
 	l.AttentionSinkGrad(sinkGrad.DSinks, sinkGrad.DO, sinkGrad.O, sinkGrad.LSE, sinkGrad.Sinks, options)
 	recorded(c, KindAttentionSinkGrad, (*Op).AttentionSinkGrad, sinkGrad)
-	turn := RoPEOpts{Heads: 2, Period: 4, First: 1, Theta: 1e4, Inverse: true}
+	turn := RoPEOpts{Heads: 2, Period: 4, First: 1, Rotation: NewRotation([]float64{1, 0.01}, 1), Inverse: true}
 	rope := RoPEArgs{f(8, 12), turn}
 	l.RoPE(rope.X, turn)
 	recorded(c, KindRoPE, (*Op).RoPE, rope)

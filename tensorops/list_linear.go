@@ -142,3 +142,28 @@ func (a AddArgs) Put(o *Op) { o.operands(a.Out, a.A, a.B) }
 
 // Add reads the operands.
 func (o *Op) Add() AddArgs { return AddArgs{Out: o.T[0], A: o.T[1], B: o.T[2]} }
+
+// AddScaled records y = skip + factor·x, or factor·x if skip is invalid. y may be x or skip.
+func (l *List) AddScaled(y, x, skip Tensor, factor float64) {
+	o := l.op(KindAddScaled)
+	AddScaledArgs{y, x, skip, factor}.Put(o)
+	l.need(o, denseEither(y, x) && sameLen(y, x) && optionalEither(skip, x.Len()) && finite(factor),
+		"the same number of elements, and a finite factor (number 0)")
+}
+
+// AddScaledArgs are the operands of KindAddScaled.
+type AddScaledArgs struct {
+	Y, X, Skip Tensor // skip may be invalid
+	Factor     float64
+}
+
+// Put stores the operands.
+func (a AddScaledArgs) Put(o *Op) {
+	o.operands(a.Y, a.X, a.Skip)
+	o.F[0] = a.Factor
+}
+
+// AddScaled reads the operands.
+func (o *Op) AddScaled() AddScaledArgs {
+	return AddScaledArgs{Y: o.T[0], X: o.T[1], Skip: o.T[2], Factor: o.F[0]}
+}

@@ -30,27 +30,31 @@ func (o *Op) LayerNorm() LayerNormArgs {
 // gradient that bypassed the norm). dx may be dy or skip.
 func (l *List) LayerNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
 	o := l.op(KindLayerNormGrad)
-	NormGradArgs{dx, dy, x, gamma, stats, skip}.Put(o)
+	NormGradArgs{dx, dy, x, gamma, stats, skip, 0}.Put(o)
 	l.need(o, denseEither(dx, dy, x) && dense(Float32, gamma, stats) && normFits(dx, x, gamma, stats, 2) && sameLen(dy, x) &&
 		optionalEither(skip, x.Len()), needNorm)
 }
 
-// RMSNormGrad records dx = the gradient of RMSNorm's input, plus skip if it is valid. dx may be dy
-// or skip.
-func (l *List) RMSNormGrad(dx, dy, x, gamma, stats, skip Tensor) {
+// RMSNormGrad records dx = the gradient of RMSNorm's input, plus skip if it is valid. It takes the
+// norm's options, of which eps has no effect. dx may be dy or skip.
+func (l *List) RMSNormGrad(dx, dy, x, gamma, stats, skip Tensor, n RMSNormOpts) {
 	o := l.op(KindRMSNormGrad)
-	NormGradArgs{dx, dy, x, gamma, stats, skip}.Put(o)
+	NormGradArgs{dx, dy, x, gamma, stats, skip, n.Offset}.Put(o)
 	l.need(o, denseEither(dx, dy, x) && dense(Float32, gamma, stats) && normFits(dx, x, gamma, stats, 1) && sameLen(dy, x) &&
 		optionalEither(skip, x.Len()), needNorm)
 }
 
 // NormGradArgs are the operands of KindLayerNormGrad and KindRMSNormGrad.
 type NormGradArgs struct {
-	DX, DY, X, Gamma, Stats, Skip Tensor // skip may be invalid
+	DX, DY, X, Gamma, Stats, Skip Tensor  // skip may be invalid
+	Offset                        float64 // of gamma; 0 for LayerNorm
 }
 
 // Put stores the operands.
-func (a NormGradArgs) Put(o *Op) { o.operands(a.DX, a.DY, a.X, a.Gamma, a.Stats, a.Skip) }
+func (a NormGradArgs) Put(o *Op) {
+	o.operands(a.DX, a.DY, a.X, a.Gamma, a.Stats, a.Skip)
+	o.F[0] = a.Offset
+}
 
 // LayerNormGrad reads the operands.
 func (o *Op) LayerNormGrad() NormGradArgs { return o.normGrad() }
@@ -59,7 +63,7 @@ func (o *Op) LayerNormGrad() NormGradArgs { return o.normGrad() }
 func (o *Op) RMSNormGrad() NormGradArgs { return o.normGrad() }
 
 func (o *Op) normGrad() NormGradArgs {
-	return NormGradArgs{DX: o.T[0], DY: o.T[1], X: o.T[2], Gamma: o.T[3], Stats: o.T[4], Skip: o.T[5]}
+	return NormGradArgs{DX: o.T[0], DY: o.T[1], X: o.T[2], Gamma: o.T[3], Stats: o.T[4], Skip: o.T[5], Offset: o.F[0]}
 }
 
 // LayerNormWeightGrad records dgamma += Σ dy·x̂ and dbeta += Σ dy over the rows; dbeta may be
@@ -84,29 +88,35 @@ func (o *Op) LayerNormWeightGrad() LayerNormWeightGradArgs {
 	return LayerNormWeightGradArgs{DGamma: o.T[0], DBeta: o.T[1], DY: o.T[2], X: o.T[3], Stats: o.T[4]}
 }
 
-// RMSNorm records y = x·rstd·gamma for each row (Zhang, Sennrich 2019), with rstd = 1/√(mean of
-// squares + eps). stats, N×1, receives rstd.
-func (l *List) RMSNorm(y, x, gamma, stats Tensor, eps float64) {
+// RMSNormOpts are the numbers of an RMSNorm.
+type RMSNormOpts struct {
+	Eps    float64
+	Offset float64 // gamma + Offset multiplies; 1 in families that store weights around 0
+}
+
+// RMSNorm records y = x·rstd·(gamma + offset) for each row (Zhang, Sennrich 2019), with
+// rstd = 1/√(mean of squares + eps). stats, N×1, receives rstd.
+func (l *List) RMSNorm(y, x, gamma, stats Tensor, n RMSNormOpts) {
 	o := l.op(KindRMSNorm)
-	RMSNormArgs{y, x, gamma, stats, eps}.Put(o)
+	RMSNormArgs{y, x, gamma, stats, n}.Put(o)
 	l.need(o, denseEither(y, x) && dense(Float32, gamma, stats) && normFits(y, x, gamma, stats, 1), needNorm)
 }
 
 // RMSNormArgs are the operands of KindRMSNorm.
 type RMSNormArgs struct {
 	Y, X, Gamma, Stats Tensor
-	Eps                float64
+	RMSNormOpts
 }
 
 // Put stores the operands.
 func (a RMSNormArgs) Put(o *Op) {
 	o.operands(a.Y, a.X, a.Gamma, a.Stats)
-	o.F[0] = a.Eps
+	o.F[0], o.F[1] = a.Eps, a.Offset
 }
 
 // RMSNorm reads the operands.
 func (o *Op) RMSNorm() RMSNormArgs {
-	return RMSNormArgs{Y: o.T[0], X: o.T[1], Gamma: o.T[2], Stats: o.T[3], Eps: o.F[0]}
+	return RMSNormArgs{Y: o.T[0], X: o.T[1], Gamma: o.T[2], Stats: o.T[3], RMSNormOpts: RMSNormOpts{Eps: o.F[0], Offset: o.F[1]}}
 }
 
 // RMSNormWeightGrad records dgamma += Σ dy·x·rstd over the rows.

@@ -1,55 +1,73 @@
 package tensorops
 
-import "math"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
+// Rotation is the table of a rotary position embedding: the angle by which each pair of channels
+// rotates from one position to the next. It does not change once it is made, so operations may
+// share it.
+type Rotation struct {
+	frequencies []float64
+	scale       float64
+	key         [sha256.Size]byte
+	legal       bool
+}
+
+// NewRotation makes a table. frequencies has the angle of each pair in radians, where 0 leaves the
+// pair in place; scale multiplies all cosines and sines, and is 1 usually.
+func NewRotation(frequencies []float64, scale float64) *Rotation {
+	r := &Rotation{frequencies: slices.Clone(frequencies), scale: scale, legal: len(frequencies) > 0 && finite(scale)}
+	content := binary.LittleEndian.AppendUint64(make([]byte, 0, 8*len(frequencies)+8), math.Float64bits(scale))
+	for _, f := range frequencies {
+		r.legal = r.legal && finite(f)
+		content = binary.LittleEndian.AppendUint64(content, math.Float64bits(f))
+	}
+	r.key = sha256.Sum256(content)
+	return r
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// Pairs returns the number of pairs that rotate.
+func (r *Rotation) Pairs() int { return len(r.frequencies) }
+
+// Frequency returns the angle of a pair, in radians from one position to the next.
+func (r *Rotation) Frequency(pair int) float64 { return r.frequencies[pair] }
+
+// Scale returns the factor of all cosines and sines.
+func (r *Rotation) Scale() float64 { return r.scale }
+
+// Key identifies the content: two tables with the same angles and scale have the same key.
+func (r *Rotation) Key() [sha256.Size]byte { return r.key }
+
+// Angle returns the cosine and the sine of a pair at a position, with the scale.
+func (r *Rotation) Angle(pair, position int) (cos, sin float64) {
+	sin, cos = math.Sincos(float64(position) * r.frequencies[pair])
+	return cos * r.scale, sin * r.scale
+}
 
 // RoPEOpts holds the sizes of a rotary position embedding.
 type RoPEOpts struct {
-	Heads   int     // the columns are Heads × D
-	Period  int     // T: row n is at position First + n mod Period
-	First   int     // position of a sequence's first row
-	Theta   float64 // base of the wavelengths
-	Scaling RoPEScaling
-	Inverse bool // rotate back: the gradient
+	Heads    int // the columns are Heads × D
+	Period   int // T: row n is at position First + n mod Period
+	First    int // position of a sequence's first row
+	Rotation *Rotation
+	Inverse  bool // rotate back, with the same scale: the gradient
 }
 
-// RoPEScaling lengthens wavelengths, so that a model supports more positions than it was first
-// trained with; with Factor 0 it does nothing.
-type RoPEScaling struct {
-	Factor float64 // factor by which all, or the long, wavelengths grow
-	// If Original is not 0 (Llama 3.1): wavelengths above Original/Low positions grow by Factor,
-	// those below Original/High do not change, and between them the frequency is interpolated.
-	Low, High float64
-	Original  int
-}
-
-// legal reports whether the numbers are valid.
-func (s RoPEScaling) legal() bool {
-	return s == RoPEScaling{} || s.Factor > 0 && (s.Original == 0 || s.Original > 0 && s.Low > 0 && s.High > s.Low)
-}
-
-// Frequency returns the angle by which a pair rotates from one position to the next: Theta^(−2i/D)
-// for pair i of D/2, scaled.
-func (r RoPEOpts) Frequency(i, half int) float64 {
-	f, s := math.Pow(r.Theta, -float64(i)/float64(half)), r.Scaling
-	if s.Factor == 0 {
-		return f
-	}
-	if s.Original == 0 {
-		return f / s.Factor
-	}
-	turns := float64(s.Original) * f / (2 * math.Pi) // rotations within Original positions
-	keep := min(max((turns-s.Low)/(s.High-s.Low), 0), 1)
-	return (1-keep)*f/s.Factor + float64(keep*f) // not fused with the addition, as the compiler would on arm64
-}
-
-// RoPE records the rotary position embedding (Su et al. 2021) in place: in each head the pair (i, i
-// + D/2) rotates by position·Theta^(−2i/D), or less with Scaling. x may be a view of columns.
+// RoPE records the rotary position embedding (Su et al. 2021) in place. A rotation of n pairs
+// rotates the pairs (i, i + n) of each head's first 2n channels by position·Frequency(i), times its
+// scale; the other channels stay. x may be a view of columns.
 func (l *List) RoPE(x Tensor, r RoPEOpts) {
 	o := l.op(KindRoPE)
 	RoPEArgs{x, r}.Put(o)
-	l.need(o, either(x) && r.Heads > 0 && x.Cols()%(2*r.Heads) == 0 && r.Period > 0 && x.Rows()%r.Period == 0 && r.First >= 0 &&
-		r.First <= math.MaxInt32-r.Period+1 && r.Theta > 0 && r.Scaling.legal(),
-		"the columns are heads of even width, the rows whole periods, of positions below 2³¹ (sizes: heads, period, first position, original positions; numbers: theta, factor, low, high)")
+	l.need(o, either(x) && r.Heads > 0 && x.Cols()%r.Heads == 0 && r.Rotation != nil && r.Rotation.legal &&
+		2*r.Rotation.Pairs() <= x.Cols()/r.Heads && r.Period > 0 && x.Rows()%r.Period == 0 && r.First >= 0 && r.First <= math.MaxInt32-r.Period+1,
+		"the columns are heads of at least two channels for each pair of a finite rotation, the rows whole periods, of positions below 2³¹ (sizes: heads, period, first position)")
 }
 
 // RoPEArgs are the operands of KindRoPE.
@@ -61,13 +79,12 @@ type RoPEArgs struct {
 // Put stores the operands.
 func (a RoPEArgs) Put(o *Op) {
 	o.operands(a.X)
-	o.I[0], o.I[1], o.I[2], o.I[3] = a.Heads, a.Period, a.First, a.Scaling.Original
-	o.F[0], o.F[1], o.F[2], o.F[3] = a.Theta, a.Scaling.Factor, a.Scaling.Low, a.Scaling.High
+	o.I[0], o.I[1], o.I[2] = a.Heads, a.Period, a.First
+	o.Rotation = a.Rotation
 	o.set(FlagInverse, a.Inverse)
 }
 
 // RoPE reads the operands.
 func (o *Op) RoPE() RoPEArgs {
-	return RoPEArgs{X: o.T[0], RoPEOpts: RoPEOpts{Heads: o.I[0], Period: o.I[1], First: o.I[2], Theta: o.F[0],
-		Scaling: RoPEScaling{Factor: o.F[1], Low: o.F[2], High: o.F[3], Original: o.I[3]}, Inverse: o.Has(FlagInverse)}}
+	return RoPEArgs{X: o.T[0], RoPEOpts: RoPEOpts{Heads: o.I[0], Period: o.I[1], First: o.I[2], Rotation: o.Rotation, Inverse: o.Has(FlagInverse)}}
 }

@@ -25,6 +25,7 @@ func TestListErrors(t *testing.T) {
 	d := func(dims ...int) tensorops.Tensor { return l.Alloc(tensorops.Float64, dims...) }
 	i := func(dims ...int) tensorops.Tensor { return l.Alloc(tensorops.Int32, dims...) }
 	columns := func(rows, cols int) tensorops.Tensor { return f(rows, cols+1).Columns(0, cols) }
+	rms, turn := tensorops.RMSNormOpts{Eps: 1e-5}, func(f ...float64) *tensorops.Rotation { return tensorops.NewRotation(f, 1) }
 	var b strings.Builder
 	for _, test := range []struct {
 		what   string
@@ -57,8 +58,8 @@ func TestListErrors(t *testing.T) {
 		{"rows of nothing", func() { l.LayerNorm(f(4, 0), f(4, 0), f(0), none, f(4, 2), 1e-5) }},
 		{"skip of another length", func() { l.LayerNormGrad(f(4, 3), f(4, 3), f(4, 3), f(3), f(4, 2), f(3)) }},
 		{"dbeta of another length", func() { l.LayerNormWeightGrad(f(3), f(4), f(4, 3), f(4, 3), f(4, 2)) }},
-		{"stats for two numbers a row", func() { l.RMSNorm(f(4, 3), f(4, 3), f(3), f(4, 2), 1e-5) }},
-		{"dy of another length", func() { l.RMSNormGrad(f(4, 3), f(4, 4), f(4, 3), f(3), f(4), none) }},
+		{"stats for two numbers a row", func() { l.RMSNorm(f(4, 3), f(4, 3), f(3), f(4, 2), rms) }},
+		{"dy of another length", func() { l.RMSNormGrad(f(4, 3), f(4, 4), f(4, 3), f(3), f(4), none, rms) }},
 		{"x of another length", func() { l.RMSNormWeightGrad(f(3), f(4, 3), f(5, 3), f(4)) }},
 		{"an output of another length", func() { l.GELU(f(4), f(5)) }},
 		{"a missing operand", func() { l.GELUGrad(f(4), none, f(4)) }},
@@ -66,9 +67,23 @@ func TestListErrors(t *testing.T) {
 		{"one of five", func() { l.SwiGLUGrad(f(4), f(4), f(4), f(3), f(4)) }},
 		{"all are dropped", func() { l.Dropout(f(4), f(4), none, tensorops.Mask{P: 1}) }},
 		{"P is not a number", func() { l.Dropout(f(4), f(4), none, tensorops.Mask{P: math.NaN()}) }},
-		{"heads of odd width", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 2, Period: 4, Theta: 1e4}) }},
-		{"positions above 2^31", func() { l.RoPE(f(4, 8), tensorops.RoPEOpts{Heads: 2, Period: 4, First: 1<<31 - 3, Theta: 1e4}) }},
-		{"no heads", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Period: 4, Theta: 1e4}) }},
+		{"heads of less than all pairs", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 2, Period: 4, Rotation: turn(1, 0.01)}) }},
+		{"positions above 2^31", func() { l.RoPE(f(4, 8), tensorops.RoPEOpts{Heads: 2, Period: 4, First: 1<<31 - 3, Rotation: turn(1)}) }},
+		{"no heads", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Period: 4, Rotation: turn(1)}) }},
+		{"no rotation", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 1, Period: 4}) }},
+		{"a rotation of nothing", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 1, Period: 4, Rotation: turn()}) }},
+		{"a rotation that is not a number", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 1, Period: 4, Rotation: turn(1, math.NaN())}) }},
+		{"an infinite factor", func() { l.AddScaled(f(4), f(4), none, math.Inf(1)) }},
+		{"a skip of another length", func() { l.AddScaled(f(4), f(4), f(5), 1) }},
+		{"no activation", func() { l.Gate(f(4), f(4), f(4), tensorops.GateOpts{Act: 200}) }},
+		{"a limit of none", func() { l.Gate(f(4), f(4), f(4), tensorops.GateOpts{Act: tensorops.ReLU2, Limit: 1}) }},
+		{"no limit", func() {
+			l.GateGrad(f(4), f(4), f(4), f(4), f(4), tensorops.GateOpts{Act: tensorops.ClampedSwiGLU, Alpha: 1})
+		}},
+		{"a gate's activation", func() { l.Act(f(4), f(4), tensorops.ClampedSwiGLU) }},
+		{"a gate's activation, gradient", func() { l.ActGrad(f(4), f(4), f(4), tensorops.ClampedSwiGLU) }},
+		{"a cap of nothing", func() { l.SoftCap(f(4), f(4), 0) }},
+		{"a cap that is not a number", func() { l.SoftCapGrad(f(4), f(4), f(4), math.NaN()) }},
 		{"heads that share unevenly", func() {
 			l.Attention(f(4, 6), f(4, 6), f(4, 4), f(4, 4), f(3, 4), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 2})
 		}},

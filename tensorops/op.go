@@ -30,6 +30,12 @@ const (
 	KindGELUGrad
 	KindSwiGLU
 	KindSwiGLUGrad
+	KindGate
+	KindGateGrad
+	KindAct
+	KindActGrad
+	KindSoftCap
+	KindSoftCapGrad
 	KindRoPE
 	KindAttention
 	KindAttentionGrad
@@ -45,6 +51,7 @@ const (
 	KindAttentionSinkGrad
 	KindDropout
 	KindAdd
+	KindAddScaled
 	KindCrossEntropy
 	KindCrossEntropyPart
 	KindCrossEntropyJoin
@@ -83,6 +90,12 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindGELUGrad:             {"gelu_grad", "dx dy x"},
 	KindSwiGLU:               {"swiglu", "y gate up"},
 	KindSwiGLUGrad:           {"swiglu_grad", "dgate dup dy gate up"},
+	KindGate:                 {"gate", "y gate up"},
+	KindGateGrad:             {"gate_grad", "dgate dup dy gate up"},
+	KindAct:                  {"act", "y x"},
+	KindActGrad:              {"act_grad", "dx dy x"},
+	KindSoftCap:              {"soft_cap", "y x"},
+	KindSoftCapGrad:          {"soft_cap_grad", "dx dy x"},
 	KindRoPE:                 {"rope", "x"},
 	KindAttention:            {"attention", "o q k v lse"},
 	KindAttentionGrad:        {"attention_grad", "dq dk dv do q k v o lse"},
@@ -98,6 +111,7 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindGatedDeltaGrad:       {"gated_delta_grad", "dq dk dv dgates do q k v gates"},
 	KindDropout:              {"dropout", "y x skip"},
 	KindAdd:                  {"add", "out a b"},
+	KindAddScaled:            {"add_scaled", "y x skip"},
 	KindCrossEntropy:         {"cross_entropy", "stats lse logits targets dlogits"},
 	KindCrossEntropyPart:     {"cross_entropy_part", "parts logits targets"},
 	KindCrossEntropyJoin:     {"cross_entropy_join", "stats lse parts targets logits dlogits"},
@@ -164,6 +178,8 @@ type Op struct {
 	Host  []byte    // upload and fetch
 	Group Group     // collectives
 	Own   *Call     // a program's own operation
+
+	Rotation *Rotation // rope
 }
 
 // Has reports whether a flag is set.
@@ -196,6 +212,9 @@ func (o *Op) String() string {
 	}
 	if o.F != [8]float64{} {
 		fmt.Fprintf(&b, " numbers=%g", o.F)
+	}
+	if r := o.Rotation; r != nil {
+		fmt.Fprintf(&b, " rotation=%d pairs, scale %g", r.Pairs(), r.Scale())
 	}
 	if o.Host != nil {
 		fmt.Fprintf(&b, " host=%d bytes", len(o.Host))

@@ -32,11 +32,11 @@ func TestNames(t *testing.T) {
 func TestOpString(t *testing.T) {
 	l := newList()
 	x := l.Alloc(tensorops.Float32, 4, 6)
-	l.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 4, First: 1, Theta: 10000})
+	l.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 4, First: 1, Rotation: tensorops.NewRotation([]float64{1}, 1.5)})
 	l.Fetch(make([]byte, 96), x)
 	l.Dropout(x, x, tensorops.Tensor{}, tensorops.Mask{P: 0.25})
 	want := []string{
-		"rope x=float32[4 6] sizes=[3 4 1 0 0 0 0 0] numbers=[10000 0 0 0 0 0 0 0]",
+		"rope x=float32[4 6] sizes=[3 4 1 0 0 0 0 0] rotation=1 pairs, scale 1.5",
 		"fetch src=float32[4 6] host=96 bytes",
 		"dropout y=float32[4 6] x=float32[4 6] skip=none numbers=[0.25 0 0 0 0 0 0 0]",
 	}

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/troupe-ml/troupe/internal/base/rng"
 	"github.com/troupe-ml/troupe/internal/host/device"
@@ -272,9 +273,9 @@ func (m *layer) norms() {
 	x, y, dx, gamma, beta := m.acts(n, c), m.acts(n, c), m.acts(n, c), m.floats(c), m.floats(c)
 	const eps = 1e-5
 	if m.cfg.Family != stages.GPT2 {
-		stats := m.floats(n)
-		m.moving("RMSNorm", size, func(l *tensorops.List) { l.RMSNorm(y, x, gamma, stats, eps) }, x, y)
-		m.moving("RMSNorm, gradient", size, func(l *tensorops.List) { l.RMSNormGrad(dx, y, x, gamma, stats, x) }, x, x, y, dx)
+		stats, rms := m.floats(n), tensorops.RMSNormOpts{Eps: eps}
+		m.moving("RMSNorm", size, func(l *tensorops.List) { l.RMSNorm(y, x, gamma, stats, rms) }, x, y)
+		m.moving("RMSNorm, gradient", size, func(l *tensorops.List) { l.RMSNormGrad(dx, y, x, gamma, stats, x, rms) }, x, x, y, dx)
 		m.moving("RMSNorm, weight gradient", size, func(l *tensorops.List) { l.RMSNormWeightGrad(gamma, y, x, stats) }, x, y)
 		return
 	}
@@ -328,7 +329,7 @@ func (m *layer) attention() {
 	dq, dk, dv, do := m.acts(n, c), m.acts(n, kv), m.acts(n, kv), m.acts(n, c)
 	lse := m.floats(m.b, h, m.t)
 	if m.cfg.Family != stages.GPT2 {
-		r := tensorops.RoPEOpts{Heads: h, Period: m.t, Theta: m.cfg.RopeTheta}
+		r := tensorops.RoPEOpts{Heads: h, Period: m.t, Rotation: rotation(m.cfg.RopeTheta, c/h/2)}
 		m.moving("RoPE", fmt.Sprintf("%dx%d", n, c), func(l *tensorops.List) { l.RoPE(q, r) }, q, q)
 	}
 	opts := tensorops.AttentionOpts{Batch: m.b, Heads: h, KVHeads: m.cfg.KVHeads, Window: m.cfg.Window, BF16: m.bf16}
@@ -336,6 +337,15 @@ func (m *layer) attention() {
 	product := float64(n) * float64(m.t+1) * float64(c) // of one of its two products
 	m.computing("attention", size, 2*product, func(l *tensorops.List) { l.Attention(o, q, k, v, lse, opts) })
 	m.computing("attention, gradient", size, 5*product, func(l *tensorops.List) { l.AttentionGrad(dq, dk, dv, do, q, k, v, o, lse, opts) })
+}
+
+// rotation is the usual one of a base.
+func rotation(theta float64, pairs int) *tensorops.Rotation {
+	frequencies := make([]float64, pairs)
+	for i := range frequencies {
+		frequencies[i] = math.Pow(theta, -float64(i)/float64(pairs))
+	}
+	return tensorops.NewRotation(frequencies, 1)
 }
 
 func (m *layer) activation() {

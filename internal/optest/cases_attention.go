@@ -14,7 +14,7 @@ func attentionCases() []Case {
 			for _, s := range ropes {
 				for _, inverse := range []bool{false, true} {
 					x := b.normal(s.rows, s.heads*s.d)
-					b.RoPE(x, tensorops.RoPEOpts{Heads: s.heads, Period: s.period, First: s.first, Theta: s.theta, Scaling: s.scaling, Inverse: inverse})
+					b.RoPE(x, tensorops.RoPEOpts{Heads: s.heads, Period: s.period, First: s.first, Rotation: s.rotation(), Inverse: inverse})
 					b.check(x, "x of %+v, inverse %v", s, inverse)
 				}
 			}
@@ -23,15 +23,26 @@ func attentionCases() []Case {
 			for _, first := range []int{0, 1_000_000, 1 << 24, 1 << 30, farthest} {
 				for _, inverse := range []bool{false, true} {
 					x := b.normal(10, 3*8)
-					b.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 5, First: first, Theta: 1, Inverse: inverse})
+					b.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 5, First: first, Rotation: rotation(1, 4), Inverse: inverse})
 					b.check(x, "x of positions from %d on, inverse %v", first, inverse)
 				}
 			}
 		}},
 		{"rope/columns", tensorops.KindRoPE, func(b *builder) {
 			whole, x := b.framed(34, 3*20)
-			b.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 17, Theta: 10000})
+			b.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 17, Rotation: rotation(10000, 10)})
 			b.check(whole, "x with the columns around it")
+			whole, x = b.framed(34, 3*20)
+			b.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 17, Rotation: rotation(10000, 7)})
+			b.check(whole, "x of which a part of each head rotates, with the columns around it")
+		}},
+		// More pairs than a device may take at a time.
+		{"rope/wide", tensorops.KindRoPE, func(b *builder) {
+			for _, pairs := range []int{256, 300, 513} {
+				x := b.normal(3, 2*1030)
+				b.RoPE(x, tensorops.RoPEOpts{Heads: 2, Period: 3, First: 2, Rotation: rotation(10000, pairs)})
+				b.check(x, "x with %d pairs", pairs)
+			}
 		}},
 	}
 	cases = eitherType(cases)
@@ -49,24 +60,61 @@ func attentionCases() []Case {
 }
 
 // ropes end at positions where an angle that was computed in float32 is wrong.
-var ropes = []struct {
+var ropes = []rope{
+	{rows: 0, heads: 2, d: 4, period: 3, theta: 10000},
+	{rows: 1, heads: 1, d: 2, period: 1, theta: 10000},
+	{rows: 1, heads: 1, d: 2, period: 1, first: 5, theta: 10000},
+	{rows: 15, heads: 2, d: 6, period: 5, first: 3, theta: 10000},
+	{rows: 260, heads: 5, d: 64, period: 65, theta: 10000},
+	{rows: 64, heads: 2, d: 64, period: 32, first: 4000, theta: 10000},
+	{rows: 33, heads: 3, d: 30, period: 33, first: 100, theta: 500000},
+	{rows: 4, heads: 2, d: 64, period: 2, first: 300000, theta: 10000}, // beyond what the CPU keeps
+	{rows: 15, heads: 2, d: 6, period: 5, first: 3, theta: 10000, slower: 4},
+	{rows: 64, heads: 2, d: 64, period: 32, first: 4000, theta: 10000, slower: 2.5},
+	{rows: 40, heads: 2, d: 48, period: 20, theta: 10000, scale: 1.3465},
+	{rows: 15, heads: 3, d: 7, period: 5, first: 3, theta: 10000, still: 1},
+	{rows: 34, heads: 2, d: 40, period: 17, first: 9, theta: 500000, still: 14},
+	{rows: 34, heads: 2, d: 40, period: 17, first: 9, theta: 500000, zeros: 7, scale: 0.75},
+}
+
+// rope is one operation. The still channels at the end of each head don't rotate, nor do the last pairs, which have a
+// frequency of zero.
+type rope struct {
 	rows, heads, d, period, first int
-	theta                         float64
-	scaling                       tensorops.RoPEScaling
-}{
-	{0, 2, 4, 3, 0, 10000, tensorops.RoPEScaling{}},
-	{1, 1, 2, 1, 0, 10000, tensorops.RoPEScaling{}},
-	{1, 1, 2, 1, 5, 10000, tensorops.RoPEScaling{}},
-	{15, 2, 6, 5, 3, 10000, tensorops.RoPEScaling{}},
-	{260, 5, 64, 65, 0, 10000, tensorops.RoPEScaling{}},
-	{64, 2, 64, 32, 4000, 10000, tensorops.RoPEScaling{}},
-	{33, 3, 30, 33, 100, 500000, tensorops.RoPEScaling{}},
-	{4, 2, 64, 2, 300000, 10000, tensorops.RoPEScaling{}}, // beyond what the CPU keeps
-	{15, 2, 6, 5, 3, 10000, tensorops.RoPEScaling{Factor: 4}},
-	{64, 2, 64, 32, 4000, 10000, tensorops.RoPEScaling{Factor: 2.5}},
-	{66, 2, 64, 33, 4000, 500000, tensorops.RoPEScaling{Factor: 8, Low: 1, High: 4, Original: 8192}},
-	{40, 2, 48, 20, 0, 10000, tensorops.RoPEScaling{Factor: 32, Low: 0.5, High: 16, Original: 64}},
-	{4, 2, 64, 2, 300000, 10000, tensorops.RoPEScaling{Factor: 8, Low: 1, High: 4, Original: 8192}},
+
+	theta, slower, scale float64
+	still, zeros         int
+}
+
+func (s rope) rotation() *tensorops.Rotation {
+	pairs := (s.d - s.still) / 2
+	turns := frequencies(s.theta, pairs)
+	for i := range turns {
+		if s.slower > 0 {
+			turns[i] /= s.slower
+		}
+		if i >= pairs-s.zeros {
+			turns[i] = 0
+		}
+	}
+	scale := s.scale
+	if scale == 0 {
+		scale = 1
+	}
+	return tensorops.NewRotation(turns, scale)
+}
+
+// rotation is the usual one of a base.
+func rotation(theta float64, pairs int) *tensorops.Rotation {
+	return tensorops.NewRotation(frequencies(theta, pairs), 1)
+}
+
+func frequencies(theta float64, pairs int) []float64 {
+	f := make([]float64, pairs)
+	for i := range f {
+		f[i] = math.Pow(theta, -float64(i)/float64(pairs))
+	}
+	return f
 }
 
 // farthest is the last first position of which a device, with 5 positions, keeps the number in 32 bits. The operation has no

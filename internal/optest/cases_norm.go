@@ -2,6 +2,7 @@ package optest
 
 import (
 	"math"
+	"strings"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -16,6 +17,7 @@ var normShapes = [][2]int{{0, 16}, {1, 1}, {1, 129}, {37, 1}, {5, 7}, {9, 3}, {1
 type norm struct {
 	forward, grad, weightGrad tensorops.Kind
 	stats                     int // numbers a row
+	name                      string
 
 	y      func(b *builder, y, x, gamma, beta, stats tensorops.Tensor)
 	dx     func(b *builder, dx, dy, x, gamma, stats, skip tensorops.Tensor)
@@ -38,26 +40,37 @@ var layerNorm = norm{
 	},
 }
 
-var rmsNorm = norm{
-	forward:    tensorops.KindRMSNorm,
-	grad:       tensorops.KindRMSNormGrad,
-	weightGrad: tensorops.KindRMSNormWeightGrad,
-	stats:      1,
-	y: func(b *builder, y, x, gamma, _, stats tensorops.Tensor) {
-		b.RMSNorm(y, x, gamma, stats, normEps)
-	},
-	dx: func(b *builder, dx, dy, x, gamma, stats, skip tensorops.Tensor) {
-		b.RMSNormGrad(dx, dy, x, gamma, stats, skip)
-	},
-	dgamma: func(b *builder, dgamma, _, dy, x, stats tensorops.Tensor) {
-		b.RMSNormWeightGrad(dgamma, dy, x, stats)
-	},
+var rmsNorm, offsetRMSNorm = rmsNormOf("", 0), rmsNormOf(" and an offset", 1)
+
+func rmsNormOf(name string, offset float64) norm {
+	o := tensorops.RMSNormOpts{Eps: normEps, Offset: offset}
+	return norm{
+		forward:    tensorops.KindRMSNorm,
+		grad:       tensorops.KindRMSNormGrad,
+		weightGrad: tensorops.KindRMSNormWeightGrad,
+		stats:      1,
+		name:       name,
+		y: func(b *builder, y, x, gamma, _, stats tensorops.Tensor) {
+			b.RMSNorm(y, x, gamma, stats, o)
+		},
+		dx: func(b *builder, dx, dy, x, gamma, stats, skip tensorops.Tensor) {
+			b.RMSNormGrad(dx, dy, x, gamma, stats, skip, o)
+		},
+		dgamma: func(b *builder, dgamma, _, dy, x, stats tensorops.Tensor) {
+			b.RMSNormWeightGrad(dgamma, dy, x, stats)
+		},
+	}
 }
 
 var none tensorops.Tensor
 
 func normCases() []Case {
 	cases := append(layerNorm.cases(), rmsNorm.cases()...)
+	for _, c := range offsetRMSNorm.cases() {
+		if c.Kind != tensorops.KindRMSNormWeightGrad || strings.Contains(c.Name, "with that of the rows") { // others don't read it
+			cases = append(cases, c)
+		}
+	}
 	return eitherType(append(cases,
 		Case{"layer_norm/no beta", tensorops.KindLayerNorm, func(b *builder) {
 			y, stats := b.garbage(37, 129), b.garbage32(37, 2)
@@ -90,7 +103,7 @@ func (m norm) normalised(b *builder, rows, cols int) (x, stats tensorops.Tensor)
 
 func (m norm) cases() []Case {
 	return []Case{
-		{m.forward.String() + "/shapes", m.forward, func(b *builder) {
+		{m.forward.String() + "/shapes" + m.name, m.forward, func(b *builder) {
 			for _, s := range normShapes {
 				y, stats := b.garbage(s[0], s[1]), b.garbage32(s[0], m.stats)
 				m.y(b, y, b.normal(s[0], s[1]), b.single(s[1]), b.single(s[1]), stats)
@@ -99,7 +112,7 @@ func (m norm) cases() []Case {
 			}
 		}},
 		// Without a variance, eps alone divides.
-		{m.forward.String() + "/equal numbers", m.forward, func(b *builder) {
+		{m.forward.String() + "/equal numbers" + m.name, m.forward, func(b *builder) {
 			x, y, stats := b.garbage(5, 64), b.garbage(5, 64), b.garbage32(5, m.stats)
 			b.Fill(x, 0)
 			b.Fill(x.RowRange(1, 4), 0.5)
@@ -108,7 +121,7 @@ func (m norm) cases() []Case {
 			b.check(stats, "stats")
 		}},
 		// The rows are sums that are made right before: a device may do both at once.
-		{m.forward.String() + "/behind a residual", m.forward, func(b *builder) {
+		{m.forward.String() + "/behind a residual" + m.name, m.forward, func(b *builder) {
 			for i, s := range append(normShapes, [][2]int{{3, 768}, {5, 1032}, {2, 5003}, {1, 17000}}...) {
 				x, skip, y, stats := b.normal(s[0], s[1]), b.normal(s[0], s[1]), b.garbage(s[0], s[1]), b.garbage32(s[0], m.stats)
 				mask := tensorops.Mask{Key: b.key(), Step: 3, First: uint64(7 * i), P: 0.3 * float64(i%2)}
@@ -122,7 +135,7 @@ func (m norm) cases() []Case {
 				}
 			}
 		}},
-		{m.weightGrad.String() + "/with that of the rows", m.weightGrad, func(b *builder) {
+		{m.weightGrad.String() + "/with that of the rows" + m.name, m.weightGrad, func(b *builder) {
 			for _, s := range append(normShapes, [][2]int{{70, 768}, {3, 4096}, {3, 4104}}...) {
 				x, stats := m.normalised(b, s[0], s[1])
 				dgamma, dbeta, dy := b.single(s[1]), b.single(s[1]), b.normal(s[0], s[1])
@@ -140,7 +153,7 @@ func (m norm) cases() []Case {
 				b.check(dgamma, "dgamma of %v, twice", s).summed(2 * s[0])
 			}
 		}},
-		{m.grad.String() + "/shapes", m.grad, func(b *builder) {
+		{m.grad.String() + "/shapes" + m.name, m.grad, func(b *builder) {
 			for _, s := range normShapes {
 				x, stats := m.normalised(b, s[0], s[1])
 				dx := b.garbage(s[0], s[1])
@@ -151,7 +164,7 @@ func (m norm) cases() []Case {
 				}
 			}
 		}},
-		{m.grad.String() + "/skip", m.grad, func(b *builder) {
+		{m.grad.String() + "/skip" + m.name, m.grad, func(b *builder) {
 			for _, s := range normShapes {
 				x, stats := m.normalised(b, s[0], s[1])
 				dx := b.garbage(s[0], s[1])
@@ -162,7 +175,7 @@ func (m norm) cases() []Case {
 				}
 			}
 		}},
-		{m.grad.String() + "/in place", m.grad, func(b *builder) {
+		{m.grad.String() + "/in place" + m.name, m.grad, func(b *builder) {
 			x, stats := m.normalised(b, 37, 129)
 			gamma, dy, skip := b.single(129), b.normal(37, 129), b.normal(37, 129)
 			m.dx(b, skip, dy, x, gamma, stats, skip)
@@ -172,7 +185,7 @@ func (m norm) cases() []Case {
 			m.dx(b, dy, dy, x, gamma, stats, none)
 			b.check(dy, "dx = dy")
 		}},
-		{m.weightGrad.String() + "/shapes", m.weightGrad, func(b *builder) {
+		{m.weightGrad.String() + "/shapes" + m.name, m.weightGrad, func(b *builder) {
 			for _, s := range append(normShapes, [2]int{1000, 17}) {
 				x, stats := m.normalised(b, s[0], s[1])
 				dgamma, dbeta := b.single(s[1]), b.single(s[1])

@@ -89,6 +89,23 @@ func with[A interface{ Put(op *tensorops.Op) }](read func(*tensorops.Op) A, chan
 	}
 }
 
+// turned is a rotation with other frequencies or another scale.
+func turned(r *tensorops.Rotation, faster, scale float64) *tensorops.Rotation {
+	frequencies := make([]float64, r.Pairs())
+	for i := range frequencies {
+		frequencies[i] = faster * r.Frequency(i)
+	}
+	return tensorops.NewRotation(frequencies, scale*r.Scale())
+}
+
+// other is another activation that is a gate's and has none of its numbers.
+func other(act tensorops.Activation) tensorops.Activation {
+	if act == tensorops.TanhGELU {
+		return tensorops.ExactGELU
+	}
+	return tensorops.TanhGELU
+}
+
 // TestFindsMistakes changes operations of one kind, as a mistake in a device
 // would, and asks that a case of that kind notices.
 func TestFindsMistakes(t *testing.T) {
@@ -127,7 +144,29 @@ func TestFindsMistakes(t *testing.T) {
 		mistake{tensorops.KindRMSNormGrad, "forgets skip", with((*tensorops.Op).RMSNormGrad, func(a *tensorops.NormGradArgs) { a.Skip = none })},
 		mistake{tensorops.KindRoPE, "does not turn back", flag(tensorops.FlagInverse)},
 		mistake{tensorops.KindRoPE, "starts at 0", with((*tensorops.Op).RoPE, func(a *tensorops.RoPEArgs) { a.First = 0 })},
-		mistake{tensorops.KindRoPE, "has another theta", with((*tensorops.Op).RoPE, func(a *tensorops.RoPEArgs) { a.Theta *= off })},
+		mistake{tensorops.KindRMSNorm, "forgets the offset", with((*tensorops.Op).RMSNorm, func(a *tensorops.RMSNormArgs) { a.Offset = 0 })},
+		mistake{tensorops.KindRMSNormGrad, "forgets the offset", with((*tensorops.Op).RMSNormGrad,
+			func(a *tensorops.NormGradArgs) { a.Offset = 0 })},
+		mistake{tensorops.KindRoPE, "has other frequencies", with((*tensorops.Op).RoPE,
+			func(a *tensorops.RoPEArgs) { a.Rotation = turned(a.Rotation, off, 1) })},
+		mistake{tensorops.KindRoPE, "has another scale", with((*tensorops.Op).RoPE,
+			func(a *tensorops.RoPEArgs) { a.Rotation = turned(a.Rotation, 1, off) })},
+		mistake{tensorops.KindAddScaled, "forgets skip", with((*tensorops.Op).AddScaled, func(a *tensorops.AddScaledArgs) { a.Skip = none })},
+		mistake{tensorops.KindAddScaled, "has another factor", with((*tensorops.Op).AddScaled,
+			func(a *tensorops.AddScaledArgs) { a.Factor *= off })},
+		mistake{tensorops.KindGate, "has another activation", with((*tensorops.Op).Gate, func(a *tensorops.GateArgs) { a.Act = other(a.Act) })},
+		mistake{tensorops.KindGateGrad, "has another activation", with((*tensorops.Op).GateGrad,
+			func(a *tensorops.GateGradArgs) { a.Act = other(a.Act) })},
+		mistake{tensorops.KindGate, "has another limit", with((*tensorops.Op).Gate, func(a *tensorops.GateArgs) { a.Limit *= off })},
+		mistake{tensorops.KindGateGrad, "has another limit", with((*tensorops.Op).GateGrad, func(a *tensorops.GateGradArgs) { a.Limit *= off })},
+		mistake{tensorops.KindGate, "has another alpha", with((*tensorops.Op).Gate, func(a *tensorops.GateArgs) { a.Alpha *= off })},
+		mistake{tensorops.KindGateGrad, "has another alpha", with((*tensorops.Op).GateGrad, func(a *tensorops.GateGradArgs) { a.Alpha *= off })},
+		mistake{tensorops.KindAct, "has another activation", with((*tensorops.Op).Act, func(a *tensorops.ActArgs) { a.Act = other(a.Act) })},
+		mistake{tensorops.KindActGrad, "has another activation", with((*tensorops.Op).ActGrad,
+			func(a *tensorops.ActGradArgs) { a.Act = other(a.Act) })},
+		mistake{tensorops.KindSoftCap, "has another limit", with((*tensorops.Op).SoftCap, func(a *tensorops.SoftCapArgs) { a.Limit *= off })},
+		mistake{tensorops.KindSoftCapGrad, "has another limit", with((*tensorops.Op).SoftCapGrad,
+			func(a *tensorops.SoftCapGradArgs) { a.Limit *= off })},
 		mistake{tensorops.KindAttention, "drops nothing", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.P = 0 })},
 		mistake{tensorops.KindAttention, "starts its mask one late", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.First++ })},
 		mistake{tensorops.KindAttention, "forgets the soft cap", with((*tensorops.Op).Attention,

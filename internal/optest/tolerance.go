@@ -26,6 +26,7 @@ var tolerances = map[tensorops.Kind]float64{
 	tensorops.KindPack:          2, // and a product with what it made
 	tensorops.KindColSum:        1,
 	tensorops.KindAdd:           1,
+	tensorops.KindAddScaled:     2,
 	tensorops.KindEmbedGrad:     2,
 	tensorops.KindAddPositions:  1,
 	tensorops.KindPositionsGrad: 2,
@@ -44,6 +45,12 @@ var tolerances = map[tensorops.Kind]float64{
 	tensorops.KindGELUGrad:             16, // 1 − tanh² cancels where x is large
 	tensorops.KindSwiGLU:               4,
 	tensorops.KindSwiGLUGrad:           8,
+	tensorops.KindGate:                 4,
+	tensorops.KindGateGrad:             16, // as for GELU's
+	tensorops.KindAct:                  4,
+	tensorops.KindActGrad:              16,
+	tensorops.KindSoftCap:              4,
+	tensorops.KindSoftCapGrad:          8,
 	tensorops.KindRoPE:                 4,
 	tensorops.KindAttention:            8,
 	tensorops.KindAttentionGrad:        16,

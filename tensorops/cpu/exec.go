@@ -27,6 +27,9 @@ type exec struct {
 	product product   // of the stream, copied by its helpers
 	partial []float64 // sums of blocks; the stream's, shared with its helpers
 	masks   []uint32  // of dropout
+	gamma   []float32 // of a norm with an offset
+	ones    []float32 // what multiplies an activation without a gate
+	unused  []float32 // and the gradient that nobody reads
 	byTap   []float32 // weights of a convolution by tap; the stream's, shared with its helpers
 	delta   delta.Workspace
 	wide    [operandSlots][]float32 // parts of operands of bfloat16
@@ -102,6 +105,18 @@ func (x *exec) do(op *tensorops.Op) error {
 		return x.parallel(op.SwiGLU().Y.Len(), heavyGrain, swiGLU)
 	case tensorops.KindSwiGLUGrad:
 		return x.parallel(op.SwiGLUGrad().DGate.Len(), heavyGrain, swiGLUGrad)
+	case tensorops.KindGate:
+		return x.parallel(op.Gate().Y.Len(), heavyGrain, gate)
+	case tensorops.KindGateGrad:
+		return x.parallel(op.GateGrad().DGate.Len(), heavyGrain, gateGrad)
+	case tensorops.KindAct:
+		return x.parallel(op.Act().Y.Len(), heavyGrain, act)
+	case tensorops.KindActGrad:
+		return x.parallel(op.ActGrad().DX.Len(), heavyGrain, actGrad)
+	case tensorops.KindSoftCap:
+		return x.parallel(op.SoftCap().Y.Len(), heavyGrain, softCap)
+	case tensorops.KindSoftCapGrad:
+		return x.parallel(op.SoftCapGrad().DX.Len(), heavyGrain, softCapGrad)
 	case tensorops.KindRoPE:
 		return x.overRows(op.RoPE().X, ropeRows)
 	case tensorops.KindAttention:
@@ -136,6 +151,8 @@ func (x *exec) do(op *tensorops.Op) error {
 		return x.parallel(op.Dropout().Y.Len(), heavyGrain, dropout)
 	case tensorops.KindAdd:
 		return x.parallel(op.Add().Out.Len(), lightGrain, add)
+	case tensorops.KindAddScaled:
+		return x.parallel(op.AddScaled().Y.Len(), lightGrain, addScaled)
 	case tensorops.KindCrossEntropy:
 		return x.crossEntropy()
 	case tensorops.KindCrossEntropyPart:

@@ -56,9 +56,22 @@ func layerNormWeightTotals(x *exec, lo, hi int) {
 	}
 }
 
+// moved is gamma + offset, in memory that the next call may use again: what a range of rows is multiplied by.
+func (x *exec) moved(gamma []float32, offset float64) []float32 {
+	if offset == 0 {
+		return gamma
+	}
+	n := len(gamma)
+	both := scratch(&x.gamma, 2*n)
+	sum, offsets := both[:n], both[n:]
+	fillAll(offsets, float32(offset))
+	x.dev.kernels.vec.Add(sum, gamma, offsets)
+	return sum
+}
+
 func rmsNorm(x *exec, lo, hi int) {
 	a := x.op.RMSNorm()
-	y, in, gamma, stats := x.values(0, a.Y), x.values(1, a.X), f32(a.Gamma), f32(a.Stats)
+	y, in, gamma, stats := x.values(0, a.Y), x.values(1, a.X), x.moved(f32(a.Gamma), a.Offset), f32(a.Stats)
 	c := a.X.Cols()
 	for n := lo; n < hi; n++ {
 		out := x.room(y, n*c, (n+1)*c)
@@ -69,7 +82,7 @@ func rmsNorm(x *exec, lo, hi int) {
 
 func rmsNormGrad(x *exec, lo, hi int) {
 	a := x.op.RMSNormGrad()
-	r, gamma, stats, c := x.normGrad(a), f32(a.Gamma), f32(a.Stats), a.X.Cols()
+	r, gamma, stats, c := x.normGrad(a), x.moved(f32(a.Gamma), a.Offset), f32(a.Stats), a.X.Cols()
 	for n := lo; n < hi; n++ {
 		i, j := n*c, (n+1)*c
 		out := x.room(r.dx, i, j)

@@ -216,5 +216,9 @@ func appendKey(key []byte, o *tensorops.Op) []byte {
 		number(math.Float64bits(v))
 	}
 	number(uint64(o.Key.K0)<<32 | uint64(o.Key.K1))
+	if o.Rotation != nil {
+		content := o.Rotation.Key()
+		key = append(key, content[:]...)
+	}
 	return key
 }

@@ -42,7 +42,7 @@ func TestJoinsNeighbours(t *testing.T) {
 			list.Dropout(o.x, o.x, o.skip, tensorops.Mask{Key: rng.NewKey(3, 3), Step: 2, First: 5, P: p})
 			apart()
 			if rms {
-				list.RMSNorm(o.y, o.x, o.gamma, o.stats.View(2, o.x.Rows()).RowRange(0, 1), 1e-5)
+				list.RMSNorm(o.y, o.x, o.gamma, o.stats.View(2, o.x.Rows()).RowRange(0, 1), tensorops.RMSNormOpts{Eps: 1e-5})
 			} else {
 				list.LayerNorm(o.y, o.x, o.gamma, o.beta, o.stats, 1e-5)
 			}

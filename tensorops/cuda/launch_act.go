@@ -3,10 +3,17 @@ package cuda
 import "github.com/troupe-ml/troupe/tensorops"
 
 var actLaunchers = map[tensorops.Kind]launcher{
-	tensorops.KindGELU:   gelu,
-	tensorops.KindSwiGLU: swiGLU,
-	tensorops.KindRoPE:   rope,
-	tensorops.KindAdd:    add,
+	tensorops.KindGELU:        gelu,
+	tensorops.KindSwiGLU:      swiGLU,
+	tensorops.KindGate:        gate,
+	tensorops.KindGateGrad:    gateGrad,
+	tensorops.KindAct:         act,
+	tensorops.KindActGrad:     actGrad,
+	tensorops.KindSoftCap:     softCap,
+	tensorops.KindSoftCapGrad: softCapGrad,
+	tensorops.KindRoPE:        rope,
+	tensorops.KindAdd:         add,
+	tensorops.KindAddScaled:   addScaled,
 }
 
 // eightwise starts a kernel of which each thread takes eight of n elements, once: how many blocks a

@@ -57,7 +57,7 @@ func alignedEightRows(cols int, operands ...tensorops.Tensor) uint32 {
 type norm struct {
 	kernel                  string
 	y, x, gamma, beta, stat tensorops.Tensor
-	eps                     float64
+	eps, offset             float64
 	residual                *tensorops.Op // makes x; nil: x is there
 }
 
@@ -69,7 +69,7 @@ func normOf(o *tensorops.Op) (n norm, ok bool) {
 		return norm{kernel: "layer_norm", y: a.Y, x: a.X, gamma: a.Gamma, beta: a.Beta, stat: a.Stats, eps: a.Eps}, true
 	case tensorops.KindRMSNorm:
 		a := o.RMSNorm()
-		return norm{kernel: "rms_norm", y: a.Y, x: a.X, gamma: a.Gamma, stat: a.Stats, eps: a.Eps}, true
+		return norm{kernel: "rms_norm", y: a.Y, x: a.X, gamma: a.Gamma, stat: a.Stats, eps: a.Eps, offset: a.Offset}, true
 	}
 	return norm{}, false
 }
@@ -142,11 +142,13 @@ func (n norm) start(x *exec) error {
 		eps                      float64
 		rows, cols               int64
 		aligned, halves          uint32
+		offset                   float32
+		pad                      uint32
 	}{
 		y: address(n.y), x: address(in), gamma: address(n.gamma), beta: address(n.beta), stats: address(n.stat), sum: address(sum),
 		skip: address(skip),
 		eps:  n.eps, rows: int64(rows), cols: int64(cols),
-		aligned: alignedEightRows(cols, n.y, in, n.gamma, n.beta, sum, skip), halves: halves(n.y, in, sum, skip),
+		aligned: alignedEightRows(cols, n.y, in, n.gamma, n.beta, sum, skip), halves: halves(n.y, in, sum, skip), offset: float32(n.offset),
 	})
 }
 
@@ -235,11 +237,14 @@ func (g normGrad) start(x *exec) error {
 		dx, dy, x, gamma, stats, skip, partial uint64
 		rows, cols, rowsOfBlock                int64
 		aligned, halves                        uint32
+		offset                                 float32
+		pad                                    uint32
 	}{
 		dx: address(g.DX), dy: address(g.DY), x: address(g.X), gamma: address(g.Gamma), stats: address(g.Stats), skip: address(g.Skip),
 		partial: partial,
 		rows:    int64(rows), cols: int64(cols), rowsOfBlock: int64(ofBlock),
 		aligned: alignedEightRows(cols, g.DX, g.DY, g.X, g.Gamma, g.Skip), halves: halves(g.DX, g.DY, g.X, g.Skip),
+		offset: float32(g.Offset),
 	})
 	if err != nil || !g.weights {
 		return err

@@ -2,33 +2,49 @@ package cuda
 
 import "github.com/troupe-ml/troupe/tensorops"
 
+// ropePairs is the most pairs of a launch, whose argument has their frequencies: ROPE_PAIRS of rope.cu. So no table
+// has to lie on the device, and a graph has its own.
+const ropePairs = 256
+
+// ropeArgs is rope_args of rope.cu.
+type ropeArgs struct {
+	x                uint64
+	stride           int64
+	scale            float64
+	heads, width     int32
+	pairs            int32
+	firstPair, some  int32
+	period, first    int32
+	periods, inverse int32
+	halves           uint32
+	frequencies      [ropePairs]float64
+}
+
 func rope(x *exec, o *tensorops.Op) error {
 	a := o.RoPE()
-	half, periods := a.X.Cols()/a.Heads/2, a.X.Rows()/a.Period
 	if a.X.Len() == 0 {
 		return nil
 	}
-	const threads = 256
-	blocks := ceil(a.Period*half, threads)
-	// A thread keeps its angle for all periods; they are shared out only as far as the
-	// device would be idle otherwise.
-	shares := max(8*x.processors/blocks, 1)
-	bits := halves(a.X)
-	return launch(x, mixed("rope", bits), grid{x: blocks, y: min(shares, periods, maxGridY), threads: threads}, &struct {
-		x                uint64
-		stride           int64
-		theta            float64
-		factor, low      float64
-		high             float64
-		heads, half      int32
-		period, first    int32
-		periods, inverse int32
-		original         int32
-		halves           uint32
-	}{
-		x: address(a.X), stride: int64(a.X.Stride()), theta: a.Theta,
-		factor: a.Scaling.Factor, low: a.Scaling.Low, high: a.Scaling.High, original: int32(a.Scaling.Original),
-		heads: int32(a.Heads), half: int32(half), period: int32(a.Period), first: int32(a.First),
+	bits, pairs, periods := halves(a.X), a.Rotation.Pairs(), a.X.Rows()/a.Period
+	args := ropeArgs{
+		x: address(a.X), stride: int64(a.X.Stride()), scale: a.Rotation.Scale(),
+		heads: int32(a.Heads), width: int32(a.X.Cols() / a.Heads), pairs: int32(pairs), period: int32(a.Period), first: int32(a.First),
 		periods: int32(periods), inverse: number(a.Inverse), halves: bits,
-	})
+	}
+	for first := 0; first < pairs; first += ropePairs {
+		some := min(ropePairs, pairs-first)
+		args.firstPair, args.some = int32(first), int32(some)
+		for i := range some {
+			args.frequencies[i] = a.Rotation.Frequency(first + i)
+		}
+		const threads = 256
+		blocks := ceil(a.Period*some, threads)
+		// A thread keeps its angle for all periods; they are shared out only as far as the
+		// device would be idle otherwise.
+		shares := max(8*x.processors/blocks, 1)
+		if err := launch(x, mixed("rope", bits), grid{x: blocks, y: min(shares, periods, maxGridY), threads: threads}, &args); err != nil {
+			return err
+		}
+	}
+	return nil
 }

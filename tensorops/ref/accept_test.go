@@ -62,6 +62,15 @@ func (o operands) host(bytes int) []byte {
 	return tensorops.HostBytes(make([]float64, bytes+1))[:max(0, o.number(bytes))]
 }
 
+// gate draws options of a gate.
+func (o operands) gate() tensorops.GateOpts {
+	g := tensorops.GateOpts{Act: tensorops.Activation(rapid.IntRange(0, 6).Draw(o.t, "activation"))}
+	if g.Act == tensorops.ClampedSwiGLU {
+		g.Limit, g.Alpha = float64(o.number(7)), float64(o.number(1))
+	}
+	return g
+}
+
 // recordings ask for what each recording method needs.
 var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindPack: func(o operands, n, c int) {
@@ -106,9 +115,11 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindLayerNormWeightGrad: func(o operands, n, c int) {
 		o.l.LayerNormWeightGrad(o.f(c), o.f(c), o.f(n, c), o.f(n, c), o.f(n, 2))
 	},
-	tensorops.KindRMSNorm: func(o operands, n, c int) { o.l.RMSNorm(o.f(n, c), o.f(n, c), o.f(c), o.f(n), 1) },
+	tensorops.KindRMSNorm: func(o operands, n, c int) {
+		o.l.RMSNorm(o.f(n, c), o.f(n, c), o.f(c), o.f(n), tensorops.RMSNormOpts{Eps: 1, Offset: 1})
+	},
 	tensorops.KindRMSNormGrad: func(o operands, n, c int) {
-		o.l.RMSNormGrad(o.f(n, c), o.f(n, c), o.f(n, c), o.f(c), o.f(n), o.f(n, c))
+		o.l.RMSNormGrad(o.f(n, c), o.f(n, c), o.f(n, c), o.f(c), o.f(n), o.f(n, c), tensorops.RMSNormOpts{})
 	},
 	tensorops.KindRMSNormWeightGrad: func(o operands, n, c int) {
 		o.l.RMSNormWeightGrad(o.f(c), o.f(n, c), o.f(n, c), o.f(n))
@@ -119,13 +130,24 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindSwiGLUGrad: func(o operands, n, c int) {
 		o.l.SwiGLUGrad(o.f(n, c), o.f(n, c), o.f(n, c), o.f(n, c), o.f(n, c))
 	},
+	tensorops.KindGate: func(o operands, n, c int) { o.l.Gate(o.f(n, c), o.f(n, c), o.f(n, c), o.gate()) },
+	tensorops.KindGateGrad: func(o operands, n, c int) {
+		o.l.GateGrad(o.f(n, c), o.f(n, c), o.f(n, c), o.f(n, c), o.f(n, c), o.gate())
+	},
+	tensorops.KindAct:     func(o operands, n, c int) { o.l.Act(o.f(n, c), o.f(n, c), o.gate().Act) },
+	tensorops.KindActGrad: func(o operands, n, c int) { o.l.ActGrad(o.f(n, c), o.f(n, c), o.f(n, c), o.gate().Act) },
+	tensorops.KindSoftCap: func(o operands, n, c int) { o.l.SoftCap(o.f(n, c), o.f(n, c), float64(o.number(1))) },
+	tensorops.KindSoftCapGrad: func(o operands, n, c int) {
+		o.l.SoftCapGrad(o.f(n, c), o.f(n, c), o.f(n, c), float64(o.number(1)))
+	},
+	tensorops.KindAddScaled: func(o operands, n, c int) { o.l.AddScaled(o.f(n, c), o.f(n, c), o.f(n, c), 2) },
 	tensorops.KindDropout: func(o operands, n, c int) {
 		o.l.Dropout(o.f(n, c), o.f(n, c), o.f(n, c), tensorops.Mask{P: float64(o.number(0)) / 4})
 	},
 	tensorops.KindRoPE: func(o operands, n, c int) {
 		heads, period := 1+o.size("heads"), 1+o.size("period")
-		o.l.RoPE(o.f(n*period, heads*2*c), tensorops.RoPEOpts{Heads: o.number(heads), Period: o.number(period), First: o.number(2),
-			Theta: float64(o.number(2))})
+		r := tensorops.NewRotation(make([]float64, max(0, o.number(c))), float64(o.number(2)))
+		o.l.RoPE(o.f(n*period, heads*(2*c+1)), tensorops.RoPEOpts{Heads: o.number(heads), Period: o.number(period), First: o.number(2), Rotation: r})
 	},
 	tensorops.KindAttention: func(o operands, n, c int) {
 		a := drawAttention(o, n, c)

@@ -6,40 +6,25 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// rope turns the pairs (i, i + D/2) of each head by position·theta^(−2i/D), or slower.
+// rope turns the pairs (i, i + n) of each head by position·frequency(i); the channels behind these 2n stay.
 func rope(op *tensorops.Op) {
 	a := op.RoPE()
-	x := matrixOf(a.X)
+	x, pairs := matrixOf(a.X), a.Rotation.Pairs()
 	d := x.cols / a.Heads
 	for n := range x.rows {
 		position := float64(a.First + n%a.Period)
 		for h := range a.Heads {
-			for i := range d / 2 {
-				angle := position * slower(math.Pow(a.Theta, -2*float64(i)/float64(d)), a.Scaling)
+			for i := range pairs {
+				angle := position * a.Rotation.Frequency(i)
 				if a.Inverse {
 					angle = -angle
 				}
 				sin, cos := math.Sincos(angle)
-				left, right := x.at(n, h*d+i), x.at(n, h*d+i+d/2)
-				*left, *right = *left*cos-*right*sin, *right*cos+*left*sin
+				left, right := x.at(n, h*d+i), x.at(n, h*d+i+pairs)
+				*left, *right = a.Rotation.Scale()*(*left*cos-*right*sin), a.Rotation.Scale()*(*right*cos+*left*sin)
 			}
 		}
 	}
-}
-
-// slower is a frequency as scaling leaves it: by wavelength, as Llama 3.1 describes it.
-func slower(frequency float64, s tensorops.RoPEScaling) float64 {
-	wavelength := 2 * math.Pi / frequency
-	switch {
-	case s.Factor == 0:
-		return frequency
-	case s.Original == 0 || wavelength > float64(s.Original)/s.Low:
-		return frequency / s.Factor
-	case wavelength < float64(s.Original)/s.High:
-		return frequency
-	}
-	smooth := (float64(s.Original)/wavelength - s.Low) / (s.High - s.Low)
-	return (1-smooth)*frequency/s.Factor + smooth*frequency
 }
 
 // sizes says where things are in one attention operation.

@@ -250,10 +250,11 @@ func TestLayerNormGradient(t *testing.T) {
 
 func TestRMSNormGradient(t *testing.T) {
 	each(t, sizes, func(p *tape, s size) {
+		rms := tensorops.RMSNormOpts{Eps: 0.1, Offset: float64(s.m % 2)}
 		x, gamma, stats := p.normal(s.m, s.n), p.normal(s.n), p.normal(s.m, 1)
 		y, around := p.normal(s.m, s.n), p.normal(s.m, s.n)
 		forward := func(l *tensorops.List) {
-			l.RMSNorm(y, x, gamma, stats, 0.1)
+			l.RMSNorm(y, x, gamma, stats, rms)
 			l.Copy(around, x)
 		}
 		grad := func(skip bool) func(l *tensorops.List, dout, din []tensorops.Tensor) {
@@ -262,7 +263,7 @@ func TestRMSNormGradient(t *testing.T) {
 				if skip {
 					around = dout[1]
 				}
-				l.RMSNormGrad(din[0], dout[0], x, gamma, stats, around)
+				l.RMSNormGrad(din[0], dout[0], x, gamma, stats, around, rms)
 				l.RMSNormWeightGrad(din[1], dout[0], x, stats)
 			}
 		}
@@ -290,6 +291,56 @@ func TestSwiGLUGradient(t *testing.T) {
 			func(l *tensorops.List) { l.SwiGLU(y, gate, up) },
 			func(l *tensorops.List, dout, din []tensorops.Tensor) {
 				l.SwiGLUGrad(din[0], din[1], dout[0], gate, up)
+			},
+		})
+	})
+}
+
+func TestGateGradient(t *testing.T) {
+	each(t, []tensorops.GateOpts{{Act: tensorops.TanhGELU}, {Act: tensorops.ExactGELU}, {Act: tensorops.ReLU2}, {Act: tensorops.Sigmoid},
+		{Act: tensorops.ClampedSwiGLU, Limit: 0.75, Alpha: 1.702}}, func(p *tape, g tensorops.GateOpts) {
+		gate, up, y := p.normal(3, 5), p.normal(3, 5), p.normal(3, 5)
+		checkGradient(p, function{
+			tensors(gate, up), tensors(y),
+			func(l *tensorops.List) { l.Gate(y, gate, up, g) },
+			func(l *tensorops.List, dout, din []tensorops.Tensor) {
+				l.GateGrad(din[0], din[1], dout[0], gate, up, g)
+			},
+		})
+	})
+}
+
+func TestActGradient(t *testing.T) {
+	each(t, []tensorops.Activation{tensorops.SiLU, tensorops.ExactGELU, tensorops.ReLU2, tensorops.Sigmoid}, func(p *tape, act tensorops.Activation) {
+		x, y := p.normal(3, 5), p.normal(3, 5)
+		checkGradient(p, function{
+			tensors(x), tensors(y),
+			func(l *tensorops.List) { l.Act(y, x, act) },
+			func(l *tensorops.List, dout, din []tensorops.Tensor) { l.ActGrad(din[0], dout[0], x, act) },
+		})
+	})
+}
+
+func TestSoftCapGradient(t *testing.T) {
+	each(t, []float64{0.5, 30}, func(p *tape, limit float64) {
+		x, y := p.normal(3, 5), p.normal(3, 5)
+		checkGradient(p, function{
+			tensors(x), tensors(y),
+			func(l *tensorops.List) { l.SoftCap(y, x, limit) },
+			func(l *tensorops.List, dout, din []tensorops.Tensor) { l.SoftCapGrad(din[0], dout[0], x, limit) },
+		})
+	})
+}
+
+func TestAddScaledGradient(t *testing.T) {
+	each(t, sizes, func(p *tape, s size) {
+		x, skip, y := p.normal(s.m, s.n), p.normal(s.m, s.n), p.normal(s.m, s.n)
+		checkGradient(p, function{
+			tensors(x, skip), tensors(y),
+			func(l *tensorops.List) { l.AddScaled(y, x, skip, 0.22) },
+			func(l *tensorops.List, dout, din []tensorops.Tensor) {
+				l.AddScaled(din[0], dout[0], none, 0.22)
+				l.Copy(din[1], dout[0])
 			},
 		})
 	})
@@ -332,7 +383,10 @@ func TestRoPEGradient(t *testing.T) {
 		{Heads: 2, Period: 3, First: 4},
 		{Heads: 3, Period: 2, First: 1},
 	}, func(p *tape, o tensorops.RoPEOpts) {
-		o.Theta = 100
+		o.Rotation = tensorops.NewRotation([]float64{1, 0.1, 0}[:o.Heads], 1.25) // heads of 12, 6 and 4 channels
+		if o.Heads == 3 {
+			o.Rotation = tensorops.NewRotation([]float64{0.5}, 1)
+		}
 		x, y := p.normal(6, 12), p.normal(6, 12)
 		inverse := o
 		inverse.Inverse = true

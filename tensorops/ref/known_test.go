@@ -55,7 +55,7 @@ func TestNormValues(t *testing.T) {
 	p.run(func(l *tensorops.List) { l.LayerNorm(y, x, ones, ones, stats, 0.5) })
 	p.want(stats, 3, 0.5) // the variance is 14/4
 	p.want(y, 0, 0.5, 1, 2.5)
-	p.run(func(l *tensorops.List) { l.RMSNorm(y, x, ones, rms, 3.5) })
+	p.run(func(l *tensorops.List) { l.RMSNorm(y, x, ones, rms, tensorops.RMSNormOpts{Eps: 3.5}) })
 	p.want(rms, 0.25) // the mean of squares is 50/4
 	p.want(y, 0.25, 0.5, 0.75, 1.5)
 }
@@ -73,13 +73,14 @@ func TestActivationValues(t *testing.T) {
 
 func TestRoPEValues(t *testing.T) {
 	p := newTape(t)
+	turn := tensorops.NewRotation([]float64{1, 0.01}, 1)
 	// Two heads of four: the pairs are (0, 2), which turns by the position, and
 	// (1, 3), which turns by a hundredth of it.
 	x := p.of([]float64{
 		1, 1, 0, 0, 0, 0, 1, 1,
 		1, 1, 0, 0, 0, 0, 1, 1,
 	}, 2, 8)
-	p.run(func(l *tensorops.List) { l.RoPE(x, tensorops.RoPEOpts{Heads: 2, Period: 2, First: 0, Theta: 1e4}) })
+	p.run(func(l *tensorops.List) { l.RoPE(x, tensorops.RoPEOpts{Heads: 2, Period: 2, First: 0, Rotation: turn}) })
 	s1, c1 := math.Sincos(1)
 	s2, c2 := math.Sincos(0.01)
 	p.want(x,
@@ -87,7 +88,7 @@ func TestRoPEValues(t *testing.T) {
 		c1, c2, s1, s2, -s1, -s2, c1, c2,
 	)
 	// The same turn, of rows that all start at position 1, and back.
-	first := tensorops.RoPEOpts{Heads: 2, Period: 1, First: 1, Theta: 1e4, Inverse: true}
+	first := tensorops.RoPEOpts{Heads: 2, Period: 1, First: 1, Rotation: turn, Inverse: true}
 	p.run(func(l *tensorops.List) { l.RoPE(x.RowRange(1, 2), first) })
 	p.want(x, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1)
 }

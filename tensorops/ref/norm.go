@@ -83,7 +83,7 @@ func layerNormWeightGrad(op *tensorops.Op) {
 	}
 }
 
-// rmsNorm: y = x·rstd·gamma.
+// rmsNorm: y = x·rstd·(gamma + offset).
 func rmsNorm(op *tensorops.Op) {
 	a := op.RMSNorm()
 	y, x, gamma, stats := Values(a.Y), Values(a.X), Values(a.Gamma), Values(a.Stats)
@@ -96,13 +96,13 @@ func rmsNorm(op *tensorops.Op) {
 		}
 		rstd := 1 / math.Sqrt(squares/float64(c)+a.Eps)
 		for j, v := range in {
-			out[j] = v * rstd * gamma[j]
+			out[j] = v * rstd * (gamma[j] + a.Offset)
 		}
 		stats[n] = rstd
 	}
 }
 
-// rmsNormGrad: dx = rstd·(g − x̂·mean(g·x̂)) + skip, g = dy·gamma, x̂ = x·rstd.
+// rmsNormGrad: dx = rstd·(g − x̂·mean(g·x̂)) + skip, g = dy·(gamma + offset), x̂ = x·rstd.
 func rmsNormGrad(op *tensorops.Op) {
 	a := op.RMSNormGrad()
 	dx, dy, x, gamma, stats := Values(a.DX), Values(a.DY), Values(a.X), Values(a.Gamma), Values(a.Stats)
@@ -112,10 +112,10 @@ func rmsNormGrad(op *tensorops.Op) {
 		rstd := stats[n]
 		var meanGX float64
 		for j := range c {
-			meanGX += grad[j] * gamma[j] * in[j] * rstd / float64(c)
+			meanGX += grad[j] * (gamma[j] + a.Offset) * in[j] * rstd / float64(c)
 		}
 		for j := range c {
-			out[j] = rstd*(grad[j]*gamma[j]-in[j]*rstd*meanGX) + skipped(a.Skip, n*c+j)
+			out[j] = rstd*(grad[j]*(gamma[j]+a.Offset)-in[j]*rstd*meanGX) + skipped(a.Skip, n*c+j)
 		}
 	}
 }

@@ -108,6 +108,8 @@ func compute(op *tensorops.Op) error {
 		colSum(op)
 	case tensorops.KindAdd:
 		add(op)
+	case tensorops.KindAddScaled:
+		addScaledTo(op)
 	case tensorops.KindEmbed:
 		return embed(op)
 	case tensorops.KindEmbedGrad:
@@ -136,6 +138,18 @@ func compute(op *tensorops.Op) error {
 		swiGLU(op)
 	case tensorops.KindSwiGLUGrad:
 		swiGLUGrad(op)
+	case tensorops.KindGate:
+		gate(op)
+	case tensorops.KindGateGrad:
+		gateGrad(op)
+	case tensorops.KindAct:
+		act(op)
+	case tensorops.KindActGrad:
+		actGrad(op)
+	case tensorops.KindSoftCap:
+		softCap(op)
+	case tensorops.KindSoftCapGrad:
+		softCapGrad(op)
 	case tensorops.KindDropout:
 		dropout(op)
 	case tensorops.KindRoPE:

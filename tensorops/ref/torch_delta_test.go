@@ -62,7 +62,7 @@ func (c torchCase) check(p *tape) {
 		l.CausalConv(mixed, x, conv, none, taken)
 		l.DeltaGates(gates, a, b, aLog, dtBias)
 		l.GatedDelta(o, q, k, v, gates, state, delta)
-		l.RMSNorm(n, o.View(rows*heads, dv), gamma, stats, 1e-6)
+		l.RMSNorm(n, o.View(rows*heads, dv), gamma, stats, tensorops.RMSNormOpts{Eps: 1e-6})
 		l.SwiGLU(y, z, n)
 	})
 	p.near("y", y, c.Y)
@@ -76,7 +76,7 @@ func (c torchCase) check(p *tape) {
 	p.run(func(l *tensorops.List) {
 		l.SwiGLUGrad(dz, dn, dy, z, n)
 		l.RMSNormWeightGrad(dgamma, dn, o.View(rows*heads, dv), stats)
-		l.RMSNormGrad(do, dn, o.View(rows*heads, dv), gamma, stats, none)
+		l.RMSNormGrad(do, dn, o.View(rows*heads, dv), gamma, stats, none, tensorops.RMSNormOpts{})
 		l.GatedDeltaGrad(dq, dk2, dv2, dgates, do.View(rows, values), q, k, v, gates, delta)
 		l.DeltaGatesGrad(da, db, dgates, gates, a, aLog, dtBias)
 		l.DeltaGatesWeightGrad(daLog, ddtBias, dgates, gates, a, aLog, dtBias)

@@ -23,6 +23,8 @@ struct norm_args {
 	double eps;
 	i64 rows, cols;
 	u32 aligned, halves; // of y, x, sum and skip
+	float offset;        // of gamma
+	u32 pad;
 };
 
 typedef norm_args layer_norm_args, rms_norm_args, layer_norm_warps_args, rms_norm_warps_args;
@@ -73,7 +75,7 @@ __device__ inline eight again(const norm_args &a, i64 at, i64 left) {
 __device__ inline void normalise(const norm_args &a, i64 row, i64 j, eight v, float mean, float rstd) {
 	const i64 left = a.cols - j;
 	const eight gamma = load8(a.gamma, j, left, a.aligned, 0);
-	EACH_OF_EIGHT(k) v.at[k] = __fmul_rn(__fmul_rn(__fsub_rn(v.at[k], mean), rstd), gamma.at[k]);
+	EACH_OF_EIGHT(k) v.at[k] = __fmul_rn(__fmul_rn(__fsub_rn(v.at[k], mean), rstd), __fadd_rn(gamma.at[k], a.offset));
 	if (a.beta != 0) {
 		const eight beta = load8(a.beta, j, left, a.aligned, 0);
 		EACH_OF_EIGHT(k) v.at[k] = __fadd_rn(v.at[k], beta.at[k]);

@@ -22,7 +22,16 @@ struct norm_grad_args {
 	float *partial;    // [blocks][terms][cols]; or 0
 	i64 rows, cols, rows_of_block;
 	u32 aligned, halves; // of dx, dy, x and skip
+	float offset;        // of gamma
+	u32 pad;
 };
+
+// load_gamma reads eight weights, with their offset.
+__device__ inline eight load_gamma(const norm_grad_args &a, i64 j, i64 left) {
+	eight gamma = load8(a.gamma, j, left, a.aligned, 0);
+	EACH_OF_EIGHT(k) gamma.at[k] = __fadd_rn(gamma.at[k], a.offset);
+	return gamma;
+}
 
 // slope is an element of dx without skip.
 __device__ inline float slope(float dy, float gamma, float x_hat, float rstd, float mean_g, float mean_gx) {
@@ -37,7 +46,7 @@ template <bool centred> __device__ inline void norm_grad_rows(const norm_grad_ar
 	const i64 first = (i64)blockIdx.x * a.rows_of_block;
 	const i64 end = first + a.rows_of_block < a.rows ? first + a.rows_of_block : a.rows;
 	eight gamma = {};
-	if (a.dx != 0 && left > 0) gamma = load8(a.gamma, j, left, a.aligned, 0);
+	if (a.dx != 0 && left > 0) gamma = load_gamma(a, j, left);
 	eight dgamma = {}, dbeta = {};
 	for (i64 row = first; row < end; row++) {
 		const float mean = centred ? a.stats[2 * row] : 0, rstd = a.stats[centred ? 2 * row + 1 : row];
@@ -89,7 +98,7 @@ template <bool centred> __device__ inline void wide_norm_grad(const norm_grad_ar
 	for (i64 j = 8 * (i64)threadIdx.x; j < a.cols; j += 8 * (i64)blockDim.x) {
 		const i64 left = a.cols - j;
 		const eight x = load8(a.x, row + j, left, a.aligned, a.halves & 4, mean), dy = load8(a.dy, row + j, left, a.aligned, a.halves & 2);
-		const eight gamma = load8(a.gamma, j, left, a.aligned, 0);
+		const eight gamma = load_gamma(a, j, left);
 		EACH_OF_EIGHT(k) {
 			const float g = __fmul_rn(dy.at[k], gamma.at[k]);
 			sums[0] = __fadd_rn(sums[0], g);
@@ -100,7 +109,7 @@ template <bool centred> __device__ inline void wide_norm_grad(const norm_grad_ar
 	const float mean_g = centred ? sums[0] / a.cols : 0, mean_gx = sums[1] / a.cols;
 	for (i64 j = 8 * (i64)threadIdx.x; j < a.cols; j += 8 * (i64)blockDim.x) {
 		const i64 left = a.cols - j;
-		const eight x = load8(a.x, row + j, left, a.aligned, a.halves & 4), gamma = load8(a.gamma, j, left, a.aligned, 0);
+		const eight x = load8(a.x, row + j, left, a.aligned, a.halves & 4), gamma = load_gamma(a, j, left);
 		eight d = load8(a.dy, row + j, left, a.aligned, a.halves & 2);
 		EACH_OF_EIGHT(k) d.at[k] = slope(d.at[k], gamma.at[k], x_hat(x.at[k], mean, rstd), rstd, mean_g, mean_gx);
 		if (a.skip != 0) {

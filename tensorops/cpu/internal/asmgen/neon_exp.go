@@ -60,42 +60,56 @@ func neonVecExp(n *neon) {
 	n.end()
 }
 
+// neonTanh holds the constants of tanh: see hyperbolic.
+type neonTanh struct {
+	e                        neonExp
+	sign, one, border, first v
+}
+
+func (n *neon) hyperbolic() neonTanh {
+	return neonTanh{n.exponential(expMax), n.bits(1 << 31), n.number(1), n.number(0.55), n.number(tanhCoefficients[4])}
+}
+
+// tanh is a new pair with tanh(x). It changes x.
+func (h *neonTanh) tanh(n *neon, x pair) pair {
+	z := n.pair()
+	n.comment("The first form.")
+	n.mul(z, x, x)
+	p, q := spread(h.first), n.pair()
+	spare := n.pair()
+	for i := 3; i >= 0; i-- {
+		n.renew(q, tanhCoefficients[i])
+		n.fma(q, p, z)
+		p, q, spare = q, spare, q
+	}
+	n.mul(z, x, z)
+	n.copy(q, x)
+	n.fma(q, z, p)
+	p = q
+	n.comment("The second form.")
+	s, u := n.pair(), n.pair()
+	n.logic("VAND", spread(h.sign), x, s)
+	n.logic("VEOR", s, x, x)
+	n.add(u, x, x)
+	h.e.of(n, u)
+	n.add(u, u, spread(h.one))
+	w, r := n.fresh(2), n.fresh(1)
+	n.div(w, w, u)
+	n.sub(r, r, w)
+	n.logic("VORR", s, r, r)
+	n.comment("The first where |x| < 0.55.")
+	n.three(opFCMGT, x, spread(h.border), x)
+	n.logic("VBSL", r, p, x)
+	return x
+}
+
 func neonVecTanh(n *neon) {
 	n.start("tanhNEON", "(dst, src []float32)", "stores the hyperbolic tangent of src.")
 	dst, src, count := n.out("dst"), n.in("src"), n.length("dst")
 	n.constants()
-	e := n.exponential(expMax)
-	sign, one, border, first := n.bits(1<<31), n.number(1), n.number(0.55), n.number(tanhCoefficients[4])
+	h := n.hyperbolic()
 	n.each(count, []*stream{dst, src}, func(a *access) {
-		x, z := a.load(src), n.pair()
-		n.comment("The first form.")
-		n.mul(z, x, x)
-		p, q := spread(first), n.pair()
-		spare := n.pair()
-		for i := 3; i >= 0; i-- {
-			n.renew(q, tanhCoefficients[i])
-			n.fma(q, p, z)
-			p, q, spare = q, spare, q
-		}
-		n.mul(z, x, z)
-		n.copy(q, x)
-		n.fma(q, z, p)
-		p = q
-		n.comment("The second form.")
-		s, u := n.pair(), n.pair()
-		n.logic("VAND", spread(sign), x, s)
-		n.logic("VEOR", s, x, x)
-		n.add(u, x, x)
-		e.of(n, u)
-		n.add(u, u, spread(one))
-		w, r := n.fresh(2), n.fresh(1)
-		n.div(w, w, u)
-		n.sub(r, r, w)
-		n.logic("VORR", s, r, r)
-		n.comment("The first where |x| < 0.55.")
-		n.three(opFCMGT, x, spread(border), x)
-		n.logic("VBSL", r, p, x)
-		a.store(x, dst)
+		a.store(h.tanh(n, a.load(src)), dst)
 	})
 	n.end()
 }

@@ -94,47 +94,61 @@ Registers: x; v = |x| and then the result of the second form; p of the first.`
 // below 0.55.
 var tanhCoefficients = [...]float64{-0.3333331756, 0.1333258614, -0.05385230993, 0.02107167917, -0.006274239722}
 
+// hyperbolic holds the constants of tanh.
+type hyperbolic struct {
+	e                      exponential
+	sign, one, two, border operand.Mem
+	c                      []operand.Mem
+}
+
+func (a *isa) hyperbolic() hyperbolic {
+	h := hyperbolic{a.exponential(expMax), a.bits(1 << 31), a.constant(1), a.constant(2), a.constant(0.55), nil}
+	for _, f := range tanhCoefficients {
+		h.c = append(h.c, a.constant(float32(f)))
+	}
+	return h
+}
+
+// tanh is a new register with tanh(x). It changes x.
+func (h *hyperbolic) tanh(a *isa, x reg.VecVirtual) reg.VecVirtual {
+	z, p, v, s := a.vec(), a.copy(h.c[4]), a.vec(), a.vec()
+	a.Comment("The first form.")
+	a.VMULPS(x, x, z)
+	for i := 3; i >= 0; i-- {
+		a.VFMADD213PS(h.c[i], z, p)
+	}
+	a.VMULPS(x, z, z)
+	a.VFMADD213PS(x, z, p)
+	a.Comment("The second form.")
+	a.VANDPS(h.sign, x, s)
+	a.VXORPS(s, x, x)
+	a.VADDPS(x, x, v)
+	h.e.of(a, v)
+	a.VADDPS(h.one, v, v)
+	w := a.copy(h.two)
+	a.VDIVPS(v, w, w)
+	v = a.copy(h.one)
+	a.VSUBPS(w, v, v)
+	a.VORPS(s, v, v)
+	a.Comment("The first where |x| < 0.55.")
+	const less = 0x11
+	if a.zmm {
+		k := a.K()
+		a.VCMPPS(operand.U8(less), h.border, x, k)
+		a.VMOVAPS(p, k, v)
+	} else {
+		a.VCMPPS(operand.U8(less), h.border, x, x)
+		a.VBLENDVPS(x, p, v, v)
+	}
+	return v
+}
+
 func vecTanh(a *isa) {
 	a.function("tanh", "(dst, src []float32)", "stores the hyperbolic tangent of src.")
 	dst, src, n := a.base("dst"), a.base("src"), a.length("dst")
-	e := a.exponential(expMax)
-	sign, one, two, border := a.bits(1<<31), a.constant(1), a.constant(2), a.constant(0.55)
-	var c []operand.Mem
-	for _, f := range tanhCoefficients {
-		c = append(c, a.constant(float32(f)))
-	}
+	h := a.hyperbolic()
 	a.each(n, func(at reg.Register, l lanes) {
-		x := a.load(a.at(src, at), l)
-		z, p, v, s := a.vec(), a.copy(c[4]), a.vec(), a.vec()
-		a.Comment("The first form.")
-		a.VMULPS(x, x, z)
-		for i := 3; i >= 0; i-- {
-			a.VFMADD213PS(c[i], z, p)
-		}
-		a.VMULPS(x, z, z)
-		a.VFMADD213PS(x, z, p)
-		a.Comment("The second form.")
-		a.VANDPS(sign, x, s)
-		a.VXORPS(s, x, x)
-		a.VADDPS(x, x, v)
-		e.of(a, v)
-		a.VADDPS(one, v, v)
-		w := a.copy(two)
-		a.VDIVPS(v, w, w)
-		v = a.copy(one)
-		a.VSUBPS(w, v, v)
-		a.VORPS(s, v, v)
-		a.Comment("The first where |x| < 0.55.")
-		const less = 0x11
-		if a.zmm {
-			k := a.K()
-			a.VCMPPS(operand.U8(less), border, x, k)
-			a.VMOVAPS(p, k, v)
-		} else {
-			a.VCMPPS(operand.U8(less), border, x, x)
-			a.VBLENDVPS(x, p, v, v)
-		}
-		a.store(v, a.at(dst, at), l)
+		a.store(h.tanh(a, a.load(a.at(src, at), l)), a.at(dst, at), l)
 	})
 	a.end()
 }

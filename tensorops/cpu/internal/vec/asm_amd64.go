@@ -62,6 +62,126 @@ func swigluGradAVX2(dgate []float32, dup []float32, dy []float32, gate []float32
 //go:noescape
 func swigluGradAVX512(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
 
+// gateGELUAVX2 stores the tanh form of GELU of gate, times up.
+//
+//go:noescape
+func gateGELUAVX2(y []float32, gate []float32, up []float32)
+
+// gateExactGELUAVX2 stores GELU of gate, times up.
+//
+//go:noescape
+func gateExactGELUAVX2(y []float32, gate []float32, up []float32)
+
+// gateReLU2AVX2 stores the squared ReLU of gate, times up.
+//
+//go:noescape
+func gateReLU2AVX2(y []float32, gate []float32, up []float32)
+
+// gateSigmoidAVX2 stores σ of gate, times up.
+//
+//go:noescape
+func gateSigmoidAVX2(y []float32, gate []float32, up []float32)
+
+// gateClampedAVX2 stores the clamped SwiGLU.
+//
+//go:noescape
+func gateClampedAVX2(y []float32, gate []float32, up []float32, limit float32, alpha float32)
+
+// gateGELUAVX512 stores the tanh form of GELU of gate, times up.
+//
+//go:noescape
+func gateGELUAVX512(y []float32, gate []float32, up []float32)
+
+// gateExactGELUAVX512 stores GELU of gate, times up.
+//
+//go:noescape
+func gateExactGELUAVX512(y []float32, gate []float32, up []float32)
+
+// gateReLU2AVX512 stores the squared ReLU of gate, times up.
+//
+//go:noescape
+func gateReLU2AVX512(y []float32, gate []float32, up []float32)
+
+// gateSigmoidAVX512 stores σ of gate, times up.
+//
+//go:noescape
+func gateSigmoidAVX512(y []float32, gate []float32, up []float32)
+
+// gateClampedAVX512 stores the clamped SwiGLU.
+//
+//go:noescape
+func gateClampedAVX512(y []float32, gate []float32, up []float32, limit float32, alpha float32)
+
+// gateGELUGradAVX2 stores the gradients of both inputs.
+//
+//go:noescape
+func gateGELUGradAVX2(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
+
+// gateExactGELUGradAVX2 stores the gradients of both inputs.
+//
+//go:noescape
+func gateExactGELUGradAVX2(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
+
+// gateReLU2GradAVX2 stores the gradients of both inputs.
+//
+//go:noescape
+func gateReLU2GradAVX2(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
+
+// gateSigmoidGradAVX2 stores the gradients of both inputs.
+//
+//go:noescape
+func gateSigmoidGradAVX2(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
+
+// gateClampedGradAVX2 stores the gradients of both inputs.
+//
+//go:noescape
+func gateClampedGradAVX2(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32, limit float32, alpha float32)
+
+// gateGELUGradAVX512 stores the gradients of both inputs.
+//
+//go:noescape
+func gateGELUGradAVX512(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
+
+// gateExactGELUGradAVX512 stores the gradients of both inputs.
+//
+//go:noescape
+func gateExactGELUGradAVX512(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
+
+// gateReLU2GradAVX512 stores the gradients of both inputs.
+//
+//go:noescape
+func gateReLU2GradAVX512(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
+
+// gateSigmoidGradAVX512 stores the gradients of both inputs.
+//
+//go:noescape
+func gateSigmoidGradAVX512(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
+
+// gateClampedGradAVX512 stores the gradients of both inputs.
+//
+//go:noescape
+func gateClampedGradAVX512(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32, limit float32, alpha float32)
+
+// softCapAVX2 stores limit·tanh(x·inverse).
+//
+//go:noescape
+func softCapAVX2(y []float32, x []float32, limit float32, inverse float32)
+
+// softCapGradAVX2 stores dy·(1 − tanh²(x·inverse)).
+//
+//go:noescape
+func softCapGradAVX2(dx []float32, dy []float32, x []float32, inverse float32)
+
+// softCapAVX512 stores limit·tanh(x·inverse).
+//
+//go:noescape
+func softCapAVX512(y []float32, x []float32, limit float32, inverse float32)
+
+// softCapGradAVX512 stores dy·(1 − tanh²(x·inverse)).
+//
+//go:noescape
+func softCapGradAVX512(dx []float32, dy []float32, x []float32, inverse float32)
+
 // addAVX2 stores a + b.
 //
 //go:noescape

@@ -32,6 +32,66 @@ func swigluNEON(y []float32, gate []float32, up []float32)
 //go:noescape
 func swigluGradNEON(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
 
+// gateGELUNEON stores the tanh form of GELU of gate, times up.
+//
+//go:noescape
+func gateGELUNEON(y []float32, gate []float32, up []float32)
+
+// gateExactGELUNEON stores GELU of gate, times up.
+//
+//go:noescape
+func gateExactGELUNEON(y []float32, gate []float32, up []float32)
+
+// gateReLU2NEON stores the squared ReLU of gate, times up.
+//
+//go:noescape
+func gateReLU2NEON(y []float32, gate []float32, up []float32)
+
+// gateSigmoidNEON stores σ of gate, times up.
+//
+//go:noescape
+func gateSigmoidNEON(y []float32, gate []float32, up []float32)
+
+// gateClampedNEON stores the clamped SwiGLU.
+//
+//go:noescape
+func gateClampedNEON(y []float32, gate []float32, up []float32, limit float32, alpha float32)
+
+// gateGELUGradNEON stores the gradients of both inputs.
+//
+//go:noescape
+func gateGELUGradNEON(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
+
+// gateExactGELUGradNEON stores the gradients of both inputs.
+//
+//go:noescape
+func gateExactGELUGradNEON(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
+
+// gateReLU2GradNEON stores the gradients of both inputs.
+//
+//go:noescape
+func gateReLU2GradNEON(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
+
+// gateSigmoidGradNEON stores the gradients of both inputs.
+//
+//go:noescape
+func gateSigmoidGradNEON(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32)
+
+// gateClampedGradNEON stores the gradients of both inputs.
+//
+//go:noescape
+func gateClampedGradNEON(dgate []float32, dup []float32, dy []float32, gate []float32, up []float32, limit float32, alpha float32)
+
+// softCapNEON stores limit·tanh(x·inverse).
+//
+//go:noescape
+func softCapNEON(y []float32, x []float32, limit float32, inverse float32)
+
+// softCapGradNEON stores dy·(1 − tanh²(x·inverse)).
+//
+//go:noescape
+func softCapGradNEON(dx []float32, dy []float32, x []float32, inverse float32)
+
 // addNEON stores a + b.
 //
 //go:noescape

@@ -51,6 +51,26 @@ func (k *Kernels) Drop(y, x []float32, keep []uint32, skip []float32, scale floa
 	k.dropAdd(y, x[:n], keep[:n], skip[:n], scale)
 }
 
+// keepAll are masks that keep all elements.
+var keepAll = func() (keep [2048]uint32) {
+	for i := range keep {
+		keep[i] = math.MaxUint32
+	}
+	return keep
+}()
+
+// AddScaled stores factor·x, plus skip where it is not nil: a dropout that keeps all.
+func (k *Kernels) AddScaled(y, x, skip []float32, factor float32) {
+	for at := 0; at < len(y); at += len(keepAll) {
+		end := min(at+len(keepAll), len(y))
+		var part []float32
+		if skip != nil {
+			part = skip[at:end]
+		}
+		k.Drop(y[at:end], x[at:end], keepAll[:end-at], part, factor)
+	}
+}
+
 func keepGo(keep []uint32, keys [20]uint32, stepLow, stepHigh uint32, block uint64, threshold uint32) {
 	step := uint64(stepHigh)<<32 | uint64(stepLow)
 	key := rng.Key{K0: keys[0], K1: keys[10]}

@@ -10,6 +10,12 @@ type Kernels struct {
 	geluGrad         func(dx, dy, x []float32)
 	swiglu           func(y, gate, up []float32)
 	swigluGrad       func(dgate, dup, dy, gate, up []float32)
+	gates            [numGates]gateLoop
+	gateGrads        [numGates]gateGradLoop
+	gateClamped      func(y, gate, up []float32, limit, alpha float32)
+	gateClampedGrad  func(dgate, dup, dy, gate, up []float32, limit, alpha float32)
+	softCap          func(y, x []float32, limit, inverse float32)
+	softCapGrad      func(dx, dy, x []float32, inverse float32)
 	add              func(dst, a, b []float32)
 	addThree         func(dst, a, b, c []float32)
 	addFour          func(dst, a, b, c, d []float32)
@@ -55,6 +61,8 @@ var Go = Kernels{
 
 	exp: expGo, tanh: tanhGo,
 	gelu: geluGo, geluGrad: geluGradGo, swiglu: swigluGo, swigluGrad: swigluGradGo,
+	gates: goGateLoops(), gateGrads: goGateGradLoops(), gateClamped: clampedGateGo, gateClampedGrad: clampedGateGradGo,
+	softCap: softCapGo, softCapGrad: softCapGradGo,
 	add: addGo, addThree: addThreeGo, addFour: addFourGo, addPast: addGo, addThreePast: addThreeGo, addFourPast: addFourGo,
 	colSum: colSumGo,
 	max:    maxGo, sumExp: sumExpGo, crossEntropyGrad: crossEntropyGradGo,

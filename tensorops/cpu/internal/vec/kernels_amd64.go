@@ -8,6 +8,10 @@ var AVX2 = Kernels{
 
 	exp: expAVX2, tanh: tanhAVX2,
 	gelu: geluAVX2, geluGrad: geluGradAVX2, swiglu: swigluAVX2, swigluGrad: swigluGradAVX2,
+	gates:       [numGates]gateLoop{gateGELUAVX2, gateExactGELUAVX2, gateReLU2AVX2, gateSigmoidAVX2},
+	gateGrads:   [numGates]gateGradLoop{gateGELUGradAVX2, gateExactGELUGradAVX2, gateReLU2GradAVX2, gateSigmoidGradAVX2},
+	gateClamped: gateClampedAVX2, gateClampedGrad: gateClampedGradAVX2,
+	softCap: softCapAVX2, softCapGrad: softCapGradAVX2,
 	add: addAVX2, addThree: addThreeAVX2, addFour: addFourAVX2,
 	addPast: addPastAVX2, addThreePast: addThreePastAVX2, addFourPast: addFourPastAVX2,
 	colSum: colSumAVX2, max: maxAVX2, sumExp: sumExpAVX2,
@@ -31,6 +35,10 @@ var AVX512 = Kernels{
 
 	exp: expAVX512, tanh: tanhAVX512,
 	gelu: geluAVX512, geluGrad: geluGradAVX512, swiglu: swigluAVX512, swigluGrad: swigluGradAVX512,
+	gates:       [numGates]gateLoop{gateGELUAVX512, gateExactGELUAVX512, gateReLU2AVX512, gateSigmoidAVX512},
+	gateGrads:   [numGates]gateGradLoop{gateGELUGradAVX512, gateExactGELUGradAVX512, gateReLU2GradAVX512, gateSigmoidGradAVX512},
+	gateClamped: gateClampedAVX512, gateClampedGrad: gateClampedGradAVX512,
+	softCap: softCapAVX512, softCapGrad: softCapGradAVX512,
 	add: addAVX512, addThree: addThreeAVX512, addFour: addFourAVX512,
 	addPast: addPastAVX512, addThreePast: addThreePastAVX512, addFourPast: addFourPastAVX512,
 	colSum: colSumAVX512, max: maxAVX512, sumExp: sumExpAVX512,

@@ -6,6 +6,10 @@ var NEON = Kernels{
 
 	exp: expNEON, tanh: tanhNEON,
 	gelu: geluNEON, geluGrad: geluGradNEON, swiglu: swigluNEON, swigluGrad: swigluGradNEON,
+	gates:       [numGates]gateLoop{gateGELUNEON, gateExactGELUNEON, gateReLU2NEON, gateSigmoidNEON},
+	gateGrads:   [numGates]gateGradLoop{gateGELUGradNEON, gateExactGELUGradNEON, gateReLU2GradNEON, gateSigmoidGradNEON},
+	gateClamped: gateClampedNEON, gateClampedGrad: gateClampedGradNEON,
+	softCap: softCapNEON, softCapGrad: softCapGradNEON,
 	add: addNEON, addThree: addThreeNEON, addFour: addFourNEON,
 	addPast: addPastNEON, addThreePast: addThreePastNEON, addFourPast: addFourPastNEON,
 	colSum: colSumNEON, max: maxNEON, sumExp: sumExpNEON,

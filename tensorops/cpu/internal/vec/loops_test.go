@@ -121,6 +121,35 @@ var loops = []loop{
 			}
 			return nil
 		}},
+	gateOf("gate by the tanh form of GELU", TanhGELU, 4, tanhGELU64),
+	gateGradOf("gate by the tanh form of GELU, gradient", TanhGELU, tanhGELU64),
+	gateOf("gate by GELU", ExactGELU, 4, exactGELU64),
+	gateGradOf("gate by GELU, gradient", ExactGELU, exactGELU64),
+	gateOf("gate by the squared ReLU", ReLU2, 2, relu2To64),
+	gateGradOf("gate by the squared ReLU, gradient", ReLU2, relu2To64),
+	gateOf("gate by the logistic function", Sigmoid, 4, logistic64),
+	gateGradOf("gate by the logistic function, gradient", Sigmoid, logistic64),
+	{"clamped gate", 3, 1, 4, true,
+		plain(func(k *Kernels, t [][]float32) { k.ClampedGate(t[0], t[1], t[2], testLimit, testAlpha) }),
+		over(func(e []float64) float64 { y, _, _ := clamped64(e[1], e[2]); return y })},
+	{"clamped gate, gradient", 5, 2, 8, true,
+		plain(func(k *Kernels, t [][]float32) { k.ClampedGateGrad(t[0], t[1], t[2], t[3], t[4], testLimit, testAlpha) }),
+		func(t [][]float64) []float64 {
+			for i, dy := range t[2] {
+				_, byGate, byUp := clamped64(t[3][i], t[4][i])
+				t[0][i], t[1][i] = dy*byGate, dy*byUp
+			}
+			return nil
+		}},
+	{"soft cap", 2, 1, 4, true,
+		plain(func(k *Kernels, t [][]float32) { k.SoftCap(t[0], t[1], 3) }),
+		over(func(e []float64) float64 { return 3 * math.Tanh(e[1]/3) })},
+	{"soft cap, gradient", 3, 1, 4, true,
+		plain(func(k *Kernels, t [][]float32) { k.SoftCapGrad(t[0], t[1], t[2], 3) }),
+		over(func(e []float64) float64 { t := math.Tanh(e[2] / 3); return e[1] * (1 - t*t) })},
+	{"add scaled", 3, 1, 2, true,
+		plain(func(k *Kernels, t [][]float32) { k.AddScaled(t[0], t[1], t[2], testScale) }),
+		over(func(e []float64) float64 { return e[2] + testScale*e[1] })},
 	{"add", 3, 1, 1, true,
 		plain(func(k *Kernels, t [][]float32) { k.Add(t[0], t[1], t[2]) }),
 		over(func(e []float64) float64 { return e[1] + e[2] })},

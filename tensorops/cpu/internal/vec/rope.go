@@ -2,20 +2,21 @@ package vec
 
 import "unsafe"
 
-// RoPE turns the pairs (i, i + half) of each head of a row by the angles whose
-// cosines and sines are given, half of them; or back.
+// RoPE turns the pairs (i, i + n) of each head of a row by the angles whose cosines and sines are given, n of them; or
+// back. The channels of a head behind the first 2n stay.
 func (k *Kernels) RoPE(row, cos, sin []float32, heads int, back bool) {
 	half := len(cos)
 	if heads == 0 || half == 0 {
 		return
 	}
-	row, sin = row[:2*half*heads], sin[:half]
+	width := len(row) / heads
+	row, sin = row[:(heads-1)*width+2*half], sin[:half]
 	a, b := &row[0], &row[half]
 	if back {
 		// The other of a pair turns the other way.
 		a, b = b, a
 	}
-	k.rope(a, b, cos, sin, heads, 2*half)
+	k.rope(a, b, cos, sin, heads, width)
 }
 
 func ropeGo(a, b *float32, cos, sin []float32, heads, stride int) {

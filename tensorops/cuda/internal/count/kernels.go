@@ -54,6 +54,51 @@ type (
 	}
 )
 
+// Arguments of gate.cu and rope.cu.
+type (
+	gateArgs struct {
+		Y, Gate, Up     uint64
+		N               int64
+		Limit, Alpha    float32
+		Act             int32
+		Aligned, Halves uint32
+		Pad             uint32
+	}
+	gateGradArgs struct {
+		DGate, DUp, DY, Gate, Up uint64
+		N                        int64
+		Limit, Alpha             float32
+		Act                      int32
+		Aligned, Halves          uint32
+		Pad                      uint32
+	}
+	capArgs struct {
+		Y, DY, X        uint64
+		N               int64
+		Limit, Inverse  float32
+		Aligned, Halves uint32
+	}
+	addScaledArgs struct {
+		Y, X, Skip      uint64
+		N               int64
+		Factor          float32
+		Aligned, Halves uint32
+		Pad             uint32
+	}
+	ropeArgs struct {
+		X                uint64
+		Stride           int64
+		Scale            float64
+		Heads, Width     int32
+		Pairs            int32
+		FirstPair, Some  int32
+		Period, First    int32
+		Periods, Inverse int32
+		Halves           uint32
+		Frequencies      [256]float64
+	}
+)
+
 func three(a *threeArrays, _ *Event, c *Cost) {
 	c.writes(either(a.Y, a.N, a.Halves, 0))
 	c.reads(either(a.A, a.N, a.Halves, 1), either(a.B, a.N, a.Halves, 2))
@@ -78,21 +123,38 @@ var actKernels = map[string]costOf{
 		c.writes(either(a.Y, a.N, a.Halves, 0))
 		c.reads(either(a.X, a.N, a.Halves, 1), either(a.Skip, a.N, a.Halves, 2), a.Mask.counters())
 	}),
-	"rope": line(Embeddings, func(a *struct {
-		X                uint64
-		Stride           int64
-		Theta            float64
-		Factor, Low      float64
-		High             float64
-		Heads, Half      int32
-		Period, First    int32
-		Periods, Inverse int32
-		Original         int32
-		Halves           uint32
-	}, _ *Event, c *Cost) {
-		x := matrix(a.X, int64(a.Period)*int64(a.Periods), 2*int64(a.Half)*int64(a.Heads), a.Stride, sizeOf(a.Halves, 0))
-		c.writes(x)
-		c.reads(x)
+	"gate": line(Activations, func(a *gateArgs, _ *Event, c *Cost) {
+		c.writes(either(a.Y, a.N, a.Halves, 0))
+		c.reads(either(a.Gate, a.N, a.Halves, 1), either(a.Up, a.N, a.Halves, 2))
+	}),
+	"gate_grad": line(Activations, func(a *gateGradArgs, _ *Event, c *Cost) {
+		c.writes(either(a.DGate, a.N, a.Halves, 0), either(a.DUp, a.N, a.Halves, 1))
+		c.reads(either(a.DY, a.N, a.Halves, 2), either(a.Gate, a.N, a.Halves, 3), either(a.Up, a.N, a.Halves, 4))
+	}),
+	"soft_cap": line(Loss, func(a *capArgs, _ *Event, c *Cost) {
+		c.writes(either(a.Y, a.N, a.Halves, 0))
+		c.reads(either(a.DY, a.N, a.Halves, 1), either(a.X, a.N, a.Halves, 2))
+	}),
+	"add_scaled": line(Residual, func(a *addScaledArgs, _ *Event, c *Cost) {
+		c.writes(either(a.Y, a.N, a.Halves, 0))
+		c.reads(either(a.X, a.N, a.Halves, 1), either(a.Skip, a.N, a.Halves, 2))
+	}),
+	"rope": line(Embeddings, func(a *ropeArgs, _ *Event, c *Cost) {
+		size, rows := sizeOf(a.Halves, 0), int64(a.Period)*int64(a.Periods)
+		if a.Some == a.Pairs && 2*a.Pairs == a.Width { // all channels
+			x := matrix(a.X, rows, int64(a.Heads)*int64(a.Width), a.Stride, size)
+			c.writes(x)
+			c.reads(x)
+			return
+		}
+		for half := range int64(2) {
+			for head := range int64(a.Heads) {
+				at := a.X + uint64(size*(head*int64(a.Width)+int64(a.FirstPair)+half*int64(a.Pairs)))
+				x := matrix(at, rows, int64(a.Some), a.Stride, size)
+				c.writes(x)
+				c.reads(x)
+			}
+		}
 	}),
 }
 
@@ -104,11 +166,15 @@ type (
 		Eps                      float64
 		Rows, Cols               int64
 		Aligned, Halves          uint32
+		Offset                   float32
+		Pad                      uint32
 	}
 	normGradArgs struct {
 		DX, DY, X, Gamma, Stats, Skip, Partial uint64
 		Rows, Cols, RowsOfBlock                int64
 		Aligned, Halves                        uint32
+		Offset                                 float32
+		Pad                                    uint32
 	}
 	columnArgs struct {
 		Partial, X, DY, Stats   uint64
