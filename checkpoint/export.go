@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,11 +16,28 @@ import (
 // Export writes the files of a content into a new folder, for other programs, without a manifest.
 // The folder appears complete or not at all. Nothing that exists is replaced: the error is then
 // fs.ErrExist.
-func Export(ctx context.Context, to string, c Content) (err error) {
+func Export(ctx context.Context, to string, c Content) error {
 	files, err := c.plan()
 	if err != nil {
 		return fmt.Errorf("%s: %w", to, err)
 	}
+	bytesNeeded := int64(0)
+	for _, f := range files {
+		bytesNeeded += f.bytes + fileOverheadBytes
+	}
+	return export(to, bytesNeeded, func(s *Store, tmp string) error { return s.fillExport(ctx, tmp, files) })
+}
+
+// ExportFile writes a file of a known size for other programs, in the same way as Export.
+func ExportFile(ctx context.Context, to string, size int64, write func(io.Writer) error) error {
+	return export(to, size+fileOverheadBytes, func(s *Store, tmp string) error {
+		_, err := s.writeFile(ctx, ".", plannedFile{name: tmp, bytes: size, write: write})
+		return err
+	})
+}
+
+// export lets fill make a file or a folder under a temporary name, and renames it.
+func export(to string, bytesNeeded int64, fill func(s *Store, tmp string) error) (err error) {
 	given := to
 	to, err = filepath.Abs(to)
 	if err != nil {
@@ -40,10 +58,6 @@ func Export(ctx context.Context, to string, c Content) (err error) {
 	}
 	defer func() { err = errors.Join(err, fsys.Close()) }()
 	s := &Store{fsys: fsys, dir: "."}
-	bytesNeeded := int64(0)
-	for _, f := range files {
-		bytesNeeded += f.bytes + fileOverheadBytes
-	}
 	tmp := folder.TmpPrefix + "export-" + name
 	if err := fsys.RemoveAll(tmp); err != nil { // left by a crash
 		if errors.Is(err, syscall.EROFS) {
@@ -54,7 +68,7 @@ func Export(ctx context.Context, to string, c Content) (err error) {
 	if err := s.checkSpace(bytesNeeded); err != nil {
 		return fmt.Errorf("%s: %w", to, err)
 	}
-	err = s.fillExport(ctx, tmp, files)
+	err = fill(s, tmp)
 	if _, there := os.Lstat(to); err == nil && there == nil {
 		err = &fs.PathError{Op: "export", Path: to, Err: fs.ErrExist}
 	}

@@ -15,8 +15,10 @@ type Checkpoint struct {
 	// verified.
 	Manifest *Manifest
 
-	dir              *directory
+	dir              *directory // nil: see FromModel
 	model, optimizer *Tensors
+	path             string            // of a model without a directory
+	foreign          map[string][]byte // its files
 }
 
 // Open opens a checkpoint. If it has a manifest, every byte is verified first, and files that the
@@ -63,11 +65,20 @@ func (c *Checkpoint) load(own bool) error {
 
 // Close releases the checkpoint's files. The tensors' bytes are invalid afterwards.
 func (c *Checkpoint) Close() error {
-	return errors.Join(c.model.close(), c.optimizer.close(), c.dir.Close())
+	err := errors.Join(c.model.close(), c.optimizer.close())
+	if c.dir == nil {
+		return err
+	}
+	return errors.Join(err, c.dir.Close())
 }
 
 // Dir returns the path at which the checkpoint was opened.
-func (c *Checkpoint) Dir() string { return c.dir.path() }
+func (c *Checkpoint) Dir() string {
+	if c.dir == nil {
+		return c.path
+	}
+	return c.dir.path()
+}
 
 // Step returns the step after which the checkpoint was written; 0 for another program's folder.
 func (c *Checkpoint) Step() int {
@@ -88,6 +99,9 @@ func (c *Checkpoint) Optimizer() *Tensors { return c.optimizer }
 func (c *Checkpoint) File(name string) ([]byte, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
+	}
+	if c.dir == nil {
+		return c.foreignFile(name)
 	}
 	if c.Manifest != nil && !c.Manifest.has(name) {
 		return nil, &fs.PathError{Op: "open", Path: c.dir.fsys.Path(name), Err: fs.ErrNotExist}

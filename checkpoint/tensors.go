@@ -13,8 +13,8 @@ import (
 // Tensors are the named tensors of one or several files.
 type Tensors struct {
 	names  []string
-	fileOf map[string]*safetensors.File
-	files  []*safetensors.File
+	fileOf map[string]ModelFile
+	files  []ModelFile
 }
 
 // Names returns the tensors' names, file by file in the order of their data.
@@ -127,7 +127,7 @@ func (d *directory) openModel(m *Manifest) (*Tensors, error) {
 // openTensors opens files of tensors. No tensor may occur twice. With an index, every tensor that
 // it names must be in the given shard; other tensors of the shards are included, too.
 func (d *directory) openTensors(shardOf map[string]string, files ...string) (*Tensors, error) {
-	t := &Tensors{fileOf: make(map[string]*safetensors.File)}
+	t := &Tensors{fileOf: make(map[string]ModelFile)}
 	in := make(map[string]string) // file of each tensor
 	for _, file := range files {
 		f, err := d.openSafetensors(file)

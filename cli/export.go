@@ -3,6 +3,7 @@ package cli
 import (
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,9 +21,13 @@ func (a *app) newExport() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "export [DIR] --to DIR",
-		Short: "Export a language model for Hugging Face transformers",
+		Short: "Export a language model for transformers, llama.cpp or Ollama",
 		Long: `Export a language model as a Hugging Face directory: config.json, the weights as
 model.safetensors, and the tokenizer's files. transformers and compatible programs load it.
+
+With --format gguf, or a name that ends with .gguf, write one GGUF file for llama.cpp and
+Ollama instead, with the tokenizer and the chat template in it. --dtype q8_0 stores 8 bits
+for a weight. Warnings say where llama.cpp computes something else.
 
 A model that came from such a directory keeps the keys of its config.json, its tokenizer, its
 chat template and its generation_config.json. If the model ends texts with a token that
@@ -32,7 +37,8 @@ appears when everything is written.
 
 See also: engine generate, engine ckpt ls (lists checkpoints).`,
 		Example: `  engine export --from runs/run --to my-model
-  engine export --from runs/run/checkpoints/best --to my-model --dtype bfloat16 --shard-size 2GB`,
+  engine export --from runs/run/checkpoints/best --to my-model --dtype bfloat16 --shard-size 2GB
+  engine export --from runs/run --to my-model.gguf --dtype q8_0`,
 		Args:              requires(takesModel, "to", "give a new folder for the exported model, such as --to my-model"),
 		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
@@ -40,12 +46,8 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 			if o.ShardBytes, err = bytesOf(shard); err != nil {
 				return err
 			}
-			if ext := strings.ToLower(filepath.Ext(o.To)); ext == ".gguf" || ext == ".safetensors" || ext == ".bin" {
-				return usagef("--to %s: export writes a folder with safetensors, not a %s file; give a name for the folder. %s", o.To, ext,
-					"For GGUF, convert that folder with convert_hf_to_gguf.py of llama.cpp, or with ollama create")
-			}
-			if o.DType != "float32" && o.DType != "bfloat16" && o.DType != "float16" {
-				return usagef("--dtype %q: give float32, bfloat16 or float16", o.DType)
+			if err := checkExport(o); err != nil {
+				return err
 			}
 			e, err := troupe.Export(cmd.Context(), o)
 			if err != nil {
@@ -62,18 +64,37 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.From, "from", "", "`folder` of a run, a checkpoint or a Hugging Face model; or give it as the argument DIR")
-	f.StringVar(&o.To, "to", "", "`folder` to create (required)")
-	f.StringVar(&o.DType, "dtype", "float32", "data `type` of the weights: float32, bfloat16 or float16")
+	f.StringVar(&o.From, "from", "", "`folder` of a run, a checkpoint or a Hugging Face model, or a GGUF file; or give it as the argument DIR")
+	f.StringVar(&o.To, "to", "", "`folder` or GGUF file to create (required)")
+	f.StringVar(&o.Format, "format", "", "`format`: huggingface or gguf (default: gguf if --to ends with .gguf, otherwise huggingface)")
+	f.StringVar(&o.DType, "dtype", "float32", "data `type` of the weights: float32, bfloat16 or float16; GGUF: also q8_0")
 	f.StringVar(&shard, "shard-size", "5GB", "largest `size` of a weights file, such as 500MB or 5GB")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	for _, name := range []string{"from", "to"} {
 		must(cmd.MarkFlagRequired(name))
 		must(cmd.MarkFlagDirname(name))
 	}
-	completeWords(cmd, "dtype", "float32", "bfloat16", "float16")
+	completeWords(cmd, "dtype", "float32", "bfloat16", "float16", "q8_0")
+	completeWords(cmd, "format", "huggingface", "gguf")
 	completeWords(cmd, "shard-size")
 	return cmd
+}
+
+// checkExport checks the flags of an export.
+func checkExport(o troupe.ExportOptions) error {
+	ext := strings.ToLower(filepath.Ext(o.To))
+	gguf := o.Format == "gguf" || o.Format == "" && ext == ".gguf"
+	switch {
+	case o.Format != "" && o.Format != "huggingface" && o.Format != "gguf":
+		return usagef("--format %q: give huggingface or gguf", o.Format)
+	case ext == ".safetensors" || ext == ".bin" || o.Format == "huggingface" && ext == ".gguf":
+		return usagef("--to %s: export writes a folder with safetensors, or a GGUF file, but not a %s file; give a name for the folder", o.To, ext)
+	case o.DType == "q8_0" && !gguf:
+		return usagef("--dtype q8_0 is a type of GGUF files; add --format gguf, or give float32, bfloat16 or float16")
+	case !slices.Contains([]string{"float32", "bfloat16", "float16", "q8_0"}, o.DType):
+		return usagef("--dtype %q: give float32, bfloat16 or float16, and for a GGUF file also q8_0", o.DType)
+	}
+	return nil
 }
 
 // bytesOf reads a size in bytes.

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/ggufmodel"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
@@ -177,7 +177,7 @@ func openTokenizer(from string) (tokenizer.Tokenizer, error) {
 }
 
 func tokenizerOfRun(dir string) (tok tokenizer.Tokenizer, err error) {
-	c, err := checkpoint.OpenAt(dir)
+	c, err := ggufmodel.OpenAt(dir)
 	if err != nil {
 		return nil, fmt.Errorf("--from: the folder has no %s, and no checkpoint: %w", rundir.TokensFile, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/ggufmodel"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/safetensors"
@@ -16,8 +17,12 @@ import (
 // ExportOptions are the options of Export.
 type ExportOptions struct {
 	From string // a run's output folder, a checkpoint, or a Hugging Face directory
-	To   string // a folder that does not exist yet
-	// DType is the type of the stored weights: "float32", "bfloat16" or "float16"; "": float32.
+	To   string // a folder, or a GGUF file, that does not exist yet
+	// Format is "huggingface", a folder for transformers, or "gguf", a file for llama.cpp and Ollama; "": by
+	// the extension of To, a GGUF file if that is .gguf.
+	Format string
+	// DType is the type of the stored weights: "float32", "bfloat16" or "float16", and in a GGUF file also
+	// "q8_0"; "": float32.
 	DType string
 	// ShardBytes is the largest size of a file of weights in bytes; larger weights are split. 0: 5 GB.
 	ShardBytes int64
@@ -39,7 +44,8 @@ func exportTypes() map[string]string {
 	return map[string]string{"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 }
 
-// Export writes a language model as a Hugging Face directory: config.json with the keys of the
+// Export writes a language model for other programs: as a GGUF file, which has the tokenizer and the chat
+// template in it, or as a Hugging Face directory, with config.json with the keys of the
 // original model, the tokenizer's files unchanged, and the weights, which it reads and converts
 // tensor by tensor. If there is no tokenizer_config.json, it writes one that makes transformers use tokenizer.json
 // unchanged. After an error there is no folder. An existing folder is not replaced.
@@ -47,11 +53,14 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 	if o.DType == "" {
 		o.DType = "float32"
 	}
+	if o.Format != "" && o.Format != "huggingface" && o.Format != "gguf" {
+		return e, &SetupError{Err: fmt.Errorf("%w: unknown format %q; use huggingface or gguf", ErrOptions, o.Format)}
+	}
 	dtype, ok := exportTypes()[o.DType]
-	if !ok {
+	if !ok && !o.isGGUF() {
 		return e, &SetupError{Err: fmt.Errorf("%w: unknown dtype %q; use float32, bfloat16 or float16", ErrOptions, o.DType)}
 	}
-	ckpt, err := checkpoint.OpenAt(o.From)
+	ckpt, err := ggufmodel.OpenAt(o.From)
 	if err != nil {
 		return e, &SetupError{Err: plan.MissingModel(err, o.From)}
 	}
@@ -71,6 +80,13 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 	if err != nil {
 		return e, &SetupError{Err: err}
 	}
+	kept, err := rundir.Keep(ckpt)
+	if err != nil {
+		return e, &SetupError{Err: err}
+	}
+	if o.isGGUF() {
+		return exportGGUF(ctx, o, ckpt, model, kept)
+	}
 	content := checkpoint.Content{Files: make(map[string][]byte), MaxShardBytes: o.ShardBytes}
 	for _, p := range model.Params {
 		if p.Stored.Row > 0 { // its tensor is written with the first of its parameters
@@ -85,10 +101,6 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 			return e, &SetupError{Err: err}
 		}
 		content.Model = append(content.Model, t)
-	}
-	kept, err := rundir.Keep(ckpt)
-	if err != nil {
-		return e, &SetupError{Err: err}
 	}
 	warnings, err := exportTexts(ckpt, kept)
 	if err != nil {

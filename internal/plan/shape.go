@@ -5,6 +5,7 @@ import (
 
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/ggufmodel"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
@@ -16,7 +17,7 @@ func LoadFrom(cfg *config.Config) (*config.Config, *checkpoint.Checkpoint, error
 	if cfg.Model.From == "" {
 		return cfg, nil, nil
 	}
-	ckpt, err := checkpoint.OpenAt(cfg.Model.From)
+	ckpt, err := ggufmodel.OpenAt(cfg.Model.From)
 	if err != nil {
 		return nil, nil, cfg.Errorf("model.from", "%w", missingFrom(cfg, err))
 	}

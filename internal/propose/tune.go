@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/ggufmodel"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
@@ -28,7 +28,7 @@ func baseOf(path string) (b *base, err error) {
 	if path == "" {
 		return nil, nil
 	}
-	c, err := checkpoint.OpenAt(path)
+	c, err := ggufmodel.OpenAt(path)
 	if err != nil {
 		err = folder.Missing(err, "--from", "folder", path)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -75,6 +75,12 @@ func narrowBF16(v float32) uint16 {
 	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }
 
+// Half rounds to an IEEE half, the number of type F16: infinity beyond its range.
+func Half(v float32) uint16 { return narrowHalf(v) }
+
+// HalfValue returns the value of an IEEE half.
+func HalfValue(half uint16) float32 { return widenHalf(half) }
+
 // narrowHalf rounds to an IEEE half.
 func narrowHalf(v float32) uint16 {
 	bits := math.Float32bits(v)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/ggufmodel"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
@@ -89,8 +90,11 @@ func ReadTokenizer(c *checkpoint.Checkpoint) (tokenizer.Tokenizer, error) {
 	return tokenizer.Unmarshal(b)
 }
 
-// OpenTokenizer reads a tokenizer.json, or that of a folder, which may be a run's or a checkpoint's.
+// OpenTokenizer reads a tokenizer.json, or that of a GGUF file or of a folder, which may be a run's or a checkpoint's.
 func OpenTokenizer(path string) (t tokenizer.Tokenizer, err error) {
+	if ggufmodel.IsFile(path) {
+		return ggufTokenizer(path)
+	}
 	dir, name, _ := tokenizerAt(path)
 	f, err := checkpoint.OpenFS(dir)
 	if err != nil {
@@ -103,6 +107,23 @@ func OpenTokenizer(path string) (t tokenizer.Tokenizer, err error) {
 	}
 	if t, err = tokenizer.Unmarshal(b); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path(name), err)
+	}
+	return t, nil
+}
+
+// ggufTokenizer reads the tokenizer in a GGUF file.
+func ggufTokenizer(path string) (tokenizer.Tokenizer, error) {
+	files, err := ggufmodel.Files(path)
+	if err != nil {
+		return nil, err
+	}
+	b, ok := files[TokensFile]
+	if !ok {
+		return nil, fmt.Errorf("%s has no tokenizer", path)
+	}
+	t, err := tokenizer.Unmarshal(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }

@@ -190,6 +190,22 @@ func GenerationEnds(c Files) (ids []int32, err error) {
 	return nil, nil
 }
 
+// SpecialIDs returns the ids of special tokens that config.json names, such as "bos" for bos_token_id.
+func SpecialIDs(c Files) (ids map[string]int32, err error) {
+	members, err := readObject(c, ModelFile)
+	if err != nil {
+		return nil, err
+	}
+	ids = make(map[string]int32)
+	for _, name := range []string{"bos", "eos", "unk", "sep", "pad", "cls", "mask"} {
+		var id int32
+		if v := members[name+"_token_id"]; len(v) > 0 && string(v) != "null" && json.Unmarshal(v, &id) == nil && id >= 0 {
+			ids[name] = id
+		}
+	}
+	return ids, nil
+}
+
 // WithEnds returns the generation_config.json with ids as eos_token_id and everything else unchanged. If there is none yet,
 // it has the values that other programs would take from config.json.
 func WithEnds(c Files, ids []int32) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/ggufmodel"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
@@ -77,8 +78,14 @@ func sameTokenizer(file []byte, t tokenizer.Tokenizer) bool {
 	return errors.Join(errA, errB) == nil && bytes.Equal(a, b)
 }
 
-// TextsAt is ReadTexts for a data.tokenizer. It is nil if the path is a file and not a folder.
+// TextsAt is ReadTexts for a data.tokenizer. It is nil if the path is a tokenizer.json and not a
+// folder or a GGUF file.
 func TextsAt(path string) (texts map[string][]byte, err error) {
+	if ggufmodel.IsFile(path) {
+		texts, err = ggufmodel.Files(path)
+		delete(texts, ModelFile)
+		return texts, err
+	}
 	dir, _, whole := tokenizerAt(path)
 	if !whole {
 		return nil, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/ggufmodel"
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/corpus"
@@ -53,7 +54,7 @@ func Open(o Options, tokenize bool) (t *Model, err error) {
 			err = &plan.SetupError{Err: errors.Join(err, t.Close())}
 		}
 	}()
-	if t.Checkpoint, err = checkpoint.OpenAt(o.From); err != nil {
+	if t.Checkpoint, err = ggufmodel.OpenAt(o.From); err != nil {
 		return t, plan.MissingModel(err, o.From)
 	}
 	if t.template, err = rundir.ChosenTemplate("--chat-template", o.ChatTemplate); err != nil {

@@ -1,0 +1,8 @@
+package hf
+
+// The patterns of published byte-level tokenizers, by which programs recognize how a tokenizer splits texts.
+const (
+	PatternGPT2  = patternGPT2
+	PatternLlama = patternLlama // Llama 3, and cl100k
+	PatternQwen  = patternQwen
+)
