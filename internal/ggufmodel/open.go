@@ -62,7 +62,7 @@ func translate(f *gguf.File) (files map[string][]byte, t *tensors, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if files, err = readText(f.Header, r.config["vocab_size"].(int)); err != nil {
+	if files, err = readText(f.Header, r.config); err != nil {
 		return nil, nil, err
 	}
 	if files["config.json"], err = r.json(); err != nil {

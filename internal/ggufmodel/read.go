@@ -61,7 +61,11 @@ func (r *reader) set(key string, value any) { r.config[key] = value }
 func (r *reader) setFloat(key string, v float32) { r.set(key, shortest(v)) }
 
 func shortest(v float32) json.Number {
-	return json.Number(strconv.FormatFloat(float64(v), 'g', -1, 32))
+	text := strconv.FormatFloat(float64(v), 'g', -1, 32)
+	if !strings.ContainsAny(text, ".eN") {
+		text += ".0" // transformers tells whole numbers from others
+	}
+	return json.Number(text)
 }
 
 func (r *reader) key(name string) string { return r.arch.name + "." + name }

@@ -1,6 +1,7 @@
 package ggufmodel
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,9 +20,11 @@ const maxMergeBytes = 1 << 30
 type object = map[string]any
 
 // readText returns the tokenizer's files of a model: tokenizer.json, tokenizer_config.json,
-// chat_template.jinja and generation_config.json. Without a tokenizer there is none of them.
-func readText(h *gguf.Header, vocab int) (files map[string][]byte, err error) {
+// chat_template.jinja and generation_config.json. Without a tokenizer there is none of them. It sets the ids of
+// special tokens in config.json.
+func readText(h *gguf.Header, config object) (files map[string][]byte, err error) {
 	t := &textReader{header: h}
+	defer func() { t.config(config) }()
 	kind := t.text(tokenizerKey)
 	if kind == "" || kind == noTokenizer || kind == "no_vocab" {
 		return map[string][]byte{}, t.err
@@ -29,7 +32,7 @@ func readText(h *gguf.Header, vocab int) (files map[string][]byte, err error) {
 	if kind != gpt2Tokenizer && kind != llamaTokenizer {
 		return nil, fmt.Errorf("%w: %s is %q; Troupe reads %s and %s", ErrUnsupported, tokenizerKey, kind, gpt2Tokenizer, llamaTokenizer)
 	}
-	t.tokens(vocab)
+	t.tokens(config["vocab_size"].(int))
 	if t.err != nil {
 		return nil, t.err
 	}
@@ -188,13 +191,13 @@ func (t *textReader) byteLevel() (object, error) {
 		}
 		merges[i] = [2]string{line[:at+1], line[at+2:]}
 	}
-	bytes := object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
+	asBytes := object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
 	var steps []object
 	if s.digits {
 		steps = append(steps, object{"type": "Digits", "individual_digits": true})
 	}
 	if len(merges) > 0 && s.pattern != hf.PatternGPT2 {
-		steps = append(steps, object{"type": "Split", "pattern": object{"Regex": s.pattern}, "behavior": "Isolated", "invert": false}, bytes)
+		steps = append(steps, object{"type": "Split", "pattern": object{"Regex": s.pattern}, "behavior": "Isolated", "invert": false}, asBytes)
 	} else {
 		last := object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": len(merges) > 0}
 		steps = append(steps, last)
@@ -212,12 +215,34 @@ func (t *textReader) byteLevel() (object, error) {
 		normalizer = object{"type": "NFC"}
 	}
 	if len(merges) > 0 {
-		post = bytes
+		post = asBytes
 	}
 	return object{"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added, "normalizer": normalizer, "pre_tokenizer": pre,
-		"post_processor": t.post(post), "decoder": bytes,
+		"post_processor": t.post(post), "decoder": asBytes,
 		"model": object{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
 			"fuse_unk": false, "byte_fallback": false, "ignore_merges": s.ignore, "vocab": vocab, "merges": merges}}, nil
+}
+
+// encode writes JSON as people read it: < is not escaped.
+func encode(v any) ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return text.Bytes(), err
+}
+
+// config sets the ids of special tokens in a config.json; null stands for none, since transformers has defaults.
+func (t *textReader) config(config object) {
+	for _, s := range specialKeys {
+		if s.name != "bos" && s.name != "eos" && s.name != "pad" {
+			continue
+		}
+		config[s.name+"_token_id"] = nil
+		if id, ok := t.id(s.key); ok {
+			config[s.name+"_token_id"] = id
+		}
+	}
 }
 
 // files returns a model's files for its tokenizer.json.
@@ -241,10 +266,10 @@ func (t *textReader) files(tokens object) (map[string][]byte, error) {
 	}
 	var errs []error
 	for name, content := range map[string]object{"tokenizer.json": tokens, "tokenizer_config.json": config, "generation_config.json": generation} {
-		text, err := json.Marshal(content)
+		text, err := encode(content)
 		errs = append(errs, err)
 		if len(content) > 0 {
-			out[name] = append(text, '\n')
+			out[name] = text
 		}
 	}
 	if template := t.text(templateKey); template != "" {

@@ -134,7 +134,7 @@ func llama3Factors(r rope, headDim int) []float32 {
 // power of two as the original number of positions.
 func llama3Of(factors []float32, theta float64, headDim int) (r rope, ok bool) {
 	r = rope{kind: "llama3", theta: theta, low: 1, high: 4, factor: float64(slices.Max(factors))}
-	for r.original = 1; r.original <= 1<<24; r.original *= 2 {
+	for r.original = 1; r.factor >= 1 && r.original <= 1<<24; r.original *= 2 {
 		want := llama3Factors(r, headDim)
 		if len(want) == len(factors) && slices.EqualFunc(want, factors, func(a, b float32) bool {
 			return math.Abs(float64(a-b)) <= 1e-5*float64(a)

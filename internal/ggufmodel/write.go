@@ -157,13 +157,13 @@ func (w *writer) tensor(t Tensor) error {
 	}
 	to := w.typeOf(name, shape)
 	from, data := t.DType, t.Data
-	heads := 0
+	heads, onePlus := 0, c == normWeight && w.arch.onePlus
 	switch {
 	case c == queryRows && w.arch.permuted:
 		heads = w.heads
 	case c == keyRows && w.arch.permuted:
 		heads = w.kvHeads
-	case c == normWeight && w.arch.onePlus:
+	case onePlus:
 		from = "F32"
 	}
 	changed := func() ([]byte, error) {
@@ -175,7 +175,7 @@ func (w *writer) tensor(t Tensor) error {
 			return interleaved(b, t.Shape, heads, false)
 		case c == transposed:
 			return transpose(b, t.Shape, elementBytes(t.DType))
-		case from != t.DType:
+		case onePlus:
 			return plus(t.DType, b, 1)
 		}
 		return b, nil

@@ -3,7 +3,11 @@ package ggufmodel
 // writeGPT2 writes the keys of gpt2.
 func writeGPT2(w *writer) {
 	s := w.settings
-	s.ignore("n_ctx")
+	s.ignore("n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
+		"summary_use_proj")
+	if !get(s, "scale_attn_weights", true) {
+		s.refuse("scale_attn_weights is false")
+	}
 	w.layers, w.context, w.hidden = get(s, "n_layer", 12), get(s, "n_positions", 1024), get(s, "n_embd", 768)
 	w.heads = get(s, "n_head", 12)
 	ffn := get(s, "n_inner", 4*w.hidden)
@@ -178,6 +182,7 @@ func writeGemma2(w *writer) {
 
 func writeGemma3(w *writer) {
 	s := w.settings
+	s.ignore("_sliding_window_pattern") // layer_types stands beside it
 	w.gemma(62)
 	if get(s, "attn_logit_softcapping", 0.0) != 0 {
 		s.refuse("attn_logit_softcapping, which llama.cpp's gemma3 does not have")

@@ -85,20 +85,19 @@ func (w *writer) text(t Text, vocab int) error {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return fmt.Errorf("tokenizer.json: %w", err)
 	}
+	if f.Model.Type != "BPE" {
+		return fmt.Errorf("%w: a tokenizer of type %s has no form in llama.cpp; train the model with byte-level BPE (engine tokenize train) or with data.tokenizer = \"bytes\"",
+			ErrUnsupported, f.Model.Type)
+	}
 	merges, err := f.merges()
 	if err != nil {
 		return err
 	}
-	switch {
-	case f.Model.Type != "BPE":
-		return fmt.Errorf("%w: a tokenizer of type %s has no form in llama.cpp; train the model with byte-level BPE (engine tokenize train) or with data.tokenizer = \"bytes\"",
-			ErrUnsupported, f.Model.Type)
-	case f.sentencePiece():
-		err = w.sentencePiece(t, &f, merges, vocab)
-	default:
-		err = w.byteLevel(t, &f, merges, vocab)
+	write := w.byteLevel
+	if f.sentencePiece() {
+		write = w.sentencePiece
 	}
-	if err != nil {
+	if err := write(t, &f, merges, vocab); err != nil {
 		return err
 	}
 	w.special(t)

@@ -7,7 +7,7 @@
   gguf_check.py perplexity DIR      print llama.cpp's losses and ids for the texts of DIR/text.txt; needs LLAMA_CPP_LIB, a folder with libllama.so,
                                     and LLAMA_CPP_PYTHON, the folder of the Python package llama_cpp
 
-With LLAMA_CPP, the folder of llama.cpp's sources, check also compares with what convert_hf_to_gguf.py writes.
+  gguf_check.py convert DIR         let llama.cpp's converter write files, with which check compares; needs LLAMA_CPP, the folder of its sources
 """
 
 import json
@@ -127,6 +127,9 @@ def models(folder):
             for p in m.parameters():  # norms and biases must differ from their initial values
                 p.add_(torch.randn_like(p) * (0.1 if p.ndim == 1 else 0.02))
         m.save_pretrained(at)
+        if config == "GPT2Config":  # as in published files; the converter needs it
+            saved = json.loads((at / "config.json").read_text())
+            (at / "config.json").write_text(json.dumps({**saved, "n_ctx": c.n_positions}))
         tok.save(str(at / "tokenizer.json"))
         (at / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **special}))
         (at / "chat_template.jinja").write_text(TEMPLATE)
@@ -182,27 +185,32 @@ def read(path):
     return keys, {t.name: t for t in r.tensors}
 
 
-def converted(at, to, kind, pre):
-    """Lets llama.cpp's converter write a file; the name of the pre-tokenizer is given, since it knows those of published models only."""
+def convert(folder):
+    """Lets llama.cpp's converter write DIR/NAME.TYPE.converted.gguf. The name of the pre-tokenizer is that of Troupe's file, since the converter
+    knows those of published models only."""
     sys.path[:0] = [os.environ["LLAMA_CPP"], os.environ["LLAMA_CPP"] + "/gguf-py"]
     import logging
     logging.disable(logging.WARNING)
-    from conversion.base import ModelBase, ModelType, get_model_architecture
     import conversion
     import gguf
-    ftype = {"f32": gguf.LlamaFileType.ALL_F32, "f16": gguf.LlamaFileType.MOSTLY_F16, "bf16": gguf.LlamaFileType.MOSTLY_BF16,
-             "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}[kind]
-    hparams = ModelBase.load_hparams(at, False)
-    cls = conversion.get_model_class(get_model_architecture(hparams, ModelType.TEXT)) if hasattr(conversion, "get_model_class") else \
-        ModelBase.from_model_architecture(get_model_architecture(hparams, ModelType.TEXT))
     import torch
-    with torch.inference_mode():
-        m = cls(at, ftype, to, eager=True)
-        m.get_vocab_base_pre = lambda tok: pre
-        if pre == "default":  # without tokenizer.model the converter cannot read SentencePiece's scores
-            m.set_vocab = lambda: None
-            m._create_vocab_sentencepiece = lambda: ([b""] * hparams["vocab_size"], None, None)
-        m.write()
+    from conversion.base import ModelBase, ModelType, get_model_architecture
+    types = {"f32": gguf.LlamaFileType.ALL_F32, "f16": gguf.LlamaFileType.MOSTLY_F16, "bf16": gguf.LlamaFileType.MOSTLY_BF16,
+             "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
+    for name, *_ in families():
+        at = folder / name
+        hparams = ModelBase.load_hparams(at, False)
+        cls = conversion.get_model_class(get_model_architecture(hparams, ModelType.TEXT))
+        for kind, ftype in types.items():
+            pre = read(folder / f"{name}.{kind}.gguf")[0].get("tokenizer.ggml.pre")
+            to = folder / f"{name}.{kind}.converted.gguf"
+            with torch.inference_mode():
+                m = cls(at, ftype, to, eager=True)
+                m.get_vocab_base_pre = lambda tok: pre
+                if pre == "default":  # without tokenizer.model the converter cannot read SentencePiece's scores
+                    m.set_vocab = lambda: None
+                    m._create_vocab_sentencepiece = lambda: ([b""] * hparams["vocab_size"], None, None)
+                m.write()
 
 
 def check(folder):
@@ -222,14 +230,13 @@ def check(folder):
                 continue
             keys, tensors = read(path)
             differing = own(keys["general.architecture"], m, state, tensors, kind)
-            if "LLAMA_CPP" in os.environ:
-                other = folder / f"{name}.{kind}.converted.gguf"
-                converted(at, other, kind, keys.get("tokenizer.ggml.pre"))
+            other = folder / f"{name}.{kind}.converted.gguf"
+            if other.exists():
                 differing += compare(keys, tensors, *read(other))
             if differing:
                 failed += 1
                 notes.append(f"{kind}: " + "; ".join(differing[:6]))
-        print(f"{name}: {'equal' if not notes else ' | '.join(notes)}", flush=True)
+        print(f"{name}: {'equal' + (' to those of the converter' if other.exists() else '') if not notes else ' | '.join(notes)}", flush=True)
     sys.exit(failed > 0)
 
 
@@ -307,6 +314,115 @@ def compare(keys, tensors, other_keys, other_tensors):
                 continue
             differing.append(f"{n} differs from the converter's")
     return differing
+
+
+def library():
+    """Loads the bindings of llama_cpp alone, without the packages that the rest of it needs."""
+    import importlib
+    import types
+    os.environ["LLAMA_CPP_LIB_PATH"] = os.environ["LLAMA_CPP_LIB"]
+    package = types.ModuleType("llama_cpp")
+    package.__path__ = [os.environ["LLAMA_CPP_PYTHON"] + "/llama_cpp"]
+    sys.modules["llama_cpp"] = package
+    return importlib.import_module("llama_cpp.llama_cpp")
+
+
+def llama_cpp(path, text, special=True):
+    """Returns llama.cpp's ids of a text, and the mean loss of each of its tokens after the first."""
+    import ctypes
+    c = library()
+    if not hasattr(llama_cpp, "quiet"):
+        llama_cpp.quiet = c.llama_log_callback(lambda level, message, data: None)
+        c.llama_log_set(llama_cpp.quiet, None)
+        c.llama_backend_init()
+    params = c.llama_model_default_params()
+    params.use_mmap = True
+    model = c.llama_model_load_from_file(str(path).encode(), params)
+    if not model:
+        raise SystemExit(f"{path}: llama.cpp cannot load it")
+    vocab = c.llama_model_get_vocab(model)
+    raw = text.encode()
+    ids = (c.llama_token * (len(raw) + 16))()
+    n = c.llama_tokenize(vocab, raw, len(raw), ids, len(ids), special, False)
+    ids = list(ids[:n])
+    options = c.llama_context_default_params()
+    context = min(c.llama_model_n_ctx_train(model), 512)
+    options.n_ctx, options.n_batch, options.n_ubatch, options.n_threads, options.n_threads_batch = context, context, context, 2, 2
+    options.type_k = options.type_v = 0  # caches in F32
+    options.flash_attn_type = 0
+    ctx = c.llama_init_from_model(model, options)
+    size, total, count = c.llama_vocab_n_tokens(vocab), 0.0, 0
+    for at in range(0, len(ids) - 1, context):
+        part = ids[at:at + context + 1]
+        c.llama_memory_clear(c.llama_get_memory(ctx), True)
+        batch = c.llama_batch_init(context, 0, 1)
+        batch.n_tokens = len(part) - 1
+        for i in range(batch.n_tokens):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = part[i], i, 1, 0, 1
+        assert c.llama_decode(ctx, batch) == 0
+        for i in range(batch.n_tokens):
+            logits = np.ctypeslib.as_array(c.llama_get_logits_ith(ctx, i), shape=(size,)).astype(np.float64)
+            total += np.log(np.exp(logits - logits.max()).sum()) + logits.max() - logits[part[i + 1]]
+            count += 1
+        c.llama_batch_free(batch)
+    c.llama_free(ctx), c.llama_model_free(model)
+    return ids, total / max(1, count)
+
+
+def bits(folder):
+    """Loads what Troupe has read from its own F32 files in transformers, and compares logits and ids with the original."""
+    import torch
+    import transformers
+    failed = 0
+    for name, *_ in families():
+        back = folder / (name + ".back")
+        if not back.exists():
+            print(f"{name}: Troupe did not read it")
+            failed += 1
+            continue
+        a, b = (transformers.AutoModelForCausalLM.from_pretrained(at, dtype=torch.float32).eval() for at in (folder / name, back))
+        x, y = a.state_dict(), b.state_dict()
+        tok, tok_b = (transformers.PreTrainedTokenizerFast(tokenizer_file=str(at / "tokenizer.json")) for at in (folder / name, back))
+        ids = tok(TEXT)["input_ids"]
+        with torch.no_grad():
+            inputs = torch.tensor([ids[:60]])
+            p, q = a(inputs).logits, b(inputs).logits
+        # Gemma's norms are stored with one added, which rounds them.
+        exact = all(k in y and torch.equal(v, y[k]) for k, v in x.items() if not (name.startswith("gemma") and "norm" in k))
+        error = ((p - q).abs().max() / p.abs().max()).item()
+        good = exact and error < 1e-6 and ids == tok_b(TEXT)["input_ids"] and set(x) == set(y)
+        failed += not good
+        print(f"{name}: weights {'equal' if exact else 'differ'}, logits {error:.1e} of the largest apart, "
+              f"ids {'equal' if ids == tok_b(TEXT)['input_ids'] else 'differ'}", flush=True)
+    sys.exit(failed > 0)
+
+
+def perplexity(folder):
+    """Compares llama.cpp's ids and losses with those of transformers."""
+    import torch
+    import transformers
+    failed = 0
+    for name, *_ in families():
+        m = transformers.AutoModelForCausalLM.from_pretrained(folder / name, dtype=torch.float32).eval()
+        tok = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / name / "tokenizer.json"))
+        want = tok(TEXT)["input_ids"]
+        line = []
+        for kind in ("f32", "q8_0"):
+            ids, loss = llama_cpp(folder / f"{name}.{kind}.gguf", TEXT)
+            if kind == "f32":
+                line.append("ids " + ("equal" if ids == want else f"differ: {ids[:12]} {want[:12]}"))
+                failed += ids != want
+                context = min(m.config.max_position_embeddings, 512)
+                total = 0.0
+                with torch.no_grad():
+                    for at in range(0, len(want) - 1, context):
+                        part = torch.tensor(want[at:at + context + 1])
+                        total += torch.nn.functional.cross_entropy(m(part[None, :-1]).logits[0].double(), part[1:], reduction="sum").item()
+                reference = total / (len(want) - 1)
+                failed += abs(loss - reference) > 1e-3 * reference
+            line.append(f"{kind} {loss:.6f}")
+        print(f"{name}: transformers {reference:.6f}, llama.cpp {', '.join(line)}", flush=True)
+    sys.exit(failed > 0)
 
 
 if __name__ == "__main__":
