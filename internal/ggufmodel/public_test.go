@@ -75,7 +75,7 @@ func convert(dir, kind string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	m := ggufmodel.Model{Name: filepath.Base(dir), Type: kind}
+	m := ggufmodel.Model{Name: "random", Type: kind}
 	if m.Config, err = c.File("config.json"); err != nil {
 		return err
 	}

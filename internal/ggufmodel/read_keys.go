@@ -170,6 +170,10 @@ func readGranite(r *reader) {
 func readOlmo2(r *reader) {
 	r.rotary()
 	window := r.int("attention.sliding_window", 0)
+	theta := r.float("rope.freq_base", 10000)
+	if local := r.float("rope.freq_base_swa", theta); local != theta {
+		r.refuse("rope.freq_base_swa", "%g, but rope.freq_base is %g", local, theta)
+	}
 	if window == 0 {
 		return
 	}

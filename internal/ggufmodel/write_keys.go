@@ -1,5 +1,10 @@
 package ggufmodel
 
+import (
+	"encoding/json"
+	"strconv"
+)
+
 // writeGPT2 writes the keys of gpt2.
 func writeGPT2(w *writer) {
 	s := w.settings
@@ -35,7 +40,10 @@ func (w *writer) shape() rope {
 	w.layers, w.context, w.hidden = get(s, "num_hidden_layers", 0), get(s, "max_position_embeddings", w.arch.context), get(s, "hidden_size", 0)
 	w.heads = max(1, get(s, "num_attention_heads", 0))
 	w.kvHeads = get(s, "num_key_value_heads", w.heads)
-	w.headDim = get(s, "head_dim", w.hidden/w.heads)
+	own := get(s, "head_dim", 0)
+	if w.headDim = own; own == 0 {
+		w.headDim = w.hidden / w.heads
+	}
 	if w.arch.plainDim && w.headDim*w.heads != w.hidden {
 		s.refuse("head_dim is %d, but llama.cpp's %s has hidden_size / num_attention_heads, %d / %d", w.headDim, w.arch.name, w.hidden, w.heads)
 	}
@@ -47,7 +55,7 @@ func (w *writer) shape() rope {
 	w.arch32("attention.head_count", uint32(w.heads))
 	w.arch32("attention.head_count_kv", uint32(w.kvHeads))
 	w.arch32("attention.layer_norm_rms_epsilon", float32(get(s, "rms_norm_eps", 1e-6)))
-	if !w.arch.plainDim {
+	if !w.arch.plainDim && own != 0 {
 		w.arch32("attention.key_length", uint32(w.headDim))
 		w.arch32("attention.value_length", uint32(w.headDim))
 	}
@@ -60,7 +68,12 @@ func (w *writer) shape() rope {
 
 // positions writes the keys of rotary positions.
 func (w *writer) positions(r rope) {
-	w.arch32("rope.freq_base", float32(r.theta))
+	if w.arch.name != "gemma2" || r.theta != w.arch.theta { // the converter leaves it out
+		w.arch32("rope.freq_base", float32(r.theta))
+	}
+	if r.local != 0 {
+		w.arch32("rope.freq_base_swa", float32(r.local))
+	}
 	if w.arch.vocab {
 		w.arch32("rope.dimension_count", uint32(w.headDim))
 	}
@@ -150,7 +163,10 @@ func writeOlmo2(w *writer) {
 
 func writePhi3(w *writer) {
 	w.settings.ignore("full_attn_mod", "interpolate_factor")
+	window := get(w.settings, "sliding_window", 0)
+	w.settings.members["sliding_window"] = json.RawMessage(strconv.Itoa(window)) // for the warning
 	r := w.shape()
+	w.arch32("attention.sliding_window", uint32(window))
 	if r.original == 0 {
 		r.original = w.arch.context
 	}
@@ -165,7 +181,6 @@ func writePhi3(w *writer) {
 		w.settings.refuse("rope_type %q with %d long and %d short factors for %d rotated channels", r.kind, len(r.long), len(r.short), width)
 		return
 	}
-	w.arch32("rope.scaling.type", "longrope")
 	w.arch32("rope.scaling.attn_factor", float32(longFactor(r, w.context)))
 	w.extra("rope_factors_long.weight", float32s(r.long))
 	w.extra("rope_factors_short.weight", float32s(r.short))
@@ -216,9 +231,6 @@ func (w *writer) gemma(wide int) {
 		s.refuse("partial_rotary_factor is %g", r.partial)
 	}
 	w.positions(r)
-	if r.local != 0 {
-		w.arch32("rope.freq_base_swa", float32(r.local))
-	}
 }
 
 // needed reads a number that llama.cpp can't do without.
