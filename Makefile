@@ -170,6 +170,10 @@ check-metrics: ## check a run's metrics with promtool, an OpenTelemetry collecto
 check-hf: ## load models and tokenizers of every family in transformers, compare logits and ids; needs PYTHON with torch and transformers
 	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 20m -run '^(TestLoadsInTransformers|TestTokenizersInTransformers|TestModelsInTransformers)$$' ./stages ./test/data
 
+.PHONY: check-gguf
+check-gguf: ## compare GGUF files of every family with the public gguf package; needs PYTHON with torch, transformers and gguf; with LLAMA_CPP, LLAMA_CPP_LIB and LLAMA_CPP_PYTHON also with llama.cpp's converter, losses and ids
+	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 40m -run '^TestPublicPrograms$$' ./internal/ggufmodel
+
 TORCH_SEED ?= 1
 .PHONY: check-torch-tables
 check-torch-tables: ## read, prove, simulate and train with tables that PyTorch writes, and let PyTorch load Troupe's: 120 random tables each, of TORCH_SEED (1); needs PYTHON with torch 2.15 or later

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/ggufmodel"
 )
 
 func (a *app) newExport() *cobra.Command {
@@ -51,7 +52,11 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 			}
 			e, err := troupe.Export(cmd.Context(), o)
 			if err != nil {
-				return existing(err, "--to", "folder", o.To)
+				kind := "folder"
+				if writesGGUF(o) {
+					kind = "file"
+				}
+				return existing(err, "--to", kind, o.To)
 			}
 			for _, text := range e.Warnings {
 				a.warn(text)
@@ -80,15 +85,21 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 	return cmd
 }
 
+// writesGGUF reports whether an export is to be a GGUF file.
+func writesGGUF(o troupe.ExportOptions) bool {
+	return o.Format == "gguf" || o.Format == "" && ggufmodel.HasExtension(o.To)
+}
+
 // checkExport checks the flags of an export.
 func checkExport(o troupe.ExportOptions) error {
 	ext := strings.ToLower(filepath.Ext(o.To))
-	gguf := o.Format == "gguf" || o.Format == "" && ext == ".gguf"
+	gguf := writesGGUF(o)
 	switch {
 	case o.Format != "" && o.Format != "huggingface" && o.Format != "gguf":
 		return usagef("--format %q: give huggingface or gguf", o.Format)
 	case ext == ".safetensors" || ext == ".bin" || o.Format == "huggingface" && ext == ".gguf":
-		return usagef("--to %s: export writes a folder with safetensors, or a GGUF file, but not a %s file; give a name for the folder", o.To, ext)
+		return usagef("--to %s: export writes a folder with safetensors, or a GGUF file, but not a %s file; give a name for the folder", o.To,
+			ext)
 	case o.DType == "q8_0" && !gguf:
 		return usagef("--dtype q8_0 is a type of GGUF files; add --format gguf, or give float32, bfloat16 or float16")
 	case !slices.Contains([]string{"float32", "bfloat16", "float16", "q8_0"}, o.DType):

@@ -59,7 +59,7 @@ See also: engine run, engine config check, engine help formats.`,
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.data, "data", nil, "`file`, folder or pattern to train on; repeatable, and further files may follow")
-	f.StringVar(&o.from, "from", "", "`folder` of a model to tune: a run, a checkpoint or a Hugging Face model")
+	f.StringVar(&o.from, "from", "", "`folder` of a model to tune: a run, a checkpoint or a Hugging Face model, or a GGUF file")
 	f.BoolVar(&o.all, "all", false, "write every key, the others as comments with their defaults")
 	must(cmd.MarkFlagDirname("from"))
 	return cmd

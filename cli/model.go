@@ -14,7 +14,7 @@ import (
 // modelFlags adds the flags that choose a trained model and the device to run it on.
 func modelFlags(cmd *cobra.Command, o *troupe.ModelOptions) {
 	f := cmd.Flags()
-	f.StringVar(&o.From, "from", "", "`folder` of a run, a checkpoint or a Hugging Face model; or give it as the argument DIR")
+	f.StringVar(&o.From, "from", "", "`folder` of a run, a checkpoint or a Hugging Face model, or a GGUF file; or give it as the argument DIR")
 	f.StringVar(&o.Device, "device", "cpu", "`device` to compute on: cpu, cuda, or one GPU by its number, such as cuda:1")
 	f.IntVar(&o.Threads, "threads", 0, "`number` of CPU cores to use; 0: all")
 	f.StringVar(&o.Kernels, "kernels", "auto", "CPU kernels to use: auto, or a `name` that engine version lists")

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/data"
@@ -92,7 +93,7 @@ See also: engine run, engine help formats.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.from, "from", "", "`path` of a tokenizer.json, or of a folder with one: a run, a checkpoint or a Hugging Face model")
+	f.StringVar(&o.from, "from", "", "`path` of a tokenizer.json, or of a folder with one: a run, a checkpoint or a Hugging Face model; or of a GGUF file")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.BoolVar(&o.decode, "decode", false, "decode ids to text")
 	f.StringVar(&o.special, "special", specialNames, "`handling` of special tokens: none, names or add (see above)")
@@ -158,6 +159,9 @@ func openTokenizer(from string) (tokenizer.Tokenizer, error) {
 	if err != nil {
 		return nil, folder.Missing(fmt.Errorf("--from: %w", err), "--from", "file or folder", from)
 	}
+	if ggufmodel.IsFile(from) {
+		return rundir.OpenTokenizer(from)
+	}
 	file := from
 	if info.IsDir() {
 		file = filepath.Join(from, rundir.TokensFile)
@@ -177,7 +181,7 @@ func openTokenizer(from string) (tokenizer.Tokenizer, error) {
 }
 
 func tokenizerOfRun(dir string) (tok tokenizer.Tokenizer, err error) {
-	c, err := ggufmodel.OpenAt(dir)
+	c, err := checkpoint.OpenAt(dir)
 	if err != nil {
 		return nil, fmt.Errorf("--from: the folder has no %s, and no checkpoint: %w", rundir.TokensFile, err)
 	}

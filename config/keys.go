@@ -116,8 +116,8 @@ type Model struct {
 	MTPLayers int `toml:"mtp_layers"`
 	// Weight of the mean multi-token loss, added to the main loss. Default: 0.3.
 	MTPWeight float64 `toml:"mtp_weight"`
-	// Checkpoint to start from: a run's folder, a checkpoint, or a Hugging Face directory. It sets the model's shape and weights, so
-	// leave out the keys of the shape. Default: "".
+	// Checkpoint to start from: a run's folder, a checkpoint, a Hugging Face directory, or a GGUF file. It sets the model's shape and
+	// weights, so leave out the keys of the shape. Default: "".
 	From string `toml:"from"`
 	// Layers that are not trained: "embed", a block or a range such as "0-7", or "head". With tied embeddings, "embed" freezes the
 	// matrix of the head, too. Default: [].

@@ -1,5 +1,6 @@
 // Package infer uses a trained model: it generates text, evaluates, predicts and exports. Each function
-// opens the model from a run's output folder, a checkpoint, or a Hugging Face directory:
+// opens the model from a run's output folder, a checkpoint, a Hugging Face directory or a
+// GGUF file:
 //
 //	var o infer.GenerateOptions
 //	o.From, o.Prompt, o.Tokens = "runs/first", "Once", 64

@@ -16,7 +16,7 @@ import (
 
 // ExportOptions are the options of Export.
 type ExportOptions struct {
-	From string // a run's output folder, a checkpoint, or a Hugging Face directory
+	From string // a run's output folder, a checkpoint, a Hugging Face directory or a GGUF file
 	To   string // a folder, or a GGUF file, that does not exist yet
 	// Format is "huggingface", a folder for transformers, or "gguf", a file for llama.cpp and Ollama; "": by
 	// the extension of To, a GGUF file if that is .gguf.

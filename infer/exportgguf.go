@@ -21,11 +21,12 @@ var ggufTypes = map[string]string{"": "f32", "float32": "f32", "float16": "f16",
 
 // isGGUF reports whether an export is to be a GGUF file.
 func (o ExportOptions) isGGUF() bool {
-	return o.Format == "gguf" || o.Format == "" && strings.EqualFold(filepath.Ext(o.To), ggufmodel.Extension)
+	return o.Format == "gguf" || o.Format == "" && ggufmodel.HasExtension(o.To)
 }
 
 // exportGGUF writes a model as one file.
-func exportGGUF(ctx context.Context, o ExportOptions, ckpt *checkpoint.Checkpoint, model *stages.Model, kept rundir.Kept) (e Exported, err error) {
+func exportGGUF(ctx context.Context, o ExportOptions, ckpt *checkpoint.Checkpoint, model *stages.Model, kept rundir.Kept) (e Exported,
+	err error) {
 	dtype, ok := ggufTypes[o.DType]
 	if !ok {
 		return e, &SetupError{Err: fmt.Errorf("%w: unknown dtype %q of a GGUF file; use float32, bfloat16, float16 or q8_0", ErrOptions, o.DType)}
@@ -38,11 +39,14 @@ func exportGGUF(ctx context.Context, o ExportOptions, ckpt *checkpoint.Checkpoin
 		return e, &SetupError{Err: fmt.Errorf("%s: %w", ckpt.Dir(), err)}
 	}
 	for _, p := range model.Params {
+		if p.Stored.Row > 0 { // its tensor is written with the first of its parameters
+			continue
+		}
 		stored, data, err := plan.Stored(ckpt, p)
 		if err != nil {
 			return e, &SetupError{Err: err}
 		}
-		m.Tensors = append(m.Tensors, ggufmodel.Tensor{Name: p.Name, DType: stored.DType, Shape: p.Shape,
+		m.Tensors = append(m.Tensors, ggufmodel.Tensor{Name: p.StoredName(), DType: stored.DType, Shape: p.StoredShape(),
 			Data: func() ([]byte, error) { return data, nil }})
 	}
 	file, warnings, err := ggufmodel.Write(m)
@@ -65,7 +69,7 @@ func modelName(from, to string) string {
 	if name == "." || name == ".." || name == string(filepath.Separator) || strings.HasPrefix(name, "step-") {
 		name = filepath.Base(to)
 	}
-	return strings.TrimSuffix(name, ggufmodel.Extension)
+	return strings.TrimSuffix(name, ".gguf")
 }
 
 // ggufText returns how the model reads and writes text.

@@ -9,7 +9,7 @@ import (
 
 // ModelOptions say which trained model to use, and on which device.
 type ModelOptions struct {
-	From    string // a run's output folder, a checkpoint, or a Hugging Face directory of a supported family
+	From    string // a run's output folder, a checkpoint, a Hugging Face directory or a GGUF file of a supported family
 	Device  string // "cuda", or one GPU such as "cuda:1"; "": the CPU
 	Threads int    // CPU threads; 0: one for each core
 	Kernels string // CPU kernels; "": the fastest

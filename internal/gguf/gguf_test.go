@@ -24,10 +24,12 @@ import (
 // entries has a value of every type.
 var entries = []gguf.Entry{
 	{Key: "general.architecture", Value: "llama"}, {Key: "a.u8", Value: uint8(255)}, {Key: "a.i8", Value: int8(-128)},
-	{Key: "a.u16", Value: uint16(65535)}, {Key: "a.i16", Value: int16(-1)}, {Key: "a.u32", Value: uint32(1 << 31)}, {Key: "a.i32", Value: int32(-7)},
+	{Key: "a.u16", Value: uint16(65535)}, {Key: "a.i16", Value: int16(-1)}, {Key: "a.u32", Value: uint32(1 << 31)},
+	{Key: "a.i32", Value: int32(-7)},
 	{Key: "a.f32", Value: float32(1e-6)}, {Key: "a.bool", Value: true}, {Key: "a.u64", Value: uint64(math.MaxUint64)},
 	{Key: "a.i64", Value: int64(math.MinInt64)}, {Key: "a.f64", Value: math.Pi}, {Key: "a.text", Value: "▁ ü"},
-	{Key: "l.u8", Value: []uint8{1, 2}}, {Key: "l.i8", Value: []int8{-1}}, {Key: "l.u16", Value: []uint16{3}}, {Key: "l.i16", Value: []int16{-3}},
+	{Key: "l.u8", Value: []uint8{1, 2}}, {Key: "l.i8", Value: []int8{-1}}, {Key: "l.u16", Value: []uint16{3}},
+	{Key: "l.i16", Value: []int16{-3}},
 	{Key: "l.u32", Value: []uint32{4, 5}}, {Key: "l.i32", Value: []int32{-6}}, {Key: "l.f32", Value: []float32{1.5, -2}},
 	{Key: "l.bool", Value: []bool{true, false}}, {Key: "l.text", Value: []string{"a", "", "ü"}}, {Key: "l.u64", Value: []uint64{7}},
 	{Key: "l.i64", Value: []int64{-8}}, {Key: "l.f64", Value: []float64{0.5}}, {Key: "l.none", Value: []string{}},
@@ -62,7 +64,9 @@ func file(t testing.TB, more ...gguf.Entry) []byte {
 	return b.Bytes()
 }
 
-func parse(data []byte) (*gguf.Header, error) { return gguf.Parse(bytes.NewReader(data), int64(len(data))) }
+func parse(data []byte) (*gguf.Header, error) {
+	return gguf.Parse(bytes.NewReader(data), int64(len(data)))
+}
 
 func TestRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.gguf")
@@ -248,7 +252,8 @@ func TestHostile(t *testing.T) {
 		{"tensors", start(1<<40, 0), "1099511627776 tensors of at least"},
 		{"entries", start(0, 1<<63), "9223372036854775808 entries of at least"},
 		{"key", start(0, 1).u64(much), "a string of 9223372036854775808 bytes"},
-		{"text", start(0, 1).text("general.name").u32(8).u64(much), `"general.name": not a valid GGUF file: a string of 9223372036854775808 bytes`},
+		{"text", start(0, 1).text("general.name").u32(8).u64(much),
+			`"general.name": not a valid GGUF file: a string of 9223372036854775808 bytes`},
 		{"kind", start(0, 1).text("x").u32(13).u64(0), `"x": type 13`},
 		{"array", start(0, 1).text("x").u32(9).u32(4).u64(much), "9223372036854775808 elements"},
 		{"array of text", start(0, 1).text("x").u32(9).u32(8).u64(1 << 20), "1048576 elements of at least 8 bytes"},

@@ -28,7 +28,10 @@ func tensorOf(name string, shape ...int) ggufmodel.Tensor {
 	}
 	values := make([]float32, n)
 	rng.Normal(values, rng.NewKey(1, rng.StringStream(name)), 0, 0, 1)
-	return ggufmodel.Tensor{Name: name, DType: "F32", Shape: shape, Data: func() ([]byte, error) { return safetensors.EncodeFloat32(values), nil }}
+	return ggufmodel.Tensor{Name: name, DType: "F32", Shape: shape, Data: func() ([]byte, error) {
+		return safetensors.EncodeFloat32(values),
+			nil
+	}}
 }
 
 // llamaTensors are those of one layer with 32 channels, 4 heads and 2 groups.
@@ -36,8 +39,10 @@ func llamaTensors(tied bool) []ggufmodel.Tensor {
 	const at = "model.layers.0."
 	all := []ggufmodel.Tensor{
 		tensorOf("model.embed_tokens.weight", 261, 32), tensorOf(at+"input_layernorm.weight", 32), tensorOf(at+"self_attn.q_proj.weight", 32, 32),
-		tensorOf(at+"self_attn.k_proj.weight", 16, 32), tensorOf(at+"self_attn.v_proj.weight", 16, 32), tensorOf(at+"self_attn.o_proj.weight", 32, 32),
-		tensorOf(at+"post_attention_layernorm.weight", 32), tensorOf(at+"mlp.gate_proj.weight", 64, 32), tensorOf(at+"mlp.up_proj.weight", 64, 32),
+		tensorOf(at+"self_attn.k_proj.weight", 16, 32), tensorOf(at+"self_attn.v_proj.weight", 16, 32),
+		tensorOf(at+"self_attn.o_proj.weight", 32, 32),
+		tensorOf(at+"post_attention_layernorm.weight", 32), tensorOf(at+"mlp.gate_proj.weight", 64, 32),
+		tensorOf(at+"mlp.up_proj.weight", 64, 32),
 		tensorOf(at+"mlp.down_proj.weight", 32, 64), tensorOf("model.norm.weight", 32),
 	}
 	if !tied {
@@ -170,7 +175,8 @@ func TestLlama(t *testing.T) {
 			t.Errorf("%q is %d, want %d: %v", words, got, want, err)
 		}
 	}
-	for name, want := range map[string]string{"chat_template.jinja": "{{ messages }}", "generation_config.json": `{"eos_token_id":[258,104]}` + "\n",
+	for name, want := range map[string]string{"chat_template.jinja": "{{ messages }}", "generation_config.json": `{"eos_token_id":[258,104]}` +
+		"\n",
 		"tokenizer_config.json": `"bos_token":"<s>"`} {
 		if text, err := c.File(name); err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s is %s, %v", name, text, err)
@@ -181,7 +187,8 @@ func TestLlama(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	for key, want := range map[string]any{"tokenizer.ggml.pre": "dbrx", "tokenizer.ggml.eot_token_id": uint32(104), "general.size_label": "18K",
+	for key, want := range map[string]any{"tokenizer.ggml.pre": "dbrx", "tokenizer.ggml.eot_token_id": uint32(104),
+		"general.size_label":           "18K",
 		"tokenizer.ggml.add_bos_token": true, "llama.rope.dimension_count": uint32(8)} {
 		if got, _ := f.Value(key); got != want {
 			t.Errorf("%s is %v, want %v", key, got, want)
@@ -202,8 +209,10 @@ func TestWriteRefused(t *testing.T) {
 		{fmt.Sprintf(only, "llama", `, "num_nextn_predict_layers": 1`), ggufmodel.Text{Tokenizer: tok}, "num_nextn_predict_layers is"},
 		{fmt.Sprintf(only, "llama", `, "partial_rotary_factor": 0.5`), ggufmodel.Text{Tokenizer: tok}, "partial_rotary_factor is 0.5"},
 		{fmt.Sprintf(only, "llama", `, "hidden_act": "relu"`), ggufmodel.Text{Tokenizer: tok}, `hidden_act is "relu"`},
-		{fmt.Sprintf(only, "qwen2", `, "rope_scaling": {"rope_type": "dynamic", "factor": 2}`), ggufmodel.Text{Tokenizer: tok}, `rope_type "dynamic"`},
-		{fmt.Sprintf(only, "qwen2", `, "rope_scaling": {"rope_type": "yarn", "factor": 4, "attention_factor": 3}`), ggufmodel.Text{Tokenizer: tok},
+		{fmt.Sprintf(only, "qwen2", `, "rope_scaling": {"rope_type": "dynamic", "factor": 2}`), ggufmodel.Text{Tokenizer: tok},
+			`rope_type "dynamic"`},
+		{fmt.Sprintf(only, "qwen2", `, "rope_scaling": {"rope_type": "yarn", "factor": 4, "attention_factor": 3}`),
+			ggufmodel.Text{Tokenizer: tok},
 			"attention_factor is 3"},
 		{fmt.Sprintf(only, "smollm3", `, "no_rope_layers": [1, 1, 1, 1]`), ggufmodel.Text{Tokenizer: tok}, "layer 3 differs"},
 		{fmt.Sprintf(only, "granite", `, "head_dim": 16`), ggufmodel.Text{Tokenizer: tok}, "head_dim is 16"},
@@ -229,7 +238,8 @@ func TestWriteRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := ggufmodel.Write(ggufmodel.Model{Text: ggufmodel.Text{Tokenizer: chars}, Config: fmt.Appendf(nil, only, "llama", "")}); err == nil ||
+	if _, _, err := ggufmodel.Write(ggufmodel.Model{Text: ggufmodel.Text{Tokenizer: chars},
+		Config: fmt.Appendf(nil, only, "llama", "")}); err == nil ||
 		!strings.Contains(err.Error(), "WordLevel has no form in llama.cpp") {
 		t.Errorf("chars: %v", err)
 	}
@@ -238,7 +248,8 @@ func TestWriteRefused(t *testing.T) {
 // entriesOf are those of a small llama file, with some changed or, if nil, removed.
 func entriesOf(changes map[string]any) (entries []gguf.Entry) {
 	for _, e := range []gguf.Entry{
-		{Key: "general.architecture", Value: "llama"}, {Key: "llama.block_count", Value: uint32(0)}, {Key: "llama.context_length", Value: uint32(8)},
+		{Key: "general.architecture", Value: "llama"}, {Key: "llama.block_count", Value: uint32(0)},
+		{Key: "llama.context_length", Value: uint32(8)},
 		{Key: "llama.embedding_length", Value: uint32(4)}, {Key: "llama.feed_forward_length", Value: uint32(4)},
 		{Key: "llama.attention.head_count", Value: uint32(2)}, {Key: "llama.attention.layer_norm_rms_epsilon", Value: float32(1e-5)},
 		{Key: "tokenizer.ggml.model", Value: "llama"}, {Key: "tokenizer.ggml.tokens", Value: []string{"<unk>", "▁", "a", "▁a"}},
@@ -309,7 +320,8 @@ func TestOpenRefused(t *testing.T) {
 		{map[string]any{"tokenizer.ggml.model": "bert"}, `tokenizer.ggml.model is "bert"`},
 		{map[string]any{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "new"}, `tokenizer.ggml.pre is "new"`},
 		{map[string]any{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2"}, "tokenizer.ggml.merges is missing"},
-		{map[string]any{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.merges": []string{"ab"}}, `merge 0 is "ab"`},
+		{map[string]any{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.merges": []string{"ab"}},
+			`merge 0 is "ab"`},
 		{map[string]any{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.merges": []string{""}}, `merge 0 is ""`},
 		{map[string]any{"tokenizer.ggml.tokens": []string{"a", "b", "c", "d", "e", "f"}}, "tokenizer.ggml.tokens is a list of 6"},
 		{map[string]any{"tokenizer.ggml.tokens": []string{"a", "a", "c", "d"}}, `the token "a" twice`},

@@ -39,7 +39,8 @@ var llamaWhole = []name{
 // attention and gated are the parts that the families after Llama share.
 var attention = []name{
 	{"self_attn.q_proj", "attn_q", queryRows}, {"self_attn.k_proj", "attn_k", keyRows}, {"self_attn.v_proj", "attn_v", same},
-	{"self_attn.o_proj", "attn_output", same}, {"self_attn.q_norm", "attn_q_norm", normWeight}, {"self_attn.k_norm", "attn_k_norm", normWeight},
+	{"self_attn.o_proj", "attn_output", same}, {"self_attn.q_norm", "attn_q_norm", normWeight},
+	{"self_attn.k_norm", "attn_k_norm", normWeight},
 }
 
 var gated = []name{{"mlp.gate_proj", "ffn_gate", same}, {"mlp.up_proj", "ffn_up", same}, {"mlp.down_proj", "ffn_down", same}}

@@ -13,13 +13,13 @@ import (
 	"github.com/troupe-ml/troupe/internal/safetensors"
 )
 
-// Extension is the extension of GGUF files.
-const Extension = ".gguf"
+// HasExtension reports whether a path has the extension of GGUF files.
+func HasExtension(path string) bool { return strings.EqualFold(filepath.Ext(path), ".gguf") }
 
 // IsFile reports whether a path is meant as a GGUF file: it has the extension and is no folder.
 func IsFile(path string) bool {
 	info, err := os.Stat(path)
-	return strings.EqualFold(filepath.Ext(path), Extension) && (err != nil || !info.IsDir())
+	return HasExtension(path) && (err != nil || !info.IsDir())
 }
 
 // OpenAt opens the model at a path: that of a GGUF file, or the checkpoint that the path refers to.

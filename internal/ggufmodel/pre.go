@@ -32,7 +32,8 @@ var pres = []struct {
 	composed bool
 	names    []string
 }{
-	{splitting{pattern: hf.PatternGPT2}, false, []string{"gpt-2", "phi-2", "mpt", "olmo", "jais", "exaone4", "a.x-4.0", "mellum", "modern-bert"}},
+	{splitting{pattern: hf.PatternGPT2}, false, []string{"gpt-2", "phi-2", "mpt", "olmo", "jais", "exaone4", "a.x-4.0", "mellum",
+		"modern-bert"}},
 	{splitting{pattern: hf.PatternGPT2, digits: true}, false,
 		[]string{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"}},
 	{splitting{pattern: hf.PatternLlama, ignore: true}, false,
@@ -56,8 +57,9 @@ func preName(s splitting, composed bool) (string, error) {
 		}
 	}
 	if found == "" {
-		return "", fmt.Errorf("%w: llama.cpp has no pre-tokenizer that splits texts as this tokenizer does: digits apart %t, ignore_merges %t, pattern %q",
-			ErrUnsupported, s.digits, s.ignore, s.pattern)
+		return "",
+			fmt.Errorf("%w: llama.cpp has no pre-tokenizer that splits texts as this tokenizer does: digits apart %t, ignore_merges %t, pattern %q",
+				ErrUnsupported, s.digits, s.ignore, s.pattern)
 	}
 	return found, nil
 }

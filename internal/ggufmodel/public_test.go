@@ -19,7 +19,8 @@ import (
 )
 
 // TestPublicPrograms compares files of all families with the public gguf package, and with llama.cpp where its
-// sources (LLAMA_CPP) and its library (LLAMA_CPP_LIB, LLAMA_CPP_PYTHON) are: `make check-gguf PYTHON=…`. With TROUPE_GGUF_MODELS the models are
+// sources (LLAMA_CPP) and its library (LLAMA_CPP_LIB, LLAMA_CPP_PYTHON) are: `make check-gguf PYTHON=…`. With
+// TROUPE_GGUF_MODELS the models are
 // those of a folder.
 func TestPublicPrograms(t *testing.T) {
 	python := os.Getenv("TROUPE_PYTHON")

@@ -11,7 +11,7 @@ func readGPT2(r *reader) {
 	r.layers, r.context, r.hidden, r.heads = r.need("block_count"), r.need("context_length"), r.need("embedding_length"),
 		r.need("attention.head_count")
 	if n := r.int("attention.head_count_kv", r.heads); n != r.heads {
-		r.fail("attention.head_count_kv", "%d, but gpt2 has as many as heads, %d", n, r.heads)
+		r.fail("attention.head_count_kv", "%d, but gpt2 needs one for each of the %d heads", n, r.heads)
 	}
 	r.set("n_layer", r.layers)
 	r.set("n_positions", r.context)
@@ -98,7 +98,8 @@ func (r *reader) rope(width int) {
 	case "yarn":
 		o := map[string]any{"rope_type": "yarn", "factor": shortest(factor),
 			"original_max_position_embeddings": r.int("rope.scaling.original_context_length", r.context)}
-		for _, one := range []struct{ key, name string }{{"rope.scaling.yarn_beta_fast", "beta_fast"}, {"rope.scaling.yarn_beta_slow", "beta_slow"}} {
+		for _, one := range []struct{ key, name string }{{"rope.scaling.yarn_beta_fast", "beta_fast"},
+			{"rope.scaling.yarn_beta_slow", "beta_slow"}} {
 			if v := r.float(one.key, 0); v != 0 {
 				o[one.name] = shortest(v)
 			}

@@ -83,7 +83,8 @@ func (t *textReader) mergesOf(vocab map[string]int32, scores []float32) ([][2]st
 	}
 	slices.SortStableFunc(all, func(a, b merge) int {
 		runes := func(s string) int { return utf8.RuneCountInString(s) }
-		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(runes(b.pair[0]), runes(a.pair[0])), cmp.Compare(runes(b.pair[1]), runes(a.pair[1])))
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(runes(b.pair[0]), runes(a.pair[0])),
+			cmp.Compare(runes(b.pair[1]), runes(a.pair[1])))
 	})
 	pairs := make([][2]string, len(all))
 	for i, m := range all {

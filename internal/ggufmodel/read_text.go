@@ -107,7 +107,7 @@ func (t *textReader) tokens(vocab int) {
 
 // addedTokens returns the model's vocabulary and added_tokens.
 func (t *textReader) addedTokens() (vocab map[string]int32, added []object, err error) {
-	vocab = make(map[string]int32, len(t.names))
+	vocab, added = make(map[string]int32, len(t.names)), []object{}
 	for id, name := range t.names {
 		if t.types[id] == unusedToken && name == fmt.Sprintf("[PAD%d]", id) {
 			continue
@@ -265,7 +265,8 @@ func (t *textReader) files(tokens object) (map[string][]byte, error) {
 		generation["eos_token_id"] = ends
 	}
 	var errs []error
-	for name, content := range map[string]object{"tokenizer.json": tokens, "tokenizer_config.json": config, "generation_config.json": generation} {
+	for name, content := range map[string]object{"tokenizer.json": tokens, "tokenizer_config.json": config,
+		"generation_config.json": generation} {
 		text, err := encode(content)
 		errs = append(errs, err)
 		if len(content) > 0 {

@@ -20,7 +20,8 @@ type rope struct {
 // rope reads the keys for rotary positions, in the forms of all releases of transformers.
 func (w *writer) rope() rope {
 	s := w.settings
-	r := rope{theta: get(s, "rope_theta", w.arch.theta), local: get(s, "rope_local_base_freq", 0.0), partial: get(s, "partial_rotary_factor", 1.0)}
+	r := rope{theta: get(s, "rope_theta", w.arch.theta), local: get(s, "rope_local_base_freq", 0.0),
+		partial: get(s, "partial_rotary_factor", 1.0)}
 	r.original = get(s, "original_max_position_embeddings", 0)
 	for _, key := range []string{"rope_parameters", "rope_scaling"} {
 		o := s.object(key)

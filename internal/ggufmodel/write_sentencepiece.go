@@ -39,7 +39,8 @@ func (f *file) spacePrefix() (prefix bool, err error) {
 		// Gemma's pre-tokenizer splits at spaces, of which its normalizer leaves none.
 		case p.Type == "Split" && p.Pattern.String == " ":
 		default:
-			return false, fmt.Errorf("%w: tokenizer.json has the part %s, which SentencePiece's BPE in llama.cpp does not have", ErrUnsupported, p.Type)
+			return false, fmt.Errorf("%w: tokenizer.json has the part %s, which SentencePiece's BPE in llama.cpp does not have", ErrUnsupported,
+				p.Type)
 		}
 	}
 	if !spaces {
