@@ -105,7 +105,7 @@ var standIns = sync.OnceValue(func() map[rune]rune {
 		theirs := t.prop(c) & propCategory
 		switch {
 		case c >= 0xD800 && c <= 0xDFFF:
-		case uint16(ours[c]) == theirs:
+		case uint32(ours[c]) == theirs:
 			near[theirs] = c
 		default:
 			stand[c] = near[theirs]

@@ -8,6 +8,8 @@ const (
 	patternGPT2  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	patternLlama = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	patternQwen  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	// patternQwen35 is that of Qwen3.5: marks are letters.
+	patternQwen35 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
 // scanner returns the length of the first word of a text that is valid UTF-8 and not empty. All
@@ -15,14 +17,16 @@ const (
 type scanner func(t *table, text []byte) int
 
 var knownPatterns = map[string]scanner{
-	patternGPT2:  scanGPT2,
-	patternLlama: func(t *table, text []byte) int { return scanLlama(t, text, 3) },
-	patternQwen:  func(t *table, text []byte) int { return scanLlama(t, text, 1) },
+	patternGPT2:   scanGPT2,
+	patternLlama:  func(t *table, text []byte) int { return scanLlama(t, text, 3, propLetter) },
+	patternQwen:   func(t *table, text []byte) int { return scanLlama(t, text, 1, propLetter) },
+	patternQwen35: func(t *table, text []byte) int { return scanLlama(t, text, 1, propLetter|propMarks) },
+	patternO200k:  scanO200k,
 }
 
 // run returns how many bytes, starting at at, have one of some properties; with want false, have
 // none.
-func (t *table) run(text []byte, at int, mask uint16, want bool) int {
+func (t *table) run(text []byte, at int, mask uint32, want bool) int {
 	for at < len(text) {
 		p, size := t.next(text[at:])
 		if (p&mask != 0) != want {
@@ -68,45 +72,56 @@ func (t *table) spaces(text []byte, end int) int {
 	return end
 }
 
-// scanLlama implements the pattern of cl100k, Llama 3 and Qwen, which differ in how many digits
-// form a word.
-func scanLlama(t *table, text []byte, digits int) int {
+// scanLlama implements the pattern of cl100k, Llama 3, OLMo 2, Phi-4 and Qwen, which differ in how many
+// digits form a word and in what counts as a letter.
+func scanLlama(t *table, text []byte, digits int, letters uint32) int {
 	if text[0] == '\'' {
 		if n := contraction(text, true); n > 0 {
 			return n
 		}
 	}
 	p, size := t.next(text)
-	if p&propLetter != 0 {
-		return t.run(text, size, propLetter, true)
+	if p&letters != 0 {
+		return t.run(text, size, letters, true)
 	}
 	if p&propNumber != 0 {
-		for n := 1; n < digits && size < len(text); n++ {
-			p, more := t.next(text[size:])
-			if p&propNumber == 0 {
-				break
-			}
-			size += more
-		}
-		return size
+		return t.number(text, size, digits)
 	}
-	var second uint16
+	var second uint32
 	more := 0
 	if size < len(text) {
 		second, more = t.next(text[size:])
 	}
+	words := letters | propSpace | propNumber
 	newline := text[0] == '\r' || text[0] == '\n'
-	if more > 0 && !newline && second&propLetter != 0 {
-		return t.run(text, size+more, propLetter, true)
+	if more > 0 && !newline && second&letters != 0 {
+		return t.run(text, size+more, letters, true)
 	}
-	if p&propSpace == 0 || text[0] == ' ' && more > 0 && second&propsWord == 0 {
-		at := t.run(text, size, propsWord, false)
+	if p&propSpace == 0 || text[0] == ' ' && more > 0 && second&words == 0 {
+		at := t.run(text, size, words, false)
 		for at < len(text) && (text[at] == '\r' || text[at] == '\n') {
 			at++
 		}
 		return at
 	}
-	end := t.run(text, size, propSpace, true)
+	return t.blank(text, size)
+}
+
+// number matches \p{N}{1,digits}, whose first character ends at at.
+func (t *table) number(text []byte, at, digits int) int {
+	for n := 1; n < digits && at < len(text); n++ {
+		p, size := t.next(text[at:])
+		if p&propNumber == 0 {
+			break
+		}
+		at += size
+	}
+	return at
+}
+
+// blank matches \s*[\r\n]+|\s+(?!\S)|\s+ for white space whose first character ends at at.
+func (t *table) blank(text []byte, at int) int {
+	end := t.run(text, at, propSpace, true)
 	if last := bytes.LastIndexAny(text[:end], "\r\n"); last >= 0 {
 		return last + 1
 	}

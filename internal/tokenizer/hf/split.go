@@ -43,7 +43,7 @@ func (s *scan) piece(w *work, text []byte, at int, first bool) {
 type alone struct {
 	next  part
 	chars *table
-	mask  uint16
+	mask  uint32
 	runs  bool
 }
 
@@ -80,7 +80,7 @@ func (l literal) each(_ *work, text []byte, found func(from, to int)) {
 // having finds the characters with a property.
 type having struct {
 	chars *table
-	mask  uint16
+	mask  uint32
 }
 
 func (h having) each(_ *work, text []byte, found func(from, to int)) {

@@ -172,14 +172,17 @@ func (t *Tokenizer) IsSpecial(id int32) bool {
 // it may be cut: plain encoding of both parts gives the ids of the whole. 0: there is none.
 //
 // In the known patterns, no word has white space after a letter or a digit, and none continues
-// after a line break that has no white space on either side. They don't look back, and look ahead
-// no further than the next character.
+// after a line break that has no white space on either side, unless a slash follows it. They don't
+// look back, and look ahead no further than the next character.
 func (t *Tokenizer) Cut(text []byte, most int) int {
 	if !t.cuts {
 		return 0
 	}
 	for at := most; at > 1; at-- {
 		if text[at-1] == '\n' {
+			if text[at] == '/' {
+				continue
+			}
 			if p, ok := t.valid(text[at:], false); !ok || p&propSpace != 0 {
 				continue
 			}
@@ -200,7 +203,7 @@ func (t *Tokenizer) Cut(text []byte, most int) int {
 
 // valid returns the properties of the last or first character, unless it is invalid UTF-8 or a
 // normalizer may change it.
-func (t *Tokenizer) valid(text []byte, last bool) (uint16, bool) {
+func (t *Tokenizer) valid(text []byte, last bool) (uint32, bool) {
 	decode := utf8.DecodeRune
 	if last {
 		decode = utf8.DecodeLastRune

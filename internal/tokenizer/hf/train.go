@@ -34,7 +34,7 @@ func (t *Trainer) Add(text []byte) {
 	}
 	t.total += int64(len(text))
 	for len(text) > 0 {
-		n := scanLlama(t.chars, text, 3)
+		n := scanLlama(t.chars, text, 3, propLetter)
 		t.words[string(text[:n])]++
 		text = text[n:]
 	}

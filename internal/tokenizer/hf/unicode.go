@@ -53,13 +53,33 @@ const (
 	propMark     = 1 << 9
 	propLetter   = 1 << 10 // \p{L}
 	propNumber   = 1 << 11 // \p{N}
+	propMarks    = 1 << 12 // \p{M}, of which propMark has fewer
+	propUpper    = 1 << 13 // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+	propLower    = 1 << 14 // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 )
+
+// derived returns the properties that follow from a category.
+func derived(category uint32) uint32 {
+	switch category {
+	case catLu, catLt:
+		return propLetter | propUpper
+	case catLl:
+		return propLetter | propLower
+	case catLm, catLo:
+		return propLetter | propUpper | propLower
+	case catMn, catMc, catMe:
+		return propMarks | propUpper | propLower
+	case catNd, catNl, catNo:
+		return propNumber
+	}
+	return 0
+}
 
 // table is what is known about characters.
 type table struct {
-	ascii  [utf8.RuneSelf]uint16
+	ascii  [utf8.RuneSelf]uint32
 	index  [(utf8.MaxRune + 1) >> 8]uint16 // of a block of 256 characters
-	blocks [][256]uint16
+	blocks [][256]uint32
 
 	lower, canonical, compatible map[rune][]rune
 	class                        map[rune]uint8
@@ -78,25 +98,20 @@ var chars = sync.OnceValue(func() *table {
 		data = data[size:]
 		return int(n)
 	}
-	props := make([]uint16, utf8.MaxRune+1)
+	props := make([]uint32, utf8.MaxRune+1)
 	at := 0
 	for range number() {
-		p := uint16(number())
-		switch p & propCategory {
-		case catLu, catLl, catLt, catLm, catLo:
-			p |= propLetter
-		case catNd, catNl, catNo:
-			p |= propNumber
-		}
+		p := uint32(number())
+		p |= derived(p & propCategory)
 		for range number() {
 			props[at] = p
 			at++
 		}
 	}
 	copy(t.ascii[:], props)
-	known := make(map[[256]uint16]uint16)
+	known := make(map[[256]uint32]uint16)
 	for i := range t.index {
-		block := [256]uint16(props[i<<8:])
+		block := [256]uint32(props[i<<8:])
 		n, ok := known[block]
 		if !ok {
 			n = uint16(len(t.blocks))
@@ -145,7 +160,7 @@ var chars = sync.OnceValue(func() *table {
 })
 
 // prop returns the properties of a character.
-func (t *table) prop(r rune) uint16 {
+func (t *table) prop(r rune) uint32 {
 	if r < utf8.RuneSelf {
 		return t.ascii[r]
 	}
@@ -154,7 +169,7 @@ func (t *table) prop(r rune) uint16 {
 
 // next returns the first character's properties and length. The text is valid UTF-8 and
 // not empty.
-func (t *table) next(text []byte) (uint16, int) {
+func (t *table) next(text []byte) (uint32, int) {
 	if b := text[0]; b < utf8.RuneSelf {
 		return t.ascii[b], 1
 	}
@@ -164,7 +179,7 @@ func (t *table) next(text []byte) (uint16, int) {
 
 // last returns the last character's properties and length. The text is valid UTF-8 and not
 // empty.
-func (t *table) last(text []byte) (uint16, int) {
+func (t *table) last(text []byte) (uint32, int) {
 	r, size := utf8.DecodeLastRune(text)
 	return t.prop(r), size
 }
