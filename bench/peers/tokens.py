@@ -11,11 +11,13 @@ import argparse
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
+import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -34,6 +36,12 @@ PUBLISHED = [
 O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
          r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
          r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+# A pattern with intersections and differences of classes, as Kimi's.
+KIMI = (r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+        r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 CODE = """def main(argv):
 \tif len(argv) != 2: raise SystemExit(f"usage: {argv[0]} FILE")
@@ -121,6 +129,36 @@ def make_lines(count, seed=1):
     return lines[:count]
 
 
+def charsmap(keys):
+    """A normalizer that replaces texts (bytes) by others: SentencePiece's format, a double array of Darts.
+    The children of each node have 256 units of their own."""
+    units, texts, leaves, blocks = [0] * 256, b"", {}, {b"": 0}
+    for key, to in keys.items():
+        leaves[key] = len(texts)
+        texts += to.encode() + b"\0"
+        for n in range(1, len(key) + 1):
+            if key[:n] not in blocks:
+                blocks[key[:n]] = len(units)
+                units += [0] * 256
+    for part in blocks:
+        if part:
+            at = blocks[part[:-1]] ^ part[-1]
+            units[at] = part[-1] | (at ^ blocks[part]) << 10 | (part in leaves) << 8
+    for key, at in leaves.items():
+        units[blocks[key]] = at | 1 << 31
+    data = struct.pack(f"<{len(units)}I", *units)
+    return normalizers.Precompiled(struct.pack("<I", len(data)) + data + texts)
+
+
+def rules():
+    """Some of the rules of SentencePiece's nmt_nfkc."""
+    out = {chr(c): unicodedata.normalize("NFKC", chr(c)) for c in (0xAA, 0xB2, 0xBD, 0x2126, 0x2122, 0x3000, 0xFB01, 0xFF21, 0xFF41, 0xFF76, 0x3300, 0x1D7D8)}
+    out.update((chr(c), "") for c in (0x1, 0x7, 0x1B, 0x7F, 0x9F))
+    out.update((chr(c), " ") for c in (0x9, 0xA, 0xD, 0xA0, 0x2009, 0x200B, 0x200D, 0xFEFF, 0xFFFD))
+    out.update((a + b, unicodedata.normalize("NFC", a + b)) for a in "aeucAKか" for b in "\u0300\u0301\u0308\u0323\u3099")
+    return {key.encode(): to for key, to in out.items()}
+
+
 def corpus():
     return make_lines(1500, seed=2) + CODE * 20 + PROSE * 20
 
@@ -191,7 +229,104 @@ def trained(size=1500):
         elif n == 4:
             t.decoder = decoders.Sequence([decoders.Metaspace(replacement="_"), decoders.Replace(Regex("[0-9]+"), "#")])
         out[f"Split, {behavior}{', inverted' if invert else ''}"] = train(t)
+    out.update(families(train, alphabet))
     return out
+
+
+def families(train, alphabet):
+    """Tokenizers as those of families of models: what transformers' converters and tokenization files make."""
+    def pieces(tok, unk, **options):
+        trainer = trainers.UnigramTrainer(vocab_size=1100, show_progress=False, unk_token=unk, **options)
+        tok.train_from_iterator((CODE + PROSE) * 10, trainer)  # fewer characters than a corpus has
+        return tok
+
+    def words(tok, **options):
+        trainer = trainers.WordPieceTrainer(vocab_size=700, show_progress=False, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], **options)
+        tok.train_from_iterator(corpus(), trainer)
+        tok.decoder = decoders.WordPiece()
+        tok.post_processor = processors.TemplateProcessing(single="[CLS]:0 $A:0 [SEP]:0", pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+                                                           special_tokens=[("[CLS]", tok.token_to_id("[CLS]")), ("[SEP]", tok.token_to_id("[SEP]"))])
+        return tok
+
+    out = {}
+    all_bytes = [f"<0x{b:02X}>" for b in range(256)]
+
+    t = Tokenizer(models.BPE())
+    t.normalizer = normalizers.NFC()
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN35), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    t.post_processor = processors.ByteLevel(trim_offsets=False)
+    out["Qwen3.5"] = train(t, initial_alphabet=alphabet, special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(KIMI), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    out["intersections of classes (Kimi)"] = train(t, initial_alphabet=alphabet, special_tokens=["[BOS]"])
+
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True, ignore_merges=True))
+    t.normalizer = normalizers.Replace(" ", "▁")
+    t.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    t.post_processor = processors.TemplateProcessing(single="<bos> $A", pair="<bos> $A <bos>:1 $B:1", special_tokens=[("<bos>", 2)])
+    train(t, limit_alphabet=200, max_token_length=8, special_tokens=["<pad>", "<eos>", "<bos>", "<unk>"] + all_bytes)
+    t.add_special_tokens(["<start_of_turn>", "<end_of_turn>"])
+    t.add_tokens([AddedToken("\n\n", normalized=False), AddedToken("▁▁", normalized=False), AddedToken("\t", normalized=False), AddedToken("<table>", normalized=False)])
+    out["Gemma"] = t
+
+    t = Tokenizer(models.Unigram())
+    t.normalizer = charsmap(rules())
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")])
+    t.decoder = decoders.Metaspace(prepend_scheme="always")
+    t.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)])
+    pieces(t, "<unk>", special_tokens=["<pad>", "</s>", "<unk>"])
+    t.add_special_tokens([f"<extra_id_{i}>" for i in range(3)])
+    out["Unigram, a charsmap (T5)"] = t
+
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizers.Sequence([normalizers.Prepend(" "), normalizers.Replace(" ", "▁")])
+    t.pre_tokenizer = pre_tokenizers.Split("\n", "contiguous")
+    t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    pieces(t, "<unk>", special_tokens=["<unk>", "<s>"] + all_bytes)
+    t = with_model(t, byte_fallback=True)
+    t.add_tokens([AddedToken("\n", normalized=False)])
+    out["Unigram, byte fallback (Helium)"] = t
+
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizers.Sequence([charsmap(rules()), normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
+    t.decoder = decoders.Metaspace(prepend_scheme="always")
+    pieces(t, "<unk>", special_tokens=["<unk>"])
+    vocab = json.loads(t.to_str())["model"]["vocab"]
+    # Scores of 17 digits and more, equal ones, a token that comes twice, one with a line break, one without a score of its own.
+    vocab = [[p, round(s, 2) if n % 3 else s * 1.0000000001] for n, (p, s) in enumerate(vocab)] + [["the", -3], ["the", -9.5], ["\n", -20], ["▁▁", 0]]
+    out["Unigram, odd scores"] = with_model(t, vocab=vocab)
+
+    t = Tokenizer(models.Unigram())
+    t.normalizer = charsmap(rules())
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    t.decoder = decoders.Metaspace(prepend_scheme="first")
+    pieces(t, "<unk>", special_tokens=["<unk>"])
+    t.add_special_tokens(["<s>", "[INST]"])
+    out["Unigram, Metaspace first"] = t
+
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    t.normalizer = normalizers.BertNormalizer()
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    out["WordPiece (BERT)"] = words(t, limit_alphabet=300)
+
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=12))
+    t.normalizer = normalizers.BertNormalizer(lowercase=False, clean_text=False, strip_accents=None)
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Digits()])
+    out["WordPiece, cased, short words"] = words(t, limit_alphabet=150)
+    out["WordPiece, cased, short words"].decoder = decoders.WordPiece(prefix="##", cleanup=False)
+    return out
+
+
+def with_model(tok, **options):
+    """The tokenizer with other settings of its model."""
+    data = json.loads(tok.to_str())
+    data["model"].update(options)
+    return Tokenizer.from_str(json.dumps(data))
 
 
 def fetch(folder):
@@ -257,7 +392,7 @@ def run(engine, *args, env=None):
 
 def compare(engine, files, count, folder):
     """Prints how many lines differ, and returns whether any does."""
-    lines = make_lines(count)
+    lines = [line.lstrip("\ufeff") for line in make_lines(count)]  # a file's byte order mark is not its text
     names = []
     for i, line in enumerate(lines):
         names.append(folder / f"{i}")

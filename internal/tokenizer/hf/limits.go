@@ -8,6 +8,11 @@ const (
 	// sparseTokens is the largest id if there are few tokens; with many it may be 16 times their
 	// number.
 	sparseTokens = 1 << 16
+	// maxTrieBytes limits the tokens of a Unigram or WordPiece vocabulary together: each of their bytes
+	// may need a place in a table of 12 bytes.
+	maxTrieBytes = 1 << 23
+	// maxCharsmapBytes is the size of the largest precompiled_charsmap; that of NFKC has 240 kB.
+	maxCharsmapBytes = 4 << 20
 	// maxSteps limits the parts of a sequence, and how deeply sequences are nested.
 	maxSteps = 100
 	// maxCachedBytes is the length of the longest word that is cached.

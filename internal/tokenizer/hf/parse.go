@@ -31,17 +31,10 @@ func Parse(data []byte) (*Tokenizer, error) {
 	if !file.has("model") {
 		return nil, fmt.Errorf("%w: \"model\" is missing", ErrUnsupported)
 	}
-	_, kind, err := typed(file["model"])
-	if err != nil {
+	if err := t.parseModel(file["model"]); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	if kind != "BPE" {
-		return nil, fmt.Errorf("%w: the model is %s, but only BPE, and WordLevel of single characters (tokenizer = \"chars\"), are supported",
-			ErrUnsupported, quote(kind))
-	}
-	if t.model, err = parseModel(file["model"]); err != nil {
-		return nil, fmt.Errorf("model: %w", err)
-	}
+	var err error
 	if t.normalizers, err = t.parseNormalizer(file["normalizer"], 0); err != nil {
 		return nil, fmt.Errorf("normalizer: %w", err)
 	}
@@ -60,13 +53,43 @@ func Parse(data []byte) (*Tokenizer, error) {
 	} else {
 		t.joined = true
 	}
-	t.vocab = len(t.model.tokens)
+	t.vocab = len(t.tokens)
 	if err := t.parseAdded(file["added_tokens"]); err != nil {
 		return nil, fmt.Errorf("added_tokens: %w", err)
 	}
-	t.model.prepare()
+	if t.bpe != nil {
+		t.bpe.prepare()
+	}
 	t.cuts = t.canCut(pre)
 	return t, nil
+}
+
+func (t *Tokenizer) parseModel(data json.RawMessage) error {
+	s, kind, err := typed(data)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case "BPE":
+		if t.bpe, err = parseBPE(s); err == nil {
+			t.model, t.vocabulary = t.bpe, &t.bpe.vocabulary
+		}
+	case "Unigram":
+		var u *unigram
+		if u, err = parseUnigram(s); err == nil {
+			t.model, t.vocabulary = u, &u.vocabulary
+		}
+	case "WordPiece":
+		var p *wordPiece
+		if p, err = parseWordPiece(s); err == nil {
+			t.model, t.vocabulary = p, &p.vocabulary
+		}
+	default:
+		err = fmt.Errorf(
+			"%w: the type is %s, but only BPE, Unigram, WordPiece, and WordLevel of single characters (tokenizer = \"chars\"), are supported",
+			ErrUnsupported, quote(kind))
+	}
+	return err
 }
 
 // settings is a JSON object of the file.

@@ -24,7 +24,7 @@ func (t *Tokenizer) parseAdded(data json.RawMessage) error {
 		normalized bool
 	}
 	byID := make(map[int32]entry)
-	next := int64(len(t.model.vocab))
+	next := int64(t.size)
 	for i, a := range all {
 		if a.Content == nil {
 			return fmt.Errorf("token %d has no content", i)

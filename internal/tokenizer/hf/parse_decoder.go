@@ -56,6 +56,18 @@ func (t *Tokenizer) parseDecoder(data json.RawMessage, depth int) ([]decodeStep,
 			return nil, within("BPEDecoder", fmt.Errorf("unsupported suffix %s", clip(s["suffix"])))
 		}
 		return one(func(next decodePart) decodePart { return &wordEnds{next: next, suffix: []byte(suffix)} })
+	case "WordPiece":
+		var prefix string
+		var cleanup bool
+		if !s.has("prefix") || !s.has("cleanup") {
+			return nil, within("WordPiece", errors.New("prefix or cleanup is missing"))
+		}
+		if err := errors.Join(s.into("prefix", &prefix), s.into("cleanup", &cleanup)); err != nil {
+			return nil, within("WordPiece", err)
+		}
+		return one(func(next decodePart) decodePart {
+			return &joinPieces{next: next, prefix: []byte(prefix), cleanup: cleanup}
+		})
 	case "Sequence":
 		return sequence(s, "decoders", depth, t.parseDecoder)
 	}

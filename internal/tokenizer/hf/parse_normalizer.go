@@ -45,6 +45,18 @@ func (t *Tokenizer) parseNormalizer(data json.RawMessage, depth int) ([]normaliz
 			return nil, within("Replace", err)
 		}
 		return one(n)
+	case "BertNormalizer":
+		all, err := t.parseBert(s)
+		if err != nil {
+			return nil, within("BertNormalizer", err)
+		}
+		return all, nil
+	case "Precompiled":
+		n, err := parseCharsmap(s)
+		if err != nil {
+			return nil, within("Precompiled", err)
+		}
+		return one(n)
 	case "Sequence":
 		return sequence(s, "normalizers", depth, t.parseNormalizer)
 	}

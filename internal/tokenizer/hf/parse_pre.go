@@ -167,10 +167,11 @@ func (t *Tokenizer) parseMetaspace(s settings) ([]pre, error) {
 		return nil, within("Metaspace", err)
 	}
 	if scheme == "first" {
-		// The library uses the position of a piece in the text, which these normalizers change.
+		// The library uses the position of a piece in the text, which these normalizers change. Precompiled
+		// doesn't: there the library counts on as if nothing had been removed at the start.
 		for _, n := range t.normalizers {
 			switch n := n.(type) {
-			case stripSpace, eachChar, replacePattern:
+			case stripSpace, eachChar, replacePattern, spacedChinese:
 				return nil, fmt.Errorf("%w: Metaspace with prepend_scheme first after a normalizer that may remove the start of a text", ErrUnsupported)
 			case replaceLiteral:
 				if len(n.with) == 0 {
@@ -187,9 +188,9 @@ func (t *Tokenizer) parseMetaspace(s settings) ([]pre, error) {
 // join makes the steps of what was read. Where bytes are written as characters at the end
 // alone, the model takes them as they are.
 func (t *Tokenizer) join(all []pre) {
-	if n := len(all); n > 0 && all[n-1].spells {
-		t.model.bytes = true
-		t.model.breakAt = 0
+	if n := len(all); n > 0 && all[n-1].spells && t.bpe != nil {
+		t.bpe.bytes = true
+		t.bpe.breakAt = 0
 		all = all[:n-1]
 	}
 	for _, p := range all {

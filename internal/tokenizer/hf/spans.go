@@ -62,7 +62,7 @@ func (w *work) take(id int32, of source, from, to int) {
 
 // measure fills sizes: how many bytes of a word a token stands for, unless it stands for what the
 // vocabulary lacks.
-func (m *model) measure() {
+func (m *bpe) measure() {
 	const never = -1 << 30 // no sum with it is the length of a word
 	m.sizes = make([]int32, len(m.tokens))
 	for id, name := range m.tokens {
@@ -87,7 +87,7 @@ func (m *model) measure() {
 }
 
 // locate appends the spans of a word's ids.
-func (m *model) locate(w *work, word []byte, at int, ids []int32) {
+func (m *bpe) locate(w *work, word []byte, at int, ids []int32) {
 	total := int64(0)
 	for _, id := range ids {
 		total += int64(m.sizes[id])
@@ -126,7 +126,7 @@ func (w *work) mark(from, to int32) {
 
 // markUnknown marks the symbols that stand for a character that the vocabulary lacks, and returns
 // what the unknown token stands for that is still to be written.
-func (m *model) markUnknown(w *work, char, unk Span, symbols []int32, waited, waits bool) Span {
+func (m *bpe) markUnknown(w *work, char, unk Span, symbols []int32, waited, waits bool) Span {
 	switch {
 	case len(symbols) == 0 && waits && waited:
 		return Span{unk.From, char.To} // they are fused
@@ -194,4 +194,11 @@ func (t *Tokenizer) SpecialNames(text []byte) (n int) {
 		}
 	})
 	return n
+}
+
+// spanned keeps the span of an id that stands for a part of the word that is encoded.
+func (w *work) spanned(from, to int) {
+	if w.on {
+		w.spans = append(w.spans, w.source.span(w.word+from, w.word+to))
+	}
 }

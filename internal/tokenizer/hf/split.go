@@ -17,7 +17,7 @@ type part interface {
 type step func(next part) part
 
 // words encodes pieces.
-type words struct{ m *model }
+type words struct{ m model }
 
 func (e words) piece(w *work, text []byte, at int, _ bool) {
 	w.word = at

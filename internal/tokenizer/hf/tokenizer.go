@@ -20,7 +20,9 @@ type Tokenizer struct {
 	raw, normal finding // added tokens, looked for in the text and in the normalized text
 	normalizers []normalizer
 	steps       []step
-	model       *model
+	*vocabulary // the model's tokens
+	model       model
+	bpe         *bpe       // the model, if it is BPE
 	post        []postPart // nil: the text's ids alone
 	decoders    []decodeStep
 	joined      bool // there is no decoder: tokens are joined by spaces
@@ -31,6 +33,13 @@ type Tokenizer struct {
 	vocab   int
 	cuts    bool // texts may be cut at some places
 	pool    sync.Pool
+}
+
+// model encodes the words of a text.
+type model interface {
+	// encode appends the ids of a word, which is valid UTF-8 or, for a bpe of bytes, any bytes. If
+	// w.on it also appends their spans.
+	encode(w *work, dst []int32, word []byte) []int32
 }
 
 // postPart is a part of what a post-processor makes: ids, or the text's.
@@ -44,6 +53,7 @@ type work struct {
 	chain  part
 	cache  wordCache
 	queue  mergeQueue
+	path   []pathNode
 	ids    []int32
 	ranks  [maxScanned][2]int32
 	name   []byte
@@ -147,10 +157,10 @@ func (t *Tokenizer) Token(id int32) (string, bool) {
 	if name, ok := t.names[id]; ok {
 		return name, true
 	}
-	if id < 0 || int(id) >= len(t.model.tokens) || !t.model.has[id] {
+	if id < 0 || int(id) >= len(t.tokens) || !t.has[id] {
 		return "", false
 	}
-	return t.model.tokens[id], true
+	return t.tokens[id], true
 }
 
 // TokenID returns the id of a token by its name.
@@ -158,7 +168,7 @@ func (t *Tokenizer) TokenID(name string) (int32, bool) {
 	if id, ok := t.byName[name]; ok {
 		return id, true
 	}
-	id, ok := t.model.vocab[name]
+	id, ok := t.ids[name]
 	return id, ok
 }
 

@@ -51,11 +51,13 @@ const (
 	propPunct    = 1 << 7
 	propSpace    = 1 << 8 // also \s of all regular expressions
 	propMark     = 1 << 9
-	propLetter   = 1 << 10 // \p{L}
-	propNumber   = 1 << 11 // \p{N}
-	propMarks    = 1 << 12 // \p{M}, of which propMark has fewer
-	propUpper    = 1 << 13 // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
-	propLower    = 1 << 14 // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+	propControl  = 1 << 10 // what BertNormalizer removes as a control character
+	propAccent   = 1 << 11 // what it removes as an accent
+	propLetter   = 1 << 12 // \p{L}
+	propNumber   = 1 << 13 // \p{N}
+	propMarks    = 1 << 14 // \p{M}
+	propUpper    = 1 << 15 // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+	propLower    = 1 << 16 // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 )
 
 // derived returns the properties that follow from a category.

@@ -50,8 +50,15 @@ def number(n):
 
 out = bytearray()
 
+def vanish(**on):
+    """The characters of which BertNormalizer leaves nothing."""
+    options = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False}
+    bert = normalizers.BertNormalizer(**{**options, **on})
+    return {c for c in ALL if not bert.normalize_str(chr(c))}
+
+
 # 1. The category in the low five bits; then what Rust's libraries say: a word's character, a
-# number, punctuation, white space, a combining mark.
+# number, punctuation, white space, a combining mark, and to BERT a control character, an accent.
 props = {c: 0 for c in ALL}
 for n, name in enumerate(CATEGORIES):
     for c in matching(r"\p{%s}" % name):
@@ -62,6 +69,8 @@ flags = [
     split_off(pre_tokenizers.Punctuation(), "a", "", lambda c, p: p == ["a", c]),
     split_off(pre_tokenizers.WhitespaceSplit(), "a", "b", lambda c, p: p == ["a", "b"]),
     removed(normalizers.StripAccents()),
+    vanish(clean_text=True),
+    vanish(strip_accents=True),
 ]
 for bit, found in enumerate(flags):
     for c in found:

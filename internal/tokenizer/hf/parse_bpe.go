@@ -2,17 +2,12 @@ package hf
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 )
 
-func parseModel(data json.RawMessage) (*model, error) {
-	s, _, err := typed(data)
-	if err != nil {
-		return nil, err
-	}
-	m := &model{}
+func parseBPE(s settings) (*bpe, error) {
+	m := &bpe{}
 	var dropout float64
 	var unk *string
 	for _, o := range []struct {
@@ -34,7 +29,7 @@ func parseModel(data json.RawMessage) (*model, error) {
 		return nil, err
 	}
 	if unk != nil {
-		if m.unk, m.hasUnk = m.vocab[*unk]; !m.hasUnk {
+		if m.unk, m.hasUnk = m.ids[*unk]; !m.hasUnk {
 			return nil, fmt.Errorf("unk_token %s is not in the vocabulary", quote(*unk))
 		}
 	}
@@ -45,12 +40,12 @@ func parseModel(data json.RawMessage) (*model, error) {
 	m.merges = newPairTable(len(merges))
 	const meta = '▁'
 	breaks := ids && m.prefix == "" && m.suffix == "" && (unk == nil || !strings.HasSuffix(*unk, string(meta)))
-	if _, ok := m.vocab[string(meta)]; !ok {
+	if _, ok := m.ids[string(meta)]; !ok {
 		breaks = false
 	}
 	for rank, pair := range merges {
-		a, ok := m.vocab[pair[0]]
-		b, also := m.vocab[pair[1]]
+		a, ok := m.ids[pair[0]]
+		b, also := m.ids[pair[1]]
 		for i, ok := range []bool{ok, also} {
 			if !ok {
 				return nil, fmt.Errorf("merge %d uses %s, which is not in the vocabulary", rank, quote(pair[i]))
@@ -60,7 +55,7 @@ func parseModel(data json.RawMessage) (*model, error) {
 			return nil, fmt.Errorf("merge %d: %s is shorter than continuing_subword_prefix", rank, quote(pair[1]))
 		}
 		name := pair[0] + pair[1][len(m.prefix):]
-		merged, ok := m.vocab[name]
+		merged, ok := m.ids[name]
 		if !ok {
 			return nil, fmt.Errorf("merge %d results in %s, which is not in the vocabulary", rank, quote(name))
 		}
@@ -73,38 +68,6 @@ func parseModel(data json.RawMessage) (*model, error) {
 		m.breakAt = meta
 	}
 	return m, nil
-}
-
-// parseVocab reports whether each id has one token.
-func (m *model) parseVocab(data json.RawMessage) (unique bool, err error) {
-	if err := json.Unmarshal(data, &m.vocab); err != nil || m.vocab == nil {
-		if tooLarge := (*json.UnmarshalTypeError)(nil); errors.As(err, &tooLarge) {
-			return false, fmt.Errorf("vocab: an id is not an integer: %s", tooLarge.Value)
-		}
-		return false, fmt.Errorf("vocab has the impossible value %s", clip(data))
-	}
-	top := int32(-1)
-	// A small file must not make a large table.
-	most := int32(min(maxTokens, sparseTokens+16*len(m.vocab)))
-	for name, id := range m.vocab {
-		if id < 0 || id >= most {
-			return false, fmt.Errorf("vocab: the id %d of %s is outside 0 to %d, the range for %d tokens", id, quote(name), most-1,
-				len(m.vocab))
-		}
-		top = max(top, id)
-	}
-	m.tokens, m.has = make([]string, top+1), make([]bool, top+1)
-	unique = true
-	for name, id := range m.vocab {
-		if m.has[id] {
-			unique = false
-			if m.tokens[id] > name { // the library decodes one of them at random
-				continue
-			}
-		}
-		m.tokens[id], m.has[id] = name, true
-	}
-	return unique, nil
 }
 
 // parseMerges reads pairs, or strings with a space between both.

@@ -5,11 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// model is BPE.
-type model struct {
-	vocab  map[string]int32
-	tokens []string // by id; "" beside a false in has
-	has    []bool
+// bpe merges characters or bytes to tokens.
+type bpe struct {
+	vocabulary
 	merges pairTable
 
 	prefix, suffix                      string // of symbols inside and at the end of a word
@@ -35,9 +33,9 @@ type symbolID struct {
 }
 
 // prepare makes what encoding looks up.
-func (m *model) prepare() {
+func (m *bpe) prepare() {
 	find := func(name string) symbolID {
-		id, ok := m.vocab[name]
+		id, ok := m.ids[name]
 		return symbolID{id, ok}
 	}
 	for b := range 256 {
@@ -51,10 +49,10 @@ func (m *model) prepare() {
 	if !m.ignoreMerges {
 		return
 	}
-	m.words = m.vocab
+	m.words = m.ids
 	if m.bytes {
-		m.words = make(map[string]int32, len(m.vocab))
-		for name, id := range m.vocab {
+		m.words = make(map[string]int32, len(m.ids))
+		for name, id := range m.ids {
 			if word, ok := unspell(nil, name); ok {
 				m.words[string(word)] = id
 			}
@@ -66,7 +64,7 @@ func (m *model) prepare() {
 }
 
 // encode appends the ids of a word, which is valid UTF-8 or, where m.bytes, any bytes.
-func (m *model) encode(w *work, dst []int32, word []byte) []int32 {
+func (m *bpe) encode(w *work, dst []int32, word []byte) []int32 {
 	if len(word) == 0 {
 		return dst
 	}
@@ -99,7 +97,7 @@ func (m *model) encode(w *work, dst []int32, word []byte) []int32 {
 }
 
 // cached encodes a word, or a part of one that begins at a byte of it.
-func (m *model) cached(w *work, dst []int32, word []byte, at int) []int32 {
+func (m *bpe) cached(w *work, dst []int32, word []byte, at int) []int32 {
 	from := len(dst)
 	dst = m.lookup(w, dst, word)
 	if w.on {
@@ -109,7 +107,7 @@ func (m *model) cached(w *work, dst []int32, word []byte, at int) []int32 {
 }
 
 // lookup looks a word up among those that were encoded before.
-func (m *model) lookup(w *work, dst []int32, word []byte) []int32 {
+func (m *bpe) lookup(w *work, dst []int32, word []byte) []int32 {
 	if len(word) > maxCachedBytes {
 		return m.merge(w, dst, word)
 	}
@@ -124,7 +122,7 @@ func (m *model) lookup(w *work, dst []int32, word []byte) []int32 {
 }
 
 // merge encodes a word.
-func (m *model) merge(w *work, dst []int32, word []byte) []int32 {
+func (m *bpe) merge(w *work, dst []int32, word []byte) []int32 {
 	w.ids = m.symbols(w, w.ids[:0], word)
 	if len(w.ids) <= maxScanned {
 		return append(dst, m.merges.scan(w.ids, &w.ranks)...)
@@ -133,7 +131,7 @@ func (m *model) merge(w *work, dst []int32, word []byte) []int32 {
 }
 
 // symbols appends the ids of a word's characters.
-func (m *model) symbols(w *work, ids []int32, word []byte) []int32 {
+func (m *bpe) symbols(w *work, ids []int32, word []byte) []int32 {
 	unk := false // one is to be written
 	var unkAt Span
 	w.parts = w.parts[:0]
@@ -152,7 +150,7 @@ func (m *model) symbols(w *work, ids []int32, word []byte) []int32 {
 				found = m.charIDs[word[at]]
 			} else {
 				w.name = m.name(w.name[:0], word[at:at+size], first, last)
-				found.id, found.ok = m.vocab[string(w.name)]
+				found.id, found.ok = m.ids[string(w.name)]
 			}
 		}
 		if found.ok {
@@ -179,7 +177,7 @@ func (m *model) symbols(w *work, ids []int32, word []byte) []int32 {
 }
 
 // name is how the vocabulary spells a character at its place.
-func (m *model) name(dst, char []byte, first, last bool) []byte {
+func (m *bpe) name(dst, char []byte, first, last bool) []byte {
 	if !first {
 		dst = append(dst, m.prefix...)
 	}
@@ -197,7 +195,7 @@ func (m *model) name(dst, char []byte, first, last bool) []byte {
 // unknown appends what stands for a character that the vocabulary lacks. An unknown token
 // waits until the next known character, also while bytes stand for others: so the library
 // does it.
-func (m *model) unknown(w *work, ids []int32, char []byte, first, last, unk bool) ([]int32, bool) {
+func (m *bpe) unknown(w *work, ids []int32, char []byte, first, last, unk bool) ([]int32, bool) {
 	if m.byteFallback {
 		w.name = m.name(w.name[:0], char, first, last)
 		was := len(ids)
