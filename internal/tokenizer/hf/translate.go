@@ -228,11 +228,11 @@ func (t *translator) group(fold *bool, depth int) (string, error) {
 	return open + body + ")", nil
 }
 
-// word is a word's character as Oniguruma has it.
+// word is a word's character as Oniguruma has it in a class; outside of classes some numbers are, too.
 const (
-	word    = `\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}²³¹¼-¾Ⓐ-ⓩ🄰-🅉🅐-🅩🅰-🆉`
-	isWord  = "[" + word + "]"
-	notWord = "[^" + word + "]"
+	word    = `\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}Ⓐ-ⓩ🄰-🅉🅐-🅩🅰-🆉`
+	isWord  = "[" + word + "²³¹¼-¾]"
+	notWord = "[^" + word + "²³¹¼-¾]"
 )
 
 // escape translates what begins with a backslash, inside a class or outside.
@@ -244,8 +244,10 @@ func (t *translator) escape(fold, inClass bool) (string, error) {
 	c, size := utf8.DecodeRuneInString(t.rest())
 	t.at += size
 	switch c {
-	case 's', 'S', 'd', 'D':
+	case 's', 'd':
 		return `\` + string(c), nil
+	case 'S', 'D': // regexp2 joins \S, \D and \P{…} to a class of something else
+		return `[^\` + string(unicode.ToLower(c)) + "]", nil
 	case 'p', 'P':
 		return t.property(c == 'P', fold)
 	case 'n', 'r', 't', 'f', 'v', 'a', 'e':
@@ -258,6 +260,9 @@ func (t *translator) escape(fold, inClass bool) (string, error) {
 		}
 		return isWord, nil
 	case 'W', 'b', 'B':
+		if inClass && c == 'W' {
+			return "[^" + word + "]", nil
+		}
 		if !inClass {
 			return map[rune]string{
 				'W': notWord,
@@ -340,78 +345,7 @@ func (t *translator) property(not, fold bool) (string, error) {
 	}
 	t.at += end + 1
 	if not {
-		return `\P{` + name + "}", nil
+		return `[^\p{` + name + "}]", nil
 	}
 	return `\p{` + name + "}", nil
-}
-
-// class translates […].
-func (t *translator) class(fold bool) (string, error) {
-	t.at++
-	var out strings.Builder
-	out.WriteByte('[')
-	if strings.HasPrefix(t.rest(), "^") {
-		out.WriteByte('^')
-		t.at++
-	}
-	if strings.HasPrefix(t.rest(), "]") {
-		return "", t.refuse("a class that starts with ]")
-	}
-	inner := 0      // classes in this class: their items are its own
-	single := false // the last item was a character: a - behind it makes a range
-	for {
-		rest := t.rest()
-		switch {
-		case rest == "":
-			return "", t.refuse("a [ without a ]")
-		case rest[0] == ']' && inner > 0:
-			t.at++
-			inner, single = inner-1, false
-		case rest[0] == ']':
-			t.at++
-			out.WriteByte(']')
-			return out.String(), nil
-		case strings.HasPrefix(rest, "[^"), strings.HasPrefix(rest, "[:"), strings.HasPrefix(rest, "[]"):
-			return "", t.refuse("the nested class " + rest[:2])
-		case rest[0] == '[':
-			t.at++
-			inner, single = inner+1, false
-		case strings.HasPrefix(rest, "&&"):
-			return "", t.refuse("&&")
-		case rest[0] == '-':
-			t.at++
-			next := t.rest()
-			if single && next != "" && next[0] != ']' {
-				if fold {
-					return "", t.refuse("a range in a case-insensitive part")
-				}
-				out.WriteByte('-')
-			} else {
-				out.WriteString(`\x2d`)
-			}
-			single = false
-		case rest[0] == '\\':
-			item, err := t.escape(fold, true)
-			if err != nil {
-				return "", err
-			}
-			single = true
-			for _, class := range []string{`\s`, `\S`, `\d`, `\D`, `\p`, `\P`, "0-9a"} {
-				single = single && !strings.HasPrefix(item, class)
-			}
-			out.WriteString(item)
-		default:
-			r, size := utf8.DecodeRuneInString(rest)
-			t.at += size
-			single = true
-			if fold {
-				if r >= utf8.RuneSelf {
-					return "", t.refuse("a character that is not ASCII in a case-insensitive part")
-				}
-				foldInto(&out, string(r))
-				continue
-			}
-			out.WriteString(quoteRune(r))
-		}
-	}
 }
