@@ -313,7 +313,11 @@ func TestRefused(t *testing.T) {
 		{"a huge id", `"b":1`, `"b":2000000000`, "the id 2000000000"},
 		{"an id beyond all others", `"b":1`, `"b":1000000`, "the id 1000000 of"},
 		{"an id that is none", `"b":1`, `"b":1.5`, "an id is not an integer: number 1.5"},
-		{"no vocabulary", `"vocab"`, `"vocabs"`, "vocab has the impossible value"},
+		{"no vocabulary", `"vocab":{"a":0,"b":1,"ab":2}`, `"vocab":null`, "vocab has the impossible value"},
+		{"an unknown setting of the file", `"version"`, `"revision":1,"version"`, `unknown setting "revision"`},
+		{"an unknown setting of the model", `"vocab"`, `"max_len":1,"vocab"`, `model: BPE: unsupported tokenizer: unknown setting "max_len"`},
+		{"an unknown setting of a normalizer", `"normalizer":null`, `"normalizer":{"type":"NFC","form":"x"}`, `normalizer: NFC: unsupported`},
+		{"an unknown setting of an added token", `"added_tokens":[]`, `"added_tokens":[{"content":"x","LSTRIP":true}]`, `token 0: unsupported`},
 		{"an unknown token that is unknown", `"unk_token":null`, `"unk_token":"<unk>"`, `unk_token "<unk>"`},
 		{"a setting's type", `"fuse_unk":false`, `"fuse_unk":1`, "fuse_unk is 1"},
 		{"a template's token", `"post_processor":null`,
@@ -326,6 +330,27 @@ func TestRefused(t *testing.T) {
 			`unknown behavior "isolated"`},
 	} {
 		if _, err := Parse([]byte(strings.Replace(small, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: error %v, want %q in it", tt.name, err, tt.says)
+		}
+	}
+	model := small[strings.Index(small, `{"type":"BPE"`) : len(small)-1]
+	piece := `{"type":"WordPiece","unk_token":"[UNK]","continuing_subword_prefix":"##","max_input_chars_per_word":100,"vocab":{"[UNK]":0}}`
+	for _, tt := range []struct{ name, model, says string }{
+		{"no scores", `{"type":"Unigram","unk_id":0}`, "vocab has the impossible value null"},
+		{"a vocabulary of another model", `{"type":"Unigram","vocab":{"a":1}}`, "vocab has the impossible value"},
+		{"three in a pair", `{"type":"Unigram","vocab":[["a",1,2]]}`, "token 0 is not a pair"},
+		{"a score that is a text", `{"type":"Unigram","vocab":[["a","1"]]}`, "token 0 is not a pair"},
+		{"a score beyond a float64", `{"type":"Unigram","vocab":[["a",1e999]]}`, `the score of "a" is 1e999`},
+		{"unk_id below 0", `{"type":"Unigram","unk_id":-1,"vocab":[["a",1]]}`, "unk_id is -1, outside"},
+		{"unk_id beyond the vocabulary", `{"type":"Unigram","unk_id":1,"vocab":[["a",1]]}`, "unk_id is 1, outside"},
+		{"unk_id that is none", `{"type":"Unigram","unk_id":"a","vocab":[["a",1]]}`, "unk_id is"},
+		{"pieces of more than the limit", `{"type":"Unigram","vocab":[["` + strings.Repeat("a", maxTrieBytes+1) + `",1]]}`, "the limits"},
+		{"no prefix", strings.Replace(piece, "continuing", "starting", 1), `unknown setting "starting_subword_prefix"`},
+		{"no length", strings.Replace(piece, "100", "null", 1), "max_input_chars_per_word is missing"},
+		{"a length below 0", strings.Replace(piece, "100", "-1", 1), "max_input_chars_per_word is -1"},
+		{"an id below 0", strings.Replace(piece, `"[UNK]":0`, `"[UNK]":-5`, 1), "the id -5"},
+	} {
+		if _, err := Parse([]byte(strings.Replace(small, model, tt.model, 1))); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: error %v, want %q in it", tt.name, err, tt.says)
 		}
 	}

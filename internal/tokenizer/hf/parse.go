@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -18,6 +20,10 @@ func Parse(data []byte) (*Tokenizer, error) {
 	var file settings
 	if err := json.Unmarshal(data, &file); err != nil {
 		return nil, fmt.Errorf("it is not a JSON object: %w", err)
+	}
+	if err := file.only("version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder",
+		"model"); err != nil {
+		return nil, err
 	}
 	if v := file.text("version", "1.0"); v != "1.0" {
 		return nil, fmt.Errorf("%w: version %s, but only 1.0 is supported", ErrUnsupported, quote(v))
@@ -64,9 +70,20 @@ func Parse(data []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
+// modelKeys are the settings of each model.
+var modelKeys = map[string][]string{
+	"BPE": {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges", "vocab",
+		"merges"},
+	"Unigram":   {"unk_id", "vocab", "byte_fallback"},
+	"WordPiece": {"unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"},
+}
+
 func (t *Tokenizer) parseModel(data json.RawMessage) error {
 	s, kind, err := typed(data)
 	if err != nil {
+		return err
+	}
+	if err := checked(modelKeys, s, kind); err != nil {
 		return err
 	}
 	switch kind {
@@ -98,6 +115,17 @@ type settings map[string]json.RawMessage
 func (s settings) has(name string) bool {
 	v := s[name]
 	return len(v) > 0 && string(v) != "null"
+}
+
+// only refuses settings that have no meaning here: one that the library does not know may come from a later
+// release, in which it changes ids.
+func (s settings) only(names ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		if s.has(name) && name != "type" && !slices.Contains(names, name) {
+			return fmt.Errorf("%w: unknown setting %s", ErrUnsupported, quote(name))
+		}
+	}
+	return nil
 }
 
 // into reads a setting; an absent one leaves value unchanged.
@@ -144,8 +172,8 @@ func unknown(kind string) error {
 // elements are the parts of a Sequence.
 func (s settings) elements(name string, depth int) ([]json.RawMessage, error) {
 	var all []json.RawMessage
-	if err := s.into(name, &all); err != nil {
-		return nil, err
+	if err := errors.Join(s.only(name), s.into(name, &all)); err != nil {
+		return nil, within("Sequence", err)
 	}
 	if len(all) > maxSteps || depth > maxSteps {
 		return nil, fmt.Errorf("%w: a Sequence has %d parts at depth %d; the limit is %d", ErrUnsupported, len(all), depth, maxSteps)
@@ -170,4 +198,16 @@ func sequence[T any](s settings, name string, depth int, parse func(data json.Ra
 		}
 	}
 	return out, nil
+}
+
+// checked refuses settings that a part of a kind does not have. A kind that is missing is refused elsewhere.
+func checked(keys map[string][]string, s settings, kind string) error {
+	names, ok := keys[kind]
+	if !ok {
+		return nil
+	}
+	if err := s.only(names...); err != nil {
+		return within(kind, err)
+	}
+	return nil
 }

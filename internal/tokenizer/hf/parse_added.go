@@ -9,11 +9,7 @@ import (
 // parseAdded reads the added tokens. As in the library, a token that is in the vocabulary gets its
 // id, and others get the next free ids, whatever the file says.
 func (t *Tokenizer) parseAdded(data json.RawMessage) error {
-	var all []struct {
-		Content                             *string
-		SingleWord                          bool `json:"single_word"`
-		LStrip, RStrip, Normalized, Special bool
-	}
+	var all []settings
 	if len(data) > 0 {
 		if err := json.Unmarshal(data, &all); err != nil {
 			return fmt.Errorf("found %s: %w", clip(data), err)
@@ -25,15 +21,24 @@ func (t *Tokenizer) parseAdded(data json.RawMessage) error {
 	}
 	byID := make(map[int32]entry)
 	next := int64(t.size)
-	for i, a := range all {
-		if a.Content == nil {
+	for i, s := range all {
+		if !s.has("content") {
 			return fmt.Errorf("token %d has no content", i)
 		}
-		content := *a.Content
+		var e entry
+		if err := s.only("id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"); err != nil {
+			return fmt.Errorf("token %d: %w", i, err)
+		}
+		for name, into := range map[string]any{"content": &e.content, "single_word": &e.singleWord, "lstrip": &e.lstrip, "rstrip": &e.rstrip,
+			"special": &e.special, "normalized": &e.normalized} {
+			if err := s.into(name, into); err != nil {
+				return fmt.Errorf("token %d: %w", i, err)
+			}
+		}
+		content := e.content
 		if content == "" {
 			continue
 		}
-		e := entry{added{content: content, singleWord: a.SingleWord, lstrip: a.LStrip, rstrip: a.RStrip, special: a.Special}, a.Normalized}
 		id, ok := t.TokenID(content)
 		if !ok {
 			if next >= maxTokens {
@@ -44,7 +49,7 @@ func (t *Tokenizer) parseAdded(data json.RawMessage) error {
 		}
 		e.id = id
 		t.byName[content] = id
-		t.special[content] = t.special[content] || a.Special
+		t.special[content] = t.special[content] || e.special
 		byID[id] = e
 		t.vocab = max(t.vocab, int(id)+1)
 	}

@@ -8,12 +8,26 @@ import (
 	"unicode/utf8"
 )
 
+// decoderKeys are the settings of each decoder. Those of ByteLevel have no effect on a text.
+var decoderKeys = map[string][]string{
+	"ByteFallback": {}, "Fuse": {},
+	"ByteLevel":  {"add_prefix_space", "trim_offsets", "use_regex"},
+	"Metaspace":  metaKeys,
+	"Replace":    {"pattern", "content"},
+	"Strip":      {"content", "start", "stop"},
+	"BPEDecoder": {"suffix"},
+	"WordPiece":  {"prefix", "cleanup"},
+}
+
 func (t *Tokenizer) parseDecoder(data json.RawMessage, depth int) ([]decodeStep, error) {
 	s, kind, err := typed(data)
 	if err != nil {
 		return nil, err
 	}
 	one := func(f decodeStep) ([]decodeStep, error) { return []decodeStep{f}, nil }
+	if err := checked(decoderKeys, s, kind); err != nil {
+		return nil, err
+	}
 	switch kind {
 	case "ByteLevel":
 		return one(func(next decodePart) decodePart { return &bytesFromNames{next: next} })

@@ -7,6 +7,16 @@ import (
 	"strings"
 )
 
+// normalizerKeys are the settings of each normalizer.
+var normalizerKeys = map[string][]string{
+	"NFC": {}, "NFD": {}, "NFKC": {}, "NFKD": {}, "Lowercase": {}, "StripAccents": {}, "Nmt": {}, "ByteLevel": {},
+	"Strip":          {"strip_left", "strip_right"},
+	"Prepend":        {"prepend"},
+	"Replace":        {"pattern", "content"},
+	"BertNormalizer": {"clean_text", "handle_chinese_chars", "strip_accents", "lowercase"},
+	"Precompiled":    {"precompiled_charsmap"},
+}
+
 func (t *Tokenizer) parseNormalizer(data json.RawMessage, depth int) ([]normalizer, error) {
 	if len(data) == 0 || string(data) == "null" {
 		return nil, nil
@@ -16,6 +26,9 @@ func (t *Tokenizer) parseNormalizer(data json.RawMessage, depth int) ([]normaliz
 		return nil, err
 	}
 	one := func(n normalizer) ([]normalizer, error) { return []normalizer{n}, nil }
+	if err := checked(normalizerKeys, s, kind); err != nil {
+		return nil, err
+	}
 	switch kind {
 	case "NFC", "NFD", "NFKC", "NFKD":
 		return one(&form{compose: strings.HasSuffix(kind, "C"), compatible: kind[2] == 'K', chars: t.chars})

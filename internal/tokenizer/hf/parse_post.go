@@ -23,12 +23,24 @@ func parseIDs(data json.RawMessage) ([]int32, error) {
 	return out, nil
 }
 
+// postKeys are the settings of each post-processor. trim_offsets and add_prefix_space are about offsets; pair is for
+// two texts together.
+var postKeys = map[string][]string{
+	"ByteLevel":          {"add_prefix_space", "trim_offsets", "use_regex"},
+	"TemplateProcessing": {"single", "pair", "special_tokens"},
+	"RobertaProcessing":  {"cls", "sep", "trim_offsets", "add_prefix_space"},
+	"BertProcessing":     {"cls", "sep"},
+}
+
 func parsePost(data json.RawMessage, depth int) ([]postPart, error) {
 	if len(data) == 0 || string(data) == "null" {
 		return nil, nil
 	}
 	s, kind, err := typed(data)
 	if err != nil {
+		return nil, err
+	}
+	if err := checked(postKeys, s, kind); err != nil {
 		return nil, err
 	}
 	switch kind {

@@ -17,6 +17,21 @@ type pre struct {
 	spells bool // writes bytes as characters: the last one need not
 }
 
+// preKeys are the settings of each part of splitting. trim_offsets has no effect on ids.
+var preKeys = map[string][]string{
+	"Whitespace": {}, "WhitespaceSplit": {}, "BertPreTokenizer": {},
+	"ByteLevel":          {"add_prefix_space", "trim_offsets", "use_regex"},
+	"Split":              {"pattern", "behavior", "invert"},
+	"Metaspace":          metaKeys,
+	"Digits":             {"individual_digits"},
+	"Punctuation":        {"behavior"},
+	"CharDelimiterSplit": {"delimiter"},
+	"FixedLength":        {"length"},
+}
+
+// metaKeys are those of Metaspace. str_rep is what releases before 0.20 have written beside replacement.
+var metaKeys = []string{"replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"}
+
 func (t *Tokenizer) parsePre(data json.RawMessage, depth int) ([]pre, error) {
 	if len(data) == 0 || string(data) == "null" {
 		return nil, nil
@@ -27,6 +42,9 @@ func (t *Tokenizer) parsePre(data json.RawMessage, depth int) ([]pre, error) {
 	}
 	found := func(f finder, b behavior) ([]pre, error) {
 		return []pre{{step: func(next part) part { return &split{next: next, find: f, behavior: b} }}}, nil
+	}
+	if err := checked(preKeys, s, kind); err != nil {
+		return nil, err
 	}
 	switch kind {
 	case "ByteLevel":

@@ -67,7 +67,9 @@ func (u *unigram) parseScores(data json.RawMessage) error {
 		u.tokens, u.has, u.scores = append(u.tokens, name), append(u.has, true), append(u.scores, score)
 		lowest = min(lowest, score)
 	}
-	u.size = len(u.tokens)
+	if u.size = len(u.tokens); u.size == 0 {
+		return errors.New("vocab is empty")
+	}
 	u.unkScore = lowest - unkPenalty
 	return nil
 }

@@ -112,8 +112,8 @@ func TestAround(t *testing.T) {
 }
 
 // TestSpansAsTheLibrary: the spans are the offsets of the tokenizers library, up to whole characters. Where a
-// normal form joins characters or parts one, the library has a token stand for some of them, chosen by
-// their number; here it stands for all.
+// normal form, a charsmap or a Replace joins characters or parts one, the library has a token stand for some of
+// them, chosen by their number; here it stands for all.
 func TestSpansAsTheLibrary(t *testing.T) {
 	var all []struct {
 		Name string
@@ -130,6 +130,9 @@ func TestSpansAsTheLibrary(t *testing.T) {
 			if flat == nil || v.tok.bpe != nil && drops(v.tok.bpe, v.Rows[k].line) {
 				continue // the library's offsets leave out characters that the vocabulary lacks, and no longer fit
 			}
+			if slices.ContainsFunc(v.tok.normalizers, func(n normalizer) bool { return removesFirst(n, v.Rows[k].line) }) {
+				continue // the library's offsets leave out what a charsmap removes at the start
+			}
 			line := v.Rows[k].line
 			chars := make([]int, 0, len(line)+1) // where each begins, and where the last one ends
 			for at := range line {
@@ -141,7 +144,7 @@ func TestSpansAsTheLibrary(t *testing.T) {
 				t.Errorf("%s: %q: %d spans, want %d", v.Name, line, len(spans), len(flat)/2)
 				continue
 			}
-			at, forms := 0, slices.ContainsFunc(v.tok.normalizers, func(n normalizer) bool { _, is := n.(*form); return is })
+			at, forms := 0, slices.ContainsFunc(v.tok.normalizers, joins)
 			for j, s := range spans {
 				at += flat[2*j]
 				from, to := chars[at], chars[at+flat[2*j+1]]
@@ -153,6 +156,24 @@ func TestSpansAsTheLibrary(t *testing.T) {
 			}
 		}
 	}
+}
+
+// joins reports whether a normalizer may make one character of several, or several of one.
+func joins(n normalizer) bool {
+	switch n.(type) {
+	case *form, *charsmap, replacePattern:
+		return true
+	}
+	return false
+}
+
+func removesFirst(n normalizer, line string) bool {
+	c, ok := n.(*charsmap)
+	if !ok || line == "" {
+		return false
+	}
+	with, found := c.find([]byte(line[:c.graphemes.first([]byte(line))]))
+	return found && len(with) == 0
 }
 
 // whole widens a span to whole characters.
