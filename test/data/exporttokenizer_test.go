@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -53,14 +54,55 @@ func exportsOfFamilies(t *testing.T) string {
 	for _, family := range []string{"gpt2", "llama", "mistral", "qwen2", "qwen3"} {
 		for kind, name := range map[string]string{"chars": "chars", "bytes": "bytes", "trained": trained} {
 			out := filepath.Join(dir, "run-"+family+"-"+kind)
-			testrun.Train(t, out, "model.family="+family, "model.layers=1", "data.tokenizer="+name, "run.steps=2", "run.eval_every=0",
-				"run.checkpoint_every=0")
-			if _, err := troupe.Export(t.Context(), troupe.ExportOptions{From: out, To: filepath.Join(dir, family+"-"+kind)}); err != nil {
-				t.Fatal(err)
-			}
+			exportTrained(t, out, filepath.Join(dir, family+"-"+kind), family, name)
 		}
 	}
 	return dir
+}
+
+// exportTrained exports a run of two steps.
+func exportTrained(t *testing.T, run, to, family, tok string) {
+	t.Helper()
+	testrun.Train(t, run, "model.family="+family, "model.layers=1", "data.tokenizer="+tok, "run.steps=2", "run.eval_every=0",
+		"run.checkpoint_every=0")
+	if _, err := troupe.Export(t.Context(), troupe.ExportOptions{From: run, To: to}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exportKinds exports a model for each kind of published tokenizer among the vectors of package hf, and returns how
+// many there are.
+func exportKinds(t *testing.T, dir string) int {
+	t.Helper()
+	packed, err := os.Open(filepath.Join("internal", "tokenizer", "hf", "testdata", "vectors.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = packed.Close() }()
+	r, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors []struct {
+		Name      string
+		Tokenizer json.RawMessage
+	}
+	if err := json.NewDecoder(r).Decode(&vectors); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]string{"Qwen3.5": "qwen35", "Gemma": "gemma", "Unigram, a charsmap (T5)": "t5", "Unigram, byte fallback (Helium)": "helium",
+		"WordPiece (BERT)": "bert", "ignore_merges, an unknown pattern, a template": "o200k", "intersections of classes (Kimi)": "kimi"}
+	for _, v := range vectors {
+		if kind := kinds[v.Name]; kind != "" {
+			file := testrun.Write(t, filepath.Join(dir, "run-"+kind+".json"), string(v.Tokenizer))
+			exportTrained(t, filepath.Join(dir, "run-llama-"+kind), filepath.Join(dir, "llama-"+kind), "llama", file)
+			delete(kinds, v.Name)
+		}
+	}
+	if len(kinds) > 0 {
+		t.Fatalf("not among the vectors: %v", kinds)
+	}
+	return 7
 }
 
 // TestTokenizersInTransformers is part of make check-hf: AutoTokenizer gives the ids of tokenizer.json, unless the export
@@ -85,7 +127,9 @@ for name in sorted(n for n in os.listdir(dir) if os.path.isdir(os.path.join(dir,
             same = same and got(text)["input_ids"] == want.encode(text).ids
         print(name, load.__name__, type(got).__name__, "same" if same else "other")
 `
-	cmd := exec.CommandContext(t.Context(), python, "-c", program, exportsOfFamilies(t), "testdata/troupe.txt")
+	dir := exportsOfFamilies(t)
+	kinds := exportKinds(t, dir)
+	cmd := exec.CommandContext(t.Context(), python, "-c", program, dir, "testdata/troupe.txt")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
@@ -100,7 +144,7 @@ for name in sorted(n for n in os.listdir(dir) if os.path.isdir(os.path.join(dir,
 			t.Errorf("other ids: %s", line)
 		}
 	}
-	if len(lines) != 30 {
+	if len(lines) != 30+2*kinds {
 		t.Errorf("%d lines", len(lines))
 	}
 }

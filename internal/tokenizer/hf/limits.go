@@ -11,6 +11,9 @@ const (
 	// maxTrieBytes limits the tokens of a Unigram or WordPiece vocabulary together: each of their bytes
 	// may need a place in a table of 12 bytes.
 	maxTrieBytes = 1 << 23
+	// unigramPart is how many bytes of a long word are encoded at a time, up to the next place that no token
+	// crosses.
+	unigramPart = 1 << 12
 	// maxCharsmapBytes is the size of the largest precompiled_charsmap; that of NFKC has 240 kB.
 	maxCharsmapBytes = 4 << 20
 	// maxSteps limits the parts of a sequence, and how deeply sequences are nested.

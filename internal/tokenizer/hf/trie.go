@@ -20,10 +20,16 @@ const (
 	noParent = math.MaxInt32 // its parent
 )
 
+// unit returns what is in the place of the node of one more byte. It is that node if node is its parent.
+func (t *trie) unit(node int32, b byte) (*trieUnit, int32) {
+	at := t.units[node].base ^ int32(b)
+	return &t.units[at], at
+}
+
 // child returns the node of one more byte, or -1.
 func (t *trie) child(node int32, b byte) int32 {
-	at := t.units[node].base ^ int32(b)
-	if t.units[at].parent != node {
+	u, at := t.unit(node, b)
+	if u.parent != node {
 		return -1
 	}
 	return at

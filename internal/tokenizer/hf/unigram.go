@@ -55,67 +55,78 @@ func (u *unigram) encode(w *work, dst []int32, word []byte) []int32 {
 	return dst
 }
 
-// best finds the best path from the front. Of equal ones the token that begins first stays.
+// best finds the best path from the front. Of equal ones the token that begins first stays. A long word
+// needs no more memory than its longest part over which tokens reach.
 func (u *unigram) best(w *work, dst []int32, word []byte) []int32 {
-	path := slices.Grow(w.path[:0], len(word)+1)[:len(word)+1]
-	for i := range path {
-		path[i] = pathNode{from: -1}
-	}
-	units := u.trie.units
+	path := append(w.path[:0], pathNode{from: -1}) // of the places from base on
+	base, reach := 0, 0                            // no token that begins before here ends behind reach
 	for at := 0; at < len(word); {
-		score := path[at].score
+		if at == reach && at-base >= unigramPart && path[at-base].id != u.unk {
+			dst = u.follow(w, dst, word, base, path)
+			path[0], base = pathNode{path[at-base].score, -1, 0}, at
+			path = path[:1]
+		}
+		score := path[at-base].score
 		_, size := utf8.DecodeRune(word[at:])
 		single := false // one token is the character
 		node := int32(trieRoot)
 		for i := at; i < len(word); i++ {
-			next := units[node].base ^ int32(word[i])
-			unit := &units[next]
+			unit, child := u.trie.unit(node, word[i])
 			if unit.parent != node {
 				break
 			}
-			if node = next; unit.id < 0 {
+			if node = child; unit.id < 0 {
 				continue
 			}
-			to := &path[i+1]
-			if sum := score + u.scores[unit.id]; to.from < 0 || sum > to.score {
-				*to = pathNode{sum, int32(at), unit.id}
+			path = longer(path, i+1-base)
+			if to, sum := &path[i+1-base], score+u.scores[unit.id]; to.from < 0 || sum > to.score {
+				*to = pathNode{sum, int32(at - base), unit.id}
 			}
 			single = single || i+1-at == size
+			reach = max(reach, i+1)
 		}
-		if to := &path[at+size]; !single {
-			if sum := score + u.unkScore; to.from < 0 || sum > to.score {
+		if at += size; !single {
+			path = longer(path, at-base)
+			if to, sum := &path[at-base], score+u.unkScore; to.from < 0 || sum > to.score {
 				if u.unk < 0 {
 					w.err = errNoUnk
 					return dst
 				}
-				*to = pathNode{sum, int32(at), u.unk}
+				*to = pathNode{sum, int32(at - size - base), u.unk}
 			}
+			reach = max(reach, at)
 		}
-		at += size
 	}
-	dst = u.follow(w, dst, word, path)
+	dst = u.follow(w, dst, word, base, path)
 	if w.path = path; cap(path) > maxKeptSymbols {
 		w.path = nil
 	}
 	return dst
 }
 
-// follow appends the ids of a path, which is known from its end.
-func (u *unigram) follow(w *work, dst []int32, word []byte, path []pathNode) []int32 {
+// longer makes a path reach a place.
+func longer(path []pathNode, to int) []pathNode {
+	for len(path) <= to {
+		path = append(path, pathNode{from: -1})
+	}
+	return path
+}
+
+// follow appends the ids of a path that begins at base, which is known from its end.
+func (u *unigram) follow(w *work, dst []int32, word []byte, base int, path []pathNode) []int32 {
 	began, spans := len(dst), len(w.spans)
-	for end := int32(len(word)); end > 0; {
+	for end := len(path) - 1; end > 0; {
 		n := path[end]
-		from := n.from
-		if n.id != u.unk {
+		from := int(n.from)
+		if n.id == u.unk {
+			for from > 0 && path[from].id == u.unk {
+				from = int(path[from].from)
+			}
+			dst = u.unknown(w, dst, word, base+from, base+end)
+		} else {
 			dst = append(dst, n.id)
-			w.spanned(int(from), int(end))
-			end = from
-			continue
+			w.spanned(base+from, base+end)
 		}
-		for from > 0 && path[from].id == u.unk {
-			from = path[from].from
-		}
-		dst = u.unknown(w, dst, word, int(from), int(end))
 		end = from
 	}
 	slices.Reverse(dst[began:])

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 )
@@ -107,4 +108,56 @@ func TestUnknown(t *testing.T) {
 	if _, err := lacks.AppendEncode(nil, []byte("b"), Plain); err == nil || !strings.Contains(err.Error(), "unk_token is not in the vocabulary") {
 		t.Error(err)
 	}
+}
+
+// TestLongUnigram: a word that is encoded in parts has the ids of the whole.
+func TestLongUnigram(t *testing.T) {
+	for _, v := range allVectors(t) {
+		u, ok := v.tok.model.(*unigram)
+		if !ok {
+			continue
+		}
+		var text strings.Builder
+		for text.Len() < 6*unigramPart {
+			for _, r := range v.Rows {
+				text.WriteString(r.line)
+			}
+		}
+		word := []byte(text.String())
+		w := &work{}
+		if got, want := u.best(w, nil, word), wholePath(u, word); !slices.Equal(got, want) {
+			t.Errorf("%s: %d ids in parts, %d at once", v.Name, len(got), len(want))
+		}
+		if len(w.path) > 2*unigramPart {
+			t.Errorf("%s: a part of %d bytes", v.Name, len(w.path))
+		}
+	}
+}
+
+// wholePath encodes a word at once, in a simple way.
+func wholePath(u *unigram, word []byte) []int32 {
+	path := longer(nil, len(word))
+	path[0] = pathNode{from: 0}
+	for at := range word {
+		if path[at].from < 0 {
+			continue // inside of a character
+		}
+		_, size := utf8.DecodeRune(word[at:])
+		single := false
+		better := func(to int, score float64, id int32) {
+			if sum := path[at].score + score; path[to].from < 0 || sum > path[to].score {
+				path[to] = pathNode{sum, int32(at), id}
+			}
+		}
+		for to := at + 1; to <= min(len(word), at+40); to++ {
+			if id, ok := u.ids[string(word[at:to])]; ok {
+				better(to, u.scores[id], id)
+				single = single || to == at+size
+			}
+		}
+		if !single {
+			better(at+size, u.unkScore, u.unk)
+		}
+	}
+	return u.follow(&work{}, nil, word, 0, path)
 }
