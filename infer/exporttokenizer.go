@@ -19,7 +19,8 @@ const plainClass = "PreTrainedTokenizerFast"
 // fixedClasses are classes that AutoTokenizer uses for models of a type even if tokenizer_config.json says otherwise, as
 // of transformers 5.24. A tokenizer.json with the class's pattern has the same ids there.
 var fixedClasses = map[string]struct{ class, pattern, instead string }{
-	stages.Qwen2: {"Qwen2Tokenizer", `|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|`, " A new model (without model.from) can use family qwen3 instead"},
+	stages.Qwen2: {"Qwen2Tokenizer", `|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|`,
+		" A new model (without model.from) can use family qwen3 instead"},
 	"qwen3_5":    {"Qwen3_5Tokenizer", `|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|`, ""},
 }
 

@@ -117,7 +117,8 @@ func TestCharsmapRefused(t *testing.T) {
 		{`"` + strings.Repeat("AAAA", maxCharsmapBytes/3+1) + `"`, "the limit is"},
 	} {
 		file := strings.Replace(small, `"normalizer":null`, `"normalizer":{"type":"Precompiled","precompiled_charsmap":`+tt.value+`}`, 1)
-		if _, err := Parse([]byte(file)); err == nil || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "normalizer: Precompiled: ") {
+		_, err := Parse([]byte(file))
+		if err == nil || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "normalizer: Precompiled: ") {
 			t.Errorf("%.20s: %v, want %q", tt.value, err, tt.says)
 		}
 	}
