@@ -163,14 +163,8 @@ func flopsOf(o *tensorops.Op) float64 {
 func pairFLOPs(a tensorops.AttentionSizes) float64 {
 	pairs := 0.0
 	for i := range a.Queries {
-		seen := min(i+1+a.Keys-a.Queries, a.Keys)
-		if a.Whole {
-			seen = a.Keys
-		}
-		if a.Window > 0 {
-			seen = min(seen, a.Window)
-		}
-		pairs += float64(max(seen, 0))
+		first, end := a.Seen(i)
+		pairs += float64(end - first)
 	}
 	return 2 * float64(a.Width) * float64(a.Heads) * float64(a.Batch) * pairs
 }

@@ -21,6 +21,7 @@ func attnKernels() []kernel {
 		{"scale", attnScaleDoc, attnScale},
 		{"grad", attnGradDoc, attnGrad},
 		{"mul", attnMulDoc, attnMul},
+		{"cap", attnCapDoc, attnCap},
 	} {
 		ks = append(ks,
 			kernel{"attn", k.name + "_avx2", k.doc, func(c *build.Context) { k.emit(avx2(c)) }},

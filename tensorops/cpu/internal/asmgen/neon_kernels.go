@@ -17,6 +17,7 @@ func neonKernels() []neonKernel {
 		{"attn", "scale", attnScaleDoc, neonAttnScale},
 		{"attn", "grad", attnGradDoc, neonAttnGrad},
 		{"attn", "mul", attnMulDoc, neonAttnMul},
+		{"attn", "cap", attnCapDoc, neonAttnCap},
 		{"vec", "exp", expDoc, neonVecExp},
 		{"vec", "tanh", tanhDoc, neonVecTanh},
 		{"vec", "gelu", geluDoc, neonVecGELU},

@@ -52,6 +52,26 @@ func mulAVX2(s []float32, m []float32)
 //go:noescape
 func mulAVX512(s []float32, m []float32)
 
+// capAVX2 bounds scores softly.
+//
+//go:noescape
+func capAVX2(s []float32, factor float32, cap float32)
+
+// capSlopeAVX2 bounds scores softly, and stores the slopes of that.
+//
+//go:noescape
+func capSlopeAVX2(s []float32, slope []float32, factor float32, cap float32, scale float32)
+
+// capAVX512 bounds scores softly.
+//
+//go:noescape
+func capAVX512(s []float32, factor float32, cap float32)
+
+// capSlopeAVX512 bounds scores softly, and stores the slopes of that.
+//
+//go:noescape
+func capSlopeAVX512(s []float32, slope []float32, factor float32, cap float32, scale float32)
+
 // dotFours stores a·b of as many rows as dst has, each of 4·fours numbers. Strides are in bytes.
 //
 //go:noescape

@@ -26,3 +26,13 @@ func gradNEON(p []float32, d []float32, lse []float32, delta []float32, scale fl
 //
 //go:noescape
 func mulNEON(s []float32, m []float32)
+
+// capNEON bounds scores softly.
+//
+//go:noescape
+func capNEON(s []float32, factor float32, cap float32)
+
+// capSlopeNEON bounds scores softly, and stores the slopes of that.
+//
+//go:noescape
+func capSlopeNEON(s []float32, slope []float32, factor float32, cap float32, scale float32)

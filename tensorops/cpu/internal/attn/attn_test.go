@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/attn"
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/gemm"
@@ -134,7 +135,7 @@ func (p *problem) reference() reference {
 		o, dq := make([]float64, p.Queries*d), make([]float64, p.Queries*d)
 		for i := range p.Queries {
 			seen := i + 1 + p.Keys - p.Queries
-			prob, mask, grad := make([]float64, seen), make([]float32, seen), make([]float64, seen)
+			prob, mask, grad, slope := make([]float64, seen), make([]float32, seen), make([]float64, seen), make([]float64, seen)
 			for k := range mask {
 				mask[k] = 1
 			}
@@ -151,7 +152,12 @@ func (p *problem) reference() reference {
 					prob[k] += at(h.Q, i, c) * at(p.kv.K, k, c)
 					grad[k] += at(h.DO, i, c) * at(p.kv.V, k, c)
 				}
-				prob[k] = math.Exp(prob[k] * float64(p.Scale))
+				prob[k] *= float64(p.Scale)
+				if slope[k] = float64(p.Scale); p.Cap > 0 {
+					t := math.Tanh(prob[k] / float64(p.Cap))
+					prob[k], slope[k] = float64(p.Cap)*t, slope[k]*(1-t*t)
+				}
+				prob[k] = math.Exp(prob[k])
 				sum += prob[k]
 			}
 			for k := from; k < seen; k++ {
@@ -160,7 +166,7 @@ func (p *problem) reference() reference {
 				delta += prob[k] * grad[k]
 			}
 			for k, pr := range prob {
-				ds := pr * (grad[k] - delta) * float64(p.Scale)
+				ds := pr * (grad[k] - delta) * slope[k]
 				for c := range d {
 					o[i*d+c] += pr * float64(mask[k]) * at(p.kv.V, k, c)
 					ref.dv[k*d+c] += pr * float64(mask[k]) * at(h.DO, i, c)
@@ -299,6 +305,49 @@ func TestHalves(t *testing.T) {
 	}
 }
 
+// TestSoftCap has caps below most scores, among them and above them.
+func TestSoftCap(t *testing.T) {
+	for _, kn := range available() {
+		for _, size := range []struct {
+			queries, more, dim, window int
+			cap                        float32
+		}{{1, 0, 1, 0, 1}, {5, 3, 7, 0, 0.1}, {40, 9, 16, 0, 2}, {65, 1, 33, 20, 50}, {300, 20, 8, 0, 1}, {310, 0, 8, 40, 3}} {
+			for _, in := range []memory{float, mixed} {
+				t.Run(fmt.Sprintf("%s/%+v/%d", kn.Name, size, in), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(uint64(size.queries), uint64(size.dim)))
+					p := newProblem(r, in, size.queries, size.queries+size.more, size.dim, 1+size.queries%2, size.dim == 16, size.window)
+					p.Cap, p.name = size.cap, fmt.Sprintf("soft cap %+v/%d", size, in)
+					p.check(t, kn, new(attn.Workspace), in)
+				})
+			}
+		}
+	}
+}
+
+// TestTanh: the loops of the soft cap have the tangent to three ulps, for numbers of every size and for
+// what is none.
+func TestTanh(t *testing.T) {
+	n := 4 * 32 * 1000
+	in := make([]float32, n)
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range in {
+		in[i] = float32(r.NormFloat64() * math.Exp(4*r.NormFloat64()))
+	}
+	copy(in, []float32{0, 1e-38, -1e-38, 8.99, 9, 9.01, -9, 100, -1e30, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())})
+	for _, kn := range available() {
+		got, again, slope := slices.Clone(in), slices.Clone(in), make([]float32, n)
+		attn.Cap(kn, got, 0.5, 3)
+		attn.CapSlope(kn, again, slope, 0.5, 3, 2)
+		for i, v := range in {
+			want := math.Tanh(float64(v) / 2)
+			if math.Float32bits(again[i]) != math.Float32bits(got[i]) || math.IsNaN(want) != (got[i] != got[i]) ||
+				math.Abs(float64(got[i])/3-want) > 3.5e-7*math.Abs(want)+1e-45 || math.Abs(float64(slope[i])-2*(1-want*want)) > 2e-6 {
+				t.Fatalf("%s: tanh(%g/2) is %g, and %g with the slope %g; want %g", kn.Name, v, got[i]/3, again[i]/3, slope[i]/2, want)
+			}
+		}
+	}
+}
+
 func FuzzAttention(f *testing.F) {
 	f.Add(uint16(40), uint16(3), uint8(9), uint8(2), true, uint8(1), uint64(1), uint16(0))
 	f.Fuzz(func(t *testing.T, queries, more uint16, dim, group uint8, dropout bool, in uint8, seed uint64, window uint16) {
@@ -320,6 +369,7 @@ func TestPathsAgree(t *testing.T) {
 			continue
 		}
 		p := newProblem(rand.New(rand.NewPCG(5, 5)), float, 333, 340, 24, 2, true, 50)
+		p.Cap = 2
 		p.run(kn, new(attn.Workspace))
 		if first == nil {
 			first = p
@@ -330,6 +380,51 @@ func TestPathsAgree(t *testing.T) {
 				if math.Float32bits(pair[0].Data[i]) != math.Float32bits(pair[1].Data[i]) {
 					t.Fatalf("%s: element %d is %g, another path says %g", kn.Gemm.Name, i, pair[0].Data[i], pair[1].Data[i])
 				}
+			}
+		}
+	}
+}
+
+// BenchmarkShares prints what a window and a soft cap cost, beside attention without them. A window of
+// a context of four times its length has 7/16 of the pairs of causal attention, and 7/32 of those of
+// all queries and keys.
+func BenchmarkShares(b *testing.B) {
+	for _, kn := range available() {
+		in := float
+		if kn.MultipliesBF16() {
+			in = half
+		}
+		for _, size := range []struct{ dim, context, window int }{{64, 2048, 256}, {64, 2048, 512}, {128, 2048, 512}, {256, 2048, 512}} {
+			p := newProblem(rand.New(rand.NewPCG(1, 1)), in, size.context, size.context, size.dim, 1, false, 0)
+			var ws attn.Workspace
+			for _, gradient := range []bool{false, true} {
+				// A measurement is the least of those of several rounds, of which each has one of all forms.
+				forms := []func(s *attn.Shape){
+					func(*attn.Shape) {},
+					func(s *attn.Shape) { s.Offset = s.Keys },
+					func(s *attn.Shape) { s.Window = size.window },
+					func(s *attn.Shape) { s.Cap = 50 },
+				}
+				least := []time.Duration{1 << 62, 1 << 62, 1 << 62, 1 << 62}
+				b.Run(fmt.Sprintf("%s/%+v/gradient=%v", kn.Name, size, gradient), func(b *testing.B) {
+					for b.Loop() {
+						for i, change := range forms {
+							s := p.Shape
+							change(&s)
+							start := time.Now()
+							if gradient {
+								kn.Backward(&ws, &s, p.heads, &p.kv)
+							} else {
+								kn.Forward(&ws, &s, &p.heads[0], &p.kv)
+							}
+							least[i] = min(least[i], time.Since(start))
+						}
+					}
+					share := func(i, of int) float64 { return float64(least[i]) / float64(least[of]) }
+					b.ReportMetric(share(2, 1)*float64(size.context)/float64(size.window), "window/(W/T·whole)")
+					b.ReportMetric(share(2, 0), "window/causal")
+					b.ReportMetric(share(3, 0), "cap/causal")
+				})
 			}
 		}
 	}

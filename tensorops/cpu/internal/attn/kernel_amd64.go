@@ -7,11 +7,11 @@ import (
 
 // AVX2 needs what gemm.AVX2 needs.
 var AVX2 = Kernel{Name: "avx2", Gemm: &gemm.AVX2, vec: &vec.AVX2, max: maxAVX2, exp: expAVX2, scale: scaleAVX2, grad: gradAVX2,
-	mul: mulAVX2, cap: capGo, capSlope: capSlopeGo, dotFours: dotRows}
+	mul: mulAVX2, cap: capAVX2, capSlope: capSlopeAVX2, dotFours: dotRows}
 
 // AVX512 needs AVX-512 F, BW, DQ and VL.
 var AVX512 = Kernel{Name: "avx512", Gemm: &gemm.AVX512, vec: &vec.AVX512, max: maxAVX512, exp: expAVX512, scale: scaleAVX512,
-	grad: gradAVX512, mul: mulAVX512, cap: capGo, capSlope: capSlopeGo, dotFours: dotRows}
+	grad: gradAVX512, mul: mulAVX512, cap: capAVX512, capSlope: capSlopeAVX512, dotFours: dotRows}
 
 // AVX512BF16 multiplies bfloat16. It needs what AVX512 and gemm.AVX512BF16 need.
 var AVX512BF16 = func() Kernel {

@@ -7,4 +7,4 @@ import (
 
 // NEON needs nothing: every arm64 processor has it.
 var NEON = Kernel{Name: "neon", Gemm: &gemm.NEON, vec: &vec.NEON, max: maxNEON, exp: expNEON, scale: scaleNEON, grad: gradNEON,
-	mul: mulNEON, cap: capGo, capSlope: capSlopeGo}
+	mul: mulNEON, cap: capNEON, capSlope: capSlopeNEON}

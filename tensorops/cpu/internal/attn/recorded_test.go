@@ -45,10 +45,12 @@ func TestRecorded(t *testing.T) {
 			for _, s := range []struct {
 				queries, more, dim, group, window int
 				dropout                           bool
-			}{{1, 0, 1, 1, 0, false}, {5, 3, 7, 2, 0, false}, {16, 0, 16, 1, 0, true}, {70, 6, 33, 2, 0, false}, {301, 0, 24, 1, 50, true},
-				{290, 300, 8, 1, 0, false}} {
+				cap                               float32
+			}{{1, 0, 1, 1, 0, false, 0}, {5, 3, 7, 2, 0, false, 0}, {16, 0, 16, 1, 0, true, 0}, {70, 6, 33, 2, 0, false, 0},
+				{301, 0, 24, 1, 50, true, 0}, {290, 300, 8, 1, 0, false, 0}, {70, 6, 33, 2, 0, false, 2}} {
 				p := newProblem(rand.New(rand.NewPCG(1, 1)), float, s.queries, s.queries+s.more, s.dim, s.group, s.dropout, s.window)
 				p.redraw(r)
+				p.Cap = s.cap
 				p.run(kn, new(attn.Workspace))
 				h := fnv.New64a()
 				out := []gemm.Matrix{p.kv.DK, p.kv.DV}
