@@ -39,6 +39,7 @@ type attentionMixer struct {
 	heads   int       // of the whole layer
 	qkv     []linear  // one of width 3C, or three
 	qkNorms []norm    // of q and of k; empty: there are none
+	sinks   use       // a number for each head, if the layer has sinks
 	// kvCopies is the number of ranks that have the same heads of keys and values.
 	kvCopies int
 	drop     site // of the probabilities
@@ -51,6 +52,7 @@ type attentionMixer struct {
 type attentionState struct {
 	qkv       [3]tensorops.Tensor
 	lse       tensorops.Tensor
+	o, do     tensorops.Tensor    // attention's output, not owned, and its gradient, until the sinks' gradient is recorded
 	dqkv      [3]tensorops.Tensor // gradients kept for weightGrad
 	headStats [2]tensorops.Tensor // of the norms of q and k
 	dheads    [2]tensorops.Tensor // gradients of their outputs
@@ -59,7 +61,8 @@ type attentionState struct {
 
 func (s *attentionState) drop(l *tensorops.List) {
 	free(l, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.lse, &s.dqkv[0], &s.dqkv[1], &s.dqkv[2])
-	free(l, &s.headStats[0], &s.headStats[1], &s.dheads[0], &s.dheads[1], &s.whole[0], &s.whole[1])
+	free(l, &s.headStats[0], &s.headStats[1], &s.dheads[0], &s.dheads[1], &s.whole[0], &s.whole[1], &s.do)
+	s.o = tensorops.Tensor{}
 }
 
 func (*attentionMixer) newState() mixerState { return new(attentionState) }
@@ -70,6 +73,9 @@ func (b *attentionMixer) uses() (us []use) {
 	}
 	for i := range b.qkNorms {
 		us = append(us, b.qkNorms[i].uses()...)
+	}
+	if b.spec.sinks {
+		us = append(us, b.sinks)
 	}
 	return us
 }
@@ -92,7 +98,8 @@ func (b *attentionMixer) parts(t [3]tensorops.Tensor) (q, k, v tensorops.Tensor)
 
 func (b *attentionMixer) attention(c *pass) tensorops.AttentionOpts {
 	a := tensorops.AttentionOpts{Batch: c.mb.Sequences, Heads: b.spec.heads, KVHeads: b.spec.kvHeads,
-		Mask: c.mask(b.drop, b.heads*c.places()*c.places()), BF16: c.stage.opts.BF16, Window: b.spec.window}
+		Mask: c.mask(b.drop, b.heads*c.places()*c.places()), BF16: c.stage.opts.BF16, Window: b.spec.window,
+		Scale: b.spec.scale, SoftCap: b.spec.softCap}
 	if a.Mask.P > 0 && c.mb.Positions != c.places() {
 		a.Of = c.places()
 	}
@@ -138,7 +145,27 @@ func (b *attentionMixer) forward(c *pass, st mixerState, n tensorops.Tensor) ten
 		}, b.attention(c))
 	}
 	b.freeQK(c, q, k)
+	if b.spec.sinks {
+		c.AttentionSink(o, s.lse, c.weight(b.sinks), b.sinkOpts(c))
+	}
 	return o
+}
+
+// sinkOpts returns the sizes of the sinks' operation. The ranks of a context group have the halves
+// of their positions as sequences.
+func (b *attentionMixer) sinkOpts(c *pass) tensorops.AttentionOpts {
+	a := tensorops.AttentionOpts{Batch: c.mb.Sequences, Heads: b.spec.heads}
+	if c.stage.opts.Context.size() > 1 {
+		a.Batch *= 2
+	}
+	return a
+}
+
+// sinkGrad adds the gradient of the sinks.
+func (b *attentionMixer) sinkGrad(c *pass, s *attentionState, do tensorops.Tensor) {
+	if !b.sinks.frozen() {
+		c.AttentionSinkGrad(c.grad(b.sinks), do, s.o, s.lse, c.weight(b.sinks), b.sinkOpts(c))
+	}
 }
 
 func (b *attentionMixer) inputGrad(c *pass, st mixerState, x, o, do tensorops.Tensor) tensorops.Tensor {
@@ -147,7 +174,16 @@ func (b *attentionMixer) inputGrad(c *pass, st mixerState, x, o, do tensorops.Te
 		s.dqkv[i] = c.AllocLike(s.qkv[i])
 	}
 	b.attentionGrad(c, s, o, do)
-	c.Free(do)
+	switch {
+	case b.spec.sinks && c.weightsToo:
+		s.o = o
+		b.sinkGrad(c, s, do)
+		c.Free(do)
+	case b.spec.sinks:
+		s.o, s.do = o, do
+	default:
+		c.Free(do)
+	}
 	dn := c.sumOf(x, len(b.qkv))
 	for i := range b.qkv {
 		b.qkv[i].inputGrad(c, dn, s.dqkv[i], i > 0)
@@ -164,6 +200,9 @@ func (b *attentionMixer) weightGrad(c *pass, st mixerState, n tensorops.Tensor) 
 
 func (b *attentionMixer) otherWeightGrad(c *pass, st mixerState) {
 	s := st.(*attentionState)
+	if s.do.Valid() {
+		b.sinkGrad(c, s, s.do)
+	}
 	for i := range b.qkNorms {
 		x := s.whole[i]
 		if !x.Valid() {
@@ -178,7 +217,10 @@ func (b *attentionMixer) afterInputGrad(c *pass, st mixerState) {
 	if len(b.qkNorms) == 0 || s.whole[0].Valid() { // else the norms need their inputs
 		free(c.List, &s.qkv[0], &s.qkv[1])
 	}
-	free(c.List, &s.qkv[2], &s.lse)
+	free(c.List, &s.qkv[2])
+	if !s.do.Valid() { // else the sinks' gradient needs it
+		free(c.List, &s.lse)
+	}
 }
 
 // gradOf records the gradient of an attention.

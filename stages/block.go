@@ -141,15 +141,23 @@ func (b *block) residual(c *pass, m *linear, after *norm, e *branchEnd, x, skip 
 
 // sum records y = skip + factor·dropout(x); y may be x.
 func (b *block) sum(c *pass, y, x, skip tensorops.Tensor, s site) {
-	c.dropout(y, x, skip, s)
+	if b.spec.residual == 0 {
+		c.dropout(y, x, skip, s)
+		return
+	}
+	if c.drops(s) {
+		c.dropout(y, x, tensorops.Tensor{}, s)
+		x = y
+	}
+	c.AddScaled(y, x, skip, b.spec.residual)
 }
 
 // activation records the input of the down projection. It may overwrite u's first part.
 func (b *block) activation(c *pass, g tensorops.Tensor, u [2]tensorops.Tensor) {
 	if b.spec.gated {
-		c.SwiGLU(g, u[0], u[1])
+		c.Gate(g, u[0], u[1], b.spec.act)
 	} else {
-		c.GELU(g, u[0])
+		c.Act(g, u[0], b.spec.act.Act)
 	}
 }
 
@@ -157,10 +165,10 @@ func (b *block) activation(c *pass, g tensorops.Tensor, u [2]tensorops.Tensor) {
 func (b *block) activationGrad(c *pass, s *blockState, dg tensorops.Tensor) {
 	if b.spec.gated {
 		s.du0, s.du1 = c.AllocLike(s.u[0]), dg
-		c.SwiGLUGrad(s.du0, s.du1, dg, s.u[0], s.u[1])
+		c.GateGrad(s.du0, s.du1, dg, s.u[0], s.u[1], b.spec.act)
 	} else {
 		s.du0 = dg
-		c.GELUGrad(dg, dg, s.u[0])
+		c.ActGrad(dg, dg, s.u[0], b.spec.act.Act)
 	}
 }
 
@@ -181,7 +189,14 @@ func (b *block) branchGrad(c *pass, dy tensorops.Tensor, after *norm, e *branchE
 		d = c.AllocLike(dy)
 		c.dropout(d, dy, tensorops.Tensor{}, s)
 	}
-	own := !d.Same(dy)
+	if b.spec.residual != 0 {
+		from := d
+		if !c.drops(s) {
+			d = c.AllocLike(dy)
+		}
+		c.AddScaled(d, from, tensorops.Tensor{}, b.spec.residual)
+	}
+	own := c.drops(s) || b.spec.residual != 0
 	switch {
 	case !after.absent:
 		projection, skip = c.AllocLike(dy), dy

@@ -66,6 +66,9 @@ func (b *attentionMixer) attendCached(c *pass, o, q, k, v tensorops.Tensor, r ru
 		}
 		h.store(c, k, v, used)
 	}
+	if b.spec.sinks {
+		c.AttentionSink(o, lse, c.weight(b.sinks), tensorops.AttentionOpts{Batch: 1, Heads: b.spec.heads})
+	}
 	c.Free(lse)
 }
 

@@ -21,6 +21,8 @@ var contextModels = map[string]stages.Config{
 		RopeTheta: 1000},
 	"qwen3": {Family: stages.Qwen3, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 40, Context: 24, Vocab: 19, RopeTheta: 1000,
 		AttentionBias: true},
+	"example": {Family: stages.Example, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 41, Context: 24, Vocab: 19, Dropout: 0.1,
+		RopeTheta: 1000, NoRope: []int{1}, WindowTheta: 50, Window: 7, Full: []int{1}, ResidualScale: 0.4, AttentionScale: 0.7},
 	"olmo2": {Family: stages.OLMo2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 24, Vocab: 19, Dropout: 0.1,
 		RopeTheta: 1000},
 	// Windows that end within a block of 3 positions or more, and that reach over several.

@@ -24,8 +24,8 @@ type Decoder struct {
 type Sequence struct {
 	decoder *Decoder
 	caches  []mixerCache // of each decoder layer
-	room    int     // positions that fit
-	used    int     // positions so far
+	room    int          // positions that fit
+	used    int          // positions so far
 }
 
 // Feed is what a sequence continues with: at least one token.
@@ -204,8 +204,12 @@ func (h *head) decode(c *pass, x tensorops.Tensor, logits []float32) {
 		c.Free(x)
 	}
 	n, stats := h.norm.forward(c, last)
+	c.scale(n, h.factor)
 	out := c.Alloc(tensorops.Float32, len(c.fed.runs), h.vocab)
 	h.proj.forward(c, out, n.Matrix())
+	if h.softCap != 0 {
+		c.SoftCap(out, out, h.softCap)
+	}
 	c.Fetch(tensorops.HostBytes(logits), out)
 	free(c.List, &last, &n, &stats, &out)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // decoder is a family of decoder language models as a table: the sizes of transformers' own
@@ -41,6 +43,7 @@ type tensorNames struct {
 	// The norms before and after attention and the feed-forward part, of which a layer has some.
 	norm1, after1, norm2, after2 string
 	q, k, v, o, qNorm, kNorm     string
+	sinks                        string // without an end
 	gate, up, down               string
 	// Tensors that hold several parameters, one after the other: q, k and v; gate and up. Empty: each
 	// has its own.
@@ -60,7 +63,7 @@ func (f *decoder) name() string  { return f.model }
 func (f *decoder) class() string { return f.hf }
 
 func (f *decoder) layer(c Config, i int, l *layerSpec) {
-	l.gated, l.act = true, siLU
+	l.gated, l.act.Act = true, tensorops.SiLU
 	if !slices.Contains(c.NoRope, i) {
 		l.rope = &ropeSpec{theta: c.RopeTheta, scaling: c.RopeScaling}
 	}
@@ -113,15 +116,16 @@ func (f *decoder) check(c Config) error {
 func (f *decoder) build(m *Model) {
 	c := m.Config
 	wte := m.cut(m.add(f.names.embed+".weight", normalInit, c.Vocab, c.Hidden), vocabSplit(c))
-	m.layers = append(m.layers, &embedding{tokens: wte, width: c.Hidden, drop: site{"embedding", c.Dropout}})
-	norm := func(name string) norm { return m.rmsNorm(name, c.Hidden, bySequence) }
+	ends := c.ends()
+	m.layers = append(m.layers, &embedding{tokens: wte, width: c.Hidden, factor: ends.embedding, drop: site{"embedding", c.Dropout}})
+	norm := func(name string) norm { return m.rmsNorm(name, c.Hidden, ends.normOffset, bySequence) }
 	m.addLayers(f.names.layers, wte, norm, func(i int, at string) *block { return f.block(m, i, at+".") })
 	m.addHead(f.names.norm, wte, norm)
 }
 
-// rmsNorm adds an RMSNorm over width channels.
-func (m *Model) rmsNorm(name string, width int, sum gradSum) norm {
-	return norm{gamma: parted(m.add(name+".weight", ones, width), sum), rms: true, eps: m.Config.eps()}
+// rmsNorm adds an RMSNorm over width channels. At first its weight plus the offset is 1.
+func (m *Model) rmsNorm(name string, width int, offset float64, sum gradSum) norm {
+	return norm{gamma: parted(m.add(name+".weight", Init{Const: 1 - offset}, width), sum), rms: true, eps: m.Config.eps(), offset: offset}
 }
 
 // block adds a decoder layer, whose names start with at.
@@ -136,7 +140,7 @@ func (f *decoder) block(m *Model, i int, at string) *block {
 		if !has {
 			return norm{absent: true}
 		}
-		return m.rmsNorm(at+name, c.Hidden, bySequence)
+		return m.rmsNorm(at+name, c.Hidden, spec.normOffset, bySequence)
 	}
 	b.norm1 = norm(f.names.norm1, spec.before())
 	mix.qkv = []linear{
@@ -146,12 +150,18 @@ func (f *decoder) block(m *Model, i int, at string) *block {
 	}
 	m.storedIn(at+f.names.qkv, f.names.qkv != "", mix.qkv)
 	b.proj = f.row(m, at+f.names.o, spec.outputBias, spec.queryWidth(), spec.heads)
+	qk := func(q, k int, sum gradSum) {
+		mix.qkNorms = append(mix.qkNorms, m.rmsNorm(at+f.names.qNorm, q, spec.normOffset, sum),
+			m.rmsNorm(at+f.names.kNorm, k, spec.normOffset, sum))
+	}
 	switch spec.qkNorm {
 	case qkNormHeads:
-		mix.qkNorms = append(mix.qkNorms, m.rmsNorm(at+f.names.qNorm, spec.headDim, byHeads), m.rmsNorm(at+f.names.kNorm, spec.headDim, byHeads))
+		qk(spec.headDim, spec.headDim, byHeads)
 	case qkNormWidth: // every rank computes all of them
-		mix.qkNorms = append(mix.qkNorms, m.rmsNorm(at+f.names.qNorm, spec.queryWidth(), alike),
-			m.rmsNorm(at+f.names.kNorm, spec.kvWidth(), alike))
+		qk(spec.queryWidth(), spec.kvWidth(), alike)
+	}
+	if spec.sinks {
+		mix.sinks = m.cut(m.add(at+f.names.sinks, zeros, spec.heads), Split{0, 1, spec.heads})
 	}
 	b.after1 = norm(f.names.after1, spec.after())
 	b.norm2 = norm(f.names.norm2, spec.before())

@@ -8,6 +8,7 @@ type embedding struct {
 	tokens, positions use
 	hasPositions      bool
 	width             int
+	factor            float64 // of the rows; 0: 1
 	drop              site
 }
 
@@ -41,6 +42,7 @@ func (e *embedding) forward(c *pass, st state, _ tensorops.Tensor) tensorops.Ten
 		tokens = here.ids
 	}
 	y := c.embed(e.tokens, c.tokens, here)
+	c.scale(y, e.factor)
 	if e.hasPositions {
 		c.eachRun(y, c.residualRuns(), func(rows tensorops.Tensor, r run) {
 			c.AddPositions(rows, rows, c.weight(e.positions), r.hi-r.lo, r.first)
@@ -59,8 +61,16 @@ func (e *embedding) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.
 	if c.drops(e.drop) {
 		c.dropout(dy, dy, tensorops.Tensor{}, e.drop)
 	}
+	c.scale(dy, e.factor)
 	st.(*embeddingState).dy = dy
 	return tensorops.Tensor{}
+}
+
+// scale multiplies a tensor by a factor; 0: 1.
+func (c *pass) scale(t tensorops.Tensor, factor float64) {
+	if factor != 0 {
+		c.AddScaled(t, t, tensorops.Tensor{}, factor)
+	}
 }
 
 func (e *embedding) weightGrad(c *pass, st state) {

@@ -1,6 +1,10 @@
 package stages
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // GPT2 is the family of GPT-2: learned positions, LayerNorm, one projection for q, k and v, GELU,
 // and biases everywhere.
@@ -13,7 +17,7 @@ func (gpt2Family) class() string { return "GPT2LMHeadModel" }
 
 func (gpt2Family) layer(_ Config, _ int, l *layerSpec) {
 	l.qkvBias, l.outputBias, l.mlpBias = true, true, true
-	l.act = tanhGELU
+	l.act.Act = tensorops.TanhGELU
 }
 
 func (gpt2Family) ends(Config, *endsSpec) {}

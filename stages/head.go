@@ -24,6 +24,8 @@ type head struct {
 	vocab   int     // tokens whose logits this rank computes
 	first   int     // first of these tokens
 	whole   int     // tokens of the vocabulary
+	factor  float64 // of the logits; 0: 1. The norm's output is multiplied, which has fewer numbers
+	softCap float64 // limit of the logits; 0: none
 	further int     // depths of multi-token prediction
 	weight  float64 // weight of each depth's loss
 }
@@ -32,6 +34,7 @@ type headState struct {
 	x, stats tensorops.Tensor // input, norm's statistics
 	n        tensorops.Tensor // normalized input, during the forward or until the weight gradient
 	logits   tensorops.Tensor // of some rows, later their gradients; with HeadLater of all rows; width columns
+	raw      tensorops.Tensor // of some rows, before the soft cap
 	dn       tensorops.Tensor // gradient of n
 	loss     tensorops.Tensor // [(1+depths)·chunks, 2] float64 on the device
 	host     []float64        // copy of loss in host memory
@@ -48,7 +51,7 @@ func (h *head) linears() []*linear { return []*linear{&h.proj} }
 func (h *head) uses() []use { return append(h.norm.uses(), h.proj.uses()...) }
 
 func (s *headState) drop(l *tensorops.List, _ bool) {
-	free(l, &s.x, &s.stats, &s.n, &s.logits, &s.dn, &s.loss)
+	free(l, &s.x, &s.stats, &s.n, &s.logits, &s.raw, &s.dn, &s.loss)
 	s.didNorm = false
 }
 
@@ -87,6 +90,7 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	s := st.(*headState)
 	s.x = x
 	s.n, s.stats = h.norm.forward(c, x)
+	c.scale(s.n, h.factor)
 	s.n = c.gathered(s.n)
 	if c.mb.Train {
 		s.dn = c.AllocLike(s.n)
@@ -110,6 +114,9 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	}
 	s.logits = c.Alloc(c.inner(), kept, h.width(c))
 	lse := c.Alloc(tensorops.Float64, each, 1)
+	if h.softCap != 0 && c.mb.Train {
+		s.raw = c.Alloc(c.inner(), each, h.width(c))
+	}
 	for depth := range depths {
 		targets, scale := c.targets, 1.0
 		if depth > 0 {
@@ -126,9 +133,10 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 			c.Free(targets)
 		}
 	}
-	free(c.List, &lse)
+	free(c.List, &lse, &s.raw)
 	if c.mb.Train {
 		s.dn = c.total(s.dn)
+		c.scale(s.dn, h.factor)
 	}
 	if !c.mb.headLater() {
 		free(c.List, &s.logits, &s.n)
@@ -161,7 +169,7 @@ func (h *head) shifted(c *pass, s *headState, by int) tensorops.Tensor {
 func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops.Tensor, scale float64, first int) {
 	last := first + logits.Rows()
 	n := s.n.Matrix().RowRange(first, last)
-	h.proj.forward(c, logits, n)
+	raw := h.logits(c, s, logits, n)
 	own := logits.Columns(0, h.vocab) // without the columns for the padding rows
 	var o tensorops.CrossEntropyOpts
 	if c.mb.Train {
@@ -171,10 +179,30 @@ func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops
 	if !c.mb.Train {
 		return
 	}
+	if raw.Valid() {
+		c.SoftCapGrad(logits, logits, raw, h.softCap)
+	}
 	h.proj.inputGrad(c, s.dn.Matrix().RowRange(first, last), logits, false)
 	if !c.mb.headLater() {
 		h.weightGradOf(c, n, logits)
 	}
+}
+
+// logits records the logits of rows and, in training, returns them without the soft cap if there is
+// one.
+func (h *head) logits(c *pass, s *headState, to, n tensorops.Tensor) (raw tensorops.Tensor) {
+	if h.softCap == 0 {
+		h.proj.forward(c, to, n)
+		return raw
+	}
+	from := to
+	if s.raw.Valid() {
+		from = s.raw.RowRange(0, to.Rows())
+		raw = from
+	}
+	h.proj.forward(c, from, n)
+	c.SoftCap(to, from, h.softCap)
+	return raw
 }
 
 // weightGradOf adds the projection's weight gradient for some rows of logits' gradients.

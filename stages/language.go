@@ -27,10 +27,13 @@ type language interface {
 	defaults(c *Config)
 }
 
+// moreLanguages are families of tests.
+var moreLanguages []language
+
 // languages returns all families of language models, in the order in which messages name them.
 func languages() []language {
-	return []language{gpt2Family{}, llamaFamily, mistralFamily, qwen2Family, qwen3Family, smolLM3Family, olmo2Family, olmo3Family,
-		phi3Family}
+	return append([]language{gpt2Family{}, llamaFamily, mistralFamily, qwen2Family, qwen3Family, smolLM3Family, graniteFamily, olmo2Family, olmo3Family,
+		phi3Family}, moreLanguages...)
 }
 
 // languageOf returns the family with the given name, or nil.

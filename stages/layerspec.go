@@ -1,6 +1,10 @@
 package stages
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // layerSpec describes one decoder layer: what it computes, and its sizes. Config.layer makes it from
 // the model's switches and its family's table, for each layer by itself; block records it.
@@ -23,8 +27,8 @@ type layerSpec struct {
 
 	qkvBias, outputBias, mlpBias bool
 
-	gated bool // the feed-forward part has a gate and so three products
-	act   activation
+	gated bool               // the feed-forward part has a gate and so three products
+	act   tensorops.GateOpts // its activation; the limits only count for a gate
 
 	residual float64 // factor of each branch before it is added to the residual stream; 0: 1
 }
@@ -54,14 +58,6 @@ const (
 	normsBoth
 )
 
-// activation is the function inside the feed-forward part.
-type activation uint8
-
-const (
-	tanhGELU activation = iota // the tanh approximation of GELU
-	siLU
-)
-
 // ropeSpec describes the rotary positions of a layer.
 type ropeSpec struct {
 	theta   float64
@@ -71,6 +67,7 @@ type ropeSpec struct {
 // endsSpec describes what a model does before and after its decoder layers.
 type endsSpec struct {
 	embedding    float64 // factor of the embeddings; 0: 1
+	normOffset   float64 // added to the weight of the last norm
 	logitDivisor float64 // 0: 1
 	logitSoftCap float64 // 0: none
 }

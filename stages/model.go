@@ -123,7 +123,7 @@ func (m *Model) addLayers(prefix string, wte use, norm func(name string) norm, d
 	}
 	for k := range c.MTPLayers {
 		i := c.Layers + k
-		d := &mtp{depth: k + 1, width: c.Hidden, tokens: tied(wte, placeMTP)}
+		d := &mtp{depth: k + 1, width: c.Hidden, tokens: tied(wte, placeMTP), factor: c.ends().embedding}
 		d.enorm, d.hnorm = norm(name(i)+".enorm"), norm(name(i)+".hnorm")
 		// Every rank of a tensor-parallel group has all of it.
 		d.proj = linear{w: parted(m.add(name(i)+".eh_proj.weight", normalInit, c.Hidden, 2*c.Hidden), bySequence), out: c.Hidden}
@@ -135,7 +135,11 @@ func (m *Model) addLayers(prefix string, wte use, norm func(name string) norm, d
 // addHead lists the last layer.
 func (m *Model) addHead(name string, wte use, norm func(name string) norm) {
 	c := m.Config
-	h := &head{norm: norm(name), whole: c.Vocab, further: c.MTPLayers}
+	ends := c.ends()
+	h := &head{norm: norm(name), whole: c.Vocab, further: c.MTPLayers, softCap: ends.logitSoftCap}
+	if ends.logitDivisor != 0 {
+		h.factor = 1 / ends.logitDivisor
+	}
 	if h.further > 0 {
 		h.weight = c.MTPWeight / float64(h.further)
 	}

@@ -17,8 +17,9 @@ import "github.com/troupe-ml/troupe/tensorops"
 type mtp struct {
 	depth        int // k, from 1
 	width        int
-	tokens       use  // the embedding's weight
-	enorm, hnorm norm // of the embedding, of the hidden state
+	tokens       use     // the embedding's weight
+	factor       float64 // of its rows; 0: 1
+	enorm, hnorm norm    // of the embedding, of the hidden state
 	proj         linear
 	block        *block
 }
@@ -63,6 +64,7 @@ func (s *mtpState) drop(l *tensorops.List, all bool) {
 // intermediate values.
 func (m *mtp) join(c *pass, s *mtpState) {
 	s.e = c.embedIDs(m.tokens, s.ids, &s.here)
+	c.scale(s.e, m.factor)
 	s.joined = c.Alloc(c.inner(), c.mb.Sequences, c.positions(), 2*m.width)
 	var n tensorops.Tensor
 	n, s.estats = m.enorm.forward(c, s.e)
@@ -119,6 +121,7 @@ func (m *mtp) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor
 	c.Copy(s.dhn, dj.Columns(m.width, 2*m.width))
 	c.Free(dj)
 	m.enorm.inputGrad(c, s.de, s.den, s.e, s.estats, tensorops.Tensor{})
+	c.scale(s.de, m.factor)
 	// The hidden state of depth k−1 also bypasses this layer, to the head.
 	around := dy.RowRange(before-rows, before)
 	m.hnorm.inputGrad(c, around, s.dhn, s.h, s.hstats, around)

@@ -87,6 +87,7 @@ func TestExactOtherFamilies(t *testing.T) {
 		"qwen2":         {"model.family=qwen2", "model.kv_heads=2"},
 		"mistral":       {"model.family=mistral", "model.window=3"},
 		"smollm3":       {"model.family=smollm3"},
+		"granite":       {"model.family=granite", "model.kv_heads=2"},
 		"olmo3":         {"model.family=olmo3", "model.kv_heads=2", "model.window=6"},
 		"phi3":          {"model.family=phi3", "model.kv_heads=2"},
 	} {
