@@ -21,6 +21,14 @@ type (
 	GenerateReport = infer.GenerateReport
 	// Generator is an open model that generates one text after the other.
 	Generator = infer.Generator
+	// Batch is an open model that generates several texts at once, for any number of callers.
+	Batch = infer.Batch
+	// BatchOptions bound a Batch.
+	BatchOptions = infer.BatchOptions
+	// BatchStats counts the texts of a Batch.
+	BatchStats = infer.BatchStats
+	// GenerationDefaults are how a model's generation_config.json says to generate texts.
+	GenerationDefaults = infer.Defaults
 	// EvalOptions are the options of Evaluate.
 	EvalOptions = infer.EvalOptions
 	// EvalResult is the loss on a text or on samples, with its metrics.
@@ -43,6 +51,12 @@ var ErrOptions = infer.ErrOptions
 // ErrNotFinite: the model computed NaN or infinity.
 var ErrNotFinite = infer.ErrNotFinite
 
+// ErrBusy: as many texts wait as a Batch allows.
+var ErrBusy = infer.ErrBusy
+
+// ErrContext: a prompt has more tokens than the context.
+var ErrContext = infer.ErrContext
+
 // Generate continues a prompt, or answers a conversation: see infer.Generate.
 func Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) error) error {
 	return infer.Generate(ctx, o, emit)
@@ -50,6 +64,9 @@ func Generate(ctx context.Context, o GenerateOptions, emit func(text []byte) err
 
 // OpenGenerator opens a model. It reads the weights when the first text is generated.
 func OpenGenerator(o ModelOptions) (*Generator, error) { return infer.OpenGenerator(o) }
+
+// OpenBatch opens a model and reads its weights: see infer.Batch.
+func OpenBatch(o ModelOptions, of BatchOptions) (*Batch, error) { return infer.OpenBatch(o, of) }
 
 // Evaluate computes a model's loss on a text: see infer.Evaluate.
 func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) { return infer.Evaluate(ctx, o) }

@@ -23,6 +23,8 @@ type talking struct {
 	messages string // a file
 	tools    string // a file
 	asJSON   bool
+	prompts  string // a file
+	batch    int    // prompts of it at once
 }
 
 func (a *app) newGenerate() *cobra.Command {
@@ -50,10 +52,20 @@ if it was trained with a shorter model.context. Of a longer prompt it sees only 
 the context is full, it continues with the last half of it. Warnings report both cases; the
 JSON has them as prompt_cut and window_moves.
 
-See also: engine eval (loss), engine export (use the model in other programs).`,
+Defaults. If the model has a generation_config.json, its max_new_tokens, temperature, top_k,
+top_p, min_p, repetition_penalty and stop_strings are the defaults of the flags, and
+do_sample = false means --temperature 0. A warning names its keys that have no effect.
+
+Many prompts. --prompts continues the prompts of a file, --batch at once, and prints one JSON
+line for each, in the order of the file. Each text is the one that --prompt gives. Empty lines
+are skipped. In a .jsonl file each line has "prompt" or "messages", and may have "tools" and
+"seed". With --chat each prompt is the first message of a conversation.
+
+See also: engine serve (answer over HTTP), engine eval (loss), engine export (use the model in other programs).`,
 		Example: `  engine generate --from runs/run --prompt "func main() {"
   engine generate --from runs/run --tokens 1000 --temperature 1 --top-k 40 --seed 7 > text
-  engine generate --from DIR --chat --prompt "Why is the sky blue?" --top-p 0.9`,
+  engine generate --from DIR --chat --prompt "Why is the sky blue?" --top-p 0.9
+  engine generate --from DIR --prompts prompts.txt --json > texts.jsonl`,
 		Args:              takesModel,
 		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
@@ -64,10 +76,14 @@ See also: engine eval (loss), engine export (use the model in other programs).`,
 				return err
 			}
 			o.Warn = a.warn
-			if t.chat || t.messages != "" {
-				return a.talk(cmd.Context(), o, t, cmd.Flags().Changed("prompt"))
+			given := cmd.Flags().Changed
+			switch {
+			case t.prompts != "":
+				return a.generateAll(cmd.Context(), o, t, given)
+			case t.chat || t.messages != "":
+				return a.talk(cmd.Context(), o, t, given)
 			}
-			return a.continueText(cmd.Context(), o, t.asJSON)
+			return a.continueText(cmd.Context(), o, t.asJSON, given)
 		}),
 	}
 	modelFlags(cmd, &o.ModelOptions)
@@ -91,6 +107,8 @@ See also: engine eval (loss), engine export (use the model in other programs).`,
 	f.BoolVar(&o.IgnoreEnd, "ignore-end", false, "continue after the model's end-of-text token")
 	f.IntVar(&o.Context, "context", 0, "most `tokens` that the model sees, prompt included (default: all its positions)")
 	f.BoolVar(&t.asJSON, "json", false, "print one JSON object per text or answer, when it is complete")
+	f.StringVar(&t.prompts, "prompts", "", "with --json: `file` with a prompt in each line, or JSON lines if its name ends in .jsonl; - is standard input")
+	f.IntVar(&t.batch, "batch", usualBatch, "with --prompts: most `prompts` to continue at once")
 	f.Uint64Var(&o.Seed, "seed", 1, "`seed` of the random numbers")
 	completeWords(cmd, "context")
 	return cmd
@@ -114,6 +132,18 @@ func checkGenerateFlags(cmd *cobra.Command, o troupe.GenerateOptions) error {
 
 func (t talking) check(cmd *cobra.Command) error {
 	switch {
+	case t.prompts == "":
+		if err := idle(cmd, "without --prompts", "batch"); err != nil {
+			return err
+		}
+	case !t.asJSON:
+		return usagef("--prompts needs --json: each text is printed as a line of JSON")
+	case cmd.Flags().Changed("prompt") || t.messages != "":
+		return usagef("--prompts can't be combined with --prompt or --messages; give one of them")
+	case t.batch < 1:
+		return usagef("--batch %d: give 1 or more", t.batch)
+	}
+	switch {
 	case t.messages != "" && cmd.Flags().Changed("prompt"):
 		return usagef("--prompt and --messages can't be combined; give one of them")
 	case t.messages != "":
@@ -133,41 +163,69 @@ type generated struct {
 	troupe.GenerateReport
 }
 
+// openGenerator opens a model, and sets the options that its generation_config.json has and no flag.
+func (a *app) openGenerator(o *troupe.GenerateOptions, given func(flag string) bool) (*troupe.Generator, error) {
+	g, err := troupe.OpenGenerator(o.ModelOptions)
+	if err != nil {
+		return nil, err
+	}
+	d, err := g.Defaults()
+	if err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	a.applyDefaults(d, &o.TextOptions, given)
+	return g, nil
+}
+
+func (a *app) applyDefaults(d troupe.GenerationDefaults, o *troupe.TextOptions, given func(flag string) bool) {
+	d.Apply(o, given)
+	if d.Warning != "" {
+		a.warn(d.Warning)
+	}
+}
+
 // continueText continues a prompt.
-func (a *app) continueText(ctx context.Context, o troupe.GenerateOptions, asJSON bool) error {
+func (a *app) continueText(ctx context.Context, o troupe.GenerateOptions, asJSON bool, given func(flag string) bool) (err error) {
+	g, err := a.openGenerator(&o, given)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
 	if asJSON {
 		var text strings.Builder
 		o.Report = &troupe.GenerateReport{}
-		if err := troupe.Generate(ctx, o, func(b []byte) error { text.Write(b); return nil }); err != nil {
+		if err := g.Generate(ctx, o.TextOptions, func(b []byte) error { text.Write(b); return nil }); err != nil {
 			return err
 		}
 		return a.json(generated{text.String(), *o.Report})
 	}
-	if err := generate(ctx, o, a.programs()); err != nil {
-		return err
-	}
-	if a.terminal {
+	err = g.Generate(ctx, o.TextOptions, after(o.Prompt, a.programs()))
+	if err == nil && a.terminal {
 		a.printf("\n") // a pipe gets the text alone
 	}
-	return nil
+	return err
 }
 
 // generate writes a prompt and its continuation.
 func generate(ctx context.Context, o troupe.GenerateOptions, w io.Writer) error {
-	unsaid := o.Prompt // held back until the first token: the model may reject the prompt
-	return troupe.Generate(ctx, o, func(text []byte) error {
-		_, err := io.WriteString(w, unsaid+string(text))
-		unsaid = ""
+	return troupe.Generate(ctx, o, after(o.Prompt, w))
+}
+
+// after writes a prompt before the first piece of its continuation: the model may reject the prompt.
+func after(prompt string, w io.Writer) func(text []byte) error {
+	return func(text []byte) error {
+		_, err := io.WriteString(w, prompt+string(text))
+		prompt = ""
 		return err
-	})
+	}
 }
 
 // maxSaid is the most bytes of one message, and of a file with a conversation.
 const maxSaid = 1 << 20
 
 // talk answers a conversation, a prompt, or the input line by line.
-func (a *app) talk(ctx context.Context, o troupe.GenerateOptions, t talking, prompted bool) (err error) {
-	said, in := []chat.Message{}, bufio.NewReader(os.Stdin)
+func (a *app) talk(ctx context.Context, o troupe.GenerateOptions, t talking, given func(flag string) bool) (err error) {
+	said, in, prompted := []chat.Message{}, bufio.NewReader(os.Stdin), given("prompt")
 	switch {
 	case t.messages != "":
 		if said, err = readMessages(t.messages); err != nil {
@@ -184,7 +242,7 @@ func (a *app) talk(ctx context.Context, o troupe.GenerateOptions, t talking, pro
 	if prompted {
 		said = append(said, chat.Message{Role: "user", Content: o.Prompt})
 	}
-	g, err := troupe.OpenGenerator(o.ModelOptions)
+	g, err := a.openGenerator(&o, given)
 	if err != nil {
 		return err
 	}

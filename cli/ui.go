@@ -34,7 +34,7 @@ type uiFlags struct {
 
 func (o *uiFlags) setTLS(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.certFile, "tls-cert", "",
-		"`file` with the page server's certificate, PEM (default: a new one, unless the address is loopback)")
+		"`file` with the server's certificate, PEM (default: a new one, unless the address is loopback)")
 	cmd.Flags().StringVar(&o.key, "tls-key", "", "`file` with the certificate's private key, PEM")
 }
 

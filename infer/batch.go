@@ -2,6 +2,7 @@ package infer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -84,6 +85,16 @@ func (b *Batch) model() *trained.Model { return b.group.model }
 
 // Positions is the number of tokens that the model sees.
 func (b *Batch) Positions() int { return b.model().Shape.Config.Positions() }
+
+// ToolMarker returns the text with which the model's chat template begins a call of a function in an answer, such as
+// "<tool_call>"; "": it writes the call's JSON alone, or there are no calls.
+func (b *Batch) ToolMarker(tools json.RawMessage) string {
+	said, err := b.model().Text()
+	if err != nil {
+		return ""
+	}
+	return said.ToolMarker(tools)
+}
 
 // Stats returns the counts.
 func (b *Batch) Stats() BatchStats {

@@ -94,6 +94,27 @@ var WorkerFigures = []Figure[Worker]{
 		}},
 }
 
+// ServerFigures are the metrics of a server that generates texts.
+var ServerFigures = []Figure[Server]{
+	{Metric: "build_info", Help: "Build of the program; always 1.", Labels: []string{"build"},
+		Each: func(s *Server, tell func(float64, ...string)) { tell(1, s.Build) }},
+	{Metric: "serve_texts_running", Help: "Texts that are being generated.",
+		Each: func(s *Server, tell func(float64, ...string)) { tell(float64(s.Running)) }},
+	{Metric: "serve_texts_waiting", Help: "Texts that wait for a place in the batch.",
+		Each: func(s *Server, tell func(float64, ...string)) { tell(float64(s.Waiting)) }},
+	{Metric: "serve_texts", Total: true, Help: "Texts that have ended.",
+		Each: func(s *Server, tell func(float64, ...string)) { tell(float64(s.Texts)) }},
+	{Metric: "serve_prompt_tokens", Total: true, Help: "Tokens in the prompts of texts that have ended.",
+		Each: func(s *Server, tell func(float64, ...string)) { tell(float64(s.PromptTokens)) }},
+	{Metric: "serve_generated_tokens", Total: true, Help: "Tokens generated for texts that have ended.",
+		Each: func(s *Server, tell func(float64, ...string)) { tell(float64(s.Tokens)) }},
+	{Metric: "serve_requests", Total: true, Help: "Requests for texts, by result: answered, or refused with an error.", Labels: []string{"result"},
+		Each: func(s *Server, tell func(float64, ...string)) {
+			tell(float64(s.Answered), "answered")
+			tell(float64(s.Refused), "refused")
+		}},
+}
+
 // eachOf tells the counts of a map, sorted by key.
 func eachOf(counts map[string]int, tell func(float64, ...string)) {
 	for _, key := range slices.Sorted(maps.Keys(counts)) {

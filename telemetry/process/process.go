@@ -81,3 +81,14 @@ type Lane struct {
 	Peer           string
 	Sent, Received uint64 // bytes
 }
+
+// Server is the state of a server that generates texts.
+type Server struct {
+	Build            string
+	Running, Waiting int    // texts that are being generated, and that wait
+	Texts            uint64 // that have ended
+	PromptTokens     uint64 // of these
+	Tokens           uint64 // generated for these
+	Answered         uint64 // requests with an answer
+	Refused          uint64 // requests with an error
+}

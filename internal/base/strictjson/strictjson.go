@@ -194,6 +194,15 @@ func Quote(s string) string {
 	return strconv.Quote(s)
 }
 
+// Show is a JSON value in a message, cut if it is long.
+func Show(v json.RawMessage) string {
+	const bytesMax = 200
+	if len(v) > bytesMax {
+		return fmt.Sprintf("%s… (%d bytes)", Plain(strings.ToValidUTF8(string(v[:bytesMax]), "")), len(v))
+	}
+	return Plain(string(v))
+}
+
 // Plain is a text, quoted where it could break a message's line or steer a terminal.
 func Plain(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -95,6 +96,14 @@ func (m *Text) Question(messages []chat.Message, o chat.Options) ([]int32, error
 		err = fmt.Errorf("%w: the chat template renders the messages as an empty text", plan.ErrOptions)
 	}
 	return ids, err
+}
+
+// ToolMarker is the text with which the chat template begins a call of a function: see chat.Template.CallMarker.
+func (m *Text) ToolMarker(tools json.RawMessage) string {
+	if m.template == nil {
+		return ""
+	}
+	return m.template.CallMarker(chat.Options{Tools: tools, Special: m.Talk.Special})
 }
 
 // Stops are the ids that end what the model writes: those of its files, and that with which the chat template

@@ -70,7 +70,7 @@ func ReadGeneration(c Files) (g Generation, err error) {
 		}
 		if read := honoured[key]; read != nil {
 			if err := read(v); err != nil {
-				return g, fmt.Errorf("%s: %s is %s: it must be %w", GenerationFile, key, strictjson.Quote(string(v)), err)
+				return g, fmt.Errorf("%s: %s is %s: it must be %w", GenerationFile, key, strictjson.Show(v), err)
 			}
 			continue
 		}
@@ -79,7 +79,7 @@ func ReadGeneration(c Files) (g Generation, err error) {
 		case known && values == nil, slices.ContainsFunc(values, func(one string) bool { return sameValue(one, v) }):
 		case key == "max_length" && members["max_new_tokens"] != nil: // which has priority
 		default:
-			g.Unsupported = append(g.Unsupported, fmt.Sprintf("%s = %s", strictjson.Plain(key), strictjson.Quote(string(v))))
+			g.Unsupported = append(g.Unsupported, fmt.Sprintf("%s = %s", strictjson.Plain(key), strictjson.Show(v)))
 		}
 	}
 	return g, nil

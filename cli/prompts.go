@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/base/strictjson"
+	"github.com/troupe-ml/troupe/internal/chat"
+)
+
+// usualBatch is the default of texts that are generated at once.
+const usualBatch = 8
+
+// promptFile reads prompts, line by line.
+type promptFile struct {
+	name  string
+	in    *bufio.Reader
+	lines bool // of JSON
+	at    int
+	chat  *talking // with --chat
+	tools json.RawMessage
+}
+
+// next returns the options of the next text. The error at the end is io.EOF.
+func (p *promptFile) next(o troupe.TextOptions) (troupe.TextOptions, error) {
+	for {
+		line, err := readLine(p.in)
+		if errors.Is(err, io.EOF) {
+			return o, err
+		}
+		p.at++
+		if err == nil && strings.TrimSpace(line) == "" {
+			continue
+		}
+		o.Prompt, o.Tools = line, p.tools
+		if err == nil && p.lines {
+			err = readPrompt(line, &o)
+		}
+		if err == nil && p.chat != nil && o.Messages == nil {
+			o.Messages, o.Prompt = p.chat.opening(o.Prompt), ""
+		}
+		return o, err
+	}
+}
+
+// fail names the line of an error.
+func (p *promptFile) fail(line int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("--prompts %s, line %d: %w", p.name, line, err)
+}
+
+// opening is a conversation that starts with a prompt.
+func (t *talking) opening(prompt string) (said []chat.Message) {
+	if t.system != "" {
+		said = append(said, chat.Message{Role: "system", Content: t.system})
+	}
+	return append(said, chat.Message{Role: "user", Content: prompt})
+}
+
+// readPrompt reads a line of JSON.
+func readPrompt(line string, o *troupe.TextOptions) error {
+	dec, err := strictjson.NewDecoder([]byte(line))
+	if err != nil {
+		return usagef("%v", err)
+	}
+	o.Prompt = ""
+	has := false
+	err = strictjson.Object(dec, func(key string) (err error) {
+		var v json.RawMessage
+		if err := dec.Decode(&v); err != nil {
+			return err
+		}
+		switch key {
+		case "prompt":
+			has = true
+			if json.Unmarshal(v, &o.Prompt) != nil {
+				err = fmt.Errorf("prompt must be a text")
+			}
+		case "messages":
+			has = true
+			o.Messages, err = chat.ParseMessages(v)
+		case "tools":
+			o.Tools = v
+		case "seed":
+			if json.Unmarshal(v, &o.Seed) != nil {
+				err = fmt.Errorf("seed must be a whole number from 0")
+			}
+		default:
+			err = fmt.Errorf("unknown key %s: use prompt, messages, tools or seed", strictjson.Quote(key))
+		}
+		return err
+	})
+	if err == nil {
+		err = strictjson.End(dec)
+	}
+	if err == nil && !has {
+		err = fmt.Errorf("there is no prompt and there are no messages")
+	}
+	if err != nil {
+		return usagef("%v", err)
+	}
+	return nil
+}
+
+// answered is a text of a file of prompts, when it is complete.
+type answered struct {
+	line int
+	text generated
+	err  error
+}
+
+// generateAll continues the prompts of a file, several at once, and prints the texts in the order of the file. The first
+// error ends it.
+func (a *app) generateAll(ctx context.Context, o troupe.GenerateOptions, t talking, given func(flag string) bool) (err error) {
+	p := &promptFile{name: t.prompts, lines: strings.HasSuffix(t.prompts, ".jsonl")}
+	if t.chat {
+		p.chat = &t
+	}
+	if t.tools != "" {
+		if p.tools, err = readTools(t.tools); err != nil {
+			return err
+		}
+	}
+	file := os.Stdin
+	if t.prompts != "-" {
+		if file, err = os.Open(t.prompts); err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }() // nothing was written
+	}
+	p.in = bufio.NewReader(file)
+	ahead := 2 * t.batch // texts whose prompts are read, and that are not printed yet
+	b, err := troupe.OpenBatch(o.ModelOptions, troupe.BatchOptions{Texts: t.batch, Waiting: ahead + 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	d, err := b.Defaults()
+	if err != nil {
+		return err
+	}
+	a.applyDefaults(d, &o.TextOptions, given)
+	var warning sync.Mutex
+	o.Warn = func(text string) {
+		warning.Lock()
+		defer warning.Unlock()
+		a.warn(text)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	order := make(chan chan answered, ahead)
+	go a.ask(ctx, p, b, o.TextOptions, order) // ends with the file, or with ctx
+	for one := range order {
+		r := <-one
+		if err == nil {
+			if err = p.fail(r.line, r.err); err == nil {
+				err = a.json(r.text)
+			}
+		}
+		if err != nil {
+			cancel()
+		}
+	}
+	return err
+}
+
+// ask requests the texts of a file, and sends the places of the results in the order of the file.
+func (a *app) ask(ctx context.Context, p *promptFile, b *troupe.Batch, o troupe.TextOptions, order chan<- chan answered) {
+	defer close(order)
+	for ctx.Err() == nil {
+		one := make(chan answered, 1)
+		of, err := p.next(o)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		line := p.at
+		order <- one // received until it is closed
+		if err != nil {
+			one <- answered{err: err, line: line}
+			return
+		}
+		go func() { // ends with the text
+			var text strings.Builder
+			of.Report = &troupe.GenerateReport{}
+			err := b.Generate(ctx, of, func(piece []byte) error { text.Write(piece); return nil })
+			one <- answered{line, generated{text.String(), *of.Report}, err}
+		}()
+	}
+}
