@@ -43,7 +43,7 @@ test: ## run all tests; make check-race and make check-cluster run them with the
 	cd $(ASMGEN) && $(GO) vet . && $(GO) test .
 
 # Packages that start goroutines, except the cluster's.
-RACE_PACKAGES := . ./test/... ./infer ./actors ./checkpoint ./internal/collective ./data/samples ./internal/base/clock ./internal/run/control ./internal/run/fanout ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry/...
+RACE_PACKAGES := . ./test/... ./infer/... ./actors ./checkpoint ./internal/collective ./data/samples ./internal/base/clock ./internal/run/control ./internal/run/fanout ./tensorops ./tensorops/cpu ./tensorops/cuda ./stages ./stages/gorgonia ./stages/layertest ./telemetry/...
 
 .PHONY: check-race
 check-race: ## run the tests of concurrent packages with the race detector; needs a C compiler (gcc or clang)
@@ -165,6 +165,10 @@ check-chat: ## compare conversations in published chat templates with transforme
 .PHONY: check-metrics
 check-metrics: ## check a run's metrics with promtool, an OpenTelemetry collector and TensorBoard; needs PYTHON with tensorboard, and builds promtool (minutes) unless PROMTOOL names it (Linux)
 	cd $(METRICS) && $(GO) vet . && PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 30m .
+
+.PHONY: check-serve
+check-serve: ## use engine serve's server with the public openai client, and compare eight clients at once with one, for a model of 135 million parameters; needs PYTHON with openai
+	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 20m -run '^TestClients?$$' ./infer/serve
 
 .PHONY: check-hf
 check-hf: ## load models and tokenizers of every family in transformers, compare logits and ids; needs PYTHON with torch and transformers

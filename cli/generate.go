@@ -107,7 +107,8 @@ See also: engine serve (answer over HTTP), engine eval (loss), engine export (us
 	f.BoolVar(&o.IgnoreEnd, "ignore-end", false, "continue after the model's end-of-text token")
 	f.IntVar(&o.Context, "context", 0, "most `tokens` that the model sees, prompt included (default: all its positions)")
 	f.BoolVar(&t.asJSON, "json", false, "print one JSON object per text or answer, when it is complete")
-	f.StringVar(&t.prompts, "prompts", "", "with --json: `file` with a prompt in each line, or JSON lines if its name ends in .jsonl; - is standard input")
+	f.StringVar(&t.prompts, "prompts", "",
+		"with --json: `file` with a prompt in each line, or JSON lines if its name ends in .jsonl; - is standard input")
 	f.IntVar(&t.batch, "batch", usualBatch, "with --prompts: most `prompts` to continue at once")
 	f.Uint64Var(&o.Seed, "seed", 1, "`seed` of the random numbers")
 	completeWords(cmd, "context")

@@ -78,7 +78,8 @@ See also: engine generate (one text, or the prompts of a file), engine export.`,
 	f := cmd.Flags()
 	f.StringVar(&o.at.address, "listen", usualServe, "`HOST:PORT` to serve at; port 0 picks a free one")
 	o.at.setTLS(cmd)
-	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the token that requests need (default: a new token, unless the address is loopback)")
+	f.StringVar(&o.tokenFile, "token-file", "",
+		"`file` with the token that requests need (default: a new token, unless the address is loopback)")
 	f.StringVar(&o.name, "name", "", "`name` of the model in requests (default: that of its folder)")
 	f.IntVar(&o.batch.Texts, "batch", usualBatch, "most `texts` to generate at once")
 	f.IntVar(&o.batch.Waiting, "queue", 64, "most `texts` that wait; further requests get the status 429")

@@ -22,7 +22,6 @@ var otherCommands = map[string]string{
 	"chat": "engine generate --from DIR --chat", "sample": "engine generate --from DIR", "complete": "engine generate --from DIR",
 	"infer": "engine generate --from DIR", "evaluate": "engine eval --from DIR", "test": "engine eval --from DIR",
 	"convert":     "engine export --from DIR",
-	"serve":       "engine ui DIR for a page of runs; examples/service is a program that serves a model",
 	"pull":        "model.from with a folder: hf download NAME --local-dir DIR fetches a model",
 	"download":    "model.from with a folder: hf download NAME --local-dir DIR fetches a model",
 	"checkpoints": "engine ckpt ls DIR", "ls": "engine ckpt ls DIR (checkpoints) or engine ps",

@@ -115,11 +115,12 @@ func (s *Server) answer(ofChat bool) func(http.ResponseWriter, *http.Request) er
 		} else {
 			err = s.whole(r.Context(), w, q, a)
 		}
-		if errors.Is(err, context.Canceled) && !s.draining.Load() {
-			return nil // the client has disconnected
-		}
-		if err == nil {
+		switch {
+		case err == nil:
 			s.answered.Add(1)
+		case errors.Is(err, errBegun), errors.Is(err, context.Canceled) && !s.draining.Load(): // the client has disconnected
+			s.refused.Add(1)
+			return nil
 		}
 		return err
 	}

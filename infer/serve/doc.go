@@ -6,7 +6,7 @@
 //	server, err := serve.New(batch, serve.Options{Name: "first"})
 //	err = server.Serve(ctx, listener)
 //
-// A request's key is honoured, or refused with its name (request.go). Errors have the form of that API (errors.go). Each
+// Each key of a request is used, or refused with its name (request.go). Errors have the form of that API (errors.go). Each
 // request has a limit in limits.go: its body, its tokens, the texts that wait. A client that does not read is disconnected.
 //
 // On loopback any program of the machine may use a server without a token; requests of web pages are refused. Elsewhere a

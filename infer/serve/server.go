@@ -55,6 +55,8 @@ type Server struct {
 	mux     *http.ServeMux
 	health  *health.Health
 	created int64
+	// patience is how long a client may take to read.
+	patience time.Duration
 
 	draining          atomic.Bool
 	answered, refused atomic.Uint64
@@ -77,7 +79,8 @@ func New(m Model, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
-	s := &Server{o: o, model: m, mux: http.NewServeMux(), health: health.New("server"), created: time.Now().Unix()}
+	s := &Server{o: o, model: m, mux: http.NewServeMux(), health: health.New("server"), created: time.Now().Unix(),
+		patience: slowReader}
 	s.health.Set(s.Checks()...)
 	s.mux.Handle("GET "+health.LivePath, s.health.Live())
 	s.mux.Handle("GET "+health.ReadyPath, s.health.Ready())
@@ -207,9 +210,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// deadline gives a client the time to read what is written next.
+// deadline gives a client the time to read what is written next. Only connections have deadlines.
 func (s *Server) deadline(w http.ResponseWriter) error {
-	return http.NewResponseController(w).SetWriteDeadline(time.Now().Add(slowReader))
+	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.patience))
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
 }
 
 // isJSON reports whether a request says that its body is JSON. Web pages can't send that to another site without its consent.

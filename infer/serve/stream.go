@@ -3,10 +3,14 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/troupe-ml/troupe/internal/chat"
 )
+
+// errBegun: a stream ended early, after its status was sent.
+var errBegun = errors.New("the answer has begun")
 
 // events sends an answer as server-sent events.
 type events struct {
@@ -97,7 +101,7 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, q *request
 	case err != nil:
 		b, _ := json.Marshal(map[string]*apiError{"error": errorOf(err)}) // texts can always be marshaled
 		_ = e.data(b)                                                     // the client may have disconnected
-		return nil
+		return errBegun
 	}
 	finish := q.o.Report.Finish
 	last := choice{Finish: &finish}
@@ -126,8 +130,8 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, q *request
 	if err == nil {
 		err = e.data([]byte("[DONE]"))
 	}
-	if err != nil { // the client does not read
-		return context.Canceled
+	if err != nil {
+		return errBegun
 	}
 	return nil
 }

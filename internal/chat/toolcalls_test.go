@@ -11,13 +11,16 @@ const weather = `[{"type":"function","function":{"name":"weather","description":
 
 // TestCallMarker: the text before a call is found in templates of several forms.
 func TestCallMarker(t *testing.T) {
-	const start, end = `{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for t in m.tool_calls or [] %}`, `{% endfor %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`
+	const start, end = `{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for t in m.tool_calls or [] %}`,
+		`{% endfor %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`
 	for call, want := range map[string]string{
-		"\n<tool_call>\n" + `{"name": "{{ t.function.name }}", "arguments": {{ t.function.arguments | tojson }}}` + "\n</tool_call>": "<tool_call>",
-		"\n<tool_call>\n" + `<function={{ t.function.name }}>` + "\n</function></tool_call>":                                        "<tool_call>",
-		`[TOOL_CALLS] [{"name": "{{ t.function.name }}"}]`:                                                                          "[TOOL_CALLS]",
-		`{"name": "{{ t.function.name }}", "parameters": {}}`:                                                                       "",
-		"<think>\n\n</think>\n\n<call>{{ t.function | tojson }}":                                                                    "<call>",
+		"\n<tool_call>\n" + `{"name": "{{ t.function.name }}", "arguments": {{ t.function.arguments | tojson }}}` +
+			"\n</tool_call>": "<tool_call>",
+		"\n<tool_call>\n" + `<function={{ t.function.name }}>` +
+			"\n</function></tool_call>": "<tool_call>",
+		`[TOOL_CALLS] [{"name": "{{ t.function.name }}"}]`:       "[TOOL_CALLS]",
+		`{"name": "{{ t.function.name }}", "parameters": {}}`:    "",
+		"<think>\n\n</think>\n\n<call>{{ t.function | tojson }}": "<call>",
 		"no calls": "",
 	} {
 		template, err := Parse(start + call + end)
@@ -34,7 +37,8 @@ func TestCallMarker(t *testing.T) {
 func TestParseCalls(t *testing.T) {
 	for _, c := range []struct{ answer, marker, content, calls string }{
 		{"It rains.", "<tool_call>", "It rains.", ""},
-		{"<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>", "<tool_call>", "", `weather {"city": "Rome"}`},
+		{"<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>", "<tool_call>", "",
+			`weather {"city": "Rome"}`},
 		{"I look.\n\n<tool_call>{\"name\":\"a\",\"arguments\":{}}</tool_call>\n<tool_call>{\"name\":\"b\",\"arguments\":{\"x\":[1]}}</tool_call>",
 			"<tool_call>", "I look.", `a {}; b {"x":[1]}`},
 		{"<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>",
@@ -62,7 +66,8 @@ func TestParseCalls(t *testing.T) {
 
 // FuzzParseCalls: no answer panics, arguments are objects, and what a stream has sent before the end is the start of the content.
 func FuzzParseCalls(f *testing.F) {
-	for _, answer := range []string{"text <tool_call>{\"name\":\"weather\",\"arguments\":{}}</tool_call>", `[{"name":"weather","parameters":"{}"}]`,
+	for _, answer := range []string{"text <tool_call>{\"name\":\"weather\",\"arguments\":{}}</tool_call>",
+		`[{"name":"weather","parameters":"{}"}]`,
 		"<tool_call><function=weather><parameter=days>\n3\n</parameter></function>", "<too", "  {"} {
 		f.Add(answer, "<tool_call>")
 		f.Add(answer, "")
