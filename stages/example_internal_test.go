@@ -16,7 +16,7 @@ var exampleFamily = &decoder{
 	model: Example, hf: "ExampleForCausalLM",
 	sizes: sizes{vocab: 100, positions: 32, hidden: 8, layers: 2, heads: 2, ffn: 12, eps: 1e-6, theta: 10000, tie: true},
 	names: exampleNames(),
-	own: []keySet{attentionBias(false), noRopeKeys, patternWindows(4, 2), ropeByType(10000, 100, "rope_local_base_freq"),
+	own: []keySet{attentionBias(false), noRopeKeys, patternWindows(4, 2, ""), ropeByType(10000, 100, "rope_local_base_freq"),
 		factor("residual_multiplier", 1, one, func(c *Config) *float64 { return &c.ResidualScale }),
 		factor("attention_multiplier", 1, usualScale, func(c *Config) *float64 { return &c.AttentionScale }),
 	},

@@ -240,9 +240,15 @@ func TestLoadsInTransformers(t *testing.T) {
 		"granite": plain(stages.Granite, func(c *stages.Config) {
 			c.EmbeddingScale, c.ResidualScale, c.LogitDivisor, c.AttentionScale, c.Tie = 3, 0.4, 2, 0.7, true
 		}),
-		"olmo2":         plain(stages.OLMo2, func(c *stages.Config) { c.HeadDim, c.AttentionBias = 6, true }),
-		"olmo3":         plain(stages.OLMo3, func(c *stages.Config) { c.Window, c.Full, c.WindowTheta = 5, []int{1}, 100 }),
-		"olmo3-full":    plain(stages.OLMo3, func(c *stages.Config) { c.RopeScaling = stages.RopeScaling{Type: "linear", Factor: 2} }),
+		"olmo2":      plain(stages.OLMo2, func(c *stages.Config) { c.HeadDim, c.AttentionBias = 6, true }),
+		"olmo3":      plain(stages.OLMo3, func(c *stages.Config) { c.Window, c.Full, c.WindowTheta = 5, []int{1}, 100 }),
+		"olmo3-full": plain(stages.OLMo3, func(c *stages.Config) { c.RopeScaling = stages.RopeScaling{Type: "linear", Factor: 2} }),
+		"gemma2": plain(stages.Gemma2, func(c *stages.Config) {
+			c.HeadDim, c.Window, c.Full, c.AttentionScale, c.AttentionSoftCap, c.LogitSoftCap = 6, 5, []int{0}, 0.5, 2, 3
+		}),
+		"gemma3_text": plain(stages.Gemma3, func(c *stages.Config) {
+			c.Window, c.Full, c.WindowTheta, c.AttentionScale, c.LogitSoftCap, c.Tie = 5, []int{1}, 100, 0.25, 3, true
+		}),
 		"phi3":          plain(stages.Phi3, func(c *stages.Config) { c.Tie, c.Window = true, 5 }),
 		"qwen3":         plain(stages.Qwen3, func(c *stages.Config) { c.HeadDim, c.Tie = 8, true }),
 		"qwen3-windows": plain(stages.Qwen3, func(c *stages.Config) { c.HeadDim, c.AttentionBias, c.Window, c.Full = 6, true, 5, []int{1} }),

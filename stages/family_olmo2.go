@@ -20,7 +20,7 @@ var olmo2Family = &decoder{
 var olmo3Family = &decoder{
 	model: OLMo3, hf: "Olmo3ForCausalLM", names: olmoNames,
 	sizes: sizes{vocab: 50304, positions: 2048, hidden: 4096, layers: 32, heads: 32, ffn: 11008, eps: 1e-5, theta: olmo3Theta},
-	own:   []keySet{noPadding, attentionBias(false), patternWindows(4096, 4), ropeByType(olmo3Theta, olmo3Theta, "rope_theta")},
+	own:   []keySet{noPadding, attentionBias(false), patternWindows(4096, 4, ""), ropeByType(olmo3Theta, olmo3Theta, "rope_theta")},
 	spec: func(c Config, i int, l *layerSpec) {
 		olmoLayer(c, i, l)
 		if l.window > 0 {

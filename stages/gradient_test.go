@@ -45,6 +45,10 @@ var gradientModels = []stages.Config{
 	{Family: stages.Example, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, Dropout: 0.2, RopeTheta: 100,
 		AttentionBias: true, NoRope: []int{1}, WindowTheta: 50, Window: 3, Full: []int{1}, ResidualScale: 0.4, AttentionScale: 0.7},
 	{Family: stages.Phi3, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, Dropout: 0.2, RopeTheta: 100, Window: 3},
+	{Family: stages.Gemma2, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 6, FFN: 9, Context: 5, Vocab: 7, Dropout: 0.2, Tie: true,
+		RopeTheta: 100, Window: 2, Full: []int{1}, AttentionScale: 0.25, AttentionSoftCap: 1.5, LogitSoftCap: 2.5},
+	{Family: stages.Gemma3, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, RopeTheta: 100, WindowTheta: 20,
+		AttentionBias: true, Window: 3, Full: []int{1}, LogitSoftCap: 2.5, MTPLayers: 1, MTPWeight: 0.3},
 	{Family: stages.Llama, Layers: 0, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 6, Vocab: 7, RopeTheta: 100, Tie: true, MTPLayers: 3,
 		MTPWeight: 2},
 }

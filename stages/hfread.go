@@ -88,6 +88,7 @@ type reading struct {
 	family                                  language
 	vocab, positions, hidden, layers, heads said[int]
 	ffn, kvHeads, headDim, mtpLayers        said[int]
+	queryScalar                             said[int]
 	eps, theta, windowTheta, dropout        said[float64]
 	tie, attentionBias, mlpBias             said[bool]
 	rope                                    ropeKeys

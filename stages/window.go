@@ -39,6 +39,7 @@ type windows struct {
 	size  said[int] // 0: null
 	use   said[bool]
 	first said[int]
+	every said[int] // distance of the layers without a window
 	types []string
 	// hasUse says that the family has the key use_sliding_window.
 	hasUse bool
@@ -169,15 +170,20 @@ func (c Config) layerTypes() (types []string) {
 
 // patternWindows are the keys of families in which every so many layers attend to all positions and
 // the others to a window, whose layers may differ in more than that. So the layers keep their kinds
-// if the window covers all positions. missing is the value of a missing sliding_window.
-func patternWindows(missing, every int) keySet {
+// if the window covers all positions. missing is the value of a missing sliding_window. everyKey is
+// a key of the distance, without layer_types; empty: there is none.
+func patternWindows(missing, every int, everyKey string) keySet {
 	return keySet{
 		rules: func(r *reading) rules {
-			r.windows.size.value = missing
-			return rules{"sliding_window": r.windows.sliding, "layer_types": r.windows.layerTypes}
+			r.windows.size.value, r.windows.every.value = missing, every
+			own := rules{"sliding_window": r.windows.sliding, "layer_types": r.windows.layerTypes}
+			if everyKey != "" {
+				own[everyKey] = whole(&r.windows.every, 1, MaxLayers)
+			}
+			return own
 		},
 		read: func(r *reading, c *Config) (err error) {
-			w := &r.windows
+			w, every := &r.windows, r.windows.every.value
 			c.Full, err = w.full(c, w.size.value, func(i int) bool { return (i+1)%every != 0 }, true)
 			if c.Window = min(w.size.value, MaxContext); len(c.Full) == c.Layers {
 				c.Window, c.Full = 0, nil

@@ -52,6 +52,11 @@ MODELS = {
     "olmo3": transformers.Olmo3Config(**SIZES, **NOPAD, head_dim=6, sliding_window=4, layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
         sliding_attention=dict(rope_type="default", rope_theta=100.0), full_attention=dict(rope_type="linear", rope_theta=500.0, factor=2.5))),
     "phi3": transformers.Phi3Config(**SIZES, **NOPAD, sliding_window=4, resid_pdrop=0.0),
+    "gemma2": transformers.Gemma2Config(**SIZES, **NOPAD, head_dim=6, sliding_window=4, query_pre_attn_scalar=3, attn_logit_softcapping=1.5,
+                                        final_logit_softcapping=2.5, attention_bias=True),
+    "gemma3": transformers.Gemma3TextConfig(**SIZES, **NOPAD, head_dim=4, sliding_window=4, query_pre_attn_scalar=3, final_logit_softcapping=2.5,
+                                            layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
+        sliding_attention=dict(rope_type="default", rope_theta=100.0), full_attention=dict(rope_type="linear", rope_theta=500.0, factor=2.5))),
     "qwen3, biases and windows": transformers.Qwen3Config(**SIZES, head_dim=6, attention_bias=True, use_sliding_window=True, sliding_window=5,
                                                          layer_types=["sliding_attention", "full_attention"]),
 }
