@@ -36,6 +36,9 @@ generation_config.json does not name, export adds that token. Weights larger tha
 --shard-size are split into several files with an index. --to must not exist yet; it
 appears when everything is written.
 
+A directory of a model for images and text, such as Gemma 3, is refused: --text-only writes
+its text model, which the other commands take.
+
 See also: engine generate, engine ckpt ls (lists checkpoints).`,
 		Example: `  engine export --from runs/run --to my-model
   engine export --from runs/run/checkpoints/best --to my-model --dtype bfloat16 --shard-size 2GB
@@ -74,6 +77,7 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 	f.StringVar(&o.Format, "format", "", "`format`: huggingface or gguf (default: gguf if --to ends with .gguf, otherwise huggingface)")
 	f.StringVar(&o.DType, "dtype", "float32", "data `type` of the weights: float32, bfloat16 or float16; GGUF: also q8_0")
 	f.StringVar(&shard, "shard-size", "5GB", "largest `size` of a weights file, such as 500MB or 5GB")
+	f.BoolVar(&o.TextOnly, "text-only", false, "of a model for images and text, write only the text model")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	for _, name := range []string{"from", "to"} {
 		must(cmd.MarkFlagRequired(name))

@@ -24,6 +24,8 @@ type ExportOptions struct {
 	// DType is the type of the stored weights: "float32", "bfloat16" or "float16", and in a GGUF file also
 	// "q8_0"; "": float32.
 	DType string
+	// TextOnly leaves out the other parts of a model for images and text. Without it, such a directory is an error.
+	TextOnly bool
 	// ShardBytes is the largest size of a file of weights in bytes; larger weights are split. 0: 5 GB.
 	ShardBytes int64
 }
@@ -74,7 +76,11 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 			ErrOptions, ckpt.Dir(), sizes.Family)}
 	}
 	model, err := stages.NewModel(sizes)
-	if err == nil {
+	switch {
+	case err != nil:
+	case o.TextOnly:
+		err = plan.CheckTextWeights(ckpt, model)
+	default:
 		err = plan.CheckWeights(ckpt, model, nil)
 	}
 	if err != nil {

@@ -17,6 +17,8 @@ type decoder struct {
 	sizes sizes
 	names tensorNames
 	own   []keySet // keys of config.json besides those of Llama
+	// outer is a model of several kinds of data of which this is the text part; empty: there is none.
+	outer outerModel
 	// spec changes the description of a layer, which is Llama's with the Config's switches.
 	spec func(c Config, i int, l *layerSpec)
 	// finish changes the description of the embedding and of the head; nil: they are Llama's.

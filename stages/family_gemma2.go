@@ -34,6 +34,9 @@ var gemma2Family = &decoder{
 
 var gemma3Family = &decoder{
 	model: Gemma3, hf: "Gemma3ForCausalLM", names: gemmaNames, finish: gemmaEnds,
+	outer: outerModel{model: "gemma3", class: "Gemma3ForConditionalGeneration",
+		keys:  []string{"vision_config", "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index"},
+		parts: []string{"vision_tower.", "multi_modal_projector."}},
 	sizes: sizes{vocab: 262208, positions: 131072, hidden: 2304, layers: 26, heads: 8, ffn: 9216, kvHeads: 4, headDim: 256, eps: 1e-6,
 		theta: gemma3Theta, tie: true},
 	own: append(gemmaKeys(gemma3Every), ropeByType(gemma3Theta, gemma3WindowTheta, "rope_local_base_freq"),

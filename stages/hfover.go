@@ -7,15 +7,15 @@ import (
 )
 
 // HFOver is HF for weights stored in one of torch's types, such as "float32". If original, another
-// config.json, describes the same model, the result keeps all of its keys and changes only the
-// type.
+// config.json, describes the same model and no other parts, the result keeps all of its keys and
+// changes only the type.
 func (c Config) HFOver(original []byte, dtype string) ([]byte, error) {
 	own, err := c.HF()
 	if err != nil || !c.Language() {
 		return own, err
 	}
 	from := own
-	if was, err := ParseHF(original); err == nil {
+	if was, err := ParseHF(original); err == nil && OtherPartsOf(original).Model == "" {
 		// Dropout and the context are settings of the run, not of the model.
 		was.Dropout, was.MTPWeight, was.Context, was.MaxPositions = c.Dropout, c.MTPWeight, c.Positions(), 0
 		if text, err := was.HF(); err == nil && bytes.Equal(text, own) {

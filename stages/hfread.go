@@ -36,6 +36,9 @@ func parseHF(data []byte) (c Config, err error) {
 	if isOwn(members) {
 		return parseOwn(data)
 	}
+	if members, err = textMembers(members); err != nil {
+		return c, err
+	}
 	var r reading
 	if err := r.readFamily(members); err != nil {
 		return c, err

@@ -53,11 +53,11 @@ func find(c *checkpoint.Checkpoint, p *stages.Param, part string) (from *checkpo
 		from, name = c.Optimizer(), part+"."+name
 	}
 	info, ok := from.Info(name)
-	if short := strings.TrimPrefix(name, gpt2Prefix); short != name {
-		if other, both := from.Info(short); both && ok {
-			return nil, "", fmt.Errorf("%s: tensors %q and %q are two names of one tensor; remove one", c.Dir(), name, short)
+	for _, other := range otherNames(name) {
+		if its, both := from.Info(other); both && ok {
+			return nil, "", fmt.Errorf("%s: tensors %q and %q are two names of one tensor; remove one", c.Dir(), name, other)
 		} else if both {
-			info, ok, name = other, true, short
+			info, ok, name = its, true, other
 		}
 	}
 	switch {
@@ -74,9 +74,40 @@ func find(c *checkpoint.Checkpoint, p *stages.Param, part string) (from *checkpo
 // gpt2Prefix is what GPT-2's published files leave out of their tensors' names.
 const gpt2Prefix = "transformer."
 
+// otherNames returns the other names under which published files have a tensor. A model for images and text has those
+// of its text part under a prefix, which depends on the release of transformers.
+func otherNames(name string) []string {
+	const text = "language_model."
+	if short, ok := strings.CutPrefix(name, gpt2Prefix); ok {
+		return []string{short}
+	}
+	if rest, ok := strings.CutPrefix(name, "model."); ok {
+		return []string{text + name, "model." + text + rest}
+	}
+	return []string{text + name}
+}
+
 // CheckWeights makes sure that a checkpoint has a model's weights and no others, and
 // parts of the optimizer's state, before anything is allocated or changed for them.
 func CheckWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string) error {
+	return checkWeights(c, m, parts, stages.OtherParts{})
+}
+
+// CheckTextWeights is CheckWeights for a checkpoint that may have the weights of other parts, such as those for images.
+func CheckTextWeights(c *checkpoint.Checkpoint, m *stages.Model) error {
+	return checkWeights(c, m, nil, otherParts(c))
+}
+
+// otherParts returns the parts of a checkpoint's model besides its text part.
+func otherParts(c *checkpoint.Checkpoint) stages.OtherParts {
+	b, err := c.File(rundir.ModelFile)
+	if err != nil {
+		return stages.OtherParts{}
+	}
+	return stages.OtherPartsOf(b)
+}
+
+func checkWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string, leaveOut stages.OtherParts) error {
 	used := make(map[string]bool, len(m.Params))
 	for _, p := range m.Params {
 		for _, part := range append([]string{""}, parts...) {
@@ -96,9 +127,9 @@ func CheckWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string) err
 	buffers := buffersOf(m.Config)
 	for _, name := range c.Model().Names() {
 		switch {
-		case used[name] || buffers[name]:
-		case name == headWeight && m.Config.Tie:
-			if err := checkTiedHead(c, m); err != nil {
+		case used[name] || buffers[name] || leaveOut.Has(name):
+		case slices.Contains(append(otherNames(headWeight), headWeight), name) && m.Config.Tie:
+			if err := checkTiedHead(c, m, name); err != nil {
 				return err
 			}
 		default:
@@ -115,6 +146,10 @@ func CheckWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string) err
 	}
 	if len(surplus) > shown {
 		names = append(names, "…")
+	}
+	if other := otherParts(c); leaveOut.Model == "" && slices.ContainsFunc(surplus, other.Has) {
+		return fmt.Errorf("%s: %d of the %d tensors belong to other parts of %s than its text model: %s; write the text model to a folder with engine export %s --text-only --to DIR, and use that",
+			c.Dir(), len(surplus), len(c.Model().Names()), other.Model, strings.Join(names, ", "), c.Dir())
 	}
 	return fmt.Errorf("%s: the model in %[4]s does not use %[2]d of the %[3]d tensors: %[5]s; correct it, or remove the tensors",
 		c.Dir(), len(surplus), len(c.Model().Names()), rundir.ModelFile, strings.Join(names, ", "))
@@ -143,7 +178,7 @@ const headWeight = "lm_head.weight"
 // checkTiedHead lets a stored copy of a tied head pass where it is one: where it differs,
 // releases of transformers disagree on which counts. A tied model's head is the
 // embedding, which is its first parameter.
-func checkTiedHead(c *checkpoint.Checkpoint, m *stages.Model) error {
+func checkTiedHead(c *checkpoint.Checkpoint, m *stages.Model, headWeight string) error {
 	from, embedding, err := find(c, m.Params[0], "")
 	if err != nil {
 		return err

@@ -89,6 +89,8 @@ func TestExactOtherFamilies(t *testing.T) {
 		"smollm3":       {"model.family=smollm3"},
 		"granite":       {"model.family=granite", "model.kv_heads=2"},
 		"olmo3":         {"model.family=olmo3", "model.kv_heads=2", "model.window=6"},
+		"gemma2":        {"model.family=gemma2", "model.kv_heads=2", "model.head_dim=10", "model.window=6"},
+		"gemma3":        {"model.family=gemma3_text", "model.kv_heads=2", "model.window=6"},
 		"phi3":          {"model.family=phi3", "model.kv_heads=2"},
 	} {
 		for precision, types := range precisions {

@@ -39,7 +39,8 @@ type hfModel struct {
 	Prompt, Generated []int32
 	Gap               float64 // by which greedy generation's choices are clear, of the largest logit
 
-	dir      string
+	dir      string // of what is expected
+	from     string // of the model
 	config   stages.Config
 	expected *safetensors.File
 }
@@ -88,7 +89,7 @@ func TestModelsInTransformers(t *testing.T) {
 
 func readHFModel(t *testing.T, dir string) *hfModel {
 	t.Helper()
-	m := &hfModel{dir: dir}
+	m := &hfModel{dir: dir, from: dir}
 	if err := json.Unmarshal([]byte(testrun.Read(t, filepath.Join(dir, "expected.json"))), m); err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +101,22 @@ func readHFModel(t *testing.T, dir string) *hfModel {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.expected.Close() })
-	if m.config, err = stages.ParseHF([]byte(testrun.Read(t, filepath.Join(dir, "config.json")))); err != nil {
+	whole := filepath.Join(dir, "whole")
+	if _, err := os.Stat(whole); err == nil {
+		m.from = filepath.Join(dir, "text")
+		if _, err := troupe.Export(t.Context(), troupe.ExportOptions{From: whole, To: m.from}); err == nil ||
+			!strings.Contains(err.Error(), "--text-only") {
+			t.Errorf("a model for images and text is exported: %v", err)
+		}
+		if _, err := troupe.Export(t.Context(), troupe.ExportOptions{From: whole, To: m.from, TextOnly: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m.config, err = stages.ParseHF([]byte(testrun.Read(t, filepath.Join(m.from, "config.json")))); err != nil {
 		t.Fatal(err)
+	}
+	if m.from != dir {
+		return m
 	}
 	old, err := stages.ParseHF([]byte(testrun.Read(t, filepath.Join(dir, "config4.json"))))
 	if err != nil || !reflect.DeepEqual(old, m.config) {
@@ -127,7 +142,7 @@ func (m *hfModel) want(t *testing.T, name string) []float32 {
 // stage loads the directory's weights, as training does.
 func (m *hfModel) stage(t *testing.T, dev tensorops.Device) (*stages.Stage, tensorops.Stream) {
 	t.Helper()
-	ckpt, err := checkpoint.OpenAt(m.dir)
+	ckpt, err := checkpoint.OpenAt(m.from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +317,7 @@ func (m *hfModel) compareGenerated(t *testing.T, st *stages.Stage) (off float64,
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := dec.Add(len(m.Prompt)+len(m.Generated))
+	d, err := dec.Add(len(m.Prompt) + len(m.Generated))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +347,7 @@ func (m *hfModel) compareGenerated(t *testing.T, st *stages.Stage) (off float64,
 // made itself.
 func (m *hfModel) export(t *testing.T) {
 	to, own := filepath.Join(m.dir, "exported"), filepath.Join(m.dir, "own")
-	if _, err := troupe.Export(t.Context(), troupe.ExportOptions{From: m.dir, To: to}); err != nil {
+	if _, err := troupe.Export(t.Context(), troupe.ExportOptions{From: m.from, To: to}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := m.config.HF()

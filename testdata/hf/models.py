@@ -6,6 +6,7 @@ writes each entry of MODELS to FOLDER/NAME, as transformers saves it, and beside
 computes with it in float32:
 
     config4.json            the same config.json with the keys of release 4 (rope_theta, rope_scaling)
+    whole                   in place of these, a model for images and text whose text model is compared
     expected.json           tokens and targets, the loss, and the ids of greedy generation with a cache
     expected.safetensors    the logits after each prefix of the first sequence, the gradient of every weight,
                             and the logits of each generated token
@@ -54,7 +55,7 @@ MODELS = {
     "smollm3-windows": ("SmolLM3", dict(WINDOWS, no_rope_layers=[1, 0, 0, 1], attention_bias=True, mlp_bias=True, tie_word_embeddings=False)),
     "granite": ("Granite", dict(embedding_multiplier=1.3, attention_multiplier=0.21, residual_multiplier=0.7, logits_scaling=1.7,
                                 tie_word_embeddings=True, rms_norm_eps=1e-5)),
-    "granite-biases": ("Granite", dict(attention_bias=True, mlp_bias=True, rope_parameters=LLAMA3)),
+    "granite-biases": ("Granite", dict(attention_bias=True, attention_multiplier=0.5, mlp_bias=True, rope_parameters=LLAMA3)),
     "olmo2": ("Olmo2", dict(rms_norm_eps=1e-4)),
     "olmo2-biases": ("Olmo2", dict(attention_bias=True, tie_word_embeddings=True, num_key_value_heads=6)),
     "olmo3": ("Olmo3", dict(sliding_window=7, rope_parameters=dict(full_attention=dict(YARN, rope_theta=5e5), sliding_attention=dict(rope_type="default")))),
@@ -68,6 +69,7 @@ MODELS = {
                                   rope_parameters=dict(full_attention=dict(rope_type="linear", rope_theta=1e4, factor=4.0),
                                                        sliding_attention=dict(rope_type="default", rope_theta=300.0)))),
     "gemma3-caps": ("Gemma3Text", dict(sliding_window=5, final_logit_softcapping=2.5, attention_bias=True, tie_word_embeddings=False)),
+    "gemma3-images": ("Gemma3", dict(sliding_window=5, num_hidden_layers=3, sliding_window_pattern=2)),
     "gemma4": ("Gemma4Text", dict(sliding_window=7, num_hidden_layers=5, global_head_dim=14, hidden_size_per_layer_input=6,
                                   vocab_size_per_layer_input=VOCAB, final_logit_softcapping=2.5,
                                   layer_types=["sliding_attention", "sliding_attention", "full_attention"] + ["sliding_attention", "full_attention"],
@@ -88,7 +90,11 @@ def config_of(kind, changes):
     keys = {**none, **sizes, **changes}
     if keys.get("head_dim", 0) is None:
         del keys["head_dim"]
-    config = getattr(transformers, kind + "Config")(**json.loads(json.dumps(keys)))
+    keys = json.loads(json.dumps(keys))
+    if kind == "Gemma3":  # a model for images and text, whose text model is compared
+        keys = dict(text_config=keys, vision_config=dict(hidden_size=8, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
+                                                         image_size=8, patch_size=4), mm_tokens_per_image=4, image_token_index=VOCAB - 1)
+    config = getattr(transformers, kind + "Config")(**keys)
     config._attn_implementation = "eager"
     return config
 
@@ -172,17 +178,21 @@ def write(path, name, kind, changes):
     varied, model, chosen, chosen_logits, gap = best
     if not varied:
         sys.exit(f"{name}: with every seed, greedy generation is close to a tie")
-    model.save_pretrained(path)
-    with open(os.path.join(path, "config.json")) as f:
-        saved = json.load(f)
-    with open(os.path.join(path, "config4.json"), "w") as f:
-        json.dump(release4(saved), f, indent=1)
+    whole = kind == "Gemma3"
+    model.save_pretrained(os.path.join(path, "whole") if whole else path)
+    saved = config.get_text_config().to_dict()
+    if not whole:
+        with open(os.path.join(path, "config.json")) as f:
+            saved = json.load(f)
+        with open(os.path.join(path, "config4.json"), "w") as f:
+            json.dump(release4(saved), f, indent=1)
     tensors = {"logits": prefixes(model, tokens[0]), "generated": chosen_logits}
     model.zero_grad()
     loss = torch.nn.functional.cross_entropy(model(input_ids=tokens, use_cache=False).logits.reshape(-1, VOCAB), targets, ignore_index=-100)
     loss.backward()
     for key, p in model.named_parameters():
-        tensors["grad." + key] = p.grad
+        if p.grad is not None:
+            tensors["grad." + key.replace("model.language_model.", "model.")] = p.grad
     safetensors.torch.save_file({k: v.detach().contiguous() for k, v in tensors.items()}, os.path.join(path, "expected.safetensors"))
     with open(os.path.join(path, "expected.json"), "w") as f:
         json.dump(dict(family=saved["model_type"], sequences=SEQUENCES, tokens=tokens.flatten().tolist(), targets=targets.tolist(), loss=loss.item(), prompt=prompt.tolist(),

@@ -1,0 +1,121 @@
+package stages_test
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe/stages"
+)
+
+const (
+	publishedGemma2 = `{"architectures":["Gemma2ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"attn_logit_softcapping":50.0,"bos_token_id":2,
+		"cache_implementation":"hybrid","eos_token_id":1,"final_logit_softcapping":30.0,"head_dim":256,"hidden_act":"gelu_pytorch_tanh",
+		"hidden_activation":"gelu_pytorch_tanh","hidden_size":2304,"initializer_range":0.02,"intermediate_size":9216,"max_position_embeddings":8192,
+		"model_type":"gemma2","num_attention_heads":8,"num_hidden_layers":26,"num_key_value_heads":4,"pad_token_id":0,"query_pre_attn_scalar":256,
+		"rms_norm_eps":1e-06,"rope_theta":10000.0,"sliding_window":4096,"torch_dtype":"float32","transformers_version":"4.42.4","use_cache":true,
+		"vocab_size":256000}`
+	publishedGemma3 = `{"architectures":["Gemma3ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"attn_logit_softcapping":null,"bos_token_id":2,
+		"cache_implementation":"hybrid","eos_token_id":[1,106],"final_logit_softcapping":null,"head_dim":256,"hidden_activation":"gelu_pytorch_tanh",
+		"hidden_size":1152,"initializer_range":0.02,"intermediate_size":6912,"max_position_embeddings":32768,"model_type":"gemma3_text",
+		"num_attention_heads":4,"num_hidden_layers":26,"num_key_value_heads":1,"pad_token_id":0,"query_pre_attn_scalar":256,"rms_norm_eps":1e-06,
+		"rope_local_base_freq":10000,"rope_scaling":null,"rope_theta":1000000,"sliding_window":512,"sliding_window_pattern":6,
+		"torch_dtype":"bfloat16","transformers_version":"4.50.0.dev0","use_cache":true,"vocab_size":262144}`
+	publishedGemma34B = `{"architectures":["Gemma3ForConditionalGeneration"],"boi_token_index":255999,"eoi_token_index":256000,"eos_token_id":[1,106],
+		"image_token_index":262144,"initializer_range":0.02,"mm_tokens_per_image":256,"model_type":"gemma3","text_config":{"hidden_size":2560,
+		"intermediate_size":10240,"model_type":"gemma3_text","num_hidden_layers":34,"rope_scaling":{"factor":8.0,"rope_type":"linear"},
+		"sliding_window":1024},"torch_dtype":"bfloat16","transformers_version":"4.50.0.dev0","vision_config":{"hidden_size":1152,"image_size":896,
+		"intermediate_size":4304,"model_type":"siglip_vision_model","num_attention_heads":16,"num_hidden_layers":27,"patch_size":14,
+		"vision_use_head":false}}`
+)
+
+// every lists the layers n−1, 2n−1, and so on.
+func every(n, layers int) (list []int) {
+	for i := n - 1; i < layers; i += n {
+		list = append(list, i)
+	}
+	return list
+}
+
+// TestGemma: published configurations of Gemma 2 and 3 have the models and the sizes that their authors say.
+func TestGemma(t *testing.T) {
+	two := stages.Config{Family: stages.Gemma2, Layers: 26, Hidden: 2304, Heads: 8, KVHeads: 4, HeadDim: 256, FFN: 9216, Context: 8192,
+		Vocab: 256000, RopeTheta: 1e4, NormEps: 1e-6, Tie: true, Window: 4096, Full: every(2, 26), AttentionSoftCap: 50, LogitSoftCap: 30}
+	three := stages.Config{Family: stages.Gemma3, Layers: 26, Hidden: 1152, Heads: 4, KVHeads: 1, HeadDim: 256, FFN: 6912, Context: 32768,
+		Vocab: 262144, RopeTheta: 1e6, WindowTheta: 1e4, NormEps: 1e-6, Tie: true, Window: 512, Full: every(6, 26)}
+	images := stages.Config{Family: stages.Gemma3, Layers: 34, Hidden: 2560, Heads: 8, KVHeads: 4, HeadDim: 256, FFN: 10240, Context: 131072,
+		Vocab: 262208, RopeTheta: 1e6, WindowTheta: 1e4, NormEps: 1e-6, Tie: true, Window: 1024, Full: every(6, 34),
+		RopeScaling: stages.RopeScaling{Type: "linear", Factor: 8}}
+	with := func(c stages.Config, change func(*stages.Config)) stages.Config {
+		change(&c)
+		return c
+	}
+	for _, c := range []struct {
+		name, text string
+		want       stages.Config
+		parameters int64 // 0: not compared
+	}{
+		{"Gemma 2 2B", publishedGemma2, two, 2614341888},
+		{"Gemma 3 1B", publishedGemma3, three, 999885952},
+		{"the text model of Gemma 3 4B", publishedGemma34B, images, 3880263168},
+		{"Gemma 2 27B's factor of the scores", edited(t, publishedGemma2, "query_pre_attn_scalar", "144"),
+			with(two, func(c *stages.Config) { c.AttentionScale = 1.0 / 12 }), 0},
+		{"no soft caps", edited(t, publishedGemma2, "attn_logit_softcapping", "null", "final_logit_softcapping", "null"),
+			with(two, func(c *stages.Config) { c.AttentionSoftCap, c.LogitSoftCap = 0, 0 }), 0},
+		{"Gemma 2 by layers", edited(t, publishedGemma2, "num_hidden_layers", "2", "layer_types", `["full_attention","sliding_attention"]`),
+			with(two, func(c *stages.Config) { c.Layers, c.Full = 2, []int{0} }), 0},
+		{"Gemma 3 by the distance of its layers", edited(t, publishedGemma3, "sliding_window_pattern", "2"),
+			with(three, func(c *stages.Config) { c.Full = every(2, 26) }), 0},
+		{"Gemma 3 of transformers 5", edited(t, publishedGemma3, "rope_theta", "", "rope_local_base_freq", "", "rope_scaling", "",
+			"sliding_window_pattern", "", "_sliding_window_pattern", "6", "rope_parameters",
+			`{"full_attention":{"rope_type":"default","rope_theta":1e6},"sliding_attention":{"rope_type":"default","rope_theta":1e4}}`), three, 0},
+		{"Gemma 3 by default", `{"model_type":"gemma3_text","hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":34,"sliding_window":1024,
+			"rope_scaling":{"rope_type":"linear","factor":8.0}}`, images, 0},
+	} {
+		got, err := stages.ParseHF([]byte(c.text))
+		if err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v, %v", c.name, got, c.want, err)
+		} else if c.parameters != 0 && got.Parameters() != c.parameters {
+			t.Errorf("%s has %d parameters, want %d", c.name, got.Parameters(), c.parameters)
+		}
+	}
+	for _, c := range []struct {
+		base string
+		keys []string // and values
+		want string
+	}{
+		{publishedGemma2, []string{"hidden_activation", `"silu"`}, `hidden_activation is "silu"`},
+		{publishedGemma2, []string{"query_pre_attn_scalar", "0"}, "query_pre_attn_scalar is 0"},
+		{publishedGemma2, []string{"query_pre_attn_scalar", "1e9"}, "query_pre_attn_scalar is 1e9"},
+		{publishedGemma2, []string{"attn_logit_softcapping", "-50"}, "attn_logit_softcapping is -50"},
+		{publishedGemma2, []string{"final_logit_softcapping", "1e300"}, "final_logit_softcapping is 1e300"},
+		{publishedGemma2, []string{"final_logit_softcapping", `"30"`}, `final_logit_softcapping is "30"`},
+		{publishedGemma2, []string{"use_bidirectional_attention", "true"}, "use_bidirectional_attention is true"},
+		{publishedGemma2, []string{"sliding_window", "null"}, "sliding_window is null"},
+		{publishedGemma2, []string{"head_dim", "null"}, "head_dim is null"},
+		{publishedGemma2, []string{"num_attention_heads", "10"}, "hidden 2304 is not a multiple of heads 10"},
+		{publishedGemma2, []string{"mlp_bias", "true"}, "mlp_bias is true"},
+		{publishedGemma3, []string{"sliding_window_pattern", "0"}, "sliding_window_pattern is 0"},
+		{publishedGemma3, []string{"attn_logit_softcapping", "50.0"}, "attn_logit_softcapping is 50.0"},
+		{publishedGemma3, []string{"rope_local_base_freq", "0"}, "rope_local_base_freq is 0"},
+		{publishedGemma3, []string{"rope_parameters", `{"rope_type":"linear","factor":8.0}`}, "rope_parameters.rope_type"},
+		{publishedGemma34B, []string{"text_config", ""}, "text_config is missing"},
+		{publishedGemma34B, []string{"text_config", "[1]"}, "text_config: expected an object"},
+		{publishedGemma34B, []string{"text_config", `{"model_type":"llama"}`}, `text_config.model_type is "llama", but gemma3 needs "gemma3_text"`},
+		{publishedGemma34B, []string{"text_config", `{"tie_word_embeddings":false}`}, "text_config.tie_word_embeddings is false"},
+		{publishedGemma34B, []string{"text_config", `{"n_embd":1}`}, "does not know this key of gemma3_text"},
+		{publishedGemma34B, []string{"hidden_size", "2560"}, "hidden_size is 2560, but Troupe does not know this key of gemma3"},
+		{publishedGemma34B, []string{"architectures", `["Gemma3ForCausalLM"]`}, "Gemma3ForCausalLM"},
+		{publishedGemma34B, []string{"quantization_config", `{"bits":4}`}, "quantization_config"},
+	} {
+		text := edited(t, c.base, c.keys...)
+		if _, err := stages.ParseHF([]byte(text)); !errors.Is(err, stages.ErrModel) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q:\n  error %v, want one about %q", c.keys, err, c.want)
+		}
+	}
+	if o := stages.OtherPartsOf([]byte(publishedGemma34B)); o.Model != "gemma3" || !o.Has("vision_tower.x") ||
+		!o.Has("model.multi_modal_projector.x") || o.Has("language_model.model.norm.weight") {
+		t.Errorf("other parts %+v", o)
+	}
+}
