@@ -111,8 +111,13 @@ func (b *attentionMixer) rotate(c *pass, q, k tensorops.Tensor, inverse bool) {
 	if b.spec.rope == nil {
 		return
 	}
-	o := tensorops.RoPEOpts{Rotation: b.rotations.of(b.spec.rope, b.spec.headDim, c.mb.FirstPosition+c.whole()), Inverse: inverse}
+	o := tensorops.RoPEOpts{Inverse: inverse}
 	turn := func(rows tensorops.Tensor, r run) {
+		positions := c.mb.FirstPosition + c.whole()
+		if c.fed != nil { // each run is a sequence of its own
+			positions = r.first + r.hi - r.lo
+		}
+		o.Rotation = b.rotations.of(b.spec.rope, b.spec.headDim, positions)
 		o.Period, o.First = r.hi-r.lo, r.first
 		c.RoPE(rows, o)
 	}

@@ -26,6 +26,8 @@ type Sequence struct {
 	caches  []mixerCache // of each decoder layer
 	room    int          // positions that fit
 	used    int          // positions so far
+	// text is the tokens so far, if a longer text rotates all of its keys otherwise.
+	text []int32
 }
 
 // Feed is what a sequence continues with: at least one token.
@@ -143,10 +145,25 @@ func (d *Decoder) Next(feeds ...Feed) ([][]float32, error) {
 	}
 	all := make([][]float32, len(feeds))
 	for i, f := range feeds {
-		f.Sequence.used += len(f.Tokens)
+		f.Sequence.append(f.Tokens)
 		all[i] = d.logits[i*vocab : (i+1)*vocab : (i+1)*vocab]
 	}
 	return all, nil
+}
+
+// rotatesAgain reports whether all keys rotate otherwise in a text with n more tokens. Then the cache
+// starts again, as transformers' Phi-3 does.
+func (q *Sequence) rotatesAgain(n int) bool {
+	s := q.decoder.stage.model.Config.RopeScaling
+	return s.Type == "longrope" && q.used > 0 && s.reach(q.used) != s.reach(q.used+n)
+}
+
+// append notes tokens that the cache has.
+func (q *Sequence) append(tokens []int32) {
+	if q.decoder.stage.model.Config.RopeScaling.Type == "longrope" {
+		q.text = append(q.text[:q.used], tokens...)
+	}
+	q.used += len(tokens)
 }
 
 // feed joins the tokens of all sequences, and notes whose they are.
@@ -168,9 +185,14 @@ func (d *Decoder) feed(feeds []Feed) (tokens []int32, err error) {
 				return nil, fmt.Errorf("%w: sequence %d is there twice", ErrInput, i)
 			}
 		}
-		d.fed.runs = append(d.fed.runs, run{len(tokens), len(tokens) + len(f.Tokens), q.used})
-		d.fed.of = append(d.fed.of, q)
+		first := q.used
+		if q.rotatesAgain(len(f.Tokens)) {
+			first, tokens = 0, append(tokens, q.text[:q.used]...)
+		}
+		from := len(tokens) - (q.used - first)
 		tokens = append(tokens, f.Tokens...)
+		d.fed.runs = append(d.fed.runs, run{from, len(tokens), first})
+		d.fed.of = append(d.fed.of, q)
 	}
 	return tokens, nil
 }

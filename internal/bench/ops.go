@@ -386,9 +386,9 @@ func (m *layer) loss() {
 // optimizer adds the optimizer's operations on the weights of one decoder layer.
 func (m *layer) optimizer() {
 	one := m.cfg
-	one.Layers = 1
-	none := m.cfg
-	none.Layers = 0
+	one.Full, one.NoRope = nil, nil // they name layers that are left out here
+	none := one
+	one.Layers, none.Layers = 1, 0
 	n := int(one.Parameters() - none.Parameters())
 	w, mean, square, g := m.floats(n), m.floats(n), m.ones(n), m.floats(n) // random numbers would have no roots
 	sum := m.tensor(tensorops.Float64, 1)
