@@ -162,6 +162,9 @@ func (b *Batch) Generate(ctx context.Context, o TextOptions, emit func(text []by
 	if err := o.check(); err != nil {
 		return err
 	}
+	if err := b.refuses(); err != nil { // before the work and the memory that a prompt takes
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &request{ctx: ctx, ready: make(chan struct{}, 1), done: make(chan struct{})}
@@ -200,14 +203,28 @@ func (b *Batch) enqueue(r *request, warn func(string)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.model().WarnOnce(warn)
+	if err := b.full(); err != nil {
+		return err
+	}
+	b.waiting = append(b.waiting, r)
+	b.notify()
+	return nil
+}
+
+func (b *Batch) refuses() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.full()
+}
+
+// full says why no further text can wait. mu is held.
+func (b *Batch) full() error {
 	switch {
 	case b.closed:
 		return fmt.Errorf("generate with %s: %w", b.From(), fs.ErrClosed)
 	case len(b.waiting)+b.stats.Running >= b.o.Waiting+b.o.Texts: // those that are about to join don't wait
 		return fmt.Errorf("%w: %d, the limit; try again later", ErrBusy, b.o.Waiting)
 	}
-	b.waiting = append(b.waiting, r)
-	b.notify()
 	return nil
 }
 

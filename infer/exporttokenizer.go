@@ -21,7 +21,7 @@ const plainClass = "PreTrainedTokenizerFast"
 var fixedClasses = map[string]struct{ class, pattern, instead string }{
 	stages.Qwen2: {"Qwen2Tokenizer", `|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|`,
 		" A new model (without model.from) can use family qwen3 instead"},
-	"qwen3_5":    {"Qwen3_5Tokenizer", `|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|`, ""},
+	"qwen3_5": {"Qwen3_5Tokenizer", `|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|`, ""},
 }
 
 // tokenizerFiles adds the files that other programs need to encode texts as in the training. It warns if

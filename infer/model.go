@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/trained"
 )
 
@@ -29,6 +30,9 @@ var ErrMemory = plan.ErrMemory
 
 // ErrNotFinite: the model computed NaN or infinity.
 var ErrNotFinite = errors.New("not a finite number")
+
+// ErrNoTemplate: the model has no chat template, which messages need.
+var ErrNoTemplate = corpus.ErrNoTemplate
 
 // ErrContext: a prompt has more tokens than the context.
 var ErrContext = errors.New("the prompt does not fit the context")

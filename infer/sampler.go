@@ -99,10 +99,10 @@ func (s *sampler) penalized(logits []float32) []candidate {
 
 // filter returns the tokens to draw from, the most likely first, with their probabilities.
 func (s *sampler) filter(all []candidate) []candidate {
-	slices.SortFunc(all, func(a, b candidate) int { return cmp.Or(cmp.Compare(b.logit, a.logit), cmp.Compare(a.id, b.id)) })
 	if s.o.TopK > 0 {
-		all = all[:min(len(all), s.o.TopK)]
+		all = likeliest(all, s.o.TopK)
 	}
+	slices.SortFunc(all, likelier)
 	top, sum := all[0].logit, 0.0
 	for i := range all {
 		all[i].p = math.Exp((all[i].logit - top) / s.o.Temperature)
@@ -126,6 +126,51 @@ func (s *sampler) filter(all []candidate) []candidate {
 		all = all[:n]
 	}
 	return all
+}
+
+// likelier orders tokens, the most likely first.
+func likelier(a, b candidate) int {
+	switch {
+	case a.logit > b.logit:
+		return -1
+	case a.logit < b.logit:
+		return 1
+	}
+	return cmp.Compare(a.id, b.id)
+}
+
+// likeliest moves the k most likely tokens to the front and returns them, in no order. It keeps them as a heap with the
+// least likely one on top: to sort a large vocabulary takes milliseconds.
+func likeliest(all []candidate, k int) []candidate {
+	if k >= len(all) {
+		return all
+	}
+	top := all[:k]
+	down := func(i int) {
+		for {
+			least := i
+			for child := 2*i + 1; child <= 2*i+2 && child < k; child++ {
+				if likelier(top[child], top[least]) > 0 {
+					least = child
+				}
+			}
+			if least == i {
+				return
+			}
+			top[i], top[least] = top[least], top[i]
+			i = least
+		}
+	}
+	for i := k/2 - 1; i >= 0; i-- {
+		down(i)
+	}
+	for i := k; i < len(all); i++ {
+		if likelier(all[i], top[0]) < 0 {
+			all[i], top[0] = top[0], all[i]
+			down(0)
+		}
+	}
+	return top
 }
 
 // stopper ends a text before the first stop string. It holds back text that may be the beginning of one.

@@ -96,3 +96,20 @@ func TestStopper(t *testing.T) {
 		}
 	})
 }
+
+// TestLikeliest: the selection is the start of the sorted tokens.
+func TestLikeliest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var all []candidate
+		for id, logit := range rapid.SliceOfN(rapid.IntRange(-3, 9), 1, 60).Draw(t, "logits") {
+			all = append(all, candidate{id: int32(id), logit: float64(logit)})
+		}
+		k := rapid.IntRange(1, 70).Draw(t, "k")
+		want := slices.SortedFunc(slices.Values(all), likelier)[:min(k, len(all))]
+		got := slices.Clone(likeliest(all, k))
+		slices.SortFunc(got, likelier)
+		if !slices.Equal(got, want) {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	})
+}

@@ -19,6 +19,7 @@ type apiError struct {
 	Param   *string `json:"param"` // the key of the request that is wrong
 	Code    *string `json:"code"`
 	status  int
+	cause   string // for the log: it may name files of the server
 }
 
 func (e *apiError) Error() string { return e.Message }
@@ -71,7 +72,13 @@ func errorOf(err error) *apiError {
 	case errors.Is(err, infer.ErrContext):
 		return of(http.StatusBadRequest, invalidRequest).withCode("context_length_exceeded")
 	case errors.Is(err, infer.ErrMemory):
-		return of(http.StatusServiceUnavailable, serverError)
+		e = of(http.StatusServiceUnavailable, serverError)
+		e.Message = "the server has no memory for this text at the moment: try again later, or use a shorter prompt and fewer tokens"
+		return e
+	case errors.Is(err, infer.ErrNoTemplate):
+		e = of(http.StatusBadRequest, invalidRequest)
+		e.Message = "the model has no chat template: use /v1/completions"
+		return e
 	case errors.Is(err, infer.ErrOptions), errors.As(err, &setup):
 		return of(http.StatusBadRequest, invalidRequest)
 	case errors.Is(err, fs.ErrClosed), errors.Is(err, context.Canceled):
@@ -79,7 +86,9 @@ func errorOf(err error) *apiError {
 		e.Message = "the server is shutting down"
 		return e
 	}
-	return of(http.StatusInternalServerError, serverError)
+	e = of(http.StatusInternalServerError, serverError)
+	e.Message, e.cause = "the server failed; its log says why", err.Error()
+	return e
 }
 
 // fail answers with an error.
@@ -91,7 +100,7 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
 	case http.StatusInternalServerError:
-		s.o.Log("answer a request: " + err.Error())
+		s.o.Log("answer a request: " + e.cause)
 	}
 	s.refused.Add(1)
 	s.send(w, e.status, map[string]*apiError{"error": e})

@@ -78,6 +78,8 @@ func (q *request) check(s *Server) error {
 		return bad("model", "model is missing: this server has %q", s.o.Name)
 	case q.model != s.o.Name:
 		return s.noModel(q.model)
+	case !q.chat && !q.has["prompt"]:
+		return bad("prompt", "prompt is missing")
 	case q.chat && !q.has["messages"]:
 		return bad("messages", "messages is missing")
 	case q.usage && !q.stream:

@@ -197,6 +197,7 @@ func TestRefused(t *testing.T) {
 		{"POST", chats, `{"messages": []}`, 400, "messages", nil},
 		{"POST", chats, `{"model": "m"}`, 400, "messages is missing", nil},
 		{"POST", texts, `{"prompt": "x"}`, 400, "model is missing", nil},
+		{"POST", texts, `{"model": "m"}`, 400, "prompt is missing", nil},
 		{"POST", texts, `{"model": "x", "prompt": "x"}`, 404, "model_not_found", nil},
 		{"POST", texts, `{"model": 1}`, 400, `"param":"model"`, nil},
 		{"POST", texts, "{" + once + `, "model": "m"}`, 400, "model", nil},
@@ -265,7 +266,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	if _, body := ask(t, newServer(t, &fake{pieces: []string{"a"}, err: errors.New("broken")}, Options{}), "POST", texts, "{"+once+
-		`, "stream": true}`); !strings.Contains(body, `"text":"a"`) || !strings.Contains(body, `data: {"error":{"message":"broken"`) {
+		`, "stream": true}`); !strings.Contains(body, `"text":"a"`) || !strings.Contains(body, `data: {"error":{"message":"the server failed`) {
 		t.Errorf("an error in a stream: %s", body)
 	}
 }

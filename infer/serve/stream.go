@@ -99,8 +99,12 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, q *request
 	case err != nil && !e.begun:
 		return err // with a status
 	case err != nil:
-		b, _ := json.Marshal(map[string]*apiError{"error": errorOf(err)}) // texts can always be marshaled
-		_ = e.data(b)                                                     // the client may have disconnected
+		failed := errorOf(err)
+		if failed.cause != "" {
+			s.o.Log("answer a request: " + failed.cause)
+		}
+		b, _ := json.Marshal(map[string]*apiError{"error": failed}) // texts can always be marshaled
+		_ = e.data(b)                                               // the client may have disconnected
 		return errBegun
 	}
 	finish := q.o.Report.Finish
