@@ -10,13 +10,18 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/ggufmodel"
 	"github.com/troupe-ml/troupe/internal/host/folder"
 )
 
 // MissingModel explains a model's folder that does not exist, to the user who named it. The result wraps err; any other error, or
 // nil, is returned unchanged.
 func MissingModel(err error, from string) error {
-	told := folder.Missing(err, "", "folder", from)
+	kind := "folder"
+	if ggufmodel.HasExtension(from) {
+		kind = "file"
+	}
+	told := folder.Missing(err, "", kind, from)
 	if isMissing(err, from) && namesHub(from) {
 		return fmt.Errorf("%w; if %s is a model of Hugging Face, download it and name its folder: hf download %[2]s --local-dir %[3]s", told,
 			from,
@@ -35,7 +40,7 @@ func missingFrom(cfg *config.Config, err error) error {
 	for _, name := range cfg.Unset("model.from") {
 		told = fmt.Errorf("%w; the environment variable %s is not set", told, name)
 	}
-	if !namesHub(from) && !ofRun(from) {
+	if !namesHub(from) && !ofRun(from) && !ggufmodel.HasExtension(from) {
 		told = fmt.Errorf("%w; download a model with: hf download NAME --local-dir %s", told, from)
 	}
 	return told
@@ -54,7 +59,7 @@ var hubName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z
 
 // namesHub reports whether a path that does not exist may be the name of a model on Hugging Face: nobody keeps such a folder here.
 func namesHub(path string) bool {
-	if !hubName.MatchString(path) || ofRun(path) {
+	if !hubName.MatchString(path) || ofRun(path) || ggufmodel.HasExtension(path) {
 		return false
 	}
 	_, err := os.Stat(filepath.Dir(path))
