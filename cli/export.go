@@ -53,6 +53,9 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 			if err := checkExport(o); err != nil {
 				return err
 			}
+			if writesGGUF(o) && cmd.Flags().Changed("shard-size") {
+				return usagef("--shard-size has no effect on a GGUF file, which is one file: leave it out")
+			}
 			e, err := troupe.Export(cmd.Context(), o)
 			if err != nil {
 				kind := "folder"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 
 	"github.com/troupe-ml/troupe/checkpoint"
@@ -98,13 +99,21 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 		if p.Stored.Row > 0 { // its tensor is written with the first of its parameters
 			continue
 		}
-		stored, data, err := plan.Stored(ckpt, p)
+		stored, err := plan.StoredInfo(ckpt, p)
 		if err != nil {
 			return e, &SetupError{Err: err}
 		}
-		t, err := safetensors.Converted(p.StoredName(), dtype, p.StoredShape(), stored.DType, data)
-		if err != nil {
-			return e, &SetupError{Err: err}
+		t := safetensors.Tensor{Name: p.StoredName(), DType: dtype, Shape: p.StoredShape()}
+		t.Stream = func(w io.Writer) error { // reads one tensor after the other: those of a GGUF file are converted in memory
+			data, err := plan.Stored(ckpt, p)
+			if err != nil {
+				return err
+			}
+			converted, err := safetensors.Converted(t.Name, dtype, t.Shape, stored.DType, data)
+			if err == nil {
+				_, err = converted.WriteTo(w)
+			}
+			return err
 		}
 		content.Model = append(content.Model, t)
 	}

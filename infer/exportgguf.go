@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/troupe-ml/troupe/checkpoint"
@@ -42,12 +43,12 @@ func exportGGUF(ctx context.Context, o ExportOptions, ckpt *checkpoint.Checkpoin
 		if p.Stored.Row > 0 { // its tensor is written with the first of its parameters
 			continue
 		}
-		stored, data, err := plan.Stored(ckpt, p)
+		stored, err := plan.StoredInfo(ckpt, p)
 		if err != nil {
 			return e, &SetupError{Err: err}
 		}
 		m.Tensors = append(m.Tensors, ggufmodel.Tensor{Name: p.StoredName(), DType: stored.DType, Shape: p.StoredShape(),
-			Data: func() ([]byte, error) { return data, nil }})
+			Data: func() ([]byte, error) { return plan.Stored(ckpt, p) }})
 	}
 	file, warnings, err := ggufmodel.Write(m)
 	if err != nil {
@@ -66,7 +67,7 @@ func exportGGUF(ctx context.Context, o ExportOptions, ckpt *checkpoint.Checkpoin
 // modelName returns the name of a model for people: that of its folder, or of the file.
 func modelName(from, to string) string {
 	name := filepath.Base(filepath.Clean(from))
-	if name == "." || name == ".." || name == string(filepath.Separator) || strings.HasPrefix(name, "step-") {
+	if step, _, _ := strings.Cut(name, "-"); slices.Contains([]string{".", "..", string(filepath.Separator), "step", "best", "last"}, step) {
 		name = filepath.Base(to)
 	}
 	return strings.TrimSuffix(name, ".gguf")

@@ -351,3 +351,41 @@ func TestOpenRefused(t *testing.T) {
 		}
 	}
 }
+
+// FuzzModel: no file panics, and what is opened has tensors of the sizes that it says.
+func FuzzModel(f *testing.F) {
+	for _, changes := range []map[string]any{nil, {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen2", "tokenizer.ggml.merges": []string{"a b"}},
+		{"general.architecture": "gemma3", "gemma3.attention.sliding_window_pattern": []bool{true}}} {
+		data, err := os.ReadFile(save(f, entriesOf(changes), tensorOf("token_embd.weight", 5, 4), tensorOf("blk.0.attn_q.weight", 4, 4)))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "x.gguf")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := ggufmodel.Open(path)
+		if err != nil {
+			return
+		}
+		defer func() { _ = c.Close() }()
+		for _, name := range c.Model().Names() {
+			info, _ := c.Model().Info(name)
+			b, err := c.Model().Bytes(name)
+			if err == nil && int64(len(b)) != info.Size {
+				t.Errorf("%s has %d bytes, not %d", name, len(b), info.Size)
+			}
+		}
+		for _, name := range []string{"config.json", "tokenizer.json", "tokenizer_config.json"} {
+			if text, err := c.File(name); err == nil && !json.Valid(text) {
+				t.Errorf("%s is no JSON: %s", name, text)
+			}
+		}
+		if text, err := c.File("tokenizer.json"); err == nil {
+			_, _ = tokenizer.Unmarshal(text)
+		}
+	})
+}

@@ -17,14 +17,6 @@ type splitting struct {
 	ignore  bool   // ignore_merges: a word that is a token is not divided
 }
 
-// Patterns of published tokenizers that have no scanner of their own.
-const (
-	patternO200k = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
-		`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
-		`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	patternQwen35 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-)
-
 // pres are llama.cpp's names of pre-tokenizers (tokenizer.ggml.pre). The first name is written, and all are
 // read. composed: the published tokenizers with this name first normalize to NFC, which llama.cpp does not do.
 var pres = []struct {
@@ -41,8 +33,8 @@ var pres = []struct {
 	{splitting{pattern: hf.PatternLlama}, false, []string{"dbrx", "smaug-bpe"}},
 	{splitting{pattern: hf.PatternQwen}, true, []string{"qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"}},
 	{splitting{pattern: hf.PatternQwen}, false, []string{"stablelm2", "hunyuan", "solar-open", "grok-2"}},
-	{splitting{pattern: patternQwen35}, true, []string{"qwen35"}},
-	{splitting{pattern: patternO200k}, false, []string{"gpt-4o", "llama4", "kanana2"}},
+	{splitting{pattern: hf.PatternQwen35}, true, []string{"qwen35"}},
+	{splitting{pattern: hf.PatternO200k}, false, []string{"gpt-4o", "llama4", "kanana2"}},
 }
 
 // preName returns the name of a splitting. composed says whether the tokenizer normalizes to NFC.

@@ -240,13 +240,20 @@ func read(from *checkpoint.Tensors, name string, p *stages.Param, dst []float32)
 	return err
 }
 
-// Stored gives the tensor of a weight as a checkpoint has it. The bytes are valid until that is closed.
-func Stored(c *checkpoint.Checkpoint, p *stages.Param) (info safetensors.Info, data []byte, err error) {
+// Stored gives the bytes of a weight's tensor as a checkpoint has them. They are valid until that is closed.
+func Stored(c *checkpoint.Checkpoint, p *stages.Param) ([]byte, error) {
 	from, name, err := find(c, p, "")
 	if err != nil {
-		return info, nil, err
+		return nil, err
 	}
-	info, _ = from.Info(name)
-	data, err = from.Bytes(name)
-	return info, data, err
+	return from.Bytes(name)
+}
+
+// StoredInfo gives the type and shape of a weight's tensor in a checkpoint.
+func StoredInfo(c *checkpoint.Checkpoint, p *stages.Param) (info safetensors.Info, err error) {
+	from, name, err := find(c, p, "")
+	if err == nil {
+		info, _ = from.Info(name)
+	}
+	return info, err
 }
