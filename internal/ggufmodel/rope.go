@@ -81,8 +81,8 @@ func (w *writer) scaling(r rope, headDim int) {
 	switch r.kind {
 	case "":
 	case "linear":
-		w.arch32("rope.scaling.type", "linear")
-		w.arch32("rope.scaling.factor", float32(r.factor))
+		w.own("rope.scaling.type", "linear")
+		w.own("rope.scaling.factor", float32(r.factor))
 	case "llama3":
 		w.extra("rope_freqs.weight", llama3Factors(r, headDim))
 	case "yarn":
@@ -97,14 +97,14 @@ func (w *writer) scaling(r rope, headDim int) {
 		if original == 0 {
 			original = w.context
 		}
-		w.arch32("rope.scaling.type", "yarn")
-		w.arch32("rope.scaling.factor", float32(r.factor))
-		w.arch32("rope.scaling.original_context_length", uint32(original))
+		w.own("rope.scaling.type", "yarn")
+		w.own("rope.scaling.factor", float32(r.factor))
+		w.own("rope.scaling.original_context_length", uint32(original))
 		if r.fast != 0 {
-			w.arch32("rope.scaling.yarn_beta_fast", float32(r.fast))
+			w.own("rope.scaling.yarn_beta_fast", float32(r.fast))
 		}
 		if r.slow != 0 {
-			w.arch32("rope.scaling.yarn_beta_slow", float32(r.slow))
+			w.own("rope.scaling.yarn_beta_slow", float32(r.slow))
 		}
 	default:
 		w.settings.refuse("rope_type %q, which llama.cpp's %s does not have", r.kind, w.arch.name)

@@ -120,7 +120,7 @@ func (w *writer) general(m Model, fileType uint32) (vocab int) {
 		w.rotary()
 	}
 	if w.arch.vocab {
-		w.arch32("vocab_size", uint32(vocab))
+		w.own("vocab_size", uint32(vocab))
 	}
 	w.add(fileTypeKey, fileType)
 	w.add("general.quantization_version", uint32(quantizationVersion))
@@ -132,8 +132,8 @@ func (w *writer) add(key string, value any) {
 	w.entries = append(w.entries, gguf.Entry{Key: key, Value: value})
 }
 
-// arch32 appends an entry whose key starts with the architecture.
-func (w *writer) arch32(key string, value any) { w.add(w.arch.name+"."+key, value) }
+// own appends an entry whose key starts with the architecture.
+func (w *writer) own(key string, value any) { w.add(w.arch.name+"."+key, value) }
 
 func (w *writer) warn(format string, args ...any) {
 	w.warnings = append(w.warnings, fmt.Sprintf(format, args...))

@@ -16,12 +16,12 @@ func writeGPT2(w *writer) {
 	w.layers, w.context, w.hidden = get(s, "n_layer", 12), get(s, "n_positions", 1024), get(s, "n_embd", 768)
 	w.heads = get(s, "n_head", 12)
 	ffn := get(s, "n_inner", 4*w.hidden)
-	w.arch32("block_count", uint32(w.layers))
-	w.arch32("context_length", uint32(w.context))
-	w.arch32("embedding_length", uint32(w.hidden))
-	w.arch32("feed_forward_length", uint32(ffn))
-	w.arch32("attention.head_count", uint32(w.heads))
-	w.arch32("attention.layer_norm_epsilon", float32(get(s, "layer_norm_epsilon", 1e-5)))
+	w.own("block_count", uint32(w.layers))
+	w.own("context_length", uint32(w.context))
+	w.own("embedding_length", uint32(w.hidden))
+	w.own("feed_forward_length", uint32(ffn))
+	w.own("attention.head_count", uint32(w.heads))
+	w.own("attention.layer_norm_epsilon", float32(get(s, "layer_norm_epsilon", 1e-5)))
 	w.only("activation_function", "gelu_new", "gelu_new", "gelu_pytorch_tanh")
 }
 
@@ -48,16 +48,16 @@ func (w *writer) shape() rope {
 		s.refuse("head_dim is %d, but llama.cpp's %s has hidden_size / num_attention_heads, %d / %d", w.headDim, w.arch.name, w.hidden, w.heads)
 	}
 	w.only("hidden_act", "silu", "silu", "swish")
-	w.arch32("block_count", uint32(w.layers))
-	w.arch32("context_length", uint32(w.context))
-	w.arch32("embedding_length", uint32(w.hidden))
-	w.arch32("feed_forward_length", uint32(get(s, "intermediate_size", 0)))
-	w.arch32("attention.head_count", uint32(w.heads))
-	w.arch32("attention.head_count_kv", uint32(w.kvHeads))
-	w.arch32("attention.layer_norm_rms_epsilon", float32(get(s, "rms_norm_eps", 1e-6)))
+	w.own("block_count", uint32(w.layers))
+	w.own("context_length", uint32(w.context))
+	w.own("embedding_length", uint32(w.hidden))
+	w.own("feed_forward_length", uint32(get(s, "intermediate_size", 0)))
+	w.own("attention.head_count", uint32(w.heads))
+	w.own("attention.head_count_kv", uint32(w.kvHeads))
+	w.own("attention.layer_norm_rms_epsilon", float32(get(s, "rms_norm_eps", 1e-6)))
 	if !w.arch.plainDim && own != 0 {
-		w.arch32("attention.key_length", uint32(w.headDim))
-		w.arch32("attention.value_length", uint32(w.headDim))
+		w.own("attention.key_length", uint32(w.headDim))
+		w.own("attention.value_length", uint32(w.headDim))
 	}
 	s.ignore("attention_bias", "mlp_bias") // the tensors show them
 	if !w.arch.windows {
@@ -69,13 +69,13 @@ func (w *writer) shape() rope {
 // positions writes the keys of rotary positions.
 func (w *writer) positions(r rope) {
 	if w.arch.name != "gemma2" || r.theta != w.arch.theta { // the converter leaves it out
-		w.arch32("rope.freq_base", float32(r.theta))
+		w.own("rope.freq_base", float32(r.theta))
 	}
 	if r.local != 0 {
-		w.arch32("rope.freq_base_swa", float32(r.local))
+		w.own("rope.freq_base_swa", float32(r.local))
 	}
 	if w.arch.vocab {
-		w.arch32("rope.dimension_count", uint32(w.headDim))
+		w.own("rope.dimension_count", uint32(w.headDim))
 	}
 	w.scaling(r, w.headDim)
 }
@@ -135,10 +135,10 @@ func writeSmolLM3(w *writer) {
 func writeGranite(w *writer) {
 	w.rotary()
 	s := w.settings
-	w.arch32("attention.scale", float32(get(s, "attention_multiplier", 1.0)))
-	w.arch32("embedding_scale", float32(get(s, "embedding_multiplier", 1.0)))
-	w.arch32("residual_scale", float32(get(s, "residual_multiplier", 1.0)))
-	w.arch32("logit_scale", float32(get(s, "logits_scaling", 1.0)))
+	w.own("attention.scale", float32(get(s, "attention_multiplier", 1.0)))
+	w.own("embedding_scale", float32(get(s, "embedding_multiplier", 1.0)))
+	w.own("residual_scale", float32(get(s, "residual_multiplier", 1.0)))
+	w.own("logit_scale", float32(get(s, "logits_scaling", 1.0)))
 }
 
 // writeOlmo2 also writes olmo3, which has windows.
@@ -150,7 +150,7 @@ func writeOlmo2(w *writer) {
 	if w.family != "olmo3" {
 		return
 	}
-	w.arch32("attention.sliding_window", uint32(window))
+	w.own("attention.sliding_window", uint32(window))
 	pattern := make([]bool, w.layers)
 	for i := range pattern {
 		pattern[i] = (i+1)%4 != 0
@@ -158,7 +158,7 @@ func writeOlmo2(w *writer) {
 			pattern[i] = i < len(types) && types[i] == "sliding_attention"
 		}
 	}
-	w.arch32("attention.sliding_window_pattern", pattern)
+	w.own("attention.sliding_window_pattern", pattern)
 }
 
 func writePhi3(w *writer) {
@@ -166,14 +166,14 @@ func writePhi3(w *writer) {
 	window := get(w.settings, "sliding_window", 0)
 	w.settings.members["sliding_window"] = json.RawMessage(strconv.Itoa(window)) // for the warning
 	r := w.shape()
-	w.arch32("attention.sliding_window", uint32(window))
+	w.own("attention.sliding_window", uint32(window))
 	if r.original == 0 {
 		r.original = w.arch.context
 	}
 	width := int(r.partial*float64(w.hidden)) / w.heads
-	w.arch32("rope.scaling.original_context_length", uint32(r.original))
-	w.arch32("rope.dimension_count", uint32(width))
-	w.arch32("rope.freq_base", float32(r.theta))
+	w.own("rope.scaling.original_context_length", uint32(r.original))
+	w.own("rope.dimension_count", uint32(width))
+	w.own("rope.freq_base", float32(r.theta))
 	if r.kind == "" {
 		return
 	}
@@ -181,7 +181,7 @@ func writePhi3(w *writer) {
 		w.settings.refuse("rope_type %q with %d long and %d short factors for %d rotated channels", r.kind, len(r.long), len(r.short), width)
 		return
 	}
-	w.arch32("rope.scaling.attn_factor", float32(longFactor(r, w.context)))
+	w.own("rope.scaling.attn_factor", float32(longFactor(r, w.context)))
 	w.extra("rope_factors_long.weight", float32s(r.long))
 	w.extra("rope_factors_short.weight", float32s(r.short))
 }
@@ -189,9 +189,9 @@ func writePhi3(w *writer) {
 func writeGemma2(w *writer) {
 	s := w.settings
 	w.gemma(46)
-	w.arch32("attn_logit_softcapping", float32(w.needed("attn_logit_softcapping", 50)))
-	w.arch32("final_logit_softcapping", float32(w.needed("final_logit_softcapping", 30)))
-	w.arch32("attention.sliding_window", uint32(get(s, "sliding_window", 4096)))
+	w.own("attn_logit_softcapping", float32(w.needed("attn_logit_softcapping", 50)))
+	w.own("final_logit_softcapping", float32(w.needed("final_logit_softcapping", 30)))
+	w.own("attention.sliding_window", uint32(get(s, "sliding_window", 4096)))
 	w.pattern(2)
 }
 
@@ -203,9 +203,9 @@ func writeGemma3(w *writer) {
 		s.refuse("attn_logit_softcapping, which llama.cpp's gemma3 does not have")
 	}
 	if soft := get(s, "final_logit_softcapping", 0.0); soft != 0 {
-		w.arch32("final_logit_softcapping", float32(soft))
+		w.own("final_logit_softcapping", float32(soft))
 	}
-	w.arch32("attention.sliding_window", uint32(get(s, "sliding_window", 4096)))
+	w.own("attention.sliding_window", uint32(get(s, "sliding_window", 4096)))
 	w.pattern(get(s, "sliding_window_pattern", 6))
 	if get(s, "use_bidirectional_attention", false) {
 		s.refuse("use_bidirectional_attention")
@@ -259,6 +259,6 @@ func (w *writer) pattern(every int) {
 		differs = differs || windows[i] != ((i+1)%usual != 0)
 	}
 	if differs {
-		w.arch32("attention.sliding_window_pattern", windows)
+		w.own("attention.sliding_window_pattern", windows)
 	}
 }

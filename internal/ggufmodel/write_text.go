@@ -69,7 +69,7 @@ func (w *writer) text(t Text, vocab int) error {
 	if t.Tokenizer == nil {
 		w.add(tokenizerKey, noTokenizer)
 		if !w.arch.vocab {
-			w.arch32("vocab_size", uint32(vocab))
+			w.own("vocab_size", uint32(vocab))
 		}
 		w.warn("the model has no tokenizer: llama.cpp can use it with token ids only")
 		return nil
