@@ -1,9 +1,11 @@
 package stages
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -161,10 +163,19 @@ func softCap(key string, missing float64, field func(c *Config) *float64) keySet
 		read: func(r *reading, c *Config) error { *field(c) = r.number(key, missing).value; return nil },
 		write: func(c Config, h *hfWritten) {
 			if v := *field(&c); v != 0 {
-				h.add(key, v)
+				h.add(key, fractional(v))
 			} else {
 				h.add(key, nil)
 			}
 		},
 	}
+}
+
+// fractional writes 30 as 30.0: transformers takes no integer for these keys.
+func fractional(v float64) json.RawMessage {
+	text := strconv.AppendFloat(nil, v, 'g', -1, 64)
+	if !bytes.ContainsAny(text, ".e") {
+		text = append(text, ".0"...)
+	}
+	return text
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/internal/testing/testrun"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
+	"github.com/troupe-ml/troupe/stages"
 )
 
 // TestExportNamesTokenizer: an export says which class takes its tokenizer as it is, and where transformers takes
@@ -70,8 +71,8 @@ func exportTrained(t *testing.T, run, to, family, tok string) {
 	}
 }
 
-// exportKinds exports a model for each kind of published tokenizer among the vectors of package hf, and returns how
-// many there are.
+// exportKinds exports a model for each kind of published tokenizer among the vectors of package hf, and one of each
+// family that exportsOfFamilies leaves out. It returns how many there are.
 func exportKinds(t *testing.T, dir string) int {
 	t.Helper()
 	packed, err := os.Open(filepath.Join("internal", "tokenizer", "hf", "testdata", "vectors.json.gz"))
@@ -102,7 +103,19 @@ func exportKinds(t *testing.T, dir string) int {
 	if len(kinds) > 0 {
 		t.Fatalf("not among the vectors: %v", kinds)
 	}
-	return 7
+	n := 7
+	for _, family := range stages.LanguageFamilies() {
+		if to := filepath.Join(dir, family+"-trained"); !exists(to) {
+			exportTrained(t, filepath.Join(dir, "run-"+family), to, family, filepath.Join(dir, "tokenizer.json"))
+			n++
+		}
+	}
+	return n
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // TestTokenizersInTransformers is part of make check-hf: AutoTokenizer gives the ids of tokenizer.json, unless the export

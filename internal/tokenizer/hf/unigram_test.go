@@ -105,7 +105,8 @@ func TestUnknown(t *testing.T) {
 		checkSpans(t, &vector{tok: tok}, tt.text, Plain)
 	}
 	lacks := parse(`{"type":"WordPiece","unk_token":"?","continuing_subword_prefix":"##","max_input_chars_per_word":3,"vocab":{"a":1}}`)
-	if _, err := lacks.AppendEncode(nil, []byte("b"), Plain); err == nil || !strings.Contains(err.Error(), "unk_token is not in the vocabulary") {
+	_, err := lacks.AppendEncode(nil, []byte("b"), Plain)
+	if err == nil || !strings.Contains(err.Error(), "unk_token is not in the vocabulary") {
 		t.Error(err)
 	}
 }
