@@ -34,6 +34,10 @@ func TestGridContext(t *testing.T) {
 			[]string{"parallel.zero=0"}},
 		{"cp2 bfloat16", []string{"parallel.context=2", "pipeline.stages=2", "device.dtype=bfloat16", "pipeline.schedule=1f1b"},
 			[]string{"pipeline.schedule=gpipe"}},
+		{"cp2 tp2, a window of two blocks", []string{"parallel.context=2", "parallel.tensor=2", "model.family=mistral", "model.window=9",
+			"model.ffn=48"}, []string{"parallel.overlap=false"}},
+		{"cp4, a window of a block and a half", []string{"parallel.context=4", "model.family=mistral", "model.window=3", "model.ffn=48"},
+			[]string{"parallel.overlap=false"}},
 	} {
 		if testrun.RaceDetector && i != 3 || !testrun.RaceDetector && !testrun.Long && i%2 == 1 {
 			continue // races don't depend on the numbers; make check-grids runs all

@@ -31,6 +31,7 @@ func attnKernels() []kernel {
 	return append(ks,
 		kernel{"attn", "dot_avx2", attnDotDoc, func(c *build.Context) { attnDot(avx2(c)) }},
 		kernel{"attn", "half_avx512bf16", attnHalfDoc, attnHalf},
+		kernel{"attn", "cap_avx512bf16", attnCapHalfDoc, func(c *build.Context) { attnCapHalf(avx512(c)) }},
 	)
 }
 

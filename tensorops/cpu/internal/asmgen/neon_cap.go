@@ -5,8 +5,9 @@ package main
 type neonTangent struct{ lo, hi, seed, firstP, firstQ v }
 
 func (n *neon) tangent() neonTangent {
-	return neonTangent{lo: n.number(-tangentMax), hi: n.number(tangentMax), seed: n.bits(tangentSeed),
-		firstP: n.number(tangentP[len(tangentP)-1]), firstQ: n.number(tangentQ[len(tangentQ)-1])}
+	f, top := exactTangent, len(exactTangent.p)-1
+	return neonTangent{lo: n.number(-f.limit), hi: n.number(f.limit), seed: n.bits(tangentSeed), firstP: n.number(f.p[top]),
+		firstQ: n.number(f.q[top])}
 }
 
 // of replaces x by tanh(x). A NaN stays one.
@@ -26,12 +27,12 @@ func (t *neonTangent) of(n *neon, x pair) {
 			}
 			return p
 		}
-		p := horner(t.firstP, tangentP[:])
+		p := horner(t.firstP, exactTangent.p)
 		n.mul(x, x, p)
-		q := horner(t.firstQ, tangentQ[:])
+		q := horner(t.firstQ, exactTangent.q)
 		r, e, f := n.pair(), n.pair(), z
 		n.lanes("VSUB", q, spread(t.seed), r)
-		for range 2 {
+		for range exactTangent.steps {
 			n.renew(e, 1)
 			n.fms(e, q, r)
 			n.copy(f, e)

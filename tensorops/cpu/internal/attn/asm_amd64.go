@@ -87,3 +87,13 @@ func dotsBF16(dst []float32, a *uint16, b *uint16, strideA int, strideB int, dep
 //
 //go:noescape
 func roundCols16(dst *uint16, src *float32, stride int, depth int, cols int)
+
+// capAVX512BF16 bounds scores softly.
+//
+//go:noescape
+func capAVX512BF16(s []float32, factor float32, cap float32)
+
+// capSlopeAVX512BF16 bounds scores softly, and stores the slopes of that.
+//
+//go:noescape
+func capSlopeAVX512BF16(s []float32, slope []float32, factor float32, cap float32, scale float32)

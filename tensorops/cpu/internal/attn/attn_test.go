@@ -324,8 +324,8 @@ func TestSoftCap(t *testing.T) {
 	}
 }
 
-// TestTanh: the loops of the soft cap have the tangent to three ulps, for numbers of every size and for
-// what is none.
+// TestTanh: the loops of the soft cap have the tangent to three ulps, those for products of bfloat16 to
+// 2·10⁻⁴ of it, for numbers of every size and for what is none.
 func TestTanh(t *testing.T) {
 	n := 4 * 32 * 1000
 	in := make([]float32, n)
@@ -336,12 +336,16 @@ func TestTanh(t *testing.T) {
 	copy(in, []float32{0, 1e-38, -1e-38, 8.99, 9, 9.01, -9, 100, -1e30, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())})
 	for _, kn := range available() {
 		got, again, slope := slices.Clone(in), slices.Clone(in), make([]float32, n)
+		relative, ofSlope := 3.5e-7, 2e-6
+		if kn.MultipliesBF16() {
+			relative, ofSlope = 2e-4, 8e-4
+		}
 		attn.Cap(kn, got, 0.5, 3)
 		attn.CapSlope(kn, again, slope, 0.5, 3, 2)
 		for i, v := range in {
 			want := math.Tanh(float64(v) / 2)
 			if math.Float32bits(again[i]) != math.Float32bits(got[i]) || math.IsNaN(want) != (got[i] != got[i]) ||
-				math.Abs(float64(got[i])/3-want) > 3.5e-7*math.Abs(want)+1e-45 || math.Abs(float64(slope[i])-2*(1-want*want)) > 2e-6 {
+				math.Abs(float64(got[i])/3-want) > relative*math.Abs(want)+1e-45 || math.Abs(float64(slope[i])-2*(1-want*want)) > ofSlope {
 				t.Fatalf("%s: tanh(%g/2) is %g, and %g with the slope %g; want %g", kn.Name, v, got[i]/3, again[i]/3, slope[i]/2, want)
 			}
 		}

@@ -18,6 +18,7 @@ var AVX512BF16 = func() Kernel {
 	kn := AVX512
 	kn.Name, kn.bf16 = "avx512bf16", pairs{&gemm.AVX512BF16}
 	kn.dots, kn.roundCols = dotsHalf, roundCols
+	kn.cap, kn.capSlope = capAVX512BF16, capSlopeAVX512BF16
 	return kn
 }()
 
