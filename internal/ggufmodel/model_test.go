@@ -240,7 +240,7 @@ func TestWriteRefused(t *testing.T) {
 	}
 	if _, _, err := ggufmodel.Write(ggufmodel.Model{Text: ggufmodel.Text{Tokenizer: chars},
 		Config: fmt.Appendf(nil, only, "llama", "")}); err == nil ||
-		!strings.Contains(err.Error(), "WordLevel has no form in llama.cpp") {
+		!strings.Contains(err.Error(), "WordLevel cannot be written as GGUF") {
 		t.Errorf("chars: %v", err)
 	}
 }
@@ -316,6 +316,8 @@ func TestOpenRefused(t *testing.T) {
 		{map[string]any{"llama.rope.scaling.type": "dynamic"}, `llama.rope.scaling.type is "dynamic"`},
 		{map[string]any{"llama.rope.dimension_count": uint32(64)}, "llama.rope.dimension_count is 64 of the 2 channels"},
 		{map[string]any{"llama.expert_count": uint32(8)}, "llama.expert_count is 8"},
+		{map[string]any{"split.count": uint16(3)}, "split.count is 3 (uint16): the file is one of several"},
+		{map[string]any{"general.type": "adapter"}, `general.type is "adapter"`},
 		{map[string]any{"llama.vocab_size": uint32(7)}, "llama.vocab_size is 7"},
 		{map[string]any{"tokenizer.ggml.model": "bert"}, `tokenizer.ggml.model is "bert"`},
 		{map[string]any{"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "new"}, `tokenizer.ggml.pre is "new"`},
@@ -354,7 +356,8 @@ func TestOpenRefused(t *testing.T) {
 
 // FuzzModel: no file panics, and what is opened has tensors of the sizes that it says.
 func FuzzModel(f *testing.F) {
-	for _, changes := range []map[string]any{nil, {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen2", "tokenizer.ggml.merges": []string{"a b"}},
+	for _, changes := range []map[string]any{nil, {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen2",
+		"tokenizer.ggml.merges": []string{"a b"}},
 		{"general.architecture": "gemma3", "gemma3.attention.sliding_window_pattern": []bool{true}}} {
 		data, err := os.ReadFile(save(f, entriesOf(changes), tensorOf("token_embd.weight", 5, 4), tensorOf("blk.0.attn_q.weight", 4, 4)))
 		if err != nil {

@@ -30,6 +30,9 @@ func readConfig(h *gguf.Header, bytes func(tensor string) ([]byte, error)) (r *r
 	if !ok || !text {
 		return nil, fmt.Errorf("%s is missing or no string", architectureKey)
 	}
+	if err := checkWhole(h); err != nil {
+		return nil, err
+	}
 	r = &reader{header: h, bytes: bytes, used: make(map[string]bool), config: make(map[string]any)}
 	if r.arch, err = named(name); err != nil {
 		return nil, err
@@ -53,6 +56,20 @@ func readConfig(h *gguf.Header, bytes func(tensor string) ([]byte, error)) (r *r
 	}
 	r.rest()
 	return r, r.err
+}
+
+// checkWhole refuses files that are only a part of a model.
+func checkWhole(h *gguf.Header) error {
+	const countKey, typeKey = "split.count", "general.type"
+	if v, ok := h.Value(countKey); ok {
+		if n, ok := whole(v); !ok || n > 1 {
+			return fmt.Errorf("%w: %s is %s: the file is one of several; join them with llama-gguf-split --merge", ErrUnsupported, countKey, show(v))
+		}
+	}
+	if v, ok := h.Value(typeKey); ok && v != "model" {
+		return fmt.Errorf("%w: %s is %s; Troupe reads models", ErrUnsupported, typeKey, show(v))
+	}
+	return nil
 }
 
 func (r *reader) set(key string, value any) { r.config[key] = value }

@@ -86,7 +86,7 @@ func (w *writer) text(t Text, vocab int) error {
 		return fmt.Errorf("tokenizer.json: %w", err)
 	}
 	if f.Model.Type != "BPE" {
-		return fmt.Errorf("%w: a tokenizer of type %s has no form in llama.cpp; train the model with byte-level BPE (engine tokenize train) or with data.tokenizer = \"bytes\"",
+		return fmt.Errorf("%w: a tokenizer of type %s cannot be written as GGUF; train the model with byte-level BPE (engine tokenize train) or with data.tokenizer = \"bytes\"",
 			ErrUnsupported, f.Model.Type)
 	}
 	merges, err := f.merges()

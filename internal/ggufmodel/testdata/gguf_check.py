@@ -7,6 +7,8 @@
   gguf_check.py perplexity DIR      print llama.cpp's losses and ids for the texts of DIR/text.txt; needs LLAMA_CPP_LIB, a folder with libllama.so,
                                     and LLAMA_CPP_PYTHON, the folder of the Python package llama_cpp
 
+  gguf_check.py widen FILE          write a published file of other types as FILE.f32.gguf
+  gguf_check.py loss FILE TEXT      print llama.cpp's loss of a text file
   gguf_check.py convert DIR         let llama.cpp's converter write files, with which check compares; needs LLAMA_CPP, the folder of its sources
 """
 
@@ -241,7 +243,7 @@ def check(folder):
                 failed += 1
                 notes.append(f"{kind}: " + "; ".join(differing[:6]))
         print(f"{name}: {'equal' + (' to those of the converter' if other.exists() else '') if not notes else ' | '.join(notes)}", flush=True)
-    sys.exit(failed > 0)
+    sys.exit(int(failed > 0))
 
 
 def own(arch, m, state, tensors, kind):
@@ -400,7 +402,7 @@ def bits(folder):
         failed += not good
         print(f"{name}: weights {'equal' if exact else 'differ'}, logits {error:.1e} of the largest apart, "
               f"ids {'equal' if ids == tok_b(TEXT)['input_ids'] else 'differ'}", flush=True)
-    sys.exit(failed > 0)
+    sys.exit(int(failed > 0))
 
 
 def perplexity(folder):
@@ -428,9 +430,29 @@ def perplexity(folder):
                 failed += abs(loss - reference) > 1e-3 * reference
             line.append(f"{kind} {loss:.6f}")
         print(f"{name}: transformers {reference:.6f}, llama.cpp {', '.join(line)}", flush=True)
-    sys.exit(failed > 0)
+    sys.exit(int(failed > 0))
+
+
+def widen(path):
+    """Writes a published file of other types in F32, by the gguf package alone."""
+    import gguf
+    r = gguf.GGUFReader(path)
+    w = gguf.GGUFWriter(path.with_suffix(".f32.gguf"), r.fields["general.architecture"].contents())
+    for key, field in r.fields.items():
+        if not key.startswith("GGUF.") and key not in ("general.architecture", "general.file_type"):
+            kind = field.types[0]
+            w.add_key_value(key, field.contents(), kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
+    w.add_file_type(0)
+    for t in r.tensors:
+        w.add_tensor(t.name, gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32))
+    w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file(), w.close()
+
+
+def loss(path):
+    """Prints llama.cpp's loss of a text, in windows of 512 tokens."""
+    ids, mean = llama_cpp(path, pathlib.Path(sys.argv[3]).read_text(), False)
+    print(f"{path}: {len(ids) - 1} tokens, loss {mean:.9f}, perplexity {np.exp(mean):.6f}")
 
 
 if __name__ == "__main__":
-    do, folder = sys.argv[1], pathlib.Path(sys.argv[2])
-    globals()[do](folder)
+    globals()[sys.argv[1]](pathlib.Path(sys.argv[2]))
