@@ -12,9 +12,9 @@ import (
 // FLOPs estimates the floating-point operations of each layer's forward for one sample (in a
 // language model, for one token at a sequence length of positions). A multiply-add counts as two.
 func (m *Model) FLOPs(positions int) []float64 {
-	embedding, layer, head := 0.0, 0.0, 0.0
+	embedding, head := 0.0, 0.0
 	if m.language() {
-		embedding, layer, head = m.Config.FLOPs(positions)
+		embedding, _, head = m.Config.FLOPs(positions)
 	}
 	flops := make([]float64, len(m.layers))
 	for i, l := range m.layers {
@@ -28,8 +28,9 @@ func (m *Model) FLOPs(positions int) []float64 {
 			flops[i] = head
 		case l.symbol() == SymbolMTP:
 			flops[i] = m.Config.MTPFLOPs(positions)
-		default:
-			flops[i] = layer
+		default: // the layers of a model may differ
+			l := m.Config.layer(i - 1)
+			flops[i] = l.flops(m.Config.Hidden, positions)
 		}
 	}
 	return flops

@@ -638,7 +638,7 @@ func TestRecommendContext(t *testing.T) {
 		t.Errorf("%+v, want context 2", o)
 	}
 	b = resolved(t, "batch.sequences=1", "batch.microbatch=1", "model.heads=1", "model.kv_heads=1", "model.family=mistral", "model.window=4")
-	if p, err = Recommend(t.Context(), b, unitCosts(1), Devices{Devices: 2, BytesPerS: 1e12}); err != nil || p.Best.Context != 1 {
+	if p, err = Recommend(t.Context(), b, unitCosts(1), Devices{Devices: 2, BytesPerS: 1e12}); err != nil || p.Best.Context != 2 {
 		t.Errorf("with a window: %+v, %v", p, err)
 	}
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/troupe-ml/troupe/scheduler"
+	"github.com/troupe-ml/troupe/stages"
 )
 
 // LayerCosts returns the cost of each layer's passes; of is the cost for a layer that is trained. A
@@ -9,8 +10,8 @@ import (
 // backward pass at all. For models other than language models, the cost of a layer is that of
 // its arithmetic.
 func (p *Plan) LayerCosts(of CostFunc) func(layer int, t scheduler.Type) float64 {
-	symbols := p.model.Symbols()
-	cost := func(layer int, t scheduler.Type) float64 { return of(scheduler.Symbol(symbols[layer]), t) }
+	symbols, share := p.model.Symbols(), p.layerShares()
+	cost := func(layer int, t scheduler.Type) float64 { return of(scheduler.Symbol(symbols[layer]), t) * share(layer) }
 	if !p.model.Config.Language() {
 		flops := p.model.FLOPs(p.cfg.Model.Context)
 		cost = func(layer int, t scheduler.Type) float64 {
@@ -18,6 +19,30 @@ func (p *Plan) LayerCosts(of CostFunc) func(layer int, t scheduler.Type) float64
 		}
 	}
 	return p.withoutFrozen(cost)
+}
+
+// layerShares returns what each layer of a language model computes, as a share of the mean of its kind: decoder layers
+// differ if some have a window.
+func (p *Plan) layerShares() func(layer int) float64 {
+	if !p.unequal() {
+		return func(int) float64 { return 1 }
+	}
+	symbols, flops, means := p.model.Symbols(), p.model.FLOPs(p.cfg.Model.Context), p.symbolFLOPs()
+	return func(layer int) float64 { return flops[layer] / means[scheduler.Symbol(symbols[layer])] }
+}
+
+// unequal reports whether decoder layers of a language model cost differently.
+func (p *Plan) unequal() bool {
+	if !p.model.Config.Language() {
+		return false
+	}
+	symbols, flops := p.model.Symbols(), p.model.FLOPs(p.cfg.Model.Context)
+	for i := 2; i < len(flops); i++ {
+		if symbols[i] == stages.SymbolDecoder && flops[i] != flops[1] {
+			return true
+		}
+	}
+	return false
 }
 
 // withoutFrozen subtracts from the costs of layers what frozen layers do not compute.

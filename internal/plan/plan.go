@@ -317,7 +317,7 @@ func (p *Plan) makeLayout(numChunks int) error {
 		}
 		return nil
 	}
-	if len(c.Model.Freeze) > 0 { // equal layers cost differently
+	if len(c.Model.Freeze) > 0 || p.unequal() { // layers with one symbol cost differently
 		of, spec := p.LayerCosts(p.layerCost()), p.layoutSpec()
 		spec.Symbols = p.model.Symbols()
 		steps := make([]float64, len(spec.Symbols))
