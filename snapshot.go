@@ -124,8 +124,8 @@ type weightsAt struct {
 	model *trained.Model
 	refs  int // guarded by home.mu
 
-	mu   sync.Mutex
-	idle []*infer.Generator // not in use
+	mu    sync.Mutex
+	batch *infer.Batch // generates the texts; nil: none was requested yet
 }
 
 func (w *weightsAt) share() {
@@ -137,23 +137,25 @@ func (w *weightsAt) share() {
 // release drops a reference. The newest weights stay for a while.
 func (w *weightsAt) release() error { return w.home.release(w) }
 
-// generate continues a prompt on a generator that is not in use.
-func (w *weightsAt) generate(ctx context.Context, o TextOptions, emit func(text []byte) error) error {
+// generate generates a text together with those of other callers.
+func (w *weightsAt) generate(ctx context.Context, o TextOptions, emit func(text []byte) error) (err error) {
 	w.mu.Lock()
-	var g *infer.Generator
-	if n := len(w.idle); n > 0 {
-		g, w.idle = w.idle[n-1], w.idle[:n-1]
+	if w.batch == nil {
+		w.batch, err = infer.BatchOf(w.model, BatchOptions{Texts: snapshotTexts, Waiting: infer.LimitWaiting})
 	}
 	w.mu.Unlock()
-	if g == nil {
-		g = infer.GeneratorOf(w.model)
+	if err != nil {
+		return err
 	}
-	defer func() {
-		w.mu.Lock()
-		w.idle = append(w.idle, g)
-		w.mu.Unlock()
-	}()
-	return g.Generate(ctx, o, emit)
+	return w.batch.Generate(ctx, o, emit)
+}
+
+// close frees the weights. No text is being generated.
+func (w *weightsAt) close() error {
+	if w.batch != nil {
+		return w.batch.Close()
+	}
+	return w.model.Close()
 }
 
 // snapshots are those of a run.
@@ -292,7 +294,7 @@ func (s *snapshots) free(w *weightsAt) error {
 	s.mu.Lock()
 	s.alive--
 	s.mu.Unlock()
-	return w.model.Close()
+	return w.close()
 }
 
 // end is called when the run has ended: nothing is copied from it any more, and only

@@ -68,7 +68,7 @@ func (s *snapshotSource) accepts(w *weightsAt, o SnapshotOptions) bool {
 func (s *snapshotSource) take(spare *weightsAt) (*weightsAt, error) {
 	if s.inner == nil {
 		if spare != nil {
-			_ = spare.model.Close() // it only frees memory
+			_ = spare.close() // it only frees memory
 		}
 		return s.read()
 	}
@@ -82,7 +82,7 @@ func (s *snapshotSource) take(spare *weightsAt) (*weightsAt, error) {
 	}
 	step, err := s.inner.CopyWeights(w.model.Weights.HostWeight)
 	if err != nil {
-		return nil, errors.Join(err, w.model.Close())
+		return nil, errors.Join(err, w.close())
 	}
 	w.step, w.taken = step, time.Now()
 	w.model.Source = fmt.Sprintf("the run at step %d", step)

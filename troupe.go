@@ -215,6 +215,10 @@ const (
 	// LimitSnapshots is the largest number of open snapshots of a run. Each holds all weights of the model.
 	// A snapshot that several callers share counts once.
 	LimitSnapshots = 4
+	// LimitLiveTexts is the largest number of texts that a Live generates, or that wait for it.
+	LimitLiveTexts = 64
+	// snapshotTexts is the largest number of texts that are generated at once with the weights of one step.
+	snapshotTexts = 8
 	// idleSnapshot is how long the newest snapshot of a run is kept for the next caller after nobody
 	// uses it any more.
 	idleSnapshot = 10 * time.Second

@@ -36,6 +36,7 @@ type runFlags struct {
 	queue        bool // wait in the coordinator's queue
 	workers      int  // number of workers to wait for
 	page         uiFlags
+	serve        string // address at which the run answers requests; "": none
 	metrics      metricsFlags
 }
 
@@ -67,7 +68,8 @@ gets config.toml, metrics.jsonl (one line per step) and checkpoints/.
 
 Watch. --view draws the stages in the terminal. --ui serves a page that shows the run and
 controls it, and shows the other runs beside its folder; the link is printed to standard
-error, and the page ends with the run. engine ui shows a run's folder at any time. The keys of [telemetry], and --metrics, also
+error, and the page ends with the run. engine ui shows a run's folder at any time. --serve
+answers requests with the run's weights while it trains, as engine serve does. The keys of [telemetry], and --metrics, also
 send metrics to Prometheus, an OpenTelemetry collector or TensorBoard; none of them delays
 training.
 
@@ -130,6 +132,9 @@ See also: engine config check, engine plan, engine ckpt ls, engine generate, eng
 			case o.detach:
 				return usagef("--ui can't be combined with --detach: the page ends with the command, and --detach ends it at once; use only one")
 			}
+			if o.serve != "" && o.client.cluster != "" {
+				return usagef("--serve can't be combined with --cluster: the weights are with the workers; use engine serve with a checkpoint")
+			}
 			o.sets = append(o.sets, o.metrics.sets(cmd)...)
 			if len(args) == 0 && !o.quiet {
 				say(a.err, "using %s", defaultConfig)
@@ -167,6 +172,7 @@ See also: engine config check, engine plan, engine ckpt ls, engine generate, eng
 			"for the run's folder, --ui=`HOST:PORT` another address")
 	f.Lookup("ui").NoOptDefVal = ownUI
 	o.page.setTLS(cmd)
+	f.StringVar(&o.serve, "serve", "", "answer requests as engine serve does, with the weights of the run while it trains, at `HOST:PORT` on loopback")
 	o.metrics.set(cmd)
 	f.StringVar(&o.prompt, "prompt", "", "with --sample: the `text` that the sample continues (default: a line break)")
 	return cmd
@@ -195,6 +201,12 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 		return err
 	}
 	defer shown.end(0)
+	server, err := a.listenLive(o.serve)
+	if err != nil {
+		export.close()
+		return err
+	}
+	defer server.end()
 	options := troupe.Options{Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData, Control: true}
 	r, err := start(a, notBegun, func() (*troupe.Run, error) {
 		if o.local == 0 {
@@ -209,9 +221,13 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	export.watch(cfg.Run.Name, cfg, r)
 	export.run(r)
 	shown.attach(r.Info().Name, r)
+	if err := server.start(r.Info().Name, r); err != nil {
+		a.warn(err.Error())
+	}
 	show := a.newReporter(r, cfg.Run.LogEvery, o)
 	res, err := follow(export.noting(r), show, signals)
 	shown.end(pagePatience)
+	server.end()
 	if a.ending != nil {
 		a.ending()
 	}

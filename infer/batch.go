@@ -70,12 +70,30 @@ func OpenBatch(o ModelOptions, of BatchOptions) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{o: of, group: group{model: m, stream: m.Device.NewStream("generate")}, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	b := newBatch(m, of)
 	if err := b.group.load(); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	go b.loop() // ends with Close
 	return b, nil
+}
+
+// BatchOf returns a Batch of an open model, on its own stream. Close closes the model. It is for packages of this module.
+func BatchOf(m *trained.Model, of BatchOptions) (*Batch, error) {
+	if err := of.check(); err != nil {
+		return nil, err
+	}
+	b := newBatch(m, of)
+	go b.loop() // ends with Close
+	return b, nil
+}
+
+func newBatch(m *trained.Model, of BatchOptions) *Batch {
+	if m.Tokenizer != nil {
+		_, _ = m.Text() // read once, before several callers use it; an error comes again with the first text
+	}
+	return &Batch{o: of, group: group{model: m, stream: m.Device.NewStream("generate")}, wake: make(chan struct{}, 1),
+		done: make(chan struct{})}
 }
 
 // From returns the folder that the model is from.
