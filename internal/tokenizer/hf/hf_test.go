@@ -295,6 +295,8 @@ func TestRefused(t *testing.T) {
 			`Split: unsupported tokenizer: the pattern a\Xb has \X`},
 		{"a class in a class", `"pre_tokenizer":null`,
 			`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[a[:alpha:]]"},"behavior":"Isolated","invert":false}`, "[:alpha:]"},
+		{"a negated intersection", `"pre_tokenizer":null`,
+			`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[^a-z&&[^b]]"},"behavior":"Isolated","invert":false}`, "[^ with && and"},
 		{"an intersection of nothing", `"pre_tokenizer":null`,
 			`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"[a&&]"},"behavior":"Isolated","invert":false}`, "&& next to nothing"},
 		{"a post-processor", `"post_processor":null`, `"post_processor":{"type":"X"}`, `post_processor: unsupported tokenizer: unknown type "X"`},

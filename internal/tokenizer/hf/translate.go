@@ -21,6 +21,7 @@ func translate(text string) (string, error) {
 type translator struct {
 	text string
 	at   int
+	nots int // classes such as [^a] so far
 }
 
 func (t *translator) refuse(what string) error {

@@ -69,6 +69,10 @@ func (t *translator) set(fold bool, depth int) (charSet, error) {
 	if depth > 0 && not && fold {
 		return charSet{}, t.refuse("the nested class [^ in a case-insensitive part")
 	}
+	if not {
+		t.nots++
+	}
+	nots := t.nots
 	var parts []charSet // before each &&
 	for {
 		part, err := t.items(fold, depth)
@@ -96,6 +100,10 @@ func (t *translator) set(fold bool, depth int) (charSet, error) {
 	}
 	if parts[0].items == "" && len(parts[0].more) == 0 {
 		return charSet{}, t.refuse("&& next to nothing")
+	}
+	if not && t.nots > nots {
+		// Oniguruma takes a few of them for other sets.
+		return charSet{}, t.refuse("[^ with && and a class with [^ in it")
 	}
 	return charSet{more: []string{both(parts)}, not: not}, nil
 }
