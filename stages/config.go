@@ -156,12 +156,13 @@ func (c Config) checkLayers(what string, list []int) error {
 const (
 	noRopeSwitch      = "layers without rotary positions"
 	windowThetaSwitch = "rope_theta of the layers with a window"
+	partialSwitch     = "partial rotary positions"
 )
 
 // switches names the settings that only some families have and that are not their usual values.
 func (c Config) switches() (names []string) {
 	for name, set := range map[string]bool{
-		noRopeSwitch: len(c.NoRope) > 0, windowThetaSwitch: c.WindowTheta != 0, "attention scale": c.AttentionScale != 0,
+		noRopeSwitch: len(c.NoRope) > 0, windowThetaSwitch: c.WindowTheta != 0, partialSwitch: c.RopeScaling.Partial != 0, "attention scale": c.AttentionScale != 0,
 		"attention soft cap": c.AttentionSoftCap != 0,
 		"embedding factor":   c.EmbeddingScale != 0, "residual factor": c.ResidualScale != 0, "logit divisor": c.LogitDivisor != 0,
 		"logit soft cap": c.LogitSoftCap != 0,

@@ -89,7 +89,7 @@ func (f *decoder) defaults(c *Config) {
 func (f *decoder) check(c Config) error {
 	d := c.headDim()
 	switch {
-	case d%2 != 0:
+	case d%2 != 0 && c.RopeScaling.Partial == 0:
 		return fmt.Errorf("%w: rotary positions need heads of even width, but hidden %d / heads %d is %d", ErrModel, c.Hidden, c.Heads, d)
 	case c.Heads*d > MaxHidden:
 		return fmt.Errorf("%w: %d heads of %d channels exceed the limit of %d channels", ErrModel, c.Heads, d, MaxHidden)
@@ -108,7 +108,7 @@ func (f *decoder) check(c Config) error {
 			return err
 		}
 	}
-	if err := c.RopeScaling.check(); err != nil {
+	if err := c.RopeScaling.check(c.RopeTheta, d); err != nil {
 		return err
 	}
 	return c.checkWindow()

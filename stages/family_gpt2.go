@@ -28,7 +28,7 @@ func (gpt2Family) check(c Config) error {
 	switch {
 	case c.KVHeads != c.Heads:
 		return fmt.Errorf("%w: gpt2 needs as many kv_heads as heads, not %d and %d", ErrModel, c.KVHeads, c.Heads)
-	case c.HeadDim != 0 || c.Window != 0 || c.Full != nil || c.AttentionBias || c.MLPBias || c.RopeScaling != (RopeScaling{}):
+	case c.HeadDim != 0 || c.Window != 0 || c.Full != nil || c.AttentionBias || c.MLPBias || !c.RopeScaling.IsZero():
 		return fmt.Errorf("%w: gpt2 has no head_dim, window or rotary positions, and always has biases: leave these keys out", ErrModel)
 	}
 	return c.onlySwitches(nil)

@@ -9,7 +9,7 @@ const Phi3 = "phi3"
 var phi3Family = &decoder{
 	model: Phi3, hf: "Phi3ForCausalLM", names: phi3Names,
 	sizes: sizes{vocab: 32064, positions: 4096, hidden: 3072, layers: 32, heads: 32, ffn: 8192, eps: 1e-5, theta: 10000},
-	own: []keySet{noPadding, oneWindow(0), ignored("original_max_position_embeddings"), fixed("lm_head_bias", `false`, `null`),
+	own: []keySet{noPadding, oneWindow(0), partialRotary, originalPositions(4096), fixed("lm_head_bias", `false`, `null`),
 		fixed("full_attn_mod", `1`, `null`),
 		fixed("interpolate_factor", `1`, `null`), ignored("auto_map")},
 	limits: func(c Config) error { return errors.Join(c.plain(), c.allWindowed()) },

@@ -95,6 +95,7 @@ type reading struct {
 	eps, theta, windowTheta, dropout        said[float64]
 	tie, attentionBias, mlpBias             said[bool]
 	rope                                    ropeKeys
+	originalPositions                       said[int]
 	windows                                 windows
 	noRope                                  noRope
 	numbers                                 map[string]*said[float64] // of keys that only some families have

@@ -38,7 +38,7 @@ var llamaKeys = keySet{
 			"hidden_act":            only(`"silu"`, `"swish"`), // two names for one function
 			"attention_bias":        only(`false`, `null`),
 			"mlp_bias":              only(`false`, `null`),
-			"partial_rotary_factor": only(`1`, `null`),
+			"partial_rotary_factor": r.rope.readPartial,
 			"rope_interleaved":      only(`false`, `null`),
 			"sliding_window":        only(`null`),
 			"use_sliding_window":    only(`false`, `null`),
@@ -46,12 +46,12 @@ var llamaKeys = keySet{
 	},
 	read: func(r *reading, c *Config) (err error) {
 		c.RopeTheta = r.theta.value
-		c.RopeScaling, err = r.rope.scaling()
+		c.RopeScaling, err = r.rope.scaling(r.positions.value)
 		return err
 	},
 	write: func(c Config, h *hfWritten) {
 		h.Hidden, h.Intermediate, h.Layers, h.Heads, h.KVHeads = c.Hidden, c.FFN, &c.Layers, c.Heads, c.KVHeads
-		h.HeadDim, h.MaxPositions, h.RMSEps, h.RopeTheta, h.HiddenAct = c.headDim(), c.Positions(), c.eps(), c.RopeTheta, "silu"
+		h.HeadDim, h.MaxPositions, h.RMSEps, h.RopeTheta, h.HiddenAct = c.headDim(), c.RopeScaling.hfPositions(c.Positions()), c.eps(), c.RopeTheta, "silu"
 		h.LlamaDrop, h.RopeScaling = c.Dropout, c.RopeScaling.written()
 	},
 }

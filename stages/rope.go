@@ -1,193 +1,175 @@
 package stages
 
 import (
-	"encoding/json"
 	"fmt"
-	"math"
-	"sync/atomic"
-
-	"github.com/troupe-ml/troupe/internal/base/strictjson"
-	"github.com/troupe-ml/troupe/tensorops"
+	"slices"
+	"strings"
 )
 
-// RopeScaling stretches rotary positions, so that a model supports more positions than it was first
-// trained with. Without a type it has no effect.
+// RopeScaling changes the angles of rotary positions, mostly so that a model supports more positions
+// than it was first trained with. Without a type they are the usual ones. rotation has the formulas.
+// In a file of a checkpoint, a setting that is 0 is absent.
 type RopeScaling struct {
-	Type   string  `json:",omitempty"` // "", "linear" or "llama3"
+	// Type is "", "linear", "dynamic", "yarn", "longrope", "llama3" or "proportional".
+	Type   string  `json:",omitempty"`
 	Factor float64 `json:",omitempty"` // factor by which all, or long, wavelengths grow
 	// For llama3: wavelengths above Original/Low positions grow by Factor, those below
 	// Original/High are unchanged, and between them the factor is interpolated.
 	Low      float64 `json:",omitempty"`
 	High     float64 `json:",omitempty"`
-	Original int     `json:",omitempty"`
+	Original int     `json:",omitempty"` // positions before the scaling
+	// Partial is the share of a head's channels that rotate, the first ones; 0: all.
+	Partial float64 `json:",omitempty"`
+
+	// For yarn and longrope: the factor of cosines and sines; 0: what the type derives from the others.
+	AttentionFactor float64 `json:",omitempty"`
+	// For yarn: pairs with more than BetaFast rotations within Original positions are unchanged, those
+	// with less than BetaSlow grow by Factor. 0: 32 and 1.
+	BetaFast float64 `json:",omitempty"`
+	BetaSlow float64 `json:",omitempty"`
+	// For yarn: together they change the derived AttentionFactor; one alone has no effect.
+	MScale       float64 `json:",omitempty"`
+	MScaleAllDim float64 `json:",omitempty"`
+	Fractional   bool    `json:",omitempty"` // for yarn: the two borders are not rounded to whole pairs
+	// For longrope: the factor of each pair's wavelength in sequences of up to Original positions, and
+	// in longer ones.
+	Short []float64 `json:",omitempty"`
+	Long  []float64 `json:",omitempty"`
 }
 
 // The types of scaling.
 const (
-	ropeDefault = "default"
-	ropeLinear  = "linear"
-	ropeLlama3  = "llama3"
+	ropeDefault      = "default" // in files; "" in a RopeScaling
+	ropeLinear       = "linear"
+	ropeDynamic      = "dynamic"
+	ropeYarn         = "yarn"
+	ropeLongrope     = "longrope"
+	ropeLlama3       = "llama3"
+	ropeProportional = "proportional"
 )
 
-// Published factors are far below this limit.
-const maxRopeFactor = 1e6
+// The limits of factors of wavelengths, and the least share of channels. Published factors are from 1
+// to 64, those of single pairs up to 65; published shares are from 0.25 on.
+const (
+	maxRopeFactor  = 1e6
+	minPairFactor  = 1e-3
+	minRotaryShare = 1e-6
+)
 
-func (s RopeScaling) check() error {
+// ropeSetting is a setting of a scaling, by its key in a config.json, with the types that have it.
+type ropeSetting struct {
+	key        string
+	set        bool
+	needs, may []string // types that need it, and that may have it
+}
+
+// settings lists the settings that only some types have.
+func (s RopeScaling) settings() []ropeSetting {
+	types := func(names ...string) []string { return names }
+	yarn := types(ropeYarn)
+	return []ropeSetting{
+		{"factor", s.Factor != 0, types(ropeLinear, ropeDynamic, ropeYarn, ropeLongrope, ropeLlama3), types(ropeProportional)},
+		{"low_freq_factor", s.Low != 0, types(ropeLlama3), nil},
+		{"high_freq_factor", s.High != 0, types(ropeLlama3), nil},
+		{"original_max_position_embeddings", s.Original != 0, types(ropeDynamic, ropeYarn, ropeLongrope, ropeLlama3), nil},
+		{"attention_factor", s.AttentionFactor != 0, nil, types(ropeYarn, ropeLongrope)},
+		{"beta_fast", s.BetaFast != 0, nil, yarn},
+		{"beta_slow", s.BetaSlow != 0, nil, yarn},
+		{"mscale", s.MScale != 0, nil, yarn},
+		{"mscale_all_dim", s.MScaleAllDim != 0, nil, yarn},
+		{"truncate", s.Fractional, nil, yarn},
+		{"short_factor", s.Short != nil, types(ropeLongrope), nil},
+		{"long_factor", s.Long != nil, types(ropeLongrope), nil},
+	}
+}
+
+// ropeTypes are the types in files.
+var ropeTypes = []string{ropeDefault, ropeLinear, ropeDynamic, ropeYarn, ropeLongrope, ropeLlama3, ropeProportional}
+
+// IsZero reports whether the angles are the usual ones.
+func (s RopeScaling) IsZero() bool {
+	return s.Type == "" && s.Partial == 0 && !slices.ContainsFunc(s.settings(), func(one ropeSetting) bool { return one.set })
+}
+
+// check checks the scaling of heads of so many channels, for wavelengths of a base.
+func (s RopeScaling) check(theta float64, headDim int) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: rope scaling: %s", ErrModel, fmt.Sprintf(format, args...))
 	}
+	if s.Type == ropeDefault || s.Type != "" && !slices.Contains(ropeTypes, s.Type) {
+		return bad("type %q is unknown: it must be one of %s", s.Type, strings.Join(ropeTypes[1:], ", "))
+	}
+	for _, one := range s.settings() {
+		switch needs := slices.Contains(one.needs, s.Type); {
+		case needs && !one.set:
+			return bad("type %q needs %s", s.Type, one.key)
+		case !needs && one.set && !slices.Contains(one.may, s.Type):
+			return bad("type %q has no %s", orDefault(s.Type), one.key)
+		}
+	}
+	for _, f := range []struct {
+		key                string
+		value, least, most float64
+	}{
+		{"factor", s.Factor, 1, maxRopeFactor}, {"partial_rotary_factor", s.Partial, minRotaryShare, 1},
+		{"attention_factor", s.AttentionFactor, minFactor, maxRopeFactor},
+		{"beta_fast", s.BetaFast, minFactor, maxRopeFactor}, {"beta_slow", s.BetaSlow, minFactor, maxRopeFactor},
+		{"mscale", s.MScale, minFactor, maxRopeFactor}, {"mscale_all_dim", s.MScaleAllDim, minFactor, maxRopeFactor},
+	} {
+		if f.value != 0 && !(f.value >= f.least && f.value <= f.most) {
+			return bad("%s is %g: it must be from %g to %g", f.key, f.value, f.least, f.most)
+		}
+	}
+	return s.checkType(theta, headDim, bad)
+}
+
+// checkType checks what a type asks of its settings, all of which are there.
+func (s RopeScaling) checkType(theta float64, headDim int, bad func(format string, args ...any) error) error {
+	rotated, pairs := s.rotated(headDim), s.pairs(headDim)
 	switch {
-	case s == RopeScaling{}:
-		return nil
-	case s.Type != ropeLinear && s.Type != ropeLlama3:
-		return bad("type %q is neither %q nor %q", s.Type, ropeLinear, ropeLlama3)
-	case !(s.Factor >= 1 && s.Factor <= maxRopeFactor):
-		return bad("factor is %g: it must be from 1 to %g", s.Factor, float64(maxRopeFactor))
-	case s.Type == ropeLinear && s != RopeScaling{Type: s.Type, Factor: s.Factor}:
-		return bad("%q takes only a factor", ropeLinear)
-	case s.Type == ropeLinear:
-		return nil
-	case !(s.Low > 0 && s.High > s.Low && s.High <= maxRopeFactor):
-		return bad("low_freq_factor is %g and high_freq_factor is %g: the first must be above 0, and the second above the first", s.Low, s.High)
-	case s.Original < 1 || s.Original > MaxContext:
+	case pairs < 1 || 2*pairs > headDim || s.Type == ropeProportional && headDim%2 != 0:
+		return bad("%d of a head's %d channels rotate: they must be pairs of channels, at least one", rotated, headDim)
+	case s.Original != 0 && (s.Original < 1 || s.Original > MaxContext):
 		return bad("original_max_position_embeddings is %d: it must be from 1 to %d", s.Original, MaxContext)
 	}
-	return nil
-}
-
-// rotation returns the angles by which the pairs of a head's channels rotate, for a pass whose
-// longest sequence has so many positions. Only "dynamic" and "longrope" depend on that number, as
-// transformers decides by the largest position of a call. So generation that passes the original
-// length with a cache differs from a forward of the whole sequence, in both.
-func rotation(s RopeScaling, theta float64, headDim, positions int) *tensorops.Rotation {
-	frequencies := make([]float64, (headDim+1)/2)
-	for i := range frequencies {
-		frequencies[i] = s.frequency(math.Pow(theta, -float64(2*i)/float64(headDim)))
-	}
-	return tensorops.NewRotation(frequencies, 1)
-}
-
-// frequency returns a frequency as the scaling changes it.
-func (s RopeScaling) frequency(f float64) float64 {
 	switch s.Type {
-	case ropeLinear:
-		return f / s.Factor
 	case ropeLlama3:
-		turns := float64(s.Original) * f / (2 * math.Pi) // rotations within Original positions
-		keep := min(max((turns-s.Low)/(s.High-s.Low), 0), 1)
-		return (1-keep)*f/s.Factor + float64(keep*f) // not fused with the addition, as the compiler would on arm64
-	}
-	return f
-}
-
-// reach returns the number of positions on which the rotation depends: 0, unless it does.
-func (s RopeScaling) reach(int) int { return 0 }
-
-// rotations keeps the rotation that a layer used last. The zero value is ready.
-type rotations struct{ last atomic.Pointer[keptRotation] }
-
-type keptRotation struct {
-	positions int
-	rotation  *tensorops.Rotation
-}
-
-// of returns rotation(r.scaling, r.theta, headDim, positions). A layer always passes the same
-// description and width.
-func (kept *rotations) of(r *ropeSpec, headDim, positions int) *tensorops.Rotation {
-	positions = r.scaling.reach(positions)
-	if last := kept.last.Load(); last != nil && last.positions == positions {
-		return last.rotation
-	}
-	made := &keptRotation{positions, rotation(r.scaling, r.theta, headDim, positions)}
-	kept.last.Store(made)
-	return made.rotation
-}
-
-// hfRope is the scaling in a config.json, under the name that all releases of transformers read;
-// rope_theta stands beside it.
-type hfRope struct {
-	Type     string  `json:"rope_type"`
-	Factor   float64 `json:"factor"`
-	Low      float64 `json:"low_freq_factor,omitempty"`
-	High     float64 `json:"high_freq_factor,omitempty"`
-	Original int     `json:"original_max_position_embeddings,omitempty"`
-}
-
-func (s RopeScaling) written() *hfRope {
-	if s.Type == "" {
-		return nil
-	}
-	return &hfRope{s.Type, s.Factor, s.Low, s.High, s.Original}
-}
-
-// ropeKeys holds rope_parameters or rope_scaling while they are turned into a Config.
-type ropeKeys struct {
-	kind              said[string]
-	factor, low, high said[float64]
-	original          said[int]
-}
-
-// read is the rule for either key.
-func (k *ropeKeys) read(r *reading) func(key string, v json.RawMessage) error {
-	known := rules{
-		"rope_type":                        oneOf(&k.kind, ropeDefault, ropeLinear, ropeLlama3),
-		"type":                             oneOf(&k.kind, ropeDefault, ropeLinear, ropeLlama3), // an earlier name
-		"rope_theta":                       number(&r.theta, MinRopeTheta, MaxRopeTheta),
-		"partial_rotary_factor":            only(`1`, `null`),
-		"factor":                           number(&k.factor, 1, maxRopeFactor),
-		"low_freq_factor":                  number(&k.low, 0, maxRopeFactor),
-		"high_freq_factor":                 number(&k.high, 0, maxRopeFactor),
-		"original_max_position_embeddings": whole(&k.original, 1, MaxContext),
-	}
-	return func(key string, v json.RawMessage) error {
-		if string(v) == "null" {
-			return nil
+		if !(s.Low > 0 && s.High > s.Low && s.High <= maxRopeFactor) {
+			return bad("low_freq_factor is %g and high_freq_factor is %g: the first must be above 0, and the second above the first", s.Low, s.High)
 		}
-		members, err := membersOf(v)
-		if err != nil {
-			return fmt.Errorf("%s: %w", key, err)
+	case ropeDynamic:
+		if rotated < 3 {
+			return bad("%d channels of a head rotate: type %q needs at least 3", rotated, s.Type)
 		}
-		for _, m := range members {
-			name := key + "." + m.key
-			rule, ok := known[m.key]
-			switch {
-			case ok:
-				err = rule(name, m.value)
-			case string(m.value) != "null":
-				err = fmt.Errorf("%s is %s, but this setting of rotary positions is not supported", strictjson.Quote(name), show(m.value))
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-// scaling combines the settings. It refuses a setting that the type doesn't have.
-func (k *ropeKeys) scaling() (RopeScaling, error) {
-	s := RopeScaling{Type: k.kind.value}
-	llama3 := s.Type == ropeLlama3
-	for _, one := range []struct {
-		name, key string
-		takes     bool
-	}{
-		{"factor", k.factor.key, llama3 || s.Type == ropeLinear},
-		{"low_freq_factor", k.low.key, llama3}, {"high_freq_factor", k.high.key, llama3},
-		{"original_max_position_embeddings", k.original.key, llama3},
-	} {
+	case ropeYarn:
+		fast, slow := s.betas()
 		switch {
-		case one.takes && one.key == "":
-			return s, fmt.Errorf("%s is %q, which also needs %s", k.kind.key, s.Type, one.name)
-		case !one.takes && one.key != "":
-			return s, fmt.Errorf("%s is set, but rope_type %q has no such setting: remove it", one.key, orDefault(s.Type))
+		case rotated%2 != 0:
+			return bad("%d channels of a head rotate: type %q needs an even number", rotated, s.Type)
+		case fast < slow:
+			return bad("beta_fast is %g and beta_slow is %g: the first must not be below the second", fast, slow)
+		case theta <= 1: // its logarithm divides
+			return bad("rope_theta is %g: type %q needs more than 1", theta, s.Type)
+		}
+	case ropeLongrope:
+		if s.Original < 2 { // its logarithm divides
+			return bad("original_max_position_embeddings is %d: it must be from 2 to %d", s.Original, MaxContext)
+		}
+		for _, list := range []struct {
+			key     string
+			factors []float64
+		}{{"short_factor", s.Short}, {"long_factor", s.Long}} {
+			if len(list.factors) != pairs {
+				return bad("%s has %d factors, but %d pairs of a head's channels rotate", list.key, len(list.factors), pairs)
+			}
+			for i, f := range list.factors {
+				if !(f >= minPairFactor && f <= maxRopeFactor) {
+					return bad("factor %d of %s is %g: it must be from %g to %g", i, list.key, f, minPairFactor, float64(maxRopeFactor))
+				}
+			}
 		}
 	}
-	if s.Type == "" || s.Type == ropeDefault {
-		return RopeScaling{}, nil
-	}
-	s.Factor, s.Low, s.High, s.Original = k.factor.value, k.low.value, k.high.value, k.original.value
-	return s, nil
+	return nil
 }
 
 func orDefault(kind string) string {
@@ -195,22 +177,4 @@ func orDefault(kind string) string {
 		return ropeDefault
 	}
 	return kind
-}
-
-// oneOf accepts one of the given words.
-func oneOf(into *said[string], words ...string) func(string, json.RawMessage) error {
-	allowed := make([]string, len(words))
-	for i, w := range words {
-		allowed[i] = fmt.Sprintf("%q", w)
-	}
-	return func(key string, v json.RawMessage) error {
-		if err := only(allowed...)(key, v); err != nil {
-			return err
-		}
-		var word string
-		if err := json.Unmarshal(v, &word); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
-		}
-		return into.set(key, word)
-	}
 }

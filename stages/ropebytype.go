@@ -77,6 +77,7 @@ func (r *reading) readByType(key string, v json.RawMessage) error {
 		name := key + "." + m.key
 		switch m.key {
 		case fullAttention:
+			r.rope.byType = true
 			err = r.rope.read(r)(name, m.value)
 		case slidingAttention:
 			err = r.readWindowRope(name, m.value)
