@@ -1,6 +1,9 @@
 package stages
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Phi3 is the family of Phi 3, 3.5, 4 and 4-mini: Llama whose files have one tensor for q, k and v
 // and one for gate and up. All layers may have a window.
@@ -12,7 +15,15 @@ var phi3Family = &decoder{
 	own: []keySet{noPadding, oneWindow(0), partialRotary, originalPositions(4096), fixed("lm_head_bias", `false`, `null`),
 		fixed("full_attn_mod", `1`, `null`),
 		fixed("interpolate_factor", `1`, `null`), ignored("auto_map")},
-	limits: func(c Config) error { return errors.Join(c.plain(), c.allWindowed()) },
+	limits: func(c Config) error { return errors.Join(c.plain(), c.allWindowed(), phi3Rope(c.RopeScaling)) },
+}
+
+// phi3Rope refuses what the class of transformers refuses.
+func phi3Rope(s RopeScaling) error {
+	if s.Type == "" || s.Type == ropeLongrope {
+		return nil
+	}
+	return fmt.Errorf("%w: rope scaling: type is %q, but %s has only %q and %q", ErrModel, s.Type, Phi3, ropeDefault, ropeLongrope)
 }
 
 var phi3Names = func() tensorNames {
