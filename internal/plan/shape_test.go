@@ -34,7 +34,7 @@ func TestLoadShape(t *testing.T) {
 	}
 	bytes, none, letters, rotary := of(gpt2, tokenizer.Bytes{}), of(gpt2, nil), of(gpt2, chars), of(llama, tokenizer.Bytes{})
 	strange := of(gpt2, nil)
-	must(t, os.WriteFile(filepath.Join(strange, "tokenizer.json"), []byte(`{"model": {"type": "WordPiece"}}`), 0o644))
+	must(t, os.WriteFile(filepath.Join(strange, "tokenizer.json"), []byte(`{"model": {"type": "Strange"}}`), 0o644))
 	for _, tt := range []struct {
 		name string
 		from string
