@@ -83,7 +83,7 @@ type Run struct {
 // Model is the section [model].
 type Model struct {
 	// Architecture: a family of language models such as "gpt2", or "mlp" or "stack" for other data. The language models are "gpt2",
-	// "llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3", "phi3", "gemma2" and
+	// "llama", "mistral", "qwen2", "qwen3", "qwen3_5_text", "smollm3", "granite", "olmo2", "olmo3", "phi3", "gemma2" and
 	// "gemma3_text". A program can register more.
 	// Default: "gpt2".
 	Family string `toml:"family"`

@@ -57,11 +57,13 @@ type attentionState struct {
 	headStats [2]tensorops.Tensor // of the norms of q and k
 	dheads    [2]tensorops.Tensor // gradients of their outputs
 	whole     [2]tensorops.Tensor // their inputs with the heads of all ranks, if those are normalized together
+	// Of a layer with an output gate: the projection to the gate, and attention's output before it.
+	gate, inner tensorops.Tensor
 }
 
 func (s *attentionState) drop(l *tensorops.List) {
 	free(l, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.lse, &s.dqkv[0], &s.dqkv[1], &s.dqkv[2])
-	free(l, &s.headStats[0], &s.headStats[1], &s.dheads[0], &s.dheads[1], &s.whole[0], &s.whole[1], &s.do)
+	free(l, &s.headStats[0], &s.headStats[1], &s.dheads[0], &s.dheads[1], &s.whole[0], &s.whole[1], &s.do, &s.gate, &s.inner)
 	s.o = tensorops.Tensor{}
 }
 
@@ -136,6 +138,7 @@ func (b *attentionMixer) forward(c *pass, st mixerState, n tensorops.Tensor) ten
 	s := st.(*attentionState)
 	s.qkv = c.project(n, b.qkv)
 	c.Free(n)
+	s.qkv[0], s.gate = b.splitGate(c, s.qkv[0])
 	q, k, v := b.parts(s.qkv)
 	q, k, s.headStats = b.normQK(c, q, k)
 	b.rotate(c, q, k, false)
@@ -152,6 +155,11 @@ func (b *attentionMixer) forward(c *pass, st mixerState, n tensorops.Tensor) ten
 	b.freeQK(c, q, k)
 	if b.spec.sinks {
 		c.AttentionSink(o, s.lse, c.weight(b.sinks), b.sinkOpts(c))
+	}
+	if b.spec.outputGate {
+		s.inner = o
+		o = c.AllocLike(o)
+		c.Gate(o, s.gate, s.inner, outputGate)
 	}
 	return o
 }
@@ -178,6 +186,11 @@ func (b *attentionMixer) inputGrad(c *pass, st mixerState, x, o, do tensorops.Te
 	for i := range b.qkv {
 		s.dqkv[i] = c.AllocLike(s.qkv[i])
 	}
+	var dgate tensorops.Tensor
+	if b.spec.outputGate {
+		dgate, o = c.AllocLike(s.gate), s.inner
+		c.GateGrad(dgate, do, do, s.gate, s.inner, outputGate)
+	}
 	b.attentionGrad(c, s, o, do)
 	switch {
 	case b.spec.sinks && c.weightsToo:
@@ -189,6 +202,7 @@ func (b *attentionMixer) inputGrad(c *pass, st mixerState, x, o, do tensorops.Te
 	default:
 		c.Free(do)
 	}
+	s.dqkv[0] = b.joinGate(c, s.dqkv[0], dgate)
 	dn := c.sumOf(x, len(b.qkv))
 	for i := range b.qkv {
 		b.qkv[i].inputGrad(c, dn, s.dqkv[i], i > 0)
@@ -222,9 +236,9 @@ func (b *attentionMixer) afterInputGrad(c *pass, st mixerState) {
 	if len(b.qkNorms) == 0 || s.whole[0].Valid() { // else the norms need their inputs
 		free(c.List, &s.qkv[0], &s.qkv[1])
 	}
-	free(c.List, &s.qkv[2])
+	free(c.List, &s.qkv[2], &s.gate)
 	if !s.do.Valid() { // else the sinks' gradient needs it
-		free(c.List, &s.lse)
+		free(c.List, &s.lse, &s.inner)
 	}
 }
 

@@ -25,6 +25,8 @@ func (h *keysValues) release() {
 
 func (b *attentionMixer) decode(c *pass, caches []mixerCache, n tensorops.Tensor) tensorops.Tensor {
 	qkv := c.project(n, b.qkv)
+	var gate tensorops.Tensor
+	qkv[0], gate = b.splitGate(c, qkv[0])
 	q, k, v := b.parts(qkv)
 	q, k, stats := b.normQK(c, q, k)
 	b.rotate(c, q, k, false)
@@ -33,7 +35,10 @@ func (b *attentionMixer) decode(c *pass, caches []mixerCache, n tensorops.Tensor
 		b.attendCached(c, o, q, k, v, r, caches[i].(*keysValues))
 	}
 	b.freeQK(c, q, k)
-	free(c.List, &n, &stats[0], &stats[1], &qkv[0], &qkv[1], &qkv[2])
+	if b.spec.outputGate {
+		c.Gate(o, gate, o, outputGate)
+	}
+	free(c.List, &n, &stats[0], &stats[1], &qkv[0], &qkv[1], &qkv[2], &gate)
 	return o
 }
 

@@ -57,6 +57,8 @@ type Config struct {
 	ResidualScale    float64 `json:",omitempty"` // factor of each branch before it is added; 0: 1
 	LogitDivisor     float64 `json:",omitempty"` // the logits are divided by it; 0: 1
 	LogitSoftCap     float64 `json:",omitempty"` // limit of the logits; 0: none
+	// Delta describes the decoder layers that have the gated delta rule instead of attention.
+	Delta DeltaConfig `json:",omitzero"`
 	// For families other than language models: the fields of the data, the layers of a stack, and
 	// the family's own options.
 	Fields  []Field  `json:",omitempty"`
@@ -139,6 +141,9 @@ func (c Config) checkSwitches() error {
 	if t := c.WindowTheta; t != 0 && !(t >= MinRopeTheta && t <= MaxRopeTheta) {
 		return fmt.Errorf("%w: the %s is %g: it must be from %g to %g", ErrModel, windowThetaSwitch, t, float64(MinRopeTheta), MaxRopeTheta)
 	}
+	if err := c.checkDelta(); err != nil {
+		return err
+	}
 	return c.checkLayers(noRopeSwitch, c.NoRope)
 }
 
@@ -162,7 +167,9 @@ const (
 // switches names the settings that only some families have and that are not their usual values.
 func (c Config) switches() (names []string) {
 	for name, set := range map[string]bool{
-		noRopeSwitch: len(c.NoRope) > 0, windowThetaSwitch: c.WindowTheta != 0, partialSwitch: c.RopeScaling.Partial != 0, "attention scale": c.AttentionScale != 0,
+		deltaSwitch:  !c.Delta.none(),
+		noRopeSwitch: len(c.NoRope) > 0, windowThetaSwitch: c.WindowTheta != 0, partialSwitch: c.RopeScaling.Partial != 0,
+		"attention scale":    c.AttentionScale != 0,
 		"attention soft cap": c.AttentionSoftCap != 0,
 		"embedding factor":   c.EmbeddingScale != 0, "residual factor": c.ResidualScale != 0, "logit divisor": c.LogitDivisor != 0,
 		"logit soft cap": c.LogitSoftCap != 0,

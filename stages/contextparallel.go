@@ -51,6 +51,9 @@ func (m *Model) CheckContext(size int) error {
 	case c.Context%(2*size) != 0:
 		return fmt.Errorf("%w: context parallelism of %d: the %d positions of a sequence do not divide into %d blocks, two for each rank",
 			ErrModel, size, c.Context, 2*size)
+	case !c.Delta.none():
+		return fmt.Errorf("%w: context parallelism of %d: the state of the %s passes from each position to the next, across the ranks' blocks: use pipeline or tensor parallelism",
+			ErrModel, size, deltaSwitch)
 	case c.MTPLayers > 0:
 		return fmt.Errorf("%w: context parallelism of %d: multi-token prediction needs the tokens after a block, which are on other ranks",
 			ErrModel, size)

@@ -50,6 +50,7 @@ type tensorNames struct {
 	// Tensors that hold several parameters, one after the other: q, k and v; gate and up. Empty: each
 	// has its own.
 	qkv, gateUp string
+	delta       deltaNames // of layers with the gated delta rule
 }
 
 // llamaNames are the names that most families share.
@@ -133,11 +134,9 @@ func (m *Model) rmsNorm(name string, width int, offset float64, sum gradSum) nor
 // block adds a decoder layer, whose names start with at.
 func (f *decoder) block(m *Model, i int, at string) *block {
 	c, spec := m.Config, m.Config.layer(i)
-	local := spec.on(m.tensor)
-	b := &block{spec: local}
-	mix := &attentionMixer{spec: local, heads: spec.heads, kvCopies: Split{Units: spec.kvHeads}.replicas(m.tensor.size())}
-	b.mixer = mix
-	mix.drop, b.drops = blockSites(i, c.Dropout)
+	b := &block{spec: spec.on(m.tensor)}
+	var drop site
+	drop, b.drops = blockSites(i, c.Dropout)
 	norm := func(name string, has bool) norm {
 		if !has {
 			return norm{absent: true}
@@ -145,13 +144,33 @@ func (f *decoder) block(m *Model, i int, at string) *block {
 		return m.rmsNorm(at+name, c.Hidden, spec.normOffset, bySequence)
 	}
 	b.norm1 = norm(f.names.norm1, spec.before())
+	if spec.mixer == mixDelta {
+		b.mixer, b.proj = f.delta(m, spec, at)
+	} else {
+		b.mixer, b.proj = f.attention(m, spec, at, drop)
+	}
+	b.after1 = norm(f.names.after1, spec.after())
+	b.norm2 = norm(f.names.norm2, spec.before())
+	if spec.gated {
+		b.up = append(b.up, f.column(m, at+f.names.gate, spec.mlpBias, spec.ffn, spec.ffn))
+	}
+	b.up = append(b.up, f.column(m, at+f.names.up, spec.mlpBias, spec.ffn, spec.ffn))
+	m.storedIn(at+f.names.gateUp, f.names.gateUp != "", b.up)
+	b.down = f.row(m, at+f.names.down, spec.mlpBias, spec.ffn, spec.ffn)
+	b.after2 = norm(f.names.after2, spec.after())
+	return b
+}
+
+// attention adds a layer's attention and its output projection.
+func (f *decoder) attention(m *Model, spec layerSpec, at string, drop site) (mixer, linear) {
+	mix := &attentionMixer{spec: spec.on(m.tensor), heads: spec.heads, kvCopies: Split{Units: spec.kvHeads}.replicas(m.tensor.size()), drop: drop}
 	mix.qkv = []linear{
-		f.column(m, at+f.names.q, spec.qkvBias, spec.queryWidth(), spec.heads),
+		f.column(m, at+f.names.q, spec.qkvBias, spec.projectedQueries(), spec.heads),
 		f.column(m, at+f.names.k, spec.qkvBias, spec.kvWidth(), spec.kvHeads),
 		f.column(m, at+f.names.v, spec.qkvBias, spec.kvWidth(), spec.kvHeads),
 	}
 	m.storedIn(at+f.names.qkv, f.names.qkv != "", mix.qkv)
-	b.proj = f.row(m, at+f.names.o, spec.outputBias, spec.queryWidth(), spec.heads)
+	proj := f.row(m, at+f.names.o, spec.outputBias, spec.queryWidth(), spec.heads)
 	qk := func(q, k int, sum gradSum) {
 		mix.qkNorms = append(mix.qkNorms, m.rmsNorm(at+f.names.qNorm, q, spec.normOffset, sum),
 			m.rmsNorm(at+f.names.kNorm, k, spec.normOffset, sum))
@@ -165,16 +184,7 @@ func (f *decoder) block(m *Model, i int, at string) *block {
 	if spec.sinks {
 		mix.sinks = m.cut(m.add(at+f.names.sinks, zeros, spec.heads), Split{0, 1, spec.heads})
 	}
-	b.after1 = norm(f.names.after1, spec.after())
-	b.norm2 = norm(f.names.norm2, spec.before())
-	if spec.gated {
-		b.up = append(b.up, f.column(m, at+f.names.gate, spec.mlpBias, spec.ffn, spec.ffn))
-	}
-	b.up = append(b.up, f.column(m, at+f.names.up, spec.mlpBias, spec.ffn, spec.ffn))
-	m.storedIn(at+f.names.gateUp, f.names.gateUp != "", b.up)
-	b.down = f.row(m, at+f.names.down, spec.mlpBias, spec.ffn, spec.ffn)
-	b.after2 = norm(f.names.after2, spec.after())
-	return b
+	return mix, proj
 }
 
 // linear adds a linear layer whose weight is stored as [out, in].

@@ -49,6 +49,9 @@ var gradientModels = []stages.Config{
 		RopeTheta: 100, Window: 2, Full: []int{1}, AttentionScale: 0.25, AttentionSoftCap: 1.5, LogitSoftCap: 2.5},
 	{Family: stages.Gemma3, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, RopeTheta: 100, WindowTheta: 20,
 		AttentionBias: true, Window: 3, Full: []int{1}, LogitSoftCap: 2.5, MTPLayers: 1, MTPWeight: 0.3},
+	{Family: stages.Qwen35, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 6, FFN: 9, Context: 5, Vocab: 7, RopeTheta: 100,
+		RopeScaling: stages.RopeScaling{Partial: 0.7}, Delta: stages.DeltaConfig{Layers: []int{0}, KeyHeads: 1, ValueHeads: 2, KeyWidth: 3,
+			ValueWidth: 2, Taps: 3}},
 	{Family: stages.Llama, Layers: 0, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 6, Vocab: 7, RopeTheta: 100, Tie: true, MTPLayers: 3,
 		MTPWeight: 2},
 }

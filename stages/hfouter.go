@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -15,6 +16,8 @@ type outerModel struct {
 	class string   // of transformers
 	keys  []string // that say nothing about the text part
 	parts []string // beginnings of the names of the other parts' tensors
+	// untied says that a missing tie_word_embeddings means false.
+	untied bool
 }
 
 // outerOf returns the family and the model around it that a config.json describes, or nil.
@@ -36,7 +39,7 @@ func textMembers(members []member) ([]member, error) {
 		return members, nil
 	}
 	var text []member
-	tie := json.RawMessage("true") // of the whole model: the default of transformers
+	tie := json.RawMessage(strconv.FormatBool(!f.outer.untied)) // of the whole model: the default of transformers
 	for _, m := range members {
 		var err error
 		switch {

@@ -97,6 +97,7 @@ type reading struct {
 	rope                                    ropeKeys
 	originalPositions                       said[int]
 	windows                                 windows
+	delta                                   deltaKeys
 	noRope                                  noRope
 	numbers                                 map[string]*said[float64] // of keys that only some families have
 }

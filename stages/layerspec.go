@@ -13,6 +13,7 @@ type layerSpec struct {
 	ffn                     int // inner width of the feed-forward part
 
 	mixer mixerKind
+	delta deltaSpec // of mixDelta
 
 	// Attention.
 	window  int       // positions to which a query attends, including its own; 0: all
@@ -21,6 +22,9 @@ type layerSpec struct {
 	softCap float64   // limit of the scaled scores; 0: none
 	sinks   bool      // a learned sink for each head
 	qkNorm  qkNorm
+	// outputGate says that attention's output is multiplied by σ of a projection, which is the second
+	// half of each head of the projection to queries.
+	outputGate bool
 
 	norms      normPlaces
 	normOffset float64 // added to the weights of the norms; 1: the weight is 1+w
@@ -38,6 +42,7 @@ type mixerKind uint8
 
 const (
 	mixAttention mixerKind = iota
+	mixDelta               // the gated delta rule
 )
 
 // qkNorm says how queries and keys are normalized before they are rotated.
@@ -84,6 +89,7 @@ func (c Config) ends() endsSpec {
 func (c Config) layer(i int) layerSpec {
 	l := layerSpec{heads: c.Heads, kvHeads: c.KVHeads, headDim: c.headDim(), ffn: c.FFN, window: c.window(i), scale: c.AttentionScale,
 		softCap: c.AttentionSoftCap, qkvBias: c.AttentionBias, outputBias: c.AttentionBias, mlpBias: c.MLPBias, residual: c.ResidualScale}
+	c.deltaLayer(i, &l)
 	languageOf(c.Family).layer(c, i, &l)
 	return l
 }
@@ -92,7 +98,16 @@ func (c Config) layer(i int) layerSpec {
 func (c Config) windowTheta() float64 { return cmp.Or(c.WindowTheta, c.RopeTheta) }
 
 func (l *layerSpec) queryWidth() int { return l.heads * l.headDim }
-func (l *layerSpec) kvWidth() int    { return l.kvHeads * l.headDim }
+
+// projectedQueries returns the width of the projection to queries, with that of the output gate.
+func (l *layerSpec) projectedQueries() int {
+	if l.outputGate {
+		return 2 * l.queryWidth()
+	}
+	return l.queryWidth()
+}
+
+func (l *layerSpec) kvWidth() int { return l.kvHeads * l.headDim }
 
 func (l *layerSpec) before() bool { return l.norms != normsAfter }
 func (l *layerSpec) after() bool  { return l.norms != normsBefore }
@@ -101,6 +116,7 @@ func (l *layerSpec) after() bool  { return l.norms != normsBefore }
 func (l layerSpec) on(t TensorParallel) layerSpec {
 	if size := t.size(); size > 1 {
 		l.heads, l.kvHeads = l.heads/size, max(1, l.kvHeads/size)
+		l.delta = l.delta.on(size)
 	}
 	return l
 }
@@ -112,6 +128,12 @@ func (l *layerSpec) flops(width, positions int) float64 {
 	mlp := 4 * h * f
 	if l.gated {
 		mlp = 6 * h * f
+	}
+	if l.mixer == mixDelta {
+		return l.delta.flops(h) + mlp
+	}
+	if l.outputGate {
+		mlp += 2 * h * q
 	}
 	return 2*h*(q+2*kv) + 2*q*h + mlp + 4*q*seen(l.window, positions)
 }

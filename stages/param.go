@@ -4,8 +4,8 @@ import "github.com/troupe-ml/troupe/tensorops"
 
 // Init says how a parameter is initialized.
 type Init struct {
-	Std   float64 // standard deviation of a normal distribution with mean 0
-	Const float64 // the value, if Std is 0
+	Std   float64 // standard deviation of a normal distribution
+	Const float64 // its mean, which is the value if Std is 0
 }
 
 // Param describes one parameter of a model. Its name and index are the same on every rank.

@@ -55,6 +55,9 @@ func (m *Model) CheckTensor(size int) error {
 		return fmt.Errorf("%w: tensor parallelism of %d: the %d heads are not a multiple of it", ErrModel, size, c.Heads)
 	case c.KVHeads%size != 0 && size%c.KVHeads != 0:
 		return fmt.Errorf("%w: tensor parallelism of %d: it must divide the %d kv_heads or be a multiple of them", ErrModel, size, c.KVHeads)
+	case !c.Delta.none() && c.Delta.KeyHeads%size != 0:
+		return fmt.Errorf("%w: tensor parallelism of %d: the %d key heads of the %s are not a multiple of it", ErrModel, size,
+			c.Delta.KeyHeads, deltaSwitch)
 	case c.FFN < size || c.Vocab < size:
 		return fmt.Errorf("%w: tensor parallelism of %d exceeds the ffn of %d or the vocabulary of %d", ErrModel, size, c.FFN, c.Vocab)
 	}

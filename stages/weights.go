@@ -62,7 +62,7 @@ func InitWeights(seed uint64) Source {
 		}
 		key := rng.NewKey(seed, rng.StringStream("weight/"+p.Name))
 		p.Slice.Runs(p.Whole, func(at, wholeAt, n int) {
-			rng.Normal(dst[at:at+n], key, uint64(wholeAt), 0, p.Init.Std)
+			rng.Normal(dst[at:at+n], key, uint64(wholeAt), p.Init.Const, p.Init.Std)
 		})
 		return nil
 	}

@@ -92,6 +92,7 @@ func TestExactOtherFamilies(t *testing.T) {
 		"gemma2":        {"model.family=gemma2", "model.kv_heads=2", "model.head_dim=10", "model.window=6"},
 		"gemma3":        {"model.family=gemma3_text", "model.kv_heads=2", "model.window=6"},
 		"phi3":          {"model.family=phi3", "model.kv_heads=2"},
+		"qwen3_5_text":  {"model.family=qwen3_5_text", "model.kv_heads=2"},
 	} {
 		for precision, types := range precisions {
 			if precision == ", bfloat16, residual float32" || testrun.RaceDetector && precision != "" {

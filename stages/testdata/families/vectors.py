@@ -57,6 +57,9 @@ MODELS = {
     "gemma3": transformers.Gemma3TextConfig(**SIZES, **NOPAD, head_dim=4, sliding_window=4, query_pre_attn_scalar=3, final_logit_softcapping=2.5,
                                             layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
         sliding_attention=dict(rope_type="default", rope_theta=100.0), full_attention=dict(rope_type="linear", rope_theta=500.0, factor=2.5))),
+    "qwen3_5": transformers.Qwen3_5TextConfig(**SIZES, head_dim=6, attention_bias=True, layer_types=["linear_attention", "full_attention"],
+                                             linear_key_head_dim=5, linear_value_head_dim=3, linear_num_key_heads=2, linear_num_value_heads=4,
+                                             rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.7)),
     "qwen3, biases and windows": transformers.Qwen3Config(**SIZES, head_dim=6, attention_bias=True, use_sliding_window=True, sliding_window=5,
                                                          layer_types=["sliding_attention", "full_attention"]),
 }
