@@ -163,7 +163,8 @@ func (f *decoder) block(m *Model, i int, at string) *block {
 
 // attention adds a layer's attention and its output projection.
 func (f *decoder) attention(m *Model, spec layerSpec, at string, drop site) (mixer, linear) {
-	mix := &attentionMixer{spec: spec.on(m.tensor), heads: spec.heads, kvCopies: Split{Units: spec.kvHeads}.replicas(m.tensor.size()), drop: drop}
+	mix := &attentionMixer{spec: spec.on(m.tensor), heads: spec.heads, drop: drop}
+	mix.kvCopies = Split{Units: spec.kvHeads}.replicas(m.tensor.size())
 	mix.qkv = []linear{
 		f.column(m, at+f.names.q, spec.qkvBias, spec.projectedQueries(), spec.heads),
 		f.column(m, at+f.names.k, spec.qkvBias, spec.kvWidth(), spec.kvHeads),

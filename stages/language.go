@@ -32,8 +32,8 @@ var moreLanguages []language
 
 // languages returns all families of language models, in the order in which messages name them.
 func languages() []language {
-	return append([]language{gpt2Family{}, llamaFamily, mistralFamily, qwen2Family, qwen3Family, smolLM3Family, graniteFamily, olmo2Family, olmo3Family,
-		phi3Family, gemma2Family, gemma3Family, qwen35Family}, moreLanguages...)
+	return append([]language{gpt2Family{}, llamaFamily, mistralFamily, qwen2Family, qwen3Family, qwen35Family, smolLM3Family,
+		graniteFamily, olmo2Family, olmo3Family, phi3Family, gemma2Family, gemma3Family}, moreLanguages...)
 }
 
 // languageOf returns the family with the given name, or nil.
