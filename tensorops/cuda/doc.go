@@ -74,7 +74,8 @@
 //
 // Attention on bfloat16 uses the tensor cores (kernels/attention_mma.cuh). In the gradient a block of
 // threads owns a tile of keys. Blocks add to the gradient of the queries in a fixed order
-// (kernels/turns.cuh), so every run has the same bits.
+// (kernels/turns.cuh), so every run has the same bits. Heads of more than 128 channels, and a soft cap with
+// dropout, take the kernels for float32.
 //
 // # bfloat16
 //

@@ -87,7 +87,11 @@ func launchTiles[A any](x *exec, kernel string, rows, heads int, s *attentionSiz
 	if tiles == 0 {
 		return nil
 	}
-	return launch(x, fmt.Sprint(kernel, "_", window), grid{x: tiles, y: ceil(int(s.width), window), threads: attentionThreads}, args)
+	form := ""
+	if s.cap != 0 {
+		form = "_capped"
+	}
+	return launch(x, fmt.Sprint(kernel, "_", window, form), grid{x: tiles, y: ceil(int(s.width), window), threads: attentionThreads}, args)
 }
 
 // onlyCausal refuses what the kernels don't have, and sizes that they can't number.

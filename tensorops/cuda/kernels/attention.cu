@@ -14,7 +14,7 @@ __device__ inline float row_sum(float v) {
 
 // attend computes a tile of queries: one pass over the keys that they see, with a running
 // maximum and sum of each softmax (Milakov, Gimelshein 2018, arXiv 1805.02867).
-template <int W> __device__ inline void attend(const attention_args &a, float *room, float *p) {
+template <int W, bool capped> __device__ inline void attend(const attention_args &a, float *room, float *p) {
 	const attention_sizes &s = a.s;
 	const int tiles = (s.tq + TILE - 1) / TILE;
 	const i64 place = blockIdx.x / tiles; // of sequence and head
@@ -34,7 +34,7 @@ template <int W> __device__ inline void attend(const attention_args &a, float *r
 			const int query = query0 + ty * 4 + i, key = key0 + tx * 4;
 			float most = LOWEST;
 			UNROLL for (int j = 0; j < 4; j++) {
-				score[i][j] = unseen(s, query, key + j) ? LOWEST : scored(s, score[i][j]);
+				score[i][j] = unseen(s, query, key + j) ? LOWEST : scored<capped>(s, score[i][j]);
 				most = fmaxf(most, score[i][j]);
 			}
 			most = fmaxf(top[i], row_max(most));
@@ -66,12 +66,14 @@ template <int W> __device__ inline void attend(const attention_args &a, float *r
 	write_window<W>(a.o + ((i64)sequence * s.tq + query0) * a.o_stride + (i64)head * s.width, a.o_stride, s.tq - query0, o, c0, s);
 }
 
-#define ATTENTION(name, W) \
+#define ATTENTION(name, W, capped) \
 	typedef attention_args name##_args; \
-	TILED_KERNEL(name, 3 - W) { \
+	TILED_KERNEL(name, capped ? 1 : 3 - W) { \
 		__shared__ quad room[TILE * ROW / 4], p[TILE * ROW / 4]; \
-		attend<W>(a, &room[0].x, &p[0].x); \
+		attend<W, capped>(a, &room[0].x, &p[0].x); \
 	}
 
-ATTENTION(attention_64, 1)
-ATTENTION(attention_128, 2)
+ATTENTION(attention_64, 1, false)
+ATTENTION(attention_128, 2, false)
+ATTENTION(attention_64_capped, 1, true)
+ATTENTION(attention_128_capped, 2, true)

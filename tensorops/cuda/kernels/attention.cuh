@@ -84,13 +84,13 @@ __device__ inline bool unseen(const attention_sizes &s, int query, int key) {
 }
 
 // scored is the score of a product of a query and a key.
-__device__ inline float scored(const attention_sizes &s, float product) {
-	return s.cap != 0 ? s.cap * tanhf(product * s.inside) : product * s.scale;
+template <bool capped> __device__ inline float scored(const attention_sizes &s, float product) {
+	return capped ? s.cap * tanhf(product * s.inside) : product * s.scale;
 }
 
 // slope_at is the derivative of scored by the product, where that is the score.
-__device__ inline float slope_at(const attention_sizes &s, float score) {
-	if (s.cap == 0) return s.scale;
+template <bool capped> __device__ inline float slope_at(const attention_sizes &s, float score) {
+	if (!capped) return s.scale;
 	const float part = score / s.cap;
 	return (1 - part * part) * s.scale;
 }

@@ -34,7 +34,7 @@ __device__ inline void factors_or_ones(float factors[4], const attention_sizes &
 
 // gradient_of_keys computes dk and dv of a tile of keys: the heads that share it, in
 // ascending order, and of each the queries that see any of the tile.
-template <int W> __device__ inline void gradient_of_keys(const attention_grad_args &a, float *room, float *tile) {
+template <int W, bool capped> __device__ inline void gradient_of_keys(const attention_grad_args &a, float *room, float *tile) {
 	const attention_sizes &s = a.s;
 	const int tiles = (s.tk + TILE - 1) / TILE, group = s.heads / s.kv_heads;
 	const int sequence = (int)(blockIdx.x / tiles / s.kv_heads), kv_head = (int)(blockIdx.x / tiles % s.kv_heads);
@@ -62,10 +62,10 @@ template <int W> __device__ inline void gradient_of_keys(const attention_grad_ar
 				}
 				factors_or_ones(factors, s, place, query, key);
 				UNROLL for (int j = 0; j < 4; j++) {
-					const float score = scored(s, p[i][j]);
+					const float score = scored<capped>(s, p[i][j]);
 					const float chance = unseen(s, query, key + j) ? 0 : expf(score - lse);
 					p[i][j] = chance * factors[j];
-					ds[i][j] = chance * (ds[i][j] * factors[j] - delta) * slope_at(s, score);
+					ds[i][j] = chance * (ds[i][j] * factors[j] - delta) * slope_at<capped>(s, score);
 				}
 			}
 			put_rows(tile, p);
@@ -81,7 +81,7 @@ template <int W> __device__ inline void gradient_of_keys(const attention_grad_ar
 
 // gradient_of_queries computes dq of a tile of queries. Here the tiles of scores have keys
 // for rows, as add_product wants them.
-template <int W> __device__ inline void gradient_of_queries(const attention_grad_args &a, float *room, float *tile) {
+template <int W, bool capped> __device__ inline void gradient_of_queries(const attention_grad_args &a, float *room, float *tile) {
 	const attention_sizes &s = a.s;
 	const int tiles = (s.tq + TILE - 1) / TILE;
 	const i64 place = blockIdx.x / tiles;
@@ -113,9 +113,9 @@ template <int W> __device__ inline void gradient_of_queries(const attention_grad
 			float factors[4];
 			factors_or_ones(factors, s, place, query, key);
 			UNROLL for (int i = 0; i < 4; i++) {
-				const float score = scored(s, p[i][j]);
+				const float score = scored<capped>(s, p[i][j]);
 				const float chance = unseen(s, query, key + i) ? 0 : expf(score - lse[j]);
-				ds[i][j] = chance * (ds[i][j] * factors[i] - delta[j]) * slope_at(s, score);
+				ds[i][j] = chance * (ds[i][j] * factors[i] - delta[j]) * slope_at<capped>(s, score);
 			}
 		}
 		put_rows(tile, ds);
@@ -124,14 +124,19 @@ template <int W> __device__ inline void gradient_of_queries(const attention_grad
 	write_window<W>(a.dq + ((i64)sequence * s.tq + query0) * a.dq_stride + (i64)head * s.width, a.dq_stride, s.tq - query0, dq, c0, s);
 }
 
-#define GRADIENT(name, gradient, W) \
+// With a soft cap a kernel has as many registers as it likes.
+#define GRADIENT(name, gradient, W, capped) \
 	typedef attention_grad_args name##_args; \
-	TILED_KERNEL(name, 3 - W) { \
+	TILED_KERNEL(name, capped ? 1 : 3 - W) { \
 		__shared__ quad room[TILE * ROW / 4], tile[TILE * ROW / 4]; \
-		gradient<W>(a, &room[0].x, &tile[0].x); \
+		gradient<W, capped>(a, &room[0].x, &tile[0].x); \
 	}
 
-GRADIENT(attention_keys_64, gradient_of_keys, 1)
-GRADIENT(attention_keys_128, gradient_of_keys, 2)
-GRADIENT(attention_queries_64, gradient_of_queries, 1)
-GRADIENT(attention_queries_128, gradient_of_queries, 2)
+GRADIENT(attention_keys_64, gradient_of_keys, 1, false)
+GRADIENT(attention_keys_128, gradient_of_keys, 2, false)
+GRADIENT(attention_queries_64, gradient_of_queries, 1, false)
+GRADIENT(attention_queries_128, gradient_of_queries, 2, false)
+GRADIENT(attention_keys_64_capped, gradient_of_keys, 1, true)
+GRADIENT(attention_keys_128_capped, gradient_of_keys, 2, true)
+GRADIENT(attention_queries_64_capped, gradient_of_queries, 1, true)
+GRADIENT(attention_queries_128_capped, gradient_of_queries, 2, true)

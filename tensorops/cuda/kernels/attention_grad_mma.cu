@@ -115,7 +115,7 @@ template <int D, int M, int QUERIES, bool dropped, bool capped> struct gradient 
 	typedef half_tile<QUERIES> form_ds;
 	typedef gradient_shared<D, M, QUERIES> memory;
 	static constexpr int KEYS = memory::keys;
-	static constexpr int BAND = dropped ? 16 : 32, N = BAND / 16; // queries whose scores the lanes have at a time: masks take registers too
+	static constexpr int BAND = dropped || capped ? 16 : 32, N = BAND / 16; // queries whose scores the lanes have at a time: masks and slopes take registers too
 
 	const attention_grad_mma_args &a;
 	memory &shared;
