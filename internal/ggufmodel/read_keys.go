@@ -172,16 +172,30 @@ func readOlmo2(r *reader) {
 	r.rotary()
 	window := r.int("attention.sliding_window", 0)
 	theta := r.float("rope.freq_base", 10000)
-	if local := r.float("rope.freq_base_swa", theta); local != theta {
-		r.refuse("rope.freq_base_swa", "%g, but rope.freq_base is %g", local, theta)
-	}
+	local := r.float("rope.freq_base_swa", theta)
 	if window == 0 {
 		return
+	}
+	if local != theta {
+		r.ropeByType(theta, local)
 	}
 	r.set("model_type", "olmo3")
 	r.set("architectures", []string{"Olmo3ForCausalLM"})
 	r.set("sliding_window", window)
 	r.layerTypes(4)
+}
+
+// ropeByType writes rotary positions apart for layers with a window, which have no scaling.
+func (r *reader) ropeByType(theta, local float32) {
+	full := object{"rope_type": "default"}
+	if scaling, ok := r.config["rope_scaling"].(object); ok {
+		full = scaling
+	}
+	full["rope_theta"] = shortest(theta)
+	delete(r.config, "rope_scaling")
+	delete(r.config, "rope_theta")
+	r.set("rope_parameters", object{"full_attention": full, "sliding_attention": object{"rope_type": "default",
+		"rope_theta": shortest(local)}})
 }
 
 // layerTypes reads which layers have windows; the default is all but every nth.
