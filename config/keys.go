@@ -83,8 +83,8 @@ type Run struct {
 // Model is the section [model].
 type Model struct {
 	// Architecture: a family of language models such as "gpt2", or "mlp" or "stack" for other data. The language models are "gpt2",
-	// "llama", "mistral", "qwen2", "qwen3", "qwen3_5_text", "smollm3", "granite", "olmo2", "olmo3", "phi3", "gemma2" and
-	// "gemma3_text". A program can register more.
+	// "llama", "mistral", "qwen2", "qwen3", "qwen3_5_text", "smollm3", "granite", "olmo2", "olmo3", "phi3", "gemma2",
+	// "gemma3_text" and "gemma4_text". A program can register more.
 	// Default: "gpt2".
 	Family string `toml:"family"`
 	// Number of transformer blocks, or of hidden layers of "mlp". Default: 4.
@@ -98,8 +98,8 @@ type Model struct {
 	// Width of a head; 0: hidden/heads. It must be even. gpt2 does not have this key. Default: 0.
 	HeadDim int `toml:"head_dim"`
 	// Sliding window of attention, in positions including the query's own; 0: none. For mistral, qwen2, qwen3, smollm3, olmo3,
-	// phi3, gemma2 and gemma3_text. Every second layer of gemma2, every fourth of olmo3 and every sixth of gemma3_text attends to all
-	// positions. Default: 0.
+	// phi3, gemma2, gemma3_text and gemma4_text. Every second layer of gemma2, every fourth of olmo3 and every sixth of gemma3_text and
+	// gemma4_text attends to all positions. Default: 0.
 	Window int `toml:"window"`
 	// Width inside the feed-forward layers. Default: 8/3 × model.hidden, rounded up to a multiple of 32, for
 	// families with rotary positions; else 4 × model.hidden.

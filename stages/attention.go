@@ -91,6 +91,9 @@ func (b *attentionMixer) linears() (ms []*linear) {
 
 // parts returns views of q, k and v in the memory of one or three projections.
 func (b *attentionMixer) parts(t [3]tensorops.Tensor) (q, k, v tensorops.Tensor) {
+	if b.spec.valuesAreKeys {
+		return t[0], t[1], t[1]
+	}
 	if len(b.qkv) == 3 || !t[0].Valid() {
 		return t[0], t[1], t[2]
 	}
@@ -141,6 +144,7 @@ func (b *attentionMixer) forward(c *pass, st mixerState, n tensorops.Tensor) ten
 	s.qkv[0], s.gate = b.splitGate(c, s.qkv[0])
 	q, k, v := b.parts(s.qkv)
 	q, k, s.headStats = b.normQK(c, q, k)
+	v, vStats := b.normV(c, v)
 	b.rotate(c, q, k, false)
 	o := b.attended(c)
 	s.lse = c.Alloc(tensorops.Float32, c.mb.Sequences, b.spec.heads, c.mb.Positions)
@@ -153,6 +157,7 @@ func (b *attentionMixer) forward(c *pass, st mixerState, n tensorops.Tensor) ten
 		}, b.attention(c))
 	}
 	b.freeQK(c, q, k)
+	b.freeV(c, v, vStats)
 	if b.spec.sinks {
 		c.AttentionSink(o, s.lse, c.weight(b.sinks), b.sinkOpts(c))
 	}

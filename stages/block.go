@@ -16,6 +16,7 @@ type block struct {
 	proj           linear
 	up             []linear // one, or gate and up
 	down           linear
+	constant       use     // of the output, if the layer has one
 	drops          [2]site // attention's output, the mlp's output
 }
 
@@ -63,7 +64,11 @@ func (b *block) uses() []use {
 		us = append(us, b.up[i].uses()...)
 	}
 	us = append(us, b.down.uses()...)
-	return append(us, b.after2.uses()...)
+	us = append(us, b.after2.uses()...)
+	if b.spec.constant {
+		us = append(us, b.constant)
+	}
+	return us
 }
 
 func (b *block) linears() []*linear {
@@ -113,6 +118,7 @@ func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor 
 	g := c.AllocLike(s.u[0])
 	b.activation(c, g, s.u)
 	y := b.residual(c, &b.down, &b.after2, &s.ends[1], g, s.h, b.drops[1])
+	b.multiply(c, y)
 	c.Free(g)
 	if c.mb.Recompute {
 		s.drop(c.List, false)
@@ -137,6 +143,13 @@ func (b *block) residual(c *pass, m *linear, after *norm, e *branchEnd, x, skip 
 	}
 	b.sum(c, y, y, skip, s)
 	return y
+}
+
+// multiply multiplies the layer's output, or its gradient, by the constant.
+func (b *block) multiply(c *pass, t tensorops.Tensor) {
+	if b.spec.constant {
+		c.AddScaled(t, t, tensorops.Tensor{}, c.stage.byParam[b.constant.param.Index].constant)
+	}
 }
 
 // sum records y = skip + factor·dropout(x); y may be x.
@@ -227,6 +240,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 		r.mb = &again
 		c.Free(b.forward(&r, st, s.x))
 	}
+	b.multiply(c, dy)
 	dm, dh := b.branchGrad(c, dy, &b.after2, &s.ends[1], b.drops[1])
 	s.dm = dm
 	n := c.gatherAhead(&b.norm2, s.h)

@@ -29,12 +29,14 @@ func (b *attentionMixer) decode(c *pass, caches []mixerCache, n tensorops.Tensor
 	qkv[0], gate = b.splitGate(c, qkv[0])
 	q, k, v := b.parts(qkv)
 	q, k, stats := b.normQK(c, q, k)
+	v, vStats := b.normV(c, v)
 	b.rotate(c, q, k, false)
 	o := b.attended(c)
 	for i, r := range c.runs() {
 		b.attendCached(c, o, q, k, v, r, caches[i].(*keysValues))
 	}
 	b.freeQK(c, q, k)
+	b.freeV(c, v, vStats)
 	if b.spec.outputGate {
 		c.Gate(o, gate, o, outputGate)
 	}

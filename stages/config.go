@@ -50,6 +50,11 @@ type Config struct {
 	// WindowTheta is RopeTheta of the layers with a window, in families where they may differ; 0: the
 	// same.
 	WindowTheta float64 `json:",omitempty"`
+	// FullHeadDim and FullKVHeads are HeadDim and KVHeads of the layers that attend to all positions, in families where these
+	// may differ; 0: the same. With ValuesAreKeys these layers have no projection of values: they use that of the keys.
+	FullHeadDim   int  `json:",omitempty"`
+	FullKVHeads   int  `json:",omitempty"`
+	ValuesAreKeys bool `json:",omitempty"`
 	// AttentionScale is the factor of attention's scores; 0: one over the root of a head's width.
 	AttentionScale   float64 `json:",omitempty"`
 	AttentionSoftCap float64 `json:",omitempty"` // limit of the scaled scores; 0: none
@@ -97,6 +102,8 @@ func (c Config) Validate() error {
 		{"kv_heads", c.KVHeads, 1, MaxHeads},
 		{"ffn", c.FFN, 1, MaxFFN}, {"context", c.Context, 1, MaxContext}, {"vocab", c.Vocab, 1, MaxVocab},
 		{"max_positions", c.MaxPositions, 0, MaxContext}, {"head_dim", c.HeadDim, 0, MaxHidden}, {"mtp_layers", c.MTPLayers, 0, MaxMTPLayers},
+		{"head_dim of the layers without a window", c.FullHeadDim, 0, MaxHidden},
+		{"kv_heads of the layers without a window", c.FullKVHeads, 0, MaxHeads},
 	} {
 		if f.value < f.min || f.value > f.max {
 			return fmt.Errorf("%w: %s is %d: it must be from %d to %d", ErrModel, f.name, f.value, f.min, f.max)
@@ -162,6 +169,9 @@ const (
 	noRopeSwitch      = "layers without rotary positions"
 	windowThetaSwitch = "rope_theta of the layers with a window"
 	partialSwitch     = "partial rotary positions"
+	fullHeadSwitch    = "head width of the layers without a window"
+	fullKVSwitch      = "number of kv heads of the layers without a window"
+	valuesSwitch      = "values that are keys"
 )
 
 // switches names the settings that only some families have and that are not their usual values.
@@ -172,7 +182,8 @@ func (c Config) switches() (names []string) {
 		"attention scale":    c.AttentionScale != 0,
 		"attention soft cap": c.AttentionSoftCap != 0,
 		"embedding factor":   c.EmbeddingScale != 0, "residual factor": c.ResidualScale != 0, "logit divisor": c.LogitDivisor != 0,
-		"logit soft cap": c.LogitSoftCap != 0,
+		"logit soft cap": c.LogitSoftCap != 0, fullHeadSwitch: c.FullHeadDim != 0, fullKVSwitch: c.FullKVHeads != 0,
+		valuesSwitch: c.ValuesAreKeys,
 	} {
 		if set {
 			names = append(names, name)

@@ -208,6 +208,7 @@ func (b *block) decode(c *pass, x tensorops.Tensor, n int) tensorops.Tensor {
 	u := c.project(in, b.up)
 	b.activation(c, u[0], [2]tensorops.Tensor{u[0], u[1]})
 	y := b.residual(c, &b.down, &b.after2, &ends[1], u[0], h, b.drops[1])
+	b.multiply(c, y)
 	free(c.List, &h, &in, &stats, &u[0], &u[1])
 	for i := range ends {
 		free(c.List, &ends[i].y, &ends[i].stats)

@@ -47,6 +47,7 @@ type tensorNames struct {
 	q, k, v, o, qNorm, kNorm     string
 	sinks                        string // without an end
 	gate, up, down               string
+	constant                     string // of the layer's output, without an end
 	// Tensors that hold several parameters, one after the other: q, k and v; gate and up. Empty: each
 	// has its own.
 	qkv, gateUp string
@@ -158,6 +159,9 @@ func (f *decoder) block(m *Model, i int, at string) *block {
 	m.storedIn(at+f.names.gateUp, f.names.gateUp != "", b.up)
 	b.down = f.row(m, at+f.names.down, spec.mlpBias, spec.ffn, spec.ffn)
 	b.after2 = norm(f.names.after2, spec.after())
+	if spec.constant {
+		b.constant = m.constant(at + f.names.constant)
+	}
 	return b
 }
 
@@ -168,7 +172,9 @@ func (f *decoder) attention(m *Model, spec layerSpec, at string, drop site) (mix
 	mix.qkv = []linear{
 		f.column(m, at+f.names.q, spec.qkvBias, spec.projectedQueries(), spec.heads),
 		f.column(m, at+f.names.k, spec.qkvBias, spec.kvWidth(), spec.kvHeads),
-		f.column(m, at+f.names.v, spec.qkvBias, spec.kvWidth(), spec.kvHeads),
+	}
+	if !spec.valuesAreKeys {
+		mix.qkv = append(mix.qkv, f.column(m, at+f.names.v, spec.qkvBias, spec.kvWidth(), spec.kvHeads))
 	}
 	m.storedIn(at+f.names.qkv, f.names.qkv != "", mix.qkv)
 	proj := f.row(m, at+f.names.o, spec.outputBias, spec.queryWidth(), spec.heads)

@@ -48,7 +48,7 @@ func (f *floats) UnmarshalJSON(text []byte) error {
 // drawn are a parameter's values by vectors.py's formula.
 func drawn(p *stages.Param, dst []float32) {
 	scale, offset := 0.3, 0.0
-	if len(p.Shape) == 1 && strings.HasSuffix(p.Name, "weight") {
+	if len(p.Shape) == 1 && (strings.HasSuffix(p.Name, "weight") || p.Constant) {
 		scale, offset = 0.25, 1
 	}
 	base := uint32(2166136261)
@@ -245,6 +245,10 @@ func TestLoadsInTransformers(t *testing.T) {
 		"olmo3-full": plain(stages.OLMo3, func(c *stages.Config) { c.RopeScaling = stages.RopeScaling{Type: "linear", Factor: 2} }),
 		"gemma2": plain(stages.Gemma2, func(c *stages.Config) {
 			c.HeadDim, c.Window, c.Full, c.AttentionScale, c.AttentionSoftCap, c.LogitSoftCap = 6, 5, []int{0}, 0.5, 2, 3
+		}),
+		"gemma4_text": plain(stages.Gemma4, func(c *stages.Config) {
+			c.Window, c.Full, c.FullHeadDim, c.FullKVHeads, c.ValuesAreKeys, c.WindowTheta = 5, []int{1}, 6, 1, true, 100
+			c.RopeScaling = stages.RopeScaling{Type: "proportional", Partial: 0.5}
 		}),
 		"gemma3_text": plain(stages.Gemma3, func(c *stages.Config) {
 			c.Window, c.Full, c.WindowTheta, c.AttentionScale, c.LogitSoftCap, c.Tie = 5, []int{1}, 100, 0.25, 3, true

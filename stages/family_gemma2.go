@@ -102,21 +102,22 @@ func gemmaKeys(every int) []keySet {
 	return []keySet{
 		noPadding, attentionBias(false), patternWindows(4096, every, "sliding_window_pattern"), queryScalar(256),
 		fixed("use_bidirectional_attention", `false`, `null`), ignored("cache_implementation"),
-		{
-			rules: func(r *reading) rules {
-				return rules{
-					"head_dim":            whole(&r.headDim, 1, MaxHidden),
-					"num_key_value_heads": whole(&r.kvHeads, 1, MaxHeads),
-					"hidden_activation":   only(`"gelu_pytorch_tanh"`),
-					"hidden_act":          neutral, // transformers does not read it
-				}
-			},
-			write: func(_ Config, h *hfWritten) {
-				h.HiddenAct = ""
-				h.add("hidden_activation", "gelu_pytorch_tanh")
-			},
-		},
+		gelu,
+		{rules: func(r *reading) rules {
+			return rules{"head_dim": whole(&r.headDim, 1, MaxHidden), "num_key_value_heads": whole(&r.kvHeads, 1, MaxHeads)}
+		}},
 	}
+}
+
+// gelu is the key of the gate's activation.
+var gelu = keySet{
+	rules: func(*reading) rules {
+		return rules{"hidden_activation": only(`"gelu_pytorch_tanh"`), "hidden_act": neutral} // which transformers does not read
+	},
+	write: func(_ Config, h *hfWritten) {
+		h.HiddenAct = ""
+		h.add("hidden_activation", "gelu_pytorch_tanh")
+	},
 }
 
 // queryScalar is the key of a number one over whose root is the factor of the scores.

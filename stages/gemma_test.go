@@ -120,3 +120,61 @@ func TestGemma(t *testing.T) {
 		t.Errorf("other parts %+v", o)
 	}
 }
+
+// TestGemma4: what transformers writes of a model of Gemma 4 is read, and what Troupe does not compute is refused.
+func TestGemma4(t *testing.T) {
+	const text = `{"architectures":["Gemma4ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"attention_k_eq_v":true,"bos_token_id":2,
+		"dtype":"bfloat16","enable_moe_block":false,"eos_token_id":1,"final_logit_softcapping":30.0,"head_dim":256,
+		"hidden_activation":"gelu_pytorch_tanh","hidden_size":2304,"hidden_size_per_layer_input":0,"initializer_range":0.02,
+		"intermediate_size":9216,"layer_types":["sliding_attention","full_attention","sliding_attention","full_attention"],
+		"max_position_embeddings":131072,"model_type":"gemma4_text","moe_intermediate_size":null,"num_attention_heads":8,"num_experts":null,
+		"num_hidden_layers":4,"num_key_value_heads":4,"num_kv_shared_layers":0,"pad_token_id":0,
+		"per_layer_config":{"1":{"head_dim":512,"num_key_value_heads":2},"3":{"head_dim":512,"num_key_value_heads":2}},"rms_norm_eps":1e-06,
+		"rope_parameters":{"full_attention":{"partial_rotary_factor":0.25,"rope_theta":1000000.0,"rope_type":"proportional"},
+		"sliding_attention":{"rope_theta":10000.0,"rope_type":"default"}},"sliding_window":1024,"tie_word_embeddings":true,"top_k_experts":null,
+		"transformers_version":"5.24.0","use_bidirectional_attention":null,"use_cache":true,"use_double_wide_mlp":false,"vocab_size":262144,
+		"vocab_size_per_layer_input":262144}`
+	want := stages.Config{Family: stages.Gemma4, Layers: 4, Hidden: 2304, Heads: 8, KVHeads: 4, HeadDim: 256, FullHeadDim: 512, FullKVHeads: 2,
+		ValuesAreKeys: true, FFN: 9216, Context: 131072, Vocab: 262144, RopeTheta: 1e6, WindowTheta: 1e4, NormEps: 1e-6, Tie: true,
+		Window: 1024, Full: []int{1, 3}, LogitSoftCap: 30, RopeScaling: stages.RopeScaling{Type: "proportional", Partial: 0.25}}
+	for name, same := range map[string]string{
+		"as transformers writes it": text,
+		"by the keys of all layers": edited(t, text, "per_layer_config", "", "num_global_key_value_heads", "2"),
+		"without its positions":     edited(t, text, "rope_parameters", ""),
+		"in a model for images": `{"model_type":"gemma4","architectures":["Gemma4ForConditionalGeneration"],"vision_config":null,
+			"audio_config":{},"text_config":` + edited(t, text, "architectures", "null") + `}`,
+	} {
+		if got, err := stages.ParseHF([]byte(same)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v, %v", name, got, want, err)
+		}
+	}
+	for _, c := range []struct {
+		keys []string // and values
+		want string
+	}{
+		{[]string{"hidden_size_per_layer_input", "256"}, "hidden_size_per_layer_input is 256"},
+		{[]string{"hidden_size_per_layer_input", ""}, "hidden_size_per_layer_input is missing, which means 256"},
+		{[]string{"num_kv_shared_layers", "2"}, "num_kv_shared_layers is 2"},
+		{[]string{"enable_moe_block", "true"}, "enable_moe_block is true"},
+		{[]string{"use_bidirectional_attention", `"all"`}, `use_bidirectional_attention is "all"`},
+		{[]string{"rope_theta", "10000"}, "rope_theta is 10000"},
+		{[]string{"layer_types", `["full_attention","full_attention","full_attention","sliding_attention"]`, "per_layer_config", ""},
+			"the last layer of gemma4_text attends to all positions"},
+		{[]string{"per_layer_config", `[]`}, "per_layer_config: expected an object"},
+		{[]string{"per_layer_config", `{"x":{}}`}, "per_layer_config.x: it must be the number of a layer"},
+		{[]string{"per_layer_config", `{"-1":{}}`}, "per_layer_config.-1"},
+		{[]string{"per_layer_config", `{"7":{}}`}, "per_layer_config has layers beyond num_hidden_layers"},
+		{[]string{"per_layer_config", `{"1":{"hidden_size":3}}`}, "per_layer_config.1.hidden_size is 3"},
+		{[]string{"per_layer_config", `{"1":{"head_dim":512}}`}, "per_layer_config: layer 3 differs"},
+		{[]string{"per_layer_config", `{"0":{"head_dim":512}}`}, "per_layer_config: layer 0 has a window"},
+		{[]string{"per_layer_config", `{"1":{"head_dim":1e9}}`}, "per_layer_config.1.head_dim is 1e9"},
+		{[]string{"per_layer_config", "", "global_head_dim", "511"}, "heads of 511 channels"},
+		{[]string{"per_layer_config", "", "num_global_key_value_heads", "3"}, "heads 8 is not a multiple of kv_heads 3"},
+		{[]string{"attention_k_eq_v", "null"}, "attention_k_eq_v is null"},
+	} {
+		if _, err := stages.ParseHF([]byte(edited(t, text, c.keys...))); !errors.Is(err, stages.ErrModel) ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q:\n  error %v, want one about %q", c.keys, err, c.want)
+		}
+	}
+}

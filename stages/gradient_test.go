@@ -52,6 +52,11 @@ var gradientModels = []stages.Config{
 	{Family: stages.Qwen35, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 6, FFN: 9, Context: 5, Vocab: 7, RopeTheta: 100,
 		RopeScaling: stages.RopeScaling{Partial: 0.7}, Delta: stages.DeltaConfig{Layers: []int{0}, KeyHeads: 1, ValueHeads: 2, KeyWidth: 3,
 			ValueWidth: 2, Taps: 3}},
+	{Family: stages.Gemma4, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 2, HeadDim: 6, FullHeadDim: 8, FullKVHeads: 1, ValuesAreKeys: true,
+		FFN:     9,
+		Context: 4, Vocab: 11, Dropout: 0.2, RopeTheta: 100, WindowTheta: 20, Window: 3, Full: []int{1}, LogitSoftCap: 2.5,
+		RopeScaling: stages.RopeScaling{Type: "proportional", Partial: 0.5}},
+	{Family: stages.Gemma4, Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, RopeTheta: 100, AttentionBias: true},
 	{Family: stages.Llama, Layers: 0, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 6, Vocab: 7, RopeTheta: 100, Tie: true, MTPLayers: 3,
 		MTPWeight: 2},
 }
@@ -74,7 +79,7 @@ func newWhole(t *testing.T, dev tensorops.Device, c stages.Config) *whole {
 		}
 		// Larger than an initial model's, so that no gradient is nearly zero.
 		factor := float32(4)
-		if strings.Contains(p.Name, "_norm") {
+		if strings.Contains(p.Name, "_norm") || p.Constant {
 			factor = 1 // of heads: scores would be too large to compare their exponentials
 		}
 		for i := range v {

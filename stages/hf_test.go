@@ -411,7 +411,7 @@ func FuzzParseHF(f *testing.F) {
 		f.Add(b)
 	}
 	for _, text := range []string{publishedGPT2, publishedLlama, defaultGPT2, defaultLlama, publishedMistral, publishedQwen2, publishedQwen3,
-		publishedLlama32, publishedSmolLM3, publishedOLMo2, publishedPhi3} {
+		publishedLlama32, publishedSmolLM3, publishedOLMo2, publishedPhi3, publishedGemma2, publishedGemma3, publishedGemma34B} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -98,6 +98,7 @@ type reading struct {
 	originalPositions                       said[int]
 	windows                                 windows
 	delta                                   deltaKeys
+	fullHeads                               fullHeads
 	noRope                                  noRope
 	numbers                                 map[string]*said[float64] // of keys that only some families have
 }

@@ -25,6 +25,9 @@ type layerSpec struct {
 	// outputGate says that attention's output is multiplied by σ of a projection, which is the second
 	// half of each head of the projection to queries.
 	outputGate bool
+	// valuesAreKeys says that the values are the keys before their norm: there is no projection of their own.
+	valuesAreKeys bool
+	valueNorm     bool // each head of the values is normalized, without a weight
 
 	norms      normPlaces
 	normOffset float64 // added to the weights of the norms; 1: the weight is 1+w
@@ -33,6 +36,9 @@ type layerSpec struct {
 
 	gated bool               // the feed-forward part has a gate and so three products
 	act   tensorops.GateOpts // its activation; the limits only count for a gate
+
+	// constant is a number in the layer's file by which its output is multiplied; it is not trained.
+	constant bool
 
 	residual float64 // factor of each branch before it is added to the residual stream; 0: 1
 }

@@ -92,6 +92,13 @@ func (m *Model) add(name string, init Init, shape ...int) use {
 	return use{param: p}
 }
 
+// constant adds a number that is not trained; at first it is 1.
+func (m *Model) constant(name string) use {
+	u := m.add(name, ones, 1)
+	u.param.Constant, u.param.Frozen = true, true
+	return u
+}
+
 // tied makes another use of a parameter.
 func tied(u use, place int) use {
 	u.param.places[place] = true

@@ -17,6 +17,8 @@ type Param struct {
 	Init  Init
 	// Frozen means that the parameter is not trained; see Model.Freeze.
 	Frozen bool
+	// Constant means that the parameter is one number that is never trained and that operations are recorded with.
+	Constant bool
 	// Stored says in which tensor of a checkpoint the parameter is, if that holds several.
 	Stored Stored
 
@@ -57,8 +59,10 @@ const (
 // localParam is a parameter's memory on a rank.
 type localParam struct {
 	param *Param
-	w     tensorops.Tensor // the weight; with splitsWeight only while a layer computes with it
-	here  [numPlaces]bool  // which uses are on this rank
+	// constant is the value of a Param.Constant.
+	constant float64
+	w        tensorops.Tensor // the weight; with splitsWeight only while a layer computes with it
+	here     [numPlaces]bool  // which uses are on this rank
 	// The gradient of each use on this rank. One of them is whole; the others are row gradients.
 	g     [numPlaces]tensorops.Tensor
 	rows  [numPlaces]*rowGrad

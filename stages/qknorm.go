@@ -60,12 +60,59 @@ func (b *attentionMixer) attentionGrad(c *pass, s *attentionState, o, do tensoro
 	nq, nk, stats := b.normQK(c, q, k)
 	free(c.List, &stats[0], &stats[1])
 	b.rotate(c, nq, nk, false)
-	dnq, dnk := c.AllocLike(dq), c.AllocLike(dk)
-	b.gradOf(c, s, dnq, dnk, dv, do, nq, nk, v, o)
+	nv, vStats := b.normV(c, v)
+	dnq, dnk, dnv := c.AllocLike(dq), c.AllocLike(dk), dv
+	if b.spec.valueNorm {
+		dnv = c.AllocLike(v)
+	}
+	b.gradOf(c, s, dnq, dnk, dnv, do, nq, nk, nv, o)
 	b.freeQK(c, nq, nk)
 	b.rotate(c, dnq, dnk, true)
 	b.normGrad(c, s, 0, dq, dnq, q)
 	b.normGrad(c, s, 1, dk, dnk, k)
+	b.normVGrad(c, dv, dnv, v, vStats)
+	b.freeV(c, nv, vStats)
+}
+
+// normV returns v with each head normalized, in new memory, if the layer does this. freeV frees it.
+func (b *attentionMixer) normV(c *pass, v tensorops.Tensor) (nv, stats tensorops.Tensor) {
+	if !b.spec.valueNorm {
+		return v, stats
+	}
+	rows := b.normRows(v)
+	nv, stats = c.innerLike(v), c.Alloc(tensorops.Float32, rows.Rows())
+	weight := b.unitWeight(c)
+	c.RMSNorm(b.normRows(nv), rows, weight, stats, b.qkNorms[1].numbers())
+	c.Free(weight)
+	return nv, stats
+}
+
+// unitWeight allocates the weight of a norm that has none.
+func (b *attentionMixer) unitWeight(c *pass) tensorops.Tensor {
+	w := c.Alloc(tensorops.Float32, b.spec.headDim)
+	c.Fill(w, 1-b.spec.normOffset)
+	return w
+}
+
+func (b *attentionMixer) freeV(c *pass, v, stats tensorops.Tensor) {
+	if b.spec.valueNorm {
+		free(c.List, &v, &stats)
+	}
+}
+
+// normVGrad records the gradient of normV: dv from dnv, which it owns. If the values are keys, it adds
+// to the gradient that is there.
+func (b *attentionMixer) normVGrad(c *pass, dv, dnv, v, stats tensorops.Tensor) {
+	if !b.spec.valueNorm {
+		return
+	}
+	var skip tensorops.Tensor
+	if b.spec.valuesAreKeys {
+		skip = b.normRows(dv)
+	}
+	weight := b.unitWeight(c)
+	c.RMSNormGrad(b.normRows(dv), b.normRows(dnv), b.normRows(v), weight, stats, skip, b.qkNorms[1].numbers())
+	free(c.List, &weight, &dnv)
 }
 
 // normGrad records the gradient of normOne: dx from dy, which it owns and keeps for the weight

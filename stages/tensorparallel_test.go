@@ -55,6 +55,11 @@ var splitModels = map[string]stages.Config{
 	"qwen3_5_text": {Family: stages.Qwen35, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 40, Context: 8, Vocab: 19,
 		Dropout: 0.1, RopeTheta: 1000, RopeScaling: stages.RopeScaling{Partial: 0.4}, Delta: stages.DeltaConfig{Layers: []int{1},
 			KeyHeads: 4, ValueHeads: 8, KeyWidth: 3, ValueWidth: 5, Taps: 4}},
+	"gemma4": {Family: stages.Gemma4, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 6, FullHeadDim: 10, FullKVHeads: 1,
+		ValuesAreKeys: true,
+		FFN:           40, Context: 8, Vocab: 19, Dropout: 0.1, Tie: true, RopeTheta: 1000, WindowTheta: 100, Window: 3, Full: []int{1},
+		LogitSoftCap: 3,
+		RopeScaling:  stages.RopeScaling{Type: "proportional", Partial: 0.5}},
 	"mistral, own": {Family: stages.Mistral, Layers: 1, Hidden: 20, Heads: 4, KVHeads: 2, HeadDim: 6, FFN: 30, Context: 8, Vocab: 17,
 		RopeTheta: 100, Window: 3},
 }

@@ -84,6 +84,9 @@ func (s *Stage) Load(src Source, withState bool) error {
 		switch {
 		case !h.splitsWeight:
 			err = errors.Join(err, s.load(h.w, h.param, "", src, host))
+			if h.param.Constant {
+				h.constant = float64(host[0])
+			}
 		case s.ofState(h.param).Len() > 0:
 			err = errors.Join(err, s.load(s.ownWeight(h), s.ofState(h.param), "", src, host))
 		}

@@ -91,6 +91,7 @@ func TestExactOtherFamilies(t *testing.T) {
 		"olmo3":         {"model.family=olmo3", "model.kv_heads=2", "model.window=6"},
 		"gemma2":        {"model.family=gemma2", "model.kv_heads=2", "model.head_dim=10", "model.window=6"},
 		"gemma3":        {"model.family=gemma3_text", "model.kv_heads=2", "model.window=6"},
+		"gemma4":        {"model.family=gemma4_text", "model.kv_heads=2", "model.window=6"},
 		"phi3":          {"model.family=phi3", "model.kv_heads=2"},
 		"qwen3_5_text":  {"model.family=qwen3_5_text", "model.kv_heads=2"},
 	} {

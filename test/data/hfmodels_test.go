@@ -292,7 +292,9 @@ func (m *hfModel) storedGrads(t *testing.T, of map[string][]float64) map[string]
 	}
 	joined := make(map[string][]float64)
 	for _, p := range model.Params { // in the order of their rows
-		joined[p.StoredName()] = append(joined[p.StoredName()], of[p.Name]...)
+		if g, ok := of[p.Name]; ok { // a constant has none
+			joined[p.StoredName()] = append(joined[p.StoredName()], g...)
+		}
 	}
 	return joined
 }

@@ -60,6 +60,8 @@ MODELS = {
     "qwen3_5": transformers.Qwen3_5TextConfig(**SIZES, head_dim=6, attention_bias=True, layer_types=["linear_attention", "full_attention"],
                                              linear_key_head_dim=5, linear_value_head_dim=3, linear_num_key_heads=2, linear_num_value_heads=4,
                                              rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.7)),
+    "gemma4": transformers.Gemma4TextConfig(**SIZES, **NOPAD, head_dim=6, global_head_dim=8, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=4,
+                                            hidden_size_per_layer_input=0, final_logit_softcapping=2.5, layer_types=["sliding_attention", "full_attention"]),
     "qwen3, biases and windows": transformers.Qwen3Config(**SIZES, head_dim=6, attention_bias=True, use_sliding_window=True, sliding_window=5,
                                                          layer_types=["sliding_attention", "full_attention"]),
 }
@@ -71,7 +73,7 @@ def packed(values):
 
 def drawn(name, shape):
     """A parameter's values: norms about 1, the rest about 0."""
-    scale, offset = (0.25, 1.0) if len(shape) == 1 and name.endswith("weight") else (0.3, 0.0)
+    scale, offset = (0.25, 1.0) if len(shape) == 1 and name.endswith(("weight", "layer_scalar")) else (0.3, 0.0)
     return torch.tensor([element(name, i, scale, offset) for i in range(math.prod(shape))], dtype=torch.float64).reshape(shape)
 
 
@@ -79,7 +81,7 @@ def vector(name, config):
     config._attn_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config).double().eval()
     with torch.no_grad():
-        for key, p in model.named_parameters():
+        for key, p in [*model.named_parameters(), *((key, b) for key, b in model.named_buffers() if key.endswith("layer_scalar"))]:
             p.copy_(drawn(key, p.shape))
     ids = [int(2048 * (1 + element(name, i, 1, 0))) % VOCAB for i in range(2 * SEQUENCES * POSITIONS)]
     tokens, targets = ids[:SEQUENCES * POSITIONS], ids[SEQUENCES * POSITIONS:]
