@@ -1,0 +1,66 @@
+package rundir_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trainstate"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// TestFused: parameters that a model's files have in one tensor are joined in a checkpoint, with
+// their optimizer state, and found in it again.
+func TestFused(t *testing.T) {
+	m, err := stages.NewModel(stages.Config{Family: stages.Phi3, Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 6, Context: 4, Vocab: 5,
+		RopeTheta: 1e4})
+	must(t, err)
+	out := memoryDir(t)
+	fsys, err := checkpoint.OpenFS(out)
+	must(t, err)
+	t.Cleanup(func() { must(t, fsys.Close()) })
+	store, err := checkpoint.OpenStore(fsys, ".")
+	must(t, err)
+	s, err := rundir.NewSaver(store, 0, []byte("# a run's"), m.Config, nil, rundir.Kept{})
+	must(t, err)
+	s.SyncMetrics = func() error { return nil }
+	var parts []stages.Saved
+	for _, p := range m.Params {
+		for _, part := range []string{"", "m"} {
+			v := stages.Saved{Name: p.Name, Part: part, Index: p.Index, Shape: p.Shape, Data: make([]float32, p.Len())}
+			for i := range v.Data {
+				v.Data[i] = float32(100*p.Index + i + len(part))
+			}
+			parts = append(parts, v)
+		}
+	}
+	slices.Reverse(parts)
+	dir, err := s.Write(context.Background(), trainstate.State{Step: 1}, parts, false)
+	must(t, err)
+	ckpt, err := checkpoint.Open(dir)
+	must(t, err)
+	t.Cleanup(func() { must(t, ckpt.Close()) })
+	must(t, plan.CheckWeights(ckpt, m, []string{"m"}))
+	const qkv = "model.layers.0.self_attn.qkv_proj.weight"
+	if info, ok := ckpt.Model().Info(qkv); !ok || !slices.Equal(info.Shape, []int{16, 8}) {
+		t.Errorf("%s has the shape %v, want 16 rows of 8", qkv, info.Shape)
+	}
+	if names := ckpt.Optimizer().Names(); !slices.Contains(names, "m."+qkv) || len(names) != len(ckpt.Model().Names()) {
+		t.Errorf("the optimizer's tensors are %q", names)
+	}
+	read := plan.Weights(ckpt)
+	for _, p := range m.Params {
+		for _, part := range []string{"", "m"} {
+			got := make([]float32, p.Len())
+			must(t, read(p, part, got))
+			for i, v := range got {
+				if want := float32(100*p.Index + i + len(part)); v != want {
+					t.Fatalf("%s, part %q: number %d is %g, want %g", p.Name, part, i, v, want)
+				}
+			}
+		}
+	}
+}
