@@ -30,7 +30,11 @@ func TestFused(t *testing.T) {
 	var parts []stages.Saved
 	for _, p := range m.Params {
 		for _, part := range []string{"", "m"} {
-			v := stages.Saved{Name: p.Name, Part: part, Index: p.Index, Shape: p.Shape, Data: make([]float32, p.Len())}
+			name := p.Name
+			if part != "" {
+				name = part + "." + name
+			}
+			v := stages.Saved{Name: name, Part: part, Index: p.Index, Shape: p.Shape, Data: make([]float32, p.Len())}
 			for i := range v.Data {
 				v.Data[i] = float32(100*p.Index + i + len(part))
 			}
