@@ -45,6 +45,8 @@ var gradientModels = []stages.Config{
 	{Family: stages.Example, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, Dropout: 0.2, RopeTheta: 100,
 		AttentionBias: true, NoRope: []int{1}, WindowTheta: 50, Window: 3, Full: []int{1}, ResidualScale: 0.4, AttentionScale: 0.7},
 	{Family: stages.Phi3, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, Dropout: 0.2, RopeTheta: 100, Window: 3},
+	{Family: stages.Phi3, Layers: 1, Hidden: 16, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, Dropout: 0.2, RopeTheta: 100,
+		RopeScaling: stages.RopeScaling{Type: "longrope", Factor: 4, Original: 8, Partial: 0.5, Short: []float64{1, 2}, Long: []float64{1.5, 3}}},
 	{Family: stages.Gemma2, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 6, FFN: 9, Context: 5, Vocab: 7, Dropout: 0.2, Tie: true,
 		RopeTheta: 100, Window: 2, Full: []int{1}, AttentionScale: 0.25, AttentionSoftCap: 1.5, LogitSoftCap: 2.5},
 	{Family: stages.Gemma3, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, RopeTheta: 100, WindowTheta: 20,

@@ -133,6 +133,7 @@ func TestRopeScalingRefuses(t *testing.T) {
 	long := func(list string) string {
 		return `{"rope_type":"longrope","original_max_position_embeddings":8,"short_factor":[1,1,1,1],"long_factor":` + list + `}`
 	}
+	const llama = `{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":1,"original_max_position_embeddings":8}`
 	for settings, want := range map[string]string{
 		`{"rope_type":"ntk"}`:                 `rope_type is "ntk"`,
 		`{"rope_type":"linear","factor":1e7}`: `factor is 1e7: it must be a number from 1 to 1e+06`,
@@ -157,8 +158,7 @@ func TestRopeScalingRefuses(t *testing.T) {
 		`{"partial_rotary_factor":0.1}`:                                   `0 of a head's 8 channels rotate`,
 		`{"rope_type":"dynamic","factor":2,"partial_rotary_factor":0.25}`: `2 channels of a head rotate: type "dynamic" needs at least 3`,
 		`{"rope_type":"proportional","factor":0.5}`:                       `factor is 0.5`,
-		`{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":1,"original_max_position_embeddings":8}`: //
-		`low_freq_factor is 4 and high_freq_factor is 1`,
+		llama: `low_freq_factor is 4 and high_freq_factor is 1`,
 	} {
 		s, theta, err := parsed([]byte(settings), 64)
 		if err == nil {

@@ -62,6 +62,12 @@ MODELS = {
                                              rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.7)),
     "gemma4": transformers.Gemma4TextConfig(**SIZES, **NOPAD, head_dim=6, global_head_dim=8, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=4,
                                             hidden_size_per_layer_input=0, final_logit_softcapping=2.5, layer_types=["sliding_attention", "full_attention"]),
+    "qwen3, yarn": transformers.Qwen3Config(**SIZES, head_dim=8, rope_parameters=dict(rope_type="yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=4,
+                                                                                    beta_fast=0.5, beta_slow=0.1)),
+    "llama, dynamic": transformers.LlamaConfig(**dict(SIZES, max_position_embeddings=POSITIONS), head_dim=6, rope_parameters=dict(rope_type="dynamic", rope_theta=100.0, factor=2.5)),
+    "phi3, longrope and half of the channels": transformers.Phi3Config(**dict(SIZES, num_attention_heads=2, num_key_value_heads=1), **NOPAD, resid_pdrop=0.0, original_max_position_embeddings=6,
+                                                                       partial_rotary_factor=0.5, rope_parameters=dict(rope_type="longrope", rope_theta=100.0, short_factor=[1.0, 1.5],
+                                                                                                                       long_factor=[1.25, 3.0])),
     "qwen3, biases and windows": transformers.Qwen3Config(**SIZES, head_dim=6, attention_bias=True, use_sliding_window=True, sliding_window=5,
                                                          layer_types=["sliding_attention", "full_attention"]),
 }
