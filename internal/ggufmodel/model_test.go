@@ -245,6 +245,24 @@ func TestWriteRefused(t *testing.T) {
 	}
 }
 
+// TestPhi3Name: llama.cpp looks for Phi-3's tokens if the name of a model says so.
+func TestPhi3Name(t *testing.T) {
+	for name, want := range map[string]any{"my-Phi3": nil, "phi-4": "phi-4"} {
+		path, _ := written(t, ggufmodel.Model{Name: name, Text: ggufmodel.Text{Tokenizer: tokenizer.Bytes{}}, Tensors: llamaTensors(true),
+			Config: fmt.Appendf(nil, llamaConfig, `, "tie_word_embeddings": true`)})
+		f, err := gguf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := f.Value("general.name"); got != want {
+			t.Errorf("the name %q is written as %v", name, got)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // entriesOf are those of a small llama file, with some changed or, if nil, removed.
 func entriesOf(changes map[string]any) (entries []gguf.Entry) {
 	for _, e := range []gguf.Entry{

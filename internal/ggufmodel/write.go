@@ -6,6 +6,7 @@ import (
 
 	"github.com/troupe-ml/troupe/internal/gguf"
 	"github.com/troupe-ml/troupe/internal/safetensors"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // The keys that files of all architectures have.
@@ -109,7 +110,7 @@ func (w *writer) general(m Model, fileType uint32) (vocab int) {
 	}
 	w.add(architectureKey, w.arch.name)
 	w.add("general.type", "model")
-	if m.Name != "" {
+	if m.Name != "" && !misread(m.Name, m.Text.Tokenizer) {
 		w.add(nameKey, m.Name)
 	}
 	w.add("general.size_label", sizeLabel(m.Tensors))
@@ -125,6 +126,21 @@ func (w *writer) general(m Model, fileType uint32) (vocab int) {
 	w.add(fileTypeKey, fileType)
 	w.add("general.quantization_version", uint32(quantizationVersion))
 	return vocab
+}
+
+// misread reports whether llama.cpp cannot load a file with this name: in a model whose name has phi3 in it, it looks for
+// the special tokens of Phi-3.
+func misread(name string, t tokenizer.Tokenizer) bool {
+	name = strings.ToLower(name)
+	if t == nil || !strings.Contains(name, "phi3") && !strings.Contains(name, "phi-3") {
+		return false
+	}
+	for _, token := range []string{"</s>", "<unk>", "<s>", "<|endoftext|>"} {
+		if _, ok := t.TokenID(token); !ok {
+			return true
+		}
+	}
+	return false
 }
 
 // add appends an entry.
