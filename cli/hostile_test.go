@@ -150,7 +150,7 @@ func TestHostileFiles(t *testing.T) {
 		{"a tokenizer's value", []string{"generate", "--from", replace("tokenizer.json", `"1.0"`, quoted)}, "tokenizer: version"},
 		{"a tokenizer's value in lines", []string{"generate", "--from", replace("tokenizer.json", `"1.0"`,
 			[]byte("{\n\"\u009b\u202e\x7f\":\n1}"))}, "tokenizer: version"},
-		{"a tokenizer's type", []string{"generate", "--from", replace("tokenizer.json", `"BPE"`, quoted)}, "the model is"},
+		{"a tokenizer's type", []string{"generate", "--from", replace("tokenizer.json", `"BPE"`, quoted)}, "model: unsupported tokenizer: the type is"},
 		{"a tokenizer's merge", []string{"generate", "--from", replace("tokenizer.json", `"merges": []`,
 			[]byte(`"merges": [`+string(quoted)+"]"))}, "merge 0"},
 		{"a model's type", []string{"generate", "--from", replace("config.json", `"gpt2"`, quoted)}, "model_type"},

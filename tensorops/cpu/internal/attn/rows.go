@@ -24,7 +24,7 @@ func (kn *Kernel) round(m gemm.Matrix, i int, src []float32, d, n int) {
 	}
 }
 
-// Products stores the products of rows of d numbers, as many as dst has: a·b. tmp holds two rows.
+// Products stores the product a·b of each row of d numbers; dst has the number of rows. tmp holds two rows.
 func (kn *Kernel) Products(dst []float32, a, b gemm.Matrix, d int, tmp []float32) {
 	if kn.dots != nil && a.Half != nil && b.Half != nil {
 		kn.dots(dst, a, b, d)
