@@ -37,7 +37,8 @@ type hfModel struct {
 	Tokens, Targets   []int32
 	Loss              float64
 	Prompt, Generated []int32
-	Gap               float64 // by which greedy generation's choices are clear, of the largest logit
+	Rounding          map[string]float64 // by which transformers' own gradients differ from those in float64, by norm
+	Gap               float64            // by which greedy generation's choices are clear, of the largest logit
 
 	dir      string // of what is expected
 	from     string // of the model
@@ -179,7 +180,7 @@ func (m *hfModel) compare(t *testing.T) {
 	t.Logf("logits off by %.1e, gradients of %d weights by at most %.1e (%s), loss by %.1e; %d of %d tokens of greedy generation equal, "+
 		"their logits off by %.1e (choices clear by %.1e)",
 		logits, grads.count, grads.off, worst, loss, tokens, len(m.Generated), cached, m.Gap)
-	if logits > logitsLimit || cached > logitsLimit || grads.off > gradsLimit || loss > logitsLimit || tokens != len(m.Generated) {
+	if logits > logitsLimit || cached > logitsLimit || grads.loose || loss > logitsLimit || tokens != len(m.Generated) {
 		t.Errorf("beyond the limits of %g of the largest logit, %g of a gradient, and equal tokens", logitsLimit, gradsLimit)
 	}
 }
@@ -224,7 +225,8 @@ func (m *hfModel) compareLogits(t *testing.T, st *stages.Stage) float64 {
 
 type gradsOff struct {
 	count int
-	off   float64
+	off   float64 // largest difference
+	loose bool    // a gradient differs by more than its limit
 }
 
 // compareGrads runs a forward and a backward on all sequences. It also returns the name of the weight whose gradient
@@ -278,6 +280,8 @@ func (m *hfModel) compareGrads(t *testing.T, st *stages.Stage, s tensorops.Strea
 		if off := norm(w, got[name]) / size; off > grads.off || math.IsNaN(off) {
 			grads.off, worst = off, name
 		}
+		// Where transformers' own rounding is that large, a comparison with it cannot be closer.
+		grads.loose = grads.loose || !(norm(w, got[name])/size <= max(gradsLimit, 3*m.Rounding[name]))
 	}
 	grads.count = len(want)
 	return loss, grads, worst

@@ -21,6 +21,7 @@ purpose: the heads' width is not hidden/heads, the counts share no factor with t
 are shorter than the text, and scaled rotations reach beyond their original length.
 """
 
+import copy
 import json
 import math
 import os
@@ -106,7 +107,9 @@ def model_of(config, seed):
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
             noise = torch.randn(p.shape, generator=draw)
-            if p.dim() == 1:
+            if name.endswith("A_log"):  # decays by about a half, so that states last for several positions
+                p.copy_(0.5 * noise)
+            elif p.dim() == 1:
                 p.add_(0.25 * noise)
             elif "embed" in name or name.endswith(("wte.weight", "wpe.weight")):
                 p.copy_((0.1 if config.tie_word_embeddings else 0.7) * noise)  # a tied model would repeat its last token
@@ -161,6 +164,13 @@ def prefixes(model, tokens):
         return torch.stack([model(input_ids=tokens[None, :n], use_cache=False).logits[0, -1] for n in range(1, len(tokens) + 1)]).float()
 
 
+def exact_grads(model, tokens, targets):
+    """The gradients in float64, as far as transformers computes in it."""
+    exact = copy.deepcopy(model).double()
+    torch.nn.functional.cross_entropy(exact(input_ids=tokens, use_cache=False).logits.reshape(-1, VOCAB), targets, ignore_index=-100).backward()
+    return {key: p.grad for key, p in exact.named_parameters() if p.grad is not None}
+
+
 def write(path, name, kind, changes):
     config = config_of(kind, changes)
     tokens, prompt = ids(SEQUENCES * POSITIONS, 1).reshape(SEQUENCES, POSITIONS), ids(PROMPT, 2)
@@ -187,15 +197,18 @@ def write(path, name, kind, changes):
         with open(os.path.join(path, "config4.json"), "w") as f:
             json.dump(release4(saved), f, indent=1)
     tensors = {"logits": prefixes(model, tokens[0]), "generated": chosen_logits}
+    rounding = exact_grads(model, tokens, targets)
     model.zero_grad()
     loss = torch.nn.functional.cross_entropy(model(input_ids=tokens, use_cache=False).logits.reshape(-1, VOCAB), targets, ignore_index=-100)
     loss.backward()
     for key, p in model.named_parameters():
         if p.grad is not None:
-            tensors["grad." + key.replace("model.language_model.", "model.")] = p.grad
+            own = key.replace("model.language_model.", "model.")
+            tensors["grad." + own] = p.grad
+            rounding[own] = ((p.grad.double() - rounding.pop(key)).norm() / max(p.grad.norm().item(), 1e-30)).item()
     safetensors.torch.save_file({k: v.detach().contiguous() for k, v in tensors.items()}, os.path.join(path, "expected.safetensors"))
     with open(os.path.join(path, "expected.json"), "w") as f:
-        json.dump(dict(family=saved["model_type"], sequences=SEQUENCES, tokens=tokens.flatten().tolist(), targets=targets.tolist(), loss=loss.item(), prompt=prompt.tolist(),
+        json.dump(dict(family=saved["model_type"], sequences=SEQUENCES, tokens=tokens.flatten().tolist(), targets=targets.tolist(), loss=loss.item(), rounding=rounding, prompt=prompt.tolist(),
                        generated=chosen.tolist(), gap=gap), f)
 
 
