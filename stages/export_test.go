@@ -28,6 +28,9 @@ func (s *Stage) SumGrads(l *tensorops.List) { s.sumGrads(l) }
 // WholeGrads are the gradients after GradNorms.
 func (s *Stage) WholeGrads(l *tensorops.List) (out []Saved) {
 	for _, h := range s.local {
+		if h.param.Frozen { // it has none
+			continue
+		}
 		v := saved(h.param, "")
 		v.Data = make([]float32, h.param.Len())
 		l.Fetch(tensorops.HostBytes(v.Data), h.g[h.place()])
