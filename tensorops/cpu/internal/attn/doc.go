@@ -25,7 +25,7 @@
 // it is rounded, and do·o. Another path that multiplies bfloat16 needs a product of its own.
 //
 // A soft cap is applied to scores in a pass of its own, before hidden ones are marked; its slopes go into dS. What no
-// window sees is not computed, but for the borders of strips, which add zeros: the bits are those of all keys.
+// window sees is not computed, except at the borders of strips, where it adds zeros: the bits are those of all keys.
 //
 // It knows no tensors, and splits nothing over cores.
 package attn
