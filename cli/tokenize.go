@@ -175,7 +175,10 @@ func openTokenizer(from string) (tokenizer.Tokenizer, error) {
 	}
 	tok, err := tokenizer.Unmarshal(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", words.OneLine(filepath.Dir(file)), err)
+		if filepath.Base(file) == rundir.TokensFile { // err begins with this name
+			from = filepath.Dir(file)
+		}
+		return nil, fmt.Errorf("%s: %w", words.OneLine(from), err)
 	}
 	return tok, nil
 }

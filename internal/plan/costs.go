@@ -11,7 +11,9 @@ import (
 // its arithmetic.
 func (p *Plan) LayerCosts(of CostFunc) func(layer int, t scheduler.Type) float64 {
 	symbols, share := p.model.Symbols(), p.layerShares()
-	cost := func(layer int, t scheduler.Type) float64 { return of(scheduler.Symbol(symbols[layer]), t) * share(layer) }
+	cost := func(layer int, t scheduler.Type) float64 {
+		return of(scheduler.Symbol(symbols[layer]), t) * share(layer)
+	}
 	if !p.model.Config.Language() {
 		flops := p.model.FLOPs(p.cfg.Model.Context)
 		cost = func(layer int, t scheduler.Type) float64 {
