@@ -258,7 +258,7 @@ func TestLoadsInTransformers(t *testing.T) {
 		}),
 		"phi3": plain(stages.Phi3, func(c *stages.Config) { c.Tie, c.Window = true, 5 }),
 		"phi3-longrope": plain(stages.Phi3, func(c *stages.Config) {
-			c.RopeScaling = stages.RopeScaling{Type: "longrope", Factor: 2, Original: 6, Partial: 0.5, Short: []float64{1}, Long: []float64{1.5}}
+			c.RopeScaling = stages.RopeScaling{Type: "longrope", Factor: 2, Original: 12, Partial: 0.5, Short: []float64{1.25}, Long: []float64{1.5}}
 		}),
 		"qwen3-yarn": plain(stages.Qwen3, func(c *stages.Config) {
 			c.HeadDim, c.RopeScaling = 8, stages.RopeScaling{Type: "yarn", Factor: 4, Original: 4, BetaFast: 0.5, BetaSlow: 0.1}
