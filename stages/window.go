@@ -192,6 +192,9 @@ func patternWindows(missing, every int, everyKey string) keySet {
 		},
 		write: func(c Config, h *hfWritten) {
 			h.writeWindow(c)
+			if c.Window == 0 { // transformers makes the mask of a window even if no layer has one
+				h.Window = json.RawMessage(strconv.Itoa(c.Positions()))
+			}
 			h.LayerTypes = c.layerTypes()
 		},
 	}

