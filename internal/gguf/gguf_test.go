@@ -138,6 +138,24 @@ func TestQ8(t *testing.T) {
 	})
 }
 
+// TestQ8Small: blocks whose scale is 0 as a half have the same bytes as those of ggml, which tests the float32 scale.
+func TestQ8Small(t *testing.T) {
+	for most, last := range map[float32]byte{3e-6: 127, 1e-30: 127, 1e-40: 0, 0: 0} {
+		values := make([]float32, gguf.BlockQ8)
+		values[31] = most
+		var b bytes.Buffer
+		p := gguf.Converted("one", gguf.Q8_0, []int{gguf.BlockQ8}, "F32", func() ([]byte, error) {
+			return safetensors.EncodeFloat32(values), nil
+		})
+		if err := p.Stream(&b); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.Bytes(); got[0] != 0 || got[1] != 0 || got[33] != last {
+			t.Errorf("up to %g: %d, want the scale 0 and %d last", most, got, last)
+		}
+	}
+}
+
 func blocks(t interface{ Fatal(...any) }, values []float32) []float32 {
 	dir, err := os.MkdirTemp("", "gguf")
 	if err != nil {

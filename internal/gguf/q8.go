@@ -33,8 +33,11 @@ func appendQ8(dst []byte, values []float32) (out []byte, wrong int) {
 			return dst, at
 		}
 		var inverse float32
-		if half != 0 { // otherwise all numbers of the block are 0
+		if scale != 0 { // also if its half is 0, as in ggml
 			inverse = 1 / scale
+		}
+		if inverse > math.MaxFloat32 { // C does not define the bits of such a block; all of its numbers become 0
+			inverse = 0
 		}
 		dst = binary.LittleEndian.AppendUint16(dst, half)
 		for _, v := range block {

@@ -196,6 +196,21 @@ func TestLlama(t *testing.T) {
 	}
 }
 
+// TestEndNames: ends that a file leaves out because llama.cpp knows their names come back.
+func TestEndNames(t *testing.T) {
+	path, _ := written(t, ggufmodel.Model{Name: "x", Tensors: llamaTensors(true),
+		Config: fmt.Appendf(nil, llamaConfig, `, "tie_word_embeddings": true`),
+		Text: ggufmodel.Text{Tokenizer: bpe(t, split(hf.PatternLlama), startPost), Ends: []int32{104, 258}, Before: []int32{257}}})
+	c, err := ggufmodel.OpenAt(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if text, err := c.File("generation_config.json"); err != nil || string(text) != `{"eos_token_id":[104,258]}`+"\n" {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
 // TestWriteRefused: what llama.cpp has no place for is refused by name, or a warning says it.
 func TestWriteRefused(t *testing.T) {
 	const only = `{"model_type": %q, "vocab_size": 261, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4%s}`
@@ -333,6 +348,7 @@ func TestOpenRefused(t *testing.T) {
 		{map[string]any{"llama.rope.freq_base": float32(math.NaN())}, "llama.rope.freq_base is NaN"},
 		{map[string]any{"llama.rope.scaling.type": "dynamic"}, `llama.rope.scaling.type is "dynamic"`},
 		{map[string]any{"llama.rope.dimension_count": uint32(64)}, "llama.rope.dimension_count is 64 of the 2 channels"},
+		{map[string]any{"llama.attention.key_length": uint32(1e8)}, "llama.attention.key_length is 100000000"},
 		{map[string]any{"llama.expert_count": uint32(8)}, "llama.expert_count is 8"},
 		{map[string]any{"split.count": uint16(3)}, "split.count is 3 (uint16): the file is one of several"},
 		{map[string]any{"general.type": "adapter"}, `general.type is "adapter"`},
@@ -364,6 +380,7 @@ func TestOpenRefused(t *testing.T) {
 		{nil, `tensor "token_embd.weight" is missing`},
 		{[]ggufmodel.Tensor{embedding, tensorOf("blk.0.ssm_a", 4)}, `tensor "blk.0.ssm_a"`},
 		{[]ggufmodel.Tensor{embedding, tensorOf("blk.00.attn_q.weight", 4, 4)}, `tensor "blk.00.attn_q.weight"`},
+		{[]ggufmodel.Tensor{embedding, tensorOf("rope_freqs.weight", 3)}, `tensor "rope_freqs.weight"`},
 		{[]ggufmodel.Tensor{embedding, tensorOf("rope_freqs.weight", 2)}, `tensor "rope_freqs.weight"`},
 	} {
 		if _, err := ggufmodel.Open(save(t, entriesOf(nil), c.tensors...)); err == nil || !strings.Contains(err.Error(), c.says) {

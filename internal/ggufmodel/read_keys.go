@@ -7,6 +7,9 @@ import (
 	"github.com/troupe-ml/troupe/internal/safetensors"
 )
 
+// maxHeadDim limits the channels of a head, as stages.MaxHidden limits those of all.
+const maxHeadDim = 1 << 20
+
 func readGPT2(r *reader) {
 	r.layers, r.context, r.hidden, r.heads = r.need("block_count"), r.need("context_length"), r.need("embedding_length"),
 		r.need("attention.head_count")
@@ -37,6 +40,10 @@ func (r *reader) shape() {
 		r.need("attention.head_count")
 	r.kvHeads = r.int("attention.head_count_kv", r.heads)
 	r.headDim = r.int("attention.key_length", r.hidden/max(1, r.heads))
+	if r.headDim > maxHeadDim {
+		r.fail("attention.key_length", "%d, but must be a whole number from 0 to %d", r.headDim, maxHeadDim)
+		return
+	}
 	if v := r.int("attention.value_length", r.headDim); v != r.headDim {
 		r.refuse("attention.value_length", "%d, but attention.key_length is %d", v, r.headDim)
 	}
@@ -119,7 +126,7 @@ func (r *reader) rope(width int) {
 // llama3 reads the factors of Llama 3.1 and later.
 func (r *reader) llama3(theta float64, width int, kind string) {
 	factors := r.vector("rope_freqs.weight")
-	if factors == nil {
+	if factors == nil || r.err != nil {
 		return
 	}
 	one, ok := llama3Of(factors, theta, width)

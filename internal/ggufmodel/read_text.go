@@ -260,6 +260,11 @@ func (t *textReader) files(tokens object) (map[string][]byte, error) {
 			ends = append(ends, id)
 		}
 	}
+	for id, name := range t.names { // as llama.cpp does
+		if slices.Contains(endNames, name) && !slices.Contains(ends, int32(id)) {
+			ends = append(ends, int32(id))
+		}
+	}
 	generation := object{}
 	if ends != nil {
 		generation["eos_token_id"] = ends

@@ -134,10 +134,13 @@ func llama3Factors(r rope, headDim int) []float32 {
 // llama3Of finds the settings that lead to factors, among those of published models: low 1, high 4, and a
 // power of two as the original number of positions.
 func llama3Of(factors []float32, theta float64, headDim int) (r rope, ok bool) {
+	if len(factors) == 0 || len(factors) != (headDim+1)/2 {
+		return r, false
+	}
 	r = rope{kind: "llama3", theta: theta, low: 1, high: 4, factor: float64(slices.Max(factors))}
 	for r.original = 1; r.factor >= 1 && r.original <= 1<<24; r.original *= 2 {
 		want := llama3Factors(r, headDim)
-		if len(want) == len(factors) && slices.EqualFunc(want, factors, func(a, b float32) bool {
+		if slices.EqualFunc(want, factors, func(a, b float32) bool {
 			return math.Abs(float64(a-b)) <= 1e-5*float64(a)
 		}) {
 			return r, true
