@@ -51,8 +51,8 @@ func (t *Template) CallMarker(o Options) string {
 
 // ParseCalls splits an answer into its text and the calls of functions in it. marker is the template's CallMarker. Calls are
 // JSON objects, or lists of them, with a name and arguments (or parameters); or they are written with tags such as
-// <function=NAME> and <parameter=NAME>. Without a marker, the whole answer must be calls of the given functions. An answer
-// that is not written so is a text.
+// <function=NAME> and <parameter=NAME>. What is not a call, and no tag that ends one, is content. Without a marker, the whole
+// answer must be calls of the given functions, or it is a text.
 func ParseCalls(answer, marker string, tools json.RawMessage) (content string, calls []Call) {
 	types := parameterTypes(tools)
 	at := -1
@@ -71,19 +71,55 @@ func ParseCalls(answer, marker string, tools json.RawMessage) (content string, c
 		}
 		return "", calls
 	}
-	content = strings.TrimRight(answer[:at], " \n")
-	for rest := answer[at:]; ; {
-		i := strings.Index(rest, marker)
+	rest, text := answer, 0 // text: the bytes of rest that are known to be no call
+	for {
+		i := strings.Index(rest[text:], marker)
 		if i < 0 {
 			break
 		}
-		var more []Call
-		if more, rest = callsAt(rest[i+len(marker):], types); len(more) == 0 {
-			return answer, nil
+		more, after := callsAt(rest[text+i+len(marker):], types)
+		if len(more) == 0 {
+			text += i + len(marker)
+			continue
 		}
-		calls = append(calls, more...)
+		content = withMore(content, rest[:text+i])
+		calls, rest, text = append(calls, more...), afterEnds(after, marker), 0
 	}
-	return content, calls
+	if calls == nil {
+		return answer, nil
+	}
+	return withMore(content, rest), calls
+}
+
+// withMore adds the text between or after calls to the text before.
+func withMore(content, more string) string {
+	switch more = strings.TrimRight(more, " \n"); {
+	case content == "":
+		return more
+	case more == "" || strings.ContainsAny(more[:1], " \n"):
+		return content + more
+	}
+	return content + "\n" + more
+}
+
+// callEnds are the forms of the tags that end a call, such as "</tool_call>" and "<|tool_call_end|>".
+var callEnds = [][2]string{{"</", ">"}, {"<|", "|>"}, {"<｜", "｜>"}, {"[/", "]"}}
+
+// afterEnds skips the tags that end a call. A marker begins the next one.
+func afterEnds(text, marker string) string {
+next:
+	for {
+		trimmed := strings.TrimLeft(text, " \n")
+		for _, tag := range callEnds {
+			name, opens := strings.CutPrefix(trimmed, tag[0])
+			name, rest, closes := strings.Cut(name, tag[1])
+			if opens && closes && !strings.ContainsAny(name, " \n<>[]") && !strings.HasPrefix(trimmed, marker) {
+				text = rest
+				continue next
+			}
+		}
+		return text
+	}
 }
 
 // HeldBack returns how many bytes at the end of an unfinished answer may belong to a call of a function.

@@ -51,6 +51,11 @@ func TestParseCalls(t *testing.T) {
 		{"<tool_call>{\"name\":\"weather\",\"arguments\":[]}", "<tool_call>", "<tool_call>{\"name\":\"weather\",\"arguments\":[]}", ""},
 		{"<tool_call>[]", "<tool_call>", "<tool_call>[]", ""},
 		{"<tool_call><function=x>", "<tool_call>", "<tool_call><function=x>", ""},
+		{"<tool_call>{\"name\":\"a\",\"arguments\":{}}</tool_call>\n\nI wait. ", "<tool_call>", "\n\nI wait.", "a {}"},
+		{"I look. <tool_call>{\"name\":\"a\",\"arguments\":{}}</tool_call>Then: <tool_call>{\"name\":\"b\",\"arguments\":{}} or <tool_call>",
+			"<tool_call>", "I look.\nThen: or <tool_call>", "a {}; b {}"},
+		{"<|call|>{\"name\":\"a\",\"arguments\":{}}<|end|><|call|>{\"name\":\"b\",\"arguments\":{}}<|end|>", "<|call|>", "", "a {}; b {}"},
+		{"<tool_call> begins <tool_call>{\"name\":\"a\",\"arguments\":{}}</tool_call>", "<tool_call>", "<tool_call> begins", "a {}"},
 		{"", "", "", ""},
 	} {
 		content, calls := ParseCalls(c.answer, c.marker, json.RawMessage(weather))
