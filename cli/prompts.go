@@ -159,19 +159,24 @@ func (a *app) generateAll(ctx context.Context, o troupe.GenerateOptions, t talki
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	order := make(chan chan answered, ahead)
-	go a.ask(ctx, p, b, o.TextOptions, order) // ends with the file, or with ctx
-	for one := range order {
-		r := <-one
-		if err == nil {
+	go a.ask(ctx, p, b, o.TextOptions, order) // ends with the file, or with ctx; a read of stdin that waits ends with the process
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case one, more := <-order:
+			if !more {
+				return nil
+			}
+			r := <-one
 			if err = p.fail(r.line, r.err); err == nil {
 				err = a.json(r.text)
 			}
-		}
-		if err != nil {
-			cancel()
+			if err != nil {
+				return err
+			}
 		}
 	}
-	return err
 }
 
 // ask requests the texts of a file, and sends the places of the results in the order of the file.
@@ -184,7 +189,11 @@ func (a *app) ask(ctx context.Context, p *promptFile, b *troupe.Batch, o troupe.
 			return
 		}
 		line := p.at
-		order <- one // received until it is closed
+		select {
+		case order <- one:
+		case <-ctx.Done():
+			return
+		}
 		if err != nil {
 			one <- answered{err: err, line: line}
 			return

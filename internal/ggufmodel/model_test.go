@@ -200,7 +200,7 @@ func TestLlama(t *testing.T) {
 func TestEndNames(t *testing.T) {
 	path, _ := written(t, ggufmodel.Model{Name: "x", Tensors: llamaTensors(true),
 		Config: fmt.Appendf(nil, llamaConfig, `, "tie_word_embeddings": true`),
-		Text: ggufmodel.Text{Tokenizer: bpe(t, split(hf.PatternLlama), startPost), Ends: []int32{104, 258}, Before: []int32{257}}})
+		Text:   ggufmodel.Text{Tokenizer: bpe(t, split(hf.PatternLlama), startPost), Ends: []int32{104, 258}, Before: []int32{257}}})
 	c, err := ggufmodel.OpenAt(path)
 	if err != nil {
 		t.Fatal(err)
