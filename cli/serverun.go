@@ -41,6 +41,10 @@ func (a *app) listenLive(address string) (*liveServer, error) {
 	if err != nil {
 		return nil, usagef("serve the run: %w", busy(err, "--serve"))
 	}
+	if l.Remote { // localhost may be the name of another address
+		_ = l.Close() // nobody has connected
+		return nil, usagef("--serve %s: this is %s, which other machines can reach; use %s", address, l.Addr(), usualServe)
+	}
 	return &liveServer{app: a, listener: l, served: make(chan error, 1)}, nil
 }
 
@@ -49,7 +53,7 @@ func (s *liveServer) start(name string, r *troupe.Run) error {
 	if s == nil {
 		return nil
 	}
-	server, err := serve.New(r.Live(troupe.SnapshotOptions{MaxAge: liveAge}), serve.Options{Name: name, Grace: liveGrace,
+	server, err := serve.New(r.Live(troupe.SnapshotOptions{MaxAge: liveAge}), serve.Options{Name: name, Hosts: []string{s.listener.Host()}, Grace: liveGrace,
 		Build: describeBuild().Version, Log: s.app.warn})
 	if err != nil {
 		return err

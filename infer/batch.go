@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -46,8 +47,11 @@ type Batch struct {
 
 	mu      sync.Mutex
 	waiting []*request
+	reading int // texts with a place in the queue whose prompt is being encoded
 	stats   BatchStats
 	closed  bool
+
+	encoding chan struct{} // has a value for each prompt that is being encoded
 
 	wake chan struct{} // capacity 1: something has changed for the loop
 	done chan struct{} // closed at the end of the loop
@@ -93,7 +97,7 @@ func newBatch(m *trained.Model, of BatchOptions) *Batch {
 		_, _ = m.Text() // read once, before several callers use it; an error comes again with the first text
 	}
 	return &Batch{o: of, group: group{model: m, stream: m.Device.NewStream("generate")}, wake: make(chan struct{}, 1),
-		done: make(chan struct{})}
+		done: make(chan struct{}), encoding: make(chan struct{}, limitEncodings)}
 }
 
 // From returns the folder that the model is from.
@@ -119,7 +123,7 @@ func (b *Batch) Stats() BatchStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.stats
-	s.Waiting = len(b.waiting)
+	s.Waiting = len(b.waiting) + b.reading
 	return s
 }
 
@@ -180,17 +184,10 @@ func (b *Batch) Generate(ctx context.Context, o TextOptions, emit func(text []by
 	if err := o.check(); err != nil {
 		return err
 	}
-	if err := b.refuses(); err != nil { // before the work and the memory that a prompt takes
-		return err
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &request{ctx: ctx, ready: make(chan struct{}, 1), done: make(chan struct{})}
-	var err error
-	if r.text, err = newWriting(b.model(), o, r.add); err != nil {
-		return err
-	}
-	if err := b.enqueue(r, o.Warn); err != nil {
+	if err := b.enqueue(r, o); err != nil {
 		return err
 	}
 	ended := ctx.Done()
@@ -217,30 +214,68 @@ func (b *Batch) Generate(ctx context.Context, o TextOptions, emit func(text []by
 	}
 }
 
-func (b *Batch) enqueue(r *request, warn func(string)) error {
+// enqueue lets a text wait. It takes the place before the prompt is encoded, which takes time and memory.
+func (b *Batch) enqueue(r *request, o TextOptions) error {
+	if err := b.reserve(o.Warn); err != nil {
+		return err
+	}
+	err := b.read(r, o)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.model().WarnOnce(warn)
-	if err := b.full(); err != nil {
+	b.reading--
+	switch {
+	case err != nil:
 		return err
+	case b.closed:
+		return b.gone()
 	}
 	b.waiting = append(b.waiting, r)
 	b.notify()
 	return nil
 }
 
-func (b *Batch) refuses() error {
+// read encodes the prompt of a text, beside few others.
+func (b *Batch) read(r *request, o TextOptions) (err error) {
+	defer func() {
+		if v := recover(); v != nil { // the place must not be lost
+			err = fmt.Errorf("encode the prompt: panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	select {
+	case b.encoding <- struct{}{}:
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
+	case <-b.done:
+		return b.gone()
+	}
+	defer func() { <-b.encoding }()
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	r.text, err = newWriting(b.model(), o, r.add)
+	return err
+}
+
+// gone is the error of a closed batch.
+func (b *Batch) gone() error { return fmt.Errorf("generate with %s: %w", b.From(), fs.ErrClosed) }
+
+func (b *Batch) reserve(warn func(string)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.full()
+	b.model().WarnOnce(warn)
+	err := b.full()
+	if err == nil {
+		b.reading++
+	}
+	return err
 }
 
 // full says why no further text can wait. mu is held.
 func (b *Batch) full() error {
 	switch {
 	case b.closed:
-		return fmt.Errorf("generate with %s: %w", b.From(), fs.ErrClosed)
-	case len(b.waiting)+b.stats.Running >= b.o.Waiting+b.o.Texts: // those that are about to join don't wait
+		return b.gone()
+	case len(b.waiting)+b.reading+b.stats.Running >= b.o.Waiting+b.o.Texts: // those that are about to join don't wait
 		return fmt.Errorf("%w: %d, the limit; try again later", ErrBusy, b.o.Waiting)
 	}
 	return nil

@@ -130,7 +130,7 @@ func TestBatchEnds(t *testing.T) {
 		t.Errorf("one whose writer fails: %v", err)
 	}
 	long := infer.TextOptions{Prompt: strings.Repeat("x", 97), Tokens: 3, Fit: true}
-	if err := b.Generate(t.Context(), long, nil); !errors.Is(err, infer.ErrContext) || !strings.Contains(err.Error(), "97 tokens") {
+	if err := b.Generate(t.Context(), long, nil); !errors.Is(err, infer.ErrContext) || !strings.Contains(err.Error(), "at least 97 tokens") {
 		t.Errorf("a prompt that does not fit: %v", err)
 	}
 	var r infer.GenerateReport
@@ -145,6 +145,17 @@ func TestBatchEnds(t *testing.T) {
 	if err := <-stays; !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("one in progress when the batch is closed: %v", err)
 	}
+}
+
+// TestBatchInside: what only tests in the package can see.
+func TestBatchInside(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	b, err := infer.OpenBatch(infer.ModelOptions{From: model(t)}, infer.BatchOptions{Texts: 1, Waiting: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	infer.CheckPromised(t, b)
+	infer.CheckReserves(t, b)
 }
 
 // TestDefaults: generation_config.json sets what is not given; keys without effect are named, wrong ones refused.

@@ -164,7 +164,7 @@ func checkEvalMemory(m *trained.Model, src corpus.Feed, microbatch int) error {
 		positions = max(positions, src.EvalLen(i))
 	}
 	what := fmt.Sprintf("windows of %d tokens, %d at a time,", positions, sequences)
-	return m.CheckMemory(what, func(s tensorops.Stream, st *stages.Stage) error {
+	return m.CheckMemory(what, 0, func(s *tensorops.DryStream, st *stages.Stage) error {
 		if positions > math.MaxInt32/sequences {
 			return fmt.Errorf("%w: %d tokens at a time", tensorops.ErrOutOfMemory, int64(sequences)*int64(positions))
 		}

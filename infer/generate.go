@@ -169,9 +169,13 @@ func (g *Generator) generate(ctx context.Context, o TextOptions, emit func(text 
 
 // encodePrompt encodes a prompt, or a conversation up to its answer. An empty prompt is a line
 // break, or the first token if the vocabulary has none.
-func encodePrompt(m *trained.Model, said *corpus.Text, o TextOptions) ([]int32, error) {
+// fits may refuse a text before it is encoded.
+func encodePrompt(m *trained.Model, said *corpus.Text, o TextOptions, fits func(bytes int) error) ([]int32, error) {
 	switch {
 	case len(o.Messages) == 0 && o.Prompt != "":
+		if err := fits(len(o.Prompt)); err != nil {
+			return nil, err
+		}
 		return said.Encode(o.Prompt)
 	case len(o.Messages) == 0:
 		if ids, err := m.Tokenizer.Encode([]byte("\n")); err == nil {
@@ -182,9 +186,9 @@ func encodePrompt(m *trained.Model, said *corpus.Text, o TextOptions) ([]int32, 
 		return nil, fmt.Errorf("%w: %s has %w; use a prompt instead of messages, or %s", ErrOptions, m.From(), corpus.ErrNoTemplate,
 			corpus.ChooseTemplate)
 	case said.BadTemplate() != nil:
-		return nil, fmt.Errorf("%s: %w", m.From(), said.BadTemplate())
+		return nil, fmt.Errorf("%s: %w: %w", m.From(), corpus.ErrTemplate, said.BadTemplate())
 	}
-	return said.Question(o.Messages, o.chat())
+	return said.Question(o.Messages, o.chat(), fits)
 }
 
 // chat returns the options of the chat template.

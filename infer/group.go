@@ -23,21 +23,25 @@ type group struct {
 type grouped struct {
 	*writing
 	sequence *stages.Sequence
+	cache    int64 // bytes of its cache
+	used     int   // the most positions that the cache has had
 	err      error // why it can't continue
 }
 
 // add adds a text. Its cache has room for the prompt and the text after it. It checks the memory of the device, and reads
 // the weights if they are not loaded yet.
 func (g *group) add(w *writing) (*grouped, error) {
-	m := g.model
-	err := m.CheckMemory(fmt.Sprintf("a cache of keys and values for %d positions", w.room()),
-		func(_ tensorops.Stream, st *stages.Stage) error {
+	m, cache := g.model, int64(0)
+	err := m.CheckMemory(fmt.Sprintf("a cache of keys and values for %d positions", w.room()), g.promised(),
+		func(s *tensorops.DryStream, st *stages.Stage) error {
+			before := s.Memory().InUse
 			dec, err := stages.NewDecoder(st)
 			if err != nil {
 				return err
 			}
 			q, err := dec.Add(w.room())
 			if err == nil {
+				cache = s.Memory().InUse - before
 				_, err = q.Next(make([]int32, w.longest()))
 			}
 			return err
@@ -48,7 +52,7 @@ func (g *group) add(w *writing) (*grouped, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &grouped{writing: w}
+	t := &grouped{writing: w, cache: cache}
 	if t.sequence, err = g.decoder.Add(w.room()); err != nil {
 		return nil, err
 	}
@@ -57,6 +61,14 @@ func (g *group) add(w *writing) (*grouped, error) {
 		t.err = w.end(FinishLength)
 	}
 	return t, nil
+}
+
+// promised is the memory of the texts' caches that they have not written to yet.
+func (g *group) promised() (n int64) {
+	for _, t := range g.texts {
+		n += int64(float64(t.cache) * (1 - float64(t.used)/float64(t.room())))
+	}
+	return n
 }
 
 // load reads the weights if they are not loaded yet.
@@ -111,6 +123,7 @@ func (g *group) step() error {
 	}
 	var all sync.WaitGroup
 	for i, t := range fed {
+		t.used = max(t.used, t.sequence.Used())
 		if !t.read(len(feeds[i].Tokens)) {
 			continue
 		}

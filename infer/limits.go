@@ -7,6 +7,8 @@ const (
 	LimitWaiting = 1 << 16
 	usualTexts   = 8
 	usualWaiting = 64
+	// limitEncodings is the most prompts of a Batch that are encoded at once.
+	limitEncodings = 4
 	// limitFeed is the most tokens of a text that the model reads at once, limitStep those of all prompts.
 	limitFeed = 512
 	limitStep = 2 * limitFeed

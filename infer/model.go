@@ -34,6 +34,9 @@ var ErrNotFinite = errors.New("not a finite number")
 // ErrNoTemplate: the model has no chat template, which messages need.
 var ErrNoTemplate = corpus.ErrNoTemplate
 
+// ErrTemplate: the model's chat template can't be used.
+var ErrTemplate = corpus.ErrTemplate
+
 // ErrContext: a prompt has more tokens than the context.
 var ErrContext = errors.New("the prompt does not fit the context")
 

@@ -23,7 +23,7 @@ func TestPromptIds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ids, err := encodePrompt(m, said, TextOptions{Prompt: prompt})
+			ids, err := encodePrompt(m, said, TextOptions{Prompt: prompt}, func(int) error { return nil })
 			var names []string
 			for _, id := range ids {
 				name, _ := m.Tokenizer.Token(id)

@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -37,13 +38,21 @@ func newWriting(m *trained.Model, o TextOptions, emit func(text []byte) error) (
 	if err != nil {
 		return nil, &SetupError{Err: err}
 	}
-	prompt, err := encodePrompt(m, said, o)
-	if err != nil {
-		return nil, &SetupError{Err: fmt.Errorf("encode the prompt: %w", err)}
-	}
 	size, err := positions(m, o.Context)
 	if err != nil {
 		return nil, err
+	}
+	prompt, err := encodePrompt(m, said, o, func(bytes int) error {
+		if least := tokenizer.LeastIDs(m.Tokenizer, bytes); o.Fit && least > size {
+			return fmt.Errorf("%w: the prompt has at least %d tokens, but the context has %d; shorten the prompt", ErrContext, least, size)
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, ErrContext):
+		return nil, err
+	case err != nil:
+		return nil, &SetupError{Err: fmt.Errorf("encode the prompt: %w", err)}
 	}
 	if o.Fit && len(prompt) > size {
 		return nil, fmt.Errorf("%w: the prompt has %d tokens, but the context has %d; shorten the prompt", ErrContext, len(prompt), size)

@@ -88,6 +88,9 @@ func reachableAs(given, bound string) string {
 	return net.JoinHostPort(host, port)
 }
 
+// Host returns the name or the address in links, which a server on loopback accepts as the host of a request.
+func (l *Listener) Host() string { return guard.Hostname(l.host) }
+
 // Link returns the address of the page. The token, if any, comes after the #, which browsers never send to a server.
 func (l *Listener) Link(token string) string {
 	scheme := "http"

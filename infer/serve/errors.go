@@ -79,6 +79,10 @@ func errorOf(err error) *apiError {
 		e = of(http.StatusBadRequest, invalidRequest)
 		e.Message = "the model has no chat template: use /v1/completions"
 		return e
+	case errors.Is(err, infer.ErrTemplate):
+		e = of(http.StatusInternalServerError, serverError)
+		e.Message, e.cause = "the model's chat template can't be used; the server's log says why. Use /v1/completions", err.Error()
+		return e
 	case errors.Is(err, infer.ErrOptions), errors.As(err, &setup):
 		return of(http.StatusBadRequest, invalidRequest)
 	case errors.Is(err, fs.ErrClosed), errors.Is(err, context.Canceled):

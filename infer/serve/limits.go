@@ -17,4 +17,6 @@ const (
 	idleTimeout   = 2 * time.Minute
 	// slowReader is the time after which a client that reads nothing is disconnected.
 	slowReader = 10 * time.Second
+	// farewellTime is the time for the errors of texts that the end of a server's grace ends.
+	farewellTime = 3 * time.Second
 )

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
@@ -111,7 +112,18 @@ func (q *request) keys(s *Server) map[string]setter {
 			return set(key, v)
 		}
 	}
-	tokens := option(infer.OptionTokens, wholeNumber(&q.o.Tokens, 1, s.o.MaxTokens))
+	set := wholeNumber(&q.o.Tokens, 1, s.o.MaxTokens)
+	tokens := func(key string, v json.RawMessage) error {
+		other, twice := q.o.Tokens, q.given[infer.OptionTokens]
+		q.given[infer.OptionTokens] = true
+		if err := set(key, v); err != nil {
+			return err
+		}
+		if twice && q.o.Tokens != other {
+			return bad(key, "max_tokens and max_completion_tokens differ: %d and %d; give only one of them", other, q.o.Tokens)
+		}
+		return nil
+	}
 	keys := map[string]setter{
 		"model":              text(&q.model),
 		"stream":             truth(&q.stream),
@@ -154,9 +166,11 @@ func ignored(string, json.RawMessage) error { return nil }
 // only accepts values with which a key that is not supported has no effect.
 func only(values ...string) setter {
 	return func(key string, v json.RawMessage) error {
+		var plain bytes.Buffer
+		_ = json.Compact(&plain, v) // v is JSON
 		for _, one := range values {
 			var a, b float64
-			if one == string(v) || json.Unmarshal([]byte(one), &a) == nil && json.Unmarshal(v, &b) == nil && a == b {
+			if one == plain.String() || json.Unmarshal([]byte(one), &a) == nil && json.Unmarshal(v, &b) == nil && a == b {
 				return nil
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -96,7 +97,26 @@ func New(m Model, o Options) (*Server, error) {
 }
 
 // ServeHTTP answers a request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.recovered(w)
+	s.mux.ServeHTTP(w, r)
+}
+
+// recovered answers for a handler that panics. It breaks the connection off if the answer has begun.
+func (s *Server) recovered(w http.ResponseWriter) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	err := fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+	if w.Header().Get("Content-Type") == "" { // every answer sets it first
+		s.fail(w, err)
+		return
+	}
+	s.refused.Add(1)
+	s.o.Log("answer a request: " + err.Error())
+	panic(http.ErrAbortHandler)
+}
 
 // allowed answers with f, or with its error, if a request has access.
 func (s *Server) allowed(f func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
@@ -202,7 +222,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	err := server.Shutdown(last)
 	if errors.Is(err, context.DeadlineExceeded) {
 		end() // the texts in progress end, with an error for their clients
-		err = server.Close()
+		farewell, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
+		defer cancel()
+		if err = server.Shutdown(farewell); errors.Is(err, context.DeadlineExceeded) {
+			err = server.Close()
+		}
 	}
 	if e := <-served; !errors.Is(e, http.ErrServerClosed) {
 		err = errors.Join(err, e)
@@ -211,8 +235,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // deadline gives a client the time to read what is written next. Only connections have deadlines.
-func (s *Server) deadline(w http.ResponseWriter) error {
-	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.patience))
+func (s *Server) deadline(w http.ResponseWriter) error { return writeBy(w, time.Now().Add(s.patience)) }
+
+// writeBy sets the time by which a client has to read; zero: any time.
+func writeBy(w http.ResponseWriter, t time.Time) error {
+	err := http.NewResponseController(w).SetWriteDeadline(t)
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil
 	}

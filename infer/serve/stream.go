@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/troupe-ml/troupe/internal/chat"
 )
@@ -61,7 +62,10 @@ func (e *events) data(b []byte) error {
 	if _, err := e.w.Write(append(append([]byte("data: "), b...), "\n\n"...)); err != nil {
 		return err
 	}
-	return http.NewResponseController(e.w).Flush()
+	if err := http.NewResponseController(e.w).Flush(); err != nil {
+		return err
+	}
+	return writeBy(e.w, time.Time{}) // HTTP/2 ends a stream at its deadline, even if nothing is written
 }
 
 // text sends a piece of the text.
@@ -81,6 +85,7 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, q *request
 		a.Object += ".chunk"
 	}
 	e := &events{s: s, w: w, q: q, a: a}
+	defer func() { _ = s.deadline(w) }() // for the end of the answer, which the server writes
 	tools, marker, all, sent := q.o.Tools != nil, "", "", 0
 	if tools {
 		marker = s.model.ToolMarker(q.o.Tools)

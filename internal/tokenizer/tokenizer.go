@@ -10,6 +10,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/troupe-ml/troupe/internal/tokenizer/hf"
 )
@@ -54,6 +55,24 @@ type Tokenizer interface {
 	IsSpecial(id int32) bool
 	// newDecoder starts a text that arrives id by id.
 	newDecoder(special bool) decoder
+}
+
+// LeastIDs returns the fewest ids that a text of so many bytes can have: 0 if a tokenizer may leave parts of a text out, or join
+// any number of them.
+func LeastIDs(t Tokenizer, bytes int) int {
+	longest := 0
+	switch t := t.(type) {
+	case Bytes:
+		longest = 1
+	case *Chars:
+		longest = utf8.UTFMax
+	case *HF:
+		longest = t.t.Longest()
+	}
+	if longest == 0 {
+		return 0
+	}
+	return (bytes + longest - 1) / longest
 }
 
 // Span is a part of a text: from a byte to before another one.

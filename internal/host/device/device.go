@@ -132,6 +132,12 @@ func WithTF32(path string, tf32 bool) string {
 	return path
 }
 
+// TakesLate reports whether a device takes memory from the system when it is written first, not when it is allocated.
+func TakesLate(d Device) bool {
+	_, ok := d.(gpu)
+	return !ok
+}
+
 // FreeBytes returns the memory available for tensors on a device; 0: unknown.
 func FreeBytes(d Device) int64 {
 	if g, ok := d.(gpu); ok {

@@ -38,6 +38,9 @@ func NewText(tok tokenizer.Tokenizer, talk rundir.Talk, special string) *Text {
 // ErrNoTemplate: the model has no chat template.
 var ErrNoTemplate = fmt.Errorf("no chat template (%s, or chat_template in %s)", rundir.TemplateFile, rundir.TokenizerConfigFile)
 
+// ErrTemplate: the model's chat template can't be used.
+var ErrTemplate = errors.New("the chat template can't be used")
+
 // ChooseTemplate says how to choose a chat template.
 var ChooseTemplate = fmt.Sprintf("choose one with data.chat_template in a config, or --chat-template of a command: %s, or the path of a Jinja file",
 	strings.Join(builtin.Names(), ", "))
@@ -85,9 +88,13 @@ func endsWith(ids, end []int32) bool {
 }
 
 // Question encodes a conversation up to where the answer begins.
-func (m *Text) Question(messages []chat.Message, o chat.Options) ([]int32, error) {
+// fits, if not nil, may refuse the text by its bytes before it is encoded.
+func (m *Text) Question(messages []chat.Message, o chat.Options, fits func(bytes int) error) ([]int32, error) {
 	o.AddGenerationPrompt, o.Special = true, m.Talk.Special
 	text, err := m.template.Render(messages, o)
+	if err == nil && fits != nil {
+		err = fits(len(text))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -122,8 +122,9 @@ func (t *Model) empty(s tensorops.Stream) (*stages.Stage, error) {
 }
 
 // CheckMemory checks that the model and its use fit the device. use records the operations, which
-// are not executed. what names the use in the error.
-func (t *Model) CheckMemory(what string, use func(s tensorops.Stream, st *stages.Stage) error) error {
+// are not executed. what names the use in the error. promised is the part of the allocated memory that nothing was written to: the
+// memory of the host is still free there.
+func (t *Model) CheckMemory(what string, promised int64, use func(s *tensorops.DryStream, st *stages.Stage) error) error {
 	dry := tensorops.NewDryStream()
 	st, err := t.empty(dry)
 	var there int64 // of the weights, if they are on the device already
@@ -140,6 +141,9 @@ func (t *Model) CheckMemory(what string, use func(s tensorops.Stream, st *stages
 		return err
 	}
 	need, free := float64(dry.Memory().Taken-there), device.FreeBytes(t.Device)
+	if free > 0 && promised > 0 && device.TakesLate(t.Device) {
+		free = max(free-promised, 1) // 0 is unknown
+	}
 	if free > 0 && need > float64(free) {
 		return &plan.SetupError{Err: fmt.Errorf("%w: the %d parameters of %s and %s need %s, but the device has %s free",
 			plan.ErrMemory, t.Shape.Config.Parameters(), t.From(), what, plan.GiB(need), plan.GiB(float64(free)))}

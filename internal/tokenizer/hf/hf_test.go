@@ -425,3 +425,25 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestLongest: no text has fewer ids than its bytes and the longest token say.
+func TestLongest(t *testing.T) {
+	known := 0
+	for _, v := range allVectors(t) {
+		n := v.tok.Longest()
+		if n == 0 {
+			continue
+		}
+		known++
+		for _, r := range v.Rows {
+			for _, ids := range [][]int32{r.plain, r.special} {
+				if len(ids)*n < len(r.line) {
+					t.Errorf("%s: %d ids for the %d bytes of %q; the longest token has %d", v.Name, len(ids), len(r.line), r.line, n)
+				}
+			}
+		}
+	}
+	if known == 0 {
+		t.Error("no tokenizer has a longest token")
+	}
+}

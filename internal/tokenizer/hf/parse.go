@@ -67,6 +67,7 @@ func Parse(data []byte) (*Tokenizer, error) {
 		t.bpe.prepare()
 	}
 	t.cuts = t.canCut(pre)
+	t.longest = t.longestToken()
 	return t, nil
 }
 

@@ -32,6 +32,7 @@ type Tokenizer struct {
 	special map[string]bool  // by name
 	vocab   int
 	cuts    bool // texts may be cut at some places
+	longest int  // see Longest
 	pool    sync.Pool
 }
 
@@ -148,6 +149,31 @@ func (t *Tokenizer) process(ids []int32, from int, add bool) []int32 {
 }
 
 func bytesOf(ids []int32) []int32 { return append([]int32(nil), ids...) }
+
+// Longest returns the most bytes of a text that an id can stand for; 0: no limit is known. Only byte-level BPE without a normalizer
+// has one: it encodes each byte.
+func (t *Tokenizer) Longest() int { return t.longest }
+
+// longestToken is Longest, computed.
+func (t *Tokenizer) longestToken() (n int) {
+	if !t.cuts || t.bpe == nil || !t.bpe.bytes || len(t.normalizers) > 0 {
+		return 0
+	}
+	for _, id := range t.bpe.byteIDs {
+		if !id.ok {
+			return 0
+		}
+	}
+	for _, size := range t.bpe.sizes {
+		n = max(n, int(size))
+	}
+	for _, f := range []*finding{&t.raw, &t.normal} {
+		for _, a := range f.list {
+			n = max(n, len(a.content))
+		}
+	}
+	return n
+}
 
 // Vocab returns the largest id plus one.
 func (t *Tokenizer) Vocab() int { return t.vocab }
