@@ -107,7 +107,7 @@ func (g *group) step() error {
 			t.sequence.Reset()
 		}
 		if len(tokens) > 1 {
-			if left < len(tokens) {
+			if left < min(len(tokens), limitStep) { // one that must not be read in parts may be longer than a step
 				continue
 			}
 			left -= len(tokens)

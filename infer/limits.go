@@ -9,7 +9,7 @@ const (
 	usualWaiting = 64
 	// limitEncodings is the most prompts of a Batch that are encoded at once.
 	limitEncodings = 4
-	// limitFeed is the most tokens of a text that the model reads at once, limitStep those of all prompts.
+	// limitFeed is the most tokens of a text that the model reads at once if it may read them in parts, limitStep those of all prompts.
 	limitFeed = 512
 	limitStep = 2 * limitFeed
 )

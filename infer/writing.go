@@ -79,6 +79,14 @@ func (w *writing) longest() int {
 	if w.tokens > w.window.size-w.prompt+1 { // the context will be full
 		n = max(n, w.window.half)
 	}
+	return w.part(n)
+}
+
+// part is how many of the next n tokens the model reads at once.
+func (w *writing) part(n int) int {
+	if w.model.Shape.Config.RopeScaling.Whole(n) {
+		return n
+	}
 	return min(n, limitFeed)
 }
 
@@ -88,7 +96,7 @@ func (w *writing) feed(used int) (tokens []int32, again bool) {
 	if used+len(w.next) > w.window.size {
 		w.next, again = w.window.move(w.sequence), true
 	}
-	return w.next[:min(len(w.next), limitFeed)], again
+	return w.next[:w.part(len(w.next))], again
 }
 
 // read notes that the model has read tokens. It reports whether its logits are those of the next token.

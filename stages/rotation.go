@@ -156,6 +156,10 @@ func (s RopeScaling) reach(positions int) int {
 	return 0
 }
 
+// Whole reports whether a sequence that starts with so many tokens must read them at once: with
+// "dynamic", each part of them would rotate by its own end.
+func (s RopeScaling) Whole(tokens int) bool { return s.Type == ropeDynamic && tokens > s.Original }
+
 // rotations keeps the rotation that a layer used last. The zero value is ready, also for several
 // goroutines.
 type rotations struct{ last atomic.Pointer[keptRotation] }
