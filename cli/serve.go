@@ -144,7 +144,8 @@ func (a *app) serve(ctx context.Context, o serveFlags) (err error) {
 	if name == "" {
 		name = modelName(o.model.From)
 	}
-	s, err := serve.New(b, serve.Options{Name: name, Token: token, Remote: l.Remote, Hosts: []string{l.Host()}, Defaults: d, MaxTokens: o.tokens, Grace: o.grace,
+	s, err := serve.New(b, serve.Options{Name: name, Token: token, Remote: l.Remote, Hosts: []string{l.Host()}, Defaults: d,
+		MaxTokens: o.tokens, Grace: o.grace,
 		Build: describeBuild().Version, Log: func(text string) { say(a.err, "%s", text) }})
 	if err != nil {
 		return usagef("%w", err)

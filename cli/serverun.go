@@ -53,8 +53,9 @@ func (s *liveServer) start(name string, r *troupe.Run) error {
 	if s == nil {
 		return nil
 	}
-	server, err := serve.New(r.Live(troupe.SnapshotOptions{MaxAge: liveAge}), serve.Options{Name: name, Hosts: []string{s.listener.Host()}, Grace: liveGrace,
-		Build: describeBuild().Version, Log: s.app.warn})
+	server, err := serve.New(r.Live(troupe.SnapshotOptions{MaxAge: liveAge}),
+		serve.Options{Name: name, Hosts: []string{s.listener.Host()}, Grace: liveGrace,
+			Build: describeBuild().Version, Log: s.app.warn})
 	if err != nil {
 		return err
 	}

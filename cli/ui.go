@@ -145,7 +145,8 @@ func (a *app) servePage(o uiFlags, flag string, control bool) (*page, error) {
 	if control || l.Remote {
 		p.token = ui.NewToken()
 	}
-	p.server, err = ui.New(ui.Options{Token: p.token, Remote: l.Remote, Hosts: []string{l.Host()}, Version: describeBuild().Version, Logger: a.logger(slog.LevelWarn)})
+	p.server, err = ui.New(ui.Options{Token: p.token, Remote: l.Remote, Hosts: []string{l.Host()}, Version: describeBuild().Version,
+		Logger: a.logger(slog.LevelWarn)})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

@@ -130,7 +130,8 @@ func TestBatchEnds(t *testing.T) {
 		t.Errorf("one whose writer fails: %v", err)
 	}
 	long := infer.TextOptions{Prompt: strings.Repeat("x", 97), Tokens: 3, Fit: true}
-	if err := b.Generate(t.Context(), long, nil); !errors.Is(err, infer.ErrContext) || !strings.Contains(err.Error(), "at least 97 tokens") {
+	if err := b.Generate(t.Context(), long, nil); !errors.Is(err, infer.ErrContext) ||
+		!strings.Contains(err.Error(), "at least 97 tokens") {
 		t.Errorf("a prompt that does not fit: %v", err)
 	}
 	var r infer.GenerateReport

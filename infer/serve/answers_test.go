@@ -93,7 +93,8 @@ func TestPanic(t *testing.T) {
 
 // TestLastWords: clients whose texts end with the grace get an error.
 func TestLastWords(t *testing.T) {
-	for stream, want := range map[string]string{"": "shutting down", `, "stream": true`: `data: {"error":{"message":"the server is shutting down`} {
+	for stream, want := range map[string]string{"": "shutting down",
+		`, "stream": true`: `data: {"error":{"message":"the server is shutting down`} {
 		f := &pausing{pause: time.Hour}
 		s := newServer(t, f, Options{})
 		address, stop := start(t, s)

@@ -57,7 +57,7 @@ type Tokenizer interface {
 	newDecoder(special bool) decoder
 }
 
-// LeastIDs returns the fewest ids that a text of so many bytes can have: 0 if a tokenizer may leave parts of a text out, or join
+// LeastIDs returns the fewest ids of a text of this length in bytes; 0: unknown, as a tokenizer may leave parts of a text out, or join
 // any number of them.
 func LeastIDs(t Tokenizer, bytes int) int {
 	longest := 0
