@@ -156,7 +156,7 @@ func (s RopeScaling) reach(positions int) int {
 	return 0
 }
 
-// Whole reports whether a sequence that starts with so many tokens must read them at once: with
+// Whole reports whether a sequence that starts with this number of tokens must read them at once: with
 // "dynamic", each part of them would rotate by its own end.
 func (s RopeScaling) Whole(tokens int) bool { return s.Type == ropeDynamic && tokens > s.Original }
 
