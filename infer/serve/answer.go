@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/infer"
+	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/chat"
 )
 
@@ -106,7 +107,7 @@ func (s *Server) answer(ofChat bool) func(http.ResponseWriter, *http.Request) er
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		var report infer.GenerateReport
 		q.o.Report = &report
-		a := reply{ID: randomID("cmpl-"), Object: "text_completion", Created: time.Now().Unix(), Model: s.o.Name}
+		a := reply{ID: randomID("cmpl-"), Object: "text_completion", Created: clock.Now().Unix(), Model: s.o.Name}
 		if ofChat {
 			a.ID, a.Object = randomID("chatcmpl-"), "chat.completion"
 		}

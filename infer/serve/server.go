@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/infer"
+	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/base/guard"
 	"github.com/troupe-ml/troupe/telemetry/health"
 	"github.com/troupe-ml/troupe/telemetry/process"
@@ -80,7 +81,7 @@ func New(m Model, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
-	s := &Server{o: o, model: m, mux: http.NewServeMux(), health: health.New("server"), created: time.Now().Unix(),
+	s := &Server{o: o, model: m, mux: http.NewServeMux(), health: health.New("server"), created: clock.Now().Unix(),
 		patience: slowReader}
 	s.health.Set(s.Checks()...)
 	s.mux.Handle("GET "+health.LivePath, s.health.Live())

@@ -170,7 +170,8 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		o.l.CausalConv(o.f(2*n, c), o.f(2*n, c), o.f(c, k), o.f(2, k-1, c), tensorops.ConvOpts{Batch: o.number(2)})
 	},
 	tensorops.KindCausalConvGrad: func(o operands, n, c int) {
-		o.l.CausalConvGrad(o.f(2*n, c), o.f(2*n, c), o.f(2*n, c), o.f(c, o.number(4)), tensorops.ConvOpts{Batch: o.number(2)})
+		k := 1 + o.size("taps")
+		o.l.CausalConvGrad(o.f(2*n, c), o.f(2*n, c), o.f(2*n, c), o.f(c, k), tensorops.ConvOpts{Batch: o.number(2)})
 	},
 	tensorops.KindCausalConvWeightGrad: func(o operands, n, c int) {
 		k := 1 + o.size("taps")

@@ -35,6 +35,9 @@ func Set(t tensorops.Tensor, values []float64) {
 
 // rowOf is row n of a matrix, which may be columns of a wider one.
 func rowOf(t tensorops.Tensor, n int) []float64 {
+	if t.Cols() == 0 { // a view may have rows apart and no elements
+		return nil
+	}
 	return tensorops.Elements[float64](t)[n*t.Stride():][:t.Cols()]
 }
 

@@ -22,7 +22,7 @@ func TestForeignTokenizer(t *testing.T) {
 		advises    bool // to train on token ids
 	}{
 		{"none", "", "has no tokenizer.json", true},
-		{"another kind", `{"version":"1.0","model":{"type":"Unigram","vocab":[["a",0]]}}`, `the model is "Unigram"`, true},
+		{"another kind", `{"version":"1.0","model":{"type":"Strange","vocab":[["a",0]]}}`, `the type is "Strange"`, true},
 		{"half of one", `{"version":"1.0","model":{`, "not valid JSON: unexpected end", false},
 	} {
 		path := testrun.Write(t, filepath.Join(dir, "tokenizer.json"), tt.file)

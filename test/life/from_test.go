@@ -86,7 +86,7 @@ func TestFromTokenizer(t *testing.T) {
 		"byte 0", "χ")
 
 	unknown := testrun.Foreign(t, testrun.Trained(t), testrun.Same, testrun.Same)
-	testrun.Write(t, filepath.Join(unknown, "tokenizer.json"), `{"model": {"type": "WordPiece"}}`)
+	testrun.Write(t, filepath.Join(unknown, "tokenizer.json"), `{"model": {"type": "Strange"}}`)
 	testrun.Refused(t, testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), "model.from="+unknown), troupe.Options{}, nil, "model.from",
 		unknown, "uint16")
 }
