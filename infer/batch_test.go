@@ -171,7 +171,8 @@ func TestDefaults(t *testing.T) {
 		warning, says string
 	}{
 		{file: `{}`, want: infer.TextOptions{Tokens: 200, Temperature: 0.8}},
-		{file: `{"do_sample": true, "temperature": 0.6, "top_k": 20.0, "top_p": 0.95, "min_p": 0.05, "repetition_penalty": 1.1, "max_new_tokens": 64,
+		{file: `{"do_sample": true, "temperature": 0.6, "top_k": 20.0, "top_p": 0.95, "min_p": 0.05, "repetition_penalty": 1.1,
+			"max_new_tokens": 64,
 			"eos_token_id": [1, 2], "num_beams": 1.0, "top_h": null, "stop_strings": "END"}`,
 			want: infer.TextOptions{Tokens: 64, Temperature: 0.6, TopK: 20, TopP: 0.95, MinP: 0.05, RepetitionPenalty: 1.1, Stop: []string{"END"}}},
 		{file: `{"temperature": 0.6, "top_k": 20, "max_new_tokens": 64}`, given: "tokens top-k",

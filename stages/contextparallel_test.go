@@ -28,8 +28,9 @@ var contextModels = map[string]stages.Config{
 	// Windows that end within a block of 3 positions or more, and that reach over several.
 	"short window": {Family: stages.Mistral, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 20, Context: 24, Vocab: 19,
 		RopeTheta: 1000, Window: 2, Dropout: 0.1},
-	"gemma2": {Family: stages.Gemma2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 40, Context: 24, Vocab: 19, RopeTheta: 1000,
-		Window: 11, Full: []int{1}, AttentionScale: 0.5, AttentionSoftCap: 2, LogitSoftCap: 3, Tie: true},
+	"gemma2": {Family: stages.Gemma2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 40, Context: 24, Vocab: 19,
+		RopeTheta: 1000,
+		Window:    11, Full: []int{1}, AttentionScale: 0.5, AttentionSoftCap: 2, LogitSoftCap: 3, Tie: true},
 }
 
 // contextGrads are the gradients of all ranks of a context group, each of which is a tensor group, and their losses.

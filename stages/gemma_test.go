@@ -10,19 +10,24 @@ import (
 )
 
 const (
-	publishedGemma2 = `{"architectures":["Gemma2ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"attn_logit_softcapping":50.0,"bos_token_id":2,
+	publishedGemma2 = `{"architectures":["Gemma2ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"attn_logit_softcapping":50.0,
+		"bos_token_id":2,
 		"cache_implementation":"hybrid","eos_token_id":1,"final_logit_softcapping":30.0,"head_dim":256,"hidden_act":"gelu_pytorch_tanh",
-		"hidden_activation":"gelu_pytorch_tanh","hidden_size":2304,"initializer_range":0.02,"intermediate_size":9216,"max_position_embeddings":8192,
+		"hidden_activation":"gelu_pytorch_tanh","hidden_size":2304,"initializer_range":0.02,"intermediate_size":9216,
+			"max_position_embeddings":8192,
 		"model_type":"gemma2","num_attention_heads":8,"num_hidden_layers":26,"num_key_value_heads":4,"pad_token_id":0,"query_pre_attn_scalar":256,
 		"rms_norm_eps":1e-06,"rope_theta":10000.0,"sliding_window":4096,"torch_dtype":"float32","transformers_version":"4.42.4","use_cache":true,
 		"vocab_size":256000}`
-	publishedGemma3 = `{"architectures":["Gemma3ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"attn_logit_softcapping":null,"bos_token_id":2,
-		"cache_implementation":"hybrid","eos_token_id":[1,106],"final_logit_softcapping":null,"head_dim":256,"hidden_activation":"gelu_pytorch_tanh",
+	publishedGemma3 = `{"architectures":["Gemma3ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"attn_logit_softcapping":null,
+		"bos_token_id":2,
+		"cache_implementation":"hybrid","eos_token_id":[1,106],"final_logit_softcapping":null,"head_dim":256,
+			"hidden_activation":"gelu_pytorch_tanh",
 		"hidden_size":1152,"initializer_range":0.02,"intermediate_size":6912,"max_position_embeddings":32768,"model_type":"gemma3_text",
 		"num_attention_heads":4,"num_hidden_layers":26,"num_key_value_heads":1,"pad_token_id":0,"query_pre_attn_scalar":256,"rms_norm_eps":1e-06,
 		"rope_local_base_freq":10000,"rope_scaling":null,"rope_theta":1000000,"sliding_window":512,"sliding_window_pattern":6,
 		"torch_dtype":"bfloat16","transformers_version":"4.50.0.dev0","use_cache":true,"vocab_size":262144}`
-	publishedGemma34B = `{"architectures":["Gemma3ForConditionalGeneration"],"boi_token_index":255999,"eoi_token_index":256000,"eos_token_id":[1,106],
+	publishedGemma34B = `{"architectures":["Gemma3ForConditionalGeneration"],"boi_token_index":255999,"eoi_token_index":256000,
+		"eos_token_id":[1,106],
 		"image_token_index":262144,"initializer_range":0.02,"mm_tokens_per_image":256,"model_type":"gemma3","text_config":{"hidden_size":2560,
 		"intermediate_size":10240,"model_type":"gemma3_text","num_hidden_layers":34,"rope_scaling":{"factor":8.0,"rope_type":"linear"},
 		"sliding_window":1024},"torch_dtype":"bfloat16","transformers_version":"4.50.0.dev0","vision_config":{"hidden_size":1152,"image_size":896,
@@ -70,7 +75,8 @@ func TestGemma(t *testing.T) {
 		{"Gemma 3 of transformers 5", edited(t, publishedGemma3, "rope_theta", "", "rope_local_base_freq", "", "rope_scaling", "",
 			"sliding_window_pattern", "", "_sliding_window_pattern", "6", "rope_parameters",
 			`{"full_attention":{"rope_type":"default","rope_theta":1e6},"sliding_attention":{"rope_type":"default","rope_theta":1e4}}`), three, 0},
-		{"Gemma 3 by default", `{"model_type":"gemma3_text","hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":34,"sliding_window":1024,
+		{"Gemma 3 by default", `{"model_type":"gemma3_text","hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":34,
+			"sliding_window":1024,
 			"rope_scaling":{"rope_type":"linear","factor":8.0}}`, images, 0},
 	} {
 		got, err := stages.ParseHF([]byte(c.text))
@@ -123,7 +129,8 @@ func TestGemma(t *testing.T) {
 
 // TestGemma4: what transformers writes of a model of Gemma 4 is read, and what Troupe does not compute is refused.
 func TestGemma4(t *testing.T) {
-	const text = `{"architectures":["Gemma4ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"attention_k_eq_v":true,"bos_token_id":2,
+	const text = `{"architectures":["Gemma4ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"attention_k_eq_v":true,
+		"bos_token_id":2,
 		"dtype":"bfloat16","enable_moe_block":false,"eos_token_id":1,"final_logit_softcapping":30.0,"head_dim":256,
 		"hidden_activation":"gelu_pytorch_tanh","hidden_size":2304,"hidden_size_per_layer_input":0,"initializer_range":0.02,
 		"intermediate_size":9216,"layer_types":["sliding_attention","full_attention","sliding_attention","full_attention"],

@@ -51,7 +51,8 @@ var llamaKeys = keySet{
 	},
 	write: func(c Config, h *hfWritten) {
 		h.Hidden, h.Intermediate, h.Layers, h.Heads, h.KVHeads = c.Hidden, c.FFN, &c.Layers, c.Heads, c.KVHeads
-		h.HeadDim, h.MaxPositions, h.RMSEps, h.RopeTheta, h.HiddenAct = c.headDim(), c.RopeScaling.hfPositions(c.Positions()), c.eps(), c.RopeTheta, "silu"
+		h.HeadDim, h.MaxPositions, h.RMSEps, h.RopeTheta, h.HiddenAct = c.headDim(), c.RopeScaling.hfPositions(c.Positions()), c.eps(),
+			c.RopeTheta, "silu"
 		h.LlamaDrop, h.RopeScaling = c.Dropout, c.RopeScaling.written()
 	},
 }

@@ -11,13 +11,19 @@ import (
 
 const (
 	// What transformers 5.24 writes for its own defaults, without the layers' kinds.
-	defaultQwen35 = `{"architectures":null,"attention_bias":false,"attention_dropout":0.0,"head_dim":256,"hidden_act":"silu","hidden_size":4096,"initializer_range":0.02,
-		"intermediate_size":12288,"linear_conv_kernel_dim":4,"linear_key_head_dim":128,"linear_num_key_heads":16,"linear_num_value_heads":32,"linear_value_head_dim":128,
-		"max_position_embeddings":32768,"model_type":"qwen3_5_text","num_attention_heads":16,"num_hidden_layers":32,"num_key_value_heads":4,"rms_norm_eps":1e-06,
-		"rope_parameters":{"partial_rotary_factor":0.25,"rope_theta":10000.0,"rope_type":"default"},"tie_word_embeddings":false,"transformers_version":"5.24.0","use_cache":true,
+	defaultQwen35 = `{"architectures":null,"attention_bias":false,"attention_dropout":0.0,"head_dim":256,"hidden_act":"silu",
+		"hidden_size":4096,"initializer_range":0.02,
+		"intermediate_size":12288,"linear_conv_kernel_dim":4,"linear_key_head_dim":128,"linear_num_key_heads":16,"linear_num_value_heads":32,
+			"linear_value_head_dim":128,
+		"max_position_embeddings":32768,"model_type":"qwen3_5_text","num_attention_heads":16,"num_hidden_layers":32,"num_key_value_heads":4,
+			"rms_norm_eps":1e-06,
+		"rope_parameters":{"partial_rotary_factor":0.25,"rope_theta":10000.0,"rope_type":"default"},"tie_word_embeddings":false,
+			"transformers_version":"5.24.0","use_cache":true,
 		"vocab_size":248320}`
-	imagesQwen35 = `{"architectures":["Qwen3_5ForConditionalGeneration"],"model_type":"qwen3_5","image_token_id":248056,"video_token_id":248057,
-		"vision_start_token_id":248053,"vision_end_token_id":248054,"vision_config":{"depth":27},"tie_word_embeddings":false,"text_config":` + defaultQwen35 + `}`
+	imagesQwen35 = `{"architectures":["Qwen3_5ForConditionalGeneration"],"model_type":"qwen3_5","image_token_id":248056,
+		"video_token_id":248057,
+		"vision_start_token_id":248053,"vision_end_token_id":248054,"vision_config":{"depth":27},"tie_word_embeddings":false,
+			"text_config":` + defaultQwen35 + `}`
 )
 
 func TestParseQwen35(t *testing.T) {

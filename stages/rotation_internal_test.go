@@ -26,7 +26,7 @@ func ropeVectors(t testing.TB) (all []ropeVector) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is read
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var v ropeVector
 		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {

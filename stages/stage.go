@@ -278,7 +278,8 @@ func (s *Stage) allocate() error {
 			continue
 		}
 		p := s.model.Params[i]
-		h := &localParam{param: p, constant: p.Init.Const, here: here, owner: here[placeOwn] && s.answers(p), shared: !s.opts.Inference && !p.Frozen && here != p.places}
+		h := &localParam{param: p, constant: p.Init.Const, here: here, owner: here[placeOwn] && s.answers(p), shared: !s.opts.Inference &&
+			!p.Frozen && here != p.places}
 		if dtype := s.weightType(p, low); !s.splitWeight(l, h, dtype) {
 			h.w = l.Alloc(dtype, p.Shape...)
 		}

@@ -37,7 +37,8 @@ func recorded[A interface{ Put(*Op) }](c args, kind Kind, read func(*Op) A, want
 	}
 	again := Op{Kind: kind}
 	want.Put(&again)
-	if again.T != o.T || again.I != o.I || again.F != o.F || again.Flags != o.Flags || again.Rotation != o.Rotation || again.Key != o.Key || again.U != o.U {
+	if again.T != o.T || again.I != o.I || again.F != o.F || again.Flags != o.Flags || again.Rotation != o.Rotation || again.Key != o.Key ||
+		again.U != o.U {
 		c.t.Errorf("%v: put again it is %v, recorded was %v", kind, &again, o)
 	}
 	names := strings.Fields(kinds[kind].operands)

@@ -67,7 +67,8 @@ func (l *List) RoPE(x Tensor, r RoPEOpts) {
 	RoPEArgs{x, r}.Put(o)
 	l.need(o, either(x) && r.Heads > 0 && x.Cols()%r.Heads == 0 && r.Rotation != nil && r.Rotation.legal &&
 		2*r.Rotation.Pairs() <= x.Cols()/r.Heads && r.Period > 0 && x.Rows()%r.Period == 0 && r.First >= 0 && r.First <= math.MaxInt32-r.Period+1,
-		"the columns are heads of at least two channels for each pair of a finite rotation, the rows whole periods, of positions below 2³¹ (sizes: heads, period, first position)")
+		"the columns are heads of at least two channels for each pair of a finite rotation, "+
+			"the rows whole periods, of positions below 2³¹ (sizes: heads, period, first position)")
 }
 
 // RoPEArgs are the operands of KindRoPE.
@@ -86,5 +87,6 @@ func (a RoPEArgs) Put(o *Op) {
 
 // RoPE reads the operands.
 func (o *Op) RoPE() RoPEArgs {
-	return RoPEArgs{X: o.T[0], RoPEOpts: RoPEOpts{Heads: o.I[0], Period: o.I[1], First: o.I[2], Rotation: o.Rotation, Inverse: o.Has(FlagInverse)}}
+	return RoPEArgs{X: o.T[0], RoPEOpts: RoPEOpts{Heads: o.I[0], Period: o.I[1], First: o.I[2], Rotation: o.Rotation,
+		Inverse: o.Has(FlagInverse)}}
 }

@@ -78,7 +78,7 @@ func TestPanic(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(r.Body)
-		if whole := stream == ""; whole != (err == nil) || whole != (r.StatusCode == 500) || strings.Contains(string(body), "boom") {
+		if whole := stream == ""; whole != (err == nil) || whole != (r.StatusCode == http.StatusInternalServerError) || strings.Contains(string(body), "boom") {
 			t.Errorf("%q: %d, %q, %v", stream, r.StatusCode, body, err)
 		}
 		_ = r.Body.Close()

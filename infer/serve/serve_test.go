@@ -169,8 +169,10 @@ func TestOptions(t *testing.T) {
 	if ask(t, plain, "POST", texts, "{"+once+"}"); f.last().Seed == 0 {
 		t.Error("a request without a seed has the seed 0")
 	}
-	said := `"model": "m", "messages": [{"role": "developer", "content": [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}]},
-		{"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{\"b\": 1, \"a\": 2}"}}]},
+	said := `"model": "m", "messages": [{"role": "developer", "content": [{"type": "text", "text": "Be "}, {"type": "text",
+		"text": "brief."}]},
+		{"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "weather",
+			"arguments": "{\"b\": 1, \"a\": 2}"}}]},
 		{"role": "tool", "tool_call_id": "c1", "content": "rain", "name": null}], "chat_template_kwargs": {"enable_thinking": false}`
 	code, body := ask(t, plain, "POST", chats, "{"+said+"}")
 	m := f.last().Messages

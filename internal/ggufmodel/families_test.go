@@ -32,7 +32,8 @@ var usual = []string{
 	`{"model_type": "gemma2", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
 		"num_key_value_heads": 2, "head_dim": 12, "query_pre_attn_scalar": 12, "sliding_window": 16, "max_position_embeddings": 64,
 		"pad_token_id": null}`,
-	`{"model_type": "gemma3_text", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 7, "num_attention_heads": 4,
+	`{"model_type": "gemma3_text", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 7,
+		"num_attention_heads": 4,
 		"num_key_value_heads": 2, "head_dim": 12, "query_pre_attn_scalar": 12, "sliding_window": 16, "max_position_embeddings": 64,
 		"pad_token_id": null}`,
 }

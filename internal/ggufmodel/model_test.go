@@ -93,11 +93,13 @@ func bpe(t testing.TB, pre string, more string) tokenizer.Tokenizer {
 
 func split(pattern string) string {
 	quoted, _ := json.Marshal(pattern)
-	return fmt.Sprintf(`{"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": %s}, "behavior": "Isolated", "invert": false},
+	return fmt.Sprintf(`{"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": %s}, "behavior": "Isolated",
+		"invert": false},
 		{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]}`, quoted)
 }
 
-const startPost = `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+const startPost = `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A",
+	"type_id": 0}}],
 	"pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [257], "tokens": ["<s>"]}}}`
 
 // written writes a model to a file.
@@ -123,7 +125,8 @@ func TestLlama(t *testing.T) {
 	tok := bpe(t, split(hf.PatternLlama), startPost)
 	model := ggufmodel.Model{Name: "x", Tensors: llamaTensors(true), Text: ggufmodel.Text{Tokenizer: tok,
 		Special: map[string]int32{"bos": 257}, Ends: []int32{258, 104}, Before: []int32{257}, Template: "{{ messages }}"},
-		Config: fmt.Appendf(nil, llamaConfig, `, "tie_word_embeddings": true, "rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+		Config: fmt.Appendf(nil, llamaConfig, `, "tie_word_embeddings": true, "rope_scaling": {"rope_type": "llama3", "factor": 8,
+			"low_freq_factor": 1,
 			"high_freq_factor": 4, "original_max_position_embeddings": 16}`)}
 	path, warnings := written(t, model)
 	if warnings != nil {

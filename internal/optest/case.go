@@ -42,7 +42,8 @@ func (o Options) widens(k tensorops.Kind) float64 {
 func Cases(opt Options) []Case {
 	var all []Case
 	for _, family := range [][]Case{
-		linearCases(opt.Sizes), fusedCases(), embedCases(), normCases(), actCases(), gateCases(), attentionCases(), sinkCases(), deltaCases(), lossCases(),
+		linearCases(opt.Sizes), fusedCases(), embedCases(), normCases(), actCases(), gateCases(), attentionCases(), sinkCases(), deltaCases(),
+		lossCases(),
 		optimCases(), moveCases(),
 	} {
 		for _, c := range family {

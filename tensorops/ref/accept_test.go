@@ -147,7 +147,8 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindRoPE: func(o operands, n, c int) {
 		heads, period := 1+o.size("heads"), 1+o.size("period")
 		r := tensorops.NewRotation(make([]float64, max(0, o.number(c))), float64(o.number(2)))
-		o.l.RoPE(o.f(n*period, heads*(2*c+1)), tensorops.RoPEOpts{Heads: o.number(heads), Period: o.number(period), First: o.number(2), Rotation: r})
+		o.l.RoPE(o.f(n*period, heads*(2*c+1)), tensorops.RoPEOpts{Heads: o.number(heads), Period: o.number(period), First: o.number(2),
+			Rotation: r})
 	},
 	tensorops.KindAttention: func(o operands, n, c int) {
 		a := drawAttention(o, n, c)

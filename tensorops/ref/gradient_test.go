@@ -311,14 +311,15 @@ func TestGateGradient(t *testing.T) {
 }
 
 func TestActGradient(t *testing.T) {
-	each(t, []tensorops.Activation{tensorops.SiLU, tensorops.ExactGELU, tensorops.ReLU2, tensorops.Sigmoid}, func(p *tape, act tensorops.Activation) {
-		x, y := p.normal(3, 5), p.normal(3, 5)
-		checkGradient(p, function{
-			tensors(x), tensors(y),
-			func(l *tensorops.List) { l.Act(y, x, act) },
-			func(l *tensorops.List, dout, din []tensorops.Tensor) { l.ActGrad(din[0], dout[0], x, act) },
+	each(t, []tensorops.Activation{tensorops.SiLU, tensorops.ExactGELU, tensorops.ReLU2, tensorops.Sigmoid},
+		func(p *tape, act tensorops.Activation) {
+			x, y := p.normal(3, 5), p.normal(3, 5)
+			checkGradient(p, function{
+				tensors(x), tensors(y),
+				func(l *tensorops.List) { l.Act(y, x, act) },
+				func(l *tensorops.List, dout, din []tensorops.Tensor) { l.ActGrad(din[0], dout[0], x, act) },
+			})
 		})
-	})
 }
 
 func TestSoftCapGradient(t *testing.T) {
