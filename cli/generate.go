@@ -232,8 +232,8 @@ func (a *app) talk(ctx context.Context, o troupe.GenerateOptions, t talking, giv
 		if said, err = readMessages(t.messages); err != nil {
 			return err
 		}
-	case t.system != "":
-		said = append(said, chat.Message{Role: "system", Content: t.system})
+	default:
+		said = append(said, t.opening()...)
 	}
 	if t.tools != "" {
 		if o.Tools, err = readTools(t.tools); err != nil {

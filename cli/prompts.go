@@ -45,7 +45,7 @@ func (p *promptFile) next(o troupe.TextOptions) (troupe.TextOptions, error) {
 			err = readPrompt(line, &o)
 		}
 		if err == nil && p.chat != nil && o.Messages == nil {
-			o.Messages, o.Prompt = p.chat.opening(o.Prompt), ""
+			o.Messages, o.Prompt = append(p.chat.opening(), chat.Message{Role: "user", Content: o.Prompt}), ""
 		}
 		return o, err
 	}
@@ -59,12 +59,12 @@ func (p *promptFile) fail(line int, err error) error {
 	return fmt.Errorf("--prompts %s, line %d: %w", p.name, line, err)
 }
 
-// opening is a conversation that starts with a prompt.
-func (t *talking) opening(prompt string) (said []chat.Message) {
-	if t.system != "" {
-		said = append(said, chat.Message{Role: "system", Content: t.system})
+// opening is what a conversation has before the first prompt.
+func (t *talking) opening() []chat.Message {
+	if t.system == "" {
+		return nil
 	}
-	return append(said, chat.Message{Role: "user", Content: prompt})
+	return []chat.Message{{Role: "system", Content: t.system}}
 }
 
 // readPrompt reads a line of JSON.

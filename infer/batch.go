@@ -44,6 +44,8 @@ func (o *BatchOptions) check() error {
 type Batch struct {
 	o     BatchOptions
 	group group
+	// refused is the first waiting text if there was no memory for it; nil once a text has ended. The loop uses it.
+	refused *request
 
 	mu      sync.Mutex
 	waiting []*request
@@ -337,11 +339,15 @@ func (b *Batch) admit(running *[]*request) (closed bool) {
 	})
 	for len(b.waiting) > 0 && len(*running) < b.o.Texts && !b.closed {
 		r := b.waiting[0]
+		if r == b.refused {
+			break
+		}
 		b.mu.Unlock()
 		var err error
 		r.in, err = b.group.add(r.text)
 		b.mu.Lock()
 		if err != nil && errors.Is(err, ErrMemory) && len(*running) > 0 {
+			b.refused = r
 			break
 		}
 		b.waiting = b.waiting[1:]
@@ -364,6 +370,7 @@ func (b *Batch) admit(running *[]*request) (closed bool) {
 // end ends a text of the group.
 func (b *Batch) end(r *request, err error) {
 	b.group.remove(r.in)
+	b.refused = nil
 	report := r.text.window.report
 	b.mu.Lock()
 	b.stats.Running--

@@ -86,6 +86,23 @@ func membersOf(data []byte) (members []member, err error) {
 	return members, err
 }
 
+// eachMember calls f for each member of an object, with its name below key. null has no members.
+func eachMember(key string, v json.RawMessage, f func(name string, m member) error) error {
+	if string(v) == "null" {
+		return nil
+	}
+	members, err := membersOf(v)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	for _, m := range members {
+		if err := f(key+"."+m.key, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // reading is a config.json while it is turned into a Config.
 type reading struct {
 	family                                  language

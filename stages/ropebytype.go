@@ -66,50 +66,27 @@ func withTheta(scaling *hfRope, theta float64) map[string]any {
 
 // readByType reads rope_parameters with an object for each kind of layers.
 func (r *reading) readByType(key string, v json.RawMessage) error {
-	if string(v) == "null" {
-		return nil
-	}
-	members, err := membersOf(v)
-	if err != nil {
-		return fmt.Errorf("%s: %w", key, err)
-	}
-	for _, m := range members {
-		name := key + "." + m.key
+	return eachMember(key, v, func(name string, m member) error {
 		switch m.key {
 		case fullAttention:
 			r.rope.byType = true
-			err = r.rope.read(r)(name, m.value)
+			return r.rope.read(r)(name, m.value)
 		case slidingAttention:
-			err = r.readWindowRope(name, m.value)
-		default:
-			err = fmt.Errorf("%s is %s, but only %s.%s and %[3]s.%[5]s are supported", name, show(m.value), key, fullAttention, slidingAttention)
+			return r.readWindowRope(name, m.value)
 		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return fmt.Errorf("%s is %s, but only %s.%s and %[3]s.%[5]s are supported", name, show(m.value), key, fullAttention, slidingAttention)
+	})
 }
 
 // readWindowRope reads the rotary positions of the layers with a window, which are not scaled.
 func (r *reading) readWindowRope(key string, v json.RawMessage) error {
-	if string(v) == "null" {
-		return nil
-	}
-	members, err := membersOf(v)
-	if err != nil {
-		return fmt.Errorf("%s: %w", key, err)
-	}
 	known := rules{"rope_type": only(`"default"`), "type": only(`"default"`), "rope_theta": number(&r.windowTheta, MinRopeTheta, MaxRopeTheta),
 		"partial_rotary_factor": only(`1`, `null`)}
-	for _, m := range members {
+	return eachMember(key, v, func(name string, m member) error {
 		rule, ok := known[m.key]
 		if !ok {
-			return fmt.Errorf("%s.%s is %s, but the layers with a window have no scaling", key, m.key, show(m.value))
+			return fmt.Errorf("%s is %s, but the layers with a window have no scaling", name, show(m.value))
 		}
-		if err := rule(key+"."+m.key, m.value); err != nil {
-			return err
-		}
-	}
-	return nil
+		return rule(name, m.value)
+	})
 }

@@ -97,27 +97,16 @@ func (k *ropeKeys) read(r *reading) func(key string, v json.RawMessage) error {
 		"mrope_interleaved": neutral,
 	}
 	return func(key string, v json.RawMessage) error {
-		if string(v) == "null" {
-			return nil
-		}
-		members, err := membersOf(v)
-		if err != nil {
-			return fmt.Errorf("%s: %w", key, err)
-		}
-		for _, m := range members {
-			name := key + "." + m.key
+		return eachMember(key, v, func(name string, m member) error {
 			rule, ok := known[m.key]
 			switch {
 			case ok:
-				err = rule(name, m.value)
+				return rule(name, m.value)
 			case string(m.value) != "null":
-				err = fmt.Errorf("%s is %s, but this setting of rotary positions is not supported", strictjson.Quote(name), show(m.value))
+				return fmt.Errorf("%s is %s, but this setting of rotary positions is not supported", strictjson.Quote(name), show(m.value))
 			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+			return nil
+		})
 	}
 }
 

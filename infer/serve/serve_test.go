@@ -347,24 +347,30 @@ func TestDrains(t *testing.T) {
 	}
 }
 
-// TestClientLeaves: the text of a client that leaves, or does not read, ends.
-func TestClientLeaves(t *testing.T) {
-	f := &fake{pieces: []string{"a", "b"}, wait: make(chan struct{})}
-	s := newServer(t, f, Options{Grace: time.Minute})
-	address, stop := start(t, s)
+// streaming returns a connection on which a text has begun to stream.
+func streaming(t *testing.T, address string) net.Conn {
+	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	body := "{" + once + `, "stream": true}`
 	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		texts,
-		len(body), body); err != nil {
+		texts, len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
+	return conn
+}
+
+// TestClientLeaves: the text of a client that leaves, or does not read, ends.
+func TestClientLeaves(t *testing.T) {
+	f := &fake{pieces: []string{"a", "b"}, wait: make(chan struct{})}
+	s := newServer(t, f, Options{Grace: time.Minute})
+	address, stop := start(t, s)
+	conn := streaming(t, address)
 	_ = conn.Close()
 	if err := stop(); err != nil { // it waits for the text, which ends with its client
 		t.Error(err)
@@ -380,20 +386,8 @@ func TestSlowReader(t *testing.T) {
 	s := newServer(t, f, Options{Grace: time.Minute})
 	s.patience = 100 * time.Millisecond
 	address, stop := start(t, s)
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := streaming(t, address)
 	defer func() { _ = conn.Close() }()
-	body := "{" + once + `, "stream": true}`
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		texts,
-		len(body), body); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}

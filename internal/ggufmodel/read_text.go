@@ -16,7 +16,7 @@ import (
 // their lengths.
 const maxMergeBytes = 1 << 30
 
-// object is JSON in the making.
+// object is a JSON object to write.
 type object = map[string]any
 
 // readText returns the tokenizer's files of a model: tokenizer.json, tokenizer_config.json,

@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
 )
 
-// gateFunc is the loop of an activation, but for SiLU, which has its own, and the clamped SwiGLU.
+// gateFunc is the loop of an activation. SiLU and the clamped SwiGLU have loops of their own.
 func gateFunc(act tensorops.Activation) vec.GateFunc {
 	switch act {
 	case tensorops.TanhGELU:

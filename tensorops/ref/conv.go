@@ -31,11 +31,6 @@ func (v conv) sum(b, t, c int) (sum float64) {
 	return sum
 }
 
-// silu is x·σ(x), and siluSlope its derivative.
-func silu(x float64) float64 { return x * sigmoid(x) }
-
-func siluSlope(x float64) float64 { return sigmoid(x) * (1 + x*(1-sigmoid(x))) }
-
 // causalConv: y[t] = SiLU(Σ w[k]·x[t−K+1+k]); the state becomes the last K−1 rows.
 func causalConv(op *tensorops.Op) {
 	a := op.CausalConv()
@@ -44,7 +39,7 @@ func causalConv(op *tensorops.Op) {
 	for b := range a.Batch {
 		for t := range v.positions {
 			for j := range c {
-				y[(b*v.positions+t)*c+j] = silu(v.sum(b, t, j))
+				y[(b*v.positions+t)*c+j], _ = activated(tensorops.SiLU, v.sum(b, t, j))
 			}
 		}
 	}
@@ -61,7 +56,8 @@ func causalConv(op *tensorops.Op) {
 
 // convGrad is ds[t] = dy[t]·SiLU′(s[t]).
 func (v conv) grad(dy tensorops.Tensor, b, t, c int) float64 {
-	return rowOf(dy, b*v.positions+t)[c] * siluSlope(v.sum(b, t, c))
+	_, slope := activated(tensorops.SiLU, v.sum(b, t, c))
+	return rowOf(dy, b*v.positions+t)[c] * slope
 }
 
 // causalConvGrad: dx[t] = Σ w[k]·ds[t+K−1−k].

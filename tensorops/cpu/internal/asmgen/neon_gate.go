@@ -8,7 +8,7 @@ type neonGate struct {
 	emit      func(n *neon, slope bool) func(g pair) (v, d pair)
 }
 
-// neonGates are the functions of gates, but for the clamped one.
+// neonGates are the functions of gates. The clamped one is not among them.
 func neonGates() []neonGate {
 	of := map[string]func(n *neon, slope bool) func(g pair) (v, d pair){
 		"GELU": neonGateGELU, "ExactGELU": neonGateExactGELU, "ReLU2": neonGateReLU2, "Sigmoid": neonGateSigmoid,

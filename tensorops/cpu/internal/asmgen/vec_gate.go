@@ -36,7 +36,7 @@ type gated struct {
 	emit func(a *isa, slope bool) func(g reg.VecVirtual) (v, d reg.VecVirtual)
 }
 
-// gates are the functions of gates, but for SiLU's and the clamped one, which changes up too.
+// gates are the functions of gates. SiLU's and the clamped one, which also changes up, are not among them.
 func gates() []gated {
 	return []gated{
 		{"GELU", "the tanh form of GELU", gateGELU},
