@@ -120,11 +120,19 @@ template <int N> struct delta_column {
 	}
 
 	__device__ void load(const delta_sizes &s, const float *from) {
-		each(s, [&](float &v, int i) { v = from[(i64)i * s.value_width + c]; });
+		from += (i64)lane * s.value_width + c;
+		each(s, [&](float &v, int) {
+			v = *from;
+			from += (i64)DELTA_LANES * s.value_width;
+		});
 	}
 
 	__device__ void store(const delta_sizes &s, float *to) {
-		each(s, [&](float &v, int i) { to[(i64)i * s.value_width + c] = v; });
+		to += (i64)lane * s.value_width + c;
+		each(s, [&](float &v, int) {
+			*to = v;
+			to += (i64)DELTA_LANES * s.value_width;
+		});
 	}
 };
 
