@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -120,6 +121,9 @@ func lastStep(t *testing.T, dir string) int {
 }
 
 func TestHangUp(t *testing.T) {
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP) // else the run inherits that this test ignores it, under nohup
+	t.Cleanup(func() { signal.Stop(heard) })
 	dir := workdir(t)
 	p := startEngine(t, dir, endless...)
 	p.prints(`(?m)^step +2/`)
