@@ -46,6 +46,7 @@ func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
 		CheckpointEvery: 250, Keep: 3, Best: BestWeights, MaxSkippedSteps: 10, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3}
+	c.Adapter = Adapter{Targets: []string{stages.AllLinear}}
 	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", InvalidUTF8: UTF8OrRefuse,
 		SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
 	c.Batch = Batch{Sequences: 16}
@@ -66,6 +67,9 @@ func (c *Config) resolve() {
 		c.resolveShape()
 	} else {
 		c.clearShape()
+	}
+	if !c.IsSet("adapter.alpha") {
+		c.Adapter.Alpha = 2 * float64(c.Adapter.Rank)
 	}
 	if !c.IsSet("data.val_fraction") && len(c.Data.Val) == 0 {
 		c.Data.ValFraction = defaultValFraction

@@ -19,6 +19,8 @@ var other = map[string]string{
 	"model.tie_embeddings": "false",
 	"model.rope_theta":     "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x",
 	"model.freeze": "embed",
+	"adapter.rank": "8", "adapter.alpha": "7", "adapter.dropout": "0.5", "adapter.targets": "q_proj", "adapter.rslora": "true",
+	"adapter.dora": "true", "adapter.rank_pattern": "q_proj=3", "adapter.alpha_pattern": "q_proj=3", "adapter.save": "lm_head",
 	"model.stack":  "mse", "model.options": "", // a family takes them that a program registers
 	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false",
 	"data.separator": ";",
@@ -91,6 +93,12 @@ func TestDiffAndResume(t *testing.T) {
 			base = parse(t, "data = {train = ['a.csv'], format = 'csv'}\nmodel = {family = 'mlp'}")
 		case "data.too_long", "data.chat_template", "data.fields":
 			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents")
+		case "adapter.rank":
+			base = parse(t, "data.train = ['a.txt']", "model.from=x")
+			sets = append(sets, "adapter.alpha=8")
+		case "adapter.alpha", "adapter.dropout", "adapter.targets", "adapter.rslora", "adapter.dora", "adapter.rank_pattern",
+			"adapter.alpha_pattern", "adapter.save":
+			base = parse(t, "data.train = ['a.txt']", "model.from=x", "adapter.rank=4")
 		case "data.val":
 			base = parse(t, "data.train = ['a.txt']", "data.val=y")
 		case "pipeline.recompute_keep":

@@ -56,6 +56,15 @@ var idleKeys = []idleKey{
 	}, "", "leave options out"},
 	{"model.vocab", "data.format", notText, ": the data has no tokens", "leave vocab out"},
 
+	{"adapter.alpha", "adapter.rank", noAdapter, adapterIsOff, adapterHint},
+	{"adapter.dropout", "adapter.rank", noAdapter, adapterIsOff, adapterHint},
+	{"adapter.targets", "adapter.rank", noAdapter, adapterIsOff, adapterHint},
+	{"adapter.rslora", "adapter.rank", noAdapter, adapterIsOff, adapterHint},
+	{"adapter.dora", "adapter.rank", noAdapter, adapterIsOff, adapterHint},
+	{"adapter.rank_pattern", "adapter.rank", noAdapter, adapterIsOff, adapterHint},
+	{"adapter.alpha_pattern", "adapter.rank", noAdapter, adapterIsOff, adapterHint},
+	{"adapter.save", "adapter.rank", noAdapter, adapterIsOff, adapterHint},
+
 	{"data.tokenizer", "data.format", notText, ", which is not text", "leave tokenizer out"},
 	{"data.val_split", "data.format", notText, ": the seed chooses the validation samples", "leave val_split out"},
 	{"data.label", "data.format", isText, "", ofSamples("label")},

@@ -13,6 +13,8 @@ type Config struct {
 	Run Run `toml:"run"`
 	// The model: its shape, or a checkpoint to take it from.
 	Model Model `toml:"model"`
+	// Low-rank adapters (LoRA), which are trained while the weights of model.from stay frozen.
+	Adapter Adapter `toml:"adapter"`
 	// The data: files, their format, and the tokenizer.
 	Data Data `toml:"data"`
 	// The batch of a step, and the microbatches that it is divided into.
@@ -128,6 +130,33 @@ type Model struct {
 	Stack []string `toml:"stack"`
 	// Options of a family that your program registers. Default: [].
 	Options []string `toml:"options"`
+}
+
+// Adapter is the section [adapter].
+type Adapter struct {
+	// Rank of the adapters; 0: none. Each target W·x becomes W·x + alpha/rank · B·A·x: A has rank rows, B has rank columns, and only
+	// they are trained. Checkpoints hold them alone. Default: 0.
+	Rank int `toml:"rank"`
+	// Weight of the adapters, divided by the rank. Default: 2 × adapter.rank.
+	Alpha float64 `toml:"alpha"`
+	// Dropout probability of the adapters' inputs. Default: 0.0.
+	Dropout float64 `toml:"dropout"`
+	// Linear layers that have an adapter; "all-linear" is all except the head. An entry is a module's name, such as
+	// "model.layers.0.self_attn.q_proj", an end of it after a dot, such as "q_proj", or a regular expression for the whole name.
+	// Default: ["all-linear"].
+	Targets []string `toml:"targets"`
+	// Divide alpha by the root of the rank (rsLoRA). Default: false.
+	RSLoRA bool `toml:"rslora"`
+	// Also train the norm of each row of the adapted weight (DoRA). Default: false.
+	DoRA bool `toml:"dora"`
+	// Other ranks of some modules, such as "q_proj=16". The regular expression before the "=" matches a module's name, or its end
+	// after a dot.
+	// Default: [].
+	RankPattern []string `toml:"rank_pattern"`
+	// Other values of alpha, such as "q_proj=32". Default: [].
+	AlphaPattern []string `toml:"alpha_pattern"`
+	// Modules that are trained whole, named like targets, such as "lm_head". Default: [].
+	Save []string `toml:"save"`
 }
 
 // Data is the section [data]. Keys for data other than text are described in package data/samples, as Options.

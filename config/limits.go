@@ -30,6 +30,7 @@ const (
 	MaxVocab               = 1 << 24
 	MaxMTPLayers           = 1 << 8
 	maxMTPWeight           = 1e6
+	maxAdapterAlpha        = 1e6
 	maxSequences           = 1 << 20
 	maxStepTokens          = 1 << 26 // batch.sequences × model.context
 	maxOptions             = 256     // entries of model.stack and model.options

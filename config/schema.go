@@ -71,6 +71,16 @@ var schema = []field{
 		shape: true, aside: true},
 	{key: "model.options", example: `["width=3"]`, check: listUpTo(maxOptions, textUpTo(maxOptionBytes)), shape: true, aside: true},
 
+	{key: "adapter.rank", example: "16", unit: "rows", check: whole(0, stages.MaxAdapterRank), aside: true},
+	{key: "adapter.alpha", example: "32.0", unit: "factor", check: number(0, maxAdapterAlpha), aside: true},
+	{key: "adapter.dropout", example: "0.05", unit: "probability", check: numberBelow(0, 1), aside: true},
+	{key: "adapter.targets", example: `["q_proj", "v_proj"]`, check: listUpTo(maxOptions, textUpTo(maxOptionBytes)), aside: true},
+	{key: "adapter.rslora", example: "true", aside: true},
+	{key: "adapter.dora", example: "true", aside: true},
+	{key: "adapter.rank_pattern", example: `["q_proj=16"]`, check: adapterPatterns(true, whole(1, stages.MaxAdapterRank)), aside: true},
+	{key: "adapter.alpha_pattern", example: `["q_proj=32"]`, check: adapterPatterns(false, numberAbove(0, maxAdapterAlpha)), aside: true},
+	{key: "adapter.save", example: `["lm_head"]`, check: listUpTo(maxOptions, textUpTo(maxOptionBytes)), aside: true},
+
 	{key: "data.train", example: `["data/*.txt"]`, check: patterns, path: true, free: true, basic: true},
 	{key: "data.val", example: `["data/val.txt"]`, check: patterns, path: true, free: true},
 	{key: "data.val_fraction", example: "0.1", unit: "fraction", check: numberBelow(0, 1)},

@@ -10,7 +10,6 @@ type synonym struct {
 
 const (
 	noEpochs       = "there are no epochs; the first lines of a run say how many steps an epoch has"
-	noAdapter      = "there are no adapters such as LoRA; model.freeze trains only some layers"
 	noAccumulation = "a step always computes batch.sequences / batch.microbatch microbatches and adds their gradients"
 	isSteps        = "it is a number of steps"
 	isWord         = `it is "float32" or "bfloat16"`
@@ -55,9 +54,11 @@ var synonyms = map[string]synonym{
 	"num_key_value_heads": {"model.kv_heads", ""}, "vocab_size": {"model.vocab", ""}, "sliding_window": {"model.window", ""},
 	"rope_base": {"model.rope_theta", ""}, "tie_word_embeddings": {"model.tie_embeddings", ""},
 	"pretrained": {"model.from", ""}, "base_model": {"model.from", ""}, "model_name_or_path": {"model.from", ""},
-	"init_from": {"model.from", ""}, "lora": {"model.freeze", noAdapter}, "lora_r": {"model.freeze", noAdapter},
-	"lora_rank": {"model.freeze", noAdapter}, "lora_alpha": {"model.freeze", noAdapter}, "adapter": {"model.freeze", noAdapter},
-	"peft": {"model.freeze", noAdapter},
+	"init_from": {"model.from", ""}, "lora": {"adapter.rank", ""}, "lora_r": {"adapter.rank", ""},
+	"lora_rank": {"adapter.rank", ""}, "lora_alpha": {"adapter.alpha", ""}, "lora_dropout": {"adapter.dropout", ""},
+	"lora_target": {"adapter.targets", ""}, "lora_target_modules": {"adapter.targets", ""}, "target_modules": {"adapter.targets", ""},
+	"use_rslora": {"adapter.rslora", ""}, "use_dora": {"adapter.dora", ""}, "modules_to_save": {"adapter.save", ""},
+	"adapter": {"adapter.rank", ""}, "peft": {"adapter.rank", ""},
 
 	"dataset": {"data.train", ""}, "data": {"data.train", ""}, "train_data": {"data.train", ""}, "train_file": {"data.train", ""},
 	"train_files": {"data.train", ""}, "data_path": {"data.train", ""}, "corpus": {"data.train", ""}, "val_data": {"data.val", ""},

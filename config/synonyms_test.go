@@ -34,7 +34,7 @@ func TestUnknownKeySynonym(t *testing.T) {
 		"[optimizer]\nlearning_rate = 1e-3": "optimizer.learning_rate: unknown key; use optimizer.lr",
 		"learning_rate = 1e-3":              "learning_rate: unknown key; use optimizer.lr",
 		"[run]\nepochs = 3":                 "run.epochs: unknown key; use run.steps: there are no epochs",
-		"[model]\nlora_rank = 8":            "model.lora_rank: unknown key; use model.freeze: there are no adapters",
+		"[model]\nlora_rank = 8":            "model.lora_rank: unknown key; use adapter.rank",
 		"[batch]\nsize = 8":                 "use one of the keys of [batch]",
 	} {
 		_, err := Parse("c.toml", []byte(text+"\n[data]\ntrain = [\"a.txt\"]\n"), nil, nil)

@@ -64,6 +64,8 @@ type Config struct {
 	LogitSoftCap     float64 `json:",omitempty"` // limit of the logits; 0: none
 	// Delta describes the decoder layers that have the gated delta rule instead of attention.
 	Delta DeltaConfig `json:",omitzero"`
+	// Adapter describes adapters of the linear layers; nil: there are none.
+	Adapter *Adapter `json:"adapter,omitempty"`
 	// For families other than language models: the fields of the data, the layers of a stack, and
 	// the family's own options.
 	Fields  []Field  `json:",omitempty"`
@@ -92,6 +94,9 @@ func (c Config) Positions() int { return max(c.Context, c.MaxPositions) }
 // another.
 func (c Config) Validate() error {
 	if !c.Language() {
+		if c.Adapter != nil {
+			return adapterError("rank", "adapters are for language models, but the family is %q", c.Family)
+		}
 		return c.validateOwn()
 	}
 	for _, f := range []struct {
@@ -127,6 +132,11 @@ func (c Config) Validate() error {
 	}
 	if err := c.checkSwitches(); err != nil {
 		return err
+	}
+	if c.Adapter != nil {
+		if err := c.Adapter.check(); err != nil {
+			return err
+		}
 	}
 	return languageOf(c.Family).check(c)
 }

@@ -75,12 +75,9 @@ func (c *pass) scale(t tensorops.Tensor, factor float64) {
 
 func (e *embedding) weightGrad(c *pass, st state) {
 	s := st.(*embeddingState)
-	if e.tokens.frozen() { // and so the positions
-		s.drop(c.List, true)
-		return
-	}
 	s.dy = c.gathered(s.dy)
 	switch rows := c.rowGrad(e.tokens); {
+	case e.tokens.frozen():
 	case c.tensor().size() > 1 && rows != nil:
 		c.embedGrad(rows.sum, s.dy, &s.here, s.slots)
 	case c.tensor().size() > 1:
@@ -92,7 +89,7 @@ func (e *embedding) weightGrad(c *pass, st state) {
 	default:
 		c.EmbedGrad(c.grad(e.tokens), s.dy, c.tokens)
 	}
-	if e.hasPositions {
+	if e.hasPositions && !e.positions.frozen() {
 		c.eachRun(s.dy, c.runs(), func(rows tensorops.Tensor, r run) {
 			c.PositionsGrad(c.grad(e.positions), rows, r.hi-r.lo, r.first)
 		})

@@ -54,6 +54,12 @@ func (m *Model) LayersOf() []int {
 // Freeze keeps the named layers from being trained; "3-7" names the layers 3 to 7. Call it once,
 // before the model is used. The error is ErrModel.
 func (m *Model) Freeze(layers []string) error {
+	if m.Config.Adapter != nil {
+		if len(layers) > 0 {
+			return fmt.Errorf("%w: cannot freeze layers: an adapter freezes all weights of its base; choose the layers by adapter.targets", ErrModel)
+		}
+		return nil
+	}
 	names := m.LayerNames()
 	frozen := make([]bool, len(names))
 	for _, name := range layers {

@@ -59,6 +59,13 @@ var gradientModels = []stages.Config{
 		Context: 4, Vocab: 11, Dropout: 0.2, RopeTheta: 100, WindowTheta: 20, Window: 3, Full: []int{1}, LogitSoftCap: 2.5,
 		RopeScaling: stages.RopeScaling{Type: "proportional", Partial: 0.5}},
 	{Family: stages.Gemma4, Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, RopeTheta: 100, AttentionBias: true},
+	{Family: stages.GPT2, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 2, FFN: 12, Context: 5, Vocab: 7, Dropout: 0.2, Tie: true,
+		Adapter: &stages.Adapter{Rank: 2, Alpha: 4, Dropout: 0.3, Targets: []string{"c_attn", "mlp.c_proj", "lm_head"}, Save: []string{"wpe"}}},
+	{Family: stages.Llama, Layers: 2, Hidden: 8, Heads: 4, KVHeads: 2, FFN: 10, Context: 5, Vocab: 7, RopeTheta: 100, MLPBias: true,
+		Adapter: &stages.Adapter{Rank: 3, Alpha: 1, RSLoRA: true, Targets: []string{stages.AllLinear}, Save: []string{"lm_head", "norm"},
+			RankPattern: map[string]int{"layers.1.*.q_proj": 1}, AlphaPattern: map[string]float64{"up_proj": 7}}},
+	{Family: stages.Llama, Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7, RopeTheta: 100, MTPLayers: 1,
+		MTPWeight: 0.3, Adapter: &stages.Adapter{Rank: 2, Alpha: 4, Dropout: 0.3, Targets: []string{`.*_proj|lm_head`}}},
 	{Family: stages.Llama, Layers: 0, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 6, Vocab: 7, RopeTheta: 100, Tie: true, MTPLayers: 3,
 		MTPWeight: 2},
 }

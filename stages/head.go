@@ -169,6 +169,8 @@ func (h *head) shifted(c *pass, s *headState, by int) tensorops.Tensor {
 func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops.Tensor, scale float64, first int) {
 	last := first + logits.Rows()
 	n := s.n.Matrix().RowRange(first, last)
+	c.firstRow = first % max(c.rows(), 1)
+	defer func() { c.firstRow = 0 }()
 	raw := h.logits(c, s, logits, n)
 	own := logits.Columns(0, h.vocab) // without the columns for the padding rows
 	var o tensorops.CrossEntropyOpts
@@ -245,10 +247,12 @@ func (h *head) weightGrad(c *pass, st state) {
 		for at := 0; at < s.logits.Rows(); at += rows {
 			for first := at; first < at+rows; first += each {
 				last := min(first+each, at+rows)
+				c.firstRow = first - at
 				h.weightGradOf(c, s.n.Matrix().RowRange(first, last), s.logits.RowRange(first, last))
 			}
 		}
 	}
+	c.firstRow = 0
 	if !s.didNorm {
 		h.norm.weightGrad(c, s.dn, s.x, s.stats)
 	}

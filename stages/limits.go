@@ -22,6 +22,9 @@ const (
 	maxOptions    = 256
 	// MaxMetrics limits the metrics of a Report.
 	MaxMetrics = 64
+	// MaxAdapterRank limits the rank of an adapter.
+	MaxAdapterRank  = 1 << 12
+	maxAdapterAlpha = 1e6
 	// MaxHFBytes limits the text of a config.json.
 	MaxHFBytes = 1 << 20
 )

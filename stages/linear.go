@@ -10,13 +10,30 @@ type linear struct {
 	noBias  bool // in the forward; another rank adds the bias
 	inOut   bool
 	out     int
+	adapter *adapter // nil: none
 }
 
 func (m *linear) uses() []use {
+	us := []use{m.w}
 	if m.hasBias {
-		return []use{m.w, m.b}
+		us = append(us, m.b)
 	}
-	return []use{m.w}
+	if m.adapter != nil {
+		us = append(us, m.adapter.uses()...)
+	}
+	return us
+}
+
+// factors returns the weights that products read, and the bias if biases is set.
+func (m *linear) factors(biases bool) []use {
+	us := []use{m.w}
+	if m.hasBias && biases {
+		us = append(us, m.b)
+	}
+	if m.adapter != nil {
+		us = append(us, m.adapter.a, m.adapter.b)
+	}
+	return us
 }
 
 // The forms in which products use a weight: as stored, or transposed.
@@ -44,6 +61,9 @@ func (m *linear) forward(c *pass, y, x tensorops.Tensor) {
 		}
 	}
 	c.MatMul(y, x, c.factorOf(m.w, y), o)
+	if m.adapter != nil {
+		m.adapter.forward(c, y, x)
+	}
 }
 
 // inputGrad records dx, or adds to it.
@@ -51,6 +71,9 @@ func (m *linear) inputGrad(c *pass, dx, dy tensorops.Tensor, add bool) {
 	o := m.product(c, forInputGrad)
 	o.Accumulate = add
 	c.MatMul(dx, dy, c.factorOf(m.w, dy), o)
+	if m.adapter != nil {
+		m.adapter.inputGrad(c, dx, dy)
+	}
 }
 
 // weightGrad adds this microbatch's gradients of weight and bias.
@@ -68,6 +91,9 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 	}
 	if m.hasBias && !m.b.frozen() {
 		c.ColSum(c.grad(m.b), dy.Matrix())
+	}
+	if m.adapter != nil {
+		m.adapter.weightGrad(c, x, dy)
 	}
 }
 

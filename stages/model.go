@@ -24,7 +24,7 @@ type Model struct {
 	layers []layer
 	wires  []wire // inputs and outputs of each layer
 	values []value
-	froze  bool // Freeze was called with layers
+	froze  bool // some weights are frozen, by Freeze or by an adapter
 	thawed []string
 	tensor TensorParallel
 }
@@ -69,6 +69,12 @@ func NewModel(c Config) (*Model, error) {
 	}
 	f.build(m)
 	m.chain()
+	if err := m.adapt(); err != nil {
+		return nil, err
+	}
+	if m.froze {
+		m.stopGradients()
+	}
 	return m, nil
 }
 

@@ -6,6 +6,8 @@ import "github.com/troupe-ml/troupe/tensorops"
 type Init struct {
 	Std   float64 // standard deviation of a normal distribution
 	Const float64 // its mean, which is the value if Std is 0
+	// Uniform, if it is not 0, means a uniform distribution in ±Uniform instead.
+	Uniform float64
 }
 
 // Param describes one parameter of a model. Its name and index are the same on every rank.
@@ -17,6 +19,8 @@ type Param struct {
 	Init  Init
 	// Frozen means that the parameter is not trained; see Model.Freeze.
 	Frozen bool
+	// Adapter means that the parameter belongs to an Adapter and not to the base. Such parameters come after those of the base.
+	Adapter bool
 	// Constant means that the parameter is one number that is never trained and that operations are recorded with.
 	Constant bool
 	// Stored says in which tensor of a checkpoint the parameter is, if that holds several.

@@ -21,6 +21,8 @@ type pass struct {
 	// weightsToo says that this layer's weight gradient is requested right after its input
 	// gradient. Then the input gradient may record parts of it while it waits for other ranks.
 	weightsToo bool
+	// firstRow is the first row of the microbatch that a linear layer computes, if these are not all.
+	firstRow int
 }
 
 // inFlight is a microbatch between its forward and its weight gradient.
@@ -34,6 +36,7 @@ type inFlight struct {
 	values, grads   []holding // by value of the chunk
 	outputs         []Output
 	input           bool // the input gradient was recorded
+	adapted         map[*adapter]adapted
 	pass            pass
 }
 
@@ -63,6 +66,10 @@ func (c *chunk) acquire() *inFlight {
 func (c *chunk) release(l *tensorops.List, f *inFlight) {
 	free(l, &f.tokens, &f.targets)
 	f.freeFields(l)
+	for _, s := range f.adapted { // those of an aborted microbatch
+		s.free(l)
+	}
+	clear(f.adapted)
 	delete(c.live, f.mb.Index)
 	f.input = false
 	f.mb.Tokens, f.mb.Targets, f.mb.Fields, f.outputs = nil, nil, nil, nil

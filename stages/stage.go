@@ -326,10 +326,7 @@ func (s *Stage) allocate() error {
 	}
 	if s.copies() {
 		s.eachLinear(func(m *linear, _ *localParam) {
-			for i, u := range m.uses() {
-				if i > 0 && !s.opts.LowBias {
-					break
-				}
+			for _, u := range m.factors(s.opts.LowBias) {
 				h := s.byParam[u.param.Index]
 				if !h.low.Valid() && !h.splitsWeight && h.w.DType() == tensorops.Float32 {
 					h.low = s.allocCopy(l, h)

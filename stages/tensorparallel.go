@@ -75,6 +75,9 @@ func (m *Model) shard(t TensorParallel) (*Model, error) {
 	}
 	part := &Model{Config: m.Config, tensor: t}
 	languageOf(m.Config.Family).build(part)
+	if err := part.adapt(); err != nil {
+		return nil, err
+	}
 	part.wires, part.values, part.froze = m.wires, m.values, m.froze
 	for i, p := range part.Params {
 		p.Frozen = m.Params[i].Frozen

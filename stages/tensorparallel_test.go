@@ -60,6 +60,11 @@ var splitModels = map[string]stages.Config{
 		FFN:           40, Context: 8, Vocab: 19, Dropout: 0.1, Tie: true, RopeTheta: 1000, WindowTheta: 100, Window: 3, Full: []int{1},
 		LogitSoftCap: 3,
 		RopeScaling:  stages.RopeScaling{Type: "proportional", Partial: 0.5}},
+	"gpt2, adapter": {Family: stages.GPT2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 41, Context: 8, Vocab: 19, Dropout: 0.1,
+		Tie: true, Adapter: &stages.Adapter{Rank: 3, Alpha: 1, Dropout: 0.2, Targets: []string{stages.AllLinear}}},
+	"one kv head, adapter": {Family: stages.Llama, Layers: 1, Hidden: 24, Heads: 4, KVHeads: 1, FFN: 40, Context: 8, Vocab: 21,
+		RopeTheta: 1000, AttentionBias: true, MLPBias: true, MTPLayers: 1, MTPWeight: 0.3, Adapter: &stages.Adapter{Rank: 3, Alpha: 6,
+			Dropout: 0.2, Targets: []string{".*_proj|lm_head"}, Save: []string{"embed_tokens", "input_layernorm"}}},
 	"mistral, own": {Family: stages.Mistral, Layers: 1, Hidden: 20, Heads: 4, KVHeads: 2, HeadDim: 6, FFN: 30, Context: 8, Vocab: 17,
 		RopeTheta: 100, Window: 3},
 }

@@ -50,6 +50,11 @@ type Source func(p *Param, part string, dst []float32) error
 // InitWeights returns the Source of initial weights: a function of (seed, name, index).
 func InitWeights(seed uint64) Source {
 	return func(p *Param, part string, dst []float32) error {
+		if u := p.Init.Uniform; part == "" && u != 0 {
+			key := rng.NewKey(seed, rng.StringStream("weight/"+p.Name))
+			p.Slice.Runs(p.Whole, func(at, wholeAt, n int) { rng.Between(dst[at:at+n], key, uint64(wholeAt), -u, u) })
+			return nil
+		}
 		if part != "" || p.Init.Std == 0 {
 			v := float32(p.Init.Const)
 			if part != "" {
@@ -148,7 +153,7 @@ func (s *Stage) load(t tensorops.Tensor, p *Param, part string, src Source, host
 	return nil
 }
 
-// Save records copies of every weight that this rank reports, and of its optimizer state, in memory
+// Save records copies of every weight that this rank reports (with an adapter: of every trained one), and of its optimizer state, in memory
 // of an arena that the host can address. They are complete when the list has completed, and exist
 // until the arena is closed. With a nil arena the result is not copies but the tensors themselves,
 // in memory that the host must be able to address. Then no list may change them while they are
@@ -165,7 +170,7 @@ func (s *Stage) SaveWeights(l *tensorops.List, copies tensorops.Arena) []Saved {
 func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, parts []string) []Saved {
 	var out []Saved
 	for _, h := range s.local {
-		if !h.owner {
+		if !s.saves(h) {
 			continue
 		}
 		save := func(t tensorops.Tensor, p *Param, part string) {
@@ -199,11 +204,17 @@ func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, parts []string) 
 	return out
 }
 
+// saves reports whether this rank saves a parameter. With an adapter, the frozen weights are those of
+// the base, which is stored already.
+func (s *Stage) saves(h *localParam) bool {
+	return h.owner && !(h.param.Frozen && s.model.Config.Adapter != nil)
+}
+
 // SavedBytes returns the bytes of the copies of Save.
 func (s *Stage) SavedBytes() int64 {
 	var n int
 	for _, h := range s.local {
-		if !h.owner {
+		if !s.saves(h) {
 			continue
 		}
 		if h.splitsWeight {

@@ -49,7 +49,7 @@ func (p *Plan) unequal() bool {
 
 // withoutFrozen subtracts from the costs of layers what frozen layers do not compute.
 func (p *Plan) withoutFrozen(cost func(int, scheduler.Type) float64) func(layer int, t scheduler.Type) float64 {
-	if len(p.cfg.Model.Freeze) == 0 {
+	if !p.cfg.Freezes() {
 		return cost
 	}
 	return func(layer int, t scheduler.Type) float64 {

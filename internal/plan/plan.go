@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -130,6 +131,9 @@ func (p *Plan) make(sizes stages.Config) error {
 		return cfg.Errorf("parallel.order", "%w", err)
 	}
 	model, err := stages.NewModel(sizes)
+	if wrong := (*stages.AdapterError)(nil); errors.As(err, &wrong) {
+		return cfg.Errorf("adapter."+wrong.Key, "%s", wrong.Reason)
+	}
 	if err != nil {
 		return cfg.Errorf("model.family", "%v", err)
 	}
@@ -158,7 +162,7 @@ func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config 
 	out.Family, out.Layers, out.Hidden, out.Heads, out.KVHeads, out.FFN = m.Family, m.Layers, m.Hidden, m.Heads, m.KVHeads, m.FFN
 	out.HeadDim, out.Window, out.Context, out.Vocab, out.Dropout, out.Tie = own, m.Window, m.Context, vocab, m.Dropout, m.TieEmbeddings
 	out.RopeTheta, out.MTPLayers, out.MTPWeight, out.MaxPositions = m.RopeTheta, m.MTPLayers, m.MTPWeight, from.Positions()
-	out.Layout, out.Options = m.Stack, m.Options
+	out.Layout, out.Options, out.Adapter = m.Stack, m.Options, c.LoRA()
 	if from.Family == "" {
 		out.SetDefaults()
 	}
@@ -223,7 +227,7 @@ func (p *Plan) makeTable() error {
 		return err
 	}
 	if p.model.Config.Language() {
-		if len(c.Model.Freeze) > 0 { // some edges carry no gradient
+		if c.Freezes() { // some edges carry no gradient
 			p.routes = p.model.Routes(p.all)
 		}
 		return nil
@@ -317,7 +321,7 @@ func (p *Plan) makeLayout(numChunks int) error {
 		}
 		return nil
 	}
-	if len(c.Model.Freeze) > 0 || p.unequal() { // layers with one symbol cost differently
+	if c.Freezes() || p.unequal() { // layers with one symbol cost differently
 		of, spec := p.LayerCosts(p.layerCost()), p.layoutSpec()
 		spec.Symbols = p.model.Symbols()
 		steps := make([]float64, len(spec.Symbols))

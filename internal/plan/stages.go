@@ -103,7 +103,12 @@ func (p *Plan) TableText() []byte { return p.text }
 // resolved the same plan.
 func (p *Plan) Digest() [sha256.Size]byte {
 	h := sha256.New()
-	fmt.Fprintf(h, "%+v\n%v\n%v\n%v\n%v\n", p.model.Config, p.layout, p.table.Placement, p.EmbeddingRanks(), p.routes)
+	sizes := p.model.Config
+	if sizes.Adapter != nil {
+		fmt.Fprintf(h, "%+v\n", *sizes.Adapter)
+		sizes.Adapter = nil // a pointer, which differs between processes
+	}
+	fmt.Fprintf(h, "%+v\n%v\n%v\n%v\n%v\n", sizes, p.layout, p.table.Placement, p.EmbeddingRanks(), p.routes)
 	fmt.Fprintf(h, "%q\n", p.cfg.Model.Freeze)
 	if p.grid.World() > p.table.NumRanks() {
 		fmt.Fprintf(h, "%v %s %v %d %v %v %v\n", p.grid, p.grid.Order(), p.sequence(), p.cfg.Parallel.Zero, p.wholeGrads, p.holdWeights, p.way())

@@ -104,3 +104,17 @@ func Normal(dst []float32, k Key, first uint64, mean, std float64) {
 		}
 	}
 }
+
+// Between fills dst with numbers that are uniform between low and high. dst[i] depends on
+// (k, first+i) alone.
+func Between(dst []float32, k Key, first uint64, low, high float64) {
+	for i := 0; i < len(dst); {
+		idx := first + uint64(i)
+		a, b, c, d := Block(k, 0, idx/4)
+		four := [4]uint32{a, b, c, d}
+		for j := idx % 4; j < 4 && i < len(dst); j++ {
+			dst[i] = float32(low + float64((high-low)*Uniform(four[j]))) // see Normal
+			i++
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// LoRA returns the adapters of the section [adapter]; nil: there are none.
+func (c *Config) LoRA() *stages.Adapter {
+	a := c.Adapter
+	if a.Rank == 0 {
+		return nil
+	}
+	l := &stages.Adapter{Rank: a.Rank, Alpha: a.Alpha, Dropout: a.Dropout, Targets: slices.Clone(a.Targets), RSLoRA: a.RSLoRA, DoRA: a.DoRA,
+		Save: slices.Clone(a.Save)}
+	for _, entry := range a.RankPattern {
+		if l.RankPattern == nil {
+			l.RankPattern = make(map[string]int)
+		}
+		pattern, value := adapterPattern(entry)
+		l.RankPattern[pattern], _ = strconv.Atoi(value) // checked
+	}
+	for _, entry := range a.AlphaPattern {
+		if l.AlphaPattern == nil {
+			l.AlphaPattern = make(map[string]float64)
+		}
+		pattern, value := adapterPattern(entry)
+		l.AlphaPattern[pattern], _ = strconv.ParseFloat(value, 64)
+	}
+	return l
+}
+
+// Freezes reports whether some weights are not trained.
+func (c *Config) Freezes() bool { return len(c.Model.Freeze) > 0 || c.Adapter.Rank > 0 }
+
+// adapterPattern splits an entry of adapter.rank_pattern or adapter.alpha_pattern at its last "=": a regular expression may have some.
+func adapterPattern(entry string) (pattern, value string) {
+	at := strings.LastIndexByte(entry, '=')
+	if at < 0 {
+		return entry, ""
+	}
+	return entry[:at], entry[at+1:]
+}
+
+// adapterPatterns checks adapter.rank_pattern, whose numbers are integers, or adapter.alpha_pattern.
+func adapterPatterns(integers bool, each *check) *check {
+	number := func(text string) (any, error) {
+		if integers {
+			return strconv.ParseInt(text, 10, 64)
+		}
+		return strconv.ParseFloat(text, 64)
+	}
+	return &check{`entries such as "q_proj=16", each with a number: ` + each.allows, func(v any) (string, string) {
+		list := v.([]string)
+		if problem, hint := listUpTo(maxOptions, textUpTo(maxOptionBytes)).judge(list); problem != "" {
+			return problem, hint
+		}
+		seen := make(map[string]string)
+		for _, entry := range list {
+			pattern, text := adapterPattern(entry)
+			n, err := number(text)
+			if pattern == "" || err != nil {
+				return quoted(entry) + " is not a pattern and a number", `write PATTERN=NUMBER, such as "q_proj=16"`
+			}
+			if other, twice := seen[pattern]; twice {
+				return fmt.Sprintf("%q is given twice: as %s and as %s", pattern, other, text), "keep one of them"
+			}
+			seen[pattern] = text
+			if problem, hint := each.judge(n); problem != "" {
+				return quoted(entry) + ": " + problem, hint
+			}
+		}
+		return "", ""
+	}}
+}
+
+// The words about keys of [adapter] without a rank.
+const (
+	adapterIsOff = ": there are no adapters"
+	adapterHint  = "set adapter.rank, or leave the section [adapter] out"
+)
+
+func noAdapter(c *Config) bool { return c.Adapter.Rank == 0 }
+
+func (c *checker) adapter() {
+	if !c.clean("adapter.rank", "model.from", "model.freeze") {
+		return
+	}
+	rank := c.Adapter.Rank
+	switch {
+	case rank == 0 && c.IsSet("adapter.rank") && c.Model.From != "": // engine init writes all keys with their defaults
+		c.fail("adapter.rank", "0 adds no weights to train", "use a rank such as 16, or leave the section [adapter] out")
+	case rank > 0 && c.Model.From == "":
+		c.disagree("adapter.rank", "model.from", "needs a base model, whose weights stay frozen, but model.from is empty",
+			"set model.from to a model, or leave the section [adapter] out to train all weights")
+	case rank > 0 && len(c.Model.Freeze) > 0:
+		c.disagree("adapter.rank", "model.freeze", "freezes all weights of the base, so "+c.say("model.freeze")+" has no effect",
+			"leave freeze out, and choose the layers with adapter.targets")
+	}
+	if c.clean("adapter.dora", "adapter.dropout") && c.Adapter.DoRA && c.Adapter.Dropout > 0 {
+		c.disagree("adapter.dropout", "adapter.dora", "cannot be combined with "+c.say("adapter.dora"), "leave one of them out")
+	}
+	if c.clean("adapter.targets") && len(c.Adapter.Targets) == 0 {
+		c.fail("adapter.targets", "the list is empty", `name modules such as "q_proj", or use ["all-linear"]`)
+	}
+	if c.clean("adapter.alpha") && rank > 0 && c.Adapter.Alpha == 0 {
+		c.fail("adapter.alpha", "0 leaves the adapters without effect", "use a number above 0, such as 2 × rank")
+	}
+}
