@@ -45,7 +45,7 @@ func (e *embedding) forward(c *pass, st state, _ tensorops.Tensor) tensorops.Ten
 	c.scale(y, e.factor)
 	if e.hasPositions {
 		c.eachRun(y, c.residualRuns(), func(rows tensorops.Tensor, r run) {
-			c.AddPositions(rows, rows, c.weight(e.positions), r.hi-r.lo, r.first)
+			c.AddPositions(rows, rows, c.weight(e.positions), tensorops.PositionOpts{Period: r.hi - r.lo, First: r.first})
 		})
 	}
 	if c.drops(e.drop) {
@@ -91,7 +91,7 @@ func (e *embedding) weightGrad(c *pass, st state) {
 	}
 	if e.hasPositions && !e.positions.frozen() {
 		c.eachRun(s.dy, c.runs(), func(rows tensorops.Tensor, r run) {
-			c.PositionsGrad(c.grad(e.positions), rows, r.hi-r.lo, r.first)
+			c.PositionsGrad(c.grad(e.positions), rows, tensorops.PositionOpts{Period: r.hi - r.lo, First: r.first})
 		})
 	}
 	s.drop(c.List, true)

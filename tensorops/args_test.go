@@ -112,11 +112,12 @@ func TestArgs(t *testing.T) {
 	embedGrad := EmbedGradArgs{Grad: f(9, 3), DY: f(4, 3), IDs: ids(4)}
 	l.EmbedGrad(embedGrad.Grad, embedGrad.DY, embedGrad.IDs)
 	recorded(c, KindEmbedGrad, (*Op).EmbedGrad, embedGrad)
-	addPositions := AddPositionsArgs{Out: f(4, 3), X: f(4, 3), Weight: f(9, 3), Period: 2, First: 1}
-	l.AddPositions(addPositions.Out, addPositions.X, addPositions.Weight, 2, 1)
+	addPositions := AddPositionsArgs{Out: f(4, 3), X: f(4, 3), Weight: f(9, 3),
+		PositionOpts: PositionOpts{Period: 2, First: 1, Starts: ids(4)}}
+	l.AddPositions(addPositions.Out, addPositions.X, addPositions.Weight, addPositions.PositionOpts)
 	recorded(c, KindAddPositions, (*Op).AddPositions, addPositions)
-	positions := PositionsGradArgs{Grad: f(9, 3), DY: f(4, 3), Period: 2, First: 1}
-	l.PositionsGrad(positions.Grad, positions.DY, 2, 1)
+	positions := PositionsGradArgs{Grad: f(9, 3), DY: f(4, 3), PositionOpts: PositionOpts{Period: 2, First: 1, Starts: ids(4)}}
+	l.PositionsGrad(positions.Grad, positions.DY, positions.PositionOpts)
 	recorded(c, KindPositionsGrad, (*Op).PositionsGrad, positions)
 
 	layer := LayerNormArgs{Y: f(4, 3), X: f(4, 3), Gamma: f(3), Beta: f(3), Stats: f(4, 2), Eps: 1e-5}
@@ -181,14 +182,16 @@ func TestArgs(t *testing.T) {
 	recorded(c, KindDropout, (*Op).Dropout, dropout)
 
 	// 2 sequences of 3 queries and 5 keys; 4 heads of 6 channels, 2 of keys and values.
-	options := AttentionOpts{Batch: 2, Heads: 4, KVHeads: 2, Mask: mask, BF16: true}
+	options := AttentionOpts{Batch: 2, Heads: 4, KVHeads: 2, Mask: mask, BF16: true, Starts: ids(2, 3)}
 	sizes := AttentionSizes{Batch: 2, Queries: 3, Keys: 5, Heads: 4, KVHeads: 2, Width: 6}
 	q, k := func() Tensor { return f(6, 24) }, func() Tensor { return f(10, 12) }
-	attention := AttentionArgs{O: q(), Q: q(), K: k(), V: k(), LSE: f(2, 4, 3), AttentionSizes: sizes, Mask: mask, BF16: true}
+	attention := AttentionArgs{O: q(), Q: q(), K: k(), V: k(), LSE: f(2, 4, 3), Starts: options.Starts,
+		AttentionSizes: sizes, Mask: mask, BF16: true}
 	l.Attention(attention.O, attention.Q, attention.K, attention.V, attention.LSE, options)
 	recorded(c, KindAttention, (*Op).Attention, attention)
-	grad := AttentionGradArgs{DQ: q(), DK: k(), DV: k(), DO: q(), Q: q(), K: k(), V: k(), O: q(), LSE: f(2, 4, 3), AttentionSizes: sizes,
-		Mask: mask, BF16: true}
+	grad := AttentionGradArgs{DQ: q(), DK: k(), DV: k(), DO: q(), Q: q(), K: k(), V: k(), O: q(), LSE: f(2, 4, 3), Starts: options.Starts,
+		AttentionSizes: sizes,
+		Mask:           mask, BF16: true}
 	l.AttentionGrad(grad.DQ, grad.DK, grad.DV, grad.DO, grad.Q, grad.K, grad.V, grad.O, grad.LSE, options)
 	recorded(c, KindAttentionGrad, (*Op).AttentionGrad, grad)
 	recordDelta(c, f)
@@ -204,7 +207,7 @@ func TestArgs(t *testing.T) {
 	sinkGrad := AttentionSinkGradArgs{DSinks: f(4), DO: q(), O: q(), LSE: f(2, 4, 3), Sinks: f(4), SinkSizes: heads}
 	l.AttentionSinkGrad(sinkGrad.DSinks, sinkGrad.DO, sinkGrad.O, sinkGrad.LSE, sinkGrad.Sinks, options)
 	recorded(c, KindAttentionSinkGrad, (*Op).AttentionSinkGrad, sinkGrad)
-	turn := RoPEOpts{Heads: 2, Period: 4, First: 1, Rotation: NewRotation([]float64{1, 0.01}, 1), Inverse: true}
+	turn := RoPEOpts{Heads: 2, Period: 4, First: 1, Starts: ids(8), Rotation: NewRotation([]float64{1, 0.01}, 1), Inverse: true}
 	rope := RoPEArgs{f(8, 12), turn}
 	l.RoPE(rope.X, turn)
 	recorded(c, KindRoPE, (*Op).RoPE, rope)

@@ -22,6 +22,11 @@ type AttentionOpts struct {
 	// at least the number of keys. A query whose window has none of the keys keeps its o and lse with
 	// Onto; without Onto its o is 0 and its lse −Inf.
 	Before int
+	// Starts, Int32 [B, Tq], hides earlier documents of a sequence: query i attends to no key before
+	// Starts[i], which counts keys from the first one. A start ≤ 0 hides nothing. A query whose keys
+	// are all hidden keeps its o and lse with Onto; without Onto its o is 0 and its lse −Inf. Devices
+	// skip blocks of keys that no query of a block sees. Invalid: nothing is hidden.
+	Starts Tensor
 	// Scale is the factor of the scores; 0: 1/√D.
 	Scale float64
 	// SoftCap bounds the scores: a scaled score s becomes SoftCap·tanh(s/SoftCap). 0: no bound.
@@ -47,14 +52,14 @@ type AttentionOpts struct {
 // the operation.
 func (l *List) Attention(o, q, k, v, lse Tensor, a AttentionOpts) {
 	op, s := l.op(KindAttention), a.sizes(q, k)
-	AttentionArgs{o, q, k, v, lse, s, a.Mask, a.BF16, a.Onto}.Put(op)
+	AttentionArgs{o, q, k, v, lse, a.Starts, s, a.Mask, a.BF16, a.Onto}.Put(op)
 	l.need(op, either(o, q, k, v) && float(lse) && o.Contiguous() && lse.Contiguous() && s.fit(q, k, v) && a.Mask.legal() &&
-		sameMatrix(o, q) && lse.Len() == a.Heads*q.Rows(), needAttention)
+		sameMatrix(o, q) && lse.Len() == a.Heads*q.Rows() && startsFit(a.Starts, q), needAttention)
 }
 
 // AttentionArgs are the operands of KindAttention.
 type AttentionArgs struct {
-	O, Q, K, V, LSE Tensor
+	O, Q, K, V, LSE, Starts Tensor
 	AttentionSizes
 	Mask Mask
 	BF16 bool
@@ -63,7 +68,7 @@ type AttentionArgs struct {
 
 // Put stores the operands.
 func (a AttentionArgs) Put(o *Op) {
-	o.operands(a.O, a.Q, a.K, a.V, a.LSE)
+	o.operands(a.O, a.Q, a.K, a.V, a.LSE, a.Starts)
 	o.set(FlagAccumulate, a.Onto)
 	a.putSizes(o)
 	a.Mask.Put(o)
@@ -72,23 +77,23 @@ func (a AttentionArgs) Put(o *Op) {
 
 // Attention reads the operands.
 func (o *Op) Attention() AttentionArgs {
-	return AttentionArgs{O: o.T[0], Q: o.T[1], K: o.T[2], V: o.T[3], LSE: o.T[4],
+	return AttentionArgs{O: o.T[0], Q: o.T[1], K: o.T[2], V: o.T[3], LSE: o.T[4], Starts: o.T[5],
 		AttentionSizes: o.attentionSizes(o.T[1]), Mask: o.Mask(), BF16: o.Has(FlagBF16), Onto: o.Has(FlagAccumulate)}
 }
 
 // AttentionGrad records the gradients of q, k and v (views of columns are allowed).
 func (l *List) AttentionGrad(dq, dk, dv, do, q, k, v, o, lse Tensor, a AttentionOpts) {
 	op, s := l.op(KindAttentionGrad), a.sizes(q, k)
-	AttentionGradArgs{dq, dk, dv, do, q, k, v, o, lse, s, a.Mask, a.BF16}.Put(op)
+	AttentionGradArgs{dq, dk, dv, do, q, k, v, o, lse, a.Starts, s, a.Mask, a.BF16}.Put(op)
 	l.need(op, either(dq, dk, dv, do, q, k, v, o) && float(lse) && o.Contiguous() && do.Contiguous() && lse.Contiguous() && s.fit(q, k, v) &&
 		a.Mask.legal() &&
-		sameMatrix(o, q) && sameMatrix(do, q) && sameMatrix(dq, q) && sameMatrix(dk, k) && sameMatrix(dv, v) && lse.Len() == a.Heads*q.Rows(),
-		needAttention)
+		sameMatrix(o, q) && sameMatrix(do, q) && sameMatrix(dq, q) && sameMatrix(dk, k) && sameMatrix(dv, v) && lse.Len() == a.Heads*q.Rows() &&
+		startsFit(a.Starts, q), needAttention)
 }
 
 // AttentionGradArgs are the operands of KindAttentionGrad.
 type AttentionGradArgs struct {
-	DQ, DK, DV, DO, Q, K, V, O, LSE Tensor
+	DQ, DK, DV, DO, Q, K, V, O, LSE, Starts Tensor
 	AttentionSizes
 	Mask Mask
 	BF16 bool
@@ -96,7 +101,7 @@ type AttentionGradArgs struct {
 
 // Put stores the operands.
 func (a AttentionGradArgs) Put(o *Op) {
-	o.operands(a.DQ, a.DK, a.DV, a.DO, a.Q, a.K, a.V, a.O, a.LSE)
+	o.operands(a.DQ, a.DK, a.DV, a.DO, a.Q, a.K, a.V, a.O, a.LSE, a.Starts)
 	a.putSizes(o)
 	a.Mask.Put(o)
 	o.set(FlagBF16, a.BF16)
@@ -105,10 +110,11 @@ func (a AttentionGradArgs) Put(o *Op) {
 // AttentionGrad reads the operands.
 func (o *Op) AttentionGrad() AttentionGradArgs {
 	return AttentionGradArgs{DQ: o.T[0], DK: o.T[1], DV: o.T[2], DO: o.T[3], Q: o.T[4], K: o.T[5], V: o.T[6], O: o.T[7], LSE: o.T[8],
+		Starts:         o.T[9],
 		AttentionSizes: o.attentionSizes(o.T[4]), Mask: o.Mask(), BF16: o.Has(FlagBF16)}
 }
 
-const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D, Tk ≥ Tq unless whole, H a multiple of KV (sizes: B, Tq, Tk, H, KV, window, positions that they are of, none or no fewer than Tq and Tk, and positions before the queries, only if whole, at most 2³¹−1 and no fewer than Tk if there is a window), lse B·H·Tq, P (number 0) in [0, 1), and scale and soft cap (numbers 1 and 2) 0 or positive, their quotient a float32"
+const needAttention = "q, o have B·Tq rows of H·D and k, v B·Tk rows of KV·D, Tk ≥ Tq unless whole, H a multiple of KV (sizes: B, Tq, Tk, H, KV, window, positions that they are of, none or no fewer than Tq and Tk, and positions before the queries, only if whole, at most 2³¹−1 and no fewer than Tk if there is a window), lse B·H·Tq, starts none or int32 B·Tq, P (number 0) in [0, 1), and scale and soft cap (numbers 1 and 2) 0 or positive, their quotient a float32"
 
 // AttentionSizes holds the sizes of an attention or of its gradient, derived from the options and
 // the matrices, and the two numbers that its scores depend on.
@@ -151,7 +157,8 @@ func (s AttentionSizes) Offset() int {
 	return s.Keys - s.Queries
 }
 
-// Seen returns the keys to which a query attends. With a window and Whole there may be none.
+// Seen returns the keys to which a query attends, if no Starts hide some. With a window and Whole
+// there may be none.
 func (s AttentionSizes) Seen(query int) (first, end int) {
 	end = min(query+s.Offset()+1, s.Keys)
 	if s.Window > 0 {
@@ -168,6 +175,11 @@ func (s AttentionSizes) MaskIndex(head, query, key int) uint64 {
 		queries, keys = s.Of, s.Of
 	}
 	return (uint64(head)*uint64(queries)+uint64(query))*uint64(keys) + uint64(key)
+}
+
+// startsFit reports whether starts are none, or an int32 for each row of x.
+func startsFit(starts, x Tensor) bool {
+	return !starts.Valid() || dense(Int32, starts) && starts.Len() == x.Rows()
 }
 
 // Group returns the number of query heads that share a head of keys and values.

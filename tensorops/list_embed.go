@@ -37,58 +37,81 @@ func (o *Op) EmbedGrad() EmbedGradArgs {
 	return EmbedGradArgs{Grad: o.T[0], DY: o.T[1], IDs: o.T[2]}
 }
 
-// AddPositions records out[n] = x[n] + weight[first + n mod period]: x N×C,
-// period T. out may be x.
-func (l *List) AddPositions(out, x, weight Tensor, period, first int) {
+// PositionOpts says which row of a weight each row of x has for its position.
+type PositionOpts struct {
+	Period int // T: row n is at position First + n mod Period
+	First  int // position of a sequence's first row
+	// Starts, an int32 for each row of x, is where the row's document starts: row n has position
+	// First + n mod Period − Starts[n]. Outside the weight's rows, the first or the last row is
+	// taken. Invalid: all start at 0.
+	Starts Tensor
+}
+
+// put stores the options that are no tensors.
+func (p PositionOpts) put(o *Op) { o.I[0], o.I[1] = p.Period, p.First }
+
+// positionOpts reads them.
+func (o *Op) positionOpts(starts Tensor) PositionOpts {
+	return PositionOpts{Period: o.I[0], First: o.I[1], Starts: starts}
+}
+
+// Row returns the weight's row for row n of x, given the start of its document, 0 without Starts, and
+// the number of the weight's rows.
+func (p PositionOpts) Row(n, start, rows int) int {
+	return min(max(0, p.First+n%p.Period-start), rows-1)
+}
+
+// AddPositions records out[n] = x[n] + weight[position of row n]: x N×C, period T. out may be x.
+func (l *List) AddPositions(out, x, weight Tensor, p PositionOpts) {
 	o := l.op(KindAddPositions)
-	AddPositionsArgs{out, x, weight, period, first}.Put(o)
-	l.need(o, denseEither(out, x, weight) && sameLen(out, x) && x.Cols() == weight.Cols() && fits(x, weight, period, first),
-		"x is whole periods (sizes: period, first position), weight has a row for each position")
+	AddPositionsArgs{out, x, weight, p}.Put(o)
+	l.need(o, denseEither(out, x, weight) && sameLen(out, x) && x.Cols() == weight.Cols() && p.fit(x, weight),
+		"x is whole periods (sizes: period, first position), weight has a row for each position, starts none or an int32 for each row of x")
 }
 
 // AddPositionsArgs are the operands of KindAddPositions.
 type AddPositionsArgs struct {
 	Out, X, Weight Tensor
-	Period, First  int
+	PositionOpts
 }
 
 // Put stores the operands.
 func (a AddPositionsArgs) Put(o *Op) {
-	o.operands(a.Out, a.X, a.Weight)
-	o.I[0], o.I[1] = a.Period, a.First
+	o.operands(a.Out, a.X, a.Weight, a.Starts)
+	a.put(o)
 }
 
 // AddPositions reads the operands.
 func (o *Op) AddPositions() AddPositionsArgs {
-	return AddPositionsArgs{Out: o.T[0], X: o.T[1], Weight: o.T[2], Period: o.I[0], First: o.I[1]}
+	return AddPositionsArgs{Out: o.T[0], X: o.T[1], Weight: o.T[2], PositionOpts: o.positionOpts(o.T[3])}
 }
 
-// PositionsGrad records grad[first + n mod period] += dy[n] in ascending n.
-func (l *List) PositionsGrad(grad, dy Tensor, period, first int) {
+// PositionsGrad records grad[position of row n] += dy[n] in ascending n.
+func (l *List) PositionsGrad(grad, dy Tensor, p PositionOpts) {
 	o := l.op(KindPositionsGrad)
-	PositionsGradArgs{grad, dy, period, first}.Put(o)
-	l.need(o, dense(Float32, grad) && denseEither(dy) && grad.Cols() == dy.Cols() && fits(dy, grad, period, first),
-		"dy is whole periods (sizes: period, first position), grad has a row for each position")
+	PositionsGradArgs{grad, dy, p}.Put(o)
+	l.need(o, dense(Float32, grad) && denseEither(dy) && grad.Cols() == dy.Cols() && p.fit(dy, grad),
+		"dy is whole periods (sizes: period, first position), grad has a row for each position, starts none or an int32 for each row of dy")
 }
 
 // PositionsGradArgs are the operands of KindPositionsGrad.
 type PositionsGradArgs struct {
-	Grad, DY      Tensor
-	Period, First int
+	Grad, DY Tensor
+	PositionOpts
 }
 
 // Put stores the operands.
 func (a PositionsGradArgs) Put(o *Op) {
-	o.operands(a.Grad, a.DY)
-	o.I[0], o.I[1] = a.Period, a.First
+	o.operands(a.Grad, a.DY, a.Starts)
+	a.put(o)
 }
 
 // PositionsGrad reads the operands.
 func (o *Op) PositionsGrad() PositionsGradArgs {
-	return PositionsGradArgs{Grad: o.T[0], DY: o.T[1], Period: o.I[0], First: o.I[1]}
+	return PositionsGradArgs{Grad: o.T[0], DY: o.T[1], PositionOpts: o.positionOpts(o.T[2])}
 }
 
-// fits reports whether x is whole periods and every position has a row.
-func fits(x, weight Tensor, period, first int) bool {
-	return period > 0 && first >= 0 && x.Rows()%period == 0 && first+period <= weight.Rows()
+// fit reports whether x is whole periods, every position has a row, and the starts are for x.
+func (p PositionOpts) fit(x, weight Tensor) bool {
+	return p.Period > 0 && p.First >= 0 && x.Rows()%p.Period == 0 && p.First+p.Period <= weight.Rows() && startsFit(p.Starts, x)
 }

@@ -52,9 +52,12 @@ func (r *Rotation) Angle(pair, position int) (cos, sin float64) {
 
 // RoPEOpts holds the sizes of a rotary position embedding.
 type RoPEOpts struct {
-	Heads    int // the columns are Heads × D
-	Period   int // T: row n is at position First + n mod Period
-	First    int // position of a sequence's first row
+	Heads  int // the columns are Heads × D
+	Period int // T: row n is at position First + n mod Period
+	First  int // position of a sequence's first row
+	// Starts, an int32 for each row of x, is where the row's document starts: row n has position
+	// First + n mod Period − Starts[n], which may be below 0. Invalid: all start at 0.
+	Starts   Tensor
 	Rotation *Rotation
 	Inverse  bool // rotate back, with the same scale: the gradient
 }
@@ -66,9 +69,11 @@ func (l *List) RoPE(x Tensor, r RoPEOpts) {
 	o := l.op(KindRoPE)
 	RoPEArgs{x, r}.Put(o)
 	l.need(o, either(x) && r.Heads > 0 && x.Cols()%r.Heads == 0 && r.Rotation != nil && r.Rotation.legal &&
-		2*r.Rotation.Pairs() <= x.Cols()/r.Heads && r.Period > 0 && x.Rows()%r.Period == 0 && r.First >= 0 && r.First <= math.MaxInt32-r.Period+1,
+		2*r.Rotation.Pairs() <= x.Cols()/r.Heads && r.Period > 0 && x.Rows()%r.Period == 0 && r.First >= 0 &&
+		r.First <= math.MaxInt32-r.Period+1 &&
+		startsFit(r.Starts, x),
 		"the columns are heads of at least two channels for each pair of a finite rotation, "+
-			"the rows whole periods, of positions below 2³¹ (sizes: heads, period, first position)")
+			"the rows whole periods, of positions below 2³¹ (sizes: heads, period, first position), starts none or an int32 for each row")
 }
 
 // RoPEArgs are the operands of KindRoPE.
@@ -79,7 +84,7 @@ type RoPEArgs struct {
 
 // Put stores the operands.
 func (a RoPEArgs) Put(o *Op) {
-	o.operands(a.X)
+	o.operands(a.X, a.Starts)
 	o.I[0], o.I[1], o.I[2] = a.Heads, a.Period, a.First
 	o.Rotation = a.Rotation
 	o.set(FlagInverse, a.Inverse)
@@ -87,6 +92,6 @@ func (a RoPEArgs) Put(o *Op) {
 
 // RoPE reads the operands.
 func (o *Op) RoPE() RoPEArgs {
-	return RoPEArgs{X: o.T[0], RoPEOpts: RoPEOpts{Heads: o.I[0], Period: o.I[1], First: o.I[2], Rotation: o.Rotation,
+	return RoPEArgs{X: o.T[0], RoPEOpts: RoPEOpts{Heads: o.I[0], Period: o.I[1], First: o.I[2], Starts: o.T[1], Rotation: o.Rotation,
 		Inverse: o.Has(FlagInverse)}}
 }

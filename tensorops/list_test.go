@@ -26,6 +26,9 @@ func TestListErrors(t *testing.T) {
 	i := func(dims ...int) tensorops.Tensor { return l.Alloc(tensorops.Int32, dims...) }
 	columns := func(rows, cols int) tensorops.Tensor { return f(rows, cols+1).Columns(0, cols) }
 	rms, turn := tensorops.RMSNormOpts{Eps: 1e-5}, func(f ...float64) *tensorops.Rotation { return tensorops.NewRotation(f, 1) }
+	positions := func(period, first int) tensorops.PositionOpts {
+		return tensorops.PositionOpts{Period: period, First: first}
+	}
 	var b strings.Builder
 	for _, test := range []struct {
 		what   string
@@ -50,9 +53,12 @@ func TestListErrors(t *testing.T) {
 		{"ids that aren't int32", func() { l.Embed(f(4, 3), f(9, 3), f(4)) }},
 		{"more ids than rows", func() { l.Embed(f(4, 3), f(9, 3), i(5)) }},
 		{"another width", func() { l.EmbedGrad(f(9, 2), f(4, 3), i(4)) }},
-		{"part of a period", func() { l.AddPositions(f(7, 3), f(7, 3), f(4, 3), 4, 0) }},
-		{"no period", func() { l.AddPositions(f(8, 3), f(8, 3), f(4, 3), 0, 0) }},
-		{"positions without a row", func() { l.PositionsGrad(f(4, 3), f(8, 3), 4, 1) }},
+		{"part of a period", func() { l.AddPositions(f(7, 3), f(7, 3), f(4, 3), positions(4, 0)) }},
+		{"no period", func() { l.AddPositions(f(8, 3), f(8, 3), f(4, 3), positions(0, 0)) }},
+		{"positions without a row", func() { l.PositionsGrad(f(4, 3), f(8, 3), positions(4, 1)) }},
+		{"starts for other rows", func() {
+			l.AddPositions(f(8, 3), f(8, 3), f(4, 3), tensorops.PositionOpts{Period: 4, Starts: i(4)})
+		}},
 		{"stats for one number a row", func() { l.LayerNorm(f(4, 3), f(4, 3), f(3), f(3), f(4), 1e-5) }},
 		{"gamma of a row's length", func() { l.LayerNorm(f(4, 3), f(4, 3), f(4), none, f(4, 2), 1e-5) }},
 		{"rows of nothing", func() { l.LayerNorm(f(4, 0), f(4, 0), f(0), none, f(4, 2), 1e-5) }},
@@ -69,6 +75,9 @@ func TestListErrors(t *testing.T) {
 		{"P is not a number", func() { l.Dropout(f(4), f(4), none, tensorops.Mask{P: math.NaN()}) }},
 		{"heads of less than all pairs", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 2, Period: 4, Rotation: turn(1, 0.01)}) }},
 		{"positions above 2^31", func() { l.RoPE(f(4, 8), tensorops.RoPEOpts{Heads: 2, Period: 4, First: 1<<31 - 3, Rotation: turn(1)}) }},
+		{"starts that aren't int32", func() {
+			l.RoPE(f(4, 8), tensorops.RoPEOpts{Heads: 2, Period: 4, Starts: f(4), Rotation: turn(1)})
+		}},
 		{"no heads", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Period: 4, Rotation: turn(1)}) }},
 		{"no rotation", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 1, Period: 4}) }},
 		{"a rotation of nothing", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 1, Period: 4, Rotation: turn()}) }},
@@ -106,6 +115,13 @@ func TestListErrors(t *testing.T) {
 		}},
 		{"positions before causal queries", func() {
 			l.Attention(f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3, Before: 4})
+		}},
+		{"starts of the keys", func() {
+			l.Attention(f(2, 6), f(2, 6), f(4, 6), f(4, 6), f(3, 2), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3, Starts: i(4)})
+		}},
+		{"starts in float32", func() {
+			l.AttentionGrad(f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4),
+				tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3, Starts: f(4)})
 		}},
 		{"a soft cap below zero", func() {
 			l.Attention(f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3, SoftCap: -1})

@@ -78,8 +78,8 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindColSum:               {"col_sum", "sum x"},
 	KindEmbed:                {"embed", "out weight ids"},
 	KindEmbedGrad:            {"embed_grad", "grad dy ids"},
-	KindAddPositions:         {"add_positions", "out x weight"},
-	KindPositionsGrad:        {"positions_grad", "grad dy"},
+	KindAddPositions:         {"add_positions", "out x weight starts"},
+	KindPositionsGrad:        {"positions_grad", "grad dy starts"},
 	KindLayerNorm:            {"layer_norm", "y x gamma beta stats"},
 	KindLayerNormGrad:        {"layer_norm_grad", "dx dy x gamma stats skip"},
 	KindLayerNormWeightGrad:  {"layer_norm_weight_grad", "dgamma dbeta dy x stats"},
@@ -96,9 +96,9 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindActGrad:              {"act_grad", "dx dy x"},
 	KindSoftCap:              {"soft_cap", "y x"},
 	KindSoftCapGrad:          {"soft_cap_grad", "dx dy x"},
-	KindRoPE:                 {"rope", "x"},
-	KindAttention:            {"attention", "o q k v lse"},
-	KindAttentionGrad:        {"attention_grad", "dq dk dv do q k v o lse"},
+	KindRoPE:                 {"rope", "x starts"},
+	KindAttention:            {"attention", "o q k v lse starts"},
+	KindAttentionGrad:        {"attention_grad", "dq dk dv do q k v o lse starts"},
 	KindAttentionSink:        {"attention_sink", "o lse sinks"},
 	KindAttentionSinkGrad:    {"attention_sink_grad", "dsinks do o lse sinks"},
 	KindCausalConv:           {"causal_conv", "y x weight state"},
@@ -165,12 +165,12 @@ const (
 // The use of T, I and F for each kind is known only beside the List method of the kind. List.GELU
 // puts a GELUArgs into the operation, and Op.GELU reads it back; so it is for each kind. A device
 // reads an operation's operands there, by name. The operands are values and not pointers into the
-// operation. That is easy to read and costs little: a Tensor has 48 bytes, and at most nine tensors
+// operation. That is easy to read and costs little: a Tensor has 48 bytes, and at most ten tensors
 // are copied, for the gradient of attention.
 type Op struct {
 	Kind  Kind
 	Flags Flags
-	T     [9]Tensor
+	T     [10]Tensor
 	I     [8]int
 	F     [8]float64
 	Key   rng.Key   // dropout: the site's stream

@@ -36,7 +36,7 @@ func TestOpString(t *testing.T) {
 	l.Fetch(make([]byte, 96), x)
 	l.Dropout(x, x, tensorops.Tensor{}, tensorops.Mask{P: 0.25})
 	want := []string{
-		"rope x=float32[4 6] sizes=[3 4 1 0 0 0 0 0] rotation=1 pairs, scale 1.5",
+		"rope x=float32[4 6] starts=none sizes=[3 4 1 0 0 0 0 0] rotation=1 pairs, scale 1.5",
 		"fetch src=float32[4 6] host=96 bytes",
 		"dropout y=float32[4 6] x=float32[4 6] skip=none numbers=[0.25 0 0 0 0 0 0 0]",
 	}

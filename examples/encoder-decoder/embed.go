@@ -38,7 +38,7 @@ func (l *embed) Forward(p *stages.Pass, _ []tensorops.Tensor) []tensorops.Tensor
 	}
 	y := p.Alloc(tensorops.Float32, ids.Dim(0), ids.Dim(1), l.width)
 	p.Embed(y, p.Weight(0), ids)
-	p.AddPositions(y, y, p.Weight(1), ids.Dim(1), 0)
+	p.AddPositions(y, y, p.Weight(1), tensorops.PositionOpts{Period: ids.Dim(1)})
 	return []tensorops.Tensor{y}
 }
 
@@ -49,5 +49,5 @@ func (*embed) InputGrad(*stages.Pass, []tensorops.Tensor, []tensorops.Tensor) []
 func (l *embed) WeightGrad(p *stages.Pass, _, dout []tensorops.Tensor) {
 	ids := p.Field(l.field)
 	p.EmbedGrad(p.Grad(0), dout[0], ids)
-	p.PositionsGrad(p.Grad(1), dout[0], ids.Dim(1), 0)
+	p.PositionsGrad(p.Grad(1), dout[0], tensorops.PositionOpts{Period: ids.Dim(1)})
 }

@@ -263,8 +263,8 @@ func (m *layer) embedding() {
 		return
 	}
 	p := m.floats(m.t, c)
-	m.moving("positions", size, func(l *tensorops.List) { l.AddPositions(y, y, p, m.t, 0) }, y, y, p)
-	m.moving("positions, gradient", size, func(l *tensorops.List) { l.PositionsGrad(p, y, m.t, 0) }, y, p, p)
+	m.moving("positions", size, func(l *tensorops.List) { l.AddPositions(y, y, p, tensorops.PositionOpts{Period: m.t}) }, y, y, p)
+	m.moving("positions, gradient", size, func(l *tensorops.List) { l.PositionsGrad(p, y, tensorops.PositionOpts{Period: m.t}) }, y, p, p)
 }
 
 func (m *layer) norms() {

@@ -14,7 +14,8 @@ func attentionCases() []Case {
 			for _, s := range ropes {
 				for _, inverse := range []bool{false, true} {
 					x := b.normal(s.rows, s.heads*s.d)
-					b.RoPE(x, tensorops.RoPEOpts{Heads: s.heads, Period: s.period, First: s.first, Rotation: s.rotation(), Inverse: inverse})
+					b.RoPE(x, tensorops.RoPEOpts{Heads: s.heads, Period: s.period, First: s.first, Rotation: s.rotation(), Inverse: inverse,
+						Starts: s.docs.starts(b, s.rows/s.period, s.period, s.period, s.first)})
 					b.check(x, "x of %+v, inverse %v", s, inverse)
 				}
 			}
@@ -75,6 +76,11 @@ var ropes = []rope{
 	{rows: 15, heads: 3, d: 7, period: 5, first: 3, theta: 10000, still: 1},
 	{rows: 34, heads: 2, d: 40, period: 17, first: 9, theta: 500000, still: 14},
 	{rows: 34, heads: 2, d: 40, period: 17, first: 9, theta: 500000, zeros: 7, scale: 0.75},
+	{rows: 15, heads: 2, d: 6, period: 5, theta: 10000, docs: oneDoc},
+	{rows: 260, heads: 5, d: 64, period: 65, theta: 10000, docs: shortDocs},
+	{rows: 33, heads: 3, d: 30, period: 33, first: 100, theta: 500000, docs: anyStarts},
+	{rows: 4, heads: 2, d: 64, period: 2, first: 300000, theta: 10000, docs: anyStarts},
+	{rows: 34, heads: 2, d: 40, period: 17, theta: 500000, still: 14, docs: tokenDocs},
 }
 
 // rope is one operation. The still channels at the end of each head don't rotate, nor do the last pairs, which have a
@@ -84,6 +90,7 @@ type rope struct {
 
 	theta, slower, scale float64
 	still, zeros         int
+	docs                 docs
 }
 
 func (s rope) rotation() *tensorops.Rotation {
@@ -130,6 +137,7 @@ type attention struct {
 	whole  bool
 	before int // positions before the queries, if whole
 	onto   int // keys that the queries have been over before
+	docs   docs
 	of     int // positions of the sequences
 	p      float64
 	first  uint64
@@ -153,6 +161,9 @@ func (a attention) String() string {
 	}
 	if a.onto > 0 {
 		s += fmt.Sprintf(" onto=%d", a.onto)
+	}
+	if a.docs != noDocs {
+		s += fmt.Sprintf(" docs=%s", a.docs)
 	}
 	if a.of > 0 {
 		s += fmt.Sprintf(" of=%d", a.of)
@@ -275,6 +286,48 @@ var attentions = []attention{
 	{batch: 1, tq: 20, tk: 33, heads: 2, kvHeads: 1, d: 512, factor: 1.0 / 16, bf16: true},
 	{batch: 1, tq: 300, tk: 330, heads: 2, kvHeads: 1, d: 24, whole: true, before: 340, window: 100, bf16: true},
 	{batch: 1, tq: 70, tk: 50, heads: 2, kvHeads: 1, d: 24, whole: true, before: 60, window: 40, cap: 2, bf16: true},
+
+	// Documents that share a sequence.
+	{batch: 2, tq: 17, tk: 17, heads: 6, kvHeads: 2, d: 5, docs: oneDoc},
+	{batch: 1, tq: 1, tk: 1, heads: 1, kvHeads: 1, d: 1, docs: tokenDocs},
+	{batch: 2, tq: 70, tk: 70, heads: 4, kvHeads: 2, d: 16, docs: tokenDocs, p: 0.3, first: 1_000_003},
+	{batch: 2, tq: 97, tk: 97, heads: 3, kvHeads: 1, d: 33, docs: middleDoc, views: true},
+	{batch: 2, tq: 70, tk: 103, heads: 2, kvHeads: 1, d: 72, docs: shortDocs, factor: 0.3, cap: 2},
+	{batch: 2, tq: 330, tk: 330, heads: 2, kvHeads: 1, d: 8, docs: longDocs, p: 0.3, first: 77},
+	{batch: 1, tq: 330, tk: 330, heads: 1, kvHeads: 1, d: 8, docs: longDocs, window: 20},
+	{batch: 1, tq: 620, tk: 620, heads: 1, kvHeads: 1, d: 4, docs: middleDoc, of: 700, p: 0.2, first: 3},
+	{batch: 2, tq: 70, tk: 90, heads: 2, kvHeads: 1, d: 24, docs: anyStarts},
+	{batch: 1, tq: 330, tk: 600, heads: 2, kvHeads: 1, d: 8, docs: anyStarts, window: 40, cap: 3},
+	{batch: 3, tq: 1, tk: 333, heads: 4, kvHeads: 1, d: 16, docs: anyStarts},
+	{batch: 2, tq: 20, tk: 20, heads: 2, kvHeads: 2, d: 9, docs: hiddenKeys},
+	{batch: 1, tq: 300, tk: 590, heads: 1, kvHeads: 1, d: 4, docs: hiddenKeys},
+	{batch: 2, tq: 33, tk: 40, heads: 4, kvHeads: 2, d: 5, whole: true, before: 40, window: 35, of: 80, p: 0.3, first: 1_000_003,
+		docs: anyStarts},
+	{batch: 1, tq: 300, tk: 330, heads: 2, kvHeads: 1, d: 24, whole: true, before: 340, docs: middleDoc, views: true},
+	{batch: 1, tq: 97, tk: 97, heads: 2, kvHeads: 1, d: 16, docs: shortDocs, onto: 330},
+	{batch: 2, tq: 40, tk: 40, heads: 2, kvHeads: 1, d: 7, whole: true, docs: hiddenKeys, onto: 19},
+	{batch: 2, tq: 40, tk: 40, heads: 2, kvHeads: 1, d: 7, whole: true, docs: anyStarts, onto: 300, cap: 3, window: 20, before: 40},
+
+	{batch: 1, tq: 1, tk: 1, heads: 1, kvHeads: 1, d: 1, docs: tokenDocs, bf16: true},
+	{batch: 2, tq: 31, tk: 65, heads: 6, kvHeads: 3, d: 7, docs: oneDoc, bf16: true},
+	{batch: 1, tq: 130, tk: 130, heads: 2, kvHeads: 2, d: 64, docs: shortDocs, views: true, bf16: true},
+	{batch: 1, tq: 200, tk: 200, heads: 4, kvHeads: 2, d: 64, docs: longDocs, p: 0.3, first: 1_000_003, bf16: true},
+	{batch: 2, tq: 150, tk: 161, heads: 2, kvHeads: 1, d: 128, docs: middleDoc, bf16: true},
+	{batch: 1, tq: 330, tk: 330, heads: 2, kvHeads: 1, d: 72, docs: longDocs, window: 50, bf16: true},
+	{batch: 1, tq: 130, tk: 300, heads: 2, kvHeads: 1, d: 24, docs: anyStarts, bf16: true},
+	{batch: 1, tq: 97, tk: 130, heads: 2, kvHeads: 1, d: 128, cap: 2, docs: anyStarts, bf16: true},
+	{batch: 2, tq: 33, tk: 33, heads: 2, kvHeads: 1, d: 40, cap: 3, p: 0.3, first: 5, docs: shortDocs, bf16: true},
+	{batch: 2, tq: 70, tk: 70, heads: 2, kvHeads: 1, d: 16, docs: tokenDocs, p: 0.2, bf16: true},
+	{batch: 1, tq: 140, tk: 140, heads: 1, kvHeads: 1, d: 64, docs: hiddenKeys, bf16: true},
+	{batch: 1, tq: 97, tk: 97, heads: 2, kvHeads: 1, d: 16, docs: shortDocs, onto: 330, bf16: true},
+}
+
+// offset is the position of the first query, where the first key has position 0.
+func (a attention) offset() int {
+	if a.whole {
+		return max(a.before, a.tk)
+	}
+	return a.tk - a.tq
 }
 
 // attended are the tensors of a recorded attention.
@@ -292,7 +345,7 @@ func (a attention) record(b *builder) attended {
 		attention: a,
 		opts: tensorops.AttentionOpts{
 			Batch: a.batch, Heads: a.heads, KVHeads: a.kvHeads, Window: a.window, Whole: a.whole, Before: a.before, Of: a.of,
-			Scale: a.factor, SoftCap: a.cap,
+			Starts: a.docs.starts(b, a.batch, a.tq, a.tk, a.offset()), Scale: a.factor, SoftCap: a.cap,
 			Mask: tensorops.Mask{Key: rng.NewKey(9, 4), Step: 2, First: a.first, P: a.p},
 			BF16: a.bf16,
 		},
@@ -305,6 +358,7 @@ func (a attention) record(b *builder) attended {
 	if a.onto > 0 {
 		again := r.opts
 		again.Whole, again.Onto, again.Before = true, true, a.onto
+		again.Starts = a.docs.starts(b, a.batch, a.tq, a.onto, a.onto)
 		rows := a.batch * a.onto
 		b.Attention(r.o, r.q, b.normal(rows, r.widthK), b.normal(rows, r.widthK), r.lse, again)
 	}

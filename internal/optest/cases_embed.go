@@ -38,19 +38,19 @@ func embedCases() []Case {
 		{"add_positions/shapes", tensorops.KindAddPositions, func(b *builder) {
 			for _, s := range positions {
 				out := b.garbage(s.n, s.c)
-				b.AddPositions(out, b.normal(s.n, s.c), b.normal(s.rows, s.c), s.period, s.first)
+				b.AddPositions(out, b.normal(s.n, s.c), b.normal(s.rows, s.c), s.opts(b))
 				b.check(out, "out of %v", s)
 			}
 		}},
 		{"add_positions/in place", tensorops.KindAddPositions, func(b *builder) {
 			x := b.normal(3, 17, 129)
-			b.AddPositions(x, x, b.normal(40, 129), 17, 4)
+			b.AddPositions(x, x, b.normal(40, 129), tensorops.PositionOpts{Period: 17, First: 4})
 			b.check(x, "out = x")
 		}},
 		{"positions_grad/shapes", tensorops.KindPositionsGrad, func(b *builder) {
 			for _, s := range positions {
 				grad := b.single(s.rows, s.c)
-				b.PositionsGrad(grad, b.normal(s.n, s.c), s.period, s.first)
+				b.PositionsGrad(grad, b.normal(s.n, s.c), s.opts(b))
 				b.check(grad, "grad of %v", s)
 			}
 		}},
@@ -59,10 +59,23 @@ func embedCases() []Case {
 
 // positions are n rows of c elements in periods, which start at row first of a
 // weight.
-var positions = []struct{ n, c, rows, period, first int }{
-	{0, 8, 4, 4, 0},
-	{1, 1, 1, 1, 0},
-	{6, 5, 9, 3, 2},
-	{64, 129, 16, 16, 0},
-	{260, 300, 70, 65, 5},
+var positions = []rowPositions{
+	{n: 0, c: 8, rows: 4, period: 4},
+	{n: 1, c: 1, rows: 1, period: 1},
+	{n: 6, c: 5, rows: 9, period: 3, first: 2},
+	{n: 64, c: 129, rows: 16, period: 16},
+	{n: 260, c: 300, rows: 70, period: 65, first: 5},
+	{n: 0, c: 8, rows: 4, period: 4, docs: oneDoc},
+	{n: 64, c: 129, rows: 16, period: 16, docs: tokenDocs},
+	{n: 260, c: 300, rows: 70, period: 65, first: 5, docs: shortDocs},
+	{n: 66, c: 7, rows: 40, period: 33, docs: anyStarts}, // some outside the weight
+}
+
+type rowPositions struct {
+	n, c, rows, period, first int
+	docs                      docs
+}
+
+func (p rowPositions) opts(b *builder) tensorops.PositionOpts {
+	return tensorops.PositionOpts{Period: p.period, First: p.first, Starts: p.docs.starts(b, p.n/p.period, p.period, p.period, p.first)}
 }

@@ -21,6 +21,15 @@ func sinkCases() []Case {
 				b.check(lse, "lse of %+v", s).scaled(1)
 			}
 		}},
+		// Documents, of which some queries see no key.
+		{"attention_sink/documents", tensorops.KindAttentionSink, func(b *builder) {
+			for _, d := range []docs{shortDocs, anyStarts} {
+				a := attention{batch: 2, tq: 33, tk: 33, heads: 2, kvHeads: 1, d: 7, docs: d}.record(b)
+				b.AttentionSink(a.o, a.lse, b.single(2), a.opts)
+				b.check(a.o, "o of %v", d).scaled(1)
+				b.check(a.lse, "lse of %v", d).scaled(1)
+			}
+		}},
 		// Queries that see no key, a sink that takes nothing, and one that takes all.
 		{"attention_sink/infinities", tensorops.KindAttentionSink, func(b *builder) {
 			inf := float32(math.Inf(-1))

@@ -50,12 +50,14 @@ func attention(x *exec, lo, hi int) {
 	a := x.op.Attention()
 	s, group, lse, kernel := x.attnShape(a.AttentionSizes, a.Mask), a.Group(), f32(a.LSE), x.attnKernel(a.BF16)
 	s.Onto = a.Onto
+	starts := startsOf(a.Starts)
 	for bh := lo; bh < hi; bh++ {
 		b, h := bh/a.Heads, bh%a.Heads
 		head := func(t tensorops.Tensor) gemm.Matrix { return headOf(t, b, h, s.Queries, s.Dim) }
 		keys := func(t tensorops.Tensor) gemm.Matrix { return headOf(t, b, h/group, s.Keys, s.Dim) }
 		x.heads = append(x.heads[:0], attn.Head{Index: bh, Q: head(a.Q), O: head(a.O), LSE: lse[bh*s.Queries:][:s.Queries]})
 		x.keys = attn.Keys{K: keys(a.K), V: keys(a.V)}
+		s.Starts = starts.of(b, s.Queries)
 		kernel.Forward(&x.attn, s, &x.heads[0], &x.keys)
 	}
 }
@@ -65,6 +67,7 @@ func attention(x *exec, lo, hi int) {
 func attentionGrad(x *exec, lo, hi int) {
 	a := x.op.AttentionGrad()
 	s, group, lse, kernel := x.attnShape(a.AttentionSizes, a.Mask), a.Group(), f32(a.LSE), x.attnKernel(a.BF16)
+	starts := startsOf(a.Starts)
 	for bk := lo; bk < hi; bk++ {
 		b, hk := bk/a.KVHeads, bk%a.KVHeads
 		x.heads = x.heads[:0]
@@ -75,6 +78,7 @@ func attentionGrad(x *exec, lo, hi int) {
 		}
 		keys := func(t tensorops.Tensor) gemm.Matrix { return headOf(t, b, hk, s.Keys, s.Dim) }
 		x.keys = attn.Keys{K: keys(a.K), V: keys(a.V), DK: keys(a.DK), DV: keys(a.DV)}
+		s.Starts = starts.of(b, s.Queries)
 		kernel.Backward(&x.attn, s, x.heads, &x.keys)
 	}
 }

@@ -62,16 +62,18 @@ func ropeRows(x *exec, lo, hi int) {
 	a := x.op.RoPE()
 	v, c, stride, pairs := x.values(0, a.X), a.X.Cols(), a.X.Stride(), a.Rotation.Pairs()
 	table, kept := x.dev.angles.get(a.Rotation, a.First+a.Period)
-	var row angles
-	if !kept {
-		row = angles{make([]float32, pairs), make([]float32, pairs)}
-	}
+	starts := startsOf(a.Starts)
+	var own angles // of a position that is not in the table
 	for n := lo; n < hi; n++ {
-		position := a.First + n%a.Period
-		if kept {
-			at := position * pairs
+		position := a.First + n%a.Period - starts.at(n)
+		var row angles
+		if at := position * pairs; kept && position >= 0 && at < len(table.cos) {
 			row = angles{table.cos[at:][:pairs], table.sin[at:][:pairs]}
 		} else {
+			if own.cos == nil {
+				own = angles{make([]float32, pairs), make([]float32, pairs)}
+			}
+			row = own
 			row.fill(a.Rotation, position)
 		}
 		turned := x.get(v, n*stride, n*stride+c)

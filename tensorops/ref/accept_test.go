@@ -62,6 +62,19 @@ func (o operands) host(bytes int) []byte {
 	return tensorops.HostBytes(make([]float64, bytes+1))[:max(0, o.number(bytes))]
 }
 
+// starts are none, or those of n rows.
+func (o operands) starts(n int) tensorops.Tensor {
+	if rapid.Bool().Draw(o.t, "starts") {
+		return o.i(n)
+	}
+	return none
+}
+
+// positions draws options of learned positions.
+func (o operands) positions(periods, period, first int) tensorops.PositionOpts {
+	return tensorops.PositionOpts{Period: o.number(period), First: o.number(first), Starts: o.starts(periods * period)}
+}
+
 // gate draws options of a gate.
 func (o operands) gate() tensorops.GateOpts {
 	g := tensorops.GateOpts{Act: tensorops.Activation(rapid.IntRange(0, 6).Draw(o.t, "activation"))}
@@ -100,11 +113,11 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindEmbedGrad: func(o operands, n, c int) { o.l.EmbedGrad(o.f(o.size("V"), c), o.f(n, c), o.i(n)) },
 	tensorops.KindAddPositions: func(o operands, n, c int) {
 		period, first := 1+o.size("period"), o.size("first")
-		o.l.AddPositions(o.f(n*period, c), o.f(n, period, c), o.f(first+period, c), o.number(period), o.number(first))
+		o.l.AddPositions(o.f(n*period, c), o.f(n, period, c), o.f(first+period, c), o.positions(n, period, first))
 	},
 	tensorops.KindPositionsGrad: func(o operands, n, c int) {
 		period, first := 1+o.size("period"), o.size("first")
-		o.l.PositionsGrad(o.f(first+period, c), o.f(n, period, c), o.number(period), o.number(first))
+		o.l.PositionsGrad(o.f(first+period, c), o.f(n, period, c), o.positions(n, period, first))
 	},
 	tensorops.KindLayerNorm: func(o operands, n, c int) {
 		o.l.LayerNorm(o.f(n, c), o.f(n, c), o.f(c), o.f(c), o.f(n, 2), 1)
@@ -148,7 +161,7 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		heads, period := 1+o.size("heads"), 1+o.size("period")
 		r := tensorops.NewRotation(make([]float64, max(0, o.number(c))), float64(o.number(2)))
 		o.l.RoPE(o.f(n*period, heads*(2*c+1)), tensorops.RoPEOpts{Heads: o.number(heads), Period: o.number(period), First: o.number(2),
-			Rotation: r})
+			Rotation: r, Starts: o.starts(n * period)})
 	},
 	tensorops.KindAttention: func(o operands, n, c int) {
 		a := drawAttention(o, n, c)
@@ -242,7 +255,7 @@ func drawAttention(o operands, n, c int) drawnAttention {
 	a := drawnAttention{operands: o, kvHeads: 1 + o.size("kv heads")/2, tq: n, tk: n + o.size("more keys"), d: c}
 	a.heads = a.kvHeads * (1 + o.size("group")/2)
 	a.opts = tensorops.AttentionOpts{Batch: o.number(2), Heads: o.number(a.heads), KVHeads: o.number(a.kvHeads), Mask: tensorops.Mask{P: 0.5},
-		Window: o.number(3), SoftCap: float64(o.number(2)), Scale: float64(o.number(1))}
+		Window: o.number(3), SoftCap: float64(o.number(2)), Scale: float64(o.number(1)), Starts: o.starts(2 * a.tq)}
 	if rapid.Bool().Draw(o.t, "whole") {
 		a.opts.Whole, a.opts.Before = true, o.number(a.tk)
 	}

@@ -12,7 +12,7 @@ func rope(op *tensorops.Op) {
 	x, pairs := matrixOf(a.X), a.Rotation.Pairs()
 	d := x.cols / a.Heads
 	for n := range x.rows {
-		position := float64(a.First + n%a.Period)
+		position := float64(a.First + n%a.Period - startAt(a.Starts, n))
 		for h := range a.Heads {
 			for i := range pairs {
 				angle := position * a.Rotation.Frequency(i)
@@ -30,7 +30,8 @@ func rope(op *tensorops.Op) {
 // sizes says where things are in one attention operation.
 type sizes struct {
 	tensorops.AttentionSizes
-	mask mask
+	mask   mask
+	starts tensorops.Tensor
 }
 
 // place is one query: position i of head h in sequence b.
@@ -70,6 +71,7 @@ func (s sizes) dropped(at place, j int) float64 {
 // first of these keys.
 func (s sizes) scores(q, k matrix, at place) (scores []float64, first int) {
 	first, end := s.Seen(at.i)
+	first = min(max(first, startAt(s.starts, at.b*s.Queries+at.i)), end)
 	scores = make([]float64, end-first)
 	query := s.query(q, at)
 	for j := range scores {
@@ -99,7 +101,7 @@ func (s sizes) slope(score float64) float64 {
 func attention(op *tensorops.Op) {
 	a := op.Attention()
 	o, q, k, v, lse := matrixOf(a.O), matrixOf(a.Q), matrixOf(a.K), matrixOf(a.V), Values(a.LSE)
-	s := sizes{a.AttentionSizes, mask(a.Mask)}
+	s := sizes{a.AttentionSizes, mask(a.Mask), a.Starts}
 	s.each(func(at place) {
 		scores, first := s.scores(q, k, at)
 		total, kept := logSumExp(scores), 0.0
@@ -155,7 +157,7 @@ func attentionGrad(op *tensorops.Op) {
 			}
 		}
 	}
-	s := sizes{a.AttentionSizes, mask(a.Mask)}
+	s := sizes{a.AttentionSizes, mask(a.Mask), a.Starts}
 	s.each(func(at place) {
 		scores, first := s.scores(q, k, at)
 		p, dp := make([]float64, len(scores)), make([]float64, len(scores))

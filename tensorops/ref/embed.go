@@ -44,24 +44,34 @@ func embedGrad(op *tensorops.Op) error {
 	return nil
 }
 
-// addPositions: out[n] = x[n] + weight[first + n mod period].
+// startAt is the start of row n, 0 if there are no starts.
+func startAt(starts tensorops.Tensor, n int) int {
+	if !starts.Valid() {
+		return 0
+	}
+	return int(ids(starts)[n])
+}
+
+// addPositions: out[n] = x[n] + weight[first + n mod period − starts[n]].
 func addPositions(op *tensorops.Op) {
 	a := op.AddPositions()
 	out, x, weight := Values(a.Out), matrixOf(a.X), matrixOf(a.Weight)
 	for n := range x.rows {
+		row := a.Row(n, startAt(a.Starts, n), weight.rows)
 		for j := range x.cols {
-			out[n*x.cols+j] = *x.at(n, j) + *weight.at(a.First+n%a.Period, j)
+			out[n*x.cols+j] = *x.at(n, j) + *weight.at(row, j)
 		}
 	}
 }
 
-// positionsGrad: grad[first + n mod period] += dy[n].
+// positionsGrad: grad[first + n mod period − starts[n]] += dy[n].
 func positionsGrad(op *tensorops.Op) {
 	a := op.PositionsGrad()
 	grad, dy := matrixOf(a.Grad), matrixOf(a.DY)
 	for n := range dy.rows {
+		row := a.Row(n, startAt(a.Starts, n), grad.rows)
 		for j := range dy.cols {
-			*grad.at(a.First+n%a.Period, j) += *dy.at(n, j)
+			*grad.at(row, j) += *dy.at(n, j)
 		}
 	}
 }

@@ -67,6 +67,14 @@ func (p *tape) ids(ids ...int32) tensorops.Tensor {
 	return x
 }
 
+// starts makes a tensor of starts, or none.
+func (p *tape) starts(of []int32) tensorops.Tensor {
+	if of == nil {
+		return none
+	}
+	return p.ids(of...)
+}
+
 // like makes tensors of zeros in the shapes of others.
 func (p *tape) like(ts []tensorops.Tensor) []tensorops.Tensor {
 	p.t.Helper()
@@ -209,18 +217,23 @@ func TestEmbedGradient(t *testing.T) {
 }
 
 func TestPositionsGradient(t *testing.T) {
-	type positions struct{ rows, period, first int }
-	each(t, []positions{{4, 4, 0}, {6, 3, 2}, {3, 1, 4}}, func(p *tape, s positions) {
-		x, weight, out := p.normal(s.rows, 3), p.normal(6, 3), p.normal(s.rows, 3)
-		checkGradient(p, function{
-			tensors(x, weight), tensors(out),
-			func(l *tensorops.List) { l.AddPositions(out, x, weight, s.period, s.first) },
-			func(l *tensorops.List, dout, din []tensorops.Tensor) {
-				l.Copy(din[0], dout[0])
-				l.PositionsGrad(din[1], dout[0], s.period, s.first)
-			},
+	type positions struct {
+		rows, period, first int
+		starts              []int32
+	}
+	each(t, []positions{{4, 4, 0, nil}, {6, 3, 2, nil}, {3, 1, 4, nil}, {6, 6, 0, []int32{0, 0, 2, 2, 4, 4}}, {3, 3, 0, []int32{-9, 9, 1}}},
+		func(p *tape, s positions) {
+			x, weight, out := p.normal(s.rows, 3), p.normal(6, 3), p.normal(s.rows, 3)
+			o := tensorops.PositionOpts{Period: s.period, First: s.first, Starts: p.starts(s.starts)}
+			checkGradient(p, function{
+				tensors(x, weight), tensors(out),
+				func(l *tensorops.List) { l.AddPositions(out, x, weight, o) },
+				func(l *tensorops.List, dout, din []tensorops.Tensor) {
+					l.Copy(din[0], dout[0])
+					l.PositionsGrad(din[1], dout[0], o)
+				},
+			})
 		})
-	})
 }
 
 // A norm's input also goes around it: the sum of both ways has the gradient that
@@ -383,6 +396,7 @@ func TestRoPEGradient(t *testing.T) {
 		{Heads: 1, Period: 6},
 		{Heads: 2, Period: 3, First: 4},
 		{Heads: 3, Period: 2, First: 1},
+		{Heads: 2, Period: 6, Starts: newTape(t).starts([]int32{0, 0, 2, 2, 9, -4})},
 	}, func(p *tape, o tensorops.RoPEOpts) {
 		o.Rotation = tensorops.NewRotation([]float64{1, 0.1, 0}[:o.Heads], 1.25) // heads of 12, 6 and 4 channels
 		if o.Heads == 3 {
@@ -410,6 +424,7 @@ func TestAttentionGradient(t *testing.T) {
 		batch, tq, tk, heads, kvHeads, d int
 		p                                float64
 		first                            uint64
+		starts                           []int32
 	}
 	each(t, []attention{
 		{batch: 1, tq: 1, tk: 1, heads: 1, kvHeads: 1, d: 1},
@@ -419,9 +434,11 @@ func TestAttentionGradient(t *testing.T) {
 		{batch: 2, tq: 3, tk: 3, heads: 4, kvHeads: 1, d: 2},
 		{batch: 2, tq: 3, tk: 4, heads: 4, kvHeads: 2, d: 2, p: 0.3},
 		{batch: 1, tq: 4, tk: 4, heads: 2, kvHeads: 1, d: 3, p: 0.5, first: 7},
+		{batch: 2, tq: 4, tk: 4, heads: 2, kvHeads: 1, d: 3, starts: []int32{0, 0, 2, 2, 0, 1, 1, 3}},
+		{batch: 1, tq: 4, tk: 6, heads: 2, kvHeads: 1, d: 3, p: 0.3, starts: []int32{-1, 3, 6, 9}},
 	}, func(p *tape, s attention) {
 		o := tensorops.AttentionOpts{
-			Batch: s.batch, Heads: s.heads, KVHeads: s.kvHeads,
+			Batch: s.batch, Heads: s.heads, KVHeads: s.kvHeads, Starts: p.starts(s.starts),
 			Mask: tensorops.Mask{Key: rng.NewKey(3, 4), Step: 5, First: s.first, P: s.p},
 		}
 		q, k, v := p.normal(s.batch*s.tq, s.heads*s.d), p.normal(s.batch*s.tk, s.kvHeads*s.d), p.normal(s.batch*s.tk, s.kvHeads*s.d)

@@ -32,6 +32,9 @@ func (kn *Kernel) Backward(ws *Workspace, s *Shape, heads []Head, kv *Keys) {
 	}
 	clear(b.dkt)
 	clear(b.dvt)
+	if s.Starts != nil {
+		b.findFirsts()
+	}
 	for i := range heads {
 		b.h = &heads[i]
 		for i0 := 0; i0 < s.Queries; i0 += maxDepth {
@@ -62,6 +65,7 @@ type backward struct {
 	delta          []float32 // do·o of each query of the block
 	slope          []float32 // [queries][nr], of the soft cap
 	dq             []float32 // of the block, where DQ is bfloat16
+	firsts         []int     // if there are starts, the first key that each strip of queries sees
 	tmp            []float32 // rows in the other type or the other way
 }
 
@@ -84,7 +88,7 @@ func (b *backward) block(i0, i1 int) {
 	if dq.Half != nil {
 		dq = gemm.Matrix{Data: b.dq, Row: d, Col: 1}
 	}
-	from := s.firstBlock(i0)
+	from := s.firstBlock(i0, i1)
 	for k0 := from; k0 < s.end(i1); k0 += maxDepth {
 		k1 := min(k0+maxDepth, s.Keys)
 		for j := k0; j < k1; j += b.Gemm.NR {
@@ -104,7 +108,7 @@ func (b *backward) strip(i0, i1, j, k0, k1 int) {
 	mr, _ := b.Strips()
 	keys := min(nr, k1-j)
 	first := max(i0, floor(max(0, j-s.Offset), mr)) // in whole strips of queries
-	rows := min(i1, ceil(s.last(j+keys-1), mr)*mr) - first
+	rows := min(i1, b.lastOf(first, min(i1, ceil(s.last(j+keys-1), mr)*mr), j+keys)) - first
 	if rows <= 0 {
 		return
 	}
@@ -124,8 +128,8 @@ func (b *backward) strip(i0, i1, j, k0, k1 int) {
 			hidden[i] = minusInf
 		}
 	}
-	if s.Window > 0 {
-		for r := range rows { // queries whose windows begin after some of these keys
+	if s.hides() {
+		for r := range rows { // queries whose windows or documents begin after some of these keys
 			hidden := p[r*nr:][:min(nr, max(0, s.first(first+r)-j))]
 			for i := range hidden {
 				hidden[i] = minusInf
@@ -159,6 +163,37 @@ func (b *backward) strip(i0, i1, j, k0, k1 int) {
 	b.Part(gemm.Matrix{Data: b.dkt[j*d:], Row: nr, Col: 1}, d, nr, rows, qt, b.PackedB(ds, rows), true)
 }
 
+// findFirsts finds the first key that each strip of queries sees.
+func (b *backward) findFirsts() {
+	mr, _ := b.Strips()
+	b.firsts = b.ws.keys[:0]
+	for i := 0; i < b.s.Queries; i += mr {
+		b.firsts = append(b.firsts, b.s.firstOf(i, min(i+mr, b.s.Queries)))
+	}
+	b.ws.keys = b.firsts
+}
+
+// firstOf is a key before which no query of the strip from i on sees one.
+func (b *backward) firstOf(i int) int {
+	if b.s.Starts == nil {
+		return b.s.first(i)
+	}
+	mr, _ := b.Strips()
+	return b.firsts[i/mr]
+}
+
+// lastOf is where those of the queries lo to hi end that see a key before end, in whole strips of queries.
+func (b *backward) lastOf(lo, hi, end int) int {
+	if b.s.Starts == nil {
+		return hi
+	}
+	mr, _ := b.Strips()
+	for hi > lo && b.firsts[(hi-1)/mr] >= end {
+		hi = (hi - 1) / mr * mr
+	}
+	return hi
+}
+
 // queries sets dq, or adds to it: that of the queries i0 to i1, what the keys k0 to k1 contribute.
 func (b *backward) queries(dq gemm.Matrix, i0, i1, k0, k1 int, add bool) {
 	s, d := b.s, b.s.Dim
@@ -166,7 +201,7 @@ func (b *backward) queries(dq gemm.Matrix, i0, i1, k0, k1 int, add bool) {
 	k := b.PackedB(b.k[b.LenB(k0, d):], k1-k0)
 	for i := i0; i < i1; i += mr {
 		rows := min(mr, i1-i)
-		first, seen := max(0, s.first(i)-k0), min(k1-k0, i+rows+s.Offset-k0)
+		first, seen := max(0, b.firstOf(i)-k0), min(k1-k0, i+rows+s.Offset-k0)
 		if first >= seen {
 			if !add {
 				for r := range rows {

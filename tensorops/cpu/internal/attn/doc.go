@@ -27,5 +27,8 @@
 // A soft cap is applied to scores in a pass of its own, before hidden ones are marked; its slopes go into dS. What no
 // window sees is not computed, except at the borders of strips, where it adds zeros: the bits are those of all keys.
 //
+// Where queries see no key before their document, blocks and strips of keys are computed from the first that one
+// of the queries sees, so the cost is that of the documents.
+//
 // It knows no tensors, and splits nothing over cores.
 package attn

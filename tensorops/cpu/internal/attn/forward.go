@@ -22,7 +22,7 @@ func (kn *Kernel) Forward(ws *Workspace, s *Shape, h *Head, kv *Keys) {
 	g.PackB(qt, h.Q.T(), d, s.Queries)
 	from := 0 // what no query sees is not packed
 	if s.Queries > 0 {
-		from = s.firstBlock(0)
+		from = s.firstBlock(0, s.Queries)
 	}
 	g.PackA(kp[g.LenA(from, d):], kv.K.At(from, 0), s.Keys-from, d)
 	for k0 := from; k0 < s.Keys; k0 += maxDepth {
@@ -54,13 +54,13 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 	if s.Onto {
 		f.resume(i, n)
 	}
-	seen := s.end(i + n)
-	if s.first(i) >= seen { // and so it is for the queries behind
+	seen, first := s.end(i+n), s.firstOf(i, i+n)
+	if first >= seen {
 		f.unseen(i, n)
 		return
 	}
 	mr, _ := f.Strips()
-	from := floor(s.first(i), mr) // in whole strips of keys
+	from := floor(first, mr) // in whole strips of keys
 	for k0 := from; k0 < seen; k0 = floor(k0, maxDepth) + maxDepth {
 		block := floor(k0, maxDepth)
 		kk := min(block+maxDepth, seen) - k0
@@ -75,7 +75,7 @@ func (f *forward) strip(i, n int, qt, kp, vt []float32) {
 				hidden[j] = minusInf
 			}
 		}
-		f.past(p, i, k0, kk)
+		f.past(p, i, n, k0, kk)
 		f.softmax(p, k0 > from || s.Onto)
 		if s.Mask != nil {
 			f.drop(p, i, n, k0, kk)
@@ -129,9 +129,18 @@ func valueAt(m gemm.Matrix, c int) float32 {
 	return m.Data[c]
 }
 
-// past hides those of kk keys from k0 on that have left the windows of queries from i on.
-func (f *forward) past(p []float32, i, k0, kk int) {
+// past hides those of kk keys from k0 on that have left the windows of n queries from i on, or come before
+// their documents.
+func (f *forward) past(p []float32, i, n, k0, kk int) {
 	s, nr := f.s, f.Gemm.NR
+	if s.Starts != nil {
+		for j := range n {
+			for k := range min(kk, s.first(i+j)-k0) {
+				p[k*nr+j] = minusInf
+			}
+		}
+		return
+	}
 	if s.Window == 0 {
 		return
 	}
@@ -150,9 +159,9 @@ func (f *forward) softmax(p []float32, again bool) {
 		copy(f.factor, f.top)
 	}
 	f.max(f.top, p, f.s.factor())
-	if f.s.Window > 0 {
+	if f.s.hides() {
 		for j, top := range f.top {
-			f.top[j] = max(top, lowest) // of a query whose window begins in a later block
+			f.top[j] = max(top, lowest) // of a query whose first key is in a later block
 		}
 	}
 	if again {

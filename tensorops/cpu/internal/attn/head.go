@@ -11,11 +11,12 @@ import (
 const maxDepth = 288
 
 // Shape is what all heads have in common. Query i sees the keys up to i + Offset, or the last Window
-// of these, of which there may be none.
+// of these, and none before Starts[i]. So it may see none.
 type Shape struct {
 	Queries, Keys, Dim int
 	Window             int     // 0: all
 	Offset             int     // position of the first query: Keys − Queries, or Keys at least if all keys come before
+	Starts             []int32 // of each query's document, of any value; nil: all start before the keys
 	Onto               bool    // Forward continues from the contents of O and LSE
 	Scale              float32 // of the scores
 	Cap                float32 // scaled scores become Cap·tanh(score/Cap); 0: they stay
@@ -27,13 +28,32 @@ type Shape struct {
 // end is where the keys end that the queries before one see.
 func (s *Shape) end(query int) int { return min(query+s.Offset, s.Keys) }
 
-// first is the first key that a query sees, Keys if it sees none.
+// first is the first key that a query sees, Keys if it sees none, but for the end of what it sees.
 func (s *Shape) first(query int) int {
-	if s.Window == 0 {
-		return 0
+	first := 0
+	if s.Window > 0 {
+		first = query + s.Offset + 1 - s.Window
 	}
-	return min(max(0, query+s.Offset+1-s.Window), s.Keys)
+	if s.Starts != nil {
+		first = max(first, int(s.Starts[query]))
+	}
+	return min(max(0, first), s.Keys)
 }
+
+// firstOf is a key before which none of the queries lo to hi sees one.
+func (s *Shape) firstOf(lo, hi int) int {
+	if s.Starts == nil {
+		return s.first(lo)
+	}
+	first := s.Keys
+	for i := lo; i < hi; i++ {
+		first = min(first, s.first(i))
+	}
+	return first
+}
+
+// hides reports whether keys may be hidden from a query that come before its own position.
+func (s *Shape) hides() bool { return s.Window > 0 || s.Starts != nil }
 
 // last is where the queries end that see a key.
 func (s *Shape) last(key int) int {
@@ -43,8 +63,11 @@ func (s *Shape) last(key int) int {
 	return max(0, min(key-s.Offset+s.Window, s.Queries))
 }
 
-// firstBlock is where the block of keys begins that has the first which a query sees, or the last block.
-func (s *Shape) firstBlock(query int) int { return min(s.first(query), s.Keys-1) / maxDepth * maxDepth }
+// firstBlock is where the block of keys begins that has the first which the queries lo to hi see, or the
+// last block that is not after them.
+func (s *Shape) firstBlock(lo, hi int) int {
+	return min(s.firstOf(lo, hi), s.end(hi)-1) / maxDepth * maxDepth
+}
 
 // factor is that of the scores in a softmax: under a cap they have been scaled before.
 func (s *Shape) factor() float32 {
@@ -75,6 +98,7 @@ type Workspace struct {
 	buf  []float32
 	used int
 	half [2][]uint16
+	keys []int // see backward.firsts
 }
 
 // cut hands out pieces of the workspace.
