@@ -71,8 +71,10 @@ func (r *reader) parse(text []byte, sets []string, env func(string) (string, boo
 
 	c := &Config{file: r.file, headers: r.headers, given: make(map[string]Pos)}
 	c.setDefaults()
-	for i := range schema {
-		f := &schema[i]
+	for section, n := range r.tables {
+		c.makeTables(section, n)
+	}
+	for _, f := range c.fields() {
 		e, ok := r.entries[f.key]
 		if !ok {
 			continue

@@ -71,7 +71,10 @@ func (c *Config) resolve() {
 	if !c.IsSet("adapter.alpha") {
 		c.Adapter.Alpha = 2 * float64(c.Adapter.Rank)
 	}
-	if !c.IsSet("data.val_fraction") && len(c.Data.Val) == 0 {
+	for i := range c.Eval {
+		c.Eval[i].resolve(c, i+1)
+	}
+	if !c.IsSet("data.val_fraction") && len(c.Data.Val) == 0 && len(c.Eval) == 0 {
 		c.Data.ValFraction = defaultValFraction
 	}
 	if !c.IsSet("batch.microbatch") {

@@ -52,17 +52,37 @@ func Diff(a, b *Config) []Change { return diff(a, b, func(*field) bool { return 
 
 func diff(a, b *Config, matters func(*field) bool) []Change {
 	var changes []Change
-	for i := range schema {
-		f := &schema[i]
+	for _, f := range fieldsOf(a, b) {
 		if !matters(f) {
 			continue
 		}
-		if x, y := render(f.load(a)), render(f.load(b)); x != y {
+		if x, y := a.renderOr(f, noTable), b.renderOr(f, noTable); x != y {
 			changes = append(changes, Change{Key: f.key, A: x, B: y})
 		}
 	}
 	return changes
 }
 
+// noTable is the value, in a Change, of a key of a table that the configuration does not have.
+const noTable = "none"
+
+// renderOr returns the value of a key, or other if the configuration does not have the key's table.
+func (c *Config) renderOr(f *field, other string) string {
+	if !c.has(f) {
+		return other
+	}
+	return render(f.load(c))
+}
+
 // CompareKeys compares two keys by the documented order.
-func CompareKeys(a, b string) int { return cmp.Compare(slices.Index(keys, a), slices.Index(keys, b)) }
+func CompareKeys(a, b string) int {
+	x, y := lookup(a), lookup(b)
+	if x == nil || y == nil {
+		return cmp.Compare(slices.Index(keys, a), slices.Index(keys, b))
+	}
+	first := func(f *field) int {
+		return slices.IndexFunc(schema, func(s field) bool { return s.section() == f.section() })
+	}
+	return cmp.Or(cmp.Compare(first(x), first(y)), cmp.Compare(x.nth, y.nth),
+		cmp.Compare(slices.Index(keys, x.row()), slices.Index(keys, y.row())))
+}

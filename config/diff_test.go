@@ -67,6 +67,9 @@ var mayDiffer = []string{"data.invalid_utf8",
 
 func TestDiffAndResume(t *testing.T) {
 	for _, key := range keys {
+		if arrayOf(lookup(key).section()) != nil {
+			continue // arrays_test.go
+		}
 		to, ok := other[key]
 		if !ok {
 			t.Errorf("no other value for %s", key)
@@ -133,8 +136,10 @@ func TestDiffAndResume(t *testing.T) {
 			t.Errorf("a resumed run with another %s: conflict %v", key, conflict)
 		}
 	}
-	if len(other) != len(keys) {
-		t.Errorf("%d keys have another value, but there are %d keys", len(other), len(keys))
+	for key := range other {
+		if lookup(key) == nil {
+			t.Errorf("%s has another value, but is no key", key)
+		}
 	}
 }
 

@@ -105,6 +105,8 @@ if the variable is unset or empty. Relative paths are relative to the working di
 In the tables below:
 
 - *Values* are those that the key accepts. More checks compare keys with each other, with the data, and with the memory.
+- A section in double brackets may stand several times: each ` + "`[[eval]]`" + ` begins another table. Errors call the first one
+  ` + "`eval[1]`" + `. ` + "`--set 'eval=[{name = \"legal\", files = [\"legal.txt\"]}]'`" + ` replaces all of them.
 - "Depends on" names keys. Some of their values leave this key without effect, and setting it is then an error.
 - *On resume* says whether the key may change between the start of a run and a resume from its checkpoint. A change of a key
   that must stay is an error. The folder of such a run cannot continue with the new value; start a new one, with
@@ -116,7 +118,7 @@ func docs(defaults *Config) string {
 	var b strings.Builder
 	b.WriteString(docsHead)
 	for _, section := range sections {
-		fmt.Fprintf(&b, "\n## [%s]\n\n%s\n\n", section, sentences(textOf(section)))
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", bracketed(section), sentences(textOf(section)))
 		b.WriteString("| Key | Type | Default | Meaning | Values | On resume |\n|---|---|---|---|---|---|\n")
 		for i := range schema {
 			if f := &schema[i]; f.section() == section {
@@ -154,7 +156,7 @@ func typeAndUnit(f *field, defaults *Config) string {
 
 func defaultOf(f *field) string {
 	switch t := textOf(f.key); {
-	case f.key == "data.train":
+	case f.key == "data.train", t.usually == "none":
 		return "none"
 	case t.follows():
 		return t.usually

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/troupe-ml/troupe/scheduler"
@@ -213,14 +212,13 @@ func (c *Config) dropIdle() {
 
 // usual returns the value that a key has if it is not given.
 func (c *Config) usual(f *field) any {
-	d, plain := *c, &Config{}
+	d, plain := c.clone(), &Config{}
 	plain.setDefaults()
-	f.store(&d, f.load(plain))
-	d.given = maps.Clone(c.given)
+	f.store(d, f.load(plain))
 	delete(d.given, f.key)
 	d.Model.From = "" // with it, the keys of the shape would have no value
 	d.resolve()
-	return f.load(&d)
+	return f.load(d)
 }
 
 func isText(c *Config) bool  { return c.Text() }

@@ -1,7 +1,5 @@
 package config
 
-import "maps"
-
 // Entry is a key with its value and its default, both as TOML.
 type Entry struct{ Key, Value, Default string }
 
@@ -14,23 +12,19 @@ func (e Entry) IsDefault() bool { return e.Value == e.Default }
 func Entries(c *Config) []Entry {
 	var defaults Config
 	defaults.setDefaults()
-	given := maps.Clone(c.given)
 	all := make([]Entry, 0, len(schema))
-	for i := range schema {
-		f := &schema[i]
+	for _, f := range c.fields() {
 		if c.isOpen(f) || c.tableDecides(f) {
 			continue
 		}
 		e := Entry{Key: f.key, Value: render(f.load(c))}
 		e.Default = e.Value
 		if fromModel := f.shape && c.Model.From != ""; c.IsSet(f.key) && !fromModel {
-			own := *c // as if nobody had set the key
-			delete(given, f.key)
-			own.given = given
-			f.store(&own, f.load(&defaults))
+			own := c.clone() // as if nobody had set the key
+			delete(own.given, f.key)
+			f.store(own, f.load(&defaults))
 			own.resolve()
-			e.Default = render(f.load(&own))
-			given[f.key] = c.given[f.key]
+			e.Default = render(f.load(own))
 		}
 		all = append(all, e)
 	}

@@ -17,6 +17,8 @@ type Config struct {
 	Adapter Adapter `toml:"adapter"`
 	// The data: files, their format, and the tokenizer.
 	Data Data `toml:"data"`
+	// A further validation set, with a loss of its own. There may be several.
+	Eval []Eval `toml:"eval"`
 	// The batch of a step, and the microbatches that it is divided into.
 	Batch Batch `toml:"batch"`
 	// The optimizer, and its learning rate over time.
@@ -52,7 +54,8 @@ type Run struct {
 	Seed uint64 `toml:"seed"`
 	// Validate every N steps; 0: only before the first step and after the last. Default: 250.
 	EvalEvery int `toml:"eval_every"`
-	// Stop after N validations in a row without a lower loss; 0: never. Default: 0.
+	// Stop after N validations in a row without a lower loss; 0: never. The loss is that of data.val or val_fraction, else of the
+	// first [[eval]]. Default: 0.
 	Patience int `toml:"patience"`
 	// Batches in one validation, each of batch.sequences. Default: 20.
 	EvalBatches int `toml:"eval_batches"`
@@ -166,7 +169,7 @@ type Data struct {
 	Train []string `toml:"train"`
 	// Files or patterns to validate on, instead of val_fraction. Default: [].
 	Val []string `toml:"val"`
-	// Fraction of train that is kept for validation. Default: 0.1 without data.val, else 0.
+	// Fraction of train that is kept for validation. Default: 0.1 without data.val and [[eval]], else 0.
 	ValFraction float64 `toml:"val_fraction"`
 	// Where that fraction comes from: "blocks" all over the text, or its "tail". Default: "blocks".
 	ValSplit string `toml:"val_split"`
@@ -220,6 +223,18 @@ type Data struct {
 	ClassNames []string `toml:"class_names"`
 	// Samples: the factor that features are multiplied by; 0: 1, or 1/255 for idx of unsigned bytes. Default: 0.0.
 	Scale float64 `toml:"scale"`
+}
+
+// Eval is a section [[eval]].
+type Eval struct {
+	// Name of the set in metrics, curves and reports: letters, digits and ". _ -". Each set has another. Default: none.
+	Name string `toml:"name"`
+	// Files or patterns of the set, sorted by path; ** matches any folders. Default: none.
+	Files []string `toml:"files"`
+	// Format of the files, if it differs: "text", "documents", "uint16" or "uint32". Default: data.format.
+	Format string `toml:"format"`
+	// Names of the keys of documents, if they differ. Default: data.fields.
+	Fields []string `toml:"fields"`
 }
 
 // Batch is the section [batch].

@@ -16,6 +16,8 @@ const (
 	maxAddressBytes        = 2048    // of an address or a URL
 	MaxSteps               = 1_000_000_000
 	maxCount               = 1_000_000_000 // of a number of steps, batches or checkpoints
+	maxSetNameBytes        = 64            // of the name of a validation set
+	maxEvals               = 64            // [[eval]] sections
 	maxStallS              = 1_000_000_000
 	minSilenceS            = 0.1
 	maxSilenceS            = 3600

@@ -8,8 +8,9 @@ import (
 // MoveTo makes the configuration's relative paths absolute: they are relative to folder.
 func (c *Config) MoveTo(folder string) {
 	own := func(list *[]string) { *list = append([]string(nil), *list...) } // copies of the configuration may share it
-	for i := range schema {
-		if list, ok := schema[i].at(c).(*[]string); ok && schema[i].path && *list != nil {
+	*c = *c.clone()
+	for _, f := range c.fields() {
+		if list, ok := f.at(c).(*[]string); ok && f.path && *list != nil {
 			own(list)
 		}
 	}

@@ -10,7 +10,7 @@ var pathsOf = map[string]string{
 	"run.out": "runs/x", "model.from": "m/x", "data.train": "d/*.txt", "data.val": "d/v.txt", "data.tokenizer": "t/tokenizer.json",
 	"data.chat_template": "t/chat.jinja",
 	"data.labels":        "l/a", "data.val_labels": "l/b",
-	"pipeline.schedule": "tab.csv",
+	"pipeline.schedule": "tab.csv", "eval.files": "d/e.txt",
 }
 
 // TestMoveTo: every key that holds a path is made absolute, none but these is touched, and names that are no paths are not.
@@ -23,6 +23,10 @@ func TestMoveTo(t *testing.T) {
 			t.Errorf("%s holds a path, of which this test knows nothing", f.key)
 		}
 		c := new(Config)
+		if arrayOf(f.section()) != nil {
+			c.makeTables(f.section(), 1)
+			f = f.inTable(1)
+		}
 		before := f.at(c)
 		text := relative
 		if !known {
@@ -39,7 +43,7 @@ func TestMoveTo(t *testing.T) {
 			}
 			continue
 		}
-		shared := *c
+		shared := *c.clone()
 		c.MoveTo("/folder")
 		want := text
 		if known {

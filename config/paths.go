@@ -13,8 +13,7 @@ func (c *Config) Paths() (all []PathValue) {
 			all = append(all, PathValue{key, v})
 		}
 	}
-	for i := range schema {
-		f := &schema[i]
+	for _, f := range c.fields() {
 		if !f.path {
 			continue
 		}

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"strings"
 )
 
 // TOML returns every key with its resolved value, in the documented order. It leaves out keys of samples
@@ -12,19 +13,18 @@ func (c *Config) TOML() []byte {
 	var b bytes.Buffer
 	var defaults Config
 	defaults.setDefaults()
-	section := ""
-	for i := range schema {
-		f := &schema[i]
+	header := ""
+	for _, f := range c.fields() {
 		given := f.section() == "data" && !c.Text() && c.IsSet(f.key)
 		if f.aside && !given && render(f.load(c)) == render(f.load(&defaults)) {
 			continue
 		}
-		if f.section() != section {
-			if section != "" {
+		if at := strings.TrimSuffix(f.key, "."+f.name()); at != header {
+			if header != "" {
 				b.WriteByte('\n')
 			}
-			section = f.section()
-			fmt.Fprintf(&b, "[%s]\n", section)
+			header = at
+			fmt.Fprintf(&b, "%s\n", bracketed(f.section()))
 		}
 		switch {
 		case c.isOpen(f):

@@ -18,6 +18,7 @@ type reader struct {
 	stored  bool // the configuration that a run has stored: lenient
 	entries map[string]entry
 	headers map[string]Pos // where each [section] begins
+	tables  map[string]int // how many tables each array has
 	errs    Errors
 
 	// suspect keys have a wrong value, or were probably meant by an unknown
@@ -59,7 +60,7 @@ func (r *reader) readFile(text []byte) {
 		case st.kind != isKeyValue:
 			d.header(st)
 		case !d.skip:
-			d.keyValue(d.section, st)
+			d.keyValue(d.section, d.nth, st)
 		}
 	}
 	switch offset, msg := syntax.err(); {
@@ -83,7 +84,9 @@ type document struct {
 	*reader
 	text    []byte
 	section []string // of the last header
+	nth     int      // the table of the last header, if its section is an array
 	skip    bool     // the last header is unknown
+	set     Pos      // of a --set: the position of all of the text
 }
 
 // full reports whether there are so many errors that reading stops: the file may not be a config.
@@ -91,22 +94,33 @@ func (d *document) full() bool { return len(d.errs) >= maxErrors }
 
 // pos turns an offset into row and column.
 func (d *document) pos(offset int) Pos {
+	if d.set.Set != "" {
+		return d.set
+	}
 	before := d.text[:offset]
 	line := before[bytes.LastIndexByte(before, '\n')+1:]
 	return Pos{File: d.file, Row: bytes.Count(before, []byte("\n")) + 1, Col: utf8.RuneCount(line) + 1}
 }
 
-// header reads [section].
+// header reads [section] or [[section]].
 func (d *document) header(st statement) {
 	path, pos := st.path, d.pos(st.from)
 	name := joined(path)
-	d.section, d.skip = path, false
+	d.section, d.nth, d.skip = path, 0, false
 
 	first, again := d.headers[name]
+	a := arrayOf(name)
 	switch {
-	case len(path) != 1 || !slices.Contains(sections, name):
+	case !slices.Contains(sections, name):
 		d.skip = true
 		d.fail(d.unknownSection(path, pos))
+	case a != nil && st.kind == isSection:
+		d.skip = true
+		d.suspectSection(name)
+		d.fail(&Error{Pos: pos, Key: name, Msg: "there may be several of this section", Hint: fmt.Sprintf("write [[%s]]", name)})
+	case a != nil:
+		d.nth = d.startTable(a, pos)
+		d.skip = d.nth == 0
 	case st.kind == isSectionOfList:
 		d.fail(&Error{Pos: pos, Key: name, Msg: "a section has single brackets", Hint: fmt.Sprintf("write [%s]", name)})
 	case again:
@@ -116,20 +130,27 @@ func (d *document) header(st statement) {
 	}
 }
 
-// keyValue reads key = value, below the path of its section.
-func (d *document) keyValue(section []string, st statement) {
+// keyValue reads key = value, below the path of its section. nth is the table of an array, else 0.
+func (d *document) keyValue(section []string, nth int, st statement) {
 	path, pos := slices.Concat(section, st.path), d.pos(st.from)
-	names := len(path) == 1 && slices.Contains(sections, path[0]) // a section
+	key := joined(path)
+	names := slices.Contains(sections, key) // a section
+	if a := arrayOf(key); a != nil {
+		d.arrayValue(a, path, st.value, pos)
+		return
+	}
 	if names && st.value.kind == isTable {
 		for _, member := range st.value.members {
 			if d.full() {
 				return
 			}
-			d.keyValue(path, member)
+			d.keyValue(path, 0, member)
 		}
 		return
 	}
-	key := joined(path)
+	if f := lookup(key); f != nil && nth > 0 && f.section() == joined(section) {
+		key = f.inTable(nth).key
+	}
 	if now := renamed[key]; d.stored && now != "" {
 		key, path = now, strings.Split(now, ".")
 	}
@@ -138,8 +159,13 @@ func (d *document) keyValue(section []string, st statement) {
 	case names:
 		d.suspectSection(key)
 		d.fail(&Error{Pos: pos, Key: key, Msg: "this is a section, not a key", Hint: fmt.Sprintf("write [%s] and its keys below", key)})
-	case len(path) != 2 || lookup(key) == nil:
+	case lookup(key) == nil:
 		d.fail(d.unknownKey(path, pos))
+	case lookup(key).nth == 0 && arrayOf(lookup(key).section()) != nil:
+		f := lookup(key)
+		d.suspectSection(f.section())
+		d.fail(&Error{Pos: pos, Key: key, Msg: "there may be several of its section",
+			Hint: fmt.Sprintf("write %s and %s = … below", bracketed(f.section()), f.name())})
 	case again:
 		d.fail(&Error{Pos: pos, Key: key, Msg: fmt.Sprintf("the key is set already, at %s", first.pos), Hint: "remove one of the two"})
 	default:

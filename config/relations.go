@@ -23,8 +23,7 @@ type checker struct {
 func (c *Config) Validate() error {
 	var errs Errors
 	suspect := make(map[string]bool)
-	for i := range schema {
-		f := &schema[i]
+	for _, f := range c.fields() {
 		if c.isOpen(f) {
 			continue
 		}
@@ -45,6 +44,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k.model()
 	k.adapter()
 	k.data()
+	k.evals()
 	k.batch()
 	k.optimizer()
 	k.lists()
@@ -59,7 +59,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 // filled by WithShape.
 func (c *checker) clean(keys ...string) bool {
 	for _, key := range keys {
-		if c.suspect[key] || c.isOpen(lookup(key)) {
+		if f := lookup(key); c.suspect[key] || c.suspect[f.row()] || c.isOpen(f) {
 			return false
 		}
 	}
@@ -80,8 +80,10 @@ func (c *checker) disagree(key, other, sentence, hint string) {
 	c.fail(at, subject+" "+sentence, hint)
 }
 
-func (c *checker) fail(key, msg, hint string) {
-	c.errs = append(c.errs, &Error{Pos: c.Where(key), Key: key, Msg: msg, Hint: hint})
+func (c *checker) fail(key, msg, hint string) { c.failAt(c.Where(key), key, msg, hint) }
+
+func (c *checker) failAt(pos Pos, key, msg, hint string) {
+	c.errs = append(c.errs, &Error{Pos: pos, Key: key, Msg: msg, Hint: hint})
 }
 
 // say writes a key and its value, and whether it is the default.
@@ -167,8 +169,8 @@ func (c *checker) data() {
 		case len(d.Val) > 0 && d.ValFraction > 0:
 			c.fail("data.val_fraction", fmt.Sprintf("%s is set, but data.val is set, too", render(d.ValFraction)),
 				"remove one of the two, or clear it with val_fraction = 0 or val = []")
-		case len(d.Val) == 0 && d.ValFraction == 0 && c.Text():
-			c.fail("data.val_fraction", "0 leaves no text for validation", "use a fraction such as 0.1, or set data.val")
+		case len(d.Val) == 0 && d.ValFraction == 0 && len(c.Eval) == 0 && c.Text():
+			c.fail("data.val_fraction", "0 leaves no text for validation", "use a fraction such as 0.1, or set data.val or [[eval]]")
 		}
 	}
 	if c.clean("data.tokenizer", "data.format") && d.Tokenizer == "chars" && d.Format != "text" && c.Text() {

@@ -15,7 +15,7 @@ func IsRateKey(key string) bool { return key == "run.steps" || slices.Contains(r
 // A key of the learning rate counts as not given if it has its default, unless --set gives it: engine init writes some
 // defaults into the file, and a resume without the --set of the start must not move the rate.
 func (c *Config) WithDefaultsOf(stored *Config) (*Config, error) {
-	own := *c
+	own := *c.clone()
 	for _, key := range rateKeys {
 		f := lookup(key)
 		if c.asked(f) {

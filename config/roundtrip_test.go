@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -76,7 +77,7 @@ func TestStoredSchedule(t *testing.T) {
 // samePlainly compares what the configurations say, not where they say it.
 func samePlainly(t interface{ Fatalf(string, ...any) }, a, b *Config) {
 	plain := func(c *Config) Config {
-		return Config{Run: c.Run, Model: c.Model, Data: c.Data, Batch: c.Batch,
+		return Config{Run: c.Run, Model: c.Model, Data: c.Data, Eval: c.Eval, Batch: c.Batch,
 			Optimizer: c.Optimizer, Pipeline: c.Pipeline, Parallel: c.Parallel, Device: c.Device, Telemetry: c.Telemetry}
 	}
 	if x, y := plain(a), plain(b); !reflect.DeepEqual(x, y) {
@@ -167,6 +168,10 @@ func drawConfig(t *rapid.T) *Config {
 		c.Data.Val = rapid.SliceOfN(file, 1, 5).Draw(t, "val")
 	} else {
 		c.Data.ValFraction = rapid.Float64Range(1e-9, 0.999).Draw(t, "val_fraction")
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "evals") {
+		c.Eval = append(c.Eval, Eval{Name: fmt.Sprintf("set-%d", i), Files: rapid.SliceOfN(file, 1, 3).Draw(t, "files"),
+			Format: rapid.SampledFrom([]string{"text", "documents", "uint16"}).Draw(t, "format")})
 	}
 	c.Batch.Microbatch = rapid.IntRange(1, 64).Draw(t, "microbatch")
 	c.Batch.Sequences = c.Batch.Microbatch * rapid.IntRange(1, 64).Draw(t, "microbatches")

@@ -24,6 +24,7 @@ type field struct {
 	free    bool   // may differ when a run resumes
 	aside   bool   // config print leaves it out if it has its default
 	basic   bool   // init writes it; other keys stand in comments
+	nth     int    // the table, from 1, of a key of an array; see fields
 }
 
 // noUnit is the unit of a number that has none.
@@ -104,6 +105,11 @@ var schema = []field{
 	{key: "data.classes", example: "10", unit: "classes", check: whole(0, MaxVocab), aside: true},
 	{key: "data.class_names", example: `["cat", "dog"]`, check: listUpTo(maxEntries, textUpTo(maxPathBytes)), aside: true},
 	{key: "data.scale", example: "0.0625", unit: "factor", check: number(0, maxScale), aside: true},
+
+	{key: "eval.name", example: `"legal"`, check: setName, free: true},
+	{key: "eval.files", example: `["data/legal.txt"]`, check: patterns, path: true, free: true},
+	{key: "eval.format", example: `"documents"`, check: orEmpty(format), stored: orEmpty(lowerCaseName), free: true},
+	{key: "eval.fields", example: `["prompt=question"]`, check: documentFields, free: true},
 
 	{key: "batch.sequences", example: "16", unit: "sequences", check: whole(1, maxSequences), basic: true},
 	{key: "batch.microbatch", example: "4", unit: "sequences", check: whole(1, maxSequences)},
@@ -212,40 +218,73 @@ func names() (keys, sections []string) {
 	return keys, sections
 }
 
-// places has the index of each key's field in a Config.
+// place is where a Config has the value of a row.
+type place struct {
+	section string
+	array   []int // of a slice of tables; nil for a key of a section
+	field   []int // in the table, or in the Config
+}
+
 var places = fieldPlaces()
 
-func fieldPlaces() map[string][]int {
-	all := make(map[string][]int)
-	for section := range reflect.TypeFor[Config]().Fields() {
-		if !section.IsExported() {
-			continue
-		}
-		for f := range section.Type.Fields() {
-			all[section.Tag.Get("toml")+"."+f.Tag.Get("toml")] = slices.Concat(section.Index, f.Index)
-		}
-	}
+func fieldPlaces() map[string]place {
+	all := make(map[string]place)
+	addPlaces(all, "", nil, reflect.TypeFor[Config]())
 	return all
 }
 
-// at returns a pointer to the key's value.
-func (f *field) at(c *Config) any {
-	return reflect.ValueOf(c).Elem().FieldByIndex(places[f.key]).Addr().Interface()
+// addPlaces adds the places of the fields of a struct, which is a section if it has a name.
+func addPlaces(all map[string]place, section string, index []int, t reflect.Type) {
+	for f := range t.Fields() {
+		if !f.IsExported() {
+			continue
+		}
+		name, at := strings.TrimPrefix(section+"."+f.Tag.Get("toml"), "."), slices.Concat(index, f.Index)
+		switch {
+		case f.Type.Kind() == reflect.Struct:
+			addPlaces(all, name, at, f.Type)
+		case isTables(f.Type):
+			for k := range f.Type.Elem().Fields() {
+				all[name+"."+k.Tag.Get("toml")] = place{section: name, array: at, field: k.Index}
+			}
+		default:
+			all[name] = place{section: section, field: at}
+		}
+	}
 }
 
+// isTables reports whether a field is an array of tables.
+func isTables(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
+}
+
+// at returns a pointer to the key's value. For a table that c does not have, the value is that of a table without keys.
+func (f *field) at(c *Config) any {
+	p, v := places[f.row()], reflect.ValueOf(c).Elem()
+	if p.array != nil {
+		list := v.FieldByIndex(p.array)
+		if f.nth >= 1 && f.nth <= list.Len() {
+			v = list.Index(f.nth - 1)
+		} else {
+			v = reflect.New(list.Type().Elem()).Elem()
+			v.Set(reflect.ValueOf(arrayOf(p.section).table))
+		}
+	}
+	return v.FieldByIndex(p.field).Addr().Interface()
+}
+
+// lookup returns the row of a key, or nil.
 func lookup(key string) *field {
 	if i := slices.Index(keys, key); i >= 0 {
 		return &schema[i]
 	}
-	return nil
+	return lookupInTable(key)
 }
 
+// section returns the key's section: "eval" for "eval.name" and for "eval[1].name".
 func (f *field) section() string {
-	section, _, _ := strings.Cut(f.key, ".")
+	section, _, _ := strings.Cut(f.key[:strings.LastIndexByte(f.key, '.')], "[")
 	return section
 }
 
-func (f *field) name() string {
-	_, name, _ := strings.Cut(f.key, ".")
-	return name
-}
+func (f *field) name() string { return f.key[strings.LastIndexByte(f.key, '.')+1:] }

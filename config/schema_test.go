@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -13,21 +14,50 @@ import (
 func TestSchemaIsConfig(t *testing.T) {
 	var want []string
 	var c Config
-	for section := range reflect.TypeFor[Config]().Fields() {
-		if !section.IsExported() {
+	walk(&want, t, &c, "", reflect.ValueOf(&c).Elem(), 0)
+	if got := keys; !slices.Equal(got, want) {
+		t.Errorf("keys = %q, want %q", got, want)
+	}
+	for _, a := range arrays {
+		if !slices.Contains(sections, a.section) {
+			t.Errorf("[[%s]] has no row in the schema", a.section)
+		}
+	}
+}
+
+// walk visits the fields of a section, or of the nth table of an array: its own keys first, then those of sections in it.
+func walk(keys *[]string, t *testing.T, c *Config, section string, v reflect.Value, nth int) {
+	var inner []func()
+	for f := range v.Type().Fields() {
+		if !f.IsExported() {
 			continue
 		}
-		for f := range section.Type.Fields() {
-			key := section.Tag.Get("toml") + "." + f.Tag.Get("toml")
-			want = append(want, key)
-			place := reflect.ValueOf(&c).Elem().FieldByIndex(section.Index).FieldByIndex(f.Index).Addr().Interface()
-			if row := lookup(key); row == nil || row.at(&c) != place {
-				t.Errorf("the schema's row %s is not %s.%s", key, section.Name, f.Name)
+		key, place := strings.TrimPrefix(section+"."+f.Tag.Get("toml"), "."), v.FieldByIndex(f.Index)
+		switch {
+		case place.Kind() == reflect.Struct:
+			inner = append(inner, func() { walk(keys, t, c, key, place, 0) })
+		case isTables(place.Type()):
+			inner = append(inner, func() {
+				if arrayOf(key) == nil {
+					t.Errorf("%s is not in arrays", key)
+					return
+				}
+				c.makeTables(key, 2)
+				walk(keys, t, c, key, place.Index(1), 2)
+			})
+		default:
+			*keys = append(*keys, key)
+			row := lookup(key)
+			if row != nil && nth > 0 {
+				row = lookup(row.inTable(nth).key)
+			}
+			if row == nil || row.at(c) != place.Addr().Interface() {
+				t.Errorf("the schema's row %s is not %s.%s", key, section, f.Name)
 			}
 		}
 	}
-	if got := keys; !slices.Equal(got, want) {
-		t.Errorf("keys = %q, want %q", got, want)
+	for _, f := range inner {
+		f()
 	}
 }
 
@@ -62,6 +92,9 @@ func TestTemplate(t *testing.T) {
 		t.Errorf("the template's comments depart from the defaults: %v", changes)
 	}
 	for _, key := range keys {
+		if row := lookup(key); arrayOf(row.section()) != nil && strings.Contains(string(Template()), "#   "+row.name()+" = ") {
+			continue
+		}
 		if !c.IsSet(key) {
 			t.Errorf("the template lacks %s", key)
 		}

@@ -25,6 +25,11 @@ func (r *reader) unknownKey(path []string, pos Pos) *Error {
 	if len(path) == 1 {
 		section, name = "", path[0]
 	}
+	for _, a := range arrays {
+		if rest, ok := strings.CutPrefix(err.Key, a.section+"."); ok {
+			section, name = a.section, rest
+		}
+	}
 	if s, known := synonyms[strings.ReplaceAll(strings.ToLower(name), "-", "_")]; known {
 		r.suspect[s.key] = true
 		if err.Hint = "use " + s.key; s.note != "" {
@@ -34,7 +39,7 @@ func (r *reader) unknownKey(path []string, pos Pos) *Error {
 		r.suspect[near] = true
 		err.Hint = fmt.Sprintf("did you mean %s?", near)
 	} else if slices.Contains(sections, section) {
-		err.Hint = fmt.Sprintf("use one of the keys of [%s]: %s", section, strings.Join(keysOf(section), ", "))
+		err.Hint = fmt.Sprintf("use one of the keys of %s: %s", bracketed(section), strings.Join(keysOf(section), ", "))
 	} else {
 		err.Hint = "use one of the sections " + strings.Join(sections, ", ")
 	}
@@ -45,11 +50,11 @@ func (r *reader) unknownKey(path []string, pos Pos) *Error {
 func (r *reader) unknownSection(path []string, pos Pos) *Error {
 	err := &Error{Pos: pos, Key: joined(path), Msg: "unknown section"}
 	if near := nearest(strings.ToLower(err.Key), sections); near != "" {
-		err.Hint = fmt.Sprintf("did you mean [%s]?", near)
+		err.Hint = fmt.Sprintf("did you mean %s?", bracketed(near))
 		r.suspectSection(near)
 	} else if lookup(err.Key) != nil {
 		err.Msg = "this is a key, not a section"
-		err.Hint = fmt.Sprintf("write [%s] and %s = … below", path[0], path[1])
+		err.Hint = fmt.Sprintf("write %s and %s = … below", bracketed(lookup(err.Key).section()), lookup(err.Key).name())
 		r.suspect[err.Key] = true
 	} else {
 		err.Hint = "use one of the sections " + strings.Join(sections, ", ")

@@ -45,8 +45,11 @@ type written struct {
 	text    string      // a string's content, any other scalar as written
 	offset  int         // in the text; -1: not known
 	items   []written   // a list's, up to one more than maxEntries; without their own
-	members []statement // a table's, in one line; without those of tables in it
+	members []statement // a table's, in one line; without those of deep tables in it
 }
+
+// maxTableDepth is how deep tables in one line are read: data = {source = [{…}]}.
+const maxTableDepth = 2
 
 // syntax takes a TOML text apart, statement by statement.
 type syntax struct{ parser unstable.Parser }
@@ -62,7 +65,7 @@ func (s *syntax) next() (st statement, ok bool) {
 	for s.parser.NextExpression() {
 		node := s.parser.Expression()
 		if k := kinds[node.Kind]; k == isKeyValue || k == isSection || k == isSectionOfList {
-			return s.statement(k, node, true), true
+			return s.statement(k, node, maxTableDepth), true
 		}
 	}
 	return statement{}, false
@@ -81,7 +84,7 @@ func (s *syntax) err() (offset int, msg string) {
 	return -1, err.Error()
 }
 
-func (s *syntax) statement(k kind, node *unstable.Node, whole bool) statement {
+func (s *syntax) statement(k kind, node *unstable.Node, depth int) statement {
 	st := statement{kind: k}
 	for parts := node.Key(); parts.Next(); {
 		raw := parts.Node().Raw
@@ -92,25 +95,34 @@ func (s *syntax) statement(k kind, node *unstable.Node, whole bool) statement {
 		st.path = append(st.path, string(parts.Node().Data))
 	}
 	if k == isKeyValue {
-		st.value = s.value(node.Value(), whole)
+		st.value = s.value(node.Value(), depth)
 	}
 	return st
 }
 
 // value copies one: the parser overwrites it.
-func (s *syntax) value(node *unstable.Node, whole bool) written {
+func (s *syntax) value(node *unstable.Node, depth int) written {
 	v := scalar(node)
 	switch {
 	case v.kind == isList:
 		for items := node.Children(); len(v.items) <= maxEntries && items.Next(); {
-			v.items = append(v.items, scalar(items.Node()))
+			item := scalar(items.Node())
+			if item.kind == isTable && depth > 0 {
+				item.members = s.members(items.Node(), depth-1)
+			}
+			v.items = append(v.items, item)
 		}
-	case v.kind == isTable && whole:
-		for members := node.Children(); members.Next(); {
-			v.members = append(v.members, s.statement(isKeyValue, members.Node(), false))
-		}
+	case v.kind == isTable && depth > 0:
+		v.members = s.members(node, depth-1)
 	}
 	return v
+}
+
+func (s *syntax) members(node *unstable.Node, depth int) (all []statement) {
+	for members := node.Children(); members.Next(); {
+		all = append(all, s.statement(isKeyValue, members.Node(), depth))
+	}
+	return all
 }
 
 // scalar is a value without what is in it.

@@ -32,6 +32,10 @@ func Template(settings ...Setting) []byte {
 	}
 	b := bytes.NewBufferString(templateHead)
 	for _, section := range sections {
+		if arrayOf(section) != nil {
+			writeArray(b, section)
+			continue
+		}
 		fmt.Fprintf(b, "\n# %s.\n[%s]\n", textOf(section).brief, section)
 		var rows, others []templateRow
 		for i := range schema {
@@ -52,6 +56,22 @@ func Template(settings ...Setting) []byte {
 		writeRows(b, append(rows, others...))
 	}
 	return b.Bytes()
+}
+
+// writeArray writes an array of tables as comments: a configuration has none by default.
+func writeArray(b *bytes.Buffer, section string) {
+	fmt.Fprintf(b, "\n# %s.\n# %s\n", textOf(section).brief, bracketed(section))
+	width := 0
+	for i := range schema {
+		if f := &schema[i]; f.section() == section {
+			width = max(width, utf8.RuneCountInString(f.name()+f.example))
+		}
+	}
+	for i := range schema {
+		if f := &schema[i]; f.section() == section {
+			fmt.Fprintf(b, "#   %-*s  # %s\n", width+len(" = "), f.name()+" = "+f.example, textOf(f.key).brief)
+		}
+	}
 }
 
 // Outline returns a short commented configuration with these keys alone. The lines of head are a comment at its start.

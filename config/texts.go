@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 //go:embed keys.go
@@ -39,11 +40,12 @@ func readTexts(source string) map[string]text {
 		}
 		if m := structLine.FindStringSubmatch(line); m != nil {
 			section = sectionOf[m[1]] // none for Config, whose fields are the sections
-		} else if m := fieldLine.FindStringSubmatch(line); m != nil && section == "" {
-			sectionOf[m[1]] = m[2]
-			all[m[2]] = newText(strings.Join(comment, " "))
-		} else if m != nil {
-			all[section+"."+m[2]] = newText(strings.Join(comment, " "))
+		} else if m := fieldLine.FindStringSubmatch(line); m != nil {
+			key := strings.TrimPrefix(section+"."+m[2], ".")
+			all[key] = newText(strings.Join(comment, " "))
+			if section == "" || unicode.IsUpper(rune(strings.TrimPrefix(m[1], "[]")[0])) { // the type of a section or of an array's tables
+				sectionOf[strings.TrimPrefix(m[1], "[]")] = key
+			}
 		}
 		comment = nil
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -21,11 +20,8 @@ func New(set func(*Config), given ...string) (*Config, error) {
 // defaults again: with another dtype, device.residual changes, too. set must replace lists, not change their elements.
 // Values are not expanded: ${VAR} is for files. The error is Errors.
 func (c *Config) With(set func(*Config), given ...string) (*Config, error) {
-	own := *c
-	own.given, own.shapeLoaded = maps.Clone(c.given), false
-	if own.given == nil {
-		own.given = make(map[string]Pos)
-	}
+	own := *c.clone()
+	own.shapeLoaded = false
 	for _, key := range given {
 		if lookup(key) == nil {
 			return nil, Errors{{Key: key, Msg: "unknown key", Hint: fmt.Sprintf("name a key such as %q", schema[0].key)}}
@@ -35,10 +31,13 @@ func (c *Config) With(set func(*Config), given ...string) (*Config, error) {
 	set(&own)
 	defaults := new(Config)
 	defaults.setDefaults()
-	for i := range schema {
-		f := &schema[i]
+	for _, f := range fieldsOf(&own, c) {
+		if !own.has(f) {
+			delete(own.given, f.key)
+			continue
+		}
 		value := f.load(&own)
-		if render(value) != render(f.load(c)) && !slices.Contains(given, f.key) {
+		if render(value) != c.renderOr(f, render(f.load(defaults))) && !slices.Contains(given, f.key) {
 			own.given[f.key] = Pos{}
 		}
 		if value == "" && (f.key == "run.out" || f.key == "device.residual") { // as in a file that does not have it
