@@ -39,6 +39,7 @@ type (
 	//	Skipped             bool     // the update was not applied
 	//	Update              string   // "kept", "rolled_back" or "waited", with pipeline.post_validation
 	//	Metrics, ValMetrics map[string]float64
+	//	ValLosses           map[string]float64 // of the sets in [[eval]], by name
 	//
 	// and
 	//

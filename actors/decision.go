@@ -71,7 +71,7 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 		LR: &rate, Tokens: a.state.Tokens, Epoch: a.spec.epochs(step), TimeMS: clock.Now().UnixMilli(),
 		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakPct: peak, PeakMemBytes: sysinfo.PeakBytes(), CPUCores: cores,
 		Skipped: m.Skip, Update: how}}
-	a.last.Metrics = a.metrics()
+	a.last.Metrics = metricsOf(a.losses)
 	if mtp, ok := a.last.Metrics[stages.MTPLoss]; ok {
 		a.last.MTPLoss = &mtp
 		if delete(a.last.Metrics, stages.MTPLoss); len(a.last.Metrics) == 0 {
@@ -87,9 +87,9 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // metrics returns the metrics that the layers report besides the loss; nil: none.
-func (a *schedulerActor) metrics() map[string]float64 {
+func metricsOf(losses *stages.Accumulator) map[string]float64 {
 	var values map[string]float64
-	for _, m := range a.losses.Metrics() {
+	for _, m := range losses.Metrics() {
 		if values == nil {
 			values = make(map[string]float64)
 		}

@@ -95,15 +95,14 @@ func (a *loader) Receive(ctx actor.Context) {
 // before them.
 func (a *loader) fill(m *DataRequest) (*Batch, error) {
 	data, first := a.spec.Data, int(m.Microbatch)*a.spec.MicrobatchSize
-	count, positions, length := a.spec.MicrobatchSize, 0, data.EvalLen
+	count, positions := a.spec.MicrobatchSize, 0
+	length := func(i int) int { return a.spec.trainLen(m.Step, i) }
 	if m.Phase == event.Eval {
-		windows := data.EvalWindows()
-		if first >= windows && windows > 0 {
-			return a.fillBlank(m, data.EvalLen(0)), nil
+		var windows int
+		if data, first, windows = a.spec.evalWindows(int(m.Microbatch)); windows == 0 {
+			return a.fillBlank(m, a.spec.evalSets()[0].Data.EvalLen(0)), nil
 		}
-		count = min(count, windows-first)
-	} else {
-		length = func(i int) int { return a.spec.trainLen(m.Step, i) }
+		count, length = windows, data.EvalLen
 	}
 	for i := range count {
 		positions = max(positions, length(first+i))
@@ -112,10 +111,10 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 		positions = (positions + n - 1) / n * n
 	}
 	if s, ok := data.(Samples); ok {
-		return a.fillFields(s, m, Extent{first, count, 1})
+		return a.fillFields(s, m, first, Extent{int(m.Microbatch) * a.spec.MicrobatchSize, count, 1})
 	}
 	b := a.pool.get(count*positions, count*positions)
-	b.Extent = Extent{first, count, positions}
+	b.Extent = Extent{int(m.Microbatch) * a.spec.MicrobatchSize, count, positions}
 	for i := range count {
 		tokens, targets, n := b.Tokens[i*positions:][:positions], b.Targets[i*positions:][:positions], length(first+i)
 		var err error
@@ -158,21 +157,21 @@ func (a *loader) fillBlank(m *DataRequest, positions int) *Batch {
 }
 
 // fillFields is fill for data that are not tokens.
-func (a *loader) fillFields(data Samples, m *DataRequest, e Extent) (b *Batch, err error) {
+func (a *loader) fillFields(data Samples, m *DataRequest, first int, e Extent) (b *Batch, err error) {
 	defer caught(&err) // for panics in the program's own code
 	b = a.pool.get(0, 0)
 	b.Extent = e
 	if m.Phase == event.Eval {
-		b.Fields, err = data.EvalFields(e.FirstSequence, e.Sequences, m.Fields)
+		b.Fields, err = data.EvalFields(first, e.Sequences, m.Fields)
 	} else {
-		b.Fields, err = data.TrainFields(m.Step, e.FirstSequence, e.Sequences, m.Fields)
+		b.Fields, err = data.TrainFields(m.Step, first, e.Sequences, m.Fields)
 	}
 	if err == nil && len(b.Fields) != len(m.Fields) {
 		err = fmt.Errorf("%w: the data returned %d fields for %q", ErrSpec, len(b.Fields), m.Fields)
 	}
 	if err != nil {
 		b.Release()
-		return nil, fmt.Errorf("%v data of step %d, samples %d to %d: %w", m.Phase, m.Step, e.FirstSequence, e.FirstSequence+e.Sequences-1, err)
+		return nil, fmt.Errorf("%v data of step %d, samples %d to %d: %w", m.Phase, m.Step, first, first+e.Sequences-1, err)
 	}
 	return b, nil
 }

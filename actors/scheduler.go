@@ -490,12 +490,12 @@ func (a *schedulerActor) setTime(m *StageDone) {
 func (a *schedulerActor) evalDone(ctx actor.Context) {
 	a.evaled = a.state.Step
 	a.copyEval()
-	loss := a.losses.Loss()
+	loss, losses := a.evalLosses()
 	if a.last == nil {
 		a.last = &event.StepEvent{Record: telemetry.Record{Step: int(a.state.Step), Epoch: a.spec.epochs(a.state.Step),
 			TimeMS: clock.Now().UnixMilli()}}
 	}
-	a.last.ValLoss, a.last.ValMetrics = &loss, a.metrics()
+	a.last.ValLoss, a.last.ValMetrics, a.last.ValLosses = &loss, metricsOf(a.decidingLosses()), losses
 	a.warnDiverging(ctx, loss)
 	if !finite(loss) {
 		return // it is never the best, and trainer.json cannot hold it

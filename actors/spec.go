@@ -125,7 +125,10 @@ type Spec struct {
 	// never.
 	TraceEvery int64
 
-	Data           Source
+	Data Source
+	// EvalSets are further validation sets, whose windows follow those of Data. If Data has none, the first set decides which weights
+	// are the best.
+	EvalSets       []EvalSet
 	MicrobatchSize int // sequences of a microbatch
 	Context        int // positions of a training sequence
 	Multiple       int // the positions of every microbatch must be a multiple of it; 0: no restriction
@@ -318,9 +321,13 @@ func (s *Spec) checkWindows() error {
 	if e == nil {
 		return nil
 	}
-	windows := s.Data.EvalWindows()
+	windows, microbatches := 0, 0
+	for _, set := range s.evalSets() {
+		windows += set.Data.EvalWindows()
+		microbatches += set.microbatches(s.MicrobatchSize)
+	}
 	// With equal tables some replicas may have microbatches without windows.
-	more := s.microbatches(event.Eval) - (windows+s.MicrobatchSize-1)/s.MicrobatchSize
+	more := s.microbatches(event.Eval) - microbatches
 	if !e.ForwardOnly || more < 0 || more >= len(s.replicas()) {
 		return fmt.Errorf("%w: %d validation windows in microbatches of %d do not fit a table of %d microbatches, or the table is not forward-only", ErrSpec, windows,
 			s.MicrobatchSize, s.microbatches(event.Eval))

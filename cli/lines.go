@@ -144,6 +144,9 @@ func losses(e troupe.StepEvent) (fields []string) {
 	if e.ValLoss != nil {
 		fields = append(fields, fmt.Sprintf("val %.4f", *e.ValLoss))
 	}
+	for _, name := range slices.Sorted(maps.Keys(e.ValLosses)) {
+		fields = append(fields, fmt.Sprintf("%s %.4f", name, e.ValLosses[name]))
+	}
 	for _, of := range []struct {
 		prefix  string
 		figures map[string]float64

@@ -52,6 +52,7 @@ type textReporter struct {
 	since      since
 	valLoss    *float64 // the last one
 	valMetrics map[string]float64
+	valLosses  map[string]float64
 	skipped    int
 	inRow      int // skipped steps in a row, including the last step
 	drawn      time.Time
@@ -96,14 +97,23 @@ func header(i troupe.Info) []string {
 
 // dataLines describes the model and its data.
 func dataLines(i troupe.Info) []string {
+	sets := func(lines []string) []string {
+		if i.EvalSets == "" {
+			return lines
+		}
+		return append(lines, "sets      "+words.OneLine(i.EvalSets))
+	}
 	if !i.Samples {
 		lines := []string{fmt.Sprintf("model     %s, %s, vocabulary of %s", i.Family, parametersOf(i), words.Count(int64(i.Vocab)))}
 		if i.Documents != nil {
 			lines = append(lines, documentLines(i)...)
+		} else if i.EvalWindows == 0 && i.EvalSets != "" {
+			lines = append(lines, fmt.Sprintf("data      %s tokens for training", words.Count(i.TrainTokens)))
 		} else {
 			lines = append(lines, fmt.Sprintf("data      %s tokens for training, %s for validation (%s)", words.Count(i.TrainTokens),
 				words.Count(i.ValTokens), words.Plural(i.EvalWindows, "window")))
 		}
+		lines = sets(lines)
 		lines = append(lines,
 			fmt.Sprintf("epochs    %s in total; one epoch is %s windows (%s steps)", few(i.Epochs), words.Count(i.EpochWindows), few(i.EpochSteps)))
 		if i.Text != "" {
@@ -120,6 +130,7 @@ func dataLines(i troupe.Info) []string {
 		val += fmt.Sprintf(" (%s of them in each validation)", words.Count(int64(i.EvalWindows)))
 	}
 	lines = append(lines, fmt.Sprintf("data      %s samples for training, %s", words.Count(i.TrainTokens), val))
+	lines = sets(lines)
 	if i.Classes != "" {
 		lines = append(lines, "labels    "+words.OneLine(i.Classes))
 	}
@@ -204,7 +215,7 @@ func (t *textReporter) step(e troupe.StepEvent) {
 // measure counts a step.
 func (t *textReporter) measure(r telemetry.Record) {
 	if r.ValLoss != nil {
-		t.valLoss, t.valMetrics = r.ValLoss, r.ValMetrics
+		t.valLoss, t.valMetrics, t.valLosses = r.ValLoss, r.ValMetrics, r.ValLosses
 	}
 	if r.StepMS != nil && r.TokensPerS != nil {
 		took := time.Duration(*r.StepMS * float64(time.Millisecond))
@@ -250,7 +261,7 @@ func (t *textReporter) stepLine(e troupe.StepEvent) string {
 // bar formats the progress at a step. Speed and remaining time are smoothed, and the last validation loss
 // stays.
 func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
-	e.ValLoss, e.ValMetrics = t.valLoss, t.valMetrics
+	e.ValLoss, e.ValMetrics, e.ValLosses = t.valLoss, t.valMetrics, t.valLosses
 	if speed := t.meter.TokensPerS(); speed > 0 {
 		e.TokensPerS = &speed
 	}
@@ -258,7 +269,7 @@ func (t *textReporter) bar(e troupe.StepEvent) term.Bar {
 	if left := t.meter.Remaining(t.info.Steps - e.Step); left > 0 {
 		b.Fields = append(b.Fields, words.Duration(left)+" left")
 	}
-	e.Loss, e.MTPLoss, e.ValLoss, e.Metrics, e.ValMetrics, e.Skipped = nil, nil, nil, nil, nil, false
+	e.Loss, e.MTPLoss, e.ValLoss, e.Metrics, e.ValMetrics, e.ValLosses, e.Skipped = nil, nil, nil, nil, nil, nil, false
 	for _, f := range t.fields(e, 0, 0) {
 		b.Fields = append(b.Fields, f.text)
 	}

@@ -49,6 +49,17 @@ func (a *Accumulator) Add(microbatch int, r Report) error {
 	return nil
 }
 
+// Between returns an Accumulator with the reports of the microbatches [first, end) alone.
+func (a *Accumulator) Between(first, end int) *Accumulator {
+	part := NewAccumulator()
+	for m, r := range a.reports {
+		if m >= first && m < end {
+			part.reports[m] = r
+		}
+	}
+	return part
+}
+
 // Targets returns the number of targets in the reports.
 func (a *Accumulator) Targets() float64 {
 	var n float64

@@ -45,6 +45,9 @@ type Record struct {
 	// Metrics and ValMetrics are what the model's own layers report in addition to the loss, such as a classifier's accuracy,
 	// for the step and for the validation; nil: nothing.
 	Metrics, ValMetrics map[string]float64
+	// ValLosses are the losses of the further validation sets by name, each [[eval]] of the configuration; nil: there are none. Without
+	// data.val and data.val_fraction, ValLoss is that of the first one.
+	ValLosses map[string]float64
 }
 
 // fixed has the keys of a line that are not in Figures.
@@ -58,6 +61,7 @@ type fixed struct {
 
 	Metrics    figures `json:"metrics"`
 	ValMetrics figures `json:"val_metrics"`
+	ValLosses  figures `json:"val_losses"`
 }
 
 // MarshalJSON writes the record with the keys of metrics.jsonl: first what is learned, then the tokens, then what
@@ -82,7 +86,8 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		Update     string  `json:"update,omitzero"`
 		Metrics    figures `json:"metrics,omitempty"`
 		ValMetrics figures `json:"val_metrics,omitempty"`
-	}{r.Update, figuresOf(r.Metrics), figuresOf(r.ValMetrics)})
+		ValLosses  figures `json:"val_losses,omitempty"`
+	}{r.Update, figuresOf(r.Metrics), figuresOf(r.ValMetrics), figuresOf(r.ValLosses)})
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +130,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	}
 	*r = Record{Step: *l.Step, Tokens: l.Tokens, Epoch: l.Epoch, TimeMS: l.TimeMS, Skipped: l.Skipped, Update: l.Update,
 		Metrics:    l.Metrics.values(),
-		ValMetrics: l.ValMetrics.values()}
+		ValMetrics: l.ValMetrics.values(), ValLosses: l.ValLosses.values()}
 	for i := range Figures {
 		f := &Figures[i]
 		text, ok := keys[f.Name]

@@ -6577,6 +6577,7 @@ type RunInfo struct {
 	Text          string                 `protobuf:"bytes,28,opt,name=text,proto3" json:"text,omitempty"`
 	Changed       string                 `protobuf:"bytes,29,opt,name=changed,proto3" json:"changed,omitempty"`
 	Documents     *Documents             `protobuf:"bytes,30,opt,name=documents,proto3" json:"documents,omitempty"`
+	EvalSets      string                 `protobuf:"bytes,31,opt,name=eval_sets,json=evalSets,proto3" json:"eval_sets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6821,6 +6822,13 @@ func (x *RunInfo) GetDocuments() *Documents {
 	return nil
 }
 
+func (x *RunInfo) GetEvalSets() string {
+	if x != nil {
+		return x.EvalSets
+	}
+	return ""
+}
+
 // Documents is troupe.Documents.
 type Documents struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7032,6 +7040,7 @@ type StepEvent struct {
 	Figures        map[string]float64     `protobuf:"bytes,19,rep,name=figures,proto3" json:"figures,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	Epoch          float64                `protobuf:"fixed64,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	TimeMs         int64                  `protobuf:"varint,21,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	ValLosses      map[string]float64     `protobuf:"bytes,22,rep,name=val_losses,json=valLosses,proto3" json:"val_losses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -7211,6 +7220,13 @@ func (x *StepEvent) GetTimeMs() int64 {
 		return x.TimeMs
 	}
 	return 0
+}
+
+func (x *StepEvent) GetValLosses() map[string]float64 {
+	if x != nil {
+		return x.ValLosses
+	}
+	return nil
 }
 
 // Trace has the times of a step's actions on each rank, by the coordinator's clock, and how the clocks of other
@@ -10513,7 +10529,7 @@ const file_wire_proto_rawDesc = "" +
 	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03end\x122\n" +
 	"\x06change\x18\v \x01(\v2\x18.troupe.wire.ChangeEventH\x00R\x06change\x125\n" +
 	"\aregroup\x18\f \x01(\v2\x19.troupe.wire.RegroupEventH\x00R\aregroupB\x06\n" +
-	"\x04kind\"\xce\x06\n" +
+	"\x04kind\"\xeb\x06\n" +
 	"\aRunInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03out\x18\x02 \x01(\tR\x03out\x12\x16\n" +
@@ -10551,7 +10567,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x04grid\x18\x1b \x01(\tR\x04grid\x12\x12\n" +
 	"\x04text\x18\x1c \x01(\tR\x04text\x12\x18\n" +
 	"\achanged\x18\x1d \x01(\tR\achanged\x124\n" +
-	"\tdocuments\x18\x1e \x01(\v2\x16.troupe.wire.DocumentsR\tdocuments\"\xc9\x02\n" +
+	"\tdocuments\x18\x1e \x01(\v2\x16.troupe.wire.DocumentsR\tdocuments\x12\x1b\n" +
+	"\teval_sets\x18\x1f \x01(\tR\bevalSets\"\xc9\x02\n" +
 	"\tDocuments\x12\x14\n" +
 	"\x05train\x18\x01 \x01(\x03R\x05train\x12\x10\n" +
 	"\x03val\x18\x02 \x01(\x03R\x03val\x12#\n" +
@@ -10569,7 +10586,7 @@ const file_wire_proto_rawDesc = "" +
 	"\aexample\x18\f \x03(\v2\x12.troupe.wire.PieceR\aexample\"5\n" +
 	"\x05Piece\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x18\n" +
-	"\alearned\x18\x02 \x01(\bR\alearned\"\x9a\b\n" +
+	"\alearned\x18\x02 \x01(\bR\alearned\"\x9e\t\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x17\n" +
 	"\x04loss\x18\x02 \x01(\x01H\x00R\x04loss\x88\x01\x01\x12\x1e\n" +
@@ -10595,7 +10612,9 @@ const file_wire_proto_rawDesc = "" +
 	"\x05trace\x18\x12 \x01(\v2\x12.troupe.wire.TraceR\x05trace\x12=\n" +
 	"\afigures\x18\x13 \x03(\v2#.troupe.wire.StepEvent.FiguresEntryR\afigures\x12\x14\n" +
 	"\x05epoch\x18\x14 \x01(\x01R\x05epoch\x12\x17\n" +
-	"\atime_ms\x18\x15 \x01(\x03R\x06timeMs\x1a:\n" +
+	"\atime_ms\x18\x15 \x01(\x03R\x06timeMs\x12D\n" +
+	"\n" +
+	"val_losses\x18\x16 \x03(\v2%.troupe.wire.StepEvent.ValLossesEntryR\tvalLosses\x1a:\n" +
 	"\fMetricsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a=\n" +
@@ -10603,6 +10622,9 @@ const file_wire_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a:\n" +
 	"\fFiguresEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a<\n" +
+	"\x0eValLossesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\a\n" +
 	"\x05_lossB\v\n" +
@@ -10873,7 +10895,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 127)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 128)
 var file_wire_proto_goTypes = []any{
 	(JoinReply_Name)(0),        // 0: troupe.wire.JoinReply.Name
 	(ApiError_Kind)(0),         // 1: troupe.wire.ApiError.Kind
@@ -11005,7 +11027,8 @@ var file_wire_proto_goTypes = []any{
 	nil,                        // 127: troupe.wire.StepEvent.MetricsEntry
 	nil,                        // 128: troupe.wire.StepEvent.ValMetricsEntry
 	nil,                        // 129: troupe.wire.StepEvent.FiguresEntry
-	nil,                        // 130: troupe.wire.ForecastRequest.VariablesEntry
+	nil,                        // 130: troupe.wire.StepEvent.ValLossesEntry
+	nil,                        // 131: troupe.wire.ForecastRequest.VariablesEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	32,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -11129,39 +11152,40 @@ var file_wire_proto_depIdxs = []int32{
 	128, // 118: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
 	85,  // 119: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
 	129, // 120: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
-	21,  // 121: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	86,  // 122: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	100, // 123: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	71,  // 124: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	98,  // 125: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	2,   // 126: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	98,  // 127: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	102, // 128: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	92,  // 129: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	101, // 130: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
-	23,  // 131: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	3,   // 132: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	130, // 133: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
-	106, // 134: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	107, // 135: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	98,  // 136: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	111, // 137: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	112, // 138: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	111, // 139: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	115, // 140: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	116, // 141: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	117, // 142: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	118, // 143: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
-	121, // 144: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	120, // 145: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
-	125, // 146: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	124, // 147: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
-	26,  // 148: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	149, // [149:149] is the sub-list for method output_type
-	149, // [149:149] is the sub-list for method input_type
-	149, // [149:149] is the sub-list for extension type_name
-	149, // [149:149] is the sub-list for extension extendee
-	0,   // [0:149] is the sub-list for field type_name
+	130, // 121: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
+	21,  // 122: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	86,  // 123: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	100, // 124: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	71,  // 125: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	98,  // 126: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	2,   // 127: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	98,  // 128: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	102, // 129: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	92,  // 130: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	101, // 131: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
+	23,  // 132: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 133: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	131, // 134: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	106, // 135: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	107, // 136: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	98,  // 137: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	111, // 138: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	112, // 139: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	111, // 140: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	115, // 141: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	116, // 142: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	117, // 143: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	118, // 144: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	121, // 145: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	120, // 146: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	125, // 147: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	124, // 148: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
+	26,  // 149: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	150, // [150:150] is the sub-list for method output_type
+	150, // [150:150] is the sub-list for method input_type
+	150, // [150:150] is the sub-list for extension type_name
+	150, // [150:150] is the sub-list for extension extendee
+	0,   // [0:150] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -11267,7 +11291,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   127,
+			NumMessages:   128,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

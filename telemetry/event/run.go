@@ -12,6 +12,7 @@ type Info struct {
 	TrainTokens  int64   `json:"train_tokens"`
 	ValTokens    int64   `json:"val_tokens"`
 	EvalWindows  int     `json:"eval_windows"`
+	EvalSets     string  `json:"eval_sets,omitempty"` // the sets of [[eval]], with their windows; "": there are none
 	EpochWindows int64   `json:"epoch_windows"` // training windows of an epoch, which visits each once
 	EpochSteps   float64 `json:"epoch_steps"`   // steps of an epoch
 	Epochs       float64 `json:"epochs"`        // epochs of all steps

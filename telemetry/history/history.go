@@ -194,14 +194,18 @@ func (h *History) Skipped() []int {
 	return steps
 }
 
-// Prefixes of the names of the model's own metrics.
+// Prefixes of the names of the model's own metrics, and of the losses of validation sets.
 const (
 	Metrics    = "metrics."
 	ValMetrics = "val_metrics."
+	ValLosses  = "val_losses."
 )
 
+// groups are the prefixes of values with names of their own, as in a record.
+var groups = [...]string{Metrics, ValMetrics, ValLosses}
+
 // Names returns the names of all series: the telemetry.Figures that have values, in their order, then the model's own
-// metrics of steps and of validations, each with its prefix.
+// metrics of steps and of validations, and the losses of validation sets, each with its prefix.
 func (h *History) Names() []string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -211,7 +215,7 @@ func (h *History) Names() []string {
 			names = append(names, telemetry.Figures[k].Name)
 		}
 	}
-	for k, prefix := range []string{Metrics, ValMetrics} {
+	for k, prefix := range groups {
 		for _, name := range slices.Sorted(maps.Keys(h.rows.metrics[k])) {
 			if len(h.rows.metrics[k][name].values) > 0 {
 				names = append(names, prefix+name)
@@ -242,7 +246,7 @@ func (t *table) named(name string) *series {
 	if k, ok := keys[name]; ok && k < limitFigures {
 		return &t.figures[k]
 	}
-	for k, prefix := range []string{Metrics, ValMetrics} {
+	for k, prefix := range groups {
 		if own, ok := bytes.CutPrefix([]byte(name), []byte(prefix)); ok {
 			return t.metrics[k][string(own)]
 		}

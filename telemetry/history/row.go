@@ -20,14 +20,13 @@ const (
 	keyTokens
 	keySkipped
 	keyUpdate
-	keyMetrics
-	keyValMetrics
-	keyOther // a key of a later version
+	keyMetrics                            // and the other groups
+	keyOther   = keyMetrics + len(groups) // a key of a later version
 )
 
 var keys, keyStepMS = func() (map[string]int, int) {
 	keys := map[string]int{"step": keyStep, "tokens": keyTokens, "skipped": keySkipped, "update": keyUpdate,
-		"metrics": keyMetrics, "val_metrics": keyValMetrics}
+		"metrics": keyMetrics, "val_metrics": keyMetrics + 1, "val_losses": keyMetrics + 2}
 	for k := range telemetry.Figures {
 		keys[telemetry.Figures[k].Name] = k
 	}
@@ -52,9 +51,9 @@ type row struct {
 	metrics []metric
 }
 
-// metric is a value that the model's own layers report.
+// metric is a value with a name of its own.
 type metric struct {
-	val   bool // from a validation
+	group int // in groups
 	name  []byte
 	value float64
 }
@@ -81,12 +80,9 @@ func (r *row) take(record *telemetry.Record) {
 			r.has |= 1 << k
 		}
 	}
-	for _, of := range []struct {
-		val    bool
-		values map[string]float64
-	}{{false, record.Metrics}, {true, record.ValMetrics}} {
-		for _, name := range slices.Sorted(maps.Keys(of.values)) {
-			r.metrics = append(r.metrics, metric{of.val, []byte(name), numberOrNaN(of.values[name])})
+	for group, values := range [len(groups)]map[string]float64{record.Metrics, record.ValMetrics, record.ValLosses} {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			r.metrics = append(r.metrics, metric{group, []byte(name), numberOrNaN(values[name])})
 		}
 	}
 }
@@ -152,8 +148,8 @@ func (r *row) value(k int, text []byte, at int) int {
 	case keyUpdate:
 		_, next := word(text, at)
 		return next
-	case keyMetrics, keyValMetrics:
-		return r.named(k == keyValMetrics, text, at)
+	case keyMetrics, keyMetrics + 1, keyMetrics + 2:
+		return r.named(k-keyMetrics, text, at)
 	case keyOther:
 		return other(text, at)
 	}
@@ -171,8 +167,8 @@ func (r *row) value(k int, text []byte, at int) int {
 	return next
 }
 
-// named reads an object with the model's own metrics.
-func (r *row) named(val bool, text []byte, at int) int {
+// named reads an object with the values of a group.
+func (r *row) named(group int, text []byte, at int) int {
 	if text[at] != '{' {
 		return -1
 	}
@@ -188,7 +184,7 @@ func (r *row) named(val bool, text []byte, at int) int {
 		if next < 0 {
 			return -1
 		}
-		r.metrics = append(r.metrics, metric{val, name, v})
+		r.metrics = append(r.metrics, metric{group, name, v})
 		switch at = next; text[at] {
 		case ',':
 		case '}':

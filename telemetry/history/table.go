@@ -17,11 +17,11 @@ type table struct {
 	seconds []float64 // sum up to the end of the row; only in the whole table, see join
 	skipped []uint32  // rows whose step skipped its update
 	figures [limitFigures]series
-	metrics [2]map[string]*series // of steps and of validations
+	metrics [len(groups)]map[string]*series
 }
 
 func newTable() *table {
-	return &table{metrics: [2]map[string]*series{{}, {}}}
+	return &table{metrics: [len(groups)]map[string]*series{{}, {}, {}}}
 }
 
 // add appends a row. A row of a present step replaces that row and all rows after it.
@@ -44,10 +44,7 @@ func (t *table) add(r *row) error {
 		t.figures[k].add(n, r.figures[k])
 	}
 	for _, m := range r.metrics {
-		of := t.metrics[0]
-		if m.val {
-			of = t.metrics[1]
-		}
+		of := t.metrics[m.group]
 		s := of[string(m.name)]
 		if s == nil {
 			s = &series{}
@@ -89,7 +86,11 @@ func (t *table) all(yield func(*series) bool) {
 }
 
 func (t *table) checkMetrics() error {
-	if n := len(t.metrics[0]) + len(t.metrics[1]); n > LimitMetrics {
+	n := 0
+	for _, of := range t.metrics {
+		n += len(of)
+	}
+	if n > LimitMetrics {
 		return fmt.Errorf("the file has %d names of metrics, the limit is %d", n, LimitMetrics)
 	}
 	return nil

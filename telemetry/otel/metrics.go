@@ -24,7 +24,7 @@ type instruments struct {
 	// by index of telemetry.Figures; nil: a histogram reports the metric
 	figures                                               []func(v float64)
 	duration, saving                                      metric.Float64Histogram
-	ideal, figure, value                                  metric.Float64Gauge
+	ideal, figure, value, set                             metric.Float64Gauge
 	at                                                    metric.Int64Gauge
 	steps, skipped, tokens, checkpoints, restarts, stalls metric.Int64Counter
 }
@@ -59,6 +59,7 @@ func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error
 	i.ideal = gauge("engine.bubble_ideal_ratio", "1", "Bubble of the schedule's table if all actions of a kind took equally long.")
 	i.figure = gauge("engine.metric", "1", "Metric that the model's layers report in addition to the loss, for the last step.")
 	i.value = gauge("engine.validation_metric", "1", "Metric that the model's layers report in addition to the loss, for the last validation.")
+	i.set = gauge("engine.validation_set_loss", "1", "Loss of a further validation set, in the last validation.")
 	i.steps = counter("engine.steps", "{step}", "Finished steps.")
 	i.skipped = counter("engine.steps_skipped", "{step}",
 		"Steps whose update was skipped because the loss or the gradient norm was not finite.")
@@ -99,6 +100,7 @@ func (i *instruments) step(e troupe.StepEvent, steps, tokens int64) {
 	}
 	i.named(i.figure, e.Metrics)
 	i.named(i.value, e.ValMetrics)
+	i.named(i.set, e.ValLosses)
 	i.at.Record(ctx, int64(e.Step), i.of)
 	if e.Step == 0 {
 		return // the validation before training

@@ -33,6 +33,7 @@ var (
 
 	descMetric = desc("metric", "Metric that the model's layers report in addition to the loss, for the last step.", "name")
 	descValues = desc("validation_metric", "Metric that the model's layers report in addition to the loss, for the last validation.", "name")
+	descSets   = desc("validation_set_loss", "Loss of a further validation set, in the last validation.", "name")
 	descIdeal  = desc("bubble_ideal_ratio", "Bubble of the schedule's table if all actions of a kind took equally long.")
 
 	descRestarts    = desc("restarts_total", "Restarts from the last checkpoint after a process failed.")
@@ -71,7 +72,7 @@ var descFigures = func() []*prometheus.Desc {
 
 var descs = append(slices.DeleteFunc(slices.Clone(descFigures), func(d *prometheus.Desc) bool { return d == nil }),
 	descInfo, descState, descPaused, descStages, descRanks, descParams, descPlanned, descStep, descSteps, descSkipped, descTokens, descMetric,
-	descValues, descIdeal,
+	descValues, descSets, descIdeal,
 	descRestarts, descStalls, descWarnings, descCheckpoints, descSaved, descSavedAt, descSteppedAt, descRankInfo, descRankState, descRankWait,
 	descRankMemory, descRankBubble)
 

@@ -38,7 +38,8 @@ type Run struct {
 	back      bool // the run restarted from a checkpoint, and no step has finished since
 	valLoss   *float64
 	valValues map[string]float64
-	bubbles   []float64 // by rank, of the last recorded step
+	valLosses map[string]float64 // of the further sets
+	bubbles   []float64          // by rank, of the last recorded step
 
 	steps, skipped, tokens                  float64
 	restarts, stalls, warnings, checkpoints float64
@@ -79,7 +80,7 @@ func (r *Run) step(e troupe.StepEvent) {
 	was := r.last
 	r.ideal, r.steppedAt = e.IdealBubblePct, r.c.now()
 	if e.ValLoss != nil {
-		r.valLoss, r.valValues = e.ValLoss, e.ValMetrics
+		r.valLoss, r.valValues, r.valLosses = e.ValLoss, e.ValMetrics, e.ValLosses
 	}
 	if e.Trace != nil {
 		r.bubbles = bubblesOf(e.Trace)
@@ -219,6 +220,7 @@ func (r *Run) figures(t *teller) {
 	}
 	t.named(descMetric, r.last.Metrics)
 	t.named(descValues, r.valValues)
+	t.named(descSets, r.valLosses)
 }
 
 func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1e3 }

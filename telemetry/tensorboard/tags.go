@@ -27,7 +27,7 @@ func scalarsOf(r telemetry.Record, idealBubblePct float64) []scalar {
 	for _, of := range []struct {
 		group   string
 		figures map[string]float64
-	}{{"train/", r.Metrics}, {"val/", r.ValMetrics}} {
+	}{{"train/", r.Metrics}, {"val/", r.ValMetrics}, {"val_loss/", r.ValLosses}} {
 		names := slices.Sorted(maps.Keys(of.figures))
 		for _, name := range names[:min(len(names), limitMetrics)] {
 			v := of.figures[name]

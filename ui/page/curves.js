@@ -92,8 +92,9 @@ export function curvesView(app, id, others) {
       }));
     }
     const had = new Set(Object.values(names).flat());
+    const sets = [...had].filter((n) => n.startsWith('val_losses.')).sort();
     const own = [...had].filter((n) => n.startsWith('metrics.') || n.startsWith('val_metrics.')).map((n) => n.replace(/^val_/, '').slice(8));
-    const drawn = [...kinds, ...[...new Set(own)].sort().map((n) => ({ title: n, names: [`metrics.${n}`, `val_metrics.${n}`], smooth: true }))].filter((k) => k.names.some((n) => had.has(n)) || (k.memory && by === 'steps' && chosen.length === 1 && memory[chosen[0]]?.mem.some((m) => m?.length)));
+    const drawn = [...kinds.map((k) => (k.names.includes('val_loss') && sets.length ? { ...k, names: [...k.names, ...sets] } : k)), ...[...new Set(own)].sort().map((n) => ({ title: n, names: [`metrics.${n}`, `val_metrics.${n}`], smooth: true }))].filter((k) => k.names.some((n) => had.has(n)) || (k.memory && by === 'steps' && chosen.length === 1 && memory[chosen[0]]?.mem.some((m) => m?.length)));
     if (!drawn.length) {
       message.replaceChildren(el('div', { class: 'empty' }, el('h2', {}, 'No metrics yet'), el('p', {}, 'The curves appear after the first step, when the run writes the first line of metrics.jsonl.')));
       for (const c of charts) c.end();
@@ -133,7 +134,7 @@ export function curvesView(app, id, others) {
           const s = got[r][n];
           if (!s || !s.x.length) return;
           const many = chosen.length > 1;
-          series.push({ ...s, name: many ? `${nameOf(r)}${i || c.kind.names.length > 1 ? ` ${label[n] || n.split('.')[0].replace('val_metrics', 'validation').replace('metrics', 'training')}` : ''}` : label[n] || (n.startsWith('val_') ? `validation ${c.title}` : c.title), hue: many ? hueOf(r) : runColours[i], dash: i });
+          series.push({ ...s, name: many ? `${nameOf(r)}${i || c.kind.names.length > 1 ? ` ${label[n] || (n.startsWith('val_losses.') && n.slice(11)) || n.split('.')[0].replace('val_metrics', 'validation').replace('metrics', 'training')}` : ''}` : label[n] || (n.startsWith('val_losses.') ? `validation: ${n.slice(11)}` : n.startsWith('val_') ? `validation ${c.title}` : c.title), hue: many ? hueOf(r) : runColours[i], dash: i });
         });
         if (c.kind.ideal) {
           const ideal = runs.find((x) => x.id === r)?.ideal_bubble_pct;

@@ -21,7 +21,7 @@ func (a *Attempt) describe() error {
 	if err := a.openFeed(); err != nil {
 		return err
 	}
-	evalMicrobatches := (a.feed.Windows + a.cfg.Batch.Microbatch - 1) / a.cfg.Batch.Microbatch
+	evalMicrobatches := a.feed.EvalMicrobatches(a.cfg.Batch.Microbatch)
 	model := a.plan.Model().Config
 	save, err := rundir.NewSaver(a.output.Store, a.cfg.Run.Keep, a.cfg.TOML(), model, a.data.Maker(a.cfg, model.Vocab), a.kept)
 	if err != nil {
@@ -54,11 +54,24 @@ func (a *Attempt) openFeed() (err error) {
 	if a.feed, err = corpus.FeedOf(a.data, a.cfg, a.start.Step); err != nil {
 		return err
 	}
-	if was, is := a.start.EvalWindows, a.feed.Windows; a.resumes() && was != is {
-		a.restartBest(fmt.Sprintf("a validation now has %d windows, not %d", is, was))
+	windows, set := a.feed.DecidingWindows()
+	switch was := a.start; {
+	case !a.resumes():
+	case was.EvalSet != set:
+		a.restartBest(fmt.Sprintf("the loss of %s now decides which checkpoint is the best, not that of %s", setOrMain(set), setOrMain(was.EvalSet)))
+	case was.EvalWindows != windows:
+		a.restartBest(fmt.Sprintf("a validation now has %d windows, not %d", windows, was.EvalWindows))
 	}
-	a.start.EvalWindows = a.feed.Windows
+	a.start.EvalWindows, a.start.EvalSet = windows, set
 	return nil
+}
+
+// setOrMain names a validation set; "" is that of data.val or data.val_fraction.
+func setOrMain(name string) string {
+	if name == "" {
+		return "the validation text"
+	}
+	return "[[eval]] " + name
 }
 
 // placeStages sets the stages and where they are.
@@ -114,7 +127,7 @@ func (a *Attempt) info() event.Info {
 	info := event.Info{
 		Name: cfg.Run.Name, Out: cfg.Run.Out, ID: a.start.Run.String(), Steps: cfg.Run.Steps, ResumedAt: int(a.start.Step),
 		Family: m.Config.Family, Parameters: m.Parameters(), Frozen: m.Parameters() - m.Trained(), Vocab: m.Config.Vocab,
-		TrainTokens: a.data.TrainLen(), ValTokens: a.data.ValLen(), EvalWindows: a.feed.Windows,
+		TrainTokens: a.data.TrainLen(), ValTokens: a.data.ValLen(), EvalWindows: a.feed.Windows, EvalSets: a.feed.DescribeSets(a.cfg.HasMainSet()),
 		EpochWindows: a.feed.Epoch, EpochSteps: epoch / sequences, Epochs: float64(cfg.Run.Steps) * sequences / max(epoch, 1),
 		Documents: a.data.Documents, Samples: !cfg.Text(), Classes: strings.Join(a.data.Classes, "; "),
 		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
@@ -149,6 +162,7 @@ func (a *Attempt) setTraining() {
 	s.Run, s.Start, s.Steps = a.start.Run, a.start, int64(run.Steps)
 	s.Patience, s.MaxSkipped = int64(run.Patience), int64(run.MaxSkippedSteps)
 	s.EvalEvery, s.CheckpointEvery, s.TraceEvery = int64(run.EvalEvery), int64(run.CheckpointEvery), runlog.TraceEvery(a.cfg, a.o.Trace)
+	s.EvalSets = a.feed.Sets
 	s.Data, s.MicrobatchSize, s.Context, s.Sequences = a.feed.Source, a.cfg.Batch.Microbatch, a.feed.Context, a.cfg.Batch.Sequences
 	s.EpochWindows = a.feed.Epoch
 	s.Rate, s.ClipNorm = rateOf(a.cfg), a.cfg.Optimizer.ClipNorm

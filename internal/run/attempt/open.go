@@ -159,7 +159,8 @@ func (a *Attempt) warnDevices() {
 func (a *Attempt) openData() error {
 	var accept corpus.Accept
 	if a.resumes() {
-		a.changed = corpus.Comparison{Was: a.back.State.Data, Out: a.cfg.Run.Out, Accept: a.o.AcceptNewData}
+		a.changed = corpus.Comparison{Was: a.back.State.Data, Out: a.cfg.Run.Out, Accept: a.o.AcceptNewData,
+			EvalSet: a.back.State.EvalSet}
 		accept = a.changed.Check
 	}
 	a.tokens = corpus.NewTokenStore(a.output.FS)
@@ -199,8 +200,8 @@ func (a *Attempt) dataWarnings() (all []string) {
 	}
 	all = append(all, a.data.Warnings...)
 	if n := len(a.data.Excluded); n > 0 {
-		all = append(all, fmt.Sprintf("data.val also matches %d of the files of data.train; they are only used for validation: %s", n,
-			corpus.Listed(a.data.Excluded)))
+		all = append(all, fmt.Sprintf("%s also matches %d of the files of data.train; they are only used for validation: %s",
+			corpus.HeldBy(a.cfg), n, corpus.Listed(a.data.Excluded)))
 	}
 	return all
 }

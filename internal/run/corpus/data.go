@@ -33,6 +33,8 @@ type Data struct {
 	conversations            bool             // documents are rendered with the chat template
 	names                    int              // of special tokens in texts that were encoded now
 
+	Sets []EvalSet // further validation sets
+
 	Samples *samples.Data  // in place of texts
 	Fields  []stages.Field // of samples
 	Classes []string       // of each label, for people
@@ -44,13 +46,27 @@ func (c *Data) Close() error {
 	for _, d := range c.close {
 		errs = append(errs, d.Close())
 	}
+	for _, set := range c.Sets {
+		errs = append(errs, set.Data.Close())
+	}
 	if c.Samples != nil && c.Samples.Stream != nil {
 		errs = append(errs, c.Samples.Stream.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// Files returns the files of data.train and data.val. A file of data.val is not
+// HeldBy names the keys whose files are not trained on.
+func HeldBy(cfg *config.Config) string {
+	switch {
+	case len(cfg.Eval) == 0:
+		return "data.val"
+	case len(cfg.Data.Val) == 0:
+		return "[[eval]]"
+	}
+	return "data.val or [[eval]]"
+}
+
+// Files returns the files of data.train and data.val. A file of data.val or of an [[eval]] is not
 // used for training, even if data.train matches it: these files are excluded.
 func Files(cfg *config.Config) (train, val, excluded []string, err error) {
 	var errs []error
@@ -66,13 +82,21 @@ func Files(cfg *config.Config) (train, val, excluded []string, err error) {
 	if len(errs) > 0 {
 		return nil, nil, nil, errors.Join(errs...)
 	}
-	if _, excluded, err = data.Exclude(found.All(), val); err != nil {
+	held := val
+	for i, e := range cfg.Eval {
+		of, err := data.Files(e.Files)
+		if err != nil {
+			return nil, nil, nil, cfg.Errorf(evalKey(i), "%w", unreadable(err))
+		}
+		held = append(held[:len(held):len(held)], of...)
+	}
+	if _, excluded, err = data.Exclude(found.All(), held); err != nil {
 		return nil, nil, nil, cfg.Errorf("data.train", "%w", unreadable(err))
 	}
 	train = without(found.Files, excluded)
 	if len(train) == 0 {
-		return nil, nil, nil, cfg.Errorf("data.train", "data.val also matches every file of data.train, so there is nothing to train on: %s",
-			Listed(excluded))
+		return nil, nil, nil, cfg.Errorf("data.train", "%s also matches every file of data.train, so there is nothing to train on: %s",
+			HeldBy(cfg), Listed(excluded))
 	}
 	return train, val, excluded, nil
 }
@@ -125,7 +149,19 @@ func Listed(files []string) string {
 
 // Load reads the data. talk is what the model's directory says about texts. stored is the tokenizer of the checkpoint that the
 // run resumes from; nil: it is made from the training text. accept and kept may be nil.
-func Load(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, accept Accept, kept *TokenStore) (c *Data, err error) {
+func Load(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, accept Accept, kept *TokenStore) (*Data, error) {
+	c, err := load(cfg, stored, talk, accept, kept)
+	if err != nil {
+		return c, err
+	}
+	if err := c.loadEvalSets(cfg, talk, accept); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// load reads the data without the sets of [[eval]].
+func load(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, accept Accept, kept *TokenStore) (c *Data, err error) {
 	if !cfg.Text() {
 		return loadSamples(cfg, accept)
 	}
@@ -169,14 +205,19 @@ func Load(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, acce
 		if c.Val, err = c.read(how, valFiles, identify("data.val", c.Identity.Val)); err != nil {
 			return c, cfg.Errorf("data.val", "%w", err)
 		}
-	} else if c.Train, c.Val, err = data.Split(c.Train, cfg.Data.ValSplit, cfg.Data.ValFraction); err != nil {
-		return c, cfg.Errorf(valKey(cfg), "%w", err)
+	} else if cfg.HasMainSet() {
+		if c.Train, c.Val, err = data.Split(c.Train, cfg.Data.ValSplit, cfg.Data.ValFraction); err != nil {
+			return c, cfg.Errorf(valKey(cfg), "%w", err)
+		}
 	}
 	c.warnNames(cfg.Data.SpecialTokens, cfg.IsSet("data.special_tokens"))
 	for _, part := range []struct {
 		key, name string
 		corpus    data.Corpus
 	}{{"data.train", "training", c.Train}, {valKey(cfg), "validation", c.Val}} {
+		if part.corpus == nil {
+			continue
+		}
 		if err := data.CheckLength(part.corpus.Len(), cfg.Model.Context); err != nil {
 			return c, cfg.Errorf(part.key, "the %s text: %w", part.name, err)
 		}

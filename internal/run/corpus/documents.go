@@ -123,7 +123,7 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 		if val, err = read("data.val", valFiles, c.Identity.Val); err != nil {
 			return nil, err
 		}
-	} else {
+	} else if cfg.HasMainSet() {
 		if train, val, err = splitDocuments(train, cfg.Data.ValFraction); err != nil {
 			return nil, cfg.Errorf("data.val_fraction", "%w", err)
 		}
@@ -161,11 +161,16 @@ func allText(docs []data.Document) bool {
 // takeDocuments makes of documents what is trained and validated on.
 func (c *Data) takeDocuments(cfg *config.Config, train, val []data.Document) (err error) {
 	if allText(train) && allText(val) {
-		c.Train, c.Val = joined(train), joined(val)
+		if c.Train = joined(train); cfg.HasMainSet() {
+			c.Val = joined(val)
+		}
 		for _, part := range []struct {
 			key    string
 			corpus data.Corpus
 		}{{"data.train", c.Train}, {valKey(cfg), c.Val}} {
+			if part.corpus == nil {
+				continue
+			}
 			if err := data.CheckLength(part.corpus.Len(), cfg.Model.Context); err != nil {
 				return cfg.Errorf(part.key, "the documents: %w", err)
 			}
@@ -176,8 +181,10 @@ func (c *Data) takeDocuments(cfg *config.Config, train, val []data.Document) (er
 	if c.TrainRecords, cut, err = fit(train, cfg.Model.Context, cfg.Data.TooLong); err != nil {
 		return cfg.Errorf("data.train", "%w", err)
 	}
-	if c.ValRecords, cutVal, err = fit(val, cfg.Model.Context, cfg.Data.TooLong); err != nil {
-		return cfg.Errorf(valKey(cfg), "%w", err)
+	if c.ValRecords = new(data.Records); cfg.HasMainSet() {
+		if c.ValRecords, cutVal, err = fit(val, cfg.Model.Context, cfg.Data.TooLong); err != nil {
+			return cfg.Errorf(valKey(cfg), "%w", err)
+		}
 	}
 	both := cut.plus(cutVal)
 	c.Warnings = append(c.Warnings, both.warnings(cfg.Model.Context)...)

@@ -199,7 +199,15 @@ func (m Model) validationText(c *Data, cfg *config.Config, how reading) error {
 		split = data.Tail
 	}
 	key, names, was := "data.val", cfg.Data.Val, state.Data.Val
-	if len(names) == 0 {
+	switch {
+	case !cfg.HasMainSet():
+		key, names, was = evalKey(0), cfg.Eval[0].Files, nil
+		if id, ok := state.Data.Evals[cfg.Eval[0].Name]; ok {
+			was = &id
+		}
+		of := readingOf(configOf(cfg, cfg.Eval[0]), m.Tokenizer)
+		how.format, how.idBytes, how.fields = of.format, of.idBytes, of.fields
+	case len(names) == 0:
 		key, names, was = "data.train", cfg.Data.Train, &state.Data.Train
 	}
 	files, err := data.Files(names)
@@ -311,6 +319,12 @@ func LoadSamples(m Model, files []string) (*Data, *config.Config, error) {
 	}
 	if c.Fields != nil {
 		err = plan.SameFields(m.Config.Fields, c.Fields)
+	}
+	if !cfg.HasMainSet() { // the set that decided which checkpoint is the best
+		c.Val = c.Sets[0].Data.Val
+		if c.Samples != nil {
+			c.Samples.Val = c.Sets[0].Data.Samples.Val
+		}
 	}
 	if err != nil {
 		return nil, cfg, errors.Join(fmt.Errorf("%s: %w", m.Checkpoint.Dir(), err), c.Close())

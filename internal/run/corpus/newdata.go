@@ -23,6 +23,8 @@ type Comparison struct {
 	Was    trainstate.Data
 	Out    string // the run's folder
 	Accept bool   // the user accepts new data
+	// EvalSet is the [[eval]] that decided which checkpoint was the best; "": data.val or a part of data.train.
+	EvalSet string
 
 	Validation bool // the validation data has changed
 	changes    []string
@@ -31,8 +33,16 @@ type Comparison struct {
 // Check compares the files of a key with those that the run used so far.
 func (n *Comparison) Check(key string, is data.Identity) error {
 	was := &n.Was.Train
+	set, isSet := strings.CutPrefix(key, identityKey(""))
 	if key == "data.val" {
 		was = n.Was.Val
+	}
+	if isSet {
+		if was = nil; n.Was.Evals != nil {
+			if id, ok := n.Was.Evals[set]; ok {
+				was = &id
+			}
+		}
 	}
 	if was == nil {
 		return nil
@@ -45,7 +55,12 @@ func (n *Comparison) Check(key string, is data.Identity) error {
 		return fmt.Errorf("%w %s: the content of the files has changed since the run started (%s); restore it, continue with the new data (--accept-new-data), or choose another run.out", rundir.ErrFolder, n.Out, d)
 	}
 	n.changes = append(n.changes, key+": "+d)
-	n.Validation = n.Validation || key == "data.val" || n.Was.Val == nil // validation uses a part of the training files
+	switch {
+	case isSet:
+		n.Validation = n.Validation || set == n.EvalSet
+	case key == "data.val" || n.Was.Val == nil && n.EvalSet == "": // validation uses a part of the training files
+		n.Validation = true
+	}
 	return nil
 }
 

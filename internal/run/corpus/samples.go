@@ -86,6 +86,8 @@ func (c *Data) ValLen() int64 {
 	switch {
 	case c.ValRecords != nil:
 		return c.ValRecords.Tokens()
+	case c.Samples == nil && c.Val == nil:
+		return 0
 	case c.Samples == nil:
 		return c.Val.Len()
 	case c.Samples.Val != nil:
@@ -100,11 +102,24 @@ type Feed struct {
 	Context int   // positions of a sequence; 1 of a sample
 	Windows int   // of validation
 	Epoch   int64 // windows, or samples, to train on; 0: not known
+	Sets    []actors.EvalSet
 }
 
 // FeedOf makes it, for a run that resumes after a number of steps.
 func FeedOf(c *Data, cfg *config.Config, step int64) (Feed, error) {
-	return feedOf(c, cfg, step, cfg.Run.EvalBatches*cfg.Batch.Sequences)
+	windows := cfg.Run.EvalBatches * cfg.Batch.Sequences
+	f, err := feedOf(c, cfg, step, windows)
+	for i, set := range c.Sets {
+		if err != nil {
+			break
+		}
+		s := actors.EvalSet{Name: set.Name}
+		if s.Data, err = set.source(cfg, windows); err != nil {
+			err = cfg.Errorf(evalKey(i), "%w", err)
+		}
+		f.Sets = append(f.Sets, s)
+	}
+	return f, err
 }
 
 // feedOf validates on so many windows, as far as there are so many.
@@ -141,11 +156,7 @@ func sampleFeed(c *Data, cfg *config.Config, step int64, evalWindows int) (Feed,
 			return Feed{}, cfg.Errorf("data.format", "%w", err)
 		}
 	}
-	n := int(c.ValLen())
-	want := min(n, evalWindows)
-	for i := range want {
-		s.val = append(s.val, i*n/want) // from all over it
-	}
+	s.val = spreadOver(c.ValLen(), evalWindows)
 	return Feed{Source: s, Context: 1, Windows: len(s.val), Epoch: c.TrainLen()}, nil
 }
 

@@ -21,14 +21,22 @@ func newSource(c *Data, cfg *config.Config, evalWindows int) (*source, error) {
 		return nil, cfg.Errorf("data.train", "%w", err)
 	}
 	s := &source{train: c.Train, val: c.Val, epochs: epochs, sequences: int64(cfg.Batch.Sequences)}
-	offsets, err := data.ValWindows(c.Val, context, evalWindows)
-	if err != nil {
+	if err := s.validate(context, evalWindows); err != nil {
 		return nil, cfg.Errorf(valKey(cfg), "%w", err)
 	}
+	return s, nil
+}
+
+// validate chooses up to so many windows of validation.
+func (s *source) validate(context, evalWindows int) error {
+	if s.val == nil { // each [[eval]] has a source of its own
+		return nil
+	}
+	offsets, err := data.ValWindows(s.val, context, evalWindows)
 	for _, off := range offsets {
 		s.windows = append(s.windows, data.Window{Off: off, Len: context})
 	}
-	return s, nil
+	return err
 }
 
 func (s *source) Train(step int64, index int, tokens, targets []int32) error {

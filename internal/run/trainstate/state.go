@@ -28,7 +28,8 @@ type State struct {
 	Optimizer     string   `json:"optimizer"`
 	// Data is what it was trained and validated on so far.
 	Data        Data       `json:"data"`
-	EvalWindows int        `json:"eval_windows"` // of one validation
+	EvalWindows int        `json:"eval_windows"`       // of one validation
+	EvalSet     string     `json:"eval_set,omitempty"` // the [[eval]] that decides which checkpoint is the best; "": data.val
 	Decisions   []Decision `json:"decisions,omitempty"`
 }
 
@@ -36,6 +37,8 @@ type State struct {
 type Data struct {
 	Train data.Identity  `json:"train"`
 	Val   *data.Identity `json:"val,omitempty"` // nil: a part of the training files
+	// Evals are those of the sets in [[eval]], by name.
+	Evals map[string]data.Identity `json:"evals,omitempty"`
 }
 
 // Decision is a user's choice that changed how a run resumed.

@@ -70,6 +70,9 @@ func (p *page) drawCurves() error {
 				c.Lines = append(c.Lines, p.curve(l.Name, l.Line, factor, l.Sparse)...)
 			}
 		}
+		if f.Name == "loss" {
+			c.Lines = append(c.Lines, p.setLosses()...)
+		}
 		if len(c.Lines) == 0 {
 			continue
 		}
@@ -103,6 +106,19 @@ func (p *page) drawCurves() error {
 	}
 	p.CurvesSay = strings.TrimSpace(p.CurvesSay + " " + signs)
 	return nil
+}
+
+// setLosses returns the lines of the losses of further validation sets, up to those that a chart can tell apart.
+func (p *page) setLosses() (lines []chart.Line) {
+	if p.run.History == nil {
+		return nil
+	}
+	for _, name := range p.run.History.Names() {
+		if set, ok := strings.CutPrefix(name, history.ValLosses); ok && len(lines) < chart.LimitLines/2 {
+			lines = append(lines, p.curve(name, "validation: "+set, 1, true)...)
+		}
+	}
+	return lines
 }
 
 // drawn draws a chart over steps.
