@@ -28,7 +28,7 @@ func at(ms float64) time.Time {
 func record() telemetry.Record {
 	r := telemetry.Record{Step: 3, Tokens: 4096, Epoch: 1.25, TimeMS: 1767323045000, Skipped: true, Update: "kept",
 		Metrics:    map[string]float64{"accuracy": 0.5},
-		ValMetrics: map[string]float64{"accuracy": 0.25}}
+		ValMetrics: map[string]float64{"accuracy": 0.25}, ValLosses: map[string]float64{"legal": 2.5}}
 	for i := range telemetry.Figures {
 		v := float64(i + 1)
 		telemetry.Figures[i].Set(&r, &v)
@@ -39,7 +39,7 @@ func record() telemetry.Record {
 // whole returns an event of each kind in which every field has a value.
 func whole() []event.Event {
 	info := event.Info{Name: "tiny", Out: "runs/tiny", ID: "0190a0b0", Family: "gpt2", Parameters: 1000, Frozen: 10, Vocab: 256,
-		TrainTokens: 9000, ValTokens: 900, EvalWindows: 20, EpochWindows: 140, EpochSteps: 8.75, Epochs: 1.5, Steps: 100, ResumedAt: 50,
+		TrainTokens: 9000, ValTokens: 900, EvalWindows: 20, EvalSets: "legal (3 windows)", EpochWindows: 140, EpochSteps: 8.75, Epochs: 1.5, Steps: 100, ResumedAt: 50,
 		Changed:  "run.keep 3 → 1",
 		Schedule: "1f1b", Stages: 2, Ranks: 4, Grid: "2 × 2", Chunks: 2, Microbatches: 4, Layout: "Et*2|t*2,L", BubblePct: 20,
 		PeakInFlight: []int{2, 1}, Device: "cpu", Threads: 2, Samples: true, Classes: "2 classes", Text: "eos 0", Auto: "no GPU",
@@ -152,7 +152,7 @@ func noteAt(keys map[string]bool, section, path string, v any) {
 				continue
 			}
 			at := strings.TrimPrefix(path+"."+key, ".")
-			if path == "metrics" || path == "val_metrics" { // named by the model's layers
+			if path == "metrics" || path == "val_metrics" || path == "val_losses" { // named by the model's layers and the user
 				continue
 			}
 			keys[section+" "+at] = true

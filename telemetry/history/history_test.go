@@ -71,6 +71,9 @@ func wanted(all []telemetry.Record) map[string][]point {
 		for name, v := range r.ValMetrics {
 			want[ValMetrics+name] = append(want[ValMetrics+name], pointOf(r.Step, v))
 		}
+		for name, v := range r.ValLosses {
+			want[ValLosses+name] = append(want[ValLosses+name], pointOf(r.Step, v))
+		}
 	}
 	return want
 }
@@ -149,7 +152,7 @@ func anyLine(step int) *rapid.Generator[string] {
 			PeakPct:      figure("peak"),
 			PeakMemBytes: rapid.Int64().Draw(t, "mem"), Skipped: rapid.Bool().Draw(t, "skipped"),
 			Update:  rapid.SampledFrom([]string{"", "kept", "rolled_back", "waited"}).Draw(t, "update"),
-			Metrics: metrics("metrics"), ValMetrics: metrics("val metrics"),
+			Metrics: metrics("metrics"), ValMetrics: metrics("val metrics"), ValLosses: metrics("val losses"),
 		}
 		text, err := json.Marshal(r)
 		if err != nil {

@@ -238,6 +238,7 @@ func full(t testing.TB) *Collector {
 		telemetry.Figures[i].Set(&e.Record, p(40))
 	}
 	e.Metrics, e.ValMetrics = map[string]float64{"accuracy": 1}, map[string]float64{"accuracy": 1}
+	e.ValLosses = map[string]float64{"legal": 2}
 	e.Trace = [][]event.ActionTime{{{Action: scheduler.Action{Type: scheduler.F}, Start: now, End: now.Add(time.Second)}}}
 	r.Observe(e)
 	r.Observe(troupe.CheckpointEvent{Step: 1, Took: time.Second})

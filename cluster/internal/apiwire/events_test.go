@@ -44,7 +44,8 @@ func TestEventsArrive(t *testing.T) {
 		{Actor: "loader", Rank: -1, Since: time.Unix(90, 0)},
 	}}
 	step := troupe.StepEvent{Record: telemetry.Record{Step: 4, Tokens: 5, Skipped: true, Update: "kept",
-		Metrics: map[string]float64{"accuracy": 0.5}, ValMetrics: map[string]float64{"accuracy": 0.25}}, IdealBubblePct: 10}
+		Metrics: map[string]float64{"accuracy": 0.5}, ValMetrics: map[string]float64{"accuracy": 0.25},
+		ValLosses: map[string]float64{"legal": 2.5}}, IdealBubblePct: 10}
 	for i := range telemetry.Figures {
 		telemetry.Figures[i].Set(&step.Record, ptr(float64(i+1)))
 	}
@@ -67,7 +68,7 @@ func TestEventsArrive(t *testing.T) {
 			t.Errorf("got %+v, %v, want %+v", got, err, e)
 		}
 	}
-	info := troupe.Info{Name: "n", Out: "o", Family: "gpt2", Parameters: 1, Frozen: 25, Vocab: 2, TrainTokens: 3, ValTokens: 4, EvalWindows: 5,
+	info := troupe.Info{Name: "n", Out: "o", Family: "gpt2", Parameters: 1, Frozen: 25, Vocab: 2, TrainTokens: 3, ValTokens: 4, EvalWindows: 5, EvalSets: "legal (3 windows)",
 		EpochWindows: 6, EpochSteps: 7, Epochs: 8, Steps: 9, ResumedAt: 10, Schedule: "1f1b", Stages: 11, Chunks: 12,
 		Microbatches: 13, Layout: "E|L", BubblePct: 14, PeakInFlight: []int{15, 16}, Device: "cpu", Threads: 17, Kernels: "avx2", Samples: true,
 		Ranks: 44, Grid: "tp 2", Changed: "run.keep 3 → 1"}
