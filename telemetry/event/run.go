@@ -13,9 +13,9 @@ type Info struct {
 	ValTokens    int64   `json:"val_tokens"`
 	EvalWindows  int     `json:"eval_windows"`
 	EvalSets     string  `json:"eval_sets,omitempty"` // the sets of [[eval]], with their windows; "": there are none
-	EpochWindows int64   `json:"epoch_windows"` // training windows of an epoch, which visits each once
-	EpochSteps   float64 `json:"epoch_steps"`   // steps of an epoch
-	Epochs       float64 `json:"epochs"`        // epochs of all steps
+	EpochWindows int64   `json:"epoch_windows"`       // training windows of an epoch, which visits each once
+	EpochSteps   float64 `json:"epoch_steps"`         // steps of an epoch
+	Epochs       float64 `json:"epochs"`              // epochs of all steps
 	Steps        int     `json:"steps"`
 	ResumedAt    int     `json:"resumed_at"` // step of the checkpoint that the run resumed from; 0: a fresh start
 	// Changed lists the keys whose values differ from those of the run's last start, except paths and a changed learning
