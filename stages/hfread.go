@@ -186,6 +186,9 @@ func (r *reading) config() (Config, error) {
 		c.HeadDim = d
 	}
 	err := r.family.read(r, &c)
+	if s := c.RopeScaling; s.Type == ropeDynamic && s.dynamicPositions() > c.Context {
+		c.MaxPositions = s.dynamicPositions()
+	}
 	return c, err
 }
 

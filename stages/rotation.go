@@ -143,6 +143,12 @@ func (s RopeScaling) dynamicTheta(theta float64, dim, positions int) float64 {
 	return theta * math.Pow(longer, float64(dim)/float64(dim-2))
 }
 
+// dynamicPositions is the number of positions that "dynamic" is meant for. A file has the number before
+// the scaling; transformers sets no limit.
+func (s RopeScaling) dynamicPositions() int {
+	return int(min(s.Factor*float64(s.Original), MaxContext))
+}
+
 // reach returns a number that is the same for all positions with the same rotation.
 func (s RopeScaling) reach(positions int) int {
 	switch s.Type {

@@ -214,3 +214,29 @@ func FuzzRopeScaling(f *testing.F) {
 		}
 	})
 }
+
+// TestDynamicPositions: "dynamic" is for texts beyond max_position_embeddings, which stays in files.
+func TestDynamicPositions(t *testing.T) {
+	const sizes = `{"model_type":"llama","vocab_size":9,"hidden_size":16,"intermediate_size":8,"num_hidden_layers":1,"num_attention_heads":2,` +
+		`"max_position_embeddings":24,"rope_scaling":`
+	for scaling, want := range map[string]int{
+		`{"rope_type":"dynamic","factor":2.5}}`: 60,
+		`{"rope_type":"dynamic","factor":1}}`:   24,
+		`{"rope_type":"dynamic","factor":1e6}}`: MaxContext,
+		`{"rope_type":"linear","factor":2.5}}`:  24,
+	} {
+		c, err := ParseHF([]byte(sizes + scaling))
+		if err != nil || c.Context != 24 || c.Positions() != want {
+			t.Errorf("%s: a context of %d, %d positions, %v; want 24 and %d", scaling, c.Context, c.Positions(), err, want)
+			continue
+		}
+		c.Context = want // a run with all of them
+		text, err := c.HF()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := ParseHF(text); err != nil || again.Context != 24 || again.Positions() != want {
+			t.Errorf("%s: written as %s, and read with a context of %d and %d positions, %v", scaling, text, again.Context, again.Positions(), err)
+		}
+	}
+}

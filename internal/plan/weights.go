@@ -41,7 +41,7 @@ func ReadModel(c *checkpoint.Checkpoint) (stages.Config, error) {
 	if !m.Language() {
 		return m, nil
 	}
-	m.Context, m.MaxPositions = run.Model.Context, m.Context
+	m.Context, m.MaxPositions = run.Model.Context, m.Positions()
 	return m, m.Validate()
 }
 
