@@ -9,7 +9,8 @@ computes with it in float32:
     whole                   in place of these, a model for images and text whose text model is compared
     expected.json           tokens and targets, the loss, and the ids of greedy generation with a cache
     expected.safetensors    the logits after each prefix of the first sequence, the gradient of every weight,
-                            and the logits of each generated token
+                            and the logits of each generated token; "exact." before a name: logits and
+                            gradients that transformers computes in float64
 
     python3 models.py read FOLDER
 
@@ -21,6 +22,7 @@ purpose: the heads' width is not hidden/heads, the counts share no factor with t
 are shorter than the text, and scaled rotations reach beyond their original length.
 """
 
+import contextlib
 import copy
 import json
 import math
@@ -39,12 +41,16 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=300.0, factor=4.0, low_freq_factor=
 YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
 LONG = dict(rope_type="longrope", rope_theta=400.0, short_factor=[1.0, 1.1, 1.3, 1.6], long_factor=[1.5, 2.0, 3.5, 5.0])
 WINDOWS = dict(use_sliding_window=True, sliding_window=7)
+QWEN35 = dict(linear_key_head_dim=12, linear_value_head_dim=14, linear_num_key_heads=3, linear_num_value_heads=6, linear_conv_kernel_dim=4,
+              full_attention_interval=3, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=0.4))
 
 MODELS = {
     "gpt2": ("GPT2", dict(n_embd=42, n_inner=58, n_layer=3, n_head=6, n_positions=96, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
     "llama": ("Llama", dict(head_dim=None, hidden_size=60)),
     "llama-biases-llama3": ("Llama", dict(attention_bias=True, mlp_bias=True, tie_word_embeddings=True, rope_parameters=LLAMA3)),
     "llama-linear": ("Llama", dict(rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=2.5))),
+    # The text is longer than max_position_embeddings, so that each prefix and each generated token has other frequencies.
+    "llama-dynamic": ("Llama", dict(max_position_embeddings=24, rope_parameters=dict(rope_type="dynamic", rope_theta=500.0, factor=4.0))),
     "mistral": ("Mistral", dict(sliding_window=7)),
     "qwen2": ("Qwen2", dict(head_dim=None, hidden_size=60, tie_word_embeddings=True)),
     "qwen2-windows": ("Qwen2", dict(WINDOWS, max_window_layers=1)),
@@ -78,10 +84,10 @@ MODELS = {
                                        hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention"] * 2,
                                        rope_parameters=dict(full_attention=dict(rope_type="proportional", partial_rotary_factor=0.5, rope_theta=1e4),
                                                             sliding_attention=dict(rope_type="default", rope_theta=300.0)))),
-    # Where a head of the gated delta rule is near 0, its norm magnifies rounding, that of transformers, too, unless eps is large.
-    "qwen3_5": ("Qwen3_5Text", dict(rms_norm_eps=1e-2, linear_key_head_dim=12, linear_value_head_dim=14, linear_num_key_heads=3, linear_num_value_heads=6,
-                                    linear_conv_kernel_dim=4, full_attention_interval=3, rope_parameters=dict(rope_type="default", rope_theta=300.0,
-                                                                                                       partial_rotary_factor=0.4))),
+    "qwen3_5": ("Qwen3_5Text", dict(QWEN35, rms_norm_eps=1e-2)),
+    # Where a head of the gated delta rule is near 0, its norm magnifies rounding, that of transformers, too, unless eps is large. Both are
+    # compared with float64, in several models.
+    **{f"qwen3_5-eps{n}": ("Qwen3_5Text", dict(QWEN35, rms_norm_eps=1e-6), 100 * n) for n in range(1, 9)},
 }
 
 
@@ -161,24 +167,52 @@ def release4(config):
 def prefixes(model, tokens):
     """The logits after each prefix, given at once."""
     with torch.no_grad():
-        return torch.stack([model(input_ids=tokens[None, :n], use_cache=False).logits[0, -1] for n in range(1, len(tokens) + 1)]).float()
+        return torch.stack([model(input_ids=tokens[None, :n], use_cache=False).logits[0, -1] for n in range(1, len(tokens) + 1)])
 
 
-def exact_grads(model, tokens, targets):
-    """The gradients in float64, as far as transformers computes in it."""
-    exact = copy.deepcopy(model).double()
-    torch.nn.functional.cross_entropy(exact(input_ids=tokens, use_cache=False).logits.reshape(-1, VOCAB), targets, ignore_index=-100).backward()
-    return {key: p.grad for key, p in exact.named_parameters() if p.grad is not None}
+def gradients(model, tokens, targets):
+    """The loss and its gradients by name."""
+    model.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(input_ids=tokens, use_cache=False).logits.reshape(-1, VOCAB), targets, ignore_index=-100)
+    loss.backward()
+    return loss.item(), {key.replace("model.language_model.", "model."): p.grad for key, p in model.named_parameters() if p.grad is not None}
 
 
-def write(path, name, kind, changes):
+@contextlib.contextmanager
+def float64():
+    """Within it, what models convert to float32 becomes float64."""
+    names, was = ("float32", "float"), (torch.float32, torch.float, torch.Tensor.float)
+    torch.set_default_dtype(torch.float64)
+    for name in names:
+        setattr(torch, name, torch.float64)
+    torch.Tensor.float = torch.Tensor.double
+    try:
+        yield
+    finally:
+        torch.float32, torch.float, torch.Tensor.float = was
+        torch.set_default_dtype(torch.float32)
+
+
+def exact(model, config, tokens, targets, prompt):
+    """The same in float64, frequencies of rotary positions and the gated delta rule included."""
+    with float64():
+        twin = transformers.AutoModelForCausalLM.from_config(copy.deepcopy(config), dtype=torch.float64).eval()
+        twin.load_state_dict(model.state_dict())
+        twin.generation_config = model.generation_config
+        logits, (_, cached, _), (_, grads) = prefixes(twin, tokens[0]), generated(twin, prompt), gradients(twin, tokens, targets)
+    for t in [logits, cached, *grads.values()]:
+        assert t.dtype == torch.float64
+    return logits, cached, grads
+
+
+def write(path, name, kind, changes, first=100):
     config = config_of(kind, changes)
     tokens, prompt = ids(SEQUENCES * POSITIONS, 1).reshape(SEQUENCES, POSITIONS), ids(PROMPT, 2)
     targets = ids(SEQUENCES * POSITIONS, 3)
     targets[3::7] = -100
     best = None
     for seed in range(20):  # a text that varies, in which no choice is close to a tie
-        model = model_of(config, 100 + seed)
+        model = model_of(config, first + seed)
         chosen, chosen_logits, gap = generated(model, prompt)
         varied = min(len(chosen.unique()), 8) if gap > 30 * LIMIT else 0
         if best is None or varied > best[0]:
@@ -197,18 +231,15 @@ def write(path, name, kind, changes):
         with open(os.path.join(path, "config4.json"), "w") as f:
             json.dump(release4(saved), f, indent=1)
     tensors = {"logits": prefixes(model, tokens[0]), "generated": chosen_logits}
-    rounding = exact_grads(model, tokens, targets)
-    model.zero_grad()
-    loss = torch.nn.functional.cross_entropy(model(input_ids=tokens, use_cache=False).logits.reshape(-1, VOCAB), targets, ignore_index=-100)
-    loss.backward()
-    for key, p in model.named_parameters():
-        if p.grad is not None:
-            own = key.replace("model.language_model.", "model.")
-            tensors["grad." + own] = p.grad
-            rounding[own] = ((p.grad.double() - rounding.pop(key)).norm() / max(p.grad.norm().item(), 1e-30)).item()
+    loss, grads = gradients(model, tokens, targets)
+    tensors["exact.logits"], tensors["exact.generated"], truth = exact(model, config, tokens, targets, prompt)
+    rounding = {}
+    for key, g in grads.items():
+        tensors["grad." + key], tensors["exact.grad." + key] = g, truth[key]
+        rounding[key] = ((g.double() - truth[key]).norm() / max(g.norm().item(), 1e-30)).item()
     safetensors.torch.save_file({k: v.detach().contiguous() for k, v in tensors.items()}, os.path.join(path, "expected.safetensors"))
     with open(os.path.join(path, "expected.json"), "w") as f:
-        json.dump(dict(family=saved["model_type"], sequences=SEQUENCES, tokens=tokens.flatten().tolist(), targets=targets.tolist(), loss=loss.item(), rounding=rounding, prompt=prompt.tolist(),
+        json.dump(dict(family=saved["model_type"], sequences=SEQUENCES, tokens=tokens.flatten().tolist(), targets=targets.tolist(), loss=loss, rounding=rounding, prompt=prompt.tolist(),
                        generated=chosen.tolist(), gap=gap), f)
 
 
