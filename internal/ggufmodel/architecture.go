@@ -24,8 +24,11 @@ type architecture struct {
 	headless bool     // llama.cpp always ties the head
 	needHead bool     // llama.cpp never ties the head
 	windows  bool     // llama.cpp has windows for some of the layers
-	write    func(w *writer)
-	read     func(r *reader)
+	partial  float64  // share of the channels that rotate without partial_rotary_factor; 0: all
+	// tokenizer is llama.cpp's name of SentencePiece's BPE with merges; "": with scores.
+	tokenizer string
+	write     func(w *writer)
+	read      func(r *reader)
 }
 
 // architectures returns the table of families.
@@ -44,6 +47,9 @@ func architectures() []*architecture {
 		with("llama", "LlamaForCausalLM", func(a *architecture) { a.permuted, a.vocab = true, true; a.context = 2048 }, "llama", "mistral"),
 		with("qwen2", "Qwen2ForCausalLM", func(a *architecture) { a.context = 32768 }, "qwen2"),
 		with("qwen3", "Qwen3ForCausalLM", func(a *architecture) { a.context = 32768 }, "qwen3"),
+		with("qwen35", "Qwen3_5ForCausalLM", func(a *architecture) {
+			a.names, a.onePlus, a.context, a.partial, a.write, a.read = qwen35Names, true, 32768, qwen35Share, writeQwen35, readQwen35
+		}, "qwen3_5_text"),
 		with("smollm3", "SmolLM3ForCausalLM", func(a *architecture) {
 			a.permuted, a.vocab, a.context, a.theta, a.write, a.read = true, true, 32768, 2e6, writeSmolLM3, readSmolLM3
 		}, "smollm3"),
@@ -62,6 +68,10 @@ func architectures() []*architecture {
 		with("gemma3", "Gemma3ForCausalLM", func(a *architecture) {
 			a.names, a.onePlus, a.windows, a.context, a.theta, a.write, a.read = gemmaNames, true, true, 131072, 1e6, writeGemma3, readGemma3
 		}, "gemma3_text"),
+		with("gemma4", "Gemma4ForCausalLM", func(a *architecture) {
+			a.names, a.windows, a.context, a.theta, a.write, a.read = gemma4Names, true, 131072, 1e6, writeGemma4, readGemma4
+			a.tokenizer = gemma4Tokenizer
+		}, "gemma4_text"),
 	}
 }
 

@@ -98,6 +98,7 @@ type tensor struct {
 	stored gguf.Info
 	change change
 	heads  int
+	delta  deltaHeads
 }
 
 // add lists a tensor of the file.
@@ -120,10 +121,18 @@ func (t *tensors) add(r *reader, stored gguf.Info) error {
 	case c == transposed:
 		one.info.Shape = swapped(stored.Shape)
 	case c == normWeight && r.arch.onePlus:
+	case c.isDelta():
+		one.delta = r.delta
+		if len(stored.Shape) == 0 {
+			return errors.New("it has no rows")
+		}
+		if c == valueConv && len(stored.Shape) == 2 {
+			one.info.Shape = []int{stored.Shape[0], 1, stored.Shape[1]}
+		}
 	default:
 		one.change = same
 	}
-	if stored.Type == gguf.Q8_0 || one.change == normWeight {
+	if stored.Type == gguf.Q8_0 || one.change == normWeight || one.change == valueDecays {
 		one.info.DType = "F32"
 	}
 	one.info.Size = int64(elementBytes(one.info.DType))
@@ -191,6 +200,9 @@ func (t *tensors) converted(one tensor) ([]byte, error) {
 		return transpose(data, one.stored.Shape, elementBytes(dtype))
 	case normWeight:
 		return plus(dtype, data, -1)
+	}
+	if one.change.isDelta() {
+		return one.delta.changed(one.change, dtype, data, one.stored.Shape[0], true)
 	}
 	return data, nil
 }

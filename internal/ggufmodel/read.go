@@ -21,6 +21,7 @@ type reader struct {
 	err    error // the first
 
 	layers, hidden, heads, kvHeads, headDim, context int
+	delta                                            deltaHeads
 }
 
 // readConfig returns the config.json of a file.

@@ -13,18 +13,22 @@ func (t *textReader) sentencePiece() (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	scores, _ := read[[]float32](t, scoresKey)
-	if len(scores) != len(t.names) {
-		t.fail(scoresKey, "a list of %d, but there are %d tokens", len(scores), len(t.names))
-		return nil, t.err
+	var merges [][2]string
+	prefix, set := read[bool](t, prefixKey)
+	if t.text(tokenizerKey) == gemma4Tokenizer {
+		merges, err = t.merges()
+		prefix = false
+	} else {
+		scores, _ := read[[]float32](t, scoresKey)
+		if len(scores) != len(t.names) {
+			t.fail(scoresKey, "a list of %d, but there are %d tokens", len(scores), len(t.names))
+			return nil, t.err
+		}
+		merges, err = t.mergesOf(vocab, scores)
+		prefix = prefix || !set // llama.cpp's default
 	}
-	merges, err := t.mergesOf(vocab, scores)
 	if err != nil {
 		return nil, err
-	}
-	prefix, set := read[bool](t, prefixKey)
-	if !set { // llama.cpp's default
-		prefix = true
 	}
 	spaces := object{"type": "Replace", "pattern": object{"String": " "}, "content": meta}
 	back := object{"type": "Replace", "pattern": object{"String": meta}, "content": " "}

@@ -29,8 +29,9 @@ func readText(h *gguf.Header, config object) (files map[string][]byte, err error
 	if kind == "" || kind == noTokenizer || kind == "no_vocab" {
 		return map[string][]byte{}, t.err
 	}
-	if kind != gpt2Tokenizer && kind != llamaTokenizer {
-		return nil, fmt.Errorf("%w: %s is %q; Troupe reads %s and %s", ErrUnsupported, tokenizerKey, kind, gpt2Tokenizer, llamaTokenizer)
+	if kind != gpt2Tokenizer && kind != llamaTokenizer && kind != gemma4Tokenizer {
+		return nil, fmt.Errorf("%w: %s is %q; Troupe reads %s, %s and %s", ErrUnsupported, tokenizerKey, kind, gpt2Tokenizer, llamaTokenizer,
+			gemma4Tokenizer)
 	}
 	t.tokens(config["vocab_size"].(int))
 	if t.err != nil {
@@ -145,7 +146,7 @@ func (t *textReader) post(otherwise any) any {
 	eos, hasEOS := t.id(specialKeys[1].key)
 	addBOS, set := read[bool](t, addBOSKey)
 	if !set { // llama.cpp's default
-		addBOS = t.text(tokenizerKey) == llamaTokenizer || slices.Contains(pres[2].names, t.text(preKey))
+		addBOS = t.text(tokenizerKey) != gpt2Tokenizer || slices.Contains(pres[2].names, t.text(preKey))
 	}
 	addEOS, _ := read[bool](t, addEOSKey)
 	for i, name := range []string{"A", "B"} {
@@ -178,18 +179,9 @@ func (t *textReader) byteLevel() (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines, ok := read[[]string](t, mergesKey)
-	if !ok {
-		t.fail(mergesKey, "missing")
-		return nil, t.err
-	}
-	merges := make([][2]string, len(lines))
-	for i, line := range lines {
-		at := strings.IndexByte(line[min(1, len(line)):], ' ')
-		if at < 0 {
-			return nil, fmt.Errorf("%s: merge %d is %q, which is not two tokens with a space between them", mergesKey, i, clip(line))
-		}
-		merges[i] = [2]string{line[:at+1], line[at+2:]}
+	merges, err := t.merges()
+	if err != nil {
+		return nil, err
 	}
 	asBytes := object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
 	var steps []object
@@ -221,6 +213,24 @@ func (t *textReader) byteLevel() (object, error) {
 		"post_processor": t.post(post), "decoder": asBytes,
 		"model": object{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
 			"fuse_unk": false, "byte_fallback": false, "ignore_merges": s.ignore, "vocab": vocab, "merges": merges}}, nil
+}
+
+// merges reads the pairs of tokens.
+func (t *textReader) merges() ([][2]string, error) {
+	lines, ok := read[[]string](t, mergesKey)
+	if !ok {
+		t.fail(mergesKey, "missing")
+		return nil, t.err
+	}
+	merges := make([][2]string, len(lines))
+	for i, line := range lines {
+		at := strings.IndexByte(line[min(1, len(line)):], ' ')
+		if at < 0 {
+			return nil, fmt.Errorf("%s: merge %d is %q, which is not two tokens with a space between them", mergesKey, i, clip(line))
+		}
+		merges[i] = [2]string{line[:at+1], line[at+2:]}
+	}
+	return merges, nil
 }
 
 // encode writes JSON as people read it: < is not escaped.

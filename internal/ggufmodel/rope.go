@@ -1,6 +1,7 @@
 package ggufmodel
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -15,13 +16,14 @@ type rope struct {
 	fast, slow        float64 // of yarn
 	long, short       []float64
 	partial           float64 // share of the channels that rotate
+	sections          []int32 // of these channels, for the axes of an image
 }
 
 // rope reads the keys for rotary positions, in the forms of all releases of transformers.
 func (w *writer) rope() rope {
 	s := w.settings
 	r := rope{theta: get(s, "rope_theta", w.arch.theta), local: get(s, "rope_local_base_freq", 0.0),
-		partial: get(s, "partial_rotary_factor", 1.0)}
+		partial: get(s, "partial_rotary_factor", cmp.Or(w.arch.partial, 1))}
 	r.original = get(s, "original_max_position_embeddings", 0)
 	for _, key := range []string{"rope_parameters", "rope_scaling"} {
 		o := s.object(key)
@@ -39,6 +41,10 @@ func (w *writer) rope() rope {
 		if full := o.object("full_attention"); full != nil {
 			r.settings(full)
 			w.merge(full)
+		}
+		if w.arch.name == "qwen35" {
+			r.sections = get(o, "mrope_section", r.sections)
+			o.ignore("mrope_interleaved")
 		}
 		r.settings(o)
 		w.merge(o)

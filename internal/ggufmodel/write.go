@@ -55,6 +55,7 @@ type writer struct {
 
 	tied                                             bool
 	context, hidden, heads, kvHeads, headDim, layers int
+	delta                                            deltaHeads
 }
 
 // Write lays out a GGUF file. The warnings say in which way llama.cpp computes something else than Troupe.
@@ -168,8 +169,11 @@ func (w *writer) tensor(t Tensor) error {
 		return fmt.Errorf("%w: llama.cpp's %s has no such tensor", ErrUnsupported, w.arch.name)
 	}
 	shape := t.Shape
-	if c == transposed {
+	switch {
+	case c == transposed:
 		shape = swapped(shape)
+	case c == valueConv && len(shape) == 3:
+		shape = []int{shape[0], shape[2]}
 	}
 	to := w.typeOf(name, shape)
 	from, data := t.DType, t.Data
@@ -179,7 +183,7 @@ func (w *writer) tensor(t Tensor) error {
 		heads = w.heads
 	case c == keyRows && w.arch.permuted:
 		heads = w.kvHeads
-	case onePlus:
+	case onePlus || c == valueDecays:
 		from = "F32"
 	}
 	changed := func() ([]byte, error) {
@@ -193,6 +197,8 @@ func (w *writer) tensor(t Tensor) error {
 			return transpose(b, t.Shape, elementBytes(t.DType))
 		case onePlus:
 			return plus(t.DType, b, 1)
+		case c.isDelta():
+			return w.delta.changed(c, t.DType, b, t.Shape[0], false)
 		}
 		return b, nil
 	}
@@ -214,7 +220,8 @@ func elementBytes(dtype string) int {
 // learned positions stay in F32, and rows that are not whole blocks of Q8_0 are stored in F16.
 func (w *writer) typeOf(name string, shape []int) gguf.Type {
 	switch {
-	case len(shape) < 2 || strings.HasSuffix(name, "_norm.weight") || !strings.HasSuffix(name, ".weight") || name == "position_embd.weight":
+	case len(shape) < 2 || strings.HasSuffix(name, "_norm.weight") || !strings.HasSuffix(name, ".weight") || name == "position_embd.weight" ||
+		strings.HasSuffix(name, ".ssm_conv1d.weight"):
 		return gguf.F32
 	case w.dtype == gguf.Q8_0 && shape[len(shape)-1]%gguf.BlockQ8 != 0:
 		return gguf.F16

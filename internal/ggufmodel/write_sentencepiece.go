@@ -72,6 +72,10 @@ func (w *writer) sentencePiece(t Text, f *file, merges [][2]string, vocab int) e
 	if err != nil {
 		return err
 	}
+	byMerges := w.arch.tokenizer != ""
+	if byMerges && prefix {
+		return fmt.Errorf("%w: the tokenizer adds a space before a text, which llama.cpp's %s does not", ErrUnsupported, w.arch.name)
+	}
 	names, types := f.tokens(t.Tokenizer, vocab)
 	scores, _ := sentencePieceScores(names, merges)
 	for id, name := range names {
@@ -85,6 +89,18 @@ func (w *writer) sentencePiece(t Text, f *file, merges [][2]string, vocab int) e
 		case byteName.MatchString(name):
 			types[id] = byteToken
 		}
+	}
+	if byMerges {
+		for id := range scores {
+			scores[id] = addedScore
+		}
+		w.add(tokenizerKey, w.arch.tokenizer)
+		w.add(tokensKey, names)
+		w.add(scoresKey, scores)
+		w.add(typesKey, types)
+		w.add(mergesKey, joined(merges))
+		w.add(prefixKey, prefix)
+		return nil
 	}
 	if pair, ok := w.onlyByPairs(names, types, merges); ok {
 		w.warn("the tokenizer has no merge of %q and %q, but llama.cpp merges any two tokens whose text is a token: it may encode some texts in another way",
@@ -105,16 +121,16 @@ func (w *writer) onlyByPairs(names []string, types []int32, merges [][2]string) 
 	for id, name := range names {
 		known[name] = types[id] == normalToken
 	}
-	joined := make(map[[2]string]bool, len(merges))
+	merged := make(map[[2]string]bool, len(merges))
 	for _, p := range merges {
-		joined[p] = true
+		merged[p] = true
 	}
 	for id, name := range names {
 		if types[id] != normalToken {
 			continue
 		}
 		for at := range name {
-			if p := [2]string{name[:at], name[at:]}; at > 0 && known[p[0]] && known[p[1]] && !joined[p] {
+			if p := [2]string{name[:at], name[at:]}; at > 0 && known[p[0]] && known[p[1]] && !merged[p] {
 				return p, true
 			}
 		}

@@ -36,8 +36,10 @@ const (
 const (
 	gpt2Tokenizer  = "gpt2"
 	llamaTokenizer = "llama"
-	noTokenizer    = "none"
-	meta           = "▁"
+	// gemma4Tokenizer is SentencePiece's BPE with merges.
+	gemma4Tokenizer = "gemma4"
+	noTokenizer     = "none"
+	meta            = "▁"
 )
 
 // Text is how a model reads and writes text.
@@ -142,16 +144,21 @@ func (w *writer) byteLevel(t Text, f *file, merges [][2]string, vocab int) error
 		return err
 	}
 	names, types := f.tokens(t.Tokenizer, vocab)
-	lines := make([]string, len(merges))
-	for i, pair := range merges {
-		lines[i] = pair[0] + " " + pair[1]
-	}
 	w.add(tokenizerKey, gpt2Tokenizer)
 	w.add(preKey, pre)
 	w.add(tokensKey, names)
 	w.add(typesKey, types)
-	w.add(mergesKey, lines)
+	w.add(mergesKey, joined(merges))
 	return nil
+}
+
+// joined returns merges as GGUF has them.
+func joined(merges [][2]string) []string {
+	lines := make([]string, len(merges))
+	for i, pair := range merges {
+		lines[i] = pair[0] + " " + pair[1]
+	}
+	return lines
 }
 
 // tokens returns the names and types of all ids. An id without a token is an unused one.

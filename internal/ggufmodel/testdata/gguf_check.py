@@ -80,6 +80,7 @@ def sentencepiece(prefix=True):
 
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 QWEN = LLAMA3.replace("{1,3}", "")
+QWEN35 = QWEN.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]")
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
 
 
@@ -87,6 +88,7 @@ def families():
     """Yields name, class of transformers' configuration, its arguments, tokenizer, its special tokens."""
     gpt2, smol = byte_level(), byte_level(digits=True)
     llama3, qwen, dbrx = byte_level(LLAMA3, ignore=True, bos=True), byte_level(QWEN, nfc=True), byte_level(LLAMA3)
+    qwen35 = byte_level(QWEN35, nfc=True)
     spm, gemma = sentencepiece(), sentencepiece(False)
     small = dict(hidden_size=96, intermediate_size=160, num_hidden_layers=4, num_attention_heads=6, num_key_value_heads=2,
                  max_position_embeddings=128)
@@ -101,6 +103,11 @@ def families():
     yield "qwen2", "Qwen2Config", dict(small, rope_theta=1e6, tie_word_embeddings=True), qwen
     yield "qwen2-yarn", "Qwen2Config", dict(small, rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)), qwen
     yield "qwen3", "Qwen3Config", dict(small, head_dim=32, rope_theta=1e6), qwen
+    delta = dict(linear_key_head_dim=16, linear_value_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=6)
+    yield "qwen35", "Qwen3_5TextConfig", dict(small, **delta, head_dim=32, tie_word_embeddings=True), qwen35
+    yield "qwen35-full", "Qwen3_5TextConfig", dict(
+        small, **dict(delta, linear_num_value_heads=2), head_dim=32, layer_types=["full_attention", "linear_attention"] * 2,
+        rope_parameters=dict(rope_type="default", rope_theta=1e6, partial_rotary_factor=0.5, mrope_section=[3, 3, 2], mrope_interleaved=True)), qwen35
     yield "smollm3", "SmolLM3Config", dict(deep, rope_theta=2e6, use_sliding_window=False), llama3
     yield "granite", "GraniteConfig", dict(small, attention_multiplier=0.1, embedding_multiplier=3.0, residual_multiplier=0.5,
                                            logits_scaling=2.0, tie_word_embeddings=True), smol
@@ -112,6 +119,10 @@ def families():
         rope_scaling=dict(rope_type="longrope", long_factor=[1.0 + i for i in range(8)], short_factor=[1.0 + i / 8 for i in range(8)])), spm
     yield "gemma2", "Gemma2Config", dict(small, head_dim=32, query_pre_attn_scalar=32, sliding_window=16), gemma
     yield "gemma3", "Gemma3TextConfig", dict(deep, head_dim=32, query_pre_attn_scalar=32, sliding_window=16), gemma
+    four = dict(deep, head_dim=32, global_head_dim=48, sliding_window=16, hidden_size_per_layer_input=0)
+    yield "gemma4", "Gemma4TextConfig", dict(four, final_logit_softcapping=30.0), gemma
+    yield "gemma4-keys", "Gemma4TextConfig", dict(
+        four, num_global_key_value_heads=1, attention_k_eq_v=True, layer_types=["sliding_attention", "full_attention"] * 4), gemma
 
 
 def models(folder):
@@ -208,9 +219,10 @@ def convert(folder):
             to = folder / f"{name}.{kind}.converted.gguf"
             (at / "tokenizer.model").touch()  # Gemma 3's has a token for each row; without it the converter cuts rows off
             with torch.inference_mode():
+                cls.no_mtp = True  # Qwen3.5's converter looks for layers that predict further tokens
                 m = cls(at, ftype, to, eager=True)
                 m.get_vocab_base_pre = lambda tok: pre
-                if pre == "default":  # without tokenizer.model the converter cannot read SentencePiece's scores
+                if pre in ("default", None):  # without tokenizer.model the converter cannot read SentencePiece's scores
                     m.set_vocab = lambda: None
                     m._create_vocab_sentencepiece = lambda: ([b""] * hparams["vocab_size"], None, None)
                 else:
@@ -257,13 +269,15 @@ def own(arch, m, state, tensors, kind):
     for hf, data in state.items():
         if hf == "lm_head.weight" and (tied or arch == "gemma2"):
             continue
-        new = names.get_name(hf, try_suffixes=(".weight", ".bias"))
+        new = names.get_name(hf.replace(".dt_bias", ".dt_proj.bias").replace("layer_scalar", "layer_scalar.weight"), try_suffixes=(".weight", ".bias"))
         if arch == "gpt2" and ("c_" in hf) and hf.endswith(".weight"):
             data = data.T
         if arch in ("llama", "smollm3", "granite"):
             data = permuted(hf, data, m.config)
-        if arch.startswith("gemma") and hf.endswith("norm.weight"):
+        if (arch in ("gemma2", "gemma3") or arch == "qwen35" and "linear_attn" not in hf) and hf.endswith("norm.weight"):
             data = data + np.float32(1)
+        if "linear_attn." in hf:
+            data = tiled(hf, data, m.config)
         t = tensors.get(new)
         if t is None:
             differing.append(f"{new} is missing")
@@ -273,7 +287,7 @@ def own(arch, m, state, tensors, kind):
         want, name = rounded(np.ascontiguousarray(data), new, kind)
         if t.tensor_type.name != name:
             differing.append(f"{new} is {t.tensor_type.name}, not {name}")
-        if got.shape != want.shape or not np.array_equal(got, want):
+        if got.shape != want.shape or not (np.array_equal(got, want) or new.endswith("ssm_a") and np.allclose(got, want, rtol=1e-6)):
             differing.append(f"{new} differs")
     extra = set(tensors) - seen - {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}
     if arch == "olmo2" and tied:
@@ -281,9 +295,25 @@ def own(arch, m, state, tensors, kind):
     return differing + [f"{n} is new" for n in sorted(extra)]
 
 
+def tiled(name, data, c):
+    """A tensor of the gated delta rule, with heads of values as llama.cpp has them."""
+    keys, each = c.linear_num_key_heads, c.linear_num_value_heads // c.linear_num_key_heads
+    if name.endswith("linear_attn.norm.weight"):
+        return data
+    if name.endswith("A_log"):
+        data = -np.exp(data)
+    data = data.reshape(-1, c.linear_conv_kernel_dim) if "conv1d" in name else data
+    columns = "out_proj" in name
+    data = data.T if columns else data
+    at = 2 * keys * c.linear_key_head_dim if "qkv" in name or "conv1d" in name else 0
+    heads = data[at:].reshape(keys, each, -1, *data.shape[1:]).swapaxes(0, 1).reshape(data[at:].shape)
+    data = np.concatenate([data[:at], heads])
+    return data.T if columns else data
+
+
 def rounded(data, name, kind):
     import torch
-    if data.ndim < 2 or name.endswith(("_norm.weight", ".bias")) or name == "position_embd.weight" or kind == "f32":
+    if data.ndim < 2 or name.endswith(("_norm.weight", ".bias", "ssm_conv1d.weight")) or name == "position_embd.weight" or kind == "f32":
         return data, "F32"
     if kind == "q8_0" and data.shape[-1] % 32:
         kind = "f16"
@@ -308,7 +338,7 @@ def compare(keys, tensors, other_keys, other_tensors):
         # The converter takes these from a model card or a file that is not there, or writes nothing where llama.cpp has a default.
         skip = k in ("general.name", "general.finetune", "general.basename", "general.version", "general.quantized_by") or \
             k in ("tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token", "tokenizer.ggml.add_space_prefix") and k not in other_keys
-        if skip or k == "tokenizer.ggml.add_sep_token" and other_keys[k] is False or k.startswith("tokenizer.") and keys.get("tokenizer.ggml.model") == "llama" or k.startswith("general.sampling"):
+        if skip or k == "tokenizer.ggml.add_sep_token" and other_keys[k] is False or k.startswith("tokenizer.") and keys.get("tokenizer.ggml.model") in ("llama", "gemma4") or k.startswith("general.sampling"):
             continue
         a, b = keys.get(k), other_keys.get(k)
         if a != b:
@@ -318,7 +348,7 @@ def compare(keys, tensors, other_keys, other_tensors):
         if a is None or b is None:
             differing.append(f"{n} is in one file only")
         elif a.tensor_type != b.tensor_type or list(a.shape) != list(b.shape) or not np.array_equal(a.data, b.data):
-            if n.startswith("rope_f") and np.allclose(a.data, b.data, rtol=1e-6):
+            if (n.startswith("rope_f") or n.endswith("ssm_a")) and np.allclose(a.data, b.data, rtol=1e-6):
                 continue
             differing.append(f"{n} differs from the converter's")
     return differing
@@ -395,8 +425,9 @@ def bits(folder):
         with torch.no_grad():
             inputs = torch.tensor([ids[:60]])
             p, q = a(inputs).logits, b(inputs).logits
-        # Gemma's norms are stored with one added, which rounds them.
-        exact = all(k in y and torch.equal(v, y[k]) for k, v in x.items() if not (name.startswith("gemma") and "norm" in k))
+        # The norms of Gemma and Qwen3.5 are stored with one added, and exp(A_log) in place of A_log, which rounds them.
+        changed = ("norm", "A_log") if name.startswith(("gemma2", "gemma3", "qwen35")) else ()
+        exact = all(k in y and torch.equal(v, y[k]) for k, v in x.items() if not any(part in k for part in changed))
         error = ((p - q).abs().max() / p.abs().max()).item()
         good = exact and error < 1e-6 and ids == tok_b(TEXT)["input_ids"] and set(x) == set(y)
         failed += not good
