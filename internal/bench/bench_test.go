@@ -26,7 +26,7 @@ func tiny(model string, more ...string) Load {
 
 // The models are the ones that are compared with others.
 func TestModels(t *testing.T) {
-	want := map[string]int64{"gpt": 10_844_160, "gpt2-124m": 123_849_984, "llama": 55_976_448}
+	want := map[string]int64{"gpt": 10_844_160, "gpt2-124m": 123_849_984, "llama": 55_976_448, "qwen3": 47_852_032}
 	for _, name := range Models() {
 		c, err := ModelConfig(name, SizesOnly)
 		if err != nil {
