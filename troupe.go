@@ -31,6 +31,7 @@ type (
 	//	Loss, MTPLoss       *float64 // mean over target tokens
 	//	ValLoss             *float64 // only after a validation
 	//	GradNorm, LR        *float64
+	//	Targets, FullPct    *float64 // of documents: target tokens of the step, share of the context that they filled
 	//	Tokens              int64    // of all steps so far
 	//	TokensPerS, StepMS  *float64
 	//	BubblePct, PeakPct  *float64 // PeakPct: MFU
@@ -176,6 +177,9 @@ type Info = event.Info
 
 // Documents describe training on documents one by one, of which only a part is learned.
 type Documents = event.Documents
+
+// Packing describes sequences of several documents.
+type Packing = event.Packing
 
 // Piece is a part of a document.
 type Piece = event.Piece

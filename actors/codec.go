@@ -91,13 +91,13 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 	case *DataRequest:
 		h = m.Header
 		w.Kind = &wire.Message_DataRequest{DataRequest: &wire.DataRequest{Phase: uint32(m.Phase), Chunk: m.Chunk, Microbatch: m.Microbatch,
-			Tokens: m.Tokens, Targets: m.Targets, Fields: m.Fields, ReplyTo: packPID(m.ReplyTo)}}
+			Tokens: m.Tokens, Targets: m.Targets, Starts: m.Starts, Fields: m.Fields, ReplyTo: packPID(m.ReplyTo)}}
 	case *Data:
 		h, p.Bulk = m.Header, true
 		b := m.Batch
 		w.Kind = &wire.Message_Data{Data: &wire.Data{Chunk: m.Chunk, Microbatch: m.Microbatch, Extent: packExtent(b.Extent),
-			Tokens: int64(len(b.Tokens)), Targets: int64(len(b.Targets))}}
-		p.Parts, p.Release = [][]byte{tensorops.HostBytes(b.Tokens), tensorops.HostBytes(b.Targets)}, m.release
+			Tokens: int64(len(b.Tokens)), Targets: int64(len(b.Targets)), Starts: int64(len(b.Starts))}}
+		p.Parts, p.Release = b.parts(), m.release
 		for _, f := range b.Fields {
 			w.GetData().Fields = append(w.GetData().Fields, &wire.Tensor{Dtype: uint32(f.DType()), Dims: packDims(f.Shape)})
 			p.Parts = append(p.Parts, f.Bytes())

@@ -175,6 +175,8 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &Data{Header: h, Chunk: 1, Microbatch: 2, Batch: &Batch{Extent: Extent{1, 1, 2}, Tokens: []int32{5, 6},
 			Targets: []int32{7, 8}}}},
 		{toStages, &Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 2}, Tokens: []int32{}, Targets: []int32{7, 8}}}},
+		{toStages, &Data{Header: h, Chunk: 1, Batch: &Batch{Extent: Extent{0, 1, 3}, Tokens: []int32{}, Targets: []int32{},
+			Starts: []int32{0, 0, 2}}}},
 		{toStages, &Data{Header: h, Chunk: 1, Batch: &Batch{Extent: Extent{4, 2, 1}, Tokens: []int32{}, Targets: []int32{},
 			Fields: []tensorops.Array{
 				{Shape: []int{2, 3}, Float: []float32{1, 2, 3, 4, 5, 6}}, {Shape: []int{2}, Int: []int32{7, 8}},
@@ -192,6 +194,7 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &Weight{Header: h, Request: 3, Err: &RemoteError{Text: "no such weight"}}},
 		{toCoordinator, &DataRequest{Header: h, Phase: event.Eval, Chunk: 1, Microbatch: 1, Tokens: true, Targets: true, ReplyTo: asks}},
 		{toCoordinator, &DataRequest{Header: h, Phase: event.Train, Chunk: 1, Fields: []string{"x", "y"}, ReplyTo: asks}},
+		{toCoordinator, &DataRequest{Header: h, Phase: event.Train, Chunk: 1, Starts: true, ReplyTo: asks}},
 		{toCoordinator, &StageDone{Header: h, Rank: 1, Losses: []Loss{{Microbatch: 1,
 			Report: stages.Report{Sum: 2.5, Targets: 3, Metrics: []stages.Metric{{Name: "mtp", Sum: 4.5, Count: 1},
 				{Name: "all", Sum: 2, Total: true}}}}, {Report: stages.Report{Sum: 1, Targets: 1}}}, Norms: []stages.Norm{{Param: 2, Squared: 0.125}},
@@ -241,6 +244,7 @@ func numbers(m any) [][]byte {
 	case *Data:
 		m.Batch.pool = nil
 		m.Batch.Tokens, m.Batch.Targets = append([]int32{}, m.Batch.Tokens...), append([]int32{}, m.Batch.Targets...)
+		m.Batch.Starts = append([]int32(nil), m.Batch.Starts...)
 	case *StageState:
 		m.Copies = nil
 	}
@@ -461,7 +465,7 @@ func FuzzTake(f *testing.F) {
 			}
 			held := in() - before
 			if b, ok := m.(*Data); ok {
-				held += 4 * int64(cap(b.Batch.Tokens)+cap(b.Batch.Targets))
+				held += 4 * int64(cap(b.Batch.Tokens)+cap(b.Batch.Targets)+cap(b.Batch.Starts))
 			}
 			if most := int64(total+total/8) + 256*int64(len(lens)+1); held > most {
 				t.Errorf("%d bytes are taken for %d in %d parts", held, total, len(lens))

@@ -71,6 +71,7 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 		LR: &rate, Tokens: a.state.Tokens, Epoch: a.spec.epochs(step), TimeMS: clock.Now().UnixMilli(),
 		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakPct: peak, PeakMemBytes: sysinfo.PeakBytes(), CPUCores: cores,
 		Skipped: m.Skip, Update: how}}
+	a.last.Targets, a.last.FullPct = a.spec.fullness(tokens, a.targets)
 	a.last.Metrics = metricsOf(a.losses)
 	if mtp, ok := a.last.Metrics[stages.MTPLoss]; ok {
 		a.last.MTPLoss = &mtp

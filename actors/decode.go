@@ -75,7 +75,8 @@ func (c *Codec) unpackForCoordinator(h Header, w *wire.Message, from string) (an
 			return nil, fmt.Errorf("%w: a request for %d fields; the limit is %d", ErrMessage, n, stages.MaxFields)
 		}
 		return &DataRequest{Header: h, Phase: event.Phase(r.GetPhase()), Chunk: r.GetChunk(), Microbatch: r.GetMicrobatch(),
-			Tokens: r.GetTokens(), Targets: r.GetTargets(), Fields: r.GetFields(), ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
+			Tokens: r.GetTokens(), Targets: r.GetTargets(), Starts: r.GetStarts(), Fields: r.GetFields(),
+			ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
 	case *wire.Message_StageDone:
 		return c.stageDone(h, k.StageDone)
 	case *wire.Message_Applied:
@@ -353,19 +354,19 @@ func (c *Codec) takeData(h Header, d *wire.Data, lens []int) (owner, [][]byte, e
 		return nil, nil, err
 	}
 	n := int64(extent.Sequences) * int64(extent.Positions)
-	if len(lens) != 2+len(d.GetFields()) || n > math.MaxInt32 {
+	if len(lens) != batchParts+len(d.GetFields()) || n > math.MaxInt32 {
 		return nil, nil, fmt.Errorf("%w: tokens in %d parts, for %d positions", ErrMessage, len(lens), n)
 	}
-	for i, count := range []int64{d.GetTokens(), d.GetTargets()} {
+	for i, count := range []int64{d.GetTokens(), d.GetTargets(), d.GetStarts()} {
 		if count != 0 && count != n || int64(lens[i]) != 4*count {
 			return nil, nil, fmt.Errorf("%w: got %d tokens in %d bytes for %d positions", ErrMessage, count, lens[i], n)
 		}
 	}
-	b := c.batches.get(int(d.GetTokens()), int(d.GetTargets())) // not for n positions, of which none may have arrived
+	b := c.batches.get(int(d.GetTokens()), int(d.GetTargets()), int(d.GetStarts())) // not for n positions, of which none may have arrived
 	b.Extent = extent
-	parts := [][]byte{tensorops.HostBytes(b.Tokens), tensorops.HostBytes(b.Targets)}
+	parts := b.parts()
 	for i, f := range d.GetFields() {
-		a, err := newArray(f, lens[2+i])
+		a, err := newArray(f, lens[batchParts+i])
 		if err != nil {
 			b.Release()
 			return nil, nil, err

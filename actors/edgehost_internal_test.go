@@ -69,10 +69,12 @@ func isState(m any) bool {
 // TestAnswersGoToTheSender: whatever address a request names, its answer is for the process that has sent it, and for a rank
 // of its own.
 func TestAnswersGoToTheSender(t *testing.T) {
-	for _, edge := range []bool{false, true} {
+	for i := range 4 {
+		edge, packed := i&1 > 0, i&2 > 0
 		e := newEnds(t)
 		h := e.header
 		s := &e.coordinator.spec
+		s.Packed = packed
 		s.Edge, s.EdgeParams, s.Readers = edge, map[string]bool{"embedding": true}, []bool{true, false}
 		s.Holders = map[string][]int{"embedding": {0}, "between": {1}}
 		for _, c := range []struct {
@@ -88,6 +90,14 @@ func TestAnswersGoToTheSender(t *testing.T) {
 			{"w1", &DataRequest{Header: h, Phase: event.Train, ReplyTo: actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}, false},
 			// which reads none
 			{"w1", &DataRequest{Header: h, Phase: event.Train, Chunk: 1, ReplyTo: actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}, false},
+			// Only in a packed run, and only where documents start.
+			{"w1", &DataRequest{Header: h, Phase: event.Train, Chunk: 1, Starts: true,
+				ReplyTo: actor.NewPID("w1", actorID(h.Attempt, stageName(1)))},
+				packed},
+			{"w1", &DataRequest{Header: h, Phase: event.Train, Chunk: 1, Starts: true, Targets: true,
+				ReplyTo: actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}, false},
+			{"w0", &DataRequest{Header: h, Phase: event.Train, Chunk: 1, Starts: true,
+				ReplyTo: actor.NewPID("w0", actorID(h.Attempt, stageName(0)))}, false},
 			{"spare", &DataRequest{Header: h, Phase: event.Train, ReplyTo: actor.NewPID("spare", actorID(h.Attempt, stageName(0)))}, false},
 			{"w0", &ReadWeight{Header: h, Param: "embedding", ReplyTo: actor.NewPID("spare", SupervisorID(h.Attempt))}, true},
 			{"w1", &ReadWeight{Header: h, Param: "between", ReplyTo: actor.NewPID("w0", SupervisorID(h.Attempt))}, true},

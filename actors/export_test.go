@@ -57,7 +57,7 @@ func (r *Run) Settle() error {
 // NewTrackedBatch makes a batch, and says whether it was released.
 func NewTrackedBatch() (b *Batch, released func() bool) {
 	p := &batchPool{}
-	return p.get(1, 1), func() bool {
+	return p.get(1, 1, 1), func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.free) == 1

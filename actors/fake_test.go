@@ -41,6 +41,7 @@ func (f *fake) record(l *tensorops.List, what string, chunk, index int, in []ten
 }
 
 func (f *fake) NeedsTokens(chunk int) bool  { return chunk == 0 }
+func (f *fake) NeedsStarts(int) bool        { return false }
 func (f *fake) ComputesLoss(chunk int) bool { return chunk == f.last }
 func (f *fake) NeedsTargets(chunk int) bool { return chunk == f.last }
 func (f *fake) Fields(int) []string         { return nil }

@@ -31,6 +31,14 @@ type Varied interface {
 	TrainLen(step int64, index int) int
 }
 
+// PackedSource is a Source whose sequences hold several documents (Spec.Packed). Its targets have no document's first
+// token. The methods fill in, for each position of a sequence, the position at which its document starts.
+type PackedSource interface {
+	Source
+	TrainStarts(step int64, index int, starts []int32) error
+	EvalStarts(index int, starts []int32) error
+}
+
 // trainLen returns the length of a sequence of a step.
 func (s *Spec) trainLen(step int64, index int) int {
 	if v, ok := s.Data.(Varied); ok {
@@ -49,6 +57,18 @@ func (s *Spec) stepTokens(step int64) int64 {
 		n += int64(s.trainLen(step, i))
 	}
 	return n
+}
+
+// fullness returns the targets of a step with documents, and the share of its sequences' positions that have tokens,
+// in percent; nil: the data is not documents.
+func (s *Spec) fullness(tokens int64, targets float64) (number, pct *float64) {
+	_, varied := s.Data.(Varied)
+	_, packed := s.Data.(PackedSource)
+	if !varied && !packed {
+		return nil, nil
+	}
+	full := 100 * float64(tokens) / (float64(s.Sequences) * float64(s.Context))
+	return &targets, &full
 }
 
 // Samples is a Source whose data are not tokens. Its methods replace Train and EvalFill; EvalLen is
@@ -113,29 +133,50 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 	if s, ok := data.(Samples); ok {
 		return a.fillFields(s, m, first, Extent{int(m.Microbatch) * a.spec.MicrobatchSize, count, 1})
 	}
-	b := a.pool.get(count*positions, count*positions)
+	starts := 0
+	if m.Starts {
+		starts = count * positions
+	}
+	b := a.pool.get(count*positions, count*positions, starts)
 	b.Extent = Extent{int(m.Microbatch) * a.spec.MicrobatchSize, count, positions}
 	for i := range count {
-		tokens, targets, n := b.Tokens[i*positions:][:positions], b.Targets[i*positions:][:positions], length(first+i)
-		var err error
-		if m.Phase == event.Eval {
-			err = data.EvalFill(first+i, tokens[:n], targets[:n])
-		} else {
-			err = data.Train(m.Step, first+i, tokens[:n], targets[:n])
-		}
-		blank(tokens[n:], targets[n:])
+		err := fillSequence(data, m, first+i, length(first+i), b, i)
 		if err != nil {
 			b.Release()
 			return nil, fmt.Errorf("%v data of step %d, sequence %d: %w", m.Phase, m.Step, first+i, err)
 		}
 	}
-	if !m.Tokens {
-		b.Tokens = b.Tokens[:0]
-	}
-	if !m.Targets {
-		b.Targets = b.Targets[:0]
-	}
+	b.keep(m)
 	return b, nil
+}
+
+// fillSequence reads a sequence of n positions, the i-th of a batch. Data that do not say where documents start have one
+// in each sequence.
+func fillSequence(data Source, m *DataRequest, sequence, n int, b *Batch, i int) (err error) {
+	at, to := i*b.Positions, (i+1)*b.Positions
+	if m.Tokens || m.Targets {
+		tokens, targets := b.Tokens[at:to], b.Targets[at:to]
+		if m.Phase == event.Eval {
+			err = data.EvalFill(sequence, tokens[:n], targets[:n])
+		} else {
+			err = data.Train(m.Step, sequence, tokens[:n], targets[:n])
+		}
+		blank(tokens[n:], targets[n:])
+	}
+	if err != nil || !m.Starts {
+		return err
+	}
+	starts := b.Starts[at:to]
+	switch packed, ok := data.(PackedSource); {
+	case !ok:
+		clear(starts[:n])
+	case m.Phase == event.Eval:
+		err = packed.EvalStarts(sequence, starts[:n])
+	default:
+		err = packed.TrainStarts(m.Step, sequence, starts[:n])
+	}
+	alone(starts, n)
+	return err
 }
 
 // fillBlank makes a microbatch of one sequence without targets, which is only computed along with
@@ -144,22 +185,22 @@ func (a *loader) fillBlank(m *DataRequest, positions int) *Batch {
 	if n := a.spec.Multiple; n > 1 {
 		positions = (positions + n - 1) / n * n
 	}
-	b := a.pool.get(positions, positions)
+	starts := 0
+	if m.Starts {
+		starts = positions
+	}
+	b := a.pool.get(positions, positions, starts)
 	b.Extent = Extent{int(m.Microbatch) * a.spec.MicrobatchSize, 1, positions}
 	blank(b.Tokens, b.Targets)
-	if !m.Tokens {
-		b.Tokens = b.Tokens[:0]
-	}
-	if !m.Targets {
-		b.Targets = b.Targets[:0]
-	}
+	alone(b.Starts, 0)
+	b.keep(m)
 	return b
 }
 
 // fillFields is fill for data that are not tokens.
 func (a *loader) fillFields(data Samples, m *DataRequest, first int, e Extent) (b *Batch, err error) {
 	defer caught(&err) // for panics in the program's own code
-	b = a.pool.get(0, 0)
+	b = a.pool.get(0, 0, 0)
 	b.Extent = e
 	if m.Phase == event.Eval {
 		b.Fields, err = data.EvalFields(first, e.Sequences, m.Fields)
@@ -184,18 +225,47 @@ func blank(tokens, targets []int32) {
 	}
 }
 
+// alone makes each position from n on a document of its own, which sees nothing else.
+func alone(starts []int32, n int) {
+	for i := n; i < len(starts); i++ {
+		starts[i] = int32(i)
+	}
+}
+
 // Batch holds the tokens and targets of one microbatch, in host memory of the loader's pool.
 type Batch struct {
 	Extent
 	Tokens, Targets []int32 // empty if not requested
+	Starts          []int32 // where each position's document starts in its sequence; empty if not requested
 	Fields          []tensorops.Array
 	pool            *batchPool
+}
+
+// batchParts is the number of parts of a batch that are no fields.
+const batchParts = 3
+
+// parts returns the bytes of a batch's ids, which a message carries.
+func (b *Batch) parts() [][]byte {
+	return [][]byte{tensorops.HostBytes(b.Tokens), tensorops.HostBytes(b.Targets), tensorops.HostBytes(b.Starts)}
 }
 
 // Release returns the memory to the pool.
 func (b *Batch) Release() {
 	if b.pool != nil {
 		b.pool.put(b)
+	}
+}
+
+// keep drops what was not requested.
+func (b *Batch) keep(m *DataRequest) {
+	if !m.Tokens {
+		b.Tokens = b.Tokens[:0]
+	}
+	if !m.Targets {
+		b.Targets = b.Targets[:0]
+	}
+	if !m.Starts {
+		b.Starts = b.Starts[:0]
 	}
 }
 
@@ -206,7 +276,7 @@ type batchPool struct {
 	free []*Batch
 }
 
-func (p *batchPool) get(tokens, targets int) *Batch {
+func (p *batchPool) get(tokens, targets, starts int) *Batch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := &Batch{pool: p}
@@ -214,14 +284,16 @@ func (p *batchPool) get(tokens, targets int) *Batch {
 		b = p.free[k]
 		p.free = p.free[:k]
 	}
-	if cap(b.Tokens) < tokens {
-		b.Tokens = make([]int32, tokens)
-	}
-	if cap(b.Targets) < targets {
-		b.Targets = make([]int32, targets)
-	}
-	b.Tokens, b.Targets, b.Fields = b.Tokens[:tokens], b.Targets[:targets], nil
+	b.Tokens, b.Targets, b.Starts, b.Fields = room(b.Tokens, tokens), room(b.Targets, targets), room(b.Starts, starts), nil
 	return b
+}
+
+// room returns memory for n ids: that of a slice if it is enough.
+func room(ids []int32, n int) []int32 {
+	if cap(ids) < n {
+		return make([]int32, n)
+	}
+	return ids[:n]
 }
 
 func (p *batchPool) put(b *Batch) {

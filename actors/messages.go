@@ -102,6 +102,7 @@ type DataRequest struct {
 	Chunk           int32
 	Microbatch      int32
 	Tokens, Targets bool
+	Starts          bool     // where each position's document starts, in a packed run
 	Fields          []string // fields of a sample, if the data are not tokens
 	ReplyTo         *actor.PID
 }

@@ -162,6 +162,17 @@ func (s *Spec) reads(address string, chunk int32) bool {
 	return s.hasStage(address, stage) && (!s.Edge || stage == 0)
 }
 
+// readsStarts reports whether the process at an address may know where documents start: it has ranks that compute the
+// chunk. The lengths of documents may leave the edge, their tokens may not.
+func (s *Spec) readsStarts(address string, chunk int32) bool {
+	return s.Packed && chunk >= 0 && int(chunk) < s.Table.NumChunks && s.hasStage(address, s.Table.RankOf(int(chunk)))
+}
+
+// onlyStarts reports whether a request is for nothing else.
+func onlyStarts(r *wire.DataRequest) bool {
+	return r.GetStarts() && !r.GetTokens() && !r.GetTargets() && len(r.GetFields()) == 0
+}
+
 // holds reports whether the process at an address may have a parameter's stored weight: it has
 // ranks of a stage that uses it, and of stage 0 if that stage's weights must stay on the edge.
 func (s *Spec) holds(address, param string) bool {
@@ -215,7 +226,7 @@ func (c *Codec) checkRequest(w *wire.Message, from string) error {
 	if err := c.checkData(event.Phase(r.GetPhase()), r.GetChunk(), r.GetMicrobatch()); err != nil {
 		return err
 	}
-	if !c.spec.reads(from, r.GetChunk()) {
+	if !c.spec.reads(from, r.GetChunk()) && !(onlyStarts(r) && c.spec.readsStarts(from, r.GetChunk())) {
 		err := fmt.Errorf("%w: a request for the data of chunk %d from %s, which has no rank that reads them", ErrSender, r.GetChunk(), from)
 		if c.spec.Edge && !c.spec.hasStage(from, 0) {
 			err = fmt.Errorf("%w: %w", err, ErrEdge)

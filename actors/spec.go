@@ -25,6 +25,7 @@ type Compute interface {
 	stages.Passes
 	NeedsTokens(chunk int) bool
 	NeedsTargets(chunk int) bool
+	NeedsStarts(chunk int) bool
 	Fields(chunk int) []string
 	ComputesLoss(chunk int) bool
 	Finish(chunk, index int)
@@ -133,6 +134,8 @@ type Spec struct {
 	Context        int // positions of a training sequence
 	Multiple       int // the positions of every microbatch must be a multiple of it; 0: no restriction
 	Sequences      int // sequences in a step
+	// Packed means that sequences hold several documents: Data is a PackedSource.
+	Packed bool
 	// EpochWindows is the number of sequences in the training data; 0: unknown.
 	EpochWindows int64
 	// Recompute says whether a rank of the pipeline recomputes a microbatch's activations.

@@ -301,12 +301,18 @@ func (a *stageActor) first() int32 {
 // request requests a microbatch from the loader.
 func (a *stageActor) request(ctx actor.Context, chunk, microbatch int32) {
 	ctx.Send(a.peers.Loader, &DataRequest{Header: a.order.Header, Phase: a.order.Phase, Chunk: chunk, Microbatch: microbatch + a.first(),
-		Tokens: a.stage.NeedsTokens(int(chunk)), Targets: a.stage.NeedsTargets(int(chunk)), Fields: a.stage.Fields(int(chunk)), ReplyTo: a.self})
+		Tokens: a.stage.NeedsTokens(int(chunk)), Targets: a.stage.NeedsTargets(int(chunk)), Starts: a.needsStarts(int(chunk)),
+		Fields:  a.stage.Fields(int(chunk)),
+		ReplyTo: a.self})
 }
+
+// needsStarts reports whether a chunk needs to know where documents start.
+func (a *stageActor) needsStarts(chunk int) bool { return a.spec.Packed && a.stage.NeedsStarts(chunk) }
 
 func (a *stageActor) needsData(act scheduler.Action) bool {
 	chunk := int(act.Chunk)
-	return act.Type == scheduler.F && (a.stage.NeedsTokens(chunk) || a.stage.NeedsTargets(chunk) || len(a.stage.Fields(chunk)) > 0)
+	return act.Type == scheduler.F && (a.stage.NeedsTokens(chunk) || a.stage.NeedsTargets(chunk) || a.needsStarts(chunk) ||
+		len(a.stage.Fields(chunk)) > 0)
 }
 
 // snap returns a snapshot of this stage in the current order.

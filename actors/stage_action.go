@@ -159,6 +159,9 @@ func (a *stageActor) microbatch(p *pass) stages.Microbatch {
 	if p.data != nil {
 		b := p.data.Batch
 		p.extent, mb.Tokens, mb.Targets, mb.Fields = b.Extent, b.Tokens, b.Targets, b.Fields
+		if len(b.Starts) > 0 {
+			mb.Starts = b.Starts
+		}
 	}
 	mb.Collect = a.spec.Collect && !mb.Train
 	mb.FirstSequence, mb.Sequences, mb.Positions = p.extent.FirstSequence, p.extent.Sequences, p.extent.Positions

@@ -35,6 +35,16 @@ func documentLines(i troupe.Info) []string {
 	return lines
 }
 
+// packingLines say how full packed sequences are.
+func packingLines(i troupe.Info) []string {
+	p := i.Packing
+	if p == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("packing   %s: %s documents in a sequence, %.0f%% full on average; a step has about %s targets", p.Mode,
+		few(p.Documents), p.FullPct, words.Count(int64(p.Targets)))}
+}
+
 // lengths says how long documents are, and whether the context holds them. mean is in tokens.
 func lengths(d *troupe.Documents, mean float64) string {
 	text := fmt.Sprintf("%s tokens on average, %s at most; ", few(mean), words.Count(int64(d.Longest)))
@@ -68,6 +78,7 @@ func (a *app) summarizeData(i troupe.Info) {
 	default:
 		lines = []string{fmt.Sprintf("data      %s tokens for training, %s for validation", words.Count(i.TrainTokens), words.Count(i.ValTokens))}
 	}
+	lines = append(lines, packingLines(i)...)
 	if i.Text != "" {
 		lines = append(lines, "text      "+words.OneLine(i.Text))
 	}

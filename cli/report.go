@@ -113,7 +113,7 @@ func dataLines(i troupe.Info) []string {
 			lines = append(lines, fmt.Sprintf("data      %s tokens for training, %s for validation (%s)", words.Count(i.TrainTokens),
 				words.Count(i.ValTokens), words.Plural(i.EvalWindows, "window")))
 		}
-		lines = sets(lines)
+		lines = append(sets(lines), packingLines(i)...)
 		lines = append(lines,
 			fmt.Sprintf("epochs    %s in total; one epoch is %s windows (%s steps)", few(i.Epochs), words.Count(i.EpochWindows), few(i.EpochSteps)))
 		if i.Text != "" {

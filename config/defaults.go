@@ -36,6 +36,13 @@ const (
 	BestNone    = "none"
 )
 
+// Values of data.packing.
+const (
+	PackNone     = "none"
+	PackFirstFit = "first-fit"
+	PackSplit    = "split"
+)
+
 // OnePipeline returns the default of [parallel]: one rank for each stage.
 func OnePipeline() Parallel {
 	return Parallel{Tensor: []int{1}, Context: 1, Data: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder}
@@ -47,7 +54,7 @@ func (c *Config) setDefaults() {
 		CheckpointEvery: 250, Keep: 3, Best: BestWeights, MaxSkippedSteps: 10, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3}
 	c.Adapter = Adapter{Targets: []string{stages.AllLinear}}
-	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", InvalidUTF8: UTF8OrRefuse,
+	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", Packing: PackNone, InvalidUTF8: UTF8OrRefuse,
 		SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
 	c.Batch = Batch{Sequences: 16}
 	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,

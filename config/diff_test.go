@@ -26,7 +26,7 @@ var other = map[string]string{
 	"data.separator": ";",
 	"data.ids":       "y", "data.varying": "y", "data.classes": "3", "data.class_names": "y", "data.scale": "0.5",
 	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.val_split": "tail", "data.tokenizer": "chars",
-	"data.format": "uint16", "data.chat_template": "chatml", "data.fields": "prompt=q", "data.too_long": "refuse",
+	"data.format": "uint16", "data.chat_template": "chatml", "data.fields": "prompt=q", "data.too_long": "refuse", "data.packing": "first-fit",
 	"data.invalid_utf8": "bytes", "data.special_tokens": "text",
 	"batch.sequences": "8", "batch.microbatch": "2",
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
@@ -94,7 +94,7 @@ func TestDiffAndResume(t *testing.T) {
 		case "data.label", "data.features", "data.targets", "data.labels", "data.val_labels", "data.header", "data.separator", "data.ids",
 			"data.varying", "data.classes", "data.class_names", "data.scale":
 			base = parse(t, "data = {train = ['a.csv'], format = 'csv'}\nmodel = {family = 'mlp'}")
-		case "data.too_long", "data.chat_template", "data.fields":
+		case "data.too_long", "data.chat_template", "data.fields", "data.packing":
 			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents")
 		case "adapter.rank":
 			base = parse(t, "data.train = ['a.txt']", "model.from=x")

@@ -192,6 +192,10 @@ type Data struct {
 	// Documents longer than the context: "cut" them, or "refuse" the data. Documents are never cut if all of them have only
 	// "text": they are joined. Default: "cut".
 	TooLong string `toml:"too_long"`
+	// Documents: how they share sequences of model.context tokens. "first-fit" puts whole documents into each sequence, "split" joins
+	// texts and cuts them anywhere. Attention and positions stay inside each document. "none": each document is a sequence, and texts
+	// are joined without borders. Default: "none".
+	Packing string `toml:"packing"`
 	// Text that is not UTF-8: "refuse" the data, or keep the "bytes". A tokenizer.json sees such bytes as U+FFFD. Default: "refuse".
 	InvalidUTF8 string `toml:"invalid_utf8"`
 	// Names of special tokens in texts, prompts and completions are "tokens", or plain "text". "tokens" is what transformers does.

@@ -91,6 +91,7 @@ var schema = []field{
 	{key: "data.chat_template", example: `"chatml"`, check: chatTemplate, path: true, aside: true},
 	{key: "data.fields", example: `["prompt=question"]`, check: documentFields, aside: true},
 	{key: "data.too_long", example: `"refuse"`, check: among("cut", "refuse"), aside: true},
+	{key: "data.packing", example: `"first-fit"`, check: among(PackNone, PackFirstFit, PackSplit), aside: true},
 	{key: "data.invalid_utf8", example: `"bytes"`, check: among(UTF8OrRefuse, UTF8OrBytes), free: true, aside: true},
 	{key: "data.special_tokens", example: `"tokens"`, check: among(SpecialAsTokens, SpecialAsText)},
 	{key: "data.label", example: `"label"`, check: textUpTo(maxPathBytes), aside: true},

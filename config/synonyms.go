@@ -13,6 +13,7 @@ const (
 	noAccumulation = "a step always computes batch.sequences / batch.microbatch microbatches and adds their gradients"
 	isSteps        = "it is a number of steps"
 	isWord         = `it is "float32" or "bfloat16"`
+	isPacking      = `it is "none", "first-fit" or "split"`
 	isDevice       = `it is "cuda" for all GPUs, one GPU such as "cuda:1", or "cpu"`
 )
 
@@ -65,6 +66,8 @@ var synonyms = map[string]synonym{
 	"val_file": {"data.val", ""}, "validation_file": {"data.val", ""}, "valid": {"data.val", ""},
 	"validation_split": {"data.val_fraction", ""}, "test_size": {"data.val_fraction", ""}, "tokenizer_path": {"data.tokenizer", ""},
 	"tokenizer_name": {"data.tokenizer", ""}, "delimiter": {"data.separator", ""}, "target": {"data.targets", ""},
+	"packed": {"data.packing", isPacking}, "sample_packing": {"data.packing", isPacking}, "packing_strategy": {"data.packing", isPacking},
+	"pack_sequences": {"data.packing", isPacking},
 
 	"batch_size": {"batch.sequences", ""}, "global_batch_size": {"batch.sequences", ""}, "train_batch_size": {"batch.sequences", ""},
 	"per_device_train_batch_size": {"batch.microbatch", ""}, "micro_batch_size": {"batch.microbatch", ""},

@@ -72,8 +72,9 @@ func forwardSpec(m *trained.Model, src corpus.Feed, microbatch int) (*actors.Spe
 	if err != nil {
 		return nil, err
 	}
+	_, packed := src.Source.(actors.PackedSource)
 	return &actors.Spec{
-		Run: id, Device: m.Device, Routes: []stages.Route{{}},
+		Packed: packed, Run: id, Device: m.Device, Routes: []stages.Route{{}},
 		Build: func(_ int, s tensorops.Stream) (actors.Compute, error) { return m.Stage(s) },
 		Table: train, EvalTable: eval, Data: src.Source, MicrobatchSize: microbatch, Context: src.Context, Sequences: microbatch,
 	}, nil

@@ -104,7 +104,7 @@ func (b *attentionMixer) parts(t [3]tensorops.Tensor) (q, k, v tensorops.Tensor)
 func (b *attentionMixer) attention(c *pass) tensorops.AttentionOpts {
 	a := tensorops.AttentionOpts{Batch: c.mb.Sequences, Heads: b.spec.heads, KVHeads: b.spec.kvHeads,
 		Mask: c.mask(b.drop, b.heads*c.places()*c.places()), BF16: c.stage.opts.BF16, Window: b.spec.window,
-		Scale: b.spec.scale, SoftCap: b.spec.softCap}
+		Scale: b.spec.scale, SoftCap: b.spec.softCap, Starts: c.starts}
 	if a.Mask.P > 0 && c.mb.Positions != c.places() {
 		a.Of = c.places()
 	}
@@ -117,19 +117,19 @@ func (b *attentionMixer) rotate(c *pass, q, k tensorops.Tensor, inverse bool) {
 		return
 	}
 	o := tensorops.RoPEOpts{Inverse: inverse}
-	turn := func(rows tensorops.Tensor, r run) {
-		positions := c.mb.FirstPosition + c.whole()
+	turn := func(rows, starts tensorops.Tensor, r run) {
+		positions := c.positionsInDocument()
 		if c.fed != nil { // each run is a sequence of its own
 			positions = r.first + r.hi - r.lo
 		}
 		o.Rotation = b.rotations.of(b.spec.rope, b.spec.headDim, positions)
-		o.Period, o.First = r.hi-r.lo, r.first
+		o.Period, o.First, o.Starts = r.hi-r.lo, r.first, starts
 		c.RoPE(rows, o)
 	}
 	o.Heads = b.spec.heads
-	c.eachRun(q, c.runs(), turn)
+	c.eachRun(q, c.starts, c.runs(), turn)
 	o.Heads = b.spec.kvHeads
-	c.eachRun(k, c.runs(), turn)
+	c.eachRun(k, c.starts, c.runs(), turn)
 }
 
 // attended allocates attention's output.
@@ -153,6 +153,7 @@ func (b *attentionMixer) forward(c *pass, st mixerState, n tensorops.Tensor) ten
 	} else {
 		c.eachAttention(b.heads, func(first, last int, a tensorops.AttentionOpts) {
 			of := sequences{first, last, c.mb.Sequences}
+			a.Starts = of.rows(a.Starts)
 			c.Attention(of.rows(o), of.rows(q), of.rows(k), of.rows(v), of.rows(s.lse), a)
 		}, b.attention(c))
 	}
@@ -255,6 +256,7 @@ func (b *attentionMixer) gradOf(c *pass, s *attentionState, dq, dk, dv, do, q, k
 	}
 	c.eachAttention(b.heads, func(first, last int, a tensorops.AttentionOpts) {
 		of := sequences{first, last, c.mb.Sequences}
+		a.Starts = of.rows(a.Starts)
 		c.AttentionGrad(of.rows(dq), of.rows(dk), of.rows(dv), of.rows(do), of.rows(q), of.rows(k), of.rows(v), of.rows(o), of.rows(s.lse), a)
 	}, b.attention(c))
 }

@@ -80,6 +80,10 @@ func (p ContextParallel) part(mb *Microbatch, f *inFlight) (Microbatch, error) {
 	f.ownTokens = p.blocksOf(f.ownTokens[:0], mb.Tokens, mb.Positions)
 	f.ownTargets = p.blocksOf(f.ownTargets[:0], mb.Targets, mb.Positions)
 	own.Tokens, own.Targets = f.ownTokens, f.ownTargets
+	if mb.Starts != nil {
+		f.ownStarts = p.blocksOf(f.ownStarts[:0], mb.Starts, mb.Positions)
+		own.Starts = f.ownStarts
+	}
 	return own, nil
 }
 
@@ -125,20 +129,24 @@ func (c *pass) residualRuns() (own []run) {
 	return own
 }
 
-// eachRun calls f with the rows of t, [B, T, …], of each run of positions. If there is only one
-// run, these are the rows of all sequences.
-func (c *pass) eachRun(t tensorops.Tensor, runs []run, f func(rows tensorops.Tensor, r run)) {
+// eachRun calls f with the rows of t, [B, T, …], of each run of positions, and their starts, if there are any. If
+// there is only one run, these are the rows of all sequences.
+func (c *pass) eachRun(t, starts tensorops.Tensor, runs []run, f func(rows, starts tensorops.Tensor, r run)) {
 	if !t.Valid() { // after an error
 		return
 	}
 	if len(runs) == 1 {
-		f(t, runs[0])
+		f(t, starts, runs[0])
 		return
 	}
 	each := runs[len(runs)-1].hi
 	for b := range c.mb.Sequences {
 		for _, r := range runs {
-			f(t.RowRange(b*each+r.lo, b*each+r.hi), r)
+			of := starts
+			if of.Valid() {
+				of = of.RowRange(b*each+r.lo, b*each+r.hi)
+			}
+			f(t.RowRange(b*each+r.lo, b*each+r.hi), of, r)
 		}
 	}
 }

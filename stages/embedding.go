@@ -44,9 +44,11 @@ func (e *embedding) forward(c *pass, st state, _ tensorops.Tensor) tensorops.Ten
 	y := c.embed(e.tokens, c.tokens, here)
 	c.scale(y, e.factor)
 	if e.hasPositions {
-		c.eachRun(y, c.residualRuns(), func(rows tensorops.Tensor, r run) {
-			c.AddPositions(rows, rows, c.weight(e.positions), tensorops.PositionOpts{Period: r.hi - r.lo, First: r.first})
+		starts := c.residualStarts()
+		c.eachRun(y, starts, c.residualRuns(), func(rows, starts tensorops.Tensor, r run) {
+			c.AddPositions(rows, rows, c.weight(e.positions), tensorops.PositionOpts{Period: r.hi - r.lo, First: r.first, Starts: starts})
 		})
+		c.freeResidualStarts(starts)
 	}
 	if c.drops(e.drop) {
 		c.dropout(y, y, tensorops.Tensor{}, e.drop)
@@ -90,8 +92,8 @@ func (e *embedding) weightGrad(c *pass, st state) {
 		c.EmbedGrad(c.grad(e.tokens), s.dy, c.tokens)
 	}
 	if e.hasPositions && !e.positions.frozen() {
-		c.eachRun(s.dy, c.runs(), func(rows tensorops.Tensor, r run) {
-			c.PositionsGrad(c.grad(e.positions), rows, tensorops.PositionOpts{Period: r.hi - r.lo, First: r.first})
+		c.eachRun(s.dy, c.starts, c.runs(), func(rows, starts tensorops.Tensor, r run) {
+			c.PositionsGrad(c.grad(e.positions), rows, tensorops.PositionOpts{Period: r.hi - r.lo, First: r.first, Starts: starts})
 		})
 	}
 	s.drop(c.List, true)

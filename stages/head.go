@@ -156,11 +156,11 @@ func (s *headState) rowsOf(c *pass, first, n int) tensorops.Tensor {
 	return s.logits.RowRange(0, n)
 }
 
-// shifted returns the targets n places ahead. Positions within n places of their sequence's end
-// have none.
+// shifted returns the targets n places ahead. Positions within n places of the end of their sequence, or of
+// their document, have none.
 func (h *head) shifted(c *pass, s *headState, by int) tensorops.Tensor {
 	from := len(s.later)
-	s.later = shift(s.later, c.mb.Targets, c.mb.Positions, by, tensorops.IgnoreTarget)
+	s.later = shift(s.later, c.mb.Targets, c.mb.Starts, c.mb.Positions, by, tensorops.IgnoreTarget)
 	return c.ids(s.later[from:])
 }
 

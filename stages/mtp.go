@@ -80,7 +80,7 @@ func (m *mtp) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 		return x
 	}
 	s := st.(*mtpState)
-	s.ids = shift(s.ids[:0], c.mb.Tokens, c.mb.Positions, m.depth, known(c.mb.Tokens))
+	s.ids = shift(s.ids[:0], c.mb.Tokens, c.mb.Starts, c.mb.Positions, m.depth, known(c.mb.Tokens))
 	tokens := s.ids
 	if c.tensor().size() > 1 {
 		s.here.find(c, m.tokens, s.ids)
@@ -159,11 +159,18 @@ func (m *mtp) weightGrad(c *pass, st state) {
 }
 
 // shift appends, for each position of sequences of the given length, the id that stands by places
-// ahead, and past for positions whose sequence ends before.
-func shift(to, ids []int32, positions, by int, past int32) []int32 {
+// ahead, and past for positions whose sequence, or document, ends before. Without starts each sequence is one
+// document.
+func shift(to, ids, starts []int32, positions, by int, past int32) []int32 {
 	by = min(by, positions)
 	for first := 0; positions > 0 && first+positions <= len(ids); first += positions {
+		from := len(to)
 		to = append(to, ids[first+by:first+positions]...)
+		for i := from; starts != nil && i < len(to); i++ {
+			if at := first + i - from; starts[at] != starts[at+by] {
+				to[i] = past
+			}
+		}
 		for range by {
 			to = append(to, past)
 		}

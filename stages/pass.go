@@ -13,6 +13,7 @@ type pass struct {
 	// The microbatch's token ids and targets on the device; invalid in chunks without embedding or
 	// loss.
 	tokens, targets tensorops.Tensor
+	starts          tensorops.Tensor // of documents, a row for each row of c.rows(); invalid if not packed
 
 	chunk  *chunk // nil in generation
 	fed    *fed   // in generation: whose rows these are
@@ -30,6 +31,10 @@ type inFlight struct {
 	mb              Microbatch // with this rank's positions
 	ownTokens       []int32    // token ids of this rank's positions, if these are not all
 	ownTargets      []int32
+	ownStarts       []int32
+	starts, ofPairs tensorops.Tensor // see uploadStarts
+	pairStarts      []int32          // what ofPairs has
+	ownRows         []int32          // starts of this rank's rows of the residual stream
 	states          []state
 	tokens, targets tensorops.Tensor
 	fields          []holding // as chunk.fields
@@ -65,6 +70,7 @@ func (c *chunk) acquire() *inFlight {
 // release ends a microbatch in flight.
 func (c *chunk) release(l *tensorops.List, f *inFlight) {
 	free(l, &f.tokens, &f.targets)
+	f.freeStarts(l)
 	f.freeFields(l)
 	for _, s := range f.adapted { // those of an aborted microbatch
 		s.free(l)
@@ -72,7 +78,7 @@ func (c *chunk) release(l *tensorops.List, f *inFlight) {
 	clear(f.adapted)
 	delete(c.live, f.mb.Index)
 	f.input = false
-	f.mb.Tokens, f.mb.Targets, f.mb.Fields, f.outputs = nil, nil, nil, nil
+	f.mb.Tokens, f.mb.Targets, f.mb.Starts, f.mb.Fields, f.outputs = nil, nil, nil, nil, nil
 	if !c.queued {
 		c.spare = append(c.spare, f)
 	}
@@ -80,7 +86,7 @@ func (c *chunk) release(l *tensorops.List, f *inFlight) {
 
 // newPass prepares its pass for recording into a list.
 func (f *inFlight) newPass(s *Stage, l *tensorops.List, c *chunk) *pass {
-	f.pass = pass{List: l, stage: s, mb: &f.mb, chunk: c, flight: f, tokens: f.tokens, targets: f.targets}
+	f.pass = pass{List: l, stage: s, mb: &f.mb, chunk: c, flight: f, tokens: f.tokens, targets: f.targets, starts: f.starts}
 	return &f.pass
 }
 

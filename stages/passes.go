@@ -51,7 +51,10 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tens
 	in = valid(in)
 	f := c.acquire()
 	f.mb = *mb
-	err := s.hooks.share(f)
+	err := f.takeStarts(s.model)
+	if err == nil {
+		err = s.hooks.share(f)
+	}
 	if err == nil {
 		err = s.checkEdge(c, "input", len(c.ins), c.mtpBefore, &f.mb, in)
 	}
@@ -82,6 +85,7 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tens
 	}
 	if !f.mb.Train {
 		free(l, &f.tokens, &f.targets)
+		f.freeStarts(l)
 		f.freeFields(l)
 	}
 	return s.toEdge(l, out)

@@ -32,9 +32,9 @@ func (p pair) outside(window, each int) bool {
 
 // pairs returns what a rank computes with the keys of a rank. With its own keys these are the pairs
 // of a causal triangle. With those of any other rank they are two of the four pairs. Under a window
-// those pairs are missing of which it hides all, and the pairs of a block with itself come first, in
-// which every query sees a key.
-func pairs(group ContextParallel, from, window, each int) (all []pair) {
+// those pairs are missing of which it hides all. Under a window, or if documents are packed, the pairs of a
+// block with itself come first, in which every query sees a key.
+func pairs(group ContextParallel, from, window, each int, packed bool) (all []pair) {
 	own, other := positionBlocks(group.rank(), group.size()), positionBlocks(from, group.size())
 	for k, b := range other {
 		for q, a := range own {
@@ -43,7 +43,7 @@ func pairs(group ContextParallel, from, window, each int) (all []pair) {
 			}
 		}
 	}
-	if window > 0 {
+	if window > 0 || packed {
 		slices.SortStableFunc(all, func(a, b pair) int { return cmp.Compare(a.distance(), b.distance()) })
 	}
 	attended, used := [2]bool{from != group.rank(), from != group.rank()}, [2]bool{}
@@ -57,7 +57,7 @@ func pairs(group ContextParallel, from, window, each int) (all []pair) {
 
 // pairs returns those of the block's attention with the keys of a rank.
 func (b *attentionMixer) pairs(c *pass, from int) []pair {
-	return pairs(c.stage.opts.Context, from, b.spec.window, c.mb.Positions/2)
+	return pairs(c.stage.opts.Context, from, b.spec.window, c.mb.Positions/2, c.starts.Valid())
 }
 
 // halves returns views of the halves of a rank's positions.
@@ -82,7 +82,7 @@ func (h halves) sums(t tensorops.Tensor, sequence, half int) tensorops.Tensor {
 // are those of its place in the attention of whole sequences by all heads.
 func (b *attentionMixer) ofPair(c *pass, sequence int, p pair) tensorops.AttentionOpts {
 	a, each := b.attention(c), c.mb.Positions/2
-	a.Batch, a.Whole, a.Onto = 1, p.whole(), p.onto
+	a.Batch, a.Whole, a.Onto, a.Starts = 1, p.whole(), p.onto, c.startsOf(sequence, p)
 	if a.Whole {
 		a.Before = p.distance() * each
 	}

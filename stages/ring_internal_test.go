@@ -26,7 +26,7 @@ func TestPairs(t *testing.T) {
 				computed, attended := make(map[[2]int]bool), make(map[int]bool)
 				for turn := range size {
 					used := make(map[int]bool)
-					for _, p := range pairs(group, (rank-turn+size)%size, window, each) {
+					for _, p := range pairs(group, (rank-turn+size)%size, window, each, false) {
 						at := p.blocks
 						if computed[at] || p.onto != attended[at[0]] || p.sameKeys != used[p.keys] || !p.onto && window > 0 && at[0] != at[1] {
 							t.Fatalf("%d ranks, window %d, rank %d: %+v is computed %v", size, window, rank, p, computed[at])

@@ -128,6 +128,11 @@ type Microbatch struct {
 	// Tokens and Targets have B·T ids each. The caller must not change them until the forward's
 	// list has completed. Chunks without embedding or loss ignore them.
 	Tokens, Targets []int32
+	// Starts, if not nil, packs documents: for each position, the position in its sequence at which its
+	// document starts. Attention and positions stay inside each document. The caller must not change them
+	// until the forward's list has completed. Chunks for which NeedsStarts is false ignore them.
+	Starts  []int32
+	longest int // positions of the longest document, if there are Starts
 	// Fields are the fields that the chunk reads, in the order of Stage.Fields. The caller must not
 	// change them until the list has completed.
 	Fields  []tensorops.Array

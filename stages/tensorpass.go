@@ -193,7 +193,7 @@ type sequences struct{ first, last, all int }
 
 // rows returns a tensor's rows of these sequences; the tensor itself if they are all.
 func (s sequences) rows(t tensorops.Tensor) tensorops.Tensor {
-	if s.last-s.first == s.all {
+	if s.last-s.first == s.all || !t.Valid() {
 		return t
 	}
 	each := t.Rows() / s.all

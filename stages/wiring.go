@@ -230,6 +230,7 @@ func (f *inFlight) upload(p *pass, c *chunk) {
 		p.targets = p.ids(f.mb.Targets)
 	}
 	f.tokens, f.targets = p.tokens, p.targets
+	f.uploadStarts(p, c)
 	if len(f.mb.Fields) != len(c.fields) {
 		p.Fail(fmt.Errorf("%w: chunk %d reads the fields %q of the data, but got %d fields for microbatch %d", ErrInput, c.number, c.fields,
 			len(f.mb.Fields), f.mb.Index))

@@ -23,9 +23,11 @@ type Record struct {
 	ValLoss      *float64
 	GradNorm     *float64 // before clipping
 	LR           *float64
-	Tokens       int64   // tokens of all steps so far, or samples if the data is not text
-	Epoch        float64 // how often the training data has been used so far; 0: unknown
-	TimeMS       int64   // Unix time of the end of the step in milliseconds; 0: unknown
+	Targets      *float64 // target tokens of the step; nil: the data is not documents
+	FullPct      *float64 // share of the positions of the step's sequences that have tokens, in percent; nil: as Targets
+	Tokens       int64    // tokens of all steps so far, or samples if the data is not text
+	Epoch        float64  // how often the training data has been used so far; 0: unknown
+	TimeMS       int64    // Unix time of the end of the step in milliseconds; 0: unknown
 	TokensPerS   *float64
 	StepMS       *float64
 	BubblePct    *float64 // share of the ranks' time without a running action, in percent

@@ -113,13 +113,15 @@ type dryPasses struct {
 	of        int // see stages.Microbatch
 	tensor    int // place in the tensor group that receives pieces; -1: inputs arrive whole
 	ids       []int32
+	starts    []int32
 	fields    map[string]tensorops.Array
 	recompute func(rank, microbatch int) bool
 	headLater func(microbatches, microbatch int) bool
 }
 
 func (p *Plan) newDry(st *stages.Stage, rank int, table *scheduler.Table, of int) *dryPasses {
-	return &dryPasses{p, st, rank, table, of, -1, make([]int32, p.cfg.Batch.Microbatch*p.cfg.Model.Context),
+	n := p.cfg.Batch.Microbatch * p.cfg.Model.Context
+	return &dryPasses{p, st, rank, table, of, -1, make([]int32, n), p.starts(n),
 		p.model.Sample(p.cfg.Batch.Microbatch), p.Recomputes(), p.HeadLater()}
 }
 
@@ -136,7 +138,7 @@ func (d *dryPasses) pass(l *tensorops.List, a scheduler.Action) []tensorops.Tens
 	v, i := int(a.Chunk), int(a.Microbatch)
 	if a.Type == scheduler.F {
 		mb = stages.Microbatch{Step: 1, Index: i, Sequences: d.cfg.Batch.Microbatch, Positions: d.cfg.Model.Context, Tokens: d.ids,
-			Targets: d.ids, Train: !d.table.ForwardOnly}
+			Targets: d.ids, Starts: d.starts, Train: !d.table.ForwardOnly}
 		if mb.Train {
 			mb.Of = d.of
 			mb.Recompute = d.recompute(d.rank, i)

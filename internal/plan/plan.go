@@ -141,6 +141,9 @@ func (p *Plan) make(sizes stages.Config) error {
 		return cfg.Errorf("model.freeze", "%w", err)
 	}
 	p.model = model
+	if err := p.checkPacking(); err != nil {
+		return err
+	}
 	if err := p.checkGroups(); err != nil {
 		return err
 	}

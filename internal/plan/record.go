@@ -95,7 +95,8 @@ func (p *Plan) recordPass(stage int, v Pass, split bool, see func(int, Pass, []t
 	defer func() { err = errors.Join(err, st.Close()) }()
 	b, t := p.cfg.Batch.Microbatch, p.cfg.Model.Context
 	ids := make([]int32, b*t)
-	mb := stages.Microbatch{Step: 1, Sequences: b, Positions: t, Tokens: ids, Targets: ids, Train: true, Recompute: v.Recompute,
+	mb := stages.Microbatch{Step: 1, Sequences: b, Positions: t, Tokens: ids, Targets: ids, Starts: p.starts(b * t), Train: true,
+		Recompute: v.Recompute,
 		HeadLater: v.HeadLater}
 	if v.Last {
 		mb.Of = 1

@@ -29,8 +29,8 @@ func (p *Plan) Stages(evalMicrobatches int, load stages.Source, withState bool, 
 			return st, st.Load(load, withState)
 		},
 		TiedRanks: p.EmbeddingRanks(), Routes: p.routes, Table: p.table, EvalTable: replicas[0].EvalTable,
-		PostValidate: p.cfg.Pipeline.PostValidation,
-		Recompute:    p.Recomputes(), HeadLater: p.HeadLater(),
+		PostValidate: p.cfg.Pipeline.PostValidation, Packed: p.Packed(),
+		Recompute: p.Recomputes(), HeadLater: p.HeadLater(),
 	}
 	s.Readers, s.Holders = p.readers(), p.holders()
 	if p.cfg.Cluster.Edge {

@@ -147,7 +147,7 @@ func (p *Proposal) lines(train []file, base *base, o Options) error {
 			p.set("data.chat_template", base.template, "How conversations are written as text; the model has no template of its own")
 		}
 	}
-	l := length{units: r.total, records: what != "texts"}
+	l := length{units: r.total, records: what != "texts", mean: int(bytesOf(train) / max(r.total, 1))}
 	if base == nil {
 		if talks {
 			return fmt.Errorf("%w: conversations need a model with a chat template: engine init --from MODEL --data %s, with the folder of a published model",
@@ -162,7 +162,8 @@ func (p *Proposal) lines(train []file, base *base, o Options) error {
 		p.language(l)
 		return nil
 	}
-	if l.context = longEnough(r.longest/3, 1024); !l.records { // about three bytes a token, with the names of roles
+	l.mean /= 3 // about three bytes a token, with the names of roles
+	if l.context = longEnough(r.longest/3, 1024); !l.records {
 		l.units = bytesOf(train) / 4
 		l.context = contextFor(l.units, 512)
 	}

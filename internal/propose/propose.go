@@ -124,6 +124,8 @@ type length struct {
 	units   int64 // tokens, or documents if records is set
 	context int   // of a new model, or of the documents to tune it on
 	records bool  // each unit is a sequence of its own
+	mean    int   // tokens of a document, if records is set
+	packed  bool  // short documents share a sequence
 }
 
 // sequences in a step.
@@ -132,7 +134,10 @@ const newSequences, tuneSequences = 16, 8
 // epochSteps returns the number of steps in an epoch.
 func (l length) epochSteps(sequences int) int64 {
 	windows := l.units * 9 / 10
-	if !l.records {
+	switch {
+	case l.packed:
+		windows = windows * int64(l.mean) / int64(l.context)
+	case !l.records:
 		windows /= int64(l.context)
 	}
 	return max(1, windows/int64(sequences))
@@ -169,6 +174,7 @@ func (p *Proposal) setSteps(steps int, l length, sequences int) {
 // language sets the keys of a new language model.
 func (p *Proposal) language(l length) {
 	sequences := newSequences
+	p.pack(&l, sequences)
 	steps := l.stepsFor(4, sequences, 200, 2000)
 	p.setSteps(steps, l, sequences)
 	p.set("run.checkpoint_every", max(50, steps/4), "Write a checkpoint every N steps, and at the end")
@@ -181,6 +187,22 @@ func (p *Proposal) language(l length) {
 	p.set("batch.sequences", sequences, "Sequences in a step")
 	p.set("optimizer.lr", 1e-3, "Peak learning rate")
 	p.set("pipeline.stages", 1, "Stages of the pipeline: actors that compute")
+}
+
+// leastPackedSteps is the least number of steps of an epoch with which packing is proposed. With fewer, a run on few
+// documents would have too few updates.
+const leastPackedSteps = 10
+
+// pack proposes that documents share sequences, if they are short and there are enough of them.
+func (p *Proposal) pack(l *length, sequences int) {
+	if !l.records || l.mean == 0 || 2*l.mean > l.context {
+		return
+	}
+	if l.packed = true; l.epochSteps(sequences) < leastPackedSteps {
+		l.packed = false
+		return
+	}
+	p.set("data.packing", "first-fit", fmt.Sprintf("About %d documents share a sequence; none sees another", l.context/l.mean))
 }
 
 // contextFor returns the number of tokens in a sequence for a text.

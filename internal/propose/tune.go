@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/stages"
 )
 
 // base is the model to tune.
@@ -19,6 +20,7 @@ type base struct {
 	family     string
 	parameters int64
 	positions  int
+	packs      bool   // documents may share a sequence
 	bf16       bool   // the weights are in bfloat16
 	template   string // a built-in chat template that fits its tokenizer; "": it has its own
 }
@@ -45,6 +47,9 @@ func baseOf(path string) (b *base, err error) {
 		return nil, fmt.Errorf("%w: --from: %s is a model of family %q; a language model can be tuned", ErrData, c.Dir(), m.Family)
 	}
 	b = &base{path: path, family: m.Family, parameters: m.Parameters(), positions: m.Context}
+	if model, err := stages.NewModel(m); err == nil {
+		b.packs = model.CheckPacking() == nil
+	}
 	tok, _ := rundir.ReadTokenizer(c) // the run reports the error
 	if talk, err := rundir.ReadTalk(c, tok); err == nil && talk.Template == "" {
 		b.template = rundir.FittingTemplate(tok)
@@ -64,6 +69,9 @@ func baseOf(path string) (b *base, err error) {
 func (b *base) tune(p *Proposal, l length, o Options) {
 	l.context = min(l.context, b.positions)
 	sequences := tuneSequences
+	if b.packs {
+		p.pack(&l, sequences)
+	}
 	steps := l.stepsFor(3, sequences, 20, 1000)
 	p.setSteps(steps, l, sequences)
 	p.set("run.checkpoint_every", 0, "No checkpoints but the last one and the best one: each has the whole model")

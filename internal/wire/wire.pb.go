@@ -217,7 +217,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94, 0}
+	return file_wire_proto_rawDescGZIP(), []int{95, 0}
 }
 
 type ControlRequest_Action int32
@@ -278,7 +278,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99, 0}
+	return file_wire_proto_rawDescGZIP(), []int{100, 0}
 }
 
 // Envelope carries a control message from one process to another. It is numbered, acknowledged, and sent again if
@@ -3608,6 +3608,7 @@ type DataRequest struct {
 	Targets       bool                   `protobuf:"varint,5,opt,name=targets,proto3" json:"targets,omitempty"`
 	ReplyTo       *Pid                   `protobuf:"bytes,6,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
 	Fields        []string               `protobuf:"bytes,7,rep,name=fields,proto3" json:"fields,omitempty"`
+	Starts        bool                   `protobuf:"varint,8,opt,name=starts,proto3" json:"starts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3691,7 +3692,14 @@ func (x *DataRequest) GetFields() []string {
 	return nil
 }
 
-// Data is followed by the tokens, then the targets, with four bytes each, then the fields.
+func (x *DataRequest) GetStarts() bool {
+	if x != nil {
+		return x.Starts
+	}
+	return false
+}
+
+// Data is followed by the tokens, then the targets, then the starts of documents, with four bytes each, then the fields.
 type Data struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Chunk         int32                  `protobuf:"varint,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
@@ -3700,6 +3708,7 @@ type Data struct {
 	Tokens        int64                  `protobuf:"varint,4,opt,name=tokens,proto3" json:"tokens,omitempty"` // number of tokens
 	Targets       int64                  `protobuf:"varint,5,opt,name=targets,proto3" json:"targets,omitempty"`
 	Fields        []*Tensor              `protobuf:"bytes,6,rep,name=fields,proto3" json:"fields,omitempty"`
+	Starts        int64                  `protobuf:"varint,7,opt,name=starts,proto3" json:"starts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3774,6 +3783,13 @@ func (x *Data) GetFields() []*Tensor {
 		return x.Fields
 	}
 	return nil
+}
+
+func (x *Data) GetStarts() int64 {
+	if x != nil {
+		return x.Starts
+	}
+	return 0
 }
 
 type TiedGradient struct {
@@ -6578,6 +6594,7 @@ type RunInfo struct {
 	Changed       string                 `protobuf:"bytes,29,opt,name=changed,proto3" json:"changed,omitempty"`
 	Documents     *Documents             `protobuf:"bytes,30,opt,name=documents,proto3" json:"documents,omitempty"`
 	EvalSets      string                 `protobuf:"bytes,31,opt,name=eval_sets,json=evalSets,proto3" json:"eval_sets,omitempty"`
+	Packing       *Packing               `protobuf:"bytes,32,opt,name=packing,proto3" json:"packing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6829,6 +6846,90 @@ func (x *RunInfo) GetEvalSets() string {
 	return ""
 }
 
+func (x *RunInfo) GetPacking() *Packing {
+	if x != nil {
+		return x.Packing
+	}
+	return nil
+}
+
+// Packing is troupe.Packing.
+type Packing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	Sequences     int64                  `protobuf:"varint,2,opt,name=sequences,proto3" json:"sequences,omitempty"`
+	Documents     float64                `protobuf:"fixed64,3,opt,name=documents,proto3" json:"documents,omitempty"`
+	FullPct       float64                `protobuf:"fixed64,4,opt,name=full_pct,json=fullPct,proto3" json:"full_pct,omitempty"`
+	Targets       float64                `protobuf:"fixed64,5,opt,name=targets,proto3" json:"targets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Packing) Reset() {
+	*x = Packing{}
+	mi := &file_wire_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Packing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Packing) ProtoMessage() {}
+
+func (x *Packing) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Packing.ProtoReflect.Descriptor instead.
+func (*Packing) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *Packing) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Packing) GetSequences() int64 {
+	if x != nil {
+		return x.Sequences
+	}
+	return 0
+}
+
+func (x *Packing) GetDocuments() float64 {
+	if x != nil {
+		return x.Documents
+	}
+	return 0
+}
+
+func (x *Packing) GetFullPct() float64 {
+	if x != nil {
+		return x.FullPct
+	}
+	return 0
+}
+
+func (x *Packing) GetTargets() float64 {
+	if x != nil {
+		return x.Targets
+	}
+	return 0
+}
+
 // Documents is troupe.Documents.
 type Documents struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6850,7 +6951,7 @@ type Documents struct {
 
 func (x *Documents) Reset() {
 	*x = Documents{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6862,7 +6963,7 @@ func (x *Documents) String() string {
 func (*Documents) ProtoMessage() {}
 
 func (x *Documents) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6875,7 +6976,7 @@ func (x *Documents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Documents.ProtoReflect.Descriptor instead.
 func (*Documents) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Documents) GetTrain() int64 {
@@ -6973,7 +7074,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6985,7 +7086,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6998,7 +7099,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Piece) GetText() string {
@@ -7047,7 +7148,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7059,7 +7160,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7072,7 +7173,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -7241,7 +7342,7 @@ type Trace struct {
 
 func (x *Trace) Reset() {
 	*x = Trace{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7253,7 +7354,7 @@ func (x *Trace) String() string {
 func (*Trace) ProtoMessage() {}
 
 func (x *Trace) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7266,7 +7367,7 @@ func (x *Trace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trace.ProtoReflect.Descriptor instead.
 func (*Trace) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Trace) GetRanks() []*ActionTimes {
@@ -7294,7 +7395,7 @@ type RankClock struct {
 
 func (x *RankClock) Reset() {
 	*x = RankClock{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7306,7 +7407,7 @@ func (x *RankClock) String() string {
 func (*RankClock) ProtoMessage() {}
 
 func (x *RankClock) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7319,7 +7420,7 @@ func (x *RankClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankClock.ProtoReflect.Descriptor instead.
 func (*RankClock) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RankClock) GetProcess() string {
@@ -7356,7 +7457,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7368,7 +7469,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7381,7 +7482,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -7428,7 +7529,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7440,7 +7541,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7453,7 +7554,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -7474,7 +7575,7 @@ type RestartEvent struct {
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7486,7 +7587,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7499,7 +7600,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -7534,7 +7635,7 @@ type RegroupEvent struct {
 
 func (x *RegroupEvent) Reset() {
 	*x = RegroupEvent{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7546,7 +7647,7 @@ func (x *RegroupEvent) String() string {
 func (*RegroupEvent) ProtoMessage() {}
 
 func (x *RegroupEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7559,7 +7660,7 @@ func (x *RegroupEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegroupEvent.ProtoReflect.Descriptor instead.
 func (*RegroupEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RegroupEvent) GetStep() int64 {
@@ -7593,7 +7694,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7605,7 +7706,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7618,7 +7719,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -7650,7 +7751,7 @@ type ChangeEvent struct {
 
 func (x *ChangeEvent) Reset() {
 	*x = ChangeEvent{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7662,7 +7763,7 @@ func (x *ChangeEvent) String() string {
 func (*ChangeEvent) ProtoMessage() {}
 
 func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7675,7 +7776,7 @@ func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEvent.ProtoReflect.Descriptor instead.
 func (*ChangeEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ChangeEvent) GetKind() string {
@@ -7730,7 +7831,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7742,7 +7843,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7755,7 +7856,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -7782,7 +7883,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7794,7 +7895,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7807,7 +7908,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -7838,7 +7939,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7850,7 +7951,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7863,7 +7964,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -7958,7 +8059,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7970,7 +8071,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7983,7 +8084,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 type ListReply struct {
@@ -7995,7 +8096,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8007,7 +8108,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8020,7 +8121,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -8056,7 +8157,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8068,7 +8169,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8081,7 +8182,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RunSummary) GetId() string {
@@ -8219,7 +8320,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8231,7 +8332,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8244,7 +8345,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -8268,7 +8369,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8280,7 +8381,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8293,7 +8394,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -8343,7 +8444,7 @@ type CutLink struct {
 
 func (x *CutLink) Reset() {
 	*x = CutLink{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8355,7 +8456,7 @@ func (x *CutLink) String() string {
 func (*CutLink) ProtoMessage() {}
 
 func (x *CutLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8368,7 +8469,7 @@ func (x *CutLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutLink.ProtoReflect.Descriptor instead.
 func (*CutLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CutLink) GetFrom() string {
@@ -8403,7 +8504,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8415,7 +8516,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8428,7 +8529,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -8465,7 +8566,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8477,7 +8578,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8490,7 +8591,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -8543,7 +8644,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8555,7 +8656,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8568,7 +8669,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -8628,7 +8729,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8640,7 +8741,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8653,7 +8754,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -8720,7 +8821,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8732,7 +8833,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8745,7 +8846,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -8809,7 +8910,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8821,7 +8922,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8834,7 +8935,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{103}
+	return file_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -8875,7 +8976,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8887,7 +8988,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8900,7 +9001,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{104}
+	return file_wire_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -8928,7 +9029,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8940,7 +9041,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8953,7 +9054,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{105}
+	return file_wire_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -8988,7 +9089,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9000,7 +9101,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9013,7 +9114,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{106}
+	return file_wire_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -9044,7 +9145,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9056,7 +9157,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9069,7 +9170,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{107}
+	return file_wire_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -9124,7 +9225,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9136,7 +9237,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9149,7 +9250,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{108}
+	return file_wire_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -9177,7 +9278,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9189,7 +9290,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9202,7 +9303,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{109}
+	return file_wire_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -9234,7 +9335,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9246,7 +9347,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9259,7 +9360,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{110}
+	return file_wire_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -9343,7 +9444,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9355,7 +9456,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9368,7 +9469,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{111}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -9393,7 +9494,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9405,7 +9506,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9418,7 +9519,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{112}
+	return file_wire_proto_rawDescGZIP(), []int{113}
 }
 
 type RevokeToken struct {
@@ -9430,7 +9531,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9442,7 +9543,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9455,7 +9556,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{113}
+	return file_wire_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -9475,7 +9576,7 @@ type ReleaseName struct {
 
 func (x *ReleaseName) Reset() {
 	*x = ReleaseName{}
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9487,7 +9588,7 @@ func (x *ReleaseName) String() string {
 func (*ReleaseName) ProtoMessage() {}
 
 func (x *ReleaseName) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9500,7 +9601,7 @@ func (x *ReleaseName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseName.ProtoReflect.Descriptor instead.
 func (*ReleaseName) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{114}
+	return file_wire_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ReleaseName) GetName() string {
@@ -9521,7 +9622,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9533,7 +9634,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9546,7 +9647,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{115}
+	return file_wire_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -9581,7 +9682,7 @@ type NameInfo struct {
 
 func (x *NameInfo) Reset() {
 	*x = NameInfo{}
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9593,7 +9694,7 @@ func (x *NameInfo) String() string {
 func (*NameInfo) ProtoMessage() {}
 
 func (x *NameInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9606,7 +9707,7 @@ func (x *NameInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameInfo.ProtoReflect.Descriptor instead.
 func (*NameInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{116}
+	return file_wire_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *NameInfo) GetName() string {
@@ -9643,7 +9744,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9655,7 +9756,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9668,7 +9769,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{117}
+	return file_wire_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -9714,7 +9815,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9726,7 +9827,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9739,7 +9840,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{118}
+	return file_wire_proto_rawDescGZIP(), []int{119}
 }
 
 type MembersReply struct {
@@ -9753,7 +9854,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9765,7 +9866,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9778,7 +9879,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{119}
+	return file_wire_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -9815,7 +9916,7 @@ type UnreachableWorker struct {
 
 func (x *UnreachableWorker) Reset() {
 	*x = UnreachableWorker{}
-	mi := &file_wire_proto_msgTypes[120]
+	mi := &file_wire_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9827,7 +9928,7 @@ func (x *UnreachableWorker) String() string {
 func (*UnreachableWorker) ProtoMessage() {}
 
 func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[120]
+	mi := &file_wire_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9840,7 +9941,7 @@ func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableWorker.ProtoReflect.Descriptor instead.
 func (*UnreachableWorker) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{120}
+	return file_wire_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *UnreachableWorker) GetName() string {
@@ -9892,7 +9993,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[121]
+	mi := &file_wire_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9904,7 +10005,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[121]
+	mi := &file_wire_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9917,7 +10018,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{121}
+	return file_wire_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -10296,7 +10397,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06Credit\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\rR\x04edge\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x05R\x05chunk\x12\x12\n" +
-	"\x04skip\x18\x03 \x01(\x05R\x04skip\"\xd0\x01\n" +
+	"\x04skip\x18\x03 \x01(\x05R\x04skip\"\xe8\x01\n" +
 	"\vDataRequest\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\rR\x05phase\x12\x14\n" +
 	"\x05chunk\x18\x02 \x01(\x05R\x05chunk\x12\x1e\n" +
@@ -10306,7 +10407,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x06tokens\x18\x04 \x01(\bR\x06tokens\x12\x18\n" +
 	"\atargets\x18\x05 \x01(\bR\atargets\x12+\n" +
 	"\breply_to\x18\x06 \x01(\v2\x10.troupe.wire.PidR\areplyTo\x12\x16\n" +
-	"\x06fields\x18\a \x03(\tR\x06fields\"\xc8\x01\n" +
+	"\x06fields\x18\a \x03(\tR\x06fields\x12\x16\n" +
+	"\x06starts\x18\b \x01(\bR\x06starts\"\xe0\x01\n" +
 	"\x04Data\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\x05R\x05chunk\x12\x1e\n" +
 	"\n" +
@@ -10315,7 +10417,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x06extent\x18\x03 \x01(\v2\x13.troupe.wire.ExtentR\x06extent\x12\x16\n" +
 	"\x06tokens\x18\x04 \x01(\x03R\x06tokens\x12\x18\n" +
 	"\atargets\x18\x05 \x01(\x03R\atargets\x12+\n" +
-	"\x06fields\x18\x06 \x03(\v2\x13.troupe.wire.TensorR\x06fields\"\x8f\x01\n" +
+	"\x06fields\x18\x06 \x03(\v2\x13.troupe.wire.TensorR\x06fields\x12\x16\n" +
+	"\x06starts\x18\a \x01(\x03R\x06starts\"\x8f\x01\n" +
 	"\fTiedGradient\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x05R\x04from\x12\x14\n" +
 	"\x05param\x18\x02 \x01(\x05R\x05param\x12\x12\n" +
@@ -10529,7 +10632,7 @@ const file_wire_proto_rawDesc = "" +
 	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03end\x122\n" +
 	"\x06change\x18\v \x01(\v2\x18.troupe.wire.ChangeEventH\x00R\x06change\x125\n" +
 	"\aregroup\x18\f \x01(\v2\x19.troupe.wire.RegroupEventH\x00R\aregroupB\x06\n" +
-	"\x04kind\"\xeb\x06\n" +
+	"\x04kind\"\x9b\a\n" +
 	"\aRunInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03out\x18\x02 \x01(\tR\x03out\x12\x16\n" +
@@ -10568,7 +10671,14 @@ const file_wire_proto_rawDesc = "" +
 	"\x04text\x18\x1c \x01(\tR\x04text\x12\x18\n" +
 	"\achanged\x18\x1d \x01(\tR\achanged\x124\n" +
 	"\tdocuments\x18\x1e \x01(\v2\x16.troupe.wire.DocumentsR\tdocuments\x12\x1b\n" +
-	"\teval_sets\x18\x1f \x01(\tR\bevalSets\"\xc9\x02\n" +
+	"\teval_sets\x18\x1f \x01(\tR\bevalSets\x12.\n" +
+	"\apacking\x18  \x01(\v2\x14.troupe.wire.PackingR\apacking\"\x8e\x01\n" +
+	"\aPacking\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x1c\n" +
+	"\tsequences\x18\x02 \x01(\x03R\tsequences\x12\x1c\n" +
+	"\tdocuments\x18\x03 \x01(\x01R\tdocuments\x12\x19\n" +
+	"\bfull_pct\x18\x04 \x01(\x01R\afullPct\x12\x18\n" +
+	"\atargets\x18\x05 \x01(\x01R\atargets\"\xc9\x02\n" +
 	"\tDocuments\x12\x14\n" +
 	"\x05train\x18\x01 \x01(\x03R\x05train\x12\x10\n" +
 	"\x03val\x18\x02 \x01(\x03R\x03val\x12#\n" +
@@ -10895,7 +11005,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 128)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 129)
 var file_wire_proto_goTypes = []any{
 	(JoinReply_Name)(0),        // 0: troupe.wire.JoinReply.Name
 	(ApiError_Kind)(0),         // 1: troupe.wire.ApiError.Kind
@@ -10979,56 +11089,57 @@ var file_wire_proto_goTypes = []any{
 	(*ActionsReply)(nil),       // 79: troupe.wire.ActionsReply
 	(*RunEvent)(nil),           // 80: troupe.wire.RunEvent
 	(*RunInfo)(nil),            // 81: troupe.wire.RunInfo
-	(*Documents)(nil),          // 82: troupe.wire.Documents
-	(*Piece)(nil),              // 83: troupe.wire.Piece
-	(*StepEvent)(nil),          // 84: troupe.wire.StepEvent
-	(*Trace)(nil),              // 85: troupe.wire.Trace
-	(*RankClock)(nil),          // 86: troupe.wire.RankClock
-	(*CheckpointEvent)(nil),    // 87: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 88: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 89: troupe.wire.RestartEvent
-	(*RegroupEvent)(nil),       // 90: troupe.wire.RegroupEvent
-	(*StallEvent)(nil),         // 91: troupe.wire.StallEvent
-	(*ChangeEvent)(nil),        // 92: troupe.wire.ChangeEvent
-	(*PauseEvent)(nil),         // 93: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 94: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 95: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 96: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 97: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 98: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 99: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 100: troupe.wire.RunStatusReply
-	(*CutLink)(nil),            // 101: troupe.wire.CutLink
-	(*ActorStatus)(nil),        // 102: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 103: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 104: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 105: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 106: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 107: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 108: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 109: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 110: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 111: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 112: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 113: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 114: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 115: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 116: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 117: troupe.wire.RevokeToken
-	(*ReleaseName)(nil),        // 118: troupe.wire.ReleaseName
-	(*TokensReply)(nil),        // 119: troupe.wire.TokensReply
-	(*NameInfo)(nil),           // 120: troupe.wire.NameInfo
-	(*TokenInfo)(nil),          // 121: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 122: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 123: troupe.wire.MembersReply
-	(*UnreachableWorker)(nil),  // 124: troupe.wire.UnreachableWorker
-	(*MemberStatus)(nil),       // 125: troupe.wire.MemberStatus
-	nil,                        // 126: troupe.wire.SubmitRequest.VariablesEntry
-	nil,                        // 127: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 128: troupe.wire.StepEvent.ValMetricsEntry
-	nil,                        // 129: troupe.wire.StepEvent.FiguresEntry
-	nil,                        // 130: troupe.wire.StepEvent.ValLossesEntry
-	nil,                        // 131: troupe.wire.ForecastRequest.VariablesEntry
+	(*Packing)(nil),            // 82: troupe.wire.Packing
+	(*Documents)(nil),          // 83: troupe.wire.Documents
+	(*Piece)(nil),              // 84: troupe.wire.Piece
+	(*StepEvent)(nil),          // 85: troupe.wire.StepEvent
+	(*Trace)(nil),              // 86: troupe.wire.Trace
+	(*RankClock)(nil),          // 87: troupe.wire.RankClock
+	(*CheckpointEvent)(nil),    // 88: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 89: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 90: troupe.wire.RestartEvent
+	(*RegroupEvent)(nil),       // 91: troupe.wire.RegroupEvent
+	(*StallEvent)(nil),         // 92: troupe.wire.StallEvent
+	(*ChangeEvent)(nil),        // 93: troupe.wire.ChangeEvent
+	(*PauseEvent)(nil),         // 94: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 95: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 96: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 97: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 98: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 99: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 100: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 101: troupe.wire.RunStatusReply
+	(*CutLink)(nil),            // 102: troupe.wire.CutLink
+	(*ActorStatus)(nil),        // 103: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 104: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 105: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 106: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 107: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 108: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 109: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 110: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 111: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 112: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 113: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 114: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 115: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 116: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 117: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 118: troupe.wire.RevokeToken
+	(*ReleaseName)(nil),        // 119: troupe.wire.ReleaseName
+	(*TokensReply)(nil),        // 120: troupe.wire.TokensReply
+	(*NameInfo)(nil),           // 121: troupe.wire.NameInfo
+	(*TokenInfo)(nil),          // 122: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 123: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 124: troupe.wire.MembersReply
+	(*UnreachableWorker)(nil),  // 125: troupe.wire.UnreachableWorker
+	(*MemberStatus)(nil),       // 126: troupe.wire.MemberStatus
+	nil,                        // 127: troupe.wire.SubmitRequest.VariablesEntry
+	nil,                        // 128: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 129: troupe.wire.StepEvent.ValMetricsEntry
+	nil,                        // 130: troupe.wire.StepEvent.FiguresEntry
+	nil,                        // 131: troupe.wire.StepEvent.ValLossesEntry
+	nil,                        // 132: troupe.wire.ForecastRequest.VariablesEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	32,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -11108,13 +11219,13 @@ var file_wire_proto_depIdxs = []int32{
 	39,  // 74: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
 	72,  // 75: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
 	74,  // 76: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	96,  // 77: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	99,  // 78: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	103, // 79: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	109, // 80: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	114, // 81: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	122, // 82: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	104, // 83: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	97,  // 77: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	100, // 78: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	104, // 79: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	110, // 80: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	115, // 81: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	123, // 82: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	105, // 83: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
 	76,  // 84: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
 	78,  // 85: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
 	71,  // 86: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
@@ -11122,70 +11233,71 @@ var file_wire_proto_depIdxs = []int32{
 	73,  // 88: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
 	75,  // 89: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
 	80,  // 90: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	97,  // 91: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	100, // 92: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	108, // 93: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	110, // 94: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	119, // 95: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	123, // 96: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	105, // 97: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	98,  // 91: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	101, // 92: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	109, // 93: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	111, // 94: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	120, // 95: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	124, // 96: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	106, // 97: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
 	77,  // 98: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
 	79,  // 99: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
 	1,   // 100: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	126, // 101: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
-	98,  // 102: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	127, // 101: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
+	99,  // 102: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
 	21,  // 103: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
 	81,  // 104: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	84,  // 105: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	87,  // 106: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	88,  // 107: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	89,  // 108: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	91,  // 109: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	93,  // 110: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	94,  // 111: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	95,  // 112: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	92,  // 113: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
-	90,  // 114: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
-	82,  // 115: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
-	83,  // 116: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
-	127, // 117: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	128, // 118: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	85,  // 119: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	129, // 120: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
-	130, // 121: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
-	21,  // 122: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	86,  // 123: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	100, // 124: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	71,  // 125: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	98,  // 126: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	2,   // 127: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	98,  // 128: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	102, // 129: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	92,  // 130: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	101, // 131: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
-	23,  // 132: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	3,   // 133: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	131, // 134: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
-	106, // 135: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	107, // 136: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	98,  // 137: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	111, // 138: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	112, // 139: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	111, // 140: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	115, // 141: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	116, // 142: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	117, // 143: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	118, // 144: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
-	121, // 145: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	120, // 146: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
-	125, // 147: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	124, // 148: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
-	26,  // 149: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	150, // [150:150] is the sub-list for method output_type
-	150, // [150:150] is the sub-list for method input_type
-	150, // [150:150] is the sub-list for extension type_name
-	150, // [150:150] is the sub-list for extension extendee
-	0,   // [0:150] is the sub-list for field type_name
+	85,  // 105: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	88,  // 106: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	89,  // 107: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	90,  // 108: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	92,  // 109: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	94,  // 110: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	95,  // 111: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	96,  // 112: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	93,  // 113: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
+	91,  // 114: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
+	83,  // 115: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
+	82,  // 116: troupe.wire.RunInfo.packing:type_name -> troupe.wire.Packing
+	84,  // 117: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
+	128, // 118: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	129, // 119: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	86,  // 120: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	130, // 121: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
+	131, // 122: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
+	21,  // 123: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	87,  // 124: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	101, // 125: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	71,  // 126: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	99,  // 127: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	2,   // 128: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	99,  // 129: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	103, // 130: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	93,  // 131: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	102, // 132: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
+	23,  // 133: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 134: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	132, // 135: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	107, // 136: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	108, // 137: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	99,  // 138: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	112, // 139: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	113, // 140: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	112, // 141: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	116, // 142: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	117, // 143: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	118, // 144: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	119, // 145: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	122, // 146: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	121, // 147: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	126, // 148: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	125, // 149: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
+	26,  // 150: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	151, // [151:151] is the sub-list for method output_type
+	151, // [151:151] is the sub-list for method input_type
+	151, // [151:151] is the sub-list for extension type_name
+	151, // [151:151] is the sub-list for extension extendee
+	0,   // [0:151] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -11277,9 +11389,9 @@ func file_wire_proto_init() {
 		(*RunEvent_Change)(nil),
 		(*RunEvent_Regroup)(nil),
 	}
-	file_wire_proto_msgTypes[80].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[94].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[110].OneofWrappers = []any{
+	file_wire_proto_msgTypes[81].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[95].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[111].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -11291,7 +11403,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   128,
+			NumMessages:   129,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

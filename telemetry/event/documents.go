@@ -21,3 +21,12 @@ type Piece struct {
 	Text    string `json:"text"`
 	Learned bool   `json:"learned"`
 }
+
+// Packing describes sequences of several documents each (data.packing).
+type Packing struct {
+	Mode      string  `json:"mode"`
+	Sequences int64   `json:"sequences"` // of an epoch
+	Documents float64 `json:"documents"` // of a sequence, on average
+	FullPct   float64 `json:"full_pct"`  // share of the context that a sequence fills, on average
+	Targets   float64 `json:"targets"`   // of a step, on average
+}

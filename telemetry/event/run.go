@@ -38,6 +38,8 @@ type Info struct {
 	Classes string `json:"classes,omitempty"`
 	// Documents describe documents of which only a part is learned; nil: the data is something else.
 	Documents *Documents `json:"documents,omitempty"`
+	// Packing describes sequences of several documents; nil: each sequence is one.
+	Packing *Packing `json:"packing,omitempty"`
 	// Text describes the tokens that begin and end a text, and the model's files that define them; "": none.
 	Text string `json:"text,omitempty"`
 	// Auto says why device.kind = "auto" chose this device, in a sentence; "": auto is not used, or there is no GPU.

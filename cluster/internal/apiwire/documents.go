@@ -37,3 +37,19 @@ func unpackDocuments(w *wire.Documents) *troupe.Documents {
 	}
 	return d
 }
+
+func packPacking(p *troupe.Packing) *wire.Packing {
+	if p == nil {
+		return nil
+	}
+	return &wire.Packing{Mode: words.Cut(p.Mode, limitPieceBytes), Sequences: p.Sequences, Documents: p.Documents, FullPct: p.FullPct,
+		Targets: p.Targets}
+}
+
+func unpackPacking(w *wire.Packing) *troupe.Packing {
+	if w == nil {
+		return nil
+	}
+	return &troupe.Packing{Mode: w.GetMode(), Sequences: w.GetSequences(), Documents: w.GetDocuments(), FullPct: w.GetFullPct(),
+		Targets: w.GetTargets()}
+}

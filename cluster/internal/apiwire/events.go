@@ -33,7 +33,7 @@ func PackInfo(i troupe.Info) *wire.RunInfo {
 		BubblePct: i.BubblePct,
 		Device:    i.Device, Threads: Small(i.Threads), Kernels: i.Kernels, Samples: i.Samples, Frozen: i.Frozen, Ranks: Small(i.Ranks),
 		Grid: i.Grid, Text: words.Cut(i.Text, LimitErrorBytes), Changed: words.Cut(i.Changed, LimitErrorBytes),
-		Documents: packDocuments(i.Documents)}
+		Documents: packDocuments(i.Documents), Packing: packPacking(i.Packing)}
 	for _, n := range i.PeakInFlight {
 		w.PeakInFlight = append(w.PeakInFlight, Small(n))
 	}
@@ -50,7 +50,7 @@ func UnpackInfo(w *wire.RunInfo) troupe.Info {
 		Layout: w.GetLayout(), BubblePct: w.GetBubblePct(),
 		Device: w.GetDevice(), Threads: int(w.GetThreads()), Kernels: w.GetKernels(), Samples: w.GetSamples(), Frozen: w.GetFrozen(),
 		Ranks: int(w.GetRanks()), Grid: w.GetGrid(), Text: w.GetText(), Changed: w.GetChanged(),
-		Documents: unpackDocuments(w.GetDocuments())}
+		Documents: unpackDocuments(w.GetDocuments()), Packing: unpackPacking(w.GetPacking())}
 	for _, n := range w.GetPeakInFlight() {
 		i.PeakInFlight = append(i.PeakInFlight, int(n))
 	}

@@ -71,7 +71,8 @@ func TestEventsArrive(t *testing.T) {
 	info := troupe.Info{Name: "n", Out: "o", Family: "gpt2", Parameters: 1, Frozen: 25, Vocab: 2, TrainTokens: 3, ValTokens: 4, EvalWindows: 5, EvalSets: "legal (3 windows)",
 		EpochWindows: 6, EpochSteps: 7, Epochs: 8, Steps: 9, ResumedAt: 10, Schedule: "1f1b", Stages: 11, Chunks: 12,
 		Microbatches: 13, Layout: "E|L", BubblePct: 14, PeakInFlight: []int{15, 16}, Device: "cpu", Threads: 17, Kernels: "avx2", Samples: true,
-		Ranks: 44, Grid: "tp 2", Changed: "run.keep 3 → 1"}
+		Ranks: 44, Grid: "tp 2", Changed: "run.keep 3 → 1",
+		Packing: &troupe.Packing{Mode: "split", Sequences: 45, Documents: 46, FullPct: 47, Targets: 48}}
 	if got := UnpackInfo(over(t, PackInfo(info), new(wire.RunInfo))); !reflect.DeepEqual(got, info) {
 		t.Errorf("got %+v, want %+v", got, info)
 	}

@@ -129,7 +129,7 @@ func (a *Attempt) info() event.Info {
 		Family: m.Config.Family, Parameters: m.Parameters(), Frozen: m.Parameters() - m.Trained(), Vocab: m.Config.Vocab,
 		TrainTokens: a.data.TrainLen(), ValTokens: a.data.ValLen(), EvalWindows: a.feed.Windows, EvalSets: a.feed.DescribeSets(a.cfg.HasMainSet()),
 		EpochWindows: a.feed.Epoch, EpochSteps: epoch / sequences, Epochs: float64(cfg.Run.Steps) * sequences / max(epoch, 1),
-		Documents: a.data.Documents, Samples: !cfg.Text(), Classes: strings.Join(a.data.Classes, "; "),
+		Documents: a.data.Documents, Packing: a.data.Packing, Samples: !cfg.Text(), Classes: strings.Join(a.data.Classes, "; "),
 		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
 		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,
 	}

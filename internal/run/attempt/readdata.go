@@ -28,7 +28,8 @@ func ReadData(cfg *config.Config) (info event.Info, warnings []string, err error
 	if err := corpus.CheckVocab(a.cfg, a.Tokenizer); err != nil {
 		return info, nil, err
 	}
-	info = event.Info{TrainTokens: a.data.TrainLen(), ValTokens: a.data.ValLen(), Samples: !a.cfg.Text(), Documents: a.data.Documents}
+	info = event.Info{TrainTokens: a.data.TrainLen(), ValTokens: a.data.ValLen(), Samples: !a.cfg.Text(), Documents: a.data.Documents,
+		Packing: a.data.Packing}
 	if a.readsText() {
 		info.Text = a.Text.Describe()
 	}

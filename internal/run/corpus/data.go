@@ -27,6 +27,9 @@ type Data struct {
 	kept       *TokenStore // where ids of texts are kept; nil: nowhere
 
 	TrainRecords, ValRecords *data.Records // in place of texts: documents one by one
+	TrainPacks, ValPacks     *data.Packs   // sequences of records; nil: each record is one
+	trainBounds, valBounds   data.Bounds   // where documents start in Train and Val, if these are joined documents
+	Packing                  *event.Packing
 	Warnings                 []string
 	Counts                   *DocumentCounts  // of what is evaluated
 	Documents                *event.Documents // what is trained on; nil: no documents that are learned in part

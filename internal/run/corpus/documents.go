@@ -58,17 +58,20 @@ func readDocuments(text *data.Text, r *documentReader) ([]data.Document, error) 
 	return all, nil
 }
 
-// joined makes one corpus of documents that are texts.
-func joined(docs []data.Document) data.Corpus {
-	n := 0
+// joined makes one corpus of documents that are texts, and says where in it each starts.
+func joined(docs []data.Document) (data.Corpus, data.Bounds) {
+	n, bounds := 0, make(data.Bounds, 0, len(docs))
 	for _, d := range docs {
 		n += len(d.IDs)
 	}
 	ids := make([]int32, 0, n)
 	for _, d := range docs {
+		if len(d.IDs) > 0 {
+			bounds = append(bounds, int64(len(ids)))
+		}
 		ids = append(ids, d.IDs...)
 	}
-	return data.NewTokens(ids)
+	return data.NewTokens(ids), bounds
 }
 
 // loadDocuments reads data.train and data.val, which are documents.
@@ -160,9 +163,13 @@ func allText(docs []data.Document) bool {
 
 // takeDocuments makes of documents what is trained and validated on.
 func (c *Data) takeDocuments(cfg *config.Config, train, val []data.Document) (err error) {
-	if allText(train) && allText(val) {
-		if c.Train = joined(train); cfg.HasMainSet() {
-			c.Val = joined(val)
+	texts := allText(train) && allText(val)
+	if cfg.Data.Packing == config.PackSplit && !texts {
+		return notTexts(cfg, train, val)
+	}
+	if texts && cfg.Data.Packing != config.PackFirstFit {
+		if c.Train, c.trainBounds = joined(train); cfg.HasMainSet() {
+			c.Val, c.valBounds = joined(val)
 		}
 		for _, part := range []struct {
 			key    string
@@ -175,6 +182,9 @@ func (c *Data) takeDocuments(cfg *config.Config, train, val []data.Document) (er
 				return cfg.Errorf(part.key, "the documents: %w", err)
 			}
 		}
+		if cfg.Data.Packing == config.PackSplit {
+			c.describeSplit(cfg)
+		}
 		return nil
 	}
 	var cut, cutVal DocumentCounts
@@ -186,6 +196,7 @@ func (c *Data) takeDocuments(cfg *config.Config, train, val []data.Document) (er
 			return cfg.Errorf(valKey(cfg), "%w", err)
 		}
 	}
+	c.pack(cfg)
 	both := cut.plus(cutVal)
 	c.Warnings = append(c.Warnings, both.warnings(cfg.Model.Context)...)
 	c.Documents = &event.Documents{Train: c.TrainRecords.Len(), Val: c.ValRecords.Len(), TrainLearned: cut.Learned, ValLearned: cutVal.Learned,
@@ -208,13 +219,8 @@ type recordSource struct {
 }
 
 func newRecordSource(c *Data, cfg *config.Config, evalWindows int) *recordSource {
-	s := &recordSource{train: c.TrainRecords, val: c.ValRecords, seed: cfg.Run.Seed, sequences: int64(cfg.Batch.Sequences)}
-	n := s.val.Len()
-	want := min(n, evalWindows)
-	for i := range want {
-		s.windows = append(s.windows, int(int64(i)*int64(n)/int64(want))) // from all over them
-	}
-	return s
+	return &recordSource{train: c.TrainRecords, val: c.ValRecords, seed: cfg.Run.Seed, sequences: int64(cfg.Batch.Sequences),
+		windows: spreadOver(int64(c.ValRecords.Len()), evalWindows)}
 }
 
 func (s *recordSource) record(step int64, index int) int {

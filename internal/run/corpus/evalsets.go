@@ -100,8 +100,11 @@ func (s EvalSet) loadDocuments(cfg *config.Config, talk rundir.Talk, files []str
 		return fmt.Errorf("%w: the files have no documents", data.ErrEmpty)
 	}
 	s.Data.Warnings = append(s.Data.Warnings, r.warnings("[[eval]] "+s.Name, cfg.IsSet("data.special_tokens"))...)
-	if allText(docs) {
-		s.Data.Val = joined(docs)
+	if allText(docs) && cfg.Data.Packing != config.PackFirstFit {
+		var bounds data.Bounds
+		if s.Data.Val, bounds = joined(docs); cfg.Data.Packing == config.PackSplit {
+			s.Data.valBounds = bounds
+		}
 		return data.CheckLength(s.Data.Val.Len(), cfg.Model.Context)
 	}
 	records, cut, err := fit(docs, cfg.Model.Context, cfg.Data.TooLong)
@@ -152,6 +155,9 @@ func (s EvalSet) source(cfg *config.Config, evalWindows int) (actors.Source, err
 			f.names = append(f.names, of.Name)
 		}
 		return f, nil
+	case s.Data.ValRecords != nil && cfg.Data.Packing == config.PackFirstFit:
+		packs := data.PackRecords(s.Data.ValRecords, cfg.Model.Context)
+		return &packSource{val: packs, windows: spreadOver(int64(packs.Len()), evalWindows)}, nil
 	case s.Data.ValRecords != nil:
 		return &recordSource{val: s.Data.ValRecords, windows: spreadOver(int64(s.Data.ValRecords.Len()), evalWindows)}, nil
 	}
@@ -161,6 +167,9 @@ func (s EvalSet) source(cfg *config.Config, evalWindows int) (actors.Source, err
 	}
 	if !cfg.Language() {
 		return &textSamples{source: f, context: cfg.Model.Context}, nil
+	}
+	if s.Data.valBounds != nil {
+		return &splitSource{source: f, valBounds: s.Data.valBounds}, nil
 	}
 	return f, nil
 }

@@ -49,13 +49,15 @@ type reading struct {
 	special     string
 	fields      []string
 	tooLong     string
+	packing     string
 	context     int
 }
 
 // readingOf returns how a configuration reads its data with a tokenizer.
 func readingOf(cfg *config.Config, tok tokenizer.Tokenizer) reading {
 	return reading{format: cfg.Data.Format, idBytes: cfg.IDBytes(), vocab: VocabOf(cfg, tok), invalidUTF8: cfg.Data.InvalidUTF8,
-		special: cfg.Data.SpecialTokens, fields: cfg.Data.Fields, tooLong: cfg.Data.TooLong, context: cfg.Model.Context}
+		special: cfg.Data.SpecialTokens, fields: cfg.Data.Fields, tooLong: cfg.Data.TooLong, packing: cfg.Data.Packing,
+		context: cfg.Model.Context}
 }
 
 func (r reading) documents() bool { return r.format == "documents" }
@@ -271,8 +273,11 @@ func (m Model) documents(c *Data, how reading, files []string, accept func(is da
 		return err
 	}
 	c.Warnings = append(c.Warnings, append(said.Warnings(), r.warnings("the data", true)...)...)
-	if allText(docs) {
-		c.Val = joined(docs)
+	if allText(docs) && how.packing != config.PackFirstFit {
+		var bounds data.Bounds
+		if c.Val, bounds = joined(docs); how.packing == config.PackSplit {
+			c.valBounds = bounds
+		}
 		return nil
 	}
 	var cut DocumentCounts
@@ -292,8 +297,11 @@ func (c *Data) EvalFeed(context int) (f Feed, targets int64) {
 		}
 		f.Source, targets = &recordSource{val: c.ValRecords, windows: all}, c.ValRecords.Targets()
 	} else {
-		f.Source = &source{val: c.Val, windows: data.Sequential(c.Val, context)}
-		targets = c.Val.Len() - int64(len(data.Pieces(c.Val)))
+		s := &source{val: c.Val, windows: data.Sequential(c.Val, context)}
+		f.Source, targets = s, c.Val.Len()-int64(len(data.Pieces(c.Val)))
+		if c.valBounds != nil { // as the run validates
+			f.Source, targets = &splitSource{source: s, valBounds: c.valBounds}, c.Val.Len()-int64(len(c.valBounds))
+		}
 	}
 	f.Windows = f.EvalWindows()
 	return f, targets

@@ -127,6 +127,10 @@ func feedOf(c *Data, cfg *config.Config, step int64, evalWindows int) (Feed, err
 	if c.Samples != nil {
 		return sampleFeed(c, cfg, step, evalWindows)
 	}
+	if c.TrainPacks != nil {
+		s := newPackSource(c, cfg, evalWindows)
+		return Feed{Source: s, Context: cfg.Model.Context, Windows: len(s.windows), Epoch: int64(s.train.Len())}, nil
+	}
 	if c.TrainRecords != nil {
 		s := newRecordSource(c, cfg, evalWindows)
 		return Feed{Source: s, Context: cfg.Model.Context, Windows: len(s.windows), Epoch: int64(s.train.Len())}, nil
@@ -136,6 +140,9 @@ func feedOf(c *Data, cfg *config.Config, step int64, evalWindows int) (Feed, err
 		return Feed{}, err
 	}
 	f := Feed{Source: s, Context: cfg.Model.Context, Windows: len(s.windows), Epoch: s.epochs.Windows()}
+	if cfg.Data.Packing == config.PackSplit {
+		f.Source = &splitSource{s, c.trainBounds, c.valBounds}
+	}
 	if !cfg.Language() {
 		f.Source = &textSamples{source: s, context: cfg.Model.Context}
 	}

@@ -40,8 +40,13 @@ func (s *source) validate(context, evalWindows int) error {
 }
 
 func (s *source) Train(step int64, index int, tokens, targets []int32) error {
+	return data.Fill(s.train, s.place(step, index), tokens, targets)
+}
+
+// place returns where in the text a training sequence starts.
+func (s *source) place(step int64, index int) int64 {
 	_, off := s.epochs.Window((step-1)*s.sequences + int64(index))
-	return data.Fill(s.train, off, tokens, targets)
+	return off
 }
 
 func (s *source) EvalWindows() int      { return len(s.windows) }
