@@ -16,6 +16,9 @@ type Content struct {
 	Step      int
 	Model     []safetensors.Tensor
 	Optimizer []safetensors.Tensor // may be empty
+	// Part says that Model has only some tensors of a model. They get a file whose name no program takes for that of a whole
+	// model.
+	Part bool
 	// Files holds the other files by name: config.json, trainer.json, config.toml, tokenizer.json,
 	// … They are written unchanged beside the tensors.
 	Files map[string][]byte
@@ -80,6 +83,10 @@ func (c Content) plan() ([]plannedFile, error) {
 
 // planModel plans the model's file, or its shards and their index.
 func (c Content) planModel() ([]plannedFile, error) {
+	if c.Part {
+		f, err := planTensors(partName, c.Model)
+		return []plannedFile{f}, err
+	}
 	shards, err := c.shards()
 	if err != nil {
 		return nil, err

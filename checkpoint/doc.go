@@ -8,6 +8,7 @@
 //	  model.safetensors              its weights; or, above a size, shards
 //	                                 model-00001-of-00002.safetensors, …, and
 //	                                 model.safetensors.index.json
+//	                                 or, if only a part of them is stored, trained.safetensors
 //	  tokenizer.json                 if the model has one
 //	  optimizer.safetensors          the optimizer state
 //	  trainer.json, config.toml      the trainer's state, the run's config

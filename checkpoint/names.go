@@ -14,6 +14,7 @@ import (
 const (
 	modelName     = "model.safetensors"
 	indexName     = "model.safetensors.index.json"
+	partName      = "trained.safetensors" // of Content.Part
 	optimizerName = "optimizer.safetensors"
 	manifestName  = "manifest.json"
 )

@@ -88,6 +88,9 @@ func (c *Checkpoint) Step() int {
 	return c.Manifest.Step
 }
 
+// Part reports whether the checkpoint has only some tensors of its model.
+func (c *Checkpoint) Part() bool { return c.Manifest != nil && c.Manifest.has(partName) }
+
 // Model returns the model's tensors, of all shards.
 func (c *Checkpoint) Model() *Tensors { return c.model }
 

@@ -93,8 +93,12 @@ func (t *Tensors) close() error {
 	return errors.Join(errs...)
 }
 
-// openModel opens the model's file, or the shards that its index names.
+// openModel opens the model's file, or the shards that its index names, or the part of a model that a
+// checkpoint has.
 func (d *directory) openModel(m *Manifest) (*Tensors, error) {
+	if m != nil && m.has(partName) {
+		return d.openTensors(nil, partName)
+	}
 	whole, err := d.has(m, modelName)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ var other = map[string]string{
 	"model.freeze": "embed",
 	"adapter.rank": "8", "adapter.alpha": "7", "adapter.dropout": "0.5", "adapter.targets": "q_proj", "adapter.rslora": "true",
 	"adapter.dora": "true", "adapter.rank_pattern": "q_proj=3", "adapter.alpha_pattern": "q_proj=3", "adapter.save": "lm_head",
-	"model.stack":  "mse", "model.options": "", // a family takes them that a program registers
+	"model.stack": "mse", "model.options": "", // a family takes them that a program registers
 	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false",
 	"data.separator": ";",
 	"data.ids":       "y", "data.varying": "y", "data.classes": "3", "data.class_names": "y", "data.scale": "0.5",

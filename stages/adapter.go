@@ -71,8 +71,6 @@ func (a *Adapter) check() error {
 		return adapterError("alpha", "%g: it must be more than 0, up to %g", a.Alpha, float64(maxAdapterAlpha))
 	case !(a.Dropout >= 0 && a.Dropout < 1):
 		return adapterError("dropout", "%g: it must be at least 0 and below 1", a.Dropout)
-	case a.DoRA:
-		return adapterError("dora", "true: training the rows' norms is not supported yet; leave it out")
 	case a.DoRA && a.Dropout > 0:
 		return adapterError("dropout", "%g: dora = true supports no dropout: leave one of them out", a.Dropout)
 	case len(a.Targets) == 0:
@@ -151,6 +149,10 @@ func (m *Model) adapt() error {
 			if err != nil {
 				return err
 			}
+			if a.DoRA && (isHead || lin.inOut) {
+				return adapterError("dora", "%s cannot have one: it is the head, or its weight is stored by inputs; leave dora out, or choose other targets",
+					names[0])
+			}
 			m.addAdapter(lin, l, names[0], rank, a.scale(rank, alpha))
 		}
 	}
@@ -187,6 +189,15 @@ func (m *Model) addAdapter(lin *linear, of layer, module string, rank int, scale
 	default:
 		ad.a, ad.b = m.cut(ad.a, Split{1, s.Sections, s.Units}), parted(ad.b, byHeads)
 		ad.from = ad.a.param.Slice.From
+	}
+	if m.Config.Adapter.DoRA {
+		ad.dora = &dora{magnitude: m.adapterParam(module+AdapterMagnitude, ones, out), part: w.Split.Units > 0 && w.Split.Dim != outDim &&
+			m.tensor.size() > 1}
+		if s := w.Split; s.Units > 0 && s.Dim == outDim {
+			ad.dora.magnitude = m.cut(ad.dora.magnitude, Split{0, s.Sections, s.Units})
+		} else {
+			ad.dora.magnitude = parted(ad.dora.magnitude, ad.b.param.sum)
+		}
 	}
 	lin.adapter = ad
 }

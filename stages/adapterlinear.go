@@ -12,6 +12,7 @@ type adapter struct {
 	from  int // first of them that this rank has
 	// ofHead: the layer computes some rows at a time. residual: its rows are those of the residual stream.
 	ofHead, residual bool
+	dora             *dora // nil: none
 }
 
 // adapted is what an adapter keeps of a microbatch from one pass to the next. Each tensor has a column for each of the adapter's
@@ -19,11 +20,21 @@ type adapter struct {
 type adapted struct {
 	h tensorops.Tensor // s·A·dropout(x)
 	g tensorops.Tensor // gradient of A·dropout(x)
+	// With DoRA, the factors of the outputs.
+	dora doraScale
 }
 
-func (s *adapted) free(l *tensorops.List) { free(l, &s.h, &s.g) }
+func (s *adapted) free(l *tensorops.List) {
+	free(l, &s.h, &s.g)
+	s.dora.free(l)
+}
 
-func (a *adapter) uses() []use { return []use{a.a, a.b} }
+func (a *adapter) uses() []use {
+	if a.dora != nil {
+		return []use{a.a, a.b, a.dora.magnitude}
+	}
+	return []use{a.a, a.b}
+}
 
 // keeps reports whether a pass keeps tensors for the next one. Otherwise that computes them again.
 func (a *adapter) keeps(c *pass) bool {

@@ -88,7 +88,7 @@ func newWhole(t *testing.T, dev tensorops.Device, c stages.Config) *whole {
 		}
 		// Larger than an initial model's, so that no gradient is nearly zero.
 		factor := float32(4)
-		if strings.Contains(p.Name, "_norm") || p.Constant {
+		if strings.Contains(p.Name, "_norm") || strings.HasSuffix(p.Name, stages.AdapterMagnitude) || p.Constant {
 			factor = 1 // of heads: scores would be too large to compare their exponentials
 		}
 		for i := range v {

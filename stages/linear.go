@@ -53,6 +53,10 @@ func (m *linear) product(c *pass, form int) tensorops.MatMulOpts {
 
 // forward records y from x (N×in).
 func (m *linear) forward(c *pass, y, x tensorops.Tensor) {
+	if a := m.adapter; a != nil && a.dora != nil {
+		a.doraForward(c, m, y, x)
+		return
+	}
 	o := m.product(c, forForward)
 	if m.hasBias && !m.noBias {
 		o.Bias = c.weight(m.b)
@@ -68,6 +72,10 @@ func (m *linear) forward(c *pass, y, x tensorops.Tensor) {
 
 // inputGrad records dx, or adds to it.
 func (m *linear) inputGrad(c *pass, dx, dy tensorops.Tensor, add bool) {
+	if a := m.adapter; a != nil && a.dora != nil {
+		a.doraInputGrad(c, m, dx, dy, add)
+		return
+	}
 	o := m.product(c, forInputGrad)
 	o.Accumulate = add
 	c.MatMul(dx, dy, c.factorOf(m.w, dy), o)
@@ -92,8 +100,12 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 	if m.hasBias && !m.b.frozen() {
 		c.ColSum(c.grad(m.b), dy.Matrix())
 	}
-	if m.adapter != nil {
-		m.adapter.weightGrad(c, x, dy)
+	switch a := m.adapter; {
+	case a == nil:
+	case a.dora != nil:
+		a.doraWeightGrad(c, m, x, dy)
+	default:
+		a.weightGrad(c, x, dy)
 	}
 }
 

@@ -62,6 +62,9 @@ var splitModels = map[string]stages.Config{
 		RopeScaling:  stages.RopeScaling{Type: "proportional", Partial: 0.5}},
 	"gpt2, adapter": {Family: stages.GPT2, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 4, FFN: 41, Context: 8, Vocab: 19, Dropout: 0.1,
 		Tie: true, Adapter: &stages.Adapter{Rank: 3, Alpha: 1, Dropout: 0.2, Targets: []string{stages.AllLinear}}},
+	"llama, dora": {Family: stages.Llama, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 1, FFN: 42, Context: 8, Vocab: 19,
+		RopeTheta: 1000, MLPBias: true, AttentionBias: true, Adapter: &stages.Adapter{Rank: 3, Alpha: 2, DoRA: true,
+			Targets: []string{stages.AllLinear}}},
 	"one kv head, adapter": {Family: stages.Llama, Layers: 1, Hidden: 24, Heads: 4, KVHeads: 1, FFN: 40, Context: 8, Vocab: 21,
 		RopeTheta: 1000, AttentionBias: true, MLPBias: true, MTPLayers: 1, MTPWeight: 0.3, Adapter: &stages.Adapter{Rank: 3, Alpha: 6,
 			Dropout: 0.2, Targets: []string{".*_proj|lm_head"}, Save: []string{"embed_tokens", "input_layernorm"}}},
@@ -125,7 +128,7 @@ var largeWeights = stages.Sliced(func(p *stages.Param, part string, dst []float3
 		return err
 	}
 	factor := float32(4)
-	if strings.Contains(p.Name, "_norm") {
+	if strings.Contains(p.Name, "_norm") || strings.HasSuffix(p.Name, stages.AdapterMagnitude) {
 		factor = 1
 	}
 	for i := range dst {

@@ -88,7 +88,8 @@ func otherNames(name string) []string {
 }
 
 // CheckWeights makes sure that a checkpoint has a model's weights and no others, and
-// parts of the optimizer's state, before anything is allocated or changed for them.
+// parts of the optimizer's state, before anything is allocated or changed for them. The parameters of an adapter are left out:
+// see CheckAdapter.
 func CheckWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string) error {
 	return checkWeights(c, m, parts, stages.OtherParts{})
 }
@@ -110,6 +111,9 @@ func otherParts(c *checkpoint.Checkpoint) stages.OtherParts {
 func checkWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string, leaveOut stages.OtherParts) error {
 	used := make(map[string]bool, len(m.Params))
 	for _, p := range m.Params {
+		if p.Adapter {
+			continue
+		}
 		for _, part := range append([]string{""}, parts...) {
 			if part != "" && p.Frozen {
 				continue

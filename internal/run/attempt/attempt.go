@@ -72,6 +72,8 @@ type Attempt struct {
 	output  *rundir.Dir
 	back    *rundir.Resumed        // nil: a new run
 	ckpt    *checkpoint.Checkpoint // that the weights come from; nil: none
+	base    *checkpoint.Checkpoint // that the frozen weights come from, if ckpt has only the trained ones; else nil
+	baseIs  rundir.Base            // the base of an adapter
 	kept    rundir.Kept            // files of the model that the run started from
 	tokens  *corpus.TokenStore
 	changed corpus.Comparison
@@ -147,11 +149,14 @@ func (a *Attempt) Close() error {
 	if a.ckpt != nil {
 		errs = append(errs, a.ckpt.Close())
 	}
+	if a.base != nil {
+		errs = append(errs, a.base.Close())
+	}
 	if a.output != nil {
 		errs = append(errs, a.output.Close())
 	}
 	// The run keeps the attempt, but not its data.
-	a.metrics, a.stats, a.data, a.ckpt, a.output = nil, nil, nil, nil, nil
+	a.metrics, a.stats, a.data, a.ckpt, a.base, a.output = nil, nil, nil, nil, nil, nil
 	a.feed, a.spec = corpus.Feed{}, actors.Spec{}
 	return errors.Join(errs...)
 }

@@ -68,6 +68,9 @@ func check(cfg *config.Config, memory func(*plan.Plan) error) (err error) {
 	}
 	p, err := plan.New(cfg, vocab, from)
 	if err == nil && ckpt != nil {
+		err = plan.WholeBase(ckpt)
+	}
+	if err == nil && ckpt != nil {
 		err = plan.CheckWeights(ckpt, p.Model(), nil)
 	}
 	if err == nil {

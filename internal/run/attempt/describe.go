@@ -27,6 +27,11 @@ func (a *Attempt) describe() error {
 	if err != nil {
 		return err
 	}
+	if model.Adapter != nil {
+		if err := save.OfAdapter(model.Adapter, a.baseIs); err != nil {
+			return err
+		}
+	}
 	if err := save.BestIn(a.cfg.Device.DType, model, a.kept); err != nil {
 		return err
 	}
@@ -157,7 +162,13 @@ func (a *Attempt) setTraining() {
 			s.Weights = &actors.StoredWeights{Params: a.Model.Params, Source: a.load}
 		}
 		// After the weights are read, a removal of the checkpoint frees its space.
-		s.Ready = func() { _ = ckpt.Close() }
+		base := a.base
+		s.Ready = func() {
+			_ = ckpt.Close()
+			if base != nil {
+				_ = base.Close()
+			}
+		}
 	}
 	s.Run, s.Start, s.Steps = a.start.Run, a.start, int64(run.Steps)
 	s.Patience, s.MaxSkipped = int64(run.Patience), int64(run.MaxSkippedSteps)

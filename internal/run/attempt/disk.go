@@ -30,6 +30,9 @@ func (a *Attempt) checkpointBytes() (full, best int64) {
 	parts := int64(len(plan.Optimizer(a.cfg).Parts()))
 	m := a.plan.Model()
 	all, trained := m.Parameters(), m.Trained()
+	if m.Config.Adapter != nil {
+		return 4*trained + 4*parts*trained, 4 * trained
+	}
 	width := int64(4)
 	if a.cfg.Device.DType == "bfloat16" {
 		width = 2

@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -88,7 +89,31 @@ func (a *Attempt) loadShape() (err error) {
 		}
 	}
 	if a.resumes() {
-		return a.compare()
+		if err := a.compare(); err != nil {
+			return err
+		}
+	}
+	return a.openBase()
+}
+
+// openBase opens the base of an adapter: the checkpoint that a new run starts from or, for a run that resumes, the one that its
+// checkpoint names by its hash.
+func (a *Attempt) openBase() (err error) {
+	from := a.cfg.Model.From
+	switch {
+	case !a.resumes() && a.ckpt != nil:
+		if err = plan.WholeBase(a.ckpt); err == nil && a.cfg.Adapter.Rank > 0 {
+			a.baseIs.From = from
+			a.baseIs.SHA256, err = plan.BaseHash(a.ckpt)
+		}
+	case a.resumes() && a.ckpt.Part():
+		var is *rundir.Adapted
+		if a.base, is, err = plan.OpenBase(a.ckpt, from); err == nil {
+			a.baseIs = rundir.Base{From: from, SHA256: is.Base.SHA256}
+		}
+	}
+	if err != nil {
+		return a.cfg.Errorf("model.from", "%w", err)
 	}
 	return nil
 }
@@ -313,6 +338,13 @@ func (a *Attempt) makePlan() (err error) {
 		return err
 	}
 	a.cfg = a.plan.Config()
+	switch m := a.plan.Model(); {
+	case m.Config.Adapter == nil:
+	case a.base != nil:
+		a.load = plan.AdaptedWeights(a.base, a.ckpt, m, a.cfg.Run.Seed)
+	default:
+		a.load = plan.AdaptedWeights(a.ckpt, nil, m, a.cfg.Run.Seed)
+	}
 	for _, text := range a.plan.Warnings() {
 		a.env.Warn("%s", text)
 	}
@@ -362,6 +394,9 @@ func (a *Attempt) resolve() (*plan.Plan, error) {
 	var parts []string
 	if a.resumes() {
 		parts = plan.Optimizer(a.cfg).Parts()
+	}
+	if a.base != nil {
+		return p, errors.Join(plan.CheckWeights(a.base, p.Model(), nil), plan.CheckAdapter(a.ckpt, p.Model(), parts))
 	}
 	return p, plan.CheckWeights(a.ckpt, p.Model(), parts)
 }

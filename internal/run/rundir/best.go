@@ -17,7 +17,7 @@ import (
 // run computes with rounded matrices, so these are the numbers that were validated. Vectors, such as
 // those of norms, stay in float32.
 func (s *Saver) BestIn(dtype string, model stages.Config, kept Kept) (err error) {
-	if s.narrow = dtype == "bfloat16"; !s.narrow {
+	if s.narrow = dtype == "bfloat16" && !s.part; !s.narrow { // the parameters of an adapter are few
 		return nil
 	}
 	s.best = maps.Clone(s.static)
@@ -28,7 +28,7 @@ func (s *Saver) BestIn(dtype string, model stages.Config, kept Kept) (err error)
 // WriteBest writes the weights of the best validation so far, and returns their folder.
 func (s *Saver) WriteBest(ctx context.Context, state trainstate.State, saved []stages.Saved) (string, error) {
 	sort.SliceStable(saved, func(i, j int) bool { return saved[i].Index < saved[j].Index })
-	c := checkpoint.Content{Step: int(state.Step)}
+	c := checkpoint.Content{Step: int(state.Step), Part: s.part}
 	var err error
 	c.Model, _, err = s.tensors(saved, func(v stages.Saved) (safetensors.Tensor, error) {
 		if s.narrow && v.DType != tensorops.BFloat16 && len(v.Shape) > 1 {

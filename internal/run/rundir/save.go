@@ -34,6 +34,7 @@ type Saver struct {
 	params   []*stages.Param   // of the model
 	best     map[string][]byte // the static files of the best weights; nil: those of a checkpoint
 	narrow   bool              // the best weights are stored in bfloat16
+	part     bool              // checkpoints have the trained parameters only: see OfAdapter
 }
 
 // NewSaver makes one of what stays the same from checkpoint to checkpoint. A file of kept's is
@@ -94,7 +95,7 @@ func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved [
 		}
 		return saved[i].Part < saved[j].Part
 	})
-	c := checkpoint.Content{Step: int(state.Step)}
+	c := checkpoint.Content{Step: int(state.Step), Part: s.part}
 	var err error
 	c.Model, c.Optimizer, err = s.tensors(saved, func(v stages.Saved) (safetensors.Tensor, error) {
 		t := tensorOf(v)

@@ -159,7 +159,11 @@ func StepDir(out string, step int) string {
 // SameState compares the weights and the optimizer state of two runs at a step, byte by byte.
 func SameState(t testing.TB, want, got string, step int) {
 	t.Helper()
-	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+	model := "model.safetensors"
+	if _, err := os.Stat(filepath.Join(StepDir(want, step), "trained.safetensors")); err == nil {
+		model = "trained.safetensors"
+	}
+	for _, name := range []string{model, "optimizer.safetensors"} {
 		if a, b := Read(t, filepath.Join(StepDir(want, step), name)), Read(t, filepath.Join(StepDir(got, step), name)); a != b {
 			t.Fatalf("%s of step %d differs", name, step)
 		}
