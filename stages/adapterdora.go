@@ -89,7 +89,7 @@ func (a *adapter) doraForward(c *pass, m *linear, y, x tensorops.Tensor) {
 	c.timesColumns(y, y, s.dora.scale)
 	if m.hasBias && !m.noBias {
 		bias := c.weight(m.b)
-		c.AddPositions(y, y, bias.View(1, bias.Len()), 1, 0)
+		c.AddPositions(y, y, bias.View(1, bias.Len()), tensorops.PositionOpts{Period: 1})
 	}
 	a.keep(c, s)
 }
