@@ -89,7 +89,11 @@ func ownText(p *plan.Plan) (string, error) {
 	}
 	var b strings.Builder
 	names, weights := p.Model().Names(), p.Parameters()
-	fmt.Fprintf(&b, "model     %s, %s parameters in %s\n", p.Config().Model.Family, words.Count(p.Model().Parameters()),
+	trained := ""
+	if all := p.Model().Parameters(); p.Model().Trained() < all {
+		trained = fmt.Sprintf(", %s of them trained,", words.Count(p.Model().Trained()))
+	}
+	fmt.Fprintf(&b, "model     %s, %s parameters%s in %s\n", p.Config().Model.Family, words.Count(p.Model().Parameters()), trained,
 		words.Plural(len(names), "layer"))
 	for r := range p.Table().NumRanks() {
 		fmt.Fprintf(&b, "stage %-3d %s parameters, %.1f MiB\n", r, words.Count(weights[r]), float64(bytes[r])/(1<<20))
