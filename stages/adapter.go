@@ -150,7 +150,8 @@ func (m *Model) adapt() error {
 				return err
 			}
 			if a.DoRA && (isHead || lin.inOut) {
-				return adapterError("dora", "%s cannot have one: it is the head, or its weight is stored by inputs; leave dora out, or choose other targets",
+				return adapterError("dora",
+					"%s cannot have one: it is the head, or its weight is stored by inputs; leave dora out, or choose other targets",
 					names[0])
 			}
 			m.addAdapter(lin, l, names[0], rank, a.scale(rank, alpha))

@@ -103,8 +103,9 @@ func TestAdapterOfAnotherBase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(out, append([]string{"model.from=" + other, "run.steps=3"}, sets...), rundir.ErrBase, "model.from", is.Base.SHA256, "but those of "+
-		other+" have ")
+	refused(out, append([]string{"model.from=" + other, "run.steps=3"}, sets...), rundir.ErrBase, "model.from", is.Base.SHA256,
+		"but those of "+
+			other+" have ")
 	fresh := func() string { return filepath.Join(t.TempDir(), "out") }
 	refused(fresh(), append([]string{"model.from=" + out}, few...), nil, "model.from", "has only an adapter, not the weights of a model")
 	from := append([]string{"model.from=" + base}, sets...)
