@@ -31,6 +31,12 @@ type (
 	GenerationDefaults = infer.Defaults
 	// EvalOptions are the options of Evaluate.
 	EvalOptions = infer.EvalOptions
+	// ChoicesOptions are the options of EvaluateChoices.
+	ChoicesOptions = infer.ChoicesOptions
+	// ChoicesResult is the accuracy on multiple-choice items.
+	ChoicesResult = infer.ChoicesResult
+	// Choice is the result of one multiple-choice item.
+	Choice = infer.Choice
 	// EvalResult is the loss on a text or on samples, with its metrics.
 	EvalResult = infer.EvalResult
 	// DocumentCounts count the documents and tokens that did not fit the context.
@@ -70,6 +76,11 @@ func OpenBatch(o ModelOptions, of BatchOptions) (*Batch, error) { return infer.O
 
 // Evaluate computes a model's loss on a text: see infer.Evaluate.
 func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) { return infer.Evaluate(ctx, o) }
+
+// EvaluateChoices scores multiple-choice items: see infer.EvaluateChoices.
+func EvaluateChoices(ctx context.Context, o ChoicesOptions) (ChoicesResult, error) {
+	return infer.EvaluateChoices(ctx, o)
+}
 
 // Predict runs a model forward on samples: see infer.Predict.
 func Predict(ctx context.Context, o PredictOptions, emit func(Prediction) error) (EvalResult, error) {

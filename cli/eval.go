@@ -17,8 +17,9 @@ import (
 
 func (a *app) newEval() *cobra.Command {
 	var (
-		o      troupe.EvalOptions
-		asJSON bool
+		o       troupe.EvalOptions
+		choices []string
+		asJSON  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "eval [DIR]",
@@ -38,10 +39,16 @@ what the assistant says. The loss is about these. A warning, and "documents" in 
 say how many documents did not fit the context. If the loss is not finite, --json prints
 null and the exit status is 1.
 
+With --choices it scores multiple-choice items instead: JSON lines with "prompt" or
+"question", "choices", and "answer", an index from 0 or a letter. It prints acc, the share of
+items whose most likely choice is the answer, and acc_norm, by log-likelihood per character,
+each with its standard error.
+
 See also: engine help formats, engine predict (models of samples), engine generate.`,
 		Example: `  engine eval --from runs/run
   engine eval --from runs/run/checkpoints/best --data 'books/*.txt' --json
-  engine eval --from models/SmolLM2-135M --data chat.jsonl --chat-template chatml --context 256`,
+  engine eval --from models/SmolLM2-135M --data chat.jsonl --chat-template chatml --context 256
+  engine eval --from runs/run --choices arc.jsonl`,
 		Args:              takesModel,
 		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
@@ -50,6 +57,9 @@ See also: engine help formats, engine predict (models of samples), engine genera
 			}
 			if err := checkModelFlags(cmd, o.ModelOptions); err != nil {
 				return err
+			}
+			if len(choices) > 0 {
+				return a.evalChoices(cmd, troupe.ChoicesOptions{ModelOptions: o.ModelOptions, Data: choices, Context: o.Context, TooLong: o.TooLong}, asJSON)
 			}
 			res, err := troupe.Evaluate(cmd.Context(), o)
 			for _, text := range res.Warnings {
@@ -78,6 +88,7 @@ See also: engine help formats, engine predict (models of samples), engine genera
 	modelFlags(cmd, &o.ModelOptions)
 	f := cmd.Flags()
 	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to evaluate; repeatable (default: the run's validation data)")
+	f.StringArrayVar(&choices, "choices", nil, "`file` or quoted pattern of multiple-choice items to score; repeatable")
 	f.StringVar(&o.Format, "format", "",
 		"`format` of the data: text, documents, uint16 or uint32 (default: documents for .jsonl, else the run's, else text)")
 	f.StringVar(&o.InvalidUTF8, "invalid-utf8", "",
@@ -100,6 +111,31 @@ See also: engine help formats, engine predict (models of samples), engine genera
 	completeWords(cmd, "context")
 	completeWords(cmd, "field")
 	return cmd
+}
+
+// textFlags are flags that have no effect on multiple-choice items.
+var textFlags = []string{"data", "format", "invalid-utf8", "special-tokens", "field", "microbatch", "chat-template"}
+
+// evalChoices scores multiple-choice items.
+func (a *app) evalChoices(cmd *cobra.Command, o troupe.ChoicesOptions, asJSON bool) error {
+	for _, name := range textFlags {
+		if cmd.Flags().Changed(name) {
+			return usagef("--%s has no effect with --choices; leave one of them out", name)
+		}
+	}
+	res, err := troupe.EvaluateChoices(cmd.Context(), o)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return a.json(res)
+	}
+	if res.Cut > 0 {
+		a.warn(fmt.Sprintf("%s did not fit the context: the beginning of the prompt was cut", words.Plural(res.Cut, "item")))
+	}
+	a.printf("acc %.4f ± %.4f  acc_norm %.4f ± %.4f  %s\n%s, step %d\n", res.Accuracy, res.AccuracyErr, res.AccuracyNorm, res.NormErr,
+		words.Plural(len(res.Items), "item"), words.OneLine(res.From), res.Step)
+	return nil
 }
 
 // evaluated says what a loss is about.

@@ -33,6 +33,11 @@ func (b *attentionMixer) decode(c *pass, caches []mixerCache, n tensorops.Tensor
 	b.rotate(c, q, k, false)
 	o := b.attended(c)
 	for i, r := range c.runs() {
+		if c.fed.branch {
+			h, _ := caches[i].(*keysValues)
+			b.attendBranch(c, o, q, k, v, r, h)
+			continue
+		}
 		b.attendCached(c, o, q, k, v, r, caches[i].(*keysValues))
 	}
 	b.freeQK(c, q, k)
@@ -72,6 +77,41 @@ func (b *attentionMixer) attendCached(c *pass, o, q, k, v tensorops.Tensor, r ru
 			free(c.List, &allK, &allV)
 		}
 		h.store(c, k, v, used)
+	}
+	if b.spec.sinks {
+		c.AttentionSink(o, lse, c.weight(b.sinks), tensorops.AttentionOpts{Batch: 1, Heads: b.spec.heads})
+	}
+	c.Free(lse)
+}
+
+// attendBranch records attention for positions r that the cache does not keep; h may be nil.
+func (b *attentionMixer) attendBranch(c *pass, o, q, k, v tensorops.Tensor, r run, h *keysValues) {
+	n := r.hi - r.lo
+	o, q, k, v = o.RowRange(r.lo, r.hi), q.RowRange(r.lo, r.hi), k.RowRange(r.lo, r.hi), v.RowRange(r.lo, r.hi)
+	a := b.attention(c)
+	lse := c.Alloc(tensorops.Float32, 1, b.spec.heads, n)
+	allK, allV := k, v
+	switch {
+	case h == nil || r.first == 0:
+	case h.ring:
+		allK, allV = h.before(c, k, v, r.first)
+	default:
+		from := 0
+		if a.Window > 0 {
+			from = max(0, r.first+1-a.Window)
+		}
+		old := r.first - from
+		allK, allV = c.Alloc(k.DType(), old+n, k.Cols()), c.Alloc(v.DType(), old+n, v.Cols())
+		for _, of := range [][3]tensorops.Tensor{{allK, h.keys, k}, {allV, h.values, v}} {
+			if old > 0 {
+				c.Copy(of[0].RowRange(0, old), of[1].RowRange(from, r.first))
+			}
+			c.Copy(of[0].RowRange(old, old+n), of[2])
+		}
+	}
+	c.Attention(o, q, allK, allV, lse, a)
+	if allK != k {
+		free(c.List, &allK, &allV)
 	}
 	if b.spec.sinks {
 		c.AttentionSink(o, lse, c.weight(b.sinks), tensorops.AttentionOpts{Batch: 1, Heads: b.spec.heads})

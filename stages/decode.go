@@ -41,12 +41,17 @@ type fed struct {
 	runs   []run
 	of     []*Sequence
 	caches []mixerCache // of one layer
+	branch bool         // caches do not keep the new positions: see Score
 }
 
 // ofLayer returns the caches of decoder layer n, one for each run.
 func (f *fed) ofLayer(n int) []mixerCache {
 	f.caches = f.caches[:0]
 	for _, q := range f.of {
+		if q == nil { // a branch without a sequence
+			f.caches = append(f.caches, nil)
+			continue
+		}
 		f.caches = append(f.caches, q.caches[n])
 	}
 	return f.caches

@@ -219,6 +219,18 @@ func (h *deltaCache) release() {
 	h.state.Release()
 }
 
+// copyOf records a cache with the contents of h, unless it is for a text without positions.
+func (m *deltaMixer) copyOf(c *pass, h *deltaCache, used int) *deltaCache {
+	own := m.newCache(c.List, c.stage.productType(), 0).(*deltaCache)
+	if used > 0 {
+		for i := range h.rows {
+			c.Copy(own.rows[i], h.rows[i])
+		}
+		c.Copy(own.state, h.state)
+	}
+	return own
+}
+
 // clear records the cache of a sequence without positions.
 func (h *deltaCache) clear(c *pass) {
 	for _, t := range h.rows {
@@ -237,7 +249,10 @@ func (m *deltaMixer) decode(c *pass, caches []mixerCache, n tensorops.Tensor) te
 	gates, a := m.makeGates(c, n)
 	rule := c.AllocLike(z)
 	for i, r := range c.runs() {
-		h := caches[i].(*deltaCache)
+		h, _ := caches[i].(*deltaCache)
+		if c.fed.branch { // the sequence keeps its own
+			h = m.copyOf(c, h, r.first)
+		}
 		if r.first == 0 {
 			h.clear(c)
 		}
@@ -246,6 +261,9 @@ func (m *deltaMixer) decode(c *pass, caches []mixerCache, n tensorops.Tensor) te
 			c.CausalConv(rows(mixed[j]), rows(qkv[j]), c.weight(w), h.rows[j], tensorops.ConvOpts{Batch: 1})
 		}
 		c.GatedDelta(rows(rule), rows(mixed[0]), rows(mixed[1]), rows(mixed[2]), rows(gates), h.state, m.opts(1))
+		if c.fed.branch {
+			free(c.List, &h.rows[0], &h.rows[1], &h.rows[2], &h.state)
+		}
 	}
 	o, stats := m.gated(c, rule, z)
 	free(c.List, &n, &a, &gates, &z, &rule, &stats)
